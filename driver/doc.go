@@ -1,0 +1,92 @@
+// Package driver is the contract between distlock and the stores it runs on.
+//
+// It is the document for whoever writes a store. A store that follows it passes the
+// suite in package drivertest, and then carries every kind of lock: no kind has code of
+// its own in a store.
+//
+// # The one idea
+//
+// A store keeps claims. A claim stands on a key, belongs to an owner, has a weight and
+// lives for a TTL unless it is renewed. A store grants a claim if there is room:
+//
+//	the weights of the live claims on a key never exceed
+//	the limit of the claim that is granted last
+//
+// A mutex is a claim of weight Whole under the limit Whole. A reader is a claim of weight 1
+// under the limit Whole. One of n slots is a claim of weight 1 under the limit n. A rate
+// limit is a claim that nobody renews or releases. The store sees weights and
+// limits and none of these words.
+//
+// # Life of a claim
+//
+//	        Acquire, no room            Acquire, room and first in line
+//	nothing ----------------> place ------------------------------+
+//	   |                        |                                 v
+//	   |                        +--> Release, or not asked for   claim --> Release, TTL over, Break
+//	   |                             again within Place           ^  |
+//	   +------------ Acquire, room and no line -------------------+  +--> Renew: a new TTL
+//	                                                              |       Renew with Keep: a record
+//	                                                              +------ Acquire: the same, a full TTL
+//
+// What has ended never comes back. A new claim takes a new owner.
+//
+// # Four answers
+//
+// Every call ends in one of four ways, and a store must never say one for another:
+//
+//   - granted (or done): a Result with Granted, or a nil error;
+//   - refused: a Result without Granted, or ErrNotHeld. It is definite;
+//   - unavailable: an error that is ErrUnavailable. It is definite: nothing was changed. ErrInvalid
+//     is definite too;
+//   - unknown: any other error. The call may have taken effect, now or a little later. A
+//     timeout is unknown, and so are a lost connection and the end of ctx while a call is
+//     under way. The caller repairs it by making the same call again, or by Release.
+//
+// With a ctx that is over before the call, a store may do nothing and return its error.
+//
+// # Time
+//
+// Durations cross this contract, never times of day. A store begins to count a TTL when
+// it serves the call, by a clock of its own that it reads after it has the key to itself,
+// never by the time at which a transaction began. A claim lives for at least its TTL and may
+// live a little longer, never shorter: a store with a coarse clock rounds up.
+// The caller counts from before it sent the call, and stops trusting a claim before the
+// store may end it.
+//
+// # Fences
+//
+// A grant is numbered. If Features.Fence is declared:
+//
+//   - fences are above 0 and below MaxFence;
+//   - a grant of weight Whole has a fence at least Span above that of every grant on the same key before
+//     it: across release, the end of a TTL, Break, a restart of the store and clean-up;
+//   - any other grant has a fence at least Span above those of all claims on the key that had ended before it;
+//   - the grant is issued in the same atomic step as the fence;
+//   - being granted again does not change the fence, but for a higher Floor;
+//   - with Floor, the fence is at least Floor. A Floor that lies more than MaxAhead beyond both
+//     the store's clock (in microseconds since 1970) and the key's last fence is ErrInvalid.
+//
+// The usual way is max(last + Span, clock in microseconds), where last is the
+// highest fence that the key has seen, Floors included. A store keeps last until its own clock has passed it, and ten
+// minutes more; then nothing of an idle key need stay behind.
+//
+// # The line
+//
+// If Features.Queue is declared, places on a key form a line in order of arrival. Nobody passes:
+// while a live place stands before it, or anyone in line if it has no place itself, a claim is
+// refused even if there is room for it. A claim that is held already is not in line. Whenever
+// the head of the line might be granted (a release, a lowered weight, a place given up, a grant that leaves room), the
+// store wakes the head's watcher and no other: see Watch. A record that is kept wakes all in line, since all may
+// read it. The end of a TTL need wake nobody: the head was told in Result.Retry when to ask.
+//
+// A store may grant the head its claim at the moment of a release, before it asks, but only with the rest
+// of that place's life for a TTL. The head's next Acquire makes it a full one, as for every
+// claim that is held.
+//
+// # What a store must not do
+//
+// Wait. Repeat. Renew by itself. Make up owners. Compare its clock with a client's. Tell an
+// owner to anyone: a Claim carries its Tag. Fold, trim or interpret keys: two
+// keys are the same if their bytes are the same, and every byte string is a key.
+// Leave anything behind for good on a key that is idle.
+package driver

@@ -1,0 +1,445 @@
+// Package mem is a store in the memory of one process. It is the reference that other
+// stores are compared with, and the store for tests; it excludes nobody outside
+// the process, and forgets everything with it.
+//
+// It has every feature of the contract, and reads no clock but time.Now, so it runs in
+// virtual time in a testing/synctest bubble.
+package mem
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// sweepStep is how many keys each Acquire looks at for something to forget. Two are
+// enough: a call adds one key at most, so the idle ones always grow fewer.
+const sweepStep = 2
+
+// A Store keeps claims in memory. Make one with New.
+type Store struct {
+	born time.Time // its monotonic reading is where the store's clock begins
+
+	mu    sync.Mutex
+	keys  map[string]*key
+	round []string // all of keys, in the order in which sweep looks at them
+}
+
+// New returns an empty store.
+func New() *Store {
+	return &Store{born: time.Now(), keys: map[string]*key{}}
+}
+
+// A key is what is known about one key. It exists while it is in use, or its last
+// fence is still ahead of the clock.
+type key struct {
+	claims  []*claim // granted, oldest first
+	line    []*claim // waiting, in order
+	last    uint64   // the highest fence that was given out or asked for
+	watches map[*watch]struct{}
+	broken  map[string]broken // by owner, until the claim would have ended
+}
+
+// A claim is a granted claim, or a place in line.
+type claim struct {
+	driver.Request
+	fence  uint64
+	since  time.Duration // granted or taken
+	ends   time.Duration
+	placed bool // a place in line
+	kept   bool
+}
+
+type broken struct {
+	reason string
+	ends   time.Duration
+}
+
+type watch struct {
+	owner string
+	wake  chan struct{}
+}
+
+// Features declares everything.
+func (s *Store) Features() driver.Features {
+	return driver.Features{
+		Name: "mem", Fence: true, Floor: true, Count: true, Queue: true, Value: true, Keep: true,
+		Expiry: true,
+		// Attach works within the process, which is as far as the store itself reaches.
+		Detached: true,
+	}
+}
+
+// Acquire grants or refuses a claim.
+func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	if err := cmp.Or(ctx.Err(), r.Validate(s.Features())); err != nil {
+		return driver.Result{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	k := s.use(r.Key, now)
+
+	if r.Floor > max(s.clock(now), k.last)+driver.MaxAhead {
+		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
+	}
+	if c := find(k.claims, r.Owner); c != nil {
+		return k.again(c, r, now), nil
+	}
+	at := slices.IndexFunc(k.line, func(p *claim) bool { return p.Owner == r.Owner })
+	if !k.free(at, r) {
+		return k.refuse(at, r, now), nil
+	}
+	if at >= 0 {
+		k.line = slices.Delete(k.line, at, at+1)
+	}
+	k.last = max(k.last+driver.Span, s.clock(now), r.Floor)
+	r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
+	k.claims = append(k.claims, &claim{Request: r, fence: k.last, since: now, ends: now + r.TTL})
+	k.wakeHead()
+	return driver.Result{Granted: true, Fence: k.last, Used: k.used(), Behind: len(k.line)}, nil
+}
+
+// Renew gives a claim a new TTL.
+func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
+	if err := cmp.Or(ctx.Err(), r.Validate(s.Features())); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renew(r, s.now())
+}
+
+// RenewAll renews many claims at one instant.
+func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	out := make([]driver.Renewed, len(rs))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for i, r := range rs {
+		if out[i].Err = cmp.Or(ctx.Err(), r.Validate(s.Features())); out[i].Err == nil {
+			out[i].Behind, out[i].Err = s.renew(r, now)
+		}
+	}
+	return out
+}
+
+func (s *Store) renew(r driver.Renewal, now time.Duration) (behind int, err error) {
+	k := s.peek(r.Key, now)
+	if k == nil {
+		return 0, driver.ErrNotHeld
+	}
+	c := find(k.claims, r.Owner)
+	if c == nil {
+		if b, ok := k.broken[r.Owner]; ok {
+			return 0, &driver.BrokenError{Reason: b.reason}
+		}
+		return 0, driver.ErrNotHeld
+	}
+	c.ends = now + r.TTL
+	if r.Value != nil {
+		c.Value = slices.Clone(r.Value)
+	}
+	if r.Keep {
+		c.kept = true
+		k.wake(func(string) bool { return true }) // everybody may read the record
+	}
+	return len(k.line), nil
+}
+
+// Release ends a claim or gives up a place.
+func (s *Store) Release(ctx context.Context, id driver.ID) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.peek(id.Key, s.now())
+	if k == nil {
+		return driver.ErrNotHeld
+	}
+	mine := func(c *claim) bool { return c.Owner == id.Owner }
+	before := len(k.claims) + len(k.line)
+	held := len(k.claims)
+	k.claims = slices.DeleteFunc(k.claims, mine)
+	k.line = slices.DeleteFunc(k.line, mine)
+	if len(k.claims)+len(k.line) == before {
+		return driver.ErrNotHeld
+	}
+	if len(k.claims) < held {
+		k.wakeOnlookers()
+	}
+	k.wakeHead()
+	return nil
+}
+
+// Watch returns a channel that is ready when id may be granted.
+func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+	w := &watch{owner: id.Owner, wake: make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.use(id.Key, s.now())
+	if k.watches == nil {
+		k.watches = map[*watch]struct{}{}
+	}
+	k.watches[w] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(k.watches, w) // a key that is watched is not forgotten, so k is still the key's
+	})
+	return w.wake
+}
+
+// Show returns the claims on a key and its line.
+func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	k := s.peek(key, now)
+	if k == nil {
+		return nil, nil
+	}
+	var out []driver.Claim
+	for _, c := range slices.Concat(k.claims, k.line) {
+		out = append(out, c.tell(now))
+	}
+	return out, nil
+}
+
+// List yields the claims and lines of all keys with a prefix, in order of their names.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+	return func(yield func(driver.Claim, error) bool) {
+		s.mu.Lock()
+		names := slices.Sorted(maps.Keys(s.keys))
+		s.mu.Unlock()
+		for _, name := range names {
+			if !strings.HasPrefix(name, prefix) {
+				continue
+			}
+			claims, err := s.Show(ctx, name)
+			if err != nil {
+				yield(driver.Claim{}, err)
+				return
+			}
+			for _, c := range claims {
+				if !yield(c, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Break ends the claims on a key.
+func (s *Store) Break(ctx context.Context, name, reason string) ([]driver.Claim, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	k := s.peek(name, now)
+	if k == nil || len(k.claims) == 0 {
+		return nil, nil
+	}
+	if k.broken == nil {
+		k.broken = map[string]broken{}
+	}
+	var out []driver.Claim
+	for _, c := range k.claims {
+		out = append(out, c.tell(now))
+		k.broken[c.Owner] = broken{reason, c.ends}
+	}
+	k.claims = nil
+	k.wakeOnlookers()
+	k.wakeHead()
+	return out, nil
+}
+
+// Inspect tells what the store is.
+func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
+	return driver.Info{
+		Identity: fmt.Sprintf("mem:%p", s),
+		Age:      max(s.now(), 1),
+		Version:  "mem",
+		Findings: []driver.Finding{{
+			Level: driver.Warning,
+			What:  "claims are kept in this process's memory",
+			Means: "other processes are not excluded, and a restart forgets every claim",
+			Cure:  "use a store that the processes share",
+		}},
+	}, ctx.Err()
+}
+
+// now is the store's clock for TTLs.
+func (s *Store) now() time.Duration { return time.Since(s.born) }
+
+// clock is the store's clock for fences. It runs on the monotonic clock, so that it never goes back.
+func (s *Store) clock(now time.Duration) uint64 {
+	return uint64((s.born.UnixMicro() + now.Microseconds()))
+}
+
+// use returns what is known about a key, now, and remembers the key if it is new.
+func (s *Store) use(name string, now time.Duration) *key {
+	s.sweep(now)
+	k := s.peek(name, now)
+	if k == nil {
+		k = &key{}
+		s.keys[name] = k
+		s.round = append(s.round, name)
+	}
+	return k
+}
+
+// peek returns what is known about a key, now, or nil if nothing is.
+func (s *Store) peek(name string, now time.Duration) *key {
+	k := s.keys[name]
+	if k != nil {
+		k.expire(now)
+	}
+	return k
+}
+
+// sweep forgets a few keys that are idle and whose last fence the clock has passed.
+func (s *Store) sweep(now time.Duration) {
+	for range min(sweepStep, len(s.round)) {
+		name := s.round[0]
+		s.round = s.round[1:]
+		k := s.peek(name, now)
+		idle := len(k.claims)+len(k.line)+len(k.watches)+len(k.broken) == 0
+		if idle && k.last+driver.Span <= s.clock(now) {
+			delete(s.keys, name)
+		} else {
+			s.round = append(s.round, name)
+		}
+	}
+}
+
+// expire drops what has ended.
+func (k *key) expire(now time.Duration) {
+	over := func(c *claim) bool { return c.ends <= now }
+	before := len(k.claims) + len(k.line)
+	k.claims = slices.DeleteFunc(k.claims, over)
+	k.line = slices.DeleteFunc(k.line, over)
+	if len(k.claims)+len(k.line) < before {
+		k.wakeOnlookers()
+		k.wakeHead()
+	}
+	maps.DeleteFunc(k.broken, func(_ string, b broken) bool { return b.ends <= now })
+}
+
+// free reports whether r can be granted to an owner at a position in line; -1: with no
+// place, which is behind everybody.
+func (k *key) free(at int, r driver.Request) bool {
+	if at > 0 || at < 0 && len(k.line) > 0 {
+		return false
+	}
+	return k.used()+r.Weight <= r.Limit
+}
+
+// again answers an owner that has the claim c already.
+func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result {
+	c.ends = now + r.TTL
+	c.fence = max(c.fence, r.Floor)
+	k.last = max(k.last, c.fence)
+	if r.Weight < c.Weight {
+		c.Weight = r.Weight
+		k.wakeHead()
+	}
+	return driver.Result{Granted: true, Fence: c.fence, Used: k.used(), Behind: len(k.line)}
+}
+
+// refuse answers an owner that has to wait, and keeps or gives it a place if it wants one.
+func (k *key) refuse(at int, r driver.Request, now time.Duration) driver.Result {
+	switch {
+	case r.Place > 0 && at < 0:
+		r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
+		at = len(k.line)
+		k.line = append(k.line, &claim{Request: r, placed: true, since: now, ends: now + r.Place})
+	case r.Place > 0:
+		k.line[at].ends = now + r.Place
+	}
+	ahead := len(k.line)
+	if at >= 0 {
+		ahead = at
+	}
+	res := driver.Result{Used: k.used(), Ahead: ahead}
+	if at >= 0 {
+		res.Behind = len(k.line) - at - 1
+	}
+	inWay := k.claims
+	if res.Used+r.Weight <= r.Limit || len(inWay) == 0 {
+		inWay = k.line[:ahead]
+	}
+	first := slices.MinFunc(inWay, func(a, b *claim) int { return cmp.Compare(a.ends, b.ends) })
+	res.Retry = first.ends - now
+	res.Blocker = inWay[0].tell(now)
+	return res
+}
+
+func (k *key) used() int64 {
+	var n int64
+	for _, c := range k.claims {
+		n += c.Weight
+	}
+	return n
+}
+
+// wakeHead wakes the head of the line if it would be granted now.
+func (k *key) wakeHead() {
+	if len(k.line) > 0 && k.free(0, k.line[0].Request) {
+		head := k.line[0].Owner
+		k.wake(func(owner string) bool { return owner == head })
+	}
+}
+
+// wakeOnlookers wakes those who watch the key without a claim of their own.
+func (k *key) wakeOnlookers() { k.wake(func(owner string) bool { return owner == "" }) }
+
+func (k *key) wake(whom func(owner string) bool) {
+	for w := range k.watches {
+		if whom(w.owner) {
+			select {
+			case w.wake <- struct{}{}:
+			default: // it is ready already
+			}
+		}
+	}
+}
+
+// tell is what others may know about c.
+func (c *claim) tell(now time.Duration) driver.Claim {
+	return driver.Claim{
+		Key: c.Key, Owner: driver.Tag(c.Owner), Weight: c.Weight, Limit: c.Limit, Fence: c.fence,
+		Holder: c.Holder, Party: c.Party, Meta: maps.Clone(c.Meta), Value: slices.Clone(c.Value),
+		Held: now - c.since, Left: c.ends - now, Waiting: c.placed, Kept: c.kept,
+	}
+}
+
+func find(claims []*claim, owner string) *claim {
+	if i := slices.IndexFunc(claims, func(c *claim) bool { return c.Owner == owner }); i >= 0 {
+		return claims[i]
+	}
+	return nil
+}
+
+var _ interface {
+	driver.Watcher
+	driver.Shower
+	driver.Lister
+	driver.AllRenewer
+	driver.Breaker
+	driver.Inspector
+} = (*Store)(nil)
