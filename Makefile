@@ -1,0 +1,61 @@
+# distlock: what a developer types. `make` alone prints this list.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help test short race stores chaos bench lint docs mutants api tools servers fuzz clean
+
+# Bounds that a developer may change: make chaos SEEDS=500, make fuzz FUZZTIME=10m.
+SEEDS    ?= 50
+FUZZTIME ?= 30s
+BENCH    ?= .
+
+# has runs a command if a path is there, and says so if it is not.
+has = if [[ -e $(1) ]]; then $(2); else echo "$@: nothing to do yet, there is no $(1)"; fi
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+test: ## install what is missing, then run every check: the one command before a change is offered
+	@scripts/check
+
+short: ## the tests alone, with nothing installed (suites without their server are skipped)
+	go test ./...
+
+race: ## the tests under the race detector, in random order
+	@scripts/check race
+
+stores: ## install the servers, then run every store's suite against them
+	@scripts/check servers
+	@$(call has,store,go test -count=1 ./store/...)
+
+chaos: ## seeded fault runs, judged by their history: SEEDS=50
+	@$(call has,chaos_test.go,go test -count=1 -run Chaos . -args -seeds=$(SEEDS))
+
+bench: ## benchmarks, peers side by side: BENCH=pattern
+	@$(call has,bench/go.mod,go -C bench test -run '^$$' -bench '$(BENCH)' ./...)
+
+lint: ## gofmt, vet for three systems, staticcheck, golangci-lint
+	@scripts/check tools format build lint
+
+docs: ## check the pages: links, package and doc comments, words that do not belong
+	go test -count=1 -run '^TestDocs' .
+
+mutants: ## break the code line by line; every breakage must be caught by a named test
+	@$(call has,scripts/mutants,scripts/mutants)
+
+api: ## write the public API down anew in api/*.txt
+	go test -count=1 ./internal/apicheck -args -update
+
+tools: ## build the pinned tools into .tools/bin
+	@scripts/tools
+
+servers: ## install the server programs of the tests (Debian; needs root)
+	@$(call has,scripts/servers,scripts/servers)
+
+fuzz: ## run every fuzz target for FUZZTIME=30s
+	@scripts/fuzz $(FUZZTIME)
+
+clean: ## remove what was built here, tools included
+	rm -rf .tools .work bin dist
+	find . -name '*.test' -type f -not -path './.git/*' -delete

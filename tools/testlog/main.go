@@ -1,0 +1,164 @@
+// Command testlog reads the output of `go test -json` and prints what a person wants to
+// know: go's own line for each package, all that a failed test said, and at the end every
+// skipped test with its reason. Plain `go test` hides skips, and -v hides everything else.
+//
+// usage: go test -json ./... | testlog
+//
+// It exits with 1 if a test or a build failed, or if nothing was tested at all.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+func main() {
+	err := run(os.Stdin, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testlog:", err)
+		os.Exit(1)
+	}
+}
+
+// An event is one line of test2json.
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Output  string
+}
+
+// A report gathers what has been read so far.
+type report struct {
+	out     io.Writer
+	said    map[string]map[string][]string // by package and test: what was printed and is still of use
+	skips   map[string][]string            // by reason: the tests
+	reasons []string                       // the keys of skips, as they came
+	ended   int                            // packages with a verdict
+	failed  []string                       // packages
+}
+
+func run(in io.Reader, out io.Writer) error {
+	r := &report{out: out, said: map[string]map[string][]string{}, skips: map[string][]string{}}
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			r.line(line)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.finish()
+}
+
+// line takes one line. What is no event (a message of the go command itself) is passed on.
+func (r *report) line(line string) {
+	var e event
+	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &e) != nil {
+		fmt.Fprint(r.out, line)
+		return
+	}
+	switch {
+	case e.Action == "build-output":
+		fmt.Fprint(r.out, e.Output)
+	case e.Action == "output":
+		if r.said[e.Package] == nil {
+			r.said[e.Package] = map[string][]string{}
+		}
+		r.said[e.Package][e.Test] = append(r.said[e.Package][e.Test], e.Output)
+	case e.Test == "":
+		r.verdict(e)
+	case e.Action == "skip":
+		r.skip(e)
+	case e.Action == "pass":
+		delete(r.said[e.Package], e.Test)
+	}
+}
+
+// verdict prints a package that has ended: one line if it is well, else all that was said
+// by tests that did not pass. That includes tests which a panic or a timeout cut off.
+func (r *report) verdict(e event) {
+	said := r.said[e.Package]
+	switch e.Action {
+	case "pass", "skip":
+		for _, s := range said[""] {
+			if strings.HasPrefix(s, "ok ") || strings.HasPrefix(s, "? ") || strings.HasPrefix(s, "\t") {
+				fmt.Fprint(r.out, s)
+			}
+		}
+	case "fail":
+		r.failed = append(r.failed, e.Package)
+		names := make([]string, 0, len(said))
+		for name := range said {
+			if name != "" {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		for _, name := range append(names, "") {
+			fmt.Fprint(r.out, strings.Join(said[name], ""))
+		}
+	default: // "start"
+		return
+	}
+	r.ended++
+	delete(r.said, e.Package)
+}
+
+// skip notes a skipped test under its reason: what it said, without go's own frame.
+func (r *report) skip(e event) {
+	var reason []string
+	for _, s := range r.said[e.Package][e.Test] {
+		s = strings.TrimSpace(s)
+		if strings.HasPrefix(s, "=== ") || strings.HasPrefix(s, "--- ") {
+			continue
+		}
+		if _, after, ok := strings.Cut(s, ".go:"); ok { // file.go:12: reason
+			if _, text, ok := strings.Cut(after, ": "); ok {
+				s = text
+			}
+		}
+		reason = append(reason, s)
+	}
+	delete(r.said[e.Package], e.Test)
+	why := strings.Join(reason, " ")
+	if why == "" {
+		why = "no reason given"
+	}
+	if r.skips[why] == nil {
+		r.reasons = append(r.reasons, why)
+	}
+	r.skips[why] = append(r.skips[why], e.Package+"."+e.Test)
+}
+
+// finish prints the skips and gives the verdict on the whole.
+func (r *report) finish() error {
+	for _, why := range r.reasons {
+		tests := r.skips[why]
+		fmt.Fprintf(r.out, "SKIPPED %d: %s\n", len(tests), why)
+		for _, t := range tests[:min(len(tests), 3)] {
+			fmt.Fprintf(r.out, "          %s\n", t)
+		}
+		if more := len(tests) - 3; more > 0 {
+			fmt.Fprintf(r.out, "          and %d more\n", more)
+		}
+	}
+	if len(r.failed) > 0 {
+		return fmt.Errorf("%d of %d packages failed: %s", len(r.failed), r.ended, strings.Join(r.failed, " "))
+	}
+	if r.ended == 0 {
+		return errors.New("nothing was tested")
+	}
+	return nil
+}

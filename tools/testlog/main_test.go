@@ -1,0 +1,67 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// e writes one event as go test -json does.
+func e(action, pkg, test, output string) string {
+	q := strings.NewReplacer("\n", `\n`, "\t", `\t`)
+	return `{"Action":"` + action + `","Package":"` + pkg + `","Test":"` + test + `","Output":"` + q.Replace(output) + "\"}\n"
+}
+
+func TestRun(t *testing.T) {
+	good := e("start", "a", "", "") +
+		e("output", "a", "TestX", "=== RUN   TestX\n") +
+		e("output", "a", "TestX", "noise of a test that passed\n") +
+		e("pass", "a", "TestX", "") +
+		e("output", "a", "", "PASS\n") +
+		e("output", "a", "", "ok  \ta\t0.01s\n") +
+		e("pass", "a", "", "")
+	skip := e("output", "a", "TestS", "=== RUN   TestS\n") +
+		e("output", "a", "TestS", "    a_test.go:7: no redis-server: run scripts/servers\n") +
+		e("output", "a", "TestS", "--- SKIP: TestS (0.00s)\n") +
+		e("skip", "a", "TestS", "")
+	bad := e("output", "b", "TestY", "    b_test.go:9: want 1, have 2\n") +
+		e("fail", "b", "TestY", "") +
+		e("output", "b", "", "FAIL\tb\t0.02s\n") +
+		e("fail", "b", "", "")
+	// A panic leaves its test without a verdict.
+	cut := e("output", "c", "TestZ", "panic: oh\n") +
+		e("output", "c", "", "FAIL\tc\t0.02s\n") +
+		e("fail", "c", "", "")
+
+	tests := []struct {
+		name, in    string
+		says, hides []string
+		err         string
+	}{
+		{"a package that is well gets go's own line", good, []string{"ok  \ta\t0.01s\n"}, []string{"noise", "PASS", "SKIPPED"}, ""},
+		{"a skip is told with its reason", skip + good, []string{"SKIPPED 1: no redis-server: run scripts/servers\n          a.TestS\n"}, nil, ""},
+		{"a failure is told whole and fails the run", good + bad, []string{"ok  \ta", "want 1, have 2", "FAIL\tb"}, nil, "1 of 2 packages failed: b"},
+		{"a test that was cut off is told", cut, []string{"panic: oh"}, nil, "1 of 1 packages failed: c"},
+		{"a build that fails is told", `{"ImportPath":"d","Action":"build-output","Output":"d.go:1: oops\n"}` + "\n" + e("fail", "d", "", ""), []string{"d.go:1: oops\n"}, nil, "packages failed: d"},
+		{"a word of the go command is passed on", "go: no such module\n", []string{"go: no such module\n"}, nil, "nothing was tested"},
+		{"an empty run is a failure", "", nil, nil, "nothing was tested"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out strings.Builder
+			err := run(strings.NewReader(tt.in), &out)
+			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("error %v, want %q", err, tt.err)
+			}
+			for _, s := range tt.says {
+				if !strings.Contains(out.String(), s) {
+					t.Errorf("output does not say %q:\n%s", s, out.String())
+				}
+			}
+			for _, s := range tt.hides {
+				if strings.Contains(out.String(), s) {
+					t.Errorf("output says %q:\n%s", s, out.String())
+				}
+			}
+		})
+	}
+}
