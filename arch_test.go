@@ -1,0 +1,249 @@
+package distlock_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// module is the path of the product's module. Names of packages below are relative to it;
+// the root package is ".".
+const module = "github.com/distlock/distlock"
+
+// A layer says what the production code of a package may import beside the standard library.
+type layer struct {
+	pkg string   // a package, or a pattern of path.Match
+	may []string // packages of this module, or patterns
+	out bool     // whether modules of others may be imported
+	lab bool     // whether it is made for tests: it may import testing and the test-only packages
+	why string
+}
+
+// layers is the only direction of imports. The first row that matches a package rules it. A
+// package without a row fails the test: add one, with its reason.
+var layers = []layer{
+	{pkg: ".", may: []string{"driver", "internal/keeper", "internal/backoff"},
+		why: "whoever locks with one store must not compile the clients of all the others"},
+	{pkg: "driver",
+		why: "the contract: everything may lean on it, it leans on nothing"},
+	{pkg: "internal/backoff",
+		why: "arithmetic of pauses"},
+	{pkg: "internal/keeper", may: []string{"driver", "internal/backoff"},
+		why: "it renews by the contract and knows no kind of lock"},
+	{pkg: "fence",
+		why: "a guard stands beside the protected resource, where there may be no lock at all"},
+	{pkg: "fence/*", may: []string{"fence"}, out: true,
+		why: "a guard for one database links that database's client"},
+
+	{pkg: "store/mem", may: []string{"driver"},
+		why: "the reference; tests and users link it without anything else"},
+	{pkg: "store/quorum", may: []string{"driver", "internal/backoff"},
+		why: "a majority of any stores: it must not know which"},
+	{pkg: "store/remote", may: []string{"driver", "server", "server/*"}, out: true,
+		why: "the client of the lock server speaks the server's protocol"},
+	{pkg: "store/*/*", may: []string{"driver", "store/redis"}, out: true,
+		why: "an adapter joins a client library to its own store"},
+	{pkg: "store/*", may: []string{"driver", "internal/backoff"}, out: true,
+		why: "a store carries every kind of lock because it knows none, and stands without the other stores"},
+
+	{pkg: "open", may: []string{"driver", "store/*", "store/*/*"}, out: true,
+		why: "the one package that links all stores"},
+	{pkg: "server", may: []string{"driver", "server/*"}, out: true,
+		why: "it passes the contract on and adds no meaning"},
+	{pkg: "server/*", may: []string{"driver", "server/*"}, out: true,
+		why: "parts of the server"},
+	{pkg: "otel", may: []string{".", "driver"}, out: true, why: "an adapter over the public API"},
+	{pkg: "gocron", may: []string{".", "driver"}, out: true, why: "an adapter over the public API"},
+	{pkg: "cmd/*", may: []string{".", "driver", "fence", "open", "server", "server/*", "otel", "internal/*"}, out: true,
+		why: "a program puts the parts together; stores reach it through open"},
+
+	{pkg: "drivertest", may: []string{"driver", "internal/history", "internal/chaos"}, out: true, lab: true,
+		why: "the contract as tests: the authors of stores run it"},
+	{pkg: "locktest", may: []string{".", "driver", "store/mem", "internal/chaos"}, lab: true,
+		why: "for users' own tests: it must cost them no new module"},
+	{pkg: "internal/chaos", may: []string{"driver"}, out: true, lab: true, why: "faults, for tests only"},
+	{pkg: "internal/history", may: []string{"driver"}, out: true, lab: true, why: "a judge of what happened, for tests only"},
+	{pkg: "internal/testenv", may: []string{"driver", "internal/chaos"}, out: true, lab: true, why: "real servers, for tests only"},
+	{pkg: "internal/apicheck", lab: true, why: "compares the public API with the one that is written down"},
+	{pkg: "internal/*", may: []string{"driver", "internal/*"}, why: "inner parts follow the root package: no modules of others"},
+}
+
+// labs are the packages that production code never imports.
+var labs = []string{"internal/chaos", "internal/history", "internal/testenv", "internal/apicheck", "drivertest", "locktest"}
+
+// judge returns what is wrong with the import of imp by the production code of pkg.
+func judge(pkg, imp string) string {
+	at := slices.IndexFunc(layers, func(l layer) bool { return matches(l.pkg, pkg) })
+	if at < 0 {
+		return fmt.Sprintf("package %s has no row in layers: add one with its reason", pkg)
+	}
+	l := layers[at]
+	own := imp == module || strings.HasPrefix(imp, module+"/")
+	first, _, _ := strings.Cut(imp, "/")
+	switch {
+	case imp == "C":
+		return pkg + " imports C: the product is built without cgo"
+	case own:
+		rel := path.Clean("./" + strings.TrimPrefix(imp, module))
+		if slices.ContainsFunc(l.may, func(p string) bool { return matches(p, rel) }) && (l.lab || !slices.Contains(labs, rel)) {
+			return ""
+		}
+		return fmt.Sprintf("%s imports %s: %s", pkg, rel, l.why)
+	case first == "testing" || imp == "net/http/httptest":
+		if l.lab {
+			return ""
+		}
+		return fmt.Sprintf("%s imports %s: production code is not tied to tests", pkg, imp)
+	case strings.Contains(first, "."):
+		if l.out {
+			return ""
+		}
+		return fmt.Sprintf("%s imports the module of others %s: %s", pkg, imp, l.why)
+	}
+	return ""
+}
+
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	if err != nil {
+		panic(err) // a pattern in the table above is wrong
+	}
+	return ok
+}
+
+func TestArch_imports(t *testing.T) {
+	for _, f := range source(t) {
+		if f.test {
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			imp, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wrong := judge(f.pkg, imp); wrong != "" {
+				t.Errorf("%s: %s", f.name, wrong)
+			}
+		}
+	}
+}
+
+func TestArch_imports_canFail(t *testing.T) {
+	tests := []struct {
+		pkg, imp string
+		want     string // part of the complaint; empty: none
+	}{
+		{".", "context", ""},
+		{".", module + "/driver", ""},
+		{".", module + "/store/mem", ". imports store/mem"},
+		{".", "github.com/jackc/pgx/v5", "module of others"},
+		{".", "C", "without cgo"},
+		{".", "testing", "not tied to tests"},
+		{".", "testing/synctest", "not tied to tests"},
+		{"driver", module, "driver imports ."},
+		{"driver", "golang.org/x/sync/errgroup", "module of others"},
+		{"internal/keeper", module, "internal/keeper imports ."},
+		{"internal/keeper", module + "/internal/backoff", ""},
+		{"internal/backoff", module + "/driver", "imports driver"},
+		{"fence", module, "fence imports ."},
+		{"fence/pgxfence", "github.com/jackc/pgx/v5", ""},
+		{"store/redis", module, "store/redis imports ."},
+		{"store/redis", module + "/store/mem", "imports store/mem"},
+		{"store/redis/goredis", module + "/store/redis", ""},
+		{"store/redis/goredis", module + "/store/mem", "imports store/mem"},
+		{"store/quorum", module + "/store/redis", "imports store/redis"},
+		{"store/quorum", "github.com/redis/go-redis/v9", "module of others"},
+		{"store/remote", module + "/server", ""},
+		{"store/etcd", module + "/server", "imports server"},
+		{"store/etcd", module + "/internal/testenv", "imports internal/testenv"},
+		{"cmd/distlock", module + "/internal/chaos", "imports internal/chaos"},
+		{"cmd/distlock", module + "/store/redis", "imports store/redis"},
+		{"locktest", module + "/internal/chaos", ""},
+		{"locktest", "go.uber.org/goleak", "module of others"},
+		{"drivertest", "testing", ""},
+		{"server", "net/http/httptest", "not tied to tests"},
+		{"util", "fmt", "no row in layers"},
+	}
+	for _, tt := range tests {
+		got := judge(tt.pkg, tt.imp)
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s imports %s: %q, want %q", tt.pkg, tt.imp, got, tt.want)
+		}
+	}
+}
+
+// A sourceFile is one Go file of the module, for whatever system it is meant.
+type sourceFile struct {
+	name string // path from the root
+	pkg  string // its package's folder; "." is the root
+	test bool
+	ast  *ast.File
+}
+
+// source parses all Go files of the module. It reads files rather than asking the go
+// command, so that it sees those of every system and works while a package does not build.
+func source(t *testing.T) []sourceFile {
+	t.Helper()
+	var files []sourceFile
+	for _, name := range tree(t) {
+		if !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		dir := path.Dir(name)
+		if beside(dir) || strings.Contains(name, "testdata/") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, sourceFile{name, dir, strings.HasSuffix(name, "_test.go"), f})
+	}
+	if len(files) < 5 {
+		t.Fatalf("only %d Go files found: the test does not run in the module's root", len(files))
+	}
+	return files
+}
+
+// beside reports whether a folder belongs to a module beside the product's.
+func beside(dir string) bool {
+	for ; dir != "."; dir = path.Dir(dir) {
+		if _, err := os.Stat(path.Join(dir, "go.mod")); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// tree returns the project's files, without what the Makefile builds.
+func tree(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if slices.Contains([]string{".git", ".tools", ".work", "bin", "dist"}, name) || path.Base(name) == "rapid" {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if d.Type().IsRegular() {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
