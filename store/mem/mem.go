@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -103,7 +104,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	}
 	k.last = max(k.last+driver.Span, s.clock(now), r.Floor)
 	r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
-	k.claims = append(k.claims, &claim{Request: r, fence: k.last, since: now, ends: now + r.TTL})
+	k.claims = append(k.claims, &claim{Request: r, fence: k.last, since: now, ends: after(now, r.TTL)})
 	k.wakeHead()
 	return driver.Result{Granted: true, Fence: k.last, Used: k.used(), Behind: len(k.line)}, nil
 }
@@ -144,7 +145,7 @@ func (s *Store) renew(r driver.Renewal, now time.Duration) (behind int, err erro
 		}
 		return 0, driver.ErrNotHeld
 	}
-	c.ends = now + r.TTL
+	c.ends = after(now, r.TTL)
 	if r.Value != nil {
 		c.Value = slices.Clone(r.Value)
 	}
@@ -286,6 +287,12 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 // now is the store's clock for TTLs.
 func (s *Store) now() time.Duration { return time.Since(s.born) }
 
+// after is when something ends that lives for life from now on. A life that the clock cannot
+// hold ends with the clock, 292 years from the start.
+func after(now, life time.Duration) time.Duration {
+	return now + min(life, math.MaxInt64-now)
+}
+
 // clock is the store's clock for fences. It runs on the monotonic clock, so that it never goes back.
 func (s *Store) clock(now time.Duration) uint64 {
 	return uint64((s.born.UnixMicro() + now.Microseconds()))
@@ -351,7 +358,7 @@ func (k *key) free(at int, r driver.Request) bool {
 
 // again answers an owner that has the claim c already.
 func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result {
-	c.ends = now + r.TTL
+	c.ends = after(now, r.TTL)
 	c.fence = max(c.fence, r.Floor)
 	k.last = max(k.last, c.fence)
 	if r.Weight < c.Weight {
@@ -367,9 +374,9 @@ func (k *key) refuse(at int, r driver.Request, now time.Duration) driver.Result 
 	case r.Place > 0 && at < 0:
 		r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
 		at = len(k.line)
-		k.line = append(k.line, &claim{Request: r, placed: true, since: now, ends: now + r.Place})
+		k.line = append(k.line, &claim{Request: r, placed: true, since: now, ends: after(now, r.Place)})
 	case r.Place > 0:
-		k.line[at].ends = now + r.Place
+		k.line[at].ends = after(now, r.Place)
 	}
 	ahead := len(k.line)
 	if at >= 0 {
