@@ -1,0 +1,250 @@
+package history
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+	"sort"
+	"time"
+)
+
+// Check judges a history of any length in O(n log n).
+func Check(h *History, rules Rules) *Verdict {
+	v := &Verdict{}
+	x, err := newIndex(h, rules, v)
+	if err != nil {
+		v.add(Record, "", nil, "not a history: %v", err)
+		return v
+	}
+	for _, k := range x.keys {
+		k.outcomes(v)
+		if !rules.NoFences {
+			k.fences(v)
+			k.registers(v)
+		}
+		k.overlaps(v)
+		x.losses(k, rules, v)
+		x.waits(k, rules, v)
+	}
+	x.minimums(rules.Min, v)
+	return v
+}
+
+// outcomes is I10, and counts.
+func (k *keyLog) outcomes(v *Verdict) {
+	for _, op := range k.ops {
+		if op.Outcome == Untyped {
+			v.add(I10, k.key, []*Op{op}, "an answer was none of granted, refused, failed and unknown")
+		}
+		if op.Outcome == Unknown && (op.Kind == Acquire || op.Kind == Release) {
+			v.Unknown++
+		}
+	}
+	for _, h := range k.holds {
+		if h.op.Outcome == Granted {
+			v.Grants++
+		}
+		if h.op.Wait.Seq != 0 {
+			v.Waits++
+		}
+	}
+}
+
+// overlaps is I3: a sweep over the spans with the sum of their weights.
+func (k *keyLog) overlaps(v *Verdict) {
+	s := &sweep{weight: map[*hold]int64{}}
+	for _, h := range k.grants {
+		if !h.live() {
+			continue
+		}
+		s.leave(h.start)
+		s.enter(h)
+		if s.used > s.limit(h) {
+			ops := make([]*Op, 0, len(s.weight))
+			for other := range s.weight {
+				ops = append(ops, other.op)
+			}
+			slices.SortFunc(ops, func(a, b *Op) int { return int(a.Hold - b.Hold) })
+			v.add(I3, k.key, ops, "%d holders with a weight of %d at once, limit %d", len(ops), s.used, s.limit(h))
+		}
+	}
+}
+
+// A sweep is the state of overlaps at one position.
+type sweep struct {
+	weight map[*hold]int64 // of those in their span
+	used   int64
+	next   changes
+}
+
+// A change is the end of a span, or a weight that is lowered in it.
+type change struct {
+	at   int64
+	hold *hold
+	to   int64 // the new weight; 0: the end
+}
+
+func (s *sweep) enter(h *hold) {
+	s.weight[h] = h.op.Weight
+	s.used += h.op.Weight
+	heap.Push(&s.next, change{at: h.stop, hold: h})
+	for _, op := range h.lower {
+		heap.Push(&s.next, change{at: pos(op.Call), hold: h, to: op.Weight})
+	}
+}
+
+// leave makes the changes that come before a position.
+func (s *sweep) leave(at int64) {
+	for len(s.next) > 0 && s.next[0].at <= at {
+		c := heap.Pop(&s.next).(change)
+		was, ok := s.weight[c.hold]
+		switch {
+		case !ok:
+		case c.to == 0:
+			s.used -= was
+			delete(s.weight, c.hold)
+		case c.to < was:
+			s.used -= was - c.to
+			s.weight[c.hold] = c.to
+		}
+	}
+}
+
+// limit is the highest limit of those in their span. The rule is the limit of the one that was
+// granted last, and the order of returns does not tell which one that was.
+func (s *sweep) limit(h *hold) int64 {
+	limit := h.op.Limit
+	if s.used > limit {
+		for other := range s.weight {
+			limit = max(limit, other.op.Limit)
+		}
+	}
+	return limit
+}
+
+type changes []change
+
+func (c changes) Len() int           { return len(c) }
+func (c changes) Less(i, j int) bool { return c[i].at < c[j].at }
+func (c changes) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
+func (c *changes) Push(x any)        { *c = append(*c, x.(change)) }
+func (c *changes) Pop() any {
+	last := (*c)[len(*c)-1]
+	*c = (*c)[:len(*c)-1]
+	return last
+}
+
+// losses is I4: who was not told in time.
+func (x *index) losses(k *keyLog, rules Rules, v *Verdict) {
+	rival := k.rivals(func(*hold) bool { return true })
+	for i, h := range k.grants {
+		if h.until == 0 {
+			continue
+		}
+		due := x.awake(h.op.Client, h.until)
+		paused := due > h.until
+		due += rules.Tolerance
+		over := time.Duration(math.MaxInt64) // when the holder stopped, or was made to
+		for _, op := range []*Op{h.release, h.told, h.gone} {
+			if op != nil {
+				over = min(over, op.Call.At)
+			}
+		}
+		next := rival[i]
+		switch {
+		case over > due && x.end > due:
+			v.add(I4, k.key, []*Op{h.op, h.told, h.release}, "trust ended at %v, and nobody told the holder by %v", h.until, due)
+		case next != nil && next.op.Return.At < over && next.op.Return.At >= h.until && !paused:
+			v.add(I4, k.key, []*Op{h.op, next.op, h.told, h.release}, "trust ended at %v, and a rival was granted before the holder was told", h.until)
+		}
+	}
+}
+
+// rivals gives for each grant the next one that cannot live beside it, of those that
+// count, or nil.
+func (k *keyLog) rivals(counts func(*hold) bool) []*hold {
+	out := make([]*hold, len(k.grants))
+	var any, whole *hold
+	for i, h := range slices.Backward(k.grants) {
+		out[i] = whole
+		if h.op.whole() {
+			out[i] = any
+		}
+		if counts(h) {
+			any = h
+			if h.op.whole() {
+				whole = h
+			}
+		}
+	}
+	return out
+}
+
+// awake is t, or the end of the pause that a client is in at t.
+func (x *index) awake(client string, t time.Duration) time.Duration {
+	p := x.pauses[client]
+	i := sort.Search(len(p), func(i int) bool { return p[i].Call.At > t })
+	if i > 0 {
+		return max(t, p[i-1].Return.At)
+	}
+	return t
+}
+
+// minimums is M38: whether anything was tested.
+func (x *index) minimums(m Minimums, v *Verdict) {
+	v.FaultsOverHold = x.faultsOverHold()
+	short := func(got, want int, what string) {
+		if got < want {
+			v.add(Minimum, "", nil, "%d %s, and %d are needed for a verdict", got, what, want)
+		}
+	}
+	short(v.Grants, max(1, m.Grants), "grants")
+	short(v.Waits, max(1, m.ContendedWaits), "contended waits")
+	short(v.FaultsOverHold, m.FaultsOverHold, "faults over a hold")
+}
+
+func (x *index) faultsOverHold() (n int) {
+	// For each client its spans by start, and the latest end of them up to each. The empty
+	// client is all of them.
+	type spans struct{ starts, ends []time.Duration }
+	by := map[string]*spans{"": {}}
+	var all []*hold
+	for _, k := range x.keys {
+		all = append(all, k.grants...)
+	}
+	slices.SortFunc(all, func(a, b *hold) int { return int(a.start - b.start) })
+	for _, h := range all {
+		if !h.live() {
+			continue
+		}
+		for _, client := range []string{"", h.op.Client} {
+			s := by[client]
+			if s == nil {
+				s = &spans{}
+				by[client] = s
+			}
+			end := x.time(h.stop)
+			if len(s.ends) > 0 {
+				end = max(end, s.ends[len(s.ends)-1])
+			}
+			s.starts, s.ends = append(s.starts, h.op.Return.At), append(s.ends, end)
+		}
+	}
+	for _, f := range x.faults {
+		if s := by[f.Client]; s != nil {
+			i := sort.Search(len(s.starts), func(i int) bool { return s.starts[i] > f.Return.At })
+			if i > 0 && s.ends[i-1] >= f.Call.At {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// time is that of the event at or after a position.
+func (x *index) time(at int64) time.Duration {
+	if i := at / 2; i < int64(len(x.at)) {
+		return x.at[i]
+	}
+	return x.end
+}

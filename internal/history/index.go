@@ -1,0 +1,216 @@
+package history
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"time"
+)
+
+// A History is what was recorded: operations in the order of their calls, and the
+// time at which recording ended.
+type History struct {
+	Ops []Op
+	End time.Duration
+}
+
+// never is a position after all events.
+const never = math.MaxInt64
+
+// An index is a history sorted by key and hold.
+//
+// Events and ends of trust are compared by position: an event with number n stands at
+// 2n+1, the end of trust just before the first event that is not earlier. So trust that
+// ends in the very instant in which another is granted is over.
+type index struct {
+	at     []time.Duration // of each event, by Seq
+	end    time.Duration
+	keys   []*keyLog // in order of first use
+	faults []*Op           // in order of their beginning
+	heals  []time.Duration // for each of them, when it and all before it were over
+	pauses map[string][]*Op // by client, in order of their beginning
+}
+
+// A keyLog is all that happened on one key.
+type keyLog struct {
+	key    string
+	ops    []*Op   // in order of calls
+	holds  []*hold // every acquire, whatever became of it, in order of calls
+	grants []*hold // the granted ones in order of their returns
+	writes []*Op
+}
+
+// A hold is an acquire and what became of it.
+type hold struct {
+	op      *Op           // the acquire
+	until   time.Duration // the end of trust after all renewals; 0: none
+	release *Op           // the first one called
+	ended   *Op           // the first release or renewal that returned with the claim surely ended
+	vague   bool          // a release was called that may or may not have worked
+	told    *Op           // Lost
+	gone    *Op
+	lower   []*Op
+	start   int64 // the span, by position
+	stop    int64
+}
+
+// live reports whether the hold ever had a span.
+func (h *hold) live() bool { return h.start < h.stop }
+
+// pos is the position of an event.
+func pos(s Stamp) int64 { return 2*s.Seq + 1 }
+
+// before is the position of a time: before all events that are not earlier.
+func (x *index) before(t time.Duration) int64 {
+	if t == 0 {
+		return never
+	}
+	return 2 * int64(sort.Search(len(x.at), func(i int) bool { return i > 0 && x.at[i] >= t }))
+}
+
+// newIndex sorts a history. Violations that are seen on the way, of one hold on its own,
+// are added to v.
+func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
+	x := &index{end: h.End, pauses: map[string][]*Op{}}
+	if err := x.order(h.Ops); err != nil {
+		return nil, err
+	}
+	keys := map[string]*keyLog{}
+	holds := map[int64]*hold{}
+	for i := range h.Ops {
+		op := &h.Ops[i]
+		if op.Kind == Fault {
+			x.faults = append(x.faults, op)
+			if op.What == Pause {
+				x.pauses[op.Client] = append(x.pauses[op.Client], op)
+			}
+			continue
+		}
+		k := keys[op.Key]
+		if k == nil {
+			k = &keyLog{key: op.Key}
+			keys[op.Key] = k
+			x.keys = append(x.keys, k)
+		}
+		k.ops = append(k.ops, op)
+		if op.Kind == Acquire {
+			a := &hold{op: op, until: op.Until}
+			holds[op.Hold] = a
+			k.holds = append(k.holds, a)
+			continue
+		}
+		a := holds[op.Hold]
+		if a == nil || a.op.Key != op.Key {
+			return nil, fmt.Errorf("%v: no such hold on %q", op, op.Key)
+		}
+		a.follow(op, k, rules, v)
+	}
+	for _, k := range x.keys {
+		x.finish(k)
+	}
+	byStart := func(a, b *Op) int { return int(a.Call.At - b.Call.At) }
+	slices.SortFunc(x.faults, byStart)
+	var healed time.Duration
+	for _, f := range x.faults {
+		healed = max(healed, f.Return.At)
+		x.heals = append(x.heals, healed)
+	}
+	for _, p := range x.pauses {
+		slices.SortFunc(p, byStart)
+	}
+	return x, nil
+}
+
+// order collects the times of all events and makes sure that numbers and times agree.
+func (x *index) order(ops []Op) error {
+	var last int64
+	for i := range ops {
+		last = max(last, ops[i].Call.Seq, ops[i].Return.Seq, ops[i].Wait.Seq)
+	}
+	if last > 3*int64(len(ops)) {
+		return fmt.Errorf("event %d in %d operations: the numbers have gaps", last, len(ops))
+	}
+	x.at = make([]time.Duration, last+1)
+	seen := make([]bool, last+1)
+	for i := range ops {
+		for _, s := range []Stamp{ops[i].Call, ops[i].Return, ops[i].Wait} {
+			if s.Seq == 0 {
+				continue
+			}
+			if seen[s.Seq] {
+				return fmt.Errorf("%v: event %d occurs twice", &ops[i], s.Seq)
+			}
+			seen[s.Seq], x.at[s.Seq] = true, s.At
+		}
+	}
+	for i := 1; i < len(x.at); i++ {
+		if !seen[i] {
+			x.at[i] = x.at[i-1] // an event nobody kept
+		} else if x.at[i] < x.at[i-1] {
+			return fmt.Errorf("event %d is at %v, after one at %v", i, x.at[i], x.at[i-1])
+		}
+	}
+	return nil
+}
+
+// follow takes in an operation on a hold.
+func (h *hold) follow(op *Op, k *keyLog, rules Rules, v *Verdict) {
+	if op.Outcome == NotHeld && h.op.Outcome == Granted && h.ended == nil && !h.vague &&
+		h.told == nil && op.Return.At < h.until {
+		v.add(I9, k.key, []*Op{h.op, op}, "a claim was gone before its trust ended, and its owner had not released it")
+	}
+	late := h.until != 0 && op.Return.At > h.until+rules.Tolerance
+	switch op.Kind {
+	case Renew:
+		if op.Outcome == Done && op.Until != 0 {
+			if late || h.told != nil && op.Return.At > h.told.Call.At {
+				v.add(I4, k.key, []*Op{h.op, h.told, op}, "trust came back after it had ended")
+			}
+			h.until = op.Until
+		}
+	case Release:
+		if h.release == nil {
+			h.release = op
+		}
+		h.vague = h.vague || op.Outcome == Unknown || op.Outcome == Pending
+	case Lower:
+		if op.Outcome != NotHeld && op.Outcome != Failed {
+			h.lower = append(h.lower, op)
+		}
+	case Lost:
+		if h.told == nil {
+			h.told = op
+		}
+	case Gone:
+		if h.gone == nil {
+			h.gone = op
+		}
+	case Trust:
+		if late {
+			v.add(I4, k.key, []*Op{h.op, op}, "a lease said that it was held %v after its trust ended", op.Return.At-h.until)
+		}
+	case Write, Plain:
+		k.writes = append(k.writes, op)
+	}
+	if h.ended == nil && (op.Outcome == NotHeld || op.Kind == Release && op.Outcome == Done) {
+		h.ended = op
+	}
+}
+
+// finish works out the spans of a key.
+func (x *index) finish(k *keyLog) {
+	for _, h := range k.holds {
+		if h.op.Outcome != Granted {
+			continue
+		}
+		k.grants = append(k.grants, h)
+		h.start, h.stop = pos(h.op.Return), x.before(h.until)
+		for _, op := range []*Op{h.release, h.told, h.gone} {
+			if op != nil {
+				h.stop = min(h.stop, pos(op.Call))
+			}
+		}
+	}
+	slices.SortFunc(k.grants, func(a, b *hold) int { return int(a.start - b.start) })
+}

@@ -1,0 +1,131 @@
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A Search bounds the model and says where to put what it found.
+type Search struct {
+	Timeout time.Duration // for all keys together; 0: 10 s. Time that is over is a failure
+	Dir     string        // where a failing history and its pictures go; empty: nowhere
+	Name    string        // the beginning of their names: the seed
+}
+
+// Judge holds a history against the rules and the model. It returns the verdict, and a
+// *Failure if anything was found. Call it outside of a synctest bubble, in which the timeout
+// would never come.
+func Judge(h *History, rules Rules, s Search) (*Verdict, error) {
+	v := Check(h, rules)
+	f := &Failure{Verdict: v}
+	if v.Count[Record] == 0 {
+		s.search(h, f)
+	}
+	if len(v.Violations) == 0 {
+		return v, nil
+	}
+	if s.Dir != "" {
+		if err := s.write(h, f); err != nil {
+			return v, errors.Join(f, err)
+		}
+	}
+	return v, f
+}
+
+// search runs the model on each key.
+func (s Search) search(h *History, f *Failure) {
+	x, err := newIndex(h, Rules{}, &Verdict{})
+	if err != nil {
+		return // Check has told
+	}
+	timeout := s.Timeout
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	deadline := time.Now().Add(timeout)
+	model := lockModel()
+	for i, k := range x.keys {
+		left := max(time.Until(deadline), time.Nanosecond) // 0 would mean no end
+		res, info := porcupine.CheckOperationsVerbose(model, x.operations(k), left)
+		if res == porcupine.Ok {
+			continue
+		}
+		what := "no order of the answers is that of a lock"
+		if res == porcupine.Unknown {
+			what = "the search for an order did not end in time, which proves nothing"
+		}
+		f.add(Model, k.key, nil, "%s", what)
+		if s.Dir == "" || f.Count[Model] > shown {
+			continue
+		}
+		path := filepath.Join(s.Dir, fmt.Sprintf("%s-key%d.html", s.Name, i))
+		if err := porcupine.VisualizePath(model, info, path); err != nil {
+			f.add(Record, k.key, nil, "no picture: %v", err)
+			continue
+		}
+		f.Files = append(f.Files, path)
+	}
+}
+
+// write puts the history down as lines of JSON.
+func (s Search) write(h *History, f *Failure) error {
+	path := filepath.Join(s.Dir, s.Name+".jsonl")
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(h.WriteJSON(file), file.Close()); err != nil {
+		return err
+	}
+	f.Files = append(f.Files, path)
+	return nil
+}
+
+// WriteJSON writes one operation a line. The last line is the end of the history.
+func (h *History) WriteJSON(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	e := json.NewEncoder(b)
+	for i := range h.Ops {
+		if err := e.Encode(&h.Ops[i]); err != nil {
+			return err
+		}
+	}
+	if err := e.Encode(end{h.End}); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+// ReadJSON reads what WriteJSON wrote.
+func ReadJSON(r io.Reader) (*History, error) {
+	h := &History{}
+	for d := json.NewDecoder(r); ; {
+		var line struct {
+			Op
+			end
+		}
+		err := d.Decode(&line)
+		switch {
+		case err == io.EOF:
+			return h, nil
+		case err != nil:
+			return nil, err
+		case line.Kind == 0:
+			h.End = line.end.End
+		default:
+			h.Ops = append(h.Ops, line.Op)
+		}
+	}
+}
+
+type end struct {
+	End time.Duration `json:"end"`
+}

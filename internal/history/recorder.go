@@ -1,0 +1,190 @@
+package history
+
+import (
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// chunk is how many operations are allocated at a time. They are not moved
+// afterwards, so that those under way can be filled in.
+const chunk = 1024
+
+// A Recorder takes down what many goroutines do. Make one with New.
+type Recorder struct {
+	start time.Time
+
+	mu    sync.Mutex
+	seq   int64
+	holds int64
+	ops   [][]Op
+}
+
+// New returns an empty recorder whose clock begins now. In a synctest bubble it must be made
+// inside the bubble.
+func New() *Recorder { return &Recorder{start: time.Now()} }
+
+// A Want is what an acquire asks for.
+type Want struct {
+	Client, Key   string
+	Weight, Limit int64         // both 0: an exclusive hold
+	TTL           time.Duration // how long an unanswered acquire may hold the key
+}
+
+// Ask records the call of an acquire: just before the first request is made, however
+// many follow. The result takes down all that becomes of it.
+func (r *Recorder) Ask(w Want) *Hold {
+	if w.Weight == 0 && w.Limit == 0 {
+		w.Weight, w.Limit = driver.Whole, driver.Whole
+	}
+	h := &Hold{r: r}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.holds++
+	h.op = r.add(Op{
+		Kind: Acquire, Key: w.Key, Client: w.Client, Hold: r.holds,
+		Weight: w.Weight, Limit: w.Limit, TTL: w.TTL, Call: r.stamp(),
+	})
+	return h
+}
+
+// Fault records that something went wrong, from one time to another, for a client or, if
+// client is empty, for all. Both times may lie in the past or the future. The name is for
+// people, but for Pause.
+func (r *Recorder) Fault(client, name string, from, to time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(Op{
+		Kind: Fault, Client: client, What: name,
+		Call: Stamp{At: from.Sub(r.start)}, Return: Stamp{At: to.Sub(r.start)},
+	})
+}
+
+// Pause is the name of a fault that stopped the client itself: it can be told nothing
+// before the end of it.
+const Pause = "pause"
+
+// History returns all that was recorded until now.
+func (r *Recorder) History() *History {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := &History{End: time.Since(r.start), Ops: make([]Op, 0, len(r.ops)*chunk)}
+	for _, c := range r.ops {
+		h.Ops = append(h.Ops, c...)
+	}
+	return h
+}
+
+// add must be called with the lock held.
+func (r *Recorder) add(op Op) *Op {
+	n := len(r.ops)
+	if n == 0 || len(r.ops[n-1]) == chunk {
+		r.ops = append(r.ops, make([]Op, 0, chunk))
+		n++
+	}
+	last := &r.ops[n-1]
+	*last = append(*last, op)
+	return &(*last)[len(*last)-1]
+}
+
+// stamp must be called with the lock held: so the clock and the count agree.
+func (r *Recorder) stamp() Stamp {
+	r.seq++
+	return Stamp{At: time.Since(r.start), Seq: r.seq}
+}
+
+// A Hold takes down one acquire and what becomes of it. Its methods may be called by
+// many goroutines.
+type Hold struct {
+	r  *Recorder
+	op *Op // its acquire
+}
+
+// Waiting records that the acquire was refused and waits from now on.
+func (h *Hold) Waiting() {
+	h.r.mu.Lock()
+	defer h.r.mu.Unlock()
+	if h.op.Wait == (Stamp{}) {
+		h.op.Wait = h.r.stamp()
+	}
+}
+
+// Granted records the return of the acquire with a lease. The holder trusts it until a
+// time; the zero time means that trust has no end.
+func (h *Hold) Granted(fence uint64, until time.Time) {
+	h.r.mu.Lock()
+	defer h.r.mu.Unlock()
+	h.op.Outcome, h.op.Fence, h.op.Return = Granted, fence, h.r.stamp()
+	h.op.Until = h.r.since(until)
+}
+
+// Ended records the return of the acquire without a lease: Refused, also for a wait that was
+// given up, Failed, Unknown or Untyped.
+func (h *Hold) Ended(o Outcome) { (&Call{h.r, h.op}).End(o) }
+
+// Renew records the call of a renewal.
+func (h *Hold) Renew() *Call { return h.call(Op{Kind: Renew}) }
+
+// Lower records the call that lowers the weight of the hold.
+func (h *Hold) Lower(weight int64) *Call { return h.call(Op{Kind: Lower, Weight: weight}) }
+
+// Release records the call of a release.
+func (h *Hold) Release() *Call { return h.call(Op{Kind: Release}) }
+
+// Lost records that the holder is told now that its lease is lost. After a release it
+// means nothing.
+func (h *Hold) Lost() { h.call(Op{Kind: Lost}).End(Done) }
+
+// Gone records that the holder's process ends now.
+func (h *Hold) Gone() { h.call(Op{Kind: Gone}).End(Done) }
+
+// Trusted records that the lease, asked just now, said that it is held.
+func (h *Hold) Trusted() { h.call(Op{Kind: Trust}).End(Done) }
+
+// Write records the call that writes to a register guarded by fences. What was read
+// before is saw, what is written is put; the values of a register must rise.
+func (h *Hold) Write(register string, fence, saw, put uint64) *Call {
+	return h.call(Op{Kind: Write, What: register, Fence: fence, Saw: saw, Put: put})
+}
+
+// WritePlain is Write for a register that takes everything.
+func (h *Hold) WritePlain(register string, saw, put uint64) *Call {
+	return h.call(Op{Kind: Plain, What: register, Saw: saw, Put: put})
+}
+
+func (h *Hold) call(op Op) *Call {
+	op.Key, op.Client, op.Hold = h.op.Key, h.op.Client, h.op.Hold
+	h.r.mu.Lock()
+	defer h.r.mu.Unlock()
+	op.Call = h.r.stamp()
+	return &Call{h.r, h.r.add(op)}
+}
+
+// A Call is an operation under way. One that does not end is Pending.
+type Call struct {
+	r  *Recorder
+	op *Op
+}
+
+// End records the return. The first return counts.
+func (c *Call) End(o Outcome) { c.end(o, time.Time{}) }
+
+// Extended records the return of a renewal: trust now lasts until a time.
+func (c *Call) Extended(until time.Time) { c.end(Done, until) }
+
+func (c *Call) end(o Outcome, until time.Time) {
+	c.r.mu.Lock()
+	defer c.r.mu.Unlock()
+	if c.op.Return == (Stamp{}) {
+		c.op.Outcome, c.op.Return, c.op.Until = o, c.r.stamp(), c.r.since(until)
+	}
+}
+
+// since is a time on the recorder's clock, at least 1 for a time that is not zero.
+func (r *Recorder) since(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.Sub(r.start), 1)
+}

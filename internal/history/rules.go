@@ -1,0 +1,131 @@
+package history
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// An Invariant names what was broken: see the package comment.
+type Invariant string
+
+// The invariants.
+const (
+	I1      Invariant = "I1"
+	I2      Invariant = "I2"
+	I3      Invariant = "I3"
+	I4      Invariant = "I4"
+	I5      Invariant = "I5"
+	I6      Invariant = "I6"
+	I7      Invariant = "I7"
+	I9      Invariant = "I9"
+	I10     Invariant = "I10"
+	Minimum Invariant = "M38"
+	Model   Invariant = "model"
+	Record  Invariant = "record" // the history itself is not one
+)
+
+// Rules are what a history is held against. Bounds that are 0 are not judged.
+type Rules struct {
+	// Tolerance is by how much a loss may be told after the end of trust. It is 0 in
+	// virtual time, and the delay of a timer on a machine.
+	Tolerance time.Duration
+
+	Stuck    time.Duration // I5: from the end of the last fault until a waiter is served or leaves
+	HandOver time.Duration // I6, I7: from a release until the next grant, if somebody waits
+	Takeover time.Duration // I6, I7: from the end of trust without a release until the next grant
+	Heal     time.Duration // I7: from the end of any fault until the next grant; at least HandOver
+
+	NoFences bool // the store has none: I1 and I2 are not judged
+
+	Min Minimums
+}
+
+// Minimums are how much must have happened for a verdict to mean something. One
+// grant and one contended wait are asked for in any case.
+type Minimums struct {
+	Grants         int
+	ContendedWaits int // acquires that were refused and waited
+	FaultsOverHold int // faults that met a client in one of its spans
+}
+
+// A Violation is one thing that must not have happened.
+type Violation struct {
+	Invariant Invariant
+	Key       string
+	What      string // a sentence
+	Ops       []Op   // the operations in question
+}
+
+func (v Violation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s", v.Invariant)
+	if v.Key != "" {
+		fmt.Fprintf(&b, " on %q", v.Key)
+	}
+	fmt.Fprintf(&b, ": %s", v.What)
+	for i := range v.Ops {
+		fmt.Fprintf(&b, "\n\t%v", &v.Ops[i])
+	}
+	return b.String()
+}
+
+// shown is how many violations of one invariant are kept. A broken lock breaks the same
+// one over and over.
+const shown = 10
+
+// A Verdict is what a judge found.
+type Verdict struct {
+	Violations []Violation       // the first few of each invariant
+	Count      map[Invariant]int // all of them
+
+	Grants, Waits, FaultsOverHold int // see Minimums
+	Unknown                       int // acquires and releases with an unknown outcome
+	LostPlain                     int // updates that plain registers lost: no violation, but why there are fences
+}
+
+// Err returns nil if there was no violation, and a *Failure otherwise.
+func (v *Verdict) Err() error {
+	if len(v.Violations) == 0 {
+		return nil
+	}
+	return &Failure{Verdict: v}
+}
+
+func (v *Verdict) add(i Invariant, key string, ops []*Op, format string, args ...any) {
+	if v.Count == nil {
+		v.Count = map[Invariant]int{}
+	}
+	v.Count[i]++
+	if v.Count[i] > shown {
+		return
+	}
+	x := Violation{Invariant: i, Key: key, What: fmt.Sprintf(format, args...)}
+	for _, op := range ops {
+		if op != nil {
+			x.Ops = append(x.Ops, *op)
+		}
+	}
+	v.Violations = append(v.Violations, x)
+}
+
+// A Failure is the error of a history that breaks a rule.
+type Failure struct {
+	*Verdict
+	Files []string // where the history and pictures of it were written
+}
+
+func (f *Failure) Error() string {
+	var b strings.Builder
+	b.WriteString("history:")
+	for i, n := range f.Count {
+		fmt.Fprintf(&b, " %d x %s", n, i)
+	}
+	for _, v := range f.Violations {
+		fmt.Fprintf(&b, "\n%v", v)
+	}
+	for _, file := range f.Files {
+		fmt.Fprintf(&b, "\nwritten: %s", file)
+	}
+	return b.String()
+}
