@@ -1,0 +1,145 @@
+package distlock
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// A Claim is what a store tells about a lock that is held, or waited for.
+type Claim struct {
+	Name   string
+	Kind   string // "" for locks, "sem", "rate", "once", "lead" for the others
+	Owner  string // tells claims apart; it is no secret
+	Holder string
+	Note   string
+	Meta   map[string]string
+	Value  []byte
+	Fence  uint64 // 0 while waiting
+	Weight int64  // how much of Limit it takes
+	Limit  int64
+	Mode   Mode
+	Held   time.Duration // since it was granted, or began to wait
+	Left   time.Duration // until it ends unless renewed; 0: not known
+
+	Waiting bool // in line, not held
+	Kept    bool // a record that nobody renews
+}
+
+func newClaim(c driver.Claim) (Claim, bool) {
+	k, name, ok := splitKey(c.Key)
+	if !ok {
+		return Claim{}, false
+	}
+	out := Claim{
+		Name: name, Kind: strings.Trim(string(k), "~/"), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
+		Meta: c.Meta, Value: c.Value, Fence: c.Fence, Weight: c.Weight, Limit: c.Limit, Mode: Counted,
+		Held: c.Held, Left: c.Left, Waiting: c.Waiting, Kept: c.Kept,
+	}
+	delete(out.Meta, noteKey)
+	switch {
+	case c.Weight == driver.Whole:
+		out.Mode = Exclusive
+	case c.Limit == driver.Whole:
+		out.Mode = Shared
+	}
+	return out, true
+}
+
+// String says in a few words who holds or waits, and for how long.
+func (c Claim) String() string {
+	verb := "held"
+	switch {
+	case c.Waiting:
+		verb = "waited for"
+	case c.Kept:
+		verb = "kept"
+	}
+	s := fmt.Sprintf("%s by %s for %v", verb, c.Holder, round(c.Held))
+	if c.Fence > 0 {
+		s += fmt.Sprintf(" (fence %d)", c.Fence)
+	}
+	return s
+}
+
+// Claims yields what is held and waited for under all names that begin with prefix, in no
+// promised order but that those of one name come together: holders first, then the line.
+// It is no snapshot. An error is yielded last and means that the list is not complete; it is
+// errors.ErrUnsupported if the store cannot list.
+func (l *Locker) Claims(ctx context.Context, prefix string) iter.Seq2[Claim, error] {
+	return func(yield func(Claim, error) bool) {
+		if ctx == nil {
+			yield(Claim{}, errNilContext)
+			return
+		}
+		prefixes := []string{""} // all keys of all kinds
+		if prefix != "" {
+			prefixes = nil
+			for _, k := range shownKinds {
+				prefixes = append(prefixes, k.key(prefix))
+			}
+		}
+		for _, p := range prefixes {
+			for c, err := range driver.List(ctx, l.store, p) {
+				if err != nil {
+					yield(Claim{}, newOpError("list", "", err))
+					return
+				}
+				if claim, ok := newClaim(c); ok && !yield(claim, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Reason is why a lock cannot be had, now.
+type Reason struct {
+	Name    string
+	Holders []Claim // nobody: it is free
+	Line    []Claim // who waits, in order
+}
+
+// String says it in one line.
+func (r Reason) String() string {
+	if len(r.Holders)+len(r.Line) == 0 {
+		return quote(r.Name) + " is free"
+	}
+	var parts []string
+	for _, c := range r.Holders {
+		parts = append(parts, c.String())
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "held by nobody")
+	}
+	return fmt.Sprintf("%s is %s; %d in line", quote(r.Name), strings.Join(parts, ", "), len(r.Line))
+}
+
+// Why tells who holds the lock of a name and who waits for it. It is errors.ErrUnsupported if the
+// store cannot tell.
+func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
+	if ctx == nil {
+		return Reason{}, errNilContext
+	}
+	if err := checkName(name); err != nil {
+		return Reason{}, err
+	}
+	claims, err := driver.Show(ctx, l.store, kindLock.key(name))
+	if err != nil {
+		return Reason{}, newOpError("show", name, err)
+	}
+	r := Reason{Name: name}
+	for _, c := range claims {
+		claim, _ := newClaim(c)
+		if claim.Waiting {
+			r.Line = append(r.Line, claim)
+		} else {
+			r.Holders = append(r.Holders, claim)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,210 @@
+package distlock
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/keeper"
+)
+
+// The errors to tell apart with errors.Is. What a kind of lock needs and a store cannot do is
+// errors.ErrUnsupported.
+var (
+	// ErrHeld says that another holds what was asked for. It is definite: the caller holds
+	// nothing. A wait that ended carries the reason of its context too. The error is a *HeldError.
+	ErrHeld = errors.New("distlock: held")
+
+	// ErrLost says that the lease ended without Unlock: its work must stop. It is the cause with which
+	// the lease's contexts end. The error is a *LostError.
+	ErrLost = errors.New("distlock: lease lost")
+
+	// ErrMaxHold is the ErrLost of a lease that reached its MaxHold.
+	ErrMaxHold error = &kindOf{"distlock: longest hold reached", ErrLost}
+
+	// ErrReleased says that the lease was given back by Unlock or given away by Handle.
+	ErrReleased = errors.New("distlock: lease released")
+
+	// ErrClosed says that the Locker was closed.
+	ErrClosed = errors.New("distlock: locker closed")
+
+	// ErrUnavailable says that the store could not be used for now. It is definite: the
+	// caller holds nothing, and nothing was changed. The error is an *OpError.
+	ErrUnavailable = errors.New("distlock: store unavailable")
+
+	// ErrUnknown says that a call may or may not have taken effect, and that it could not be
+	// found out: the store may keep a claim of the caller's until its TTL is over. The error
+	// is an *OpError.
+	ErrUnknown = errors.New("distlock: outcome unknown")
+
+	// ErrInvalid says that an argument is out of bounds. The store was not asked. The
+	// errors below are ErrInvalid too.
+	ErrInvalid = errors.New("distlock: invalid argument")
+
+	ErrInvalidName   error = &kindOf{"distlock: invalid name", ErrInvalid}
+	ErrInvalidTTL    error = &kindOf{"distlock: invalid TTL", ErrInvalid}
+	ErrInvalidMeta   error = &kindOf{"distlock: invalid metadata", ErrInvalid}
+	ErrInvalidFence  error = &kindOf{"distlock: invalid fence", ErrInvalid}
+	ErrInvalidHandle error = &kindOf{"distlock: invalid handle", ErrInvalid}
+)
+
+// kindOf is an error that is also another one.
+type kindOf struct {
+	text string
+	of   error
+}
+
+func (k *kindOf) Error() string { return k.text }
+func (k *kindOf) Unwrap() error { return k.of }
+
+// A HeldError says who holds what was asked for. It is ErrHeld.
+type HeldError struct {
+	Name   string        // what was asked for
+	Holder string        // who has it
+	Held   time.Duration // for how long the holder has had it
+	Left   time.Duration // until it ends unless renewed; 0: not known
+	Fence  uint64        // the holder's fence; 0: none
+	Ahead  int           // how many wait before the caller
+}
+
+func (e *HeldError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "distlock: %s is held", quote(e.Name))
+	if e.Holder != "" {
+		fmt.Fprintf(&b, " by %s", e.Holder)
+	}
+	if e.Held > 0 {
+		fmt.Fprintf(&b, " for %v", round(e.Held))
+	}
+	if e.Left > 0 {
+		fmt.Fprintf(&b, ", %v left", round(e.Left))
+	}
+	if e.Ahead > 0 {
+		fmt.Fprintf(&b, ", %d ahead", e.Ahead)
+	}
+	return b.String()
+}
+
+// Is makes a HeldError an ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }
+
+// A LostError says how a lease was lost. It is ErrLost, and ErrMaxHold if that was the reason.
+type LostError struct {
+	Name   string
+	Fence  uint64
+	Reason Loss
+	Err    error // what the store said, or nil
+}
+
+// Loss is the reason for a loss.
+type Loss string
+
+// The reasons for a loss.
+const (
+	LossExpired Loss = "expired" // it could not be renewed in time
+	LossTaken   Loss = "taken"   // the store no longer knows the claim
+	LossBroken  Loss = "broken"  // somebody broke the claim on purpose
+	LossMaxHold Loss = "maxhold" // it was held for as long as its MaxHold permits
+)
+
+func newLostError(name string, fence uint64, cause error) *LostError {
+	e := &LostError{Name: name, Fence: fence, Reason: LossTaken, Err: cause}
+	var broken *driver.BrokenError
+	switch {
+	case errors.Is(cause, keeper.ErrMaxHold):
+		e.Reason, e.Err = LossMaxHold, nil
+	case errors.Is(cause, keeper.ErrExpired):
+		e.Reason, e.Err = LossExpired, nil
+	case errors.As(cause, &broken):
+		e.Reason = LossBroken
+	}
+	return e
+}
+
+func (e *LostError) Error() string {
+	s := fmt.Sprintf("distlock: lease of %s lost: ", quote(e.Name))
+	var broken *driver.BrokenError
+	switch {
+	case e.Reason == LossExpired:
+		return s + "not renewed in time"
+	case e.Reason == LossMaxHold:
+		return s + "longest hold reached"
+	case errors.As(e.Err, &broken):
+		return s + "broken: " + quote(broken.Reason)
+	default:
+		return s + "the store no longer holds it"
+	}
+}
+
+// Is makes a LostError an ErrLost, and an ErrMaxHold if that was the reason.
+func (e *LostError) Is(target error) bool {
+	return target == ErrLost || target == ErrMaxHold && e.Reason == LossMaxHold
+}
+
+// Unwrap gives what the store said.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// An OpError says that a call to the store failed. It is ErrUnknown if the call may have
+// taken effect, and ErrUnavailable if it did not or was undone.
+type OpError struct {
+	Op      string // "acquire", "renew", "release", ...
+	Name    string
+	Unknown bool // whether the call may have taken effect
+	Err     error
+}
+
+// newOpError wraps what a store returned.
+func newOpError(op, name string, err error) *OpError {
+	definite := errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, errors.ErrUnsupported)
+	return &OpError{Op: op, Name: name, Unknown: !definite, Err: err}
+}
+
+func (e *OpError) Error() string {
+	s := "distlock: " + e.Op
+	if e.Name != "" {
+		s += " " + quote(e.Name)
+	}
+	if e.Unknown {
+		s += ": outcome unknown"
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Is tells whether the outcome is known.
+func (e *OpError) Is(target error) bool {
+	switch target {
+	case ErrUnknown:
+		return e.Unknown
+	case ErrInvalid:
+		return errors.Is(e.Err, driver.ErrInvalid)
+	case ErrUnavailable:
+		return !e.Unknown && !errors.Is(e.Err, driver.ErrInvalid) && !errors.Is(e.Err, errors.ErrUnsupported)
+	}
+	return false
+}
+
+// Unwrap gives what the store returned.
+func (e *OpError) Unwrap() error { return e.Err }
+
+// quote shows a name or another's input: escaped, and not more than 64 bytes of it.
+func quote(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprintf("%q...", s[:most])
+}
+
+// round makes a duration readable.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d > 10*time.Second:
+		return d.Round(time.Second)
+	case d > time.Second:
+		return d.Round(100 * time.Millisecond)
+	default:
+		return d.Round(time.Millisecond)
+	}
+}

@@ -1,0 +1,75 @@
+package distlock
+
+import (
+	"context"
+	"time"
+)
+
+// An Observer is told what happens, for logs, metrics and traces. It is called by the goroutine to
+// which it happens, with no lock held: it should return soon, and must not call the Locker.
+// The context is that of the call that the event belongs to, or an empty one for what
+// happens by itself.
+type Observer func(ctx context.Context, e Event)
+
+// An Event is one thing that happened. Fields that say nothing about a kind are zero.
+type Event struct {
+	Kind   EventKind
+	Store  string // Features.Name of the store
+	Name   string // of the lock. It belongs on spans and in logs, never on a metric
+	Mode   Mode
+	Holder string
+	Fence  uint64
+
+	Took   time.Duration // how long it took: see the kinds
+	Left   time.Duration // the trust that was left
+	Behind int           // how many wait in the store behind the lease
+	Handed bool          // Granted: by another goroutine of this process, without the store
+	Waited bool          // Granted, Refused: a Waiting came before
+	Err    error
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events. Every call that asks for a lock ends in one Granted or one Refused; every
+// Granted is followed by one Released, HandedOff, Detached or Lost.
+const (
+	Asked     EventKind = "asked"      // the store answered one Acquire: Took, Err
+	Waiting   EventKind = "waiting"    // a call begins to wait
+	Granted   EventKind = "granted"    // a call got its lease: Took since the call, Handed, Waited, Left
+	Refused   EventKind = "refused"    // a call ended without a lease: Took since the call, Waited, Err
+	Renewed   EventKind = "renewed"    // the store answered one renewal: Took, Left before it, Behind, Err
+	AtRisk    EventKind = "at risk"    // a renewal failed for the first time: Left, Err
+	Recovered EventKind = "recovered"  // a renewal succeeded after AtRisk: Left before it
+	Lost      EventKind = "lost"       // the lease was lost: Took since the grant, Err
+	Released  EventKind = "released"   // the store answered the release: Took since the grant, Err
+	HandedOff EventKind = "handed off" // the lease went to the next in this process: Took since the grant
+	Detached  EventKind = "detached"   // Handle was called: Took since the grant
+	Withdrawn EventKind = "withdrawn"  // a place, or an unseen grant, was given up: Err
+)
+
+// Mode is how a lease excludes others.
+type Mode string
+
+// The modes.
+const (
+	Exclusive Mode = "exclusive" // nobody else
+	Shared    Mode = "shared"    // no exclusive lease
+	Counted   Mode = "counted"   // up to a limit
+)
+
+func both(a, b Observer) Observer {
+	return func(ctx context.Context, e Event) {
+		a(ctx, e)
+		b(ctx, e)
+	}
+}
+
+// tell tells an event about a request to its observer.
+func (r *request) tell(ctx context.Context, e Event) {
+	if r.opt.observe == nil {
+		return
+	}
+	e.Store, e.Name, e.Mode, e.Holder = r.store, r.name, r.mode, r.opt.holder
+	r.opt.observe(ctx, e)
+}

@@ -1,0 +1,267 @@
+package keeper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+var (
+	// ErrExpired is the cause of a loss: trust ended before a renewal succeeded.
+	ErrExpired = errors.New("not renewed in time")
+	// ErrMaxHold is the cause of a loss: the hold reached its longest permitted time.
+	ErrMaxHold = errors.New("held for the longest time permitted")
+	// ErrStopped is what is left of a hold after Stop.
+	ErrStopped = errors.New("stopped")
+)
+
+const never = time.Duration(math.MaxInt64)
+
+// Terms are how a claim is to be kept.
+type Terms struct {
+	TTL     time.Duration // how long each renewal may be trusted, less the margin
+	Delay   time.Duration // how much longer than TTL the store keeps the claim
+	Fixed   bool          // the claim is not renewed
+	MaxHold time.Duration // trust ends this long after the hold began; 0: no bound
+}
+
+// StoreTTL is the TTL that the store is asked for.
+func (t Terms) StoreTTL() time.Duration { return t.TTL + t.Delay }
+
+// Margin is the part of a TTL that is not trusted: it makes up for clocks that run at
+// different rates, and gives the work time to stop.
+func Margin(ttl time.Duration) time.Duration { return max(ttl/100, min(ttl/10, time.Second)) }
+
+// A Listener is told what becomes of a hold. It is called without any lock held, never after Stop
+// has returned but for a call that had already begun.
+type Listener interface {
+	// Renewed tells how one renewal ended.
+	Renewed(Renewal)
+	// Lost tells that the hold is lost and why. It is the last call.
+	Lost(cause error)
+}
+
+// A Renewal tells how one renewal ended.
+type Renewal struct {
+	Took   time.Duration
+	Left   time.Duration // the trust that was left when it ended
+	Behind int           // how many wait for the key, if Err is nil
+	Err    error         // nil, or why it failed; it will be tried again
+	Risk   bool          // the renewal before this one had failed
+}
+
+// A Hold is a claim that is kept alive. Make one with Keeper.Keep.
+type Hold struct {
+	k        *Keeper
+	id       driver.ID
+	listener Listener
+
+	// until is when trust ends, on the keeper's clock: the earlier of valid and cut. It is
+	// read without the keeper's lock and written with it.
+	until atomic.Int64
+
+	// The rest is guarded by the keeper's lock.
+	terms Terms
+	valid time.Duration // when trust ends by the last good renewal
+	cut   time.Duration // when MaxHold is over
+	renew time.Duration // when the next renewal is due; never, if one is under way
+	at    time.Duration // when the keeper has to look at this hold next
+	index int           // in the keeper's queue; -1: not there
+	risk  bool          // the last renewal failed
+	under *batch        // the renewal under way, if any
+	ended error         // why the hold is over; nil: it is not
+}
+
+// Trusted reports whether the hold may still be trusted in d from now.
+func (h *Hold) Trusted(d time.Duration) bool { return h.Left() > d }
+
+// Left is how long the hold may be trusted unless it is renewed; at most 0 if it may not.
+func (h *Hold) Left() time.Duration {
+	return time.Duration(h.until.Load()) - h.k.clock.After()
+}
+
+// Terms returns how the hold is being kept.
+func (h *Hold) Terms() Terms {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	return h.terms
+}
+
+// Lose ends the hold if its trust is over, and reports whether it is over. The listener has
+// been told when Lose returns, or is being told by somebody else.
+func (h *Hold) Lose() bool {
+	if h.Trusted(0) {
+		return false
+	}
+	h.k.mu.Lock()
+	cause := h.overdue()
+	first := h.end(cause)
+	h.k.mu.Unlock()
+	if first {
+		h.listener.Lost(cause)
+	}
+	return true
+}
+
+// Stop ends the hold without a word to the store, and waits until no renewal is under way or ctx
+// ends. It returns nil if the hold was trusted until now, and otherwise why it had ended.
+func (h *Hold) Stop(ctx context.Context) error {
+	h.Lose()
+	h.k.mu.Lock()
+	if !h.end(ErrStopped) {
+		defer h.k.mu.Unlock()
+		return h.ended
+	}
+	under := h.under
+	if under != nil {
+		under.leave()
+	}
+	h.k.mu.Unlock()
+	if under != nil {
+		_ = under.wait(ctx)
+	}
+	return nil
+}
+
+// Extend renews the hold now, and keeps it by a new TTL from then on. It returns what the store
+// answered; if the hold is over, ErrStopped or the cause of the loss.
+func (h *Hold) Extend(ctx context.Context, ttl time.Duration) error {
+	b, err := h.begin(ctx)
+	if err != nil {
+		return err
+	}
+	h.k.mu.Lock()
+	terms := h.terms
+	terms.TTL = ttl
+	sent := h.k.clock.Before()
+	// The call may shorten the claim, and its answer may be lost: trust must not
+	// outlast what the store may have made of the claim.
+	h.valid = min(h.valid, sent+ttl-Margin(ttl))
+	h.plan()
+	h.k.mu.Unlock()
+
+	out := h.k.send(ctx, []driver.Renewal{{ID: h.id, TTL: terms.StoreTTL()}})
+	if out[0].Err == nil {
+		h.k.mu.Lock()
+		h.terms = terms
+		h.k.mu.Unlock()
+	}
+	h.k.settle(b, sent, out)
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	return cmp.Or(h.ended, out[0].Err)
+}
+
+// begin waits until no renewal of h is under way, and begins one.
+func (h *Hold) begin(ctx context.Context) (*batch, error) {
+	for {
+		h.Lose()
+		h.k.mu.Lock()
+		under, ended := h.under, h.ended
+		if under == nil && ended == nil {
+			b := newBatch(func() {})
+			b.add(h)
+			h.plan()
+			h.k.mu.Unlock()
+			return b, nil
+		}
+		h.k.mu.Unlock()
+		if ended != nil {
+			return nil, ended
+		}
+		if err := under.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Again says that the store granted the claim once more, asked for at sent: its TTL began anew.
+func (h *Hold) Again(sent time.Duration) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	if h.ended == nil {
+		h.renewed(sent)
+		h.plan()
+	}
+}
+
+// Pass says that the hold is in new hands, which may keep it for maxHold; 0: no bound.
+func (h *Hold) Pass(maxHold time.Duration) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	if h.ended == nil {
+		h.bound(maxHold)
+		h.plan()
+	}
+}
+
+// What follows is called with the keeper's lock held.
+
+// bound sets when MaxHold is over.
+func (h *Hold) bound(maxHold time.Duration) {
+	h.terms.MaxHold, h.cut = maxHold, never
+	if maxHold > 0 {
+		h.cut = h.k.clock.Before() + maxHold
+	}
+}
+
+// renewed notes that a request sent at sent gave the claim a new TTL. Trust never gets
+// shorter by that: an answer may overtake a later one.
+func (h *Hold) renewed(sent time.Duration) {
+	ttl := h.terms.TTL
+	h.valid = max(h.valid, sent+ttl-Margin(ttl))
+	h.risk = false
+	h.renew = never
+	if !h.terms.Fixed {
+		h.renew = sent + jitter(ttl/3) // two more tries fit before trust ends
+	}
+}
+
+// failed notes that a renewal failed.
+func (h *Hold) failed() {
+	h.risk = true
+	if !h.terms.Fixed {
+		h.renew = h.k.clock.Before() + jitter(h.terms.TTL/20) // the store is troubled: try again while there is trust
+	}
+}
+
+// plan publishes until when the hold is trusted, and when the keeper looks at it next.
+func (h *Hold) plan() {
+	until := min(h.valid, h.cut)
+	h.until.Store(int64(until))
+	h.at = until
+	if h.under == nil {
+		h.at = min(until, h.renew)
+	}
+	h.k.put(h)
+}
+
+// overdue is why the hold is lost if it is lost now.
+func (h *Hold) overdue() error {
+	if h.cut < h.valid {
+		return ErrMaxHold
+	}
+	return ErrExpired
+}
+
+// end takes the hold out of the keeper's hands. It reports whether it was the first to do so.
+func (h *Hold) end(cause error) bool {
+	if h.ended != nil {
+		return false
+	}
+	h.ended = cause
+	h.until.Store(math.MinInt64 / 2) // far enough in the past, and Left does not overflow
+	h.k.drop(h)
+	return true
+}
+
+// jitter spreads d by a tenth, so that what began together does not stay together.
+func jitter(d time.Duration) time.Duration {
+	return d - d/10 + rand.N(d/5+1)
+}

@@ -1,0 +1,330 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/keeper"
+)
+
+// A Lease is a lock in the caller's hand. It lasts until Unlock or until it is lost, and is
+// renewed by itself. All its methods may be called by many goroutines at once.
+//
+// A lease is lost when it could not be renewed in time, when the store says that it is
+// gone, or when its MaxHold is reached. The loss is told, by Done, Err and the contexts,
+// before the store can grant the lock to another. But a goroutine or a whole
+// process can be paused at any moment and act without having looked: only the fence, checked
+// by what is acted upon, stops that.
+type Lease struct {
+	t      *turn
+	r      *request
+	fence  uint64
+	since  time.Duration // the grant, on the locker's clock
+	handed bool          // by another goroutine of the process
+	behind int           // how many waited in the store at the grant
+
+	// why the lease is over; nil: it is not. Written once, under the locker's lock.
+	why atomic.Pointer[error]
+
+	// The rest is guarded by the locker's lock.
+	done    chan struct{} // closed when it is over; nil: nobody asked for it yet
+	ends    map[*leaseContext]context.CancelCauseFunc
+	leaving chan struct{} // closed when the Unlock or Handle under way is over
+	settled bool          // the store answered: answer is final
+	answer  error         // of Unlock
+	tried   bool          // a release was sent and not answered
+}
+
+// Key returns the name of the lock.
+func (l *Lease) Key() string { return l.r.name }
+
+// Mode tells how the lease excludes others.
+func (l *Lease) Mode() Mode { return l.r.mode }
+
+// Fence returns the number of this lease. For exclusive leases of one name it is greater than
+// that of every lease before it. Send it along with every change under the lock, so that what
+// is changed can refuse one that comes late. It is below 2^53, and 0 if the store has no
+// fences: see RequireFence.
+func (l *Lease) Fence() uint64 { return l.fence }
+
+// Until returns when the lease is lost unless it is renewed before. It is for display; to
+// decide, use Valid.
+func (l *Lease) Until() time.Time {
+	if l.Err() != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(l.t.hold.Left())
+}
+
+// Err returns nil while the lease is held, and then why it ended: ErrLost or ErrReleased. It looks
+// at the clock at every call.
+func (l *Lease) Err() error {
+	if why := l.why.Load(); why != nil {
+		return *why
+	}
+	if l.t.hold.Lose() {
+		if why := l.why.Load(); why != nil {
+			return *why
+		}
+		return newLostError(l.r.name, l.fence, keeper.ErrExpired) // somebody else is about to say so
+	}
+	return nil
+}
+
+// Valid reports whether the lease is held and will be for d from now, even if the store cannot be
+// reached: for a step that takes d and must not be done by two.
+func (l *Lease) Valid(d time.Duration) bool {
+	return l.Err() == nil && l.t.hold.Trusted(d)
+}
+
+// Wanted reports whether others wait for the lock, as far as is known: in this process now, in
+// the store at the last renewal.
+func (l *Lease) Wanted() bool {
+	l.t.l.mu.Lock()
+	defer l.t.l.mu.Unlock()
+	return l.why.Load() == nil && (l.t.behind > 0 || len(l.t.n.waiters) > 0)
+}
+
+// Done returns a channel that is closed when the lease is over, lost or released.
+func (l *Lease) Done() <-chan struct{} {
+	l.t.l.mu.Lock()
+	defer l.t.l.mu.Unlock()
+	if l.done == nil {
+		l.done = make(chan struct{})
+		if l.why.Load() != nil {
+			close(l.done)
+		}
+	}
+	return l.done
+}
+
+// Context returns a context for the work under the lock: it ends with parent, and with the lease,
+// with the cause ErrLost or ErrReleased. Its Err looks at the clock at every call.
+// FromContext finds the lease in it.
+func (l *Lease) Context(parent context.Context) context.Context {
+	inner, cancel := context.WithCancelCause(parent)
+	ctx := &leaseContext{inner, l}
+	locker := l.t.l
+	locker.mu.Lock()
+	if why := l.why.Load(); why != nil {
+		locker.mu.Unlock()
+		cancel(*why)
+		return ctx
+	}
+	if l.ends == nil {
+		l.ends = map[*leaseContext]context.CancelCauseFunc{}
+	}
+	l.ends[ctx] = cancel
+	locker.mu.Unlock()
+	context.AfterFunc(inner, func() { // a lease may outlive many contexts
+		locker.mu.Lock()
+		defer locker.mu.Unlock()
+		delete(l.ends, ctx)
+	})
+	return ctx
+}
+
+// A leaseContext ends with its lease.
+type leaseContext struct {
+	context.Context
+	lease *Lease
+}
+
+// Err looks at the clock: after a pause of the process, a timer comes too late.
+func (c *leaseContext) Err() error {
+	_ = c.lease.Err() // ends the context if the lease is over
+	return c.Context.Err()
+}
+
+func (c *leaseContext) Value(key any) any {
+	if key == (leaseKey{}) {
+		return c.lease
+	}
+	return c.Context.Value(key)
+}
+
+type leaseKey struct{}
+
+// FromContext returns the lease that ctx was made for by Lease.Context, Do or one of its
+// kin; the innermost, if there are several; nil if there is none.
+func FromContext(ctx context.Context) *Lease {
+	lease, _ := ctx.Value(leaseKey{}).(*Lease)
+	return lease
+}
+
+// Extend renews the lease now, for a TTL of d from now on. If it fails with ErrUnavailable or
+// ErrUnknown, the lease is still held for what is left, and not more than d.
+func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	opt := l.r.opt
+	if opt.ttl = d; checkTTL(d) != nil {
+		return checkTTL(d)
+	}
+	if err := opt.check(l.t.l.features); err != nil {
+		return err
+	}
+	if err := l.Err(); err != nil {
+		return err
+	}
+	l.t.l.mu.Lock()
+	l.t.sealed = true // the claim is no longer what its request says
+	l.t.l.mu.Unlock()
+	call, cancel := context.WithTimeout(ctx, min(callLimit, l.t.hold.Left()))
+	defer cancel()
+	err := l.t.hold.Extend(call, d)
+	switch {
+	case err == nil:
+		return nil
+	case l.Err() != nil:
+		return l.Err()
+	default:
+		return newOpError("extend", l.r.name, err)
+	}
+}
+
+// Unlock gives the lock back. It returns nil if the lease was held until now, and ErrLost if it was not:
+// then what was done under it may have met with the work of another. Any other error says that the store
+// did not answer: the lease is over, the lock may stay taken until its TTL is, and Unlock
+// may be called again.
+//
+// Unlock goes out even if ctx is over. It takes at most 5 s, and hardly longer than the lease could
+// be trusted. Once it was answered, calling it again does nothing and returns the same.
+func (l *Lease) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	if mine, answer := l.depart(); !mine {
+		return answer
+	}
+	locker := l.t.l
+	locker.mu.Lock()
+	passed := l.why.Load() == nil && l.t.pass()
+	ends := l.end(ErrReleased)
+	if passed {
+		l.conclude(nil, true)
+	}
+	locker.mu.Unlock()
+	for _, end := range ends { // the work is over, and says so before another's can begin
+		end(ErrReleased)
+	}
+	if passed {
+		l.tell(ctx, Event{Kind: HandedOff, Took: locker.clock.After() - l.since})
+		return nil
+	}
+	return l.release(ctx)
+}
+
+// release gives the claim back to the store.
+func (l *Lease) release(ctx context.Context) error {
+	hold, limit := l.t.hold, l.r.limit()
+	if !l.tried {
+		limit = min(callLimit, max(hold.Left(), minTTL))
+	}
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	err := error(nil)
+	if !l.tried {
+		err = hold.Stop(call) // no renewal is under way from here on
+	}
+	if err == nil {
+		err = l.giveBack(call)
+	}
+	final := true
+	kind := Released
+	switch {
+	case err == nil:
+	case errors.Is(err, driver.ErrNotHeld) && l.tried:
+		err = nil // the release that was not answered had taken effect
+	case errors.Is(err, driver.ErrNotHeld), errors.Is(err, keeper.ErrExpired), errors.Is(err, keeper.ErrMaxHold):
+		err, kind = newLostError(l.r.name, l.fence, err), Lost
+	default:
+		err, final = newOpError("release", l.r.name, err), false
+	}
+	l.part(ctx, kind, err, final)
+	return err
+}
+
+// part ends the turn together with the lease, and tells so, unless the turn has told
+// of its loss itself.
+func (l *Lease) part(ctx context.Context, kind EventKind, err error, final bool) {
+	locker := l.t.l
+	locker.mu.Lock()
+	told := kind == Lost && l.t.lease == nil
+	l.tried = !final
+	l.conclude(err, final)
+	l.t.over()
+	locker.mu.Unlock()
+	if !told {
+		l.tell(ctx, Event{Kind: kind, Took: locker.clock.After() - l.since, Err: err})
+	}
+}
+
+// giveBack releases the claim, or leaves it to end by itself when its shortest hold is over.
+func (l *Lease) giveBack(ctx context.Context) error {
+	store, id := l.t.l.store, l.t.id
+	if rest := l.r.opt.atLeast - (l.t.l.clock.Before() - l.since); rest > 0 {
+		_, err := store.Renew(ctx, driver.Renewal{ID: id, TTL: max(rest, l.t.l.features.MinTTL)})
+		return err
+	}
+	return store.Release(ctx, id)
+}
+
+// depart makes the caller the one who ends the lease. If somebody else does or did, or it
+// is lost, it waits for the answer and returns that.
+func (l *Lease) depart() (mine bool, answer error) {
+	_ = l.Err() // notices a loss
+	locker := l.t.l
+	locker.mu.Lock()
+	defer locker.mu.Unlock()
+	if why := l.why.Load(); !l.settled && why != nil && errors.Is(*why, ErrLost) {
+		l.conclude(*why, true)
+	}
+	if leaving := l.leaving; leaving != nil {
+		locker.mu.Unlock()
+		<-leaving
+		locker.mu.Lock()
+		return false, l.answer
+	}
+	if l.settled {
+		return false, l.answer
+	}
+	l.leaving = make(chan struct{})
+	return true, nil
+}
+
+// conclude says what came of ending the lease; if it is final, it is never tried again. The
+// lock is held.
+func (l *Lease) conclude(answer error, final bool) {
+	l.settled, l.answer = final, answer
+	if l.leaving != nil {
+		close(l.leaving)
+		l.leaving = nil
+	}
+}
+
+// end notes why the lease is over. It returns what ends its contexts, to be called
+// without the lock, which is held here.
+func (l *Lease) end(why error) []context.CancelCauseFunc {
+	if l.why.Load() != nil {
+		return nil
+	}
+	l.why.Store(&why)
+	if l.done != nil {
+		close(l.done)
+	}
+	ends := slices.Collect(maps.Values(l.ends))
+	l.ends = nil
+	return ends
+}
+
+func (l *Lease) tell(ctx context.Context, e Event) {
+	e.Fence = l.fence
+	l.r.tell(ctx, e)
+}

@@ -1,0 +1,433 @@
+package distlock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/backoff"
+)
+
+// A line is what this process has to do with one key: the turns it holds and the
+// calls that wait. It exists as long as there is anything of that.
+//
+// A call that finds nobody before it asks the store itself. All others wait here, in order of arrival,
+// and get the lock in one of two ways: from a turn of this process that ends (see
+// turn), or from the runner: a goroutine that asks the store for the first in line, keeps
+// one place in the store's line for all of them, and ends when nobody waits.
+type line struct {
+	key     string
+	turns   map[*turn]struct{} // the claims of this process on the key
+	waiters []*waiter          // in order of arrival
+	asking  int                // calls that are asking the store themselves
+	closed  bool               // one of them asks for a claim that leaves room for nobody
+
+	running   bool
+	spare     *turn              // a turn that the runner shall prolong for the first waiter, or end
+	changed   chan struct{}      // tells the runner to look again
+	interrupt context.CancelFunc // cuts the runner's call short, if it is in one
+	leavers   []chan struct{}    // closed when the runner has seen that the line changed
+}
+
+// A waiter is a call that waits.
+type waiter struct {
+	r     *request
+	ctx   context.Context
+	seq   uint64
+	ready chan struct{} // closed when lease or err is set
+
+	lease *Lease
+	err   error
+
+	asks   int        // how often the store refused while this was the first waiter
+	held   *HeldError // its last refusal
+	failed error      // its last error, if that came after the refusal
+}
+
+func (w *waiter) fail(err error) {
+	w.err = err
+	close(w.ready)
+}
+
+func (w *waiter) give(lease *Lease) {
+	w.lease = lease
+	close(w.ready)
+}
+
+// get gets a lease for a request: tries, or waits.
+func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
+	if r.opt.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.opt.wait)
+		defer cancel()
+	}
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil, ErrClosed
+	}
+	n := l.line(r.Key)
+	l.seq++
+	seq := l.seq
+	if r.opt.wait != 0 && !n.mayAsk(r) {
+		return l.wait(ctx, n, &waiter{r: r, ctx: ctx, seq: seq})
+	}
+	n.begin(r)
+	l.wg.Add(1)
+	defer l.wg.Done()
+	l.mu.Unlock()
+
+	id, res, sent, err := l.try(ctx, r)
+
+	l.mu.Lock()
+	n.finish(r)
+	var lease *Lease
+	switch {
+	case err != nil:
+	case res.Granted:
+		lease = l.grant(n, r, id, res, sent)
+	case l.closed:
+		err = ErrClosed
+	case r.opt.wait == 0 || r.opt.asks == 1:
+		err = r.heldError(res)
+	default:
+		return l.wait(ctx, n, &waiter{r: r, ctx: ctx, seq: seq, asks: 1, held: r.heldError(res)})
+	}
+	l.tidy(n)
+	l.mu.Unlock()
+	if err == nil && lease == nil {
+		err = l.reject(ctx, r, id)
+	}
+	if err != nil {
+		r.tell(ctx, Event{Kind: Refused, Took: l.clock.After() - r.began, Err: err})
+		return nil, err
+	}
+	return l.welcome(ctx, lease, false), nil
+}
+
+// reject gives back a claim that was granted too late to be of use.
+func (l *Locker) reject(ctx context.Context, r *request, id driver.ID) error {
+	op := &OpError{Op: "acquire", Name: r.name, Err: errTooLate}
+	op.Unknown = l.withdraw(ctx, r, id) != nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return ErrClosed
+	}
+	return op
+}
+
+var errTooLate = errors.New("the store's answer came too late to be trusted")
+
+// welcome tells of a new lease, and returns it.
+func (l *Locker) welcome(ctx context.Context, lease *Lease, waited bool) *Lease {
+	lease.tell(ctx, Event{
+		Kind: Granted, Took: lease.since - lease.r.began, Left: lease.t.hold.Left(),
+		Handed: lease.handed, Waited: waited, Behind: lease.behind,
+	})
+	return lease
+}
+
+// wait waits for w's turn. It is called with the lock held and returns without.
+func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
+	w.ready = make(chan struct{})
+	at, _ := slices.BinarySearchFunc(n.waiters, w.seq, func(x *waiter, seq uint64) int { return cmp.Compare(x.seq, seq) })
+	n.waiters = slices.Insert(n.waiters, at, w)
+	l.tidy(n)
+	l.mu.Unlock()
+	w.r.tell(ctx, Event{Kind: Waiting})
+
+	select {
+	case <-w.ready:
+	case <-ctx.Done():
+		l.leave(ctx, n, w)
+	}
+	if w.err != nil {
+		w.r.tell(ctx, Event{Kind: Refused, Took: l.clock.After() - w.r.began, Waited: true, Err: w.err})
+		return nil, w.err
+	}
+	return l.welcome(ctx, w.lease, true), nil
+}
+
+// leave takes w out of the line because its context is over, unless it was served at the same
+// moment. If nobody is left to wait, it returns only after the place in the store's line
+// is given up.
+func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
+	l.mu.Lock()
+	at := slices.Index(n.waiters, w)
+	if at < 0 {
+		l.mu.Unlock()
+		return
+	}
+	cause := context.Cause(ctx)
+	switch {
+	case w.failed != nil && w.held == nil:
+		w.err = errors.Join(w.failed, cause)
+	default:
+		w.err = errors.Join(n.inTheWay(w, at), w.failed, cause)
+	}
+	n.waiters = slices.Delete(n.waiters, at, at+1)
+	if len(n.waiters) > 0 || !n.running {
+		l.tidy(n)
+		l.mu.Unlock()
+		return
+	}
+	seen := make(chan struct{})
+	n.leavers = append(n.leavers, seen)
+	n.shake()
+	l.mu.Unlock()
+	<-seen
+}
+
+// inTheWay says who holds what w waited for. The store said it to the first in line; of a
+// turn of this process the store was not asked.
+func (n *line) inTheWay(w *waiter, at int) *HeldError {
+	e := HeldError{Name: w.r.name}
+	switch {
+	case w.held != nil:
+		e = *w.held
+	case n.waiters[0].held != nil:
+		e = *n.waiters[0].held
+	}
+	for t := range n.turns {
+		if t.lease != nil {
+			e.Holder, e.Fence = t.r.opt.holder, t.lease.fence
+			e.Held, e.Left = t.l.clock.After()-t.lease.since, max(0, t.hold.Left())
+		}
+	}
+	e.Ahead += at
+	return &e
+}
+
+// run is the runner of a line.
+func (l *Locker) run(n *line) {
+	defer l.wg.Done()
+	var p *place
+	for {
+		l.mu.Lock()
+		w, spare := n.first(), n.spare
+		n.spare = nil
+		switch {
+		case spare != nil:
+			l.mu.Unlock()
+			l.prolong(n, spare, w)
+			continue
+		case p != nil && (w == nil || !w.r.same(p.r) || p.ctx.Err() != nil):
+			l.mu.Unlock()
+			p.giveUp(l)
+			p = nil
+			continue
+		case w == nil, p == nil && n.taken():
+			n.running = false
+			n.seen()
+			l.tidy(n)
+			l.mu.Unlock()
+			return
+		}
+		n.seen()
+		if p == nil {
+			p = l.newPlace(w.r)
+		}
+		n.interrupt = p.leave
+		l.mu.Unlock()
+		if p.wake == nil {
+			// Watch before the ask that follows, so that no wake-up falls in between.
+			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)
+		}
+		granted, pause := l.ask(n, p, w)
+		if granted {
+			p.leave()
+			p = nil
+			continue
+		}
+		p.sleep(n, pause)
+	}
+}
+
+// A place is the runner's place in the store's line, and the watch that goes with it.
+type place struct {
+	r     *request
+	ask   driver.Request
+	ctx   context.Context // of the watch and of the asks
+	leave context.CancelFunc
+	wake  <-chan struct{} // nil: the store cannot watch
+	asks  int             // since it was last woken
+}
+
+func (l *Locker) newPlace(r *request) *place {
+	p := &place{r: r, ask: r.Request}
+	p.ask.Owner = newOwner()
+	if l.features.Queue {
+		p.ask.Place = 3 * max(r.opt.most, time.Second) // two asks may fail before the place is lost
+	}
+	p.ctx, p.leave = context.WithCancel(l.running)
+	return p
+}
+
+// giveUp leaves the store's line.
+func (p *place) giveUp(l *Locker) {
+	p.leave()
+	// If it fails, the place, or a grant nobody has seen, ends by itself.
+	_ = l.withdraw(l.running, p.r, p.ask.ID)
+}
+
+// sleep waits for the next moment to ask.
+func (p *place) sleep(n *line, pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-p.wake:
+		p.asks = 0
+	case <-n.changed:
+	case <-timer.C:
+	}
+}
+
+// ask asks the store for the first waiter. It reports whether the claim was granted, to
+// whoever is the first waiter by then, or how long to pause.
+func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Duration) {
+	p.asks++
+	res, sent, err := l.acquire(p.ctx, p.r, p.ask)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n.interrupt = nil
+	switch {
+	case err == nil && res.Granted:
+		return l.serve(n, p, res, sent), 0
+	case err != nil:
+		w.failed = newOpError("acquire", w.r.name, err)
+	default:
+		w.asks++
+		w.held, w.failed = w.r.heldError(res), nil
+		if w.asks == w.r.opt.asks && n.first() == w {
+			n.pop()
+			w.fail(w.held)
+		}
+	}
+	return false, p.pause(res)
+}
+
+// serve gives a granted claim to the first waiter. If it is wanted no more, it stays
+// in the spare turn, which the runner ends.
+func (l *Locker) serve(n *line, p *place, res driver.Result, sent time.Duration) bool {
+	w := n.first()
+	lease := l.grant(n, p.r, p.ask.ID, res, sent)
+	if lease == nil {
+		return false // too late to be trusted: ask again, and the same owner gets a new TTL
+	}
+	if w == nil || !w.r.same(p.r) {
+		lease.t.lease, n.spare = nil, lease.t
+		return true
+	}
+	lease.r, lease.t.r = w.r, w.r
+	n.pop()
+	w.give(lease)
+	return true
+}
+
+// pause is how long to wait for a wake-up before asking again anyway.
+func (p *place) pause(res driver.Result) time.Duration {
+	pause := backoff.Pause(p.asks, p.r.opt.first, p.r.opt.most)
+	if p.wake != nil {
+		pause = backoff.Jitter(p.r.opt.most)
+	}
+	if res.Retry > 0 {
+		pause = min(pause, res.Retry+backoff.Jitter(2*time.Millisecond)) // it ends by itself, and wakes nobody
+	}
+	return pause
+}
+
+// What follows is called with the lock held.
+
+// line returns the line of a key.
+func (l *Locker) line(key string) *line {
+	n := l.lines[key]
+	if n == nil {
+		n = &line{key: key, turns: map[*turn]struct{}{}, changed: make(chan struct{}, 1)}
+		l.lines[key] = n
+	}
+	return n
+}
+
+// tidy starts the runner if there is work for it, and forgets a line that is empty.
+func (l *Locker) tidy(n *line) {
+	work := n.spare != nil || len(n.waiters) > 0 && !n.taken()
+	switch {
+	case work && !n.running:
+		n.running = true
+		l.wg.Add(1)
+		go l.run(n)
+	case len(n.waiters)+len(n.turns)+n.asking == 0 && !n.running && n.spare == nil:
+		if l.lines[n.key] == n {
+			delete(l.lines, n.key)
+		}
+	}
+}
+
+// mayAsk reports whether a call may ask the store itself: nobody waits before it, and
+// nothing of this process is surely in its way.
+func (n *line) mayAsk(r *request) bool {
+	return len(n.waiters) == 0 && !n.taken() && (n.asking == 0 || !r.alone())
+}
+
+// taken reports whether this process holds the key, or asks for it, in a way that leaves no
+// room: then the store need not be asked.
+func (n *line) taken() bool {
+	if n.closed {
+		return true
+	}
+	for t := range n.turns {
+		return t.r.alone() // if one of them leaves no room, it is the only one
+	}
+	return false
+}
+
+// begin notes that a call asks the store itself.
+func (n *line) begin(r *request) {
+	n.asking++
+	n.closed = n.closed || r.alone() && r.opt.wait != 0
+}
+
+// finish notes that it no longer does.
+func (n *line) finish(r *request) {
+	n.asking--
+	if r.alone() && r.opt.wait != 0 {
+		n.closed = false
+	}
+}
+
+// first returns the first waiter, or nil.
+func (n *line) first() *waiter {
+	if len(n.waiters) == 0 {
+		return nil
+	}
+	return n.waiters[0]
+}
+
+// pop takes the first waiter out of the line.
+func (n *line) pop() {
+	n.waiters[0] = nil
+	n.waiters = n.waiters[1:]
+}
+
+// shake makes the runner look at the line again.
+func (n *line) shake() {
+	if n.interrupt != nil && len(n.waiters) == 0 {
+		n.interrupt()
+	}
+	select {
+	case n.changed <- struct{}{}:
+	default: // it will look already
+	}
+}
+
+// seen tells those who left that the runner has taken note.
+func (n *line) seen() {
+	for _, c := range n.leavers {
+		close(c)
+	}
+	n.leavers = nil
+}

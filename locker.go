@@ -1,0 +1,195 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/keeper"
+)
+
+// callLimit bounds every single call to a store, so that a store that never answers cannot hold up
+// more than that. The trust that an answer would bring bounds it too.
+const callLimit = 5 * time.Second
+
+// A Locker takes locks in one store. A process needs one for each store it uses: calls for the same
+// name share one place in the store's line and pass the lock on among each other. All its methods
+// may be called by many goroutines at once.
+type Locker struct {
+	store    driver.Store
+	features driver.Features
+	defaults options
+	clock    *keeper.Clock
+	keeper   *keeper.Keeper
+
+	running context.Context // ends with Close; what the lines ask the store with
+	stop    context.CancelFunc
+	wg      sync.WaitGroup // the runners of lines
+
+	mu     sync.Mutex // guards all below, and every line, turn and lease. It is never held over a call
+	lines  map[string]*line
+	seq    uint64 // numbers the calls in order of arrival
+	closed bool
+}
+
+// New returns a Locker on a store. The options are the defaults of its calls. The store stays
+// the caller's: Close does not close it.
+func New(store driver.Store, opts ...Option) (*Locker, error) {
+	if store == nil {
+		return nil, fmt.Errorf("%w: the store is nil", ErrInvalid)
+	}
+	f := store.Features()
+	defaults := options{
+		ttl: max(defaultTTL, f.MinTTL), wait: -1, first: defaultFirst, most: defaultMost, holder: self(),
+	}
+	if f.MaxTTL > 0 {
+		defaults.ttl = min(defaults.ttl, f.MaxTTL)
+	}
+	defaults, err := defaults.with(opts, f)
+	if err != nil {
+		return nil, err
+	}
+	l := &Locker{store: store, features: f, defaults: defaults, clock: keeper.NewClock(), lines: map[string]*line{}}
+	l.keeper = keeper.New(l.clock, func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+		return driver.RenewAll(ctx, store, rs)
+	})
+	l.running, l.stop = context.WithCancel(context.Background())
+	return l, nil
+}
+
+// self names this process: host and pid.
+func self() string {
+	host, err := os.Hostname()
+	if err != nil || flaw(host, maxHolder-12) != "" {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// Lock takes the lock of a name, and waits for it if it is held: first come, first
+// served where the store can queue. The context bounds the wait and nothing else; see
+// Lease.Context for the work.
+//
+// An error leaves nothing behind: no place in line and no lock, unless it is ErrUnknown.
+func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.take(ctx, Exclusive, name, opts)
+}
+
+// TryLock takes the lock of a name, or returns ErrHeld at once if it is held.
+func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.take(ctx, Exclusive, name, append(opts[:len(opts):len(opts)], Wait(0)))
+}
+
+// RLock takes the lock of a name together with other readers, and waits while it is held by
+// Lock or another waits for that. Where the store can queue, readers do not overtake a writer.
+func (l *Locker) RLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.take(ctx, Shared, name, opts)
+}
+
+// TryRLock takes the lock of a name together with other readers, or returns ErrHeld at once.
+func (l *Locker) TryRLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.take(ctx, Shared, name, append(opts[:len(opts):len(opts)], Wait(0)))
+}
+
+// take takes the plain lock of a name.
+func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option) (*Lease, error) {
+	weight := driver.Whole
+	if mode == Shared {
+		weight = 1
+	}
+	r, err := l.request(ctx, kindLock, name, mode, opts)
+	if err != nil {
+		return nil, err
+	}
+	r.Weight, r.Limit = weight, driver.Whole
+	return l.get(ctx, r)
+}
+
+// Check takes and gives back a lock that nobody else uses. It returns nil if the store can be
+// reached and written to: for readiness probes.
+func (l *Locker) Check(ctx context.Context) error {
+	r, err := l.request(ctx, kindCheck, newOwner(), Exclusive, []Option{Wait(0)})
+	if err != nil {
+		return err
+	}
+	r.Weight, r.Limit = driver.Whole, driver.Whole
+	r.opt.observe = nil // it is nobody's lock
+	lease, err := l.get(ctx, r)
+	if err != nil {
+		return nameless(err)
+	}
+	return nameless(lease.Unlock(ctx))
+}
+
+// nameless takes the name out of an error where there was none that anybody gave.
+func nameless(err error) error {
+	var op *OpError
+	if errors.As(err, &op) {
+		return &OpError{Op: "check", Unknown: op.Unknown, Err: op.Err}
+	}
+	return err
+}
+
+// ReleaseAll unlocks all leases of this Locker, and returns what went wrong with any of them.
+// Calls that wait are not touched, and may be granted meanwhile.
+func (l *Locker) ReleaseAll(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	l.mu.Lock()
+	var leases []*Lease
+	for _, n := range l.lines {
+		for t := range n.turns {
+			if t.lease != nil {
+				leases = append(leases, t.lease)
+			}
+		}
+	}
+	l.mu.Unlock()
+
+	errs := make([]error, len(leases))
+	var wg sync.WaitGroup
+	for w := range min(16, len(leases)) { // a store's connections are few
+		wg.Go(func() {
+			for i := w; i < len(leases); i += 16 {
+				errs[i] = leases[i].Unlock(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Close ends all waiting with ErrClosed, unlocks all leases and ends all renewing. It returns
+// what went wrong with unlocking. Everything but Unlock fails with ErrClosed from then on;
+// a second Close does nothing.
+func (l *Locker) Close(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	l.mu.Lock()
+	first := !l.closed
+	l.closed = true
+	for _, n := range l.lines {
+		for _, w := range n.waiters {
+			w.fail(ErrClosed)
+		}
+		n.waiters = nil
+		n.shake()
+	}
+	l.mu.Unlock()
+	if !first {
+		return nil
+	}
+	err := l.ReleaseAll(ctx)
+	l.wg.Wait() // the runners give their places up
+	l.stop()
+	l.keeper.Close()
+	return err
+}
+
+var errNilContext = fmt.Errorf("%w: the context is nil", ErrInvalid)

@@ -1,0 +1,271 @@
+package distlock
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/keeper"
+)
+
+// The bounds of durations that callers give.
+const (
+	minTTL = 100 * time.Millisecond
+	maxTTL = 24 * time.Hour
+)
+
+// Metadata is for people; these bounds keep it so.
+const (
+	maxMeta      = 16
+	maxMetaKey   = 64
+	maxMetaValue = 256
+	maxMetaAll   = 4 << 10
+
+	noteKey = "_note" // where Note is stored; keys with an underscore are ours
+)
+
+const (
+	defaultTTL   = 30 * time.Second
+	defaultFirst = 20 * time.Millisecond
+	defaultMost  = time.Second
+)
+
+// An Option changes how a lock is taken and kept. Options given to New are the defaults of
+// that Locker; options given to a call hold for that call.
+type Option func(*options) error
+
+type options struct {
+	ttl          time.Duration
+	wait         time.Duration // < 0: for ever
+	asks         int           // 0: any number
+	first, most  time.Duration // pauses between asks
+	maxHold      time.Duration
+	atLeast      time.Duration
+	delay        time.Duration
+	fixed        bool
+	requireFence bool
+	holder       string
+	value        []byte
+	meta         map[string]string // never changed, only replaced
+	observe      Observer
+}
+
+// TTL sets how long the store keeps a lease after each renewal: 30 s by default, 100 ms to
+// 24 h. A holder that dies is succeeded after at most this long. A lease is renewed after about
+// a third of it, so a short one costs round trips and gives up sooner when the store is slow.
+func TTL(d time.Duration) Option {
+	return func(o *options) error {
+		o.ttl = d
+		return checkTTL(d)
+	}
+}
+
+func checkTTL(d time.Duration) error {
+	if d < minTTL || d > maxTTL {
+		return fmt.Errorf("%w: %v is not %v to %v", ErrInvalidTTL, d, minTTL, maxTTL)
+	}
+	return nil
+}
+
+// Wait bounds how long a call waits for the lock, in addition to its context: 0 is
+// the same as trying. By default the wait is bounded by the context alone.
+func Wait(d time.Duration) Option {
+	return func(o *options) error {
+		o.wait = d
+		return positive("wait", d, 0)
+	}
+}
+
+// Asks bounds how often the store is asked before a wait is given up; by default it is
+// not bounded. A call that waits behind another one in the same process does not ask.
+func Asks(n int) Option {
+	return func(o *options) error {
+		o.asks = n
+		if n < 1 {
+			return fmt.Errorf("%w: %d asks", ErrInvalid, n)
+		}
+		return nil
+	}
+}
+
+// Backoff sets the pauses between asks: the first one, doubled up to the most, and jittered; 20 ms
+// and 1 s by default. A store that wakes its waiters is asked after the longest pause
+// only, in case a wake-up was lost.
+func Backoff(first, most time.Duration) Option {
+	return func(o *options) error {
+		o.first, o.most = first, most
+		if first < time.Millisecond || most < first || most > time.Hour {
+			return fmt.Errorf("%w: a backoff from %v to %v is not 1ms to 1h", ErrInvalid, first, most)
+		}
+		return nil
+	}
+}
+
+// MaxHold bounds how long a lease may be held although its renewals work. Then it
+// is lost with ErrMaxHold, and the store's claim runs out by itself.
+func MaxHold(d time.Duration) Option {
+	return func(o *options) error {
+		o.maxHold = d
+		return positive("longest hold", d, 1)
+	}
+}
+
+// AtLeast keeps the lock taken until d after the grant, even if it is unlocked earlier: for jobs
+// that start on several machines whose clocks differ. The store must be able to keep a
+// claim without the process.
+func AtLeast(d time.Duration) Option {
+	return func(o *options) error {
+		o.atLeast = d
+		return positive("shortest hold", d, 1)
+	}
+}
+
+// LockDelay keeps the lock closed for d after a lease was lost, so that work which is still under way
+// can end. A lease that is unlocked is free at once. The store must be able to keep a
+// claim without the process.
+func LockDelay(d time.Duration) Option {
+	return func(o *options) error {
+		o.delay = d
+		return positive("lock delay", d, 0)
+	}
+}
+
+func positive(what string, d, least time.Duration) error {
+	if d < least || d > maxTTL && what != "wait" {
+		return fmt.Errorf("%w: a %s of %v", ErrInvalid, what, d)
+	}
+	return nil
+}
+
+// Fixed takes a lease that is not renewed: it is lost after its TTL, unless Extend is called.
+func Fixed() Option {
+	return func(o *options) error {
+		o.fixed = true
+		return nil
+	}
+}
+
+// RequireFence refuses to work with a store that has no fences.
+func RequireFence() Option {
+	return func(o *options) error {
+		o.requireFence = true
+		return nil
+	}
+}
+
+// Holder says who holds the lock, to those who wait and to those who look: host and process
+// by default.
+func Holder(s string) Option {
+	return func(o *options) error {
+		o.holder = s
+		if why := flaw(s, maxHolder); why != "" {
+			return fmt.Errorf("%w: holder: %s", ErrInvalid, why)
+		}
+		return nil
+	}
+}
+
+// Value stores bytes with the claim, for other programs to read: at most 64 KiB.
+func Value(b []byte) Option {
+	return func(o *options) error {
+		o.value = slices.Clone(b)
+		if len(b) > driver.MaxValue {
+			return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(b), driver.MaxValue)
+		}
+		return nil
+	}
+}
+
+// Meta stores one word and its meaning with the claim, for people to read. It can be given up to
+// 16 times.
+func Meta(key, value string) Option {
+	return func(o *options) error {
+		if len(key) > 0 && key[0] == '_' {
+			return fmt.Errorf("%w: key %s: a leading underscore is reserved", ErrInvalidMeta, quote(key))
+		}
+		return o.setMeta(key, value)
+	}
+}
+
+// Note says in a few words why the lock is held, for people to read.
+func Note(s string) Option {
+	return func(o *options) error { return o.setMeta(noteKey, s) }
+}
+
+func (o *options) setMeta(key, value string) error {
+	if why := flaw(key, maxMetaKey); why != "" {
+		return fmt.Errorf("%w: key: %s", ErrInvalidMeta, why)
+	}
+	if len(value) > maxMetaValue || !utf8.ValidString(value) {
+		return fmt.Errorf("%w: the value of %s must be UTF-8 of at most %d bytes", ErrInvalidMeta, quote(key), maxMetaValue)
+	}
+	meta := maps.Clone(o.meta) // the one at hand may be a default that others share
+	if meta == nil {
+		meta = map[string]string{}
+	}
+	meta[key] = value
+	all := 0
+	for k, v := range meta {
+		all += len(k) + len(v)
+	}
+	if len(meta) > maxMeta || all > maxMetaAll {
+		return fmt.Errorf("%w: %d entries of %d bytes are over %d or %d", ErrInvalidMeta, len(meta), all, maxMeta, maxMetaAll)
+	}
+	o.meta = meta
+	return nil
+}
+
+// Observe tells what happens to o, in addition to those that were given before.
+func Observe(o Observer) Option {
+	return func(opts *options) error {
+		before := opts.observe
+		if o == nil || before == nil {
+			opts.observe = o
+			return nil
+		}
+		opts.observe = both(before, o)
+		return nil
+	}
+}
+
+// with returns the options with more of them applied, checked against each other and against
+// what the store can do.
+func (o options) with(opts []Option, f driver.Features) (options, error) {
+	for _, opt := range opts {
+		if err := opt(&o); err != nil {
+			return options{}, err
+		}
+	}
+	return o, o.check(f)
+}
+
+func (o *options) check(f driver.Features) error {
+	all := o.terms().StoreTTL()
+	switch {
+	case o.ttl < f.MinTTL:
+		return fmt.Errorf("%w: %v is below the %v of store %s", ErrInvalidTTL, o.ttl, f.MinTTL, f.Name)
+	case f.MaxTTL > 0 && all > f.MaxTTL:
+		return fmt.Errorf("%w: %v is above the %v of store %s", ErrInvalidTTL, all, f.MaxTTL, f.Name)
+	case o.requireFence && !f.Fence:
+		return unsupported(f, "gives no fences")
+	case o.atLeast > 0 && !f.Detached:
+		return unsupported(f, "keeps no claim without its process, as AtLeast needs")
+	case o.delay > 0 && !f.Detached:
+		return unsupported(f, "keeps no claim without its process, as LockDelay needs")
+	case !f.Value && len(o.value)+len(o.meta) > 0:
+		return unsupported(f, "stores no values")
+	}
+	return nil
+}
+
+func (o *options) terms() keeper.Terms {
+	return keeper.Terms{TTL: o.ttl, Delay: o.delay, Fixed: o.fixed, MaxHold: o.maxHold}
+}
+
+func unsupported(f driver.Features, what string) error {
+	return fmt.Errorf("distlock: store %s %s: %w", f.Name, what, errors.ErrUnsupported)
+}

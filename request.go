@@ -1,0 +1,124 @@
+package distlock
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// A request is what one call asks for, checked and complete but for the owner.
+type request struct {
+	driver.Request
+	store string
+	name  string
+	mode  Mode
+	opt   options
+	began time.Duration // when the call was made
+}
+
+// request checks what a call was given. Nothing has been asked of the store when it fails.
+func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, opts []Option) (*request, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	opt := l.defaults
+	if len(opts) > 0 {
+		var err error
+		if opt, err = opt.with(opts, l.features); err != nil {
+			return nil, err
+		}
+	}
+	return &request{
+		Request: driver.Request{
+			ID:     driver.ID{Key: k.key(name)},
+			TTL:    opt.terms().StoreTTL(),
+			Holder: opt.holder,
+			Meta:   opt.meta,
+			Value:  opt.value,
+		},
+		store: l.features.Name, name: name, mode: mode, opt: opt, began: l.clock.Before(),
+	}, nil
+}
+
+// newOwner makes the secret of one turn.
+func newOwner() string { return rand.Text() }
+
+// same reports whether a claim that was granted to r would serve other as well.
+func (r *request) same(other *request) bool {
+	a, b := &r.Request, &other.Request
+	return r == other || a.Key == b.Key && a.Weight == b.Weight && a.Limit == b.Limit && a.TTL == b.TTL &&
+		r.opt.ttl == other.opt.ttl && r.opt.fixed == other.opt.fixed && r.opt.atLeast == other.opt.atLeast &&
+		a.Holder == b.Holder && a.Party == b.Party && maps.Equal(a.Meta, b.Meta) && bytes.Equal(a.Value, b.Value)
+}
+
+// alone reports whether r, once granted, leaves room for nobody.
+func (r *request) alone() bool { return r.Weight == driver.Whole }
+
+// limit bounds one call to the store: what comes later than the trust it brings is worthless.
+func (r *request) limit() time.Duration { return min(callLimit, r.opt.ttl) }
+
+// acquire asks the store once. It returns when the request was sent: trust counts from then on.
+func (l *Locker) acquire(ctx context.Context, r *request, ask driver.Request) (res driver.Result, sent time.Duration, err error) {
+	call, cancel := context.WithTimeout(ctx, r.limit())
+	defer cancel()
+	sent = l.clock.Before()
+	res, err = l.store.Acquire(call, ask)
+	r.tell(ctx, Event{Kind: Asked, Fence: res.Fence, Took: l.clock.After() - sent, Behind: res.Behind, Err: err})
+	return res, sent, err
+}
+
+// try asks the store for one claim with a new owner and no place in line. If the answer
+// is lost it asks again, once: the same owner gets the same grant. When it returns an error
+// nothing is left in the store, or the error is ErrUnknown.
+func (l *Locker) try(ctx context.Context, r *request) (driver.ID, driver.Result, time.Duration, error) {
+	ask := r.Request
+	ask.Owner = newOwner()
+	if err := ctx.Err(); err != nil {
+		return ask.ID, driver.Result{}, 0, context.Cause(ctx)
+	}
+	res, sent, err := l.acquire(ctx, r, ask)
+	if err != nil && newOpError("", "", err).Unknown && ctx.Err() == nil {
+		res, sent, err = l.acquire(ctx, r, ask)
+	}
+	if err == nil {
+		return ask.ID, res, sent, nil
+	}
+	op := newOpError("acquire", r.name, err)
+	if op.Unknown && l.withdraw(ctx, r, ask.ID) == nil {
+		op.Unknown = false
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return ask.ID, res, sent, errors.Join(op, cause)
+	}
+	return ask.ID, res, sent, op
+}
+
+// withdrawLimit bounds a withdrawal: the caller wants to leave, and what it leaves behind ends by itself.
+const withdrawLimit = time.Second
+
+// withdraw gives up a place in line, and undoes what may have been granted unseen. It goes
+// out although ctx is over: that is when it is needed most.
+func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(withdrawLimit, r.limit()))
+	defer cancel()
+	err := l.store.Release(call, id)
+	if errors.Is(err, driver.ErrNotHeld) {
+		err = nil // there was nothing
+	}
+	r.tell(ctx, Event{Kind: Withdrawn, Err: err})
+	return err
+}
+
+// heldError makes an error of a refusal.
+func (r *request) heldError(res driver.Result) *HeldError {
+	b := res.Blocker
+	return &HeldError{Name: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead}
+}

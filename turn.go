@@ -1,0 +1,195 @@
+package distlock
+
+import (
+	"context"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/keeper"
+)
+
+// turnTime is how long a process may keep a key to itself while another waits for it in the
+// store, and how long it may go on without asking the store whether one does.
+const turnTime = 50 * time.Millisecond
+
+// A turn is a claim of this process. The claim's owner belongs to the turn and not to a call: one
+// goroutine after the other may have the lease in its hand, each with a fence of its own out of the
+// Span that the grant owns, and without a word to the store.
+//
+//	store:   Acquire ------------------------------------------ Release
+//	turn:    | lease, fence f | lease, f+1 | lease, f+2 | ... |
+//
+// A turn ends when nobody in the process waits for the same; when its fences are used up or
+// turnTime is over while another process waits; when it is lost. As long as no other process
+// waits, its fences are renewed, and the store is asked every turnTime whether one does.
+type turn struct {
+	l    *Locker
+	n    *line
+	r    *request // of the lease in hand
+	id   driver.ID
+	hold *keeper.Hold
+
+	// The rest is guarded by the locker's lock.
+	lease  *Lease // in somebody's hand; nil: the runner has the turn, or it is over
+	fence  uint64 // the first that belongs to this grant; 0: the store has none
+	used   uint64 // how many of them were given out
+	began  time.Duration
+	heard  time.Duration // when the store was last heard of
+	behind int           // how many waited in the store then
+	sealed bool          // not to be handed on
+}
+
+// grant makes a turn and its first lease of what the store granted. It returns nil if it is too late
+// for that: the answer took longer than it could be trusted, or the locker was closed.
+// The lock is held.
+func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sent time.Duration) *Lease {
+	if l.closed {
+		return nil
+	}
+	now := l.clock.After()
+	t := &turn{l: l, n: n, r: r, id: id, fence: res.Fence, began: now, heard: now, behind: res.Behind}
+	t.hold = l.keeper.Keep(id, r.opt.terms(), sent, t)
+	if t.hold == nil {
+		return nil
+	}
+	n.turns[t] = struct{}{}
+	return t.next(r, false)
+}
+
+// next makes the turn's next lease. The lock is held.
+func (t *turn) next(r *request, handed bool) *Lease {
+	lease := &Lease{t: t, r: r, since: t.l.clock.After(), handed: handed, behind: t.behind}
+	if t.fence > 0 {
+		lease.fence = t.fence + t.used
+		t.used++
+	}
+	t.r, t.lease = r, lease
+	return lease
+}
+
+// pass passes the turn on to the first waiter, or to the runner to prolong it for the first
+// waiter. It reports whether it did; if not, the turn is to be ended. The lock is held.
+func (t *turn) pass() bool {
+	w := t.n.first()
+	if w == nil || t.sealed || t.r.opt.fixed || t.r.opt.atLeast > 0 || !w.r.same(t.r) || !t.hold.Trusted(0) {
+		return false
+	}
+	now := t.l.clock.After()
+	fresh := now-t.heard < min(turnTime, t.r.opt.ttl/4)
+	if t.used < driver.Span && fresh && (t.behind == 0 || now-t.began < turnTime) {
+		t.serve(w)
+		return true
+	}
+	if t.behind > 0 || t.used >= driver.Span && !t.l.features.Floor {
+		return false
+	}
+	t.lease, t.n.spare = nil, t
+	t.l.tidy(t.n)
+	return true
+}
+
+// serve gives the turn to the first waiter. The lock is held.
+func (t *turn) serve(w *waiter) {
+	t.n.pop()
+	if w.r.opt.maxHold != 0 || t.r.opt.maxHold != 0 {
+		t.hold.Pass(w.r.opt.maxHold)
+	}
+	w.give(t.next(w.r, true))
+}
+
+// prolong asks the store again for a turn that is in the runner's hands, and passes it on to the
+// first waiter, or ends it.
+func (l *Locker) prolong(n *line, t *turn, w *waiter) {
+	if w == nil || !w.r.same(t.r) {
+		l.dismiss(t)
+		return
+	}
+	ask := t.r.Request
+	ask.Owner = t.id.Owner
+	if t.used >= driver.Span {
+		ask.Floor = t.fence + driver.Span
+	}
+	res, sent, err := l.acquire(l.running, t.r, ask)
+	if err != nil || !res.Granted || !l.resume(n, t, res, sent) {
+		l.dismiss(t)
+	}
+}
+
+// resume goes on with a turn that was granted again. It reports whether it could.
+func (l *Locker) resume(n *line, t *turn, res driver.Result, sent time.Duration) bool {
+	t.hold.Again(sent)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.After()
+	w := n.first()
+	switch {
+	case !t.hold.Trusted(0), w == nil, !w.r.same(t.r):
+		return false
+	case res.Behind > 0 && now-t.began >= turnTime:
+		return false // others have waited long enough
+	}
+	if res.Fence != t.fence {
+		t.fence, t.used = res.Fence, 0
+	}
+	t.heard, t.behind = now, res.Behind
+	t.serve(w)
+	return true
+}
+
+// dismiss ends a turn that nobody has a lease of.
+func (l *Locker) dismiss(t *turn) {
+	call, cancel := context.WithTimeout(l.running, t.r.limit())
+	defer cancel()
+	_ = t.hold.Stop(call)
+	// If it fails the claim runs out by itself.
+	_ = l.withdraw(l.running, t.r, t.id)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.over()
+}
+
+// over takes the turn out of its line, and lets those who wait go on. The lock is held.
+func (t *turn) over() {
+	t.lease = nil
+	delete(t.n.turns, t)
+	t.l.tidy(t.n)
+}
+
+// Renewed notes what the store answered to a renewal.
+func (t *turn) Renewed(k keeper.Renewal) {
+	t.l.mu.Lock()
+	lease := t.lease
+	if k.Err == nil {
+		t.heard, t.behind = t.l.clock.After(), k.Behind
+	}
+	t.l.mu.Unlock()
+	if lease == nil {
+		return
+	}
+	e := Event{Kind: Renewed, Took: k.Took, Left: k.Left, Behind: k.Behind, Err: k.Err}
+	lease.tell(context.Background(), e)
+	switch {
+	case k.Err != nil && !k.Risk:
+		lease.tell(context.Background(), Event{Kind: AtRisk, Left: k.Left, Err: k.Err})
+	case k.Err == nil && k.Risk:
+		lease.tell(context.Background(), Event{Kind: Recovered, Left: k.Left})
+	}
+}
+
+// Lost ends the lease in hand.
+func (t *turn) Lost(cause error) {
+	t.l.mu.Lock()
+	lease := t.lease
+	t.over()
+	if lease == nil {
+		t.l.mu.Unlock()
+		return
+	}
+	err := newLostError(t.r.name, lease.fence, cause)
+	ends := lease.end(err)
+	t.l.mu.Unlock()
+	for _, end := range ends {
+		end(err)
+	}
+	lease.tell(context.Background(), Event{Kind: Lost, Took: t.l.clock.After() - lease.since, Err: err})
+}
