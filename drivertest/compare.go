@@ -1,0 +1,162 @@
+package drivertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// realRuns is how many random runs Compare makes in real time, where each takes seconds.
+const realRuns = 8
+
+// Compare makes random calls on the store and the same calls on store/mem, and fails if
+// the answers differ. The flags of pgregory.net/rapid apply: -rapid.checks is how many runs
+// are made (fewer in real time), -rapid.seed repeats one.
+//
+// Only what the store declares is asked for. Times are compared to within a quarter of
+// Env.TTL, and calls are made when nothing has ended or will end within that time.
+// A store may grant the head of a line before it asks, if it can Show that it did.
+func Compare(t *testing.T, env Env) {
+	features := env.features(t)
+	var runs int
+	var failed bool
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := program(features).Draw(rt, "steps")
+		if runs++; !env.Virtual && !failed && runs > realRuns {
+			return
+		}
+		if difference := env.compare(t, steps); difference != "" {
+			failed = true // from here on rapid looks for a shorter run, and must get answers
+			rt.Fatal(difference)
+		}
+	})
+}
+
+// features asks the store what can be drawn.
+func (e Env) features(t *testing.T) (f driver.Features) {
+	e.inTime(t, func(t testing.TB) { f = e.Open(t).Features() })
+	return f
+}
+
+// A step is one random call. Who makes it and with what is found when it is made, since
+// that depends on the calls before.
+type step struct {
+	Op            op
+	Key, Who      int   // small numbers
+	Weight, Limit int64 // of a new request
+	Life          int   // units that the claim lives for, and a half
+	Place         int   // units that the place lives for, and a half; 0: no place
+	Floor         int   // Spans above the last fence seen; 0: no Floor
+}
+
+type op string
+
+const (
+	acquire op = "acquire"
+	lower   op = "lower"
+	renew   op = "renew"
+	record  op = "keep"
+	release op = "release"
+	stale   op = "stale" // release and renew of an owner that has ended
+	smash   op = "break"
+	advance op = "advance"
+)
+
+// String is the step as it is told when a run fails.
+func (s step) String() string {
+	switch s.Op {
+	case advance:
+		return fmt.Sprintf("advance %d units", s.Life)
+	case acquire:
+		return fmt.Sprintf("acquire key %d, owner %d, weight %d of %d, life %d, place %d, floor %d",
+			s.Key, s.Who, s.Weight, s.Limit, s.Life, s.Place, s.Floor)
+	default:
+		return fmt.Sprintf("%s key %d, owner %d, life %d", s.Op, s.Key, s.Who, s.Life)
+	}
+}
+
+// program draws runs of steps that ask for no more than f declares.
+func program(f driver.Features) *rapid.Generator[[]step] {
+	kinds := [][2]int64{{driver.Whole, driver.Whole}, {1, driver.Whole}}
+	if f.Count {
+		kinds = append(kinds, [2]int64{1, 3}, [2]int64{2, 3}, [2]int64{1, 2})
+	}
+	ops := []op{acquire, acquire, acquire, acquire, acquire, release, release, renew, lower, stale, smash, advance}
+	if f.Keep {
+		ops = append(ops, record)
+	}
+	one := rapid.Custom(func(t *rapid.T) step {
+		kind := rapid.SampledFrom(kinds).Draw(t, "kind")
+		s := step{
+			Op:     rapid.SampledFrom(ops).Draw(t, "op"),
+			Key:    rapid.IntRange(0, 1).Draw(t, "key"),
+			Who:    rapid.IntRange(0, 4).Draw(t, "who"),
+			Weight: kind[0],
+			Limit:  kind[1],
+			Life:   rapid.IntRange(1, 3).Draw(t, "life"),
+		}
+		if f.Queue {
+			s.Place = rapid.IntRange(0, 3).Draw(t, "place")
+		}
+		if f.Floor {
+			s.Floor = max(0, rapid.IntRange(-4, 3).Draw(t, "floor"))
+		}
+		return s
+	})
+	return rapid.SliceOfN(one, 10, 60)
+}
+
+// compare makes the steps on a new store and on a new model. It returns how the answers
+// differed, with the steps up to there, or "".
+func (e Env) compare(t *testing.T, steps []step) (difference string) {
+	e.inTime(t, func(t testing.TB) {
+		c := newComparison(t, e)
+		var log []string
+		defer func() {
+			switch r := recover().(type) {
+			case nil, slow: // the same, or nothing was proved
+			case failure:
+				difference = fmt.Sprintf("the store differs from store/mem: %s\n\t%s", r, strings.Join(log, "\n\t"))
+			default:
+				panic(r)
+			}
+		}()
+		for _, s := range steps {
+			log = append(log, s.String())
+			c.do(s)
+		}
+	})
+	return difference
+}
+
+// slow ends a run in which calls took so long that it is not sure what was live.
+type slow struct{}
+
+// period waits until no claim has ended or will end for a while: all lives are a number of
+// units and a half, and so calls are made at the beginning of a unit.
+func (c *comparison) period() {
+	phase := time.Since(c.began) % c.unit
+	if phase > c.unit/8 {
+		time.Sleep(c.unit - phase)
+	}
+}
+
+// life is n units and a half.
+func (c *comparison) life(n int) time.Duration { return c.unit*time.Duration(n) + c.unit/2 }
+
+// ttl is the life of a claim: longer than any run if the store would not end it.
+func (c *comparison) ttl(n int) time.Duration {
+	if c.can&expiry != 0 {
+		return c.life(n)
+	}
+	longest := c.store.Features().MaxTTL
+	if longest == 0 {
+		longest = 1000 * time.Hour
+	}
+	return longest
+}

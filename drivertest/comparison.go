@@ -1,0 +1,327 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/mem"
+)
+
+// A comparison is a store and the model beside it.
+type comparison struct {
+	ctx          context.Context
+	store, model driver.Store
+	can          need
+	unit         time.Duration
+	began        time.Time
+	prefix       string
+
+	asked map[driver.ID]driver.Request // what was asked for, by whom
+	tags  map[string]driver.ID         // by the owner's tag
+	who   map[[2]int]driver.ID         // who the owner with this number on this key is, live or not
+	old   map[[2]int]driver.ID         // who it was before
+	keys  map[string]*numbers
+}
+
+// numbers are the fences of a key.
+type numbers struct {
+	live  map[string]uint64 // by owner's tag
+	any   uint64            // the highest that was given out
+	ended uint64            // the highest of a claim that has ended
+}
+
+func newComparison(t testing.TB, env Env) *comparison {
+	s := env.Open(t)
+	c := &comparison{
+		ctx: t.Context(), store: s, model: mem.New(), unit: env.unit(s.Features()), prefix: rand.Text(),
+		asked: map[driver.ID]driver.Request{}, tags: map[string]driver.ID{}, who: map[[2]int]driver.ID{}, old: map[[2]int]driver.ID{},
+		keys: map[string]*numbers{},
+	}
+	c.can = abilities(c.ctx, env, s, c.prefix)
+	c.began = time.Now()
+	return c
+}
+
+// do makes one step on both, and compares all that can be seen afterwards.
+func (c *comparison) do(s step) {
+	c.period()
+	key := fmt.Sprint(c.prefix, "-", s.Key)
+	if c.keys[key] == nil {
+		c.keys[key] = &numbers{live: map[string]uint64{}}
+	}
+	c.retire(key)
+	switch at := [2]int{s.Key, s.Who}; s.Op {
+	case advance:
+		if c.can&expiry != 0 || c.can&queue != 0 {
+			time.Sleep(time.Duration(s.Life) * c.unit)
+		}
+	case acquire, lower:
+		c.acquire(c.request(s, key, at))
+	case renew, record:
+		c.renew(driver.Renewal{ID: c.id(key, at), TTL: c.ttl(s.Life), Keep: s.Op == record})
+	case release:
+		c.release(c.id(key, at))
+	case stale:
+		if id, ok := c.old[at]; ok {
+			c.release(id)
+			c.renew(driver.Renewal{ID: id, TTL: c.ttl(s.Life)})
+		}
+	case smash:
+		c.smash(key)
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.keys)) {
+		c.follow(k)
+		c.show(k)
+		c.retire(k)
+	}
+	if time.Since(c.began)%c.unit > c.unit*3/8 {
+		panic(slow{})
+	}
+}
+
+// id is who has this number now.
+func (c *comparison) id(key string, at [2]int) driver.ID {
+	if id, ok := c.who[at]; ok {
+		return id
+	}
+	return driver.ID{Key: key, Owner: rand.Text()}
+}
+
+// request fills in what the owner with a number asks for: again what it has or waits for,
+// or as a new owner what the step says.
+func (c *comparison) request(s step, key string, at [2]int) driver.Request {
+	r, ok := c.asked[c.who[at]]
+	claim, live := c.stands(c.model, r.ID)
+	if !ok || !live {
+		c.old[at] = c.who[at]
+		r = driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: s.Weight, Limit: s.Limit, Holder: fmt.Sprint("holder ", s.Who)}
+		if c.can&value != 0 {
+			r.Value, r.Meta = []byte(r.Owner[:4]), map[string]string{"who": fmt.Sprint(s.Who)}
+		}
+	}
+	if s.Op == lower && live && !claim.Waiting {
+		r.Weight = 1
+	}
+	r.TTL, r.Place, r.Floor = c.ttl(s.Life), 0, 0
+	if s.Place > 0 {
+		r.Place = c.life(s.Place)
+	}
+	if s.Floor > 0 {
+		r.Floor = c.keys[key].any + uint64(s.Floor)*driver.Span
+	}
+	c.who[at], c.asked[r.ID], c.tags[driver.Tag(r.Owner)] = r.ID, r, r.ID
+	return r
+}
+
+func (c *comparison) acquire(r driver.Request) {
+	line, err := driver.Show(c.ctx, c.model, r.Key)
+	if err != nil {
+		c.fail("the model: %v", err)
+	}
+	want, wantErr := c.model.Acquire(c.ctx, c.known(r))
+	got, gotErr := c.store.Acquire(c.ctx, r)
+	c.errors("Acquire", gotErr, wantErr)
+	c.equal("granted", got.Granted, want.Granted)
+	c.equal("used", got.Used, want.Used)
+	c.equal("ahead", got.Ahead, want.Ahead)
+	c.equal("behind", got.Behind, want.Behind)
+	if got.Granted {
+		c.fence(r, got.Fence)
+		return
+	}
+	c.blocker(r, got, want, line)
+}
+
+// known is r as the model gets it. Fences of the two stores need not be alike, so the model
+// knows no Floor.
+func (c *comparison) known(r driver.Request) driver.Request {
+	r.Floor = 0
+	return r
+}
+
+// fence holds a grant against the rules of fences.
+func (c *comparison) fence(r driver.Request, f uint64) {
+	if c.can&fence == 0 {
+		c.equal("fence", f, uint64(0))
+		return
+	}
+	n, tag := c.keys[r.Key], driver.Tag(r.Owner)
+	was, again := n.live[tag]
+	least := n.ended + driver.Span
+	if r.Weight == driver.Whole {
+		least = n.any + driver.Span
+	}
+	switch {
+	case again && f != max(was, r.Floor):
+		c.fail("granted again with the fence %d, was %d, Floor %d", f, was, r.Floor)
+	case !again && n.any > 0 && f < least:
+		c.fail("fence %d, want at least %d", f, least)
+	case f < max(r.Floor, 1) || f >= driver.MaxFence:
+		c.fail("fence %d, Floor %d", f, r.Floor)
+	}
+	n.live[tag] = f
+	n.any = max(n.any, f)
+}
+
+// blocker wants a refusal to name something that is in the way, and when something ends.
+func (c *comparison) blocker(r driver.Request, got, want driver.Result, stood []driver.Claim) {
+	inWay := slices.DeleteFunc(stood, func(d driver.Claim) bool { return d.Owner == driver.Tag(r.Owner) })
+	named := slices.ContainsFunc(inWay, func(d driver.Claim) bool {
+		return d.Owner == got.Blocker.Owner && d.Waiting == want.Blocker.Waiting && d.Kept == got.Blocker.Kept
+	})
+	if !named || got.Blocker.Key != r.Key {
+		c.fail("the blocker is %+v, want one like %+v", got.Blocker, want.Blocker)
+	}
+	told := got.Retry == 0 || slices.ContainsFunc(inWay, func(d driver.Claim) bool { return c.near(d.Left, got.Retry) })
+	if !told && c.can&expiry != 0 {
+		c.fail("retry %v, want about %v", got.Retry, want.Retry)
+	}
+}
+
+func (c *comparison) renew(r driver.Renewal) {
+	if c.can&value != 0 && r.Keep {
+		r.Value = []byte("kept")
+	}
+	want, wantErr := c.model.Renew(c.ctx, r)
+	got, gotErr := c.store.Renew(c.ctx, r)
+	c.errors("Renew", gotErr, wantErr)
+	c.equal("behind", got, want)
+}
+
+func (c *comparison) release(id driver.ID) {
+	wantErr := c.model.Release(c.ctx, id)
+	c.errors("Release", c.store.Release(c.ctx, id), wantErr)
+}
+
+func (c *comparison) smash(key string) {
+	if c.can&breaks == 0 {
+		return
+	}
+	want, wantErr := driver.Break(c.ctx, c.model, key, "compared")
+	got, gotErr := driver.Break(c.ctx, c.store, key, "compared")
+	c.errors("Break", gotErr, wantErr)
+	slices.SortFunc(want, byOwner)
+	slices.SortFunc(got, byOwner)
+	c.claims("Break", got, want)
+}
+
+func byOwner(a, b driver.Claim) int { return strings.Compare(a.Owner, b.Owner) }
+
+// follow grants in the model what the store granted to the head of its line by itself.
+func (c *comparison) follow(key string) {
+	if c.can&show == 0 {
+		return
+	}
+	cs, err := driver.Show(c.ctx, c.store, key)
+	if err != nil {
+		c.fail("Show: %v", err)
+	}
+	for _, d := range cs {
+		id := c.tags[d.Owner]
+		place, waits := c.stands(c.model, id)
+		if d.Waiting || !waits || !place.Waiting {
+			continue
+		}
+		r := c.known(c.asked[id])
+		r.TTL = place.Left // a claim that nobody asked for lives no longer than the place did
+		if res, err := c.model.Acquire(c.ctx, r); err != nil || !res.Granted {
+			c.fail("the store granted a claim to %s by itself, which is not first in line with room", d.Owner)
+		}
+		c.fence(r, d.Fence)
+	}
+}
+
+// show compares all that stands on a key.
+func (c *comparison) show(key string) {
+	if c.can&show == 0 {
+		return
+	}
+	want, wantErr := driver.Show(c.ctx, c.model, key)
+	got, gotErr := driver.Show(c.ctx, c.store, key)
+	c.errors("Show", gotErr, wantErr)
+	c.claims("Show", got, want)
+}
+
+func (c *comparison) claims(verb string, got, want []driver.Claim) {
+	tell := func(cs []driver.Claim) (s string) {
+		for _, d := range cs {
+			s += fmt.Sprintf(" [%s %d of %d, waiting %v, kept %v]", d.Owner, d.Weight, d.Limit, d.Waiting, d.Kept)
+		}
+		return s
+	}
+	c.equal(verb, tell(got), tell(want))
+	for i, g := range got {
+		w := want[i]
+		c.equal(verb+": key", g.Key, w.Key)
+		c.equal(verb+": holder", g.Holder, w.Holder)
+		if !maps.Equal(g.Meta, w.Meta) || !bytes.Equal(g.Value, w.Value) {
+			c.fail("%s: meta %v, value %q; want %v, %q", verb, g.Meta, g.Value, w.Meta, w.Value)
+		}
+		if !c.near(g.Held, w.Held) || c.can&expiry != 0 && !c.near(g.Left, w.Left) {
+			c.fail("%s: held %v, left %v; want about %v, %v", verb, g.Held, g.Left, w.Held, w.Left)
+		}
+		if f, ok := c.keys[g.Key].live[g.Owner]; ok && !g.Waiting && c.can&fence != 0 {
+			c.equal(verb+": fence", g.Fence, f)
+		}
+	}
+}
+
+// retire notes which claims have ended, by the model.
+func (c *comparison) retire(key string) {
+	cs, err := driver.Show(c.ctx, c.model, key)
+	if err != nil {
+		c.fail("the model: %v", err)
+	}
+	n := c.keys[key]
+	for tag, f := range n.live {
+		if !slices.ContainsFunc(cs, func(d driver.Claim) bool { return d.Owner == tag }) {
+			n.ended = max(n.ended, f)
+			delete(n.live, tag)
+		}
+	}
+}
+
+// stands finds what id has on a store that shows.
+func (c *comparison) stands(s driver.Store, id driver.ID) (driver.Claim, bool) {
+	cs, err := driver.Show(c.ctx, s, id.Key)
+	if err != nil {
+		c.fail("the model: %v", err)
+	}
+	i := slices.IndexFunc(cs, func(d driver.Claim) bool { return d.Owner == driver.Tag(id.Owner) })
+	if i < 0 {
+		return driver.Claim{}, false
+	}
+	return cs[i], true
+}
+
+// near allows for a clock that is coarse.
+func (c *comparison) near(a, b time.Duration) bool { return (a - b).Abs() <= c.unit/4 }
+
+// errors wants two errors of one kind.
+func (c *comparison) errors(verb string, got, want error) {
+	for _, kind := range []error{driver.ErrNotHeld, driver.ErrInvalid} {
+		if errors.Is(got, kind) && errors.Is(want, kind) {
+			return
+		}
+	}
+	if (got != nil) || (want != nil) {
+		c.fail("%s: error %v, want %v", verb, got, want)
+	}
+}
+
+func (c *comparison) equal(what string, got, want any) {
+	if got != want {
+		c.fail("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func (c *comparison) fail(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }

@@ -1,0 +1,41 @@
+// Package drivertest is the contract of package driver as a table of laws. A store that
+// passes carries every kind of lock.
+//
+// Whoever writes a store runs it from one test:
+//
+//	func TestStore(t *testing.T) {
+//		env := drivertest.Env{
+//			Open: func(t testing.TB) driver.Store {
+//				s, err := mystore.New(freshNamespace(t))
+//				if err != nil {
+//					t.Fatal(err)
+//				}
+//				t.Cleanup(func() { s.Close() })
+//				return s
+//			},
+//		}
+//		drivertest.Run(t, env)
+//		drivertest.Compare(t, env)
+//	}
+//
+// Run asks for one law after the other, each on a store of its own. A law that is broken
+// quotes its sentence, the line that found it, what was got and what was wanted.
+// Compare makes random calls on the store and on store/mem, and wants the same answers.
+//
+// What a store does not declare in its Features is never asked of it, and neither are
+// the verbs that it lacks: such a law is skipped and says what it needs. What a store
+// declares is tested.
+//
+// # Time
+//
+// A store that reads no clock but time.Now and no socket sets Env.Virtual. Its laws run
+// in testing/synctest bubbles, take no time, and are exact. A real server is tested in
+// real time, where all waits are multiples of Env.TTL. There a claim that ends late
+// is forgiven for a while, one that ends early never is. A law that fails while the
+// machine was too slow to keep its times proves nothing and is asked again.
+//
+// # What is not tested
+//
+// Unknown outcomes, lost replies, failover, jumps of a clock, durability: these need
+// the store's own tests, which know how to break its server.
+package drivertest

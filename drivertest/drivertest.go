@@ -1,0 +1,123 @@
+package drivertest
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// An Env says how to reach the store under test.
+type Env struct {
+	// Open returns a store with no claims, or a fresh namespace of a real server, and
+	// closes it through t.Cleanup. In real time it is called by several laws at a time.
+	Open func(t testing.TB) driver.Store
+
+	// Virtual runs every law in a testing/synctest bubble of its own.
+	Virtual bool
+
+	// TTL is the unit of time of the laws. 0 means 600 ms in real time and 10 s in
+	// virtual time. It is raised to Features.MinTTL. A store whose claims outlive their TTL by
+	// more than a quarter of it needs a longer one.
+	TTL time.Duration
+
+	// Restart returns the same claims after a restart of the store or of its client. The
+	// store it is given is not used again. If nil, the law is not asked.
+	Restart func(t testing.TB, s driver.Store) driver.Store
+
+	// Leftovers counts the things (keys, rows, ...) that the store keeps. It is asked when
+	// nothing is claimed, in virtual time after more than the ten minutes for which a
+	// store may remember a fence; in real time it leaves out what the store may
+	// remember that long. If nil, only driver.List is asked.
+	Leftovers func(t testing.TB, s driver.Store) int
+}
+
+// Run tests every law on the store, each as a subtest.
+func Run(t *testing.T, env Env) {
+	for _, l := range laws() {
+		t.Run(l.name, func(t *testing.T) {
+			if !env.Virtual {
+				t.Parallel()
+			}
+			v := l.judge(t, env)
+			if v.missing != 0 {
+				t.Skipf("not asked: needs %v", v.missing)
+			}
+			if v.failure != "" {
+				t.Fatal(v.failure)
+			}
+		})
+	}
+}
+
+// A law is one sentence of the contract and how it is checked.
+type law struct {
+	name     string // one word, or two
+	sentence string
+	needs    need
+	check    func(p *probe)
+}
+
+// A verdict is what became of a law on a store. The zero verdict is: it holds.
+type verdict struct {
+	missing need   // what the law needs and the store lacks: it was not asked
+	failure string // the law, and how it was broken
+	slow    bool   // the times of the law were not kept, so a failure proves nothing
+}
+
+// attempts is how often a law is asked on a machine that is too slow for it.
+const attempts = 3
+
+// judge asks for the law, again if the machine was too slow for an answer.
+func (l law) judge(t *testing.T, env Env) (v verdict) {
+	for range attempts {
+		env.inTime(t, func(t testing.TB) { v = l.try(t, env) })
+		if v.failure == "" || !v.slow {
+			return v
+		}
+		t.Logf("asked again, since the machine was slow: %s", v.failure)
+	}
+	return v
+}
+
+func (l law) try(t testing.TB, env Env) (v verdict) {
+	p := newProbe(t, env, env.Open(t))
+	if v.missing = l.needs &^ p.can; v.missing != 0 {
+		return v
+	}
+	defer func() {
+		r := recover()
+		if f, ok := r.(failure); ok {
+			v = verdict{failure: fmt.Sprintf("%s: %s\n%s", l.name, l.sentence, f), slow: p.slow}
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	l.check(p)
+	return v
+}
+
+// inTime runs f in the time of env.
+func (e Env) inTime(t *testing.T, f func(t testing.TB)) {
+	t.Helper()
+	if e.Virtual {
+		synctest.Test(t, func(t *testing.T) { f(t) })
+	} else {
+		f(t)
+	}
+}
+
+// unit is the TTL that the laws count in.
+func (e Env) unit(f driver.Features) time.Duration {
+	ttl := e.TTL
+	switch {
+	case ttl > 0:
+	case e.Virtual:
+		ttl = 10 * time.Second
+	default:
+		ttl = 600 * time.Millisecond
+	}
+	return max(ttl, f.MinTTL)
+}

@@ -1,0 +1,9 @@
+package drivertest
+
+import "slices"
+
+// laws returns the whole contract, in the order in which it is best understood.
+func laws() []law {
+	return slices.Concat(roomLaws(), lifeLaws(), againLaws(), fenceLaws(), lineLaws(), wakeLaws(),
+		nameLaws(), tellLaws(), manyLaws())
+}

@@ -1,0 +1,92 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// againLaws say what it means to ask again for what one has.
+func againLaws() []law {
+	return []law{
+		{"again", "the same owner asking again gets the same grant with a full TTL from now", 0, func(p *probe) {
+			a := p.short(p.exclusive())
+			was := p.grant(a)
+			if !p.has(expiry) {
+				now := p.grant(a)
+				p.equal("fence", now.Fence, was.Fence)
+				p.equal("used", now.Used, driver.Whole)
+				p.refuse(p.exclusive())
+				return
+			}
+			p.wait(0.5)
+			from := time.Now()
+			now := p.grant(a)
+			p.equal("fence", now.Fence, was.Fence)
+			p.equal("used", now.Used, driver.Whole)
+			p.passes(p.exclusive(), from, p.ttl)
+		}},
+		{"again shorter", "asking again for less time shortens the life", expiry, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			from := time.Now()
+			p.grant(p.short(a))
+			p.passes(p.exclusive(), from, p.ttl)
+		}},
+		{"heavier", "asking again never raises the weight, and is granted all the same", 0, func(p *probe) {
+			a := p.shared()
+			p.grant(a)
+			a.Weight = driver.Whole
+			p.equal("used", p.grant(a).Used, int64(1))
+			b := p.shared()
+			p.equal("used", p.grant(b).Used, int64(2))
+			p.equal("used", p.grant(a).Used, int64(2))
+			p.release(a.ID, nil)
+			p.release(a.ID, driver.ErrNotHeld)
+			p.refuse(p.exclusive())
+		}},
+		{"lower limit", "a held claim is granted again though its limit would leave no room", count, func(p *probe) {
+			a := p.slot(3)
+			p.grant(a)
+			p.grant(p.slot(3))
+			p.grant(p.slot(3))
+			a.Limit = 1
+			p.equal("used", p.grant(a).Used, int64(3))
+			p.refuse(p.slot(3))
+			p.grant(p.slot(4))
+		}},
+		{"as it was", "asking again changes neither holder, party, meta, value nor limit", value | show, func(p *probe) {
+			a := p.shared()
+			a.Holder, a.Party = "host-1", "task-1"
+			a.Meta, a.Value = map[string]string{"k": "1"}, []byte("one")
+			p.grant(a)
+			b := a
+			b.Holder, b.Party = "host-2", "task-2"
+			b.Meta, b.Value = map[string]string{"k": "2", "l": "2"}, []byte("two")
+			if p.has(count) {
+				b.Limit = 5
+			}
+			p.grant(b)
+			p.same(p.shows(a)[0], a)
+		}},
+		{"again in line", "a claim that is held is granted again whoever stands in line", queue, func(p *probe) {
+			a, b := p.shared(), placed(p.exclusive(), p.long)
+			p.grant(a)
+			p.refuse(b)
+			p.equal("behind", p.grant(a).Behind, 1)
+			p.release(a.ID, nil)
+			p.grant(b)
+		}},
+		{"other key", "an owner's claim on one key is no claim on another", 0, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			b := on(p.exclusive(), p.key+"2")
+			p.grant(b)
+			p.refuse(on(a, b.Key))
+			p.release(driver.ID{Key: b.Key, Owner: a.Owner}, driver.ErrNotHeld)
+			p.renew(driver.ID{Key: b.Key, Owner: a.Owner}, p.long, nil, driver.ErrNotHeld)
+			p.release(a.ID, nil)
+			p.refuse(on(p.exclusive(), b.Key))
+		}},
+	}
+}

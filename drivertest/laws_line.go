@@ -1,0 +1,221 @@
+package drivertest
+
+import (
+	"math"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// lineLaws say how claims wait. A store may grant the head at the moment of a release
+// or leave it to the head's next ask: between the two only what holds for both is asked.
+func lineLaws() []law {
+	return []law{
+		{"queue", "places form a line in order of arrival", queue, func(p *probe) {
+			a, ws := p.line(3)
+			for _, w := range ws {
+				p.release(a.ID, nil)
+				for i := len(ws) - 1; ws[i].ID != w.ID; i-- {
+					p.refuse(ws[i])
+				}
+				p.grant(w)
+				a = w
+			}
+			p.release(a.ID, nil)
+			p.release(a.ID, driver.ErrNotHeld)
+			p.grant(p.exclusive())
+		}},
+		{"nobody passes", "while anyone stands in line before it, a claim is refused even if there is room for it", queue, func(p *probe) {
+			r, w, late := p.shared(), placed(p.exclusive(), p.long), placed(p.shared(), p.long)
+			p.grant(r)
+			p.refuse(w)
+			res := p.refuse(p.shared())
+			p.equal("ahead, without a place", res.Ahead, 1)
+			p.equal("the blocker waits", res.Blocker.Waiting, true)
+			p.equal("ahead, with a place", p.refuse(late).Ahead, 1)
+			p.release(r.ID, nil)
+			p.refuse(p.shared())
+			p.refuse(p.exclusive())
+			p.refuse(late)
+			p.grant(w)
+			p.release(w.ID, nil)
+			p.grant(late)
+			p.grant(p.shared())
+		}},
+		{"readers", "those at the head that have room together go in together", queue, func(p *probe) {
+			w := p.exclusive()
+			p.grant(w)
+			var rs []driver.Request
+			for range 5 {
+				rs = append(rs, placed(p.shared(), p.long))
+				p.refuse(rs[len(rs)-1])
+			}
+			w2 := placed(p.exclusive(), p.long)
+			p.refuse(w2)
+			p.release(w.ID, nil)
+			for _, r := range rs {
+				p.grant(r)
+			}
+			p.equal("used", p.refuse(w2).Used, int64(len(rs)))
+			for _, r := range rs {
+				p.refuse(w2)
+				p.release(r.ID, nil)
+			}
+			p.grant(w2)
+		}},
+		{"leave", "a place that is given up is gone, and those behind move up", queue, func(p *probe) {
+			a, ws := p.line(3)
+			p.release(ws[1].ID, nil)
+			p.release(ws[1].ID, driver.ErrNotHeld)
+			p.equal("ahead", p.refuse(ws[2]).Ahead, 1)
+			p.release(ws[0].ID, nil)
+			p.equal("ahead", p.refuse(ws[2]).Ahead, 0)
+			p.equal("behind", p.renew(a.ID, p.long, nil, nil), 1)
+			p.release(ws[2].ID, nil)
+			p.release(a.ID, nil)
+			p.grant(p.exclusive())
+		}},
+		{"leave room", "whoever gives up the head's place lets those in that have room", queue, func(p *probe) {
+			r, w, r2 := p.shared(), placed(p.exclusive(), p.long), placed(p.shared(), p.long)
+			p.grant(r)
+			p.refuse(w)
+			p.refuse(r2)
+			p.release(w.ID, nil)
+			p.grant(r2)
+		}},
+		{"a place is no claim", "a place in line cannot be renewed as a claim, and takes no room", queue, func(p *probe) {
+			a, ws := p.line(1)
+			p.renew(ws[0].ID, p.long, nil, driver.ErrNotHeld)
+			p.equal("used", p.refuse(ws[0]).Used, driver.Whole)
+			p.equal("used", p.grant(a).Used, driver.Whole)
+		}},
+		{"no place", "asking with Place 0 neither takes a place nor gives one up", queue, func(p *probe) {
+			a, ws := p.line(2)
+			b := p.exclusive()
+			p.equal("ahead", p.refuse(b).Ahead, 2)
+			p.release(b.ID, driver.ErrNotHeld)
+			p.equal("ahead", p.refuse(placed(ws[0], 0)).Ahead, 0)
+			p.equal("ahead", p.refuse(ws[1]).Ahead, 1)
+			p.release(a.ID, nil)
+			p.refuse(ws[1])
+			p.grant(placed(ws[0], 0))
+		}},
+		{"dead waiter", "a place that is not asked for again in time drops out", queue, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			dead, live := placed(p.exclusive(), p.ttl), placed(p.exclusive(), p.long)
+			from := time.Now()
+			p.refuse(dead)
+			p.equal("ahead", p.refuse(live).Ahead, 1)
+			p.release(a.ID, nil)
+			p.passes(live, from, p.ttl)
+			p.release(dead.ID, driver.ErrNotHeld)
+
+			from = time.Now()
+			p.refuse(placed(p.exclusive(), p.ttl))
+			p.refuse(placed(p.exclusive(), p.ttl))
+			p.equal("behind", p.grant(live).Behind, 2)
+			p.release(live.ID, nil)
+			p.passes(p.exclusive(), from, p.ttl)
+		}},
+		{"place renewed", "a place that is asked for again in time keeps its position", queue, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			w1, w2 := placed(p.exclusive(), p.ttl), placed(p.exclusive(), p.ttl)
+			p.refuse(w1)
+			p.refuse(w2)
+			for range 3 {
+				p.wait(0.5)
+				p.equal("ahead of the second", p.refuse(w2).Ahead, 1)
+				p.equal("ahead of the first", p.refuse(w1).Ahead, 0)
+			}
+			p.equal("behind", p.grant(a).Behind, 2)
+			p.release(a.ID, nil)
+			p.refuse(w2)
+			p.grant(w1)
+		}},
+		{"place shorter", "a place lives for as long as was asked for last", queue, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			w := placed(p.exclusive(), p.long)
+			p.refuse(w)
+			from := time.Now()
+			p.refuse(placed(w, p.ttl))
+			p.release(a.ID, nil)
+			p.passes(p.exclusive(), from, p.ttl)
+		}},
+		{"huge place", "a place lives for as long as it was asked for, however long that is", queue, func(p *probe) {
+			a, w := p.exclusive(), placed(p.exclusive(), math.MaxInt64)
+			p.wait(0.5) // the store's clock does not stand at 0
+			p.grant(a)
+			p.refuse(w)
+			p.equal("ahead", p.refuse(p.exclusive()).Ahead, 1)
+			p.release(a.ID, nil)
+			p.refuse(p.exclusive())
+			p.grant(w)
+		}},
+		{"ahead and behind", "an answer tells how many stand before the owner and behind it", queue, func(p *probe) {
+			a := p.exclusive()
+			p.equal("behind, with no line", p.grant(a).Behind, 0)
+			p.equal("behind, renewed, with no line", p.renew(a.ID, p.long, nil, nil), 0)
+			ws := p.join(4)
+			for i, w := range ws {
+				res := p.refuse(w)
+				p.equal("ahead", res.Ahead, i)
+				p.equal("behind", res.Behind, len(ws)-1-i)
+			}
+			p.equal("behind, granted again", p.grant(a).Behind, 4)
+			p.equal("behind, renewed", p.renew(a.ID, p.long, nil, nil), 4)
+			p.release(a.ID, nil)
+			p.equal("behind, granted from the line", p.grant(ws[0]).Behind, 3)
+		}},
+		{"retry", "a refusal tells when the next claim in the way ends, and names one that is in the way", 0, func(p *probe) {
+			a, b := p.short(p.exclusive()), p.exclusive()
+			a.Holder = "somebody"
+			p.grant(a)
+			p.hint(p.refuse(b), a, p.ttl)
+			p.renew(a.ID, p.long, nil, nil)
+			p.hint(p.refuse(b), a, p.long)
+			if p.has(virtual) {
+				p.wait(0.5)
+				p.hint(p.refuse(b), a, p.long-p.ttl/2)
+			}
+		}},
+	}
+}
+
+// line grants a claim and lets n others wait for it.
+func (p *probe) line(n int) (holder driver.Request, waiters []driver.Request) {
+	holder = p.exclusive()
+	p.grant(holder)
+	return holder, p.join(n)
+}
+
+// join lets n exclusive claims take a place at the end of an empty line.
+func (p *probe) join(n int) (waiters []driver.Request) {
+	for i := range n {
+		w := placed(p.exclusive(), p.long)
+		res := p.refuse(w)
+		p.equal("ahead, on arrival", res.Ahead, i)
+		p.equal("behind, on arrival", res.Behind, 0)
+		waiters = append(waiters, w)
+	}
+	return waiters
+}
+
+// hint wants a refusal to name its blocker, and the rest of that one's life if it tells any.
+func (p *probe) hint(res driver.Result, blocker driver.Request, rest time.Duration) {
+	p.equal("the blocker's key", res.Blocker.Key, blocker.Key)
+	p.equal("the blocker's owner", res.Blocker.Owner, driver.Tag(blocker.Owner))
+	p.equal("the blocker waits", res.Blocker.Waiting, false)
+	if !p.has(expiry) || res.Retry == 0 { // 0: it cannot tell
+		return
+	}
+	least := rest - p.ttl/2 // a call that is slow takes its time off the rest
+	if p.has(virtual) {
+		least = rest - p.ttl/100
+	}
+	if res.Retry < least || res.Retry > rest+p.patience {
+		p.fail("retry %v, want about %v", res.Retry, rest)
+	}
+}

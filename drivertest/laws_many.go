@@ -1,0 +1,247 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// manyLaws say what holds for many callers, and what remains when they are gone.
+func manyLaws() []law {
+	return []law{
+		{"cancel", "with a ctx that is over a call ends at once, and Release clears up after it", 0, func(p *probe) {
+			a, b := p.exclusive(), p.exclusive()
+			p.obeys(func(ctx context.Context) error { _, err := p.store.Acquire(ctx, a); return err })
+			p.clear(a)
+			p.grant(b)
+			p.obeys(func(ctx context.Context) error {
+				_, err := p.store.Renew(ctx, driver.Renewal{ID: b.ID, TTL: p.long})
+				return err
+			})
+			p.refuse(p.exclusive())
+			p.obeys(func(ctx context.Context) error { return p.store.Release(ctx, b.ID) })
+			p.clear(b)
+			if p.has(queue) {
+				w := placed(p.exclusive(), p.long)
+				p.grant(a)
+				p.obeys(func(ctx context.Context) error { _, err := p.store.Acquire(ctx, w); return err })
+				p.dismiss(w)
+				p.release(a.ID, nil)
+				p.clear(w)
+			}
+			if p.has(show) {
+				p.equal("how many stand on the key", len(p.show(p.key)), 0)
+			}
+		}},
+		{"cut off", "a call whose ctx ends under way can be made again, or undone by Release", 0, func(p *probe) {
+			for i := range 20 {
+				a := p.exclusive()
+				ctx, cancel := context.WithCancel(p.t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					for range i {
+						runtime.Gosched() // sooner or later, so that the call is met at different points
+					}
+					cancel()
+				})
+				if res, err := p.store.Acquire(ctx, a); err == nil && !res.Granted {
+					p.fail("refused on a free key")
+				}
+				wg.Wait()
+				if i%2 == 0 {
+					p.grant(a)
+				}
+				p.clear(a)
+			}
+		}},
+		{"race", "whatever many callers do at once, the limit holds and fences are told apart", 0, func(p *probe) {
+			limit, r := int64(1), p.exclusive
+			if p.has(count) {
+				limit, r = 3, func() driver.Request { return p.slot(3) }
+			}
+			var live, grants atomic.Int64
+			var fences sync.Map
+			p.crowd(8, func(int) string {
+				for range 30 {
+					a := r()
+					res, err := p.store.Acquire(p.t.Context(), a)
+					if err != nil {
+						return fmt.Sprintf("Acquire: %v", err)
+					}
+					if !res.Granted {
+						runtime.Gosched()
+						continue
+					}
+					grants.Add(1)
+					if n := live.Add(1); n > limit {
+						return fmt.Sprintf("%d claims are live, want at most %d", n, limit)
+					}
+					if _, twice := fences.LoadOrStore(res.Fence, true); twice && p.has(fence) {
+						return fmt.Sprintf("fence %d was given out twice", res.Fence)
+					}
+					runtime.Gosched()
+					live.Add(-1)
+					if err := p.store.Release(p.t.Context(), a.ID); err != nil {
+						return fmt.Sprintf("Release: %v", err)
+					}
+				}
+				return ""
+			})
+			if grants.Load() == 0 {
+				p.fail("no claim was granted to anyone")
+			}
+			p.grant(p.exclusive())
+		}},
+		{"one owner", "an owner that asks many times at once has one claim", 0, func(p *probe) {
+			a := p.shared()
+			fences := make([]uint64, 8)
+			p.crowd(len(fences), func(i int) string {
+				res, err := p.store.Acquire(p.t.Context(), a)
+				if fences[i] = res.Fence; err != nil || !res.Granted || res.Used != 1 {
+					return fmt.Sprintf("granted %v, used %d, error %v; want granted, used 1", res.Granted, res.Used, err)
+				}
+				return ""
+			})
+			for _, f := range fences {
+				p.equal("fence", f, fences[0])
+			}
+			p.release(a.ID, nil)
+			p.grant(p.exclusive())
+		}},
+		{"renew and release", "a renewal at the time of a release does not bring the claim back", 0, func(p *probe) {
+			for range 20 {
+				a := p.exclusive()
+				p.grant(a)
+				p.crowd(4, func(i int) string {
+					var err error
+					if i == 0 {
+						err = p.store.Release(p.t.Context(), a.ID)
+					} else if _, err = p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: p.long}); errors.Is(err, driver.ErrNotHeld) {
+						err = nil
+					}
+					if err != nil {
+						return err.Error()
+					}
+					return ""
+				})
+				b := p.exclusive()
+				p.grant(b)
+				p.release(b.ID, nil)
+			}
+		}},
+		{"leak", "nothing is left behind on keys that are idle", 0, func(p *probe) {
+			p.idle()
+			before := p.leftovers()
+			for i := range 10 {
+				p.use(fmt.Sprint(p.key, "-", i))
+			}
+			if p.has(virtual) {
+				time.Sleep(11 * time.Minute) // fences may be remembered for ten
+			} else {
+				p.wait(1)
+				time.Sleep(p.patience)
+			}
+			p.idle()
+			if after := p.leftovers(); after > before {
+				p.fail("the store keeps %d things more than before", after-before)
+			}
+			if p.has(list) {
+				p.equal("how many claims are listed", len(p.list(p.key)), 0)
+			}
+		}},
+	}
+}
+
+// obeys makes a call with a ctx that is over. It may be done, or end with the ctx's error.
+func (p *probe) obeys(call func(ctx context.Context) error) {
+	began := time.Now()
+	err := call(p.over())
+	if err != nil && !errors.Is(err, context.Canceled) {
+		p.fail("a call with a ctx that is over: error %v, want none or context.Canceled", err)
+	}
+	if took := time.Since(began); took > p.ttl && p.has(virtual) {
+		p.fail("a call with a ctx that is over took %v", took)
+	}
+}
+
+// clear undoes whatever came of asking for r, after which its key must be free. What was
+// under way may take effect a little later.
+func (p *probe) clear(r driver.Request) {
+	for by := time.Now().Add(p.patience); ; time.Sleep(p.ttl / 20) {
+		p.dismiss(r)
+		next := p.exclusive()
+		if p.ask(next).Granted {
+			p.release(next.ID, nil)
+			return
+		}
+		if time.Now().After(by) {
+			p.fail("the key is not free after Release")
+		}
+	}
+}
+
+// dismiss releases what may or may not be there.
+func (p *probe) dismiss(r driver.Request) {
+	if err := p.store.Release(p.t.Context(), r.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		p.fail("Release: %v", err)
+	}
+}
+
+// crowd runs f n times at once, and fails the law if one returns what it found wrong.
+func (p *probe) crowd(n int, f func(i int) (wrong string)) {
+	wrongs := make([]string, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { wrongs[i] = f(i) })
+	}
+	wg.Wait()
+	for _, wrong := range wrongs {
+		if wrong != "" {
+			p.fail("%s", wrong)
+		}
+	}
+}
+
+// use does with a key what can be done, and leaves it idle, at the latest in one TTL.
+func (p *probe) use(key string) {
+	a, b := on(p.exclusive(), key), on(p.short(p.exclusive()), key)
+	ctx, cancel := context.WithCancel(p.t.Context())
+	defer cancel()
+	if p.has(watch) {
+		driver.Watch(ctx, p.store, b.ID)
+	}
+	p.grant(a)
+	if p.has(queue) {
+		p.refuse(placed(b, p.ttl))
+		p.refuse(placed(on(p.exclusive(), key), p.ttl)) // never asks again
+	}
+	p.release(a.ID, nil)
+	p.grant(b)
+	if p.has(breaks) {
+		p.broken(key, b)
+	} else {
+		p.release(b.ID, nil)
+	}
+	if p.has(expiry) {
+		p.grant(on(p.short(p.exclusive()), key+"-expires"))
+	}
+	if p.has(keep | expiry) {
+		c := on(p.exclusive(), key+"-kept")
+		p.grant(c)
+		p.renewal(driver.Renewal{ID: c.ID, TTL: p.ttl, Keep: true}, nil)
+	}
+}
+
+// leftovers counts what the store keeps, as far as env can tell.
+func (p *probe) leftovers() int {
+	if p.env.Leftovers == nil {
+		return 0
+	}
+	return p.env.Leftovers(p.t, p.store)
+}

@@ -1,0 +1,84 @@
+package drivertest
+
+import "github.com/distlock/distlock/driver"
+
+// roomLaws say when there is room for a claim.
+func roomLaws() []law {
+	return []law{
+		{"exclusive", "a claim of weight Whole leaves room for nobody", 0, func(p *probe) {
+			a, b := p.exclusive(), p.exclusive()
+			p.equal("used", p.grant(a).Used, driver.Whole)
+			p.equal("used", p.refuse(b).Used, driver.Whole)
+			p.refuse(p.shared())
+			p.grant(on(p.exclusive(), p.key+"2"))
+			p.release(a.ID, nil)
+			p.grant(b)
+			p.refuse(a)
+		}},
+		{"shared", "claims of weight 1 under the limit Whole stand side by side and keep an exclusive one out", 0, func(p *probe) {
+			r1, r2, r3, w := p.shared(), p.shared(), p.shared(), p.exclusive()
+			p.grant(r1)
+			p.grant(r2)
+			p.equal("used", p.grant(r3).Used, int64(3))
+			p.equal("used", p.refuse(w).Used, int64(3))
+			p.release(r2.ID, nil)
+			p.release(r1.ID, nil)
+			p.refuse(w)
+			p.release(r3.ID, nil)
+			p.grant(w)
+			p.refuse(p.shared())
+		}},
+		{"downgrade", "a lower weight asked again lowers the weight and makes room", 0, func(p *probe) {
+			a, b := p.exclusive(), p.shared()
+			was := p.grant(a)
+			p.refuse(b)
+			a.Weight = 1
+			now := p.grant(a)
+			p.equal("used", now.Used, int64(1))
+			p.equal("the fence after a downgrade", now.Fence, was.Fence)
+			p.grant(b)
+			p.refuse(p.exclusive())
+			p.release(a.ID, nil)
+			p.release(b.ID, nil)
+			p.grant(p.exclusive())
+		}},
+		{"count", "the weights of the live claims never exceed the limit of the claim that is granted last", count, func(p *probe) {
+			a, b, c := p.slot(3), p.slot(3), p.slot(3)
+			p.grant(a)
+			p.grant(b)
+			p.refuse(p.request(2, 3))
+			p.equal("used", p.grant(c).Used, int64(3))
+			p.equal("used", p.refuse(p.slot(3)).Used, int64(3))
+			p.refuse(p.exclusive())
+			p.equal("used", p.grant(p.slot(4)).Used, int64(4))
+			p.refuse(p.slot(4))
+			p.release(a.ID, nil)
+			p.refuse(p.slot(3))
+			p.release(b.ID, nil)
+			p.equal("used", p.grant(p.slot(3)).Used, int64(3))
+			p.refuse(p.request(3, 5))
+			p.equal("used", p.grant(p.request(2, 5)).Used, int64(5))
+		}},
+		{"crowd", "a limit is exact for many claims too", count, func(p *probe) {
+			n := int64(1000)
+			if !p.has(virtual) {
+				n = 200 // a thousand round trips take long on some servers
+			}
+			var rs []driver.Renewal
+			for range n {
+				r := p.slot(n)
+				p.grant(r)
+				rs = append(rs, driver.Renewal{ID: r.ID, TTL: p.long})
+			}
+			p.equal("used", p.refuse(p.slot(n)).Used, n)
+			for i, got := range driver.RenewAll(p.t.Context(), p.store, rs) {
+				if got.Err != nil {
+					p.fail("renewing claim %d of %d: %v", i, n, got.Err)
+				}
+			}
+			p.release(rs[n/2].ID, nil)
+			p.equal("used", p.grant(p.slot(n)).Used, n)
+			p.refuse(p.slot(n))
+		}},
+	}
+}

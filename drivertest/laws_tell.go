@@ -1,0 +1,247 @@
+package drivertest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// tellLaws say what a store tells, and to whom.
+func tellLaws() []law {
+	return []law{
+		{"value", "value and meta are kept byte for byte, shown to others, and copied", value | show, func(p *probe) {
+			a := p.exclusive()
+			a.Holder, a.Party = "host 1, \"é\"\n", "task:1"
+			a.Meta = map[string]string{"": "empty", "k": "", "é\x00": "\xff{}'\"\n", "n": "1"}
+			a.Value = []byte("\x00\xff{}'\"\n\xc3\x28")
+			sent := a
+			sent.Value, sent.Meta = bytes.Clone(a.Value), maps.Clone(a.Meta)
+			p.grant(sent)
+			sent.Value[0], sent.Meta["n"] = 'x', "2"
+			p.same(p.shows(a)[0], a)
+			p.same(p.refuse(p.exclusive()).Blocker, a)
+			p.renew(a.ID, p.long, nil, nil)
+			p.same(p.shows(a)[0], a)
+
+			for _, v := range [][]byte{bytes.Repeat([]byte{0xfe, 0}, driver.MaxValue/2), {}, []byte("last")} {
+				p.renew(a.ID, p.long, v, nil)
+				a.Value = v
+				p.same(p.shows(a)[0], a)
+			}
+		}},
+		{"no value", "a claim without value and meta is shown without them", show, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			c := p.shows(a)[0]
+			p.equal("the length of the value", len(c.Value), 0)
+			p.equal("the length of meta", len(c.Meta), 0)
+			p.equal("kept", c.Kept, false)
+			p.equal("waiting", c.Waiting, false)
+		}},
+		{"show", "Show tells the live claims, oldest first, then the line in order", show, func(p *probe) {
+			p.equal("how many stand on an idle key", len(p.show(p.key)), 0)
+			rs := []driver.Request{p.shared(), p.shared(), p.shared()}
+			var fences []uint64
+			for _, r := range rs {
+				fences = append(fences, p.grant(r).Fence)
+			}
+			if p.has(queue) {
+				for range 3 {
+					rs = append(rs, placed(p.exclusive(), p.long))
+					p.refuse(rs[len(rs)-1])
+				}
+			}
+			p.wait(0.5)
+			p.grant(rs[0]) // it stays the oldest
+			for i, c := range p.shows(rs...) {
+				p.equal("key", c.Key, p.key)
+				p.equal("weight", c.Weight, rs[i].Weight)
+				p.equal("limit", c.Limit, rs[i].Limit)
+				p.equal("waiting", c.Waiting, i > 2)
+				if i <= 2 {
+					p.equal("fence", c.Fence, fences[i])
+				}
+				if c.Held < p.ttl/4 || c.Held > p.ttl/2+p.patience {
+					p.fail("held %v, want about %v", c.Held, p.ttl/2)
+				}
+				if p.has(expiry) && (c.Left < p.long-p.ttl || c.Left > p.long+p.patience) {
+					p.fail("left %v, want about %v", c.Left, p.long)
+				}
+			}
+			p.release(rs[1].ID, nil)
+			p.shows(append(rs[:1:1], rs[2:]...)...)
+		}},
+		{"list", "List tells the claims of all keys that begin with the prefix, those of a key together", list, func(p *probe) {
+			names := []string{"a", "a%b", "a_b", "aXb", "a*b", "A", "b", "ab", "a/b", "a\\b", "a{b}"}
+			for _, n := range names {
+				p.grant(on(p.shared(), p.key+n))
+				p.grant(on(p.shared(), p.key+n))
+			}
+			for _, prefix := range []string{"", "a", "a%", "a_", "a*", "a\\", "a{", "A", "ab", "b", "c", "%", "_"} {
+				var want int
+				for _, n := range names {
+					if strings.HasPrefix(n, prefix) {
+						want += 2
+					}
+				}
+				p.equal(fmt.Sprintf("how many claims List(%q) yields", prefix), len(p.list(p.key+prefix)), want)
+			}
+			for range driver.List(p.t.Context(), p.store, p.key) {
+				break // a caller may stop
+			}
+			p.grant(on(p.shared(), p.key+"a"))
+		}},
+		{"owner", "an owner is never told to anyone, only its Tag is", 0, func(p *probe) {
+			a, b := p.exclusive(), p.exclusive()
+			if p.has(queue) {
+				b = placed(b, p.long)
+			}
+			p.grant(a)
+			told := []any{p.refuse(b), p.refuse(p.exclusive())}
+			tell := func(_ any, err error) { told = append(told, err) }
+			tell(nil, p.store.Release(p.t.Context(), p.exclusive().ID))
+			tell(p.store.Renew(p.t.Context(), driver.Renewal{ID: p.exclusive().ID, TTL: p.ttl}))
+			bad := a
+			bad.Weight = 0
+			tell(p.store.Acquire(p.t.Context(), bad))
+			tell(p.store.Acquire(p.over(), a))
+			tell(nil, p.store.Release(p.over(), driver.ID{Key: p.key, Owner: b.Owner}))
+			if p.has(show) {
+				told = append(told, p.show(p.key))
+			}
+			if p.has(list) {
+				told = append(told, p.list(p.key))
+			}
+			if p.has(breaks) {
+				cs, err := driver.Break(p.t.Context(), p.store, p.key, "test")
+				told = append(told, cs, err)
+			}
+			_, err := p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: p.long})
+			tell(nil, p.store.Release(p.t.Context(), a.ID))
+			tell(nil, p.store.Release(p.t.Context(), a.ID))
+			for _, what := range append(told, err) {
+				text := fmt.Sprintf("%+v", what)
+				if strings.Contains(text, a.Owner) || strings.Contains(text, b.Owner) {
+					p.fail("an owner was told: %s", text)
+				}
+			}
+		}},
+		{"break", "Break ends every claim on the key, tells which, and leaves the line", breaks, func(p *probe) {
+			a, b, other := p.shared(), p.shared(), on(p.exclusive(), p.key+"2")
+			p.grant(other)
+			p.broken(p.key)
+			p.grant(a)
+			p.grant(b)
+			w := p.exclusive()
+			if p.has(queue) {
+				w = placed(w, p.long)
+			}
+			p.refuse(w)
+			p.broken(p.key, a, b)
+			for _, r := range []driver.Request{a, b} {
+				_, err := p.store.Renew(p.t.Context(), driver.Renewal{ID: r.ID, TTL: p.long})
+				var be *driver.BrokenError
+				if !errors.Is(err, driver.ErrNotHeld) || errors.As(err, &be) && be.Reason != reason {
+					p.fail("Renew of a broken claim: error %v, want ErrNotHeld with the reason if any", err)
+				}
+				p.release(r.ID, driver.ErrNotHeld)
+			}
+			p.refuse(on(p.exclusive(), other.Key))
+			if p.has(queue) {
+				p.refuse(p.exclusive())
+			}
+			p.grant(w)
+			p.renew(w.ID, p.long, nil, nil)
+		}},
+		{"renew all", "RenewAll gives one answer each, in order, and one dead claim hurts no other", 0, func(p *probe) {
+			var rs []driver.Renewal
+			for i := range 20 {
+				r := on(p.exclusive(), fmt.Sprint(p.key, i))
+				if i%3 != 1 {
+					p.grant(r)
+				}
+				if i%4 == 0 && p.has(queue) {
+					p.ask(placed(on(p.exclusive(), r.Key), p.long))
+				}
+				rs = append(rs, driver.Renewal{ID: r.ID, TTL: p.long})
+			}
+			rs[7].TTL = -1 // invalid: it too hurts no other
+			got := driver.RenewAll(p.t.Context(), p.store, rs)
+			p.equal("how many answers", len(got), len(rs))
+			for i, g := range got {
+				var want error
+				behind := 0
+				switch {
+				case i == 7:
+					want = driver.ErrInvalid
+				case i%3 == 1:
+					want = driver.ErrNotHeld
+				case i%4 == 0 && p.has(queue):
+					behind = 1
+				}
+				if !errors.Is(g.Err, want) {
+					p.fail("answer %d: error %v, want %v", i, g.Err, want)
+				}
+				p.equal(fmt.Sprintf("behind, in answer %d", i), g.Behind, behind)
+			}
+			p.equal("how many answers to nothing", len(driver.RenewAll(p.t.Context(), p.store, nil)), 0)
+		}},
+	}
+}
+
+// same wants a claim to tell what was asked for.
+func (p *probe) same(c driver.Claim, r driver.Request) {
+	p.equal("holder", c.Holder, r.Holder)
+	p.equal("party", c.Party, r.Party)
+	p.equal("weight", c.Weight, r.Weight)
+	p.equal("limit", c.Limit, r.Limit)
+	if !maps.Equal(c.Meta, r.Meta) {
+		p.fail("meta: got %q, want %q", c.Meta, r.Meta)
+	}
+	if !bytes.Equal(c.Value, r.Value) {
+		p.fail("value: got %.40q of %d bytes, want %.40q of %d bytes", c.Value, len(c.Value), r.Value, len(r.Value))
+	}
+}
+
+// list returns the claims of all keys with a prefix.
+func (p *probe) list(prefix string) (cs []driver.Claim) {
+	seen := map[string]bool{}
+	for c, err := range driver.List(p.t.Context(), p.store, prefix) {
+		switch {
+		case err != nil:
+			p.fail("List(%q): %v", prefix, err)
+		case !strings.HasPrefix(c.Key, prefix):
+			p.fail("List(%q) tells of %q", prefix, c.Key)
+		case seen[c.Key] && cs[len(cs)-1].Key != c.Key:
+			p.fail("List(%q) tells of %q in two places, want it together", prefix, c.Key)
+		}
+		seen[c.Key] = true
+		cs = append(cs, c)
+	}
+	return cs
+}
+
+// reason is what holders are told when the suite breaks their claims.
+const reason = "a law is tested: \"é\""
+
+// broken breaks the claims on a key, which must be those of these owners.
+func (p *probe) broken(key string, rs ...driver.Request) {
+	cs, err := driver.Break(p.t.Context(), p.store, key, reason)
+	if err != nil {
+		p.fail("Break: %v", err)
+	}
+	got, want := map[string]bool{}, map[string]bool{}
+	for _, c := range cs {
+		got[c.Owner] = true
+	}
+	for _, r := range rs {
+		want[driver.Tag(r.Owner)] = true
+	}
+	if len(cs) != len(rs) || !maps.Equal(got, want) {
+		p.fail("Break ended %d claims %v, want %d claims %v", len(cs), got, len(rs), want)
+	}
+}

@@ -1,0 +1,114 @@
+package drivertest
+
+import (
+	"context"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// wakeLaws say who is told that it may be worth asking again.
+func wakeLaws() []law {
+	return []law{
+		{"wake", "a release wakes the head of the line and no other", watch | queue, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			w1, w2 := placed(p.exclusive(), p.long), placed(p.exclusive(), p.long)
+			c1, c2 := p.watch(w1.ID), p.watch(w2.ID)
+			p.refuse(w1)
+			p.refuse(w2)
+			p.settle(c1, c2)
+			p.renew(a.ID, p.long, nil, nil)
+			p.asleep(c1, "the head, by a renewal,")
+			p.release(a.ID, nil)
+			p.woken(c1, "the head")
+			p.asleep(c2, "the second in line")
+			p.grant(w1)
+			p.asleep(c2, "the second in line, by a grant that leaves no room,")
+			p.release(w1.ID, nil)
+			p.woken(c2, "the second in line, now the head,")
+		}},
+		{"wake by room", "a lowered weight and a place given up wake the head that has room now", watch | queue, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			r, w, r2 := placed(p.shared(), p.long), placed(p.exclusive(), p.long), placed(p.shared(), p.long)
+			c, c2 := p.watch(r.ID), p.watch(r2.ID)
+			p.refuse(r)
+			p.settle(c)
+			a.Weight = 1
+			p.grant(a)
+			p.woken(c, "the reader, by a downgrade,")
+			p.grant(r)
+			p.refuse(w)
+			p.refuse(r2)
+			p.settle(c2)
+			p.release(w.ID, nil)
+			p.woken(c2, "the reader, by a place given up,")
+			p.grant(r2)
+		}},
+		{"wake in turn", "a grant that leaves room wakes the next in line", watch | queue, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			var rs []driver.Request
+			var cs []<-chan struct{}
+			for range 3 {
+				r := placed(p.shared(), p.long)
+				rs, cs = append(rs, r), append(cs, p.watch(r.ID))
+				p.refuse(r)
+			}
+			p.settle(cs...)
+			p.release(a.ID, nil)
+			for i, r := range rs {
+				p.woken(cs[i], "the next reader")
+				p.grant(r)
+			}
+		}},
+		{"wake all", "a record that is kept wakes all in line", watch | queue | keep, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			w1, w2 := placed(p.exclusive(), p.long), placed(p.exclusive(), p.long)
+			c1, c2 := p.watch(w1.ID), p.watch(w2.ID)
+			p.refuse(w1)
+			p.refuse(w2)
+			p.settle(c1, c2)
+			p.renewal(driver.Renewal{ID: a.ID, TTL: p.long, Keep: true}, nil)
+			p.woken(c1, "the head")
+			p.woken(c2, "the second in line")
+		}},
+		{"onlooker", "a watch without an owner is woken when a claim on the key ends or becomes a record", watch, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			c := p.watch(driver.ID{Key: p.key})
+			p.settle(c)
+			p.release(a.ID, nil)
+			p.woken(c, "the onlooker, by a release,")
+			if p.has(keep) {
+				b := p.exclusive()
+				p.grant(b)
+				p.settle(c)
+				p.renewal(driver.Renewal{ID: b.ID, TTL: p.long, Keep: true}, nil)
+				p.woken(c, "the onlooker, by a record,")
+			}
+		}},
+		{"wake by break", "Break wakes the head of the line", watch | queue | breaks, func(p *probe) {
+			a, w := p.exclusive(), placed(p.exclusive(), p.long)
+			p.grant(a)
+			c := p.watch(w.ID)
+			p.refuse(w)
+			p.settle(c)
+			p.broken(p.key, a)
+			p.woken(c, "the head")
+			p.grant(w)
+		}},
+		{"watch ends", "a watch ends with its ctx, and its channel is not closed", watch, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			ctx, cancel := context.WithCancel(p.t.Context())
+			c := driver.Watch(ctx, p.store, driver.ID{Key: p.key})
+			p.settle(c)
+			cancel()
+			p.pause()
+			p.release(a.ID, nil)
+			p.asleep(c, "a watcher whose ctx is over")
+		}},
+	}
+}

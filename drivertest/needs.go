@@ -1,0 +1,75 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// A need is a set of what a law asks of a store.
+type need uint
+
+const (
+	fence need = 1 << iota
+	floor
+	count
+	queue
+	value
+	keep
+	expiry
+	detached
+	maxTTL // there is a longest TTL
+	watch
+	show
+	list
+	breaks
+	restart
+	virtual
+)
+
+// String names what is in the set.
+func (n need) String() string {
+	words := []string{
+		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "a longest TTL",
+		"watch", "show", "list", "break", "Env.Restart", "virtual time",
+	}
+	var in []string
+	for i, w := range words {
+		if n&(1<<i) != 0 {
+			in = append(in, w)
+		}
+	}
+	return strings.Join(in, ", ")
+}
+
+// abilities returns what the store declares, what verbs it has, and what env can do.
+// A store that wraps another may have a verb that says errors.ErrUnsupported, so the verbs
+// are tried, on a key that nobody uses.
+func abilities(ctx context.Context, env Env, s driver.Store, key string) need {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	has := func(err error) bool { return !errors.Is(err, errors.ErrUnsupported) }
+
+	_, showErr := driver.Show(ctx, s, key)
+	_, breakErr := driver.Break(ctx, s, key, "nobody is here")
+	var listErr error
+	for _, err := range driver.List(ctx, s, key) {
+		listErr = err
+	}
+	f := s.Features()
+	var n need
+	for bit, ok := range map[need]bool{
+		fence: f.Fence, floor: f.Floor, count: f.Count, queue: f.Queue, value: f.Value, keep: f.Keep,
+		expiry: f.Expiry, detached: f.Detached, maxTTL: f.MaxTTL > 0,
+		watch: driver.Watch(ctx, s, driver.ID{Key: key, Owner: "nobody"}) != nil,
+		show:  has(showErr), list: has(listErr), breaks: has(breakErr),
+		restart: env.Restart != nil, virtual: env.Virtual,
+	} {
+		if ok {
+			n |= bit
+		}
+	}
+	return n
+}

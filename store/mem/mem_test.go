@@ -1,0 +1,26 @@
+package mem_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
+	"github.com/distlock/distlock/store/mem"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// env reaches the store in virtual time.
+func env() drivertest.Env {
+	return drivertest.Env{
+		Virtual:   true,
+		Open:      func(testing.TB) driver.Store { return mem.New() },
+		Leftovers: func(_ testing.TB, s driver.Store) int { return s.(*mem.Store).Keys() },
+	}
+}
+
+func TestStore(t *testing.T) { drivertest.Run(t, env()) }
+
+func TestStore_compared(t *testing.T) { drivertest.Compare(t, env()) }
