@@ -205,17 +205,20 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	locker := l.t.l
 	locker.mu.Lock()
-	passed := l.why.Load() == nil && l.t.pass()
-	ends := l.end(ErrReleased)
+	if ends := l.end(ErrReleased); len(ends) > 0 {
+		locker.mu.Unlock()
+		for _, end := range ends { // the work is over, and is told so before another's can begin
+			end(ErrReleased)
+		}
+		locker.mu.Lock()
+	}
+	passed := !l.tried && l.t.lease == l && l.t.pass()
 	if passed {
 		l.conclude(nil, true)
 	}
 	locker.mu.Unlock()
-	for _, end := range ends { // the work is over, and says so before another's can begin
-		end(ErrReleased)
-	}
 	if passed {
-		l.tell(ctx, Event{Kind: HandedOff, Took: locker.clock.After() - l.since})
+		l.tell(ctx, Event{Kind: HandedOff, Took: locker.clock.Now() - l.since})
 		return nil
 	}
 	return l.release(ctx)
@@ -262,14 +265,14 @@ func (l *Lease) part(ctx context.Context, kind EventKind, err error, final bool)
 	l.t.over()
 	locker.mu.Unlock()
 	if !told {
-		l.tell(ctx, Event{Kind: kind, Took: locker.clock.After() - l.since, Err: err})
+		l.tell(ctx, Event{Kind: kind, Took: locker.clock.Now() - l.since, Err: err})
 	}
 }
 
 // giveBack releases the claim, or leaves it to end by itself when its shortest hold is over.
 func (l *Lease) giveBack(ctx context.Context) error {
 	store, id := l.t.l.store, l.t.id
-	if rest := l.r.opt.atLeast - (l.t.l.clock.Before() - l.since); rest > 0 {
+	if rest := l.r.opt.atLeast - (l.t.l.clock.Now() - l.since); rest > 0 {
 		_, err := store.Renew(ctx, driver.Renewal{ID: id, TTL: max(rest, l.t.l.features.MinTTL)})
 		return err
 	}
@@ -279,7 +282,6 @@ func (l *Lease) giveBack(ctx context.Context) error {
 // depart makes the caller the one who ends the lease. If somebody else does or did, or it
 // is lost, it waits for the answer and returns that.
 func (l *Lease) depart() (mine bool, answer error) {
-	_ = l.Err() // notices a loss
 	locker := l.t.l
 	locker.mu.Lock()
 	defer locker.mu.Unlock()

@@ -20,10 +20,10 @@ import (
 // one place in the store's line for all of them, and ends when nobody waits.
 type line struct {
 	key     string
-	turns   map[*turn]struct{} // the claims of this process on the key
-	waiters []*waiter          // in order of arrival
-	asking  int                // calls that are asking the store themselves
-	closed  bool               // one of them asks for a claim that leaves room for nobody
+	turns   []*turn   // the claims of this process on the key
+	waiters []*waiter // in order of arrival
+	asking  int       // calls that are asking the store themselves
+	closed  bool      // one of them asks for a claim that leaves room for nobody
 
 	running   bool
 	spare     *turn              // a turn that the runner shall prolong for the first waiter, or end
@@ -102,7 +102,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 		err = l.reject(ctx, r, id)
 	}
 	if err != nil {
-		r.tell(ctx, Event{Kind: Refused, Took: l.clock.After() - r.began, Err: err})
+		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Now() - r.began, Err: err})
 		return nil, err
 	}
 	return l.welcome(ctx, lease, false), nil
@@ -110,24 +110,25 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 
 // reject gives back a claim that was granted too late to be of use.
 func (l *Locker) reject(ctx context.Context, r *request, id driver.ID) error {
-	op := &OpError{Op: "acquire", Name: r.name, Err: errTooLate}
-	op.Unknown = l.withdraw(ctx, r, id) != nil
+	err := l.withdraw(ctx, r, id)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.closed && err == nil {
 		return ErrClosed
 	}
-	return op
+	return &OpError{Op: "acquire", Key: r.name, Unknown: err != nil, Err: errTooLate}
 }
 
 var errTooLate = errors.New("the store's answer came too late to be trusted")
 
 // welcome tells of a new lease, and returns it.
 func (l *Locker) welcome(ctx context.Context, lease *Lease, waited bool) *Lease {
-	lease.tell(ctx, Event{
-		Kind: Granted, Took: lease.since - lease.r.began, Left: lease.t.hold.Left(),
-		Handed: lease.handed, Waited: waited, Behind: lease.behind,
-	})
+	if lease.r.opt.observe != nil { // Left reads system clocks
+		lease.tell(ctx, Event{
+			Kind: Granted, Took: lease.since - lease.r.began, Left: lease.t.hold.Left(),
+			Handed: lease.handed, Waited: waited, Behind: lease.behind,
+		})
+	}
 	return lease
 }
 
@@ -146,7 +147,7 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 		l.leave(ctx, n, w)
 	}
 	if w.err != nil {
-		w.r.tell(ctx, Event{Kind: Refused, Took: l.clock.After() - w.r.began, Waited: true, Err: w.err})
+		w.r.tell(ctx, Event{Kind: Refused, Took: l.clock.Now() - w.r.began, Waited: true, Err: w.err})
 		return nil, w.err
 	}
 	return l.welcome(ctx, w.lease, true), nil
@@ -162,13 +163,7 @@ func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
 		l.mu.Unlock()
 		return
 	}
-	cause := context.Cause(ctx)
-	switch {
-	case w.failed != nil && w.held == nil:
-		w.err = errors.Join(w.failed, cause)
-	default:
-		w.err = errors.Join(n.inTheWay(w, at), w.failed, cause)
-	}
+	w.err = errors.Join(n.inTheWay(w, at), context.Cause(ctx))
 	n.waiters = slices.Delete(n.waiters, at, at+1)
 	if len(n.waiters) > 0 || !n.running {
 		l.tidy(n)
@@ -179,27 +174,35 @@ func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
 	n.leavers = append(n.leavers, seen)
 	n.shake()
 	l.mu.Unlock()
-	<-seen
+	select {
+	case <-seen:
+	case <-time.After(withdrawLimit): // the runner goes on with it
+	}
 }
 
-// inTheWay says who holds what w waited for. The store said it to the first in line; of a
-// turn of this process the store was not asked.
-func (n *line) inTheWay(w *waiter, at int) *HeldError {
-	e := HeldError{Name: w.r.name}
-	switch {
-	case w.held != nil:
-		e = *w.held
-	case n.waiters[0].held != nil:
-		e = *n.waiters[0].held
+// inTheWay says why w, at a position in line, was not served: who holds the lock, or what is
+// wrong with the store. The store answers the first in line; about a turn of this
+// process it need not be asked.
+func (n *line) inTheWay(w *waiter, at int) error {
+	held, failed := w.held, w.failed
+	if held == nil && failed == nil {
+		held, failed = n.waiters[0].held, n.waiters[0].failed
 	}
-	for t := range n.turns {
+	e := HeldError{Key: w.r.name}
+	if held != nil {
+		e = *held
+	}
+	for _, t := range n.turns {
 		if t.lease != nil {
 			e.Holder, e.Fence = t.r.opt.holder, t.lease.fence
-			e.Held, e.Left = t.l.clock.After()-t.lease.since, max(0, t.hold.Left())
+			e.Held, e.Left = t.l.clock.Now()-t.lease.since, max(0, t.hold.Left())
 		}
 	}
 	e.Ahead += at
-	return &e
+	if failed != nil && held == nil && len(n.turns) == 0 {
+		return failed // nobody ever said that it is held
+	}
+	return errors.Join(&e, failed)
 }
 
 // run is the runner of a line.
@@ -323,6 +326,9 @@ func (l *Locker) serve(n *line, p *place, res driver.Result, sent time.Duration)
 		return true
 	}
 	lease.r, lease.t.r = w.r, w.r
+	if w.r.opt.maxHold != p.r.opt.maxHold {
+		lease.t.hold.Pass(w.r.opt.maxHold)
+	}
 	n.pop()
 	w.give(lease)
 	return true
@@ -346,7 +352,7 @@ func (p *place) pause(res driver.Result) time.Duration {
 func (l *Locker) line(key string) *line {
 	n := l.lines[key]
 	if n == nil {
-		n = &line{key: key, turns: map[*turn]struct{}{}, changed: make(chan struct{}, 1)}
+		n = &line{key: key}
 		l.lines[key] = n
 	}
 	return n
@@ -358,6 +364,7 @@ func (l *Locker) tidy(n *line) {
 	switch {
 	case work && !n.running:
 		n.running = true
+		n.changed = make(chan struct{}, 1)
 		l.wg.Add(1)
 		go l.run(n)
 	case len(n.waiters)+len(n.turns)+n.asking == 0 && !n.running && n.spare == nil:
@@ -379,10 +386,7 @@ func (n *line) taken() bool {
 	if n.closed {
 		return true
 	}
-	for t := range n.turns {
-		return t.r.alone() // if one of them leaves no room, it is the only one
-	}
-	return false
+	return len(n.turns) > 0 && n.turns[0].r.alone() // if one of them leaves no room, it is the only one
 }
 
 // begin notes that a call asks the store itself.

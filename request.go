@@ -44,7 +44,7 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 			Meta:   opt.meta,
 			Value:  opt.value,
 		},
-		store: l.features.Name, name: name, mode: mode, opt: opt, began: l.clock.Before(),
+		store: l.features.Name, name: name, mode: mode, opt: opt, began: l.clock.Now(),
 	}, nil
 }
 
@@ -69,9 +69,10 @@ func (r *request) limit() time.Duration { return min(callLimit, r.opt.ttl) }
 func (l *Locker) acquire(ctx context.Context, r *request, ask driver.Request) (res driver.Result, sent time.Duration, err error) {
 	call, cancel := context.WithTimeout(ctx, r.limit())
 	defer cancel()
+	began := l.clock.Now()
 	sent = l.clock.Before()
 	res, err = l.store.Acquire(call, ask)
-	r.tell(ctx, Event{Kind: Asked, Fence: res.Fence, Took: l.clock.After() - sent, Behind: res.Behind, Err: err})
+	r.tell(ctx, Event{Kind: Asked, Fence: res.Fence, Took: l.clock.Now() - began, Behind: res.Behind, Err: err})
 	return res, sent, err
 }
 
@@ -85,15 +86,16 @@ func (l *Locker) try(ctx context.Context, r *request) (driver.ID, driver.Result,
 		return ask.ID, driver.Result{}, 0, context.Cause(ctx)
 	}
 	res, sent, err := l.acquire(ctx, r, ask)
-	if err != nil && newOpError("", "", err).Unknown && ctx.Err() == nil {
+	unknown := err != nil && newOpError("", "", err).Unknown
+	if unknown && ctx.Err() == nil {
 		res, sent, err = l.acquire(ctx, r, ask)
 	}
 	if err == nil {
 		return ask.ID, res, sent, nil
 	}
 	op := newOpError("acquire", r.name, err)
-	if op.Unknown && l.withdraw(ctx, r, ask.ID) == nil {
-		op.Unknown = false
+	if unknown || op.Unknown { // one of the two may have taken effect
+		op.Unknown = l.withdraw(ctx, r, ask.ID) != nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return ask.ID, res, sent, errors.Join(op, cause)
@@ -120,5 +122,5 @@ func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
 // heldError makes an error of a refusal.
 func (r *request) heldError(res driver.Result) *HeldError {
 	b := res.Blocker
-	return &HeldError{Name: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead}
+	return &HeldError{Key: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead}
 }

@@ -2,6 +2,7 @@ package distlock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -46,19 +47,19 @@ func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sen
 	if l.closed {
 		return nil
 	}
-	now := l.clock.After()
+	now := l.clock.Now()
 	t := &turn{l: l, n: n, r: r, id: id, fence: res.Fence, began: now, heard: now, behind: res.Behind}
 	t.hold = l.keeper.Keep(id, r.opt.terms(), sent, t)
 	if t.hold == nil {
 		return nil
 	}
-	n.turns[t] = struct{}{}
+	n.turns = append(n.turns, t)
 	return t.next(r, false)
 }
 
 // next makes the turn's next lease. The lock is held.
 func (t *turn) next(r *request, handed bool) *Lease {
-	lease := &Lease{t: t, r: r, since: t.l.clock.After(), handed: handed, behind: t.behind}
+	lease := &Lease{t: t, r: r, since: t.l.clock.Now(), handed: handed, behind: t.behind}
 	if t.fence > 0 {
 		lease.fence = t.fence + t.used
 		t.used++
@@ -74,7 +75,7 @@ func (t *turn) pass() bool {
 	if w == nil || t.sealed || t.r.opt.fixed || t.r.opt.atLeast > 0 || !w.r.same(t.r) || !t.hold.Trusted(0) {
 		return false
 	}
-	now := t.l.clock.After()
+	now := t.l.clock.Now()
 	fresh := now-t.heard < min(turnTime, t.r.opt.ttl/4)
 	if t.used < driver.Span && fresh && (t.behind == 0 || now-t.began < turnTime) {
 		t.serve(w)
@@ -84,6 +85,7 @@ func (t *turn) pass() bool {
 		return false
 	}
 	t.lease, t.n.spare = nil, t
+	t.n.shake()
 	t.l.tidy(t.n)
 	return true
 }
@@ -109,7 +111,12 @@ func (l *Locker) prolong(n *line, t *turn, w *waiter) {
 	if t.used >= driver.Span {
 		ask.Floor = t.fence + driver.Span
 	}
-	res, sent, err := l.acquire(l.running, t.r, ask)
+	ctx, cancel := context.WithCancel(l.running)
+	defer cancel()
+	l.mu.Lock()
+	n.interrupt = cancel
+	l.mu.Unlock()
+	res, sent, err := l.acquire(ctx, t.r, ask)
 	if err != nil || !res.Granted || !l.resume(n, t, res, sent) {
 		l.dismiss(t)
 	}
@@ -120,7 +127,7 @@ func (l *Locker) resume(n *line, t *turn, res driver.Result, sent time.Duration)
 	t.hold.Again(sent)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.clock.After()
+	now := l.clock.Now()
 	w := n.first()
 	switch {
 	case !t.hold.Trusted(0), w == nil, !w.r.same(t.r):
@@ -151,7 +158,7 @@ func (l *Locker) dismiss(t *turn) {
 // over takes the turn out of its line, and lets those who wait go on. The lock is held.
 func (t *turn) over() {
 	t.lease = nil
-	delete(t.n.turns, t)
+	t.n.turns = slices.DeleteFunc(t.n.turns, func(o *turn) bool { return o == t })
 	t.l.tidy(t.n)
 }
 
@@ -160,7 +167,7 @@ func (t *turn) Renewed(k keeper.Renewal) {
 	t.l.mu.Lock()
 	lease := t.lease
 	if k.Err == nil {
-		t.heard, t.behind = t.l.clock.After(), k.Behind
+		t.heard, t.behind = t.l.clock.Now(), k.Behind
 	}
 	t.l.mu.Unlock()
 	if lease == nil {
@@ -191,5 +198,5 @@ func (t *turn) Lost(cause error) {
 	for _, end := range ends {
 		end(err)
 	}
-	lease.tell(context.Background(), Event{Kind: Lost, Took: t.l.clock.After() - lease.since, Err: err})
+	lease.tell(context.Background(), Event{Kind: Lost, Took: t.l.clock.Now() - lease.since, Err: err})
 }
