@@ -26,9 +26,9 @@ const never = math.MaxInt64
 type index struct {
 	at     []time.Duration // of each event, by Seq
 	end    time.Duration
-	keys   []*keyLog // in order of first use
-	faults []*Op           // in order of their beginning
-	heals  []time.Duration // for each of them, when it and all before it were over
+	keys   []*keyLog        // in order of first use
+	faults []*Op            // in order of their beginning
+	heals  []time.Duration  // for each of them, when it and all before it were over
 	pauses map[string][]*Op // by client, in order of their beginning
 }
 

@@ -1,0 +1,96 @@
+package chaos
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"time"
+)
+
+// A Plan makes a link misbehave by chance. What a call meets depends on the seed, the name
+// of the link, the verb, and how many calls with this verb were made before: not on time,
+// nor on other links. The zero Plan does nothing.
+type Plan struct {
+	Seed uint64
+
+	// Chance is how likely a call meets a fault of each kind, from 0 to 1; together at most
+	// 1. Those of WakeLost and WakeFalse are for each wake-up, and the latter for
+	// each watch too.
+	Chance map[Kind]float64
+
+	// Delay is the longest that a fault lasts: the delay of a late or repeated request, how
+	// long a link is frozen, how long the caller of a lost one waits for its error. 0 means
+	// one second.
+	Delay time.Duration
+
+	// Latency is the longest time that every request and every reply takes on its way. It is
+	// no fault.
+	Latency time.Duration
+
+	// Calm ends the faults that long after the Store was made, so that a run can end
+	// well; the latency stays. 0 means that they never end.
+	Calm time.Duration
+}
+
+var (
+	callKinds = []Kind{RequestLost, ReplyLost, RequestLate, ReplyLate, Repeated, Frozen, Unavailable}
+	wakeKinds = []Kind{WakeLost, WakeFalse}
+)
+
+// check panics if the chances of a plan are none.
+func (p *Plan) check() {
+	for _, kinds := range [][]Kind{callKinds, wakeKinds} {
+		sum := 0.0
+		for _, k := range kinds {
+			if p.Chance[k] < 0 {
+				panic(fmt.Sprintf("chaos: a chance of %v for %v", p.Chance[k], k))
+			}
+			sum += p.Chance[k]
+		}
+		if sum > 1 {
+			panic(fmt.Sprintf("chaos: chances of %v together", sum))
+		}
+	}
+}
+
+// An Action is what happens to one call.
+type Action struct {
+	Kind Kind          // 0: nothing
+	For  time.Duration // how long it lasts; 0 for a lost one: until the ctx of the call ends
+}
+
+// A draw is an Action and the time of an ordinary trip.
+type draw struct {
+	Action
+	there, back time.Duration
+}
+
+// draw decides about the n-th call of a verb.
+func (p *Plan) draw(name string, v Verb, n uint64, kinds []Kind, calm bool) draw {
+	if len(p.Chance) == 0 && p.Latency == 0 {
+		return draw{}
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\x00%s\x00%d", name, v, n)
+	rng := rand.New(rand.NewPCG(p.Seed, h.Sum64()))
+	dice := rng.Float64()
+	longest := p.Delay
+	if longest == 0 {
+		longest = time.Second
+	}
+	d := draw{
+		Action: Action{For: 1 + time.Duration(rng.Int64N(int64(longest)))},
+		there:  time.Duration(rng.Int64N(int64(p.Latency) + 1)),
+		back:   time.Duration(rng.Int64N(int64(p.Latency) + 1)),
+	}
+	if calm {
+		return d
+	}
+	for _, k := range kinds {
+		if dice -= p.Chance[k]; dice < 0 {
+			d.Kind = k
+			break
+		}
+	}
+	return d
+}

@@ -1,0 +1,86 @@
+package chaos
+
+import (
+	"context"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// Watch passes wake-ups on, but for those that are lost. On a link that is frozen, or
+// whose requests are cut, it gives nil, as a store does that cannot watch now.
+func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+	if !s.open() {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	in := driver.Watch(ctx, s.inner, id)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in == nil || s.closed {
+		cancel()
+		return nil
+	}
+	out := make(chan struct{}, 1)
+	stop := context.AfterFunc(s.ctx, cancel)
+	s.late.Go(func() {
+		defer cancel()
+		defer stop()
+		s.relay(ctx, id.Key, in, out)
+	})
+	return out
+}
+
+// open reports whether a request would arrive at once.
+func (s *Store) open() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && s.frozen == nil && time.Until(s.until) <= 0 && s.dirs&Requests == 0
+}
+
+// begins is what the draw of a false wake-up at the beginning of a watch is counted by, apart
+// from those at its wake-ups.
+const begins Verb = "watch begins"
+
+// relay takes wake-ups from one channel to the other until ctx ends.
+func (s *Store) relay(ctx context.Context, key string, in <-chan struct{}, out chan<- struct{}) {
+	var untrue <-chan time.Time // ready when a false wake-up is due
+	if d := s.decide(begins, []Kind{WakeFalse}); d.Kind == WakeFalse {
+		untrue = time.After(d.For)
+	}
+	for {
+		var met Kind
+		select {
+		case <-ctx.Done():
+			return
+		case <-untrue:
+			met, untrue = WakeFalse, nil
+		case <-in:
+			d := s.decide(Watch, wakeKinds)
+			if s.sleep(ctx, d.back) != nil {
+				return
+			}
+			if met = d.Kind; met == WakeFalse { // besides the true one, and later
+				met, untrue = 0, time.After(d.For)
+			}
+		}
+		if s.thawed(ctx) != nil {
+			return
+		}
+		if met != 0 {
+			now := time.Now()
+			s.tell(Fault{Kind: met, Verb: Watch, Key: key, From: now, To: now})
+		}
+		if met != WakeLost && s.cutOff(Wakes) == nil {
+			wake(out)
+		}
+	}
+}
+
+func wake(out chan<- struct{}) {
+	select {
+	case out <- struct{}{}:
+	default: // it is ready already
+	}
+}
