@@ -111,7 +111,7 @@ func TestDocs_comments(t *testing.T) {
 	}
 	for pkg, ok := range said {
 		if !ok {
-			t.Errorf("package %s has no package comment (\"Package %s ...\")", pkg, path.Base(pkg))
+			t.Errorf("the package in folder %s has no package comment (\"Package name ...\", \"Command name ...\")", pkg)
 		}
 	}
 }

@@ -65,8 +65,8 @@ var layers = []layer{
 	{pkg: "cmd/*", may: []string{".", "driver", "fence", "open", "server", "server/*", "otel", "internal/*"}, out: true,
 		why: "a program puts the parts together; stores reach it through open"},
 
-	{pkg: "drivertest", may: []string{"driver", "internal/history", "internal/chaos"}, out: true, lab: true,
-		why: "the contract as tests: the authors of stores run it"},
+	{pkg: "drivertest", may: []string{"driver", "store/mem", "internal/history", "internal/chaos"}, out: true, lab: true,
+		why: "the contract as tests: the authors of stores run it, and compare with the memory store"},
 	{pkg: "locktest", may: []string{".", "driver", "store/mem", "internal/chaos"}, lab: true,
 		why: "for users' own tests: it must cost them no new module"},
 	{pkg: "internal/chaos", may: []string{"driver"}, out: true, lab: true, why: "faults, for tests only"},
@@ -175,6 +175,8 @@ func TestArch_imports_canFail(t *testing.T) {
 		{"store/etcd", "go.uber.org/goleak", "not tied to tests"},
 		{"drivertest", "pgregory.net/rapid", ""},
 		{"drivertest", "testing", ""},
+		{"drivertest", module + "/store/mem", ""},
+		{"drivertest", module, "drivertest imports ."},
 		{"server", "net/http/httptest", "not tied to tests"},
 		{"util", "fmt", "no row in layers"},
 	}
