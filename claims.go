@@ -12,7 +12,7 @@ import (
 
 // A Claim is what a store tells about a lock that is held, or waited for.
 type Claim struct {
-	Name   string
+	Key    string
 	Kind   string // "" for locks, "sem", "rate", "once", "lead" for the others
 	Owner  string // tells claims apart; it is no secret
 	Holder string
@@ -36,7 +36,7 @@ func newClaim(c driver.Claim) (Claim, bool) {
 		return Claim{}, false
 	}
 	out := Claim{
-		Name: name, Kind: strings.Trim(string(k), "~/"), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
+		Key: name, Kind: strings.Trim(string(k), "~/"), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
 		Meta: c.Meta, Value: c.Value, Fence: c.Fence, Weight: c.Weight, Limit: c.Limit, Mode: Counted,
 		Held: c.Held, Left: c.Left, Waiting: c.Waiting, Kept: c.Kept,
 	}
@@ -99,7 +99,7 @@ func (l *Locker) Claims(ctx context.Context, prefix string) iter.Seq2[Claim, err
 
 // Reason is why a lock cannot be had, now.
 type Reason struct {
-	Name    string
+	Key     string
 	Holders []Claim // nobody: it is free
 	Line    []Claim // who waits, in order
 }
@@ -107,7 +107,7 @@ type Reason struct {
 // String says it in one line.
 func (r Reason) String() string {
 	if len(r.Holders)+len(r.Line) == 0 {
-		return quote(r.Name) + " is free"
+		return quote(r.Key) + " is free"
 	}
 	var parts []string
 	for _, c := range r.Holders {
@@ -116,7 +116,7 @@ func (r Reason) String() string {
 	if len(parts) == 0 {
 		parts = append(parts, "held by nobody")
 	}
-	return fmt.Sprintf("%s is %s; %d in line", quote(r.Name), strings.Join(parts, ", "), len(r.Line))
+	return fmt.Sprintf("%s is %s; %d in line", quote(r.Key), strings.Join(parts, ", "), len(r.Line))
 }
 
 // Why tells who holds the lock of a name and who waits for it. It is errors.ErrUnsupported if the
@@ -132,7 +132,7 @@ func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
 	if err != nil {
 		return Reason{}, newOpError("show", name, err)
 	}
-	r := Reason{Name: name}
+	r := Reason{Key: name}
 	for _, c := range claims {
 		claim, _ := newClaim(c)
 		if claim.Waiting {

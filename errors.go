@@ -61,7 +61,7 @@ func (k *kindOf) Unwrap() error { return k.of }
 
 // A HeldError says who holds what was asked for. It is ErrHeld.
 type HeldError struct {
-	Name   string        // what was asked for
+	Key    string        // what was asked for
 	Holder string        // who has it
 	Held   time.Duration // for how long the holder has had it
 	Left   time.Duration // until it ends unless renewed; 0: not known
@@ -71,7 +71,7 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "distlock: %s is held", quote(e.Name))
+	fmt.Fprintf(&b, "distlock: %s is held", quote(e.Key))
 	if e.Holder != "" {
 		fmt.Fprintf(&b, " by %s", e.Holder)
 	}
@@ -92,7 +92,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // A LostError says how a lease was lost. It is ErrLost, and ErrMaxHold if that was the reason.
 type LostError struct {
-	Name   string
+	Key    string
 	Fence  uint64
 	Reason Loss
 	Err    error // what the store said, or nil
@@ -109,8 +109,8 @@ const (
 	LossMaxHold Loss = "maxhold" // it was held for as long as its MaxHold permits
 )
 
-func newLostError(name string, fence uint64, cause error) *LostError {
-	e := &LostError{Name: name, Fence: fence, Reason: LossTaken, Err: cause}
+func newLostError(key string, fence uint64, cause error) *LostError {
+	e := &LostError{Key: key, Fence: fence, Reason: LossTaken, Err: cause}
 	var broken *driver.BrokenError
 	switch {
 	case errors.Is(cause, keeper.ErrMaxHold):
@@ -124,7 +124,7 @@ func newLostError(name string, fence uint64, cause error) *LostError {
 }
 
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("distlock: lease of %s lost: ", quote(e.Name))
+	s := fmt.Sprintf("distlock: lease of %s lost: ", quote(e.Key))
 	var broken *driver.BrokenError
 	switch {
 	case e.Reason == LossExpired:
@@ -150,21 +150,21 @@ func (e *LostError) Unwrap() error { return e.Err }
 // taken effect, and ErrUnavailable if it did not or was undone.
 type OpError struct {
 	Op      string // "acquire", "renew", "release", ...
-	Name    string
+	Key     string
 	Unknown bool // whether the call may have taken effect
 	Err     error
 }
 
 // newOpError wraps what a store returned.
-func newOpError(op, name string, err error) *OpError {
+func newOpError(op, key string, err error) *OpError {
 	definite := errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, errors.ErrUnsupported)
-	return &OpError{Op: op, Name: name, Unknown: !definite, Err: err}
+	return &OpError{Op: op, Key: key, Unknown: !definite, Err: err}
 }
 
 func (e *OpError) Error() string {
 	s := "distlock: " + e.Op
-	if e.Name != "" {
-		s += " " + quote(e.Name)
+	if e.Key != "" {
+		s += " " + quote(e.Key)
 	}
 	if e.Unknown {
 		s += ": outcome unknown"

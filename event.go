@@ -15,7 +15,7 @@ type Observer func(ctx context.Context, e Event)
 type Event struct {
 	Kind   EventKind
 	Store  string // Features.Name of the store
-	Name   string // of the lock. It belongs on spans and in logs, never on a metric
+	Key    string // of the lock. It belongs on spans and in logs, never on a metric
 	Mode   Mode
 	Holder string
 	Fence  uint64
@@ -70,6 +70,6 @@ func (r *request) tell(ctx context.Context, e Event) {
 	if r.opt.observe == nil {
 		return
 	}
-	e.Store, e.Name, e.Mode, e.Holder = r.store, r.name, r.mode, r.opt.holder
+	e.Store, e.Key, e.Mode, e.Holder = r.store, r.name, r.mode, r.opt.holder
 	r.opt.observe(ctx, e)
 }

@@ -159,7 +159,7 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 	l.wg.Add(1)
 	defer l.wg.Done()
 	l.mu.Unlock()
-	sent := l.clock.Before()
+	sent := l.clock.Now()
 	behind, err := l.store.Renew(call, driver.Renewal{ID: id, TTL: r.TTL})
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
@@ -180,7 +180,7 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 	case closed && lease == nil:
 		return nil, ErrClosed // the claim runs out, or the handle is attached elsewhere
 	case lease == nil:
-		return nil, &OpError{Op: "attach", Name: r.name, Unknown: true, Err: errTooLate}
+		return nil, &OpError{Op: "attach", Key: r.name, Unknown: true, Err: errTooLate}
 	}
 	return l.welcome(ctx, lease, false), nil
 }

@@ -218,7 +218,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	}
 	locker.mu.Unlock()
 	if passed {
-		l.tell(ctx, Event{Kind: HandedOff, Took: locker.clock.Now() - l.since})
+		l.tell(ctx, Event{Kind: HandedOff, Took: locker.clock.Awake() - l.since})
 		return nil
 	}
 	return l.release(ctx)
@@ -265,14 +265,14 @@ func (l *Lease) part(ctx context.Context, kind EventKind, err error, final bool)
 	l.t.over()
 	locker.mu.Unlock()
 	if !told {
-		l.tell(ctx, Event{Kind: kind, Took: locker.clock.Now() - l.since, Err: err})
+		l.tell(ctx, Event{Kind: kind, Took: locker.clock.Awake() - l.since, Err: err})
 	}
 }
 
 // giveBack releases the claim, or leaves it to end by itself when its shortest hold is over.
 func (l *Lease) giveBack(ctx context.Context) error {
 	store, id := l.t.l.store, l.t.id
-	if rest := l.r.opt.atLeast - (l.t.l.clock.Now() - l.since); rest > 0 {
+	if rest := l.r.opt.atLeast - (l.t.l.clock.Awake() - l.since); rest > 0 {
 		_, err := store.Renew(ctx, driver.Renewal{ID: id, TTL: max(rest, l.t.l.features.MinTTL)})
 		return err
 	}

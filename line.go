@@ -102,7 +102,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 		err = l.reject(ctx, r, id)
 	}
 	if err != nil {
-		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Now() - r.began, Err: err})
+		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: err})
 		return nil, err
 	}
 	return l.welcome(ctx, lease, false), nil
@@ -147,7 +147,7 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 		l.leave(ctx, n, w)
 	}
 	if w.err != nil {
-		w.r.tell(ctx, Event{Kind: Refused, Took: l.clock.Now() - w.r.began, Waited: true, Err: w.err})
+		w.r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - w.r.began, Waited: true, Err: w.err})
 		return nil, w.err
 	}
 	return l.welcome(ctx, w.lease, true), nil
@@ -195,7 +195,7 @@ func (n *line) inTheWay(w *waiter, at int) error {
 	for _, t := range n.turns {
 		if t.lease != nil {
 			e.Holder, e.Fence = t.r.opt.holder, t.lease.fence
-			e.Held, e.Left = t.l.clock.Now()-t.lease.since, max(0, t.hold.Left())
+			e.Held, e.Left = t.l.clock.Awake()-t.lease.since, max(0, t.hold.Left())
 		}
 	}
 	e.Ahead += at

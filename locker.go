@@ -143,7 +143,7 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 	l.mu.Lock()
 	var leases []*Lease
 	for _, n := range l.lines {
-		for t := range n.turns {
+		for _, t := range n.turns {
 			if t.lease != nil {
 				leases = append(leases, t.lease)
 			}

@@ -44,7 +44,7 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 			Meta:   opt.meta,
 			Value:  opt.value,
 		},
-		store: l.features.Name, name: name, mode: mode, opt: opt, began: l.clock.Now(),
+		store: l.features.Name, name: name, mode: mode, opt: opt, began: l.clock.Awake(),
 	}, nil
 }
 
@@ -69,10 +69,10 @@ func (r *request) limit() time.Duration { return min(callLimit, r.opt.ttl) }
 func (l *Locker) acquire(ctx context.Context, r *request, ask driver.Request) (res driver.Result, sent time.Duration, err error) {
 	call, cancel := context.WithTimeout(ctx, r.limit())
 	defer cancel()
-	began := l.clock.Now()
-	sent = l.clock.Before()
+	began := l.clock.Awake()
+	sent = l.clock.Now()
 	res, err = l.store.Acquire(call, ask)
-	r.tell(ctx, Event{Kind: Asked, Fence: res.Fence, Took: l.clock.Now() - began, Behind: res.Behind, Err: err})
+	r.tell(ctx, Event{Kind: Asked, Fence: res.Fence, Took: l.clock.Awake() - began, Behind: res.Behind, Err: err})
 	return res, sent, err
 }
 

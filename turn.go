@@ -47,7 +47,7 @@ func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sen
 	if l.closed {
 		return nil
 	}
-	now := l.clock.Now()
+	now := l.clock.Awake()
 	t := &turn{l: l, n: n, r: r, id: id, fence: res.Fence, began: now, heard: now, behind: res.Behind}
 	t.hold = l.keeper.Keep(id, r.opt.terms(), sent, t)
 	if t.hold == nil {
@@ -59,7 +59,7 @@ func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sen
 
 // next makes the turn's next lease. The lock is held.
 func (t *turn) next(r *request, handed bool) *Lease {
-	lease := &Lease{t: t, r: r, since: t.l.clock.Now(), handed: handed, behind: t.behind}
+	lease := &Lease{t: t, r: r, since: t.l.clock.Awake(), handed: handed, behind: t.behind}
 	if t.fence > 0 {
 		lease.fence = t.fence + t.used
 		t.used++
@@ -75,7 +75,7 @@ func (t *turn) pass() bool {
 	if w == nil || t.sealed || t.r.opt.fixed || t.r.opt.atLeast > 0 || !w.r.same(t.r) || !t.hold.Trusted(0) {
 		return false
 	}
-	now := t.l.clock.Now()
+	now := t.l.clock.Awake()
 	fresh := now-t.heard < min(turnTime, t.r.opt.ttl/4)
 	if t.used < driver.Span && fresh && (t.behind == 0 || now-t.began < turnTime) {
 		t.serve(w)
@@ -127,7 +127,7 @@ func (l *Locker) resume(n *line, t *turn, res driver.Result, sent time.Duration)
 	t.hold.Again(sent)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.clock.Now()
+	now := l.clock.Awake()
 	w := n.first()
 	switch {
 	case !t.hold.Trusted(0), w == nil, !w.r.same(t.r):
@@ -167,7 +167,7 @@ func (t *turn) Renewed(k keeper.Renewal) {
 	t.l.mu.Lock()
 	lease := t.lease
 	if k.Err == nil {
-		t.heard, t.behind = t.l.clock.Now(), k.Behind
+		t.heard, t.behind = t.l.clock.Awake(), k.Behind
 	}
 	t.l.mu.Unlock()
 	if lease == nil {
@@ -198,5 +198,5 @@ func (t *turn) Lost(cause error) {
 	for _, end := range ends {
 		end(err)
 	}
-	lease.tell(context.Background(), Event{Kind: Lost, Took: t.l.clock.Now() - lease.since, Err: err})
+	lease.tell(context.Background(), Event{Kind: Lost, Took: t.l.clock.Awake() - lease.since, Err: err})
 }

@@ -83,7 +83,7 @@ func (h *Hold) Trusted(d time.Duration) bool { return h.Left() > d }
 
 // Left is how long the hold may be trusted unless it is renewed; at most 0 if it may not.
 func (h *Hold) Left() time.Duration {
-	return time.Duration(h.until.Load()) - h.k.clock.After()
+	return time.Duration(h.until.Load()) - h.k.clock.Now()
 }
 
 // Terms returns how the hold is being kept.
@@ -139,7 +139,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) error {
 	h.k.mu.Lock()
 	terms := h.terms
 	terms.TTL = ttl
-	sent := h.k.clock.Before()
+	sent := h.k.clock.Now()
 	// The call may shorten the claim, and its answer may be lost: trust must not
 	// outlast what the store may have made of the claim.
 	h.valid = min(h.valid, sent+ttl-Margin(ttl))
@@ -207,7 +207,7 @@ func (h *Hold) Pass(maxHold time.Duration) {
 func (h *Hold) bound(maxHold time.Duration) {
 	h.terms.MaxHold, h.cut = maxHold, never
 	if maxHold > 0 {
-		h.cut = h.k.clock.Before() + maxHold
+		h.cut = h.k.clock.Now() + maxHold
 	}
 }
 
@@ -227,7 +227,7 @@ func (h *Hold) renewed(sent time.Duration) {
 func (h *Hold) failed() {
 	h.risk = true
 	if !h.terms.Fixed {
-		h.renew = h.k.clock.Before() + jitter(h.terms.TTL/20) // the store is troubled: try again while there is trust
+		h.renew = h.k.clock.Now() + jitter(h.terms.TTL/20) // the store is troubled: try again while there is trust
 	}
 }
 

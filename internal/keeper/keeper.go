@@ -51,7 +51,7 @@ func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Li
 	defer k.mu.Unlock()
 	h.bound(terms.MaxHold)
 	h.renewed(sent)
-	if k.closed || k.clock.After() >= h.valid {
+	if k.closed || k.clock.Now() >= h.valid {
 		return nil
 	}
 	h.plan()
@@ -99,7 +99,7 @@ func (k *Keeper) arm() {
 	if len(k.queue) == 0 || k.closed || k.queue[0].at >= k.wake {
 		return
 	}
-	now := k.clock.After()
+	now := k.clock.Now()
 	d := max(0, min(k.queue[0].at-now, lookEvery))
 	if now+d >= k.wake {
 		return
@@ -122,7 +122,7 @@ func (k *Keeper) look() {
 	k.wg.Add(1)
 	defer k.wg.Done()
 	k.wake = never
-	now := k.clock.After()
+	now := k.clock.Now()
 	type loss struct {
 		h     *Hold
 		cause error
@@ -190,7 +190,7 @@ func (k *Keeper) renew(b *batch) {
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(b.ctx, limit)
 	defer cancel()
-	sent := k.clock.Before()
+	sent := k.clock.Now()
 	k.settle(b, sent, k.send(ctx, rs))
 }
 
@@ -203,7 +203,7 @@ func (k *Keeper) settle(b *batch, sent time.Duration, out []driver.Renewed) {
 	}
 	var tell []news
 	k.mu.Lock()
-	now := k.clock.After()
+	now := k.clock.Now()
 	for i, h := range b.holds {
 		h.under = nil
 		if h.ended != nil {

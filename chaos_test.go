@@ -1,0 +1,305 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/store/mem"
+)
+
+var (
+	seeds     = flag.Int("seeds", 1000, "how many bubbles TestChaos runs")
+	firstSeed = flag.Uint64("seed", 1, "the first seed of TestChaos")
+)
+
+// What every bubble must at least contain for its verdict to count.
+const (
+	bubbleClients = 5
+	bubbleGrants  = 50
+)
+
+// TestChaos lets processes with bad links contend for a few keys, each seed in a bubble of its own,
+// and has two judges look at the history.
+func TestChaos(t *testing.T) {
+	workers := 2
+	if *seeds < workers {
+		workers = *seeds
+	}
+	var sum totals
+	var next atomic.Uint64
+	next.Store(*firstSeed)
+	end := *firstSeed + uint64(*seeds)
+	t.Run("seeds", func(t *testing.T) {
+		for w := range workers {
+			t.Run(fmt.Sprint("worker ", w), func(t *testing.T) {
+				t.Parallel()
+				for !t.Failed() {
+					seed := next.Add(1) - 1
+					if seed >= end {
+						return
+					}
+					v, err := bubble(t, seed)
+					if err != nil {
+						t.Errorf("seed %d (go test -run TestChaos -seed %d -seeds 1): %v", seed, seed, err)
+						return
+					}
+					sum.add(v)
+				}
+			})
+		}
+	})
+	t.Logf("%d bubbles of at least %d clients: %d grants, %d handed on, %d contended waits, %d faults over a hold, "+
+		"%d losses, %d unknown outcomes, 0 violations",
+		sum.bubbles, bubbleClients, sum.grants, sum.handed, sum.waits, sum.faults, sum.losses, sum.unknown)
+	if !t.Failed() && *seeds >= 1000 && (sum.losses == 0 || sum.handed == 0 || sum.unknown == 0) {
+		t.Error("nothing was lost, handed on or unknown: the faults do not bite")
+	}
+}
+
+type totals struct {
+	mu                                                      sync.Mutex
+	bubbles, grants, handed, waits, faults, losses, unknown int
+}
+
+func (s *totals) add(v *bubbleVerdict) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bubbles++
+	s.grants += v.Grants
+	s.waits += v.Waits
+	s.faults += v.FaultsOverHold
+	s.unknown += v.Unknown
+	s.losses += int(v.losses)
+	s.handed += int(v.handed)
+}
+
+type bubbleVerdict struct {
+	*history.Verdict
+	losses, handed int64
+}
+
+// bubble runs one seed and judges it.
+func bubble(t *testing.T, seed uint64) (*bubbleVerdict, error) {
+	var r *run
+	synctest.Test(t, func(t *testing.T) {
+		r = newRun(t, seed)
+		r.play(t)
+	})
+	if t.Failed() {
+		return nil, errors.New("the run itself failed")
+	}
+	rules := history.Rules{
+		Stuck: r.ttl + 10*time.Second,
+		Min:   history.Minimums{Grants: bubbleGrants, ContendedWaits: 1, FaultsOverHold: 1},
+	}
+	dir := filepath.Join(os.TempDir(), "distlock-chaos") // kept: what a failed run leaves is to be looked at
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	v, err := history.Judge(r.rec.History(), rules, history.Search{Dir: dir, Name: fmt.Sprint("seed-", seed)})
+	return &bubbleVerdict{v, r.losses.Load(), r.handed.Load()}, err
+}
+
+// A run is one bubble: a store, links to it, a locker at each link, clients at each locker.
+type run struct {
+	rng     *rand.Rand
+	ttl     time.Duration
+	keys    []string
+	rec     *history.Recorder
+	store   *mem.Store
+	links   []*chaos.Store
+	lockers []*distlock.Locker
+	regs    map[string]*history.Register
+
+	holding []atomic.Int64 // by link: how many of its clients hold a lease
+	grants  atomic.Int64
+	losses  atomic.Int64
+	handed  atomic.Int64
+}
+
+func newRun(t *testing.T, seed uint64) *run {
+	r := &run{rng: rand.New(rand.NewPCG(seed, 7)), rec: history.New(), store: mem.New(), regs: map[string]*history.Register{}}
+	r.ttl = time.Duration(500+r.rng.IntN(4500)) * time.Millisecond
+	for i := range 1 + r.rng.IntN(2) {
+		key := fmt.Sprint("key-", i)
+		r.keys = append(r.keys, key)
+		r.regs[key] = &history.Register{Name: key}
+	}
+	chance := func(most float64) float64 { return r.rng.Float64() * most }
+	for i := range 2 + r.rng.IntN(2) {
+		name := fmt.Sprint("link-", i)
+		link := chaos.New(r.store, &chaos.Options{
+			Name: name,
+			Plan: chaos.Plan{
+				Seed: seed,
+				Chance: map[chaos.Kind]float64{
+					chaos.RequestLost: chance(.03), chaos.ReplyLost: chance(.03), chaos.RequestLate: chance(.03),
+					chaos.ReplyLate: chance(.03), chaos.Repeated: chance(.03), chaos.Frozen: chance(.01),
+					chaos.Unavailable: chance(.03), chaos.WakeLost: chance(.2), chaos.WakeFalse: chance(.2),
+				},
+				Delay: r.ttl, Latency: time.Duration(r.rng.IntN(10)) * time.Millisecond, Calm: 30 * time.Second,
+			},
+			Timeout: r.ttl / 2,
+			Observe: func(f chaos.Fault) { r.rec.Fault(f.Client, f.Kind.String(), f.From, f.To) },
+		})
+		l, err := distlock.New(link, distlock.TTL(r.ttl), distlock.Holder(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.links, r.lockers = append(r.links, link), append(r.lockers, l)
+	}
+	r.holding = make([]atomic.Int64, len(r.links))
+	return r
+}
+
+// play lets the clients contend until there were enough grants, freezes a link whose client
+// holds a lease meanwhile, and checks that nothing is left behind.
+func (r *run) play(t *testing.T) {
+	var wg sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	for i := range bubbleClients + r.rng.IntN(4) {
+		c := &client{run: r, link: i % len(r.links), rng: rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i)))}
+		wg.Go(func() { c.loop(ctx) })
+	}
+	victim := r.rng.IntN(len(r.links))
+	for r.holding[victim].Load() == 0 || r.grants.Load() < 10 {
+		time.Sleep(time.Millisecond)
+	}
+	r.links[victim].Freeze()
+	time.Sleep(time.Duration(r.rng.Int64N(int64(2 * r.ttl))))
+	r.links[victim].Thaw()
+	for r.grants.Load() < bubbleGrants {
+		time.Sleep(10 * time.Millisecond)
+	}
+	stop()
+	wg.Wait()
+	for i, l := range r.lockers {
+		_ = l.Close(context.Background()) // on a bad link it may fail
+		r.links[i].Close()
+	}
+	time.Sleep(2*r.ttl + 11*time.Minute) // what could not be given back ends by itself
+	for c, err := range driver.List(context.Background(), r.store, "") {
+		t.Errorf("left behind: %v %v", c, err)
+	}
+}
+
+// A client takes locks and writes under them.
+type client struct {
+	*run
+	link int
+	rng  *rand.Rand
+}
+
+func (c *client) loop(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.hold(ctx)
+		time.Sleep(time.Duration(c.rng.IntN(20)) * time.Millisecond)
+	}
+}
+
+// hold takes one lock in one of the ways there are, works under it and gives it back.
+func (c *client) hold(ctx context.Context) {
+	key := c.keys[c.rng.IntN(len(c.keys))]
+	l := c.lockers[c.link]
+	want := history.Want{Client: fmt.Sprint("link-", c.link), Key: key, TTL: c.ttl, Weight: driver.Whole, Limit: driver.Whole}
+	take := l.Lock
+	switch n := c.rng.IntN(10); {
+	case n < 2:
+		want.Weight, take = 1, l.RLock
+	case n < 3:
+		take = l.TryLock
+	}
+	wait := 20 * c.ttl
+	if c.rng.IntN(5) == 0 {
+		wait = time.Duration(c.rng.Int64N(int64(c.ttl)))
+	}
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+
+	h := c.rec.Ask(want)
+	o := &observer{h: h, run: c.run}
+	lease, err := take(waiting, key, distlock.Observe(o.observe))
+	if err != nil {
+		h.Ended(outcome(err))
+		return
+	}
+	h.Granted(lease.Fence(), lease.Until())
+	o.lease.Store(lease)
+	c.grants.Add(1)
+	c.holding[c.link].Add(1)
+	defer c.holding[c.link].Add(-1)
+	c.work(h, lease, want.Weight == driver.Whole)
+}
+
+// work works under a lease for a while, or until it is lost, and gives it back.
+func (c *client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
+	d := time.Duration(c.rng.IntN(30)) * time.Millisecond
+	if c.rng.IntN(20) == 0 {
+		d = time.Duration(c.rng.Int64N(int64(2 * c.ttl))) // long enough to need renewals
+	}
+	if alone && lease.Err() == nil {
+		h.Update(c.regs[lease.Key()], nil)
+	}
+	select {
+	case <-lease.Done():
+		h.Lost()
+		c.losses.Add(1)
+	case <-time.After(d):
+		if lease.Err() == nil {
+			h.Trusted()
+		}
+	}
+	release := h.Release()
+	release.End(outcome(lease.Unlock(context.Background())))
+}
+
+// An observer takes down the renewals of one lease.
+type observer struct {
+	*run
+	h     *history.Hold
+	lease atomic.Pointer[distlock.Lease]
+}
+
+func (o *observer) observe(_ context.Context, e distlock.Event) {
+	switch {
+	case e.Kind == distlock.Waiting:
+		o.h.Waiting()
+	case e.Kind == distlock.Granted && e.Handed:
+		o.handed.Add(1)
+	case e.Kind == distlock.Renewed && e.Err == nil:
+		if lease := o.lease.Load(); lease != nil && lease.Err() == nil {
+			o.h.Renew().Extended(lease.Until())
+		}
+	}
+}
+
+// outcome sorts the answers of a locker.
+func outcome(err error) history.Outcome {
+	switch {
+	case err == nil:
+		return history.Done
+	case errors.Is(err, distlock.ErrUnknown):
+		return history.Unknown
+	case errors.Is(err, distlock.ErrLost):
+		return history.NotHeld
+	case errors.Is(err, distlock.ErrHeld):
+		return history.Refused
+	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return history.Failed
+	}
+	return history.Untyped
+}
