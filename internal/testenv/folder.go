@@ -1,0 +1,65 @@
+package testenv
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	folderPrefix = "distlock-"
+	lockName     = "in-use"
+	// A folder is created before it is locked. Younger folders are left alone, so that
+	// none is removed in between.
+	orphanAge = time.Minute
+)
+
+// A folder is a temporary folder which the next run removes if this one cannot. Its path
+// is short, since a unix socket's path may have no more than about 100 bytes.
+type folder struct {
+	path string
+	lock *os.File // locked while this process lives
+}
+
+func newFolder() (*folder, error) {
+	sweep(os.TempDir())
+	path, err := os.MkdirTemp("", folderPrefix)
+	if err != nil {
+		return nil, err
+	}
+	// Servers that run as another user must be able to reach what is theirs inside.
+	if err := os.Chmod(path, 0o711); err != nil {
+		return nil, err
+	}
+	lock, err := os.Create(filepath.Join(path, lockName))
+	if err != nil {
+		return nil, err
+	}
+	lockFile(lock)
+	return &folder{path, lock}, nil
+}
+
+func (f *folder) remove() error {
+	f.lock.Close()
+	return os.RemoveAll(f.path)
+}
+
+// sweep removes the folders that killed test binaries left in dir. The lock of a dead
+// process is free; process ids would lie where containers share the folder.
+func sweep(dir string) {
+	orphans, _ := filepath.Glob(filepath.Join(dir, folderPrefix+"*", lockName))
+	for _, name := range orphans {
+		info, err := os.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() || time.Since(info.ModTime()) < orphanAge {
+			continue
+		}
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if lockFile(f) {
+			os.RemoveAll(filepath.Dir(name))
+		}
+		f.Close()
+	}
+}

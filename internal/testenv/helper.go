@@ -1,0 +1,139 @@
+package testenv
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	roleVariable = "DISTLOCK_TEST_ROLE"
+	lineLimit    = 30 * time.Second
+)
+
+// Roles are the functions that Helper can run in a process of their own, by name. Give
+// them to Main. What a role returns is the exit code.
+type Roles map[string]func(args []string) int
+
+// play runs the role of this process, if it has one, and exits.
+func (r Roles) play() {
+	name, ok := os.LookupEnv(roleVariable)
+	if !ok {
+		return
+	}
+	// The role's own children are no helpers unless they are started as such.
+	os.Unsetenv(roleVariable)
+	role, ok := r[name]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "testenv: no role %q\n", name)
+		os.Exit(64)
+	}
+	os.Exit(role(os.Args[1:]))
+}
+
+// A HelperProcess is the test binary in a role. It talks with the test line by line through
+// its standard input and output. What it writes to standard error is its log.
+type HelperProcess struct {
+	Process
+	in   *os.File
+	out  *os.File
+	read *bufio.Reader
+	rest string // the beginning of a line whose end has not come
+}
+
+// Helper starts the test binary as a child process in the role. It ends with the test.
+func Helper(t testing.TB, role string, args ...string) *HelperProcess {
+	t.Helper()
+	h := &HelperProcess{}
+	h.name, h.tb, h.log = "helper "+role, t, filepath.Join(t.TempDir(), "log")
+	h.stop = syscall.SIGTERM
+	check(t, h.start(role, args))
+	t.Cleanup(func() {
+		if err := errors.Join(h.close(os.Kill), h.in.Close(), h.out.Close()); err != nil {
+			t.Errorf("testenv: %s: %v", h.name, err)
+		}
+		if t.Failed() {
+			t.Logf("the end of the log of %s:\n%s", h.name, h.Log())
+		}
+	})
+	return h
+}
+
+func (h *HelperProcess) start(role string, args []string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	childIn, in, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	out, childOut, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, childIn.Close(), in.Close())
+	}
+	// The child's ends are closed here in any case: the end of its output is to be seen.
+	defer childIn.Close()
+	defer childOut.Close()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Stdin, cmd.Stdout = childIn, childOut
+	if err := h.begin(cmd, os.Kill, nil); err != nil {
+		return errors.Join(err, in.Close(), out.Close())
+	}
+	h.in, h.out, h.read = in, out, bufio.NewReader(out)
+	return nil
+}
+
+// Say writes a line to the helper.
+func (h *HelperProcess) Say(line string) {
+	h.tb.Helper()
+	if _, err := io.WriteString(h.in, line+"\n"); err != nil {
+		h.tb.Errorf("testenv: %s: say %q: %v", h.name, line, err)
+	}
+}
+
+// Line returns the next line that the helper writes. The test fails if none comes within
+// 30 s. Only the test's own goroutine may call it.
+func (h *HelperProcess) Line() string {
+	h.tb.Helper()
+	line, err := h.LineWithin(lineLimit)
+	if err != nil {
+		h.tb.Fatalf("testenv: %s: no line: %v; the end of its log:\n%s", h.name, err, h.Log())
+	}
+	return line
+}
+
+// LineWithin returns the next line, [os.ErrDeadlineExceeded] if none comes in time, or io.EOF
+// if none will come.
+func (h *HelperProcess) LineWithin(d time.Duration) (string, error) {
+	if err := h.out.SetReadDeadline(time.Now().Add(d)); err != nil {
+		return "", err
+	}
+	part, err := h.read.ReadString('\n')
+	h.rest += part
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimRight(h.rest, "\r\n")
+	h.rest = ""
+	return line, nil
+}
+
+// Wait waits until the helper has ended and returns its exit code, or -1 if a signal
+// ended it.
+func (h *HelperProcess) Wait() int {
+	h.mu.Lock()
+	r := h.run
+	h.mu.Unlock()
+	<-r.done
+	return r.cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,200 @@
+package testenv
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A port that someone takes between the look and the start costs a try, not the test.
+func TestBuild_clash(t *testing.T) {
+	t.Parallel()
+	var taken net.Listener
+	var tries int
+	var r *RedisServer
+	own(t, func(g *group) (err error) {
+		tries++
+		if r, err = newRedis(g, settings{}); err != nil {
+			return err
+		}
+		if tries == 1 {
+			if taken, err = net.Listen("tcp", r.Addr); err != nil {
+				return err
+			}
+		}
+		return r.up()
+	})
+	defer taken.Close()
+	if tries != 2 || r.Addr == taken.Addr().String() {
+		t.Errorf("%d tries; %s, and %s was taken", tries, r.Addr, taken.Addr())
+	}
+}
+
+// A port that is taken is seen in the log of every kind of server.
+func TestBuild_clashSeen(t *testing.T) {
+	t.Parallel()
+	pg := Postgres(t, Shared())
+	prepare := map[string]func(*group) (*Server, error){
+		"redis": func(g *group) (*Server, error) {
+			r, err := newRedis(g, settings{})
+			return r.Server, err
+		},
+		"postgres": func(g *group) (*Server, error) {
+			p, err := newPostgres(g, settings{})
+			return p.Server, err
+		},
+		"pgbouncer": func(g *group) (*Server, error) {
+			p, err := newPgBouncer(g, pg, PoolSession, settings{})
+			return p.Server, err
+		},
+		"cluster bus": func(g *group) (*Server, error) {
+			r, err := newRedis(g, settings{lines: []string{"cluster-enabled yes"}})
+			return r.Server, err
+		},
+	}
+	for name, f := range prepare {
+		t.Run(name, func(t *testing.T) {
+			var g group
+			s, err := f(&g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.discard()
+			port := s.ports[0]
+			if name == "cluster bus" {
+				port += busOffset
+			}
+			l, err := net.Listen("tcp", loopback(port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if err := s.up(); !errors.Is(err, errClash) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestPorts(t *testing.T) {
+	t.Parallel()
+	var b portBlocks
+	defer func() {
+		for _, g := range b.guards {
+			g.Close()
+		}
+	}()
+	seen := map[int]bool{}
+	for range blockSize + 10 {
+		port, err := b.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] || port < portMin || port >= portMax {
+			t.Fatalf("port %d, after %v", port, seen)
+		}
+		seen[port] = true
+	}
+	if len(b.guards) != 2 {
+		t.Errorf("%d blocks", len(b.guards))
+	}
+	// A port that is given back comes last.
+	first, _ := b.take()
+	b.give(first)
+	if next, _ := b.take(); next == first {
+		t.Error("a port is used again at once")
+	}
+	// A block has one owner.
+	if l, err := net.Listen("tcp", b.guards[0].Addr().String()); err == nil {
+		l.Close()
+		t.Error("the block can be taken twice")
+	}
+}
+
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	tmp := t.TempDir()
+	old := time.Now().Add(-2 * orphanAge)
+	make := func(name string, at time.Time) string {
+		lock := filepath.Join(tmp, folderPrefix+name, lockName)
+		if err := errors.Join(os.Mkdir(filepath.Dir(lock), 0o700), os.WriteFile(lock, nil, 0o600),
+			os.Chtimes(lock, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		return lock
+	}
+	orphan, young, used := make("orphan", old), make("young", time.Now()), make("used", old)
+	f, err := os.Open(used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if !lockFile(f) {
+		t.Skip("this system has no locks on files, and sweeps nothing")
+	}
+	sweep(tmp)
+	for name, want := range map[string]bool{orphan: false, young: true, used: true} {
+		if _, err := os.Stat(name); (err == nil) != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestByVersion(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][2]string{
+		{"/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/9.6/bin"},
+		{"/usr/lib/postgresql/17/bin", "/usr/lib/postgresql/15/bin"},
+	} {
+		if byVersion(c[0], c[1]) >= 0 || byVersion(c[1], c[0]) <= 0 {
+			t.Errorf("%s is newer than %s", c[0], c[1])
+		}
+	}
+}
+
+// What a killed PostgreSQL leaves in the kernel is removed.
+func TestPostgres_sharedMemory(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("ipcs"); err != nil {
+		t.Skip("no ipcs to look with")
+	}
+	var id string
+	t.Run("killed", func(t *testing.T) {
+		p := Postgres(t)
+		b, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = strings.Fields(strings.Split(string(b), "\n")[6])[1]
+		p.Kill()
+		if !segmentExists(t, id) {
+			t.Error("it left nothing behind, so nothing is tested")
+		}
+	})
+	if id != "" && segmentExists(t, id) {
+		t.Errorf("the segment %s is still there", id)
+	}
+}
+
+func segmentExists(t *testing.T, id string) bool {
+	t.Helper()
+	if _, err := strconv.Atoi(id); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("ipcs", "-m").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if f := strings.Fields(line); len(f) > 1 && f[1] == id {
+			return true
+		}
+	}
+	return false
+}

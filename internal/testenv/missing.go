@@ -1,0 +1,98 @@
+package testenv
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// A missingError is a server program that this machine does not have.
+type missingError struct {
+	program string
+	install string // the command that installs it
+}
+
+func (e *missingError) Error() string {
+	return fmt.Sprintf("no %s on this machine; to get it: %s", e.program, e.install)
+}
+
+// check ends the test if err is not nil: it skips if a program is missing and nobody
+// requires the servers, and fails otherwise.
+func check(t testing.TB, err error) {
+	t.Helper()
+	var missing *missingError
+	switch {
+	case err == nil:
+	case errors.As(err, &missing) && !required():
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
+	default:
+		t.Fatalf("testenv: %v", err)
+	}
+}
+
+// required tells whether a missing server program is a failure.
+func required() bool {
+	switch os.Getenv("DISTLOCK_REQUIRE_SERVERS") {
+	case "1", "true":
+		return true
+	case "0", "false":
+		return false
+	}
+	return os.Getenv("CI") == "true"
+}
+
+// places are where packages put server programs beside PATH: PgBouncer is in sbin, which
+// the PATH of ordinary users may lack, and Debian keeps PostgreSQL out of PATH, where only
+// wrappers of it may be. The last match of a pattern is the newest version.
+var places = []string{
+	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
+	"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin",
+	"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin",
+}
+
+// find returns the path of a program, or a missingError.
+func find(program, install string) (string, error) {
+	folders := filepath.SplitList(os.Getenv("PATH"))
+	if only, ok := os.LookupEnv("DISTLOCK_TEST_PATH"); ok {
+		folders = filepath.SplitList(only)
+	} else {
+		// PostgreSQL's own folders go before PATH, and the rest after it.
+		for i, pattern := range places {
+			match, _ := filepath.Glob(pattern)
+			slices.SortFunc(match, byVersion)
+			if i < 4 {
+				folders = append(match, folders...)
+			} else {
+				folders = append(folders, match...)
+			}
+		}
+	}
+	for _, folder := range folders {
+		if folder == "" {
+			continue
+		}
+		// LookPath of a name with a slash looks nowhere else, and knows about .exe.
+		if path, err := exec.LookPath(filepath.Join(folder, program)); err == nil {
+			return filepath.Abs(path)
+		}
+	}
+	return "", &missingError{program, install}
+}
+
+// byVersion puts the folder with the higher version first: 15 before 9.6.
+func byVersion(a, b string) int { return cmp.Compare(version(b), version(a)) }
+
+var versionPattern = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+
+// version returns the first number in a path, or 0.
+func version(path string) float64 {
+	v, _ := strconv.ParseFloat(versionPattern.FindString(path), 64)
+	return v
+}

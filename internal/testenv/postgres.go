@@ -1,0 +1,265 @@
+package testenv
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	installPostgres = "apt-get install postgresql, or scripts/servers, or brew install postgresql"
+	pgUser          = "postgres"
+)
+
+// A PostgresServer is a PostgreSQL server, with the superuser and the database postgres.
+type PostgresServer struct {
+	*Server
+
+	bin string   // the folder of PostgreSQL's programs
+	own settings // for its standbys
+}
+
+// Postgres starts a PostgreSQL server. It does not wait for the disk, unless Fsync is
+// given. Since PostgreSQL refuses to run as root, tests that are root run it as the user
+// postgres, or nobody.
+func Postgres(t testing.TB, opts ...Option) *PostgresServer {
+	t.Helper()
+	o := collect(t, "Postgres", opts, "Config", "Fsync", "Password", "StandbyOf", "Shared")
+	if o.shared {
+		return sharedPostgres(t)
+	}
+	var p *PostgresServer
+	own(t, func(g *group) (err error) {
+		p, err = startPostgres(g, o)
+		return err
+	})
+	return p
+}
+
+func startPostgres(g *group, o settings) (*PostgresServer, error) {
+	p, err := newPostgres(g, o)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.up()
+}
+
+// newPostgres prepares a server of the group.
+func newPostgres(g *group, o settings) (*PostgresServer, error) {
+	// initdb is only where the server is; psql and its wrappers may be alone.
+	initdb, err := find("initdb", installPostgres)
+	if err != nil {
+		return nil, err
+	}
+	as, err := unprivileged()
+	if err != nil {
+		return nil, err
+	}
+	s, err := g.add("postgres")
+	if err != nil {
+		return nil, err
+	}
+	// A link to initdb says where the others are.
+	if initdb, err = filepath.EvalSymlinks(initdb); err != nil {
+		return nil, err
+	}
+	if o.postgres != nil {
+		o.password = o.postgres.own.password // its users are the primary's
+	}
+	p := &PostgresServer{Server: s, bin: filepath.Dir(initdb), own: o}
+	u := url.URL{
+		Scheme: "postgres", Host: s.Addr, Path: "/postgres", RawQuery: "sslmode=disable",
+		User: url.User(pgUser),
+	}
+	if o.password != "" {
+		u.User = url.UserPassword(pgUser, o.password)
+	}
+	s.URL = u.String()
+	s.stop = syscall.SIGINT // disconnects the clients and ends in order
+	s.plan = plan{
+		fill: func() error { return p.fill(o) },
+		cmd: func() *exec.Cmd {
+			return exec.Command(filepath.Join(p.bin, "postgres"), "-D", s.data())
+		},
+		ready: p.ready,
+		death: syscall.SIGQUIT, // ends at once, and gives its shared memory back
+		as:    as,
+		after: p.releaseMemory,
+	}
+	return p, nil
+}
+
+// fill makes the data folder: a new one, or a copy of the primary's.
+func (p *PostgresServer) fill(o settings) error {
+	var cmd *exec.Cmd
+	if o.postgres != nil {
+		host, port, _ := net.SplitHostPort(o.postgres.Addr)
+		cmd = exec.Command(filepath.Join(p.bin, "pg_basebackup"), "-h", host, "-p", port, "-U", pgUser,
+			"-D", p.data(), "-c", "fast", "-X", "stream", "--no-sync", "-w")
+		cmd.Env = append(os.Environ(), "PGPASSWORD="+o.password)
+	} else {
+		args := []string{"-D", p.data(), "-U", pgUser, "-E", "UTF8", "--locale=C", "--no-sync", "--auth-local=trust"}
+		if o.password == "" {
+			args = append(args, "--auth-host=trust")
+		} else {
+			file := p.path("password")
+			if err := os.WriteFile(file, []byte(o.password+"\n"), 0o600); err != nil {
+				return err
+			}
+			if err := p.plan.as.own(file); err != nil {
+				return err
+			}
+			args = append(args, "--auth-host=scram-sha-256", "--pwfile="+file)
+		}
+		cmd = exec.Command(filepath.Join(p.bin, "initdb"), args...)
+	}
+	cmd.Dir = p.data()
+	setAttributes(cmd, os.Kill, p.plan.as)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, out)
+	}
+	return p.configure(o)
+}
+
+// configure replaces postgresql.conf.
+func (p *PostgresServer) configure(o settings) error {
+	host, port, _ := net.SplitHostPort(p.Addr)
+	lines := []string{
+		"listen_addresses = '" + host + "'", "port = " + port,
+		"unix_socket_directories = ''",
+		// In files of the data folder, since a killed server leaves other kinds behind.
+		"dynamic_shared_memory_type = mmap",
+		"hot_standby_feedback = on", "wal_retrieve_retry_interval = '100ms'",
+	}
+	if !o.fsync {
+		lines = append(lines, "fsync = off", "full_page_writes = off")
+	}
+	if primary := o.postgres; primary != nil {
+		host, port, _ := net.SplitHostPort(primary.Addr)
+		info := "host=" + host + " port=" + port + " user=" + pgUser
+		if o.password != "" {
+			info += " password=" + libpqQuote.Replace(o.password)
+		}
+		lines = append(lines, "primary_conninfo = '"+confQuote.Replace(info)+"'")
+		// These may not be lower than the primary's.
+		for _, line := range primary.own.lines {
+			name, _, _ := strings.Cut(line, "=")
+			if slices.Contains(pgMatched, strings.TrimSpace(name)) {
+				lines = append(lines, line)
+			}
+		}
+		signal := filepath.Join(p.data(), "standby.signal")
+		if err := os.WriteFile(signal, nil, 0o600); err != nil {
+			return err
+		}
+		if err := p.plan.as.own(signal); err != nil {
+			return err
+		}
+	}
+	conf := filepath.Join(p.data(), "postgresql.conf")
+	return cmp.Or(writeLines(conf, append(lines, o.lines...)), p.plan.as.own(conf))
+}
+
+// Within a connection string a special character has a backslash before it; within a
+// setting, quotes and backslashes are doubled.
+var (
+	libpqQuote = strings.NewReplacer(`\`, `\\`, `'`, `\'`, ` `, `\ `)
+	confQuote  = strings.NewReplacer(`\`, `\\`, `'`, `''`)
+)
+
+// pgMatched are the settings which a standby must not have lower than its primary.
+var pgMatched = []string{
+	"max_connections", "max_worker_processes", "max_wal_senders", "max_prepared_transactions",
+	"max_locks_per_transaction",
+}
+
+// ready is nil when the server answers, and a standby receives from its primary.
+func (p *PostgresServer) ready(ctx context.Context) error {
+	rows, err := p.Query(ctx, `select current_setting('data_directory'), pg_is_in_recovery(), count(*)
+		from pg_stat_wal_receiver where status = 'streaming'`)
+	if err != nil {
+		return err
+	}
+	if folder := rows[0][0]; folder != p.data() {
+		return fmt.Errorf("the server that answers has its data in %s", folder)
+	}
+	if p.own.postgres != nil && slices.Equal(rows[0][1:], []string{"t", "0"}) && p.own.postgres.reachable(ctx) {
+		return errors.New("the standby does not stream from its primary yet")
+	}
+	return nil
+}
+
+// reachable tells whether the server answers: a standby may be restarted without its primary.
+func (p *PostgresServer) reachable(ctx context.Context) bool {
+	_, err := p.Query(ctx, "select 1")
+	return err == nil
+}
+
+// Query runs statements on a new connection and returns the rows as text, NULL as "". An
+// answer that is an error is a *PostgresError. It waits 5 s at most.
+func (p *PostgresServer) Query(ctx context.Context, sql string) ([][]string, error) {
+	return queryURL(ctx, p.Addr, p.URL, sql)
+}
+
+// Promote makes a standby a primary, and returns when it takes writes.
+func (p *PostgresServer) Promote() {
+	p.tb.Helper()
+	if _, err := p.Query(context.Background(), "select pg_promote(true, 30)"); err != nil {
+		p.tb.Errorf("testenv: promote: %v", err)
+	}
+}
+
+// Database creates an empty database, and returns its URL. It is dropped when the test
+// ends, if the server still answers.
+func (p *PostgresServer) Database(t testing.TB) string {
+	t.Helper()
+	name := "t" + strings.ToLower(rand.Text())
+	if _, err := p.Query(t.Context(), "create database "+name); err != nil {
+		t.Fatalf("testenv: create a database: %v", err)
+	}
+	t.Cleanup(func() {
+		// A failure is no harm: the server is gone, or goes with the test.
+		p.Query(context.Background(), "drop database "+name+" with (force)")
+	})
+	u, err := url.Parse(p.URL)
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+// releaseMemory removes the segment of shared memory that a killed server leaves behind.
+// Its id is in the seventh line of postmaster.pid, which a server that ended by itself has removed.
+func (p *PostgresServer) releaseMemory() {
+	b, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
+	if err != nil {
+		return
+	}
+	if lines := strings.Split(string(b), "\n"); len(lines) > 6 {
+		if ids := strings.Fields(lines[6]); len(ids) == 2 {
+			exec.Command("ipcrm", "-m", ids[1]).Run()
+		}
+	}
+}
+
+func queryURL(ctx context.Context, addr, raw, sql string) ([][]string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	user := cmp.Or(u.User.Username(), pgUser)
+	password, _ := u.User.Password()
+	return pgQuery(ctx, addr, user, password, cmp.Or(strings.TrimPrefix(u.Path, "/"), user), sql)
+}

@@ -1,0 +1,210 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const (
+	stopLimit = 5 * time.Second // for a process that was asked to end, before it is killed
+	tailLines = 30
+)
+
+// A Process is a child process of the test. It ends with the test.
+type Process struct {
+	name string
+	tb   testing.TB // nil until someone owns it
+	log  string     // path
+	stop os.Signal  // asks it to end
+
+	mu     sync.Mutex
+	run    *run // nil if it was never started, or is not ours
+	paused bool
+}
+
+// A run is one life of a process.
+type run struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	err  error         // of Wait; read it after done
+}
+
+// launch starts cmd and waits for it in the background. The goroutine stays on the thread
+// that started the process, because on Linux the process is to die with its parent, and
+// the parent is the thread.
+func launch(cmd *exec.Cmd) (*run, error) {
+	r := &run{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			r.err = cmd.Wait()
+			close(r.done)
+		}
+	}()
+	return r, <-started
+}
+
+// ended tells whether the process has ended.
+func (r *run) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// PID returns the process id, or 0 if the process is not the test's own.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return 0
+	}
+	return p.run.cmd.Process.Pid
+}
+
+// LogPath returns the path of the log, which is everything that the process wrote to
+// standard output and standard error. It is empty if the process is not the test's own.
+func (p *Process) LogPath() string { return p.log }
+
+// Log returns the last lines of the log.
+func (p *Process) Log() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+}
+
+// Kill ends the process and its children with SIGKILL, and returns when they are gone.
+// It does nothing to a process that has ended.
+func (p *Process) Kill() { p.control("kill", p.kill) }
+
+// Stop asks the process to end, also if it is paused, and returns when it is gone. One
+// that takes longer than 5 s is killed.
+func (p *Process) Stop() { p.control("stop", func(r *run) error { return p.end(r, p.stop) }) }
+
+// Pause stops the process and its children with SIGSTOP. They keep their connections, and
+// do nothing until Resume.
+func (p *Process) Pause() {
+	p.control("pause", func(r *run) error {
+		if r.ended() {
+			return errors.New("it has ended")
+		}
+		if err := pauseTree(r.cmd.Process.Pid); err != nil {
+			return err
+		}
+		p.paused = true
+		return nil
+	})
+}
+
+// Resume lets the process and its children run again with SIGCONT. It does nothing to a
+// process that has ended.
+func (p *Process) Resume() {
+	p.control("resume", func(r *run) error {
+		if r.ended() {
+			return nil
+		}
+		p.paused = false
+		return resumeTree(r.cmd.Process.Pid)
+	})
+}
+
+// control does something to the current run.
+func (p *Process) control(what string, f func(*run) error) {
+	p.tb.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		p.tb.Errorf("testenv: cannot %s %s: it is shared with other tests; start one of your own", what, p.name)
+		return
+	}
+	if err := f(p.run); err != nil {
+		p.tb.Errorf("testenv: cannot %s %s: %v", what, p.name, err)
+	}
+}
+
+// kill and end are called with mu held.
+func (p *Process) kill(r *run) error {
+	p.paused = false
+	if r.ended() {
+		return nil
+	}
+	if err := killTree(r.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-r.done
+	return nil
+}
+
+func (p *Process) end(r *run, ask os.Signal) error {
+	if r.ended() {
+		return nil
+	}
+	if p.paused {
+		p.paused = false
+		if err := resumeTree(r.cmd.Process.Pid); err != nil {
+			return err
+		}
+	}
+	if ask == os.Kill || r.cmd.Process.Signal(ask) != nil {
+		return p.kill(r)
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-time.After(stopLimit):
+		return p.kill(r)
+	}
+}
+
+// close ends whatever still runs, asking with the given signal.
+func (p *Process) close(ask os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return nil
+	}
+	return p.end(p.run, ask)
+}
+
+// begin starts cmd as the process's next life, with its output appended to the log.
+func (p *Process) begin(cmd *exec.Cmd, death os.Signal, as *account) error {
+	if p.run != nil && !p.run.ended() {
+		return errors.New("it is running")
+	}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if cmd.Stdout == nil {
+		cmd.Stdout = log
+	}
+	cmd.Stderr = log
+	if cmd.Dir == "" {
+		cmd.Dir = filepath.Dir(p.log)
+	}
+	setAttributes(cmd, death, as)
+	run, err := launch(cmd)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	p.run, p.paused = run, false
+	return nil
+}

@@ -1,0 +1,160 @@
+//go:build linux || darwin
+
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// settleLimit is for signals to take effect, which they do at once on a healthy machine.
+const settleLimit = 5 * time.Second
+
+// An account is the user that a server runs as. Nil is the user of the tests.
+type account struct{ uid, gid int }
+
+// unprivileged returns who runs the servers that refuse to run as root: nobody else, if
+// the tests are not root.
+func unprivileged() (*account, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "_postgres", "nobody"} {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.Atoi(u.Uid)
+		gid, err2 := strconv.Atoi(u.Gid)
+		return &account{uid, gid}, errors.Join(err1, err2)
+	}
+	return nil, errors.New("the tests run as root, and there is no user postgres or nobody to run the server as")
+}
+
+func (a *account) credential() *syscall.Credential {
+	if a == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
+}
+
+// own gives a file or folder to the account.
+func (a *account) own(path string) error {
+	if a == nil {
+		return nil
+	}
+	return os.Chown(path, a.uid, a.gid)
+}
+
+// lockFile locks f for this process, and tells whether it could. The lock goes with the process.
+func lockFile(f *os.File) bool {
+	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+}
+
+// The signals go to all descendants one by one, not to a process group: PostgreSQL's
+// backends have groups of their own.
+
+func pauseTree(pid int) error {
+	// The parent first, so that it starts no more children, and again until no child
+	// that still moves is found.
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return settle(func() (bool, error) {
+		tree, err := descend(pid)
+		if err != nil {
+			return false, err
+		}
+		still := true
+		for _, p := range tree {
+			if p.state != 'T' && p.state != 'Z' && p.state != 'X' {
+				still = false
+				ignoreGone(syscall.Kill(p.pid, syscall.SIGSTOP))
+			}
+		}
+		return still, nil
+	})
+}
+
+func resumeTree(pid int) error {
+	tree, err := descend(pid)
+	if err != nil {
+		return err
+	}
+	for _, p := range tree {
+		if err := ignoreGone(syscall.Kill(p.pid, syscall.SIGCONT)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func killTree(root *os.Process) error {
+	// Stopped, it can neither start another child nor reap one, so the ids stay true.
+	if err := root.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	tree, err := descend(root.Pid)
+	if err != nil {
+		return errors.Join(err, root.Kill())
+	}
+	for _, p := range slices.Backward(tree) {
+		ignoreGone(syscall.Kill(p.pid, syscall.SIGKILL))
+	}
+	// The children are gone when nothing but their entries is left: a restarted server
+	// must not meet them.
+	return settle(func() (bool, error) {
+		_, state, err := parents()
+		for _, p := range tree[1:] {
+			if s, ok := state[p.pid]; ok && s != 'Z' && s != 'X' {
+				return false, err
+			}
+		}
+		return true, err
+	})
+}
+
+type relative struct {
+	pid   int
+	state byte
+}
+
+// descend returns the process and all that descend from it, parents first.
+func descend(pid int) ([]relative, error) {
+	parent, state, err := parents()
+	if err != nil {
+		return nil, err
+	}
+	tree := []relative{{pid, state[pid]}}
+	for i := 0; i < len(tree); i++ {
+		for child, p := range parent {
+			if p == tree[i].pid {
+				tree = append(tree, relative{child, state[child]})
+			}
+		}
+	}
+	return tree, nil
+}
+
+// settle polls until done says so.
+func settle(done func() (bool, error)) error {
+	for end := time.Now().Add(settleLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if ok, err := done(); ok || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("signals had no effect within %v", settleLimit)
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,253 @@
+package testenv
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	readyLimit = 30 * time.Second // for a server to answer; a busy machine takes seconds
+	readyPoll  = 10 * time.Millisecond
+	// probeLimit is for one look at the server. It is short, because on a port that was
+	// taken someone else may listen and say nothing.
+	probeLimit = time.Second
+	clashTries = 5
+)
+
+// errClash is a port that someone took after it was found free.
+var errClash = errors.New("the port was taken")
+
+// A Server is a server that a test started, or shares.
+type Server struct {
+	Process
+	Addr string // host:port
+	URL  string // for clients, with the password if there is one
+
+	plan   plan
+	folder *folder
+	ports  []int
+}
+
+// A plan is how one server is run.
+type plan struct {
+	fill  func() error                // writes the configuration and the first data
+	cmd   func() *exec.Cmd            // made anew for every start
+	ready func(context.Context) error // nil when the server, and no other, answers
+	death os.Signal                   // ends it at once, leaving nothing in the kernel
+	as    *account                    // who runs it; nil: who runs the tests
+	after func()                      // clears what a killed one left in the kernel; nil: nothing
+}
+
+// newServer prepares a server with a folder and one port.
+func newServer(name string) (*Server, error) {
+	f, err := newFolder()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{folder: f}
+	s.name, s.log = name, filepath.Join(f.path, "log")
+	port, err := s.port()
+	if err != nil {
+		return nil, errors.Join(err, s.discard())
+	}
+	s.Addr = loopback(port)
+	return s, nil
+}
+
+// port takes one more port, which the server keeps until it is discarded.
+func (s *Server) port() (int, error) {
+	port, err := ports.take()
+	if err == nil {
+		s.ports = append(s.ports, port)
+	}
+	return port, err
+}
+
+// path returns the path of something in the server's folder.
+func (s *Server) path(elem ...string) string {
+	return filepath.Join(append([]string{s.folder.path}, elem...)...)
+}
+
+// data is the path of the folder that Restart keeps and RestartEmpty makes anew.
+func (s *Server) data() string { return s.path("data") }
+
+// up fills the data folder, starts the server and waits until it is ready.
+func (s *Server) up() error {
+	if err := s.spawn(true); err != nil {
+		return err
+	}
+	return s.await()
+}
+
+// spawn starts the server. It is called with mu held, or before anyone else knows it.
+func (s *Server) spawn(fill bool) error {
+	if fill {
+		if err := os.RemoveAll(s.data()); err != nil {
+			return err
+		}
+		if err := os.Mkdir(s.data(), 0o700); err != nil {
+			return err
+		}
+		if err := s.plan.as.own(s.data()); err != nil {
+			return err
+		}
+		if err := s.plan.fill(); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return s.begin(s.plan.cmd(), s.plan.death, s.plan.as)
+}
+
+// await waits until the server is ready. The error shows the end of the log.
+func (s *Server) await() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
+	defer cancel()
+	for {
+		err := probe(ctx, s.plan.ready)
+		if err == nil && !s.run.ended() {
+			return nil
+		}
+		select {
+		case <-s.run.done:
+			return s.failure(fmt.Errorf("it ended: %v", s.run.err))
+		case <-ctx.Done():
+			return s.failure(fmt.Errorf("not ready after %v: %w", readyLimit, err))
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+func probe(ctx context.Context, ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	return ready(ctx)
+}
+
+// failure adds the log to err, and finds out whether the reason is a port.
+func (s *Server) failure(err error) error {
+	log := s.Log()
+	if strings.Contains(strings.ToLower(log), "address already in use") {
+		err = fmt.Errorf("%w: %w", errClash, err)
+	}
+	return fmt.Errorf("%s did not start: %w; the end of its log:\n%s", s.name, err, log)
+}
+
+// Restart starts the server again on the same port with the same data, and returns when it
+// answers. A server that still runs is stopped first.
+func (s *Server) Restart() { s.again("restart", false) }
+
+// RestartEmpty is Restart with the data of the first start: none.
+func (s *Server) RestartEmpty() { s.again("restart", true) }
+
+func (s *Server) again(what string, empty bool) {
+	s.tb.Helper()
+	s.control(what, func(r *run) error {
+		if err := s.end(r, s.stop); err != nil {
+			return err
+		}
+		// Whoever holds the port for a moment is no server of ours: its port is reserved.
+		for range clashTries {
+			err := s.spawn(empty)
+			if err == nil {
+				err = s.await()
+			}
+			if !errors.Is(err, errClash) {
+				return err
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		return errClash
+	})
+}
+
+// discard ends the server and removes its folder.
+func (s *Server) discard() error {
+	err := s.close(cmp.Or(s.plan.death, os.Kill))
+	if s.plan.after != nil {
+		s.plan.after()
+	}
+	for _, p := range s.ports {
+		ports.give(p)
+	}
+	s.ports = nil
+	return errors.Join(err, s.folder.remove())
+}
+
+// adopt makes the server the test's: it ends with the test.
+func (s *Server) adopt(t testing.TB) {
+	s.tb = t
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of the log of %s on %s:\n%s", s.name, s.Addr, s.Log())
+		}
+		if err := s.discard(); err != nil {
+			t.Errorf("testenv: %s: %v", s.name, err)
+		}
+	})
+}
+
+// group is how several servers are built at once.
+type group []*Server
+
+// build calls f with a group to which it adds every server that it makes. If a port was
+// taken meanwhile all are discarded and f is called again. If it fails, none is left.
+func build(f func(*group) error) (group, error) {
+	var err error
+	for range clashTries {
+		var g group
+		if err = f(&g); err == nil {
+			return g, nil
+		}
+		for _, s := range g {
+			err = errors.Join(err, s.discard())
+		}
+		if !errors.Is(err, errClash) {
+			break
+		}
+	}
+	return nil, err
+}
+
+// add makes a server of the group.
+func (g *group) add(name string) (*Server, error) {
+	s, err := newServer(name)
+	if err == nil {
+		*g = append(*g, s)
+	}
+	return s, err
+}
+
+// own builds servers for a test.
+func own(t testing.TB, f func(*group) error) {
+	t.Helper()
+	g, err := build(f)
+	check(t, err)
+	for _, s := range g {
+		s.adopt(t)
+	}
+}
+
+// await polls until done returns nil, and returns the last error if it never does.
+func await(what string, done func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
+	defer cancel()
+	for {
+		err := done(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: not after %v: %w", what, readyLimit, err)
+		case <-time.After(readyPoll):
+		}
+	}
+}
