@@ -64,14 +64,14 @@ func (c *comparison) do(s step) {
 		if c.can&expiry != 0 || c.can&queue != 0 {
 			time.Sleep(time.Duration(s.Life) * c.unit)
 		}
-	case acquire, lower:
+	case acquire:
 		c.acquire(c.request(s, key, at))
 	case renew, record:
 		c.renew(driver.Renewal{ID: c.id(key, at), TTL: c.ttl(s.Life), Keep: s.Op == record})
 	case release:
 		c.release(c.id(key, at))
 	case stale:
-		if id, ok := c.old[at]; ok {
+		if id := c.old[at]; id.Owner != "" {
 			c.release(id)
 			c.renew(driver.Renewal{ID: id, TTL: c.ttl(s.Life)})
 		}
@@ -96,20 +96,21 @@ func (c *comparison) id(key string, at [2]int) driver.ID {
 	return driver.ID{Key: key, Owner: rand.Text()}
 }
 
-// request fills in what the owner with a number asks for: again what it has or waits for,
-// or as a new owner what the step says.
+// request fills in what the owner with a number asks for: what the step says if it holds a
+// claim, which may lower its weight and changes nothing else; what it waits for if it stands in
+// line; and as a new owner what the step says.
 func (c *comparison) request(s step, key string, at [2]int) driver.Request {
-	r, ok := c.asked[c.who[at]]
+	r := c.asked[c.who[at]]
 	claim, live := c.stands(c.model, r.ID)
-	if !ok || !live {
+	if !live {
 		c.old[at] = c.who[at]
-		r = driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: s.Weight, Limit: s.Limit, Holder: fmt.Sprint("holder ", s.Who)}
-		if c.can&value != 0 {
-			r.Value, r.Meta = []byte(r.Owner[:4]), map[string]string{"who": fmt.Sprint(s.Who)}
-		}
+		r = driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}}
 	}
-	if s.Op == lower && live && !claim.Waiting {
-		r.Weight = 1
+	if !claim.Waiting {
+		r.Weight, r.Limit, r.Holder = s.Weight, s.Limit, fmt.Sprint("holder ", len(c.asked))
+		if c.can&value != 0 {
+			r.Value, r.Meta = []byte(r.Holder), map[string]string{"who": r.Holder}
+		}
 	}
 	r.TTL, r.Place, r.Floor = c.ttl(s.Life), 0, 0
 	if s.Place > 0 {

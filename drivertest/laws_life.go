@@ -133,8 +133,10 @@ func lifeLaws() []law {
 					p.invalid(a, "a TTL of "+ttl.String())
 				} else {
 					p.equal("granted", res.Granted, true)
+					p.wait(0.5)
 					p.refuse(on(p.exclusive(), a.Key))
 					p.renew(a.ID, ttl, nil, nil)
+					p.wait(0.5)
 					p.refuse(on(p.exclusive(), a.Key))
 				}
 			}

@@ -149,6 +149,7 @@ func lineLaws() []law {
 			p.wait(0.5) // the store's clock does not stand at 0
 			p.grant(a)
 			p.refuse(w)
+			p.wait(0.5)
 			p.equal("ahead", p.refuse(p.exclusive()).Ahead, 1)
 			p.release(a.ID, nil)
 			p.refuse(p.exclusive())
