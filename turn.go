@@ -20,7 +20,7 @@ const turnTime = 50 * time.Millisecond
 //	store:   Acquire ------------------------------------------ Release
 //	turn:    | lease, fence f | lease, f+1 | lease, f+2 | ... |
 //
-// A turn ends when nobody in the process waits for the same; when its fences are used up or
+// Only a claim that leaves room for nobody is handed on. A turn ends when nobody in the process waits for the same; when its fences are used up or
 // turnTime is over while another process waits; when it is lost. As long as no other process
 // waits, its fences are renewed, and the store is asked every turnTime whether one does.
 type turn struct {
@@ -72,7 +72,9 @@ func (t *turn) next(r *request, handed bool) *Lease {
 // waiter. It reports whether it did; if not, the turn is to be ended. The lock is held.
 func (t *turn) pass() bool {
 	w := t.n.first()
-	if w == nil || t.sealed || t.r.opt.fixed || t.r.opt.atLeast > 0 || !w.r.same(t.r) || !t.hold.Trusted(0) {
+	// What leaves room for others is not handed on: fences of others may have come and
+	// gone meanwhile, and whoever waits with room left waits behind somebody else's turn.
+	if w == nil || !t.r.alone() || t.sealed || t.r.opt.fixed || t.r.opt.atLeast > 0 || !w.r.same(t.r) || !t.hold.Trusted(0) {
 		return false
 	}
 	now := t.l.clock.Awake()
