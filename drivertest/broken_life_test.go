@@ -1,0 +1,255 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// roomFaults, lifeFaults and fenceFaults are wrong about claims.
+
+func roomFaults() []fault {
+	return []fault{
+		{"readers exclude each other", []string{"shared", "downgrade"}, asks(func(_ *bent, r *driver.Request) { r.Weight = r.Limit })},
+		{"used is off by one", []string{"exclusive", "shared", "count"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Used++ })},
+		{"a downgrade is forgotten", []string{"downgrade", "wake by room"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok {
+				r.Weight = max(r.Weight, c.Weight)
+			}
+		})},
+		{"the limit is that of the first claim", []string{"count"}, asks(func(b *bent, r *driver.Request) {
+			if cs, _ := b.mem.Show(context.Background(), r.Key); len(cs) > 0 && r.Weight <= cs[0].Limit {
+				r.Limit = cs[0].Limit
+			}
+		})},
+		{"one more for large limits", []string{"crowd"}, asks(func(_ *bent, r *driver.Request) {
+			if r.Limit >= 1000 && r.Limit < driver.Whole {
+				r.Limit++
+			}
+		})},
+		{"everybody has room", []string{"exclusive", "shared", "count", "race"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				if err := r.Validate(b.Features()); err != nil {
+					return driver.Result{}, err
+				}
+				r.Weight, r.Limit = 1, driver.Whole
+				return b.mem.Acquire(ctx, r)
+			}
+		}},
+		{"one more slot after an expiry", []string{"slots"}, asks(func(b *bent, r *driver.Request) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for id, was := range b.asked {
+				if _, live := b.on(id); id.Key == r.Key && was.TTL < time.Minute && id != r.ID && !live && r.Limit < driver.Whole {
+					r.Limit++
+				}
+			}
+		})},
+	}
+}
+
+func lifeFaults() []fault {
+	lives := func(f func(time.Duration) time.Duration) func(b *bent) {
+		return both(
+			asks(func(_ *bent, r *driver.Request) { r.TTL = f(r.TTL) }),
+			renews(func(_ *bent, r *driver.Renewal) { r.TTL = f(r.TTL) }))
+	}
+	left := func(b *bent, id driver.ID) time.Duration {
+		c, _ := b.on(id)
+		return c.Left
+	}
+	return []fault{
+		{"release forgets the owner", []string{"stale", "opaque owners", "other key"}, func(b *bent) {
+			b.release = func(ctx context.Context, id driver.ID) error {
+				err := b.mem.Release(ctx, id)
+				if cs, _ := b.mem.Break(ctx, id.Key, ""); len(cs) > 0 {
+					return nil
+				}
+				return err
+			}
+		}},
+		{"renew forgets the owner", []string{"stale", "opaque owners", "a place is no claim", "ended"}, func(b *bent) {
+			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
+				n, err := b.mem.Renew(ctx, r)
+				if errors.Is(err, driver.ErrNotHeld) {
+					err = nil
+				}
+				return n, err
+			}
+		}},
+		{"renew brings back", []string{"ended", "renew and release"}, func(b *bent) {
+			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
+				n, err := b.mem.Renew(ctx, r)
+				b.mu.Lock()
+				was, ok := b.asked[r.ID]
+				b.mu.Unlock()
+				if errors.Is(err, driver.ErrNotHeld) && ok {
+					was.TTL = r.TTL
+					_, err = b.mem.Acquire(ctx, was)
+				}
+				return n, err
+			}
+		}},
+		{"claims end early", []string{"expiry", "renew", "shorten", "again", "window", "keep"}, lives(func(d time.Duration) time.Duration { return d * 9 / 10 })},
+		{"claims end late", []string{"expiry", "renew", "shorten", "again", "window", "keep"}, lives(func(d time.Duration) time.Duration { return d * 3 / 2 })},
+		{"claims never end", []string{"expiry", "fence", "leak"}, lives(func(d time.Duration) time.Duration { return max(d, d+time.Hour) })},
+		{"windows never end", []string{"window", "slots"}, asks(func(_ *bent, r *driver.Request) {
+			if r.Limit < driver.Whole {
+				r.TTL += time.Hour
+			}
+		})},
+		{"renew does not shorten", []string{"shorten", "fence"}, renews(func(b *bent, r *driver.Renewal) {
+			if r.TTL > 0 {
+				r.TTL = max(r.TTL, left(b, r.ID))
+			}
+		})},
+		{"renew adds", []string{"renew"}, renews(func(b *bent, r *driver.Renewal) {
+			if r.TTL > 0 && r.TTL < time.Hour {
+				r.TTL += left(b, r.ID)
+			}
+		})},
+		{"renew does nothing", []string{"renew", "shorten", "value"}, func(b *bent) {
+			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
+				if c, ok := b.on(r.ID); ok && !c.Waiting {
+					return len(b.line(r.Key)), r.Validate(b.Features())
+				}
+				return b.mem.Renew(ctx, r)
+			}
+		}},
+		{"records are not marked", []string{"keep", "wake all", "onlooker"}, renews(func(_ *bent, r *driver.Renewal) { r.Keep = false })},
+		{"long lives wrap around", []string{"huge TTL"}, lives(func(d time.Duration) time.Duration {
+			if d > 1<<61 {
+				return 1
+			}
+			return d
+		})},
+		{"long places wrap around", []string{"huge place"}, asks(func(_ *bent, r *driver.Request) {
+			if r.Place > 1<<62 {
+				r.Place = 1
+			}
+		})},
+		{"a restart forgets", []string{"restart"}, func(b *bent) { b.restart = func() driver.Store { return newBent() } }},
+		{"asking again restarts no TTL", []string{"again", "again shorter"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok && !c.Waiting {
+				r.TTL = c.Left
+			}
+		})},
+		{"asking again is a second claim", []string{"again", "heavier", "one owner"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok && !c.Waiting {
+				r.Owner += "2"
+			}
+		})},
+		{"asking again raises the weight", []string{"heavier"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				if c, ok := b.on(r.ID); ok && !c.Waiting && r.Weight > c.Weight {
+					_ = b.mem.Release(ctx, r.ID)
+				}
+				return b.mem.Acquire(ctx, r)
+			}
+		}},
+		{"asking again needs room under the limit", []string{"lower limit"}, refuses(func(_ *bent, r driver.Request, res driver.Result) bool { return res.Used > r.Limit })},
+		{"asking again stands in line", []string{"again in line"}, refuses(func(_ *bent, _ driver.Request, res driver.Result) bool { return res.Behind > 0 })},
+		{"asking again changes the holder", []string{"as it was"}, tells(func(b *bent, cs []driver.Claim) []driver.Claim {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for i := range cs {
+				for id, r := range b.asked {
+					if driver.Tag(id.Owner) == cs[i].Owner {
+						cs[i].Holder = r.Holder
+					}
+				}
+			}
+			return cs
+		})},
+		{"an owner is the same on all keys", []string{"other key"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				res, err := b.mem.Acquire(ctx, r)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				for id := range b.asked {
+					if _, ok := b.on(id); ok && id.Owner == r.Owner && err == nil && !res.Granted {
+						return driver.Result{Granted: true, Fence: 1, Used: res.Used}, nil
+					}
+				}
+				return res, err
+			}
+		}},
+	}
+}
+
+func fenceFaults() []fault {
+	type memory struct {
+		last uint64
+		at   time.Time
+	}
+	forgetful := func(after time.Duration) func(b *bent) {
+		return func(b *bent) {
+			keys := map[string]memory{}
+			numbered(func(_ *bent, r driver.Request) uint64 {
+				k := keys[r.Key]
+				if time.Since(k.at) > after {
+					k.last = 0
+				}
+				k = memory{max(k.last+driver.Span, r.Floor), time.Now()}
+				keys[r.Key] = k
+				return k.last
+			})(b)
+		}
+	}
+	return []fault{
+		{"a fence is used again", []string{"fence", "shared fence", "race", "restart"}, numbered(func(*bent, driver.Request) uint64 { return 1000 })},
+		{"fences count what is live", []string{"fence", "shared fence", "idle fence"}, numbered(func(b *bent, r driver.Request) uint64 {
+			cs, _ := b.mem.Show(context.Background(), r.Key)
+			return uint64(len(cs)) * driver.Span
+		})},
+		{"fences rise by one", []string{"fence", "shared fence"}, func(b *bent) {
+			var n uint64
+			numbered(func(*bent, driver.Request) uint64 { n++; return n })(b)
+		}},
+		{"fences are forgotten with an idle key", []string{"idle fence", "remembered"}, forgetful(10 * time.Minute)},
+		{"fences of shared claims lag behind", []string{"shared fence"}, func(b *bent) {
+			var last uint64
+			numbered(func(_ *bent, r driver.Request) uint64 {
+				if r.Weight == driver.Whole || last == 0 {
+					last += driver.Span
+				}
+				return last
+			})(b)
+		}},
+		{"fences leave the float64s", []string{"exclusive"}, numbered(func(*bent, driver.Request) uint64 { return driver.MaxFence })},
+		{"Floor is ignored", []string{"floor"}, asks(func(_ *bent, r *driver.Request) { r.Floor = 0 })},
+		{"Floor is told and not kept", []string{"floor", "remembered"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				low := r
+				low.Floor = 0
+				res, err := b.mem.Acquire(ctx, low)
+				if res.Granted {
+					res.Fence = max(res.Fence, r.Floor)
+				}
+				return res, err
+			}
+		}},
+		{"Floor too far is cut", []string{"floor too far"}, asks(func(_ *bent, r *driver.Request) {
+			r.Floor = min(r.Floor, uint64(time.Now().UnixMicro())+driver.MaxAhead)
+		})},
+		{"Floor too far is refused and kept", []string{"floor too far"}, func(b *bent) {
+			var mu sync.Mutex
+			var last uint64
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				res, err := b.mem.Acquire(ctx, r)
+				if err != nil && r.Floor < driver.MaxFence/2 {
+					last = max(last, r.Floor)
+				}
+				if res.Granted {
+					res.Fence = max(res.Fence, last+driver.Span)
+				}
+				return res, err
+			}
+		}},
+	}
+}

@@ -1,0 +1,253 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/url"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// nameFaults, tellFaults and manyFaults are wrong about what is asked and told.
+
+func nameFaults() []fault {
+	opaque := []string{"opaque names"}
+	return []fault{
+		{"keys are folded to lower case", opaque, keyed(strings.ToLower)},
+		{"keys are trimmed", opaque, keyed(strings.TrimSpace)},
+		{"keys are paths", opaque, keyed(path.Clean)},
+		{"keys are valid UTF-8", opaque, keyed(func(s string) string { return strings.ToValidUTF8(s, "\ufffd") })},
+		{"keys end at NUL", opaque, keyed(func(s string) string { s, _, _ = strings.Cut(s+"\x00", "\x00"); return s + "." })},
+		{"keys are cut", opaque, keyed(func(s string) string { return s[:min(len(s), driver.MaxKey-1)] })},
+		{"keys are composed", opaque, keyed(func(s string) string { return strings.ReplaceAll(s, "e\u0301", "é") })},
+		{"keys are unescaped", opaque, keyed(func(s string) string {
+			if u, err := url.PathUnescape(s); err == nil {
+				return u
+			}
+			return s
+		})},
+		{"keys lose their braces", opaque, keyed(func(s string) string { return "." + strings.Trim(s, "{}") })},
+		{"owners are folded", []string{"opaque owners"}, named(func(id driver.ID) driver.ID {
+			return driver.ID{Key: id.Key, Owner: strings.ToLower(id.Owner)}
+		})},
+		{"bad names are taken", []string{"bad names"}, keyed(func(s string) string { return ("." + s)[:min(len(s)+1, driver.MaxKey)] })},
+		{"no TTL means a second", []string{"invalid", "invalid renewal"}, both(
+			asks(func(_ *bent, r *driver.Request) { r.TTL = max(r.TTL, time.Second) }),
+			renews(func(_ *bent, r *driver.Renewal) { r.TTL = max(r.TTL, time.Second) }))},
+		{"a weight of 0 is free", []string{"invalid"}, asks(func(_ *bent, r *driver.Request) { r.Weight = max(r.Weight, 1) })},
+		{"what is invalid is done all the same", []string{"invalid"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				res, err := b.mem.Acquire(ctx, r)
+				if errors.Is(err, driver.ErrInvalid) {
+					r.Weight, r.Limit, r.Value = 1, driver.Whole, nil
+					_, _ = b.mem.Acquire(ctx, r)
+				}
+				return res, err
+			}
+		}},
+		{"what is invalid is refused", []string{"invalid", "bad names", "floor too far"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				res, err := b.mem.Acquire(ctx, r)
+				if errors.Is(err, driver.ErrInvalid) {
+					return driver.Result{}, nil
+				}
+				return res, err
+			}
+		}},
+	}
+}
+
+func tellFaults() []fault {
+	owners := func(b *bent, cs []driver.Claim) []driver.Claim {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for i := range cs {
+			for id := range b.asked {
+				if driver.Tag(id.Owner) == cs[i].Owner {
+					cs[i].Party = id.Owner
+				}
+			}
+		}
+		return cs
+	}
+	return []fault{
+		{"owners are shown", []string{"owner"}, tells(owners)},
+		{"owners are in errors", []string{"owner"}, func(b *bent) {
+			b.release = func(ctx context.Context, id driver.ID) error {
+				if err := b.mem.Release(ctx, id); err != nil {
+					return fmt.Errorf("%w: %s", err, id.Owner)
+				}
+				return nil
+			}
+		}},
+		{"blockers tell owners", []string{"owner", "retry"}, answers(func(b *bent, _ driver.Request, res *driver.Result) {
+			if c := owners(b, []driver.Claim{res.Blocker})[0]; !res.Granted {
+				res.Blocker.Owner = c.Party
+			}
+		})},
+		{"values are lost", []string{"value"}, asks(func(_ *bent, r *driver.Request) { r.Value = nil })},
+		{"values are cut at NUL", []string{"value"}, asks(func(_ *bent, r *driver.Request) { r.Value, _, _ = bytes.Cut(r.Value, []byte{0}) })},
+		{"renew clears the value", []string{"value"}, renews(func(_ *bent, r *driver.Renewal) {
+			if r.Value == nil {
+				r.Value = []byte{}
+			}
+		})},
+		{"an empty value is no value", []string{"value"}, renews(func(_ *bent, r *driver.Renewal) {
+			if len(r.Value) == 0 {
+				r.Value = nil
+			}
+		})},
+		{"values are made up", []string{"no value"}, asks(func(_ *bent, r *driver.Request) {
+			if r.Value == nil {
+				r.Value = []byte("null")
+			}
+		})},
+		{"the youngest is shown first", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim { slices.Reverse(cs); return cs })},
+		{"the line is not shown", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+			return slices.DeleteFunc(cs, func(c driver.Claim) bool { return c.Waiting })
+		})},
+		{"held begins anew", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+			for i := range cs {
+				cs[i].Held = 0
+			}
+			return cs
+		})},
+		{"the prefix is a pattern", []string{"list"}, func(b *bent) {
+			b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+				first, _, _ := strings.Cut(prefix, "_")
+				return b.mem.List(ctx, first)
+			}
+		}},
+		{"the prefix is folded", []string{"list"}, func(b *bent) {
+			b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+				return func(yield func(driver.Claim, error) bool) {
+					for c, err := range b.mem.List(ctx, "") {
+						if strings.HasPrefix(strings.ToLower(c.Key), strings.ToLower(prefix)) && !yield(c, err) {
+							return
+						}
+					}
+				}
+			}
+		}},
+		{"Break ends nothing", []string{"break", "fence", "wake by break"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key, _ string) ([]driver.Claim, error) { return b.mem.Show(ctx, key) }
+		}},
+		{"Break ends the line", []string{"break", "wake by break"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+				for _, w := range b.line(key) {
+					_ = b.mem.Release(ctx, w.ID)
+				}
+				return b.mem.Break(ctx, key, reason)
+			}
+		}},
+		{"Break tells nothing", []string{"break"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+				_, err := b.mem.Break(ctx, key, reason)
+				return nil, err
+			}
+		}},
+		{"Break tells another reason", []string{"break"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key, _ string) ([]driver.Claim, error) {
+				return b.mem.Break(ctx, key, "because")
+			}
+		}},
+		{"RenewAll ends at the first that is dead", []string{"renew all"}, func(b *bent) {
+			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+				out := make([]driver.Renewed, len(rs))
+				var dead error
+				for i, r := range rs {
+					if out[i].Err = dead; dead == nil {
+						out[i].Behind, out[i].Err = b.mem.Renew(ctx, r)
+						dead = out[i].Err
+					}
+				}
+				return out
+			}
+		}},
+		{"RenewAll answers out of order", []string{"renew all"}, func(b *bent) {
+			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+				out := b.mem.RenewAll(ctx, rs)
+				slices.Reverse(out)
+				return out
+			}
+		}},
+		{"RenewAll leaves some out", []string{"crowd"}, func(b *bent) {
+			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+				out := b.mem.RenewAll(ctx, rs[:min(len(rs), 256)])
+				for range rs[len(out):] {
+					out = append(out, driver.Renewed{Err: driver.ErrNotHeld})
+				}
+				return out
+			}
+		}},
+	}
+}
+
+func manyFaults() []fault {
+	// orphan grants to nobody when the call is given up.
+	orphan := func(b *bent, ctx context.Context, r driver.Request) (driver.Result, error) {
+		if err := ctx.Err(); err != nil {
+			r.Owner += "-orphan"
+			_, _ = b.mem.Acquire(context.WithoutCancel(ctx), r)
+			return driver.Result{}, err
+		}
+		return b.mem.Acquire(ctx, r)
+	}
+	return []fault{
+		{"a dead ctx leaves an orphan", []string{"cancel"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) { return orphan(b, ctx, r) }
+		}},
+		{"a dead ctx is taken for a refusal to work", []string{"cancel"}, func(b *bent) {
+			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
+				if ctx.Err() != nil {
+					return 0, driver.ErrNotHeld
+				}
+				return b.mem.Renew(ctx, r)
+			}
+		}},
+		{"a call cut off leaves an orphan", []string{"cut off"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Millisecond):
+				}
+				return orphan(b, ctx, r)
+			}
+		}},
+		{"looks, then acts", []string{"race"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				if err := r.Validate(b.Features()); err != nil {
+					return driver.Result{}, err
+				}
+				cs, _ := b.mem.Show(ctx, r.Key)
+				var used int64
+				for _, c := range cs {
+					used += c.Weight
+				}
+				runtime.Gosched()
+				if used+r.Weight <= r.Limit {
+					r.Weight, r.Limit = 1, driver.Whole
+				}
+				return b.mem.Acquire(ctx, r)
+			}
+		}},
+		{"every key is remembered", []string{"leak"}, func(b *bent) {
+			keys := map[string]bool{}
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				b.mu.Lock()
+				keys[r.Key] = true
+				b.leftovers = len(keys)
+				b.mu.Unlock()
+				return b.mem.Acquire(ctx, r)
+			}
+		}},
+	}
+}
