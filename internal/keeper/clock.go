@@ -14,41 +14,50 @@ const grain = 5 * time.Millisecond
 // the machine was suspended. Go's own monotonic clock stands still then on Linux, and a store's
 // clock does not.
 //
+// The time asleep takes two system calls to read. It is read only if the time of day has
+// moved against the monotonic clock, as it does whenever the kernel wakes up from a suspend, and
+// sometimes when it is set by hand. The time of day itself counts for nothing.
+//
 // On other systems than Linux the time asleep is not counted. Inside a testing/synctest bubble
-// time.Now is virtual and the time asleep does not change.
+// both clocks are virtual and never move against each other.
 type Clock struct {
 	base   time.Time
-	asleep func() time.Duration // how long the machine has been asleep in all, or a little more
-	slept  atomic.Int64         // what of that is believed
-	first  time.Duration        // what it was when the clock was made
+	asleep func() time.Duration              // how long the machine has been asleep in all, or a little more
+	moved  func(now time.Time) time.Duration // by how much the time of day moved since base
+
+	first time.Duration // the time asleep when the clock was made
+	slept atomic.Int64  // what has been added to it since
+	seen  atomic.Int64  // what moved was when that was read
 }
 
 // NewClock returns a clock that reads zero now.
-func NewClock() *Clock { return newClock(asleep) }
-
-func newClock(asleep func() time.Duration) *Clock {
+func NewClock() *Clock {
 	c := &Clock{base: time.Now(), asleep: asleep}
+	c.moved = func(now time.Time) time.Duration {
+		return now.Round(0).Sub(c.base.Round(0)) - now.Sub(c.base) // Round takes the monotonic reading out
+	}
 	c.first = c.read()
 	return c
 }
 
 // Now returns the time.
 func (c *Clock) Now() time.Duration {
-	slept := time.Duration(c.slept.Load())
-	if c.asleep()-c.first > slept+grain {
-		if now := c.read() - c.first; now > slept+grain {
-			slept = now
-			c.slept.Store(int64(now))
+	now := time.Now()
+	moved := c.moved(now)
+	if d := moved - time.Duration(c.seen.Load()); d > grain/2 || d < -grain/2 {
+		if slept := c.read() - c.first; slept > time.Duration(c.slept.Load())+grain {
+			c.slept.Store(int64(slept))
 		}
+		c.seen.Store(int64(moved)) // last: whoever sees it sees slept too
 	}
-	return time.Since(c.base) + slept
+	return now.Sub(c.base) + time.Duration(c.slept.Load())
 }
 
-// Awake returns the time without that asleep: cheap, for durations that no trust depends on.
+// Awake returns the time without that asleep: for durations that no trust depends on.
 func (c *Clock) Awake() time.Duration { return time.Since(c.base) }
 
-// read returns the time asleep in all. Each reading is too long if the thread was stopped
-// in the middle of it; the shortest of several is not.
+// read returns the time asleep in all. A reading is too long if the thread was stopped in the
+// middle of it; the shortest of several is not.
 func (c *Clock) read() time.Duration {
 	least := c.asleep()
 	for range 4 {

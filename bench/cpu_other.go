@@ -1,0 +1,8 @@
+//go:build !unix
+
+package main
+
+import "time"
+
+// processTime is not known on this system.
+func processTime() time.Duration { return 0 }
