@@ -26,8 +26,8 @@ race: ## the tests under the race detector, in random order
 	@scripts/check race
 
 stores: ## install the servers, then run every store's suite against them
-	@scripts/check servers
-	@$(call has,store,go test -count=1 ./store/...)
+	@scripts/check tools servers
+	@DISTLOCK_ETCD=$${DISTLOCK_ETCD:-$$(scripts/tools path etcd)} go test -count=1 ./store/... ./internal/testenv/...
 
 chaos: ## seeded fault runs, judged by their history: SEEDS=50
 	@$(call has,chaos_test.go,go test -count=1 -run Chaos . -args -seeds=$(SEEDS))
@@ -47,7 +47,7 @@ mutants: ## break the code line by line; every breakage must be caught by a name
 api: ## write the public API down anew in api/*.txt
 	go test -count=1 -run '^TestAPI$$' ./internal/apicheck -args -update
 
-tools: ## build the pinned tools into .tools/bin
+tools: ## build the pinned tools, and etcd for the tests, into .tools/bin
 	@scripts/tools
 
 servers: ## install the server programs of the tests (Debian; needs root)
