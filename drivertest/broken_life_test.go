@@ -82,6 +82,7 @@ func lifeFaults() []fault {
 		}},
 		{"renew brings back", []string{"ended", "renew and release"}, func(b *bent) {
 			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
+				time.Sleep(time.Millisecond) // until a release at the same time is done
 				n, err := b.mem.Renew(ctx, r)
 				b.mu.Lock()
 				was, ok := b.asked[r.ID]

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net/url"
 	"path"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -232,7 +231,7 @@ func manyFaults() []fault {
 				for _, c := range cs {
 					used += c.Weight
 				}
-				runtime.Gosched()
+				time.Sleep(time.Millisecond) // until all have looked
 				if used+r.Weight <= r.Limit {
 					r.Weight, r.Limit = 1, driver.Whole
 				}

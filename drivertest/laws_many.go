@@ -75,7 +75,7 @@ func manyLaws() []law {
 						return fmt.Sprintf("Acquire: %v", err)
 					}
 					if !res.Granted {
-						runtime.Gosched()
+						time.Sleep(p.ttl / 1000)
 						continue
 					}
 					grants.Add(1)
@@ -85,7 +85,7 @@ func manyLaws() []law {
 					if _, twice := fences.LoadOrStore(res.Fence, true); twice && p.has(fence) {
 						return fmt.Sprintf("fence %d was given out twice", res.Fence)
 					}
-					runtime.Gosched()
+					time.Sleep(p.ttl / 1000) // hold it while the others ask
 					live.Add(-1)
 					if err := p.store.Release(p.t.Context(), a.ID); err != nil {
 						return fmt.Sprintf("Release: %v", err)
@@ -108,9 +108,10 @@ func manyLaws() []law {
 				}
 				return ""
 			})
-			for _, f := range fences {
+			for _, f := range append(fences, p.grant(a).Fence) {
 				p.equal("fence", f, fences[0])
 			}
+			p.equal("used", p.grant(a).Used, int64(1))
 			p.release(a.ID, nil)
 			p.grant(p.exclusive())
 		}},
