@@ -2,6 +2,7 @@ package drivertest_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -13,12 +14,11 @@ import (
 )
 
 // exampleStore is a whole store, written to be read: claims, fences and a line,
-// in memory, under one mutex. It has none of the optional verbs: whoever is
-// refused asks again after Result.Retry. It never waits, so it needs no ctx.
+// in memory, under one mutex. It never waits, so it has no need of ctx.
 type exampleStore struct {
 	mu    sync.Mutex // held for all of a call: a grant and its fence are one step
 	keys  map[string]*exampleKey
-	swept time.Time
+	swept time.Time // when idle keys were last forgotten
 }
 
 // An exampleKey is what stands on one key, and the fence that outlives it.
@@ -35,16 +35,9 @@ type entry struct {
 	since, until time.Time
 }
 
-func newExampleStore() *exampleStore {
-	return &exampleStore{keys: make(map[string]*exampleKey)}
-}
-
 func (s *exampleStore) Features() driver.Features {
-	return driver.Features{
-		Name:  "example",
-		Fence: true, Floor: true, Count: true, Queue: true, Value: true, Expiry: true,
-		MinTTL: time.Millisecond,
-	}
+	return driver.Features{Name: "example",
+		Fence: true, Floor: true, Count: true, Queue: true, Value: true, Expiry: true}
 }
 
 func (s *exampleStore) Acquire(_ context.Context, r driver.Request) (driver.Result, error) {
@@ -55,7 +48,7 @@ func (s *exampleStore) Acquire(_ context.Context, r driver.Request) (driver.Resu
 	defer s.mu.Unlock()
 	k, now := s.open(r.Key)
 
-	// An error leaves everything as it was, so it comes before any change.
+	// An error says that nothing was changed, so errors come first.
 	clock := uint64(now.UnixMicro())
 	if r.Floor > max(clock, k.last)+driver.MaxAhead {
 		return driver.Result{}, fmt.Errorf("%w: floor too far ahead", driver.ErrInvalid)
@@ -69,59 +62,48 @@ func (s *exampleStore) Acquire(_ context.Context, r driver.Request) (driver.Resu
 		c.Weight = min(c.Weight, r.Weight)
 		c.fence = max(c.fence, r.Floor)
 		k.last = max(k.last, c.fence)
-		return k.granted(c), nil
+		return driver.Result{Granted: true, Fence: c.fence, Used: k.used(), Behind: len(k.line)}, nil
 	}
 
-	place := find(k.line, r.Owner)
-	ahead := place
-	if place < 0 {
-		ahead = len(k.line) // without a place, everyone in line goes first
+	// Whoever stands in line before the owner is in the way, even if there is room.
+	// Without room all claims are too, since any that ends may make room.
+	ahead := find(k.line, r.Owner)
+	if ahead < 0 {
+		ahead = len(k.line)
 	}
-	room := k.used()+r.Weight <= r.Limit
-	r.Meta, r.Value = maps.Clone(r.Meta), bytes.Clone(r.Value) // the caller's own
-	if !room || ahead > 0 {
-		return k.refused(r, now, place, ahead, room), nil
+	inTheWay := k.line[:ahead]
+	if k.used()+r.Weight > r.Limit {
+		inTheWay = slices.Concat(k.claims, inTheWay)
+	}
+	r.Meta, r.Value = maps.Clone(r.Meta), bytes.Clone(r.Value) // the caller may change its own
+	if len(inTheWay) > 0 {
+		return k.refused(r, now, ahead, inTheWay), nil
 	}
 
-	// The clock lets an idle key be forgotten: by then it is above all fences that
-	// the key had. Span above last is for a clock that stands still, is set back,
-	// or was overtaken by a Floor.
+	// The clock passes all fences of an idle key, which can then be forgotten. Until it
+	// has, last counts: the clock may be set back, or a Floor may lie ahead of it.
 	fence := max(k.last+driver.Span, clock, r.Floor)
 	if fence > driver.MaxFence-driver.Span {
 		return driver.Result{}, fmt.Errorf("%w: out of fences", driver.ErrUnavailable)
 	}
-	c := &entry{Request: r, fence: fence, since: now, until: now.Add(r.TTL)}
 	k.drop(func(e *entry) bool { return e.Owner == r.Owner }) // its place is given up
-	k.claims = append(k.claims, c)
+	k.claims = append(k.claims, &entry{Request: r, fence: fence, since: now, until: now.Add(r.TTL)})
 	k.last = fence
 	s.keys[r.Key] = k
-	return k.granted(c), nil
+	return driver.Result{Granted: true, Fence: fence, Used: k.used(), Behind: len(k.line)}, nil
 }
 
-func (k *exampleKey) granted(c *entry) driver.Result {
-	return driver.Result{Granted: true, Fence: c.fence, Used: k.used(), Behind: len(k.line)}
-}
-
-// refused tells what is in the way, and keeps a place in line if asked to.
-func (k *exampleKey) refused(r driver.Request, now time.Time, place, ahead int, room bool) driver.Result {
-	inTheWay := k.line[:ahead]
-	if !room { // any claim that ends may make room
-		inTheWay = slices.Concat(k.claims, inTheWay)
-	}
-	next := slices.MinFunc(inTheWay, func(a, b *entry) int { return a.until.Compare(b.until) })
-	res := driver.Result{Used: k.used(), Ahead: ahead, Retry: next.until.Sub(now), Blocker: inTheWay[0].tell(now)}
-
+// refused keeps a place in line, if one is asked for, and tells what is in the way.
+func (k *exampleKey) refused(r driver.Request, now time.Time, ahead int, inTheWay []*entry) driver.Result {
 	if r.Place > 0 {
-		if place < 0 {
-			place = len(k.line)
+		if ahead == len(k.line) { // it has no place yet
 			k.line = append(k.line, &entry{Request: r, since: now})
 		}
-		k.line[place].until = now.Add(r.Place)
+		k.line[ahead].until = now.Add(r.Place)
 	}
-	if place >= 0 {
-		res.Behind = len(k.line) - place - 1
-	}
-	return res
+	next := slices.MinFunc(inTheWay, func(a, b *entry) int { return a.until.Compare(b.until) })
+	return driver.Result{Used: k.used(), Ahead: ahead, Behind: max(0, len(k.line)-ahead-1),
+		Retry: next.until.Sub(now), Blocker: inTheWay[0].tell(now)}
 }
 
 func (s *exampleStore) Renew(_ context.Context, r driver.Renewal) (behind int, err error) {
@@ -152,25 +134,20 @@ func (s *exampleStore) Release(_ context.Context, id driver.ID) error {
 	return nil
 }
 
-// open returns a key with nothing on it but what is live, and the time. The time
-// is read under the mutex: read before a wait for it, it would shorten a TTL.
+// open returns a key with nothing on it but what is live, and the time. It is called
+// under the mutex: a time from before the wait for it would make a TTL shorter.
 func (s *exampleStore) open(key string) (*exampleKey, time.Time) {
 	now := time.Now()
-	over := func(e *entry) bool { return !now.Before(e.until) }
-	if now.Sub(s.swept) >= time.Minute {
+	over := func(e *entry) bool { return !now.Before(e.until) } // it has lived for all its TTL
+	if now.Sub(s.swept) >= time.Minute {                        // nothing may be left behind for good
 		s.swept = now
-		for name, k := range s.keys {
+		maps.DeleteFunc(s.keys, func(_ string, k *exampleKey) bool {
 			k.drop(over)
-			passed := now.Sub(time.UnixMicro(int64(k.last)))
-			if len(k.claims)+len(k.line) == 0 && passed > 10*time.Minute {
-				delete(s.keys, name) // the clock is above its fences now
-			}
-		}
+			passed := now.Sub(time.UnixMicro(int64(k.last))) // since the clock passed last
+			return len(k.claims)+len(k.line) == 0 && passed > 10*time.Minute
+		})
 	}
-	k := s.keys[key]
-	if k == nil {
-		return new(exampleKey), now // Acquire keeps it if it grants
-	}
+	k := cmp.Or(s.keys[key], new(exampleKey)) // a grant keeps a new one, all else leaves no trace
 	k.drop(over)
 	return k, now
 }
@@ -178,8 +155,7 @@ func (s *exampleStore) open(key string) (*exampleKey, time.Time) {
 // drop ends claims and gives up places. It leaves last alone: fences never fall.
 func (k *exampleKey) drop(which func(*entry) bool) bool {
 	n := len(k.claims) + len(k.line)
-	k.claims = slices.DeleteFunc(k.claims, which)
-	k.line = slices.DeleteFunc(k.line, which)
+	k.claims, k.line = slices.DeleteFunc(k.claims, which), slices.DeleteFunc(k.line, which)
 	return len(k.claims)+len(k.line) < n
 }
 
