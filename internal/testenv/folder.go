@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	folderPrefix = "distlock-"
+	folderPrefix = "distlock-env-"
 	lockName     = "in-use"
 	// A folder is created before it is locked. Younger folders are left alone, so that
 	// none is removed in between.

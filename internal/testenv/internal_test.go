@@ -1,6 +1,8 @@
 package testenv
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -40,31 +42,33 @@ func TestBuild_clash(t *testing.T) {
 func TestBuild_clashSeen(t *testing.T) {
 	t.Parallel()
 	pg := Postgres(t, Shared())
-	prepare := map[string]func(*group) (*Server, error){
-		"redis": func(g *group) (*Server, error) {
+	prepare := map[string]func(*testing.T, *group) *Server{
+		"redis": func(t *testing.T, g *group) *Server {
 			r, err := newRedis(g, settings{})
-			return r.Server, err
+			check(t, err)
+			return r.Server
 		},
-		"postgres": func(g *group) (*Server, error) {
+		"postgres": func(t *testing.T, g *group) *Server {
 			p, err := newPostgres(g, settings{})
-			return p.Server, err
+			check(t, err)
+			return p.Server
 		},
-		"pgbouncer": func(g *group) (*Server, error) {
+		"pgbouncer": func(t *testing.T, g *group) *Server {
 			p, err := newPgBouncer(g, pg, PoolSession, settings{})
-			return p.Server, err
+			check(t, err)
+			return p.Server
 		},
-		"cluster bus": func(g *group) (*Server, error) {
+		"cluster bus": func(t *testing.T, g *group) *Server {
 			r, err := newRedis(g, settings{lines: []string{"cluster-enabled yes"}})
-			return r.Server, err
+			check(t, err)
+			return r.Server
 		},
 	}
 	for name, f := range prepare {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var g group
-			s, err := f(&g)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := f(t, &g)
 			defer s.discard()
 			port := s.ports[0]
 			if name == "cluster bus" {
@@ -155,6 +159,36 @@ func TestByVersion(t *testing.T) {
 		if byVersion(c[0], c[1]) >= 0 || byVersion(c[1], c[0]) <= 0 {
 			t.Errorf("%s is newer than %s", c[0], c[1])
 		}
+	}
+}
+
+// Pause stops the backends too, which serve the connections that are open.
+func TestPostgres_pause(t *testing.T) {
+	t.Parallel()
+	p := Postgres(t, Fsync())
+	conn, err := dial(t.Context(), p.Addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c := &pgConn{conn, bufio.NewReader(conn)}
+	if err := c.login(pgUser, "", pgUser); err != nil {
+		t.Fatal(err)
+	}
+	p.Pause()
+	conn.SetDeadline(time.Now().Add(200 * time.Millisecond))
+	if rows, err := c.query("select 1"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a paused backend answered %v, %v", rows, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := p.Query(ctx, "select 1"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a paused server, to a new client: %v", err)
+	}
+	p.Resume()
+	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if kind, _, err := c.receive(); kind != 'T' || err != nil {
+		t.Errorf("after Resume: %q, %v", kind, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,19 +24,14 @@ func TestChild(t *testing.T) {
 	switch os.Getenv(childVariable) {
 	case "":
 		t.Skip("only for other tests")
+	case "all":
+		for _, k := range kinds {
+			t.Run(k.name, k.start)
+		}
 	case "redis":
 		testenv.Redis(t)
 	case "shared":
 		testenv.Redis(t, testenv.Shared())
-		testenv.Redis(t, testenv.Shared()) // not reached where it is missing
-	case "postgres":
-		testenv.Postgres(t)
-	case "pgbouncer":
-		testenv.PgBouncer(t, nil, testenv.PoolSession)
-	case "cluster":
-		testenv.RedisCluster(t)
-	case "sentinel":
-		testenv.Sentinel(t)
 	case "etcd":
 		testenv.Etcd(t)
 	case "bad config":
@@ -50,6 +46,21 @@ func TestChild(t *testing.T) {
 		fmt.Println("pids", r.PID(), p.PID(), filepath.Dir(r.LogPath()), filepath.Dir(p.LogPath()))
 		select {}
 	}
+}
+
+// kinds are all that can be missing, and what the test must say then.
+var kinds = []struct {
+	name, install string
+	start         func(*testing.T)
+}{
+	{"redis", "apt-get install redis-server", func(t *testing.T) { testenv.Redis(t) }},
+	{"shared", "apt-get install redis-server", func(t *testing.T) { testenv.Redis(t, testenv.Shared()) }},
+	{"cluster", "apt-get install redis-server", func(t *testing.T) { testenv.RedisCluster(t) }},
+	{"sentinel", "apt-get install redis-server", func(t *testing.T) { testenv.Sentinel(t) }},
+	{"postgres", "apt-get install postgresql", func(t *testing.T) { testenv.Postgres(t) }},
+	{"sharedpg", "apt-get install postgresql", func(t *testing.T) { testenv.Postgres(t, testenv.Shared()) }},
+	{"pgbouncer", "apt-get install pgbouncer", func(t *testing.T) { testenv.PgBouncer(t, nil, testenv.PoolSession) }},
+	{"etcd", "go.etcd.io/etcd", func(t *testing.T) { testenv.Etcd(t) }},
 }
 
 // child runs TestChild in another process, and returns its output and whether it passed.
@@ -76,38 +87,32 @@ func childCommand(ctx context.Context, t *testing.T, what string, env ...string)
 
 func TestMissing(t *testing.T) {
 	t.Parallel()
-	for what, install := range map[string]string{
-		"redis":     "apt-get install redis-server",
-		"shared":    "apt-get install redis-server",
-		"cluster":   "apt-get install redis-server",
-		"sentinel":  "apt-get install redis-server",
-		"postgres":  "apt-get install postgresql",
-		"pgbouncer": "apt-get install pgbouncer",
-		"etcd":      "go.etcd.io/etcd",
+	for _, c := range []struct {
+		name, verdict string
+		env           []string
+	}{
+		{name: "skips", verdict: "SKIP"},
+		{name: "fails in CI", verdict: "FAIL", env: []string{"CI=true"}},
+		{name: "fails if required", verdict: "FAIL", env: []string{"DISTLOCK_REQUIRE_SERVERS=1"}},
+		{name: "skips in CI without servers", verdict: "SKIP", env: []string{"CI=true", "DISTLOCK_REQUIRE_SERVERS=0"}},
 	} {
-		nowhere := []string{"DISTLOCK_TEST_PATH=" + t.TempDir(), "DISTLOCK_ETCD="}
-		with := func(env ...string) []string { return append(env, nowhere...) }
-		for _, c := range []struct {
-			name string
-			env  []string
-			pass bool
-		}{
-			{"skips", with(), true},
-			{"fails in CI", with("CI=true"), false},
-			{"fails if required", with("DISTLOCK_REQUIRE_SERVERS=1"), false},
-			{"skips in CI without servers", with("CI=true", "DISTLOCK_REQUIRE_SERVERS=0"), true},
-		} {
-			t.Run(what+" "+c.name, func(t *testing.T) {
-				out, passed := child(t, what, c.env...)
-				is(t, passed, c.pass)
-				is(t, strings.Contains(out, "--- SKIP"), c.pass)
-				is(t, strings.Contains(out, "--- FAIL"), !c.pass)
-				is(t, strings.Contains(out, install), true)
-				if t.Failed() {
-					t.Log(out)
-				}
-			})
-		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			out, passed := child(t, "all", append(c.env, "DISTLOCK_TEST_PATH="+t.TempDir(), "DISTLOCK_ETCD=")...)
+			is(t, passed, c.verdict == "SKIP")
+			// A part begins with a test's start, and has its verdict and reason.
+			parts := strings.Split(out, "=== RUN ")
+			for _, k := range kinds {
+				part := parts[slices.IndexFunc(parts, func(p string) bool {
+					return strings.HasPrefix(strings.TrimSpace(p), "TestChild/"+k.name+"\n")
+				})]
+				is(t, strings.Contains(part, k.install), true)
+				is(t, strings.Count(out, "--- "+c.verdict+": TestChild/"+k.name+" "), 1)
+			}
+			if t.Failed() {
+				t.Log(out)
+			}
+		})
 	}
 }
 

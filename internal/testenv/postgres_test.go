@@ -1,11 +1,9 @@
 package testenv_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -32,38 +30,6 @@ func TestPostgres(t *testing.T) {
 	var refused *testenv.PostgresError
 	if !errors.As(err, &refused) || refused.Code != "42P01" {
 		t.Errorf("the table after RestartEmpty: %v", err)
-	}
-
-	// What is killed at last must leave no shared memory behind; discard sees to it.
-	p.Kill()
-}
-
-func TestPostgres_pause(t *testing.T) {
-	t.Parallel()
-	p := testenv.Postgres(t)
-	// The backend must stop too, not the postmaster alone.
-	answer := make(chan error, 1)
-	go func() {
-		_, err := p.Query(t.Context(), "select pg_sleep(0.5)")
-		answer <- err
-	}()
-	eventually(t, 5*time.Second, "the query runs", func() bool {
-		return query(t, p, "select count(*) from pg_stat_activity where query like 'select pg_sleep%'")[0][0] == "1"
-	})
-	p.Pause()
-	select {
-	case err := <-answer:
-		t.Errorf("the backend answered while paused: %v", err)
-	case <-time.After(time.Second):
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, err := p.Query(ctx, "select 1"); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a paused server: %v", err)
-	}
-	p.Resume()
-	if err := <-answer; err != nil {
-		t.Errorf("after Resume: %v", err)
 	}
 }
 
@@ -130,7 +96,7 @@ func TestPostgres_shared(t *testing.T) {
 
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
-	p := testenv.Postgres(t)
+	p := testenv.Postgres(t, testenv.Shared())
 	b := testenv.PgBouncer(t, p, testenv.PoolTransaction, testenv.Config("default_pool_size = 1"))
 	is(t, query(t, b, "select 42")[0][0], "42")
 	// One server connection for all: clients in transaction mode share its session.

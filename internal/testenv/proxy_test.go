@@ -160,7 +160,7 @@ func TestProxy_cut(t *testing.T) {
 			if d == testenv.ToClient {
 				want = "hellolost"
 			}
-			is(t, s.heard(), want)
+			eventually(t, 5*time.Second, "the server hears "+want, func() bool { return s.heard() == want })
 			is(t, p.Conns(), 1)
 			p.Heal()
 			broken(t, c, true)
