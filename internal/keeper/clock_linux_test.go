@@ -1,0 +1,28 @@
+package keeper
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAsleep(t *testing.T) {
+	c := NewClock()
+	a := c.read()
+	for range 1000 {
+		if asleep() < 0 {
+			t.Fatalf("asleep for %v", asleep())
+		}
+	}
+	if b := c.read(); b-a > time.Second || a-b > time.Second {
+		t.Errorf("asleep for %v, and then for %v: was this machine suspended?", a, b)
+	}
+}
+
+func TestRead_of_a_clock_that_is_not_there(t *testing.T) {
+	if got := read(1000); got != 0 {
+		t.Errorf("read %v", got)
+	}
+	if read(clockMonotonic) <= 0 || read(clockBoottime) <= 0 {
+		t.Error("the clocks of this machine stand at zero")
+	}
+}
