@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"container/heap"
 	"math"
 	"slices"
@@ -64,7 +65,7 @@ func (k *keyLog) overlaps(v *Verdict) {
 			for other := range s.weight {
 				ops = append(ops, other.op)
 			}
-			slices.SortFunc(ops, func(a, b *Op) int { return int(a.Hold - b.Hold) })
+			slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Hold, b.Hold) })
 			v.add(I3, k.key, ops, "%d holders with a weight of %d at once, limit %d", len(ops), s.used, s.limit(h))
 		}
 	}
@@ -212,7 +213,7 @@ func (x *index) faultsOverHold() (n int) {
 	for _, k := range x.keys {
 		all = append(all, k.grants...)
 	}
-	slices.SortFunc(all, func(a, b *hold) int { return int(a.start - b.start) })
+	slices.SortFunc(all, func(a, b *hold) int { return cmp.Compare(a.start, b.start) })
 	for _, h := range all {
 		if !h.live() {
 			continue

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 
@@ -60,7 +61,7 @@ func (k *keyLog) fences(v *Verdict) {
 	}
 	byEnd := slices.Clone(k.grants)
 	byEnd = slices.DeleteFunc(byEnd, func(h *hold) bool { return h.ended == nil })
-	slices.SortFunc(byEnd, func(a, b *hold) int { return int(a.ended.Return.Seq - b.ended.Return.Seq) })
+	slices.SortFunc(byEnd, func(a, b *hold) int { return cmp.Compare(a.ended.Return.Seq, b.ended.Return.Seq) })
 	for _, h := range byEnd {
 		ended = ended.push(pos(h.ended.Return), h.op.Fence, h.op)
 	}
@@ -110,7 +111,7 @@ func (k *keyLog) registers(v *Verdict) {
 		}
 	}
 	for _, ops := range byName {
-		slices.SortFunc(ops, func(a, b *Op) int { return int(a.Return.Seq - b.Return.Seq) })
+		slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Return.Seq, b.Return.Seq) })
 		if ops[0].Kind == Plain {
 			overwritten(ops, func(a, b *Op) { v.LostPlain++ })
 			continue

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -47,7 +48,7 @@ type hold struct {
 	until   time.Duration // the end of trust after all renewals; 0: none
 	release *Op           // the first one called
 	ended   *Op           // the first release or renewal that returned with the claim surely ended
-	vague   bool          // a release was called that may or may not have worked
+	freeing *Op           // the first release that may have worked
 	told    *Op           // Lost
 	gone    *Op
 	lower   []*Op
@@ -109,7 +110,7 @@ func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
 	for _, k := range x.keys {
 		x.finish(k)
 	}
-	byStart := func(a, b *Op) int { return int(a.Call.At - b.Call.At) }
+	byStart := func(a, b *Op) int { return cmp.Compare(a.Call.At, b.Call.At) }
 	slices.SortFunc(x.faults, byStart)
 	var healed time.Duration
 	for _, f := range x.faults {
@@ -156,7 +157,7 @@ func (x *index) order(ops []Op) error {
 
 // follow takes in an operation on a hold.
 func (h *hold) follow(op *Op, k *keyLog, rules Rules, v *Verdict) {
-	if op.Outcome == NotHeld && h.op.Outcome == Granted && h.ended == nil && !h.vague &&
+	if op.Outcome == NotHeld && h.op.Outcome == Granted && h.ended == nil && h.freeing == nil &&
 		h.told == nil && op.Return.At < h.until {
 		v.add(I9, k.key, []*Op{h.op, op}, "a claim was gone before its trust ended, and its owner had not released it")
 	}
@@ -173,7 +174,9 @@ func (h *hold) follow(op *Op, k *keyLog, rules Rules, v *Verdict) {
 		if h.release == nil {
 			h.release = op
 		}
-		h.vague = h.vague || op.Outcome == Unknown || op.Outcome == Pending
+		if h.freeing == nil && op.Outcome != NotHeld && op.Outcome != Failed {
+			h.freeing = op
+		}
 	case Lower:
 		if op.Outcome != NotHeld && op.Outcome != Failed {
 			h.lower = append(h.lower, op)
@@ -212,5 +215,5 @@ func (x *index) finish(k *keyLog) {
 			}
 		}
 	}
-	slices.SortFunc(k.grants, func(a, b *hold) int { return int(a.start - b.start) })
+	slices.SortFunc(k.grants, func(a, b *hold) int { return cmp.Compare(a.start, b.start) })
 }

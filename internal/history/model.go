@@ -9,16 +9,28 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The model is a lock: those who hold it, and the highest fence of those who did. A
-// claim may run out at any time after the end of its holder's trust: for each hold there
-// is an operation of its own that nobody called, which ends the claim if it is live. So a
-// grant to a rival before the end of trust fits nowhere.
+// The model is a lock: those who hold it, and the highest fence of those who did.
+//
+// Each hold gives it two operations: its acquire, and its end. The end is one that nobody need
+// have called: a claim may run out at any time after the end of its holder's trust. So a grant
+// to a rival before the end of trust, or of the release, fits nowhere. All else that is known
+// of a hold only says between which positions its end lies, and saying it there keeps the
+// search short.
 
-// An input is an operation as the model sees it.
+// A step is what an input does.
+type step uint8
+
+const (
+	begins step = iota // a claim is granted
+	ends               // it ends, if it is live
+	lowers             // its weight is lowered, if it is live
+	isGone             // it is found not to be live
+)
+
+// An input is an operation of the model.
 type input struct {
-	op     *Op
-	expire bool // the pseudo-operation; op is the acquire
-	sure   bool // the hold was granted for certain
+	step step
+	op   *Op // where it comes from: an end, from the acquire
 }
 
 // A state is that of the model's lock.
@@ -40,10 +52,11 @@ func lockModel() porcupine.Model {
 		Equal: func(a, b any) bool { return a.(state).equal(b.(state)) },
 		Hash:  func(s any) uint64 { return s.(state).hash() },
 		DescribeOperation: func(in, _ any) string {
-			if in := in.(input); in.expire {
-				return fmt.Sprintf("end of trust, hold=%d", in.op.Hold)
+			i := in.(input)
+			if i.step == ends {
+				return fmt.Sprintf("end of hold=%d", i.op.Hold)
 			}
-			return in.(input).op.String()
+			return i.op.String()
 		},
 		DescribeState: func(s any) string { return s.(state).String() },
 	}
@@ -53,44 +66,54 @@ func lockModel() porcupine.Model {
 // comment. Neither does an acquire without an answer, while refusals are believed: it could
 // always have come last.
 func (x *index) operations(k *keyLog) []porcupine.Operation {
-	holds := map[int64]*hold{}
 	clients := map[string]int{}
 	var out []porcupine.Operation
-	add := func(in input, call, ret int64) {
-		id, ok := clients[in.op.Client]
+	add := func(s step, op *Op, call, ret int64) {
+		id, ok := clients[op.Client]
 		if !ok {
 			id = len(clients)
-			clients[in.op.Client] = id
+			clients[op.Client] = id
 		}
-		out = append(out, porcupine.Operation{ClientId: id, Input: in, Call: call, Return: max(call, ret)})
+		out = append(out, porcupine.Operation{ClientId: id, Input: input{s, op}, Call: call, Return: max(call, ret)})
 	}
-	for _, h := range k.holds {
-		holds[h.op.Hold] = h
-		if h.op.Outcome != Granted {
-			continue
+	for _, h := range k.grants {
+		add(begins, h.op, pos(h.op.Call), pos(h.op.Return))
+		for _, op := range h.lower {
+			by := x.cleared(k, h, pos(op.Call))
+			if op.Outcome == Done {
+				by = pos(op.Return)
+			}
+			add(lowers, op, pos(op.Call), by)
 		}
-		add(input{op: h.op}, pos(h.op.Call), pos(h.op.Return))
-		if trust := x.before(h.until); h.until != 0 && (h.ended == nil || pos(h.ended.Return) > trust) {
-			add(input{op: h.op, expire: true}, trust, x.cleared(k, h, trust))
+		from, to := x.ending(k, h)
+		if from != never {
+			add(ends, h.op, from, to)
 		}
-	}
-	for _, op := range k.ops {
-		h := holds[op.Hold]
-		in := input{op: op, sure: h.op.Outcome == Granted}
-		answered := op.Outcome == Done || op.Outcome == NotHeld
-		switch {
-		case op.Kind == Release && op.Outcome != Failed && !answered:
-			add(in, pos(op.Call), x.cleared(k, h, pos(op.Call)))
-		case op.Kind == Release && answered, op.Kind == Renew && answered, op.Kind == Lower && answered:
-			add(in, pos(op.Call), pos(op.Return))
+		if h.ended != nil && h.ended.Outcome == NotHeld && pos(h.ended.Return) < from {
+			add(isGone, h.ended, pos(h.ended.Call), pos(h.ended.Return))
 		}
 	}
 	return out
 }
 
-// cleared is a position by which a hold had surely ended, if it is not before a given one: the return
-// of the next rival that had a span. What has no return of its own must have happened by then, if
-// it had an effect at all, and saying so keeps the search short.
+// ending returns between which positions a claim ended: not before its holder let it go or
+// ceased to trust it, and not after the holder, or a rival, could tell. A release that comes later
+// proves nothing by being done: a copy of the acquire that was late on its way may have brought
+// a claim or a place of the same owner back, which harms nobody.
+func (x *index) ending(k *keyLog, h *hold) (from, to int64) {
+	from = x.before(h.until)
+	if h.freeing != nil {
+		from = min(from, pos(h.freeing.Call))
+	}
+	to = x.cleared(k, h, from)
+	if h.ended != nil {
+		to = min(to, pos(h.ended.Return))
+	}
+	return from, to
+}
+
+// cleared is a position by which a hold had surely ended, if it is not before a given one: the
+// return of the next rival that had a span.
 func (x *index) cleared(k *keyLog, h *hold, from int64) int64 {
 	i, _ := slices.BinarySearchFunc(k.grants, max(from, h.start+1), func(g *hold, at int64) int {
 		return cmp.Compare(g.start, at)
@@ -100,16 +123,14 @@ func (x *index) cleared(k *keyLog, h *hold, from int64) int64 {
 			return g.start
 		}
 	}
-	return pos(Stamp{Seq: int64(len(x.at))})
+	return pos(Stamp{Seq: int64(len(x.at))}) // the end of the history
 }
 
 func (s state) step(in input) (bool, state) {
 	op := in.op
 	i, held := slices.BinarySearchFunc(s.holders, op.Hold, func(h holder, id int64) int { return cmp.Compare(h.hold, id) })
-	switch {
-	case in.expire:
-		return true, s.without(i, held)
-	case op.Kind == Acquire:
+	switch in.step {
+	case begins:
 		used := op.Weight
 		for _, h := range s.holders {
 			used += h.weight
@@ -117,19 +138,16 @@ func (s state) step(in input) (bool, state) {
 		ok := !held && used <= op.Limit && (op.Fence == 0 || op.Fence > s.ended)
 		s.holders = slices.Insert(slices.Clone(s.holders), i, holder{op.Hold, op.Weight, op.Fence})
 		return ok, s
-	case op.Kind == Release && op.Outcome == Done:
-		// A place in line is released too, so only a grant makes this a statement.
-		return held || !in.sure, s.without(i, held)
-	case op.Kind == Release && op.Outcome != NotHeld:
+	case ends:
 		return true, s.without(i, held)
-	case op.Outcome == NotHeld:
-		return !held, s
-	case op.Kind == Lower && held:
-		s.holders = slices.Clone(s.holders)
-		s.holders[i].weight = min(s.holders[i].weight, op.Weight)
+	case lowers:
+		if held {
+			s.holders = slices.Clone(s.holders)
+			s.holders[i].weight = min(s.holders[i].weight, op.Weight)
+		}
 		return true, s
-	default: // a renewal that was done
-		return held, s
+	default: // isGone
+		return !held, s
 	}
 }
 

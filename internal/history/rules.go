@@ -2,6 +2,8 @@ package history
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -117,9 +119,12 @@ type Failure struct {
 
 func (f *Failure) Error() string {
 	var b strings.Builder
-	b.WriteString("history:")
-	for i, n := range f.Count {
-		fmt.Fprintf(&b, " %d x %s", n, i)
+	b.WriteString("history: ")
+	for i, name := range slices.Sorted(maps.Keys(f.Count)) {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d x %s", f.Count[name], name)
 	}
 	for _, v := range f.Violations {
 		fmt.Fprintf(&b, "\n%v", v)

@@ -76,9 +76,6 @@ func (x *index) moments(k *keyLog) []moment {
 		op := h.op
 		if op.Wait.Seq != 0 {
 			add(op.Wait.At, pos(op.Wait), op, queues, false)
-			if op.Return.Seq != 0 {
-				add(op.Return.At, pos(op.Return), op, quits, false)
-			}
 		}
 		switch op.Outcome {
 		case Granted:
@@ -95,6 +92,9 @@ func (x *index) moments(k *keyLog) []moment {
 			end := x.returned(op) + op.TTL
 			add(op.Call.At, pos(op.Call), op, enters, false)
 			add(end, x.before(end), op, leaves, false)
+		}
+		if op.Wait.Seq != 0 && op.Return.Seq != 0 {
+			add(op.Return.At, pos(op.Return), op, quits, false) // after its grant, which ends the idle time
 		}
 	}
 	slices.SortStableFunc(out, func(a, b moment) int {

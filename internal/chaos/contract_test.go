@@ -1,0 +1,19 @@
+package chaos_test
+
+import (
+	"testing"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
+	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/store/mem"
+)
+
+// A link that nothing is wrong with is as good as the store behind it.
+func TestContract(t *testing.T) {
+	drivertest.Run(t, drivertest.Env{Virtual: true, Open: func(t testing.TB) driver.Store {
+		link := chaos.New(mem.New(), nil)
+		t.Cleanup(link.Close)
+		return link
+	}})
+}
