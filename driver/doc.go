@@ -10,7 +10,7 @@
 // lives for a TTL unless it is renewed. A store grants a claim if there is room:
 //
 //	the weights of the live claims on a key never exceed
-//	the limit of the claim that is granted last
+//	the limit of the claim that was newly granted last
 //
 // A mutex is a claim of weight Whole under the limit Whole. A reader is a claim of weight 1
 // under the limit Whole. One of n slots is a claim of weight 1 under the limit n. A rate
@@ -28,7 +28,7 @@
 //	                                                              |       Renew with Keep: a record
 //	                                                              +------ Acquire: the same, a full TTL
 //
-// What has ended never comes back. A new claim takes a new owner.
+// What has ended never comes back. A caller takes a new owner for every claim.
 //
 // # Four answers
 //
@@ -64,11 +64,17 @@
 //   - the grant is issued in the same atomic step as the fence;
 //   - being granted again does not change the fence, but for a higher Floor;
 //   - with Floor, the fence is at least Floor. A Floor that lies more than MaxAhead beyond both
-//     the store's clock (in microseconds since 1970) and the key's last fence is ErrInvalid.
+//     the store's clock (in microseconds since 1970) and the key's last fence is ErrInvalid, whether the
+//     claim would be granted, granted again or refused;
+//   - a higher Floor of a claim that is held may fall among the fences of another live claim: only later
+//     grants stand above it;
+//   - if fewer than Span fences are left below MaxFence, Acquire returns ErrUnavailable.
 //
 // The usual way is max(last + Span, clock in microseconds), where last is the
-// highest fence that the key has seen, Floors included. A store keeps last until its own clock has passed it, and ten
-// minutes more; then nothing of an idle key need stay behind.
+// highest fence that the key has given out, Floors of grants included and Floors of refusals not. A store keeps last until its own clock has passed it, and ten
+// minutes more; then nothing of an idle key need stay behind. TTLs are best counted by a clock that
+// nobody sets, fences by the time of day. A store that forgets its claims in a restart (it does not
+// declare Detached, or has no disk) has the clock alone to keep its fences rising.
 //
 // # The line
 //
@@ -76,7 +82,7 @@
 // while a live place stands before it, or anyone in line if it has no place itself, a claim is
 // refused even if there is room for it. A claim that is held already is not in line. Whenever
 // the head of the line might be granted (a release, a lowered weight, a place given up, a grant that leaves room), the
-// store wakes the head's watcher and no other: see Watch. A record that is kept wakes all in line, since all may
+// store wakes the head's watcher, if it has the verb Watch, and no other. A record that is kept wakes all in line, since all may
 // read it. The end of a TTL need wake nobody: the head was told in Result.Retry when to ask.
 //
 // A store may grant the head its claim at the moment of a release, before it asks, but only with the rest
@@ -88,5 +94,6 @@
 // Wait. Repeat. Renew by itself. Make up owners. Compare its clock with a client's. Tell an
 // owner to anyone: a Claim carries its Tag. Fold, trim or interpret keys: two
 // keys are the same if their bytes are the same, and every byte string is a key.
-// Leave anything behind for good on a key that is idle.
+// Leave anything behind for good on a key that is idle; to clear up during later calls, on any
+// key, is enough.
 package driver

@@ -14,8 +14,8 @@ const (
 	// A claim of weight Whole leaves room for nobody.
 	Whole int64 = 1 << 30
 
-	// Span is how many fences every grant owns: Fence to Fence+Span-1.
-	// The next grant on the key begins at Fence+Span or higher.
+	// Span is how many fences every grant owns: Fence to Fence+Span-1. The next grant
+	// of weight Whole on the key begins at Fence+Span or higher.
 	Span = 128
 
 	// MaxFence is the first number that is no longer a fence. Every fence is
@@ -45,7 +45,7 @@ var (
 	ErrUnavailable = errors.New("driver: store unavailable")
 
 	// ErrInvalid says that the call breaks a rule of this contract. The call
-	// changed nothing, and made again it would fail again.
+	// changed nothing, and made again now it would fail again.
 	ErrInvalid = errors.New("driver: invalid request")
 )
 
@@ -61,17 +61,20 @@ type Request struct {
 	ID
 	Weight int64         // how much of the limit the claim takes: 1 to Limit
 	Limit  int64         // how much may be taken on this key in all: 1 to Whole
-	TTL    time.Duration // how long the claim lives unless renewed; at least Features.MinTTL
+	TTL    time.Duration // how long the claim lives unless renewed: above 0, in the bounds of Features
 	Place  time.Duration // if refused: keep a place in line for this long; 0: do not
 
-	// Floor is the least fence the caller will take; 0: any.
+	// Floor is the least fence the caller will take: below MaxFence-Span; 0: any.
 	Floor uint64
 
-	Holder string            // who asks, for people
+	Holder string            // who asks, for people; always stored and shown, as is Party
 	Party  string            // whose task it is, for deadlock detection
 	Meta   map[string]string // anything, for people
 	Value  []byte            // anything, for programs; at most MaxValue bytes
 }
+
+// What a request or a renewal carries stays the caller's, and what a store returns is the
+// caller's: a store keeps and gives copies of Meta and Value.
 
 // A Result is a definite answer to a Request: granted, or refused.
 type Result struct {
@@ -89,16 +92,18 @@ type Result struct {
 	// the owner has none. It is 0 if granted.
 	Ahead int
 
-	// Behind is how many live places stand behind the owner's place; if granted,
-	// how many stand in line at all.
+	// Behind is how many live places stand behind the owner's place, 0 if it has none; if
+	// granted, how many stand in line at all.
 	Behind int
 
-	// Retry is how long until the next claim or place that is in the way ends by
-	// itself. 0 means that the store cannot tell, or that the claim was granted.
+	// Retry is how long until the first of what is in the way ends by itself: of all live
+	// claims if there is no room, and of the places before the owner's, or of all places if
+	// it has none. When it has passed by the store's clock, that one has ended. 0 means that the
+	// store cannot tell, or that the claim was granted.
 	Retry time.Duration
 
-	// Blocker is one live claim that is in the way, or a place in line if only the
-	// line is. It is the zero Claim if granted.
+	// Blocker is one live claim if there is no room, and otherwise a place that
+	// stands before the owner's. It is the zero Claim if granted.
 	Blocker Claim
 }
 
@@ -108,7 +113,7 @@ type Claim struct {
 	Owner string // Tag of the owner, never the owner itself
 
 	Weight, Limit int64
-	Fence         uint64
+	Fence         uint64 // 0 for a place
 	Holder, Party string
 	Meta          map[string]string
 	Value         []byte
@@ -124,7 +129,7 @@ type Claim struct {
 type Renewal struct {
 	ID
 	TTL   time.Duration // how long the claim lives from now on
-	Value []byte        // the new value; nil: as it was
+	Value []byte        // the new value; nil: as it was; empty: none
 
 	// Keep makes the claim a record: it is marked Kept and lives for TTL with
 	// nobody renewing it, and those in line are woken to look at it.
@@ -144,7 +149,7 @@ type Features struct {
 	Fence bool // grants carry fences that rise
 	Floor bool // Request.Floor is obeyed
 	Count bool // limits other than Whole are obeyed
-	Queue bool // Request.Place keeps a place in line
+	Queue bool // Request.Place keeps a place in line; it needs no Watch
 	Value bool // Value and Meta are stored and shown
 	Keep  bool // Renewal.Keep is obeyed
 
@@ -155,15 +160,16 @@ type Features struct {
 	// Detached says that a claim outlives the process that asked for it.
 	Detached bool
 
-	// MinTTL and MaxTTL bound Request.TTL and Renewal.TTL. MaxTTL 0 means no bound.
+	// MinTTL and MaxTTL bound Request.TTL and Renewal.TTL, but not Request.Place. MaxTTL 0 means
+	// that every TTL is obeyed, up to the longest Duration.
 	MinTTL, MaxTTL time.Duration
 }
 
 // A Store keeps claims. Its methods may be called by many goroutines at once.
 //
 // A store answers at once: it does not wait for a key, does not repeat a call and does
-// not renew by itself. It obeys ctx. See the package comment for the four
-// kinds of answers.
+// not renew by itself. It returns soon after ctx ends; one that never blocks need not look at
+// it. See the package comment for the four kinds of answers.
 type Store interface {
 	// Features tells what the store can do. The answer never changes.
 	Features() Features
@@ -173,18 +179,19 @@ type Store interface {
 	//
 	// The claim has room if its Weight and those of the live claims on the key are
 	// at most its Limit together. A grant begins a life of TTL and is given Span new
-	// fences, above all that the key has seen.
+	// fences: see Fences in the package comment.
 	//
 	// If refused and r.Place > 0, the owner gets a place at the end of the line that
 	// lives for r.Place, or keeps the place it has and that place lives for r.Place from
-	// now. A place that is not asked for again in time drops out. Asking with r.Place 0
+	// now, be that more or less than it had. The place stands for what its owner asked last. A place that is not asked for again in time drops out. Asking with r.Place 0
 	// neither takes a place nor gives one up. Being granted gives it up.
 	//
 	// An owner that has a live claim on the key is granted again what it has, with a
-	// life of TTL from now, in line or not. Its weight becomes r.Weight if that is lower
+	// life of TTL from now, whoever stands in line. Its weight becomes r.Weight if that is lower
 	// and stays otherwise. Its fence becomes r.Floor if that is higher and stays
 	// otherwise. Holder, Party, Meta, Value and Limit stay. So a call whose answer was
-	// lost can be made again.
+	// lost can be made again. An owner whose claim has ended is granted a new one, with new
+	// fences: stores need not remember owners, and callers do not use one twice.
 	Acquire(ctx context.Context, r Request) (Result, error)
 
 	// Renew gives a live claim a life of r.TTL from now, be that more or less than it
@@ -195,7 +202,7 @@ type Store interface {
 	Renew(ctx context.Context, r Renewal) (behind int, err error)
 
 	// Release ends a live claim, or gives up a place in line. If the owner has
-	// neither it returns ErrNotHeld.
+	// neither, or could not have, it returns ErrNotHeld.
 	Release(ctx context.Context, id ID) error
 }
 
@@ -215,7 +222,8 @@ func Tag(owner string) string {
 }
 
 // Validate returns an error that is ErrInvalid if r breaks a rule that holds for
-// every store, or asks for what f does not declare. Stores call it first in Acquire.
+// every store, or asks for what f does not declare. Stores call it first in Acquire. What it
+// cannot check is how far a Floor is ahead: see MaxAhead.
 func (r *Request) Validate(f Features) error {
 	switch {
 	case r.Limit < 1 || r.Limit > Whole:

@@ -99,10 +99,14 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	if !k.free(at, r) {
 		return k.refuse(at, r, now), nil
 	}
+	fence := max(k.last+driver.Span, s.clock(now), r.Floor)
+	if fence > driver.MaxFence-driver.Span {
+		return driver.Result{}, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
+	}
+	k.last = fence
 	if at >= 0 {
 		k.line = slices.Delete(k.line, at, at+1)
 	}
-	k.last = max(k.last+driver.Span, s.clock(now), r.Floor)
 	r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
 	k.claims = append(k.claims, &claim{Request: r, fence: k.last, since: now, ends: after(now, r.TTL)})
 	k.wakeHead()
@@ -376,6 +380,8 @@ func (k *key) refuse(at int, r driver.Request, now time.Duration) driver.Result 
 		at = len(k.line)
 		k.line = append(k.line, &claim{Request: r, placed: true, since: now, ends: after(now, r.Place)})
 	case r.Place > 0:
+		r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
+		k.line[at].Request = r
 		k.line[at].ends = after(now, r.Place)
 	}
 	ahead := len(k.line)
