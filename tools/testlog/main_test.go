@@ -23,6 +23,9 @@ func TestRun(t *testing.T) {
 		e("output", "a", "TestS", "    a_test.go:7: no redis-server: run scripts/servers\n") +
 		e("output", "a", "TestS", "--- SKIP: TestS (0.00s)\n") +
 		e("skip", "a", "TestS", "")
+	law := func(name, needs string) string {
+		return e("output", "a", name, "    laws.go:3: not asked: needs "+needs+"\n") + e("skip", "a", name, "")
+	}
 	bad := e("output", "b", "TestY", "    b_test.go:9: want 1, have 2\n") +
 		e("fail", "b", "TestY", "") +
 		e("output", "b", "", "FAIL\tb\t0.02s\n") +
@@ -39,6 +42,7 @@ func TestRun(t *testing.T) {
 	}{
 		{"a package that is well gets go's own line", good, []string{"ok  \ta\t0.01s\n"}, []string{"noise", "PASS", "SKIPPED"}, ""},
 		{"a skip is told with its reason", skip + good, []string{"SKIPPED 1: no redis-server: run scripts/servers\n          a.TestS\n"}, nil, ""},
+		{"laws that were not asked are one line", law("L1", "floor") + law("L2", "watch") + good, []string{"SKIPPED 2: not asked of a store"}, []string{"needs floor"}, ""},
 		{"a failure is told whole and fails the run", good + bad, []string{"ok  \ta", "want 1, have 2", "FAIL\tb"}, nil, "1 of 2 packages failed: b"},
 		{"a test that was cut off is told", cut, []string{"panic: oh"}, nil, "1 of 1 packages failed: c"},
 		{"a build that fails is told", `{"ImportPath":"d","Action":"build-output","Output":"d.go:1: oops\n"}` + "\n" + e("fail", "d", "", ""), []string{"d.go:1: oops\n"}, nil, "packages failed: d"},
