@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -249,6 +250,9 @@ func (h *Hold) overdue() error {
 	}
 	return ErrExpired
 }
+
+// size tells TTLs apart that are too different for one batch: it grows by one as the TTL doubles.
+func (h *Hold) size() int { return bits.Len64(uint64(h.terms.TTL)) }
 
 // end takes the hold out of the keeper's hands. It reports whether it was the first to do so.
 func (h *Hold) end(cause error) bool {

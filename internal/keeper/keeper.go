@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"math/bits"
 	"sync"
 	"time"
 
@@ -128,26 +127,31 @@ func (k *Keeper) look() {
 		cause error
 	}
 	var lost []loss
-	var due []*Hold
+	var due, aside []*Hold
+	open := map[int]bool{} // the sizes of which a renewal is due
 	horizon := now
 	for len(k.queue) > 0 && k.queue[0].at <= horizon {
 		h := k.queue[0]
+		k.drop(h)
+		until, soon, size := time.Duration(h.until.Load()), now+h.terms.TTL/12, h.size()
 		switch {
-		case now >= time.Duration(h.until.Load()):
+		case now >= until:
 			cause := h.overdue()
 			h.end(cause)
 			lost = append(lost, loss{h, cause})
-		case h.at > now && h.renew > h.at: // not due, and it is its trust that ends soon
-			horizon = now // stop gathering; what is due was before it in the queue
-		default:
-			if horizon == now {
-				// Whoever would be due soon comes along: one round trip for
-				// many, and the jitter does not tear them apart.
-				horizon = now + h.terms.TTL/12
-			}
-			k.drop(h)
+		case h.under == nil && (h.renew <= now || open[size] && h.renew <= min(until, soon)):
+			// Whoever of its size would be due soon comes along: one round trip for
+			// many, and the jitter does not tear them apart. Other sizes are
+			// left alone: to come early for a few would tear those apart.
+			open[size] = true
+			horizon = max(horizon, soon)
 			due = append(due, h)
+		default:
+			aside = append(aside, h)
 		}
+	}
+	for _, h := range aside {
+		k.put(h)
 	}
 	for _, b := range k.batches(due) {
 		k.wg.Go(b.run)
@@ -165,7 +169,7 @@ func (k *Keeper) batches(due []*Hold) []*batch {
 	var out []*batch
 	open := map[int]*batch{}
 	for _, h := range due {
-		size := bits.Len64(uint64(h.terms.TTL))
+		size := h.size()
 		b := open[size]
 		if b == nil || len(b.holds) == batchSize {
 			b = newBatch(func() { k.renew(b) })

@@ -1,0 +1,236 @@
+package keeper
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// crowd keeps n claims, all asked for within d.
+func (s *stage) crowd(n int, d time.Duration, terms Terms, l Listener) []*Hold {
+	s.Helper()
+	holds := make([]*Hold, n)
+	start := s.now()
+	for i := range holds {
+		s.at(start + d*time.Duration(i)/time.Duration(n))
+		holds[i] = s.Keep(id(fmt.Sprint(terms.TTL, start, i)), terms, s.now(), l)
+	}
+	return holds
+}
+
+// sizes returns how many holds the calls renewed at most and on average.
+func (s *stage) sizes() (most int, mean float64) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	all := 0
+	for _, c := range s.calls {
+		all += len(c.rs)
+		most = max(most, len(c.rs))
+	}
+	return most, float64(all) / float64(len(s.calls))
+}
+
+func TestKeeper_renews_many_in_one_round_trip(t *testing.T) {
+	const n = 10_000
+	for _, c := range []struct {
+		ttl  time.Duration
+		a    answer
+		mean float64
+	}{
+		{30 * time.Second, fine, 400},
+		{30 * time.Second, slow(100*time.Millisecond, nil), 400},
+		{3 * time.Second, fine, 350},
+		{3 * time.Second, slow(100*time.Millisecond, nil), 350},
+	} {
+		play(t, c.a, func(s *stage) {
+			w := &witness{clock: s.clock}
+			holds := s.crowd(n, time.Second, Terms{TTL: c.ttl}, w)
+			s.at(10 * c.ttl)
+			for i, h := range holds {
+				if !h.Trusted(0) {
+					s.Fatalf("hold %d was lost", i)
+				}
+			}
+			most, mean := s.sizes()
+			s.Logf("TTL %v: %d calls in 10 TTLs, %.0f holds each, at most %d", c.ttl, len(s.calls), mean, most)
+			if most > batchSize || mean < c.mean {
+				s.Errorf("at most %d and on average %.0f, want at most %d and at least %.0f", most, mean, batchSize, c.mean)
+			}
+		})
+	}
+}
+
+func TestKeeper_tries_many_again_in_one_round_trip(t *testing.T) {
+	play(t, down, func(s *stage) {
+		w := &witness{clock: s.clock}
+		holds := s.crowd(2000, time.Second, Terms{TTL: ttl}, w)
+		s.at(2 * ttl)
+		for i, h := range holds {
+			if h.Trusted(0) {
+				s.Fatalf("hold %d is trusted", i)
+			}
+		}
+		lost := 0
+		for _, n := range w.all() {
+			if n.lost != nil {
+				lost++
+			}
+		}
+		if _, mean := s.sizes(); lost != 2000 || mean < 300 {
+			s.Errorf("%d losses, %.0f holds in a call", lost, mean)
+		}
+	})
+}
+
+func TestKeeper_does_not_mix_TTLs_far_apart(t *testing.T) {
+	play(t, fine, func(s *stage) {
+		w := &witness{clock: s.clock}
+		for d := time.Second; d < 10*time.Minute; d += d / 3 {
+			s.crowd(50, 0, Terms{TTL: d}, w)
+		}
+		s.at(10 * time.Minute)
+		mixed := 0
+		for _, c := range s.calls {
+			least, most := c.rs[0].TTL, c.rs[0].TTL
+			for _, r := range c.rs {
+				least, most = min(least, r.TTL), max(most, r.TTL)
+			}
+			if c.limit != least/4 || most >= 2*least {
+				s.Fatalf("a call for TTLs of %v to %v has a limit of %v", least, most, c.limit)
+			}
+			if most > least {
+				mixed++
+			}
+		}
+		if _, mean := s.sizes(); mean < 40 || mixed == 0 {
+			s.Errorf("%.0f holds in a call, %d of %d calls are mixed", mean, mixed, len(s.calls))
+		}
+	})
+}
+
+func TestKeeper_gathers_nothing_that_is_under_way(t *testing.T) {
+	play(t, nil, func(s *stage) {
+		until := make(chan struct{})
+		defer close(until)
+		s.answer = func(context.Context, int) error { <-until; return errDown }
+		s.keep(Terms{TTL: 10 * time.Second}) // its renewal hangs; its trust ends at 9 s
+		s.at(5 * time.Second)
+		if s.underWay() != 1 {
+			s.Fatal("no renewal is under way")
+		}
+		s.answer = fine
+		b := s.Keep(id("b"), Terms{TTL: 24 * time.Second}, 0, &witness{clock: s.clock}) // due at 7.2 s to 8.8 s
+		s.at(8900 * time.Millisecond)
+		if len(s.calls) != 2 || len(s.calls[1].rs) != 1 || !b.Trusted(0) {
+			s.Errorf("calls %+v", s.calls)
+		}
+	})
+}
+
+func TestKeeper_gathers_each_by_its_own_TTL(t *testing.T) {
+	play(t, fine, func(s *stage) {
+		w := &witness{clock: s.clock}
+		s.keep(Terms{TTL: ttl})
+		for i := range 100 { // each is due at once, and 2 h before that would have been early enough
+			s.at(time.Duration(i) * time.Second)
+			s.Keep(id(fmt.Sprint(i)), Terms{TTL: 24 * time.Hour}, s.now()-9*time.Hour, w)
+		}
+		last, n := time.Duration(0), 0
+		for _, c := range s.calls {
+			if slices.ContainsFunc(c.rs, func(r driver.Renewal) bool { return r.Key == "a" }) {
+				if pause := c.sent - last; pause < 3*ttl/10-ttl/12 {
+					s.Fatalf("renewed after %v: far too early for a TTL of %v", pause, ttl)
+				}
+				last, n = c.sent, n+1
+			}
+		}
+		if n < 9 {
+			s.Errorf("renewed %d times in 100 s", n)
+		}
+	})
+}
+
+func TestKeeper_gathers_past_what_is_about_to_end(t *testing.T) {
+	play(t, fine, func(s *stage) {
+		w := &witness{clock: s.clock}
+		s.crowd(1000, 0, Terms{TTL: ttl}, w)
+		for i := range 1000 { // one ends every 3 ms while the others fall due
+			s.Keep(id(fmt.Sprint("fixed", i)), Terms{TTL: 9*time.Second + 3*time.Millisecond*time.Duration(i), Fixed: true}, 0, w)
+		}
+		s.at(ttl)
+		if _, mean := s.sizes(); mean < 300 {
+			s.Errorf("%.0f holds in a call", mean)
+		}
+	})
+}
+
+func TestKeeper_has_no_goroutine_of_its_own(t *testing.T) {
+	play(t, fine, func(s *stage) {
+		before := runtime.NumGoroutine()
+		holds := s.crowd(10_000, time.Second, Terms{TTL: ttl}, &witness{clock: s.clock})
+		s.at(100 * time.Second)
+		if after := runtime.NumGoroutine(); after > before {
+			s.Errorf("%d goroutines, %d before the first of %d holds", after, before, len(holds))
+		}
+	})
+	play(t, deaf, func(s *stage) {
+		before := runtime.NumGoroutine()
+		s.crowd(10_000, time.Second, Terms{TTL: ttl}, &witness{clock: s.clock})
+		s.at(12 * time.Second) // all are being renewed
+		if n, after := s.underWay(), runtime.NumGoroutine()-before; n != 10_000 || after > 2*n/batchSize {
+			s.Errorf("%d goroutines renew %d holds", after, n)
+		}
+	})
+}
+
+func TestKeeper_memory_of_a_hold(t *testing.T) {
+	const n = 10_000
+	ids := make([]driver.ID, n)
+	for i := range ids {
+		ids[i] = id(fmt.Sprint(i))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		k := New(NewClock(), func(_ context.Context, rs []driver.Renewal) []driver.Renewed { return make([]driver.Renewed, len(rs)) })
+		w := quiet{}
+		used := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := used()
+		holds := make([]*Hold, n)
+		for i := range holds {
+			holds[i] = k.Keep(ids[i], Terms{TTL: ttl}, k.clock.Now(), w)
+		}
+		time.Sleep(10 * ttl)
+		synctest.Wait()
+		each := (used() - before) / n
+		t.Logf("%d bytes a hold", each)
+		if each > 512 {
+			t.Errorf("%d bytes a hold", each)
+		}
+		for _, h := range holds {
+			_ = h.Stop(t.Context())
+		}
+		clear(holds)
+		if left := used() - before; left > 100*n {
+			t.Errorf("%d bytes are left of %d holds that were stopped", left, n)
+		}
+		k.Close()
+		runtime.KeepAlive(holds)
+	})
+}
+
+// quiet is a listener that does not care.
+type quiet struct{}
+
+func (quiet) Renewed(Renewal) {}
+func (quiet) Lost(error)      {}
