@@ -46,11 +46,9 @@ func DoValue[T any](ctx context.Context, l *Locker, name string, f func(ctx cont
 // do runs f and unlocks, also if f panics.
 func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
 	defer func() {
-		lost := l.Err()
-		if unlock := l.Unlock(ctx); lost == nil {
-			lost = unlock
+		if lost := l.Unlock(ctx); lost != nil {
+			err = errors.Join(err, lost)
 		}
-		err = errors.Join(err, lost)
 	}()
 	return f(l.Context(ctx))
 }

@@ -100,29 +100,18 @@ func (l *Lease) Handle() (Handle, error) {
 	if !locker.features.Detached {
 		return Handle{}, unsupported(locker.features, "keeps no claim without its process, as Handle needs")
 	}
-	if mine, answer := l.depart(); !mine {
-		if answer == nil {
-			answer = ErrReleased
-		}
-		return Handle{}, answer
+	if mine, _ := l.depart(false); !mine {
+		return Handle{}, l.Err()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.r.limit())
 	defer cancel()
-	locker.mu.Lock()
-	ends := l.end(ErrReleased)
-	locker.mu.Unlock()
-	for _, end := range ends {
-		end(ErrReleased)
-	}
-	terms := l.t.hold.Terms()
-	cause := l.t.hold.Stop(ctx)
-
-	if cause != nil {
+	if cause := l.t.hold.Stop(ctx); cause != nil {
 		err := newLostError(l.r.name, l.fence, cause)
 		l.part(ctx, Lost, err, true)
 		return Handle{}, err
 	}
 	l.part(ctx, Detached, nil, true)
+	terms := l.t.hold.Terms() // Extend may have changed them until now
 	return Handle{handle{
 		Name: l.r.name, Key: l.r.Key, Owner: l.t.id.Owner, Fence: l.fence, Mode: l.r.mode, TTL: terms.TTL, Delay: terms.Delay,
 	}}, nil

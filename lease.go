@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -13,7 +14,8 @@ import (
 )
 
 // A Lease is a lock in the caller's hand. It lasts until Unlock or until it is lost, and is
-// renewed by itself. All its methods may be called by many goroutines at once.
+// renewed by itself. All its methods may be called by many goroutines at once. The zero Lease and
+// the nil one hold nothing: their methods panic.
 //
 // A lease is lost when it could not be renewed in time, when the store says that it is
 // gone, or when its MaxHold is reached. The loss is told, by Done, Err and the contexts,
@@ -67,13 +69,14 @@ func (l *Lease) Err() error {
 	if why := l.why.Load(); why != nil {
 		return *why
 	}
-	if l.t.hold.Lose() {
-		if why := l.why.Load(); why != nil {
-			return *why
-		}
-		return newLostError(l.r.name, l.fence, keeper.ErrExpired) // somebody else is about to say so
+	if !l.t.hold.Lose() {
+		return nil
 	}
-	return nil
+	cause := l.t.hold.Stop(context.Background()) // it is over already: this only tells why
+	if why := l.why.Load(); why != nil {
+		return *why
+	}
+	return newLostError(l.r.name, l.fence, cause) // somebody else is about to say so
 }
 
 // Valid reports whether the lease is held and will be for d from now, even if the store cannot be
@@ -105,10 +108,11 @@ func (l *Lease) Done() <-chan struct{} {
 
 // Context returns a context for the work under the lock: it ends with parent, and with the lease,
 // with the cause ErrLost or ErrReleased. Its Err looks at the clock at every call.
-// FromContext finds the lease in it.
+// FromContext finds the lease in it. It is remembered until it ends: give it a parent that ends with the
+// work, if the lease lasts longer. Like the functions of package context it panics if parent is nil.
 func (l *Lease) Context(parent context.Context) context.Context {
 	inner, cancel := context.WithCancelCause(parent)
-	ctx := &leaseContext{inner, l}
+	ctx := &leaseContext{inner, l, cancel}
 	locker := l.t.l
 	locker.mu.Lock()
 	if why := l.why.Load(); why != nil {
@@ -133,11 +137,15 @@ func (l *Lease) Context(parent context.Context) context.Context {
 type leaseContext struct {
 	context.Context
 	lease *Lease
+	end   context.CancelCauseFunc
 }
 
-// Err looks at the clock: after a pause of the process, a timer comes too late.
+// Err looks at the clock: after a pause of the process, a timer comes too late. So may
+// whoever tells of the loss, if it has others to tell first: the context ends here and now.
 func (c *leaseContext) Err() error {
-	_ = c.lease.Err() // ends the context if the lease is over
+	if why := c.lease.Err(); why != nil {
+		c.end(why)
+	}
 	return c.Context.Err()
 }
 
@@ -153,6 +161,9 @@ type leaseKey struct{}
 // FromContext returns the lease that ctx was made for by Lease.Context, Do or one of its
 // kin; the innermost, if there are several; nil if there is none.
 func FromContext(ctx context.Context) *Lease {
+	if ctx == nil {
+		return nil
+	}
 	lease, _ := ctx.Value(leaseKey{}).(*Lease)
 	return lease
 }
@@ -170,12 +181,12 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := opt.check(l.t.l.features); err != nil {
 		return err
 	}
-	if err := l.Err(); err != nil {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := l.seal(); err != nil {
 		return err
 	}
-	l.t.l.mu.Lock()
-	l.t.sealed = true // the claim is no longer what its request says
-	l.t.l.mu.Unlock()
 	call, cancel := context.WithTimeout(ctx, min(callLimit, l.t.hold.Left()))
 	defer cancel()
 	err := l.t.hold.Extend(call, d)
@@ -189,6 +200,21 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// seal keeps the turn from being handed on: the claim is no longer what its request says. If the lease
+// is over the turn may be in other hands, which must not feel it.
+func (l *Lease) seal() error {
+	if err := l.Err(); err != nil {
+		return err
+	}
+	l.t.l.mu.Lock()
+	defer l.t.l.mu.Unlock()
+	if why := l.why.Load(); why != nil {
+		return *why
+	}
+	l.t.sealed = true
+	return nil
+}
+
 // Unlock gives the lock back. It returns nil if the lease was held until now, and ErrLost if it was not:
 // then what was done under it may have met with the work of another. Any other error says that the store
 // did not answer: the lease is over, the lock may stay taken until its TTL is, and Unlock
@@ -200,18 +226,11 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if mine, answer := l.depart(); !mine {
+	if mine, answer := l.depart(true); !mine {
 		return answer
 	}
 	locker := l.t.l
 	locker.mu.Lock()
-	if ends := l.end(ErrReleased); len(ends) > 0 {
-		locker.mu.Unlock()
-		for _, end := range ends { // the work is over, and is told so before another's can begin
-			end(ErrReleased)
-		}
-		locker.mu.Lock()
-	}
 	passed := !l.tried && l.t.lease == l && l.t.pass()
 	if passed {
 		l.conclude(nil, true)
@@ -254,12 +273,12 @@ func (l *Lease) release(ctx context.Context) error {
 	return err
 }
 
-// part ends the turn together with the lease, and tells so, unless the turn has told
-// of its loss itself.
+// part ends the turn together with the lease, and tells so, unless that was told before: by the
+// turn, of its loss, or by a release that was not answered.
 func (l *Lease) part(ctx context.Context, kind EventKind, err error, final bool) {
 	locker := l.t.l
 	locker.mu.Lock()
-	told := kind == Lost && l.t.lease == nil
+	told := l.tried || kind == Lost && l.t.lease == nil
 	l.tried = !final
 	l.conclude(err, final)
 	l.t.over()
@@ -279,25 +298,33 @@ func (l *Lease) giveBack(ctx context.Context) error {
 	return store.Release(ctx, id)
 }
 
-// depart makes the caller the one who ends the lease. If somebody else does or did, or it
-// is lost, it waits for the answer and returns that.
-func (l *Lease) depart() (mine bool, answer error) {
+// depart makes the caller the one who ends the lease, and ends its contexts. If somebody else does or
+// did, or it is lost, it waits for the answer and returns that; a release that was not
+// answered may be made again.
+func (l *Lease) depart(again bool) (mine bool, answer error) {
+	why := cmp.Or(l.Err(), ErrReleased) // a loss that nobody has told of yet came before this
 	locker := l.t.l
 	locker.mu.Lock()
-	defer locker.mu.Unlock()
-	if why := l.why.Load(); !l.settled && why != nil && errors.Is(*why, ErrLost) {
-		l.conclude(*why, true)
+	if lost := l.why.Load(); !l.settled && lost != nil && errors.Is(*lost, ErrLost) {
+		l.conclude(*lost, true)
 	}
 	if leaving := l.leaving; leaving != nil {
 		locker.mu.Unlock()
 		<-leaving
 		locker.mu.Lock()
+		defer locker.mu.Unlock()
 		return false, l.answer
 	}
-	if l.settled {
+	if l.settled || l.tried && !again {
+		defer locker.mu.Unlock()
 		return false, l.answer
 	}
 	l.leaving = make(chan struct{})
+	ends := l.end(why)
+	locker.mu.Unlock()
+	for _, end := range ends { // the work is over, and is told so before another's can begin
+		end(why)
+	}
 	return true, nil
 }
 

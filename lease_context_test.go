@@ -1,0 +1,126 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/store/mem"
+)
+
+func TestLease_Context(t *testing.T) {
+	t.Run("ends with its parent", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			lease := taken(t, lockerOn(t, newWire()), "x")
+			parent, cancel := context.WithCancelCause(t.Context())
+			ctx := lease.Context(parent)
+			mine := errors.New("mine")
+			cancel(mine)
+			<-ctx.Done()
+			wantErr(t, context.Cause(ctx), mine)
+			if err := lease.Err(); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("ends with Unlock, and so do its children", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			lease := taken(t, lockerOn(t, newWire()), "x")
+			ctx := lease.Context(t.Context())
+			child, cancel := context.WithTimeout(ctx, time.Hour)
+			defer cancel()
+			grandchild := lease.Context(child)
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []context.Context{ctx, child, grandchild, lease.Context(t.Context())} {
+				if !over(c.Done()) || !errors.Is(c.Err(), context.Canceled) || !errors.Is(context.Cause(c), distlock.ErrReleased) {
+					t.Errorf("%v %v", c.Err(), context.Cause(c))
+				}
+			}
+		})
+	})
+	t.Run("is over before another can hold the lock", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := lockerOn(t, newWire())
+			lease := taken(t, l, "x")
+			ctx := lease.Context(t.Context())
+			go func() {
+				next, err := l.Lock(t.Context(), "x")
+				if err != nil || !over(ctx.Done()) {
+					t.Errorf("%v: the work of the one before goes on", err)
+					return
+				}
+				_ = next.Unlock(t.Context())
+			}()
+			synctest.Wait()
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		})
+	})
+	t.Run("carries values, the deadline and the innermost lease", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			type key struct{}
+			l := lockerOn(t, newWire())
+			a, b := taken(t, l, "a"), taken(t, l, "b")
+			parent, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, 7), time.Minute)
+			defer cancel()
+			ctx := a.Context(parent)
+			if distlock.FromContext(parent) != nil || distlock.FromContext(nil) != nil { //nolint:staticcheck // on purpose
+				t.Error("a lease out of nothing")
+			}
+			inner := b.Context(context.WithValue(ctx, key{}, 8))
+			deadline, _ := inner.Deadline()
+			if distlock.FromContext(ctx) != a || distlock.FromContext(inner) != b || inner.Value(key{}) != 8 || ctx.Value(key{}) != 7 ||
+				time.Until(deadline) != time.Minute {
+				t.Error("lost on the way")
+			}
+			if distlock.FromContext(context.WithoutCancel(inner)) != b {
+				t.Error("lost without cancel")
+			}
+		})
+	})
+	t.Run("of a lease that is lost unseen", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			lease := taken(t, lockerOn(t, w, distlock.Fixed()), "x")
+			ctx := lease.Context(t.Context())
+			time.Sleep(time.Minute)
+			wantLoss(t, context.Cause(ctx), distlock.LossExpired)
+		})
+	})
+	t.Run("panics without a parent", func(t *testing.T) {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		l := lockerOn(t, mem.New())
+		taken(t, l, "x").Context(nil) //nolint:staticcheck // on purpose
+	})
+}
+
+func TestLease_Context_leavesNothingBehind(t *testing.T) {
+	l := lockerOn(t, mem.New())
+	lease := taken(t, l, "x")
+	run := func(n int) {
+		for range n {
+			parent, cancel := context.WithCancel(t.Context())
+			_ = lease.Context(parent)
+			cancel()
+		}
+	}
+	run(20_000) // a map that has grown stays so
+	live := heapAfter(func() { run(20_000) })
+	if live > 512<<10 {
+		t.Errorf("%d bytes are left of 20000 contexts", live)
+	}
+	if err := lease.Err(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,261 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+func TestLease_lost(t *testing.T) {
+	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
+		for _, how := range []string{"cut", "frozen"} {
+			t.Run(fmt.Sprint("at the end of its trust, store ", how, ", ", ttl), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWire()
+					l, rival := lockerOn(t, w, distlock.TTL(ttl)), lockerOn(t, w.Store)
+					begin := time.Now()
+					lease := taken(t, l, "x")
+					ctx := lease.Context(t.Context())
+					if how == "cut" {
+						w.cut()
+					} else {
+						w.freeze()
+					}
+
+					granted := make(chan time.Duration, 1)
+					go func() {
+						lease, err := rival.Lock(t.Context(), "x")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						granted <- time.Since(begin)
+						_ = lease.Unlock(t.Context())
+					}()
+					time.Sleep(trustOf(ttl) - 1)
+					synctest.Wait()
+					if err := lease.Err(); err != nil || over(lease.Done()) || ctx.Err() != nil || !lease.Valid(0) {
+						t.Fatalf("lost too early: %v", err)
+					}
+					if got := time.Until(lease.Until()); got != 1 {
+						t.Errorf("Until is in %v, want 1ns", got)
+					}
+					<-ctx.Done()
+					if got := time.Since(begin); got != trustOf(ttl) {
+						t.Errorf("told after %v, want %v", got, trustOf(ttl))
+					}
+					synctest.Wait()
+					wantLoss(t, lease.Err(), distlock.LossExpired)
+					wantLoss(t, context.Cause(ctx), distlock.LossExpired)
+					wantErr(t, ctx.Err(), context.Canceled)
+					if !over(lease.Done()) || lease.Valid(0) || lease.Valid(-time.Hour) || !lease.Until().IsZero() || lease.Wanted() {
+						t.Error("one of Done, Valid, Until, Wanted does not know")
+					}
+					wantLoss(t, context.Cause(lease.Context(t.Context())), distlock.LossExpired)
+					if at := <-granted; at < ttl {
+						t.Errorf("the rival was granted after %v, within the TTL", at)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The clock decides, not the timer: whoever tells of losses may be busy with another.
+func TestLease_lost_lookingAtTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		told := make(chan string, 2)
+		hold := make(chan struct{})
+		release := sync.OnceFunc(func() { close(hold) })
+		defer release()
+		var busy atomic.Bool
+		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.MaxHold(10*time.Second),
+			distlock.Observe(func(_ context.Context, e distlock.Event) {
+				if e.Kind == distlock.Lost {
+					told <- e.Key
+					if busy.CompareAndSwap(false, true) {
+						<-hold
+					}
+				}
+			}))
+		leases := map[string]*distlock.Lease{"a": taken(t, l, "a"), "b": taken(t, l, "b")}
+		ctxs := map[string]context.Context{}
+		for name, lease := range leases {
+			ctxs[name] = lease.Context(t.Context())
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		other := "a"
+		if <-told == "a" {
+			other = "b"
+		}
+		lease, ctx := leases[other], ctxs[other]
+		if lease.Valid(0) {
+			t.Error("valid after its time")
+		}
+		if ctx.Err() == nil || !over(ctx.Done()) {
+			t.Error("the context goes on after the lease")
+		}
+		wantErr(t, lease.Err(), distlock.ErrMaxHold)
+		wantLoss(t, context.Cause(ctx), distlock.LossMaxHold)
+		wantErr(t, lease.Unlock(t.Context()), distlock.ErrMaxHold)
+		release()
+		synctest.Wait()
+		wantErr(t, lease.Err(), distlock.ErrMaxHold)
+		if n := len(told); n != 1 {
+			t.Errorf("told %d times of the second loss", n)
+		}
+	})
+}
+
+func TestLease_lost_saysTheStore(t *testing.T) {
+	t.Run("taken away", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, p := newWire(), &tape{}
+			l := lockerOn(t, w, distlock.Observe(p.observe))
+			lease := taken(t, l, "x")
+			for _, owner := range w.secrets() {
+				_ = w.Store.Release(t.Context(), driver.ID{Key: "x", Owner: owner})
+			}
+			<-lease.Done()
+			wantLoss(t, lease.Err(), distlock.LossTaken)
+			wantErr(t, lease.Err(), driver.ErrNotHeld)
+			wantErr(t, lease.Unlock(t.Context()), distlock.ErrLost)
+			if n := w.count("release"); n != 0 {
+				t.Errorf("%d releases after a loss", n)
+			}
+		})
+	})
+	t.Run("broken, with the reason", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			lease := taken(t, lockerOn(t, w), "x")
+			ctx := lease.Context(t.Context())
+			if _, err := driver.Break(t.Context(), w, "x", "the disk is on fire"); err != nil {
+				t.Fatal(err)
+			}
+			<-ctx.Done()
+			wantLoss(t, context.Cause(ctx), distlock.LossBroken)
+			var broken *driver.BrokenError
+			if !errors.As(lease.Err(), &broken) || broken.Reason != "the disk is on fire" {
+				t.Errorf("reason %+v", broken)
+			}
+			if got, want := lease.Err().Error(), `distlock: lease of "x" lost: broken: "the disk is on fire"`; got != want {
+				t.Errorf("message %s, want %s", got, want)
+			}
+		})
+	})
+	t.Run("at Unlock", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w, p := newWire(), &tape{}
+			lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x")
+			if _, err := driver.Break(t.Context(), w, "x", ""); err != nil {
+				t.Fatal(err)
+			}
+			err := lease.Unlock(t.Context())
+			wantLoss(t, err, distlock.LossTaken)
+			if again := lease.Unlock(t.Context()); again != err { //nolint:errorlint // the very same
+				t.Errorf("again %v", again)
+			}
+			synctest.Wait()
+			wantStory(t, p, distlock.Granted, distlock.Lost)
+		})
+	})
+}
+
+func TestLease_atRisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWire(), &tape{}
+		lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x")
+		ctx := lease.Context(t.Context())
+		w.cut()
+		time.Sleep(20 * time.Second)
+		w.mend()
+		time.Sleep(time.Hour)
+		if err := ctx.Err(); err != nil || lease.Err() != nil || over(lease.Done()) {
+			t.Fatalf("lost: %v", lease.Err())
+		}
+		wantStory(t, p, distlock.Granted, distlock.AtRisk, distlock.Recovered)
+		risk := p.all(distlock.AtRisk)[0]
+		wantErr(t, risk.Err, errWire)
+		if risk.Left < 15*time.Second || risk.Left > 21*time.Second || risk.Fence != lease.Fence() {
+			t.Errorf("%+v", risk)
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestLease_Wanted(t *testing.T) {
+	t.Run("by a waiter of this process", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := lockerOn(t, newWire())
+			lease := taken(t, l, "x")
+			if lease.Wanted() {
+				t.Error("wanted by nobody")
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() { _, _ = l.Lock(ctx, "x") }()
+			synctest.Wait()
+			if !lease.Wanted() {
+				t.Error("not wanted")
+			}
+			cancel()
+			synctest.Wait()
+			if lease.Wanted() {
+				t.Error("still wanted")
+			}
+		})
+	})
+	t.Run("by a waiter elsewhere, after a renewal", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			l, other := lockerOn(t, w), lockerOn(t, w)
+			lease := taken(t, l, "x")
+			go func() { _, _ = other.Lock(t.Context(), "x") }()
+			synctest.Wait()
+			time.Sleep(15 * time.Second)
+			if !lease.Wanted() {
+				t.Error("not wanted")
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if lease.Wanted() {
+				t.Error("wanted after Unlock")
+			}
+			synctest.Wait()
+		})
+	})
+}
+
+func TestLease_facts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := lockerOn(t, newWire())
+		a := taken(t, l, "x")
+		if a.Key() != "x" || a.Mode() != distlock.Exclusive || a.Fence() == 0 || a.Fence() >= driver.MaxFence {
+			t.Errorf("%s %s %d", a.Key(), a.Mode(), a.Fence())
+		}
+		r, err := l.TryRLock(t.Context(), "y")
+		if err != nil || r.Mode() != distlock.Shared {
+			t.Errorf("%v %v", r.Mode(), err)
+		}
+		_ = a.Unlock(t.Context())
+		if b := taken(t, l, "x"); b.Fence() <= a.Fence() {
+			t.Errorf("fence %d after %d", b.Fence(), a.Fence())
+		}
+		if a.Key() != "x" || a.Fence() == 0 || !a.Until().IsZero() || a.Valid(0) {
+			t.Error("a lease that is over forgets")
+		}
+	})
+}

@@ -1,0 +1,258 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+func TestLease_Unlock(t *testing.T) {
+	t.Run("of a lost lease says so, again and again", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			lease := taken(t, lockerOn(t, w, distlock.Fixed()), "x")
+			<-lease.Done()
+			err := lease.Unlock(t.Context())
+			wantLoss(t, err, distlock.LossExpired)
+			if again := lease.Unlock(t.Context()); again != err { //nolint:errorlint // the very same
+				t.Errorf("again %v", again)
+			}
+			wantErr(t, lease.Err(), distlock.ErrLost)
+			if n := w.count("release"); n != 0 {
+				t.Errorf("%d releases after a loss", n)
+			}
+		})
+	})
+	t.Run("twice does nothing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			l := lockerOn(t, w)
+			lease := taken(t, l, "x")
+			for range 2 {
+				if err := lease.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantErr(t, lease.Err(), distlock.ErrReleased)
+			taken(t, l, "x")
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.TryLock(t.Context(), "x"); !errors.Is(err, distlock.ErrHeld) {
+				t.Errorf("a stale Unlock freed the lock: %v", err)
+			}
+			if n := w.count("release"); n != 1 {
+				t.Errorf("%d releases", n)
+			}
+		})
+	})
+	t.Run("by many at once is one release with one answer", func(t *testing.T) {
+		for _, how := range []string{"well", "cut", "broken"} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire()
+				lease := taken(t, lockerOn(t, w), "x")
+				w.on(func(context.Context, string) error {
+					time.Sleep(time.Second)
+					if how == "cut" {
+						return errWire
+					}
+					return nil
+				}, nil)
+				if how == "broken" {
+					_, _ = driver.Break(t.Context(), w, "x", "")
+				}
+				answers := make([]error, 100)
+				var wg sync.WaitGroup
+				for i := range answers {
+					wg.Go(func() { answers[i] = lease.Unlock(t.Context()) })
+				}
+				wg.Wait()
+				for _, a := range answers {
+					if a != answers[0] { //nolint:errorlint // the very same
+						t.Errorf("%s: answers %v and %v", how, answers[0], a)
+					}
+				}
+				if (answers[0] == nil) != (how == "well") {
+					t.Errorf("%s: %v", how, answers[0])
+				}
+				if n := w.count("release"); n != 1 {
+					t.Errorf("%s: %d releases", how, n)
+				}
+			})
+		}
+	})
+	t.Run("goes out although the context is over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := lockerOn(t, newWire())
+			lease := taken(t, l, "x")
+			dead, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := lease.Unlock(dead); err != nil {
+				t.Fatal(err)
+			}
+			taken(t, l, "x")
+		})
+	})
+	t.Run("is not held up by a frozen store", func(t *testing.T) {
+		for ttl, most := range map[time.Duration]time.Duration{
+			time.Minute: 5 * time.Second, 30 * time.Second: 5 * time.Second, time.Second: 900 * time.Millisecond,
+			100 * time.Millisecond: 100 * time.Millisecond,
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire()
+				lease := taken(t, lockerOn(t, w, distlock.TTL(ttl)), "x")
+				w.freeze()
+				time.Sleep(ttl / 2) // a renewal hangs
+				begin := time.Now()
+				err := lease.Unlock(t.Context())
+				wantErr(t, err, distlock.ErrUnknown)
+				if took := time.Since(begin); took > most {
+					t.Errorf("TTL %v: it took %v", ttl, took)
+				}
+				w.mend()
+			})
+		}
+	})
+	t.Run("can be called again when it was not answered", func(t *testing.T) {
+		for _, verb := range []string{"release", "none"} { // lost on the way back, or on the way there
+			synctest.Test(t, func(t *testing.T) {
+				w, p := newWire(), &tape{}
+				l := lockerOn(t, w, distlock.Observe(p.observe))
+				lease := taken(t, l, "x")
+				if w.deafen(verb); verb == "none" {
+					w.cut()
+				}
+				err := lease.Unlock(t.Context())
+				wantErr(t, err, distlock.ErrUnknown, errWire)
+				wantErr(t, lease.Unlock(t.Context()), distlock.ErrUnknown)
+				wantErr(t, lease.Err(), distlock.ErrReleased)
+				if _, err := lease.Handle(); !errors.Is(err, distlock.ErrReleased) {
+					t.Errorf("Handle after Unlock: %v", err)
+				}
+				w.mend()
+				for range 2 {
+					if err := lease.Unlock(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if n := w.count("release"); n != 3 {
+					t.Errorf("%d releases, want 3", n)
+				}
+				wantStory(t, p, distlock.Granted, distlock.Released)
+				taken(t, l, "x")
+			})
+		}
+	})
+	t.Run("answers nil when the lock ran out after a release that was not answered", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			lease := taken(t, lockerOn(t, w), "x")
+			w.cut()
+			wantErr(t, lease.Unlock(t.Context()), distlock.ErrUnknown)
+			w.mend()
+			time.Sleep(time.Minute)
+			if err := lease.Unlock(t.Context()); err != nil { // it was held when the work ended
+				t.Fatal(err)
+			}
+		})
+	})
+	t.Run("says when nothing was changed", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			lease := taken(t, lockerOn(t, w), "x")
+			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
+			err := lease.Unlock(t.Context())
+			wantErr(t, err, distlock.ErrUnavailable)
+			if errors.Is(err, distlock.ErrUnknown) {
+				t.Error("unknown although it is definite")
+			}
+			w.mend()
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+	t.Run("ends all renewing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			lease := taken(t, lockerOn(t, w, distlock.TTL(time.Second)), "x")
+			w.on(func(_ context.Context, verb string) error {
+				if verb == "renew" {
+					time.Sleep(100 * time.Millisecond)
+				}
+				return nil
+			}, nil)
+			time.Sleep(400 * time.Millisecond)
+			for w.count("renew") == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n := w.count("renew")
+			if n != 1 {
+				t.Fatalf("%d renewals, want one under way", n)
+			}
+			time.Sleep(time.Hour)
+			if w.count("renew") != n {
+				t.Error("renewed after Unlock")
+			}
+		})
+	})
+}
+
+// A renewal and a release that cross each other leave nothing behind, in any order.
+func TestLease_Unlock_duringRenewal(t *testing.T) {
+	for i := range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			l := lockerOn(t, w, distlock.TTL(300*time.Millisecond))
+			lease := taken(t, l, "x")
+			w.on(func(_ context.Context, verb string) error {
+				time.Sleep(time.Duration(i%7) * time.Millisecond)
+				return nil
+			}, nil)
+			time.Sleep(80*time.Millisecond + time.Duration(i)*200*time.Microsecond)
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if claims, _ := w.Store.Show(t.Context(), "x"); len(claims) != 0 {
+				t.Fatalf("left behind: %+v", claims)
+			}
+		})
+	}
+}
+
+// A loss that nobody has seen yet comes before Unlock, for the contexts too.
+func TestLease_Unlock_lostUnseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		release := sync.OnceFunc(func() { close(hold) })
+		defer release()
+		var busy atomic.Bool
+		l := lockerOn(t, newWire(), distlock.Fixed(), distlock.Observe(func(_ context.Context, e distlock.Event) {
+			if e.Kind == distlock.Lost && busy.CompareAndSwap(false, true) {
+				<-hold
+			}
+		}))
+		leases := []*distlock.Lease{taken(t, l, "a"), taken(t, l, "b")}
+		var ctxs []context.Context
+		for _, lease := range leases {
+			ctxs = append(ctxs, lease.Context(t.Context()))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait() // one is told, and the telling is held up
+		for i, lease := range leases {
+			wantLoss(t, lease.Unlock(t.Context()), distlock.LossExpired)
+			wantLoss(t, context.Cause(ctxs[i]), distlock.LossExpired)
+		}
+		release()
+	})
+}
