@@ -25,26 +25,27 @@ type line struct {
 	asking  int       // calls that are asking the store themselves
 	closed  bool      // one of them asks for a claim that leaves room for nobody
 
+	held   *HeldError // the store's last refusal since this process had the key
+	failed error      // its last error, if that came after the refusal
+
 	running   bool
-	spare     *turn              // a turn that the runner shall prolong for the first waiter, or end
+	placed    *request           // what the runner's place is for; nil: it has none
+	spares    []*turn            // turns that the runner shall prolong for the first waiter, or end
 	changed   chan struct{}      // tells the runner to look again
 	interrupt context.CancelFunc // cuts the runner's call short, if it is in one
-	leavers   []chan struct{}    // closed when the runner has seen that the line changed
+	leavers   []chan error       // told when the runner has seen that the line changed
 }
 
 // A waiter is a call that waits.
 type waiter struct {
 	r     *request
-	ctx   context.Context
 	seq   uint64
 	ready chan struct{} // closed when lease or err is set
 
 	lease *Lease
 	err   error
 
-	asks   int        // how often the store refused while this was the first waiter
-	held   *HeldError // its last refusal
-	failed error      // its last error, if that came after the refusal
+	asks int // how often the store refused while this was the first waiter
 }
 
 func (w *waiter) fail(err error) {
@@ -73,7 +74,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 	l.seq++
 	seq := l.seq
 	if r.opt.wait != 0 && !n.mayAsk(r) {
-		return l.wait(ctx, n, &waiter{r: r, ctx: ctx, seq: seq})
+		return l.wait(ctx, n, &waiter{r: r, seq: seq})
 	}
 	n.begin(r)
 	l.wg.Add(1)
@@ -94,7 +95,8 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 	case r.opt.wait == 0 || r.opt.asks == 1:
 		err = r.heldError(res)
 	default:
-		return l.wait(ctx, n, &waiter{r: r, ctx: ctx, seq: seq, asks: 1, held: r.heldError(res)})
+		n.held, n.failed = r.heldError(res), nil
+		return l.wait(ctx, n, &waiter{r: r, seq: seq, asks: 1})
 	}
 	l.tidy(n)
 	l.mu.Unlock()
@@ -147,6 +149,9 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 		l.leave(ctx, n, w)
 	}
 	if w.err != nil {
+		if err := l.vacate(n, w.r); err != nil {
+			w.err = errors.Join(w.err, err)
+		}
 		w.r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - w.r.began, Waited: true, Err: w.err})
 		return nil, w.err
 	}
@@ -154,43 +159,52 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 }
 
 // leave takes w out of the line because its context is over, unless it was served at the same
-// moment. If nobody is left to wait, it returns only after the place in the store's line
-// is given up.
+// moment.
 func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
+	cause := context.Cause(ctx) // before the lock is taken: to look at a lease's context may end the lease
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	at := slices.Index(n.waiters, w)
 	if at < 0 {
-		l.mu.Unlock()
 		return
 	}
-	w.err = errors.Join(n.inTheWay(w, at), context.Cause(ctx))
+	w.err = errors.Join(n.inTheWay(w, at), cause)
 	n.waiters = slices.Delete(n.waiters, at, at+1)
+	l.tidy(n)
+}
+
+// vacate returns when the place in the store's line is given up, if nobody is left to wait
+// there, and at the latest after withdrawLimit. An error says that something may be left.
+func (l *Locker) vacate(n *line, r *request) error {
+	l.mu.Lock()
 	if len(n.waiters) > 0 || !n.running {
-		l.tidy(n)
 		l.mu.Unlock()
-		return
+		return nil
 	}
-	seen := make(chan struct{})
+	seen := make(chan error, 1)
 	n.leavers = append(n.leavers, seen)
 	n.shake()
 	l.mu.Unlock()
+	err := errNoAnswer
 	select {
-	case <-seen:
+	case err = <-seen:
 	case <-time.After(withdrawLimit): // the runner goes on with it
 	}
+	if err == nil {
+		return nil
+	}
+	return &OpError{Op: "withdraw", Key: r.name, Unknown: true, Err: err}
 }
+
+var errNoAnswer = errors.New("the store did not answer in time")
 
 // inTheWay says why w, at a position in line, was not served: who holds the lock, or what is
 // wrong with the store. The store answers the first in line; about a turn of this
 // process it need not be asked.
 func (n *line) inTheWay(w *waiter, at int) error {
-	held, failed := w.held, w.failed
-	if held == nil && failed == nil {
-		held, failed = n.waiters[0].held, n.waiters[0].failed
-	}
 	e := HeldError{Key: w.r.name}
-	if held != nil {
-		e = *held
+	if n.held != nil {
+		e = *n.held
 	}
 	for _, t := range n.turns {
 		if t.lease != nil {
@@ -199,42 +213,47 @@ func (n *line) inTheWay(w *waiter, at int) error {
 		}
 	}
 	e.Ahead += at
-	if failed != nil && held == nil && len(n.turns) == 0 {
-		return failed // nobody ever said that it is held
+	switch {
+	case n.held != nil || len(n.turns) > 0:
+		return errors.Join(&e, n.failed)
+	case n.failed != nil:
+		return n.failed // nobody ever said that it is held
+	default: // a call of this process is asking
+		return &OpError{Op: "acquire", Key: w.r.name, Err: errNoAnswer}
 	}
-	return errors.Join(&e, failed)
 }
 
 // run is the runner of a line.
 func (l *Locker) run(n *line) {
 	defer l.wg.Done()
 	var p *place
+	var left error // why something of this process may be left in the store
 	for {
 		l.mu.Lock()
-		w, spare := n.first(), n.spare
-		n.spare = nil
+		w := n.first()
 		switch {
-		case spare != nil:
-			l.mu.Unlock()
-			l.prolong(n, spare, w)
+		case len(n.spares) > 0:
+			left = cmp.Or(l.prolong(n), left)
 			continue
 		case p != nil && (w == nil || !w.r.same(p.r) || p.ctx.Err() != nil):
+			n.placed = nil
 			l.mu.Unlock()
-			p.giveUp(l)
+			left = cmp.Or(p.giveUp(l), left)
 			p = nil
 			continue
 		case w == nil, p == nil && n.taken():
 			n.running = false
-			n.seen()
+			n.seen(left)
 			l.tidy(n)
 			l.mu.Unlock()
 			return
 		}
-		n.seen()
+		n.seen(left)
+		left = nil
 		if p == nil {
 			p = l.newPlace(w.r)
 		}
-		n.interrupt = p.leave
+		n.placed, n.interrupt = p.r, p.leave
 		l.mu.Unlock()
 		if p.wake == nil {
 			// Watch before the ask that follows, so that no wake-up falls in between.
@@ -270,11 +289,11 @@ func (l *Locker) newPlace(r *request) *place {
 	return p
 }
 
-// giveUp leaves the store's line.
-func (p *place) giveUp(l *Locker) {
+// giveUp leaves the store's line. If it fails, the place, or a grant nobody has seen, ends
+// by itself.
+func (p *place) giveUp(l *Locker) error {
 	p.leave()
-	// If it fails, the place, or a grant nobody has seen, ends by itself.
-	_ = l.withdraw(l.running, p.r, p.ask.ID)
+	return l.withdraw(l.running, p.r, p.ask.ID)
 }
 
 // sleep waits for the next moment to ask.
@@ -301,28 +320,30 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 	case err == nil && res.Granted:
 		return l.serve(n, p, res, sent), 0
 	case err != nil:
-		w.failed = newOpError("acquire", w.r.name, err)
+		n.failed = newOpError("acquire", w.r.name, err)
 	default:
 		w.asks++
-		w.held, w.failed = w.r.heldError(res), nil
-		if w.asks == w.r.opt.asks && n.first() == w {
+		n.held, n.failed = w.r.heldError(res), nil
+		if w.r.opt.asks > 0 && w.asks >= w.r.opt.asks && n.first() == w {
 			n.pop()
-			w.fail(w.held)
+			w.fail(n.held)
+			l.tidy(n)
 		}
 	}
 	return false, p.pause(res)
 }
 
 // serve gives a granted claim to the first waiter. If it is wanted no more, it stays
-// in the spare turn, which the runner ends.
+// in a spare turn, which the runner ends.
 func (l *Locker) serve(n *line, p *place, res driver.Result, sent time.Duration) bool {
 	w := n.first()
 	lease := l.grant(n, p.r, p.ask.ID, res, sent)
 	if lease == nil {
 		return false // too late to be trusted: ask again, and the same owner gets a new TTL
 	}
+	n.placed = nil
 	if w == nil || !w.r.same(p.r) {
-		lease.t.lease, n.spare = nil, lease.t
+		lease.t.spare()
 		return true
 	}
 	lease.r, lease.t.r = w.r, w.r
@@ -358,16 +379,21 @@ func (l *Locker) line(key string) *line {
 	return n
 }
 
-// tidy starts the runner if there is work for it, and forgets a line that is empty.
+// tidy starts the runner if there is work for it, tells it if its place is of no more use, and
+// forgets a line that is empty. It is called after every change.
 func (l *Locker) tidy(n *line) {
-	work := n.spare != nil || len(n.waiters) > 0 && !n.taken()
+	w := n.first()
 	switch {
-	case work && !n.running:
+	case n.running:
+		if n.placed != nil && (w == nil || !w.r.same(n.placed)) {
+			n.shake()
+		}
+	case len(n.spares) > 0, w != nil && !n.taken():
 		n.running = true
 		n.changed = make(chan struct{}, 1)
 		l.wg.Add(1)
 		go l.run(n)
-	case len(n.waiters)+len(n.turns)+n.asking == 0 && !n.running && n.spare == nil:
+	case w == nil && len(n.turns)+n.asking == 0:
 		if l.lines[n.key] == n {
 			delete(l.lines, n.key)
 		}
@@ -428,10 +454,10 @@ func (n *line) shake() {
 	}
 }
 
-// seen tells those who left that the runner has taken note.
-func (n *line) seen() {
+// seen tells those who left that the runner has taken note, and what may be left.
+func (n *line) seen(left error) {
 	for _, c := range n.leavers {
-		close(c)
+		c <- left
 	}
 	n.leavers = nil
 }

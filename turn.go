@@ -54,6 +54,7 @@ func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sen
 		return nil
 	}
 	n.turns = append(n.turns, t)
+	n.held, n.failed = nil, nil
 	return t.next(r, false)
 }
 
@@ -86,10 +87,16 @@ func (t *turn) pass() bool {
 	if t.behind > 0 || t.used >= driver.Span && !t.l.features.Floor {
 		return false
 	}
-	t.lease, t.n.spare = nil, t
+	t.spare()
 	t.n.shake()
 	t.l.tidy(t.n)
 	return true
+}
+
+// spare leaves the turn to the runner. The lock is held.
+func (t *turn) spare() {
+	t.lease = nil
+	t.n.spares = append(t.n.spares, t)
 }
 
 // serve gives the turn to the first waiter. The lock is held.
@@ -99,14 +106,18 @@ func (t *turn) serve(w *waiter) {
 		t.hold.Pass(w.r.opt.maxHold)
 	}
 	w.give(t.next(w.r, true))
+	t.l.tidy(t.n)
 }
 
 // prolong asks the store again for a turn that is in the runner's hands, and passes it on to the
-// first waiter, or ends it.
-func (l *Locker) prolong(n *line, t *turn, w *waiter) {
+// first waiter, or ends it. An error says that it may be left in the store. It is
+// called with the lock held and returns without.
+func (l *Locker) prolong(n *line) error {
+	t, w := n.spares[0], n.first()
+	n.spares = slices.Delete(n.spares, 0, 1)
 	if w == nil || !w.r.same(t.r) {
-		l.dismiss(t)
-		return
+		l.mu.Unlock()
+		return l.dismiss(t)
 	}
 	ask := t.r.Request
 	ask.Owner = t.id.Owner
@@ -115,13 +126,13 @@ func (l *Locker) prolong(n *line, t *turn, w *waiter) {
 	}
 	ctx, cancel := context.WithCancel(l.running)
 	defer cancel()
-	l.mu.Lock()
 	n.interrupt = cancel
 	l.mu.Unlock()
 	res, sent, err := l.acquire(ctx, t.r, ask)
 	if err != nil || !res.Granted || !l.resume(n, t, res, sent) {
-		l.dismiss(t)
+		return l.dismiss(t)
 	}
+	return nil
 }
 
 // resume goes on with a turn that was granted again. It reports whether it could.
@@ -145,16 +156,16 @@ func (l *Locker) resume(n *line, t *turn, res driver.Result, sent time.Duration)
 	return true
 }
 
-// dismiss ends a turn that nobody has a lease of.
-func (l *Locker) dismiss(t *turn) {
+// dismiss ends a turn that nobody has a lease of. If it fails the claim runs out by itself.
+func (l *Locker) dismiss(t *turn) error {
 	call, cancel := context.WithTimeout(l.running, t.r.limit())
 	defer cancel()
 	_ = t.hold.Stop(call)
-	// If it fails the claim runs out by itself.
-	_ = l.withdraw(l.running, t.r, t.id)
+	err := l.withdraw(l.running, t.r, t.id)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.over()
+	return err
 }
 
 // over takes the turn out of its line, and lets those who wait go on. The lock is held.

@@ -1,0 +1,792 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// longestPoll is how long a waiter can miss what it was not told: the longest pause of the
+// default backoff.
+const longestPoll = time.Second
+
+// A remote waiter is granted at the moment of the release: it is told, and does not poll.
+func TestLocker_Lock_waits(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k"))
+		c := begin(t.Context(), b.Lock, "k").waits(t)
+		g.expect(t, 1, 1)
+		time.Sleep(12345 * time.Millisecond)
+		free(t, first)
+		second := c.now(t)
+		c.within(t, 12345*time.Millisecond, 12345*time.Millisecond)
+		if second.Fence() <= first.Fence() {
+			t.Errorf("fence %d after %d", second.Fence(), first.Fence())
+		}
+		free(t, second)
+		g.empty(t, a, b)
+	})
+}
+
+// What a wake-up that never comes costs.
+func TestLocker_Lock_wakeUpLost(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		watch func(ctx context.Context, id driver.ID, next func() <-chan struct{}) <-chan struct{}
+	}{
+		{"no watch", func(context.Context, driver.ID, func() <-chan struct{}) <-chan struct{} { return nil }},
+		{"never fires", func(context.Context, driver.ID, func() <-chan struct{}) <-chan struct{} { return make(chan struct{}) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				g.watch = c.watch
+				a, b := g.locker(t), g.locker(t)
+				first := must(t)(a.Lock(t.Context(), "k"))
+				c := begin(t.Context(), b.Lock, "k").waits(t)
+				time.Sleep(10 * time.Second)
+				free(t, first)
+				free(t, c.granted(t))
+				c.within(t, 10*time.Second, 10*time.Second+longestPoll)
+				g.empty(t, a, b)
+			})
+		})
+	}
+}
+
+// A wake-up for nothing costs one ask and is no grant.
+func TestLocker_Lock_wokenForNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		wake := make(chan struct{}, 1)
+		g.watch = func(context.Context, driver.ID, func() <-chan struct{}) <-chan struct{} { return wake }
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k"))
+		c := begin(t.Context(), b.Lock, "k").waits(t)
+		g.reset()
+		for range 10 {
+			wake <- struct{}{}
+			c.waits(t)
+		}
+		if n := g.count("acquire"); n != 10 {
+			t.Errorf("%d asks for 10 wake-ups", n)
+		}
+		free(t, first)
+		wake <- struct{}{}
+		free(t, c.now(t))
+	})
+}
+
+// The wait costs the store little, however long it lasts.
+func TestLocker_Lock_pollIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		deaf bool
+		opts []distlock.Option
+		most int // asks of one waiting process in 100 s
+	}{
+		{"watch", false, nil, 200},
+		{"no watch", true, nil, 206},
+		{"backoff", true, []distlock.Option{distlock.Backoff(5*time.Second, 10*time.Second)}, 21},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				if c.deaf {
+					g.watch = func(context.Context, driver.ID, func() <-chan struct{}) <-chan struct{} { return nil }
+				}
+				a, b := g.locker(t), g.locker(t, c.opts...)
+				first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+				var calls []*call
+				g.reset()
+				for range 2000 {
+					calls = append(calls, begin(t.Context(), b.Lock, "k").waits(t))
+				}
+				g.expect(t, 1, 1) // one place for all of them
+				time.Sleep(100 * time.Second)
+				if n := g.count("acquire"); n > c.most || n < 5 {
+					t.Errorf("%d asks in 100 s, want 5 to %d", n, c.most)
+				}
+				free(t, first)
+				for _, c := range calls {
+					free(t, c.granted(t))
+				}
+				synctest.Wait()
+				g.empty(t, a, b)
+			})
+		})
+	}
+}
+
+// Whoever waits is told of a release that falls between the refusal and the watch.
+func TestLocker_Lock_watchesBeforeItAsks(t *testing.T) {
+	for _, gap := range []string{"after the first refusal", "before the watch", "after the watch"} {
+		t.Run(gap, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				a, b := g.locker(t), g.locker(t)
+				first := must(t)(a.Lock(t.Context(), "k"))
+				release := func() { free(t, first) }
+				switch gap {
+				case "after the first refusal":
+					g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+						g.set(func(g *gate) { g.acquire = nil })
+						defer release()
+						return next(ctx, r)
+					}
+				default:
+					g.watch = func(_ context.Context, _ driver.ID, next func() <-chan struct{}) <-chan struct{} {
+						if gap == "before the watch" {
+							release()
+							return next()
+						}
+						defer release()
+						return next()
+					}
+				}
+				c := begin(t.Context(), b.Lock, "k")
+				free(t, c.now(t))
+				c.within(t, 0, 0)
+			})
+		})
+	}
+}
+
+// A holder that crashed is succeeded when the rest of its TTL is over.
+func TestLocker_Lock_succeedsCrash(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		b := g.locker(t)
+		r := driver.Request{
+			ID: driver.ID{Key: "k", Owner: "dead"}, Weight: driver.Whole, Limit: driver.Whole, TTL: 20 * time.Second, Holder: "dead",
+		}
+		if res, err := g.Store.Acquire(t.Context(), r); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		time.Sleep(7 * time.Second)
+		c := begin(t.Context(), b.Lock, "k").waits(t)
+		free(t, c.granted(t))
+		c.within(t, 13*time.Second, 13*time.Second+5*time.Millisecond)
+		g.empty(t, b)
+	})
+}
+
+// A waiter that died is passed over when its place is over.
+func TestLocker_Lock_passesDeadWaiter(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k"))
+		r := driver.Request{
+			ID: driver.ID{Key: "k", Owner: "dead"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Hour, Place: 3 * time.Second,
+		}
+		if res, err := g.Store.Acquire(t.Context(), r); err != nil || res.Granted {
+			t.Fatal(res, err)
+		}
+		c := begin(t.Context(), b.Lock, "k").waits(t)
+		time.Sleep(time.Millisecond)
+		free(t, first)
+		c.waits(t)
+		free(t, c.granted(t))
+		c.within(t, 0, 3*time.Second+5*time.Millisecond)
+		g.empty(t, a, b)
+	})
+}
+
+// A place is kept as long as its process waits, and no longer.
+func TestLocker_Lock_keepsItsPlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b, c := g.locker(t), g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+		ctx, cancel := context.WithCancel(t.Context())
+		second := begin(ctx, b.Lock, "k").waits(t)
+		third := begin(t.Context(), c.Lock, "k").waits(t)
+		for range 600 {
+			time.Sleep(time.Second)
+			g.expect(t, 1, 2)
+		}
+		cancel()
+		second.refused(t, distlock.ErrHeld, context.Canceled)
+		g.expect(t, 1, 1)
+		free(t, first)
+		free(t, third.now(t))
+		g.empty(t, a, b, c)
+	})
+}
+
+// Readers go in together, whoever they are.
+func TestLocker_RLock_together(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		lockers := []*distlock.Locker{g.locker(t), g.locker(t), g.locker(t)}
+		writer := must(t)(lockers[0].Lock(t.Context(), "k"))
+		var readers []*call
+		for i := range 30 {
+			readers = append(readers, begin(t.Context(), lockers[i%3].RLock, "k").waits(t))
+		}
+		free(t, writer)
+		for _, c := range readers {
+			c.now(t) // all of them are in before one of them leaves
+		}
+		g.expect(t, 30, 0)
+		for _, c := range readers {
+			free(t, c.lease)
+		}
+		g.empty(t, lockers...)
+	})
+}
+
+// Readers that come after a writer wait for it: a stream of readers does not starve it.
+func TestLocker_RLock_doesNotStarveWriters(t *testing.T) {
+	for _, where := range []string{"same process", "other process"} {
+		t.Run(where, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				a := g.locker(t)
+				b := a
+				if where == "other process" {
+					b = g.locker(t)
+				}
+				early := must(t)(a.RLock(t.Context(), "k"))
+				writer := begin(t.Context(), b.Lock, "k").waits(t)
+				late := begin(t.Context(), a.RLock, "k").waits(t)
+				if _, err := a.TryRLock(t.Context(), "k"); !errors.Is(err, distlock.ErrHeld) {
+					t.Errorf("TryRLock passed a writer: %v", err)
+				}
+				free(t, early)
+				w := writer.now(t)
+				late.waits(t)
+				free(t, w)
+				free(t, late.now(t))
+				g.empty(t, a, b)
+			})
+		})
+	}
+}
+
+// The readers behind a writer that gives up go in at once, if there is room for readers.
+func TestLocker_RLock_afterWriterLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.RLock(t.Context(), "k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		writer := begin(ctx, b.Lock, "k").waits(t)
+		readers := []*call{begin(t.Context(), b.RLock, "k").waits(t), begin(t.Context(), b.RLock, "k").waits(t)}
+		time.Sleep(10 * time.Millisecond)
+		cancel()
+		writer.refused(t, distlock.ErrHeld, context.Canceled)
+		for _, c := range readers {
+			free(t, c.now(t))
+			c.within(t, 0, 10*time.Millisecond)
+		}
+		free(t, first)
+		g.empty(t, a, b)
+	})
+}
+
+// A reader that was refused because of a writer of its own process, which came after it, goes
+// first and does not wait for the poll.
+func TestLocker_RLock_cameBeforeWriter(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.RLock(t.Context(), "k"))
+		slow := make(chan struct{})
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			if r.Weight == 1 && r.Place == 0 {
+				<-slow // the writer's place is in the store before this
+			}
+			return next(ctx, r)
+		}
+		reader := begin(t.Context(), b.RLock, "k").waits(t)
+		writer := begin(t.Context(), b.Lock, "k").waits(t)
+		g.expect(t, 1, 1)
+		close(slow)
+		free(t, reader.now(t))
+		reader.within(t, 0, 0)
+		free(t, first)
+		free(t, writer.now(t))
+		g.empty(t, a, b)
+	})
+}
+
+// A wait that is cancelled leaves nothing behind, and says both that the lock is held and why
+// the wait ended.
+func TestLocker_Lock_cancelled(t *testing.T) {
+	why := errors.New("no longer wanted")
+	for _, where := range []string{"in line of its own process", "while the runner sleeps", "while the runner asks", "Wait"} {
+		t.Run(where, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				a, b := g.locker(t, distlock.Holder("me")), g.locker(t)
+				first := must(t)(a.Lock(t.Context(), "k"))
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				l, want, opts := b, why, []distlock.Option(nil)
+				switch where {
+				case "in line of its own process":
+					l = a
+				case "Wait":
+					opts, want = append(opts, distlock.Wait(time.Second)), context.DeadlineExceeded
+				}
+				c := begin(ctx, l.Lock, "k", opts...).waits(t)
+				if where == "while the runner asks" {
+					g.set(func(g *gate) {
+						g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+							<-ctx.Done() // and then it arrives after all
+							res, _ := next(context.WithoutCancel(ctx), r)
+							return res, ctx.Err()
+						}
+					})
+					time.Sleep(longestPoll)
+					c.waits(t)
+				}
+				if where != "Wait" {
+					cancel(why)
+				}
+				start := time.Now()
+				err := c.refused(t, distlock.ErrHeld, want)
+				var held *distlock.HeldError
+				if !errors.As(err, &held) || held.Holder != "me" || held.Fence != first.Fence() || held.Key != "k" {
+					t.Errorf("%+v does not tell the holder", held)
+				}
+				if where != "Wait" && time.Since(start) != 0 {
+					t.Errorf("Lock returned %v after its ctx", time.Since(start))
+				}
+				g.expect(t, 1, 0) // at once, not after a while
+				g.thaw()
+				free(t, first)
+				synctest.Wait()
+				g.empty(t, a, b)
+			})
+		})
+	}
+}
+
+// A call whose ctx is over before it begins does nothing.
+func TestLocker_Lock_ctxIsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("no longer wanted")
+		cancel(why)
+		_, err := l.Lock(ctx, "k")
+		wants(t, err, why)
+		if s := g.total(); s != "acquire 0, renew 0, release 0" {
+			t.Error(s)
+		}
+		lease := must(t)(l.Lock(t.Context(), "k"))
+		_, err = l.Lock(ctx, "k")
+		wants(t, err, why, distlock.ErrHeld)
+		free(t, lease)
+		g.empty(t, l)
+	})
+}
+
+// A ctx that ends while the first ask is under way ends the call, and what the ask did is undone.
+func TestLocker_Lock_cancelledInFirstAsk(t *testing.T) {
+	for _, lost := range []string{"request", "reply"} {
+		t.Run(lost+" lost", func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+					if lost == "reply" {
+						next(ctx, r)
+					}
+					<-ctx.Done()
+					return driver.Result{}, ctx.Err()
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				c := begin(ctx, l.Lock, "k").waits(t)
+				next := begin(t.Context(), l.Lock, "k").waits(t)
+				err := c.refused(t, context.DeadlineExceeded, distlock.ErrUnavailable)
+				if errors.Is(err, distlock.ErrHeld) || errors.Is(err, distlock.ErrUnknown) {
+					t.Error(err)
+				}
+				c.within(t, 3*time.Second, 3*time.Second)
+				g.thaw()
+				free(t, next.granted(t))
+				synctest.Wait()
+				g.empty(t, l)
+			})
+		})
+	}
+}
+
+// With a store that does not answer, Lock returns at most a second after its ctx, and says
+// that it does not know what it left behind.
+func TestLocker_Lock_cancelledWhileFrozen(t *testing.T) {
+	for _, when := range []string{"first ask", "waiting", "waiting locally"} {
+		t.Run(when, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				a, b := g.locker(t), g.locker(t)
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				defer cancel()
+				var c, other *call
+				switch when {
+				case "first ask":
+					g.freeze()
+					c = begin(ctx, b.Lock, "k")
+				case "waiting":
+					must(t)(a.Lock(t.Context(), "k"))
+					c = begin(ctx, b.Lock, "k").waits(t)
+					g.freeze()
+				case "waiting locally":
+					must(t)(a.Lock(t.Context(), "k"))
+					other = begin(t.Context(), b.Lock, "k").waits(t)
+					c = begin(ctx, b.Lock, "k").waits(t)
+					g.freeze()
+				}
+				err := c.refused(t, context.DeadlineExceeded)
+				most := 5 * time.Second
+				if when == "waiting locally" {
+					most = 4 * time.Second // the place stays the other waiter's
+				} else {
+					wants(t, err, distlock.ErrUnknown)
+				}
+				if when != "first ask" {
+					wants(t, err, distlock.ErrHeld)
+				}
+				c.within(t, 4*time.Second, most)
+				g.thaw()
+				time.Sleep(time.Minute) // claims and places run out
+				if other != nil {
+					_ = a.Close(t.Context()) // its lease was lost or kept, by then
+					free(t, other.granted(t))
+				}
+			})
+		})
+	}
+}
+
+// One waiter that leaves does not disturb the others.
+func TestLocker_Lock_othersGoOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls []*call
+		for range 3 {
+			calls = append(calls, begin(ctx, b.Lock, "k").waits(t), begin(t.Context(), b.Lock, "k").waits(t))
+		}
+		cancel()
+		for i := 0; i < 6; i += 2 {
+			calls[i].refused(t, distlock.ErrHeld, context.Canceled)
+		}
+		g.expect(t, 1, 1)
+		free(t, first)
+		for i := 1; i < 6; i += 2 {
+			free(t, calls[i].now(t))
+		}
+		g.empty(t, a, b)
+	})
+}
+
+// A waiter that is cancelled at the very moment of its grant has the lease, or nobody has.
+func TestLocker_Lock_cancelledAtTheGrant(t *testing.T) {
+	var granted, refused int
+	for seed := range uint64(400) {
+		inBubble(t, func(t *testing.T, g *gate) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			var mu sync.Mutex
+			lag := func() {
+				mu.Lock()
+				d := rng.IntN(3)
+				mu.Unlock()
+				time.Sleep(time.Duration(d) * time.Microsecond)
+			}
+			a, b := g.locker(t), g.locker(t)
+			holder := []*distlock.Locker{a, b}[rng.IntN(2)] // by hand-off, or by the store
+			first := must(t)(holder.Lock(t.Context(), "k"))
+			if rng.IntN(2) == 0 {
+				time.Sleep(time.Second) // the turn has to be prolonged
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			c := begin(ctx, b.Lock, "k").waits(t)
+			g.set(func(g *gate) {
+				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+					lag()
+					res, err := next(context.WithoutCancel(ctx), r)
+					lag()
+					return res, errors.Join(err, ctx.Err())
+				}
+			})
+			unlocked := make(chan struct{})
+			go func() {
+				defer close(unlocked)
+				lag()
+				free(t, first)
+			}()
+			lag()
+			lag()
+			cancel()
+			<-c.done
+			<-unlocked
+			g.thaw()
+			if c.err == nil {
+				granted++
+				g.expect(t, 1, 0)
+				free(t, c.lease)
+			} else {
+				refused++
+				wants(t, c.err, distlock.ErrHeld, context.Canceled)
+			}
+			synctest.Wait()
+			g.empty(t, a, b)
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	if granted < 20 || refused < 20 {
+		t.Errorf("%d granted, %d refused: the moment was never met", granted, refused)
+	}
+}
+
+// A ctx that ends together with the lease it was made for must not bring the Locker to a
+// halt: to look at it is to look at the lease.
+func TestLocker_Lock_underLostLease(t *testing.T) {
+	for range 50 {
+		inBubble(t, func(t *testing.T, g *gate) {
+			must(t)(g.locker(t).Lock(t.Context(), "taken", distlock.TTL(time.Hour)))
+			var calls []*call
+			for i := range 20 { // each of them may be the first to see its loss, before any timer
+				l := g.locker(t)
+				lease := must(t)(l.Lock(t.Context(), fmt.Sprint(i), distlock.TTL(10*time.Second), distlock.Fixed()))
+				parent, cancel := context.WithTimeout(t.Context(), 9*time.Second) // TTL less margin
+				defer cancel()
+				calls = append(calls, begin(lease.Context(parent), l.Lock, "taken").waits(t))
+			}
+			for _, c := range calls {
+				c.refused(t, distlock.ErrHeld)
+			}
+		})
+	}
+}
+
+// A store's error at the first ask is shown at once: a wrong password would not get better.
+func TestLocker_Lock_firstError(t *testing.T) {
+	for _, definite := range []bool{true, false} {
+		t.Run(fmt.Sprintf("definite %v", definite), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				wrong := errors.New("wrong password")
+				if definite {
+					wrong = fmt.Errorf("%w: wrong password", driver.ErrUnavailable)
+				}
+				g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+					return driver.Result{}, wrong
+				}
+				c := begin(t.Context(), l.Lock, "k")
+				c.refused(t, wrong, distlock.ErrUnavailable)
+				c.within(t, 0, 0)
+				want := "acquire 1, renew 0, release 0"
+				if !definite {
+					want = "acquire 2, renew 0, release 1"
+				}
+				if s := g.total(); s != want {
+					t.Errorf("%s, want %s", s, want)
+				}
+				var op *distlock.OpError
+				if !errors.As(c.err, &op) || op.Op != "acquire" || op.Key != "k" {
+					t.Errorf("%+v", op)
+				}
+				g.empty(t, l)
+			})
+		})
+	}
+}
+
+// A store's error while waiting is not the end of the wait, and not forgotten when it ends.
+func TestLocker_Lock_laterErrors(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+		patient := begin(t.Context(), b.Lock, "k").waits(t)
+		fail := func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+			return driver.Result{}, errCut
+		}
+		g.set(func(g *gate) { g.acquire = fail })
+		time.Sleep(time.Minute)
+		patient.waits(t)
+		g.thaw()
+		time.Sleep(longestPoll)
+		free(t, first)
+		free(t, patient.now(t))
+
+		first = must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+		_, err := func() (*distlock.Lease, error) {
+			c := begin(t.Context(), b.Lock, "k", distlock.Wait(time.Minute)).waits(t)
+			g.set(func(g *gate) { g.acquire = fail })
+			<-c.done
+			return c.lease, c.err
+		}()
+		wants(t, err, distlock.ErrHeld, errCut, context.DeadlineExceeded)
+		g.thaw()
+		free(t, first)
+		synctest.Wait()
+		g.empty(t, a, b)
+	})
+}
+
+// What cannot be found out is asked again, undone, or reported.
+func TestLocker_Lock_unknown(t *testing.T) {
+	type loses struct{ replies, releases int }
+	for _, c := range []struct {
+		name  string
+		loses loses
+		err   error
+		calls string
+		held  int
+	}{
+		{"one reply lost", loses{1, 0}, nil, "acquire 2, renew 0, release 0", 1},
+		{"both replies lost", loses{2, 0}, distlock.ErrUnavailable, "acquire 2, renew 0, release 1", 0},
+		{"not withdrawn", loses{2, 1}, distlock.ErrUnknown, "acquire 2, renew 0, release 1", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				replies, releases := c.loses.replies, c.loses.releases
+				owners := map[string]bool{}
+				var fences []uint64
+				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+					res, err := next(ctx, r)
+					owners[r.Owner] = true
+					fences = append(fences, res.Fence)
+					if replies--; replies >= 0 {
+						return driver.Result{}, errCut
+					}
+					return res, err
+				}
+				g.release = func(_ context.Context, _ driver.ID, next func() error) error {
+					if releases--; releases >= 0 {
+						return errCut
+					}
+					return next()
+				}
+				lease, err := l.Lock(t.Context(), "k")
+				if s := g.total(); s != c.calls {
+					t.Errorf("%s, want %s", s, c.calls)
+				}
+				if len(owners) != 1 || fences[0] != fences[1] {
+					t.Errorf("%d owners, fences %d", len(owners), fences)
+				}
+				g.expect(t, c.held, 0)
+				if c.err == nil {
+					if must(t)(lease, err).Fence() != fences[0] {
+						t.Errorf("fence %d, want %d", lease.Fence(), fences[0])
+					}
+					free(t, lease)
+					g.empty(t, l)
+					return
+				}
+				wants(t, err, c.err, errCut)
+				if errors.Is(err, distlock.ErrHeld) {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// An answer that comes when it can no longer be trusted is no grant.
+func TestLocker_Lock_lateAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t, distlock.TTL(2*time.Second))
+		late := func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			time.Sleep(1900 * time.Millisecond) // the TTL, less than the margin before its end
+			return res, err
+		}
+		g.acquire = late
+		_, err := l.Lock(t.Context(), "k")
+		wants(t, err, distlock.ErrUnavailable)
+		g.empty(t, l)
+
+		// While waiting, the same owner asks again.
+		g.thaw()
+		a := g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k"))
+		c := begin(t.Context(), l.Lock, "k").waits(t)
+		g.set(func(g *gate) { g.acquire = late })
+		free(t, first)
+		time.Sleep(10 * time.Second)
+		c.waits(t)
+		g.expect(t, 1, 0)
+		g.thaw()
+		lease := c.granted(t)
+		if !lease.Valid(1500 * time.Millisecond) {
+			t.Errorf("%v left of a lease that was just granted", time.Until(lease.Until()))
+		}
+		free(t, lease)
+		synctest.Wait()
+		g.empty(t, a, l)
+	})
+}
+
+func TestWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t, distlock.Wait(3*time.Second))
+		first := must(t)(a.Lock(t.Context(), "k"))
+		for _, c := range []struct {
+			opts  []distlock.Option
+			wait  time.Duration
+			cause error
+		}{
+			{nil, 3 * time.Second, context.DeadlineExceeded},
+			{[]distlock.Option{distlock.Wait(time.Millisecond)}, time.Millisecond, context.DeadlineExceeded},
+			{[]distlock.Option{distlock.Wait(0)}, 0, nil},
+		} {
+			call := begin(t.Context(), b.Lock, "k", c.opts...)
+			err := call.refused(t, distlock.ErrHeld)
+			if c.cause != nil {
+				wants(t, err, c.cause)
+			}
+			call.within(t, c.wait, c.wait)
+			g.expect(t, 1, 0)
+		}
+		free(t, first)
+		free(t, must(t)(b.Lock(t.Context(), "k"))) // what bounds the wait does not bound the lease
+		g.empty(t, a, b)
+	})
+}
+
+// A call gives up after n asks, and its place with it.
+func TestAsks(t *testing.T) {
+	for _, n := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				a, b := g.locker(t), g.locker(t)
+				first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+				g.reset()
+				c := begin(t.Context(), b.Lock, "k", distlock.Asks(n))
+				err := c.refused(t, distlock.ErrHeld)
+				if errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				if asks := g.count("acquire"); asks != n {
+					t.Errorf("%d asks, want %d", asks, n)
+				}
+				g.expect(t, 1, 0)
+				c.within(t, 0, time.Duration(n)*longestPoll)
+				free(t, first)
+				synctest.Wait()
+				g.empty(t, a, b)
+			})
+		})
+	}
+}
+
+// The next waiter goes on when one has used up its asks, even if it asks for something else.
+func TestAsks_nextGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.RLock(t.Context(), "k", distlock.TTL(time.Hour)))
+		writer := begin(t.Context(), b.Lock, "k", distlock.Asks(2))
+		reader := begin(t.Context(), b.RLock, "k")
+		writer.refused(t, distlock.ErrHeld)
+		free(t, reader.now(t))
+		free(t, first)
+		g.empty(t, a, b)
+	})
+}
