@@ -115,19 +115,14 @@ func (h *Hold) Lose() bool {
 func (h *Hold) Stop(ctx context.Context) error {
 	h.Lose()
 	h.k.mu.Lock()
-	if !h.end(ErrStopped) {
-		defer h.k.mu.Unlock()
-		return h.ended
-	}
+	why := h.ended
+	h.end(ErrStopped)
 	under := h.under
-	if under != nil {
-		under.leave()
-	}
 	h.k.mu.Unlock()
-	if under != nil {
+	if under != nil { // also of a hold that is lost
 		_ = under.wait(ctx)
 	}
-	return nil
+	return why
 }
 
 // Extend renews the hold now, and keeps it by a new TTL from then on. It returns what the store
@@ -262,6 +257,9 @@ func (h *Hold) end(cause error) bool {
 	h.ended = cause
 	h.until.Store(math.MinInt64 / 2) // far enough in the past, and Left does not overflow
 	h.k.drop(h)
+	if h.under != nil {
+		h.under.leave()
+	}
 	return true
 }
 

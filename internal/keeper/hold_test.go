@@ -326,6 +326,44 @@ func TestHold_Stop_of_all_cuts_their_renewal_short(t *testing.T) {
 	})
 }
 
+func TestHold_Stop_waits_though_the_hold_is_lost(t *testing.T) {
+	play(t, nil, func(s *stage) {
+		answer := make(chan struct{})
+		s.answer = func(context.Context, int) error { <-answer; return nil }
+		h, w := s.keep(Terms{TTL: ttl})
+		s.at(trust)
+		w.end(s.T)
+		time.AfterFunc(time.Second, func() { close(answer) })
+		if err := h.Stop(s.Context()); !errors.Is(err, ErrExpired) || s.underWay() != 0 || s.now() != trust+time.Second {
+			s.Errorf("Stop = %v at %v, %d renewals are under way", err, s.now(), s.underWay())
+		}
+	})
+}
+
+func TestHold_Stop_twice_waits_twice(t *testing.T) {
+	play(t, slow(5*time.Second, nil), func(s *stage) {
+		a, _ := s.keep(Terms{TTL: ttl})
+		s.Keep(id("b"), Terms{TTL: ttl}, 0, quiet{})
+		s.at(11 * ttl / 30)
+		go func() { _ = a.Stop(context.Background()) }()
+		synctest.Wait()
+		if err := a.Stop(s.Context()); !errors.Is(err, ErrStopped) || s.underWay() != 0 {
+			s.Errorf("Stop = %v, %d renewals are under way", err, s.underWay())
+		}
+	})
+}
+
+// Whoever is lost waits for nobody, and nobody for him.
+func TestHold_lost_cuts_its_renewal_short(t *testing.T) {
+	play(t, deaf, func(s *stage) {
+		s.keep(Terms{TTL: ttl, MaxHold: 12 * time.Second})
+		s.at(12 * time.Second)
+		if len(s.calls) != 1 || s.underWay() != 0 {
+			s.Errorf("%d renewals are under way", s.underWay())
+		}
+	})
+}
+
 func TestHold_Stop_by_the_listener(t *testing.T) {
 	for _, a := range []answer{fine, down, deaf, func(context.Context, int) error { return driver.ErrNotHeld }} {
 		play(t, a, func(s *stage) {

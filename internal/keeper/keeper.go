@@ -66,11 +66,7 @@ func (k *Keeper) Close() {
 		k.timer.Stop()
 	}
 	for len(k.queue) > 0 {
-		h := k.queue[0]
-		h.end(ErrStopped)
-		if h.under != nil {
-			h.under.leave()
-		}
+		k.queue[0].end(ErrStopped)
 	}
 	k.mu.Unlock()
 	k.wg.Wait()
