@@ -125,27 +125,25 @@ func (h *Hold) Stop(ctx context.Context) error {
 	return why
 }
 
-// Extend renews the hold now, and keeps it by a new TTL from then on. It returns what the store
-// answered; if the hold is over, ErrStopped or the cause of the loss.
+// Extend renews the hold now, and keeps it by a new TTL from then on: a shorter one even if the
+// call fails, since the store may have obeyed it. It returns what the store answered; if the hold is
+// over, ErrStopped or the cause of the loss.
 func (h *Hold) Extend(ctx context.Context, ttl time.Duration) error {
-	b, err := h.begin(ctx)
+	terms := h.Terms()
+	terms.TTL = ttl
+	b, sent, err := h.begin(ctx, ttl)
 	if err != nil {
 		return err
 	}
-	h.k.mu.Lock()
-	terms := h.terms
-	terms.TTL = ttl
-	sent := h.k.clock.Now()
-	// The call may shorten the claim, and its answer may be lost: trust must not
-	// outlast what the store may have made of the claim.
-	h.valid = min(h.valid, sent+ttl-Margin(ttl))
-	h.plan()
-	h.k.mu.Unlock()
+	defer h.k.wg.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.ctx, cancel)() // Stop cuts it short
 
 	out := h.k.send(ctx, []driver.Renewal{{ID: h.id, TTL: terms.StoreTTL()}})
 	if out[0].Err == nil {
 		h.k.mu.Lock()
-		h.terms = terms
+		h.terms.TTL = ttl
 		h.k.mu.Unlock()
 	}
 	h.k.settle(b, sent, out)
@@ -154,25 +152,30 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) error {
 	return cmp.Or(h.ended, out[0].Err)
 }
 
-// begin waits until no renewal of h is under way, and begins one.
-func (h *Hold) begin(ctx context.Context) (*batch, error) {
+// begin waits until no renewal of h is under way, and begins one for a new TTL.
+func (h *Hold) begin(ctx context.Context, ttl time.Duration) (b *batch, sent time.Duration, err error) {
 	for {
 		h.Lose()
 		h.k.mu.Lock()
 		under, ended := h.under, h.ended
 		if under == nil && ended == nil {
-			b := newBatch(func() {})
+			defer h.k.mu.Unlock()
+			h.k.wg.Add(1)
+			b, sent = newBatch(nil), h.k.clock.Now()
 			b.add(h)
+			// The call may shorten the claim, and its answer may be lost: trust must not
+			// outlast what the store may have made of the claim, now or by a later try.
+			h.terms.TTL = min(h.terms.TTL, ttl)
+			h.valid = min(h.valid, sent+ttl-Margin(ttl))
 			h.plan()
-			h.k.mu.Unlock()
-			return b, nil
+			return b, sent, nil
 		}
 		h.k.mu.Unlock()
 		if ended != nil {
-			return nil, ended
+			return nil, 0, ended
 		}
 		if err := under.wait(ctx); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 }

@@ -367,15 +367,12 @@ func TestHold_lost_cuts_its_renewal_short(t *testing.T) {
 func TestHold_Stop_by_the_listener(t *testing.T) {
 	for _, a := range []answer{fine, down, deaf, func(context.Context, int) error { return driver.ErrNotHeld }} {
 		play(t, a, func(s *stage) {
-			w := &witness{clock: s.clock}
-			h := s.Keep(id("a"), Terms{TTL: ttl}, 0, w)
-			stopped := 0
-			stop := func() { _ = h.Stop(context.Background()); stopped++ }
-			w.renewed = func(Renewal) { stop() }
-			w.lost = func(error) { stop() }
+			h, w := s.keep(Terms{TTL: ttl})
+			stopped := make(chan error, 10)
+			w.whenTold(func(told) { stopped <- h.Stop(context.Background()) })
 			s.at(2 * ttl)
-			if stopped == 0 || h.Trusted(0) || s.underWay() != 0 {
-				s.Errorf("stopped %d times, told %v", stopped, w.story())
+			if len(stopped) == 0 || h.Trusted(0) || s.underWay() != 0 {
+				s.Errorf("stopped %d times, told %v", len(stopped), w.story())
 			}
 		})
 	}
@@ -383,13 +380,16 @@ func TestHold_Stop_by_the_listener(t *testing.T) {
 
 func TestHold_Stop_by_the_listener_of_the_loss(t *testing.T) {
 	play(t, deaf, func(s *stage) {
-		w := &witness{clock: s.clock}
-		h := s.Keep(id("a"), Terms{TTL: ttl}, 0, w)
-		var got error
-		w.lost = func(error) { got = h.Stop(context.Background()) }
+		h, w := s.keep(Terms{TTL: ttl})
+		stopped := make(chan error, 1)
+		w.whenTold(func(n told) {
+			if n.lost != nil {
+				stopped <- h.Stop(context.Background())
+			}
+		})
 		s.at(2 * ttl)
-		if !errors.Is(got, ErrExpired) {
-			s.Errorf("Stop = %v", got)
+		if err := <-stopped; !errors.Is(err, ErrExpired) {
+			s.Errorf("Stop = %v", err)
 		}
 	})
 }

@@ -163,12 +163,11 @@ func id(key string) driver.ID { return driver.ID{Key: key, Owner: key + "'s owne
 
 // A witness writes down what it is told, and does what the test wants.
 type witness struct {
-	clock   *Clock
-	renewed func(Renewal)
-	lost    func(error)
+	clock *Clock
 
 	mu   sync.Mutex
 	told []told
+	do   func(told) // what to do when something is told
 }
 
 // told is one thing that was told: a renewal, or a loss.
@@ -180,22 +179,27 @@ type told struct {
 
 func (w *witness) Renewed(r Renewal) {
 	w.add(told{at: w.clock.Now(), r: r})
-	if w.renewed != nil {
-		w.renewed(r)
-	}
 }
 
 func (w *witness) Lost(cause error) {
 	w.add(told{at: w.clock.Now(), lost: cause})
-	if w.lost != nil {
-		w.lost(cause)
-	}
 }
 
 func (w *witness) add(n told) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.told = append(w.told, n)
+	do := w.do
+	w.mu.Unlock()
+	if do != nil {
+		do(n)
+	}
+}
+
+// whenTold says what to do from now on when something is told.
+func (w *witness) whenTold(do func(told)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.do = do
 }
 
 func (w *witness) all() []told {
