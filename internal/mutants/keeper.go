@@ -1,0 +1,65 @@
+package main
+
+// keeper are mutants of renewal and trust.
+func keeper() []mutant {
+	const file, pkg = "internal/keeper/keeper.go", "internal/keeper"
+	const hold = "internal/keeper/hold.go"
+	return []mutant{
+		{
+			Name: "renewal-from-the-reply", Why: "a renewal that was slow is trusted for too long",
+			File: file, Old: "	k.settle(b, sent, k.send(ctx, rs))\n",
+			New: "	out := k.send(ctx, rs)\n	sent = k.clock.Now()\n	k.settle(b, sent, out)\n",
+			Pkg: pkg, Test: "TestHold_trust_counts_from_sent",
+		},
+		{
+			Name: "no-margin", Why: "clocks that run at different rates overlap",
+			File: hold, Old: "{ return max(ttl/100, min(ttl/10, time.Second)) }", New: "{ return 0 * ttl }",
+			Pkg: pkg, Test: "TestMargin",
+		},
+		{
+			Name: "not-tried-again", Why: "one failed renewal loses the lease",
+			File: hold, Old: "		h.renew = h.k.clock.Now() + jitter(h.terms.TTL/20)", New: "		h.renew = never + 0*jitter(h.terms.TTL/20)",
+			Pkg: pkg, Test: "TestHold_survives_failures_shorter_than_its_trust",
+		},
+		{
+			Name: "late-reply-resurrects", Why: "a renewal that is answered after the loss brings the hold back",
+			File: file, Old: "		if h.ended != nil {\n			continue\n		}\n", New: "		h.ended = nil\n",
+			Pkg: pkg, Test: "TestHold_trust_ends_though_a_renewal_hangs",
+		},
+		{
+			Name: "renewal-survives-stop", Why: "a lease is renewed after it was released",
+			File: hold, Old: "	if under != nil {\n		_ = under.wait(ctx)\n	}\n	return nil\n", New: "	return nil\n",
+			Pkg: pkg, Test: "TestHold_Stop_waits_for_a_renewal_that_others_need",
+		},
+		{
+			Name: "loss-by-the-store-alone", Why: "trust goes on while a renewal hangs",
+			File: hold, Old: "	h.at = until\n	if h.under == nil {\n", New: "	h.at = never\n	if h.under == nil {\n",
+			Pkg: pkg, Test: "TestHold_trust_ends_though_a_renewal_hangs",
+		},
+		{
+			Name: "two-renewals-at-once", Why: "the answers of two renewals cross",
+			File: file, Old: "		case h.under == nil && (", New: "		case true && (",
+			Pkg: pkg, Test: "TestKeeper_gathers_nothing_that_is_under_way",
+		},
+		{
+			Name: "sleep-does-not-count", Why: "a machine that was suspended wakes up with a lease that another has by now",
+			File: "internal/keeper/clock.go", Old: "	return now.Sub(c.base) + time.Duration(c.slept.Load())\n", New: "	return now.Sub(c.base)\n",
+			Pkg: pkg, Test: "TestClock_counts_the_time_asleep",
+		},
+		{
+			Name: "time-of-day-counts", Why: "whoever sets the clock ends or prolongs all leases",
+			File: "internal/keeper/clock.go", Old: "	return now.Sub(c.base) + time.Duration(c.slept.Load())\n", New: "	return now.Sub(c.base) + moved\n",
+			Pkg: pkg, Test: "TestClock_ignores_a_time_of_day_that_is_set",
+		},
+		{
+			Name: "late-grant-counts", Why: "a grant is trusted though its answer took longer than the trust it gives",
+			File: file, Old: "	if k.closed || k.clock.Now() >= h.valid {\n", New: "	if k.closed {\n",
+			Pkg: pkg, Test: "TestKeeper_Keep_too_late",
+		},
+		{
+			Name: "shorter-extend-trusts-the-old-end", Why: "an unanswered Extend shortened the claim, and trust goes on",
+			File: hold, Old: "	h.valid = min(h.valid, sent+ttl-Margin(ttl))\n", New: "",
+			Pkg: pkg, Test: "TestHold_Extend_shorter_and_unanswered",
+		},
+	}
+}

@@ -1,0 +1,184 @@
+// Command mutants breaks the code one line at a time, and fails if a breakage is not caught by the
+// test that is named for it. It changes no file: the broken ones are laid over the tree by
+// go test -overlay.
+//
+//	scripts/mutants            all of them
+//	scripts/mutants REGEXP     those whose name matches
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// limit bounds one mutant. A test that hangs has noticed it too, but a person has to wait.
+const limit = 60 * time.Second
+
+// A mutant is one breakage: in File, the only occurrence of Old becomes New.
+type mutant struct {
+	Name string // a few words with dashes
+	Why  string // the mistake that it stands for
+	File string
+	Old  string
+	New  string
+	Pkg  string // where the test is; empty: the root package
+	Test string // the test that must fail, or Test/subtest
+	Args []string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run runs the mutants that are asked for and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	pattern := "."
+	if len(args) > 0 {
+		pattern = strings.Join(args, "|")
+	}
+	wanted, err := regexp.Compile(pattern)
+	if err != nil {
+		fmt.Fprintln(stderr, "mutants:", err)
+		return 64
+	}
+	chosen := slices.DeleteFunc(table(), func(m mutant) bool { return !wanted.MatchString(m.Name) })
+	if len(chosen) == 0 {
+		fmt.Fprintf(stderr, "mutants: no mutant matches %q\n", pattern)
+		return 64
+	}
+	dir, err := os.MkdirTemp("", "distlock-mutants-")
+	if err != nil {
+		fmt.Fprintln(stderr, "mutants:", err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+
+	start := time.Now()
+	if err := control(ctx, chosen, stdout); err != nil {
+		fmt.Fprintln(stderr, "mutants:", err)
+		return 1
+	}
+	bad := 0
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.NumCPU())
+	for _, m := range chosen {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			began := time.Now()
+			err := m.try(ctx, dir)
+			mu.Lock()
+			defer mu.Unlock()
+			word := "caught"
+			if err != nil {
+				word = "SURVIVED"
+				bad++
+			}
+			fmt.Fprintf(stdout, "%-9s %-34s by %-46s %5.1fs\n", word, m.Name, m.Test, time.Since(began).Seconds())
+			if err != nil {
+				fmt.Fprintf(stdout, "          %s: %v\n", m.Why, err)
+			}
+		})
+	}
+	wg.Wait()
+	fmt.Fprintf(stdout, "%d mutants, %d survived, in %v\n", len(chosen), bad, time.Since(start).Round(time.Second))
+	if bad > 0 || ctx.Err() != nil {
+		return 1
+	}
+	return 0
+}
+
+// control runs the named tests on the unbroken code: a test that fails anyway catches nothing.
+func control(ctx context.Context, chosen []mutant, stdout io.Writer) error {
+	type group struct{ pkg, args string }
+	tests := map[group][]string{}
+	for _, m := range chosen {
+		g := group{m.Pkg, strings.Join(m.Args, " ")}
+		if !slices.Contains(tests[g], m.Test) {
+			tests[g] = append(tests[g], m.Test)
+		}
+	}
+	for g, names := range tests {
+		var tops []string // a pattern cannot name subtests of several tests
+		for _, name := range names {
+			top, _, _ := strings.Cut(name, "/")
+			tops = append(tops, top)
+		}
+		out, err := goTest(ctx, "", mutant{Pkg: g.pkg, Test: "(" + strings.Join(tops, "|") + ")", Args: strings.Fields(g.args)})
+		if err != nil {
+			return fmt.Errorf("the unbroken code fails:\n%s", out)
+		}
+		for _, name := range names {
+			if !strings.Contains(out, "--- PASS: "+name+" ") {
+				return fmt.Errorf("there is no test %s in %q", name, g.pkg)
+			}
+		}
+	}
+	fmt.Fprintf(stdout, "control: the named tests pass on the unbroken code\n")
+	return nil
+}
+
+// try returns nil if the test catches the mutant.
+func (m mutant) try(ctx context.Context, dir string) error {
+	code, err := os.ReadFile(m.File)
+	if err != nil {
+		return err
+	}
+	if n := strings.Count(string(code), m.Old); n != 1 {
+		return fmt.Errorf("what it breaks occurs %d times in %s: mend the table", n, m.File)
+	}
+	broken := filepath.Join(dir, m.Name+".go")
+	if err := os.WriteFile(broken, []byte(strings.Replace(string(code), m.Old, m.New, 1)), 0o600); err != nil {
+		return err
+	}
+	file, err := filepath.Abs(m.File)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {file: broken}})
+	if err != nil {
+		return err
+	}
+	overlay := filepath.Join(dir, m.Name+".json")
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		return err
+	}
+	out, err := goTest(ctx, overlay, m)
+	switch {
+	case err == nil:
+		return errors.New("the test passes")
+	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+		return fmt.Errorf("the broken code does not compile:\n%s", out)
+	}
+	return nil
+}
+
+// goTest runs the named tests of a mutant, and returns what they printed.
+func goTest(ctx context.Context, overlay string, m mutant) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*limit) // compiling comes on top of the test's own limit
+	defer cancel()
+	pattern := "^" + strings.ReplaceAll(m.Test, "/", "$/^") + "$"
+	args := []string{"test", "-count=1", "-v", "-timeout", limit.String(), "-run", pattern}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	args = append(append(args, "./"+m.Pkg), m.Args...)
+	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
+	return string(out), err
+}

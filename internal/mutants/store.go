@@ -1,0 +1,90 @@
+package main
+
+// store are mutants of the reference store: the laws catch them, on every store.
+func store() []mutant {
+	const file, pkg = "store/mem/mem.go", "store/mem"
+	return []mutant{
+		{
+			Name: "release-without-owner", Why: "a late release frees the next holder's key",
+			File: file, Old: "	mine := func(c *claim) bool { return c.Owner == id.Owner }\n",
+			New: "	mine := func(c *claim) bool { return id.Owner != \"\" }\n",
+			Pkg: pkg, Test: "TestStore/stale",
+		},
+		{
+			Name: "renew-without-owner", Why: "a late renewal prolongs the next holder's claim",
+			File: file, Old: "	c := find(k.claims, r.Owner)\n	if c == nil {\n",
+			New: "	c := find(k.claims, r.Owner)\n	if c == nil && len(k.claims) > 0 {\n		c = k.claims[0]\n	}\n	if c == nil {\n",
+			Pkg: pkg, Test: "TestStore/stale",
+		},
+		{
+			Name: "renew-resurrects", Why: "a claim that ended goes on, over another's grant",
+			File: file, Old: "	k := s.peek(r.Key, now)\n	if k == nil {\n		return 0, driver.ErrNotHeld\n",
+			New: "	k := s.keys[r.Key]\n	if k == nil {\n		return 0, driver.ErrNotHeld\n",
+			Pkg: pkg, Test: "TestStore/ended",
+		},
+		{
+			Name: "again-does-not-restart-the-TTL", Why: "a repeated acquire is trusted for longer than the store keeps it",
+			File: file, Old: "	c.ends = after(now, r.TTL)\n	c.fence = max(c.fence, r.Floor)\n",
+			New: "	c.fence = max(c.fence, r.Floor)\n",
+			Pkg: pkg, Test: "TestStore/again",
+		},
+		{
+			Name: "again-raises-the-weight", Why: "a reader becomes a writer beside other readers",
+			File: file, Old: "	if r.Weight < c.Weight {\n", New: "	if r.Weight != c.Weight {\n",
+			Pkg: pkg, Test: "TestStore/heavier",
+		},
+		{
+			Name: "again-ignores-the-floor", Why: "fences of a prolonged turn are given out twice",
+			File: file, Old: "	c.fence = max(c.fence, r.Floor)\n", New: "",
+			Pkg: pkg, Test: "TestStore/floor",
+		},
+		{
+			Name: "fence-repeats", Why: "the late writer has the same fence as the next holder",
+			File: file, Old: "	fence := max(k.last+driver.Span, s.clock(now), r.Floor)\n",
+			New: "	fence := max(k.last, s.clock(now), r.Floor)\n",
+			Pkg: pkg, Test: "TestStore/fence",
+		},
+		{
+			Name: "fence-forgotten-with-the-key", Why: "the next grant begins below the last one",
+			File: file, Old: "		if idle && k.last+driver.Span <= s.clock(now) {\n", New: "		if idle {\n",
+			Pkg: pkg, Test: "TestStore/remembered",
+		},
+		{
+			Name: "dead-head-blocks-the-line", Why: "a waiter that died holds up all behind it",
+			File: file, Old: "	k.line = slices.DeleteFunc(k.line, over)\n", New: "",
+			Pkg: pkg, Test: "TestStore/dead_waiter",
+		},
+		{
+			Name: "place-lives-for-a-whole-TTL", Why: "a dead waiter is handed the key for much longer than its place",
+			File: file, Old: "placed: true, since: now, ends: after(now, r.Place)", New: "placed: true, since: now, ends: after(now, r.Place+r.TTL)",
+			Pkg: pkg, Test: "TestStore/dead_waiter",
+		},
+		{
+			Name: "newcomers-pass-the-line", Why: "those who wait starve",
+			File: file, Old: "	if at > 0 || at < 0 && len(k.line) > 0 {\n", New: "	if at > 0 {\n",
+			Pkg: pkg, Test: "TestStore/nobody_passes",
+		},
+		{
+			Name: "everybody-is-woken", Why: "a herd of waiters for every release",
+			File: file, Old: "		k.wake(func(owner string) bool { return owner == head })\n",
+			New: "		k.wake(func(owner string) bool { return head != \"\" })\n",
+			Pkg: pkg, Test: "TestStore/wake",
+		},
+		{
+			Name: "release-wakes-nobody", Why: "every hand-over costs a poll",
+			File: file, Old: "		k.wakeOnlookers()\n	}\n	k.wakeHead()\n	return nil\n",
+			New: "		k.wakeOnlookers()\n	}\n	return nil\n",
+			Pkg: pkg, Test: "TestStore/wake",
+		},
+		{
+			Name: "one-too-many", Why: "a semaphore lets n+1 in",
+			File: file, Old: "	return k.used()+r.Weight <= r.Limit\n", New: "	return k.used() < r.Limit || k.used()+r.Weight <= r.Limit+1 && r.Limit < driver.Whole\n",
+			Pkg: pkg, Test: "TestStore/count",
+		},
+		{
+			Name: "owner-is-shown", Why: "whoever may look may also release",
+			File: file, Old: "Owner: driver.Tag(c.Owner)", New: "Owner: c.Owner",
+			Pkg: pkg, Test: "TestStore/owner",
+		},
+	}
+}

@@ -1,0 +1,8 @@
+package main
+
+import "slices"
+
+// table lists the mutants. Each is a mistake that lock libraries have made.
+func table() []mutant {
+	return slices.Concat(store(), keeper())
+}
