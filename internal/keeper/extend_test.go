@@ -3,7 +3,9 @@ package keeper
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -238,21 +240,30 @@ func TestHold_Extend_that_hangs_does_not_prolong_trust(t *testing.T) {
 
 // Stop may come at any moment of Extend, and what has ended must not come back.
 func TestHold_Stop_races_with_Extend(t *testing.T) {
-	for range 2000 {
-		k := New(NewClock(), func(_ context.Context, rs []driver.Renewal) []driver.Renewed { return make([]driver.Renewed, len(rs)) })
-		h := k.Keep(id("a"), Terms{TTL: ttl}, k.clock.Now(), quiet{})
-		extended := make(chan struct{})
-		go func() { _ = h.Extend(context.Background(), time.Hour); close(extended) }()
-		_ = h.Stop(context.Background())
-		<-extended
-		if h.Trusted(0) {
-			t.Fatal("what was stopped is trusted")
+	send := func(_ context.Context, rs []driver.Renewal) []driver.Renewed { return make([]driver.Renewed, len(rs)) }
+	for range 20 {
+		k := New(NewClock(), send)
+		var wg sync.WaitGroup
+		for range 200 {
+			h := k.Keep(id("a"), Terms{TTL: ttl}, k.clock.Now(), quiet{})
+			begun := make(chan struct{})
+			wg.Go(func() {
+				close(begun)
+				for h.Extend(context.Background(), time.Hour) == nil {
+				}
+			})
+			wg.Go(func() {
+				<-begun
+				runtime.Gosched()
+				_ = h.Stop(context.Background())
+				if h.Trusted(0) {
+					t.Error("what was stopped is trusted")
+				}
+			})
 		}
-		k.mu.Lock()
-		left := len(k.queue)
-		k.mu.Unlock()
-		if left != 0 {
-			t.Fatal("what was stopped is in the queue")
+		wg.Wait()
+		if left := len(k.queue); left != 0 {
+			t.Fatalf("%d that were stopped are in the queue", left)
 		}
 		k.Close()
 	}
