@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -222,6 +223,80 @@ func TestKeeper_renews_at_once_after_a_short_suspension(t *testing.T) {
 		synctest.Wait()
 		if len(s.calls) != 1 || !h.Trusted(trust-lookEvery-1) {
 			t.Errorf("%d renewals, %v left", len(s.calls), h.Left())
+		}
+	})
+}
+
+// The trust is over, and nobody has said so yet.
+func TestHold_suspended_is_not_brought_back(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		terms Terms
+		back  func(*stage, *Hold)
+	}{
+		{"by nothing", Terms{TTL: ttl, Fixed: true}, func(*stage, *Hold) {}},
+		{"by Again", Terms{TTL: ttl, Fixed: true}, func(s *stage, h *Hold) { h.Again(s.now()) }},
+		{"by Pass", Terms{TTL: ttl, MaxHold: trust}, func(_ *stage, h *Hold) { h.Pass(time.Hour) }},
+		{"by Extend", Terms{TTL: ttl, Fixed: true}, func(s *stage, h *Hold) { _ = h.Extend(s.Context(), time.Hour) }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s, suspend := suspendable(t, fine)
+			defer s.Close()
+			h, w := s.keep(c.terms)
+			s.at(trust - 100*time.Millisecond)
+			suspend(200 * time.Millisecond)
+			if h.Trusted(0) {
+				t.Errorf("%s: trusted for too long", c.name)
+			}
+			c.back(s, h)
+			if h.Trusted(0) {
+				t.Errorf("%s: what was lost came back", c.name)
+			}
+			s.at(s.now() + lookEvery)
+			w.end(t)
+		})
+	}
+}
+
+func TestHold_suspended_is_not_brought_back_by_a_good_answer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, suspend := suspendable(t, nil)
+		defer s.Close()
+		h, w := s.keep(Terms{TTL: ttl})
+		s.answer = func(context.Context, int) error {
+			time.Sleep(5 * time.Second)
+			suspend(20 * time.Second) // the trust ends in the sleep, that of the renewal does not
+			if h.Trusted(0) {
+				t.Error("trusted for too long")
+			}
+			return nil
+		}
+		s.at(17 * time.Second)
+		if h.Trusted(0) {
+			t.Error("what was lost came back")
+		}
+		if _, cause := w.end(t); !errors.Is(cause, ErrExpired) {
+			t.Errorf("lost by %v", cause)
+		}
+	})
+}
+
+// A renewal may succeed between the two things that Lose compares.
+func TestHold_Lose_looks_twice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, suspend := suspendable(t, deaf)
+		defer s.Close()
+		h, w := s.keep(Terms{TTL: ttl})
+		s.at(20 * time.Second)
+		moved := s.clock.moved
+		s.clock.moved = func(now time.Time) time.Duration {
+			s.clock.moved = moved
+			h.Again(s.now())
+			suspend(10 * time.Second)
+			return moved(now)
+		}
+		if h.Lose() || !h.Trusted(0) || len(w.all()) != 1 {
+			t.Errorf("lost with %v left, told %v", h.Left(), w.story())
 		}
 	})
 }

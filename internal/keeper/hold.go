@@ -101,6 +101,10 @@ func (h *Hold) Lose() bool {
 		return false
 	}
 	h.k.mu.Lock()
+	if h.Trusted(0) { // renewed since the first look
+		h.k.mu.Unlock()
+		return false
+	}
 	cause := h.overdue()
 	first := h.end(cause)
 	h.k.mu.Unlock()
@@ -181,20 +185,22 @@ func (h *Hold) begin(ctx context.Context, ttl time.Duration) (b *batch, sent tim
 }
 
 // Again says that the store granted the claim once more, asked for at sent: its TTL began anew.
+// It does not bring back a hold whose trust is over.
 func (h *Hold) Again(sent time.Duration) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	if h.ended == nil {
+	if h.Trusted(0) {
 		h.renewed(sent)
 		h.plan()
 	}
 }
 
-// Pass says that the hold is in new hands, which may keep it for maxHold; 0: no bound.
+// Pass says that the hold is in new hands, which may keep it for maxHold; 0: no bound. It
+// does not bring back a hold whose trust is over.
 func (h *Hold) Pass(maxHold time.Duration) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	if h.ended == nil {
+	if h.Trusted(0) {
 		h.bound(maxHold)
 		h.plan()
 	}

@@ -212,6 +212,9 @@ func (k *Keeper) settle(b *batch, sent time.Duration, out []driver.Renewed) {
 		r := Renewal{Took: now - sent, Left: time.Duration(h.until.Load()) - now, Behind: out[i].Behind, Err: out[i].Err, Risk: h.risk}
 		n := news{h: h, r: r}
 		switch {
+		case r.Left <= 0: // too late, also for a good answer: somebody may have seen that trust was over
+			n.lost = h.overdue()
+			h.end(n.lost)
 		case r.Err == nil:
 			h.renewed(sent)
 			h.plan()
