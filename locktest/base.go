@@ -1,0 +1,169 @@
+package locktest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/mem"
+)
+
+// rivalTTL is how long a Rival holds unless it releases: longer than any test lasts,
+// in virtual time too.
+const rivalTTL = 100 * 365 * 24 * time.Hour
+
+var (
+	errFree = errors.New("nobody holds it")
+	errHeld = errors.New("it is held already")
+)
+
+// A base is the store behind all links. It remembers the owners of what is claimed, which a store
+// tells nobody, so that a test can end the claims of others.
+type base struct {
+	*mem.Store
+
+	mu    sync.Mutex // held over every call that takes or gives up anything, so that seize is one step
+	asked map[mark]driver.Request
+}
+
+// A mark is what a store shows of an ID.
+type mark struct{ key, tag string }
+
+func markOf(id driver.ID) mark { return mark{id.Key, driver.Tag(id.Owner)} }
+
+func newBase() *base { return &base{Store: mem.New(), asked: map[mark]driver.Request{}} }
+
+// Features are those of the memory store, under the name of this package.
+func (b *base) Features() driver.Features {
+	f := b.Store.Features()
+	f.Name = "locktest"
+	return f
+}
+
+// Acquire remembers who asks.
+func (b *base) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	res, err := b.Store.Acquire(ctx, r)
+	if err == nil && (res.Granted || r.Place > 0) {
+		b.asked[markOf(r.ID)] = r
+	}
+	return res, err
+}
+
+// Release forgets who asked.
+func (b *base) Release(ctx context.Context, id driver.ID) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err := b.Store.Release(ctx, id)
+	if err == nil {
+		delete(b.asked, markOf(id))
+	}
+	return err
+}
+
+// claims returns who holds a key and who waits for it, in order.
+func (b *base) claims(key string) (held, line []driver.Claim) {
+	all, err := b.Show(context.Background(), key)
+	if err != nil {
+		panic(err) // the memory store fails only with its ctx
+	}
+	at := slices.IndexFunc(all, func(c driver.Claim) bool { return c.Waiting })
+	if at < 0 {
+		at = len(all)
+	}
+	return all[:at], all[at:]
+}
+
+// names returns the names of the plain locks that are held.
+func (b *base) names() (names []string) {
+	for c, err := range b.List(context.Background(), "") {
+		if err != nil {
+			panic(err) // as above
+		}
+		if name, plain := nameOf(c.Key); plain && !c.Waiting && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// expire ends all claims on a key, and wakes the head of its line.
+func (b *base) expire(key string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held, _ := b.claims(key)
+	if len(held) == 0 {
+		return errFree
+	}
+	b.drop(held)
+	return nil
+}
+
+// seize gives a key to a new owner before all who stand in line: from those who hold it, or, if
+// it is to be free, from nobody.
+func (b *base) seize(key, holder string, free bool) (driver.ID, driver.Result, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held, line := b.claims(key)
+	switch {
+	case free && len(held) > 0:
+		return driver.ID{}, driver.Result{}, errHeld
+	case !free && len(held) == 0:
+		return driver.ID{}, driver.Result{}, errFree
+	}
+	// A store lets nobody pass a line, so those in it step aside for a moment. They go before the
+	// claims end, so that none of them is woken for nothing.
+	waiting := b.drop(line)
+	b.drop(held)
+	r := driver.Request{
+		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole,
+		TTL: rivalTTL, Holder: holder,
+	}
+	res, err := b.Store.Acquire(context.Background(), r)
+	if err != nil {
+		return driver.ID{}, driver.Result{}, err
+	}
+	for _, w := range append([]driver.Request{r}, waiting...) {
+		b.asked[markOf(w.ID)] = w
+	}
+	for _, w := range waiting {
+		if _, err := b.Store.Acquire(context.Background(), w); err != nil {
+			panic(err) // it was good before
+		}
+	}
+	return r.ID, res, nil
+}
+
+// drop ends claims and places, the last first, and returns how they were asked for.
+func (b *base) drop(claims []driver.Claim) []driver.Request {
+	rs := make([]driver.Request, len(claims))
+	for i, c := range slices.Backward(claims) {
+		m := mark{c.Key, c.Owner}
+		rs[i] = b.asked[m]
+		delete(b.asked, m)
+		if err := b.Store.Release(context.Background(), rs[i].ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+			panic(err) // the memory store fails only with its ctx
+		}
+	}
+	return rs
+}
+
+// keyOf is the key of the plain lock of a name: the name itself, with a leading tilde doubled.
+func keyOf(name string) string {
+	if strings.HasPrefix(name, "~") {
+		return "~" + name
+	}
+	return name
+}
+
+// nameOf is the reverse of keyOf. It fails for keys of other kinds of locks.
+func nameOf(key string) (name string, plain bool) {
+	name, tilde := strings.CutPrefix(key, "~")
+	return name, !tilde || strings.HasPrefix(name, "~")
+}
