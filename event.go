@@ -58,6 +58,8 @@ const (
 	Counted   Mode = "counted"   // up to a limit
 )
 
+func (m Mode) valid() bool { return m == Exclusive || m == Shared || m == Counted }
+
 func both(a, b Observer) Observer {
 	return func(ctx context.Context, e Event) {
 		a(ctx, e)

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,19 +24,32 @@ type Handle struct{ h handle }
 
 // handle is what a handle carries, under the names that it has in the text.
 type handle struct {
-	Name  string        `json:"n"`
-	Key   string        `json:"k"`
-	Owner string        `json:"o"`
+	Key   string        `json:"k"` // in the store
+	Owner *string       `json:"o"` // a pointer: fmt shows no more than its address, also where it can call no method of Handle
 	Fence uint64        `json:"f,omitempty"`
 	Mode  Mode          `json:"m"`
 	TTL   time.Duration `json:"t"`
 	Delay time.Duration `json:"d,omitempty"`
 }
 
-const handlePrefix = "dlh1." // the version of the text
+const (
+	handlePrefix = "dlh1." // the version of the text
+	maxHandle    = 4096    // bytes of the text; the longest name makes less than 3000
+	maxOwner     = 64      // bytes of an owner; ours have 26
+)
+
+// valid reports whether Lease.Handle can have made h.
+func (h *handle) valid() bool {
+	_, name, ok := splitKey(h.Key)
+	return ok && checkName(name) == nil && h.Owner != nil && flaw(*h.Owner, maxOwner) == "" && h.Mode.valid() && h.Fence < driver.MaxFence &&
+		checkTTL(h.TTL) == nil && h.Delay >= 0 && h.Delay <= maxTTL
+}
 
 // Key returns the name of the lock.
-func (h Handle) Key() string { return h.h.Name }
+func (h Handle) Key() string {
+	_, name, _ := splitKey(h.h.Key)
+	return name
+}
 
 // Fence returns the fence of the lease that the handle was made of.
 func (h Handle) Fence() uint64 { return h.h.Fence }
@@ -53,11 +68,14 @@ func (h Handle) Text() string {
 
 // String shows the handle without its secret.
 func (h Handle) String() string {
-	return fmt.Sprintf("handle of %s (fence %d, owner %s)", quote(h.h.Name), h.h.Fence, driver.Tag(h.h.Owner))
+	if h.h.Owner == nil {
+		return "no handle"
+	}
+	return fmt.Sprintf("handle of %s (fence %d, owner %s)", quote(h.Key()), h.h.Fence, driver.Tag(*h.h.Owner))
 }
 
-// GoString shows the handle without its secret.
-func (h Handle) GoString() string { return h.String() }
+// Format shows the handle without its secret, whatever the verb.
+func (h Handle) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String()) }
 
 // LogValue shows the handle without its secret.
 func (h Handle) LogValue() slog.Value { return slog.StringValue(h.String()) }
@@ -73,24 +91,21 @@ func ParseHandle(text string) (Handle, error) {
 	if !ok {
 		return Handle{}, fmt.Errorf("%w: it does not begin with %q", ErrInvalidHandle, handlePrefix)
 	}
-	if len(rest) > 4096 {
-		return Handle{}, fmt.Errorf("%w: too long", ErrInvalidHandle)
-	}
-	b, err := base64.RawURLEncoding.DecodeString(rest)
-	if err != nil {
-		return Handle{}, fmt.Errorf("%w: it is cut or changed", ErrInvalidHandle)
+	if len(rest) > maxHandle {
+		return Handle{}, fmt.Errorf("%w: it has %d bytes, more than %d", ErrInvalidHandle, len(rest), maxHandle)
 	}
 	var h handle
-	if err := json.Unmarshal(b, &h); err != nil {
+	b, err := base64.RawURLEncoding.DecodeString(rest)
+	if err != nil || json.Unmarshal(b, &h) != nil {
 		return Handle{}, fmt.Errorf("%w: it is cut or changed", ErrInvalidHandle)
 	}
-	_, name, ok := splitKey(h.Key)
-	if !ok || name != h.Name || checkName(name) != nil || h.Owner == "" || checkTTL(h.TTL) != nil ||
-		h.Delay < 0 || h.Delay > maxTTL || h.Fence >= driver.MaxFence {
-		return Handle{}, fmt.Errorf("%w: it was not made by Lease.Handle", ErrInvalidHandle)
+	if !h.valid() {
+		return Handle{}, errNotOurs
 	}
 	return Handle{h}, nil
 }
+
+var errNotOurs = fmt.Errorf("%w: it was not made by Lease.Handle", ErrInvalidHandle)
 
 // Handle gives the lock away: the lease is over, and the lock stays taken for the rest of its TTL.
 // Whoever calls Attach with the handle before that goes on with it. If it fails, the
@@ -111,72 +126,102 @@ func (l *Lease) Handle() (Handle, error) {
 		return Handle{}, err
 	}
 	l.part(ctx, Detached, nil, true)
-	terms := l.t.hold.Terms() // Extend may have changed them until now
+	owner, terms := l.t.id.Owner, l.t.hold.Terms() // Extend may have changed the terms until now
 	return Handle{handle{
-		Name: l.r.name, Key: l.r.Key, Owner: l.t.id.Owner, Fence: l.fence, Mode: l.r.mode, TTL: terms.TTL, Delay: terms.Delay,
+		Key: l.r.Key, Owner: &owner, Fence: l.fence, Mode: l.r.mode, TTL: terms.TTL, Delay: terms.Delay,
 	}}, nil
 }
 
 // Attach goes on with a lock that another process gave away, and renews it first. If it is no longer
-// held the error is ErrLost. The TTL is the handle's.
+// held the error is ErrLost. A handle is good for one lease at a time: two processes that
+// attach the same one would both believe that they hold the lock.
+//
+// TTL, lock delay, holder, value and metadata stay what they were; MaxHold counts from here; AtLeast
+// is over.
 func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, error) {
-	if _, err := ParseHandle(h.Text()); err != nil {
-		return nil, err
+	given := h.h
+	if !given.valid() {
+		return nil, errNotOurs
 	}
-	k, _, _ := splitKey(h.h.Key)
+	if !l.features.Detached {
+		return nil, unsupported(l.features, "keeps no claim without its process, as Attach needs")
+	}
+	k, name, _ := splitKey(given.Key)
 	set := func(o *options) error {
-		o.ttl, o.delay, o.atLeast = h.h.TTL, h.h.Delay, 0
+		o.ttl, o.delay, o.atLeast = given.TTL, given.Delay, 0
 		return nil
 	}
-	r, err := l.request(ctx, k, h.h.Name, h.h.Mode, append(opts[:len(opts):len(opts)], set))
+	r, err := l.request(ctx, k, name, given.Mode, append(opts[:len(opts):len(opts)], set))
 	if err != nil {
 		return nil, err
 	}
-	r.Weight, r.Limit = 1, driver.Whole
+	r.Owner, r.Weight, r.Limit = *given.Owner, 1, driver.Whole
 	if r.mode == Exclusive {
 		r.Weight = driver.Whole
 	}
-	id := driver.ID{Key: h.h.Key, Owner: h.h.Owner}
-	call, cancel := context.WithTimeout(ctx, r.limit())
-	defer cancel()
-
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return nil, ErrClosed
-	}
-	l.wg.Add(1)
-	defer l.wg.Done()
-	l.mu.Unlock()
-	sent := l.clock.Now()
-	behind, err := l.store.Renew(call, driver.Renewal{ID: id, TTL: r.TTL})
-	switch {
-	case errors.Is(err, driver.ErrNotHeld):
-		return nil, newLostError(r.name, h.h.Fence, err)
-	case err != nil:
-		return nil, newOpError("attach", r.name, err)
-	}
-	l.mu.Lock()
-	n := l.line(r.Key)
-	lease := l.grant(n, r, id, driver.Result{Fence: h.h.Fence, Behind: behind}, sent)
-	if lease != nil {
-		lease.t.sealed = true // how many of its fences were used is not known
-	}
-	closed := l.closed
-	l.tidy(n)
-	l.mu.Unlock()
-	switch {
-	case closed && lease == nil:
-		return nil, ErrClosed // the claim runs out, or the handle is attached elsewhere
-	case lease == nil:
-		return nil, &OpError{Op: "attach", Key: r.name, Unknown: true, Err: errTooLate}
+	lease, err := l.attach(ctx, r, given.Fence)
+	if err != nil {
+		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: err})
+		return nil, err
 	}
 	return l.welcome(ctx, lease, false), nil
 }
 
+// attach renews the claim of r's owner and makes a lease of it.
+func (l *Locker) attach(ctx context.Context, r *request, fence uint64) (*Lease, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	l.mu.Lock()
+	err := l.mayAttach(r, fence)
+	if err == nil {
+		l.wg.Add(1)
+		defer l.wg.Done()
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	call, cancel := context.WithTimeout(ctx, r.limit())
+	defer cancel()
+	sent := l.clock.Now()
+	behind, err := l.store.Renew(call, driver.Renewal{ID: r.ID, TTL: r.TTL})
+	switch {
+	case errors.Is(err, driver.ErrNotHeld):
+		return nil, newLostError(r.name, fence, err)
+	case err != nil:
+		return nil, newOpError("attach", r.name, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.mayAttach(r, fence); err != nil {
+		return nil, err // the claim runs out, or the handle is attached elsewhere
+	}
+	n := l.line(r.Key)
+	defer l.tidy(n)
+	lease := l.grant(n, r, r.ID, driver.Result{Fence: fence, Behind: behind}, sent)
+	if lease == nil {
+		return nil, &OpError{Op: "attach", Key: r.name, Unknown: true, Err: errTooLate}
+	}
+	lease.t.sealed = true // how many of its fences were used is not known
+	return lease, nil
+}
+
+// mayAttach says what keeps a handle from being attached. The lock is held.
+func (l *Locker) mayAttach(r *request, fence uint64) error {
+	if l.closed {
+		return ErrClosed
+	}
+	if n := l.lines[r.Key]; n != nil && slices.ContainsFunc(n.turns, func(t *turn) bool { return t.id == r.ID }) {
+		return &HeldError{Key: r.name, Holder: r.opt.holder, Fence: fence}
+	}
+	return nil
+}
+
 // Proof returns fence, mode and name as one word, for the header Distlock-Fence or a message: whoever is asked
 // to act under the lock can check it with ParseProof and remember the highest
-// fence. It is no secret, and no proof against those who lie.
+// fence. It is no secret, and no proof against those who lie. Without a fence it proves
+// nothing, and ParseProof refuses it.
 func (l *Lease) Proof() string {
 	return fmt.Sprintf("%d;%s;%s", l.fence, l.r.mode, url.QueryEscape(l.r.name))
 }
@@ -190,7 +235,7 @@ type Proof struct {
 
 // ParseProof reads what Lease.Proof returned. The error is ErrInvalidFence.
 func ParseProof(s string) (Proof, error) {
-	parts := strings.Split(s, ";")
+	parts := strings.SplitN(s, ";", 4) // a fourth is one too many
 	if len(parts) != 3 {
 		return Proof{}, fmt.Errorf("%w: %s is not fence;mode;name", ErrInvalidFence, quote(s))
 	}
@@ -199,7 +244,7 @@ func ParseProof(s string) (Proof, error) {
 		return Proof{}, err
 	}
 	p := Proof{Mode: Mode(parts[1]), Fence: fence}
-	if p.Mode != Exclusive && p.Mode != Shared && p.Mode != Counted {
+	if !p.Mode.valid() {
 		return Proof{}, fmt.Errorf("%w: mode %s", ErrInvalidFence, quote(parts[1]))
 	}
 	p.Key, err = url.QueryUnescape(parts[2])

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -54,6 +56,14 @@ func (l *Lease) Mode() Mode { return l.r.mode }
 // fences: see RequireFence.
 func (l *Lease) Fence() uint64 { return l.fence }
 
+// String names the lease for people.
+func (l *Lease) String() string {
+	return fmt.Sprintf("lease of %s (fence %d)", quote(l.r.name), l.fence)
+}
+
+// Format shows what String returns, whatever the verb: the owner inside is a secret.
+func (l *Lease) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
+
 // Until returns when the lease is lost unless it is renewed before. It is for display; to
 // decide, use Valid.
 func (l *Lease) Until() time.Time {
@@ -72,11 +82,13 @@ func (l *Lease) Err() error {
 	if !l.t.hold.Lose() {
 		return nil
 	}
-	cause := l.t.hold.Stop(context.Background()) // it is over already: this only tells why
 	if why := l.why.Load(); why != nil {
 		return *why
 	}
-	return newLostError(l.r.name, l.fence, cause) // somebody else is about to say so
+	// Somebody else is about to say so. The hold is over: Stop does nothing but tell why.
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	return newLostError(l.r.name, l.fence, l.t.hold.Stop(now))
 }
 
 // Valid reports whether the lease is held and will be for d from now, even if the store cannot be
