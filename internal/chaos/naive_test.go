@@ -262,7 +262,7 @@ var naiveRules = history.Rules{
 	HandOver: 2*place + poll,
 	Takeover: margin + 2*place + poll,
 	Heal:     ttl + 2*place + poll,
-	Min:      history.Minimums{Grants: 30, ContendedWaits: 20, FaultsOverHold: 5},
+	Min:      history.Minimums{Grants: 20, ContendedWaits: 10, FaultsOverHold: 1},
 }
 
 var seeds = flag.Uint64("seeds", 40, "how many histories of each kind TestNaive judges")

@@ -5,6 +5,16 @@
 // Judge, searches for an order in which a lock with expiry could have given the
 // same answers, and is for runs of up to some hundred operations a key.
 //
+//	rec := history.New() // inside the bubble, if there is one
+//	h := rec.Ask(history.Want{Client: "a", Key: "k"})
+//	... acquire ...
+//	h.Granted(fence, until) // or h.Waiting() and, in the end, h.Ended(history.Refused)
+//	... h.Update(register, nil), h.Renew().Extended(until), h.Lost() ...
+//	call := h.Release()
+//	call.End(history.Answer(err))
+//
+//	verdict, err := history.Judge(rec.History(), rules, history.Search{Dir: dir, Name: "seed7"}) // outside
+//
 // # Terms
 //
 //	hold     one acquire and all that follows it: renewals, a release, a loss. A lease

@@ -157,8 +157,7 @@ func (x *index) order(ops []Op) error {
 
 // follow takes in an operation on a hold.
 func (h *hold) follow(op *Op, k *keyLog, rules Rules, v *Verdict) {
-	if op.Outcome == NotHeld && h.op.Outcome == Granted && h.ended == nil && h.freeing == nil &&
-		h.told == nil && op.Return.At < h.until {
+	if op.Outcome == NotHeld && h.op.Outcome == Granted && h.ended == nil && h.freeing == nil && op.Return.At < h.until {
 		v.add(I9, k.key, []*Op{h.op, op}, "a claim was gone before its trust ended, and its owner had not released it")
 	}
 	late := h.until != 0 && op.Return.At > h.until+rules.Tolerance

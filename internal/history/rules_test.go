@@ -109,6 +109,9 @@ func TestCheck_rules(t *testing.T) {
 		{name: "a renewal after the end of trust", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), op(Renew, Done, 1, 15, 21).until(40), released(1, 30, 31),
 		}},
+		{name: "a renewal after the loss was told", want: []Invariant{I4}, ops: []Op{
+			grant(1, 0, 1, 10, 20), lost(1, 10), op(Renew, Done, 1, 11, 12).until(40), released(1, 30, 31),
+		}},
 		{name: "such a renewal that nobody believed", ops: []Op{
 			grant(1, 0, 1, 10, 20), op(Renew, Done, 1, 15, 21), lost(1, 20),
 		}},
@@ -161,12 +164,31 @@ func TestCheck_rules(t *testing.T) {
 			grant(1, 0, 1, 20, 5), lost(1, 5), grant(2, 6, 7, 10, 50).weighing(1, 9), released(2, 8, 9),
 		}},
 
+		{name: "a shared one below an exclusive one, between calls that overlap", want: []Invariant{I2, Model}, ops: []Op{
+			grant(1, 0, 1, 20, 5), lost(1, 5), grant(2, 0, 7, 10, 50).weighing(1, 9), released(2, 8, 9),
+		}},
+		{name: "a shared one below an exclusive one without a span", want: []Invariant{I2, Model}, ops: []Op{
+			grant(1, 0, 1, 20, 1), lost(1, 1), grant(2, 6, 7, 10, 50).weighing(1, 9), released(2, 8, 9),
+		}},
+		{name: "an exclusive one below a shared one, between calls that overlap", want: []Invariant{I2, Model}, ops: []Op{
+			grant(1, 0, 1, 20, 5).weighing(1, 9), lost(1, 5), grant(2, 0, 7, 10, 50), released(2, 8, 9),
+		}},
+		{name: "an exclusive one below a shared one without a span", want: []Invariant{I2, Model}, ops: []Op{
+			grant(1, 0, 1, 20, 1).weighing(1, 9), lost(1, 1), grant(2, 6, 7, 10, 50), released(2, 8, 9),
+		}},
+		{name: "one fence for two that have no order", want: []Invariant{I2, Model}, ops: []Op{
+			grant(1, 0, 10, 10, 5), lost(1, 5), grant(2, 1, 3, 10, 50), released(2, 4, 6),
+		}},
+
 		{name: "two of two", ops: []Op{
 			grant(1, 0, 1, 10, 50).weighing(1, 2), grant(2, 2, 3, 20, 50).weighing(1, 2), released(1, 4, 5), released(2, 6, 7),
 		}},
 		{name: "three of two", want: []Invariant{I3, Model}, ops: []Op{
 			grant(1, 0, 1, 10, 50).weighing(1, 2), grant(2, 2, 3, 20, 50).weighing(1, 2), grant(3, 2, 3, 30, 50).weighing(1, 2),
 			released(1, 4, 5), released(2, 6, 7), released(3, 6, 7),
+		}},
+		{name: "limits that differ: the last grant rules, and may be either", ops: []Op{
+			grant(1, 0, 10, 10, 50).weighing(1, 2), grant(2, 2, 5, 20, 50).weighing(2, 5), released(1, 14, 15), released(2, 16, 17),
 		}},
 		{name: "writer with reader", want: []Invariant{I3, Model}, ops: []Op{
 			grant(1, 0, 1, 10, 50).weighing(1, 9), grant(2, 2, 3, 20, 50), released(1, 4, 5), released(2, 6, 7),
@@ -192,6 +214,9 @@ func TestCheck_rules(t *testing.T) {
 		{name: "the same, seen by a renewal", want: []Invariant{I9, Model}, ops: []Op{
 			grant(1, 0, 1, 10, 50), op(Renew, NotHeld, 1, 5, 6), lost(1, 6),
 		}},
+		{name: "the same, and the holder was told", want: []Invariant{I9, Model}, ops: []Op{
+			grant(1, 0, 1, 10, 50), lost(1, 4), op(Release, NotHeld, 1, 5, 6),
+		}},
 		{name: "a release after the end of trust", ops: []Op{
 			grant(1, 0, 1, 10, 20), lost(1, 20), op(Release, NotHeld, 1, 25, 26),
 		}},
@@ -214,6 +239,9 @@ func TestCheck_rules(t *testing.T) {
 		}},
 		{name: "a lost update", want: []Invariant{I1}, ops: []Op{
 			grant(1, 0, 1, 10, 5), write(1, 2, 9, 10, 0, 1), lost(1, 5), grant(2, 7, 8, 11, 60), write(2, 9, 10, 11, 0, 1), released(2, 13, 14),
+		}},
+		{name: "two updates from one value at once", want: []Invariant{I1}, ops: []Op{
+			grant(1, 0, 1, 10, 5), write(1, 2, 10, 10, 0, 1), lost(1, 5), grant(2, 7, 8, 11, 60), write(2, 9, 11, 11, 0, 1), released(2, 13, 14),
 		}},
 		{name: "an update made from an old value", want: []Invariant{I1}, ops: []Op{
 			grant(1, 0, 1, 10, 50), write(1, 2, 3, 10, 0, 1), write(1, 3, 4, 10, 1, 2), write(1, 5, 6, 10, 3, 4), write(1, 7, 8, 10, 2, 3), released(1, 9, 9),
@@ -255,6 +283,22 @@ func TestCheck_rules(t *testing.T) {
 		{name: "room for the reader beside a reader", rules: bounds, want: []Invariant{I7}, ops: []Op{
 			grant(1, 0, 1, 10, 90).weighing(1, 9), released(1, 44, 45),
 			grant(2, 2, 30, 20, 90).weighing(1, 9).waiting(3), released(2, 47, 48),
+		}},
+		{name: "one after the other through the same room", rules: bounds, ops: []Op{
+			grant(1, 0, 1, 10, 90), released(1, 29, 30),
+			grant(2, 2, 38, 20, 90).weighing(1, 9).waiting(3), released(2, 50, 51),
+			grant(3, 2, 46, 30, 90).weighing(1, 9).waiting(3), released(3, 50, 51),
+		}},
+		{name: "another waiter does not set the clock back", rules: bounds, want: []Invariant{I7}, ops: []Op{
+			grant(1, 0, 1, 10, 90), released(1, 29, 30),
+			grant(2, 2, 42, 20, 90).weighing(1, 9).waiting(3), released(2, 50, 51),
+			grant(3, 2, 46, 30, 90).weighing(1, 9).waiting(35), released(3, 50, 51),
+		}},
+		{name: "a long wait", rules: Rules{Stuck: 50 * ms}, want: []Invariant{I5}, ops: []Op{
+			grant(1, 0, 1, 10, 90), released(1, 64, 65), grant(2, 2, 66, 20, 90).waiting(3), released(2, 70, 71),
+		}},
+		{name: "a long wait with faults", rules: Rules{Stuck: 50 * ms}, ops: []Op{
+			grant(1, 0, 1, 10, 90), released(1, 64, 65), grant(2, 2, 66, 20, 90).waiting(3), released(2, 70, 71), fault("c", "cut", 5, 40),
 		}},
 		{name: "a waiter that never returns", rules: bounds, want: []Invariant{I5}, ops: []Op{
 			grant(1, 0, 1, 10, 0), op(Acquire, Pending, 2, 2, 0).weighing(9, 9).waiting(3),
@@ -301,5 +345,21 @@ I3 on "k": 2 holders with a weight of 18 at once, limit 9
 M38: 0 contended waits, and 1 are needed for a verdict`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant\n%s", err, want)
+	}
+}
+
+func TestRegister_read_raises_the_fence(t *testing.T) {
+	r := New()
+	old, young := r.Ask(Want{Client: "a", Key: "k"}), r.Ask(Want{Client: "b", Key: "k"})
+	old.Granted(1, time.Time{})
+	young.Granted(2, time.Time{})
+	reg := &Register{Name: "r"}
+	ok := young.Update(reg, func() {
+		if old.Update(reg, nil) {
+			t.Error("the register took a write of an older holder after a newer one had read")
+		}
+	})
+	if !ok || reg.value != 1 {
+		t.Errorf("%v, value %d, want the write of the newer holder", ok, reg.value)
 	}
 }
