@@ -129,7 +129,7 @@ func (l *Locker) Check(ctx context.Context) error {
 func nameless(err error) error {
 	var op *OpError
 	if errors.As(err, &op) {
-		return &OpError{Op: "check", Unknown: op.Unknown, Err: op.Err}
+		op.Op, op.Key = "check", ""
 	}
 	return err
 }

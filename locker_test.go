@@ -1,0 +1,492 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// A lock that nobody else wants costs one Acquire and one Release.
+func TestLocker_Lock_free(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		for name, take := range map[string]takeFunc{"lock": l.Lock, "try": l.TryLock, "read": l.RLock, "try to read": l.TryRLock} {
+			g.reset()
+			free(t, must(t)(take(t.Context(), name)))
+			if s := g.total(); s != "acquire 1, renew 0, release 1" {
+				t.Errorf("%s: %s", name, s)
+			}
+			if n := g.count("watch"); n != 0 {
+				t.Errorf("%s: %d watches", name, n)
+			}
+		}
+		g.empty(t, l)
+	})
+}
+
+// TryLock takes no place in line, and does not wait, whoever has the lock.
+func TestLocker_TryLock(t *testing.T) {
+	for _, where := range []string{"same process", "other process"} {
+		t.Run(where, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				a := g.locker(t, distlock.Holder("me"))
+				b := a
+				if where == "other process" {
+					b = g.locker(t)
+				}
+				first := must(t)(a.Lock(t.Context(), "k"))
+				time.Sleep(time.Second)
+				g.reset()
+				for _, take := range []takeFunc{b.TryLock, b.TryRLock} {
+					c := begin(t.Context(), take, "k")
+					err := c.refused(t, distlock.ErrHeld)
+					c.within(t, 0, 0)
+					var held *distlock.HeldError
+					if !errors.As(err, &held) || held.Holder != "me" || held.Fence != first.Fence() || held.Held != time.Second {
+						t.Errorf("%+v", held)
+					}
+				}
+				if s := g.total(); s != "acquire 2, renew 0, release 0" {
+					t.Error(s)
+				}
+				g.expect(t, 1, 0)
+				// Nor does it pass those who wait.
+				c := begin(t.Context(), a.Lock, "k", distlock.Holder("other")).waits(t)
+				d := begin(t.Context(), b.Lock, "k").waits(t)
+				if b != a {
+					c, d = d, c // it stands in the store's line
+				}
+				free(t, first)
+				second := c.now(t)
+				_, err := b.TryLock(t.Context(), "k")
+				wants(t, err, distlock.ErrHeld)
+				free(t, second)
+				free(t, d.now(t))
+				g.empty(t, a, b)
+			})
+		})
+	}
+}
+
+func TestLocker_ReleaseAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l, other := g.locker(t), g.locker(t)
+		var leases []*distlock.Lease
+		for i := range 50 {
+			leases = append(leases, must(t)(l.Lock(t.Context(), fmt.Sprint(i))))
+		}
+		leases = append(leases, must(t)(l.RLock(t.Context(), "r")), must(t)(l.RLock(t.Context(), "r")))
+		kept := must(t)(other.Lock(t.Context(), "other"))
+		local := begin(t.Context(), l.Lock, "0").waits(t)
+		remote := begin(t.Context(), l.Lock, "other").waits(t)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // it goes out all the same
+		if err := l.ReleaseAll(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, lease := range leases {
+			wants(t, lease.Err(), distlock.ErrReleased)
+			free(t, lease) // again
+		}
+		free(t, local.now(t))
+		remote.waits(t)
+		if err := kept.Err(); err != nil {
+			t.Error(err)
+		}
+		free(t, kept)
+		free(t, remote.now(t))
+		g.empty(t, l, other)
+
+		must(t)(l.Lock(t.Context(), "a"))
+		must(t)(l.Lock(t.Context(), "b"))
+		g.set(func(g *gate) {
+			g.release = func(_ context.Context, id driver.ID, next func() error) error {
+				if id.Key == "a" {
+					return errCut
+				}
+				return next()
+			}
+		})
+		err := l.ReleaseAll(t.Context())
+		wants(t, err, errCut, distlock.ErrUnknown)
+		g.expect(t, 1, 0)
+	})
+}
+
+func TestLocker_Close(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l, other := g.locker(t), g.locker(t)
+		mine := must(t)(l.Lock(t.Context(), "mine"))
+		given := must(t)(l.Lock(t.Context(), "given"))
+		handle, err := given.Handle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs := must(t)(other.Lock(t.Context(), "theirs"))
+		waiters := []*call{
+			begin(t.Context(), l.Lock, "mine").waits(t), begin(t.Context(), l.RLock, "mine").waits(t),
+			begin(t.Context(), l.Lock, "theirs").waits(t), begin(t.Context(), l.RLock, "theirs").waits(t),
+		}
+		g.expect(t, 3, 1)
+		if err := l.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		g.expect(t, 2, 0) // given away, and theirs
+		for _, c := range waiters {
+			c.refused(t, distlock.ErrClosed)
+			c.within(t, 0, 0)
+		}
+		wants(t, mine.Err(), distlock.ErrReleased)
+		free(t, mine)
+
+		nothing := func(context.Context) error { return errors.New("ran") }
+		calls := g.total()
+		for name, err := range map[string]error{
+			"Lock":     second(l.Lock(t.Context(), "k")),
+			"TryLock":  second(l.TryLock(t.Context(), "k")),
+			"RLock":    second(l.RLock(t.Context(), "k")),
+			"TryRLock": second(l.TryRLock(t.Context(), "k")),
+			"Attach":   second(l.Attach(t.Context(), handle)),
+			"Do":       l.Do(t.Context(), "k", nothing),
+			"TryDo":    second(l.TryDo(t.Context(), "k", nothing)),
+			"Check":    l.Check(t.Context()),
+		} {
+			if !errors.Is(err, distlock.ErrClosed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := errors.Join(l.ReleaseAll(t.Context()), l.Close(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if g.total() != calls {
+			t.Errorf("a closed Locker asked the store: %s, then %s", calls, g.total())
+		}
+		free(t, theirs)
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Close while calls ask the store: what they are granted is given back.
+func TestLocker_Close_duringAsks(t *testing.T) {
+	for _, ask := range []string{"first, granted", "first, refused", "of the runner", "to prolong"} {
+		t.Run(ask, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l, other := g.locker(t), g.locker(t)
+				var theirs *distlock.Lease
+				var c *call
+				slow := func() {
+					g.set(func(g *gate) {
+						g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+							time.Sleep(time.Second)
+							return next(context.WithoutCancel(ctx), r)
+						}
+					})
+				}
+				switch ask {
+				case "first, granted":
+					slow()
+					c = begin(t.Context(), l.Lock, "k")
+				case "first, refused":
+					theirs = must(t)(other.Lock(t.Context(), "k"))
+					slow()
+					c = begin(t.Context(), l.Lock, "k")
+				case "of the runner":
+					theirs = must(t)(other.Lock(t.Context(), "k"))
+					c = begin(t.Context(), l.Lock, "k").waits(t)
+					slow()
+					free(t, theirs)
+					theirs = nil
+				case "to prolong":
+					lease := must(t)(l.Lock(t.Context(), "k"))
+					c = begin(t.Context(), l.Lock, "k").waits(t)
+					time.Sleep(time.Second)
+					slow()
+					free(t, lease)
+				}
+				c.waits(t)
+				if err := l.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				c.refused(t, distlock.ErrClosed)
+				if theirs != nil {
+					free(t, theirs)
+				}
+				g.empty(t, l, other)
+			})
+		})
+	}
+}
+
+// Close says what it could not release, and does not hang on a store that does.
+func TestLocker_Close_frozen(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		for i := range 100 {
+			must(t)(l.Lock(t.Context(), fmt.Sprint(i)))
+		}
+		c := begin(t.Context(), l.Lock, "0").waits(t)
+		g.freeze()
+		start := time.Now()
+		err := l.Close(t.Context())
+		wants(t, err, distlock.ErrUnknown)
+		if d := time.Since(start); d > time.Minute {
+			t.Errorf("Close took %v", d)
+		}
+		c.refused(t, distlock.ErrClosed)
+		c.within(t, 0, 0)
+	})
+}
+
+// Close at any time, from anywhere.
+func TestLocker_Close_concurrent(t *testing.T) {
+	t.Parallel()
+	for seed := range 50 {
+		g := newGate()
+		lockers := make([]*distlock.Locker, 3)
+		for i := range lockers {
+			lockers[i] = g.locker(t)
+		}
+		var wg sync.WaitGroup
+		for i := range 24 {
+			l := lockers[i%3]
+			rng := rand.New(rand.NewPCG(uint64(seed), uint64(i)))
+			wg.Go(func() {
+				for {
+					lease, err := []takeFunc{l.Lock, l.RLock}[rng.IntN(2)](context.Background(), fmt.Sprint(rng.IntN(3)))
+					if err != nil {
+						if !errors.Is(err, distlock.ErrClosed) {
+							t.Errorf("Lock: %v", err)
+						}
+						return
+					}
+					if rng.IntN(4) == 0 {
+						time.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond) // a hold, not a wait for anything
+					}
+					if err := lease.Unlock(context.Background()); err != nil {
+						t.Errorf("Unlock: %v", err)
+					}
+				}
+			})
+		}
+		for _, l := range lockers {
+			for range 2 {
+				wg.Go(func() {
+					time.Sleep(5 * time.Millisecond)
+					if err := l.Close(context.Background()); err != nil {
+						t.Errorf("Close: %v", err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		g.empty(t, lockers...)
+	}
+}
+
+func TestLocker_Check(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		events := 0
+		l := g.locker(t, distlock.Observe(func(context.Context, distlock.Event) { events++ }))
+		if err := l.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if s := g.total(); s != "acquire 1, renew 0, release 1" {
+			t.Error(s)
+		}
+		g.empty(t, l)
+		why := errors.New("the probe has no time")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		for _, c := range []struct {
+			name string
+			ctx  context.Context
+			set  func()
+			want []error
+		}{
+			{"down", t.Context(), func() {
+				g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+					return driver.Result{}, errCut
+				}
+			}, []error{errCut, distlock.ErrUnavailable}},
+			{"read-only", t.Context(), func() {
+				g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+					return driver.Result{}, driver.ErrUnavailable
+				}
+			}, []error{driver.ErrUnavailable, distlock.ErrUnavailable}},
+			{"cannot release", t.Context(), func() {
+				g.release = func(context.Context, driver.ID, func() error) error { return errCut }
+			}, []error{errCut, distlock.ErrUnknown}},
+			{"frozen", ctx, func() {
+				g.acquire = func(ctx context.Context, _ driver.Request, _ acquireFunc) (driver.Result, error) {
+					cancel(why)
+					<-ctx.Done()
+					return driver.Result{}, ctx.Err()
+				}
+			}, []error{why, context.Canceled}},
+		} {
+			g.thaw()
+			c.set()
+			err := l.Check(c.ctx)
+			wants(t, err, c.want...)
+			var op *distlock.OpError
+			if !errors.As(err, &op) || op.Op != "check" || op.Key != "" {
+				t.Errorf("%s: %+v", c.name, op)
+			}
+		}
+		if events != 0 {
+			t.Errorf("%d events: nobody's lock was observed", events)
+		}
+	})
+}
+
+func TestLocker_arguments(t *testing.T) {
+	g := newGate()
+	l := g.locker(t)
+	var none context.Context
+	for name, err := range map[string]error{
+		"New":        second(distlock.New(nil)),
+		"Lock":       second(l.Lock(none, "k")),
+		"name":       second(l.Lock(t.Context(), "")),
+		"option":     second(l.Lock(t.Context(), "k", distlock.Wait(-1))),
+		"Check":      l.Check(none),
+		"ReleaseAll": l.ReleaseAll(none),
+		"Close":      l.Close(none),
+	} {
+		if !errors.Is(err, distlock.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if s := g.total(); s != "acquire 0, renew 0, release 0" {
+		t.Errorf("the store was asked: %s", s)
+	}
+}
+
+// Everything at once, in real time: the race detector judges who is alone with the counter.
+func TestLocker_stress(t *testing.T) {
+	t.Parallel()
+	length := 3 * time.Second
+	if testing.Short() {
+		length = 300 * time.Millisecond
+	}
+	g := newGate()
+	s := &stress{t: t, until: time.Now().Add(length)}
+	for i := range s.lockers {
+		s.lockers[i] = g.locker(t)
+	}
+	var wg sync.WaitGroup
+	for i := range 64 {
+		rng := rand.New(rand.NewPCG(1, uint64(i)))
+		wg.Go(func() {
+			for time.Now().Before(s.until) && !t.Failed() {
+				s.step(rng)
+			}
+		})
+	}
+	wg.Wait()
+	g.empty(t, s.lockers[:]...)
+	t.Logf("%d leases, %d read, %d refused, %d given to another process", s.granted.Load(), s.read.Load(), s.refused.Load(), s.given.Load())
+	if s.granted.Load() < 1000 || s.read.Load() < 100 || s.refused.Load() < 10 || s.given.Load() < 10 {
+		t.Error("too little happened for a verdict")
+	}
+}
+
+type stress struct {
+	t       *testing.T
+	until   time.Time
+	lockers [3]*distlock.Locker
+	keys    [5]struct {
+		writes uint64 // not synchronised but by the lock
+		fence  uint64
+	}
+	granted, read, refused, given atomic.Int64
+}
+
+func (s *stress) step(rng *rand.Rand) {
+	k := rng.IntN(len(s.keys))
+	key := &s.keys[k]
+	l := s.lockers[rng.IntN(len(s.lockers))]
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
+	if rng.IntN(3) == 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(rng.IntN(3000))*time.Microsecond)
+	}
+	defer cancel()
+	dice := rng.IntN(10)
+	take := l.Lock
+	switch {
+	case dice < 2:
+		take = l.TryLock
+	case dice < 4:
+		take = l.RLock
+	}
+	lease, err := take(ctx, fmt.Sprint(k))
+	if err != nil {
+		s.refused.Add(1)
+		if !errors.Is(err, distlock.ErrHeld) && !errors.Is(err, context.DeadlineExceeded) {
+			s.t.Errorf("Lock: %v", err)
+		}
+		return
+	}
+	if rng.IntN(20) == 0 {
+		lease = s.give(rng, lease)
+	}
+	if lease.Mode() == distlock.Shared {
+		_ = key.writes
+		s.read.Add(1)
+	} else {
+		key.writes++
+		if lease.Fence() <= key.fence {
+			s.t.Errorf("fence %d after %d", lease.Fence(), key.fence)
+		}
+		key.fence = lease.Fence()
+		s.granted.Add(1)
+	}
+	if err := lease.Unlock(ctx); err != nil {
+		s.t.Errorf("Unlock: %v", err)
+	}
+}
+
+// give gives a lease to another process.
+func (s *stress) give(rng *rand.Rand, lease *distlock.Lease) *distlock.Lease {
+	h, err := lease.Handle()
+	if err != nil {
+		s.t.Errorf("Handle: %v", err)
+		return lease
+	}
+	got, err := s.lockers[rng.IntN(len(s.lockers))].Attach(context.Background(), h)
+	if err != nil {
+		s.t.Errorf("Attach: %v", err)
+		return lease
+	}
+	s.given.Add(1)
+	return got
+}
+
+// Names that are idle leave nothing behind, however many there were.
+func TestLocker_forgetsLines(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l, other := g.locker(t), g.locker(t)
+		for i := range 300 {
+			name := fmt.Sprint(i)
+			lease := must(t)(other.Lock(t.Context(), name))
+			_, err := l.TryLock(t.Context(), name)
+			wants(t, err, distlock.ErrHeld)
+			_, err = l.Lock(t.Context(), name, distlock.Wait(time.Millisecond))
+			wants(t, err, distlock.ErrHeld)
+			_, err = l.Lock(t.Context(), name, distlock.Asks(2))
+			wants(t, err, distlock.ErrHeld)
+			free(t, lease)
+		}
+		synctest.Wait()
+		g.empty(t, l, other)
+	})
+}

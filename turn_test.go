@@ -1,0 +1,583 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// turnTime and turnLeases are the documented bounds of a turn while another process waits.
+const (
+	turnTime   = 50 * time.Millisecond
+	turnLeases = driver.Span
+)
+
+// Calls of one process are served in order of arrival.
+func TestTurn_fifoInProcess(t *testing.T) {
+	for _, hold := range []time.Duration{0, time.Second} {
+		t.Run(hold.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				first := must(t)(l.Lock(t.Context(), "k"))
+				var calls []*call
+				for range 20 {
+					calls = append(calls, begin(t.Context(), l.Lock, "k").waits(t))
+				}
+				time.Sleep(hold)
+				free(t, first)
+				for i, c := range calls {
+					lease := c.now(t)
+					if i+1 < len(calls) {
+						calls[i+1].waits(t)
+					}
+					time.Sleep(hold)
+					free(t, lease)
+				}
+				g.empty(t, l)
+			})
+		})
+	}
+}
+
+// Processes are served in order of arrival, each with one turn.
+func TestTurn_fifoAmongProcesses(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		var got order
+		first := must(t)(g.locker(t).Lock(t.Context(), "k"))
+		var wg sync.WaitGroup
+		for i := range 5 {
+			l := g.locker(t)
+			for j := range 3 {
+				c := begin(t.Context(), l.Lock, "k").waits(t)
+				wg.Go(func() {
+					lease := c.granted(t)
+					got.say("%d.%d", i, j)
+					time.Sleep(time.Millisecond)
+					free(t, lease)
+				})
+			}
+		}
+		free(t, first)
+		wg.Wait()
+		want := "0.0 0.1 0.2 1.0 1.1 1.2 2.0 2.1 2.2 3.0 3.1 3.2 4.0 4.1 4.2"
+		if got.String() != want {
+			t.Errorf("got  %v\nwant %s", &got, want)
+		}
+		synctest.Wait()
+		g.empty(t)
+	})
+}
+
+// Whoever has had its turn goes to the end of the line.
+func TestTurn_againGoesToTheEnd(t *testing.T) {
+	for _, processes := range []int{1, 3} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				var got order
+				gateway := g.locker(t)
+				first := must(t)(gateway.Lock(t.Context(), "k"))
+				lockers := []*distlock.Locker{gateway}
+				if processes > 1 {
+					lockers = []*distlock.Locker{g.locker(t), g.locker(t), g.locker(t)}
+				}
+				var wg sync.WaitGroup
+				for i := range 3 {
+					c := begin(t.Context(), lockers[i%len(lockers)].Lock, "k").waits(t)
+					wg.Go(func() {
+						for range 4 {
+							lease := c.granted(t)
+							got.say("%d", i)
+							time.Sleep(time.Second)
+							free(t, lease)
+							c = begin(t.Context(), lockers[i%len(lockers)].Lock, "k")
+						}
+						free(t, c.granted(t))
+					})
+				}
+				free(t, first)
+				wg.Wait()
+				if want := "0 1 2 0 1 2 0 1 2 0 1 2"; got.String() != want {
+					t.Errorf("got %v, want %s", &got, want)
+				}
+			})
+		})
+	}
+}
+
+// crowd has goroutines of some Lockers take one lock again and again, and returns the fences in
+// the order of the grants.
+func crowd(t *testing.T, lockers []*distlock.Locker, goroutines, rounds int, hold time.Duration) (fences []uint64) {
+	var wg sync.WaitGroup
+	for _, l := range lockers {
+		for range goroutines {
+			wg.Go(func() {
+				for range rounds {
+					lease, err := l.Lock(t.Context(), "k")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					fences = append(fences, lease.Fence()) // the race detector watches
+					time.Sleep(hold)
+					free(t, lease)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i := 1; i < len(fences); i++ {
+		if fences[i] <= fences[i-1] {
+			t.Fatalf("fence %d, the %dth, after %d", fences[i], i, fences[i-1])
+		}
+	}
+	return fences
+}
+
+// A hand-off costs no word to the store, and every lease has a fence of its own. The store is
+// asked for more fences when the 128 of a grant are used up.
+func TestTurn_handsOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		n := len(crowd(t, []*distlock.Locker{l}, 40, 100, time.Microsecond)) // somebody always waits
+		if want := fmt.Sprintf("acquire %d, renew 0, release 1", (n+turnLeases-1)/turnLeases); n != 4000 || g.total() != want {
+			t.Errorf("%s for %d leases, want %s", g.total(), n, want)
+		}
+		g.empty(t, l)
+	})
+}
+
+// Hand-offs of many processes between each other keep the order of fences.
+func TestTurn_handsOnAmongProcesses(t *testing.T) {
+	for _, hold := range []time.Duration{0, time.Microsecond, 100 * time.Microsecond, 20 * time.Millisecond} {
+		t.Run(hold.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				lockers := []*distlock.Locker{g.locker(t), g.locker(t), g.locker(t)}
+				fences := crowd(t, lockers, 8, 200, hold)
+				if len(fences) != 4800 {
+					t.Errorf("%d leases", len(fences))
+				}
+				synctest.Wait()
+				g.empty(t, lockers...)
+			})
+		})
+	}
+}
+
+// A turn ends soon when another process waits: within turnTime and the hold that is under way
+// then. If no time passes at all, within two times the fences of a grant.
+func TestTurn_endsForOthers(t *testing.T) {
+	for _, hold := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
+		t.Run(hold.String(), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				a, b := g.locker(t), g.locker(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				var leases, since atomic.Int64 // since b has stood in line
+				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+					res, err := next(ctx, r)
+					if r.Holder == "b" && r.Place > 0 && !res.Granted {
+						since.CompareAndSwap(-1, leases.Load())
+					}
+					return res, err
+				}
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							lease, err := a.Lock(t.Context(), "k")
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							leases.Add(1)
+							runtime.Gosched() // for those who hold for no time
+							time.Sleep(hold)
+							free(t, lease)
+						}
+					})
+				}
+				for i := range 20 {
+					if hold > 0 {
+						time.Sleep(time.Duration(i) * 7777 * time.Microsecond) // another moment of a turn each time
+					}
+					since.Store(-1)
+					c := begin(t.Context(), b.Lock, "k", distlock.Holder("b"))
+					lease := c.granted(t)
+					if hold > 0 {
+						c.within(t, 0, turnTime+hold)
+					} else if n := leases.Load() - since.Load(); since.Load() >= 0 && n > 2*turnLeases {
+						t.Errorf("%d leases while another process waited", n)
+					}
+					free(t, lease)
+				}
+				cancel()
+				wg.Wait()
+				synctest.Wait()
+				g.empty(t, a, b)
+			})
+		})
+	}
+}
+
+// With several busy processes each gets its share.
+func TestTurn_sharesAreEven(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		counts := make([]int, 4)
+		var wg sync.WaitGroup
+		for i := range counts {
+			l := g.locker(t)
+			for range 1 + 5*i { // more goroutines do not make a greater share
+				wg.Go(func() {
+					for {
+						lease, err := l.Lock(ctx, "k")
+						if err != nil {
+							wants(t, err, context.DeadlineExceeded)
+							return
+						}
+						counts[i]++
+						time.Sleep(10 * time.Millisecond)
+						free(t, lease)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		for i, n := range counts[1:] {
+			if n < 1000 || n > 2500 {
+				t.Errorf("process %d of %d had %d leases: %d", i+1, len(counts), n, counts)
+			}
+		}
+		if counts[0] < 250 {
+			t.Errorf("the process that is alone had %d leases: %d", counts[0], counts)
+		}
+	})
+}
+
+// What is handed on, and what is not: the next lease has the next fence, or the fence of a new
+// grant.
+func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
+	type opts = []distlock.Option
+	long := time.Minute
+	for _, c := range []struct {
+		name          string
+		holder, next  opts
+		shared        bool // the next one is a reader
+		before        func(t *testing.T, g *gate, lease *distlock.Lease)
+		handed        bool
+		unlock        error // what Unlock returns
+		least, atMost time.Duration
+	}{
+		{name: "the same", handed: true},
+		{name: "equal options", holder: opts{distlock.Meta("a", "b"), distlock.Value([]byte("v"))},
+			next: opts{distlock.Value([]byte("v")), distlock.Meta("a", "b")}, handed: true},
+		{name: "another longest hold", holder: opts{distlock.MaxHold(time.Second)}, next: opts{distlock.MaxHold(long)}, handed: true},
+		{name: "another wait", next: opts{distlock.Wait(long), distlock.Asks(7), distlock.Backoff(time.Second, time.Second)}, handed: true},
+		{name: "mode", shared: true},
+		{name: "TTL", next: opts{distlock.TTL(long)}},
+		{name: "lock delay", next: opts{distlock.LockDelay(time.Second)}},
+		{name: "TTL and lock delay of the same sum", holder: opts{distlock.TTL(long)},
+			next: opts{distlock.TTL(long - time.Second), distlock.LockDelay(time.Second)}},
+		{name: "holder", next: opts{distlock.Holder("x")}},
+		{name: "meta", next: opts{distlock.Meta("a", "b")}},
+		{name: "note", next: opts{distlock.Note("n")}},
+		{name: "value", next: opts{distlock.Value([]byte("v"))}},
+		{name: "fixed", holder: opts{distlock.Fixed()}, next: opts{distlock.Fixed()}},
+		{name: "next is fixed", next: opts{distlock.Fixed()}},
+		{name: "at least", holder: opts{distlock.AtLeast(2 * time.Second)}, next: opts{distlock.AtLeast(2 * time.Second)},
+			least: 2 * time.Second, atMost: 2*time.Second + 5*time.Millisecond},
+		{name: "extended", before: func(t *testing.T, _ *gate, lease *distlock.Lease) {
+			if err := lease.Extend(t.Context(), 20*time.Second); err != nil {
+				t.Error(err)
+			}
+		}},
+		{name: "extended in vain", before: func(t *testing.T, g *gate, lease *distlock.Lease) {
+			g.set(func(g *gate) {
+				g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, errCut }
+			})
+			wants(t, lease.Extend(t.Context(), 20*time.Second), errCut)
+			g.thaw()
+		}},
+		{name: "handle", before: func(t *testing.T, _ *gate, lease *distlock.Lease) {
+			if _, err := lease.Handle(); err != nil {
+				t.Error(err)
+			}
+		}, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},
+		{name: "release failed", next: opts{distlock.TTL(long)}, before: func(_ *testing.T, g *gate, _ *distlock.Lease) {
+			g.set(func(g *gate) {
+				g.release = func(_ context.Context, _ driver.ID, _ func() error) error {
+					g.set(func(g *gate) { g.release = nil })
+					return errCut
+				}
+			})
+		}, unlock: distlock.ErrUnknown, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},
+		{name: "lost", before: func(t *testing.T, g *gate, lease *distlock.Lease) {
+			if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {
+				t.Error(err)
+			}
+			<-lease.Done()
+		}, unlock: distlock.ErrLost, atMost: 11 * time.Second},
+		{name: "not renewed", before: func(_ *testing.T, g *gate, lease *distlock.Lease) {
+			g.set(func(g *gate) {
+				g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, errCut }
+			})
+			<-lease.Done()
+		}, unlock: distlock.ErrLost, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				lease := must(t)(l.Lock(t.Context(), "k", c.holder...))
+				take := l.Lock
+				if c.shared {
+					take = l.RLock
+				}
+				next := begin(t.Context(), take, "k", c.next...)
+				synctest.Wait()
+				if c.before != nil {
+					c.before(t, g, lease)
+				}
+				if err := lease.Unlock(t.Context()); !errors.Is(err, c.unlock) {
+					t.Errorf("Unlock: %v, want %v", err, c.unlock)
+				}
+				got := next.granted(t)
+				next.within(t, c.least, c.atMost)
+				switch {
+				case c.handed && got.Fence() != lease.Fence()+1:
+					t.Errorf("fence %d after %d: not handed on", got.Fence(), lease.Fence())
+				case !c.handed && got.Fence() < lease.Fence()+turnLeases:
+					t.Errorf("fence %d after %d: handed on", got.Fence(), lease.Fence())
+				}
+				g.expect(t, 1, 0)
+				free(t, got)
+				time.Sleep(c.least) // the next one may be kept as long
+				synctest.Wait()
+				g.empty(t, l)
+			})
+		})
+	}
+}
+
+// The longest hold is that of the lease in hand, not of the turn.
+func TestTurn_maxHoldIsOfTheLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		a := must(t)(l.Lock(t.Context(), "k", distlock.MaxHold(time.Second)))
+		next := begin(t.Context(), l.Lock, "k").waits(t)
+		last := begin(t.Context(), l.Lock, "k", distlock.MaxHold(2*time.Second)).waits(t)
+		free(t, a)
+		b := next.now(t)
+		time.Sleep(time.Hour)
+		free(t, b) // not lost
+		c := last.now(t)
+		start := time.Now()
+		<-c.Done()
+		wants(t, c.Err(), distlock.ErrMaxHold)
+		if d := time.Since(start); d != 2*time.Second {
+			t.Errorf("lost after %v", d)
+		}
+	})
+}
+
+// A turn that was ended in the store behind its back: the next lease is a new grant, or waits.
+func TestTurn_brokenBeforeItWasProlonged(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		t.Run(fmt.Sprintf("taken by another %v", taken), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l, other := g.locker(t), g.locker(t)
+				first := must(t)(l.Lock(t.Context(), "k"))
+				next := begin(t.Context(), l.Lock, "k").waits(t)
+				time.Sleep(time.Second) // long enough that the store is asked at the hand-off
+				if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {
+					t.Fatal(err)
+				}
+				last := first.Fence()
+				if taken {
+					lease := must(t)(other.Lock(t.Context(), "k"))
+					free(t, first)
+					next.waits(t)
+					last = lease.Fence()
+					free(t, lease)
+				} else {
+					free(t, first)
+				}
+				got := next.now(t)
+				if got.Fence() < last+turnLeases {
+					t.Errorf("fence %d after %d", got.Fence(), last)
+				}
+				free(t, got)
+				synctest.Wait()
+				g.empty(t, l, other)
+			})
+		})
+	}
+}
+
+// A turn that cannot be prolonged is ended, and those who wait go on.
+func TestTurn_notProlonged(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		first := must(t)(l.Lock(t.Context(), "k"))
+		next := begin(t.Context(), l.Lock, "k").waits(t)
+		time.Sleep(time.Second)
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				g.set(func(g *gate) { g.acquire = nil })
+				return driver.Result{}, errCut
+			}
+		})
+		free(t, first)
+		got := next.now(t)
+		if got.Fence() < first.Fence()+turnLeases {
+			t.Errorf("fence %d after %d", got.Fence(), first.Fence())
+		}
+		free(t, got)
+		synctest.Wait()
+		g.empty(t, l)
+	})
+}
+
+// A turn whose prolongation hangs does not keep a waiter that leaves.
+func TestTurn_prolongedTooSlowly(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		first := must(t)(l.Lock(t.Context(), "k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		next := begin(ctx, l.Lock, "k").waits(t)
+		time.Sleep(time.Second)
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, _ driver.Request, _ acquireFunc) (driver.Result, error) {
+				<-ctx.Done()
+				return driver.Result{}, ctx.Err()
+			}
+		})
+		free(t, first)
+		next.waits(t)
+		cancel()
+		if !next.over() {
+			t.Fatal("Lock does not return")
+		}
+		next.refused(t, distlock.ErrHeld, context.Canceled)
+		g.empty(t, l)
+	})
+}
+
+// A place that was taken before a lock of the same process was had is given up when
+// nobody waits for it any more.
+func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		tried := make(chan struct{})
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			if r.Place > 0 {
+				<-tried
+				return next(ctx, r)
+			}
+			time.Sleep(time.Millisecond)
+			defer close(tried)
+			return next(ctx, r)
+		}
+		try := begin(t.Context(), l.TryLock, "k").waits(t)
+		c := begin(t.Context(), l.Lock, "k").waits(t)
+		lease := try.granted(t)
+		c.waits(t)
+		g.expect(t, 1, 1)
+		free(t, lease)
+		next := c.now(t)
+		if next.Fence() != lease.Fence()+1 {
+			t.Errorf("fence %d after %d: not handed on", next.Fence(), lease.Fence())
+		}
+		g.expect(t, 1, 0)
+		free(t, next)
+		synctest.Wait()
+		g.empty(t, l)
+	})
+}
+
+// Readers are not handed on: another's fence may have come and gone meanwhile.
+func TestTurn_readers(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first, second := must(t)(a.RLock(t.Context(), "k")), must(t)(a.RLock(t.Context(), "k"))
+		writer := begin(t.Context(), b.Lock, "k").waits(t)
+		readers := []*call{begin(t.Context(), a.RLock, "k").waits(t), begin(t.Context(), a.RLock, "k").waits(t)}
+		time.Sleep(time.Second)
+		free(t, first)
+		readers[0].waits(t) // the writer was before it
+		free(t, second)
+		w := writer.now(t)
+		readers[0].waits(t)
+		free(t, w)
+		for _, c := range readers {
+			if lease := c.now(t); lease.Fence() <= w.Fence() {
+				t.Errorf("fence %d after %d", lease.Fence(), w.Fence())
+			}
+		}
+		for _, c := range readers {
+			free(t, c.lease)
+		}
+		synctest.Wait()
+		g.empty(t, a, b)
+	})
+}
+
+// A store with less to offer is not asked for more.
+func TestTurn_poorStores(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		lacks  func(*driver.Features)
+		fences bool
+		calls  string // for 300 leases in a row
+	}{
+		{"no floor", func(f *driver.Features) { f.Floor = false }, true, "acquire 3, renew 0, release 3"},
+		{"no fence", func(f *driver.Features) { f.Fence, f.Floor = false, false }, false, "acquire 1, renew 0, release 1"},
+		{"no line", func(f *driver.Features) { f.Queue = false }, true, "acquire 3, renew 0, release 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				g.features = c.lacks
+				f := g.Features()
+				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+					if r.Floor > 0 && !f.Floor || r.Place > 0 && !f.Queue {
+						t.Errorf("the store was asked for what it cannot do: %+v", r)
+					}
+					res, err := next(ctx, r)
+					if !f.Fence {
+						res.Fence = 0
+					}
+					return res, err
+				}
+				l := g.locker(t)
+				first := must(t)(l.Lock(t.Context(), "k"))
+				var calls []*call
+				for range 299 {
+					calls = append(calls, begin(t.Context(), l.Lock, "k").waits(t))
+				}
+				free(t, first)
+				last := first.Fence()
+				for _, call := range calls {
+					lease := call.now(t)
+					if c.fences && lease.Fence() <= last || !c.fences && lease.Fence() != 0 {
+						t.Fatalf("fence %d after %d", lease.Fence(), last)
+					}
+					last = lease.Fence()
+					free(t, lease)
+				}
+				if got := g.total(); got != c.calls {
+					t.Errorf("%s, want %s", got, c.calls)
+				}
+				synctest.Wait()
+				g.empty(t, l)
+			})
+		})
+	}
+}
