@@ -39,8 +39,9 @@ func (t Terms) StoreTTL() time.Duration { return t.TTL + t.Delay }
 // different rates, and gives the work time to stop.
 func Margin(ttl time.Duration) time.Duration { return max(ttl/100, min(ttl/10, time.Second)) }
 
-// A Listener is told what becomes of a hold. It is called without any lock held, never after Stop
-// has returned but for a call that had already begun.
+// A Listener is told what becomes of a hold, in order and by one call at a time. It is called without
+// any lock held, never after Stop has returned but for a call that had already begun. Other holds
+// may have to wait for it, though not their trust: it should return soon.
 type Listener interface {
 	// Renewed tells how one renewal ended.
 	Renewed(Renewal)
@@ -53,8 +54,14 @@ type Renewal struct {
 	Took   time.Duration
 	Left   time.Duration // the trust that was left when it ended
 	Behind int           // how many wait for the key, if Err is nil
-	Err    error         // nil, or why it failed; it will be tried again
+	Err    error         // nil, or why it failed; it will be tried again unless the hold is lost
 	Risk   bool          // the renewal before this one had failed
+}
+
+// news is a renewal, or a loss.
+type news struct {
+	r    Renewal
+	lost error
 }
 
 // A Hold is a claim that is kept alive. Make one with Keeper.Keep.
@@ -77,6 +84,9 @@ type Hold struct {
 	risk  bool          // the last renewal failed
 	under *batch        // the renewal under way, if any
 	ended error         // why the hold is over; nil: it is not
+
+	news    []news // what the listener has yet to be told
+	telling bool   // somebody is telling it
 }
 
 // Trusted reports whether the hold may still be trusted in d from now.
@@ -105,12 +115,9 @@ func (h *Hold) Lose() bool {
 		h.k.mu.Unlock()
 		return false
 	}
-	cause := h.overdue()
-	first := h.end(cause)
+	h.lose(h.overdue())
 	h.k.mu.Unlock()
-	if first {
-		h.listener.Lost(cause)
-	}
+	h.tell()
 	return true
 }
 
@@ -120,7 +127,7 @@ func (h *Hold) Stop(ctx context.Context) error {
 	h.Lose()
 	h.k.mu.Lock()
 	why := h.ended
-	h.end(ErrStopped)
+	h.stop()
 	under := h.under
 	h.k.mu.Unlock()
 	if under != nil { // also of a hold that is lost
@@ -206,13 +213,60 @@ func (h *Hold) Pass(maxHold time.Duration) {
 	}
 }
 
+// tell tells the listener what it has yet to be told, unless somebody else is telling it. News
+// of one hold may come from several goroutines, and from within the listener itself.
+func (h *Hold) tell() {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	if h.telling {
+		return
+	}
+	h.telling = true
+	defer func() { h.telling = false }()
+	for len(h.news) > 0 {
+		n := h.news[0]
+		h.news = h.news[1:]
+		h.announce(n)
+	}
+	h.news = nil
+}
+
 // What follows is called with the keeper's lock held.
+
+// announce calls the listener, without the lock.
+func (h *Hold) announce(n news) {
+	h.k.mu.Unlock()
+	defer h.k.mu.Lock() // also if the listener panics
+	if n.lost != nil {
+		h.listener.Lost(n.lost)
+	} else {
+		h.listener.Renewed(n.r)
+	}
+}
 
 // bound sets when MaxHold is over.
 func (h *Hold) bound(maxHold time.Duration) {
 	h.terms.MaxHold, h.cut = maxHold, never
 	if maxHold > 0 {
 		h.cut = h.k.clock.Now() + maxHold
+	}
+}
+
+// answered notes what the store said to a renewal that was sent at sent.
+func (h *Hold) answered(sent, now time.Duration, a driver.Renewed) {
+	left := time.Duration(h.until.Load()) - now
+	h.news = append(h.news, news{r: Renewal{Took: now - sent, Left: left, Behind: a.Behind, Err: a.Err, Risk: h.risk}})
+	switch {
+	case left <= 0: // too late, also for a good answer: somebody may have seen that trust was over
+		h.lose(h.overdue())
+	case a.Err == nil:
+		h.renewed(sent)
+		h.plan()
+	case errors.Is(a.Err, driver.ErrNotHeld):
+		h.lose(a.Err)
+	default:
+		h.failed()
+		h.plan()
 	}
 }
 
@@ -257,6 +311,20 @@ func (h *Hold) overdue() error {
 
 // size tells TTLs apart that are too different for one batch: it grows by one as the TTL doubles.
 func (h *Hold) size() int { return bits.Len64(uint64(h.terms.TTL)) }
+
+// lose ends the hold, for the listener to be told.
+func (h *Hold) lose(cause error) {
+	if h.end(cause) {
+		h.news = append(h.news, news{lost: cause})
+	}
+}
+
+// stop ends the hold, and the listener is told nothing more.
+func (h *Hold) stop() {
+	if h.end(ErrStopped) {
+		h.news = nil
+	}
+}
 
 // end takes the hold out of the keeper's hands. It reports whether it was the first to do so.
 func (h *Hold) end(cause error) bool {

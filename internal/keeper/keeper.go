@@ -3,7 +3,6 @@ package keeper
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -57,8 +56,8 @@ func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Li
 	return h
 }
 
-// Close ends all renewing. It returns when none is under way. What is still held is
-// neither released nor told.
+// Close ends all renewing. It returns when none is under way, nor any call of a listener, so none
+// may call it. What is still held is neither released nor told.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
@@ -66,7 +65,7 @@ func (k *Keeper) Close() {
 		k.timer.Stop()
 	}
 	for len(k.queue) > 0 {
-		k.queue[0].end(ErrStopped)
+		k.queue[0].stop()
 	}
 	k.mu.Unlock()
 	k.wg.Wait()
@@ -118,12 +117,7 @@ func (k *Keeper) look() {
 	defer k.wg.Done()
 	k.wake = never
 	now := k.clock.Now()
-	type loss struct {
-		h     *Hold
-		cause error
-	}
-	var lost []loss
-	var due, aside []*Hold
+	var lost, due, aside []*Hold
 	open := map[int]bool{} // the sizes of which a renewal is due
 	horizon := now
 	for len(k.queue) > 0 && k.queue[0].at <= horizon {
@@ -132,9 +126,8 @@ func (k *Keeper) look() {
 		until, soon, size := time.Duration(h.until.Load()), now+h.terms.TTL/12, h.size()
 		switch {
 		case now >= until:
-			cause := h.overdue()
-			h.end(cause)
-			lost = append(lost, loss{h, cause})
+			h.lose(h.overdue())
+			lost = append(lost, h)
 		case h.under == nil && (h.renew <= now || open[size] && h.renew <= min(until, soon)):
 			// Whoever of its size would be due soon comes along: one round trip for
 			// many, and the jitter does not tear them apart. Other sizes are
@@ -154,8 +147,8 @@ func (k *Keeper) look() {
 	}
 	k.arm()
 	k.mu.Unlock()
-	for _, l := range lost {
-		l.h.listener.Lost(l.cause)
+	for _, h := range lost {
+		h.tell()
 	}
 }
 
@@ -196,45 +189,19 @@ func (k *Keeper) renew(b *batch) {
 
 // settle notes the answers to a batch and tells them.
 func (k *Keeper) settle(b *batch, sent time.Duration, out []driver.Renewed) {
-	type news struct {
-		h    *Hold
-		r    Renewal
-		lost error
-	}
-	var tell []news
 	k.mu.Lock()
 	now := k.clock.Now()
 	for i, h := range b.holds {
 		h.under = nil
-		if h.ended != nil {
-			continue
+		if h.ended == nil {
+			h.answered(sent, now, out[i])
 		}
-		r := Renewal{Took: now - sent, Left: time.Duration(h.until.Load()) - now, Behind: out[i].Behind, Err: out[i].Err, Risk: h.risk}
-		n := news{h: h, r: r}
-		switch {
-		case r.Left <= 0: // too late, also for a good answer: somebody may have seen that trust was over
-			n.lost = h.overdue()
-			h.end(n.lost)
-		case r.Err == nil:
-			h.renewed(sent)
-			h.plan()
-		case errors.Is(r.Err, driver.ErrNotHeld):
-			n.lost = r.Err
-			h.end(r.Err)
-		default:
-			h.failed()
-			h.plan()
-		}
-		tell = append(tell, n)
 	}
 	k.mu.Unlock()
 	// Those who wait in Stop go on now: a listener may take its time, or wait in Stop itself.
 	b.end()
-	for _, n := range tell {
-		n.h.listener.Renewed(n.r)
-		if n.lost != nil {
-			n.h.listener.Lost(n.lost)
-		}
+	for _, h := range b.holds {
+		h.tell()
 	}
 }
 
