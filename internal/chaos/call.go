@@ -35,7 +35,13 @@ func call[T any](ctx context.Context, s *Store, v Verb, key string, f func(conte
 		if err := s.send(ctx, d, deliver); err != nil {
 			return zero, err
 		}
-		out, err := f(ctx)
+		var out T
+		var err error
+		if d.Kind == Unavailable {
+			err = fmt.Errorf("chaos: %w", driver.ErrUnavailable) // an answer like others: it can be lost
+		} else {
+			out, err = f(ctx)
+		}
 		if d.Kind == Repeated {
 			s.later(d.For, deliver)
 		}
@@ -82,9 +88,6 @@ func (s *Store) send(ctx context.Context, d draw, deliver func(context.Context))
 	if err := s.sleep(ctx, d.there); err != nil {
 		s.later(d.there-time.Since(sent), deliver) // it is on its way
 		return err
-	}
-	if d.Kind == Unavailable {
-		return fmt.Errorf("chaos: %w", driver.ErrUnavailable)
 	}
 	if cut := s.cutOff(Requests); cut != nil {
 		return s.silence(ctx, s.opts.Timeout, cut.over)

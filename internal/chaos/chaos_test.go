@@ -300,6 +300,17 @@ func TestCut(t *testing.T) {
 			granted(r, res, err)
 		})
 	})
+	t.Run("also what says unavailable", func(t *testing.T) {
+		for _, d := range []chaos.Direction{chaos.Requests, chaos.Replies} {
+			bubble(t, chaos.Options{}, func(r *rig) {
+				r.link.Cut(d)
+				r.link.Next(chaos.Acquire, chaos.Action{Kind: chaos.Unavailable})
+				_, err := r.acquire("a", time.Second)
+				r.unknown(err)
+				r.arrived()
+			})
+		}
+	})
 	t.Run("heal ends the silence", func(t *testing.T) {
 		bubble(t, chaos.Options{}, func(r *rig) {
 			r.link.Cut(chaos.All)
