@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +24,7 @@ var errCut = errors.New("connection cut")
 // Lockers on one gate stand for as many processes.
 type gate struct {
 	*mem.Store
+	bubble bool // made in one
 
 	mu       sync.Mutex
 	calls    map[string]int
@@ -196,9 +199,15 @@ func (g *gate) expect(t *testing.T, held, waiting int) {
 	}
 }
 
-// empty checks that nothing is left, neither in the store nor in the Lockers.
+// empty checks that nothing is left, neither in the store nor in the Lockers, once everybody
+// has come to rest.
 func (g *gate) empty(t *testing.T, lockers ...*distlock.Locker) {
 	t.Helper()
+	if g.bubble {
+		synctest.Wait()
+	} else {
+		rest(lockers)
+	}
 	g.expect(t, 0, 0)
 	for i, l := range lockers {
 		if n := distlock.Lines(l); n != 0 {
@@ -207,10 +216,24 @@ func (g *gate) empty(t *testing.T, lockers ...*distlock.Locker) {
 	}
 }
 
+// rest lets the goroutines of Lockers come to an end outside a bubble. What is left
+// after ten seconds will not end.
+func rest(lockers []*distlock.Locker) {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
+		if !slices.ContainsFunc(lockers, func(l *distlock.Locker) bool { return distlock.Lines(l) > 0 }) {
+			return
+		}
+	}
+}
+
 // inBubble runs f in virtual time with a new gate.
 func inBubble(t *testing.T, f func(t *testing.T, g *gate)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newGate()) })
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.bubble = true
+		f(t, g)
+	})
 }
 
 // must returns a lease that was granted.

@@ -72,7 +72,6 @@ func TestTurn_fifoAmongProcesses(t *testing.T) {
 		if got.String() != want {
 			t.Errorf("got  %v\nwant %s", &got, want)
 		}
-		synctest.Wait()
 		g.empty(t)
 	})
 }
@@ -165,7 +164,6 @@ func TestTurn_handsOnAmongProcesses(t *testing.T) {
 				if len(fences) != 4800 {
 					t.Errorf("%d leases", len(fences))
 				}
-				synctest.Wait()
 				g.empty(t, lockers...)
 			})
 		})
@@ -220,7 +218,6 @@ func TestTurn_endsForOthers(t *testing.T) {
 				}
 				cancel()
 				wg.Wait()
-				synctest.Wait()
 				g.empty(t, a, b)
 			})
 		})
@@ -360,7 +357,6 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 				g.expect(t, 1, 0)
 				free(t, got)
 				time.Sleep(c.least) // the next one may be kept as long
-				synctest.Wait()
 				g.empty(t, l)
 			})
 		})
@@ -415,7 +411,6 @@ func TestTurn_brokenBeforeItWasProlonged(t *testing.T) {
 					t.Errorf("fence %d after %d", got.Fence(), last)
 				}
 				free(t, got)
-				synctest.Wait()
 				g.empty(t, l, other)
 			})
 		})
@@ -441,7 +436,6 @@ func TestTurn_notProlonged(t *testing.T) {
 			t.Errorf("fence %d after %d", got.Fence(), first.Fence())
 		}
 		free(t, got)
-		synctest.Wait()
 		g.empty(t, l)
 	})
 }
@@ -498,7 +492,6 @@ func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
 		}
 		g.expect(t, 1, 0)
 		free(t, next)
-		synctest.Wait()
 		g.empty(t, l)
 	})
 }
@@ -525,7 +518,6 @@ func TestTurn_readers(t *testing.T) {
 		for _, c := range readers {
 			free(t, c.lease)
 		}
-		synctest.Wait()
 		g.empty(t, a, b)
 	})
 }
@@ -575,7 +567,6 @@ func TestTurn_poorStores(t *testing.T) {
 				if got := g.total(); got != c.calls {
 					t.Errorf("%s, want %s", got, c.calls)
 				}
-				synctest.Wait()
 				g.empty(t, l)
 			})
 		})

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/distlock/distlock"
@@ -117,7 +116,6 @@ func TestLocker_Lock_pollIsBounded(t *testing.T) {
 				for _, c := range calls {
 					free(t, c.granted(t))
 				}
-				synctest.Wait()
 				g.empty(t, a, b)
 			})
 		})
@@ -355,7 +353,6 @@ func TestLocker_Lock_cancelled(t *testing.T) {
 				g.expect(t, 1, 0) // at once, not after a while
 				g.thaw()
 				free(t, first)
-				synctest.Wait()
 				g.empty(t, a, b)
 			})
 		})
@@ -406,7 +403,6 @@ func TestLocker_Lock_cancelledInFirstAsk(t *testing.T) {
 				c.within(t, 3*time.Second, 3*time.Second)
 				g.thaw()
 				free(t, next.granted(t))
-				synctest.Wait()
 				g.empty(t, l)
 			})
 		})
@@ -531,7 +527,6 @@ func TestLocker_Lock_cancelledAtTheGrant(t *testing.T) {
 				refused++
 				wants(t, c.err, distlock.ErrHeld, context.Canceled)
 			}
-			synctest.Wait()
 			g.empty(t, a, b)
 		})
 		if t.Failed() {
@@ -624,7 +619,6 @@ func TestLocker_Lock_laterErrors(t *testing.T) {
 		wants(t, err, distlock.ErrHeld, errCut, context.DeadlineExceeded)
 		g.thaw()
 		free(t, first)
-		synctest.Wait()
 		g.empty(t, a, b)
 	})
 }
@@ -719,7 +713,6 @@ func TestLocker_Lock_lateAnswer(t *testing.T) {
 			t.Errorf("%v left of a lease that was just granted", time.Until(lease.Until()))
 		}
 		free(t, lease)
-		synctest.Wait()
 		g.empty(t, a, l)
 	})
 }
@@ -770,7 +763,6 @@ func TestAsks(t *testing.T) {
 				g.expect(t, 1, 0)
 				c.within(t, 0, time.Duration(n)*longestPoll)
 				free(t, first)
-				synctest.Wait()
 				g.empty(t, a, b)
 			})
 		})

@@ -1,0 +1,141 @@
+package distlock_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/mem"
+)
+
+// BenchmarkFree takes and gives back a lock that nobody else wants.
+func BenchmarkFree(b *testing.B) {
+	l, err := distlock.New(mem.New())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		lease, err := l.Lock(ctx, "x")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := lease.Unlock(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkContended hands one lock on among 64 goroutines of one process.
+func BenchmarkContended(b *testing.B) {
+	l, err := distlock.New(mem.New())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	var wg sync.WaitGroup
+	var n atomic.Int64
+	ctx := context.Background()
+	b.ReportAllocs()
+	b.ResetTimer()
+	var last uint64 // guarded by the lock that is measured
+	for range 64 {
+		wg.Go(func() {
+			for n.Add(1) <= int64(b.N) {
+				lease, err := l.Lock(ctx, "x")
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				if lease.Fence() <= last {
+					b.Error("fence", lease.Fence(), "after", last)
+				}
+				last = lease.Fence()
+				if err := lease.Unlock(ctx); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "grants/s")
+}
+
+// BenchmarkLeases10000 holds 10,000 leases of one Locker: what each of them costs in memory beside
+// the store's own, all of them in goroutines, and in round trips per renewal interval (a third of
+// the TTL).
+func BenchmarkLeases10000(b *testing.B) {
+	const leases, interval, intervals = 10_000, time.Second, 3
+	var goroutines, bytes, trips float64
+	for b.Loop() {
+		store := &countingStore{Store: mem.New()}
+		empty := heap()
+		claim(b, store, leases)
+		kept := heap() - empty
+		before, routines := heap(), runtime.NumGoroutine()
+		l, err := distlock.New(store, distlock.TTL(3*interval), distlock.Holder("b"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		all := make([]*distlock.Lease, leases)
+		for i := range all {
+			if all[i], err = l.Lock(b.Context(), fmt.Sprint("key ", i)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		goroutines += float64(runtime.NumGoroutine() - routines)
+		bytes += (float64(heap()) - float64(before) - float64(kept)) / leases
+		store.renewals.Store(0)
+		time.Sleep(intervals * interval)
+		trips += float64(store.renewals.Load()) / intervals
+		if err := l.Close(b.Context()); err != nil {
+			b.Error(err)
+		}
+		runtime.KeepAlive(all)
+	}
+	b.ReportMetric(goroutines/float64(b.N), "goroutines")
+	b.ReportMetric(bytes/float64(b.N), "B/lease")
+	b.ReportMetric(trips/float64(b.N), "renewals/interval")
+}
+
+// claim puts as many claims into a store as it will keep later, to know what they cost.
+func claim(b *testing.B, store driver.Store, n int) {
+	for i := range n {
+		r := driver.Request{
+			ID: driver.ID{Key: fmt.Sprint("KEY ", i), Owner: fmt.Sprintf("%026d", i)}, Weight: driver.Whole, Limit: driver.Whole,
+			TTL: time.Hour, Holder: "b",
+		}
+		if _, err := store.Acquire(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// heap is how many bytes are in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what the first one finalised
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// A countingStore counts the round trips of renewals.
+type countingStore struct {
+	*mem.Store
+	renewals atomic.Int64
+}
+
+func (s *countingStore) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	s.renewals.Add(1)
+	return s.Store.RenewAll(ctx, rs)
+}
