@@ -2,13 +2,16 @@ package distlock
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 )
 
-// Log returns an observer that writes to a logger: a loss and a release that failed as warnings, a
-// lease at risk too; everything else for debugging. Names are written, owners never are.
+// Log returns an observer that writes to a logger, or to slog's default one if it is nil: a loss and a
+// release that failed as warnings, a lease at risk too; everything else for debugging. Names
+// are written, owners never are.
 func Log(logger *slog.Logger) Observer {
+	if logger == nil {
+		logger = slog.Default()
+	}
 	return func(ctx context.Context, e Event) {
 		level := slog.LevelDebug
 		switch {
@@ -34,7 +37,7 @@ func Log(logger *slog.Logger) Observer {
 		if e.Handed {
 			attrs = append(attrs, slog.Bool("handed", true))
 		}
-		if e.Err != nil && !errors.Is(e.Err, ErrReleased) {
+		if e.Err != nil {
 			attrs = append(attrs, slog.String("error", e.Err.Error()))
 		}
 		logger.LogAttrs(ctx, level, "distlock: "+string(e.Kind), attrs...)

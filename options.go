@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -35,7 +36,8 @@ const (
 )
 
 // An Option changes how a lock is taken and kept. Options given to New are the defaults of
-// that Locker; options given to a call hold for that call.
+// that Locker; options given to a call hold for that call. Of two that set the same the later one counts. A
+// nil Option changes nothing.
 type Option func(*options) error
 
 type options struct {
@@ -76,7 +78,7 @@ func checkTTL(d time.Duration) error {
 func Wait(d time.Duration) Option {
 	return func(o *options) error {
 		o.wait = d
-		return positive("wait", d, 0)
+		return within("wait", d, 0, math.MaxInt64)
 	}
 }
 
@@ -86,7 +88,7 @@ func Asks(n int) Option {
 	return func(o *options) error {
 		o.asks = n
 		if n < 1 {
-			return fmt.Errorf("%w: %d asks", ErrInvalid, n)
+			return fmt.Errorf("%w: %d asks are less than 1", ErrInvalid, n)
 		}
 		return nil
 	}
@@ -110,7 +112,7 @@ func Backoff(first, most time.Duration) Option {
 func MaxHold(d time.Duration) Option {
 	return func(o *options) error {
 		o.maxHold = d
-		return positive("longest hold", d, 1)
+		return within("longest hold", d, 1, maxTTL)
 	}
 }
 
@@ -120,7 +122,7 @@ func MaxHold(d time.Duration) Option {
 func AtLeast(d time.Duration) Option {
 	return func(o *options) error {
 		o.atLeast = d
-		return positive("shortest hold", d, 1)
+		return within("shortest hold", d, 1, maxTTL)
 	}
 }
 
@@ -130,13 +132,16 @@ func AtLeast(d time.Duration) Option {
 func LockDelay(d time.Duration) Option {
 	return func(o *options) error {
 		o.delay = d
-		return positive("lock delay", d, 0)
+		return within("lock delay", d, 0, maxTTL)
 	}
 }
 
-func positive(what string, d, least time.Duration) error {
-	if d < least || d > maxTTL && what != "wait" {
-		return fmt.Errorf("%w: a %s of %v", ErrInvalid, what, d)
+func within(what string, d, least, most time.Duration) error {
+	switch {
+	case d < least:
+		return fmt.Errorf("%w: a %s of %v is below %v", ErrInvalid, what, d, least)
+	case d > most:
+		return fmt.Errorf("%w: a %s of %v is above %v", ErrInvalid, what, d, most)
 	}
 	return nil
 }
@@ -172,16 +177,16 @@ func Holder(s string) Option {
 // Value stores bytes with the claim, for other programs to read: at most 64 KiB.
 func Value(b []byte) Option {
 	return func(o *options) error {
-		o.value = slices.Clone(b)
 		if len(b) > driver.MaxValue {
 			return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(b), driver.MaxValue)
 		}
+		o.value = slices.Clone(b)
 		return nil
 	}
 }
 
-// Meta stores one word and its meaning with the claim, for people to read. It can be given up to
-// 16 times.
+// Meta stores one word and its meaning with the claim, for people to read: up to 64 and 256 bytes. It can be
+// given up to 16 times, and 4 KiB in all; the same word again replaces its meaning.
 func Meta(key, value string) Option {
 	return func(o *options) error {
 		if len(key) > 0 && key[0] == '_' {
@@ -191,7 +196,7 @@ func Meta(key, value string) Option {
 	}
 }
 
-// Note says in a few words why the lock is held, for people to read.
+// Note says in a few words why the lock is held, for people to read: up to 256 bytes. It counts as a Meta.
 func Note(s string) Option {
 	return func(o *options) error { return o.setMeta(noteKey, s) }
 }
@@ -219,15 +224,16 @@ func (o *options) setMeta(key, value string) error {
 	return nil
 }
 
-// Observe tells what happens to o, in addition to those that were given before.
+// Observe tells what happens to o, in addition to those that were given before. Nil adds nobody.
 func Observe(o Observer) Option {
 	return func(opts *options) error {
-		before := opts.observe
-		if o == nil || before == nil {
+		switch {
+		case o == nil:
+		case opts.observe == nil:
 			opts.observe = o
-			return nil
+		default:
+			opts.observe = both(opts.observe, o)
 		}
-		opts.observe = both(before, o)
 		return nil
 	}
 }
@@ -236,6 +242,9 @@ func Observe(o Observer) Option {
 // what the store can do.
 func (o options) with(opts []Option, f driver.Features) (options, error) {
 	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
 		if err := opt(&o); err != nil {
 			return options{}, err
 		}
@@ -250,6 +259,8 @@ func (o *options) check(f driver.Features) error {
 		return fmt.Errorf("%w: %v is below the %v of store %s", ErrInvalidTTL, o.ttl, f.MinTTL, f.Name)
 	case f.MaxTTL > 0 && all > f.MaxTTL:
 		return fmt.Errorf("%w: %v is above the %v of store %s", ErrInvalidTTL, all, f.MaxTTL, f.Name)
+	case f.MaxTTL > 0 && o.atLeast > f.MaxTTL:
+		return fmt.Errorf("%w: a shortest hold of %v is above the %v of store %s", ErrInvalid, o.atLeast, f.MaxTTL, f.Name)
 	case o.requireFence && !f.Fence:
 		return unsupported(f, "gives no fences")
 	case o.atLeast > 0 && !f.Detached:

@@ -1,0 +1,191 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+func TestDo(t *testing.T) {
+	mine := errors.New("mine")
+	type want []error
+	for _, c := range []struct {
+		name  string
+		f     error  // what f returns
+		fate  string // what becomes of the lease meanwhile
+		want  want
+		never want
+	}{
+		{"well", nil, "", nil, nil},
+		{"f fails", mine, "", want{mine}, want{distlock.ErrLost, distlock.ErrUnknown}},
+		{"lost", nil, "lost", want{distlock.ErrLost}, want{distlock.ErrReleased}},
+		{"lost and f fails", mine, "lost", want{mine, distlock.ErrLost}, nil},
+		{"broken unseen", nil, "broken", want{distlock.ErrLost}, nil},
+		{"broken unseen and f fails", mine, "broken", want{mine, distlock.ErrLost}, nil},
+		{"release not answered", nil, "cut", want{distlock.ErrUnknown, errWire}, want{distlock.ErrLost}},
+		{"release not answered and f fails", mine, "cut", want{mine, distlock.ErrUnknown}, want{distlock.ErrLost}},
+		{"release refused", nil, "down", want{distlock.ErrUnavailable}, want{distlock.ErrLost, distlock.ErrUnknown}},
+		{"f unlocks", nil, "unlock", nil, nil},
+		{"f unlocks and fails", mine, "unlock", want{mine}, want{distlock.ErrReleased}},
+		{"f gives it away", nil, "handle", nil, nil},
+		{"too long", nil, "maxhold", want{distlock.ErrMaxHold, distlock.ErrLost}, nil},
+	} {
+		for _, how := range []string{"Do", "TryDo", "DoValue"} {
+			t.Run(how+" "+c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWire()
+					l := lockerOn(t, w, distlock.MaxHold(time.Hour))
+					f := func(ctx context.Context) error {
+						lease := distlock.FromContext(ctx)
+						if lease == nil || lease.Key() != "x" || ctx.Err() != nil {
+							t.Fatal("no lease in the context")
+						}
+						switch c.fate {
+						case "lost":
+							w.cut()
+							<-ctx.Done()
+							w.mend()
+						case "broken":
+							_, _ = driver.Break(t.Context(), w, "x", "")
+						case "cut":
+							w.cut()
+						case "down":
+							w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
+						case "unlock":
+							_ = lease.Unlock(ctx)
+						case "handle":
+							_, _ = lease.Handle()
+						case "maxhold":
+							time.Sleep(time.Hour)
+						}
+						return c.f
+					}
+					var err error
+					switch how {
+					case "Do":
+						err = l.Do(t.Context(), "x", f)
+					case "TryDo":
+						var ran bool
+						if ran, err = l.TryDo(t.Context(), "x", f); !ran {
+							t.Error("it did not run")
+						}
+					case "DoValue":
+						var v int
+						v, err = distlock.DoValue(t.Context(), l, "x", func(ctx context.Context) (int, error) { return 7, f(ctx) })
+						if v != 7 {
+							t.Errorf("value %d", v)
+						}
+					}
+					if (err == nil) != (c.want == nil) {
+						t.Fatalf("error %v, want %v", err, c.want)
+					}
+					wantErr(t, err, c.want...)
+					for _, never := range c.never {
+						if errors.Is(err, never) {
+							t.Errorf("error %v is %v", err, never)
+						}
+					}
+					if c.fate == "" && c.f != nil && err != c.f { //nolint:errorlint // the very same
+						t.Errorf("f's error came back as %T", err)
+					}
+					w.mend()
+				})
+			})
+		}
+	}
+}
+
+func TestDo_held(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		taken(t, lockerOn(t, w, distlock.Holder("another")), "x")
+		l := lockerOn(t, w)
+		f := func(context.Context) error { t.Error("f ran"); return nil }
+		if ran, err := l.TryDo(t.Context(), "x", f); ran || err != nil {
+			t.Errorf("TryDo: %v, %v", ran, err)
+		}
+		wantErr(t, l.Do(t.Context(), "x", f, distlock.Wait(time.Minute)), distlock.ErrHeld, context.DeadlineExceeded)
+		v, err := distlock.DoValue(t.Context(), l, "x", func(ctx context.Context) (string, error) { return "v", f(ctx) }, distlock.Wait(0))
+		wantErr(t, err, distlock.ErrHeld)
+		if v != "" {
+			t.Errorf("value %q", v)
+		}
+		w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
+		ran, err := l.TryDo(t.Context(), "x", f)
+		wantErr(t, err, distlock.ErrUnavailable)
+		if ran {
+			t.Error("it ran")
+		}
+		w.mend()
+	})
+}
+
+func TestDo_unlocksHoweverFEnds(t *testing.T) {
+	for name, f := range map[string]func(context.Context) error{
+		"panic":  func(context.Context) error { panic("mine") },
+		"Goexit": func(context.Context) error { runtime.Goexit(); return nil },
+		"nil":    nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWire()
+				l := lockerOn(t, w)
+				done := make(chan any, 1)
+				go func() {
+					returned := false
+					defer func() {
+						what := recover()
+						if returned {
+							what = "returned"
+						}
+						done <- what
+					}()
+					_ = l.Do(t.Context(), "x", f)
+					returned = true
+				}()
+				switch what := <-done; {
+				case name == "panic" && what != "mine", name == "Goexit" && what != nil, what == "returned":
+					t.Errorf("it ended with %v", what)
+				}
+				taken(t, l, "x")
+			})
+		})
+	}
+}
+
+func TestDo_unlocksAlthoughTheContextIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := lockerOn(t, newWire())
+		ctx, cancel := context.WithCancel(t.Context())
+		err := l.Do(ctx, "x", func(ctx context.Context) error {
+			cancel()
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if err != context.Canceled { //nolint:errorlint // the very same
+			t.Error(err)
+		}
+		taken(t, l, "x")
+	})
+}
+
+func TestDo_nested(t *testing.T) {
+	l := lockerOn(t, newWire())
+	err := l.Do(t.Context(), "a", func(ctx context.Context) error {
+		return l.Do(ctx, "b", func(ctx context.Context) error {
+			if key := distlock.FromContext(ctx).Key(); key != "b" {
+				t.Errorf("innermost is %s", key)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

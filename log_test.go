@@ -1,0 +1,139 @@
+package distlock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+)
+
+func TestLog(t *testing.T) {
+	var out bytes.Buffer
+	log := distlock.Log(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})))
+	base := distlock.Event{Key: "x", Mode: distlock.Exclusive, Store: "mem", Holder: "me"}
+	for _, c := range []struct {
+		e    distlock.Event
+		want string
+	}{
+		{distlock.Event{Kind: distlock.Asked, Took: time.Millisecond, Err: errWire}, `level=DEBUG msg="distlock: asked" %s took=1ms error="the line is cut"`},
+		{distlock.Event{Kind: distlock.Waiting}, `level=DEBUG msg="distlock: waiting" %s`},
+		{
+			distlock.Event{Kind: distlock.Granted, Fence: 7, Took: time.Second, Left: 29 * time.Second, Handed: true, Behind: 3},
+			`level=DEBUG msg="distlock: granted" %s fence=7 took=1s left=29s behind=3 handed=true`,
+		},
+		{
+			distlock.Event{Kind: distlock.Refused, Err: errors.Join(&distlock.HeldError{Key: "x", Holder: "you"}, distlock.ErrReleased)},
+			`level=DEBUG msg="distlock: refused" %s error="distlock: \"x\" is held by you\ndistlock: lease released"`,
+		},
+		{distlock.Event{Kind: distlock.Renewed, Fence: 7}, `level=DEBUG msg="distlock: renewed" %s fence=7`},
+		{distlock.Event{Kind: distlock.AtRisk, Fence: 7, Left: time.Second, Err: errWire}, `level=WARN msg="distlock: at risk" %s fence=7 left=1s error="the line is cut"`},
+		{distlock.Event{Kind: distlock.Recovered, Fence: 7}, `level=DEBUG msg="distlock: recovered" %s fence=7`},
+		{
+			distlock.Event{Kind: distlock.Lost, Fence: 7, Err: &distlock.LostError{Key: "x", Reason: distlock.LossExpired}},
+			`level=WARN msg="distlock: lost" %s fence=7 error="distlock: lease of \"x\" lost: not renewed in time"`,
+		},
+		{distlock.Event{Kind: distlock.Released, Fence: 7, Took: time.Minute}, `level=DEBUG msg="distlock: released" %s fence=7 took=1m0s`},
+		{distlock.Event{Kind: distlock.Released, Fence: 7, Err: errWire}, `level=WARN msg="distlock: released" %s fence=7 error="the line is cut"`},
+		{distlock.Event{Kind: distlock.HandedOff, Fence: 7}, `level=DEBUG msg="distlock: handed off" %s fence=7`},
+		{distlock.Event{Kind: distlock.Detached, Fence: 7}, `level=DEBUG msg="distlock: detached" %s fence=7`},
+		{distlock.Event{Kind: distlock.Withdrawn}, `level=DEBUG msg="distlock: withdrawn" %s`},
+	} {
+		c.e.Key, c.e.Mode, c.e.Store, c.e.Holder = base.Key, base.Mode, base.Store, base.Holder
+		out.Reset()
+		log(t.Context(), c.e)
+		want := fmt.Sprintf(c.want, "key=x mode=exclusive store=mem") + "\n"
+		if got := out.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func TestLog_level(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		l := lockerOn(t, w, distlock.Observe(distlock.Log(slog.New(slog.NewTextHandler(&out, nil)))))
+		_ = taken(t, l, "x").Unlock(t.Context())
+		if out.Len() > 0 {
+			t.Errorf("what goes well is not for everybody: %s", out.String())
+		}
+		lease := taken(t, l, "x")
+		w.cut()
+		<-lease.Done()
+		synctest.Wait()
+	})
+	if n := strings.Count(out.String(), "level=WARN"); n != 2 || strings.Count(out.String(), "\n") != 2 {
+		t.Errorf("want a risk and a loss, got %s", out.String())
+	}
+}
+
+// Every line of a busy life, searched for every owner there was.
+func TestLog_showsNoOwner(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		logger := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		l := lockerOn(t, w, distlock.Observe(distlock.Log(logger)))
+		lease := taken(t, l, "x")
+		_, err := l.TryLock(t.Context(), "x")
+		logger.Error("refused", "err", err)
+		_, err = l.Lock(t.Context(), "x", distlock.Wait(time.Minute))
+		logger.Error("waited", "err", err)
+		w.deafen("release")
+		logger.Error("unlock", "err", lease.Unlock(t.Context()))
+		w.mend()
+		for range 2 {
+			h, err := taken(t, l, "y").Handle()
+			logger.Info("handle", "handle", h, "err", err)
+			lease, err := l.Attach(t.Context(), h)
+			logger.Info("lease", "lease", lease, "err", err)
+			w.cut()
+			<-lease.Done()
+			logger.Error("lost", "err", lease.Err(), "unlock", lease.Unlock(t.Context()))
+			w.mend()
+			time.Sleep(time.Minute)
+			_, err = l.Attach(t.Context(), h)
+			logger.Error("attach", "err", err)
+		}
+		why, _ := l.Why(t.Context(), "x")
+		logger.Info("why", "why", why, "text", why.String(), "all", fmt.Sprintf("%+v", why))
+		synctest.Wait()
+		if len(w.secrets()) < 4 {
+			t.Fatalf("%d owners", len(w.secrets()))
+		}
+		for _, owner := range w.secrets() {
+			if strings.Contains(out.String(), owner) {
+				t.Errorf("the owner is in the log: %s", around(out.String(), owner))
+			}
+		}
+		if n := strings.Count(out.String(), "\n"); n < 30 {
+			t.Errorf("only %d lines", n)
+		}
+	})
+}
+
+func TestLog_nil(t *testing.T) {
+	var out bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+	defer slog.SetDefault(before)
+	distlock.Log(nil)(context.Background(), distlock.Event{Kind: distlock.Lost, Key: "x"})
+	if !strings.Contains(out.String(), "distlock: lost") {
+		t.Errorf("%q", out.String())
+	}
+}

@@ -1,0 +1,306 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+func TestOption_refused(t *testing.T) {
+	many := func(n int, key func(i int) string, value string) []distlock.Option {
+		var opts []distlock.Option
+		for i := range n {
+			opts = append(opts, distlock.Meta(key(i), value))
+		}
+		return opts
+	}
+	letter := func(i int) string { return string(rune('a' + i)) }
+	one := func(o distlock.Option) []distlock.Option { return []distlock.Option{o} }
+	cases := []struct {
+		name string
+		opts []distlock.Option
+		is   error
+		says string
+	}{
+		{"TTL 0", one(distlock.TTL(0)), distlock.ErrInvalidTTL, "0s is not 100ms to 24h0m0s"},
+		{"TTL negative", one(distlock.TTL(-time.Second)), distlock.ErrInvalidTTL, "-1s is not 100ms to 24h0m0s"},
+		{"TTL 1ns", one(distlock.TTL(1)), distlock.ErrInvalidTTL, "1ns is not"},
+		{"TTL 99ms", one(distlock.TTL(99 * time.Millisecond)), distlock.ErrInvalidTTL, "99ms is not"},
+		{"TTL 24h and a bit", one(distlock.TTL(24*time.Hour + 1)), distlock.ErrInvalidTTL, "is not 100ms to 24h"},
+		{"TTL greatest", one(distlock.TTL(math.MaxInt64)), distlock.ErrInvalidTTL, "is not 100ms to 24h"},
+		{"TTL least", one(distlock.TTL(math.MinInt64)), distlock.ErrInvalidTTL, "is not 100ms to 24h"},
+		{"wait negative", one(distlock.Wait(-1)), distlock.ErrInvalid, "a wait of -1ns is below 0s"},
+		{"no asks", one(distlock.Asks(0)), distlock.ErrInvalid, "0 asks are less than 1"},
+		{"asks negative", one(distlock.Asks(-1)), distlock.ErrInvalid, "-1 asks"},
+		{"backoff 0", one(distlock.Backoff(0, time.Second)), distlock.ErrInvalid, "a backoff from 0s to 1s is not 1ms to 1h"},
+		{"backoff backwards", one(distlock.Backoff(time.Second, time.Millisecond)), distlock.ErrInvalid, "backoff"},
+		{"backoff long", one(distlock.Backoff(time.Second, 2*time.Hour)), distlock.ErrInvalid, "backoff"},
+		{"max hold 0", one(distlock.MaxHold(0)), distlock.ErrInvalid, "a longest hold of 0s is below 1ns"},
+		{"max hold negative", one(distlock.MaxHold(-1)), distlock.ErrInvalid, "longest hold"},
+		{"max hold long", one(distlock.MaxHold(25 * time.Hour)), distlock.ErrInvalid, "a longest hold of 25h0m0s is above 24h0m0s"},
+		{"at least 0", one(distlock.AtLeast(0)), distlock.ErrInvalid, "a shortest hold of 0s is below 1ns"},
+		{"at least long", one(distlock.AtLeast(math.MaxInt64)), distlock.ErrInvalid, "is above 24h0m0s"},
+		{"lock delay negative", one(distlock.LockDelay(-1)), distlock.ErrInvalid, "a lock delay of -1ns is below 0s"},
+		{"lock delay long", one(distlock.LockDelay(math.MaxInt64)), distlock.ErrInvalid, "is above 24h0m0s"},
+		{"holder empty", one(distlock.Holder("")), distlock.ErrInvalid, "holder: empty"},
+		{"holder long", one(distlock.Holder(strings.Repeat("x", 129))), distlock.ErrInvalid, "has 129 bytes, more than 128"},
+		{"holder with a line break", one(distlock.Holder("a\nb")), distlock.ErrInvalid, "contains U+000A"},
+		{"holder not UTF-8", one(distlock.Holder("a\xff")), distlock.ErrInvalid, "not UTF-8"},
+		{"value too long", one(distlock.Value(make([]byte, driver.MaxValue+1))), distlock.ErrInvalid, "65537 bytes is over 65536"},
+		{"meta reserved", one(distlock.Meta("_x", "")), distlock.ErrInvalidMeta, `key "_x": a leading underscore is reserved`},
+		{"meta key empty", one(distlock.Meta("", "v")), distlock.ErrInvalidMeta, "key: empty"},
+		{"meta key long", one(distlock.Meta(strings.Repeat("x", 65), "v")), distlock.ErrInvalidMeta, "has 65 bytes, more than 64"},
+		{"meta key not UTF-8", one(distlock.Meta("\xff", "v")), distlock.ErrInvalidMeta, "not UTF-8"},
+		{"meta key control", one(distlock.Meta("a\x00", "v")), distlock.ErrInvalidMeta, "contains U+0000"},
+		{"meta value long", one(distlock.Meta("k", strings.Repeat("x", 257))), distlock.ErrInvalidMeta, `value of "k" must be UTF-8 of at most 256`},
+		{"meta value not UTF-8", one(distlock.Meta("k", "\xff")), distlock.ErrInvalidMeta, "must be UTF-8"},
+		{"note long", one(distlock.Note(strings.Repeat("x", 257))), distlock.ErrInvalidMeta, "at most 256 bytes"},
+		{"meta too many", many(17, letter, "v"), distlock.ErrInvalidMeta, "17 entries of 34 bytes are over 16 or 4096"},
+		{"meta too much", many(16, letter, strings.Repeat("x", 256)), distlock.ErrInvalidMeta, "16 entries of 4112 bytes are over 16 or 4096"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWire()
+			l := lockerOn(t, w)
+			_, err1 := distlock.New(w, c.opts...)
+			_, err2 := l.Lock(t.Context(), "x", c.opts...)
+			_, err3 := l.TryRLock(t.Context(), "x", c.opts...)
+			err4 := l.Do(t.Context(), "x", func(context.Context) error { t.Error("f ran"); return nil }, c.opts...)
+			for _, err := range []error{err1, err2, err3, err4} {
+				wantErr(t, err, c.is, distlock.ErrInvalid)
+				if !strings.Contains(err.Error(), c.says) {
+					t.Errorf("message %q, want %q", err, c.says)
+				}
+				wantPlain(t, err.Error())
+			}
+			if n := w.count(""); n != 0 {
+				t.Errorf("the store was asked %d times", n)
+			}
+		})
+	}
+}
+
+func TestOption_storeBounds(t *testing.T) {
+	w := newWire()
+	w.f.MinTTL, w.f.MaxTTL = 2*time.Second, time.Minute
+	for _, c := range []struct {
+		opts []distlock.Option
+		says string
+	}{
+		{[]distlock.Option{distlock.TTL(time.Second)}, "1s is below the 2s of store mem"},
+		{[]distlock.Option{distlock.TTL(2 * time.Minute)}, "2m0s is above the 1m0s of store mem"},
+		{[]distlock.Option{distlock.TTL(time.Minute), distlock.LockDelay(time.Second)}, "1m1s is above the 1m0s of store mem"},
+		{[]distlock.Option{distlock.AtLeast(time.Hour)}, "a shortest hold of 1h0m0s is above the 1m0s of store mem"},
+	} {
+		_, err := distlock.New(w, c.opts...)
+		wantErr(t, err, distlock.ErrInvalid)
+		if !strings.Contains(err.Error(), c.says) {
+			t.Errorf("message %q, want %q", err, c.says)
+		}
+	}
+	for _, f := range []driver.Features{{MinTTL: time.Minute}, {MaxTTL: time.Second}} { // the default TTL fits in
+		w := newWire()
+		w.f.MinTTL, w.f.MaxTTL = f.MinTTL, f.MaxTTL
+		taken(t, lockerOn(t, w), "x")
+	}
+}
+
+func TestOption_unsupported(t *testing.T) {
+	without := func(change func(f *driver.Features)) *wire {
+		w := newWire()
+		change(&w.f)
+		return w
+	}
+	detached := without(func(f *driver.Features) { f.Detached = false })
+	values := without(func(f *driver.Features) { f.Value = false })
+	fences := without(func(f *driver.Features) { f.Fence, f.Floor = false, false })
+	for _, c := range []struct {
+		w    *wire
+		opt  distlock.Option
+		says string
+	}{
+		{detached, distlock.AtLeast(time.Second), "distlock: store mem keeps no claim without its process, as AtLeast needs: unsupported operation"},
+		{detached, distlock.LockDelay(time.Second), "distlock: store mem keeps no claim without its process, as LockDelay needs: unsupported operation"},
+		{values, distlock.Value([]byte("v")), "distlock: store mem stores no values: unsupported operation"},
+		{values, distlock.Meta("k", "v"), "distlock: store mem stores no values: unsupported operation"},
+		{values, distlock.Note("n"), "distlock: store mem stores no values: unsupported operation"},
+		{fences, distlock.RequireFence(), "distlock: store mem gives no fences: unsupported operation"},
+	} {
+		_, err := distlock.New(c.w, c.opt)
+		wantErr(t, err, errors.ErrUnsupported)
+		if err.Error() != c.says {
+			t.Errorf("message %q, want %q", err, c.says)
+		}
+		_, err = lockerOn(t, c.w).TryLock(t.Context(), "x", c.opt)
+		wantErr(t, err, errors.ErrUnsupported)
+		if n := c.w.count(""); n != 0 {
+			t.Errorf("the store was asked %d times", n)
+		}
+	}
+	lockerOn(t, newWire(), distlock.RequireFence(), distlock.AtLeast(1), distlock.LockDelay(1), distlock.Note("n"))
+}
+
+func TestOption_nil(t *testing.T) {
+	if _, err := distlock.New(nil); !errors.Is(err, distlock.ErrInvalid) {
+		t.Errorf("a nil store: %v", err)
+	}
+	l := lockerOn(t, newWire(), nil, distlock.TTL(time.Minute), nil)
+	lease := taken(t, l, "x", nil, distlock.Value(nil), distlock.Observe(nil), nil)
+	if left := time.Until(lease.Until()); left < 50*time.Second || left > time.Minute {
+		t.Errorf("%v left", left)
+	}
+	if _, err := l.Lock(t.Context(), "x", nil, distlock.Wait(0)); !errors.Is(err, distlock.ErrHeld) {
+		t.Error(err)
+	}
+}
+
+func TestOption_nilContext(t *testing.T) {
+	w := newWire()
+	l := lockerOn(t, w)
+	lease := taken(t, l, "held")
+	h := given(t, l, "given")
+	n := w.count("")
+	f := func(context.Context) error { t.Error("f ran"); return nil }
+	var none context.Context
+	for call, err := range map[string]error{
+		"Lock":       second(l.Lock(none, "x")),
+		"TryLock":    second(l.TryLock(none, "x")),
+		"RLock":      second(l.RLock(none, "x")),
+		"TryRLock":   second(l.TryRLock(none, "x")),
+		"Do":         l.Do(none, "x", f),
+		"TryDo":      second(l.TryDo(none, "x", f)),
+		"DoValue":    second(distlock.DoValue(none, l, "x", func(ctx context.Context) (int, error) { return 0, f(ctx) })),
+		"Why":        second(l.Why(none, "x")),
+		"Attach":     second(l.Attach(none, h)),
+		"Check":      l.Check(none),
+		"ReleaseAll": l.ReleaseAll(none),
+		"Close":      l.Close(none),
+		"Extend":     lease.Extend(none, time.Minute),
+		"Unlock":     lease.Unlock(none),
+	} {
+		if !errors.Is(err, distlock.ErrInvalid) || err.Error() != "distlock: invalid argument: the context is nil" {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	for _, err := range l.Claims(none, "") {
+		wantErr(t, err, distlock.ErrInvalid)
+	}
+	if w.count("") != n || lease.Err() != nil {
+		t.Error("it had an effect")
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestOption_deadContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		l := lockerOn(t, w)
+		lease := taken(t, l, "held")
+		mine := errors.New("mine")
+		cancelled, cancel := context.WithCancelCause(t.Context())
+		cancel(mine)
+		late, cancel2 := context.WithDeadline(t.Context(), time.Now().Add(-time.Hour))
+		defer cancel2()
+		n := w.count("")
+		f := func(context.Context) error { t.Error("f ran"); return nil }
+		for ctx, want := range map[context.Context]error{cancelled: mine, late: context.DeadlineExceeded} {
+			for call, err := range map[string]error{
+				"Lock":    second(l.Lock(ctx, "x")),
+				"TryLock": second(l.TryLock(ctx, "x")),
+				"RLock":   second(l.RLock(ctx, "x")),
+				"Do":      l.Do(ctx, "x", f),
+				"TryDo":   second(l.TryDo(ctx, "x", f)),
+				"Why":     second(l.Why(ctx, "x")),
+				"Check":   l.Check(ctx),
+				"Extend":  lease.Extend(ctx, time.Minute),
+			} {
+				if !errors.Is(err, want) {
+					t.Errorf("%s: %v, want %v", call, err, want)
+				}
+			}
+			for _, err := range l.Claims(ctx, "") {
+				wantErr(t, err, want)
+			}
+		}
+		if got := w.count(""); got != n {
+			t.Errorf("the store was asked %d times", got-n)
+		}
+	})
+}
+
+func TestOption_waitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		lease := taken(t, lockerOn(t, w), "x")
+		l := lockerOn(t, w)
+		got := make(chan error, 1)
+		go func() { got <- second(l.Lock(t.Context(), "x", distlock.Wait(math.MaxInt64))) }()
+		time.Sleep(24 * time.Hour)
+		select {
+		case err := <-got:
+			t.Fatalf("gave up: %v", err)
+		default:
+		}
+		_ = lease.Unlock(t.Context())
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestOption_defaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		l := lockerOn(t, w, distlock.TTL(time.Minute), distlock.Holder("us"), distlock.Meta("a", "1"), distlock.Meta("b", "1"), distlock.Note("all"))
+		taken(t, l, "x", distlock.Meta("b", "2"), distlock.Meta("b", "3"), distlock.TTL(time.Hour), distlock.Value([]byte("v")))
+		taken(t, l, "y")
+		why, err := l.Why(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := why.Holders[0]
+		if c.Holder != "us" || len(c.Meta) != 2 || c.Meta["a"] != "1" || c.Meta["b"] != "3" || c.Note != "all" || c.Left != time.Hour || string(c.Value) != "v" {
+			t.Errorf("%+v", c)
+		}
+		why, _ = l.Why(t.Context(), "y")
+		c = why.Holders[0]
+		if c.Meta["b"] != "1" || c.Left != time.Minute || len(c.Value) != 0 {
+			t.Errorf("the options of one call stayed: %+v", c)
+		}
+		value := []byte("mine")
+		opt := distlock.Value(value)
+		taken(t, l, "z", opt)
+		value[0] = 'X'
+		why, _ = l.Why(t.Context(), "z")
+		if string(why.Holders[0].Value) != "mine" {
+			t.Errorf("value %q", why.Holders[0].Value)
+		}
+	})
+}
+
+func TestOption_callersSlice(t *testing.T) {
+	l := lockerOn(t, newWire())
+	opts := append(make([]distlock.Option, 0, 4), distlock.TTL(time.Minute))
+	rest := opts[:2]
+	mark := distlock.Holder("mine")
+	rest[1] = mark
+	taken(t, l, "x", opts...)
+	h := given(t, l, "y", opts...)
+	if _, err := l.Attach(t.Context(), h, opts...); err != nil {
+		t.Fatal(err)
+	}
+	lease := taken(t, l, "z", slices.Clone(rest)...)
+	why, _ := l.Why(t.Context(), lease.Key())
+	if why.Holders[0].Holder != "mine" {
+		t.Error("a call wrote into the slice of its caller")
+	}
+}
