@@ -59,7 +59,7 @@ func (c Claim) String() string {
 	case c.Kept:
 		verb = "kept"
 	}
-	s := fmt.Sprintf("%s by %s for %v", verb, c.Holder, round(c.Held))
+	s := fmt.Sprintf("%s by %s for %v", verb, label(c.Holder), round(c.Held))
 	if c.Fence > 0 {
 		s += fmt.Sprintf(" (fence %d)", c.Fence)
 	}
@@ -72,8 +72,8 @@ func (c Claim) String() string {
 // errors.ErrUnsupported if the store cannot list.
 func (l *Locker) Claims(ctx context.Context, prefix string) iter.Seq2[Claim, error] {
 	return func(yield func(Claim, error) bool) {
-		if ctx == nil {
-			yield(Claim{}, errNilContext)
+		if err := l.mayRead(ctx); err != nil {
+			yield(Claim{}, err)
 			return
 		}
 		prefixes := []string{""} // all keys of all kinds
@@ -86,7 +86,7 @@ func (l *Locker) Claims(ctx context.Context, prefix string) iter.Seq2[Claim, err
 		for _, p := range prefixes {
 			for c, err := range driver.List(ctx, l.store, p) {
 				if err != nil {
-					yield(Claim{}, newOpError("list", "", err))
+					yield(Claim{}, &OpError{Op: "list", Err: err}) // a look changes nothing
 					return
 				}
 				if claim, ok := newClaim(c); ok && !yield(claim, nil) {
@@ -122,15 +122,15 @@ func (r Reason) String() string {
 // Why tells who holds the lock of a name and who waits for it. It is errors.ErrUnsupported if the
 // store cannot tell.
 func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
-	if ctx == nil {
-		return Reason{}, errNilContext
+	if err := l.mayRead(ctx); err != nil {
+		return Reason{}, err
 	}
 	if err := checkName(name); err != nil {
 		return Reason{}, err
 	}
 	claims, err := driver.Show(ctx, l.store, kindLock.key(name))
 	if err != nil {
-		return Reason{}, newOpError("show", name, err)
+		return Reason{}, &OpError{Op: "show", Key: name, Err: err} // a look changes nothing
 	}
 	r := Reason{Key: name}
 	for _, c := range claims {
@@ -142,4 +142,17 @@ func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
 		}
 	}
 	return r, nil
+}
+
+// mayRead says what keeps the Locker from asking its store what is there.
+func (l *Locker) mayRead(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return ErrClosed
+	}
+	return context.Cause(ctx)
 }

@@ -73,7 +73,7 @@ func (e *HeldError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "distlock: %s is held", quote(e.Key))
 	if e.Holder != "" {
-		fmt.Fprintf(&b, " by %s", e.Holder)
+		fmt.Fprintf(&b, " by %s", label(e.Holder))
 	}
 	if e.Held > 0 {
 		fmt.Fprintf(&b, " for %v", round(e.Held))
@@ -195,6 +195,15 @@ func quote(s string) string {
 		return fmt.Sprintf("%q", s)
 	}
 	return fmt.Sprintf("%q...", s[:most])
+}
+
+// label shows a holder: as it is, unless it is none that Holder would take. Others may write
+// to the store too.
+func label(s string) string {
+	if flaw(s, maxHolder) != "" {
+		return quote(s)
+	}
+	return s
 }
 
 // round makes a duration readable.

@@ -1,0 +1,250 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/mem"
+)
+
+// put puts a claim of any kind into a store.
+func put(t testing.TB, s driver.Store, key string, weight, limit int64) {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), driver.Request{
+		ID: driver.ID{Key: key, Owner: key + "'s owner"}, Weight: weight, Limit: limit, TTL: time.Hour, Holder: "somebody",
+	})
+	if err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+}
+
+// listed returns kind and name of what Claims yields.
+func listed(t testing.TB, l *distlock.Locker, prefix string) []string {
+	t.Helper()
+	out := []string{}
+	for c, err := range l.Claims(t.Context(), prefix) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, c.Kind+":"+c.Key)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestClaims(t *testing.T) {
+	s := mem.New()
+	l := lockerOn(t, s)
+	for _, name := range []string{"a", "ab", "b", "~a", "~sem/a", "sem/a"} {
+		taken(t, l, name)
+	}
+	for _, key := range []string{"~sem/a", "~sem/ab", "~rate/a", "~once/a", "~lead/a", "~check/a", "~wait/a"} {
+		put(t, s, key, 1, 5)
+	}
+	for prefix, want := range map[string][]string{
+		"": {
+			":a", ":ab", ":b", ":sem/a", ":~a", ":~sem/a", "lead:a", "once:a", "rate:a", "sem:a", "sem:ab",
+		},
+		"a":      {":a", ":ab", "lead:a", "once:a", "rate:a", "sem:a", "sem:ab"},
+		"ab":     {":ab", "sem:ab"},
+		"abc":    {},
+		"~":      {":~a", ":~sem/a"},
+		"~a":     {":~a"},
+		"~sem/":  {":~sem/a"},
+		"sem/":   {":sem/a"},
+		"~check": {},
+	} {
+		if got := listed(t, l, prefix); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", prefix, got, want)
+		}
+	}
+}
+
+func TestClaims_facts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		l := lockerOn(t, w, distlock.Holder("me"))
+		lease := taken(t, l, "x", distlock.Note("nightly"), distlock.Meta("host", "db7"), distlock.Value([]byte{1, 2}), distlock.TTL(time.Minute))
+		other := lockerOn(t, w, distlock.Holder("you"))
+		go func() { _, _ = other.Lock(t.Context(), "x", distlock.Note("soon")) }()
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		var got []distlock.Claim
+		for c, err := range l.Claims(t.Context(), "x") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slices.Contains(w.secrets(), c.Owner) || c.Owner == "" {
+				t.Error("the owner is shown")
+			}
+			got = append(got, c)
+		}
+		if len(got) != 2 {
+			t.Fatalf("%+v", got)
+		}
+		a, b := got[0], got[1]
+		if a.Key != "x" || a.Holder != "me" || a.Note != "nightly" || len(a.Meta) != 1 || a.Meta["host"] != "db7" || string(a.Value) != "\x01\x02" ||
+			a.Fence != lease.Fence() || a.Mode != distlock.Exclusive || a.Held != 5*time.Second || a.Left != 55*time.Second || a.Waiting || a.Kept {
+			t.Errorf("%+v", a)
+		}
+		if b.Holder != "you" || b.Note != "soon" || b.Fence != 0 || !b.Waiting || b.Held != 5*time.Second {
+			t.Errorf("%+v", b)
+		}
+		why, err := l.Why(t.Context(), "x")
+		if err != nil || len(why.Holders) != 1 || len(why.Line) != 1 || why.Holders[0].Note != "nightly" || why.Line[0].Note != "soon" || why.Key != "x" {
+			t.Errorf("%+v %v", why, err)
+		}
+		if got, want := why.String(), fmt.Sprintf(`"x" is held by me for 5s (fence %d); 1 in line`, lease.Fence()); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
+func TestClaims_modes(t *testing.T) {
+	s := mem.New()
+	l := lockerOn(t, s)
+	put(t, s, "w", driver.Whole, driver.Whole)
+	put(t, s, "r", 1, driver.Whole)
+	put(t, s, "~sem/c", 2, 5)
+	for c, err := range l.Claims(t.Context(), "") {
+		want := map[string]distlock.Mode{"w": distlock.Exclusive, "r": distlock.Shared, "c": distlock.Counted}[c.Key]
+		if err != nil || c.Mode != want {
+			t.Errorf("%s is %s", c.Key, c.Mode)
+		}
+		if c.Key == "c" && (c.Weight != 2 || c.Limit != 5) {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestClaims_break(t *testing.T) {
+	l := lockerOn(t, mem.New())
+	for i := range 10 {
+		taken(t, l, fmt.Sprint("x", i))
+	}
+	n := 0
+	for range l.Claims(t.Context(), "x") {
+		if n++; n == 3 {
+			break
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d claims", n)
+	}
+	for range l.Claims(t.Context(), "") {
+		break
+	}
+}
+
+// lister is a store whose list ends with an error.
+type lister struct {
+	driver.Store
+	err error
+}
+
+func (s lister) List(_ context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+	return func(yield func(driver.Claim, error) bool) {
+		if yield(driver.Claim{Key: prefix + "a", Weight: 1, Limit: 1}, nil) {
+			yield(driver.Claim{}, s.err)
+		}
+	}
+}
+
+func TestClaims_errors(t *testing.T) {
+	t.Run("a store that cannot tell", func(t *testing.T) {
+		l := lockerOn(t, struct{ driver.Store }{mem.New()})
+		_, err := l.Why(t.Context(), "x")
+		wantErr(t, err, errors.ErrUnsupported)
+		n := 0
+		for _, err := range l.Claims(t.Context(), "") {
+			n++
+			wantErr(t, err, errors.ErrUnsupported)
+			if errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) {
+				t.Errorf("%v is a trouble of now", err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d errors", n)
+		}
+	})
+	t.Run("a look changes nothing", func(t *testing.T) {
+		l := lockerOn(t, lister{mem.New(), errWire})
+		var claims, errs int
+		for _, err := range l.Claims(t.Context(), "") {
+			if err == nil {
+				claims++
+				continue
+			}
+			errs++
+			wantErr(t, err, errWire, distlock.ErrUnavailable)
+			if errors.Is(err, distlock.ErrUnknown) {
+				t.Error("a look has no unknown outcome")
+			}
+			if err.Error() != "distlock: list: the line is cut" {
+				t.Error(err)
+			}
+		}
+		if claims != 1 || errs != 1 {
+			t.Errorf("%d claims, %d errors", claims, errs)
+		}
+		w := newWire()
+		l = lockerOn(t, w)
+		w.cut()
+		_, err := l.Why(t.Context(), "x")
+		wantErr(t, err, errWire, distlock.ErrUnavailable)
+		if errors.Is(err, distlock.ErrUnknown) || err.Error() != `distlock: show "x": the line is cut` {
+			t.Error(err)
+		}
+		w.mend()
+	})
+	t.Run("closed", func(t *testing.T) {
+		w := newWire()
+		l := lockerOn(t, w)
+		_ = l.Close(t.Context())
+		_, err := l.Why(t.Context(), "x")
+		wantErr(t, err, distlock.ErrClosed)
+		for _, err := range l.Claims(t.Context(), "") {
+			wantErr(t, err, distlock.ErrClosed)
+		}
+		if n := w.count(""); n != 0 {
+			t.Errorf("the store was asked %d times", n)
+		}
+	})
+}
+
+func TestReason_String(t *testing.T) {
+	c := distlock.Claim{Holder: "me", Held: 90 * time.Second, Fence: 7}
+	for want, r := range map[string]distlock.Reason{
+		`"x" is free`: {Key: "x"},
+		`"x" is held by me for 1m30s (fence 7); 0 in line`:                                 {Key: "x", Holders: []distlock.Claim{c}},
+		`"x" is held by me for 1m30s (fence 7), held by me for 1m30s (fence 7); 2 in line`: {Key: "x", Holders: []distlock.Claim{c, c}, Line: make([]distlock.Claim, 2)},
+		`"x" is held by nobody; 1 in line`:                                                 {Key: "x", Line: []distlock.Claim{c}},
+		`"x" is kept by me for 1ms; 0 in line`:                                             {Key: "x", Holders: []distlock.Claim{{Holder: "me", Held: time.Millisecond, Kept: true}}},
+		`"a\nb" is held by "\x1b[2J" for 0s; 0 in line`:                                    {Key: "a\nb", Holders: []distlock.Claim{{Holder: "\x1b[2J"}}},
+		`"` + strings.Repeat("x", 64) + `"... is free`:                                     {Key: strings.Repeat("x", 99)},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if got := (distlock.Claim{Holder: "me", Waiting: true, Held: time.Second}).String(); got != "waited for by me for 1s" {
+		t.Error(got)
+	}
+}
+
+func TestWhy_free(t *testing.T) {
+	l := lockerOn(t, mem.New())
+	why, err := l.Why(t.Context(), "~x")
+	if err != nil || why.Key != "~x" || len(why.Holders)+len(why.Line) != 0 {
+		t.Errorf("%+v %v", why, err)
+	}
+}

@@ -1,0 +1,102 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// kinds are all errors to tell apart.
+var kinds = map[string]error{
+	"held": distlock.ErrHeld, "lost": distlock.ErrLost, "maxhold": distlock.ErrMaxHold, "released": distlock.ErrReleased, "closed": distlock.ErrClosed,
+	"unavailable": distlock.ErrUnavailable, "unknown": distlock.ErrUnknown, "invalid": distlock.ErrInvalid, "name": distlock.ErrInvalidName,
+	"ttl": distlock.ErrInvalidTTL, "meta": distlock.ErrInvalidMeta, "fence": distlock.ErrInvalidFence, "handle": distlock.ErrInvalidHandle,
+	"notheld": driver.ErrNotHeld, "unsupported": errors.ErrUnsupported, "eof": io.EOF,
+}
+
+func TestErrors_is(t *testing.T) {
+	for _, c := range []struct {
+		err error
+		is  string // the kinds it is, and no other
+	}{
+		{distlock.ErrHeld, "held"},
+		{distlock.ErrLost, "lost"},
+		{distlock.ErrMaxHold, "maxhold lost"},
+		{distlock.ErrReleased, "released"},
+		{distlock.ErrClosed, "closed"},
+		{distlock.ErrUnavailable, "unavailable"},
+		{distlock.ErrUnknown, "unknown"},
+		{distlock.ErrInvalid, "invalid"},
+		{distlock.ErrInvalidName, "name invalid"},
+		{distlock.ErrInvalidTTL, "ttl invalid"},
+		{distlock.ErrInvalidMeta, "meta invalid"},
+		{distlock.ErrInvalidFence, "fence invalid"},
+		{distlock.ErrInvalidHandle, "handle invalid"},
+		{&distlock.HeldError{}, "held"},
+		{&distlock.LostError{Reason: distlock.LossExpired}, "lost"},
+		{&distlock.LostError{Reason: distlock.LossMaxHold}, "lost maxhold"},
+		{&distlock.LostError{Reason: distlock.LossTaken, Err: driver.ErrNotHeld}, "lost notheld"},
+		{&distlock.LostError{Reason: distlock.LossBroken, Err: &driver.BrokenError{}}, "lost notheld"},
+		{&distlock.OpError{Err: io.EOF, Unknown: true}, "unknown eof"},
+		{&distlock.OpError{Err: io.EOF}, "unavailable eof"},
+		{&distlock.OpError{Err: driver.ErrUnavailable}, "unavailable"},
+		{&distlock.OpError{Err: driver.ErrInvalid}, "invalid"},
+		{&distlock.OpError{Err: errors.ErrUnsupported}, "unsupported"},
+	} {
+		for name, kind := range kinds {
+			want := strings.Contains(" "+c.is+" ", " "+name+" ")
+			for _, err := range []error{c.err, fmt.Errorf("around: %w", c.err), errors.Join(io.ErrShortWrite, c.err)} {
+				if got := errors.Is(err, kind); got != want {
+					t.Errorf("%T %v is %s: %v", c.err, c.err, name, got)
+				}
+			}
+		}
+	}
+}
+
+func TestErrors_as(t *testing.T) {
+	all := errors.Join(context.Canceled, &distlock.HeldError{Key: "h"}, &distlock.LostError{Key: "l"}, &distlock.OpError{Key: "o", Err: io.EOF})
+	var held *distlock.HeldError
+	var lost *distlock.LostError
+	var op *distlock.OpError
+	if !errors.As(all, &held) || !errors.As(all, &lost) || !errors.As(all, &op) || held.Key+lost.Key+op.Key != "hlo" {
+		t.Errorf("%v %v %v", held, lost, op)
+	}
+}
+
+func TestErrors_messages(t *testing.T) {
+	broken := &driver.BrokenError{Reason: "by\nhand"}
+	for want, err := range map[string]error{
+		`distlock: "x" is held`: &distlock.HeldError{Key: "x"},
+		`distlock: "x" is held by me for 2.3s, 30s left, 4 ahead`: &distlock.HeldError{
+			Key: "x", Holder: "me", Held: 2345 * time.Millisecond, Left: 30100 * time.Millisecond, Ahead: 4, Fence: 7,
+		},
+		`distlock: "x" is held by me for 15ms`:                      &distlock.HeldError{Key: "x", Holder: "me", Held: 15400 * time.Microsecond},
+		`distlock: "x" is held by "\u202eevil"`:                     &distlock.HeldError{Key: "x", Holder: "\u202eevil"},
+		`distlock: "x" is held by host-7.example:123 (a)`:           &distlock.HeldError{Key: "x", Holder: "host-7.example:123 (a)"},
+		`distlock: lease of "x" lost: not renewed in time`:          &distlock.LostError{Key: "x", Reason: distlock.LossExpired},
+		`distlock: lease of "x" lost: longest hold reached`:         &distlock.LostError{Key: "x", Reason: distlock.LossMaxHold},
+		`distlock: lease of "x" lost: broken: "by\nhand"`:           &distlock.LostError{Key: "x", Reason: distlock.LossBroken, Err: broken},
+		`distlock: lease of "x" lost: the store no longer holds it`: &distlock.LostError{Key: "x", Reason: distlock.LossTaken, Err: driver.ErrNotHeld},
+		`distlock: release "x": outcome unknown: EOF`:               &distlock.OpError{Op: "release", Key: "x", Unknown: true, Err: io.EOF},
+		`distlock: acquire "x": driver: store unavailable`:          &distlock.OpError{Op: "acquire", Key: "x", Err: driver.ErrUnavailable},
+		`distlock: list: EOF`:                                       &distlock.OpError{Op: "list", Err: io.EOF},
+		`distlock: longest hold reached`:                            distlock.ErrMaxHold,
+		`distlock: invalid name`:                                    distlock.ErrInvalidName,
+	} {
+		if got := err.Error(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	long := (&distlock.HeldError{Key: strings.Repeat("é", 100), Holder: strings.Repeat("h", 1000)}).Error()
+	if len(long) > 220 {
+		t.Errorf("%d bytes: %s", len(long), long)
+	}
+}
