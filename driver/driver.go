@@ -105,6 +105,10 @@ type Result struct {
 	// Blocker is one live claim if there is no room, and otherwise a place that
 	// stands before the owner's. It is the zero Claim if granted.
 	Blocker Claim
+
+	// Age is for how long the store has remembered its claims, as in Info. A majority of
+	// stores does not count one that may have forgotten a claim. 0 means unknown.
+	Age time.Duration
 }
 
 // A Claim is what a store tells about a claim or a place in line.

@@ -110,7 +110,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
 	k.claims = append(k.claims, &claim{Request: r, fence: k.last, since: now, ends: after(now, r.TTL)})
 	k.wakeHead()
-	return driver.Result{Granted: true, Fence: k.last, Used: k.used(), Behind: len(k.line)}, nil
+	return driver.Result{Granted: true, Fence: k.last, Used: k.used(), Behind: len(k.line), Age: age(now)}, nil
 }
 
 // Renew gives a claim a new TTL.
@@ -277,7 +277,7 @@ func (s *Store) Break(ctx context.Context, name, reason string) ([]driver.Claim,
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	return driver.Info{
 		Identity: fmt.Sprintf("mem:%p", s),
-		Age:      max(s.now(), 1),
+		Age:      age(s.now()),
 		Version:  "mem",
 		Findings: []driver.Finding{{
 			Level: driver.Warning,
@@ -287,6 +287,9 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		}},
 	}, ctx.Err()
 }
+
+// age is how old the store is; a store that was made just now is not of unknown age.
+func age(now time.Duration) time.Duration { return max(now, 1) }
 
 // now is the store's clock for TTLs.
 func (s *Store) now() time.Duration { return time.Since(s.born) }
@@ -369,7 +372,7 @@ func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result
 		c.Weight = r.Weight
 		k.wakeHead()
 	}
-	return driver.Result{Granted: true, Fence: c.fence, Used: k.used(), Behind: len(k.line)}
+	return driver.Result{Granted: true, Fence: c.fence, Used: k.used(), Behind: len(k.line), Age: age(now)}
 }
 
 // refuse answers an owner that has to wait, and keeps or gives it a place if it wants one.
@@ -388,7 +391,7 @@ func (k *key) refuse(at int, r driver.Request, now time.Duration) driver.Result 
 	if at >= 0 {
 		ahead = at
 	}
-	res := driver.Result{Used: k.used(), Ahead: ahead}
+	res := driver.Result{Used: k.used(), Ahead: ahead, Age: age(now)}
 	if at >= 0 {
 		res.Behind = len(k.line) - at - 1
 	}
