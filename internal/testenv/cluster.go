@@ -140,7 +140,7 @@ func (c *Cluster) PrimaryOf(ctx context.Context, key string) (*RedisServer, erro
 // answer MOVED, and a node that is cut off CLUSTERDOWN.
 func (r *RedisServer) serves(ctx context.Context, key string) (bool, error) {
 	// EXISTS is redirected by replicas too, unless the connection said READONLY.
-	_, err := r.Do(ctx, "EXISTS", key)
+	_, err := r.ask(ctx, "EXISTS", key)
 	return err == nil, err
 }
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-const installEtcd = "go build -o etcd go.etcd.io/etcd/server/v3, and set DISTLOCK_ETCD to its path"
+const installEtcd = `scripts/tools, and DISTLOCK_ETCD="$(scripts/tools path etcd)"`
 
 // An EtcdCluster is an etcd cluster of one or more members.
 type EtcdCluster struct {
@@ -116,7 +116,7 @@ func etcdReady(ctx context.Context, url string) error {
 		return err
 	}
 	// A transport of its own: one shared by all would keep connections.
-	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: callLimit}).Do(req)
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}).Do(req)
 	if err != nil {
 		return err
 	}

@@ -113,9 +113,10 @@ func (h *HelperProcess) Line() string {
 }
 
 // LineWithin returns the next line, [os.ErrDeadlineExceeded] if none comes in time, or io.EOF
-// if none will come.
+// if none will come. On Windows, whose pipes know no deadline, it waits until there is one or
+// the other.
 func (h *HelperProcess) LineWithin(d time.Duration) (string, error) {
-	if err := h.out.SetReadDeadline(time.Now().Add(d)); err != nil {
+	if err := h.out.SetReadDeadline(time.Now().Add(d)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
 		return "", err
 	}
 	part, err := h.read.ReadString('\n')

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// drainLimit is for a server to finish what a client that left has asked for.
+const drainLimit = 5 * time.Second
+
 // A link is one connection through a proxy.
 type link struct {
 	p              *ProxyServer
@@ -185,7 +188,7 @@ func (l *link) finish(after chan struct{}) {
 	}
 	l.client.Close()
 	l.server.CloseWrite()
-	l.server.SetReadDeadline(time.Now().Add(callLimit))
+	l.server.SetReadDeadline(time.Now().Add(drainLimit))
 	io.Copy(io.Discard, l.server)
 	l.reset()
 }

@@ -48,31 +48,29 @@ func required() bool {
 	return os.Getenv("CI") == "true"
 }
 
-// places are where packages put server programs beside PATH: PgBouncer is in sbin, which
-// the PATH of ordinary users may lack, and Debian keeps PostgreSQL out of PATH, where only
-// wrappers of it may be. The last match of a pattern is the newest version.
-var places = []string{
-	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
-	"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin",
-	"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin",
-}
+// Where packages put server programs beside PATH. Debian keeps PostgreSQL out of PATH, where
+// only wrappers of it may be, so its folders come first. PgBouncer is in sbin, which the
+// PATH of ordinary users may lack.
+var (
+	beforePath = []string{
+		"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
+		"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin",
+	}
+	afterPath = []string{"/usr/sbin", "/usr/local/sbin", "/opt/homebrew/bin"}
+)
 
 // find returns the path of a program, or a missingError.
 func find(program, install string) (string, error) {
-	folders := filepath.SplitList(os.Getenv("PATH"))
+	var folders []string
 	if only, ok := os.LookupEnv("DISTLOCK_TEST_PATH"); ok {
 		folders = filepath.SplitList(only)
 	} else {
-		// PostgreSQL's own folders go before PATH, and the rest after it.
-		for i, pattern := range places {
+		for _, pattern := range beforePath {
 			match, _ := filepath.Glob(pattern)
-			slices.SortFunc(match, byVersion)
-			if i < 4 {
-				folders = append(match, folders...)
-			} else {
-				folders = append(folders, match...)
-			}
+			folders = append(folders, match...)
 		}
+		slices.SortFunc(folders, byVersion)
+		folders = slices.Concat(folders, filepath.SplitList(os.Getenv("PATH")), afterPath)
 	}
 	for _, folder := range folders {
 		if folder == "" {

@@ -32,6 +32,8 @@ func TestChild(t *testing.T) {
 		testenv.Redis(t)
 	case "shared":
 		testenv.Redis(t, testenv.Shared())
+	case "shared postgres":
+		query(t, testenv.Postgres(t, testenv.Shared()), "select 1")
 	case "etcd":
 		testenv.Etcd(t)
 	case "bad config":
@@ -60,7 +62,7 @@ var kinds = []struct {
 	{"postgres", "apt-get install postgresql", func(t *testing.T) { testenv.Postgres(t) }},
 	{"sharedpg", "apt-get install postgresql", func(t *testing.T) { testenv.Postgres(t, testenv.Shared()) }},
 	{"pgbouncer", "apt-get install pgbouncer", func(t *testing.T) { testenv.PgBouncer(t, nil, testenv.PoolSession) }},
-	{"etcd", "go.etcd.io/etcd", func(t *testing.T) { testenv.Etcd(t) }},
+	{"etcd", "scripts/tools path etcd", func(t *testing.T) { testenv.Etcd(t) }},
 }
 
 // child runs TestChild in another process, and returns its output and whether it passed.
@@ -158,6 +160,13 @@ func TestShared_environment(t *testing.T) {
 		t.Error(out)
 	}
 	is(t, do(t, r, "PING"), "PONG") // the child did not stop it
+
+	p := testenv.Postgres(t, testenv.Shared())
+	out, passed = child(t, "shared postgres", "DISTLOCK_TEST_POSTGRES="+p.URL, "DISTLOCK_TEST_PATH=/nowhere")
+	if !passed || strings.Contains(out, "SKIP") {
+		t.Error(out)
+	}
+	query(t, p, "select 1")
 }
 
 // A killed test binary takes its servers with it, on Linux.

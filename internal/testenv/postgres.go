@@ -207,7 +207,7 @@ func (p *PostgresServer) reachable(ctx context.Context) bool {
 }
 
 // Query runs statements on a new connection and returns the rows as text, NULL as "". An
-// answer that is an error is a *PostgresError. It waits 5 s at most.
+// answer that is an error is a *PostgresError. If ctx has no deadline, it waits 30 s at most.
 func (p *PostgresServer) Query(ctx context.Context, sql string) ([][]string, error) {
 	return queryURL(ctx, p.Addr, p.URL, sql)
 }
@@ -215,7 +215,7 @@ func (p *PostgresServer) Query(ctx context.Context, sql string) ([][]string, err
 // Promote makes a standby a primary, and returns when it takes writes.
 func (p *PostgresServer) Promote() {
 	p.tb.Helper()
-	if _, err := p.Query(context.Background(), "select pg_promote(true, 30)"); err != nil {
+	if _, err := p.Query(context.Background(), "select pg_promote(true, 20)"); err != nil {
 		p.tb.Errorf("testenv: promote: %v", err)
 	}
 }

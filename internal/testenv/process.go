@@ -3,6 +3,7 @@ package testenv
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,7 @@ type Process struct {
 	mu     sync.Mutex
 	run    *run // nil if it was never started, or is not ours
 	paused bool
+	mark   int64 // where the log of the current run begins
 }
 
 // A run is one life of a process.
@@ -82,12 +84,17 @@ func (p *Process) LogPath() string { return p.log }
 
 // Log returns the last lines of the log.
 func (p *Process) Log() string {
+	lines := strings.Split(strings.TrimRight(p.logSince(0), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+}
+
+// logSince returns the log from the byte on.
+func (p *Process) logSince(from int64) string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {
 		return ""
 	}
-	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+	return string(b[min(from, int64(len(b))):])
 }
 
 // Kill ends the process and its children with SIGKILL, and returns when they are gone.
@@ -193,6 +200,9 @@ func (p *Process) begin(cmd *exec.Cmd, death os.Signal, as *account) error {
 		return err
 	}
 	defer log.Close()
+	if p.mark, err = log.Seek(0, io.SeekEnd); err != nil {
+		return err
+	}
 	if cmd.Stdout == nil {
 		cmd.Stdout = log
 	}

@@ -124,6 +124,16 @@ func broken(t *testing.T, c net.Conn, reset bool) {
 	}
 }
 
+// told checks that the proxy says it has done what it was armed for.
+func told(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the proxy did nothing")
+	}
+}
+
 // refused checks that a new connection ends at once: during the dial or after it.
 func refused(t *testing.T, p *testenv.ProxyServer) {
 	t.Helper()
@@ -225,7 +235,7 @@ func TestProxy_eatReply(t *testing.T) {
 	is(t, exchange(t, c, "mar"), "mar")
 	say(t, c, "ker!")
 	broken(t, c, false)
-	<-eaten
+	told(t, eaten)
 	is(t, s.heard(), "helloothermarker!")
 	is(t, exchange(t, connect(t, p), "marker"), "marker") // once only
 }
@@ -241,7 +251,7 @@ func TestProxy_cutAfter(t *testing.T) {
 				t.Errorf("the connection is open: %v", err)
 			}
 			is(t, got, want)
-			<-done
+			told(t, done)
 			is(t, s.heard(), "helloabc")
 			is(t, exchange(t, connect(t, p), "abc"), "abc")
 		})
@@ -268,7 +278,7 @@ func TestProxy_redis(t *testing.T) {
 	if v, err := through.Do(t.Context(), "INCR", "n"); err == nil {
 		t.Errorf("the reply arrived: %v", v)
 	}
-	<-eaten
+	told(t, eaten)
 	is(t, do(t, r, "GET", "n"), "1")
 	is(t, do(t, through, "INCR", "n"), "2")
 }

@@ -161,7 +161,7 @@ func (r *RedisServer) ready(ctx context.Context, replica bool) error {
 
 // Do sends a command on a new connection, with the password if there is one, and returns
 // its answer: a string, an int64, nil or a []any of them. An answer that is an error is a
-// RedisError. It waits 5 s at most.
+// RedisError. If ctx has no deadline, it waits 30 s at most.
 func (r *RedisServer) Do(ctx context.Context, args ...string) (any, error) {
 	c, err := r.dial(ctx)
 	if err != nil {
@@ -169,6 +169,13 @@ func (r *RedisServer) Do(ctx context.Context, args ...string) (any, error) {
 	}
 	defer c.Close()
 	return c.do(args...)
+}
+
+// ask is Do for one node of many, of which some may be paused.
+func (r *RedisServer) ask(ctx context.Context, args ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	return r.Do(ctx, args...)
 }
 
 // Info returns a field of INFO, such as "role" or "run_id", or "" if it cannot.

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// callLimit ends a call to a server whose context has no deadline.
-const callLimit = 5 * time.Second
+// callLimit ends a call whose context has no deadline. A busy machine takes seconds.
+const callLimit = 30 * time.Second
 
 // A RedisError is an error that Redis answered, such as "NOAUTH Authentication required.".
 type RedisError string
@@ -27,16 +27,19 @@ type respConn struct {
 	r *bufio.Reader
 }
 
-// dial opens a connection, with TLS if conf is not nil, until the context ends or the
-// limit is reached.
+// dial opens a connection, with TLS if conf is not nil, that lasts until the context's
+// deadline, or callLimit.
 func dial(ctx context.Context, addr string, conf *tls.Config) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(callLimit)
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
 		conn.Close()
 		return nil, err

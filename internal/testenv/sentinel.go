@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -19,6 +20,8 @@ const (
 	sentinelQuorum  = 2
 	installSentinel = "apt-get install redis-sentinel, or scripts/servers, or brew install redis"
 )
+
+var errNoAnswer = errors.New("no address")
 
 // A SentinelGroup is a primary with replicas, and the sentinels that watch them.
 type SentinelGroup struct {
@@ -56,9 +59,7 @@ func (s *SentinelGroup) start(g *group, o settings) error {
 		}
 		s.Sentinels = append(s.Sentinels, watch)
 	}
-	if err := s.introduce(o.password); err != nil {
-		return err
-	}
+	s.introduce(o.password)
 	for _, watch := range s.Sentinels {
 		if err := watch.up(); err != nil {
 			return err
@@ -90,7 +91,7 @@ func newSentinel(g *group) (*RedisServer, error) {
 
 // introduce tells each sentinel about the primary, the replicas and the other sentinels.
 // They would find out by themselves, but take several seconds over it.
-func (s *SentinelGroup) introduce(password string) error {
+func (s *SentinelGroup) introduce(password string) {
 	ids := make([]string, len(s.Sentinels))
 	for i := range ids {
 		var b [20]byte
@@ -119,7 +120,6 @@ func (s *SentinelGroup) introduce(password string) error {
 		}
 		watch.plan.fill = func() error { return writeLines(watch.path("sentinel.conf"), lines) }
 	}
-	return nil
 }
 
 // agreed is nil when every sentinel reaches the others and every replica.
@@ -155,10 +155,10 @@ func (s *SentinelGroup) Primary(ctx context.Context) (*RedisServer, error) {
 	votes := map[string]int{}
 	var errs []error
 	for _, watch := range s.Sentinels {
-		v, err := watch.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Name)
+		v, err := watch.ask(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Name)
 		pair, ok := v.([]any)
 		if err != nil || !ok || len(pair) != 2 {
-			errs = append(errs, fmt.Errorf("%s: %v, %w", watch.Addr, v, err))
+			errs = append(errs, fmt.Errorf("%s: %v, %w", watch.Addr, v, cmp.Or(err, errNoAnswer)))
 			continue
 		}
 		votes[net.JoinHostPort(pair[0].(string), pair[1].(string))]++

@@ -117,7 +117,7 @@ func (s *Server) await() error {
 		}
 		select {
 		case <-s.run.done:
-			return s.failure(fmt.Errorf("it ended: %v", s.run.err))
+			return s.failure(errors.New("it ended: " + s.run.cmd.ProcessState.String()))
 		case <-ctx.Done():
 			return s.failure(fmt.Errorf("not ready after %v: %w", readyLimit, err))
 		case <-time.After(readyPoll):
@@ -133,11 +133,10 @@ func probe(ctx context.Context, ready func(context.Context) error) error {
 
 // failure adds the log to err, and finds out whether the reason is a port.
 func (s *Server) failure(err error) error {
-	log := s.Log()
-	if strings.Contains(strings.ToLower(log), "address already in use") {
+	if strings.Contains(strings.ToLower(s.logSince(s.mark)), "address already in use") {
 		err = fmt.Errorf("%w: %w", errClash, err)
 	}
-	return fmt.Errorf("%s did not start: %w; the end of its log:\n%s", s.name, err, log)
+	return fmt.Errorf("%s did not start: %w; the end of its log:\n%s", s.name, err, s.Log())
 }
 
 // Restart starts the server again on the same port with the same data, and returns when it
@@ -153,10 +152,10 @@ func (s *Server) again(what string, empty bool) {
 		if err := s.end(r, s.stop); err != nil {
 			return err
 		}
-		// Whoever holds the port for a moment is no server of ours: its port is reserved.
+		// The port is reserved among tests, so whoever else has it may only pass by.
+		var err error
 		for range clashTries {
-			err := s.spawn(empty)
-			if err == nil {
+			if err = s.spawn(empty); err == nil {
 				err = s.await()
 			}
 			if !errors.Is(err, errClash) {
@@ -164,7 +163,7 @@ func (s *Server) again(what string, empty bool) {
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		return errClash
+		return err
 	})
 }
 
