@@ -1,0 +1,46 @@
+package distlock_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/distlock/distlock"
+)
+
+func ExampleLocker_Why() {
+	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "nightly report", distlock.Note("for the auditors"))
+
+	why, err := locker.Why(ctx, "nightly report")
+	fmt.Println(why.Holders[0].Holder, why.Holders[0].Note, len(why.Line), err)
+
+	why, _ = locker.Why(ctx, "invoice/42")
+	fmt.Println(why)
+	// Output:
+	// host:1 for the auditors 0 <nil>
+	// "invoice/42" is free
+}
+
+func ExampleLocker_Claims() {
+	ctx, locker := context.Background(), newLocker()
+	for _, name := range []string{"invoice/1", "invoice/2", "report"} {
+		_, _ = locker.Lock(ctx, name)
+	}
+
+	for claim, err := range locker.Claims(ctx, "invoice/") {
+		fmt.Println(claim.Key, claim.Holder, claim.Mode, err)
+	}
+	// Output:
+	// invoice/1 host:1 exclusive <nil>
+	// invoice/2 host:1 exclusive <nil>
+}
+
+func ExampleReason_String() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "report")
+
+	why, _ := locker.Why(ctx, "report")
+	fmt.Println(strings.Replace(why.String(), fmt.Sprint(lease.Fence()), "1789000000000000", 1))
+	// Output: "report" is held by host:1 for 0s (fence 1789000000000000); 0 in line
+}

@@ -1,0 +1,67 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/distlock/distlock"
+)
+
+func ExampleLease_Handle() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, _ := locker.Lock(ctx, "deploy")
+	handle, err := lease.Handle()
+	text := handle.Text() // a secret: it goes to the process that goes on
+	fmt.Println(err, lease.Err(), strings.HasPrefix(text, "dlh1."))
+	// Output: <nil> distlock: lease released true
+}
+
+func ExampleLocker_Attach() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+	given, _ := lease.Handle()
+
+	handle, err := distlock.ParseHandle(given.Text())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lease, err = locker.Attach(ctx, handle)
+	fmt.Println(lease.Key(), err, lease.Unlock(ctx))
+	// Output: deploy <nil> <nil>
+}
+
+func ExampleParseHandle() {
+	_, err := distlock.ParseHandle("dlh1.c2VjcmV0")
+	fmt.Println(errors.Is(err, distlock.ErrInvalidHandle), err)
+	// Output: true distlock: invalid handle: it is cut or changed
+}
+
+func ExampleLease_Proof() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, _ := locker.Lock(ctx, "invoice/42")
+	header := lease.Proof() // Distlock-Fence: 1789000000000000;exclusive;invoice%2F42
+	proof, err := distlock.ParseProof(header)
+	fmt.Println(proof.Key, proof.Mode, proof.Fence == lease.Fence(), err)
+	// Output: invoice/42 exclusive true <nil>
+}
+
+func ExampleParseProof() {
+	proof, err := distlock.ParseProof("1789000000000000;exclusive;invoice%2F42")
+	fmt.Println(proof.Key, proof.Mode, proof.Fence, err)
+	// Output: invoice/42 exclusive 1789000000000000 <nil>
+}
+
+func ExampleParseFence() {
+	fence, err := distlock.ParseFence("1789000000000000")
+	fmt.Println(fence, err)
+	_, err = distlock.ParseFence("01")
+	fmt.Println(err)
+	// Output:
+	// 1789000000000000 <nil>
+	// distlock: invalid fence: "01"
+}

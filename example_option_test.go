@@ -1,0 +1,161 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/distlock/distlock"
+)
+
+func ExampleTTL() {
+	ctx, locker := context.Background(), newLocker(distlock.TTL(10*time.Second)) // for all its locks
+
+	_, _ = locker.Lock(ctx, "import", distlock.TTL(time.Minute)) // for this one
+	why, _ := locker.Why(ctx, "import")
+	fmt.Println(why.Holders[0].Left.Round(time.Second))
+	// Output: 1m0s
+}
+
+func ExampleWait() {
+	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "report")
+
+	_, err := locker.Lock(ctx, "report", distlock.Wait(10*time.Millisecond))
+	fmt.Println(errors.Is(err, distlock.ErrHeld), errors.Is(err, context.DeadlineExceeded))
+	// Output: true true
+}
+
+func ExampleAsks() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, err := locker.Lock(ctx, "report", distlock.Asks(3)) // then it is given up
+	fmt.Println(lease.Key(), err)
+	// Output: report <nil>
+}
+
+func ExampleBackoff() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, err := locker.Lock(ctx, "report", distlock.Backoff(5*time.Millisecond, 200*time.Millisecond))
+	fmt.Println(lease.Key(), err)
+	// Output: report <nil>
+}
+
+func ExampleMaxHold() {
+	ctx, locker := context.Background(), newLocker()
+
+	err := locker.Do(ctx, "report", func(ctx context.Context) error {
+		<-ctx.Done() // work that hangs
+		return nil
+	}, distlock.MaxHold(10*time.Millisecond))
+	fmt.Println(errors.Is(err, distlock.ErrMaxHold), errors.Is(err, distlock.ErrLost))
+	// Output: true true
+}
+
+func ExampleAtLeast() {
+	ctx, locker := context.Background(), newLocker()
+	job := func(context.Context) error { fmt.Println("once an hour"); return nil }
+
+	for range 3 { // on three machines, whose clocks differ by seconds
+		_, _ = locker.TryDo(ctx, "hourly", job, distlock.AtLeast(time.Minute))
+	}
+	// Output: once an hour
+}
+
+func ExampleLockDelay() {
+	ctx, locker := context.Background(), newLocker()
+
+	_, _ = locker.Lock(ctx, "disk", distlock.TTL(10*time.Second), distlock.LockDelay(20*time.Second))
+	why, _ := locker.Why(ctx, "disk")
+	fmt.Println(why.Holders[0].Left.Round(time.Second)) // what the store keeps if the holder dies now
+	// Output: 30s
+}
+
+func ExampleFixed() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, _ := locker.Lock(ctx, "report", distlock.Fixed(), distlock.TTL(100*time.Millisecond))
+	<-lease.Done() // nobody renews it
+	fmt.Println(lease.Err())
+	// Output: distlock: lease of "report" lost: not renewed in time
+}
+
+func ExampleRequireFence() {
+	ctx, locker := context.Background(), newLocker(distlock.RequireFence())
+
+	lease, _ := locker.Lock(ctx, "invoice/42")
+	fmt.Println(lease.Fence() > 0)
+	// Output: true
+}
+
+func ExampleHolder() {
+	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "report", distlock.Holder("cron@db7"))
+
+	_, err := locker.TryLock(ctx, "report")
+	var held *distlock.HeldError
+	fmt.Println(errors.As(err, &held), held.Holder)
+	// Output: true cron@db7
+}
+
+func ExampleValue() {
+	ctx, locker := context.Background(), newLocker()
+
+	_, _ = locker.Lock(ctx, "primary", distlock.Value([]byte("10.0.0.7:5432")))
+	why, _ := locker.Why(ctx, "primary")
+	fmt.Printf("%s\n", why.Holders[0].Value)
+	// Output: 10.0.0.7:5432
+}
+
+func ExampleMeta() {
+	ctx, locker := context.Background(), newLocker()
+
+	_, _ = locker.Lock(ctx, "deploy", distlock.Meta("version", "1.4.2"), distlock.Meta("by", "ana"))
+	why, _ := locker.Why(ctx, "deploy")
+	fmt.Println(why.Holders[0].Meta)
+	// Output: map[by:ana version:1.4.2]
+}
+
+func ExampleNote() {
+	ctx, locker := context.Background(), newLocker()
+
+	_, _ = locker.Lock(ctx, "deploy", distlock.Note("rolling back 1.4.2"))
+	why, _ := locker.Why(ctx, "deploy")
+	fmt.Println(why.Holders[0].Note)
+	// Output: rolling back 1.4.2
+}
+
+func ExampleObserve() {
+	ctx := context.Background()
+	locker := newLocker(distlock.Observe(func(_ context.Context, e distlock.Event) {
+		fmt.Println(e.Kind, e.Key)
+	}))
+
+	_ = locker.Do(ctx, "report", func(context.Context) error { return nil })
+	// Output:
+	// asked report
+	// granted report
+	// released report
+}
+
+func ExampleLog() {
+	ctx := context.Background()
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == "time" || a.Key == "fence" || a.Key == "took" { // they differ from run to run
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	locker := newLocker(distlock.Observe(distlock.Log(logger)))
+
+	lease, _ := locker.Lock(ctx, "report", distlock.MaxHold(10*time.Millisecond))
+	<-lease.Done()
+	_ = locker.Close(ctx)
+	// Output: level=WARN msg="distlock: lost" key=report mode=exclusive store=mem error="distlock: lease of \"report\" lost: longest hold reached"
+}
