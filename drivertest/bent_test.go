@@ -29,11 +29,15 @@ type bent struct {
 
 	leftovers int // that Env.Leftovers tells
 
+	step  sync.Mutex // for those that make one call out of several
 	mu    sync.Mutex
 	asked map[driver.ID]driver.Request // all that was ever asked for
+	given map[string]uint64            // the highest fence of each key
 }
 
-func newBent() *bent { return &bent{mem: mem.New(), asked: map[driver.ID]driver.Request{}} }
+func newBent() *bent {
+	return &bent{mem: mem.New(), asked: map[driver.ID]driver.Request{}, given: map[string]uint64{}}
+}
 
 func (b *bent) Features() driver.Features {
 	if b.features != nil {
@@ -46,10 +50,15 @@ func (b *bent) Acquire(ctx context.Context, r driver.Request) (driver.Result, er
 	b.mu.Lock()
 	b.asked[r.ID] = r
 	b.mu.Unlock()
+	acquire := b.mem.Acquire
 	if b.acquire != nil {
-		return b.acquire(ctx, r)
+		acquire = b.acquire
 	}
-	return b.mem.Acquire(ctx, r)
+	res, err := acquire(ctx, r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.given[r.Key] = max(b.given[r.Key], res.Fence)
+	return res, err
 }
 
 func (b *bent) Renew(ctx context.Context, r driver.Renewal) (int, error) {
@@ -114,6 +123,19 @@ func (b *bent) on(id driver.ID) (driver.Claim, bool) {
 		}
 	}
 	return driver.Claim{}, false
+}
+
+// highest is the last fence of a key.
+func (b *bent) highest(key string) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.given[key]
+}
+
+// held tells the claims on a key, without the line.
+func (b *bent) held(key string) []driver.Claim {
+	cs, _ := b.mem.Show(context.Background(), key)
+	return slices.DeleteFunc(cs, func(c driver.Claim) bool { return c.Waiting })
 }
 
 // line returns the requests of those in line on a key.

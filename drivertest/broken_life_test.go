@@ -3,13 +3,12 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/distlock/distlock/driver"
 )
 
-// roomFaults, lifeFaults and fenceFaults are wrong about claims.
+// roomFaults, lifeFaults and againFaults are wrong about claims.
 
 func roomFaults() []fault {
 	return []fault{
@@ -30,7 +29,7 @@ func roomFaults() []fault {
 				r.Limit++
 			}
 		})},
-		{"everybody has room", []string{"exclusive", "shared", "count", "race"}, func(b *bent) {
+		{"everybody has room", []string{"exclusive", "shared", "count", "race", "race for slots"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				if err := r.Validate(b.Features()); err != nil {
 					return driver.Result{}, err
@@ -133,6 +132,38 @@ func lifeFaults() []fault {
 			}
 		})},
 		{"a restart forgets", []string{"restart"}, func(b *bent) { b.restart = func() driver.Store { return newBent() } }},
+		{"a day is the longest life", []string{"huge TTL"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				if r.TTL > 24*time.Hour {
+					return driver.Result{}, driver.ErrInvalid
+				}
+				return b.mem.Acquire(ctx, r)
+			}
+		}},
+		{"the longest TTL is too long", []string{"huge TTL"}, bounded(func(r *driver.Request) bool { return r.TTL < longestTTL })},
+		{"the longest TTL is not held to", []string{"huge TTL", "invalid"}, bounded(func(*driver.Request) bool { return true })},
+		{"places are bounded as TTLs are", []string{"huge place"}, bounded(func(r *driver.Request) bool { return max(r.TTL, r.Place) <= longestTTL })},
+	}
+}
+
+// longestTTL is the MaxTTL of stores that are bounded.
+const longestTTL = 2 * time.Minute
+
+// bounded declares a MaxTTL, and takes what is ok.
+func bounded(ok func(r *driver.Request) bool) func(b *bent) {
+	return func(b *bent) {
+		b.features = func(f driver.Features) driver.Features { f.MaxTTL = longestTTL; return f }
+		b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			if !ok(&r) {
+				return driver.Result{}, driver.ErrInvalid
+			}
+			return b.mem.Acquire(ctx, r)
+		}
+	}
+}
+
+func againFaults() []fault {
+	return []fault{
 		{"asking again restarts no TTL", []string{"again", "again shorter"}, asks(func(b *bent, r *driver.Request) {
 			if c, ok := b.on(r.ID); ok && !c.Waiting {
 				r.TTL = c.Left
@@ -178,77 +209,27 @@ func lifeFaults() []fault {
 				return res, err
 			}
 		}},
-	}
-}
-
-func fenceFaults() []fault {
-	type memory struct {
-		last uint64
-		at   time.Time
-	}
-	forgetful := func(after time.Duration) func(b *bent) {
-		return func(b *bent) {
-			keys := map[string]memory{}
-			numbered(func(_ *bent, r driver.Request) uint64 {
-				k := keys[r.Key]
-				if time.Since(k.at) > after {
-					k.last = 0
-				}
-				k = memory{max(k.last+driver.Span, r.Floor), time.Now()}
-				keys[r.Key] = k
-				return k.last
-			})(b)
-		}
-	}
-	return []fault{
-		{"a fence is used again", []string{"fence", "shared fence", "race", "restart"}, numbered(func(*bent, driver.Request) uint64 { return 1000 })},
-		{"fences count what is live", []string{"fence", "shared fence", "idle fence"}, numbered(func(b *bent, r driver.Request) uint64 {
-			cs, _ := b.mem.Show(context.Background(), r.Key)
-			return uint64(len(cs)) * driver.Span
-		})},
-		{"fences rise by one", []string{"fence", "shared fence"}, func(b *bent) {
-			var n uint64
-			numbered(func(*bent, driver.Request) uint64 { n++; return n })(b)
-		}},
-		{"fences are forgotten with an idle key", []string{"idle fence", "remembered"}, forgetful(10 * time.Minute)},
-		{"fences of shared claims lag behind", []string{"shared fence"}, func(b *bent) {
+		{"an owner that ended has its old fence", []string{"ended owner"}, func(b *bent) {
+			given := map[string]uint64{}
 			var last uint64
 			numbered(func(_ *bent, r driver.Request) uint64 {
-				if r.Weight == driver.Whole || last == 0 {
+				if given[r.Owner] == 0 {
 					last += driver.Span
+					given[r.Owner] = last
 				}
-				return last
+				return given[r.Owner]
 			})(b)
 		}},
-		{"fences leave the float64s", []string{"exclusive"}, numbered(func(*bent, driver.Request) uint64 { return driver.MaxFence })},
-		{"Floor is ignored", []string{"floor"}, asks(func(_ *bent, r *driver.Request) { r.Floor = 0 })},
-		{"Floor is told and not kept", []string{"floor", "remembered"}, func(b *bent) {
+		{"an owner that ended is refused", []string{"ended owner"}, func(b *bent) {
+			granted := map[driver.ID]bool{}
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-				low := r
-				low.Floor = 0
-				res, err := b.mem.Acquire(ctx, low)
-				if res.Granted {
-					res.Fence = max(res.Fence, r.Floor)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if _, live := b.on(r.ID); granted[r.ID] && !live {
+					return driver.Result{}, nil
 				}
-				return res, err
-			}
-		}},
-		{"Floor too far is cut", []string{"floor too far"}, asks(func(_ *bent, r *driver.Request) {
-			r.Floor = min(r.Floor, uint64(time.Now().UnixMicro())+driver.MaxAhead)
-		})},
-		{"Floor too far is refused and kept", []string{"floor too far"}, func(b *bent) {
-			var mu sync.Mutex
-			var last uint64
-			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-				mu.Lock()
-				defer mu.Unlock()
 				res, err := b.mem.Acquire(ctx, r)
-				if err != nil && r.Floor < driver.MaxFence/2 {
-					last = max(last, r.Floor)
-				}
-				if res.Granted {
-					res.Fence = max(res.Fence, last+driver.Span)
-				}
+				granted[r.ID] = granted[r.ID] || res.Granted
 				return res, err
 			}
 		}},

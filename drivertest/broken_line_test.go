@@ -1,13 +1,15 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/distlock/distlock/driver"
 )
 
-// lineFaults and wakeFaults are wrong about waiting.
+// lineFaults, hintFaults and wakeFaults are wrong about waiting.
 
 func lineFaults() []fault {
 	return []fault{
@@ -76,9 +78,104 @@ func lineFaults() []fault {
 				return 0, err
 			}
 		}},
+		{"those without a place have a line behind them", []string{"no place"}, answers(func(b *bent, r driver.Request, res *driver.Result) {
+			if _, live := b.on(r.ID); !live && !res.Granted {
+				res.Behind = len(b.line(r.Key))
+			}
+		})},
+		{"a place stands for what was asked first", []string{"place as asked last"}, func(b *bent) {
+			first := map[driver.ID]driver.Request{}
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				if c, ok := b.on(r.ID); !ok || !c.Waiting || r.Validate(b.Features()) != nil || r.Place == 0 {
+					first[r.ID] = r
+					return b.mem.Acquire(ctx, r)
+				}
+				now := r
+				now.Place = 0
+				res, err := b.mem.Acquire(ctx, now)
+				if err == nil && !res.Granted {
+					was := first[r.ID]
+					was.Place = r.Place
+					_, _ = b.mem.Acquire(ctx, was)
+				}
+				return res, err
+			}
+		}},
+	}
+}
+
+func hintFaults() []fault {
+	// refusal bends what a refusal tells, given what stands on the key.
+	refusal := func(f func(res *driver.Result, mine driver.Claim, held, line []driver.Claim)) func(b *bent) {
+		return answers(func(b *bent, r driver.Request, res *driver.Result) {
+			if res.Granted {
+				return
+			}
+			mine, _ := b.on(r.ID)
+			cs, _ := b.mem.Show(context.Background(), r.Key)
+			held := b.held(r.Key)
+			f(res, mine, held, cs[len(held):])
+		})
+	}
+	first := func(cs []driver.Claim) driver.Claim {
+		return slices.MinFunc(cs, func(a, b driver.Claim) int { return cmp.Compare(a.Left, b.Left) })
+	}
+	return []fault{
 		{"retry is too long", []string{"retry", "window"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Retry *= 3 })},
 		{"retry is too short", []string{"retry"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Retry /= 3 })},
 		{"no blocker is named", []string{"retry", "nobody passes", "keep"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Blocker = driver.Claim{} })},
+		{"retry tells of the oldest", []string{"first to end"}, refusal(func(res *driver.Result, _ driver.Claim, held, _ []driver.Claim) {
+			if len(held) > 0 && !res.Blocker.Waiting {
+				res.Retry = held[0].Left
+			}
+		})},
+		{"retry tells of the youngest", []string{"first to end"}, refusal(func(res *driver.Result, _ driver.Claim, held, _ []driver.Claim) {
+			if len(held) > 0 && !res.Blocker.Waiting {
+				res.Retry = held[len(held)-1].Left
+			}
+		})},
+		{"retry ignores the line", []string{"first in line to end"}, refusal(func(res *driver.Result, _ driver.Claim, held, _ []driver.Claim) {
+			if len(held) > 0 {
+				res.Retry = first(held).Left
+			}
+		})},
+		{"retry tells of the head of the line", []string{"first in line to end"}, refusal(func(res *driver.Result, _ driver.Claim, _, line []driver.Claim) {
+			if res.Blocker.Waiting {
+				res.Retry = line[0].Left
+			}
+		})},
+		{"retry tells of those behind", []string{"first in line to end"}, refusal(func(res *driver.Result, _ driver.Claim, _, line []driver.Claim) {
+			if res.Blocker.Waiting {
+				res.Retry = first(line).Left
+			}
+		})},
+		{"retry is rounded down", []string{"when to ask"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) {
+			res.Retry = res.Retry.Truncate(time.Second)
+		})},
+		{"the blocker is the last in line", []string{"blocker"}, refusal(func(res *driver.Result, _ driver.Claim, _, line []driver.Claim) {
+			if res.Blocker.Waiting {
+				res.Blocker = line[len(line)-1]
+			}
+		})},
+		{"the blocker is the owner's own place", []string{"blocker"}, refusal(func(res *driver.Result, mine driver.Claim, _, _ []driver.Claim) {
+			if mine.Waiting {
+				res.Blocker = mine
+			}
+		})},
+		{"the blocker is in line though there is no room", []string{"blocker"}, refusal(func(res *driver.Result, _ driver.Claim, _, line []driver.Claim) {
+			if res.Ahead > 0 {
+				res.Blocker = line[0]
+			}
+		})},
+		{"the blocker has no holder", []string{"holder", "blocker", "as it was"}, refusal(func(res *driver.Result, _ driver.Claim, _, _ []driver.Claim) {
+			res.Blocker.Holder = ""
+		})},
+		{"the blocker has no value", []string{"value", "copies"}, refusal(func(res *driver.Result, _ driver.Claim, _, _ []driver.Claim) {
+			res.Blocker.Value = nil
+		})},
+		{"places have fences", []string{"blocker"}, refusal(func(res *driver.Result, _ driver.Claim, _, _ []driver.Claim) {
+			res.Blocker.Fence = max(res.Blocker.Fence, 1)
+		})},
 	}
 }
 

@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +37,14 @@ func nameFaults() []fault {
 			return driver.ID{Key: id.Key, Owner: strings.ToLower(id.Owner)}
 		})},
 		{"bad names are taken", []string{"bad names"}, keyed(func(s string) string { return ("." + s)[:min(len(s)+1, driver.MaxKey)] })},
+		{"a release of what cannot be is invalid", []string{"bad names"}, func(b *bent) {
+			b.release = func(ctx context.Context, id driver.ID) error {
+				if id.Owner == "" || id.Key == "" || len(id.Key) > driver.MaxKey {
+					return driver.ErrInvalid
+				}
+				return b.mem.Release(ctx, id)
+			}
+		}},
 		{"no TTL means a second", []string{"invalid", "invalid renewal"}, both(
 			asks(func(_ *bent, r *driver.Request) { r.TTL = max(r.TTL, time.Second) }),
 			renews(func(_ *bent, r *driver.Renewal) { r.TTL = max(r.TTL, time.Second) }))},
@@ -92,26 +99,15 @@ func tellFaults() []fault {
 				res.Blocker.Owner = c.Party
 			}
 		})},
-		{"values are lost", []string{"value"}, asks(func(_ *bent, r *driver.Request) { r.Value = nil })},
-		{"values are cut at NUL", []string{"value"}, asks(func(_ *bent, r *driver.Request) { r.Value, _, _ = bytes.Cut(r.Value, []byte{0}) })},
-		{"renew clears the value", []string{"value"}, renews(func(_ *bent, r *driver.Renewal) {
-			if r.Value == nil {
-				r.Value = []byte{}
-			}
-		})},
-		{"an empty value is no value", []string{"value"}, renews(func(_ *bent, r *driver.Renewal) {
-			if len(r.Value) == 0 {
-				r.Value = nil
-			}
-		})},
-		{"values are made up", []string{"no value"}, asks(func(_ *bent, r *driver.Request) {
-			if r.Value == nil {
-				r.Value = []byte("null")
-			}
-		})},
 		{"the youngest is shown first", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim { slices.Reverse(cs); return cs })},
 		{"the line is not shown", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
 			return slices.DeleteFunc(cs, func(c driver.Claim) bool { return c.Waiting })
+		})},
+		{"places are shown with fences", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+			for i := range cs {
+				cs[i].Fence = max(cs[i].Fence, 1)
+			}
+			return cs
 		})},
 		{"held begins anew", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
 			for i := range cs {
@@ -221,7 +217,7 @@ func manyFaults() []fault {
 				return orphan(b, ctx, r)
 			}
 		}},
-		{"looks, then acts", []string{"race"}, func(b *bent) {
+		{"looks, then acts", []string{"race", "race for slots"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				if err := r.Validate(b.Features()); err != nil {
 					return driver.Result{}, err

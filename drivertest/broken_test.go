@@ -91,21 +91,42 @@ func tells(f func(b *bent, cs []driver.Claim) []driver.Claim) func(b *bent) {
 	}
 }
 
-// numbered replaces the fences by those that next gives.
+// numbered replaces the fences by those that next gives, wherever they are told.
 func numbered(next func(b *bent, r driver.Request) uint64) func(b *bent) {
 	return func(b *bent) {
 		var mu sync.Mutex
-		given := map[driver.ID]uint64{}
-		answers(func(b *bent, r driver.Request, res *driver.Result) {
+		given := map[string]uint64{} // by the owner's tag
+		renumber := func(_ *bent, cs []driver.Claim) []driver.Claim {
 			mu.Lock()
 			defer mu.Unlock()
-			if res.Granted && given[r.ID] == 0 {
-				given[r.ID] = next(b, r)
+			for i, c := range cs {
+				if !c.Waiting && c.Key != "" {
+					cs[i].Fence = given[c.Owner]
+				}
 			}
-			if res.Granted {
-				res.Fence = given[r.ID]
+			return cs
+		}
+		b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			b.step.Lock() // for whether it is held already to stay true
+			defer b.step.Unlock()
+			was, live := b.on(r.ID)
+			res, err := b.mem.Acquire(ctx, r)
+			if tag := driver.Tag(r.Owner); res.Granted {
+				mu.Lock()
+				if !live || was.Waiting {
+					given[tag] = next(b, r)
+				}
+				res.Fence = given[tag]
+				mu.Unlock()
 			}
-		})(b)
+			res.Blocker = renumber(b, []driver.Claim{res.Blocker})[0]
+			return res, err
+		}
+		tells(renumber)(b)
+		b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+			cs, err := b.mem.Break(ctx, key, reason)
+			return renumber(b, cs), err
+		}
 	}
 }
 
@@ -137,5 +158,6 @@ func refuses(when func(b *bent, r driver.Request, res driver.Result) bool) func(
 
 // faults returns broken stores. Each law is broken by at least one.
 func faults() []fault {
-	return slices.Concat(roomFaults(), lifeFaults(), fenceFaults(), lineFaults(), wakeFaults(), nameFaults(), tellFaults(), manyFaults())
+	return slices.Concat(roomFaults(), lifeFaults(), againFaults(), fenceFaults(), floorFaults(), lineFaults(), hintFaults(),
+		wakeFaults(), nameFaults(), valueFaults(), tellFaults(), manyFaults())
 }

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -23,8 +24,10 @@ type comparison struct {
 	can          need
 	unit         time.Duration
 	began        time.Time
+	step         time.Time // when the step began
 	prefix       string
 
+	asks  int                          // how many different requests were made
 	asked map[driver.ID]driver.Request // what was asked for, by whom
 	tags  map[string]driver.ID         // by the owner's tag
 	who   map[[2]int]driver.ID         // who the owner with this number on this key is, live or not
@@ -63,6 +66,7 @@ func (c *comparison) do(s step) {
 	case advance:
 		if c.can&expiry != 0 || c.can&queue != 0 {
 			time.Sleep(time.Duration(s.Life) * c.unit)
+			c.period()
 		}
 	case acquire:
 		c.acquire(c.request(s, key, at))
@@ -83,7 +87,7 @@ func (c *comparison) do(s step) {
 		c.show(k)
 		c.retire(k)
 	}
-	if time.Since(c.began)%c.unit > c.unit*3/8 {
+	if !c.inTime() {
 		panic(slow{})
 	}
 }
@@ -97,8 +101,8 @@ func (c *comparison) id(key string, at [2]int) driver.ID {
 }
 
 // request fills in what the owner with a number asks for: what the step says if it holds a
-// claim, which may lower its weight and changes nothing else; what it waits for if it stands in
-// line; and as a new owner what the step says.
+// claim, which may lower its weight and changes nothing else, or asks for its place again; what
+// it waits for if it asks without Place; and as a new owner what the step says.
 func (c *comparison) request(s step, key string, at [2]int) driver.Request {
 	r := c.asked[c.who[at]]
 	claim, live := c.stands(c.model, r.ID)
@@ -106,8 +110,10 @@ func (c *comparison) request(s step, key string, at [2]int) driver.Request {
 		c.old[at] = c.who[at]
 		r = driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}}
 	}
-	if !claim.Waiting {
-		r.Weight, r.Limit, r.Holder = s.Weight, s.Limit, fmt.Sprint("holder ", len(c.asked))
+	if !claim.Waiting || s.Place > 0 {
+		c.asks++
+		r.Weight, r.Limit = s.Weight, s.Limit
+		r.Holder, r.Party = fmt.Sprint("holder ", c.asks), fmt.Sprint("party ", c.asks)
 		if c.can&value != 0 {
 			r.Value, r.Meta = []byte(r.Holder), map[string]string{"who": r.Holder}
 		}
@@ -139,7 +145,7 @@ func (c *comparison) acquire(r driver.Request) {
 		c.fence(r, got.Fence)
 		return
 	}
-	c.blocker(r, got, want, line)
+	c.blocker(r, got, line)
 }
 
 // known is r as the model gets it. Fences of the two stores need not be alike, so the model
@@ -173,18 +179,35 @@ func (c *comparison) fence(r driver.Request, f uint64) {
 	n.any = max(n.any, f)
 }
 
-// blocker wants a refusal to name something that is in the way, and when something ends.
-func (c *comparison) blocker(r driver.Request, got, want driver.Result, stood []driver.Claim) {
-	inWay := slices.DeleteFunc(stood, func(d driver.Claim) bool { return d.Owner == driver.Tag(r.Owner) })
-	named := slices.ContainsFunc(inWay, func(d driver.Claim) bool {
-		return d.Owner == got.Blocker.Owner && d.Waiting == want.Blocker.Waiting && d.Kept == got.Blocker.Kept
-	})
-	if !named || got.Blocker.Key != r.Key {
-		c.fail("the blocker is %+v, want one like %+v", got.Blocker, want.Blocker)
+// blocker wants a refusal to name one of what is in the way, and when the first of that ends. What
+// stood on the key is in order: the claims, then the line.
+func (c *comparison) blocker(r driver.Request, got driver.Result, stood []driver.Claim) {
+	line := slices.IndexFunc(stood, func(d driver.Claim) bool { return d.Waiting })
+	if line < 0 {
+		line = len(stood)
 	}
-	told := got.Retry == 0 || slices.ContainsFunc(inWay, func(d driver.Claim) bool { return c.near(d.Left, got.Retry) })
-	if !told && c.can&expiry != 0 {
-		c.fail("retry %v, want about %v", got.Retry, want.Retry)
+	held, before := stood[:line], stood[line:]
+	if i := slices.IndexFunc(before, func(d driver.Claim) bool { return d.Owner == driver.Tag(r.Owner) }); i >= 0 {
+		before = before[:i]
+	}
+	var used int64
+	for _, d := range held {
+		used += d.Weight
+	}
+	named, inWay := before, before
+	if used+r.Weight > r.Limit {
+		named, inWay = held, slices.Concat(held, before)
+	}
+	i := slices.IndexFunc(named, func(d driver.Claim) bool { return d.Owner == got.Blocker.Owner })
+	if i < 0 {
+		c.fail("the blocker is %+v, want one of %+v", got.Blocker, named)
+	}
+	c.claims("Blocker", []driver.Claim{got.Blocker}, named[i:i+1])
+	first := func(cs []driver.Claim) time.Duration {
+		return slices.MinFunc(cs, func(a, b driver.Claim) int { return cmp.Compare(a.Left, b.Left) }).Left
+	}
+	if got.Retry != 0 && c.can&expiry != 0 && !c.near(got.Retry, first(inWay)) && !c.near(got.Retry, first(named)) {
+		c.fail("retry %v, want about %v", got.Retry, first(inWay))
 	}
 }
 
@@ -264,13 +287,18 @@ func (c *comparison) claims(verb string, got, want []driver.Claim) {
 		w := want[i]
 		c.equal(verb+": key", g.Key, w.Key)
 		c.equal(verb+": holder", g.Holder, w.Holder)
+		c.equal(verb+": party", g.Party, w.Party)
 		if !maps.Equal(g.Meta, w.Meta) || !bytes.Equal(g.Value, w.Value) {
 			c.fail("%s: meta %v, value %q; want %v, %q", verb, g.Meta, g.Value, w.Meta, w.Value)
 		}
 		if !c.near(g.Held, w.Held) || c.can&expiry != 0 && !c.near(g.Left, w.Left) {
 			c.fail("%s: held %v, left %v; want about %v, %v", verb, g.Held, g.Left, w.Held, w.Left)
 		}
-		if f, ok := c.keys[g.Key].live[g.Owner]; ok && !g.Waiting && c.can&fence != 0 {
+		f, known := c.keys[g.Key].live[g.Owner]
+		switch {
+		case g.Waiting || c.can&fence == 0:
+			c.equal(verb+": fence", g.Fence, uint64(0))
+		case known:
 			c.equal(verb+": fence", g.Fence, f)
 		}
 	}
@@ -325,4 +353,10 @@ func (c *comparison) equal(what string, got, want any) {
 	}
 }
 
-func (c *comparison) fail(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+// fail ends the run with a difference, unless the calls came so late that there need be one.
+func (c *comparison) fail(format string, args ...any) {
+	if !c.inTime() {
+		panic(slow{})
+	}
+	panic(failure(fmt.Sprintf(format, args...)))
+}

@@ -31,8 +31,12 @@
 // A store that reads no clock but time.Now and no socket sets Env.Virtual. Its laws run
 // in testing/synctest bubbles, take no time, and are exact. A real server is tested in
 // real time, where all waits are multiples of Env.TTL. There a claim that ends late
-// is forgiven for a while, one that ends early never is. A law that fails while the
-// machine was too slow to keep its times proves nothing and is asked again.
+// is forgiven for a while, one that ends early never is.
+//
+// No law is asked twice. Every call is timed, and an answer is held against a store only if it is
+// wrong whenever in that time the store served the call. A law that relies on a claim which may have
+// ended before the answer came ends without a verdict: it is skipped and says so. If that happens
+// often, a longer Env.TTL helps.
 //
 // # What is not tested
 //

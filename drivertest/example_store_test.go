@@ -97,9 +97,10 @@ func (s *exampleStore) Acquire(_ context.Context, r driver.Request) (driver.Resu
 func (k *exampleKey) refused(r driver.Request, now time.Time, ahead int, inTheWay []*entry) driver.Result {
 	if r.Place > 0 {
 		if ahead == len(k.line) { // it has no place yet
-			k.line = append(k.line, &entry{Request: r, since: now})
+			k.line = append(k.line, &entry{since: now})
 		}
-		k.line[ahead].until = now.Add(r.Place)
+		// It stands for what was asked last.
+		k.line[ahead].Request, k.line[ahead].until = r, now.Add(r.Place)
 	}
 	next := slices.MinFunc(inTheWay, func(a, b *entry) int { return a.until.Compare(b.until) })
 	return driver.Result{Used: k.used(), Ahead: ahead, Behind: max(0, len(k.line)-ahead-1),

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -22,10 +23,9 @@ func fenceLaws() []law {
 				next("a release", p.grant(a))
 			}
 			if p.has(expiry) {
-				from := time.Now()
 				p.renew(a.ID, p.ttl, nil, nil)
 				a = p.exclusive()
-				next("the end of a TTL", p.passes(a, from, p.ttl))
+				next("the end of a TTL", p.passes(a, p.last, p.ttl))
 			}
 			if p.has(breaks) {
 				p.broken(p.key, a)
@@ -53,67 +53,6 @@ func fenceLaws() []law {
 			p.release(c.ID, nil)
 			p.atLeast("the fence after all ended", p.grant(p.shared()).Fence, max(first, third)+driver.Span)
 		}},
-		{"floor", "a fence is at least the Floor, and the next grant is Span above that", floor, func(p *probe) {
-			a := p.exclusive()
-			was := p.grant(a).Fence
-			a.Floor = was + 1e6
-			raised := p.grant(a).Fence
-			p.equal("the fence asked for again with a higher Floor", raised, a.Floor)
-			a.Floor = was + 1
-			p.equal("the fence asked for again with a lower Floor", p.grant(a).Fence, raised)
-			a.Floor = 0
-			p.equal("the fence asked for again without Floor", p.grant(a).Fence, raised)
-			p.release(a.ID, nil)
-			b := p.exclusive()
-			got := p.grant(b).Fence
-			p.atLeast("the next fence", got, raised+driver.Span)
-			p.release(b.ID, nil)
-
-			c := p.exclusive()
-			c.Floor = got + driver.MaxAhead/2
-			first := p.grant(c).Fence
-			p.atLeast("the fence of a grant with Floor", first, c.Floor)
-			p.release(c.ID, nil)
-			d := p.exclusive()
-			d.Floor = 1
-			p.atLeast("the fence after that", p.grant(d).Fence, first+driver.Span)
-		}},
-		{"floor too far", "a Floor more than MaxAhead beyond the clock and the last fence is ErrInvalid, and uses up nothing", floor, func(p *probe) {
-			a := p.exclusive()
-			was := p.grant(a).Fence
-			p.release(a.ID, nil)
-			// The store's clock may differ from this one; two hours of it are forgiven.
-			far := max(was, uint64(time.Now().UnixMicro())) + 3*driver.MaxAhead
-			b := p.exclusive()
-			b.Floor = far
-			p.invalid(b, "a Floor of three hours ahead")
-			b.Floor = driver.MaxFence - 1
-			p.invalid(b, "a Floor just below MaxFence")
-			b.Floor = 1 << 63
-			p.invalid(b, "a Floor above MaxFence")
-			b.Floor = 0
-			if got := p.grant(b).Fence; got >= far {
-				p.fail("the next fence is %d: the Floor that was refused changed it", got)
-			}
-		}},
-		{"remembered", "a fence ahead of the clock is remembered until the clock has passed it", floor | virtual, func(p *probe) {
-			a := p.exclusive()
-			was := p.grant(a).Fence
-			p.release(a.ID, nil)
-			b := p.exclusive()
-			b.Floor = was + driver.MaxAhead/2 // half an hour where fences follow the clock
-			raised := p.grant(b).Fence
-			p.release(b.ID, nil)
-			for range 6 {
-				time.Sleep(11 * time.Minute)
-				p.idle()
-				c := p.exclusive()
-				got := p.grant(c).Fence
-				p.atLeast("the fence after a while", got, raised+driver.Span)
-				p.release(c.ID, nil)
-				raised = got
-			}
-		}},
 		{"idle fence", "fences rise though the key was idle for long", fence | virtual, func(p *probe) {
 			var last uint64
 			for _, d := range []time.Duration{time.Millisecond, time.Second, 11 * time.Minute, time.Hour, 1000 * time.Hour} {
@@ -128,7 +67,39 @@ func fenceLaws() []law {
 				p.idle()
 			}
 		}},
+		{"no fences left", "if fewer than Span fences are left below MaxFence, Acquire returns ErrUnavailable and changes nothing", fence | virtual | eve, func(p *probe) {
+			a := p.exclusive()
+			if p.grant(a).Fence < driver.MaxFence-2*driver.MaxAhead {
+				return // fences do not follow the clock, and no law can use them up
+			}
+			p.release(a.ID, nil)
+			if p.has(floor) {
+				b := p.exclusive()
+				b.Floor = driver.MaxFence - driver.Span - 1 // the highest that may be asked for
+				p.grant(b)
+				p.release(b.ID, nil)
+				p.unavailable(p.exclusive())
+				p.grant(on(p.exclusive(), p.key+"2")) // another key has fences of its own
+			}
+			time.Sleep(time.Until(eveOfFences()) + 2*eveLasts)
+			p.unavailable(p.exclusive())
+			p.unavailable(on(p.exclusive(), p.key+"3"))
+		}},
 	}
+}
+
+// eveOfFences is when a clock in microseconds has nearly used up the fences, and eveLasts is for how long
+// it still has some.
+func eveOfFences() time.Time { return time.UnixMicro(int64(driver.MaxFence)).Add(-eveLasts) }
+
+const eveLasts = 30 * time.Minute
+
+// unavailable asks for what the store cannot give for want of fences.
+func (p *probe) unavailable(r driver.Request) {
+	if res, err := p.store.Acquire(p.t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
+		p.wrong("Acquire: granted %v, fence %d, error %v; want ErrUnavailable", res.Granted, res.Fence, err)
+	}
+	p.release(r.ID, driver.ErrNotHeld)
 }
 
 // idle makes calls on another key, in which a store may clear up.

@@ -2,7 +2,6 @@ package drivertest
 
 import (
 	"math"
-	"time"
 
 	"github.com/distlock/distlock/driver"
 )
@@ -92,7 +91,9 @@ func lineLaws() []law {
 		{"no place", "asking with Place 0 neither takes a place nor gives one up", queue, func(p *probe) {
 			a, ws := p.line(2)
 			b := p.exclusive()
-			p.equal("ahead", p.refuse(b).Ahead, 2)
+			res := p.refuse(b)
+			p.equal("ahead", res.Ahead, 2)
+			p.equal("behind, without a place", res.Behind, 0)
 			p.release(b.ID, driver.ErrNotHeld)
 			p.equal("ahead", p.refuse(placed(ws[0], 0)).Ahead, 0)
 			p.equal("ahead", p.refuse(ws[1]).Ahead, 1)
@@ -104,45 +105,77 @@ func lineLaws() []law {
 			a := p.exclusive()
 			p.grant(a)
 			dead, live := placed(p.exclusive(), p.ttl), placed(p.exclusive(), p.long)
-			from := time.Now()
 			p.refuse(dead)
-			p.equal("ahead", p.refuse(live).Ahead, 1)
+			born := p.last
+			p.while(born, p.ttl, func() { p.equal("ahead", p.refuse(live).Ahead, 1) })
 			p.release(a.ID, nil)
-			p.passes(live, from, p.ttl)
+			p.passes(live, born, p.ttl)
 			p.release(dead.ID, driver.ErrNotHeld)
 
-			from = time.Now()
 			p.refuse(placed(p.exclusive(), p.ttl))
+			born = p.last
 			p.refuse(placed(p.exclusive(), p.ttl))
-			p.equal("behind", p.grant(live).Behind, 2)
+			last := p.last
+			p.while(born, p.ttl, func() { p.equal("behind", p.grant(live).Behind, 2) })
 			p.release(live.ID, nil)
-			p.passes(p.exclusive(), from, p.ttl)
+			p.passes(p.exclusive(), last, p.ttl)
 		}},
 		{"place renewed", "a place that is asked for again in time keeps its position", queue, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
 			w1, w2 := placed(p.exclusive(), p.ttl), placed(p.exclusive(), p.ttl)
 			p.refuse(w1)
+			born := p.last
 			p.refuse(w2)
 			for range 3 {
 				p.wait(0.5)
-				p.equal("ahead of the second", p.refuse(w2).Ahead, 1)
-				p.equal("ahead of the first", p.refuse(w1).Ahead, 0)
+				p.while(born, p.ttl, func() {
+					p.equal("ahead of the second", p.refuse(w2).Ahead, 1)
+					born = p.last
+					p.equal("ahead of the first", p.refuse(w1).Ahead, 0)
+				})
 			}
-			p.equal("behind", p.grant(a).Behind, 2)
-			p.release(a.ID, nil)
-			p.refuse(w2)
-			p.grant(w1)
+			p.while(born, p.ttl, func() {
+				p.equal("behind", p.grant(a).Behind, 2)
+				p.release(a.ID, nil)
+				p.refuse(w2)
+				p.grant(w1)
+			})
 		}},
 		{"place shorter", "a place lives for as long as was asked for last", queue, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
 			w := placed(p.exclusive(), p.long)
 			p.refuse(w)
-			from := time.Now()
 			p.refuse(placed(w, p.ttl))
+			born := p.last
 			p.release(a.ID, nil)
-			p.passes(p.exclusive(), from, p.ttl)
+			p.passes(p.exclusive(), born, p.ttl)
+		}},
+		{"place as asked last", "a place stands for what its owner asked last", queue, func(p *probe) {
+			r1, r2, w := p.shared(), p.shared(), placed(p.exclusive(), p.long)
+			p.grant(r1)
+			p.grant(r2)
+			p.refuse(w)
+			w.Weight, w.Holder, w.Party = driver.Whole-1, "asks for less", "task-2"
+			if p.has(value) {
+				w.Value, w.Meta = []byte("new"), map[string]string{"k": "new"}
+			}
+			p.refuse(w)
+			p.same(p.refuse(p.shared()).Blocker, w)
+			if p.has(show) {
+				p.same(p.shows(r1, r2, w)[2], w)
+			}
+			var c <-chan struct{}
+			if p.has(watch) {
+				c = p.watch(w.ID)
+				p.settle(c)
+			}
+			p.release(r1.ID, nil)
+			if p.has(watch) {
+				p.woken(c, "the head, which asked for less,")
+			}
+			p.equal("used", p.grant(w).Used, driver.Whole)
 		}},
 		{"huge place", "a place lives for as long as it was asked for, however long that is", queue, func(p *probe) {
 			a, w := p.exclusive(), placed(p.exclusive(), math.MaxInt64)
@@ -170,18 +203,6 @@ func lineLaws() []law {
 			p.release(a.ID, nil)
 			p.equal("behind, granted from the line", p.grant(ws[0]).Behind, 3)
 		}},
-		{"retry", "a refusal tells when the next claim in the way ends, and names one that is in the way", 0, func(p *probe) {
-			a, b := p.short(p.exclusive()), p.exclusive()
-			a.Holder = "somebody"
-			p.grant(a)
-			p.hint(p.refuse(b), a, p.ttl)
-			p.renew(a.ID, p.long, nil, nil)
-			p.hint(p.refuse(b), a, p.long)
-			if p.has(virtual) {
-				p.wait(0.5)
-				p.hint(p.refuse(b), a, p.long-p.ttl/2)
-			}
-		}},
 	}
 }
 
@@ -202,21 +223,4 @@ func (p *probe) join(n int) (waiters []driver.Request) {
 		waiters = append(waiters, w)
 	}
 	return waiters
-}
-
-// hint wants a refusal to name its blocker, and the rest of that one's life if it tells any.
-func (p *probe) hint(res driver.Result, blocker driver.Request, rest time.Duration) {
-	p.equal("the blocker's key", res.Blocker.Key, blocker.Key)
-	p.equal("the blocker's owner", res.Blocker.Owner, driver.Tag(blocker.Owner))
-	p.equal("the blocker waits", res.Blocker.Waiting, false)
-	if !p.has(expiry) || res.Retry == 0 { // 0: it cannot tell
-		return
-	}
-	least := rest - p.ttl/2 // a call that is slow takes its time off the rest
-	if p.has(virtual) {
-		least = rest - p.ttl/100
-	}
-	if res.Retry < least || res.Retry > rest+p.patience {
-		p.fail("retry %v, want about %v", res.Retry, rest)
-	}
 }

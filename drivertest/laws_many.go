@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -28,7 +29,7 @@ func manyLaws() []law {
 			p.obeys(func(ctx context.Context) error { return p.store.Release(ctx, b.ID) })
 			p.clear(b)
 			if p.has(queue) {
-				w := placed(p.exclusive(), p.long)
+				a, w := p.exclusive(), placed(p.exclusive(), p.long)
 				p.grant(a)
 				p.obeys(func(ctx context.Context) error { _, err := p.store.Acquire(ctx, w); return err })
 				p.dismiss(w)
@@ -60,43 +61,17 @@ func manyLaws() []law {
 				p.clear(a)
 			}
 		}},
-		{"race", "whatever many callers do at once, the limit holds and fences are told apart", 0, func(p *probe) {
-			limit, r := int64(1), p.exclusive
-			if p.has(count) {
-				limit, r = 3, func() driver.Request { return p.slot(3) }
-			}
-			var live, grants atomic.Int64
-			var fences sync.Map
-			p.crowd(8, func(int) string {
-				for range 30 {
-					a := r()
-					res, err := p.store.Acquire(p.t.Context(), a)
-					if err != nil {
-						return fmt.Sprintf("Acquire: %v", err)
-					}
-					if !res.Granted {
-						time.Sleep(p.ttl / 1000)
-						continue
-					}
-					grants.Add(1)
-					if n := live.Add(1); n > limit {
-						return fmt.Sprintf("%d claims are live, want at most %d", n, limit)
-					}
-					if _, twice := fences.LoadOrStore(res.Fence, true); twice && p.has(fence) {
-						return fmt.Sprintf("fence %d was given out twice", res.Fence)
-					}
-					time.Sleep(p.ttl / 1000) // hold it while the others ask
-					live.Add(-1)
-					if err := p.store.Release(p.t.Context(), a.ID); err != nil {
-						return fmt.Sprintf("Release: %v", err)
-					}
+		{"race", "whatever many callers do at once, one exclusive claim is live, and the fences of all are Span apart", 0, func(p *probe) {
+			fences := p.race(1, p.exclusive)
+			slices.Sort(fences)
+			for i := range fences[1:] {
+				if p.has(fence) {
+					p.atLeast("the next fence of all that were given out", fences[i+1], fences[i]+driver.Span)
 				}
-				return ""
-			})
-			if grants.Load() == 0 {
-				p.fail("no claim was granted to anyone")
 			}
-			p.grant(p.exclusive())
+		}},
+		{"race for slots", "whatever many callers do at once, the limit holds, and a fence is above those of claims that had ended", count, func(p *probe) {
+			p.race(3, func() driver.Request { return p.slot(3) })
 		}},
 		{"one owner", "an owner that asks many times at once has one claim", 0, func(p *probe) {
 			a := p.shared()
@@ -145,8 +120,7 @@ func manyLaws() []law {
 			if p.has(virtual) {
 				time.Sleep(11 * time.Minute) // fences may be remembered for ten
 			} else {
-				p.wait(1)
-				time.Sleep(p.patience)
+				p.outlive(p.last, p.ttl)
 			}
 			p.idle()
 			if after := p.leftovers(); after > before {
@@ -194,6 +168,67 @@ func (p *probe) dismiss(r driver.Request) {
 	}
 }
 
+// A racer holds a claim in a race.
+type racer struct{ began time.Time }
+
+// race lets many callers ask for claims of their own, hold them for a moment and release them. It returns
+// the fences that were given out.
+func (p *probe) race(limit int, request func() driver.Request) (fences []uint64) {
+	var mu sync.Mutex
+	var ended uint64 // the highest fence of a claim that has ended
+	live := map[*racer]bool{}
+	turn := func() (wrong string) {
+		mu.Lock()
+		least := ended + driver.Span
+		mu.Unlock()
+		a, me := request(), &racer{time.Now()}
+		res, err := p.store.Acquire(p.t.Context(), a)
+		switch {
+		case err != nil:
+			return fmt.Sprintf("Acquire: %v", err)
+		case !res.Granted:
+			time.Sleep(p.ttl / 1000)
+			return ""
+		case p.has(fence) && res.Fence < least:
+			return fmt.Sprintf("fence %d, though a claim had ended that makes it at least %d", res.Fence, least)
+		}
+		mu.Lock()
+		// On a machine that stood still a claim may have ended that its caller still counts.
+		maps.DeleteFunc(live, func(r *racer, _ bool) bool { return time.Since(r.began) >= p.long })
+		live[me] = true
+		n := len(live)
+		fences = append(fences, res.Fence)
+		mu.Unlock()
+		if n > limit {
+			return fmt.Sprintf("%d claims are live, want at most %d", n, limit)
+		}
+		time.Sleep(max(p.ttl/1000, time.Since(me.began))) // hold it while the others ask
+		mu.Lock()
+		delete(live, me)
+		mu.Unlock()
+		if err := p.store.Release(p.t.Context(), a.ID); err != nil && time.Since(me.began) < p.long {
+			return fmt.Sprintf("Release: %v", err)
+		}
+		mu.Lock()
+		ended = max(ended, res.Fence)
+		mu.Unlock()
+		return ""
+	}
+	p.crowd(8, func(int) (wrong string) {
+		for range 30 {
+			if wrong = turn(); wrong != "" {
+				break
+			}
+		}
+		return wrong
+	})
+	if len(fences) == 0 {
+		p.wrong("no claim was granted to anyone")
+	}
+	p.grant(p.exclusive())
+	return fences
+}
+
 // crowd runs f n times at once, and fails the law if one returns what it found wrong.
 func (p *probe) crowd(n int, f func(i int) (wrong string)) {
 	wrongs := make([]string, n)
@@ -204,7 +239,7 @@ func (p *probe) crowd(n int, f func(i int) (wrong string)) {
 	wg.Wait()
 	for _, wrong := range wrongs {
 		if wrong != "" {
-			p.fail("%s", wrong)
+			p.wrong("%s", wrong)
 		}
 	}
 }
@@ -218,17 +253,22 @@ func (p *probe) use(key string) {
 		driver.Watch(ctx, p.store, b.ID)
 	}
 	p.grant(a)
-	if p.has(queue) {
-		p.refuse(placed(b, p.ttl))
-		p.refuse(placed(on(p.exclusive(), key), p.ttl)) // never asks again
-	}
-	p.release(a.ID, nil)
-	p.grant(b)
-	if p.has(breaks) {
-		p.broken(key, b)
-	} else {
-		p.release(b.ID, nil)
-	}
+	p.while(p.last, p.long, func() {
+		if p.has(queue) {
+			p.refuse(placed(b, p.ttl))
+			p.until = p.last.began.Add(p.ttl)
+			p.refuse(placed(on(p.exclusive(), key), p.ttl)) // never asks again
+		}
+		p.release(a.ID, nil)
+		p.grant(b)
+	})
+	p.while(p.last, p.ttl, func() {
+		if p.has(breaks) {
+			p.broken(key, b)
+		} else {
+			p.release(b.ID, nil)
+		}
+	})
 	if p.has(expiry) {
 		p.grant(on(p.short(p.exclusive()), key+"-expires"))
 	}

@@ -52,15 +52,17 @@ func nameLaws() []law {
 			p.refuse(p.exclusive())
 			p.release(a.ID, nil)
 		}},
-		{"bad names", "an empty key, a key over MaxKey bytes and an empty owner are ErrInvalid", 0, func(p *probe) {
+		{"bad names", "an empty key, a key over MaxKey bytes and an empty owner are ErrInvalid, and nothing that could be released", 0, func(p *probe) {
 			for _, name := range []string{"", strings.Repeat("k", driver.MaxKey+1), strings.Repeat("é", driver.MaxKey/2+1)} {
 				p.invalid(on(p.exclusive(), name), "a key of a wrong length")
 				p.invalidRenewal(driver.Renewal{ID: on(p.exclusive(), name).ID, TTL: p.ttl}, "a key of a wrong length")
+				p.release(on(p.exclusive(), name).ID, driver.ErrNotHeld)
 			}
 			r := p.exclusive()
 			r.Owner = ""
 			p.invalid(r, "an empty owner")
 			p.invalidRenewal(driver.Renewal{ID: r.ID, TTL: p.ttl}, "an empty owner")
+			p.release(r.ID, driver.ErrNotHeld)
 			p.grant(p.exclusive())
 		}},
 		{"invalid", "a request that breaks a rule is ErrInvalid and changes nothing", 0, func(p *probe) {
@@ -158,6 +160,6 @@ func (p *probe) badTTLs() []time.Duration {
 // invalidRenewal makes a renewal that breaks a rule.
 func (p *probe) invalidRenewal(r driver.Renewal, rule string) {
 	if _, err := p.store.Renew(p.t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
-		p.fail("Renew with %s: error %v, want ErrInvalid", rule, err)
+		p.wrong("Renew with %s: error %v, want ErrInvalid", rule, err)
 	}
 }

@@ -13,7 +13,7 @@ func roomLaws() []law {
 			p.grant(on(p.exclusive(), p.key+"2"))
 			p.release(a.ID, nil)
 			p.grant(b)
-			p.refuse(a)
+			p.refuse(p.exclusive())
 		}},
 		{"shared", "claims of weight 1 under the limit Whole stand side by side and keep an exclusive one out", 0, func(p *probe) {
 			r1, r2, r3, w := p.shared(), p.shared(), p.shared(), p.exclusive()

@@ -27,13 +27,14 @@ const (
 	breaks
 	restart
 	virtual
+	eve // the store is opened when a clock has nearly used up the fences
 )
 
 // String names what is in the set.
 func (n need) String() string {
 	words := []string{
 		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "a longest TTL",
-		"watch", "show", "list", "break", "Env.Restart", "virtual time",
+		"watch", "show", "list", "break", "Env.Restart", "virtual time", "virtual time near the end of the fences",
 	}
 	var in []string
 	for i, w := range words {
@@ -65,7 +66,7 @@ func abilities(ctx context.Context, env Env, s driver.Store, key string) need {
 		expiry: f.Expiry, detached: f.Detached, maxTTL: f.MaxTTL > 0,
 		watch: driver.Watch(ctx, s, driver.ID{Key: key, Owner: "nobody"}) != nil,
 		show:  has(showErr), list: has(listErr), breaks: has(breakErr),
-		restart: env.Restart != nil, virtual: env.Virtual,
+		restart: env.Restart != nil, virtual: env.Virtual, eve: env.Virtual,
 	} {
 		if ok {
 			n |= bit

@@ -39,7 +39,7 @@ func (s shy) Acquire(ctx context.Context, r driver.Request) (driver.Result, erro
 	}
 	res, err := s.mem.Acquire(ctx, r)
 	if !f.Fence {
-		res.Fence = 0
+		res.Fence, res.Blocker.Fence = 0, 0
 	}
 	return res, err
 }
@@ -80,7 +80,13 @@ func (s outgoing) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
 }
 
 func (s outgoing) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	return s.mem.Break(ctx, key, reason)
+	cs, err := s.mem.Break(ctx, key, reason)
+	for i := range cs {
+		if !s.features.Fence {
+			cs[i].Fence = 0
+		}
+	}
+	return cs, err
 }
 
 // TestRun_undeclared shows that what a store does not declare is never asked of it, and that
@@ -126,7 +132,7 @@ func TestRun_undeclared_laws(t *testing.T) {
 		v := l.judge(t, Env{Virtual: true, Open: func(t testing.TB) driver.Store {
 			return shy{t, mem.New(), driver.Features{Name: "shy"}}
 		}})
-		if want := l.needs &^ virtual; v.missing != want {
+		if want := l.needs &^ (virtual | eve); v.missing != want {
 			t.Errorf("the law %q is not asked for want of %q, want %q", l.name, v.missing, want)
 		}
 	}

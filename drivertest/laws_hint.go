@@ -1,0 +1,119 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// hintLaws say what a refusal tells about what is in the way.
+func hintLaws() []law {
+	return []law{
+		{"retry", "a refusal tells when the next claim in the way ends, and names one that is in the way", 0, func(p *probe) {
+			a, b := p.short(p.exclusive()), p.exclusive()
+			p.grant(a)
+			p.while(p.last, p.ttl, func() {
+				born := p.last
+				p.hint(p.refuse(b), a, born, p.ttl)
+				p.renew(a.ID, p.long, nil, nil)
+			})
+			born := p.last
+			p.hint(p.refuse(b), a, born, p.long)
+			p.wait(0.5)
+			p.hint(p.refuse(b), a, born, p.long)
+		}},
+		{"first to end", "Retry is the rest of that live claim which ends first, be it old or young", expiry, func(p *probe) {
+			a, b, c := p.shared(), p.short(p.shared()), p.shared()
+			c.TTL = min(3*p.ttl, p.long)
+			p.grant(a)
+			p.grant(b)
+			first := p.last
+			p.grant(c)
+			second := p.last
+			p.while(first, p.ttl, func() {
+				p.retry(p.refuse(p.exclusive()), first, p.ttl)
+				p.release(b.ID, nil)
+			})
+			p.while(second, c.TTL, func() { p.retry(p.refuse(p.exclusive()), second, c.TTL) })
+		}},
+		{"first in line to end", "Retry is the rest of that place before the owner's which ends first, or of any place if it has none", queue, func(p *probe) {
+			r, w1, w2 := p.shared(), placed(p.exclusive(), 5*p.ttl), placed(p.exclusive(), p.ttl)
+			r2, w3 := placed(p.shared(), p.long), placed(p.exclusive(), p.ttl/2)
+			p.grant(r)
+			p.refuse(w1)
+			p.refuse(w2)
+			born := p.last
+			p.while(born, p.ttl, func() {
+				p.retry(p.refuse(r2), born, p.ttl)
+				p.retry(p.refuse(p.shared()), born, p.ttl)
+			})
+			p.refuse(w3)
+			last := p.last
+			p.while(last, p.ttl/2, func() {
+				p.retry(p.refuse(p.shared()), last, p.ttl/2)
+				p.retry(p.refuse(r2), born, p.ttl) // what stands behind it is not in its way
+			})
+		}},
+		{"when to ask", "when Retry has passed by the store's clock, that of which it told has ended", expiry | virtual, func(p *probe) {
+			life := min(p.ttl+p.ttl/7+1, p.long) // no round number
+			a, b := p.exclusive(), p.exclusive()
+			a.TTL = life
+			p.grant(a)
+			p.wait(0.3)
+			if d := p.refuse(b).Retry; d > 0 {
+				time.Sleep(d)
+				p.grant(b)
+			}
+			if !p.has(queue) {
+				return
+			}
+			r, w := on(p.shared(), p.key+"2"), on(placed(p.exclusive(), life), p.key+"2")
+			p.grant(r)
+			p.refuse(w)
+			p.wait(0.3)
+			r2 := on(p.shared(), r.Key)
+			if d := p.refuse(r2).Retry; d > 0 {
+				time.Sleep(d)
+				p.grant(r2)
+			}
+		}},
+		{"blocker", "Blocker is one live claim if there is no room, and otherwise a place that stands before the owner's", queue, func(p *probe) {
+			r, w1, r2, w2 := p.shared(), placed(p.exclusive(), p.long), placed(p.shared(), p.long), placed(p.exclusive(), p.long)
+			r.Holder, w1.Holder = "reads", "waits"
+			p.grant(r)
+			for _, w := range []driver.Request{w1, r2, w2} {
+				p.refuse(w)
+			}
+			for _, w := range []driver.Request{w1, w2, p.exclusive()} {
+				p.names(p.refuse(w), r, false)
+			}
+			p.names(p.refuse(r2), w1, true)
+			p.release(r2.ID, nil)
+			p.release(w2.ID, nil)
+			p.names(p.refuse(p.shared()), w1, true)
+		}},
+	}
+}
+
+// hint wants a refusal to name its blocker, and the rest of the life that born gave that one.
+func (p *probe) hint(res driver.Result, blocker driver.Request, born span, life time.Duration) {
+	p.names(res, blocker, false)
+	if p.has(expiry) {
+		p.retry(res, born, life)
+	}
+}
+
+// retry wants a refusal to tell the rest of a life, if it tells any.
+func (p *probe) retry(res driver.Result, born span, life time.Duration) {
+	if res.Retry != 0 { // 0: it cannot tell
+		p.rest("retry", res.Retry, born, life)
+	}
+}
+
+// names wants a refusal to name one claim or place.
+func (p *probe) names(res driver.Result, blocker driver.Request, waiting bool) {
+	p.equal("the blocker's owner", res.Blocker.Owner, driver.Tag(blocker.Owner))
+	p.equal("the blocker waits", res.Blocker.Waiting, waiting)
+	p.equal("the blocker has a fence", res.Blocker.Fence != 0, p.has(fence) && !waiting)
+	p.same(res.Blocker, blocker)
+}

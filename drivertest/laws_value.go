@@ -1,0 +1,138 @@
+package drivertest
+
+import (
+	"bytes"
+	"maps"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// valueLaws say what becomes of that which a request carries. A store that cannot show tells it
+// with Result.Blocker all the same.
+func valueLaws() []law {
+	return []law{
+		{"holder", "holder and party are always told to others, of claims and of places", 0, func(p *probe) {
+			a := p.shared()
+			a.Holder, a.Party = "host 1, \"é\"\n", "task:1"
+			p.grant(a)
+			p.told(a)
+			p.renew(a.ID, p.long, nil, nil)
+			p.told(a)
+			if p.has(queue) {
+				w := placed(p.exclusive(), p.long)
+				w.Holder, w.Party = "host 2", "{task}'2'"
+				p.refuse(w)
+				p.same(p.refuse(p.shared()).Blocker, w)
+			}
+		}},
+		{"value", "value and meta are kept byte for byte and told to others, and a renewal may change the value or clear it", value, func(p *probe) {
+			a := p.exclusive()
+			a.Meta = map[string]string{"": "empty", "k": "", "é\x00": "\xff{}'\"\n", "n": "1"}
+			a.Value = []byte("\x00\xff{}'\"\n\xc3\x28")
+			p.grant(a)
+			p.told(a)
+			p.renew(a.ID, p.long, nil, nil)
+			p.told(a)
+			for _, v := range [][]byte{bytes.Repeat([]byte{0xfe, 0}, driver.MaxValue/2), {}, []byte("last")} {
+				p.renew(a.ID, p.long, v, nil)
+				a.Value = v
+				p.told(a)
+			}
+		}},
+		{"no value", "a claim without value and meta is told without them", 0, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			for _, c := range p.told(a) {
+				p.equal("kept", c.Kept, false)
+			}
+		}},
+		{"copies", "what a request or a renewal carries stays the caller's, and what a store returns is the caller's", value, func(p *probe) {
+			a := p.shared()
+			a.Value, a.Meta = []byte("one"), map[string]string{"n": "1"}
+			scribbled(p.grant, a)
+			p.told(a)
+			for _, c := range p.told(a) {
+				scribble(c.Value, c.Meta)
+				p.told(a)
+			}
+			for _, v := range []string{"two", "three"} {
+				sent := []byte(v)
+				if v == "two" {
+					p.renew(a.ID, p.long, sent, nil)
+				} else {
+					driver.RenewAll(p.t.Context(), p.store, []driver.Renewal{{ID: a.ID, TTL: p.long, Value: sent}})
+				}
+				scribble(sent, nil)
+				a.Value = []byte(v)
+				p.told(a)
+			}
+			if !p.has(queue) {
+				return
+			}
+			w := placed(p.exclusive(), p.long)
+			for _, v := range []string{"taken", "asked again"} {
+				w.Value, w.Meta = []byte(v), map[string]string{"n": v}
+				scribbled(p.refuse, w)
+				for range 2 {
+					c := p.refuse(p.shared()).Blocker
+					p.same(c, w)
+					scribble(c.Value, c.Meta)
+				}
+			}
+		}},
+	}
+}
+
+// scribbled asks for r with a copy of what it carries, and writes over the copy afterwards.
+func scribbled(ask func(driver.Request) driver.Result, r driver.Request) {
+	sent := r
+	sent.Value, sent.Meta = bytes.Clone(r.Value), maps.Clone(r.Meta)
+	ask(sent)
+	scribble(sent.Value, sent.Meta)
+}
+
+// scribble writes over what is the caller's.
+func scribble(value []byte, meta map[string]string) {
+	for i := range value {
+		value[i] = '#'
+	}
+	for k := range meta {
+		meta[k] = "#"
+	}
+}
+
+// told wants others to be told of r, the one claim on its key, by all verbs that tell.
+func (p *probe) told(r driver.Request) (cs []driver.Claim) {
+	res := p.refuse(on(p.exclusive(), r.Key))
+	p.names(res, r, false)
+	cs = append(cs, res.Blocker)
+	if p.has(show) {
+		cs = append(cs, p.shows(r)...)
+		p.same(cs[1], r)
+	}
+	if p.has(list) {
+		if all := p.list(r.Key); len(all) != 1 {
+			p.fail("List tells %d claims, want 1", len(all))
+		} else {
+			cs = append(cs, all...)
+			p.same(all[0], r)
+		}
+	}
+	return cs
+}
+
+// same wants a claim to tell what was asked for.
+func (p *probe) same(c driver.Claim, r driver.Request) {
+	p.equal("key", c.Key, r.Key)
+	p.equal("owner", c.Owner, driver.Tag(r.Owner))
+	p.equal("holder", c.Holder, r.Holder)
+	p.equal("party", c.Party, r.Party)
+	p.equal("weight", c.Weight, r.Weight)
+	p.equal("limit", c.Limit, r.Limit)
+	if !maps.Equal(c.Meta, r.Meta) {
+		p.fail("meta: got %q, want %q", c.Meta, r.Meta)
+	}
+	if !bytes.Equal(c.Value, r.Value) {
+		p.fail("value: got %.40q of %d bytes, want %.40q of %d bytes", c.Value, len(c.Value), r.Value, len(r.Value))
+	}
+}

@@ -1,0 +1,49 @@
+package drivertest
+
+import (
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// watch watches for id until the law ends.
+func (p *probe) watch(id driver.ID) <-chan struct{} {
+	ch := driver.Watch(p.t.Context(), p.store, id)
+	if ch == nil {
+		p.wrong("Watch(%s): nil, want a channel", driver.Tag(id.Owner))
+	}
+	return ch
+}
+
+// settle lets news arrive and forgets it: a watch may be ready for no reason.
+func (p *probe) settle(chans ...<-chan struct{}) {
+	p.pause()
+	for _, ch := range chans {
+		select {
+		case <-ch:
+		default:
+		}
+	}
+}
+
+// woken wants the channel to be ready soon.
+func (p *probe) woken(ch <-chan struct{}, who string) {
+	select {
+	case _, open := <-ch:
+		if !open {
+			p.wrong("the watch of %s was closed, want it left open", who)
+		}
+	case <-time.After(5 * p.patience): // waiting costs nothing where the store is well
+		p.fail("%s was not woken", who)
+	}
+}
+
+// asleep wants the channel not to be ready.
+func (p *probe) asleep(ch <-chan struct{}, who string) {
+	p.pause()
+	select {
+	case <-ch:
+		p.fail("%s was woken, want it left asleep", who)
+	default:
+	}
+}
