@@ -2,8 +2,12 @@ package distlock_test
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,5 +119,135 @@ func TestLease_events(t *testing.T) {
 				t.Errorf("%d of 10 were handed off", n)
 			}
 		})
+	})
+}
+
+// No lock is held while an observer runs: it may look at leases, and take its time.
+func TestEvent_observerIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		var lease atomic.Pointer[distlock.Lease]
+		var l *distlock.Locker
+		seen := map[distlock.EventKind]bool{}
+		var mu sync.Mutex
+		observe := func(ctx context.Context, e distlock.Event) {
+			if ctx == nil {
+				t.Error("no context")
+			}
+			if x := lease.Load(); x != nil {
+				_, _, _, _ = x.Err(), x.Valid(0), x.Wanted(), x.Done()
+				_ = x.Context(t.Context()).Err()
+			}
+			if _, err := l.Why(t.Context(), "x"); err != nil && !errors.Is(err, distlock.ErrClosed) && !errors.Is(err, errWire) {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			seen[e.Kind] = true
+		}
+		l = lockerOn(t, w, distlock.Observe(observe), distlock.TTL(time.Second))
+		first := taken(t, l, "x")
+		lease.Store(first)
+		next := make(chan *distlock.Lease, 1)
+		go func() { lease, _ := l.Lock(t.Context(), "x"); next <- lease }()
+		synctest.Wait()
+		_ = first.Unlock(t.Context())
+		second := <-next
+		lease.Store(second)
+		w.cut()
+		time.Sleep(500 * time.Millisecond)
+		w.mend()
+		time.Sleep(time.Minute)
+		h, _ := second.Handle()
+		third, err := l.Attach(t.Context(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease.Store(third)
+		_, _ = l.TryLock(t.Context(), "x")
+		w.cut()
+		<-third.Done()
+		w.mend()
+		time.Sleep(time.Minute)
+		fourth := taken(t, l, "x")
+		go func() { _, _ = lockerOn(t, w).Lock(t.Context(), "x", distlock.Wait(time.Second)) }()
+		_ = fourth.Unlock(t.Context())
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, kind := range []distlock.EventKind{
+			distlock.Asked, distlock.Waiting, distlock.Granted, distlock.Refused, distlock.Renewed, distlock.AtRisk, distlock.Recovered, distlock.Lost,
+			distlock.Released, distlock.HandedOff, distlock.Detached,
+		} {
+			if !seen[kind] {
+				t.Errorf("%s did not happen", kind)
+			}
+		}
+	})
+}
+
+func TestObserve_several(t *testing.T) {
+	var order []string
+	note := func(who string) distlock.Observer {
+		return func(_ context.Context, e distlock.Event) {
+			if e.Kind == distlock.Granted {
+				order = append(order, who)
+			}
+		}
+	}
+	l := lockerOn(t, newWire(), distlock.Observe(note("a")), distlock.Observe(nil), distlock.Observe(note("b")))
+	taken(t, l, "x", distlock.Observe(note("c")), distlock.Observe(nil))
+	if got := strings.Join(order, ""); got != "abc" {
+		t.Errorf("told %s, want abc", got)
+	}
+	order = nil
+	taken(t, l, "y")
+	if got := strings.Join(order, ""); got != "ab" {
+		t.Errorf("told %s, want ab", got)
+	}
+}
+
+// The context of an event is that of the call, with what it carries.
+func TestEvent_context(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		got := map[distlock.EventKind]any{}
+		l := lockerOn(t, newWire(), distlock.Observe(func(ctx context.Context, e distlock.Event) { got[e.Kind] = ctx.Value(key{}) }))
+		lease, err := l.Lock(context.WithValue(t.Context(), key{}, "lock"), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = lease.Unlock(context.WithValue(t.Context(), key{}, "unlock"))
+		_, _ = l.TryLock(context.WithValue(t.Context(), key{}, "try"), "y")
+		_, _ = l.TryLock(context.WithValue(t.Context(), key{}, "again"), "y")
+		want := map[distlock.EventKind]any{
+			distlock.Asked: "again", distlock.Granted: "try", distlock.Released: "unlock", distlock.Refused: "again",
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+func TestEvent_figures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWire(), &tape{}
+		l := lockerOn(t, w, distlock.Observe(p.observe), distlock.Holder("me"))
+		w.on(func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil }, nil)
+		lease := taken(t, l, "x")
+		g := p.all(distlock.Granted)[0]
+		if g.Took != 100*time.Millisecond || g.Left != trustOf(30*time.Second)-100*time.Millisecond || g.Fence != lease.Fence() || g.Handed || g.Waited {
+			t.Errorf("%+v", g)
+		}
+		time.Sleep(15 * time.Second)
+		r := p.all(distlock.Renewed)[0]
+		if r.Took != 100*time.Millisecond || r.Err != nil || r.Left < 15*time.Second || r.Left > 21*time.Second {
+			t.Errorf("%+v", r)
+		}
+		_ = lease.Unlock(t.Context())
+		e := p.all(distlock.Released)[0]
+		if e.Took < 15*time.Second || e.Took > 15200*time.Millisecond || e.Err != nil {
+			t.Errorf("%+v", e)
+		}
 	})
 }
