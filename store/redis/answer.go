@@ -1,0 +1,168 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// errAnswer says that a script answered what it never does.
+var errAnswer = errors.New("redis: the answer is not one of ours")
+
+// A reader reads the answer of a script. The first thing that it cannot read is its err, and all after it is zero.
+type reader struct {
+	rest string
+	err  error
+}
+
+// word returns the text before the next space or line end.
+func (r *reader) word() string {
+	at := strings.IndexAny(r.rest, " \n")
+	if at < 0 {
+		at = len(r.rest)
+	}
+	w := r.rest[:at]
+	r.rest = r.rest[min(at+1, len(r.rest)):]
+	return w
+}
+
+func (r *reader) number() int64 {
+	n, err := strconv.ParseInt(r.word(), 10, 64)
+	if err != nil || n < 0 {
+		r.fail()
+	}
+	return n
+}
+
+// bytes returns the next n bytes.
+func (r *reader) bytes(n int64) string {
+	if n < 0 || n > int64(len(r.rest)) {
+		r.fail()
+		return ""
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n:]
+	return s
+}
+
+func (r *reader) ms() time.Duration {
+	const most = int64((1<<63 - 1) / time.Millisecond)
+	return time.Duration(min(r.number(), most)) * time.Millisecond
+}
+
+func (r *reader) fail() {
+	if r.err == nil {
+		r.err, r.rest = errAnswer, ""
+	}
+}
+
+// another is who holds a name that no claim of ours is on.
+const another = "another client"
+
+// claim reads a claim as the scripts tell it.
+func (r *reader) claim(key string) driver.Claim {
+	c := driver.Claim{Key: key}
+	kind := r.word()
+	c.Waiting = kind == "p"
+	c.Left = r.ms()
+	c.Held = time.Duration(r.number()) * time.Microsecond
+	c.Weight, c.Limit = r.number(), r.number()
+	c.Fence = uint64(r.number())
+	c.Kept = r.number() == 1
+	owner, who, value := r.number(), r.number(), r.number()
+	c.Owner = driver.Tag(r.bytes(owner))
+	told := reader{rest: r.bytes(who)}
+	if v := r.bytes(value); v != "" {
+		c.Value = []byte(v)
+	}
+	if kind == "o" {
+		c.Holder = another
+		return c
+	}
+	c.Holder, c.Party = told.part(), told.part()
+	for told.rest != "" {
+		if c.Meta == nil {
+			c.Meta = map[string]string{}
+		}
+		k := told.part()
+		c.Meta[k] = told.part()
+	}
+	return c
+}
+
+// part reads "length:text". What is no such text is told as nothing: other programs may have written it.
+func (r *reader) part() string {
+	length, rest, ok := strings.Cut(r.rest, ":")
+	n, err := strconv.Atoi(length)
+	if !ok || err != nil || n < 0 || n > len(rest) {
+		r.rest = ""
+		return ""
+	}
+	r.rest = rest[n:]
+	return rest[:n]
+}
+
+// result reads the answer to Acquire.
+func result(key string, floor uint64, text string) (res driver.Result, err error) {
+	if text == "" {
+		return res, errAnswer
+	}
+	r := reader{rest: text[1:]}
+	switch text[0] {
+	case '+', '=':
+		res.Granted = true
+		res.Fence = uint64(r.number())
+		res.Used = r.number()
+		res.Behind = int(r.number())
+	case '-':
+		res.Used = r.number()
+		res.Ahead, res.Behind = int(r.number()), int(r.number())
+		res.Retry = r.ms()
+		res.Blocker = driver.Claim{Key: key}
+		if r.rest != "" {
+			res.Blocker = r.claim(key)
+		}
+	case 'i':
+		return res, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, floor)
+	case 'f':
+		return res, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
+	default:
+		return res, errAnswer
+	}
+	if r.err != nil {
+		return driver.Result{}, r.err
+	}
+	return res, nil
+}
+
+// renewed reads one answer to a renewal.
+func (r *reader) renewed(key string) (behind int, err error) {
+	if r.rest == "" {
+		r.fail()
+		return 0, r.err
+	}
+	kind := r.bytes(1)
+	switch kind {
+	case "+":
+		behind = int(r.number())
+		return behind, r.err
+	case "n":
+		r.word()
+		return 0, driver.ErrNotHeld
+	case "b":
+		reason := r.bytes(r.number())
+		if r.err != nil {
+			return 0, r.err
+		}
+		return 0, &driver.BrokenError{Reason: reason}
+	case "w":
+		r.word()
+		return 0, wrongType(key)
+	}
+	r.fail()
+	return 0, r.err
+}

@@ -1,0 +1,55 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// unavailable are the errors that the server answers before a script, or at its first write: nothing was
+// changed. Each has a reason to pass.
+var unavailable = map[string]bool{
+	"OOM":         true, // memory is full, and nothing may be evicted
+	"READONLY":    true, // a replica, or a primary that has become one
+	"LOADING":     true, // the server has just started
+	"MASTERDOWN":  true, // a replica that has lost its primary
+	"CLUSTERDOWN": true, // slots that nobody serves
+	"TRYAGAIN":    true, // a slot on its way to another node
+	"MOVED":       true, // redirected more often than the client follows
+	"ASK":         true,
+	"NOREPLICAS":  true, // min-replicas-to-write
+	"MISCONF":     true, // the disk
+	"BUSY":        true, // somebody's script runs too long
+	"NOAUTH":      true, // who we are
+	"WRONGPASS":   true,
+	"NOPERM":      true, // what we may do: checked before the script begins
+}
+
+// definite makes of an error what the contract says of it.
+func definite(key string, err error) error {
+	var reply ReplyError
+	var dial *net.OpError
+	switch {
+	case err == nil || errors.Is(err, driver.ErrUnavailable):
+		return err
+	case errors.As(err, &reply):
+		code, _, _ := strings.Cut(string(reply), " ")
+		switch {
+		case unavailable[code], strings.HasPrefix(string(reply), "ERR max number of clients"):
+			return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		case code == "WRONGTYPE":
+			return wrongType(key)
+		}
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return err
+}
+
+// wrongType says that something other than a lock lies under the key.
+func wrongType(key string) error {
+	return fmt.Errorf("%w: the Redis key of %.64q holds something that is no lock", driver.ErrInvalid, key)
+}

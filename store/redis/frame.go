@@ -1,0 +1,110 @@
+package redis
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// A frame is the making of one call. All texts of a call are parts of one string, so that a call costs one
+// allocation for them; the rest of a frame is used again.
+type frame struct {
+	buf  []byte
+	ends []int // where the texts end in buf
+	list []string
+	keys int // how many of the texts are keys
+}
+
+var frames = sync.Pool{New: func() any { return new(frame) }}
+
+func newFrame() *frame {
+	f := frames.Get().(*frame)
+	f.buf, f.ends, f.keys = f.buf[:0], f.ends[:0], 0
+	return f
+}
+
+// free gives the frame back. Nothing of the call but its strings may be used after that.
+func (f *frame) free() {
+	if cap(f.buf) > 16<<10 {
+		f.buf = nil
+	}
+	clear(f.list)
+	frames.Put(f)
+}
+
+// name adds the keys of a name: itself and the parts beside it.
+func (f *frame) name(prefix, key string, parts ...string) {
+	at := len(f.buf)
+	f.buf = appendName(f.buf, prefix, key)
+	to := len(f.buf)
+	f.end()
+	for _, part := range parts {
+		f.buf = append(f.buf, '{')
+		f.buf = append(f.buf, f.buf[at:to]...)
+		f.buf = append(f.buf, part...)
+		f.end()
+	}
+	f.keys = len(f.ends)
+}
+
+func (f *frame) end() { f.ends = append(f.ends, len(f.buf)) }
+
+func (f *frame) text(s string) {
+	f.buf = append(f.buf, s...)
+	f.end()
+}
+
+func (f *frame) number(n int64) {
+	f.buf = strconv.AppendInt(f.buf, n, 10)
+	f.end()
+}
+
+// life adds a duration in ms, rounded up: a claim lives no shorter than it was asked for.
+func (f *frame) life(d time.Duration) {
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	f.number(ms)
+}
+
+// value adds bytes.
+func (f *frame) value(b []byte) {
+	f.buf = append(f.buf, b...)
+	f.end()
+}
+
+// who adds what is told of a claim: holder, party and meta, each as "length:text".
+func (f *frame) who(r *driver.Request) {
+	f.part(r.Holder)
+	f.part(r.Party)
+	if len(r.Meta) > 0 {
+		for _, k := range slices.Sorted(maps.Keys(r.Meta)) {
+			f.part(k)
+			f.part(r.Meta[k])
+		}
+	}
+	f.end()
+}
+
+func (f *frame) part(s string) {
+	f.buf = strconv.AppendInt(f.buf, int64(len(s)), 10)
+	f.buf = append(f.buf, ':')
+	f.buf = append(f.buf, s...)
+}
+
+// call is the finished call of a script.
+func (f *frame) call(s *script) Call {
+	all := string(f.buf)
+	f.list = f.list[:0]
+	from := 0
+	for _, to := range f.ends {
+		f.list = append(f.list, all[from:to])
+		from = to
+	}
+	return Call{Verb: "EVALSHA", Script: s.sha, Keys: f.list[:f.keys], Args: f.list[f.keys:]}
+}

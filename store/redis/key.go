@@ -1,0 +1,48 @@
+package redis
+
+import (
+	"strings"
+)
+
+// The parts of the names of keys that stand beside the key itself. They follow the name in braces, which keeps
+// all of them on one node of a cluster.
+const (
+	hashPart   = "}:c"
+	sharedPart = "}:s"
+	linePart   = "}:q"
+	placePart  = "}:e"
+	brokenPart = "}:b"
+)
+
+// nasty are the bytes that would break the braces, and the one that escapes them.
+const nasty = "{}%"
+
+// appendName appends a key as Redis sees it: the prefix and the key byte for byte, with nasty bytes escaped.
+func appendName(b []byte, prefix, key string) []byte {
+	b = append(b, prefix...)
+	if !strings.ContainsAny(key, nasty) {
+		return append(b, key...)
+	}
+	for i := range len(key) {
+		switch key[i] {
+		case '{':
+			b = append(b, "%7B"...)
+		case '}':
+			b = append(b, "%7D"...)
+		case '%':
+			b = append(b, "%25"...)
+		default:
+			b = append(b, key[i])
+		}
+	}
+	return b
+}
+
+// keyOf is the key of a name without its prefix. It reports whether the name can be one of ours.
+func keyOf(name string) (string, bool) {
+	if !strings.ContainsAny(name, nasty) {
+		return name, true
+	}
+	key := strings.NewReplacer("%7B", "{", "%7D", "}", "%25", "%").Replace(name)
+	return key, string(appendName(nil, "", key)) == name
+}

@@ -1,0 +1,56 @@
+-- break ends all claims on a key.
+--
+-- KEYS: name, hash, shared, line, places, broken
+-- ARGV: reason
+--
+-- Answer: the claims that were ended, one after the other.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+--#include common
+
+open(1)
+sweep()
+local broken = KEYS[6]
+local out, longest = {}, 0
+
+-- The reason is kept until the claim would have ended.
+local function note(owner, left)
+  call('HSET', broken, owner, digits(math.ceil(nowms + left)) .. ' ' .. ARGV[1])
+  longest = math.max(longest, left)
+end
+
+local old = call('HGETALL', broken)
+for i = 1, #old, 2 do
+  local ends = tonumber(string.match(old[i + 1], '^(%d+) ') or 0)
+  if ends <= nowms then
+    call('HDEL', broken, old[i])
+  else
+    longest = math.max(longest, ends - nowms)
+  end
+end
+if exclusive() then
+  local text, left = holder()
+  out[1] = text
+  note(held, left)
+  call('DEL', name)
+  held = false
+end
+local ends = call('ZRANGE', shared, 0, -1, 'WITHSCORES')
+for i = 1, #ends, 2 do
+  local owner, left = ends[i], ends[i + 1] - nowms
+  local c = left > 0 and unpack1(owner, call('HGET', hash, 's' .. owner))
+  if c then
+    out[#out + 1] = show('c', c, left)
+    note(owner, left)
+  end
+  forget(owner)
+end
+if #ends > 0 then mark() end
+if longest > 0 then call('PEXPIRE', broken, digits(math.ceil(longest))) end
+if #out > 0 then tellOnlookers() end
+promote()
+close()
+shorten()
+return table.concat(out)

@@ -1,0 +1,58 @@
+-- renew gives live claims a new life.
+--
+-- KEYS: for each claim name, hash, shared, line, places, broken
+-- ARGV: for each claim owner, TTL in ms, mode, value. Mode is 1 for a new value, plus 2 for a record.
+--
+-- Answer for each claim: "+behind\n"; or "n\n": not held; or "b" length "\n" reason: it was broken; or "w\n": the
+-- key holds something that is no claim.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+--#include common
+
+-- tellAll tells all in line: everybody may read the record. Those after the first 1,000 find out when they ask.
+local function tellAll()
+  for _, owner in ipairs(call('ZRANGE', line, 0, 999)) do
+    local c = unpack1(owner, call('HGET', hash, 'p' .. owner))
+    if c then tell(c.channel, owner) end
+  end
+  tellOnlookers()
+end
+
+-- slowly renews what is not an exclusive claim with nobody in line and no new value.
+local function slowly(k, owner, ttl, mode, value)
+  open(k)
+  sweep()
+  local c = own(owner)
+  if not c then
+    close()
+    local left = call('HGET', KEYS[k + 5], owner)
+    local ends, reason = string.match(left or '', '^(%d+) (.*)$')
+    if ends and tonumber(ends) > nowms then return 'b' .. #reason .. '\n' .. reason end
+    return 'n\n'
+  end
+  if mode % 2 == 1 then c.value = value end
+  if mode >= 2 then c.kept = 1 end
+  renew(c, ttl)
+  local behind = waiting
+  if mode >= 2 then tellAll() end
+  close()
+  return '+' .. behind .. '\n'
+end
+
+local answers = {}
+for i = 1, #ARGV / 4 do
+  local k, a = 6 * i - 5, 4 * i - 3
+  local owner, ttl, mode = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+  local got = redis.pcall('GET', KEYS[k])
+  if type(got) == 'table' and got.err then
+    answers[i] = 'w\n'
+  elseif got == owner and mode == 0 and not call('HGET', KEYS[k + 1], 'waiting') and call('PTTL', KEYS[k + 1]) > ttl then
+    call('PEXPIRE', KEYS[k], ARGV[a + 1])
+    answers[i] = '+0\n'
+  else
+    answers[i] = slowly(k, owner, ttl, mode, ARGV[a + 3])
+  end
+end
+return table.concat(answers)

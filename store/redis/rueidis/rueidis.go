@@ -1,0 +1,181 @@
+// Package rueidis makes a store of a rueidis client, or of a URL.
+//
+// Rueidis sends the commands of all goroutines over one connection to a server. So renewals never wait for a connection
+// that acquires have taken, and many calls share a system call.
+package rueidis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/redis"
+)
+
+// New returns a store on a client. The client may be one for a single server, Sentinel or a cluster. It stays the caller's: close the
+// store first, and then the client.
+//
+// Scripts are sent once, whatever the client's options say about retries: rueidis sends only
+// commands again that read.
+func New(c rueidis.Client, opt *redis.Options) (*redis.Store, error) {
+	if c == nil {
+		return nil, errors.New("rueidis: the client is nil")
+	}
+	return redis.New(&client{c: c}, opt)
+}
+
+// A client is a rueidis client as the store needs it.
+type client struct {
+	c      rueidis.Client
+	closes bool // the client is ours
+}
+
+// Run runs a script.
+func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
+	return answer(c.c.Do(ctx, command(c.c.B(), call)))
+}
+
+// RunWait runs a script and WAIT on a connection that nobody else uses, since WAIT keeps those behind it waiting.
+func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (text string, have int, err error) {
+	err = c.c.Dedicated(func(d rueidis.DedicatedClient) error {
+		if text, err = answer(d.Do(ctx, command(d.B(), call))); err != nil {
+			return err
+		}
+		n, err := d.Do(ctx, d.B().Wait().Numreplicas(int64(replicas)).Timeout(within.Milliseconds()).Build()).AsInt64()
+		have = int(n)
+		return wrap(err)
+	})
+	return text, have, err
+}
+
+// RunAll runs many scripts.
+func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer {
+	cmds := make(rueidis.Commands, len(calls))
+	for i, call := range calls {
+		cmds[i] = command(c.c.B(), call)
+	}
+	out := make([]redis.Answer, len(calls))
+	for i, res := range c.c.DoMulti(ctx, cmds...) {
+		out[i].Text, out[i].Err = answer(res)
+	}
+	return out
+}
+
+// command is a call as rueidis sends it.
+func command(b rueidis.Builder, call redis.Call) rueidis.Completed {
+	return b.Arbitrary(call.Verb, call.Script, strconv.Itoa(len(call.Keys))).Keys(call.Keys...).Args(call.Args...).Build()
+}
+
+func answer(res rueidis.RedisResult) (string, error) {
+	text, err := res.ToString()
+	return text, wrap(err)
+}
+
+// wrap tells errors of the server from all others.
+func wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	if reply, ok := rueidis.IsRedisErr(err); ok {
+		return redis.ReplyError(reply.Error())
+	}
+	if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, rueidis.ErrNoSlot) {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return err
+}
+
+// Each calls f for every primary.
+func (c *client) Each(ctx context.Context, f func(redis.Node) error) error {
+	nodes := c.c.Nodes()
+	if c.c.Mode() != rueidis.ClientModeCluster {
+		return f(server{c.c})
+	}
+	for _, n := range nodes {
+		role, err := server{n}.Do(ctx, "ROLE")
+		if err != nil {
+			return err
+		}
+		if parts, _ := role.([]any); len(parts) > 0 && parts[0] != "master" {
+			continue
+		}
+		if err := f(server{n}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A server is one node.
+type server struct{ c rueidis.Client }
+
+// Do sends a command.
+func (s server) Do(ctx context.Context, args ...string) (any, error) {
+	msg, err := s.c.Do(ctx, s.c.B().Arbitrary(args...).Build()).ToMessage()
+	if err != nil {
+		return nil, wrap(err)
+	}
+	return plain(msg), nil
+}
+
+// plain is a reply as strings, numbers and lists.
+func plain(m rueidis.RedisMessage) any {
+	switch {
+	case m.IsNil():
+		return nil
+	case m.IsInt64():
+		n, _ := m.AsInt64()
+		return n
+	case m.IsArray():
+		ms, _ := m.ToArray()
+		out := make([]any, len(ms))
+		for i, one := range ms {
+			out[i] = plain(one)
+		}
+		return out
+	case m.IsMap():
+		ms, _ := m.ToMap()
+		var out []any
+		for k, v := range ms {
+			out = append(out, k, plain(v))
+		}
+		return out
+	default:
+		s, _ := m.ToString()
+		return s
+	}
+}
+
+// Receive subscribes to a channel.
+func (c *client) Receive(ctx context.Context, channel string, sharded bool, up func(), news func(string)) error {
+	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		if s.Channel == channel && (s.Kind == "subscribe" || s.Kind == "ssubscribe") {
+			up()
+		}
+	})
+	cmd := c.c.B().Subscribe().Channel(channel).Build()
+	if sharded {
+		cmd = c.c.B().Ssubscribe().Channel(channel).Build()
+	}
+	return c.c.Receive(ctx, cmd, func(m rueidis.PubSubMessage) {
+		if m.Channel == channel {
+			news(m.Message)
+		}
+	})
+}
+
+// Cluster tells whether this is a cluster.
+func (c *client) Cluster() bool { return c.c.Mode() == rueidis.ClientModeCluster }
+
+// Close closes the client if Open made it.
+func (c *client) Close() error {
+	if c.closes {
+		c.c.Close()
+	}
+	return nil
+}
