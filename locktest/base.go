@@ -140,10 +140,10 @@ func (b *base) seize(key, holder string, free bool) (driver.ID, driver.Result, e
 	return r.ID, res, nil
 }
 
-// drop ends claims and places, the last first, and returns how they were asked for.
+// drop ends claims and places, and returns how they were asked for.
 func (b *base) drop(claims []driver.Claim) []driver.Request {
 	rs := make([]driver.Request, len(claims))
-	for i, c := range slices.Backward(claims) {
+	for i, c := range claims {
 		m := mark{c.Key, c.Owner}
 		rs[i] = b.asked[m]
 		delete(b.asked, m)

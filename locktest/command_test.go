@@ -340,6 +340,45 @@ func TestStore_order(t *testing.T) {
 	})
 }
 
+// A call that is not sent, since its ctx is over, leaves nothing behind for the next one.
+func TestStore_Down_unsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.New(t)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.Down()
+		_, err := s.Show(over, "x")
+		wantErr(t, "show", err, context.Canceled)
+		s.Up()
+		_, err = s.Show(t.Context(), "x")
+		wantErr(t, "show", err, nil)
+	})
+}
+
+// The renewal of many is one call, with one fate.
+func TestStore_RenewAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.New(t)
+		var rs []driver.Renewal
+		for _, key := range []string{"a", "b"} {
+			id := driver.ID{Key: key, Owner: "o"}
+			if res, err := s.Acquire(t.Context(), driver.Request{ID: id, Weight: 1, Limit: 1, TTL: ttl}); err != nil || !res.Granted {
+				t.Fatal(res, err)
+			}
+			rs = append(rs, driver.Renewal{ID: id, TTL: ttl})
+		}
+		s.Unavailable(1, locktest.Renew)
+		for _, want := range []error{driver.ErrUnavailable, nil} {
+			for _, r := range driver.RenewAll(t.Context(), s, rs) {
+				wantErr(t, "renew", r.Err, want)
+			}
+		}
+		if n := s.Calls(locktest.Renew); n != 2 {
+			t.Errorf("%d calls, want 2", n)
+		}
+	})
+}
+
 func TestStore_Calls(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		other := newProcess(t, p.store.Link(), "second")

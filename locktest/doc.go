@@ -1,5 +1,5 @@
 // Package locktest tests code that uses distlock: a store in memory that a test cuts off, delays,
-// takes down, makes forget and lets others steal from, on command.
+// takes down and lets others steal from, on command.
 //
 // A test gives it to the code under test in the place of the real one:
 //
@@ -77,7 +77,8 @@
 //
 // # Names
 //
-// Names are those that are given to the Locker: locks, and read/write locks.
+// Names are those that are given to the Locker. The commands about names are for locks and read/write
+// locks; keys of other kinds they do not reach.
 //
 // # Mistakes
 //

@@ -49,7 +49,8 @@ func (t *table) write(fence uint64) error {
 // A job has to stop when it loses its lock: here another one steals it.
 func Example() {
 	ctx := context.Background()
-	store := locktest.New(nil) // a test gives its t
+	store := locktest.New(nil) // a test gives its t, and need not close the store
+	defer store.Close()
 	locker, err := distlock.New(store, distlock.TTL(time.Second))
 	if err != nil {
 		panic(err)

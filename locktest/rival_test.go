@@ -99,8 +99,11 @@ func TestStore_Steal_keepsTheLine(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		p.lock(t, "x")
 		granted := make(chan string, 3)
-		for _, name := range []string{"second", "third", "fourth"} {
-			next := newProcess(t, p.store.Link(), name)
+		names := []string{"second", "third", "fourth"}
+		var links []*locktest.Store
+		for i, name := range names {
+			links = append(links, p.store.Link())
+			next := newProcess(t, links[i], name)
 			go func() {
 				lease := next.lock(t, "x")
 				granted <- name
@@ -108,15 +111,20 @@ func TestStore_Steal_keepsTheLine(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
+		asks := links[0].Calls(locktest.Acquire)
 		rival := p.store.Steal("x")
+		synctest.Wait()
 		wantHolders(t, p.store, "x", "thief")
 		if n := p.store.Waiting("x"); n != 3 {
 			t.Errorf("%d in line, want 3", n)
 		}
+		if n := links[0].Calls(locktest.Acquire); n != asks {
+			t.Errorf("the first in line was woken for nothing: %d asks, want %d", n, asks)
+		}
 		time.Sleep(time.Minute) // they keep their places
 		from := time.Now()
 		rival.Release()
-		for _, want := range []string{"second", "third", "fourth"} {
+		for _, want := range names {
 			if got := <-granted; got != want {
 				t.Errorf("%s was next, want %s", got, want)
 			}
@@ -175,8 +183,8 @@ func TestStore_Expire(t *testing.T) {
 	})
 }
 
-// A claim can be ended although a call to give it back was cut short.
-func TestStore_Expire_afterAnUnknownRelease(t *testing.T) {
+// What a lost release left behind can be ended.
+func TestStore_Expire_afterALostRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		lease := p.lock(t, "x")
 		p.store.LoseRequests(1, locktest.Release)
@@ -221,8 +229,8 @@ func TestStore_mistakes(t *testing.T) {
 		make func(s *locktest.Store)
 		want string
 	}{
-		{"steal", func(s *locktest.Store) { s.Steal("nigthly") }, `locktest: Steal("nigthly"): nobody holds it; held are ["nightly" "~x"]`},
-		{"expire", func(s *locktest.Store) { s.Expire("nigthly") }, `locktest: Expire("nigthly"): nobody holds it; held are ["nightly" "~x"]`},
+		{"steal", func(s *locktest.Store) { s.Steal("weekly") }, `locktest: Steal("weekly"): nobody holds it; held are ["nightly" "~x"]`},
+		{"expire", func(s *locktest.Store) { s.Expire("weekly") }, `locktest: Expire("weekly"): nobody holds it; held are ["nightly" "~x"]`},
 		{"hold", func(s *locktest.Store) { s.Hold("nightly", "me") }, `locktest: Hold("nightly"): it is held already; held are ["nightly" "~x"]`},
 		{"no name", func(s *locktest.Store) { s.Hold("", "me") }, `locktest: Hold(""): driver: invalid request: `},
 		{"requests", func(s *locktest.Store) { s.LoseRequests(0) }, `locktest: LoseRequests(0): less than one call`},
