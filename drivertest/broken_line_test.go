@@ -18,6 +18,11 @@ func lineFaults() []fault {
 				r.Place = max(r.Place, time.Hour)
 			}
 		})},
+		{"places are made longer only", []string{"place shorter"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok && c.Waiting && r.Place > 0 {
+				r.Place = max(r.Place, c.Left)
+			}
+		})},
 		{"places die early", []string{"dead waiter", "place renewed"}, asks(func(_ *bent, r *driver.Request) { r.Place = r.Place * 4 / 10 })},
 		{"no places are kept", []string{"queue", "nobody passes", "ahead and behind"}, asks(func(_ *bent, r *driver.Request) { r.Place = min(r.Place, 0) })},
 		{"those without a place pass", []string{"nobody passes"}, passing(func(r driver.Request) bool { return r.Place == 0 })},

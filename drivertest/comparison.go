@@ -1,8 +1,6 @@
 package drivertest
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -179,38 +177,6 @@ func (c *comparison) fence(r driver.Request, f uint64) {
 	n.any = max(n.any, f)
 }
 
-// blocker wants a refusal to name one of what is in the way, and when the first of that ends. What
-// stood on the key is in order: the claims, then the line.
-func (c *comparison) blocker(r driver.Request, got driver.Result, stood []driver.Claim) {
-	line := slices.IndexFunc(stood, func(d driver.Claim) bool { return d.Waiting })
-	if line < 0 {
-		line = len(stood)
-	}
-	held, before := stood[:line], stood[line:]
-	if i := slices.IndexFunc(before, func(d driver.Claim) bool { return d.Owner == driver.Tag(r.Owner) }); i >= 0 {
-		before = before[:i]
-	}
-	var used int64
-	for _, d := range held {
-		used += d.Weight
-	}
-	named, inWay := before, before
-	if used+r.Weight > r.Limit {
-		named, inWay = held, slices.Concat(held, before)
-	}
-	i := slices.IndexFunc(named, func(d driver.Claim) bool { return d.Owner == got.Blocker.Owner })
-	if i < 0 {
-		c.fail("the blocker is %+v, want one of %+v", got.Blocker, named)
-	}
-	c.claims("Blocker", []driver.Claim{got.Blocker}, named[i:i+1])
-	first := func(cs []driver.Claim) time.Duration {
-		return slices.MinFunc(cs, func(a, b driver.Claim) int { return cmp.Compare(a.Left, b.Left) }).Left
-	}
-	if got.Retry != 0 && c.can&expiry != 0 && !c.near(got.Retry, first(inWay)) && !c.near(got.Retry, first(named)) {
-		c.fail("retry %v, want about %v", got.Retry, first(inWay))
-	}
-}
-
 func (c *comparison) renew(r driver.Renewal) {
 	if c.can&value != 0 && r.Keep {
 		r.Value = []byte("kept")
@@ -261,46 +227,6 @@ func (c *comparison) follow(key string) {
 			c.fail("the store granted a claim to %s by itself, which is not first in line with room", d.Owner)
 		}
 		c.fence(r, d.Fence)
-	}
-}
-
-// show compares all that stands on a key.
-func (c *comparison) show(key string) {
-	if c.can&show == 0 {
-		return
-	}
-	want, wantErr := driver.Show(c.ctx, c.model, key)
-	got, gotErr := driver.Show(c.ctx, c.store, key)
-	c.errors("Show", gotErr, wantErr)
-	c.claims("Show", got, want)
-}
-
-func (c *comparison) claims(verb string, got, want []driver.Claim) {
-	tell := func(cs []driver.Claim) (s string) {
-		for _, d := range cs {
-			s += fmt.Sprintf(" [%s %d of %d, waiting %v, kept %v]", d.Owner, d.Weight, d.Limit, d.Waiting, d.Kept)
-		}
-		return s
-	}
-	c.equal(verb, tell(got), tell(want))
-	for i, g := range got {
-		w := want[i]
-		c.equal(verb+": key", g.Key, w.Key)
-		c.equal(verb+": holder", g.Holder, w.Holder)
-		c.equal(verb+": party", g.Party, w.Party)
-		if !maps.Equal(g.Meta, w.Meta) || !bytes.Equal(g.Value, w.Value) {
-			c.fail("%s: meta %v, value %q; want %v, %q", verb, g.Meta, g.Value, w.Meta, w.Value)
-		}
-		if !c.near(g.Held, w.Held) || c.can&expiry != 0 && !c.near(g.Left, w.Left) {
-			c.fail("%s: held %v, left %v; want about %v, %v", verb, g.Held, g.Left, w.Held, w.Left)
-		}
-		f, known := c.keys[g.Key].live[g.Owner]
-		switch {
-		case g.Waiting || c.can&fence == 0:
-			c.equal(verb+": fence", g.Fence, uint64(0))
-		case known:
-			c.equal(verb+": fence", g.Fence, f)
-		}
 	}
 }
 

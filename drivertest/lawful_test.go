@@ -55,10 +55,13 @@ func TestRun_lawful(t *testing.T) {
 					k = &fences{live: map[string]uint64{}}
 					keys[r.Key] = k
 				}
-				cs, _ := b.mem.Show(context.Background(), r.Key)
+				live := map[string]bool{}
+				for _, c := range b.held(r.Key) {
+					live[c.Owner] = true
+				}
+				live[driver.Tag(r.Owner)] = false // what it may have had before has ended
 				for tag, f := range k.live {
-					// An owner that is granted anew had a claim that ended.
-					if tag == driver.Tag(r.Owner) || !slices.ContainsFunc(cs, func(c driver.Claim) bool { return c.Owner == tag && !c.Waiting }) {
+					if !live[tag] {
 						k.ended = max(k.ended, f)
 						delete(k.live, tag)
 					}

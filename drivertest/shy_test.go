@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -134,6 +135,28 @@ func TestRun_undeclared_laws(t *testing.T) {
 		}})
 		if want := l.needs &^ (virtual | eve); v.missing != want {
 			t.Errorf("the law %q is not asked for want of %q, want %q", l.name, v.missing, want)
+		}
+	}
+}
+
+// TestLaws_catch_faults_without_verbs shows that a store which cannot show is held to what it
+// tells with its refusals.
+func TestLaws_catch_faults_without_verbs(t *testing.T) {
+	byName := map[string]law{}
+	for _, l := range laws() {
+		byName[l.name] = l
+	}
+	for _, f := range slices.Concat(hintFaults(), valueFaults()) {
+		if f.name == "Show gives away the store's own" {
+			continue
+		}
+		env := bentEnv(f.bend)
+		open := env.Open
+		env.Open = func(t testing.TB) driver.Store { return struct{ driver.Store }{open(t)} }
+		for _, name := range f.laws {
+			if v := byName[name].judge(t, env); v.failure == "" {
+				t.Errorf("%s: the law %q holds (missing %v)", f.name, name, v.missing)
+			}
 		}
 	}
 }
