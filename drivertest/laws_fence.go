@@ -67,7 +67,7 @@ func fenceLaws() []law {
 				p.idle()
 			}
 		}},
-		{"no fences left", "if fewer than Span fences are left below MaxFence, Acquire returns ErrUnavailable and changes nothing", fence | virtual | eve, func(p *probe) {
+		{"no fences left", "if fewer than Span fences are left below MaxFence, Acquire returns ErrUnavailable and changes nothing", fence | eve, func(p *probe) {
 			a := p.exclusive()
 			if p.grant(a).Fence < driver.MaxFence-2*driver.MaxAhead {
 				return // fences do not follow the clock, and no law can use them up

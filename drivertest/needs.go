@@ -34,7 +34,7 @@ const (
 func (n need) String() string {
 	words := []string{
 		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "a longest TTL",
-		"watch", "show", "list", "break", "Env.Restart", "virtual time", "virtual time near the end of the fences",
+		"watch", "show", "list", "break", "Env.Restart", "virtual time", "virtual time, centuries of it",
 	}
 	var in []string
 	for i, w := range words {

@@ -138,7 +138,7 @@ func TestLaws_slow_catch_faults(t *testing.T) {
 			}
 			for _, name := range f.laws {
 				l := byName[name]
-				if l.needs&virtual != 0 {
+				if l.needs&(virtual|eve) != 0 {
 					continue
 				}
 				v := l.inBubble(t, realEnv(delayed(f.bend, stutter(most), stutter(most))))
