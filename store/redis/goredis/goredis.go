@@ -1,0 +1,290 @@
+// Package goredis makes a store of a go-redis client.
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/redis"
+)
+
+// reserved is how many connections renewals have to themselves, on each server. One is enough for the
+// renewals of a process; the second is for the time in which a broken one is replaced.
+const reserved = 2
+
+// New returns a store on a client: a *redis.Client, which may be one for Sentinel, or a *redis.ClusterClient. The
+// client stays the caller's: close the store first, and then the client.
+//
+// Scripts are sent once, whatever the client's MaxRetries is, and a call ends with its ctx, whatever
+// its ContextTimeoutEnabled is. Renewals go over connections of their own, made with the client's options: they do not wait for
+// the pool. On a cluster each key that is waited for takes a connection more.
+//
+// Other clients are refused. A Ring gives a key to another server when one does not answer, and an
+// AutoPipeliner sends scripts in one batch with commands that it would send again.
+func New(c goredis.UniversalClient, opt *redis.Options) (*redis.Store, error) {
+	switch c := c.(type) {
+	case *goredis.Client:
+		if c == nil {
+			break
+		}
+		o := *c.Options()
+		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = reserved, 1, reserved, 0
+		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+		o.ReadTimeout, o.WriteTimeout = again(o.ReadTimeout), again(o.WriteTimeout)
+		return redis.New(&client{c: c, renewals: goredis.NewClient(&o)}, opt)
+	case *goredis.ClusterClient:
+		if c == nil {
+			break
+		}
+		o := *c.Options()
+		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = reserved, 0, reserved, 0
+		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+		o.ReadTimeout, o.WriteTimeout = again(o.ReadTimeout), again(o.WriteTimeout)
+		return redis.New(&client{c: c, cluster: c, renewals: goredis.NewClusterClient(&o)}, opt)
+	case *goredis.Ring:
+		return nil, errors.New("goredis: a ring gives a key to another server when one does not answer: two would hold one claim")
+	case *goredis.AutoPipeliner:
+		return nil, errors.New("goredis: an AutoPipeliner sends scripts in one batch with commands that it sends again: give the client that it was made of")
+	}
+	return nil, fmt.Errorf("goredis: %T is neither a *redis.Client nor a *redis.ClusterClient: it is not known whether it sends scripts twice", c)
+}
+
+// again is a timeout as the options of a client want it, which say 0 for the default and -1 for none, made of
+// what a client says, which has 0 for none.
+func again(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// A client is a go-redis client as the store needs it.
+type client struct {
+	c        goredis.UniversalClient
+	cluster  *goredis.ClusterClient // c, if it is one
+	renewals goredis.UniversalClient
+	wg       sync.WaitGroup // calls that were given up, and end by themselves
+}
+
+// once is a command that is never sent again: nobody knows whether it was done.
+type once struct{ *goredis.Cmd }
+
+// NoRetry is what go-redis asks before it sends a command again.
+func (once) NoRetry() bool { return true }
+
+func command(ctx context.Context, call redis.Call) once {
+	args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
+	args = append(args, call.Verb, call.Script, len(call.Keys))
+	for _, k := range call.Keys {
+		args = append(args, k)
+	}
+	for _, a := range call.Args {
+		args = append(args, a)
+	}
+	return once{goredis.NewCmd(ctx, args...)}
+}
+
+// Run runs a script.
+func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
+	cmd, by := command(ctx, call), c.c
+	if call.Renewal {
+		by = c.renewals
+	}
+	if err := c.bounded(ctx, func() { _ = by.Process(ctx, cmd) }); err != nil {
+		return "", err
+	}
+	text, err := cmd.Text()
+	return text, wrap(err)
+}
+
+// bounded makes a call and returns when it is done or ctx is over. go-redis looks at the deadline of ctx if it is
+// told to, and never at its end.
+func (c *client) bounded(ctx context.Context, call func()) error {
+	if ctx.Done() == nil {
+		call()
+		return nil
+	}
+	done := make(chan struct{})
+	c.wg.Go(func() {
+		call()
+		close(done)
+	})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// RunWait runs a script and WAIT on one connection.
+func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (string, int, error) {
+	one, ok := c.c.(*goredis.Client)
+	if !ok {
+		var err error
+		if one, err = c.cluster.MasterForKey(ctx, call.Keys[0]); err != nil {
+			return "", 0, wrap(err)
+		}
+	}
+	cmd, wait := command(ctx, call), once{goredis.NewCmd(ctx, "WAIT", replicas, within.Milliseconds())}
+	err := c.bounded(ctx, func() {
+		conn := one.Conn()
+		defer conn.Close()
+		if conn.Process(ctx, cmd) == nil {
+			_ = conn.Process(ctx, wait)
+		}
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	text, err := cmd.Text()
+	if err != nil {
+		return "", 0, wrap(err)
+	}
+	have, err := wait.Int()
+	return text, have, wrap(err)
+}
+
+// RunAll runs many scripts.
+func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer {
+	cmds, by := make([]once, len(calls)), c.c
+	for i, call := range calls {
+		cmds[i] = command(ctx, call)
+		if call.Renewal {
+			by = c.renewals
+		}
+	}
+	out := make([]redis.Answer, len(calls))
+	err := c.bounded(ctx, func() {
+		pipe := by.Pipeline()
+		for _, cmd := range cmds {
+			_ = pipe.Process(ctx, cmd)
+		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+	})
+	for i := range out {
+		if out[i].Err = err; err == nil {
+			out[i].Text, out[i].Err = cmds[i].Text()
+			out[i].Err = wrap(out[i].Err)
+		}
+	}
+	return out
+}
+
+// wrap tells errors of the server from all others.
+func wrap(err error) error {
+	var reply goredis.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, goredis.ErrClosed), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err) // it was not sent
+	case errors.As(err, &reply):
+		return redis.ReplyError(reply.Error())
+	}
+	return err
+}
+
+// Each calls f for every primary.
+func (c *client) Each(ctx context.Context, f func(redis.Node) error) error {
+	if c.cluster == nil {
+		return f(server{c.c})
+	}
+	var mu sync.Mutex
+	var nodes []*goredis.Client
+	err := c.cluster.ForEachMaster(ctx, func(_ context.Context, n *goredis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		nodes = append(nodes, n)
+		return nil
+	})
+	if err != nil {
+		return wrap(err)
+	}
+	for _, n := range nodes {
+		if err := f(server{n}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A server is one node.
+type server struct {
+	c interface {
+		Do(ctx context.Context, args ...any) *goredis.Cmd
+	}
+}
+
+// Do sends a command.
+func (s server) Do(ctx context.Context, args ...string) (any, error) {
+	list := make([]any, len(args))
+	for i, a := range args {
+		list[i] = a
+	}
+	v, err := s.c.Do(ctx, list...).Result()
+	return plain(v), wrap(err)
+}
+
+// plain is a reply as strings, numbers and lists.
+func plain(v any) any {
+	switch v := v.(type) {
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[any]any:
+		var out []any
+		for k, one := range v {
+			out = append(out, plain(k), plain(one))
+		}
+		return out
+	}
+	return v
+}
+
+// Receive subscribes to a channel. The client makes the subscription anew by itself, and looks every few seconds
+// whether the connection still answers.
+func (c *client) Receive(ctx context.Context, channel string, sharded bool, up func(), news func(string)) error {
+	subscribe := c.c.Subscribe
+	if sharded {
+		subscribe = c.c.SSubscribe
+	}
+	sub := subscribe(ctx, channel)
+	defer sub.Close()
+	all := sub.ChannelWithSubscriptions()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case one, ok := <-all:
+			switch m := one.(type) {
+			case *goredis.Subscription:
+				if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
+					up()
+				}
+			case *goredis.Message:
+				news(m.Payload)
+			}
+			if !ok {
+				return goredis.ErrClosed
+			}
+		}
+	}
+}
+
+// Cluster tells whether this is a cluster.
+func (c *client) Cluster() bool { return c.cluster != nil }
+
+// Close closes the connections for renewals.
+func (c *client) Close() error {
+	err := c.renewals.Close()
+	c.wg.Wait()
+	return err
+}

@@ -1,0 +1,64 @@
+package goredis_test
+
+import (
+	"crypto/rand"
+	"testing"
+
+	client "github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
+	"github.com/distlock/distlock/store/redis/goredis"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, nil)) }
+
+func open(t testing.TB, c client.UniversalClient, opt *redis.Options) *redis.Store {
+	t.Helper()
+	t.Cleanup(func() { c.Close() })
+	s, err := goredis.New(c, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// env reaches a store with a prefix of its own on the server that all laws share.
+func env(srv *testenv.RedisServer) drivertest.Env {
+	return drivertest.Env{
+		Open: func(t testing.TB) driver.Store {
+			c := client.NewClient(&client.Options{Addr: srv.Addr})
+			return open(t, c, &redis.Options{Prefix: "law-" + rand.Text() + ":"})
+		},
+	}
+}
+
+func TestStore(t *testing.T) { drivertest.Run(t, env(testenv.Redis(t, testenv.Shared()))) }
+
+func TestStore_compared(t *testing.T) { drivertest.Compare(t, env(testenv.Redis(t, testenv.Shared()))) }
+
+func TestNew_refused(t *testing.T) {
+	ring := client.NewRing(&client.RingOptions{})
+	defer ring.Close()
+	plain := client.NewClient(&client.Options{})
+	defer plain.Close()
+	auto, err := plain.AutoPipeline()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer auto.Close()
+	for name, c := range map[string]client.UniversalClient{
+		"ring": ring, "auto": auto, "wrapped": wrapped{plain}, "nil": nil, "nil client": (*client.Client)(nil),
+	} {
+		if _, err := goredis.New(c, nil); err == nil {
+			t.Errorf("%s: a client that may send scripts twice was taken", name)
+		}
+	}
+}
+
+// wrapped is a client of somebody's own.
+type wrapped struct{ client.UniversalClient }
