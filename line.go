@@ -45,7 +45,7 @@ type waiter struct {
 	lease *Lease
 	err   error
 
-	asks int // how often the store refused while this was the first waiter
+	asks int // how often the store was asked while this was the first waiter
 }
 
 func (w *waiter) fail(err error) {
@@ -279,11 +279,16 @@ type place struct {
 	asks  int             // since it was last woken
 }
 
+// longestPlace bounds the life of a place in the store's line after each ask.
+const longestPlace = 30 * time.Second
+
 func (l *Locker) newPlace(r *request) *place {
 	p := &place{r: r, ask: r.Request}
 	p.ask.Owner = newOwner()
 	if l.features.Queue {
-		p.ask.Place = 3 * max(r.opt.most, time.Second) // two asks may fail before the place is lost
+		// Two asks may fail before the place is lost. A waiter that dies holds up those behind it
+		// until then, however long its pauses are.
+		p.ask.Place = min(3*max(r.opt.most, time.Second), longestPlace)
 	}
 	p.ctx, p.leave = context.WithCancel(l.running)
 	return p
@@ -319,16 +324,16 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 	switch {
 	case err == nil && res.Granted:
 		return l.serve(n, p, res, sent), 0
-	case err != nil:
-		n.failed = newOpError("acquire", w.r.name, err)
-	default:
-		w.asks++
+	case err == nil:
 		n.held, n.failed = w.r.heldError(res), nil
-		if w.r.opt.asks > 0 && w.asks >= w.r.opt.asks && n.first() == w {
-			n.pop()
-			w.fail(n.held)
-			l.tidy(n)
-		}
+	case p.ctx.Err() == nil: // it was not cut short
+		n.failed = newOpError("acquire", w.r.name, err)
+	}
+	w.asks++
+	if w.r.opt.asks > 0 && w.asks >= w.r.opt.asks && n.first() == w {
+		w.fail(n.inTheWay(w, 0))
+		n.pop()
+		l.tidy(n)
 	}
 	return false, p.pause(res)
 }
@@ -360,6 +365,9 @@ func (p *place) pause(res driver.Result) time.Duration {
 	pause := backoff.Pause(p.asks, p.r.opt.first, p.r.opt.most)
 	if p.wake != nil {
 		pause = backoff.Jitter(p.r.opt.most)
+	}
+	if p.ask.Place > 0 {
+		pause = min(pause, p.ask.Place/3)
 	}
 	if res.Retry > 0 {
 		pause = min(pause, res.Retry+backoff.Jitter(2*time.Millisecond)) // it ends by itself, and wakes nobody

@@ -32,6 +32,29 @@ func TestLocker_Lock_free(t *testing.T) {
 	})
 }
 
+// A call does not ask while another one of its process is at it.
+func TestLocker_Lock_asksOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			time.Sleep(time.Second)
+			return next(ctx, r)
+		}
+		var calls []*call
+		for range 10 {
+			calls = append(calls, begin(t.Context(), l.Lock, "k").waits(t))
+		}
+		for _, c := range calls {
+			free(t, c.granted(t))
+			c.within(t, time.Second, time.Second)
+		}
+		if s := g.total(); s != "acquire 1, renew 0, release 1" {
+			t.Error(s)
+		}
+		g.empty(t, l)
+	})
+}
+
 // TryLock takes no place in line, and does not wait, whoever has the lock.
 func TestLocker_TryLock(t *testing.T) {
 	for _, where := range []string{"same process", "other process"} {

@@ -224,6 +224,33 @@ func TestTurn_endsForOthers(t *testing.T) {
 	}
 }
 
+// A turn that knows from its renewal that another process waits ends with the lease in hand.
+func TestTurn_knowsOfOthersByRenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		renewed := make(chan struct{}, 1)
+		a := g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
+			if e.Kind == distlock.Renewed {
+				renewed <- struct{}{}
+			}
+		}))
+		b := g.locker(t)
+		lease := must(t)(a.Lock(t.Context(), "k"))
+		local, remote := begin(t.Context(), a.Lock, "k").waits(t), begin(t.Context(), b.Lock, "k").waits(t)
+		<-renewed
+		g.reset()
+		free(t, lease)
+		second := remote.now(t)
+		local.waits(t)
+		// The release, the ask of the one that was woken, and that of the one that goes to the end.
+		if s := g.total(); s != "acquire 2, renew 0, release 1" {
+			t.Error(s)
+		}
+		free(t, second)
+		free(t, local.now(t))
+		g.empty(t, a, b)
+	})
+}
+
 // With several busy processes each gets its share.
 func TestTurn_sharesAreEven(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
@@ -417,6 +444,36 @@ func TestTurn_brokenBeforeItWasProlonged(t *testing.T) {
 	}
 }
 
+// A turn that has lasted long is asked for again at the hand-off, once, and begins anew.
+func TestTurn_prolonged(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t, distlock.TTL(30*time.Second))
+		lease := must(t)(l.Lock(t.Context(), "k"))
+		var calls []*call
+		for range 20 {
+			calls = append(calls, begin(t.Context(), l.Lock, "k").waits(t))
+		}
+		time.Sleep(8 * time.Second) // no renewal was due yet
+		last := lease.Fence()
+		free(t, lease)
+		for _, c := range calls {
+			next := c.now(t)
+			if next.Fence() != last+1 {
+				t.Errorf("fence %d after %d", next.Fence(), last)
+			}
+			last = next.Fence()
+			if !next.Valid(28 * time.Second) {
+				t.Errorf("%v left of a lease that was just asked for", time.Until(next.Until()))
+			}
+			free(t, next)
+		}
+		if s := g.total(); s != "acquire 2, renew 0, release 1" {
+			t.Error(s)
+		}
+		g.empty(t, l)
+	})
+}
+
 // A turn that cannot be prolonged is ended, and those who wait go on.
 func TestTurn_notProlonged(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
@@ -437,6 +494,10 @@ func TestTurn_notProlonged(t *testing.T) {
 		}
 		free(t, got)
 		g.empty(t, l)
+		time.Sleep(time.Minute)
+		if n := g.count("renew"); n != 0 {
+			t.Errorf("%d renewals of turns that are over", n)
+		}
 	})
 }
 
@@ -493,6 +554,40 @@ func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
 		g.expect(t, 1, 0)
 		free(t, next)
 		g.empty(t, l)
+	})
+}
+
+// A turn to prolong and a grant that nobody wants any more, both in the runner's hands: both
+// are ended.
+func TestTurn_twoToEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		g.features = func(f *driver.Features) { f.Queue = false } // so that TryLock passes the one that waits
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(b.Lock(t.Context(), "k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		c := begin(ctx, a.Lock, "k").waits(t)
+		free(t, first)
+		lease := must(t)(a.TryLock(t.Context(), "k"))
+		time.Sleep(10 * time.Millisecond)
+		asking, answer := make(chan struct{}), make(chan struct{})
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				close(asking)
+				<-answer
+				if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {
+					t.Error(err)
+				}
+				return next(t.Context(), r)
+			}
+		})
+		<-asking
+		free(t, lease) // kept for the one that waits
+		cancel()
+		synctest.Wait()
+		close(answer)
+		c.refused(t, distlock.ErrHeld, context.Canceled)
+		g.thaw()
+		g.empty(t, a, b)
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/distlock/distlock"
@@ -190,6 +191,25 @@ func TestLocker_Lock_passesDeadWaiter(t *testing.T) {
 		c.waits(t)
 		free(t, c.granted(t))
 		c.within(t, 0, 3*time.Second+5*time.Millisecond)
+		g.empty(t, a, b)
+	})
+}
+
+// A place outlives its waiter by half a minute at most, however seldom that wanted to ask.
+func TestLocker_Lock_placeIsShort(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t, distlock.Backoff(time.Hour, time.Hour))
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(24*time.Hour)))
+		c := begin(t.Context(), b.Lock, "k").waits(t)
+		for range 100 {
+			time.Sleep(time.Minute)
+			why, err := b.Why(t.Context(), "k")
+			if err != nil || len(why.Line) != 1 || why.Line[0].Left > 30*time.Second || why.Line[0].Held < time.Minute {
+				t.Fatal(why, err)
+			}
+		}
+		free(t, first)
+		free(t, c.now(t))
 		g.empty(t, a, b)
 	})
 }
@@ -538,6 +558,62 @@ func TestLocker_Lock_cancelledAtTheGrant(t *testing.T) {
 	}
 }
 
+// A wait does not tell of a call that was cut short for another's sake.
+func TestLocker_Lock_afterOneThatLeft(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+		ctx, cancel := context.WithCancel(t.Context())
+		c := begin(ctx, b.Lock, "k").waits(t)
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				if r.Place == 0 {
+					return next(ctx, r)
+				}
+				<-ctx.Done()
+				time.Sleep(time.Millisecond)
+				return driver.Result{}, ctx.Err()
+			}
+			g.release = func(_ context.Context, _ driver.ID, next func() error) error {
+				time.Sleep(100 * time.Millisecond)
+				return next()
+			}
+		})
+		time.Sleep(longestPoll)
+		c.waits(t)
+		cancel() // cuts the ask short
+		synctest.Wait()
+		patient := begin(t.Context(), b.Lock, "k").waits(t)
+		next := begin(t.Context(), b.Lock, "k", distlock.Wait(10*time.Millisecond))
+		if err := next.refused(t, distlock.ErrHeld, context.DeadlineExceeded); errors.Is(err, context.Canceled) {
+			t.Errorf("%v: its ctx was not cancelled", err)
+		}
+		c.refused(t, distlock.ErrHeld, context.Canceled)
+		g.thaw()
+		time.Sleep(10 * time.Second) // the ask that hangs is given up, and made again
+		free(t, first)
+		free(t, patient.now(t)) // with a place of its own
+		g.empty(t, a, b)
+	})
+}
+
+// A wait that ends and cannot take its place with it says so.
+func TestLocker_Lock_notWithdrawn(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+		g.release = func(context.Context, driver.ID, func() error) error { return errCut }
+		_, err := b.Lock(t.Context(), "k", distlock.Wait(time.Second))
+		wants(t, err, distlock.ErrHeld, distlock.ErrUnknown, errCut, context.DeadlineExceeded)
+		g.expect(t, 1, 1)
+		time.Sleep(3 * time.Second) // then it ends by itself
+		g.expect(t, 1, 0)
+		g.thaw()
+		free(t, first)
+		g.empty(t, a, b)
+	})
+}
+
 // A ctx that ends together with the lease it was made for must not bring the Locker to a
 // halt: to look at it is to look at the lease.
 func TestLocker_Lock_underLostLease(t *testing.T) {
@@ -625,7 +701,10 @@ func TestLocker_Lock_laterErrors(t *testing.T) {
 
 // What cannot be found out is asked again, undone, or reported.
 func TestLocker_Lock_unknown(t *testing.T) {
-	type loses struct{ replies, releases int }
+	type loses struct {
+		replies, releases int
+		then              error // what comes instead of the next reply
+	}
 	for _, c := range []struct {
 		name  string
 		loses loses
@@ -633,9 +712,10 @@ func TestLocker_Lock_unknown(t *testing.T) {
 		calls string
 		held  int
 	}{
-		{"one reply lost", loses{1, 0}, nil, "acquire 2, renew 0, release 0", 1},
-		{"both replies lost", loses{2, 0}, distlock.ErrUnavailable, "acquire 2, renew 0, release 1", 0},
-		{"not withdrawn", loses{2, 1}, distlock.ErrUnknown, "acquire 2, renew 0, release 1", 1},
+		{"one reply lost", loses{1, 0, nil}, nil, "acquire 2, renew 0, release 0", 1},
+		{"both replies lost", loses{2, 0, nil}, distlock.ErrUnavailable, "acquire 2, renew 0, release 1", 0},
+		{"not withdrawn", loses{2, 1, nil}, distlock.ErrUnknown, "acquire 2, renew 0, release 1", 1},
+		{"one reply lost, then unavailable", loses{1, 0, driver.ErrUnavailable}, distlock.ErrUnavailable, "acquire 2, renew 0, release 1", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -649,6 +729,9 @@ func TestLocker_Lock_unknown(t *testing.T) {
 					fences = append(fences, res.Fence)
 					if replies--; replies >= 0 {
 						return driver.Result{}, errCut
+					}
+					if c.loses.then != nil {
+						return driver.Result{}, c.loses.then
 					}
 					return res, err
 				}
@@ -674,7 +757,7 @@ func TestLocker_Lock_unknown(t *testing.T) {
 					g.empty(t, l)
 					return
 				}
-				wants(t, err, c.err, errCut)
+				wants(t, err, c.err)
 				if errors.Is(err, distlock.ErrHeld) {
 					t.Error(err)
 				}
@@ -767,6 +850,31 @@ func TestAsks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An ask that failed counts too.
+func TestAsks_failed(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+		g.reset()
+		asks := 0
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			if asks++; asks > 1 {
+				return driver.Result{}, errCut
+			}
+			return next(ctx, r)
+		}
+		c := begin(t.Context(), b.Lock, "k", distlock.Asks(4))
+		c.refused(t, distlock.ErrHeld, errCut)
+		if asks != 4 {
+			t.Errorf("%d asks, want 4", asks)
+		}
+		g.thaw()
+		g.expect(t, 1, 0)
+		free(t, first)
+		g.empty(t, a, b)
+	})
 }
 
 // The next waiter goes on when one has used up its asks, even if it asks for something else.
