@@ -1,0 +1,129 @@
+package main
+
+// root are mutants of taking, waiting, handing on and giving back.
+func root() []mutant {
+	return []mutant{
+		{
+			Name: "validity-from-the-reply", Why: "trust outlasts the claim by the time that the reply was under way",
+			File: "request.go", Old: "	res, err = l.store.Acquire(call, ask)\n",
+			New:  "	res, err = l.store.Acquire(call, ask)\n	sent = l.clock.Now()\n",
+			Test: "TestLocker_Lock_lateAnswer",
+		},
+		{
+			Name: "owner-reused", Why: "two goroutines of a process, or two turns, have one claim",
+			File: "request.go", Old: "{ return rand.Text() }", New: "{ return rand.Text()[:0] + \"me\" }",
+			Test: "TestChaos", Args: chaos("300"),
+		},
+		{
+			Name: "second-ask-with-a-new-owner", Why: "the claim of the first ask, whose answer was lost, refuses its own caller",
+			File: "request.go", Old: "	if unknown && ctx.Err() == nil {\n", New: "	if unknown && ctx.Err() == nil {\n		ask.Owner = newOwner()\n",
+			Test: "TestLocker_Lock_unknown",
+		},
+		{
+			Name: "unknown-not-withdrawn", Why: "an unanswered ask leaves a claim behind for its TTL",
+			File: "request.go", Old: "		op.Unknown = l.withdraw(ctx, r, ask.ID) != nil\n", New: "		op.Unknown = false\n",
+			Test: "TestLocker_Lock_unknown",
+		},
+		{
+			Name: "clean-up-on-a-dead-context", Why: "a cancelled wait leaves its claim or place behind",
+			File: "request.go", Old: "context.WithTimeout(context.WithoutCancel(ctx), min(withdrawLimit, r.limit()))",
+			New:  "context.WithTimeout(ctx, min(withdrawLimit, r.limit()))",
+			Test: "TestLocker_Lock_cancelledInFirstAsk",
+		},
+		{
+			Name: "unlock-on-a-dead-context", Why: "a deferred Unlock after a cancel frees nothing",
+			File: "lease.go", Old: "context.WithTimeout(context.WithoutCancel(ctx), limit)", New: "context.WithTimeout(ctx, limit)",
+			Test: "TestLease_Unlock",
+		},
+		{
+			Name: "renewal-survives-release", Why: "a lease is renewed after it was given back",
+			File: "lease.go", Old: "		err = hold.Stop(call) // no renewal is under way from here on\n", New: "		_ = hold.Stop\n",
+			Test: "TestLease_Unlock_duringRenewal",
+		},
+		{
+			Name: "loss-by-the-timer-alone", Why: "a process that was paused goes on with a lease that another has by now",
+			File: "lease.go", Old: "	if l.t.hold.Lose() {\n", New: "	if false && l.t.hold.Lose() {\n",
+			Test: "TestLease_lost_lookingAtTheClock",
+		},
+		{
+			Name: "not-held-is-a-clean-release", Why: "work that met with another's is called done",
+			File: "lease.go", Old: "	case errors.Is(err, driver.ErrNotHeld) && l.tried:\n", New: "	case errors.Is(err, driver.ErrNotHeld):\n",
+			Test: "TestLease_Unlock_lostUnseen",
+		},
+		{
+			Name: "lost-run-returns-nil", Why: "a job that lost its lock is reported as done",
+			File: "do.go", Old: "		err = errors.Join(err, lost)\n", New: "		_ = lost\n",
+			Test: "TestDo",
+		},
+		{
+			Name: "fence-reused-on-hand-off", Why: "two holders in a row have one fence",
+			File: "turn.go", Old: "		lease.fence = t.fence + t.used\n", New: "		lease.fence = t.fence\n",
+			Test: "TestTurn_handsOn",
+		},
+		{
+			Name: "prolonged-without-a-floor", Why: "the fences of a turn are used up and begin again",
+			File: "turn.go", Old: "		ask.Floor = t.fence + driver.Span\n", New: "		ask.Floor = 0\n",
+			Test: "TestTurn_handsOn",
+		},
+		{
+			Name: "turn-goes-on-for-ever", Why: "other processes starve while one has waiters",
+			File: "turn.go", Old: "(t.behind == 0 || now-t.began < turnTime)", New: "true",
+			Test: "TestTurn_endsForOthers",
+		},
+		{
+			Name: "store-never-asked-again", Why: "a turn does not learn that others wait",
+			File: "turn.go", Old: "	fresh := now-t.heard < min(turnTime, t.r.opt.ttl/4)\n", New: "	fresh := now-t.heard < t.r.opt.ttl\n",
+			Test: "TestTurn_endsForOthers",
+		},
+		{
+			Name: "shared-handed-on", Why: "a reader gets a fence below one that has come and gone, and passes a writer",
+			File: "turn.go", Old: "	if w == nil || !t.r.alone() || t.sealed ||", New: "	if w == nil || t.sealed ||",
+			Test: "TestChaos", Args: chaos("500"),
+		},
+		{
+			Name: "handed-on-though-extended", Why: "the next holder has a TTL that it did not ask for",
+			File: "lease.go", Old: "	l.t.sealed = true // the claim is no longer what its request says\n", New: "",
+			Test: "TestTurn_handsOnOnlyWhatIsTheSame",
+		},
+		{
+			Name: "handed-on-to-another-kind", Why: "a caller gets a claim that shows somebody else's holder",
+			File: "turn.go", Old: " || !w.r.same(t.r) || !t.hold.Trusted(0) {\n		return false\n", New: " || !t.hold.Trusted(0) {\n		return false\n",
+			Test: "TestTurn_handsOnOnlyWhatIsTheSame",
+		},
+		{
+			Name: "ask-then-subscribe", Why: "a release between the refusal and the watch wakes nobody",
+			File: "line.go",
+			Old:  "		if p.wake == nil {\n			// Watch before the ask that follows, so that no wake-up falls in between.\n			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)\n		}\n		granted, pause := l.ask(n, p, w)\n",
+			New:  "		granted, pause := l.ask(n, p, w)\n		if p.wake == nil {\n			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)\n		}\n",
+			Test: "TestLocker_Lock_watchesBeforeItAsks",
+		},
+		{
+			Name: "no-poll", Why: "a wake-up that is lost is waited for, for ever",
+			File: "line.go", Old: "		pause = backoff.Jitter(p.r.opt.most)\n", New: "		pause = 1000 * time.Hour\n",
+			Test: "TestLocker_Lock_wakeUpLost",
+		},
+		{
+			Name: "place-not-given-up", Why: "a cancelled waiter stands in everybody's way",
+			File: "line.go", Old: "	_ = l.withdraw(l.running, p.r, p.ask.ID)\n", New: "",
+			Test: "TestLocker_Lock_cancelled",
+		},
+		{
+			Name: "place-lives-long", Why: "a waiter that died holds up all behind it",
+			File: "line.go", Old: "		p.ask.Place = 3 * max(r.opt.most, time.Second)", New: "		p.ask.Place = 300 * max(r.opt.most, time.Second)",
+			Test: "TestLocker_Lock_placeIsShort",
+		},
+		{
+			Name: "first-error-is-retried", Why: "a wrong password looks like a long wait",
+			File: "line.go", Old: "	case err != nil:\n	case res.Granted:\n", New: "	case err != nil && r.opt.wait < 0:\n		return l.wait(ctx, n, &waiter{r: r, seq: seq})\n	case res.Granted:\n",
+			Test: "TestLocker_Lock_firstError",
+		},
+		{
+			Name: "lock-delay-forgotten", Why: "a rival begins while the work of a lost lease still ends",
+			File: "internal/keeper/hold.go", Old: "{ return t.TTL + t.Delay }", New: "{ return t.TTL }",
+			Test: "TestLease_lockDelay",
+		},
+	}
+}
+
+// chaos are the arguments of a short chaos run.
+func chaos(seeds string) []string { return []string{"-args", "-seeds=" + seeds} }

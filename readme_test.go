@@ -1,0 +1,104 @@
+package distlock_test
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var updateREADME = flag.Bool("readme", false, "write the examples into README.md anew")
+
+// quoted matches what the README quotes: a mark with the name of an example, and its code.
+var quoted = regexp.MustCompile("(?s)<!-- example: (\\S+) -->\n(?:```go\n.*?```\n)?")
+
+// TestREADME holds that the code in the README is the code of examples that run.
+func TestREADME(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodies := exampleBodies(t)
+	n := 0
+	want := quoted.ReplaceAllFunc(readme, func(match []byte) []byte {
+		n++
+		name := string(quoted.FindSubmatch(match)[1])
+		body, ok := bodies[name]
+		if !ok {
+			t.Errorf("README.md quotes %s, and there is no such example", name)
+			return match
+		}
+		return []byte("<!-- example: " + name + " -->\n```go\n" + body + "```\n")
+	})
+	if n < 5 {
+		t.Errorf("README.md quotes %d examples, fewer than 5: is the mark still <!-- example: NAME -->?", n)
+	}
+	if code := bytes.Count(want, []byte("```go\n")); code != n {
+		t.Errorf("README.md has %d blocks of Go, and %d of them are quoted from examples", code, n)
+	}
+	if bytes.Equal(readme, want) {
+		return
+	}
+	if !*updateREADME {
+		t.Fatal("README.md does not quote the examples as they are: go test -run TestREADME . -args -readme")
+	}
+	if err := os.WriteFile("README.md", want, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exampleBodies returns the code of all functions in files of examples, without their expected output.
+func exampleBodies(t *testing.T) map[string]string {
+	t.Helper()
+	bodies := map[string]string{}
+	for _, pattern := range []string{"example*_test.go", "locktest/example*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			code, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fset := token.NewFileSet()
+			f, err := parser.ParseFile(fset, file, code, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, decl := range f.Decls {
+				fn, ok := decl.(*ast.FuncDecl)
+				if !ok || fn.Recv != nil {
+					continue
+				}
+				body := string(code[fset.Position(fn.Body.Lbrace).Offset+1 : fset.Position(fn.Body.Rbrace).Offset])
+				name := fn.Name.Name
+				if dir := filepath.Dir(file); dir != "." {
+					name = dir + "." + name
+				}
+				bodies[name] = outdent(body)
+			}
+		}
+	}
+	return bodies
+}
+
+// outdent takes the indentation of a function's body away, and what follows "// Output:".
+func outdent(body string) string {
+	var b strings.Builder
+	for line := range strings.Lines(strings.Trim(body, "\n") + "\n") {
+		line = strings.TrimPrefix(line, "\t")
+		if strings.HasPrefix(line, "// Output:") || strings.HasPrefix(line, "// Unordered output:") {
+			break
+		}
+		b.WriteString(line)
+	}
+	return strings.TrimRight(b.String(), "\n\t ") + "\n"
+}
