@@ -80,6 +80,7 @@ func TestClock_does_not_believe_one_reading(t *testing.T) {
 			}
 			return 0
 		})
+		c.first = 0
 		c.moved = func(time.Time) time.Duration { return time.Duration(n) * time.Second }
 		for range 100 {
 			if c.Now() != 0 {
@@ -144,6 +145,13 @@ func TestClock_time_of_day(t *testing.T) {
 		}
 		if reads != 0 {
 			t.Errorf("the time asleep was read %d times", reads)
+		}
+		c.moved = func(time.Time) time.Duration { return time.Hour } // set once
+		for range 100 {
+			c.Now()
+		}
+		if reads == 0 || reads > 10 {
+			t.Errorf("the time asleep was read %d times after the time of day was set", reads)
 		}
 	})
 }

@@ -78,7 +78,7 @@ type Hold struct {
 	terms Terms
 	valid time.Duration // when trust ends by the last good renewal
 	cut   time.Duration // when MaxHold is over
-	renew time.Duration // when the next renewal is due; never, if one is under way
+	renew time.Duration // when the next renewal is due, if none is under way
 	at    time.Duration // when the keeper has to look at this hold next
 	index int           // in the keeper's queue; -1: not there
 	risk  bool          // the last renewal failed
@@ -147,11 +147,7 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	defer h.k.wg.Done()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.ctx, cancel)() // Stop cuts it short
-
-	out := h.k.send(ctx, []driver.Renewal{{ID: h.id, TTL: terms.StoreTTL()}})
+	out := h.k.send(b.ctx, []driver.Renewal{{ID: h.id, TTL: terms.StoreTTL()}}) //nolint:contextcheck // begin made it of ctx
 	if out[0].Err == nil {
 		h.k.mu.Lock()
 		h.terms.TTL = ttl
@@ -172,7 +168,7 @@ func (h *Hold) begin(ctx context.Context, ttl time.Duration) (b *batch, sent tim
 		if under == nil && ended == nil {
 			defer h.k.mu.Unlock()
 			h.k.wg.Add(1)
-			b, sent = newBatch(nil), h.k.clock.Now()
+			b, sent = newBatch(ctx, nil), h.k.clock.Now()
 			b.add(h)
 			// The call may shorten the claim, and its answer may be lost: trust must not
 			// outlast what the store may have made of the claim, now or by a later try.

@@ -277,6 +277,7 @@ func TestHold_Stop_waits_for_a_renewal_that_others_need(t *testing.T) {
 		a, wa := s.keep(Terms{TTL: ttl})
 		wb := &witness{clock: s.clock}
 		b := s.Keep(id("b"), Terms{TTL: ttl}, 0, wb)
+		wb.whenTold(func(told) { time.Sleep(time.Second) }) // Stop does not wait for listeners
 		s.at(11 * ttl / 30)
 		if len(s.calls) != 1 || len(s.calls[0].rs) != 2 {
 			s.Fatalf("want one renewal of two: %+v", s.calls)

@@ -128,7 +128,7 @@ func (k *Keeper) look() {
 		case now >= until:
 			h.lose(h.overdue())
 			lost = append(lost, h)
-		case h.under == nil && (h.renew <= now || open[size] && h.renew <= min(until, soon)):
+		case h.under == nil && (h.renew <= now || open[size] && h.renew <= soon):
 			// Whoever of its size would be due soon comes along: one round trip for
 			// many, and the jitter does not tear them apart. Other sizes are
 			// left alone: to come early for a few would tear those apart.
@@ -161,7 +161,7 @@ func (k *Keeper) batches(due []*Hold) []*batch {
 		size := h.size()
 		b := open[size]
 		if b == nil || len(b.holds) == batchSize {
-			b = newBatch(func() { k.renew(b) })
+			b = newBatch(context.Background(), func() { k.renew(b) })
 			open[size] = b
 			out = append(out, b)
 		}
@@ -215,9 +215,9 @@ type batch struct {
 	run    func()
 }
 
-func newBatch(run func()) *batch {
+func newBatch(ctx context.Context, run func()) *batch {
 	b := &batch{done: make(chan struct{}), run: run}
-	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.ctx, b.cancel = context.WithCancel(ctx)
 	return b
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-var seeds = flag.Int("seeds", 500, "how many runs TestKeeper_random makes")
+var seeds = flag.Int("seeds", 300, "how many runs TestKeeper_random makes")
 
 // TestKeeper_random plays holds against a store that answers at random. An oracle that sees
 // only what is asked and answered knows at every instant which of them may be trusted.
