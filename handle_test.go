@@ -186,6 +186,30 @@ func TestHandle(t *testing.T) {
 			wantErr(t, err, distlock.ErrLost)
 		})
 	})
+	t.Run("is unlocked and waited for like any lock", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			l := lockerOn(t, w)
+			lease, err := l.Attach(t.Context(), given(t, l, "x", distlock.AtLeast(time.Hour)), distlock.AtLeast(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := w.count("acquire")
+			got := make(chan error, 1)
+			go func() { got <- second(l.Lock(t.Context(), "x")) }()
+			synctest.Wait()
+			if w.count("acquire") != n {
+				t.Error("the store was asked for what this process holds")
+			}
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			if err := <-got; err != nil || time.Since(begin) > time.Second {
+				t.Errorf("%v after %v: the shortest hold is over", err, time.Since(begin))
+			}
+		})
+	})
 	t.Run("is not handed on in memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := lockerOn(t, newWire())

@@ -112,6 +112,19 @@ func TestLease_Extend(t *testing.T) {
 			w.mend()
 		})
 	})
+	t.Run("takes at most 5 s", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWire()
+			lease := taken(t, lockerOn(t, w, distlock.TTL(time.Minute), distlock.Fixed()), "x")
+			w.freeze()
+			begin := time.Now()
+			wantErr(t, lease.Extend(t.Context(), time.Minute), distlock.ErrUnknown)
+			if took := time.Since(begin); took != 5*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			w.mend()
+		})
+	})
 	t.Run("after the end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWire()

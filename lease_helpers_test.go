@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,3 +252,19 @@ func heapAfter(f func()) int64 {
 	f()
 	return live() - before
 }
+
+// A slowObserver takes its time with the first event of a kind, until release.
+type slowObserver struct {
+	kind distlock.EventKind
+	hold chan struct{}
+	busy atomic.Bool
+	free sync.Once
+}
+
+func (o *slowObserver) observe(_ context.Context, e distlock.Event) {
+	if e.Kind == o.kind && o.busy.CompareAndSwap(false, true) {
+		<-o.hold
+	}
+}
+
+func (o *slowObserver) release() { o.free.Do(func() { close(o.hold) }) }

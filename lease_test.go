@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,36 +67,20 @@ func TestLease_lost(t *testing.T) {
 	}
 }
 
-// The clock decides, not the timer: whoever tells of losses may be busy with another.
+// The clock decides, not the timer: an observer may hold up whoever tells of the loss.
 func TestLease_lost_lookingAtTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
-		told := make(chan string, 2)
-		hold := make(chan struct{})
-		release := sync.OnceFunc(func() { close(hold) })
-		defer release()
-		var busy atomic.Bool
-		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.MaxHold(10*time.Second),
-			distlock.Observe(func(_ context.Context, e distlock.Event) {
-				if e.Kind == distlock.Lost {
-					told <- e.Key
-					if busy.CompareAndSwap(false, true) {
-						<-hold
-					}
-				}
-			}))
-		leases := map[string]*distlock.Lease{"a": taken(t, l, "a"), "b": taken(t, l, "b")}
-		ctxs := map[string]context.Context{}
-		for name, lease := range leases {
-			ctxs[name] = lease.Context(t.Context())
-		}
+		slow, p := &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}, &tape{}
+		defer slow.release()
+		l := lockerOn(t, newWire(), distlock.TTL(time.Second), distlock.MaxHold(10*time.Second),
+			distlock.Observe(p.observe), distlock.Observe(slow.observe))
+		lease := taken(t, l, "x")
+		ctx := lease.Context(t.Context())
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		other := "a"
-		if <-told == "a" {
-			other = "b"
+		if over(lease.Done()) {
+			t.Fatal("it was told: the observer does not hold it up")
 		}
-		lease, ctx := leases[other], ctxs[other]
 		if lease.Valid(0) {
 			t.Error("valid after its time")
 		}
@@ -108,12 +90,13 @@ func TestLease_lost_lookingAtTheClock(t *testing.T) {
 		wantErr(t, lease.Err(), distlock.ErrMaxHold)
 		wantLoss(t, context.Cause(ctx), distlock.LossMaxHold)
 		wantErr(t, lease.Unlock(t.Context()), distlock.ErrMaxHold)
-		release()
+		if !over(lease.Done()) {
+			t.Error("not done after Unlock")
+		}
+		slow.release()
 		synctest.Wait()
 		wantErr(t, lease.Err(), distlock.ErrMaxHold)
-		if n := len(told); n != 1 {
-			t.Errorf("told %d times of the second loss", n)
-		}
+		wantStory(t, p, distlock.Granted, distlock.Lost)
 	})
 }
 
@@ -236,6 +219,34 @@ func TestLease_Wanted(t *testing.T) {
 			}
 			synctest.Wait()
 		})
+	})
+}
+
+// The claim goes on in other hands: the lease does not.
+func TestLease_handedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := lockerOn(t, newWire())
+		old := taken(t, l, "x")
+		next := make(chan *distlock.Lease, 1)
+		go func() { lease, _ := l.Lock(t.Context(), "x"); next <- lease }()
+		synctest.Wait()
+		if err := old.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lease := <-next
+		if lease.Fence() != old.Fence()+1 {
+			t.Fatalf("fence %d after %d: it was not handed on", lease.Fence(), old.Fence())
+		}
+		if old.Valid(0) || old.Err() == nil || !old.Until().IsZero() || old.Wanted() || !over(old.Done()) {
+			t.Error("the old lease lives on")
+		}
+		wantErr(t, old.Extend(t.Context(), time.Hour), distlock.ErrReleased)
+		if _, err := old.Handle(); !errors.Is(err, distlock.ErrReleased) {
+			t.Errorf("a handle of another's claim: %v", err)
+		}
+		if err := old.Unlock(t.Context()); err != nil || lease.Err() != nil {
+			t.Errorf("%v, %v", err, lease.Err())
+		}
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,29 +229,77 @@ func TestLease_Unlock_duringRenewal(t *testing.T) {
 	}
 }
 
-// A loss that nobody has seen yet comes before Unlock, for the contexts too.
-func TestLease_Unlock_lostUnseen(t *testing.T) {
+// A loss that nobody has told of yet comes before Unlock, for the contexts too.
+func TestLease_Unlock_lostUntold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hold := make(chan struct{})
-		release := sync.OnceFunc(func() { close(hold) })
-		defer release()
-		var busy atomic.Bool
-		l := lockerOn(t, newWire(), distlock.Fixed(), distlock.Observe(func(_ context.Context, e distlock.Event) {
-			if e.Kind == distlock.Lost && busy.CompareAndSwap(false, true) {
-				<-hold
-			}
-		}))
-		leases := []*distlock.Lease{taken(t, l, "a"), taken(t, l, "b")}
-		var ctxs []context.Context
-		for _, lease := range leases {
-			ctxs = append(ctxs, lease.Context(t.Context()))
-		}
+		w, p := newWire(), &tape{}
+		slow := &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}
+		defer slow.release()
+		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.Observe(p.observe), distlock.Observe(slow.observe))
+		lease := taken(t, l, "x")
+		ctx := lease.Context(t.Context())
+		time.Sleep(500 * time.Millisecond) // the first renewal is told, and that takes its time
+		w.cut()
 		time.Sleep(time.Minute)
-		synctest.Wait() // one is told, and the telling is held up
-		for i, lease := range leases {
-			wantLoss(t, lease.Unlock(t.Context()), distlock.LossExpired)
-			wantLoss(t, context.Cause(ctxs[i]), distlock.LossExpired)
+		wantLoss(t, lease.Unlock(t.Context()), distlock.LossExpired)
+		if !over(ctx.Done()) {
+			t.Error("the context goes on")
 		}
-		release()
+		wantLoss(t, context.Cause(ctx), distlock.LossExpired)
+		wantLoss(t, lease.Err(), distlock.LossExpired)
+		if n := w.count("release"); n != 0 {
+			t.Errorf("%d releases after a loss", n)
+		}
+		slow.release()
+		synctest.Wait()
+		if ends := p.all(distlock.Lost, distlock.Released); len(ends) != 1 || ends[0].Kind != distlock.Lost {
+			t.Errorf("it ended by %+v", ends)
+		}
+	})
+}
+
+// A loss that is told while Unlock waits for a renewal to come back is not told again.
+func TestLease_Unlock_lostMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWire(), &tape{}
+		slow := &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}
+		defer slow.release()
+		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.Observe(p.observe), distlock.Observe(slow.observe))
+		lease := taken(t, l, "x")
+		time.Sleep(500 * time.Millisecond)
+		w.on(func(context.Context, string) error { time.Sleep(time.Minute); return errWire }, nil) // deaf to its context
+		time.Sleep(10 * time.Second)
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			slow.release()
+		}()
+		begin := time.Now()
+		wantLoss(t, lease.Unlock(t.Context()), distlock.LossExpired)
+		if took := time.Since(begin); took != 100*time.Millisecond {
+			t.Errorf("it took %v: does it wait for the renewal?", took)
+		}
+		synctest.Wait()
+		if n := len(p.all(distlock.Lost, distlock.Released)); n != 1 {
+			t.Errorf("told %d times of the end", n)
+		}
+		w.mend()
+	})
+}
+
+// A loss that was told needs no answer of the store, nor a renewal to come back.
+func TestLease_Unlock_lostIsAnsweredAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		lease := taken(t, lockerOn(t, w, distlock.TTL(time.Second)), "x")
+		w.on(func(context.Context, string) error { time.Sleep(time.Minute); return errWire }, nil)
+		<-lease.Done()
+		begin := time.Now()
+		if err := lease.Unlock(t.Context()); err != lease.Err() { //nolint:errorlint // the very same
+			t.Errorf("%v, want %v", err, lease.Err())
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		w.mend()
 	})
 }
