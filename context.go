@@ -1,0 +1,65 @@
+package distlock
+
+import "context"
+
+// Context returns a context for the work under the lock: it ends with parent, and with the lease,
+// with the cause ErrLost or ErrReleased. Its Err looks at the clock at every call.
+// FromContext finds the lease in it. It is remembered until it ends: give it a parent that ends with the
+// work, if the lease lasts longer. Like the functions of package context it panics if parent is nil.
+func (l *Lease) Context(parent context.Context) context.Context {
+	inner, cancel := context.WithCancelCause(parent)
+	ctx := &leaseContext{inner, l, cancel}
+	locker := l.t.l
+	locker.mu.Lock()
+	if why := l.why.Load(); why != nil {
+		locker.mu.Unlock()
+		cancel(*why)
+		return ctx
+	}
+	if l.ends == nil {
+		l.ends = map[*leaseContext]context.CancelCauseFunc{}
+	}
+	l.ends[ctx] = cancel
+	locker.mu.Unlock()
+	context.AfterFunc(inner, func() { // a lease may outlive many contexts
+		locker.mu.Lock()
+		defer locker.mu.Unlock()
+		delete(l.ends, ctx)
+	})
+	return ctx
+}
+
+// A leaseContext ends with its lease.
+type leaseContext struct {
+	context.Context
+	lease *Lease
+	end   context.CancelCauseFunc
+}
+
+// Err looks at the clock: after a pause of the process, a timer comes too late. So may
+// whoever tells of the loss, if it has others to tell first: the context ends here and now.
+func (c *leaseContext) Err() error {
+	if why := c.lease.Err(); why != nil {
+		c.end(why)
+	}
+	return c.Context.Err()
+}
+
+func (c *leaseContext) Value(key any) any {
+	if key == (leaseKey{}) {
+		return c.lease
+	}
+	return c.Context.Value(key)
+}
+
+type leaseKey struct{}
+
+// FromContext returns the lease that ctx was made for by Lease.Context, Do or one of its
+// kin; the innermost, if there are several; nil if there is none.
+func FromContext(ctx context.Context) *Lease {
+	if ctx == nil {
+		return nil
+	}
+	lease, _ := ctx.Value(leaseKey{}).(*Lease)
+	return lease
+}
