@@ -3,195 +3,191 @@ package quorum
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"time"
 
 	"github.com/distlock/distlock/driver"
 )
+
+// headStart is how far a proposed fence lies ahead of the client's clock. Nodes count by
+// their clocks too: a proposal above all of them is answered alike by all, in one round.
+const headStart = uint64(time.Second / time.Microsecond)
 
 // Acquire asks all nodes for the claim.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	if err := r.Validate(s.features); err != nil {
 		return driver.Result{}, err
 	}
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	defer leave()
+	next, err := s.calls.ask(ctx, r.ID)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	defer next()
+
 	began := time.Now()
-	r.Floor = s.propose(r)
-	round := begin(ctx, s, limit(r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
-		return s.nodes[i].Acquire(ctx, r)
-	})
-	votes := round.votes(ctx, s.decided)
-	asked := round.done
-	s.discount(votes)
-	fence, stored := highest(votes)
-	if granted(votes) >= s.majority() && stored < s.majority() {
-		asked = s.writeBack(ctx, r, votes, asked, fence)
-		_, stored = highest(votes)
-	}
+	r, held := s.claims.ask(r, len(s.nodes))
+	a := s.ask(ctx, r, held)
+	took := time.Since(began)
+	s.pace.Store(int64(took))
 	switch {
-	case stored < s.majority():
-		return s.refuse(ctx, r.ID, votes, asked)
-	case time.Since(began) >= r.TTL-r.TTL/10:
+	case !s.won(a.ballot):
+		return s.lose(ctx, a, errNoMajority)
+	case took >= r.TTL-r.TTL/10:
 		// The nodes' claims have begun to end: there is no trust left that anybody could use.
-		_, err := s.refuse(ctx, r.ID, votes, asked)
-		return driver.Result{}, errors.Join(errTooSlow, err)
+		a.refused = 0
+		return s.lose(ctx, a, errTooSlow)
 	}
-	s.remember(r, fence, asked)
-	return driver.Result{Granted: true, Fence: fence, Used: used(votes)}, nil
+	s.claims.granted(r, a.fence)
+	return driver.Result{Granted: true, Fence: a.fence, Used: used(a.votes)}, nil
 }
 
-// decided reports whether votes that are still missing can be done without: a majority that has stored one
-// fence, or so many refusals that there can be no majority. While a node is young, all
-// are heard: it takes all of them to tell a new deployment from a node that forgot.
-func (s *Store) decided(votes []vote[driver.Result]) bool {
-	for _, v := range votes {
-		if s.young(v) {
-			return false
+// An attempt is one Acquire: what was asked, and what the nodes said.
+type attempt struct {
+	ballot
+	r     driver.Request
+	held  bool // the claim is held already, as far as this process knows
+	votes []vote[driver.Result]
+	last  *round[driver.Result]
+}
+
+// ask makes one or two rounds: one if a majority stored the fence at once, and
+// otherwise another to write it back.
+func (s *Store) ask(ctx context.Context, r driver.Request, held bool) *attempt {
+	floor := r.Floor
+	if s.features.Fence && !held {
+		r.Floor = max(r.Floor, uint64(time.Now().UnixMicro())+headStart)
+	}
+	a := &attempt{r: r, held: held}
+	line := s.calls.line(r.ID, len(s.nodes), true)
+	a.last = begin(ctx, s, limit(r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
+		err := line[i].enter(ctx)
+		defer line[i].leave(s)
+		if err != nil {
+			return driver.Result{}, err
 		}
-	}
-	_, stored := highest(votes)
-	return stored >= s.majority() || refusals(votes) > len(s.nodes)-s.majority()
-}
-
-// propose returns a fence that all nodes are likely to grant as it is.
-func (s *Store) propose(r driver.Request) uint64 {
-	if !s.features.Fence {
-		return 0
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if h := s.held[r.ID]; h != nil {
-		return max(h.fence, r.Floor) // asked again: the same grant, unless a higher fence is wanted
-	}
-	return max(s.seen[r.Key]+driver.Span, uint64(time.Now().UnixMicro())+headStart, r.Floor)
-}
-
-// discount takes away the votes of nodes that may have forgotten a claim, unless all of them are new.
-func (s *Store) discount(votes []vote[driver.Result]) {
-	young := 0
-	for _, v := range votes {
-		if s.young(v) {
-			young++
+		res, err := s.acquire(ctx, i, r)
+		if errors.Is(err, driver.ErrInvalid) && r.Floor > floor {
+			// This client's clock and that node's are more than an hour apart. The node's own clock
+			// is good enough: a fence that a majority stored rises whatever the clocks say.
+			r := r
+			r.Floor = floor
+			res, err = s.acquire(ctx, i, r)
 		}
-	}
-	for i, v := range votes {
-		votes[i].young = young < len(votes) && s.young(v)
-	}
-}
-
-func (s *Store) young(v vote[driver.Result]) bool {
-	return v.err == nil && v.value.Age > 0 && v.value.Age < s.longest
-}
-
-// writeBack raises the fence of all that granted to the highest, and counts what they say
-// to that instead. It returns when the nodes' calls, old and new, are over.
-func (s *Store) writeBack(ctx context.Context, r driver.Request, votes []vote[driver.Result], asked []chan struct{}, fence uint64) []chan struct{} {
-	r.Floor = fence
-	first := slices.Clone(votes)
-	round := begin(ctx, s, limit(r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
-		if !first[i].counts() || first[i].value.Fence == fence {
-			over(ctx, asked, i)
-			return first[i].value, first[i].err
-		}
-		return s.nodes[i].Acquire(ctx, r)
+		return res, err
 	})
-	second := round.votes(ctx, func(votes []vote[driver.Result]) bool {
-		for i := range votes {
-			votes[i].young = first[i].young
-		}
-		f, stored := highest(votes)
-		return f == fence && stored >= s.majority()
+	a.votes = a.last.until(ctx, func(votes []vote[driver.Result]) bool {
+		a.ballot = s.count(votes)
+		return s.settled(a.ballot)
 	})
-	for i, v := range second {
-		if first[i].counts() && first[i].value.Fence != fence {
-			votes[i].value, votes[i].err = v.value, v.err
-		}
+	if a.counted >= s.majority() && !s.won(a.ballot) {
+		s.writeBack(ctx, a)
 	}
-	return round.done
+	return a
 }
 
-// refuse releases what was granted, and says why the claim was not: refused, if the nodes that refused
-// it leave no majority; unavailable, if nothing of it can be left anywhere; unknown otherwise.
-func (s *Store) refuse(ctx context.Context, id driver.ID, votes []vote[driver.Result], asked []chan struct{}) (driver.Result, error) {
-	undo := begin(ctx, s, nodeLimit, func(ctx context.Context, i int) (struct{}, error) {
-		over(ctx, asked, i) // a release that overtakes its acquire releases nothing
-		v := votes[i]
-		if v.err == nil && !v.value.Granted || errors.Is(v.err, driver.ErrUnavailable) || errors.Is(v.err, driver.ErrInvalid) {
-			return struct{}{}, nil // there is nothing
+// acquire asks one node. If it has the claim since before with a fence above the one that was granted, as a node may
+// that was slow or was topped up, that is no reason to raise the others': it has stored what is asked for.
+func (s *Store) acquire(ctx context.Context, node int, r driver.Request) (driver.Result, error) {
+	res, err := s.nodes[node].Acquire(ctx, r)
+	if err == nil && res.Granted && s.claims.told(r.ID, node, res.Fence) {
+		res.Fence = min(res.Fence, r.Floor)
+	}
+	return res, err
+}
+
+// writeBack asks those that granted the claim with a lower fence again, also those that have yet to answer,
+// until a majority has stored the fence.
+func (s *Store) writeBack(ctx context.Context, a *attempt) {
+	first, fence := a.last, a.fence
+	line := s.calls.line(a.r.ID, len(s.nodes), true)
+	a.last = begin(ctx, s, limit(a.r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
+		err := line[i].enter(ctx)
+		defer line[i].leave(s)
+		if err != nil {
+			return driver.Result{}, err
 		}
-		if err := s.nodes[i].Release(ctx, id); err != nil && !errors.Is(err, driver.ErrNotHeld) {
-			return struct{}{}, err
+		was := first.answer(i)
+		if was.err != nil || !was.value.Granted || was.value.Fence >= fence {
+			return was.value, was.err
 		}
-		return struct{}{}, nil
+		r := a.r
+		r.Floor = fence
+		if res, err := s.acquire(ctx, i, r); err == nil {
+			return res, nil
+		}
+		return was.value, nil // what it granted before, it granted
 	})
-	var res driver.Result
-	for _, v := range votes {
-		if v.err == nil && !v.value.Granted {
-			res.Used = max(res.Used, v.value.Used)
-			if res.Retry == 0 || v.value.Retry > 0 && v.value.Retry < res.Retry {
-				res.Retry = v.value.Retry
+	a.last.collect(ctx, a.votes, func(votes []vote[driver.Result]) bool {
+		a.ballot = s.count(votes)
+		return s.won(a.ballot)
+	})
+}
+
+// lose releases what was granted, and says why the claim was not.
+//
+// Refused: a majority refused it; or a majority answered, some of them refused, and no majority can hold it any more.
+// Unavailable or invalid: nobody refused it, and no majority can hold it. Anything else is unknown.
+//
+// The release goes on in the background, if the answer does not depend on it. A part of a claim that is left on a minority
+// is no claim, and ends with its TTL. A claim that is held stays held, unless a majority says that it is not.
+func (s *Store) lose(ctx context.Context, a *attempt, why error) (driver.Result, error) {
+	no := func(err error) (driver.Result, error) {
+		return driver.Result{}, s.failed(ctx, "acquire", tell(s, a.votes), err)
+	}
+	lost := a.refused >= s.majority()
+	if a.held && !lost {
+		switch {
+		case a.granted > 0 || a.unknown >= s.majority():
+			return no(why)
+		case a.invalid >= s.majority():
+			return no(driver.ErrInvalid)
+		}
+		return no(driver.ErrUnavailable)
+	}
+	undo := s.release(ctx, a.r.ID, func(i int) bool {
+		v := a.last.answer(i) // it is over: the release waited for it
+		definite := errors.Is(v.err, driver.ErrUnavailable) || errors.Is(v.err, driver.ErrInvalid)
+		never := errors.Is(v.err, errBusy) || errors.Is(v.err, errDoubt)
+		return v.err == nil && v.value.Granted || v.err != nil && !definite && !never
+	})
+	contested := a.refused > 0 && a.refused+a.granted >= s.majority()
+	left := a.granted + a.unknown // where something may be left
+	if contested && left >= s.majority() {
+		undo.until(ctx, func(votes []vote[struct{}]) bool {
+			left = 0
+			for i, v := range votes {
+				if v.err != nil && !errors.Is(v.err, driver.ErrNotHeld) && a.possible(i) {
+					left++
+				}
 			}
-			if res.Blocker.Left <= v.value.Blocker.Left {
-				res.Blocker = v.value.Blocker
-			}
-		}
-	}
-	refused := refusals(votes)
-	if refused > len(s.nodes)-s.majority() {
-		// Definite, and what is being undone is in nobody's way but our own next ask's,
-		// which is a matter of a round trip.
-		return res, nil
-	}
-	left := false
-	for _, v := range undo.votes(context.WithoutCancel(ctx), all) {
-		left = left || v.err != nil
+			return left < s.majority()
+		})
 	}
 	switch {
-	case !left && refused > 0 && refused+granted(votes) == len(votes):
-		return res, nil // the votes were split: all nodes are well, and others hold parts of it
-	case left:
-		return driver.Result{}, &VoteError{Op: "acquire", Votes: tell(s, votes), Err: errNoMajority}
+	case lost, contested && left < s.majority():
+		return s.refusal(a.votes, a.ballot), nil
+	case left >= s.majority():
+		return no(why)
+	case a.invalid >= s.majority():
+		return no(driver.ErrInvalid)
 	default:
-		return driver.Result{}, &VoteError{Op: "acquire", Votes: tell(s, votes), Err: driver.ErrUnavailable}
+		return no(fmt.Errorf("%w: %w", driver.ErrUnavailable, why))
 	}
 }
 
-// refusals counts the nodes that refused.
-func refusals(votes []vote[driver.Result]) int {
-	n := 0
-	for _, v := range votes {
-		if v.err == nil && !v.value.Granted {
-			n++
-		}
-	}
-	return n
+// possible reports whether a node may have granted the claim.
+func (a *attempt) possible(i int) bool {
+	v := a.votes[i]
+	return v.err == nil && v.value.Granted ||
+		v.err != nil && !errors.Is(v.err, driver.ErrUnavailable) && !errors.Is(v.err, driver.ErrInvalid)
 }
 
-// granted counts the nodes that granted, and may be counted.
-func granted(votes []vote[driver.Result]) int {
-	n := 0
-	for _, v := range votes {
-		if v.counts() {
-			n++
-		}
-	}
-	return n
-}
-
-// highest returns the highest fence that was granted, and how many nodes have stored it.
-func highest(votes []vote[driver.Result]) (fence uint64, stored int) {
-	for _, v := range votes {
-		if v.counts() {
-			fence = max(fence, v.value.Fence)
-		}
-	}
-	for _, v := range votes {
-		if v.counts() && v.value.Fence == fence {
-			stored++
-		}
-	}
-	return fence, stored
-}
-
+// used is the highest sum of weights that was told.
 func used(votes []vote[driver.Result]) int64 {
 	var n int64
 	for _, v := range votes {

@@ -1,10 +1,14 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -15,9 +19,11 @@ const (
 	// slow nodes do not eat the trust that the others bring.
 	nodeLimit = 100 * time.Millisecond
 
-	// headStart is how far a proposed fence lies ahead of the client's clock. Nodes count by
-	// their clocks too: a proposal above all of them is answered alike by all, in one round.
-	headStart = uint64(time.Second / time.Microsecond)
+	// releaseLimit is the same for a release, which may have to wait until its acquire is over.
+	releaseLimit = 2 * nodeLimit
+
+	// lookLimit is the same for calls that people make: List, Break, Inspect.
+	lookLimit = 10 * nodeLimit
 
 	defaultLongestTTL = time.Minute
 )
@@ -38,20 +44,16 @@ type Store struct {
 	longest  time.Duration
 	features driver.Features
 
-	mu   sync.Mutex
-	held map[driver.ID]*held // what was granted here, for top-ups
-	seen map[string]uint64   // the highest fence of keys in held
-	old  []driver.ID         // of held, in the order in which remember looks at them
+	calls  calls
+	claims claims
+	pace   atomic.Int64 // how long the last Acquire took, in nanoseconds
+	fresh  atomic.Bool  // the deployment was new at the last Acquire: see count
 
-	wg sync.WaitGroup // calls to nodes
-}
-
-// held is a claim that was granted here.
-type held struct {
-	r     driver.Request
-	fence uint64
-	asked []chan struct{} // by node: closed when it has answered the Acquire
-	ends  time.Time       // by the local clock: when it is surely over
+	mu     sync.Mutex // guards closed
+	closed bool
+	wg     sync.WaitGroup  // calls to this store and to nodes, and watches
+	life   context.Context // of the watches
+	end    context.CancelFunc
 }
 
 // New makes one store of an odd number of nodes, three at least. Nodes must be independent: stores that
@@ -61,10 +63,7 @@ func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) 
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{nodes: nodes, longest: o.LongestTTL, held: map[driver.ID]*held{}, seen: map[string]uint64{}}
-	if s.longest == 0 {
-		s.longest = defaultLongestTTL
-	}
+	s := &Store{nodes: slices.Clone(nodes), longest: cmp.Or(o.LongestTTL, defaultLongestTTL)}
 	switch n := len(nodes); {
 	case n < 3:
 		return nil, fmt.Errorf("quorum: %d nodes: a majority that survives the loss of one needs three: %w", n, driver.ErrInvalid)
@@ -73,49 +72,61 @@ func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) 
 	case s.longest < 0:
 		return nil, fmt.Errorf("quorum: LongestTTL %v is negative: %w", s.longest, driver.ErrInvalid)
 	}
-	s.features = driver.Features{
-		Name: o.Name, Fence: true, Floor: true, Value: true, Expiry: true, Detached: true, MaxTTL: s.longest,
+	if err := s.declare(cmp.Or(o.Name, "quorum")); err != nil {
+		return nil, err
 	}
-	if s.features.Name == "" {
-		s.features.Name = "quorum"
+	s.life, s.end = context.WithCancel(context.Background())
+	if err := s.distinct(ctx); err != nil {
+		s.Close()
+		return nil, err
 	}
-	for i, node := range nodes {
+	return s, nil
+}
+
+// declare works out what the nodes can do together.
+func (s *Store) declare(name string) error {
+	f := driver.Features{Name: name, Fence: true, Value: true, Expiry: true, Detached: true, MaxTTL: s.longest}
+	for i, node := range s.nodes {
 		if node == nil {
-			return nil, fmt.Errorf("quorum: node %d is nil: %w", i+1, driver.ErrInvalid)
+			return fmt.Errorf("quorum: node %d is nil: %w", i+1, driver.ErrInvalid)
 		}
-		f := node.Features()
-		if !f.Expiry {
-			return nil, fmt.Errorf("quorum: node %d (%s) does not end claims by itself: %w", i+1, f.Name, errors.ErrUnsupported)
+		n := node.Features()
+		s.names = append(s.names, fmt.Sprintf("%d (%s)", i+1, n.Name))
+		if !n.Expiry {
+			return fmt.Errorf("quorum: node %s does not end claims by itself: %w", s.names[i], errors.ErrUnsupported)
 		}
-		s.names = append(s.names, fmt.Sprintf("%d (%s)", i+1, f.Name))
-		s.features.Fence = s.features.Fence && f.Fence && f.Floor
-		s.features.Value = s.features.Value && f.Value
-		s.features.Detached = s.features.Detached && f.Detached
-		s.features.MinTTL = max(s.features.MinTTL, f.MinTTL)
-		if f.MaxTTL > 0 {
-			s.features.MaxTTL = min(s.features.MaxTTL, f.MaxTTL)
+		f.Fence = f.Fence && n.Fence && n.Floor
+		f.Value = f.Value && n.Value
+		f.Detached = f.Detached && n.Detached
+		f.MinTTL = max(f.MinTTL, n.MinTTL)
+		if n.MaxTTL > 0 {
+			f.MaxTTL = min(f.MaxTTL, n.MaxTTL)
 		}
 	}
-	s.features.Floor = s.features.Fence
-	return s, s.distinct(ctx)
+	f.Floor = f.Fence
+	s.features = f
+	if f.MinTTL > f.MaxTTL {
+		return fmt.Errorf("quorum: the nodes' shortest TTL of %v is above the longest of %v: %w", f.MinTTL, f.MaxTTL, driver.ErrInvalid)
+	}
+	return nil
 }
 
 // distinct refuses nodes that are one.
 func (s *Store) distinct(ctx context.Context) error {
-	infos := begin(ctx, s, 10*nodeLimit, func(ctx context.Context, i int) (driver.Info, error) {
+	infos := begin(ctx, s, lookLimit, func(ctx context.Context, i int) (driver.Info, error) {
 		return driver.Inspect(ctx, s.nodes[i])
-	}).votes(ctx, all)
-	first := map[string]int{}
-	for i, v := range infos {
-		if v.err != nil || v.value.Identity == "" {
-			continue
+	}).all(ctx)
+	for i := range s.nodes {
+		for j := range i {
+			same := s.nodes[i]
+			one := reflect.TypeOf(same).Comparable() && same == s.nodes[j]
+			one = one || infos[i].err == nil && infos[j].err == nil && infos[i].value.Identity != "" && infos[i].value.Identity == infos[j].value.Identity
+			if one {
+				return fmt.Errorf("quorum: nodes %s and %s are one: a majority needs nodes that fail apart: %w", s.names[j], s.names[i], driver.ErrInvalid)
+			}
 		}
-		if j, ok := first[v.value.Identity]; ok {
-			return fmt.Errorf("quorum: nodes %s and %s are one: a majority needs nodes that fail apart: %w", s.names[j], s.names[i], driver.ErrInvalid)
-		}
-		first[v.value.Identity] = i
 	}
-	return nil
+	return ctx.Err()
 }
 
 // Features are those that all nodes have, without a line, counting and records.
@@ -127,185 +138,89 @@ func (s *Store) majority() int { return len(s.nodes)/2 + 1 }
 // limit is how long a node may take.
 func limit(ttl time.Duration) time.Duration { return min(nodeLimit, ttl/10) }
 
-// Renew renews a claim on all nodes. It counts if a majority truly renewed it; nodes that do
-// not hold it are then topped up.
-func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
-	out := s.RenewAll(ctx, []driver.Renewal{r})
-	return out[0].Behind, out[0].Err
-}
-
-// RenewAll renews many claims with one round trip for each node, and another for those that are
-// to be topped up.
-func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
-	out := make([]driver.Renewed, len(rs))
-	valid := make([]driver.Renewal, 0, len(rs))
-	at := make([]int, 0, len(rs))
-	least := s.longest
-	for i, r := range rs {
-		if out[i].Err = r.Validate(s.features); out[i].Err == nil {
-			valid, at = append(valid, r), append(at, i)
-			least = min(least, r.TTL)
-		}
+// enter notes that a call is under way, until leave is called.
+func (s *Store) enter(ctx context.Context) (leave func(), err error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
-	if len(valid) == 0 {
-		return out
-	}
-	began := time.Now()
-	votes := begin(ctx, s, limit(least), func(ctx context.Context, i int) ([]driver.Renewed, error) {
-		return driver.RenewAll(ctx, s.nodes[i], valid), nil
-	}).votes(ctx, all)
-	for j, r := range valid {
-		one := make([]vote[driver.Renewed], len(votes))
-		for n, v := range votes {
-			one[n].err = v.err
-			if v.err == nil {
-				one[n].value, one[n].err = v.value[j], v.value[j].Err
-			}
-		}
-		out[at[j]] = s.renewed(ctx, r, one, began)
-	}
-	return out
-}
-
-// renewed counts the votes on one renewal.
-func (s *Store) renewed(ctx context.Context, r driver.Renewal, votes []vote[driver.Renewed], began time.Time) driver.Renewed {
-	good, gone, behind := 0, 0, 0
-	var missing []int
-	var broken error
-	for n, v := range votes {
-		switch {
-		case v.err == nil:
-			good++
-			behind = max(behind, v.value.Behind)
-		case errors.Is(v.err, driver.ErrNotHeld):
-			gone++
-			missing = append(missing, n)
-			if b := (*driver.BrokenError)(nil); errors.As(v.err, &b) {
-				broken = v.err
-			}
-		}
-	}
-	switch {
-	case good >= s.majority():
-		s.topUp(ctx, r, missing, began)
-		return driver.Renewed{Behind: behind}
-	case gone > len(s.nodes)-s.majority(): // no majority can hold it any more
-		s.forget(r.ID)
-		if broken != nil {
-			return driver.Renewed{Err: broken}
-		}
-		return driver.Renewed{Err: &VoteError{Op: "renew", Votes: tell(s, votes), Err: driver.ErrNotHeld}}
-	default:
-		return driver.Renewed{Err: &VoteError{Op: "renew", Votes: tell(s, votes), Err: errNoMajority}}
-	}
-}
-
-// topUp asks nodes that lost a claim to grant it again, so that it no longer hangs on a bare majority.
-// Whether they do changes nothing in this round.
-func (s *Store) topUp(ctx context.Context, r driver.Renewal, missing []int, began time.Time) {
 	s.mu.Lock()
-	h := s.held[r.ID]
-	var req driver.Request
-	if h != nil {
-		h.ends = began.Add(2 * r.TTL)
-		if r.Value != nil {
-			h.r.Value = r.Value
-		}
-		req = h.r
-		req.TTL = r.TTL
-		if s.features.Fence {
-			req.Floor = h.fence
-		}
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, fmt.Errorf("quorum: the store is closed: %w", driver.ErrUnavailable)
 	}
+	s.wg.Add(1)
+	return s.wg.Done, nil
+}
+
+// Close ends watches, and waits until no call to a node is under way. Later calls are
+// unavailable. It closes no node.
+func (s *Store) Close() {
+	s.mu.Lock()
+	s.closed = true
 	s.mu.Unlock()
-	if h == nil || len(missing) == 0 {
-		return
-	}
-	var wg sync.WaitGroup
-	for _, n := range missing {
-		wg.Go(func() {
-			call, cancel := context.WithTimeout(ctx, limit(r.TTL))
-			defer cancel()
-			_, _ = s.nodes[n].Acquire(call, req)
-		})
-	}
-	wg.Wait()
+	s.end()
+	s.wg.Wait()
 }
 
-// Release releases a claim on all nodes. It is done when a majority has answered, and says
-// ErrNotHeld if none of them held it.
+// Release releases a claim on all nodes. It returns when a majority has; in a new deployment, where all must
+// grant the next claim, when all have. If a majority did not hold it, it was not held: what the others had of it is
+// released all the same.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
-	var asked []chan struct{}
-	if h := s.forget(id); h != nil {
-		asked = h.asked
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
 	}
-	votes := begin(ctx, s, nodeLimit, func(ctx context.Context, i int) (struct{}, error) {
-		over(ctx, asked, i) // a release that overtakes its acquire releases nothing
-		return struct{}{}, s.nodes[i].Release(ctx, id)
-	}).votes(ctx, func(votes []vote[struct{}]) bool {
-		done, gone := answered(votes)
-		return done > 0 && done+gone >= s.majority()
+	defer leave()
+	var done, gone, down int
+	votes := s.release(ctx, id, nil).until(ctx, func(votes []vote[struct{}]) bool {
+		done, gone, down = 0, 0, 0
+		for _, v := range votes {
+			switch {
+			case v.err == nil:
+				done++
+			case errors.Is(v.err, driver.ErrNotHeld):
+				gone++
+			case errors.Is(v.err, driver.ErrUnavailable):
+				down++
+			}
+		}
+		return max(done, gone) >= s.majority() && !s.fresh.Load()
 	})
-	done, gone := answered(votes)
 	switch {
-	case done+gone < s.majority():
-		return &VoteError{Op: "release", Votes: tell(s, votes), Err: errNoMajority}
-	case done == 0:
+	case gone >= s.majority():
 		return driver.ErrNotHeld
+	case done+gone >= s.majority():
+		return nil // what is left, if anything, is no majority
+	case done == 0 && gone+down == len(votes):
+		return s.failed(ctx, "release", tell(s, votes), driver.ErrUnavailable)
+	default:
+		return s.failed(ctx, "release", tell(s, votes), errNoMajority)
 	}
-	return nil
 }
 
-// answered counts the nodes that released the claim, and those that did not hold it.
-func answered(votes []vote[struct{}]) (done, gone int) {
-	for _, v := range votes {
-		switch {
-		case v.err == nil:
-			done++
-		case errors.Is(v.err, driver.ErrNotHeld):
-			gone++
+// release forgets a claim, and sends a release to all nodes for which there is something to release; nil: to all.
+func (s *Store) release(ctx context.Context, id driver.ID, wanted func(i int) bool) *round[struct{}] {
+	line := s.calls.line(id, len(s.nodes), false)
+	s.claims.forget(id) // after it is known that it is being released: see RenewAll
+	return begin(ctx, s, releaseLimit, func(ctx context.Context, i int) (struct{}, error) {
+		err := line[i].enter(ctx) // a release that overtakes its acquire releases nothing
+		defer line[i].leave(s)
+		if err != nil || wanted != nil && !wanted(i) {
+			return struct{}{}, err
 		}
-	}
-	return done, gone
-}
-
-// Close waits until no call to a node is under way. It closes no node.
-func (s *Store) Close() { s.wg.Wait() }
-
-// remember notes what was granted, and forgets a few that are over.
-func (s *Store) remember(r driver.Request, fence uint64, asked []chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	if s.held[r.ID] == nil {
-		s.old = append(s.old, r.ID)
-	}
-	s.held[r.ID] = &held{r: r, fence: fence, asked: asked, ends: now.Add(2 * r.TTL)}
-	s.seen[r.Key] = max(s.seen[r.Key], fence)
-	for range min(2, len(s.old)) { // a call adds one, so those that are over always grow fewer
-		id := s.old[0]
-		s.old = s.old[1:]
-		switch h := s.held[id]; {
-		case h == nil:
-		case h.ends.Before(now):
-			s.drop(id)
-		default:
-			s.old = append(s.old, id)
+		err = s.nodes[i].Release(ctx, id)
+		if err != nil && !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrUnavailable) {
+			s.calls.suspect(call{id, i}, s.longest)
 		}
-	}
+		return struct{}{}, err
+	})
 }
 
-// forget forgets a claim, and returns what was known of it.
-func (s *Store) forget(id driver.ID) *held {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := s.held[id]
-	s.drop(id)
-	return h
-}
-
-// drop forgets a claim, and its key's fence: nodes remember that. The lock is held.
-func (s *Store) drop(id driver.ID) {
-	delete(s.held, id)
-	delete(s.seen, id.Key)
-}
+var _ interface {
+	driver.AllRenewer
+	driver.Watcher
+	driver.Shower
+	driver.Lister
+	driver.Breaker
+	driver.Inspector
+} = (*Store)(nil)

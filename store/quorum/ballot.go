@@ -1,0 +1,128 @@
+package quorum
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// A ballot is the votes on an Acquire, counted.
+type ballot struct {
+	granted int // nodes that granted
+	counted int // those of them that may be counted
+	refused int
+	invalid int
+	down    int // unavailable
+	unknown int // nodes of which it is not known whether they granted
+
+	fence  uint64 // the highest of the lowest majority of fences, if a majority is counted
+	stored int    // how many nodes have stored that or more
+}
+
+// count counts votes, and marks those that do not count.
+func (s *Store) count(votes []vote[driver.Result]) ballot {
+	var b ballot
+	oldest := time.Duration(0)
+	for i := range votes {
+		v := &votes[i]
+		switch {
+		case v.err == nil:
+			age := v.value.Age
+			if age == 0 {
+				age = 2 * s.longest // it cannot tell: it is believed to remember
+			}
+			oldest = max(oldest, age)
+			v.young = age < s.longest
+			if !v.value.Granted {
+				b.refused++
+				continue
+			}
+			if b.granted++; !v.young {
+				b.counted++
+			}
+			continue
+		case errors.Is(v.err, driver.ErrInvalid):
+			b.invalid++
+		case errors.Is(v.err, driver.ErrUnavailable):
+			b.down++
+		default:
+			b.unknown++
+		}
+	}
+	fresh := oldest < 2*s.longest
+	if oldest > 0 {
+		s.fresh.Store(fresh)
+	}
+	if fresh && b.counted < s.majority() && b.granted == len(votes) {
+		// A new deployment: nobody can have forgotten more than there was to remember. If one
+		// node restarts now, the others still know; so all of them must agree.
+		for i := range votes {
+			votes[i].young = false
+		}
+		b.counted = b.granted
+	}
+	if b.counted >= s.majority() {
+		b.fence, b.stored = s.fence(votes)
+	}
+	return b
+}
+
+// fence chooses the fence of a claim that a majority has granted.
+func (s *Store) fence(votes []vote[driver.Result]) (fence uint64, stored int) {
+	fences := make([]uint64, 0, len(votes))
+	for _, v := range votes {
+		if v.counts() {
+			fences = append(fences, v.value.Fence)
+		}
+	}
+	if !s.features.Fence {
+		return 0, len(fences)
+	}
+	slices.Sort(fences)
+	fence = fences[s.majority()-1]
+	at, _ := slices.BinarySearch(fences, fence)
+	return fence, len(fences) - at
+}
+
+// counts reports whether a node granted, and may be counted.
+func (v *vote[T]) counts() bool {
+	r, ok := any(v.value).(driver.Result)
+	return ok && v.err == nil && r.Granted && !v.young
+}
+
+// won reports whether the claim is granted.
+func (s *Store) won(b ballot) bool { return b.stored >= s.majority() }
+
+// settled reports whether the votes that are still missing can be done without.
+func (s *Store) settled(b ballot) bool {
+	return max(b.counted, b.refused, b.invalid, b.down) >= s.majority()
+}
+
+// refusal is what those who refused tell.
+func (s *Store) refusal(votes []vote[driver.Result], b ballot) driver.Result {
+	var res driver.Result
+	var retries []time.Duration
+	var blockers [][]driver.Claim
+	for _, v := range votes {
+		if v.err != nil || v.value.Granted {
+			continue
+		}
+		res.Used = max(res.Used, v.value.Used)
+		retries = append(retries, v.value.Retry)
+		blockers = append(blockers, []driver.Claim{v.value.Blocker})
+	}
+	// It may be worth asking again when so many have room as are wanting for a majority.
+	slices.Sort(retries)
+	res.Retry = retries[min(max(s.majority()-b.granted, 1), len(retries))-1]
+	if retries[0] == 0 {
+		res.Retry = 0 // one cannot tell
+	}
+	for _, c := range s.merge(blockers) {
+		if c.votes > 0 && (res.Blocker.Key == "" || c.Left > res.Blocker.Left) {
+			res.Blocker = c.Claim
+		}
+	}
+	return res
+}

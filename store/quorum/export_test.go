@@ -1,0 +1,17 @@
+package quorum
+
+// Leftovers tells how many things the store remembers.
+func Leftovers(s *Store) int {
+	s.claims.mu.Lock()
+	defer s.claims.mu.Unlock()
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	return len(s.claims.known) + len(s.calls.under) + len(s.calls.asking)
+}
+
+// Doubts tells how many releases are in doubt.
+func Doubts(s *Store) int {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	return len(s.calls.doubts)
+}

@@ -1,0 +1,173 @@
+package quorum
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// Renew renews a claim on all nodes. It counts if a majority truly renewed it; nodes that do
+// not hold it are then topped up.
+func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
+	out := s.RenewAll(ctx, []driver.Renewal{r})
+	return out[0].Behind, out[0].Err
+}
+
+// RenewAll renews many claims with one round trip to each node. It returns when a majority has
+// decided about each. Nodes are topped up afterwards.
+func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	out := make([]driver.Renewed, len(rs))
+	leave, err := s.enter(ctx)
+	if err != nil {
+		for i := range out {
+			out[i].Err = err
+		}
+		return out
+	}
+	defer leave()
+	var valid []driver.Renewal
+	var at []int
+	var live []bool // known here when they are asked for
+	least := s.longest
+	for i, r := range rs {
+		known := s.claims.live(r.ID)
+		switch out[i].Err = r.Validate(s.features); {
+		case out[i].Err != nil:
+		case s.calls.releasing(r.ID, len(s.nodes)):
+			out[i].Err = driver.ErrNotHeld // some nodes still know it, and some no longer
+		default:
+			r.Value = bytes.Clone(r.Value) // a node may still read it when the caller has it back
+			valid, at, live = append(valid, r), append(at, i), append(live, known)
+			least = min(least, r.TTL)
+		}
+	}
+	if len(valid) == 0 {
+		return out
+	}
+	asked := begin(ctx, s, limit(least), func(ctx context.Context, i int) ([]driver.Renewed, error) {
+		return driver.RenewAll(ctx, s.nodes[i], valid), nil
+	})
+	votes := asked.until(ctx, func(votes []vote[[]driver.Renewed]) bool {
+		for j := range valid {
+			if c := countRenewed(votes, j); c.good < s.majority() && c.gone < s.majority() {
+				return false
+			}
+		}
+		return true
+	})
+	tops := make([]driver.Request, len(valid))
+	for j, r := range valid {
+		out[at[j]] = s.renew(ctx, r, votes, j)
+		switch {
+		case errors.Is(out[at[j]].Err, driver.ErrNotHeld):
+		case live[j] && !s.claims.live(r.ID):
+			out[at[j]] = driver.Renewed{Err: driver.ErrNotHeld} // it was released meanwhile
+		case out[at[j]].Err == nil:
+			tops[j] = s.claims.renewed(r)
+		}
+	}
+	for i := range s.nodes {
+		s.wg.Go(func() { s.topUp(context.WithoutCancel(ctx), i, asked.answer(i), tops) })
+	}
+	return out
+}
+
+// A renewal is the votes on one renewal, counted.
+type renewal struct {
+	good, gone, down, behind int
+	broken                   error // a node knows why it is gone
+}
+
+// countRenewed counts the votes on the j-th renewal.
+func countRenewed(votes []vote[[]driver.Renewed], j int) (c renewal) {
+	for _, v := range votes {
+		if v.err != nil {
+			continue
+		}
+		switch one := v.value[j]; {
+		case one.Err == nil:
+			c.good++
+			c.behind = max(c.behind, one.Behind)
+		case errors.Is(one.Err, driver.ErrNotHeld):
+			c.gone++
+			if b := (*driver.BrokenError)(nil); errors.As(one.Err, &b) {
+				c.broken = one.Err
+			}
+		case errors.Is(one.Err, driver.ErrUnavailable):
+			c.down++
+		}
+	}
+	return c
+}
+
+// renew says what came of the j-th renewal.
+func (s *Store) renew(ctx context.Context, r driver.Renewal, votes []vote[[]driver.Renewed], j int) driver.Renewed {
+	c := countRenewed(votes, j)
+	if c.good >= s.majority() {
+		return driver.Renewed{Behind: c.behind}
+	}
+	one := make([]vote[driver.Renewed], len(votes))
+	for n, v := range votes {
+		one[n].err = v.err
+		if v.err == nil {
+			one[n].value, one[n].err = v.value[j], v.value[j].Err
+		}
+	}
+	fail := func(err error) driver.Renewed {
+		return driver.Renewed{Err: s.failed(ctx, "renew", tell(s, one), err)}
+	}
+	switch {
+	case c.gone >= s.majority(): // no majority can hold it any more
+		s.release(ctx, r.ID, nil) // what the others have of it is in the way of the next
+		if c.broken != nil {
+			return driver.Renewed{Err: c.broken}
+		}
+		return fail(driver.ErrNotHeld)
+	case c.good == 0 && c.gone+c.down == len(votes):
+		return fail(driver.ErrUnavailable)
+	default:
+		return fail(errNoMajority)
+	}
+}
+
+// toppers is how many claims are topped up at a time on one node.
+const toppers = 8
+
+// topUp asks a node to grant the claims that it did not hold, of those that a majority
+// has renewed just now, so that they no longer hang on a bare majority. Whether it does changes nothing in
+// this round: a node counts when it has renewed.
+func (s *Store) topUp(ctx context.Context, node int, said vote[[]driver.Renewed], tops []driver.Request) {
+	if said.err != nil {
+		return
+	}
+	next := make(chan driver.Request)
+	for range toppers {
+		s.wg.Go(func() {
+			for r := range next {
+				s.top(ctx, node, r)
+			}
+		})
+	}
+	for j, one := range said.value {
+		if tops[j].Weight > 0 && errors.Is(one.Err, driver.ErrNotHeld) {
+			next <- tops[j]
+		}
+	}
+	close(next)
+}
+
+// top tops up one claim, unless it was released meanwhile.
+func (s *Store) top(ctx context.Context, node int, r driver.Request) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit(r.TTL), errLate)
+	defer cancel()
+	s.calls.mu.Lock()
+	slot := s.calls.slot(call{r.ID, node}, true)
+	s.calls.mu.Unlock()
+	defer slot.leave(s)
+	// A release that comes later waits for the slot; one that came before has forgotten the claim.
+	if slot.enter(ctx) == nil && s.claims.live(r.ID) {
+		_, _ = s.acquire(ctx, node, r)
+	}
+}

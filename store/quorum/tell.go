@@ -1,0 +1,203 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// Show returns the claims on a key that a majority of nodes may hold: those that a majority shows,
+// where nodes that do not answer count as if they did.
+func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+	return s.look(ctx, "show", nodeLimit, func(ctx context.Context, node driver.Store) ([]driver.Claim, error) {
+		return driver.Show(ctx, node, key)
+	})
+}
+
+// List yields the claims of all keys with a prefix, as Show does, in order of their names. It gathers
+// what all nodes tell before it yields the first.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+	return func(yield func(driver.Claim, error) bool) {
+		all, err := s.look(ctx, "list", lookLimit, func(ctx context.Context, node driver.Store) (cs []driver.Claim, _ error) {
+			for c, err := range driver.List(ctx, node, prefix) {
+				if err != nil {
+					return nil, err
+				}
+				cs = append(cs, c)
+			}
+			return cs, nil
+		})
+		for _, c := range all {
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(driver.Claim{}, err)
+		}
+	}
+}
+
+// Break ends the claims on a key on all nodes, parts of claims included. It returns those that a
+// majority may have held.
+func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+	return s.look(ctx, "break", lookLimit, func(ctx context.Context, node driver.Store) ([]driver.Claim, error) {
+		return driver.Break(ctx, node, key, reason)
+	})
+}
+
+// look asks all nodes about claims. It waits for every node within its limit, for all of them have something to tell.
+func (s *Store) look(ctx context.Context, op string, limit time.Duration, f func(context.Context, driver.Store) ([]driver.Claim, error)) ([]driver.Claim, error) {
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	votes := begin(ctx, s, limit, func(ctx context.Context, i int) ([]driver.Claim, error) {
+		return f(ctx, s.nodes[i])
+	}).all(ctx)
+	var told [][]driver.Claim
+	down := 0
+	for _, v := range votes {
+		switch {
+		case errors.Is(v.err, errors.ErrUnsupported):
+			return nil, v.err
+		case errors.Is(v.err, driver.ErrUnavailable):
+			down++
+		case v.err == nil:
+			told = append(told, v.value)
+		}
+	}
+	switch {
+	case len(told) >= s.majority():
+	case down == len(votes):
+		return nil, s.failed(ctx, op, tell(s, votes), driver.ErrUnavailable)
+	default:
+		return nil, s.failed(ctx, op, tell(s, votes), errNoMajority)
+	}
+	var out []driver.Claim
+	for _, c := range s.merge(told) {
+		if c.votes+len(votes)-len(told) >= s.majority() {
+			out = append(out, c.Claim)
+		}
+	}
+	return out, nil
+}
+
+// A sighting is a claim as several nodes tell it.
+type sighting struct {
+	driver.Claim
+	votes  int
+	fences []uint64
+	lefts  []time.Duration
+}
+
+// merge makes one of what several nodes tell: by key, the oldest first. Places in line, which nothing
+// that was asked for here has taken, are left out.
+func (s *Store) merge(told [][]driver.Claim) []*sighting {
+	type who struct{ key, owner string }
+	seen := map[who]*sighting{}
+	var out []*sighting
+	for _, claims := range told {
+		for _, c := range claims {
+			if c.Waiting {
+				continue
+			}
+			at := who{c.Key, c.Owner}
+			one := seen[at]
+			if one == nil {
+				one = &sighting{Claim: c}
+				seen[at] = one
+				out = append(out, one)
+			}
+			one.votes++
+			one.Held = max(one.Held, c.Held)
+			one.fences, one.lefts = append(one.fences, c.Fence), append(one.lefts, c.Left)
+		}
+	}
+	for _, one := range out {
+		// The fence is the one that was granted: a node that was topped up may have a higher
+		// one. The claim ends when it leaves a majority.
+		slices.Sort(one.fences)
+		one.Fence = one.fences[min(s.majority(), one.votes)-1]
+		if !s.features.Fence {
+			one.Fence = 0
+		}
+		slices.SortFunc(one.lefts, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+		one.Left = one.lefts[min(s.majority(), one.votes)-1]
+	}
+	slices.SortStableFunc(out, func(a, b *sighting) int {
+		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(b.Held, a.Held))
+	})
+	return out
+}
+
+// Inspect tells about all nodes. The age is that of the oldest majority.
+func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	defer leave()
+	votes := begin(ctx, s, lookLimit, func(ctx context.Context, i int) (driver.Info, error) {
+		return driver.Inspect(ctx, s.nodes[i])
+	}).all(ctx)
+	var info driver.Info
+	var ids, versions []string
+	var ages []time.Duration
+	for i, v := range votes {
+		node := "node " + s.names[i] + ": "
+		if v.err != nil {
+			info.Findings = append(info.Findings, unheard(node, v.err))
+			continue
+		}
+		if v.value.Identity != "" {
+			ids = append(ids, v.value.Identity)
+		}
+		if v.value.Version != "" {
+			versions = append(versions, v.value.Version)
+		}
+		ages = append(ages, v.value.Age)
+		if age := v.value.Age; age > 0 && age < s.longest {
+			info.Findings = append(info.Findings, driver.Finding{
+				Level: driver.Warning, What: node + fmt.Sprintf("has remembered claims only for %v", age.Round(time.Second)),
+				Means: fmt.Sprintf("it is not counted until that is %v, unless all nodes are as new", s.longest),
+				Cure:  "wait; if it was restarted, let it keep its data",
+			})
+		}
+		for _, f := range v.value.Findings {
+			f.What = node + f.What
+			info.Findings = append(info.Findings, f)
+		}
+	}
+	if len(ids) == len(votes) {
+		slices.Sort(ids)
+		info.Identity = "quorum:" + strings.Join(ids, ",")
+	}
+	if len(ages) >= s.majority() && !slices.Contains(ages, 0) {
+		slices.Sort(ages)
+		info.Age = ages[len(ages)-s.majority()]
+	}
+	info.Version = fmt.Sprintf("%d of %d nodes: %s", s.majority(), len(votes), strings.Join(slices.Compact(versions), ", "))
+	return info, nil
+}
+
+// unheard is what is to be said of a node that told nothing.
+func unheard(node string, err error) driver.Finding {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return driver.Finding{
+			What: node + "cannot tell about itself", Means: "it is not known whether it is another's double, or has forgotten claims",
+			Cure: "make sure that every node is a store of its own, and keeps its data",
+		}
+	}
+	return driver.Finding{
+		Level: driver.Danger, What: node + err.Error(), Means: "the claims hang on the others", Cure: "bring it back",
+	}
+}

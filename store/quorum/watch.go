@@ -1,0 +1,100 @@
+package quorum
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// Watch is ready when claims on the key ended on a majority of nodes, or the losers of a split
+// vote gave up their parts of it. There is no line, so all who watch are woken; each waits for a moment by
+// chance, a few round trips long, so that one of them has asked before the next does.
+func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return nil
+	}
+	defer leave()
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.life, cancel)
+	context.AfterFunc(ctx, func() { stop() })
+	w := &watch{s: s, ctx: ctx, out: make(chan struct{}, 1), told: make([]bool, len(s.nodes))}
+	watching := begin(ctx, s, nodeLimit, func(_ context.Context, i int) (bool, error) {
+		in := driver.Watch(ctx, s.nodes[i], driver.ID{Key: id.Key})
+		if in != nil {
+			s.wg.Go(func() { w.relay(i, in) })
+		}
+		return in != nil, nil
+	}).all(ctx)
+	able := 0
+	for _, v := range watching {
+		if v.value {
+			able++
+		}
+	}
+	if able < s.majority() {
+		cancel()
+		return nil
+	}
+	return w.out
+}
+
+// A watch gathers the news of all nodes.
+type watch struct {
+	s   *Store
+	ctx context.Context
+	out chan struct{}
+
+	mu   sync.Mutex
+	told []bool // which nodes had news since the last wake-up
+}
+
+// relay takes the news of one node.
+func (w *watch) relay(node int, in <-chan struct{}) {
+	for {
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-in:
+		}
+		if w.news(node) {
+			// A little longer than the last question took, for each to be out of the other's way.
+			pause := time.Duration(w.s.pace.Load()) * spread
+			time.AfterFunc(rand.N(pause+1), w.wake)
+		}
+	}
+}
+
+// spread is over how many times the length of an Acquire those who watch are spread.
+const spread = 4
+
+// news notes that a node had news, and reports whether a majority has.
+func (w *watch) news(node int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told[node] = true
+	n := 0
+	for _, told := range w.told {
+		if told {
+			n++
+		}
+	}
+	if n < w.s.majority() {
+		return false
+	}
+	clear(w.told)
+	return true
+}
+
+func (w *watch) wake() {
+	if w.ctx.Err() != nil {
+		return
+	}
+	select {
+	case w.out <- struct{}{}:
+	default: // it is ready already
+	}
+}
