@@ -167,6 +167,21 @@ func TestKeeper_gathers_each_by_its_own_TTL(t *testing.T) {
 	})
 }
 
+// Half of the time between two renewals is too far apart to come along.
+func TestKeeper_gathers_only_what_is_due_soon(t *testing.T) {
+	play(t, fine, func(s *stage) {
+		s.keep(Terms{TTL: ttl})
+		s.at(ttl / 6)
+		s.Keep(id("b"), Terms{TTL: ttl}, s.now(), quiet{})
+		s.at(ttl / 2)
+		for _, c := range s.calls {
+			if len(c.rs) != 1 {
+				s.Errorf("renewed together at %v", c.sent)
+			}
+		}
+	})
+}
+
 func TestKeeper_gathers_past_what_is_about_to_end(t *testing.T) {
 	play(t, fine, func(s *stage) {
 		w := &witness{clock: s.clock}
