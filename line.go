@@ -24,6 +24,7 @@ type line struct {
 	waiters []*waiter // in order of arrival
 	asking  int       // calls that are asking the store themselves
 	closed  bool      // one of them asks for a claim that leaves room for nobody
+	rest    bool      // the key was given back for the sake of others: they shall ask first
 
 	held   *HeldError // the store's last refusal since this process had the key
 	failed error      // its last error, if that came after the refusal
@@ -254,7 +255,13 @@ func (l *Locker) run(n *line) {
 			p = l.newPlace(w.r)
 		}
 		n.placed, n.interrupt = p.r, p.leave
+		rest := n.rest
+		n.rest = false
 		l.mu.Unlock()
+		if rest {
+			n.sleep(nil, backoff.Jitter(2*w.r.opt.first))
+			continue
+		}
 		if p.wake == nil {
 			// Watch before the ask that follows, so that no wake-up falls in between.
 			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)
@@ -265,8 +272,24 @@ func (l *Locker) run(n *line) {
 			p = nil
 			continue
 		}
-		p.sleep(n, pause)
+		if n.sleep(p.wake, pause) {
+			p.asks = 0
+		}
 	}
+}
+
+// sleep waits until the runner is woken by the store, or has to look again. It reports whether it
+// was the store.
+func (n *line) sleep(wake <-chan struct{}, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-wake:
+		return true
+	case <-n.changed:
+	case <-timer.C:
+	}
+	return false
 }
 
 // A place is the runner's place in the store's line, and the watch that goes with it.
@@ -299,18 +322,6 @@ func (l *Locker) newPlace(r *request) *place {
 func (p *place) giveUp(l *Locker) error {
 	p.leave()
 	return l.withdraw(l.running, p.r, p.ask.ID)
-}
-
-// sleep waits for the next moment to ask.
-func (p *place) sleep(n *line, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-p.wake:
-		p.asks = 0
-	case <-n.changed:
-	case <-timer.C:
-	}
 }
 
 // ask asks the store for the first waiter. It reports whether the claim was granted, to

@@ -20,9 +20,10 @@ const turnTime = 50 * time.Millisecond
 //	store:   Acquire ------------------------------------------ Release
 //	turn:    | lease, fence f | lease, f+1 | lease, f+2 | ... |
 //
-// Only a claim that leaves room for nobody is handed on. A turn ends when nobody in the process waits for the same; when its fences are used up or
-// turnTime is over while another process waits; when it is lost. As long as no other process
-// waits, its fences are renewed, and the store is asked every turnTime whether one does.
+// Only a claim that leaves room for nobody is handed on. A turn ends when nobody in the process waits for
+// the same; when its fences are used up or turnTime is over while another process waits, or may wait because
+// the store has no line to tell; when it is lost. As long as no other process waits, its
+// fences are renewed, and the store is asked every turnTime whether one does.
 type turn struct {
 	l    *Locker
 	n    *line
@@ -78,19 +79,27 @@ func (t *turn) pass() bool {
 	if w == nil || !t.r.alone() || t.sealed || t.r.opt.fixed || t.r.opt.atLeast > 0 || !w.r.same(t.r) || !t.hold.Trusted(0) {
 		return false
 	}
-	now := t.l.clock.Awake()
-	fresh := now-t.heard < min(turnTime, t.r.opt.ttl/4)
-	if t.used < driver.Span && fresh && (t.behind == 0 || now-t.began < turnTime) {
+	fresh := t.l.clock.Awake()-t.heard < min(turnTime, t.r.opt.ttl/4)
+	switch {
+	case t.enough():
+		t.n.rest = !t.l.features.Queue
+		return false
+	case t.used < driver.Span && fresh:
 		t.serve(w)
 		return true
-	}
-	if t.behind > 0 || t.used >= driver.Span && !t.l.features.Floor {
+	case t.behind > 0, t.used >= driver.Span && !t.l.features.Floor:
 		return false
 	}
 	t.spare()
 	t.n.shake()
 	t.l.tidy(t.n)
 	return true
+}
+
+// enough reports whether the turn has lasted for as long as it may while others wait, or while
+// nobody knows whether they do. The lock is held.
+func (t *turn) enough() bool {
+	return (t.behind > 0 || !t.l.features.Queue) && t.l.clock.Awake()-t.began >= turnTime
 }
 
 // spare leaves the turn to the runner. The lock is held.
@@ -140,18 +149,14 @@ func (l *Locker) resume(n *line, t *turn, res driver.Result, sent time.Duration)
 	t.hold.Again(sent)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.clock.Awake()
 	w := n.first()
-	switch {
-	case !t.hold.Trusted(0), w == nil, !w.r.same(t.r):
+	t.heard, t.behind = l.clock.Awake(), res.Behind
+	if !t.hold.Trusted(0) || w == nil || !w.r.same(t.r) || t.enough() {
 		return false
-	case res.Behind > 0 && now-t.began >= turnTime:
-		return false // others have waited long enough
 	}
 	if res.Fence != t.fence {
 		t.fence, t.used = res.Fence, 0
 	}
-	t.heard, t.behind = now, res.Behind
 	t.serve(w)
 	return true
 }

@@ -561,7 +561,10 @@ func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
 // are ended.
 func TestTurn_twoToEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		g.features = func(f *driver.Features) { f.Queue = false } // so that TryLock passes the one that waits
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			r.Place = 0 // so that TryLock passes the one that waits
+			return next(ctx, r)
+		}
 		a, b := g.locker(t), g.locker(t)
 		first := must(t)(b.Lock(t.Context(), "k"))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -663,6 +666,47 @@ func TestTurn_poorStores(t *testing.T) {
 					t.Errorf("%s, want %s", got, c.calls)
 				}
 				g.empty(t, l)
+			})
+		})
+	}
+}
+
+// Without a line nobody can tell whether others wait, so a busy process makes room for them.
+func TestTurn_makesRoomWithoutALine(t *testing.T) {
+	for _, watches := range []bool{true, false} {
+		t.Run(fmt.Sprint("watches ", watches), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				g.features = func(f *driver.Features) { f.Queue = false }
+				g.watch = func(ctx context.Context, id driver.ID, _ func() <-chan struct{}) <-chan struct{} {
+					if !watches {
+						return nil
+					}
+					return g.Store.Watch(ctx, driver.ID{Key: id.Key}) // whenever the key is given back
+				}
+				busy, other := g.locker(t), g.locker(t)
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							if lease, err := busy.Lock(ctx, "k"); err == nil {
+								time.Sleep(time.Millisecond)
+								free(t, lease)
+							}
+						}
+					})
+				}
+				time.Sleep(time.Second)
+				for range 5 {
+					start := time.Now()
+					free(t, must(t)(other.Lock(ctx, "k")))
+					if d := time.Since(start); d > 5*time.Second {
+						t.Errorf("the other process waited for %v", d)
+					}
+				}
+				stop()
+				wg.Wait()
+				g.empty(t, busy, other)
 			})
 		})
 	}
