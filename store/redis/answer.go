@@ -116,8 +116,11 @@ func result(key string, floor uint64, text string) (res driver.Result, err error
 	case '+', '=':
 		res.Granted = true
 		res.Fence = uint64(r.number())
-		res.Used = r.number()
-		res.Behind = int(r.number())
+		res.Used = driver.Whole
+		if r.rest != "" {
+			res.Used = r.number()
+			res.Behind = int(r.number())
+		}
 	case '-':
 		res.Used = r.number()
 		res.Ahead, res.Behind = int(r.number()), int(r.number())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/distlock/distlock/driver"
@@ -28,22 +29,25 @@ var unavailable = map[string]bool{
 	"NOPERM":      true, // what we may do: checked before the script begins
 }
 
+// closedDoors are such errors that have no code of their own.
+var closedDoors = []string{
+	"ERR max number of clients",
+	"ERR Protocol error: unauthenticated", // a long command by somebody who gave no password
+}
+
 // definite makes of an error what the contract says of it.
 func definite(key string, err error) error {
-	var reply ReplyError
+	if err == nil || errors.Is(err, driver.ErrUnavailable) {
+		return err
+	}
+	reply := replied(err)
+	code, _, _ := strings.Cut(reply, " ")
 	var dial *net.OpError
 	switch {
-	case err == nil || errors.Is(err, driver.ErrUnavailable):
-		return err
-	case errors.As(err, &reply):
-		code, _, _ := strings.Cut(string(reply), " ")
-		switch {
-		case unavailable[code], strings.HasPrefix(string(reply), "ERR max number of clients"):
-			return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-		case code == "WRONGTYPE":
-			return wrongType(key)
-		}
-	case errors.As(err, &dial) && dial.Op == "dial":
+	case code == "WRONGTYPE":
+		return wrongType(key)
+	case unavailable[code], slices.ContainsFunc(closedDoors, func(p string) bool { return strings.HasPrefix(reply, p) }),
+		errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err

@@ -63,13 +63,16 @@ func (f *frame) number(n int64) {
 	f.end()
 }
 
-// life adds a duration in ms, rounded up: a claim lives no shorter than it was asked for.
-func (f *frame) life(d time.Duration) {
-	ms := int64(d / time.Millisecond)
+// life adds a duration in ms.
+func (f *frame) life(d time.Duration) { f.number(ms(d)) }
+
+// ms rounds up: a claim lives no shorter than it was asked for.
+func ms(d time.Duration) int64 {
+	n := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
-		ms++
+		n++
 	}
-	f.number(ms)
+	return n
 }
 
 // value adds bytes.
@@ -78,8 +81,16 @@ func (f *frame) value(b []byte) {
 	f.end()
 }
 
-// who adds what is told of a claim: holder, party and meta, each as "length:text".
-func (f *frame) who(r *driver.Request) {
+// data adds the end of a claim's record: that it is not kept, how long the next part is, that there is no channel, and
+// then who (holder, party and meta, each as "length:text") and the value.
+func (f *frame) data(r *driver.Request) {
+	n := partSize(r.Holder) + partSize(r.Party)
+	for k, v := range r.Meta {
+		n += partSize(k) + partSize(v)
+	}
+	f.buf = append(f.buf, "0 "...)
+	f.buf = strconv.AppendInt(f.buf, int64(n), 10)
+	f.buf = append(f.buf, " 0\n"...)
 	f.part(r.Holder)
 	f.part(r.Party)
 	if len(r.Meta) > 0 {
@@ -88,13 +99,22 @@ func (f *frame) who(r *driver.Request) {
 			f.part(r.Meta[k])
 		}
 	}
-	f.end()
+	f.value(r.Value)
 }
 
 func (f *frame) part(s string) {
 	f.buf = strconv.AppendInt(f.buf, int64(len(s)), 10)
 	f.buf = append(f.buf, ':')
 	f.buf = append(f.buf, s...)
+}
+
+// partSize is how many bytes part adds.
+func partSize(s string) int {
+	digits := 1
+	for n := len(s); n > 9; n /= 10 {
+		digits++
+	}
+	return digits + 1 + len(s)
 }
 
 // call is the finished call of a script.

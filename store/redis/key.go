@@ -8,9 +8,7 @@ import (
 // all of them on one node of a cluster.
 const (
 	hashPart   = "}:c"
-	sharedPart = "}:s"
-	linePart   = "}:q"
-	placePart  = "}:e"
+	setPart    = "}:z"
 	brokenPart = "}:b"
 )
 

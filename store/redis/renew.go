@@ -35,7 +35,7 @@ func (s *Store) checkRenewal(ctx context.Context, r *driver.Renewal) error {
 }
 
 func (f *frame) renewalKeys(prefix string, r *driver.Renewal) {
-	f.name(prefix, r.Key, hashPart, sharedPart, linePart, placePart, brokenPart)
+	f.name(prefix, r.Key, hashPart, setPart, brokenPart)
 }
 
 func (f *frame) renewalArgs(r *driver.Renewal) {

@@ -19,6 +19,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -102,15 +103,16 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	}
 	f := newFrame()
 	defer f.free()
-	f.name(s.prefix, r.Key, hashPart, sharedPart, linePart, placePart)
+	f.name(s.prefix, r.Key, hashPart, setPart)
 	f.text(r.Owner)
 	f.number(r.Weight)
-	f.number(r.Limit)
 	f.life(r.TTL)
-	f.life(r.Place)
 	f.number(int64(r.Floor))
-	f.who(&r)
-	f.value(r.Value)
+	f.data(&r)
+	f.buf = strconv.AppendInt(f.buf, r.Limit, 10)
+	f.buf = append(f.buf, ' ')
+	f.buf = strconv.AppendInt(f.buf, ms(r.Place), 10)
+	f.buf = append(f.buf, ' ')
 	if r.Place > 0 {
 		f.buf = s.appendChannel(f.buf, r.Key)
 	}
@@ -135,7 +137,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	}
 	f := newFrame()
 	defer f.free()
-	f.name(s.prefix, id.Key, hashPart, sharedPart, linePart, placePart)
+	f.name(s.prefix, id.Key, hashPart, setPart)
 	f.text(id.Owner)
 	switch text, err := s.run(ctx, f, &s.scripts.release); {
 	case err != nil:
@@ -162,6 +164,12 @@ func (s *Store) run(ctx context.Context, f *frame, sc *script) (string, error) {
 }
 
 func unknownScript(err error) bool {
+	return err != nil && strings.HasPrefix(replied(err), "NOSCRIPT")
+}
+
+// replied returns what the server answered, if the error came from there.
+func replied(err error) string {
 	var reply ReplyError
-	return err != nil && errors.As(err, &reply) && strings.HasPrefix(string(reply), "NOSCRIPT")
+	errors.As(err, &reply)
+	return string(reply)
 }

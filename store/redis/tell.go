@@ -18,7 +18,7 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	}
 	f := newFrame()
 	defer f.free()
-	f.name(s.prefix, key, hashPart, sharedPart, linePart, placePart)
+	f.name(s.prefix, key, hashPart, setPart)
 	text, err := s.run(ctx, f, &s.scripts.show)
 	if err != nil {
 		return nil, definite(key, err)
@@ -33,7 +33,7 @@ func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, 
 	}
 	f := newFrame()
 	defer f.free()
-	f.name(s.prefix, key, hashPart, sharedPart, linePart, placePart, brokenPart)
+	f.name(s.prefix, key, hashPart, setPart, brokenPart)
 	f.text(reason)
 	text, err := s.run(ctx, f, &s.scripts.breaks)
 	if err != nil {
@@ -103,7 +103,7 @@ var errStop = errors.New("redis: the caller has seen enough")
 // scan finds the keys with a prefix of which a node has something. A line may stand on a key that is free.
 func (s *Store) scan(ctx context.Context, n Node, prefix string, found func(key string) error) error {
 	name := string(appendName(nil, s.prefix, prefix))
-	for _, pattern := range []string{glob(name) + "*", "{" + glob(name) + "*" + linePart} {
+	for _, pattern := range []string{glob(name) + "*", "{" + glob(name) + "*" + setPart} {
 		for cursor := "0"; ; {
 			reply, err := n.Do(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", "1000")
 			if err != nil {
@@ -117,7 +117,7 @@ func (s *Store) scan(ctx context.Context, n Node, prefix string, found func(key 
 			names, _ := parts[1].([]any)
 			for _, one := range names {
 				name, _ := one.(string)
-				name = strings.TrimSuffix(strings.TrimPrefix(name, "{"), linePart)
+				name = strings.TrimSuffix(strings.TrimPrefix(name, "{"), setPart)
 				key, ok := keyOf(strings.TrimPrefix(name, s.prefix))
 				if !ok || key == "" {
 					continue

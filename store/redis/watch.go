@@ -85,7 +85,7 @@ func (s *Store) onlook(ctx context.Context, key string) {
 	defer tick.Stop()
 	for {
 		f := newFrame()
-		f.name(s.prefix, key, hashPart, sharedPart, linePart, placePart)
+		f.name(s.prefix, key, hashPart, setPart)
 		f.life(onlook)
 		f.text(way)
 		_, _ = s.run(ctx, f, &s.scripts.watch) // it is a hint: if it fails, whoever watches asks from time to time

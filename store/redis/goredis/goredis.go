@@ -37,6 +37,7 @@ func New(c goredis.UniversalClient, opt *redis.Options) (*redis.Store, error) {
 		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = reserved, 1, reserved, 0
 		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
 		o.ReadTimeout, o.WriteTimeout = again(o.ReadTimeout), again(o.WriteTimeout)
+		o.PushNotificationProcessor = nil // one for each client
 		return redis.New(&client{c: c, renewals: goredis.NewClient(&o)}, opt)
 	case *goredis.ClusterClient:
 		if c == nil {

@@ -1,37 +1,53 @@
 -- acquire grants or refuses one claim.
 --
--- KEYS: name, hash, shared, line, places (see docs/layout.md)
--- ARGV: owner, weight, limit, TTL in ms, place in ms, floor, who, value, channel
+-- KEYS: name, hash, set (see docs/layout.md)
+-- ARGV: owner, weight, TTL in ms, floor, data, "limit place-in-ms channel"
+-- Data is the end of a record: "kept length-of-who length-of-channel\n" who value.
 --
--- Answer: "+fence used behind", with "=" for "+" if the owner had the claim already; or "-used ahead behind retry" and a claim in the way; or
--- "i": the floor is too far ahead; or "f": no fences are left.
+-- Answer: "+fence", if it took the whole key and nobody waits; or "+fence used behind", with "=" for "+" if the owner had the claim already; or "-used ahead behind retry\n"
+-- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left.
 
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds: exact in a double until the year 2255
-local known = redis.call('HMGET', KEYS[2], 'last', 'used', 'waiting')
-local last = tonumber(known[1] or 0)
-local floor = tonumber(ARGV[6])
-if floor > math.max(now, last) + 3600000000 then return 'i' end
-local fence = math.max(last + 128, now, floor)
+local known = call('HMGET', KEYS[2], 'last', 'busy')
+local last, fence = tonumber(known[1] or 0), now
+if last + 128 > fence then fence = last + 128 end
+local floor = 0
+if ARGV[4] ~= '0' then
+  floor = tonumber(ARGV[4])
+  if floor > math.max(now, last) + 3600000000 then return 'i' end
+  if floor > fence then fence = floor end
+end
 
 -- Most calls: an exclusive claim on a key without shared claims and without a line. SET decides.
-if ARGV[2] == '1073741824' and not known[2] and not known[3] and fence <= 9007199254740864 and
-  redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[4]) then
+if ARGV[2] == '1073741824' and not known[2] and fence <= 9007199254740864 and
+  call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
   local number = string.format('%.0f', fence)
-  redis.call('HSET', KEYS[2], 'last', number, 'owner', ARGV[1], 'claim', '1073741824 1073741824 ' .. number ..
-    string.format(' %.0f 0 ', now) .. #ARGV[7] .. ' 0\n' .. ARGV[7] .. ARGV[8])
-  -- The last fence is kept for ten minutes after the clock has passed it, the data for as long as the claim.
-  redis.call('PEXPIRE', KEYS[2], string.format('%.0f',
-    math.max(600000 + math.ceil((fence - now) / 1000), ARGV[4] + 60000)))
-  if tonumber(ARGV[4]) > 540000 then redis.call('HSET', KEYS[2], 'long', 1) end
-  return '+' .. number .. ' 1073741824 0'
+  local since = fence == now and number or string.format('%.0f', now)
+  call('HSET', KEYS[2], 'last', number, 'owner', ARGV[1],
+    'claim', '1073741824 1073741824 ' .. number .. ' ' .. since .. ' ' .. ARGV[5])
+  -- The last fence is kept for ten minutes after the clock has passed it, the data for a minute longer than the claim.
+  local ttl, life = tonumber(ARGV[3]), '600000'
+  if fence > now or ttl > 540000 then
+    life = 600000 + math.ceil((fence - now) / 1000)
+    if ttl + 60000 > life then
+      life = ttl + 60000
+      call('HSET', KEYS[2], 'busy', '0 0 1 ') -- release shortens it
+    end
+    life = string.format('%.0f', life)
+  end
+  call('PEXPIRE', KEYS[2], life)
+  return '+' .. number
 end
 
 --#include common
 
 open(1)
 sweep()
-local owner, weight, limit, ttl, place = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local owner, weight, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local limit, place, channel = string.match(ARGV[6], '^(%d+) (%d+) (.*)$')
+limit, place = tonumber(limit), tonumber(place)
 
 -- granted is the answer, as things stand before anybody else is let in.
 local function granted(sign, number)
@@ -40,24 +56,24 @@ end
 
 local mine = own(owner)
 if mine then
-  local answer
   if mine.weight > weight then lower(mine, weight) end
   if floor > mine.fence then
     mine.fence = floor
     last = math.max(last, floor)
   end
   renew(mine, ttl)
-  answer = granted('=', mine.fence)
+  local answer = granted('=', mine.fence)
   promote()
   close()
   return answer
 end
 
-local at = waiting > 0 and redis.call('ZRANK', line, owner) or nil
-if (at == 0 or not at and waiting == 0) and taken() + weight <= limit then
-  if last + SPAN > LAST or floor > LAST then return 'f' end
+local claim = parse(owner, digits(weight) .. ' ' .. digits(limit) .. ' 0 ' .. digits(now) .. ' ' .. ARGV[5])
+local at = waiting > 0 and call('ZRANK', set, 'q' .. owner) or nil
+local room = taken() + weight <= limit
+if room and (at == 0 or not at and waiting == 0) then
+  if math.max(last + SPAN, floor) > LAST then return 'f' end
   leave(owner)
-  local claim = {owner = owner, weight = weight, limit = limit, since = now, kept = 0, who = ARGV[7], channel = '', value = ARGV[8]}
   grant(claim, floor, ttl)
   local answer = granted('+', claim.fence)
   promote()
@@ -65,10 +81,9 @@ if (at == 0 or not at and waiting == 0) and taken() + weight <= limit then
   return answer
 end
 
-local used, room = taken(), taken() + weight <= limit
 if place > 0 then
-  at = join({owner = owner, weight = weight, limit = limit, fence = 0, since = now, kept = 0, who = ARGV[7], channel = ARGV[9],
-    value = ARGV[8]}, at, place)
+  claim.channel = channel
+  at = join(claim, at, place)
 end
 local ahead, behind = at or waiting, at and waiting - at - 1 or 0
 local blocker, retry
@@ -78,4 +93,4 @@ else
   blocker, retry = inTheWay()
 end
 close()
-return '-' .. digits(used) .. ' ' .. ahead .. ' ' .. behind .. ' ' .. digits(math.ceil(retry)) .. '\n' .. blocker
+return '-' .. digits(taken()) .. ' ' .. ahead .. ' ' .. behind .. ' ' .. digits(math.ceil(retry)) .. '\n' .. blocker

@@ -1,18 +1,19 @@
 -- break ends all claims on a key.
 --
--- KEYS: name, hash, shared, line, places, broken
+-- KEYS: name, hash, set, broken
 -- ARGV: reason
 --
 -- Answer: the claims that were ended, one after the other.
 
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 --#include common
 
 open(1)
 sweep()
-local broken = KEYS[6]
+local broken = KEYS[4]
 local out, longest = {}, 0
 
 -- The reason is kept until the claim would have ended.
@@ -37,10 +38,10 @@ if exclusive() then
   call('DEL', name)
   held = false
 end
-local ends = call('ZRANGE', shared, 0, -1, 'WITHSCORES')
+local ends = call('ZRANGEBYSCORE', set, '0', '(' .. digits(PLACES), 'WITHSCORES')
 for i = 1, #ends, 2 do
-  local owner, left = ends[i], ends[i + 1] - nowms
-  local c = left > 0 and unpack1(owner, call('HGET', hash, 's' .. owner))
+  local owner, left = string.sub(ends[i], 2), ends[i + 1] - nowms
+  local c = left > 0 and data('s', owner)
   if c then
     out[#out + 1] = show('c', c, left)
     note(owner, left)
@@ -51,6 +52,6 @@ if #ends > 0 then mark() end
 if longest > 0 then call('PEXPIRE', broken, digits(math.ceil(longest))) end
 if #out > 0 then tellOnlookers() end
 promote()
-close()
 shorten()
+close()
 return table.concat(out)

@@ -1,63 +1,79 @@
--- What all scripts share. It needs now, in microseconds. Scripts read before they write, so that an error of
--- the first write leaves nothing half done.
+-- What all scripts share. It needs call, and now in microseconds. Scripts read before they write, so that an error
+-- of the first write leaves nothing half done.
 
 local WHOLE, SPAN, LAST = 1073741824, 128, 9007199254740864 -- LAST is the highest fence of a grant
 local MARK = 'distlock:shared' -- what the name holds while shared claims live
 local STEP = 100 -- how many that have ended are cleared in one call
 local KEEP = 60000 -- ms that data outlives what it belongs to
 
-local call = redis.call
+-- The set has three kinds of members. Their scores do not meet:
+--   q<owner>  the line, in order: below 0
+--   s<owner>  shared claims, by their ends in ms: 0 to PLACES
+--   e<owner>  places, by their ends in ms: from PLACES
+local PLACES = 100000000000000
+
 local nowms = now / 1000
 
 -- The keys of a name, and what was read of them. All are set by open.
-local name, hash, shared, line, places
+local name, hash, set
 local held -- what the name holds, or false
-local owner1 -- the owner of the exclusive claim that was granted last
+local latest -- the owner of the exclusive claim that was granted last
+local last -- the highest fence that was given out
 local used -- the sum of the weights of the shared claims
 local waiting -- how many stand in line
-local long -- set if the hash may live for more than ten minutes
-local onlookers -- when the last onlooker ceases to watch, in ms, after a letter for the way to tell it
-local last -- the highest fence that was given out
-local was = {} -- what of this the hash holds
+local long -- 1 if the hash may live for more than ten minutes
+local onlookers -- until when somebody watches, in ms, after a letter for the way to tell; or ''
+local was, busy -- last, and the other four as text, as the hash has them
 
 local function digits(n) return string.format('%.0f', n) end
 
 local function open(i)
-  name, hash, shared, line, places = KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], KEYS[i + 4]
-  local got = call('HMGET', hash, 'last', 'used', 'waiting', 'owner', 'onlookers', 'long')
+  name, hash, set = KEYS[i], KEYS[i + 1], KEYS[i + 2]
+  local got = call('HMGET', hash, 'last', 'busy', 'owner')
   held = call('GET', name)
-  last, used, waiting = tonumber(got[1] or 0), tonumber(got[2] or 0), tonumber(got[3] or 0)
-  owner1, onlookers, long = got[4], got[5], got[6]
-  was.last, was.used, was.waiting = last, used, waiting
+  was, busy, latest = tonumber(got[1] or 0), got[2] or '', got[3]
+  last = was
+  local a, b, c, d = string.match(busy, '^(%d+) (%d+) (%d) (.*)$')
+  used, waiting, long, onlookers = tonumber(a or 0), tonumber(b or 0), tonumber(c or 0), d or ''
+end
+
+-- close writes down what has changed.
+local function close()
+  if last ~= was then call('HSET', hash, 'last', digits(last)) end
+  local text = ''
+  if used > 0 or waiting > 0 or long > 0 or onlookers ~= '' then
+    text = digits(used) .. ' ' .. digits(waiting) .. ' ' .. long .. ' ' .. onlookers
+  end
+  if text == busy then return end
+  if text == '' then call('HDEL', hash, 'busy') else call('HSET', hash, 'busy', text) end
 end
 
 -- exclusive reports whether the name is held by one: a claim of ours or another client.
 local function exclusive() return held and held ~= MARK end
 
--- close writes down what has changed.
-local function close()
-  if last ~= was.last then call('HSET', hash, 'last', digits(last)) end
-  for field, n in pairs({used = used, waiting = waiting}) do
-    if n == 0 and was[field] ~= 0 then call('HDEL', hash, field) end
-    if n ~= 0 and was[field] ~= n then call('HSET', hash, field, digits(n)) end
-  end
+-- taken is how much of the key is taken.
+local function taken() return exclusive() and WHOLE or used end
+
+-- memory is how long the hash has to live for its last fence, in ms.
+local function memory() return 600000 + math.max(0, math.ceil((last - now) / 1000)) end
+
+-- keep lets the hash live for longer than something that lives for so many ms.
+local function keep(life)
+  if life + KEEP > memory() then long = 1 end
+  life = math.max(life + KEEP, memory())
+  if call('PTTL', hash) < life then call('PEXPIRE', hash, digits(life)) end
 end
 
--- keep lets the hash live for at least life ms, and ten minutes longer than its last fence is ahead.
-local function keep(life)
-  life = math.max(life + KEEP, 600000 + math.max(0, math.ceil((last - now) / 1000)))
-  if call('PTTL', hash) < life then call('PEXPIRE', hash, digits(life)) end
-  if life > 600000 and not long then
-    call('HSET', hash, 'long', 1)
-    long = '1'
-  end
+-- keepSet does the same for the set.
+local function keepSet(ends)
+  if call('PTTL', set) < ends + KEEP - nowms then call('PEXPIREAT', set, digits(ends + KEEP)) end
 end
 
 -- shorten lets the hash of a key that has become idle live no longer than its last fence needs it.
 local function shorten()
-  if not long or exclusive() or used > 0 or waiting > 0 or onlookers then return end
-  call('HDEL', hash, 'long')
-  call('PEXPIRE', hash, digits(600000 + math.max(0, math.ceil((last - now) / 1000))))
+  if long == 0 or taken() > 0 or waiting > 0 or onlookers ~= '' then return end
+  long = 0
+  call('PEXPIRE', hash, digits(memory()))
 end
 
 -- A record is a claim or a place as text:
@@ -67,9 +83,9 @@ local function pack(c)
     #c.who .. ' ' .. #c.channel .. '\n' .. c.who .. c.channel .. c.value
 end
 
-local function unpack1(owner, text)
-  if not text then return nil end
-  local weight, limit, fence, since, kept, who, channel, at = string.match(text, '^(%d+) (%d+) (%d+) (%d+) (%d) (%d+) (%d+)\n()')
+local function parse(owner, text)
+  local weight, limit, fence, since, kept, who, channel, at =
+    string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d) (%d+) (%d+)\n()')
   if not at then return nil end
   who, channel = tonumber(who), tonumber(channel)
   return {
@@ -79,83 +95,88 @@ local function unpack1(owner, text)
   }
 end
 
--- taken is how much of the key is taken.
-local function taken() return exclusive() and WHOLE or used end
+-- data returns the record of a shared claim ("s") or a place ("e").
+local function data(kind, owner) return parse(owner, call('HGET', hash, kind .. owner)) end
 
 -- mark makes the name show whether shared claims live, so that other clients see it as taken.
 local function mark()
   if exclusive() then return end
-  local longest = call('ZREVRANGE', shared, 0, 0, 'WITHSCORES')
-  if not longest[1] then
-    used = 0
-    if held then call('DEL', name) end
-    held = false
+  local longest = call('ZREVRANGEBYSCORE', set, '(' .. digits(PLACES), '0', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if longest then
+    -- The clock that ends keys is never ahead of TIME, by which shared claims end: the mark ends last.
+    call('SET', name, MARK, 'PXAT', longest)
+    held = MARK
     return
   end
-  -- TIME, by which shared claims end, is never behind the clock that ends keys: the mark ends last.
-  call('SET', name, MARK, 'PXAT', longest[2])
-  call('PEXPIREAT', shared, digits(tonumber(longest[2]) + KEEP))
-  held = MARK
+  used = 0
+  if held then call('DEL', name) end
+  held = false
 end
 
 local function forget(owner)
-  local c = unpack1(owner, call('HGET', hash, 's' .. owner))
-  call('ZREM', shared, owner)
+  local c = data('s', owner)
+  call('ZREM', set, 's' .. owner)
   call('HDEL', hash, 's' .. owner)
   used = math.max(0, used - (c and c.weight or 0))
 end
 
 local function leave(owner)
-  if waiting == 0 or call('ZREM', line, owner) == 0 then return false end
-  call('ZREM', places, owner)
-  call('HDEL', hash, 'p' .. owner)
+  if waiting == 0 or call('ZREM', set, 'q' .. owner, 'e' .. owner) == 0 then return false end
+  call('HDEL', hash, 'e' .. owner)
   waiting = waiting - 1
   return true
 end
 
+-- ended returns the owners of a few of those whose scores, from a base, have passed.
+local function ended(base)
+  local members = call('ZRANGEBYSCORE', set, digits(base), string.format('%.3f', base + nowms), 'LIMIT', 0, STEP)
+  for i, m in ipairs(members) do members[i] = string.sub(m, 2) end
+  return members
+end
+
 -- sweep drops what has ended, in bounded steps. The rest counts as if it lived.
 local function sweep()
-  local over = string.format('%.3f', nowms)
   if used > 0 then
-    local ended = call('ZRANGEBYSCORE', shared, '-inf', over, 'LIMIT', 0, STEP)
-    for _, owner in ipairs(ended) do forget(owner) end
-    if #ended > 0 or not held then mark() end
+    local owners = ended(0)
+    for _, owner in ipairs(owners) do forget(owner) end
+    if #owners > 0 or not held then mark() end
   end
   if waiting > 0 then
-    for _, owner in ipairs(call('ZRANGEBYSCORE', places, '-inf', over, 'LIMIT', 0, STEP)) do leave(owner) end
-    waiting = call('ZCARD', line)
+    for _, owner in ipairs(ended(PLACES)) do leave(owner) end
+    waiting = call('ZCOUNT', set, '-inf', '(0')
   end
 end
 
 -- own returns the live claim of an owner, or nil.
 local function own(owner)
   if held == owner then
-    local c = owner1 == owner and unpack1(owner, call('HGET', hash, 'claim'))
+    local c = latest == owner and parse(owner, call('HGET', hash, 'claim'))
     if c then return c end
     -- The name says that it is the owner's, and the data is gone. The claim begins anew.
     last = math.max(last + SPAN, now)
     return {owner = owner, weight = WHOLE, limit = WHOLE, fence = last, since = now, kept = 0, who = '', channel = '', value = ''}
   end
   if used == 0 then return nil end
-  local ends = call('ZSCORE', shared, owner)
+  local ends = call('ZSCORE', set, 's' .. owner)
   if not ends or tonumber(ends) <= nowms then return nil end
-  return unpack1(owner, call('HGET', hash, 's' .. owner))
+  return data('s', owner)
 end
 
 -- put writes a claim that ends at a time in ms.
 local function put(c, ends)
   if c.weight == WHOLE then
     call('HSET', hash, 'owner', c.owner, 'claim', pack(c))
-    owner1 = c.owner
+    latest = c.owner
   else
-    call('ZADD', shared, digits(ends), c.owner)
+    call('ZADD', set, digits(ends), 's' .. c.owner)
     call('HSET', hash, 's' .. c.owner, pack(c))
     mark()
+    keepSet(ends)
   end
   keep(ends - nowms)
 end
 
--- grant gives a claim its fence and a life of so many ms. Its first write is one that a full server refuses.
+-- grant gives a claim its fence and a life of so many ms.
 local function grant(c, floor, life)
   last = math.max(last + SPAN, now, floor)
   c.fence = last
@@ -174,10 +195,10 @@ local function renew(c, life)
   put(c, math.ceil(nowms) + life)
 end
 
--- lower lowers the weight of a live claim. There is no moment at which the name is free.
+-- lower lowers the weight of a live claim, which is written next. There is no moment at which the name is free.
 local function lower(c, weight)
   if c.weight == WHOLE then
-    used, held, owner1 = weight, MARK, false
+    used, held, latest = weight, MARK, false
     call('HDEL', hash, 'owner', 'claim')
   else
     used = used - c.weight + weight
@@ -193,33 +214,30 @@ end
 
 -- tellOnlookers tells those who watch the key without a claim.
 local function tellOnlookers()
-  if not onlookers then return end
+  if onlookers == '' then return end
   if tonumber(string.sub(onlookers, 2)) > nowms then
     tell(string.sub(onlookers, 1, 1) .. '{' .. name .. '}:wake', '')
   else
-    call('HDEL', hash, 'onlookers')
-    onlookers = false
+    onlookers = ''
   end
 end
 
 -- promote lets in those at the head of the line who have room, for the rest of their places, and tells them.
 local function promote()
   for _ = 1, STEP do
-    if waiting == 0 then return end
-    local owner = call('ZRANGE', line, 0, 0)[1]
-    if not owner then
-      waiting = 0
-      return
-    end
-    local c, ends = unpack1(owner, call('HGET', hash, 'p' .. owner)), call('ZSCORE', places, owner)
-    if not c or not ends or tonumber(ends) <= nowms then
+    local head = waiting > 0 and call('ZRANGE', set, 0, 0)[1]
+    if not head then return end
+    local owner = string.sub(head, 2)
+    local c, ends = data('e', owner), call('ZSCORE', set, 'e' .. owner)
+    local left = (ends or 0) - PLACES - nowms
+    if not c or left <= 0 then
       leave(owner)
     else
       if taken() + c.weight > c.limit or last + SPAN > LAST then return end
       local channel = c.channel
-      leave(owner)
       c.channel, c.since = '', now
-      grant(c, 0, math.ceil(tonumber(ends) - nowms))
+      leave(owner)
+      grant(c, 0, math.ceil(left))
       tell(channel, owner)
     end
   end
@@ -229,34 +247,33 @@ end
 local function join(c, at, life)
   local ends = math.ceil(nowms) + life
   if at then
-    local old = unpack1(c.owner, call('HGET', hash, 'p' .. c.owner))
+    local old = data('e', c.owner)
     c.since = old and old.since or now
   else
-    local tail = call('ZREVRANGE', line, 0, 0, 'WITHSCORES')
-    call('ZADD', line, digits(math.max(now, tail[2] and tail[2] + 1 or 0)), c.owner)
+    local tail = call('ZREVRANGEBYSCORE', set, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local order = now - 9007199254740992
+    call('ZADD', set, digits(tail and math.max(order, tail + 1) or order), 'q' .. c.owner)
     at = waiting
     waiting = waiting + 1
   end
-  call('ZADD', places, digits(ends), c.owner)
-  call('HSET', hash, 'p' .. c.owner, pack(c))
+  call('ZADD', set, digits(PLACES + ends), 'e' .. c.owner)
+  call('HSET', hash, 'e' .. c.owner, pack(c))
   keep(life)
-  local longest = digits(call('ZREVRANGE', places, 0, 0, 'WITHSCORES')[2] + KEEP)
-  call('PEXPIREAT', line, longest)
-  call('PEXPIREAT', places, longest)
+  keepSet(ends)
   return at
 end
 
--- show is a claim as it is told. kind is "c" for a claim, "p" for a place, "o" for another client.
+-- show is a claim as it is told. Kind is "c" for a claim, "p" for a place, "o" for another client.
 local function show(kind, c, left)
-  return kind .. ' ' .. digits(math.max(0, math.ceil(left))) .. ' ' .. digits(math.max(0, now - c.since)) .. ' ' .. digits(c.weight) .. ' ' ..
-    digits(c.limit) .. ' ' .. digits(c.fence) .. ' ' .. c.kept .. ' ' .. #c.owner .. ' ' .. #c.who .. ' ' .. #c.value .. '\n' ..
+  return kind .. ' ' .. digits(math.max(0, math.ceil(left))) .. ' ' .. digits(math.max(0, now - c.since)) .. ' ' .. digits(c.weight) ..
+    ' ' .. digits(c.limit) .. ' ' .. digits(c.fence) .. ' ' .. c.kept .. ' ' .. #c.owner .. ' ' .. #c.who .. ' ' .. #c.value .. '\n' ..
     c.owner .. c.who .. c.value
 end
 
 -- holder shows the exclusive claim, or the other client that holds the name, and for how many ms; 0 is for ever.
 local function holder()
   local left = call('PTTL', name) + 1 -- the key is there until its time has passed
-  local c = owner1 == held and unpack1(held, call('HGET', hash, 'claim'))
+  local c = latest == held and parse(held, call('HGET', hash, 'claim'))
   if c then return show('c', c, left), left end
   return show('o', {owner = held, weight = WHOLE, limit = WHOLE, fence = 0, since = now, kept = 0, who = '', value = ''}, left), left
 end
@@ -264,8 +281,8 @@ end
 -- inTheWay shows the claim that ends first, and in how many ms.
 local function inTheWay()
   if exclusive() then return holder() end
-  local first = call('ZRANGE', shared, 0, 0, 'WITHSCORES')
-  local c = first[1] and unpack1(first[1], call('HGET', hash, 's' .. first[1]))
+  local first = call('ZRANGEBYSCORE', set, '0', '(' .. digits(PLACES), 'WITHSCORES', 'LIMIT', 0, 1)
+  local c = first[1] and data('s', string.sub(first[1], 2))
   if not c then return '', 0 end
   local left = math.max(0, first[2] - nowms)
   return show('c', c, left), left
@@ -273,15 +290,14 @@ end
 
 -- before shows the head of the line, and in how many ms the first of those ahead ends, if they are few.
 local function before(ahead)
-  local owners = call('ZRANGE', line, 0, math.min(ahead, 16) - 1)
-  if ahead == 0 or #owners == 0 then return '', 0 end
-  local first
-  for _, owner in ipairs(owners) do
-    local ends = call('ZSCORE', places, owner)
-    if ends and (not first or tonumber(ends) < first) then first = tonumber(ends) end
+  local heads = call('ZRANGE', set, 0, math.min(ahead, 16) - 1)
+  local first, left
+  for i, head in ipairs(heads) do
+    local rest = (call('ZSCORE', set, 'e' .. string.sub(head, 2)) or 0) - PLACES - nowms
+    if i == 1 then left = rest end
+    first = math.min(first or rest, rest)
   end
-  local c = unpack1(owners[1], call('HGET', hash, 'p' .. owners[1]))
+  local c = heads[1] and data('e', string.sub(heads[1], 2))
   if not c then return '', 0 end
-  local left = call('ZSCORE', places, owners[1])
-  return show('p', c, left - nowms), ahead > 16 and 0 or math.max(0, first - nowms)
+  return show('p', c, left), ahead > 16 and 0 or math.max(0, first)
 end

@@ -1,17 +1,17 @@
 -- release ends a claim or gives up a place.
 --
--- KEYS: name, hash, shared, line, places
+-- KEYS: name, hash, set
 -- ARGV: owner
 --
 -- Answer: "" if done, "n" if the owner has neither.
 
-local known = redis.call('HMGET', KEYS[2], 'waiting', 'onlookers', 'long')
-if not known[1] and not known[2] and not known[3] and redis.call('GET', KEYS[1]) == ARGV[1] then
-  redis.call('DEL', KEYS[1]) -- most calls: nobody waits, and nothing is left to shorten
+local call = redis.call
+if call('GET', KEYS[1]) == ARGV[1] and not call('HGET', KEYS[2], 'busy') then
+  call('DEL', KEYS[1]) -- most calls: nobody waits or watches
   return ''
 end
 
-local time = redis.call('TIME')
+local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 --#include common
@@ -32,6 +32,6 @@ elseif not leave(owner) then
   return 'n'
 end
 promote()
-close()
 shorten()
+close()
 return ''

@@ -1,23 +1,23 @@
 -- renew gives live claims a new life.
 --
--- KEYS: for each claim name, hash, shared, line, places, broken
+-- KEYS: for each claim name, hash, set, broken
 -- ARGV: for each claim owner, TTL in ms, mode, value. Mode is 1 for a new value, plus 2 for a record.
 --
 -- Answer for each claim: "+behind\n"; or "n\n": not held; or "b" length "\n" reason: it was broken; or "w\n": the
 -- key holds something that is no claim.
 
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 --#include common
 
 -- tellAll tells all in line: everybody may read the record. Those after the first 1,000 find out when they ask.
 local function tellAll()
-  for _, owner in ipairs(call('ZRANGE', line, 0, 999)) do
-    local c = unpack1(owner, call('HGET', hash, 'p' .. owner))
-    if c then tell(c.channel, owner) end
+  for _, head in ipairs(call('ZRANGE', set, 0, math.min(waiting, 1000) - 1)) do
+    local c = data('e', string.sub(head, 2))
+    if c then tell(c.channel, c.owner) end
   end
-  tellOnlookers()
 end
 
 -- slowly renews what is not an exclusive claim with nobody in line and no new value.
@@ -27,7 +27,7 @@ local function slowly(k, owner, ttl, mode, value)
   local c = own(owner)
   if not c then
     close()
-    local left = call('HGET', KEYS[k + 5], owner)
+    local left = call('HGET', KEYS[k + 3], owner)
     local ends, reason = string.match(left or '', '^(%d+) (.*)$')
     if ends and tonumber(ends) > nowms then return 'b' .. #reason .. '\n' .. reason end
     return 'n\n'
@@ -36,19 +36,20 @@ local function slowly(k, owner, ttl, mode, value)
   if mode >= 2 then c.kept = 1 end
   renew(c, ttl)
   local behind = waiting
-  if mode >= 2 then tellAll() end
+  if mode >= 2 and waiting > 0 then tellAll() end
+  if mode >= 2 then tellOnlookers() end
   close()
   return '+' .. behind .. '\n'
 end
 
 local answers = {}
 for i = 1, #ARGV / 4 do
-  local k, a = 6 * i - 5, 4 * i - 3
+  local k, a = 4 * i - 3, 4 * i - 3
   local owner, ttl, mode = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
   local got = redis.pcall('GET', KEYS[k])
   if type(got) == 'table' and got.err then
     answers[i] = 'w\n'
-  elseif got == owner and mode == 0 and not call('HGET', KEYS[k + 1], 'waiting') and call('PTTL', KEYS[k + 1]) > ttl then
+  elseif got == owner and mode == 0 and not call('HGET', KEYS[k + 1], 'busy') and call('PTTL', KEYS[k + 1]) > ttl then
     call('PEXPIRE', KEYS[k], ARGV[a + 1])
     answers[i] = '+0\n'
   else

@@ -1,0 +1,399 @@
+package redis_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	goclient "github.com/redis/go-redis/v9"
+	ruclient "github.com/redis/rueidis"
+	"go.uber.org/goleak"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
+	"github.com/distlock/distlock/store/redis/goredis"
+	"github.com/distlock/distlock/store/redis/rueidis"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, nil)) }
+
+// A login is how a test reaches a server.
+type login struct {
+	addr           string
+	user, password string
+	opt            *redis.Options
+}
+
+// adapters open a store through each of the two clients.
+var adapters = map[string]func(t testing.TB, l login) *redis.Store{
+	"goredis": func(t testing.TB, l login) *redis.Store {
+		c := goclient.NewClient(&goclient.Options{Addr: l.addr, Username: l.user, Password: l.password, DialerRetries: 1})
+		t.Cleanup(func() { c.Close() })
+		return made(t)(goredis.New(c, l.opt))
+	},
+	"rueidis": func(t testing.TB, l login) *redis.Store {
+		c, err := ruclient.NewClient(ruclient.ClientOption{
+			InitAddress: []string{l.addr}, Username: l.user, Password: l.password, DisableCache: true, ForceSingleClient: true,
+		})
+		if err != nil && c == nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return made(t)(rueidis.New(c, l.opt))
+	},
+}
+
+func made(t testing.TB) func(*redis.Store, error) *redis.Store {
+	return func(s *redis.Store, err error) *redis.Store {
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+}
+
+// each runs a test through each client.
+func each(t *testing.T, f func(t *testing.T, open func(testing.TB, login) *redis.Store)) {
+	for name, open := range adapters {
+		t.Run(name, func(t *testing.T) { f(t, open) })
+	}
+}
+
+func exclusive(key string) driver.Request {
+	return driver.Request{
+		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute,
+	}
+}
+
+func shared(key string) driver.Request {
+	r := exclusive(key)
+	r.Weight = 1
+	return r
+}
+
+func grant(t testing.TB, s driver.Store, r driver.Request) driver.Result {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), r)
+	if err != nil || !res.Granted {
+		t.Fatalf("Acquire: granted %v, error %v; want granted", res.Granted, err)
+	}
+	return res
+}
+
+func refuse(t testing.TB, s driver.Store, r driver.Request) driver.Result {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), r)
+	if err != nil || res.Granted {
+		t.Fatalf("Acquire: granted %v, error %v; want refused", res.Granted, err)
+	}
+	return res
+}
+
+// do sends a command to the server itself.
+func do(t testing.TB, srv *testenv.RedisServer, args ...string) any {
+	t.Helper()
+	v, err := srv.Do(t.Context(), args...)
+	if err != nil {
+		t.Fatalf("%s: %v", strings.Join(args, " "), err)
+	}
+	return v
+}
+
+// unavailable wants every verb that writes to say that nothing was changed.
+func unavailable(t *testing.T, s *redis.Store, held driver.ID, code string) {
+	t.Helper()
+	check := func(verb string, err error) {
+		t.Helper()
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), code) {
+			t.Errorf("%s: error %v, want ErrUnavailable with %s", verb, err, code)
+		}
+	}
+	_, err := s.Acquire(t.Context(), exclusive("free"))
+	check("Acquire of a free key", err)
+	_, err = s.Acquire(t.Context(), shared("free"))
+	check("Acquire of a share", err)
+	if code == "OOM" {
+		return // what takes no memory still works
+	}
+	_, err = s.Renew(t.Context(), driver.Renewal{ID: held, TTL: time.Minute})
+	check("Renew", err)
+	check("Release", s.Release(t.Context(), held))
+}
+
+func TestStore_unavailable(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		s := open(t, login{addr: srv.Addr})
+		a, w := exclusive("held"), exclusive("held")
+		w.Place = time.Minute
+		grant(t, s, a)
+		refuse(t, s, w)
+
+		do(t, srv, "REPLICAOF", "127.0.0.1", "1")
+		unavailable(t, s, a.ID, "READONLY")
+		do(t, srv, "REPLICAOF", "NO", "ONE")
+
+		do(t, srv, "CONFIG", "SET", "min-replicas-to-write", "1")
+		unavailable(t, s, a.ID, "NOREPLICAS")
+		do(t, srv, "CONFIG", "SET", "min-replicas-to-write", "0")
+
+		do(t, srv, "CONFIG", "SET", "maxmemory", "1")
+		unavailable(t, s, a.ID, "OOM")
+		if _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); err != nil {
+			t.Errorf("Renew on a full server: %v", err)
+		}
+		if err := s.Release(t.Context(), a.ID); err != nil {
+			t.Errorf("Release on a full server: %v", err)
+		}
+		if got := do(t, srv, "GET", "lock:held"); got != w.Owner {
+			t.Errorf("a full server: the key holds %v, want the next in line", got)
+		}
+		do(t, srv, "CONFIG", "SET", "maxmemory", "0")
+		grant(t, s, w)
+		if n := len(claims(t, s, "free")); n != 0 {
+			t.Errorf("%d claims on a key that was never granted", n)
+		}
+
+		srv.Kill()
+		deadline := time.Now().Add(10 * time.Second)
+		for {
+			_, err := s.Acquire(t.Context(), exclusive("free"))
+			if errors.Is(err, driver.ErrUnavailable) {
+				break // the connection is gone, and no new one can be made
+			}
+			if err == nil || time.Now().After(deadline) {
+				t.Fatalf("Acquire without a server: error %v, want ErrUnavailable", err)
+			}
+		}
+	})
+}
+
+func claims(t testing.TB, s driver.Store, key string) []driver.Claim {
+	t.Helper()
+	cs, err := driver.Show(t.Context(), s, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cs
+}
+
+func TestStore_noauth(t *testing.T) {
+	srv := testenv.Redis(t, testenv.Password("secret"))
+	s := adapters["goredis"](t, login{addr: srv.Addr})
+	if _, err := s.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("without a password: %v, want ErrUnavailable", err)
+	}
+	s = adapters["goredis"](t, login{addr: srv.Addr, password: "wrong-password"})
+	_, err := s.Acquire(t.Context(), exclusive("key"))
+	if !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), "wrong-password") {
+		t.Errorf("with a wrong password: %v, want ErrUnavailable and no password", err)
+	}
+}
+
+func TestStore_forgottenScripts(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		s := open(t, login{addr: srv.Addr})
+		r := exclusive("key")
+		for _, verb := range []func() error{
+			func() error { _, err := s.Acquire(t.Context(), r); return err },
+			func() error { _, err := s.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: time.Minute}); return err },
+			func() error { return s.Release(t.Context(), r.ID) },
+		} {
+			do(t, srv, "SCRIPT", "FLUSH")
+			if err := verb(); err != nil {
+				t.Errorf("after SCRIPT FLUSH: %v", err)
+			}
+		}
+	})
+}
+
+func TestStore_wrongType(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		s := open(t, login{addr: srv.Addr})
+		do(t, srv, "RPUSH", "lock:list", "1")
+		r := exclusive("list")
+		for _, weight := range []int64{driver.Whole, 1} {
+			r.Weight = weight
+			if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "list") {
+				t.Errorf("Acquire: %v, want ErrInvalid that names the key", err)
+			}
+		}
+		if err := s.Release(t.Context(), r.ID); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Release: %v, want ErrInvalid", err)
+		}
+		good := exclusive("good")
+		grant(t, s, good)
+		got := s.RenewAll(t.Context(), []driver.Renewal{{ID: r.ID, TTL: time.Minute}, {ID: good.ID, TTL: time.Minute}})
+		if !errors.Is(got[0].Err, driver.ErrInvalid) || got[1].Err != nil {
+			t.Errorf("RenewAll: %v, %v; want ErrInvalid, nil", got[0].Err, got[1].Err)
+		}
+		if n := do(t, srv, "EXISTS", "{lock:list}:c", "{lock:list}:z"); n != int64(0) {
+			t.Errorf("%v keys were written beside a key that is not ours", n)
+		}
+	})
+}
+
+// A script is never run twice for one ask: the caller is told that the outcome is not known.
+func TestStore_lostReply(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		proxy := testenv.Proxy(t, srv.Addr)
+		s := open(t, login{addr: proxy.Addr})
+		grant(t, s, exclusive("other")) // the script is known, and connections are made
+		r := exclusive("key")
+		do(t, srv, "CONFIG", "RESETSTAT")
+		eaten := proxy.EatReply([]byte(r.Owner))
+		res, err := s.Acquire(t.Context(), r)
+		<-eaten
+		if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) {
+			t.Fatalf("Acquire: granted %v, error %v; want an error that leaves the outcome open", res.Granted, err)
+		}
+		if n := calls(t, srv); n != 1 {
+			t.Fatalf("the script ran %d times, want once", n)
+		}
+		cs := claims(t, s, "key")
+		if len(cs) != 1 {
+			t.Fatalf("%d claims, want the one whose grant was not seen", len(cs))
+		}
+		if again := grant(t, s, r); again.Fence != cs[0].Fence {
+			t.Errorf("fence %d, asked again %d; want the same", cs[0].Fence, again.Fence)
+		}
+	})
+}
+
+// calls is how often the server ran a script.
+func calls(t testing.TB, srv *testenv.RedisServer) (n int) {
+	t.Helper()
+	stats, _ := do(t, srv, "INFO", "commandstats").(string)
+	for line := range strings.Lines(stats) {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_set:calls="); ok {
+			count, _, _ := strings.Cut(rest, ",")
+			for _, d := range count {
+				n = n*10 + int(d-'0')
+			}
+		}
+	}
+	return n
+}
+
+// Claims and programs that lock by SET NX PX and compare-and-delete exclude each other.
+func TestStore_otherClients(t *testing.T) {
+	srv := testenv.Redis(t)
+	s := adapters["rueidis"](t, login{addr: srv.Addr})
+	take := func(ttl string) any { return do(t, srv, "SET", "lock:key", "theirs", "NX", "PX", ttl) }
+	a, w := exclusive("key"), exclusive("key")
+	w.Place = time.Minute
+
+	if take("30000") != "OK" {
+		t.Fatal("the other client could not take a free key")
+	}
+	res := refuse(t, s, a)
+	if res.Blocker.Holder != "another client" || res.Retry <= 0 || res.Retry > 31*time.Second || res.Used != driver.Whole {
+		t.Errorf("refused with %+v, want the other client named and when it ends", res)
+	}
+	refuse(t, s, shared("key"))
+	do(t, srv, "PERSIST", "lock:key")
+	if res := refuse(t, s, w); res.Retry != 0 || res.Blocker.Left != 0 || res.Blocker.Holder != "another client" {
+		t.Errorf("refused with %+v by a key without expiry, want Retry 0", res)
+	}
+	if err := s.Release(t.Context(), a.ID); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release: %v, want ErrNotHeld", err)
+	}
+	do(t, srv, "DEL", "lock:key")
+	refuse(t, s, a) // somebody is in line
+	first := grant(t, s, w)
+	if take("30000") != nil {
+		t.Error("the other client took a key that is held")
+	}
+	if err := s.Release(t.Context(), w.ID); err != nil {
+		t.Fatal(err)
+	}
+
+	r := shared("key")
+	if got := grant(t, s, r).Fence; got < first.Fence+driver.Span {
+		t.Errorf("fence %d after %d", got, first.Fence)
+	}
+	if take("30000") != nil {
+		t.Error("the other client took a key that is shared")
+	}
+	refuse(t, s, a)
+	if err := s.Release(t.Context(), r.ID); err != nil {
+		t.Fatal(err)
+	}
+	if take("30000") != "OK" {
+		t.Error("the other client could not take a key that is free again")
+	}
+	if cs, err := s.Break(t.Context(), "key", "test"); err != nil || len(cs) != 1 || cs[0].Holder != "another client" {
+		t.Errorf("Break: %+v, %v; want the other client's claim", cs, err)
+	}
+	grant(t, s, a)
+}
+
+// A release hands the key to the head of the line, so that no other client comes in between.
+func TestStore_handOver(t *testing.T) {
+	srv := testenv.Redis(t)
+	s := adapters["rueidis"](t, login{addr: srv.Addr})
+	a, w := exclusive("key"), exclusive("key")
+	w.Place = 5 * time.Second
+	grant(t, s, a)
+	refuse(t, s, w)
+	if err := s.Release(t.Context(), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, srv, "GET", "lock:key"); got != w.Owner {
+		t.Errorf("the key holds %v, want the owner that stood in line", got)
+	}
+	if left := do(t, srv, "PTTL", "lock:key").(int64); left <= 0 || left > 5001 {
+		t.Errorf("it was handed on for %d ms, want the rest of the place", left)
+	}
+}
+
+func TestStore_leftovers(t *testing.T) {
+	srv := testenv.Redis(t)
+	s := adapters["rueidis"](t, login{addr: srv.Addr})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 10_000
+	if testing.Short() {
+		n = 500
+	}
+	for i := range n {
+		key := rand.Text()
+		a, b := exclusive(key), shared(key)
+		a.TTL = []time.Duration{time.Second, time.Minute, 24 * time.Hour}[i%3]
+		grant(t, s, a)
+		if i%10 == 0 {
+			b.Place = time.Minute
+			driver.Watch(ctx, s, b.ID)
+			refuse(t, s, b)
+			if _, err := s.Break(t.Context(), key, "test"); err != nil {
+				t.Fatal(err)
+			}
+			grant(t, s, b)
+			a = b
+		}
+		if err := s.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := do(t, srv, "EVAL", `
+local worst, keys = 0, redis.call('KEYS', '*')
+for _, k in ipairs(keys) do
+  local left = redis.call('PTTL', k)
+  if string.sub(k, -2) ~= ':b' then -- the reason of a Break is kept until the claim would have ended
+    if left < 0 then return 'no expiry: ' .. k end
+    worst = math.max(worst, left)
+  end
+end
+return worst`, "0")
+	if ms, ok := left.(int64); !ok || ms > 600_001 {
+		t.Errorf("the last key that is left behind goes in %v ms, want ten minutes at most", left)
+	}
+}
