@@ -132,8 +132,10 @@ func TestLaws_slow_catch_faults(t *testing.T) {
 	}
 	for _, most := range []time.Duration{0, realUnit / 20} {
 		for _, f := range faults() {
-			// Within the time of a call nobody can tell when a claim ended.
-			if slices.Contains(forgiven, f.name) || f.name == "claims end early" && most > 0 {
+			// With calls that take a while nobody can tell just when a claim ended, and whether two
+			// callers look at one time is left to chance.
+			byChance := f.name == "claims end early" || f.name == "looks, then acts"
+			if slices.Contains(forgiven, f.name) || byChance && most > 0 {
 				continue
 			}
 			for _, name := range f.laws {
