@@ -146,6 +146,20 @@ func TestHandle(t *testing.T) {
 			wantLoss(t, err, distlock.LossExpired)
 		})
 	})
+	t.Run("of a lease whose loss was not told yet", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			p, slow := &tape{}, &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}
+			defer slow.release()
+			lease := taken(t, lockerOn(t, newWire(), distlock.Observe(p.observe), distlock.Observe(slow.observe)), "x", distlock.MaxHold(time.Hour))
+			time.Sleep(time.Hour)
+			_, err := lease.Handle()
+			wantLoss(t, err, distlock.LossMaxHold)
+			slow.release()
+			synctest.Wait()
+			wantStory(t, p, distlock.Granted, distlock.Lost)
+			wantErr(t, lease.Unlock(t.Context()), distlock.ErrMaxHold)
+		})
+	})
 	t.Run("lets those who wait go on when it runs out", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := lockerOn(t, newWire(), distlock.TTL(10*time.Second))

@@ -86,7 +86,7 @@ func (l *Lease) Err() error {
 		return *why
 	}
 	// Somebody else is about to say so. The hold is over: Stop does nothing but tell why.
-	now, cancel := context.WithCancel(context.Background())
+	now, cancel := context.WithCancel(l.t.l.running)
 	cancel()
 	return newLostError(l.r.name, l.fence, l.t.hold.Stop(now))
 }
@@ -134,20 +134,19 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := l.seal(); err != nil {
+	if err := l.seal(); err != nil { //nolint:contextcheck // Err waits for nothing
 		return err
 	}
 	call, cancel := context.WithTimeout(ctx, min(callLimit, l.t.hold.Left()))
 	defer cancel()
 	err := l.t.hold.Extend(call, d)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case l.Err() != nil:
-		return l.Err()
-	default:
-		return newOpError("extend", l.r.name, err)
 	}
+	if over := l.Err(); over != nil { //nolint:contextcheck // Err waits for nothing
+		return over
+	}
+	return newOpError("extend", l.r.name, err)
 }
 
 // seal keeps the turn from being handed on: the claim is no longer what its request says. If the lease
@@ -176,7 +175,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if mine, answer := l.depart(true); !mine {
+	if mine, answer := l.depart(true); !mine { //nolint:contextcheck // Err waits for nothing
 		return answer
 	}
 	locker := l.t.l
