@@ -1,0 +1,218 @@
+package foreign
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// A need finds something on this machine, or says how to get it.
+type need = func() (string, error)
+
+// A kind is a lock client of others.
+type kind struct {
+	name  string
+	needs []need // beside Go
+	start func(t *testing.T, host, port string) *testenv.HelperProcess
+}
+
+var kinds = []kind{
+	{"redislock", nil, func(t *testing.T, host, port string) *testenv.HelperProcess {
+		return testenv.Helper(t, "redislock", host, port)
+	}},
+	{"redsync", nil, func(t *testing.T, host, port string) *testenv.HelperProcess {
+		return testenv.Helper(t, "redsync", host, port)
+	}},
+	{"redis-py", []need{python}, func(t *testing.T, host, port string) *testenv.HelperProcess {
+		return testenv.Helper(t, "program", have(t, python), have(t, script), host, port)
+	}},
+	{"redlock-4", []need{node, packages}, func(t *testing.T, host, port string) *testenv.HelperProcess {
+		return testenv.Helper(t, "program", have(t, node), have(t, packages), "redlock4", host, port)
+	}},
+	{"redlock-5", []need{node, packages}, func(t *testing.T, host, port string) *testenv.HelperProcess {
+		return testenv.Helper(t, "program", have(t, node), have(t, packages), "redlock5", host, port)
+	}},
+}
+
+// playProgram is a role: it becomes the program of its first argument. So a program in another
+// language ends with the test as every helper does.
+func playProgram(args []string) int {
+	err := syscall.Exec(args[0], args, os.Environ())
+	fmt.Fprintln(os.Stderr, err)
+	return 126
+}
+
+// What the drivers in other languages need is looked for once.
+var (
+	python   = sync.OnceValues(findPython)
+	script   = sync.OnceValues(func() (string, error) { return filepath.Abs("testdata/driver.py") })
+	node     = sync.OnceValues(func() (string, error) { return exec.LookPath("node") })
+	packages = sync.OnceValues(install)
+)
+
+// have returns what was found, or skips the test. In CI it fails.
+func have(t *testing.T, find need) string {
+	t.Helper()
+	path, err := find()
+	if err == nil {
+		return path
+	}
+	required := os.Getenv("CI") == "true"
+	switch os.Getenv("DISTLOCK_REQUIRE_SERVERS") {
+	case "1", "true":
+		required = true
+	case "0", "false":
+		required = false
+	}
+	if required {
+		t.Fatal(err)
+	}
+	t.Skipf("SKIPPED, NOTHING WAS TESTED: %v", err)
+	return ""
+}
+
+// findPython returns a Python that has redis-py. Debian's is asked first: another one in PATH does not
+// see Debian's packages.
+func findPython() (string, error) {
+	var errs []error
+	for _, name := range []string{"/usr/bin/python3", "python3"} {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			var out []byte
+			if out, err = exec.Command(path, "-c", "import redis.lock").CombinedOutput(); err == nil {
+				return path, nil
+			}
+			err = fmt.Errorf("%s: %w: %s", path, err, out)
+		}
+		errs = append(errs, err)
+	}
+	return "", fmt.Errorf("no Python with redis-py; to get it: scripts/servers\n%w", errors.Join(errs...))
+}
+
+// install installs the packages of the Node driver beside it, if that was not done before, and returns the driver that
+// sees them. The folder bears the hash of what it was made of.
+func install() (string, error) {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return "", fmt.Errorf("no npm to install the Node clients: %w", err)
+	}
+	// Helpers run in folders of their own: the path must be whole.
+	source, err := filepath.Abs("testdata/node")
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	files := map[string][]byte{}
+	for _, name := range []string{"package.json", "package-lock.json", "driver.js"} {
+		text, err := os.ReadFile(filepath.Join(source, name))
+		if err != nil {
+			return "", err
+		}
+		files[name] = text
+		hash.Write(text)
+	}
+	target := filepath.Join(source, fmt.Sprintf(".installed-%.8x", hash.Sum(nil)))
+	if _, err := os.Stat(target); err == nil {
+		return filepath.Join(target, "driver.js"), nil
+	}
+	temp, err := os.MkdirTemp(source, ".installed-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(temp)
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(temp, name), text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	cmd := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
+	cmd.Dir = temp
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	// The name stands for a whole installation, also while another test run makes the same one.
+	if err := os.Rename(temp, target); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		return "", err
+	}
+	return filepath.Join(target, "driver.js"), nil
+}
+
+// A client is a lock client of others, in a process of its own.
+type client struct {
+	*testenv.HelperProcess
+	t    *testing.T
+	kind string
+}
+
+func start(t *testing.T, k kind, srv *testenv.RedisServer) *client {
+	host, port, err := net.SplitHostPort(srv.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &client{k.start(t, host, port), t, k.name}
+}
+
+// in is the client for a subtest.
+func (c *client) in(t *testing.T) *client {
+	if c == nil {
+		return nil
+	}
+	return &client{c.HelperProcess, t, c.kind}
+}
+
+// tell says what to do, and does not wait until it is done.
+func (c *client) tell(verb, key string, args ...any) {
+	c.t.Helper()
+	words := []string{verb, key}
+	for _, a := range args {
+		if d, ok := a.(time.Duration); ok {
+			a = d.Milliseconds()
+		}
+		words = append(words, fmt.Sprint(a))
+	}
+	c.Say(strings.Join(words, " "))
+}
+
+// ask says what to do, and returns the answer.
+func (c *client) ask(verb, key string, args ...any) string {
+	c.t.Helper()
+	c.tell(verb, key, args...)
+	return c.answer()
+}
+
+// answer returns what the client says next.
+func (c *client) answer() string {
+	c.t.Helper()
+	line, err := c.LineWithin(time.Minute)
+	if err != nil {
+		c.t.Fatalf("%s does not answer: %v\n%s", c.kind, err, c.Log())
+	}
+	return line
+}
+
+// must asks, and fails the test if the answer is another.
+func (c *client) must(want, verb, key string, args ...any) {
+	c.t.Helper()
+	if got := c.ask(verb, key, args...); got != want {
+		c.t.Fatalf("%s: %s: got %q, want %q", c.kind, verb, got, want)
+	}
+}
+
+// silent fails the test if the client has answered already.
+func (c *client) silent() {
+	c.t.Helper()
+	if line, err := c.LineWithin(time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Fatalf("%s answered %q (%v) too early", c.kind, line, err)
+	}
+}

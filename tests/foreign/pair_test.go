@@ -1,0 +1,220 @@
+package foreign
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
+	adapter "github.com/distlock/distlock/store/redis/rueidis"
+)
+
+const (
+	long  = 20 * time.Second       // a TTL that does not end during a test
+	short = 800 * time.Millisecond // one that does
+	poll  = 20 * time.Millisecond  // between two tries of a client that waits
+	soon  = 5 * time.Second        // what happens at once happens within this, on a busy machine too
+)
+
+// another is how distlock calls a holder that is not distlock.
+const another = "another client"
+
+// ours is distlock as one process has it.
+type ours struct {
+	*distlock.Locker
+	store *redis.Store
+}
+
+// open connects to Redis. It returns errors for the roles, which have no test.
+func open(addr string) (o ours, end func(), err error) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+	if err != nil {
+		return o, nil, err
+	}
+	if o.store, err = adapter.New(c, nil); err != nil {
+		return o, nil, err
+	}
+	if o.Locker, err = distlock.New(o.store); err != nil {
+		return o, nil, err
+	}
+	return o, func() {
+		o.Close(context.Background())
+		o.store.Close()
+		c.Close()
+	}, nil
+}
+
+func connect(t *testing.T, srv *testenv.RedisServer) ours {
+	t.Helper()
+	o, end, err := open(srv.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+	return o
+}
+
+// A pair is distlock and a client of others, on one key.
+type pair struct {
+	t     *testing.T
+	ctx   context.Context
+	srv   *testenv.RedisServer
+	ours  ours
+	other *client
+	name  string // as distlock calls it
+	key   string // as Redis and others do
+}
+
+// newPair makes a pair of distlock and a client, which may be nil, on a key of their own.
+func newPair(t *testing.T, srv *testenv.RedisServer, other *client) *pair {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	name := rand.Text()
+	return &pair{t, ctx, srv, connect(t, srv), other.in(t), name, "lock:" + name}
+}
+
+// beside is the same pair on another key.
+func (p *pair) beside() *pair {
+	b := *p
+	b.name = rand.Text()
+	b.key = "lock:" + b.name
+	return &b
+}
+
+// refused checks that distlock cannot have the key in any way, and says who has it and for how long yet. A holder
+// without expiry has 0 left.
+func (p *pair) refused(least, most time.Duration) {
+	p.t.Helper()
+	_, err := p.ours.TryLock(p.ctx, p.name)
+	p.named(err, least, most)
+	_, err = p.ours.TryRLock(p.ctx, p.name)
+	p.named(err, least, most)
+	res, err := p.ours.store.Acquire(p.ctx, p.request(1, 5, long))
+	if err != nil || res.Granted || res.Retry < least || res.Retry > most+time.Millisecond {
+		p.t.Fatalf("a counted claim: got %+v, %v", res, err)
+	}
+}
+
+// named checks that an error names the other client.
+func (p *pair) named(err error, least, most time.Duration) {
+	p.t.Helper()
+	var held *distlock.HeldError
+	if !errors.Is(err, distlock.ErrHeld) || !errors.As(err, &held) {
+		p.t.Fatalf("got %v, want ErrHeld", err)
+	}
+	if held.Key != p.name || held.Holder != another || held.Fence != 0 || held.Left < least || held.Left > most+time.Millisecond {
+		p.t.Fatalf("got %v (fence %d), want it held by %s with %v to %v left", err, held.Fence, another, least, most)
+	}
+}
+
+func (p *pair) request(weight, limit int64, ttl time.Duration) driver.Request {
+	return driver.Request{ID: driver.ID{Key: p.name, Owner: rand.Text()}, Weight: weight, Limit: limit, TTL: ttl, Holder: "ours"}
+}
+
+func (p *pair) acquire(r driver.Request) driver.Result {
+	p.t.Helper()
+	res, err := p.ours.store.Acquire(p.ctx, r)
+	if err != nil || !res.Granted {
+		p.t.Fatalf("got %+v, %v, want a grant", res, err)
+	}
+	return res
+}
+
+func (p *pair) lock(opts ...distlock.Option) *distlock.Lease {
+	p.t.Helper()
+	lease, err := p.ours.Lock(p.ctx, p.name, opts...)
+	p.ok(err)
+	return lease
+}
+
+func (p *pair) ok(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// A grant is what a wait in the background came to.
+type grant struct {
+	lease *distlock.Lease
+	err   error
+	at    time.Time
+}
+
+// wait waits for the lock in the background, and returns when it stands in line.
+func (p *pair) wait(opts ...distlock.Option) <-chan grant {
+	p.t.Helper()
+	got := make(chan grant, 1)
+	go func() {
+		lease, err := p.ours.Lock(p.ctx, p.name, opts...)
+		got <- grant{lease, err, time.Now()}
+	}()
+	inLine(p.t, p.ours, p.name, 1)
+	return got
+}
+
+// inLine returns when n wait for a name.
+func inLine(t *testing.T, o ours, name string, n int) {
+	t.Helper()
+	for end := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
+		why, err := o.Why(context.Background(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(why.Line) == n {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d do not wait: %v", n, why)
+		}
+	}
+}
+
+// granted returns the lease of a wait that ended between two times.
+func (p *pair) granted(got <-chan grant, least, most time.Time) *distlock.Lease {
+	p.t.Helper()
+	g := <-got
+	p.ok(g.err)
+	if g.at.Before(least) || g.at.After(most) {
+		p.t.Fatalf("granted %v after it could be, want 0 to %v", g.at.Sub(least), most.Sub(least))
+	}
+	return g.lease
+}
+
+// waiting fails the test if a wait is over.
+func (p *pair) waiting(got <-chan grant) {
+	p.t.Helper()
+	select {
+	case g := <-got:
+		p.t.Fatalf("granted too early, or failed: %+v", g)
+	default:
+	}
+}
+
+// state is what lies under the key: its value, and when it ends by Redis's clock in ms.
+func (p *pair) state() string {
+	p.t.Helper()
+	value, err := p.srv.Do(p.ctx, "GET", p.key)
+	p.ok(err)
+	ends, err := p.srv.Do(p.ctx, "PEXPIRETIME", p.key)
+	p.ok(err)
+	return fmt.Sprint(value, " until ", ends)
+}
+
+// untouched fails the test if f changed what lies under the key.
+func (p *pair) untouched(f func()) {
+	p.t.Helper()
+	before := p.state()
+	f()
+	if after := p.state(); after != before {
+		p.t.Fatalf("the key was %s, and is now %s", before, after)
+	}
+}
