@@ -3,7 +3,6 @@ package distlock_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -236,22 +235,6 @@ func over(done <-chan struct{}) bool {
 
 // trustOf is how long a lease of a TTL is trusted: the TTL without its margin.
 func trustOf(ttl time.Duration) time.Duration { return ttl - max(ttl/100, min(ttl/10, time.Second)) }
-
-// heapAfter returns by how much the live heap grew while f ran.
-func heapAfter(f func()) int64 {
-	live := func() int64 {
-		var m runtime.MemStats
-		for range 3 { // what ended is forgotten by goroutines that may still run
-			runtime.GC()
-			runtime.Gosched()
-		}
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before := live()
-	f()
-	return live() - before
-}
 
 // A slowObserver takes its time with the first event of a kind, until release.
 type slowObserver struct {
