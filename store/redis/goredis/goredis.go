@@ -47,6 +47,7 @@ func New(c goredis.UniversalClient, opt *redis.Options) (*redis.Store, error) {
 		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = reserved, 0, reserved, 0
 		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
 		o.ReadTimeout, o.WriteTimeout = again(o.ReadTimeout), again(o.WriteTimeout)
+		o.PushNotificationProcessor = nil
 		return redis.New(&client{c: c, cluster: c, renewals: goredis.NewClusterClient(&o)}, opt)
 	case *goredis.Ring:
 		return nil, errors.New("goredis: a ring gives a key to another server when one does not answer: two would hold one claim")

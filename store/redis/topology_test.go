@@ -1,0 +1,143 @@
+package redis_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	goclient "github.com/redis/go-redis/v9"
+	ruclient "github.com/redis/rueidis"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
+	"github.com/distlock/distlock/store/redis/goredis"
+	"github.com/distlock/distlock/store/redis/rueidis"
+)
+
+// fresh is a prefix that nobody else uses.
+func fresh() *redis.Options { return &redis.Options{Prefix: "lock:" + rand.Text() + ":"} }
+
+func TestStore_cluster(t *testing.T) {
+	cluster := testenv.RedisCluster(t)
+	for name, open := range map[string]func(t testing.TB) driver.Store{
+		"goredis": func(t testing.TB) driver.Store {
+			c := goclient.NewClusterClient(&goclient.ClusterOptions{Addrs: cluster.Addrs()})
+			t.Cleanup(func() { c.Close() })
+			return made(t)(goredis.New(c, fresh()))
+		},
+		"rueidis": func(t testing.TB) driver.Store {
+			c, err := ruclient.NewClient(ruclient.ClientOption{InitAddress: cluster.Addrs(), DisableCache: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			return made(t)(rueidis.New(c, fresh()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) { drivertest.Run(t, drivertest.Env{Open: open}) })
+	}
+}
+
+func TestStore_sentinel(t *testing.T) {
+	group := testenv.Sentinel(t)
+	for name, open := range map[string]func(t testing.TB) *redis.Store{
+		"goredis": func(t testing.TB) *redis.Store {
+			c := goclient.NewFailoverClient(&goclient.FailoverOptions{MasterName: group.Name, SentinelAddrs: group.Addrs()})
+			t.Cleanup(func() { c.Close() })
+			return made(t)(goredis.New(c, fresh()))
+		},
+		"rueidis": func(t testing.TB) *redis.Store {
+			c, err := ruclient.NewClient(ruclient.ClientOption{
+				InitAddress: group.Addrs(), Sentinel: ruclient.SentinelOption{MasterSet: group.Name}, DisableCache: true,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			return made(t)(rueidis.New(c, fresh()))
+		},
+		"URL": func(t testing.TB) *redis.Store {
+			url := "redis+sentinel://" + strings.Join(group.Addrs(), ",") + "/0?master_name=" + group.Name + "&lock_prefix=" + fresh().Prefix
+			return made(t)(rueidis.Open(t.Context(), url))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			a := exclusive("key")
+			grant(t, s, a)
+			refuse(t, s, exclusive("key"))
+			if _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); err != nil {
+				t.Error(err)
+			}
+			if err := s.Release(t.Context(), a.ID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// With Options.Replicas a grant that too few replicas have is none.
+func TestStore_replicas(t *testing.T) {
+	primary := testenv.Redis(t)
+	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		opt := fresh()
+		opt.Replicas = 1
+		s := open(t, login{addr: primary.Addr, opt: opt})
+		a, b := exclusive("key"), exclusive("other")
+		grant(t, s, a)
+		replica.Pause()
+		defer replica.Resume()
+		if res, err := s.Acquire(t.Context(), b); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("granted %v, error %v without the replica; want ErrUnavailable", res.Granted, err)
+		}
+		if n := len(claims(t, s, "other")); n != 0 {
+			t.Errorf("%d claims are left of a grant that did not count", n)
+		}
+		if _, err := s.Acquire(t.Context(), a); err == nil || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("asked again without the replica: error %v, want one that leaves the outcome open", err)
+		}
+		if n := len(claims(t, s, "key")); n != 1 {
+			t.Errorf("%d claims, want the one that was held before", n)
+		}
+	})
+}
+
+// The user in docs/layout.md may do all that a store does, and nothing on other keys.
+func TestStore_leastRights(t *testing.T) {
+	text, err := os.ReadFile("../../docs/layout.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(text), "user distlock ")
+	if at < 0 {
+		t.Fatal("docs/layout.md has no user")
+	}
+	line, _, _ := strings.Cut(string(text)[at:], "\n")
+	line = strings.Replace(line, ">PASSWORD", ">secret", 1)
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", line))
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		drivertest.Run(t, drivertest.Env{Open: func(t testing.TB) driver.Store {
+			return open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: fresh()})
+		}})
+		s := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: fresh()})
+		info, err := s.Inspect(t.Context())
+		if err != nil || info.Identity == "" || !strings.HasPrefix(info.Version, "Redis 7") {
+			t.Errorf("Inspect: %+v, %v", info, err)
+		}
+		for _, f := range info.Findings {
+			if f.Level == driver.Unknown {
+				t.Errorf("unknown: %s", f.What)
+			}
+		}
+		elsewhere := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: &redis.Options{Prefix: "data:"}})
+		if _, err := elsewhere.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("on keys of others: %v, want ErrUnavailable", err)
+		}
+	})
+}
