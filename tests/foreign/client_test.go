@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -57,7 +58,7 @@ func playProgram(args []string) int {
 var (
 	python   = sync.OnceValues(findPython)
 	script   = sync.OnceValues(func() (string, error) { return filepath.Abs("testdata/driver.py") })
-	node     = sync.OnceValues(func() (string, error) { return exec.LookPath("node") })
+	node     = sync.OnceValues(findNode)
 	packages = sync.OnceValues(install)
 )
 
@@ -100,52 +101,61 @@ func findPython() (string, error) {
 	return "", fmt.Errorf("no Python with redis-py; to get it: scripts/servers\n%w", errors.Join(errs...))
 }
 
-// install installs the packages of the Node driver beside it, if that was not done before, and returns the driver that
-// sees them. The folder bears the hash of what it was made of.
+func findNode() (string, error) {
+	path, err := exec.LookPath("node")
+	if err != nil {
+		return "", fmt.Errorf("no Node.js; to get it on Debian: apt-get install nodejs npm: %w", err)
+	}
+	return path, nil
+}
+
+// install installs the packages of the Node driver where the project keeps what it builds, if that was not done before,
+// and returns the driver that sees them. The folder bears the hash of what it was made of.
 func install() (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return "", fmt.Errorf("no npm to install the Node clients: %w", err)
+		return "", fmt.Errorf("no npm to install the Node clients with: %w", err)
 	}
 	// Helpers run in folders of their own: the path must be whole.
-	source, err := filepath.Abs("testdata/node")
+	tools, err := filepath.Abs("../../.tools")
 	if err != nil {
 		return "", err
 	}
+	source := os.DirFS("testdata/node")
 	hash := sha256.New()
-	files := map[string][]byte{}
 	for _, name := range []string{"package.json", "package-lock.json", "driver.js"} {
-		text, err := os.ReadFile(filepath.Join(source, name))
+		text, err := fs.ReadFile(source, name)
 		if err != nil {
 			return "", err
 		}
-		files[name] = text
 		hash.Write(text)
 	}
-	target := filepath.Join(source, fmt.Sprintf(".installed-%.8x", hash.Sum(nil)))
-	if _, err := os.Stat(target); err == nil {
-		return filepath.Join(target, "driver.js"), nil
+	target := filepath.Join(tools, fmt.Sprintf("node-%.8x", hash.Sum(nil)))
+	driver := filepath.Join(target, "driver.js")
+	if _, err := os.Stat(driver); err == nil {
+		return driver, nil
 	}
-	temp, err := os.MkdirTemp(source, ".installed-")
+	if err := os.MkdirAll(tools, 0o777); err != nil {
+		return "", err
+	}
+	temp, err := os.MkdirTemp(tools, "node-")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(temp)
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(temp, name), text, 0o600); err != nil {
-			return "", err
-		}
+	if err := os.CopyFS(temp, source); err != nil {
+		return "", err
 	}
 	cmd := exec.Command(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline")
 	cmd.Dir = temp
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w\n%s", err, out)
+		return "", fmt.Errorf("the Node clients could not be installed: npm ci: %w\n%s", err, out)
 	}
 	// The name stands for a whole installation, also while another test run makes the same one.
-	if err := os.Rename(temp, target); err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+	if err := os.Rename(temp, target); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
-	return filepath.Join(target, "driver.js"), nil
+	return driver, nil
 }
 
 // A client is a lock client of others, in a process of its own.
