@@ -255,7 +255,7 @@ func TestStore_lostReply(t *testing.T) {
 		if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) {
 			t.Fatalf("Acquire: granted %v, error %v; want an error that leaves the outcome open", res.Granted, err)
 		}
-		if n := calls(t, srv); n != 1 {
+		if n := count(t, srv, "set"); n != 1 {
 			t.Fatalf("the script ran %d times, want once", n)
 		}
 		cs := claims(t, s, "key")
@@ -268,14 +268,14 @@ func TestStore_lostReply(t *testing.T) {
 	})
 }
 
-// calls is how often the server ran a script.
-func calls(t testing.TB, srv *testenv.RedisServer) (n int) {
+// count is how often the server was told to do a command, by a client or by a script.
+func count(t testing.TB, srv *testenv.RedisServer, command string) (n int) {
 	t.Helper()
 	stats, _ := do(t, srv, "INFO", "commandstats").(string)
 	for line := range strings.Lines(stats) {
-		if rest, ok := strings.CutPrefix(line, "cmdstat_set:calls="); ok {
-			count, _, _ := strings.Cut(rest, ",")
-			for _, d := range count {
+		if rest, ok := strings.CutPrefix(line, "cmdstat_"+command+":calls="); ok {
+			digits, _, _ := strings.Cut(rest, ",")
+			for _, d := range digits {
 				n = n*10 + int(d-'0')
 			}
 		}

@@ -20,6 +20,8 @@ import (
 )
 
 // Open returns a store on the server that a URL names, and closes its connections when the store is closed.
+// One server that does not answer is no error: the store is unavailable until it does. A server that refuses the
+// user is one, and so are a Sentinel and a cluster that do not answer.
 //
 //	redis://user:password@host:6379/0       one server; rediss:// with TLS; valkey:// and valkeys:// are the same
 //	redis+unix:///run/redis.sock?db=0       one server by its socket
@@ -44,7 +46,10 @@ func Open(ctx context.Context, text string) (*redis.Store, error) {
 	}()
 	select {
 	case m := <-done:
-		if m.err != nil {
+		if _, answered := rueidis.IsRedisErr(m.err); m.err != nil && (answered || m.c == nil) {
+			if m.c != nil {
+				m.c.Close()
+			}
 			return nil, fmt.Errorf("redis: cannot connect: %w", wrap(m.err))
 		}
 		s, err := redis.New(&client{c: m.c, closes: true}, own)

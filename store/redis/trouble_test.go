@@ -1,0 +1,200 @@
+package redis_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	goclient "github.com/redis/go-redis/v9"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
+	"github.com/distlock/distlock/store/redis/goredis"
+)
+
+// With all connections of the caller's pool taken, renewals go through.
+func TestStore_poolExhausted(t *testing.T) {
+	srv := testenv.Redis(t)
+	c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 100 * time.Millisecond})
+	t.Cleanup(func() { c.Close() })
+	s := made(t)(goredis.New(c, nil))
+	a := exclusive("key")
+	grant(t, s, a)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() { c.BLPop(ctx, 5*time.Second, fmt.Sprint("nothing", i)) })
+	}
+	defer wg.Wait()
+	defer cancel()
+	defer do(t, srv, "CLIENT", "KILL", "TYPE", "normal")
+	for c.PoolStats().TotalConns-c.PoolStats().IdleConns < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := s.Acquire(t.Context(), exclusive("other")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Acquire with no connection: %v, want ErrUnavailable", err)
+	}
+	if _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); err != nil {
+		t.Errorf("Renew: %v", err)
+	}
+	if got := s.RenewAll(t.Context(), []driver.Renewal{{ID: a.ID, TTL: time.Minute}}); got[0].Err != nil {
+		t.Errorf("RenewAll: %v", got[0].Err)
+	}
+}
+
+// A call ends with its ctx though the server says nothing.
+func TestStore_silentServer(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		s := open(t, login{addr: srv.Addr})
+		grant(t, s, exclusive("other"))
+		srv.Pause()
+		defer srv.Resume()
+		for name, limit := range map[string]func() (context.Context, context.CancelFunc){
+			"deadline": func() (context.Context, context.CancelFunc) {
+				return context.WithTimeout(t.Context(), 50*time.Millisecond)
+			},
+			"cancelled": func() (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(50*time.Millisecond, cancel)
+				return ctx, cancel
+			},
+		} {
+			ctx, cancel := limit()
+			began := time.Now()
+			_, err := s.Acquire(ctx, exclusive("key"))
+			cancel()
+			if err == nil || errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("%s: error %v, want one that leaves the outcome open", name, err)
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("%s: the call took %v after its ctx was over", name, took)
+			}
+		}
+	})
+}
+
+// After a reconnect all who watch are woken, since news may have been missed, and news arrives again.
+func TestStore_watchReconnects(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		proxy := testenv.Proxy(t, srv.Addr)
+		s := open(t, login{addr: proxy.Addr})
+		direct := open(t, login{addr: srv.Addr})
+		a, w := exclusive("key"), exclusive("key")
+		w.Place = time.Minute
+		grant(t, direct, a)
+		wake := driver.Watch(t.Context(), s, w.ID)
+		refuse(t, s, w)
+		drain(wake)
+		proxy.Reset()
+		woken(t, wake, "after a reconnect")
+		time.Sleep(50 * time.Millisecond)
+		drain(wake)
+		if err := direct.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		woken(t, wake, "by a release")
+		grant(t, s, w)
+	})
+}
+
+func drain(wake <-chan struct{}) {
+	select {
+	case <-wake:
+	default:
+	}
+}
+
+func woken(t *testing.T, wake <-chan struct{}, how string) {
+	t.Helper()
+	select {
+	case <-wake:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("not woken %s", how)
+	}
+}
+
+// What many claims cost to renew, and that each gets its own answer.
+func TestStore_renewMany(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		s := open(t, login{addr: srv.Addr})
+		var rs []driver.Renewal
+		for i := range 1200 {
+			r := exclusive(fmt.Sprint("key", i))
+			if i%7 != 0 {
+				grant(t, s, r)
+			}
+			rs = append(rs, driver.Renewal{ID: r.ID, TTL: 2 * time.Minute})
+		}
+		do(t, srv, "CONFIG", "RESETSTAT")
+		for i, got := range s.RenewAll(t.Context(), rs) {
+			if held := i%7 != 0; held != (got.Err == nil) || !held && !errors.Is(got.Err, driver.ErrNotHeld) {
+				t.Fatalf("claim %d: %v", i, got.Err)
+			}
+		}
+		if n := count(t, srv, "evalsha") + count(t, srv, "eval"); n > 4 { // the first is told the script
+			t.Errorf("%d calls for 1200 renewals, want one for 500", n)
+		}
+	})
+}
+
+// A holder of a mark's name would be mistaken for it.
+func TestStore_mark(t *testing.T) {
+	s := adapters["rueidis"](t, login{addr: testenv.Redis(t, testenv.Shared()).Addr, opt: fresh()})
+	r := exclusive("key")
+	r.Owner = "distlock:shared"
+	if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Acquire: %v, want ErrInvalid", err)
+	}
+	grant(t, s, shared("key"))
+	if err := s.Release(t.Context(), r.ID); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Release: %v, want ErrNotHeld", err)
+	}
+	if _, err := s.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: time.Minute}); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("Renew: %v, want ErrNotHeld", err)
+	}
+}
+
+// A line of which many have died, and a crowd of claims that have ended, are cleared in bounded steps.
+func TestStore_manyDead(t *testing.T) {
+	s := adapters["rueidis"](t, login{addr: testenv.Redis(t, testenv.Shared()).Addr, opt: fresh()})
+	a := exclusive("key")
+	grant(t, s, a)
+	for range 350 {
+		w := exclusive("key")
+		w.Place = 20 * time.Millisecond
+		refuse(t, s, w)
+	}
+	live := exclusive("key")
+	live.Place = time.Minute
+	refuse(t, s, live)
+	time.Sleep(50 * time.Millisecond)
+	if err := s.Release(t.Context(), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	tries := 0
+	for res, err := s.Acquire(t.Context(), live); !res.Granted; res, err = s.Acquire(t.Context(), live) {
+		if tries++; err != nil || tries > 5 {
+			t.Fatalf("refused %d times, error %v", tries, err)
+		}
+	}
+	for range 350 {
+		r := driver.Request{ID: driver.ID{Key: "rate", Owner: rand.Text()}, Weight: 1, Limit: 1000, TTL: 20 * time.Millisecond}
+		grant(t, s, r)
+	}
+	time.Sleep(50 * time.Millisecond)
+	used := int64(0)
+	for range 5 {
+		used = grant(t, s, driver.Request{ID: driver.ID{Key: "rate", Owner: rand.Text()}, Weight: 1, Limit: 1000, TTL: time.Minute}).Used
+	}
+	if used != 5 {
+		t.Errorf("used %d after five calls, want what lives: 5", used)
+	}
+}
