@@ -73,9 +73,6 @@ type Request struct {
 	Value  []byte            // anything, for programs; at most MaxValue bytes
 }
 
-// What a request or a renewal carries stays the caller's, and what a store returns is the
-// caller's: a store keeps and gives copies of Meta and Value.
-
 // A Result is a definite answer to a Request: granted, or refused.
 type Result struct {
 	Granted bool
@@ -174,6 +171,9 @@ type Features struct {
 // A store answers at once: it does not wait for a key, does not repeat a call and does
 // not renew by itself. It returns soon after ctx ends; one that never blocks need not look at
 // it. See the package comment for the four kinds of answers.
+//
+// What a request or a renewal carries stays the caller's, and what a store returns is the
+// caller's: a store keeps and gives copies of Meta and Value.
 type Store interface {
 	// Features tells what the store can do. The answer never changes.
 	Features() Features

@@ -144,6 +144,11 @@ func hintFaults() []fault {
 				res.Retry = first(held).Left
 			}
 		})},
+		{"retry ignores the line where there is no room", []string{"first in line to end"}, refusal(func(res *driver.Result, _ driver.Claim, held, _ []driver.Claim) {
+			if !res.Blocker.Waiting {
+				res.Retry = first(held).Left
+			}
+		})},
 		{"retry tells of the head of the line", []string{"first in line to end"}, refusal(func(res *driver.Result, _ driver.Claim, _, line []driver.Claim) {
 			if res.Blocker.Waiting {
 				res.Retry = line[0].Left

@@ -36,12 +36,14 @@ func hintLaws() []law {
 			})
 			p.while(second, c.TTL, func() { p.retry(p.refuse(p.exclusive()), second, c.TTL) })
 		}},
-		{"first in line to end", "Retry is the rest of that place before the owner's which ends first, or of any place if it has none", queue, func(p *probe) {
-			r, w1, w2 := p.shared(), placed(p.exclusive(), 5*p.ttl), placed(p.exclusive(), p.ttl)
+		{"first in line to end", "Retry is the rest of that place before the owner's which ends first, or of any place if it has none, room or not", queue, func(p *probe) {
+			life := min(5*p.ttl, p.long)
+			r, w1, w2 := p.shared(), placed(p.exclusive(), life), placed(p.exclusive(), p.ttl)
 			r2, w3 := placed(p.shared(), p.long), placed(p.exclusive(), p.ttl/2)
 			p.grant(r)
 			p.refuse(w1)
-			p.refuse(w2)
+			head := p.last
+			p.retry(p.refuse(w2), head, life) // the claim is in its way too, and lives longer
 			born := p.last
 			p.while(born, p.ttl, func() {
 				p.retry(p.refuse(r2), born, p.ttl)

@@ -395,9 +395,9 @@ func (k *key) refuse(at int, r driver.Request, now time.Duration) driver.Result 
 	if at >= 0 {
 		res.Behind = len(k.line) - at - 1
 	}
-	inWay := k.claims
-	if res.Used+r.Weight <= r.Limit || len(inWay) == 0 {
-		inWay = k.line[:ahead]
+	inWay := k.line[:ahead]
+	if res.Used+r.Weight > r.Limit {
+		inWay = slices.Concat(k.claims, inWay)
 	}
 	first := slices.MinFunc(inWay, func(a, b *claim) int { return cmp.Compare(a.ends, b.ends) })
 	res.Retry = first.ends - now
