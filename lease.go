@@ -38,7 +38,8 @@ type Lease struct {
 	// The rest is guarded by the locker's lock.
 	done    chan struct{} // closed when it is over; nil: nobody asked for it yet
 	ends    map[*leaseContext]context.CancelCauseFunc
-	leaving chan struct{} // closed when the Unlock or Handle under way is over
+	busy    bool          // an Unlock or Handle is under way
+	leaving chan struct{} // closed when it is over; nil: nobody waits for that
 	settled bool          // the store answered: answer is final
 	answer  error         // of Unlock
 	tried   bool          // a release was sent and not answered
@@ -198,7 +199,7 @@ func (l *Lease) release(ctx context.Context) error {
 	if !l.tried {
 		limit = min(callLimit, max(hold.Left(), minTTL))
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	call, cancel := l.t.l.lastCall(ctx, limit)
 	defer cancel()
 	err := error(nil)
 	if !l.tried {
@@ -257,7 +258,11 @@ func (l *Lease) depart(again bool) (mine bool, answer error) {
 	if lost := l.why.Load(); !l.settled && lost != nil && errors.Is(*lost, ErrLost) {
 		l.conclude(*lost, true)
 	}
-	if leaving := l.leaving; leaving != nil {
+	if l.busy {
+		if l.leaving == nil {
+			l.leaving = make(chan struct{})
+		}
+		leaving := l.leaving
 		locker.mu.Unlock()
 		<-leaving
 		locker.mu.Lock()
@@ -268,7 +273,7 @@ func (l *Lease) depart(again bool) (mine bool, answer error) {
 		defer locker.mu.Unlock()
 		return false, l.answer
 	}
-	l.leaving = make(chan struct{})
+	l.busy = true
 	ends := l.end(why)
 	locker.mu.Unlock()
 	for _, end := range ends { // the work is over, and is told so before another's can begin
@@ -280,7 +285,7 @@ func (l *Lease) depart(again bool) (mine bool, answer error) {
 // conclude says what came of ending the lease; if it is final, it is never tried again. The
 // lock is held.
 func (l *Lease) conclude(answer error, final bool) {
-	l.settled, l.answer = final, answer
+	l.settled, l.answer, l.busy = final, answer, false
 	if l.leaving != nil {
 		close(l.leaving)
 		l.leaving = nil
@@ -293,14 +298,25 @@ func (l *Lease) end(why error) []context.CancelCauseFunc {
 	if l.why.Load() != nil {
 		return nil
 	}
-	l.why.Store(&why)
+	if why == ErrReleased { //nolint:errorlint // this very one, so that the usual end needs no memory
+		l.why.Store(&released)
+	} else {
+		because := why
+		l.why.Store(&because)
+	}
 	if l.done != nil {
 		close(l.done)
+	}
+	if len(l.ends) == 0 {
+		return nil
 	}
 	ends := slices.Collect(maps.Values(l.ends))
 	l.ends = nil
 	return ends
 }
+
+// released is ErrReleased where a pointer to it is wanted.
+var released = ErrReleased
 
 func (l *Lease) tell(ctx context.Context, e Event) {
 	e.Fence = l.fence

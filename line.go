@@ -21,6 +21,7 @@ import (
 type line struct {
 	key     string
 	turns   []*turn   // the claims of this process on the key
+	only    [1]*turn  // the memory of turns, for the first of them
 	waiters []*waiter // in order of arrival
 	asking  int       // calls that are asking the store themselves
 	closed  bool      // one of them asks for a claim that leaves room for nobody
@@ -69,6 +70,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
+		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: ErrClosed})
 		return nil, ErrClosed
 	}
 	n := l.line(r.Key)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -26,6 +28,7 @@ type Locker struct {
 	clock    *keeper.Clock
 	keeper   *keeper.Keeper
 
+	limits  atomic.Pointer[sharedLimit]
 	running context.Context // ends with Close; what the lines ask the store with
 	stop    context.CancelFunc
 	wg      sync.WaitGroup // the runners of lines
@@ -60,6 +63,12 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 	l.running, l.stop = context.WithCancel(context.Background())
 	return l, nil
 }
+
+// String names the locker's store.
+func (l *Locker) String() string { return "locker on " + l.features.Name }
+
+// Format shows the locker without what is in it: a store may know a password.
+func (l *Locker) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
 
 // self names this process: host and pid.
 func self() string {

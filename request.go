@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -25,6 +26,9 @@ type request struct {
 func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, opts []Option) (*request, error) {
 	if ctx == nil {
 		return nil, errNilContext
+	}
+	if l.store == nil {
+		return nil, fmt.Errorf("%w: a Locker is made by New", ErrInvalid)
 	}
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -67,7 +71,7 @@ func (r *request) limit() time.Duration { return min(callLimit, r.opt.ttl) }
 
 // acquire asks the store once. It returns when the request was sent: trust counts from then on.
 func (l *Locker) acquire(ctx context.Context, r *request, ask driver.Request) (res driver.Result, sent time.Duration, err error) {
-	call, cancel := context.WithTimeout(ctx, r.limit())
+	call, cancel := l.call(ctx, r.limit())
 	defer cancel()
 	began := l.clock.Awake()
 	sent = l.clock.Now()
@@ -109,7 +113,7 @@ const withdrawLimit = time.Second
 // withdraw gives up a place in line, and undoes what may have been granted unseen. It goes
 // out although ctx is over: that is when it is needed most.
 func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(withdrawLimit, r.limit()))
+	call, cancel := l.lastCall(ctx, min(withdrawLimit, r.limit()))
 	defer cancel()
 	err := l.store.Release(call, id)
 	if errors.Is(err, driver.ErrNotHeld) {

@@ -2,6 +2,7 @@ package distlock
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -49,19 +50,26 @@ func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sen
 		return nil
 	}
 	now := l.clock.Awake()
-	t := &turn{l: l, n: n, r: r, id: id, fence: res.Fence, began: now, heard: now, behind: res.Behind}
+	both := &struct { // one piece of memory: most turns have one lease
+		turn  turn
+		lease Lease
+	}{turn: turn{l: l, n: n, r: r, id: id, fence: res.Fence, began: now, heard: now, behind: res.Behind}}
+	t := &both.turn
 	t.hold = l.keeper.Keep(id, r.opt.terms(), sent, t)
 	if t.hold == nil {
 		return nil
 	}
+	if n.turns == nil {
+		n.turns = n.only[:0]
+	}
 	n.turns = append(n.turns, t)
 	n.held, n.failed = nil, nil
-	return t.next(r, false)
+	return t.next(&both.lease, r, false)
 }
 
 // next makes the turn's next lease. The lock is held.
-func (t *turn) next(r *request, handed bool) *Lease {
-	lease := &Lease{t: t, r: r, since: t.l.clock.Awake(), handed: handed, behind: t.behind}
+func (t *turn) next(lease *Lease, r *request, handed bool) *Lease {
+	lease.t, lease.r, lease.since, lease.handed, lease.behind = t, r, t.l.clock.Awake(), handed, t.behind
 	if t.fence > 0 {
 		lease.fence = t.fence + t.used
 		t.used++
@@ -114,7 +122,7 @@ func (t *turn) serve(w *waiter) {
 	if w.r.opt.maxHold != 0 || t.r.opt.maxHold != 0 {
 		t.hold.Pass(w.r.opt.maxHold)
 	}
-	w.give(t.next(w.r, true))
+	w.give(t.next(new(Lease), w.r, true))
 	t.l.tidy(t.n)
 }
 
@@ -163,7 +171,7 @@ func (l *Locker) resume(n *line, t *turn, res driver.Result, sent time.Duration)
 
 // dismiss ends a turn that nobody has a lease of. If it fails the claim runs out by itself.
 func (l *Locker) dismiss(t *turn) error {
-	call, cancel := context.WithTimeout(l.running, t.r.limit())
+	call, cancel := l.call(l.running, t.r.limit())
 	defer cancel()
 	_ = t.hold.Stop(call)
 	err := l.withdraw(l.running, t.r, t.id)
@@ -194,7 +202,7 @@ func (t *turn) Renewed(k keeper.Renewal) {
 	e := Event{Kind: Renewed, Took: k.Took, Left: k.Left, Behind: k.Behind, Err: k.Err}
 	lease.tell(context.Background(), e)
 	switch {
-	case k.Err != nil && !k.Risk:
+	case k.Err != nil && !k.Risk && !errors.Is(k.Err, driver.ErrNotHeld):
 		lease.tell(context.Background(), Event{Kind: AtRisk, Left: k.Left, Err: k.Err})
 	case k.Err == nil && k.Risk:
 		lease.tell(context.Background(), Event{Kind: Recovered, Left: k.Left})

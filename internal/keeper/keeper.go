@@ -147,8 +147,12 @@ func (k *Keeper) look() {
 	}
 	k.arm()
 	k.mu.Unlock()
-	for _, h := range lost {
-		h.tell()
+	for i, h := range lost {
+		if i < len(lost)-1 {
+			k.wg.Go(h.tell) // a listener that takes its time holds up its own news only
+		} else {
+			h.tell()
+		}
 	}
 }
 
