@@ -63,15 +63,16 @@ func (r *reader) fail() {
 // another is who holds a name that no claim of ours is on.
 const another = "another client"
 
-// claim reads a claim as the scripts tell it.
-func (r *reader) claim(key string) driver.Claim {
-	c := driver.Claim{Key: key}
+// claim reads a claim as the scripts tell it, and its place in the order of grants.
+func (r *reader) claim(key string) (c driver.Claim, order int64) {
+	c.Key = key
 	kind := r.word()
 	c.Waiting = kind == "p"
 	c.Left = r.ms()
 	c.Held = time.Duration(r.number()) * time.Microsecond
 	c.Weight, c.Limit = r.number(), r.number()
 	c.Fence = uint64(r.number())
+	order = r.number()
 	c.Kept = r.number() == 1
 	owner, who, value := r.number(), r.number(), r.number()
 	c.Owner = driver.Tag(r.bytes(owner))
@@ -81,7 +82,7 @@ func (r *reader) claim(key string) driver.Claim {
 	}
 	if kind == "o" {
 		c.Holder = another
-		return c
+		return c, order
 	}
 	c.Holder, c.Party = told.part(), told.part()
 	for told.rest != "" {
@@ -91,7 +92,7 @@ func (r *reader) claim(key string) driver.Claim {
 		k := told.part()
 		c.Meta[k] = told.part()
 	}
-	return c
+	return c, order
 }
 
 // part reads "length:text". What is no such text is told as nothing: other programs may have written it.
@@ -127,7 +128,7 @@ func result(key string, floor uint64, text string) (res driver.Result, err error
 		res.Retry = r.ms()
 		res.Blocker = driver.Claim{Key: key}
 		if r.rest != "" {
-			res.Blocker = r.claim(key)
+			res.Blocker, _ = r.claim(key)
 		}
 	case 'i':
 		return res, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, floor)

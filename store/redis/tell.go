@@ -42,32 +42,31 @@ func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, 
 	return claims(key, text)
 }
 
-// claims reads claims, oldest first, and places.
-func claims(key, text string) (cs []driver.Claim, err error) {
+// claims reads claims, which it puts in the order of their grants, and places, which are in order.
+func claims(key, text string) ([]driver.Claim, error) {
+	type told struct {
+		driver.Claim
+		order int64
+	}
+	var all []told
 	r := reader{rest: text}
 	for r.rest != "" {
-		cs = append(cs, r.claim(key))
+		c, order := r.claim(key)
+		all = append(all, told{c, order})
 	}
 	if r.err != nil {
 		return nil, r.err
 	}
-	slices.SortStableFunc(cs, func(a, b driver.Claim) int {
-		switch {
-		case a.Waiting && b.Waiting:
-			return 0 // the line is in order
-		case a.Waiting != b.Waiting:
-			return cmp.Compare(b2i(a.Waiting), b2i(b.Waiting))
-		}
-		return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(a.Fence, b.Fence))
-	})
-	return cs, nil
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
+	places := slices.IndexFunc(all, func(t told) bool { return t.Waiting }) // they come last
+	if places < 0 {
+		places = len(all)
 	}
-	return 0
+	slices.SortFunc(all[:places], func(a, b told) int { return cmp.Compare(a.order, b.order) })
+	var out []driver.Claim
+	for _, t := range all {
+		out = append(out, t.Claim)
+	}
+	return out, nil
 }
 
 // List yields the claims and lines of all keys with a prefix. It looks at every key of every node, in small steps.

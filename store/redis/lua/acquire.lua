@@ -26,7 +26,7 @@ if ARGV[2] == '1073741824' and not known[2] and fence <= 9007199254740864 and
   local number = string.format('%.0f', fence)
   local since = fence == now and number or string.format('%.0f', now)
   call('HSET', KEYS[2], 'last', number, 'owner', ARGV[1],
-    'claim', '1073741824 1073741824 ' .. number .. ' ' .. since .. ' ' .. ARGV[5])
+    'claim', '1073741824 1073741824 ' .. number .. ' ' .. since .. ' ' .. number .. ' ' .. ARGV[5])
   -- The last fence is kept for ten minutes after the clock has passed it, the data for a minute longer than the claim.
   local ttl, life = tonumber(ARGV[3]), '600000'
   if fence > now or ttl > 540000 then
@@ -68,11 +68,11 @@ if mine then
   return answer
 end
 
-local claim = parse(owner, digits(weight) .. ' ' .. digits(limit) .. ' 0 ' .. digits(now) .. ' ' .. ARGV[5])
+local claim = parse(owner, digits(weight) .. ' ' .. digits(limit) .. ' 0 ' .. digits(now) .. ' 0 ' .. ARGV[5])
 local at = waiting > 0 and call('ZRANK', set, 'q' .. owner) or nil
 local room = taken() + weight <= limit
 if room and (at == 0 or not at and waiting == 0) then
-  if math.max(last + SPAN, floor) > LAST then return 'f' end
+  if math.max(last + SPAN, now, floor) > LAST then return 'f' end
   leave(owner)
   grant(claim, floor, ttl)
   local answer = granted('+', claim.fence)
@@ -86,11 +86,12 @@ if place > 0 then
   at = join(claim, at, place)
 end
 local ahead, behind = at or waiting, at and waiting - at - 1 or 0
-local blocker, retry
-if room then
-  blocker, retry = before(ahead)
-else
-  blocker, retry = inTheWay()
+local blocker, retry = '', 0
+if not room then blocker, retry = inTheWay() end
+if ahead > 0 then
+  local first = soonest(at)
+  if first > 0 and (retry <= 0 or first < retry) then retry = first end
+  if room then blocker = front() end
 end
 close()
-return '-' .. digits(taken()) .. ' ' .. ahead .. ' ' .. behind .. ' ' .. digits(math.ceil(retry)) .. '\n' .. blocker
+return '-' .. digits(taken()) .. ' ' .. ahead .. ' ' .. behind .. ' ' .. digits(math.max(0, math.ceil(retry))) .. '\n' .. blocker

@@ -77,20 +77,21 @@ local function shorten()
 end
 
 -- A record is a claim or a place as text:
--- "weight limit fence since kept length-of-who length-of-channel\n" who channel value
+-- "weight limit fence since order kept length-of-who length-of-channel\n" who channel value
+-- Order is the fence of the grant, which a Floor does not raise.
 local function pack(c)
-  return digits(c.weight) .. ' ' .. digits(c.limit) .. ' ' .. digits(c.fence) .. ' ' .. digits(c.since) .. ' ' .. c.kept .. ' ' ..
-    #c.who .. ' ' .. #c.channel .. '\n' .. c.who .. c.channel .. c.value
+  return digits(c.weight) .. ' ' .. digits(c.limit) .. ' ' .. digits(c.fence) .. ' ' .. digits(c.since) .. ' ' .. digits(c.order) .. ' ' ..
+    c.kept .. ' ' .. #c.who .. ' ' .. #c.channel .. '\n' .. c.who .. c.channel .. c.value
 end
 
 local function parse(owner, text)
-  local weight, limit, fence, since, kept, who, channel, at =
-    string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d) (%d+) (%d+)\n()')
+  local weight, limit, fence, since, order, kept, who, channel, at =
+    string.match(text or '', '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d) (%d+) (%d+)\n()')
   if not at then return nil end
   who, channel = tonumber(who), tonumber(channel)
   return {
     owner = owner, weight = tonumber(weight), limit = tonumber(limit), fence = tonumber(fence), since = tonumber(since),
-    kept = kept, who = string.sub(text, at, at + who - 1), channel = string.sub(text, at + who, at + who + channel - 1),
+    order = tonumber(order), kept = kept, who = string.sub(text, at, at + who - 1), channel = string.sub(text, at + who, at + who + channel - 1),
     value = string.sub(text, at + who + channel),
   }
 end
@@ -154,7 +155,7 @@ local function own(owner)
     if c then return c end
     -- The name says that it is the owner's, and the data is gone. The claim begins anew.
     last = math.max(last + SPAN, now)
-    return {owner = owner, weight = WHOLE, limit = WHOLE, fence = last, since = now, kept = 0, who = '', channel = '', value = ''}
+    return {owner = owner, weight = WHOLE, limit = WHOLE, fence = last, since = now, order = last, kept = 0, who = '', channel = '', value = ''}
   end
   if used == 0 then return nil end
   local ends = call('ZSCORE', set, 's' .. owner)
@@ -179,7 +180,7 @@ end
 -- grant gives a claim its fence and a life of so many ms.
 local function grant(c, floor, life)
   last = math.max(last + SPAN, now, floor)
-  c.fence = last
+  c.fence, c.order = last, last
   if c.weight == WHOLE then
     call('SET', name, c.owner, 'PX', digits(life))
     held = c.owner
@@ -233,7 +234,7 @@ local function promote()
     if not c or left <= 0 then
       leave(owner)
     else
-      if taken() + c.weight > c.limit or last + SPAN > LAST then return end
+      if taken() + c.weight > c.limit or math.max(last + SPAN, now) > LAST then return end
       local channel = c.channel
       c.channel, c.since = '', now
       leave(owner)
@@ -266,7 +267,7 @@ end
 -- show is a claim as it is told. Kind is "c" for a claim, "p" for a place, "o" for another client.
 local function show(kind, c, left)
   return kind .. ' ' .. digits(math.max(0, math.ceil(left))) .. ' ' .. digits(math.max(0, now - c.since)) .. ' ' .. digits(c.weight) ..
-    ' ' .. digits(c.limit) .. ' ' .. digits(c.fence) .. ' ' .. c.kept .. ' ' .. #c.owner .. ' ' .. #c.who .. ' ' .. #c.value .. '\n' ..
+    ' ' .. digits(c.limit) .. ' ' .. digits(c.fence) .. ' ' .. digits(c.order) .. ' ' .. c.kept .. ' ' .. #c.owner .. ' ' .. #c.who .. ' ' .. #c.value .. '\n' ..
     c.owner .. c.who .. c.value
 end
 
@@ -275,7 +276,8 @@ local function holder()
   local left = call('PTTL', name) + 1 -- the key is there until its time has passed
   local c = latest == held and parse(held, call('HGET', hash, 'claim'))
   if c then return show('c', c, left), left end
-  return show('o', {owner = held, weight = WHOLE, limit = WHOLE, fence = 0, since = now, kept = 0, who = '', value = ''}, left), left
+  return show('o', {owner = held, weight = WHOLE, limit = WHOLE, fence = 0, since = now, order = 0, kept = 0, who = '', value = ''}, left),
+    left
 end
 
 -- inTheWay shows the claim that ends first, and in how many ms.
@@ -288,16 +290,20 @@ local function inTheWay()
   return show('c', c, left), left
 end
 
--- before shows the head of the line, and in how many ms the first of those ahead ends, if they are few.
-local function before(ahead)
-  local heads = call('ZRANGE', set, 0, math.min(ahead, 16) - 1)
-  local first, left
-  for i, head in ipairs(heads) do
-    local rest = (call('ZSCORE', set, 'e' .. string.sub(head, 2)) or 0) - PLACES - nowms
-    if i == 1 then left = rest end
-    first = math.min(first or rest, rest)
+-- soonest is in how many ms the first of the places before a position ends, or of all places if it is nil; 0 if that is
+-- not among the 16 that end first.
+local function soonest(at)
+  local ends = call('ZRANGEBYSCORE', set, digits(PLACES), '+inf', 'WITHSCORES', 'LIMIT', 0, at and 16 or 1)
+  for i = 1, #ends, 2 do
+    local rank = at and call('ZRANK', set, 'q' .. string.sub(ends[i], 2))
+    if not at or rank and rank < at then return math.max(0, ends[i + 1] - PLACES - nowms) end
   end
-  local c = heads[1] and data('e', string.sub(heads[1], 2))
-  if not c then return '', 0 end
-  return show('p', c, left), ahead > 16 and 0 or math.max(0, first)
+  return 0
+end
+
+-- front shows the head of the line.
+local function front()
+  local owner = string.sub(call('ZRANGE', set, 0, 0)[1] or '', 2)
+  local c = data('e', owner)
+  return c and show('p', c, (call('ZSCORE', set, 'e' .. owner) or 0) - PLACES - nowms) or ''
 end

@@ -1,0 +1,60 @@
+package redis_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	goclient "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
+	"github.com/distlock/distlock/store/redis"
+	"github.com/distlock/distlock/store/redis/goredis"
+)
+
+// capped asks for no more than 100 years: miniredis counts in nanoseconds, and more would overflow. Real servers are asked for
+// more, by the same laws.
+type capped struct {
+	*redis.Store
+	server *miniredis.Miniredis
+}
+
+const century = 100 * 365 * 24 * time.Hour
+
+func (c capped) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	r.TTL, r.Place = min(r.TTL, century), min(r.Place, century)
+	return c.Store.Acquire(ctx, r)
+}
+
+func (c capped) Renew(ctx context.Context, r driver.Renewal) (int, error) {
+	r.TTL = min(r.TTL, century)
+	return c.Store.Renew(ctx, r)
+}
+
+// virtual reaches a store on a Redis in memory, in virtual time.
+func virtual() drivertest.Env {
+	return drivertest.Env{
+		Virtual: true,
+		Open: func(t testing.TB) driver.Store {
+			m := miniredis.NewMiniRedis()
+			m.ClockTTL(true)
+			t.Cleanup(m.Close)
+			c := goclient.NewClient(&goclient.Options{
+				Addr:                     "127.0.0.1:1", // go-redis looks names up; it is not dialled
+				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+				Dialer:                   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+			})
+			t.Cleanup(func() { c.Close() })
+			return capped{made(t)(goredis.New(c, nil)), m}
+		},
+		Leftovers: func(_ testing.TB, s driver.Store) int { return len(s.(capped).server.Keys()) },
+	}
+}
+
+func TestStore_virtual(t *testing.T) { drivertest.Run(t, virtual()) }
+
+func TestStore_virtual_compared(t *testing.T) { drivertest.Compare(t, virtual()) }
