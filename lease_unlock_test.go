@@ -303,3 +303,22 @@ func TestLease_Unlock_lostIsAnsweredAtOnce(t *testing.T) {
 		w.mend()
 	})
 }
+
+// A lease that was given back is renewed no more.
+func TestLease_Unlock_endsRenewing(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		lease := must(t)(l.Lock(t.Context(), "k"))
+		time.Sleep(time.Minute)
+		if g.count("renew") == 0 {
+			t.Error("it was not renewed while it was held")
+		}
+		free(t, lease)
+		g.reset()
+		time.Sleep(time.Hour)
+		if n := g.count("renew"); n > 0 {
+			t.Errorf("%d renewals after Unlock", n)
+		}
+		g.empty(t, l)
+	})
+}

@@ -699,7 +699,7 @@ func TestTurn_makesRoomWithoutALine(t *testing.T) {
 				time.Sleep(time.Second)
 				for range 5 {
 					start := time.Now()
-					free(t, must(t)(other.Lock(ctx, "k")))
+					free(t, must(t)(other.Lock(ctx, "k", distlock.Wait(time.Minute))))
 					if d := time.Since(start); d > 5*time.Second {
 						t.Errorf("the other process waited for %v", d)
 					}

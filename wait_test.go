@@ -648,7 +648,9 @@ func TestLocker_Lock_firstError(t *testing.T) {
 				g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
 					return driver.Result{}, wrong
 				}
-				c := begin(t.Context(), l.Lock, "k")
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				c := begin(ctx, l.Lock, "k")
 				c.refused(t, wrong, distlock.ErrUnavailable)
 				c.within(t, 0, 0)
 				want := "acquire 1, renew 0, release 0"

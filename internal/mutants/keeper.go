@@ -23,12 +23,13 @@ func keeper() []mutant {
 		},
 		{
 			Name: "late-reply-resurrects", Why: "a renewal that is answered after the loss brings the hold back",
-			File: file, Old: "		if h.ended != nil {\n			continue\n		}\n", New: "		h.ended = nil\n",
+			File: file, Old: "		if h.ended == nil {\n			h.answered(sent, now, out[i])\n		}\n",
+			New: "		h.ended = nil\n		h.until.Store(int64(never))\n		h.answered(sent, now, out[i])\n",
 			Pkg: pkg, Test: "TestHold_trust_ends_though_a_renewal_hangs",
 		},
 		{
 			Name: "renewal-survives-stop", Why: "a lease is renewed after it was released",
-			File: hold, Old: "	if under != nil {\n		_ = under.wait(ctx)\n	}\n	return nil\n", New: "	return nil\n",
+			File: hold, Old: "	if under != nil { // also of a hold that is lost\n		_ = under.wait(ctx)\n	}\n", New: "	_ = under\n",
 			Pkg: pkg, Test: "TestHold_Stop_waits_for_a_renewal_that_others_need",
 		},
 		{

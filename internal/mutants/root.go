@@ -26,29 +26,29 @@ func root() []mutant {
 		},
 		{
 			Name: "clean-up-on-a-dead-context", Why: "a cancelled wait leaves its claim or place behind",
-			File: "request.go", Old: "context.WithTimeout(context.WithoutCancel(ctx), min(withdrawLimit, r.limit()))",
+			File: "request.go", Old: "l.lastCall(ctx, min(withdrawLimit, r.limit()))",
 			New:  "context.WithTimeout(ctx, min(withdrawLimit, r.limit()))",
 			Test: "TestLocker_Lock_cancelledInFirstAsk",
 		},
 		{
 			Name: "unlock-on-a-dead-context", Why: "a deferred Unlock after a cancel frees nothing",
-			File: "lease.go", Old: "context.WithTimeout(context.WithoutCancel(ctx), limit)", New: "context.WithTimeout(ctx, limit)",
+			File: "lease.go", Old: "l.t.l.lastCall(ctx, limit)", New: "context.WithTimeout(ctx, limit)",
 			Test: "TestLease_Unlock",
 		},
 		{
 			Name: "renewal-survives-release", Why: "a lease is renewed after it was given back",
 			File: "lease.go", Old: "		err = hold.Stop(call) // no renewal is under way from here on\n", New: "		_ = hold.Stop\n",
-			Test: "TestLease_Unlock_duringRenewal",
+			Test: "TestLease_Unlock_endsRenewing",
 		},
 		{
 			Name: "loss-by-the-timer-alone", Why: "a process that was paused goes on with a lease that another has by now",
-			File: "lease.go", Old: "	if l.t.hold.Lose() {\n", New: "	if false && l.t.hold.Lose() {\n",
+			File: "lease.go", Old: "	if !l.t.hold.Lose() {\n", New: "	if l.t.hold != nil {\n",
 			Test: "TestLease_lost_lookingAtTheClock",
 		},
 		{
 			Name: "not-held-is-a-clean-release", Why: "work that met with another's is called done",
 			File: "lease.go", Old: "	case errors.Is(err, driver.ErrNotHeld) && l.tried:\n", New: "	case errors.Is(err, driver.ErrNotHeld):\n",
-			Test: "TestLease_Unlock_lostUnseen",
+			Test: "TestLease_lost_saysTheStore",
 		},
 		{
 			Name: "lost-run-returns-nil", Why: "a job that lost its lock is reported as done",
@@ -67,12 +67,12 @@ func root() []mutant {
 		},
 		{
 			Name: "turn-goes-on-for-ever", Why: "other processes starve while one has waiters",
-			File: "turn.go", Old: "(t.behind == 0 || now-t.began < turnTime)", New: "true",
-			Test: "TestTurn_endsForOthers",
+			File: "turn.go", Old: "	return (t.behind > 0 || !t.l.features.Queue) &&", New: "	return false &&",
+			Test: "TestTurn_makesRoomWithoutALine",
 		},
 		{
 			Name: "store-never-asked-again", Why: "a turn does not learn that others wait",
-			File: "turn.go", Old: "	fresh := now-t.heard < min(turnTime, t.r.opt.ttl/4)\n", New: "	fresh := now-t.heard < t.r.opt.ttl\n",
+			File: "turn.go", Old: "t.heard < min(turnTime, t.r.opt.ttl/4)\n", New: "t.heard < t.r.opt.ttl\n",
 			Test: "TestTurn_endsForOthers",
 		},
 		{
@@ -82,7 +82,7 @@ func root() []mutant {
 		},
 		{
 			Name: "handed-on-though-extended", Why: "the next holder has a TTL that it did not ask for",
-			File: "lease.go", Old: "	l.t.sealed = true // the claim is no longer what its request says\n", New: "",
+			File: "lease.go", Old: "	l.t.sealed = true\n", New: "",
 			Test: "TestTurn_handsOnOnlyWhatIsTheSame",
 		},
 		{
@@ -99,22 +99,22 @@ func root() []mutant {
 		},
 		{
 			Name: "no-poll", Why: "a wake-up that is lost is waited for, for ever",
-			File: "line.go", Old: "		pause = backoff.Jitter(p.r.opt.most)\n", New: "		pause = 1000 * time.Hour\n",
+			File: "line.go", Old: "and wakes nobody\n	}\n	return pause\n", New: "and wakes nobody\n	}\n	return pause + 1000*time.Hour\n",
 			Test: "TestLocker_Lock_wakeUpLost",
 		},
 		{
 			Name: "place-not-given-up", Why: "a cancelled waiter stands in everybody's way",
-			File: "line.go", Old: "	_ = l.withdraw(l.running, p.r, p.ask.ID)\n", New: "",
+			File: "line.go", Old: "	return l.withdraw(l.running, p.r, p.ask.ID)\n", New: "	return nil\n",
 			Test: "TestLocker_Lock_cancelled",
 		},
 		{
 			Name: "place-lives-long", Why: "a waiter that died holds up all behind it",
-			File: "line.go", Old: "		p.ask.Place = 3 * max(r.opt.most, time.Second)", New: "		p.ask.Place = 300 * max(r.opt.most, time.Second)",
+			File: "line.go", Old: "min(3*max(r.opt.most, time.Second), longestPlace)", New: "300 * max(r.opt.most, time.Second)",
 			Test: "TestLocker_Lock_placeIsShort",
 		},
 		{
 			Name: "first-error-is-retried", Why: "a wrong password looks like a long wait",
-			File: "line.go", Old: "	case err != nil:\n	case res.Granted:\n", New: "	case err != nil && r.opt.wait < 0:\n		return l.wait(ctx, n, &waiter{r: r, seq: seq})\n	case res.Granted:\n",
+			File: "line.go", Old: "	case err != nil:\n	case res.Granted:\n", New: "	case err != nil && r.opt.wait != 0:\n		return l.wait(ctx, n, &waiter{r: r, seq: seq})\n	case res.Granted:\n",
 			Test: "TestLocker_Lock_firstError",
 		},
 		{

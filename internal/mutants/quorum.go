@@ -1,0 +1,76 @@
+package main
+
+// quorum are mutants of the majority.
+func quorum() []mutant {
+	const dir, pkg = "store/quorum/", "store/quorum"
+	fences := []string{"-rapid.nofailfile", "-rapid.shrinktime=1s"}
+	return []mutant{
+		{
+			Name: "no-write-back", Why: "the highest fence of a majority is used though only some have stored it",
+			File: dir + "ballot.go", Old: "	return fence, len(fences) - at\n", New: "	return fences[len(fences)-1], len(fences) + 0*at\n",
+			Pkg: pkg, Test: "TestFences", Args: fences,
+		},
+		{
+			Name: "half-is-a-majority", Why: "two halves hold the same key",
+			File: dir + "quorum.go", Old: "return len(s.nodes)/2 + 1", New: "return len(s.nodes) / 2",
+			Pkg: pkg, Test: "TestFences", Args: fences,
+		},
+		{
+			Name: "young-node-counts", Why: "a node that forgot the holder grants the key again",
+			File: dir + "ballot.go", Old: "v.young = age < s.longest", New: "v.young = age < 0*s.longest",
+			Pkg: pkg, Test: "TestStore_node_that_forgot",
+		},
+		{
+			Name: "new-nodes-need-only-a-majority", Why: "in a new deployment, a node that forgets is as young as all others",
+			File: dir + "ballot.go", Old: " && b.granted == len(votes) {", New: " && b.granted >= s.majority() {",
+			Pkg: pkg, Test: "TestStore_new_deployment",
+		},
+		{
+			Name: "late-vote-counts", Why: "a grant is counted whose answer came after the limit",
+			File: dir + "round.go", Old: "			if v.err == nil && r.ctx.Err() != nil {\n				v.err = errLate\n			}\n", New: "",
+			Pkg: pkg, Test: "TestStore_late_grants_do_not_count",
+		},
+		{
+			Name: "losers-are-kept", Why: "parts of claims that nobody holds are in everybody's way",
+			File: dir + "acquire.go", Old: "		return v.err == nil && v.value.Granted || v.err != nil && !definite && !never\n",
+			New: "		return v.err != nil && !definite && !never\n",
+			Pkg: pkg, Test: "TestStore_losers_are_released",
+		},
+		{
+			Name: "unanswered-losers-are-kept", Why: "what was granted without an answer stays for a TTL",
+			File: dir + "acquire.go", Old: "		return v.err == nil && v.value.Granted || v.err != nil && !definite && !never\n",
+			New: "		return v.err == nil && v.value.Granted || v.err != nil && definite && never\n",
+			Pkg: pkg, Test: "TestStore_majority_silent",
+		},
+		{
+			Name: "created-node-counts-as-renewed", Why: "a claim that was lost goes on, over another's grant",
+			File: dir + "renew.go", Old: "			c.gone++\n", New: "			c.good++\n",
+			Pkg: pkg, Test: "TestStore_Renew_counts_no_node_that_lost_it",
+		},
+		{
+			Name: "nobody-is-topped-up", Why: "a claim hangs on a bare majority after the outage of a node",
+			File: dir + "renew.go", Old: "		_, _ = s.acquire(ctx, node, r)\n", New: "		_ = r\n",
+			Pkg: pkg, Test: "TestStore_Renew_tops_up",
+		},
+		{
+			Name: "calls-overtake-each-other", Why: "a release overtakes its acquire, at a slow node",
+			File: dir + "calls.go", Old: "	if s.before != nil {\n		select {", New: "	if s.before != nil && s.own == nil {\n		select {",
+			Pkg: pkg, Test: "TestStore_Release_waits_for_its_acquire",
+		},
+		{
+			Name: "late-release-undoes-a-grant", Why: "a node is asked that may still release what it grants",
+			File: dir + "calls.go", Old: "	case acquire && time.Now().Before(c.doubts[k]):\n", New: "	case acquire && time.Now().Before(c.doubts[k]) && k.node < 0:\n",
+			Pkg: pkg, Test: "TestStore_asks_no_node_that_owes_a_release",
+		},
+		{
+			Name: "failed-repetition-releases", Why: "a claim is given away that its holder trusts in",
+			File: dir + "acquire.go", Old: "	if a.held && !lost {\n", New: "	if a.held && !lost && a.r.TTL < 0 {\n",
+			Pkg: pkg, Test: "TestStore_failed_repetition_keeps_what_is_held",
+		},
+		{
+			Name: "one-node-unavailable-is-refused", Why: "down is told for held",
+			File: dir + "ballot.go", Old: "			b.down++\n", New: "			b.refused++\n",
+			Pkg: pkg, Test: "TestStore_majority_unavailable",
+		},
+	}
+}
