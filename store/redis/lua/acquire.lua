@@ -33,7 +33,7 @@ if ARGV[2] == '1073741824' and not known[2] and fence <= 9007199254740864 and
     life = 600000 + math.ceil((fence - now) / 1000)
     if ttl + 60000 > life then
       life = ttl + 60000
-      call('HSET', KEYS[2], 'busy', '0 0 1 ') -- release shortens it
+      call('HSET', KEYS[2], 'busy', '0 0 1 ') -- see fit
     end
     life = string.format('%.0f', life)
   end

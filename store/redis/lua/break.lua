@@ -52,6 +52,5 @@ if #ends > 0 then mark() end
 if longest > 0 then call('PEXPIRE', broken, digits(math.ceil(longest))) end
 if #out > 0 then tellOnlookers() end
 promote()
-shorten()
 close()
 return table.concat(out)

@@ -21,7 +21,7 @@ local latest -- the owner of the exclusive claim that was granted last
 local last -- the highest fence that was given out
 local used -- the sum of the weights of the shared claims
 local waiting -- how many stand in line
-local long -- 1 if the hash may live for more than ten minutes
+local long -- 1 if hash or set may live for more than ten minutes
 local onlookers -- until when somebody watches, in ms, after a letter for the way to tell; or ''
 local was, busy -- last, and the other four as text, as the hash has them
 
@@ -35,17 +35,6 @@ local function open(i)
   last = was
   local a, b, c, d = string.match(busy, '^(%d+) (%d+) (%d) (.*)$')
   used, waiting, long, onlookers = tonumber(a or 0), tonumber(b or 0), tonumber(c or 0), d or ''
-end
-
--- close writes down what has changed.
-local function close()
-  if last ~= was then call('HSET', hash, 'last', digits(last)) end
-  local text = ''
-  if used > 0 or waiting > 0 or long > 0 or onlookers ~= '' then
-    text = digits(used) .. ' ' .. digits(waiting) .. ' ' .. long .. ' ' .. onlookers
-  end
-  if text == busy then return end
-  if text == '' then call('HDEL', hash, 'busy') else call('HSET', hash, 'busy', text) end
 end
 
 -- exclusive reports whether the name is held by one: a claim of ours or another client.
@@ -69,11 +58,29 @@ local function keepSet(ends)
   if call('PTTL', set) < ends + KEEP - nowms then call('PEXPIREAT', set, digits(ends + KEEP)) end
 end
 
--- shorten lets the hash of a key that has become idle live no longer than its last fence needs it.
-local function shorten()
-  if long == 0 or taken() > 0 or waiting > 0 or onlookers ~= '' then return end
-  long = 0
-  call('PEXPIRE', hash, digits(memory()))
+-- fit lets hash and set live for as long as what is in them, and the last fence, need it. It is called when one of them may
+-- live for too long: something with a long life may be gone.
+local function fit()
+  local shared = call('ZREVRANGEBYSCORE', set, '(' .. digits(PLACES), '0', 'WITHSCORES', 'LIMIT', 0, 1)[2] or 0
+  local place = (call('ZREVRANGE', set, 0, 0, 'WITHSCORES')[2] or 0) - PLACES
+  local longest = math.max(shared, place) - nowms
+  if longest > 0 then call('PEXPIRE', set, digits(longest + KEEP)) end
+  if exclusive() then longest = math.max(longest, call('PTTL', name)) end
+  if onlookers ~= '' then longest = math.max(longest, string.sub(onlookers, 2) - nowms) end
+  call('PEXPIRE', hash, digits(math.max(longest + KEEP, memory())))
+  long = longest + KEEP > memory() and 1 or 0
+end
+
+-- close writes down what has changed.
+local function close()
+  if long > 0 then fit() end
+  if last ~= was then call('HSET', hash, 'last', digits(last)) end
+  local text = ''
+  if used > 0 or waiting > 0 or long > 0 or onlookers ~= '' then
+    text = digits(used) .. ' ' .. digits(waiting) .. ' ' .. long .. ' ' .. onlookers
+  end
+  if text == busy then return end
+  if text == '' then call('HDEL', hash, 'busy') else call('HSET', hash, 'busy', text) end
 end
 
 -- A record is a claim or a place as text:

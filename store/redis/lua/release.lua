@@ -32,6 +32,5 @@ elseif not leave(owner) then
   return 'n'
 end
 promote()
-shorten()
 close()
 return ''
