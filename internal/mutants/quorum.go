@@ -27,7 +27,7 @@ func quorum() []mutant {
 		},
 		{
 			Name: "late-vote-counts", Why: "a grant is counted whose answer came after the limit",
-			File: dir + "round.go", Old: "			if v.err == nil && r.ctx.Err() != nil {\n				v.err = errLate\n			}\n", New: "",
+			File: dir + "round.go", Old: "context.WithoutCancel(ctx), limit, errLate)", New: "context.WithoutCancel(ctx), 100*limit, errLate)",
 			Pkg: pkg, Test: "TestStore_late_grants_do_not_count",
 		},
 		{

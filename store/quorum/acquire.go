@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -32,15 +31,9 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	began := time.Now()
 	r, held := s.claims.ask(r, len(s.nodes))
 	a := s.ask(ctx, r, held)
-	took := time.Since(began)
-	s.pace.Store(int64(took))
-	switch {
-	case !s.won(a.ballot):
-		return s.lose(ctx, a, errNoMajority)
-	case took >= r.TTL-r.TTL/10:
-		// The nodes' claims have begun to end: there is no trust left that anybody could use.
-		a.refused = 0
-		return s.lose(ctx, a, errTooSlow)
+	s.pace.Store(int64(time.Since(began)))
+	if !s.won(a.ballot) {
+		return s.lose(ctx, a)
 	}
 	s.claims.granted(r, a.fence)
 	return driver.Result{Granted: true, Fence: a.fence, Used: used(a.votes)}, nil
@@ -135,7 +128,7 @@ func (s *Store) writeBack(ctx context.Context, a *attempt) {
 //
 // The release goes on in the background, if the answer does not depend on it. A part of a claim that is left on a minority
 // is no claim, and ends with its TTL. A claim that is held stays held, unless a majority says that it is not.
-func (s *Store) lose(ctx context.Context, a *attempt, why error) (driver.Result, error) {
+func (s *Store) lose(ctx context.Context, a *attempt) (driver.Result, error) {
 	no := func(err error) (driver.Result, error) {
 		return driver.Result{}, s.failed(ctx, "acquire", tell(s, a.votes), err)
 	}
@@ -143,7 +136,7 @@ func (s *Store) lose(ctx context.Context, a *attempt, why error) (driver.Result,
 	if a.held && !lost {
 		switch {
 		case a.granted > 0 || a.unknown >= s.majority():
-			return no(why)
+			return no(errNoMajority)
 		case a.invalid >= s.majority():
 			return no(driver.ErrInvalid)
 		}
@@ -172,11 +165,11 @@ func (s *Store) lose(ctx context.Context, a *attempt, why error) (driver.Result,
 	case lost, contested && left < s.majority():
 		return s.refusal(a.votes, a.ballot), nil
 	case left >= s.majority():
-		return no(why)
+		return no(errNoMajority)
 	case a.invalid >= s.majority():
 		return no(driver.ErrInvalid)
 	default:
-		return no(fmt.Errorf("%w: %w", driver.ErrUnavailable, why))
+		return no(driver.ErrUnavailable)
 	}
 }
 

@@ -227,3 +227,5 @@ func shared(key string, ttl time.Duration) driver.Request {
 	r.Weight = 1
 	return r
 }
+
+func isUnavailable(err error) bool { return errors.Is(err, driver.ErrUnavailable) }

@@ -15,3 +15,10 @@ func Doubts(s *Store) int {
 	defer s.calls.mu.Unlock()
 	return len(s.calls.doubts)
 }
+
+// Under tells how many calls are under way.
+func Under(s *Store) int {
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	return len(s.calls.under)
+}

@@ -11,7 +11,6 @@ import (
 
 var (
 	errNoMajority = errors.New("quorum: no majority of the nodes agreed")
-	errTooSlow    = errors.New("quorum: the nodes were too slow for the TTL")
 	errLate       = errors.New("no answer in time")
 	errBusy       = errors.New("not asked: it has not answered the calls before")
 	errDoubt      = errors.New("not asked: it has not answered a release")

@@ -69,7 +69,7 @@ func (w *watch) relay(node int, in <-chan struct{}) {
 }
 
 // spread is over how many times the length of an Acquire those who watch are spread.
-const spread = 4
+const spread = 8
 
 // news notes that a node had news, and reports whether a majority has.
 func (w *watch) news(node int) bool {

@@ -1,0 +1,362 @@
+package quorum_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/store/quorum"
+)
+
+const (
+	modelGrants = 510 // of each run: twice a hundred runs, as rapid makes them, have more than 100,000
+	modelTTL    = 500 * time.Millisecond
+	week        = 7 * 24 * time.Hour
+)
+
+// A model says what one run is like.
+type model struct {
+	Nodes   int
+	Seed    uint64
+	Latency time.Duration
+	Clocks  []time.Duration // of the nodes: how far ahead
+	Clients []time.Duration // one for each, how far its clock is ahead
+	Amnesia bool            // now and then a node forgets everything
+	Loss    float64         // how likely a call is lost, late, or unavailable
+}
+
+// drawModel draws a run. After a loss of memory the clocks decide, so those runs have clocks that are less
+// than LongestTTL apart; those of clients that are so far off that nodes refuse them do no harm.
+func drawModel(t *rapid.T, nodes int) model {
+	m := model{
+		Nodes:   nodes,
+		Seed:    rapid.Uint64().Draw(t, "seed"),
+		Latency: time.Duration(rapid.IntRange(0, 10_000).Draw(t, "latency")) * time.Microsecond,
+		Amnesia: rapid.Bool().Draw(t, "amnesia"),
+		Loss:    rapid.SampledFrom([]float64{0, 0, .002, .02}).Draw(t, "loss"),
+	}
+	near := []time.Duration{0, time.Millisecond, -3 * time.Millisecond, 10 * time.Second, -10 * time.Second, week}
+	if !m.Amnesia {
+		near = append(near, 30*time.Minute, -30*time.Minute, -week)
+	}
+	clock := rapid.SampledFrom(near)
+	m.Clients = rapid.SliceOfN(clock, 2, 5).Draw(t, "clients")
+	for range m.Nodes {
+		d := rapid.SampledFrom(near[:5]).Draw(t, "clock")
+		m.Clocks = append(m.Clocks, d+time.Duration(rapid.IntRange(-3000, 3000).Draw(t, "skew"))*time.Microsecond)
+	}
+	return m
+}
+
+// TestFences makes random clients contend for one key over nodes whose clocks, memories and links are
+// bad, and wants the fences to follow the order of the grants in real time.
+func TestFences(t *testing.T) {
+	for _, nodes := range []int{3, 5} {
+		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			t.Parallel()
+			var sum score
+			rapid.Check(t, func(rt *rapid.T) {
+				g := drawModel(rt, nodes).play(t)
+				if g.wrong != "" {
+					rt.Fatal(g.wrong)
+				}
+				sum.add(g.score)
+			})
+			t.Logf("%d runs: %d grants in order (%d shared, %d raised by asking again, %d after a refusal), %d crashes, "+
+				"%d times a node forgot, %d unknown, %d unavailable, %d refused", sum.runs, sum.grants, sum.shared, sum.raised,
+				sum.retried, sum.crashes, sum.forgot, sum.unknown, sum.unavailable, sum.refused)
+			if sum.runs >= 100 && (sum.grants < 50_000 || sum.crashes == 0 || sum.forgot == 0 || sum.unknown == 0 || sum.shared == 0) {
+				t.Error("that is too little to prove anything")
+			}
+		})
+	}
+}
+
+// A score is what happened in one or more runs.
+type score struct {
+	runs, grants, shared, raised, retried, crashes, forgot, unknown, unavailable, refused int
+}
+
+func (s *score) add(o score) {
+	s.runs++
+	s.grants += o.grants
+	s.shared += o.shared
+	s.raised += o.raised
+	s.retried += o.retried
+	s.crashes += o.crashes
+	s.forgot += o.forgot
+	s.unknown += o.unknown
+	s.unavailable += o.unavailable
+	s.refused += o.refused
+}
+
+// A game is one run.
+type game struct {
+	model
+	nodes []*node
+	done  atomic.Bool
+
+	mu sync.Mutex
+	score
+	wrong   string
+	live    map[*grant]bool
+	highest uint64 // of all that were granted
+	ended   uint64 // the highest of those that surely have ended
+}
+
+// A grant is what a client was told.
+type grant struct {
+	shared bool
+	fence  uint64
+	until  time.Time // trust ends
+}
+
+// play runs one model in a bubble.
+func (m model) play(t *testing.T) *game {
+	g := &game{model: m, live: map[*grant]bool{}}
+	synctest.Test(t, func(t *testing.T) {
+		g.nodes = newNodes(m.Nodes, m.Clocks)
+		rng := rand.New(rand.NewPCG(m.Seed, 1))
+		if rng.IntN(4) > 0 {
+			time.Sleep(3 * time.Minute)
+		}
+		var wg sync.WaitGroup
+		for i, ahead := range m.Clients {
+			p := &player{game: g, name: fmt.Sprint("client", i), ahead: ahead, rng: rand.New(rand.NewPCG(m.Seed, uint64(2+i)))}
+			wg.Go(func() { p.loop(t) })
+		}
+		if m.Amnesia {
+			wg.Go(func() { g.forget(rng) })
+		}
+		wg.Wait()
+	})
+	return g
+}
+
+// forget lets one node after the other forget everything, one at a time.
+func (g *game) forget(rng *rand.Rand) {
+	for !g.done.Load() {
+		time.Sleep(time.Minute + modelTTL + time.Duration(rng.IntN(30_000))*time.Millisecond)
+		g.nodes[rng.IntN(len(g.nodes))].restart()
+		g.note(func() { g.forgot++ })
+	}
+}
+
+// note changes the score.
+func (g *game) note(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f()
+}
+
+// fail ends the game. The lock is held.
+func (g *game) fail(format string, args ...any) {
+	if g.wrong == "" {
+		g.wrong = fmt.Sprintf(format, args...)
+	}
+	g.done.Store(true)
+}
+
+// granted judges a grant. At the time of the call the highest fence of claims that had ended was ended.
+func (g *game) granted(n *grant, ended uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	for o := range g.live {
+		if !now.Before(o.until) {
+			g.over(o)
+		} else if !o.shared || !n.shared {
+			g.fail("fence %d (shared %v) was granted while %d (shared %v) is trusted", n.fence, n.shared, o.fence, o.shared)
+		}
+	}
+	least := g.highest
+	if n.shared {
+		least = ended
+	}
+	if least > 0 && n.fence < least+driver.Span {
+		g.fail("grant %d: fence %d (shared %v) after %d: %d too low", g.grants, n.fence, n.shared, least, least+driver.Span-n.fence)
+	}
+	g.live[n] = true
+	g.highest = max(g.highest, n.fence)
+	if g.grants++; g.grants >= modelGrants {
+		g.done.Store(true)
+	}
+	if n.shared {
+		g.shared++
+	}
+}
+
+// over notes that a claim has ended. The lock is held.
+func (g *game) over(n *grant) {
+	delete(g.live, n)
+	g.ended = max(g.ended, n.fence)
+}
+
+// A player is one client.
+type player struct {
+	*game
+	name  string
+	ahead time.Duration
+	rng   *rand.Rand
+	links []*chaos.Store
+	store *quorum.Store
+	lives int
+}
+
+func (p *player) loop(t *testing.T) {
+	p.start(t)
+	defer p.stop()
+	for !p.done.Load() {
+		p.turn(t)
+		switch n := p.rng.IntN(1000); {
+		case n < 20:
+			time.Sleep(time.Duration(p.rng.IntN(20_000)) * time.Millisecond)
+		case n < 21:
+			time.Sleep(11*time.Minute + time.Duration(p.rng.IntN(600))*time.Second) // idle names are forgotten
+		default:
+			time.Sleep(time.Duration(p.rng.Int64N(int64(8*p.Latency + 20*time.Millisecond))))
+		}
+	}
+}
+
+// start begins the life of a process.
+func (p *player) start(t *testing.T) {
+	p.lives++
+	p.links = nil
+	var stores []driver.Store
+	for i, n := range p.nodes {
+		link := chaos.New(n, &chaos.Options{
+			Name: fmt.Sprint(p.name, "-", p.lives, "-", i),
+			Plan: chaos.Plan{Seed: p.Seed, Latency: p.Latency, Delay: time.Second, Chance: map[chaos.Kind]float64{
+				chaos.RequestLost: p.Loss, chaos.ReplyLost: p.Loss, chaos.RequestLate: p.Loss, chaos.ReplyLate: p.Loss, chaos.Unavailable: p.Loss,
+			}},
+		})
+		p.links = append(p.links, link)
+		// To this client all nodes' clocks are behind by as much as its own is ahead.
+		stores = append(stores, shifted{link, -p.ahead})
+	}
+	s, err := quorum.New(t.Context(), stores, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.store = s
+}
+
+func (p *player) stop() {
+	for _, l := range p.links {
+		l.Close()
+	}
+	p.store.Close()
+}
+
+// turn asks for a claim, and holds it for a while if it is granted.
+func (p *player) turn(t *testing.T) {
+	r := exclusive("key", modelTTL)
+	if p.rng.IntN(4) == 0 {
+		r.Weight = 1
+	}
+	if p.rng.IntN(100) == 0 {
+		p.crash(t, r)
+		return
+	}
+	for try := range 3 {
+		p.mu.Lock()
+		ended := p.ended
+		p.mu.Unlock()
+		began := time.Now()
+		res, err := p.store.Acquire(t.Context(), r)
+		if p.told(res, err); err == nil && res.Granted {
+			if try > 0 {
+				p.note(func() { p.retried++ })
+			}
+			p.hold(t, r, p.take(r, res, began, ended))
+			return
+		}
+		time.Sleep(time.Duration(p.rng.Int64N(int64(8*p.Latency + 20*time.Millisecond)))) // for others to be done
+	}
+	_ = p.store.Release(t.Context(), r.ID)
+}
+
+// take judges a grant.
+func (p *player) take(r driver.Request, res driver.Result, began time.Time, ended uint64) *grant {
+	g := &grant{shared: r.Weight == 1, fence: shift(res.Fence, p.ahead), until: began.Add(modelTTL)}
+	p.granted(g, ended)
+	return g
+}
+
+// hold keeps a claim for a while, asks again with a higher Floor, and releases it or lets it run out.
+func (p *player) hold(t *testing.T, r driver.Request, g *grant) {
+	time.Sleep(time.Duration(p.rng.IntN(5_000)) * time.Microsecond)
+	if p.rng.IntN(10) == 0 {
+		r.Floor = shift(g.fence, -p.ahead) + driver.Span
+		res, err := p.store.Acquire(t.Context(), r)
+		p.told(res, err)
+		p.mu.Lock()
+		if err == nil && res.Granted && time.Now().Before(g.until) {
+			if f := shift(res.Fence, p.ahead); f < g.fence+driver.Span {
+				p.fail("asked again, fence %d became %d", g.fence, f)
+			} else {
+				g.fence = f
+				p.highest = max(p.highest, f)
+				p.raised++
+			}
+		}
+		p.mu.Unlock()
+	}
+	if p.rng.IntN(100) == 0 {
+		return // it runs out
+	}
+	p.note(func() { g.until = time.Now() }) // it is trusted no more when it is being released
+	if p.store.Release(t.Context(), r.ID) == nil {
+		p.note(func() { p.over(g) })
+	}
+}
+
+// crash asks, and dies at some point of it: nothing goes in or out any more, and the next life knows nothing.
+func (p *player) crash(t *testing.T, r driver.Request) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		time.Sleep(time.Duration(p.rng.Int64N(int64(4*p.Latency) + 1)))
+		for _, l := range p.links {
+			l.Cut(chaos.All)
+		}
+		cancel()
+	})
+	p.mu.Lock()
+	ended := p.ended
+	p.mu.Unlock()
+	began := time.Now()
+	if res, err := p.store.Acquire(ctx, r); err == nil && res.Granted {
+		g := p.take(r, res, began, ended) // just before it died
+		p.note(func() { g.until = time.Now() })
+	}
+	wg.Wait()
+	p.stop()
+	p.note(func() { p.crashes++ })
+	p.start(t)
+}
+
+// told keeps the score of answers.
+func (p *player) told(res driver.Result, err error) {
+	p.note(func() {
+		switch {
+		case err == nil && !res.Granted:
+			p.refused++
+		case err == nil:
+		case isUnavailable(err):
+			p.unavailable++
+		default:
+			p.unknown++
+		}
+	})
+}
