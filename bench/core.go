@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"runtime"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,112 +12,37 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-const contenders = 64
-
-type bench struct {
-	ctx           context.Context
-	rounds        int
-	each          time.Duration
-	out, progress io.Writer
-}
-
-// A scenario is something that can be done again and again by one of several goroutines.
-type scenario struct {
-	name string
-	open func() (do func(ctx context.Context, worker int) error, closeAll func())
-}
-
-// A figure is what one round of a scenario gave.
-type figure struct {
-	rate  float64       // deeds per second
-	worst time.Duration // the longest that a single deed took
-	jain  float64       // how evenly the deeds were spread over the goroutines: 1 is even
-}
-
 func (b *bench) core() error {
-	if err := b.compare(fmt.Sprintf("one key, %d goroutines of one process, hold 0", contenders), contenders,
+	if err := b.rates(fmt.Sprintf("one key, %d goroutines of one process, hold 0, no server", contenders), contenders,
 		baton(), contended()); err != nil {
 		return err
 	}
-	if err := b.compare("a free key, 1 goroutine: take and give back", 1, rawPair(), freePair()); err != nil {
+	if err := b.rates("a free key, 1 goroutine, no server: take and give back", 1, rawPair(), freePair()); err != nil {
 		return err
 	}
 	return b.leases()
 }
 
-// compare runs scenarios in turn, and prints medians; the first one is the measure of the others.
-func (b *bench) compare(title string, workers int, scenarios ...scenario) error {
-	figures := make([][]figure, len(scenarios))
-	for round := range b.rounds {
-		for i, s := range scenarios {
-			fmt.Fprintf(b.progress, "\r%s: round %d of %d, %-30s", title, round+1, b.rounds, s.name)
-			f, err := b.measure(s, workers)
-			if err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-			figures[i] = append(figures[i], f)
-		}
+// rates compares rates; the first scenario is the measure of the others.
+func (b *bench) rates(title string, workers int, scenarios ...scenario) error {
+	if !b.pick(title) {
+		return nil
 	}
-	fmt.Fprintf(b.progress, "\r%100s\r", "")
-	fmt.Fprintf(b.out, "%s (medians of %d interleaved rounds of %v)\n", title, b.rounds, b.each)
-	fmt.Fprintf(b.out, "  %-40s %12s %8s %12s %6s\n", "", "per second", "ratio", "worst", "Jain")
-	base := median(figures[0], func(f figure) float64 { return f.rate })
-	for i, s := range scenarios {
-		rate := median(figures[i], func(f figure) float64 { return f.rate })
-		worst := median(figures[i], func(f figure) float64 { return float64(f.worst) })
-		jain := median(figures[i], func(f figure) float64 { return f.jain })
-		fmt.Fprintf(b.out, "  %-40s %12.0f %8.2f %12v %6.3f\n", s.name, rate, rate/base, time.Duration(worst).Round(time.Microsecond), jain)
+	figures, err := b.compare(title, workers, b.each, scenarios...)
+	if err != nil {
+		return err
 	}
-	fmt.Fprintln(b.out)
+	t := table{Title: title, Columns: []column{perSecond, ratio, worst, jain}}
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{scenarios[i].name, []float64{f.Rate, f.Rate / figures[0].Rate, f.Worst.Seconds(), f.Jain}})
+	}
+	b.report(t)
 	return nil
-}
-
-func (b *bench) measure(s scenario, workers int) (figure, error) {
-	do, closeAll := s.open()
-	defer closeAll()
-	ctx, cancel := context.WithTimeout(b.ctx, b.each)
-	defer cancel()
-	counts := make([]float64, workers)
-	worst := make([]time.Duration, workers)
-	errs := make([]error, workers)
-	var wg sync.WaitGroup
-	start := time.Now()
-	for w := range workers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				began := time.Now()
-				if err := do(ctx, w); err != nil {
-					if ctx.Err() == nil {
-						errs[w] = err
-					}
-					return
-				}
-				worst[w] = max(worst[w], time.Since(began))
-				counts[w]++
-			}
-		})
-	}
-	wg.Wait()
-	took := time.Since(start)
-	for _, err := range errs {
-		if err != nil {
-			return figure{}, err
-		}
-	}
-	var sum, squares float64
-	for _, n := range counts {
-		sum += n
-		squares += n * n
-	}
-	if sum == 0 {
-		return figure{}, fmt.Errorf("nothing was done in %v", took)
-	}
-	return figure{sum / took.Seconds(), slices.Max(worst), sum * sum / (float64(workers) * squares)}, b.ctx.Err()
 }
 
 // baton is the best that can be had without a store: a channel that goes from hand to hand.
 func baton() scenario {
-	return scenario{"a channel as baton, no store", func() (func(context.Context, int) error, func()) {
+	return scenario{"a channel as baton, no store", func(later func(func())) (deed, error) {
 		baton := make(chan struct{}, 1)
 		baton <- struct{}{}
 		return func(ctx context.Context, _ int) error {
@@ -131,14 +53,15 @@ func baton() scenario {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		}, func() {}
+		}, nil
 	}}
 }
 
 // contended checks that every fence is above the one before, since it has the lock when it looks.
 func contended() scenario {
-	return scenario{"distlock on store/mem, fences checked", func() (func(context.Context, int) error, func()) {
+	return scenario{"distlock on store/mem, fences checked", func(later func(func())) (deed, error) {
 		l := must(distlock.New(mem.New()))
+		later(func() { _ = l.Close(context.Background()) })
 		var last uint64
 		return func(ctx context.Context, _ int) error {
 			lease, err := l.Lock(ctx, "key")
@@ -150,61 +73,68 @@ func contended() scenario {
 			}
 			last = lease.Fence()
 			return lease.Unlock(ctx)
-		}, func() { _ = l.Close(context.Background()) }
+		}, nil
 	}}
 }
 
 // rawPair is the same two calls to the store, and nothing else.
 func rawPair() scenario {
-	return scenario{"store/mem: Acquire and Release", func() (func(context.Context, int) error, func()) {
+	return scenario{"store/mem: Acquire and Release", func(later func(func())) (deed, error) {
 		s := mem.New()
 		var n atomic.Int64
 		return func(ctx context.Context, _ int) error {
+			ctx = context.WithoutCancel(ctx) // a pair that has begun is ended
 			id := driver.ID{Key: "key", Owner: fmt.Sprint(n.Add(1))}
 			_, err := s.Acquire(ctx, driver.Request{ID: id, Weight: driver.Whole, Limit: driver.Whole, TTL: 30 * time.Second})
 			if err != nil {
 				return err
 			}
 			return s.Release(ctx, id)
-		}, func() {}
+		}, nil
 	}}
 }
 
 func freePair() scenario {
-	return scenario{"distlock on store/mem", func() (func(context.Context, int) error, func()) {
+	return scenario{"distlock on store/mem", func(later func(func())) (deed, error) {
 		l := must(distlock.New(mem.New()))
+		later(func() { _ = l.Close(context.Background()) })
 		return func(ctx context.Context, _ int) error {
 			lease, err := l.Lock(ctx, "key")
 			if err != nil {
 				return err
 			}
 			return lease.Unlock(ctx)
-		}, func() { _ = l.Close(context.Background()) }
+		}, nil
 	}}
 }
 
-// counting counts what is renewed, in how many calls.
-type counting struct {
-	*mem.Store
-	calls, renewed atomic.Int64
+// renewals counts what is renewed, in how many calls.
+type renewals struct {
+	driver.Store
+	calls, n atomic.Int64
 }
 
-func (c *counting) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
-	c.calls.Add(1)
-	c.renewed.Add(int64(len(rs)))
-	return c.Store.RenewAll(ctx, rs)
+// RenewAll renews many claims.
+func (r *renewals) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	r.calls.Add(1)
+	r.n.Add(int64(len(rs)))
+	return driver.RenewAll(ctx, r.Store, rs)
 }
 
-func (c *counting) Renew(ctx context.Context, r driver.Renewal) (int, error) {
-	c.calls.Add(1)
-	c.renewed.Add(1)
-	return c.Store.Renew(ctx, r)
+// Renew renews one claim.
+func (r *renewals) Renew(ctx context.Context, one driver.Renewal) (int, error) {
+	r.calls.Add(1)
+	r.n.Add(1)
+	return r.Store.Renew(ctx, one)
 }
 
 // leases holds 10,000 leases for two renewal intervals.
 func (b *bench) leases() error {
 	const n, ttl = 10_000, 6 * time.Second
-	s := &counting{Store: mem.New()}
+	if !b.pick("leases held") {
+		return nil
+	}
+	s := &renewals{Store: mem.New()}
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("lease/%05d", i)
@@ -230,20 +160,25 @@ func (b *bench) leases() error {
 	}
 	took := time.Since(start)
 	cpu = processTime() - cpu
-	fmt.Fprintf(b.progress, "\r%60s\r", "")
+	fmt.Fprintf(b.progress, "\r\033[K")
 	lost := 0
 	for _, lease := range leases {
 		if lease.Err() != nil {
 			lost++
 		}
 	}
-	fmt.Fprintf(b.out, "%d leases held for %v with a TTL of %v, on store/mem\n", n, took.Round(time.Second), ttl)
-	fmt.Fprintf(b.out, "  goroutines added, at most                %12d\n", most)
-	fmt.Fprintf(b.out, "  bytes a lease, store included            %12.0f\n", bytes)
-	fmt.Fprintf(b.out, "  renewals / calls = renewals a call       %12s\n",
-		fmt.Sprintf("%d / %d = %.0f", s.renewed.Load(), s.calls.Load(), float64(s.renewed.Load())/float64(max(1, s.calls.Load()))))
-	fmt.Fprintf(b.out, "  of one core                              %11.1f%%\n", 100*cpu.Seconds()/took.Seconds())
-	fmt.Fprintf(b.out, "  lost                                     %12d\n", lost)
+	b.report(table{
+		Title:   fmt.Sprintf("%d leases held for %v with a TTL of %v, on store/mem", n, took.Round(time.Second), ttl),
+		Columns: []column{{"value", ""}},
+		Rows: []row{
+			{"goroutines added, at most", []float64{float64(most)}},
+			{"bytes a lease, store included", []float64{bytes}},
+			{"renewals", []float64{float64(s.n.Load())}},
+			{"renewals a call", []float64{float64(s.n.Load()) / float64(max(1, s.calls.Load()))}},
+			{"percent of one core", []float64{100 * cpu.Seconds() / took.Seconds()}},
+			{"lost", []float64{float64(lost)}},
+		},
+	})
 	if lost > 0 {
 		return fmt.Errorf("%d leases were lost", lost)
 	}
@@ -256,20 +191,4 @@ func heap() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc + m.StackInuse
-}
-
-func median(figures []figure, of func(figure) float64) float64 {
-	all := make([]float64, 0, len(figures))
-	for _, f := range figures {
-		all = append(all, of(f))
-	}
-	slices.Sort(all)
-	return all[len(all)/2]
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -1,10 +1,15 @@
-// Command bench measures distlock beside what it could at best be, in one run: rounds are
+// Command bench measures distlock beside its peers and beside what it could at best be, in one run: rounds are
 // interleaved, repeated, and told as medians and ratios, since machines are noisy.
 //
 //	cd bench && go run . core
+//	cd bench && go run . redis
+//	cd bench && go run . redlock
 //
 // core measures what needs no server: one key that many goroutines contend for, a free key, and
 // 10,000 leases that are held at the same time.
+//
+// redis and redlock start Redis servers on free loopback ports, without persistence, and stop them at the end; -redis names
+// servers to be used instead. docs/benchmarks.md says what each table means.
 package main
 
 import (
@@ -14,41 +19,83 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
+	"runtime/pprof"
+	"strings"
 	"time"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	os.Exit(exec(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(exec(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// suites are what can be run.
+var suites = map[string]func(*bench) error{
+	"core": (*bench).core, "redis": (*bench).redis, "redlock": (*bench).redlock,
 }
 
 // exec runs one suite and returns the exit code.
-func exec(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == childWord {
+		return child(ctx, args[1:], stdin, stdout, stderr)
+	}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	rounds := flags.Int("rounds", 7, "how often each scenario is run")
-	each := flags.Duration("each", 500*time.Millisecond, "how long one run of a scenario takes")
+	each := flags.Duration("each", 500*time.Millisecond, "how long one run of a scenario takes; of those on one key four times as long")
+	only := flags.String("only", "", "run the tables whose title matches this regular expression")
+	addrs := flags.String("redis", "", "host:port of a Redis server to be used and written to, or several with commas for redlock; started if empty")
+	file := flags.String("json", "", "also write the tables to this file, as JSON")
+	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: bench [flags] core")
+		fmt.Fprintln(stderr, "usage: bench [flags] core | redis | redlock")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {
 		return 64
 	}
-	if flags.NArg() != 1 || flags.Arg(0) != "core" || *rounds < 1 || *each <= 0 {
+	pattern, err := regexp.Compile(*only)
+	suite, known := suites[flags.Arg(0)]
+	if flags.NArg() != 1 || !known || *rounds < 1 || *each <= 0 || err != nil {
 		flags.Usage()
 		return 64
 	}
-	b := &bench{ctx: ctx, rounds: *rounds, each: *each, out: stdout, progress: io.Discard}
+	b := &bench{ctx: ctx, rounds: *rounds, each: *each, pick: pattern.MatchString, out: stdout, progress: io.Discard}
+	if *addrs != "" {
+		b.addrs = strings.Split(*addrs, ",")
+	}
 	if f, ok := stderr.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 			b.progress = stderr // a line that is written over and over is for terminals
 		}
 	}
-	if err := b.core(); err != nil {
+	err = profiled(*profile, func() error { return suite(b) })
+	b.summary()
+	if err == nil && *file != "" {
+		err = b.write(*file, flags.Arg(0))
+	}
+	if err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		return 1
 	}
 	return 0
+}
+
+// profiled runs f, and writes a CPU profile if a file is named.
+func profiled(file string, f func() error) error {
+	if file == "" {
+		return f()
+	}
+	w, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := pprof.StartCPUProfile(w); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	return f()
 }

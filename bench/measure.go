@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+)
+
+const contenders = 64
+
+// A bench runs one suite.
+type bench struct {
+	ctx           context.Context
+	rounds        int
+	each          time.Duration
+	addrs         []string // of servers that were given instead of ones to be started
+	pick          func(title string) bool
+	out, progress io.Writer
+
+	round  int // which one is under way; 0 is the one that does not count
+	tables []table
+}
+
+// A deed is what is done again and again by each of several goroutines.
+type deed func(ctx context.Context, worker int) error
+
+// A scenario is one way to do something. What open has to undo it gives to later.
+type scenario struct {
+	name string
+	open func(later func(func())) (deed, error)
+}
+
+// A figure is what one round of a scenario gave.
+type figure struct {
+	Rate  float64       // deeds per second
+	P50   time.Duration // of a single deed
+	Worst time.Duration // the longest that a single deed took, or had taken when the round ended
+	Jain  float64       // how evenly the deeds were spread over the goroutines: 1 is even
+}
+
+// A stack undoes things in reverse order.
+type stack []func()
+
+func (s *stack) push(f func()) { *s = append(*s, f) }
+
+func (s *stack) undo() {
+	for _, f := range slices.Backward(*s) {
+		f()
+	}
+	*s = nil
+}
+
+// compare runs scenarios in turn, and returns their medians. Each round begins with another one, so that none
+// always follows the same.
+func (b *bench) compare(title string, workers int, each time.Duration, scenarios ...scenario) ([]figure, error) {
+	var s stack
+	defer s.undo()
+	deeds := make([]deed, len(scenarios))
+	for i, sc := range scenarios {
+		var err error
+		if deeds[i], err = sc.open(s.push); err != nil {
+			return nil, fmt.Errorf("%s: %w", sc.name, err)
+		}
+	}
+	return b.rotate(title, len(scenarios), func(i int) (figure, error) {
+		name, d := scenarios[i].name, each
+		if b.round == 0 {
+			d = each / 5 // connections are made, scripts are loaded
+		}
+		f, err := b.measure(deeds[i], workers, d)
+		if err != nil {
+			return f, fmt.Errorf("%s: %w", name, err)
+		}
+		return f, nil
+	})
+}
+
+// rotate calls f for each of n things in turn, b.rounds times over, after a round 0 that does not count, and returns the medians.
+func (b *bench) rotate(title string, n int, f func(i int) (figure, error)) ([]figure, error) {
+	figures := make([][]figure, n)
+	for b.round = 0; b.round <= b.rounds; b.round++ {
+		for at := range n {
+			i := (at + b.round) % n
+			fmt.Fprintf(b.progress, "\r\033[K%s: round %d of %d, %d of %d ", title, b.round, b.rounds, at+1, n)
+			got, err := f(i)
+			if err == nil {
+				err = b.ctx.Err()
+			}
+			if err != nil {
+				return nil, err
+			}
+			if b.round > 0 {
+				figures[i] = append(figures[i], got)
+			}
+		}
+	}
+	fmt.Fprint(b.progress, "\r\033[K")
+	out := make([]figure, n)
+	for i, all := range figures {
+		out[i] = figure{
+			median(all, func(f figure) float64 { return f.Rate }),
+			median(all, func(f figure) time.Duration { return f.P50 }),
+			median(all, func(f figure) time.Duration { return f.Worst }),
+			median(all, func(f figure) float64 { return f.Jain }),
+		}
+	}
+	return out, nil
+}
+
+// measure does a deed for so long.
+func (b *bench) measure(do deed, workers int, d time.Duration) (figure, error) {
+	runs, took, err := run(b.ctx, do, workers, d)
+	if err != nil {
+		return figure{}, err
+	}
+	return sum(runs, took)
+}
+
+// A tally is what one goroutine did in a round.
+type tally struct {
+	Count float64
+	Worst time.Duration
+	spans histogram
+}
+
+// run does a deed with so many goroutines for so long. The context of the deeds has no deadline, since some
+// would make it part of what they do; it is cancelled.
+func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally, time.Duration, error) {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	tallies := make([]tally, workers)
+	errs := make([]error, workers)
+	var wg sync.WaitGroup
+	start := time.Now()
+	timer := time.AfterFunc(d, cancel)
+	defer timer.Stop()
+	for w := range workers {
+		wg.Go(func() {
+			t := &tallies[w]
+			began := time.Now()
+			for ctx.Err() == nil {
+				err := do(ctx, w)
+				now := time.Now()
+				t.Worst = max(t.Worst, now.Sub(began))
+				if err != nil {
+					if ctx.Err() == nil {
+						errs[w] = err
+						cancel()
+					}
+					return
+				}
+				t.spans.add(now.Sub(began))
+				t.Count++
+				began = now
+			}
+		})
+	}
+	<-ctx.Done()
+	took := time.Since(start)
+	wg.Wait()
+	return tallies, took, errors.Join(errs...)
+}
+
+// sum is a round as one figure.
+func sum(tallies []tally, took time.Duration) (figure, error) {
+	var f figure
+	var total, squares float64
+	var spans histogram
+	for _, t := range tallies {
+		total += t.Count
+		squares += t.Count * t.Count
+		f.Worst = max(f.Worst, t.Worst)
+		spans.merge(&t.spans)
+	}
+	if total == 0 {
+		return f, fmt.Errorf("nothing was done in %v", took)
+	}
+	f.Rate, f.P50, f.Jain = total/took.Seconds(), spans.p50(), total*total/(float64(len(tallies))*squares)
+	return f, nil
+}
+
+// A histogram counts durations in steps of less than one percent.
+type histogram struct {
+	counts [40 << 7]uint32
+	total  uint64
+}
+
+func (h *histogram) add(d time.Duration) {
+	h.counts[step(d)]++
+	h.total++
+}
+
+// step is the number of the step that a duration falls in: 128 steps for each power of two.
+func step(d time.Duration) int {
+	n := uint64(max(d, 128))
+	shift := bits.Len64(n) - 8
+	return min(shift<<7+int(n>>shift)-128, 40<<7-1)
+}
+
+func (h *histogram) merge(o *histogram) {
+	for i, n := range o.counts {
+		h.counts[i] += n
+	}
+	h.total += o.total
+}
+
+func (h *histogram) p50() time.Duration {
+	var seen uint64
+	for i, n := range h.counts {
+		if seen += uint64(n); seen*2 >= h.total && n > 0 {
+			return time.Duration(uint64(i&127+128) << (i >> 7))
+		}
+	}
+	return 0
+}
+
+func median[F any, T float64 | time.Duration](all []F, of func(F) T) T {
+	values := make([]T, 0, len(all))
+	for _, f := range all {
+		values = append(values, of(f))
+	}
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+
+	client "github.com/redis/rueidis"
+)
+
+// A pair takes a key and gives it back. If ctx ends meanwhile, nothing may be left behind.
+type pair func(ctx context.Context, key string) error
+
+var (
+	errTaken   = errors.New("the key is taken")
+	errNotOurs = errors.New("the key was another's")
+
+	millis = strconv.FormatInt(ttl.Milliseconds(), 10)
+)
+
+// The scripts of what is raw. Dropping is what every library does; it is compare and delete.
+var (
+	rawDrop = client.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+
+	rawFenced = client.NewLuaScript(`if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  return redis.call('INCR', KEYS[2])
+end
+return 0`)
+
+	// rawSame writes what distlock writes for an exclusive claim, and makes its fence by the same rule.
+	rawSame = client.NewLuaScript(`local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local fence = string.format('%.0f', math.max((redis.call('HGET', KEYS[2], 'last') or 0) + 128, now))
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return '' end
+redis.call('HSET', KEYS[2], 'last', fence, 'owner', ARGV[1], 'claim', '1073741824 1073741824 ' .. fence .. ' ' .. fence .. ' 0 ' .. #ARGV[3] .. ' 0\n' .. ARGV[3])
+redis.call('PEXPIRE', KEYS[2], 600000)
+return fence`)
+)
+
+// who is as long as what distlock writes of a holder by default.
+const who = "18:host-of-bench:12345"
+
+// The three raw pairs: bare commands, with a fence, and with distlock's data.
+func rawPlain(c client.Client) pair {
+	return func(ctx context.Context, key string) error {
+		owner := rand.Text()
+		err := c.Do(ctx, c.B().Set().Key(key).Value(owner).Nx().PxMilliseconds(ttl.Milliseconds()).Build()).Error()
+		if err != nil {
+			return fmt.Errorf("%w: %w", errTaken, err)
+		}
+		return drop(ctx, c, key, owner)
+	}
+}
+
+func rawWithFence(c client.Client) pair {
+	return func(ctx context.Context, key string) error {
+		owner := rand.Text()
+		n, err := rawFenced.Exec(ctx, c, []string{key, key + ":fence"}, []string{owner, millis}).AsInt64()
+		if err != nil || n == 0 {
+			return errors.Join(errTaken, err)
+		}
+		return drop(ctx, c, key, owner)
+	}
+}
+
+func rawWithData(c client.Client) pair {
+	return func(ctx context.Context, key string) error {
+		owner := rand.Text()
+		fence, err := rawSame.Exec(ctx, c, []string{key, "{" + key + "}:c"}, []string{owner, millis, who}).ToString()
+		if err != nil || fence == "" {
+			return errors.Join(errTaken, err)
+		}
+		return drop(ctx, c, key, owner)
+	}
+}
+
+func drop(ctx context.Context, c client.Client, key, owner string) error {
+	n, err := rawDrop.Exec(ctx, c, []string{key}, []string{owner}).AsInt64()
+	if err == nil && n != 1 {
+		err = errNotOurs
+	}
+	return err
+}
+
+// pairOf is a library's pair.
+func pairOf(l locker) pair {
+	return func(ctx context.Context, key string) error {
+		h, err := l.lock(ctx, key)
+		if err != nil {
+			return err
+		}
+		return h.unlock()
+	}
+}
+
+// A way is one of the ways to do a pair.
+type way struct {
+	name string
+	open func(addr string, later func(func())) (pair, error)
+}
+
+// ways are all of them: three raw ones and those of the libraries.
+func ways() []way {
+	raw := func(name string, of func(client.Client) pair) way {
+		return way{name, func(addr string, later func(func())) (pair, error) {
+			c, err := connect(addr, later)
+			if err != nil {
+				return nil, err
+			}
+			do := of(c)
+			return func(ctx context.Context, key string) error { return do(context.WithoutCancel(ctx), key) }, nil
+		}}
+	}
+	out := []way{
+		raw("raw: SET NX PX, compare and delete", rawPlain),
+		raw("raw with a fence", rawWithFence),
+		raw("raw with distlock's data and fence", rawWithData),
+	}
+	for _, p := range append(peers(), byDefault()[2]) {
+		out = append(out, way{p.name, func(addr string, later func(func())) (pair, error) {
+			l, err := p.open(addr, later)
+			if err != nil {
+				return nil, err
+			}
+			return pairOf(l), nil
+		}})
+	}
+	return out
+}
+
+// The places of the ways in their list.
+const (
+	wayRaw = iota
+	wayFenced
+	waySame
+	wayOurs
+)

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+)
+
+// redis measures distlock on one Redis server, beside its peers on the same one.
+func (b *bench) redis() error {
+	var s stack
+	defer s.undo()
+	addrs, err := b.servers(1, s.push)
+	if err != nil {
+		return err
+	}
+	addr := addrs[0]
+	for _, f := range []func(addr string) error{
+		b.freeKey, b.freeKeys, b.allocations, b.wakeUp, b.oneKey, b.processes, b.heldLeases, b.cutLink,
+	} {
+		if err := f(addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names are how many names each goroutine uses in turn for keys that are free.
+const names = 1000
+
+// onFreeKeys makes a scenario of a pair: each goroutine has names of its own.
+func onFreeKeys(addr string, w way, workers int) scenario {
+	return scenario{w.name, func(later func(func())) (deed, error) {
+		do, err := w.open(addr, later)
+		if err != nil {
+			return nil, err
+		}
+		return spread(do, w.name, workers), nil
+	}}
+}
+
+func spread(do pair, tag string, workers int) deed {
+	type own struct {
+		next int
+		_    [64]byte // counters of different goroutines share no cache line
+	}
+	keys, at := make([][names]string, workers), make([]own, workers)
+	for w := range keys {
+		for i := range keys[w] {
+			keys[w][i] = fmt.Sprintf("free-%.12s-%02d-%03d", tag, w, i)
+		}
+	}
+	return func(ctx context.Context, w int) error {
+		at[w].next = (at[w].next + 1) % names
+		return do(ctx, keys[w][at[w].next])
+	}
+}
+
+// compareWays compares all ways on free keys.
+func (b *bench) compareWays(title, addr string, workers int) ([]way, []figure, error) {
+	all := ways()
+	scenarios := make([]scenario, len(all))
+	for i, w := range all {
+		scenarios[i] = onFreeKeys(addr, w, workers)
+	}
+	figures, err := b.compare(title, workers, b.each, scenarios...)
+	return all, figures, err
+}
+
+func (b *bench) freeKey(addr string) error {
+	title := "Redis, free key, 1 goroutine: the pair"
+	if !b.pick(title) {
+		return nil
+	}
+	all, figures, err := b.compareWays(title, addr, 1)
+	if err != nil {
+		return err
+	}
+	t := table{Title: title, Columns: []column{p50, ratio, perSecond, worst}}
+	base := figures[wayRaw].P50.Seconds()
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{all[i].name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Rate, f.Worst.Seconds()}})
+	}
+	t.Goals = []goal{atMost("p50 of the raw pair's", figures[wayOurs].P50.Seconds()/base, 1.4)}
+	b.report(t)
+	return nil
+}
+
+func (b *bench) freeKeys(addr string) error {
+	title := fmt.Sprintf("Redis, free keys, %d goroutines: pairs", contenders)
+	if !b.pick(title) {
+		return nil
+	}
+	all, figures, err := b.compareWays(title, addr, contenders)
+	if err != nil {
+		return err
+	}
+	t := table{Title: title, Columns: []column{perSecond, ratio, p50, worst, jain}}
+	base := figures[waySame].Rate
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{all[i].name, []float64{f.Rate, f.Rate / base, f.P50.Seconds(), f.Worst.Seconds(), f.Jain}})
+	}
+	t.Goals = []goal{atLeast("rate of the raw pair's with the same data", figures[wayOurs].Rate/base, 0.9)}
+	b.report(t)
+	return nil
+}
+
+// allocations counts what a pair allocates in the client's process.
+func (b *bench) allocations(addr string) error {
+	title := "Redis, free key, 1 goroutine: allocations for a pair"
+	if !b.pick(title) {
+		return nil
+	}
+	const n = 2000
+	t := table{Title: title, Columns: []column{{"allocations", ""}, {"bytes", ""}}}
+	for i, w := range ways() {
+		var s stack
+		do, err := w.open(addr, s.push)
+		if err != nil {
+			return err
+		}
+		d := spread(do, w.name, 1)
+		count, bytes, err := allocated(b.ctx, d, n)
+		s.undo()
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+		t.Rows = append(t.Rows, row{w.name, []float64{count, bytes}})
+		if i == wayOurs {
+			t.Goals = []goal{atMost("allocations", count, 10)}
+		}
+	}
+	b.report(t)
+	return nil
+}
+
+// allocated is how many allocations and bytes a deed takes, of n after a warm-up.
+func allocated(ctx context.Context, do deed, n int) (count, bytes float64, err error) {
+	var before, after runtime.MemStats
+	for i := range 2 * n {
+		if i == n {
+			runtime.ReadMemStats(&before)
+		}
+		if err := do(ctx, 0); err != nil {
+			return 0, 0, err
+		}
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.Mallocs-before.Mallocs) / float64(n), float64(after.TotalAlloc-before.TotalAlloc) / float64(n), nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	client "github.com/redis/rueidis"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/quorum"
+)
+
+// redlock measures a majority of three and of five servers.
+func (b *bench) redlock() error {
+	var s stack
+	defer s.undo()
+	addrs, err := b.servers(5, s.push)
+	if err != nil {
+		return err
+	}
+	for _, n := range []int{3, 5} {
+		for _, workers := range []int{contenders, 1} {
+			if err := b.majority(addrs[:n], workers); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) majority(addrs []string, workers int) error {
+	title := fmt.Sprintf("Redlock, %d nodes, free keys, %d goroutines", len(addrs), workers)
+	if workers == 1 {
+		title = fmt.Sprintf("Redlock, %d nodes, free key, 1 goroutine", len(addrs))
+	}
+	if !b.pick(title) {
+		return nil
+	}
+	all := majorities()
+	scenarios := make([]scenario, len(all))
+	for i, m := range all {
+		scenarios[i] = scenario{m.name, func(later func(func())) (deed, error) {
+			do, err := m.open(b.ctx, addrs, later)
+			if err != nil {
+				return nil, err
+			}
+			return spread(do, m.name, workers), nil
+		}}
+	}
+	figures, err := b.compare(title, workers, b.each, scenarios...)
+	if err != nil {
+		return err
+	}
+	t := table{Title: title, Columns: []column{perSecond, ratio, p50, {"p50 ratio", "x"}, worst}}
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{all[i].name, []float64{
+			f.Rate, f.Rate / figures[0].Rate, f.P50.Seconds(), f.P50.Seconds() / figures[0].P50.Seconds(), f.Worst.Seconds(),
+		}})
+	}
+	if workers > 1 {
+		t.Goals = []goal{atLeast("rate of the raw majority's", figures[2].Rate/figures[0].Rate, 0.85)}
+	}
+	b.report(t)
+	return nil
+}
+
+// A majorityWay does a pair on several servers.
+type majorityWay struct {
+	name string
+	open func(ctx context.Context, addrs []string, later func(func())) (pair, error)
+}
+
+func majorities() []majorityWay {
+	return []majorityWay{
+		{"raw: SET NX PX in parallel, a majority", rawMajority(rawTake)},
+		{"raw with distlock's data and fence", rawMajority(rawTakeWithData)},
+		{"distlock", func(ctx context.Context, addrs []string, later func(func())) (pair, error) {
+			var nodes []driver.Store
+			for _, addr := range addrs {
+				s, err := openStore(addr, later)
+				if err != nil {
+					return nil, err
+				}
+				nodes = append(nodes, s)
+			}
+			q, err := quorum.New(ctx, nodes, nil)
+			if err != nil {
+				return nil, err
+			}
+			later(q.Close)
+			l, err := newDistlock(q, later)
+			if err != nil {
+				return nil, err
+			}
+			return pairOf(l), nil
+		}},
+		{"redsync", func(_ context.Context, addrs []string, later func(func())) (pair, error) {
+			return pairOf(newRedsync(addrs, 0, later)), nil
+		}},
+	}
+}
+
+func rawTake(ctx context.Context, c client.Client, key, owner string) error {
+	return c.Do(ctx, c.B().Set().Key(key).Value(owner).Nx().PxMilliseconds(ttl.Milliseconds()).Build()).Error()
+}
+
+func rawTakeWithData(ctx context.Context, c client.Client, key, owner string) error {
+	fence, err := rawSame.Exec(ctx, c, []string{key, "{" + key + "}:c"}, []string{owner, millis, who}).ToString()
+	if err == nil && fence == "" {
+		err = errTaken
+	}
+	return err
+}
+
+// rawMajority takes a key on all servers at once and goes on when a majority has granted it, and drops it in the same way. A server
+// is asked to drop a key after it has answered, so that nothing is left behind.
+func rawMajority(take func(ctx context.Context, c client.Client, key, owner string) error) func(context.Context, []string, func(func())) (pair, error) {
+	return func(_ context.Context, addrs []string, later func(func())) (pair, error) {
+		var nodes []client.Client
+		for _, addr := range addrs {
+			c, err := connect(addr, later)
+			if err != nil {
+				return nil, err
+			}
+			nodes = append(nodes, c)
+		}
+		return func(ctx context.Context, key string) error {
+			ctx = context.WithoutCancel(ctx)
+			owner := rand.Text()
+			took, dropped, leave := make(chan error, len(nodes)), make(chan error, len(nodes)), make(chan struct{})
+			for _, c := range nodes {
+				go func() {
+					err := take(ctx, c, key, owner)
+					took <- err
+					<-leave
+					if err == nil {
+						err = drop(ctx, c, key, owner)
+					}
+					dropped <- err
+				}()
+			}
+			err := most(took, len(nodes))
+			close(leave)
+			return errors.Join(err, most(dropped, len(nodes)))
+		}, nil
+	}
+}
+
+// most returns when a majority of n has succeeded, or cannot.
+func most(answers chan error, n int) error {
+	good, bad := 0, 0
+	var last error
+	for good <= n/2 && bad <= n/2 {
+		if err := <-answers; err != nil {
+			last = err
+			bad++
+		} else {
+			good++
+		}
+	}
+	if good > n/2 {
+		return nil
+	}
+	return last
+}

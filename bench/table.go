@@ -1,0 +1,171 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// A table is what one comparison gave.
+type table struct {
+	Title   string   `json:"title"`
+	Columns []column `json:"columns"`
+	Rows    []row    `json:"rows"`
+	Goals   []goal   `json:"goals,omitempty"`
+}
+
+// A column has a name and a way to show its numbers.
+type column struct {
+	Name string `json:"name"`
+	Unit string `json:"unit,omitempty"` // "s" for seconds, "%", "x" for a ratio
+}
+
+// A row has a number for each column; NaN: none.
+type row struct {
+	Name   string
+	Values []float64
+}
+
+// MarshalJSON leaves out what is not a number.
+func (r row) MarshalJSON() ([]byte, error) {
+	values := make([]*float64, len(r.Values))
+	for i, v := range r.Values {
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			values[i] = &v
+		}
+	}
+	return json.Marshal(struct {
+		Name   string     `json:"name"`
+		Values []*float64 `json:"values"`
+	}{r.Name, values})
+}
+
+// A goal is what was set for a number, and what it is.
+type goal struct {
+	Want    string `json:"want"`
+	Got     string `json:"got"`
+	Reached bool   `json:"reached"`
+}
+
+// atMost and atLeast make goals for a number.
+func atMost(what string, got, limit float64) goal {
+	return goal{fmt.Sprintf("%s at most %.4g", what, limit), fmt.Sprintf("%.4g", got), got <= limit}
+}
+
+func atLeast(what string, got, limit float64) goal {
+	return goal{fmt.Sprintf("%s at least %.4g", what, limit), fmt.Sprintf("%.4g", got), got >= limit}
+}
+
+func below(what string, got, limit time.Duration) goal {
+	return goal{fmt.Sprintf("%s under %v", what, limit), got.Round(10 * time.Microsecond).String(), got < limit}
+}
+
+func (c column) show(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "-"
+	case c.Unit == "s":
+		d := time.Duration(v * float64(time.Second))
+		switch {
+		case d.Abs() < 10*time.Millisecond:
+			return d.Round(time.Microsecond).String()
+		default:
+			return d.Round(100 * time.Microsecond).String()
+		}
+	case c.Unit == "x":
+		if v >= 100 {
+			return fmt.Sprintf("%.0f", v)
+		}
+		return fmt.Sprintf("%.2f", v)
+	case c.Unit == "j":
+		return fmt.Sprintf("%.3f", v)
+	case c.Unit == "%":
+		return fmt.Sprintf("%.1f%%", v)
+	case v == math.Trunc(v) || v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	default:
+		return fmt.Sprintf("%.1f", v)
+	}
+}
+
+// report prints a table and keeps it.
+func (b *bench) report(t table) {
+	b.tables = append(b.tables, t)
+	fmt.Fprintln(b.out, t.Title)
+	fmt.Fprintf(b.out, "  %-44s", "")
+	for _, c := range t.Columns {
+		fmt.Fprintf(b.out, " %12s", c.Name)
+	}
+	fmt.Fprintln(b.out)
+	for _, r := range t.Rows {
+		fmt.Fprintf(b.out, "  %-44s", r.Name)
+		for i, v := range r.Values {
+			fmt.Fprintf(b.out, " %12s", t.Columns[i].show(v))
+		}
+		fmt.Fprintln(b.out)
+	}
+	for _, g := range t.Goals {
+		word := "reached"
+		if !g.Reached {
+			word = "NOT REACHED"
+		}
+		fmt.Fprintf(b.out, "  goal: %s: %s, %s\n", g.Want, g.Got, word)
+	}
+	fmt.Fprintln(b.out)
+}
+
+// write writes all tables to a file, with what they were measured on.
+func (b *bench) write(file, suite string) error {
+	versions := map[string]string{}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			versions[m.Path] = m.Version
+		}
+	}
+	out, err := json.MarshalIndent(map[string]any{
+		"suite": suite, "date": time.Now().UTC().Format(time.RFC3339), "go": runtime.Version(),
+		"system": runtime.GOOS + "/" + runtime.GOARCH, "cpus": runtime.NumCPU(), "rounds": b.rounds, "each": b.each.String(),
+		"modules": versions, "tables": b.tables,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(out, '\n'), 0o644)
+}
+
+// summary says how many goals were reached, and which were not.
+func (b *bench) summary() {
+	reached, all := 0, 0
+	var missed []string
+	for _, t := range b.tables {
+		for _, g := range t.Goals {
+			all++
+			if g.Reached {
+				reached++
+			} else {
+				missed = append(missed, fmt.Sprintf("  %s: %s: %s", t.Title, g.Want, g.Got))
+			}
+		}
+	}
+	if all == 0 {
+		return
+	}
+	fmt.Fprintf(b.out, "%d of %d goals reached\n", reached, all)
+	if len(missed) > 0 {
+		fmt.Fprintln(b.out, "not reached:\n"+strings.Join(missed, "\n"))
+	}
+}
+
+// The columns that comparisons have.
+var (
+	perSecond = column{"per second", ""}
+	ratio     = column{"ratio", "x"}
+	p50       = column{"p50", "s"}
+	worst     = column{"worst", "s"}
+	jain      = column{"Jain", "j"}
+)

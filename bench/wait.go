@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	client "github.com/redis/rueidis"
+)
+
+// A waking measures one wake-up: how long after the holder began to give the key back another process had it.
+type waking struct {
+	name string
+	open func(addr string, later func(func())) (func(ctx context.Context) (time.Duration, error), error)
+}
+
+// wakeUp measures how soon one who waits in another process has the key.
+func (b *bench) wakeUp(addr string) error {
+	title := "Redis, one waiter of another process: from the call of Unlock until Lock returns"
+	if !b.pick(title) {
+		return nil
+	}
+	all := []waking{wakeBaton()}
+	for _, p := range append(peers(), byDefault()...) {
+		all = append(all, wakeLocker(p))
+	}
+	var s stack
+	defer s.undo()
+	wakes := make([]func(context.Context) (time.Duration, error), len(all))
+	for i, w := range all {
+		var err error
+		if wakes[i], err = w.open(addr, s.push); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	figures, err := b.rotate(title, len(all), func(i int) (f figure, err error) {
+		var spans histogram
+		for until := time.Now().Add(2 * b.each); time.Now().Before(until) || spans.total < 3; {
+			d, err := wakes[i](b.ctx)
+			if err != nil {
+				return f, fmt.Errorf("%s: %w", all[i].name, err)
+			}
+			f.Worst = max(f.Worst, d)
+			spans.add(d)
+		}
+		f.P50 = spans.p50()
+		return f, nil
+	})
+	if err != nil {
+		return err
+	}
+	t := table{Title: title, Columns: []column{p50, ratio, worst}}
+	base := figures[0].P50.Seconds()
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{all[i].name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Worst.Seconds()}})
+	}
+	t.Goals = []goal{atMost("p50 of the baton's", figures[1].P50.Seconds()/base, 1.6)}
+	b.report(t)
+	return nil
+}
+
+// settle is how long a waiter is given to take its place, and to fall asleep.
+func settle() { time.Sleep(5*time.Millisecond + rand.N(5*time.Millisecond)) }
+
+// handOver starts wait, and when it waits calls give. It returns how long after that wait was over.
+func handOver(wait, give func() error) (time.Duration, error) {
+	type end struct {
+		at  time.Time
+		err error
+	}
+	over := make(chan end, 1)
+	go func() {
+		err := wait()
+		over <- end{time.Now(), err}
+	}()
+	settle()
+	began := time.Now()
+	if err := give(); err != nil {
+		return 0, err
+	}
+	e := <-over
+	return e.at.Sub(began), e.err
+}
+
+// wakeLocker measures a library, with a client for each of the two.
+func wakeLocker(p peer) waking {
+	return waking{p.name, func(addr string, later func(func())) (func(context.Context) (time.Duration, error), error) {
+		first, err := p.open(addr, later)
+		if err != nil {
+			return nil, err
+		}
+		second, err := p.open(addr, later)
+		if err != nil {
+			return nil, err
+		}
+		key := fmt.Sprintf("wake-%.16s", p.name)
+		return func(ctx context.Context) (time.Duration, error) {
+			h, err := first.lock(ctx, key)
+			if err != nil {
+				return 0, err
+			}
+			var next hold
+			d, err := handOver(func() (err error) {
+				next, err = second.lock(ctx, key)
+				return err
+			}, h.unlock)
+			if err != nil {
+				return 0, err
+			}
+			return d, next.unlock()
+		}, nil
+	}}
+}
+
+// wakeBaton is the least that a server can do: one process waits in BLPOP, and another pushes.
+func wakeBaton() waking {
+	return waking{"raw: LPUSH to one in BLPOP", func(addr string, later func(func())) (func(context.Context) (time.Duration, error), error) {
+		first, err := connect(addr, later)
+		if err != nil {
+			return nil, err
+		}
+		second, err := connect(addr, later)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) (time.Duration, error) {
+			return handOver(func() error { return takeBaton(ctx, second, "wake-baton") },
+				func() error { return passBaton(ctx, first, "wake-baton") })
+		}, nil
+	}}
+}
+
+func takeBaton(ctx context.Context, c client.Client, key string) error {
+	return c.Do(ctx, c.B().Blpop().Key(key).Timeout(0).Build()).Error()
+}
+
+func passBaton(ctx context.Context, c client.Client, key string) error {
+	return c.Do(ctx, c.B().Lpush().Key(key).Element("1").Build()).Error()
+}
+
+// longer is how much longer a round on one key takes, for the worst wait to show.
+const longer = 4
+
+// oneKey measures one key that all goroutines of one process want.
+func (b *bench) oneKey(addr string) error {
+	title := fmt.Sprintf("Redis, one key, %d goroutines of one process, hold 0", contenders)
+	if !b.pick(title) {
+		return nil
+	}
+	scenarios := []scenario{baton()}
+	for _, p := range peers() {
+		scenarios = append(scenarios, scenario{p.name, func(later func(func())) (deed, error) {
+			l, err := p.open(addr, later)
+			if err != nil {
+				return nil, err
+			}
+			return b.contend(l, fmt.Sprintf("one-%.16s", p.name)), nil
+		}})
+	}
+	figures, err := b.compare(title, contenders, longer*b.each, scenarios...)
+	if err != nil {
+		return err
+	}
+	t := table{Title: title, Columns: []column{perSecond, ratio, worst, jain}}
+	best := 0.0
+	for _, f := range figures[2:] {
+		best = max(best, f.Rate)
+	}
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{scenarios[i].name, []float64{f.Rate, f.Rate / best, f.Worst.Seconds(), f.Jain}})
+	}
+	t.Goals = contendedGoals(figures[1], best)
+	b.report(t)
+	return nil
+}
+
+// contendedGoals are what is asked of distlock on one key that many want.
+func contendedGoals(f figure, best float64) []goal {
+	return []goal{
+		atLeast("rate of the best peer's", f.Rate/best, 30),
+		below("worst wait", f.Worst, 100*time.Millisecond),
+		atLeast("Jain", f.Jain, 0.95),
+	}
+}
+
+// contend takes and gives back one key, another one in each round: a lock that was left behind by one round
+// must not be in the way of the next. The fences of distlock are checked.
+func (b *bench) contend(l locker, tag string) deed {
+	keys := make([]string, b.rounds+1)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s-%d", tag, i)
+	}
+	last := make([]uint64, len(keys)) // whoever holds the key may write it
+	return func(ctx context.Context, _ int) error {
+		h, err := l.lock(ctx, keys[b.round])
+		if err != nil {
+			return err
+		}
+		if lease, ok := h.(ourHold); ok {
+			if lease.Fence() <= last[b.round] {
+				return fmt.Errorf("fence %d after %d", lease.Fence(), last[b.round])
+			}
+			last[b.round] = lease.Fence()
+		}
+		return h.unlock()
+	}
+}
