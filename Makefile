@@ -6,7 +6,7 @@ SHELL := /usr/bin/env bash
 .PHONY: help test short race stores chaos bench lint docs mutants api tools servers fuzz clean
 
 # Bounds that a developer may change: make chaos SEEDS=500, make fuzz FUZZTIME=10m.
-SEEDS    ?= 50
+SEEDS    ?= 20000
 FUZZTIME ?= 30s
 BENCH    ?= .
 
@@ -29,8 +29,8 @@ stores: ## install the servers, then run every store's suite against them
 	@scripts/check tools servers
 	@DISTLOCK_ETCD=$${DISTLOCK_ETCD:-$$(scripts/tools path etcd)} go test -count=1 ./store/... ./internal/testenv/...
 
-chaos: ## seeded fault runs, judged by their history: SEEDS=50
-	@$(call has,chaos_test.go,go test -count=1 -run Chaos . -args -seeds=$(SEEDS))
+chaos: ## seeded fault runs in virtual time, judged by their history: SEEDS=20000
+	@SEEDS=$(SEEDS) scripts/check chaos
 
 bench: ## benchmarks, peers side by side: BENCH=pattern
 	@$(call has,bench/go.mod,go -C bench test -run '^$$' -bench '$(BENCH)' ./...)

@@ -179,10 +179,16 @@ func (r *run) play(t *testing.T) {
 		wg.Go(func() { c.loop(ctx) })
 	}
 	victim := r.rng.IntN(len(r.links))
-	for r.holding[victim].Load() == 0 || r.grants.Load() < 10 {
+	for {
+		if r.grants.Load() >= 10 && r.holding[victim].Load() > 0 {
+			r.links[victim].Freeze()
+			if r.holding[victim].Load() > 0 { // it holds in the frozen world too
+				break
+			}
+			r.links[victim].Thaw()
+		}
 		time.Sleep(time.Millisecond)
 	}
-	r.links[victim].Freeze()
 	time.Sleep(time.Duration(r.rng.Int64N(int64(3 * r.ttl))))
 	r.links[victim].Thaw()
 	for r.grants.Load() < bubbleGrants {
@@ -244,7 +250,6 @@ func (c *client) hold(ctx context.Context) {
 	o.lease.Store(lease)
 	c.grants.Add(1)
 	c.holding[c.link].Add(1)
-	defer c.holding[c.link].Add(-1)
 	c.work(h, lease, want.Weight == driver.Whole)
 }
 
@@ -266,6 +271,7 @@ func (c *client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
 			h.Trusted()
 		}
 	}
+	c.holding[c.link].Add(-1)
 	release := h.Release()
 	release.End(outcome(lease.Unlock(context.Background())))
 }

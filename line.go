@@ -257,6 +257,9 @@ func (l *Locker) run(n *line) {
 			p = l.newPlace(w.r)
 		}
 		n.placed, n.interrupt = p.r, p.leave
+		if p.since == 0 {
+			p.since = l.seq
+		}
 		rest := n.rest
 		n.rest = false
 		l.mu.Unlock()
@@ -302,6 +305,7 @@ type place struct {
 	leave context.CancelFunc
 	wake  <-chan struct{} // nil: the store cannot watch
 	asks  int             // since it was last woken
+	since uint64          // the last call that had come when it was first asked what has not been refused
 }
 
 // longestPlace bounds the life of a place in the store's line after each ask.
@@ -339,6 +343,7 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 		return l.serve(n, p, res, sent), 0
 	case err == nil:
 		n.held, n.failed = w.r.heldError(res), nil
+		p.since = 0
 	case p.ctx.Err() == nil: // it was not cut short
 		n.failed = newOpError("acquire", w.r.name, err)
 	}
@@ -360,7 +365,11 @@ func (l *Locker) serve(n *line, p *place, res driver.Result, sent time.Duration)
 		return false // too late to be trusted: ask again, and the same owner gets a new TTL
 	}
 	n.placed = nil
-	if w == nil || !w.r.same(p.r) {
+	// The store may have granted the claim to an ask whose answer was lost or late. What leaves room
+	// for others is of no use then to a call that came after that ask: claims with higher fences may
+	// have come and gone before the call.
+	lease.t.sealed = w != nil && !p.r.alone() && w.seq > p.since
+	if w == nil || !w.r.same(p.r) || lease.t.sealed {
 		lease.t.spare()
 		return true
 	}

@@ -132,7 +132,7 @@ func (t *turn) serve(w *waiter) {
 func (l *Locker) prolong(n *line) error {
 	t, w := n.spares[0], n.first()
 	n.spares = slices.Delete(n.spares, 0, 1)
-	if w == nil || !w.r.same(t.r) {
+	if w == nil || !w.r.same(t.r) || t.sealed {
 		l.mu.Unlock()
 		return l.dismiss(t)
 	}

@@ -711,3 +711,39 @@ func TestTurn_makesRoomWithoutALine(t *testing.T) {
 		})
 	}
 }
+
+// A reader does not inherit a claim that was granted before it came, to another whose answer was
+// lost: claims with higher fences may have come and gone since.
+func TestTurn_readerInheritsNoOldFence(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		writer := must(t)(b.Lock(t.Context(), "k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		first := begin(ctx, a.RLock, "k").waits(t)
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				if res.Granted && r.Place > 0 {
+					return driver.Result{}, errors.New("the answer is lost")
+				}
+				return res, err
+			}
+		})
+		free(t, writer)
+		first.waits(t)
+		g.expect(t, 1, 0) // granted, and nobody knows
+
+		other := must(t)(b.RLock(t.Context(), "k"))
+		free(t, other)
+		second := begin(t.Context(), a.RLock, "k").waits(t)
+		cancel()
+		first.refused(t, context.Canceled)
+		g.thaw()
+		lease := second.granted(t)
+		if lease.Fence() <= other.Fence() {
+			t.Errorf("fence %d, and %d had ended before it was asked for", lease.Fence(), other.Fence())
+		}
+		free(t, lease)
+		g.empty(t, a, b)
+	})
+}
