@@ -3,17 +3,17 @@ package main
 // quorum are mutants of the majority.
 func quorum() []mutant {
 	const dir, pkg = "store/quorum/", "store/quorum"
-	fences := []string{"-rapid.nofailfile", "-rapid.shrinktime=1s"}
+	fences := []string{"-rapid.checks=20", "-rapid.nofailfile", "-rapid.shrinktime=1s"}
 	return []mutant{
 		{
 			Name: "no-write-back", Why: "the highest fence of a majority is used though only some have stored it",
 			File: dir + "ballot.go", Old: "	return fence, len(fences) - at\n", New: "	return fences[len(fences)-1], len(fences) + 0*at\n",
-			Pkg: pkg, Test: "TestFences", Args: fences,
+			Pkg: pkg, Test: "TestFences/3_nodes", Args: fences,
 		},
 		{
 			Name: "half-is-a-majority", Why: "two halves hold the same key",
 			File: dir + "quorum.go", Old: "return len(s.nodes)/2 + 1", New: "return len(s.nodes) / 2",
-			Pkg: pkg, Test: "TestFences", Args: fences,
+			Pkg: pkg, Test: "TestFences/3_nodes", Args: fences,
 		},
 		{
 			Name: "young-node-counts", Why: "a node that forgot the holder grants the key again",

@@ -59,7 +59,10 @@ func (c *claims) granted(r driver.Request, fence uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.note(r.ID, r.TTL)
-	k.r.Weight = r.Weight
+	if k.r.Weight == 0 {
+		k.r = r
+	}
+	k.r.Weight = r.Weight // it may have been lowered
 	k.held, k.fence = true, fence
 }
 

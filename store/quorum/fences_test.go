@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	modelGrants = 510 // of each run: twice a hundred runs, as rapid makes them, have more than 100,000
+	modelGrants = 510 / thin // of each run: twice a hundred runs, as rapid makes them, have more than 100,000
 	modelTTL    = 500 * time.Millisecond
 	week        = 7 * 24 * time.Hour
 )
@@ -74,7 +74,7 @@ func TestFences(t *testing.T) {
 			t.Logf("%d runs: %d grants in order (%d shared, %d raised by asking again, %d after a refusal), %d crashes, "+
 				"%d times a node forgot, %d unknown, %d unavailable, %d refused", sum.runs, sum.grants, sum.shared, sum.raised,
 				sum.retried, sum.crashes, sum.forgot, sum.unknown, sum.unavailable, sum.refused)
-			if sum.runs >= 100 && (sum.grants < 50_000 || sum.crashes == 0 || sum.forgot == 0 || sum.unknown == 0 || sum.shared == 0) {
+			if sum.runs >= 100 && (sum.grants < 50_000/thin || sum.crashes == 0 || sum.forgot == 0 || sum.unknown == 0 || sum.shared == 0) {
 				t.Error("that is too little to prove anything")
 			}
 		})
