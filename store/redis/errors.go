@@ -31,8 +31,8 @@ var unavailable = map[string]bool{
 
 // closedDoors are such errors that have no code of their own.
 var closedDoors = []string{
-	"ERR max number of clients",
-	"ERR Protocol error: unauthenticated", // a long command by somebody who gave no password
+	"max number of clients",
+	"Protocol error: unauthenticated", // a long command by somebody who gave no password
 }
 
 // definite makes of an error what the contract says of it.
@@ -40,7 +40,7 @@ func definite(key string, err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) {
 		return err
 	}
-	reply := replied(err)
+	reply := strings.TrimPrefix(replied(err), "ERR ") // some clients leave it out
 	code, _, _ := strings.Cut(reply, " ")
 	var dial *net.OpError
 	switch {

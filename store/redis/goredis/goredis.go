@@ -18,6 +18,10 @@ import (
 // renewals of a process; the second is for the time in which a broken one is replaced.
 const reserved = 2
 
+// grace is how long a call that is under way may go on after its ctx is over. Most are done by then, and their outcome is
+// known; one that was given up earlier might take effect after the caller has cleared up.
+const grace = 50 * time.Millisecond
+
 // New returns a store on a client: a *redis.Client, which may be one for Sentinel, or a *redis.ClusterClient. The
 // client stays the caller's: close the store first, and then the client.
 //
@@ -105,7 +109,7 @@ func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
 	return text, wrap(err)
 }
 
-// bounded makes a call and returns when it is done or ctx is over. go-redis looks at the deadline of ctx if it is
+// bounded makes a call and returns when it is done, or soon after ctx is over. go-redis looks at the deadline of ctx if it is
 // told to, and never at its end.
 func (c *client) bounded(ctx context.Context, call func()) error {
 	if ctx.Done() == nil {
@@ -121,6 +125,13 @@ func (c *client) bounded(ctx context.Context, call func()) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-late.C:
 		return ctx.Err()
 	}
 }

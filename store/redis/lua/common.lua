@@ -62,7 +62,7 @@ end
 -- live for too long: something with a long life may be gone.
 local function fit()
   local shared = call('ZREVRANGEBYSCORE', set, '(' .. digits(PLACES), '0', 'WITHSCORES', 'LIMIT', 0, 1)[2] or 0
-  local place = (call('ZREVRANGE', set, 0, 0, 'WITHSCORES')[2] or 0) - PLACES
+  local place = (call('ZREVRANGEBYSCORE', set, '+inf', digits(PLACES), 'WITHSCORES', 'LIMIT', 0, 1)[2] or 0) - PLACES
   local longest = math.max(shared, place) - nowms
   if longest > 0 then call('PEXPIRE', set, digits(longest + KEEP)) end
   if exclusive() then longest = math.max(longest, call('PTTL', name)) end
