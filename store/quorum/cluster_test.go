@@ -120,6 +120,13 @@ func (n *node) restart() {
 	n.inner = mem.New()
 }
 
+// asked tells how many Acquires have arrived.
+func (n *node) asked() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.asks
+}
+
 func (n *node) store() *mem.Store {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -522,7 +522,7 @@ func TestStore_asking_again_is_one_round_trip(t *testing.T) {
 			a.Floor = c.grants(t, a).Fence
 			settle()
 			for range 100 {
-				asks := c.nodes[0].asks
+				asks := c.nodes[0].asked()
 				a.Floor += driver.Span
 				began := time.Now()
 				if got := c.grants(t, a).Fence; got != a.Floor {
@@ -532,7 +532,7 @@ func TestStore_asking_again_is_one_round_trip(t *testing.T) {
 					t.Errorf("it took %v, want one round trip of at most %v", took, 2*near)
 				}
 				settle()
-				if n := c.nodes[0].asks - asks; n != 1 {
+				if n := c.nodes[0].asked() - asks; n != 1 {
 					t.Errorf("a node was asked %d times, want once", n)
 				}
 				stored := 0
