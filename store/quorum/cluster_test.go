@@ -229,10 +229,4 @@ func exclusive(key string, ttl time.Duration) driver.Request {
 	return driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl}
 }
 
-func shared(key string, ttl time.Duration) driver.Request {
-	r := exclusive(key, ttl)
-	r.Weight = 1
-	return r
-}
-
 func isUnavailable(err error) bool { return errors.Is(err, driver.ErrUnavailable) }

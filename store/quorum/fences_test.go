@@ -268,10 +268,10 @@ func (p *player) turn(t *testing.T) {
 		p.crash(t, r)
 		return
 	}
+	p.mu.Lock()
+	ended := p.ended // a request that was late may have left a part of the claim since the first try
+	p.mu.Unlock()
 	for try := range 3 {
-		p.mu.Lock()
-		ended := p.ended
-		p.mu.Unlock()
 		began := time.Now()
 		res, err := p.store.Acquire(t.Context(), r)
 		if p.told(res, err); err == nil && res.Granted {

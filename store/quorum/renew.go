@@ -142,20 +142,19 @@ func (s *Store) topUp(ctx context.Context, node int, said vote[[]driver.Renewed]
 	if said.err != nil {
 		return
 	}
-	next := make(chan driver.Request)
-	for range toppers {
+	var missing []driver.Request
+	for j, one := range said.value {
+		if tops[j].Weight > 0 && errors.Is(one.Err, driver.ErrNotHeld) {
+			missing = append(missing, tops[j])
+		}
+	}
+	for w := range min(toppers, len(missing)) {
 		s.wg.Go(func() {
-			for r := range next {
-				s.top(ctx, node, r)
+			for j := w; j < len(missing); j += toppers {
+				s.top(ctx, node, missing[j])
 			}
 		})
 	}
-	for j, one := range said.value {
-		if tops[j].Weight > 0 && errors.Is(one.Err, driver.ErrNotHeld) {
-			next <- tops[j]
-		}
-	}
-	close(next)
 }
 
 // top tops up one claim, unless it was released meanwhile.

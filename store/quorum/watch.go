@@ -19,7 +19,7 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
 	}
 	defer leave()
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.life, cancel)
+	stop := context.AfterFunc(s.life, cancel) //nolint:contextcheck // it ends with the store, too
 	context.AfterFunc(ctx, func() { stop() })
 	w := &watch{s: s, ctx: ctx, out: make(chan struct{}, 1), told: make([]bool, len(s.nodes))}
 	watching := begin(ctx, s, nodeLimit, func(_ context.Context, i int) (bool, error) {
@@ -63,7 +63,7 @@ func (w *watch) relay(node int, in <-chan struct{}) {
 		if w.news(node) {
 			// A little longer than the last question took, for each to be out of the other's way.
 			pause := time.Duration(w.s.pace.Load()) * spread
-			time.AfterFunc(rand.N(pause+1), w.wake)
+			time.AfterFunc(rand.N(pause+1), w.wake) //nolint:gosec // it need not be hard to guess
 		}
 	}
 }

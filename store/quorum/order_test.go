@@ -1,0 +1,173 @@
+package quorum_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/store/quorum"
+)
+
+func TestStore_Release_waits_for_its_acquire(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		c.links[0].Next(chaos.Acquire, chaos.Action{Kind: chaos.RequestLate, For: 50 * time.Millisecond})
+		a := exclusive("key", ttl)
+		c.grants(t, a)
+		if err := c.store.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if n := c.holds(a.ID); n != 0 {
+			t.Errorf("%d nodes hold it: the release overtook its acquire", n)
+		}
+	})
+}
+
+func TestStore_Acquire_waits_for_the_release_of_an_earlier_try(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		other := exclusive("key", ttl)
+		for _, n := range c.nodes[1:] {
+			if _, err := n.Acquire(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := exclusive("key", ttl)
+		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: 30 * time.Millisecond})
+		c.refuses(t, a) // node 1 granted it, and is told so late that it is refused
+		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
+			t.Fatal(err)
+		}
+		c.grants(t, a)
+		settle()
+		if n := c.holds(a.ID); n != 2 {
+			t.Errorf("%d nodes hold what was granted, want 2: a release of an earlier try took it back", n)
+		}
+	})
+}
+
+func TestStore_asks_no_node_that_owes_a_release(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		other := exclusive("key", ttl)
+		for _, n := range c.nodes[1:] {
+			if _, err := n.Acquire(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := exclusive("key", ttl)
+		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: 5 * time.Second})
+		c.refuses(t, a)
+		settle() // nobody waits for the release any more, but it is on its way
+		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
+			t.Fatal(err)
+		}
+		res, err := c.store.Acquire(t.Context(), a)
+		time.Sleep(6 * time.Second)
+		if n := c.holds(a.ID); err == nil && res.Granted && n < 2 {
+			t.Fatalf("%d nodes hold what was granted: a release of an earlier try took it back", n)
+		}
+		if err := c.nodes[2].Release(t.Context(), other.ID); err != nil {
+			t.Fatal(err)
+		}
+		c.grants(t, a) // the others are enough
+		if n := quorum.Doubts(c.store); n != 1 {
+			t.Errorf("%d doubts, want 1", n)
+		}
+		if err := c.store.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		c.grants(t, a)
+		settle()
+		if n := c.holds(a.ID); n != 3 {
+			t.Errorf("%d nodes hold it, want 3: what is not answered in a minute does not come", n)
+		}
+	})
+}
+
+func TestStore_hanging_node_gathers_no_calls(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		other := exclusive("key", time.Minute)
+		for _, n := range c.nodes[1:] {
+			if _, err := n.Acquire(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.links[0].Freeze()
+		a := exclusive("key", ttl)
+		for range 1000 { // a waiter that is woken all the time
+			c.refuses(t, a)
+		}
+		if n := quorum.Leftovers(c.store); n > 10 {
+			t.Errorf("%d things are remembered for one claim", n)
+		}
+	})
+}
+
+func TestStore_failed_repetition_keeps_what_is_held(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		a := exclusive("key", ttl)
+		fence := c.grants(t, a).Fence
+		settle()
+		for name, err := range map[string]error{"silent": nil, "unavailable": driver.ErrUnavailable} {
+			for _, l := range c.links[:2] {
+				if err == nil {
+					l.Next(chaos.Acquire, chaos.Action{Kind: chaos.ReplyLost})
+				} else {
+					l.Next(chaos.Acquire, chaos.Action{Kind: chaos.Unavailable})
+				}
+			}
+			if res, err := c.store.Acquire(t.Context(), a); err == nil {
+				t.Errorf("%s: granted %v, want an error", name, res.Granted)
+			}
+			settle()
+			if n := c.holds(a.ID); n != 3 {
+				t.Fatalf("%s: %d nodes hold it, want 3: its holder trusts in it", name, n)
+			}
+		}
+		for _, l := range c.links {
+			l.Next(chaos.Acquire, chaos.Action{Kind: chaos.Unavailable})
+		}
+		if _, err := c.store.Acquire(t.Context(), a); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("error %v, want unavailable", err)
+		}
+		if got := c.grants(t, a).Fence; got != fence {
+			t.Errorf("the fence %d became %d", fence, got)
+		}
+	})
+}
+
+func TestStore_asking_again_is_one_round_trip(t *testing.T) {
+	for _, trouble := range []func(*cluster){nil, func(c *cluster) { c.links[1].Freeze() }} {
+		bubble(t, options{nodes: 3, trouble: trouble}, func(t *testing.T, c *cluster) {
+			a := exclusive("key", ttl)
+			a.Floor = c.grants(t, a).Fence
+			settle()
+			for range 100 {
+				asks := c.nodes[0].asked()
+				a.Floor += driver.Span
+				began := time.Now()
+				if got := c.grants(t, a).Fence; got != a.Floor {
+					t.Fatalf("fence %d, want the Floor %d", got, a.Floor)
+				}
+				if took := time.Since(began); took > 2*near {
+					t.Errorf("it took %v, want one round trip of at most %v", took, 2*near)
+				}
+				settle()
+				if n := c.nodes[0].asked() - asks; n != 1 {
+					t.Errorf("a node was asked %d times, want once", n)
+				}
+				stored := 0
+				for _, n := range c.nodes {
+					if k := n.claim(a.ID); k != nil && k.Fence >= a.Floor {
+						stored++
+					}
+				}
+				if stored < 2 {
+					t.Fatalf("%d nodes have stored the fence", stored)
+				}
+			}
+		})
+	}
+}
