@@ -18,10 +18,11 @@ import (
 )
 
 const (
-	long  = 20 * time.Second       // a TTL that does not end during a test
-	short = 800 * time.Millisecond // one that does
-	poll  = 20 * time.Millisecond  // between two tries of a client that waits
-	soon  = 5 * time.Second        // what happens at once happens within this, on a busy machine too
+	long  = 20 * time.Second      // a TTL that does not end during a test
+	short = time.Second           // one that does
+	alive = 2 * time.Second       // one that is renewed in time, on a busy machine too
+	poll  = 20 * time.Millisecond // between two tries of a client that waits
+	soon  = 5 * time.Second       // what happens at once happens within this, on a busy machine too
 )
 
 // another is how distlock calls a holder that is not distlock.
