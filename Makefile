@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 # Bounds that a developer may change: make chaos SEEDS=500, make fuzz FUZZTIME=10m.
 SEEDS    ?= 20000
 FUZZTIME ?= 30s
-BENCH    ?= .
+BENCH    ?= core
 
 # has runs a command if a path is there, and says so if it is not.
 has = if [[ -e $(1) ]]; then $(2); else echo "$@: nothing to do yet, there is no $(1)"; fi
@@ -32,8 +32,8 @@ stores: ## install the servers, then run every store's suite against them
 chaos: ## seeded fault runs in virtual time, judged by their history: SEEDS=20000
 	@SEEDS=$(SEEDS) scripts/check chaos
 
-bench: ## benchmarks, peers side by side: BENCH=pattern
-	@$(call has,bench/go.mod,go -C bench test -run '^$$' -bench '$(BENCH)' ./...)
+bench: ## benchmarks, peers side by side: BENCH=core, redis or redlock
+	@go -C bench run . $(BENCH)
 
 lint: ## gofmt, vet for three systems, staticcheck, golangci-lint
 	@scripts/check tools format build lint
