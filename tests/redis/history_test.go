@@ -1,0 +1,139 @@
+package redis_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// Five clients on two links contend while the links are slow, break and swallow, and servers stop for a while. Two judges look at what
+// they were told.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	const ttl, lasts = time.Second, 20 * time.Second
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		srv := testenv.Redis(t)
+		contend(t, ttl, lasts, []*testenv.RedisServer{srv}, func(addrs []string) driver.Store { return open(t, addrs[0]) })
+	})
+	t.Run("redlock", func(t *testing.T) {
+		t.Parallel()
+		var nodes []*testenv.RedisServer
+		var addrs []string
+		for range 3 {
+			srv := testenv.Redis(t)
+			nodes, addrs = append(nodes, srv), append(addrs, srv.Addr)
+		}
+		mature(t, redlock(t, ttl, addrs...), ttl)
+		contend(t, ttl, lasts, nodes, func(addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
+	})
+}
+
+// A bad link is what one process reaches the servers by.
+type badLink struct {
+	name    string
+	proxies []*testenv.ProxyServer // one for each server
+}
+
+// contend runs the clients and judges them.
+func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServer, open func([]string) driver.Store) {
+	rng := chance(t)
+	began := time.Now()
+	// The search for an order takes long histories of one key badly: the clients move on to others twice a second.
+	d := newLoad(ttl, func(rng *rand.Rand) string {
+		return fmt.Sprint("key ", int(time.Since(began)/(500*time.Millisecond)), " ", rng.IntN(2))
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var links []*badLink
+	for i := range 2 {
+		k := &badLink{name: fmt.Sprint("link ", i)}
+		var addrs []string
+		for _, n := range nodes {
+			p := testenv.Proxy(t, n.Addr)
+			k.proxies, addrs = append(k.proxies, p), append(addrs, p.Addr)
+		}
+		links = append(links, k)
+		l := locker(t, open(addrs), distlock.TTL(ttl), distlock.Holder(k.name))
+		for range 3 - i { // five of them
+			c := d.client(k.name, l, rng.Uint64())
+			wg.Go(func() { c.run(ctx) })
+		}
+	}
+	faults := map[string]int{}
+	for time.Since(began) < lasts {
+		time.Sleep(upTo(rng, 250*time.Millisecond))
+		faults[d.disturb(rng, links[rng.IntN(2)], nodes)]++
+	}
+	stop()
+	wg.Wait()
+	dir := filepath.Join(os.TempDir(), "distlock-redis") // kept: what a failed run leaves is to be looked at
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	v, err := history.Judge(d.rec.History(), history.Rules{
+		Tolerance: 500 * time.Millisecond, // the machine may be busy
+		Stuck:     10*ttl + soon,
+		Min:       history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 15},
+	}, history.Search{Dir: dir, Name: fmt.Sprint(filepath.Base(t.Name()), "-seed-", *seed), Timeout: 20 * time.Second})
+	t.Logf("faults %v", faults)
+	t.Logf("%d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown", v.Grants, v.Waits, v.FaultsOverHold, d.losses.Load(), v.Unknown)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// disturb makes one fault happen, and returns its name when it is over.
+func (d *load) disturb(rng *rand.Rand, k *badLink, nodes []*testenv.RedisServer) string {
+	at := rng.IntN(len(nodes))
+	proxy, lasts, whom := k.proxies[at], 20*time.Millisecond+upTo(rng, 150*time.Millisecond), k.name
+	var name string
+	from := time.Now()
+	switch rng.IntN(14) { // long ones are rarer
+	case 0, 1:
+		name = "latency"
+		proxy.Latency(upTo(rng, 40*time.Millisecond))
+	case 2, 3:
+		name = "reset"
+		proxy.Reset()
+	case 4, 5:
+		name = "replies swallowed"
+		proxy.Cut(testenv.ToClient)
+	case 6, 7:
+		name = "requests swallowed"
+		proxy.Cut(testenv.ToServer)
+	case 8, 9:
+		name = "held back"
+		proxy.Hold(testenv.Both)
+	case 10, 11:
+		name = "reply cut"
+		proxy.CutAfter(rng.IntN(60))
+	case 12:
+		name, lasts = "partition", upTo(rng, 3*d.ttl/2)
+		for _, p := range k.proxies {
+			p.Cut(testenv.Both)
+		}
+	default:
+		name, whom, lasts = "server stopped", "", upTo(rng, 3*d.ttl/2)
+		nodes[at].Pause()
+	}
+	time.Sleep(lasts)
+	if name == "server stopped" {
+		nodes[at].Resume()
+	}
+	for _, p := range k.proxies {
+		p.Heal()
+	}
+	d.rec.Fault(whom, name, from, time.Now())
+	return name
+}

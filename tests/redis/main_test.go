@@ -1,0 +1,283 @@
+// Package redis_test holds distlock to what docs/guarantees.md says of Redis and Redlock. The servers are real, and what
+// happens to them is too: they are killed, stopped, emptied, cut off and failed over, while lockers work on them.
+//
+// A run prints its seed and its figures. The same seed is the same schedule of faults, as far as a machine keeps to it.
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	goclient "github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/quorum"
+	"github.com/distlock/distlock/store/redis/goredis"
+	"github.com/distlock/distlock/store/redis/rueidis"
+)
+
+// soon is within what happens at once happens, on a busy machine too.
+const soon = 10 * time.Second
+
+var seed = flag.Uint64("seed", 1, "decides when and where faults happen")
+
+func TestMain(m *testing.M) {
+	run := testenv.Main(m, testenv.Roles{"holder": playHolder, "crowd": playCrowd})
+	flag.Parse()
+	// The tests wait most of their time. They need no processor for that.
+	if err := flag.Set("test.parallel", "24"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(run)
+}
+
+// chance returns a source of random numbers for one test, and prints how to get the same again.
+func chance(t testing.TB) *rand.Rand {
+	t.Helper()
+	t.Logf("seed %d", *seed)
+	return rand.New(rand.NewPCG(*seed, 3))
+}
+
+// clients open a store on one server through each client library.
+var clients = map[string]func(t testing.TB, addr string) driver.Store{
+	"rueidis": open,
+	"goredis": func(t testing.TB, addr string) driver.Store {
+		c := goclient.NewClient(&goclient.Options{Addr: addr})
+		t.Cleanup(func() { c.Close() })
+		s, err := goredis.New(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	},
+}
+
+func open(t testing.TB, addr string) driver.Store {
+	t.Helper()
+	return openURL(t, "redis://"+addr)
+}
+
+func openURL(t testing.TB, url string) driver.Store {
+	t.Helper()
+	s, err := rueidis.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// redlock makes one store of servers that know nothing of each other.
+func redlock(t testing.TB, longest time.Duration, addrs ...string) *quorum.Store {
+	t.Helper()
+	nodes := make([]driver.Store, len(addrs))
+	for i, addr := range addrs {
+		nodes[i] = open(t, addr)
+	}
+	return majority(t, longest, nodes)
+}
+
+func majority(t testing.TB, longest time.Duration, nodes []driver.Store) *quorum.Store {
+	t.Helper()
+	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(q.Close)
+	return q
+}
+
+// mature waits until a majority is no new deployment any more.
+func mature(t testing.TB, q *quorum.Store, longest time.Duration) {
+	t.Helper()
+	for {
+		info, err := q.Inspect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Age >= 2*longest {
+			return
+		}
+		time.Sleep(2*longest - info.Age)
+	}
+}
+
+func locker(t testing.TB, s driver.Store, opts ...distlock.Option) *distlock.Locker {
+	t.Helper()
+	l, err := distlock.New(s, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		_ = l.Close(ctx) // its server may be gone
+	})
+	return l
+}
+
+func lock(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	lease, err := l.Lock(ctx, name, opts...)
+	if err != nil {
+		t.Fatalf("Lock: %v", err)
+	}
+	return lease
+}
+
+func unlock(t testing.TB, lease *distlock.Lease) {
+	t.Helper()
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Fatalf("Unlock: %v", err)
+	}
+}
+
+// giveBack is unlock after trouble: a connection that was broken meanwhile costs a call its answer, and it is made again.
+func giveBack(t testing.TB, lease *distlock.Lease) {
+	t.Helper()
+	err := lease.Unlock(t.Context())
+	for try := 1; try < 10 && (errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable)); try++ {
+		err = lease.Unlock(t.Context())
+	}
+	if err != nil {
+		t.Fatalf("Unlock: %v", err)
+	}
+}
+
+// persist takes a lock of a store that may be in trouble, or says after a while that it could not be had.
+func persist(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
+	t.Helper()
+	began := time.Now()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		lease, err := l.Lock(ctx, name, opts...)
+		cancel()
+		switch {
+		case err == nil:
+			return lease
+		case !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown), time.Since(began) > soon:
+			t.Fatalf("Lock: %v after %v", err, time.Since(began))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A grant is what came of a Lock in the background.
+type grant struct {
+	lease *distlock.Lease
+	err   error
+	at    time.Time // when Lock returned
+}
+
+// wait waits for a lock in the background. It returns when the call waits.
+func wait(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) <-chan grant {
+	t.Helper()
+	out, waiting := make(chan grant, 1), make(chan struct{})
+	once := sync.OnceFunc(func() { close(waiting) })
+	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
+		if e.Kind == distlock.Waiting {
+			once()
+		}
+	}))
+	go func() {
+		lease, err := l.Lock(context.Background(), name, opts...)
+		out <- grant{lease, err, time.Now()}
+		once()
+	}()
+	<-waiting
+	return out
+}
+
+// granted returns the lease that wait was for.
+func granted(t testing.TB, c <-chan grant, within time.Duration) grant {
+	t.Helper()
+	select {
+	case g := <-c:
+		if g.err != nil {
+			t.Fatalf("Lock: %v", g.err)
+		}
+		return g
+	case <-time.After(within):
+		t.Fatalf("not granted within %v", within)
+	}
+	return grant{}
+}
+
+// fences checks that the fences of each name rise.
+type fences struct {
+	mu   sync.Mutex
+	last map[string]uint64
+	n    int
+}
+
+func (f *fences) rise(t testing.TB, lease *distlock.Lease) {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last == nil {
+		f.last = map[string]uint64{}
+	}
+	if was := f.last[lease.Key()]; lease.Fence() <= was {
+		t.Errorf("fence %d of %s after %d", lease.Fence(), lease.Key(), was)
+	}
+	f.last[lease.Key()] = lease.Fence()
+	f.n++
+}
+
+// A trust looks at a lease again and again, as a careful holder would.
+type trust struct {
+	done chan struct{}
+	last time.Time // a moment not after the last look at which it was held
+	told time.Time // a moment not before it was seen to be over
+}
+
+func watch(lease *distlock.Lease) *trust {
+	w := &trust{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for {
+			at := time.Now()
+			if lease.Err() != nil {
+				w.told = time.Now()
+				return
+			}
+			w.last = at
+			time.Sleep(500 * time.Microsecond)
+		}
+	}()
+	return w
+}
+
+// over waits until the lease is over.
+func (w *trust) over(t testing.TB, within time.Duration) {
+	t.Helper()
+	select {
+	case <-w.done:
+	case <-time.After(within):
+		t.Fatalf("not told of the loss within %v", within)
+	}
+}
+
+// do sends a command to a server.
+func do(t testing.TB, srv *testenv.RedisServer, args ...string) any {
+	t.Helper()
+	v, err := srv.Do(t.Context(), args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return v
+}
+
+// upTo is a duration by chance, below d.
+func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
