@@ -107,9 +107,20 @@ func (r *reader) part() string {
 	return rest[:n]
 }
 
+// aged takes the age, if it is told, off the answer to Acquire.
+func aged(text string) (age time.Duration, rest string) {
+	told, ok := strings.CutPrefix(text, "a")
+	if !ok {
+		return 0, text
+	}
+	r := reader{rest: told}
+	age = time.Duration(r.number()) * time.Microsecond
+	return age, r.rest // nothing, if it could not be read
+}
+
 // result reads the answer to Acquire.
 func result(key string, floor uint64, text string) (res driver.Result, err error) {
-	if text == "" {
+	if res.Age, text = aged(text); text == "" {
 		return res, errAnswer
 	}
 	r := reader{rest: text[1:]}

@@ -16,8 +16,11 @@ import (
 // Inspect tells what the server says of itself. What it does not tell to this user is Unknown.
 //
 // Identity and age come from a mark that the first Inspect leaves beside the claims, for good: a server that forgot
-// its claims forgot the mark as well.
+// its claims forgot the mark as well. From the first call on, Acquire tells the age with every answer, and renews the mark of a server that
+// forgot it: a majority, which inspects its nodes, must not count one that has just forgotten a claim. On a cluster, where
+// a script sees one name only, it is not told.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
+	s.aged.Store(!s.client.Cluster())
 	var info driver.Info
 	var findings []driver.Finding
 	nodes := 0
@@ -50,11 +53,14 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	return info, nil // a server that may not be written to has no mark: it is unknown who it is
 }
 
+// birthKey is where the mark lies. No key is empty, so that no claim has this name.
+func (s *Store) birthKey() string { return "{" + s.prefix + "}:birth" }
+
 // birth returns who the server is, and for how long it has been.
 func (s *Store) birth(ctx context.Context) (identity string, age time.Duration, err error) {
 	f := newFrame()
 	defer f.free()
-	f.text("{" + s.prefix + "}:birth") // no key is empty, so that no claim has this name
+	f.text(s.birthKey())
 	f.keys = 1
 	f.text(rand.Text())
 	text, err := s.run(ctx, f, &s.scripts.birth)

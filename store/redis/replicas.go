@@ -24,7 +24,7 @@ func (s *Store) replicated(ctx context.Context, f *frame, r driver.Request) (dri
 		return res, err
 	}
 	few := fmt.Errorf("redis: %d of %d replicas have the claim", have, s.opt.Replicas)
-	if text[0] == '=' {
+	if _, text := aged(text); text[0] == '=' {
 		return driver.Result{}, few // the owner has had the claim before, and it was prolonged
 	}
 	if err := s.Release(ctx, r.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {

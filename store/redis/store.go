@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -52,6 +53,7 @@ type Store struct {
 	channel string // of this process, after a letter for the way to tell it
 	opt     Options
 	feeds   feeds
+	aged    atomic.Bool // Acquire tells the age: see Inspect
 }
 
 // New returns a store on a client. Close the store before the client.
@@ -104,6 +106,11 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	f := newFrame()
 	defer f.free()
 	f.name(s.prefix, r.Key, hashPart, setPart)
+	aged := s.aged.Load()
+	if aged {
+		f.text(s.birthKey())
+		f.keys++
+	}
 	f.text(r.Owner)
 	f.number(r.Weight)
 	f.life(r.TTL)
@@ -117,6 +124,9 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 		f.buf = s.appendChannel(f.buf, r.Key)
 	}
 	f.end()
+	if aged {
+		f.text(rand.Text())
+	}
 	if s.opt.Replicas > 0 {
 		return s.replicated(ctx, f, r)
 	}

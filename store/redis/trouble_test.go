@@ -198,3 +198,33 @@ func TestStore_manyDead(t *testing.T) {
 		t.Errorf("used %d after five calls, want what lives: 5", used)
 	}
 }
+
+// A store that was inspected tells with every answer for how long the server has remembered, and a server that
+// forgot everything is young again.
+func TestStore_age(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		s := open(t, login{addr: srv.Addr})
+		a := exclusive("key")
+		if age := grant(t, s, a).Age; age != 0 {
+			t.Errorf("age %v before anybody asked for it", age)
+		}
+		if _, err := s.Inspect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		before := grant(t, s, a).Age
+		if refused := refuse(t, s, exclusive("key")).Age; before < 20*time.Millisecond || refused < before {
+			t.Errorf("age %v, then %v; want 20ms and more", before, refused)
+		}
+		do(t, srv, "FLUSHALL")
+		young := grant(t, s, exclusive("key")).Age
+		if young <= 0 || young >= before {
+			t.Errorf("age %v after everything was forgotten", young)
+		}
+		info, err := s.Inspect(t.Context())
+		if err != nil || info.Age < young || info.Identity == "" {
+			t.Errorf("Inspect: %+v, %v", info, err)
+		}
+	})
+}

@@ -1,22 +1,33 @@
 -- acquire grants or refuses one claim.
 --
--- KEYS: name, hash, set (see docs/layout.md)
--- ARGV: owner, weight, TTL in ms, floor, data, "limit place-in-ms channel"
+-- KEYS: name, hash, set (see docs/layout.md), and the mark if the age is to be told
+-- ARGV: owner, weight, TTL in ms, floor, data, "limit place-in-ms channel", and with the mark a name for the server if it has none
 -- Data is the end of a record: "kept length-of-who length-of-channel\n" who value.
 --
 -- Answer: "+fence", if it took the whole key and nobody waits; or "+fence used behind", with "=" for "+" if the owner had the claim already; or "-used ahead behind retry\n"
--- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left.
+-- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left. With the mark "aAGE " comes first, in microseconds.
 
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds: exact in a double until the year 2255
+
+local age = ''
+if KEYS[4] then
+  local mark = call('GET', KEYS[4])
+  if not mark then
+    mark = ARGV[7] .. string.format(' %.0f', now)
+    call('SET', KEYS[4], mark)
+  end
+  age = string.format('a%.0f ', math.max(1, now - string.match(mark, ' (%d+)$')))
+end
+
 local known = call('HMGET', KEYS[2], 'last', 'busy')
 local last, fence = tonumber(known[1] or 0), now
 if last + 128 > fence then fence = last + 128 end
 local floor = 0
 if ARGV[4] ~= '0' then
   floor = tonumber(ARGV[4])
-  if floor > math.max(now, last) + 3600000000 then return 'i' end
+  if floor > math.max(now, last) + 3600000000 then return age .. 'i' end
   if floor > fence then fence = floor end
 end
 
@@ -38,7 +49,7 @@ if ARGV[2] == '1073741824' and not known[2] and fence <= 9007199254740864 and
     life = string.format('%.0f', life)
   end
   call('PEXPIRE', KEYS[2], life)
-  return '+' .. number
+  return age .. '+' .. number
 end
 
 --#include common
@@ -51,7 +62,7 @@ limit, place = tonumber(limit), tonumber(place)
 
 -- granted is the answer, as things stand before anybody else is let in.
 local function granted(sign, number)
-  return sign .. digits(number) .. ' ' .. digits(taken()) .. ' ' .. waiting
+  return age .. sign .. digits(number) .. ' ' .. digits(taken()) .. ' ' .. waiting
 end
 
 local mine = own(owner)
@@ -72,7 +83,7 @@ local claim = parse(owner, digits(weight) .. ' ' .. digits(limit) .. ' 0 ' .. di
 local at = waiting > 0 and call('ZRANK', set, 'q' .. owner) or nil
 local room = taken() + weight <= limit
 if room and (at == 0 or not at and waiting == 0) then
-  if math.max(last + SPAN, now, floor) > LAST then return 'f' end
+  if math.max(last + SPAN, now, floor) > LAST then return age .. 'f' end
   leave(owner)
   grant(claim, floor, ttl)
   local answer = granted('+', claim.fence)
@@ -94,4 +105,4 @@ if ahead > 0 then
   if room then blocker = front() end
 end
 close()
-return '-' .. digits(taken()) .. ' ' .. ahead .. ' ' .. behind .. ' ' .. digits(math.max(0, math.ceil(retry))) .. '\n' .. blocker
+return age .. '-' .. digits(taken()) .. ' ' .. ahead .. ' ' .. behind .. ' ' .. digits(math.max(0, math.ceil(retry))) .. '\n' .. blocker
