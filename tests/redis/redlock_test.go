@@ -1,0 +1,287 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/quorum"
+)
+
+// Nodes of a majority die, stop, forget their scripts and come back, while a lease is held or taken anew. Fences rise through all of it.
+func TestRedlock(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
+			t.Parallel()
+			newRing(t, n).play()
+		})
+	}
+}
+
+const (
+	ringTTL     = 2 * time.Second
+	ringLongest = 2 * time.Second
+)
+
+// A ring is the nodes, and two processes that lock on them.
+type ring struct {
+	t      *testing.T
+	nodes  []*testenv.RedisServer
+	addrs  []string
+	q      *quorum.Store
+	a, b   *distlock.Locker
+	fences fences
+}
+
+func newRing(t *testing.T, n int) *ring {
+	r := &ring{t: t}
+	for range n {
+		srv := testenv.Redis(t, testenv.AOF())
+		r.nodes, r.addrs = append(r.nodes, srv), append(r.addrs, srv.Addr)
+	}
+	r.q = redlock(t, ringLongest, r.addrs...)
+	mature(t, r.q, ringLongest)
+	r.a, r.b = locker(t, r.q, distlock.TTL(ringTTL)), locker(t, redlock(t, ringLongest, r.addrs...), distlock.TTL(ringTTL))
+	return r
+}
+
+func (r *ring) minority() []*testenv.RedisServer { return r.nodes[:len(r.nodes)/2] }
+func (r *ring) most() []*testenv.RedisServer     { return r.nodes[:len(r.nodes)/2+1] }
+
+func (r *ring) play() {
+	t := r.t
+	healthy := r.latency("healthy", 100)
+
+	held := persist(t, r.a, "held")
+	for _, n := range r.minority() {
+		n.Kill()
+	}
+	down := r.latency("a minority is dead", 100)
+	time.Sleep(ringTTL)
+	if err := held.Err(); err != nil {
+		t.Errorf("a minority is dead, and the lease: %v", err)
+	}
+	for _, n := range r.minority() {
+		n.Restart()
+	}
+	giveBack(t, held)
+
+	for _, n := range r.minority() {
+		n.Pause()
+	}
+	slow := r.latency("a minority does not answer", 100)
+	for _, n := range r.minority() {
+		n.Resume()
+	}
+	for name, got := range map[string]time.Duration{"dead": down, "silent": slow} {
+		// A node that is waited for costs 100 ms. The rest is the noise of a busy machine.
+		if got > 2*healthy+20*time.Millisecond {
+			t.Errorf("with a minority %s a lock takes %v, and %v without", name, got, healthy)
+		}
+	}
+	r.flush()
+	r.majorityDown()
+	t.Logf("%d fences rose", r.fences.n)
+}
+
+// latency returns how long it takes in the middle to take and give back a lock.
+func (r *ring) latency(name string, rounds int) time.Duration {
+	var all []time.Duration
+	for range rounds {
+		began := time.Now()
+		lease := persist(r.t, r.a, "key")
+		all = append(all, time.Since(began))
+		r.fences.rise(r.t, lease)
+		giveBack(r.t, lease)
+	}
+	slices.Sort(all)
+	r.t.Logf("%d nodes, %s: a lock takes %v, 99 of 100 take %v", len(r.nodes), name,
+		all[rounds/2].Round(10*time.Microsecond), all[rounds*99/100].Round(10*time.Microsecond))
+	return all[rounds/2]
+}
+
+// flush lets all nodes forget their scripts again and again while two processes contend.
+func (r *ring) flush() {
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
+	defer cancel()
+	before := r.fences.n
+	var wg sync.WaitGroup
+	for _, l := range []*distlock.Locker{r.a, r.b} {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := l.Lock(ctx, "key")
+				if err != nil {
+					if ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) {
+						r.t.Errorf("Lock: %v", err)
+					}
+					continue
+				}
+				r.fences.rise(r.t, lease)
+				if err := lease.Unlock(context.Background()); err != nil {
+					r.t.Errorf("Unlock: %v", err)
+				}
+			}
+		})
+	}
+	flushed := 0
+	for ctx.Err() == nil {
+		for _, n := range r.nodes {
+			do(r.t, n, "SCRIPT", "FLUSH")
+		}
+		flushed++
+		time.Sleep(10 * time.Millisecond)
+	}
+	wg.Wait()
+	r.t.Logf("%d nodes: %d grants while scripts were flushed %d times", len(r.nodes), r.fences.n-before, flushed)
+	if r.fences.n-before < 20 {
+		r.t.Errorf("%d grants: too few", r.fences.n-before)
+	}
+}
+
+// majorityDown kills a majority and brings it back.
+func (r *ring) majorityDown() {
+	t := r.t
+	held := persist(t, r.a, "key")
+	r.fences.rise(t, held)
+	trusted := watch(held)
+	for _, n := range r.most() {
+		n.Kill()
+	}
+	killed := time.Now()
+	var slowest time.Duration
+	definite := 0
+	for range 10 {
+		began := time.Now()
+		lease, err := r.b.TryLock(t.Context(), "other")
+		slowest = max(slowest, time.Since(began))
+		switch {
+		case errors.Is(err, distlock.ErrUnknown): // connections that broke have to be noticed
+		case errors.Is(err, distlock.ErrUnavailable):
+			definite++
+		default:
+			t.Errorf("with a majority dead: %v, %v; want ErrUnavailable", lease, err)
+		}
+	}
+	if definite == 0 || slowest > time.Second {
+		t.Errorf("with a majority dead %d of 10 were unavailable, and the slowest took %v", definite, slowest)
+	}
+	trusted.over(t, soon)
+	told := trusted.told.Sub(killed)
+	if told > ringTTL {
+		t.Errorf("told after %v", told)
+	}
+	for _, n := range r.most() {
+		n.Restart()
+	}
+	up := time.Now()
+	next := persist(t, r.b, "key")
+	resumed := time.Since(up)
+	r.fences.rise(t, next)
+	if overlap := trusted.last.Sub(time.Now()); overlap > 0 {
+		t.Errorf("two holders for %v", overlap)
+	}
+	if resumed > ringTTL+2*time.Second {
+		t.Errorf("the first lock took %v after a majority was back", resumed)
+	}
+	giveBack(t, next)
+	t.Logf("%d nodes, a majority dead: %d of 10 unavailable, the slowest in %v; the holder told after %v; granted %v after they were back",
+		len(r.nodes), definite, slowest.Round(time.Millisecond), told.Round(time.Millisecond), resumed.Round(time.Millisecond))
+}
+
+// A lease hangs on a bare majority, and one of its nodes restarts with nothing. That node is not counted until whatever it has forgotten
+// must have ended; so nobody else is granted before. Where nodes do not tell their age, there are two holders.
+func TestRedlock_forgetful(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
+			t.Parallel()
+			r := newRing(t, n)
+			const rounds = 3
+			early, closest := 0, time.Duration(1<<62)
+			for round := range rounds {
+				first := r.bare()
+				trusted := watch(first)
+				r.nodes[round%(n/2+1)].RestartEmpty()
+				if first.Err() != nil {
+					t.Fatal("the lease ended before anything was tried")
+				}
+				g := insist(t, r.b, "key", 2*soon, &early)
+				trusted.over(t, soon)
+				overlap := trusted.last.Sub(g.at)
+				closest = min(closest, -overlap)
+				if overlap > 0 {
+					t.Errorf("two holders for %v", overlap)
+				}
+				r.fences.rise(t, first)
+				r.fences.rise(t, g.lease)
+				giveBack(t, g.lease)
+				time.Sleep(ringLongest) // it counts again
+			}
+			if early == 0 {
+				t.Error("nobody asked while the lease was held: this tests nothing")
+			}
+			t.Logf("%d nodes, %d of them restarted with nothing under a lease on a bare majority: %d asks refused meanwhile, nobody for %v at least, overlaps 0",
+				n, rounds, early, closest.Round(time.Millisecond))
+
+			var nodes []driver.Store
+			for _, addr := range r.addrs {
+				nodes = append(nodes, ageless{open(t, addr)})
+			}
+			naive := locker(t, majority(t, ringLongest, nodes), distlock.TTL(ringTTL))
+			first := r.bare()
+			r.nodes[0].RestartEmpty()
+			g := insist(t, naive, "key", soon, new(int))
+			if err := first.Err(); err != nil {
+				t.Errorf("without the rule: %v: there should have been two holders", err)
+			}
+			if g.lease.Fence() <= first.Fence() {
+				t.Errorf("without the rule: fence %d after %d", g.lease.Fence(), first.Fence())
+			}
+		})
+	}
+}
+
+// bare takes a lock that is not renewed, on a bare majority: the first nodes.
+func (r *ring) bare() *distlock.Lease {
+	r.t.Helper()
+	var through []string
+	for i, addr := range r.addrs {
+		p := testenv.Proxy(r.t, addr)
+		if i >= len(r.addrs)/2+1 {
+			p.Refuse()
+		}
+		through = append(through, p.Addr)
+	}
+	return persist(r.t, locker(r.t, redlock(r.t, ringLongest, through...), distlock.TTL(ringTTL)), "key", distlock.Fixed())
+}
+
+// insist tries until it is granted, and counts the asks before that.
+func insist(t testing.TB, l *distlock.Locker, name string, within time.Duration, asks *int) grant {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < within; *asks++ {
+		lease, err := l.TryLock(t.Context(), name)
+		if err == nil {
+			return grant{lease: lease, at: time.Now()}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("not granted within %v", within)
+	return grant{}
+}
+
+// An ageless node does not tell its age.
+type ageless struct{ driver.Store }
+
+func (a ageless) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := a.Store.Acquire(ctx, r)
+	res.Age = 0
+	return res, err
+}
