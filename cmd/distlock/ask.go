@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/distlock/distlock"
+)
+
+// An ask is what run and acquire are told about the lock they take.
+type ask struct {
+	try, shared, fence, quiet bool
+	wait, ttl                 time.Duration
+	busy                      int
+	holder, note              string
+	labels                    []string
+}
+
+func (k *ask) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVarP(&k.try, "try", "n", false, "do not wait")
+	f.DurationVarP(&k.wait, "wait", "w", 0, "wait at most `D` (for ever)")
+	f.BoolVarP(&k.shared, "shared", "s", false, "share the lock with other readers")
+	f.IntVarP(&k.busy, "busy-exit-code", "E", exitBusy, "exit with `N` if the lock is not acquired; 0 is silent")
+	f.DurationVar(&k.ttl, "ttl", 30*time.Second, "how long the store keeps the lock after each renewal")
+	f.StringVar(&k.holder, "holder", "", "who holds the lock, for people (host:process)")
+	f.StringVar(&k.note, "note", "", "why it is held, for people")
+	f.StringArrayVar(&k.labels, "label", nil, "a word and its meaning, `k=v`; may be given again")
+	f.BoolVar(&k.fence, "require-fence", false, "refuse a store without fences")
+	f.BoolVarP(&k.quiet, "quiet", "q", false, "say nothing about a lock that is busy")
+}
+
+// check refuses what cannot be meant. It comes after configure.
+func (k *ask) check(a *app) error {
+	from := a.config.from
+	if k.try && from["wait"] > fromDefault {
+		switch {
+		case from["try"] == from["wait"]:
+			return usage("--try and --wait exclude each other")
+		case from["wait"] > from["try"]:
+			k.try = false
+		}
+	}
+	switch {
+	case k.wait < 0:
+		return usage("--wait is %v, want 0s or more", k.wait)
+	case k.busy < 0 || k.busy > 255:
+		return usage("--busy-exit-code is %d, want 0 to 255", k.busy)
+	case from["holder"] > fromDefault && k.holder == "":
+		return usage("--holder is empty")
+	}
+	if k.holder == "" {
+		host, err := os.Hostname()
+		if err != nil || host == "" {
+			host = "unknown"
+		}
+		k.holder = fmt.Sprintf("%.100s:%d", host, os.Getpid())
+	}
+	if from["ttl"] == fromDefault && a.source.TTL > 0 {
+		k.ttl = a.source.TTL
+	}
+	return nil
+}
+
+func (k *ask) options(a *app) ([]distlock.Option, error) {
+	opts := []distlock.Option{distlock.TTL(k.ttl), distlock.Holder(k.holder)}
+	if k.note != "" {
+		opts = append(opts, distlock.Note(k.note))
+	}
+	for _, l := range k.labels {
+		key, value, ok := strings.Cut(l, "=")
+		if !ok {
+			return nil, usage("--label is %.64q, want k=v", l)
+		}
+		opts = append(opts, distlock.Meta(key, value))
+	}
+	if k.fence {
+		opts = append(opts, distlock.RequireFence())
+	}
+	if a.config.from["wait"] > fromDefault && !k.try {
+		opts = append(opts, distlock.Wait(k.wait))
+	}
+	return opts, nil
+}
+
+// take takes the lock. A signal ends the wait, and its error is the signal.
+func (k *ask) take(ctx context.Context, l *distlock.Locker, name string, opts []distlock.Option) (*distlock.Lease, error) {
+	how := l.Lock
+	switch {
+	case k.try && k.shared:
+		how = l.TryRLock
+	case k.try:
+		how = l.TryLock
+	case k.shared:
+		how = l.RLock
+	}
+	lease, err := how(ctx, name, opts...)
+	var sig signalError
+	switch {
+	case err == nil:
+		return lease, nil
+	case errors.As(context.Cause(ctx), &sig):
+		return nil, &exitError{exitSignal + int(sig.sig), nil}
+	case errors.Is(err, distlock.ErrHeld):
+		return nil, &exitError{k.busy, k.unless(k.quiet || k.busy == 0, busyLine(name, err))}
+	}
+	return nil, err
+}
+
+func (k *ask) unless(silent bool, err error) error {
+	if silent {
+		return nil
+	}
+	return err
+}
+
+// busyLine names the holder in a few words.
+func busyLine(name string, err error) error {
+	var held *distlock.HeldError
+	if !errors.As(err, &held) {
+		return err
+	}
+	return errors.New(name + " is " + heldBy(held.Holder, held.Held, held.Fence))
+}
+
+func heldBy(holder string, held time.Duration, fence uint64) string {
+	if holder == "" {
+		holder = "another"
+	}
+	s := fmt.Sprintf("held by %s for %v", holder, short(held))
+	if fence > 0 {
+		s += fmt.Sprintf(" (fence %d)", fence)
+	}
+	return s
+}
+
+// short rounds a duration for people.
+func short(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Second)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/distlock/distlock"
+)
+
+// completeLimit is how long a user waits for names after pressing Tab. After that there are none.
+const completeLimit = 200 * time.Millisecond
+
+func (a *app) completion() *cobra.Command {
+	return &cobra.Command{
+		Use: "completion bash|zsh|fish", Short: "Print a script that completes commands, flags and the names of live locks",
+		Example: "  source <(distlock completion bash)", Args: exact("SHELL"), ValidArgs: []string{"bash", "zsh", "fish"},
+		RunE: func(c *cobra.Command, args []string) error {
+			switch args[0] {
+			case "bash":
+				return c.Root().GenBashCompletionV2(a.out, true)
+			case "zsh":
+				return c.Root().GenZshCompletion(a.out)
+			case "fish":
+				return c.Root().GenFishCompletion(a.out, true)
+			}
+			return usage("unknown shell %.64q: there are bash, zsh and fish", args[0])
+		},
+	}
+}
+
+// completeNames offers the names of live locks, or none if the store does not tell them in time.
+func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault // files, for the command of run
+	}
+	names := make(chan []string, 1)
+	go func() { // to connect may take longer than the user waits
+		var l *distlock.Locker
+		l, err := a.locker(c)
+		if err != nil {
+			names <- nil
+			return
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), completeLimit)
+		defer cancel()
+		var all []string
+		for claim, err := range l.Claims(ctx, begun) {
+			if err != nil {
+				names <- nil
+				return
+			}
+			if claim.Kind == "" && !slices.Contains(all, claim.Key) {
+				all = append(all, claim.Key)
+			}
+		}
+		names <- all
+	}()
+	select {
+	case all := <-names:
+		return all, cobra.ShellCompDirectiveNoFileComp
+	case <-time.After(completeLimit):
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}

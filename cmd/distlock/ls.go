@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/distlock/distlock"
+)
+
+// lsLimit bounds a list, so that a store of a million names does not keep the user.
+const lsLimit = 10 * time.Second
+
+// A line is a claim as ls and show print it in JSON. Times are in seconds.
+type line struct {
+	Name    string            `json:"name"`
+	Kind    string            `json:"kind,omitempty"`
+	Mode    distlock.Mode     `json:"mode"`
+	Holder  string            `json:"holder"`
+	Note    string            `json:"note,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Fence   uint64            `json:"fence,omitempty"`
+	Value   []byte            `json:"value,omitempty"`
+	Held    float64           `json:"held"`
+	Left    float64           `json:"left,omitempty"`
+	Waiting bool              `json:"waiting,omitempty"`
+}
+
+func newLine(c distlock.Claim) line {
+	return line{
+		c.Key, c.Kind, c.Mode, c.Holder, c.Note, c.Meta, c.Fence, c.Value,
+		c.Held.Seconds(), c.Left.Seconds(), c.Waiting,
+	}
+}
+
+func (a *app) ls() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "ls [PREFIX]",
+		Short:   "List who holds what, and who waits",
+		Example: "  distlock ls deploy/",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return exact("PREFIX")(c, args)
+		},
+		ValidArgsFunction: a.completeNames,
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		l, err := a.locker(c)
+		if err != nil {
+			return err
+		}
+		signals, stop := interruptible(c.Context())
+		defer stop()
+		ctx, cancel := context.WithTimeout(signals, lsLimit)
+		defer cancel()
+		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		defer table.Flush()
+		if !asJSON {
+			fmt.Fprintln(table, "NAME\tMODE\tSTATE\tHOLDER\tFOR\tLEFT\tFENCE\tNOTE")
+		}
+		prefix := ""
+		if len(args) > 0 {
+			prefix = args[0]
+		}
+		out := json.NewEncoder(a.out)
+		seen := 0
+		for claim, err := range l.Claims(ctx, prefix) {
+			if err != nil {
+				if seen > 0 && signals.Err() == nil {
+					return fmt.Errorf("partial: the list ended after %d lines: %w", seen, err)
+				}
+				return errors.Join(context.Cause(signals), err)
+			}
+			seen++
+			if asJSON {
+				err = out.Encode(newLine(claim))
+			} else {
+				err = writeRow(table, claim)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return c
+}
+
+func writeRow(w *tabwriter.Writer, c distlock.Claim) error {
+	state, fence, left := "held", "-", "-"
+	switch {
+	case c.Waiting:
+		state = "waiting"
+	case c.Kept:
+		state = "kept"
+	}
+	if c.Fence > 0 {
+		fence = fenceText(c.Fence)
+	}
+	if c.Left > 0 {
+		left = short(c.Left).String()
+	}
+	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\t%s\n", c.Key, c.Mode, state, c.Holder, short(c.Held), left, fence, c.Note)
+	return err
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/open"
+)
+
+// The exit codes that are ours. Those of docs/cli.md are a promise.
+const (
+	exitUsage       = 64
+	exitUnavailable = 69
+	exitBusy        = 75
+	exitLost        = 79
+	exitMaxRun      = 124
+	exitFailed      = 125
+	exitNotRunnable = 126
+	exitNotFound    = 127
+	exitSignal      = 128 // and the number of the signal
+)
+
+// An exitError ends the program with a code, and with a line on standard error if it has an err.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// A signalError is the cause of a context that a signal ended.
+type signalError struct{ sig syscall.Signal }
+
+func (e signalError) Error() string { return "interrupted: " + e.sig.String() }
+
+// An app is one call of the program.
+type app struct {
+	in     io.Reader
+	out    io.Writer
+	err    io.Writer
+	redact func(string) string // takes secrets out of what is printed
+	source *open.Source
+	config config
+}
+
+// execute runs one command and returns the exit code.
+func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{in: stdin, out: stdout, err: stderr, redact: open.Redact}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if a.source != nil {
+		a.source.Close()
+	}
+	return a.finish(err)
+}
+
+// finish says what went wrong in one line, and returns the code for it.
+func (a *app) finish(err error) int {
+	if err == nil {
+		return 0
+	}
+	code := exitCode(err)
+	var e *exitError
+	if !errors.As(err, &e) || e.err != nil {
+		a.say("%s", strings.ReplaceAll(strings.TrimPrefix(err.Error(), "distlock: "), "\n", "; "))
+	}
+	return code
+}
+
+// say writes a line to standard error.
+func (a *app) say(format string, args ...any) {
+	fmt.Fprintln(a.err, "distlock: "+a.redact(fmt.Sprintf(format, args...)))
+}
+
+// exitCode is the code for an error of a command.
+func exitCode(err error) int {
+	var e *exitError
+	var sig signalError
+	switch {
+	case errors.As(err, &e):
+		return e.code
+	case errors.As(err, &sig):
+		return exitSignal + int(sig.sig)
+	case errors.Is(err, distlock.ErrHeld):
+		return exitBusy
+	case errors.Is(err, distlock.ErrLost):
+		return exitLost
+	case errors.Is(err, distlock.ErrInvalid), errors.Is(err, errors.ErrUnsupported), errors.Is(err, open.ErrURL):
+		return exitUsage
+	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
+		return exitUnavailable
+	}
+	return exitFailed
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "distlock", Short: "Make one thing happen at a time, across processes and machines",
+		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("no command given: see distlock --help")
+			}
+			return usage("unknown command %.64q: see distlock --help", args[0])
+		},
+	}
+	root.PersistentFlags().String("store", "", "the `URL` of the store")
+	root.PersistentFlags().String("config", "", "the configuration `FILE`")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks(), a.version(), a.completion())
+	for _, c := range root.Commands() {
+		onceEach(c.Flags())
+	}
+	onceEach(root.PersistentFlags())
+	return root
+}
+
+// exact refuses any other number of arguments than those named.
+func exact(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return usage("%s is missing", names[len(args)])
+		}
+		if len(args) > len(names) {
+			return usage("too many arguments: %.64q", args[len(names)])
+		}
+		return nil
+	}
+}
+
+// locker configures the command and opens its store.
+func (a *app) locker(c *cobra.Command) (*distlock.Locker, error) {
+	if err := a.configure(c); err != nil {
+		return nil, err
+	}
+	url, err := a.storeURL(c)
+	if err != nil {
+		return nil, err
+	}
+	a.redact = open.Redactor(url)
+	// A server that refuses connections is told at once; one that is silent must not keep a script for longer.
+	ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
+	defer cancel()
+	a.source, err = open.Open(ctx, url)
+	switch {
+	case errors.Is(err, open.ErrURL):
+		return nil, err
+	case err != nil:
+		return nil, &exitError{exitUnavailable, err}
+	}
+	var opts []distlock.Option
+	if a.source.TTL > 0 {
+		opts = append(opts, distlock.TTL(a.source.TTL))
+	}
+	if p := a.source.Poll; p > 0 {
+		opts = append(opts, distlock.Backoff(min(p, 20*time.Millisecond), p))
+	}
+	return distlock.New(a.source.Store, opts...)
+}
+
+// interruptible returns a context that ends with the signals that end a program.
+func interruptible(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	sigs := make(chan os.Signal, 4)
+	notify(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	stop := make(chan struct{})
+	go func() {
+		select {
+		case s := <-sigs:
+			cancel(signalError{s.(syscall.Signal)})
+		case <-stop:
+		}
+	}()
+	return ctx, func() { signal.Stop(sigs); close(stop); cancel(nil) }
+}
+
+// notify asks for signals, but for those that whoever started us wants ignored, as nohup and the
+// shell's & do. A child inherits that.
+func notify(c chan<- os.Signal, sigs ...os.Signal) {
+	for _, s := range sigs {
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
+}
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/distlock/distlock"
+)
+
+// A job is one call of run.
+type job struct {
+	*app
+	ask
+	name                   string
+	command                string // -c
+	atLeast, maxRun, grace time.Duration
+	onLost, logFormat      string
+	reportFile             string
+	verbose, passHandle    bool
+
+	sigs  chan os.Signal
+	child *exec.Cmd
+	group bool // the child has a process group of its own
+	report
+}
+
+func (a *app) run() *cobra.Command {
+	j := &job{app: a}
+	c := &cobra.Command{
+		Use:     "run [flags] NAME [--] COMMAND [ARG...]",
+		Short:   "Hold a lock while a command runs",
+		Example: "  distlock run deploy -- ./deploy.sh\n  distlock run -n -E 0 nightly -c 'make report | mail -s report ops'",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("NAME is missing")
+			}
+			return nil
+		},
+		RunE:              func(c *cobra.Command, args []string) error { return j.main(c, args) },
+		ValidArgsFunction: a.completeNames,
+	}
+	j.flags(c)
+	f := c.Flags()
+	f.SetInterspersed(false) // what stands after COMMAND is the command's own
+	f.StringVarP(&j.command, "command", "c", "", "run a `LINE` of shell")
+	f.DurationVar(&j.atLeast, "at-least", 0, "keep the name taken until `D` since the grant, even if the command was quick")
+	f.DurationVar(&j.maxRun, "max-run", 0, "stop the command after `D`, and exit with 124")
+	f.DurationVar(&j.grace, "grace", 5*time.Second, "between TERM and KILL; at most TTL/3")
+	f.StringVar(&j.onLost, "on-lost", "stop", "what to do when the lock is lost: `stop|warn`")
+	f.BoolVarP(&j.verbose, "verbose", "v", false, "tell what happens")
+	f.StringVar(&j.logFormat, "log-format", "text", "how -v tells it: `text|json`")
+	f.StringVar(&j.reportFile, "report", "", "write one JSON object about the run to `FILE`")
+	f.BoolVar(&j.passHandle, "pass-handle", false, "give the command the handle too, in DISTLOCK_LOCK_HANDLE: it is a secret")
+	return c
+}
+
+func (j *job) main(c *cobra.Command, args []string) error {
+	// Flags may stand after NAME too.
+	j.name = args[0]
+	if err := c.Flags().Parse(args[1:]); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	argv := c.Flags().Args()
+	switch {
+	case c.Flags().Changed("command") && len(argv) > 0:
+		return usage("-c and a COMMAND exclude each other")
+	case c.Flags().Changed("command"):
+		argv = shell(j.command)
+	case len(argv) == 0:
+		return usage("COMMAND is missing")
+	}
+	locker, err := j.locker(c)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(j.ask.check(j.app), j.check()); err != nil {
+		return err
+	}
+	opts, err := j.options(j.app)
+	if err != nil {
+		return err
+	}
+	if os.Getenv("DISTLOCK_LOCK_NAME") == j.name {
+		return usage("%s is held by your parent process: it would wait for itself", j.name)
+	}
+	if err := j.find(argv); err != nil { // before the wait: a typo holds no queue
+		return err
+	}
+	opts = append(opts, distlock.Observe(j.observer()))
+	if j.atLeast > 0 {
+		opts = append(opts, distlock.AtLeast(j.atLeast))
+	}
+	err = j.hold(c.Context(), locker, opts)
+	j.report.Exit = 0
+	if err != nil {
+		j.report.Exit = exitCode(err)
+	}
+	if e := j.report.write(j.reportFile); e != nil {
+		j.say("report: %v", e)
+	}
+	return err
+}
+
+func (j *job) check() error {
+	switch {
+	case j.onLost != "stop" && j.onLost != "warn":
+		return usage("--on-lost is %.64q, want stop or warn", j.onLost)
+	case j.logFormat != "text" && j.logFormat != "json":
+		return usage("--log-format is %.64q, want text or json", j.logFormat)
+	case j.quiet && j.verbose:
+		return usage("--quiet and --verbose exclude each other")
+	case j.atLeast < 0:
+		return usage("--at-least is %v, want 0s or more", j.atLeast)
+	case j.maxRun < 0 || j.maxRun == 0 && j.config.from["max-run"] > fromDefault:
+		return usage("--max-run is %v, want more than 0s", j.maxRun)
+	case j.grace < 0:
+		return usage("--grace is %v, want 0s or more", j.grace)
+	case j.passHandle && j.atLeast > 0:
+		return usage("--pass-handle and --at-least exclude each other")
+	case j.grace > j.ttl/3 && j.config.from["grace"] > fromDefault:
+		return usage("--grace is %v, want at most a third of the TTL, %v", j.grace, j.ttl/3)
+	}
+	j.grace = min(j.grace, j.ttl/3)
+	return nil
+}
+
+// find makes the command, or says why it cannot run.
+func (j *job) find(argv []string) error {
+	path, err := exec.LookPath(argv[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		code := exitNotFound
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EISDIR) {
+			code = exitNotRunnable
+		}
+		var e *exec.Error
+		if errors.As(err, &e) {
+			err = e.Err
+		}
+		return &exitError{code, errors.New(argv[0] + ": " + err.Error())}
+	}
+	j.child = &exec.Cmd{Path: path, Args: argv, Stdin: j.in, Stdout: j.out, Stderr: j.err, WaitDelay: time.Second}
+	return nil
+}
+
+// observer tells what happens with -v.
+func (j *job) observer() distlock.Observer {
+	if !j.verbose {
+		return nil
+	}
+	o := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
+		if err, ok := at.Value.Any().(error); ok {
+			at.Value = slog.StringValue(j.redact(err.Error()))
+		}
+		return at
+	}}
+	var h slog.Handler = slog.NewTextHandler(j.app.err, o)
+	if j.logFormat == "json" {
+		h = slog.NewJSONHandler(j.app.err, o)
+	}
+	return distlock.Log(slog.New(h))
+}
+
+// hold takes the lock, runs the command and gives the lock back.
+func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock.Option) error {
+	// From here on signals are ours: none must fall between the wait and the child.
+	j.sigs = make(chan os.Signal, 16)
+	notify(j.sigs, forwarded()...)
+	defer signal.Stop(j.sigs)
+
+	began := time.Now()
+	lease, err := j.await(ctx, locker, opts)
+	j.report.begin(j.name, time.Since(began), lease)
+	if err != nil {
+		return err
+	}
+	granted := time.Now()
+	j.child.Env = append(os.Environ(), environment(lease, j.holder)...)
+	if j.passHandle {
+		if lease, err = j.giveHandle(ctx, locker, lease); err != nil {
+			return err
+		}
+	}
+	err = j.supervise(lease)
+	lost := errors.Is(lease.Err(), distlock.ErrLost)
+	switch unlock := lease.Unlock(context.WithoutCancel(ctx)); {
+	case errors.Is(unlock, distlock.ErrLost):
+		lost = true
+	case unlock != nil && !j.quiet:
+		j.say("%s was not given back, and stays taken for up to %v: %v", j.name, j.ttl, unlock)
+	}
+	var given *exitError
+	j.report.Held = time.Since(granted).Seconds()
+	j.report.Lost = lost || errors.As(err, &given) && given.code == exitLost
+	if j.report.Lost && (given == nil || given.code != exitLost) {
+		return &exitError{exitLost, errors.New(j.name + ": the lock was lost while the command ran")}
+	}
+	return err
+}
+
+// await takes the lock, while a terminal shows for whom we wait.
+func (j *job) await(parent context.Context, locker *distlock.Locker, opts []distlock.Option) (*distlock.Lease, error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	done := make(chan struct{})
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			select {
+			case s := <-j.sigs:
+				if sig := s.(syscall.Signal); ends(sig) {
+					cancel(signalError{sig})
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	stop := j.showWaiting(ctx, locker)
+	lease, err := j.take(ctx, locker, j.name, opts)
+	stop()
+	close(done)
+	<-over
+	var sig signalError
+	if err == nil && errors.As(context.Cause(ctx), &sig) { // it came together with the grant
+		_ = lease.Unlock(parent)
+		return nil, &exitError{exitSignal + int(sig.sig), nil}
+	}
+	return lease, err
+}
+
+// giveHandle puts the handle into the child's environment. A lease ends when its handle is made, so we go on with
+// the handle ourselves.
+func (j *job) giveHandle(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) (*distlock.Lease, error) {
+	h, err := lease.Handle()
+	if err != nil {
+		_ = lease.Unlock(ctx)
+		return nil, err
+	}
+	j.child.Env = append(j.child.Env, "DISTLOCK_LOCK_HANDLE="+h.Text())
+	return locker.Attach(ctx, h, distlock.Observe(j.observer()))
+}
+
+// environment is what the child learns about the lock.
+func environment(l *distlock.Lease, holder string) []string {
+	return []string{
+		"DISTLOCK_LOCK_NAME=" + l.Key(),
+		"DISTLOCK_LOCK_FENCE=" + fenceText(l.Fence()),
+		"DISTLOCK_LOCK_HOLDER=" + holder,
+		"DISTLOCK_LOCK_MODE=" + string(l.Mode()),
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+func (a *app) wait() *cobra.Command {
+	var most time.Duration
+	c := &cobra.Command{
+		Use:               "wait NAME",
+		Short:             "Wait until a lock is free, without taking it",
+		Example:           "  distlock wait deploy && echo free",
+		Args:              exact("NAME"),
+		ValidArgsFunction: a.completeNames,
+	}
+	c.Flags().DurationVarP(&most, "wait", "w", 0, "wait at most `D` (for ever)")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		l, err := a.locker(c)
+		if err != nil {
+			return err
+		}
+		if most < 0 {
+			return usage("--wait is %v, want 0s or more", most)
+		}
+		key, err := storeKey(args[0])
+		if err != nil {
+			return err
+		}
+		ctx, stop := interruptible(c.Context())
+		defer stop()
+		// The watch comes before the first look, or the news could fall in between.
+		news := driver.Watch(ctx, a.source.Store, driver.ID{Key: key})
+		var over <-chan time.Time
+		if a.config.from["wait"] > fromDefault {
+			over = time.After(most)
+		}
+		return a.untilFree(ctx, l, args[0], news, over)
+	}
+	return c
+}
+
+// untilFree looks again at news, and once a second without.
+func (a *app) untilFree(ctx context.Context, l *distlock.Locker, name string, news <-chan struct{}, over <-chan time.Time) error {
+	for first := true; ; first = false {
+		why, err := l.Why(ctx, name)
+		var sig signalError
+		switch {
+		case errors.As(context.Cause(ctx), &sig):
+			return &exitError{exitSignal + int(sig.sig), nil}
+		case err != nil && (first || errors.Is(err, errors.ErrUnsupported)):
+			return err
+		case err == nil && len(why.Holders)+len(why.Line) == 0:
+			return nil
+		}
+		again := time.NewTimer(time.Second)
+		select {
+		case <-news:
+		case <-again.C:
+		case <-ctx.Done():
+		case <-over:
+			if err == nil && len(why.Holders) > 0 {
+				h := why.Holders[0]
+				return &exitError{exitBusy, errors.New(name + " is " + heldBy(h.Holder, h.Held, h.Fence))}
+			}
+			return &exitError{exitBusy, errors.New(name + " is not free")}
+		}
+		again.Stop()
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/distlock/distlock"
+)
+
+// showWaiting shows on a terminal for whom we wait, from the first second on, until stop is called.
+func (j *job) showWaiting(ctx context.Context, locker *distlock.Locker) (stop func()) {
+	if !isTerminal(j.app.err) || j.quiet || j.try {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	began := time.Now()
+	dumb := os.Getenv("TERM") == "dumb"
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		shown := false
+		for {
+			select {
+			case <-ctx.Done():
+				if shown && !dumb {
+					fmt.Fprint(j.app.err, "\r\x1b[K")
+				}
+				return
+			case <-tick.C:
+			}
+			if dumb && shown {
+				continue // it cannot rewrite a line, and one is enough
+			}
+			line := j.waitingLine(ctx, locker, time.Since(began))
+			if ctx.Err() != nil {
+				continue
+			}
+			shown = true
+			if dumb {
+				fmt.Fprintln(j.app.err, line)
+			} else {
+				fmt.Fprint(j.app.err, "\r"+line+"\x1b[K")
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// waitingLine says for whom we wait.
+func (j *job) waitingLine(ctx context.Context, locker *distlock.Locker, waited time.Duration) string {
+	line := fmt.Sprintf("waiting for %s %v", j.name, short(waited))
+	call, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	why, err := locker.Why(call, j.name)
+	if err != nil || len(why.Holders) == 0 {
+		return line
+	}
+	h := why.Holders[0]
+	line += ": " + heldBy(h.Holder, h.Held, h.Fence)
+	ahead := 0
+	for _, c := range why.Line {
+		if c.Holder == j.holder {
+			break
+		}
+		ahead++
+	}
+	if ahead > 0 {
+		line += fmt.Sprintf(", %d ahead", ahead)
+	}
+	return line
+}

@@ -1,0 +1,301 @@
+// Package open makes a store of a URL.
+//
+//	sqlite:                                            a file in the user's state directory, for the processes of one host
+//	sqlite:locks.db, sqlite:///var/lib/locks.db        the same, in a file by its path
+//	memory:                                            the memory of this process
+//	redis://user:password@host:6379/0                  one server; rediss:// with TLS; valkey:// and valkeys:// are the same
+//	redis+unix:///run/redis.sock?db=0                  one server by its socket
+//	redis+sentinel://h1:26379,h2/0?master_name=main    Sentinel; rediss+sentinel:// with TLS
+//	redis+cluster://h1:7000,h2:7001                    a cluster; rediss+cluster:// with TLS
+//	redlock://h1,h2,h3/0                               a majority of servers; redlocks:// with TLS
+//	redlock:?node=redis://a:1&node=rediss://u:p@b:2/3  the same, each node with a URL of its own
+//
+// Every URL may have lock_ttl and lock_poll: see Source. The other keys are those of the store. A key that nobody
+// reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.
+//
+// It is the one package that links all stores. A program that uses one store imports that store alone.
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/mem"
+	"github.com/distlock/distlock/store/quorum"
+	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/sqlite"
+)
+
+// ErrURL says that a URL is not well written, or names a store that is not known. Nothing was connected to.
+var ErrURL = errors.New("open: bad store URL")
+
+// maxURL bounds a URL, in bytes. It is far more than any has, and keeps a wrong file from being shown as one.
+const maxURL = 16 << 10
+
+// A Source is a store that was opened, and what its URL says about how to use it.
+type Source struct {
+	Store driver.Store
+
+	TTL  time.Duration // lock_ttl: the TTL of locks for which nobody says another; 0: not said
+	Poll time.Duration // lock_poll: the longest pause between two asks while waiting; 0: not said
+
+	closes []func() // in this order
+}
+
+// Close closes the store and its connections. What is held stays taken until its TTL is over.
+func (s *Source) Close() {
+	for _, c := range s.closes {
+		c()
+	}
+	s.closes = nil
+}
+
+// schemes are the ways to open a store, by the part of the URL before the first colon. An opener gets the
+// URL without the keys of every store.
+func schemes() map[string]func(ctx context.Context, text string) (*Source, error) {
+	all := map[string]func(context.Context, string) (*Source, error){
+		"sqlite": openSQLite, "memory": openMemory, "redlock": openRedlock, "redlocks": openRedlock,
+	}
+	for _, s := range []string{
+		"redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix",
+		"redis+sentinel", "rediss+sentinel", "valkey+sentinel", "valkeys+sentinel",
+		"redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster",
+	} {
+		all[s] = openRedis
+	}
+	return all
+}
+
+// Open opens the store that a URL names. A server that does not answer need not be an error: then the store is
+// unavailable until it does. An error that is ErrURL says that the URL is wrong. No error shows a password.
+func Open(ctx context.Context, text string) (*Source, error) {
+	s, err := open(ctx, text)
+	if err != nil {
+		return nil, redacted(err, text)
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, text string) (*Source, error) {
+	if len(text) > maxURL {
+		return nil, fmt.Errorf("%w: it has %d bytes, more than %d", ErrURL, len(text), maxURL)
+	}
+	scheme, _, ok := strings.Cut(text, ":")
+	if !ok {
+		return nil, fmt.Errorf("%w: it has no scheme, such as redis://host", ErrURL)
+	}
+	how, known := schemes()[scheme]
+	if !known {
+		return nil, unknownScheme(scheme)
+	}
+	rest, ours, err := strip(text)
+	if err != nil {
+		return nil, err
+	}
+	s, err := how(ctx, rest)
+	if err != nil {
+		return nil, err
+	}
+	s.TTL, s.Poll = ours["lock_ttl"], ours["lock_poll"]
+	return s, nil
+}
+
+// strip takes the keys that belong to every store out of the query of a URL. The rest stays as it was written.
+func strip(text string) (rest string, ours map[string]time.Duration, err error) {
+	base, query, has := strings.Cut(text, "?")
+	if !has {
+		return text, nil, nil
+	}
+	ours = map[string]time.Duration{}
+	var kept []string
+	for part := range strings.SplitSeq(query, "&") {
+		key, value, _ := strings.Cut(part, "=")
+		if key != "lock_ttl" && key != "lock_poll" {
+			kept = append(kept, part)
+			continue
+		}
+		if _, twice := ours[key]; twice {
+			return "", nil, fmt.Errorf("%w: %s is in it twice", ErrURL, key)
+		}
+		d, err := time.ParseDuration(value)
+		if err != nil || d <= 0 {
+			return "", nil, fmt.Errorf("%w: %s is %.64q, want a duration such as 30s", ErrURL, key, value)
+		}
+		ours[key] = d
+	}
+	if len(kept) == 0 {
+		return base, ours, nil
+	}
+	return base + "?" + strings.Join(kept, "&"), ours, nil
+}
+
+func openMemory(_ context.Context, text string) (*Source, error) {
+	if text != "memory:" {
+		return nil, fmt.Errorf("%w: nothing but lock_ttl and lock_poll can be said about memory:", ErrURL)
+	}
+	return &Source{Store: mem.New()}, nil
+}
+
+func openSQLite(ctx context.Context, text string) (*Source, error) {
+	s, err := sqlite.OpenURL(ctx, text)
+	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) {
+			err = fmt.Errorf("%w: %w", ErrURL, err) // also a file that must not be used: to wait does not help
+		}
+		return nil, err
+	}
+	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil
+}
+
+func openRedis(ctx context.Context, text string) (*Source, error) {
+	s, err := rueidis.Open(ctx, text)
+	if err != nil {
+		// The package has no error of its own for what it cannot read. What it could not reach says so.
+		if ctx.Err() == nil && !strings.HasPrefix(err.Error(), "redis: cannot connect") {
+			err = fmt.Errorf("%w: %w", ErrURL, err)
+		}
+		return nil, err
+	}
+	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil
+}
+
+// openRedlock opens all nodes at once, since one that does not answer takes its time.
+func openRedlock(ctx context.Context, text string) (*Source, error) {
+	urls, err := nodes(text)
+	if err != nil {
+		return nil, err
+	}
+	opened, errs := make([]*Source, len(urls)), make([]error, len(urls))
+	var wg sync.WaitGroup
+	for i, u := range urls {
+		wg.Go(func() {
+			if opened[i], errs[i] = openRedis(ctx, u); errs[i] != nil {
+				errs[i] = fmt.Errorf("node %d: %w", i+1, redacted(errs[i], u))
+			}
+		})
+	}
+	wg.Wait()
+	all := &Source{}
+	var stores []driver.Store
+	for _, s := range opened {
+		if s != nil {
+			stores = append(stores, s.Store)
+			all.closes = append(all.closes, s.Close)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		all.Close()
+		return nil, err
+	}
+	q, err := quorum.New(ctx, stores, &quorum.Options{Name: "redlock"})
+	if err != nil {
+		all.Close()
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	all.Store = q
+	all.closes = slices.Insert(all.closes, 0, q.Close) // it calls nodes until it is closed
+	return all, nil
+}
+
+// nodes returns the URLs of the nodes that a URL for Redlock names.
+func nodes(text string) ([]string, error) {
+	scheme, rest, _ := strings.Cut(text, ":")
+	base, query, _ := strings.Cut(rest, "?")
+	list, ok := strings.CutPrefix(base, "//")
+	if !ok {
+		if base != "" {
+			return nil, fmt.Errorf("%w: redlock is followed by :// and hosts, or by :?node= and URLs", ErrURL)
+		}
+		return nodeURLs(query)
+	}
+	authority, path, _ := strings.Cut(list, "/")
+	at := strings.LastIndex(authority, "@")
+	var urls []string
+	for host := range strings.SplitSeq(authority[at+1:], ",") {
+		u := "redis" + strings.TrimPrefix(scheme, "redlock") + "://" + authority[:at+1] + host + "/" + path
+		if query != "" {
+			u += "?" + query
+		}
+		urls = append(urls, u)
+	}
+	return urls, nil
+}
+
+// nodeURLs returns the URLs in a query of node= keys. The other keys are meant for every node.
+func nodeURLs(query string) ([]string, error) {
+	var urls, others []string
+	for part := range strings.SplitSeq(query, "&") {
+		value, ok := strings.CutPrefix(part, "node=")
+		if !ok {
+			if part != "" {
+				others = append(others, part)
+			}
+			continue
+		}
+		// A node with a query of its own must be escaped; one without may be written as it is. A plus is no
+		// space here: it is part of schemes.
+		if !strings.Contains(value, "://") {
+			plain, err := url.PathUnescape(value)
+			if err != nil {
+				return nil, fmt.Errorf("%w: node %d is not well written", ErrURL, len(urls)+1)
+			}
+			value = plain
+		}
+		urls = append(urls, value)
+	}
+	if len(urls) == 0 {
+		return nil, fmt.Errorf("%w: redlock needs hosts, or node= for each of its nodes", ErrURL)
+	}
+	for i := range urls {
+		for _, o := range others {
+			sep := "?"
+			if strings.Contains(urls[i], "?") {
+				sep = "&"
+			}
+			urls[i] += sep + o
+		}
+	}
+	return urls, nil
+}
+
+// unknownScheme names the scheme that may have been meant.
+func unknownScheme(scheme string) error {
+	var known []string
+	for s := range schemes() {
+		known = append(known, s)
+	}
+	slices.Sort(known)
+	best := slices.MinFunc(known, func(a, b string) int { return distance(scheme, a) - distance(scheme, b) })
+	if distance(scheme, best) <= 2 {
+		return fmt.Errorf("%w: unknown scheme %.32q: did you mean %s?", ErrURL, scheme, best)
+	}
+	return fmt.Errorf("%w: unknown scheme %.32q: there are %s", ErrURL, scheme, strings.Join(known, ", "))
+}
+
+// distance is how many letters have to change to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

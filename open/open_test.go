@@ -1,0 +1,148 @@
+package open_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/open"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, nil)) }
+
+// use takes and gives back a claim.
+func use(t *testing.T, url string) *open.Source {
+	t.Helper()
+	ctx := t.Context()
+	s, err := open.Open(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	id := driver.ID{Key: "key", Owner: "owner"}
+	r, err := s.Store.Acquire(ctx, driver.Request{ID: id, Weight: driver.Whole, Limit: driver.Whole, TTL: 10 * time.Second})
+	if err != nil || !r.Granted {
+		t.Fatal(r, err)
+	}
+	if err := s.Store.Release(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestOpen_memory(t *testing.T) {
+	s := use(t, "memory:?lock_ttl=7s&lock_poll=50ms")
+	if s.TTL != 7*time.Second || s.Poll != 50*time.Millisecond {
+		t.Error("lock_ttl and lock_poll are", s.TTL, s.Poll)
+	}
+}
+
+func TestOpen_sqlite(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	use(t, "sqlite:")
+	use(t, "sqlite://"+t.TempDir()+"/locks/a.db?lock_ttl=1m")
+}
+
+func TestOpen_redis(t *testing.T) {
+	r := testenv.Redis(t, testenv.Password("s3cret/@:%"), testenv.UnixSocket())
+	host := ":s3cret%2F%40%3A%25@" + r.Addr
+	use(t, "redis://"+host+"/0?lock_prefix=a:&lock_ttl=1s")
+	use(t, "valkey://"+host)
+	if _, err := open.Open(t.Context(), "redis://:wrong-pass@"+r.Addr); err == nil || strings.Contains(err.Error(), "wrong-pass") || errors.Is(err, open.ErrURL) {
+		t.Error("with a wrong password:", err)
+	}
+}
+
+func TestOpen_redlock(t *testing.T) {
+	a, b, c := testenv.Redis(t), testenv.Redis(t), testenv.Redis(t)
+	s := use(t, "redlock://"+a.Addr+","+b.Addr+","+c.Addr+"/0?lock_prefix=x:")
+	if name := s.Store.Features().Name; name != "redlock" {
+		t.Error("it is called", name)
+	}
+	use(t, "redlock:?node=redis://"+a.Addr+"&node=redis%3A%2F%2F"+b.Addr+"%2F0&node=redis://"+c.Addr+"&lock_prefix=x:")
+	for _, url := range []string{
+		"redlock://" + a.Addr + "," + b.Addr,
+		"redlock://" + a.Addr + "," + a.Addr + "," + b.Addr,
+	} {
+		if _, err := open.Open(t.Context(), url); !errors.Is(err, open.ErrURL) {
+			t.Error(url, err)
+		}
+	}
+}
+
+func TestOpen_refuses(t *testing.T) {
+	for url, want := range map[string]string{
+		"":                                 "no scheme",
+		"localhost":                        "no scheme",
+		"reddis://h":                       "did you mean redis?",
+		"ftp://u:hunter22@h":               "unknown scheme",
+		"memory://x":                       "memory:",
+		"memory:?lock_ttl=5":               "lock_ttl",
+		"memory:?lock_ttl=1s&lock_ttl=2s":  "twice",
+		"memory:?lock_poll=-1s":            "lock_poll",
+		"redis://:hunter22@h/0?lock_prefx": "did you mean lock_prefix?",
+		"redis://:hunter22@h:0":            "port",
+		"redis://:hunter22@h:65536":        "port",
+		"redis://:hunter22@h/-1":           "",
+		"redis://:hunter%zz22@h":           "%25",
+		"redis://u:hunter22@":              "",
+		"redlock:?node=%zz":                "node 1",
+		"redlock:":                         "node=",
+		"redlock:x":                        "redlock",
+		"redlock:?node=redis://:hunter22@h/x&node=redis://b&node=redis://c": "node 1",
+		"sqlite:x.db?sync=1":     "unknown key",
+		strings.Repeat("x", 1e5): "bytes",
+	} {
+		s, err := open.Open(t.Context(), url)
+		switch {
+		case err == nil:
+			s.Close()
+			t.Errorf("%.80s was opened", url)
+		case !errors.Is(err, open.ErrURL), !strings.Contains(err.Error(), want), strings.Contains(err.Error(), "hunter"), len(err.Error()) > 500:
+			t.Errorf("%.80s: %v, want %q", url, err, want)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	for text, want := range map[string]string{
+		"redis://u:secret@h/0":                                         "redis://u:[redacted]@h/0",
+		"redis://:sec@ret@h/0":                                         "redis://:[redacted]@h/0",
+		"redis://h/0":                                                  "redis://h/0",
+		`parse "redis://u:se cret@h"`:                                  `parse "redis://u:se cret@h"`,
+		"redis+sentinel://h?sentinel_password=abc":                     "redis+sentinel://h?sentinel_password=[redacted]",
+		"https://:token@h:1 and http://a:b@c":                          "https://:[redacted]@h:1 and http://a:[redacted]@c",
+		"redlock:?node=redis%3A%2F%2Fu%3Asecret%40h&node=redis://:x@b": "redlock:?node=redis%3A%2F%2Fu:[redacted]%40h&node=redis://:[redacted]@b",
+	} {
+		if got := open.Redact(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	hide := open.Redactor("redis://u:p%40ss-w@h?sentinel_password=zweites")
+	if got := hide("AUTH p@ss-w failed: p%40ss-w, zweites"); strings.Contains(got, "ss-w") || strings.Contains(got, "zweites") {
+		t.Error(got)
+	}
+	if !open.HasSecret("redis://u:p@h") || open.HasSecret("redis://h") {
+		t.Error("HasSecret is wrong")
+	}
+}
+
+func TestOpen_gone(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	s, err := open.Open(ctx, "redis://:hunter22@127.0.0.1:1")
+	if err != nil {
+		t.Fatal("a server that is down is no error:", err)
+	}
+	defer s.Close()
+	_, err = s.Store.Acquire(ctx, driver.Request{ID: driver.ID{Key: "k", Owner: "o"}, Weight: 1, Limit: 1, TTL: time.Second})
+	if err == nil || strings.Contains(err.Error(), "hunter22") {
+		t.Error(err)
+	}
+}

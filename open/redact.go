@@ -1,0 +1,96 @@
+package open
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const hidden = "[redacted]"
+
+// userinfo finds the password of a URL in any text: between the colon after the user and the last @ of the word. A
+// password may hold an @, as people write it wrongly. The text may be escaped, as a URL within a URL is.
+var (
+	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*(?::|%3A)(?:/|%2F){2}[^\s:/?#@"']*)(?::|%3A)[^\s&"']*(@|%40)`)
+
+	// secretKeys finds the values of keys that are secrets.
+	secretKeys = regexp.MustCompile(`(?i)((?:[?&;\s]|%3F|%26)(?:[a-z_]*(?:password|token|secret)|sslkey)(?:=|%3D))[^\s&"']+`)
+)
+
+// Redact returns a URL, or a text with URLs in it, without passwords and other secrets.
+func Redact(text string) string {
+	text = userinfo.ReplaceAllString(text, "${1}:"+hidden+"${2}")
+	return secretKeys.ReplaceAllString(text, "${1}"+hidden)
+}
+
+// Redactor returns Redact for texts in which the secrets of a URL may also stand alone, as they do in
+// messages of servers and of the standard library.
+func Redactor(text string) func(string) string {
+	secrets := secretsOf(text)
+	return func(s string) string {
+		for _, secret := range secrets {
+			s = strings.ReplaceAll(s, secret, hidden)
+		}
+		return Redact(s)
+	}
+}
+
+// HasSecret reports whether a URL has a password or another secret in it.
+func HasSecret(text string) bool { return Redact(text) != text }
+
+// secretsOf returns the secrets of a URL as written and as meant, the longest first. Those of one to three letters are left
+// out: they are in every second word, and hiding them there would tell them.
+func secretsOf(text string) []string {
+	var all []string
+	add := func(s string) {
+		for _, form := range []string{s, unescape(s), url.QueryEscape(unescape(s)), url.PathEscape(unescape(s))} {
+			if len(form) > 3 && !slices.Contains(all, form) {
+				all = append(all, form)
+			}
+		}
+	}
+	for _, t := range []string{text, unescape(text)} {
+		for _, at := range userinfo.FindAllStringSubmatchIndex(t, -1) {
+			secret := t[at[3]:at[4]] // from the end of the user to the @
+			secret = strings.TrimPrefix(secret, ":")
+			if strings.HasPrefix(strings.ToUpper(secret), "%3A") {
+				secret = secret[3:]
+			}
+			add(secret)
+		}
+		for _, at := range secretKeys.FindAllStringSubmatchIndex(t, -1) {
+			add(t[at[3]:at[1]])
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	return all
+}
+
+func unescape(s string) string {
+	if plain, err := url.PathUnescape(s); err == nil {
+		return plain
+	}
+	return s
+}
+
+// redacted is err with a message that has none of the secrets of a URL.
+func redacted(err error, text string) error {
+	message := Redactor(text)(err.Error())
+	if message == err.Error() {
+		return err
+	}
+	return &redactedError{message, err}
+}
+
+// A redactedError hides what an error says, not what it is.
+type redactedError struct {
+	message string
+	err     error
+}
+
+func (e *redactedError) Error() string { return e.message }
+
+// Is looks at the error behind the message. There is no Unwrap: it would give the message away.
+func (e *redactedError) Is(target error) bool { return errors.Is(e.err, target) }
