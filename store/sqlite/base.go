@@ -1,0 +1,217 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver of database/sql
+)
+
+const (
+	// openLimit is how long Open waits for others that use the file.
+	openLimit = 5 * time.Second
+
+	// application is the application_id of the file: "dlck".
+	application = 0x646c636b
+
+	schema = `
+create table key (
+	key   blob primary key, -- the empty key is the file's own: its fence is above those that were swept
+	fence integer not null, -- the last one
+	ends  integer not null, -- of the last entry: ns since the boot
+	state blob              -- what stands on the key
+) without rowid;
+create table meta (name text primary key, value text not null) without rowid;
+insert into key values (x'', 0, 0, null);`
+)
+
+// A base is an open file.
+type base struct {
+	db   *sql.DB
+	conn *sql.Conn // the only one: SQLite lets one write at a time in any case
+	file os.FileInfo
+
+	begin, commit, rollback     *sql.Stmt
+	load, save                  *sql.Stmt
+	list, bound, sweep, swept   *sql.Stmt
+	identity                    string
+	since                       time.Duration // when this boot first used the file
+	version, journal, synchrony string
+}
+
+// connect opens the file, and makes it if it is not there.
+func (s *Store) connect(ctx context.Context) (*base, error) {
+	fail := func(err error) (*base, error) { return nil, fmt.Errorf("sqlite: %s: %w", s.path, err) }
+	if err := s.prepare(); err != nil {
+		return fail(err)
+	}
+	file, err := os.Lstat(s.path)
+	if err != nil {
+		return fail(err)
+	}
+	// A URI, for a path may have a question mark.
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(s.path)}).String())
+	if err != nil {
+		return fail(err)
+	}
+	db.SetMaxOpenConns(1)
+	b := &base{db: db, file: file}
+	for try := 0; ; try++ {
+		err = b.setup(ctx, s)
+		if err == nil {
+			return b, nil
+		}
+		if !busy(err) || ctx.Err() != nil {
+			b.close()
+			return fail(definite(err))
+		}
+		pause(ctx, try, false)
+	}
+}
+
+// setup readies the connection. It may be called again.
+func (b *base) setup(ctx context.Context, s *Store) (err error) {
+	if b.conn == nil {
+		if b.conn, err = b.db.Conn(ctx); err != nil {
+			return err
+		}
+	}
+	level := "normal"
+	if s.opt.Full {
+		level = "full"
+	}
+	// No busy_timeout: whoever waits does so in begin, where ctx is heard and renewals go first.
+	for _, q := range []string{"pragma busy_timeout = 0", "pragma synchronous = " + level, "pragma journal_mode = wal"} {
+		if err := b.exec(q); err != nil {
+			return err
+		}
+	}
+	if err := b.exec("begin immediate"); err != nil {
+		return err
+	}
+	if err := b.enter(s); err != nil {
+		return errors.Join(err, b.exec("rollback"))
+	}
+	if err := b.exec("commit"); err != nil {
+		_ = b.exec("rollback") // it may be over already
+		return err
+	}
+	return b.prepare()
+}
+
+// enter looks whose file it is, and frees everything after a reboot.
+func (b *base) enter(s *Store) error {
+	layout, app, tables := b.number("pragma user_version"), b.number("pragma application_id"), b.number("select count(*) from sqlite_schema")
+	switch {
+	case tables == 0 && layout == 0:
+		if err := b.create(); err != nil {
+			return err
+		}
+	case app != application:
+		return errors.New("the file is a database of something else")
+	case layout > stateVersion:
+		return fmt.Errorf("the file has layout %d, and this program knows %d: use a newer one", layout, stateVersion)
+	}
+	b.version, b.journal, b.synchrony = b.text("select sqlite_version()"), b.text("pragma journal_mode"), b.text("pragma synchronous")
+	b.identity = b.text("select value from meta where name = 'identity'")
+	boot := b.text("select coalesce((select value from meta where name = 'boot'), '-')")
+	if boot == s.host.boot {
+		since, err := strconv.ParseInt(b.text("select value from meta where name = 'since'"), 10, 64)
+		b.since = time.Duration(since)
+		return err
+	}
+	b.since = s.now()
+	for _, q := range []struct {
+		text string
+		args []any
+	}{
+		{"update key set ends = 0, state = null where key <> x''", nil},
+		{"insert or replace into meta values ('boot', ?), ('since', ?)", []any{s.host.boot, strconv.FormatInt(int64(b.since), 10)}},
+	} {
+		if err := b.exec(q.text, q.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *base) create() error {
+	for _, q := range []string{schema, fmt.Sprintf("pragma application_id = %d", application), fmt.Sprintf("pragma user_version = %d", stateVersion)} {
+		if err := b.exec(q); err != nil {
+			return err
+		}
+	}
+	return b.exec("insert into meta values ('identity', ?), ('made', ?)", rand.Text(), time.Now().UTC().Format(time.RFC3339))
+}
+
+func (b *base) prepare() error {
+	for text, stmt := range map[string]**sql.Stmt{
+		"begin immediate": &b.begin, "commit": &b.commit, "rollback": &b.rollback,
+		"select fence, state from key where key = ?":                                    &b.load,
+		"insert or replace into key values (?, ?, ?, ?)":                                &b.save,
+		"select key, state from key where key >= ? and key > x'' and ends > ? limit ?":  &b.list,
+		"select key from key where key > ? order by key limit 1 offset ?":               &b.bound,
+		"delete from key where key > ? and (? or key <= ?) and ends <= ? and fence < ?": &b.sweep,
+		"update key set fence = max(fence, ?) where key = x''":                          &b.swept,
+	} {
+		if *stmt != nil {
+			continue
+		}
+		var err error
+		if *stmt, err = b.conn.PrepareContext(context.Background(), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exec runs a statement. A context that ends would leave it unknown whether it was run, so it gets none.
+func (b *base) exec(q string, args ...any) error {
+	_, err := b.conn.ExecContext(context.Background(), q, args...)
+	return err
+}
+
+func (b *base) number(q string) (n int64) {
+	if err := b.conn.QueryRowContext(context.Background(), q).Scan(&n); err != nil {
+		return -1
+	}
+	return n
+}
+
+func (b *base) text(q string) (s string) {
+	if err := b.conn.QueryRowContext(context.Background(), q).Scan(&s); err != nil {
+		return ""
+	}
+	return s
+}
+
+func (b *base) close() error {
+	var err error
+	for _, st := range []*sql.Stmt{b.begin, b.commit, b.rollback, b.load, b.save, b.list, b.bound, b.sweep, b.swept} {
+		if st != nil {
+			err = errors.Join(err, st.Close())
+		}
+	}
+	if b.conn != nil {
+		err = errors.Join(err, b.conn.Close())
+	}
+	return errors.Join(err, b.db.Close())
+}
+
+// drop closes the file. The next call opens it anew.
+func (s *Store) drop() error {
+	if s.base == nil {
+		return nil
+	}
+	b := s.base
+	s.base = nil
+	return b.close()
+}

@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"context"
+	"time"
+)
+
+// A Machine is a host of a test's making.
+type Machine struct {
+	Boot    string
+	Elapsed func() time.Duration // nil: that of this machine
+	Magic   int64                // of the file system; 0: what it is
+}
+
+// OpenOn opens a file on a host of a test's making.
+func OpenOn(path string, opt *Options, m Machine) (*Store, error) {
+	h := thisHost()
+	h.boot = m.Boot
+	if m.Elapsed != nil {
+		h.elapsed = m.Elapsed
+	}
+	if m.Magic != 0 {
+		h.kind = func(string) (fileSystem, error) { return judged(m.Magic), nil }
+	}
+	return open(context.Background(), path, opt, h)
+}
+
+// Rows counts the keys that the file remembers.
+func (s *Store) Rows() int {
+	n := -1
+	_ = s.read(context.Background(), func(t *tx) error {
+		n = int(t.base.number("select count(*) from key where key > x''"))
+		return nil
+	})
+	return n
+}
+
+// Run runs a statement on the store's own connection.
+func (s *Store) Run(q string) error {
+	if err := s.gate.enter(context.Background(), time.Time{}, true); err != nil {
+		return err
+	}
+	defer s.gate.leave()
+	return s.base.exec(q)
+}
+
+var Parse = parse
+
+// Path is where the file is.
+func (s *Store) Path() string { return s.path }

@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// prepare makes the file and its folder if they are not there, and refuses a file that cannot keep claims.
+//
+// It never opens a file that is there: to close it again would take away the locks that another Store of this process
+// has on it.
+func (s *Store) prepare() error {
+	folder := filepath.Dir(s.path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	kind, err := s.host.kind(folder)
+	if err != nil {
+		return err
+	}
+	if kind.foreign {
+		return fmt.Errorf("it is on a network file system (%s), where processes of other machines are not excluded: choose a folder on a local disk", kind.name)
+	}
+	file, err := os.Lstat(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := create(s.path); err != nil {
+			return err
+		}
+		file, err = os.Lstat(s.path)
+	}
+	if err != nil {
+		return err
+	}
+	return check(file, s.path)
+}
+
+// check refuses what is no file of ours.
+func check(file fs.FileInfo, path string) error {
+	switch mode := file.Mode(); {
+	case mode&fs.ModeSymlink != 0:
+		return errors.New("it is a symbolic link, which may lead anywhere: name the file itself")
+	case !mode.IsRegular():
+		return errors.New("it is no file")
+	case mode.Perm()&0o200 == 0:
+		return errors.New("it is read-only: chmod u+w")
+	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
+		return fmt.Errorf("others may open it (mode %04o), and whoever writes to it can end every claim: chmod go-rwx", mode.Perm())
+	}
+	return writable(path)
+}
+
+// create makes an empty file. It is complete, and closed, before it has its name.
+func create(path string) error {
+	draft := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()[:12])
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(draft)
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Link(draft, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// findings tells where the file lies, and who may open it.
+func (s *Store) findings() []driver.Finding {
+	place := driver.Finding{
+		What: "the file system could not be seen", Means: "on a network file system nobody is excluded",
+		Cure: "make sure that the folder is on a local disk",
+	}
+	if kind, err := s.host.kind(filepath.Dir(s.path)); err == nil && kind.known {
+		place = driver.Finding{Level: driver.OK, What: "the file system is " + kind.name}
+	}
+	rights := driver.Finding{Level: driver.OK, What: "only its user may open the file"}
+	file, err := os.Lstat(s.path)
+	switch {
+	case err != nil || runtime.GOOS == "windows":
+		rights = driver.Finding{
+			What: "the rights of the file could not be seen", Means: "others may be able to end claims",
+			Cure: "make sure that only its user may open the file",
+		}
+	case file.Mode().Perm()&0o077 != 0:
+		rights = driver.Finding{
+			Level: driver.Danger, What: fmt.Sprintf("others may open the file (mode %04o)", file.Mode().Perm()),
+			Means: "whoever writes to it can end every claim", Cure: "chmod go-rwx",
+		}
+	}
+	return []driver.Finding{place, rights, s.folderFinding()}
+}
+
+func (s *Store) folderFinding() driver.Finding {
+	info, err := os.Stat(filepath.Dir(s.path))
+	switch {
+	case err != nil || runtime.GOOS == "windows":
+		return driver.Finding{
+			What: "the rights of the folder could not be seen", Means: "others may be able to replace the file",
+			Cure: "make sure that only its user may write to the folder",
+		}
+	case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
+		return driver.Finding{
+			Level: driver.Danger, What: fmt.Sprintf("others may write to the folder (mode %04o)", info.Mode().Perm()),
+			Means: "they can replace the file, and end every claim", Cure: "chmod go-w the folder",
+		}
+	}
+	return driver.Finding{Level: driver.OK, What: "others cannot replace the file"}
+}

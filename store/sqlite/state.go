@@ -1,0 +1,132 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+)
+
+// What stands on a key is one text in its row: entries in the order of the lines below, each a letter and its fields. Whole
+// numbers are varints, texts are their length and their bytes. See docs/layout.md.
+const (
+	claimEntry   = 'c' // claims, oldest first
+	placeEntry   = 'p' // the line
+	brokenEntry  = 'b' // owners whose claim was broken
+	onlookEntry  = 'o' // sockets that watch the key without a claim
+	stateVersion = 1   // of the file: its user_version
+)
+
+var errState = errors.New("the row of the key cannot be read")
+
+// encode returns the text of k, nil if there is nothing in it, and when the last of it ends.
+func (k *key) encode() (state []byte, ends time.Duration) {
+	var b []byte
+	for _, c := range k.claims {
+		b, ends = c.encode(append(b, claimEntry)), max(ends, c.ends)
+	}
+	for _, c := range k.line {
+		b, ends = c.encode(append(b, placeEntry)), max(ends, c.ends)
+	}
+	for _, x := range k.broken {
+		b = text(text(append(b, brokenEntry), x.owner), x.reason)
+		b, ends = binary.AppendVarint(b, int64(x.ends)), max(ends, x.ends)
+	}
+	for _, o := range k.onlookers {
+		b = text(append(b, onlookEntry), o.socket)
+		b, ends = binary.AppendVarint(b, int64(o.ends)), max(ends, o.ends)
+	}
+	return b, ends
+}
+
+func (c *claim) encode(b []byte) []byte {
+	b = text(b, c.owner)
+	kept := int64(0)
+	if c.kept {
+		kept = 1
+	}
+	for _, n := range []int64{c.weight, c.limit, int64(c.fence), int64(c.since), int64(c.ends), kept} {
+		b = binary.AppendVarint(b, n)
+	}
+	b = text(text(text(b, c.socket), c.holder), c.party)
+	b = binary.AppendVarint(b, int64(len(c.meta)))
+	for name, v := range c.meta {
+		b = text(text(b, name), v)
+	}
+	return text(b, string(c.value))
+}
+
+func text(b []byte, s string) []byte {
+	return append(binary.AppendVarint(b, int64(len(s))), s...)
+}
+
+// decode adds the entries of a text to k.
+func (k *key) decode(state []byte) error {
+	r := reader{rest: state}
+	for len(r.rest) > 0 && !r.bad {
+		entry := r.rest[0]
+		r.rest = r.rest[1:]
+		switch entry {
+		case claimEntry:
+			k.claims = append(k.claims, r.claim())
+		case placeEntry:
+			k.line = append(k.line, r.claim())
+		case brokenEntry:
+			k.broken = append(k.broken, broken{r.text(), r.text(), r.time()})
+		case onlookEntry:
+			k.onlookers = append(k.onlookers, onlooker{r.text(), r.time()})
+		default:
+			return errState
+		}
+	}
+	if r.bad {
+		return errState
+	}
+	return nil
+}
+
+// A reader reads what encode wrote.
+type reader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *reader) claim() *claim {
+	c := &claim{
+		owner: r.text(), weight: r.number(), limit: r.number(), fence: uint64(r.number()), since: r.time(), ends: r.time(),
+		kept: r.number() != 0, socket: r.text(), holder: r.text(), party: r.text(),
+	}
+	for n := r.number(); n > 0 && !r.bad; n-- {
+		if c.meta == nil {
+			c.meta = map[string]string{}
+		}
+		name := r.text()
+		c.meta[name] = r.text()
+	}
+	if v := r.text(); v != "" {
+		c.value = []byte(v)
+	}
+	return c
+}
+
+func (r *reader) time() time.Duration { return time.Duration(r.number()) }
+
+func (r *reader) number() int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) text() string {
+	n := r.number()
+	if n < 0 || n > int64(len(r.rest)) {
+		r.bad = true
+		return ""
+	}
+	s := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return s
+}

@@ -1,0 +1,136 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// listStep is how many keys List reads at a time. Nobody can write meanwhile in this process.
+const listStep = 128
+
+// Show returns the claims on a key and its line.
+func (s *Store) Show(ctx context.Context, name string) (out []driver.Claim, err error) {
+	err = s.read(ctx, func(t *tx) error {
+		k, err := t.load(name)
+		if err == nil && k.there {
+			out = k.all(t.now)
+		}
+		return err
+	})
+	return out, err
+}
+
+// List yields the claims and lines of all keys with a prefix, in order of their names.
+func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+	return func(yield func(driver.Claim, error) bool) {
+		for from := []byte(prefix); from != nil; {
+			var page []driver.Claim
+			err := s.read(ctx, func(t *tx) (err error) {
+				page, from, err = t.page(from, []byte(prefix))
+				return err
+			})
+			if err != nil {
+				yield(driver.Claim{}, err)
+				return
+			}
+			for _, c := range page {
+				if !yield(c, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// page reads some keys, and tells from where on the next ones are; nil: there are none.
+func (t *tx) page(from, prefix []byte) (out []driver.Claim, next []byte, err error) {
+	rows, err := t.base.list.QueryContext(context.Background(), from, int64(t.now), listStep)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	n := 0
+	for rows.Next() {
+		var name, state []byte
+		if err := rows.Scan(&name, &state); err != nil {
+			return nil, nil, err
+		}
+		if !bytes.HasPrefix(name, prefix) {
+			return out, nil, nil
+		}
+		k := &key{name: string(name)}
+		if err := k.decode(state); err != nil {
+			return nil, nil, err
+		}
+		k.expire(t.now)
+		out = append(out, k.all(t.now)...)
+		next = append(name, 0) // the least that is greater
+		n++
+	}
+	if n < listStep {
+		next = nil
+	}
+	return out, next, rows.Err()
+}
+
+// read runs f on what is in the file, and changes nothing.
+func (s *Store) read(ctx context.Context, f func(*tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	until := time.Now().Add(busyLimit)
+	if err := s.gate.enter(ctx, until, false); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	defer s.gate.leave()
+	t, err := s.begin(ctx, call{}, until)
+	if err != nil {
+		return err
+	}
+	return s.end(t, f(t))
+}
+
+// age is for how long this boot has used the file; a file that was made just now is not of unknown age.
+func (s *Store) age(t *tx) time.Duration { return max(t.now-t.base.since, 1) }
+
+// Inspect tells what the file is.
+func (s *Store) Inspect(ctx context.Context) (info driver.Info, err error) {
+	err = s.read(ctx, func(t *tx) error {
+		info = driver.Info{
+			Identity: "sqlite:" + t.base.identity, Age: s.age(t), Version: "SQLite " + t.base.version,
+			Findings: append(s.findings(), t.base.durability(), s.timing()),
+		}
+		return nil
+	})
+	return info, err
+}
+
+// durability finds out what a power failure forgets.
+func (b *base) durability() driver.Finding {
+	switch {
+	case b.journal != "wal":
+		return driver.Finding{
+			Level: driver.Warning, What: "the journal mode is " + b.journal,
+			Means: "every answer takes longer, and readers wait for writers", Cure: "use a file system with shared memory",
+		}
+	case b.synchrony == "2":
+		return driver.Finding{Level: driver.OK, What: "every answer is on disk before it is given (synchronous=FULL)"}
+	}
+	return driver.Finding{Level: driver.OK, What: "a power failure may forget the last claims, which the reboot frees in any case (synchronous=NORMAL)"}
+}
+
+// timing finds out what the clock of the host is worth.
+func (s *Store) timing() driver.Finding {
+	if s.host.boot != "" {
+		return driver.Finding{Level: driver.OK, What: "claims end by the time since the boot"}
+	}
+	return driver.Finding{
+		Level: driver.Warning, What: "this system does not tell when it was booted: claims end by the time of day",
+		Means: "a clock that is set forward ends claims early", Cure: "let the clock be slewed, not set, or check fences",
+	}
+}

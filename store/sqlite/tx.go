@@ -1,0 +1,167 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// busyLimit is how long a call waits for others that use the file, if its TTL does not say less.
+const busyLimit = 2 * time.Second
+
+// A call says how long a transaction is waited for.
+type call struct {
+	limit time.Duration
+	first bool // renewals and releases go before acquires
+}
+
+// A tx is a transaction that has the file to itself.
+type tx struct {
+	base  *base
+	now   time.Duration // read when the file was had
+	pokes []poke
+}
+
+// write runs f in a transaction. If f returns an error, nothing is changed.
+func (s *Store) write(ctx context.Context, c call, f func(*tx) error) error {
+	until := time.Now().Add(min(c.limit, busyLimit))
+	if err := s.gate.enter(ctx, until, c.first); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	t, err := s.begin(ctx, c, until)
+	if err == nil {
+		err = s.end(t, f(t))
+	}
+	s.gate.leave()
+	if err != nil {
+		return err
+	}
+	s.post.send(t.pokes)
+	return nil
+}
+
+// begin waits until the file is ours. Whatever goes wrong here has changed nothing.
+func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error) {
+	if s.closed {
+		return nil, fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
+	}
+	if s.base == nil {
+		limited, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		b, err := s.connect(limited)
+		if err != nil {
+			return nil, definite(err)
+		}
+		s.base = b
+	}
+	for try := 0; ; try++ {
+		_, err := s.base.begin.ExecContext(context.Background())
+		switch {
+		case err == nil:
+			if err := s.same(); err != nil {
+				return nil, err
+			}
+			return &tx{base: s.base, now: s.now()}, nil
+		case !busy(err):
+			_ = s.drop() // opened anew, the file may be well again
+			return nil, definite(err)
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, errBusy, context.Cause(ctx))
+		case time.Now().After(until):
+			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, errBusy)
+		}
+		pause(ctx, try, c.first)
+	}
+}
+
+// same makes sure that the open file is still the one at the path. Those who open it now would else
+// exclude nobody who opened it before.
+func (s *Store) same() error {
+	file, err := os.Lstat(s.path)
+	if err == nil && os.SameFile(file, s.base.file) {
+		return nil
+	}
+	_ = s.drop()
+	return fmt.Errorf("%w: %s was removed or replaced", driver.ErrUnavailable, s.path)
+}
+
+// end commits, or takes everything back if err is not nil.
+func (s *Store) end(t *tx, err error) error {
+	background := context.Background()
+	if err != nil {
+		if _, failed := t.base.rollback.ExecContext(background); failed != nil || broke(err) {
+			_ = s.drop() // without a commit, what was written counts for nothing
+		}
+		return definite(err)
+	}
+	_, err = t.base.commit.ExecContext(background)
+	if err == nil {
+		return nil
+	}
+	if _, failed := t.base.rollback.ExecContext(background); failed != nil || broke(err) {
+		_ = s.drop()
+	}
+	if full(err) || busy(err) {
+		return definite(err) // the last frame, which makes it a commit, was not written
+	}
+	return fmt.Errorf("sqlite: commit: %w", err) // it may have been written: nobody knows
+}
+
+// pause waits before the file is asked for again. Renewals ask more often than acquires, so that they
+// are not starved by other processes either.
+func pause(ctx context.Context, try int, first bool) {
+	longest := 4 * time.Millisecond
+	if first {
+		longest = time.Millisecond
+	}
+	d := min(50*time.Microsecond<<min(try, 10), longest)
+	timer := time.NewTimer(d/2 + rand.N(d/2))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// load reads what is known about a key, now.
+func (t *tx) load(name string) (*key, error) {
+	k := &key{name: name}
+	var state []byte
+	err := t.base.row(name, &k.last, &state)
+	if errors.Is(err, sql.ErrNoRows) {
+		// It may have been swept: new fences must be above those it had.
+		return k, t.base.row("", &k.last, &state)
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.there = true
+	if err := k.decode(state); err != nil {
+		return nil, err
+	}
+	k.expire(t.now)
+	return k, nil
+}
+
+func (b *base) row(name string, fence *uint64, state *[]byte) error {
+	return b.load.QueryRowContext(context.Background(), []byte(name)).Scan(fence, state)
+}
+
+// save writes a key back, and lets its news be told after the commit.
+func (t *tx) save(k *key) error {
+	if !k.there && k.idle() {
+		return nil
+	}
+	state, ends := k.encode()
+	_, err := t.base.save.ExecContext(context.Background(), []byte(k.name), int64(k.last), int64(ends), state)
+	t.pokes = append(t.pokes, k.pokes...)
+	return err
+}
+
+func (k *key) idle() bool { return len(k.claims)+len(k.line)+len(k.broken)+len(k.onlookers) == 0 }

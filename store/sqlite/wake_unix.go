@@ -1,0 +1,121 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// longest is how many bytes the path of a socket may have on every system.
+	longest = 100
+
+	// staleStep is how many sockets of others are looked at when one is made.
+	staleStep = 64
+)
+
+// A socket hears news from other processes.
+type socket struct {
+	conn   *net.UnixConn
+	path   string
+	folder *os.File // kept open for a path through it; nil if there was no need
+}
+
+// listen makes a socket, and takes away those of dead processes.
+func listen(folder, name string) (*socket, error) {
+	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	sweepSockets(folder)
+	s := &socket{path: filepath.Join(folder, name)}
+	address, dir, err := short(folder, name)
+	if err != nil {
+		return nil, err
+	}
+	s.folder = dir
+	if s.conn, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: address, Net: "unixgram"}); err != nil {
+		s.closeFolder()
+		return nil, err
+	}
+	return s, nil
+}
+
+// short returns a path to a socket that is not too long for the system: if need be, one through an open folder, which
+// must stay open meanwhile.
+func short(folder, name string) (string, *os.File, error) {
+	if path := filepath.Join(folder, name); len(path) <= longest {
+		return path, nil, nil
+	}
+	dir, err := os.Open(folder)
+	if err != nil {
+		return "", nil, err
+	}
+	path := filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), name)
+	if _, err := os.Stat(filepath.Dir(path)); err != nil { // only Linux has these
+		dir.Close()
+		return "", nil, err
+	}
+	return path, dir, nil
+}
+
+func (s *socket) receive(hear func(string)) {
+	buf := make([]byte, 64)
+	for {
+		n, err := s.conn.Read(buf)
+		if err != nil {
+			return // closed
+		}
+		hear(string(buf[:n]))
+	}
+}
+
+func (s *socket) close() {
+	s.conn.Close()
+	os.Remove(s.path)
+	s.closeFolder()
+}
+
+func (s *socket) closeFolder() {
+	if s.folder != nil {
+		s.folder.Close()
+	}
+}
+
+// tell sends news to a socket, if it takes them at once.
+func tell(folder, name, news string) error {
+	address, dir, err := short(folder, name)
+	if err != nil {
+		return err
+	}
+	if dir != nil {
+		defer dir.Close()
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	unix.CloseOnExec(fd)
+	return unix.Sendto(fd, []byte(news), unix.MSG_DONTWAIT, &unix.SockaddrUnix{Name: address})
+}
+
+// sweepSockets takes away some sockets that nobody listens to.
+func sweepSockets(folder string) {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(staleStep)
+	for _, name := range names {
+		if err := tell(folder, name, ""); errors.Is(err, unix.ECONNREFUSED) {
+			os.Remove(filepath.Join(folder, name))
+		}
+	}
+}
