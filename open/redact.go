@@ -13,7 +13,7 @@ const hidden = "[redacted]"
 // userinfo finds the password of a URL in any text: between the colon after the user and the last @ of the word. A
 // password may hold an @, as people write it wrongly. The text may be escaped, as a URL within a URL is.
 var (
-	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*(?::|%3A)(?:/|%2F){2}[^\s:/?#@"']*)(?::|%3A)[^\s&"']*(@|%40)`)
+	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*(?::|%3A)(?:/|%2F){2}[^\s:/?#@&"']*)(?::|%3A)[^\s&"']*(@|%40)`)
 
 	// secretKeys finds the values of keys that are secrets.
 	secretKeys = regexp.MustCompile(`(?i)((?:[?&;\s]|%3F|%26)(?:[a-z_]*(?:password|token|secret)|sslkey)(?:=|%3D))[^\s&"']+`)

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// runner lets testscript run testenv's Main.
+type runner struct{ m *testing.M }
+
+func (r runner) Run() int { return testenv.Main(r.m, nil).Run() }
+
+func TestMain(m *testing.M) {
+	testscript.Main(runner{m}, map[string]func(){"distlock": main})
+}
+
+// TestScripts runs the files of testdata/script, each with a SQLite file and a home of its own. code N CMD
+// checks an exit code; the handle of acquire is taken from a file.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
+			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "config"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code},
+	})
+}
+
+// code runs sh with a line and checks how it exits: code N 'line'. Output and errors are in the files out and err.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: code N 'line'")
+	}
+	_ = ts.Exec("sh", "-c", "( "+args[1]+"\n) >out 2>err; echo $? >code")
+	if got := strings.TrimSpace(ts.ReadFile("code")); got != args[0] {
+		ts.Fatalf("%s\nexits with %s, want %s\n%s%s", args[1], got, args[0], ts.ReadFile("out"), ts.ReadFile("err"))
+	}
+}
+
+func TestExecute_memory(t *testing.T) {
+	t.Setenv("DISTLOCK_STORE", "memory:")
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for _, tt := range []struct {
+		args string
+		code int
+		out  string
+		err  string
+	}{
+		{"run a echo hello", 0, "hello\n", ""},
+		{"run -w 5s a echo -n x", 0, "x", ""},
+		{"run a -w 5s echo -w", 0, "-w\n", ""},
+		{"run a -- echo -- x", 0, "-- x\n", ""},
+		{"run a --store memory: -- echo --store b", 0, "--store b\n", ""},
+		{"run a -s echo x", 0, "x\n", ""},
+		{"run a -c exit", 0, "", ""},
+		{"run a false", 1, "", ""},
+		{"show a", 0, "a is free\n", ""},
+		{"wait a", 0, "", ""},
+		{"break a --reason x --yes", 0, "a was held by nobody\n", ""},
+		{"break a --reason x", 64, "", "--yes"},
+		{"break a --yes", 64, "", "--reason"},
+		{"acquire a", 64, "", "forgotten"},
+		{"renew x", 64, "", "invalid handle"},
+		{"release -", 64, "", "invalid handle"},
+		{"ls x y", 64, "", "too many"},
+		{"show", 64, "", "NAME is missing"},
+		{"wait a -w -1s", 64, "", "--wait"},
+		{"completion tcsh", 64, "", "unknown shell"},
+		{"", 64, "", "no command"},
+		{"nonsense", 64, "", "unknown command"},
+		{"run", 64, "", "NAME is missing"},
+		{"run a", 64, "", "COMMAND is missing"},
+		{"run a --", 64, "", "COMMAND is missing"},
+		{"run a -c x y", 64, "", "exclude"},
+		{"run --bogus a true", 64, "", "--bogus"},
+		{"run --ttl 5 a true", 64, "", "missing unit"},
+		{"run --ttl -1s a true", 64, "", "TTL"},
+		{"run --ttl NaN a true", 64, "", "ttl"},
+		{"run --ttl 1s --ttl 2s a true", 64, "", "twice"},
+		{"run --ttl 1s a --ttl 2s true", 64, "", "twice"},
+		{"run -n -w 1s a true", 64, "", "exclude"},
+		{"run -w -1s a true", 64, "", "--wait"},
+		{"run -E 256 a true", 64, "", "0 to 255"},
+		{"run -E -1 a true", 64, "", "0 to 255"},
+		{"run --on-lost x a true", 64, "", "--on-lost"},
+		{"run --log-format x a true", 64, "", "--log-format"},
+		{"run -q -v a true", 64, "", "exclude"},
+		{"run --max-run 0s a true", 64, "", "--max-run"},
+		{"run --at-least -1s a true", 64, "", "--at-least"},
+		{"run --grace 20s a true", 64, "", "third"},
+		{"run --label x a true", 64, "", "k=v"},
+		{"run --store reddis://:hunter22@h a true", 64, "", "did you mean redis"},
+		{"run --store redis://:hunter22@127.0.0.1:1 a true", 69, "", "a"},
+		{"run a no-such-command", 127, "", "not found"},
+		{"run a /etc/passwd", 126, "", "permission"},
+		{"run a /etc", 126, "", "/etc"},
+		{"run --require-fence a true", 0, "", ""},
+		{"run -v --log-format json a true", 0, "", `"msg"`},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			got := execute(context.Background(), strings.Fields(tt.args), strings.NewReader(""), &out, &errs)
+			if got != tt.code || out.String() != tt.out || !strings.Contains(errs.String(), tt.err) || tt.err == "" && errs.Len() > 0 {
+				t.Errorf("%d %q %q", got, out.String(), errs.String())
+			}
+			if strings.Contains(errs.String(), "hunter22") || tt.code >= 64 && strings.Count(errs.String(), "\n") != 1 {
+				t.Errorf("want one line without the password: %q", errs.String())
+			}
+		})
+	}
+}
+
+func TestExecute_help(t *testing.T) {
+	for _, c := range []string{"run", "acquire", "renew", "release", "ls", "show", "wait", "break", "version", "completion"} {
+		var out, errs bytes.Buffer
+		if code := execute(context.Background(), []string{c, "--help"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), "Examples:\n  ") {
+			t.Error(c, code, out.String(), errs.String())
+		}
+	}
+}
