@@ -45,6 +45,7 @@ type attempt struct {
 	r     driver.Request
 	held  bool // the claim is held already, as far as this process knows
 	votes []vote[driver.Result]
+	line  []*slot // of the first round: where it was not asked at all
 	last  *round[driver.Result]
 }
 
@@ -56,7 +57,8 @@ func (s *Store) ask(ctx context.Context, r driver.Request, held bool) *attempt {
 		r.Floor = max(r.Floor, uint64(time.Now().UnixMicro())+headStart)
 	}
 	a := &attempt{r: r, held: held}
-	line := s.calls.line(r.ID, len(s.nodes), true)
+	line := s.calls.acquires(r.ID, len(s.nodes))
+	a.line = line
 	a.last = begin(ctx, s, limit(r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
 		err := line[i].enter(ctx)
 		defer line[i].leave(s)
@@ -97,7 +99,7 @@ func (s *Store) acquire(ctx context.Context, node int, r driver.Request) (driver
 // until a majority has stored the fence.
 func (s *Store) writeBack(ctx context.Context, a *attempt) {
 	first, fence := a.last, a.fence
-	line := s.calls.line(a.r.ID, len(s.nodes), true)
+	line := s.calls.acquires(a.r.ID, len(s.nodes))
 	a.last = begin(ctx, s, limit(a.r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
 		err := line[i].enter(ctx)
 		defer line[i].leave(s)
@@ -142,19 +144,14 @@ func (s *Store) lose(ctx context.Context, a *attempt) (driver.Result, error) {
 		}
 		return no(driver.ErrUnavailable)
 	}
-	undo := s.release(ctx, a.r.ID, func(i int) bool {
-		v := a.last.answer(i) // it is over: the release waited for it
-		definite := errors.Is(v.err, driver.ErrUnavailable) || errors.Is(v.err, driver.ErrInvalid)
-		never := errors.Is(v.err, errBusy) || errors.Is(v.err, errDoubt)
-		return v.err == nil && v.value.Granted || v.err != nil && !definite && !never
-	})
+	undo := s.release(ctx, a.r.ID, a)
 	contested := a.refused > 0 && a.refused+a.granted >= s.majority()
 	left := a.granted + a.unknown // where something may be left
 	if contested && left >= s.majority() {
 		undo.until(ctx, func(votes []vote[struct{}]) bool {
 			left = 0
 			for i, v := range votes {
-				if v.err != nil && !errors.Is(v.err, driver.ErrNotHeld) && a.possible(i) {
+				if v.err != nil && !errors.Is(v.err, driver.ErrNotHeld) && possible(a.votes[i]) {
 					left++
 				}
 			}
@@ -173,9 +170,11 @@ func (s *Store) lose(ctx context.Context, a *attempt) (driver.Result, error) {
 	}
 }
 
+// left reports whether an attempt that failed may have left something on a node, once it was asked for the last time.
+func (a *attempt) left(i int) bool { return possible(a.last.answer(i)) }
+
 // possible reports whether a node may have granted the claim.
-func (a *attempt) possible(i int) bool {
-	v := a.votes[i]
+func possible(v vote[driver.Result]) bool {
 	return v.err == nil && v.value.Granted ||
 		v.err != nil && !errors.Is(v.err, driver.ErrUnavailable) && !errors.Is(v.err, driver.ErrInvalid)
 }

@@ -43,6 +43,7 @@ const longestQueue = 4
 
 // A slot is one call's place in a queue.
 type slot struct {
+	calls   *calls
 	call    call
 	acquire bool
 	before  <-chan struct{} // closed when the call may be made; nil: at once
@@ -80,13 +81,28 @@ func (c *calls) ask(ctx context.Context, id driver.ID) (leave func(), err error)
 	}, nil
 }
 
-// line takes a slot on every one of n nodes. An Acquire gets none where it would not count.
-func (c *calls) line(id driver.ID, n int, acquire bool) []*slot {
+// acquires takes a slot for an Acquire on every one of n nodes, but for those where it would not count.
+func (c *calls) acquires(id driver.ID, n int) []*slot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make([]*slot, n)
 	for i := range out {
-		out[i] = c.slot(call{id, i}, acquire)
+		out[i] = c.slot(call{id, i}, true)
+	}
+	return out
+}
+
+// releases takes a slot for a release on every one of n nodes, but for those for which there is a reason not to.
+func (c *calls) releases(id driver.ID, n int, not func(i int) error) []*slot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]*slot, n)
+	for i := range out {
+		if err := not(i); err != nil {
+			out[i] = &slot{err: err}
+		} else {
+			out[i] = c.slot(call{id, i}, false)
+		}
 	}
 	return out
 }
@@ -97,10 +113,10 @@ func (c *calls) slot(k call, acquire bool) *slot {
 	switch {
 	case acquire && q != nil && q.n >= longestQueue:
 		return &slot{call: k, err: errBusy}
-	case acquire && time.Now().Before(c.doubts[k]):
+	case acquire && c.doubtful(k):
 		return &slot{call: k, err: errDoubt}
 	}
-	s := &slot{call: k, acquire: acquire, own: make(chan struct{})}
+	s := &slot{calls: c, call: k, acquire: acquire, own: make(chan struct{})}
 	if q == nil {
 		if c.under == nil {
 			c.under = map[call]*queue{}
@@ -131,6 +147,13 @@ func (s *slot) enter(ctx context.Context) error {
 		}
 	}
 	s.entered = true
+	if s.acquire { // the release before it may not have been answered
+		s.calls.mu.Lock()
+		defer s.calls.mu.Unlock()
+		if s.calls.doubtful(s.call) {
+			return errDoubt
+		}
+	}
 	return nil
 }
 
@@ -173,6 +196,9 @@ func (c *calls) releasing(id driver.ID, n int) bool {
 	}
 	return false
 }
+
+// doubtful reports whether a release may still arrive. The lock is held.
+func (c *calls) doubtful(k call) bool { return time.Now().Before(c.doubts[k]) }
 
 // suspect notes that a release was not answered, and forgets what is too old to matter.
 func (c *calls) suspect(k call, d time.Duration) {

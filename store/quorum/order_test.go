@@ -86,6 +86,29 @@ func TestStore_asks_no_node_that_owes_a_release(t *testing.T) {
 	})
 }
 
+func TestStore_asks_no_node_that_comes_to_owe_a_release(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		other := exclusive("key", ttl)
+		for _, n := range c.nodes[1:] {
+			if _, err := n.Acquire(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := exclusive("key", ttl)
+		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: 5 * time.Second})
+		c.refuses(t, a)
+		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(150 * time.Millisecond) // the release may still be answered, and will not be while the next ask waits for it
+		res, err := c.store.Acquire(t.Context(), a)
+		time.Sleep(6 * time.Second)
+		if n := c.holds(a.ID); err == nil && res.Granted && n < 2 {
+			t.Fatalf("%d nodes hold what was granted: a release of an earlier try took it back", n)
+		}
+	})
+}
+
 func TestStore_hanging_node_gathers_no_calls(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 		other := exclusive("key", time.Minute)

@@ -198,14 +198,20 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	}
 }
 
-// release forgets a claim, and sends a release to all nodes for which there is something to release; nil: to all.
-func (s *Store) release(ctx context.Context, id driver.ID, wanted func(i int) bool) *round[struct{}] {
-	line := s.calls.line(id, len(s.nodes), false)
+// release forgets a claim, and sends a release to all nodes; if it is of an attempt that failed, to those where it may have left
+// something.
+func (s *Store) release(ctx context.Context, id driver.ID, of *attempt) *round[struct{}] {
+	line := s.calls.releases(id, len(s.nodes), func(i int) error {
+		if of != nil {
+			return of.line[i].err // it was not asked
+		}
+		return nil
+	})
 	s.claims.forget(id) // after it is known that it is being released: see RenewAll
 	return begin(ctx, s, releaseLimit, func(ctx context.Context, i int) (struct{}, error) {
 		err := line[i].enter(ctx) // a release that overtakes its acquire releases nothing
 		defer line[i].leave(s)
-		if err != nil || wanted != nil && !wanted(i) {
+		if err != nil || of != nil && !of.left(i) {
 			return struct{}{}, err
 		}
 		err = s.nodes[i].Release(ctx, id)

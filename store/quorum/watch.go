@@ -62,7 +62,7 @@ func (w *watch) relay(node int, in <-chan struct{}) {
 		}
 		if w.news(node) {
 			// A little longer than the last question took, for each to be out of the other's way.
-			pause := time.Duration(w.s.pace.Load()) * spread
+			pause := max(time.Duration(w.s.pace.Load()), shortest) * spread
 			time.AfterFunc(rand.N(pause+1), w.wake) //nolint:gosec // it need not be hard to guess
 		}
 	}
@@ -70,6 +70,9 @@ func (w *watch) relay(node int, in <-chan struct{}) {
 
 // spread is over how many times the length of an Acquire those who watch are spread.
 const spread = 8
+
+// shortest is the least that an Acquire is thought to take, so that those who lost together part, however near the nodes.
+const shortest = 100 * time.Microsecond
 
 // news notes that a node had news, and reports whether a majority has.
 func (w *watch) news(node int) bool {
