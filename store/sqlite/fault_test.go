@@ -1,0 +1,222 @@
+package sqlite_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/sqlite"
+)
+
+func grant(t *testing.T, s *sqlite.Store, r driver.Request) uint64 {
+	t.Helper()
+	res, err := s.Acquire(t.Context(), r)
+	if err != nil || !res.Granted {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	return res.Fence
+}
+
+func TestStore_reboot(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	r := exclusive("k", time.Hour)
+	s := on(t, path, sqlite.Machine{Boot: "first"})
+	// A fence ahead of the clock shows that the last one is in the file.
+	r.Floor = uint64(time.Now().Add(30 * time.Minute).UnixMicro())
+	fence := grant(t, s, r)
+	s.Close()
+
+	s = on(t, path, sqlite.Machine{Boot: "first"})
+	if res, err := s.Acquire(t.Context(), exclusive("k", time.Hour)); err != nil || res.Granted {
+		t.Fatalf("a restart of the process freed the key: %+v, %v", res, err)
+	}
+	s.Close()
+
+	s = on(t, path, sqlite.Machine{Boot: "second"})
+	if _, err := s.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: time.Hour}); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("a claim survived the reboot: %v", err)
+	}
+	if next := grant(t, s, exclusive("k", time.Hour)); next < fence+driver.Span {
+		t.Errorf("fence %d after %d", next, fence)
+	}
+	if info, err := s.Inspect(t.Context()); err != nil || info.Age > time.Minute {
+		t.Errorf("after a reboot: %+v, %v", info, err)
+	}
+}
+
+// The clock of the host is all that counts: two who opened the file at different times of day agree.
+func TestStore_time_of_day(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	elapsed := func() time.Duration { return time.Hour }
+	synctest.Test(t, func(t *testing.T) {
+		s := on(t, path, sqlite.Machine{Boot: "b", Elapsed: elapsed})
+		defer s.Close()
+		grant(t, s, exclusive("k", 30*time.Second))
+		time.Sleep(time.Hour) // the time of day moves for whoever opens the file, and the clock of the host does not
+		other := on(t, path, sqlite.Machine{Boot: "b", Elapsed: elapsed})
+		defer other.Close()
+		if res, err := other.Acquire(t.Context(), exclusive("k", time.Second)); err != nil || res.Granted {
+			t.Errorf("a jump of the time of day freed the key: %+v, %v", res, err)
+		}
+	})
+}
+
+func TestStore_swept_fences_stay_below(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	synctest.Test(t, func(t *testing.T) {
+		s := on(t, path, sqlite.Machine{Boot: "b"})
+		defer s.Close()
+		r := exclusive("k", time.Second)
+		fence := grant(t, s, r)
+		time.Sleep(time.Hour)
+		grant(t, s, exclusive("other", time.Second))
+		if n := s.Rows(); n != 1 {
+			t.Fatalf("%d keys are remembered, not the other alone", n)
+		}
+		if err := s.Run("update key set fence = fence + 1000000000000000 where key = x''"); err != nil {
+			t.Fatal(err)
+		}
+		if next := grant(t, s, exclusive("k", time.Second)); next < fence+1e15 {
+			t.Errorf("fence %d is not above what was swept", next)
+		}
+	})
+}
+
+func TestOpen_refuses(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, want string
+		make       func(path string) error
+		machine    sqlite.Machine
+	}{
+		{"a network file system", "network file system (NFS)", nil, sqlite.Machine{Magic: 0x6969}},
+		{"FUSE", "network file system (FUSE)", nil, sqlite.Machine{Magic: 0x65735546}},
+		{"a symbolic link", "symbolic link", func(p string) error { return os.Symlink(p+"-elsewhere", p) }, sqlite.Machine{}},
+		{"a folder", "no file", func(p string) error { return os.Mkdir(p, 0o700) }, sqlite.Machine{}},
+		{"a file for all", "chmod go-rwx", func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Chmod(p, 0o644)) }, sqlite.Machine{}},
+		{"a read-only file", "read-only", func(p string) error { return os.WriteFile(p, nil, 0o400) }, sqlite.Machine{}},
+		{"something else", "not a database", func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("x", 8192)), 0o600) }, sqlite.Machine{}},
+		{"a newer layout", "layout 99", later("pragma user_version = 99"), sqlite.Machine{}},
+		{"another's database", "something else", later("pragma application_id = 7"), sqlite.Machine{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "locks.db")
+			if tt.make != nil {
+				if err := tt.make(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := sqlite.OpenOn(path, nil, tt.machine)
+			if err == nil {
+				s.Close()
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+// later makes a file, and changes it.
+func later(q string) func(string) error {
+	return func(path string) error {
+		s, err := sqlite.OpenOn(path, nil, sqlite.Machine{})
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.Run(q), s.Close())
+	}
+}
+
+func TestOpen_rights(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join(t.TempDir(), "new", "folder")
+	s := opened(t, filepath.Join(folder, "a?b#c %41.db"), nil)
+	s.Watch(t.Context(), driver.ID{Key: "k", Owner: "o"})
+	grant(t, s, exclusive("k", time.Minute))
+	for path, want := range map[string]os.FileMode{
+		folder: 0o700, s.Path(): 0o600, s.Path() + "-wal": 0o600, s.Path() + "-shm": 0o600, s.Path() + "-wake": 0o700,
+	} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %v", path, info, err, want)
+		}
+	}
+	info, err := s.Inspect(t.Context())
+	if err != nil || info.Identity == "sqlite:" || info.Age <= 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	for _, f := range info.Findings {
+		if f.Level != driver.OK {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+func TestStore_file_replaced(t *testing.T) {
+	t.Parallel()
+	s := opened(t, filepath.Join(t.TempDir(), "locks.db"), nil)
+	r := exclusive("k", time.Minute)
+	grant(t, s, r)
+	for _, end := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(s.Path() + end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renewal := driver.Renewal{ID: r.ID, TTL: time.Minute}
+	if _, err := s.Renew(t.Context(), renewal); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("renewed in a file that nobody else sees: %v", err)
+	}
+	if _, err := s.Renew(t.Context(), renewal); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("the claim is not lost: %v", err)
+	}
+	grant(t, s, exclusive("k", time.Minute))
+}
+
+// Somebody who keeps the file is trouble of the store, and tells nothing about the key.
+func TestStore_busy(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	s, other := opened(t, path, nil), opened(t, path, nil)
+	r := exclusive("k", 400*time.Millisecond)
+	if err := other.Run("begin immediate"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(began); took < 100*time.Millisecond {
+		t.Errorf("gave up after %v", took)
+	}
+	if err := other.Run("rollback"); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, s, r)
+}
+
+func TestParse(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", "/state")
+	for text, want := range map[string]string{
+		"sqlite:": "/state/distlock/locks.db", "sqlite:locks.db": "locks.db", "sqlite:///var/lib/l.db": "/var/lib/l.db",
+		"sqlite:a%20b.db": "a b.db",
+	} {
+		if path, _, err := sqlite.Parse(text); err != nil || path != want {
+			t.Errorf("%s: %q, %v", text, path, err)
+		}
+	}
+	if _, opt, err := sqlite.Parse("sqlite:l.db?synchronous=full"); err != nil || !opt.Full {
+		t.Errorf("%+v, %v", opt, err)
+	}
+	for _, text := range []string{"sqlite://var/lib/l.db", "sqlite:l.db?sync=full", "sqlite:l.db?synchronous=off", "redis:x", "sqlite:%zz"} {
+		if path, _, err := sqlite.Parse(text); err == nil {
+			t.Errorf("%s: %q", text, path)
+		}
+	}
+}

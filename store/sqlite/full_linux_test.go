@@ -1,0 +1,58 @@
+package sqlite_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+func TestStore_full_disk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=512k,mode=700"); err != nil {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: a small disk needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s := opened(t, filepath.Join(dir, "locks.db"), nil)
+	held := exclusive("held", time.Hour)
+	fence := grant(t, s, held)
+	ballast := filepath.Join(dir, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	f.Close()
+	var full error
+	for i := range 200 { // the log has some room left over
+		r := exclusive("k"+strconv.Itoa(i), time.Hour)
+		r.Value = make([]byte, 8192)
+		if _, full = s.Acquire(t.Context(), r); full != nil {
+			if claims, err := s.Show(t.Context(), r.Key); err != nil || len(claims) > 0 {
+				t.Errorf("something was changed: %v, %v", claims, err)
+			}
+			break
+		}
+	}
+	if !errors.Is(full, driver.ErrUnavailable) {
+		t.Fatalf("on a full disk: %v", full)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := s.Acquire(t.Context(), held); err != nil || res.Fence != fence {
+		t.Errorf("the claim from before: %+v, %v", res, err)
+	}
+	grant(t, s, exclusive("later", time.Hour))
+}
