@@ -41,7 +41,12 @@ type figure struct {
 	P50   time.Duration // of a single deed
 	Worst time.Duration // the longest that a single deed took, or had taken when the round ended
 	Jain  float64       // how evenly the deeds were spread over the goroutines: 1 is even
+
+	Failed float64 // deeds that ended with errFailed
 }
+
+// errFailed says that a deed could not be done, and that the next one may.
+var errFailed = errors.New("failed")
 
 // A stack undoes things in reverse order.
 type stack []func()
@@ -107,6 +112,10 @@ func (b *bench) rotate(title string, n int, f func(i int) (figure, error)) ([]fi
 			median(all, func(f figure) time.Duration { return f.P50 }),
 			median(all, func(f figure) time.Duration { return f.Worst }),
 			median(all, func(f figure) float64 { return f.Jain }),
+			0,
+		}
+		for _, f := range all {
+			out[i].Failed += f.Failed
 		}
 	}
 	return out, nil
@@ -125,7 +134,9 @@ func (b *bench) measure(do deed, workers int, d time.Duration) (figure, error) {
 type tally struct {
 	Count float64
 	Worst time.Duration
-	spans histogram
+
+	failed float64
+	spans  histogram
 }
 
 // run does a deed with so many goroutines for so long. The context of the deeds has no deadline, since some
@@ -147,11 +158,17 @@ func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally
 				err := do(ctx, w)
 				now := time.Now()
 				t.Worst = max(t.Worst, now.Sub(began))
-				if err != nil {
-					if ctx.Err() == nil {
-						errs[w] = err
-						cancel()
-					}
+				switch {
+				case err == nil:
+				case ctx.Err() != nil:
+					return
+				case errors.Is(err, errFailed):
+					t.failed++
+					began = now
+					continue
+				default:
+					errs[w] = err
+					cancel()
 					return
 				}
 				t.spans.add(now.Sub(began))
@@ -175,6 +192,7 @@ func sum(tallies []tally, took time.Duration) (figure, error) {
 		total += t.Count
 		squares += t.Count * t.Count
 		f.Worst = max(f.Worst, t.Worst)
+		f.Failed += t.failed
 		spans.merge(&t.spans)
 	}
 	if total == 0 {

@@ -8,6 +8,7 @@ import (
 
 	client "github.com/redis/rueidis"
 
+	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/store/quorum"
 )
@@ -53,10 +54,10 @@ func (b *bench) majority(addrs []string, workers int) error {
 	if err != nil {
 		return err
 	}
-	t := table{Title: title, Columns: []column{perSecond, ratio, p50, {"p50 ratio", "x"}, worst}}
+	t := table{Title: title, Columns: []column{perSecond, ratio, p50, {"p50 ratio", "x"}, worst, {"failed", ""}}}
 	for i, f := range figures {
 		t.Rows = append(t.Rows, row{all[i].name, []float64{
-			f.Rate, f.Rate / figures[0].Rate, f.P50.Seconds(), f.P50.Seconds() / figures[0].P50.Seconds(), f.Worst.Seconds(),
+			f.Rate, f.Rate / figures[0].Rate, f.P50.Seconds(), f.P50.Seconds() / figures[0].P50.Seconds(), f.Worst.Seconds(), f.Failed,
 		}})
 	}
 	if workers > 1 {
@@ -94,7 +95,14 @@ func majorities() []majorityWay {
 			if err != nil {
 				return nil, err
 			}
-			return pairOf(l), nil
+			do := pairOf(l)
+			return func(ctx context.Context, key string) error {
+				err := do(ctx, key)
+				if errors.Is(err, distlock.ErrUnavailable) { // no majority answered in time: the machine is busy
+					return fmt.Errorf("%w: %w", errFailed, err)
+				}
+				return err
+			}, nil
 		}},
 		{"redsync", func(_ context.Context, addrs []string, later func(func())) (pair, error) {
 			return pairOf(newRedsync(addrs, 0, later)), nil

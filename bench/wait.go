@@ -63,6 +63,9 @@ func (b *bench) wakeUp(addr string) error {
 // settle is how long a waiter is given to take its place, and to fall asleep.
 func settle() { time.Sleep(5*time.Millisecond + rand.N(5*time.Millisecond)) }
 
+// missed is how long a wake-up is waited for. One that takes longer counts as this long.
+const missed = 2 * time.Second
+
 // handOver starts wait, and when it waits calls give. It returns how long after that wait was over.
 func handOver(wait, give func() error) (time.Duration, error) {
 	type end struct {
@@ -94,18 +97,26 @@ func wakeLocker(p peer) waking {
 		if err != nil {
 			return nil, err
 		}
-		key := fmt.Sprintf("wake-%.16s", p.name)
+		key, n := fmt.Sprintf("wake-%.16s", p.name), 0
 		return func(ctx context.Context) (time.Duration, error) {
-			h, err := first.lock(ctx, key)
+			n++
+			name := fmt.Sprintf("%s-%d", key, n%names)
+			h, err := first.lock(ctx, name)
 			if err != nil {
 				return 0, err
 			}
+			limited, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer time.AfterFunc(missed, cancel).Stop()
 			var next hold
 			d, err := handOver(func() (err error) {
-				next, err = second.lock(ctx, key)
+				next, err = second.lock(limited, name)
 				return err
 			}, h.unlock)
-			if err != nil {
+			switch {
+			case err != nil && limited.Err() != nil && ctx.Err() == nil:
+				return missed, nil
+			case err != nil:
 				return 0, err
 			}
 			return d, next.unlock()
