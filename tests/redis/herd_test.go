@@ -181,26 +181,36 @@ func line(t testing.TB, l *distlock.Locker, name string) []distlock.Claim {
 // requests returns how many commands clients sent since the last reset, and how many the scripts ran.
 func requests(t testing.TB, srv *testenv.RedisServer) (sent, run int) {
 	t.Helper()
-	text, _ := do(t, srv, "INFO", "commandstats").(string)
-	for in := bufio.NewScanner(strings.NewReader(text)); in.Scan(); {
-		name, rest, ok := strings.Cut(in.Text(), ":calls=")
-		if !ok {
-			continue
-		}
-		calls, _, _ := strings.Cut(rest, ",")
-		n, err := strconv.Atoi(calls)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, n := range calls(t, srv) {
 		switch name {
-		case "cmdstat_evalsha", "cmdstat_eval", "cmdstat_subscribe", "cmdstat_unsubscribe", "cmdstat_ping", "cmdstat_hello", "cmdstat_client|setinfo":
+		case "evalsha", "eval", "subscribe", "unsubscribe", "ping", "hello", "client|setinfo":
 			sent += n
-		case "cmdstat_config|resetstat", "cmdstat_info":
+		case "config|resetstat", "info":
 		default:
 			run += n
 		}
 	}
 	return sent, run
+}
+
+// calls returns how often the server ran each command since its start or the last reset.
+func calls(t testing.TB, srv *testenv.RedisServer) map[string]int {
+	t.Helper()
+	text, _ := do(t, srv, "INFO", "commandstats").(string)
+	all := map[string]int{}
+	for in := bufio.NewScanner(strings.NewReader(text)); in.Scan(); {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(in.Text(), "cmdstat_"), ":calls=")
+		if !ok {
+			continue
+		}
+		count, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = n
+	}
+	return all
 }
 
 // rss is the memory of a process in KB, where it can be seen.

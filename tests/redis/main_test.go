@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	run := testenv.Main(m, testenv.Roles{"holder": playHolder, "crowd": playCrowd})
 	flag.Parse()
 	// The tests wait most of their time. They need no processor for that.
-	if err := flag.Set("test.parallel", "24"); err != nil {
+	if err := flag.Set("test.parallel", "10"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(run)

