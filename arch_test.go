@@ -81,8 +81,10 @@ var layers = []layer{
 // labs are the packages that production code never imports.
 var labs = []string{"internal/chaos", "internal/history", "internal/testenv", "internal/apicheck", "drivertest", "locktest"}
 
-// labModules are modules of others for tests: see docs/adr/0007-test-dependencies.md.
-var labModules = []string{"github.com/anishathalye/porcupine", "pgregory.net/rapid", "go.uber.org/goleak"}
+// labModules are packages of others for tests: see docs/adr/0007-test-dependencies.md and 0011-command-line.md.
+var labModules = []string{
+	"github.com/anishathalye/porcupine", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/testscript",
+}
 
 // judge returns what is wrong with the import of imp by the production code of pkg.
 func judge(pkg, imp string) string {
@@ -171,6 +173,11 @@ func TestArch_imports_canFail(t *testing.T) {
 		{"store/etcd", module + "/internal/testenv", "imports internal/testenv"},
 		{"cmd/distlock", module + "/internal/chaos", "imports internal/chaos"},
 		{"cmd/distlock", module + "/store/redis", "imports store/redis"},
+		{"cmd/distlock", module + "/open", ""},
+		{"cmd/distlock", "github.com/rogpeppe/go-internal/testscript", "not tied to tests"},
+		{"open", module + "/store/sqlite", ""},
+		{"open", module + "/store/redis/rueidis", ""},
+		{"open", module, "open imports ."},
 		{"locktest", module + "/internal/chaos", ""},
 		{"locktest", "go.uber.org/goleak", "not tied to tests"},
 		{"locktest", "github.com/google/go-cmp/cmp", "module of others"},

@@ -197,10 +197,11 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 	case unlock != nil && !j.quiet:
 		j.say("%s was not given back, and stays taken for up to %v: %v", j.name, j.ttl, unlock)
 	}
-	var given *exitError
+	var verdict *exitError
+	stopped := errors.As(err, &verdict) && verdict.code == exitLost && verdict.err != nil // a child may exit with 79 by itself
 	j.report.Held = time.Since(granted).Seconds()
-	j.report.Lost = lost || errors.As(err, &given) && given.code == exitLost
-	if j.report.Lost && (given == nil || given.code != exitLost) {
+	j.report.Lost = lost || stopped
+	if lost && !stopped {
 		return &exitError{exitLost, errors.New(j.name + ": the lock was lost while the command ran")}
 	}
 	return err

@@ -1,0 +1,206 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// A program is distlock in a process of its own.
+type program struct {
+	*exec.Cmd
+	out, err bytes.Buffer
+}
+
+func start(t *testing.T, store string, args ...string) *program {
+	t.Helper()
+	p := &program{Cmd: exec.Command("distlock", args...)}
+	p.Env = append(os.Environ(), "DISTLOCK_STORE="+store, "XDG_CONFIG_HOME="+t.TempDir())
+	p.Stdout, p.Stderr = &p.out, &p.err
+	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.WaitDelay = time.Second
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+	})
+	return p
+}
+
+// code waits until the program has ended.
+func (p *program) code(t *testing.T) int {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := p.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return p.ProcessState.ExitCode()
+}
+
+// eventually waits for what another process does.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for began := time.Now(); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+func exists(file string) func() bool {
+	return func() bool { info, err := os.Stat(file); return err == nil && info.Size() > 0 }
+}
+
+// lastTime is the last whole line of a file of times in nanoseconds.
+func lastTime(t *testing.T, file string) time.Time {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	n, err := strconv.ParseInt(lines[max(len(lines)-2, 0)], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Unix(0, n)
+}
+
+// The store goes away while a command runs that does not obey TERM. It must be gone before the lock can go to a rival, who
+// still reaches the store.
+func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("date has no nanoseconds here")
+	}
+	r := testenv.Redis(t)
+	proxy := testenv.Proxy(t, r.Addr)
+	dir := t.TempDir()
+	ticks, term, rivals := filepath.Join(dir, "ticks"), filepath.Join(dir, "term"), filepath.Join(dir, "rival")
+	p := start(t, "redis://"+proxy.Addr, "run", "--ttl", "3s", "--grace", "500ms", "--report", filepath.Join(dir, "report"), "a", "-c",
+		"trap 'date +%s%N >>"+term+"' TERM; while :; do date +%s%N >>"+ticks+"; sleep 0.01; done")
+	eventually(t, "the child runs", exists(ticks))
+	proxy.Cut(testenv.Both)
+	rival := start(t, "redis://"+r.Addr, "run", "a", "-c", "date +%s%N >>"+rivals)
+	// The shell may have its own line about the child's child.
+	if code := p.code(t); code != exitLost || strings.Count(p.err.String(), "distlock: a: the lock ") != 1 {
+		t.Error(code, p.err.String())
+	}
+	if code := rival.code(t); code != 0 {
+		t.Fatal(code, rival.err.String())
+	}
+	gap := lastTime(t, rivals).Sub(lastTime(t, ticks))
+	if gap <= 0 {
+		t.Errorf("the child was seen %v after the rival began", -gap)
+	}
+	grace := lastTime(t, ticks).Sub(lastTime(t, term))
+	if grace < 250*time.Millisecond {
+		t.Errorf("the child had %v between TERM and KILL, want about 500ms", grace)
+	}
+	t.Logf("TERM %v before the child's last sign, the rival %v after it", grace, gap)
+	if text, _ := os.ReadFile(filepath.Join(dir, "report")); !strings.Contains(string(text), `"lost":true,"exit":79`) {
+		t.Errorf("report: %s", text)
+	}
+}
+
+func TestRun_lost_broken(t *testing.T) {
+	r := testenv.Redis(t)
+	dir := t.TempDir()
+	for _, how := range []string{"stop", "warn"} {
+		up := filepath.Join(dir, how)
+		p := start(t, r.URL, "run", "--ttl", "1s", "--on-lost", how, how, "-c", "echo >"+up+"; sleep 2; echo survived")
+		eventually(t, "the child runs", exists(up))
+		if code := start(t, r.URL, "break", how, "--reason", "test", "--yes").code(t); code != 0 {
+			t.Fatal(code)
+		}
+		if code := p.code(t); code != exitLost {
+			t.Error(how, code, p.err.String())
+		}
+		if survived := strings.Contains(p.out.String(), "survived"); survived != (how == "warn") || p.err.Len() == 0 {
+			t.Error(how, p.out.String(), p.err.String())
+		}
+	}
+}
+
+// A store that is gone when the command ends in time changes nothing about its exit code.
+func TestRun_storeGoneAtTheEnd(t *testing.T) {
+	r := testenv.Redis(t)
+	up := filepath.Join(t.TempDir(), "up")
+	p := start(t, r.URL, "run", "--ttl", "10s", "a", "-c", "echo >"+up+"; read x <"+up+"; sleep 0.5; exit 3")
+	eventually(t, "the child runs", exists(up))
+	r.Kill()
+	if code := p.code(t); code != 3 || !strings.Contains(p.err.String(), "not given back") {
+		t.Error(code, p.err.String())
+	}
+}
+
+func TestRun_storeGoneBefore(t *testing.T) {
+	r := testenv.Redis(t, testenv.Password("hunter22"))
+	r.Kill()
+	p := start(t, r.URL, "run", "a", "true")
+	if code := p.code(t); code != exitUnavailable || strings.Contains(p.err.String(), "hunter22") {
+		t.Error(code, p.err.String())
+	}
+}
+
+func TestRun_wrapperKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux ends a child with its parent")
+	}
+	up := filepath.Join(t.TempDir(), "up")
+	p := start(t, "memory:", "run", "a", "--", "sh", "-c", "echo $$ >"+up+"; exec sleep 60")
+	eventually(t, "the child runs", exists(up))
+	text, _ := os.ReadFile(up)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Process.Kill()
+	eventually(t, "the child is gone", func() bool {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		return err != nil || strings.Contains(string(stat), ") Z ") // nobody may be there to bury it
+	})
+}
+
+// Signals reach the whole group: a grandchild too.
+func TestRun_group(t *testing.T) {
+	dir := t.TempDir()
+	up, got := filepath.Join(dir, "up"), filepath.Join(dir, "got")
+	p := start(t, "memory:", "run", "a", "-c",
+		"trap : TERM; sh -c 'trap \"echo x >"+got+"; exit\" TERM; echo up >"+up+"; while :; do sleep 0.02; done' & wait; wait; exit 4")
+	eventually(t, "the grandchild runs", exists(up))
+	_ = p.Process.Signal(syscall.SIGTERM)
+	if code := p.code(t); code != 4 || !exists(got)() {
+		t.Error(code, exists(got)(), p.err.String())
+	}
+}
+
+// Completion waits 200 ms for a store, and not longer.
+func TestComplete_silentStore(t *testing.T) {
+	r := testenv.Redis(t)
+	proxy := testenv.Proxy(t, r.Addr)
+	proxy.Cut(testenv.Both)
+	t.Setenv("DISTLOCK_STORE", "redis://"+proxy.Addr)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	began := time.Now()
+	out, err := exec.CommandContext(ctx, "distlock", "__complete", "run", "").Output()
+	if took := time.Since(began); err != nil || took > time.Second || !strings.HasPrefix(string(out), ":") {
+		t.Errorf("%v %v %q", took, err, out)
+	}
+}
