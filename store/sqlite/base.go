@@ -3,7 +3,7 @@ package sqlite
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver of database/sql
+	"modernc.org/sqlite"
 )
 
 const (
@@ -33,15 +33,15 @@ create table meta (name text primary key, value text not null) without rowid;
 insert into key values (x'', 0, 0, null);`
 )
 
-// A base is an open file.
+// A base is an open file. It has one connection, for SQLite lets one write at a time in any case, and
+// no pool of database/sql before it: the gate does that work already.
 type base struct {
-	db   *sql.DB
-	conn *sql.Conn // the only one: SQLite lets one write at a time in any case
+	conn sqldriver.Conn
 	file os.FileInfo
 
-	begin, commit, rollback     *sql.Stmt
-	load, save                  *sql.Stmt
-	list, bound, sweep, swept   *sql.Stmt
+	begin, commit, rollback     *stmt
+	load, save                  *stmt
+	list, bound, sweep, swept   *stmt
 	identity                    string
 	since                       time.Duration // when this boot first used the file
 	version, journal, synchrony string
@@ -58,19 +58,19 @@ func (s *Store) connect(ctx context.Context) (*base, error) {
 		return fail(err)
 	}
 	// A URI, for a path may have a question mark.
-	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(s.path)}).String())
+	name := (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(s.path)}).String()
+	conn, err := new(sqlite.Driver).Open(name)
 	if err != nil {
-		return fail(err)
+		return fail(definite(err))
 	}
-	db.SetMaxOpenConns(1)
-	b := &base{db: db, file: file}
+	b := &base{conn: conn, file: file}
 	for try := 0; ; try++ {
-		err = b.setup(ctx, s)
+		err = b.setup(s)
 		if err == nil {
 			return b, nil
 		}
 		if !busy(err) || ctx.Err() != nil {
-			b.close()
+			_ = b.close()
 			return fail(definite(err))
 		}
 		pause(ctx, try, false)
@@ -78,12 +78,7 @@ func (s *Store) connect(ctx context.Context) (*base, error) {
 }
 
 // setup readies the connection. It may be called again.
-func (b *base) setup(ctx context.Context, s *Store) (err error) {
-	if b.conn == nil {
-		if b.conn, err = b.db.Conn(ctx); err != nil {
-			return err
-		}
-	}
+func (b *base) setup(s *Store) error {
 	level := "normal"
 	if s.opt.Full {
 		level = "full"
@@ -131,10 +126,10 @@ func (b *base) enter(s *Store) error {
 	b.since = s.now()
 	for _, q := range []struct {
 		text string
-		args []any
+		args []sqldriver.Value
 	}{
 		{"update key set ends = 0, state = null where key <> x''", nil},
-		{"insert or replace into meta values ('boot', ?), ('since', ?)", []any{s.host.boot, strconv.FormatInt(int64(b.since), 10)}},
+		{"insert or replace into meta values ('boot', ?), ('since', ?)", []sqldriver.Value{s.host.boot, strconv.FormatInt(int64(b.since), 10)}},
 	} {
 		if err := b.exec(q.text, q.args...); err != nil {
 			return err
@@ -153,7 +148,7 @@ func (b *base) create() error {
 }
 
 func (b *base) prepare() error {
-	for text, stmt := range map[string]**sql.Stmt{
+	for text, at := range map[string]**stmt{
 		"begin immediate": &b.begin, "commit": &b.commit, "rollback": &b.rollback,
 		"select fence, state from key where key = ?":                                    &b.load,
 		"insert or replace into key values (?, ?, ?, ?)":                                &b.save,
@@ -162,48 +157,66 @@ func (b *base) prepare() error {
 		"delete from key where key > ? and (? or key <= ?) and ends <= ? and fence < ?": &b.sweep,
 		"update key set fence = max(fence, ?) where key = x''":                          &b.swept,
 	} {
-		if *stmt != nil {
+		if *at != nil {
 			continue
 		}
-		var err error
-		if *stmt, err = b.conn.PrepareContext(context.Background(), text); err != nil {
+		made, err := b.conn.Prepare(text)
+		if err != nil {
 			return err
 		}
+		*at = &stmt{made}
 	}
 	return nil
 }
 
-// exec runs a statement. A context that ends would leave it unknown whether it was run, so it gets none.
-func (b *base) exec(q string, args ...any) error {
-	_, err := b.conn.ExecContext(context.Background(), q, args...)
-	return err
-}
-
-func (b *base) number(q string) (n int64) {
-	if err := b.conn.QueryRowContext(context.Background(), q).Scan(&n); err != nil {
-		return -1
+// exec runs a statement once.
+func (b *base) exec(q string, args ...sqldriver.Value) error {
+	made, err := b.conn.Prepare(q)
+	if err != nil {
+		return err
 	}
-	return n
+	_, err = (&stmt{made}).exec(args...)
+	return errors.Join(err, made.Close())
 }
 
-func (b *base) text(q string) (s string) {
-	if err := b.conn.QueryRowContext(context.Background(), q).Scan(&s); err != nil {
+// number returns what a query tells, or -1 if it tells nothing.
+func (b *base) number(q string) int64 {
+	if n, ok := b.ask(q).(int64); ok {
+		return n
+	}
+	return -1
+}
+
+// text returns what a query tells, or nothing.
+func (b *base) text(q string) string {
+	v := b.ask(q)
+	if v == nil {
 		return ""
 	}
-	return s
+	return fmt.Sprint(v)
+}
+
+func (b *base) ask(q string) sqldriver.Value {
+	made, err := b.conn.Prepare(q)
+	if err != nil {
+		return nil
+	}
+	defer made.Close()
+	dest := make([]sqldriver.Value, 1)
+	if there, err := (&stmt{made}).row(dest); err != nil || !there {
+		return nil
+	}
+	return dest[0]
 }
 
 func (b *base) close() error {
 	var err error
-	for _, st := range []*sql.Stmt{b.begin, b.commit, b.rollback, b.load, b.save, b.list, b.bound, b.sweep, b.swept} {
+	for _, st := range []*stmt{b.begin, b.commit, b.rollback, b.load, b.save, b.list, b.bound, b.sweep, b.swept} {
 		if st != nil {
-			err = errors.Join(err, st.Close())
+			err = errors.Join(err, st.made.Close())
 		}
 	}
-	if b.conn != nil {
-		err = errors.Join(err, b.conn.Close())
-	}
-	return errors.Join(err, b.db.Close())
+	return errors.Join(err, b.conn.Close())
 }
 
 // drop closes the file. The next call opens it anew.

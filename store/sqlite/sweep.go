@@ -1,9 +1,7 @@
 package sqlite
 
 import (
-	"context"
-	"database/sql"
-	"errors"
+	"database/sql/driver"
 	"time"
 )
 
@@ -33,29 +31,28 @@ func (t *tx) sweep(s *sweeps, granted bool) error {
 		return nil
 	}
 	s.grants, s.next = 0, t.now+time.Second
-	background := context.Background()
 	from := s.from
 	if from == nil {
 		from = []byte{}
 	}
-	var to []byte
-	err := t.base.bound.QueryRowContext(background, from, sweepStep-1).Scan(&to)
-	last := errors.Is(err, sql.ErrNoRows)
-	if err != nil && !last {
+	var dest [1]driver.Value
+	more, err := t.base.bound.row(dest[:], from, int64(sweepStep-1))
+	if err != nil {
 		return err
 	}
-	if last {
-		to = []byte{}
+	to, _ := dest[0].([]byte)
+	if !more {
+		to = []byte{} // to the end, and from the start the next time
 	}
 	old := int64(wall()) - memory.Microseconds()
-	done, err := t.base.sweep.ExecContext(background, from, last, to, int64(t.now), old)
+	n, err := t.base.sweep.exec(from, !more, to, int64(t.now), old)
 	if err != nil {
 		return err
 	}
 	s.from = to
-	if n, err := done.RowsAffected(); err != nil || n == 0 {
-		return err
+	if n == 0 {
+		return nil
 	}
-	_, err = t.base.swept.ExecContext(background, old) // what was swept is below
+	_, err = t.base.swept.exec(old) // what was swept is below
 	return err
 }

@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	sqldriver "database/sql/driver"
 	"fmt"
 	"iter"
 	"time"
@@ -49,33 +51,30 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 
 // page reads some keys, and tells from where on the next ones are; nil: there are none.
 func (t *tx) page(from, prefix []byte) (out []driver.Claim, next []byte, err error) {
-	rows, err := t.base.list.QueryContext(context.Background(), from, int64(t.now), listStep)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer rows.Close()
+	var dest [2]sqldriver.Value
 	n := 0
-	for rows.Next() {
-		var name, state []byte
-		if err := rows.Scan(&name, &state); err != nil {
-			return nil, nil, err
-		}
+	var wrong error
+	err = t.base.list.rows(dest[:], func() bool {
+		name, _ := dest[0].([]byte)
+		state, _ := dest[1].([]byte)
 		if !bytes.HasPrefix(name, prefix) {
-			return out, nil, nil
+			n = 0 // these were all
+			return false
 		}
 		k := &key{name: string(name)}
-		if err := k.decode(state); err != nil {
-			return nil, nil, err
+		if wrong = k.decode(state); wrong != nil {
+			return false
 		}
 		k.expire(t.now)
 		out = append(out, k.all(t.now)...)
-		next = append(name, 0) // the least that is greater
+		next = append(bytes.Clone(name), 0) // the least that is greater
 		n++
-	}
+		return true
+	}, from, int64(t.now), int64(listStep))
 	if n < listStep {
 		next = nil
 	}
-	return out, next, rows.Err()
+	return out, next, cmp.Or(err, wrong)
 }
 
 // read runs f on what is in the file, and changes nothing.

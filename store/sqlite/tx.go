@@ -2,9 +2,9 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
+	sqldriver "database/sql/driver"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -63,7 +63,7 @@ func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error)
 		s.base = b
 	}
 	for try := 0; ; try++ {
-		_, err := s.base.begin.ExecContext(context.Background())
+		_, err := s.base.begin.exec()
 		switch {
 		case err == nil:
 			if c.grants { // to end a claim in the wrong file does no harm
@@ -97,18 +97,17 @@ func (s *Store) same() error {
 
 // end commits, or takes everything back if err is not nil.
 func (s *Store) end(t *tx, err error) error {
-	background := context.Background()
 	if err != nil {
-		if _, failed := t.base.rollback.ExecContext(background); failed != nil || broke(err) {
+		if _, failed := t.base.rollback.exec(); failed != nil || broke(err) {
 			_ = s.drop() // without a commit, what was written counts for nothing
 		}
 		return definite(err)
 	}
-	_, err = t.base.commit.ExecContext(background)
+	_, err = t.base.commit.exec()
 	if err == nil {
 		return nil
 	}
-	if _, failed := t.base.rollback.ExecContext(background); failed != nil || broke(err) {
+	if _, failed := t.base.rollback.exec(); failed != nil || broke(err) {
 		_ = s.drop()
 	}
 	if full(err) || busy(err) {
@@ -136,14 +135,16 @@ func pause(ctx context.Context, try int, first bool) {
 // load reads what is known about a key, now.
 func (t *tx) load(name string) (*key, error) {
 	k := &key{name: name}
-	var state []byte
-	err := t.base.row(name, &k.last, &state)
-	if errors.Is(err, sql.ErrNoRows) {
-		// It may have been swept: new fences must be above those it had.
-		return k, t.base.row("", &k.last, &state)
-	}
+	there, state, err := t.base.row(k)
 	if err != nil {
 		return nil, err
+	}
+	if !there {
+		// It may have been swept: new fences must be above those it had.
+		file := &key{}
+		_, _, err := t.base.row(file)
+		k.last = file.last
+		return k, err
 	}
 	k.there = true
 	if err := k.decode(state); err != nil {
@@ -153,8 +154,20 @@ func (t *tx) load(name string) (*key, error) {
 	return k, nil
 }
 
-func (b *base) row(name string, fence *uint64, state *[]byte) error {
-	return b.load.QueryRowContext(context.Background(), []byte(name)).Scan(fence, state)
+// row reads the row of a key.
+func (b *base) row(k *key) (there bool, state []byte, err error) {
+	var dest [2]sqldriver.Value
+	there, err = b.load.row(dest[:], []byte(k.name))
+	if err != nil || !there {
+		return false, nil, err
+	}
+	fence, ok := dest[0].(int64)
+	if !ok || fence < 0 || fence > math.MaxInt64/2 {
+		return false, nil, errState
+	}
+	k.last = uint64(fence)
+	state, _ = dest[1].([]byte)
+	return true, state, nil
 }
 
 // save writes a key back, and lets its news be told after the commit.
@@ -163,7 +176,7 @@ func (t *tx) save(k *key) error {
 		return nil
 	}
 	state, ends := k.encode()
-	_, err := t.base.save.ExecContext(context.Background(), []byte(k.name), int64(k.last), int64(ends), state)
+	_, err := t.base.save.exec([]byte(k.name), int64(k.last), int64(ends), state)
 	t.pokes = append(t.pokes, k.pokes...)
 	return err
 }
