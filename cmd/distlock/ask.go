@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -133,11 +134,21 @@ func heldBy(holder string, held time.Duration, fence uint64) string {
 	if holder == "" {
 		holder = "another"
 	}
-	s := fmt.Sprintf("held by %s for %v", holder, short(held))
+	s := fmt.Sprintf("held by %s for %v", clean(holder), short(held))
 	if fence > 0 {
 		s += fmt.Sprintf(" (fence %d)", fence)
 	}
 	return s
+}
+
+// clean makes what others wrote into the store safe for a terminal: not all of them use this library.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 }
 
 // short rounds a duration for people.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -51,7 +52,10 @@ func (a *app) breaks() *cobra.Command {
 			return err
 		}
 		broken, err := driver.Break(c.Context(), a.source.Store, key, reason)
-		if err != nil {
+		switch {
+		case errors.Is(err, errors.ErrUnsupported), errors.Is(err, driver.ErrInvalid):
+			return &exitError{exitUsage, err}
+		case err != nil:
 			return &exitError{exitUnavailable, err}
 		}
 		if len(broken) == 0 {

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/distlock/distlock"
 )
 
 // completeLimit is how long a user waits for names after pressing Tab. After that there are none.
@@ -38,12 +36,13 @@ func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]st
 	}
 	names := make(chan []string, 1)
 	go func() { // to connect may take longer than the user waits
-		var l *distlock.Locker
-		l, err := a.locker(c)
+		late := *a // which may end later than a does
+		l, err := late.locker(c)
 		if err != nil {
 			names <- nil
 			return
 		}
+		defer late.source.Close()
 		ctx, cancel := context.WithTimeout(c.Context(), completeLimit)
 		defer cancel()
 		var all []string

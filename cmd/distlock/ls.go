@@ -109,6 +109,6 @@ func writeRow(w *tabwriter.Writer, c distlock.Claim) error {
 	if c.Left > 0 {
 		left = short(c.Left).String()
 	}
-	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\t%s\n", c.Key, c.Mode, state, c.Holder, short(c.Held), left, fence, c.Note)
+	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\t%s\n", clean(c.Key), c.Mode, state, clean(c.Holder), short(c.Held), left, fence, clean(c.Note))
 	return err
 }

@@ -69,6 +69,9 @@ func (j *job) main(c *cobra.Command, args []string) error {
 	if err := c.Flags().Parse(args[1:]); err != nil {
 		return &exitError{exitUsage, err}
 	}
+	if help, err := c.Flags().GetBool("help"); err == nil && help {
+		return c.Help()
+	}
 	argv := c.Flags().Args()
 	switch {
 	case c.Flags().Changed("command") && len(argv) > 0:
@@ -157,8 +160,11 @@ func (j *job) observer() distlock.Observer {
 		return nil
 	}
 	o := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
-		if err, ok := at.Value.Any().(error); ok {
-			at.Value = slog.StringValue(j.redact(err.Error()))
+		switch v := at.Value.Any().(type) {
+		case error:
+			at.Value = slog.StringValue(j.redact(v.Error()))
+		case string:
+			at.Value = slog.StringValue(j.redact(v))
 		}
 		return at
 	}}

@@ -61,17 +61,17 @@ func (a *app) printReason(why distlock.Reason) error {
 		}
 		fmt.Fprintln(a.out)
 		if h.Note != "" {
-			fmt.Fprintf(a.out, "  note: %s\n", h.Note)
+			fmt.Fprintf(a.out, "  note: %s\n", clean(h.Note))
 		}
 		for _, k := range slices.Sorted(maps.Keys(h.Meta)) {
-			fmt.Fprintf(a.out, "  %s=%s\n", k, h.Meta[k])
+			fmt.Fprintf(a.out, "  %s=%s\n", clean(k), clean(h.Meta[k]))
 		}
 		if len(h.Value) > 0 {
 			fmt.Fprintf(a.out, "  value: %q\n", h.Value)
 		}
 	}
 	for i, w := range why.Line {
-		fmt.Fprintf(a.out, "%d in line: %s for %v\n", i+1, w.Holder, short(w.Held))
+		fmt.Fprintf(a.out, "%d in line: %s for %v\n", i+1, clean(w.Holder), short(w.Held))
 	}
 	return nil
 }

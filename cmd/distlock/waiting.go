@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/distlock/distlock"
 )
@@ -43,7 +46,7 @@ func (j *job) showWaiting(ctx context.Context, locker *distlock.Locker) (stop fu
 			if dumb {
 				fmt.Fprintln(j.app.err, line)
 			} else {
-				fmt.Fprint(j.app.err, "\r"+line+"\x1b[K")
+				fmt.Fprint(j.app.err, "\r"+fit(line, j.app.err)+"\x1b[K")
 			}
 		}
 	}()
@@ -70,6 +73,19 @@ func (j *job) waitingLine(ctx context.Context, locker *distlock.Locker, waited t
 	}
 	if ahead > 0 {
 		line += fmt.Sprintf(", %d ahead", ahead)
+	}
+	return line
+}
+
+// fit cuts a line that the terminal would wrap, since a wrapped line cannot be rewritten in place.
+func fit(line string, w io.Writer) string {
+	f, ok := w.(*os.File)
+	if !ok {
+		return line
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if r := []rune(line); err == nil && width > 0 && len(r) >= width {
+		return string(r[:width-1])
 	}
 	return line
 }
