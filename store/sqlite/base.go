@@ -40,7 +40,7 @@ type base struct {
 	file os.FileInfo
 
 	begin, commit, rollback     *stmt
-	load, save                  *stmt
+	load, save, empty           *stmt
 	list, bound, sweep, swept   *stmt
 	identity                    string
 	since                       time.Duration // when this boot first used the file
@@ -152,6 +152,7 @@ func (b *base) prepare() error {
 		"begin immediate": &b.begin, "commit": &b.commit, "rollback": &b.rollback,
 		"select fence, state from key where key = ?":                                    &b.load,
 		"insert or replace into key values (?, ?, ?, ?)":                                &b.save,
+		"update key set ends = 0, state = null where key = ? and state = ?":             &b.empty,
 		"select key, state from key where key >= ? and key > x'' and ends > ? limit ?":  &b.list,
 		"select key from key where key > ? order by key limit 1 offset ?":               &b.bound,
 		"delete from key where key > ? and (? or key <= ?) and ends <= ? and fence < ?": &b.sweep,
@@ -211,7 +212,7 @@ func (b *base) ask(q string) sqldriver.Value {
 
 func (b *base) close() error {
 	var err error
-	for _, st := range []*stmt{b.begin, b.commit, b.rollback, b.load, b.save, b.list, b.bound, b.sweep, b.swept} {
+	for _, st := range []*stmt{b.begin, b.commit, b.rollback, b.load, b.save, b.empty, b.list, b.bound, b.sweep, b.swept} {
 		if st != nil {
 			err = errors.Join(err, st.made.Close())
 		}

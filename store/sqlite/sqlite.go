@@ -53,6 +53,7 @@ type Store struct {
 	base   *base
 	closed bool
 	sweeps sweeps
+	solos  solos
 
 	post post
 }

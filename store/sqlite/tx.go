@@ -21,6 +21,8 @@ type call struct {
 	first bool // renewals and releases go before acquires
 
 	grants bool // the answer may be that a claim is held
+
+	alone *driver.ID // if this is still all that stands on its key, it is to be released
 }
 
 // A tx is a transaction that has the file to itself.
@@ -28,6 +30,7 @@ type tx struct {
 	base  *base
 	now   time.Duration // read when the file was had
 	pokes []poke
+	solos []solo // claims that are all that stands on their keys, as they are written
 }
 
 // write runs f in a transaction. If f returns an error, nothing is changed.
@@ -36,9 +39,19 @@ func (s *Store) write(ctx context.Context, c call, f func(*tx) error) error {
 	if err := s.gate.enter(ctx, until, c.first); err != nil {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
+	if c.alone != nil {
+		if done, err := s.alone(*c.alone); done {
+			s.gate.leave()
+			s.post.hear(keyNews(c.alone.Key))
+			return err
+		}
+	}
 	t, err := s.begin(ctx, c, until)
 	if err == nil {
 		err = s.end(t, f(t))
+	}
+	if err == nil {
+		s.solos.note(t)
 	}
 	s.gate.leave()
 	if err != nil {
@@ -176,6 +189,9 @@ func (t *tx) save(k *key) error {
 		return nil
 	}
 	state, ends := k.encode()
+	if len(k.claims) == 1 && len(k.line)+len(k.broken)+len(k.onlookers) == 0 {
+		t.solos = append(t.solos, solo{driver.ID{Key: k.name, Owner: k.claims[0].owner}, state, ends})
+	}
 	_, err := t.base.save.exec([]byte(k.name), int64(k.last), int64(ends), state)
 	t.pokes = append(t.pokes, k.pokes...)
 	return err

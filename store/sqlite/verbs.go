@@ -145,7 +145,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if id.Key == "" || id.Owner == "" {
 		return driver.ErrNotHeld // nobody can have it
 	}
-	return s.write(ctx, call{limit: busyLimit, first: true}, func(t *tx) error {
+	return s.write(ctx, call{limit: busyLimit, first: true, alone: &id}, func(t *tx) error {
 		k, err := t.load(id.Key)
 		if err != nil {
 			return err
