@@ -71,7 +71,10 @@ func (s *Store) connect(ctx context.Context) (*base, error) {
 		}
 		if !busy(err) || ctx.Err() != nil {
 			_ = b.close()
-			return fail(definite(err))
+			if code(err) != 0 {
+				err = definite(err) // SQLite's own trouble may pass; what we refuse stays as it is
+			}
+			return fail(err)
 		}
 		pause(ctx, try, false)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // thisHost counts from kern.boottime, which the system moves along when the time of day is set. It moves by that, so it
-// cannot name the boot; the clock alone tells: see wallHost.
+// cannot name the boot: macOS has a name for it, the BSDs have none.
 func thisHost() host {
 	h := wallHost()
 	if _, err := unix.SysctlTimeval("kern.boottime"); err != nil {

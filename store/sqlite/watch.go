@@ -94,7 +94,7 @@ func (s *Store) look(ctx context.Context, name string) {
 	})
 }
 
-// add begins a watch, and the socket with the first one. Without a socket, only this process is heard.
+// add begins a watch, and the socket with the first one. It reports false if there can be no socket.
 func (p *post) add(news string, wake chan struct{}) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,6 +108,9 @@ func (p *post) add(news string, wake chan struct{}) bool {
 		} else {
 			p.wg.Go(func() { p.socket.receive(p.hear) })
 		}
+	}
+	if p.failed {
+		return false // those who wait are better off with their poll than with half of the news
 	}
 	if p.watches == nil {
 		p.watches = map[string][]chan struct{}{}
