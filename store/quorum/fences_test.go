@@ -19,7 +19,6 @@ import (
 
 const (
 	modelGrants = 510 / thin // of each run: twice a hundred runs, as rapid makes them, have more than 100,000
-	modelTTL    = 500 * time.Millisecond
 	week        = 7 * 24 * time.Hour
 )
 
@@ -32,6 +31,10 @@ type model struct {
 	Clients []time.Duration // one for each, how far its clock is ahead
 	Amnesia bool            // now and then a node forgets everything
 	Loss    float64         // how likely a call is lost, late, or unavailable
+
+	TTL, Hold time.Duration // of claims; the longest that one is held
+	Tries     int           // how often the same owner asks
+	Grants    int           // after how many the run ends
 }
 
 // drawModel draws a run. After a loss of memory the clocks decide, so those runs have clocks that are less
@@ -43,6 +46,7 @@ func drawModel(t *rapid.T, nodes int) model {
 		Latency: time.Duration(rapid.IntRange(0, 10_000).Draw(t, "latency")) * time.Microsecond,
 		Amnesia: rapid.Bool().Draw(t, "amnesia"),
 		Loss:    rapid.SampledFrom([]float64{0, 0, .002, .02}).Draw(t, "loss"),
+		TTL:     500 * time.Millisecond, Hold: 5 * time.Millisecond, Tries: 3, Grants: modelGrants,
 	}
 	near := []time.Duration{0, time.Millisecond, -3 * time.Millisecond, 10 * time.Second, -10 * time.Second, week}
 	if !m.Amnesia {
@@ -79,6 +83,23 @@ func TestFences(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestExclusion plays the same with few grants that are held for long, by owners that ask again and again over links that lose
+// and delay much: what an earlier try has left under way meets a later one that is held.
+func TestExclusion(t *testing.T) {
+	var sum score
+	rapid.Check(t, func(rt *rapid.T) {
+		m := drawModel(rt, 3)
+		m.Loss = rapid.SampledFrom([]float64{.03, .06}).Draw(rt, "much loss")
+		m.TTL, m.Hold, m.Tries, m.Grants = 2*time.Second, 1500*time.Millisecond, 40, 25
+		g := m.play(t)
+		if g.wrong != "" {
+			rt.Fatal(g.wrong)
+		}
+		sum.add(g.score)
+	})
+	t.Logf("%d runs: %d grants, %d of them after a refusal, %d unknown, %d refused", sum.runs, sum.grants, sum.retried, sum.unknown, sum.refused)
 }
 
 // A score is what happened in one or more runs.
@@ -145,7 +166,7 @@ func (m model) play(t *testing.T) *game {
 // forget lets one node after the other forget everything, one at a time.
 func (g *game) forget(rng *rand.Rand) {
 	for !g.done.Load() {
-		time.Sleep(time.Minute + modelTTL + time.Duration(rng.IntN(30_000))*time.Millisecond)
+		time.Sleep(time.Minute + g.TTL + time.Duration(rng.IntN(30_000))*time.Millisecond)
 		g.nodes[rng.IntN(len(g.nodes))].restart()
 		g.note(func() { g.forgot++ })
 	}
@@ -187,7 +208,7 @@ func (g *game) granted(n *grant, ended uint64) {
 	}
 	g.live[n] = true
 	g.highest = max(g.highest, n.fence)
-	if g.grants++; g.grants >= modelGrants {
+	if g.grants++; g.grants >= g.Grants {
 		g.done.Store(true)
 	}
 	if n.shared {
@@ -260,7 +281,7 @@ func (p *player) stop() {
 
 // turn asks for a claim, and holds it for a while if it is granted.
 func (p *player) turn(t *testing.T) {
-	r := exclusive("key", modelTTL)
+	r := exclusive("key", p.TTL)
 	if p.rng.IntN(4) == 0 {
 		r.Weight = 1
 	}
@@ -271,7 +292,7 @@ func (p *player) turn(t *testing.T) {
 	p.mu.Lock()
 	ended := p.ended // a request that was late may have left a part of the claim since the first try
 	p.mu.Unlock()
-	for try := range 3 {
+	for try := range p.Tries {
 		began := time.Now()
 		res, err := p.store.Acquire(t.Context(), r)
 		if p.told(res, err); err == nil && res.Granted {
@@ -288,14 +309,14 @@ func (p *player) turn(t *testing.T) {
 
 // take judges a grant.
 func (p *player) take(r driver.Request, res driver.Result, began time.Time, ended uint64) *grant {
-	g := &grant{shared: r.Weight == 1, fence: shift(res.Fence, p.ahead), until: began.Add(modelTTL)}
+	g := &grant{shared: r.Weight == 1, fence: shift(res.Fence, p.ahead), until: began.Add(p.TTL)}
 	p.granted(g, ended)
 	return g
 }
 
 // hold keeps a claim for a while, asks again with a higher Floor, and releases it or lets it run out.
 func (p *player) hold(t *testing.T, r driver.Request, g *grant) {
-	time.Sleep(time.Duration(p.rng.IntN(5_000)) * time.Microsecond)
+	time.Sleep(time.Duration(p.rng.Int64N(int64(p.Hold))))
 	if p.rng.IntN(10) == 0 {
 		r.Floor = shift(g.fence, -p.ahead) + driver.Span
 		res, err := p.store.Acquire(t.Context(), r)
