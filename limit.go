@@ -40,6 +40,7 @@ func (l *Locker) limit() context.Context {
 	}
 	s := &sharedLimit{last: now.Add(limitSlack)}
 	var cancel context.CancelFunc
+	//nolint:gosec // it is never called: the deadline ends it
 	s.Context, cancel = context.WithDeadline(context.Background(), now.Add(callLimit))
 	_ = cancel        // calls that began before the next one may use it to its end
 	l.limits.Store(s) // two that do it at once make one too many: it ends by itself too

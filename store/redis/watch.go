@@ -33,6 +33,7 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
 	case sharded:
 		channel = string(s.appendChannel(nil, id.Key)[1:])
 	}
+	//nolint:contextcheck // a feed serves many watches, and ends with the last of them
 	f := s.feeds.get(channel, func(ctx context.Context, f *feed) {
 		if id.Owner == "" {
 			f.wg.Go(func() { s.onlook(ctx, id.Key) })
