@@ -138,7 +138,7 @@ func strip(text string) (rest string, ours map[string]time.Duration, err error) 
 
 func openMemory(_ context.Context, text string) (*Source, error) {
 	if text != "memory:" {
-		return nil, fmt.Errorf("%w: nothing but lock_ttl and lock_poll can be said about memory:", ErrURL)
+		return nil, fmt.Errorf("%w: memory: has no options but lock_ttl and lock_poll", ErrURL)
 	}
 	return &Source{Store: mem.New()}, nil
 }
@@ -151,7 +151,7 @@ func openSQLite(ctx context.Context, text string) (*Source, error) {
 		}
 		return nil, err
 	}
-	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil
+	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil //nolint:contextcheck // to close takes no ctx
 }
 
 func openRedis(ctx context.Context, text string) (*Source, error) {

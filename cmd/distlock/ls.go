@@ -63,7 +63,7 @@ func (a *app) ls() *cobra.Command {
 		ctx, cancel := context.WithTimeout(signals, lsLimit)
 		defer cancel()
 		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-		defer table.Flush()
+		defer func() { _ = table.Flush() }() // if standard output is closed there is nobody to tell
 		if !asJSON {
 			fmt.Fprintln(table, "NAME\tMODE\tSTATE\tHOLDER\tFOR\tLEFT\tFENCE\tNOTE")
 		}

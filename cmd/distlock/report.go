@@ -34,5 +34,5 @@ func (r *report) write(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, append(b, '\n'), 0o666)
+	return os.WriteFile(file, append(b, '\n'), 0o666) //nolint:gosec // no secret is in it, and the umask has its say
 }

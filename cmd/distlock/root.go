@@ -68,7 +68,7 @@ type app struct {
 // execute runs one command and returns the exit code.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &app{in: stdin, out: stdout, err: stderr, redact: open.Redact}
-	root := a.root()
+	root := a.root() //nolint:contextcheck // commands get theirs from cobra
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

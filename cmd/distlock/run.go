@@ -195,8 +195,8 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 			return err
 		}
 	}
-	err = j.supervise(lease)
-	lost := errors.Is(lease.Err(), distlock.ErrLost)
+	err = j.supervise(lease)                         //nolint:contextcheck // the child ends by its own rules, and is waited for
+	lost := errors.Is(lease.Err(), distlock.ErrLost) //nolint:contextcheck // Err waits for nothing
 	switch unlock := lease.Unlock(context.WithoutCancel(ctx)); {
 	case errors.Is(unlock, distlock.ErrLost):
 		lost = true
@@ -248,7 +248,7 @@ func (j *job) await(parent context.Context, locker *distlock.Locker, opts []dist
 // giveHandle puts the handle into the child's environment. A lease ends when its handle is made, so we go on with
 // the handle ourselves.
 func (j *job) giveHandle(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) (*distlock.Lease, error) {
-	h, err := lease.Handle()
+	h, err := lease.Handle() //nolint:contextcheck // it has a limit of its own
 	if err != nil {
 		_ = lease.Unlock(ctx)
 		return nil, err
