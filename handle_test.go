@@ -308,7 +308,7 @@ func TestHandle_errors(t *testing.T) {
 			n := w.count("")
 			_, err := l.Attach(dead, h)
 			wantErr(t, err, context.Canceled)
-			_, err = l.Attach(nil, h) //nolint:staticcheck // on purpose
+			_, err = l.Attach(noContext, h)
 			wantErr(t, err, distlock.ErrInvalid)
 			_, err = l.Attach(t.Context(), distlock.Handle{})
 			wantErr(t, err, distlock.ErrInvalidHandle, distlock.ErrInvalid)

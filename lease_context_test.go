@@ -73,7 +73,7 @@ func TestLease_Context(t *testing.T) {
 			parent, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, 7), time.Minute)
 			defer cancel()
 			ctx := a.Context(parent)
-			if distlock.FromContext(parent) != nil || distlock.FromContext(nil) != nil { //nolint:staticcheck // on purpose
+			if distlock.FromContext(parent) != nil || distlock.FromContext(noContext) != nil {
 				t.Error("a lease out of nothing")
 			}
 			inner := b.Context(context.WithValue(ctx, key{}, 8))
@@ -103,7 +103,7 @@ func TestLease_Context(t *testing.T) {
 			}
 		}()
 		l := lockerOn(t, mem.New())
-		taken(t, l, "x").Context(nil) //nolint:staticcheck // on purpose
+		taken(t, l, "x").Context(noContext)
 	})
 }
 

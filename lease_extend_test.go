@@ -58,7 +58,7 @@ func TestLease_Extend(t *testing.T) {
 			for _, d := range []time.Duration{-1, 0, 1, 99 * time.Millisecond, 999 * time.Millisecond, 51 * time.Second, time.Hour, 25 * time.Hour, 1<<63 - 1} {
 				wantErr(t, lease.Extend(t.Context(), d), distlock.ErrInvalidTTL, distlock.ErrInvalid)
 			}
-			wantErr(t, lease.Extend(nil, time.Minute), distlock.ErrInvalid) //nolint:staticcheck // on purpose
+			wantErr(t, lease.Extend(noContext, time.Minute), distlock.ErrInvalid)
 			dead, cancel := context.WithCancel(t.Context())
 			cancel()
 			wantErr(t, lease.Extend(dead, 2*time.Second), context.Canceled)

@@ -251,3 +251,6 @@ func (o *slowObserver) observe(_ context.Context, e distlock.Event) {
 }
 
 func (o *slowObserver) release() { o.free.Do(func() { close(o.hold) }) }
+
+// noContext is what a caller passes who has none.
+var noContext context.Context

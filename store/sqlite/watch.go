@@ -146,7 +146,7 @@ func (p *post) send(pokes []poke) {
 		if k.socket == "" || k.socket == p.name {
 			p.hear(k.news)
 		} else if !p.off {
-			tell(p.folder, k.socket, k.news)
+			_ = tell(p.folder, k.socket, k.news)
 		}
 	}
 }
