@@ -90,6 +90,9 @@ func TestStore_replicas(t *testing.T) {
 		opt.Replicas = 1
 		s := open(t, login{addr: primary.Addr, opt: opt})
 		a, b := exclusive("key"), exclusive("other")
+		for n := any(nil); n != int64(1); { // a new replica has to come into step first
+			n = do(t, primary, "WAIT", "1", "1000")
+		}
 		grant(t, s, a)
 		replica.Pause()
 		defer replica.Resume()

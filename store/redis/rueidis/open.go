@@ -52,7 +52,9 @@ func Open(ctx context.Context, text string) (*redis.Store, error) {
 			}
 			return nil, fmt.Errorf("redis: cannot connect: %w", wrap(m.err))
 		}
-		s, err := redis.New(&client{c: m.c, closes: true}, own)
+		c := newClient(m.c)
+		c.closes = true
+		s, err := redis.New(c, own)
 		if err != nil {
 			m.c.Close()
 		}

@@ -8,7 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -26,24 +28,57 @@ func New(c rueidis.Client, opt *redis.Options) (*redis.Store, error) {
 	if c == nil {
 		return nil, errors.New("rueidis: the client is nil")
 	}
-	return redis.New(&client{c: c}, opt)
+	return redis.New(newClient(c), opt)
 }
 
 // A client is a rueidis client as the store needs it.
 type client struct {
-	c      rueidis.Client
-	closes bool // the client is ours
+	c       rueidis.Client
+	cluster bool
+	closes  bool        // the client is ours
+	doubt   atomic.Bool // the last call failed on its way: rueidis may have to connect
+}
+
+func newClient(c rueidis.Client) *client {
+	return &client{c: c, cluster: c.Mode() == rueidis.ClientModeCluster}
 }
 
 // Run runs a script.
 func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
-	return answer(c.c.Do(ctx, command(c.c.B(), call)))
+	if c.doubt.Load() {
+		return c.runApart(ctx, call)
+	}
+	return c.run(ctx, call)
+}
+
+func (c *client) run(ctx context.Context, call redis.Call) (string, error) {
+	text, err := answer(c.c.Do(ctx, c.command(c.c.B(), call)))
+	if doubt := err != nil && !errors.As(err, new(redis.ReplyError)); doubt != c.doubt.Load() {
+		c.doubt.Store(doubt)
+	}
+	return text, err
+}
+
+// runApart runs a script in a goroutine of its own: rueidis does not look at ctx while it connects.
+func (c *client) runApart(ctx context.Context, call redis.Call) (string, error) {
+	call.Keys, call.Args = slices.Clone(call.Keys), slices.Clone(call.Args) // the caller uses its own again
+	done := make(chan redis.Answer, 1)
+	go func() {
+		text, err := c.run(ctx, call)
+		done <- redis.Answer{Text: text, Err: err}
+	}()
+	select {
+	case a := <-done:
+		return a.Text, a.Err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 }
 
 // RunWait runs a script and WAIT on a connection that nobody else uses, since WAIT keeps those behind it waiting.
 func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (text string, have int, err error) {
 	err = c.c.Dedicated(func(d rueidis.DedicatedClient) error {
-		if text, err = answer(d.Do(ctx, command(d.B(), call))); err != nil {
+		if text, err = answer(d.Do(ctx, c.command(d.B(), call))); err != nil {
 			return err
 		}
 		n, err := d.Do(ctx, d.B().Wait().Numreplicas(int64(replicas)).Timeout(within.Milliseconds()).Build()).AsInt64()
@@ -57,7 +92,7 @@ func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, wit
 func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer {
 	cmds := make(rueidis.Commands, len(calls))
 	for i, call := range calls {
-		cmds[i] = command(c.c.B(), call)
+		cmds[i] = c.command(c.c.B(), call)
 	}
 	out := make([]redis.Answer, len(calls))
 	for i, res := range c.c.DoMulti(ctx, cmds...) {
@@ -66,9 +101,16 @@ func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer 
 	return out
 }
 
-// command is a call as rueidis sends it.
-func command(b rueidis.Builder, call redis.Call) rueidis.Completed {
-	return b.Arbitrary(call.Verb, call.Script, strconv.Itoa(len(call.Keys))).Keys(call.Keys...).Args(call.Args...).Build()
+// command is a call as rueidis sends it. Outside a cluster it does not say which texts are keys: then rueidis sends
+// all calls over one connection, where a release cannot overtake the acquire that it undoes.
+func (c *client) command(b rueidis.Builder, call redis.Call) rueidis.Completed {
+	cmd := b.Arbitrary(call.Verb, call.Script, strconv.Itoa(len(call.Keys)))
+	if c.cluster {
+		cmd = cmd.Keys(call.Keys...)
+	} else {
+		cmd = cmd.Args(call.Keys...)
+	}
+	return cmd.Args(call.Args...).Build()
 }
 
 func answer(res rueidis.RedisResult) (string, error) {
