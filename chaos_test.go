@@ -55,6 +55,7 @@ func TestChaos(t *testing.T) {
 					}
 					v, err := bubble(t, seed)
 					if err != nil {
+						sum.fail()
 						t.Errorf("seed %d (go test -run TestChaos -seed %d -seeds 1): %v", seed, seed, err)
 						return
 					}
@@ -64,16 +65,16 @@ func TestChaos(t *testing.T) {
 		}
 	})
 	t.Logf("%d bubbles of at least %d clients: %d grants, %d handed on, %d contended waits, %d faults over a hold, "+
-		"%d losses, %d unknown outcomes, 0 violations",
-		sum.bubbles, bubbleClients, sum.grants, sum.handed, sum.waits, sum.faults, sum.losses, sum.unknown)
+		"%d losses, %d unknown outcomes, %d violations",
+		sum.bubbles, bubbleClients, sum.grants, sum.handed, sum.waits, sum.faults, sum.losses, sum.unknown, sum.violations)
 	if !t.Failed() && *seeds >= 1000 && (sum.losses == 0 || sum.handed == 0 || sum.unknown == 0) {
 		t.Error("nothing was lost, handed on or unknown: the faults do not bite")
 	}
 }
 
 type totals struct {
-	mu                                                      sync.Mutex
-	bubbles, grants, handed, waits, faults, losses, unknown int
+	mu                                                                  sync.Mutex
+	bubbles, grants, handed, waits, faults, losses, unknown, violations int
 }
 
 func (s *totals) add(v *bubbleVerdict) {
@@ -86,6 +87,12 @@ func (s *totals) add(v *bubbleVerdict) {
 	s.unknown += v.Unknown
 	s.losses += int(v.losses)
 	s.handed += int(v.handed)
+}
+
+func (s *totals) fail() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.violations++
 }
 
 type bubbleVerdict struct {

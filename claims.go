@@ -128,7 +128,9 @@ func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
 	if err := checkName(name); err != nil {
 		return Reason{}, err
 	}
-	claims, err := driver.Show(ctx, l.store, kindLock.key(name))
+	call, cancel := l.call(ctx, callLimit)
+	defer cancel()
+	claims, err := driver.Show(call, l.store, kindLock.key(name))
 	if err != nil {
 		return Reason{}, &OpError{Op: "show", Key: name, Err: err} // a look changes nothing
 	}
@@ -149,10 +151,14 @@ func (l *Locker) mayRead(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
+	if l.store == nil {
+		return errNoNew
+	}
+	cause := context.Cause(ctx) // before the lock is taken: to look at a lease's context may end the lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return ErrClosed
 	}
-	return context.Cause(ctx)
+	return cause
 }

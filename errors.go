@@ -30,8 +30,8 @@ var (
 	// ErrClosed says that the Locker was closed.
 	ErrClosed = errors.New("distlock: locker closed")
 
-	// ErrUnavailable says that the store could not be used for now. It is definite: the
-	// caller holds nothing, and nothing was changed. The error is an *OpError.
+	// ErrUnavailable says that the store could not be used for now. It is definite: nothing was
+	// changed, so a call that asked for a lock holds nothing. The error is an *OpError.
 	ErrUnavailable = errors.New("distlock: store unavailable")
 
 	// ErrUnknown says that a call may or may not have taken effect, and that it could not be
@@ -39,8 +39,8 @@ var (
 	// is an *OpError.
 	ErrUnknown = errors.New("distlock: outcome unknown")
 
-	// ErrInvalid says that an argument is out of bounds. The store was not asked. The
-	// errors below are ErrInvalid too.
+	// ErrInvalid says that an argument is out of bounds, and nothing was changed. The errors
+	// below are ErrInvalid too.
 	ErrInvalid = errors.New("distlock: invalid argument")
 
 	ErrInvalidName   error = &kindOf{"distlock: invalid name", ErrInvalid}
@@ -149,7 +149,7 @@ func (e *LostError) Unwrap() error { return e.Err }
 // An OpError says that a call to the store failed. It is ErrUnknown if the call may have
 // taken effect, and ErrUnavailable if it did not or was undone.
 type OpError struct {
-	Op      string // "acquire", "renew", "release", ...
+	Op      string // "acquire", "extend", "release", "withdraw", "attach", "show", "list", "check"
 	Key     string
 	Unknown bool // whether the call may have taken effect
 	Err     error

@@ -206,6 +206,11 @@ func (l *Lease) release(ctx context.Context) error {
 		err = hold.Stop(call) // no renewal is under way from here on
 	}
 	if err == nil {
+		if call.Err() != nil { // the wait for a renewal of many took it all
+			var more context.CancelFunc
+			call, more = l.t.l.lastCall(ctx, withdrawLimit)
+			defer more()
+		}
 		err = l.giveBack(call)
 	}
 	final := true
@@ -220,6 +225,19 @@ func (l *Lease) release(ctx context.Context) error {
 		err, final = newOpError("release", l.r.name, err), false
 	}
 	l.part(ctx, kind, err, final)
+	return err
+}
+
+// abandon ends the lease without a word to the store, as if a release had not been answered.
+func (l *Lease) abandon(ctx context.Context) error {
+	if mine, answer := l.depart(true); !mine { //nolint:contextcheck // Err waits for nothing
+		return answer
+	}
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = l.t.hold.Stop(now) // it waits for no renewal
+	err := &OpError{Op: "release", Key: l.r.name, Unknown: true, Err: errNoAnswer}
+	l.part(ctx, Released, err, false)
 	return err
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/distlock/internal/keeper"
 )
 
-// callLimit bounds every single call to a store, so that a store that never answers cannot hold up
+// callLimit bounds every single call to a store but for lists, so that a store that never answers cannot hold up
 // more than that. The trust that an answer would bring bounds it too.
 const callLimit = 5 * time.Second
 
@@ -27,6 +27,7 @@ type Locker struct {
 	defaults options
 	clock    *keeper.Clock
 	keeper   *keeper.Keeper
+	self     string // what Check locks
 
 	limits  atomic.Pointer[sharedLimit]
 	running context.Context // ends with Close; what the lines ask the store with
@@ -56,7 +57,7 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Locker{store: store, features: f, defaults: defaults, clock: keeper.NewClock(), lines: map[string]*line{}}
+	l := &Locker{store: store, features: f, defaults: defaults, clock: keeper.NewClock(), self: newOwner(), lines: map[string]*line{}}
 	l.keeper = keeper.New(l.clock, func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 		return driver.RenewAll(ctx, store, rs)
 	})
@@ -121,13 +122,19 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 // Check takes and gives back a lock that nobody else uses. It returns nil if the store can be
 // reached and written to: for readiness probes.
 func (l *Locker) Check(ctx context.Context) error {
-	r, err := l.request(ctx, kindCheck, newOwner(), Exclusive, []Option{Wait(0)})
+	plain := func(o *options) error { // it is nobody's lock, and leaves nothing behind
+		*o = options{ttl: o.ttl, first: o.first, most: o.most, holder: o.holder}
+		return nil
+	}
+	r, err := l.request(ctx, kindCheck, l.self, Exclusive, []Option{plain})
 	if err != nil {
 		return err
 	}
 	r.Weight, r.Limit = driver.Whole, driver.Whole
-	r.opt.observe = nil // it is nobody's lock
 	lease, err := l.get(ctx, r)
+	if errors.Is(err, ErrHeld) {
+		return nil // another check of this Locker has just written to the store
+	}
 	if err != nil {
 		return nameless(err)
 	}
@@ -144,7 +151,9 @@ func nameless(err error) error {
 }
 
 // ReleaseAll unlocks all leases of this Locker, and returns what went wrong with any of them.
-// Calls that wait are not touched, and may be granted meanwhile.
+// Calls that wait are not touched, and may be granted meanwhile. Like Unlock it goes out even if ctx is over. After 10 s it
+// gives up on a store that does not answer: leases that were not reached by then are over too, their locks stay
+// taken until the TTL is, and the error is ErrUnknown.
 func (l *Locker) ReleaseAll(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -161,10 +170,15 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 	l.mu.Unlock()
 
 	errs := make([]error, len(leases))
+	late := time.Now().Add(2 * callLimit)
 	var wg sync.WaitGroup
 	for w := range min(16, len(leases)) { // a store's connections are few
 		wg.Go(func() {
 			for i := w; i < len(leases); i += 16 {
+				if time.Now().After(late) {
+					errs[i] = leases[i].abandon(ctx)
+					continue
+				}
 				errs[i] = leases[i].Unlock(ctx)
 			}
 		})
@@ -173,12 +187,15 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close ends all waiting with ErrClosed, unlocks all leases and ends all renewing. It returns
-// what went wrong with unlocking. Everything but Unlock fails with ErrClosed from then on;
-// a second Close does nothing.
+// Close ends all waiting with ErrClosed, unlocks all leases as ReleaseAll does and ends all renewing. It returns
+// what went wrong with unlocking. Calls that ask for a lock fail with ErrClosed from then on; a
+// second Close does nothing, and does not wait for the first.
 func (l *Locker) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
+	}
+	if l.store == nil {
+		return errNoNew
 	}
 	l.mu.Lock()
 	first := !l.closed
@@ -201,4 +218,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	return err
 }
 
-var errNilContext = fmt.Errorf("%w: the context is nil", ErrInvalid)
+var (
+	errNilContext = fmt.Errorf("%w: the context is nil", ErrInvalid)
+	errNoNew      = fmt.Errorf("%w: a Locker is made by New", ErrInvalid)
+)

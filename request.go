@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"maps"
 	"time"
 
@@ -28,7 +27,7 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 		return nil, errNilContext
 	}
 	if l.store == nil {
-		return nil, fmt.Errorf("%w: a Locker is made by New", ErrInvalid)
+		return nil, errNoNew
 	}
 	if err := checkName(name); err != nil {
 		return nil, err
