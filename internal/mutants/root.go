@@ -118,6 +118,16 @@ func root() []mutant {
 			Test: "TestLocker_Lock_firstError",
 		},
 		{
+			Name: "release-never-sent", Why: "every key stays taken until its TTL is over",
+			File: "lease.go", Old: "	return store.Release(ctx, id)\n", New: "	return nil\n",
+			Test: "TestChaos", Args: chaos("400"),
+		},
+		{
+			Name: "withdrawal-never-sent", Why: "places and unseen grants stay in everybody's way",
+			File: "request.go", Old: "	err := l.store.Release(call, id)\n", New: "	err := call.Err()\n",
+			Test: "TestChaos", Args: chaos("400"),
+		},
+		{
 			Name: "lock-delay-forgotten", Why: "a rival begins while the work of a lost lease still ends",
 			File: "internal/keeper/hold.go", Old: "{ return t.TTL + t.Delay }", New: "{ return t.TTL }",
 			Test: "TestLease_lockDelay",
