@@ -32,7 +32,7 @@ func root() []mutant {
 		},
 		{
 			Name: "unlock-on-a-dead-context", Why: "a deferred Unlock after a cancel frees nothing",
-			File: "lease.go", Old: "l.t.l.lastCall(ctx, limit)", New: "context.WithTimeout(ctx, limit)",
+			File: "lease.go", Old: "		err = l.giveBack(call)\n", New: "		err = l.giveBack(ctx)\n",
 			Test: "TestLease_Unlock",
 		},
 		{
