@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	modelGrants = 510 / thin // of each run: twice a hundred runs, as rapid makes them, have more than 100,000
+	modelGrants = 510 / thin // of each run: twice two hundred runs (-rapid.checks=200) have more than 100,000
 	week        = 7 * 24 * time.Hour
 )
 
