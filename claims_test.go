@@ -7,7 +7,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,24 +246,5 @@ func TestWhy_free(t *testing.T) {
 	why, err := l.Why(t.Context(), "~x")
 	if err != nil || why.Key != "~x" || len(why.Holders)+len(why.Line) != 0 {
 		t.Errorf("%+v %v", why, err)
-	}
-}
-
-// To look under a lease that is over, and whose loss nobody has told yet, holds nobody up.
-func TestWhy_underLostLease(t *testing.T) {
-	for range 50 {
-		inBubble(t, func(t *testing.T, g *gate) {
-			var wg sync.WaitGroup
-			for i := range 20 { // each of them may be the first to see its loss, before any timer
-				l := g.locker(t)
-				lease := must(t)(l.Lock(t.Context(), fmt.Sprint(i), distlock.TTL(10*time.Second), distlock.Fixed()))
-				ctx := lease.Context(t.Context())
-				wg.Go(func() {
-					time.Sleep(9 * time.Second) // TTL less margin
-					_, _ = l.Why(ctx, "k")
-				})
-			}
-			wg.Wait()
-		})
 	}
 }
