@@ -32,7 +32,7 @@ type gate struct {
 	acquire  acquireHook
 	renew    func(ctx context.Context, r driver.Renewal, next renewFunc) (int, error)
 	release  func(ctx context.Context, id driver.ID, next func() error) error
-	watch    func(ctx context.Context, id driver.ID, next func() <-chan struct{}) <-chan struct{}
+	watch    func(ctx context.Context, id driver.ID, next func() <-chan driver.Wake) <-chan driver.Wake
 }
 
 type (
@@ -126,12 +126,12 @@ func (g *gate) Release(ctx context.Context, id driver.ID) error {
 	return next()
 }
 
-func (g *gate) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (g *gate) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	g.mu.Lock()
 	g.calls["watch"]++
 	hook := g.watch
 	g.mu.Unlock()
-	next := func() <-chan struct{} { return g.Store.Watch(ctx, id) }
+	next := func() <-chan driver.Wake { return g.Store.Watch(ctx, id) }
 	if hook != nil {
 		return hook(ctx, id, next)
 	}

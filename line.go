@@ -285,7 +285,7 @@ func (l *Locker) run(n *line) {
 
 // sleep waits until the runner is woken by the store, or has to look again. It reports whether it
 // was the store.
-func (n *line) sleep(wake <-chan struct{}, pause time.Duration) bool {
+func (n *line) sleep(wake <-chan driver.Wake, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -303,7 +303,7 @@ type place struct {
 	ask   driver.Request
 	ctx   context.Context // of the watch and of the asks
 	leave context.CancelFunc
-	wake  <-chan struct{} // nil: the store cannot watch
+	wake  <-chan driver.Wake // nil: the store cannot watch
 	asks  int             // since it was last woken
 	since uint64          // the last call that had come when it was first asked what has not been refused
 }

@@ -677,7 +677,7 @@ func TestTurn_makesRoomWithoutALine(t *testing.T) {
 		t.Run(fmt.Sprint("watches ", watches), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				g.features = func(f *driver.Features) { f.Queue = false }
-				g.watch = func(ctx context.Context, id driver.ID, _ func() <-chan struct{}) <-chan struct{} {
+				g.watch = func(ctx context.Context, id driver.ID, _ func() <-chan driver.Wake) <-chan driver.Wake {
 					if !watches {
 						return nil
 					}

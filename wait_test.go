@@ -41,10 +41,10 @@ func TestLocker_Lock_waits(t *testing.T) {
 func TestLocker_Lock_wakeUpLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		watch func(ctx context.Context, id driver.ID, next func() <-chan struct{}) <-chan struct{}
+		watch func(ctx context.Context, id driver.ID, next func() <-chan driver.Wake) <-chan driver.Wake
 	}{
-		{"no watch", func(context.Context, driver.ID, func() <-chan struct{}) <-chan struct{} { return nil }},
-		{"never fires", func(context.Context, driver.ID, func() <-chan struct{}) <-chan struct{} { return make(chan struct{}) }},
+		{"no watch", func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return nil }},
+		{"never fires", func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return make(chan driver.Wake) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -65,21 +65,21 @@ func TestLocker_Lock_wakeUpLost(t *testing.T) {
 // A wake-up for nothing costs one ask and is no grant.
 func TestLocker_Lock_wokenForNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		wake := make(chan struct{}, 1)
-		g.watch = func(context.Context, driver.ID, func() <-chan struct{}) <-chan struct{} { return wake }
+		wake := make(chan driver.Wake, 1)
+		g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return wake }
 		a, b := g.locker(t), g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k"))
 		c := begin(t.Context(), b.Lock, "k").waits(t)
 		g.reset()
 		for range 10 {
-			wake <- struct{}{}
+			wake <- driver.Wake{}
 			c.waits(t)
 		}
 		if n := g.count("acquire"); n != 10 {
 			t.Errorf("%d asks for 10 wake-ups", n)
 		}
 		free(t, first)
-		wake <- struct{}{}
+		wake <- driver.Wake{}
 		free(t, c.now(t))
 	})
 }
@@ -99,7 +99,7 @@ func TestLocker_Lock_pollIsBounded(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				if c.deaf {
-					g.watch = func(context.Context, driver.ID, func() <-chan struct{}) <-chan struct{} { return nil }
+					g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return nil }
 				}
 				a, b := g.locker(t), g.locker(t, c.opts...)
 				first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
@@ -139,7 +139,7 @@ func TestLocker_Lock_watchesBeforeItAsks(t *testing.T) {
 						return next(ctx, r)
 					}
 				default:
-					g.watch = func(_ context.Context, _ driver.ID, next func() <-chan struct{}) <-chan struct{} {
+					g.watch = func(_ context.Context, _ driver.ID, next func() <-chan driver.Wake) <-chan driver.Wake {
 						if gap == "before the watch" {
 							release()
 							return next()

@@ -18,7 +18,19 @@ import (
 type Watcher interface {
 	Store
 	// Watch is what the function Watch calls.
-	Watch(ctx context.Context, id ID) <-chan struct{}
+	Watch(ctx context.Context, id ID) <-chan Wake
+}
+
+// A Wake is what a store tells one who watches.
+//
+// A store may grant the claim of the one at the head of the line when another ends, without waiting to be asked. The claim lives
+// for what is left of the owner's place then, so that it does not stand in anybody's way if its owner is gone; the
+// owner's next Acquire gives it a full TTL. Granted tells so: the owner may count on the claim for a Place from the send of its last
+// Acquire that was answered, and on nothing if the store tells it later than that. A store that does not grant unasked, or does not tell, gives the zero Wake.
+type Wake struct {
+	Granted bool
+	Fence   uint64 // of the grant, as in Result
+	Behind  int    // how many wait behind it
 }
 
 // A Shower is a store that tells what stands on one key.
@@ -58,14 +70,14 @@ type Inspector interface {
 
 // Watch returns a channel that is ready when it may be worth asking again for id: its
 // place has come to the head of the line, the key has room, or the store's connection was
-// made anew and news may have been missed. If id.Owner is empty, the channel is ready
+// made anew and news may have been missed; or, see Wake, when it was granted. If id.Owner is empty, the channel is ready
 // whenever a claim on id.Key ended or became a record.
 //
 // The watch is in force when Watch returns, and ends with ctx. It is a hint: it may be
 // ready for no reason, and it may miss news, so whoever waits on it asks again from time
 // to time without it. The channel is never closed. A store that cannot watch, or cannot
 // now, gives nil, which is never ready.
-func Watch(ctx context.Context, s Store, id ID) <-chan struct{} {
+func Watch(ctx context.Context, s Store, id ID) <-chan Wake {
 	if w, ok := s.(Watcher); ok {
 		return w.Watch(ctx, id)
 	}

@@ -21,7 +21,7 @@ type bent struct {
 	renew    func(ctx context.Context, r driver.Renewal) (int, error)
 	renewAll func(ctx context.Context, rs []driver.Renewal) []driver.Renewed
 	release  func(ctx context.Context, id driver.ID) error
-	watch    func(ctx context.Context, id driver.ID) <-chan struct{}
+	watch    func(ctx context.Context, id driver.ID) <-chan driver.Wake
 	show     func(ctx context.Context, key string) ([]driver.Claim, error)
 	list     func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error]
 	breaks   func(ctx context.Context, key, reason string) ([]driver.Claim, error)
@@ -86,7 +86,7 @@ func (b *bent) Release(ctx context.Context, id driver.ID) error {
 	return b.mem.Release(ctx, id)
 }
 
-func (b *bent) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (b *bent) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	if b.watch != nil {
 		return b.watch(ctx, id)
 	}

@@ -192,31 +192,31 @@ func hintFaults() []fault {
 func wakeFaults() []fault {
 	return []fault{
 		{"everybody is woken", []string{"wake"}, func(b *bent) {
-			b.watch = func(ctx context.Context, id driver.ID) <-chan struct{} {
+			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
 				return b.mem.Watch(ctx, driver.ID{Key: id.Key})
 			}
 		}},
 		{"nobody is woken", []string{"wake", "wake by room", "wake in turn", "wake all", "wake by break", "onlooker"}, func(b *bent) {
-			b.watch = func(context.Context, driver.ID) <-chan struct{} { return make(chan struct{}) }
+			b.watch = func(context.Context, driver.ID) <-chan driver.Wake { return make(chan driver.Wake) }
 		}},
 		{"a watch outlives its ctx", []string{"watch ends"}, func(b *bent) {
-			b.watch = func(ctx context.Context, id driver.ID) <-chan struct{} {
+			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
 				return b.mem.Watch(context.WithoutCancel(ctx), id)
 			}
 		}},
 		{"a watch is closed", []string{"watch ends"}, func(b *bent) {
-			b.watch = func(ctx context.Context, id driver.ID) <-chan struct{} {
-				ch := make(chan struct{})
+			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
+				ch := make(chan driver.Wake)
 				context.AfterFunc(ctx, func() { close(ch) })
 				return ch
 			}
 		}},
 		{"renewals wake", []string{"wake"}, func(b *bent) {
-			woken := make(chan struct{}, 1)
-			b.watch = func(context.Context, driver.ID) <-chan struct{} { return woken }
+			woken := make(chan driver.Wake, 1)
+			b.watch = func(context.Context, driver.ID) <-chan driver.Wake { return woken }
 			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
 				select {
-				case woken <- struct{}{}:
+				case woken <- driver.Wake{}:
 				default:
 				}
 				return b.mem.Renew(ctx, r)

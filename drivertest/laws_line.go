@@ -166,7 +166,7 @@ func lineLaws() []law {
 			if p.has(show) {
 				p.same(p.shows(r1, r2, w)[2], w)
 			}
-			var c <-chan struct{}
+			var c <-chan driver.Wake
 			if p.has(watch) {
 				c = p.watch(w.ID)
 				p.settle(c)

@@ -49,7 +49,7 @@ func wakeLaws() []law {
 			a := p.exclusive()
 			p.grant(a)
 			var rs []driver.Request
-			var cs []<-chan struct{}
+			var cs []<-chan driver.Wake
 			for range 3 {
 				r := placed(p.shared(), p.long)
 				rs, cs = append(rs, r), append(cs, p.watch(r.ID))

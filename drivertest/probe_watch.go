@@ -7,7 +7,7 @@ import (
 )
 
 // watch watches for id until the law ends.
-func (p *probe) watch(id driver.ID) <-chan struct{} {
+func (p *probe) watch(id driver.ID) <-chan driver.Wake {
 	ch := driver.Watch(p.t.Context(), p.store, id)
 	if ch == nil {
 		p.wrong("Watch(%s): nil, want a channel", driver.Tag(id.Owner))
@@ -16,7 +16,7 @@ func (p *probe) watch(id driver.ID) <-chan struct{} {
 }
 
 // settle lets news arrive and forgets it: a watch may be ready for no reason.
-func (p *probe) settle(chans ...<-chan struct{}) {
+func (p *probe) settle(chans ...<-chan driver.Wake) {
 	p.pause()
 	for _, ch := range chans {
 		select {
@@ -27,7 +27,7 @@ func (p *probe) settle(chans ...<-chan struct{}) {
 }
 
 // woken wants the channel to be ready soon.
-func (p *probe) woken(ch <-chan struct{}, who string) {
+func (p *probe) woken(ch <-chan driver.Wake, who string) {
 	select {
 	case _, open := <-ch:
 		if !open {
@@ -39,7 +39,7 @@ func (p *probe) woken(ch <-chan struct{}, who string) {
 }
 
 // asleep wants the channel not to be ready.
-func (p *probe) asleep(ch <-chan struct{}, who string) {
+func (p *probe) asleep(ch <-chan driver.Wake, who string) {
 	p.pause()
 	select {
 	case <-ch:

@@ -76,7 +76,7 @@ func (s outgoing) Show(ctx context.Context, key string) ([]driver.Claim, error) 
 	return cs, err
 }
 
-func (s outgoing) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (s outgoing) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return s.mem.Watch(ctx, id)
 }
 

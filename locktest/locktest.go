@@ -91,7 +91,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 
 // Watch implements driver.Watcher. It is no call that could be lost or delayed, but on a link that is
 // cut off or frozen no wake-up comes.
-func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return s.link.Watch(ctx, id)
 }
 

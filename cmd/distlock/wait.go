@@ -47,7 +47,7 @@ func (a *app) wait() *cobra.Command {
 }
 
 // untilFree looks again at news, and once a second without.
-func (a *app) untilFree(ctx context.Context, l *distlock.Locker, name string, news <-chan struct{}, over <-chan time.Time) error {
+func (a *app) untilFree(ctx context.Context, l *distlock.Locker, name string, news <-chan driver.Wake, over <-chan time.Time) error {
 	for first := true; ; first = false {
 		why, err := l.Why(ctx, name)
 		var sig signalError

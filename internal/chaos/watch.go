@@ -9,7 +9,7 @@ import (
 
 // Watch passes wake-ups on, but for those that are lost. On a link that is frozen, or
 // whose requests are cut, it gives nil, as a store does that cannot watch now.
-func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	if !s.open() {
 		return nil
 	}
@@ -22,7 +22,7 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
 		cancel()
 		return nil
 	}
-	out := make(chan struct{}, 1)
+	out := make(chan driver.Wake, 1)
 	stop := context.AfterFunc(s.ctx, cancel)
 	s.late.Go(func() {
 		defer cancel()
@@ -44,19 +44,20 @@ func (s *Store) open() bool {
 const begins Verb = "watch begins"
 
 // relay takes wake-ups from one channel to the other until ctx ends.
-func (s *Store) relay(ctx context.Context, key string, in <-chan struct{}, out chan<- struct{}) {
+func (s *Store) relay(ctx context.Context, key string, in <-chan driver.Wake, out chan<- driver.Wake) {
 	var untrue <-chan time.Time // ready when a false wake-up is due
 	if d := s.decide(begins, []Kind{WakeFalse}); d.Kind == WakeFalse {
 		untrue = time.After(d.For)
 	}
 	for {
 		var met Kind
+		var told driver.Wake
 		select {
 		case <-ctx.Done():
 			return
 		case <-untrue:
 			met, untrue = WakeFalse, nil
-		case <-in:
+		case told = <-in:
 			d := s.decide(Watch, wakeKinds)
 			if s.sleep(ctx, d.back) != nil {
 				return
@@ -73,14 +74,14 @@ func (s *Store) relay(ctx context.Context, key string, in <-chan struct{}, out c
 			s.tell(Fault{Kind: met, Verb: Watch, Key: key, From: now, To: now})
 		}
 		if met != WakeLost && s.cutOff(Wakes) == nil {
-			wake(out)
+			wake(out, told)
 		}
 	}
 }
 
-func wake(out chan<- struct{}) {
+func wake(out chan<- driver.Wake, told driver.Wake) {
 	select {
-	case out <- struct{}{}:
+	case out <- told:
 	default: // it is ready already
 	}
 }

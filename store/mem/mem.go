@@ -66,7 +66,7 @@ type broken struct {
 
 type watch struct {
 	owner string
-	wake  chan struct{}
+	wake  chan driver.Wake
 }
 
 // Features declares everything.
@@ -187,8 +187,8 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 }
 
 // Watch returns a channel that is ready when id may be granted.
-func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
-	w := &watch{owner: id.Owner, wake: make(chan struct{}, 1)}
+func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
+	w := &watch{owner: id.Owner, wake: make(chan driver.Wake, 1)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.use(id.Key, s.now())
@@ -428,7 +428,7 @@ func (k *key) wake(whom func(owner string) bool) {
 	for w := range k.watches {
 		if whom(w.owner) {
 			select {
-			case w.wake <- struct{}{}:
+			case w.wake <- driver.Wake{}:
 			default: // it is ready already
 			}
 		}

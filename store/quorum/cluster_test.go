@@ -166,7 +166,7 @@ func (n *node) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renew
 
 func (n *node) Release(ctx context.Context, id driver.ID) error { return n.store().Release(ctx, id) }
 
-func (n *node) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (n *node) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return n.store().Watch(ctx, id)
 }
 

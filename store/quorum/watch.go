@@ -12,7 +12,7 @@ import (
 // Watch is ready when claims on the key ended on a majority of nodes, or the losers of a split
 // vote gave up their parts of it. There is no line, so all who watch are woken; each waits for a moment by
 // chance, a few round trips long, so that one of them has asked before the next does.
-func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil
@@ -21,7 +21,7 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(s.life, cancel) //nolint:contextcheck // it ends with the store, too
 	context.AfterFunc(ctx, func() { stop() })
-	w := &watch{s: s, ctx: ctx, out: make(chan struct{}, 1), told: make([]bool, len(s.nodes))}
+	w := &watch{s: s, ctx: ctx, out: make(chan driver.Wake, 1), told: make([]bool, len(s.nodes))}
 	watching := begin(ctx, s, nodeLimit, func(_ context.Context, i int) (bool, error) {
 		in := driver.Watch(ctx, s.nodes[i], driver.ID{Key: id.Key})
 		if in != nil {
@@ -46,14 +46,14 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
 type watch struct {
 	s   *Store
 	ctx context.Context
-	out chan struct{}
+	out chan driver.Wake
 
 	mu   sync.Mutex
 	told []bool // which nodes had news since the last wake-up
 }
 
 // relay takes the news of one node.
-func (w *watch) relay(node int, in <-chan struct{}) {
+func (w *watch) relay(node int, in <-chan driver.Wake) {
 	for {
 		select {
 		case <-w.ctx.Done():
@@ -97,7 +97,7 @@ func (w *watch) wake() {
 		return
 	}
 	select {
-	case w.out <- struct{}{}:
+	case w.out <- driver.Wake{}:
 	default: // it is ready already
 	}
 }

@@ -104,14 +104,14 @@ func TestStore_watchReconnects(t *testing.T) {
 	})
 }
 
-func drain(wake <-chan struct{}) {
+func drain(wake <-chan driver.Wake) {
 	select {
 	case <-wake:
 	default:
 	}
 }
 
-func woken(t *testing.T, wake <-chan struct{}, how string) {
+func woken(t *testing.T, wake <-chan driver.Wake, how string) {
 	t.Helper()
 	select {
 	case <-wake:

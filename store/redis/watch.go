@@ -23,7 +23,7 @@ const (
 // Outside a cluster all owners of a process are told on one channel. On a cluster each key has one
 // for the process, since a script may only tell a channel of its own slot. Watching a key without an owner
 // takes a channel of that key.
-func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	channel, sharded := s.channel, s.client.Cluster()
 	switch {
 	case id.Key == "":
@@ -170,7 +170,7 @@ type feed struct {
 
 type watch struct {
 	owner string
-	wake  chan struct{}
+	wake  chan driver.Wake
 }
 
 // receive keeps up the subscription until ctx is over.
@@ -193,7 +193,7 @@ func (f *feed) receive(ctx context.Context, c Client, channel string, sharded bo
 }
 
 func (f *feed) add(owner string) *watch {
-	w := &watch{owner: owner, wake: make(chan struct{}, 1)}
+	w := &watch{owner: owner, wake: make(chan driver.Wake, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watches[owner] = append(f.watches[owner], w)
@@ -230,7 +230,7 @@ func (f *feed) wakeAll() {
 
 func (w *watch) poke() {
 	select {
-	case w.wake <- struct{}{}:
+	case w.wake <- driver.Wake{}:
 	default: // it is ready already
 	}
 }

@@ -91,7 +91,7 @@ func (p pair) Release(ctx context.Context, id driver.ID) error {
 	return p.not(id.Owner).Release(ctx, id)
 }
 
-func (p pair) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (p pair) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return p.of(id.Owner).Watch(ctx, id)
 }
 

@@ -31,7 +31,7 @@ type post struct {
 	off          bool // there are no sockets
 
 	mu      sync.Mutex
-	watches map[string][]chan struct{} // by news
+	watches map[string][]chan driver.Wake // by news
 	socket  *socket                    // nil until somebody watches
 	failed  bool
 	closed  bool
@@ -48,12 +48,12 @@ func (p *post) address() string {
 }
 
 // Watch returns a channel that is ready when id may be granted.
-func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan struct{} {
+func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	news := ownerNews(id.Owner)
 	if id.Owner == "" {
 		news = keyNews(id.Key)
 	}
-	wake := make(chan struct{}, 1)
+	wake := make(chan driver.Wake, 1)
 	if !s.post.add(news, wake) {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (s *Store) look(ctx context.Context, name string) {
 }
 
 // add begins a watch, and the socket with the first one. It reports false if there can be no socket.
-func (p *post) add(news string, wake chan struct{}) bool {
+func (p *post) add(news string, wake chan driver.Wake) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -113,16 +113,16 @@ func (p *post) add(news string, wake chan struct{}) bool {
 		return false // those who wait are better off with their poll than with half of the news
 	}
 	if p.watches == nil {
-		p.watches = map[string][]chan struct{}{}
+		p.watches = map[string][]chan driver.Wake{}
 	}
 	p.watches[news] = append(p.watches[news], wake)
 	return true
 }
 
-func (p *post) remove(news string, wake chan struct{}) {
+func (p *post) remove(news string, wake chan driver.Wake) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	rest := slices.DeleteFunc(p.watches[news], func(c chan struct{}) bool { return c == wake })
+	rest := slices.DeleteFunc(p.watches[news], func(c chan driver.Wake) bool { return c == wake })
 	if p.watches[news] = rest; len(rest) == 0 {
 		delete(p.watches, news)
 	}
@@ -134,7 +134,7 @@ func (p *post) hear(news string) {
 	defer p.mu.Unlock()
 	for _, wake := range p.watches[news] {
 		select {
-		case wake <- struct{}{}:
+		case wake <- driver.Wake{}:
 		default: // it is ready already
 		}
 	}
