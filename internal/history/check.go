@@ -184,9 +184,9 @@ func (k *keyLog) rivals(counts func(*hold) bool) []*hold {
 // awake is t, or the end of the pause that a client is in at t.
 func (x *index) awake(client string, t time.Duration) time.Duration {
 	p := x.pauses[client]
-	i := sort.Search(len(p), func(i int) bool { return p[i].Call.At > t })
+	i := sort.Search(len(p), func(i int) bool { return p[i].from > t })
 	if i > 0 {
-		return max(t, p[i-1].Return.At)
+		return max(t, p[i-1].to)
 	}
 	return t
 }

@@ -27,10 +27,10 @@ const never = math.MaxInt64
 type index struct {
 	at     []time.Duration // of each event, by Seq
 	end    time.Duration
-	keys   []*keyLog        // in order of first use
-	faults []*Op            // in order of their beginning
-	heals  []time.Duration  // for each of them, when it and all before it were over
-	pauses map[string][]*Op // by client, in order of their beginning
+	keys   []*keyLog          // in order of first use
+	faults []*Op              // in order of their beginning
+	heals  []time.Duration    // for each of them, when it and all before it were over
+	pauses map[string][]pause // by client, in order, none touching another
 }
 
 // A keyLog is all that happened on one key.
@@ -73,19 +73,16 @@ func (x *index) before(t time.Duration) int64 {
 // newIndex sorts a history. Violations that are seen on the way, of one hold on its own,
 // are added to v.
 func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
-	x := &index{end: h.End, pauses: map[string][]*Op{}}
+	x := &index{end: h.End, pauses: map[string][]pause{}}
 	if err := x.order(h.Ops); err != nil {
 		return nil, err
 	}
+	x.trouble(h.Ops)
 	keys := map[string]*keyLog{}
 	holds := map[int64]*hold{}
 	for i := range h.Ops {
 		op := &h.Ops[i]
 		if op.Kind == Fault {
-			x.faults = append(x.faults, op)
-			if op.What == Pause {
-				x.pauses[op.Client] = append(x.pauses[op.Client], op)
-			}
 			continue
 		}
 		k := keys[op.Key]
@@ -105,22 +102,39 @@ func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
 		if a == nil || a.op.Key != op.Key {
 			return nil, fmt.Errorf("%v: no such hold on %q", op, op.Key)
 		}
-		a.follow(op, k, rules, v)
+		x.follow(a, op, k, rules, v)
 	}
 	for _, k := range x.keys {
 		x.finish(k)
 	}
-	byStart := func(a, b *Op) int { return cmp.Compare(a.Call.At, b.Call.At) }
-	slices.SortFunc(x.faults, byStart)
+	return x, nil
+}
+
+// A pause is a time in which a client did nothing.
+type pause struct{ from, to time.Duration }
+
+// trouble collects the faults, and the pauses among them.
+func (x *index) trouble(ops []Op) {
+	for i := range ops {
+		if ops[i].Kind == Fault {
+			x.faults = append(x.faults, &ops[i])
+		}
+	}
+	slices.SortStableFunc(x.faults, func(a, b *Op) int { return cmp.Compare(a.Call.At, b.Call.At) })
 	var healed time.Duration
 	for _, f := range x.faults {
 		healed = max(healed, f.Return.At)
 		x.heals = append(x.heals, healed)
+		if f.What != Pause {
+			continue
+		}
+		p := x.pauses[f.Client]
+		if n := len(p); n > 0 && f.Call.At <= p[n-1].to {
+			p[n-1].to = max(p[n-1].to, f.Return.At)
+		} else {
+			x.pauses[f.Client] = append(p, pause{f.Call.At, f.Return.At})
+		}
 	}
-	for _, p := range x.pauses {
-		slices.SortFunc(p, byStart)
-	}
-	return x, nil
 }
 
 // order collects the times of all events and makes sure that numbers and times agree.
@@ -156,11 +170,12 @@ func (x *index) order(ops []Op) error {
 }
 
 // follow takes in an operation on a hold.
-func (h *hold) follow(op *Op, k *keyLog, rules Rules, v *Verdict) {
+func (x *index) follow(h *hold, op *Op, k *keyLog, rules Rules, v *Verdict) {
 	if op.Outcome == NotHeld && h.op.Outcome == Granted && h.ended == nil && h.freeing == nil && op.Return.At < h.until {
 		v.add(I9, k.key, []*Op{h.op, op}, "a claim was gone before its trust ended, and its owner had not released it")
 	}
-	late := h.until != 0 && op.Return.At > h.until+rules.Tolerance
+	// What a client learned before a pause it may take down after it.
+	late := h.until != 0 && op.Return.At > x.awake(op.Client, h.until)+rules.Tolerance
 	switch op.Kind {
 	case Renew:
 		if op.Outcome == Done && op.Until != 0 {

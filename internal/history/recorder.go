@@ -14,16 +14,26 @@ const chunk = 1024
 // A Recorder takes down what many goroutines do. Make one with New.
 type Recorder struct {
 	start time.Time
+	tell  func(n int, op Op) // nil: nobody is told
 
 	mu    sync.Mutex
 	seq   int64
 	holds int64
+	count int
 	ops   [][]Op
 }
 
 // New returns an empty recorder whose clock begins now. In a synctest bubble it must be made
 // inside the bubble.
 func New() *Recorder { return &Recorder{start: time.Now()} }
+
+// NewSince returns an empty recorder whose clock began at a time, which needs a monotonic
+// reading, and which tells each operation by its number: when it is called, and again whenever
+// more is known about it. So another process knows what was done by one that is
+// killed. Nothing goes on before tell has returned, and it must not use the recorder.
+func NewSince(start time.Time, tell func(n int, op Op)) *Recorder {
+	return &Recorder{start: start, tell: tell}
+}
 
 // A Want is what an acquire asks for.
 type Want struct {
@@ -42,7 +52,7 @@ func (r *Recorder) Ask(w Want) *Hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.holds++
-	h.op = r.add(Op{
+	h.entry = r.add(Op{
 		Kind: Acquire, Key: w.Key, Client: w.Client, Hold: r.holds,
 		Weight: w.Weight, Limit: w.Limit, TTL: w.TTL, Call: r.stamp(),
 	})
@@ -76,8 +86,21 @@ func (r *Recorder) History() *History {
 	return h
 }
 
+// An entry is an operation that was taken down, and its number.
+type entry struct {
+	op *Op
+	n  int
+}
+
+// changed must be called with the lock held, after the operation was filled in.
+func (r *Recorder) changed(e entry) {
+	if r.tell != nil {
+		r.tell(e.n, *e.op)
+	}
+}
+
 // add must be called with the lock held.
-func (r *Recorder) add(op Op) *Op {
+func (r *Recorder) add(op Op) entry {
 	n := len(r.ops)
 	if n == 0 || len(r.ops[n-1]) == chunk {
 		r.ops = append(r.ops, make([]Op, 0, chunk))
@@ -85,7 +108,10 @@ func (r *Recorder) add(op Op) *Op {
 	}
 	last := &r.ops[n-1]
 	*last = append(*last, op)
-	return &(*last)[len(*last)-1]
+	e := entry{&(*last)[len(*last)-1], r.count}
+	r.count++
+	r.changed(e)
+	return e
 }
 
 // stamp must be called with the lock held: so the clock and the count agree.
@@ -97,8 +123,8 @@ func (r *Recorder) stamp() Stamp {
 // A Hold takes down one acquire and what becomes of it. Its methods may be called by
 // many goroutines.
 type Hold struct {
-	r  *Recorder
-	op *Op // its acquire
+	r     *Recorder
+	entry // its acquire
 }
 
 // Waiting records that the acquire was refused and waits from now on.
@@ -107,6 +133,7 @@ func (h *Hold) Waiting() {
 	defer h.r.mu.Unlock()
 	if h.op.Wait == (Stamp{}) {
 		h.op.Wait = h.r.stamp()
+		h.r.changed(h.entry)
 	}
 }
 
@@ -117,11 +144,12 @@ func (h *Hold) Granted(fence uint64, until time.Time) {
 	defer h.r.mu.Unlock()
 	h.op.Outcome, h.op.Fence, h.op.Return = Granted, fence, h.r.stamp()
 	h.op.Until = h.r.since(until)
+	h.r.changed(h.entry)
 }
 
 // Ended records the return of the acquire without a lease: Refused, also for a wait that was
 // given up, Failed, Unknown or Untyped.
-func (h *Hold) Ended(o Outcome) { (&Call{h.r, h.op}).End(o) }
+func (h *Hold) Ended(o Outcome) { (&Call{h.r, h.entry}).End(o) }
 
 // Renew records the call of a renewal.
 func (h *Hold) Renew() *Call { return h.call(Op{Kind: Renew}) }
@@ -163,8 +191,8 @@ func (h *Hold) call(op Op) *Call {
 
 // A Call is an operation under way. One that does not end is Pending.
 type Call struct {
-	r  *Recorder
-	op *Op
+	r *Recorder
+	entry
 }
 
 // End records the return. The first return counts.
@@ -178,6 +206,7 @@ func (c *Call) end(o Outcome, until time.Time) {
 	defer c.r.mu.Unlock()
 	if c.op.Return == (Stamp{}) {
 		c.op.Outcome, c.op.Return, c.op.Until = o, c.r.stamp(), c.r.since(until)
+		c.r.changed(c.entry)
 	}
 }
 
