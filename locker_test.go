@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -396,9 +397,9 @@ func TestLocker_arguments(t *testing.T) {
 // Everything at once, in real time: the race detector judges who is alone with the counter.
 func TestLocker_stress(t *testing.T) {
 	t.Parallel()
-	length := 3 * time.Second
-	if testing.Short() {
-		length = 300 * time.Millisecond
+	length := time.Second
+	if os.Getenv("CI") == "true" {
+		length = 3 * time.Second
 	}
 	g := newGate()
 	s := &stress{t: t, until: time.Now().Add(length)}

@@ -1,8 +1,10 @@
 package drivertest
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,8 +13,12 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// realRuns is how many random runs Compare makes in real time, where each takes seconds.
-const realRuns = 8
+// In real time each random run takes seconds, nearly all of them asleep: Compare makes realRuns of them, and
+// realTogether at a time.
+const (
+	realRuns     = 8
+	realTogether = 4
+)
 
 // Compare makes random calls on the store and the same calls on store/mem, and fails if
 // the answers differ. The flags of pgregory.net/rapid apply: -rapid.checks is how many runs
@@ -24,23 +30,26 @@ const realRuns = 8
 func Compare(t *testing.T, env Env) {
 	t.Run("compare", func(t *testing.T) { // rapid refuses a test in which something has failed
 		features := env.features(t)
+		together := 1
+		if !env.Virtual {
+			together = realTogether
+		}
 		var runs, cut int
 		var failed bool
 		rapid.Check(t, func(rt *rapid.T) {
-			steps := program(features).Draw(rt, "steps")
-			if runs++; !env.Virtual && !failed && runs > realRuns {
+			programs := rapid.SliceOfN(program(features), together, together).Draw(rt, "steps")
+			if !env.Virtual && !failed && runs >= realRuns {
 				return
 			}
-			difference, late := env.compare(t, steps)
+			runs += together
+			difference, late := env.compareAll(t, programs)
 			if difference != "" {
 				failed = true // from here on rapid looks for a shorter run, and must get answers
 				rt.Fatal(difference)
 			}
-			if late {
-				cut++
-			}
+			cut += late
 		})
-		if cut > 0 && cut == min(runs, realRuns) {
+		if cut > 0 && cut == runs {
 			t.Skip("not judged, since the machine was slow: no run came to its end")
 		}
 	})
@@ -117,6 +126,36 @@ func program(f driver.Features) *rapid.Generator[[]step] {
 		return s
 	})
 	return rapid.SliceOfN(one, 10, 60)
+}
+
+// compareAll makes several runs at a time. It returns how the answers of one of them differed, or ""; and how many
+// had to end before the last step.
+func (e Env) compareAll(t *testing.T, programs [][]step) (difference string, cut int) {
+	if len(programs) == 1 { // a bubble must be the test's own goroutine's
+		difference, late := e.compare(t, programs[0])
+		if late {
+			cut++
+		}
+		return difference, cut
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, steps := range programs {
+		wg.Go(func() {
+			d, late := e.compare(t, steps)
+			mu.Lock()
+			defer mu.Unlock()
+			difference = cmp.Or(difference, d)
+			if late {
+				cut++
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() { // a store could not be opened
+		t.FailNow()
+	}
+	return difference, cut
 }
 
 // compare makes the steps on a new store and on a new model. It returns how the answers

@@ -55,7 +55,7 @@ func fenceLaws() []law {
 		}},
 		{"idle fence", "fences rise though the key was idle for long", fence | virtual, func(p *probe) {
 			var last uint64
-			for _, d := range []time.Duration{time.Millisecond, time.Second, 11 * time.Minute, time.Hour, 1000 * time.Hour} {
+			for _, d := range []time.Duration{time.Millisecond, time.Second, 11 * time.Minute, time.Hour, 100 * time.Hour} {
 				a := p.exclusive()
 				got := p.grant(a).Fence
 				if last > 0 {

@@ -25,6 +25,7 @@ var simRules = Rules{
 }
 
 func TestJudge_no_false_alarm(t *testing.T) {
+	t.Parallel()
 	runs := uint64(80)
 	if testing.Short() {
 		runs = 10
@@ -55,6 +56,7 @@ func TestJudge_no_false_alarm(t *testing.T) {
 // Contended histories are what the search could blow up on. A bound on real time would be
 // flaky, so the cost is only told; Judge's own timeout is the bound.
 func TestJudge_contended(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ clients, rounds int }{{5, 60}, {10, 60}, {20, 100}} {
 		for _, kind := range []string{"mutex", "rw", "slots"} {
 			h := simulate(t, 7, kind, none, c.clients, c.rounds)
@@ -75,6 +77,7 @@ func TestJudge_contended(t *testing.T) {
 }
 
 func TestJudge_flags_each_bug(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		bug  bug
 		kind string

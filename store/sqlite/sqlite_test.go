@@ -2,8 +2,11 @@ package sqlite_test
 
 import (
 	"context"
+	"flag"
 	"iter"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,7 +18,14 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, roles)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Laws in real time are asleep most of the time: more of them than there are processors can run at once.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(testenv.Main(m, roles))
+}
 
 // opened opens a file, and closes it with the test.
 func opened(t testing.TB, path string, opt *sqlite.Options) *sqlite.Store {
@@ -130,4 +140,7 @@ func two() drivertest.Env {
 
 func TestStore_two(t *testing.T) { drivertest.Run(t, two()) }
 
-func TestStore_two_compared(t *testing.T) { drivertest.Compare(t, two()) }
+func TestStore_two_compared(t *testing.T) {
+	t.Parallel()
+	drivertest.Compare(t, two())
+}

@@ -1,6 +1,0 @@
-//go:build race
-
-package quorum_test
-
-// thin divides the long tests where every step costs ten times as much.
-const thin = 10
