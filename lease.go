@@ -94,7 +94,18 @@ func (l *Lease) Err() error {
 
 // Valid reports whether the lease is held and will be for d from now, even if the store cannot be
 // reached: for a step that takes d and must not be done by two.
+//
+// A lease that was waited for may begin with a part of its TTL, and gets the rest some milliseconds later. If
+// Valid is asked for more before that, it renews the lease first.
 func (l *Lease) Valid(d time.Duration) bool {
+	if l.Err() != nil {
+		return false
+	}
+	if !l.t.hold.Trusted(d) && d < l.r.opt.ttl && l.t.hold.Young() {
+		call, cancel := l.t.l.call(l.t.l.running, min(callLimit, l.t.hold.Left()))
+		defer cancel()
+		_ = l.t.hold.Extend(call, l.t.hold.Terms().TTL) // what came of it is seen next
+	}
 	return l.Err() == nil && l.t.hold.Trusted(d)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/backoff"
+	"github.com/distlock/distlock/internal/keeper"
 )
 
 // A line is what this process has to do with one key: the turns it holds and the
@@ -76,7 +77,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 	n := l.line(r.Key)
 	l.seq++
 	seq := l.seq
-	if r.opt.wait != 0 && !n.mayAsk(r) {
+	if r.opt.wait != 0 && (!n.mayAsk(r) || l.features.Queue && l.crowds.has(r.Key, r.began)) {
 		return l.wait(ctx, n, &waiter{r: r, seq: seq})
 	}
 	n.begin(r)
@@ -92,13 +93,14 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 	switch {
 	case err != nil:
 	case res.Granted:
-		lease = l.grant(n, r, id, res, sent)
+		lease = l.grant(n, r, id, res, sent, r.opt.ttl)
 	case l.closed:
 		err = ErrClosed
 	case r.opt.wait == 0 || r.opt.asks == 1:
 		err = r.heldError(res)
 	default:
 		n.held, n.failed = r.heldError(res), nil
+		l.crowds.note(r.Key, l.clock.Awake())
 		return l.wait(ctx, n, &waiter{r: r, seq: seq, asks: 1})
 	}
 	l.tidy(n)
@@ -277,24 +279,29 @@ func (l *Locker) run(n *line) {
 			p = nil
 			continue
 		}
-		if n.sleep(p.wake, pause) {
+		told, woken := n.sleep(p.wake, pause)
+		if woken {
 			p.asks = 0
+		}
+		if told.Granted && l.accept(n, p, told) {
+			p.leave()
+			p = nil
 		}
 	}
 }
 
 // sleep waits until the runner is woken by the store, or has to look again. It reports whether it
-// was the store.
-func (n *line) sleep(wake <-chan driver.Wake, pause time.Duration) bool {
+// was the store, and what that told.
+func (n *line) sleep(wake <-chan driver.Wake, pause time.Duration) (told driver.Wake, woken bool) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
-	case <-wake:
-		return true
+	case told = <-wake:
+		return told, true
 	case <-n.changed:
 	case <-timer.C:
 	}
-	return false
+	return told, false
 }
 
 // A place is the runner's place in the store's line, and the watch that goes with it.
@@ -306,6 +313,9 @@ type place struct {
 	wake  <-chan driver.Wake // nil: the store cannot watch
 	asks  int             // since it was last woken
 	since uint64          // the last call that had come when it was first asked what has not been refused
+	stood time.Duration   // when the ask was sent that the store last answered with the place
+	stays bool            // it did, and the place has not ended in between
+	above uint64          // the fence that was in the way then
 }
 
 // longestPlace bounds the life of a place in the store's line after each ask.
@@ -321,6 +331,13 @@ func (l *Locker) newPlace(r *request) *place {
 	}
 	p.ctx, p.leave = context.WithCancel(l.running)
 	return p
+}
+
+// stand notes that the store answered an ask with the place.
+func (p *place) stand(res driver.Result, sent, now time.Duration) {
+	first := p.above == 0
+	p.stays = first || p.stays && now-p.stood < p.ask.Place-keeper.Margin(p.ask.Place)
+	p.stood, p.above = sent, max(p.above, res.Blocker.Fence, 1)
 }
 
 // giveUp leaves the store's line. If it fails, the place, or a grant nobody has seen, ends
@@ -340,10 +357,12 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 	n.interrupt = nil
 	switch {
 	case err == nil && res.Granted:
-		return l.serve(n, p, res, sent), 0
+		return l.serve(n, p, res, sent, p.r.opt.ttl), 0
 	case err == nil:
 		n.held, n.failed = w.r.heldError(res), nil
+		l.crowds.note(n.key, l.clock.Awake())
 		p.since = 0
+		p.stand(res, sent, l.clock.Now())
 	case p.ctx.Err() == nil: // it was not cut short
 		n.failed = newOpError("acquire", w.r.name, err)
 	}
@@ -356,11 +375,30 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 	return false, p.pause(res)
 }
 
-// serve gives a granted claim to the first waiter. If it is wanted no more, it stays
-// in a spare turn, which the runner ends.
-func (l *Locker) serve(n *line, p *place, res driver.Result, sent time.Duration) bool {
+// accept takes a claim that the store granted unasked and told of. It reports whether it could; if not, the store
+// is asked, which gives the claim its TTL.
+//
+// The claim lives for the rest of the place, so trust counts from the ask that the store last answered with the place: the
+// store gave it its life after that was sent, and granted the claim later still. The message itself starts no trust. It may come
+// late: if the claim ended unseen, and an ask after that took a new place, it tells of what is gone. So it counts only if
+// the place cannot have ended before the last answer, and if the fence is above what was in the way then.
+func (l *Locker) accept(n *line, p *place, told driver.Wake) bool {
+	o := &p.r.opt
+	// What leaves room for others may have been granted long before the first waiter came: see serve. What is not renewed,
+	// or has to outlive its trust, needs all of its TTL in the store from the start.
+	if !p.stays || told.Fence <= p.above || !p.r.alone() || o.fixed || o.delay > 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.serve(n, p, driver.Result{Granted: true, Fence: told.Fence, Behind: told.Behind}, p.stood, min(p.ask.Place, o.ttl))
+}
+
+// serve gives a granted claim, which lives for life since sent, to the first waiter. If it is wanted no
+// more, it stays in a spare turn, which the runner ends.
+func (l *Locker) serve(n *line, p *place, res driver.Result, sent, life time.Duration) bool {
 	w := n.first()
-	lease := l.grant(n, p.r, p.ask.ID, res, sent)
+	lease := l.grant(n, p.r, p.ask.ID, res, sent, life)
 	if lease == nil {
 		return false // too late to be trusted: ask again, and the same owner gets a new TTL
 	}

@@ -37,6 +37,7 @@ type Locker struct {
 	mu     sync.Mutex // guards all below, and every line, turn and lease. It is never held over a call
 	lines  map[string]*line
 	seq    uint64 // numbers the calls in order of arrival
+	crowds crowds
 	closed bool
 }
 
@@ -57,7 +58,7 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Locker{store: store, features: f, defaults: defaults, clock: keeper.NewClock(), self: newOwner(), lines: map[string]*line{}}
+	l := &Locker{store: store, features: f, defaults: defaults, clock: keeper.NewClock(), self: newOwner(), lines: map[string]*line{}, crowds: crowds{}}
 	l.keeper = keeper.New(l.clock, func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 		return driver.RenewAll(ctx, store, rs)
 	})

@@ -43,9 +43,9 @@ type turn struct {
 }
 
 // grant makes a turn and its first lease of what the store granted. It returns nil if it is too late
-// for that: the answer took longer than it could be trusted, or the locker was closed.
-// The lock is held.
-func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sent time.Duration) *Lease {
+// for that: the answer took longer than it could be trusted, or the locker was closed. The claim
+// lives for life from sent on. The lock is held.
+func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sent, life time.Duration) *Lease {
 	if l.closed {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sen
 		lease Lease
 	}{turn: turn{l: l, n: n, r: r, id: id, fence: res.Fence, began: now, heard: now, behind: res.Behind}}
 	t := &both.turn
-	t.hold = l.keeper.Keep(id, r.opt.terms(), sent, t)
+	t.hold = l.keeper.KeepYoung(id, r.opt.terms(), sent, life, t)
 	if t.hold == nil {
 		return nil
 	}

@@ -39,6 +39,10 @@ func (t Terms) StoreTTL() time.Duration { return t.TTL + t.Delay }
 // different rates, and gives the work time to stop.
 func Margin(ttl time.Duration) time.Duration { return max(ttl/100, min(ttl/10, time.Second)) }
 
+// youth is how long a claim that was given only a part of its TTL is left alone before it is given all of it. Most
+// that others wait for end before.
+const youth = 20 * time.Millisecond
+
 // A Hold is a claim that is kept alive. Make one with Keeper.Keep.
 type Hold struct {
 	k        *Keeper
@@ -57,6 +61,7 @@ type Hold struct {
 	at    time.Duration // when the keeper has to look at this hold next
 	index int           // in the keeper's queue; -1: not there
 	risk  bool          // the last renewal failed
+	young bool          // it was never given all of its TTL
 	under *batch        // the renewal under way, if any
 	ended error         // why the hold is over; nil: it is not
 
@@ -70,6 +75,13 @@ func (h *Hold) Trusted(d time.Duration) bool { return h.Left() > d }
 // Left is how long the hold may be trusted unless it is renewed; at most 0 if it may not.
 func (h *Hold) Left() time.Duration {
 	return time.Duration(h.until.Load()) - h.k.clock.Now()
+}
+
+// Young reports whether the claim was granted for less than its TTL and has not been renewed yet.
+func (h *Hold) Young() bool {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	return h.young
 }
 
 // Terms returns how the hold is being kept.
@@ -217,7 +229,7 @@ func (h *Hold) answered(sent, now time.Duration, a driver.Renewed) {
 func (h *Hold) renewed(sent time.Duration) {
 	ttl := h.terms.TTL
 	h.valid = max(h.valid, sent+ttl-Margin(ttl))
-	h.risk = false
+	h.risk, h.young = false, false
 	h.renew = never
 	if !h.terms.Fixed {
 		h.renew = sent + jitter(ttl/3) // two more tries fit before trust ends
@@ -228,7 +240,11 @@ func (h *Hold) renewed(sent time.Duration) {
 func (h *Hold) failed() {
 	h.risk = true
 	if !h.terms.Fixed {
-		h.renew = h.k.clock.Now() + jitter(h.terms.TTL/20) // the store is troubled: try again while there is trust
+		pause := h.terms.TTL / 20 // the store is troubled: try again while there is trust
+		if h.young {
+			pause = min(pause, 10*youth) // there is less of it
+		}
+		h.renew = h.k.clock.Now() + jitter(pause)
 	}
 }
 

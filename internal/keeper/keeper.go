@@ -44,11 +44,22 @@ func New(clock *Clock, send Send) *Keeper {
 // Keep keeps a claim that was granted by a request sent at sent, until Stop or its loss. It returns
 // nil if there is no trust left to begin with: then the claim was never held.
 func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Listener) *Hold {
+	return k.KeepYoung(id, terms, sent, terms.TTL, listener)
+}
+
+// KeepYoung is Keep for a claim that was given only a part of its TTL to live from sent on. It is renewed
+// soon.
+func (k *Keeper) KeepYoung(id driver.ID, terms Terms, sent, life time.Duration, listener Listener) *Hold {
 	h := &Hold{k: k, id: id, listener: listener, terms: terms, index: -1}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h.bound(terms.MaxHold)
 	h.renewed(sent)
+	if life < terms.TTL {
+		h.young = true
+		h.valid = sent + life - Margin(life)
+		h.renew = k.clock.Now() + jitter(youth)
+	}
 	if k.closed || k.clock.Now() >= h.valid {
 		return nil
 	}

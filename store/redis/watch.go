@@ -209,12 +209,18 @@ func (f *feed) remove(w *watch) {
 	}
 }
 
-// news wakes the owner that a message names.
-func (f *feed) news(owner string) {
+// news tells the owner that a message names: "fence behind owner".
+func (f *feed) news(message string) {
+	r := reader{rest: message}
+	told := driver.Wake{Fence: uint64(r.number()), Behind: int(r.number())}
+	if r.err != nil {
+		return // another program's
+	}
+	told.Granted = told.Fence > 0
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, w := range f.watches[owner] {
-		w.poke()
+	for _, w := range f.watches[r.rest] {
+		w.poke(told)
 	}
 }
 
@@ -223,14 +229,14 @@ func (f *feed) wakeAll() {
 	defer f.mu.Unlock()
 	for _, ws := range f.watches {
 		for _, w := range ws {
-			w.poke()
+			w.poke(driver.Wake{})
 		}
 	}
 }
 
-func (w *watch) poke() {
+func (w *watch) poke(told driver.Wake) {
 	select {
-	case w.wake <- driver.Wake{}:
+	case w.wake <- told:
 	default: // it is ready already
 	}
 }

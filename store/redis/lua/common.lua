@@ -214,7 +214,7 @@ local function lower(c, weight)
   c.weight = weight
 end
 
--- tell tells a channel. The first letter says how; a user who may not publish is no reason to fail.
+-- tell tells a channel "fence behind owner"; the fence is 0 if nothing was granted. The first letter says how; a user who may not publish is no reason to fail.
 local function tell(channel, message)
   if channel == '' then return end
   redis.pcall(string.sub(channel, 1, 1) == 's' and 'SPUBLISH' or 'PUBLISH', string.sub(channel, 2), message)
@@ -224,7 +224,7 @@ end
 local function tellOnlookers()
   if onlookers == '' then return end
   if tonumber(string.sub(onlookers, 2)) > nowms then
-    tell(string.sub(onlookers, 1, 1) .. '{' .. name .. '}:wake', '')
+    tell(string.sub(onlookers, 1, 1) .. '{' .. name .. '}:wake', '0 0 ')
   else
     onlookers = ''
   end
@@ -246,7 +246,7 @@ local function promote()
       c.channel, c.since = '', now
       leave(owner)
       grant(c, 0, math.ceil(left))
-      tell(channel, owner)
+      tell(channel, digits(c.fence) .. ' ' .. waiting .. ' ' .. owner)
     end
   end
 end

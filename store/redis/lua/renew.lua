@@ -16,7 +16,7 @@ local now = time[1] * 1000000 + time[2]
 local function tellAll()
   for _, head in ipairs(call('ZRANGE', set, 0, math.min(waiting, 1000) - 1)) do
     local c = data('e', string.sub(head, 2))
-    if c then tell(c.channel, c.owner) end
+    if c then tell(c.channel, '0 0 ' .. c.owner) end
   end
 end
 
