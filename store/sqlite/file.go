@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-
-	"github.com/distlock/distlock/driver"
 )
 
 // prepare makes the file and its folder if they are not there, and refuses a file that cannot keep claims.
@@ -71,47 +69,4 @@ func create(path string) error {
 		return err
 	}
 	return nil
-}
-
-// findings tells where the file lies, and who may open it.
-func (s *Store) findings() []driver.Finding {
-	place := driver.Finding{
-		What: "the file system could not be seen", Means: "on a network file system nobody is excluded",
-		Cure: "make sure that the folder is on a local disk",
-	}
-	if kind, err := s.host.kind(filepath.Dir(s.path)); err == nil && kind.known {
-		place = driver.Finding{Level: driver.OK, What: "the file system is " + kind.name}
-	}
-	rights := driver.Finding{Level: driver.OK, What: "only its user may open the file"}
-	file, err := os.Lstat(s.path)
-	switch {
-	case err != nil || runtime.GOOS == "windows":
-		rights = driver.Finding{
-			What: "the rights of the file could not be seen", Means: "others may be able to end claims",
-			Cure: "make sure that only its user may open the file",
-		}
-	case file.Mode().Perm()&0o077 != 0:
-		rights = driver.Finding{
-			Level: driver.Danger, What: fmt.Sprintf("others may open the file (mode %04o)", file.Mode().Perm()),
-			Means: "whoever writes to it can end every claim", Cure: "chmod go-rwx",
-		}
-	}
-	return []driver.Finding{place, rights, s.folderFinding()}
-}
-
-func (s *Store) folderFinding() driver.Finding {
-	info, err := os.Stat(filepath.Dir(s.path))
-	switch {
-	case err != nil || runtime.GOOS == "windows":
-		return driver.Finding{
-			What: "the rights of the folder could not be seen", Means: "others may be able to replace the file",
-			Cure: "make sure that only its user may write to the folder",
-		}
-	case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
-		return driver.Finding{
-			Level: driver.Danger, What: fmt.Sprintf("others may write to the folder (mode %04o)", info.Mode().Perm()),
-			Means: "they can replace the file, and end every claim", Cure: "chmod go-w the folder",
-		}
-	}
-	return driver.Finding{Level: driver.OK, What: "others cannot replace the file"}
 }

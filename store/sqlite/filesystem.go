@@ -17,10 +17,19 @@ var foreign = map[int64]string{
 	0x19830326: "BeeGFS", 0xbacbacbc: "VMware shared folder",
 }
 
-// judged is the file system that Linux gives a number.
+// local are file systems of one machine.
+var local = map[int64]string{
+	0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x2fc12fc1: "zfs", 0xf2f52010: "f2fs", 0xca451a4e: "bcachefs",
+	0x01021994: "tmpfs", 0x858458f6: "ramfs", 0x794c7630: "overlay", 0x3153464a: "jfs", 0x52654973: "reiserfs",
+}
+
+// judged is the file system that Linux gives a number. One that is in neither list may be anything.
 func judged(magic int64) fileSystem {
 	if name, ok := foreign[magic]; ok {
 		return fileSystem{name: name, foreign: true, known: true}
 	}
-	return fileSystem{name: fmt.Sprintf("local (type %#x)", magic), known: true}
+	if name, ok := local[magic]; ok {
+		return fileSystem{name: name, known: true}
+	}
+	return fileSystem{name: fmt.Sprintf("of type %#x", magic)}
 }

@@ -23,6 +23,7 @@ func TestStore_full_disk(t *testing.T) {
 		}
 	})
 	s := opened(t, filepath.Join(dir, "locks.db"), nil)
+	finds(t, s, "warning: the disk has only ")
 	held := exclusive("held", time.Hour)
 	fence := grant(t, s, held)
 	ballast := filepath.Join(dir, "ballast")

@@ -1,0 +1,14 @@
+//go:build linux || darwin
+
+package sqlite
+
+import "golang.org/x/sys/unix"
+
+// roomIn is how many bytes a user may still write below a folder.
+func roomIn(folder string) (bytes uint64, known bool) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(folder, &st); err != nil {
+		return 0, false
+	}
+	return st.Bavail * uint64(st.Bsize), true //nolint:gosec // a block has no negative size
+}
