@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -137,67 +136,4 @@ func (s *Store) merge(told [][]driver.Claim) []*sighting {
 		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(b.Held, a.Held))
 	})
 	return out
-}
-
-// Inspect tells about all nodes. The age is that of the oldest majority.
-func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
-	leave, err := s.enter(ctx)
-	if err != nil {
-		return driver.Info{}, err
-	}
-	defer leave()
-	votes := begin(ctx, s, lookLimit, func(ctx context.Context, i int) (driver.Info, error) {
-		return driver.Inspect(ctx, s.nodes[i])
-	}).all(ctx)
-	var info driver.Info
-	var ids, versions []string
-	var ages []time.Duration
-	for i, v := range votes {
-		node := "node " + s.names[i] + ": "
-		if v.err != nil {
-			info.Findings = append(info.Findings, unheard(node, v.err))
-			continue
-		}
-		if v.value.Identity != "" {
-			ids = append(ids, v.value.Identity)
-		}
-		if v.value.Version != "" {
-			versions = append(versions, v.value.Version)
-		}
-		ages = append(ages, v.value.Age)
-		if age := v.value.Age; age > 0 && age < s.longest {
-			info.Findings = append(info.Findings, driver.Finding{
-				Level: driver.Warning, What: node + fmt.Sprintf("has remembered claims only for %v", age.Round(time.Second)),
-				Means: fmt.Sprintf("it is not counted until that is %v, unless all nodes are as new", s.longest),
-				Cure:  "wait; if it was restarted, let it keep its data",
-			})
-		}
-		for _, f := range v.value.Findings {
-			f.What = node + f.What
-			info.Findings = append(info.Findings, f)
-		}
-	}
-	if len(ids) == len(votes) {
-		slices.Sort(ids)
-		info.Identity = "quorum:" + strings.Join(ids, ",")
-	}
-	if len(ages) >= s.majority() && !slices.Contains(ages, 0) {
-		slices.Sort(ages)
-		info.Age = ages[len(ages)-s.majority()]
-	}
-	info.Version = fmt.Sprintf("%d of %d nodes: %s", s.majority(), len(votes), strings.Join(slices.Compact(versions), ", "))
-	return info, nil
-}
-
-// unheard is what is to be said of a node that told nothing.
-func unheard(node string, err error) driver.Finding {
-	if errors.Is(err, errors.ErrUnsupported) {
-		return driver.Finding{
-			What: node + "cannot tell about itself", Means: "it is not known whether it is another's double, or has forgotten claims",
-			Cure: "make sure that every node is a store of its own, and keeps its data",
-		}
-	}
-	return driver.Finding{
-		Level: driver.Danger, What: node + err.Error(), Means: "the claims hang on the others", Cure: "bring it back",
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,10 +166,61 @@ func TestStore_Inspect(t *testing.T) {
 			!strings.Contains(text, "node 2 (mem): claims are kept in this process's memory") {
 			t.Errorf("findings %s", text)
 		}
+		if text := fmt.Sprint(info.Findings); !strings.Contains(text, "ok the 3 nodes are different stores") {
+			t.Errorf("findings %s", text)
+		}
 		c.links[2].Cut(chaos.All)
 		info, err = driver.Inspect(t.Context(), c.store)
-		if err != nil || info.Identity != "" || !strings.Contains(fmt.Sprint(info.Findings), "node 3 (mem): ") {
+		text := fmt.Sprint(info.Findings)
+		if err != nil || info.Identity != "" || !strings.Contains(text, "{warning node 3 (mem): ") || !strings.Contains(text, "0 more may go") ||
+			!strings.Contains(text, "{unknown the identity of 1 nodes could not be seen") {
 			t.Errorf("with a node down: %+v, %v", info, err)
+		}
+		c.links[1].Cut(chaos.All)
+		info, err = driver.Inspect(t.Context(), c.store)
+		if err != nil || info.Age != 0 || strings.Count(fmt.Sprint(info.Findings), "too few nodes are left") != 2 {
+			t.Errorf("with two nodes down: %+v, %v", info, err)
+		}
+		c.links[0].Cut(chaos.All)
+		if info, err = driver.Inspect(t.Context(), c.store); err == nil {
+			t.Errorf("with no node: %+v", info)
+		}
+	})
+}
+
+// A hidden node is one that New could not ask.
+type hidden struct {
+	driver.Store
+	down atomic.Bool
+}
+
+func (n *hidden) Inspect(ctx context.Context) (driver.Info, error) {
+	if n.down.Load() {
+		return driver.Info{}, driver.ErrUnavailable
+	}
+	return driver.Inspect(ctx, n.Store)
+}
+
+// Two nodes that are one, of which New saw only one, are found later.
+func TestStore_Inspect_doubles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := &hidden{Store: mem.New()}
+		other := &hidden{Store: one.Store}
+		other.down.Store(true)
+		s, err := quorum.New(t.Context(), []driver.Store{one, mem.New(), other}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		other.down.Store(false)
+		info, err := s.Inspect(t.Context())
+		if err != nil || len(info.Findings) == 0 || info.Findings[0].Level != driver.Danger || info.Findings[0].What != "nodes 1 (mem) and 3 (mem) are one" {
+			t.Errorf("%+v, %v", info, err)
+		}
+		one.down.Store(true)
+		other.down.Store(true)
+		if info, err := s.Inspect(t.Context()); err != nil || !strings.Contains(fmt.Sprint(info.Findings), "too few nodes") {
+			t.Errorf("%+v, %v", info, err)
 		}
 	})
 }
