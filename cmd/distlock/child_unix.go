@@ -24,15 +24,14 @@ func (j *job) forward(s syscall.Signal) {
 	j.signal(s)
 }
 
-// signal sends to the child's group, or to the child alone if it shares our group: that may hold the rest of
-// a pipeline.
+// signal sends to the child's group, or to the child and its descendants if they share our group: that may hold the
+// rest of a pipeline.
 func (j *job) signal(s syscall.Signal) {
-	pid := j.child.Process.Pid
 	if j.group {
-		_ = syscall.Kill(-pid, s)
+		_ = syscall.Kill(-j.child.Process.Pid, s)
 		return
 	}
-	_ = j.child.Process.Signal(s)
+	j.family.signal(j.child.Process.Pid, s)
 }
 
 func killedBy(e *exec.ExitError) (syscall.Signal, bool) {

@@ -18,6 +18,9 @@ func (j *job) forward(s syscall.Signal) {
 	}
 }
 
+// A family is a child. Its descendants are not known on this system.
+type family struct{}
+
 func (j *job) signal(syscall.Signal) { _ = j.child.Process.Kill() }
 
 func killedBy(*exec.ExitError) (syscall.Signal, bool) { return 0, false }

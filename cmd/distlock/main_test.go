@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,6 +48,7 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func TestExecute_memory(t *testing.T) {
+	t.Cleanup(func() { signal.Reset() }) // run keeps the signals of its process
 	t.Setenv("DISTLOCK_STORE", "memory:")
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	for _, tt := range []struct {

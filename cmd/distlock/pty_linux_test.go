@@ -66,7 +66,12 @@ func (w *terminal) shows(s string) func() bool {
 // start runs distlock with the terminal as its own.
 func (w *terminal) start(t *testing.T, store string, args ...string) *exec.Cmd {
 	t.Helper()
-	c := exec.Command("distlock", args...)
+	return w.run(t, store, "distlock", args...)
+}
+
+func (w *terminal) run(t *testing.T, store, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	c := exec.Command(program, args...)
 	c.Env = append(os.Environ(), "DISTLOCK_STORE="+store, "XDG_CONFIG_HOME="+t.TempDir(), "TERM=xterm")
 	c.Stdin, c.Stdout, c.Stderr = w.slave, w.slave, w.slave
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/signal"
 	"syscall"
 	"time"
 
@@ -27,9 +26,10 @@ type job struct {
 	reportFile             string
 	verbose, passHandle    bool
 
-	sigs  chan os.Signal
-	child *exec.Cmd
-	group bool // the child has a process group of its own
+	sigs   chan os.Signal
+	child  *exec.Cmd
+	group  bool   // the child has a process group of its own
+	family family // whom to signal if it has none
 	report
 }
 
@@ -92,10 +92,10 @@ func (j *job) main(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if os.Getenv("DISTLOCK_LOCK_NAME") == j.name {
-		return usage("%s is held by your parent process: it would wait for itself", j.name)
-	}
 	if err := j.find(argv); err != nil { // before the wait: a typo holds no queue
+		return err
+	}
+	if err := j.nested(c.Context(), locker); err != nil {
 		return err
 	}
 	opts = append(opts, distlock.Observe(j.observer()))
@@ -177,10 +177,12 @@ func (j *job) observer() distlock.Observer {
 
 // hold takes the lock, runs the command and gives the lock back.
 func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock.Option) error {
-	// From here on signals are ours: none must fall between the wait and the child.
+	// From here on signals are ours until the process ends: none must fall between the wait and the child, and
+	// a second one must not end us while the lock is given back.
 	j.sigs = make(chan os.Signal, 16)
 	notify(j.sigs, forwarded()...)
-	defer signal.Stop(j.sigs)
+	// A reader of our messages that has gone must not end us either, and the command with us.
+	notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	began := time.Now()
 	lease, err := j.await(ctx, locker, opts)
@@ -253,16 +255,6 @@ func (j *job) giveHandle(ctx context.Context, locker *distlock.Locker, lease *di
 		_ = lease.Unlock(ctx)
 		return nil, err
 	}
-	j.child.Env = append(j.child.Env, "DISTLOCK_LOCK_HANDLE="+h.Text())
+	j.child.Env = append(j.child.Env, handleVariable+"="+h.Text())
 	return locker.Attach(ctx, h, distlock.Observe(j.observer()))
-}
-
-// environment is what the child learns about the lock.
-func environment(l *distlock.Lease, holder string) []string {
-	return []string{
-		"DISTLOCK_LOCK_NAME=" + l.Key(),
-		"DISTLOCK_LOCK_FENCE=" + fenceText(l.Fence()),
-		"DISTLOCK_LOCK_HOLDER=" + holder,
-		"DISTLOCK_LOCK_MODE=" + string(l.Mode()),
-	}
 }

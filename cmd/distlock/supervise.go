@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -59,10 +58,8 @@ func (j *job) supervise(lease *distlock.Lease) error {
 	for {
 		select {
 		case err := <-ended:
-			if verdict != nil && j.group {
-				j.signal(syscall.SIGKILL) // what the child has left behind in its group
-			}
 			if verdict != nil {
+				j.signal(syscall.SIGKILL) // what the child has left behind
 				return verdict
 			}
 			return childError(err)
@@ -129,5 +126,3 @@ func childError(err error) error {
 	}
 	return &exitError{exit.ExitCode(), nil}
 }
-
-func fenceText(f uint64) string { return strconv.FormatUint(f, 10) }
