@@ -22,11 +22,10 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 		return driver.Result{}, err
 	}
 	defer leave()
-	next, err := s.calls.ask(ctx, r.ID)
-	if err != nil {
+	if err := s.calls.ask(ctx, r.ID, len(s.nodes)); err != nil {
 		return driver.Result{}, err
 	}
-	defer next()
+	defer s.calls.asked(r.ID)
 
 	began := time.Now()
 	r, held := s.claims.ask(r, len(s.nodes))
@@ -45,7 +44,7 @@ type attempt struct {
 	r     driver.Request
 	held  bool // the claim is held already, as far as this process knows
 	votes []vote[driver.Result]
-	line  []*slot // of the first round: where it was not asked at all
+	line  []slot // of the first round: where it was not asked at all
 	last  *round[driver.Result]
 }
 
@@ -61,7 +60,7 @@ func (s *Store) ask(ctx context.Context, r driver.Request, held bool) *attempt {
 	a.line = line
 	a.last = begin(ctx, s, limit(r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
 		err := line[i].enter(ctx)
-		defer line[i].leave(s)
+		defer line[i].leave()
 		if err != nil {
 			return driver.Result{}, err
 		}
@@ -102,7 +101,7 @@ func (s *Store) writeBack(ctx context.Context, a *attempt) {
 	line := s.calls.acquires(a.r.ID, len(s.nodes))
 	a.last = begin(ctx, s, limit(a.r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
 		err := line[i].enter(ctx)
-		defer line[i].leave(s)
+		defer line[i].leave()
 		if err != nil {
 			return driver.Result{}, err
 		}
@@ -182,9 +181,9 @@ func possible(v vote[driver.Result]) bool {
 // used is the highest sum of weights that was told.
 func used(votes []vote[driver.Result]) int64 {
 	var n int64
-	for _, v := range votes {
-		if v.counts() {
-			n = max(n, v.value.Used)
+	for i := range votes {
+		if counts(&votes[i]) {
+			n = max(n, votes[i].value.Used)
 		}
 	}
 	return n

@@ -71,10 +71,11 @@ func (s *Store) count(votes []vote[driver.Result]) ballot {
 
 // fence chooses the fence of a claim that a majority has granted.
 func (s *Store) fence(votes []vote[driver.Result]) (fence uint64, stored int) {
-	fences := make([]uint64, 0, len(votes))
-	for _, v := range votes {
-		if v.counts() {
-			fences = append(fences, v.value.Fence)
+	var few [5]uint64 // no allocation for so many nodes
+	fences := few[:0]
+	for i := range votes {
+		if counts(&votes[i]) {
+			fences = append(fences, votes[i].value.Fence)
 		}
 	}
 	if !s.features.Fence {
@@ -87,10 +88,7 @@ func (s *Store) fence(votes []vote[driver.Result]) (fence uint64, stored int) {
 }
 
 // counts reports whether a node granted, and may be counted.
-func (v *vote[T]) counts() bool {
-	r, ok := any(v.value).(driver.Result)
-	return ok && v.err == nil && r.Granted && !v.young
-}
+func counts(v *vote[driver.Result]) bool { return v.err == nil && v.value.Granted && !v.young }
 
 // won reports whether the claim is granted.
 func (s *Store) won(b ballot) bool { return b.stored >= s.majority() }

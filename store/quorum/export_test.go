@@ -6,7 +6,11 @@ func Leftovers(s *Store) int {
 	defer s.claims.mu.Unlock()
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
-	return len(s.claims.known) + len(s.calls.under) + len(s.calls.asking)
+	n := len(s.claims.known)
+	for _, q := range s.calls.under {
+		n += q.n
+	}
+	return n
 }
 
 // Doubts tells how many releases are in doubt.
@@ -16,7 +20,7 @@ func Doubts(s *Store) int {
 	return len(s.calls.doubts)
 }
 
-// Under tells how many calls are under way.
+// Under tells about how many claims calls are under way.
 func Under(s *Store) int {
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()

@@ -52,6 +52,7 @@ type Store struct {
 	mu     sync.Mutex // guards closed
 	closed bool
 	wg     sync.WaitGroup  // calls to this store and to nodes, and watches
+	leave  func()          // wg.Done
 	life   context.Context // of the watches
 	end    context.CancelFunc
 }
@@ -75,6 +76,7 @@ func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) 
 	if err := s.declare(cmp.Or(o.Name, "quorum")); err != nil {
 		return nil, err
 	}
+	s.leave = s.wg.Done
 	s.life, s.end = context.WithCancel(context.Background())
 	if err := s.distinct(ctx); err != nil {
 		s.Close()
@@ -149,7 +151,7 @@ func (s *Store) enter(ctx context.Context) (leave func(), err error) {
 		return nil, fmt.Errorf("quorum: the store is closed: %w", driver.ErrUnavailable)
 	}
 	s.wg.Add(1)
-	return s.wg.Done, nil
+	return s.leave, nil
 }
 
 // Close ends watches, and waits until no call to a node is under way. Later calls are
@@ -201,16 +203,11 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 // release forgets a claim, and sends a release to all nodes; if it is of an attempt that failed, to those where it may have left
 // something.
 func (s *Store) release(ctx context.Context, id driver.ID, of *attempt) *round[struct{}] {
-	line := s.calls.releases(id, len(s.nodes), func(i int) error {
-		if of != nil {
-			return of.line[i].err // it was not asked
-		}
-		return nil
-	})
+	line := s.calls.releases(id, len(s.nodes), of)
 	s.claims.forget(id) // after it is known that it is being released: see RenewAll
 	return begin(ctx, s, releaseLimit, func(ctx context.Context, i int) (struct{}, error) {
 		err := line[i].enter(ctx) // a release that overtakes its acquire releases nothing
-		defer line[i].leave(s)
+		defer line[i].leave()
 		if err != nil || of != nil && !of.left(i) {
 			return struct{}{}, err
 		}

@@ -35,7 +35,7 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 		known := s.claims.live(r.ID)
 		switch out[i].Err = r.Validate(s.features); {
 		case out[i].Err != nil:
-		case s.calls.releasing(r.ID, len(s.nodes)):
+		case s.calls.releasing(r.ID):
 			out[i].Err = driver.ErrNotHeld // some nodes still know it, and some no longer
 		default:
 			r.Value = bytes.Clone(r.Value) // a node may still read it when the caller has it back
@@ -161,10 +161,8 @@ func (s *Store) topUp(ctx context.Context, node int, said vote[[]driver.Renewed]
 func (s *Store) top(ctx context.Context, node int, r driver.Request) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit(r.TTL), errLate)
 	defer cancel()
-	s.calls.mu.Lock()
-	slot := s.calls.slot(call{r.ID, node}, true)
-	s.calls.mu.Unlock()
-	defer slot.leave(s)
+	slot := s.calls.slot(call{r.ID, node}, len(s.nodes))
+	defer slot.leave()
 	// A release that comes later waits for the slot; one that came before has forgotten the claim.
 	if slot.enter(ctx) == nil && s.claims.live(r.ID) {
 		_, _ = s.acquire(ctx, node, r)

@@ -2,16 +2,25 @@ package quorum
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
-// A round is one question to all nodes.
+// A round is one question to all nodes. Whoever gathers the answers is woken once, when they are enough: most
+// rounds are over after one wait, however many nodes there are.
 type round[T any] struct {
-	ctx   context.Context // of the calls: over when the limit is, or all calls are
-	votes []vote[T]       // by node; written before done is closed
-	done  []chan struct{}
-	heard chan int // nodes that have answered
+	s      *Store
+	ask    func(ctx context.Context, i int) (T, error)
+	ctx    context.Context // of the calls: over when the limit is, or all calls are
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	votes   []vote[T]       // by node, as they have come
+	heard   []chan struct{} // by node: closed when it has answered, if somebody waits for that
+	left    int             // calls that are under way
+	seen    []vote[T]       // what is being gathered
+	enough  func([]vote[T]) bool
+	settled chan struct{} // closed when it is enough; nil: nobody gathers
 }
 
 // A vote is one node's answer.
@@ -19,44 +28,65 @@ type vote[T any] struct {
 	value T
 	err   error // errLate until it has answered
 	young bool  // the node may have forgotten a claim: its grant does not count
+	given bool
 }
 
 // begin asks all nodes at once, each within the limit. A call that nobody waits for any more goes on to its end: a
 // request that was sent is not taken back by not listening. An answer after the limit is none.
 func begin[T any](ctx context.Context, s *Store, limit time.Duration, f func(ctx context.Context, i int) (T, error)) *round[T] {
 	n := len(s.nodes)
-	r := &round[T]{votes: make([]vote[T], n), done: make([]chan struct{}, n), heard: make(chan int, n)}
-	var cancel context.CancelFunc
-	r.ctx, cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), limit, errLate)
+	r := &round[T]{s: s, ask: f, votes: make([]vote[T], n), left: n}
+	r.ctx, r.cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), limit, errLate)
+	s.wg.Add(n)
 	for i := range n {
-		r.done[i] = make(chan struct{})
-	}
-	var left atomic.Int64
-	left.Store(int64(n))
-	over := func() {
-		if left.Add(-1) == 0 {
-			cancel()
-		}
-	}
-	for i := range n {
-		s.wg.Go(func() {
-			v := vote[T]{}
-			v.value, v.err = f(r.ctx, i)
-			if v.err == nil && r.ctx.Err() != nil {
-				v.err = errLate
-			}
-			r.votes[i] = v
-			close(r.done[i])
-			r.heard <- i
-			over()
-		})
+		go r.call(i)
 	}
 	return r
 }
 
+// call asks one node.
+func (r *round[T]) call(i int) {
+	defer r.s.wg.Done()
+	v := vote[T]{given: true}
+	v.value, v.err = r.ask(r.ctx, i)
+	if v.err == nil && r.ctx.Err() != nil {
+		v.err = errLate
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.votes[i] = v
+	if r.heard != nil && r.heard[i] != nil {
+		close(r.heard[i])
+	}
+	if r.left--; r.left == 0 {
+		r.cancel()
+	}
+	if r.settled == nil {
+		return
+	}
+	r.seen[i] = v
+	if r.enough(r.seen) || r.left == 0 {
+		close(r.settled)
+		r.settled = nil
+	}
+}
+
 // answer returns what a node answered, once its call is over.
 func (r *round[T]) answer(i int) vote[T] {
-	<-r.done[i]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.votes[i].given {
+		if r.heard == nil {
+			r.heard = make([]chan struct{}, len(r.votes))
+		}
+		if r.heard[i] == nil {
+			r.heard[i] = make(chan struct{})
+		}
+		heard := r.heard[i]
+		r.mu.Unlock()
+		<-heard
+		r.mu.Lock()
+	}
 	return r.votes[i]
 }
 
@@ -76,28 +106,28 @@ func (r *round[T]) all(ctx context.Context) []vote[T] {
 	return r.until(ctx, func([]vote[T]) bool { return false })
 }
 
-// collect writes the answers over votes.
+// collect writes the answers over votes. Until it returns, they and what enough writes to belong to the round.
 func (r *round[T]) collect(ctx context.Context, votes []vote[T], enough func([]vote[T]) bool) {
-	for range r.votes {
-		var i int
-		select {
-		case i = <-r.heard:
-		default:
-			select {
-			case i = <-r.heard:
-			case <-ctx.Done():
-				return
-			case <-r.ctx.Done(): // when all calls are over, too
-				select {
-				case i = <-r.heard:
-				default:
-					return
-				}
-			}
-		}
-		votes[i] = r.votes[i]
-		if enough(votes) {
-			return
+	r.mu.Lock()
+	for i := range r.votes {
+		if r.votes[i].given {
+			votes[i] = r.votes[i]
 		}
 	}
+	if r.left < len(votes) && enough(votes) || r.left == 0 {
+		r.mu.Unlock()
+		return
+	}
+	settled := make(chan struct{})
+	r.seen, r.enough, r.settled = votes, enough, settled
+	r.mu.Unlock()
+	select {
+	case <-settled:
+		return
+	case <-ctx.Done():
+	case <-r.ctx.Done():
+	}
+	r.mu.Lock()
+	r.settled = nil
+	r.mu.Unlock()
 }
