@@ -3,7 +3,7 @@ package main
 // quorum are mutants of the majority.
 func quorum() []mutant {
 	const dir, pkg = "store/quorum/", "store/quorum"
-	fences := []string{"-rapid.checks=20", "-rapid.nofailfile", "-rapid.shrinktime=1s"}
+	fences := []string{"-grants=255", "-rapid.checks=20", "-rapid.nofailfile", "-rapid.shrinktime=1s"}
 	return []mutant{
 		{
 			Name: "no-write-back", Why: "the highest fence of a majority is used though only some have stored it",
