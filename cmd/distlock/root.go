@@ -20,6 +20,7 @@ import (
 
 // The exit codes that are ours. Those of docs/cli.md are a promise.
 const (
+	exitFound       = 1 // torture and doctor: something is wrong
 	exitUsage       = 64
 	exitUnavailable = 69
 	exitBusy        = 75
@@ -61,18 +62,23 @@ type app struct {
 	out    io.Writer
 	err    io.Writer
 	redact func(string) string // takes secrets out of what is printed
+	open   func(ctx context.Context, url string) (*open.Source, error)
 	source *open.Source
 	config config
 }
 
 // execute runs one command and returns the exit code.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{in: stdin, out: stdout, err: stderr, redact: open.Redact}
+	a := &app{in: stdin, out: stdout, err: stderr, redact: open.Redact, open: open.Open}
+	return a.execute(ctx, args)
+}
+
+func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root() //nolint:contextcheck // commands get theirs from cobra
 	root.SetArgs(args)
-	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
 	if a.source != nil {
 		a.source.Close()
@@ -136,6 +142,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks(), a.version(), a.completion())
+	root.AddCommand(a.torture(), a.tortureProcess())
 	for _, c := range root.Commands() {
 		onceEach(c.Flags())
 	}
@@ -169,7 +176,7 @@ func (a *app) locker(c *cobra.Command) (*distlock.Locker, error) {
 	// A server that refuses connections is told at once; one that is silent must not keep a script for longer.
 	ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
 	defer cancel()
-	a.source, err = open.Open(ctx, url)
+	a.source, err = a.open(ctx, url)
 	switch {
 	case errors.Is(err, open.ErrURL):
 		return nil, err

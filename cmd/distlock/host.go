@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/distlock/distlock/open"
+)
+
+// onThisHost reports whether all that a store's URL names is on this host. A name is not looked up: who calls this
+// host by another name than localhost is asked once too often rather than never.
+func onThisHost(store string) bool {
+	scheme, rest, _ := strings.Cut(store, ":")
+	switch {
+	case scheme == "memory" || scheme == "sqlite" || strings.HasSuffix(scheme, "+unix"):
+		return true
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	keys, err := url.ParseQuery(query)
+	if err != nil {
+		return false
+	}
+	for _, node := range keys["node"] {
+		if !onThisHost(node) {
+			return false
+		}
+	}
+	hosts, found := strings.CutPrefix(rest, "//")
+	if !found {
+		return len(keys["node"]) > 0
+	}
+	hosts, _, _ = strings.Cut(hosts, "/")
+	all := strings.Split(hosts[strings.LastIndex(hosts, "@")+1:], ",")
+	for _, key := range []string{"host", "hostaddr"} { // PostgreSQL: they stand in for the host
+		for _, h := range keys[key] {
+			all = append(all, strings.Split(h, ",")...)
+		}
+	}
+	for _, h := range all {
+		if !loopback(h) {
+			return false
+		}
+	}
+	return true
+}
+
+// loopback reports whether a host, with a port or without, is this one. No host at all is the default of clients: this one.
+func loopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if host == "" || host == "localhost" || strings.HasPrefix(host, "/") { // a socket
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+// mayLoad asks before a command puts load on a store that others may use.
+func (a *app) mayLoad(store, what string, yes bool) error {
+	if yes || onThisHost(store) {
+		return nil
+	}
+	if !isTerminal(a.in) {
+		return usage("the store is not on this host: %s would put load on it; give --yes if that is meant", what)
+	}
+	fmt.Fprintf(a.err, "%s is not on this host. %s will put load on it, under names of its own.\ntype yes to go on: ", open.Redact(store), what)
+	text, _ := bufio.NewReader(a.in).ReadString('\n')
+	if strings.TrimRight(text, "\r\n") != "yes" {
+		return usage("nothing was done")
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/internal/torture"
+)
+
+// A tormentor is one call of torture.
+type tormentor struct {
+	*app
+	torture.Options
+	dir         string
+	yes, asJSON bool
+	store       string
+	notes       []string // what could not be done, for people
+}
+
+func (a *app) torture() *cobra.Command {
+	t := &tormentor{app: a}
+	c := &cobra.Command{
+		Use:   "torture",
+		Short: "Contend for locks, break clients and links, and check what the store did",
+		Long: `Contend for locks in your own store under names of its own, while clients are paused for longer than the TTL, killed and cut off,
+and requests are lost, delayed and repeated. What happened is then judged: exclusion, fences, losses told in time, ownership.
+
+The verdict is clean, violated, or not enough. It exits with 0 if it is clean and with 1 if not; with 69 if the store cannot be
+reached. See docs/torture.md.`,
+		Example: "  distlock torture --store memory: --time 3s --ttl 500ms\n  distlock torture --store redis://localhost --seed 4711",
+		Args:    exact(),
+		RunE:    func(c *cobra.Command, _ []string) error { return t.main(c) },
+	}
+	f := c.Flags()
+	f.Uint64Var(&t.Seed, "seed", 0, "what decides the plan; 0 draws one")
+	f.DurationVar(&t.Time, "time", 20*time.Second, "how long clients contend; at least 6 TTLs")
+	f.DurationVar(&t.TTL, "ttl", time.Second, "of the locks; pauses are longer")
+	f.IntVar(&t.Clients, "clients", 4, "how many clients in this process, each with a bad link of its own")
+	f.IntVar(&t.Processes, "processes", 2, "how many processes, which are paused and killed")
+	f.IntVar(&t.Keys, "keys", 4, "how many names are contended for at a time")
+	f.Float64Var(&t.Rate, "rate", 200, "how often all of them together ask for a lock, in a second")
+	f.StringVar(&t.dir, "dir", "", "the folder for the history of a run that fails (a temporary one)")
+	f.BoolVar(&t.asJSON, "json", false, "print one JSON object")
+	f.BoolVar(&t.yes, "yes", false, "do not ask before a store that is not on this host")
+	return c
+}
+
+func (t *tormentor) main(c *cobra.Command) error {
+	l, err := t.locker(c)
+	if err != nil {
+		return err
+	}
+	if t.store, err = t.storeURL(c); err != nil {
+		return err
+	}
+	if err := t.check(); err != nil {
+		return err
+	}
+	if err := t.mayLoad(t.store, "torture", t.yes); err != nil {
+		return err
+	}
+	ctx, stop := interruptible(c.Context())
+	defer stop()
+	if err := reach(ctx, l); err != nil {
+		return err
+	}
+	plan := torture.NewPlan(t.Options)
+	rep, err := t.play(ctx, plan)
+	if err != nil {
+		return err
+	}
+	if rep.Verdict == torture.NotEnough && reach(ctx, l) != nil {
+		return &exitError{exitUnavailable, errors.New("the store went away: " + strings.Join(rep.Why, ", "))}
+	}
+	if err := t.print(plan, rep); err != nil {
+		return err
+	}
+	if rep.Verdict != torture.Clean {
+		return &exitError{exitFound, nil}
+	}
+	return nil
+}
+
+// reach makes sure that the store can be used.
+func reach(ctx context.Context, l *distlock.Locker) error {
+	call, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := l.Check(call); err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+func (t *tormentor) check() error {
+	features := t.source.Store.Features()
+	least := max(features.MinTTL, 200*time.Millisecond) // below that the machine's own delays decide
+	switch {
+	case t.TTL < least || t.TTL > time.Minute:
+		return usage("--ttl is %v, want %v to 1m", t.TTL, least)
+	case t.Time < torture.MinTime(t.TTL) || t.Time > 24*time.Hour:
+		return usage("--time is %v, want %v (6 TTLs) to 24h", t.Time, torture.MinTime(t.TTL))
+	case t.Clients < 0 || t.Clients > 100:
+		return usage("--clients is %d, want 0 to 100", t.Clients)
+	case t.Processes < 0 || t.Processes > 50:
+		return usage("--processes is %d, want 0 to 50", t.Processes)
+	case t.Keys < 1 || t.Keys > 1000:
+		return usage("--keys is %d, want 1 to 1000", t.Keys)
+	case !(t.Rate > 0 && t.Rate <= 1e5): // NaN is neither
+		return usage("--rate is %v, want more than 0, at most 100000", t.Rate)
+	}
+	switch {
+	case t.Processes == 0:
+	case strings.HasPrefix(t.store, "memory:"):
+		t.Processes, t.notes = 0, append(t.notes, "memory: is one process's own, so no process was paused or killed")
+	case !torture.CanProcess:
+		t.Processes, t.notes = 0, append(t.notes, "on this system no process was paused or killed")
+	}
+	if t.Clients+t.Processes < 2 {
+		return usage("--clients %d and --processes %d leave nobody to contend with", t.Clients, t.Processes)
+	}
+	if t.Seed == 0 {
+		var b [4]byte
+		_, _ = rand.Read(b[:]) // it never fails
+		t.Seed = uint64(binary.LittleEndian.Uint32(b[:])) + 1
+	}
+	return nil
+}
+
+// play runs the plan, cleans up, and has the history judged.
+func (t *tormentor) play(ctx context.Context, plan *torture.Plan) (*torture.Report, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	prefix := ownPrefix("torture")
+	r := torture.New(t.source.Store, t.store, plan, prefix, func() *exec.Cmd {
+		//nolint:gosec,noctx // it is this program, and ends when its standard input does
+		c := exec.Command(self, "torture-process")
+		c.Args[0] = os.Args[0]
+		c.SysProcAttr = attributes(true) // not to be hit by Ctrl-C: it is told to end
+		return c
+	})
+	began := time.Now()
+	stop := t.showProgress(func() string {
+		p := r.Progress()
+		return fmt.Sprintf("torture %v of %v: %d holds, %d waits, %d faults, %d losses", short(time.Since(began)), t.Time, p.Holds, p.Waits, p.Faults, p.Losses)
+	})
+	err = r.Play(ctx)
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if _, e := r.Clean(clean); e != nil && !errors.Is(e, errors.ErrUnsupported) {
+		t.notes = append(t.notes, "what killed processes held ends with its TTL: "+e.Error())
+	}
+	stop()
+	if err := errors.Join(context.Cause(ctx), err); err != nil {
+		return nil, err
+	}
+	return t.judge(r)
+}
+
+// judge keeps the folder of the history only if there is something in it.
+func (t *tormentor) judge(r *torture.Run) (*torture.Report, error) {
+	dir := t.dir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "distlock-torture-"); err != nil {
+			return nil, err
+		}
+		defer func() { _ = os.Remove(dir) }() // which fails if there is
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	stop := t.showProgress(func() string { return "torture: judging the history" })
+	defer stop()
+	return r.Judge(dir)
+}
+
+// ownPrefix is what the names of a command's own begin with.
+func ownPrefix(command string) string {
+	return "distlock-" + command + "-" + strings.ToLower(rand.Text()[:8]) + "/"
+}
+
+// tortureProcess is what torture starts to have clients that it can pause and kill.
+func (a *app) tortureProcess() *cobra.Command {
+	return &cobra.Command{
+		Use: "torture-process", Hidden: true, Args: exact(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			in := json.NewDecoder(a.in)
+			var j torture.Job
+			if err := in.Decode(&j); err != nil {
+				return usage("it is started by torture alone: %w", err)
+			}
+			var err error
+			if a.source, err = a.open(c.Context(), j.Store); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithCancel(c.Context())
+			defer cancel()
+			go func() {
+				_, _ = io.Copy(io.Discard, a.in) // its end says that all is over
+				cancel()
+			}()
+			return torture.Work(ctx, a.source.Store, &j, a.out)
+		},
+	}
+}

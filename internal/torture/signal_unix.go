@@ -1,0 +1,9 @@
+//go:build unix
+
+package torture
+
+import "syscall"
+
+// pause stops the process, and resume lets it go on.
+func (p *process) pause() error  { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
