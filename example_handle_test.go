@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/distlock/distlock"
 )
@@ -17,6 +18,46 @@ func ExampleLease_Handle() {
 	text := handle.Text() // a secret: it goes to the process that goes on
 	fmt.Println(err, lease.Err(), strings.HasPrefix(text, "dlh1."))
 	// Output: <nil> distlock: lease released true
+}
+
+func ExampleHandle_Text() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+
+	handle, _ := lease.Handle()
+	again, err := distlock.ParseHandle(handle.Text())
+	fmt.Println(again.Text() == handle.Text(), err)
+	fmt.Println(strings.Contains(fmt.Sprint(handle), handle.Text())) // only Text tells the secret
+	// Output:
+	// true <nil>
+	// false
+}
+
+func ExampleHandle_Key() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+
+	handle, _ := lease.Handle()
+	fmt.Println(handle.Key())
+	// Output: deploy
+}
+
+func ExampleHandle_Fence() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+
+	handle, _ := lease.Handle()
+	fmt.Println(handle.Fence() == lease.Fence())
+	// Output: true
+}
+
+func ExampleHandle_TTL() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy", distlock.TTL(10*time.Minute))
+
+	handle, _ := lease.Handle()
+	fmt.Println(handle.TTL()) // what is left for the other process to attach
+	// Output: 10m0s
 }
 
 func ExampleLocker_Attach() {
