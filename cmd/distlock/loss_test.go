@@ -81,20 +81,39 @@ func lastTime(t *testing.T, file string) time.Time {
 }
 
 // The store goes away while a command runs that does not obey TERM. It must be gone before the lock can go to a rival, who
-// still reaches the store.
+// still reaches the store, or reaches it as soon as it is back.
 func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("date has no nanoseconds here")
 	}
-	r := testenv.Redis(t)
-	proxy := testenv.Proxy(t, r.Addr)
+	for name, outage := range map[string]func(*testing.T, *testenv.RedisServer, *testenv.ProxyServer){
+		"cut": func(_ *testing.T, _ *testenv.RedisServer, p *testenv.ProxyServer) { p.Cut(testenv.Both) },
+		"replies cut": func(_ *testing.T, _ *testenv.RedisServer, p *testenv.ProxyServer) {
+			p.Cut(testenv.ToClient) // renewals arrive, and nobody hears of it
+		},
+		"paused": func(_ *testing.T, r *testenv.RedisServer, _ *testenv.ProxyServer) {
+			r.Pause()
+			time.AfterFunc(2500*time.Millisecond, r.Resume) // the claim ends meanwhile
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := testenv.Redis(t)
+			proxy := testenv.Proxy(t, r.Addr)
+			lose(t, r, proxy.Addr, func() { outage(t, r, proxy) })
+		})
+	}
+}
+
+// lose runs a command until the store goes away for it, and measures when it was last seen.
+func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) {
 	dir := t.TempDir()
 	ticks, term, rivals := filepath.Join(dir, "ticks"), filepath.Join(dir, "term"), filepath.Join(dir, "rival")
-	p := start(t, "redis://"+proxy.Addr, "run", "--ttl", "3s", "--grace", "500ms", "--report", filepath.Join(dir, "report"), "a", "-c",
+	p := start(t, "redis://"+addr, "run", "--ttl", "3s", "--grace", "500ms", "--report", filepath.Join(dir, "report"), "a", "-c",
 		"trap 'date +%s%N >>"+term+"' TERM; while :; do date +%s%N >>"+ticks+"; sleep 0.01; done")
 	eventually(t, "the child runs", exists(ticks))
-	proxy.Cut(testenv.Both)
 	rival := start(t, "redis://"+r.Addr, "run", "a", "-c", "date +%s%N >>"+rivals)
+	outage()
 	// The shell may have its own line about the child's child.
 	if code := p.code(t); code != exitLost || strings.Count(p.err.String(), "distlock: a: the lock ") != 1 {
 		t.Error(code, p.err.String())
@@ -113,6 +132,23 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 	t.Logf("TERM %v before the child's last sign, the rival %v after it", grace, gap)
 	if text, _ := os.ReadFile(filepath.Join(dir, "report")); !strings.Contains(string(text), `"lost":true,"exit":79`) {
 		t.Errorf("report: %s", text)
+	}
+}
+
+// A lock that is handed over by the store is held for a moment only at first. The command must not be stopped for that.
+func TestRun_handedOver(t *testing.T) {
+	r := testenv.Redis(t)
+	up := filepath.Join(t.TempDir(), "up")
+	first := start(t, r.URL, "run", "a", "-c", "echo >"+up+"; sleep 0.5")
+	eventually(t, "the first runs", exists(up))
+	for range 2 {
+		next := start(t, r.URL, "run", "a", "sleep", "0.2")
+		if code := next.code(t); code != 0 {
+			t.Error(code, next.err.String())
+		}
+	}
+	if code := first.code(t); code != 0 {
+		t.Error(code, first.err.String())
 	}
 }
 

@@ -191,6 +191,12 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 		return err
 	}
 	granted := time.Now()
+	// A lease may begin with a part of its TTL, and Valid has it renewed then. Without that the command would have to
+	// be stopped as soon as it is started.
+	if !lease.Valid(j.grace + j.ttl/10) { //nolint:contextcheck // it has a limit of its own
+		_ = lease.Unlock(context.WithoutCancel(ctx))
+		return &exitError{exitUnavailable, errors.New(j.name + ": the lock could not be renewed in time, the command was not started")}
+	}
 	j.child.Env = append(os.Environ(), environment(lease, j.holder)...)
 	if j.passHandle {
 		if lease, err = j.giveHandle(ctx, locker, lease); err != nil {

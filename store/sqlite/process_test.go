@@ -18,7 +18,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-var roles = testenv.Roles{"count": countRole, "grab": grabRole}
+var roles = testenv.Roles{"count": countRole, "grab": grabRole, "contend": contendRole}
 
 func exclusive(key string, ttl time.Duration) driver.Request {
 	return driver.Request{

@@ -1,0 +1,29 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Fifty processes each add one to a number in a plain file, which only the lock protects: read, then write.
+func TestRun_fifty(t *testing.T) {
+	store, n := sqliteStore(t), filepath.Join(t.TempDir(), "n")
+	if err := os.WriteFile(n, []byte("0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var all []*program
+	for range 50 { // they race for making the store, too
+		all = append(all, start(t, store, "run", "n", "-c", "read x <"+n+"; sleep 0; echo $((x+1)) >"+n))
+	}
+	for _, p := range all {
+		if code := p.code(t); code != 0 || p.err.Len() > 0 {
+			t.Error(code, p.err.String())
+		}
+	}
+	if got := number(t, n); got != len(all) {
+		t.Errorf("the number is %d, not %d", got, len(all))
+	}
+}

@@ -1,0 +1,128 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/sqlite"
+)
+
+// contendRole says that it is ready, waits for a line, adds to a counter under the lock for as long as it is told, and says how often.
+func contendRole(args []string) int {
+	n, err := contend(args[0], args[1], args[2])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(n)
+	return 0
+}
+
+func contend(path, counter, long string) (n int, err error) {
+	ctx := context.Background()
+	d, err := time.ParseDuration(long)
+	if err != nil {
+		return 0, err
+	}
+	s, err := sqlite.Open(ctx, path, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	l, err := distlock.New(s)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return 0, err
+	}
+	for end := time.Now().Add(d); time.Now().Before(end); n++ {
+		err := l.Do(ctx, "counter", func(ctx context.Context) error {
+			return addOne(counter, distlock.FromContext(ctx).Fence())
+		})
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// compete lets processes contend for one key, and returns how often each had it.
+func compete(t *testing.T, processes int, d time.Duration) []int {
+	t.Helper()
+	dir := t.TempDir()
+	counter := filepath.Join(dir, "counter")
+	if err := os.WriteFile(counter, []byte("0 0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var all []*testenv.HelperProcess
+	for range processes {
+		all = append(all, testenv.Helper(t, "contend", filepath.Join(dir, "locks.db"), counter, d.String()))
+	}
+	for _, h := range all {
+		h.Line()
+	}
+	for _, h := range all {
+		h.Say("go")
+	}
+	var grants []int
+	sum := 0
+	for _, h := range all {
+		n, err := strconv.Atoi(h.Line())
+		if err != nil {
+			t.Fatal(err)
+		}
+		grants, sum = append(grants, n), sum+n
+	}
+	text, err := os.ReadFile(counter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := strings.Cut(string(text), " "); n != strconv.Itoa(sum) {
+		t.Errorf("the counter is %s after %d additions", n, sum)
+	}
+	return grants
+}
+
+// jain is Jain's index of how even numbers are: 1 if all are the same, and 1/n if one has all.
+func jain(all []int) float64 {
+	var sum, squares float64
+	for _, n := range all {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	return sum * sum / (float64(len(all)) * squares)
+}
+
+// Four processes want one key all the time: nothing is lost, and nobody is starved.
+func TestProcesses_fair(t *testing.T) {
+	t.Parallel()
+	grants := compete(t, 4, 2*time.Second)
+	if j := jain(grants); j < 0.95 {
+		t.Errorf("Jain's index of %v is %.3f, want at least 0.95", grants, j)
+	} else {
+		t.Logf("grants %v, Jain's index %.3f", grants, j)
+	}
+}
+
+// Fifty processes lose nothing either, and each has its turn.
+func TestProcesses_fifty(t *testing.T) {
+	t.Parallel()
+	grants := compete(t, 50, 3*time.Second)
+	for i, n := range grants {
+		if n == 0 {
+			t.Errorf("process %d never had the key: %v", i, grants)
+		}
+	}
+	t.Logf("grants %v, Jain's index %.3f", grants, jain(grants))
+}
