@@ -1,0 +1,138 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// Header is the HTTP header in which a proof travels.
+const Header = "Distlock-Fence"
+
+// ErrMissing says that a request has no header Distlock-Fence.
+var ErrMissing = errors.New("fence: the header " + Header + " is missing")
+
+// A Register remembers the highest fence of every lock. It is shared by all instances of a service, and outlives them.
+type Register interface {
+	// Advance makes the fence of the lease the highest of its lock, and returns nil when that is durable. If a higher one was
+	// there before the error is ErrStale, and nothing is changed. Other errors leave it open.
+	Advance(ctx context.Context, l Lease) error
+}
+
+// MiddlewareOptions are the options of Middleware.
+type MiddlewareOptions struct {
+	// Optional lets requests without the header pass, for as long as not all callers send one. They find no
+	// proof in their context.
+	Optional bool
+
+	// Refuse answers a request that is refused. The status is 409 for a stale fence, 400 for a proof that is malformed, not
+	// exclusive or of another lock, 428 if there is none, and 503 if the register failed. By default the answer is a line of
+	// plain text, which does not tell how the register failed.
+	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
+}
+
+// Middleware lets requests pass that carry the proof of a lease of the right lock, with a fence that is not stale. Wrap those that
+// change something:
+//
+//	guarded := fence.Middleware(register, func(r *http.Request) string { return "invoice/" + r.PathValue("id") }, nil)
+//	mux.Handle("PUT /invoice/{id}", guarded(put))
+//
+// The function says which lock protects what a request would change. A proof of any other lock is refused, and
+// nothing is remembered of it: a client cannot close something else by its own, higher fence. If the function returns "" the request is refused.
+//
+// The handler finds the proof by FromContext. A request that has passed may be paused before it acts, and one with a
+// higher fence may overtake it. So the register keeps out what arrives late, and a handler that must not be overtaken gives the
+// proof to a Row or a Table in the transaction that makes the change.
+func Middleware(reg Register, key func(*http.Request) string, opt *MiddlewareOptions) func(http.Handler) http.Handler {
+	if opt == nil {
+		opt = &MiddlewareOptions{}
+	}
+	refuse := opt.Refuse
+	if refuse == nil {
+		refuse = refusePlainly
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p, err := proofOf(r, key)
+			switch {
+			case errors.Is(err, ErrMissing) && opt.Optional:
+				next.ServeHTTP(w, r)
+				return
+			case errors.Is(err, ErrMissing):
+				refuse(w, r, http.StatusPreconditionRequired, err)
+				return
+			case err != nil:
+				refuse(w, r, http.StatusBadRequest, err)
+				return
+			}
+			switch err := reg.Advance(r.Context(), p); {
+			case errors.Is(err, ErrStale):
+				refuse(w, r, http.StatusConflict, err)
+			case err != nil:
+				refuse(w, r, http.StatusServiceUnavailable, err)
+			default:
+				next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), contextKey{}, p)))
+			}
+		})
+	}
+}
+
+// proofOf returns the proof that a request carries, if it is of the right lock.
+func proofOf(r *http.Request, key func(*http.Request) string) (Proof, error) {
+	values := r.Header.Values(Header)
+	switch len(values) {
+	case 0:
+		return Proof{}, ErrMissing
+	case 1:
+	default:
+		return Proof{}, fmt.Errorf("%w: the header %s is there %d times", ErrInvalid, Header, len(values))
+	}
+	p, err := Parse(values[0])
+	if err != nil {
+		return Proof{}, err
+	}
+	if want := key(r); p.key != want || want == "" {
+		return Proof{}, fmt.Errorf("%w: a proof of the lock %s, which does not protect this", ErrInvalid, quote(p.key))
+	}
+	return p, nil
+}
+
+func refusePlainly(w http.ResponseWriter, _ *http.Request, status int, err error) {
+	text := err.Error()
+	if status == http.StatusServiceUnavailable {
+		text = "fence: the fence cannot be checked now" // what a database says is not for others
+	}
+	http.Error(w, text, status)
+}
+
+// SetHeader puts the proof of a lease into the header of a request.
+func SetHeader(h http.Header, l Lease) error {
+	p, err := Of(l)
+	if err != nil {
+		return err
+	}
+	h.Set(Header, p.Proof())
+	return nil
+}
+
+// Transport returns a transport that sends along the proof that is in the context of a request: see NewContext. A service whose
+// handler calls another with the context of its own request passes the proof on. Use it for
+// services that want proofs of that lock, and no others. If base is nil it is http.DefaultTransport.
+func Transport(base http.RoundTripper) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return transport{base}
+}
+
+type transport struct{ base http.RoundTripper }
+
+// RoundTrip sends a copy: a transport does not change the request that it is given.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p, ok := FromContext(r.Context()); ok {
+		r = r.Clone(r.Context())
+		r.Header.Set(Header, p.Proof())
+	}
+	return t.base.RoundTrip(r)
+}

@@ -1,0 +1,95 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// ErrRecorded says that there is a result already, and nothing was changed: roll back, and ask Recorded for it.
+var ErrRecorded = errors.New("fence: recorded already")
+
+// Once runs f in a transaction and keeps what it returns, as JSON, in the same transaction: what f does there is done once, and whoever
+// asks later gets the result. A holder that is lost on the way leaves nothing behind, and the next one begins anew. What f
+// does elsewhere may be done again.
+//
+// The key is the name of the lock. If there is a result it is returned, and f does not run, also if the lease's
+// fence is stale. A stale fence without a result is ErrStale.
+func Once[T any](ctx context.Context, db Beginner, t Table, l Lease, f func(tx *sql.Tx) (T, error)) (T, error) {
+	var out T
+	p, err := Of(l)
+	if err != nil {
+		return out, err
+	}
+	found := false
+	err = within(ctx, db, func(tx *sql.Tx) error {
+		stale := t.Advance(ctx, tx, p) // it waits for whoever is at it
+		if stale != nil && !errors.Is(stale, ErrStale) {
+			return stale
+		}
+		was, ok, err := Recorded[T](ctx, tx, t, p.key)
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			out, found = was, true
+			return errFound
+		case stale != nil:
+			return stale
+		}
+		made, err := f(tx)
+		if err != nil {
+			return err
+		}
+		out = made
+		return Record(ctx, tx, t, p, made)
+	})
+	if err != nil && !found {
+		var none T
+		return none, err
+	}
+	return out, nil
+}
+
+// errFound rolls a transaction back that has nothing to do.
+var errFound = errors.New("fence: found")
+
+// Record keeps a result under the name of the lock, as JSON, in the caller's transaction. If there is one already the error is
+// ErrRecorded, if the lease's fence is stale it is ErrStale: roll back.
+func Record[T any](ctx context.Context, tx *sql.Tx, t Table, l Lease, result T) error {
+	p, err := Of(l)
+	if err != nil {
+		return err
+	}
+	g, err := t.guard()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("fence: the result for %s: %w", quote(p.key), err)
+	}
+	v, err := g.Record(ctx, runner{tx}, p.key, p.fence, string(text))
+	return verdict(p, v, err)
+}
+
+// Recorded returns the result that was recorded under the name of a lock. It reports false if there is none.
+func Recorded[T any](ctx context.Context, db DB, t Table, key string) (result T, ok bool, err error) {
+	g, err := t.guard()
+	if err != nil {
+		return result, false, err
+	}
+	text, ok, err := g.Result(ctx, runner{db}, key)
+	if err != nil {
+		return result, false, fmt.Errorf("fence: %s: %w", quote(key), err)
+	}
+	if !ok {
+		return result, false, nil
+	}
+	if err := json.Unmarshal([]byte(text), &result); err != nil {
+		return result, false, fmt.Errorf("fence: the result for %s: %w", quote(key), err)
+	}
+	return result, true, nil
+}

@@ -1,0 +1,173 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The errors to tell apart with errors.Is.
+var (
+	// ErrStale says that a higher fence was there before, and nothing was changed: the caller does not
+	// hold the lock any more. It is definite. The error is a *StaleError.
+	ErrStale = errors.New("fence: stale")
+
+	// ErrInvalid says that a proof or an argument is none, and nothing was changed: a fence that is no number from 1 to 2^53-1 in
+	// its one form, a lease that is not exclusive, the name of a table that is no name.
+	ErrInvalid = errors.New("fence: invalid")
+)
+
+// A StaleError says by how much a fence is too low. It is ErrStale.
+type StaleError struct {
+	Key     string // the lock
+	Fence   uint64 // what was refused
+	Current uint64 // the highest so far; 0: it could not be read
+}
+
+func (e *StaleError) Error() string {
+	s := fmt.Sprintf("fence: %s: fence %d is stale", quote(e.Key), e.Fence)
+	if e.Current > 0 {
+		s += fmt.Sprintf(", %d was there before", e.Current)
+	}
+	return s
+}
+
+// Is makes a StaleError an ErrStale.
+func (e *StaleError) Is(target error) bool { return target == ErrStale }
+
+// A Lease shows under which lock its holder acts. A *distlock.Lease is one, and so is a Proof.
+type Lease interface {
+	// Proof returns fence, mode and name of the lock as one word: 1763191200000000;exclusive;invoice%2F42.
+	Proof() string
+}
+
+// A Proof is a lease as another process sees it: the name of an exclusive lock, and the fence. The zero
+// Proof is none, and all guards refuse it.
+type Proof struct {
+	key   string
+	fence uint64
+}
+
+const (
+	maxFence  = 1 << 53 // the first number that a float64 may confuse with another
+	maxKey    = 255     // bytes of a name
+	exclusive = "exclusive"
+)
+
+// New returns the proof of a fence that came by another way than a lease, such as the environment of a command. Whoever calls
+// it vouches that the lock is exclusive.
+func New(key string, fence uint64) (Proof, error) {
+	if fence == 0 || fence >= maxFence {
+		return Proof{}, fmt.Errorf("%w: fence %d is not from 1 to 2^53-1", ErrInvalid, fence)
+	}
+	if err := checkKey(key); err != nil {
+		return Proof{}, err
+	}
+	return Proof{key, fence}, nil
+}
+
+// Of returns the proof of a lease. The error is ErrInvalid if the lease is not exclusive, or has no fence.
+func Of(l Lease) (Proof, error) {
+	switch l := l.(type) {
+	case nil:
+		return Proof{}, fmt.Errorf("%w: no lease", ErrInvalid)
+	case Proof:
+		if l.fence == 0 {
+			return Proof{}, fmt.Errorf("%w: the zero Proof", ErrInvalid)
+		}
+		return l, nil
+	}
+	return Parse(l.Proof())
+}
+
+// Parse reads what the method Proof of a lease returned. The error is ErrInvalid.
+func Parse(s string) (Proof, error) {
+	parts := strings.SplitN(s, ";", 4) // a fourth is one too many
+	if len(parts) != 3 {
+		return Proof{}, fmt.Errorf("%w: %s is not fence;mode;name", ErrInvalid, quote(s))
+	}
+	fence, err := ParseFence(parts[0])
+	if err != nil {
+		return Proof{}, err
+	}
+	if parts[1] != exclusive {
+		return Proof{}, fmt.Errorf("%w: mode %s: only the fences of exclusive locks are in order", ErrInvalid, quote(parts[1]))
+	}
+	key, err := url.QueryUnescape(parts[2])
+	if err != nil {
+		return Proof{}, fmt.Errorf("%w: name %s", ErrInvalid, quote(parts[2]))
+	}
+	return New(key, fence)
+}
+
+// ParseFence reads a fence in its one form: digits, no sign, no leading zero, 1 to 2^53-1. The error is ErrInvalid.
+func ParseFence(s string) (uint64, error) {
+	f, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || f == 0 || f >= maxFence || strconv.FormatUint(f, 10) != s {
+		return 0, fmt.Errorf("%w: fence %s", ErrInvalid, quote(s))
+	}
+	return f, nil
+}
+
+// Key returns the name of the lock.
+func (p Proof) Key() string { return p.key }
+
+// Fence returns the fence.
+func (p Proof) Fence() uint64 { return p.fence }
+
+// Proof returns the proof as one word, for Parse. With it a proof is a Lease.
+func (p Proof) Proof() string {
+	return fmt.Sprintf("%d;%s;%s", p.fence, exclusive, url.QueryEscape(p.key))
+}
+
+func (p Proof) String() string { return p.Proof() }
+
+type contextKey struct{}
+
+// NewContext returns a context that carries the proof of a lease: Transport sends it along.
+func NewContext(parent context.Context, l Lease) (context.Context, error) {
+	p, err := Of(l)
+	if err != nil {
+		return nil, err
+	}
+	return context.WithValue(parent, contextKey{}, p), nil
+}
+
+// FromContext returns the proof that NewContext or Middleware put into a context. It reports false if
+// there is none.
+func FromContext(ctx context.Context) (Proof, bool) {
+	p, ok := ctx.Value(contextKey{}).(Proof)
+	return p, ok
+}
+
+// checkKey says what is wrong with the name of a lock. The rule is the library's.
+func checkKey(key string) error {
+	switch {
+	case strings.TrimSpace(key) == "":
+		return fmt.Errorf("%w: no name", ErrInvalid)
+	case len(key) > maxKey:
+		return fmt.Errorf("%w: the name %s has %d bytes, more than %d", ErrInvalid, quote(key), len(key), maxKey)
+	case !utf8.ValidString(key):
+		return fmt.Errorf("%w: the name %s is not UTF-8", ErrInvalid, quote(key))
+	}
+	for _, r := range key {
+		if unicode.IsControl(r) || r == 0x2028 || r == 0x2029 || r == 0xFEFF || 0x202A <= r && r <= 0x202E || 0x2066 <= r && r <= 0x2069 {
+			return fmt.Errorf("%w: the name %s contains %U", ErrInvalid, quote(key), r)
+		}
+	}
+	return nil
+}
+
+// quote shows a text that may come from others.
+func quote(s string) string {
+	const most = 64
+	if len(s) <= most {
+		return fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprintf("%q...", s[:most])
+}

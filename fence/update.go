@@ -1,0 +1,99 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/distlock/distlock/internal/backoff"
+)
+
+// ErrConflict says that others were faster each time, and nothing was saved. The error is a *ConflictError.
+var ErrConflict = errors.New("fence: conflict")
+
+// A ConflictError says how often Update tried. It is ErrConflict.
+type ConflictError struct{ Tries int }
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("fence: conflict: others were faster %d times", e.Tries)
+}
+
+// Is makes a ConflictError an ErrConflict.
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// The pauses after a conflict: the first is about as long as a save takes, the longest is for a crowd.
+const (
+	firstPause   = 2 * time.Millisecond
+	longestPause = 250 * time.Millisecond
+	defaultTries = 100
+)
+
+// UpdateOptions are the options of Update.
+type UpdateOptions struct {
+	Tries int // how often to try; 0: 100
+}
+
+// Update changes a value without a lock. It loads the value with its version, lets change make another of it, and
+// saves that if the version is still the same; if not, it pauses for a moment and begins anew. V is whatever tells one version from another: a
+// number, a time, a hash, the old value itself.
+//
+//	load     reads value and version
+//	change   makes the new value; an error ends Update. It may run several times, and has no effect but its result
+//	save     compares the version and saves, in one step; false: the version was another, nothing was saved
+//
+// It returns what was saved. After too many tries the error is ErrConflict; if ctx ends meanwhile it is the cause too. Errors of load and
+// save end it as they are: after an error of save it is not known whether it was done.
+func Update[T, V any](
+	ctx context.Context,
+	load func(ctx context.Context) (T, V, error),
+	change func(T) (T, error),
+	save func(ctx context.Context, value T, version V) (bool, error),
+	opt *UpdateOptions,
+) (T, error) {
+	var none T
+	tries := defaultTries
+	if opt != nil && opt.Tries != 0 {
+		tries = opt.Tries
+	}
+	if tries < 0 {
+		return none, fmt.Errorf("%w: %d tries", ErrInvalid, tries)
+	}
+	for n := 1; ; n++ {
+		if ctx.Err() != nil {
+			return none, ended(ctx, n-1)
+		}
+		old, version, err := load(ctx)
+		if err != nil {
+			return none, err
+		}
+		value, err := change(old)
+		if err != nil {
+			return none, err
+		}
+		saved, err := save(ctx, value, version)
+		switch {
+		case err != nil:
+			return none, err
+		case saved:
+			return value, nil
+		case n == tries:
+			return none, &ConflictError{Tries: n}
+		}
+		pause := time.NewTimer(backoff.Pause(n, firstPause, longestPause))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return none, ended(ctx, n)
+		}
+	}
+}
+
+// ended says that ctx is over, and how many conflicts there were before.
+func ended(ctx context.Context, conflicts int) error {
+	if conflicts == 0 {
+		return context.Cause(ctx)
+	}
+	return errors.Join(&ConflictError{Tries: conflicts}, context.Cause(ctx))
+}

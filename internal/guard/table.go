@@ -1,0 +1,85 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A Table keeps the highest fence of every key, and the results that were recorded.
+type Table struct {
+	Name  string
+	Style Style
+}
+
+// Ensure creates the table if it is not there.
+func (t Table) Ensure(ctx context.Context, db DB) error {
+	_, err := db.Exec(ctx, `create table if not exists `+t.Name+` (
+	key text primary key,
+	fence bigint not null check (fence > 0),
+	result text
+)`)
+	if err == nil {
+		return nil
+	}
+	// Others may have created it in the same moment, or for a role that may not. Then it can be read.
+	if _, _, _, missing := t.read(ctx, db, ""); missing != nil {
+		return errors.Join(err, missing)
+	}
+	return nil
+}
+
+// Advance makes fence the highest of its key, if it is not below that. The row is locked until the transaction ends: another fence is
+// compared after that.
+func (t Table) Advance(ctx context.Context, db DB, key string, fence uint64) (Verdict, error) {
+	query := t.Style.mark(`insert into `+t.Name+` as g (key, fence) values ({}, {})
+on conflict (key) do update set fence = excluded.fence where g.fence <= excluded.fence`, 1)
+	rows, err := db.Exec(ctx, query, key, int64(fence))
+	if err != nil || rows == 1 {
+		return Verdict{}, err
+	}
+	current, _, _, _ := t.read(ctx, db, key) // that it is stale is certain, whatever the higher fence is
+	return Verdict{Stale, current}, nil
+}
+
+// Record is Advance, and keeps a result if there is none.
+func (t Table) Record(ctx context.Context, db DB, key string, fence uint64, result string) (Verdict, error) {
+	query := t.Style.mark(`insert into `+t.Name+` as g (key, fence, result) values ({}, {}, {})
+on conflict (key) do update set fence = excluded.fence, result = excluded.result where g.fence <= excluded.fence and g.result is null`, 1)
+	rows, err := db.Exec(ctx, query, key, int64(fence), result)
+	if err != nil || rows == 1 {
+		return Verdict{}, err
+	}
+	current, _, recorded, err := t.read(ctx, db, key)
+	switch {
+	case err != nil:
+		return Verdict{}, fmt.Errorf("nothing was recorded, and the reason cannot be read: %w", err)
+	case recorded:
+		return Verdict{Outcome: Recorded}, nil
+	}
+	return Verdict{Stale, current}, nil
+}
+
+// Result returns what was recorded.
+func (t Table) Result(ctx context.Context, db DB, key string) (result string, ok bool, err error) {
+	_, result, ok, err = t.read(ctx, db, key)
+	return result, ok, err
+}
+
+// Sweep removes the keys whose fences are below a bound, and tells how many.
+func (t Table) Sweep(ctx context.Context, db DB, below uint64) (int64, error) {
+	return db.Exec(ctx, t.Style.mark("delete from "+t.Name+" where fence < cast({} as bigint)", 1), int64(below))
+}
+
+func (t Table) read(ctx context.Context, db DB, key string) (fence uint64, result string, recorded bool, err error) {
+	var f int64
+	var r *string
+	found, err := db.Row(ctx, t.Style.mark("select fence, result from "+t.Name+" where key = {}", 1), []any{key}, &f, &r)
+	if err != nil || !found {
+		return 0, "", false, err
+	}
+	if r == nil {
+		return uint64(f), "", false, nil
+	}
+	return uint64(f), *r, true, nil
+}
