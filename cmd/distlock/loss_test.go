@@ -54,8 +54,13 @@ func (p *program) code(t *testing.T) int {
 // eventually waits for what another process does.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
+	within(t, 20*time.Second, what, f)
+}
+
+func within(t *testing.T, d time.Duration, what string, f func() bool) {
+	t.Helper()
 	for began := time.Now(); !f(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > d {
 			t.Fatal("never: " + what)
 		}
 	}

@@ -61,7 +61,7 @@ func statePath() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("sqlite: no folder for state: %w", err)
+		return "", fmt.Errorf("sqlite: no folder for the locks of this user: %w: set HOME or XDG_STATE_HOME, or name a file, sqlite:///FOLDER/FILE", err)
 	}
 	return filepath.Join(home, ".local", "state", "distlock", "locks.db"), nil
 }
