@@ -46,6 +46,10 @@ type Source struct {
 	TTL  time.Duration // lock_ttl: the TTL of locks for which nobody says another; 0: not said
 	Poll time.Duration // lock_poll: the longest pause between two asks while waiting; 0: not said
 
+	// Findings are what the URL alone tells about the way to the store: whether others can read along, and whether the
+	// store asks who comes. The store's own are in driver.Inspect.
+	Findings []driver.Finding
+
 	closes []func() // in this order
 }
 
@@ -157,13 +161,12 @@ func openSQLite(ctx context.Context, text string) (*Source, error) {
 func openRedis(ctx context.Context, text string) (*Source, error) {
 	s, err := rueidis.Open(ctx, text)
 	if err != nil {
-		// The package has no error of its own for what it cannot read. What it could not reach says so.
-		if ctx.Err() == nil && !strings.HasPrefix(err.Error(), "redis: cannot connect") {
+		if errors.Is(err, rueidis.ErrURL) {
 			err = fmt.Errorf("%w: %w", ErrURL, err)
 		}
 		return nil, err
 	}
-	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil
+	return &Source{Store: s, Findings: wayToRedis(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 
 // openRedlock opens all nodes at once, since one that does not answer takes its time.
@@ -184,10 +187,14 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 	wg.Wait()
 	all := &Source{}
 	var stores []driver.Store
-	for _, s := range opened {
+	for i, s := range opened {
 		if s != nil {
 			stores = append(stores, s.Store)
 			all.closes = append(all.closes, s.Close)
+			for _, f := range s.Findings {
+				f.What = fmt.Sprintf("node %d (%s): %s", i+1, s.Store.Features().Name, f.What)
+				all.Findings = append(all.Findings, f)
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

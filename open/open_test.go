@@ -3,9 +3,12 @@ package open_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -78,26 +81,45 @@ func TestOpen_redlock(t *testing.T) {
 
 func TestOpen_refuses(t *testing.T) {
 	for url, want := range map[string]string{
-		"":                                 "no scheme",
-		"localhost":                        "no scheme",
-		"reddis://h":                       "did you mean redis?",
-		"ftp://u:hunter22@h":               "unknown scheme",
-		"memory://x":                       "memory:",
-		"memory:?lock_ttl=5":               "lock_ttl",
-		"memory:?lock_ttl=1s&lock_ttl=2s":  "twice",
-		"memory:?lock_poll=-1s":            "lock_poll",
-		"redis://:hunter22@h/0?lock_prefx": "did you mean lock_prefix?",
-		"redis://:hunter22@h:0":            "port",
-		"redis://:hunter22@h:65536":        "port",
-		"redis://:hunter22@h/-1":           "",
-		"redis://:hunter%zz22@h":           "%25",
-		"redis://u:hunter22@":              "",
-		"redlock:?node=%zz":                "node 1",
-		"redlock:":                         "node=",
-		"redlock:x":                        "redlock",
+		"":                                      "no scheme",
+		"localhost":                             "no scheme",
+		"reddis://h":                            "did you mean redis?",
+		"ftp://u:hunter22@h":                    "unknown scheme",
+		"memory://x":                            "memory:",
+		"memory:?lock_ttl=5":                    "lock_ttl",
+		"memory:?lock_ttl=1s&lock_ttl=2s":       "twice",
+		"memory:?lock_poll=-1s":                 "lock_poll",
+		"redis://:hunter22@h/0?lock_prefx":      "did you mean lock_prefix?",
+		"redis://:hunter22@h:0":                 "port",
+		"redis://:hunter22@h:65536":             "port",
+		"redis://:hunter22@h/-1":                "number from 0",
+		"redis://:hunter%zz22@h":                "%25",
+		"redis://u:hunter22@":                   "host",
+		"redis:///0":                            "host",
+		"redis://h?tls_ca=x&tls_ca=y":           "twice",
+		"redis://h?lock_prefix=x&lock_prefix=x": "twice",
+		"redis://h?lock_tll=5s":                 "unknown option",
+		"rediss://h?tls_sever_name=x":           "did you mean tls_server_name?",
+		"rediss://h?tls_ca=nosuch.pem":          "tls_ca",
+		"redis+unix://host/x":                   "redis+unix:///path",
+		"redis+unix:///x?db=-1":                 "number from 0",
+		"redis+sentinel://:hunter22@h":          "master_name",
+		"redis+sentinel://h?master_nam=x":       "did you mean master_name?",
+		"redis+sentinel://h:0?master_name=x":    "port",
+		"redis+cluster://h/1":                   "database 0",
+		"redis+cluster://h,:7000":               "host",
+		"redlock://:hunter22@a:1,b:1,c:65536":   "node 3",
+		"redlock://a,b,c/-1":                    "number from 0",
+		"redlock://a,b,c?lock_prefx=x":          "did you mean lock_prefix?",
+		"redlock:?nod=redis://a":                "node=",
+		"redlock:?node=%zz":                     "node 1",
+		"redlock:":                              "node=",
+		"redlock:x":                             "redlock",
 		"redlock:?node=redis://:hunter22@h/x&node=redis://b&node=redis://c": "node 1",
-		"sqlite:x.db?sync=1":     "unknown key",
-		strings.Repeat("x", 1e5): "bytes",
+		"sqlite:x.db?sync=1":                            "did you mean synchronous?",
+		"sqlite:x.db?synchronous=full&synchronous=full": "synchronous",
+		"sqlite://host/x.db":                            "three slashes",
+		strings.Repeat("x", 1e5):                        "bytes",
 	} {
 		s, err := open.Open(t.Context(), url)
 		switch {
@@ -106,6 +128,32 @@ func TestOpen_refuses(t *testing.T) {
 			t.Errorf("%.80s was opened", url)
 		case !errors.Is(err, open.ErrURL), !strings.Contains(err.Error(), want), strings.Contains(err.Error(), "hunter"), len(err.Error()) > 500:
 			t.Errorf("%.80s: %v, want %q", url, err, want)
+		}
+	}
+}
+
+// No error shows a password, however it is written and whatever else is wrong.
+func TestOpen_hidesPasswords(t *testing.T) {
+	for _, url := range []string{
+		"redis://u:%s@h:x", "redis://:%s@h:0", "redis://u:%s@h/-1", "redis://u:%s@h?nosuch=1", "redis://u:%s@", "redis://u:%s@h,i",
+		"reddis://u:%s@h", "redis://u:%s@h/%%zz", "redis+sentinel://u:%s@h", "redis+sentinel://h:x?master_name=m&sentinel_password=%s", "redis+cluster://u:%s@h/7",
+		"redlock://u:%s@a:x,b:x,c:x", "redlock:?node=redis://u:%s@a:x&node=redis://127.0.0.1:1&node=redis://127.0.0.1:1", "sqlite://u:%s@h/x.db", "memory://u:%s@x",
+		"redis://u:%s@127.0.0.1:1/x", "rediss://u:%s@h?tls_ca=/nosuch", "redis+unix://u:%s@h/x",
+	} {
+		for _, password := range []string{
+			"canary1", "canary1@canary2", "canary1:canary2", "canary1/canary2", "canary1%canary2", "canary1?canary2", "canary1#canary2",
+			"canary1%40canary2", "canary1%3Acanary2", "canary1%2Fcanary2", "canary1%25canary2", "canary1 canary2", "@:/%canary1",
+		} {
+			text := fmt.Sprintf(url, password)
+			s, err := open.Open(t.Context(), text)
+			if err == nil {
+				s.Close()
+				t.Errorf("%s was opened", text)
+				continue
+			}
+			if strings.Contains(err.Error(), "canary") || strings.Contains(fmt.Sprintf("%+v %#v", err, err.Error()), "canary") {
+				t.Errorf("%s: %v", text, err)
+			}
 		}
 	}
 }
@@ -145,4 +193,18 @@ func TestOpen_gone(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "hunter22") {
 		t.Error(err)
 	}
+}
+
+// What a URL keeps secret is in no text that passed its redactor.
+func FuzzRedactor(f *testing.F) {
+	f.Add("p@ss:/%?#word")
+	f.Add("canary1 canary2")
+	f.Fuzz(func(t *testing.T, password string) {
+		const before, after = "AUTH <", "> failed for "
+		text := "redis://" + url.UserPassword("u", password).String() + "@h:1/0"
+		got := open.Redactor(text)(before + password + after + text)
+		if len(password) > 3 && utf8.ValidString(password) && !strings.Contains(before+after+"redis://u:@h:1/0[redacted]", password) && strings.Contains(got, password) {
+			t.Errorf("%q: %s", password, got)
+		}
+	})
 }

@@ -52,13 +52,12 @@ func secretsOf(text string) []string {
 		}
 	}
 	for _, t := range []string{text, unescape(text)} {
-		for _, at := range userinfo.FindAllStringSubmatchIndex(t, -1) {
-			secret := t[at[3]:at[4]] // from the end of the user to the @
-			secret = strings.TrimPrefix(secret, ":")
-			if strings.HasPrefix(strings.ToUpper(secret), "%3A") {
-				secret = secret[3:]
-			}
+		for _, secret := range passwords(t) {
 			add(secret)
+			// A password with a delimiter that is not escaped is taken apart by whoever reads the URL, and shown in parts.
+			for _, part := range strings.FieldsFunc(secret, func(r rune) bool { return strings.ContainsRune("/?#@: &=", r) }) {
+				add(part)
+			}
 		}
 		for _, at := range secretKeys.FindAllStringSubmatchIndex(t, -1) {
 			add(t[at[3]:at[1]])
@@ -66,6 +65,25 @@ func secretsOf(text string) []string {
 	}
 	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
 	return all
+}
+
+// passwords returns what may be a password in a URL, or in the URLs of its nodes: from the first colon behind
+// the slashes to the last @. It may be too much, if there is an @ in the query.
+func passwords(text string) []string {
+	var all []string
+	for {
+		_, rest, ok := strings.Cut(text, "://")
+		if !ok {
+			return all
+		}
+		own, _, _ := strings.Cut(rest, "&node=")
+		if at := strings.LastIndex(own, "@"); at >= 0 {
+			if _, secret, ok := strings.Cut(own[:at], ":"); ok {
+				all = append(all, secret)
+			}
+		}
+		text = rest
+	}
 }
 
 func unescape(s string) string {

@@ -19,6 +19,16 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
+// ErrURL says that a URL is not well written. Nothing was connected to.
+var ErrURL = errors.New("redis: bad URL")
+
+// A urlError is an error that is ErrURL. Its text says enough alone.
+type urlError struct{ error }
+
+func (urlError) Is(target error) bool { return target == ErrURL }
+
+func (e urlError) Unwrap() error { return e.error }
+
 // Open returns a store on the server that a URL names, and closes its connections when the store is closed.
 // One server that does not answer is no error: the store is unavailable until it does. A server that refuses the
 // user is one, and so are a Sentinel and a cluster that do not answer.
@@ -29,11 +39,12 @@ import (
 //	redis+cluster://h1:7000,h2:7001                        rediss+cluster:// with TLS
 //
 // The query may have lock_prefix (Options.Prefix), lock_replicas (Options.Replicas), tls_ca, tls_cert, tls_key (files), tls_server_name,
-// tls_skip_verify (true or false), and for Sentinel sentinel_user and sentinel_password. Errors show no passwords.
+// tls_skip_verify (true or false), and for Sentinel sentinel_user and sentinel_password. Errors show no passwords; those about the URL
+// and the files that it names are ErrURL.
 func Open(ctx context.Context, text string) (*redis.Store, error) {
 	opt, own, err := parse(text)
 	if err != nil {
-		return nil, err
+		return nil, urlError{err}
 	}
 	type made struct {
 		c   rueidis.Client
@@ -57,8 +68,9 @@ func Open(ctx context.Context, text string) (*redis.Store, error) {
 		s, err := redis.New(c, own)
 		if err != nil {
 			m.c.Close()
+			return nil, urlError{err}
 		}
-		return s, err
+		return s, nil
 	case <-ctx.Done(): // rueidis does not ask for a ctx when it connects
 		go func() {
 			if m := <-done; m.c != nil {

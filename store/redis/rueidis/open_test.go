@@ -50,7 +50,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("lock_prefix was not obeyed: %v, %v", n, err)
 	}
 	wrong := "wrong-" + rand.Text()
-	if _, err := rueidis.Open(t.Context(), "redis://:"+wrong+"@"+srv.Addr); err == nil || strings.Contains(err.Error(), wrong) {
+	if _, err := rueidis.Open(t.Context(), "redis://:"+wrong+"@"+srv.Addr); err == nil || strings.Contains(err.Error(), wrong) || errors.Is(err, rueidis.ErrURL) {
 		t.Errorf("a wrong password: %v, want an error without it", err)
 	}
 }
@@ -132,8 +132,8 @@ func TestOpen_refused(t *testing.T) {
 			t.Errorf("%s was opened", u)
 			continue
 		}
-		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: error %q, want one with %q and without the password", u, err, want)
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) || !errors.Is(err, rueidis.ErrURL) {
+			t.Errorf("%s: error %q, want an ErrURL with %q and without the password", u, err, want)
 		}
 	}
 }

@@ -1,0 +1,4 @@
+package open
+
+// WayToRedis is what a URL for Redis tells about the way there.
+var WayToRedis = wayToRedis
