@@ -1,0 +1,184 @@
+package pgxfence
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/distlock/distlock/fence"
+	"github.com/distlock/distlock/internal/guard"
+)
+
+// A Table guards what has no column for a fence: it remembers the highest fence of every lock. A change is guarded if it is made in the same
+// transaction. Ensure creates the table, which is that of fence.Table. The zero Table is ready for use.
+type Table struct {
+	Name string // it becomes part of SQL statements as it is; "": distlock_fence
+}
+
+// Ensure creates the table if it is not there. Many may call it at once. It is not for a transaction.
+func (t Table) Ensure(ctx context.Context, db DB) error {
+	g, err := t.guard()
+	if err != nil {
+		return err
+	}
+	if err := g.Ensure(ctx, runner{db}); err != nil {
+		return fmt.Errorf("pgxfence: create %s: %w", g.Name, err)
+	}
+	return nil
+}
+
+// Do runs f in a transaction that is guarded by the lease, and commits it. If the lease's fence is stale the error is fence.ErrStale, and
+// f does not run. If f returns an error the transaction is rolled back.
+//
+// While it runs, other transactions under the same lock wait for its end.
+func (t Table) Do(ctx context.Context, db Beginner, l fence.Lease, f func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if err := t.Advance(ctx, tx, l); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
+
+// Advance makes the fence of the lease the highest of its lock, in the caller's transaction: what is changed in that transaction
+// is guarded. If a higher one was there before the error is fence.ErrStale: roll back. Until the transaction ends, others
+// that call Advance under the same lock wait.
+func (t Table) Advance(ctx context.Context, tx pgx.Tx, l fence.Lease) error {
+	return t.advance(ctx, tx, l)
+}
+
+func (t Table) advance(ctx context.Context, db DB, l fence.Lease) error {
+	p, err := fence.Of(l)
+	if err != nil {
+		return err
+	}
+	g, err := t.guard()
+	if err != nil {
+		return err
+	}
+	v, err := g.Advance(ctx, runner{db}, p.Key(), p.Fence())
+	return verdict(p, v, err)
+}
+
+// Sweep removes what the table knows of locks whose highest fence is below a bound, and tells how many there were. See
+// fence.Table.Sweep for what the bound must be.
+func (t Table) Sweep(ctx context.Context, db DB, below uint64) (int64, error) {
+	g, err := t.guard()
+	if err != nil {
+		return 0, err
+	}
+	if below >= 1<<53 {
+		return 0, fmt.Errorf("%w: fence %d is not below 2^53", fence.ErrInvalid, below)
+	}
+	n, err := g.Sweep(ctx, runner{db}, below)
+	if err != nil {
+		return n, fmt.Errorf("pgxfence: sweep %s: %w", g.Name, err)
+	}
+	return n, nil
+}
+
+// Register returns the table as a register for fence.Middleware. The database is a *pgxpool.Pool: in a transaction nothing would be durable
+// until its end.
+func (t Table) Register(db DB) fence.Register { return register{t, db} }
+
+type register struct {
+	t  Table
+	db DB
+}
+
+// Advance is one statement: it is a transaction of its own.
+func (r register) Advance(ctx context.Context, l fence.Lease) error { return r.t.advance(ctx, r.db, l) }
+
+func (t Table) guard() (guard.Table, error) {
+	g := guard.Table{Name: t.Name}
+	if g.Name == "" {
+		g.Name = "distlock_fence"
+	}
+	if err := guard.CheckNames(g.Name); err != nil {
+		return g, fmt.Errorf("%w: %w", fence.ErrInvalid, err)
+	}
+	return g, nil
+}
+
+// Once runs f in a transaction and keeps what it returns, as JSON, in the same transaction: what f does there is done once, and whoever
+// asks later gets the result. A holder that is lost on the way leaves nothing behind, and the next one begins anew. What f
+// does elsewhere may be done again.
+//
+// The key is the name of the lock. If there is a result it is returned, and f does not run, also if the lease's
+// fence is stale. A stale fence without a result is fence.ErrStale.
+func Once[T any](ctx context.Context, db Beginner, t Table, l fence.Lease, f func(tx pgx.Tx) (T, error)) (T, error) {
+	var out, none T
+	p, err := fence.Of(l)
+	if err != nil {
+		return none, err
+	}
+	found := false
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		stale := t.Advance(ctx, tx, p) // it waits for whoever is at it
+		if stale != nil && !errors.Is(stale, fence.ErrStale) {
+			return stale
+		}
+		was, ok, err := Recorded[T](ctx, tx, t, p.Key())
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			out, found = was, true
+			return errFound
+		case stale != nil:
+			return stale
+		}
+		if out, err = f(tx); err != nil {
+			return err
+		}
+		return Record(ctx, tx, t, p, out)
+	})
+	if err != nil && !found {
+		return none, err
+	}
+	return out, nil
+}
+
+// errFound rolls a transaction back that has nothing to do.
+var errFound = errors.New("pgxfence: found")
+
+// Record keeps a result under the name of the lock, as JSON, in the caller's transaction. If there is one already the error is
+// fence.ErrRecorded, if the lease's fence is stale it is fence.ErrStale: roll back.
+func Record[T any](ctx context.Context, tx pgx.Tx, t Table, l fence.Lease, result T) error {
+	p, err := fence.Of(l)
+	if err != nil {
+		return err
+	}
+	g, err := t.guard()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("pgxfence: the result for %.64q: %w", p.Key(), err)
+	}
+	v, err := g.Record(ctx, runner{tx}, p.Key(), p.Fence(), string(text))
+	return verdict(p, v, err)
+}
+
+// Recorded returns the result that was recorded under the name of a lock. It reports false if there is none.
+func Recorded[T any](ctx context.Context, db DB, t Table, key string) (result T, ok bool, err error) {
+	g, err := t.guard()
+	if err != nil {
+		return result, false, err
+	}
+	text, ok, err := g.Result(ctx, runner{db}, key)
+	if err != nil {
+		return result, false, fmt.Errorf("pgxfence: %.64q: %w", key, err)
+	}
+	if !ok {
+		return result, false, nil
+	}
+	if err := json.Unmarshal([]byte(text), &result); err != nil {
+		return result, false, fmt.Errorf("pgxfence: the result for %.64q: %w", key, err)
+	}
+	return result, true, nil
+}

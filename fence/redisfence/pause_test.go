@@ -1,0 +1,104 @@
+package redisfence_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	goclient "github.com/redis/go-redis/v9"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/fence"
+	"github.com/distlock/distlock/fence/redisfence"
+	"github.com/distlock/distlock/fence/redisfence/goredis"
+	"github.com/distlock/distlock/internal/testenv"
+	redislock "github.com/distlock/distlock/store/redis/goredis"
+)
+
+// holderRole locks in the Redis at args[0] and is paused until it is told to go on. It then writes two keys without another
+// look at its lease, one through the guard and one as people do.
+func holderRole(args []string) int {
+	if err := hold(args[0]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func hold(addr string) error {
+	ctx, c := context.Background(), goclient.NewClient(&goclient.Options{Addr: addr})
+	defer c.Close()
+	store, err := redislock.New(c, nil)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	locker, err := distlock.New(store)
+	if err != nil {
+		return err
+	}
+	g, err := redisfence.New(goredis.New(c), nil)
+	if err != nil {
+		return err
+	}
+	lease, err := locker.Lock(ctx, "balance", distlock.TTL(400*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	fmt.Println("held")
+	if !bufio.NewScanner(os.Stdin).Scan() {
+		return errors.New("nobody said go")
+	}
+	if err := c.Set(ctx, "plain", "late", 0).Err(); err != nil {
+		return err
+	}
+	err = g.Set(ctx, lease, "fenced", "late")
+	fmt.Println(errors.Is(err, fence.ErrStale), err)
+	return nil
+}
+
+// A holder is stopped for longer than its lock lasts, and goes on writing. Its fenced write is refused; the
+// unfenced one overwrites what the next holder wrote.
+func TestPausedHolder(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("processes cannot be stopped here")
+	}
+	r := testenv.Redis(t)
+	ctx, c := t.Context(), goclient.NewClient(&goclient.Options{Addr: r.Addr})
+	defer c.Close()
+	store, err := redislock.New(c, nil)
+	must(t, err)
+	defer store.Close()
+	locker, err := distlock.New(store)
+	must(t, err)
+	defer locker.Close(context.WithoutCancel(ctx))
+	g := newGuard(t, goredis.New(c), nil)
+
+	h := testenv.Helper(t, "holder", r.Addr)
+	if line := h.Line(); line != "held" {
+		t.Fatalf("the holder says %q", line)
+	}
+	h.Pause()
+	lease, err := locker.Lock(ctx, "balance", distlock.Wait(20*time.Second))
+	must(t, err)
+	must(t, g.Set(ctx, lease, "fenced", "next"))
+	must(t, c.Set(ctx, "plain", "next", 0).Err())
+	h.Say("go")
+	h.Resume()
+	if answer := h.Line(); !strings.HasPrefix(answer, "true") {
+		t.Errorf("the paused holder was told %q, want ErrStale", answer)
+	}
+	if v := value(t, r, "GET", "fenced"); v != "next" {
+		t.Errorf("the fenced key holds %v: the late write was not refused", v)
+	}
+	if v := value(t, r, "GET", "plain"); v != "late" {
+		t.Errorf("the plain key holds %v: the control shows no lost update", v)
+	}
+	must(t, lease.Unlock(ctx))
+}
