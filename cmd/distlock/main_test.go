@@ -19,7 +19,7 @@ type runner struct{ m *testing.M }
 func (r runner) Run() int { return testenv.Main(r.m, nil).Run() }
 
 func TestMain(m *testing.M) {
-	testscript.Main(runner{m}, map[string]func(){"distlock": main})
+	testscript.Main(runner{m}, map[string]func(){"distlock": main, "distlock-broken": brokenMain})
 }
 
 // TestScripts runs the files of testdata/script, each with a SQLite file and a home of its own. code N CMD
@@ -123,7 +123,7 @@ func TestExecute_memory(t *testing.T) {
 }
 
 func TestExecute_help(t *testing.T) {
-	for _, c := range []string{"run", "acquire", "renew", "release", "ls", "show", "wait", "break", "version", "completion"} {
+	for _, c := range []string{"run", "acquire", "renew", "release", "ls", "show", "wait", "break", "version", "completion", "torture"} {
 		var out, errs bytes.Buffer
 		if code := execute(context.Background(), []string{c, "--help"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), "Examples:\n  ") {
 			t.Error(c, code, out.String(), errs.String())

@@ -143,6 +143,7 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks(), a.version(), a.completion())
 	root.AddCommand(a.torture(), a.tortureProcess())
+	root.AddCommand(a.doctor())
 	for _, c := range root.Commands() {
 		onceEach(c.Flags())
 	}
@@ -165,16 +166,29 @@ func exact(names ...string) cobra.PositionalArgs {
 
 // locker configures the command and opens its store.
 func (a *app) locker(c *cobra.Command) (*distlock.Locker, error) {
-	if err := a.configure(c); err != nil {
-		return nil, err
-	}
-	url, err := a.storeURL(c)
+	url, err := a.address(c)
 	if err != nil {
 		return nil, err
 	}
-	a.redact = open.Redactor(url)
+	return a.connect(c.Context(), url)
+}
+
+// address configures the command and returns the URL of its store.
+func (a *app) address(c *cobra.Command) (string, error) {
+	if err := a.configure(c); err != nil {
+		return "", err
+	}
+	url, err := a.storeURL(c)
+	if err == nil {
+		a.redact = open.Redactor(url)
+	}
+	return url, err
+}
+
+// connect opens a store.
+func (a *app) connect(ctx context.Context, url string) (_ *distlock.Locker, err error) {
 	// A server that refuses connections is told at once; one that is silent must not keep a script for longer.
-	ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	a.source, err = a.open(ctx, url)
 	switch {

@@ -58,11 +58,8 @@ reached. See docs/torture.md.`,
 }
 
 func (t *tormentor) main(c *cobra.Command) error {
-	l, err := t.locker(c)
-	if err != nil {
-		return err
-	}
-	if t.store, err = t.storeURL(c); err != nil {
+	var err error
+	if t.store, err = t.address(c); err != nil {
 		return err
 	}
 	if err := t.check(); err != nil {
@@ -70,6 +67,13 @@ func (t *tormentor) main(c *cobra.Command) error {
 	}
 	if err := t.mayLoad(t.store, "torture", t.yes); err != nil {
 		return err
+	}
+	l, err := t.connect(c.Context(), t.store)
+	if err != nil {
+		return err
+	}
+	if least := t.source.Store.Features().MinTTL; t.TTL < least {
+		return usage("--ttl is %v, and this store wants %v", t.TTL, least)
 	}
 	ctx, stop := interruptible(c.Context())
 	defer stop()
@@ -104,8 +108,7 @@ func reach(ctx context.Context, l *distlock.Locker) error {
 }
 
 func (t *tormentor) check() error {
-	features := t.source.Store.Features()
-	least := max(features.MinTTL, 200*time.Millisecond) // below that the machine's own delays decide
+	const least = 200 * time.Millisecond // below that the machine's own delays decide
 	switch {
 	case t.TTL < least || t.TTL > time.Minute:
 		return usage("--ttl is %v, want %v to 1m", t.TTL, least)
@@ -167,7 +170,18 @@ func (t *tormentor) play(ctx context.Context, plan *torture.Plan) (*torture.Repo
 	if err := errors.Join(context.Cause(ctx), err); err != nil {
 		return nil, err
 	}
-	return t.judge(r)
+	rep, err := t.judge(r)
+	if err != nil {
+		return nil, err
+	}
+	stop = t.showProgress(func() string { return "torture: waiting until nothing is left in the store" })
+	defer stop()
+	wait, cancel := context.WithTimeout(ctx, t.TTL+5*time.Second) // a place lives for 3 s
+	defer cancel()
+	if e := r.Settle(wait); e != nil && !errors.Is(e, errors.ErrUnsupported) {
+		t.notes = append(t.notes, e.Error())
+	}
+	return rep, nil
 }
 
 // judge keeps the folder of the history only if there is something in it.

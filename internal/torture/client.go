@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,8 +15,11 @@ import (
 	"github.com/distlock/distlock/internal/history"
 )
 
+// perParty is how many goroutines ask over one link: two, so that locks are handed on in memory too.
+const perParty = 2
+
 // A party is one link to the store, and the clients that use it. To the store it looks like one
-// process.
+// process, and in the history it is one client.
 type party struct {
 	plan   *Plan
 	name   string // of its holds
@@ -50,6 +54,13 @@ func join(store driver.Store, p *Plan, who, name, prefix string, start time.Time
 	return t, err
 }
 
+// play starts the clients, which ask until ctx ends.
+func (t *party) play(ctx context.Context, wg *sync.WaitGroup) {
+	for n := range perParty {
+		wg.Go(func() { t.client(n).loop(ctx) })
+	}
+}
+
 // leave gives everything back, as far as the link lets it.
 func (t *party) leave() {
 	_ = t.locker.Close(context.Background()) // on a bad link it may fail
@@ -68,10 +79,9 @@ func (t *party) client(n int) *client {
 
 // loop asks until ctx ends.
 func (c *client) loop(ctx context.Context) {
-	count := c.link.Features().Count
 	for c.sleep(ctx, c.upTo(2*c.plan.think())) {
-		if count && c.rng.IntN(6) == 0 {
-			c.slot(ctx)
+		if c.rng.IntN(3) == 0 {
+			c.raw(ctx)
 		} else {
 			c.hold(ctx)
 		}
@@ -109,7 +119,7 @@ func (c *client) hold(ctx context.Context) {
 		take = c.locker.TryLock
 	}
 	waiting, cancel := ctx, func() {}
-	if c.rng.IntN(5) == 0 {
+	if c.rng.IntN(2) == 0 {
 		waiting, cancel = context.WithTimeout(ctx, c.upTo(c.plan.TTL/2))
 	}
 	defer cancel()

@@ -126,7 +126,7 @@ func (r *Run) Judge(dir string) (*Report, error) {
 // rules are those for real time. The bounds on waiting are wide: this is about right and wrong, bench is about speed.
 func (r *Run) rules() history.Rules {
 	ttl := r.plan.TTL
-	clients := time.Duration(r.plan.Clients + perProcess*r.plan.Processes)
+	clients := time.Duration(perParty * (r.plan.Clients + r.plan.Processes))
 	return history.Rules{
 		Tolerance: ttl/10 + stallLeast + stallEdge,
 		Stuck:     2*clients*ttl + 10*time.Second,

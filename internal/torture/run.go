@@ -67,7 +67,7 @@ func (r *Run) Play(ctx context.Context) error {
 			break
 		}
 		parties = append(parties, t)
-		wg.Go(func() { t.client(0).loop(playing) })
+		t.play(playing, &wg)
 		wg.Go(func() { r.cuts(playing, t) })
 	}
 	for i := range r.plan.Processes {
@@ -241,8 +241,7 @@ func (r *Run) keep(p *process, died time.Duration) {
 	r.stalled = append(r.stalled, pauses(p.stalls, []string{p.name})...)
 }
 
-// Clean ends what killed processes and lost answers left in the store. Places in line end by themselves, after
-// seconds. It returns how many claims there were.
+// Clean ends the claims that killed processes and lost answers left in the store. It returns how many there were.
 func (r *Run) Clean(ctx context.Context) (int, error) {
 	var names []string
 	for c, err := range driver.List(ctx, r.store, r.prefix) {
@@ -261,4 +260,24 @@ func (r *Run) Clean(ctx context.Context) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// Settle waits until nothing of the run is in the store. Places in line that were left behind end by themselves, after
+// seconds, and so does a claim on a store that cannot break one.
+func (r *Run) Settle(ctx context.Context) error {
+	for {
+		left := 0
+		for _, err := range driver.List(ctx, r.store, r.prefix) {
+			if err != nil {
+				return err
+			}
+			left++
+		}
+		if left == 0 {
+			return nil
+		}
+		if !over(ctx, 50*time.Millisecond) {
+			return fmt.Errorf("torture: %d claims and places are left: %w", left, context.Cause(ctx))
+		}
+	}
 }

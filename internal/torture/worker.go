@@ -11,9 +11,6 @@ import (
 	"github.com/distlock/distlock/internal/history"
 )
 
-// perProcess is how many clients a process of its own has: two, so that locks are handed on in memory too.
-const perProcess = 2
-
 // A Job is what a process of its own is told.
 type Job struct {
 	Plan   *Plan         `json:"plan"`
@@ -45,9 +42,7 @@ func Work(ctx context.Context, store driver.Store, j *Job, out io.Writer) error 
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg, watching sync.WaitGroup
 	watching.Go(func() { stalls(watch, start, func(s stall) { w.say(line{Stall: &s}) }) })
-	for n := range perProcess {
-		wg.Go(func() { t.client(n).loop(ctx) })
-	}
+	t.play(ctx, &wg)
 	wg.Wait()
 	t.leave()
 	stop()

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/open"
+)
+
+// A planted store is a good one with one mistake in it.
+type planted struct {
+	driver.Store
+	calls   atomic.Int64
+	fault   string
+	mu      sync.Mutex
+	granted map[string]uint64 // by key: a fence that was given
+}
+
+// plant is open.Open with a mistake in the store.
+func plant(fault string) func(context.Context, string) (*open.Source, error) {
+	return func(ctx context.Context, url string) (*open.Source, error) {
+		s, err := open.Open(ctx, url)
+		if err == nil {
+			s.Store = &planted{Store: s.Store, fault: fault, granted: map[string]uint64{}}
+		}
+		return s, err
+	}
+}
+
+// brokenMain is the program on a store with the mistake that the environment names.
+func brokenMain() {
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, redact: open.Redact, open: plant(os.Getenv("TEST_PLANTED"))}
+	os.Exit(a.execute(context.Background(), os.Args[1:]))
+}
+
+// Acquire forgets now and then what is held, or gives a fence twice.
+func (s *planted) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	n := s.calls.Add(1)
+	if s.fault == "forgets" && n%10 == 0 {
+		if _, err := driver.Break(ctx, s.Store, r.Key, "forgotten"); err != nil {
+			return driver.Result{}, err
+		}
+	}
+	res, err := s.Store.Acquire(ctx, r)
+	if s.fault == "fences" && res.Granted {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if old := s.granted[r.Key]; old > 0 && n%10 == 0 {
+			res.Fence = old
+		}
+		s.granted[r.Key] = res.Fence
+	}
+	return res, err
+}
+
+// Release ends what is held, whoever asks.
+func (s *planted) Release(ctx context.Context, id driver.ID) error {
+	err := s.Store.Release(ctx, id)
+	if s.fault == "owners" {
+		if _, e := driver.Break(ctx, s.Store, id.Key, "released by another"); e != nil {
+			return e
+		}
+		return nil
+	}
+	return err
+}
+
+// Renew finds a claim, whoever asks.
+func (s *planted) Renew(ctx context.Context, r driver.Renewal) (int, error) {
+	behind, err := s.Store.Renew(ctx, r)
+	if s.fault == "owners" && err != nil {
+		claims, e := driver.Show(ctx, s.Store, r.Key)
+		if e == nil && len(claims) > 0 && !claims[0].Waiting {
+			return 0, nil
+		}
+	}
+	return behind, err
+}
+
+// Show, Watch and Break are those of the good store.
+func (s *planted) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+	return driver.Show(ctx, s.Store, key)
+}
+
+func (s *planted) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
+	return driver.Watch(ctx, s.Store, id)
+}
+
+func (s *planted) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+	return driver.Break(ctx, s.Store, key, reason)
+}
