@@ -1,0 +1,69 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/distlock/distlock/driver"
+)
+
+var (
+	// errAnswer is an answer that no version of the schema gives.
+	errAnswer = errors.New("postgres: the server gave an answer that cannot be read")
+
+	errClosed = fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
+)
+
+// unavailable is an error of something that was not begun.
+func unavailable(err error) error {
+	if errors.Is(err, driver.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// definite makes of an error what the contract says of it. Answered says that the server had sent the answer before
+// the error: then its transaction may have been committed.
+//
+// An error that the server raised itself undid the transaction: read-only (25006), disk full (53100), too many connections (53300),
+// a shutdown (57P01 to 57P03), a lock that was waited for too long (55P03), a deadlock (40P01), a statement that was cancelled
+// (57014), a table that is not there (42P01) and rights that are missing (42501) are all the same to locks: nothing was
+// changed. Only one that ends the connection after the answer leaves open what became of the commit.
+func definite(err error, answered bool) error {
+	if err == nil || errors.Is(err, driver.ErrUnavailable) {
+		return err
+	}
+	var pg *pgconn.PgError
+	var connecting *pgconn.ConnectError
+	switch {
+	case errors.As(err, &connecting), pgconn.SafeToRetry(err):
+		return unavailable(err)
+	case errors.As(err, &pg):
+		fatal := pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" || pg.Severity == "FATAL" || pg.Severity == "PANIC"
+		if fatal && answered {
+			return fmt.Errorf("postgres: the connection ended before the commit was confirmed: %w", err)
+		}
+		return unavailable(told(pg))
+	}
+	return fmt.Errorf("postgres: %w", err)
+}
+
+// told is an error of the server with what its author wrote for people.
+func told(pg *pgconn.PgError) error {
+	if pg.Hint == "" {
+		return pg
+	}
+	return fmt.Errorf("%w: %s", pg, strings.TrimSuffix(pg.Hint, "."))
+}
+
+// code returns the SQLSTATE of an error; "" if it has none.
+func code(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}

@@ -1,0 +1,252 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// together is how many calls go out in one transaction at most. Each has a lock on its key until the commit.
+	together = 64
+
+	// laneLimit bounds a transaction. What takes longer is cut off, and its outcome is unknown.
+	laneLimit = 10 * time.Second
+
+	// abandoned is for how long a transaction is left to itself after all its callers have gone: most are answered meanwhile,
+	// and the connection can be used on.
+	abandoned = 500 * time.Millisecond
+
+	// stale is after how long a connection that was not used is asked whether it is there.
+	stale = time.Second
+)
+
+// A statement is one of the verbs in SQL.
+type statement struct {
+	sql     string
+	formats []int16 // of the parameters: 1 is binary
+	results []int16 // of the columns
+	order   int     // lower ones come first in a transaction
+}
+
+// A call is one run of a statement.
+type call struct {
+	st   *statement
+	key  string
+	args [][]byte
+
+	done     chan struct{} // closed when the rest is set
+	rows     [][][]byte
+	err      error
+	answered bool // the rows came, and then an error
+
+	batch *batch // where it is under way; guarded by the lane's mu
+}
+
+// A batch is the calls that are under way together.
+type batch struct {
+	calls  []*call
+	live   atomic.Int32 // callers that still wait
+	cancel context.CancelFunc
+}
+
+// A lane is a connection, and the calls that wait for it. While calls are under way, others gather; then they go out
+// together. Calls about one key use one lane, so that a release does not overtake the acquire that it undoes.
+type lane struct {
+	s      *Store
+	ctx    context.Context // over when the lane is closed
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	queue   []*call
+	running bool
+	closed  bool
+
+	// The rest belongs to the goroutine that runs.
+	conn     *pgx.Conn
+	server   *server
+	prepared map[*statement]string
+	used     time.Time // when the connection was last heard of
+}
+
+func newLane(s *Store) *lane {
+	l := &lane{s: s}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// do runs a call and waits for it, or for ctx. A call that has not gone out when ctx ends never does.
+func (l *lane) do(ctx context.Context, c *call) error {
+	c.done = make(chan struct{})
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return errClosed
+	}
+	l.queue = append(l.queue, c)
+	if !l.running {
+		l.running = true
+		l.wg.Go(l.run)
+	}
+	l.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		l.leave(c)
+		return ctx.Err()
+	}
+}
+
+// leave takes a call out of the queue, or leaves it to itself.
+func (l *lane) leave(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.batch == nil {
+		l.queue = slices.DeleteFunc(l.queue, func(o *call) bool { return o == c })
+		return
+	}
+	if c.batch.live.Add(-1) == 0 {
+		time.AfterFunc(abandoned, c.batch.cancel)
+	}
+}
+
+// run sends what waits until nothing does.
+func (l *lane) run() {
+	for {
+		l.mu.Lock()
+		if len(l.queue) == 0 {
+			l.running = false
+			l.mu.Unlock()
+			return
+		}
+		n := min(len(l.queue), together)
+		b := &batch{calls: slices.Clone(l.queue[:n])}
+		l.queue = append(l.queue[:0], l.queue[n:]...)
+		for _, c := range b.calls {
+			c.batch = b
+		}
+		b.live.Store(int32(n))
+		ctx, cancel := context.WithTimeout(l.ctx, laneLimit)
+		b.cancel = cancel
+		l.mu.Unlock()
+		l.send(ctx, b.calls)
+		cancel()
+	}
+}
+
+// send runs calls in one transaction. If the server refuses one, and with it all, each is run alone: one that cannot be
+// done hurts no other.
+func (l *lane) send(ctx context.Context, calls []*call) {
+	// What makes room comes first, and keys have one order everywhere, so that nobody waits in a circle.
+	slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Or(a.st.order-b.st.order, cmp.Compare(a.key, b.key)) })
+	err := l.attempt(ctx, calls)
+	if err != nil && len(calls) > 1 && code(err) != "" && l.conn != nil {
+		for _, c := range calls {
+			c.rows, c.answered = nil, false
+			c.finish(l.attempt(ctx, []*call{c}))
+		}
+		return
+	}
+	for _, c := range calls {
+		c.finish(err)
+	}
+}
+
+func (c *call) finish(err error) {
+	c.err = definite(err, c.answered)
+	close(c.done)
+}
+
+// attempt sends calls and reads the answers. If it fails, the server has done none of them, or it is not known.
+func (l *lane) attempt(ctx context.Context, calls []*call) error {
+	if err := l.connect(ctx, calls); err != nil {
+		l.drop()
+		return unavailable(err) // nothing was sent
+	}
+	pg := l.conn.PgConn()
+	var b pgconn.Batch
+	for _, c := range calls {
+		if l.server.pooled {
+			b.ExecParams(c.st.sql, c.args, nil, c.st.formats, c.st.results)
+		} else {
+			b.ExecPrepared(l.prepared[c.st], c.args, c.st.formats, c.st.results)
+		}
+	}
+	answers := pg.ExecBatch(ctx, &b)
+	for _, c := range calls {
+		if !answers.NextResult() {
+			break
+		}
+		r := answers.ResultReader().Read()
+		if r.Err == nil {
+			c.rows, c.answered = r.Rows, true
+		}
+	}
+	err := answers.Close()
+	if err != nil && pg.IsClosed() || l.ctx.Err() != nil {
+		l.drop()
+	}
+	l.used = time.Now()
+	return err
+}
+
+// connect sees to it that there is a connection, that it is alive and that it knows the statements.
+func (l *lane) connect(ctx context.Context, calls []*call) error {
+	if l.conn != nil && time.Since(l.used) > stale {
+		probe, cancel := context.WithTimeout(ctx, stale)
+		err := l.conn.PgConn().Ping(probe)
+		cancel()
+		if err != nil {
+			l.drop()
+		}
+	}
+	if l.conn == nil {
+		conn, err := l.s.connect(ctx)
+		if err != nil {
+			return err
+		}
+		l.conn, l.prepared = conn, map[*statement]string{}
+		if l.server, err = l.s.prepare(ctx, conn); err != nil {
+			return err
+		}
+	}
+	if l.server.pooled {
+		return nil // the next statement may find another backend, which knows none of ours
+	}
+	for _, c := range calls {
+		if _, ok := l.prepared[c.st]; ok {
+			continue
+		}
+		name := newName()
+		if _, err := l.conn.PgConn().Prepare(ctx, name, c.st.sql, nil); err != nil {
+			return definite(err, false)
+		}
+		l.prepared[c.st] = name
+	}
+	return nil
+}
+
+func (l *lane) drop() {
+	if l.conn != nil {
+		closeConn(l.conn)
+		l.conn, l.server, l.prepared = nil, nil, nil
+	}
+}
+
+// close ends what is under way, and the connection.
+func (l *lane) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.cancel()
+	l.wg.Wait()
+	l.drop()
+}

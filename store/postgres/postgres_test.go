@@ -1,0 +1,54 @@
+package postgres_test
+
+import (
+	"crypto/rand"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/goleak"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/postgres"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, nil)) }
+
+// pooled returns a pool of a few connections.
+func pooled(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	p, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+func made(t testing.TB, url string, opt *postgres.Options) *postgres.Store {
+	t.Helper()
+	s, err := postgres.New(pooled(t, url), opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// fresh returns options for a schema that nobody has used.
+func fresh(t testing.TB) *postgres.Options {
+	return &postgres.Options{Schema: `Te"st ` + rand.Text()[:12]}
+}
+
+func env() drivertest.Env {
+	return drivertest.Env{
+		Open: func(t testing.TB) driver.Store {
+			return made(t, testenv.Postgres(t, testenv.Shared()).URL, fresh(t))
+		},
+	}
+}
+
+func TestStore(t *testing.T) { drivertest.Run(t, env()) }
+
+func TestStore_compared(t *testing.T) { drivertest.Compare(t, env()) }

@@ -1,0 +1,485 @@
+-- The functions. Each is one round trip, and none waits for longer than its lock_timeout.
+--
+-- Acquire has a key to itself before it reads the clock and the claims: it takes a lock of the transaction on the key's
+-- number. Renew and release never wait for that lock: a client that idles in its transaction keeps nobody from renewing.
+-- Every statement of a function sees what was committed before it began, and no earlier: that is so in READ COMMITTED, and
+-- the other levels are refused.
+
+-- microseconds is a duration as a number.
+create or replace function @schema@.microseconds(d interval) returns bigint
+language sql immutable parallel safe as $$
+  select (extract(epoch from d) * 1000000)::bigint
+$$;
+
+-- storable is a text as keys, owners and holders are kept.
+create or replace function @schema@.storable(plain text) returns text
+language sql immutable parallel safe as $$
+  select case when starts_with(plain, '\x') then '\x' || encode(convert_to(plain, 'UTF8'), 'hex') else plain end
+$$;
+
+-- lock_key is the key of the lock with a name: see docs/layout.md.
+create or replace function @schema@.lock_key(name text) returns text
+language sql immutable parallel safe as $$
+  select @schema@.storable(case when starts_with(name, '~') then '~' || name else name end)
+$$;
+
+-- readable is a text for people.
+create or replace function @schema@.readable(stored text) returns text
+language plpgsql immutable parallel safe as $$
+begin
+  if not starts_with(stored, '\x') then
+    return stored;
+  end if;
+  begin
+    return convert_from(stored::bytea, 'UTF8');
+  exception when others then
+    return encode(stored::bytea, 'escape');
+  end;
+end
+$$;
+
+-- tag is how an owner is shown.
+create or replace function @schema@.tag(owner text) returns text
+language sql immutable parallel safe as $$
+  select left(encode(sha256(case when starts_with(owner, '\x') then owner::bytea else convert_to(owner, 'UTF8') end), 'hex'), 8)
+$$;
+
+-- enter waits for a key. It returns false if somebody has it for too long, such as a client that idles in its transaction.
+create or replace function @schema@.enter(number bigint) returns boolean
+language plpgsql set lock_timeout = '200ms' as $$
+begin
+  perform pg_advisory_xact_lock(number);
+  return true;
+exception when lock_not_available then
+  return false;
+end
+$$;
+
+-- tell wakes whoever listens on a channel. A queue that is nearly full is left alone, since it would make the caller fail.
+create or replace function @schema@.tell(channel text, message text) returns void
+language plpgsql as $$
+begin
+  if channel <> '' and pg_notification_queue_usage() < 0.9 then
+    perform pg_notify(channel, message);
+  end if;
+end
+$$;
+
+-- tell_key wakes all who watch a key ("k"), or only those who watch it without a claim ("o").
+create or replace function @schema@.tell_key(kind text, key text) returns void
+language sql as $$
+  select @schema@.tell(@channel@, kind || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 16))
+$$;
+
+-- tell_head wakes the head of the line if it has room. The caller has the key.
+create or replace function @schema@.tell_head(key text) returns void
+language sql as $$
+  select @schema@.tell(h.channel, @schema@.tag(h.owner))
+  from (select p.* from @schema@.place p where p.key = tell_head.key and p.ends > clock_timestamp() order by p.number limit 1) h
+  where h.weight + coalesce((select sum(c.weight) from @schema@.claim c
+    where c.key = tell_head.key and c.broken is null and c.ends > clock_timestamp()), 0) <= h."limit"
+$$;
+
+-- acquire grants or refuses one claim. The answer is
+--   +  granted          -  refused           =  granted again
+--   i  the floor is too far ahead            f  no fences are left
+--   b  others have the key or the claim now, and wait is false
+-- Retry is in microseconds.
+create or replace function @schema@.acquire(
+  key text, owner text, ttl interval,
+  weight bigint default 1073741824, "limit" bigint default 1073741824,
+  place interval default null, floor bigint default 0,
+  holder text default '', party text default '', meta jsonb default '{}', value bytea default null,
+  channel text default '', wait boolean default true,
+  out answer text, out fence bigint, out used bigint, out ahead bigint, out behind bigint, out retry bigint, out blocker @schema@.told
+) language plpgsql set lock_timeout = '200ms' as $$
+#variable_conflict use_column
+declare
+  number constant bigint := hashtextextended(acquire.key, @seed@);
+  mine boolean; -- the key is ours alone
+  now timestamptz;
+  micros bigint;
+  last bigint;
+  busy boolean;
+  own @schema@.claim;
+  spot bigint; -- our place in line
+  room boolean;
+  rest interval;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'distlock: the transaction is %', current_setting('transaction_isolation')
+      using errcode = 'invalid_transaction_state', hint = 'Call it in a READ COMMITTED transaction.';
+  end if;
+  mine := pg_try_advisory_xact_lock(number);
+  if not mine then
+    if not acquire.wait then
+      answer := 'b';
+      return;
+    end if;
+    mine := @schema@.enter(number);
+  end if;
+  now := clock_timestamp();
+  micros := @schema@.microseconds(now - timestamptz 'epoch');
+  select k.fence, exists (select from @schema@.claim c where c.key = acquire.key)
+      or exists (select from @schema@.place p where p.key = acquire.key)
+    into last, busy
+    from (select) one left join @schema@.key k on k.key = acquire.key;
+  if acquire.floor > greatest(micros, last) + 3600000000 then
+    answer := 'i';
+    return;
+  end if;
+
+  if mine and not busy then -- most calls
+    fence := greatest(last + 128, micros, acquire.floor);
+    if fence > 9007199254740864 then
+      answer := 'f';
+      return;
+    end if;
+    if last is null then
+      insert into @schema@.key (key, fence) values (acquire.key, acquire.fence);
+    else
+      update @schema@.key k set fence = acquire.fence where k.key = acquire.key;
+    end if;
+    insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
+      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.fence, acquire.fence, acquire.holder, acquire.party,
+        acquire.meta, acquire.value, now, now + acquire.ttl);
+    answer := '+';
+    used := acquire.weight;
+    behind := 0;
+    return;
+  end if;
+
+  perform @schema@.clear(acquire.key, now);
+  select c.* into own from @schema@.claim c
+    where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > now;
+  if found then
+    if not acquire.wait then
+      perform from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner for update skip locked;
+      if not found then
+        answer := 'b';
+        return;
+      end if;
+    end if;
+    update @schema@.claim c
+      set ends = clock_timestamp() + acquire.ttl, weight = least(c.weight, acquire.weight), fence = greatest(c.fence, acquire.floor)
+      where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > clock_timestamp()
+      returning c.fence into fence;
+    if found then
+      if fence > own.fence and mine then
+        update @schema@.key k set fence = greatest(k.fence, acquire.fence) where k.key = acquire.key;
+      elsif fence > own.fence then
+        raise exception 'distlock: others have the key' using errcode = 'lock_not_available';
+      end if;
+      if acquire.weight < own.weight then
+        perform @schema@.tell_head(acquire.key);
+      end if;
+      answer := '=';
+      select sum(c.weight) into used from @schema@.claim c where c.key = acquire.key and c.broken is null;
+      select count(*) into behind from @schema@.place p where p.key = acquire.key;
+      return;
+    end if;
+  end if;
+
+  -- What clear has left lives, or counts as if it did.
+  select coalesce(sum(c.weight), 0) into used from @schema@.claim c where c.key = acquire.key and c.broken is null;
+  select p.number into spot from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner;
+  select count(*) into ahead from @schema@.place p
+    where p.key = acquire.key and p.owner <> acquire.owner and (spot is null or p.number < spot);
+  room := used + acquire.weight <= acquire."limit";
+  if mine and room and ahead = 0 then
+    fence := greatest(last + 128, micros, acquire.floor);
+    if fence > 9007199254740864 then
+      answer := 'f';
+      return;
+    end if;
+    insert into @schema@.key as k (key, fence) values (acquire.key, acquire.fence)
+      on conflict on constraint key_pkey do update set fence = excluded.fence;
+    delete from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner;
+    delete from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner; -- it was broken
+    insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
+      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.fence, acquire.fence, acquire.holder, acquire.party,
+        acquire.meta, acquire.value, now, now + acquire.ttl);
+    answer := '+';
+    used := used + acquire.weight;
+    select count(*) into behind from @schema@.place p where p.key = acquire.key;
+    if behind > 0 then
+      perform @schema@.tell_head(acquire.key);
+    end if;
+    return;
+  end if;
+
+  answer := '-';
+  if acquire.place > interval '0' then
+    insert into @schema@.place as p (key, owner, weight, "limit", holder, party, meta, value, channel, since, ends)
+      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.holder, acquire.party, acquire.meta, acquire.value,
+        acquire.channel, now, now + acquire.place)
+      on conflict on constraint place_pkey do update set weight = excluded.weight, "limit" = excluded."limit", holder = excluded.holder,
+        party = excluded.party, meta = excluded.meta, value = excluded.value, channel = excluded.channel, ends = excluded.ends
+      returning p.number into spot;
+  end if;
+  select count(*) into behind from @schema@.place p where p.key = acquire.key and p.number > spot; -- 0 without a place
+  select least(
+      (select min(c.ends) from @schema@.claim c where c.key = acquire.key and c.broken is null and not room),
+      (select min(p.ends) from @schema@.place p where p.key = acquire.key and (spot is null or p.number < spot)))
+    - now into rest;
+  retry := greatest(@schema@.microseconds(rest), 1000); -- what is over and still there is on its way out
+  if not room then
+    select t.* into blocker from @schema@.claims_of(acquire.key, acquire.key, now) t limit 1;
+  elsif ahead > 0 then
+    select t.* into blocker from @schema@.places_of(acquire.key, acquire.key, now) t limit 1;
+  else
+    -- Somebody's transaction has the key, and what it does there cannot be seen yet.
+    retry := 0;
+    blocker := row(acquire.key, '', 1073741824, 1073741824, 0, 'a transaction that is open' ||
+      coalesce((select ': process ' || string_agg(l.pid::text, ', ') || ' of the server' from pg_locks l
+        where l.locktype = 'advisory' and l.granted and l.objsubid = 1 and l.database = (select d.oid from pg_database d where d.datname = current_database())
+          and (l.classid::bigint << 32 | l.objid::bigint) = number), ''),
+      '', '{}', null, 0, 0, false, false);
+  end if;
+end
+$$;
+
+-- clear drops what has ended on a key, in bounded steps. It leaves what another transaction has its hands on: that may be
+-- a renewal which came in time.
+create or replace function @schema@.clear(key text, now timestamptz) returns void
+language sql as $$
+  delete from @schema@.claim c using (
+    select e.owner from @schema@.claim e where e.key = clear.key and e.ends <= clear.now order by e.owner limit 100 for update skip locked
+  ) gone where c.key = clear.key and c.owner = gone.owner;
+  delete from @schema@.place p using (
+    select e.owner from @schema@.place e where e.key = clear.key and e.ends <= clear.now order by e.owner limit 100 for update skip locked
+  ) gone where p.key = clear.key and p.owner = gone.owner;
+$$;
+
+-- claims_of tells the live claims of the keys from one to another, oldest first.
+create or replace function @schema@.claims_of(low text, high text, now timestamptz) returns setof @schema@.told
+language sql stable as $$
+  select c.key, c.owner, c.weight, c."limit", c.fence, c.holder, c.party, c.meta, c.value,
+    @schema@.microseconds(claims_of.now - c.since), greatest(@schema@.microseconds(c.ends - claims_of.now), 1), false, c.kept
+  from @schema@.claim c
+  where c.key between claims_of.low and claims_of.high and c.broken is null and c.ends > claims_of.now
+  order by c.key, c.granted
+$$;
+
+-- places_of tells the lines of the keys from one to another.
+create or replace function @schema@.places_of(low text, high text, now timestamptz) returns setof @schema@.told
+language sql stable as $$
+  select p.key, p.owner, p.weight, p."limit", 0::bigint, p.holder, p.party, p.meta, p.value,
+    @schema@.microseconds(places_of.now - p.since), greatest(@schema@.microseconds(p.ends - places_of.now), 1), true, false
+  from @schema@.place p
+  where p.key between places_of.low and places_of.high and p.ends > places_of.now
+  order by p.key, p.number
+$$;
+
+-- show tells the live claims on a key, oldest first, then its line.
+create or replace function @schema@.show(key text) returns setof @schema@.told
+language sql stable as $$
+  select * from @schema@.claims_of(key, key, clock_timestamp())
+  union all
+  select * from @schema@.places_of(key, key, clock_timestamp())
+$$;
+
+-- list tells what stands on the keys after one that begin with a prefix, those of a key together, for so many keys.
+create or replace function @schema@.list(prefix text, after text default '', keys int default 100) returns setof @schema@.told
+language sql stable as $$
+  with page as (
+    select key from (
+      (select distinct c.key from @schema@.claim c where c.key > list.after and c.key >= list.prefix and starts_with(c.key, list.prefix)
+        order by c.key limit list.keys)
+      union
+      (select distinct p.key from @schema@.place p where p.key > list.after and p.key >= list.prefix and starts_with(p.key, list.prefix)
+        order by p.key limit list.keys)
+    ) either order by key limit list.keys
+  )
+  select t.* from page, lateral (select * from @schema@.show(page.key)) t order by page.key collate "C", t.waiting
+$$;
+
+-- renew gives a live claim a new life. The answer is + (done), n (not held) or b (broken, with the reason). A value
+-- of null leaves the value as it is.
+create or replace function @schema@.renew(
+  key text, owner text, ttl interval, value bytea default null, keep boolean default false,
+  out answer text, out behind bigint, out reason text
+) language plpgsql set lock_timeout = '200ms' as $$
+#variable_conflict use_column
+begin
+  update @schema@.claim c
+    set ends = clock_timestamp() + renew.ttl, value = coalesce(renew.value, c.value), kept = c.kept or renew.keep
+    where c.key = renew.key and c.owner = renew.owner and c.broken is null and c.ends > clock_timestamp();
+  if not found then
+    select c.broken into reason from @schema@.claim c
+      where c.key = renew.key and c.owner = renew.owner and c.broken is not null and c.ends > clock_timestamp();
+    answer := case when found then 'b' else 'n' end;
+    return;
+  end if;
+  answer := '+';
+  select count(*) into behind from @schema@.place p where p.key = renew.key and p.ends > clock_timestamp();
+  if renew.keep then
+    perform @schema@.tell_key('k', renew.key);
+  end if;
+end
+$$;
+
+-- renew_all renews many claims, and gives an answer for each, in order: those of renew, or w: another transaction has its
+-- hands on the claim, and renew may wait for it.
+create or replace function @schema@.renew_all(keys text[], owners text[], ttls interval[])
+returns table (answer text, behind bigint, reason text)
+language sql as $$
+  with wanted as (
+    select w.* from unnest(renew_all.keys, renew_all.owners, renew_all.ttls) with ordinality as w(key, owner, ttl, number)
+  ), ours as (
+    select c.key, c.owner from wanted w join @schema@.claim c on c.key = w.key collate "C" and c.owner = w.owner collate "C"
+    where c.broken is null and c.ends > clock_timestamp()
+    order by c.key, c.owner for update of c skip locked
+  ), renewed as (
+    update @schema@.claim c set ends = clock_timestamp() + w.ttl
+    from ours o join wanted w on w.key = o.key and w.owner = o.owner
+    where c.key = o.key and c.owner = o.owner
+    returning c.key, c.owner
+  )
+  select case when r.key is not null then '+' when c.key is null then 'n' when c.broken is not null then 'b' else 'w' end,
+    (select count(*) from @schema@.place p where p.key = w.key collate "C" and p.ends > clock_timestamp()), c.broken
+  from wanted w
+  left join renewed r on r.key = w.key and r.owner = w.owner
+  left join @schema@.claim c on c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.ends > clock_timestamp()
+  order by w.number
+$$;
+
+-- release ends a live claim, or gives up a place. It is false if the owner has neither.
+create or replace function @schema@.release(key text, owner text) returns boolean
+language plpgsql set lock_timeout = '200ms' as $$
+#variable_conflict use_column
+declare
+  held boolean;
+  line boolean;
+  watched boolean;
+begin
+  delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and c.broken is null and c.ends > clock_timestamp();
+  held := found;
+  if not held then
+    delete from @schema@.place p where p.key = release.key and p.owner = release.owner and p.ends > clock_timestamp();
+    if not found then
+      return false;
+    end if;
+  end if;
+  -- With the key to ourselves we see everybody who waits, and those who come later see what we did. If another has the key,
+  -- it may be about to wait, and cannot be seen: then all who watch the key are told, since it watches before it asks.
+  if not pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@)) then
+    perform @schema@.tell_key('k', release.key);
+    return true;
+  end if;
+  select exists (select from @schema@.place p where p.key = release.key),
+    exists (select from @schema@.onlooker o where o.key = release.key and o.ends > clock_timestamp()) into line, watched;
+  if held and watched then
+    perform @schema@.tell_key('o', release.key);
+  end if;
+  if line then
+    perform @schema@.tell_head(release.key);
+  end if;
+  return true;
+end
+$$;
+
+-- break ends the claims on a key, whoever holds them, and tells which.
+create or replace function @schema@.break(key text, reason text) returns setof @schema@.told
+language plpgsql set lock_timeout = '200ms' as $$
+#variable_conflict use_column
+declare
+  now timestamptz;
+begin
+  perform pg_advisory_xact_lock(hashtextextended(break.key, @seed@));
+  perform from @schema@.claim c where c.key = break.key order by c.owner for update;
+  now := clock_timestamp();
+  return query select * from @schema@.claims_of(break.key, break.key, now);
+  update @schema@.claim c set broken = break.reason where c.key = break.key and c.broken is null and c.ends > now;
+  if found then
+    perform @schema@.tell_key('o', break.key);
+    perform @schema@.tell_head(break.key);
+  end if;
+end
+$$;
+
+-- watch notes that somebody watches a key without a claim.
+create or replace function @schema@.watch(key text, life interval) returns void
+language sql as $$
+  insert into @schema@.onlooker as o (key, ends) values (watch.key, clock_timestamp() + watch.life)
+    on conflict (key) do update set ends = greatest(o.ends, excluded.ends)
+$$;
+
+-- sweep looks at some keys and drops what has ended there, and those of which nothing is left and whose last fence the clock has
+-- passed by ten minutes. It returns how many were dropped, and does nothing while another sweeps.
+create or replace function @schema@.sweep(step int default 200) returns bigint
+language plpgsql set lock_timeout = '200ms' as $$
+#variable_conflict use_column
+declare
+  page text[];
+  dropped bigint := 0;
+  n bigint;
+begin
+  select array(select k.key from @schema@.key k where k.key > s.after order by k.key limit sweep.step) into page
+    from @schema@.sweeper s for update skip locked;
+  if not found then
+    return 0;
+  end if;
+  -- From the last key it goes on with the first.
+  update @schema@.sweeper set after = case when cardinality(page) < sweep.step then '' else page[cardinality(page)] end;
+  delete from @schema@.claim c using (
+    select e.key, e.owner from @schema@.claim e where e.key = any (page) and e.ends <= clock_timestamp() for update skip locked
+  ) gone where c.key = gone.key and c.owner = gone.owner;
+  get diagnostics n = row_count;
+  dropped := dropped + n;
+  delete from @schema@.place p using (
+    select e.key, e.owner from @schema@.place e where e.key = any (page) and e.ends <= clock_timestamp() for update skip locked
+  ) gone where p.key = gone.key and p.owner = gone.owner;
+  get diagnostics n = row_count;
+  dropped := dropped + n;
+  delete from @schema@.onlooker o where o.ends <= clock_timestamp();
+  -- A key that is used meanwhile has a new fence, and is not taken for idle.
+  with idle as materialized (
+    select k.key from @schema@.key k
+    where k.key = any (page) and k.fence < @schema@.microseconds(clock_timestamp() - timestamptz 'epoch') - 600000000
+      and not exists (select from @schema@.claim c where c.key = k.key)
+      and not exists (select from @schema@.place p where p.key = k.key)
+  ), free as materialized (
+    select i.key from idle i where pg_try_advisory_xact_lock(hashtextextended(i.key, @seed@))
+  )
+  delete from @schema@.key k using free f
+    where k.key = f.key and k.fence < @schema@.microseconds(clock_timestamp() - timestamptz 'epoch') - 600000000;
+  get diagnostics n = row_count;
+  return dropped + n;
+end
+$$;
+
+-- acquire_lock takes a lock by name: true if the holder has it now, for so many seconds. The same holder again extends it.
+-- A holder is who says so: use a name that no other has, such as a host and a process.
+create or replace function @schema@.acquire_lock(name text, holder text, ttl_seconds double precision, metadata jsonb default '{}')
+returns boolean language plpgsql as $$
+begin
+  if coalesce(name = '' or octet_length(name) > 255 or holder = '' or ttl_seconds <= 0 or jsonb_typeof(metadata) <> 'object', true) then
+    raise exception 'distlock: a name of 1 to 255 bytes, a holder, a time above 0 and an object for metadata are needed' using errcode = 'invalid_parameter_value';
+  end if;
+  if random() < 0.01 then
+    perform @schema@.sweep();
+  end if;
+  return (select a.answer in ('+', '=') from @schema@.acquire(@schema@.lock_key(name), 'sql/' || holder,
+    ttl_seconds * interval '1 second', holder => @schema@.storable(holder), meta => metadata) a);
+end
+$$;
+
+-- release_lock gives a lock back: true if the holder had it.
+create or replace function @schema@.release_lock(name text, holder text) returns boolean
+language sql as $$
+  select @schema@.release(@schema@.lock_key(name), 'sql/' || holder)
+$$;
+
+-- The locks that are held, for people. The owner is shown as its tag.
+create or replace view @schema@.locks as
+  select @schema@.readable(c.key) as name, @schema@.readable(c.holder) as holder, c.fence, c.weight, c."limit", @schema@.tag(c.owner) as owner,
+    @schema@.readable(c.party) as party, c.meta as metadata, c.kept, c.since as acquired_at, c.ends as expires_at,
+    (select count(*) from @schema@.place p where p.key = c.key and p.ends > clock_timestamp()) as waiting
+  from @schema@.claim c where c.broken is null and c.ends > clock_timestamp();
+
+-- Those who wait, for people. Position 1 is next.
+create or replace view @schema@.waiters as
+  select @schema@.readable(p.key) as name, row_number() over (partition by p.key order by p.number) as position, @schema@.readable(p.holder) as holder,
+    p.weight, p."limit", @schema@.tag(p.owner) as owner, @schema@.readable(p.party) as party, p.meta as metadata, p.since as waiting_since, p.ends as expires_at
+  from @schema@.place p where p.ends > clock_timestamp();

@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// escape begins a text that is kept as the hex digits of its bytes.
+const escape = `\x`
+
+// storable returns a text as the tables have it. PostgreSQL stores no zero byte and no invalid UTF-8.
+func storable(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 && !strings.HasPrefix(s, escape) {
+		return s
+	}
+	return escape + hex.EncodeToString([]byte(s))
+}
+
+// plain undoes storable. What others wrote by hand and is no hex is left as it is.
+func plain(s string) string {
+	digits, ok := strings.CutPrefix(s, escape)
+	if !ok {
+		return s
+	}
+	b, err := hex.DecodeString(digits)
+	if err != nil {
+		return s
+	}
+	return string(b)
+}
+
+// encodeMeta returns metadata as JSON.
+func encodeMeta(meta map[string]string) []byte {
+	if len(meta) == 0 {
+		return []byte("{}")
+	}
+	safe := make(map[string]string, len(meta))
+	for k, v := range meta {
+		safe[storable(k)] = storable(v)
+	}
+	b, _ := json.Marshal(safe) // a map of strings has a JSON
+	return b
+}
+
+// decodeMeta reads metadata. What is no text, as others may write it, is shown as its JSON.
+func decodeMeta(b []byte) (map[string]string, error) {
+	if len(b) == 0 || string(b) == "{}" {
+		return nil, nil
+	}
+	var safe map[string]json.RawMessage
+	if err := json.Unmarshal(b, &safe); err != nil {
+		return nil, errAnswer
+	}
+	meta := make(map[string]string, len(safe))
+	for k, v := range safe {
+		var text string
+		if err := json.Unmarshal(v, &text); err != nil {
+			text = string(v)
+		}
+		meta[plain(k)] = plain(text)
+	}
+	return meta, nil
+}
+
+// appendLife appends a duration as an interval, rounded up to what the server can count.
+func appendLife(b []byte, d time.Duration) []byte {
+	us := int64(d / time.Microsecond)
+	if d%time.Microsecond > 0 {
+		us++
+	}
+	b = strconv.AppendInt(b, us, 10)
+	return append(b, " microseconds"...)
+}
+
+// appendText appends an element of an array.
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
+}
+
+// array returns an array literal of n elements that add appends.
+func array(n int, add func(b []byte, i int) []byte) []byte {
+	b := make([]byte, 0, 32*n+2)
+	b = append(b, '{')
+	for i := range n {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = add(b, i)
+	}
+	return append(b, '}')
+}
