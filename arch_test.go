@@ -55,6 +55,8 @@ var layers = []layer{
 		why: "a majority of any stores: it must not know which"},
 	{pkg: "store/sqlite", may: []string{"driver", "internal/keeper"}, out: true,
 		why: "its processes are on the holders' own host: its clock must count the time asleep as theirs do"},
+	{pkg: "store/pgadvisory", may: []string{"driver", "internal/keeper"}, out: true,
+		why: "the server counts how long a connection is idle, also while the holder's host is asleep: so must the store"},
 	{pkg: "store/remote", may: []string{"driver", "server", "server/*"}, out: true,
 		why: "the client of the lock server speaks the server's protocol"},
 	{pkg: "store/*/*", may: []string{"driver", "store/redis"}, out: true,

@@ -1,0 +1,237 @@
+package pgadvisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// Acquire takes the lock if it is free. The weight is 1 or Whole: a lock is shared or it is not.
+func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	if err := r.Validate(s.Features()); err != nil {
+		return driver.Result{}, err
+	}
+	if r.Weight != 1 && r.Weight != driver.Whole {
+		return driver.Result{}, fmt.Errorf("%w: an advisory lock is shared (weight 1) or exclusive, and knows no weight %d", driver.ErrInvalid, r.Weight)
+	}
+	if err := ctx.Err(); err != nil {
+		return driver.Result{}, err
+	}
+	a := &ask{Request: r, number: s.number(r.Key), called: s.clock.Now()}
+	for {
+		s.mu.Lock()
+		step, err := s.step(a)
+		s.mu.Unlock()
+		switch {
+		case err != nil:
+			return driver.Result{}, err
+		case step.wait != nil:
+			select {
+			case <-step.wait:
+			case <-ctx.Done():
+				return driver.Result{}, ctx.Err()
+			}
+		case step.dial:
+			if err := s.dial(ctx); err != nil {
+				return driver.Result{}, err
+			}
+		case step.refused:
+			return s.refuse(ctx, a), nil
+		case step.claim != nil:
+			res, answered, err := s.await(ctx, a, step)
+			if answered || err != nil {
+				return res, err
+			}
+		default:
+			return step.res, nil
+		}
+	}
+}
+
+// An ask is a request on its way.
+type ask struct {
+	driver.Request
+	number int64
+	called time.Duration
+}
+
+// A step is what has to be done next about an ask. One of its fields is set.
+type step struct {
+	res     driver.Result   // the answer, if nothing else is set
+	wait    <-chan struct{} // look again after this
+	dial    bool            // another connection is needed
+	refused bool
+	claim   *claim // a statement is to be sent about it
+	verb    verb
+	link    *link
+	was     time.Duration // the TTL that the claim had; 0: it is new
+	try     *attempt
+}
+
+// step decides. It is called with the lock held.
+func (s *Store) step(a *ask) (step, error) {
+	if s.closed {
+		return step{}, errClosed
+	}
+	if c := s.claims[a.ID]; c != nil {
+		return s.stepOwn(a, c), nil
+	}
+	for c := range s.byKey[a.number] {
+		if !c.exclusive() && a.Weight != driver.Whole {
+			continue
+		}
+		switch c.state {
+		case asked, leaving:
+			return step{wait: c.busy.done}, nil
+		case held, ready:
+			return step{refused: true}, nil
+		}
+	}
+	return s.stepNew(a), nil
+}
+
+// stepOwn decides about an owner who has a claim, or waits for one.
+func (s *Store) stepOwn(a *ask, c *claim) step {
+	switch {
+	case c.busy != nil:
+		return step{wait: c.busy.done}
+	case c.state == waiting && c.weight == a.Weight && c.ttl == a.TTL:
+		return step{refused: true}
+	case c.state == waiting:
+		return step{wait: s.withdraw(c)}
+	case c.state == ready && a.Weight > c.weight, c.state == held && s.clock.Now() >= c.ends:
+		return step{wait: s.giveBackLater(c).done}
+	case c.state == ready && c.weight == a.Weight && c.ttl == a.TTL && a.called-c.beat < grace/2:
+		// The server counts from later than c.beat, and for a grace longer than the TTL.
+		s.hold(c, a.TTL)
+		c.holder, c.party = a.Holder, a.Party
+		return step{res: s.granted(c)}
+	}
+	if c.state == ready {
+		c.holder, c.party = a.Holder, a.Party
+	}
+	st := step{claim: c, verb: beat, link: c.link, was: c.ttl, try: c.begin()}
+	if a.Weight < c.weight {
+		st.verb = lower
+	}
+	c.ttl = a.TTL
+	return st
+}
+
+// stepNew decides about an owner who has nothing.
+func (s *Store) stepNew(a *ask) step {
+	l, wait := s.pick(a.number, a.TTL)
+	if wait != nil {
+		return step{wait: wait}
+	}
+	v := tryExclusive
+	if a.Weight != driver.Whole {
+		v = tryShared
+	}
+	if l == nil {
+		if l = s.crowded(a.number); l == nil {
+			return step{dial: true}
+		}
+		v = joinShared
+	}
+	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, party: a.Party, ttl: a.TTL}
+	s.add(c)
+	s.place(c, l)
+	return step{claim: c, verb: v, link: l, try: c.begin()}
+}
+
+// await sends the statement of a step and waits for the answer. If ctx ends first, the answer is noted all the same.
+func (s *Store) await(ctx context.Context, a *ask, st step) (res driver.Result, answered bool, err error) {
+	c := st.claim
+	then := func(k *call) { s.taken(c, k) }
+	if st.was > 0 {
+		then = func(k *call) { s.takenAgain(c, st, a.Weight, k) }
+	}
+	if err := st.link.do(st.verb, c, a.TTL, then); err != nil {
+		s.mu.Lock()
+		s.remove(c)
+		c.finish(false, unavailable(err)) // it was not sent
+		s.mu.Unlock()
+	}
+	select {
+	case <-st.try.done:
+	case <-ctx.Done():
+		return driver.Result{}, false, ctx.Err()
+	}
+	switch {
+	case st.try.err != nil:
+		return driver.Result{}, false, st.try.err
+	case !st.try.ok:
+		return s.refuse(ctx, a), true, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.granted(c), true, nil
+}
+
+// granted is the answer to the owner of a claim that is held.
+func (s *Store) granted(c *claim) driver.Result {
+	used := max(s.used(c.number), c.weight) // at least its own, if it was given back meanwhile
+	return driver.Result{Granted: true, Fence: c.fence, Used: used}
+}
+
+// taken notes the answer to a new claim.
+func (s *Store) taken(c *claim, k *call) {
+	l := c.link
+	value, ok, err := l.answer(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case lost(err):
+		s.remove(c)
+		c.finish(false, err)
+	case err != nil:
+		// The lock may have been taken before the statement failed.
+		l.failed(c, c.ttl)
+		s.undo(c, unavailable(err))
+	case !ok:
+		s.remove(c)
+		l.forget(c)
+		c.finish(false, nil)
+	default:
+		c.fence = uint64(value) //nolint:gosec // the sequence gives no negative number
+		s.hold(c, c.ttl)
+		c.finish(true, nil)
+	}
+}
+
+// takenAgain notes the answer to an owner who had the claim.
+func (s *Store) takenAgain(c *claim, st step, weight int64, k *call) {
+	l := c.link
+	value, ok, err := l.answer(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case lost(err):
+		c.finish(false, err)
+	case err == nil && st.verb == lower && (!ok || value != 1):
+		err = errors.New("pgadvisory: the server does not know a lock that was held")
+		s.breakLink(l)
+		c.finish(false, err)
+	case err != nil:
+		c.ttl = max(c.ttl, st.was)
+		l.failed(c, c.ttl)
+		if st.verb == lower {
+			s.breakLink(l) // nobody knows which of the two locks it has
+		}
+		c.finish(false, unavailable(err))
+	default:
+		c.weight = min(c.weight, weight)
+		s.hold(c, c.ttl)
+		c.finish(true, nil)
+	}
+}
+
+// lost reports whether a statement has no answer because its connection ended.
+func lost(err error) bool {
+	var l *lostError
+	return errors.As(err, &l)
+}

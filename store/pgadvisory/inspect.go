@@ -1,0 +1,72 @@
+package pgadvisory
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// Inspect tells what the server says of itself. Its locks are as old as the server's start: a restart frees them.
+func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	pg, err := pgconn.ConnectConfig(ctx, s.config)
+	if err != nil {
+		return driver.Info{}, unavailable(err)
+	}
+	defer func() { _ = pg.Close(context.WithoutCancel(ctx)) }()
+	rows, err := query(ctx, pg, `select system_identifier, (select oid from pg_database where datname = current_database()),
+		current_setting('server_version'), (1000 * extract(epoch from clock_timestamp() - pg_postmaster_start_time()))::bigint,
+		(select count(*) from pg_stat_replication),
+		(select count(*) from pg_roles where rolcanlogin and not rolsuper and rolname <> current_user and has_database_privilege(oid, current_database(), 'connect'))
+		from pg_control_system()`)
+	if err != nil {
+		return driver.Info{}, unavailable(err)
+	}
+	r := rows[0]
+	age, _ := strconv.ParseInt(r[3], 10, 64)
+	info := driver.Info{
+		Identity: "pgadvisory:" + r[0] + "/" + r[1], Version: "PostgreSQL " + r[2], Age: max(time.Duration(age)*time.Millisecond, 1),
+	}
+	info.Findings = append(info.Findings,
+		driver.Finding{Level: driver.OK, What: "connections are kept apart, and the server ends those that are idle for longer than the TTL"},
+		s.fences(), strangers(r[5]), standbys(r[4]))
+	return info, nil
+}
+
+func (s *Store) fences() driver.Finding {
+	if s.opt.Unfenced {
+		return driver.Finding{
+			Level: driver.Warning, What: "claims have no fences (Unfenced)",
+			Means: "a holder that was stopped cannot be told from the one after it", Cure: "run pgadvisory.Migration, and leave Unfenced out",
+		}
+	}
+	return driver.Finding{Level: driver.OK, What: "fences come from the sequence " + qualified(s.opt.Schema)}
+}
+
+func strangers(roles string) driver.Finding {
+	if roles == "0" {
+		return driver.Finding{Level: driver.OK, What: "no other role may connect to the database"}
+	}
+	return driver.Finding{
+		Level: driver.Warning, What: fmt.Sprintf("%s other roles may connect to the database", roles),
+		Means: "advisory locks know no permissions: each of them can take any lock, and block its holders",
+		Cure:  "revoke connect on the database from roles that you do not trust, or use the lease table",
+	}
+}
+
+func standbys(n string) driver.Finding {
+	if n == "0" {
+		return driver.Finding{Level: driver.OK, What: "there is no standby that this role can see: no failover can forget locks"}
+	}
+	return driver.Finding{
+		Level: driver.Warning, What: n + " standbys, which know nothing of locks",
+		Means: "a failover frees every lock at once, and to a standby that is behind may give a fence again",
+		Cure:  "let protected resources check the fence, and have a synchronous standby",
+	}
+}

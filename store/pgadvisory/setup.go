@@ -1,0 +1,119 @@
+package pgadvisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// Migration returns the SQL that creates what the store needs in a schema, for those who run it by hand. It may be run again. A role that uses
+// the store needs USAGE on the schema and on the sequence. The empty schema is "distlock".
+func Migration(schema string) string {
+	if schema == "" {
+		schema = defaultSchema
+	}
+	return "create schema if not exists " + pgx.Identifier{schema}.Sanitize() + ";\n" +
+		"create sequence if not exists " + qualified(schema) + " as bigint minvalue 1 maxvalue " + fmt.Sprint(int64(driver.MaxFence>>7-1)) + " cache 1 no cycle;\n"
+}
+
+const defaultSchema = "distlock"
+
+// setUp looks at the server once, before the first claim: is it what it seems to be, and are there fences?
+func (s *Store) setUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialLimit)
+	defer cancel()
+	var pair [2]*pgconn.PgConn
+	for i := range pair {
+		pg, err := pgconn.ConnectConfig(ctx, s.config)
+		if err != nil {
+			return unavailable(fmt.Errorf("pgadvisory: cannot connect: %w", err))
+		}
+		defer func() { _ = pg.Close(context.WithoutCancel(ctx)) }()
+		pair[i] = pg
+	}
+	if err := keptApart(ctx, pair[0], pair[1]); err != nil {
+		return err
+	}
+	if s.opt.Unfenced {
+		return nil
+	}
+	return s.migrate(ctx, pair[0])
+}
+
+// keptApart finds out whether two connections are connections to the server. Behind a pooler that lends the server's connections for a transaction
+// at a time, one after the other are served by the same process of the server, or one of them by several. Poolers that
+// take turns are found by the turns in which the two ask.
+func keptApart(ctx context.Context, a, b *pgconn.PgConn) error {
+	pids := map[*pgconn.PgConn]string{}
+	for _, pg := range []*pgconn.PgConn{a, a, b, b, b, a, b, a, a, a, b} {
+		rows, err := query(ctx, pg, "select pg_backend_pid()")
+		if err != nil {
+			return unavailable(fmt.Errorf("pgadvisory: %w", err))
+		}
+		if was, ok := pids[pg]; ok && was != rows[0][0] {
+			return errPooler
+		}
+		pids[pg] = rows[0][0]
+	}
+	if pids[a] == pids[b] {
+		return errPooler
+	}
+	return nil
+}
+
+// migrate creates the sequence if it is not there, and checks that its numbers rise for all connections alike.
+func (s *Store) migrate(ctx context.Context, pg *pgconn.PgConn) error {
+	state, err := s.sequence(ctx, pg)
+	if err == nil && state == "" {
+		// One at a time: two that create the same at once get errors. The lock ends with the transaction.
+		_, err = query(ctx, pg, fmt.Sprintf("begin; select pg_advisory_xact_lock(%d); %s commit", Key("distlock/migrate"), Migration(s.opt.Schema)))
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) {
+			_, _ = query(ctx, pg, "rollback")
+			return s.noFences(refused.Message)
+		}
+		if err == nil {
+			state, err = s.sequence(ctx, pg)
+		}
+	}
+	switch {
+	case err != nil:
+		return unavailable(fmt.Errorf("pgadvisory: %w", err))
+	case state == "":
+		return s.noFences("it is not there")
+	case state == "private":
+		return s.noFences("this role may not use it")
+	case state != "fine":
+		return s.noFences("it has CACHE, CYCLE or a negative INCREMENT")
+	}
+	return nil
+}
+
+// sequence tells how the sequence is; "" if it is not there.
+func (s *Store) sequence(ctx context.Context, pg *pgconn.PgConn) (string, error) {
+	rows, err := query(ctx, pg, `select case
+		when s.seqcache > 1 or s.seqcycle or s.seqincrement < 1 then 'bad'
+		when not (has_schema_privilege(n.oid, 'usage') and has_sequence_privilege(c.oid, 'usage, update')) then 'private'
+		else 'fine' end
+		from pg_namespace n join pg_class c on c.relnamespace = n.oid join pg_sequence s on s.seqrelid = c.oid
+		where n.nspname = `+quoted(s.opt.Schema)+` and c.relname = `+quoted(sequence))
+	if err != nil || len(rows) == 0 {
+		return "", err
+	}
+	return rows[0][0], nil
+}
+
+// noFences says why there can be none, and what to do.
+func (s *Store) noFences(why string) error {
+	return fmt.Errorf("pgadvisory: fences need the sequence %s, and %s: have its owner run pgadvisory.Migration and grant usage on the schema and the sequence, or set Unfenced",
+		qualified(s.opt.Schema), why)
+}
+
+// quoted is a text for SQL.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

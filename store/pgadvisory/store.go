@@ -1,0 +1,167 @@
+package pgadvisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/keeper"
+)
+
+// maxTTL is below the longest idle_session_timeout, which is 2^31-1 milliseconds.
+const maxTTL = 24 * 24 * time.Hour
+
+// Options change what a store does. The zero value of each field is its default.
+type Options struct {
+	// Conns is how many connections there may be that take locks. The default is 4. One is enough for any number of keys; more of them do more at a
+	// time, keep claims with different TTLs apart, and let readers of one key stand on connections of their own.
+	Conns int
+
+	// Waits is how many more connections there may be on which the server keeps a waiter in line. The default is 4. Whoever waits
+	// for a further key asks again from time to time only. -1: none.
+	Waits int
+
+	// Schema is where the sequence advisory_fence is. The default is "distlock". New creates both if they are not there and the role may do so: see Migration.
+	Schema string
+
+	// Unfenced does without the sequence. Then claims have no fences, and Features says so.
+	Unfenced bool
+}
+
+// A Store keeps claims as advisory locks.
+type Store struct {
+	config *pgconn.Config
+	opt    Options
+	clock  *keeper.Clock
+	number func(name string) int64 // Key
+
+	running context.Context // over when the store is closed
+	stop    context.CancelFunc
+	wg      sync.WaitGroup // readers, waits
+
+	mu      sync.Mutex // guards all below
+	closed  bool
+	links   map[*link]bool
+	dialing int           // connections that are being made to take locks
+	changed chan struct{} // closed when there may be a connection for those who want one
+	claims  map[driver.ID]*claim
+	byKey   map[int64]map[*claim]bool
+	watches watches
+}
+
+// New returns a store on the server of a configuration, as pgx.ParseConfig makes it. It connects, and says no if there is no server, if a
+// pooler stands before it that does not keep connections apart, or if there can be no fences. The store uses a copy of the
+// configuration, and no connection but its own.
+func New(ctx context.Context, config *pgx.ConnConfig, opt *Options) (*Store, error) {
+	if config == nil {
+		return nil, errors.New("pgadvisory: the configuration is nil")
+	}
+	s := &Store{
+		config: config.Config.Copy(), clock: keeper.NewClock(), number: Key, changed: make(chan struct{}),
+		links: map[*link]bool{}, claims: map[driver.ID]*claim{}, byKey: map[int64]map[*claim]bool{},
+	}
+	if opt != nil {
+		s.opt = *opt
+	}
+	if err := s.opt.complete(); err != nil {
+		return nil, err
+	}
+	if s.config.RuntimeParams["application_name"] == "" {
+		if s.config.RuntimeParams == nil {
+			s.config.RuntimeParams = map[string]string{}
+		}
+		s.config.RuntimeParams["application_name"] = applicationName()
+	}
+	if err := s.setUp(ctx); err != nil {
+		return nil, err
+	}
+	s.running, s.stop = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
+	s.wg.Go(s.sweep)
+	return s, nil
+}
+
+func (o *Options) complete() error {
+	switch {
+	case o.Conns < 0 || o.Conns > 1000:
+		return fmt.Errorf("pgadvisory: Conns is %d, want 1 to 1000, or 0 for 4", o.Conns)
+	case o.Waits < -1 || o.Waits > 1000:
+		return fmt.Errorf("pgadvisory: Waits is %d, want 1 to 1000, 0 for 4, or -1 for none", o.Waits)
+	case len(o.Schema) > 63 || strings.ContainsRune(o.Schema, 0):
+		return errors.New("pgadvisory: Schema is no name that PostgreSQL takes")
+	}
+	if o.Conns == 0 {
+		o.Conns = 4
+	}
+	if o.Waits == 0 {
+		o.Waits = 4
+	}
+	if o.Schema == "" {
+		o.Schema = defaultSchema
+	}
+	return nil
+}
+
+// applicationName is how the store's connections are shown to people.
+func applicationName() string {
+	host, _ := os.Hostname()
+	name := fmt.Sprintf("distlock %s[%d]@%s", filepath.Base(os.Args[0]), os.Getpid(), host)
+	return name[:min(len(name), 63)] // the server would cut it, with a warning
+}
+
+// Features declares what an advisory lock can do.
+func (s *Store) Features() driver.Features {
+	return driver.Features{Name: "pgadvisory", Fence: !s.opt.Unfenced, Expiry: true, MaxTTL: maxTTL}
+}
+
+// next is the expression that a grant gives.
+func (s *Store) next() string {
+	if s.opt.Unfenced {
+		return "0::bigint"
+	}
+	return nextFence(s.opt.Schema)
+}
+
+// Close ends the store and its connections, and with them every claim.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.stop()
+	s.change()
+	links := make([]*link, 0, len(s.links))
+	for l := range s.links {
+		links = append(links, l)
+	}
+	s.mu.Unlock()
+	for _, l := range links {
+		l.cancel()
+		l.end()
+	}
+	s.wg.Wait()
+	return nil
+}
+
+// change wakes those who want a connection. It is called with the lock held.
+func (s *Store) change() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+var _ interface {
+	driver.Watcher
+	driver.Shower
+	driver.AllRenewer
+	driver.Inspector
+} = (*Store)(nil)

@@ -1,0 +1,200 @@
+package pgadvisory
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// A row is what the server tells of one who holds or wants a lock.
+type row struct {
+	pid       int64
+	exclusive bool
+	granted   bool
+	waited    time.Duration
+	name      string // of the application
+}
+
+// claim is a row as it is told. Of others the server knows neither owner nor fence.
+func (r row) claim(key string) driver.Claim {
+	c := driver.Claim{Key: key, Weight: 1, Limit: driver.Whole, Waiting: !r.granted, Held: r.waited}
+	if r.exclusive {
+		c.Weight = driver.Whole
+	}
+	c.Holder = fmt.Sprintf("%s (server process %d)", cmp.Or(r.name, "unknown"), r.pid)
+	return c
+}
+
+// refuse says what is in the way of an ask, and puts it in line if it watches. What the server does not tell is left
+// out: the refusal itself is certain.
+func (s *Store) refuse(ctx context.Context, a *ask) driver.Result {
+	s.mu.Lock()
+	s.enqueue(a)
+	res := driver.Result{Used: s.used(a.number)}
+	own := s.inTheWay(a)
+	if own != nil {
+		res.Blocker = s.shown(own)
+		res.Retry = res.Blocker.Left
+	}
+	s.mu.Unlock()
+	if own != nil && own.exclusive() {
+		return res // there is nobody else
+	}
+	others, _ := s.others(ctx, a)
+	for _, r := range others {
+		c := r.claim(a.Key)
+		if r.granted {
+			res.Used += c.Weight
+			res.Retry = 0 // when that one ends nobody knows
+		}
+		if res.Blocker.Key == "" {
+			res.Blocker = c
+		}
+	}
+	if res.Blocker.Key == "" { // it is gone by now, or the server does not say
+		res.Blocker = driver.Claim{Key: a.Key, Weight: driver.Whole, Limit: driver.Whole, Holder: "unknown"}
+	}
+	return res
+}
+
+// inTheWay returns the claim of this process that is in the way of an ask and ends first. It is called with the lock held.
+func (s *Store) inTheWay(a *ask) (first *claim) {
+	for c := range s.byKey[a.number] {
+		if c.state == held && c.ID != a.ID && (c.exclusive() || a.Weight == driver.Whole) && (first == nil || c.ends < first.ends) {
+			first = c
+		}
+	}
+	return first
+}
+
+// others returns who else holds the lock or waits for it: first those who hold it.
+func (s *Store) others(ctx context.Context, a *ask) ([]row, error) {
+	rows, err := s.look(ctx, a.number)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := map[int64]bool{}
+	for l := range s.links {
+		own[l.pid] = true
+	}
+	// A connection that should stand in line and does not is of no use: it is gone, and nobody has told us.
+	if c := s.claims[a.ID]; c != nil && c.state == waiting && c.link != nil {
+		_, sent, _ := c.link.load()
+		if sent > time.Second && !slices.ContainsFunc(rows, func(r row) bool { return r.pid == c.link.pid }) {
+			_ = c.link.conn.Close()
+		}
+	}
+	return slices.DeleteFunc(rows, func(r row) bool { return own[r.pid] }), nil
+}
+
+// look asks the server who has to do with a lock.
+func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
+	l, err := s.any(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer := make(chan *call, 1)
+	key := binary.BigEndian.AppendUint64(nil, uint64(number)) //nolint:gosec // the bits are what counts
+	if err := l.send(look, [][]byte{key}, func(k *call) { answer <- k }); err != nil {
+		return nil, err
+	}
+	select {
+	case k := <-answer:
+		return told(k)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func told(k *call) (rows []row, err error) {
+	if k.err != nil {
+		return nil, k.err
+	}
+	for _, columns := range k.rows {
+		var n [4]int64
+		for i := range n {
+			n[i], _ = number(columns[i])
+		}
+		rows = append(rows, row{n[0], n[1] == 1, n[2] == 1, time.Duration(n[3]) * time.Millisecond, string(columns[4])})
+	}
+	return rows, nil
+}
+
+// any returns a connection that answers questions.
+func (s *Store) any(ctx context.Context) (*link, error) {
+	for {
+		s.mu.Lock()
+		if s.closed {
+			s.mu.Unlock()
+			return nil, errClosed
+		}
+		l, wait := s.pick(0, time.Minute)
+		if l == nil && wait == nil {
+			for o := range s.links {
+				if calls, first, _ := o.load(); !o.waits && (calls == 0 || first < stuck) {
+					l = o
+				}
+			}
+		}
+		s.mu.Unlock()
+		switch {
+		case l != nil:
+			return l, nil
+		case wait != nil:
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		default:
+			if err := s.dial(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// Show returns who holds the lock of a key, this process's claims first, and then who waits for it. Of others it tells the
+// application's name and the server's process, and neither owner nor fence: nobody has told the server.
+func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+	a := &ask{Request: driver.Request{ID: driver.ID{Key: key}}, number: s.number(key)}
+	others, err := s.others(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var own []*claim
+	for c := range s.byKey[a.number] {
+		if c.state == held && c.Key == key {
+			own = append(own, c)
+		}
+	}
+	slices.SortFunc(own, func(a, b *claim) int { return cmp.Compare(a.since, b.since) })
+	var out []driver.Claim
+	for _, c := range own {
+		out = append(out, s.shown(c))
+	}
+	for _, r := range others {
+		out = append(out, r.claim(key))
+	}
+	return out, nil
+}
+
+// Lost returns a channel that is closed when a claim that this store holds has ended though nobody released it: its connection is
+// over, or its TTL. It is nil if the store does not hold the claim.
+func (s *Store) Lost(id driver.ID) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.claims[id]; c != nil && c.state == held {
+		return c.lost
+	}
+	return nil
+}

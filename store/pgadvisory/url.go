@@ -1,0 +1,92 @@
+package pgadvisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// ErrURL says that a URL is not well written. Nothing was connected to.
+var ErrURL = errors.New("pgadvisory: bad URL")
+
+// Open returns a store on the server that a URL names, such as postgres://user:password@host:5432/database?lock_mode=advisory. The query may have
+// lock_mode (advisory), lock_conns, lock_waits, lock_schema and lock_unfenced (true or false), as Options say, and what pgx and the
+// server know. Errors show no password.
+func Open(ctx context.Context, text string) (*Store, error) {
+	rest, opt, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	config, err := pgx.ParseConfig(rest)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, err) // pgx redacts passwords
+	}
+	return New(ctx, config, opt)
+}
+
+// parse takes the keys that are not pgx's out of a URL.
+func parse(text string) (rest string, opt *Options, err error) {
+	base, query, _ := strings.Cut(text, "?")
+	if !strings.HasPrefix(base, "postgres://") && !strings.HasPrefix(base, "postgresql://") {
+		return "", nil, fmt.Errorf("%w: it begins with postgres:// or postgresql://", ErrURL)
+	}
+	opt = &Options{}
+	var seen, kept []string
+	for part := range strings.SplitSeq(query, "&") {
+		key, raw, _ := strings.Cut(part, "=")
+		if slices.Contains(seen, key) {
+			return "", nil, fmt.Errorf("%w: %.64q is in it twice", ErrURL, key)
+		}
+		if part != "" {
+			seen = append(seen, key)
+		}
+		if !strings.HasPrefix(key, "lock_") {
+			kept = append(kept, part)
+			continue
+		}
+		value, err := url.QueryUnescape(raw)
+		if err == nil {
+			err = opt.set(key, value)
+		}
+		if err != nil {
+			return "", nil, fmt.Errorf("%w: %w", ErrURL, err)
+		}
+	}
+	if rest = base; len(kept) > 0 && kept[0] != "" {
+		rest += "?" + strings.Join(kept, "&")
+	}
+	if err := opt.complete(); err != nil {
+		return "", nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	return rest, opt, nil
+}
+
+// set reads one key of a URL.
+func (o *Options) set(key, value string) (err error) {
+	switch key {
+	case "lock_mode":
+		if value != "advisory" {
+			return fmt.Errorf("lock_mode is %.64q, want advisory", value)
+		}
+	case "lock_schema":
+		o.Schema = value
+	case "lock_conns":
+		o.Conns, err = strconv.Atoi(value)
+	case "lock_waits":
+		o.Waits, err = strconv.Atoi(value)
+	case "lock_unfenced":
+		o.Unfenced, err = strconv.ParseBool(value)
+	default:
+		return fmt.Errorf("%.64q is not known: there are lock_mode, lock_conns, lock_waits, lock_schema and lock_unfenced", key)
+	}
+	if err != nil {
+		return fmt.Errorf("%s is %.64q", key, value)
+	}
+	return nil
+}
