@@ -67,6 +67,9 @@ const another = "another client"
 func (r *reader) claim(key string) (c driver.Claim, order int64) {
 	c.Key = key
 	kind := r.word()
+	if kind == "r" {
+		return r.record(c)
+	}
 	c.Waiting = kind == "p"
 	c.Left = r.ms()
 	c.Held = time.Duration(r.number()) * time.Microsecond
@@ -84,15 +87,45 @@ func (r *reader) claim(key string) (c driver.Claim, order int64) {
 		c.Holder = another
 		return c, order
 	}
-	c.Holder, c.Party = told.part(), told.part()
-	for told.rest != "" {
+	told.who(&c)
+	return c, order
+}
+
+// record reads an exclusive claim that is told as it is kept: "left now length-of-owner\n" owner "length-of-record " record.
+func (r *reader) record(c driver.Claim) (_ driver.Claim, order int64) {
+	c.Left = r.ms()
+	now := r.number()
+	c.Owner = driver.Tag(r.bytes(r.number()))
+	kept := reader{rest: r.bytes(r.number())}
+	c.Weight, c.Limit = kept.number(), kept.number()
+	c.Fence = uint64(kept.number())
+	c.Held = time.Duration(max(0, now-kept.number())) * time.Microsecond
+	order = kept.number()
+	c.Kept = kept.number() == 1
+	who, channel := kept.number(), kept.number()
+	told := reader{rest: kept.bytes(who)}
+	kept.bytes(channel)
+	if kept.err != nil {
+		r.fail()
+		return c, 0
+	}
+	if kept.rest != "" {
+		c.Value = []byte(kept.rest)
+	}
+	told.who(&c)
+	return c, order
+}
+
+// who reads holder, party and meta.
+func (r *reader) who(c *driver.Claim) {
+	c.Holder, c.Party = r.part(), r.part()
+	for r.rest != "" {
 		if c.Meta == nil {
 			c.Meta = map[string]string{}
 		}
-		k := told.part()
-		c.Meta[k] = told.part()
+		k := r.part()
+		c.Meta[k] = r.part()
 	}
-	return c, order
 }
 
 // part reads "length:text". What is no such text is told as nothing: other programs may have written it.

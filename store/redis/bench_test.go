@@ -2,11 +2,14 @@ package redis_test
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 )
 
@@ -48,4 +51,42 @@ func BenchmarkClients(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkHandOver shows what the server spends on a key that 16 want: each grant is a release that hands the key on, and
+// an ask that takes a place at the end of the line.
+func BenchmarkHandOver(b *testing.B) {
+	srv := testenv.Redis(b)
+	s := adapters["rueidis"](b, login{addr: srv.Addr})
+	spent := func() float64 {
+		out, err := srv.Do(b.Context(), "INFO", "commandstats")
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(fmt.Sprint(out), "cmdstat_evalsha:")
+		_, rest, _ = strings.Cut(rest, "usec=")
+		n, _ := strconv.ParseFloat(strings.SplitN(rest, ",", 2)[0], 64)
+		return n
+	}
+	var line []driver.Request
+	for i := range 16 {
+		r := exclusive("key")
+		r.Owner, r.Place = fmt.Sprint("owner-", i), time.Minute
+		if _, err := s.Acquire(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+		line = append(line, r)
+	}
+	before := spent()
+	for b.Loop() {
+		r := line[0]
+		if err := s.Release(b.Context(), r.ID); err != nil {
+			b.Fatal(err)
+		}
+		if res, err := s.Acquire(b.Context(), r); err != nil || res.Granted {
+			b.Fatal(res, err)
+		}
+		line = append(line[1:], r)
+	}
+	b.ReportMetric((spent()-before)/float64(b.N), "server-us/op")
 }

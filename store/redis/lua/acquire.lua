@@ -44,7 +44,7 @@ if ARGV[2] == '1073741824' and not known[2] and fence <= 9007199254740864 and
     life = 600000 + math.ceil((fence - now) / 1000)
     if ttl + 60000 > life then
       life = ttl + 60000
-      call('HSET', KEYS[2], 'busy', '0 0 1 ') -- see fit
+      call('HSET', KEYS[2], 'busy', '0 0 1 0 0 0 ') -- see fit
     end
     life = string.format('%.0f', life)
   end
@@ -52,12 +52,50 @@ if ARGV[2] == '1073741824' and not known[2] and fence <= 9007199254740864 and
   return age .. '+' .. number
 end
 
+-- Most of the others: an exclusive claim that another holds, asked for with a place at the end of a line in which all live.
+local place, channel = string.match(ARGV[6], '^1073741824 (%d+) (.*)$')
+place = tonumber(place or 0)
+if ARGV[2] == '1073741824' and place > 0 and place <= 540000 then
+  local held = call('GET', KEYS[1])
+  local nowms = math.ceil(now / 1000)
+  local waiting, soon, lives, tail, onlookers = string.match(known[2] or '0 0 0 0 0 0 ', '^0 (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
+  waiting, soon, lives, tail = tonumber(waiting), tonumber(soon), tonumber(lives), tonumber(tail)
+  if held and held ~= ARGV[1] and held ~= 'distlock:shared' and waiting and (waiting == 0 or soon > nowms + 1000) then
+    local data = call('HMGET', KEYS[2], 'e' .. ARGV[1], 'owner', 'claim')
+    if not data[1] then
+      local left = call('PTTL', KEYS[1]) + 1
+      local ends = nowms + place
+      if waiting == 0 or ends < soon then soon = ends end
+      tail = waiting > 0 and tail >= now and tail + 1 or now
+      -- Hash and set live for ten minutes from now, a second more or less.
+      local keep = waiting == 0 or lives < nowms + 599000
+      if keep then lives = nowms + 600000 end
+      call('ZADD', KEYS[3], string.format('%.0f', tail - 9007199254740992), 'q' .. ARGV[1], string.format('%.0f', 100000000000000 + ends), 'e' .. ARGV[1])
+      local who, rest = string.match(ARGV[5], '^0 (%d+) 0\n(.*)$')
+      who = tonumber(who)
+      call('HSET', KEYS[2], 'e' .. ARGV[1], '1073741824 1073741824 0 ' .. string.format('%.0f %.0f', now, ends) .. ' 0 ' .. who .. ' ' .. #channel .. '\n' ..
+        string.sub(rest, 1, who) .. channel .. string.sub(rest, who + 1),
+        'busy', '0 ' .. waiting + 1 .. string.format(' 0 %.0f %.0f %.0f ', soon, lives, tail) .. onlookers)
+      if keep then
+        call('PEXPIRE', KEYS[2], string.format('%.0f', 600000 + math.max(0, math.ceil((last - now) / 1000))))
+        call('PEXPIRE', KEYS[3], '600000')
+      end
+      -- Which of the places ends first is not looked up: no earlier than in a second.
+      local retry = (waiting == 0 or left <= soon - nowms) and left > 0 and left or 0
+      local blocker = 'o ' .. math.max(0, left) .. ' 0 1073741824 1073741824 0 0 0 ' .. #held .. ' 0 0\n' .. held
+      if data[2] == held and data[3] then blocker = string.format('r %.0f %.0f ', left, now) .. #held .. '\n' .. held .. #data[3] .. ' ' .. data[3] end
+      return age .. '-1073741824 ' .. waiting .. ' 0 ' .. retry .. '\n' .. blocker
+    end
+  end
+end
+
 --#include common
 
 open(1)
 sweep()
 local owner, weight, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local limit, place, channel = string.match(ARGV[6], '^(%d+) (%d+) (.*)$')
+local limit
+limit, place, channel = string.match(ARGV[6], '^(%d+) (%d+) (.*)$')
 limit, place = tonumber(limit), tonumber(place)
 
 -- granted is the answer, as things stand before anybody else is let in.

@@ -11,6 +11,7 @@ local KEEP = 60000 -- ms that data outlives what it belongs to
 --   s<owner>  shared claims, by their ends in ms: 0 to PLACES
 --   e<owner>  places, by their ends in ms: from PLACES
 local PLACES = 100000000000000
+local FIRST = 9007199254740992 -- what is taken off a time in us
 
 local nowms = now / 1000
 
@@ -22,8 +23,11 @@ local last -- the highest fence that was given out
 local used -- the sum of the weights of the shared claims
 local waiting -- how many stand in line
 local long -- 1 if hash or set may live for more than ten minutes
+local soon -- a time in ms before which no place ends
+local lives -- a time in ms until which the hash lives, and the set if it is there
+local tail -- the order of the last in line
 local onlookers -- until when somebody watches, in ms, after a letter for the way to tell; or ''
-local was, busy -- last, and the other four as text, as the hash has them
+local was, busy -- last, and the other seven as text, as the hash has them
 
 local function digits(n) return string.format('%.0f', n) end
 
@@ -33,8 +37,9 @@ local function open(i)
   held = call('GET', name)
   was, busy, latest = tonumber(got[1] or 0), got[2] or '', got[3]
   last = was
-  local a, b, c, d = string.match(busy, '^(%d+) (%d+) (%d) (.*)$')
-  used, waiting, long, onlookers = tonumber(a or 0), tonumber(b or 0), tonumber(c or 0), d or ''
+  local a, b, c, d, e, f, g = string.match(busy, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d+) (.*)$')
+  used, waiting, long = tonumber(a or 0), tonumber(b or 0), tonumber(c or 0)
+  soon, lives, tail, onlookers = tonumber(d or 0), tonumber(e or 0), tonumber(f or 0), g or ''
 end
 
 -- exclusive reports whether the name is held by one: a claim of ours or another client.
@@ -55,7 +60,8 @@ end
 
 -- keepSet does the same for the set.
 local function keepSet(ends)
-  if call('PTTL', set) < ends + KEEP - nowms then call('PEXPIREAT', set, digits(ends + KEEP)) end
+  ends = math.max(ends + KEEP, lives)
+  if call('PTTL', set) < ends - nowms then call('PEXPIREAT', set, digits(ends)) end
 end
 
 -- fit lets hash and set live for as long as what is in them, and the last fence, need it. It is called when one of them may
@@ -68,6 +74,7 @@ local function fit()
   if exclusive() then longest = math.max(longest, call('PTTL', name)) end
   if onlookers ~= '' then longest = math.max(longest, string.sub(onlookers, 2) - nowms) end
   call('PEXPIRE', hash, digits(math.max(longest + KEEP, memory())))
+  lives = 0
   long = longest + KEEP > memory() and 1 or 0
 end
 
@@ -77,7 +84,7 @@ local function close()
   if last ~= was then call('HSET', hash, 'last', digits(last)) end
   local text = ''
   if used > 0 or waiting > 0 or long > 0 or onlookers ~= '' then
-    text = digits(used) .. ' ' .. digits(waiting) .. ' ' .. long .. ' ' .. onlookers
+    text = digits(used) .. ' ' .. digits(waiting) .. ' ' .. long .. ' ' .. digits(soon) .. ' ' .. digits(lives) .. ' ' .. digits(tail) .. ' ' .. onlookers
   end
   if text == busy then return end
   if text == '' then call('HDEL', hash, 'busy') else call('HSET', hash, 'busy', text) end
@@ -85,7 +92,7 @@ end
 
 -- A record is a claim or a place as text:
 -- "weight limit fence since order kept length-of-who length-of-channel\n" who channel value
--- Order is the fence of the grant, which a Floor does not raise.
+-- Order is the fence of the grant, which a Floor does not raise. In a place it is when the place ends, in ms.
 local function pack(c)
   return digits(c.weight) .. ' ' .. digits(c.limit) .. ' ' .. digits(c.fence) .. ' ' .. digits(c.since) .. ' ' .. digits(c.order) .. ' ' ..
     c.kept .. ' ' .. #c.who .. ' ' .. #c.channel .. '\n' .. c.who .. c.channel .. c.value
@@ -149,9 +156,10 @@ local function sweep()
     for _, owner in ipairs(owners) do forget(owner) end
     if #owners > 0 or not held then mark() end
   end
-  if waiting > 0 then
+  if waiting > 0 and soon <= nowms + 1000 then -- when it is near, it is looked up
     for _, owner in ipairs(ended(PLACES)) do leave(owner) end
     waiting = call('ZCOUNT', set, '-inf', '(0')
+    soon = (call('ZRANGEBYSCORE', set, digits(PLACES), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or PLACES) - PLACES
   end
 end
 
@@ -236,9 +244,9 @@ local function promote()
     local head = waiting > 0 and call('ZRANGE', set, 0, 0)[1]
     if not head then return end
     local owner = string.sub(head, 2)
-    local c, ends = data('e', owner), call('ZSCORE', set, 'e' .. owner)
-    local left = (ends or 0) - PLACES - nowms
-    if not c or left <= 0 then
+    local c = data('e', owner)
+    local left = (c and c.order or 0) - nowms
+    if left <= 0 then
       leave(owner)
     else
       if taken() + c.weight > c.limit or math.max(last + SPAN, now) > LAST then return end
@@ -254,13 +262,14 @@ end
 -- join gives a place at the end of the line, or renews the one at a position. It returns the position.
 local function join(c, at, life)
   local ends = math.ceil(nowms) + life
+  c.order = ends
+  if waiting == 0 or ends < soon then soon = ends end
   if at then
     local old = data('e', c.owner)
     c.since = old and old.since or now
   else
-    local tail = call('ZREVRANGEBYSCORE', set, '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    local order = now - 9007199254740992
-    call('ZADD', set, digits(tail and math.max(order, tail + 1) or order), 'q' .. c.owner)
+    tail = waiting > 0 and math.max(now, tail + 1) or now -- whatever the clock does, nobody passes
+    call('ZADD', set, digits(tail - FIRST), 'q' .. c.owner)
     at = waiting
     waiting = waiting + 1
   end

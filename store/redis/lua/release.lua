@@ -6,13 +6,48 @@
 -- Answer: "" if done, "n" if the owner has neither.
 
 local call = redis.call
-if call('GET', KEYS[1]) == ARGV[1] and not call('HGET', KEYS[2], 'busy') then
-  call('DEL', KEYS[1]) -- most calls: nobody waits or watches
-  return ''
+local mine, known = call('GET', KEYS[1]) == ARGV[1], nil
+if mine then
+  known = call('HMGET', KEYS[2], 'busy', 'last')
+  if not known[1] then
+    call('DEL', KEYS[1]) -- most calls: nobody waits or watches
+    return ''
+  end
 end
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
+
+-- Most of the others: only exclusive claims are waited for, all places live, and nobody watches. The key goes to the head of the line, as promote does it.
+if mine then
+  local waiting, soon, lives, tail = string.match(known[1], '^0 ([1-9]%d*) 0 (%d+) (%d+) (%d+) $')
+  local head = waiting and tonumber(soon) > now / 1000 and call('ZRANGE', KEYS[3], 0, 0)[1]
+  local place = head and 'e' .. string.sub(head, 2)
+  local text = place and call('HGET', KEYS[2], place)
+  local ends, who, channel, at = string.match(text or '', '^1073741824 1073741824 0 %d+ (%d+) 0 (%d+) (%d+)\n()')
+  local fence = math.max((known[2] or 0) + 128, now)
+  if at and ends * 1000 > now and fence <= 9007199254740864 then
+    local owner, number = string.sub(head, 2), string.format('%.0f', fence)
+    local data, to = at + who, at + who + channel
+    waiting = waiting - 1
+    call('ZREM', KEYS[3], head, place) -- a full server allows this, and then the rest
+    call('SET', KEYS[1], owner, 'PX', string.format('%.0f', math.ceil(ends - now / 1000)))
+    local claim = '1073741824 1073741824 ' .. number .. string.format(' %.0f ', now) .. number .. ' 0 ' .. who .. ' 0\n' ..
+      string.sub(text, at, data - 1) .. string.sub(text, to)
+    if waiting == 0 then
+      call('HDEL', KEYS[2], place, 'busy')
+      call('HSET', KEYS[2], 'last', number, 'owner', owner, 'claim', claim)
+    else
+      call('HDEL', KEYS[2], place)
+      call('HSET', KEYS[2], 'last', number, 'owner', owner, 'claim', claim,
+        'busy', '0 ' .. waiting .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ')
+    end
+    if waiting == 0 or lives - now / 1000 < 599000 then call('PEXPIRE', KEYS[2], string.format('%.0f', 600000 + math.ceil((fence - now) / 1000))) end
+    local way = string.sub(text, data, data) == 's' and 'SPUBLISH' or 'PUBLISH'
+    if to > data then redis.pcall(way, string.sub(text, data + 1, to - 1), number .. ' ' .. waiting .. ' ' .. owner) end
+    return ''
+  end
+end
 
 --#include common
 
