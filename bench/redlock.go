@@ -9,7 +9,6 @@ import (
 
 	client "github.com/redis/rueidis"
 
-	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/store/quorum"
 )
@@ -180,7 +179,7 @@ func majorities() []majorityWay {
 			do := pairOf(l)
 			return func(ctx context.Context, key string) error {
 				err := do(ctx, key)
-				if errors.Is(err, distlock.ErrUnavailable) { // no majority answered in time: the machine is busy
+				if errors.As(err, new(*quorum.VoteError)) { // no majority answered in time: the machine is busy
 					return fmt.Errorf("%w: %w", errFailed, err)
 				}
 				return err

@@ -44,10 +44,11 @@ type Store struct {
 	longest  time.Duration
 	features driver.Features
 
-	calls  calls
-	claims claims
-	pace   atomic.Int64 // how long the last Acquire took, in nanoseconds
-	fresh  atomic.Bool  // the deployment was new at the last Acquire: see count
+	calls   calls
+	claims  claims
+	workers workers
+	pace    atomic.Int64 // how long the last Acquire took, in nanoseconds
+	fresh   atomic.Bool  // the deployment was new at the last Acquire: see count
 
 	mu     sync.Mutex // guards closed
 	closed bool
@@ -162,6 +163,7 @@ func (s *Store) Close() {
 	s.mu.Unlock()
 	s.end()
 	s.wg.Wait()
+	s.workers.close()
 }
 
 // Release releases a claim on all nodes. It returns when a majority has; in a new deployment, where all must

@@ -39,7 +39,7 @@ func begin[T any](ctx context.Context, s *Store, limit time.Duration, f func(ctx
 	r.ctx, r.cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), limit, errLate)
 	s.wg.Add(n)
 	for i := range n {
-		go r.call(i)
+		s.workers.do(task{r, i})
 	}
 	return r
 }
