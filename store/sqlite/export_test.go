@@ -44,6 +44,20 @@ func (s *Store) Run(q string) error {
 	return s.base.exec(q)
 }
 
+// InLine is how many stand before the gate.
+func (s *Store) InLine() int {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	return len(s.gate.first) + len(s.gate.later)
+}
+
+// Taken reports whether somebody has the connection.
+func (s *Store) Taken() bool {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	return s.gate.taken
+}
+
 var Parse = parse
 
 // Path is where the file is.

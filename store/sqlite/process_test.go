@@ -8,8 +8,10 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,7 +20,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-var roles = testenv.Roles{"count": countRole, "grab": grabRole, "contend": contendRole}
+var roles = testenv.Roles{"count": countRole, "grab": grabRole, "contend": contendRole, "watch": watchRole}
 
 func exclusive(key string, ttl time.Duration) driver.Request {
 	return driver.Request{
@@ -125,74 +127,172 @@ func TestProcesses_count(t *testing.T) {
 	}
 }
 
-// grabRole takes and gives back claims on its own keys and one that all want, and writes down what it was told, until it is killed.
+// grabRole takes and gives back claims on its own keys and on one that all want, and writes down what it was told, until it is killed.
 func grabRole(args []string) int {
 	s, err := sqlite.Open(context.Background(), args[0], nil)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	ctx := context.Background()
-	for i := 0; ; i++ {
-		r := exclusive("own/"+args[1]+"/"+strconv.Itoa(i), time.Hour)
-		res, err := s.Acquire(ctx, r)
-		if err != nil || !res.Granted {
-			fmt.Fprintln(os.Stderr, i, res, err)
-			return 1
+	say := func(word string, id driver.ID) { fmt.Println(word, id.Key, id.Owner) }
+	take := func(r driver.Request) bool {
+		res, err := s.Acquire(context.Background(), r)
+		if err != nil || !res.Granted && r.Key != wanted {
+			panic(fmt.Sprint(r.Key, res, err))
 		}
-		fmt.Println("held", r.Key, r.Owner, res.Fence)
-		if i%2 == 1 {
-			fmt.Println("giving", r.Key, r.Owner, res.Fence)
-			if err := s.Release(ctx, r.ID); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				return 1
-			}
-			fmt.Println("gave", r.Key, r.Owner, res.Fence)
+		if res.Granted {
+			say("held", r.ID)
+		}
+		return res.Granted
+	}
+	give := func(id driver.ID) {
+		say("giving", id)
+		if err := s.Release(context.Background(), id); err != nil {
+			panic(err)
+		}
+		say("gave", id)
+	}
+	for i := 0; ; i += 2 {
+		all := exclusive(wanted, time.Hour)
+		all.Place = 0
+		has := take(all)
+		take(exclusive("own/"+args[1]+"/"+strconv.Itoa(i), time.Hour))
+		r := exclusive("own/"+args[1]+"/"+strconv.Itoa(i+1), time.Hour)
+		take(r)
+		give(r.ID)
+		if has {
+			give(all.ID)
 		}
 	}
 }
 
+// watchRole watches a key, and says so, until it is killed.
+func watchRole(args []string) int {
+	s, err := sqlite.Open(context.Background(), args[0], nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	wake := s.Watch(context.Background(), exclusive("k", time.Minute).ID)
+	fmt.Println("watching")
+	<-wake
+	return 0
+}
+
+// wanted is the key that all want.
+const wanted = "wanted"
+
+// A word is the last that a process said of a key.
+type word struct{ said, owner string }
+
+// listen reads what a process says for a while, kills it, and reads the rest: it writes to a pipe, so that what it
+// said before it died is known. The key of its last word is the last that it had to do with.
+func listen(h *testenv.HelperProcess, d time.Duration) (words map[string]word, last string) {
+	words = map[string]word{}
+	note := func(limit time.Duration) bool {
+		line, err := h.LineWithin(limit)
+		if err == nil {
+			f := strings.Fields(line)
+			last = f[1]
+			words[last] = word{f[0], f[2]}
+		}
+		return err == nil
+	}
+	note(30 * time.Second)
+	for end := time.Now().Add(d); time.Now().Before(end) && note(time.Until(end)); {
+	}
+	h.Kill()
+	for note(10 * time.Second) {
+	}
+	return words, last
+}
+
+// Processes are killed at any instant. What they were told they hold is still held, by them alone; what they gave back is free.
 func TestProcesses_killed(t *testing.T) {
 	t.Parallel()
+	const rounds, writers = 26, 4
 	path := filepath.Join(t.TempDir(), "locks.db")
 	s := opened(t, path, nil)
-	for round := range 20 {
-		h := testenv.Helper(t, "grab", path, strconv.Itoa(round))
-		word := map[string]string{} // the last that was said of each key
-		owner := map[string]string{}
-		note := func(line string) {
-			f := strings.Fields(line)
-			word[f[1]], owner[f[1]] = f[0], f[2]
+	held, keys := 0, 0
+	for round := range rounds {
+		prefix := fmt.Sprintf("%d-", round)
+		words, lasts := slay(t, path, prefix, writers)
+		claims := claimsIn(t, s)
+		holders := 0
+		for key, w := range words {
+			if strings.HasPrefix(key, wanted) && w.said == "held" { // of the others' it may be by now
+				key, holders = wanted, holders+1
+			}
+			judge(t, claims[key], key, w)
 		}
-		note(h.Line())
-		// It writes to a pipe that we read until the end: what it said before it died is known.
-		end := time.Now().Add(time.Duration(mathrand.IntN(20)) * time.Millisecond)
-		for time.Now().Before(end) {
-			note(h.Line())
+		if holders > 1 {
+			t.Errorf("%d held the one key that all want", holders)
 		}
-		h.Kill()
-		for {
-			line, err := h.LineWithin(10 * time.Second)
-			if err != nil {
-				break
-			}
-			note(line)
-		}
-		for key, w := range word {
-			claims, err := s.Show(t.Context(), key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			held := len(claims) == 1 && claims[0].Owner == driver.Tag(owner[key])
-			if w == "held" && !held {
-				t.Errorf("round %d: the claim on %s was lost: %+v", round, key, claims)
-			}
-			if w == "gave" && len(claims) > 0 {
-				t.Errorf("round %d: the claim on %s came back: %+v", round, key, claims)
-			}
-			if res, err := s.Acquire(t.Context(), exclusive(key, time.Minute)); err != nil || held && res.Granted {
-				t.Errorf("round %d: %s is held twice: %+v, %v", round, key, res, err)
+		held, keys = held+holders, keys+len(words)
+		slices.Sort(lasts)
+		for _, key := range slices.Compact(lasts) { // what stands there is heeded, too
+			r := exclusive(key, time.Minute)
+			r.Place = 0
+			if res, err := s.Acquire(t.Context(), r); err != nil || res.Granted == (len(claims[key]) > 0) {
+				t.Errorf("%s has %+v, and another got %+v, %v", key, claims[key], res, err)
 			}
 		}
+		if _, err := s.Break(t.Context(), wanted, "the next round"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if held == 0 {
+		t.Error("nobody was killed with the key that all want: nothing was shown")
+	}
+	t.Logf("%d processes killed, %d keys looked at, %d times with the one that all want", rounds*writers, keys, held)
+}
+
+// slay lets processes write and kills each at some instant. It returns their last words, those about the key that all want under
+// a name for each process, and the last key of each.
+func slay(t *testing.T, path, prefix string, writers int) (all map[string]word, lasts []string) {
+	t.Helper()
+	all = map[string]word{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i := range writers {
+		h := testenv.Helper(t, "grab", path, prefix+strconv.Itoa(i))
+		wg.Go(func() {
+			words, last := listen(h, time.Duration(mathrand.IntN(10000))*time.Microsecond)
+			mu.Lock()
+			defer mu.Unlock()
+			lasts = append(lasts, last)
+			for key, w := range words {
+				if key == wanted {
+					key += prefix + strconv.Itoa(i)
+				}
+				all[key] = w
+			}
+		})
+	}
+	wg.Wait()
+	return all, lasts
+}
+
+// claimsIn are the claims in the file, by key.
+func claimsIn(t *testing.T, s *sqlite.Store) map[string][]driver.Claim {
+	t.Helper()
+	all := map[string][]driver.Claim{}
+	for c, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[c.Key] = append(all[c.Key], c)
+	}
+	return all
+}
+
+// judge compares what is in the file with what a process was told.
+func judge(t *testing.T, claims []driver.Claim, key string, w word) {
+	t.Helper()
+	if holds := len(claims) == 1 && claims[0].Owner == driver.Tag(w.owner); w.said == "held" && !holds {
+		t.Errorf("the claim on %s was lost: %+v", key, claims)
+	}
+	if w.said == "gave" && len(claims) > 0 {
+		t.Errorf("the claim on %s came back: %+v", key, claims)
 	}
 }

@@ -1,0 +1,113 @@
+//go:build unix
+
+package sqlite_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+func sockets(t *testing.T, path string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(path + "-wake")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// The sockets of processes that were killed are taken away by the next one that makes its own; those of the living stay.
+func TestStore_stale_sockets(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	alive := testenv.Helper(t, "watch", path)
+	alive.Line()
+	kept := sockets(t, path)
+	for range 3 {
+		h := testenv.Helper(t, "watch", path)
+		h.Line()
+		h.Kill()
+	}
+	if left := sockets(t, path); len(left) < 2 {
+		t.Fatalf("a process that is killed leaves its socket, but there are %v", left)
+	}
+	s := opened(t, path, nil)
+	if s.Watch(t.Context(), exclusive("k", time.Minute).ID) == nil {
+		t.Fatal("no socket")
+	}
+	left := sockets(t, path)
+	if len(left) != 2 || !slices.Contains(left, kept[0]) {
+		t.Errorf("there are %v, want one more than %v", left, kept)
+	}
+	// The one that lives still hears.
+	grant(t, s, exclusive("k", time.Minute))
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := sockets(t, path); !slices.Equal(left, kept) {
+		t.Errorf("after Close there are %v, want %v", left, kept)
+	}
+}
+
+// A renewal does not stand in line behind a crowd that wants something new.
+func TestStore_renewals_first(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	s, other := opened(t, path, nil), opened(t, path, nil)
+	held := exclusive("held", 40*time.Second)
+	grant(t, s, held)
+	if err := other.Run("begin immediate"); err != nil { // nobody comes further than to the file
+		t.Fatal(err)
+	}
+	order := make(chan string, 8)
+	var wg sync.WaitGroup
+	come := func(name string, f func() error) {
+		before := s.InLine()
+		wg.Go(func() {
+			if err := f(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			order <- name
+		})
+		if name != "ahead" { // it has the connection
+			for s.InLine() == before {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	acquire := func() error { _, err := s.Acquire(t.Context(), exclusive("new", 40*time.Second)); return err }
+	come("ahead", acquire)
+	for !s.Taken() {
+		time.Sleep(time.Millisecond)
+	}
+	for range 5 {
+		come("acquire", acquire)
+	}
+	come("renew", func() error {
+		_, err := s.Renew(t.Context(), driver.Renewal{ID: held.ID, TTL: 40 * time.Second})
+		return err
+	})
+	if err := other.Run("rollback"); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	// Each of the two may tell of its end a moment late, when the next ones have already begun.
+	var ended []string
+	for range 7 {
+		ended = append(ended, <-order)
+	}
+	if at := slices.Index(ended, "renew"); at > 2 {
+		t.Errorf("the renewal came after %v", ended[:at])
+	}
+}
