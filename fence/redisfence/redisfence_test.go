@@ -32,8 +32,11 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
 }
 
-// adapters make a client of each library. More than one address is a cluster.
-var adapters = map[string]func(t testing.TB, addrs ...string) redisfence.Client{
+// An opener makes a client. More than one address is a cluster.
+type opener func(t testing.TB, addrs ...string) redisfence.Client
+
+// adapters make a client of each library.
+var adapters = map[string]opener{
 	"goredis": func(t testing.TB, addrs ...string) redisfence.Client {
 		c := goclient.NewUniversalClient(&goclient.UniversalOptions{Addrs: addrs})
 		t.Cleanup(func() { c.Close() })
@@ -47,7 +50,7 @@ var adapters = map[string]func(t testing.TB, addrs ...string) redisfence.Client{
 	},
 }
 
-func each(t *testing.T, f func(t *testing.T, open func(t testing.TB, addrs ...string) redisfence.Client)) {
+func each(t *testing.T, f func(t *testing.T, open opener)) {
 	for name, open := range adapters {
 		t.Run(name, func(t *testing.T) { f(t, open) })
 	}
@@ -95,7 +98,7 @@ func wantStale(t testing.TB, err error, n, current uint64) {
 }
 
 func TestGuard(t *testing.T) {
-	each(t, func(t *testing.T, open func(testing.TB, ...string) redisfence.Client) {
+	each(t, func(t *testing.T, open opener) {
 		r := testenv.Redis(t, testenv.Shared())
 		ctx, key, g := t.Context(), rand.Text(), newGuard(t, open(t, r.Addr), nil)
 		set := func(n uint64, v string) error { return g.Set(ctx, proof(t, key, n), key, v) }
@@ -228,7 +231,7 @@ func TestGuard_keep(t *testing.T) {
 
 // One call is one command.
 func TestGuard_roundTrips(t *testing.T) {
-	each(t, func(t *testing.T, open func(testing.TB, ...string) redisfence.Client) {
+	each(t, func(t *testing.T, open opener) {
 		const calls = 100
 		r := testenv.Redis(t)
 		ctx, g := t.Context(), newGuard(t, open(t, r.Addr), nil)
@@ -250,7 +253,7 @@ func TestGuard_roundTrips(t *testing.T) {
 
 // A command whose answer is lost is not sent again: it may not bear it.
 func TestGuard_lostReply(t *testing.T) {
-	each(t, func(t *testing.T, open func(testing.TB, ...string) redisfence.Client) {
+	each(t, func(t *testing.T, open opener) {
 		r := testenv.Redis(t, testenv.Shared())
 		link := testenv.Proxy(t, r.Addr)
 		ctx, key, g := t.Context(), rand.Text(), newGuard(t, open(t, link.Addr), nil)
@@ -269,7 +272,7 @@ func TestGuard_lostReply(t *testing.T) {
 
 func TestGuard_cluster(t *testing.T) {
 	cluster := testenv.RedisCluster(t, testenv.Replicas(0))
-	each(t, func(t *testing.T, open func(testing.TB, ...string) redisfence.Client) {
+	each(t, func(t *testing.T, open opener) {
 		ctx, g := t.Context(), newGuard(t, open(t, cluster.Addrs()...), nil)
 		for _, key := range []string{"a", "b{", "{c", "{d}e", "f{g}h{i}", "{{j}}k", "l m", "n{}o{p}x", "é"} {
 			for _, lock := range []string{rand.Text(), "{" + rand.Text() + "}", "}" + rand.Text() + "{"} {
@@ -290,7 +293,7 @@ func TestGuard_cluster(t *testing.T) {
 
 // Two instances share a register in Redis: what one has seen the other one knows, and both know it after a crash.
 func TestRegister(t *testing.T) {
-	each(t, func(t *testing.T, open func(testing.TB, ...string) redisfence.Client) {
+	each(t, func(t *testing.T, open opener) {
 		r := testenv.Redis(t, testenv.AOF(), testenv.Config("appendfsync always"))
 		status := func(g *redisfence.Guard, header string) int {
 			key := func(*http.Request) string { return "a{b}" }
