@@ -95,11 +95,11 @@ func (s *Store) folder() driver.Finding {
 func (s *Store) place() driver.Finding {
 	kind, err := s.host.kind(filepath.Dir(s.path))
 	if err == nil && kind.known {
-		return driver.Finding{Level: driver.OK, What: "the file system is local (" + kind.name + ")"}
+		return driver.Finding{Level: driver.OK, What: "the file is " + s.path + ", on a local file system (" + kind.name + ")"}
 	}
-	what := "the file system could not be seen"
+	what := "the file system of " + s.path + " could not be seen"
 	if kind.name != "" {
-		what = "the file system, " + kind.name + ", is not one that is known here"
+		what = "the file system of " + s.path + ", " + kind.name + ", is not one that is known here"
 	}
 	return driver.Finding{
 		What: what, Means: "on a network file system processes of other machines are not excluded",

@@ -39,8 +39,8 @@ func TestStore_Inspect(t *testing.T) {
 		"synchronous=NORMAL":  {nil, sqlite.Machine{Boot: "b"}, nil, "ok: a power failure may forget the last claims, which the reboot frees"},
 		"no boots, NORMAL":    {nil, sqlite.Machine{}, nil, "warning: a power failure may forget the last claims (synchronous=NORMAL)"},
 		"no boots":            {nil, sqlite.Machine{}, nil, "warning: this system does not tell when it was booted"},
-		"local":               {nil, sqlite.Machine{Boot: "b", Magic: 0x58465342}, nil, "ok: the file system is local (xfs)"},
-		"unknown file system": {nil, sqlite.Machine{Boot: "b", Magic: 0x1234}, nil, "unknown: the file system, of type 0x1234,"},
+		"local":               {nil, sqlite.Machine{Boot: "b", Magic: 0x58465342}, nil, "ok: locks.db, on a local file system (xfs)"},
+		"unknown file system": {nil, sqlite.Machine{Boot: "b", Magic: 0x1234}, nil, "unknown: locks.db, of type 0x1234, is not one that is known"},
 		"file mode": {
 			nil, sqlite.Machine{Boot: "b"},
 			func(path string) error { return os.Chmod(path, 0o664) }, "danger: others may open the file (mode 0664)",

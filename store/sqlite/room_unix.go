@@ -10,5 +10,5 @@ func roomIn(folder string) (bytes uint64, known bool) {
 	if err := unix.Statfs(folder, &st); err != nil {
 		return 0, false
 	}
-	return st.Bavail * uint64(st.Bsize), true //nolint:gosec // a block has no negative size
+	return st.Bavail * uint64(st.Bsize), true
 }

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// On a terminal levels have colours and lines end before the edge, unless colours are not wanted.
+func TestDoctor_terminal(t *testing.T) {
+	w := newTerminal(t)
+	c := w.start(t, "memory:", "doctor")
+	eventually(t, "the end", w.shows("endangers locks: 0"))
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	if !w.shows("\x1b[33mwarning\x1b[0m  claims are kept")() || !w.shows("\x1b[32mok\x1b[0m       a lock was taken")() {
+		t.Error("no colours")
+	}
+	w.mu.Lock()
+	text := w.text.String()
+	w.mu.Unlock()
+	for line := range strings.Lines(text) {
+		if len(line) > 100 { // 80, the colours and the end of the line
+			t.Errorf("a line of %d bytes: %q", len(line), line)
+		}
+	}
+	t.Setenv("NO_COLOR", "1")
+	w = newTerminal(t)
+	w.start(t, "sqlite://"+filepath.Join(t.TempDir(), "own", "locks.db"), "doctor")
+	eventually(t, "the end", w.shows("endangers locks: 0"))
+	if w.shows("\x1b")() {
+		t.Error("colours in spite of NO_COLOR")
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// margin is the width of the first column.
+const margin = 9
+
+// A paper is text in two columns. On a terminal it is wrapped and has colours; elsewhere a line is a line.
+type paper struct {
+	bytes.Buffer
+	width  int // 0: lines are not wrapped
+	colour bool
+}
+
+func (a *app) newPaper() *paper {
+	p := &paper{}
+	if isTerminal(a.out) {
+		p.width = max(width(a.out), 40)
+		p.colour = !plainText()
+	}
+	return p
+}
+
+// colours are those of levels: red, yellow, magenta, green.
+var colours = map[string]string{"danger": "1;31", "warning": "33", "unknown": "35", "ok": "32"}
+
+// row writes a word and what it is about.
+func (p *paper) row(head, text string) {
+	word := fmt.Sprintf("%-*s", margin, head)
+	if code := colours[head]; p.colour && code != "" {
+		word = "\x1b[" + code + "m" + head + "\x1b[0m" + strings.Repeat(" ", margin-len(head))
+	}
+	p.WriteString(word)
+	p.wrap(text, margin)
+}
+
+// below writes a line that belongs to the one before.
+func (p *paper) below(head, text string) {
+	p.WriteString(strings.Repeat(" ", margin) + head)
+	p.wrap(text, margin+len(head))
+}
+
+// wrap writes words, and begins a new line, indented, where the terminal would.
+func (p *paper) wrap(text string, indent int) {
+	at := indent
+	for i, word := range strings.Fields(text) {
+		n := len([]rune(word))
+		switch {
+		case i == 0:
+		case p.width > 0 && at+1+n > p.width:
+			p.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent
+		default:
+			p.WriteByte(' ')
+			at++
+		}
+		p.WriteString(word)
+		at += n
+	}
+	p.WriteByte('\n')
+}
+
+// printVisit writes what doctor found out, for people.
+func (a *app) printVisit(v *visit) error {
+	p := a.newPaper()
+	p.row("store", v.Store)
+	if v.Error != "" {
+		p.row("", "cannot be reached: "+v.Error)
+	}
+	if v.Version != "" {
+		p.row("server", v.Version)
+	}
+	if v.Age > 0 {
+		p.row("age", fmt.Sprintf("it has remembered claims for %v", short(time.Duration(v.Age*float64(time.Second)))))
+	}
+	if v.Reachable {
+		p.abilities(v.Features)
+	}
+	if v.Speed != nil {
+		p.row("speed", v.Speed.String())
+	}
+	if len(v.Findings) > 0 {
+		p.WriteByte('\n')
+	}
+	count := map[string]int{}
+	for _, f := range v.Findings {
+		count[f.Level]++
+		p.row(f.Level, f.What)
+		if f.Means != "" {
+			p.below("so:   ", f.Means)
+			p.below("cure: ", f.Cure)
+		}
+	}
+	if v.Reachable {
+		fmt.Fprintf(p, "\nendangers locks: %d, warnings: %d, unknown: %d, fine: %d\n", count[driver.Danger.String()], count[driver.Warning.String()],
+			count[driver.Unknown.String()], count[driver.OK.String()])
+	}
+	_, err := p.WriteTo(a.out)
+	return err
+}
+
+func (p *paper) abilities(f *features) {
+	var can []string
+	for _, a := range f.abilities() {
+		if a.has {
+			can = append(can, a.can)
+		}
+	}
+	p.row("can", strings.Join(can, ", ")+"; TTLs: "+f.ttls())
+	for _, a := range f.abilities() {
+		if !a.has {
+			p.row("cannot", a.without)
+		}
+	}
+}
+
+// String gives times in round trips: they say what the store does, and the round trip how far it is.
+func (s *speed) String() string {
+	times := func(d float64) float64 { return d / max(s.RoundTrip, 1e-9) }
+	return fmt.Sprintf("a round trip takes %.2f ms; acquire takes %.1f, renew %.1f, release %.1f round trips",
+		1000*s.RoundTrip, times(s.Acquire), times(s.Renew), times(s.Release))
+}

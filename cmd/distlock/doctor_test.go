@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/mem"
+)
+
+// see runs doctor and returns what it prints as JSON, and its code.
+func see(t *testing.T, url string, args ...string) (v visit, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = execute(t.Context(), append([]string{"doctor", "--json", "--store", url}, args...), nil, &out, &errs)
+	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
+		t.Fatalf("exit %d, %s%s: %v", code, out.String(), errs.String(), err)
+	}
+	if strings.Contains(out.String()+errs.String(), "hunter22") {
+		t.Errorf("the password is shown: %s%s", out.String(), errs.String())
+	}
+	for _, f := range v.Findings {
+		if f.What == "" || (f.Level == "ok") != (f.Means == "") || (f.Means == "") != (f.Cure == "") {
+			t.Errorf("a finding without its consequence or its cure: %+v", f)
+		}
+	}
+	return v, code
+}
+
+// has reports whether a finding is "level: words".
+func (v *visit) has(want string) bool {
+	level, words, _ := strings.Cut(want, ": ")
+	return slices.ContainsFunc(v.Findings, func(f finding) bool { return f.Level == level && strings.Contains(f.What, words) })
+}
+
+// old starts a server that remembers for an hour, by the mark that a store leaves there.
+func old(t *testing.T, name string) string {
+	t.Helper()
+	r := testenv.Redis(t)
+	mark := fmt.Sprintf("%s %d", name, time.Now().Add(-time.Hour).UnixMicro())
+	if _, err := r.Do(t.Context(), "SET", "{lock:}:birth", mark); err != nil {
+		t.Fatal(err)
+	}
+	return r.Addr
+}
+
+func TestDoctor(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	primary := testenv.Redis(t, testenv.Password("hunter22"), testenv.AOF())
+	for name, tt := range map[string]struct {
+		url   func(t *testing.T) string
+		code  int
+		wants []string
+	}{
+		"nothing wrong": {
+			func(*testing.T) string { return primary.URL }, 0,
+			[]string{"ok: every write is on disk", "ok: a lock was taken, kept from a rival", "ok: those who wait are told", "ok: what is sent stays on this host"},
+		},
+		"evicts": {
+			func(t *testing.T) string {
+				return testenv.Redis(t, testenv.Config("maxmemory 50mb", "maxmemory-policy volatile-ttl")).URL
+			}, exitFound, []string{"danger: keys are evicted when memory is full (maxmemory-policy volatile-ttl)", "warning: the URL has no password"},
+		},
+		"a replica": {
+			func(t *testing.T) string { return testenv.Redis(t, testenv.ReplicaOf(primary)).URL }, exitFound,
+			[]string{"danger: it is a replica", "danger: a lock could not be taken: driver: store unavailable: READONLY"},
+		},
+		"may not look": {
+			func(t *testing.T) string {
+				r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user u on >hunter22 ~* &* +@all -info -config -acl"))
+				return "redis://u:hunter22@" + r.Addr
+			}, 0, []string{"unknown: the eviction policy", "unknown: the persistence", "unknown: the role", "ok: a lock was taken"},
+		},
+		"may not write": {
+			func(t *testing.T) string {
+				r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user u on >hunter22 ~* &* +@all -set"))
+				return "redis://u:hunter22@" + r.Addr
+			}, exitFound, []string{"danger: a lock could not be taken"},
+		},
+		"no channels": {
+			func(t *testing.T) string {
+				r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user u on >hunter22 ~* resetchannels +@all"))
+				return "redis://u:hunter22@" + r.Addr
+			}, 0, []string{"warning: no word of a release came within 1s"},
+		},
+		"a node down": {
+			func(t *testing.T) string { return "redlock://" + old(t, "a") + "," + old(t, "b") + ",127.0.0.1:1" }, 0,
+			[]string{"warning: node 3 (redis): ", "ok: node 2 (redis): it is a primary", "unknown: the identity of 1 nodes", "ok: a lock was taken"},
+		},
+		"a node down, another young": {
+			func(t *testing.T) string {
+				return "redlock://" + old(t, "a") + "," + testenv.Redis(t).Addr + ",127.0.0.1:1"
+			}, exitFound,
+			[]string{"warning: node 3 (redis): ", "warning: node 2 (redis): has remembered claims only for", "danger: a lock could not be taken: quorum: no majority"},
+		},
+		"a majority down": {
+			func(t *testing.T) string { return "redlock://" + testenv.Redis(t).Addr + ",127.0.0.1:1,localhost:1" }, exitFound,
+			[]string{"danger: node 3 (redis): ", "danger: a lock could not be taken"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, code := see(t, tt.url(t))
+			if code != tt.code || !v.Reachable || v.Version == "" || v.Features == nil || (v.Speed == nil) != v.has("danger: a lock could not be taken") {
+				t.Errorf("exit %d, want %d: %+v", code, tt.code, v)
+			}
+			for _, want := range tt.wants {
+				if !v.has(want) {
+					t.Errorf("no finding is %q: %+v", want, v.Findings)
+				}
+			}
+			if !slices.IsSortedFunc(v.Findings, func(a, b finding) int {
+				order := []string{"danger", "warning", "unknown", "ok"}
+				return slices.Index(order, a.Level) - slices.Index(order, b.Level)
+			}) {
+				t.Errorf("what is worst does not come first: %+v", v.Findings)
+			}
+		})
+	}
+	if keys, err := primary.Do(t.Context(), "KEYS", "lock:*"); err != nil || len(keys.([]any)) > 0 {
+		t.Errorf("claims are left behind: %v, %v", keys, err)
+	}
+}
+
+func TestDoctor_unreachable(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	silent := testenv.Redis(t, testenv.Password("hunter22"))
+	for name, url := range map[string]string{
+		"refused":        "redis://:hunter22@127.0.0.1:1",
+		"no node":        "redlock://:hunter22@127.0.0.1:1,localhost:1,127.0.0.2:1",
+		"wrong password": "redis://:hunter22x@" + silent.Addr,
+		"silent":         silent.URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "silent" {
+				silent.Pause()
+				defer silent.Resume()
+			}
+			began := time.Now()
+			v, code := see(t, url)
+			if code != exitUnavailable || v.Reachable || v.Error == "" || len(v.Findings) > 0 {
+				t.Errorf("exit %d: %+v", code, v)
+			}
+			if took := time.Since(began); took > 15*time.Second {
+				t.Error("it took", took)
+			}
+		})
+	}
+}
+
+// A bent store does something wrong.
+type bent struct {
+	driver.Store
+	features func(driver.Features) driver.Features
+	acquire  func(driver.Request, driver.Result) (driver.Result, error)
+	renew    error
+	release  func(err error) error
+}
+
+func (b bent) Features() driver.Features {
+	if b.features != nil {
+		return b.features(b.Store.Features())
+	}
+	return b.Store.Features()
+}
+
+func (b bent) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := b.Store.Acquire(ctx, r)
+	if b.acquire != nil && err == nil {
+		return b.acquire(r, res)
+	}
+	return res, err
+}
+
+func (b bent) Renew(ctx context.Context, r driver.Renewal) (int, error) {
+	if b.renew != nil {
+		return 0, b.renew
+	}
+	return b.Store.Renew(ctx, r)
+}
+
+func (b bent) Release(ctx context.Context, id driver.ID) error {
+	err := b.Store.Release(ctx, id)
+	if b.release != nil {
+		return b.release(err)
+	}
+	return err
+}
+
+func TestProbe(t *testing.T) {
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		b    bent
+		want string
+	}{
+		"grants twice": {bent{acquire: func(_ driver.Request, res driver.Result) (driver.Result, error) {
+			res.Granted = true
+			return res, nil
+		}}, "danger: two owners were granted one lock"},
+		"grants nothing": {bent{acquire: func(driver.Request, driver.Result) (driver.Result, error) {
+			return driver.Result{}, nil
+		}}, "danger: a name that nobody uses is refused"},
+		"same fence": {bent{acquire: func(_ driver.Request, res driver.Result) (driver.Result, error) {
+			res.Fence = 7
+			return res, nil
+		}}, "danger: a fence did not rise: 7 after 7"},
+		"cannot grant": {bent{acquire: func(driver.Request, driver.Result) (driver.Result, error) {
+			return driver.Result{}, broken
+		}}, "danger: a lock could not be taken: broken"},
+		"cannot renew":   {bent{renew: broken}, "danger: a lock could not be renewed: broken"},
+		"cannot release": {bent{release: func(error) error { return broken }}, "danger: a lock could not be given back: broken"},
+		"releases twice": {bent{release: func(error) error { return nil }}, "danger: a lock could not be found free after it was given back: it was still held"},
+		"slow": {bent{acquire: func(_ driver.Request, res driver.Result) (driver.Result, error) {
+			time.Sleep(300 * time.Millisecond)
+			return res, nil
+		}}, "warning: to take a lock takes 300ms"},
+		"silent":    {bent{}, "warning: no word of a release came within 1s"},
+		"short TTL": {bent{features: func(f driver.Features) driver.Features { f.MaxTTL = time.Second; return f }}, "ok: a lock was taken"},
+		"long TTL":  {bent{features: func(f driver.Features) driver.Features { f.MinTTL = time.Hour; return f }}, "ok: a lock was taken"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := mem.New()
+				tt.b.Store = m
+				p := newProbe(tt.b) // which has no verbs: nobody is woken
+				p.run(t.Context())
+				level, words, _ := strings.Cut(tt.want, ": ")
+				if !slices.ContainsFunc(p.findings, func(f driver.Finding) bool {
+					return f.Level.String() == level && strings.Contains(f.What, words)
+				}) {
+					t.Errorf("no finding is %q: %+v", tt.want, p.findings)
+				}
+				for c, err := range driver.List(t.Context(), m, "") {
+					t.Errorf("%+v is left behind, %v", c, err)
+				}
+			})
+		})
+	}
+}
+
+// Somebody who leaves in the middle leaves nothing behind.
+func TestProbe_interrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		m := mem.New()
+		p := newProbe(bent{Store: m, acquire: func(_ driver.Request, res driver.Result) (driver.Result, error) {
+			cancel()
+			return res, nil
+		}})
+		p.run(ctx)
+		for c, err := range driver.List(t.Context(), m, "") {
+			t.Errorf("%+v is left behind, %v", c, err)
+		}
+	})
+}
+
+func TestFeatures(t *testing.T) {
+	none := featuresOf(driver.Features{MinTTL: time.Second, MaxTTL: time.Minute})
+	p := &paper{}
+	p.abilities(none)
+	if n := strings.Count(p.String(), "cannot   "); n != len(none.abilities()) || !strings.Contains(p.String(), "TTLs: 1s to 1m0s") {
+		t.Error(p.String())
+	}
+	for want, f := range map[string]driver.Features{"up to 1m0s": {MaxTTL: time.Minute}, "1ms and longer": {MinTTL: time.Millisecond}, "any": {}} {
+		if got := featuresOf(f).ttls(); got != want {
+			t.Errorf("%+v: %s, want %s", f, got, want)
+		}
+	}
+}

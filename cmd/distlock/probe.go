@@ -1,0 +1,244 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+const (
+	// probePrefix is of no kind that has a list: probes are not shown by ls.
+	probePrefix = "~doctor/"
+
+	// A probe takes the lock so many times, for medians, unless that takes longer than probeTime.
+	probeRounds = 15
+	probeTime   = time.Second
+
+	probeTTL   = 10 * time.Second
+	probeLimit = 5 * time.Second // for one call
+
+	// wakeLimit is how long a probe waits for the word of a release. It is many round trips; a poll would come later.
+	wakeLimit = time.Second
+
+	// slow is when an acquire takes so long that short TTLs cannot be renewed in time.
+	slow = 250 * time.Millisecond
+)
+
+var errStillHeld = errors.New("it was still held")
+
+// A speed is how long calls took, in seconds: the median of a few. RoundTrip is the least that a call can take, that
+// of one which changes nothing.
+type speed struct {
+	RoundTrip float64 `json:"round_trip"`
+	Acquire   float64 `json:"acquire"`
+	Renew     float64 `json:"renew"`
+	Release   float64 `json:"release"`
+}
+
+// A probe takes a lock as others do, under a name that nobody else has.
+type probe struct {
+	store    driver.Store
+	key      string
+	ttl      time.Duration
+	findings []driver.Finding
+	granted  bool
+	err      error // what ended it before its time
+
+	trips, acquires, renews, releases []time.Duration
+}
+
+func newProbe(s driver.Store) *probe {
+	f := s.Features()
+	p := &probe{store: s, key: probePrefix + rand.Text(), ttl: max(probeTTL, f.MinTTL)}
+	if f.MaxTTL > 0 {
+		p.ttl = min(p.ttl, f.MaxTTL)
+	}
+	return p
+}
+
+// run does all of it, and leaves nothing behind but the key's last fence, which the store forgets by itself.
+func (p *probe) run(ctx context.Context) {
+	var last uint64
+	began := time.Now()
+	for i := range probeRounds {
+		if i > 1 && time.Since(began) > probeTime {
+			break
+		}
+		fence, ok := p.round(ctx, i == 0)
+		if !ok {
+			return
+		}
+		if p.store.Features().Fence && i > 0 && fence < last+driver.Span {
+			p.danger(fmt.Sprintf("a fence did not rise: %d after %d", fence, last), "a resource lets a late writer in",
+				"use another store, and tell its author")
+			return
+		}
+		last = fence
+	}
+	p.leftovers(ctx)
+	p.found(driver.Finding{Level: driver.OK, What: "a lock was taken, kept from a rival, renewed and given back"})
+	if median(p.acquires) > slow {
+		p.found(driver.Finding{
+			Level: driver.Warning, What: fmt.Sprintf("to take a lock takes %v", short(median(p.acquires))),
+			Means: "a lease that is short is lost before it could be renewed twice", Cure: "use TTLs of 30 s and more, or a store that is nearer",
+		})
+	}
+	p.wake(ctx)
+}
+
+// round takes a lock, renews it and gives it back. In the first one a rival asks too.
+func (p *probe) round(ctx context.Context, rival bool) (fence uint64, ok bool) {
+	a := p.request()
+	defer p.withdraw(ctx, a.ID)
+	var res driver.Result
+	err := p.timed(ctx, &p.acquires, func(ctx context.Context) (err error) {
+		res, err = p.store.Acquire(ctx, a)
+		return err
+	})
+	switch {
+	case err != nil:
+		return 0, p.failed("taken", err)
+	case !res.Granted:
+		p.danger("a name that nobody uses is refused", "locks cannot be had", "use another store, and tell its author")
+		return 0, false
+	}
+	p.granted = true
+	if rival && !p.excludes(ctx) {
+		return 0, false
+	}
+	err = p.timed(ctx, &p.renews, func(ctx context.Context) error {
+		_, err := p.store.Renew(ctx, driver.Renewal{ID: a.ID, TTL: p.ttl})
+		return err
+	})
+	if err != nil {
+		return 0, p.failed("renewed", err)
+	}
+	if err := p.timed(ctx, &p.releases, func(ctx context.Context) error { return p.store.Release(ctx, a.ID) }); err != nil {
+		return 0, p.failed("given back", err)
+	}
+	err = p.timed(ctx, &p.trips, func(ctx context.Context) error { return p.store.Release(ctx, a.ID) })
+	if !errors.Is(err, driver.ErrNotHeld) {
+		return 0, p.failed("found free after it was given back", cmp.Or(err, errStillHeld))
+	}
+	return res.Fence, true
+}
+
+// excludes reports whether a rival is refused.
+func (p *probe) excludes(ctx context.Context) bool {
+	b := p.request()
+	defer p.withdraw(ctx, b.ID)
+	var res driver.Result
+	err := p.timed(ctx, new([]time.Duration), func(ctx context.Context) (err error) {
+		res, err = p.store.Acquire(ctx, b)
+		return err
+	})
+	if err != nil {
+		return p.failed("asked for by a rival", err)
+	}
+	if res.Granted {
+		p.danger("two owners were granted one lock", "nobody is excluded", "use another store, and tell its author")
+	}
+	return !res.Granted
+}
+
+// leftovers looks whether anything of the probe is still there.
+func (p *probe) leftovers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	if left, err := driver.Show(ctx, p.store, p.key); err == nil && len(left) > 0 {
+		p.danger(fmt.Sprintf("%d claims are left of locks that were given back", len(left)), "names stay taken", "use another store, and tell its author")
+	}
+}
+
+// wake finds out whether the word of a release comes to those who wait for it.
+func (p *probe) wake(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	news := driver.Watch(ctx, p.store, driver.ID{Key: p.key})
+	a := p.request()
+	defer p.withdraw(ctx, a.ID)
+	if _, err := p.store.Acquire(ctx, a); err != nil {
+		p.failed("taken again", err)
+		return
+	}
+	select {
+	case <-news: // that the watch began
+	default:
+	}
+	if err := p.store.Release(ctx, a.ID); err != nil {
+		p.failed("given back again", err)
+		return
+	}
+	late := time.NewTimer(wakeLimit)
+	defer late.Stop()
+	select {
+	case <-news:
+		p.found(driver.Finding{Level: driver.OK, What: "those who wait are told of a release"})
+	case <-late.C:
+		p.found(driver.Finding{
+			Level: driver.Warning, What: fmt.Sprintf("no word of a release came within %v", wakeLimit),
+			Means: "those who wait find out by asking again, up to a second later",
+			Cure:  "allow this user the channels of the store (docs/layout.md), and let nothing in between hold them back",
+		})
+	case <-ctx.Done():
+	}
+}
+
+// request asks for the probe's lock as somebody new.
+func (p *probe) request() driver.Request {
+	return driver.Request{
+		ID: driver.ID{Key: p.key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: p.ttl, Holder: "distlock doctor",
+	}
+}
+
+// withdraw gives back what may have been granted, also when the user has left.
+func (p *probe) withdraw(ctx context.Context, id driver.ID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = p.store.Release(ctx, id) // if it fails, the claim ends by itself
+}
+
+func (p *probe) timed(ctx context.Context, times *[]time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
+	defer cancel()
+	began := time.Now()
+	err := f(ctx)
+	*times = append(*times, time.Since(began))
+	return err
+}
+
+func (p *probe) found(f driver.Finding) { p.findings = append(p.findings, f) }
+
+func (p *probe) danger(what, means, cure string) {
+	p.found(driver.Finding{Level: driver.Danger, What: what, Means: means, Cure: cure})
+}
+
+// failed notes that a step ended in an error. It is false, for whoever asks whether to go on.
+func (p *probe) failed(step string, err error) bool {
+	p.err = err
+	p.danger("a lock could not be "+step+": "+err.Error(), "locks cannot be had or kept",
+		"mend what the error names; what rights a user needs is in docs/layout.md")
+	return false
+}
+
+// speed is what was measured, if all was.
+func (p *probe) speed() *speed {
+	if len(p.trips) == 0 {
+		return nil
+	}
+	return &speed{median(p.trips).Seconds(), median(p.acquires).Seconds(), median(p.renews).Seconds(), median(p.releases).Seconds()}
+}
+
+func median(times []time.Duration) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	times = slices.Sorted(slices.Values(times))
+	return times[len(times)/2]
+}
