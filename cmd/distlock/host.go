@@ -48,6 +48,9 @@ func onThisHost(store string) bool {
 	return true
 }
 
+// private reports whether a store is one process's own.
+func private(store string) bool { return strings.HasPrefix(store, "memory:") }
+
 // loopback reports whether a host, with a port or without, is this one. No host at all is the default of clients: this one.
 func loopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -123,7 +123,7 @@ func TestExecute_memory(t *testing.T) {
 }
 
 func TestExecute_help(t *testing.T) {
-	for _, c := range []string{"run", "acquire", "renew", "release", "ls", "show", "wait", "break", "version", "completion", "torture"} {
+	for _, c := range []string{"run", "acquire", "renew", "release", "ls", "show", "wait", "break", "version", "completion", "bench", "torture"} {
 		var out, errs bytes.Buffer
 		if code := execute(context.Background(), []string{c, "--help"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), "Examples:\n  ") {
 			t.Error(c, code, out.String(), errs.String())

@@ -125,7 +125,7 @@ func (t *tormentor) check() error {
 	}
 	switch {
 	case t.Processes == 0:
-	case strings.HasPrefix(t.store, "memory:"):
+	case private(t.store):
 		t.Processes, t.notes = 0, append(t.notes, "memory: is one process's own, so no process was paused or killed")
 	case !torture.CanProcess:
 		t.Processes, t.notes = 0, append(t.notes, "on this system no process was paused or killed")

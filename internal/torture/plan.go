@@ -117,7 +117,7 @@ func (p *Plan) schedule(who string, first int, kinds ...What) {
 			f.For = between(1.2, 2)
 		}
 		p.Faults = append(p.Faults, f)
-		at += f.For + between(1, 2.5)
+		at += f.For + between(2, 5)
 	}
 }
 

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// On a terminal progress is shown and taken away again, and the histogram fits.
+func TestBench_terminal(t *testing.T) {
+	w := newTerminal(t)
+	if err := unix.IoctlSetWinsize(int(w.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 60}); err != nil {
+		t.Fatal(err)
+	}
+	c := w.start(t, "memory:", "bench", "--time", "1500ms", "--clients", "2")
+	eventually(t, "progress", w.shows("\rbench "))
+	_ = c.Wait()
+	eventually(t, "the end", w.shows("100µs"))
+	if code := c.ProcessState.ExitCode(); code != 0 || !w.shows("\r\x1b[Kbench of memory: for 1.5s\r\n")() {
+		t.Errorf("%d %q", code, w.text.String())
+	}
+	drawn := false
+	for line := range strings.Lines(w.text.String()) {
+		line = strings.TrimRight(line, "\r\n")
+		if !strings.Contains(line, "█") {
+			continue
+		}
+		drawn = true
+		if n := len([]rune(line)); n > 60 {
+			t.Errorf("%d letters: %q", n, line)
+		}
+	}
+	if !drawn {
+		t.Errorf("no histogram: %q", w.text.String())
+	}
+}
+
+// Ctrl-C ends both commands at once, and nothing of theirs is left but places, which end by themselves.
+func TestLoad_interrupt(t *testing.T) {
+	for _, command := range []string{"bench", "torture"} {
+		t.Run(command, func(t *testing.T) {
+			store := "sqlite://" + filepath.Join(t.TempDir(), "locks", "a.db")
+			w := newTerminal(t)
+			c := w.start(t, store, command, "--time", "60s")
+			progress := map[string]string{"bench": "\rbench 1s of 1m0s: ", "torture": "\rtorture 1s of 1m0s: "}[command]
+			eventually(t, "progress", w.shows(progress))
+			_, _ = w.master.Write([]byte{3})
+			_ = c.Wait()
+			if code := c.ProcessState.ExitCode(); code != 130 {
+				t.Errorf("%d %q", code, w.text.String())
+			}
+			ls := start(t, store, "ls", "distlock-"+command)
+			if code := ls.code(t); code != 0 || strings.Contains(ls.out.String(), "held") {
+				t.Errorf("%d %s", code, ls.out.String())
+			}
+		})
+	}
+}
+
+// A store elsewhere is asked about.
+func TestLoad_asks(t *testing.T) {
+	for typed, want := range map[string]int{"no\n": exitUsage, "yes\n": exitUnavailable} {
+		w := newTerminal(t)
+		c := w.start(t, "redis://:hunter22@distlock.invalid:1", "torture")
+		eventually(t, "the question", w.shows("type yes to go on: "))
+		_, _ = w.master.WriteString(typed)
+		_ = c.Wait()
+		if code := c.ProcessState.ExitCode(); code != want || w.shows("hunter22")() {
+			t.Errorf("%q: %d %q", typed, code, w.text.String())
+		}
+	}
+}

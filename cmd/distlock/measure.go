@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// A measure takes locks and times.
+type measure struct {
+	store   driver.Store
+	far     driver.Store // the same, by connections of its own
+	prefix  string
+	clients int
+	ttl     time.Duration
+}
+
+func (m *measure) locker(s driver.Store) (*distlock.Locker, error) {
+	// What an interrupted measurement leaves is soon over.
+	return distlock.New(s, distlock.TTL(cmp.Or(m.ttl, 10*time.Second)), distlock.Holder("distlock bench"))
+}
+
+// roundTrips times the cheapest call that every store has.
+func (m *measure) roundTrips(ctx context.Context, found *benched) error {
+	var all times
+	for ctx.Err() == nil {
+		id := driver.ID{Key: m.prefix + "nobody", Owner: rand.Text()}
+		began := time.Now()
+		err := m.store.Release(ctx, id)
+		switch took := time.Since(began); {
+		case errors.Is(err, driver.ErrNotHeld):
+			all = append(all, took)
+		case ctx.Err() == nil:
+			return fmt.Errorf("a release of what nobody holds: %w", cmp.Or(err, errors.New("it was done")))
+		}
+	}
+	return found.RoundTrip.take(all, "round trips")
+}
+
+// pairs times the lock and unlock of a free name, one after the other.
+func (m *measure) pairs(ctx context.Context, found *benched) error {
+	l, err := m.locker(m.store)
+	if err != nil {
+		return err
+	}
+	defer closeLocker(l)
+	var all times
+	for ctx.Err() == nil {
+		began := time.Now()
+		if err := pair(ctx, l, m.prefix+"free"); err != nil {
+			return err
+		}
+		if ctx.Err() == nil { // else it was cut short
+			all = append(all, time.Since(began))
+		}
+	}
+	return found.Pair.take(all, "pairs")
+}
+
+// pair locks and unlocks. The end of ctx is no error.
+func pair(ctx context.Context, l *distlock.Locker, name string) error {
+	lease, err := l.Lock(ctx, name)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // the time is over
+		}
+		return err
+	}
+	return lease.Unlock(ctx)
+}
+
+func closeLocker(l *distlock.Locker) { _ = l.Close(context.Background()) } // its locks are given back already
+
+// rate counts what many clients of one process do, each with a name of its own.
+func (m *measure) rate(ctx context.Context, found *benched) error {
+	l, err := m.locker(m.store)
+	if err != nil {
+		return err
+	}
+	defer closeLocker(l)
+	found.Rate, err = m.count(ctx, func(int) *distlock.Locker { return l }, func(i int) string { return fmt.Sprint(m.prefix, "own/", i) })
+	return err
+}
+
+// contended counts what many clients do that want the same name, each as if it were a process.
+func (m *measure) contended(ctx context.Context, found *benched) error {
+	lockers := make([]*distlock.Locker, m.clients)
+	for i := range lockers {
+		l, err := m.locker(m.store)
+		if err != nil {
+			return err
+		}
+		defer closeLocker(l)
+		lockers[i] = l
+	}
+	var err error
+	found.Contended, err = m.count(ctx, func(i int) *distlock.Locker { return lockers[i] }, func(int) string { return m.prefix + "wanted" })
+	return err
+}
+
+// count lets clients lock and unlock until ctx ends.
+func (m *measure) count(ctx context.Context, locker func(int) *distlock.Locker, name func(int) string) (throughput, error) {
+	counts, errs := make([]int, m.clients), make([]error, m.clients)
+	began := time.Now()
+	var wg sync.WaitGroup
+	for i := range m.clients {
+		wg.Go(func() {
+			for ctx.Err() == nil && errs[i] == nil {
+				if errs[i] = pair(ctx, locker(i), name(i)); ctx.Err() == nil {
+					counts[i]++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return newThroughput(counts, time.Since(began)), errors.Join(errs...)
+}
+
+// wakes times how soon one that waits is granted after the holder began to unlock.
+func (m *measure) wakes(ctx context.Context, found *benched) error {
+	near, err := m.locker(m.store)
+	if err != nil {
+		return err
+	}
+	defer closeLocker(near)
+	far, err := m.locker(m.far)
+	if err != nil {
+		return err
+	}
+	defer closeLocker(far)
+	var all times
+	for ctx.Err() == nil {
+		took, err := m.wake(ctx, near, far)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		all = append(all, took)
+	}
+	return found.WakeUp.take(all, "wake-ups")
+}
+
+func (m *measure) wake(ctx context.Context, near, far *distlock.Locker) (time.Duration, error) {
+	held, err := near.Lock(ctx, m.prefix+"passed")
+	if err != nil {
+		return 0, err
+	}
+	waiting, granted := make(chan struct{}), make(chan time.Time, 1)
+	var lease *distlock.Lease
+	go func() {
+		defer close(granted)
+		lease, err = far.Lock(ctx, m.prefix+"passed", distlock.Observe(func(_ context.Context, e distlock.Event) {
+			if e.Kind == distlock.Waiting {
+				close(waiting)
+			}
+		}))
+		granted <- time.Now()
+	}()
+	select {
+	case <-waiting:
+		// It has to be in line, and deaf to nothing, before it is worth waking.
+		time.Sleep(5 * time.Millisecond)
+	case <-ctx.Done():
+	}
+	began := time.Now()
+	first := held.Unlock(ctx)
+	at := <-granted
+	if err != nil {
+		return 0, errors.Join(first, err)
+	}
+	return at.Sub(began), errors.Join(first, lease.Unlock(ctx))
+}
+
+// times are how long each of many calls took.
+type times []time.Duration
+
+// A latency sums up times.
+type latency struct {
+	Count               int
+	P50, P90, P99, Most time.Duration
+	RoundTrips          float64 // P50, in round trips; 0: not said
+	Buckets             []bucket
+}
+
+func (l *latency) take(all times, what string) error {
+	if len(all) == 0 {
+		return fmt.Errorf("no %s were done in time: give it more --time", what)
+	}
+	slices.Sort(all)
+	at := func(p float64) time.Duration { return all[int(math.Ceil(p*float64(len(all))))-1] }
+	*l = latency{Count: len(all), P50: at(.5), P90: at(.9), P99: at(.99), Most: all[len(all)-1], Buckets: buckets(all)}
+	return nil
+}
+
+// A throughput is what several clients did.
+type throughput struct {
+	Count     int
+	PerSecond float64
+	Fairness  float64 // Jain's index of their shares: 1 is even, 1/n is one client alone
+}
+
+func newThroughput(counts []int, took time.Duration) throughput {
+	var sum, squares float64
+	for _, n := range counts {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	t := throughput{Count: int(sum), PerSecond: sum / took.Seconds()}
+	if squares > 0 {
+		t.Fairness = sum * sum / squares / float64(len(counts))
+	}
+	return t
+}
