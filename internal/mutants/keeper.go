@@ -14,11 +14,11 @@ func keeper() []mutant {
 		{
 			Name: "no-margin", Why: "clocks that run at different rates overlap",
 			File: hold, Old: "{ return max(ttl/100, min(ttl/10, time.Second)) }", New: "{ return 0 * ttl }",
-			Pkg: pkg, Test: "TestMargin",
+			Test: "TestLease_lost_beforeAFastStoreEndsIt",
 		},
 		{
 			Name: "not-tried-again", Why: "one failed renewal loses the lease",
-			File: hold, Old: "		h.renew = h.k.clock.Now() + jitter(h.terms.TTL/20)", New: "		h.renew = never + 0*jitter(h.terms.TTL/20)",
+			File: hold, Old: "		h.renew = h.k.clock.Now() + jitter(pause)", New: "		h.renew = never + 0*jitter(pause)",
 			Pkg: pkg, Test: "TestHold_survives_failures_shorter_than_its_trust",
 		},
 		{

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "mutants:", err)
 		return 1
 	}
-	bad := 0
+	count := map[verdict]int{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, runtime.NumCPU())
@@ -82,23 +82,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			began := time.Now()
-			err := m.try(ctx, dir)
+			v, detail := m.try(ctx, dir)
 			mu.Lock()
 			defer mu.Unlock()
-			word := "caught"
-			if err != nil {
-				word = "SURVIVED"
-				bad++
-			}
-			fmt.Fprintf(stdout, "%-9s %-34s by %-46s %5.1fs\n", word, m.Name, m.Test, time.Since(began).Seconds())
-			if err != nil {
-				fmt.Fprintf(stdout, "          %s: %v\n", m.Why, err)
+			count[v]++
+			fmt.Fprintf(stdout, "%-9s %-34s by %-46s %5.1fs\n", v, m.Name, m.Test, time.Since(began).Seconds())
+			if v != caught {
+				fmt.Fprintf(stdout, "          %s: %s\n", m.Why, detail)
 			}
 		})
 	}
 	wg.Wait()
-	fmt.Fprintf(stdout, "%d mutants, %d survived, in %v\n", len(chosen), bad, time.Since(start).Round(time.Second))
-	if bad > 0 || ctx.Err() != nil {
+	fmt.Fprintf(stdout, "%d mutants, %d survived, %d broken, in %v\n", len(chosen), count[survived], count[broken], time.Since(start).Round(time.Second))
+	if count[caught] < len(chosen) || ctx.Err() != nil {
 		return 1
 	}
 	return 0
@@ -134,39 +130,78 @@ func control(ctx context.Context, chosen []mutant, stdout io.Writer) error {
 	return nil
 }
 
-// try returns nil if the test catches the mutant.
-func (m mutant) try(ctx context.Context, dir string) error {
-	code, err := os.ReadFile(m.File)
+// A verdict is what became of a mutant.
+type verdict string
+
+const (
+	caught   verdict = "caught"
+	survived verdict = "SURVIVED"
+	broken   verdict = "BROKEN" // it was not tried: the table is wrong, or the code with the mutant does not compile
+)
+
+// try runs the test on the mutant.
+func (m mutant) try(ctx context.Context, dir string) (verdict, string) {
+	overlay, err := m.lay(dir)
 	if err != nil {
-		return err
+		return broken, err.Error()
 	}
-	if n := strings.Count(string(code), m.Old); n != 1 {
-		return fmt.Errorf("what it breaks occurs %d times in %s: mend the table", n, m.File)
-	}
-	broken := filepath.Join(dir, m.Name+".go")
-	if err := os.WriteFile(broken, []byte(strings.Replace(string(code), m.Old, m.New, 1)), 0o600); err != nil {
-		return err
+	out, err := goTest(ctx, overlay, m)
+	return judge(m.Test, out, err)
+}
+
+// lay writes the broken file into dir and returns what lays it over the tree.
+func (m mutant) lay(dir string) (string, error) {
+	code, err := m.apply()
+	if err != nil {
+		return "", err
 	}
 	file, err := filepath.Abs(m.File)
 	if err != nil {
-		return err
+		return "", err
 	}
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {file: broken}})
+	bad := filepath.Join(dir, m.Name+filepath.Ext(m.File))
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {file: bad}})
 	if err != nil {
-		return err
+		return "", err
 	}
 	overlay := filepath.Join(dir, m.Name+".json")
-	if err := os.WriteFile(overlay, text, 0o600); err != nil {
-		return err
+	return overlay, errors.Join(os.WriteFile(bad, code, 0o600), os.WriteFile(overlay, text, 0o600))
+}
+
+// apply returns the file with the mutant in it.
+func (m mutant) apply() ([]byte, error) {
+	code, err := os.ReadFile(m.File)
+	if err != nil {
+		return nil, err
 	}
-	out, err := goTest(ctx, overlay, m)
+	if n := strings.Count(string(code), m.Old); n != 1 {
+		return nil, fmt.Errorf("what it breaks occurs %d times in %s: mend the table", n, m.File)
+	}
+	return []byte(strings.Replace(string(code), m.Old, m.New, 1)), nil
+}
+
+// judge tells what the output of go test means. The named test itself must have failed, or have been running when time
+// was up: that the go command fails may have other reasons.
+func judge(test, out string, err error) (verdict, string) {
 	switch {
 	case err == nil:
-		return errors.New("the test passes")
+		return survived, "the test passes"
 	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
-		return fmt.Errorf("the broken code does not compile:\n%s", out)
+		return broken, "the code with the mutant does not compile:\n" + out
 	}
-	return nil
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[0] == "---" && fields[1] == "FAIL:" && fields[2] == test {
+			return caught, ""
+		}
+	}
+	if _, running, late := strings.Cut(out, "panic: test timed out after "); late {
+		for line := range strings.Lines(running) {
+			if name, _, ok := strings.Cut(strings.TrimSpace(line), " ("); ok && (name == test || strings.HasPrefix(name, test+"/")) {
+				return caught, ""
+			}
+		}
+	}
+	return broken, "go test failed, and the named test did not:\n" + out
 }
 
 // goTest runs the named tests of a mutant, and returns what they printed.

@@ -71,8 +71,8 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_failed_repetition_keeps_what_is_held",
 		},
 		{
-			Name: "one-node-unavailable-is-refused", Why: "down is told for held",
-			File: dir + "ballot.go", Old: "			b.down++\n", New: "			b.refused++\n",
+			Name: "unavailable-is-refused", Why: "down is told for held",
+			File: dir + "acquire.go", Old: "	default:\n		return no(driver.ErrUnavailable)\n", New: "	default:\n		return driver.Result{}, nil\n",
 			Pkg: pkg, Test: "TestStore_majority_unavailable",
 		},
 	}

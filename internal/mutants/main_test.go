@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestJudge(t *testing.T) {
+	failed := errors.New("exit status 1")
+	for name, c := range map[string]struct {
+		out  string
+		err  error
+		want verdict
+	}{
+		"passes":               {"--- PASS: TestA (0.00s)\nPASS\n", nil, survived},
+		"fails":                {"=== RUN   TestA\n--- FAIL: TestA (0.01s)\nFAIL\n", failed, caught},
+		"does not compile":     {"# p\na.go:1:1: syntax error\nFAIL\tp [build failed]\n", failed, broken},
+		"no such package":      {"FAIL\tp [setup failed]\n", failed, broken},
+		"another fails":        {"--- PASS: TestA (0.00s)\n--- FAIL: TestAB (0.01s)\nFAIL\n", failed, broken},
+		"a part of it fails":   {"    --- FAIL: TestA/part (0.01s)\n--- FAIL: TestA (0.01s)\nFAIL\n", failed, caught},
+		"killed":               {"signal: killed\n", failed, broken},
+		"a leak after it":      {"--- PASS: TestA (0.00s)\nPASS\ngoleak: Errors on successful test run\nFAIL\tp\n", failed, broken},
+		"hangs":                {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA (1m0s)\n", failed, caught},
+		"a part of it hangs":   {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA/part (1m0s)\n", failed, caught},
+		"another hangs":        {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestB (1m0s)\n", failed, broken},
+		"it is only mentioned": {"--- FAIL: TestB (0.00s)\n    b_test.go:1: --- FAIL: TestA\n", failed, broken},
+	} {
+		if got, detail := judge("TestA", c.out, c.err); got != c.want || (got == caught) != (detail == "") {
+			t.Errorf("%s: %s (%s), want %s", name, got, detail, c.want)
+		}
+	}
+}
+
+// A row that no longer fits the code is found here, long before it is run.
+func TestTable(t *testing.T) {
+	t.Chdir("../..")
+	names := map[string]bool{}
+	for _, m := range table() {
+		if names[m.Name] || m.Name == "" || m.Why == "" || m.Test == "" || m.Old == m.New {
+			t.Errorf("%s: its name is not its own, or a part is missing", m.Name)
+		}
+		names[m.Name] = true
+		if _, err := m.apply(); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+		dir := m.Pkg
+		if dir == "" {
+			dir = "."
+		}
+		top, _, _ := strings.Cut(m.Test, "/")
+		if !hasTest(t, dir, top) {
+			t.Errorf("%s: there is no %s in %s", m.Name, top, dir)
+		}
+	}
+}
+
+// hasTest reports whether a folder has a test of that name.
+func hasTest(t *testing.T, dir, name string) bool {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), "_test.go") {
+			code, err := os.ReadFile(dir + "/" + f.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(code), "func "+name+"(t *testing.T)") {
+				return true
+			}
+		}
+	}
+	return false
+}

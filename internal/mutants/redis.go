@@ -1,0 +1,13 @@
+package main
+
+// redis are mutants of the scripts of store/redis, in virtual time.
+func redis() []mutant {
+	const dir, pkg = "store/redis/lua/", "store/redis"
+	return []mutant{
+		{
+			Name: "hand-over-for-a-whole-TTL", Why: "a waiter that died is handed the key, and nobody gets it before a TTL is over",
+			File: dir + "common.lua", Old: "      grant(c, 0, math.ceil(left))\n", New: "      grant(c, 0, math.ceil(left) + 30000)\n",
+			Pkg: pkg, Test: "TestStore_virtual/dead_waiter",
+		},
+	}
+}
