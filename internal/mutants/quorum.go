@@ -66,6 +66,11 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_asks_no_node_that_comes_to_owe_a_release",
 		},
 		{
+			Name: "earlier-try-lowers-the-fence", Why: "a node that granted an earlier try is thought to have had the claim all the while",
+			File: dir + "claims.go", Old: "	same := k.held && ", New: "	same := ",
+			Pkg: pkg, Test: "TestStore_late_grant_to_an_owner_that_asks_again",
+		},
+		{
 			Name: "failed-repetition-releases", Why: "a claim is given away that its holder trusts in",
 			File: dir + "acquire.go", Old: "	if a.held && !lost {\n", New: "	if a.held && !lost && a.r.TTL < 0 {\n",
 			Pkg: pkg, Test: "TestStore_failed_repetition_keeps_what_is_held",

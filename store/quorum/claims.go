@@ -82,7 +82,8 @@ func (c *claims) renewed(r driver.Renewal) (top driver.Request) {
 }
 
 // told notes the fence that a node has for a claim, and reports whether it is what it told before: then it
-// has kept the claim all the while, for a new grant has new fences.
+// has kept the claim all the while, for a new grant has new fences. What it told of a claim that was not granted
+// yet does not count: the answer may be to an earlier try of the same owner, and its fence is above those of others.
 func (c *claims) told(id driver.ID, node int, fence uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +91,7 @@ func (c *claims) told(id driver.ID, node int, fence uint64) bool {
 	if k == nil || k.fences == nil {
 		return false
 	}
-	same := k.fences[node] == fence
+	same := k.held && k.fences[node] == fence
 	k.fences[node] = fence
 	return same
 }

@@ -194,3 +194,48 @@ func TestStore_asking_again_is_one_round_trip(t *testing.T) {
 		})
 	}
 }
+
+func TestStore_late_grant_to_an_owner_that_asks_again(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		// One whose clock is ahead held the key on nodes 1 and 3. Another has it on nodes 2 and 3.
+		ahead := exclusive("key", ttl)
+		ahead.Floor = uint64(time.Now().Add(time.Minute).UnixMicro())
+		for _, n := range []*node{c.nodes[0], c.nodes[2]} {
+			if _, err := n.Acquire(t.Context(), ahead); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Release(t.Context(), ahead.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		other := exclusive("key", ttl)
+		for _, n := range c.nodes[1:] {
+			if _, err := n.Acquire(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Node 1 grants the first ask when it was refused already, and cannot take that back. It still has the claim when it is asked
+		// again, with a fence above what is proposed.
+		c.links[0].Next(chaos.Acquire, chaos.Action{Kind: chaos.ReplyLate, For: 50 * time.Millisecond})
+		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.Unavailable})
+		a := exclusive("key", ttl)
+		c.refuses(t, a)
+		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.grants(t, a).Fence; got < ahead.Floor+driver.Span {
+			t.Errorf("fence %d, want at least %d: that of one who held the key before, and %d", got, ahead.Floor+driver.Span, driver.Span)
+		}
+		settle()
+		if n := c.holds(a.ID); n != 2 {
+			t.Errorf("%d nodes hold it, want 2", n)
+		}
+		if err := c.store.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		if n := c.holds(a.ID); n != 0 {
+			t.Errorf("%d nodes hold it after its release", n)
+		}
+	})
+}
