@@ -1,8 +1,23 @@
 package distlock
 
+import "runtime"
+
 // Lines tells how many keys the Locker has anything to do with.
 func Lines(l *Locker) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.lines)
+}
+
+// Locked tells whether the Locker's lock is held, and stays so: by whom asks, that is, and not by another goroutine
+// for a moment.
+func Locked(l *Locker) bool {
+	for range 100_000 {
+		if l.mu.TryLock() {
+			l.mu.Unlock()
+			return false
+		}
+		runtime.Gosched()
+	}
+	return true
 }

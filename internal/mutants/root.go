@@ -128,6 +128,13 @@ func root() []mutant {
 			Test: "TestChaos", Args: chaos("400"),
 		},
 		{
+			Name: "foreign-code-under-the-lock", Why: "the context of a lease ends the lease when it is asked, and that waits for the lock",
+			File: "claims.go",
+			Old:  "	cause := context.Cause(ctx) // before the lock is taken: to look at a lease's context may end the lease\n	l.mu.Lock()\n",
+			New:  "	l.mu.Lock()\n	cause := context.Cause(ctx)\n",
+			Test: "TestLocker_callsNobodyUnderItsLock",
+		},
+		{
 			Name: "lock-delay-forgotten", Why: "a rival begins while the work of a lost lease still ends",
 			File: "internal/keeper/hold.go", Old: "{ return t.TTL + t.Delay }", New: "{ return t.TTL }",
 			Test: "TestLease_lockDelay",
