@@ -109,7 +109,7 @@ func TestLocker_callsNobodyUnderItsLock(t *testing.T) {
 		"Check":    func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _ = l.Check(ctx) },
 		"Why":      func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _, _ = l.Why(ctx, "held") },
 		"Claims": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) {
-			for range l.Claims(ctx, "") { //nolint:revive // what it yields is of no interest
+			for range l.Claims(ctx, "") {
 			}
 		},
 		"Attach": func(ctx context.Context, l *distlock.Locker, lease *distlock.Lease) {
