@@ -9,6 +9,7 @@
 //	redis+cluster://h1:7000,h2:7001                    a cluster; rediss+cluster:// with TLS
 //	redlock://h1,h2,h3/0                               a majority of servers; redlocks:// with TLS
 //	redlock:?node=redis://a:1&node=rediss://u:p@b:2/3  the same, each node with a URL of its own
+//	postgres://user:password@host:5432/database        tables of a PostgreSQL database; several hosts with commas
 //
 // Every URL may have lock_ttl and lock_poll: see Source. The other keys are those of the store. A key that nobody
 // reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.
@@ -66,6 +67,7 @@ func (s *Source) Close() {
 func schemes() map[string]func(ctx context.Context, text string) (*Source, error) {
 	all := map[string]func(context.Context, string) (*Source, error){
 		"sqlite": openSQLite, "memory": openMemory, "redlock": openRedlock, "redlocks": openRedlock,
+		"postgres": openPostgres, "postgresql": openPostgres,
 	}
 	for _, s := range []string{
 		"redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix",

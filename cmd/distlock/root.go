@@ -144,6 +144,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks(), a.version(), a.completion())
 	root.AddCommand(a.bench(), a.torture(), a.tortureProcess())
 	root.AddCommand(a.doctor())
+	root.AddCommand(a.migrate())
 	for _, c := range root.Commands() {
 		onceEach(c.Flags())
 	}

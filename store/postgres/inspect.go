@@ -2,11 +2,150 @@ package postgres
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/distlock/distlock/driver"
 )
 
-// Inspect tells what the server says of itself.
+// Inspect tells what the server says of itself, and what this role may do there.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
-	return driver.Info{}, ctx.Err()
+	before := time.Now()
+	rows, err := s.query(ctx, &s.st.inspect)
+	if err != nil {
+		return driver.Info{}, err
+	}
+	after := time.Now()
+	if len(rows) != 1 {
+		return driver.Info{}, errAnswer
+	}
+	row := reader{cells: rows[0]}
+	version, layout := row.text(), row.number()
+	identity, age := row.text(), row.micros()
+	standby, fsync, commit, syncs := row.yes(), row.text(), row.text(), row.text()
+	standbys, clock := row.number(), row.micros()
+	writes, isolation := row.yes(), row.text()
+	if row.err != nil {
+		return driver.Info{}, row.err
+	}
+	info := driver.Info{Identity: "postgres:" + identity + "/" + s.opt.Schema, Age: max(age, 1), Version: "PostgreSQL " + version}
+	info.Findings = []driver.Finding{
+		role(standby), durability(fsync, commit), failover(standbys, syncs, commit),
+		{Level: driver.OK, What: fmt.Sprintf("the schema %q has version %d", s.opt.Schema, layout)},
+		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after),
+	}
+	return info, nil
+}
+
+const inspectSQL = `select current_setting('server_version'), (select value from @schema@.meta where name = 'version'),
+	(select value from @schema@.meta where name = 'identity'),
+	(select @schema@.microseconds(clock_timestamp() - value::timestamptz) from @schema@.meta where name = 'born'),
+	pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+	(select count(*) from pg_stat_replication), @schema@.microseconds(clock_timestamp() - timestamptz 'epoch'),
+	(select bool_and(has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))
+		from pg_class c join pg_namespace n on n.oid = c.relnamespace
+		where n.nspname = @channel@ and c.relname in ('key', 'claim', 'place', 'onlooker')),
+	current_setting('transaction_isolation')`
+
+func role(standby bool) driver.Finding {
+	if !standby {
+		return driver.Finding{Level: driver.OK, What: "this is a primary"}
+	}
+	return driver.Finding{
+		Level: driver.Danger, What: "this is a standby, which is read-only",
+		Means: "nothing can be claimed here", Cure: "name the primary, or all hosts: with several, the one that takes writes is used",
+	}
+}
+
+// durability finds out what a crash forgets.
+func durability(fsync, commit string) driver.Finding {
+	switch {
+	case fsync == "off":
+		return driver.Finding{
+			Level: driver.Danger, What: "the server does not wait for its disk (fsync off)",
+			Means: "a power failure may damage the database, and forgets claims", Cure: "set fsync = on",
+		}
+	case commit == "off":
+		return driver.Finding{
+			Level: driver.Warning, What: "commits are answered before they are on disk (synchronous_commit off)",
+			Means: "a crash of the server forgets the claims of the last moments, and another is granted; the clock keeps fences rising",
+			Cure:  "set synchronous_commit = on for this role: alter role ... set synchronous_commit = on",
+		}
+	}
+	return driver.Finding{Level: driver.OK, What: "every claim is on disk before it is answered"}
+}
+
+// failover finds out what the loss of the primary forgets.
+func failover(standbys int64, names, commit string) driver.Finding {
+	switch {
+	case names != "" && commit != "off" && commit != "local":
+		return driver.Finding{Level: driver.OK, What: "commits wait for a synchronous standby"}
+	case standbys == 0:
+		return driver.Finding{Level: driver.OK, What: "no standby is connected that a failover could go to"}
+	}
+	return driver.Finding{
+		Level: driver.Warning, What: strconv.FormatInt(standbys, 10) + " standbys, which are told of claims after they are granted",
+		Means: "a failover may forget the last claims, and another is granted; fences rise unless the new primary's clock is behind",
+		Cure:  "set synchronous_standby_names, or let protected resources check the fence",
+	}
+}
+
+func rights(writes bool) driver.Finding {
+	if writes {
+		return driver.Finding{Level: driver.OK, What: "this role may read and write the tables"}
+	}
+	return driver.Finding{
+		Level: driver.Danger, What: "this role may not write the tables",
+		Means: "nothing can be claimed", Cure: "grant select, insert, update, delete on all tables of the schema: see docs/postgres.md",
+	}
+}
+
+// pooling finds out how those who wait are told.
+func (s *Store) pooling() driver.Finding {
+	known := s.ready.Load()
+	switch {
+	case s.opt.Polling:
+		return driver.Finding{
+			Level: driver.Warning, What: "nothing listens for news, as it was asked for",
+			Means: "those who wait ask again up to a second after a release", Cure: "leave out Options.Polling",
+		}
+	case known != nil && known.pooled && s.opt.Listen == "":
+		return driver.Finding{
+			Level: driver.Warning, What: "a pooler stands before the server, and news does not come through it",
+			Means: "those who wait ask again up to a second after a release; locks are as safe as without it",
+			Cure:  "give an address of the server itself to listen at (Options.Listen, lock_listen)",
+		}
+	}
+	return driver.Finding{Level: driver.OK, What: "those who wait are told by LISTEN and NOTIFY"}
+}
+
+func level(isolation string) driver.Finding {
+	if isolation == "read committed" {
+		return driver.Finding{Level: driver.OK, What: "transactions are READ COMMITTED"}
+	}
+	return driver.Finding{
+		Level: driver.Danger, What: "transactions are " + strings.ToUpper(isolation) + " for this role or database",
+		Means: "nothing can be claimed: such a transaction sees the past", Cure: "alter role ... set default_transaction_isolation = 'read committed'",
+	}
+}
+
+// clocks compares the server's clock with ours. Claims do not depend on ours, but people do who read both.
+func clocks(theirs time.Duration, before, after time.Time) driver.Finding {
+	at := time.UnixMicro(0).Add(theirs)
+	off := time.Duration(0)
+	switch {
+	case at.Before(before):
+		off = at.Sub(before)
+	case at.After(after):
+		off = at.Sub(after)
+	}
+	if off.Abs() < time.Second {
+		return driver.Finding{Level: driver.OK, What: "its clock and ours differ by less than a second"}
+	}
+	return driver.Finding{
+		Level: driver.Warning, What: fmt.Sprintf("its clock is off from ours by %v", off.Round(time.Millisecond)),
+		Means: "claims last as long as they should; but if the clock is set while claims are held, they end early or late", Cure: "run NTP on the server",
+	}
 }

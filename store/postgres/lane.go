@@ -23,6 +23,9 @@ const (
 	// and the connection can be used on.
 	abandoned = 500 * time.Millisecond
 
+	// maxGather bounds how long calls are waited for that may go out together.
+	maxGather = time.Millisecond
+
 	// stale is after how long a connection that was not used is asked whether it is there.
 	stale = time.Second
 )
@@ -64,10 +67,12 @@ type lane struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	queue   []*call
-	running bool
-	closed  bool
+	mu       sync.Mutex
+	queue    []*call
+	running  bool
+	closed   bool
+	wanted   int // at how many calls gathered is closed; 0: it is not waited for
+	gathered chan struct{}
 
 	// The rest belongs to the goroutine that runs.
 	conn     *pgx.Conn
@@ -91,6 +96,10 @@ func (l *lane) do(ctx context.Context, c *call) error {
 		return errClosed
 	}
 	l.queue = append(l.queue, c)
+	if len(l.queue) == l.wanted {
+		close(l.gathered)
+		l.wanted = 0
+	}
 	if !l.running {
 		l.running = true
 		l.wg.Go(l.run)
@@ -120,7 +129,10 @@ func (l *lane) leave(c *call) {
 
 // run sends what waits until nothing does.
 func (l *lane) run() {
+	var last int           // how many calls went out together
+	var took time.Duration // and how long that took
 	for {
+		l.gather(last, took)
 		l.mu.Lock()
 		if len(l.queue) == 0 {
 			l.running = false
@@ -137,9 +149,37 @@ func (l *lane) run() {
 		ctx, cancel := context.WithTimeout(l.ctx, laneLimit)
 		b.cancel = cancel
 		l.mu.Unlock()
+		began := time.Now()
 		l.send(ctx, b.calls)
 		cancel()
+		last, took = n, time.Since(began)
 	}
+}
+
+// gather waits a little until as many calls have come as went out together before: their callers have just been answered, and most
+// come back. To go out with the first of them would make all others wait for one.
+func (l *lane) gather(n int, took time.Duration) {
+	if n < 2 {
+		return
+	}
+	l.mu.Lock()
+	if len(l.queue) >= n || l.closed {
+		l.mu.Unlock()
+		return
+	}
+	l.wanted, l.gathered = n, make(chan struct{})
+	gathered := l.gathered
+	l.mu.Unlock()
+	limit := time.NewTimer(min(took/8, maxGather))
+	defer limit.Stop()
+	select {
+	case <-gathered:
+	case <-limit.C:
+	case <-l.ctx.Done():
+	}
+	l.mu.Lock()
+	l.wanted = 0
+	l.mu.Unlock()
 }
 
 // send runs calls in one transaction. If the server refuses one, and with it all, each is run alone: one that cannot be

@@ -17,6 +17,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -33,11 +34,13 @@ import (
 )
 
 // lanes is how many statements about claims may be under way at once. While one waits for the disk the other is worked on.
-const lanes = 2
+const lanes = 1
+
+const defaultSchema = "distlock"
 
 // Options change what a store does. The zero value of each field is its default.
 type Options struct {
-	// Schema is where the tables are. The default is "distlock".
+	// Schema is where the tables are. The default is "distlock". It has at most 40 bytes.
 	Schema string
 
 	// Manual leaves a schema that is missing to whoever runs Migrate. The default is to create it with the first call, if the role may.
@@ -81,9 +84,7 @@ func New(pool *pgxpool.Pool, opt *Options) (*Store, error) {
 	if opt != nil {
 		s.opt = *opt
 	}
-	if s.opt.Schema == "" {
-		s.opt.Schema = "distlock"
-	}
+	s.opt.Schema = cmp.Or(s.opt.Schema, defaultSchema)
 	// A longer name would be cut by the server, and two might become one.
 	if len(s.opt.Schema) > 40 || strings.ContainsRune(s.opt.Schema, 0) {
 		return nil, fmt.Errorf("postgres: the schema %.64q is longer than 40 bytes, or has a zero byte", s.opt.Schema)

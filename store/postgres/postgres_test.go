@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"crypto/rand"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -38,7 +39,10 @@ func made(t testing.TB, url string, opt *postgres.Options) *postgres.Store {
 
 // fresh returns options for a schema that nobody has used.
 func fresh(t testing.TB) *postgres.Options {
-	return &postgres.Options{Schema: `Te"st ` + rand.Text()[:12]}
+	opt := &postgres.Options{Schema: `Te"st ` + rand.Text()[:12]}
+	srv := testenv.Postgres(t, testenv.Shared())
+	t.Cleanup(func() { query(t, srv, `drop schema if exists "`+strings.ReplaceAll(opt.Schema, `"`, `""`)+`" cascade`) })
+	return opt
 }
 
 func env() drivertest.Env {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"embed"
@@ -73,9 +74,10 @@ func namesOf(schema string) names {
 // sql fills in the names.
 func (n *names) sql(text string) string { return n.replace.Replace(text) }
 
-// Migration returns the SQL by which Migrate creates a schema, for those who run it themselves. It is one transaction.
+// Migration returns the SQL by which Migrate creates a schema, for those who run it themselves. It is one transaction. An empty name
+// is that of the default.
 func Migration(schema string) (string, error) {
-	n := namesOf(schema)
+	n := namesOf(cmp.Or(schema, defaultSchema))
 	steps, err := n.steps(0)
 	if err != nil {
 		return "", err

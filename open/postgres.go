@@ -1,0 +1,135 @@
+package open
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/postgres"
+)
+
+// postgresModes are the stores that a URL for PostgreSQL may mean, by its lock_mode; table if it has none.
+func postgresModes() map[string]func(ctx context.Context, text string) (*Source, error) {
+	return map[string]func(context.Context, string) (*Source, error){
+		"table": openPostgresTable,
+	}
+}
+
+func openPostgres(ctx context.Context, text string) (*Source, error) {
+	_, query, _ := strings.Cut(text, "?")
+	mode := "table"
+	for part := range strings.SplitSeq(query, "&") {
+		if value, ok := strings.CutPrefix(part, "lock_mode="); ok {
+			mode = value
+		}
+	}
+	how, ok := postgresModes()[mode]
+	if !ok {
+		return nil, fmt.Errorf("%w: lock_mode is %.64q, want table or advisory", ErrURL, mode)
+	}
+	return how(ctx, text)
+}
+
+func openPostgresTable(ctx context.Context, text string) (*Source, error) {
+	s, err := postgres.Open(ctx, text)
+	if err != nil {
+		if errors.Is(err, postgres.ErrURL) {
+			err = fmt.Errorf("%w: %w", ErrURL, err)
+		}
+		return nil, err
+	}
+	return &Source{Store: s, Findings: wayToPostgres(text), closes: []func(){func() { _ = s.Close() }}}, nil
+}
+
+// wayToPostgres is what a URL for PostgreSQL tells about the way there.
+func wayToPostgres(text string) []driver.Finding {
+	_, rest, _ := strings.Cut(text, "://")
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, _, _ := strings.Cut(rest, "/")
+	hosts := authority[strings.LastIndex(authority, "@")+1:]
+	values, _ := url.ParseQuery(query)
+	if h := values.Get("host"); hosts == "" {
+		hosts = h
+	}
+	if hosts == "" || strings.HasPrefix(hosts, "/") {
+		return []driver.Finding{{Level: driver.OK, What: "what is sent stays on this host (a socket)"}}
+	}
+	mode := values.Get("sslmode")
+	for key := range values {
+		if strings.HasPrefix(key, "tls_") {
+			mode = "verify-full"
+		}
+	}
+	if values.Get("tls_skip_verify") == "true" {
+		mode = "require"
+	}
+	switch {
+	case mode == "verify-full" || mode == "verify-ca":
+		return []driver.Finding{{Level: driver.OK, What: "what is sent is encrypted, and the server shows a certificate (sslmode " + mode + ")"}}
+	case onThisHost(hosts):
+		return []driver.Finding{{Level: driver.OK, What: "what is sent stays on this host"}}
+	case mode == "require":
+		return []driver.Finding{{
+			Level: driver.Warning, What: "the certificate of the server is not checked (sslmode require)",
+			Means: "another can pose as the store, learn the password and grant what is held", Cure: "use sslmode=verify-full, and name the authority with tls_ca",
+		}}
+	}
+	return []driver.Finding{{
+		Level: driver.Warning, What: "what is sent may not be encrypted (sslmode below require)",
+		Means: "others on the network can read the password and the owners of claims, and end them", Cure: "use sslmode=verify-full",
+	}}
+}
+
+// Migrate creates what the store of a URL keeps its claims in, or brings it to the version of this program, and tells from which version
+// to which; 0 is none. On a store that needs no such thing the error is errors.ErrUnsupported.
+func Migrate(ctx context.Context, text string) (from, to int, err error) {
+	text = manual(text)
+	s, err := Open(ctx, text)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Close()
+	m, ok := s.Store.(interface {
+		Migrate(ctx context.Context) (from, to int, err error)
+	})
+	if !ok {
+		return 0, 0, fmt.Errorf("%s has no schema: %w", s.Store.Features().Name, errors.ErrUnsupported)
+	}
+	if from, to, err = m.Migrate(ctx); err != nil {
+		err = redacted(err, text)
+	}
+	return from, to, err
+}
+
+// Migration returns the SQL that Migrate would run for a URL on an empty database, for those who run it themselves.
+func Migration(text string) (string, error) {
+	scheme, rest, _ := strings.Cut(text, ":")
+	if scheme != "postgres" && scheme != "postgresql" {
+		return "", fmt.Errorf("%.32s has no schema: %w", scheme, errors.ErrUnsupported)
+	}
+	_, query, _ := strings.Cut(rest, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", fmt.Errorf("%w: its query is not well written", ErrURL)
+	}
+	return postgres.Migration(values.Get("lock_schema"))
+}
+
+// manual is a URL of which the store leaves the schema to its caller.
+func manual(text string) string {
+	scheme, _, _ := strings.Cut(text, ":")
+	if scheme != "postgres" && scheme != "postgresql" {
+		return text
+	}
+	base, query, _ := strings.Cut(text, "?")
+	kept := []string{"lock_migrate=false"}
+	for part := range strings.SplitSeq(query, "&") {
+		if part != "" && !strings.HasPrefix(part, "lock_migrate=") {
+			kept = append(kept, part)
+		}
+	}
+	return base + "?" + strings.Join(kept, "&")
+}

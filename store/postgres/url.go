@@ -1,0 +1,219 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// ErrURL says that a URL is not well written. Nothing was connected to.
+var ErrURL = errors.New("postgres: bad URL")
+
+// Open returns a store on the server that a URL names, and closes its connections when the store is closed:
+//
+//	postgres://user:password@host:5432/database    postgresql:// is the same; several hosts, with commas, for a primary and its standbys
+//
+// A server that does not answer is no error: the store is unavailable until it does. One that refuses the user is one, and
+// so is a schema that cannot be used. A schema that is missing is created, if the role may.
+//
+// The query may have lock_mode (table), lock_schema (Options.Schema), lock_migrate (false: Options.Manual), lock_listen (Options.Listen), tls_ca,
+// tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false), and what pgx, its pool and the server know: sslmode, pool_max_conns,
+// connect_timeout and others. With several hosts target_session_attrs is read-write, unless it is given. Errors show no password; those about the URL are ErrURL.
+func Open(ctx context.Context, text string) (*Store, error) {
+	conf, opt, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, conf)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	s, err := New(pool, opt)
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	s.closers = append(s.closers, pool.Close)
+	if err := s.greet(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// greet reaches the server for the first time. It is nil if the server cannot be reached.
+func (s *Store) greet(ctx context.Context) error {
+	conn, err := s.connect(ctx)
+	if err == nil {
+		defer closeConn(conn)
+		if s.opt.Manual { // whoever opened it may be about to migrate
+			return nil
+		}
+		_, err = s.prepare(ctx, conn)
+	}
+	var schema *SchemaError
+	switch class := code(err); {
+	case err == nil, ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &schema), strings.HasPrefix(class, "28"), strings.HasPrefix(class, "3D"), strings.HasPrefix(class, "42"):
+		return err // who we are, the database, what we may do: to wait does not help
+	case errors.Is(err, driver.ErrUnavailable):
+		return nil
+	}
+	return err
+}
+
+// parse reads a URL. What it returns as an error never has the password.
+func parse(text string) (*pgxpool.Config, *Options, error) {
+	base, query, _ := strings.Cut(text, "?")
+	if !strings.HasPrefix(base, "postgres://") && !strings.HasPrefix(base, "postgresql://") {
+		return nil, nil, errors.New("it begins with postgres:// or postgresql://")
+	}
+	opt := &Options{}
+	var secure security
+	var seen, kept []string
+	for part := range strings.SplitSeq(query, "&") {
+		key, raw, _ := strings.Cut(part, "=")
+		if part == "" {
+			continue
+		}
+		if slices.Contains(seen, key) {
+			return nil, nil, fmt.Errorf("%.64q is in it twice", key)
+		}
+		seen = append(seen, key)
+		value, err := url.QueryUnescape(raw)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%.64q is not well written", key)
+		}
+		known, err := opt.set(key, value)
+		if !known && err == nil {
+			known, err = secure.set(key, value)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if !known {
+			kept = append(kept, part)
+		}
+	}
+	host, _, _ := strings.Cut(strings.TrimPrefix(base[strings.Index(base, "://")+3:], "//"), "/")
+	if strings.Contains(host[strings.LastIndex(host, "@")+1:], ",") && !slices.Contains(seen, "target_session_attrs") {
+		kept = append(kept, "target_session_attrs=read-write")
+	}
+	kept, err := secure.keys(kept, seen)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(kept) > 0 {
+		base += "?" + strings.Join(kept, "&")
+	}
+	conf, err := pgxpool.ParseConfig(base)
+	if err != nil {
+		return nil, nil, err // pgx takes the password out
+	}
+	secure.apply(conf)
+	return conf, opt, nil
+}
+
+// set reads one of the store's own keys, and reports whether it is one.
+func (o *Options) set(key, value string) (known bool, err error) {
+	switch key {
+	case "lock_mode":
+		if value != "table" {
+			return true, fmt.Errorf("lock_mode is %.64q, want table or advisory", value)
+		}
+	case "lock_schema":
+		o.Schema = value
+	case "lock_listen":
+		o.Listen = value
+	case "lock_migrate":
+		if value != "true" && value != "false" {
+			return true, fmt.Errorf("lock_migrate is %.64q, want true or false", value)
+		}
+		o.Manual = value == "false"
+	default:
+		if strings.HasPrefix(key, "lock_") {
+			return true, fmt.Errorf("%.64q is not known: there are lock_mode, lock_schema, lock_migrate and lock_listen", key)
+		}
+		return false, nil
+	}
+	return true, nil
+}
+
+// security is what the keys tls_... say. They are the same for all stores; PostgreSQL has names of its own for them.
+type security struct {
+	ca, cert, key, server string
+	skip, given           bool
+}
+
+func (s *security) set(key, value string) (known bool, err error) {
+	switch key {
+	case "tls_ca":
+		s.ca = value
+	case "tls_cert":
+		s.cert = value
+	case "tls_key":
+		s.key = value
+	case "tls_server_name":
+		s.server = value
+	case "tls_skip_verify":
+		if value != "true" && value != "false" {
+			return true, fmt.Errorf("tls_skip_verify is %.64q, want true or false", value)
+		}
+		s.skip = value == "true"
+	default:
+		if strings.HasPrefix(key, "tls_") {
+			return true, fmt.Errorf("%.64q is not known: there are tls_ca, tls_cert, tls_key, tls_server_name and tls_skip_verify", key)
+		}
+		return false, nil
+	}
+	s.given = true
+	return true, nil
+}
+
+// keys adds what libpq calls them.
+func (s *security) keys(kept, seen []string) ([]string, error) {
+	if !s.given {
+		return kept, nil
+	}
+	for _, key := range []string{"sslmode", "sslrootcert", "sslcert", "sslkey"} {
+		if slices.Contains(seen, key) {
+			return nil, fmt.Errorf("%s and tls_... say the same: give one of them", key)
+		}
+	}
+	if (s.cert == "") != (s.key == "") {
+		return nil, errors.New("tls_cert and tls_key go together")
+	}
+	mode := "verify-full"
+	if s.skip {
+		mode = "require"
+	}
+	kept = append(kept, "sslmode="+mode)
+	for name, value := range map[string]string{"sslrootcert": s.ca, "sslcert": s.cert, "sslkey": s.key} {
+		if value != "" && (name != "sslrootcert" || !s.skip) { // with an authority, "require" would check it
+			kept = append(kept, name+"="+url.QueryEscape(value))
+		}
+	}
+	return kept, nil
+}
+
+// apply sets what has no name in libpq.
+func (s *security) apply(conf *pgxpool.Config) {
+	set := func(c *tls.Config) {
+		if c != nil && s.server != "" {
+			c.ServerName = s.server
+		}
+	}
+	set(conf.ConnConfig.TLSConfig)
+	for _, f := range conf.ConnConfig.Fallbacks {
+		set(f.TLSConfig)
+	}
+}
