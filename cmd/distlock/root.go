@@ -65,6 +65,7 @@ type app struct {
 	open   func(ctx context.Context, url string) (*open.Source, error)
 	source *open.Source
 	config config
+	brief  bool // the process ends with this call
 }
 
 // execute runs one command and returns the exit code.
@@ -81,7 +82,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root.SetErr(a.err)
 	err := root.ExecuteContext(ctx)
 	if a.source != nil {
-		a.source.Close()
+		a.close()
 	}
 	return a.finish(err)
 }

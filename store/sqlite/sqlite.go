@@ -29,6 +29,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -122,13 +123,29 @@ func offset(theirs, ours func() time.Duration) time.Duration {
 }
 
 // Close ends the store. Claims stay as they are.
-func (s *Store) Close() error {
+func (s *Store) Close() error { return s.shut(s.drop) }
+
+// leaveLimit is how long the write-ahead log may be that Leave leaves behind, in bytes. Whoever opens the file next reads all of it.
+const leaveLimit = 256 << 10
+
+// Leave is Close for a process that ends right after it. The open file is left to the system, and the log of what was written beside
+// the file: to move that to its place, as Close does if nobody else has the file open, is to wait for the disk four times. Whoever opens the file
+// next finds all of it, as after a process that was killed. A log that has become long is not left.
+func (s *Store) Leave() error {
+	if log, err := os.Stat(s.path + "-wal"); err != nil || log.Size() > leaveLimit {
+		return s.Close()
+	}
+	return s.shut(func() error { return nil })
+}
+
+// shut ends the store, and its file by what it is given.
+func (s *Store) shut(end func() error) error {
 	s.post.close()
 	if err := s.gate.enter(context.Background(), time.Time{}, true); err != nil {
 		return err
 	}
 	s.closed = true
-	err := s.drop()
+	err := end()
 	s.gate.leave()
 	s.post.wg.Wait() // with the gate open, for an onlooker may stand before it
 	return err
