@@ -2,71 +2,78 @@ package sqlite_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-func Example() {
+// folder makes a folder for an example, which has no t.TempDir.
+func folder() (string, func()) {
+	dir, err := os.MkdirTemp("", "distlock-example-")
+	if err != nil {
+		panic(err)
+	}
+	return dir, func() { _ = os.RemoveAll(dir) }
+}
+
+func ExampleOpen() {
+	dir, remove := folder()
+	defer remove()
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "")
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "locks.db"), nil) // all processes of the host open this file
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	defer os.RemoveAll(dir)
-	store, err := sqlite.Open(ctx, filepath.Join(dir, "locks.db"), nil)
-	if err != nil {
-		panic(err)
-	}
-	defer store.Close()
-	locker, err := distlock.New(store)
-	if err != nil {
-		panic(err)
-	}
-	err = locker.Do(ctx, "nightly", func(context.Context) error {
-		fmt.Println("one process of this host is here")
-		return nil
-	})
-	if err != nil {
-		panic(err)
-	}
-	// Output: one process of this host is here
+	defer func() { _ = store.Close() }()
+	locker, _ := distlock.New(store)
+	lease, err := locker.Lock(ctx, "invoice/42")
+	fmt.Println(lease.Key(), err, lease.Unlock(ctx))
+	// Output: invoice/42 <nil> <nil>
 }
 
 func ExampleOpenURL() {
+	dir, remove := folder()
+	defer remove()
+	store, err := sqlite.OpenURL(context.Background(), "sqlite://"+filepath.ToSlash(dir)+"/locks.db?synchronous=full")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(store.Features().Name, store.Close())
+	// Output: sqlite <nil>
+}
+
+func ExampleStore_Close() {
+	dir, remove := folder()
+	defer remove()
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "")
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "locks.db"), nil)
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	defer os.RemoveAll(dir)
-	store, err := sqlite.OpenURL(ctx, "sqlite://"+filepath.ToSlash(dir)+"/locks.db?synchronous=full")
-	if err != nil {
-		panic(err)
-	}
-	defer store.Close()
-	fmt.Println(store.Features().Name)
-	// Output: sqlite
+	fmt.Println(store.Close())
+	err = store.Release(ctx, driver.ID{Key: "invoice/42", Owner: "secret"})
+	fmt.Println(errors.Is(err, driver.ErrUnavailable))
+	// Output:
+	// <nil>
+	// true
 }
 
 func ExampleStore_Leave() {
-	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "")
+	dir, remove := folder()
+	defer remove()
+	store, err := sqlite.Open(context.Background(), filepath.Join(dir, "locks.db"), nil)
 	if err != nil {
-		panic(err)
+		fmt.Println(err)
+		return
 	}
-	defer os.RemoveAll(dir)
-	store, err := sqlite.Open(ctx, filepath.Join(dir, "locks.db"), nil)
-	if err != nil {
-		panic(err)
-	}
-	// The last call of a command that is run often: what is still open goes with the process.
-	if err := store.Leave(); err != nil {
-		panic(err)
-	}
-	fmt.Println("left")
-	// Output: left
+	fmt.Println(store.Leave()) // the last call of a short command: what is still open goes with the process
+	// Output: <nil>
 }
