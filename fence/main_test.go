@@ -28,6 +28,7 @@ func (s source) open(t testing.TB) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
+	db.SetMaxOpenConns(10) // the server has about a hundred for all
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -35,7 +36,9 @@ func (s source) open(t testing.TB) *sql.DB {
 // sqliteFile is a new file. Transactions begin with the right to write, and wait for it.
 func sqliteFile(t testing.TB) source {
 	q := url.Values{"_txlock": {"immediate"}, "_pragma": {"busy_timeout(20000)", "journal_mode(wal)", "synchronous(normal)"}}
-	return source{"sqlite", "file:" + filepath.ToSlash(filepath.Join(t.TempDir(), "data.db")) + "?" + q.Encode()}
+	s := source{"sqlite", "file:" + filepath.ToSlash(filepath.Join(t.TempDir(), "data.db")) + "?" + q.Encode()}
+	must(t, s.open(t).PingContext(t.Context())) // the first one makes the file what it is: others would get in its way
+	return s
 }
 
 // postgresBase is a new database of the shared server.

@@ -115,10 +115,14 @@ func TestUpdate_seat(t *testing.T) {
 		run(t, db, "create table seat (id integer primary key, guest integer not null, sold integer not null, version integer not null)")
 		run(t, db, "insert into seat values (1, 0, 0, 1), (2, 0, 0, 1)")
 		type seat struct{ guest, sold int }
+		var crowd sync.WaitGroup // all have seen the seats free before the first one books
+		crowd.Add(100)
 		book := func(id int, change func(seat) (seat, error)) error {
+			together := sync.OnceFunc(func() { crowd.Done(); crowd.Wait() })
 			_, err := fence.Update(ctx,
 				func(ctx context.Context) (s seat, version int, err error) {
 					err = db.QueryRowContext(ctx, "select guest, sold, version from seat where id = $1", id).Scan(&s.guest, &s.sold, &version)
+					together()
 					return s, version, err
 				},
 				change,
@@ -146,6 +150,8 @@ func TestUpdate_seat(t *testing.T) {
 				default:
 					t.Error(err)
 				}
+			})
+			wg.Go(func() {
 				if err := book(2, func(s seat) (seat, error) { return seat{guest, s.sold + 1}, nil }); err != nil {
 					t.Error(err)
 				}

@@ -78,7 +78,7 @@ func ExampleTable_Register() {
 	ctx := context.Background()
 	pool := connect(ctx)
 	defer pool.Close()
-	var register fence.Register = pgxfence.Table{}.Register(pool) // for fence.Middleware
+	register := pgxfence.Table{}.Register(pool) // for fence.Middleware
 	fmt.Println(register.Advance(ctx, lease("invoice/42")))
 }
 

@@ -392,7 +392,9 @@ func TestUpdate_seat(t *testing.T) {
 			default:
 				t.Error(err)
 			}
-			err = update(key+":sold", func(v string) (string, error) {
+		})
+		wg.Go(func() {
+			err := update(key+":sold", func(v string) (string, error) {
 				n, err := strconv.Atoi(v)
 				return strconv.Itoa(n + 1), err
 			})

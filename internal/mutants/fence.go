@@ -1,0 +1,108 @@
+package main
+
+// fence are mutants of the guards: a late write gets through, or one in time is refused.
+func fence() []mutant {
+	const row, table, lua, pkg = "internal/guard/row.go", "internal/guard/table.go", "fence/redisfence/guard.lua", "fence"
+	const check = `r.Column+" <= cast({} as bigint)"`
+	const upsert = "where g.fence <= excluded.fence`, 1)\n"
+	const compare = "if fence < highest then return {'stale', stored} end\n"
+	return []mutant{
+		{
+			Name: "fence-of-row-as-text", Why: "9 is more than 10",
+			File: row, Old: check, New: `"cast("+r.Column+" as text) <= cast({} as text)"`,
+			Pkg: pkg, Test: "TestRow/sqlite/integers",
+		},
+		{
+			Name: "fence-of-row-without-cast", Why: "a column that was declared as text makes 9 more than 10",
+			File: row, Old: check, New: `r.Column+" <= {}"`,
+			Pkg: pkg, Test: "TestRow_text/sqlite",
+		},
+		{
+			Name: "fence-of-row-above-only", Why: "a holder can write but once",
+			File: row, Old: check, New: `r.Column+" < cast({} as bigint)"`,
+			Pkg: pkg, Test: "TestRow/sqlite/a_higher_fence_and_the_same_one_again",
+		},
+		{
+			Name: "fence-of-row-unchecked", Why: "a late write gets through",
+			File: row, Old: check, New: `"0 < cast({} as bigint)"`,
+			Pkg: pkg, Test: "TestPausedHolder/sqlite",
+		},
+		{
+			Name: "fence-of-row-not-kept", Why: "the row never learns who wrote last",
+			File: row, Old: `mark(r.Column+" = {} where`, New: `mark(r.Column+" = 0 * {} where`,
+			Pkg: pkg, Test: "TestPausedHolder/sqlite",
+		},
+		{
+			Name: "fence-in-table-as-text", Why: "9 is more than 10",
+			File: table, Old: upsert, New: "where cast(g.fence as text) <= cast(excluded.fence as text)`, 1)\n",
+			Pkg: pkg, Test: "TestTable/sqlite/integers",
+		},
+		{
+			Name: "fence-in-table-above-only", Why: "a holder can write but once",
+			File: table, Old: upsert, New: "where g.fence < excluded.fence`, 1)\n",
+			Pkg: pkg, Test: "TestTable/sqlite/a_higher_fence_and_the_same_one_again",
+		},
+		{
+			Name: "fence-in-table-unchecked", Why: "a late write gets through",
+			File: table, Old: upsert, New: "`, 1)\n",
+			Pkg: pkg, Test: "TestMiddleware/sqlite",
+		},
+		{
+			Name: "once-recorded-twice", Why: "a second result takes the place of the first",
+			File: table, Old: " and g.result is null`, 1)", New: "`, 1)",
+			Pkg: pkg, Test: "TestOnce/sqlite",
+		},
+		{
+			Name: "once-looks-before-it-waits", Why: "two that came together both do it",
+			File: "fence/once.go", Old: "		case ok:\n", New: "		case ok && stale != nil:\n",
+			Pkg: pkg, Test: "TestOnce/sqlite",
+		},
+		{
+			Name: "fence-read-as-float", Why: "1e3 and 2^53+1 are taken for fences",
+			File: "fence/proof.go",
+			Old:  "	f, err := strconv.ParseUint(s, 10, 64)\n	if err != nil || f == 0 || f >= maxFence || strconv.FormatUint(f, 10) != s {\n",
+			New:  "	n, err := strconv.ParseFloat(s, 64)\n	f := uint64(n)\n	if err != nil || f == 0 || f > maxFence {\n",
+			Pkg:  pkg, Test: "TestParseFence",
+		},
+		{
+			Name: "proof-of-shared-lease", Why: "fences of shared leases are in no order",
+			File: "fence/proof.go", Old: "	if parts[1] != exclusive {\n", New: "	if parts[1] == \"\" {\n",
+			Pkg: pkg, Test: "TestParse",
+		},
+		{
+			Name: "proof-of-another-lock", Why: "a client closes what its lock does not protect",
+			File: "fence/http.go", Old: `p.key != want || want == ""`, New: `want == ""`,
+			Pkg: pkg, Test: "TestMiddleware/sqlite",
+		},
+		{
+			Name: "conflict-taken-for-saved", Why: "an update is lost",
+			File: "fence/update.go", Old: "		case saved:\n", New: "		case saved || n < 3:\n",
+			Pkg: pkg, Test: "TestUpdate_seat/sqlite",
+		},
+		{
+			Name: "fence-in-redis-as-text", Why: "9 is more than 10",
+			File: lua, Old: compare, New: "if ARGV[1] < (stored or '0') then return {'stale', stored} end\n",
+			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
+		},
+		{
+			Name: "fence-in-redis-as-short-text", Why: "numbers above 10^14 are rounded by tostring",
+			File: lua, Old: compare, New: "local function short(n) return tonumber(string.format('%.14g', n)) end\nif short(fence) < short(highest) then return {'stale', stored} end\n",
+			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
+		},
+		{
+			Name: "fence-in-redis-above-only", Why: "a holder can write but once",
+			File: lua, Old: compare, New: "if fence <= highest then return {'stale', stored} end\n",
+			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/a_higher_fence_and_the_same_one_again",
+		},
+		{
+			Name: "fence-in-redis-unchecked", Why: "a late write gets through",
+			File: lua, Old: compare, New: "",
+			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
+		},
+		{
+			Name: "fence-in-redis-not-kept", Why: "the register never learns who wrote last",
+			File: lua, Old: "elseif fence > highest then\n", New: "elseif fence < highest then\n",
+			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
+		},
+	}
+}
