@@ -4,9 +4,13 @@
 //	cd bench && go run . core
 //	cd bench && go run . redis
 //	cd bench && go run . redlock
+//	cd bench && go run . sqlite
+//	cd bench && go run . cli
 //
 // core measures what needs no server: one key that many goroutines contend for, a free key, and
 // 10,000 leases that are held at the same time.
+//
+// sqlite measures a file, and cli what distlock run adds to a command, which it builds for that.
 //
 // redis and redlock start Redis servers on free loopback ports, without persistence, and stop them at the end; -redis names
 // servers to be used instead. docs/benchmarks.md says what each table means.
@@ -34,6 +38,7 @@ func main() {
 // suites are what can be run.
 var suites = map[string]func(*bench) error{
 	"core": (*bench).core, "redis": (*bench).redis, "redlock": (*bench).redlock,
+	"sqlite": (*bench).sqlite, "cli": (*bench).cli,
 }
 
 // exec runs one suite and returns the exit code.
@@ -50,7 +55,7 @@ func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	file := flags.String("json", "", "also write the tables to this file, as JSON")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: bench [flags] core | redis | redlock")
+		fmt.Fprintln(stderr, "usage: bench [flags] core | redis | redlock | sqlite | cli")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {

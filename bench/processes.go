@@ -213,7 +213,7 @@ func child(ctx context.Context, args []string, stdin io.Reader, stdout, stderr i
 	if err := flags.Parse(args); err != nil {
 		return 64
 	}
-	for _, k := range kinds() {
+	for _, k := range append(kinds(), fileKinds()...) {
 		if k.word != *word {
 			continue
 		}
