@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -7,16 +9,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/internal/torture"
 	"github.com/distlock/distlock/open"
 )
 
 // Each mistake in a store is found, and called by its name. The control has none.
 func TestTorture_planted(t *testing.T) {
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Parallel()
 	for fault, rules := range map[string][]history.Invariant{
 		"none":    nil,
 		"forgets": {history.I3, history.I9},
@@ -28,7 +32,7 @@ func TestTorture_planted(t *testing.T) {
 			var out, errs bytes.Buffer
 			a := &app{in: nil, out: &out, err: &errs, redact: open.Redact, open: plant(fault)}
 			code := a.execute(context.Background(), []string{
-				"torture", "--store", "memory:", "--time", "3s", "--ttl", "500ms", "--keys", "4", "--clients", "5", "--rate", "500", "--json", "--dir", t.TempDir(), "--seed", "11",
+				"torture", "--config", os.DevNull, "--store", "memory:", "--time", "3s", "--ttl", "500ms", "--keys", "4", "--clients", "5", "--rate", "500", "--json", "--dir", t.TempDir(), "--seed", "11",
 			})
 			var rep tortured
 			if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
@@ -74,5 +78,26 @@ func written(t *testing.T, files []string) {
 	}
 	if !slices.Contains(kinds, ".jsonl") || !slices.Contains(kinds, ".html") {
 		t.Error("a file is missing: ", files)
+	}
+}
+
+// Stores on servers are clean too, with processes.
+func TestTorture_servers(t *testing.T) {
+	t.Parallel()
+	one, two, three := testenv.Redis(t), testenv.Redis(t), testenv.Redis(t)
+	for name, url := range map[string]string{
+		"redis":   one.URL,
+		"redlock": "redlock://" + one.Addr + "," + two.Addr + "," + three.Addr,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, url, "torture", "--time", "4s", "--ttl", "500ms", "--keys", "6", "--rate", "500", "--dir", t.TempDir())
+			if code := p.code(t); code != 0 || !strings.Contains(p.out.String(), "\nverdict: clean\n") {
+				t.Errorf("exit %d: %s%s", code, p.out.String(), p.err.String())
+			}
+			if !strings.Contains(p.out.String(), " 2 processes") {
+				t.Error("there were no processes:", p.out.String())
+			}
+		})
 	}
 }

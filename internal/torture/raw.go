@@ -43,8 +43,11 @@ func (c *client) raw(ctx context.Context) {
 		return
 	}
 	release := h.Release()
-	release.End(history.Answer(c.link.Release(end, r.ID)))
-	c.stale(ctx, r.ID)
+	answer := history.Answer(c.link.Release(end, r.ID))
+	release.End(answer)
+	if answer == history.Done || answer == history.NotHeld { // else a copy would be the one that works
+		c.stale(ctx, r.ID)
+	}
 }
 
 // ask asks for a claim until it is granted, or for half a TTL.

@@ -25,7 +25,7 @@ const (
 const (
 	minHolds  = 50
 	minWaits  = 10
-	minFaults = 5 // over a hold
+	minFaults = 3 // over a hold
 )
 
 // A Report is what became of a run.
