@@ -25,17 +25,18 @@ const (
 	fencesVariable = "DISTLOCK_LOCK_FENCES"
 )
 
-// environment is what the child learns about the lock.
+// environment is ours, and what the child learns about the lock.
 func environment(l *distlock.Lease, holder string) []string {
 	fence := fenceText(l.Fence())
 	fences := fence
 	if outer := os.Getenv(fencesVariable); outer != "" && os.Getenv(nameVariable) != "" {
 		fences = outer + " " + fence
 	}
-	return []string{
-		nameVariable + "=" + l.Key(), fenceVariable + "=" + fence, holderVariable + "=" + holder, modeVariable + "=" + string(l.Mode()),
-		fencesVariable + "=" + fences,
-	}
+	// The handle of a run around this one is of another lock.
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, handleVariable+"=") })
+	return append(env,
+		nameVariable+"="+l.Key(), fenceVariable+"="+fence, holderVariable+"="+holder, modeVariable+"="+string(l.Mode()),
+		fencesVariable+"="+fences)
 }
 
 // nested refuses a lock that a run holds in which this one runs: it would wait for itself. Names do not tell, since the other

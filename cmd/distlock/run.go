@@ -197,7 +197,7 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 		_ = lease.Unlock(context.WithoutCancel(ctx))
 		return &exitError{exitUnavailable, errors.New(j.name + ": the lock could not be renewed in time, the command was not started")}
 	}
-	j.child.Env = append(os.Environ(), environment(lease, j.holder)...)
+	j.child.Env = environment(lease, j.holder)
 	if j.passHandle {
 		if lease, err = j.giveHandle(ctx, locker, lease); err != nil {
 			return err
