@@ -13,43 +13,51 @@ import (
 	"testing"
 )
 
-var updateREADME = flag.Bool("readme", false, "write the examples into README.md anew")
+var updateREADME = flag.Bool("readme", false, "write the examples into README.md and docs/fencing.md anew")
 
-// quoted matches what the README quotes: a mark with the name of an example, and its code.
+// quoted matches what a page quotes: a mark with the name of an example, and its code.
 var quoted = regexp.MustCompile("(?s)<!-- example: (\\S+) -->\n(?:```go\n.*?```\n)?")
 
-// TestREADME holds that the code in the README is the code of examples that run.
+// TestREADME holds that the code in the README, and on other pages that quote, is the code of examples that run.
 func TestREADME(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
+	bodies := exampleBodies(t)
+	for _, page := range []string{"README.md", "docs/fencing.md"} {
+		quote(t, page, bodies)
+	}
+}
+
+// quote compares the code of a page with the examples.
+func quote(t *testing.T, page string, bodies map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bodies := exampleBodies(t)
 	n := 0
-	want := quoted.ReplaceAllFunc(readme, func(match []byte) []byte {
+	want := quoted.ReplaceAllFunc(text, func(match []byte) []byte {
 		n++
 		name := string(quoted.FindSubmatch(match)[1])
 		body, ok := bodies[name]
 		if !ok {
-			t.Errorf("README.md quotes %s, and there is no such example", name)
+			t.Errorf("%s quotes %s, and there is no such example", page, name)
 			return match
 		}
 		return []byte("<!-- example: " + name + " -->\n```go\n" + body + "```\n")
 	})
 	if n < 5 {
-		t.Errorf("README.md quotes %d examples, fewer than 5: is the mark still <!-- example: NAME -->?", n)
+		t.Errorf("%s quotes %d examples, fewer than 5: is the mark still <!-- example: NAME -->?", page, n)
 	}
 	if code := bytes.Count(want, []byte("```go\n")); code != n {
-		t.Errorf("README.md has %d blocks of Go, and %d of them are quoted from examples", code, n)
+		t.Errorf("%s has %d blocks of Go, and %d of them are quoted from examples", page, code, n)
 	}
-	if bytes.Equal(readme, want) {
+	if bytes.Equal(text, want) {
 		return
 	}
 	if !*updateREADME {
-		t.Fatal("README.md does not quote the examples as they are: go test -run TestREADME . -args -readme")
+		t.Fatalf("%s does not quote the examples as they are: go test -run TestREADME . -args -readme", page)
 	}
-	if err := os.WriteFile("README.md", want, 0o644); err != nil {
+	if err := os.WriteFile(page, want, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -58,7 +66,7 @@ func TestREADME(t *testing.T) {
 func exampleBodies(t *testing.T) map[string]string {
 	t.Helper()
 	bodies := map[string]string{}
-	for _, pattern := range []string{"example*_test.go", "locktest/example*_test.go"} {
+	for _, pattern := range []string{"example*_test.go", "locktest/example*_test.go", "fence/example*_test.go", "fence/*/example*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +88,7 @@ func exampleBodies(t *testing.T) map[string]string {
 				}
 				body := string(code[fset.Position(fn.Body.Lbrace).Offset+1 : fset.Position(fn.Body.Rbrace).Offset])
 				name := fn.Name.Name
-				if dir := filepath.Dir(file); dir != "." {
+				if dir := filepath.ToSlash(filepath.Dir(file)); dir != "." {
 					name = dir + "." + name
 				}
 				bodies[name] = outdent(body)
