@@ -2,7 +2,7 @@ package main
 
 // store are mutants of the reference store: the laws catch them, on every store.
 func store() []mutant {
-	const file, pkg = "store/mem/mem.go", "store/mem"
+	const file, key, pkg = "store/mem/mem.go", "store/mem/key.go", "store/mem"
 	return []mutant{
 		{
 			Name: "release-without-owner", Why: "a late release frees the next holder's key",
@@ -24,18 +24,18 @@ func store() []mutant {
 		},
 		{
 			Name: "again-does-not-restart-the-TTL", Why: "a repeated acquire is trusted for longer than the store keeps it",
-			File: file, Old: "	c.ends = after(now, r.TTL)\n	c.fence = max(c.fence, r.Floor)\n",
+			File: key, Old: "	c.ends = after(now, r.TTL)\n	c.fence = max(c.fence, r.Floor)\n",
 			New: "	c.fence = max(c.fence, r.Floor)\n",
 			Pkg: pkg, Test: "TestStore/again",
 		},
 		{
 			Name: "again-raises-the-weight", Why: "a reader becomes a writer beside other readers",
-			File: file, Old: "	if r.Weight < c.Weight {\n", New: "	if r.Weight != c.Weight {\n",
+			File: key, Old: "	if r.Weight < c.Weight {\n", New: "	if r.Weight != c.Weight {\n",
 			Pkg: pkg, Test: "TestStore/heavier",
 		},
 		{
 			Name: "again-ignores-the-floor", Why: "fences of a prolonged turn are given out twice",
-			File: file, Old: "	c.fence = max(c.fence, r.Floor)\n", New: "",
+			File: key, Old: "	c.fence = max(c.fence, r.Floor)\n", New: "",
 			Pkg: pkg, Test: "TestStore/floor",
 		},
 		{
@@ -51,22 +51,22 @@ func store() []mutant {
 		},
 		{
 			Name: "dead-head-blocks-the-line", Why: "a waiter that died holds up all behind it",
-			File: file, Old: "	k.line = slices.DeleteFunc(k.line, over)\n", New: "",
+			File: key, Old: "	k.line = slices.DeleteFunc(k.line, over)\n", New: "",
 			Pkg: pkg, Test: "TestStore/dead_waiter",
 		},
 		{
 			Name: "place-lives-for-a-whole-TTL", Why: "a dead waiter is handed the key for much longer than its place",
-			File: file, Old: "placed: true, since: now, ends: after(now, r.Place)", New: "placed: true, since: now, ends: after(now, r.Place+r.TTL)",
+			File: key, Old: "placed: true, since: now, ends: after(now, r.Place)", New: "placed: true, since: now, ends: after(now, r.Place+r.TTL)",
 			Pkg: pkg, Test: "TestStore/dead_waiter",
 		},
 		{
 			Name: "newcomers-pass-the-line", Why: "those who wait starve",
-			File: file, Old: "	if at > 0 || at < 0 && len(k.line) > 0 {\n", New: "	if at > 0 {\n",
+			File: key, Old: "	if at > 0 || at < 0 && len(k.line) > 0 {\n", New: "	if at > 0 {\n",
 			Pkg: pkg, Test: "TestStore/nobody_passes",
 		},
 		{
 			Name: "everybody-is-woken", Why: "a herd of waiters for every release",
-			File: file, Old: "		k.wake(func(owner string) bool { return owner == head })\n",
+			File: key, Old: "		k.wake(func(owner string) bool { return owner == head })\n",
 			New: "		k.wake(func(owner string) bool { return head != \"\" })\n",
 			Pkg: pkg, Test: "TestStore/wake",
 		},
@@ -78,12 +78,12 @@ func store() []mutant {
 		},
 		{
 			Name: "one-too-many", Why: "a semaphore lets n+1 in",
-			File: file, Old: "	return k.used()+r.Weight <= r.Limit\n", New: "	return k.used() < r.Limit || k.used()+r.Weight <= r.Limit+1 && r.Limit < driver.Whole\n",
+			File: key, Old: "	return k.used()+r.Weight <= r.Limit\n", New: "	return k.used() < r.Limit || k.used()+r.Weight <= r.Limit+1 && r.Limit < driver.Whole\n",
 			Pkg: pkg, Test: "TestStore/count",
 		},
 		{
 			Name: "owner-is-shown", Why: "whoever may look may also release",
-			File: file, Old: "Owner: driver.Tag(c.Owner)", New: "Owner: c.Owner",
+			File: key, Old: "Owner: driver.Tag(c.Owner)", New: "Owner: c.Owner",
 			Pkg: pkg, Test: "TestStore/owner",
 		},
 	}

@@ -23,4 +23,11 @@ func env() drivertest.Env {
 
 func TestStore(t *testing.T) { drivertest.Run(t, env()) }
 
+// The zero Store is a store.
+func TestStore_zero(t *testing.T) {
+	e := env()
+	e.Open = func(testing.TB) driver.Store { return &mem.Store{} }
+	drivertest.Run(t, e)
+}
+
 func TestStore_compared(t *testing.T) { drivertest.Compare(t, env()) }
