@@ -3,8 +3,10 @@ package distlock
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/keeper"
@@ -188,13 +190,21 @@ func (e *OpError) Is(target error) bool {
 // Unwrap gives what the store returned.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// quote shows a name or another's input: escaped, and not more than 64 bytes of it.
+// quote shows a name or another's input: escaped, and not more than 64 bytes of that.
 func quote(s string) string {
 	const most = 64
-	if len(s) <= most {
-		return fmt.Sprintf("%q", s)
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		_, size := utf8.DecodeRuneInString(s[i:])
+		text := strconv.Quote(s[i : i+size])
+		text = text[1 : len(text)-1]
+		if b.Len()+len(text) > most {
+			return `"` + b.String() + `"...`
+		}
+		b.WriteString(text)
+		i += size
 	}
-	return fmt.Sprintf("%q...", s[:most])
+	return `"` + b.String() + `"`
 }
 
 // label shows a holder: as it is, unless it is none that Holder would take. Others may write

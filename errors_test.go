@@ -100,3 +100,23 @@ func TestErrors_messages(t *testing.T) {
 		t.Errorf("%d bytes: %s", len(long), long)
 	}
 }
+
+// What is shown of a name is whole characters, and has a bound that holds for what is printed.
+func TestErrors_showLongNames(t *testing.T) {
+	for _, c := range []struct{ key, want string }{
+		{"", `""`},
+		{`a "name"`, `"a \"name\""`},
+		{strings.Repeat("a", 64), `"` + strings.Repeat("a", 64) + `"`},
+		{strings.Repeat("a", 65), `"` + strings.Repeat("a", 64) + `"...`},
+		{strings.Repeat("a", 63) + "é", `"` + strings.Repeat("a", 63) + `"...`},
+		{strings.Repeat("a", 62) + "éa", `"` + strings.Repeat("a", 62) + `é"...`},
+		{strings.Repeat("\x00", 100), `"` + strings.Repeat(`\x00`, 16) + `"...`},
+		{strings.Repeat("\U0010ffff", 100), `"` + strings.Repeat(`\U0010ffff`, 6) + `"...`},
+		{strings.Repeat("\xff", 20), `"` + strings.Repeat(`\xff`, 16) + `"...`},
+	} {
+		err := &distlock.HeldError{Key: c.key}
+		if want := "distlock: " + c.want + " is held"; err.Error() != want {
+			t.Errorf("%s, want %s", err, want)
+		}
+	}
+}

@@ -43,7 +43,9 @@ func quoteSkip(ctx context.Context, locker *distlock.Locker) error {
 func quoteWait(ctx context.Context, locker *distlock.Locker) error {
 	lease, err := locker.Lock(ctx, "deploy", distlock.Wait(5*time.Second), distlock.Holder("ci-7"))
 	if errors.Is(err, distlock.ErrHeld) {
-		return fmt.Errorf("not deployed: %w", err) // "deploy" is held by ci-3 for 2m13s, 30s left; context deadline exceeded
+		// not deployed: distlock: "deploy" is held by ci-3 for 2m13s, 30s left
+		// context deadline exceeded
+		return fmt.Errorf("not deployed: %w", err)
 	} else if err != nil {
 		return err // the store is not available, the argument is invalid, ...
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,8 @@ type Locker struct {
 // New returns a Locker on a store. The options are the defaults of its calls. The store stays
 // the caller's: Close does not close it.
 func New(store driver.Store, opts ...Option) (*Locker, error) {
-	if store == nil {
+	// A nil pointer in an interface is the usual trace of an error that nobody looked at when the store was made.
+	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the store is nil", ErrInvalid)
 	}
 	f := store.Features()

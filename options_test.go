@@ -12,6 +12,8 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/locktest"
+	"github.com/distlock/distlock/store/mem"
 )
 
 func TestOption_refused(t *testing.T) {
@@ -149,8 +151,10 @@ func TestOption_unsupported(t *testing.T) {
 }
 
 func TestOption_nil(t *testing.T) {
-	if _, err := distlock.New(nil); !errors.Is(err, distlock.ErrInvalid) {
-		t.Errorf("a nil store: %v", err)
+	for _, store := range []driver.Store{nil, (*mem.Store)(nil), (*locktest.Store)(nil)} {
+		if _, err := distlock.New(store); !errors.Is(err, distlock.ErrInvalid) {
+			t.Errorf("a nil %T: %v", store, err)
+		}
 	}
 	l := lockerOn(t, newWire(), nil, distlock.TTL(time.Minute), nil)
 	lease := taken(t, l, "x", nil, distlock.Value(nil), distlock.Observe(nil), nil)
