@@ -41,15 +41,10 @@ func newLine(c distlock.Claim) line {
 func (a *app) ls() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:     "ls [PREFIX]",
-		Short:   "List who holds what, and who waits",
-		Example: "  distlock ls deploy/",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return exact("PREFIX")(c, args)
-		},
+		Use:               "ls [PREFIX]",
+		Short:             "List who holds what, and who waits",
+		Example:           "  distlock ls deploy/",
+		Args:              atMost("PREFIX"),
 		ValidArgsFunction: a.completeNames,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")

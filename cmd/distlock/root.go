@@ -144,7 +144,7 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks(), a.version(), a.completion())
 	root.AddCommand(a.bench(), a.torture(), a.tortureProcess())
-	root.AddCommand(a.doctor())
+	root.AddCommand(a.doctor(), a.watch())
 	root.AddCommand(a.migrate())
 	for _, c := range root.Commands() {
 		onceEach(c.Flags())
@@ -163,6 +163,16 @@ func exact(names ...string) cobra.PositionalArgs {
 			return usage("too many arguments: %.64q", args[len(names)])
 		}
 		return nil
+	}
+}
+
+// atMost allows one argument, or none.
+func atMost(name string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return exact(name)(c, args)
 	}
 }
 

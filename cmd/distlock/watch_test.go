@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/mem"
+)
+
+// A counted store counts lists, and can be away.
+type counted struct {
+	*mem.Store
+	lists, shows atomic.Int64
+	away         atomic.Bool
+	deaf         bool
+}
+
+func (c *counted) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+	c.lists.Add(1)
+	if c.away.Load() {
+		return func(yield func(driver.Claim, error) bool) { yield(driver.Claim{}, driver.ErrUnavailable) }
+	}
+	return c.Store.List(ctx, prefix)
+}
+
+func (c *counted) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+	c.shows.Add(1)
+	if c.away.Load() {
+		return nil, driver.ErrUnavailable
+	}
+	return c.Store.Show(ctx, key)
+}
+
+func (c *counted) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
+	if c.deaf {
+		return nil
+	}
+	return c.Store.Watch(ctx, id)
+}
+
+// A lookout is a watch in a bubble, and what it told.
+type lookout struct {
+	*testing.T
+	store *counted
+	mu    sync.Mutex
+	told  []string
+}
+
+// lookOut runs f with a watch of a second that has begun.
+func lookOut(t *testing.T, s *counted, f func(o *lookout)) {
+	synctest.Test(t, func(t *testing.T) {
+		s.Store = mem.New()
+		o := &lookout{T: t, store: s}
+		l, err := distlock.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.grant("before", "a", time.Hour)
+		w := &watcher{locker: l, store: s, interval: time.Second, tell: func(e event) error {
+			text := e.Event
+			if e.line != nil {
+				text += " " + e.Name + " " + e.Holder
+			}
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.told = append(o.told, text)
+			return nil
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- w.run(ctx) }()
+		synctest.Wait()
+		o.tells("held before a")
+		f(o)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (o *lookout) ask(key, owner string, ttl, place time.Duration, value string) {
+	o.Helper()
+	if _, err := o.store.Acquire(o.Context(), driver.Request{
+		ID: driver.ID{Key: key, Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, Place: place, Holder: owner, Value: []byte(value),
+	}); err != nil {
+		o.Error(err)
+	}
+}
+
+func (o *lookout) grant(key, owner string, ttl time.Duration) { o.ask(key, owner, ttl, 0, "") }
+
+func (o *lookout) release(key, owner string) {
+	o.Helper()
+	if err := o.store.Release(o.Context(), driver.ID{Key: key, Owner: owner}); err != nil {
+		o.Error(err)
+	}
+}
+
+// tells fails unless these events were told since the last time.
+func (o *lookout) tells(want ...string) {
+	o.Helper()
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !slices.Equal(o.told, want) {
+		o.Errorf("told %q, want %q", o.told, want)
+	}
+	o.told = nil
+}
+
+func TestWatch(t *testing.T) {
+	lookOut(t, &counted{deaf: true}, func(o *lookout) {
+		o.grant("key", "a", time.Minute)
+		o.tells()
+		time.Sleep(time.Second)
+		o.tells("granted key a")
+		o.ask("key", "b", time.Minute, time.Minute, "")
+		o.ask("key", "c", time.Minute, time.Minute, "")
+		time.Sleep(time.Second)
+		o.tells("queued key b", "queued key c")
+		o.release("key", "c")
+		time.Sleep(time.Second)
+		o.tells("left key c")
+		o.release("key", "a")
+		o.ask("key", "b", 5*time.Second, time.Minute, "")
+		time.Sleep(time.Second)
+		o.tells("released key a", "granted key b")
+		if _, err := o.store.Renew(o.Context(), driver.Renewal{ID: driver.ID{Key: "key", Owner: "b"}, TTL: 2 * time.Second, Value: []byte("x")}); err != nil {
+			o.Error(err)
+		}
+		time.Sleep(time.Second)
+		o.tells("changed key b")
+		time.Sleep(2 * time.Second)
+		o.tells("ended key b")
+		if n := o.store.shows.Load(); n > 0 {
+			o.Errorf("%d names were looked at with no hint", n)
+		}
+		lists := o.store.lists.Load()
+		time.Sleep(100 * time.Second)
+		if n := o.store.lists.Load() - lists; n > 101 {
+			o.Errorf("%d lists in 100 s, want one a second", n)
+		}
+		o.tells()
+	})
+}
+
+// A store that tells of releases is asked about that name at once, but not more often than is bounded.
+func TestWatch_hints(t *testing.T) {
+	lookOut(t, &counted{}, func(o *lookout) {
+		o.grant("key", "a", time.Minute)
+		time.Sleep(time.Second)
+		o.tells("granted key a")
+		time.Sleep(100 * time.Millisecond)
+		lists, shows := o.store.lists.Load(), o.store.shows.Load()
+		o.release("key", "a")
+		o.tells("released key a")
+		if l, s := o.store.lists.Load()-lists, o.store.shows.Load()-shows; l != 0 || s != 1 {
+			o.Errorf("%d lists and %d names, want one name", l, s)
+		}
+		o.release("before", "a")
+		time.Sleep(100 * time.Millisecond)
+		o.tells("released before a")
+		o.grant("busy", "a", time.Hour)
+		time.Sleep(time.Second)
+		o.tells("granted busy a")
+		shows = o.store.shows.Load()
+		for range 1000 {
+			o.release("busy", "a")
+			o.grant("busy", "a", time.Hour)
+			time.Sleep(time.Millisecond)
+		}
+		if n := o.store.shows.Load() - shows; n > hintsPerInterval+1 {
+			o.Errorf("%d looks in a second, want %d at most", n, hintsPerInterval)
+		}
+	})
+}
+
+func TestWatch_away(t *testing.T) {
+	lookOut(t, &counted{deaf: true}, func(o *lookout) {
+		o.store.away.Store(true)
+		time.Sleep(5 * time.Second)
+		o.tells("away")
+		o.release("before", "a")
+		o.grant("later", "b", time.Hour)
+		time.Sleep(5 * time.Second)
+		o.tells()
+		o.store.away.Store(false)
+		time.Sleep(time.Second)
+		o.tells("back", "released before a", "granted later b")
+	})
+}
+
+func TestWatch_firstList(t *testing.T) {
+	s := &counted{Store: mem.New()}
+	s.away.Store(true)
+	l, err := distlock.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close(t.Context()) }()
+	w := &watcher{locker: l, store: s, interval: time.Second}
+	if err := w.run(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("%v, want the error of the first list", err)
+	}
+}
+
+func TestWriteEvent(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	l := newLine(distlock.Claim{Key: "deploy", Kind: "", Holder: "ci-3\x1b[2J", Note: "why\n", Mode: distlock.Exclusive, Fence: 41, Held: 12 * time.Second})
+	for what, want := range map[string]string{
+		eventGranted:  "03:04:05  granted   deploy            ci-3?[2J, exclusive, fence 41: why?\n",
+		eventReleased: "03:04:05  released  deploy            ci-3?[2J, exclusive, fence 41, for 12s: why?\n",
+	} {
+		var out bytes.Buffer
+		if err := writeEvent(&out, event{Time: at, Event: what, line: &l}); err != nil || out.String() != want {
+			t.Errorf("%q, %v; want %q", out.String(), err, want)
+		}
+	}
+	text, err := json.Marshal(event{Time: at, Event: eventGranted, line: &l})
+	if err != nil || !strings.HasPrefix(string(text), `{"time":"2026-01-02T03:04:05Z","event":"granted","name":"deploy","mode":"exclusive","holder":`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	text, err = json.Marshal(event{Time: at, Event: eventAway, Error: "gone"})
+	if err != nil || string(text) != `{"time":"2026-01-02T03:04:05Z","event":"away","error":"gone"}` {
+		t.Errorf("%s, %v", text, err)
+	}
+}
