@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/distlock/distlock/internal/history"
@@ -21,38 +22,56 @@ import (
 // Each mistake in a store is found, and called by its name. The control has none.
 func TestTorture_planted(t *testing.T) {
 	t.Parallel()
-	for fault, rules := range map[string][]history.Invariant{
-		"none":    nil,
-		"forgets": {history.I3, history.I9},
-		"owners":  {history.I3, history.I9},
-		"fences":  {history.I2},
-	} {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
-			var out, errs bytes.Buffer
-			a := &app{in: nil, out: &out, err: &errs, redact: open.Redact, open: plant(fault)}
-			code := a.execute(context.Background(), []string{
-				"torture", "--config", os.DevNull, "--store", "memory:", "--time", "3s", "--ttl", "500ms", "--keys", "4", "--clients", "5", "--rate", "500", "--json", "--dir", t.TempDir(), "--seed", "11",
+	tests := []struct {
+		fault string
+		rules []history.Invariant // one of them at least
+		not   []history.Invariant
+		code  int
+		out   bytes.Buffer
+		err   bytes.Buffer
+	}{
+		{fault: "none"},
+		{fault: "forgets", rules: []history.Invariant{history.I3, history.I9}},
+		{fault: "owners", rules: []history.Invariant{history.I3, history.I9}},
+		{fault: "fences", rules: []history.Invariant{history.I2}, not: []history.Invariant{history.I3, history.I9}},
+	}
+	var wg sync.WaitGroup
+	for i := range tests { // they take time, not work: all at once, however many tests may run in parallel
+		tt := &tests[i]
+		dir := t.TempDir()
+		wg.Go(func() {
+			a := &app{out: &tt.out, err: &tt.err, redact: open.Redact, open: plant(tt.fault)}
+			tt.code = a.execute(context.Background(), []string{
+				"torture", "--config", os.DevNull, "--store", "memory:", "--time", "3s", "--ttl", "500ms",
+				"--keys", "4", "--clients", "5", "--rate", "500", "--json", "--dir", dir, "--seed", "11",
 			})
+		})
+	}
+	wg.Wait()
+	for i := range tests {
+		tt := &tests[i]
+		t.Run(tt.fault, func(t *testing.T) {
 			var rep tortured
-			if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
-				t.Fatal(err, out.String(), errs.String())
+			if err := json.Unmarshal(tt.out.Bytes(), &rep); err != nil {
+				t.Fatal(err, tt.out.String(), tt.err.String())
 			}
-			if rules == nil {
-				if code != 0 || rep.Verdict != torture.Clean || rep.Total() != 0 || len(rep.Files) != 0 {
-					t.Errorf("exit %d: %s", code, out.String())
+			if tt.rules == nil {
+				if tt.code != 0 || rep.Verdict != torture.Clean || rep.Total() != 0 || len(rep.Files) != 0 {
+					t.Errorf("exit %d: %s", tt.code, tt.out.String())
 				}
 				return
 			}
-			found := 0
-			for _, r := range rules {
-				found += rep.Count[r]
+			found := func(rules []history.Invariant) (n int) {
+				for _, r := range rules {
+					n += rep.Count[r]
+				}
+				return n
 			}
-			if code != exitFound || rep.Verdict != torture.Violated || found == 0 || rep.Count[history.Model] == 0 {
-				t.Errorf("exit %d, want violations of %v: %v", code, rules, rep.Count)
+			if tt.code != exitFound || rep.Verdict != torture.Violated || found(tt.rules) == 0 || rep.Count[history.Model] == 0 {
+				t.Errorf("exit %d, want violations of %v: %v", tt.code, tt.rules, rep.Count)
 			}
-			if fault == "fences" && rep.Count[history.I3]+rep.Count[history.I9] > 0 {
-				t.Errorf("exclusion was not broken: %s", out.String())
+			if found(tt.not) > 0 {
+				t.Errorf("want no violations of %v: %s", tt.not, tt.out.String())
 			}
 			written(t, rep.Files)
 		})
