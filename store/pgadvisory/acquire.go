@@ -104,8 +104,8 @@ func (s *Store) stepOwn(a *ask, c *claim) step {
 		return step{wait: s.withdraw(c)}
 	case c.state == ready && a.Weight > c.weight, c.state == held && s.clock.Now() >= c.ends:
 		return step{wait: s.giveBackLater(c).done}
-	case c.state == ready && c.weight == a.Weight && c.ttl == a.TTL && a.called-c.beat < grace/2:
-		// The server counts from later than c.beat, and for a grace longer than the TTL.
+	case c.state == ready && c.weight == a.Weight && c.ttl == a.TTL && a.called-c.since < lineGrace:
+		// The server counts from later than c.since, and for lineGrace longer than the TTL.
 		s.hold(c, a.TTL)
 		c.holder, c.party = a.Holder, a.Party
 		return step{res: s.granted(c)}
@@ -156,6 +156,7 @@ func (s *Store) await(ctx context.Context, a *ask, st step) (res driver.Result, 
 		c.finish(false, unavailable(err)) // it was not sent
 		s.mu.Unlock()
 	}
+	st.link.attend(st.try.done)
 	select {
 	case <-st.try.done:
 	case <-ctx.Done():

@@ -29,9 +29,8 @@ type claim struct {
 	ttl           time.Duration // that the link counts with
 
 	state state
-	since time.Duration // when it was granted
+	since time.Duration // when it was granted; of one that waits or is ready: a time before which the server did not grant it
 	ends  time.Duration // when its TTL is over
-	beat  time.Duration // of one that is ready: before the server was last asked
 	timer *time.Timer   // until ends; of one that is ready, until it is given back
 	lost  chan struct{} // closed when it ended and was not given back by its owner
 

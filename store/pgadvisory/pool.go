@@ -103,9 +103,10 @@ func (s *Store) adopt(l *link) error {
 	}
 	keepAlive(l.conn)
 	s.links[l] = true
-	s.wg.Go(func() {
-		_ = l.read()
+	s.wg.Add(1)
+	l.begin(func() {
 		s.over(l)
+		s.wg.Done()
 	})
 	return nil
 }
@@ -131,7 +132,7 @@ func (s *Store) over(l *link) {
 		}
 		s.watches.tellOwner(c.ID)
 		s.remove(c)
-		c.finish(false, l.err)
+		c.finish(false, l.wire.err)
 	}
 	s.change()
 }

@@ -37,6 +37,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		s.mu.Unlock()
 		if free {
 			s.free(c, 0, nil)
+			c.link.attend(wait.done)
 		}
 		select {
 		case <-wait.done:
@@ -82,7 +83,7 @@ func (s *Store) giveBack(c *claim) *attempt {
 // giveBackLater is giveBack and free, for those who have the lock.
 func (s *Store) giveBackLater(c *claim) *attempt {
 	try := s.giveBack(c)
-	s.wg.Go(func() { s.free(c, 0, nil) })
+	s.wg.Go(func() { s.freeUnseen(c, 0, nil) })
 	return try
 }
 
@@ -90,7 +91,7 @@ func (s *Store) giveBackLater(c *claim) *attempt {
 // for it. It is called with the lock held.
 func (s *Store) undo(c *claim, reason error) {
 	c.state = leaving
-	s.wg.Go(func() { s.free(c, 0, reason) })
+	s.wg.Go(func() { s.freeUnseen(c, 0, reason) })
 }
 
 // freeTries is how often a lock is given back before its connection is ended: somebody may cancel the statement.
@@ -107,7 +108,7 @@ func (s *Store) free(c *claim, tries int, reason error) {
 		value, _, err := l.answer(k)
 		switch {
 		case err != nil && !lost(err) && tries+1 < freeTries:
-			s.wg.Go(func() { s.free(c, tries+1, reason) })
+			s.wg.Go(func() { s.freeUnseen(c, tries+1, reason) })
 			return
 		case err != nil && !lost(err):
 			s.mu.Lock()
@@ -119,6 +120,12 @@ func (s *Store) free(c *claim, tries int, reason error) {
 	if err != nil {
 		s.freed(c, false, reason, err)
 	}
+}
+
+// freeUnseen is free for those who do not wait for the answer.
+func (s *Store) freeUnseen(c *claim, tries int, reason error) {
+	s.free(c, tries, reason)
+	c.link.listen()
 }
 
 // freed notes that a lock is not held any more, or that nobody knows.

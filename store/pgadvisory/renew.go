@@ -38,7 +38,8 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 			s.renewed(l, g, &call{err: err})
 		}
 	}
-	for _, g := range rounds {
+	for l, g := range rounds {
+		l.attend(g.done)
 		select {
 		case <-g.done:
 			for _, r := range g.claims {

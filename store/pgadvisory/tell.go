@@ -74,6 +74,7 @@ func (s *Store) inTheWay(a *ask) (first *claim) {
 
 // others returns who else holds the lock or waits for it: first those who hold it.
 func (s *Store) others(ctx context.Context, a *ask) ([]row, error) {
+	sent := s.clock.Now()
 	rows, err := s.look(ctx, a.number)
 	if err != nil {
 		return nil, err
@@ -84,11 +85,16 @@ func (s *Store) others(ctx context.Context, a *ask) ([]row, error) {
 	for l := range s.links {
 		own[l.pid] = true
 	}
-	// A connection that should stand in line and does not is of no use: it is gone, and nobody has told us.
-	if c := s.claims[a.ID]; c != nil && c.state == waiting && c.link != nil {
-		_, sent, _ := c.link.load()
-		if sent > time.Second && !slices.ContainsFunc(rows, func(r row) bool { return r.pid == c.link.pid }) {
-			_ = c.link.conn.Close()
+	for c := range s.byKey[a.number] {
+		if c.link == nil || !c.link.waits && c.state != ready {
+			continue
+		}
+		i := slices.IndexFunc(rows, func(r row) bool { return r.pid == c.link.pid })
+		switch {
+		case i >= 0 && !rows[i].granted:
+			c.stillWaits(sent)
+		case i < 0 && c.state == waiting && sent-c.since > time.Second:
+			_ = c.link.conn.Close() // it should stand in line and does not: it is gone, and nobody has told us
 		}
 	}
 	return slices.DeleteFunc(rows, func(r row) bool { return own[r.pid] }), nil
@@ -100,14 +106,16 @@ func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := make(chan *call, 1)
+	var answer *call
+	done := make(chan struct{})
 	key := binary.BigEndian.AppendUint64(nil, uint64(number)) //nolint:gosec // the bits are what counts
-	if err := l.send(look, [][]byte{key}, func(k *call) { answer <- k }); err != nil {
+	if err := l.send(look, [][]byte{key}, func(k *call) { answer = k; close(done) }); err != nil {
 		return nil, err
 	}
+	l.attend(done)
 	select {
-	case k := <-answer:
-		return told(k)
+	case <-done:
+		return told(answer)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -8,8 +8,15 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// readyFor is how long a lock that was granted from the line waits for its owner, who was told and is in this process.
-const readyFor = time.Second
+const (
+	// readyFor is how long a lock that was granted from the line waits for its owner, who was told and is in this process.
+	readyFor = time.Second
+
+	// lineGrace is grace for what is granted from the line, until it is first renewed. When the server granted it nobody here knows: the answer
+	// may have been on its way for long. But it was after the wait began, and after every look at the line that still saw it
+	// wait, and whoever waits looks about once a second. If that is not long ago, the grant needs no proof by another statement.
+	lineGrace = 2 * time.Second
+)
 
 // watches are those who want to be told. They are guarded by the store's lock.
 type watches struct {
@@ -130,14 +137,16 @@ func (s *Store) standInLine(c *claim) {
 	}
 	l.waits = true
 	s.place(c, l)
+	c.since = s.clock.Now()
 	v := waitShared
 	if c.exclusive() {
 		v = waitExclusive
 	}
 	s.mu.Unlock()
-	if err := l.do(v, c, c.ttl, func(k *call) { s.served(c, k) }); err != nil {
+	if err := l.do(v, c, c.ttl+lineGrace-grace, func(k *call) { s.served(c, k) }); err != nil {
 		return // the connection is over, and the claim with it
 	}
+	l.listen()
 }
 
 // spare returns a connection that holds nothing, if there are more than needed. It is called with the lock held.
@@ -178,25 +187,36 @@ func (s *Store) served(c *claim, k *call) {
 		c.state = leaving
 		s.watches.tellOwner(c.ID)
 		s.mu.Unlock()
-		s.free(c, 0, nil)
+		s.freeUnseen(c, 0, nil)
 		return
 	}
 	c.state, c.fence = ready, uint64(value) //nolint:gosec // the sequence gives no negative number
-	c.beat = s.clock.Now()
-	c.begin()
 	s.arm(c, readyFor, s.unclaimed)
-	s.mu.Unlock()
-	// When the server granted it nobody here knows: this answer may have been on its way for long. From the answer to
-	// the next statement on we do, and that is under way while the owner is still being told.
-	if err := l.do(beat, c, c.ttl, func(k *call) { s.beaten(c, k) }); err != nil {
+	if s.clock.Now()-c.since < lineGrace/2 {
+		s.watches.tellOwner(c.ID)
+		s.mu.Unlock()
 		return
 	}
+	c.since = s.clock.Now()
+	c.begin()
+	s.mu.Unlock()
+	if err := l.do(beat, c, c.ttl+lineGrace-grace, func(k *call) { s.beaten(c, k) }); err != nil {
+		return
+	}
+	l.listen()
 	s.mu.Lock()
 	s.watches.tellOwner(c.ID)
 	s.mu.Unlock()
 }
 
-// beaten notes that the server counts the TTL of a claim that is ready from later than c.beat.
+// stillWaits notes that a claim stood in line when the server was asked at the time sent. It is called with the lock held.
+func (c *claim) stillWaits(sent time.Duration) {
+	if c.state == waiting || c.state == ready {
+		c.since = max(c.since, sent)
+	}
+}
+
+// beaten notes that the server counts the TTL of a claim that is ready from later than c.since.
 func (s *Store) beaten(c *claim, k *call) {
 	_, _, err := c.link.answer(k)
 	s.mu.Lock()

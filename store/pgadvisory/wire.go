@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -11,23 +12,39 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// writeLimit bounds how long a statement may take to leave. A statement is smaller than any buffer on the way, so one that
-// does not fit stands behind thousands that nobody reads.
-const writeLimit = 5 * time.Second
+const (
+	// A statement is smaller than any buffer on the way, so one that does not fit stands behind many that nobody reads. Where
+	// crowd are under way, one may take writeLimit to leave.
+	crowd      = 32
+	writeLimit = 5 * time.Second
 
-// A wire is a connection that many goroutines send statements on. One goroutine reads the answers, and so notices at once
-// when the connection ends.
+	// attendFor is how long a caller reads answers itself before it leaves that to the watch, and restFor how
+	// long a connection rests before the watch begins. To be woken by the watch costs a caller as much as the server takes for the answer.
+	attendFor = 10 * time.Millisecond
+	restFor   = 5 * time.Millisecond
+)
+
+// A wire is a connection that many goroutines send statements on. Callers read the answers, each also those of others. While
+// none does, a goroutine watches, and so notices at once when the connection ends.
 type wire struct {
 	pg    *pgconn.PgConn // how it was made; it is not used any more but to cancel
 	conn  net.Conn
 	front *pgproto3.Frontend
 	pid   int64
+	over  func() // called when the connection has ended and all calls are answered
 
-	write sync.Mutex // held while a statement is sent, so that answers come in the order of calls
+	write   sync.Mutex // held while a statement is sent, so that answers come in the order of calls
+	limited bool       // there is a limit for writing; guarded by write
+
+	baton chan struct{} // full: somebody reads
+	until time.Time     // the limit for reading; guarded by baton
+	watch *time.Timer   // begins the watch
 
 	mu    sync.Mutex // guards what follows
 	calls []*call    // sent and not answered
 	used  time.Time  // when a statement was last sent or answered
+	rests bool       // the timer for the watch is set, or the watch is on
+	on    bool       // the watch is on
 	err   error      // why it ended
 }
 
@@ -39,16 +56,24 @@ type call struct {
 	then func(*call) // told of the answer, by the goroutine that reads
 }
 
-// newWire takes over a connection on which nothing is under way. When it ends, over is called.
+// newWire takes over a connection on which nothing is under way.
 func newWire(pg *pgconn.PgConn) (*wire, error) {
 	h, err := pg.Hijack()
 	if err != nil {
 		return nil, err
 	}
-	return &wire{pg: pg, conn: h.Conn, front: h.Frontend, pid: int64(h.PID), used: time.Now()}, nil
+	return &wire{pg: pg, conn: h.Conn, front: h.Frontend, pid: int64(h.PID), used: time.Now(), baton: make(chan struct{}, 1)}, nil
 }
 
-// send sends a statement. Its answer, or the end of the wire, is told to then; on an error it is not.
+// begin starts the watch. over is called once, when the connection has ended.
+func (w *wire) begin(over func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.over, w.rests = over, true
+	w.watch = time.AfterFunc(0, w.stand)
+}
+
+// send sends a statement. Its answer, or the end of the wire, is told to then; on an error it is not. Who sends and does not attend calls listen.
 func (w *wire) send(v verb, args [][]byte, then func(*call)) error {
 	w.write.Lock()
 	defer w.write.Unlock()
@@ -60,6 +85,7 @@ func (w *wire) send(v verb, args [][]byte, then func(*call)) error {
 	c := &call{sent: time.Now(), then: then}
 	w.used = c.sent
 	w.calls = append(w.calls, c)
+	busy := len(w.calls) > crowd
 	w.mu.Unlock()
 	formats := []int16{1}
 	if len(args) == 2 {
@@ -70,33 +96,140 @@ func (w *wire) send(v verb, args [][]byte, then func(*call)) error {
 	})
 	w.front.SendExecute(&pgproto3.Execute{})
 	w.front.SendSync(&pgproto3.Sync{})
-	err := w.conn.SetWriteDeadline(c.sent.Add(writeLimit))
+	var err error
+	switch {
+	case busy:
+		err = w.conn.SetWriteDeadline(c.sent.Add(writeLimit))
+	case w.limited:
+		err = w.conn.SetWriteDeadline(time.Time{})
+	}
+	w.limited = busy
 	if err == nil {
 		err = w.front.Flush()
 	}
 	if err != nil {
-		_ = w.conn.Close() // the reader tells all whose answers are missing, this one too
+		_ = w.conn.Close() // who reads tells all whose answers are missing, this one too
 	}
 	return nil
 }
 
-// read reads answers until the connection ends, and returns why it did.
-func (w *wire) read() error {
-	err := w.receive()
+// attend reads answers for the caller who waits for done, unless somebody reads already, and for a short while only.
+func (w *wire) attend(done <-chan struct{}) {
+	select {
+	case w.baton <- struct{}{}:
+	default:
+		return
+	}
+	select {
+	case <-done: // by whoever had the baton before
+		<-w.baton
+		return
+	default:
+	}
+	if now := time.Now(); w.until.Sub(now) < attendFor/2 {
+		w.until = now.Add(attendFor)
+		if err := w.conn.SetReadDeadline(w.until); err != nil {
+			w.until = time.Time{}
+		}
+	}
+	err := w.receive(done)
+	<-w.baton
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		w.listen() // the caller goes on waiting, and the watch reads
+	} else if err != nil {
+		w.fail(err)
+	}
+	w.rest()
+}
+
+// rest has the watch begin when the wire has rested.
+func (w *wire) rest() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.rests && w.err == nil {
+		w.rests = true
+		w.watch.Reset(restFor)
+	}
+}
+
+// listen has the watch begin now.
+func (w *wire) listen() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.rests = true
+		w.watch.Reset(0)
+	}
+}
+
+// stand is the watch: it reads until something was read, and then leaves it to callers again.
+func (w *wire) stand() {
+	w.mu.Lock()
+	idle := len(w.calls) == 0 && time.Since(w.used) < restFor
+	if idle && w.err == nil {
+		w.watch.Reset(restFor)
+	}
+	ended := w.err != nil
+	w.mu.Unlock()
+	if idle || ended {
+		return
+	}
+	select {
+	case w.baton <- struct{}{}:
+	default:
+		w.mu.Lock()
+		if !w.on { // somebody reads, for a while
+			w.watch.Reset(restFor)
+		}
+		w.mu.Unlock()
+		return
+	}
+	w.mu.Lock()
+	w.on = true
+	w.mu.Unlock()
+	w.until = time.Time{}
+	err := w.conn.SetReadDeadline(w.until)
+	for err == nil {
+		err = w.receive(nil)
+		w.mu.Lock()
+		more := len(w.calls) > 0
+		w.rests, w.on = more, more
+		w.mu.Unlock()
+		if !more {
+			break
+		}
+	}
+	<-w.baton
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	w.rest()
+}
+
+// fail ends the wire, and tells all who wait for an answer.
+func (w *wire) fail(err error) {
 	_ = w.conn.Close()
 	w.mu.Lock()
+	if w.err != nil {
+		w.mu.Unlock()
+		return
+	}
 	w.err = &lostError{err}
 	left := w.calls
 	w.calls = nil
+	w.watch.Stop()
+	w.rests = true
 	w.mu.Unlock()
 	for _, c := range left {
 		c.err = w.err
 		c.then(c)
 	}
-	return err
+	w.over()
 }
 
-func (w *wire) receive() error {
+// receive reads until done is closed, or if it is nil, until one answer is whole. It is called with the baton.
+func (w *wire) receive(done <-chan struct{}) error {
 	for {
 		m, err := w.front.Receive()
 		if err != nil {
@@ -126,6 +259,14 @@ func (w *wire) receive() error {
 				c.rows = [][][]byte{} // answered
 			}
 			c.then(c)
+			if done == nil {
+				return nil
+			}
+			select {
+			case <-done:
+				return nil
+			default:
+			}
 		}
 	}
 }
