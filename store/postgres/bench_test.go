@@ -82,12 +82,3 @@ func pairs(b *testing.B, n int, pair func(i int64) error) {
 	}
 	wg.Wait()
 }
-
-func query(t testing.TB, srv *testenv.PostgresServer, sql string) [][]string {
-	t.Helper()
-	rows, err := srv.Query(context.Background(), sql)
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return rows
-}

@@ -60,7 +60,7 @@ type batch struct {
 }
 
 // A lane is a connection, and the calls that wait for it. While calls are under way, others gather; then they go out
-// together. Calls about one key use one lane, so that a release does not overtake the acquire that it undoes.
+// together. One transaction comes after the other, so that a release does not overtake the acquire that it undoes.
 type lane struct {
 	s      *Store
 	ctx    context.Context // over when the lane is closed

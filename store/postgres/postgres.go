@@ -5,7 +5,7 @@
 //
 // # Connections
 //
-// A store has up to four connections of its own, beside the pool it is given: two for claims, one for renewals and one that
+// A store has up to three connections of its own, beside the pool it is given: one for claims, one for renewals and one that
 // listens. So a pool that is exhausted keeps nobody from renewing. Behind a pooler such as PgBouncer in transaction mode everything works but
 // listening: there, those who wait ask again from time to time, unless Options.Listen names a way around the pooler.
 //
@@ -32,9 +32,6 @@ import (
 
 	"github.com/distlock/distlock/driver"
 )
-
-// lanes is how many statements about claims may be under way at once. While one waits for the disk the other is worked on.
-const lanes = 1
 
 const defaultSchema = "distlock"
 
@@ -63,8 +60,8 @@ type Store struct {
 	channel string // of this process
 	closers []func()
 
-	lanes  [lanes]*lane
-	renews *lane
+	claims *lane // calls about claims, one transaction after the other: two at once would wait for the disk twice
+	renews *lane // so that renewals wait for nobody
 	feed   feed
 
 	ready  atomic.Pointer[server] // nil: the schema was not looked at yet
@@ -99,10 +96,7 @@ func New(pool *pgxpool.Pool, opt *Options) (*Store, error) {
 	s.names = namesOf(s.opt.Schema)
 	s.st = s.names.statements()
 	s.channel = s.opt.Schema + "_" + strings.ToLower(rand.Text()[:16])
-	for i := range s.lanes {
-		s.lanes[i] = newLane(s)
-	}
-	s.renews = newLane(s)
+	s.claims, s.renews = newLane(s), newLane(s)
 	s.feed.open(s, listen)
 	return s, nil
 }
@@ -113,9 +107,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.feed.close()
-	for _, l := range s.lanes {
-		l.close()
-	}
+	s.claims.close()
 	s.renews.close()
 	s.sweeps.Wait()
 	for _, c := range s.closers {

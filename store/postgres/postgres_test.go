@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, nil)) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, roles)) }
 
 // pooled returns a pool of a few connections.
 func pooled(t testing.TB, url string) *pgxpool.Pool {

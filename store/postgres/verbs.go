@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -80,7 +79,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	if len(r.Value) == 0 {
 		c.args[10] = nil // as it is stored
 	}
-	if err := s.lane(c.key).do(ctx, c); err != nil {
+	if err := s.claims.do(ctx, c); err != nil {
 		return driver.Result{}, err
 	}
 	res, err := s.result(r, c.rows)
@@ -106,13 +105,6 @@ func ownerOf(owner string) (string, error) {
 		return "", fmt.Errorf("%w: an owner of %d bytes is over %d bytes", driver.ErrInvalid, len(owner), maxOwner)
 	}
 	return owner, nil
-}
-
-// lane returns the lane of a key.
-func (s *Store) lane(key string) *lane {
-	h := fnv.New32a()
-	h.Write([]byte(key))
-	return s.lanes[h.Sum32()%lanes]
 }
 
 // alone runs a call on a connection of the pool.
@@ -185,7 +177,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	}
 	c := &call{st: &s.st.release, key: storable(id.Key)}
 	c.args = [][]byte{[]byte(c.key), []byte(owner)}
-	if err := s.lane(c.key).do(ctx, c); err != nil {
+	if err := s.claims.do(ctx, c); err != nil {
 		return err
 	}
 	switch {

@@ -1,0 +1,358 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// What SQL clients take by name, stores are refused, and the other way round.
+func TestSQL_excludes(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	works(t, s)
+	_, ask := plainSQL(t, srv.URL, opt)
+	want := func(wanted bool, sql string, args ...any) {
+		t.Helper()
+		if got, err := ask(sql, args...); err != nil || got != wanted {
+			t.Errorf("%s %q: %v, %v; want %v", sql, args, got, err, wanted)
+		}
+	}
+	const acquire, give = "select Schema.acquire_lock($1, $2, 60, '{\"n\": 1}')", "select Schema.release_lock($1, $2)"
+	// A name of a user's is doubled at the tilde, as the library does it; one that looks like an escape is escaped.
+	for name, key := range map[string]string{"job": "job", "~job": "~~job", `\x61`: `\x61`, "jöb ' \"": "jöb ' \""} {
+		want(true, acquire, name, "psql")
+		res := refuse(t, s, exclusive(key))
+		if b := res.Blocker; b.Holder != "psql" || b.Meta["n"] != "1" || b.Fence == 0 || b.Key != key {
+			t.Errorf("the blocker of %q is %+v", name, b)
+		}
+		want(true, acquire, name, "psql") // extends
+		want(false, acquire, name, "other")
+		want(false, give, name, "other")
+		w := placed(exclusive(key))
+		wake := s.Watch(t.Context(), w.ID)
+		refuse(t, s, w)
+		drain(wake)
+		want(true, give, name, "psql")
+		woken(t, wake, "by a release in SQL")
+		want(false, acquire, name, "psql") // there is a line
+		grant(t, s, w)
+		want(false, acquire, name, "psql")
+		want(false, give, name, "psql")
+		release(t, s, w)
+		want(true, acquire, name, "psql")
+	}
+	for _, bad := range []string{"acquire_lock('', 'h', 1)", "acquire_lock('n', '', 1)", "acquire_lock('n', 'h', 0)", "acquire_lock('n', 'h', null)", "acquire_lock(null, 'h', 1)", "acquire_lock('n', 'h', 1, '[]')"} {
+		var pg *pgconn.PgError
+		if _, err := ask("select Schema." + bad); !errors.As(err, &pg) || pg.Code != "22023" {
+			t.Errorf("%s: %v, want 22023", bad, err)
+		}
+	}
+}
+
+// However many ask in Go and in SQL, one holds.
+func TestSQL_race(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	a, b := made(t, srv.URL, opt), made(t, srv.URL, opt)
+	works(t, a)
+	var inside, grants atomic.Int32
+	hold := func() {
+		if inside.Add(1) != 1 {
+			t.Error("two hold the lock")
+		}
+		grants.Add(1)
+		time.Sleep(time.Millisecond)
+		inside.Add(-1)
+	}
+	var wg sync.WaitGroup
+	for i := range 3 {
+		_, ask := plainSQL(t, srv.URL, opt)
+		holder := fmt.Sprint("sql", i)
+		wg.Go(func() {
+			for range 40 {
+				ok, err := ask("select Schema.acquire_lock('race', $1, 60)", holder)
+				if err != nil {
+					t.Error(err)
+				}
+				if !ok {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				hold()
+				if ok, err := ask("select Schema.release_lock('race', $1)", holder); err != nil || !ok {
+					t.Error("release_lock:", ok, err)
+				}
+			}
+		})
+	}
+	for i := range 6 {
+		s := []driver.Store{a, b}[i%2]
+		wg.Go(func() {
+			for range 40 {
+				r := exclusive("race")
+				res, err := s.Acquire(t.Context(), r)
+				if err != nil {
+					t.Error(err)
+				}
+				if !res.Granted {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				hold()
+				release(t, s, r)
+			}
+		})
+	}
+	wg.Wait()
+	if grants.Load() < 10 {
+		t.Errorf("%d grants: nobody contended", grants.Load())
+	}
+}
+
+func TestSQL_views(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	a, w := exclusive("a\x00b"), placed(exclusive("a\x00b"))
+	a.Holder, a.Party, a.Meta = "host/1", "task", map[string]string{"k": "v"}
+	w.Holder = "host/2"
+	fence := grant(t, s, a).Fence
+	refuse(t, s, w)
+	rows := query(t, srv, strings.ReplaceAll(`select name, holder, fence, owner, party, metadata->>'k', waiting, acquired_at <= clock_timestamp(),
+		expires_at - acquired_at = '1 min' from Schema.locks`, "Schema", quoted(opt)))
+	want := []string{"a\\000b", "host/1", fmt.Sprint(fence), driver.Tag(a.Owner), "task", "v", "1", "t", "t"}
+	if len(rows) != 1 || fmt.Sprint(rows[0]) != fmt.Sprint(want) {
+		t.Errorf("locks: %q, want %q", rows, want)
+	}
+	rows = query(t, srv, "select position, holder, owner from "+quoted(opt)+".waiters")
+	if want := []string{"1", "host/2", driver.Tag(w.Owner)}; len(rows) != 1 || fmt.Sprint(rows[0]) != fmt.Sprint(want) {
+		t.Errorf("waiters: %q, want %q", rows, want)
+	}
+}
+
+// A transaction that began long ago is judged by the clock, not by when it began: a lease that it takes lives from now, and one
+// that ended meanwhile has ended.
+func TestSQL_oldTransaction(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	short := exclusive("short")
+	short.TTL = 1500 * time.Millisecond
+	works(t, s)
+	c, ask := plainSQL(t, srv.URL, opt)
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := ask("select true"); err != nil { // the transaction has its time now
+		t.Fatal(err)
+	}
+	grant(t, s, short)
+	time.Sleep(2 * time.Second)
+	if ok, err := ask("select Schema.acquire_lock('short', 'old', 1)"); err != nil || !ok {
+		t.Errorf("a key whose claim ended since the transaction began: %v, %v; want it granted", ok, err)
+	}
+	if ok, err := ask("select Schema.acquire_lock('new', 'old', 1)"); err != nil || !ok {
+		t.Errorf("a free key: %v, %v", ok, err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refuse(t, s, exclusive("new"))
+	if left := refuse(t, s, exclusive("short")).Retry; left <= 0 || left > time.Second {
+		t.Errorf("the lease of the old transaction lives for %v more, want up to 1s", left)
+	}
+}
+
+// Transactions that see the past are refused.
+func TestSQL_isolation(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	works(t, s)
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		c, ask := plainSQL(t, srv.URL, opt)
+		tx, err := c.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pg *pgconn.PgError
+		if _, err := ask("select Schema.acquire_lock('key', 'h', 60)"); !errors.As(err, &pg) || pg.Code != "25000" || !strings.Contains(pg.Hint, "READ COMMITTED") {
+			t.Errorf("%s: %v, want 25000 with a hint", level, err)
+		}
+		tx.Rollback(t.Context())
+	}
+	url := srv.URL + "&default_transaction_isolation=serializable"
+	_, err := made(t, url, opt).Acquire(t.Context(), exclusive("key"))
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "READ COMMITTED") {
+		t.Errorf("a store whose transactions are serializable: %v, want ErrUnavailable that names the cure", err)
+	}
+}
+
+// A client that idles in its transaction after it took a lock hurts nobody's hold: neither on other keys, nor of those who share
+// its own. Whoever asks for its key is refused, also before it commits.
+func TestSQL_idle(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	other, slot := exclusive("other"), shared("slots")
+	slot.Limit = 2
+	grant(t, s, other)
+	grant(t, s, slot)
+	c, ask := plainSQL(t, srv.URL, opt)
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if ok, err := ask("select Schema.acquire_lock('mine', 'idle', 60)"); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if ok, err := ask("select answer = '+' from Schema.acquire('slots', 'idle', '1 min', 1, 2)"); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	began := time.Now()
+	renew(t, s, other)
+	renew(t, s, slot)
+	for i, got := range s.RenewAll(t.Context(), []driver.Renewal{{ID: other.ID, TTL: time.Minute}, {ID: slot.ID, TTL: time.Minute}}) {
+		if got.Err != nil {
+			t.Errorf("renewal %d: %v", i, got.Err)
+		}
+	}
+	release(t, s, other)
+	grant(t, s, other)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("beside an idle transaction renewals took %v", took)
+	}
+	w := placed(exclusive("mine"))
+	if res := refuse(t, s, w); !strings.Contains(res.Blocker.Holder, "transaction") || res.Retry != 0 {
+		t.Errorf("refused with %+v, want the open transaction named", res)
+	}
+	wake := s.Watch(t.Context(), w.ID)
+	refuse(t, s, w)
+	release(t, s, slot) // its key is not to be had
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if res := refuse(t, s, w); res.Blocker.Holder != "idle" {
+		t.Errorf("after the commit the blocker is %+v", res.Blocker)
+	}
+	drain(wake)
+	if ok, err := ask("select Schema.release_lock('mine', 'idle')"); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	woken(t, wake, "by the release")
+	grant(t, s, w)
+}
+
+// The context manager of docs/postgres.md, and a client that leaves psycopg2's default on and idles in its transaction.
+func TestSQL_python(t *testing.T) {
+	t.Parallel()
+	const python = "/usr/bin/python3" // Debian's, which has Debian's modules
+	if out, err := exec.Command(python, "-c", "import psycopg2").CombinedOutput(); err != nil {
+		missing := t.Skipf
+		if os.Getenv("CI") == "true" {
+			missing = t.Fatalf
+		}
+		missing("SKIPPED, NOTHING WAS TESTED: no psycopg2 on this machine; to get it: apt-get install python3-psycopg2, or scripts/servers: %s", out)
+	}
+	srv := testenv.Postgres(t, testenv.Shared())
+	url := srv.Database(t)
+	s := made(t, url, nil)
+	works(t, s)
+	doc, err := os.ReadFile("../../docs/postgres.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := strings.Cut(string(doc), "```python\n")
+	code, _, _ = strings.Cut(code, "```")
+	script := code + `
+import sys, time, psycopg2
+connect = lambda: psycopg2.connect(sys.argv[1])
+idle = connect()
+with idle.cursor() as cur:
+    cur.execute("select distlock.acquire_lock('idle', 'python', 60)")
+    assert cur.fetchone()[0]
+try:
+    with lock(connect, "go"):
+        sys.exit("Go holds it")
+except BlockingIOError:
+    pass
+with lock(connect, "nightly", ttl=0.9) as lost:
+    print("held", flush=True)
+    sys.stdin.readline()
+    assert not lost.is_set()
+print("released", flush=True)
+sys.stdin.readline()
+idle.commit()
+print("done", flush=True)
+`
+	held := exclusive("go")
+	grant(t, s, held)
+	cmd := exec.Command(python, "-c", script, url)
+	in, _ := cmd.StdinPipe()
+	out, _ := cmd.StdoutPipe()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	lines := make(chan string, 10)
+	go func() {
+		defer close(lines)
+		for {
+			var line string
+			if _, err := fmt.Fscanln(out, &line); err != nil {
+				return
+			}
+			lines <- line
+		}
+	}()
+	expect := func(want string) {
+		t.Helper()
+		select {
+		case got := <-lines:
+			if got != want {
+				t.Fatalf("python said %q, want %q; %s", got, want, stderr.String())
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("python did not say %q; %s", want, stderr.String())
+		}
+	}
+	expect("held")
+	time.Sleep(1200 * time.Millisecond) // it extends
+	refuse(t, s, exclusive("nightly"))
+	renew(t, s, held)
+	refuse(t, s, exclusive("idle"))
+	fmt.Fprintln(in)
+	expect("released")
+	grant(t, s, exclusive("nightly"))
+	fmt.Fprintln(in)
+	expect("done")
+	refuse(t, s, exclusive("idle"))
+	renew(t, s, held)
+}
