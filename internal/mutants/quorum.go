@@ -71,6 +71,11 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_late_grant_to_an_owner_that_asks_again",
 		},
 		{
+			Name: "idle-goroutines-stay", Why: "a burst of calls leaves its goroutines behind",
+			File: dir + "workers.go", Old: "	w.fewest = len(w.idle)\n", New: "	w.fewest = 0\n",
+			Pkg: pkg, Test: "TestStore_idle_goroutines_end",
+		},
+		{
 			Name: "failed-repetition-releases", Why: "a claim is given away that its holder trusts in",
 			File: dir + "acquire.go", Old: "	if a.held && !lost {\n", New: "	if a.held && !lost && a.r.TTL < 0 {\n",
 			Pkg: pkg, Test: "TestStore_failed_repetition_keeps_what_is_held",

@@ -83,6 +83,8 @@
 //   - A request that arrives more than LongestTTL after it was sent, or twice, may be a release that undoes a
 //     later grant to the same owner. Nodes' clients must not repeat requests.
 //   - Order among those who wait.
+//   - That the fence of a shared claim is above those of other shared claims that ended while its owner asked for it in vain: a node
+//     may have granted it to an earlier try, unheard. It is above those of all exclusive claims that have ended.
 //   - Counting needs one place that counts: limits other than Whole are refused (three nodes with a
 //     limit of 3 would grant up to 4). Records that are kept are refused too.
 //   - The fence that a refusal or Show tells of another's claim is what nodes tell: if their clocks are more than a second ahead of

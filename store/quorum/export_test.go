@@ -13,6 +13,13 @@ func Leftovers(s *Store) int {
 	return n
 }
 
+// Idle tells how many goroutines wait for a call to a node.
+func Idle(s *Store) int {
+	s.workers.mu.Lock()
+	defer s.workers.mu.Unlock()
+	return len(s.workers.idle)
+}
+
 // Doubts tells how many releases are in doubt.
 func Doubts(s *Store) int {
 	s.calls.mu.Lock()

@@ -35,7 +35,8 @@ type vote[T any] struct {
 // request that was sent is not taken back by not listening. An answer after the limit is none.
 func begin[T any](ctx context.Context, s *Store, limit time.Duration, f func(ctx context.Context, i int) (T, error)) *round[T] {
 	n := len(s.nodes)
-	r := &round[T]{s: s, ask: f, votes: make([]vote[T], n), left: n}
+	votes := make([]vote[T], 2*n) // room for until, too
+	r := &round[T]{s: s, ask: f, votes: votes[:n:n], seen: votes[n:], left: n}
 	r.ctx, r.cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), limit, errLate)
 	s.wg.Add(n)
 	for i := range n {
@@ -91,9 +92,9 @@ func (r *round[T]) answer(i int) vote[T] {
 }
 
 // until collects votes until there are enough, or all, or ctx or the limit is over. Nodes that have not
-// answered by then did not vote.
+// answered by then did not vote. It is called once.
 func (r *round[T]) until(ctx context.Context, enough func([]vote[T]) bool) []vote[T] {
-	votes := make([]vote[T], len(r.votes))
+	votes := r.seen
 	for i := range votes {
 		votes[i].err = errLate
 	}

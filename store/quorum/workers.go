@@ -11,8 +11,9 @@ type workers struct {
 	mu     sync.Mutex
 	idle   []chan task // of those that wait; the one that came last is used first
 	fewest int         // of them since trim was last called
+	timer  *time.Timer // calls trim; nil: it was never needed
+	armed  bool
 	closed bool
-	timer  *time.Timer // calls trim while there are any; nil: not begun
 	wg     sync.WaitGroup
 }
 
@@ -22,7 +23,7 @@ type task struct {
 	node  int
 }
 
-// idleLimit is how long workers wait that are not needed.
+// idleLimit is how long workers wait at least that are not needed, and twice that at most.
 const idleLimit = time.Second
 
 // do lets a worker make a call.
@@ -57,11 +58,14 @@ func (w *workers) wait(tasks chan task) bool {
 		return false
 	}
 	w.idle = append(w.idle, tasks)
-	if w.timer == nil {
+	switch {
+	case w.armed:
+	case w.timer == nil:
 		w.timer = time.AfterFunc(idleLimit, w.trim)
-	} else if len(w.idle) == 1 {
+	default:
 		w.timer.Reset(idleLimit)
 	}
+	w.armed = true
 	return true
 }
 
@@ -74,7 +78,7 @@ func (w *workers) trim() {
 	}
 	w.idle = append(w.idle[:0], w.idle[w.fewest:]...)
 	w.fewest = len(w.idle)
-	if len(w.idle) > 0 {
+	if w.armed = len(w.idle) > 0; w.armed {
 		w.timer.Reset(idleLimit)
 	}
 }

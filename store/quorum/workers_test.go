@@ -1,0 +1,50 @@
+package quorum_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock/store/quorum"
+)
+
+func TestStore_idle_goroutines_end(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		pairs := func(n int) {
+			var wg sync.WaitGroup
+			for i := range n {
+				wg.Go(func() {
+					a := exclusive(fmt.Sprint("key", i), ttl)
+					res, err := c.store.Acquire(t.Context(), a)
+					if err == nil && res.Granted {
+						err = c.store.Release(t.Context(), a.ID)
+					}
+					if err != nil || !res.Granted {
+						t.Errorf("granted %v, error %v; want granted, and released", res.Granted, err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		pairs(100)
+		time.Sleep(10 * near)
+		synctest.Wait()
+		if n := quorum.Idle(c.store); n < 300 {
+			t.Errorf("%d goroutines wait for the next call, want the 300 that were needed", n)
+		}
+		for range 30 { // one at a time, for three seconds
+			pairs(1)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := quorum.Idle(c.store); n < 3 || n > 10 {
+			t.Errorf("%d goroutines wait, want a few: a call needs three", n)
+		}
+		time.Sleep(3 * time.Second)
+		if n := quorum.Idle(c.store); n != 0 {
+			t.Errorf("%d goroutines wait though nobody called for three seconds", n)
+		}
+		pairs(1) // they come back
+	})
+}
