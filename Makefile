@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help test short race stores chaos bench lint docs mutants api tools servers fuzz clean
+.PHONY: help test short race stores chaos bench lint docs man mutants api tools servers fuzz clean
 
 # Bounds that a developer may change: make chaos SEEDS=500, make fuzz FUZZTIME=10m.
 SEEDS    ?= 20000
@@ -32,7 +32,7 @@ stores: ## install the servers, then run every store's suite against them
 chaos: ## seeded fault runs in virtual time, judged by their history: SEEDS=20000
 	@SEEDS=$(SEEDS) scripts/check chaos
 
-bench: ## benchmarks, peers side by side: BENCH=core, redis or redlock
+bench: ## benchmarks, peers side by side: BENCH=core, redis, redlock, sqlite or cli
 	@go -C bench run . $(BENCH)
 
 lint: ## gofmt, vet for three systems, staticcheck, golangci-lint
@@ -40,6 +40,9 @@ lint: ## gofmt, vet for three systems, staticcheck, golangci-lint
 
 docs: ## check the pages: links, package and doc comments, words that do not belong
 	go test -count=1 -run '^TestDocs' .
+
+man: ## write the man pages of the command down anew in docs/man
+	go test -count=1 -run '^TestMan$$' ./cmd/distlock -args -update
 
 mutants: ## break the code line by line; every breakage must be caught by a named test
 	@$(call has,scripts/mutants,scripts/mutants)

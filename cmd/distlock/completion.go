@@ -51,7 +51,8 @@ func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]st
 				names <- nil
 				return
 			}
-			if claim.Kind == "" && !slices.Contains(all, claim.Key) {
+			// A name that would steer the terminal, or end the line, is not offered: it is not easily typed either.
+			if claim.Kind == "" && clean(claim.Key) == claim.Key && !slices.Contains(all, claim.Key) {
 				all = append(all, claim.Key)
 			}
 		}

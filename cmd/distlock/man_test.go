@@ -1,0 +1,160 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra/doc"
+
+	"github.com/distlock/distlock/open"
+)
+
+var update = flag.Bool("update", false, "write docs/man anew")
+
+// manSections are what a page says that help does not, by command.
+var manSections = map[string]string{
+	"distlock-run": `.SH EXIT STATUS
+.PP
+The status of COMMAND if it ended by itself and the lock was held throughout, and 128+n if signal n ended it. Otherwise:
+.TP
+.B 64
+usage or configuration; a run of the same name inside the command
+.TP
+.B 69
+the store could not be reached before the grant
+.TP
+.B 75
+not acquired: \fB--try\fP, or \fB--wait\fP is over. \fB-E\fP changes it
+.TP
+.B 79
+the lock was lost while the command ran
+.TP
+.B 124
+\fB--max-run\fP is over
+.TP
+.B 125
+distlock itself failed otherwise
+.TP
+.B 126, 127
+the command cannot be run, or was not found
+.TP
+.B 129, 130, 131, 143
+HUP, INT, QUIT or TERM while waiting
+.SH ENVIRONMENT
+.PP
+COMMAND finds \fBDISTLOCK_LOCK_NAME\fP, \fBDISTLOCK_LOCK_FENCE\fP, \fBDISTLOCK_LOCK_HOLDER\fP and \fBDISTLOCK_LOCK_MODE\fP, and with
+\fB--pass-handle\fP the secret \fBDISTLOCK_LOCK_HANDLE\fP.
+`,
+	"distlock": `.SH STORES
+.PP
+.nf
+sqlite:                                      a file in the state directory (the default)
+sqlite:locks.db, sqlite:///var/lib/locks.db  a file by its path
+memory:                                      the memory of this process
+redis://user:password@host:6379/0            also rediss://, valkey://, valkeys://
+redis+unix:///run/redis.sock?db=0            a server by its socket
+redis+sentinel://h1,h2/0?master_name=main    also rediss+sentinel://
+redis+cluster://h1:7000,h2:7001              also rediss+cluster://
+redlock://h1,h2,h3/0                         a majority of servers; also redlocks://
+redlock:?node=URL&node=URL&node=URL          the same, each with a URL of its own
+.fi
+.SH ENVIRONMENT
+.PP
+Every flag has a variable: \fB--at-least\fP is \fBDISTLOCK_AT_LEAST\fP. A flag wins over its variable, that over the configuration file.
+.TP
+.B DISTLOCK_STORE, DISTLOCK_STORE_FILE
+the URL of the store, or a file with the URL in it
+.TP
+.B DISTLOCK_CONFIG
+the configuration file
+.TP
+.B NO_COLOR
+no colours
+.SH FILES
+.TP
+.I $XDG_CONFIG_HOME/distlock/config.toml
+the configuration: the long names of flags and their values, in TOML
+.TP
+.I $XDG_STATE_HOME/distlock/locks.db
+the default store
+`,
+}
+
+// pages are the man pages by their file names.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	root := (&app{redact: open.Redact}).root()
+	for _, c := range append(root.Commands(), root) {
+		c.DisableAutoGenTag = true // it has the date
+		c.InitDefaultHelpFlag()
+	}
+	dir := t.TempDir()
+	day := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "distlock", Manual: "distlock", Date: &day}, dir); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	files, err := filepath.Glob(filepath.Join(dir, "*.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(file)
+		page := strings.Replace(string(text), `"Jan 2000"`, `""`, 1) // a page of today is as true tomorrow
+		page = strings.ReplaceAll(page, `[=false]`, "")              // a switch that is off
+		if more := manSections[strings.TrimSuffix(name, ".1")]; more != "" {
+			before, after, _ := strings.Cut(page, ".SH SEE ALSO")
+			page = before + more + ".SH SEE ALSO" + after
+		}
+		all[name] = page
+	}
+	return all
+}
+
+// The pages in docs/man are those of this program.
+func TestMan(t *testing.T) {
+	dir := filepath.Join("..", "..", "docs", "man")
+	want := pages(t)
+	files, err := filepath.Glob(filepath.Join(dir, "*.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if _, ok := want[filepath.Base(file)]; !ok && *update {
+			err = os.Remove(file)
+		} else if !ok {
+			t.Errorf("%s is of no command", file)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, page := range want {
+		path := filepath.Join(dir, name)
+		if *update {
+			if err := os.WriteFile(path, []byte(page), 0o644); err != nil { //nolint:gosec // it is to be read
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != page {
+			t.Errorf("%s is not current, %v: go test ./cmd/distlock -run TestMan -args -update", path, err)
+		}
+	}
+	for _, c := range (&app{redact: open.Redact}).root().Commands() {
+		if _, ok := want["distlock-"+c.Name()+".1"]; ok == c.Hidden {
+			t.Errorf("%s: hidden %v, page %v", c.Name(), c.Hidden, ok)
+		}
+	}
+	if !slices.Contains(strings.Split(want["distlock.1"], "\n"), ".SH STORES") {
+		t.Error("the page of distlock names no stores")
+	}
+}
