@@ -13,7 +13,8 @@
 //
 // Acquire and release take 31 us together, and the two raw transactions that insert and delete a row 26 us: 0.85 of the raw rate; with
 // Options.Full both wait for the disk, and the rate is the same but for noise (medians of an interleaved run, two cores under load:
-// go test -run '^$' -bench Pair). 50 stores of one process that wait take 1 % of a core in all, with a poll a second (-bench Idle). From a
+// go test -run '^$' -bench Pair). 50 stores of one process that wait take 1 % of a core in all, with a poll a second (-bench Idle), and
+// 50 processes 3 % to 4 % (cd bench && go run . cli). From a
 // release to the grant in another store that waits is 0.3 ms (-bench Handover).
 //
 // # What is not guaranteed
