@@ -19,6 +19,7 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/chaos"
 	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/workload"
 	"github.com/distlock/distlock/store/quorum"
 )
 
@@ -57,7 +58,7 @@ func TestChaos(t *testing.T) {
 					waits.Add(int64(v.Waits))
 					faults.Add(int64(v.FaultsOverHold))
 					unknown.Add(int64(v.Unknown))
-					losses.Add(r.losses.Load())
+					losses.Add(r.load.Losses.Load())
 					forgot.Add(r.forgot.Load())
 				}
 			})
@@ -106,19 +107,18 @@ type chaosRun struct {
 	rng     *rand.Rand
 	ttl     time.Duration
 	amnesia bool // nodes forget
-	keys    []string
 	rec     *history.Recorder
+	load    *workload.Load
 	nodes   []*node
 	links   [][]*chaos.Store // by process
 	stores  []*quorum.Store
 	lockers []*distlock.Locker
-	regs    map[string]*history.Register
 
-	grants, losses, forgot atomic.Int64
+	forgot atomic.Int64
 }
 
 func newChaosRun(t *testing.T, seed uint64) *chaosRun {
-	r := &chaosRun{rng: rand.New(rand.NewPCG(seed, 11)), regs: map[string]*history.Register{}}
+	r := &chaosRun{rng: rand.New(rand.NewPCG(seed, 11))}
 	r.amnesia = seed%2 == 0
 	r.ttl = time.Duration(1000+r.rng.IntN(4000)) * time.Millisecond
 	r.nodes = newNodes(3+2*r.rng.IntN(2), nil)
@@ -127,10 +127,11 @@ func newChaosRun(t *testing.T, seed uint64) *chaosRun {
 	}
 	time.Sleep(3 * time.Minute)
 	r.rec = history.New()
-	for i := range 1 + r.rng.IntN(2) {
-		key := fmt.Sprint("key-", i)
-		r.keys = append(r.keys, key)
-		r.regs[key] = &history.Register{Name: key}
+	keys := 1 + r.rng.IntN(2)
+	r.load = &workload.Load{
+		Recorder: r.rec, TTL: r.ttl, Key: func(rng *rand.Rand) string { return fmt.Sprint("key-", rng.IntN(keys)) },
+		Pause: 20 * time.Millisecond, Work: 30 * time.Millisecond, Long: 10,
+		Wait: time.Hour, // longer than any bubble should last
 	}
 	for i := range 3 {
 		r.process(t, fmt.Sprint("process-", i), seed)
@@ -177,15 +178,13 @@ func (r *chaosRun) play(t *testing.T) {
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	for i := range chaosClients {
-		c := &chaosClient{chaosRun: r, process: i % len(r.lockers), rng: rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i)))}
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				c.hold(ctx)
-				time.Sleep(time.Duration(c.rng.IntN(20)) * time.Millisecond)
-			}
-		})
+		c := &workload.Client{
+			Load: r.load, Name: fmt.Sprint("process-", i%len(r.lockers)), Locker: r.lockers[i%len(r.lockers)],
+			Rand: rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i))),
+		}
+		wg.Go(func() { c.Run(ctx) })
 	}
-	for r.grants.Load() < chaosGrants {
+	for r.load.Grants.Load() < chaosGrants {
 		time.Sleep(time.Duration(r.rng.Int64N(int64(r.ttl))))
 		r.trouble()
 	}
@@ -246,93 +245,4 @@ func (r *chaosRun) trouble() {
 		r.rec.Fault("", "node forgot", from, from)
 		time.Sleep(time.Minute + r.ttl)
 	}
-}
-
-// A chaosClient takes locks and writes under them.
-type chaosClient struct {
-	*chaosRun
-	process int
-	rng     *rand.Rand
-}
-
-// hold takes one lock, works under it and gives it back.
-func (c *chaosClient) hold(ctx context.Context) {
-	key := c.keys[c.rng.IntN(len(c.keys))]
-	l := c.lockers[c.process]
-	want := history.Want{Client: fmt.Sprint("process-", c.process), Key: key, TTL: c.ttl, Weight: driver.Whole, Limit: driver.Whole}
-	take := l.Lock
-	switch n := c.rng.IntN(10); {
-	case n < 2:
-		want.Weight, take = 1, l.RLock
-	case n < 3:
-		take = l.TryLock
-	}
-	wait := time.Hour // longer than any bubble should last
-	if c.rng.IntN(5) == 0 {
-		wait = time.Duration(c.rng.Int64N(int64(c.ttl)))
-	}
-	waiting, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	h := c.rec.Ask(want)
-	o := &observer{h: h}
-	lease, err := take(waiting, key, distlock.Observe(o.observe))
-	if err != nil {
-		h.Ended(outcome(err))
-		return
-	}
-	h.Granted(lease.Fence(), lease.Until())
-	o.lease.Store(lease)
-	c.grants.Add(1)
-	d := time.Duration(c.rng.IntN(30)) * time.Millisecond
-	if c.rng.IntN(10) == 0 {
-		d = time.Duration(c.rng.Int64N(int64(2 * c.ttl))) // long enough to need renewals
-	}
-	if want.Weight == driver.Whole && lease.Err() == nil {
-		h.Update(c.regs[key], nil)
-	}
-	select {
-	case <-lease.Done():
-		h.Lost()
-		c.losses.Add(1)
-	case <-time.After(d):
-		if lease.Err() == nil {
-			h.Trusted()
-		}
-	}
-	release := h.Release()
-	release.End(outcome(lease.Unlock(context.Background())))
-}
-
-// An observer takes down the renewals of one lease.
-type observer struct {
-	h     *history.Hold
-	lease atomic.Pointer[distlock.Lease]
-}
-
-func (o *observer) observe(_ context.Context, e distlock.Event) {
-	switch {
-	case e.Kind == distlock.Waiting:
-		o.h.Waiting()
-	case e.Kind == distlock.Renewed && e.Err == nil:
-		if lease := o.lease.Load(); lease != nil && lease.Err() == nil {
-			o.h.Renew().Extended(lease.Until())
-		}
-	}
-}
-
-// outcome sorts the answers of a locker.
-func outcome(err error) history.Outcome {
-	switch {
-	case err == nil:
-		return history.Done
-	case errors.Is(err, distlock.ErrUnknown):
-		return history.Unknown
-	case errors.Is(err, distlock.ErrLost):
-		return history.NotHeld
-	case errors.Is(err, distlock.ErrHeld):
-		return history.Refused
-	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return history.Failed
-	}
-	return history.Untyped
 }

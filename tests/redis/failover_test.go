@@ -72,22 +72,22 @@ func TestFailover_sentinel(t *testing.T) {
 	for i := range clients {
 		name := fmt.Sprint("client ", i)
 		c := d.client(name, locker(t, openURL(t, url), distlock.TTL(ttl), distlock.Holder(name)), rng.Uint64())
-		c.careful = true
-		wg.Go(func() { c.run(ctx) })
+		c.Careful = true
+		wg.Go(func() { c.Run(ctx) })
 	}
 	d.until(t, 200)
-	before := d.grants.Load()
+	before := d.Grants.Load()
 	group.Nodes[0].Kill()
 	killed := time.Now()
 	time.Sleep(100 * time.Millisecond) // what was on its way has arrived
-	low := d.grants.Load()
+	low := d.Grants.Load()
 	d.until(t, int(low)+1)
 	resumed := time.Since(killed)
-	d.rec.Fault("", "failover", killed, time.Now())
+	d.Recorder.Fault("", "failover", killed, time.Now())
 	d.until(t, int(low)+200)
 	stop()
 	wg.Wait()
-	v := history.Check(d.rec.History(), history.Rules{
+	v := history.Check(d.Recorder.History(), history.Rules{
 		Tolerance: 500 * time.Millisecond,
 		Stuck:     clients*2*ttl + soon,
 		Min:       history.Minimums{Grants: 400, ContendedWaits: 50, FaultsOverHold: 1},
@@ -101,5 +101,5 @@ func TestFailover_sentinel(t *testing.T) {
 		}
 	}
 	t.Logf("%d grants before the failover, %d after it; the first %v after the primary died; %d losses, %d unknown; overlaps %d, other violations 0",
-		before, d.grants.Load()-low, resumed.Round(time.Millisecond), d.losses.Load(), v.Unknown, twice)
+		before, d.Grants.Load()-low, resumed.Round(time.Millisecond), d.Losses.Load(), v.Unknown, twice)
 }

@@ -67,7 +67,7 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 		l := locker(t, open(addrs), distlock.TTL(ttl), distlock.Holder(k.name))
 		for range 3 - i { // five of them
 			c := d.client(k.name, l, rng.Uint64())
-			wg.Go(func() { c.run(ctx) })
+			wg.Go(func() { c.Run(ctx) })
 		}
 	}
 	faults := map[string]int{}
@@ -81,13 +81,13 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	v, err := history.Judge(d.rec.History(), history.Rules{
+	v, err := history.Judge(d.Recorder.History(), history.Rules{
 		Tolerance: 500 * time.Millisecond, // the machine may be busy
 		Stuck:     10*ttl + soon,
 		Min:       history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 15},
 	}, history.Search{Dir: dir, Name: fmt.Sprint(filepath.Base(t.Name()), "-seed-", *seed), Timeout: 20 * time.Second})
 	t.Logf("faults %v", faults)
-	t.Logf("%d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown", v.Grants, v.Waits, v.FaultsOverHold, d.losses.Load(), v.Unknown)
+	t.Logf("%d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown", v.Grants, v.Waits, v.FaultsOverHold, d.Losses.Load(), v.Unknown)
 	if err != nil {
 		t.Error(err)
 	}
@@ -119,12 +119,12 @@ func (d *load) disturb(rng *rand.Rand, k *badLink, nodes []*testenv.RedisServer)
 		name = "reply cut"
 		proxy.CutAfter(rng.IntN(60))
 	case 12:
-		name, lasts = "partition", upTo(rng, 3*d.ttl/2)
+		name, lasts = "partition", upTo(rng, 3*d.TTL/2)
 		for _, p := range k.proxies {
 			p.Cut(testenv.Both)
 		}
 	default:
-		name, whom, lasts = "server stopped", "", upTo(rng, 3*d.ttl/2)
+		name, whom, lasts = "server stopped", "", upTo(rng, 3*d.TTL/2)
 		nodes[at].Pause()
 	}
 	time.Sleep(lasts)
@@ -134,6 +134,6 @@ func (d *load) disturb(rng *rand.Rand, k *badLink, nodes []*testenv.RedisServer)
 	for _, p := range k.proxies {
 		p.Heal()
 	}
-	d.rec.Fault(whom, name, from, time.Now())
+	d.Recorder.Fault(whom, name, from, time.Now())
 	return name
 }
