@@ -40,11 +40,15 @@ type MiddlewareOptions struct {
 //
 // The function says which lock protects what a request would change. A proof of any other lock is refused, and
 // nothing is remembered of it: a client cannot close something else by its own, higher fence. If the function returns "" the request is refused.
+// Middleware panics if the register or the function is nil.
 //
 // The handler finds the proof by FromContext. A request that has passed may be paused before it acts, and one with a
 // higher fence may overtake it. So the register keeps out what arrives late, and a handler that must not be overtaken gives the
 // proof to a Row or a Table in the transaction that makes the change.
 func Middleware(reg Register, key func(*http.Request) string, opt *MiddlewareOptions) func(http.Handler) http.Handler {
+	if reg == nil || key == nil {
+		panic("fence: Middleware needs a register and a key")
+	}
 	if opt == nil {
 		opt = &MiddlewareOptions{}
 	}

@@ -169,3 +169,13 @@ func TestTransport(t *testing.T) {
 	}
 	s.Client().CloseIdleConnections()
 }
+
+func TestMiddleware_nil(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("a middleware that could check nothing was made")
+		}
+	}()
+	fence.Middleware(nil, invoiceKey, nil)
+}

@@ -295,6 +295,76 @@ func TestOnce(t *testing.T) {
 	})
 }
 
+func TestRecord_refuses(t *testing.T) {
+	each(t, func(t *testing.T, s source, style fence.Placeholders) {
+		ctx, db := t.Context(), s.open(t)
+		table := fence.Table{Placeholders: style}
+		must(t, table.Ensure(ctx, db))
+		must(t, table.Do(ctx, db, proof(t, "a", 10), func(*sql.Tx) error { return nil }))
+		record := func(table fence.Table, l fence.Lease, result any) error {
+			tx, err := db.BeginTx(ctx, nil)
+			must(t, err)
+			defer tx.Rollback()
+			return fence.Record(ctx, tx, table, l, result)
+		}
+		wantStale(t, record(table, proof(t, "a", 9), 1), 9, 10)
+		for what, err := range map[string]error{
+			"no lease": record(table, nil, 1), "name": record(fence.Table{Name: "a b"}, proof(t, "a", 10), 1),
+		} {
+			if !errors.Is(err, fence.ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", what, err)
+			}
+		}
+		for what, err := range map[string]error{
+			"no JSON":  record(table, proof(t, "a", 10), make(chan int)),
+			"no table": record(fence.Table{Name: "none", Placeholders: style}, proof(t, "a", 10), 1),
+		} {
+			if err == nil || errors.Is(err, fence.ErrStale) || errors.Is(err, fence.ErrRecorded) {
+				t.Errorf("%s: %v, want another error", what, err)
+			}
+		}
+	})
+}
+
+// A transaction that fails in some way leaves nothing, and no connection taken.
+func TestTable_Do_fails(t *testing.T) {
+	each(t, func(t *testing.T, s source, style fence.Placeholders) {
+		ctx, db := t.Context(), s.open(t)
+		db.SetMaxOpenConns(1)
+		table := fence.Table{Placeholders: style}
+		must(t, table.Ensure(ctx, db))
+		p := proof(t, "a", 10)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			table.Do(ctx, db, p, func(*sql.Tx) error { panic("mine") })
+		}()
+		must(t, table.Do(ctx, db, proof(t, "a", 9), func(*sql.Tx) error { return nil })) // 10 was never committed
+		if err := table.Do(ctx, db, p, func(tx *sql.Tx) error { return tx.Rollback() }); !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("rolled back inside: %v, want ErrTxDone", err)
+		}
+		ended, cancel := context.WithCancel(ctx)
+		err := table.Do(ended, db, p, func(*sql.Tx) error { cancel(); return nil })
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("ctx ended before the commit: %v", err)
+		}
+		must(t, table.Do(ctx, db, proof(t, "a", 9), func(*sql.Tx) error { return nil }))
+		must(t, db.Close())
+		if err := table.Do(ctx, db, p, func(*sql.Tx) error { t.Error("it ran"); return nil }); err == nil {
+			t.Error("a closed database: no error")
+		}
+		if _, err := table.Sweep(ctx, db, 1); err == nil {
+			t.Error("a closed database was swept")
+		}
+		if err := table.Ensure(ctx, db); err == nil {
+			t.Error("a closed database has the table")
+		}
+	})
+}
+
 // Even where the lock fails and many hold it, what is done in the transaction is done once.
 func TestOnce_together(t *testing.T) {
 	each(t, func(t *testing.T, s source, style fence.Placeholders) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,9 @@ func TestUpdate(t *testing.T) {
 				var conflict *fence.ConflictError
 				if !errors.Is(err, fence.ErrConflict) || !errors.As(err, &conflict) || conflict.Tries != tries || loads != tries {
 					t.Errorf("%d tries: %v after %d", tries, err, loads)
+				}
+				if want := fmt.Sprintf("fence: conflict: others were faster %d times", tries); err.Error() != want {
+					t.Errorf("%q, want %q", err, want)
 				}
 			}
 		})

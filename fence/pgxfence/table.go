@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/distlock/distlock/fence"
 	"github.com/distlock/distlock/internal/guard"
@@ -80,17 +81,18 @@ func (t Table) Sweep(ctx context.Context, db DB, below uint64) (int64, error) {
 	return n, nil
 }
 
-// Register returns the table as a register for fence.Middleware. The database is a *pgxpool.Pool: in a transaction nothing would be durable
-// until its end.
-func (t Table) Register(db DB) fence.Register { return register{t, db} }
+// Register returns the table as a register for fence.Middleware.
+func (t Table) Register(pool *pgxpool.Pool) fence.Register { return register{t, pool} }
 
 type register struct {
-	t  Table
-	db DB
+	t    Table
+	pool *pgxpool.Pool // not a transaction: nothing would be durable until its end
 }
 
 // Advance is one statement: it is a transaction of its own.
-func (r register) Advance(ctx context.Context, l fence.Lease) error { return r.t.advance(ctx, r.db, l) }
+func (r register) Advance(ctx context.Context, l fence.Lease) error {
+	return r.t.advance(ctx, r.pool, l)
+}
 
 func (t Table) guard() (guard.Table, error) {
 	g := guard.Table{Name: t.Name}
