@@ -52,7 +52,7 @@ func (m *measure) pairs(ctx context.Context, found *benched) error {
 	if err != nil {
 		return err
 	}
-	defer closeLocker(l)
+	defer leave(ctx, l)
 	var all times
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -78,7 +78,7 @@ func pair(ctx context.Context, l *distlock.Locker, name string) error {
 	return lease.Unlock(ctx)
 }
 
-func closeLocker(l *distlock.Locker) { _ = l.Close(context.Background()) } // its locks are given back already
+func leave(ctx context.Context, l *distlock.Locker) { _ = l.Close(ctx) } // its locks are given back already
 
 // rate counts what many clients of one process do, each with a name of its own.
 func (m *measure) rate(ctx context.Context, found *benched) error {
@@ -86,7 +86,7 @@ func (m *measure) rate(ctx context.Context, found *benched) error {
 	if err != nil {
 		return err
 	}
-	defer closeLocker(l)
+	defer leave(ctx, l)
 	found.Rate, err = m.count(ctx, func(int) *distlock.Locker { return l }, func(i int) string { return fmt.Sprint(m.prefix, "own/", i) })
 	return err
 }
@@ -99,7 +99,7 @@ func (m *measure) contended(ctx context.Context, found *benched) error {
 		if err != nil {
 			return err
 		}
-		defer closeLocker(l)
+		defer leave(ctx, l)
 		lockers[i] = l
 	}
 	var err error
@@ -131,12 +131,12 @@ func (m *measure) wakes(ctx context.Context, found *benched) error {
 	if err != nil {
 		return err
 	}
-	defer closeLocker(near)
+	defer leave(ctx, near)
 	far, err := m.locker(m.far)
 	if err != nil {
 		return err
 	}
-	defer closeLocker(far)
+	defer leave(ctx, far)
 	var all times
 	for ctx.Err() == nil {
 		took, err := m.wake(ctx, near, far)

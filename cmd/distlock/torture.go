@@ -39,7 +39,7 @@ and requests are lost, delayed and repeated. What happened is then judged: exclu
 
 The verdict is clean, violated, or not enough. It exits with 0 if it is clean and with 1 if not; with 69 if the store cannot be
 reached. See docs/torture.md.`,
-		Example: "  distlock torture --store memory: --time 3s --ttl 500ms\n  distlock torture --store redis://localhost --seed 4711",
+		Example: "  distlock torture --store memory: --time 5s --ttl 500ms\n  distlock torture --store redis://localhost --seed 4711",
 		Args:    exact(),
 		RunE:    func(c *cobra.Command, _ []string) error { return t.main(c) },
 	}
@@ -149,7 +149,7 @@ func (t *tormentor) play(ctx context.Context, plan *torture.Plan) (*torture.Repo
 	}
 	prefix := ownPrefix("torture")
 	r := torture.New(t.source.Store, t.store, plan, prefix, func() *exec.Cmd {
-		//nolint:gosec,noctx // it is this program, and ends when its standard input does
+		//nolint:noctx // it is this program, and ends when its standard input does
 		c := exec.Command(self, "torture-process")
 		c.Args[0] = os.Args[0]
 		c.SysProcAttr = attributes(true) // not to be hit by Ctrl-C: it is told to end
