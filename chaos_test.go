@@ -64,17 +64,17 @@ func TestChaos(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d bubbles of at least %d clients: %d grants, %d handed on, %d contended waits, %d faults over a hold, "+
+	t.Logf("%d bubbles of at least %d clients: %d grants, %d handed on, %d told, %d contended waits, %d faults over a hold, "+
 		"%d losses, %d unknown outcomes, %d with nothing left at Close, %d violations",
-		sum.bubbles, bubbleClients, sum.grants, sum.handed, sum.waits, sum.faults, sum.losses, sum.unknown, sum.clean, sum.violations)
-	if !t.Failed() && *seeds >= 400 && (sum.losses == 0 || sum.handed == 0 || sum.unknown == 0 || sum.clean == 0) {
-		t.Error("nothing was lost, handed on, unknown or clean: the faults do not bite, or the check for leftovers does not")
+		sum.bubbles, bubbleClients, sum.grants, sum.handed, sum.told, sum.waits, sum.faults, sum.losses, sum.unknown, sum.clean, sum.violations)
+	if !t.Failed() && *seeds >= 400 && (sum.losses == 0 || sum.handed == 0 || sum.told == 0 || sum.unknown == 0 || sum.clean == 0) {
+		t.Error("nothing was lost, handed on, told, unknown or clean: the faults do not bite, or the check for leftovers does not")
 	}
 }
 
 type totals struct {
-	mu                                                                         sync.Mutex
-	bubbles, grants, handed, waits, faults, losses, unknown, clean, violations int
+	mu                                                                               sync.Mutex
+	bubbles, grants, handed, told, waits, faults, losses, unknown, clean, violations int
 }
 
 func (s *totals) add(v *bubbleVerdict) {
@@ -87,6 +87,7 @@ func (s *totals) add(v *bubbleVerdict) {
 	s.unknown += v.Unknown
 	s.losses += int(v.losses)
 	s.handed += int(v.handed)
+	s.told += int(v.told)
 	if v.clean {
 		s.clean++
 	}
@@ -100,8 +101,8 @@ func (s *totals) fail() {
 
 type bubbleVerdict struct {
 	*history.Verdict
-	losses, handed int64
-	clean          bool
+	losses, handed, told int64
+	clean                bool
 }
 
 // bubble runs one seed and judges it.
@@ -130,7 +131,7 @@ func bubble(t *testing.T, seed uint64) (*bubbleVerdict, error) {
 		return nil, err
 	}
 	v, err := history.Judge(r.rec.History(), rules, history.Search{Dir: dir, Name: fmt.Sprint("seed-", seed)})
-	return &bubbleVerdict{v, r.losses.Load(), r.handed.Load(), r.clean}, err
+	return &bubbleVerdict{v, r.losses.Load(), r.handed.Load(), r.told.Load(), r.clean}, err
 }
 
 // A run is one bubble: a store, links to it, a locker at each link, clients at each locker.
@@ -139,7 +140,7 @@ type run struct {
 	ttl     time.Duration
 	keys    []string
 	rec     *history.Recorder
-	store   *mem.Store
+	store   driver.Store
 	links   []*chaos.Store
 	lockers []*distlock.Locker
 	regs    map[string]*history.Register
@@ -148,6 +149,7 @@ type run struct {
 	grants  atomic.Int64
 	losses  atomic.Int64
 	handed  atomic.Int64
+	told    atomic.Int64 // granted unasked, and known from the wake-up
 
 	tame       bool         // every request is answered, sooner or later
 	unanswered atomic.Int64 // what was to be given back, and may be left
@@ -156,6 +158,9 @@ type run struct {
 
 func newRun(t *testing.T, seed uint64) *run {
 	r := &run{rng: rand.New(rand.NewPCG(seed, 7)), rec: history.New(), store: mem.New(), regs: map[string]*history.Register{}}
+	if seed%2 == 1 {
+		r.store = chaos.HandOn(mem.New())
+	}
 	r.ttl = time.Duration(500+r.rng.IntN(4500)) * time.Millisecond
 	for i := range 1 + r.rng.IntN(2) {
 		key := fmt.Sprint("key-", i)
@@ -336,6 +341,8 @@ func (o *observer) observe(_ context.Context, e distlock.Event) {
 		o.h.Waiting()
 	case e.Kind == distlock.Granted && e.Handed:
 		o.handed.Add(1)
+	case e.Kind == distlock.Granted && e.Waited && e.Left < o.ttl*4/5:
+		o.told.Add(1) // for the rest of a place, and not for a TTL
 	case e.Kind == distlock.Renewed && e.Err == nil:
 		if lease := o.lease.Load(); lease != nil && lease.Err() == nil {
 			o.h.Renew().Extended(lease.Until())

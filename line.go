@@ -259,9 +259,7 @@ func (l *Locker) run(n *line) {
 			p = l.newPlace(w.r)
 		}
 		n.placed, n.interrupt = p.r, p.leave
-		if p.since == 0 {
-			p.since = l.seq
-		}
+		p.seen = l.seq
 		rest := n.rest
 		n.rest = false
 		l.mu.Unlock()
@@ -312,10 +310,14 @@ type place struct {
 	leave context.CancelFunc
 	wake  <-chan driver.Wake // nil: the store cannot watch
 	asks  int             // since it was last woken
-	since uint64          // the last call that had come when it was first asked what has not been refused
-	stood time.Duration   // when the ask was sent that the store last answered with the place
-	stays bool            // it did, and the place has not ended in between
-	above uint64          // the fence that was in the way then
+	seen  uint64          // the last call that had come when the store was last asked
+
+	// What is known since the ask that the store last refused, or since the first one as long as it has refused none.
+	begun bool
+	since uint64        // the last call that had come when that was sent
+	stood time.Duration // when it was sent
+	stays bool          // the place cannot have ended and begun anew before that was answered
+	above uint64        // the fence that was in the way
 }
 
 // longestPlace bounds the life of a place in the store's line after each ask.
@@ -333,11 +335,10 @@ func (l *Locker) newPlace(r *request) *place {
 	return p
 }
 
-// stand notes that the store answered an ask with the place.
-func (p *place) stand(res driver.Result, sent, now time.Duration) {
-	first := p.above == 0
-	p.stays = first || p.stays && now-p.stood < p.ask.Place-keeper.Margin(p.ask.Place)
-	p.stood, p.above = sent, max(p.above, res.Blocker.Fence, 1)
+// refused notes that the store answered an ask with the place.
+func (p *place) refused(res driver.Result, sent, now time.Duration) {
+	p.stays = p.stays && now-p.stood < p.ask.Place-keeper.Margin(p.ask.Place)
+	p.stood, p.since, p.above = sent, p.seen, max(p.above, res.Blocker.Fence)
 }
 
 // giveUp leaves the store's line. If it fails, the place, or a grant nobody has seen, ends
@@ -352,6 +353,9 @@ func (p *place) giveUp(l *Locker) error {
 func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Duration) {
 	p.asks++
 	res, sent, err := l.acquire(p.ctx, p.r, p.ask)
+	if !p.begun {
+		p.begun, p.stays, p.stood, p.since = true, true, sent, p.seen
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n.interrupt = nil
@@ -361,8 +365,7 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 	case err == nil:
 		n.held, n.failed = w.r.heldError(res), nil
 		l.crowds.note(n.key, l.clock.Awake())
-		p.since = 0
-		p.stand(res, sent, l.clock.Now())
+		p.refused(res, sent, l.clock.Now())
 	case p.ctx.Err() == nil: // it was not cut short
 		n.failed = newOpError("acquire", w.r.name, err)
 	}
@@ -382,11 +385,11 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 // store gave it its life after that was sent, and granted the claim later still. The message itself starts no trust. It may come
 // late: if the claim ended unseen, and an ask after that took a new place, it tells of what is gone. So it counts only if
 // the place cannot have ended before the last answer, and if the fence is above what was in the way then.
+//
+// What is not renewed, or has to outlive its trust, needs all of its TTL in the store from the start: it is asked for.
 func (l *Locker) accept(n *line, p *place, told driver.Wake) bool {
 	o := &p.r.opt
-	// What leaves room for others may have been granted long before the first waiter came: see serve. What is not renewed,
-	// or has to outlive its trust, needs all of its TTL in the store from the start.
-	if !p.stays || told.Fence <= p.above || !p.r.alone() || o.fixed || o.delay > 0 {
+	if !p.stays || told.Fence <= p.above || o.fixed || o.delay > 0 {
 		return false
 	}
 	l.mu.Lock()
@@ -403,8 +406,8 @@ func (l *Locker) serve(n *line, p *place, res driver.Result, sent, life time.Dur
 		return false // too late to be trusted: ask again, and the same owner gets a new TTL
 	}
 	n.placed = nil
-	// The store may have granted the claim to an ask whose answer was lost or late. What leaves room
-	// for others is of no use then to a call that came after that ask: claims with higher fences may
+	// The store may have granted the claim to an ask whose answer was lost or late, or unasked. What leaves room
+	// for others is of no use then to a call that came after the last refusal: claims with higher fences may
 	// have come and gone before the call.
 	lease.t.sealed = w != nil && !p.r.alone() && w.seq > p.since
 	if w == nil || !w.r.same(p.r) || lease.t.sealed {

@@ -211,6 +211,25 @@ func wakeFaults() []fault {
 				return ch
 			}
 		}},
+		{"a wake-up tells of a grant that is none", []string{"told"}, func(b *bent) {
+			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
+				in, out := b.mem.Watch(ctx, id), make(chan driver.Wake, 1)
+				go func() {
+					for {
+						select {
+						case <-in:
+							select {
+							case out <- driver.Wake{Granted: true, Fence: 1, Behind: 1}:
+							default:
+							}
+						case <-ctx.Done():
+							return
+						}
+					}
+				}()
+				return out
+			}
+		}},
 		{"renewals wake", []string{"wake"}, func(b *bent) {
 			woken := make(chan driver.Wake, 1)
 			b.watch = func(context.Context, driver.ID) <-chan driver.Wake { return woken }

@@ -27,6 +27,23 @@ func wakeLaws() []law {
 			p.release(w1.ID, nil)
 			p.woken(c2, "the second in line, now the head,")
 		}},
+		{"told", "a wake-up that tells of a grant is true: the claim is there, with that fence and so many behind it", watch | queue | fence, func(p *probe) {
+			a := p.exclusive()
+			p.grant(a)
+			w := placed(p.exclusive(), p.long)
+			c := p.watch(w.ID)
+			p.refuse(w)
+			p.refuse(placed(p.exclusive(), p.long))
+			p.settle(c)
+			p.release(a.ID, nil)
+			told := p.woken(c, "the head")
+			if !told.Granted {
+				return
+			}
+			if res := p.grant(w); res.Fence != told.Fence || res.Behind != told.Behind {
+				p.wrong("the wake-up told of fence %d and %d behind, Acquire of %d and %d", told.Fence, told.Behind, res.Fence, res.Behind)
+			}
+		}},
 		{"wake by room", "a lowered weight and a place given up wake the head that has room now", watch | queue, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)

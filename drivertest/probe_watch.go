@@ -26,16 +26,18 @@ func (p *probe) settle(chans ...<-chan driver.Wake) {
 	}
 }
 
-// woken wants the channel to be ready soon.
-func (p *probe) woken(ch <-chan driver.Wake, who string) {
+// woken wants the channel to be ready soon, and returns what it tells.
+func (p *probe) woken(ch <-chan driver.Wake, who string) driver.Wake {
 	select {
-	case _, open := <-ch:
+	case told, open := <-ch:
 		if !open {
 			p.wrong("the watch of %s was closed, want it left open", who)
 		}
+		return told
 	case <-time.After(5 * p.patience): // waiting costs nothing where the store is well
 		p.fail("%s was not woken", who)
 	}
+	return driver.Wake{}
 }
 
 // asleep wants the channel not to be ready.

@@ -17,3 +17,8 @@ func TestContract(t *testing.T) {
 		return link
 	}})
 }
+
+// A store that hands keys on is as good as one that does not.
+func TestHandOn(t *testing.T) {
+	drivertest.Run(t, drivertest.Env{Virtual: true, Open: func(testing.TB) driver.Store { return chaos.HandOn(mem.New()) }})
+}

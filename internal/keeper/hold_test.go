@@ -394,3 +394,31 @@ func TestHold_Stop_by_the_listener_of_the_loss(t *testing.T) {
 		}
 	})
 }
+
+// What was given a part of its TTL is trusted for that, and renewed soon; if that fails, again while there is trust.
+func TestKeeper_KeepYoung(t *testing.T) {
+	play(t, fine, func(s *stage) {
+		s.at(time.Second)
+		h := s.KeepYoung(id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
+		if want := 3*time.Second - Margin(3*time.Second) - s.now(); h.Left() != want || !h.Young() {
+			t.Errorf("trusted for %v, young %v; want %v and young", h.Left(), h.Young(), want)
+		}
+		s.at(time.Second + 2*youth)
+		if h.Left() < ttl/2 || h.Young() || len(s.sent()) != 1 {
+			t.Errorf("trusted for %v, young %v, after %d renewals; want a whole TTL after one", h.Left(), h.Young(), len(s.sent()))
+		}
+	})
+	play(t, deaf, func(s *stage) {
+		h := s.KeepYoung(id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
+		s.at(3 * time.Second)
+		if h.Trusted(0) {
+			t.Error("trusted for longer than it was given")
+		}
+	})
+	play(t, fine, func(s *stage) {
+		s.at(3 * time.Second)
+		if s.KeepYoung(id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{}) != nil {
+			t.Error("kept without trust")
+		}
+	})
+}

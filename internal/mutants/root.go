@@ -10,6 +10,36 @@ func root() []mutant {
 			Test: "TestLocker_Lock_lateAnswer",
 		},
 		{
+			Name: "trust-from-the-message", Why: "a message that was long under way makes a lease outlast its claim",
+			File: "line.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
+			Test: "TestLocker_Lock_toldLate",
+		},
+		{
+			Name: "told-of-an-earlier-place", Why: "a message that comes late makes a lease of a claim that has ended",
+			File: "line.go", Old: "	if !p.stays || told.Fence", New: "	if told.Fence",
+			Test: "TestLocker_Lock_toldOfThePast",
+		},
+		{
+			Name: "told-of-an-earlier-claim", Why: "the same, where the fence of the holder shows it",
+			File: "line.go", Old: "told.Fence <= p.above || ", New: "",
+			Test: "TestLocker_Lock_toldOfThePast",
+		},
+		{
+			Name: "told-of-an-unseen-place", Why: "the same, where the first place was given to an ask that was not answered",
+			File: "line.go", Old: "	if !p.begun {\n", New: "	if !p.begun && err == nil {\n",
+			Test: "TestLocker_Lock_toldOfAnUnseenPlace",
+		},
+		{
+			Name: "part-of-a-ttl-for-good", Why: "what is not renewed keeps the rest of a place, and what has to outlive its trust does not",
+			File: "line.go", Old: " || o.fixed || o.delay > 0 {", New: " {",
+			Test: "TestLocker_Lock_toldButAsked",
+		},
+		{
+			Name: "unasked-grant-inherited", Why: "a reader gets a fence below that of one that had ended before it came",
+			File: "line.go", Old: "w.seq > p.since\n", New: "w.seq > p.seen\n",
+			Test: "TestTurn_readerInheritsNoUnaskedGrant",
+		},
+		{
 			Name: "owner-reused", Why: "two goroutines of a process, or two turns, have one claim",
 			File: "request.go", Old: "{ return rand.Text() }", New: "{ return rand.Text()[:0] + \"me\" }",
 			Test: "TestChaos", Args: chaos("300"),
