@@ -61,7 +61,7 @@ from it and how to mend it. What this user may not look at is unknown, and not f
 under a name of its own.
 
 It exits with 0 if nothing endangers locks, with 1 if something does, and with 69 if the store cannot be reached.`,
-		Example: "  distlock doctor\n  distlock doctor --json --store redis://localhost | jq '.findings[] | select(.level != \"ok\")'",
+		Example: "  distlock doctor\n  distlock doctor --strict --json",
 		Args:    exact(),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

@@ -74,6 +74,17 @@ func TestDoctor(t *testing.T) {
 			func(t *testing.T) string { return testenv.Redis(t, testenv.ReplicaOf(primary)).URL }, exitFound,
 			[]string{"danger: it is a replica", "danger: a lock could not be taken: driver: store unavailable: READONLY"},
 		},
+		"Sentinel": {
+			func(t *testing.T) string {
+				g := testenv.Sentinel(t, testenv.Password("hunter22"))
+				return "redis+sentinel://:hunter22@" + strings.Join(g.Addrs(), ",") + "?master_name=" + g.Name
+			}, 0, []string{"warning: replicas are told of claims after they are granted", "warning: a primary that is cut off from its replicas does not stop", "ok: a lock was taken"},
+		},
+		"a cluster": {
+			func(t *testing.T) string {
+				return "redis+cluster://" + strings.Join(testenv.RedisCluster(t, testenv.Replicas(0)).Addrs(), ",")
+			}, 0, []string{"ok: the cluster serves all slots", "warning: the loss of one shard stops the whole cluster", "ok: those who wait are told"},
+		},
 		"may not look": {
 			func(t *testing.T) string {
 				r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user u on >hunter22 ~* &* +@all -info -config -acl"))
@@ -136,6 +147,8 @@ func TestDoctor_unreachable(t *testing.T) {
 	for name, url := range map[string]string{
 		"refused":        "redis://:hunter22@127.0.0.1:1",
 		"no node":        "redlock://:hunter22@127.0.0.1:1,localhost:1,127.0.0.2:1",
+		"no Sentinel":    "redis+sentinel://:hunter22@127.0.0.1:1,127.0.0.2:1?master_name=m",
+		"no cluster":     "redis+cluster://:hunter22@127.0.0.1:1,127.0.0.2:1",
 		"wrong password": "redis://:hunter22x@" + silent.Addr,
 		"silent":         silent.URL,
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/open"
 )
 
 // runner lets testscript run testenv's Main.
@@ -123,10 +124,13 @@ func TestExecute_memory(t *testing.T) {
 }
 
 func TestExecute_help(t *testing.T) {
-	for _, c := range []string{"run", "acquire", "renew", "release", "ls", "show", "wait", "break", "version", "completion", "bench", "torture"} {
+	for _, c := range (&app{redact: open.Redact}).root().Commands() {
+		if c.Hidden {
+			continue
+		}
 		var out, errs bytes.Buffer
-		if code := execute(context.Background(), []string{c, "--help"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), "Examples:\n  ") {
-			t.Error(c, code, out.String(), errs.String())
+		if code := execute(context.Background(), []string{c.Name(), "--help"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), "Examples:\n  ") {
+			t.Error(c.Name(), code, out.String(), errs.String())
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (a *app) watch() *cobra.Command {
 lists it tells of releases if it can. What is taken and given back within an interval may not be seen.
 
 If the store goes away, that is told, and the watch goes on.`,
-		Example:           "  distlock watch deploy/\n  distlock watch --json | jq -r 'select(.event == \"granted\") | .name'",
+		Example:           "  distlock watch deploy/\n  distlock watch --json --interval 5s",
 		Args:              atMost("PREFIX"),
 		ValidArgsFunction: a.completeNames,
 	}
