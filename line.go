@@ -309,8 +309,8 @@ type place struct {
 	ctx   context.Context // of the watch and of the asks
 	leave context.CancelFunc
 	wake  <-chan driver.Wake // nil: the store cannot watch
-	asks  int             // since it was last woken
-	seen  uint64          // the last call that had come when the store was last asked
+	asks  int                // since it was last woken
+	seen  uint64             // the last call that had come when the store was last asked
 
 	// What is known since the ask that the store last refused, or since the first one as long as it has refused none.
 	begun bool

@@ -44,7 +44,9 @@ func TestLocker_Lock_wakeUpLost(t *testing.T) {
 		watch func(ctx context.Context, id driver.ID, next func() <-chan driver.Wake) <-chan driver.Wake
 	}{
 		{"no watch", func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return nil }},
-		{"never fires", func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return make(chan driver.Wake) }},
+		{"never fires", func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake {
+			return make(chan driver.Wake)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {

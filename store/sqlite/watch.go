@@ -32,7 +32,7 @@ type post struct {
 
 	mu      sync.Mutex
 	watches map[string][]chan driver.Wake // by news
-	socket  *socket                    // nil until somebody watches
+	socket  *socket                       // nil until somebody watches
 	failed  bool
 	closed  bool
 	over    chan struct{} // closed by close
