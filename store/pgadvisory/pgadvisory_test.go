@@ -133,5 +133,3 @@ func got(t testing.TB, s driver.Store, r driver.Request) error {
 	}
 	return err
 }
-
-var roles = testenv.Roles{}

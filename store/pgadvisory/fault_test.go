@@ -1,0 +1,282 @@
+package pgadvisory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/pgadvisory"
+)
+
+var roles = testenv.Roles{"holder": holder}
+
+// holder holds a key until it is told to go, and then says whether it still may.
+func holder(args []string) int {
+	ctx := context.Background()
+	s, err := pgadvisory.Open(ctx, args[0])
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer s.Close()
+	ttl, err := time.ParseDuration(args[2])
+	if err != nil {
+		return 1
+	}
+	l, err := distlock.New(s, distlock.TTL(ttl))
+	if err != nil {
+		return 1
+	}
+	lease, err := l.Lock(ctx, args[1])
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("held", lease.Fence())
+	var line string
+	fmt.Fscanln(os.Stdin, &line)
+	fmt.Println(errors.Is(lease.Err(), distlock.ErrLost)) // the first guarded action
+	return 0
+}
+
+// through returns a URL by way of a proxy.
+func through(p *testenv.ProxyServer, addr, url string) string {
+	return strings.Replace(url, addr, p.Addr, 1)
+}
+
+// lostSoon wants a claim to be told lost without a renewal.
+func lostSoon(t *testing.T, s *pgadvisory.Store, id driver.ID, lost <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-lost:
+	case <-time.After(5 * time.Second):
+		t.Fatal("the loss was not told")
+	}
+	if _, err := s.Renew(t.Context(), driver.Renewal{ID: id, TTL: time.Minute}); !errors.Is(err, driver.ErrNotHeld) {
+		t.Fatal("Renew:", err)
+	}
+}
+
+// TestStore_backend_ended shows that a holder whose connection the server ends is told at once, and that nothing is taken again by itself.
+func TestStore_backend_ended(t *testing.T) {
+	t.Parallel()
+	pg, url := server(t)
+	a, b := opened(t, url), opened(t, url)
+	r := exclusive("key", time.Minute)
+	was := take(t, a, r)
+	lost, end := a.Lost(r.ID), make(chan struct{})
+	go func() {
+		<-driver.Watch(t.Context(), a, driver.ID{Key: "key"})
+		close(end)
+	}()
+	for _, pid := range a.PIDs() {
+		if _, err := pg.Query(t.Context(), fmt.Sprintf("select pg_terminate_backend(%d)", pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lostSoon(t, a, r.ID, lost)
+	next := exclusive("key", time.Minute)
+	soon(t, 5*time.Second, func() error { return got(t, b, next) })
+	if res := take(t, b, next); res.Fence < was.Fence+driver.Span {
+		t.Error("the fence went from", was.Fence, "to", res.Fence)
+	}
+	if err := a.Release(t.Context(), r.ID); !errors.Is(err, driver.ErrNotHeld) {
+		t.Error("Release:", err)
+	}
+	refused(t, a, r)
+}
+
+// TestStore_holder_killed shows that a dead process frees its locks at once.
+func TestStore_holder_killed(t *testing.T) {
+	t.Parallel()
+	_, url := server(t)
+	h := testenv.Helper(t, "holder", url, "key", "1h")
+	if line := h.Line(); !strings.HasPrefix(line, "held") {
+		t.Fatal(line)
+	}
+	s := opened(t, url)
+	refused(t, s, exclusive("key", time.Minute))
+	h.Kill()
+	soon(t, 5*time.Second, func() error { return got(t, s, exclusive("key", time.Minute)) })
+}
+
+// TestStore_holder_stopped shows that the server ends what a stopped process holds, not before its TTL, and that the process knows
+// when it runs again.
+func TestStore_holder_stopped(t *testing.T) {
+	t.Parallel()
+	_, url := server(t)
+	const ttl = 1500 * time.Millisecond
+	h := testenv.Helper(t, "holder", url, "key", ttl.String())
+	var fence uint64
+	if _, err := fmt.Sscanf(h.Line(), "held %d", &fence); err != nil {
+		t.Fatal(err)
+	}
+	s := opened(t, url)
+	refused(t, s, exclusive("key", time.Minute))
+	h.Pause()
+	began := time.Now()
+	r := exclusive("key", time.Minute)
+	soon(t, ttl+5*time.Second, func() error { return got(t, s, r) })
+	if d := time.Since(began); d < ttl*2/3-100*time.Millisecond { // it was renewed a third of the TTL before at the earliest
+		t.Error("the claim of a process that was stopped ended after", d)
+	}
+	if next := take(t, s, r).Fence; next < fence+driver.Span {
+		t.Error("the fence went from", fence, "to", next)
+	}
+	h.Resume()
+	h.Say("go")
+	if line := h.Line(); line != "true" {
+		t.Error("the holder thinks that it still holds:", line)
+	}
+}
+
+// TestStore_cut_off shows that a rival is granted only after the trust of a holder whose link swallows everything.
+func TestStore_cut_off(t *testing.T) {
+	t.Parallel()
+	pg, url := server(t)
+	p := testenv.Proxy(t, pg.Addr)
+	a, b := opened(t, through(p, pg.Addr, url)), opened(t, url)
+	const ttl = time.Second
+	l, err := distlock.New(a, distlock.TTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(context.Background())
+	lease, err := l.Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Cut(testenv.Both)
+	last := make(chan time.Time)
+	go func() {
+		for lease.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		last <- time.Now()
+	}()
+	r := exclusive("key", time.Minute)
+	soon(t, ttl+5*time.Second, func() error { return got(t, b, r) })
+	granted := time.Now()
+	if end := <-last; end.After(granted) {
+		t.Errorf("the holder trusted its lease %v longer than the server held the lock", end.Sub(granted))
+	}
+	p.Heal()
+	soon(t, 15*time.Second, func() error { return got(t, a, exclusive("other", time.Minute)) })
+}
+
+// TestStore_lost_reply cuts the connection where the reply to a grant is: the outcome is unknown, and asking again repairs it.
+func TestStore_lost_reply(t *testing.T) {
+	t.Parallel()
+	pg, url := server(t)
+	p := testenv.Proxy(t, pg.Addr)
+	s, rival := opened(t, through(p, pg.Addr, url)), opened(t, url)
+	for i := range 20 {
+		key := fmt.Sprint("key", i)
+		free(t, s, take1(t, s, "warm"))
+		cut := p.CutAfter(i * 3) // of the 60 bytes of an answer
+		r := exclusive(key, time.Minute)
+		res, err := s.Acquire(t.Context(), r)
+		<-cut
+		if err == nil && !res.Granted {
+			t.Fatal("refused on a free key")
+		}
+		soon(t, 5*time.Second, func() error { return got(t, s, r) })
+		refused(t, rival, exclusive(key, time.Minute))
+		free(t, s, r.ID)
+		free(t, rival, take1(t, rival, key))
+	}
+}
+
+// take1 takes a key exclusively.
+func take1(t testing.TB, s driver.Store, key string) driver.ID {
+	t.Helper()
+	r := exclusive(key, time.Minute)
+	soon(t, 5*time.Second, func() error { return got(t, s, r) })
+	return r.ID
+}
+
+// TestStore_restart shows that a restart of the server frees everything and is told, that fences rise, and that no process has to be restarted.
+func TestStore_restart(t *testing.T) {
+	t.Parallel()
+	pg := testenv.Postgres(t)
+	s := opened(t, pg.URL)
+	var last uint64
+	for range 3 {
+		r := exclusive("key", time.Hour)
+		soon(t, 20*time.Second, func() error { return got(t, s, r) })
+		res := take(t, s, r)
+		if res.Fence < last+driver.Span {
+			t.Fatalf("the fence went from %d to %d", last, res.Fence)
+		}
+		last = res.Fence
+		lost := s.Lost(r.ID)
+		pg.Kill()
+		lostSoon(t, s, r.ID, lost)
+		if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatal("Acquire without a server:", err)
+		}
+		pg.Restart()
+	}
+}
+
+// TestStore_statement_cancelled has somebody cancel those who wait in the server's line: they are woken and can wait again, no lock is left behind, and
+// what is held stays so.
+func TestStore_statement_cancelled(t *testing.T) {
+	t.Parallel()
+	pg, url := server(t)
+	a, b := opened(t, url), opened(t, url)
+	held := exclusive("key", time.Minute)
+	take(t, a, held)
+	w := exclusive("key", time.Minute)
+	wake := driver.Watch(t.Context(), b, w.ID)
+	for range 3 {
+		refused(t, b, w)
+		soon(t, 5*time.Second, func() error {
+			rows, err := pg.Query(t.Context(), "select pg_cancel_backend(pid) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = '"+database(url)+"')")
+			if err == nil && len(rows) != 1 {
+				err = fmt.Errorf("%d wait", len(rows))
+			}
+			return err
+		})
+		select {
+		case <-wake:
+		case <-time.After(5 * time.Second):
+			t.Fatal("the waiter was not woken")
+		}
+	}
+	if _, err := a.Renew(t.Context(), driver.Renewal{ID: held.ID, TTL: time.Minute}); err != nil {
+		t.Error("what was held is lost:", err)
+	}
+	refused(t, b, w)
+	free(t, a, held.ID)
+	<-wake
+	take(t, b, w)
+	if n := locks(t, pg, url); n != 1 {
+		t.Errorf("%d locks are held, want 1", n)
+	}
+}
+
+// locks counts the advisory locks in a database.
+func locks(t testing.TB, pg *testenv.PostgresServer, url string) int {
+	t.Helper()
+	rows, err := pg.Query(context.Background(), "select count(*) from pg_locks l join pg_database d on d.oid = l.database where locktype = 'advisory' and datname = '"+database(url)+"'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	fmt.Sscan(rows[0][0], &n)
+	return n
+}
+
+// database is the name in a URL.
+func database(url string) string {
+	name, _, _ := strings.Cut(url[strings.LastIndex(url, "/")+1:], "?")
+	return name
+}
