@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/distlock/distlock/internal/torture"
@@ -75,9 +76,7 @@ func (t *tormentor) print(p *torture.Plan, r *torture.Report) error {
 	for _, n := range t.notes {
 		fmt.Fprintf(w, "note: %s\n", n)
 	}
-	for _, f := range r.Files {
-		fmt.Fprintf(w, "written: %s\n", f)
-	}
+	t.printFiles(r.Files)
 	_, err := fmt.Fprintf(w, "verdict: %s\n", t.verdict(r))
 	return err
 }
@@ -90,7 +89,7 @@ func (t *tormentor) printViolations(r *torture.Report) {
 			continue
 		}
 		shown[string(v.Rule)] = true
-		fmt.Fprintf(t.out, "VIOLATION %s, %d times: %s\n", v.Rule, r.Count[v.Rule], v.Law)
+		fmt.Fprintf(t.out, "VIOLATION of %s, %d times. The rule: %s\n", v.Rule, r.Count[v.Rule], v.Law)
 		fmt.Fprintf(t.out, "  %s: %s\n", clean(v.Key), v.What)
 		for _, op := range v.Ops {
 			fmt.Fprintf(t.out, "    %s\n", clean(op))
@@ -98,6 +97,21 @@ func (t *tormentor) printViolations(r *torture.Report) {
 	}
 	if len(r.Violations) > 0 {
 		fmt.Fprintln(t.out)
+	}
+}
+
+// printFiles names the history and the first picture: there is one for each name on which the model was broken.
+func (t *tormentor) printFiles(files []string) {
+	pictures := 0
+	for _, f := range files {
+		if filepath.Ext(f) != ".html" {
+			fmt.Fprintf(t.out, "the history: %s\n", f)
+		} else if pictures++; pictures == 1 {
+			fmt.Fprintf(t.out, "a picture of it: %s\n", f)
+		}
+	}
+	if pictures > 1 {
+		fmt.Fprintf(t.out, "  and %d more beside it\n", pictures-1)
 	}
 }
 
