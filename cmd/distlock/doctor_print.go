@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -92,6 +93,8 @@ func (a *app) printVisit(v *visit) error {
 	count := map[string]int{}
 	for _, f := range v.Findings {
 		count[f.Level]++
+	}
+	for _, f := range together(v.Findings) {
 		p.row(f.Level, f.What)
 		if f.Means != "" {
 			p.below("so:   ", f.Means)
@@ -104,6 +107,37 @@ func (a *app) printVisit(v *visit) error {
 	}
 	_, err := p.WriteTo(a.out)
 	return err
+}
+
+// ofNode is how what is found of one node of several begins.
+var ofNode = regexp.MustCompile(`^node (\d+ \([^)]*\)): `)
+
+// together makes one of what is found of several nodes alike.
+func together(all []finding) []finding {
+	nodes := map[finding][]string{}
+	var out []finding
+	for _, f := range all {
+		at := ofNode.FindStringSubmatch(f.What)
+		if at == nil {
+			out = append(out, f)
+			continue
+		}
+		f.What = strings.TrimPrefix(f.What, at[0])
+		if nodes[f] == nil {
+			out = append(out, f)
+		}
+		nodes[f] = append(nodes[f], at[1])
+	}
+	for i, f := range out {
+		switch names := nodes[f]; len(names) {
+		case 0:
+		case 1:
+			out[i].What = "node " + names[0] + ": " + f.What
+		default:
+			out[i].What = "nodes " + strings.Join(names, ", ") + ": " + f.What
+		}
+	}
+	return out
 }
 
 func (p *paper) abilities(f *features) {

@@ -288,3 +288,22 @@ func TestFeatures(t *testing.T) {
 		}
 	}
 }
+
+func TestTogether(t *testing.T) {
+	got := together([]finding{
+		{Level: "warning", What: "node 1 (redis): old"},
+		{Level: "warning", What: "of all"},
+		{Level: "warning", What: "node 2 (redis): old", Means: "another"},
+		{Level: "warning", What: "node 3 (redis): old"},
+		{Level: "ok", What: "node 3 (redis): old"},
+	})
+	want := []finding{
+		{Level: "warning", What: "nodes 1 (redis), 3 (redis): old"},
+		{Level: "warning", What: "of all"},
+		{Level: "warning", What: "node 2 (redis): old", Means: "another"},
+		{Level: "ok", What: "node 3 (redis): old"},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+}

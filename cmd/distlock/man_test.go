@@ -141,7 +141,7 @@ func TestMan(t *testing.T) {
 	for name, page := range want {
 		path := filepath.Join(dir, name)
 		if *update {
-			if err := os.WriteFile(path, []byte(page), 0o644); err != nil { //nolint:gosec // it is to be read
+			if err := os.WriteFile(path, []byte(page), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
