@@ -55,12 +55,15 @@ func newTerminal(t *testing.T) *terminal {
 	return term
 }
 
+// shown is all that was written so far.
+func (w *terminal) shown() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
 func (w *terminal) shows(s string) func() bool {
-	return func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return strings.Contains(w.text.String(), s)
-	}
+	return func() bool { return strings.Contains(w.shown(), s) }
 }
 
 // start runs distlock with the terminal as its own.
@@ -97,7 +100,7 @@ func TestRun_terminal_waitingLine(t *testing.T) {
 		t.Error("Ctrl-C while waiting:", code)
 	}
 	if w.shows("\n")() {
-		t.Errorf("the line was not rewritten in place: %q", w.text.String())
+		t.Errorf("the line was not rewritten in place: %q", w.shown())
 	}
 }
 
@@ -110,7 +113,7 @@ func TestRun_terminal_interrupt(t *testing.T) {
 	eventually(t, "the child counts", w.shows("got "))
 	_ = c.Wait()
 	if code := c.ProcessState.ExitCode(); code != 3 || !w.shows("got 1")() {
-		t.Errorf("%d %q", code, w.text.String())
+		t.Errorf("%d %q", code, w.shown())
 	}
 }
 
@@ -126,7 +129,7 @@ func TestBreak_terminal_asks(t *testing.T) {
 		_, _ = w.master.WriteString(typed)
 		_ = c.Wait()
 		if code := c.ProcessState.ExitCode(); code != want || !w.shows("held by me")() {
-			t.Errorf("%q: %d %q", typed, code, w.text.String())
+			t.Errorf("%q: %d %q", typed, code, w.shown())
 		}
 	}
 }

@@ -24,9 +24,7 @@ func (w *terminal) finds(t *testing.T, pattern string) string {
 	t.Helper()
 	var found []string
 	eventually(t, pattern, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		found = regexp.MustCompile(pattern).FindStringSubmatch(w.text.String())
+		found = regexp.MustCompile(pattern).FindStringSubmatch(w.shown())
 		return found != nil
 	})
 	return found[1]
@@ -139,6 +137,6 @@ func TestRun_terminal_dumb(t *testing.T) {
 		t.Error("it ended with", code)
 	}
 	if !w.shows("\nwaiting for deploy 1s: held by ci-3 for ")() || w.shows("waiting for deploy 2s")() || w.shows("\x1b")() {
-		t.Errorf("%q", w.text.String())
+		t.Errorf("%q", w.shown())
 	}
 }
