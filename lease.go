@@ -43,6 +43,7 @@ type Lease struct {
 	settled bool          // the store answered: answer is final
 	answer  error         // of Unlock
 	tried   bool          // a release was sent and not answered
+	last    limited       // the context of the first release
 }
 
 // Key returns the name of the lock.
@@ -206,11 +207,15 @@ func (l *Lease) Unlock(ctx context.Context) error {
 
 // release gives the claim back to the store.
 func (l *Lease) release(ctx context.Context) error {
-	hold, limit := l.t.hold, l.r.limit()
+	hold, limit := &l.t.hold, l.r.limit()
 	if !l.tried {
 		limit = min(callLimit, max(hold.Left(), minTTL))
 	}
-	call, cancel := l.t.l.lastCall(ctx, limit)
+	room := &l.last
+	if l.tried {
+		room = new(limited) // the first call may still be under way
+	}
+	call, cancel := l.t.l.lastCall(ctx, limit, room)
 	defer cancel()
 	err := error(nil)
 	if !l.tried {
@@ -219,7 +224,7 @@ func (l *Lease) release(ctx context.Context) error {
 	if err == nil {
 		if call.Err() != nil { // the wait for a renewal of many took it all
 			var more context.CancelFunc
-			call, more = l.t.l.lastCall(ctx, withdrawLimit)
+			call, more = l.t.l.lastCall(ctx, withdrawLimit, new(limited))
 			defer more()
 		}
 		err = l.giveBack(call)

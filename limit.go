@@ -21,15 +21,16 @@ func (l *Locker) call(ctx context.Context, limit time.Duration) (context.Context
 	if limit < callLimit || ctx.Done() != nil {
 		return context.WithTimeout(ctx, limit)
 	}
-	return l.lastCall(ctx, limit)
+	return l.lastCall(ctx, limit, new(limited))
 }
 
-// lastCall returns a context for a call that goes out although ctx is over. It ends after limit.
-func (l *Locker) lastCall(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+// lastCall returns a context for a call that goes out although ctx is over. It ends after limit. It may be made in room.
+func (l *Locker) lastCall(ctx context.Context, limit time.Duration, room *limited) (context.Context, context.CancelFunc) {
 	if limit < callLimit {
 		return context.WithTimeout(context.WithoutCancel(ctx), limit)
 	}
-	return &limited{l.limit(), ctx}, func() {}
+	room.Context, room.values = l.limit(), ctx
+	return room, func() {}
 }
 
 // limit returns the limit of calls that begin now.

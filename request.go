@@ -19,6 +19,24 @@ type request struct {
 	mode  Mode
 	opt   options
 	began time.Duration // when the call was made
+	room  *room         // nil: it is in use
+}
+
+// A room is one piece of memory for a request, and for the turn and the lease that most requests become.
+type room struct {
+	request request
+	turn    turn
+	lease   Lease
+}
+
+// takeRoom returns memory for a turn or a lease of r.
+func (r *request) takeRoom() *room {
+	free := r.room
+	r.room = nil
+	if free == nil {
+		free = new(room)
+	}
+	return free
 }
 
 // request checks what a call was given. Nothing has been asked of the store when it fails.
@@ -39,7 +57,9 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 			return nil, err
 		}
 	}
-	return &request{
+	space := new(room)
+	r := &space.request
+	*r = request{
 		Request: driver.Request{
 			ID:     driver.ID{Key: k.key(name)},
 			TTL:    opt.terms().StoreTTL(),
@@ -47,8 +67,9 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 			Meta:   opt.meta,
 			Value:  opt.value,
 		},
-		store: l.features.Name, name: name, mode: mode, opt: opt, began: l.clock.Awake(),
-	}, nil
+		store: l.features.Name, name: name, mode: mode, opt: opt, began: l.clock.Awake(), room: space,
+	}
+	return r, nil
 }
 
 // newOwner makes the secret of one turn.
@@ -112,7 +133,7 @@ const withdrawLimit = time.Second
 // withdraw gives up a place in line, and undoes what may have been granted unseen. It goes
 // out although ctx is over: that is when it is needed most.
 func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
-	call, cancel := l.lastCall(ctx, min(withdrawLimit, r.limit()))
+	call, cancel := l.lastCall(ctx, min(withdrawLimit, r.limit()), new(limited))
 	defer cancel()
 	err := l.store.Release(call, id)
 	if errors.Is(err, driver.ErrNotHeld) {

@@ -30,7 +30,7 @@ type turn struct {
 	n    *line
 	r    *request // of the lease in hand
 	id   driver.ID
-	hold *keeper.Hold
+	hold keeper.Hold
 
 	// The rest is guarded by the locker's lock.
 	lease  *Lease // in somebody's hand; nil: the runner has the turn, or it is over
@@ -49,14 +49,10 @@ func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sen
 	if l.closed {
 		return nil
 	}
-	now := l.clock.Awake()
-	both := &struct { // one piece of memory: most turns have one lease
-		turn  turn
-		lease Lease
-	}{turn: turn{l: l, n: n, r: r, id: id, fence: res.Fence, began: now, heard: now, behind: res.Behind}}
-	t := &both.turn
-	t.hold = l.keeper.KeepYoung(id, r.opt.terms(), sent, life, t)
-	if t.hold == nil {
+	now, room := l.clock.Awake(), r.takeRoom()
+	t := &room.turn
+	t.l, t.n, t.r, t.id, t.fence, t.began, t.heard, t.behind = l, n, r, id, res.Fence, now, now, res.Behind
+	if !l.keeper.KeepYoung(&t.hold, id, r.opt.terms(), sent, life, t) {
 		return nil
 	}
 	if n.turns == nil {
@@ -64,7 +60,7 @@ func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sen
 	}
 	n.turns = append(n.turns, t)
 	n.held, n.failed = nil, nil
-	return t.next(&both.lease, r, false)
+	return t.next(&room.lease, r, false)
 }
 
 // next makes the turn's next lease. The lock is held.
@@ -122,7 +118,7 @@ func (t *turn) serve(w *waiter) {
 	if w.r.opt.maxHold != 0 || t.r.opt.maxHold != 0 {
 		t.hold.Pass(w.r.opt.maxHold)
 	}
-	w.give(t.next(new(Lease), w.r, true))
+	w.give(t.next(&w.r.takeRoom().lease, w.r, true))
 	t.l.tidy(t.n)
 }
 

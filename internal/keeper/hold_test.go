@@ -399,7 +399,8 @@ func TestHold_Stop_by_the_listener_of_the_loss(t *testing.T) {
 func TestKeeper_KeepYoung(t *testing.T) {
 	play(t, fine, func(s *stage) {
 		s.at(time.Second)
-		h := s.KeepYoung(id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
+		h := new(Hold)
+		s.KeepYoung(h, id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
 		if want := 3*time.Second - Margin(3*time.Second) - s.now(); h.Left() != want || !h.Young() {
 			t.Errorf("trusted for %v, young %v; want %v and young", h.Left(), h.Young(), want)
 		}
@@ -409,7 +410,8 @@ func TestKeeper_KeepYoung(t *testing.T) {
 		}
 	})
 	play(t, deaf, func(s *stage) {
-		h := s.KeepYoung(id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
+		h := new(Hold)
+		s.KeepYoung(h, id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
 		s.at(3 * time.Second)
 		if h.Trusted(0) {
 			t.Error("trusted for longer than it was given")
@@ -417,7 +419,7 @@ func TestKeeper_KeepYoung(t *testing.T) {
 	})
 	play(t, fine, func(s *stage) {
 		s.at(3 * time.Second)
-		if s.KeepYoung(id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{}) != nil {
+		if s.KeepYoung(new(Hold), id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{}) {
 			t.Error("kept without trust")
 		}
 	})

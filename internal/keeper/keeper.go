@@ -44,13 +44,17 @@ func New(clock *Clock, send Send) *Keeper {
 // Keep keeps a claim that was granted by a request sent at sent, until Stop or its loss. It returns
 // nil if there is no trust left to begin with: then the claim was never held.
 func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Listener) *Hold {
-	return k.KeepYoung(id, terms, sent, terms.TTL, listener)
+	h := new(Hold)
+	if !k.KeepYoung(h, id, terms, sent, terms.TTL, listener) {
+		return nil
+	}
+	return h
 }
 
 // KeepYoung is Keep for a claim that was given only a part of its TTL to live from sent on. It is renewed
-// soon.
-func (k *Keeper) KeepYoung(id driver.ID, terms Terms, sent, life time.Duration, listener Listener) *Hold {
-	h := &Hold{k: k, id: id, listener: listener, terms: terms, index: -1}
+// soon. The hold is made in h, which nobody has used.
+func (k *Keeper) KeepYoung(h *Hold, id driver.ID, terms Terms, sent, life time.Duration, listener Listener) bool {
+	h.k, h.id, h.listener, h.terms, h.index = k, id, listener, terms, -1
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h.bound(terms.MaxHold)
@@ -61,10 +65,10 @@ func (k *Keeper) KeepYoung(id driver.ID, terms Terms, sent, life time.Duration, 
 		h.renew = k.clock.Now() + jitter(youth)
 	}
 	if k.closed || k.clock.Now() >= h.valid {
-		return nil
+		return false
 	}
 	h.plan()
-	return h
+	return true
 }
 
 // Close ends all renewing. It returns when none is under way, nor any call of a listener, so none

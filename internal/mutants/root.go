@@ -56,7 +56,7 @@ func root() []mutant {
 		},
 		{
 			Name: "clean-up-on-a-dead-context", Why: "a cancelled wait leaves its claim or place behind",
-			File: "request.go", Old: "l.lastCall(ctx, min(withdrawLimit, r.limit()))",
+			File: "request.go", Old: "l.lastCall(ctx, min(withdrawLimit, r.limit()), new(limited))",
 			New:  "context.WithTimeout(ctx, min(withdrawLimit, r.limit()))",
 			Test: "TestLocker_Lock_cancelledInFirstAsk",
 		},
