@@ -86,7 +86,7 @@ func (b *bench) measure(ctx context.Context, m *measure) (*benched, error) {
 	parts := []struct {
 		name  string
 		share float64
-		run   func(context.Context, *benched) error
+		run   func(ctx context.Context, until time.Time, found *benched) error
 	}{
 		{"round trips", .15, m.roundTrips},
 		{"a free name", .3, m.pairs},
@@ -98,9 +98,7 @@ func (b *bench) measure(ctx context.Context, m *measure) (*benched, error) {
 	began := time.Now()
 	for _, p := range parts {
 		stop := b.showProgress(func() string { return fmt.Sprintf("bench %v of %v: %s", short(time.Since(began)), b.time, p.name) })
-		part, cancel := context.WithTimeout(ctx, time.Duration(p.share*float64(b.time)))
-		err := p.run(part, found)
-		cancel()
+		err := p.run(ctx, time.Now().Add(time.Duration(p.share*float64(b.time))), found)
 		stop()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)

@@ -30,49 +30,37 @@ func (m *measure) locker(s driver.Store) (*distlock.Locker, error) {
 }
 
 // roundTrips times the cheapest call that every store has.
-func (m *measure) roundTrips(ctx context.Context, found *benched) error {
-	var all times
-	for ctx.Err() == nil {
+func (m *measure) roundTrips(ctx context.Context, until time.Time, found *benched) error {
+	return found.RoundTrip.take(until, func() (time.Duration, error) {
 		id := driver.ID{Key: m.prefix + "nobody", Owner: rand.Text()}
 		began := time.Now()
 		err := m.store.Release(ctx, id)
-		switch took := time.Since(began); {
-		case errors.Is(err, driver.ErrNotHeld):
-			all = append(all, took)
-		case ctx.Err() == nil:
-			return fmt.Errorf("a release of what nobody holds: %w", cmp.Or(err, errors.New("it was done")))
+		took := time.Since(began)
+		if !errors.Is(err, driver.ErrNotHeld) {
+			return 0, fmt.Errorf("a release of what nobody holds: %w", cmp.Or(err, errors.New("it was done")))
 		}
-	}
-	return found.RoundTrip.take(all, "round trips")
+		return took, nil
+	})
 }
 
 // pairs times the lock and unlock of a free name, one after the other.
-func (m *measure) pairs(ctx context.Context, found *benched) error {
+func (m *measure) pairs(ctx context.Context, until time.Time, found *benched) error {
 	l, err := m.locker(m.store)
 	if err != nil {
 		return err
 	}
 	defer leave(ctx, l)
-	var all times
-	for ctx.Err() == nil {
+	return found.Pair.take(until, func() (time.Duration, error) {
 		began := time.Now()
-		if err := pair(ctx, l, m.prefix+"free"); err != nil {
-			return err
-		}
-		if ctx.Err() == nil { // else it was cut short
-			all = append(all, time.Since(began))
-		}
-	}
-	return found.Pair.take(all, "pairs")
+		err := pair(ctx, l, m.prefix+"free")
+		return time.Since(began), err
+	})
 }
 
-// pair locks and unlocks. The end of ctx is no error.
+// pair locks and unlocks.
 func pair(ctx context.Context, l *distlock.Locker, name string) error {
 	lease, err := l.Lock(ctx, name)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the time is over
-		}
 		return err
 	}
 	return lease.Unlock(ctx)
@@ -81,18 +69,18 @@ func pair(ctx context.Context, l *distlock.Locker, name string) error {
 func leave(ctx context.Context, l *distlock.Locker) { _ = l.Close(ctx) } // its locks are given back already
 
 // rate counts what many clients of one process do, each with a name of its own.
-func (m *measure) rate(ctx context.Context, found *benched) error {
+func (m *measure) rate(ctx context.Context, until time.Time, found *benched) error {
 	l, err := m.locker(m.store)
 	if err != nil {
 		return err
 	}
 	defer leave(ctx, l)
-	found.Rate, err = m.count(ctx, func(int) *distlock.Locker { return l }, func(i int) string { return fmt.Sprint(m.prefix, "own/", i) })
+	found.Rate, err = m.count(ctx, until, func(int) *distlock.Locker { return l }, func(i int) string { return fmt.Sprint(m.prefix, "own/", i) })
 	return err
 }
 
 // contended counts what many clients do that want the same name, each as if it were a process.
-func (m *measure) contended(ctx context.Context, found *benched) error {
+func (m *measure) contended(ctx context.Context, until time.Time, found *benched) error {
 	lockers := make([]*distlock.Locker, m.clients)
 	for i := range lockers {
 		l, err := m.locker(m.store)
@@ -103,20 +91,23 @@ func (m *measure) contended(ctx context.Context, found *benched) error {
 		lockers[i] = l
 	}
 	var err error
-	found.Contended, err = m.count(ctx, func(i int) *distlock.Locker { return lockers[i] }, func(int) string { return m.prefix + "wanted" })
+	found.Contended, err = m.count(ctx, until, func(i int) *distlock.Locker { return lockers[i] }, func(int) string { return m.prefix + "wanted" })
 	return err
 }
 
-// count lets clients lock and unlock until ctx ends.
-func (m *measure) count(ctx context.Context, locker func(int) *distlock.Locker, name func(int) string) (throughput, error) {
+// count lets clients lock and unlock until a time. Those that wait then are sent away.
+func (m *measure) count(ctx context.Context, until time.Time, locker func(int) *distlock.Locker, name func(int) string) (throughput, error) {
 	counts, errs := make([]int, m.clients), make([]error, m.clients)
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
 	began := time.Now()
 	var wg sync.WaitGroup
 	for i := range m.clients {
 		wg.Go(func() {
 			for ctx.Err() == nil && errs[i] == nil {
-				if errs[i] = pair(ctx, locker(i), name(i)); ctx.Err() == nil {
+				if err := pair(ctx, locker(i), name(i)); ctx.Err() == nil { // else it does not count
 					counts[i]++
+					errs[i] = err
 				}
 			}
 		})
@@ -126,7 +117,7 @@ func (m *measure) count(ctx context.Context, locker func(int) *distlock.Locker, 
 }
 
 // wakes times how soon one that waits is granted after the holder began to unlock.
-func (m *measure) wakes(ctx context.Context, found *benched) error {
+func (m *measure) wakes(ctx context.Context, until time.Time, found *benched) error {
 	near, err := m.locker(m.store)
 	if err != nil {
 		return err
@@ -137,18 +128,7 @@ func (m *measure) wakes(ctx context.Context, found *benched) error {
 		return err
 	}
 	defer leave(ctx, far)
-	var all times
-	for ctx.Err() == nil {
-		took, err := m.wake(ctx, near, far)
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		all = append(all, took)
-	}
-	return found.WakeUp.take(all, "wake-ups")
+	return found.WakeUp.take(until, func() (time.Duration, error) { return m.wake(ctx, near, far) })
 }
 
 func (m *measure) wake(ctx context.Context, near, far *distlock.Locker) (time.Duration, error) {
@@ -156,8 +136,9 @@ func (m *measure) wake(ctx context.Context, near, far *distlock.Locker) (time.Du
 	if err != nil {
 		return 0, err
 	}
-	waiting, granted := make(chan struct{}), make(chan time.Time, 1)
+	waiting, granted := make(chan struct{}), make(chan struct{})
 	var lease *distlock.Lease
+	var at time.Time
 	go func() {
 		defer close(granted)
 		lease, err = far.Lock(ctx, m.prefix+"passed", distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -165,17 +146,17 @@ func (m *measure) wake(ctx context.Context, near, far *distlock.Locker) (time.Du
 				close(waiting)
 			}
 		}))
-		granted <- time.Now()
+		at = time.Now()
 	}()
 	select {
 	case <-waiting:
 		// It has to be in line, and deaf to nothing, before it is worth waking.
 		time.Sleep(5 * time.Millisecond)
-	case <-ctx.Done():
+	case <-granted: // it failed
 	}
 	began := time.Now()
 	first := held.Unlock(ctx)
-	at := <-granted
+	<-granted
 	if err != nil {
 		return 0, errors.Join(first, err)
 	}
@@ -193,14 +174,24 @@ type latency struct {
 	Buckets             []bucket
 }
 
-func (l *latency) take(all times, what string) error {
-	if len(all) == 0 {
-		return fmt.Errorf("no %s were done in time: give it more --time", what)
+// take does something again and again until a time, and at least once, and sums up how long it took.
+func (l *latency) take(until time.Time, do func() (time.Duration, error)) error {
+	var all times
+	for len(all) == 0 || time.Now().Before(until) {
+		took, err := do()
+		if err != nil {
+			return err
+		}
+		all = append(all, took)
 	}
+	*l = newLatency(all)
+	return nil
+}
+
+func newLatency(all times) latency {
 	slices.Sort(all)
 	at := func(p float64) time.Duration { return all[int(math.Ceil(p*float64(len(all))))-1] }
-	*l = latency{Count: len(all), P50: at(.5), P90: at(.9), P99: at(.99), Most: all[len(all)-1], Buckets: buckets(all)}
-	return nil
+	return latency{Count: len(all), P50: at(.5), P90: at(.9), P99: at(.99), Most: all[len(all)-1], Buckets: buckets(all)}
 }
 
 // A throughput is what several clients did.
