@@ -10,6 +10,7 @@
 //	redlock://h1,h2,h3/0                               a majority of servers; redlocks:// with TLS
 //	redlock:?node=redis://a:1&node=rediss://u:p@b:2/3  the same, each node with a URL of its own
 //	postgres://user:password@host:5432/database        tables of a PostgreSQL database; several hosts with commas
+//	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
 //
 // Every URL may have lock_ttl and lock_poll: see Source. The other keys are those of the store. A key that nobody
 // reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.

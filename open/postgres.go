@@ -8,17 +8,28 @@ import (
 	"strings"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/pgadvisory"
 	"github.com/distlock/distlock/store/postgres"
 )
 
 // postgresModes are the stores that a URL for PostgreSQL may mean, by its lock_mode; table if it has none.
 func postgresModes() map[string]func(ctx context.Context, text string) (*Source, error) {
 	return map[string]func(context.Context, string) (*Source, error){
-		"table": openPostgresTable,
+		"table": openPostgresTable, "advisory": openPostgresAdvisory,
 	}
 }
 
 func openPostgres(ctx context.Context, text string) (*Source, error) {
+	mode := postgresMode(text)
+	how, ok := postgresModes()[mode]
+	if !ok {
+		return nil, fmt.Errorf("%w: lock_mode is %.64q, want table or advisory", ErrURL, mode)
+	}
+	return how(ctx, text)
+}
+
+// postgresMode is the lock_mode of a URL.
+func postgresMode(text string) string {
 	_, query, _ := strings.Cut(text, "?")
 	mode := "table"
 	for part := range strings.SplitSeq(query, "&") {
@@ -26,11 +37,7 @@ func openPostgres(ctx context.Context, text string) (*Source, error) {
 			mode = value
 		}
 	}
-	how, ok := postgresModes()[mode]
-	if !ok {
-		return nil, fmt.Errorf("%w: lock_mode is %.64q, want table or advisory", ErrURL, mode)
-	}
-	return how(ctx, text)
+	return mode
 }
 
 func openPostgresTable(ctx context.Context, text string) (*Source, error) {
@@ -86,6 +93,9 @@ func wayToPostgres(text string) []driver.Finding {
 // Migrate creates what the store of a URL keeps its claims in, or brings it to the version of this program, and tells from which version
 // to which; 0 is none. On a store that needs no such thing the error is errors.ErrUnsupported.
 func Migrate(ctx context.Context, text string) (from, to int, err error) {
+	if postgresMode(text) == "advisory" {
+		return migrateAdvisory(ctx, text)
+	}
 	text = manual(text)
 	s, err := Open(ctx, text)
 	if err != nil {
@@ -114,6 +124,9 @@ func Migration(text string) (string, error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return "", fmt.Errorf("%w: its query is not well written", ErrURL)
+	}
+	if postgresMode(text) == "advisory" {
+		return pgadvisory.Migration(values.Get("lock_schema")), nil
 	}
 	return postgres.Migration(values.Get("lock_schema"))
 }

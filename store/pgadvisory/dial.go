@@ -15,8 +15,8 @@ import (
 // dialLimit bounds how long a connection may take to be made.
 const dialLimit = 10 * time.Second
 
-// errPooler says that a pooler gives the connection to others between statements.
-var errPooler = errors.New("pgadvisory: a pooler stands before the server that does not keep connections apart (PgBouncer: pool_mode transaction or statement), " +
+// ErrPooler says that a pooler gives a connection of the server to others between transactions.
+var ErrPooler = errors.New("pgadvisory: a pooler stands before the server that does not keep connections apart (PgBouncer: pool_mode transaction or statement), " +
 	"so that two clients would hold one lock: connect to the server itself, or use pool_mode session, or the lease table")
 
 // Settings of every connection. What a server does not know is left out. Limits on statements and transactions

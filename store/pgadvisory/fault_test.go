@@ -226,6 +226,34 @@ func TestStore_restart(t *testing.T) {
 	}
 }
 
+// TestStore_failover shows that a new primary knows nothing of locks, that the holder is told, and that the store finds the new one. Here
+// the standby had all fences; one that is behind would not.
+func TestStore_failover(t *testing.T) {
+	t.Parallel()
+	primary := testenv.Postgres(t)
+	standby := testenv.Postgres(t, testenv.StandbyOf(primary))
+	url := strings.Replace(primary.URL, primary.Addr, primary.Addr+","+standby.Addr, 1) + "&target_session_attrs=read-write"
+	s := opened(t, url)
+	r := exclusive("key", time.Hour)
+	was := take(t, s, r)
+	lost := s.Lost(r.ID)
+	soon(t, 10*time.Second, func() error {
+		rows, err := standby.Query(t.Context(), "select last_value >= 1 from distlock.advisory_fence")
+		if err == nil && rows[0][0] != "t" {
+			err = errors.New("the standby is behind")
+		}
+		return err
+	})
+	primary.Kill()
+	lostSoon(t, s, r.ID, lost)
+	standby.Promote()
+	next := exclusive("key", time.Hour)
+	soon(t, 10*time.Second, func() error { return got(t, s, next) })
+	if res := take(t, s, next); res.Fence < was.Fence+driver.Span {
+		t.Errorf("the fence went from %d to %d", was.Fence, res.Fence)
+	}
+}
+
 // TestStore_statement_cancelled has somebody cancel those who wait in the server's line: they are woken and can wait again, no lock is left behind, and
 // what is held stays so.
 func TestStore_statement_cancelled(t *testing.T) {

@@ -57,12 +57,12 @@ func keptApart(ctx context.Context, a, b *pgconn.PgConn) error {
 			return unavailable(fmt.Errorf("pgadvisory: %w", err))
 		}
 		if was, ok := pids[pg]; ok && was != rows[0][0] {
-			return errPooler
+			return ErrPooler
 		}
 		pids[pg] = rows[0][0]
 	}
 	if pids[a] == pids[b] {
-		return errPooler
+		return ErrPooler
 	}
 	return nil
 }
