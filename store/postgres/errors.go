@@ -14,6 +14,9 @@ var (
 	// errAnswer is an answer that no version of the schema gives.
 	errAnswer = errors.New("postgres: the server gave an answer that cannot be read")
 
+	// errLost says that a statement was sent and no answer came: nobody knows what became of it.
+	errLost = errors.New("postgres: the connection was lost before the answer")
+
 	errClosed = fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
 )
 
@@ -39,6 +42,8 @@ func definite(err error, answered bool) error {
 	var pg *pgconn.PgError
 	var connecting *pgconn.ConnectError
 	switch {
+	case errors.Is(err, errLost):
+		return err
 	case errors.As(err, &connecting), pgconn.SafeToRetry(err):
 		return unavailable(err)
 	case errors.As(err, &pg):

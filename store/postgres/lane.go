@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -221,25 +222,43 @@ func (l *lane) attempt(ctx context.Context, calls []*call) error {
 		}
 	}
 	answers := pg.ExecBatch(ctx, &b)
+	var first error
 	for _, c := range calls {
 		if !answers.NextResult() {
 			break
 		}
 		r := answers.ResultReader().Read()
-		if r.Err == nil {
-			c.rows, c.answered = r.Rows, true
+		if r.Err != nil {
+			first = r.Err
+			break
 		}
+		c.rows, c.answered = r.Rows, true
 	}
 	err := answers.Close()
-	if err != nil && pg.IsClosed() || l.ctx.Err() != nil {
+	if err != nil {
+		err = sent(cmp.Or(first, err))
+	}
+	if pg.IsClosed() || l.ctx.Err() != nil {
 		l.drop()
 	}
 	l.used = time.Now()
 	return err
 }
 
+// sent is an error of a statement that was sent. After the first error pgx says of all others that nothing was sent, which is true of
+// them alone.
+func sent(err error) error {
+	if code(err) == "" {
+		return fmt.Errorf("%w: %s", errLost, err)
+	}
+	return err
+}
+
 // connect sees to it that there is a connection, that it is alive and that it knows the statements.
 func (l *lane) connect(ctx context.Context, calls []*call) error {
+	if l.conn != nil && l.conn.IsClosed() {
+		l.drop()
+	}
 	if l.conn != nil && time.Since(l.used) > stale {
 		probe, cancel := context.WithTimeout(ctx, stale)
 		err := l.conn.PgConn().Ping(probe)
