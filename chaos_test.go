@@ -18,6 +18,7 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/chaos"
 	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/workload"
 	"github.com/distlock/distlock/store/mem"
 )
 
@@ -131,23 +132,20 @@ func bubble(t *testing.T, seed uint64) (*bubbleVerdict, error) {
 		return nil, err
 	}
 	v, err := history.Judge(r.rec.History(), rules, history.Search{Dir: dir, Name: fmt.Sprint("seed-", seed)})
-	return &bubbleVerdict{v, r.losses.Load(), r.handed.Load(), r.told.Load(), r.clean}, err
+	return &bubbleVerdict{v, r.load.Losses.Load(), r.handed.Load(), r.told.Load(), r.clean}, err
 }
 
 // A run is one bubble: a store, links to it, a locker at each link, clients at each locker.
 type run struct {
 	rng     *rand.Rand
 	ttl     time.Duration
-	keys    []string
 	rec     *history.Recorder
+	load    *workload.Load
 	store   driver.Store
 	links   []*chaos.Store
 	lockers []*distlock.Locker
-	regs    map[string]*history.Register
 
-	holding []atomic.Int64 // by link: how many of its clients hold a lease
-	grants  atomic.Int64
-	losses  atomic.Int64
+	holding []atomic.Int64 // by link: how many leases its clients hold
 	handed  atomic.Int64
 	told    atomic.Int64 // granted unasked, and known from the wake-up
 
@@ -157,15 +155,16 @@ type run struct {
 }
 
 func newRun(t *testing.T, seed uint64) *run {
-	r := &run{rng: rand.New(rand.NewPCG(seed, 7)), rec: history.New(), store: mem.New(), regs: map[string]*history.Register{}}
+	r := &run{rng: rand.New(rand.NewPCG(seed, 7)), rec: history.New(), store: mem.New()}
 	if seed%2 == 1 {
 		r.store = chaos.HandOn(mem.New())
 	}
 	r.ttl = time.Duration(500+r.rng.IntN(4500)) * time.Millisecond
-	for i := range 1 + r.rng.IntN(2) {
-		key := fmt.Sprint("key-", i)
-		r.keys = append(r.keys, key)
-		r.regs[key] = &history.Register{Name: key}
+	keys := 1 + r.rng.IntN(2)
+	r.load = &workload.Load{
+		Recorder: r.rec, TTL: r.ttl, Key: func(rng *rand.Rand) string { return fmt.Sprint("key-", rng.IntN(keys)) },
+		Pause: 20 * time.Millisecond, Work: 30 * time.Millisecond, Long: 10,
+		Wait: time.Hour, // longer than any bubble should last
 	}
 	chance := func(most float64) float64 { return r.rng.Float64() * most }
 	r.tame = seed%4 == 0
@@ -211,12 +210,16 @@ func (r *run) play(t *testing.T) {
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	for i := range bubbleClients + r.rng.IntN(bubbleMost-bubbleClients+1) {
-		c := &client{run: r, link: i % len(r.links), rng: rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i)))}
-		wg.Go(func() { c.loop(ctx) })
+		link := i % len(r.links)
+		c := &workload.Client{
+			Load: r.load, Name: fmt.Sprint("link-", link), Locker: r.lockers[link], Holding: &r.holding[link],
+			Rand: rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i))),
+		}
+		wg.Go(func() { c.Run(ctx) })
 	}
 	victim := r.rng.IntN(len(r.links))
 	for {
-		if r.grants.Load() >= 10 && r.holding[victim].Load() > 0 {
+		if r.load.Grants.Load() >= 10 && r.holding[victim].Load() > 0 {
 			r.links[victim].Freeze()
 			if r.holding[victim].Load() > 0 { // it holds in the frozen world too
 				break
@@ -227,7 +230,7 @@ func (r *run) play(t *testing.T) {
 	}
 	time.Sleep(time.Duration(r.rng.Int64N(int64(3 * r.ttl))))
 	r.links[victim].Thaw()
-	for r.grants.Load() < bubbleGrants {
+	for r.load.Grants.Load() < bubbleGrants {
 		time.Sleep(10 * time.Millisecond)
 	}
 	stop()
@@ -236,7 +239,7 @@ func (r *run) play(t *testing.T) {
 		_ = l.Close(context.Background()) // on a bad link it may fail
 		r.links[i].Close()
 	}
-	if r.tame && r.unanswered.Load() == 0 && r.losses.Load() == 0 {
+	if r.tame && r.unanswered.Load() == 0 && r.load.Losses.Load() == 0 {
 		r.clean = true
 		r.leftovers(t, "at Close")
 	}
@@ -244,9 +247,14 @@ func (r *run) play(t *testing.T) {
 	r.leftovers(t, "in the end")
 }
 
-// watch counts what could not be given back.
+// watch counts what was handed on and told, and what could not be given back.
 func (r *run) watch(_ context.Context, e distlock.Event) {
-	if e.Err != nil && (e.Kind == distlock.Released || e.Kind == distlock.Withdrawn) {
+	switch {
+	case e.Kind == distlock.Granted && e.Handed:
+		r.handed.Add(1)
+	case e.Kind == distlock.Granted && e.Waited && e.Left < r.ttl*4/5:
+		r.told.Add(1) // for the rest of a place, and not for a TTL
+	case e.Err != nil && (e.Kind == distlock.Released || e.Kind == distlock.Withdrawn):
 		r.unanswered.Add(1)
 	}
 }
@@ -256,113 +264,4 @@ func (r *run) leftovers(t *testing.T, when string) {
 	for c, err := range driver.List(context.Background(), r.store, "") {
 		t.Errorf("left behind %s: %v %v", when, c, err)
 	}
-}
-
-// A client takes locks and writes under them.
-type client struct {
-	*run
-	link int
-	rng  *rand.Rand
-}
-
-func (c *client) loop(ctx context.Context) {
-	for ctx.Err() == nil {
-		c.hold(ctx)
-		time.Sleep(time.Duration(c.rng.IntN(20)) * time.Millisecond)
-	}
-}
-
-// hold takes one lock in one of the ways there are, works under it and gives it back.
-func (c *client) hold(ctx context.Context) {
-	key := c.keys[c.rng.IntN(len(c.keys))]
-	l := c.lockers[c.link]
-	want := history.Want{Client: fmt.Sprint("link-", c.link), Key: key, TTL: c.ttl, Weight: driver.Whole, Limit: driver.Whole}
-	take := l.Lock
-	switch n := c.rng.IntN(10); {
-	case n < 2:
-		want.Weight, take = 1, l.RLock
-	case n < 3:
-		take = l.TryLock
-	}
-	wait := time.Hour // longer than any bubble should last
-	if c.rng.IntN(5) == 0 {
-		wait = time.Duration(c.rng.Int64N(int64(c.ttl)))
-	}
-	waiting, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-
-	h := c.rec.Ask(want)
-	o := &observer{h: h, run: c.run}
-	lease, err := take(waiting, key, distlock.Observe(o.observe))
-	if err != nil {
-		h.Ended(outcome(err))
-		return
-	}
-	h.Granted(lease.Fence(), lease.Until())
-	o.lease.Store(lease)
-	c.grants.Add(1)
-	c.holding[c.link].Add(1)
-	c.work(h, lease, want.Weight == driver.Whole)
-}
-
-// work works under a lease for a while, or until it is lost, and gives it back.
-func (c *client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
-	d := time.Duration(c.rng.IntN(30)) * time.Millisecond
-	if c.rng.IntN(10) == 0 {
-		d = time.Duration(c.rng.Int64N(int64(2 * c.ttl))) // long enough to need renewals
-	}
-	if alone && lease.Err() == nil {
-		h.Update(c.regs[lease.Key()], nil)
-	}
-	select {
-	case <-lease.Done():
-		h.Lost()
-		c.losses.Add(1)
-	case <-time.After(d):
-		if lease.Err() == nil {
-			h.Trusted()
-		}
-	}
-	c.holding[c.link].Add(-1)
-	release := h.Release()
-	release.End(outcome(lease.Unlock(context.Background())))
-}
-
-// An observer takes down the renewals of one lease.
-type observer struct {
-	*run
-	h     *history.Hold
-	lease atomic.Pointer[distlock.Lease]
-}
-
-func (o *observer) observe(_ context.Context, e distlock.Event) {
-	switch {
-	case e.Kind == distlock.Waiting:
-		o.h.Waiting()
-	case e.Kind == distlock.Granted && e.Handed:
-		o.handed.Add(1)
-	case e.Kind == distlock.Granted && e.Waited && e.Left < o.ttl*4/5:
-		o.told.Add(1) // for the rest of a place, and not for a TTL
-	case e.Kind == distlock.Renewed && e.Err == nil:
-		if lease := o.lease.Load(); lease != nil && lease.Err() == nil {
-			o.h.Renew().Extended(lease.Until())
-		}
-	}
-}
-
-// outcome sorts the answers of a locker.
-func outcome(err error) history.Outcome {
-	switch {
-	case err == nil:
-		return history.Done
-	case errors.Is(err, distlock.ErrUnknown):
-		return history.Unknown
-	case errors.Is(err, distlock.ErrLost):
-		return history.NotHeld
-	case errors.Is(err, distlock.ErrHeld):
-		return history.Refused
-	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return history.Failed
-	}
-	return history.Untyped
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/distlock/distlock/internal/history"
 )
 
-// A Load is what the clients of one run have in common. Make one with all fields up to Observe set, and do not
-// change them.
+// A Load is what the clients of one run have in common. All fields up to Wait are set before the
+// first client runs.
 type Load struct {
 	Recorder *history.Recorder
 	TTL      time.Duration           // of the clients' Lockers
@@ -26,8 +26,6 @@ type Load struct {
 	Work  time.Duration // the longest of most holds
 	Long  int           // one hold in so many may last for two TTLs: it needs renewals
 	Wait  time.Duration // how long an ask waits; one in five waits for a TTL at most
-
-	Observe distlock.Observer // of all leases; nil: none
 
 	Grants, Losses atomic.Int64
 
@@ -64,7 +62,7 @@ type Client struct {
 func (c *Client) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.hold(ctx)
-		time.Sleep(c.upTo(c.Pause))
+		time.Sleep(c.about(c.Pause))
 	}
 }
 
@@ -88,7 +86,7 @@ func (c *Client) hold(ctx context.Context) {
 
 	h := c.Recorder.Ask(want)
 	s := &scribe{hold: h}
-	lease, err := take(waiting, want.Key, distlock.Observe(s.observe), distlock.Observe(c.Observe))
+	lease, err := take(waiting, want.Key, distlock.Observe(s.observe))
 	if err != nil {
 		h.Ended(Outcome(err))
 		return
@@ -104,7 +102,7 @@ func (c *Client) hold(ctx context.Context) {
 
 // work works under a lease for a while, or until it is lost, and gives it back.
 func (c *Client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
-	d := c.upTo(c.Work)
+	d := c.about(c.Work)
 	if !c.Careful && c.Rand.IntN(c.Long) == 0 {
 		d = c.upTo(2 * c.TTL)
 	}
@@ -128,6 +126,11 @@ func (c *Client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
 }
 
 func (c *Client) upTo(d time.Duration) time.Duration { return time.Duration(c.Rand.Int64N(int64(d))) }
+
+// about is upTo in whole milliseconds: in virtual time many things then happen at one instant, and races show.
+func (c *Client) about(d time.Duration) time.Duration {
+	return c.upTo(d).Truncate(time.Millisecond)
+}
 
 // A scribe takes down the renewals of one lease.
 type scribe struct {
