@@ -1,0 +1,208 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/postgres"
+)
+
+// What 1,000 renewals cost: one statement, with an answer for each.
+func TestStore_renewMany(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Config("track_functions = all"))
+	s := made(t, srv.URL, nil)
+	rs := make([]driver.Renewal, 1000)
+	var wg sync.WaitGroup
+	for i := range rs {
+		r := exclusive(fmt.Sprint("key \"\\,{} ", i))
+		rs[i] = driver.Renewal{ID: r.ID, TTL: 2 * time.Minute}
+		if i%7 != 0 {
+			wg.Go(func() { grant(t, s, r) })
+		}
+	}
+	wg.Wait()
+	for i, got := range s.RenewAll(t.Context(), rs) {
+		if held := i%7 != 0; held != (got.Err == nil) || !held && !errors.Is(got.Err, driver.ErrNotHeld) {
+			t.Fatalf("claim %d: %v", i, got.Err)
+		}
+	}
+	s.Close() // what a connection counts is told when it ends
+	eventually(t, "the server has counted", func() error {
+		rows := query(t, srv, "select funcname, calls from pg_stat_user_functions where schemaname = 'distlock' and funcname in ('renew', 'renew_all')")
+		if len(rows) != 1 || rows[0][0] != "renew_all" || rows[0][1] != "1" {
+			return fmt.Errorf("%v calls for 1000 renewals, want one of renew_all", rows)
+		}
+		return nil
+	})
+	if rows := query(t, srv, "select count(*) from distlock.locks where expires_at > now() + interval '90 s'"); rows[0][0] != "857" {
+		t.Errorf("%v claims have the new life, want 857", rows)
+	}
+}
+
+// Calls that come together go out together, and one that the server refuses hurts no other; nor does a key that another
+// transaction has.
+func TestLane_together(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	url := srv.Database(t)
+	s := made(t, url, nil)
+	works(t, s)
+	c, ask := plainSQL(t, url, &postgres.Options{Schema: "distlock"})
+	if _, err := c.Exec(t.Context(), "alter table distlock.claim add check (holder <> 'refuse me')"); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if ok, err := ask("select Schema.acquire_lock('stuck', 'other', 60)"); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	before := commits(t, srv, url)
+	var wg sync.WaitGroup
+	var slowest time.Duration
+	var mu sync.Mutex
+	for i := range 60 {
+		wg.Go(func() {
+			r := exclusive(fmt.Sprint("key", i))
+			switch i {
+			case 20:
+				r.Holder = "refuse me"
+				if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "23514") {
+					t.Errorf("what the server refuses: %v, want ErrUnavailable with 23514", err)
+				}
+				return
+			case 40:
+				r = exclusive("stuck")
+				refuse(t, s, r)
+				return
+			}
+			for range 10 {
+				began := time.Now()
+				grant(t, s, r)
+				release(t, s, r)
+				mu.Lock()
+				slowest = max(slowest, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if n := commits(t, srv, url) - before; n > 600 {
+		t.Errorf("%d transactions for 1162 calls, want them together", n)
+	}
+	t.Logf("the slowest pair took %v", slowest)
+}
+
+// commits returns how many transactions a database has seen, up to a second ago.
+func commits(t testing.TB, srv *testenv.PostgresServer, url string) int {
+	t.Helper()
+	time.Sleep(1100 * time.Millisecond) // a connection tells its numbers once a second
+	name, _, _ := strings.Cut(url[strings.LastIndex(url, "/")+1:], "?")
+	n, err := strconv.Atoi(query(t, srv, "select xact_commit from pg_stat_database where datname = '"+name+"'")[0][0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A call that has not gone out when its ctx ends never does, and one that is under way can be undone.
+func TestLane_leaves(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	proxy := testenv.Proxy(t, srv.Addr)
+	s := made(t, on(t, srv.URL, proxy.Addr, ""), opt)
+	works(t, s)
+	proxy.Hold(testenv.Both)
+	ctx, cancel := context.WithCancel(t.Context())
+	under, waiting := exclusive("under way"), exclusive("waiting")
+	var wg sync.WaitGroup
+	for _, r := range []driver.Request{under, waiting} {
+		wg.Go(func() {
+			if _, err := s.Acquire(ctx, r); !errors.Is(err, context.Canceled) {
+				t.Errorf("Acquire: %v, want that it was cancelled", err)
+			}
+		})
+		time.Sleep(20 * time.Millisecond)
+	}
+	cancel()
+	wg.Wait()
+	proxy.Heal()
+	eventually(t, "the key is free", func() error {
+		if err := s.Release(t.Context(), under.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+			return err
+		}
+		res, err := s.Acquire(t.Context(), exclusive("under way"))
+		if err == nil && !res.Granted {
+			err = errors.New("refused")
+		}
+		return err
+	})
+	if cs, err := s.Show(t.Context(), "waiting"); err != nil || len(cs) > 0 {
+		t.Errorf("a call that was given up before it went out: %v, %v", cs, err)
+	}
+	s.Close()
+	if _, err := s.Acquire(t.Context(), under); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// What is idle is cleared, what is held or remembered stays.
+func TestStore_sweep(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	sql := func(text string) [][]string {
+		return query(t, srv, strings.ReplaceAll(text, "Schema", quoted(opt)))
+	}
+	var wg sync.WaitGroup
+	for i := range 500 {
+		wg.Go(func() {
+			r := exclusive(fmt.Sprint("old", i))
+			r.TTL = time.Millisecond
+			grant(t, s, r)
+		})
+	}
+	wg.Wait()
+	held := exclusive("old7")
+	last := grant(t, s, held).Fence
+	recent := exclusive("recent")
+	fence := grant(t, s, recent).Fence
+	release(t, s, recent)
+	sql("update Schema.key set fence = fence - 3600000000 where key <> 'recent' and key <> 'old7'")
+	for range 4 {
+		sql("select Schema.sweep()")
+	}
+	if rows := sql("select string_agg(key, ' ' order by key) from Schema.key"); rows[0][0] != "old7 recent" {
+		t.Errorf("the keys %v are left, want the one that is held and the one whose fence is young", rows)
+	}
+	if rows := sql("select count(*) from Schema.claim"); rows[0][0] != "1" {
+		t.Errorf("%v claims are left, want 1", rows)
+	}
+	renew(t, s, held)
+	if next := grant(t, s, recent).Fence; next < fence+driver.Span {
+		t.Errorf("fence %d after %d", next, fence)
+	}
+	// The clock of the server is behind the last fence: it is remembered, and the next is above it.
+	ahead := last + 20*60*1e6
+	sql(fmt.Sprintf("update Schema.key set fence = %d where key = 'old7'", ahead))
+	release(t, s, held)
+	for range 4 {
+		sql("select Schema.sweep()")
+	}
+	if next := grant(t, s, held).Fence; next < ahead+driver.Span {
+		t.Errorf("fence %d after %d, which the clock has not passed", next, ahead)
+	}
+}

@@ -1,0 +1,173 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/postgres"
+)
+
+// A role with the rights that docs/postgres.md grants can do everything but create; without them it is told what is missing.
+func TestSchema_rights(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t)
+	query(t, srv, "create role app login")
+	app := on(t, srv.URL, "", "app")
+	s := made(t, app, nil)
+	_, err := s.Acquire(t.Context(), exclusive("key"))
+	var schema *postgres.SchemaError
+	if !errors.As(err, &schema) || schema.Have != 0 || schema.Err == nil || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "distlock migrate") {
+		t.Errorf("a role that may not create: %v, want a SchemaError with the cure", err)
+	}
+	admin := made(t, srv.URL, &postgres.Options{Manual: true})
+	if _, err := admin.Acquire(t.Context(), exclusive("key")); !errors.As(err, &schema) || schema.Err != nil {
+		t.Errorf("a store that leaves the schema to others: %v, want a SchemaError", err)
+	}
+	if from, to, err := admin.Migrate(t.Context()); from != 0 || to != 1 || err != nil {
+		t.Errorf("Migrate: %d, %d, %v", from, to, err)
+	}
+	if from, to, err := admin.Migrate(t.Context()); from != 1 || to != 1 || err != nil {
+		t.Errorf("Migrate again: %d, %d, %v", from, to, err)
+	}
+	if _, err := s.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "42501") {
+		t.Errorf("a role without rights: %v, want ErrUnavailable with 42501", err)
+	}
+
+	doc, err := os.ReadFile("../../docs/postgres.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, grants, _ := strings.Cut(string(doc), "```sql\ngrant")
+	grants, _, _ = strings.Cut(grants, "```")
+	query(t, srv, "grant"+grants)
+	a, w := exclusive("key"), placed(exclusive("key"))
+	grant(t, s, a)
+	wake := s.Watch(t.Context(), w.ID)
+	s.Watch(t.Context(), driver.ID{Key: "key"})
+	refuse(t, s, w)
+	renew(t, s, a)
+	for _, got := range s.RenewAll(t.Context(), []driver.Renewal{{ID: a.ID, TTL: a.TTL}}) {
+		if got.Err != nil || got.Behind != 1 {
+			t.Errorf("RenewAll: %+v", got)
+		}
+	}
+	drain(wake)
+	if cs, err := s.Break(t.Context(), "key", "why"); err != nil || len(cs) != 1 {
+		t.Errorf("Break: %v, %v", cs, err)
+	}
+	woken(t, wake, "by Break")
+	grant(t, s, w)
+	release(t, s, w)
+	if _, ask := plainSQL(t, app, &postgres.Options{Schema: "distlock"}); true {
+		for _, sql := range []string{
+			"select Schema.acquire_lock('n', 'h', 1)", "select Schema.release_lock('n', 'h')", "select Schema.sweep() >= 0",
+			"select count(*) = 0 from Schema.locks", "select count(*) = 0 from Schema.waiters",
+		} {
+			if ok, err := ask(sql); err != nil || !ok {
+				t.Errorf("%s: %v, %v", sql, ok, err)
+			}
+		}
+	}
+	info, err := s.Inspect(t.Context())
+	if err != nil || !found(info, driver.OK, "this role may read and write") || !found(info, driver.Danger, "fsync") {
+		t.Errorf("Inspect: %+v, %v", info, err)
+	}
+	query(t, srv, "revoke update on distlock.claim from app")
+	if info, err = s.Inspect(t.Context()); err != nil || !found(info, driver.Danger, "may not write") {
+		t.Errorf("Inspect without rights: %+v, %v", info, err)
+	}
+}
+
+// A schema that is newer is left alone, and so is one that is not ours.
+func TestSchema_foreign(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	works(t, made(t, srv.URL, opt))
+	query(t, srv, "update "+quoted(opt)+".meta set value = '7' where name = 'version'")
+	for name, err := range map[string]error{
+		"Acquire": func() error { _, err := made(t, srv.URL, opt).Acquire(t.Context(), exclusive("key")); return err }(),
+		"Migrate": func() error { _, _, err := made(t, srv.URL, opt).Migrate(t.Context()); return err }(),
+		"Open": func() error {
+			s, err := postgres.Open(t.Context(), srv.URL+"&lock_schema="+strings.NewReplacer(`"`, "%22", " ", "%20").Replace(opt.Schema))
+			if err == nil {
+				s.Close()
+			}
+			return err
+		}(),
+	} {
+		var schema *postgres.SchemaError
+		if !errors.As(err, &schema) || schema.Have != 7 || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "newer") {
+			t.Errorf("%s on a newer schema: %v, want a SchemaError", name, err)
+		}
+	}
+	query(t, srv, "update "+quoted(opt)+".meta set value = 'x' where name = 'version'")
+	if _, err := made(t, srv.URL, opt).Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "not made by distlock") {
+		t.Errorf("a foreign schema: %v", err)
+	}
+	for _, name := range []string{strings.Repeat("s", 41), "a\x00"} {
+		if _, err := postgres.New(pooled(t, srv.URL), &postgres.Options{Schema: name}); err == nil {
+			t.Errorf("the schema %q was taken", name)
+		}
+	}
+}
+
+// Behind a pooler in transaction mode everything works but listening.
+func TestStore_pgbouncer(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	if srv.PID() == 0 {
+		srv = testenv.Postgres(t) // PgBouncer needs one of our own
+	}
+	pooler := testenv.PgBouncer(t, srv, testenv.PoolTransaction, testenv.Config("default_pool_size = 3"))
+	url := on(t, srv.URL, pooler.Addr, "")
+	opt := &postgres.Options{Schema: "pooled"}
+	a, b := made(t, url, opt), made(t, url, opt)
+	works(t, a)
+	x, w := exclusive("key"), placed(exclusive("key"))
+	x.Value, x.Meta = []byte{0, 1, 255}, map[string]string{"k": "v"}
+	grant(t, a, x)
+	if wake := b.Watch(t.Context(), w.ID); wake != nil {
+		t.Error("Watch: a channel, want nil behind a pooler")
+	}
+	if res := refuse(t, b, w); string(res.Blocker.Value) != string(x.Value) || res.Blocker.Meta["k"] != "v" {
+		t.Errorf("the blocker is %+v", res.Blocker)
+	}
+	for range 10 {
+		renew(t, b, x)
+		if got := a.RenewAll(t.Context(), []driver.Renewal{{ID: x.ID, TTL: x.TTL}, {ID: w.ID, TTL: w.TTL}}); got[0].Err != nil || !errors.Is(got[1].Err, driver.ErrNotHeld) {
+			t.Errorf("RenewAll: %+v", got)
+		}
+	}
+	release(t, b, x)
+	grant(t, b, w)
+	var all []driver.Request
+	for i := range 30 {
+		all = append(all, exclusive(fmt.Sprint("k", i)))
+		grant(t, []driver.Store{a, b}[i%2], all[i])
+	}
+	for i, r := range all {
+		release(t, []driver.Store{a, b}[i/2%2], r)
+	}
+	info, err := b.Inspect(t.Context())
+	if err != nil || !found(info, driver.Warning, "pooler") {
+		t.Errorf("Inspect: %+v, %v", info, err)
+	}
+	// With a way around the pooler news arrives.
+	c := made(t, url, &postgres.Options{Schema: "pooled", Listen: srv.URL})
+	v := placed(exclusive("key"))
+	wake := c.Watch(t.Context(), v.ID)
+	refuse(t, c, v)
+	drain(wake)
+	release(t, a, w)
+	woken(t, wake, "through a connection beside the pooler")
+	grant(t, c, v)
+	if info, err := c.Inspect(t.Context()); err != nil || !found(info, driver.OK, "LISTEN") {
+		t.Errorf("Inspect: %+v, %v", info, err)
+	}
+}
