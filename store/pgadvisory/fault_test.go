@@ -254,6 +254,37 @@ func TestStore_failover(t *testing.T) {
 	}
 }
 
+// TestStore_late_grant holds back the news of a grant in the server's line for longer than anybody may trust it. Who takes it then has it for a whole TTL.
+func TestStore_late_grant(t *testing.T) {
+	t.Parallel()
+	pg, url := server(t)
+	p := testenv.Proxy(t, pg.Addr)
+	a, b := opened(t, through(p, pg.Addr, url)), opened(t, url)
+	held := exclusive("key", time.Minute)
+	take(t, b, held)
+	const ttl = 1500 * time.Millisecond
+	w := exclusive("key", ttl)
+	wake := driver.Watch(t.Context(), a, w.ID)
+	refused(t, a, w)
+	soon(t, 5*time.Second, func() error {
+		if n := locks(t, pg, url); n != 2 {
+			return fmt.Errorf("%d locks, want one held and one waited for", n)
+		}
+		return nil
+	})
+	p.Hold(testenv.ToClient)
+	free(t, b, held.ID)
+	time.Sleep(2500 * time.Millisecond) // the server has granted it by now, and counts
+	p.Heal()
+	<-wake
+	called := time.Now()
+	take(t, a, w)
+	soon(t, 10*time.Second, func() error { return got(t, b, exclusive("key", time.Minute)) })
+	if d := time.Since(called); d < ttl {
+		t.Errorf("the claim ended after %v, before its TTL", d)
+	}
+}
+
 // TestStore_statement_cancelled has somebody cancel those who wait in the server's line: they are woken and can wait again, no lock is left behind, and
 // what is held stays so.
 func TestStore_statement_cancelled(t *testing.T) {

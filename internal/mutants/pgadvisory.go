@@ -1,0 +1,58 @@
+package main
+
+// pgadvisory are mutants of the store on advisory locks.
+func pgadvisory() []mutant {
+	const dir, pkg = "store/pgadvisory/", "store/pgadvisory"
+	return []mutant{
+		{
+			Name: "two-owners-on-a-connection", Why: "the server grants a connection again what it holds",
+			File: dir + "acquire.go", Old: "		case held, ready:\n", New: "		case ready:\n",
+			Pkg: pkg, Test: "TestStore_few_connections/exclusive",
+		},
+		{
+			Name: "pooler-unseen", Why: "two clients of a pooler share a connection, and both hold the lock",
+			File: dir + "setup.go", Old: "	if pids[a] == pids[b] {\n", New: "	if pids[a] == \"\" {\n",
+			Pkg: pkg, Test: "TestStore_pooler",
+		},
+		{
+			Name: "key-of-32-bits", Why: "names collide after some ten thousand of them",
+			File: dir + "key.go", Old: "binary.BigEndian.Uint64(sum[:8])", New: "uint64(binary.BigEndian.Uint32(sum[4:8]))",
+			Pkg: pkg, Test: "TestKey_apart",
+		},
+		{
+			Name: "no-lease-at-the-server", Why: "a holder that is stopped keeps the lock",
+			File: dir + "link.go", Old: "longest > 0 && want != l.lease {", New: "longest > 0 && want < 0*l.lease {",
+			Pkg: pkg, Test: "TestStore_holder_stopped",
+		},
+		{
+			Name: "lease-ends-too-soon", Why: "the server frees what the holder still trusts",
+			File: dir + "link.go", Old: "return (ttl + grace +", New: "return (ttl/3 +",
+			Pkg: pkg, Test: "TestStore_cut_off",
+		},
+		{
+			Name: "error-leaves-the-lock", Why: "a lock outlives the error of the statement that took it, and nobody owns it",
+			File: dir + "acquire.go", Old: "		s.undo(c, unavailable(err))\n", New: "		s.remove(c)\n		c.finish(false, unavailable(err))\n",
+			Pkg: pkg, Test: "TestStore_grants",
+		},
+		{
+			Name: "dead-connection-unnoticed", Why: "the holder goes on though its lock is free",
+			File: dir + "pool.go", Old: "		if c.state == held {\n			close(c.lost)\n", New: "		if c.state == ready {\n			close(c.lost)\n",
+			Pkg: pkg, Test: "TestStore_backend_ended",
+		},
+		{
+			Name: "grant-of-unknown-age", Why: "news of a grant that came late is trusted for a whole TTL",
+			File: dir + "wait.go", Old: "	c.since = s.clock.Now()\n	v := ", New: "	c.since = s.clock.Now() + time.Hour\n	v := ",
+			Pkg: pkg, Test: "TestStore_late_grant",
+		},
+		{
+			Name: "waiter-stays-in-line", Why: "whoever stopped waiting is granted the lock, and keeps others out",
+			File: dir + "wait.go", Old: "	case c.state == waiting:\n		s.withdraw(c)\n", New: "	case c.state == ended:\n		s.withdraw(c)\n",
+			Pkg: pkg, Test: "TestStore_line_left",
+		},
+		{
+			Name: "fences-too-close", Why: "the fences of two grants overlap",
+			File: dir + "sql.go", Old: "') << 7\"", New: "') << 6\"",
+			Pkg: pkg, Test: "TestStore/fence",
+		},
+	}
+}
