@@ -41,6 +41,18 @@ func ExampleSource_Close() {
 	// Output: true
 }
 
+func ExampleMigrate() {
+	_, _, err := open.Migrate(context.Background(), "memory:") // "postgres://..." says from which version to which
+	fmt.Println(errors.Is(err, errors.ErrUnsupported), err)
+	// Output: true mem has no schema: unsupported operation
+}
+
+func ExampleMigration() {
+	sql, err := open.Migration("postgres://db1/billing")
+	fmt.Println(len(sql) > 0, err) // for those who let nobody else change their database
+	// Output: true <nil>
+}
+
 func ExampleRedact() {
 	fmt.Println(open.Redact("cannot reach redis://worker:s3cret@db1:6379/0"))
 	// Output: cannot reach redis://worker:[redacted]@db1:6379/0
