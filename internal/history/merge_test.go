@@ -96,3 +96,27 @@ func TestCheck_lateByAPause(t *testing.T) {
 		})
 	}
 }
+
+// A store may end the claim of a process that died, before its TTL is over; that of a living one it may not.
+func TestJudge_gone(t *testing.T) {
+	for _, gone := range []bool{true, false} {
+		var h *History
+		synctest.Test(t, func(*testing.T) {
+			r := New()
+			dead := r.Ask(Want{Client: "a", Key: "k"})
+			dead.Granted(1, time.Now().Add(time.Minute))
+			next := r.Ask(Want{Client: "b", Key: "k"})
+			next.Waiting()
+			time.Sleep(time.Second)
+			if gone {
+				dead.Gone()
+			}
+			next.Granted(200, time.Now().Add(time.Minute))
+			next.Release().End(Done)
+			h = r.History()
+		})
+		if v, err := Judge(h, Rules{}, Search{}); (err == nil) != gone || (v.Count[Model] == 0) != gone {
+			t.Errorf("gone %v: %v", gone, err)
+		}
+	}
+}

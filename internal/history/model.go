@@ -96,14 +96,18 @@ func (x *index) operations(k *keyLog) []porcupine.Operation {
 	return out
 }
 
-// ending returns between which positions a claim ended: not before its holder let it go or
-// ceased to trust it, and not after the holder, or a rival, could tell. A release that comes later
+// ending returns between which positions a claim ended: not before its holder let it go, ceased
+// to trust it or died, and not after the holder, or a rival, could tell. Some stores end the claims
+// of the dead at once, which harms nobody. A release that comes later
 // proves nothing by being done: a copy of the acquire that was late on its way may have brought
 // a claim or a place of the same owner back, which harms nobody.
 func (x *index) ending(k *keyLog, h *hold) (from, to int64) {
 	from = x.before(h.until)
 	if h.freeing != nil {
 		from = min(from, pos(h.freeing.Call))
+	}
+	if h.gone != nil {
+		from = min(from, pos(h.gone.Call))
 	}
 	to = x.cleared(k, h, from)
 	if h.ended != nil {
