@@ -25,7 +25,7 @@ func (a *app) bench() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure the latency and throughput of locks in a store",
 		Long: `Measure how long a lock takes in your own store, under names of its own: a free one, one that many want, and how soon a waiter knows.
-It is compared with a round trip: a release of what nobody holds, one call that changes nothing.`,
+It is compared with a round trip, one call that changes nothing; the output says which.`,
 		Example: "  distlock bench --store memory: --time 1s\n  distlock bench --store redis://localhost --clients 16",
 		Args:    exact(),
 		RunE:    func(c *cobra.Command, _ []string) error { return b.main(c) },

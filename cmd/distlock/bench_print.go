@@ -11,6 +11,7 @@ import (
 type benched struct {
 	Seconds                 float64
 	Clients                 int
+	Trip                    string // what a round trip is
 	RoundTrip, Pair, WakeUp latency
 	Rate, Contended         throughput
 }
@@ -31,7 +32,7 @@ func (b *bench) print(f *benched) error {
 	row("round trip", f.RoundTrip)
 	row("lock and unlock", f.Pair)
 	row("unlock to next holder", f.WakeUp)
-	fmt.Fprintf(w, "\n  lock and unlock cost %.1f round trips; a round trip is a release of what nobody holds\n\n", f.Pair.RoundTrips)
+	fmt.Fprintf(w, "\n  lock and unlock cost %.1f round trips; a round trip is %s\n\n", f.Pair.RoundTrips, f.Trip)
 	fmt.Fprintf(w, "  %-32s %9.0f a second\n", fmt.Sprintf("%d clients, a name each", f.Clients), f.Rate.PerSecond)
 	fmt.Fprintf(w, "  %-32s %9.0f a second, fairness %.2f of 1\n\n", fmt.Sprintf("%d clients, one name", f.Clients), f.Contended.PerSecond, f.Contended.Fairness)
 	fmt.Fprintln(w, "  lock and unlock of a free name:")
@@ -45,6 +46,7 @@ type benchJSON struct {
 	Store     string         `json:"store"`
 	Time      float64        `json:"time"`
 	Clients   int            `json:"clients"`
+	Trip      string         `json:"trip"` // what a round trip is
 	RoundTrip latencyJSON    `json:"roundTrip"`
 	Pair      latencyJSON    `json:"pair"`
 	WakeUp    latencyJSON    `json:"wakeUp"`
@@ -76,7 +78,7 @@ type throughputJSON struct {
 
 func newBenchJSON(store string, f *benched) benchJSON {
 	return benchJSON{
-		store, f.Seconds, f.Clients, newLatencyJSON(f.RoundTrip), newLatencyJSON(f.Pair), newLatencyJSON(f.WakeUp),
+		store, f.Seconds, f.Clients, f.Trip, newLatencyJSON(f.RoundTrip), newLatencyJSON(f.Pair), newLatencyJSON(f.WakeUp),
 		throughputJSON(f.Rate), throughputJSON(f.Contended),
 	}
 }

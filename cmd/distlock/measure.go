@@ -15,6 +15,9 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
+// benchTTL is that of the locks: what an interrupted measurement leaves is soon over.
+const benchTTL = 10 * time.Second
+
 // A measure takes locks and times.
 type measure struct {
 	store   driver.Store
@@ -25,12 +28,17 @@ type measure struct {
 }
 
 func (m *measure) locker(s driver.Store) (*distlock.Locker, error) {
-	// What an interrupted measurement leaves is soon over.
-	return distlock.New(s, distlock.TTL(cmp.Or(m.ttl, 10*time.Second)), distlock.Holder("distlock bench"))
+	return distlock.New(s, distlock.TTL(cmp.Or(m.ttl, benchTTL)), distlock.Holder("distlock bench"))
 }
 
-// roundTrips times the cheapest call that every store has.
+// roundTrips times the cheapest call that a store cannot answer by itself: a release of what nobody holds. A store whose claims
+// end with the process knows them without asking; there it is asked for what another holds, which is refused. Neither
+// changes anything.
 func (m *measure) roundTrips(ctx context.Context, until time.Time, found *benched) error {
+	if !m.store.Features().Detached {
+		return m.refusals(ctx, until, found)
+	}
+	found.Trip = "a release of what nobody holds"
 	return found.RoundTrip.take(until, func() (time.Duration, error) {
 		id := driver.ID{Key: m.prefix + "nobody", Owner: rand.Text()}
 		began := time.Now()
@@ -41,6 +49,33 @@ func (m *measure) roundTrips(ctx context.Context, until time.Time, found *benche
 		}
 		return took, nil
 	})
+}
+
+func (m *measure) refusals(ctx context.Context, until time.Time, found *benched) error {
+	l, err := m.locker(m.far)
+	if err != nil {
+		return err
+	}
+	defer leave(ctx, l)
+	held, err := l.Lock(ctx, m.prefix+"taken")
+	if err != nil {
+		return err
+	}
+	found.Trip = "asking for what another holds"
+	err = found.RoundTrip.take(until, func() (time.Duration, error) {
+		r := driver.Request{
+			ID: driver.ID{Key: m.prefix + "taken", Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole,
+			TTL: cmp.Or(m.ttl, benchTTL), Holder: "distlock bench",
+		}
+		began := time.Now()
+		res, err := m.store.Acquire(ctx, r)
+		took := time.Since(began)
+		if err == nil && res.Granted {
+			err = errors.Join(errors.New("the store gave a lock away that was held"), m.store.Release(ctx, r.ID))
+		}
+		return took, err
+	})
+	return errors.Join(err, held.Unlock(ctx))
 }
 
 // pairs times the lock and unlock of a free name, one after the other.
