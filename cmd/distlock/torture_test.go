@@ -100,6 +100,28 @@ func written(t *testing.T, files []string) {
 	}
 }
 
+// The first example of the help of bench and torture works as it is printed, with nothing installed.
+func TestLoad_examples(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	for _, command := range []string{"bench", "torture"} {
+		wg.Go(func() {
+			var help, out, errs bytes.Buffer
+			execute(context.Background(), []string{command, "--help"}, nil, &help, &errs)
+			_, examples, _ := strings.Cut(help.String(), "Examples:\n  distlock ")
+			example, _, _ := strings.Cut(examples, "\n")
+			if !strings.HasPrefix(example, command+" --store memory: ") {
+				t.Errorf("%s: the first example is %q", command, example)
+				return
+			}
+			if code := execute(context.Background(), strings.Fields(example), nil, &out, &errs); code != 0 || errs.Len() > 0 {
+				t.Errorf("%s: exit %d: %s%s", example, code, out.String(), errs.String())
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // Stores on servers are clean too, with processes.
 func TestTorture_servers(t *testing.T) {
 	t.Parallel()
