@@ -133,6 +133,7 @@ func (s *Store) stepNew(a *ask) step {
 	}
 	if l == nil {
 		if l = s.crowded(a.number); l == nil {
+			s.dialing++
 			return step{dial: true}
 		}
 		v = joinShared
@@ -198,7 +199,7 @@ func (s *Store) taken(c *claim, k *call) {
 		l.forget(c)
 		c.finish(false, nil)
 	default:
-		c.fence = uint64(value) //nolint:gosec // the sequence gives no negative number
+		c.fence = uint64(value)
 		s.hold(c, c.ttl)
 		c.finish(true, nil)
 	}

@@ -79,11 +79,8 @@ func (s *Store) crowded(number int64) (best *link) {
 	return best
 }
 
-// dial makes another connection that takes locks.
+// dial makes another connection that takes locks, which the caller has counted in dialing.
 func (s *Store) dial(ctx context.Context) error {
-	s.mu.Lock()
-	s.dialing++
-	s.mu.Unlock()
 	l, err := s.connect(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +141,8 @@ func (s *Store) breakLink(l *link) {
 }
 
 // cancel has the server end the wait of a connection.
-func (l *link) cancel() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+func (l *link) cancel(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_ = l.pg.CancelRequest(ctx)
 }

@@ -74,7 +74,7 @@ func nextFence(schema string) string {
 
 // arguments are what most verbs take.
 func arguments(number int64, timeout time.Duration) [][]byte {
-	key := binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(number)) //nolint:gosec // the bits are what counts
+	key := binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(number))
 	if timeout == 0 {
 		return [][]byte{key, nil}
 	}
@@ -86,5 +86,5 @@ func number(column []byte) (int64, bool) {
 	if len(column) != 8 {
 		return 0, false
 	}
-	return int64(binary.BigEndian.Uint64(column)), true //nolint:gosec // the bits are what counts
+	return int64(binary.BigEndian.Uint64(column)), true
 }

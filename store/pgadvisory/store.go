@@ -84,7 +84,7 @@ func New(ctx context.Context, config *pgx.ConnConfig, opt *Options) (*Store, err
 	if err := s.setUp(ctx); err != nil {
 		return nil, err
 	}
-	s.running, s.stop = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
+	s.running, s.stop = context.WithCancel(context.Background())
 	s.wg.Go(s.sweep)
 	return s, nil
 }
@@ -140,15 +140,16 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.stop()
 	s.change()
-	links := make([]*link, 0, len(s.links))
 	for l := range s.links {
-		links = append(links, l)
+		waits := l.waits
+		s.wg.Go(func() {
+			if waits {
+				l.cancel(s.running)
+			}
+			l.end()
+		})
 	}
 	s.mu.Unlock()
-	for _, l := range links {
-		l.cancel()
-		l.end()
-	}
 	s.wg.Wait()
 	return nil
 }

@@ -108,7 +108,7 @@ func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
 	}
 	var answer *call
 	done := make(chan struct{})
-	key := binary.BigEndian.AppendUint64(nil, uint64(number)) //nolint:gosec // the bits are what counts
+	key := binary.BigEndian.AppendUint64(nil, uint64(number))
 	if err := l.send(look, [][]byte{key}, func(k *call) { answer = k; close(done) }); err != nil {
 		return nil, err
 	}
@@ -149,6 +149,9 @@ func (s *Store) any(ctx context.Context) (*link, error) {
 				if calls, first, _ := o.load(); !o.waits && (calls == 0 || first < stuck) {
 					l = o
 				}
+			}
+			if l == nil {
+				s.dialing++
 			}
 		}
 		s.mu.Unlock()

@@ -30,7 +30,7 @@ func TryLockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fenc
 	if err != nil || value == nil {
 		return 0, false, err
 	}
-	return uint64(*value), true, nil //nolint:gosec // the sequence gives no negative number
+	return uint64(*value), true, nil
 }
 
 // LockTx is TryLockTx for those who wait. They stand in the server's own line until the lock is theirs, lock_timeout is over, or ctx is; with ctx ends the
@@ -41,10 +41,10 @@ func LockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fence u
 		take = "pg_advisory_xact_lock_shared($1) is not null"
 	}
 	value, err := txGrant(ctx, tx, key, take, opt)
-	if err != nil {
+	if err != nil || value == nil {
 		return 0, err
 	}
-	return uint64(*value), nil //nolint:gosec // the sequence gives no negative number
+	return uint64(*value), nil
 }
 
 func txGrant(ctx context.Context, tx pgx.Tx, key, take string, opt *TxOptions) (value *int64, err error) {

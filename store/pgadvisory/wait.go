@@ -190,7 +190,7 @@ func (s *Store) served(c *claim, k *call) {
 		s.freeUnseen(c, 0, nil)
 		return
 	}
-	c.state, c.fence = ready, uint64(value) //nolint:gosec // the sequence gives no negative number
+	c.state, c.fence = ready, uint64(value)
 	s.arm(c, readyFor, s.unclaimed)
 	if s.clock.Now()-c.since < lineGrace/2 {
 		s.watches.tellOwner(c.ID)
@@ -258,7 +258,7 @@ func (s *Store) withdraw(c *claim) <-chan struct{} {
 func (s *Store) cancelWait(l *link, try *attempt) {
 	timer := time.NewTimer(callLimit / 4)
 	defer timer.Stop()
-	l.cancel()
+	l.cancel(s.running)
 	select {
 	case <-try.done:
 	case <-timer.C:

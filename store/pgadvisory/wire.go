@@ -341,6 +341,7 @@ func (w *wire) answer(c *call) (value int64, ok bool, err error) {
 		return 0, false, errors.New("pgadvisory: the server's answer is not understood")
 	}
 	if pid, _ := number(c.rows[0][1]); pid != w.pid {
+		_ = w.conn.Close() // what was held elsewhere is lost
 		return 0, false, fmt.Errorf("%w: it was served by process %d and is now by %d", ErrPooler, w.pid, pid)
 	}
 	value, ok = number(c.rows[0][0])
