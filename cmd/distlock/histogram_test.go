@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -94,7 +95,7 @@ func TestLatency(t *testing.T) {
 	if err := l.take(time.Time{}, func() (time.Duration, error) { return 7, nil }); err != nil || l.Count != 1 || l.P99 != 7 {
 		t.Error(l, err)
 	}
-	if err := l.take(time.Now().Add(time.Hour), func() (time.Duration, error) { return 0, io.EOF }); err != io.EOF {
+	if err := l.take(time.Now().Add(time.Hour), func() (time.Duration, error) { return 0, io.EOF }); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 }
