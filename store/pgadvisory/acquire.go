@@ -157,11 +157,8 @@ func (s *Store) await(ctx context.Context, a *ask, st step) (res driver.Result, 
 		c.finish(false, unavailable(err)) // it was not sent
 		s.mu.Unlock()
 	}
-	st.link.attend(st.try.done)
-	select {
-	case <-st.try.done:
-	case <-ctx.Done():
-		return driver.Result{}, false, ctx.Err()
+	if err := st.link.wire.await(ctx, st.try.done); err != nil {
+		return driver.Result{}, false, err
 	}
 	switch {
 	case st.try.err != nil:

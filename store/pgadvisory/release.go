@@ -35,17 +35,19 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 			wait, free = s.giveBack(c), true
 		}
 		s.mu.Unlock()
-		if free {
-			s.free(c, 0, nil)
-			c.link.attend(wait.done)
+		if !free {
+			select {
+			case <-wait.done:
+				continue // look again
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
-		select {
-		case <-wait.done:
-		case <-ctx.Done():
-			return ctx.Err()
+		s.free(c, 0, nil)
+		if err := c.link.await(ctx, wait.done); err != nil {
+			return err
 		}
 		switch {
-		case !free: // look again
 		case wait.err != nil:
 			return wait.err
 		case over || !wait.ok:

@@ -39,15 +39,10 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 		}
 	}
 	for l, g := range rounds {
-		l.attend(g.done)
-		select {
-		case <-g.done:
-			for _, r := range g.claims {
+		err := l.await(ctx, g.done)
+		for _, r := range g.claims {
+			if out[r.at].Err = err; err == nil {
 				out[r.at].Err = r.err
-			}
-		case <-ctx.Done():
-			for _, r := range g.claims {
-				out[r.at].Err = ctx.Err()
 			}
 		}
 	}

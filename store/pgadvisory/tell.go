@@ -112,13 +112,10 @@ func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
 	if err := l.send(look, [][]byte{key}, func(k *call) { answer = k; close(done) }); err != nil {
 		return nil, err
 	}
-	l.attend(done)
-	select {
-	case <-done:
-		return told(answer)
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := l.await(ctx, done); err != nil {
+		return nil, err
 	}
+	return told(answer)
 }
 
 func told(k *call) (rows []row, err error) {

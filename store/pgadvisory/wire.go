@@ -1,6 +1,7 @@
 package pgadvisory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -73,7 +74,7 @@ func (w *wire) begin(over func()) {
 	w.watch = time.AfterFunc(0, w.stand)
 }
 
-// send sends a statement. Its answer, or the end of the wire, is told to then; on an error it is not. Who sends and does not attend calls listen.
+// send sends a statement. Its answer, or the end of the wire, is told to then; on an error it is not. Who sends and does not await calls listen.
 func (w *wire) send(v verb, args [][]byte, then func(*call)) error {
 	w.write.Lock()
 	defer w.write.Unlock()
@@ -113,17 +114,30 @@ func (w *wire) send(v verb, args [][]byte, then func(*call)) error {
 	return nil
 }
 
-// attend reads answers for the caller who waits for done, unless somebody reads already, and for a short while only.
-func (w *wire) attend(done <-chan struct{}) {
-	select {
-	case w.baton <- struct{}{}:
-	default:
-		return
+// await returns when done is closed, or with the error of ctx. Meanwhile it reads answers, if nobody else does, for a short while. One
+// of those who wait goes on when another has what it wants.
+func (w *wire) await(ctx context.Context, done <-chan struct{}) error {
+	baton := w.baton
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case baton <- struct{}{}:
+			if !w.attend(done) {
+				baton = nil // the answer takes its time: the watch reads
+			}
+		}
 	}
+}
+
+// attend reads answers until done is closed, and gives the baton back. It reports false if that took too long.
+func (w *wire) attend(done <-chan struct{}) bool {
 	select {
 	case <-done: // by whoever had the baton before
 		<-w.baton
-		return
+		return true
 	default:
 	}
 	if now := time.Now(); w.until.Sub(now) < attendFor/2 {
@@ -134,12 +148,15 @@ func (w *wire) attend(done <-chan struct{}) {
 	}
 	err := w.receive(done)
 	<-w.baton
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		w.listen() // the caller goes on waiting, and the watch reads
-	} else if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.listen()
+		return false
+	case err != nil:
 		w.fail(err)
 	}
 	w.rest()
+	return true
 }
 
 // rest has the watch begin when the wire has rested.
