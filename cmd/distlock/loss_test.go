@@ -91,6 +91,7 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("date has no nanoseconds here")
 	}
+	t.Parallel()
 	for name, outage := range map[string]func(*testing.T, *testenv.RedisServer, *testenv.ProxyServer){
 		"cut": func(_ *testing.T, _ *testenv.RedisServer, p *testenv.ProxyServer) { p.Cut(testenv.Both) },
 		"replies cut": func(_ *testing.T, _ *testenv.RedisServer, p *testenv.ProxyServer) {
@@ -142,6 +143,7 @@ func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) {
 
 // A lock that is handed over by the store is held for a moment only at first. The command must not be stopped for that.
 func TestRun_handedOver(t *testing.T) {
+	t.Parallel()
 	r := testenv.Redis(t)
 	up := filepath.Join(t.TempDir(), "up")
 	first := start(t, r.URL, "run", "a", "-c", "echo >"+up+"; sleep 0.5")
@@ -158,6 +160,7 @@ func TestRun_handedOver(t *testing.T) {
 }
 
 func TestRun_lost_broken(t *testing.T) {
+	t.Parallel()
 	r := testenv.Redis(t)
 	dir := t.TempDir()
 	for _, how := range []string{"stop", "warn"} {
@@ -178,6 +181,7 @@ func TestRun_lost_broken(t *testing.T) {
 
 // A store that is gone when the command ends in time changes nothing about its exit code.
 func TestRun_storeGoneAtTheEnd(t *testing.T) {
+	t.Parallel()
 	r := testenv.Redis(t)
 	up := filepath.Join(t.TempDir(), "up")
 	p := start(t, r.URL, "run", "--ttl", "10s", "a", "-c", "echo >"+up+"; read x <"+up+"; sleep 0.5; exit 3")
@@ -189,6 +193,7 @@ func TestRun_storeGoneAtTheEnd(t *testing.T) {
 }
 
 func TestRun_storeGoneBefore(t *testing.T) {
+	t.Parallel()
 	r := testenv.Redis(t, testenv.Password("hunter22"))
 	r.Kill()
 	p := start(t, r.URL, "run", "a", "true")
@@ -201,6 +206,7 @@ func TestRun_wrapperKilled(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends a child with its parent")
 	}
+	t.Parallel()
 	up := filepath.Join(t.TempDir(), "up")
 	p := start(t, "memory:", "run", "a", "--", "sh", "-c", "echo $$ >"+up+"; exec sleep 60")
 	eventually(t, "the child runs", exists(up))
@@ -218,6 +224,7 @@ func TestRun_wrapperKilled(t *testing.T) {
 
 // Signals reach the whole group: a grandchild too.
 func TestRun_group(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	up, got := filepath.Join(dir, "up"), filepath.Join(dir, "got")
 	p := start(t, "memory:", "run", "a", "-c",

@@ -86,6 +86,7 @@ func (w *terminal) run(t *testing.T, store, program string, args ...string) *exe
 }
 
 func TestRun_terminal_waitingLine(t *testing.T) {
+	t.Parallel()
 	store := "sqlite://" + filepath.Join(t.TempDir(), "locks", "a.db")
 	if code := start(t, store, "acquire", "deploy", "--holder", "ci-3", "--ttl", "1m").code(t); code != 0 {
 		t.Fatal(code)
@@ -106,6 +107,7 @@ func TestRun_terminal_waitingLine(t *testing.T) {
 
 // Ctrl-C reaches the child once, by the terminal, and the wrapper waits for it.
 func TestRun_terminal_interrupt(t *testing.T) {
+	t.Parallel()
 	w := newTerminal(t)
 	c := w.start(t, "memory:", "run", "a", "-c", `n=0; trap 'n=$((n+1))' INT; echo up; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done; echo "got $n"; exit 3`)
 	eventually(t, "the child runs", w.shows("up"))
@@ -118,6 +120,7 @@ func TestRun_terminal_interrupt(t *testing.T) {
 }
 
 func TestBreak_terminal_asks(t *testing.T) {
+	t.Parallel()
 	for typed, want := range map[string]int{"a\n": 0, "b\n": exitUsage} {
 		store := "sqlite://" + filepath.Join(t.TempDir(), "locks", "a.db")
 		if code := start(t, store, "acquire", "a", "--holder", "me").code(t); code != 0 {
