@@ -31,11 +31,11 @@ func (s *stage) sizes() (most int, mean float64) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	all := 0
-	for _, c := range s.calls {
+	for _, c := range s.made() {
 		all += len(c.rs)
 		most = max(most, len(c.rs))
 	}
-	return most, float64(all) / float64(len(s.calls))
+	return most, float64(all) / float64(len(s.made()))
 }
 
 func TestKeeper_renews_many_in_one_round_trip(t *testing.T) {
@@ -57,12 +57,12 @@ func TestKeeper_renews_many_in_one_round_trip(t *testing.T) {
 				}
 			}
 			most, mean := s.sizes()
-			s.Logf("TTL %v: %d calls in 3 TTLs, %.0f holds each, at most %d", c.ttl, len(s.calls), mean, most)
+			s.Logf("TTL %v: %d calls in 3 TTLs, %.0f holds each, at most %d", c.ttl, len(s.made()), mean, most)
 			if most > 500 || mean < c.mean {
 				s.Errorf("at most %d and on average %.0f, want at most 500 and at least %.0f", most, mean, c.mean)
 			}
 			last := map[string]time.Duration{}
-			for _, call := range s.calls {
+			for _, call := range s.made() {
 				for _, r := range call.rs {
 					if before, ok := last[r.Key]; ok {
 						between(s.T, "pause before a renewal", call.sent-before, c.ttl*3/10-c.ttl/12, c.ttl*11/30)
@@ -107,7 +107,7 @@ func TestKeeper_does_not_mix_TTLs_far_apart(t *testing.T) {
 		}
 		s.at(time.Minute)
 		mixed := 0
-		for _, c := range s.calls {
+		for _, c := range s.made() {
 			least, most := c.rs[0].TTL, c.rs[0].TTL
 			for _, r := range c.rs {
 				least, most = min(least, r.TTL), max(most, r.TTL)
@@ -120,7 +120,7 @@ func TestKeeper_does_not_mix_TTLs_far_apart(t *testing.T) {
 			}
 		}
 		if _, mean := s.sizes(); mean < 40 || mixed == 0 {
-			s.Errorf("%.0f holds in a call, %d of %d calls are mixed", mean, mixed, len(s.calls))
+			s.Errorf("%.0f holds in a call, %d of %d calls are mixed", mean, mixed, len(s.made()))
 		}
 	})
 }
@@ -138,8 +138,8 @@ func TestKeeper_gathers_nothing_that_is_under_way(t *testing.T) {
 		s.answer = fine
 		b := s.Keep(id("b"), Terms{TTL: 24 * time.Second}, 0, &witness{clock: s.clock}) // due at 7.2 s to 8.8 s
 		s.at(8900 * time.Millisecond)
-		if len(s.calls) != 2 || len(s.calls[1].rs) != 1 || !b.Trusted(0) {
-			s.Errorf("calls %+v", s.calls)
+		if len(s.made()) != 2 || len(s.made()[1].rs) != 1 || !b.Trusted(0) {
+			s.Errorf("calls %+v", s.made())
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestKeeper_gathers_each_by_its_own_TTL(t *testing.T) {
 			s.Keep(id(fmt.Sprint(i)), Terms{TTL: 24 * time.Hour}, s.now()-9*time.Hour, w)
 		}
 		last, n := time.Duration(0), 0
-		for _, c := range s.calls {
+		for _, c := range s.made() {
 			if slices.ContainsFunc(c.rs, func(r driver.Renewal) bool { return r.Key == "a" }) {
 				if pause := c.sent - last; pause < 3*ttl/10-ttl/12 {
 					s.Fatalf("renewed after %v: far too early for a TTL of %v", pause, ttl)
@@ -174,7 +174,7 @@ func TestKeeper_gathers_only_what_is_due_soon(t *testing.T) {
 		s.at(ttl / 6)
 		s.Keep(id("b"), Terms{TTL: ttl}, s.now(), quiet{})
 		s.at(ttl / 2)
-		for _, c := range s.calls {
+		for _, c := range s.made() {
 			if len(c.rs) != 1 {
 				s.Errorf("renewed together at %v", c.sent)
 			}

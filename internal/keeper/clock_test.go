@@ -229,8 +229,8 @@ func TestKeeper_renews_at_once_after_a_short_suspension(t *testing.T) {
 		suspend(20 * time.Second)
 		time.Sleep(lookEvery)
 		synctest.Wait()
-		if len(s.calls) != 1 || !h.Trusted(trust-lookEvery-1) {
-			t.Errorf("%d renewals, %v left", len(s.calls), h.Left())
+		if len(s.made()) != 1 || !h.Trusted(trust-lookEvery-1) {
+			t.Errorf("%d renewals, %v left", len(s.made()), h.Left())
 		}
 	})
 }

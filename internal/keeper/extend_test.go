@@ -19,7 +19,7 @@ func TestHold_Extend_longer(t *testing.T) {
 		if err := h.Extend(s.Context(), 10*time.Minute); err != nil {
 			s.Fatal(err)
 		}
-		if got := s.calls[0].rs; len(got) != 1 || got[0].TTL != 10*time.Minute+time.Second {
+		if got := s.made()[0].rs; len(got) != 1 || got[0].TTL != 10*time.Minute+time.Second {
 			s.Errorf("sent %+v", got)
 		}
 		left := 10*time.Minute - 6*time.Second - 2*time.Second // the margin, and what the answer took
@@ -73,7 +73,7 @@ func TestHold_Extend_shorter_and_unanswered(t *testing.T) {
 		if got := w.story(); got[0] != "at risk" || got[1] != "recovered" {
 			s.Errorf("told %v", got)
 		}
-		for _, c := range s.calls {
+		for _, c := range s.made() {
 			if c.rs[0].TTL != 10*time.Second { // an old call may arrive late, and shorten what a new one made longer
 				s.Errorf("a TTL of %v was asked for while a shorter one may be under way", c.rs[0].TTL)
 			}
@@ -106,8 +106,8 @@ func TestHold_Extend_of_what_is_not_held(t *testing.T) {
 		if _, cause := w.end(s.T); !errors.Is(cause, driver.ErrNotHeld) {
 			s.Errorf("lost by %v", cause)
 		}
-		if err := h.Extend(s.Context(), time.Hour); !errors.Is(err, driver.ErrNotHeld) || len(s.calls) != 1 {
-			s.Errorf("Extend = %v after %d calls", err, len(s.calls))
+		if err := h.Extend(s.Context(), time.Hour); !errors.Is(err, driver.ErrNotHeld) || len(s.made()) != 1 {
+			s.Errorf("Extend = %v after %d calls", err, len(s.made()))
 		}
 	})
 }
@@ -124,8 +124,8 @@ func TestHold_Extend_fails_when_it_is_over(t *testing.T) {
 		if err := h.Extend(s.Context(), ttl); !errors.Is(err, ErrMaxHold) {
 			s.Errorf("Extend = %v", err)
 		}
-		if len(s.calls) != 0 {
-			s.Errorf("%d calls", len(s.calls))
+		if len(s.made()) != 0 {
+			s.Errorf("%d calls", len(s.made()))
 		}
 	})
 }
@@ -139,8 +139,8 @@ func TestHold_Extend_keeps_a_fixed_hold_and_its_bound(t *testing.T) {
 		}
 		between(s.T, "trust", h.Left(), 40*time.Second, 40*time.Second)
 		s.at(2 * time.Hour)
-		if at, cause := w.end(s.T); at != time.Minute || !errors.Is(cause, ErrMaxHold) || len(s.calls) != 1 {
-			s.Errorf("lost at %v by %v after %d calls", at, cause, len(s.calls))
+		if at, cause := w.end(s.T); at != time.Minute || !errors.Is(cause, ErrMaxHold) || len(s.made()) != 1 {
+			s.Errorf("lost at %v by %v after %d calls", at, cause, len(s.made()))
 		}
 	})
 }
@@ -153,8 +153,8 @@ func TestHold_Extend_of_a_fixed_hold_fails(t *testing.T) {
 			s.Error(err)
 		}
 		s.at(2 * ttl)
-		if at, _ := w.end(s.T); at != trust || len(s.calls) != 1 {
-			s.Errorf("lost at %v after %d calls", at, len(s.calls))
+		if at, _ := w.end(s.T); at != trust || len(s.made()) != 1 {
+			s.Errorf("lost at %v after %d calls", at, len(s.made()))
 		}
 	})
 }
@@ -193,7 +193,7 @@ func TestHold_Extend_waits_no_longer_than_ctx(t *testing.T) {
 		why := errors.New("no more patience")
 		ctx, cancel := context.WithTimeoutCause(s.Context(), time.Second, why)
 		defer cancel()
-		if err := h.Extend(ctx, ttl); !errors.Is(err, why) || len(s.calls) != 1 {
+		if err := h.Extend(ctx, ttl); !errors.Is(err, why) || len(s.made()) != 1 {
 			s.Errorf("Extend = %v", err)
 		}
 	})
@@ -219,8 +219,8 @@ func TestHold_Stop_cuts_Extend_short(t *testing.T) {
 				s.Errorf("Extend = %v", err)
 			}
 			s.at(2 * ttl)
-			if len(w.all()) != 0 || len(s.calls) != 1 || h.Trusted(0) || len(s.queue) != 0 {
-				s.Errorf("told %v after %d calls", w.story(), len(s.calls))
+			if len(w.all()) != 0 || len(s.made()) != 1 || h.Trusted(0) || len(s.queue) != 0 {
+				s.Errorf("told %v after %d calls", w.story(), len(s.made()))
 			}
 		})
 	}

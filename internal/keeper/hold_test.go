@@ -78,8 +78,8 @@ func TestHold_trust_ends_though_a_renewal_hangs(t *testing.T) {
 		close(release) // a good answer that comes too late
 		synctest.Wait()
 		s.at(3 * ttl)
-		if h.Trusted(0) || len(w.all()) != 1 || len(s.calls) != 1 {
-			s.Errorf("what was lost came back: told %v, %d calls", w.story(), len(s.calls))
+		if h.Trusted(0) || len(w.all()) != 1 || len(s.made()) != 1 {
+			s.Errorf("what was lost came back: told %v, %d calls", w.story(), len(s.made()))
 		}
 	})
 }
@@ -120,8 +120,8 @@ func TestHold_Fixed_is_not_renewed(t *testing.T) {
 	play(t, fine, func(s *stage) {
 		_, w := s.keep(Terms{TTL: ttl, Fixed: true})
 		s.at(2 * ttl)
-		if at, cause := w.end(s.T); at != trust || !errors.Is(cause, ErrExpired) || len(s.calls) != 0 {
-			s.Errorf("lost at %v by %v after %d renewals", at, cause, len(s.calls))
+		if at, cause := w.end(s.T); at != trust || !errors.Is(cause, ErrExpired) || len(s.made()) != 0 {
+			s.Errorf("lost at %v by %v after %d renewals", at, cause, len(s.made()))
 		}
 	})
 }
@@ -193,9 +193,9 @@ func TestHold_Again(t *testing.T) {
 		s.at(25 * time.Second)
 		h.Again(24 * time.Second)
 		between(s.T, "trust", h.Left(), 28*time.Second, 28*time.Second)
-		tries := len(s.calls)
+		tries := len(s.made())
 		s.at(24*time.Second + 3*ttl/10 - 1)
-		if len(s.calls) != tries {
+		if len(s.made()) != tries {
 			s.Error("a hold that was granted again is renewed as if it were at risk")
 		}
 		h.Again(time.Second) // an answer that was overtaken
@@ -229,9 +229,9 @@ func TestHold_Stop(t *testing.T) {
 		if err := h.Stop(s.Context()); !errors.Is(err, ErrStopped) {
 			s.Errorf("stopped twice: %v", err)
 		}
-		calls := len(s.calls)
+		calls := len(s.made())
 		s.at(5 * ttl)
-		if len(s.calls) != calls || len(w.all()) != told {
+		if len(s.made()) != calls || len(w.all()) != told {
 			s.Error("renewed or told after Stop")
 		}
 	})
@@ -266,7 +266,7 @@ func TestHold_Stop_cuts_a_renewal_short(t *testing.T) {
 			s.Errorf("Stop took %v, %d renewals are under way", s.now()-before, s.underWay())
 		}
 		s.at(3 * ttl)
-		if len(w.all()) != 0 || len(s.calls) != 1 {
+		if len(w.all()) != 0 || len(s.made()) != 1 {
 			s.Errorf("told %v after Stop", w.story())
 		}
 	})
@@ -279,8 +279,8 @@ func TestHold_Stop_waits_for_a_renewal_that_others_need(t *testing.T) {
 		b := s.Keep(id("b"), Terms{TTL: ttl}, 0, wb)
 		wb.whenTold(func(told) { time.Sleep(time.Second) }) // Stop does not wait for listeners
 		s.at(11 * ttl / 30)
-		if len(s.calls) != 1 || len(s.calls[0].rs) != 2 {
-			s.Fatalf("want one renewal of two: %+v", s.calls)
+		if len(s.made()) != 1 || len(s.made()[0].rs) != 2 {
+			s.Fatalf("want one renewal of two: %+v", s.made())
 		}
 		if err := a.Stop(s.Context()); err != nil {
 			s.Error(err)
@@ -359,7 +359,7 @@ func TestHold_lost_cuts_its_renewal_short(t *testing.T) {
 	play(t, deaf, func(s *stage) {
 		s.keep(Terms{TTL: ttl, MaxHold: 12 * time.Second})
 		s.at(12 * time.Second)
-		if len(s.calls) != 1 || s.underWay() != 0 {
+		if len(s.made()) != 1 || s.underWay() != 0 {
 			s.Errorf("%d renewals are under way", s.underWay())
 		}
 	})

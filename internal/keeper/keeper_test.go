@@ -130,6 +130,13 @@ func (s *stage) at(d time.Duration) {
 	synctest.Wait()
 }
 
+// made returns the calls so far.
+func (s *stage) made() []call {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return slices.Clone(s.calls)
+}
+
 // sent returns when the calls so far were sent.
 func (s *stage) sent() []time.Duration {
 	s.lock.Lock()
@@ -281,7 +288,7 @@ func TestKeeper_asks_for_the_TTL_and_the_delay(t *testing.T) {
 		h, w := s.keep(Terms{TTL: ttl, Delay: 7 * time.Second})
 		between(s.T, "trust", h.Left(), trust, trust)
 		s.at(ttl / 2)
-		if got := s.calls[0].rs; len(got) != 1 || got[0].TTL != ttl+7*time.Second || got[0].ID != id("a") || got[0].Keep || got[0].Value != nil {
+		if got := s.made()[0].rs; len(got) != 1 || got[0].TTL != ttl+7*time.Second || got[0].ID != id("a") || got[0].Keep || got[0].Value != nil {
 			s.Errorf("sent %+v", got)
 		}
 		if r := w.all()[0].r; r.Behind != 7 || r.Err != nil || r.Took != 0 || r.Left != trust-s.sent()[0] {
@@ -317,10 +324,10 @@ func TestKeeper_limits_a_try_to_a_quarter(t *testing.T) {
 	play(t, deaf, func(s *stage) {
 		_, w := s.keep(Terms{TTL: ttl})
 		s.at(2 * ttl)
-		if len(s.calls) < 2 {
-			s.Fatalf("%d tries", len(s.calls))
+		if len(s.made()) < 2 {
+			s.Fatalf("%d tries", len(s.made()))
 		}
-		for _, c := range s.calls {
+		for _, c := range s.made() {
 			if c.limit != ttl/4 {
 				s.Errorf("the limit of a try is %v", c.limit)
 			}
@@ -412,8 +419,8 @@ func TestKeeper_Close(t *testing.T) {
 		}
 		s.Close()
 		s.at(10 * ttl)
-		if len(s.calls) != 1 || len(w.all()) != 0 || len(s.queue) != 0 {
-			s.Errorf("after Close: %d calls, told %v, %d in the queue", len(s.calls), w.story(), len(s.queue))
+		if len(s.made()) != 1 || len(w.all()) != 0 || len(s.queue) != 0 {
+			s.Errorf("after Close: %d calls, told %v, %d in the queue", len(s.made()), w.story(), len(s.queue))
 		}
 	})
 }

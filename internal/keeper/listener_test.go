@@ -28,8 +28,8 @@ func (s *stage) pair() (h *Hold, w, busy *witness) {
 		holds[i] = s.Keep(id(fmt.Sprint(i)), Terms{TTL: ttl}, s.now(), ears[i])
 	}
 	s.at(s.now() + 11*ttl/30)
-	if len(s.calls[0].rs) != 2 || calls.Load() == 0 {
-		s.Fatalf("want one renewal of two: %+v", s.calls)
+	if len(s.made()[0].rs) != 2 || calls.Load() == 0 {
+		s.Fatalf("want one renewal of two: %+v", s.made())
 	}
 	i := slow.Load()
 	return holds[1-i], ears[1-i], ears[i]
