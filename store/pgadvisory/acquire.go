@@ -231,6 +231,9 @@ func (s *Store) takenAgain(c *claim, st step, weight int64, k *call) {
 
 // lost reports whether a statement has no answer because its connection ended.
 func lost(err error) bool {
+	if err == nil {
+		return false
+	}
 	var l *lostError
 	return errors.As(err, &l)
 }

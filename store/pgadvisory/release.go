@@ -139,5 +139,4 @@ func (s *Store) freed(c *claim, ok bool, reason, err error) {
 		err = nil // the server ended the connection, and the lock with it: it is not held
 	}
 	c.finish(ok, errors.Join(reason, err))
-	s.change()
 }
