@@ -157,6 +157,9 @@ func (p *paper) abilities(f *features) {
 
 // String gives times in round trips: they say what the store does, and the round trip how far it is.
 func (s *speed) String() string {
+	if s.RoundTrip == 0 {
+		return fmt.Sprintf("acquire takes %.2f ms, renew %.2f ms, release %.2f ms", 1000*s.Acquire, 1000*s.Renew, 1000*s.Release)
+	}
 	times := func(d float64) float64 { return d / max(s.RoundTrip, 1e-9) }
 	return fmt.Sprintf("a round trip takes %.2f ms; acquire takes %.1f, renew %.1f, release %.1f round trips",
 		1000*s.RoundTrip, times(s.Acquire), times(s.Renew), times(s.Release))

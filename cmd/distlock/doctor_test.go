@@ -85,6 +85,11 @@ func TestDoctor(t *testing.T) {
 				return "redis+cluster://" + strings.Join(testenv.RedisCluster(t, testenv.Replicas(0)).Addrs(), ",")
 			}, 0, []string{"ok: the cluster serves all slots", "warning: the loss of one shard stops the whole cluster", "ok: those who wait are told"},
 		},
+		"PostgreSQL behind a pooler": {
+			func(t *testing.T) string {
+				return testenv.PgBouncer(t, testenv.Postgres(t, testenv.Fsync()), testenv.PoolTransaction).URL
+			}, 0, []string{"warning: a pooler stands before the server", "ok: the schema", "ok: a lock was taken", "warning: no word of a release"},
+		},
 		"may not look": {
 			func(t *testing.T) string {
 				r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user u on >hunter22 ~* &* +@all -info -config -acl"))
@@ -305,5 +310,20 @@ func TestTogether(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestSpeed(t *testing.T) {
+	ms := time.Millisecond
+	p := &probe{acquires: []time.Duration{9 * ms, 4 * ms, 2 * ms}, renews: []time.Duration{3 * ms}, releases: []time.Duration{ms}, trips: []time.Duration{2 * ms}}
+	if got := p.speed().String(); got != "a round trip takes 2.00 ms; acquire takes 2.0, renew 1.5, release 0.5 round trips" {
+		t.Error(got)
+	}
+	p.trips = []time.Duration{time.Microsecond} // nobody was asked
+	if got := p.speed().String(); got != "acquire takes 4.00 ms, renew 3.00 ms, release 1.00 ms" {
+		t.Error(got)
+	}
+	if s := (&probe{}).speed(); s != nil {
+		t.Error(s)
 	}
 }
