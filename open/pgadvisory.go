@@ -16,7 +16,7 @@ func openPostgresAdvisory(ctx context.Context, text string) (*Source, error) {
 		}
 		return nil, err
 	}
-	return &Source{Store: s, Findings: wayToPostgres(text), closes: []func(){func() { _ = s.Close() }}}, nil //nolint:contextcheck // to close takes no ctx
+	return &Source{Store: s, Findings: wayToPostgres(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 
 // migrateAdvisory creates the sequence of fences, which opening the store does, if it is not there.

@@ -35,8 +35,10 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 				return driver.Result{}, ctx.Err()
 			}
 		case step.dial:
-			if err := s.dial(ctx); err != nil {
+			if err := s.dial(ctx); err != nil && (a.failed || ctx.Err() != nil || !s.linked()) {
 				return driver.Result{}, err
+			} else if err != nil {
+				a.failed = true // those that there are have to do
 			}
 		case step.refused:
 			return s.refuse(ctx, a), nil
@@ -56,6 +58,7 @@ type ask struct {
 	driver.Request
 	number int64
 	called time.Duration
+	failed bool // a connection could not be made
 }
 
 // A step is what has to be done next about an ask. One of its fields is set.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
@@ -283,6 +285,41 @@ func TestStore_late_grant(t *testing.T) {
 	if d := time.Since(called); d < ttl {
 		t.Errorf("the claim ended after %v, before its TTL", d)
 	}
+}
+
+// TestStore_no_connections_left shows that what is held stays so when the server takes no more connections, that those the store has go on, and that a store
+// which has none is told unavailable.
+func TestStore_no_connections_left(t *testing.T) {
+	t.Parallel()
+	pg := testenv.Postgres(t, testenv.Config("max_connections = 12", "max_wal_senders = 0"))
+	s, late := opened(t, pg.URL), opened(t, pg.URL)
+	r := exclusive("key", time.Minute)
+	take(t, s, r)
+	var all []*pgx.Conn
+	defer func() {
+		for _, c := range all {
+			c.Close(context.Background())
+		}
+	}()
+	for {
+		c, err := pgx.Connect(t.Context(), pg.URL)
+		if err != nil {
+			break
+		}
+		all = append(all, c)
+	}
+	if _, err := s.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: time.Minute}); err != nil {
+		t.Error("Renew:", err)
+	}
+	take(t, s, exclusive("other", time.Hour)) // for whose TTL another connection would be better
+	free(t, s, r.ID)
+	if _, err := late.Acquire(t.Context(), exclusive("key", time.Minute)); !errors.Is(err, driver.ErrUnavailable) {
+		t.Error("Acquire:", err)
+	}
+	for _, c := range all {
+		c.Close(t.Context())
+	}
+	soon(t, 10*time.Second, func() error { return got(t, late, exclusive("key", time.Minute)) })
 }
 
 // TestStore_statement_cancelled has somebody cancel those who wait in the server's line: they are woken and can wait again, no lock is left behind, and

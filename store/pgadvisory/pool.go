@@ -11,6 +11,9 @@ import (
 // what is asked for that way, and there for the sake of those who come later.
 const callLimit = 10 * time.Second
 
+// scarceFor is how long no connection is asked for that is not needed, after one could not be made.
+const scarceFor = time.Second
+
 // pick returns the connection for a new claim, or what to wait for. Neither: another connection has to be made, or all of them hold the key.
 // It is called with the lock held.
 func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan struct{}) {
@@ -53,7 +56,7 @@ func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan s
 	switch {
 	case best != nil && !top.stuck && top.misfit == 0 && top.calls == 0:
 		return best, nil
-	case taking < s.opt.Conns:
+	case taking < s.opt.Conns && (best == nil || time.Since(s.scarce) > scarceFor):
 		return nil, nil
 	case best == nil && s.dialing > 0:
 		return nil, s.changed
@@ -87,9 +90,17 @@ func (s *Store) dial(ctx context.Context) error {
 	s.dialing--
 	s.change()
 	if err != nil {
+		s.scarce = time.Now()
 		return err
 	}
 	return s.adopt(l)
+}
+
+// linked reports whether there is any connection.
+func (s *Store) linked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.links) > 0
 }
 
 // adopt makes a connection one of the store's. It is called with the lock held.
