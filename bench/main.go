@@ -6,6 +6,7 @@
 //	cd bench && go run . redlock
 //	cd bench && go run . sqlite
 //	cd bench && go run . cli
+//	cd bench && go run . postgres
 //	cd bench && go run . pgadvisory
 //
 // core measures what needs no server: one key that many goroutines contend for, a free key, and
@@ -14,7 +15,7 @@
 // sqlite measures a file, and cli what distlock run adds to a command, which it builds for that.
 //
 // redis and redlock start Redis servers on free loopback ports, without persistence, and stop them at the end; -redis names
-// servers to be used instead. pgadvisory starts a PostgreSQL server. docs/benchmarks.md says what each table means.
+// servers to be used instead. postgres and pgadvisory start a PostgreSQL server that waits for its disk. docs/benchmarks.md says what each table means.
 package main
 
 import (
@@ -40,7 +41,7 @@ func main() {
 var suites = map[string]func(*bench) error{
 	"core": (*bench).core, "redis": (*bench).redis, "redlock": (*bench).redlock,
 	"sqlite": (*bench).sqlite, "cli": (*bench).cli,
-	"pgadvisory": (*bench).pgadvisory,
+	"postgres": (*bench).postgres, "pgadvisory": (*bench).pgadvisory,
 }
 
 // exec runs one suite and returns the exit code.
@@ -57,7 +58,7 @@ func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	file := flags.String("json", "", "also write the tables to this file, as JSON")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: bench [flags] core | redis | redlock | sqlite | cli | pgadvisory")
+		fmt.Fprintln(stderr, "usage: bench [flags] core | redis | redlock | sqlite | cli | postgres | pgadvisory")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {

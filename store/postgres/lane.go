@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -55,9 +56,18 @@ type call struct {
 
 // A batch is the calls that are under way together.
 type batch struct {
-	calls  []*call
-	live   atomic.Int32 // callers that still wait
-	cancel context.CancelFunc
+	calls []*call
+	lane  *lane
+	live  atomic.Int32 // callers that still wait
+}
+
+// cancel cuts the batch off, if it is under way still.
+func (b *batch) cancel() {
+	b.lane.mu.Lock()
+	defer b.lane.mu.Unlock()
+	if b.lane.under == b {
+		b.lane.cut()
+	}
 }
 
 // A lane is a connection, and the calls that wait for it. While calls are under way, others gather; then they go out
@@ -72,7 +82,9 @@ type lane struct {
 	queue    []*call
 	running  bool
 	closed   bool
-	wanted   int // at how many calls gathered is closed; 0: it is not waited for
+	under    *batch   // the last that was begun
+	wire     net.Conn // on which something is under way
+	wanted   int      // at how many calls gathered is closed; 0: it is not waited for
 	gathered chan struct{}
 
 	// The rest belongs to the goroutine that runs.
@@ -147,12 +159,11 @@ func (l *lane) run() {
 			c.batch = b
 		}
 		b.live.Store(int32(n))
-		ctx, cancel := context.WithTimeout(l.ctx, laneLimit)
-		b.cancel = cancel
+		l.under = b
+		b.lane = l
 		l.mu.Unlock()
 		began := time.Now()
-		l.send(ctx, b.calls)
-		cancel()
+		l.send(b.calls)
 		last, took = n, time.Since(began)
 	}
 }
@@ -185,14 +196,14 @@ func (l *lane) gather(n int, took time.Duration) {
 
 // send runs calls in one transaction. If the server refuses one, and with it all, each is run alone: one that cannot be
 // done hurts no other.
-func (l *lane) send(ctx context.Context, calls []*call) {
+func (l *lane) send(calls []*call) {
 	// What makes room comes first, and keys have one order everywhere, so that nobody waits in a circle.
 	slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Or(a.st.order-b.st.order, cmp.Compare(a.key, b.key)) })
-	err := l.attempt(ctx, calls)
+	err := l.attempt(calls)
 	if err != nil && len(calls) > 1 && code(err) != "" && l.conn != nil {
 		for _, c := range calls {
 			c.rows, c.answered = nil, false
-			c.finish(l.attempt(ctx, []*call{c}))
+			c.finish(l.attempt([]*call{c}))
 		}
 		return
 	}
@@ -207,12 +218,14 @@ func (c *call) finish(err error) {
 }
 
 // attempt sends calls and reads the answers. If it fails, the server has done none of them, or it is not known.
-func (l *lane) attempt(ctx context.Context, calls []*call) error {
-	if err := l.connect(ctx, calls); err != nil {
+func (l *lane) attempt(calls []*call) error {
+	if err := l.connect(calls); err != nil {
 		l.drop()
 		return unavailable(err) // nothing was sent
 	}
 	pg := l.conn.PgConn()
+	l.begin(pg.Conn())
+	defer l.end()
 	var b pgconn.Batch
 	for _, c := range calls {
 		if l.server.pooled {
@@ -221,7 +234,7 @@ func (l *lane) attempt(ctx context.Context, calls []*call) error {
 			b.ExecPrepared(l.prepared[c.st], c.args, c.st.formats, c.st.results)
 		}
 	}
-	answers := pg.ExecBatch(ctx, &b)
+	answers := pg.ExecBatch(context.Background(), &b) // the deadline of the connection is cheaper than a ctx
 	var first error
 	for _, c := range calls {
 		if !answers.NextResult() {
@@ -254,8 +267,40 @@ func sent(err error) error {
 	return err
 }
 
+// begin bounds what is sent from now on, and lets cut end it.
+func (l *lane) begin(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wire = conn
+	_ = conn.SetDeadline(time.Now().Add(laneLimit)) // if it cannot be set, the next write fails
+	if l.closed {
+		l.cut()
+	}
+}
+
+func (l *lane) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wire != nil {
+		_ = l.wire.SetDeadline(time.Time{})
+	}
+	l.wire = nil
+}
+
+// cut ends what is under way. The lock is held.
+func (l *lane) cut() {
+	if l.wire != nil {
+		_ = l.wire.SetDeadline(time.Unix(1, 0))
+	}
+}
+
 // connect sees to it that there is a connection, that it is alive and that it knows the statements.
-func (l *lane) connect(ctx context.Context, calls []*call) error {
+func (l *lane) connect(calls []*call) error {
+	ctx, cancel := l.ctx, func() {}
+	if l.conn == nil || time.Since(l.used) > stale {
+		ctx, cancel = context.WithTimeout(l.ctx, laneLimit)
+	}
+	defer cancel()
 	if l.conn != nil && l.conn.IsClosed() {
 		l.drop()
 	}
@@ -304,6 +349,7 @@ func (l *lane) drop() {
 func (l *lane) close() {
 	l.mu.Lock()
 	l.closed = true
+	l.cut()
 	l.mu.Unlock()
 	l.cancel()
 	l.wg.Wait()

@@ -151,6 +151,9 @@ func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error)
 	}
 	switch answer {
 	case "+", "=":
+		if used == 0 {
+			used = r.Weight // nothing else stands there
+		}
 		return driver.Result{Granted: true, Fence: uint64(fence), Used: used, Behind: int(behind)}, nil
 	case "-":
 		res := driver.Result{Used: used, Ahead: int(ahead), Behind: int(behind), Retry: time.Duration(retry) * time.Microsecond}

@@ -80,27 +80,22 @@ language sql as $$
     where c.key = tell_head.key and c.broken is null and c.ends > clock_timestamp()), 0) <= h."limit"
 $$;
 
--- acquire grants or refuses one claim. The answer is
---   +  granted          -  refused           =  granted again
---   i  the floor is too far ahead            f  no fences are left
---   b  others have the key or the claim now, and wait is false
--- Retry is in microseconds.
-create or replace function @schema@.acquire(
+-- acquire_slowly is acquire for all other cases.
+create or replace function @schema@.acquire_slowly(
   key text, owner text, ttl interval,
-  weight bigint default 1073741824, "limit" bigint default 1073741824,
-  place interval default null, floor bigint default 0,
-  holder text default '', party text default '', meta jsonb default '{}', value bytea default null,
-  channel text default '', wait boolean default true,
+  weight bigint, "limit" bigint,
+  place interval, floor bigint,
+  holder text, party text, meta jsonb, value bytea,
+  channel text, wait boolean,
   out answer text, out fence bigint, out used bigint, out ahead bigint, out behind bigint, out retry bigint, out blocker @schema@.told
 ) language plpgsql set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
-  number constant bigint := hashtextextended(acquire.key, @seed@);
+  number constant bigint := hashtextextended(acquire_slowly.key, @seed@);
   mine boolean; -- the key is ours alone
   now timestamptz;
   micros bigint;
   last bigint;
-  busy boolean;
   own @schema@.claim;
   spot bigint; -- our place in line
   room boolean;
@@ -112,7 +107,7 @@ begin
   end if;
   mine := pg_try_advisory_xact_lock(number);
   if not mine then
-    if not acquire.wait then
+    if not acquire_slowly.wait then
       answer := 'b';
       return;
     end if;
@@ -120,122 +115,150 @@ begin
   end if;
   now := clock_timestamp();
   micros := @schema@.microseconds(now - timestamptz 'epoch');
-  select k.fence, exists (select from @schema@.claim c where c.key = acquire.key)
-      or exists (select from @schema@.place p where p.key = acquire.key)
-    into last, busy
-    from (select) one left join @schema@.key k on k.key = acquire.key;
-  if acquire.floor > greatest(micros, last) + 3600000000 then
+  select k.fence into last from @schema@.key k where k.key = acquire_slowly.key;
+  if acquire_slowly.floor > greatest(micros, last) + 3600000000 then
     answer := 'i';
     return;
   end if;
 
-  if mine and not busy then -- most calls
-    fence := greatest(last + 128, micros, acquire.floor);
-    if fence > 9007199254740864 then
-      answer := 'f';
-      return;
-    end if;
-    if last is null then
-      insert into @schema@.key (key, fence) values (acquire.key, acquire.fence);
-    else
-      update @schema@.key k set fence = acquire.fence where k.key = acquire.key;
-    end if;
-    insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.fence, acquire.fence, acquire.holder, acquire.party,
-        acquire.meta, acquire.value, now, now + acquire.ttl);
-    answer := '+';
-    used := acquire.weight;
-    behind := 0;
-    return;
-  end if;
-
-  perform @schema@.clear(acquire.key, now);
+  perform @schema@.clear(acquire_slowly.key, now);
   select c.* into own from @schema@.claim c
-    where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > now;
+    where c.key = acquire_slowly.key and c.owner = acquire_slowly.owner and c.broken is null and c.ends > now;
   if found then
-    if not acquire.wait then
-      perform from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner for update skip locked;
+    if not acquire_slowly.wait then
+      perform from @schema@.claim c where c.key = acquire_slowly.key and c.owner = acquire_slowly.owner for update skip locked;
       if not found then
         answer := 'b';
         return;
       end if;
     end if;
     update @schema@.claim c
-      set ends = clock_timestamp() + acquire.ttl, weight = least(c.weight, acquire.weight), fence = greatest(c.fence, acquire.floor)
-      where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > clock_timestamp()
+      set ends = clock_timestamp() + acquire_slowly.ttl, weight = least(c.weight, acquire_slowly.weight), fence = greatest(c.fence, acquire_slowly.floor)
+      where c.key = acquire_slowly.key and c.owner = acquire_slowly.owner and c.broken is null and c.ends > clock_timestamp()
       returning c.fence into fence;
     if found then
       if fence > own.fence and mine then
-        update @schema@.key k set fence = greatest(k.fence, acquire.fence) where k.key = acquire.key;
+        update @schema@.key k set fence = greatest(k.fence, acquire_slowly.fence) where k.key = acquire_slowly.key;
       elsif fence > own.fence then
         raise exception 'distlock: others have the key' using errcode = 'lock_not_available';
       end if;
-      if acquire.weight < own.weight then
-        perform @schema@.tell_head(acquire.key);
+      if acquire_slowly.weight < own.weight then
+        perform @schema@.tell_head(acquire_slowly.key);
       end if;
       answer := '=';
-      select sum(c.weight) into used from @schema@.claim c where c.key = acquire.key and c.broken is null;
-      select count(*) into behind from @schema@.place p where p.key = acquire.key;
+      select sum(c.weight) into used from @schema@.claim c where c.key = acquire_slowly.key and c.broken is null;
+      select count(*) into behind from @schema@.place p where p.key = acquire_slowly.key;
       return;
     end if;
   end if;
 
   -- What clear has left lives, or counts as if it did.
-  select coalesce(sum(c.weight), 0) into used from @schema@.claim c where c.key = acquire.key and c.broken is null;
-  select p.number into spot from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner;
+  select coalesce(sum(c.weight), 0) into used from @schema@.claim c where c.key = acquire_slowly.key and c.broken is null;
+  select p.number into spot from @schema@.place p where p.key = acquire_slowly.key and p.owner = acquire_slowly.owner;
   select count(*) into ahead from @schema@.place p
-    where p.key = acquire.key and p.owner <> acquire.owner and (spot is null or p.number < spot);
-  room := used + acquire.weight <= acquire."limit";
+    where p.key = acquire_slowly.key and p.owner <> acquire_slowly.owner and (spot is null or p.number < spot);
+  room := used + acquire_slowly.weight <= acquire_slowly."limit";
   if mine and room and ahead = 0 then
-    fence := greatest(last + 128, micros, acquire.floor);
+    fence := greatest(last + 128, micros, acquire_slowly.floor);
     if fence > 9007199254740864 then
       answer := 'f';
       return;
     end if;
-    insert into @schema@.key as k (key, fence) values (acquire.key, acquire.fence)
+    insert into @schema@.key as k (key, fence) values (acquire_slowly.key, acquire_slowly.fence)
       on conflict on constraint key_pkey do update set fence = excluded.fence;
-    delete from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner;
-    delete from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner; -- it was broken
+    delete from @schema@.place p where p.key = acquire_slowly.key and p.owner = acquire_slowly.owner;
+    delete from @schema@.claim c where c.key = acquire_slowly.key and c.owner = acquire_slowly.owner; -- it was broken
     insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.fence, acquire.fence, acquire.holder, acquire.party,
-        acquire.meta, acquire.value, now, now + acquire.ttl);
+      values (acquire_slowly.key, acquire_slowly.owner, acquire_slowly.weight, acquire_slowly."limit", acquire_slowly.fence, acquire_slowly.fence, acquire_slowly.holder, acquire_slowly.party,
+        acquire_slowly.meta, acquire_slowly.value, now, now + acquire_slowly.ttl);
     answer := '+';
-    used := used + acquire.weight;
-    select count(*) into behind from @schema@.place p where p.key = acquire.key;
+    used := used + acquire_slowly.weight;
+    select count(*) into behind from @schema@.place p where p.key = acquire_slowly.key;
     if behind > 0 then
-      perform @schema@.tell_head(acquire.key);
+      perform @schema@.tell_head(acquire_slowly.key);
     end if;
     return;
   end if;
 
   answer := '-';
-  if acquire.place > interval '0' then
+  if acquire_slowly.place > interval '0' then
     insert into @schema@.place as p (key, owner, weight, "limit", holder, party, meta, value, channel, since, ends)
-      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.holder, acquire.party, acquire.meta, acquire.value,
-        acquire.channel, now, now + acquire.place)
+      values (acquire_slowly.key, acquire_slowly.owner, acquire_slowly.weight, acquire_slowly."limit", acquire_slowly.holder, acquire_slowly.party, acquire_slowly.meta, acquire_slowly.value,
+        acquire_slowly.channel, now, now + acquire_slowly.place)
       on conflict on constraint place_pkey do update set weight = excluded.weight, "limit" = excluded."limit", holder = excluded.holder,
         party = excluded.party, meta = excluded.meta, value = excluded.value, channel = excluded.channel, ends = excluded.ends
       returning p.number into spot;
   end if;
-  select count(*) into behind from @schema@.place p where p.key = acquire.key and p.number > spot; -- 0 without a place
+  select count(*) into behind from @schema@.place p where p.key = acquire_slowly.key and p.number > spot; -- 0 without a place
   select least(
-      (select min(c.ends) from @schema@.claim c where c.key = acquire.key and c.broken is null and not room),
-      (select min(p.ends) from @schema@.place p where p.key = acquire.key and (spot is null or p.number < spot)))
+      (select min(c.ends) from @schema@.claim c where c.key = acquire_slowly.key and c.broken is null and not room),
+      (select min(p.ends) from @schema@.place p where p.key = acquire_slowly.key and (spot is null or p.number < spot)))
     - now into rest;
   retry := greatest(@schema@.microseconds(rest), 1000); -- what is over and still there is on its way out
   if not room then
-    select t.* into blocker from @schema@.claims_of(acquire.key, acquire.key, now) t limit 1;
+    select t.* into blocker from @schema@.claims_of(acquire_slowly.key, acquire_slowly.key, now) t limit 1;
   elsif ahead > 0 then
-    select t.* into blocker from @schema@.places_of(acquire.key, acquire.key, now) t limit 1;
+    select t.* into blocker from @schema@.places_of(acquire_slowly.key, acquire_slowly.key, now) t limit 1;
   else
     -- Somebody's transaction has the key, and what it does there cannot be seen yet.
     retry := 0;
-    blocker := row(acquire.key, '', 1073741824, 1073741824, 0, 'a transaction that is open' ||
+    blocker := row(acquire_slowly.key, '', 1073741824, 1073741824, 0, 'a transaction that is open' ||
       coalesce((select ': process ' || string_agg(l.pid::text, ', ') || ' of the server' from pg_locks l
         where l.locktype = 'advisory' and l.granted and l.objsubid = 1 and l.database = (select d.oid from pg_database d where d.datname = current_database())
           and (l.classid::bigint << 32 | l.objid::bigint) = number), ''),
       '', '{}', null, 0, 0, false, false);
   end if;
+end
+$$;
+
+-- acquire grants or refuses one claim. The answer is
+--   +  granted          -  refused           =  granted again
+--   i  the floor is too far ahead            f  no fences are left
+--   b  others have the key or the claim now, and wait is false
+-- Retry is in microseconds. Used is null if it is the weight, and behind if nobody waits.
+--
+-- Most calls find a key on which nothing stands: that is one statement, since each costs as much as the write.
+create or replace function @schema@.acquire(
+  key text, owner text, ttl interval,
+  weight bigint default 1073741824, "limit" bigint default 1073741824,
+  place interval default null, floor bigint default 0,
+  holder text default '', party text default '', meta jsonb default '{}', value bytea default null,
+  channel text default '', wait boolean default true,
+  out answer text, out fence bigint, out used bigint, out ahead bigint, out behind bigint, out retry bigint, out blocker @schema@.told
+) language plpgsql as $$
+#variable_conflict use_column
+declare
+  got record;
+begin
+  if pg_try_advisory_xact_lock(hashtextextended(acquire.key, @seed@)) and current_setting('transaction_isolation') = 'read committed' then
+    with here as materialized (
+      select t.now, greatest(k.fence + 128, @schema@.microseconds(t.now - timestamptz 'epoch'), acquire.floor) as fence
+      from (select clock_timestamp() as now offset 0) t left join @schema@.key k on k.key = acquire.key
+      where acquire.floor <= greatest(k.fence, @schema@.microseconds(t.now - timestamptz 'epoch')) + 3600000000
+        and not exists (select from @schema@.claim c where c.key = acquire.key)
+        and not exists (select from @schema@.place p where p.key = acquire.key)
+    ), last as (
+      insert into @schema@.key as k (key, fence) select acquire.key, h.fence from here h where h.fence <= 9007199254740864
+      on conflict on constraint key_pkey do update set fence = excluded.fence
+    )
+    insert into @schema@.claim as c (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
+    select acquire.key, acquire.owner, acquire.weight, acquire."limit", h.fence, h.fence, acquire.holder, acquire.party, acquire.meta, acquire.value,
+      h.now, h.now + acquire.ttl
+    from here h where h.fence <= 9007199254740864
+    returning '+', c.fence into answer, fence;
+    if found then
+      return;
+    end if;
+  end if;
+  select a.* into got from @schema@.acquire_slowly(acquire.key, acquire.owner, acquire.ttl, acquire.weight, acquire."limit",
+    acquire.place, acquire.floor, acquire.holder, acquire.party, acquire.meta, acquire.value, acquire.channel, acquire.wait) a;
+  answer := got.answer;
+  fence := got.fence;
+  used := got.used;
+  ahead := got.ahead;
+  behind := got.behind;
+  retry := got.retry;
+  blocker := got.blocker;
 end
 $$;
 
@@ -349,30 +372,24 @@ create or replace function @schema@.release(key text, owner text) returns boolea
 language plpgsql set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
-  held boolean;
-  line boolean;
-  watched boolean;
+  held boolean := true;
 begin
   delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and c.broken is null and c.ends > clock_timestamp();
-  held := found;
-  if not held then
+  if not found then
     delete from @schema@.place p where p.key = release.key and p.owner = release.owner and p.ends > clock_timestamp();
     if not found then
       return false;
     end if;
+    held := false;
   end if;
   -- With the key to ourselves we see everybody who waits, and those who come later see what we did. If another has the key,
   -- it may be about to wait, and cannot be seen: then all who watch the key are told, since it watches before it asks.
   if not pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@)) then
     perform @schema@.tell_key('k', release.key);
-    return true;
-  end if;
-  select exists (select from @schema@.place p where p.key = release.key),
-    exists (select from @schema@.onlooker o where o.key = release.key and o.ends > clock_timestamp()) into line, watched;
-  if held and watched then
-    perform @schema@.tell_key('o', release.key);
-  end if;
-  if line then
+  elsif exists (select from @schema@.place p where p.key = release.key union all select from @schema@.onlooker o where o.key = release.key) then
+    if held and exists (select from @schema@.onlooker o where o.key = release.key and o.ends > clock_timestamp()) then
+      perform @schema@.tell_key('o', release.key);
+    end if;
     perform @schema@.tell_head(release.key);
   end if;
   return true;

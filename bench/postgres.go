@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/postgres"
+)
+
+// postgres measures distlock on tables of PostgreSQL, beside the bare statements.
+func (b *bench) postgres() error {
+	var s stack
+	defer s.undo()
+	env, err := newEnv(s.push)
+	if err != nil {
+		return err
+	}
+	var url string
+	if err := env.do(func() { url = testenv.Postgres(env, testenv.Fsync()).URL }); err != nil {
+		return err
+	}
+	for _, f := range []func(url string) error{b.leasePair, b.leasePairs, b.leaseHandOff, b.leasesRenewed} {
+		if err := f(url); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaseWays are the bare statements, on a connection for each worker, and distlock.
+func leaseWays(workers int) []way {
+	return []way{
+		{"raw: insert or take over with a fence, delete (pgx)", func(url string, later func(func())) (pair, error) { return rawLease(url, workers, later) }},
+		{"distlock", func(url string, later func(func())) (pair, error) {
+			l, err := openLease(url, later)
+			return pairOf(l), err
+		}},
+	}
+}
+
+func (b *bench) leaseFigures(title, url string, workers int) (names []string, figures []figure, err error) {
+	var scenarios []scenario
+	for _, w := range leaseWays(workers) {
+		names = append(names, w.name)
+		scenarios = append(scenarios, onFreeKeys(url, w, workers))
+	}
+	figures, err = b.compare(title, workers, b.each, scenarios...)
+	return names, figures, err
+}
+
+func (b *bench) leasePair(url string) error {
+	title := "PostgreSQL lease, free key, 1 goroutine: the pair"
+	if !b.pick(title) {
+		return nil
+	}
+	names, figures, err := b.leaseFigures(title, url, 1)
+	if err != nil {
+		return err
+	}
+	t := table{Title: title, Columns: []column{p50, ratio, perSecond, worst}}
+	base := figures[0].P50.Seconds()
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{names[i], []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Rate, f.Worst.Seconds()}})
+	}
+	t.Goals = []goal{atMost("p50 of the raw pair's", figures[1].P50.Seconds()/base, 1.3)}
+	b.report(t)
+	return nil
+}
+
+func (b *bench) leasePairs(url string) error {
+	const workers = 16
+	title := fmt.Sprintf("PostgreSQL lease, free keys, %d goroutines: pairs (raw on a connection each, distlock on one)", workers)
+	if !b.pick(title) {
+		return nil
+	}
+	names, figures, err := b.leaseFigures(title, url, workers)
+	if err != nil {
+		return err
+	}
+	t := table{Title: title, Columns: []column{perSecond, ratio, p50, worst}}
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{names[i], []float64{f.Rate, f.Rate / figures[0].Rate, f.P50.Seconds(), f.Worst.Seconds()}})
+	}
+	t.Goals = []goal{atLeast("rate of the raw pairs'", figures[1].Rate/figures[0].Rate, 1.2)}
+	b.report(t)
+	return nil
+}
+
+// leaseHandOff measures how soon one who waits elsewhere has the lock, in round trips of a statement that commits.
+func (b *bench) leaseHandOff(url string) error {
+	title := "PostgreSQL lease, one waiter elsewhere: from the call of Unlock until Lock returns"
+	if !b.pick(title) {
+		return nil
+	}
+	all := []waking{
+		{"raw: one statement that commits (pgx)", rawStatement},
+		wakeLocker(peer{"distlock", func(url string, later func(func())) (locker, error) { return openLease(url, later) }}),
+	}
+	var s stack
+	defer s.undo()
+	wakes := make([]func(context.Context) (time.Duration, error), len(all))
+	for i, w := range all {
+		var err error
+		if wakes[i], err = w.open(url, s.push); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	figures, err := b.rotate(title, len(all), func(i int) (f figure, err error) {
+		var spans histogram
+		for until := time.Now().Add(2 * b.each); time.Now().Before(until) || spans.total < 3; {
+			d, err := wakes[i](b.ctx)
+			if err != nil {
+				return f, fmt.Errorf("%s: %w", all[i].name, err)
+			}
+			f.Worst = max(f.Worst, d)
+			spans.add(d)
+		}
+		f.P50 = spans.p50()
+		return f, nil
+	})
+	if err != nil {
+		return err
+	}
+	t := table{Title: title, Columns: []column{p50, ratio, worst}}
+	base := figures[0].P50.Seconds()
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{all[i].name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Worst.Seconds()}})
+	}
+	t.Goals = []goal{atMost("p50 in statements", figures[1].P50.Seconds()/base, 3)}
+	b.report(t)
+	return nil
+}
+
+// leasesRenewed measures the renewal of many claims, which is one statement.
+func (b *bench) leasesRenewed(url string) error {
+	const claims = 1000
+	title := fmt.Sprintf("PostgreSQL lease, %d claims held: one renewal of all", claims)
+	if !b.pick(title) {
+		return nil
+	}
+	one := func(url string, later func(func())) (pair, error) {
+		s, rs, err := holdMany(url, 1, later)
+		return renewing(s, rs), err
+	}
+	many := func(url string, later func(func())) (pair, error) {
+		s, rs, err := holdMany(url, claims, later)
+		return renewing(s, rs), err
+	}
+	figures, err := b.compare(title, 1, b.each, onFreeKeys(url, way{"1 claim", one}, 1), onFreeKeys(url, way{"1000 claims", many}, 1))
+	if err != nil {
+		return err
+	}
+	t := table{Title: title, Columns: []column{p50, ratio, worst}}
+	base := figures[0].P50.Seconds()
+	for i, name := range []string{"1 claim", fmt.Sprint(claims, " claims")} {
+		f := figures[i]
+		t.Rows = append(t.Rows, row{name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Worst.Seconds()}})
+	}
+	b.report(t)
+	return nil
+}
+
+func openTable(url string, later func(func())) (*postgres.Store, error) {
+	s, err := postgres.Open(context.Background(), url)
+	if err != nil {
+		return nil, err
+	}
+	later(func() { _ = s.Close() })
+	return s, nil
+}
+
+func openLease(url string, later func(func())) (ours, error) {
+	s, err := openTable(url, later)
+	if err != nil {
+		return ours{}, err
+	}
+	return newDistlock(s, later, distlock.TTL(ttl))
+}
+
+func holdMany(url string, n int, later func(func())) (*postgres.Store, []driver.Renewal, error) {
+	s, err := openTable(url, later)
+	if err != nil {
+		return nil, nil, err
+	}
+	var rs []driver.Renewal
+	for i := range n {
+		r := driver.Request{ID: driver.ID{Key: fmt.Sprint("held/", n, "/", i), Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Hour}
+		if _, err := s.Acquire(context.Background(), r); err != nil {
+			return nil, nil, err
+		}
+		rs = append(rs, driver.Renewal{ID: r.ID, TTL: time.Hour})
+	}
+	return s, rs, nil
+}
+
+func renewing(s *postgres.Store, rs []driver.Renewal) pair {
+	return func(ctx context.Context, _ string) error {
+		for _, r := range s.RenewAll(ctx, rs) {
+			if r.Err != nil {
+				return r.Err
+			}
+		}
+		return nil
+	}
+}
+
+// leaseConns opens connections of pgx, and makes the table of the bare statements.
+func leaseConns(url string, n int, later func(func())) (chan *pgx.Conn, error) {
+	ctx := context.Background()
+	idle := make(chan *pgx.Conn, n)
+	for i := range n {
+		c, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return nil, err
+		}
+		later(func() { _ = c.Close(ctx) })
+		if i == 0 {
+			if _, err := c.Exec(ctx, `create table if not exists raw_lease (key text primary key, owner text not null, fence bigint not null,
+				holder text not null, meta jsonb not null, ends timestamptz not null)`); err != nil {
+				return nil, err
+			}
+		}
+		idle <- c
+	}
+	return idle, nil
+}
+
+// rawLease is the least that a pair with an expiry takes: two statements on a connection of one's own. Its fence is forgotten with the row.
+func rawLease(url string, workers int, later func(func())) (pair, error) {
+	idle, err := leaseConns(url, workers, later)
+	if err != nil {
+		return nil, err
+	}
+	return func(_ context.Context, key string) error {
+		c, ctx := <-idle, context.Background()
+		defer func() { idle <- c }()
+		owner := rand.Text()
+		var fence int64
+		if err := c.QueryRow(ctx, `insert into raw_lease as l values ($1, $2, 1, $3, '{}', clock_timestamp() + $4) on conflict (key) do update
+			set owner = excluded.owner, fence = l.fence + 1, holder = excluded.holder, meta = excluded.meta, ends = excluded.ends
+			where l.ends <= clock_timestamp() returning fence`, key, owner, "holder", ttl).Scan(&fence); err != nil {
+			return err
+		}
+		tag, err := c.Exec(ctx, "delete from raw_lease where key = $1 and owner = $2", key, owner)
+		if err == nil && tag.RowsAffected() != 1 {
+			err = errNotOurs
+		}
+		return err
+	}, nil
+}
+
+// rawStatement is one statement that commits.
+func rawStatement(url string, later func(func())) (func(context.Context) (time.Duration, error), error) {
+	idle, err := leaseConns(url, 1, later)
+	if err != nil {
+		return nil, err
+	}
+	c := <-idle
+	n := 0
+	return func(ctx context.Context) (time.Duration, error) {
+		n++
+		began := time.Now()
+		_, err := c.Exec(ctx, `insert into raw_lease as l values ($1, $2, 1, '', '{}', clock_timestamp() + $3) on conflict (key) do update
+			set owner = excluded.owner, fence = l.fence + 1, ends = excluded.ends`, fmt.Sprint("statement", n%64), rand.Text(), ttl)
+		return time.Since(began), err
+	}, nil
+}
