@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -94,14 +95,14 @@ type feed struct {
 
 	mu      sync.Mutex
 	closed  bool
-	byOwner map[string][]*watch // by tag
+	byOwner map[string][]*watch // by hash
 	byKey   map[string][]*watch // by hash
 }
 
 type watch struct {
-	tag  string // "" for an onlooker
-	key  string // its hash
-	wake chan driver.Wake
+	owner string // its hash; "" for an onlooker
+	key   string // its hash
+	wake  chan driver.Wake
 }
 
 func (f *feed) open(s *Store, conf *pgx.ConnConfig) {
@@ -134,9 +135,9 @@ func (f *feed) address() string {
 
 // add adds a watch, and begins to listen with the first.
 func (f *feed) add(id driver.ID) *watch {
-	w := &watch{key: hashOf(id.Key), wake: make(chan driver.Wake, 1)}
+	w := &watch{key: hashOf(id.Key)[:16], wake: make(chan driver.Wake, 1)}
 	if id.Owner != "" {
-		w.tag = driver.Tag(id.Owner)
+		w.owner = hashOf(id.Owner)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,24 +150,25 @@ func (f *feed) add(id driver.ID) *watch {
 		}
 	})
 	f.byKey[w.key] = append(f.byKey[w.key], w)
-	if w.tag != "" {
-		f.byOwner[w.tag] = append(f.byOwner[w.tag], w)
+	if w.owner != "" {
+		f.byOwner[w.owner] = append(f.byOwner[w.owner], w)
 	}
 	return w
 }
 
-// hashOf is how messages name a key.
-func hashOf(key string) string {
-	h := sha256.Sum256([]byte(storable(key)))
-	return hex.EncodeToString(h[:8])
+// hashOf is how messages name keys and owners, which not everybody who listens may know. An owner is told of a grant, so
+// that no two may have the same.
+func hashOf(text string) string {
+	h := sha256.Sum256([]byte(storable(text)))
+	return hex.EncodeToString(h[:16])
 }
 
 func (f *feed) remove(w *watch) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	drop(f.byKey, w.key, w)
-	if w.tag != "" {
-		drop(f.byOwner, w.tag, w)
+	if w.owner != "" {
+		drop(f.byOwner, w.owner, w)
 	}
 }
 
@@ -243,14 +245,19 @@ func (f *feed) connect() (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, f.conf.Copy())
 }
 
-// news wakes whom a message names: on the channel of this process the tag of an owner; on that of the schema a key, after "k" for
-// all who watch it and "o" for onlookers.
+// news wakes whom a message names: on the channel of this process an owner that was granted its claim, with the fence and how
+// many wait behind; on that of the schema a key, after "k" for all who watch it and "o" for onlookers.
 func (f *feed) news(channel, message string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if channel == f.s.channel {
-		for _, w := range f.byOwner[message] {
-			w.poke()
+		var owner string
+		wake := driver.Wake{Granted: true}
+		if n, err := fmt.Sscanf(message, "%s %d %d", &owner, &wake.Fence, &wake.Behind); n != 3 || err != nil {
+			return // it is none of ours
+		}
+		for _, w := range f.byOwner[owner] {
+			w.poke(wake)
 		}
 		return
 	}
@@ -258,8 +265,8 @@ func (f *feed) news(channel, message string) {
 		return
 	}
 	for _, w := range f.byKey[message[1:]] {
-		if message[0] == 'k' || w.tag == "" {
-			w.poke()
+		if message[0] == 'k' || w.owner == "" {
+			w.poke(driver.Wake{})
 		}
 	}
 }
@@ -269,14 +276,21 @@ func (f *feed) wakeAll() {
 	defer f.mu.Unlock()
 	for _, ws := range f.byKey {
 		for _, w := range ws {
-			w.poke()
+			w.poke(driver.Wake{})
 		}
 	}
 }
 
-func (w *watch) poke() {
+// poke makes the channel ready. A grant takes the place of what has not been read. The lock of the feed is held.
+func (w *watch) poke(wake driver.Wake) {
+	if wake.Granted {
+		select {
+		case <-w.wake:
+		default:
+		}
+	}
 	select {
-	case w.wake <- driver.Wake{}:
+	case w.wake <- wake:
 	default: // it is ready already
 	}
 }

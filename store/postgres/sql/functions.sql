@@ -71,13 +71,46 @@ language sql as $$
   select @schema@.tell(@channel@, kind || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 16))
 $$;
 
--- tell_head wakes the head of the line if it has room. The caller has the key.
-create or replace function @schema@.tell_head(key text) returns void
-language sql as $$
-  select @schema@.tell(h.channel, @schema@.tag(h.owner))
-  from (select p.* from @schema@.place p where p.key = tell_head.key and p.ends > clock_timestamp() order by p.number limit 1) h
-  where h.weight + coalesce((select sum(c.weight) from @schema@.claim c
-    where c.key = tell_head.key and c.broken is null and c.ends > clock_timestamp()), 0) <= h."limit"
+-- promote grants those at the head of the line who have room, for the rest of their places, and tells them. The caller has the key.
+create or replace function @schema@.promote(key text) returns void
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  now timestamptz := clock_timestamp();
+  used bigint;
+  over boolean;
+  head @schema@.place;
+  number bigint;
+begin
+  for step in 1..100 loop
+    select p.* into head from @schema@.place p where p.key = promote.key and p.ends > now order by p.number limit 1;
+    if not found then
+      return;
+    end if;
+    if used is null then
+      select coalesce(sum(c.weight), 0), bool_or(c.ends <= now) into used, over from @schema@.claim c where c.key = promote.key and c.broken is null;
+      if over then -- what is still there after this lives, or counts as if it did
+        perform @schema@.clear(promote.key, now);
+        select coalesce(sum(c.weight), 0) into used from @schema@.claim c where c.key = promote.key and c.broken is null;
+      end if;
+    end if;
+    if used + head.weight > head."limit" then
+      return;
+    end if;
+    update @schema@.key k set fence = greatest(k.fence + 128, @schema@.microseconds(now - timestamptz 'epoch'))
+      where k.key = promote.key and k.fence <= 9007199254740736 returning k.fence into number;
+    if not found then
+      return; -- it shall ask, and be told that no fences are left
+    end if;
+    delete from @schema@.place p where p.key = promote.key and p.owner = head.owner;
+    delete from @schema@.claim c where c.key = promote.key and c.owner = head.owner; -- it was broken
+    insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
+      values (promote.key, head.owner, head.weight, head."limit", number, number, head.holder, head.party, head.meta, head.value, now, head.ends);
+    used := used + head.weight;
+    perform @schema@.tell(head.channel, left(encode(sha256(convert_to(head.owner, 'UTF8')), 'hex'), 32) || ' ' || number || ' ' ||
+      (select count(*) from @schema@.place p where p.key = promote.key and p.ends > now));
+  end loop;
+end
 $$;
 
 -- acquire_slowly is acquire for all other cases.
@@ -142,12 +175,16 @@ begin
       elsif fence > own.fence then
         raise exception 'distlock: others have the key' using errcode = 'lock_not_available';
       end if;
-      if acquire_slowly.weight < own.weight then
-        perform @schema@.tell_head(acquire_slowly.key);
-      end if;
       answer := '=';
       select sum(c.weight) into used from @schema@.claim c where c.key = acquire_slowly.key and c.broken is null;
       select count(*) into behind from @schema@.place p where p.key = acquire_slowly.key;
+      if acquire_slowly.weight < own.weight and behind > 0 then
+        if mine then
+          perform @schema@.promote(acquire_slowly.key);
+        else
+          perform @schema@.tell_key('k', acquire_slowly.key);
+        end if;
+      end if;
       return;
     end if;
   end if;
@@ -175,7 +212,7 @@ begin
     used := used + acquire_slowly.weight;
     select count(*) into behind from @schema@.place p where p.key = acquire_slowly.key;
     if behind > 0 then
-      perform @schema@.tell_head(acquire_slowly.key);
+      perform @schema@.promote(acquire_slowly.key);
     end if;
     return;
   end if;
@@ -390,7 +427,7 @@ begin
     if held and exists (select from @schema@.onlooker o where o.key = release.key and o.ends > clock_timestamp()) then
       perform @schema@.tell_key('o', release.key);
     end if;
-    perform @schema@.tell_head(release.key);
+    perform @schema@.promote(release.key);
   end if;
   return true;
 end
@@ -410,7 +447,7 @@ begin
   update @schema@.claim c set broken = break.reason where c.key = break.key and c.broken is null and c.ends > now;
   if found then
     perform @schema@.tell_key('o', break.key);
-    perform @schema@.tell_head(break.key);
+    perform @schema@.promote(break.key);
   end if;
 end
 $$;
