@@ -299,6 +299,27 @@ func TestStore_line_left(t *testing.T) {
 	soon(t, 5*time.Second, func() error { return got(t, a, exclusive("key", time.Minute)) })
 }
 
+// TestStore_connections shows that there are no more connections than Options say, also of one who waited for all that it holds.
+func TestStore_connections(t *testing.T) {
+	t.Parallel()
+	_, url := server(t)
+	s, rival := opened(t, url+"&lock_conns=2&lock_waits=1"), opened(t, url)
+	for i := range 6 {
+		held, w := exclusive(fmt.Sprint("key", i), time.Minute), exclusive(fmt.Sprint("key", i), time.Minute)
+		take(t, rival, held)
+		ctx, cancel := context.WithCancel(t.Context())
+		driver.Watch(ctx, s, w.ID)
+		refused(t, s, w)
+		time.Sleep(20 * time.Millisecond) // it may stand in line by now
+		free(t, rival, held.ID)
+		soon(t, 5*time.Second, func() error { return got(t, s, w) })
+		cancel()
+		if n := s.Links(); n > 3 {
+			t.Fatalf("%d connections, want at most 3", n)
+		}
+	}
+}
+
 // TestStore_grants shows the least that a role needs, and what is said to one that has less.
 func TestStore_grants(t *testing.T) {
 	t.Parallel()

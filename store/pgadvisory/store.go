@@ -52,6 +52,7 @@ type Store struct {
 	closed  bool
 	links   map[*link]bool
 	dialing int           // connections that are being made to take locks
+	lining  int           // those that are being made to wait
 	scarce  time.Time     // when one could last not be made
 	changed chan struct{} // closed when there may be a connection for those who want one
 	claims  map[driver.ID]*claim

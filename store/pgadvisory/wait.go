@@ -114,22 +114,18 @@ func (s *Store) enqueue(a *ask) {
 func (s *Store) standInLine(c *claim) {
 	s.mu.Lock()
 	l := s.spare()
-	if l == nil {
+	// Those that were granted in line hold on to their connections: there may be none left.
+	if l == nil && len(s.links)+s.dialing+s.lining < s.opt.Conns+s.opt.Waits {
+		s.lining++
 		s.mu.Unlock()
 		made, err := s.connect(s.running)
 		s.mu.Lock()
-		if err == nil {
-			err = s.adopt(made)
+		s.lining--
+		if err == nil && s.adopt(made) == nil {
+			l = made
 		}
-		if err != nil {
-			s.remove(c) // its owner asks again from time to time
-			c.finish(false, nil)
-			s.mu.Unlock()
-			return
-		}
-		l = made
 	}
-	if c.state != waiting { // it was withdrawn
+	if l == nil || c.state != waiting { // its owner asks again from time to time; or it was withdrawn
 		s.remove(c)
 		c.finish(false, nil)
 		s.mu.Unlock()
