@@ -33,7 +33,7 @@ create table @schema@.claim (
   ends    timestamptz not null,
   broken  text, -- not null: it was ended, for this reason
   primary key (key, owner)
-);
+) with (fillfactor = 70); -- so that a renewal finds room on the same page
 
 create table @schema@.place (
   key     text collate "C",

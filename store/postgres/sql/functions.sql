@@ -384,24 +384,28 @@ $$;
 create or replace function @schema@.renew_all(keys text[], owners text[], ttls interval[])
 returns table (answer text, behind bigint, reason text)
 language sql as $$
-  with wanted as (
+  with wanted as materialized (
     select w.* from unnest(renew_all.keys, renew_all.owners, renew_all.ttls) with ordinality as w(key, owner, ttl, number)
-  ), ours as (
-    select c.key, c.owner from wanted w join @schema@.claim c on c.key = w.key collate "C" and c.owner = w.owner collate "C"
-    where c.broken is null and c.ends > clock_timestamp()
-    order by c.key, c.owner for update of c skip locked
-  ), renewed as (
-    update @schema@.claim c set ends = clock_timestamp() + w.ttl
-    from ours o join wanted w on w.key = o.key and w.owner = o.owner
+  ), ours as materialized (
+    -- Row by row through the index: the planner takes the arrays for short and the table for small.
+    select l.key, l.owner, w.ttl, w.number from wanted w, lateral (
+      select c.key, c.owner from @schema@.claim c
+      where c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.broken is null and c.ends > clock_timestamp()
+      for update skip locked
+    ) l
+  ), renewed as materialized (
+    update @schema@.claim c set ends = clock_timestamp() + o.ttl from ours o
     where c.key = o.key and c.owner = o.owner
-    returning c.key, c.owner
+    returning o.number
   )
-  select case when r.key is not null then '+' when c.key is null then 'n' when c.broken is not null then 'b' else 'w' end,
-    (select count(*) from @schema@.place p where p.key = w.key collate "C" and p.ends > clock_timestamp()), c.broken
-  from wanted w
-  left join renewed r on r.key = w.key and r.owner = w.owner
-  left join @schema@.claim c on c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.ends > clock_timestamp()
-  order by w.number
+  -- The subquery is a hash whatever the planner thinks of its size, which a join need not be.
+  select case when w.number in (select r.number from renewed r) then '+'
+      else coalesce((select case when c.broken is null then 'w' else 'b' end from @schema@.claim c
+        where c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.ends > clock_timestamp()), 'n') end,
+    (select count(*) from @schema@.place p where p.key = w.key collate "C" and p.ends > clock_timestamp()),
+    (select c.broken from @schema@.claim c
+      where c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.ends > clock_timestamp() and c.broken is not null)
+  from wanted w order by w.number
 $$;
 
 -- release ends a live claim, or gives up a place. It is false if the owner has neither.
