@@ -7,7 +7,6 @@
 //	cd bench && go run . sqlite
 //	cd bench && go run . cli
 //	cd bench && go run . postgres
-//	cd bench && go run . pgadvisory
 //
 // core measures what needs no server: one key that many goroutines contend for, a free key, and
 // 10,000 leases that are held at the same time.
@@ -15,7 +14,7 @@
 // sqlite measures a file, and cli what distlock run adds to a command, which it builds for that.
 //
 // redis and redlock start Redis servers on free loopback ports, without persistence, and stop them at the end; -redis names
-// servers to be used instead. postgres and pgadvisory start a PostgreSQL server that waits for its disk. docs/benchmarks.md says what each table means.
+// servers to be used instead. postgres starts a PostgreSQL server that waits for its disk. docs/benchmarks.md says what each table means.
 package main
 
 import (
@@ -41,7 +40,7 @@ func main() {
 var suites = map[string]func(*bench) error{
 	"core": (*bench).core, "redis": (*bench).redis, "redlock": (*bench).redlock,
 	"sqlite": (*bench).sqlite, "cli": (*bench).cli,
-	"postgres": (*bench).postgres, "pgadvisory": (*bench).pgadvisory,
+	"postgres": (*bench).postgres,
 }
 
 // exec runs one suite and returns the exit code.
@@ -58,7 +57,7 @@ func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	file := flags.String("json", "", "also write the tables to this file, as JSON")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "usage: bench [flags] core | redis | redlock | sqlite | cli | postgres | pgadvisory")
+		fmt.Fprintln(stderr, "usage: bench [flags] core | redis | redlock | sqlite | cli | postgres")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {

@@ -9,29 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/pgadvisory"
 )
-
-// pgadvisory measures distlock on PostgreSQL's advisory locks, beside the bare statements.
-func (b *bench) pgadvisory() error {
-	var s stack
-	defer s.undo()
-	env, err := newEnv(s.push)
-	if err != nil {
-		return err
-	}
-	var url string
-	if err := env.do(func() { url = testenv.Postgres(env, testenv.Fsync()).URL }); err != nil {
-		return err
-	}
-	for _, f := range []func(url string) error{b.advisoryPair, b.advisoryPairs, b.advisoryHandOff} {
-		if err := f(url); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // advisoryWays are the bare statements, on a connection for each worker, and distlock.
 func advisoryWays(workers int) []way {

@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// postgres measures distlock on tables of PostgreSQL, beside the bare statements.
+// postgres measures distlock on tables and on advisory locks of PostgreSQL, beside the bare statements.
 func (b *bench) postgres() error {
 	var s stack
 	defer s.undo()
@@ -26,7 +26,9 @@ func (b *bench) postgres() error {
 	if err := env.do(func() { url = testenv.Postgres(env, testenv.Fsync()).URL }); err != nil {
 		return err
 	}
-	for _, f := range []func(url string) error{b.leasePair, b.leasePairs, b.leaseHandOff, b.leasesRenewed} {
+	for _, f := range []func(url string) error{
+		b.leasePair, b.leasePairs, b.leaseHandOff, b.leasesRenewed, b.advisoryPair, b.advisoryPairs, b.advisoryHandOff,
+	} {
 		if err := f(url); err != nil {
 			return err
 		}
