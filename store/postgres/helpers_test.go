@@ -156,3 +156,10 @@ func woken(t *testing.T, wake <-chan driver.Wake, how string) {
 		t.Fatalf("not woken %s", how)
 	}
 }
+
+func renewals(rs ...driver.Request) (all []driver.Renewal) {
+	for _, r := range rs {
+		all = append(all, driver.Renewal{ID: r.ID, TTL: r.TTL})
+	}
+	return all
+}

@@ -1,0 +1,78 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/postgres"
+)
+
+func ExampleOpen() {
+	ctx := context.Background()
+	s, err := postgres.Open(ctx, "postgres://app:secret@db/app?sslmode=verify-full")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	locker, err := distlock.New(s)
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := locker.Lock(ctx, "nightly")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lease.Unlock(ctx)
+	fmt.Println("the fence is", lease.Fence())
+}
+
+func ExampleNew() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer pool.Close()
+	s, err := postgres.New(pool, &postgres.Options{Schema: "locks"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+}
+
+func ExampleStore_Migrate() {
+	ctx := context.Background()
+	s, err := postgres.Open(ctx, "postgres://admin@db/app?lock_migrate=false")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	from, to, err := s.Migrate(ctx)
+	var newer *postgres.SchemaError
+	if errors.As(err, &newer) {
+		log.Fatal("this program is too old: ", newer)
+	}
+	fmt.Println("from version", from, "to", to)
+}
+
+func ExampleMigration() {
+	sql, err := postgres.Migration("locks")
+	fmt.Println(strings.Contains(sql, `create table "locks".claim (`), err)
+	// Output: true <nil>
+}
+
+func ExampleSchemaError() {
+	var err error = &postgres.SchemaError{Schema: "distlock", Have: 3, Want: 1}
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, driver.ErrUnavailable))
+	// Output:
+	// postgres: the schema "distlock" has version 3, and this program knows 1: use a newer program
+	// true
+}

@@ -1,0 +1,74 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// A full disk is unavailable, and heals by itself. The tables are on a small disk of their own.
+func TestStore_diskFull(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=777"); err != nil {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: a small disk needs root: %v", err)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
+	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o777); err != nil { // the server runs as another user
+			t.Fatal(err)
+		}
+	}
+	srv := testenv.Postgres(t)
+	place := filepath.Join(dir, "tables")
+	if err := os.Mkdir(place, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat("/proc/" + fmt.Sprint(srv.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(place, int(info.Sys().(*syscall.Stat_t).Uid), -1); err != nil {
+		t.Fatal(err)
+	}
+	query(t, srv, "create tablespace small location '"+place+"'")
+	s := made(t, srv.URL+"&default_tablespace=small", nil)
+	held := exclusive("held")
+	fence := grant(t, s, held).Fence
+	ballast, err := os.Create(filepath.Join(dir, "ballast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = ballast.Write(make([]byte, 4096))
+	}
+	ballast.Close()
+	var full error
+	for i := 0; i < 200 && full == nil; i++ { // the tables have some room left over
+		r := exclusive(fmt.Sprint("k", i))
+		r.Value = []byte(strings.Repeat(fmt.Sprint(time.Now().UnixNano(), i), 2000))[:driver.MaxValue/2]
+		for j := range r.Value {
+			r.Value[j] ^= byte(j * i * 31) // not to be compressed
+		}
+		_, full = s.Acquire(t.Context(), r)
+	}
+	if !errors.Is(full, driver.ErrUnavailable) || !strings.Contains(full.Error(), "53100") {
+		t.Fatalf("on a full disk: %v, want ErrUnavailable with 53100", full)
+	}
+	if err := os.Remove(ballast.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if again := grant(t, s, held); again.Fence != fence {
+		t.Errorf("the claim from before has fence %d, want %d", again.Fence, fence)
+	}
+	grant(t, s, exclusive("later"))
+}
