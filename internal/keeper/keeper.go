@@ -3,6 +3,7 @@ package keeper
 import (
 	"container/heap"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -157,7 +158,7 @@ func (k *Keeper) look() {
 	for _, h := range aside {
 		k.put(h)
 	}
-	for _, b := range k.batches(due) {
+	for _, b := range k.batches(due, now) {
 		k.wg.Go(b.run)
 	}
 	k.arm()
@@ -172,20 +173,30 @@ func (k *Keeper) look() {
 }
 
 // batches sorts holds by the size of their TTL, since a batch has to be answered within a part
-// of the shortest one, and puts them back into the queue with a renewal under way.
-func (k *Keeper) batches(due []*Hold) []*batch {
-	var out []*batch
-	open := map[int]*batch{}
+// of the shortest one, and puts them back into the queue with a renewal under way. Those that would only make a last
+// batch that is not full, and are not due yet, go back without: they fill the next one.
+func (k *Keeper) batches(due []*Hold, now time.Duration) []*batch {
+	groups := map[int][]*Hold{}
 	for _, h := range due {
-		size := h.size()
-		b := open[size]
-		if b == nil || len(b.holds) == batchSize {
-			b = newBatch(context.Background(), func() { k.renew(b) })
-			open[size] = b
+		groups[h.size()] = append(groups[h.size()], h)
+	}
+	var out []*batch
+	for _, group := range groups {
+		for part := range slices.Chunk(group, batchSize) {
+			if len(part) < batchSize && len(group) > batchSize && part[0].renew > now {
+				for _, h := range part {
+					k.put(h)
+				}
+				break
+			}
+			b := newBatch(context.Background(), nil)
+			b.run = func() { k.renew(b) }
 			out = append(out, b)
+			for _, h := range part {
+				b.add(h)
+				h.plan()
+			}
 		}
-		b.add(h)
-		h.plan()
 	}
 	return out
 }
