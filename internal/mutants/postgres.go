@@ -1,0 +1,52 @@
+package main
+
+// postgres are mutants of the functions of the store in tables of PostgreSQL. They need a server.
+func postgres() []mutant {
+	const file, pkg = "store/postgres/sql/functions.sql", "store/postgres"
+	return []mutant{
+		{
+			Name: "postgres-now-for-the-clock", Why: "a lease is judged by when the transaction began",
+			File: file, Old: "  now := clock_timestamp();\n  micros :=", New: "  now := now();\n  micros :=",
+			Pkg: pkg, Test: "TestSQL_oldTransaction",
+		},
+		{
+			Name: "postgres-renew-resurrects", Why: "a claim that ended goes on",
+			File: file, Old: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null and c.ends > clock_timestamp();\n  if not found then\n    select",
+			New: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null;\n  if not found then\n    select",
+			Pkg: pkg, Test: "TestStore/ended",
+		},
+		{
+			Name: "postgres-release-without-owner", Why: "a late release frees the next holder's key",
+			File: file, Old: "  delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and",
+			New: "  delete from @schema@.claim c where c.key = release.key and",
+			Pkg: pkg, Test: "TestStore/stale",
+		},
+		{
+			Name: "postgres-fence-repeats", Why: "the late writer has the same fence as the next holder",
+			File: file, Old: "      select t.now, greatest(k.fence + 128,", New: "      select t.now, greatest(k.fence,",
+			Pkg: pkg, Test: "TestStore_sweep",
+		},
+		{
+			Name: "postgres-no-lock-on-the-key", Why: "two ask at once, and both are granted",
+			File: file, Old: "  if pg_try_advisory_xact_lock(hashtextextended(acquire.key, @seed@)) and current_setting",
+			New: "  if current_setting",
+			Pkg: pkg, Test: "TestSQL_idle",
+		},
+		{
+			Name: "postgres-reads-the-past", Why: "a transaction that sees the past grants what is held",
+			File: file, Old: "  if current_setting('transaction_isolation') <> 'read committed' then", New: "  if false then",
+			Pkg: pkg, Test: "TestSQL_isolation",
+		},
+		{
+			Name: "postgres-release-waits-for-the-key", Why: "a client that idles in its transaction keeps others from releasing",
+			File: file, Old: "  if not pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@)) then\n    perform",
+			New: "  perform pg_advisory_xact_lock(hashtextextended(release.key, @seed@));\n  if false then\n    perform",
+			Pkg: pkg, Test: "TestSQL_idle",
+		},
+		{
+			Name: "postgres-lost-reply-is-unavailable", Why: "what may have been granted is told as if it were not",
+			File: "store/postgres/lane.go", Old: "		err = sent(cmp.Or(first, err))\n", New: "		err = cmp.Or(first, err)\n",
+			Pkg: pkg, Test: "TestStore_lostReply",
+		},
+	}
+}
