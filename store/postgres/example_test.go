@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -45,6 +46,27 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer s.Close()
+}
+
+func ExampleStore_Close() {
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := postgres.New(pool, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.Close())
+	pool.Close() // the store's own connections came from its configuration
+	_, err = s.Acquire(ctx, driver.Request{
+		ID: driver.ID{Key: "key", Owner: "secret"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute,
+	})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// driver: store unavailable: the store is closed
 }
 
 func ExampleStore_Migrate() {
