@@ -262,7 +262,7 @@ func (l *lane) attempt(calls []*call) error {
 // them alone.
 func sent(err error) error {
 	if code(err) == "" {
-		return fmt.Errorf("%w: %s", errLost, err)
+		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	return err
 }

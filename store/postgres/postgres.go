@@ -145,7 +145,7 @@ func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	if conf.AfterConnect != nil {
 		if err := conf.AfterConnect(ctx, c); err != nil {
-			closeConn(c)
+			closeConn(c) //nolint:contextcheck // a connection is closed also when ctx is over
 			return nil, unavailable(err)
 		}
 	}

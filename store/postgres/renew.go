@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/distlock/distlock/driver"
 )
@@ -104,7 +105,7 @@ func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, owners [
 			continue
 		}
 		out[i].Behind, out[i].Err = renewed(c.rows[n])
-		if out[i].Err == errBusy {
+		if errors.Is(out[i].Err, errBusy) {
 			busy = append(busy, i)
 		}
 	}

@@ -118,7 +118,7 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	defer closeConn(conn)
+	defer closeConn(conn) //nolint:contextcheck // a connection is closed also when ctx is over
 	if from, err = s.migrate(ctx, conn); err != nil {
 		return from, from, err
 	}

@@ -103,7 +103,7 @@ func TestStore_down(t *testing.T) {
 	srv.Kill()
 	eventually(t, "the connections are gone", func() error {
 		if _, err := s.Acquire(t.Context(), exclusive("free")); !errors.Is(err, driver.ErrUnavailable) {
-			return fmt.Errorf("Acquire without a server: %v", err)
+			return fmt.Errorf("Acquire without a server: %w", err)
 		}
 		return nil
 	})
@@ -137,7 +137,7 @@ func TestStore_lostReply(t *testing.T) {
 	eventually(t, "the claim shows", func() error {
 		cs, err := s.Show(t.Context(), "key")
 		if err != nil || len(cs) != 1 {
-			return fmt.Errorf("%d claims, %v", len(cs), err)
+			return fmt.Errorf("%d claims, %w", len(cs), err)
 		}
 		fence = cs[0].Fence
 		return nil
@@ -152,7 +152,7 @@ func TestStore_lostReply(t *testing.T) {
 	unknown("Release", s.Release(t.Context(), a.ID))
 	eventually(t, "the key is free", func() error {
 		if err := s.Release(t.Context(), a.ID); !errors.Is(err, driver.ErrNotHeld) {
-			return fmt.Errorf("the claim is there, or not known: %v", err)
+			return fmt.Errorf("the claim is there, or not known: %w", err)
 		}
 		return nil
 	})

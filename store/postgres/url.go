@@ -43,7 +43,7 @@ func Open(ctx context.Context, text string) (*Store, error) {
 	}
 	s.closers = append(s.closers, pool.Close)
 	if err := s.greet(ctx); err != nil {
-		_ = s.Close()
+		_ = s.Close() //nolint:contextcheck // a connection is closed also when ctx is over
 		return nil, err
 	}
 	return s, nil
@@ -53,7 +53,7 @@ func Open(ctx context.Context, text string) (*Store, error) {
 func (s *Store) greet(ctx context.Context) error {
 	conn, err := s.connect(ctx)
 	if err == nil {
-		defer closeConn(conn)
+		defer closeConn(conn) //nolint:contextcheck // a connection is closed also when ctx is over
 		if s.opt.Manual { // whoever opened it may be about to migrate
 			return nil
 		}
