@@ -270,3 +270,40 @@ func TestLease_facts(t *testing.T) {
 		}
 	})
 }
+
+// fragile is a store whose claims end with its connection, and that tells so.
+type fragile struct {
+	*gate
+	losses chan []driver.ID
+}
+
+func (f fragile) Losses(context.Context) <-chan []driver.ID { return f.losses }
+
+// A loss that the store tells of is told at once, and to nobody else.
+func TestLease_lost_toldByTheStore(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		store := fragile{g, make(chan []driver.ID)}
+		var ids []driver.ID
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			ids = append(ids, r.ID)
+			return next(ctx, r)
+		}
+		l, err := distlock.New(store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := must(t)(l.Lock(t.Context(), "a")), must(t)(l.Lock(t.Context(), "b", distlock.Fixed()))
+		began := time.Now()
+		store.losses <- []driver.ID{{Key: "a", Owner: "another's"}, {Key: "c", Owner: "nobody's"}, ids[1]}
+		<-b.Done()
+		wants(t, b.Err(), distlock.ErrLost)
+		wants(t, b.Unlock(t.Context()), distlock.ErrLost)
+		if d := time.Since(began); d != 0 || a.Err() != nil {
+			t.Errorf("told after %v; the other lease: %v", d, a.Err())
+		}
+		free(t, a)
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

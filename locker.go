@@ -34,6 +34,7 @@ type Locker struct {
 	running context.Context // ends with Close; what the lines ask the store with
 	stop    context.CancelFunc
 	wg      sync.WaitGroup // the runners of lines
+	ear     sync.WaitGroup // what listens for losses
 
 	mu     sync.Mutex // guards all below, and every line, turn and lease. It is never held over a call
 	lines  map[string]*line
@@ -65,6 +66,9 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 		return driver.RenewAll(ctx, store, rs)
 	})
 	l.running, l.stop = context.WithCancel(context.Background())
+	if losses := driver.Losses(l.running, store); losses != nil {
+		l.ear.Go(func() { l.listen(losses) })
+	}
 	return l, nil
 }
 
@@ -190,6 +194,36 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// listen ends leases whose claims the store says are gone.
+func (l *Locker) listen(losses <-chan []driver.ID) {
+	for {
+		select {
+		case <-l.running.Done():
+			return
+		case ids := <-losses:
+			for _, t := range l.turnsOf(ids) {
+				t.hold.Gone()
+			}
+		}
+	}
+}
+
+// turnsOf returns the turns of some claims.
+func (l *Locker) turnsOf(ids []driver.ID) (turns []*turn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range ids {
+		if n := l.lines[id.Key]; n != nil {
+			for _, t := range n.turns {
+				if t.id == id {
+					turns = append(turns, t)
+				}
+			}
+		}
+	}
+	return turns
+}
+
 // Close ends all waiting with ErrClosed, unlocks all leases as ReleaseAll does and ends all renewing. It returns
 // what went wrong with unlocking. Calls that ask for a lock fail with ErrClosed from then on; a
 // second Close does nothing, and does not wait for the first.
@@ -217,6 +251,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	err := l.ReleaseAll(ctx)
 	l.wg.Wait() // the runners give their places up
 	l.stop()
+	l.ear.Wait()
 	l.keeper.Close()
 	return err
 }

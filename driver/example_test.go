@@ -66,6 +66,28 @@ func ExampleRenewal_Validate() {
 	// Output: true driver: invalid request: TTL 1ms is below 100ms
 }
 
+// fragile is a store whose claims end with its connection.
+type fragile struct {
+	driver.Store
+	losses chan []driver.ID
+}
+
+func (f fragile) Losses(context.Context) <-chan []driver.ID { return f.losses }
+
+func ExampleLosses() {
+	ctx := context.Background()
+	fmt.Println(driver.Losses(ctx, mem.New()) == nil) // its claims end by their TTL alone
+
+	store := fragile{mem.New(), make(chan []driver.ID, 1)}
+	store.losses <- []driver.ID{{Key: "invoice/42", Owner: "secret"}}
+	for _, id := range <-driver.Losses(ctx, store) {
+		fmt.Println("gone:", id.Key)
+	}
+	// Output:
+	// true
+	// gone: invoice/42
+}
+
 func ExampleWatch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // the watch ends with it

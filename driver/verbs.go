@@ -61,6 +61,13 @@ type Breaker interface {
 	Break(ctx context.Context, key, reason string) ([]Claim, error)
 }
 
+// A LossTeller is a store that knows at once when a claim is gone.
+type LossTeller interface {
+	Store
+	// Losses is what the function Losses calls.
+	Losses(ctx context.Context) <-chan []ID
+}
+
 // An Inspector is a store that tells about itself.
 type Inspector interface {
 	Store
@@ -80,6 +87,16 @@ type Inspector interface {
 func Watch(ctx context.Context, s Store, id ID) <-chan Wake {
 	if w, ok := s.(Watcher); ok {
 		return w.Watch(ctx, id)
+	}
+	return nil
+}
+
+// Losses returns a channel that tells of claims of this store that have ended although nobody released them and their TTL is
+// not over: those of a connection that died, for a store whose claims end with it. What is told is certain, and what
+// is not told need not be held. It ends with ctx, and is never closed. A store whose claims end by their TTL alone gives nil.
+func Losses(ctx context.Context, s Store) <-chan []ID {
+	if l, ok := s.(LossTeller); ok {
+		return l.Losses(ctx)
 	}
 	return nil
 }

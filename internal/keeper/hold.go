@@ -108,6 +108,14 @@ func (h *Hold) Lose() bool {
 	return true
 }
 
+// Gone ends the hold because the store says that the claim is no longer there.
+func (h *Hold) Gone() {
+	h.k.mu.Lock()
+	h.lose(driver.ErrNotHeld)
+	h.k.mu.Unlock()
+	h.tell()
+}
+
 // Stop ends the hold without a word to the store, and waits until no renewal is under way or ctx
 // ends. It returns nil if the hold was trusted until now, and otherwise why it had ended.
 func (h *Hold) Stop(ctx context.Context) error {

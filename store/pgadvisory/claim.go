@@ -32,7 +32,6 @@ type claim struct {
 	since time.Duration // when it was granted; of one that waits or is ready: a time before which the server did not grant it
 	ends  time.Duration // when its TTL is over
 	timer *time.Timer   // until ends; of one that is ready, until it is given back
-	lost  chan struct{} // closed when it ended and was not given back by its owner
 
 	busy *attempt // what is under way with it; nothing else is begun meanwhile
 }
@@ -73,7 +72,6 @@ func (s *Store) add(c *claim) {
 		s.byKey[c.number] = map[*claim]bool{}
 	}
 	s.byKey[c.number][c] = true
-	c.lost = make(chan struct{})
 }
 
 func (s *Store) place(c *claim, l *link) {

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/store/pgadvisory"
 )
 
@@ -94,16 +93,15 @@ func ExampleLockTx() {
 	}
 }
 
-func ExampleStore_Lost() {
+func ExampleStore_Losses() {
 	ctx := context.Background()
 	s, err := pgadvisory.Open(ctx, "postgres://app:secret@db/app")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	id := driver.ID{Key: "nightly", Owner: "128 random bits"}
-	if lost := s.Lost(id); lost != nil {
-		<-lost // the connection is over, or the TTL
+	for _, id := range <-s.Losses(ctx) { // a connection is over
+		log.Println("lost", id.Key)
 	}
 }
 

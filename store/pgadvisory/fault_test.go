@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,10 +55,13 @@ func through(p *testenv.ProxyServer, addr, url string) string {
 }
 
 // lostSoon wants a claim to be told lost without a renewal.
-func lostSoon(t *testing.T, s *pgadvisory.Store, id driver.ID, lost <-chan struct{}) {
+func lostSoon(t *testing.T, s *pgadvisory.Store, id driver.ID, lost <-chan []driver.ID) {
 	t.Helper()
 	select {
-	case <-lost:
+	case ids := <-lost:
+		if !slices.Contains(ids, id) {
+			t.Fatal("told of others:", ids)
+		}
 	case <-time.After(5 * time.Second):
 		t.Fatal("the loss was not told")
 	}
@@ -73,7 +77,7 @@ func TestStore_backend_ended(t *testing.T) {
 	a, b := opened(t, url), opened(t, url)
 	r := exclusive("key", time.Minute)
 	was := take(t, a, r)
-	lost, end := a.Lost(r.ID), make(chan struct{})
+	lost, end := a.Losses(t.Context()), make(chan struct{})
 	go func() {
 		<-driver.Watch(t.Context(), a, driver.ID{Key: "key"})
 		close(end)
@@ -93,6 +97,35 @@ func TestStore_backend_ended(t *testing.T) {
 		t.Error("Release:", err)
 	}
 	refused(t, a, r)
+}
+
+// TestStore_lease_ended shows that a lease is lost when its connection is, and not with its next renewal.
+func TestStore_lease_ended(t *testing.T) {
+	t.Parallel()
+	pg, url := server(t)
+	s := opened(t, url)
+	l, err := distlock.New(s, distlock.TTL(time.Hour)) // a renewal every 20 minutes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(context.WithoutCancel(t.Context()))
+	lease, err := l.Lock(t.Context(), "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range s.PIDs() {
+		if _, err := pg.Query(t.Context(), fmt.Sprintf("select pg_terminate_backend(%d)", pid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-lease.Done():
+	case <-time.After(5 * time.Second):
+		t.Fatal("the loss was not told")
+	}
+	if err := lease.Err(); !errors.Is(err, distlock.ErrLost) {
+		t.Error(err)
+	}
 }
 
 // TestStore_holder_killed shows that a dead process frees its locks at once.
@@ -218,7 +251,7 @@ func TestStore_restart(t *testing.T) {
 			t.Fatalf("the fence went from %d to %d", last, res.Fence)
 		}
 		last = res.Fence
-		lost := s.Lost(r.ID)
+		lost := s.Losses(t.Context())
 		pg.Kill()
 		lostSoon(t, s, r.ID, lost)
 		if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
@@ -238,7 +271,7 @@ func TestStore_failover(t *testing.T) {
 	s := opened(t, url)
 	r := exclusive("key", time.Hour)
 	was := take(t, s, r)
-	lost := s.Lost(r.ID)
+	lost := s.Losses(t.Context())
 	soon(t, 10*time.Second, func() error {
 		rows, err := standby.Query(t.Context(), "select last_value >= 1 from distlock.advisory_fence")
 		if err == nil && rows[0][0] != "t" {

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"net"
 	"time"
+
+	"github.com/distlock/distlock/driver"
 )
 
 // callLimit is how long the server may take for an answer before its connection is given up. It is longer than any trust in
@@ -134,13 +136,17 @@ func (s *Store) over(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.links, l)
+	var lost []driver.ID
 	for c := range l.claims {
 		if c.state == held {
-			close(c.lost)
+			lost = append(lost, c.ID)
 		}
 		s.watches.tellOwner(c.ID)
 		s.remove(c)
 		c.finish(false, l.wire.err)
+	}
+	if len(lost) > 0 {
+		s.tellLosses(lost)
 	}
 	s.change()
 }

@@ -69,7 +69,6 @@ func (s *Store) expire(c *claim) {
 		s.arm(c, max(left, grace/50), s.expire) // it is asked for again just now
 		return
 	}
-	close(c.lost)
 	s.giveBackLater(c)
 }
 

@@ -58,6 +58,7 @@ type Store struct {
 	claims  map[driver.ID]*claim
 	byKey   map[int64]map[*claim]bool
 	watches watches
+	losses  []chan []driver.ID
 }
 
 // New returns a store on the server of a configuration, as pgx.ParseConfig makes it. It connects, and says no if there is no server, if a

@@ -196,13 +196,26 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	return out, nil
 }
 
-// Lost returns a channel that is closed when a claim that this store holds has ended though nobody released it: its connection is
-// over, or its TTL. It is nil if the store does not hold the claim.
-func (s *Store) Lost(id driver.ID) <-chan struct{} {
+// Losses returns a channel that tells of the claims of a connection that has ended.
+func (s *Store) Losses(ctx context.Context) <-chan []driver.ID {
+	losses := make(chan []driver.ID, 16) // whoever does not listen hears of it by its next renewal
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.claims[id]; c != nil && c.state == held {
-		return c.lost
+	s.losses = append(s.losses, losses)
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.losses = slices.DeleteFunc(s.losses, func(c chan []driver.ID) bool { return c == losses })
+	})
+	return losses
+}
+
+// tellLosses is called with the lock held.
+func (s *Store) tellLosses(ids []driver.ID) {
+	for _, c := range s.losses {
+		select {
+		case c <- ids:
+		default:
+		}
 	}
-	return nil
 }
