@@ -54,7 +54,7 @@ func (s *Store) greet(ctx context.Context) error {
 	conn, err := s.connect(ctx)
 	if err == nil {
 		defer closeConn(conn) //nolint:contextcheck // a connection is closed also when ctx is over
-		if s.opt.Manual { // whoever opened it may be about to migrate
+		if s.opt.Manual {     // whoever opened it may be about to migrate
 			return nil
 		}
 		_, err = s.prepare(ctx, conn)
