@@ -36,10 +36,11 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	if w == nil {
 		return nil
 	}
-	var wg sync.WaitGroup
 	if id.Owner == "" {
 		told := make(chan struct{})
-		wg.Go(func() { s.onlook(ctx, id.Key, told) })
+		if !f.beside(func() { s.onlook(ctx, id.Key, told) }) {
+			return nil
+		}
 		select { // from here on a release knows that somebody watches
 		case <-told:
 		case <-ctx.Done():
@@ -121,6 +122,16 @@ func (f *feed) close() {
 	f.mu.Unlock()
 	f.stop()
 	f.wg.Wait()
+}
+
+// beside runs f until the feed is closed, which waits for it. It reports whether it began.
+func (f *feed) beside(run func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.closed {
+		f.wg.Go(run)
+	}
+	return !f.closed
 }
 
 // address is the channel of this process; "" if nobody listens there.
