@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -101,6 +102,35 @@ func TestStore_watchReconnects(t *testing.T) {
 		}
 		woken(t, wake, "by a release")
 		grant(t, s, w)
+	})
+}
+
+// Whoever watches a key without an owner is told of what happens once Watch has returned: the key knows of it by then. A server
+// that takes subscriptions but no writes for long is not watched.
+func TestStore_watchMarks(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		t.Parallel()
+		srv := testenv.Redis(t)
+		s, other := open(t, login{addr: srv.Addr}), open(t, login{addr: srv.Addr})
+		a := exclusive("key")
+		grant(t, other, a)
+		const pause = 500 * time.Millisecond
+		do(t, srv, "CLIENT", "PAUSE", strconv.Itoa(int(pause/time.Millisecond)), "WRITE")
+		began := time.Now()
+		wake := driver.Watch(t.Context(), s, driver.ID{Key: "key"})
+		if took := time.Since(began); wake == nil || took < pause*9/10 {
+			t.Fatalf("Watch returned %v after %v, before the key could know of it", wake, took)
+		}
+		drain(wake)
+		if err := other.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		woken(t, wake, "by a release")
+		do(t, srv, "CLIENT", "PAUSE", "10000", "WRITE")
+		if driver.Watch(t.Context(), s, driver.ID{Key: "another"}) != nil {
+			t.Error("Watch says that it is in force, and the key does not know of it")
+		}
+		do(t, srv, "CLIENT", "UNPAUSE")
 	})
 }
 

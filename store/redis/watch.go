@@ -36,8 +36,9 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	//nolint:contextcheck // a feed serves many watches, and ends with the last of them
 	f := s.feeds.get(channel, func(ctx context.Context, f *feed) {
 		if id.Owner == "" {
-			f.wg.Go(func() { s.onlook(ctx, id.Key) })
+			f.wg.Go(func() { s.onlook(ctx, f, id.Key) })
 		}
+		f.hints = s.opt.Replicas > 0
 		f.receive(ctx, s.client, channel, sharded)
 	})
 	if f == nil {
@@ -52,14 +53,20 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	})
 	limit := time.NewTimer(watchLimit)
 	defer limit.Stop()
-	select {
-	case <-f.up:
-		return w.wake
-	case <-ctx.Done():
-		return w.wake
-	case <-limit.C:
-		return nil
+	waits := []<-chan struct{}{f.up}
+	if id.Owner == "" {
+		waits = append(waits, f.marked) // without the mark a release tells nobody
 	}
+	for _, ready := range waits {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return w.wake
+		case <-limit.C:
+			return nil
+		}
+	}
+	return w.wake
 }
 
 // appendBeside appends the beginning of the names of channels that are told by scripts of a key.
@@ -76,25 +83,33 @@ func (s *Store) appendChannel(b []byte, key string) []byte {
 	return append(s.appendBeside(append(b, 's'), key), s.channel...)
 }
 
-// onlook tells a key again and again that it is watched.
-func (s *Store) onlook(ctx context.Context, key string) {
+// onlook tells a key again and again that it is watched, and closes marked when it was told for the first time.
+func (s *Store) onlook(ctx context.Context, fd *feed, key string) {
 	way := "p"
 	if s.client.Cluster() {
 		way = "s"
 	}
-	tick := time.NewTicker(onlook / 3)
-	defer tick.Stop()
-	for {
+	marked := false
+	for try := 1; ; try++ {
 		f := newFrame()
 		f.name(s.prefix, key, hashPart, setPart)
 		f.life(onlook)
 		f.text(way)
-		_, _ = s.run(ctx, f, &s.scripts.watch) // it is a hint: if it fails, whoever watches asks from time to time
+		_, err := s.run(ctx, f, &s.scripts.watch)
 		f.free()
+		pause := onlook / 3
+		switch {
+		case err == nil && !marked:
+			marked = true
+			close(fd.marked)
+		case err != nil && !marked: // somebody waits for it
+			pause = backoff.Pause(try, 10*time.Millisecond, time.Second)
+		case err != nil: // it is a hint: whoever watches asks from time to time
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-time.After(pause):
 		}
 	}
 }
@@ -131,7 +146,7 @@ func (fs *feeds) get(channel string, run func(context.Context, *feed)) *feed {
 	}
 	f := fs.all[channel]
 	if f == nil {
-		f = &feed{up: make(chan struct{}), watches: map[string][]*watch{}}
+		f = &feed{up: make(chan struct{}), marked: make(chan struct{}), watches: map[string][]*watch{}}
 		fs.all[channel] = f
 		var ctx context.Context
 		ctx, f.stop = context.WithCancel(fs.ctx)
@@ -163,6 +178,9 @@ type feed struct {
 	wg    sync.WaitGroup
 	up    chan struct{} // closed when the subscription is in force for the first time
 	once  sync.Once
+
+	marked chan struct{} // closed when the key knows that it is watched: of a feed for those without an owner
+	hints  bool          // nobody is told of grants: they count when replicas have them, for which a release does not wait
 
 	mu      sync.Mutex
 	watches map[string][]*watch // by owner
@@ -216,7 +234,9 @@ func (f *feed) news(message string) {
 	if r.err != nil {
 		return // another program's
 	}
-	told.Granted = told.Fence > 0
+	if told.Granted = told.Fence > 0; f.hints {
+		told = driver.Wake{}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, w := range f.watches[r.rest] {
