@@ -46,13 +46,20 @@ func (c *leaseContext) Err() error {
 }
 
 func (c *leaseContext) Value(key any) any {
-	if key == (leaseKey{}) {
+	switch key {
+	case leaseKey{}, holdKey{c.lease.t.l, c.lease.r.Key}:
 		return c.lease
 	}
 	return c.Context.Value(key)
 }
 
 type leaseKey struct{}
+
+// A holdKey finds the lease of one key, however many others were taken under it.
+type holdKey struct {
+	l   *Locker
+	key string // in the store
+}
 
 // FromContext returns the lease that ctx was made for by Lease.Context, Do or one of its
 // kin; the innermost, if there are several; nil if there is none.

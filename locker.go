@@ -123,6 +123,11 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 		return nil, err
 	}
 	r.Weight, r.Limit = weight, driver.Whole
+	if mode == Exclusive {
+		if err := l.upgrades(ctx, r); err != nil {
+			return nil, err
+		}
+	}
 	return l.get(ctx, r)
 }
 

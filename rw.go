@@ -1,0 +1,110 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// ErrUpgrade says that a task which has the lock of a name as a reader asked for it as the writer: it would wait for
+// itself. Two readers that did so would wait for each other. Give the lease back first, and look again at what was read:
+// another writer may come before.
+//
+// It is known from the context: that of Lock was made by Context of the reader's lease. Nothing was asked of the store.
+var ErrUpgrade = errors.New("distlock: a reader cannot become the writer")
+
+// Downgrade makes a reader of a writer without a gap: no other writer can come before. Readers that wait are let in,
+// those that wait behind a writer are not.
+//
+// The lease that it is called on is over, with ErrReleased, before the store is asked: what still works under its context must not
+// write beside readers. The lease that is returned has the same fence and a full TTL, and its mode is Shared. MaxHold goes on.
+//
+// An error leaves nothing behind, unless it is ErrUnknown: the lock is given back. It is ErrLost if the lease was lost before or
+// meanwhile, and ErrInvalid, with the lease as it was, if it was not made by Lock or TryLock.
+func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
+	if k, _, _ := splitKey(l.r.Key); k != kindLock || l.r.mode != Exclusive {
+		return nil, fmt.Errorf("%w: %v is not a writer's", ErrInvalid, l)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if mine, _ := l.depart(false); !mine { //nolint:contextcheck // Err waits for nothing
+		return nil, l.Err() //nolint:contextcheck // Err waits for nothing
+	}
+	reader := l.succeed()
+	if reader == nil { // lost at the same moment
+		now, cancel := context.WithCancel(ctx)
+		cancel()
+		err := newLostError(l.r.name, l.fence, l.t.hold.Stop(now))
+		l.part(ctx, Lost, err, true)
+		return nil, err
+	}
+	l.tell(ctx, Event{Kind: HandedOff, Took: l.t.l.clock.Awake() - l.since})
+	l.t.l.welcome(ctx, reader, false)
+	if err := reader.lower(ctx); err != nil {
+		return nil, err
+	}
+	return reader, nil
+}
+
+// succeed puts a reader's lease in the place of the writer's, in the same turn. It returns nil if the turn is over.
+func (l *Lease) succeed() *Lease {
+	r := *l.r
+	r.Weight, r.mode, r.room = 1, Shared, nil
+	reader, locker := new(Lease), l.t.l
+	locker.mu.Lock()
+	defer locker.mu.Unlock()
+	if l.t.lease != l {
+		return nil
+	}
+	l.conclude(nil, true)
+	l.t.sealed = true
+	l.t.next(reader, &r, true)
+	reader.fence = l.fence // it is one hold of one claim
+	return reader
+}
+
+// lower tells the store that the claim takes less. If the answer is lost it asks again, once. If it fails the lock is given back.
+func (l *Lease) lower(ctx context.Context) error {
+	t, terms := l.t, l.t.hold.Terms()
+	ask := l.r.Request
+	ask.Owner, ask.TTL = t.id.Owner, terms.StoreTTL()
+	res, sent, err := t.l.acquire(ctx, l.r, ask)
+	if err != nil && ctx.Err() == nil {
+		res, sent, err = t.l.acquire(ctx, l.r, ask)
+	}
+	if err != nil {
+		op, left := newOpError("downgrade", l.r.name, err), l.Unlock(ctx)
+		op.Unknown = left != nil
+		return errors.Join(op, left, context.Cause(ctx))
+	}
+	t.hold.Again(sent)
+	// A claim that had ended was not lowered: what was granted is another one, with a higher fence.
+	if !t.hold.Trusted(0) || !res.Granted || res.Fence > t.fence {
+		t.hold.Gone() // it stays what it is if trust is over
+		_ = t.l.withdraw(ctx, l.r, t.id)
+		return l.Err() //nolint:contextcheck // Err waits for nothing
+	}
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	t.heard, t.behind = t.l.clock.Awake(), res.Behind
+	t.l.tidy(t.n) // readers of this process may ask now
+	return nil
+}
+
+// upgrades says that a writer's request comes from a task that has the lock as a reader.
+func (l *Locker) upgrades(ctx context.Context, r *request) error {
+	if FromContext(ctx) == nil { // most calls come under no lease
+		return nil
+	}
+	own, _ := ctx.Value(holdKey{l, r.Key}).(*Lease)
+	if own == nil || own.r.mode != Shared {
+		return nil
+	}
+	err := fmt.Errorf("%w: %s is held by the caller", ErrUpgrade, quote(r.name))
+	r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: err})
+	return err
+}

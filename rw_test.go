@@ -1,0 +1,238 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+func TestLease_Downgrade(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		ctx := t.Context()
+		writer := must(t)(a.Lock(ctx, "x"))
+		far := begin(ctx, b.RLock, "x").waits(t)
+		near := begin(ctx, a.RLock, "x").waits(t)
+		work := writer.Context(ctx)
+
+		reader := must(t)(writer.Downgrade(ctx))
+		wants(t, writer.Err(), distlock.ErrReleased)
+		wants(t, context.Cause(work), distlock.ErrReleased)
+		if reader.Mode() != distlock.Shared || reader.Fence() != writer.Fence() {
+			t.Errorf("mode %v, fence %d after %d", reader.Mode(), reader.Fence(), writer.Fence())
+		}
+		readers := []*distlock.Lease{far.now(t), near.now(t)}
+		_, err := b.TryLock(ctx, "x")
+		wants(t, err, distlock.ErrHeld)
+
+		time.Sleep(time.Minute) // it is renewed
+		if err := reader.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := writer.Unlock(ctx); err != nil {
+			t.Errorf("Unlock of what was handed on: %v", err)
+		}
+		free(t, reader)
+		for _, r := range readers {
+			free(t, r)
+		}
+		g.empty(t, a, b)
+	})
+}
+
+func TestLease_Downgrade_noGap(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		ctx := t.Context()
+		writer := must(t)(a.Lock(ctx, "x"))
+		next := begin(ctx, b.Lock, "x").waits(t)
+		reader := must(t)(writer.Downgrade(ctx))
+		late := begin(ctx, b.RLock, "x").waits(t) // behind the writer
+		next.waits(t)
+		free(t, reader)
+		free(t, next.now(t))
+		free(t, late.now(t))
+		g.empty(t, a, b)
+	})
+}
+
+func TestLease_Downgrade_endsTheWorkFirst(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		writer := must(t)(l.Lock(t.Context(), "x"))
+		work := writer.Context(t.Context())
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				if work.Err() == nil || writer.Err() == nil {
+					t.Error("the store is asked while the writer may still write")
+				}
+				return next(ctx, r)
+			}
+		})
+		free(t, must(t)(writer.Downgrade(t.Context())))
+	})
+}
+
+func TestLease_Downgrade_answerLost(t *testing.T) {
+	tests := []struct {
+		name string
+		lost int // how many answers
+		want error
+	}{
+		{"one", 1, nil},
+		{"two", 2, distlock.ErrUnavailable},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				writer := must(t)(l.Lock(t.Context(), "x"))
+				g.set(func(g *gate) {
+					lost := 0
+					g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+						res, err := next(ctx, r)
+						if lost++; lost <= tt.lost {
+							return driver.Result{}, errCut
+						}
+						return res, err
+					}
+				})
+				reader, err := writer.Downgrade(t.Context())
+				g.thaw()
+				if tt.want == nil {
+					free(t, must(t)(reader, err))
+				} else {
+					wants(t, err, tt.want, errCut)
+					if reader != nil {
+						t.Error("a lease came with the error")
+					}
+				}
+				g.empty(t, l)
+			})
+		})
+	}
+}
+
+func TestLease_Downgrade_lost(t *testing.T) {
+	tests := []struct {
+		name string
+		lose func(g *gate)
+	}{
+		{"broken before", func(g *gate) { _, _ = g.Break(context.Background(), "x", "test") }},
+		{"ended before", func(*gate) { time.Sleep(time.Minute) }},
+		{"ended meanwhile", func(g *gate) {
+			g.set(func(g *gate) {
+				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+					time.Sleep(9900 * time.Millisecond) // the claim lives on, trust does not
+					return next(ctx, r)
+				}
+			})
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				var words order
+				writer := must(t)(l.Lock(t.Context(), "x", distlock.TTL(10*time.Second), distlock.Fixed(), distlock.Observe(func(_ context.Context, e distlock.Event) {
+					if e.Kind != distlock.Asked && e.Kind != distlock.Withdrawn {
+						words.say("%v", e.Kind)
+					}
+				})))
+				tt.lose(g)
+				reader, err := writer.Downgrade(t.Context())
+				g.thaw()
+				wants(t, err, distlock.ErrLost)
+				if reader != nil {
+					t.Error("a lease came with the error")
+				}
+				g.empty(t, l)
+				if got := words.String(); got != "granted lost" && got != "granted handed off granted lost" {
+					t.Errorf("told %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestLease_Downgrade_refused(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		ctx := t.Context()
+		reader := must(t)(l.RLock(ctx, "x"))
+		_, err := reader.Downgrade(ctx)
+		wants(t, err, distlock.ErrInvalid)
+		if reader.Err() != nil {
+			t.Error("the lease is over")
+		}
+		free(t, reader)
+
+		writer := must(t)(l.Lock(ctx, "x"))
+		over, cancel := context.WithCancelCause(ctx)
+		why := errors.New("why")
+		cancel(why)
+		_, err = writer.Downgrade(over)
+		wants(t, err, why)
+		_, err = writer.Downgrade(nil) //nolint:staticcheck // a nil context is what is tested
+		wants(t, err, distlock.ErrInvalid)
+		free(t, must(t)(writer.Downgrade(ctx)))
+		_, err = writer.Downgrade(ctx)
+		wants(t, err, distlock.ErrReleased)
+		g.empty(t, l)
+	})
+}
+
+func TestLease_Downgrade_unlockedMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		for range 50 {
+			writer := must(t)(l.Lock(t.Context(), "x"))
+			unlocked := make(chan error)
+			go func() { unlocked <- writer.Unlock(t.Context()) }()
+			reader, err := writer.Downgrade(t.Context())
+			if e := <-unlocked; e != nil {
+				t.Errorf("Unlock: %v", e)
+			}
+			if err == nil {
+				free(t, reader)
+			} else {
+				wants(t, err, distlock.ErrReleased)
+			}
+		}
+		g.empty(t, l)
+	})
+}
+
+func TestLocker_Lock_upgrade(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		ctx := t.Context()
+		x := must(t)(a.RLock(ctx, "x"))
+		y := must(t)(a.RLock(x.Context(ctx), "y"))
+		inner := y.Context(x.Context(ctx))
+		g.reset()
+		for _, lock := range []takeFunc{a.Lock, a.TryLock} {
+			for _, name := range []string{"x", "y"} {
+				_, err := lock(inner, name)
+				wants(t, err, distlock.ErrUpgrade)
+			}
+		}
+		if n := g.count("acquire"); n != 0 {
+			t.Errorf("the store was asked %d times", n)
+		}
+		free(t, must(t)(a.RLock(inner, "x")))
+		free(t, must(t)(a.Lock(inner, "z")))
+		_, err := b.TryLock(inner, "x") // another Locker may be on another store
+		wants(t, err, distlock.ErrHeld)
+		free(t, y)
+		free(t, x)
+		synctest.Wait()
+		free(t, must(t)(a.Lock(ctx, "x")))
+		g.empty(t, a, b)
+	})
+}
