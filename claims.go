@@ -122,17 +122,9 @@ func (r Reason) String() string {
 // Why tells who holds the lock of a name and who waits for it. It is errors.ErrUnsupported if the
 // store cannot tell.
 func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
-	if err := l.mayRead(ctx); err != nil {
-		return Reason{}, err
-	}
-	if err := checkName(name); err != nil {
-		return Reason{}, err
-	}
-	call, cancel := l.call(ctx, callLimit)
-	defer cancel()
-	claims, err := driver.Show(call, l.store, kindLock.key(name))
+	claims, err := l.show(ctx, kindLock, name)
 	if err != nil {
-		return Reason{}, &OpError{Op: "show", Key: name, Err: err} // a look changes nothing
+		return Reason{}, err
 	}
 	r := Reason{Key: name}
 	for _, c := range claims {
@@ -144,6 +136,23 @@ func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
 		}
 	}
 	return r, nil
+}
+
+// show asks the store what stands on the key of a name.
+func (l *Locker) show(ctx context.Context, k kind, name string) ([]driver.Claim, error) {
+	if err := l.mayRead(ctx); err != nil {
+		return nil, err
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	call, cancel := l.call(ctx, callLimit)
+	defer cancel()
+	claims, err := driver.Show(call, l.store, k.key(name))
+	if err != nil {
+		return nil, &OpError{Op: "show", Key: name, Err: err} // a look changes nothing
+	}
+	return claims, nil
 }
 
 // mayRead says what keeps the Locker from asking its store what is there.

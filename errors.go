@@ -69,6 +69,8 @@ type HeldError struct {
 	Left   time.Duration // until it ends unless renewed; 0: not known
 	Fence  uint64        // the holder's fence; 0: none
 	Ahead  int           // how many wait before the caller
+
+	record *driver.Claim // what holds it is a record, which nobody gives back; nil: it is not
 }
 
 func (e *HeldError) Error() string {
@@ -151,7 +153,7 @@ func (e *LostError) Unwrap() error { return e.Err }
 // An OpError says that a call to the store failed. It is ErrUnknown if the call may have
 // taken effect, and ErrUnavailable if it did not or was undone.
 type OpError struct {
-	Op      string // "acquire", "extend", "release", "withdraw", "attach", "show", "list", "check"
+	Op      string // "acquire", "extend", "release", "withdraw", "attach", "show", "list", "check", "record", "publish"
 	Key     string
 	Unknown bool // whether the call may have taken effect
 	Err     error

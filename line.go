@@ -96,7 +96,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 		lease = l.grant(n, r, id, res, sent, r.opt.ttl)
 	case l.closed:
 		err = ErrClosed
-	case r.opt.wait == 0 || r.opt.asks == 1:
+	case r.opt.wait == 0 || r.opt.asks == 1 || res.Blocker.Kept:
 		err = r.heldError(res)
 	default:
 		n.held, n.failed = r.heldError(res), nil
@@ -366,6 +366,11 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 		n.held, n.failed = w.r.heldError(res), nil
 		l.crowds.note(n.key, l.clock.Awake())
 		p.refused(res, sent, l.clock.Now())
+		if res.Blocker.Kept {
+			n.dissolve()
+			l.tidy(n)
+			return false, 0
+		}
 	case p.ctx.Err() == nil: // it was not cut short
 		n.failed = newOpError("acquire", w.r.name, err)
 	}
@@ -512,6 +517,14 @@ func (n *line) first() *waiter {
 func (n *line) pop() {
 	n.waiters[0] = nil
 	n.waiters = n.waiters[1:]
+}
+
+// dissolve sends all waiters home: what they waited for has become a record.
+func (n *line) dissolve() {
+	for _, w := range n.waiters {
+		w.fail(n.held)
+	}
+	n.waiters = nil
 }
 
 // shake makes the runner look at the line again.

@@ -146,5 +146,9 @@ func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
 // heldError makes an error of a refusal.
 func (r *request) heldError(res driver.Result) *HeldError {
 	b := res.Blocker
-	return &HeldError{Key: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead}
+	e := &HeldError{Key: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead}
+	if b.Kept {
+		e.record = &b
+	}
+	return e
 }

@@ -1,0 +1,235 @@
+package distlock
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/backoff"
+	"github.com/distlock/distlock/internal/keeper"
+)
+
+var (
+	// ErrNotRecorded says that the function ran and that what came of it is not known to be stored: a later caller may
+	// run it again. What it returned comes with the error, which also says why: ErrLost, ErrUnknown, ErrTooLarge.
+	ErrNotRecorded = errors.New("distlock: result not recorded")
+
+	// ErrTooLarge is the ErrNotRecorded of a result of more than 64 KiB. Nothing was stored.
+	ErrTooLarge error = &kindOf{"distlock: result over 64 KiB", ErrNotRecorded}
+)
+
+// A PastError is the failure of an earlier call of Once, which was remembered.
+type PastError struct {
+	Key  string
+	Text string // what the error said then
+}
+
+func (e *PastError) Error() string {
+	return fmt.Sprintf("distlock: %s failed before: %s", quote(e.Key), e.Text)
+}
+
+// A Once does a thing and remembers its result, but a process that is lost between the doing and the recording leaves
+// nothing to remember: the next caller does it again. Where that must not happen, record it in the transaction that
+// does it: see package fence.
+//
+// Results are kept in the store for a time. Two callers at once do not both run the function: the second waits
+// for the first, or with Wait(0) is refused with ErrHeld.
+type Once[T any] struct {
+	l    *Locker
+	keep time.Duration
+	o    OnceOptions[T]
+	opts []Option
+}
+
+// OnceOptions say what a Once remembers. The zero value is good.
+type OnceOptions[T any] struct {
+	// Failures says which errors of the function are remembered: later callers get a *PastError then. Nil remembers
+	// none: the next caller tries again.
+	Failures func(err error) bool
+
+	Encode func(T) ([]byte, error) // nil: JSON
+	Decode func([]byte) (T, error) // nil: JSON
+}
+
+// NewOnce returns a Once that remembers results for as long as keep. Nil for o is the zero OnceOptions; the options are
+// the defaults of its calls. It is errors.ErrUnsupported if the store cannot keep a record.
+func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Option) (*Once[T], error) {
+	if l == nil || l.store == nil {
+		return nil, errNoNew
+	}
+	f := l.features
+	if !f.Keep || !f.Value {
+		return nil, unsupported(f, "keeps no records, as Once needs")
+	}
+	if _, err := l.defaults.with(opts, f); err != nil {
+		return nil, err
+	}
+	switch {
+	case keep <= 0, keep < f.MinTTL:
+		return nil, fmt.Errorf("%w: a result kept for %v is below %v", ErrInvalidTTL, keep, max(f.MinTTL, 1))
+	case f.MaxTTL > 0 && keep > f.MaxTTL:
+		return nil, fmt.Errorf("%w: a result kept for %v is above the %v of store %s", ErrInvalidTTL, keep, f.MaxTTL, f.Name)
+	}
+	once := &Once[T]{l: l, keep: keep, opts: opts[:len(opts):len(opts)]}
+	if o != nil {
+		once.o = *o
+	}
+	if once.o.Encode == nil {
+		once.o.Encode = func(v T) ([]byte, error) { return json.Marshal(v) }
+	}
+	if once.o.Decode == nil {
+		once.o.Decode = func(b []byte) (v T, err error) { return v, json.Unmarshal(b, &v) }
+	}
+	return once, nil
+}
+
+// Do returns the remembered result of a name, or runs f and remembers what came of it. The context that f gets ends if
+// the lease is lost. A failure that is not to be remembered, a result that cannot be stored and a panic leave nothing behind.
+//
+// An unanswered recording is tried again for as long as the lease can be trusted; then the result is returned with
+// ErrNotRecorded.
+func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
+	var none T
+	r, err := o.l.request(ctx, kindOnce, name, Exclusive, append(o.opts, opts...))
+	if err != nil {
+		return none, err
+	}
+	r.Weight, r.Limit = driver.Whole, driver.Whole
+	lease, err := o.l.get(ctx, r)
+	var held *HeldError
+	switch {
+	case errors.As(err, &held) && held.record != nil:
+		return o.read(name, held.record.Value)
+	case err != nil:
+		return none, err
+	}
+	return o.run(ctx, lease, f)
+}
+
+// Result returns the remembered result of a name, and whether there is one. A remembered failure is a *PastError.
+func (o *Once[T]) Result(ctx context.Context, name string) (v T, found bool, err error) {
+	claims, err := o.l.show(ctx, kindOnce, name)
+	if err != nil {
+		return v, false, err
+	}
+	for _, c := range claims {
+		if c.Kept {
+			v, err = o.read(name, c.Value)
+			return v, true, err
+		}
+	}
+	return v, false, nil
+}
+
+// run runs f under a lease and records what came of it, or else gives the lease back, also if f panics.
+func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Context) (T, error)) (v T, err error) {
+	var record []byte
+	defer func() {
+		if record == nil {
+			err = errors.Join(err, lease.Unlock(ctx))
+		}
+	}()
+	v, err = f(lease.Context(ctx))
+	record, bad := o.write(v, err)
+	if record == nil {
+		return v, errors.Join(err, bad)
+	}
+	if lost := lease.record(ctx, o.keep, record); lost != nil {
+		return v, errors.Join(err, fmt.Errorf("%w: %w", ErrNotRecorded, lost))
+	}
+	return v, err
+}
+
+// What a record begins with.
+const (
+	markResult  = '+' // the encoded result follows
+	markFailure = '-' // the text of the error follows
+)
+
+// write makes the record of a run. It is nil if there is nothing to remember.
+func (o *Once[T]) write(v T, failed error) ([]byte, error) {
+	if failed != nil {
+		if o.o.Failures == nil || !o.o.Failures(failed) {
+			return nil, nil
+		}
+		text := append([]byte{markFailure}, failed.Error()...)
+		return text[:min(len(text), driver.MaxValue)], nil
+	}
+	b, err := o.o.Encode(v)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrNotRecorded, err)
+	case len(b)+1 > driver.MaxValue:
+		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(b))
+	}
+	return append([]byte{markResult}, b...), nil
+}
+
+// read is the reverse of write.
+func (o *Once[T]) read(name string, record []byte) (v T, err error) {
+	switch {
+	case len(record) > 0 && record[0] == markFailure:
+		return v, &PastError{Key: name, Text: string(record[1:])}
+	case len(record) > 0 && record[0] == markResult:
+		if v, err = o.o.Decode(record[1:]); err == nil {
+			return v, nil
+		}
+	default:
+		err = errors.New("it has no mark")
+	}
+	return v, fmt.Errorf("distlock: the record of %s cannot be read: %w", quote(name), err)
+}
+
+// record ends the lease and leaves its claim in the store as a record, for ttl.
+func (l *Lease) record(ctx context.Context, ttl time.Duration, value []byte) error {
+	clock, hold := l.t.l.clock, &l.t.hold
+	until := clock.Now() + hold.Left()
+	if mine, answer := l.depart(false); !mine { //nolint:contextcheck // Err waits for nothing
+		return cmp.Or(answer, l.Err()) //nolint:contextcheck // as above
+	}
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.r.limit())
+	defer cancel()
+	err := hold.Stop(call) // no renewal is under way from here on
+	if err == nil {
+		err = l.keep(ctx, driver.Renewal{ID: l.t.id, TTL: ttl, Value: value, Keep: true}, until)
+	}
+	kind := Released
+	switch {
+	case err == nil:
+	case errors.Is(err, driver.ErrNotHeld), errors.Is(err, keeper.ErrExpired), errors.Is(err, keeper.ErrMaxHold):
+		err, kind = newLostError(l.r.name, l.fence, err), Lost
+	default:
+		err = newOpError("record", l.r.name, err)
+	}
+	// It is never released: a recording that was not answered may have taken effect.
+	l.part(ctx, kind, err, true)
+	return err
+}
+
+// keep sends the last renewal, again and again while trust lasts. It goes out although ctx is over, but then not
+// for longer than an Unlock would.
+func (l *Lease) keep(ctx context.Context, r driver.Renewal, until time.Duration) error {
+	clock, ttl := l.t.l.clock, l.r.opt.ttl
+	began := clock.Now()
+	for {
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(callLimit, ttl/4, until-clock.Now()))
+		_, err := l.t.l.store.Renew(call, r)
+		cancel()
+		if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) {
+			return err
+		}
+		now := clock.Now()
+		pause := min(backoff.Jitter(ttl/20), until-now)
+		if pause <= 0 || ctx.Err() != nil && now-began > callLimit {
+			return err
+		}
+		time.Sleep(pause)
+		if clock.Now() >= until {
+			return err
+		}
+	}
+}
