@@ -240,6 +240,11 @@ func (l *Locker) run(n *line) {
 		case len(n.spares) > 0:
 			left = cmp.Or(l.prolong(n), left)
 			continue
+		case w != nil && w.r.tooHeavy() != nil: // since a resize
+			w.fail(w.r.tooHeavy())
+			n.pop()
+			l.mu.Unlock()
+			continue
 		case p != nil && (w == nil || !w.r.same(p.r) || p.ctx.Err() != nil):
 			n.placed = nil
 			l.mu.Unlock()
@@ -259,6 +264,7 @@ func (l *Locker) run(n *line) {
 			p = l.newPlace(w.r)
 		}
 		n.placed, n.interrupt = p.r, p.leave
+		p.ask.Limit = p.r.bound()
 		p.seen = l.seq
 		rest := n.rest
 		n.rest = false

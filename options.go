@@ -44,12 +44,14 @@ type options struct {
 	ttl          time.Duration
 	wait         time.Duration // < 0: for ever
 	asks         int           // 0: any number
+	weight       int64         // 0: not given
 	first, most  time.Duration // pauses between asks
 	maxHold      time.Duration
 	atLeast      time.Duration
 	delay        time.Duration
 	fixed        bool
 	requireFence bool
+	preferred    bool // a candidate that leaders make way for
 	holder       string
 	value        []byte
 	meta         map[string]string // never changed, only replaced
@@ -145,6 +147,20 @@ func within(what string, d, least, most time.Duration) error {
 	}
 	return nil
 }
+
+// Weight says how much of a Semaphore or a Limiter a call takes: 1 by default, and at most the whole of it.
+// Locks have no weight and refuse it.
+func Weight(n int64) Option {
+	return func(o *options) error {
+		o.weight = n
+		if n < 1 || n >= driver.Whole {
+			return fmt.Errorf("%w: a weight of %d is not 1 to %d", ErrInvalid, n, driver.Whole-1)
+		}
+		return nil
+	}
+}
+
+var errWeight = fmt.Errorf("%w: a lock has no weight", ErrInvalid)
 
 // Fixed takes a lease that is not renewed: it is lost after its TTL, unless Extend is called.
 func Fixed() Option {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -18,6 +19,7 @@ type request struct {
 	name  string
 	mode  Mode
 	opt   options
+	size  *atomic.Int64 // of a semaphore, which can be resized; nil: Limit stays
 	began time.Duration // when the call was made
 	room  *room         // nil: it is in use
 }
@@ -57,6 +59,9 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 			return nil, err
 		}
 	}
+	if opt.weight > 0 && k != kindSem && k != kindRate {
+		return nil, errWeight
+	}
 	space := new(room)
 	r := &space.request
 	*r = request{
@@ -78,7 +83,7 @@ func newOwner() string { return rand.Text() }
 // same reports whether a claim that was granted to r would serve other as well.
 func (r *request) same(other *request) bool {
 	a, b := &r.Request, &other.Request
-	return r == other || a.Key == b.Key && a.Weight == b.Weight && a.Limit == b.Limit && a.TTL == b.TTL &&
+	return r == other || a.Key == b.Key && a.Weight == b.Weight && r.sameLimit(other) && a.TTL == b.TTL &&
 		r.opt.ttl == other.opt.ttl && r.opt.fixed == other.opt.fixed && r.opt.atLeast == other.opt.atLeast &&
 		a.Holder == b.Holder && a.Party == b.Party && maps.Equal(a.Meta, b.Meta) && bytes.Equal(a.Value, b.Value)
 }

@@ -1,0 +1,112 @@
+package distlock
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// A Semaphore lets up to n hold a name at a time, across all processes. Its leases are like those of Lock: renewed by themselves, told
+// their loss in time, and the slots of a holder that dies are free after its TTL. The names of semaphores
+// have nothing to do with those of locks.
+//
+// The size belongs to the caller and is not kept in the store: each grant obeys the size that was asked with. Give all processes the same
+// one. While they differ, there are never more holders than the largest of them says.
+type Semaphore struct {
+	l    *Locker
+	size *atomic.Int64
+}
+
+// Semaphore returns a semaphore of n slots for each name. The error is errors.ErrUnsupported if the store cannot count: then it would
+// be no limit at all.
+func (l *Locker) Semaphore(n int64) (*Semaphore, error) {
+	if l.store == nil {
+		return nil, errNoNew
+	}
+	if !l.features.Count {
+		return nil, unsupported(l.features, "does not count, as Semaphore needs")
+	}
+	s := &Semaphore{l: l, size: new(atomic.Int64)}
+	if err := s.Resize(n); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Size returns how many slots there are.
+func (s *Semaphore) Size() int64 { return s.size.Load() }
+
+// Resize changes how many slots there are, for all calls of this process from now on and for those that wait. Who holds a slot keeps it:
+// a semaphore that was made smaller grants nothing until enough slots were given back. A call that waits for more slots than
+// there are now fails with ErrInvalid.
+//
+// In the store's line nobody passes: a call of another process that waits with the old size is served first.
+func (s *Semaphore) Resize(n int64) error {
+	if n < 1 || n >= driver.Whole {
+		return fmt.Errorf("%w: a semaphore of %d slots is not 1 to %d", ErrInvalid, n, driver.Whole-1)
+	}
+	s.size.Store(n)
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	for _, line := range s.l.lines {
+		if w := line.first(); w != nil && w.r.size == s.size {
+			line.shake()
+		}
+	}
+	return nil
+}
+
+// Acquire takes a slot of a name, or as many as Weight says, and waits until they are free: first come, first served where
+// the store can queue, so that one who wants many is not passed by those who want few. The context bounds the wait and
+// nothing else. An error leaves nothing behind, unless it is ErrUnknown.
+func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	r, err := s.l.request(ctx, kindSem, name, Counted, opts)
+	if err != nil {
+		return nil, err
+	}
+	r.Weight, r.Limit, r.size = max(1, r.opt.weight), s.Size(), s.size
+	if err := r.tooHeavy(); err != nil {
+		return nil, err
+	}
+	return s.l.get(ctx, r)
+}
+
+// TryAcquire takes a slot of a name, or as many as Weight says, or returns ErrHeld at once.
+func (s *Semaphore) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return s.Acquire(ctx, name, append(opts[:len(opts):len(opts)], Wait(0))...)
+}
+
+// Do runs f with a slot of a name, as Locker.Do does with a lock.
+func (s *Semaphore) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
+	lease, err := s.Acquire(ctx, name, opts...)
+	if err != nil {
+		return err
+	}
+	return lease.do(ctx, f)
+}
+
+// bound is the limit to ask with, now.
+func (r *request) bound() int64 {
+	if r.size != nil {
+		return r.size.Load()
+	}
+	return r.Limit
+}
+
+// sameLimit reports whether r and other are bound by the same, also after it has changed.
+func (r *request) sameLimit(other *request) bool {
+	if r.size != nil || other.size != nil {
+		return r.size == other.size
+	}
+	return r.Limit == other.Limit
+}
+
+// tooHeavy says that r can never be granted, or nothing.
+func (r *request) tooHeavy() error {
+	if r.Weight <= r.bound() {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: a weight of %d is over the limit of %d", ErrInvalid, quote(r.name), r.Weight, r.bound())
+}

@@ -1,0 +1,207 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// slots returns a semaphore.
+func slots(t *testing.T, l *distlock.Locker, n int64) *distlock.Semaphore {
+	t.Helper()
+	s, err := l.Semaphore(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSemaphore_Acquire(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		here, there := slots(t, a, 3), slots(t, b, 3)
+		ctx := t.Context()
+		one := must(t)(here.Acquire(ctx, "gpu"))
+		two := must(t)(there.Acquire(ctx, "gpu", distlock.Weight(2)))
+		if one.Mode() != distlock.Counted {
+			t.Errorf("mode %v", one.Mode())
+		}
+		_, err := there.TryAcquire(ctx, "gpu")
+		wants(t, err, distlock.ErrHeld)
+
+		many := begin(ctx, here.Acquire, "gpu", distlock.Weight(3)).waits(t)
+		few := begin(ctx, there.Acquire, "gpu").waits(t)
+		free(t, one)
+		many.waits(t)
+		few.waits(t) // there is room for it, and nobody passes
+		free(t, two)
+		whole := many.now(t)
+		few.waits(t)
+		free(t, must(t)(a.TryLock(ctx, "gpu"))) // another key
+		free(t, whole)
+		free(t, few.now(t))
+		g.empty(t, a, b)
+	})
+}
+
+func TestSemaphore_Acquire_together(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		s, far := slots(t, a, 3), slots(t, b, 3)
+		first := must(t)(far.Acquire(t.Context(), "gpu", distlock.Weight(3)))
+		var calls []*call
+		for range 4 {
+			calls = append(calls, begin(t.Context(), s.Acquire, "gpu").waits(t))
+		}
+		free(t, first)
+		synctest.Wait()
+		for _, c := range calls[:3] {
+			c.now(t)
+		}
+		calls[3].waits(t)
+		free(t, calls[1].lease)
+		calls[3].now(t)
+		for _, i := range []int{0, 2, 3} {
+			free(t, calls[i].lease)
+		}
+		g.empty(t, a, b)
+	})
+}
+
+func TestSemaphore_holderDies(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		dead, l := g.locker(t, distlock.TTL(10*time.Second), distlock.Fixed()), g.locker(t)
+		lease := must(t)(slots(t, dead, 2).Acquire(t.Context(), "gpu", distlock.Weight(2)))
+		next := begin(t.Context(), slots(t, l, 2).Acquire, "gpu")
+		free(t, next.granted(t))
+		next.within(t, 10*time.Second, 10*time.Second+10*time.Millisecond)
+		wants(t, lease.Unlock(t.Context()), distlock.ErrLost)
+		g.empty(t, dead, l)
+	})
+}
+
+func TestSemaphore_Resize(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		s, far := slots(t, a, 1), slots(t, b, 1)
+		ctx := t.Context()
+		leases := []*distlock.Lease{must(t)(far.Acquire(ctx, "gpu"))}
+		one, two := begin(ctx, s.Acquire, "gpu").waits(t), begin(ctx, s.Acquire, "gpu").waits(t)
+
+		if err := s.Resize(3); err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, one.now(t), two.now(t)) // those who wait are granted at once
+		if s.Size() != 3 {
+			t.Errorf("size %d", s.Size())
+		}
+
+		if err := s.Resize(2); err != nil {
+			t.Fatal(err)
+		}
+		next := begin(ctx, s.Acquire, "gpu").waits(t)
+		free(t, leases[0])
+		next.waits(t) // two are left, of two
+		free(t, leases[1])
+		free(t, next.now(t))
+		free(t, leases[2])
+		g.empty(t, a, b)
+	})
+}
+
+func TestSemaphore_Resize_keepsThePlace(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		s, far := slots(t, a, 1), slots(t, b, 1)
+		first := must(t)(far.Acquire(t.Context(), "gpu"))
+		one := begin(t.Context(), s.Acquire, "gpu").waits(t)
+		two := begin(t.Context(), far.Acquire, "gpu").waits(t)
+		releases := g.count("release")
+		if err := s.Resize(2); err != nil {
+			t.Fatal(err)
+		}
+		lease := one.now(t)
+		two.waits(t)
+		if n := g.count("release"); n != releases {
+			t.Error("the place was given up")
+		}
+		free(t, lease)
+		two.waits(t)
+		free(t, first)
+		free(t, two.now(t))
+		g.empty(t, a, b)
+	})
+}
+
+func TestSemaphore_Resize_tooSmall(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		s := slots(t, l, 3)
+		first := must(t)(s.Acquire(t.Context(), "gpu"))
+		many := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(3)).waits(t)
+		few := begin(t.Context(), s.Acquire, "gpu").waits(t)
+		if err := s.Resize(2); err != nil {
+			t.Fatal(err)
+		}
+		many.refused(t, distlock.ErrInvalid)
+		free(t, few.now(t))
+		_, err := s.Acquire(t.Context(), "gpu", distlock.Weight(3))
+		wants(t, err, distlock.ErrInvalid)
+		free(t, first)
+		g.empty(t, l)
+	})
+}
+
+func TestSemaphore_Do(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		s := slots(t, l, 1)
+		why := errors.New("why")
+		err := s.Do(t.Context(), "gpu", func(ctx context.Context) error {
+			if distlock.FromContext(ctx).Key() != "gpu" {
+				t.Error("the lease is not in the context")
+			}
+			g.expect(t, 1, 0)
+			return why
+		})
+		wants(t, err, why)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		err = s.Do(ended, "gpu", func(context.Context) error { t.Error("it ran"); return nil })
+		wants(t, err, context.Canceled)
+		g.empty(t, l)
+	})
+}
+
+func TestSemaphore_refused(t *testing.T) {
+	g := newGate()
+	l := g.locker(t)
+	for _, n := range []int64{-1, 0, driver.Whole} {
+		_, err := l.Semaphore(n)
+		wants(t, err, distlock.ErrInvalid)
+		wants(t, slots(t, l, 1).Resize(n), distlock.ErrInvalid)
+		_, err = slots(t, l, 1).Acquire(t.Context(), "gpu", distlock.Weight(n))
+		wants(t, err, distlock.ErrInvalid)
+	}
+	_, err := slots(t, l, 1).Acquire(t.Context(), "")
+	wants(t, err, distlock.ErrInvalidName)
+	for _, lock := range []takeFunc{l.Lock, l.TryLock, l.RLock, l.TryRLock} {
+		_, err = lock(t.Context(), "x", distlock.Weight(1))
+		wants(t, err, distlock.ErrInvalid)
+	}
+	_, err = new(distlock.Locker).Semaphore(1)
+	wants(t, err, distlock.ErrInvalid)
+
+	g.features = func(f *driver.Features) { f.Count, f.Name = false, "plain" }
+	_, err = g.locker(t).Semaphore(1)
+	wants(t, err, errors.ErrUnsupported)
+	if want := "distlock: store plain does not count, as Semaphore needs: unsupported operation"; fmt.Sprint(err) != want {
+		t.Errorf("error %v", err)
+	}
+}
