@@ -31,7 +31,7 @@ if mine then
     local data, to = at + who, at + who + channel
     waiting = waiting - 1
     call('ZREM', KEYS[3], head, place) -- a full server allows this, and then the rest
-    call('SET', KEYS[1], owner, 'PX', string.format('%.0f', math.ceil(ends - now / 1000)))
+    call('SET', KEYS[1], owner, 'PX', math.ceil(ends - now / 1000))
     local claim = '1073741824 1073741824 ' .. number .. string.format(' %.0f ', now) .. number .. ' 0 ' .. who .. ' 0\n' ..
       string.sub(text, at, data - 1) .. string.sub(text, to)
     if waiting == 0 then
@@ -42,7 +42,7 @@ if mine then
       call('HSET', KEYS[2], 'last', number, 'owner', owner, 'claim', claim,
         'busy', '0 ' .. waiting .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ')
     end
-    if waiting == 0 or lives - now / 1000 < 599000 then call('PEXPIRE', KEYS[2], string.format('%.0f', 600000 + math.ceil((fence - now) / 1000))) end
+    if lives - now / 1000 < 599000 then call('PEXPIRE', KEYS[2], string.format('%.0f', 600000 + math.ceil((fence - now) / 1000))) end
     local way = string.sub(text, data, data) == 's' and 'SPUBLISH' or 'PUBLISH'
     if to > data then redis.pcall(way, string.sub(text, data + 1, to - 1), number .. ' ' .. waiting .. ' ' .. owner) end
     return ''

@@ -193,22 +193,37 @@ func plain(m rueidis.RedisMessage) any {
 	}
 }
 
-// Receive subscribes to a channel.
+// Receive subscribes to a channel, on a connection of its own: whoever reads that one tells the news itself, and as long as few calls
+// are under way on the others, each is written and read by its caller.
 func (c *client) Receive(ctx context.Context, channel string, sharded bool, up func(), news func(string)) error {
-	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
-		if s.Channel == channel && (s.Kind == "subscribe" || s.Kind == "ssubscribe") {
-			up()
-		}
+	d, release := c.c.Dedicate()
+	defer release()
+	defer d.Close()
+	over := d.SetPubSubHooks(rueidis.PubSubHooks{
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			if s.Channel == channel && (s.Kind == "subscribe" || s.Kind == "ssubscribe") {
+				up()
+			}
+		},
+		OnMessage: func(m rueidis.PubSubMessage) {
+			if m.Channel == channel {
+				news(m.Message)
+			}
+		},
 	})
-	cmd := c.c.B().Subscribe().Channel(channel).Build()
+	cmd := d.B().Subscribe().Channel(channel).Build()
 	if sharded {
-		cmd = c.c.B().Ssubscribe().Channel(channel).Build()
+		cmd = d.B().Ssubscribe().Channel(channel).Build()
 	}
-	return c.c.Receive(ctx, cmd, func(m rueidis.PubSubMessage) {
-		if m.Channel == channel {
-			news(m.Message)
-		}
-	})
+	if err := d.Do(ctx, cmd).Error(); err != nil {
+		return wrap(err)
+	}
+	select {
+	case err := <-over:
+		return wrap(err)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Cluster tells whether this is a cluster.
