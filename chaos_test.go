@@ -54,7 +54,7 @@ func TestChaos(t *testing.T) {
 					if seed >= end {
 						return
 					}
-					v, err := bubble(t, seed)
+					v, err := bubble(t, seed, 0)
 					if err != nil {
 						sum.fail()
 						t.Errorf("seed %d (go test -run TestChaos -seed %d -seeds 1): %v", seed, seed, err)
@@ -106,11 +106,12 @@ type bubbleVerdict struct {
 	clean                bool
 }
 
-// bubble runs one seed and judges it.
-func bubble(t *testing.T, seed uint64) (*bubbleVerdict, error) {
+// bubble runs one seed, with semaphores of so many slots or, if there are none, with locks, and judges it.
+func bubble(t *testing.T, seed uint64, slots int64) (*bubbleVerdict, error) {
 	var r *run
 	synctest.Test(t, func(t *testing.T) {
 		r = newRun(t, seed)
+		r.slots = slots
 		r.play(t)
 	})
 	if t.Failed() {
@@ -144,6 +145,7 @@ type run struct {
 	store   driver.Store
 	links   []*chaos.Store
 	lockers []*distlock.Locker
+	slots   int64 // the size of the semaphores that are contended for; 0: locks are
 
 	holding []atomic.Int64 // by link: how many leases its clients hold
 	handed  atomic.Int64
@@ -214,6 +216,9 @@ func (r *run) play(t *testing.T) {
 		c := &workload.Client{
 			Load: r.load, Name: fmt.Sprint("link-", link), Locker: r.lockers[link], Holding: &r.holding[link],
 			Rand: rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i))),
+		}
+		if r.slots > 0 {
+			c.Slots = slots(t, c.Locker, r.slots)
 		}
 		wg.Go(func() { c.Run(ctx) })
 	}

@@ -53,6 +53,7 @@ type Client struct {
 	*Load
 	Name    string // of its process, in the history
 	Locker  *distlock.Locker
+	Slots   *distlock.Semaphore // what it takes instead of locks; nil: locks
 	Rand    *rand.Rand
 	Careful bool          // it takes nothing but exclusive locks, and does not hold for long
 	Holding *atomic.Int64 // how many leases the process holds; nil: not of interest
@@ -71,6 +72,9 @@ func (c *Client) hold(ctx context.Context) {
 	want := history.Want{Client: c.Name, Key: c.Key(c.Rand), TTL: c.TTL, Weight: driver.Whole, Limit: driver.Whole}
 	take := c.Locker.Lock
 	switch n := c.Rand.IntN(10); {
+	case c.Slots != nil:
+		want.Weight, want.Limit = 1+c.Rand.Int64N(c.Slots.Size()), c.Slots.Size()
+		take = c.slots(want.Weight, n < 2)
 	case c.Careful:
 	case n < 2:
 		want.Weight, take = 1, c.Locker.RLock
@@ -98,6 +102,17 @@ func (c *Client) hold(ctx context.Context) {
 		c.Holding.Add(1)
 	}
 	c.work(h, lease, want.Weight == driver.Whole)
+}
+
+// slots returns how to take some slots.
+func (c *Client) slots(weight int64, try bool) func(context.Context, string, ...distlock.Option) (*distlock.Lease, error) {
+	take := c.Slots.Acquire
+	if try {
+		take = c.Slots.TryAcquire
+	}
+	return func(ctx context.Context, name string, opts ...distlock.Option) (*distlock.Lease, error) {
+		return take(ctx, name, append(opts, distlock.Weight(weight))...)
+	}
 }
 
 // work works under a lease for a while, or until it is lost, and gives it back.
