@@ -17,9 +17,7 @@ func TestDoctor_terminal(t *testing.T) {
 	if !w.shows("\x1b[33mwarning\x1b[0m  claims are kept")() || !w.shows("\x1b[32mok\x1b[0m       a lock was taken")() {
 		t.Error("no colours")
 	}
-	w.mu.Lock()
-	text := w.text.String()
-	w.mu.Unlock()
+	text := w.shown()
 	for line := range strings.Lines(text) {
 		if len(line) > 100 { // 80, the colours and the end of the line
 			t.Errorf("a line of %d bytes: %q", len(line), line)

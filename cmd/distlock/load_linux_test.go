@@ -10,6 +10,7 @@ import (
 
 // On a terminal progress is shown and taken away again, and the histogram fits.
 func TestBench_terminal(t *testing.T) {
+	t.Parallel()
 	w := newTerminal(t)
 	if err := unix.IoctlSetWinsize(int(w.master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 60}); err != nil {
 		t.Fatal(err)
@@ -18,9 +19,7 @@ func TestBench_terminal(t *testing.T) {
 	eventually(t, "progress", w.shows("\rbench "))
 	_ = c.Wait()
 	eventually(t, "the end", w.shows("%\r\n\r\n"))
-	w.mu.Lock()
-	text := w.text.String()
-	w.mu.Unlock()
+	text := w.shown()
 	if code := c.ProcessState.ExitCode(); code != 0 || !strings.Contains(text, "\r\x1b[Kbench of memory: for 1.5s\r\n") {
 		t.Errorf("%d %q", code, text)
 	}
@@ -42,8 +41,10 @@ func TestBench_terminal(t *testing.T) {
 
 // Ctrl-C ends both commands at once, and nothing of theirs is left but places, which end by themselves.
 func TestLoad_interrupt(t *testing.T) {
+	t.Parallel()
 	for _, command := range []string{"bench", "torture"} {
 		t.Run(command, func(t *testing.T) {
+			t.Parallel()
 			store := "sqlite://" + filepath.Join(t.TempDir(), "locks", "a.db")
 			w := newTerminal(t)
 			c := w.start(t, store, command, "--time", "60s")
@@ -52,7 +53,7 @@ func TestLoad_interrupt(t *testing.T) {
 			_, _ = w.master.Write([]byte{3})
 			_ = c.Wait()
 			if code := c.ProcessState.ExitCode(); code != 130 {
-				t.Errorf("%d %q", code, w.text.String())
+				t.Errorf("%d %q", code, w.shown())
 			}
 			ls := start(t, store, "ls", "distlock-"+command)
 			if code := ls.code(t); code != 0 || strings.Contains(ls.out.String(), "held") {
@@ -64,6 +65,7 @@ func TestLoad_interrupt(t *testing.T) {
 
 // A store elsewhere is asked about.
 func TestLoad_asks(t *testing.T) {
+	t.Parallel()
 	for typed, want := range map[string]int{"no\n": exitUsage, "yes\n": exitUnavailable} {
 		w := newTerminal(t)
 		c := w.start(t, "redis://:hunter22@distlock.invalid:1", "torture")
@@ -71,7 +73,7 @@ func TestLoad_asks(t *testing.T) {
 		_, _ = w.master.WriteString(typed)
 		_ = c.Wait()
 		if code := c.ProcessState.ExitCode(); code != want || w.shows("hunter22")() {
-			t.Errorf("%q: %d %q", typed, code, w.text.String())
+			t.Errorf("%q: %d %q", typed, code, w.shown())
 		}
 	}
 }

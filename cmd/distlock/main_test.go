@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"flag"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +20,14 @@ import (
 // runner lets testscript run testenv's Main.
 type runner struct{ m *testing.M }
 
-func (r runner) Run() int { return testenv.Main(r.m, nil).Run() }
+func (r runner) Run() int {
+	flag.Parse()
+	// Most tests wait for a clock or another process: more of them than there are processors can run at once.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	return testenv.Main(r.m, nil).Run()
+}
 
 func TestMain(m *testing.M) {
 	testscript.Main(runner{m}, map[string]func(){"distlock": main, "distlock-broken": brokenMain})
