@@ -71,7 +71,7 @@ func countRole(args []string) int {
 			err = addOne(args[1], res.Fence)
 		}
 		if err == nil {
-			err = s.Release(context.Background(), r.ID)
+			err = patient(func() error { return s.Release(context.Background(), r.ID) })
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -127,16 +127,28 @@ func TestProcesses_count(t *testing.T) {
 	}
 }
 
+// patient calls f until the store is there, for a minute at most. Under load others may keep the file for longer than a call
+// waits: then nothing was changed, and the caller asks again.
+func patient(f func() error) error {
+	for end := time.Now().Add(time.Minute); ; {
+		if err := f(); !errors.Is(err, driver.ErrUnavailable) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
 // grabRole takes and gives back claims on its own keys and on one that all want, and writes down what it was told, until it is killed.
 func grabRole(args []string) int {
-	s, err := sqlite.Open(context.Background(), args[0], nil)
+	var s *sqlite.Store
+	err := patient(func() (err error) { s, err = sqlite.Open(context.Background(), args[0], nil); return err })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	say := func(word string, id driver.ID) { fmt.Println(word, id.Key, id.Owner) }
 	take := func(r driver.Request) bool {
-		res, err := s.Acquire(context.Background(), r)
+		var res driver.Result
+		err := patient(func() (err error) { res, err = s.Acquire(context.Background(), r); return err })
 		if err != nil || !res.Granted && r.Key != wanted {
 			panic(fmt.Sprint(r.Key, res, err))
 		}
@@ -147,7 +159,7 @@ func grabRole(args []string) int {
 	}
 	give := func(id driver.ID) {
 		say("giving", id)
-		if err := s.Release(context.Background(), id); err != nil {
+		if err := patient(func() error { return s.Release(context.Background(), id) }); err != nil {
 			panic(err)
 		}
 		say("gave", id)
