@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,10 +92,22 @@ func TestRun_terminal_waitingLine(t *testing.T) {
 	if code := start(t, store, "acquire", "deploy", "--holder", "ci-3", "--ttl", "1m").code(t); code != 0 {
 		t.Fatal(code)
 	}
+	for range 2 { // they have the same holder as the one on the terminal, and are others all the same
+		start(t, store, "run", "deploy", "--holder", "ci-4", "true")
+	}
+	eventually(t, "two in line", func() bool {
+		ls := start(t, store, "ls", "deploy")
+		ls.code(t)
+		return strings.Count(ls.out.String(), "waiting") == 2
+	})
 	w := newTerminal(t)
-	c := w.start(t, store, "run", "deploy", "true")
-	eventually(t, "the line", w.shows("\rwaiting for deploy 1s: held by ci-3 for "))
-	eventually(t, "the line, rewritten", w.shows("\rwaiting for deploy 2s: held by ci-3 for "))
+	c := w.start(t, store, "run", "deploy", "--holder", "ci-4", "true")
+	line := func(waited string) func() bool {
+		want := regexp.MustCompile(`\rwaiting for deploy ` + waited + `: held by ci-3 for [0-9]+m?s \(fence [0-9]+\), 2 ahead\x1b`)
+		return func() bool { return want.MatchString(w.shown()) }
+	}
+	eventually(t, "the line", line("1s"))
+	eventually(t, "the line, rewritten", line("2s"))
 	_, _ = w.master.Write([]byte{3}) // Ctrl-C
 	_ = c.Wait()
 	if code := c.ProcessState.ExitCode(); code != 130 {

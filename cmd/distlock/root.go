@@ -64,6 +64,7 @@ type app struct {
 	redact func(string) string // takes secrets out of what is printed
 	open   func(ctx context.Context, url string) (*open.Source, error)
 	source *open.Source
+	asked  *asked // if not nil, what stands before the store
 	config config
 	brief  bool // the process ends with this call
 }
@@ -215,6 +216,10 @@ func (a *app) connect(ctx context.Context, url string) (_ *distlock.Locker, err 
 	}
 	if p := a.source.Poll; p > 0 {
 		opts = append(opts, distlock.Backoff(min(p, 20*time.Millisecond), p))
+	}
+	if a.asked != nil {
+		a.asked.Store = a.source.Store
+		return distlock.New(a.asked, opts...)
 	}
 	return distlock.New(a.source.Store, opts...)
 }

@@ -81,6 +81,9 @@ func (j *job) main(c *cobra.Command, args []string) error {
 	case len(argv) == 0:
 		return usage("COMMAND is missing")
 	}
+	if isTerminal(j.app.err) {
+		j.asked = new(asked) // for the line about the wait
+	}
 	locker, err := j.locker(c)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/term"
@@ -64,15 +65,8 @@ func (j *job) waitingLine(ctx context.Context, locker *distlock.Locker, waited t
 	}
 	h := why.Holders[0]
 	line += ": " + heldBy(h.Holder, h.Held, h.Fence)
-	ahead := 0
-	for _, c := range why.Line {
-		if c.Holder == j.holder {
-			break
-		}
-		ahead++
-	}
-	if ahead > 0 {
-		line += fmt.Sprintf(", %d ahead", ahead)
+	if at := slices.IndexFunc(why.Line, func(c distlock.Claim) bool { return j.asked.is(c.Owner) }); at > 0 {
+		line += fmt.Sprintf(", %d ahead", at)
 	}
 	return line
 }
