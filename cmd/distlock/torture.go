@@ -39,7 +39,7 @@ and requests are lost, delayed and repeated. What happened is then judged: exclu
 
 The verdict is clean, violated, or not enough. It exits with 0 if it is clean and with 1 if not; with 69 if the store cannot be
 reached. See docs/torture.md.`,
-		Example: "  distlock torture --store memory: --time 3s --ttl 300ms\n  distlock torture --store redis://localhost --seed 4711",
+		Example: "  distlock torture --store memory: --time 3s --ttl 300ms --keys 8\n  distlock torture --store redis://localhost --seed 4711",
 		Args:    exact(),
 		RunE:    func(c *cobra.Command, _ []string) error { return t.main(c) },
 	}
