@@ -35,7 +35,8 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// ErrURL says that a URL is not well written, or names a store that is not known. Nothing was connected to.
+// ErrURL says that a URL is not well written, or names a store that is not known or must not be used as it is. To wait and open it
+// again does not help.
 var ErrURL = errors.New("open: bad store URL")
 
 // maxURL bounds a URL, in bytes. It is far more than any has, and keeps a wrong file from being shown as one.
@@ -152,14 +153,24 @@ func openMemory(_ context.Context, text string) (*Source, error) {
 
 func openSQLite(ctx context.Context, text string) (*Source, error) {
 	s, err := sqlite.OpenURL(ctx, text)
-	if err != nil {
-		if ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) {
-			err = fmt.Errorf("%w: %w", ErrURL, err) // also a file that must not be used: to wait does not help
-		}
+	switch {
+	case errors.Is(err, sqlite.ErrURL):
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	case err != nil && ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable):
+		return nil, &unusableError{err}
+	case err != nil:
 		return nil, err
 	}
 	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil //nolint:contextcheck // to close takes no ctx
 }
+
+// An unusableError is about a store that must not be used as it is, such as a file that others may write. It is ErrURL,
+// but the URL may be well written, and so the message does not blame it.
+type unusableError struct{ error }
+
+func (e *unusableError) Is(target error) bool { return target == ErrURL }
+
+func (e *unusableError) Unwrap() error { return e.error }
 
 func openRedis(ctx context.Context, text string) (*Source, error) {
 	s, err := rueidis.Open(ctx, text)

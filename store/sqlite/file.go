@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 )
 
 // prepare makes the file and its folder if they are not there, and refuses a file that cannot keep claims.
@@ -17,7 +18,7 @@ import (
 func (s *Store) prepare() error {
 	folder := filepath.Dir(s.path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
+		return unwritable(folder, err)
 	}
 	kind, err := s.host.kind(folder)
 	if err != nil {
@@ -29,7 +30,7 @@ func (s *Store) prepare() error {
 	file, err := os.Lstat(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := create(s.path); err != nil {
-			return err
+			return unwritable(folder, err)
 		}
 		file, err = os.Lstat(s.path)
 	}
@@ -37,6 +38,23 @@ func (s *Store) prepare() error {
 		return err
 	}
 	return check(file, s.path)
+}
+
+// errFolder says that no file can be made where it should be.
+var errFolder = errors.New("its folder cannot be written to")
+
+// unwritable says why no file can be made in a folder, and what to do. What may pass by itself, such as a full disk, is unavailable.
+func unwritable(folder string, err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err // of the path, the folder is what people know
+	}
+	for _, lasting := range []error{fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.ELOOP, syscall.ENAMETOOLONG} {
+		if errors.Is(err, lasting) {
+			return fmt.Errorf("%w: %s: %w: make it writable for this user, or name a file elsewhere, sqlite:///FOLDER/FILE", errFolder, folder, err)
+		}
+	}
+	return definite(fmt.Errorf("%s: %w", folder, err))
 }
 
 // check refuses what is no file of ours.

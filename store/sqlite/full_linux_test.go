@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/sqlite"
 )
 
 func TestStore_full_disk(t *testing.T) {
@@ -56,4 +57,26 @@ func TestStore_full_disk(t *testing.T) {
 		t.Errorf("the claim from before: %+v, %v", res, err)
 	}
 	grant(t, s, exclusive("later", time.Hour))
+}
+
+// A file that cannot be made because the disk is full can be made later: that is no reason to refuse it for good.
+func TestOpen_full_disk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=1,mode=700"); err != nil {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: a small disk needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, path := range []string{"locks.db", "folder/locks.db"} {
+		s, err := sqlite.Open(t.Context(), filepath.Join(dir, path), nil)
+		if err == nil {
+			s.Close()
+		}
+		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%s on a full disk: %v", path, err)
+		}
+	}
 }

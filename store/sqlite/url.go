@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 )
 
+// ErrURL says that a URL is not well written. No file was looked at.
+var ErrURL = errors.New("sqlite: bad URL")
+
 // OpenURL returns a store for a URL: "sqlite:" is distlock/locks.db in the user's folder for state ($XDG_STATE_HOME, or
 // ~/.local/state), "sqlite:locks.db" a file in the current folder, and "sqlite:///var/lib/locks.db" one anywhere. Queries are
 // "synchronous=full" or "normal", as Options.Full says.
@@ -17,40 +20,48 @@ func OpenURL(ctx context.Context, text string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(ctx, path, opt)
+	named := path != ""
+	if !named {
+		if path, err = statePath(); err != nil {
+			return nil, err
+		}
+	}
+	s, err := Open(ctx, path, opt)
+	if errors.Is(err, errFolder) && !named {
+		err = fmt.Errorf("%w; or set XDG_STATE_HOME", err)
+	}
+	return s, err
 }
 
+// parse returns the path and the options in a URL. The path is empty if it names none.
 func parse(text string) (path string, opt *Options, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return "", nil, fmt.Errorf("sqlite: %w", err)
+		return "", nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	if u.Scheme != "sqlite" || u.User != nil || u.Fragment != "" {
-		return "", nil, errors.New(`sqlite: a URL is "sqlite:", "sqlite:FILE" or "sqlite:///FOLDER/FILE"`)
+		return "", nil, fmt.Errorf(`%w: want "sqlite:", "sqlite:FILE" or "sqlite:///FOLDER/FILE"`, ErrURL)
 	}
 	if u.Host != "" {
-		return "", nil, fmt.Errorf("sqlite: the URL names a host, %q: a path from the root has three slashes", u.Host)
+		return "", nil, fmt.Errorf("%w: it names a host, %q: a path from the root has three slashes", ErrURL, u.Host)
 	}
 	opt = &Options{}
 	for name, values := range u.Query() {
 		switch {
 		case name != "synchronous":
-			return "", nil, fmt.Errorf("sqlite: unknown key %q in the URL: did you mean synchronous?", name)
+			return "", nil, fmt.Errorf("%w: unknown key %q: did you mean synchronous?", ErrURL, name)
 		case len(values) != 1 || values[0] != "full" && values[0] != "normal":
-			return "", nil, errors.New("sqlite: synchronous is full or normal")
+			return "", nil, fmt.Errorf("%w: synchronous is full or normal", ErrURL)
 		}
 		opt.Full = values[0] == "full"
 	}
 	path = u.Path
 	if u.Opaque != "" {
 		if path, err = url.PathUnescape(u.Opaque); err != nil {
-			return "", nil, fmt.Errorf("sqlite: %w", err)
+			return "", nil, fmt.Errorf("%w: %w", ErrURL, err)
 		}
 	}
-	if path == "" {
-		path, err = statePath()
-	}
-	return path, opt, err
+	return path, opt, nil
 }
 
 // statePath is the file of a user who names none.
