@@ -1,0 +1,150 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Leases are the locks of several names in one hand. They end together: Unlock gives back all, and if one is
+// lost, Err, Done and the contexts tell so of all. Each has a fence of its own: what is protected by a name checks the
+// fence of that name.
+type Leases struct {
+	all  []*Lease // in the order in which they were taken
+	done func() <-chan struct{}
+}
+
+// LockAll takes the locks of several names, all or none, and waits for them as Lock does. They are taken one after the other in the order of
+// their bytes, whatever order they are given in: so two calls of LockAll never wait for each other in a circle. A name that is given twice is taken
+// once. The context, and Wait, bound the whole of it. What is taken first is kept while the rest is waited for, and if it is lost meanwhile, the call
+// fails with ErrLost.
+//
+// An error leaves nothing behind, unless it is ErrUnknown.
+func (l *Locker) LockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
+	r, names, err := l.several(ctx, names, opts)
+	if err != nil {
+		return nil, err
+	}
+	if wait := r.opt.wait; wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	s := newLeases(len(names))
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, name := range names {
+		lease, err := l.Lock(waiting, name, opts...)
+		if err != nil {
+			return nil, s.undo(ctx, err)
+		}
+		s.all = append(s.all, lease)
+		waiting = lease.Context(waiting) // a loss ends the wait for the next
+	}
+	if err := s.Err(); err != nil { //nolint:contextcheck // Err waits for nothing
+		return nil, s.undo(ctx, err)
+	}
+	return s, nil
+}
+
+// TryLockAll takes the locks of several names, all or none, or returns ErrHeld at once if one of them is held.
+func (l *Locker) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
+	return l.LockAll(ctx, names, append(opts[:len(opts):len(opts)], Wait(0))...)
+}
+
+// several checks all names and options before the first is taken, and returns the names in order.
+func (l *Locker) several(ctx context.Context, names []string, opts []Option) (*request, []string, error) {
+	if len(names) == 0 {
+		return nil, nil, fmt.Errorf("%w: no names", ErrInvalid)
+	}
+	var last *request
+	for _, name := range names {
+		r, err := l.request(ctx, kindLock, name, Exclusive, opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		last = r
+	}
+	return last, slices.Compact(slices.Sorted(slices.Values(names))), nil
+}
+
+func newLeases(n int) *Leases {
+	s := &Leases{all: make([]*Lease, 0, n)}
+	s.done = sync.OnceValue(s.watch)
+	return s
+}
+
+// undo gives back what was taken before one could not be had, and returns why not.
+func (s *Leases) undo(ctx context.Context, why error) error {
+	for _, lease := range slices.Backward(s.all) {
+		// A loss is the reason why the wait ended, or came after it: nothing was done under the lease.
+		if err := lease.Unlock(ctx); err != nil && !errors.Is(err, ErrLost) {
+			why = errors.Join(why, err)
+		}
+	}
+	return why
+}
+
+// All yields the leases in the order of their names.
+func (s *Leases) All() iter.Seq[*Lease] { return slices.Values(s.all) }
+
+// Lease returns the lease of a name, or nil if the name is none of them.
+func (s *Leases) Lease(name string) *Lease {
+	for _, lease := range s.all {
+		if lease.Key() == name {
+			return lease
+		}
+	}
+	return nil
+}
+
+// Err returns nil while all leases are held, and then why the first of them ended.
+func (s *Leases) Err() error {
+	for _, lease := range s.all {
+		if err := lease.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Valid reports whether all leases are held and will be for d from now: see Lease.Valid.
+func (s *Leases) Valid(d time.Duration) bool {
+	for _, lease := range s.all {
+		if !lease.Valid(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// Done returns a channel that is closed when one of the leases is over, lost or released.
+func (s *Leases) Done() <-chan struct{} { return s.done() }
+
+func (s *Leases) watch() <-chan struct{} { return s.Context(context.Background()).Done() }
+
+// Context returns a context for the work under all locks: it ends with parent, and as soon as one of the leases does. See
+// Lease.Context.
+func (s *Leases) Context(parent context.Context) context.Context {
+	for _, lease := range s.all {
+		parent = lease.Context(parent)
+	}
+	return parent
+}
+
+// Unlock gives all locks back, in the reverse of the order in which they were taken. It returns nil if all were held until now, and otherwise what
+// Lease.Unlock returns of those that were not. It may be called again.
+func (s *Leases) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	var errs []error
+	for _, lease := range slices.Backward(s.all) {
+		errs = append(errs, lease.Unlock(ctx))
+	}
+	return errors.Join(errs...)
+}
