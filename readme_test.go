@@ -18,7 +18,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-var updateREADME = flag.Bool("readme", false, "write the examples into README.md and docs/fencing.md anew")
+var updateREADME = flag.Bool("readme", false, "write the examples into README.md, docs/fencing.md and docs/kinds.md anew")
 
 // quoted matches what a page quotes: a mark with the name of an example, and its code.
 var quoted = regexp.MustCompile("(?s)<!-- example: (\\S+) -->\n(?:```go\n.*?```\n)?")
@@ -27,7 +27,7 @@ var quoted = regexp.MustCompile("(?s)<!-- example: (\\S+) -->\n(?:```go\n.*?```\
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	bodies := exampleBodies(t)
-	for _, page := range []string{"README.md", "docs/fencing.md"} {
+	for _, page := range []string{"README.md", "docs/fencing.md", "docs/kinds.md"} {
 		quote(t, page, bodies)
 	}
 }

@@ -1,0 +1,208 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/backoff"
+)
+
+// ErrStepDown is why a term ended: a preferred candidate waits.
+var ErrStepDown = errors.New("distlock: asked to step down")
+
+// preferKey marks the place of a preferred candidate.
+const preferKey = "_preferred"
+
+// An Election lets one of many candidates lead at a time. It does not keep a leader that was paused from acting
+// when another leads already: send the term along with what the leader does, and let what is changed refuse a lower one.
+type Election struct {
+	l    *Locker
+	name string
+	opts []Option
+}
+
+// Election returns the election of a name. The options are those of its candidate; Wait and Asks do not count, since
+// candidates wait until they are elected. It is errors.ErrUnsupported if the store has no fences or stores no values.
+func (l *Locker) Election(name string, opts ...Option) (*Election, error) {
+	e := &Election{l, name, opts[:len(opts):len(opts)]}
+	r, err := e.request(context.Background())
+	switch f := l.features; {
+	case err != nil:
+		return nil, err
+	case !f.Fence:
+		return nil, unsupported(f, "gives no fences, as the terms of an Election need")
+	case !f.Value:
+		return nil, unsupported(f, "stores no values, as an Election needs")
+	case r.opt.preferred && !f.Queue:
+		return nil, unsupported(f, "has no line, as Preferred needs")
+	}
+	return e, nil
+}
+
+// Preferred makes the candidate of an Election a preferred one: while it waits, a leader that is not preferred is asked to step
+// down, which it learns of within a third of its TTL. The other kinds of locks take no notice of it.
+func Preferred() Option {
+	return func(o *options) error {
+		o.preferred = true
+		return nil
+	}
+}
+
+// request makes the request of the candidate.
+func (e *Election) request(ctx context.Context) (*request, error) {
+	r, err := e.l.request(ctx, kindLead, e.name, Exclusive, e.opts)
+	if err != nil {
+		return nil, err
+	}
+	r.Weight, r.Limit, r.opt.wait, r.opt.asks = driver.Whole, driver.Whole, -1, 0
+	if r.opt.preferred {
+		meta := map[string]string{preferKey: "yes"}
+		maps.Copy(meta, r.Meta)
+		r.Meta = meta
+	}
+	return r, nil
+}
+
+// Run stands for election again and again, and calls lead whenever it is elected, until ctx ends or lead returns an error.
+//
+// The context of lead ends with ctx, with the loss of the lease, and with ErrStepDown when a preferred candidate waits.
+// Leadership is given back only when lead has returned, and then at once; to return nil is to resign. An
+// error of lead ends Run, unless lead's context was over by then.
+//
+// A store that fails is tried again, but for the very first call. To shut down, end ctx and wait for Run: Locker.Close
+// does not wait for lead.
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
+	for failed, stood := 0, false; ; {
+		r, err := e.request(ctx)
+		if err != nil {
+			return err
+		}
+		lease, err := e.l.get(ctx, r)
+		switch {
+		case err == nil:
+			failed, stood = 0, true
+			err = e.serve(ctx, lease, lead)
+			if err != nil {
+				return err
+			}
+		case ctx.Err() != nil && !errors.Is(err, ErrUnknown):
+			return context.Cause(ctx)
+		case ctx.Err() != nil, !stood, !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown):
+			return err
+		}
+		failed++ // after a term it is the first pause: others shall ask first
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(backoff.Pause(failed, r.opt.first, r.opt.most)):
+		}
+	}
+}
+
+// serve serves one term. It returns nil if the candidate is to stand again.
+func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Context, *Term) error) (err error) {
+	office, leave := context.WithCancelCause(ctx)
+	term := lease.Context(office)
+	var wg sync.WaitGroup
+	defer func() {
+		leave(ErrReleased)
+		wg.Wait()
+		gone := lease.Unlock(ctx)
+		switch {
+		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		case ctx.Err() != nil:
+			err = errors.Join(err, context.Cause(ctx))
+		}
+		if err != nil && !errors.Is(gone, ErrLost) {
+			err = errors.Join(err, gone)
+		}
+	}()
+	// Every term is a claim of its own, and never handed on in memory: its number is the fence that the store shows.
+	if lease.seal() != nil || e.outranked(term, lease) { //nolint:contextcheck // seal waits for nothing
+		return nil
+	}
+	wg.Go(func() { e.listen(term, lease, leave) })
+	err = lead(term, &Term{lease})
+	if term.Err() != nil && ctx.Err() == nil {
+		return nil // what lead says of a term that was ended for it ends nothing else
+	}
+	return err
+}
+
+// listen ends a term when a preferred candidate waits.
+func (e *Election) listen(ctx context.Context, lease *Lease, leave context.CancelCauseFunc) {
+	tick := time.NewTicker(lease.r.opt.ttl / 3) // as often as the store tells whether anybody waits
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if e.outranked(ctx, lease) {
+				leave(ErrStepDown)
+				return
+			}
+		}
+	}
+}
+
+// outranked reports whether a preferred candidate waits, and the leader is not one.
+func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
+	if lease.r.opt.preferred || !e.l.features.Queue || !lease.Wanted() {
+		return false
+	}
+	claims, err := e.l.show(ctx, kindLead, e.name)
+	if err != nil {
+		return false // the next look may tell
+	}
+	for _, c := range claims {
+		if c.Waiting && c.Meta[preferKey] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// A Term is a time of leading.
+type Term struct{ lease *Lease }
+
+// Number returns the number of the term: the fence of its lease, greater than that of every term before.
+func (t *Term) Number() uint64 { return t.lease.fence }
+
+// Publish stores a value for all to see in Leader.Value, at most 64 KiB; it replaces that of Value. It is gone with the term.
+func (t *Term) Publish(ctx context.Context, value []byte) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	if len(value) > driver.MaxValue {
+		return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(value), driver.MaxValue)
+	}
+	lease := t.lease
+	if err := lease.Err(); err != nil { //nolint:contextcheck // Err waits for nothing
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if value == nil {
+		value = []byte{} // nil would leave it as it was
+	}
+	hold := &lease.t.hold
+	call, cancel := context.WithTimeout(ctx, min(callLimit, hold.Left()))
+	defer cancel()
+	// The claim may live longer by this. Trust does not: the next renewal sees to that.
+	_, err := lease.t.l.store.Renew(call, driver.Renewal{ID: lease.t.id, TTL: hold.Terms().StoreTTL(), Value: value})
+	switch {
+	case errors.Is(err, driver.ErrNotHeld):
+		_ = hold.Extend(call, hold.Terms().TTL) // the lease is told that it is lost
+		return newLostError(lease.r.name, lease.fence, err)
+	case err != nil:
+		return newOpError("publish", lease.r.name, err)
+	}
+	return nil
+}

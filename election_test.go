@@ -1,0 +1,454 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+type leadFunc = func(ctx context.Context, t *distlock.Term) error
+
+// election returns the election "e".
+func election(t *testing.T, l *distlock.Locker, opts ...distlock.Option) *distlock.Election {
+	t.Helper()
+	e, err := l.Election("e", opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// A candidate is a Run in a goroutine of its own.
+type candidate struct {
+	stop context.CancelFunc
+	done chan struct{}
+	err  error
+}
+
+func stand(t *testing.T, e *distlock.Election, lead leadFunc) *candidate {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &candidate{stop: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.err = e.Run(ctx, lead)
+	}()
+	t.Cleanup(func() { c.end() })
+	return c
+}
+
+func (c *candidate) end() error {
+	c.stop()
+	<-c.done
+	return c.err
+}
+
+// says leads until its term is over, and says when it begins and ends.
+func says(o *order, name string) leadFunc {
+	return func(ctx context.Context, _ *distlock.Term) error {
+		o.say("+%s", name)
+		<-ctx.Done()
+		o.say("-%s", name)
+		return ctx.Err()
+	}
+}
+
+func (o *order) wants(t *testing.T, want string) {
+	t.Helper()
+	synctest.Wait()
+	if got := o.String(); got != want {
+		t.Errorf("what happened is %q, want %q", got, want)
+	}
+}
+
+func TestElection_Run_handsOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		var o order
+		a := stand(t, election(t, g.locker(t)), says(&o, "a"))
+		o.wants(t, "+a")
+		stand(t, election(t, g.locker(t)), says(&o, "b"))
+		time.Sleep(time.Hour)
+		o.wants(t, "+a")
+		g.reset()
+		start := time.Now()
+		wants(t, a.end(), context.Canceled)
+		o.wants(t, "+a -a +b")
+		if took := time.Since(start); took != 0 {
+			t.Errorf("the hand-over took %v", took)
+		}
+		if calls := g.total(); calls != "acquire 1, renew 0, release 1" {
+			t.Errorf("the hand-over took %s, want at most 3 round trips", calls)
+		}
+	})
+}
+
+func TestElection_Run_resigns(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		var o order
+		var terms []uint64
+		turns := func(name string) leadFunc {
+			return func(_ context.Context, term *distlock.Term) error {
+				o.say("%s", name)
+				terms = append(terms, term.Number())
+				time.Sleep(time.Second)
+				return nil
+			}
+		}
+		a := stand(t, election(t, g.locker(t)), turns("a"))
+		synctest.Wait()
+		b := stand(t, election(t, g.locker(t)), turns("b"))
+		time.Sleep(3500 * time.Millisecond)
+		o.wants(t, "a b a b")
+		_, _ = a.end(), b.end()
+		for i := 1; i < len(terms); i++ {
+			if terms[i] <= terms[i-1] {
+				t.Errorf("the terms do not rise: %v", terms)
+			}
+		}
+	})
+}
+
+func TestElection_Run_letsGoLast(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		var o order
+		a := stand(t, election(t, g.locker(t)), func(ctx context.Context, _ *distlock.Term) error {
+			o.say("+a")
+			<-ctx.Done()
+			time.Sleep(time.Hour) // what it has begun takes its time, and the lease is kept meanwhile
+			o.say("-a")
+			return nil
+		})
+		synctest.Wait()
+		stand(t, election(t, g.locker(t)), says(&o, "b"))
+		synctest.Wait()
+		a.stop()
+		time.Sleep(time.Hour - time.Second)
+		o.wants(t, "+a")
+		time.Sleep(time.Second)
+		o.wants(t, "+a -a +b")
+	})
+}
+
+func TestElection_Run_lost(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		const ttl = 10 * time.Second
+		var o order
+		far := g.beside()
+		a := stand(t, election(t, far.locker(t), distlock.TTL(ttl)), func(ctx context.Context, term *distlock.Term) error {
+			o.say("+a")
+			<-ctx.Done()
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				wants(t, cause, distlock.ErrLost)
+				wants(t, term.Publish(ctx, nil), distlock.ErrLost)
+			}
+			o.say("-a")
+			return errCut // the term is over: it ends nothing else
+		})
+		synctest.Wait()
+		b := stand(t, election(t, g.locker(t), distlock.TTL(ttl)), says(&o, "b"))
+		synctest.Wait()
+		far.freeze()
+		time.Sleep(ttl + time.Second)
+		o.wants(t, "+a -a +b")
+		far.thaw()
+		time.Sleep(time.Minute)
+		_ = b.end()
+		o.wants(t, "+a -a +b -b +a") // it stands again
+		wants(t, a.end(), errCut, context.Canceled)
+	})
+}
+
+func TestElection_Run_fails(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx, l := context.Background(), g.locker(t)
+		e := election(t, l)
+		wants(t, e.Run(ctx, func(context.Context, *distlock.Term) error { return errCut }), errCut)
+		g.empty(t, l)
+
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic is gone")
+				}
+			}()
+			_ = e.Run(ctx, func(context.Context, *distlock.Term) error { panic("oh") })
+		}()
+		g.empty(t, l)
+
+		down := func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+			return driver.Result{}, driver.ErrUnavailable
+		}
+		none := func(context.Context, *distlock.Term) error { return errors.New("it leads") }
+		g.set(func(g *gate) { g.acquire = down })
+		wants(t, e.Run(ctx, none), distlock.ErrUnavailable) // a wrong password must show
+		g.thaw()
+
+		terms := 0
+		start := time.Now()
+		err := e.Run(ctx, func(context.Context, *distlock.Term) error {
+			if terms++; terms == 2 {
+				return errCut
+			}
+			g.set(func(g *gate) { g.acquire = down })
+			time.AfterFunc(time.Minute, g.thaw)
+			return nil
+		})
+		wants(t, err, errCut)
+		if took := time.Since(start); took < time.Minute || took > time.Minute+2*time.Second {
+			t.Errorf("the second term began after %v", took)
+		}
+		_ = l.Close(ctx)
+		wants(t, e.Run(ctx, none), distlock.ErrClosed)
+		wants(t, e.Run(nil, none), distlock.ErrInvalid) //nolint:staticcheck // that is what is tested
+	})
+}
+
+func TestElection_Run_oneProcess(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		e := election(t, l)
+		var last uint64
+		leads := func(ctx context.Context, term *distlock.Term) error {
+			now, err := e.Leader(ctx)
+			if err != nil || now.Term != term.Number() || term.Number() <= last || term.Number() != distlock.FromContext(ctx).Fence() {
+				t.Errorf("term %d after %d, and the store tells of %d, %v", term.Number(), last, now.Term, err)
+			}
+			last = term.Number()
+			time.Sleep(time.Millisecond)
+			return nil
+		}
+		candidates := []*candidate{stand(t, e, leads), stand(t, e, leads), stand(t, e, leads)}
+		time.Sleep(time.Second)
+		for _, c := range candidates {
+			_ = c.end()
+		}
+		if last == 0 {
+			t.Error("nobody led")
+		}
+	})
+}
+
+func TestElection_Leader(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx := context.Background()
+		l := g.locker(t)
+		e := election(t, l, distlock.Holder("ann"), distlock.Value([]byte("hello")))
+		if now, err := e.Leader(ctx); err != nil || now.Term != 0 {
+			t.Errorf("nobody leads: %+v, %v", now, err)
+		}
+		publish := make(chan []byte)
+		a := stand(t, e, func(ctx context.Context, term *distlock.Term) error {
+			for b := range publish {
+				if err := term.Publish(ctx, b); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		synctest.Wait()
+		stand(t, election(t, g.locker(t)), says(new(order), "b"))
+		sees := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			if now, err := e.Leader(ctx); err != nil || now.Holder != "ann" || now.Term == 0 || now.Line != 1 || string(now.Value) != want {
+				t.Errorf("want the value %q, and one in line: %+v, %v", want, now, err)
+			}
+		}
+		sees("hello")
+		publish <- []byte("10.0.0.1:80")
+		time.Sleep(time.Hour)
+		sees("10.0.0.1:80") // renewals leave it as it is
+		publish <- nil
+		sees("")
+		publish <- make([]byte, driver.MaxValue+1)
+		<-a.done
+		wants(t, a.err, distlock.ErrInvalid)
+	})
+}
+
+func TestTerm_Publish_fails(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		err := election(t, g.locker(t)).Run(context.Background(), func(ctx context.Context, term *distlock.Term) error {
+			done, cancel := context.WithCancel(ctx)
+			cancel()
+			wants(t, term.Publish(done, nil), context.Canceled)
+			wants(t, term.Publish(nil, nil), distlock.ErrInvalid) //nolint:staticcheck // that is what is tested
+			g.set(func(g *gate) {
+				g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, errCut }
+			})
+			wants(t, term.Publish(ctx, nil), distlock.ErrUnknown, errCut)
+			g.thaw()
+			if _, err := g.Break(ctx, "~lead/e", "test"); err != nil {
+				t.Error(err)
+			}
+			wants(t, term.Publish(ctx, nil), distlock.ErrLost)
+			wants(t, context.Cause(ctx), distlock.ErrLost) // at once
+			g.set(func(g *gate) {
+				g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+					return driver.Result{}, driver.ErrInvalid
+				}
+			})
+			return nil
+		})
+		wants(t, err, distlock.ErrInvalid)
+	})
+}
+
+func TestElection_Observe(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		far := g.beside()
+		var o order
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for now, err := range election(t, far.locker(t)).Observe(ctx) {
+				switch {
+				case err != nil:
+					o.say("error")
+				case now.Term == 0:
+					o.say("nobody")
+				default:
+					o.say("%s=%s", now.Holder, now.Value)
+				}
+			}
+		})
+		o.wants(t, "nobody")
+		publish := make(chan string)
+		a := stand(t, election(t, g.locker(t), distlock.Holder("a")), func(ctx context.Context, term *distlock.Term) error {
+			for {
+				select {
+				case s := <-publish:
+					_ = term.Publish(ctx, []byte(s))
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		})
+		time.Sleep(time.Second)
+		o.wants(t, "nobody a=")
+		publish <- "x"
+		time.Sleep(time.Second)
+		o.wants(t, "nobody a= a=x")
+		_ = a.end()
+		o.wants(t, "nobody a= a=x nobody") // a release is told at once
+		b := stand(t, election(t, g.locker(t), distlock.Holder("b")), says(new(order), ""))
+		time.Sleep(time.Minute)
+		o.wants(t, "nobody a= a=x nobody b=")
+		stand(t, election(t, g.locker(t), distlock.Holder("c")), says(new(order), ""))
+		_ = b.end()
+		time.Sleep(10 * time.Millisecond)
+		if got := o.String(); !strings.HasSuffix(got, "c=") && !strings.HasSuffix(got, "nobody") {
+			t.Errorf("what happened is %q", got)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+// showless is a store that cannot tell for a while, or at all.
+type showless struct {
+	*gate
+	err atomic.Pointer[error] // nil: it can
+}
+
+func (s *showless) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+	if err := s.err.Load(); err != nil {
+		return nil, *err
+	}
+	return s.gate.Show(ctx, key)
+}
+
+func TestElection_Observe_trouble(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		s := &showless{gate: g}
+		s.err.Store(&errCut)
+		l, err := distlock.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(context.Background())
+		var words []string
+		for now, err := range election(t, l).Observe(context.Background()) {
+			words = append(words, fmt.Sprint(now.Term, err != nil))
+			if err == nil {
+				break
+			}
+			time.AfterFunc(time.Minute, func() { s.err.Store(nil) })
+		}
+		if got := strings.Join(words, ", "); got != "0 true, 0 false" {
+			t.Errorf("it yielded %s", got)
+		}
+		s.err.Store(&errors.ErrUnsupported)
+		for _, err := range election(t, l).Observe(context.Background()) {
+			wants(t, err, errors.ErrUnsupported)
+		}
+		for _, err := range election(t, l).Observe(nil) { //nolint:staticcheck // that is what is tested
+			wants(t, err, distlock.ErrInvalid)
+		}
+	})
+}
+
+func TestElection_preferred(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		const ttl = 30 * time.Second
+		var o order
+		stand(t, election(t, g.locker(t)), func(ctx context.Context, term *distlock.Term) error {
+			o.say("+a")
+			<-ctx.Done()
+			o.say("-a:%t", errors.Is(context.Cause(ctx), distlock.ErrStepDown))
+			return ctx.Err()
+		})
+		synctest.Wait()
+		stand(t, election(t, g.locker(t)), says(&o, "b"))
+		time.Sleep(time.Hour)
+		o.wants(t, "+a") // nobody of higher rank waits
+		p := stand(t, election(t, g.locker(t), distlock.Preferred()), says(&o, "p"))
+		time.Sleep(ttl * 2 / 3)
+		o.wants(t, "+a -a:true +p") // b stood before it, and made way
+		q := stand(t, election(t, g.locker(t), distlock.Preferred()), says(&o, "q"))
+		time.Sleep(time.Hour)
+		o.wants(t, "+a -a:true +p") // of the same rank
+		_ = p.end()
+		time.Sleep(time.Minute)
+		o.wants(t, "+a -a:true +p -p +q")
+		_ = q.end()
+		time.Sleep(time.Minute)
+		if got := o.String(); !strings.HasSuffix(got, "-q +b") && !strings.HasSuffix(got, "-q +a") {
+			t.Errorf("what happened is %q", got)
+		}
+	})
+}
+
+func TestLocker_Election_refuses(t *testing.T) {
+	for what, lacks := range map[string]func(*driver.Features){
+		"fences": func(f *driver.Features) { f.Fence = false },
+		"values": func(f *driver.Features) { f.Value = false },
+		"line":   func(f *driver.Features) { f.Queue = false },
+	} {
+		g := newGate()
+		g.features = lacks
+		_, err := g.locker(t).Election("e")
+		if what == "line" {
+			if err != nil {
+				t.Error(err)
+			}
+			_, err = g.locker(t).Election("e", distlock.Preferred())
+		}
+		wants(t, err, errors.ErrUnsupported)
+		if err == nil || !strings.Contains(err.Error(), "store mem") || !strings.Contains(err.Error(), what) {
+			t.Errorf("without %s: %v", what, err)
+		}
+	}
+	_, err := newGate().locker(t).Election("")
+	wants(t, err, distlock.ErrInvalidName)
+	_, err = newGate().locker(t).Election("e", distlock.TTL(0))
+	wants(t, err, distlock.ErrInvalidTTL)
+}
