@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/distlock"
@@ -130,11 +131,18 @@ func (m *measure) contended(ctx context.Context, until time.Time, found *benched
 	return err
 }
 
-// count lets clients lock and unlock until a time. Those that wait then are sent away.
+// count lets clients lock and unlock until a time, and once at least: a disk that stands still for a moment is no rate of 0. Those
+// that wait then are sent away.
 func (m *measure) count(ctx context.Context, until time.Time, locker func(int) *distlock.Locker, name func(int) string) (throughput, error) {
 	counts, errs := make([]int, m.clients), make([]error, m.clients)
-	ctx, cancel := context.WithDeadline(ctx, until)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var once atomic.Bool
+	defer time.AfterFunc(time.Until(until), func() {
+		if once.Load() {
+			cancel()
+		}
+	}).Stop()
 	began := time.Now()
 	var wg sync.WaitGroup
 	for i := range m.clients {
@@ -143,6 +151,9 @@ func (m *measure) count(ctx context.Context, until time.Time, locker func(int) *
 				if err := pair(ctx, locker(i), name(i)); ctx.Err() == nil { // else it does not count
 					counts[i]++
 					errs[i] = err
+					if once.Store(true); !time.Now().Before(until) {
+						cancel()
+					}
 				}
 			}
 		})
