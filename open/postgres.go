@@ -48,6 +48,7 @@ func openPostgresTable(ctx context.Context, text string) (*Source, error) {
 		}
 		return nil, err
 	}
+	//nolint:contextcheck // to close needs no permission: it goes out although the opener's ctx is over
 	return &Source{Store: s, Findings: wayToPostgres(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 
