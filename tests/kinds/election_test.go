@@ -1,0 +1,186 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/open"
+)
+
+func elects(f driver.Features) bool { return f.Fence && f.Value }
+
+// playCandidate stands for election in the store of a URL, and prints its terms.
+func playCandidate(args []string) int {
+	ctx := context.Background()
+	url, name, ttl := args[0], args[1], args[2]
+	d, err := time.ParseDuration(ttl)
+	if err == nil {
+		var s *open.Source
+		if s, err = open.Open(ctx, url); err == nil {
+			err = candidate(ctx, s.Store, name, d)
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func candidate(ctx context.Context, s driver.Store, name string, ttl time.Duration) error {
+	l, err := distlock.New(s, distlock.TTL(ttl), distlock.Holder(name))
+	if err != nil {
+		return err
+	}
+	e, err := l.Election("e")
+	if err != nil {
+		return err
+	}
+	fmt.Println("stands")
+	return e.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
+		fmt.Println(t.Number())
+		<-ctx.Done()
+		return nil
+	})
+}
+
+// After kill -9 of the leader another leads within its TTL and a second, with a higher term.
+func TestElection_kill(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	onEach(t, elects, func(t *testing.T, url string) {
+		if !store(t, url).Features().Expiry {
+			t.Skip("leadership ends with the connection")
+		}
+		var all []*testenv.HelperProcess
+		for i := range 3 {
+			h := testenv.Helper(t, "candidate", url, fmt.Sprintf("node-%d", i), ttl.String())
+			h.Line() // it stands
+			all = append(all, h)
+			if i == 0 {
+				first := h.Line()
+				t.Log("the first term is", first)
+			}
+		}
+		e, err := locker(t, url).Election("e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, e, func(l distlock.Leader) bool {
+			return l.Holder == "node-0" && (l.Line == 2 || !store(t, url).Features().Queue)
+		})
+		before, err := e.Leader(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		killed := time.Now()
+		all[0].Kill()
+		after := await(t, e, func(l distlock.Leader) bool { return l.Term != 0 && l.Holder != "node-0" })
+		took := time.Since(killed)
+		t.Logf("%s leads %v after the kill", after.Holder, took.Round(time.Millisecond))
+		if took > ttl+time.Second {
+			t.Errorf("the hand-over took %v, more than the TTL of %v and a second", took, ttl)
+		}
+		if after.Term <= before.Term {
+			t.Errorf("term %d after %d", after.Term, before.Term)
+		}
+	})
+}
+
+// await looks at the leader until it is as wanted.
+func await(t *testing.T, e *distlock.Election, want func(distlock.Leader) bool) distlock.Leader {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		now, err := e.Leader(t.Context())
+		if err == nil && want(now) {
+			return now
+		}
+		if time.Since(began) > soon {
+			t.Fatalf("the leader is %+v, %v", now, err)
+		}
+	}
+}
+
+// The leader publishes, is seen, is asked to step down by a preferred candidate, and hands over when it resigns.
+func TestElection(t *testing.T) {
+	t.Parallel()
+	onEach(t, elects, func(t *testing.T, url string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+		queue := store(t, url).Features().Queue
+		leads := make(chan string, 10)
+		var ends []chan error
+		run := func(name string, opts ...distlock.Option) context.CancelFunc {
+			opts = append(opts, distlock.Holder(name), distlock.TTL(time.Second))
+			e, err := locker(t, url).Election("e", opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(ctx)
+			end := make(chan error, 1)
+			ends = append(ends, end)
+			go func() {
+				end <- e.Run(ctx, func(ctx context.Context, term *distlock.Term) error {
+					if err := term.Publish(ctx, []byte("at "+name)); err != nil {
+						return err
+					}
+					leads <- name
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			return stop
+		}
+		elected := func(name string) {
+			t.Helper()
+			select {
+			case got := <-leads:
+				if got != name {
+					t.Fatalf("%s leads, want %s", got, name)
+				}
+			case <-time.After(soon):
+				t.Fatalf("%s does not lead", name)
+			}
+		}
+		e, err := locker(t, url).Election("e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopA := run("a")
+		elected("a")
+		stopB := run("b")
+		await(t, e, func(l distlock.Leader) bool {
+			return l.Holder == "a" && string(l.Value) == "at a" && (l.Line == 1 || !queue)
+		})
+		if queue {
+			run("p", distlock.Preferred())
+			elected("p")
+		}
+		stopA()
+		if !queue {
+			elected("b")
+		}
+		stopB()
+		cancel()
+		for _, end := range ends {
+			if err := <-end; !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "unknown") {
+				t.Errorf("Run: %v", err)
+			}
+		}
+	})
+}
+
+// A store that lacks what an election needs says so when the election is made.
+func TestElection_refused(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(f driver.Features) bool { return !elects(f) }, func(t *testing.T, url string) {
+		_, err := locker(t, url).Election("e")
+		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "store "+name) {
+			t.Errorf("store %s: %v", name, err)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+// Package kinds_test holds every kind of lock to what it says of itself, on the real stores that declare what it needs. What can be
+// shown in virtual time is shown in the root package, on the memory store.
+package kinds_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/open"
+)
+
+// soon is within what happens at once happens, on a busy machine too.
+const soon = 10 * time.Second
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(testenv.Main(m, testenv.Roles{"candidate": playCandidate}))
+}
+
+// stores give the URL of a store of their own to a test.
+var stores = map[string]func(t *testing.T) string{
+	"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locks.db") },
+	"redis":    func(t *testing.T) string { return testenv.Redis(t).URL },
+	"postgres": func(t *testing.T) string { return testenv.Postgres(t, testenv.Shared()).Database(t) },
+	"redlock": func(t *testing.T) string {
+		url := "redlock:"
+		for _, sep := range []string{"?node=", "&node=", "&node="} {
+			url += sep + "redis://" + testenv.Redis(t).Addr
+		}
+		return url
+	},
+	"advisory": func(t *testing.T) string {
+		return testenv.Postgres(t, testenv.Shared()).Database(t) + "&lock_mode=advisory"
+	},
+}
+
+// onEach runs a test on each store that can do what is needed.
+func onEach(t *testing.T, needs func(driver.Features) bool, test func(t *testing.T, url string)) {
+	for name, at := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := at(t)
+			if !needs(store(t, url).Features()) {
+				t.Skip("the store does not declare what this kind needs")
+			}
+			test(t, url)
+		})
+	}
+}
+
+// store opens the store of a URL.
+func store(t *testing.T, url string) driver.Store {
+	t.Helper()
+	s, err := open.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.Store
+}
+
+// locker makes a Locker with connections of its own.
+func locker(t *testing.T, url string, opts ...distlock.Option) *distlock.Locker {
+	t.Helper()
+	l, err := distlock.New(store(t, url), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
