@@ -8,8 +8,8 @@
 local call = redis.call
 local mine, known = call('GET', KEYS[1]) == ARGV[1], nil
 if mine then
-  known = call('HMGET', KEYS[2], 'busy', 'last')
-  if not known[1] then
+  known = call('HGET', KEYS[2], 'busy')
+  if not known then
     call('DEL', KEYS[1]) -- most calls: nobody waits or watches
     return ''
   end
@@ -20,12 +20,12 @@ local now = time[1] * 1000000 + time[2]
 
 -- Most of the others: only exclusive claims are waited for, all places live, and nobody watches. The key goes to the head of the line, as promote does it.
 if mine then
-  local waiting, soon, lives, tail = string.match(known[1], '^0 ([1-9]%d*) 0 (%d+) (%d+) (%d+) $')
+  local waiting, soon, lives, tail = string.match(known, '^0 ([1-9]%d*) 0 (%d+) (%d+) (%d+) $')
   local head = waiting and tonumber(soon) > now / 1000 and call('ZRANGE', KEYS[3], 0, 0)[1]
   local place = head and 'e' .. string.sub(head, 2)
   local text = place and call('HGET', KEYS[2], place)
   local ends, who, channel, at = string.match(text or '', '^1073741824 1073741824 0 %d+ (%d+) 0 (%d+) (%d+)\n()')
-  local fence = math.max((known[2] or 0) + 128, now)
+  local fence = math.max((text and call('HGET', KEYS[2], 'last') or 0) + 128, now)
   if at and ends * 1000 > now and fence <= 9007199254740864 then
     local owner, number = string.sub(head, 2), string.format('%.0f', fence)
     local data, to = at + who, at + who + channel
