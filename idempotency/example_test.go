@@ -1,0 +1,41 @@
+package idempotency_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/idempotency"
+	"github.com/distlock/distlock/store/mem"
+)
+
+func ExampleMiddleware() {
+	locker, _ := distlock.New(mem.New()) // in earnest, a store that all instances of the service share
+	defer locker.Close(context.Background())
+
+	once, err := idempotency.Middleware(locker, 24*time.Hour, nil)
+	if err != nil {
+		fmt.Println(err) // the store cannot keep records
+		return
+	}
+	orders := 0
+	handler := once(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		orders++
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "order %d", orders)
+	}))
+
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/orders", http.NoBody)
+		r.Header.Set(idempotency.Header, "8e03978e-40d5-43dd-bc93-6894a57f9324")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		fmt.Println(w.Code, w.Body, w.Header().Get(idempotency.Replayed) == "true")
+	}
+	// Output:
+	// 201 order 1 false
+	// 201 order 1 true
+}
