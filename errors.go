@@ -69,6 +69,7 @@ type HeldError struct {
 	Left   time.Duration // until it ends unless renewed; 0: not known
 	Fence  uint64        // the holder's fence; 0: none
 	Ahead  int           // how many wait before the caller
+	Retry  time.Duration // before that nothing of what is in the way ends by itself; 0: not known
 
 	record *driver.Claim // what holds it is a record, which nobody gives back; nil: it is not
 }

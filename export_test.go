@@ -21,3 +21,10 @@ func Locked(l *Locker) bool {
 	}
 	return true
 }
+
+// Pools tells how many names the Limiter remembers shares of.
+func Pools(m *Limiter) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.pools)
+}

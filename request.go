@@ -151,7 +151,7 @@ func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
 // heldError makes an error of a refusal.
 func (r *request) heldError(res driver.Result) *HeldError {
 	b := res.Blocker
-	e := &HeldError{Key: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead}
+	e := &HeldError{Key: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead, Retry: res.Retry}
 	if b.Kept {
 		e.record = &b
 	}

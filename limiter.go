@@ -1,0 +1,144 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// maxShares is how many claims a rate limit has in a store at the most.
+const maxShares = 1000
+
+// ErrLimited says that a rate limit is used up for now. It is an ErrHeld. The error is a *LimitError.
+var ErrLimited error = &kindOf{"distlock: rate limit reached", ErrHeld}
+
+// A LimitError says that a rate limit is used up, and when to ask again. It is ErrLimited.
+type LimitError struct {
+	Key    string
+	Limit  int64
+	Window time.Duration
+	Retry  time.Duration // before that there is no room; 0: not known
+	Err    error         // what ended the call: a *HeldError, joined with the reason of a wait that ended
+}
+
+func (e *LimitError) Error() string {
+	s := fmt.Sprintf("distlock: %s is over its limit of %d in %v", quote(e.Key), e.Limit, e.Window)
+	if e.Retry > 0 {
+		s += fmt.Sprintf(", retry in %v", round(e.Retry))
+	}
+	return s
+}
+
+// Is makes a LimitError an ErrLimited.
+func (e *LimitError) Is(target error) bool { return target == ErrLimited }
+
+// Unwrap gives what ended the call.
+func (e *LimitError) Unwrap() error { return e.Err }
+
+// A Limiter lets a name pass up to n times in any window of time, across all processes. A pass is a claim that nobody gives back: it ends by itself
+// when the window is over, so the window slides. What counts is the moment at which the store grants it.
+//
+// Limits above 1,000 are taken from the store in shares of n/1000, rounded up, which the process spends without asking: so a name
+// never has more than 1,000 claims, and the limit is never exceeded. It may be reached early: by shares that other processes have taken and not yet
+// spent, and by up to a share if n is no multiple of it. What a process has not spent when it ends is lost for up to two windows.
+//
+// Of the options Weight, Wait, Backoff, Holder, Value, Meta and Observe mean what they mean for locks. The others, about how long a lease
+// is kept, mean nothing.
+type Limiter struct {
+	l      *Locker
+	n      int64
+	window time.Duration
+	share  int64         // what is taken from the store at a time; 1: exactly what is asked for
+	life   time.Duration // of a claim
+
+	mu    sync.Mutex
+	pools map[string]*pool // by name, if share > 1
+}
+
+// Limiter returns a limiter of n passes in any window of time for each name. The error is errors.ErrUnsupported if the store
+// cannot count, or cannot end claims by itself.
+func (l *Locker) Limiter(n int64, window time.Duration) (*Limiter, error) {
+	switch {
+	case l.store == nil:
+		return nil, errNoNew
+	case !l.features.Count:
+		return nil, unsupported(l.features, "does not count, as Limiter needs")
+	case !l.features.Expiry:
+		return nil, unsupported(l.features, "ends no claim by itself, as Limiter needs")
+	case n < 1 || n >= driver.Whole:
+		return nil, fmt.Errorf("%w: a limit of %d is not 1 to %d", ErrInvalid, n, driver.Whole-1)
+	}
+	m := &Limiter{l: l, n: n, window: window, share: (n + maxShares - 1) / maxShares, life: window, pools: map[string]*pool{}}
+	if m.share > 1 {
+		m.life = 2 * window // a share may be spent for a window, and what is spent last counts for one more
+	}
+	if err := within("window", window, minTTL, maxTTL); err != nil {
+		return nil, err
+	}
+	opt := l.defaults
+	_ = m.set(&opt)
+	if err := opt.check(l.features); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// set makes options those of a claim that nobody keeps.
+func (m *Limiter) set(o *options) error {
+	o.ttl, o.fixed, o.maxHold, o.atLeast, o.delay = m.life, true, 0, 0, 0
+	return nil
+}
+
+// Allow lets a name pass once, or as often as Weight says, or returns ErrLimited at once.
+func (m *Limiter) Allow(ctx context.Context, name string, opts ...Option) error {
+	return m.Wait(ctx, name, append(opts[:len(opts):len(opts)], Wait(0))...)
+}
+
+// Wait lets a name pass once, or as often as Weight says, and waits until it may: first come, first served where the store can queue
+// and the limit is at most 1,000. The context, and the option Wait, bound the wait; if they end it the error is ErrLimited too.
+func (m *Limiter) Wait(ctx context.Context, name string, opts ...Option) error {
+	r, err := m.l.request(ctx, kindRate, name, Counted, append(opts[:len(opts):len(opts)], m.set))
+	if err != nil {
+		return err
+	}
+	r.Weight, r.Limit = max(1, r.opt.weight), m.n
+	if err := r.tooHeavy(); err != nil {
+		return err
+	}
+	if m.share > 1 {
+		return m.spend(ctx, r)
+	}
+	lease, err := m.l.get(ctx, r)
+	if err != nil {
+		return m.limited(name, err)
+	}
+	return lease.leave(ctx)
+}
+
+// limited makes an error of a refusal.
+func (m *Limiter) limited(name string, err error) error {
+	var held *HeldError
+	if !errors.As(err, &held) {
+		return err
+	}
+	return &LimitError{Key: name, Limit: m.n, Window: m.window, Retry: held.Retry, Err: err}
+}
+
+// leave ends the lease and leaves the claim to end by itself.
+func (l *Lease) leave(ctx context.Context) error {
+	if mine, _ := l.depart(false); !mine { //nolint:contextcheck // Err waits for nothing
+		if why := l.Err(); !errors.Is(why, ErrLost) { //nolint:contextcheck // Err waits for nothing
+			return why // the Locker gave it back
+		}
+		return nil // it lived for as long as it was to
+	}
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = l.t.hold.Stop(now) // it is not renewed: there is nothing to wait for
+	l.part(ctx, Detached, nil, true)
+	return nil
+}

@@ -1,0 +1,218 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/backoff"
+)
+
+// A pool is what a process has of a name beyond what it has spent.
+type pool struct {
+	shares []share
+	fill   *fill // under way; nil: none is
+}
+
+// A share is one claim.
+type share struct {
+	id    driver.ID
+	left  int64
+	until time.Duration // after that it is spent no more: its claim would end too early
+}
+
+// A fill is one ask for a share.
+type fill struct {
+	done chan struct{}
+	err  error // set when done is closed
+}
+
+// spend takes from the pool, and waits for it to be filled.
+func (m *Limiter) spend(ctx context.Context, r *request) error {
+	if r.opt.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.opt.wait)
+		defer cancel()
+	}
+	var refused *LimitError // the last refusal; nil: there was none
+	for {
+		asked, err := m.draw(ctx, r)
+		waited := refused != nil
+		if r.opt.wait != 0 && errors.As(err, &refused) {
+			if !waited {
+				r.tell(ctx, Event{Kind: Waiting})
+			}
+			waited = true
+			if pauseFor(ctx, max(refused.Retry, r.opt.first)+backoff.Jitter(r.opt.first)) {
+				continue
+			}
+		}
+		if waited && ctx.Err() != nil && err != nil { // between two asks, or in one
+			refused.Err = errors.Join(refused.Err, context.Cause(ctx))
+			err = refused
+		}
+		m.conclude(ctx, r, Event{Waited: waited, Handed: !asked, Err: err})
+		return err
+	}
+}
+
+// conclude tells what came of a call.
+func (m *Limiter) conclude(ctx context.Context, r *request, e Event) {
+	e.Kind, e.Took = Granted, m.l.clock.Awake()-r.began
+	if e.Err != nil {
+		e.Kind, e.Handed = Refused, false
+	}
+	r.tell(ctx, e)
+	if e.Err == nil {
+		r.tell(ctx, Event{Kind: Detached})
+	}
+}
+
+// pauseFor waits for d, and reports whether ctx lasted as long.
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	pause := time.NewTimer(d)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// draw takes from the pool, and fills it if there is too little in it. It reports whether it asked the store.
+func (m *Limiter) draw(ctx context.Context, r *request) (asked bool, err error) {
+	if err := m.l.mayRead(ctx); err != nil {
+		return false, err
+	}
+	for {
+		m.mu.Lock()
+		p := m.pool(r.name)
+		spent, missing := p.take(r.Weight, m.l.clock.Now())
+		if missing == 0 {
+			m.mu.Unlock()
+			m.settle(ctx, r, spent)
+			return asked, nil
+		}
+		f := p.fill
+		if f == nil {
+			f = &fill{done: make(chan struct{})}
+			p.fill = f
+			m.mu.Unlock()
+			asked = true
+			if err := m.refill(ctx, r, p, missing); err != nil {
+				return true, err
+			}
+			continue
+		}
+		m.mu.Unlock()
+		// One asks for all that come meanwhile: they are refused together too. Whatever else went wrong was the other's.
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return asked, context.Cause(ctx)
+		}
+		var limited *LimitError
+		if errors.As(f.err, &limited) {
+			own := *limited
+			return asked, &own
+		}
+	}
+}
+
+// refill asks the store for what is missing in a pool, and ends the pool's fill.
+func (m *Limiter) refill(ctx context.Context, r *request, p *pool, missing int64) error {
+	s, err := m.ask(ctx, r, missing)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		p.shares = append(p.shares, s)
+	}
+	p.fill.err = err
+	close(p.fill.done)
+	p.fill = nil
+	return err
+}
+
+// ask takes a share from the store: what is missing, in whole shares.
+func (m *Limiter) ask(ctx context.Context, r *request, missing int64) (share, error) {
+	ask := *r
+	ask.room, ask.opt.wait = nil, 0
+	if o := r.opt.observe; o != nil { // the call is told of once, however often it asks
+		ask.opt.observe = func(ctx context.Context, e Event) {
+			if e.Kind == Asked || e.Kind == Withdrawn {
+				o(ctx, e)
+			}
+		}
+	}
+	ask.Weight = min(m.n, (missing+m.share-1)/m.share*m.share)
+	lease, err := m.l.get(ctx, &ask)
+	if err != nil {
+		return share{}, m.limited(r.name, err)
+	}
+	// Trust ends before the claim does. What is spent until a window before that counts for a window.
+	s := share{lease.t.id, ask.Weight, m.l.clock.Now() + lease.t.hold.Left() - m.window}
+	return s, lease.leave(ctx)
+}
+
+// settle cuts the claims of shares that are spent to what they still have to count for: a window from now. If that fails they
+// count for longer.
+func (m *Limiter) settle(ctx context.Context, r *request, spent []driver.ID) {
+	for _, id := range spent {
+		call, cancel := m.l.call(ctx, r.limit())
+		_, _ = m.l.store.Renew(call, driver.Renewal{ID: id, TTL: m.window})
+		cancel()
+	}
+}
+
+// pool returns the pool of a name, and forgets a few others that are empty. The lock is held.
+func (m *Limiter) pool(name string) *pool {
+	p := m.pools[name]
+	if p != nil {
+		return p
+	}
+	p, looks, now := new(pool), 0, m.l.clock.Now()
+	for other, o := range m.pools { // two are enough: a call adds one at most
+		if o.fill == nil && o.expire(now) == 0 {
+			delete(m.pools, other)
+		}
+		if looks++; looks == 2 {
+			break
+		}
+	}
+	m.pools[name] = p
+	return p
+}
+
+// take takes n from the shares, those that end first before others. It returns the claims of shares that are spent by that; or how much is
+// missing, with nothing taken. The limiter's lock is held.
+func (p *pool) take(n int64, now time.Duration) (spent []driver.ID, missing int64) {
+	if left := p.expire(now); left < n {
+		return nil, n - left
+	}
+	for n > 0 {
+		s := &p.shares[0]
+		some := min(n, s.left)
+		s.left -= some
+		n -= some
+		if s.left == 0 {
+			spent = append(spent, s.id)
+			p.shares = p.shares[1:]
+		}
+	}
+	return spent, 0
+}
+
+// expire drops shares that may be spent no more, and returns how much is left. The limiter's lock is held.
+func (p *pool) expire(now time.Duration) (left int64) {
+	live := p.shares[:0]
+	for _, s := range p.shares {
+		if now < s.until {
+			live = append(live, s)
+			left += s.left
+		}
+	}
+	p.shares = live
+	return left
+}
