@@ -18,6 +18,7 @@ local nowms = now / 1000
 -- The keys of a name, and what was read of them. All are set by open.
 local name, hash, set
 local held -- what the name holds, or false
+local alone -- the name says that shared claims live, and what they are is lost
 local latest -- the owner of the exclusive claim that was granted last
 local last -- the highest fence that was given out
 local used -- the sum of the weights of the shared claims
@@ -40,10 +41,12 @@ local function open(i)
   local a, b, c, d, e, f, g = string.match(busy, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d+) (.*)$')
   used, waiting, long = tonumber(a or 0), tonumber(b or 0), tonumber(c or 0)
   soon, lives, tail, onlookers = tonumber(d or 0), tonumber(e or 0), tonumber(f or 0), g or ''
+  alone = held == MARK and used == 0
 end
 
--- exclusive reports whether the name is held by one: a claim of ours or another client.
-local function exclusive() return held and held ~= MARK end
+-- exclusive reports whether the name is held by one: a claim of ours or another client. A mark that is alone is waited out
+-- like another client: its holders may still trust their claims.
+local function exclusive() return held and (held ~= MARK or alone) end
 
 -- taken is how much of the key is taken.
 local function taken() return exclusive() and WHOLE or used end

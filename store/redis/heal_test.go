@@ -1,0 +1,133 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
+)
+
+// What is beside a name may be lost: evicted, or deleted by somebody. The name decides who holds the key, so nobody is let in
+// beside a holder. The line goes on when the places that it remembers are over, and what was shared when it has ended.
+func TestStore_virtual_heals(t *testing.T) {
+	const ttl, place = 5 * time.Second, 3 * time.Second // of a waiter with the usual pauses
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				draw := rand.New(rand.NewPCG(seed, 1))
+				server := virtual().Open(t).(capped)
+				var writers, readers, grants atomic.Int64
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				for i := range 5 {
+					locker, err := distlock.New(server, distlock.TTL(ttl))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = locker.Close(context.Background()) }()
+					pause := rand.New(rand.NewPCG(seed, uint64(i)+2))
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							lock, mine := locker.Lock, &writers
+							if pause.IntN(4) == 0 && seed%2 == 1 {
+								lock, mine = locker.RLock, &readers
+							}
+							began := time.Now()
+							lease, err := lock(ctx, "key")
+							if err != nil {
+								if ctx.Err() == nil {
+									t.Error(err)
+								}
+								return
+							}
+							if waited := time.Since(began); waited > ttl+place {
+								t.Errorf("waited for %v", waited)
+							}
+							grants.Add(1)
+							mine.Add(1)
+							if w, r := writers.Load(), readers.Load(); w > 1 || w > 0 && r > 0 {
+								t.Errorf("%d writers beside %d readers", w, r)
+							}
+							select {
+							case <-time.After(time.Duration(pause.IntN(200)) * time.Millisecond):
+							case <-lease.Done():
+							}
+							mine.Add(-1)
+							_ = lease.Unlock(context.WithoutCancel(ctx))
+							time.Sleep(time.Duration(pause.IntN(100)) * time.Millisecond)
+						}
+					})
+				}
+				for range 5 {
+					time.Sleep(2*(ttl+place) + time.Duration(draw.Int64N(int64(time.Second)))) // it has healed by then
+					for part, lost := range map[string]bool{"{lock:key}:c": draw.IntN(2) == 0, "{lock:key}:z": draw.IntN(2) == 0} {
+						if lost {
+							server.server.Del(part)
+						}
+					}
+				}
+				stop()
+				wg.Wait()
+				if n := grants.Load(); n < 200 {
+					t.Errorf("%d grants in a minute", n)
+				}
+			})
+		})
+	}
+}
+
+// Readers whose data is lost are waited out: they trust their claims until they ask.
+func TestStore_virtual_lostHash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := virtual().Open(t).(capped)
+		r, w := shared("key"), exclusive("key")
+		grant(t, s, r)
+		s.server.Del("{lock:key}:c")
+		res := refuse(t, s, w)
+		if res.Used != driver.Whole || res.Blocker.Holder != "another client" || res.Retry <= 0 || res.Retry > r.TTL+time.Millisecond {
+			t.Errorf("refused with %+v, want all used by another client for the rest of its TTL", res)
+		}
+		refuse(t, s, shared("key"))
+		if _, err := s.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: r.TTL}); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Renew: %v, want ErrNotHeld", err)
+		}
+		time.Sleep(res.Retry)
+		grant(t, s, w)
+	})
+}
+
+// With Replicas a grant counts once they have it. A release that hands the key on does not wait for them, so a waiter is woken and told
+// of no grant: it asks, and that waits for them.
+func TestStore_replicas_woken(t *testing.T) {
+	srv := testenv.Redis(t, testenv.Shared())
+	open := adapters["goredis"]
+	first, second := open(t, login{addr: srv.Addr}), open(t, login{addr: srv.Addr, opt: &redis.Options{Replicas: 1}})
+	a := exclusive("replicas_woken")
+	w := exclusive(a.Key)
+	w.Place = time.Minute
+	grant(t, first, a)
+	wake := driver.Watch(t.Context(), second, w.ID)
+	refuse(t, second, w)
+	drain(wake)
+	if err := first.Release(t.Context(), a.ID); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case told := <-wake:
+		if told.Granted {
+			t.Errorf("told %+v of a grant that no replica has", told)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("not woken")
+	}
+}
