@@ -19,6 +19,7 @@ type ask struct {
 	try, shared, fence, quiet bool
 	wait, ttl                 time.Duration
 	busy                      int
+	slots                     int64 // 0: a lock
 	holder, note              string
 	labels                    []string
 }
@@ -93,7 +94,18 @@ func (k *ask) options(a *app) ([]distlock.Option, error) {
 // take takes the lock. A signal ends the wait, and its error is the signal.
 func (k *ask) take(ctx context.Context, l *distlock.Locker, name string, opts []distlock.Option) (*distlock.Lease, error) {
 	how := l.Lock
+	if k.slots > 0 {
+		s, err := l.Semaphore(k.slots)
+		if err != nil {
+			return nil, err
+		}
+		how = s.Acquire
+		if k.try {
+			how = s.TryAcquire
+		}
+	}
 	switch {
+	case k.slots > 0:
 	case k.try && k.shared:
 		how = l.TryRLock
 	case k.try:

@@ -43,7 +43,7 @@ func environment(l *distlock.Lease, holder string) []string {
 // may be in another store; URLs do not either, since one store has many. The fence of who holds the name does.
 func (j *job) nested(ctx context.Context, locker *distlock.Locker) error {
 	name := os.Getenv(nameVariable)
-	if name == "" {
+	if name == "" || j.slots > 0 { // there may be another slot
 		return nil
 	}
 	own := usage("%s is held by your parent process: it would wait for itself", j.name)

@@ -146,7 +146,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks(), a.version(), a.completion())
 	root.AddCommand(a.bench(), a.torture(), a.tortureProcess())
 	root.AddCommand(a.doctor(), a.watch())
-	root.AddCommand(a.migrate())
+	root.AddCommand(a.migrate(), a.limit())
 	for _, c := range root.Commands() {
 		onceEach(c.Flags())
 	}

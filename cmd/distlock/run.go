@@ -51,6 +51,7 @@ func (a *app) run() *cobra.Command {
 	j.flags(c)
 	f := c.Flags()
 	f.SetInterspersed(false) // what stands after COMMAND is the command's own
+	f.Int64Var(&j.slots, "slots", 0, "take one of `N` slots of the name, instead of its lock")
 	f.StringVarP(&j.command, "command", "c", "", "run a `LINE` of shell")
 	f.DurationVar(&j.atLeast, "at-least", 0, "keep the name taken until `D` since the grant, even if the command was quick")
 	f.DurationVar(&j.maxRun, "max-run", 0, "stop the command after `D`, and exit with 124")
@@ -124,6 +125,10 @@ func (j *job) check() error {
 		return usage("--log-format is %.64q, want text or json", j.logFormat)
 	case j.quiet && j.verbose:
 		return usage("--quiet and --verbose exclude each other")
+	case j.slots < 0 || j.slots == 0 && j.config.from["slots"] > fromDefault:
+		return usage("--slots is %d, want 1 or more", j.slots)
+	case j.slots > 0 && j.ask.shared:
+		return usage("--slots and --shared exclude each other")
 	case j.atLeast < 0:
 		return usage("--at-least is %v, want 0s or more", j.atLeast)
 	case j.maxRun < 0 || j.maxRun == 0 && j.config.from["max-run"] > fromDefault:

@@ -57,6 +57,9 @@ func (j *job) showWaiting(ctx context.Context, locker *distlock.Locker) (stop fu
 // waitingLine says for whom we wait.
 func (j *job) waitingLine(ctx context.Context, locker *distlock.Locker, waited time.Duration) string {
 	line := fmt.Sprintf("waiting for %s %v", j.name, short(waited))
+	if j.slots > 0 {
+		return line // many hold it
+	}
 	call, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	why, err := locker.Why(call, j.name)
