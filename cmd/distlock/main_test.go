@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -24,6 +25,10 @@ func (r runner) Run() int {
 	flag.Parse()
 	// Most tests wait for a clock or another process: more of them than there are processors can run at once.
 	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	// The race detector lets a program sleep for a second at its end. Here there are hundreds of them.
+	if err := os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
 	return testenv.Main(r.m, nil).Run()
