@@ -1,0 +1,85 @@
+package distlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// errNotStarted says that a fire could not begin, and is not to be remembered.
+var errNotStarted = errors.New("distlock: not started")
+
+// A Cron runs a job one time for each fire, though several schedulers fire it and their clocks differ. A process that is lost
+// while it runs a job leaves the fire undone, unless the clock of another comes to it later: then it is run again.
+type Cron struct {
+	once    *Once[struct{}]
+	overlap bool
+}
+
+// CronOptions are the options of a Cron. The zero value is good.
+type CronOptions struct {
+	// Keep is how long a fire is remembered after its job has ended: longer than the clocks of the schedulers can differ. 0 means 1 h.
+	Keep time.Duration
+
+	// Overlap runs a job though an earlier fire of it is still running. By default that fire is skipped.
+	Overlap bool
+}
+
+// Cron returns a Cron; nil for o is the zero CronOptions. It is errors.ErrUnsupported if the store cannot keep a record.
+func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
+	if o == nil {
+		o = &CronOptions{}
+	}
+	keep := o.Keep
+	if keep == 0 {
+		keep = time.Hour
+	}
+	once, err := NewOnce(l, keep, &OnceOptions[struct{}]{
+		// A job that failed has run: a scheduler that is late must not run it again.
+		Failures: func(err error) bool { return !errors.Is(err, errNotStarted) },
+	}, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Cron{once, o.Overlap}, nil
+}
+
+// Run runs f for the fire of a job, unless that fire was or is being run, or an earlier one still is. It reports whether it ran
+// f; the error is that of f, or says that the store failed. A fire is known by the name and the time for which it was planned,
+// which has to be the same in all schedulers: not the time at which one of them got to it.
+//
+// Unless jobs may overlap, f runs under the lock of the name, and its context carries that lease.
+func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx context.Context) error) (ran bool, err error) {
+	if err := checkName(name); err != nil {
+		return false, err
+	}
+	key := name + "@" + fire.UTC().Format(time.RFC3339Nano)
+	own := false
+	_, err = c.once.Do(ctx, key, func(ctx context.Context) (struct{}, error) {
+		own = true
+		var err error
+		ran, err = c.start(ctx, name, f)
+		return struct{}{}, err
+	}, Wait(0))
+	var past *PastError
+	if !own && (errors.Is(err, ErrHeld) || errors.As(err, &past)) {
+		return false, nil // another runs it, or has
+	}
+	return ran, err
+}
+
+// start runs f under the lock of the job, if it is free.
+func (c *Cron) start(ctx context.Context, name string, f func(ctx context.Context) error) (ran bool, err error) {
+	if c.overlap {
+		return true, f(ctx)
+	}
+	lease, err := c.once.l.TryLock(ctx, name, c.once.opts...)
+	switch {
+	case errors.Is(err, ErrHeld):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", errNotStarted, err)
+	}
+	return true, lease.do(ctx, f)
+}

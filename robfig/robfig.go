@@ -1,0 +1,67 @@
+// Package robfig joins distlock to the scheduler robfig/cron: jobs that the crons of several processes fire run one time for each
+// fire, though the clocks differ, and not while an earlier fire is still running. See distlock.Cron for what that means when a process dies.
+package robfig
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/distlock/distlock"
+)
+
+// A Cron adds jobs to the cron of this process.
+type Cron struct {
+	cron *cron.Cron
+	jobs *distlock.Cron
+	log  *slog.Logger
+}
+
+// New returns a Cron that runs jobs by jobs when c fires them. What goes wrong with a job is told to log; nil is slog.Default.
+func New(c *cron.Cron, jobs *distlock.Cron, log *slog.Logger) *Cron {
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Cron{c, jobs, log}
+}
+
+// Add adds a job, as AddFunc of the cron does. Its context ends with ctx, and when the job's lease is lost.
+//
+// A job is known by its name, and a fire by the time that the schedule gives, so all processes add a job with the same name and
+// the same schedule, read in the same time zone. Since "@every 5m" counts from when the process began, which no other knows, a job with such
+// a schedule runs one time in every five minutes of the clock.
+func (c *Cron) Add(ctx context.Context, spec, name string, f func(ctx context.Context) error) (cron.EntryID, error) {
+	added := make(chan struct{})
+	var id cron.EntryID
+	var err error
+	id, err = c.cron.AddFunc(spec, func() {
+		<-added
+		c.fire(ctx, id, name, f)
+	})
+	close(added)
+	if err != nil {
+		return 0, fmt.Errorf("robfig: job %q: %w", name, err)
+	}
+	return id, nil
+}
+
+// fire runs a job that the cron has fired.
+func (c *Cron) fire(ctx context.Context, id cron.EntryID, name string, f func(ctx context.Context) error) {
+	entry := c.cron.Entry(id)
+	if !entry.Valid() {
+		return // it was removed meanwhile
+	}
+	// The cron answers only when it is done with firing: Prev is this fire. If this goroutine was so late that the
+	// next fire is on its way, both are taken for that one, and run one time.
+	at := entry.Prev
+	if every, ok := entry.Schedule.(cron.ConstantDelaySchedule); ok {
+		at = at.Truncate(every.Delay)
+	}
+	began := time.Now()
+	if _, err := c.jobs.Run(ctx, name, at, f); err != nil {
+		c.log.ErrorContext(ctx, "a job failed", "job", name, "fire", at, "took", time.Since(began), "error", err)
+	}
+}
