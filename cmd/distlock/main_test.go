@@ -95,6 +95,8 @@ func TestExecute_memory(t *testing.T) {
 		{"completion tcsh", 64, "", "unknown shell"},
 		{"", 64, "", "no command"},
 		{"nonsense", 64, "", "unknown command"},
+		{"help nonsense", 64, "", "unknown command"},
+		{"docter", 64, "", "did you mean doctor?"},
 		{"run", 64, "", "NAME is missing"},
 		{"run a", 64, "", "COMMAND is missing"},
 		{"run a --", 64, "", "COMMAND is missing"},
@@ -139,6 +141,13 @@ func TestExecute_memory(t *testing.T) {
 }
 
 func TestExecute_help(t *testing.T) {
+	for word, flag := range map[string]string{"help": "--help", "help run": "run --help"} {
+		var out, want, errs bytes.Buffer
+		execute(context.Background(), strings.Fields(flag), nil, &want, &errs)
+		if code := execute(context.Background(), strings.Fields(word), nil, &out, &errs); code != 0 || out.String() != want.String() || errs.Len() > 0 {
+			t.Errorf("%s: %d %q %s, want what %s prints", word, code, out.String(), errs.String(), flag)
+		}
+	}
 	for _, c := range (&app{redact: open.Redact}).root().Commands() {
 		if c.Hidden {
 			continue

@@ -130,13 +130,17 @@ func exitCode(err error) int {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "distlock", Short: "Make one thing happen at a time, across processes and machines",
+		Example:       "  distlock run demo -- echo hello\n  distlock run --help",
 		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("no command given: see distlock --help")
 			}
-			return usage("unknown command %.64q: see distlock --help", args[0])
+			if args[0] == "help" {
+				return help(c, args[1:])
+			}
+			return unknownCommand(c, args[0])
 		},
 	}
 	root.PersistentFlags().String("store", "", "the `URL` of the store")
@@ -152,6 +156,28 @@ func (a *app) root() *cobra.Command {
 	}
 	onceEach(root.PersistentFlags())
 	return root
+}
+
+// help is what people type who do not know of --help.
+func help(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return root.Help()
+	}
+	c, _, err := root.Find(args[:1])
+	if err != nil || c == root {
+		return unknownCommand(root, args[0])
+	}
+	c.InitDefaultHelpFlag() // else it is missing in the list
+	return c.Help()
+}
+
+// unknownCommand names the command that may have been meant.
+func unknownCommand(root *cobra.Command, name string) error {
+	root.SuggestionsMinimumDistance = 2
+	if like := root.SuggestionsFor(name); len(like) > 0 {
+		return usage("unknown command %.64q: did you mean %s?", name, like[0])
+	}
+	return usage("unknown command %.64q: see distlock --help", name)
 }
 
 // exact refuses any other number of arguments than those named.
