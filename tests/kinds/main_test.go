@@ -4,6 +4,7 @@ package kinds_test
 
 import (
 	"context"
+	"flag"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,7 +21,13 @@ import (
 const soon = 10 * time.Second
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(testenv.Main(m, testenv.Roles{"candidate": playCandidate}))
+	run := testenv.Main(m, testenv.Roles{"candidate": playCandidate, "slots": playSlots})
+	flag.Parse()
+	// The tests wait most of their time. They need no processor for that.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(run)
 }
 
 // stores give the URL of a store of their own to a test.

@@ -1,0 +1,93 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// whatever needs nothing of a store.
+func whatever(driver.Features) bool { return true }
+
+// A grant is what came of a call in the background.
+type grant struct {
+	lease *distlock.Lease
+	err   error
+}
+
+// wait calls in the background. It returns when the call waits, or has ended.
+func wait(t *testing.T, take func(context.Context, string, ...distlock.Option) (*distlock.Lease, error), opts ...distlock.Option) <-chan grant {
+	t.Helper()
+	out, waiting := make(chan grant, 1), make(chan struct{}, 2)
+	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
+		if e.Kind == distlock.Waiting {
+			waiting <- struct{}{}
+		}
+	}))
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*soon)
+		defer cancel()
+		lease, err := take(ctx, "x", opts...)
+		out <- grant{lease, err}
+		waiting <- struct{}{}
+	}()
+	<-waiting
+	return out
+}
+
+// granted returns the lease that wait was for.
+func granted(t *testing.T, c <-chan grant) *distlock.Lease {
+	t.Helper()
+	select {
+	case g := <-c:
+		if g.err != nil {
+			t.Fatal(g.err)
+		}
+		return g.lease
+	case <-time.After(soon):
+		t.Fatalf("not granted within %v", soon)
+	}
+	return nil
+}
+
+func unlock(t *testing.T, leases ...*distlock.Lease) {
+	t.Helper()
+	for _, lease := range leases {
+		if err := lease.Unlock(context.Background()); err != nil {
+			t.Errorf("Unlock: %v", err)
+		}
+	}
+}
+
+// A writer becomes a reader, readers that wait come in, and no writer does.
+func TestLease_Downgrade(t *testing.T) {
+	t.Parallel()
+	onEach(t, whatever, func(t *testing.T, url string) {
+		a, b := locker(t, url), locker(t, url)
+		writer, err := a.Lock(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		readers := []<-chan grant{wait(t, a.RLock), wait(t, b.RLock)}
+		reader, err := writer.Downgrade(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := writer.Err(); !errors.Is(err, distlock.ErrReleased) {
+			t.Errorf("the writer's lease ended with %v", err)
+		}
+		for _, c := range readers {
+			unlock(t, granted(t, c))
+		}
+		if _, err := b.TryLock(t.Context(), "x"); !errors.Is(err, distlock.ErrHeld) {
+			t.Errorf("a writer beside a reader: %v", err)
+		}
+		next := wait(t, b.Lock)
+		unlock(t, reader)
+		unlock(t, granted(t, next))
+	})
+}
