@@ -131,3 +131,21 @@ func TestStore_replicas_woken(t *testing.T) {
 		t.Fatal("not woken")
 	}
 }
+
+// A user who may not subscribe polls, and no ask waits for the subscription.
+func TestStore_noSubscription(t *testing.T) {
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user deaf on nopass ~* &* +@all -subscribe -ssubscribe"))
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		t.Parallel()
+		s := open(t, login{addr: srv.Addr, user: "deaf", password: "any"})
+		for range 3 {
+			began := time.Now()
+			if driver.Watch(t.Context(), s, exclusive("key").ID) != nil {
+				t.Error("a watch without a subscription")
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("Watch took %v", took)
+			}
+		}
+	})
+}

@@ -40,7 +40,8 @@ type Options struct {
 
 	// Replicas is how many replicas must have a grant before it is one: WAIT is sent after it, and
 	// if too few answer within ReplicaTimeout, the claim is given back and the answer is
-	// driver.ErrUnavailable. The default is 0: none is asked.
+	// driver.ErrUnavailable. A claim that the owner had already, or that was handed on to it, stays, and the
+	// outcome is unknown. The default is 0: none is asked.
 	Replicas       int
 	ReplicaTimeout time.Duration // 100 ms if 0
 }

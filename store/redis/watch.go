@@ -45,28 +45,20 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 		return nil // the store is closed
 	}
 	w := f.add(id.Owner)
-	context.AfterFunc(ctx, func() {
+	drop := func() {
 		f.remove(w)
 		if channel != s.channel {
 			s.feeds.put(channel, f)
 		}
-	})
-	limit := time.NewTimer(watchLimit)
-	defer limit.Stop()
-	waits := []<-chan struct{}{f.up}
-	if id.Owner == "" {
-		waits = append(waits, f.marked) // without the mark a release tells nobody
 	}
-	for _, ready := range waits {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return w.wake
-		case <-limit.C:
-			return nil
-		}
+	stop := context.AfterFunc(ctx, drop)
+	if f.ready(ctx, id.Owner == "") {
+		return w.wake
 	}
-	return w.wake
+	if stop() {
+		drop() // whoever waits tries again before each ask
+	}
+	return nil
 }
 
 // appendBeside appends the beginning of the names of channels that are told by scripts of a key.
@@ -146,7 +138,7 @@ func (fs *feeds) get(channel string, run func(context.Context, *feed)) *feed {
 	}
 	f := fs.all[channel]
 	if f == nil {
-		f = &feed{up: make(chan struct{}), marked: make(chan struct{}), watches: map[string][]*watch{}}
+		f = &feed{up: make(chan struct{}), down: make(chan struct{}), marked: make(chan struct{}), watches: map[string][]*watch{}}
 		fs.all[channel] = f
 		var ctx context.Context
 		ctx, f.stop = context.WithCancel(fs.ctx)
@@ -178,6 +170,7 @@ type feed struct {
 	wg    sync.WaitGroup
 	up    chan struct{} // closed when the subscription is in force for the first time
 	once  sync.Once
+	down  chan struct{} // closed when the first try to subscribe has failed
 
 	marked chan struct{} // closed when the key knows that it is watched: of a feed for those without an owner
 	hints  bool          // nobody is told of grants: they count when replicas have them, for which a release does not wait
@@ -191,15 +184,48 @@ type watch struct {
 	wake  chan driver.Wake
 }
 
+// ready waits until the subscription is in force, and for onlookers until the key knows of them: without that a release tells
+// nobody. It reports whether it is, or ctx is over. One that the server refuses is not waited for: it would hold up an ask.
+func (f *feed) ready(ctx context.Context, onlooker bool) bool {
+	limit := time.NewTimer(watchLimit)
+	defer limit.Stop()
+	waits := []<-chan struct{}{f.up}
+	if onlooker {
+		waits = append(waits, f.marked)
+	}
+	for _, ready := range waits {
+		select {
+		case <-ready:
+			continue
+		default:
+		}
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return true
+		case <-f.down:
+			return false
+		case <-limit.C:
+			return false
+		}
+	}
+	return true
+}
+
 // receive keeps up the subscription until ctx is over.
 func (f *feed) receive(ctx context.Context, c Client, channel string, sharded bool) {
 	up := func() {
 		f.once.Do(func() { close(f.up) })
 		f.wakeAll() // news may have been missed
 	}
+	first := true
 	for try := 1; ctx.Err() == nil; try++ {
 		began := time.Now()
 		_ = c.Receive(ctx, channel, sharded, up, f.news) // whatever ended it, it is made anew
+		if first {
+			first = false
+			close(f.down)
+		}
 		if time.Since(began) > time.Minute {
 			try = 1
 		}

@@ -271,6 +271,12 @@ func (c *client) Receive(ctx context.Context, channel string, sharded bool, up f
 	}
 	sub := subscribe(ctx, channel)
 	defer sub.Close()
+	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive does not look at ctx while it reads
+	defer stop()
+	if _, err := sub.Receive(ctx); err != nil { // the channel below keeps errors to itself
+		return wrap(err)
+	}
+	up()
 	all := sub.ChannelWithSubscriptions()
 	for {
 		select {
