@@ -14,6 +14,7 @@ import (
 type planted struct {
 	driver.Store
 	calls   atomic.Int64
+	refused atomic.Int64
 	fault   string
 	mu      sync.Mutex
 	granted map[string]uint64 // by key: a fence that was given
@@ -36,7 +37,7 @@ func brokenMain() {
 	os.Exit(a.execute(context.Background(), os.Args[1:]))
 }
 
-// Acquire forgets now and then what is held, or gives a fence twice.
+// Acquire forgets now and then what is held, takes another for the holder that asks again, or gives a fence twice.
 func (s *planted) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	n := s.calls.Add(1)
 	if s.fault == "forgets" && n%10 == 0 {
@@ -45,6 +46,10 @@ func (s *planted) Acquire(ctx context.Context, r driver.Request) (driver.Result,
 		}
 	}
 	res, err := s.Store.Acquire(ctx, r)
+	// The first refusal counts: under load there may be few.
+	if b := res.Blocker; s.fault == "owners" && err == nil && !res.Granted && b.Fence > 0 && s.refused.Add(1)%3 == 1 {
+		return driver.Result{Granted: true, Fence: b.Fence, Used: res.Used}, nil
+	}
 	if s.fault == "fences" && res.Granted {
 		s.mu.Lock()
 		defer s.mu.Unlock()
