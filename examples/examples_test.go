@@ -1,0 +1,59 @@
+// Package examples_test runs the programs of the folders beside it.
+package examples_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestExamples builds every program and compares what it prints with its output.txt. A program without one, or
+// without a line in README.md, fails.
+func TestExamples(t *testing.T) {
+	mains, err := filepath.Glob("*/main.go")
+	if err != nil || len(mains) == 0 {
+		t.Fatalf("no programs: %v", err)
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin+string(filepath.Separator), "./...").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, main := range mains {
+		name := filepath.Dir(main)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !strings.Contains(string(readme), "["+name+"]("+name+"/main.go)") {
+				t.Error("README.md has no line about it")
+			}
+			want, err := os.ReadFile(filepath.Join(name, "output.txt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := filepath.Join(bin, name)
+			if runtime.GOOS == "windows" {
+				program += ".exe"
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			c := exec.CommandContext(ctx, program)
+			var errs strings.Builder
+			c.Stderr = &errs
+			got, err := c.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s%s", err, got, errs.String())
+			}
+			if string(got) != string(want) {
+				t.Errorf("it printed\n%s, want\n%s%s", got, want, errs.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,195 @@
+// Command queue has three processes work through one queue. The first one is killed in the middle of a job: another begins that
+// job anew when the lock of the dead has run out, and not before. One job takes longer than a lock lasts: its lock is renewed, and nobody
+// else begins it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/store/sqlite"
+)
+
+const (
+	workers = 3
+	jobs    = 6
+	longJob = 4 // takes more than two TTLs
+	ttl     = 500 * time.Millisecond
+)
+
+func main() {
+	log.SetFlags(0)
+	run := start
+	if len(os.Args) > 2 {
+		run = func() error { return work(context.Background(), os.Args[1], os.Args[2]) }
+	}
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// start runs the workers and tells what they have done.
+func start() error {
+	dir, err := os.MkdirTemp("", "queue")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	// The first worker has begun a job, and never ends it, when the others start.
+	victim := exec.Command(self, dir, "victim")
+	victim.Stderr = os.Stderr
+	if err := victim.Start(); err != nil {
+		return err
+	}
+	for !logged(dir, "begin") {
+		time.Sleep(time.Millisecond)
+	}
+	var others []*exec.Cmd
+	for i := 1; i < workers; i++ {
+		c := exec.Command(self, dir, fmt.Sprint("worker-", i))
+		c.Stderr = os.Stderr
+		if err := c.Start(); err != nil {
+			return err
+		}
+		others = append(others, c)
+	}
+	time.Sleep(2 * ttl) // the victim lives: its job stays its own for longer than a TTL
+	if err := note(dir, "kill victim"); err != nil {
+		return err
+	}
+	if err := victim.Process.Kill(); err != nil {
+		return err
+	}
+	_ = victim.Wait() // it was killed
+	for _, c := range others {
+		if err := c.Wait(); err != nil {
+			return err
+		}
+	}
+	return tell(dir)
+}
+
+// work does every job that nobody has done and nobody is at, until all are done.
+func work(ctx context.Context, dir, me string) error {
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "locks.db"), nil)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	locker, err := distlock.New(store, distlock.TTL(ttl), distlock.Holder(me))
+	if err != nil {
+		return err
+	}
+	defer locker.Close(ctx)
+	for done := 0; done < jobs; time.Sleep(20 * time.Millisecond) {
+		done = 0
+		for job := 1; job <= jobs; job++ {
+			if finished(dir, job) {
+				done++
+				continue
+			}
+			if _, err := locker.TryDo(ctx, fmt.Sprint("job/", job), func(ctx context.Context) error {
+				return do(ctx, dir, me, job)
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// do does a job. It looks again whether it is done: another may have come between the look and the lock.
+func do(ctx context.Context, dir, me string, job int) error {
+	if finished(dir, job) {
+		return nil
+	}
+	if err := note(dir, fmt.Sprintf("begin %d %s", job, me)); err != nil {
+		return err
+	}
+	effort := ttl / 10
+	switch {
+	case me == "victim":
+		effort = time.Hour
+	case job == longJob:
+		effort = 5 * ttl / 2
+	}
+	select {
+	case <-time.After(effort):
+	case <-ctx.Done():
+		return context.Cause(ctx) // the lock is lost: another may be at it
+	}
+	if err := note(dir, fmt.Sprintf("end %d %s", job, me)); err != nil {
+		return err
+	}
+	return os.WriteFile(mark(dir, job), nil, 0o600)
+}
+
+func mark(dir string, job int) string { return filepath.Join(dir, fmt.Sprint("done-", job)) }
+
+func finished(dir string, job int) bool {
+	_, err := os.Stat(mark(dir, job))
+	return err == nil
+}
+
+// note adds a line to the log, which all processes share.
+func note(dir, line string) error {
+	f, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, line)
+	return errors.Join(err, f.Close())
+}
+
+func logged(dir, word string) bool {
+	b, err := os.ReadFile(filepath.Join(dir, "log"))
+	return !errors.Is(err, fs.ErrNotExist) && strings.Contains(string(b), word)
+}
+
+// tell reads the log: who began what, and whether two were ever at one job.
+func tell(dir string) error {
+	b, err := os.ReadFile(filepath.Join(dir, "log"))
+	if err != nil {
+		return err
+	}
+	at, ended, again, killed := map[int]string{}, 0, 0, false
+	for line := range strings.Lines(string(b)) {
+		word := strings.Fields(line)
+		if word[0] == "kill" {
+			killed = true
+			continue
+		}
+		job, err := strconv.Atoi(word[1])
+		if err != nil {
+			return err
+		}
+		switch {
+		case word[0] == "end":
+			delete(at, job)
+			ended++
+		case at[job] == "":
+			at[job] = word[2]
+		case at[job] == "victim" && killed:
+			at[job] = word[2]
+			again++
+		default:
+			return fmt.Errorf("%s began job %d while %s was at it", word[2], job, at[job])
+		}
+	}
+	fmt.Printf("%d jobs were done, %d of them begun anew after its worker was killed; no two workers were ever at one job\n", ended, again)
+	return nil
+}
