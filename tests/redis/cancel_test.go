@@ -1,0 +1,91 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// The ctx of a Lock is cancelled while the server says nothing. A call that waits in line leaves it, which takes the second of a
+// withdrawal. One that has just asked ends with its ctx through go-redis; rueidis reads the answer in the calling goroutine and
+// looks at nothing but the deadline of the call, so that takes the limit of a call, 5 s, and the withdrawal.
+//
+// The error says that the outcome is unknown, and it is: the server goes on with what it was sent. What it grants then lives for a TTL
+// and no longer.
+func TestCancel_silentServer(t *testing.T) {
+	t.Parallel()
+	const (
+		ttl      = 30 * time.Second
+		withdraw = time.Second
+		limit    = 5 * time.Second
+		slack    = time.Second // of a busy machine
+	)
+	for name, open := range clients {
+		for how, most := range map[string]time.Duration{
+			"waits": withdraw,
+			"asks":  map[string]time.Duration{"goredis": withdraw, "rueidis": limit + withdraw}[name],
+		} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
+				srv := testenv.Redis(t)
+				l := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+				unlock(t, lock(t, l, "key")) // connections are made, and scripts are known
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var held *distlock.Lease
+				if how == "waits" {
+					held = lock(t, locker(t, open(t, srv.Addr), distlock.TTL(ttl)), "key")
+				} else {
+					srv.Pause()
+				}
+				result := make(chan error, 1)
+				go func() {
+					_, err := l.Lock(ctx, "key")
+					result <- err
+				}()
+				time.Sleep(100 * time.Millisecond) // it has asked
+				if held != nil {
+					srv.Pause()
+				}
+				began := time.Now()
+				cancel()
+				err := <-result
+				took := time.Since(began)
+				if !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrUnknown) {
+					t.Errorf("Lock: %v, want the cause and ErrUnknown", err)
+				}
+				if took > most+slack {
+					t.Errorf("Lock returned %v after its ctx was cancelled, want %v at most", took, most)
+				}
+				srv.Resume()
+				if held != nil {
+					giveBack(t, held)
+				}
+				left := settled(t, srv, "lock:key")
+				if left > ttl.Milliseconds() {
+					t.Errorf("the key is held for %d ms, want the TTL of %v at most", left, ttl)
+				}
+				t.Logf("returned %v after its ctx was cancelled; left in the store for %v", took.Round(time.Millisecond),
+					max(0, time.Duration(left)*time.Millisecond))
+			})
+		}
+	}
+}
+
+// settled returns how long a key lives on, in ms, once the server has done what it was sent before; less than 0 if there is none.
+func settled(t *testing.T, srv *testenv.RedisServer, key string) int64 {
+	t.Helper()
+	left := int64(0)
+	for range 20 {
+		left, _ = do(t, srv, "PTTL", key).(int64)
+		if left == -1 {
+			t.Fatal("the key lives for ever")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return left
+}
