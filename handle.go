@@ -199,7 +199,7 @@ func (l *Locker) attach(ctx context.Context, r *request, fence uint64) (*Lease, 
 	}
 	n := l.line(r.Key)
 	defer l.tidy(n)
-	lease := l.grant(n, r, r.ID, driver.Result{Fence: fence, Behind: behind}, sent, r.opt.ttl)
+	lease := l.grant(n, r, r.ID, driver.Result{Fence: fence, Behind: behind}, sent, 0)
 	if lease == nil {
 		return nil, &OpError{Op: "attach", Key: r.name, Unknown: true, Err: errTooLate}
 	}

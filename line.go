@@ -48,7 +48,8 @@ type waiter struct {
 	lease *Lease
 	err   error
 
-	asks int // how often the store was asked while this was the first waiter
+	asks  int  // how often the store was asked while this was the first waiter
+	first bool // the runner asks in place of the call, which would have shown an error of the store
 }
 
 func (w *waiter) fail(err error) {
@@ -77,8 +78,11 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 	n := l.line(r.Key)
 	l.seq++
 	seq := l.seq
-	if r.opt.wait != 0 && (!n.mayAsk(r) || l.features.Queue && l.crowds.has(r.Key, r.began)) {
-		return l.wait(ctx, n, &waiter{r: r, seq: seq})
+	if r.opt.wait != 0 {
+		may := n.mayAsk(r)
+		if !may || l.features.Queue && l.crowds.has(r.Key, r.began) {
+			return l.wait(ctx, n, &waiter{r: r, seq: seq, first: may})
+		}
 	}
 	n.begin(r)
 	l.wg.Add(1)
@@ -93,7 +97,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 	switch {
 	case err != nil:
 	case res.Granted:
-		lease = l.grant(n, r, id, res, sent, r.opt.ttl)
+		lease = l.grant(n, r, id, res, sent, 0)
 	case l.closed:
 		err = ErrClosed
 	case r.opt.wait == 0 || r.opt.asks == 1 || res.Blocker.Kept:
@@ -367,10 +371,11 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 	n.interrupt = nil
 	switch {
 	case err == nil && res.Granted:
-		return l.serve(n, p, res, sent, p.r.opt.ttl), 0
+		return l.serve(n, p, res, sent, 0), 0
 	case err == nil:
 		n.held, n.failed = w.r.heldError(res), nil
 		l.crowds.note(n.key, l.clock.Awake())
+		w.first = false
 		p.refused(res, sent, l.clock.Now())
 		if res.Blocker.Kept {
 			n.dissolve()
@@ -378,7 +383,16 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 			return false, 0
 		}
 	case p.ctx.Err() == nil: // it was not cut short
-		n.failed = newOpError("acquire", w.r.name, err)
+		op := newOpError("acquire", w.r.name, err)
+		n.failed = op
+		if w.first && (w.asks > 0 || !op.Unknown) && n.first() == w { // see try
+			shown := *op
+			shown.Unknown = false // what may have been granted is withdrawn: see vacate
+			w.fail(&shown)
+			n.pop()
+			l.tidy(n)
+			return false, 0
+		}
 	}
 	w.asks++
 	if w.r.opt.asks > 0 && w.asks >= w.r.opt.asks && n.first() == w {
@@ -408,7 +422,7 @@ func (l *Locker) accept(n *line, p *place, told driver.Wake) bool {
 	return l.serve(n, p, driver.Result{Granted: true, Fence: told.Fence, Behind: told.Behind}, p.stood, min(p.ask.Place, o.ttl))
 }
 
-// serve gives a granted claim, which lives for life since sent, to the first waiter. If it is wanted no
+// serve gives a granted claim, which lives for life since sent, or its TTL, to the first waiter. If it is wanted no
 // more, it stays in a spare turn, which the runner ends.
 func (l *Locker) serve(n *line, p *place, res driver.Result, sent, life time.Duration) bool {
 	w := n.first()

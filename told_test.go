@@ -2,6 +2,7 @@ package distlock_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,7 +41,7 @@ func told(t *testing.T, opts []distlock.Option, play func(t *testing.T, first *d
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := chaos.HandOn(mem.New())
-		link := chaos.New(store, &chaos.Options{Name: "second", Timeout: time.Second})
+		link := chaos.New(store, &chaos.Options{Name: "second", Timeout: time.Minute})
 		defer link.Close()
 		seen := &tally{}
 		a, err := distlock.New(store)
@@ -115,6 +116,34 @@ func TestLease_Valid_told(t *testing.T) {
 		}
 		link.Thaw()
 		_ = lease.Unlock(t.Context())
+	})
+}
+
+// A place may be as long as a TTL.
+func TestLease_Valid_toldOfALongPlace(t *testing.T) {
+	opts := []distlock.Option{distlock.Backoff(time.Second, 10*time.Second)} // a place of 30 s, as the TTL
+	told(t, opts, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, _ *tally) {
+		time.Sleep(4 * time.Second)
+		free(t, first)
+		lease := second.now(t)
+		if !lease.Valid(28 * time.Second) {
+			t.Errorf("%v left, and not renewed", time.Until(lease.Until()))
+		}
+		free(t, lease)
+	})
+}
+
+// A first renewal that is not answered leaves time for another.
+func TestLocker_Lock_toldAndNotRenewed(t *testing.T) {
+	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
+		link.Next(chaos.Renew, chaos.Action{Kind: chaos.RequestLost})
+		free(t, first)
+		lease := second.now(t)
+		time.Sleep(20 * time.Second)
+		if err := lease.Err(); err != nil {
+			t.Error(err)
+		}
+		free(t, lease)
 	})
 }
 
@@ -251,4 +280,36 @@ func TestTurn_readerInheritsNoUnaskedGrant(t *testing.T) {
 		}
 		free(t, lease)
 	})
+}
+
+// A store's error at the first ask is shown, also of a key that was refused a moment ago: after a second
+// try if the outcome is unknown.
+func TestLocker_Lock_firstAskOfACrowd(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		err  error
+		asks int
+	}{{"unavailable", driver.ErrUnavailable, 1}, {"invalid", driver.ErrInvalid, 1}, {"unknown", errCut, 2}} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				a, b := g.locker(t), g.locker(t)
+				lease := must(t)(a.Lock(t.Context(), "k"))
+				begin(t.Context(), b.Lock, "k", distlock.Wait(100*time.Millisecond)).refused(t, distlock.ErrHeld)
+				g.set(func(g *gate) {
+					g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+						return driver.Result{}, c.err
+					}
+				})
+				g.reset()
+				one := begin(t.Context(), b.Lock, "k")
+				one.within(t, 0, 2*time.Second)
+				if one.err == nil || errors.Is(one.err, distlock.ErrUnknown) || g.count("acquire") != c.asks {
+					t.Errorf("%v after %d asks, want an error after %d", one.err, g.count("acquire"), c.asks)
+				}
+				g.set(func(g *gate) { g.acquire = nil })
+				free(t, lease)
+				g.empty(t, a, b)
+			})
+		})
+	}
 }

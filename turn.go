@@ -44,7 +44,7 @@ type turn struct {
 
 // grant makes a turn and its first lease of what the store granted. It returns nil if it is too late
 // for that: the answer took longer than it could be trusted, or the locker was closed. The claim
-// lives for life from sent on. The lock is held.
+// lives for life from sent on; 0: for its TTL. The lock is held.
 func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sent, life time.Duration) *Lease {
 	if l.closed {
 		return nil

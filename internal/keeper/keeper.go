@@ -46,13 +46,13 @@ func New(clock *Clock, send Send) *Keeper {
 // nil if there is no trust left to begin with: then the claim was never held.
 func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Listener) *Hold {
 	h := new(Hold)
-	if !k.KeepYoung(h, id, terms, sent, terms.TTL, listener) {
+	if !k.KeepYoung(h, id, terms, sent, 0, listener) {
 		return nil
 	}
 	return h
 }
 
-// KeepYoung is Keep for a claim that was given only a part of its TTL to live from sent on. It is renewed
+// KeepYoung is Keep for a claim that was given only so much of its TTL to live from sent on; 0: all of it. It is renewed
 // soon. The hold is made in h, which nobody has used.
 func (k *Keeper) KeepYoung(h *Hold, id driver.ID, terms Terms, sent, life time.Duration, listener Listener) bool {
 	h.k, h.id, h.listener, h.terms, h.index = k, id, listener, terms, -1
@@ -60,7 +60,7 @@ func (k *Keeper) KeepYoung(h *Hold, id driver.ID, terms Terms, sent, life time.D
 	defer k.mu.Unlock()
 	h.bound(terms.MaxHold)
 	h.renewed(sent)
-	if life < terms.TTL {
+	if life > 0 {
 		h.young = true
 		h.valid = sent + life - Margin(life)
 		h.renew = k.clock.Now() + jitter(youth)
@@ -209,6 +209,9 @@ func (k *Keeper) renew(b *batch) {
 	for i, h := range b.holds {
 		rs[i] = driver.Renewal{ID: h.id, TTL: h.terms.StoreTTL()}
 		limit = min(limit, h.terms.TTL/4) // an answer later than this leaves no time for another try
+		if h.young {
+			limit = min(limit, max(h.Left(), 0)/3)
+		}
 	}
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(b.ctx, limit)
