@@ -23,14 +23,26 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-fence-repeats", Why: "the late writer has the same fence as the next holder",
-			File: file, Old: "      select t.now, greatest(k.fence + 128,", New: "      select t.now, greatest(k.fence,",
+			File: file, Old: "    update @schema@.key k set fence = greatest(k.fence + 128, micros, ask.floor)", New: "    update @schema@.key k set fence = greatest(k.fence, micros, ask.floor)",
 			Pkg: pkg, Test: "TestStore_sweep",
 		},
 		{
 			Name: "postgres-no-lock-on-the-key", Why: "two ask at once, and both are granted",
-			File: file, Old: "  if pg_try_advisory_xact_lock(hashtextextended(acquire.key, @seed@)) and current_setting",
+			File: file, Old: "  if pg_try_advisory_xact_lock(hashtextextended(ask.key, @seed@)) and current_setting",
 			New: "  if current_setting",
 			Pkg: pkg, Test: "TestSQL_idle",
+		},
+		{
+			Name: "postgres-batch-passes-the-line", Why: "a batch takes a key for which others wait",
+			File: file, Old: "          and not exists (select from @schema@.place p where p.key = w.key collate \"C\")\n        returning k.fence, w.*",
+			New: "        returning k.fence, w.*",
+			Pkg: pkg, Test: "TestLane_sameKey",
+		},
+		{
+			Name: "postgres-batch-forgets-who-waits", Why: "a batch of releases leaves those who wait to their polls",
+			File: file, Old: "          and not exists (select from @schema@.place p where p.key = w.key collate \"C\")\n          and not exists (select from @schema@.onlooker",
+			New: "          and not exists (select from @schema@.onlooker",
+			Pkg: pkg, Test: "TestLane_sameKey",
 		},
 		{
 			Name: "postgres-reads-the-past", Why: "a transaction that sees the past grants what is held",
@@ -39,8 +51,8 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-release-waits-for-the-key", Why: "a client that idles in its transaction keeps others from releasing",
-			File: file, Old: "  if not pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@)) then\n    perform",
-			New: "  perform pg_advisory_xact_lock(hashtextextended(release.key, @seed@));\n  if false then\n    perform",
+			File: file, Old: "  ours boolean := pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@));",
+			New: "  ours boolean := pg_advisory_xact_lock(hashtextextended(release.key, @seed@)) is not null;",
 			Pkg: pkg, Test: "TestSQL_idle",
 		},
 		{

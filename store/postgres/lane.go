@@ -38,6 +38,9 @@ type statement struct {
 	formats []int16 // of the parameters: 1 is binary
 	results []int16 // of the columns
 	order   int     // lower ones come first in a transaction
+
+	// all does the same for many at once: its parameters are arrays, and it has a row for each. Nil: there is no such one.
+	all *statement
 }
 
 // A call is one run of a statement.
@@ -219,7 +222,8 @@ func (c *call) finish(err error) {
 
 // attempt sends calls and reads the answers. If it fails, the server has done none of them, or it is not known.
 func (l *lane) attempt(calls []*call) error {
-	if err := l.connect(calls); err != nil {
+	groups := grouped(calls)
+	if err := l.connect(groups); err != nil {
 		l.drop()
 		return unavailable(err) // nothing was sent
 	}
@@ -227,25 +231,24 @@ func (l *lane) attempt(calls []*call) error {
 	l.begin(pg.Conn())
 	defer l.end()
 	var b pgconn.Batch
-	for _, c := range calls {
+	for _, g := range groups {
 		if l.server.pooled {
-			b.ExecParams(c.st.sql, c.args, nil, c.st.formats, c.st.results)
+			b.ExecParams(g.st.sql, g.args, nil, g.st.formats, g.st.results)
 		} else {
-			b.ExecPrepared(l.prepared[c.st], c.args, c.st.formats, c.st.results)
+			b.ExecPrepared(l.prepared[g.st], g.args, g.st.formats, g.st.results)
 		}
 	}
 	answers := pg.ExecBatch(context.Background(), &b) // the deadline of the connection is cheaper than a ctx
 	var first error
-	for _, c := range calls {
+	for _, g := range groups {
 		if !answers.NextResult() {
 			break
 		}
 		r := answers.ResultReader().Read()
-		if r.Err != nil {
-			first = r.Err
+		if first = r.Err; first != nil {
 			break
 		}
-		c.rows, c.answered = r.Rows, true
+		g.deal(r.Rows)
 	}
 	err := answers.Close()
 	if err != nil {
@@ -295,7 +298,7 @@ func (l *lane) cut() {
 }
 
 // connect sees to it that there is a connection, that it is alive and that it knows the statements.
-func (l *lane) connect(calls []*call) error {
+func (l *lane) connect(groups []group) error {
 	ctx, cancel := l.ctx, func() {}
 	if l.conn == nil || time.Since(l.used) > stale {
 		ctx, cancel = context.WithTimeout(l.ctx, laneLimit)
@@ -325,15 +328,15 @@ func (l *lane) connect(calls []*call) error {
 	if l.server.pooled {
 		return nil // the next statement may find another backend, which knows none of ours
 	}
-	for _, c := range calls {
-		if _, ok := l.prepared[c.st]; ok {
+	for _, g := range groups {
+		if _, ok := l.prepared[g.st]; ok {
 			continue
 		}
 		name := newName()
-		if _, err := l.conn.PgConn().Prepare(ctx, name, c.st.sql, nil); err != nil {
+		if _, err := l.conn.PgConn().Prepare(ctx, name, g.st.sql, nil); err != nil {
 			return definite(err, false)
 		}
-		l.prepared[c.st] = name
+		l.prepared[g.st] = name
 	}
 	return nil
 }

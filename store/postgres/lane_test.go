@@ -1,12 +1,15 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,6 +105,81 @@ func TestLane_together(t *testing.T) {
 		t.Errorf("%d transactions for 1162 calls, want them together", n)
 	}
 	t.Logf("the slowest pair took %v", slowest)
+}
+
+// Calls of one batch judge each other as if they had come one after the other, and see who waits.
+func TestLane_sameKey(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	proxy := testenv.Proxy(t, srv.Addr)
+	s, other := made(t, on(t, srv.URL, proxy.Addr, ""), opt), made(t, srv.URL, opt)
+	waited, waiter, slots, value := exclusive("waited"), placed(exclusive("waited")), shared("slots"), exclusive("value")
+	value.Value, value.Meta = []byte{0, '"', '\\', 255}, map[string]string{`a"{`: `\x,null`}
+	held := []driver.Request{waited, exclusive("other"), slots}
+	for _, r := range held {
+		grant(t, s, r)
+	}
+	refuse(t, other, waiter)
+	for _, key := range []string{"line", "same", "value"} { // what was never used is asked for alone
+		r := exclusive(key)
+		grant(t, s, r)
+		release(t, s, r)
+	}
+	query(t, srv, "insert into "+quoted(opt)+`.place (key, owner, weight, "limit", holder, party, meta, channel, since, ends)
+		values ('line', 'first', 1, 1, '', '', '{}', '', now(), now() + interval '1 min')`)
+
+	proxy.Hold(testenv.Both)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Release(t.Context(), exclusive("nobody's").ID) }) // all others wait for it, and go out together
+	time.Sleep(100 * time.Millisecond)
+	var same atomic.Int32
+	for range 3 {
+		wg.Go(func() {
+			res, err := s.Acquire(t.Context(), exclusive("same"))
+			if err != nil {
+				t.Error(err)
+			}
+			if res.Granted {
+				same.Add(1)
+			}
+		})
+	}
+	wg.Go(func() {
+		if res, err := s.Acquire(t.Context(), exclusive("line")); err != nil || res.Granted || res.Ahead != 1 {
+			t.Errorf("with one in line: %+v, %v", res, err)
+		}
+	})
+	wg.Go(func() {
+		if res, err := s.Acquire(t.Context(), value); err != nil || !res.Granted {
+			t.Errorf("with a value: %+v, %v", res, err)
+		}
+	})
+	for _, r := range held {
+		wg.Go(func() {
+			if err := s.Release(t.Context(), r.ID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond)
+	proxy.Heal()
+	wg.Wait()
+	if n := same.Load(); n != 1 {
+		t.Errorf("%d of three on one key were granted, want 1", n)
+	}
+	if cs, err := other.Show(t.Context(), "waited"); err != nil || len(cs) != 1 || cs[0].Waiting {
+		t.Errorf("the one who waited has no claim: %+v, %v", cs, err)
+	}
+	for _, key := range []string{"other", "slots"} {
+		if cs, err := other.Show(t.Context(), key); err != nil || len(cs) > 0 {
+			t.Errorf("%s is released, and there is %+v, %v", key, cs, err)
+		}
+	}
+	res := refuse(t, other, exclusive("value"))
+	if !bytes.Equal(res.Blocker.Value, value.Value) || !maps.Equal(res.Blocker.Meta, value.Meta) {
+		t.Errorf("value %q and meta %q, want %q and %q", res.Blocker.Value, res.Blocker.Meta, value.Value, value.Meta)
+	}
 }
 
 // commits returns how many transactions a database has seen, up to a second ago.

@@ -2,6 +2,9 @@ package postgres_test
 
 import (
 	"crypto/rand"
+	"flag"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,7 +17,14 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, roles)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Laws in real time are asleep most of the time: more of them than there are processors can run at once.
+	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(testenv.Main(m, roles))
+}
 
 // pooled returns a pool of a few connections.
 func pooled(t testing.TB, url string) *pgxpool.Pool {
@@ -58,6 +68,12 @@ func env() drivertest.Env {
 	}
 }
 
-func TestStore(t *testing.T) { drivertest.Run(t, env()) }
+func TestStore(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, env())
+}
 
-func TestStore_compared(t *testing.T) { drivertest.Compare(t, env()) }
+func TestStore_compared(t *testing.T) {
+	t.Parallel()
+	drivertest.Compare(t, env())
+}

@@ -77,7 +77,7 @@ func appendLife(b []byte, d time.Duration) []byte {
 }
 
 // appendText appends an element of an array.
-func appendText(b []byte, s string) []byte {
+func appendText[T string | []byte](b []byte, s T) []byte {
 	b = append(b, '"')
 	for i := range len(s) {
 		if s[i] == '"' || s[i] == '\\' {
@@ -85,6 +85,13 @@ func appendText(b []byte, s string) []byte {
 		}
 		b = append(b, s[i])
 	}
+	return append(b, '"')
+}
+
+// appendBytes appends an element of an array of bytea.
+func appendBytes(b, value []byte) []byte {
+	b = append(b, `"\\x`...)
+	b = hex.AppendEncode(b, value)
 	return append(b, '"')
 }
 

@@ -29,14 +29,18 @@ type statements struct {
 func (n *names) statements() statements {
 	return statements{
 		acquire: statement{
-			sql: n.sql(`select a.answer, a.fence, a.used, a.ahead, a.behind, a.retry, (a.blocker).*
-				from @schema@.acquire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) a`),
-			formats: []int16{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0},
-			results: append(make([]int16, 6), toldFormats...),
-			order:   2,
+			sql:     n.sql(`select @schema@.ask($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`),
+			formats: []int16{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0}, results: []int16{0},
+			all: &statement{
+				sql:     n.sql(`select @schema@.ask_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`),
+				formats: []int16{0}, results: []int16{0},
+			},
+			order: 2,
 		},
 		release: statement{
-			sql: n.sql(`select @schema@.release($1, $2)`), formats: []int16{0}, results: []int16{0}, order: 1,
+			sql: n.sql(`select @schema@.release($1, $2)`), formats: []int16{0, 0}, results: []int16{0},
+			all:   &statement{sql: n.sql(`select @schema@.release_all($1, $2)`), formats: []int16{0}, results: []int16{0}},
+			order: 1,
 		},
 		renew: statement{
 			sql:     n.sql(`select * from @schema@.renew($1, $2, $3, $4, $5)`),
@@ -136,38 +140,6 @@ func (s *Store) query(ctx context.Context, st *statement, args ...[]byte) ([][][
 
 // errBusy says that another transaction has the key now.
 var errBusy = errors.New("postgres: busy")
-
-// result reads the answer to an Acquire.
-func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error) {
-	if len(rows) != 1 || len(rows[0]) != 6+len(toldFormats) {
-		return driver.Result{}, errAnswer
-	}
-	row := reader{cells: rows[0]}
-	answer := row.text()
-	fence, used := row.number(), row.number()
-	ahead, behind, retry := row.number(), row.number(), row.number()
-	if row.err != nil {
-		return driver.Result{}, row.err
-	}
-	switch answer {
-	case "+", "=":
-		if used == 0 {
-			used = r.Weight // nothing else stands there
-		}
-		return driver.Result{Granted: true, Fence: uint64(fence), Used: used, Behind: int(behind)}, nil
-	case "-":
-		res := driver.Result{Used: used, Ahead: int(ahead), Behind: int(behind), Retry: time.Duration(retry) * time.Microsecond}
-		res.Blocker = row.claim()
-		return res, row.err
-	case "i":
-		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
-	case "f":
-		return driver.Result{}, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
-	case "b":
-		return driver.Result{}, errBusy
-	}
-	return driver.Result{}, errAnswer
-}
 
 // Release ends a claim or gives up a place.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {

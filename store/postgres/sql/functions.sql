@@ -113,18 +113,22 @@ begin
 end
 $$;
 
--- acquire_slowly is acquire for all other cases.
-create or replace function @schema@.acquire_slowly(
+-- acquire grants or refuses one claim. The answer is
+--   +  granted          -  refused           =  granted again
+--   i  the floor is too far ahead            f  no fences are left
+--   b  others have the key or the claim now, and wait is false
+-- Retry is in microseconds.
+create or replace function @schema@.acquire(
   key text, owner text, ttl interval,
-  weight bigint, "limit" bigint,
-  place interval, floor bigint,
-  holder text, party text, meta jsonb, value bytea,
-  channel text, wait boolean,
+  weight bigint default 1073741824, "limit" bigint default 1073741824,
+  place interval default null, floor bigint default 0,
+  holder text default '', party text default '', meta jsonb default '{}', value bytea default null,
+  channel text default '', wait boolean default true,
   out answer text, out fence bigint, out used bigint, out ahead bigint, out behind bigint, out retry bigint, out blocker @schema@.told
 ) language plpgsql set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
-  number constant bigint := hashtextextended(acquire_slowly.key, @seed@);
+  number constant bigint := hashtextextended(acquire.key, @seed@);
   mine boolean; -- the key is ours alone
   now timestamptz;
   micros bigint;
@@ -140,7 +144,7 @@ begin
   end if;
   mine := pg_try_advisory_xact_lock(number);
   if not mine then
-    if not acquire_slowly.wait then
+    if not acquire.wait then
       answer := 'b';
       return;
     end if;
@@ -148,41 +152,41 @@ begin
   end if;
   now := clock_timestamp();
   micros := @schema@.microseconds(now - timestamptz 'epoch');
-  select k.fence into last from @schema@.key k where k.key = acquire_slowly.key;
-  if acquire_slowly.floor > greatest(micros, last) + 3600000000 then
+  select k.fence into last from @schema@.key k where k.key = acquire.key;
+  if acquire.floor > greatest(micros, last) + 3600000000 then
     answer := 'i';
     return;
   end if;
 
-  perform @schema@.clear(acquire_slowly.key, now);
+  perform @schema@.clear(acquire.key, now);
   select c.* into own from @schema@.claim c
-    where c.key = acquire_slowly.key and c.owner = acquire_slowly.owner and c.broken is null and c.ends > now;
+    where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > now;
   if found then
-    if not acquire_slowly.wait then
-      perform from @schema@.claim c where c.key = acquire_slowly.key and c.owner = acquire_slowly.owner for update skip locked;
+    if not acquire.wait then
+      perform from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner for update skip locked;
       if not found then
         answer := 'b';
         return;
       end if;
     end if;
     update @schema@.claim c
-      set ends = clock_timestamp() + acquire_slowly.ttl, weight = least(c.weight, acquire_slowly.weight), fence = greatest(c.fence, acquire_slowly.floor)
-      where c.key = acquire_slowly.key and c.owner = acquire_slowly.owner and c.broken is null and c.ends > clock_timestamp()
+      set ends = clock_timestamp() + acquire.ttl, weight = least(c.weight, acquire.weight), fence = greatest(c.fence, acquire.floor)
+      where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > clock_timestamp()
       returning c.fence into fence;
     if found then
       if fence > own.fence and mine then
-        update @schema@.key k set fence = greatest(k.fence, acquire_slowly.fence) where k.key = acquire_slowly.key;
+        update @schema@.key k set fence = greatest(k.fence, acquire.fence) where k.key = acquire.key;
       elsif fence > own.fence then
         raise exception 'distlock: others have the key' using errcode = 'lock_not_available';
       end if;
       answer := '=';
-      select sum(c.weight) into used from @schema@.claim c where c.key = acquire_slowly.key and c.broken is null;
-      select count(*) into behind from @schema@.place p where p.key = acquire_slowly.key;
-      if acquire_slowly.weight < own.weight and behind > 0 then
+      select sum(c.weight) into used from @schema@.claim c where c.key = acquire.key and c.broken is null;
+      select count(*) into behind from @schema@.place p where p.key = acquire.key;
+      if acquire.weight < own.weight and behind > 0 then
         if mine then
-          perform @schema@.promote(acquire_slowly.key);
+          perform @schema@.promote(acquire.key);
         else
-          perform @schema@.tell_key('k', acquire_slowly.key);
+          perform @schema@.tell_key('k', acquire.key);
         end if;
       end if;
       return;
@@ -190,56 +194,56 @@ begin
   end if;
 
   -- What clear has left lives, or counts as if it did.
-  select coalesce(sum(c.weight), 0) into used from @schema@.claim c where c.key = acquire_slowly.key and c.broken is null;
-  select p.number into spot from @schema@.place p where p.key = acquire_slowly.key and p.owner = acquire_slowly.owner;
+  select coalesce(sum(c.weight), 0) into used from @schema@.claim c where c.key = acquire.key and c.broken is null;
+  select p.number into spot from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner;
   select count(*) into ahead from @schema@.place p
-    where p.key = acquire_slowly.key and p.owner <> acquire_slowly.owner and (spot is null or p.number < spot);
-  room := used + acquire_slowly.weight <= acquire_slowly."limit";
+    where p.key = acquire.key and p.owner <> acquire.owner and (spot is null or p.number < spot);
+  room := used + acquire.weight <= acquire."limit";
   if mine and room and ahead = 0 then
-    fence := greatest(last + 128, micros, acquire_slowly.floor);
+    fence := greatest(last + 128, micros, acquire.floor);
     if fence > 9007199254740864 then
       answer := 'f';
       return;
     end if;
-    insert into @schema@.key as k (key, fence) values (acquire_slowly.key, acquire_slowly.fence)
+    insert into @schema@.key as k (key, fence) values (acquire.key, acquire.fence)
       on conflict on constraint key_pkey do update set fence = excluded.fence;
-    delete from @schema@.place p where p.key = acquire_slowly.key and p.owner = acquire_slowly.owner;
-    delete from @schema@.claim c where c.key = acquire_slowly.key and c.owner = acquire_slowly.owner; -- it was broken
+    delete from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner;
+    delete from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner; -- it was broken
     insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-      values (acquire_slowly.key, acquire_slowly.owner, acquire_slowly.weight, acquire_slowly."limit", acquire_slowly.fence, acquire_slowly.fence, acquire_slowly.holder, acquire_slowly.party,
-        acquire_slowly.meta, acquire_slowly.value, now, now + acquire_slowly.ttl);
+      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.fence, acquire.fence, acquire.holder, acquire.party,
+        acquire.meta, acquire.value, now, now + acquire.ttl);
     answer := '+';
-    used := used + acquire_slowly.weight;
-    select count(*) into behind from @schema@.place p where p.key = acquire_slowly.key;
+    used := used + acquire.weight;
+    select count(*) into behind from @schema@.place p where p.key = acquire.key;
     if behind > 0 then
-      perform @schema@.promote(acquire_slowly.key);
+      perform @schema@.promote(acquire.key);
     end if;
     return;
   end if;
 
   answer := '-';
-  if acquire_slowly.place > interval '0' then
+  if acquire.place > interval '0' then
     insert into @schema@.place as p (key, owner, weight, "limit", holder, party, meta, value, channel, since, ends)
-      values (acquire_slowly.key, acquire_slowly.owner, acquire_slowly.weight, acquire_slowly."limit", acquire_slowly.holder, acquire_slowly.party, acquire_slowly.meta, acquire_slowly.value,
-        acquire_slowly.channel, now, now + acquire_slowly.place)
+      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.holder, acquire.party, acquire.meta, acquire.value,
+        acquire.channel, now, now + acquire.place)
       on conflict on constraint place_pkey do update set weight = excluded.weight, "limit" = excluded."limit", holder = excluded.holder,
         party = excluded.party, meta = excluded.meta, value = excluded.value, channel = excluded.channel, ends = excluded.ends
       returning p.number into spot;
   end if;
-  select count(*) into behind from @schema@.place p where p.key = acquire_slowly.key and p.number > spot; -- 0 without a place
+  select count(*) into behind from @schema@.place p where p.key = acquire.key and p.number > spot; -- 0 without a place
   select least(
-      (select min(c.ends) from @schema@.claim c where c.key = acquire_slowly.key and c.broken is null and not room),
-      (select min(p.ends) from @schema@.place p where p.key = acquire_slowly.key and (spot is null or p.number < spot)))
+      (select min(c.ends) from @schema@.claim c where c.key = acquire.key and c.broken is null and not room),
+      (select min(p.ends) from @schema@.place p where p.key = acquire.key and (spot is null or p.number < spot)))
     - now into rest;
   retry := greatest(@schema@.microseconds(rest), 1000); -- what is over and still there is on its way out
   if not room then
-    select t.* into blocker from @schema@.claims_of(acquire_slowly.key, acquire_slowly.key, now) t limit 1;
+    select t.* into blocker from @schema@.claims_of(acquire.key, acquire.key, now) t limit 1;
   elsif ahead > 0 then
-    select t.* into blocker from @schema@.places_of(acquire_slowly.key, acquire_slowly.key, now) t limit 1;
+    select t.* into blocker from @schema@.places_of(acquire.key, acquire.key, now) t limit 1;
   else
     -- Somebody's transaction has the key, and what it does there cannot be seen yet.
     retry := 0;
-    blocker := row(acquire_slowly.key, '', 1073741824, 1073741824, 0, 'a transaction that is open' ||
+    blocker := row(acquire.key, '', 1073741824, 1073741824, 0, 'a transaction that is open' ||
       coalesce((select ': process ' || string_agg(l.pid::text, ', ') || ' of the server' from pg_locks l
         where l.locktype = 'advisory' and l.granted and l.objsubid = 1 and l.database = (select d.oid from pg_database d where d.datname = current_database())
           and (l.classid::bigint << 32 | l.objid::bigint) = number), ''),
@@ -248,54 +252,93 @@ begin
 end
 $$;
 
--- acquire grants or refuses one claim. The answer is
---   +  granted          -  refused           =  granted again
---   i  the floor is too far ahead            f  no fences are left
---   b  others have the key or the claim now, and wait is false
--- Retry is in microseconds. Used is null if it is the weight, and behind if nobody waits.
---
--- Most calls find a key on which nothing stands: that is one statement, since each costs as much as the write.
-create or replace function @schema@.acquire(
-  key text, owner text, ttl interval,
-  weight bigint default 1073741824, "limit" bigint default 1073741824,
-  place interval default null, floor bigint default 0,
-  holder text default '', party text default '', meta jsonb default '{}', value bytea default null,
-  channel text default '', wait boolean default true,
-  out answer text, out fence bigint, out used bigint, out ahead bigint, out behind bigint, out retry bigint, out blocker @schema@.told
-) language plpgsql as $$
+-- ask is acquire for programs that ask often: the answer is the fence, or the row of acquire as JSON. Most calls find a key on which nothing
+-- stands, and one text costs less to return than many columns.
+create or replace function @schema@.ask(
+  key text, owner text, ttl interval, weight bigint, "limit" bigint, place interval, floor bigint,
+  holder text, party text, meta jsonb, value bytea, channel text, wait boolean
+) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
-  got record;
+  now timestamptz;
+  micros bigint;
+  last bigint;
 begin
-  if pg_try_advisory_xact_lock(hashtextextended(acquire.key, @seed@)) and current_setting('transaction_isolation') = 'read committed' then
-    with here as materialized (
-      select t.now, greatest(k.fence + 128, @schema@.microseconds(t.now - timestamptz 'epoch'), acquire.floor) as fence
-      from (select clock_timestamp() as now offset 0) t left join @schema@.key k on k.key = acquire.key
-      where acquire.floor <= greatest(k.fence, @schema@.microseconds(t.now - timestamptz 'epoch')) + 3600000000
-        and not exists (select from @schema@.claim c where c.key = acquire.key)
-        and not exists (select from @schema@.place p where p.key = acquire.key)
-    ), last as (
-      insert into @schema@.key as k (key, fence) select acquire.key, h.fence from here h where h.fence <= 9007199254740864
-      on conflict on constraint key_pkey do update set fence = excluded.fence
-    )
-    insert into @schema@.claim as c (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-    select acquire.key, acquire.owner, acquire.weight, acquire."limit", h.fence, h.fence, acquire.holder, acquire.party, acquire.meta, acquire.value,
-      h.now, h.now + acquire.ttl
-    from here h where h.fence <= 9007199254740864
-    returning '+', c.fence into answer, fence;
-    if found then
-      return;
+  if pg_try_advisory_xact_lock(hashtextextended(ask.key, @seed@)) and current_setting('transaction_isolation') = 'read committed' then
+    now := clock_timestamp();
+    micros := @schema@.microseconds(now - timestamptz 'epoch');
+    update @schema@.key k set fence = greatest(k.fence + 128, micros, ask.floor)
+      where k.key = ask.key and greatest(k.fence + 128, micros, ask.floor) <= 9007199254740864
+        and ask.floor <= greatest(k.fence, micros) + 3600000000
+        and not exists (select from @schema@.claim c where c.key = ask.key)
+        and not exists (select from @schema@.place p where p.key = ask.key)
+      returning k.fence into last;
+    if last is null and ask.floor <= micros and not exists (select from @schema@.key k where k.key = ask.key) then
+      insert into @schema@.key as k (key, fence) select ask.key, micros
+        where not exists (select from @schema@.claim c where c.key = ask.key)
+          and not exists (select from @schema@.place p where p.key = ask.key)
+        returning k.fence into last;
+    end if;
+    if last is not null then
+      insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
+        values (ask.key, ask.owner, ask.weight, ask."limit", last, last, ask.holder, ask.party, ask.meta, ask.value, now, now + ask.ttl);
+      return last;
     end if;
   end if;
-  select a.* into got from @schema@.acquire_slowly(acquire.key, acquire.owner, acquire.ttl, acquire.weight, acquire."limit",
-    acquire.place, acquire.floor, acquire.holder, acquire.party, acquire.meta, acquire.value, acquire.channel, acquire.wait) a;
-  answer := got.answer;
-  fence := got.fence;
-  used := got.used;
-  ahead := got.ahead;
-  behind := got.behind;
-  retry := got.retry;
-  blocker := got.blocker;
+  return (select row_to_json(a) from @schema@.acquire(ask.key, ask.owner, ask.ttl, ask.weight, ask."limit", ask.place, ask.floor,
+    ask.holder, ask.party, ask.meta, ask.value, ask.channel, ask.wait) a);
+end
+$$;
+
+-- ask_all is ask for many claims, with an answer for each, in order. Those on keys on which nothing stands are granted by one statement.
+-- The settings keep the planner from reading whole tables, which it takes for small.
+create or replace function @schema@.ask_all(
+  keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[], places interval[], floors bigint[],
+  holders text[], parties text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
+) returns setof text language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
+  now timestamptz;
+  micros bigint;
+  ours boolean[]; -- which keys we have to ourselves
+  fences bigint[];
+  got record;
+begin
+  if current_setting('transaction_isolation') = 'read committed' then
+    ours := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@)) from unnest(ask_all.keys) k);
+    now := clock_timestamp();
+    micros := @schema@.microseconds(now - timestamptz 'epoch');
+    for got in
+      with wanted as materialized (
+        select w.* from unnest(ask_all.keys, ask_all.owners, ask_all.ttls, ask_all.weights, ask_all.limits, ask_all.floors, ask_all.holders, ask_all.parties,
+            ask_all.metas, ask_all."values", ours)
+          with ordinality as w(key, owner, ttl, weight, "limit", floor, holder, party, meta, value, ours, number)
+      ), last as materialized (
+        -- A row is updated once: of two claims on one key the other is left for later, and sees the first.
+        update @schema@.key k set fence = greatest(k.fence + 128, micros, w.floor) from wanted w
+        where w.ours and k.key = w.key collate "C" and greatest(k.fence + 128, micros, w.floor) <= 9007199254740864
+          and w.floor <= greatest(k.fence, micros) + 3600000000
+          and not exists (select from @schema@.claim c where c.key = w.key collate "C")
+          and not exists (select from @schema@.place p where p.key = w.key collate "C")
+        returning k.fence, w.*
+      ), granted as (
+        insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
+        select l.key, l.owner, l.weight, l."limit", l.fence, l.fence, l.holder, l.party, l.meta, l.value, now, now + l.ttl from last l
+      )
+      select l.number, l.fence from last l
+    loop
+      fences[got.number] := got.fence;
+    end loop;
+  end if;
+  for i in 1..cardinality(ask_all.keys) loop
+    if fences[i] is not null then
+      return next fences[i];
+    else
+      return next @schema@.ask(ask_all.keys[i], ask_all.owners[i], ask_all.ttls[i], ask_all.weights[i], ask_all.limits[i], ask_all.places[i],
+        ask_all.floors[i], ask_all.holders[i], ask_all.parties[i], ask_all.metas[i], ask_all."values"[i], ask_all.channels[i], ask_all.waits[i]);
+    end if;
+  end loop;
 end
 $$;
 
@@ -409,31 +452,72 @@ language sql as $$
 $$;
 
 -- release ends a live claim, or gives up a place. It is false if the owner has neither.
+--
+-- With the key to ourselves we see everybody who waits, and those who come later see what we did. If another has the key,
+-- it may be about to wait, and cannot be seen: then all who watch the key are told, since it watches before it asks.
 create or replace function @schema@.release(key text, owner text) returns boolean
 language plpgsql set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
+  ours boolean := pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@));
+  awaited boolean;
   held boolean := true;
 begin
-  delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and c.broken is null and c.ends > clock_timestamp();
+  delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and c.broken is null and c.ends > clock_timestamp()
+    returning exists (select from @schema@.place p where p.key = release.key union all select from @schema@.onlooker o where o.key = release.key)
+    into awaited;
   if not found then
     delete from @schema@.place p where p.key = release.key and p.owner = release.owner and p.ends > clock_timestamp();
     if not found then
       return false;
     end if;
+    awaited := true;
     held := false;
   end if;
-  -- With the key to ourselves we see everybody who waits, and those who come later see what we did. If another has the key,
-  -- it may be about to wait, and cannot be seen: then all who watch the key are told, since it watches before it asks.
-  if not pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@)) then
+  if not ours then
     perform @schema@.tell_key('k', release.key);
-  elsif exists (select from @schema@.place p where p.key = release.key union all select from @schema@.onlooker o where o.key = release.key) then
+  elsif awaited then
     if held and exists (select from @schema@.onlooker o where o.key = release.key and o.ends > clock_timestamp()) then
       perform @schema@.tell_key('o', release.key);
     end if;
     perform @schema@.promote(release.key);
   end if;
   return true;
+end
+$$;
+
+-- release_all releases many, and gives an answer for each, in order. Claims that nobody waits for are ended by one statement.
+create or replace function @schema@.release_all(keys text[], owners text[]) returns setof boolean language plpgsql
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+#variable_conflict use_column
+declare
+  ours boolean[] := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@)) from unnest(release_all.keys) k);
+  ended boolean[];
+  gone bigint;
+begin
+  for gone in
+    with wanted as materialized (
+      select w.* from unnest(release_all.keys, release_all.owners, ours) with ordinality as w(key, owner, ours, number)
+    ), free as materialized (
+      select l.key, l.owner, w.number from wanted w, lateral (
+        select c.key, c.owner from @schema@.claim c
+        where w.ours and c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.broken is null and c.ends > clock_timestamp()
+          and not exists (select from @schema@.place p where p.key = w.key collate "C")
+          and not exists (select from @schema@.onlooker o where o.key = w.key collate "C")
+        for update of c skip locked
+      ) l
+    )
+    delete from @schema@.claim c using free f where c.key = f.key and c.owner = f.owner returning f.number
+  loop
+    ended[gone] := true;
+  end loop;
+  for i in 1..cardinality(release_all.keys) loop
+    if ended[i] then
+      return next true;
+    else
+      return next @schema@.release(release_all.keys[i], release_all.owners[i]);
+    end if;
+  end loop;
 end
 $$;
 

@@ -1,0 +1,82 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// An answer is what acquire says if it is more than a fence.
+type answer struct {
+	Answer                            string
+	Fence, Used, Ahead, Behind, Retry int64
+	Blocker                           *toldClaim
+}
+
+// A toldClaim is the type told of the schema.
+type toldClaim struct {
+	Key, Owner, Holder, Party        string
+	Weight, Limit, Fence, Held, Left int64
+	Meta                             json.RawMessage
+	Value                            string
+	Waiting, Kept                    bool
+}
+
+// result reads the answer to an Acquire.
+func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error) {
+	if len(rows) != 1 || len(rows[0]) != 1 || len(rows[0][0]) == 0 {
+		return driver.Result{}, errAnswer
+	}
+	text := rows[0][0]
+	if text[0] != '{' { // nothing stood there, and nobody waits
+		fence, err := strconv.ParseUint(string(text), 10, 64)
+		if err != nil {
+			return driver.Result{}, errAnswer
+		}
+		return driver.Result{Granted: true, Fence: fence, Used: r.Weight}, nil
+	}
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return driver.Result{}, errAnswer
+	}
+	switch a.Answer {
+	case "+", "=":
+		return driver.Result{Granted: true, Fence: uint64(a.Fence), Used: a.Used, Behind: int(a.Behind)}, nil
+	case "-":
+		blocker, err := a.Blocker.claim()
+		retry := time.Duration(a.Retry) * time.Microsecond
+		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind), Retry: retry, Blocker: blocker}, err
+	case "i":
+		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
+	case "f":
+		return driver.Result{}, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
+	case "b":
+		return driver.Result{}, errBusy
+	}
+	return driver.Result{}, errAnswer
+}
+
+// claim is nothing if there is none.
+func (t *toldClaim) claim() (driver.Claim, error) {
+	if t == nil {
+		return driver.Claim{}, nil
+	}
+	meta, err := decodeMeta(t.Meta)
+	if err != nil {
+		return driver.Claim{}, err
+	}
+	c := driver.Claim{
+		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(t.Fence), Holder: plain(t.Holder), Party: plain(t.Party), Meta: meta,
+		Held: max(time.Duration(t.Held)*time.Microsecond, 0), Left: time.Duration(t.Left) * time.Microsecond, Waiting: t.Waiting, Kept: t.Kept,
+	}
+	if t.Owner != "" {
+		c.Owner = driver.Tag(plain(t.Owner))
+	}
+	if t.Value != "" {
+		c.Value = []byte(plain(t.Value)) // bytea is shown as storable shows it
+	}
+	return c, nil
+}

@@ -1,0 +1,58 @@
+package postgres
+
+// A group is calls that are one statement.
+type group struct {
+	st    *statement
+	args  [][]byte
+	calls []*call
+}
+
+// grouped puts calls next to each other together, where their statement has a form for many.
+func grouped(calls []*call) []group {
+	var groups []group
+	for i := 0; i < len(calls); {
+		first, n := calls[i], 1
+		for first.st.all != nil && i+n < len(calls) && calls[i+n].st == first.st {
+			n++
+		}
+		g := group{first.st, first.args, calls[i : i+n]}
+		if n > 1 {
+			g.st, g.args = first.st.all, columns(g.calls)
+		}
+		groups = append(groups, g)
+		i += n
+	}
+	return groups
+}
+
+// columns returns an array for each parameter.
+func columns(calls []*call) [][]byte {
+	args := make([][]byte, len(calls[0].args))
+	for p := range args {
+		args[p] = array(len(calls), func(b []byte, i int) []byte {
+			c := calls[i]
+			switch arg := c.args[p]; {
+			case arg == nil:
+				return append(b, "null"...)
+			case c.st.formats[p] == 1:
+				return appendBytes(b, arg)
+			default:
+				return appendText(b, arg)
+			}
+		})
+	}
+	return args
+}
+
+// deal gives each call its rows. If there are not as many as calls, none gets any.
+func (g group) deal(rows [][][]byte) {
+	for i, c := range g.calls {
+		c.answered = true
+		switch len(g.calls) {
+		case 1:
+			c.rows = rows
+		case len(rows):
+			c.rows = rows[i : i+1]
+		}
+	}
+}
