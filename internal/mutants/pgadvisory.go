@@ -36,8 +36,8 @@ func pgadvisory() []mutant {
 		},
 		{
 			Name: "dead-connection-unnoticed", Why: "the holder goes on though its lock is free",
-			File: dir + "pool.go", Old: "		if c.state == held {\n			close(c.lost)\n", New: "		if c.state == ready {\n			close(c.lost)\n",
-			Pkg: pkg, Test: "TestStore_backend_ended",
+			File: dir + "pool.go", Old: "		s.tellLosses(lost)\n", New: "		_ = lost\n",
+			Pkg: pkg, Test: "TestStore_lease_ended",
 		},
 		{
 			Name: "grant-of-unknown-age", Why: "news of a grant that came late is trusted for a whole TTL",
