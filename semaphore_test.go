@@ -139,13 +139,38 @@ func TestSemaphore_Resize_keepsThePlace(t *testing.T) {
 	})
 }
 
+// TestSemaphore_Resize_passesThePlaceOn has one wait since before a resize and one since after: the place of the first is the other's
+// when it leaves.
+func TestSemaphore_Resize_passesThePlaceOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		s, far := slots(t, a, 2), slots(t, b, 3)
+		first := must(t)(far.Acquire(t.Context(), "gpu", distlock.Weight(2)))
+		ctx, cancel := context.WithCancel(t.Context())
+		leaves := begin(ctx, s.Acquire, "gpu", distlock.Weight(2)).waits(t)
+		behind := begin(t.Context(), far.Acquire, "gpu", distlock.Weight(2)).waits(t)
+		if err := s.Resize(3); err != nil {
+			t.Fatal(err)
+		}
+		heir := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(2)).waits(t)
+		cancel()
+		leaves.refused(t, context.Canceled)
+		free(t, first)
+		lease := heir.now(t)
+		behind.waits(t)
+		free(t, lease)
+		free(t, behind.now(t))
+		g.empty(t, a, b)
+	})
+}
+
 func TestSemaphore_Resize_tooSmall(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		s := slots(t, l, 3)
 		first := must(t)(s.Acquire(t.Context(), "gpu"))
-		many := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(3)).waits(t)
-		few := begin(t.Context(), s.Acquire, "gpu").waits(t)
+		many := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(3), distlock.Wait(time.Hour)).waits(t)
+		few := begin(t.Context(), s.Acquire, "gpu", distlock.Wait(time.Hour)).waits(t)
 		if err := s.Resize(2); err != nil {
 			t.Fatal(err)
 		}

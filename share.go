@@ -101,7 +101,7 @@ func (m *Limiter) draw(ctx context.Context, r *request) (asked bool, err error) 
 			p.fill = f
 			m.mu.Unlock()
 			asked = true
-			if err := m.refill(ctx, r, p, missing); err != nil {
+			if err := m.refill(ctx, r, p, f, missing); err != nil {
 				return true, err
 			}
 			continue
@@ -122,16 +122,15 @@ func (m *Limiter) draw(ctx context.Context, r *request) (asked bool, err error) 
 }
 
 // refill asks the store for what is missing in a pool, and ends the pool's fill.
-func (m *Limiter) refill(ctx context.Context, r *request, p *pool, missing int64) error {
+func (m *Limiter) refill(ctx context.Context, r *request, p *pool, f *fill, missing int64) error {
 	s, err := m.ask(ctx, r, missing)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
 		p.shares = append(p.shares, s)
 	}
-	p.fill.err = err
-	close(p.fill.done)
-	p.fill = nil
+	p.fill, f.err = nil, err
+	close(f.done)
 	return err
 }
 

@@ -1,0 +1,153 @@
+package main
+
+// kinds are mutants of the read/write lock, the semaphore, several names at once and the rate limit.
+func kinds() []mutant {
+	return []mutant{
+		{
+			Name: "downgrade-while-writing", Why: "a writer's work goes on beside readers that were let in",
+			File: "rw.go", Old: "	if mine, _ := l.depart(false); !mine { //nolint:contextcheck // Err waits for nothing\n",
+			New:  "	defer l.depart(false)\n	if l.Err() != nil {\n",
+			Test: "TestLease_Downgrade_endsTheWorkFirst",
+		},
+		{
+			Name: "downgrade-of-what-is-gone", Why: "another writer was there in between, and nobody is told",
+			File: "rw.go", Old: " || res.Fence > t.fence {", New: " {",
+			Test: "TestLease_Downgrade_lost",
+		},
+		{
+			Name: "downgrade-after-the-trust", Why: "a lease is handed out that is over",
+			File: "rw.go", Old: "	if !t.hold.Trusted(0) || !res.Granted", New: "	if !res.Granted",
+			Test: "TestLease_Downgrade_lost",
+		},
+		{
+			Name: "downgrade-not-given-back", Why: "a downgrade that failed leaves the lock taken for a TTL",
+			File: "rw.go", Old: "newOpError(\"downgrade\", l.r.name, err), l.Unlock(ctx)\n", New: "newOpError(\"downgrade\", l.r.name, err), error(nil)\n",
+			Test: "TestLease_Downgrade_answerLost",
+		},
+		{
+			Name: "downgrade-keeps-the-weight", Why: "readers wait for as long as the downgraded writer reads",
+			File: "rw.go", Old: "	r.Weight, r.mode, r.room = 1, Shared, nil\n", New: "	r.mode, r.room = Shared, nil\n",
+			Test: "TestLease_Downgrade",
+		},
+		{
+			Name: "readers-here-not-told", Why: "readers of the same process sleep on after a downgrade",
+			File: "rw.go", Old: "	t.l.tidy(t.n) // readers of this process may ask now\n", New: "",
+			Test: "TestLease_Downgrade",
+		},
+		{
+			Name: "upgrade-waits", Why: "a reader that wants to write waits for itself for ever",
+			File: "locker.go", Old: "	if mode == Exclusive {\n		if err := l.upgrades", New: "	if mode == Counted {\n		if err := l.upgrades",
+			Test: "TestLocker_Lock_upgrade",
+		},
+		{
+			Name: "upgrade-under-another-lease", Why: "only the innermost lease of a context is looked at",
+			File: "rw.go", Old: "	own, _ := ctx.Value(holdKey{l, r.Key}).(*Lease)\n", New: "	own := FromContext(ctx)\n	if own.r.Key != r.Key {\n		own = nil\n	}\n",
+			Test: "TestLocker_Lock_upgrade",
+		},
+		{
+			Name: "one-slot-too-many", Why: "more hold a semaphore than it has slots",
+			File: "semaphore.go", Old: "max(1, r.opt.weight), s.Size(), s.size\n", New: "max(1, r.opt.weight), s.Size()+1, s.size\n",
+			Test: "TestSemaphore_Acquire",
+		},
+		{
+			Name: "one-slot-too-many-in-line", Why: "the same, for those who waited",
+			File: "semaphore.go", Old: "		return r.size.Load()\n	}\n	return r.Limit\n", New: "		return r.size.Load() + 1\n	}\n	return r.Limit\n",
+			Test: "TestSemaphore_chaos",
+		},
+		{
+			Name: "resize-not-heard", Why: "who waits goes on asking with the old size",
+			File: "line.go", Old: "		p.ask.Limit = p.r.bound()\n", New: "",
+			Test: "TestSemaphore_Resize",
+		},
+		{
+			Name: "resize-not-told", Why: "who waits hears of the new size at its next poll",
+			File: "semaphore.go", Old: "			line.shake()\n", New: "			_ = line\n",
+			Test: "TestSemaphore_Resize",
+		},
+		{
+			Name: "resize-loses-the-place", Why: "who waits goes to the end of the line",
+			File: "semaphore.go", Old: "		return r.size == other.size\n", New: "		return r.size == other.size && r.Limit == other.Limit\n",
+			Test: "TestSemaphore_Resize_passesThePlaceOn",
+		},
+		{
+			Name: "waits-for-more-than-there-is", Why: "a call waits for slots that a resize took away, and all behind it",
+			File: "line.go", Old: "		case w != nil && w.r.tooHeavy() != nil: // since a resize\n", New: "		case false:\n",
+			Test: "TestSemaphore_Resize_tooSmall",
+		},
+		{
+			Name: "lock-with-a-weight", Why: "a weight is taken for a lock and does nothing",
+			File: "request.go", Old: "	if opt.weight > 0 && k != kindSem && k != kindRate {\n", New: "	if false {\n",
+			Test: "TestSemaphore_refused",
+		},
+		{
+			Name: "several-in-any-order", Why: "two that take the same names wait for each other for ever",
+			File: "multi.go", Old: "slices.Compact(slices.Sorted(slices.Values(names)))", New: "slices.Compact(slices.Clone(names))",
+			Test: "TestLocker_LockAll_noDeadlock",
+		},
+		{
+			Name: "some-and-not-all", Why: "what was taken before one could not be had stays taken",
+			File: "multi.go", Old: "		if err := lease.Unlock(ctx); err != nil && !errors.Is(err, ErrLost) {\n", New: "		if err := lease.Err(); err != nil {\n",
+			Test: "TestLocker_LockAll_allOrNothing",
+		},
+		{
+			Name: "wait-of-each", Why: "a wait is bounded for each name, and not for all",
+			File: "multi.go", Old: "	if wait := r.opt.wait; wait > 0 {\n", New: "	if wait := r.opt.wait; wait < -1 {\n",
+			Test: "TestLocker_LockAll_wait",
+		},
+		{
+			Name: "first-lost-unseen", Why: "the rest is waited for though the first is lost",
+			File: "multi.go", Old: "		waiting = lease.Context(waiting) // a loss ends the wait for the next\n", New: "",
+			Test: "TestLocker_LockAll_lostWhileWaiting",
+		},
+		{
+			Name: "pass-given-back", Why: "a rate limit counts nothing",
+			File: "limiter.go", Old: "	return lease.leave(ctx)\n", New: "	return lease.Unlock(ctx)\n",
+			Test: "TestLimiter_Allow",
+		},
+		{
+			Name: "no-retry-after", Why: "a refused caller does not know when to come back",
+			File: "request.go", Old: ", Retry: res.Retry}\n", New: "}\n",
+			Test: "TestLimiter_Allow",
+		},
+		{
+			Name: "share-spent-too-late", Why: "what is spent at the end of a share is forgotten before its window is over",
+			File: "share.go", Old: " + lease.t.hold.Left() - m.window}\n", New: " + lease.t.hold.Left()}\n",
+			Test: "TestLimiter_shares_unspent",
+		},
+		{
+			Name: "share-without-a-second-window", Why: "the same, by the life of its claim",
+			File: "share.go", Old: "driver.Renewal{ID: id, TTL: m.window})", New: "driver.Renewal{ID: id, TTL: m.window / 2})",
+			Test: "TestLimiter_neverOver",
+		},
+		{
+			Name: "share-kept-for-two-windows", Why: "a limit above 1,000 lets half of it pass",
+			File: "share.go", Old: "			spent = append(spent, s.id)\n", New: "",
+			Test: "TestLimiter_shares",
+		},
+		{
+			Name: "share-for-everyone", Why: "a hundred calls at once take a hundred shares",
+			File: "share.go", Old: "			p.fill = f\n", New: "			p.fill = nil\n",
+			Test: "TestLimiter_shares_together",
+		},
+		{
+			Name: "refused-for-anothers-reason", Why: "a call fails because another one was cancelled",
+			File: "share.go", Old: "		if errors.As(f.err, &limited) {\n", New: "		if !errors.As(f.err, &limited) && f.err != nil {\n			return asked, f.err\n		}\n		if limited != nil {\n",
+			Test: "TestLimiter_shares_together",
+		},
+		{
+			Name: "pools-for-ever", Why: "every name that was ever limited stays in memory",
+			File: "share.go", Old: "			delete(m.pools, other)\n", New: "			_ = other\n",
+			Test: "TestLimiter_shares_forgotten",
+		},
+		{
+			Name: "retry-after-too-early", Why: "a client that obeys is refused again",
+			File: "ratelimit/ratelimit.go", Old: "(d+time.Second-1)/time.Second", New: "d/time.Second",
+			Pkg: "ratelimit", Test: "TestMiddleware",
+		},
+		{
+			Name: "no-limit-without-the-store", Why: "a store that fails opens the gates unasked",
+			File: "ratelimit/ratelimit.go", Old: "	case m.PassOnError && ", New: "	case ",
+			Pkg: "ratelimit", Test: "TestMiddleware_storeFails",
+		},
+	}
+}
