@@ -150,7 +150,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks(), a.version(), a.completion())
 	root.AddCommand(a.bench(), a.torture(), a.tortureProcess())
 	root.AddCommand(a.doctor(), a.watch())
-	root.AddCommand(a.migrate(), a.limit())
+	root.AddCommand(a.migrate(), a.limit(), a.elect())
 	for _, c := range root.Commands() {
 		onceEach(c.Flags())
 	}

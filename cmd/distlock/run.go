@@ -24,6 +24,8 @@ type job struct {
 	atLeast, maxRun, grace time.Duration
 	onLost, logFormat      string
 	reportFile             string
+	once                   string // a key: run one time for it
+	keep                   time.Duration
 	verbose, passHandle    bool
 
 	sigs   chan os.Signal
@@ -54,6 +56,8 @@ func (a *app) run() *cobra.Command {
 	f.Int64Var(&j.slots, "slots", 0, "take one of `N` slots of the name, instead of its lock")
 	f.StringVarP(&j.command, "command", "c", "", "run a `LINE` of shell")
 	f.DurationVar(&j.atLeast, "at-least", 0, "keep the name taken until `D` since the grant, even if the command was quick")
+	f.StringVar(&j.once, "once", "", "run one time for `KEY`, such as the time of a cron job: what succeeded is not run again")
+	f.DurationVar(&j.keep, "keep", 24*time.Hour, "how long --once remembers")
 	f.DurationVar(&j.maxRun, "max-run", 0, "stop the command after `D`, and exit with 124")
 	f.DurationVar(&j.grace, "grace", 5*time.Second, "between TERM and KILL; at most TTL/3")
 	f.StringVar(&j.onLost, "on-lost", "stop", "what to do when the lock is lost: `stop|warn`")
@@ -106,7 +110,11 @@ func (j *job) main(c *cobra.Command, args []string) error {
 	if j.atLeast > 0 {
 		opts = append(opts, distlock.AtLeast(j.atLeast))
 	}
-	err = j.hold(c.Context(), locker, opts)
+	if j.config.from["once"] > fromDefault {
+		err = j.holdOnce(c.Context(), locker, opts)
+	} else {
+		err = j.hold(c.Context(), locker, opts)
+	}
 	j.report.Exit = 0
 	if err != nil {
 		j.report.Exit = exitCode(err)
@@ -131,6 +139,10 @@ func (j *job) check() error {
 		return usage("--slots and --shared exclude each other")
 	case j.atLeast < 0:
 		return usage("--at-least is %v, want 0s or more", j.atLeast)
+	case j.once == "" && j.config.from["once"] > fromDefault:
+		return usage("--once is empty")
+	case j.once == "" && j.config.from["keep"] > fromDefault:
+		return usage("--keep needs --once")
 	case j.maxRun < 0 || j.maxRun == 0 && j.config.from["max-run"] > fromDefault:
 		return usage("--max-run is %v, want more than 0s", j.maxRun)
 	case j.grace < 0:

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/distlock/distlock"
+)
+
+// holdOnce is hold, unless the command has succeeded for the key before. If it is being run elsewhere for the key, that
+// is waited for as for the lock.
+func (j *job) holdOnce(parent context.Context, locker *distlock.Locker, opts []distlock.Option) error {
+	once, err := distlock.NewOnce[int](locker, j.keep, nil, opts...)
+	if err != nil {
+		return err
+	}
+	var now []distlock.Option
+	if j.try {
+		now = append(now, distlock.Wait(0))
+	}
+	ctx, stop := interruptible(parent) // hold passes signals on while the command runs
+	defer stop()
+	j.report.begin(j.name, 0, nil)
+	ran := false
+	_, err = once.Do(ctx, j.name+"@"+j.once, func(ctx context.Context) (int, error) {
+		ran = true
+		return 0, j.hold(ctx, locker, opts)
+	}, now...)
+	var sig signalError
+	switch {
+	case errors.Is(err, distlock.ErrNotRecorded):
+		return &exitError{exitLost, errors.New(j.name + ": the command ran, and that could not be recorded: it may be run again")}
+	case ran || err == nil:
+		return err
+	case errors.As(context.Cause(ctx), &sig):
+		return &exitError{exitSignal + int(sig.sig), nil}
+	case errors.Is(err, distlock.ErrHeld):
+		return &exitError{j.busy, j.unless(j.quiet || j.busy == 0, busyLine(j.name+"@"+j.once, err))}
+	}
+	return err
+}
