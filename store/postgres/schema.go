@@ -88,6 +88,7 @@ func Migration(schema string) (string, error) {
 // steps returns the SQL that brings a schema from a version to the latest.
 func (n *names) steps(from int) (string, error) {
 	var b strings.Builder
+	b.WriteString("set local search_path = pg_catalog;\n") // what is made here must not depend on who makes it
 	for v := from + 1; v <= layout; v++ {
 		text, err := files.ReadFile(fmt.Sprintf("sql/%04d.sql", v))
 		if err != nil {

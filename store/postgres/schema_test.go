@@ -171,3 +171,47 @@ func TestStore_pgbouncer(t *testing.T) {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
 }
+
+// What a caller's search_path puts before the server's own functions is not called by ours.
+func TestSQL_searchPath(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t, testenv.Shared()).Database(t)
+	opt := &postgres.Options{Schema: "distlock"}
+	s := made(t, url, opt)
+	works(t, s)
+	c, ask := plainSQL(t, url, opt)
+	hostile := "create schema hostile; create table hostile.claim (); create table hostile.key ();"
+	for _, f := range []string{
+		"clock_timestamp() returns timestamptz", "pg_try_advisory_xact_lock(bigint) returns boolean", "pg_advisory_xact_lock(bigint) returns void",
+		"hashtextextended(text, bigint) returns bigint", "starts_with(text, text) returns boolean", "encode(bytea, text) returns text",
+		"convert_to(text, text) returns bytea", "sha256(bytea) returns bytea", "left(text, int) returns text", "random() returns float8",
+		"current_setting(text) returns text", "times(numeric, int) returns numeric",
+	} {
+		hostile += "create function hostile." + f + " language plpgsql as $$ begin raise exception 'hostile'; end $$;"
+	}
+	// There is no such operator in the server, so this one is nearer than the one that is meant.
+	hostile += "create operator hostile.* (function = hostile.times, leftarg = numeric, rightarg = int); set search_path = hostile, pg_catalog"
+	if _, err := c.Exec(t.Context(), hostile); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"select clock_timestamp() is null", "select extract(epoch from now()) * 1000000 > 0"} {
+		if _, err := ask(bad); err == nil || !strings.Contains(err.Error(), "hostile") {
+			t.Fatalf("%s: %v, want that it is hostile", bad, err)
+		}
+	}
+	for _, call := range []string{
+		"select Schema.acquire_lock('n', 'h', 60)", "select Schema.acquire_lock('n', 'h', 60)", "select not Schema.acquire_lock('n', 'other', 60)",
+		"select answer = '-' from Schema.acquire('n', 'o', '1 min', place => '1 min')",
+		"select Schema.ask('k', 'o', '1 min', 1, 1, null, 0, '', '', '{}', null, '', true) ~ '^[0-9]+$'",
+		"select Schema.ask_all('{a,b}', '{o,o}', '{1 min,1 min}', '{1,1}', '{1,1}', '{null,null}', '{0,0}', '{\"\",\"\"}', '{\"\",\"\"}', '{\"{}\",\"{}\"}', '{null,null}', '{\"\",\"\"}', '{t,t}') ~ '^[0-9]+$' limit 1",
+		"select answer = '+' from Schema.renew('k', 'o', '1 min')", "select answer = '+' from Schema.renew_all('{k}', '{o}', '{1 min}')",
+		"select count(*) = 1 from Schema.show('k')", "select count(*) = 4 from Schema.list('', 'a')",
+		"select count(*) = 4 from Schema.locks where owner <> ''", "select count(*) = 1 from Schema.waiters where owner <> ''",
+		"select count(Schema.watch('k', '1 min')) = 0", "select Schema.sweep() >= 0", "select count(*) = 1 from Schema.break('a', 'why')",
+		"select Schema.release('k', 'o')", "select Schema.release_all('{b}', '{o}')", "select Schema.release_lock('n', 'h')",
+	} {
+		if ok, err := ask(call); err != nil || !ok {
+			t.Errorf("%s: %v, %v", call, ok, err)
+		}
+	}
+}

@@ -2,30 +2,28 @@
 --
 -- Acquire has a key to itself before it reads the clock and the claims: it takes a lock of the transaction on the key's
 -- number. Renew and release never wait for that lock: a client that idles in its transaction keeps nobody from renewing.
+-- A caller's search_path changes nothing: functions have their own, and those that are one expression are read when they are made.
 -- Every statement of a function sees what was committed before it began, and no earlier: that is so in READ COMMITTED, and
 -- the other levels are refused.
 
 -- microseconds is a duration as a number.
 create or replace function @schema@.microseconds(d interval) returns bigint
-language sql immutable parallel safe as $$
-  select (extract(epoch from d) * 1000000)::bigint
-$$;
+language sql immutable parallel safe
+return (extract(epoch from d) * 1000000)::bigint;
 
 -- storable is a text as keys, owners and holders are kept.
 create or replace function @schema@.storable(plain text) returns text
-language sql immutable parallel safe as $$
-  select case when starts_with(plain, '\x') then '\x' || encode(convert_to(plain, 'UTF8'), 'hex') else plain end
-$$;
+language sql immutable parallel safe
+return case when starts_with(plain, '\x') then '\x' || encode(convert_to(plain, 'UTF8'), 'hex') else plain end;
 
 -- lock_key is the key of the lock with a name: see docs/layout.md.
 create or replace function @schema@.lock_key(name text) returns text
-language sql immutable parallel safe as $$
-  select @schema@.storable(case when starts_with(name, '~') then '~' || name else name end)
-$$;
+language sql immutable parallel safe
+return @schema@.storable(case when starts_with(name, '~') then '~' || name else name end);
 
 -- readable is a text for people.
 create or replace function @schema@.readable(stored text) returns text
-language plpgsql immutable parallel safe as $$
+language plpgsql set search_path = pg_catalog immutable parallel safe as $$
 begin
   if not starts_with(stored, '\x') then
     return stored;
@@ -40,13 +38,12 @@ $$;
 
 -- tag is how an owner is shown.
 create or replace function @schema@.tag(owner text) returns text
-language sql immutable parallel safe as $$
-  select left(encode(sha256(case when starts_with(owner, '\x') then owner::bytea else convert_to(owner, 'UTF8') end), 'hex'), 8)
-$$;
+language sql immutable parallel safe
+return left(encode(sha256(case when starts_with(owner, '\x') then owner::bytea else convert_to(owner, 'UTF8') end), 'hex'), 8);
 
 -- enter waits for a key. It returns false if somebody has it for too long, such as a client that idles in its transaction.
 create or replace function @schema@.enter(number bigint) returns boolean
-language plpgsql set lock_timeout = '200ms' as $$
+language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 begin
   perform pg_advisory_xact_lock(number);
   return true;
@@ -57,7 +54,7 @@ $$;
 
 -- tell wakes whoever listens on a channel. A queue that is nearly full is left alone, since it would make the caller fail.
 create or replace function @schema@.tell(channel text, message text) returns void
-language plpgsql as $$
+language plpgsql set search_path = pg_catalog as $$
 begin
   if channel <> '' and pg_notification_queue_usage() < 0.9 then
     perform pg_notify(channel, message);
@@ -73,7 +70,7 @@ $$;
 
 -- promote grants those at the head of the line who have room, for the rest of their places, and tells them. The caller has the key.
 create or replace function @schema@.promote(key text) returns void
-language plpgsql as $$
+language plpgsql set search_path = pg_catalog as $$
 #variable_conflict use_column
 declare
   now timestamptz := clock_timestamp();
@@ -125,7 +122,7 @@ create or replace function @schema@.acquire(
   holder text default '', party text default '', meta jsonb default '{}', value bytea default null,
   channel text default '', wait boolean default true,
   out answer text, out fence bigint, out used bigint, out ahead bigint, out behind bigint, out retry bigint, out blocker @schema@.told
-) language plpgsql set lock_timeout = '200ms' as $$
+) language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
   number constant bigint := hashtextextended(acquire.key, @seed@);
@@ -257,7 +254,7 @@ $$;
 create or replace function @schema@.ask(
   key text, owner text, ttl interval, weight bigint, "limit" bigint, place interval, floor bigint,
   holder text, party text, meta jsonb, value bytea, channel text, wait boolean
-) returns text language plpgsql as $$
+) returns text language plpgsql set search_path = pg_catalog as $$
 #variable_conflict use_column
 declare
   now timestamptz;
@@ -296,7 +293,7 @@ create or replace function @schema@.ask_all(
   keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[], places interval[], floors bigint[],
   holders text[], parties text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
 ) returns setof text language plpgsql
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set search_path = pg_catalog set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
   now timestamptz;
@@ -376,7 +373,7 @@ $$;
 
 -- show tells the live claims on a key, oldest first, then its line.
 create or replace function @schema@.show(key text) returns setof @schema@.told
-language sql stable as $$
+language sql stable set search_path = pg_catalog as $$
   select * from @schema@.claims_of(key, key, clock_timestamp())
   union all
   select * from @schema@.places_of(key, key, clock_timestamp())
@@ -384,7 +381,7 @@ $$;
 
 -- list tells what stands on the keys after one that begin with a prefix, those of a key together, for so many keys.
 create or replace function @schema@.list(prefix text, after text default '', keys int default 100) returns setof @schema@.told
-language sql stable as $$
+language sql stable set search_path = pg_catalog as $$
   with page as (
     select key from (
       (select distinct c.key from @schema@.claim c where c.key > list.after and c.key >= list.prefix and starts_with(c.key, list.prefix)
@@ -402,7 +399,7 @@ $$;
 create or replace function @schema@.renew(
   key text, owner text, ttl interval, value bytea default null, keep boolean default false,
   out answer text, out behind bigint, out reason text
-) language plpgsql set lock_timeout = '200ms' as $$
+) language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 begin
   update @schema@.claim c
@@ -426,7 +423,7 @@ $$;
 -- hands on the claim, and renew may wait for it.
 create or replace function @schema@.renew_all(keys text[], owners text[], ttls interval[])
 returns table (answer text, behind bigint, reason text)
-language sql as $$
+language sql set search_path = pg_catalog as $$
   with wanted as materialized (
     select w.* from unnest(renew_all.keys, renew_all.owners, renew_all.ttls) with ordinality as w(key, owner, ttl, number)
   ), ours as materialized (
@@ -456,7 +453,7 @@ $$;
 -- With the key to ourselves we see everybody who waits, and those who come later see what we did. If another has the key,
 -- it may be about to wait, and cannot be seen: then all who watch the key are told, since it watches before it asks.
 create or replace function @schema@.release(key text, owner text) returns boolean
-language plpgsql set lock_timeout = '200ms' as $$
+language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
   ours boolean := pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@));
@@ -488,7 +485,7 @@ $$;
 
 -- release_all releases many, and gives an answer for each, in order. Claims that nobody waits for are ended by one statement.
 create or replace function @schema@.release_all(keys text[], owners text[]) returns setof boolean language plpgsql
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set search_path = pg_catalog set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
   ours boolean[] := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@)) from unnest(release_all.keys) k);
@@ -523,7 +520,7 @@ $$;
 
 -- break ends the claims on a key, whoever holds them, and tells which.
 create or replace function @schema@.break(key text, reason text) returns setof @schema@.told
-language plpgsql set lock_timeout = '200ms' as $$
+language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
   now timestamptz;
@@ -542,7 +539,7 @@ $$;
 
 -- watch notes that somebody watches a key without a claim.
 create or replace function @schema@.watch(key text, life interval) returns void
-language sql as $$
+language sql set search_path = pg_catalog as $$
   insert into @schema@.onlooker as o (key, ends) values (watch.key, clock_timestamp() + watch.life)
     on conflict (key) do update set ends = greatest(o.ends, excluded.ends)
 $$;
@@ -550,7 +547,7 @@ $$;
 -- sweep looks at some keys and drops what has ended there, and those of which nothing is left and whose last fence the clock has
 -- passed by ten minutes. It returns how many were dropped, and does nothing while another sweeps.
 create or replace function @schema@.sweep(step int default 200) returns bigint
-language plpgsql set lock_timeout = '200ms' as $$
+language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
   page text[];
@@ -594,7 +591,7 @@ $$;
 -- acquire_lock takes a lock by name: true if the holder has it now, for so many seconds. The same holder again extends it.
 -- A holder is who says so: use a name that no other has, such as a host and a process.
 create or replace function @schema@.acquire_lock(name text, holder text, ttl_seconds double precision, metadata jsonb default '{}')
-returns boolean language plpgsql as $$
+returns boolean language plpgsql set search_path = pg_catalog as $$
 begin
   if coalesce(name = '' or octet_length(name) > 255 or holder = '' or ttl_seconds <= 0 or jsonb_typeof(metadata) <> 'object', true) then
     raise exception 'distlock: a name of 1 to 255 bytes, a holder, a time above 0 and an object for metadata are needed' using errcode = 'invalid_parameter_value';
@@ -609,7 +606,7 @@ $$;
 
 -- release_lock gives a lock back: true if the holder had it.
 create or replace function @schema@.release_lock(name text, holder text) returns boolean
-language sql as $$
+language sql set search_path = pg_catalog as $$
   select @schema@.release(@schema@.lock_key(name), 'sql/' || holder)
 $$;
 
