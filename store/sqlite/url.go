@@ -20,20 +20,14 @@ func OpenURL(ctx context.Context, text string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	named := path != ""
-	if !named {
-		if path, err = statePath(); err != nil {
-			return nil, err
-		}
-	}
 	s, err := Open(ctx, path, opt)
-	if errors.Is(err, errFolder) && !named {
+	if text == "sqlite:" && errors.Is(err, errFolder) {
 		err = fmt.Errorf("%w; or set XDG_STATE_HOME", err)
 	}
 	return s, err
 }
 
-// parse returns the path and the options in a URL. The path is empty if it names none.
+// parse returns the path and the options in a URL.
 func parse(text string) (path string, opt *Options, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -61,7 +55,10 @@ func parse(text string) (path string, opt *Options, err error) {
 			return "", nil, fmt.Errorf("%w: %w", ErrURL, err)
 		}
 	}
-	return path, opt, nil
+	if path == "" {
+		path, err = statePath()
+	}
+	return path, opt, err
 }
 
 // statePath is the file of a user who names none.
