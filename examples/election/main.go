@@ -1,0 +1,128 @@
+// Command election has three processes elect a leader among them, and kills the leader twice: each time another one leads when the TTL
+// is over, and its term is higher.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/store/sqlite"
+)
+
+const ttl = time.Second
+
+func main() {
+	log.SetFlags(0)
+	run := start
+	if len(os.Args) > 2 {
+		run = func() error { return stand(context.Background(), os.Args[1], os.Args[2]) }
+	}
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// election opens the store and returns the election, and what closes both.
+func election(ctx context.Context, file, me string) (*distlock.Election, func(), error) {
+	store, err := sqlite.Open(ctx, file, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	locker, err := distlock.New(store, distlock.TTL(ttl), distlock.Holder(me))
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := locker.Election("scheduler")
+	return e, func() { _ = locker.Close(ctx); _ = store.Close() }, err
+}
+
+// stand is a candidate. It leads until it is killed.
+func stand(ctx context.Context, file, me string) error {
+	e, stop, err := election(ctx, file, me)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return e.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
+		// Send the term along with what the leader does: what it acts upon refuses a lower one.
+		if err := t.Publish(ctx, fmt.Appendf(nil, "%s, term %d", me, t.Number())); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	})
+}
+
+// start starts the candidates, and kills whoever leads.
+func start() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "election")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "locks.db")
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	candidates := map[string]*exec.Cmd{}
+	for _, name := range []string{"ann", "bob", "cay"} {
+		c := exec.CommandContext(ctx, self, file, name)
+		c.Stderr = os.Stderr
+		if err := c.Start(); err != nil {
+			return err
+		}
+		candidates[name] = c
+	}
+	defer func() {
+		for _, c := range candidates {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		}
+	}()
+	e, stop, err := election(ctx, file, "onlooker")
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return watch(ctx, e, candidates)
+}
+
+// watch looks who leads, and kills the first two leaders.
+func watch(ctx context.Context, e *distlock.Election, candidates map[string]*exec.Cmd) error {
+	var last distlock.Leader
+	var killed time.Time
+	for leader, err := range e.Observe(ctx) {
+		switch {
+		case err != nil:
+			return err
+		case leader.Term == 0 || leader.Term == last.Term || len(leader.Value) == 0:
+			continue // nobody, or the same one, or one that has yet to publish
+		case leader.Term < last.Term:
+			return fmt.Errorf("term %d after %d", leader.Term, last.Term)
+		}
+		if !killed.IsZero() && time.Since(killed) > ttl+2*time.Second { // a second for the election, and one for Observe
+			return fmt.Errorf("a leader was killed, and the next one led after %v", time.Since(killed))
+		}
+		c := candidates[leader.Holder]
+		if len(candidates) == 1 {
+			fmt.Println("the last of three leads: two leaders were killed, and each was succeeded with a higher term")
+			return nil
+		}
+		killed, last = time.Now(), leader
+		if err := c.Process.Kill(); err != nil {
+			return err
+		}
+		_ = c.Wait() // it was killed
+		delete(candidates, leader.Holder)
+	}
+	return context.Cause(ctx)
+}

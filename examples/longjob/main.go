@@ -1,0 +1,70 @@
+// Command longjob does work that takes longer than a lock lasts. A usual lease is renewed by itself. A fixed one is extended by the job, step by
+// step, so that a job that hangs loses it; and it is lost when the job forgets.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/store/mem"
+)
+
+const (
+	ttl  = 2 * time.Second
+	step = ttl * 2 / 5
+)
+
+func main() {
+	log.SetFlags(0)
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	store := mem.New() // in earnest, one that the processes share
+	worker, err := distlock.New(store, distlock.TTL(ttl), distlock.Holder("worker"))
+	if err != nil {
+		return err
+	}
+	defer worker.Close(ctx)
+	rival, err := distlock.New(store, distlock.TTL(ttl), distlock.Holder("rival"))
+	if err != nil {
+		return err
+	}
+	defer rival.Close(ctx)
+
+	usual, err := worker.Lock(ctx, "import")
+	if err != nil {
+		return err
+	}
+	extended, err := worker.Lock(ctx, "export", distlock.Fixed())
+	if err != nil {
+		return err
+	}
+	forgotten, err := worker.Lock(ctx, "cleanup", distlock.Fixed())
+	if err != nil {
+		return err
+	}
+	for range 4 { // more than a TTL and a half
+		time.Sleep(step)
+		if err := extended.Extend(ctx, ttl); err != nil {
+			return err
+		}
+	}
+	for _, lease := range []*distlock.Lease{usual, extended, forgotten} {
+		_, err := rival.TryLock(ctx, lease.Key())
+		fmt.Printf("%s: held after %v: %v; a rival is refused: %v\n", lease.Key(), 4*step, lease.Err() == nil, errors.Is(err, distlock.ErrHeld))
+		switch err := lease.Unlock(ctx); {
+		case errors.Is(err, distlock.ErrLost):
+			fmt.Printf("%s: what was done since the loss may have met the work of another: only the fence stops it\n", lease.Key())
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
