@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -22,27 +21,6 @@ import (
 
 // fresh is a prefix that nobody else uses.
 func fresh() *redis.Options { return &redis.Options{Prefix: "lock:" + rand.Text() + ":"} }
-
-func TestStore_cluster(t *testing.T) {
-	cluster := testenv.RedisCluster(t)
-	for name, open := range map[string]func(t testing.TB) driver.Store{
-		"goredis": func(t testing.TB) driver.Store {
-			c := goclient.NewClusterClient(&goclient.ClusterOptions{Addrs: cluster.Addrs()})
-			t.Cleanup(func() { c.Close() })
-			return made(t)(goredis.New(c, fresh()))
-		},
-		"rueidis": func(t testing.TB) driver.Store {
-			c, err := ruclient.NewClient(ruclient.ClientOption{InitAddress: cluster.Addrs(), DisableCache: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
-			return made(t)(rueidis.New(c, fresh()))
-		},
-	} {
-		t.Run(name, func(t *testing.T) { drivertest.Run(t, drivertest.Env{Open: open}) })
-	}
-}
 
 func TestStore_sentinel(t *testing.T) {
 	group := testenv.Sentinel(t)
@@ -116,16 +94,7 @@ func TestStore_replicas(t *testing.T) {
 
 // The user in docs/layout.md may do all that a store does, and nothing on other keys.
 func TestStore_leastRights(t *testing.T) {
-	text, err := os.ReadFile("../../docs/layout.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := strings.Index(string(text), "user distlock ")
-	if at < 0 {
-		t.Fatal("docs/layout.md has no user")
-	}
-	line, _, _ := strings.Cut(string(text)[at:], "\n")
-	line = strings.Replace(line, ">PASSWORD", ">secret", 1)
+	line := documentedUser(t)
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", line))
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		drivertest.Run(t, drivertest.Env{Open: func(t testing.TB) driver.Store {

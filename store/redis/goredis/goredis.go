@@ -22,6 +22,9 @@ const reserved = 2
 // known; one that was given up earlier might take effect after the caller has cleared up.
 const grace = 50 * time.Millisecond
 
+// errMoved says that the server has ended a subscription because the slot of the channel went to another node.
+var errMoved = errors.New("goredis: the channel has moved to another node")
+
 // New returns a store on a client: a *redis.Client, which may be one for Sentinel, or a *redis.ClusterClient. The
 // client stays the caller's: close the store first, and then the client.
 //
@@ -29,8 +32,8 @@ const grace = 50 * time.Millisecond
 // its ContextTimeoutEnabled is. Renewals go over connections of their own, made with the client's options: they do not wait for
 // the pool. On a cluster each key that is waited for takes a connection more.
 //
-// Other clients are refused. A Ring gives a key to another server when one does not answer, and an
-// AutoPipeliner sends scripts in one batch with commands that it would send again.
+// Other clients are refused. A Ring gives a key to another server when one does not answer. An AutoPipeliner does not tell with
+// which options it connects, which renewals need, nor whether to a cluster: give the client that it was made of.
 func New(c goredis.UniversalClient, opt *redis.Options) (*redis.Store, error) {
 	switch c := c.(type) {
 	case *goredis.Client:
@@ -54,11 +57,11 @@ func New(c goredis.UniversalClient, opt *redis.Options) (*redis.Store, error) {
 		o.PushNotificationProcessor = nil
 		return redis.New(&client{c: c, cluster: c, renewals: goredis.NewClusterClient(&o)}, opt)
 	case *goredis.Ring:
-		return nil, errors.New("goredis: a ring gives a key to another server when one does not answer: two would hold one claim")
+		return nil, errors.New("goredis: a ring gives a key to another server when one does not answer, and two would hold one claim: give the client of one server, or a majority of them to store/quorum")
 	case *goredis.AutoPipeliner:
-		return nil, errors.New("goredis: an AutoPipeliner sends scripts in one batch with commands that it sends again: give the client that it was made of")
+		return nil, errors.New("goredis: an AutoPipeliner does not tell its options, with which renewals connect: give the client that it was made of")
 	}
-	return nil, fmt.Errorf("goredis: %T is neither a *redis.Client nor a *redis.ClusterClient: it is not known whether it sends scripts twice", c)
+	return nil, fmt.Errorf("goredis: %T is neither a *redis.Client nor a *redis.ClusterClient, and may send scripts twice: give one of these", c)
 }
 
 // again is a timeout as the options of a client want it, which say 0 for the default and -1 for none, made of
@@ -285,8 +288,11 @@ func (c *client) Receive(ctx context.Context, channel string, sharded bool, up f
 		case one, ok := <-all:
 			switch m := one.(type) {
 			case *goredis.Subscription:
-				if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
+				switch m.Kind {
+				case "subscribe", "ssubscribe":
 					up()
+				case "sunsubscribe":
+					return errMoved // nobody here asked for it
 				}
 			case *goredis.Message:
 				news(m.Payload)

@@ -2,6 +2,7 @@ package goredis_test
 
 import (
 	"crypto/rand"
+	"strings"
 	"testing"
 
 	client "github.com/redis/go-redis/v9"
@@ -54,8 +55,8 @@ func TestNew_refused(t *testing.T) {
 	for name, c := range map[string]client.UniversalClient{
 		"ring": ring, "auto": auto, "wrapped": wrapped{plain}, "nil": nil, "nil client": (*client.Client)(nil),
 	} {
-		if _, err := goredis.New(c, nil); err == nil {
-			t.Errorf("%s: a client that may send scripts twice was taken", name)
+		if _, err := goredis.New(c, nil); err == nil || !strings.Contains(err.Error(), ": give ") {
+			t.Errorf("%s: error %v, want a refusal that says what to give", name, err)
 		}
 	}
 }

@@ -19,6 +19,9 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
+// errMoved says that the server has ended a subscription because the slot of the channel went to another node.
+var errMoved = errors.New("rueidis: the channel has moved to another node")
+
 // New returns a store on a client. The client may be one for a single server, Sentinel or a cluster. It stays the caller's: close the
 // store first, and then the client.
 //
@@ -199,10 +202,18 @@ func (c *client) Receive(ctx context.Context, channel string, sharded bool, up f
 	d, release := c.c.Dedicate()
 	defer release()
 	defer d.Close()
+	moved := make(chan struct{}, 1)
 	over := d.SetPubSubHooks(rueidis.PubSubHooks{
 		OnSubscription: func(s rueidis.PubSubSubscription) {
-			if s.Channel == channel && (s.Kind == "subscribe" || s.Kind == "ssubscribe") {
+			switch {
+			case s.Channel != channel:
+			case s.Kind == "subscribe" || s.Kind == "ssubscribe":
 				up()
+			case s.Kind == "sunsubscribe": // nobody here asked for it
+				select {
+				case moved <- struct{}{}:
+				default: // it is known
+				}
 			}
 		},
 		OnMessage: func(m rueidis.PubSubMessage) {
@@ -221,6 +232,8 @@ func (c *client) Receive(ctx context.Context, channel string, sharded bool, up f
 	select {
 	case err := <-over:
 		return wrap(err)
+	case <-moved:
+		return errMoved
 	case <-ctx.Done():
 		return ctx.Err()
 	}

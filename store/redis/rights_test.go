@@ -1,0 +1,135 @@
+package redis_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
+)
+
+// A user who may run scripts and lacks a command that a script needs is stopped in the middle of it. No such answer says that nothing was
+// changed if something was.
+func TestStore_missingRight(t *testing.T) {
+	line := documentedUser(t)
+	for name, open := range adapters {
+		t.Run(name, func(t *testing.T) {
+			srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", line))
+			stopped := 0
+			for _, right := range strings.Fields(line) {
+				if !strings.HasPrefix(right, "+") || right == "+evalsha" || right == "+eval" {
+					continue
+				}
+				without := "-" + right[1:]
+				opt := fresh()
+				s := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: opt})
+				a, w, b := exclusive("key"), exclusive("key"), shared("key")
+				w.Place, b.Place = time.Minute, time.Minute
+				for _, step := range []struct {
+					name string
+					do   func() error
+				}{
+					{"acquire", func() error { _, err := s.Acquire(t.Context(), a); return err }},
+					{"wait", func() error { _, err := s.Acquire(t.Context(), w); return err }},
+					{"wait for a share", func() error { _, err := s.Acquire(t.Context(), b); return err }},
+					{"renew", func() error { _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); return err }},
+					{"release", func() error { return s.Release(t.Context(), a.ID) }},
+					{"take over", func() error { _, err := s.Acquire(t.Context(), w); return err }},
+					{"break", func() error { _, err := s.Break(t.Context(), "key", "test"); return err }},
+					{"share", func() error { _, err := s.Acquire(t.Context(), b); return err }},
+				} {
+					do(t, srv, "ACL", "SETUSER", "distlock", without)
+					before := contents(t, srv, opt.Prefix)
+					err := step.do()
+					after := contents(t, srv, opt.Prefix)
+					do(t, srv, "ACL", "SETUSER", "distlock", right)
+					if err == nil {
+						continue
+					}
+					stopped++
+					if errors.Is(err, driver.ErrUnavailable) && before != after {
+						t.Errorf("%s with %s: %v, and it changed something", step.name, without, err)
+					}
+					_ = step.do() // what was left half done may be in its way
+				}
+			}
+			if stopped == 0 {
+				t.Error("no right was missed: this tests nothing")
+			}
+		})
+	}
+}
+
+// contents is all that lies under a prefix, but for how long it lives.
+func contents(t testing.TB, srv *testenv.RedisServer, prefix string) string {
+	t.Helper()
+	text, _ := do(t, srv, "EVAL", `
+local all = {}
+for _, k in ipairs(redis.call('KEYS', '*' .. ARGV[1] .. '*')) do all[#all + 1] = k .. ' ' .. redis.call('DUMP', k) end
+table.sort(all)
+return redis.sha1hex(table.concat(all, '\n'))`, "0", prefix).(string)
+	return text
+}
+
+// documentedUser is the line of docs/layout.md that makes the user of a store.
+func documentedUser(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/layout.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(text), "user distlock ")
+	if at < 0 {
+		t.Fatal("docs/layout.md has no user")
+	}
+	line, _, _ := strings.Cut(string(text)[at:], "\n")
+	return strings.Replace(line, ">PASSWORD", ">secret", 1)
+}
+
+// documentedCluster is the documented user with what docs/layout.md adds on a cluster.
+func documentedCluster(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/layout.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "On a cluster add\n`")
+	more, _, ended := strings.Cut(rest, "`")
+	if !found || !ended {
+		t.Fatal("docs/layout.md does not say what to add on a cluster")
+	}
+	return documentedUser(t) + " " + strings.Join(strings.Fields(more), " ")
+}
+
+// A cluster, by the user in docs/layout.md: it may do all that a store does, and is refused nothing that a client asks.
+func TestStore_cluster(t *testing.T) {
+	cluster := testenv.RedisCluster(t, testenv.Config("user default on nopass ~* &* +@all", documentedCluster(t)))
+	for name, open := range clusterAdapters {
+		t.Run(name, func(t *testing.T) {
+			enter := func(t testing.TB) *redis.Store {
+				return open(t, login{addr: strings.Join(cluster.Addrs(), ","), user: "distlock", password: "secret", opt: fresh()})
+			}
+			drivertest.Run(t, drivertest.Env{Open: func(t testing.TB) driver.Store { return enter(t) }})
+			info, err := enter(t).Inspect(t.Context())
+			if err != nil || info.Identity == "" || !strings.Contains(info.Version, "a cluster of 3") {
+				t.Errorf("Inspect: %+v, %v", info, err)
+			}
+			for _, f := range info.Findings {
+				if f.Level == driver.Unknown {
+					t.Errorf("unknown: %s", f.What)
+				}
+			}
+			for _, node := range cluster.Nodes {
+				if denied := do(t, node, "ACL", "LOG").([]any); len(denied) > 0 {
+					t.Errorf("refused: %v", denied)
+				}
+				do(t, node, "ACL", "LOG", "RESET")
+			}
+		})
+	}
+}
