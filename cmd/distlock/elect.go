@@ -125,6 +125,10 @@ func (e *campaign) lead(ctx context.Context, _ *distlock.Term) error {
 	defer stop()
 	err := e.supervise(lease) //nolint:contextcheck // the child ends by its own rules, and is waited for
 	e.ended = err
+	switch e.passed {
+	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
+		<-ctx.Done() // the signal ends the campaign too, be it a moment later; and SIGTERM is also what stepping down sends
+	}
 	var sig signalError
 	e.told = errors.As(context.Cause(ctx), &sig)
 	var verdict *exitError

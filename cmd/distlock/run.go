@@ -29,6 +29,7 @@ type job struct {
 	verbose, passHandle    bool
 
 	sigs   chan os.Signal
+	passed os.Signal // the last that was passed on
 	child  *exec.Cmd
 	group  bool   // the child has a process group of its own
 	family family // whom to signal if it has none

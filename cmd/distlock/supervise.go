@@ -64,6 +64,7 @@ func (j *job) supervise(lease *distlock.Lease) error {
 			}
 			return childError(err)
 		case s := <-j.sigs:
+			j.passed = s
 			j.forward(s.(syscall.Signal))
 		case <-struck:
 			stop(j.grace, &exitError{exitMaxRun, fmt.Errorf("%s: stopped after %v", j.name, j.maxRun)})
