@@ -94,6 +94,7 @@ func TestStore_replicas(t *testing.T) {
 
 // The user in docs/layout.md may do all that a store does, and nothing on other keys.
 func TestStore_leastRights(t *testing.T) {
+	t.Parallel()
 	line := documentedUser(t)
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", line))
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
