@@ -98,6 +98,7 @@ func TestStore_leastRights(t *testing.T) {
 	line := documentedUser(t)
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", line))
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		t.Parallel()
 		drivertest.Run(t, drivertest.Env{Open: func(t testing.TB) driver.Store {
 			return open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: fresh()})
 		}})
