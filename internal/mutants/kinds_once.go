@@ -1,0 +1,147 @@
+package main
+
+// kindsOnce are mutants of results that are remembered, elections and jobs of several schedulers.
+func kindsOnce() []mutant {
+	return []mutant{
+		{
+			Name: "record-without-keep", Why: "the claim of a result runs out, or those in line are not woken to read it",
+			File: "once.go", Old: "Value: value, Keep: true}", New: "Value: value}",
+			Test: "TestOnce_Do_remembers",
+		},
+		{
+			Name: "record-for-the-ttl", Why: "a result is forgotten as soon as a lease would be",
+			File: "once.go", Old: "driver.Renewal{ID: l.t.id, TTL: ttl,", New: "driver.Renewal{ID: l.t.id, TTL: l.r.TTL,",
+			Test: "TestOnce_Do_forgets",
+		},
+		{
+			Name: "record-waited-for", Why: "those in line wait until the record ends, instead of reading it",
+			File: "line.go", Old: "		if res.Blocker.Kept {\n", New: "		if false {\n",
+			Test: "TestOnce_Do_waits",
+		},
+		{
+			Name: "record-waited-for-at-once", Why: "a caller that comes later gets in line for a record",
+			File: "line.go", Old: " || r.opt.asks == 1 || res.Blocker.Kept:", New: " || r.opt.asks == 1:",
+			Test: "TestOnce_Do_remembers",
+		},
+		{
+			Name: "result-recorded-though-lost", Why: "a result is called recorded that another may be working on",
+			File: "once.go", Old: "o.keep, record); lost != nil {", New: "o.keep, record); lost != nil && !errors.Is(lost, ErrLost) {",
+			Test: "TestOnce_Do_lostBetween",
+		},
+		{
+			Name: "recording-tried-once", Why: "an answer that was lost makes the next caller do it again",
+			File: "once.go", Old: "errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) {\n			return err\n", New: "true {\n			return err\n",
+			Test: "TestOnce_Do_recordsAgain",
+		},
+		{
+			Name: "recording-tried-for-too-long", Why: "a recording is sent when another may be doing it already",
+			File: "once.go", Old: "	until := clock.Now() + hold.Left()\n", New: "	until := clock.Now() + hold.Left() + 2*time.Second\n",
+			Test: "TestOnce_Do_notRecorded",
+		},
+		{
+			Name: "recording-ends-with-the-caller", Why: "a result is lost because the caller has gone, which is when it is needed most",
+			File: "once.go", Old: "		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(callLimit,", New: "		call, cancel := context.WithTimeout(ctx, min(callLimit,",
+			Test: "TestOnce_Do_recordsThoughDone",
+		},
+		{
+			Name: "failures-always-remembered", Why: "a passing failure is the answer for a day",
+			File: "once.go", Old: "		if o.o.Failures == nil || !o.o.Failures(failed) {\n", New: "		if false {\n",
+			Test: "TestOnce_Do_failures",
+		},
+		{
+			Name: "panic-keeps-the-claim", Why: "nobody can do it until the TTL is over",
+			File: "once.go", Old: "		if record == nil {\n			err = errors.Join(err, lease.Unlock(ctx))", New: "		if record == nil && err != nil {\n			err = errors.Join(err, lease.Unlock(ctx))",
+			Test: "TestOnce_Do_panic",
+		},
+		{
+			Name: "large-result-stored", Why: "the store refuses it, and the result is lost with the lease",
+			File: "once.go", Old: "	case len(b)+1 > driver.MaxValue:\n", New: "	case len(b) > driver.MaxValue:\n",
+			Test: "TestOnce_Do_tooLarge",
+		},
+		{
+			Name: "leadership-let-go-early", Why: "another leads while the work of the first is still under way",
+			File: "election.go", Old: "	term := lease.Context(office)\n", New: "	term := lease.Context(office)\n	context.AfterFunc(ctx, func() { _ = lease.Unlock(ctx) })\n",
+			Test: "TestElection_Run_letsGoLast",
+		},
+		{
+			Name: "leadership-kept-after-lead", Why: "nobody leads until the TTL is over",
+			File: "election.go", Old: "		gone := lease.Unlock(ctx)\n", New: "		gone := lease.abandon(ctx)\n",
+			Test: "TestElection_Run_handsOver",
+		},
+		{
+			Name: "loss-ends-the-candidate", Why: "a candidate that lost a term never stands again",
+			File: "election.go", Old: "	if term.Err() != nil && ctx.Err() == nil {\n", New: "	if false {\n",
+			Test: "TestElection_Run_lost",
+		},
+		{
+			Name: "terms-handed-on", Why: "the store tells onlookers of a term that is over",
+			File: "election.go", Old: "	if lease.seal() != nil || e.outranked(", New: "	if e.outranked(",
+			Test: "TestElection_Run_oneProcess",
+		},
+		{
+			Name: "preferred-not-asked-for", Why: "a leader never steps down for a preferred candidate",
+			File: "election.go", Old: "				leave(ErrStepDown)\n", New: "",
+			Test: "TestElection_preferred",
+		},
+		{
+			Name: "preferred-passed-over", Why: "one who stands before the preferred candidate leads instead",
+			File: "election.go", Old: "seal() != nil || e.outranked(term, lease) {", New: "seal() != nil {",
+			Test: "TestElection_preferred",
+		},
+		{
+			Name: "published-value-forgotten", Why: "to publish nothing leaves the old address",
+			File: "election.go", Old: "		value = []byte{} // nil would leave it as it was\n", New: "",
+			Test: "TestElection_Leader",
+		},
+		{
+			Name: "observer-misses-the-end", Why: "an onlooker hears of the end of a term a second late",
+			File: "leader.go", Old: "			case <-wake:\n				n = 0\n", New: "",
+			Test: "TestElection_Observe",
+		},
+		{
+			Name: "observer-ends-with-trouble", Why: "an onlooker is blind for good after the store was away",
+			File: "leader.go", Old: " || !errors.Is(err, ErrUnavailable) {", New: " || errors.Is(err, ErrUnavailable) {",
+			Test: "TestElection_Observe_trouble",
+		},
+		{
+			Name: "failed-fire-run-again", Why: "a scheduler that is late runs a job again that has failed",
+			File: "cron.go", Old: "{ return !errors.Is(err, errNotStarted) }", New: "{ return false }",
+			Test: "TestCron_Run_oncePerFire",
+		},
+		{
+			Name: "fire-not-begun-remembered", Why: "a fire is called done though the store failed before it began",
+			File: "cron.go", Old: "{ return !errors.Is(err, errNotStarted) }", New: "{ return true }",
+			Test: "TestCron_Run_storeFails",
+		},
+		{
+			Name: "fires-overlap", Why: "a job is begun while an earlier fire of it is still running",
+			File: "cron.go", Old: "	if c.overlap {\n", New: "	if true {\n",
+			Test: "TestCron_Run_skipsIfRunning",
+		},
+		{
+			Name: "key-used-for-another-request", Why: "a client gets the answer to another request",
+			File: "idempotency/idempotency.go", Old: "	case a.Mark != mark:\n", New: "	case false:\n",
+			Pkg: "./idempotency", Test: "TestMiddleware_otherRequest",
+		},
+		{
+			Name: "key-of-everybody", Why: "a client reads the answer of another",
+			File: "idempotency/idempotency.go", Old: "digest(m.o.Scope(r), key)", New: "digest(key)",
+			Pkg: "./idempotency", Test: "TestMiddleware_replays",
+		},
+		{
+			Name: "failed-answer-remembered", Why: "a client that tries again gets the old failure",
+			File: "idempotency/answer.go", Old: "	case unserved, r.a.Status >= http.StatusInternalServerError:\n", New: "	case unserved:\n",
+			Pkg: "./idempotency", Test: "TestMiddleware_notRemembered",
+		},
+		{
+			Name: "no-splay", Why: "a scheduler whose clock is late runs a quick job again",
+			File: "gocron/gocron.go", Old: "distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay))...)", New: "distlock.New(store, opts...)",
+			Pkg: "./gocron", Test: "TestLocker",
+		},
+		{
+			Name: "fire-by-the-local-clock", Why: "every scheduler takes the time at which it got to a job for the fire",
+			File: "robfig/robfig.go", Old: "	at := entry.Prev\n", New: "	at := time.Now()\n",
+			Pkg: "./robfig", Test: "TestCron_Add_oncePerFire",
+		},
+	}
+}
