@@ -207,7 +207,7 @@ func TestElection_Run_fails(t *testing.T) {
 		}
 		_ = l.Close(ctx)
 		wants(t, e.Run(ctx, none), distlock.ErrClosed)
-		wants(t, e.Run(nil, none), distlock.ErrInvalid) //nolint:staticcheck // that is what is tested
+		wants(t, e.Run(noContext, none), distlock.ErrInvalid)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestTerm_Publish_fails(t *testing.T) {
 			done, cancel := context.WithCancel(ctx)
 			cancel()
 			wants(t, term.Publish(done, nil), context.Canceled)
-			wants(t, term.Publish(nil, nil), distlock.ErrInvalid) //nolint:staticcheck // that is what is tested
+			wants(t, term.Publish(noContext, nil), distlock.ErrInvalid)
 			g.set(func(g *gate) {
 				g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, errCut }
 			})
@@ -390,7 +390,7 @@ func TestElection_Observe_trouble(t *testing.T) {
 		for _, err := range election(t, l).Observe(context.Background()) {
 			wants(t, err, errors.ErrUnsupported)
 		}
-		for _, err := range election(t, l).Observe(nil) { //nolint:staticcheck // that is what is tested
+		for _, err := range election(t, l).Observe(noContext) {
 			wants(t, err, distlock.ErrInvalid)
 		}
 	})
