@@ -433,8 +433,12 @@ func (l *Locker) serve(n *line, p *place, res driver.Result, sent, life time.Dur
 	n.placed = nil
 	// The store may have granted the claim to an ask whose answer was lost or late, or unasked. What leaves room
 	// for others is of no use then to a call that came after the last refusal: claims with higher fences may
-	// have come and gone before the call.
-	lease.t.sealed = w != nil && !p.r.alone() && w.seq > p.since
+	// have come and gone before the call. If it is fresh, that goes for a call that came after this ask.
+	known := p.since
+	if res.Fresh {
+		known = p.seen
+	}
+	lease.t.sealed = w != nil && !p.r.alone() && w.seq > known
 	if w == nil || !w.r.same(p.r) || lease.t.sealed {
 		lease.t.spare()
 		return true

@@ -77,6 +77,10 @@ type Request struct {
 type Result struct {
 	Granted bool
 
+	// Fresh says that this very call was granted the claim: the owner did not have it before. False
+	// says nothing.
+	Fresh bool
+
 	// Fence is the first of the fences that this grant owns; 0 if the claim was
 	// refused or the store has no fences.
 	Fence uint64

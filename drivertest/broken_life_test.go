@@ -12,6 +12,7 @@ import (
 
 func roomFaults() []fault {
 	return []fault{
+		{"every grant is fresh", []string{"fresh"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Fresh = res.Granted })},
 		{"readers exclude each other", []string{"shared", "downgrade"}, asks(func(_ *bent, r *driver.Request) { r.Weight = r.Limit })},
 		{"used is off by one", []string{"exclusive", "shared", "count"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Used++ })},
 		{"a downgrade is forgotten", []string{"downgrade", "wake by room"}, asks(func(b *bent, r *driver.Request) {

@@ -24,6 +24,15 @@ func againLaws() []law {
 			})
 			p.passes(p.exclusive(), p.last, p.ttl)
 		}},
+		{"fresh", "a grant that the owner had already is not told as fresh", 0, func(p *probe) {
+			for _, a := range []driver.Request{p.exclusive(), p.shared()} {
+				p.grant(a)
+				if p.grant(a).Fresh {
+					p.wrong("Acquire(%s) of an owner that has the claim: fresh", words(a))
+				}
+				p.release(a.ID, nil)
+			}
+		}},
 		{"again shorter", "asking again for less time shortens the life", expiry, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)

@@ -36,7 +36,7 @@ func root() []mutant {
 		},
 		{
 			Name: "unasked-grant-inherited", Why: "a reader gets a fence below that of one that had ended before it came",
-			File: "line.go", Old: "w.seq > p.since\n", New: "w.seq > p.seen\n",
+			File: "line.go", Old: "	known := p.since\n", New: "	known := p.seen\n",
 			Test: "TestTurn_readerInheritsNoUnaskedGrant",
 		},
 		{

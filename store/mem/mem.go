@@ -77,7 +77,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
 	k.claims = append(k.claims, &claim{Request: r, fence: k.last, since: now, ends: after(now, r.TTL)})
 	k.wakeHead()
-	return driver.Result{Granted: true, Fence: k.last, Used: k.used(), Behind: len(k.line), Age: age(now)}, nil
+	return driver.Result{Granted: true, Fresh: true, Fence: k.last, Used: k.used(), Behind: len(k.line), Age: age(now)}, nil
 }
 
 // Renew gives a claim a new TTL.

@@ -159,7 +159,7 @@ func result(key string, floor uint64, text string) (res driver.Result, err error
 	r := reader{rest: text[1:]}
 	switch text[0] {
 	case '+', '=':
-		res.Granted = true
+		res.Granted, res.Fresh = true, text[0] == '+'
 		res.Fence = uint64(r.number())
 		res.Used = driver.Whole
 		if r.rest != "" {

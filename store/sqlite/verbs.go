@@ -64,7 +64,7 @@ func (s *Store) acquire(k *key, r driver.Request, now time.Duration) (driver.Res
 	k.claims = append(k.claims, c)
 	k.broken = slices.DeleteFunc(k.broken, func(b broken) bool { return b.owner == r.Owner })
 	k.wakeHead()
-	return driver.Result{Granted: true, Fence: fence, Used: k.used(), Behind: len(k.line)}, nil
+	return driver.Result{Granted: true, Fresh: true, Fence: fence, Used: k.used(), Behind: len(k.line)}, nil
 }
 
 // Renew gives a claim a new TTL.
