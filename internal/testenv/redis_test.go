@@ -214,6 +214,10 @@ func TestRedisCluster(t *testing.T) {
 	}
 	is(t, len(owners), 3)
 
+	// Replication is asynchronous: what the replica has not got yet is lost with the primary.
+	eventually(t, 15*time.Second, "the replica has it all", func() bool {
+		return strings.Contains(first.Info(t.Context(), "slave0"), ",state=online,offset="+first.Info(t.Context(), "master_repl_offset")+",")
+	})
 	first.Kill()
 	var next *testenv.RedisServer
 	eventually(t, 15*time.Second, "a replica takes over", func() (ok bool) {
