@@ -387,8 +387,13 @@ func TestElection_Observe_trouble(t *testing.T) {
 			t.Errorf("it yielded %s", got)
 		}
 		s.err.Store(&errors.ErrUnsupported)
-		for _, err := range election(t, l).Observe(context.Background()) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for _, err := range election(t, l).Observe(ctx) {
 			wants(t, err, errors.ErrUnsupported)
+		}
+		if ctx.Err() != nil {
+			t.Error("it goes on though the store cannot show")
 		}
 		for _, err := range election(t, l).Observe(noContext) {
 			wants(t, err, distlock.ErrInvalid)
