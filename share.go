@@ -49,8 +49,9 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 			}
 		}
 		if waited && ctx.Err() != nil && err != nil { // between two asks, or in one
-			refused.Err = errors.Join(refused.Err, context.Cause(ctx))
-			err = refused
+			both := *refused // others look at what the store said
+			both.Err = errors.Join(refused.Err, context.Cause(ctx))
+			err = &both
 		}
 		m.conclude(ctx, r, Event{Waited: waited, Handed: !asked, Err: err})
 		return err
