@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -31,6 +32,8 @@ func (r runner) Run() int {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
+	// Under nohup SIGHUP is ignored, and the programs under test would inherit that. What is handled they do not inherit.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	return testenv.Main(r.m, nil).Run()
 }
 
