@@ -40,7 +40,8 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 	}
 	for l, g := range rounds {
 		err := l.await(ctx, g.done)
-		for _, r := range g.claims {
+		for i := range g.claims {
+			r := &g.claims[i] // its err is written until the round is done, which may be after ctx
 			if out[r.at].Err = err; err == nil {
 				out[r.at].Err = r.err
 			}
