@@ -72,7 +72,7 @@ func root() []mutant {
 		},
 		{
 			Name: "loss-by-the-timer-alone", Why: "a process that was paused goes on with a lease that another has by now",
-			File: "lease.go", Old: "	if !l.t.hold.Lose() {\n", New: "	if l.t.hold != nil {\n",
+			File: "lease.go", Old: "	if !l.t.hold.Lose() {\n", New: "	if l.t != nil {\n",
 			Test: "TestLease_lost_lookingAtTheClock",
 		},
 		{
