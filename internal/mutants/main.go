@@ -209,7 +209,7 @@ func goTest(ctx context.Context, overlay string, m mutant) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*limit) // compiling comes on top of the test's own limit
 	defer cancel()
 	pattern := "^" + strings.ReplaceAll(m.Test, "/", "$/^") + "$"
-	args := []string{"test", "-count=1", "-v", "-timeout", limit.String(), "-run", pattern}
+	args := []string{"test", "-count=1", "-v", "-vet=off", "-ldflags=-s -w", "-timeout", limit.String(), "-run", pattern}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
