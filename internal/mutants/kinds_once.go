@@ -15,7 +15,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "record-waited-for", Why: "those in line wait until the record ends, instead of reading it",
-			File: "line.go", Old: "		if res.Blocker.Kept {\n", New: "		if false {\n",
+			File: "place.go", Old: "		if res.Blocker.Kept {\n", New: "		if false {\n",
 			Test: "TestOnce_Do_waits",
 		},
 		{

@@ -11,32 +11,32 @@ func root() []mutant {
 		},
 		{
 			Name: "trust-from-the-message", Why: "a message that was long under way makes a lease outlast its claim",
-			File: "line.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
+			File: "place.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
 			Test: "TestLocker_Lock_toldLate",
 		},
 		{
 			Name: "told-of-an-earlier-place", Why: "a message that comes late makes a lease of a claim that has ended",
-			File: "line.go", Old: "	if !p.stays || told.Fence", New: "	if told.Fence",
+			File: "place.go", Old: "	if !p.stays || told.Fence", New: "	if told.Fence",
 			Test: "TestLocker_Lock_toldOfThePast",
 		},
 		{
 			Name: "told-of-an-earlier-claim", Why: "the same, where the fence of the holder shows it",
-			File: "line.go", Old: "told.Fence <= p.above || ", New: "",
+			File: "place.go", Old: "told.Fence <= p.above || ", New: "",
 			Test: "TestLocker_Lock_toldOfThePast",
 		},
 		{
 			Name: "told-of-an-unseen-place", Why: "the same, where the first place was given to an ask that was not answered",
-			File: "line.go", Old: "	if !p.begun {\n", New: "	if !p.begun && err == nil {\n",
+			File: "place.go", Old: "	if !p.begun {\n", New: "	if !p.begun && err == nil {\n",
 			Test: "TestLocker_Lock_toldOfAnUnseenPlace",
 		},
 		{
 			Name: "part-of-a-ttl-for-good", Why: "what is not renewed keeps the rest of a place, and what has to outlive its trust does not",
-			File: "line.go", Old: " || o.fixed || o.delay > 0 {", New: " {",
+			File: "place.go", Old: " || o.fixed || o.delay > 0 {", New: " {",
 			Test: "TestLocker_Lock_toldButAsked",
 		},
 		{
 			Name: "unasked-grant-inherited", Why: "a reader gets a fence below that of one that had ended before it came",
-			File: "line.go", Old: "	known := p.since\n", New: "	known := p.seen\n",
+			File: "place.go", Old: "	known := p.since\n", New: "	known := p.seen\n",
 			Test: "TestTurn_readerInheritsNoUnaskedGrant",
 		},
 		{
@@ -129,17 +129,17 @@ func root() []mutant {
 		},
 		{
 			Name: "no-poll", Why: "a wake-up that is lost is waited for, for ever",
-			File: "line.go", Old: "and wakes nobody\n	}\n	return pause\n", New: "and wakes nobody\n	}\n	return pause + 1000*time.Hour\n",
+			File: "place.go", Old: "and wakes nobody\n	}\n	return pause\n", New: "and wakes nobody\n	}\n	return pause + 1000*time.Hour\n",
 			Test: "TestLocker_Lock_wakeUpLost",
 		},
 		{
 			Name: "place-not-given-up", Why: "a cancelled waiter stands in everybody's way",
-			File: "line.go", Old: "	return l.withdraw(l.running, p.r, p.ask.ID)\n", New: "	return nil\n",
+			File: "place.go", Old: "	return l.withdraw(l.running, p.r, p.ask.ID)\n", New: "	return nil\n",
 			Test: "TestLocker_Lock_cancelled",
 		},
 		{
 			Name: "place-lives-long", Why: "a waiter that died holds up all behind it",
-			File: "line.go", Old: "min(3*max(r.opt.most, time.Second), longestPlace)", New: "300 * max(r.opt.most, time.Second)",
+			File: "place.go", Old: "min(3*max(r.opt.most, time.Second), longestPlace)", New: "300 * max(r.opt.most, time.Second)",
 			Test: "TestLocker_Lock_placeIsShort",
 		},
 		{
