@@ -10,16 +10,18 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/distlock/distlock/internal/pgurl"
 )
 
 // ErrURL says that a URL is not well written. Nothing was connected to.
 var ErrURL = errors.New("pgadvisory: bad URL")
 
 // Open returns a store on the server that a URL names, such as postgres://user:password@host:5432/database?lock_mode=advisory. The query may have
-// lock_mode (advisory), lock_conns, lock_waits, lock_schema and lock_unfenced (true or false), as Options say, and what pgx and the
-// server know. Errors show no password.
+// lock_mode (advisory), lock_conns, lock_waits, lock_schema and lock_unfenced (true or false), as Options say, tls_ca, tls_cert, tls_key (files), tls_server_name,
+// tls_skip_verify (true or false), and what pgx and the server know. Errors show no password.
 func Open(ctx context.Context, text string) (*Store, error) {
-	rest, opt, err := parse(text)
+	rest, opt, secure, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -27,44 +29,54 @@ func Open(ctx context.Context, text string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err) // pgx redacts passwords
 	}
+	secure.Apply(&config.Config)
 	return New(ctx, config, opt)
 }
 
 // parse takes the keys that are not pgx's out of a URL.
-func parse(text string) (rest string, opt *Options, err error) {
+func parse(text string) (rest string, opt *Options, secure *pgurl.Security, err error) {
 	base, query, _ := strings.Cut(text, "?")
 	if !strings.HasPrefix(base, "postgres://") && !strings.HasPrefix(base, "postgresql://") {
-		return "", nil, fmt.Errorf("%w: it begins with postgres:// or postgresql://", ErrURL)
+		return "", nil, nil, fmt.Errorf("%w: it begins with postgres:// or postgresql://", ErrURL)
 	}
-	opt = &Options{}
+	opt, secure = &Options{}, &pgurl.Security{}
 	var seen, kept []string
 	for part := range strings.SplitSeq(query, "&") {
 		key, raw, _ := strings.Cut(part, "=")
 		if slices.Contains(seen, key) {
-			return "", nil, fmt.Errorf("%w: %.64q is in it twice", ErrURL, key)
+			return "", nil, nil, fmt.Errorf("%w: %.64q is in it twice", ErrURL, key)
 		}
 		if part != "" {
 			seen = append(seen, key)
 		}
-		if !strings.HasPrefix(key, "lock_") {
-			kept = append(kept, part)
-			continue
-		}
 		value, err := url.QueryUnescape(raw)
-		if err == nil {
+		known := strings.HasPrefix(key, "lock_")
+		switch {
+		case err != nil:
+			err = fmt.Errorf("%.64q is not well written", key)
+		case known:
 			err = opt.set(key, value)
+		default:
+			known, err = secure.Set(key, value)
+		}
+		if !known && part != "" {
+			kept = append(kept, part)
 		}
 		if err != nil {
-			return "", nil, fmt.Errorf("%w: %w", ErrURL, err)
+			return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
 		}
 	}
-	if rest = base; len(kept) > 0 && kept[0] != "" {
+	kept, err = secure.Keys(kept, seen)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	if rest = base; len(kept) > 0 {
 		rest += "?" + strings.Join(kept, "&")
 	}
 	if err := opt.complete(); err != nil {
-		return "", nil, fmt.Errorf("%w: %w", ErrURL, err)
+		return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	return rest, opt, nil
+	return rest, opt, secure, nil
 }
 
 // set reads one key of a URL.

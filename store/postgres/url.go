@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgurl"
 )
 
 // ErrURL says that a URL is not well written. Nothing was connected to.
@@ -78,7 +78,7 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 		return nil, nil, errors.New("it begins with postgres:// or postgresql://")
 	}
 	opt := &Options{}
-	var secure security
+	var secure pgurl.Security
 	var seen, kept []string
 	for part := range strings.SplitSeq(query, "&") {
 		key, raw, _ := strings.Cut(part, "=")
@@ -95,7 +95,7 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 		}
 		known, err := opt.set(key, value)
 		if !known && err == nil {
-			known, err = secure.set(key, value)
+			known, err = secure.Set(key, value)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -108,7 +108,7 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 	if strings.Contains(host[strings.LastIndex(host, "@")+1:], ",") && !slices.Contains(seen, "target_session_attrs") {
 		kept = append(kept, "target_session_attrs=read-write")
 	}
-	kept, err := secure.keys(kept, seen)
+	kept, err := secure.Keys(kept, seen)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,7 +119,7 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 	if err != nil {
 		return nil, nil, err // pgx takes the password out
 	}
-	secure.apply(conf)
+	secure.Apply(&conf.ConnConfig.Config)
 	return conf, opt, nil
 }
 
@@ -146,74 +146,4 @@ func (o *Options) set(key, value string) (known bool, err error) {
 		return false, nil
 	}
 	return true, nil
-}
-
-// security is what the keys tls_... say. They are the same for all stores; PostgreSQL has names of its own for them.
-type security struct {
-	ca, cert, key, server string
-	skip, given           bool
-}
-
-func (s *security) set(key, value string) (known bool, err error) {
-	switch key {
-	case "tls_ca":
-		s.ca = value
-	case "tls_cert":
-		s.cert = value
-	case "tls_key":
-		s.key = value
-	case "tls_server_name":
-		s.server = value
-	case "tls_skip_verify":
-		if value != "true" && value != "false" {
-			return true, fmt.Errorf("tls_skip_verify is %.64q, want true or false", value)
-		}
-		s.skip = value == "true"
-	default:
-		if strings.HasPrefix(key, "tls_") {
-			return true, fmt.Errorf("%.64q is not known: there are tls_ca, tls_cert, tls_key, tls_server_name and tls_skip_verify", key)
-		}
-		return false, nil
-	}
-	s.given = true
-	return true, nil
-}
-
-// keys adds what libpq calls them.
-func (s *security) keys(kept, seen []string) ([]string, error) {
-	if !s.given {
-		return kept, nil
-	}
-	for _, key := range []string{"sslmode", "sslrootcert", "sslcert", "sslkey"} {
-		if slices.Contains(seen, key) {
-			return nil, fmt.Errorf("%s and tls_... say the same: give one of them", key)
-		}
-	}
-	if (s.cert == "") != (s.key == "") {
-		return nil, errors.New("tls_cert and tls_key go together")
-	}
-	mode := "verify-full"
-	if s.skip {
-		mode = "require"
-	}
-	kept = append(kept, "sslmode="+mode)
-	for name, value := range map[string]string{"sslrootcert": s.ca, "sslcert": s.cert, "sslkey": s.key} {
-		if value != "" && (name != "sslrootcert" || !s.skip) { // with an authority, "require" would check it
-			kept = append(kept, name+"="+url.QueryEscape(value))
-		}
-	}
-	return kept, nil
-}
-
-// apply sets what has no name in libpq.
-func (s *security) apply(conf *pgxpool.Config) {
-	set := func(c *tls.Config) {
-		if c != nil && s.server != "" {
-			c.ServerName = s.server
-		}
-	}
-	set(conf.ConnConfig.TLSConfig)
-	for _, f := range conf.ConnConfig.Fallbacks {
-		set(f.TLSConfig)
-	}
 }
