@@ -144,7 +144,7 @@ func TestOpen_sentinel_tls(t *testing.T) {
 	program, err := exec.LookPath("redis-sentinel")
 	r := testenv.Redis(t, testenv.TLS(), testenv.Password("secret"))
 	if err != nil {
-		t.Skip("SKIPPED, NOTHING WAS TESTED: apt-get install redis-sentinel")
+		testenv.Missing(t, "redis-sentinel", "apt-get install redis-sentinel")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -23,6 +23,13 @@ func (e *missingError) Error() string {
 	return fmt.Sprintf("no %s on this machine; to get it: %s", e.program, e.install)
 }
 
+// Missing ends the test because a program, other than a server of this package, is not on this machine: it skips if nobody requires
+// the servers, and fails otherwise.
+func Missing(t testing.TB, program, install string) {
+	t.Helper()
+	check(t, &missingError{program: program, install: install})
+}
+
 // check ends the test if err is not nil: it skips if a program is missing and nobody
 // requires the servers, and fails otherwise.
 func check(t testing.TB, err error) {

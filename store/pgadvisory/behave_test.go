@@ -27,7 +27,7 @@ func TestStore_psql(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("psql")
 	if err != nil {
-		t.Skip("psql is missing: apt-get install postgresql-client")
+		testenv.Missing(t, "psql", "apt-get install postgresql-client")
 	}
 	_, url := server(t)
 	s := opened(t, url)
