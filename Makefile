@@ -38,7 +38,8 @@ bench: ## benchmarks, peers side by side: BENCH=core, redis, redlock, sqlite or 
 lint: ## gofmt, vet for three systems, staticcheck, golangci-lint
 	@scripts/check tools format build lint
 
-docs: ## check the pages: links, package and doc comments, words that do not belong
+docs: ## write the pages of promises anew, and check all: links, package and doc comments, words that do not belong
+	go test -count=1 ./internal/promise -args -update
 	go test -count=1 -run '^TestDocs' .
 
 man: ## write the man pages of the command down anew in docs/man

@@ -1,0 +1,297 @@
+package promise
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/guarantees.md and the table in README.md anew")
+
+// root is where the module begins, seen from this package.
+const root = "../.."
+
+// mostWords is how long a cell may be: whoever needs more has two rows to write.
+const mostWords = 45
+
+// functions returns the tests that a file of the module declares.
+func functions(file string) ([]string, error) {
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
+			names = append(names, fn.Name.Name)
+		}
+	}
+	return names, nil
+}
+
+// absent returns what is wrong with the tests that something names.
+func absent(of string, tests []Test, declared func(file string) ([]string, error)) []string {
+	if len(tests) == 0 {
+		return []string{of + ": no test shows it"}
+	}
+	var wrong []string
+	for _, t := range tests {
+		names, err := declared(t.File())
+		switch {
+		case err != nil:
+			wrong = append(wrong, fmt.Sprintf("%s: %v", of, err))
+		case !slices.Contains(names, t.Name()):
+			wrong = append(wrong, fmt.Sprintf("%s: there is no %s in %s", of, t.Name(), t.File()))
+		}
+	}
+	return wrong
+}
+
+// unproved returns what is wrong with promises: cells that are missing, and answers that no test shows.
+func unproved(all []Promise, declared func(string) ([]string, error)) []string {
+	var wrong []string
+	for _, p := range all {
+		for _, s := range stores() {
+			if len(p.Cells[s]) == 0 {
+				wrong = append(wrong, fmt.Sprintf("%s, %s: nothing is said", p.Name, s))
+			}
+			for _, c := range p.Cells[s] {
+				of := fmt.Sprintf("%s, %s, %s", p.Name, s, c.When)
+				switch {
+				case c.Answer != NotApplicable:
+					wrong = append(wrong, absent(of, c.Tests, declared)...)
+				case c.When == "":
+					wrong = append(wrong, of+"neither a promise nor a reason why there is none")
+				case len(p.Cells[s]) > 1 || len(c.Tests) > 0:
+					wrong = append(wrong, of+": does not apply, and says more")
+				}
+			}
+		}
+	}
+	return wrong
+}
+
+// uncovered returns what is wrong with the fault matrix: faults of which a store says nothing, or two things, and rows
+// without a test.
+func uncovered(all []Section, declared func(string) ([]string, error)) []string {
+	var wrong []string
+	for _, s := range all {
+		happens, absence := map[string]bool{}, map[string]bool{}
+		for _, r := range s.Rows {
+			wrong = append(wrong, absent(fmt.Sprintf("%s, %s", s.Title, r.Fault), r.Tests, declared)...)
+			for _, id := range r.Under {
+				happens[id] = true
+			}
+		}
+		for _, a := range s.Absent {
+			if a.Why == "" {
+				wrong = append(wrong, fmt.Sprintf("%s: %v without a reason", s.Title, a.Under))
+			}
+			for _, id := range a.Under {
+				absence[id] = true
+			}
+		}
+		for _, id := range s.Open {
+			absence[id] = true
+		}
+		for _, f := range Faults {
+			switch {
+			case happens[f.ID] && absence[f.ID]:
+				wrong = append(wrong, fmt.Sprintf("%s: %s %s does and does not happen", s.Title, f.ID, f.Name))
+			case !happens[f.ID] && !absence[f.ID]:
+				wrong = append(wrong, fmt.Sprintf("%s: nothing is said of %s, %s", s.Title, f.ID, f.Name))
+			}
+			delete(happens, f.ID)
+			delete(absence, f.ID)
+		}
+		for id := range happens {
+			wrong = append(wrong, fmt.Sprintf("%s: there is no fault %s", s.Title, id))
+		}
+		for id := range absence {
+			wrong = append(wrong, fmt.Sprintf("%s: there is no fault %s", s.Title, id))
+		}
+	}
+	return wrong
+}
+
+// Every answer of the tables has a test, and it is there.
+func TestPromises(t *testing.T) {
+	if len(Names) != len(Sections()) {
+		t.Errorf("%d stores, and %d sections", len(Names), len(Sections()))
+	}
+	for i, s := range Sections() {
+		if s.Store != Store(i) {
+			t.Errorf("section %d is that of %s", i, s.Store)
+		}
+	}
+	var wrong []string
+	for _, p := range Library {
+		wrong = append(wrong, absent(p.What, p.Tests, functions)...)
+	}
+	wrong = append(wrong, unproved(Promises, functions)...)
+	wrong = append(wrong, uncovered(Sections(), functions)...)
+	for _, w := range wrong {
+		t.Error(w)
+	}
+}
+
+func TestPromises_canFail(t *testing.T) {
+	declared := func(file string) ([]string, error) {
+		if file != "a_test.go" {
+			return nil, os.ErrNotExist
+		}
+		return []string{"TestA"}, nil
+	}
+	a := []Test{"a_test.go:TestA well"}
+	full := func(c ...Claim) []Promise {
+		cells := map[Store][]Claim{}
+		for _, s := range stores() {
+			cells[s] = []Claim{{Yes, "", "", a}}
+		}
+		cells[Redis] = c
+		return []Promise{{"P", "", cells}}
+	}
+	for want, ps := range map[string][]Promise{
+		"":                             full(Claim{Yes, "", "", a}, Claim{No, "then", "", a}),
+		"P, Redis: nothing is said":    full(),
+		"P, Redis, : no test shows it": full(Claim{No, "", "", nil}),
+		"P, Redis, : there is no TestB in a_test.go":                 full(Claim{Yes, "", "", []Test{"a_test.go:TestB"}}),
+		"P, Redis, : file does not exist":                            full(Claim{Yes, "", "", []Test{"b_test.go:TestA"}}),
+		"P, Redis, neither a promise nor a reason why there is none": full(Claim{}),
+		"P, Redis, it is so: does not apply, and says more":          full(Claim{NotApplicable, "it is so", "", a}),
+	} {
+		if got := strings.Join(unproved(ps, declared), ", "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	var ids []string
+	for _, f := range Faults {
+		ids = append(ids, f.ID)
+	}
+	for want, s := range map[string]Section{
+		"": {Rows: []Row{{Under: ids, Tests: a}}},
+		"S: nothing is said of F01, crash of the holder":      {Title: "S", Rows: []Row{{Under: ids[1:], Tests: a}}},
+		"S: F02 pause of the holder does and does not happen": {Title: "S", Rows: []Row{{Under: ids, Tests: a}}, Absent: []Absence{{ids[1:2], "why"}}},
+		"S: [F01] without a reason":                           {Title: "S", Rows: []Row{{Under: ids[1:], Tests: a}}, Absent: []Absence{{ids[:1], ""}}},
+		"S: there is no fault F99":                            {Title: "S", Rows: []Row{{Under: append(slices.Clone(ids), "F99"), Tests: a}}},
+		"S, x: no test shows it":                              {Title: "S", Rows: []Row{{Under: ids, Fault: "x"}}},
+	} {
+		if got := strings.Join(uncovered([]Section{s}, declared), ", "); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The pages are what the tables say.
+func TestPages(t *testing.T) {
+	page, err := Guarantees()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "docs/guarantees.md", func(string) string { return page })
+	same(t, "README.md", func(old string) string {
+		head, rest, ok1 := strings.Cut(old, begin)
+		_, tail, ok2 := strings.Cut(rest, end)
+		if !ok1 || !ok2 {
+			t.Fatalf("README.md has no lines %q and %q around the table", begin, end)
+		}
+		return head + begin + "\n\n" + README() + "\n" + end + tail
+	})
+}
+
+// begin and end are around the table in README.md.
+const (
+	begin = "<!-- promises: written by make docs from internal/promise -->"
+	end   = "<!-- promises end -->"
+)
+
+// same holds a file to what it should be, or makes it so.
+func same(t *testing.T, name string, want func(old string) string) {
+	t.Helper()
+	file := filepath.Join(root, name)
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := want(string(old))
+	switch {
+	case now == string(old):
+	case *update:
+		if err := os.WriteFile(file, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s differs from the tables in internal/promise: %s\nrun `make docs`", name, differs(string(old), now))
+	}
+}
+
+// differs shows the first line in which two texts differ.
+func differs(old, now string) string {
+	o, n := strings.Split(old, "\n"), strings.Split(now, "\n")
+	for i := range min(len(o), len(n)) {
+		if o[i] != n[i] {
+			return fmt.Sprintf("line %d\n  is     %s\n  should %s", i+1, o[i], n[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, and should have %d", len(o), len(n))
+}
+
+var linked = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+
+// wordy returns the cells of a page's tables that are too long to be read in a table.
+func wordy(page string) []string {
+	var long []string
+	for i, line := range strings.Split(page, "\n") {
+		if !strings.HasPrefix(line, "|") {
+			continue
+		}
+		for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
+			if n := len(strings.Fields(linked.ReplaceAllString(cell, "$1"))); n > mostWords {
+				long = append(long, fmt.Sprintf("line %d: a cell of %d words: %s", i+1, n, cell))
+			}
+		}
+	}
+	return long
+}
+
+func TestPages_readable(t *testing.T) {
+	page, err := Guarantees()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range wordy(page + README()) {
+		t.Error(w)
+	}
+	if got := len(wordy("| " + strings.Repeat("word ", mostWords+1) + "|\n")); got != 1 {
+		t.Errorf("%d long cells, want 1", got)
+	}
+	head, _, _ := strings.Cut(README(), "\n")
+	if n := strings.Count(head, "|") - 1; n > 7 {
+		t.Errorf("the table in README.md has %d columns: more than a page shows", n)
+	}
+}
+
+// Every test that a page names is linked, so the words around the tables name none that is gone.
+func TestPages_links(t *testing.T) {
+	page, err := Guarantees()
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("\\[`(Test\\w+)`\\]\\(\\.\\./([^)]+)\\)")
+	for _, m := range named.FindAllStringSubmatch(page, -1) {
+		for _, w := range absent("docs/guarantees.md", []Test{Test(m[2] + ":" + m[1])}, functions) {
+			t.Error(w)
+		}
+	}
+	for _, m := range regexp.MustCompile("`Test\\w+`").FindAllString(named.ReplaceAllString(page, ""), -1) {
+		t.Errorf("docs/guarantees.md: %s is named without a link to its file", m)
+	}
+}

@@ -1,0 +1,187 @@
+package promise
+
+import (
+	_ "embed" // the words around the tables
+	"fmt"
+	"path"
+	"strings"
+	"text/template"
+)
+
+//go:embed guarantees.tmpl
+var words string
+
+// Guarantees returns docs/guarantees.md.
+func Guarantees() (string, error) {
+	figures, err := Figures()
+	if err != nil {
+		return "", err
+	}
+	t, err := template.New("guarantees").Funcs(template.FuncMap{
+		"library":  library,
+		"grid":     func() string { return grid(Promises, stores()) },
+		"promises": promises,
+		"sections": sections,
+		"nightly":  func() string { return nightly(figures) },
+	}).Parse(words)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	err = t.Execute(&b, nil)
+	return b.String(), err
+}
+
+// README returns the table of promises of README.md. The memory store is left out: who reads it looks for a store to share.
+func README() string { return grid(Promises, stores()[SQLite:]) }
+
+func stores() []Store {
+	all := make([]Store, len(Names))
+	for i := range all {
+		all[i] = Store(i)
+	}
+	return all
+}
+
+// table writes a table; each row has as many cells as the head.
+func table(head []string, rows [][]string) string {
+	var b strings.Builder
+	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	line(head)
+	b.WriteString(strings.Repeat("|---", len(head)) + "|\n")
+	for _, r := range rows {
+		line(r)
+	}
+	return b.String()
+}
+
+// links names tests as a page in docs does.
+func links(tests []Test) string {
+	var all []string
+	for _, t := range tests {
+		s := fmt.Sprintf("[`%s`](%s)", t.Name(), path.Join("..", t.File()))
+		if t.Note() != "" {
+			s += " (" + t.Note() + ")"
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, ", ")
+}
+
+func library() string {
+	var rows [][]string
+	for i, p := range Library {
+		rows = append(rows, []string{fmt.Sprint(i + 1), p.What, links(p.Tests)})
+	}
+	return table([]string{"", "promise", "shown by"}, rows)
+}
+
+// grid writes the promises at a glance.
+func grid(all []Promise, cols []Store) string {
+	head := []string{""}
+	for _, s := range cols {
+		head = append(head, s.String())
+	}
+	var rows [][]string
+	for _, p := range all {
+		row := []string{p.Name}
+		for _, s := range cols {
+			row = append(row, glance(p.Cells[s]))
+		}
+		rows = append(rows, row)
+	}
+	return table(head, rows)
+}
+
+// glance is a cell in a few words.
+func glance(claims []Claim) string {
+	var all []string
+	for _, c := range claims {
+		s := c.Answer.String()
+		if c.When != "" && c.Answer != NotApplicable {
+			s += ": " + c.When
+		}
+		all = append(all, s)
+	}
+	return strings.Join(all, "; ")
+}
+
+// promises writes each promise with what is behind its cells.
+func promises() string {
+	var b strings.Builder
+	for _, p := range Promises {
+		fmt.Fprintf(&b, "### %s\n\n%s\n\n", p.Name, p.Text)
+		var rows [][]string
+		for _, s := range stores() {
+			for _, c := range p.Cells[s] {
+				if c.Answer == NotApplicable {
+					rows = append(rows, []string{s.String(), "-", c.When, "-"})
+					continue
+				}
+				what := c.What
+				switch {
+				case c.When == "":
+				case what == "":
+					what = c.When
+				default:
+					what = c.When + ": " + what
+				}
+				rows = append(rows, []string{s.String(), c.Answer.String(), what, links(c.Tests)})
+			}
+		}
+		b.WriteString(table([]string{"store", "", "", "shown by"}, rows) + "\n")
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// sections writes the fault matrix, a store at a time.
+func sections() string {
+	var b strings.Builder
+	for _, s := range Sections() {
+		fmt.Fprintf(&b, "### %s\n\n%s\n\n", s.Title, s.Intro)
+		measured := false
+		for _, r := range s.Rows {
+			measured = measured || r.Measured != ""
+		}
+		head := []string{"fault", "what holds", "shown by"}
+		if measured {
+			head = append(head, "measured")
+		}
+		var rows [][]string
+		for _, r := range s.Rows {
+			row := []string{r.Fault, r.Holds, links(r.Tests)}
+			if measured {
+				row = append(row, r.Measured)
+			}
+			rows = append(rows, row)
+		}
+		b.WriteString(table(head, rows) + "\n")
+		if len(s.Absent) > 0 {
+			b.WriteString("Does not happen here:\n\n")
+			for _, a := range s.Absent {
+				fmt.Fprintf(&b, "- %s: %s\n", named(a.Under), a.Why)
+			}
+			b.WriteString("\n")
+		}
+		if len(s.Open) > 0 {
+			fmt.Fprintf(&b, "Not shown yet: %s.\n\n", named(s.Open))
+		}
+		if s.Tail != "" {
+			b.WriteString(s.Tail + "\n\n")
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// named are faults by their names.
+func named(ids []string) string {
+	var all []string
+	for _, f := range Faults {
+		for _, id := range ids {
+			if f.ID == id {
+				all = append(all, f.Name)
+			}
+		}
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,78 @@
+package promise
+
+func postgres() Section {
+	laws := func(words string) []Test { return []Test{Test("store/postgres/postgres_test.go:TestStore " + words)} }
+	return Section{
+		Store: Postgres, Title: "PostgreSQL, tables",
+		Open:  []string{"F06", "F10", "F11", "F15", "F16", "F18", "F24", "F25", "F30", "F35", "F38"},
+		Intro: "`store/postgres`: claims are rows that end by the server's clock. Shown on a real server:",
+		Rows: []Row{
+			{[]string{"F01"}, "crash of the holder", "free when its TTL is over", []Test{"store/postgres/process_test.go:TestProcesses_killed"}, ""},
+			{[]string{"F02"}, "pause of the holder", "another is granted, with a higher fence; what compares fences refuses the late one, what does not is overwritten", []Test{"store/postgres/process_test.go:TestProcesses_paused"}, ""},
+			{[]string{"F03"}, "suspended host", "the holder is told in its first look", asleep, ""},
+			{[]string{"F04"}, "a link that swallows everything", "calls end with their ctx, unknown; another is granted when the TTL is over", []Test{"store/postgres/trouble_test.go:TestStore_partition"}, ""},
+			{[]string{"F08"}, "connections ended, restart, crash of the server or of one of its processes", "spans disjoint, fences rise, holds survive it, nobody needs a restart", []Test{
+				"store/postgres/trouble_test.go:TestStore_restartUnderLoad", "store/postgres/trouble_test.go:TestStore_down",
+			}, ""},
+			{[]string{"F28"}, "failover to a standby that has the claim", "it is held there too; before the promotion unavailable", []Test{"store/postgres/trouble_test.go:TestStore_standby"}, ""},
+			{[]string{"F27"}, "a standby is asked", "unavailable, never held", []Test{"store/postgres/trouble_test.go:TestStore_standby"}, ""},
+			{[]string{"F17"}, "a client's clock is wrong", wrongClockHolds, wrongClock, ""},
+			{[]string{"F05", "F19"}, "reply lost", "unknown; asking again repairs it: one grant, one fence", []Test{"store/postgres/trouble_test.go:TestStore_lostReply"}, ""},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
+			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
+			{[]string{"F26", "F34"}, "statement cancelled, no connection left, disk full", "unavailable, nothing is changed; held claims stay, and it heals by itself", []Test{
+				"store/postgres/trouble_test.go:TestStore_cancelled", "store/postgres/trouble_test.go:TestStore_down", "store/postgres/full_linux_test.go:TestStore_diskFull",
+			}, ""},
+			{[]string{"F34"}, "the pool is exhausted", "claims are taken, renewed and given back on connections of their own", []Test{"store/postgres/trouble_test.go:TestStore_poolExhausted"}, ""},
+			{nil, "a client idles in its transaction", "nobody else's hold is hurt; its key is refused to others", []Test{"store/postgres/sql_test.go:TestSQL_idle", "store/postgres/sql_test.go:TestSQL_python"}, ""},
+			{nil, "a transaction that began long ago; one that is REPEATABLE READ or SERIALIZABLE", "judged by the clock; refused", []Test{"store/postgres/sql_test.go:TestSQL_oldTransaction", "store/postgres/sql_test.go:TestSQL_isolation"}, ""},
+			{[]string{"F29"}, "PgBouncer in transaction mode", "everything but being told: those who wait poll", []Test{"store/postgres/schema_test.go:TestStore_pgbouncer"}, ""},
+			{[]string{"F07"}, "the listener is cut off", "all who wait ask again when it is back", []Test{"store/postgres/trouble_test.go:TestStore_watchReconnects"}, ""},
+			{[]string{"F36"}, "foreign or newer schema", "refused with the reason", []Test{"store/postgres/schema_test.go:TestSchema_foreign"}, ""},
+		},
+		Absent: []Absence{
+			{[]string{"F09"}, "the tables are logged: a restart keeps them"},
+			{[]string{"F12", "F13", "F14"}, "there is one primary"},
+			{[]string{"F31", "F37"}, "PostgreSQL has no watches and no election of its own"},
+		},
+		Tail: "[Why](adr/0013-postgres-tables.md).",
+	}
+}
+
+func advisory() Section {
+	laws := func(words string) []Test {
+		return []Test{Test("store/pgadvisory/pgadvisory_test.go:TestStore " + words)}
+	}
+	return Section{
+		Store: Advisory, Title: "PostgreSQL, advisory locks",
+		Open:  []string{"F05", "F06", "F07", "F10", "F11", "F15", "F16", "F23", "F24", "F25", "F26", "F30", "F38"},
+		Intro: "`store/pgadvisory`: a lock is held by a connection to the server, and ends with it. Shown on a real server:",
+		Rows: []Row{
+			{[]string{"F01"}, "crash of the holder", "free at once", []Test{"store/pgadvisory/fault_test.go:TestStore_holder_killed"}, ""},
+			{[]string{"F02"}, "pause of the holder", "the server ends the claim after its TTL; the holder refuses its first guarded action; fences rise", []Test{"store/pgadvisory/fault_test.go:TestStore_holder_stopped"}, ""},
+			{[]string{"F03"}, "suspended host", "the holder is told in its first look", asleep, ""},
+			{[]string{"F04"}, "a link that swallows everything", "no overlap: the holder's trust ends before the server's", []Test{"store/pgadvisory/fault_test.go:TestStore_cut_off"}, ""},
+			{[]string{"F08", "F35"}, "the server ends the connection, or restarts", "**the lock is free before the holder knows**; a lease is lost as soon as the news arrives, without a renewal. Nothing is taken again by itself; fences rise", []Test{
+				"store/pgadvisory/fault_test.go:TestStore_backend_ended", "store/pgadvisory/fault_test.go:TestStore_lease_ended", "store/pgadvisory/fault_test.go:TestStore_restart",
+			}, ""},
+			{[]string{"F28"}, "failover", "all locks are free at once, the store knows at once, and the next grant is the new primary's", []Test{"store/pgadvisory/fault_test.go:TestStore_failover"}, ""},
+			{[]string{"F17"}, "a client's clock is wrong", wrongClockHolds, wrongClock, ""},
+			{[]string{"F19"}, "reply lost", "unknown; asking again repairs it, and no lock is left behind", []Test{"store/pgadvisory/fault_test.go:TestStore_lost_reply"}, ""},
+			{[]string{"F18"}, "news of a grant that comes late", "is not trusted: the server is asked first", []Test{"store/pgadvisory/fault_test.go:TestStore_late_grant"}, ""},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
+			{[]string{"F34"}, "the server takes no more connections", "what is held stays so, and the connections that are there go on; unavailable where one is needed", []Test{"store/pgadvisory/fault_test.go:TestStore_no_connections_left"}, ""},
+			{nil, "a statement cancelled, no fence left", "unavailable; no lock is left behind", []Test{"store/pgadvisory/fault_test.go:TestStore_statement_cancelled", "store/pgadvisory/behave_test.go:TestStore_grants"}, ""},
+			{[]string{"F27", "F29", "F36"}, "a pooler that mixes connections, a standby, a sequence with a cache", "refused when it is opened, with the reason", []Test{
+				"store/pgadvisory/behave_test.go:TestStore_pooler", "store/pgadvisory/behave_test.go:TestNew_standby", "store/pgadvisory/behave_test.go:TestStore_grants",
+			}, ""},
+			{nil, "two names with one number", "each refuses the other; nothing is granted twice", []Test{"store/pgadvisory/behave_test.go:TestStore_collision"}, ""},
+			{nil, "a role with no rights", "**can take any lock**", []Test{"store/pgadvisory/behave_test.go:TestStore_grants"}, ""},
+		},
+		Absent: []Absence{
+			{[]string{"F09"}, "locks are never kept: every restart is without them"},
+			{[]string{"F12", "F13", "F14"}, "there is one primary"},
+			{[]string{"F31", "F37"}, "PostgreSQL has no watches and no election of its own"},
+		},
+		Tail: "[Why](adr/0014-advisory-locks.md).",
+	}
+}

@@ -1,0 +1,127 @@
+package promise
+
+func redis() Section {
+	laws := func(words string) []Test {
+		return []Test{Test("store/redis/rueidis/rueidis_test.go:TestStore " + words)}
+	}
+	return Section{
+		Store: Redis, Title: "Redis, one server",
+		Open:  []string{"F15", "F16", "F38"},
+		Intro: "`store/redis`: claims are keys that end by the server's time of day. Shown on real servers, but for what says otherwise:",
+		Rows: []Row{
+			{[]string{"F01"}, "crash of the holder", "free when its TTL is over", []Test{
+				"tests/kinds/election_test.go:TestElection_kill", "tests/kinds/semaphore_test.go:TestSemaphore_kill",
+			}, ""},
+			{[]string{"F02"}, "pause of the holder", "refused at its first look; fenced updates are not lost", []Test{"tests/redis/pause_test.go:TestPause_holder"},
+				"10 of 10 refused; fenced updates lost 0; plain ones lost 10 of 20"},
+			{[]string{"F03"}, "suspended host", "the holder is told in its first look", asleep, ""},
+			{[]string{"F04", "F05", "F06"}, "holder cut off: both ways, replies or requests alone, held back, refused", "told before a rival is granted", []Test{
+				"tests/redis/partition_test.go:TestPartition 10 runs",
+			}, "TTL 1 s: the last moment of trust lies 102 ms and more before the rival's grant"},
+			{[]string{"F07"}, "waiter cut off", "all who wait ask again when the link is back", []Test{"store/redis/trouble_test.go:TestStore_watchReconnects"}, ""},
+			{[]string{"F18"}, "the server is stopped for longer than the TTL", "holder told in time, service goes on by itself", []Test{
+				"tests/redis/pause_test.go:TestPause_server", "store/redis/trouble_test.go:TestStore_silentServer",
+			}, "trust ended at most 0.89 s after the stop (TTL 1 s); next grant at most 0.8 s after the server goes on"},
+			{[]string{"F08"}, "`kill -9` with `appendfsync always`", "holds and the line survive, no client is restarted", []Test{"tests/redis/restart_test.go:TestRestart_durable"},
+				"first lock 3 to 60 ms after the server is back"},
+			{[]string{"F09"}, "`kill -9` without persistence", "**two holders** until the first renews. Fences rise", []Test{"tests/redis/restart_test.go:TestRestart_forgetful"},
+				"two holders in 10 of 10; 20 fences rose"},
+			{[]string{"F17"}, "a client's clock is wrong", wrongClockHolds, wrongClock, ""},
+			{[]string{"F19"}, "a reply is lost or cut at any byte", "no wait for oneself, one fence a grant, nothing left that nobody was told of", []Test{
+				"tests/redis/cut_test.go:TestCut 200 cuts for each client", "store/redis/redis_test.go:TestStore_lostReply",
+			}, "0 left, 0 unknown locks; one release in ten had to be asked for again"},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
+			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
+			{[]string{"F24"}, "10,000 goroutines wait for one key", "all are served", []Test{"tests/redis/herd_test.go:TestHerd_goroutines"}, "39 to 57 ms, 83 requests in all, 5.6 KB a waiter"},
+			{[]string{"F24"}, "20 processes x 50 wait for one key", "all are served, at most 6 requests for each hand-over", []Test{"tests/redis/herd_test.go:TestHerd_processes"}, "51 to 706 ms, 4.0 to 4.4 requests"},
+			{[]string{"F25"}, "out of memory", "unavailable, never held; a release works", []Test{"store/redis/redis_test.go:TestStore_unavailable"}, ""},
+			{[]string{"F25", "F35"}, "what lies beside a key, its line and its data, is evicted or deleted", "one holder, or readers alone. Those who wait lose their places, and go on when what was lost has ended", []Test{
+				"store/redis/heal_test.go:TestStore_virtual_heals", "store/redis/heal_test.go:TestStore_virtual_lostHash",
+			}, "in virtual time: nobody waited for longer than a place and a TTL"},
+			{[]string{"F26"}, "the server cannot save, loads, is busy with a script, wants a password or refuses a right", "unavailable, nothing is changed; it heals by itself", []Test{
+				"store/redis/refusal_test.go:TestStore_refusals",
+			}, ""},
+			{[]string{"F27"}, "read-only server", "unavailable, never held", []Test{"store/redis/redis_test.go:TestStore_unavailable", "store/redis/refusal_test.go:TestStore_stale"}, ""},
+			{[]string{"F30"}, "a user who may not subscribe", "those who wait poll, and no ask is held up", []Test{"store/redis/heal_test.go:TestStore_noSubscription"}, ""},
+			{[]string{"F34"}, "the server takes no more connections", "an error, never a grant or a refusal; who is in stays in", []Test{"store/redis/refusal_test.go:TestStore_noRoom"}, ""},
+			{[]string{"F34"}, "the program's own pool is exhausted", "no lease is lost", []Test{"tests/redis/pool_test.go:TestPool_exhausted", "store/redis/trouble_test.go:TestStore_poolExhausted"},
+				"20 leases, TTL 1 s, 4 s, 2,800 acquires refused meanwhile"},
+			{[]string{"F36"}, "a key of another type", "invalid, with the key's name; nothing is changed", []Test{"store/redis/redis_test.go:TestStore_wrongType"}, ""},
+			{nil, "forgotten scripts", "they are sent again", []Test{"store/redis/redis_test.go:TestStore_forgottenScripts", "tests/redis/restart_test.go:TestRestart_durable"}, ""},
+			{nil, "five clients, two bad links, a server that stops, 20 s", "0 violations", []Test{"tests/redis/history_test.go:TestHistory"}, "508 to 940 grants, 27 and more faults over a hold"},
+		},
+		Absent: []Absence{
+			{[]string{"F10", "F11", "F28"}, "there is one server: see Redis with replicas"},
+			{[]string{"F12", "F13", "F14"}, "there is one node: see Redlock"},
+			{[]string{"F29"}, "no pooler is known that mixes connections of Redis"},
+			{[]string{"F31", "F37"}, "Redis has no revisions and no leader"},
+		},
+	}
+}
+
+func replicated() Section {
+	return Section{
+		Store: Replicated, Title: "Redis with replicas",
+		Open:  []string{"F11", "F15", "F16", "F38"},
+		Intro: "The same store on a primary whose replicas can take over: Sentinel, Cluster, a managed Redis. Everything that is said of one server holds until a failover. Beyond that:",
+		Rows: []Row{
+			{[]string{"F10"}, "failover that loses the claim", "**two holders**; fences rise. With `Options.Replicas` the grant is refused", []Test{"tests/redis/failover_test.go:TestFailover_forgets"},
+				"two holders in 3 of 3, the fence rose in 3 of 3"},
+			{[]string{"F10"}, "Sentinel failover under load", "service goes on by itself, fences rise, no update is lost", []Test{"tests/redis/failover_test.go:TestFailover_sentinel"},
+				"first grant 2.0 to 3.0 s after the primary died (Sentinel waits 0.5 s before it acts)"},
+			{nil, "with `Options.Replicas` a key is handed on", "it counts when they have it: the message is a hint", []Test{"store/redis/heal_test.go:TestStore_replicas_woken"}, ""},
+			{[]string{"F27"}, "a replica is asked", "unavailable, never held; after its promotion it works", []Test{"store/redis/refusal_test.go:TestStore_stale"}, ""},
+			{[]string{"F01", "F02", "F03", "F04", "F05", "F06", "F07", "F08", "F09", "F17", "F18", "F19", "F20", "F21", "F22", "F23", "F24", "F25", "F26", "F30", "F34", "F35", "F36"},
+				"anything else", "as one server: replicas do not take part in it", []Test{`store/redis/rueidis/rueidis_test.go:TestStore`}, ""},
+			{nil, "slots of a cluster move", "leases stay, those who wait are told at the new place", []Test{"store/redis/reshard_test.go:TestStore_reshard", "store/redis/reshard_test.go:TestStore_reshard_lease"}, ""},
+		},
+		Absent: []Absence{
+			{[]string{"F12", "F13", "F14"}, "one node at a time decides"},
+			{[]string{"F28"}, "that is PostgreSQL's word for a failover"},
+			{[]string{"F29"}, "no pooler is known that mixes connections of Redis"},
+			{[]string{"F31", "F37"}, "Redis has no revisions and no leader"},
+		},
+	}
+}
+
+func redlock() Section {
+	return Section{
+		Store: Redlock, Title: "Redlock, a majority of nodes",
+		Open:  []string{"F07", "F23", "F25", "F26", "F27", "F30", "F34", "F35", "F36", "F38"},
+		Intro: "`store/quorum` (Redlock, over Redis nodes) makes one store of several. Shown on three and five real servers (`tests/redis`), and in virtual time on nodes in memory behind bad links (`store/quorum`):",
+		Rows: []Row{
+			{[]string{"F01"}, "crash of the holder", "free when its TTL is over", []Test{"tests/kinds/election_test.go:TestElection_kill"}, ""},
+			{[]string{"F02"}, "pause of the holder", "refused at its first look: the lease decides, not the store", []Test{"tests/redis/pause_test.go:TestPause_holder"}, ""},
+			{[]string{"F03"}, "suspended host", "the holder is told in its first look", asleep, ""},
+			{[]string{"F04", "F05", "F06"}, "holder cut off: both ways, replies or requests alone, held back, refused", "told before a rival is granted", []Test{"tests/redis/partition_test.go:TestPartition 10 runs"},
+				"TTL 1 s: the last moment of trust lies 102 ms and more before the rival's grant"},
+			{[]string{"F12"}, "a minority dead, silent or slow", "taking, renewing and releasing take no longer", []Test{"store/quorum/faults_test.go:TestStore_minority_in_trouble", "tests/redis/redlock_test.go:TestRedlock"}, ""},
+			{[]string{"F12"}, "a node comes back", "it holds the claim again after the next renewal", []Test{"store/quorum/renew_test.go:TestStore_Renew_tops_up"}, ""},
+			{[]string{"F13"}, "a majority down", "unavailable at once, or unknown where nodes are silent; never held. What was granted is released; the holder is told in time", []Test{
+				"store/quorum/faults_test.go:TestStore_majority_unavailable", "store/quorum/faults_test.go:TestStore_majority_silent", "tests/redis/redlock_test.go:TestRedlock",
+			}, "refused within 22 ms; granted 12 ms to 2.7 s after they are back"},
+			{[]string{"F08"}, "nodes are killed and come back with their data", "a minority: nothing happens; a majority: as above", []Test{"tests/redis/redlock_test.go:TestRedlock"}, ""},
+			{[]string{"F09", "F14"}, "a node forgets its claims", "one holder: it is not counted for `LongestTTL`. A claim on a bare majority ends, and its holder is told", []Test{
+				"tests/redis/redlock_test.go:TestRedlock_forgetful", "store/quorum/memory_test.go:TestStore_node_that_forgot",
+			}, "0 overlaps; where nodes do not tell their age, **two holders** each time"},
+			{[]string{"F15"}, "a node's clock is set forward", "with all nodes held: nothing happens. With a bare majority: **two holders**; their fences differ and rise", []Test{
+				"store/quorum/memory_test.go:TestStore_node_whose_clock_jumps",
+			}, ""},
+			{[]string{"F16", "F17"}, "clocks of nodes and clients are wrong", "fences follow the order of grants in real time, with a client a week ahead too", []Test{
+				"store/quorum/fences_test.go:TestFences", "store/quorum/memory_test.go:TestStore_client_with_a_mad_clock",
+			}, "more than 100,000 grants; without the write-back it fails"},
+			{[]string{"F18", "F19"}, "grants that come too late", "are not counted, and released", []Test{"store/quorum/faults_test.go:TestStore_late_grants_do_not_count", "store/quorum/faults_test.go:TestStore_losers_are_released"}, ""},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", []Test{`store/quorum/quorum_test.go:TestStore laws "stale", "ended"`}, ""},
+			{[]string{"F24"}, "many contend", "they make progress, and a hand-over costs round trips and no poll", []Test{"store/quorum/contend_test.go:TestStore_split_votes", "store/quorum/tell_test.go:TestLocker_hand_over"}, ""},
+			{nil, "one node at a time cut off, frozen or without its memory", "trusted spans are disjoint", []Test{"store/quorum/chaos_test.go:TestChaos", "store/quorum/fences_test.go:TestExclusion"}, ""},
+			{nil, "forgotten scripts under load", "they are sent again", []Test{"tests/redis/redlock_test.go:TestRedlock"}, "413 grants in 1 s beside 70 times SCRIPT FLUSH"},
+			{nil, "five clients, two bad links, nodes that stop, 20 s", "0 violations", []Test{"tests/redis/history_test.go:TestHistory"}, "508 to 940 grants, 27 and more faults over a hold"},
+		},
+		Absent: []Absence{
+			{[]string{"F10", "F11", "F28"}, "nodes do not replicate each other"},
+			{[]string{"F29"}, "no pooler is known that mixes connections of Redis"},
+			{[]string{"F31", "F37"}, "Redis has no revisions and no leader"},
+		},
+		Tail: "Not promised: first come, first served; counting; anything after a majority of nodes lost its memory; a claim on a bare majority if one of its nodes ends it early.\n[Why](adr/0009-redlock-with-fences.md).",
+	}
+}
