@@ -3,12 +3,14 @@ package distlock
 import (
 	"context"
 	"time"
+
+	"github.com/distlock/distlock/internal/keeper"
 )
 
 // An Observer is told what happens, for logs, metrics and traces. It is called by the goroutine to
 // which it happens, with no lock held: it should return soon, and must not call the Locker.
-// The context is that of the call that the event belongs to, or an empty one for what
-// happens by itself.
+// The context is that of the call that the event belongs to; for what happens to a lease by itself, Event.Origin;
+// for what is asked of the store on behalf of all who wait, an empty one.
 type Observer func(ctx context.Context, e Event)
 
 // An Event is one thing that happened. Fields that say nothing about a kind are zero.
@@ -21,11 +23,19 @@ type Event struct {
 	Fence  uint64
 
 	Took   time.Duration // how long it took: see the kinds
+	Wait   time.Duration // Granted, Refused: the part of Took that came after Waiting
 	Left   time.Duration // the trust that was left
+	Margin time.Duration // Renewed: how long before the end of its trust; 0: it failed, or the lease had not had all of its TTL yet
 	Behind int           // how many wait in the store behind the lease
 	Handed bool          // Granted: by another goroutine of this process, without the store
 	Waited bool          // Granted, Refused: a Waiting came before
+	Thin   bool          // Renewed: so late that there might have been no time for another try
+	Risk   bool          // Renewed, Lost: the renewal before had failed
 	Err    error
+
+	// Origin is the context of the call that asked for the lock, without its end: it tells which trace the lease belongs to,
+	// whoever gives it back.
+	Origin context.Context
 }
 
 // EventKind says what happened.
@@ -36,12 +46,12 @@ type EventKind string
 const (
 	Asked     EventKind = "asked"      // the store answered one Acquire: Took, Err
 	Waiting   EventKind = "waiting"    // a call begins to wait
-	Granted   EventKind = "granted"    // a call got its lease: Took since the call, Handed, Waited, Left
-	Refused   EventKind = "refused"    // a call ended without a lease: Took since the call, Waited, Err
-	Renewed   EventKind = "renewed"    // the store answered one renewal: Took, Left before it, Behind, Err
+	Granted   EventKind = "granted"    // a call got its lease: Took since the call, Wait, Waited, Handed, Left, Behind
+	Refused   EventKind = "refused"    // a call ended without a lease: Took since the call, Wait, Waited, Err
+	Renewed   EventKind = "renewed"    // the store answered one renewal: Took, Left before it, Margin, Thin, Risk, Behind, Err
 	AtRisk    EventKind = "at risk"    // a renewal failed for the first time: Left, Err
 	Recovered EventKind = "recovered"  // a renewal succeeded after AtRisk: Left before it
-	Lost      EventKind = "lost"       // the lease was lost: Took since the grant, Err
+	Lost      EventKind = "lost"       // the lease was lost: Took since the grant, Risk, Err
 	Released  EventKind = "released"   // the store answered the release: Took since the grant, Err
 	HandedOff EventKind = "handed off" // the lease went to the next in this process: Took since the grant
 	Detached  EventKind = "detached"   // Handle was called: Took since the grant
@@ -67,11 +77,21 @@ func both(a, b Observer) Observer {
 	}
 }
 
+// tellWaiting tells that a call begins to wait, and returns when. If nobody observes, it spares the look at the clock.
+func (r *request) tellWaiting(ctx context.Context, clock *keeper.Clock) time.Duration {
+	if r.opt.observe == nil {
+		return 0
+	}
+	began := clock.Awake()
+	r.tell(ctx, Event{Kind: Waiting})
+	return began
+}
+
 // tell tells an event about a request to its observer.
 func (r *request) tell(ctx context.Context, e Event) {
 	if r.opt.observe == nil {
 		return
 	}
-	e.Store, e.Key, e.Mode, e.Holder = r.store, r.name, r.mode, r.opt.holder
+	e.Store, e.Key, e.Mode, e.Holder, e.Origin = r.store, r.name, r.mode, r.opt.holder, r.origin
 	r.opt.observe(ctx, e)
 }

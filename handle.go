@@ -164,7 +164,7 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: err})
 		return nil, err
 	}
-	return l.welcome(ctx, lease, false), nil
+	return l.welcome(ctx, lease, Event{}), nil
 }
 
 // attach renews the claim of r's owner and makes a lease of it.

@@ -260,7 +260,10 @@ func (l *Lease) abandon(ctx context.Context) error {
 // part ends the turn together with the lease, and tells so, unless that was told before: by the
 // turn, of its loss, or by a release that was not answered.
 func (l *Lease) part(ctx context.Context, kind EventKind, err error, final bool) {
-	locker := l.t.l
+	locker, e := l.t.l, Event{Kind: kind, Err: err}
+	if kind == Lost {
+		e.Risk = l.t.hold.Risk()
+	}
 	locker.mu.Lock()
 	told := l.tried || kind == Lost && l.t.lease == nil
 	l.tried = !final
@@ -268,7 +271,8 @@ func (l *Lease) part(ctx context.Context, kind EventKind, err error, final bool)
 	l.t.over()
 	locker.mu.Unlock()
 	if !told {
-		l.tell(ctx, Event{Kind: kind, Took: locker.clock.Awake() - l.since, Err: err})
+		e.Took = locker.clock.Awake() - l.since
+		l.tell(ctx, e)
 	}
 }
 

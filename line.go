@@ -115,7 +115,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: err})
 		return nil, err
 	}
-	return l.welcome(ctx, lease, false), nil
+	return l.welcome(ctx, lease, Event{}), nil
 }
 
 // reject gives back a claim that was granted too late to be of use.
@@ -131,13 +131,12 @@ func (l *Locker) reject(ctx context.Context, r *request, id driver.ID) error {
 
 var errTooLate = errors.New("the store's answer came too late to be trusted")
 
-// welcome tells of a new lease, and returns it.
-func (l *Locker) welcome(ctx context.Context, lease *Lease, waited bool) *Lease {
+// welcome tells of a new lease, with what e says about the wait for it, and returns it.
+func (l *Locker) welcome(ctx context.Context, lease *Lease, e Event) *Lease {
 	if lease.r.opt.observe != nil { // Left reads system clocks
-		lease.tell(ctx, Event{
-			Kind: Granted, Took: lease.since - lease.r.began, Left: lease.t.hold.Left(),
-			Handed: lease.handed, Waited: waited, Behind: lease.behind,
-		})
+		e.Kind, e.Took, e.Left = Granted, lease.since-lease.r.began, lease.t.hold.Left()
+		e.Handed, e.Behind = lease.handed, lease.behind
+		lease.tell(ctx, e)
 	}
 	return lease
 }
@@ -149,7 +148,7 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	n.waiters = slices.Insert(n.waiters, at, w)
 	l.tidy(n)
 	l.mu.Unlock()
-	w.r.tell(ctx, Event{Kind: Waiting})
+	began := w.r.tellWaiting(ctx, l.clock)
 
 	select {
 	case <-w.ready:
@@ -160,10 +159,11 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 		if err := l.vacate(n, w.r); err != nil {
 			w.err = errors.Join(w.err, err)
 		}
-		w.r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - w.r.began, Waited: true, Err: w.err})
+		now := l.clock.Awake()
+		w.r.tell(ctx, Event{Kind: Refused, Took: now - w.r.began, Wait: now - began, Waited: true, Err: w.err})
 		return nil, w.err
 	}
-	return l.welcome(ctx, w.lease, true), nil
+	return l.welcome(ctx, w.lease, Event{Wait: max(0, w.lease.since-began), Waited: true}), nil
 }
 
 // leave takes w out of the line because its context is over, unless it was served at the same

@@ -5,18 +5,23 @@ import (
 	"log/slog"
 )
 
-// Log returns an observer that writes to a logger, or to slog's default one if it is nil: a loss and a
-// release that failed as warnings, a lease at risk too; everything else for debugging. Names
-// are written, owners never are.
+// Log returns an observer that writes to a logger, or to slog's default one if it is nil. Warnings are a loss, a release that
+// failed, a lease at risk, and a renewal that came late: with less trust left than a quarter of the TTL, which is what one more
+// try may take. So the next slow answer may be the loss. Everything else is for debugging. Names are written, owners never are.
+//
+// The context of each event goes to the logger's handler, with what it carries: a handler that reads the trace from it does so for
+// losses too, see Event.Origin.
 func Log(logger *slog.Logger) Observer {
 	if logger == nil {
 		logger = slog.Default()
 	}
 	return func(ctx context.Context, e Event) {
-		level := slog.LevelDebug
+		level, what := slog.LevelDebug, string(e.Kind)
 		switch {
 		case e.Kind == Lost, e.Kind == AtRisk, e.Kind == Released && e.Err != nil:
 			level = slog.LevelWarn
+		case e.Thin:
+			level, what = slog.LevelWarn, what+" late"
 		}
 		if !logger.Enabled(ctx, level) {
 			return
@@ -27,6 +32,9 @@ func Log(logger *slog.Logger) Observer {
 		}
 		if e.Took > 0 {
 			attrs = append(attrs, slog.Duration("took", e.Took))
+		}
+		if e.Wait > 0 {
+			attrs = append(attrs, slog.Duration("wait", e.Wait))
 		}
 		if e.Left > 0 {
 			attrs = append(attrs, slog.Duration("left", e.Left))
@@ -40,6 +48,6 @@ func Log(logger *slog.Logger) Observer {
 		if e.Err != nil {
 			attrs = append(attrs, slog.String("error", e.Err.Error()))
 		}
-		logger.LogAttrs(ctx, level, "distlock: "+string(e.Kind), attrs...)
+		logger.LogAttrs(ctx, level, "distlock: "+what, attrs...)
 	}
 }

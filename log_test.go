@@ -33,14 +33,18 @@ func TestLog(t *testing.T) {
 		{distlock.Event{Kind: distlock.Asked, Took: time.Millisecond, Err: errWire}, `level=DEBUG msg="distlock: asked" %s took=1ms error="the line is cut"`},
 		{distlock.Event{Kind: distlock.Waiting}, `level=DEBUG msg="distlock: waiting" %s`},
 		{
-			distlock.Event{Kind: distlock.Granted, Fence: 7, Took: time.Second, Left: 29 * time.Second, Handed: true, Behind: 3},
-			`level=DEBUG msg="distlock: granted" %s fence=7 took=1s left=29s behind=3 handed=true`,
+			distlock.Event{Kind: distlock.Granted, Fence: 7, Took: time.Second, Wait: time.Millisecond, Left: 29 * time.Second, Handed: true, Behind: 3},
+			`level=DEBUG msg="distlock: granted" %s fence=7 took=1s wait=1ms left=29s behind=3 handed=true`,
 		},
 		{
 			distlock.Event{Kind: distlock.Refused, Err: errors.Join(&distlock.HeldError{Key: "x", Holder: "you"}, distlock.ErrReleased)},
 			`level=DEBUG msg="distlock: refused" %s error="distlock: \"x\" is held by you\ndistlock: lease released"`,
 		},
 		{distlock.Event{Kind: distlock.Renewed, Fence: 7}, `level=DEBUG msg="distlock: renewed" %s fence=7`},
+		{
+			distlock.Event{Kind: distlock.Renewed, Fence: 7, Left: 7 * time.Second, Margin: 7 * time.Second, Thin: true},
+			`level=WARN msg="distlock: renewed late" %s fence=7 left=7s`,
+		},
 		{distlock.Event{Kind: distlock.AtRisk, Fence: 7, Left: time.Second, Err: errWire}, `level=WARN msg="distlock: at risk" %s fence=7 left=1s error="the line is cut"`},
 		{distlock.Event{Kind: distlock.Recovered, Fence: 7}, `level=DEBUG msg="distlock: recovered" %s fence=7`},
 		{
@@ -79,6 +83,26 @@ func TestLog_level(t *testing.T) {
 	})
 	if n := strings.Count(out.String(), "level=WARN"); n != 2 || strings.Count(out.String(), "\n") != 2 {
 		t.Errorf("want a risk and a loss, got %s", out.String())
+	}
+}
+
+// A store that answers late, in the end by one try before the loss.
+func TestLog_late(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		l := lockerOn(t, w, distlock.Observe(distlock.Log(slog.New(slog.NewTextHandler(&out, nil)))))
+		lease := taken(t, l, "x")
+		w.cut()
+		time.Sleep(25 * time.Second)
+		w.mend()
+		time.Sleep(time.Minute)
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	if s := out.String(); strings.Count(s, "\n") != 2 || !strings.Contains(s, `level=WARN msg="distlock: at risk"`) || !strings.Contains(s, `level=WARN msg="distlock: renewed late"`) {
+		t.Errorf("want a risk and a late renewal, got %s", s)
 	}
 }
 

@@ -22,6 +22,8 @@ type request struct {
 	size  *atomic.Int64 // of a semaphore, which can be resized; nil: Limit stays
 	began time.Duration // when the call was made
 	room  *room         // nil: it is in use
+
+	origin context.Context // of the call, without its end; nil: nobody observes
 }
 
 // A room is one piece of memory for a request, and for the turn and the lease that most requests become.
@@ -73,6 +75,9 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 			Value:  opt.value,
 		},
 		store: l.features.Name, name: name, mode: mode, opt: opt, began: l.clock.Awake(), room: space,
+	}
+	if opt.observe != nil {
+		r.origin = context.WithoutCancel(ctx)
 	}
 	return r, nil
 }

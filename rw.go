@@ -43,7 +43,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	l.tell(ctx, Event{Kind: HandedOff, Took: l.t.l.clock.Awake() - l.since})
-	l.t.l.welcome(ctx, reader, false)
+	l.t.l.welcome(ctx, reader, Event{})
 	if err := reader.lower(ctx); err != nil {
 		return nil, err
 	}
@@ -55,6 +55,7 @@ func (l *Lease) succeed() *Lease {
 	r := *l.r
 	r.Weight, r.mode, r.room = 1, Shared, nil
 	reader, locker := new(Lease), l.t.l
+	r.began = locker.clock.Awake() // what the writer waited is told already
 	locker.mu.Lock()
 	defer locker.mu.Unlock()
 	if l.t.lease != l {

@@ -36,12 +36,13 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 		defer cancel()
 	}
 	var refused *LimitError // the last refusal; nil: there was none
+	var began time.Duration // of the wait
 	for {
 		asked, err := m.draw(ctx, r)
 		waited := refused != nil
 		if r.opt.wait != 0 && errors.As(err, &refused) {
 			if !waited {
-				r.tell(ctx, Event{Kind: Waiting})
+				began = r.tellWaiting(ctx, m.l.clock)
 			}
 			waited = true
 			if pauseFor(ctx, max(refused.Retry, r.opt.first)+backoff.Jitter(r.opt.first)) {
@@ -53,7 +54,11 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 			both.Err = errors.Join(refused.Err, context.Cause(ctx))
 			err = &both
 		}
-		m.conclude(ctx, r, Event{Waited: waited, Handed: !asked, Err: err})
+		e := Event{Waited: waited, Handed: !asked, Err: err}
+		if waited {
+			e.Wait = m.l.clock.Awake() - began
+		}
+		m.conclude(ctx, r, e)
 		return err
 	}
 }

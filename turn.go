@@ -195,13 +195,15 @@ func (t *turn) Renewed(k keeper.Renewal) {
 	if lease == nil {
 		return
 	}
-	e := Event{Kind: Renewed, Took: k.Took, Left: k.Left, Behind: k.Behind, Err: k.Err}
-	lease.tell(context.Background(), e)
+	origin := lease.r.origin
+	lease.tell(origin, Event{
+		Kind: Renewed, Took: k.Took, Left: k.Left, Margin: k.Margin, Thin: k.Thin, Risk: k.Risk, Behind: k.Behind, Err: k.Err,
+	})
 	switch {
 	case k.Err != nil && !k.Risk && !errors.Is(k.Err, driver.ErrNotHeld):
-		lease.tell(context.Background(), Event{Kind: AtRisk, Left: k.Left, Err: k.Err})
+		lease.tell(origin, Event{Kind: AtRisk, Left: k.Left, Err: k.Err})
 	case k.Err == nil && k.Risk:
-		lease.tell(context.Background(), Event{Kind: Recovered, Left: k.Left})
+		lease.tell(origin, Event{Kind: Recovered, Left: k.Left})
 	}
 }
 
@@ -220,5 +222,5 @@ func (t *turn) Lost(cause error) {
 	for _, end := range ends {
 		end(err)
 	}
-	lease.tell(context.Background(), Event{Kind: Lost, Took: t.l.clock.Awake() - lease.since, Err: err})
+	lease.tell(lease.r.origin, Event{Kind: Lost, Took: t.l.clock.Awake() - lease.since, Risk: t.hold.Risk(), Err: err})
 }

@@ -39,6 +39,9 @@ func (t Terms) StoreTTL() time.Duration { return t.TTL + t.Delay }
 // different rates, and gives the work time to stop.
 func Margin(ttl time.Duration) time.Duration { return max(ttl/100, min(ttl/10, time.Second)) }
 
+// tries is into how many parts a TTL is cut: a renewal may take one of them, so that there is time for another try.
+const tries = 4
+
 // youth is how long a claim that was given only a part of its TTL is left alone before it is given all of it. Most
 // that others wait for end before.
 const youth = 20 * time.Millisecond
@@ -56,6 +59,7 @@ type Hold struct {
 	// The rest is guarded by the keeper's lock.
 	terms Terms
 	valid time.Duration // when trust ends by the last good renewal
+	given time.Duration // the TTL that came with that
 	cut   time.Duration // when MaxHold is over
 	renew time.Duration // when the next renewal is due, if none is under way
 	at    time.Duration // when the keeper has to look at this hold next
@@ -82,6 +86,13 @@ func (h *Hold) Young() bool {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	return h.young
+}
+
+// Risk reports whether the last renewal failed, also of a hold that is over.
+func (h *Hold) Risk() bool {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	return h.risk
 }
 
 // Terms returns how the hold is being kept.
@@ -169,6 +180,7 @@ func (h *Hold) begin(ctx context.Context, ttl time.Duration) (b *batch, sent tim
 			// outlast what the store may have made of the claim, now or by a later try.
 			h.terms.TTL = min(h.terms.TTL, ttl)
 			h.valid = min(h.valid, sent+ttl-Margin(ttl))
+			h.given = min(h.given, ttl)
 			h.plan()
 			return b, sent, nil
 		}
@@ -217,7 +229,12 @@ func (h *Hold) bound(maxHold time.Duration) {
 // answered notes what the store said to a renewal that was sent at sent.
 func (h *Hold) answered(sent, now time.Duration, a driver.Renewed) {
 	left := time.Duration(h.until.Load()) - now
-	h.news = append(h.news, news{r: Renewal{Took: now - sent, Left: left, Behind: a.Behind, Err: a.Err, Risk: h.risk}})
+	r := Renewal{Took: now - sent, Left: left, Behind: a.Behind, Err: a.Err, Risk: h.risk}
+	if a.Err == nil && left > 0 && !h.young {
+		r.Margin = h.valid - now
+		r.Thin = r.Margin < h.given/tries
+	}
+	h.news = append(h.news, news{r: r})
 	switch {
 	case left <= 0: // too late, also for a good answer: somebody may have seen that trust was over
 		h.lose(h.overdue())
@@ -236,7 +253,7 @@ func (h *Hold) answered(sent, now time.Duration, a driver.Renewed) {
 // shorter by that: an answer may overtake a later one.
 func (h *Hold) renewed(sent time.Duration) {
 	ttl := h.terms.TTL
-	h.valid = max(h.valid, sent+ttl-Margin(ttl))
+	h.valid, h.given = max(h.valid, sent+ttl-Margin(ttl)), ttl
 	h.risk, h.young = false, false
 	h.renew = never
 	if !h.terms.Fixed {

@@ -208,7 +208,7 @@ func (k *Keeper) renew(b *batch) {
 	rs := make([]driver.Renewal, len(b.holds))
 	for i, h := range b.holds {
 		rs[i] = driver.Renewal{ID: h.id, TTL: h.terms.StoreTTL()}
-		limit = min(limit, h.terms.TTL/4) // an answer later than this leaves no time for another try
+		limit = min(limit, h.terms.TTL/tries) // an answer later than this leaves no time for another try
 		if h.young {
 			limit = min(limit, max(h.Left(), 0)/3)
 		}

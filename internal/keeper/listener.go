@@ -16,6 +16,8 @@ type Listener interface {
 type Renewal struct {
 	Took   time.Duration
 	Left   time.Duration // the trust that was left when it ended
+	Margin time.Duration // the same whatever MaxHold says, if it succeeded in time and the claim had been given all of its TTL; or 0
+	Thin   bool          // the margin was less than another try may take
 	Behind int           // how many wait for the key, if Err is nil
 	Err    error         // nil, or why it failed; it will be tried again unless the hold is lost
 	Risk   bool          // the renewal before this one had failed

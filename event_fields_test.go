@@ -1,0 +1,220 @@
+package distlock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/internal/chaos"
+)
+
+func TestEvent_wait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWire(), &tape{}
+		l := lockerOn(t, w, distlock.Observe(p.observe))
+		slow := func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil }
+		lease := taken(t, lockerOn(t, w), "x")
+		w.on(slow, nil)
+		_, _ = l.Lock(t.Context(), "x", distlock.Wait(time.Second))
+		r := p.all(distlock.Refused)[0]
+		if r.Took < time.Second || r.Wait != r.Took-100*time.Millisecond || !r.Waited {
+			t.Errorf("%+v", r)
+		}
+		w.mend()
+		time.AfterFunc(time.Minute, func() { _ = lease.Unlock(t.Context()) })
+		_ = must(t)(l.Lock(t.Context(), "x")).Unlock(t.Context())
+		g := p.all(distlock.Granted)[0]
+		if g.Took != time.Minute || g.Wait != time.Minute || !g.Waited {
+			t.Errorf("%+v", g)
+		}
+		_ = taken(t, l, "y")
+		if g := p.all(distlock.Granted)[1]; g.Wait != 0 || g.Waited {
+			t.Errorf("nobody was in the way: %+v", g)
+		}
+	})
+}
+
+func TestEvent_wait_ofALimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &tape{}
+		m, err := lockerOn(t, newWire(), distlock.Observe(p.observe)).Limiter(2000, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := m.Wait(t.Context(), "x", distlock.Weight(2000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g := p.all(distlock.Granted)
+		if g[0].Wait != 0 || g[0].Waited || g[1].Wait < 50*time.Second || g[1].Wait > g[1].Took || !g[1].Waited {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// A renewal is thin if it leaves less than a quarter of the TTL.
+func TestEvent_margin(t *testing.T) {
+	const ttl = 30 * time.Second
+	for name, c := range map[string]struct {
+		away   time.Duration // for how long the store does not answer from the grant on
+		thin   bool
+		margin [2]time.Duration
+	}{
+		"in time":    {0, false, [2]time.Duration{18 * time.Second, 20 * time.Second}},
+		"late":       {18 * time.Second, false, [2]time.Duration{ttl / 4, 11 * time.Second}},
+		"at the end": {25 * time.Second, true, [2]time.Duration{1, 4 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, p := newWire(), &tape{}
+				lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe), distlock.TTL(ttl)), "x", distlock.MaxHold(c.away+15*time.Second))
+				if c.away > 0 {
+					w.cut()
+					time.Sleep(c.away)
+					w.mend()
+				}
+				time.Sleep(11*time.Second + 100*time.Millisecond)
+				if err := lease.Err(); err != nil {
+					t.Fatal(err)
+				}
+				var good []distlock.Event
+				for _, e := range p.all(distlock.Renewed) {
+					switch {
+					case e.Err == nil:
+						good = append(good, e)
+					case e.Margin != 0 || e.Thin:
+						t.Errorf("a renewal that failed: %+v", e)
+					}
+				}
+				// MaxHold takes from what is left, and not from the margin.
+				if e := good[0]; e.Margin < c.margin[0] || e.Margin > c.margin[1] || e.Thin != c.thin || e.Risk != (c.away > 0) || e.Left >= e.Margin && c.away == 0 {
+					t.Errorf("%+v", e)
+				}
+			})
+		})
+	}
+}
+
+// A lease that begins with a part of its TTL has little trust by design.
+func TestEvent_margin_ofAYoungLease(t *testing.T) {
+	p := &tape{}
+	told(t, []distlock.Option{distlock.Observe(p.observe)}, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, _ *tally) {
+		free(t, first)
+		_ = second.now(t)
+		time.Sleep(time.Second)
+		if g := p.all(distlock.Granted)[0]; g.Left > 3*time.Second {
+			t.Fatalf("the store told of no grant: %+v", g)
+		}
+		if r := p.all(distlock.Renewed); len(r) != 1 || r[0].Margin != 0 || r[0].Thin || r[0].Err != nil {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A loss tells whether the store had failed before, also if Unlock finds it.
+func TestEvent_risk(t *testing.T) {
+	for name, c := range map[string]struct {
+		live func(t *testing.T, w *wire, lease *distlock.Lease)
+		risk bool
+	}{
+		"the store is away": {func(_ *testing.T, w *wire, lease *distlock.Lease) {
+			w.cut()
+			<-lease.Done()
+		}, true},
+		"the store hangs": {func(_ *testing.T, w *wire, lease *distlock.Lease) {
+			w.freeze()
+			<-lease.Done()
+		}, true},
+		"longest hold": {func(_ *testing.T, _ *wire, lease *distlock.Lease) { <-lease.Done() }, false},
+		"gone": {func(t *testing.T, w *wire, lease *distlock.Lease) {
+			if _, err := w.Break(t.Context(), "x", "a test"); err != nil {
+				t.Error(err)
+			}
+			_ = lease.Unlock(t.Context())
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, p := newWire(), &tape{}
+				c.live(t, w, taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x", distlock.MaxHold(time.Minute)))
+				synctest.Wait()
+				lost := p.all(distlock.Lost)
+				if len(lost) != 1 || lost[0].Risk != c.risk {
+					t.Errorf("%+v", lost)
+				}
+			})
+		})
+	}
+}
+
+// All events of a lease carry what the context of its call carried, and none of its end.
+func TestEvent_origin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		w := newWire()
+		var mu sync.Mutex
+		seen := map[distlock.EventKind]bool{}
+		l := lockerOn(t, w, distlock.Observe(func(ctx context.Context, e distlock.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[e.Kind] = true
+			if e.Origin.Value(key{}) != e.Key || e.Origin.Err() != nil {
+				t.Errorf("%s of %s: the origin is %v, %v", e.Kind, e.Key, e.Origin.Value(key{}), e.Origin.Err())
+			}
+			switch e.Kind {
+			case distlock.Renewed, distlock.AtRisk, distlock.Recovered, distlock.Lost:
+				if ctx.Value(key{}) != e.Key || ctx.Err() != nil {
+					t.Errorf("%s of %s: the context is %v", e.Kind, e.Key, ctx)
+				}
+			}
+		}))
+		lock := func(name string) *distlock.Lease {
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, name))
+			defer cancel()
+			lease, err := l.Lock(ctx, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		a, b, c := lock("a"), lock("b"), lock("c")
+		_, _ = c.Handle()
+		w.cut()
+		time.Sleep(15 * time.Second)
+		w.mend()
+		time.Sleep(time.Minute)
+		_ = b.Unlock(t.Context())
+		w.cut()
+		<-a.Done()
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, kind := range []distlock.EventKind{distlock.Granted, distlock.Detached, distlock.Renewed, distlock.AtRisk, distlock.Recovered, distlock.Released, distlock.Lost} {
+			if !seen[kind] {
+				t.Errorf("%s did not happen", kind)
+			}
+		}
+	})
+}
+
+// The reader that a writer becomes has waited for nothing.
+func TestEvent_downgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &tape{}
+		lease := taken(t, lockerOn(t, newWire(), distlock.Observe(p.observe)), "x")
+		time.Sleep(time.Minute)
+		reader, err := lease.Downgrade(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = reader.Unlock(t.Context())
+		wantStory(t, p, distlock.Granted, distlock.HandedOff, distlock.Granted, distlock.Released)
+		if g := p.all(distlock.Granted)[1]; g.Took != 0 || g.Mode != distlock.Shared {
+			t.Errorf("%+v", g)
+		}
+	})
+}
