@@ -1,0 +1,144 @@
+package promise_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// clocked takes over the clocks of all servers of a site.
+func clocked(t *testing.T, s *site) *testenv.Clock {
+	t.Helper()
+	var all []*testenv.Server
+	for _, r := range s.redis {
+		all = append(all, r.Server)
+	}
+	for _, p := range s.pg {
+		all = append(all, p.Server)
+	}
+	return testenv.NewClock(t, all...)
+}
+
+// The clock of the server is set forward over the end of a claim. A server that ends claims by the time of day gives it to
+// another, and there are two; the fence tells them apart. Advisory locks end by a clock that nobody sets: there is one.
+func TestClock_forward(t *testing.T) {
+	t.Parallel()
+	const ttl, jump = 30 * time.Second, time.Minute
+	onEach(t, []string{"redis", "replicated", "postgres"}, func(t *testing.T, s *site) {
+		clock := clocked(t, s)
+		sc := newScene(t)
+		a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
+		first := sc.lock("a", a)
+		next := sc.wait("b", b)
+		clock.Set(jump)
+		second := sc.granted(next, soon)
+		if !first.trusts() {
+			t.Errorf("the first holder knows already: %v", first.Err())
+		}
+		sc.end(second)
+		sc.two()
+		t.Logf("set forward by %v: another is granted %v before the end of the first one's trust; fence %d after %d", jump,
+			time.Until(first.Until()).Round(time.Second), second.Fence(), first.Fence())
+	})
+	t.Run("advisory", func(t *testing.T) {
+		t.Parallel()
+		const ttl = 2 * time.Second
+		s := sites["advisory"](t)
+		clock := clocked(t, s)
+		sc := newScene(t)
+		a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
+		first := sc.lock("a", a)
+		next := sc.wait("b", b)
+		clock.Set(jump)
+		sc.refused(next, 2*ttl)
+		if !first.trusts() {
+			t.Errorf("the claim did not survive the jump: %v", first.Err())
+		}
+		sc.end(first)
+		sc.end(sc.granted(next, soon))
+		sc.one()
+	})
+}
+
+// The clock of the server is set back: the claim of a holder that is gone lives for longer, and nobody is granted it before. Fences
+// rise though the clock says less than before.
+func TestClock_back(t *testing.T) {
+	t.Parallel()
+	const ttl, jump = time.Second, 3 * time.Second
+	onEach(t, []string{"redis", "replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+		clock := clocked(t, s)
+		sc := newScene(t)
+		if len(s.redis) == 3 {
+			mature(t, s.store(t), longest) // the restart has emptied them
+		}
+		linked, link := s.through(t)
+		a, b := locker(t, linked, distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
+		first := sc.lock("a", a, distlock.Fixed())
+		next := sc.wait("b", b)
+		clock.Set(-jump)
+		link.each(func(p *testenv.ProxyServer) { p.Cut(testenv.Both) })
+		set := time.Now()
+		sc.over(first, soon)
+		second := sc.granted(next, soon)
+		if took := time.Since(set); took > ttl+jump+2*time.Second {
+			t.Errorf("granted %v after the clock was set back by %v", took, jump)
+		} else {
+			t.Logf("TTL %v, set back by %v: the next is granted after %v", ttl, jump, took.Round(time.Millisecond))
+		}
+		sc.end(second)
+		for range 3 {
+			sc.end(sc.lock("b", b))
+		}
+		sc.one()
+	})
+}
+
+// The clock of one node of three is set forward. A claim that all nodes hold stays; one on a bare majority is given to another.
+func TestClock_node(t *testing.T) {
+	t.Parallel()
+	const ttl, jump = 3 * time.Second, time.Minute
+	for name, bare := range map[string]bool{"all nodes": false, "bare majority": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var servers []*testenv.RedisServer
+			var addrs, through []string
+			var last *testenv.ProxyServer
+			for range 3 {
+				r := testenv.Redis(t)
+				last = testenv.Proxy(t, r.Addr)
+				servers, addrs, through = append(servers, r), append(addrs, r.Addr), append(through, last.Addr)
+			}
+			clock := testenv.NewClock(t, servers[0].Server)
+			mature(t, majority(t, ttl, addrs...), ttl)
+			sc := newScene(t)
+			a, b := locker(t, majority(t, ttl, through...), distlock.TTL(ttl)), locker(t, majority(t, ttl, addrs...), distlock.TTL(ttl))
+			var opts []distlock.Option
+			if bare {
+				last.Refuse()
+				opts = append(opts, distlock.Fixed()) // a renewal would take the third node as well
+			}
+			first := sc.lock("a", a, opts...)
+			last.Heal()
+			next := sc.wait("b", b)
+			clock.Set(jump)
+			if !bare {
+				sc.refused(next, 2*ttl)
+				if !first.trusts() {
+					t.Errorf("the claim did not survive the jump: %v", first.Err())
+				}
+				sc.end(first)
+				sc.end(sc.granted(next, soon))
+				sc.one()
+				return
+			}
+			second := sc.granted(next, soon)
+			if !first.trusts() {
+				t.Errorf("the first holder knows already: %v", first.Err())
+			}
+			sc.end(second)
+			sc.two()
+		})
+	}
+}

@@ -1,0 +1,281 @@
+// Package promise_test shows what docs/guarantees.md says of faults that need real servers: each yes with a history in
+// which nothing went wrong, each no with one in which it did. The tables are in internal/promise.
+package promise_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/open"
+	"github.com/distlock/distlock/store/quorum"
+)
+
+// soon is within what happens at once happens, on a busy machine too.
+const soon = 10 * time.Second
+
+var seed = flag.Uint64("seed", 1, "decides where replies are cut")
+
+func TestMain(m *testing.M) {
+	run := testenv.Main(m, nil)
+	flag.Parse()
+	// The tests wait most of their time. They need no processor for that.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(run)
+}
+
+// chance returns a source of random numbers for one test, and prints how to get the same again.
+func chance(t testing.TB) *rand.Rand {
+	t.Helper()
+	t.Logf("seed %d", *seed)
+	return rand.New(rand.NewPCG(*seed, 7))
+}
+
+// A site is servers of the test's own, and the store on them.
+type site struct {
+	redis []*testenv.RedisServer    // the nodes, or the primary and its replica
+	pg    []*testenv.PostgresServer // the primary
+
+	addrs []string                                         // what a client has to reach
+	open  func(t testing.TB, addrs ...string) driver.Store // by the addresses of servers, or of proxies before them
+}
+
+// store opens the store directly.
+func (s *site) store(t testing.TB) driver.Store {
+	t.Helper()
+	return s.open(t, s.addrs...)
+}
+
+// through opens the store through proxies, one for each address.
+func (s *site) through(t testing.TB) (driver.Store, links) {
+	t.Helper()
+	var all links
+	var addrs []string
+	for _, a := range s.addrs {
+		p := testenv.Proxy(t, a)
+		all, addrs = append(all, p), append(addrs, p.Addr)
+	}
+	return s.open(t, addrs...), all
+}
+
+// links are what one process reaches the servers by.
+type links []*testenv.ProxyServer
+
+func (l links) each(f func(*testenv.ProxyServer)) {
+	for _, p := range l {
+		f(p)
+	}
+}
+
+// longest is the longest TTL on the nodes of a majority: they are mature after twice as long.
+const longest = time.Second
+
+// sites make the stores that have servers. Their names are those of the tables in internal/promise.
+var sites = map[string]func(t *testing.T) *site{
+	"redis":      func(t *testing.T) *site { return onRedis(testenv.Redis(t)) },
+	"replicated": onReplicas,
+	"redlock":    onNodes,
+	"postgres":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "") },
+	"advisory":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "&lock_mode=advisory") },
+}
+
+// onEach runs a test on the named sites.
+func onEach(t *testing.T, names []string, test func(t *testing.T, s *site)) {
+	t.Helper()
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, sites[name](t))
+		})
+	}
+}
+
+func onRedis(r *testenv.RedisServer) *site {
+	return &site{
+		redis: []*testenv.RedisServer{r}, addrs: []string{r.Addr},
+		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, "redis://"+addrs[0]) },
+	}
+}
+
+// onReplicas is a primary with a replica that has to have every grant.
+func onReplicas(t *testing.T) *site {
+	primary := testenv.Redis(t)
+	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
+	s := onRedis(primary)
+	s.redis = append(s.redis, replica)
+	s.open = func(t testing.TB, addrs ...string) driver.Store {
+		return openURL(t, "redis://"+addrs[0]+"?lock_replicas=1")
+	}
+	warm(t, s.store(t))
+	return s
+}
+
+// onNodes is three nodes that are old enough to count.
+func onNodes(t *testing.T) *site {
+	s := &site{}
+	for range 3 {
+		r := testenv.Redis(t)
+		s.redis, s.addrs = append(s.redis, r), append(s.addrs, r.Addr)
+	}
+	s.open = func(t testing.TB, addrs ...string) driver.Store { return majority(t, longest, addrs...) }
+	mature(t, s.store(t), longest)
+	return s
+}
+
+func onPostgres(p *testenv.PostgresServer, mode string) *site {
+	return &site{
+		pg: []*testenv.PostgresServer{p}, addrs: []string{p.Addr},
+		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, at(t, p.URL+mode, addrs...)) },
+	}
+}
+
+// at replaces the hosts of a URL.
+func at(t testing.TB, raw string, hosts ...string) string {
+	t.Helper()
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(raw, u.Host, strings.Join(hosts, ","), 1)
+}
+
+func openURL(t testing.TB, url string) driver.Store {
+	t.Helper()
+	s, err := open.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.Store
+}
+
+// majority makes one store of Redis servers that know nothing of each other.
+func majority(t testing.TB, longest time.Duration, addrs ...string) driver.Store {
+	t.Helper()
+	var nodes []driver.Store
+	for _, a := range addrs {
+		nodes = append(nodes, openURL(t, "redis://"+a))
+	}
+	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(q.Close)
+	return q
+}
+
+// mature waits until a majority is no new deployment any more.
+func mature(t testing.TB, s driver.Store, longest time.Duration) {
+	t.Helper()
+	for {
+		info, err := driver.Inspect(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Age >= 2*longest {
+			return
+		}
+		time.Sleep(2*longest - info.Age)
+	}
+}
+
+// warm waits until a store grants.
+func warm(t testing.TB, s driver.Store) {
+	t.Helper()
+	unlock(t, persist(t, locker(t, s), "warm"))
+}
+
+func locker(t testing.TB, s driver.Store, opts ...distlock.Option) *distlock.Locker {
+	t.Helper()
+	l, err := distlock.New(s, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), soon)
+		defer cancel()
+		_ = l.Close(ctx) // its server may be gone
+	})
+	return l
+}
+
+// persist takes a lock of a store that may be in trouble, or says after a while that it could not be had.
+func persist(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
+	t.Helper()
+	began := time.Now()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		lease, err := l.Lock(ctx, name, opts...)
+		cancel()
+		switch {
+		case err == nil:
+			return lease
+		case !troubled(err), time.Since(began) > soon:
+			t.Fatalf("Lock: %v after %v", err, time.Since(began))
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// unlock gives a lease back; a connection that was broken meanwhile costs a call its answer, and it is made again.
+func unlock(t testing.TB, lease *distlock.Lease) {
+	t.Helper()
+	err := lease.Unlock(t.Context())
+	for try := 1; try < 10 && troubled(err); try++ {
+		err = lease.Unlock(t.Context())
+	}
+	if err != nil {
+		t.Fatalf("Unlock: %v", err)
+	}
+}
+
+// troubled says that the store is in trouble, and nothing about the lock.
+func troubled(err error) bool {
+	return errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown)
+}
+
+// eventually waits until f is nil, and fails with its last error.
+func eventually(t testing.TB, what string, f func() error) {
+	t.Helper()
+	for by := time.Now().Add(2 * soon); ; time.Sleep(5 * time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(by) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// do sends a command to a server.
+func do(t testing.TB, srv *testenv.RedisServer, args ...string) any {
+	t.Helper()
+	v, err := srv.Do(t.Context(), args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return v
+}
+
+// query runs a statement on a server.
+func query(t testing.TB, srv *testenv.PostgresServer, sql string) [][]string {
+	t.Helper()
+	rows, err := srv.Query(t.Context(), sql)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return rows
+}
