@@ -140,14 +140,16 @@ func (r *reader) part() string {
 	return rest[:n]
 }
 
-// aged takes the age, if it is told, off the answer to Acquire.
+// aged takes the age, if it is told, off the answer to Acquire: "aNAME SINCE NOW ".
 func aged(text string) (age time.Duration, rest string) {
 	told, ok := strings.CutPrefix(text, "a")
 	if !ok {
 		return 0, text
 	}
 	r := reader{rest: told}
-	age = time.Duration(r.number()) * time.Microsecond
+	r.word()
+	since := r.number()
+	age = time.Duration(max(1, r.number()-since)) * time.Microsecond
 	return age, r.rest // nothing, if it could not be read
 }
 

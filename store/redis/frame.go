@@ -17,6 +17,8 @@ type frame struct {
 	ends []int // where the texts end in buf
 	list []string
 	keys int // how many of the texts are keys
+
+	channel []byte // room for the name of one
 }
 
 var frames = sync.Pool{New: func() any { return new(frame) }}
@@ -81,16 +83,8 @@ func (f *frame) value(b []byte) {
 	f.end()
 }
 
-// data adds the end of a claim's record: that it is not kept, how long the next part is, that there is no channel, and
-// then who (holder, party and meta, each as "length:text") and the value.
-func (f *frame) data(r *driver.Request) {
-	n := partSize(r.Holder) + partSize(r.Party)
-	for k, v := range r.Meta {
-		n += partSize(k) + partSize(v)
-	}
-	f.buf = append(f.buf, "0 "...)
-	f.buf = strconv.AppendInt(f.buf, int64(n), 10)
-	f.buf = append(f.buf, " 0\n"...)
+// who adds holder, party and meta without an end.
+func (f *frame) who(r *driver.Request) {
 	f.part(r.Holder)
 	f.part(r.Party)
 	if len(r.Meta) > 0 {
@@ -99,7 +93,15 @@ func (f *frame) data(r *driver.Request) {
 			f.part(r.Meta[k])
 		}
 	}
-	f.value(r.Value)
+}
+
+// whoSize is how many bytes who adds.
+func whoSize(r *driver.Request) int {
+	n := partSize(r.Holder) + partSize(r.Party)
+	for k, v := range r.Meta {
+		n += partSize(k) + partSize(v)
+	}
+	return n
 }
 
 func (f *frame) part(s string) {

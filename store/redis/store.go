@@ -116,14 +116,10 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	f.number(r.Weight)
 	f.life(r.TTL)
 	f.number(int64(r.Floor))
-	f.data(&r)
+	s.appendData(f, &r)
 	f.buf = strconv.AppendInt(f.buf, r.Limit, 10)
 	f.buf = append(f.buf, ' ')
 	f.buf = strconv.AppendInt(f.buf, ms(r.Place), 10)
-	f.buf = append(f.buf, ' ')
-	if r.Place > 0 {
-		f.buf = s.appendChannel(f.buf, r.Key)
-	}
 	f.end()
 	if aged {
 		f.text(rand.Text())
@@ -136,6 +132,25 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 		return driver.Result{}, definite(r.Key, err)
 	}
 	return result(r.Key, r.Floor, text)
+}
+
+// appendData adds the end of a claim's record: that it is not kept, how long the next two parts are, and then who (holder, party
+// and meta, each as "length:text"), the channel of a place, and the value.
+func (s *Store) appendData(f *frame, r *driver.Request) {
+	f.buf = append(f.buf, "0 "...)
+	f.buf = strconv.AppendInt(f.buf, int64(whoSize(r)), 10)
+	f.buf = append(f.buf, ' ')
+	if r.Place > 0 {
+		f.channel = s.appendChannel(f.channel[:0], r.Key)
+		f.buf = strconv.AppendInt(f.buf, int64(len(f.channel)), 10)
+		f.buf = append(f.buf, '\n')
+		f.who(r)
+		f.buf = append(f.buf, f.channel...)
+	} else {
+		f.buf = append(f.buf, "0\n"...)
+		f.who(r)
+	}
+	f.value(r.Value)
 }
 
 // Release ends a claim or gives up a place.

@@ -1,43 +1,50 @@
 -- acquire grants or refuses one claim.
 --
 -- KEYS: name, hash, set (see docs/layout.md), and the mark if the age is to be told
--- ARGV: owner, weight, TTL in ms, floor, data, "limit place-in-ms channel", and with the mark a name for the server if it has none
--- Data is the end of a record: "kept length-of-who length-of-channel\n" who value.
+-- ARGV: owner, weight, TTL in ms, floor, data, "limit place-in-ms", and with the mark a name for the server if it has none
+-- Data is the end of a record: "kept length-of-who length-of-channel\n" who channel value. There is a channel if there is to be a place.
 --
 -- Answer: "+fence", if it took the whole key and nobody waits; or "+fence used behind", with "=" for "+" if the owner had the claim already; or "-used ahead behind retry\n"
--- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left. With the mark "aAGE " comes first, in microseconds.
+-- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left. With the mark "a", the mark, " now " comes first.
+--
+-- To write a number as text takes about as long as to read a field. So what is known as text, such as the time, is used as that.
 
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds: exact in a double until the year 2255
+local clock = time[1] .. string.sub('00000' .. time[2], -6) -- the same as text
 
 local age = ''
 if KEYS[4] then
   local mark = call('GET', KEYS[4])
   if not mark then
-    mark = ARGV[7] .. string.format(' %.0f', now)
+    mark = ARGV[7] .. ' ' .. clock
     call('SET', KEYS[4], mark)
   end
-  age = string.format('a%.0f ', math.max(1, now - string.match(mark, ' (%d+)$')))
+  age = 'a' .. mark .. ' ' .. clock .. ' '
 end
 
 local known = call('HMGET', KEYS[2], 'last', 'busy')
-local last, fence = tonumber(known[1] or 0), now
-if last + 128 > fence then fence = last + 128 end
-local floor = 0
+local last = tonumber(known[1] or 0)
+local fence, number, floor = now, clock, 0
+if last + 128 > fence then fence, number = last + 128, nil end
 if ARGV[4] ~= '0' then
   floor = tonumber(ARGV[4])
-  if floor > math.max(now, last) + 3600000000 then return age .. 'i' end
-  if floor > fence then fence = floor end
+  if floor > now + 3600000000 and floor > last + 3600000000 then return age .. 'i' end
+  if floor > fence then fence, number = floor, ARGV[4] end
 end
 
 -- Most calls: an exclusive claim on a key without shared claims and without a line. SET decides.
 if ARGV[2] == '1073741824' and not known[2] and fence <= 9007199254740864 and
   call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
-  local number = string.format('%.0f', fence)
-  local since = fence == now and number or string.format('%.0f', now)
+  number = number or string.format('%.0f', fence)
+  local data = ARGV[5]
+  if ARGV[6] ~= '1073741824 0' then -- a claim has no channel
+    local kept, who, channel, at = string.match(data, '^(%d) (%d+) (%d+)\n()')
+    data = kept .. ' ' .. who .. ' 0\n' .. string.sub(data, at, at + who - 1) .. string.sub(data, at + who + channel)
+  end
   call('HSET', KEYS[2], 'last', number, 'owner', ARGV[1],
-    'claim', '1073741824 1073741824 ' .. number .. ' ' .. since .. ' ' .. number .. ' ' .. ARGV[5])
+    'claim', '1073741824 1073741824 ' .. number .. ' ' .. clock .. ' ' .. number .. ' ' .. data)
   -- The last fence is kept for ten minutes after the clock has passed it, the data for a minute longer than the claim.
   local ttl, life = tonumber(ARGV[3]), '600000'
   if fence > now or ttl > 540000 then
@@ -46,45 +53,50 @@ if ARGV[2] == '1073741824' and not known[2] and fence <= 9007199254740864 and
       life = ttl + 60000
       call('HSET', KEYS[2], 'busy', '0 0 1 0 0 0 ') -- see fit
     end
-    life = string.format('%.0f', life)
   end
   call('PEXPIRE', KEYS[2], life)
   return age .. '+' .. number
 end
 
 -- Most of the others: an exclusive claim that another holds, asked for with a place at the end of a line in which all live.
-local place, channel = string.match(ARGV[6], '^1073741824 (%d+) (.*)$')
-place = tonumber(place or 0)
-if ARGV[2] == '1073741824' and place > 0 and place <= 540000 then
+local place = ARGV[2] == '1073741824' and tonumber(string.match(ARGV[6], '^1073741824 (%d+)$') or 0) or 0
+if place > 0 and place <= 540000 then
   local held = call('GET', KEYS[1])
   local nowms = math.ceil(now / 1000)
-  local waiting, soon, lives, tail, onlookers = string.match(known[2] or '0 0 0 0 0 0 ', '^0 (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
-  waiting, soon, lives, tail = tonumber(waiting), tonumber(soon), tonumber(lives), tonumber(tail)
-  if held and held ~= ARGV[1] and held ~= 'distlock:shared' and waiting and (waiting == 0 or soon > nowms + 1000) then
+  local line, soon, lives, tail, onlookers = string.match(known[2] or '0 0 0 0 0 0 ', '^0 (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
+  local waiting = tonumber(line)
+  if held and held ~= ARGV[1] and held ~= 'distlock:shared' and waiting and (waiting == 0 or tonumber(soon) > nowms + 1000) then
     local data = call('HMGET', KEYS[2], 'e' .. ARGV[1], 'owner', 'claim')
     if not data[1] then
       local left = call('PTTL', KEYS[1]) + 1
       local ends = nowms + place
-      if waiting == 0 or ends < soon then soon = ends end
-      tail = waiting > 0 and tail >= now and tail + 1 or now
+      local over, order = string.format('%.0f', ends), now
+      if waiting == 0 or ends < tonumber(soon) then soon = over end
+      if waiting > 0 and tonumber(tail) >= now then
+        order = tail + 1
+        tail = string.format('%.0f', order)
+      else
+        tail = clock
+      end
       -- Hash and set live for ten minutes from now, a second more or less.
-      local keep = waiting == 0 or lives < nowms + 599000
-      if keep then lives = nowms + 600000 end
-      call('ZADD', KEYS[3], string.format('%.0f', tail - 9007199254740992), 'q' .. ARGV[1], string.format('%.0f', 100000000000000 + ends), 'e' .. ARGV[1])
-      local who, rest = string.match(ARGV[5], '^0 (%d+) 0\n(.*)$')
-      who = tonumber(who)
-      call('HSET', KEYS[2], 'e' .. ARGV[1], '1073741824 1073741824 0 ' .. string.format('%.0f %.0f', now, ends) .. ' 0 ' .. who .. ' ' .. #channel .. '\n' ..
-        string.sub(rest, 1, who) .. channel .. string.sub(rest, who + 1),
-        'busy', '0 ' .. waiting + 1 .. string.format(' 0 %.0f %.0f %.0f ', soon, lives, tail) .. onlookers)
+      local keep = waiting == 0 or tonumber(lives) < nowms + 599000
+      if keep then lives = string.format('%.0f', nowms + 600000) end
+      call('ZADD', KEYS[3], order - 9007199254740992, 'q' .. ARGV[1], 100000000000000 + ends, 'e' .. ARGV[1])
+      call('HSET', KEYS[2], 'e' .. ARGV[1], '1073741824 1073741824 0 ' .. clock .. ' ' .. over .. ' ' .. ARGV[5],
+        'busy', '0 ' .. waiting + 1 .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ' .. onlookers)
       if keep then
-        call('PEXPIRE', KEYS[2], string.format('%.0f', 600000 + math.max(0, math.ceil((last - now) / 1000))))
+        call('PEXPIRE', KEYS[2], 600000 + math.max(0, math.ceil((last - now) / 1000)))
         call('PEXPIRE', KEYS[3], '600000')
       end
       -- Which of the places ends first is not looked up: no earlier than in a second.
       local retry = (waiting == 0 or left <= soon - nowms) and left > 0 and left or 0
-      local blocker = 'o ' .. math.max(0, left) .. ' 0 1073741824 1073741824 0 0 0 ' .. #held .. ' 0 0\n' .. held
-      if data[2] == held and data[3] then blocker = string.format('r %.0f %.0f ', left, now) .. #held .. '\n' .. held .. #data[3] .. ' ' .. data[3] end
-      return age .. '-1073741824 ' .. waiting .. ' 0 ' .. retry .. '\n' .. blocker
+      local blocker
+      if data[2] == held and data[3] then
+        blocker = 'r ' .. left .. ' ' .. clock .. ' ' .. #held .. '\n' .. held .. #data[3] .. ' ' .. data[3]
+      else
+        blocker = 'o ' .. math.max(0, left) .. ' 0 1073741824 1073741824 0 0 0 ' .. #held .. ' 0 0\n' .. held
+      end
+      return age .. '-1073741824 ' .. line .. ' 0 ' .. retry .. '\n' .. blocker
     end
   end
 end
@@ -95,7 +107,7 @@ open(1)
 sweep()
 local owner, weight, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local limit
-limit, place, channel = string.match(ARGV[6], '^(%d+) (%d+) (.*)$')
+limit, place = string.match(ARGV[6], '^(%d+) (%d+)$')
 limit, place = tonumber(limit), tonumber(place)
 
 -- granted is the answer, as things stand before anybody else is let in.
@@ -123,6 +135,7 @@ local room = taken() + weight <= limit
 if room and (at == 0 or not at and waiting == 0) then
   if math.max(last + SPAN, now, floor) > LAST then return age .. 'f' end
   leave(owner)
+  claim.channel = ''
   grant(claim, floor, ttl)
   local answer = granted('+', claim.fence)
   promote()
@@ -130,10 +143,7 @@ if room and (at == 0 or not at and waiting == 0) then
   return answer
 end
 
-if place > 0 then
-  claim.channel = channel
-  at = join(claim, at, place)
-end
+if place > 0 then at = join(claim, at, place) end
 local ahead, behind = at or waiting, at and waiting - at - 1 or 0
 local blocker, retry = '', 0
 if not room then blocker, retry = inTheWay() end

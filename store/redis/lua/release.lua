@@ -21,18 +21,20 @@ local now = time[1] * 1000000 + time[2]
 -- Most of the others: only exclusive claims are waited for, all places live, and nobody watches. The key goes to the head of the line, as promote does it.
 if mine then
   local waiting, soon, lives, tail = string.match(known, '^0 ([1-9]%d*) 0 (%d+) (%d+) (%d+) $')
-  local head = waiting and tonumber(soon) > now / 1000 and call('ZRANGE', KEYS[3], 0, 0)[1]
-  local place = head and 'e' .. string.sub(head, 2)
-  local text = place and call('HGET', KEYS[2], place)
+  local head = waiting and soon * 1000 > now and call('ZRANGE', KEYS[3], 0, 0)[1]
+  local owner = head and string.sub(head, 2)
+  local place = head and 'e' .. owner
+  local got = head and call('HMGET', KEYS[2], place, 'last') or {}
+  local text, fence = got[1], math.max((got[2] or 0) + 128, now)
   local ends, who, channel, at = string.match(text or '', '^1073741824 1073741824 0 %d+ (%d+) 0 (%d+) (%d+)\n()')
-  local fence = math.max((text and call('HGET', KEYS[2], 'last') or 0) + 128, now)
   if at and ends * 1000 > now and fence <= 9007199254740864 then
-    local owner, number = string.sub(head, 2), string.format('%.0f', fence)
+    local clock = time[1] .. string.sub('00000' .. time[2], -6) -- now as text
+    local number = fence == now and clock or string.format('%.0f', fence)
     local data, to = at + who, at + who + channel
     waiting = waiting - 1
     call('ZREM', KEYS[3], head, place) -- a full server allows this, and then the rest
     call('SET', KEYS[1], owner, 'PX', math.ceil(ends - now / 1000))
-    local claim = '1073741824 1073741824 ' .. number .. string.format(' %.0f ', now) .. number .. ' 0 ' .. who .. ' 0\n' ..
+    local claim = '1073741824 1073741824 ' .. number .. ' ' .. clock .. ' ' .. number .. ' 0 ' .. who .. ' 0\n' ..
       string.sub(text, at, data - 1) .. string.sub(text, to)
     if waiting == 0 then
       call('HDEL', KEYS[2], place, 'busy')
@@ -42,7 +44,7 @@ if mine then
       call('HSET', KEYS[2], 'last', number, 'owner', owner, 'claim', claim,
         'busy', '0 ' .. waiting .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ')
     end
-    if lives - now / 1000 < 599000 then call('PEXPIRE', KEYS[2], string.format('%.0f', 600000 + math.ceil((fence - now) / 1000))) end
+    if lives - now / 1000 < 599000 then call('PEXPIRE', KEYS[2], 600000 + math.ceil((fence - now) / 1000)) end
     local way = string.sub(text, data, data) == 's' and 'SPUBLISH' or 'PUBLISH'
     if to > data then redis.pcall(way, string.sub(text, data + 1, to - 1), number .. ' ' .. waiting .. ' ' .. owner) end
     return ''
