@@ -93,12 +93,15 @@ var layers = []layer{
 		why: "a test that users run on their own store: it brings the faults and the judge along, see docs/adr/0017-torture.md"},
 	{pkg: "internal/workload", may: []string{".", "driver", "internal/history"}, lab: true, why: "clients that contend, for tests only"},
 	{pkg: "internal/testenv", may: []string{"driver", "internal/chaos"}, out: true, lab: true, why: "real servers, for tests only"},
+	{pkg: "internal/faults", may: []string{".", "driver", "open", "fence", "fence/redisfence", "fence/redisfence/*", "store/quorum", "internal/history",
+		"internal/testenv", "internal/torture", "internal/workload"}, out: true, lab: true,
+		why: "real stores, broken: it plugs all of them in at one place, for tests only"},
 	{pkg: "internal/apicheck", lab: true, why: "compares the public API with the one that is written down"},
 	{pkg: "internal/*", may: []string{"driver", "internal/*"}, why: "inner parts follow the root package: no modules of others"},
 }
 
 // labs are the packages that production code does not import, but for a layer that names one outright.
-var labs = []string{"internal/chaos", "internal/history", "internal/testenv", "internal/workload", "internal/apicheck", "drivertest", "locktest"}
+var labs = []string{"internal/chaos", "internal/history", "internal/testenv", "internal/workload", "internal/faults", "internal/apicheck", "drivertest", "locktest"}
 
 // labModules are packages of others for tests: see docs/adr/0007-test-dependencies.md and 0011-command-line.md.
 var labModules = []string{

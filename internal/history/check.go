@@ -24,6 +24,7 @@ func Check(h *History, rules Rules) *Verdict {
 			k.registers(v)
 		}
 		k.overlaps(v)
+		k.gaps(v)
 		x.losses(k, rules, v)
 		x.waits(k, rules, v)
 	}
@@ -67,6 +68,29 @@ func (k *keyLog) overlaps(v *Verdict) {
 			}
 			slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Hold, b.Hold) })
 			v.add(I3, k.key, ops, "%d holders with a weight of %d at once, limit %d", len(ops), s.used, s.limit(h))
+		}
+	}
+}
+
+// gaps works out how far apart rivals were.
+func (k *keyLog) gaps(v *Verdict) {
+	rival := k.rivals((*hold).live)
+	for i, h := range k.grants {
+		next := rival[i]
+		if next == nil || !h.live() || len(h.lower) > 0 { // who was lowered may live beside the next
+			continue
+		}
+		over := time.Duration(math.MaxInt64)
+		if h.until != 0 {
+			over = h.until
+		}
+		for _, op := range []*Op{h.release, h.told, h.gone} {
+			if op != nil {
+				over = min(over, op.Call.At)
+			}
+		}
+		if overlap := over - next.op.Return.At; v.Overlap == 0 || overlap > v.Overlap {
+			v.Overlap = overlap
 		}
 	}
 }

@@ -83,7 +83,11 @@ type Verdict struct {
 
 	Grants, Waits, FaultsOverHold int // see Minimums
 	Unknown                       int // acquires and releases with an unknown outcome
-	LostPlain                     int // updates that plain registers lost: no violation, but why there are fences
+
+	// Overlap is the longest time for which two held what excludes the other. Below 0 it is the shortest time between
+	// one and the next. It is 0 if no grant followed another.
+	Overlap   time.Duration
+	LostPlain int // updates that plain registers lost: no violation, but why there are fences
 }
 
 // Err returns nil if there was no violation, and a *Failure otherwise.

@@ -93,6 +93,22 @@ func (h *HelperProcess) start(role string, args []string) error {
 	return nil
 }
 
+// Actor is a command that runs the test binary in a role, for whoever starts and ends it by other means: inside a
+// network, if it is not nil. It dies with the thread that starts it.
+func Actor(n *Network, role string, args ...string) (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, args...)
+	if n != nil {
+		cmd = n.Command(program, args...)
+	}
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	setAttributes(cmd, os.Kill, nil)
+	return cmd, nil
+}
+
 // Say writes a line to the helper.
 func (h *HelperProcess) Say(line string) {
 	h.tb.Helper()

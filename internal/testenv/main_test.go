@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testenv.Main(m, testenv.Roles{
-		"echo": echo,
+		"echo": echo, "dial": playDial,
 	}))
 }
 

@@ -44,6 +44,9 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// Required tells whether what is missing on this machine is a failure: in CI, and wherever the servers are required.
+func Required() bool { return required() }
+
 // required tells whether a missing server program is a failure.
 func required() bool {
 	switch os.Getenv("DISTLOCK_REQUIRE_SERVERS") {

@@ -27,6 +27,7 @@ type settings struct {
 	primaries int
 	replicas  int
 	members   int
+	disk      *Disk
 }
 
 // Config adds lines to the configuration, in the server's own syntax: redis.conf,
@@ -85,6 +86,9 @@ func Primaries(n int) Option { return Option{"Primaries", func(s *settings) { s.
 // Replicas sets the number of replicas of each primary, 1 if not given. Known to
 // RedisCluster and Sentinel.
 func Replicas(n int) Option { return Option{"Replicas", func(s *settings) { s.replicas = n }} }
+
+// OnDisk puts the data of the server on a disk that can be full. Known to Redis and Postgres.
+func OnDisk(d *Disk) Option { return Option{"OnDisk", func(s *settings) { s.disk = d }} }
 
 // Members sets the number of members, 1 if not given. Known to Etcd.
 func Members(n int) Option { return Option{"Members", func(s *settings) { s.members = n }} }

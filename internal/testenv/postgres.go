@@ -35,7 +35,7 @@ type PostgresServer struct {
 // postgres, or nobody.
 func Postgres(t testing.TB, opts ...Option) *PostgresServer {
 	t.Helper()
-	o := collect(t, "Postgres", opts, "Config", "Fsync", "Password", "StandbyOf", "Shared")
+	o := collect(t, "Postgres", opts, "Config", "Fsync", "Password", "StandbyOf", "Shared", "OnDisk")
 	if o.shared {
 		return sharedPostgres(t)
 	}
@@ -70,6 +70,7 @@ func newPostgres(g *group, o settings) (*PostgresServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.disk = o.disk
 	// A link to initdb says where the others are.
 	if initdb, err = filepath.EvalSymlinks(initdb); err != nil {
 		return nil, err

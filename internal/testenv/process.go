@@ -78,6 +78,13 @@ func (p *Process) PID() int {
 	return p.run.cmd.Process.Pid
 }
 
+// Running tells whether the process runs, or is paused. One that is not the test's own does not.
+func (p *Process) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run != nil && !p.run.ended()
+}
+
 // LogPath returns the path of the log, which is everything that the process wrote to
 // standard output and standard error. It is empty if the process is not the test's own.
 func (p *Process) LogPath() string { return p.log }

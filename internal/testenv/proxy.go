@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -50,9 +51,15 @@ type faults struct {
 // Proxy starts a proxy in front of addr. It passes everything on until told otherwise.
 func Proxy(t testing.TB, addr string) *ProxyServer {
 	t.Helper()
+	return ProxyAt(t, "127.0.0.1", addr)
+}
+
+// ProxyAt is Proxy on another address of this host, such as a Network's.
+func ProxyAt(t testing.TB, host, addr string) *ProxyServer {
+	t.Helper()
 	port, err := ports.take()
 	check(t, err)
-	l, err := net.Listen("tcp", loopback(port))
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
 	check(t, err)
 	p := &ProxyServer{Addr: l.Addr().String(), target: addr, listen: l, links: map[*link]struct{}{}}
 	p.held = make(chan struct{})
@@ -62,6 +69,15 @@ func Proxy(t testing.TB, addr string) *ProxyServer {
 		ports.give(port)
 	})
 	return p
+}
+
+// Retarget makes the proxy stand before another server, as an address does that moves with a failover. Open
+// connections are broken.
+func (p *ProxyServer) Retarget(addr string) {
+	p.change(func() {
+		p.target = addr
+		p.resetAll()
+	})
 }
 
 // Latency makes every piece of data wait for d, in each direction.
@@ -161,14 +177,17 @@ func (p *ProxyServer) accept() {
 
 // serve connects a client with the server, until one of them ends.
 func (p *ProxyServer) serve(client *net.TCPConn) {
-	server, err := net.DialTimeout("tcp", p.target, callLimit)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.DialTimeout("tcp", target, callLimit)
 	if err != nil {
 		abort(client)
 		return
 	}
 	l := &link{p: p, client: client, server: server.(*net.TCPConn), done: make(chan struct{})}
 	p.mu.Lock()
-	if p.closed || p.refuse {
+	if p.closed || p.refuse || p.target != target {
 		p.mu.Unlock()
 		abort(client)
 		abort(l.server)

@@ -31,7 +31,7 @@ type RedisServer struct {
 func Redis(t testing.TB, opts ...Option) *RedisServer {
 	t.Helper()
 	o := collect(t, "Redis", opts, "Config", "AOF", "DebugCommand", "UnixSocket", "TLS", "Password", "ACL",
-		"ReplicaOf", "Shared")
+		"ReplicaOf", "Shared", "OnDisk")
 	if o.shared {
 		return sharedRedis(t)
 	}
@@ -61,6 +61,7 @@ func newRedis(g *group, o settings) (*RedisServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.disk = o.disk
 	r := &RedisServer{Server: s, password: o.password}
 	u := url.URL{Scheme: "redis", Host: s.Addr, Path: "/0"}
 	if o.password != "" {

@@ -34,6 +34,7 @@ type Server struct {
 	plan   plan
 	folder *folder
 	ports  []int
+	disk   *Disk // where its data is; nil: in folder
 }
 
 // A plan is how one server is run.
@@ -77,7 +78,12 @@ func (s *Server) path(elem ...string) string {
 }
 
 // data is the path of the folder that Restart keeps and RestartEmpty makes anew.
-func (s *Server) data() string { return s.path("data") }
+func (s *Server) data() string {
+	if s.disk != nil {
+		return filepath.Join(s.disk.Path, filepath.Base(s.folder.path))
+	}
+	return s.path("data")
+}
 
 // up fills the data folder, starts the server and waits until it is ready.
 func (s *Server) up() error {

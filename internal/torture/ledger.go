@@ -51,6 +51,18 @@ func (l *ledger) holds(client string) bool {
 	return len(l.open[client]) > 0
 }
 
+// anybody reports whether any client holds anything.
+func (l *ledger) anybody() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, open := range l.open {
+		if len(open) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func (l *ledger) progress() Progress {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,6 +24,7 @@ type process struct {
 	mu     sync.Mutex
 	ops    []history.Op // by number
 	stalls []stall
+	notes  []Note
 	strays int // lines that could not be read; the last one of a killed process may be cut short
 }
 
@@ -63,6 +64,8 @@ func (p *process) listen(out io.Reader, note func(*history.Op)) {
 			p.strays++
 		case l.Stall != nil:
 			p.stalls = append(p.stalls, *l.Stall)
+		case l.Note != nil:
+			p.notes = append(p.notes, *l.Note)
 		case l.Op != nil && l.N < len(p.ops):
 			p.ops[l.N] = *l.Op
 		case l.Op != nil: // numbers have no gaps

@@ -91,8 +91,7 @@ func Law(rule history.Invariant) string {
 
 // Judge tells what the history says. A failing history, and pictures of it, are written to the folder dir.
 func (r *Run) Judge(dir string) (*Report, error) {
-	h := history.Merge(append(r.parts, r.rec.History())...)
-	h.End = max(h.End, time.Since(r.start))
+	h := r.History()
 	rep := r.tally(h)
 	// Stalls excuse, and are not of our making: they do not count as faults.
 	rep.OverHold = history.Check(h, history.Rules{}).FaultsOverHold

@@ -22,6 +22,7 @@ type Run struct {
 	url     string
 	command func() *exec.Cmd
 	prefix  string
+	cast    func(*Job) *exec.Cmd // nil: command
 
 	start  time.Time
 	origin time.Duration // start, on the clock of the host
@@ -31,7 +32,9 @@ type Run struct {
 	mu      sync.Mutex
 	parts   []*history.History // of processes that have ended
 	stalled []history.Op
-	done    map[What]int // faults that were done
+	notes   []Note
+	names   map[string]string // by who: the name of the process that plays it now
+	done    map[What]int      // faults that were done
 	errs    []error
 }
 
@@ -41,7 +44,7 @@ const CanProcess = canProcess
 // New returns a run by a plan, under names that begin with prefix. The command gives a new process that passes
 // a Job from its standard input, with the store's URL, to Work; with no processes in the plan it may be nil.
 func New(store driver.Store, url string, p *Plan, prefix string, command func() *exec.Cmd) *Run {
-	r := &Run{plan: p, store: store, url: url, command: command, prefix: prefix, ledger: newLedger(), done: map[What]int{}}
+	r := &Run{plan: p, store: store, url: url, command: command, prefix: prefix, ledger: newLedger(), names: map[string]string{}, done: map[What]int{}}
 	r.start, r.origin = instant()
 	r.rec = history.NewSince(r.start, func(_ int, op history.Op) { r.ledger.note(&op) })
 	return r
@@ -160,10 +163,12 @@ func (r *Run) process(ctx context.Context, who string) error {
 	faults := r.plan.of(who)
 	for n := 1; ; n++ {
 		job := &Job{Plan: r.plan, Who: who, Name: fmt.Sprintf("%s.%d", who, n), Prefix: r.prefix, Origin: r.origin, Store: r.url}
-		p, err := spawn(r.command(), job, r.ledger.note)
+		cmd := r.actor(job)
+		p, err := spawn(cmd, job, r.ledger.note)
 		if err != nil {
 			return err
 		}
+		r.named(who, p.name)
 		alive, cancel := context.WithCancel(ctx)
 		go func() {
 			<-p.read // it may end by itself
@@ -238,6 +243,7 @@ func (r *Run) keep(p *process, died time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.parts = append(r.parts, h)
+	r.notes = append(r.notes, p.notes...)
 	r.stalled = append(r.stalled, pauses(p.stalls, []string{p.name})...)
 }
 

@@ -27,6 +27,9 @@ type Load struct {
 	Long  int           // one hold in so many may last for two TTLs: it needs renewals
 	Wait  time.Duration // how long an ask waits; one in five waits for a TTL at most
 
+	// Guard changes what an exclusive lease protects, and takes it down. Nil: a register in the memory of this process.
+	Guard func(h *history.Hold, lease *distlock.Lease, rng *rand.Rand)
+
 	Grants, Losses atomic.Int64
 
 	mu        sync.Mutex
@@ -121,7 +124,11 @@ func (c *Client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
 	if !c.Careful && c.Rand.IntN(c.Long) == 0 {
 		d = c.upTo(2 * c.TTL)
 	}
-	if alone && lease.Err() == nil {
+	switch {
+	case !alone || lease.Err() != nil:
+	case c.Guard != nil:
+		c.Guard(h, lease, c.Rand)
+	default:
 		h.Update(c.register(lease.Key()), nil)
 	}
 	select {

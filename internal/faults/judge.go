@@ -1,0 +1,182 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/distlock/distlock/internal/history"
+)
+
+// A Verdict is what the judges found.
+type Verdict struct {
+	Grants, Waits, Unknown int
+	Faults                 map[string]int // that were made, by kind
+	OverHold               int            // those that met a holder
+	Overlap                time.Duration  // of holders that exclude each other; below 0: the shortest time between two
+	LostPlain              int            // updates that counters without a fence lost
+	Fenced                 int            // updates that counters with a fence took
+	Losses                 int            // holders that were told
+	Unpromised             int            // violations of what is not promised under the faults that came
+	Keys                   int            // that were judged by everything
+}
+
+func (v *Verdict) String() string {
+	var kinds []string
+	for k, n := range v.Faults {
+		kinds = append(kinds, fmt.Sprintf("%s %d", k, n))
+	}
+	slices.Sort(kinds)
+	return fmt.Sprintf("%d grants on %d keys, %d waits, %d unknown, %d losses; overlap %v; %d faults over a hold (%s); "+
+		"fenced updates %d, lost 0; plain updates lost %d; not promised and seen %d",
+		v.Grants, v.Keys, v.Waits, v.Unknown, v.Losses, v.Overlap.Round(time.Microsecond), v.OverHold, strings.Join(kinds, ", "),
+		v.Fenced, v.LostPlain, v.Unpromised)
+}
+
+// rules are those for real time. The bounds are those of the promises, on a busy machine: pauses of the machine itself
+// are known and put off what is due.
+func (r *Run) rules() history.Rules {
+	clients := time.Duration(3 * r.Processes)
+	return history.Rules{
+		Tolerance: r.TTL/10 + 40*time.Millisecond, // as torture has it: what a tick may be late
+		Stuck:     2*clients*r.TTL + 10*time.Second,
+		HandOver:  3 * time.Second,                       // the longest pause between two asks is a second
+		Takeover:  r.TTL/10 + 3*time.Second,              // the margin, and the same
+		Heal:      r.TTL + 3*time.Second + 2*time.Second, // places of the dead end after three seconds
+	}
+}
+
+// Judge has the run judged. If something is wrong the error says what, and where the history and its pictures are.
+func (r *Run) Judge(min history.Minimums) (*Verdict, error) {
+	// Stalls excuse, and are not of our making: they do not count as faults.
+	bare := history.Check(r.History, history.Rules{})
+	v := &Verdict{
+		Grants: bare.Grants, Waits: bare.Waits, Unknown: bare.Unknown, OverHold: bare.FaultsOverHold, LostPlain: bare.LostPlain,
+		Faults: map[string]int{},
+	}
+	for i := range r.History.Ops {
+		switch op := &r.History.Ops[i]; {
+		case op.Kind == history.Fault:
+			v.Faults[op.What]++
+		case op.Kind == history.Lost:
+			v.Losses++
+		case op.Kind == history.Write && op.Outcome == history.Done:
+			v.Fenced++
+		}
+	}
+	whole := &history.History{Ops: append(slices.Clone(r.History.Ops), r.stalls...), End: r.History.End}
+	sure, met := r.split(whole)
+
+	dir, err := os.MkdirTemp("", fmt.Sprintf("distlock-proof-%s-seed-%d-", r.Name, r.Seed))
+	if err != nil {
+		return v, err
+	}
+	rules := r.rules()
+	search := history.Search{Timeout: max(30*time.Second, r.Time), Dir: dir, Name: "history"}
+	found, err := history.Judge(sure, rules, search)
+	v.Overlap, v.Keys = found.Overlap, keys(sure)
+	errs := []error{promised(err)}
+	for _, m := range met {
+		weak := history.Check(m.History, rules)
+		for _, x := range weak.Violations {
+			if slices.Contains(m.not, x.Invariant) {
+				v.Unpromised++
+			} else if x.Invariant != history.Minimum {
+				errs = append(errs, fmt.Errorf("after a fault under which it is promised: %v", x))
+			}
+		}
+	}
+	short := func(got, least int, what string) {
+		if got < least {
+			errs = append(errs, fmt.Errorf("%d %s, and %d are needed for a verdict", got, what, least))
+		}
+	}
+	short(v.Grants, min.Grants, "grants")
+	short(v.Waits, min.ContendedWaits, "contended waits")
+	short(v.OverHold, min.FaultsOverHold, "faults over a hold")
+	if v.Overlap > 0 {
+		errs = append(errs, fmt.Errorf("two holders for %v", v.Overlap))
+	}
+	if r.Left != "" {
+		errs = append(errs, fmt.Errorf("left behind: %s", r.Left))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return v, fmt.Errorf("%s, seed %d: %w\nits history is in %s", r.Name, r.Seed, errors.Join(err, keep(dir, whole)), dir)
+	}
+	return v, os.RemoveAll(dir)
+}
+
+// promised drops from a failure what says that too little happened: that is decided for the whole run.
+func promised(err error) error {
+	var f *history.Failure
+	if !errors.As(err, &f) {
+		return err
+	}
+	if len(f.Count) == 1 && f.Count[history.Minimum] > 0 {
+		return nil
+	}
+	return err
+}
+
+// keep writes a whole history down.
+func keep(dir string, h *history.History) error {
+	f, err := os.Create(dir + "/whole.jsonl")
+	if err != nil {
+		return err
+	}
+	return errors.Join(h.WriteJSON(f), f.Close())
+}
+
+// A met is the keys that were in use when a fault came under which less is promised.
+type met struct {
+	*history.History
+	not []history.Invariant
+}
+
+// split parts the keys of a history by what is promised for them.
+func (r *Run) split(h *history.History) (sure *history.History, weak []met) {
+	of := map[string]int{} // by key: the window that it met, from 1
+	for i := range h.Ops {
+		op := &h.Ops[i]
+		end := op.Return.At
+		if end == 0 {
+			end = h.End
+		}
+		for n, w := range r.weak {
+			// A claim outlives the operations on it: its trust, and a TTL of the store's.
+			if op.Kind != history.Fault && op.Call.At < w.to && max(end, op.Until)+r.TTL > w.from {
+				of[op.Key] = n + 1
+			}
+		}
+	}
+	parts := make([]*history.History, len(r.weak)+1)
+	for i := range parts {
+		parts[i] = &history.History{End: h.End}
+	}
+	for _, op := range h.Ops {
+		if op.Kind == history.Fault {
+			for _, p := range parts {
+				p.Ops = append(p.Ops, op)
+			}
+			continue
+		}
+		p := parts[of[op.Key]]
+		p.Ops = append(p.Ops, op)
+	}
+	for i, w := range r.weak {
+		weak = append(weak, met{history.Merge(parts[i+1]), w.not})
+	}
+	return history.Merge(parts[0]), weak // which numbers the events anew
+}
+
+func keys(h *history.History) int {
+	seen := map[string]bool{}
+	for i := range h.Ops {
+		seen[h.Ops[i].Key] = true
+	}
+	delete(seen, "")
+	return len(seen)
+}
