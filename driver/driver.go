@@ -137,7 +137,8 @@ type Renewal struct {
 	Value []byte        // the new value; nil: as it was; empty: none
 
 	// Keep makes the claim a record: it is marked Kept and lives for TTL with
-	// nobody renewing it, and those in line are woken to look at it.
+	// nobody renewing it, and those in line are woken to look at it. A renewal without Keep
+	// that comes late, after the claim became a record, is answered as ever and changes nothing.
 	Keep bool
 }
 
@@ -197,7 +198,7 @@ type Store interface {
 	// An owner that has a live claim on the key is granted again what it has, with a
 	// life of TTL from now, whoever stands in line. Its weight becomes r.Weight if that is lower
 	// and stays otherwise. Its fence becomes r.Floor if that is higher and stays
-	// otherwise. Holder, Party, Meta, Value and Limit stay. So a call whose answer was
+	// otherwise. Holder, Party, Meta, Value and Limit stay, and so does the life of a record. So a call whose answer was
 	// lost can be made again. An owner whose claim has ended is granted a new one, with new
 	// fences: stores need not remember owners, and callers do not use one twice.
 	Acquire(ctx context.Context, r Request) (Result, error)

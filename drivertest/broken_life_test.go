@@ -121,6 +121,21 @@ func lifeFaults() []fault {
 			}
 		}},
 		{"records are not marked", []string{"keep", "wake all", "onlooker"}, renews(func(_ *bent, r *driver.Renewal) { r.Keep = false })},
+		{"a late renewal changes a record", []string{"record"}, renews(func(b *bent, r *driver.Renewal) {
+			if c, ok := b.on(r.ID); ok && c.Kept {
+				r.Keep = true
+			}
+		})},
+		{"a late value changes a record", []string{"record"}, renews(func(b *bent, r *driver.Renewal) {
+			if c, ok := b.on(r.ID); ok && c.Kept && !r.Keep && r.Value != nil {
+				r.Keep, r.TTL = true, c.Left
+			}
+		})},
+		{"asking again changes a record", []string{"record"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok && c.Kept {
+				_, _ = b.mem.Renew(context.Background(), driver.Renewal{ID: r.ID, TTL: r.TTL, Keep: true})
+			}
+		})},
 		{"long lives wrap around", []string{"huge TTL"}, lives(func(d time.Duration) time.Duration {
 			if d > 1<<61 {
 				return 1

@@ -87,8 +87,9 @@ func owned(c copying) func(b *bent) {
 			return res, err
 		}
 		b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
+			was, _ := b.on(r.ID)
 			n, err := b.mem.Renew(ctx, r)
-			if tag := driver.Tag(r.Owner); err == nil && r.Value != nil {
+			if tag := driver.Tag(r.Owner); err == nil && r.Value != nil && (r.Keep || !was.Kept) {
 				mu.Lock()
 				own[tag] = luggage{luggage{value: r.Value}.or(c.renewal).value, own[tag].meta}
 				mu.Unlock()

@@ -105,6 +105,7 @@ func roundUp(d time.Duration) time.Duration {
 func TestCompare_catches_faults(t *testing.T) {
 	blind := []string{ // what Compare never asks for
 		"every grant is fresh",
+		"a late value changes a record",
 		"one more for large limits",
 		"long lives wrap around",
 		"long places wrap around",

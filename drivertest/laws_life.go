@@ -93,6 +93,35 @@ func lifeLaws() []law {
 			p.passes(b, born, p.ttl)
 			p.equal("kept, of the next claim", p.refuse(p.exclusive()).Blocker.Kept, false)
 		}},
+		{"record", "a record lives for as long as it was kept for, and has the value it was kept with, though its owner renews it without Keep or asks again", keep | expiry, func(p *probe) {
+			for _, late := range p.lateCalls() {
+				p.key += "-" + late.name
+				a, b := p.exclusive(), p.exclusive()
+				p.grant(a)
+				r := driver.Renewal{ID: a.ID, TTL: p.ttl, Keep: true}
+				if p.has(value) {
+					r.Value = []byte("done")
+				}
+				p.renewal(r, nil)
+				born := p.last
+				p.while(born, p.ttl, func() {
+					late.call(a, 3*p.ttl) // no longer
+					a.Value = r.Value
+					for _, c := range p.told(a) {
+						p.equal("kept", c.Kept, true)
+					}
+				})
+				p.passes(b, born, p.ttl)
+				r = driver.Renewal{ID: b.ID, TTL: p.long, Keep: true}
+				p.renewal(r, nil)
+				late.call(b, p.ttl) // no shorter
+				p.outlive(p.last, p.ttl)
+				p.refuse(p.exclusive())
+				r.TTL = p.ttl
+				p.renewal(r, nil) // its answer was lost: it is kept again
+				p.passes(p.exclusive(), p.last, p.ttl)
+			}
+		}},
 		{"window", "claims that nobody renews or releases are a rate limit, and Retry says when the next one ends", count | expiry, func(p *probe) {
 			a, b, c := p.short(p.slot(2)), p.short(p.slot(2)), p.short(p.slot(2))
 			p.grant(a)
@@ -145,6 +174,36 @@ func lifeLaws() []law {
 			if res := p.grant(b); p.has(fence) {
 				p.atLeast("the fence after a restart", res.Fence, was.Fence+driver.Span)
 			}
+		}},
+	}
+}
+
+// A lateCall is what the owner of a claim may have sent before it was made a record, and what arrives after that.
+type lateCall struct {
+	name string
+	call func(r driver.Request, ttl time.Duration)
+}
+
+func (p *probe) lateCalls() []lateCall {
+	text := func() []byte {
+		if !p.has(value) {
+			return nil
+		}
+		return []byte("late")
+	}
+	return []lateCall{
+		{"renew", func(r driver.Request, ttl time.Duration) { p.renew(r.ID, ttl, nil, nil) }},
+		{"value", func(r driver.Request, ttl time.Duration) { p.renew(r.ID, ttl, text(), nil) }},
+		{"all", func(r driver.Request, ttl time.Duration) {
+			other := on(p.exclusive(), "other-"+p.key+ttl.String())
+			p.grant(other)
+			for _, one := range driver.RenewAll(p.t.Context(), p.store, []driver.Renewal{{ID: r.ID, TTL: ttl}, {ID: other.ID, TTL: ttl}}) {
+				p.equal("the error of a renewal among many", one.Err, nil)
+			}
+		}},
+		{"again", func(r driver.Request, ttl time.Duration) {
+			r.TTL = ttl
+			p.grant(r)
 		}},
 	}
 }

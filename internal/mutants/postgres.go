@@ -10,6 +10,11 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestSQL_oldTransaction",
 		},
 		{
+			Name: "postgres-renews-a-record-among-many", Why: "a renewal that was under way for long makes a result be forgotten with the lease",
+			File: file, Old: "set ends = case when c.kept then c.ends else clock_timestamp() + o.ttl end from ours o", New: "set ends = clock_timestamp() + o.ttl from ours o",
+			Pkg: pkg, Test: "TestStore/record",
+		},
+		{
 			Name: "postgres-renew-resurrects", Why: "a claim that ended goes on",
 			File: file, Old: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null and c.ends > clock_timestamp();\n  if not found then\n    select",
 			New: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null;\n  if not found then\n    select",

@@ -9,5 +9,10 @@ func redis() []mutant {
 			File: dir + "common.lua", Old: "      grant(c, 0, math.ceil(left))\n", New: "      grant(c, 0, math.ceil(left) + 30000)\n",
 			Pkg: pkg, Test: "TestStore_virtual/dead_waiter",
 		},
+		{
+			Name: "redis-renews-a-record-by-the-short-cut", Why: "a renewal that was under way for long makes a result be forgotten with the lease",
+			File: dir + "common.lua", Old: "(longest + KEEP > memory() or recorded()) and 1", New: "longest + KEEP > memory() and 1",
+			Pkg: pkg, Test: "TestStore_virtual/record",
+		},
 	}
 }

@@ -24,9 +24,19 @@ func store() []mutant {
 		},
 		{
 			Name: "again-does-not-restart-the-TTL", Why: "a repeated acquire is trusted for longer than the store keeps it",
-			File: key, Old: "	c.ends = after(now, r.TTL)\n	c.fence = max(c.fence, r.Floor)\n",
-			New: "	c.fence = max(c.fence, r.Floor)\n",
+			File: key, Old: "		c.ends = after(now, r.TTL)\n	}\n	c.fence",
+			New: "	}\n	c.fence",
 			Pkg: pkg, Test: "TestStore/again",
+		},
+		{
+			Name: "again-shortens-a-record", Why: "an ask that was under way for long makes a result be forgotten with the lease",
+			File: key, Old: "	if !c.kept {", New: "	if true {",
+			Pkg: pkg, Test: "TestStore/record",
+		},
+		{
+			Name: "renew-shortens-a-record", Why: "a renewal that was under way for long makes a result be forgotten with the lease",
+			File: file, Old: "	if c.kept && !r.Keep {\n", New: "	if false {\n",
+			Pkg: pkg, Test: "TestStore/record",
 		},
 		{
 			Name: "again-raises-the-weight", Why: "a reader becomes a writer beside other readers",

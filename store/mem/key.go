@@ -63,7 +63,9 @@ func (k *key) free(at int, r driver.Request) bool {
 
 // again answers an owner that has the claim c already.
 func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result {
-	c.ends = after(now, r.TTL)
+	if !c.kept { // a record lives for as long as it was kept for
+		c.ends = after(now, r.TTL)
+	}
 	c.fence = max(c.fence, r.Floor)
 	k.last = max(k.last, c.fence)
 	if r.Weight < c.Weight {

@@ -116,6 +116,9 @@ func (s *Store) renew(r driver.Renewal, now time.Duration) (behind int, err erro
 		}
 		return 0, driver.ErrNotHeld
 	}
+	if c.kept && !r.Keep {
+		return len(k.line), nil // it came late: a record lives for as long as it was kept for
+	}
 	c.ends = after(now, r.TTL)
 	if r.Value != nil {
 		c.Value = slices.Clone(r.Value)

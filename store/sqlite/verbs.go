@@ -123,6 +123,9 @@ func renew(t *tx, r driver.Renewal) (behind int, err error) {
 		return 0, driver.ErrNotHeld
 	}
 	c := k.claims[i]
+	if c.kept && !r.Keep {
+		return len(k.line), nil // it came late: a record lives for as long as it was kept for
+	}
 	c.ends = after(t.now, r.TTL)
 	if r.Value != nil {
 		c.value = r.Value

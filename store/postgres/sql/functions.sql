@@ -167,7 +167,8 @@ begin
       end if;
     end if;
     update @schema@.claim c
-      set ends = clock_timestamp() + acquire.ttl, weight = least(c.weight, acquire.weight), fence = greatest(c.fence, acquire.floor)
+      set ends = case when c.kept then c.ends else clock_timestamp() + acquire.ttl end, -- a record lives for as long as it was kept for
+        weight = least(c.weight, acquire.weight), fence = greatest(c.fence, acquire.floor)
       where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > clock_timestamp()
       returning c.fence into fence;
     if found then
@@ -395,7 +396,7 @@ language sql stable set search_path = pg_catalog as $$
 $$;
 
 -- renew gives a live claim a new life. The answer is + (done), n (not held) or b (broken, with the reason). A value
--- of null leaves the value as it is.
+-- of null leaves the value as it is. A record is changed only by what keeps it again.
 create or replace function @schema@.renew(
   key text, owner text, ttl interval, value bytea default null, keep boolean default false,
   out answer text, out behind bigint, out reason text
@@ -403,7 +404,8 @@ create or replace function @schema@.renew(
 #variable_conflict use_column
 begin
   update @schema@.claim c
-    set ends = clock_timestamp() + renew.ttl, value = coalesce(renew.value, c.value), kept = c.kept or renew.keep
+    set ends = case when c.kept and not renew.keep then c.ends else clock_timestamp() + renew.ttl end,
+      value = case when c.kept and not renew.keep then c.value else coalesce(renew.value, c.value) end, kept = c.kept or renew.keep
     where c.key = renew.key and c.owner = renew.owner and c.broken is null and c.ends > clock_timestamp();
   if not found then
     select c.broken into reason from @schema@.claim c
@@ -434,7 +436,7 @@ language sql set search_path = pg_catalog as $$
       for update skip locked
     ) l
   ), renewed as materialized (
-    update @schema@.claim c set ends = clock_timestamp() + o.ttl from ours o
+    update @schema@.claim c set ends = case when c.kept then c.ends else clock_timestamp() + o.ttl end from ours o
     where c.key = o.key and c.owner = o.owner
     returning o.number
   )

@@ -117,6 +117,7 @@ end
 
 local mine = own(owner)
 if mine then
+  if mine.kept == '1' then ttl = rest(mine) end -- a record lives for as long as it was kept for
   if mine.weight > weight then lower(mine, weight) end
   if floor > mine.fence then
     mine.fence = floor

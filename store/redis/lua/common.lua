@@ -23,7 +23,7 @@ local latest -- the owner of the exclusive claim that was granted last
 local last -- the highest fence that was given out
 local used -- the sum of the weights of the shared claims
 local waiting -- how many stand in line
-local long -- 1 if hash or set may live for more than ten minutes
+local long -- 1 if hash or set may live for more than ten minutes, or the exclusive claim is a record
 local soon -- a time in ms before which no place ends
 local lives -- a time in ms until which the hash lives, and the set if it is there
 local tail -- the order of the last in line
@@ -67,6 +67,12 @@ local function keepSet(ends)
   if call('PTTL', set) < ends - nowms then call('PEXPIREAT', set, digits(ends)) end
 end
 
+-- recorded reports whether the exclusive claim is a record, which no short cut may renew.
+local function recorded()
+  if not held or latest ~= held then return false end
+  return string.find(call('HGET', hash, 'claim') or '', '^%d+ %d+ %d+ %d+ %d+ 1 ') ~= nil
+end
+
 -- fit lets hash and set live for as long as what is in them, and the last fence, need it. It is called when one of them may
 -- live for too long: something with a long life may be gone.
 local function fit()
@@ -78,7 +84,7 @@ local function fit()
   if onlookers ~= '' then longest = math.max(longest, string.sub(onlookers, 2) - nowms) end
   call('PEXPIRE', hash, digits(math.max(longest + KEEP, memory())))
   lives = 0
-  long = longest + KEEP > memory() and 1 or 0
+  long = (longest + KEEP > memory() or recorded()) and 1 or 0
 end
 
 -- close writes down what has changed.
@@ -212,6 +218,12 @@ end
 local function renew(c, life)
   if c.weight == WHOLE then call('PEXPIRE', name, digits(life)) end
   put(c, math.ceil(nowms) + life)
+end
+
+-- rest is how many ms a live claim has left.
+local function rest(c)
+  if c.weight == WHOLE then return call('PTTL', name) end
+  return call('ZSCORE', set, 's' .. c.owner) - nowms
 end
 
 -- lower lowers the weight of a live claim, which is written next. There is no moment at which the name is free.

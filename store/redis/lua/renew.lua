@@ -32,8 +32,12 @@ local function slowly(k, owner, ttl, mode, value)
     if ends and tonumber(ends) > nowms then return 'b' .. #reason .. '\n' .. reason end
     return 'n\n'
   end
+  if c.kept == '1' and mode < 2 then -- it came late: a record lives for as long as it was kept for
+    close()
+    return '+' .. waiting .. '\n'
+  end
   if mode % 2 == 1 then c.value = value end
-  if mode >= 2 then c.kept = 1 end
+  if mode >= 2 then c.kept, long = '1', 1 end
   renew(c, ttl)
   local behind = waiting
   if mode >= 2 and waiting > 0 then tellAll() end
