@@ -66,7 +66,7 @@ func TestClock_forward(t *testing.T) {
 // rise though the clock says less than before.
 func TestClock_back(t *testing.T) {
 	t.Parallel()
-	const ttl, jump = time.Second, 3 * time.Second
+	const ttl, jump = 1500 * time.Millisecond, 3 * time.Second
 	onEach(t, []string{"redis", "replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
 		clock := clocked(t, s)
 		sc := newScene(t)
@@ -121,6 +121,9 @@ func TestClock_node(t *testing.T) {
 			}
 			first := sc.lock("a", a, opts...)
 			last.Heal()
+			if !bare {
+				spread(t, servers)
+			}
 			next := sc.wait("b", b)
 			clock.Set(jump)
 			if !bare {

@@ -1,0 +1,112 @@
+package promise_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// A server that answers before its disk has it forgets the last claims when the power fails. For Redis no power is cut: the server is
+// killed, and its file is cut to what was on disk before the grant. PostgreSQL keeps what it has not written in its own memory, so
+// to kill it is enough.
+func TestPower(t *testing.T) {
+	t.Parallel()
+	t.Run("redis, everysec", func(t *testing.T) {
+		t.Parallel()
+		srv := testenv.Redis(t, testenv.Config("appendonly yes", "appendfsync everysec"))
+		forgets(t, "redis://"+srv.Addr, func(grant func()) {
+			eventually(t, "all is on disk", func() error {
+				if n := srv.Info(t.Context(), "aof_pending_bio_fsync"); n != "0" {
+					return errors.New(n + " are on their way")
+				}
+				return nil
+			})
+			dir := do(t, srv, "CONFIG", "GET", "dir").([]any)[1].(string)
+			files, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*.incr.aof"))
+			if err != nil || len(files) != 1 {
+				t.Fatal(files, err)
+			}
+			before, err := os.Stat(files[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			grant()
+			srv.Kill()
+			if err := os.Truncate(files[0], before.Size()); err != nil {
+				t.Fatal(err)
+			}
+			srv.Restart()
+		})
+	})
+	t.Run("postgres, synchronous_commit off", func(t *testing.T) {
+		t.Parallel()
+		srv := testenv.Postgres(t, testenv.Config("synchronous_commit = off", "wal_writer_delay = 10s", "wal_writer_flush_after = 0"))
+		warm(t, openURL(t, srv.URL))
+		query(t, srv, "checkpoint")
+		forgets(t, srv.URL, func(grant func()) {
+			grant()
+			srv.Kill()
+			srv.Restart()
+		})
+	})
+}
+
+// forgets wants two holders after a crash that comes right after a grant.
+func forgets(t *testing.T, url string, crash func(grant func())) {
+	t.Helper()
+	sc := newScene(t)
+	a, b := locker(t, openURL(t, url)), locker(t, openURL(t, url))
+	sc.end(sc.lock("b", b))
+	var first *part
+	crash(func() { first = sc.lock("a", a, distlock.TTL(time.Minute)) })
+	second := sc.lock("b", b)
+	if !first.trusts() {
+		t.Errorf("the first holder knows already: %v", first.Err())
+	}
+	sc.two()
+	sc.end(second)
+}
+
+// A server that may evict keys evicts locks. The doctor says so before.
+func TestEviction(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t, testenv.Config("maxmemory 4mb", "maxmemory-policy allkeys-lru", "maxmemory-samples 64"))
+	s := openURL(t, srv.URL)
+	info, err := driver.Inspect(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := false
+	for _, f := range info.Findings {
+		if strings.Contains(f.What, "allkeys-lru") && f.Level == driver.Danger && f.Cure != "" {
+			named = true
+			t.Logf("the doctor: %s; %s; %s", f.What, f.Means, f.Cure)
+		}
+	}
+	if !named {
+		t.Errorf("nobody is warned: %+v", info.Findings)
+	}
+	sc := newScene(t)
+	first := sc.lock("a", locker(t, s, distlock.TTL(time.Minute)))
+	next := sc.wait("b", locker(t, openURL(t, srv.URL), distlock.TTL(time.Minute)))
+	for i := 0; do(t, srv, "EXISTS", "lock:key") == int64(1); i++ {
+		if i > 100 {
+			t.Fatal("the lock is not evicted")
+		}
+		do(t, srv, "EVAL", "for i = 1, 200 do redis.call('SET', ARGV[1] .. i, string.rep('x', 1000)) end return 1", "0", fmt.Sprint("ballast ", i, " "))
+	}
+	second := sc.granted(next, 2*soon)
+	if !first.trusts() {
+		t.Errorf("the first holder knows already: %v", first.Err())
+	}
+	sc.end(second)
+	sc.two()
+}

@@ -1,0 +1,82 @@
+package promise_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// Somebody deletes what is held, by hand. The holder is told at its next renewal, another is granted, and the fence rises.
+func TestRemoved(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	flush := func(t *testing.T, nodes ...*testenv.RedisServer) {
+		for _, r := range nodes {
+			do(t, r, "FLUSHALL")
+		}
+	}
+	for name, tt := range map[string]struct {
+		site   string
+		remove func(t *testing.T, s *site)
+	}{
+		"redis, the key":         {"redis", func(t *testing.T, s *site) { do(t, s.redis[0], "DEL", "lock:key") }},
+		"redis, everything":      {"redis", func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
+		"replicated, everything": {"replicated", func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
+		"postgres, the rows":     {"postgres", func(t *testing.T, s *site) { query(t, s.pg[0], "delete from distlock.claim") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := sites[tt.site](t)
+			sc := newScene(t)
+			a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
+			first := sc.lock("a", a)
+			next := sc.wait("b", b)
+			tt.remove(t, s)
+			removed := time.Now()
+			select {
+			case <-first.Done():
+			case <-time.After(soon):
+				t.Fatal("the holder was not told")
+			}
+			told := time.Since(removed)
+			var lost *distlock.LostError
+			if err := first.Err(); !errors.As(err, &lost) || lost.Reason != distlock.LossTaken {
+				t.Errorf("the holder was told %v, want that it was taken", err)
+			}
+			if told > ttl {
+				t.Errorf("told after %v", told)
+			}
+			second := sc.granted(next, soon)
+			if second.Fence() <= first.Fence() {
+				t.Errorf("fence %d after %d", second.Fence(), first.Fence())
+			}
+			sc.end(second)
+		})
+	}
+	t.Run("redlock, one node and then a majority", func(t *testing.T) {
+		t.Parallel()
+		s := onNodes(t)
+		sc := newScene(t)
+		const ttl = longest
+		a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
+		first := sc.lock("a", a)
+		spread(t, s.redis)
+		next := sc.wait("b", b)
+		flush(t, s.redis[0])
+		sc.refused(next, 2*ttl)
+		if !first.trusts() {
+			t.Fatalf("with one node of three emptied: %v", first.Err())
+		}
+		flush(t, s.redis[:2]...)
+		sc.over(first, soon)
+		second := sc.granted(next, 2*soon)
+		if second.Fence() <= first.Fence() {
+			t.Errorf("fence %d after %d", second.Fence(), first.Fence())
+		}
+		sc.end(second)
+		sc.one()
+	})
+}
