@@ -47,13 +47,17 @@ func definite(err error, answered bool) error {
 	case errors.As(err, &connecting), pgconn.SafeToRetry(err):
 		return unavailable(err)
 	case errors.As(err, &pg):
-		fatal := pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" || pg.Severity == "FATAL" || pg.Severity == "PANIC"
-		if fatal && answered {
+		if answered && fatal(pg) {
 			return fmt.Errorf("postgres: the connection ended before the commit was confirmed: %w", err)
 		}
 		return unavailable(told(pg))
 	}
 	return fmt.Errorf("postgres: %w", err)
+}
+
+// fatal reports whether the connection has ended with the error.
+func fatal(pg *pgconn.PgError) bool {
+	return pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" || pg.Severity == "FATAL" || pg.Severity == "PANIC"
 }
 
 // told is an error of the server with what its author wrote for people.

@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -20,6 +18,13 @@ const (
 
 	// laneLimit bounds a transaction. What takes longer is cut off, and its outcome is unknown.
 	laneLimit = 10 * time.Second
+
+	// attendFor is how long a caller reads the answer itself, whatever becomes of its ctx, before it leaves that to a goroutine.
+	// To be woken by one costs it as much as a part of what the server takes.
+	attendFor = 10 * time.Millisecond
+
+	// attendSize bounds what a caller sends itself: as much as fits into any buffer, so that it does not wait for the server to read.
+	attendSize = 4 << 10
 
 	// abandoned is for how long a transaction is left to itself after all its callers have gone: most are answered meanwhile,
 	// and the connection can be used on.
@@ -57,6 +62,11 @@ type call struct {
 	batch *batch // where it is under way; guarded by the lane's mu
 }
 
+func (c *call) finish(err error) {
+	c.err = definite(err, c.answered)
+	close(c.done)
+}
+
 // A batch is the calls that are under way together.
 type batch struct {
 	calls []*call
@@ -75,6 +85,8 @@ func (b *batch) cancel() {
 
 // A lane is a connection, and the calls that wait for it. While calls are under way, others gather; then they go out
 // together. One transaction comes after the other, so that a release does not overtake the acquire that it undoes.
+//
+// A caller that finds the lane idle sends its call and reads the answer itself. For all others a goroutine does so.
 type lane struct {
 	s      *Store
 	ctx    context.Context // over when the lane is closed
@@ -87,14 +99,17 @@ type lane struct {
 	closed   bool
 	under    *batch   // the last that was begun
 	wire     net.Conn // on which something is under way
+	off      bool     // it was cut off
 	wanted   int      // at how many calls gathered is closed; 0: it is not waited for
 	gathered chan struct{}
 
-	// The rest belongs to the goroutine that runs.
+	// The rest belongs to whoever runs.
 	conn     *pgx.Conn
 	server   *server
 	prepared map[*statement]string
 	used     time.Time // when the connection was last heard of
+	until    time.Time // the deadline for reading
+	bounded  bool      // there is one for writing too
 }
 
 func newLane(s *Store) *lane {
@@ -116,11 +131,26 @@ func (l *lane) do(ctx context.Context, c *call) error {
 		close(l.gathered)
 		l.wanted = 0
 	}
-	if !l.running {
+	var lead *batch
+	switch {
+	case l.running:
+	case l.handy(c):
 		l.running = true
-		l.wg.Go(l.run)
+		l.wg.Add(1)
+		lead = l.take()
+	default:
+		l.running = true
+		l.wg.Go(func() { l.run(nil) })
 	}
 	l.mu.Unlock()
+	if lead != nil {
+		l.lead(lead)
+		select {
+		case <-c.done: // also if ctx has ended meanwhile
+			return c.err
+		default:
+		}
+	}
 	select {
 	case <-c.done:
 		return c.err
@@ -128,6 +158,44 @@ func (l *lane) do(ctx context.Context, c *call) error {
 		l.leave(c)
 		return ctx.Err()
 	}
+}
+
+// handy reports whether a call can be sent and answered at once, so that its caller may do it. Nobody runs, and the lock is held.
+func (l *lane) handy(c *call) bool {
+	if l.conn == nil || time.Since(l.used) > stale {
+		return false
+	}
+	size := 0
+	for _, a := range c.args {
+		size += len(a)
+	}
+	return size <= attendSize && (l.server.pooled || l.prepared[c.st] != "")
+}
+
+// lead sends the call of the caller, and reads the answer unless it takes too long. Others that came meanwhile are left to a goroutine.
+func (l *lane) lead(b *batch) {
+	defer l.wg.Done()
+	x := &exchange{batch: b, groups: grouped(b.calls)}
+	err := l.post(x, attendFor)
+	if err == nil {
+		err = l.read(x)
+		if l.late(err) {
+			l.wg.Go(func() { l.run(x) })
+			return
+		}
+	}
+	b.calls[0].finish(l.end(x, err))
+	if !l.idle() {
+		l.wg.Go(func() { l.run(nil) })
+	}
+}
+
+// idle ends the run if nothing waits.
+func (l *lane) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = len(l.queue) > 0
+	return !l.running
 }
 
 // leave takes a call out of the queue, or leaves it to itself.
@@ -143,32 +211,47 @@ func (l *lane) leave(c *call) {
 	}
 }
 
-// run sends what waits until nothing does.
-func (l *lane) run() {
+// run reads the answers to what is under way, if something is, and then sends what waits until nothing does.
+func (l *lane) run(under *exchange) {
+	if under != nil {
+		l.extend(laneLimit)
+		err := l.end(under, l.read(under))
+		under.batch.calls[0].finish(err)
+	}
 	var last int           // how many calls went out together
 	var took time.Duration // and how long that took
 	for {
 		l.gather(last, took)
-		l.mu.Lock()
-		if len(l.queue) == 0 {
-			l.running = false
-			l.mu.Unlock()
+		if l.idle() {
 			return
 		}
-		n := min(len(l.queue), together)
-		b := &batch{calls: slices.Clone(l.queue[:n])}
-		l.queue = append(l.queue[:0], l.queue[n:]...)
-		for _, c := range b.calls {
-			c.batch = b
-		}
-		b.live.Store(int32(n))
-		l.under = b
-		b.lane = l
+		l.mu.Lock()
+		b := l.take()
 		l.mu.Unlock()
+		if b == nil { // those who waited have left
+			last = 0
+			continue
+		}
 		began := time.Now()
 		l.send(b.calls)
-		last, took = n, time.Since(began)
+		last, took = len(b.calls), time.Since(began)
 	}
+}
+
+// take takes calls out of the queue; nil: there are none. The lock is held.
+func (l *lane) take() *batch {
+	n := min(len(l.queue), together)
+	if n == 0 {
+		return nil
+	}
+	b := &batch{calls: slices.Clone(l.queue[:n]), lane: l}
+	l.queue = append(l.queue[:0], l.queue[n:]...)
+	for _, c := range b.calls {
+		c.batch = b
+	}
+	b.live.Store(int32(n))
+	l.under = b
+	return b
 }
 
 // gather waits a little until as many calls have come as went out together before: their callers have just been answered, and most
@@ -212,139 +295,6 @@ func (l *lane) send(calls []*call) {
 	}
 	for _, c := range calls {
 		c.finish(err)
-	}
-}
-
-func (c *call) finish(err error) {
-	c.err = definite(err, c.answered)
-	close(c.done)
-}
-
-// attempt sends calls and reads the answers. If it fails, the server has done none of them, or it is not known.
-func (l *lane) attempt(calls []*call) error {
-	groups := grouped(calls)
-	if err := l.connect(groups); err != nil {
-		l.drop()
-		return unavailable(err) // nothing was sent
-	}
-	pg := l.conn.PgConn()
-	l.begin(pg.Conn())
-	defer l.end()
-	var b pgconn.Batch
-	for _, g := range groups {
-		if l.server.pooled {
-			b.ExecParams(g.st.sql, g.args, nil, g.st.formats, g.st.results)
-		} else {
-			b.ExecPrepared(l.prepared[g.st], g.args, g.st.formats, g.st.results)
-		}
-	}
-	answers := pg.ExecBatch(context.Background(), &b) // the deadline of the connection is cheaper than a ctx
-	var first error
-	for _, g := range groups {
-		if !answers.NextResult() {
-			break
-		}
-		r := answers.ResultReader().Read()
-		if first = r.Err; first != nil {
-			break
-		}
-		g.deal(r.Rows)
-	}
-	err := answers.Close()
-	if err != nil {
-		err = sent(cmp.Or(first, err))
-	}
-	if pg.IsClosed() || l.ctx.Err() != nil {
-		l.drop()
-	}
-	l.used = time.Now()
-	return err
-}
-
-// sent is an error of a statement that was sent. After the first error pgx says of all others that nothing was sent, which is true of
-// them alone.
-func sent(err error) error {
-	if code(err) == "" {
-		return fmt.Errorf("%w: %w", errLost, err)
-	}
-	return err
-}
-
-// begin bounds what is sent from now on, and lets cut end it.
-func (l *lane) begin(conn net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wire = conn
-	_ = conn.SetDeadline(time.Now().Add(laneLimit)) // if it cannot be set, the next write fails
-	if l.closed {
-		l.cut()
-	}
-}
-
-func (l *lane) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.wire != nil {
-		_ = l.wire.SetDeadline(time.Time{})
-	}
-	l.wire = nil
-}
-
-// cut ends what is under way. The lock is held.
-func (l *lane) cut() {
-	if l.wire != nil {
-		_ = l.wire.SetDeadline(time.Unix(1, 0))
-	}
-}
-
-// connect sees to it that there is a connection, that it is alive and that it knows the statements.
-func (l *lane) connect(groups []group) error {
-	ctx, cancel := l.ctx, func() {}
-	if l.conn == nil || time.Since(l.used) > stale {
-		ctx, cancel = context.WithTimeout(l.ctx, laneLimit)
-	}
-	defer cancel()
-	if l.conn != nil && l.conn.IsClosed() {
-		l.drop()
-	}
-	if l.conn != nil && time.Since(l.used) > stale {
-		probe, cancel := context.WithTimeout(ctx, stale)
-		err := l.conn.PgConn().Ping(probe)
-		cancel()
-		if err != nil {
-			l.drop()
-		}
-	}
-	if l.conn == nil {
-		conn, err := l.s.connect(ctx)
-		if err != nil {
-			return err
-		}
-		l.conn, l.prepared = conn, map[*statement]string{}
-		if l.server, err = l.s.prepare(ctx, conn); err != nil {
-			return err
-		}
-	}
-	if l.server.pooled {
-		return nil // the next statement may find another backend, which knows none of ours
-	}
-	for _, g := range groups {
-		if _, ok := l.prepared[g.st]; ok {
-			continue
-		}
-		name := newName()
-		if _, err := l.conn.PgConn().Prepare(ctx, name, g.st.sql, nil); err != nil {
-			return definite(err, false)
-		}
-		l.prepared[g.st] = name
-	}
-	return nil
-}
-
-func (l *lane) drop() {
-	if l.conn != nil {
-		closeConn(l.conn)
-		l.conn, l.server, l.prepared = nil, nil, nil
 	}
 }
 
