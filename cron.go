@@ -36,7 +36,7 @@ func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 		keep = time.Hour
 	}
 	once, err := NewOnce(l, keep, &OnceOptions[struct{}]{
-		// A job that failed has run: a scheduler that is late must not run it again.
+		// A job that failed, or panicked, has run: a scheduler that is late must not run it again.
 		Failures: func(err error) bool { return !errors.Is(err, errNotStarted) },
 	}, opts...)
 	if err != nil {
@@ -46,7 +46,7 @@ func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 }
 
 // Run runs f for the fire of a job, unless that fire was or is being run, or an earlier one still is. It reports whether it ran
-// f; the error is that of f, or says that the store failed. A fire is known by the name and the time for which it was planned,
+// f; the error is that of f, or says that the store failed. A job that fails or panics has run, and the panic goes on. A fire is known by the name and the time for which it was planned,
 // which has to be the same in all schedulers: not the time at which one of them got to it.
 //
 // Unless jobs may overlap, f runs under the lock of the name, and its context carries that lease.

@@ -97,6 +97,31 @@ func TestCron_Run_skipsIfRunning(t *testing.T) {
 	}
 }
 
+// A job that panics takes its process down, as a rule. The fire is done: a scheduler that comes to it later would panic too.
+func TestCron_Run_panics(t *testing.T) {
+	for _, overlap := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, g *gate) {
+			ctx, at := context.Background(), time.Now()
+			o := &distlock.CronOptions{Overlap: overlap}
+			func() {
+				defer func() {
+					if got := recover(); got != "oh" {
+						t.Errorf("the panic became %v", got)
+					}
+				}()
+				_, _ = cron(t, g.locker(t), o).Run(ctx, "report", at, func(context.Context) error { panic("oh") })
+			}()
+			late := cron(t, g.locker(t), o)
+			if ran, err := late.Run(ctx, "report", at, func(context.Context) error { return nil }); ran || err != nil {
+				t.Errorf("the fire that panicked: ran %v, %v; want it done", ran, err)
+			}
+			if ran, err := late.Run(ctx, "report", at.Add(time.Minute), func(context.Context) error { return nil }); !ran || err != nil {
+				t.Errorf("the next fire: ran %v, %v; want that the lock of the job is free", ran, err)
+			}
+		})
+	}
+}
+
 func TestCron_Run_storeFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, at := context.Background(), time.Now()

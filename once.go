@@ -20,6 +20,9 @@ var (
 
 	// ErrTooLarge is the ErrNotRecorded of a result of more than 64 KiB. Nothing was stored.
 	ErrTooLarge error = &kindOf{"distlock: result over 64 KiB", ErrNotRecorded}
+
+	// ErrPanicked is what OnceOptions.Failures is asked about if the function did not return: it panicked, or ended its goroutine.
+	ErrPanicked = errors.New("distlock: the function panicked")
 )
 
 // A PastError is the failure of an earlier call of Once, which was remembered.
@@ -48,7 +51,7 @@ type Once[T any] struct {
 // OnceOptions say what a Once remembers. The zero value is good.
 type OnceOptions[T any] struct {
 	// Failures says which errors of the function are remembered: later callers get a *PastError then. Nil remembers
-	// none: the next caller tries again.
+	// none: the next caller tries again. A panic is asked about as ErrPanicked, and goes on after that.
 	Failures func(err error) bool
 
 	Encode func(T) ([]byte, error) // nil: JSON
@@ -128,12 +131,19 @@ func (o *Once[T]) Result(ctx context.Context, name string) (v T, found bool, err
 // run runs f under a lease and records what came of it, or else gives the lease back, also if f panics.
 func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Context) (T, error)) (v T, err error) {
 	var record []byte
+	returned := false
 	defer func() {
+		if !returned { // the panic goes on, whatever comes of the recording
+			if record, _ = o.write(v, ErrPanicked); record != nil {
+				_ = lease.record(ctx, o.keep, record)
+			}
+		}
 		if record == nil {
 			err = errors.Join(err, lease.Unlock(ctx))
 		}
 	}()
 	v, err = f(lease.Context(ctx))
+	returned = true
 	record, bad := o.write(v, err)
 	if record == nil {
 		return v, errors.Join(err, bad)

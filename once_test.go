@@ -200,6 +200,21 @@ func TestOnce_Do_panic(t *testing.T) {
 	})
 }
 
+func TestOnce_Do_panicRemembered(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		o := once(t, g.locker(t), &distlock.OnceOptions[int]{Failures: func(err error) bool { return errors.Is(err, distlock.ErrPanicked) }})
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = o.Do(context.Background(), "a", func(context.Context) (int, error) { panic("oh") })
+		}()
+		_, err := o.Do(context.Background(), "a", func(context.Context) (int, error) { return 1, nil })
+		var past *distlock.PastError
+		if !errors.As(err, &past) || past.Text != distlock.ErrPanicked.Error() {
+			t.Errorf("the next caller got %v, want the panic as a failure before", err)
+		}
+	})
+}
+
 func TestOnce_Do_tooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		raw := &distlock.OnceOptions[[]byte]{

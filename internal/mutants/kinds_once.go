@@ -54,6 +54,11 @@ func kindsOnce() []mutant {
 			Test: "TestOnce_Do_panic",
 		},
 		{
+			Name: "panic-forgotten", Why: "every scheduler whose clock is late runs the job that panics, and goes down with it",
+			File: "once.go", Old: "		if !returned {", New: "		if !returned && record != nil {",
+			Test: "TestCron_Run_panics",
+		},
+		{
 			Name: "large-result-stored", Why: "the store refuses it, and the result is lost with the lease",
 			File: "once.go", Old: "	case len(b)+1 > driver.MaxValue:\n", New: "	case len(b) > driver.MaxValue:\n",
 			Test: "TestOnce_Do_tooLarge",
