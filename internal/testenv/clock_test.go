@@ -18,7 +18,7 @@ func TestClock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if off := time.Until(time.UnixMicro(int64(s * 1e6))) - ahead; off.Abs() > 10*time.Second {
+		if off := time.Until(time.UnixMicro(int64(s*1e6))) - ahead; off.Abs() > 10*time.Second {
 			t.Errorf("%s: off by %v", what, off)
 		}
 	}

@@ -27,7 +27,7 @@ const soon = 10 * time.Second
 var seed = flag.Uint64("seed", 1, "decides where replies are cut")
 
 func TestMain(m *testing.M) {
-	run := testenv.Main(m, nil)
+	run := testenv.Main(m, testenv.Roles{"waiter": playWaiter})
 	flag.Parse()
 	// The tests wait most of their time. They need no processor for that.
 	if err := flag.Set("test.parallel", "12"); err != nil {
@@ -48,6 +48,7 @@ type site struct {
 	redis []*testenv.RedisServer    // the nodes, or the primary and its replica
 	pg    []*testenv.PostgresServer // the primary
 
+	url   string                                           // of a database that the test shares a server for
 	addrs []string                                         // what a client has to reach
 	open  func(t testing.TB, addrs ...string) driver.Store // by the addresses of servers, or of proxies before them
 }
@@ -82,7 +83,7 @@ func (l links) each(f func(*testenv.ProxyServer)) {
 // longest is the longest TTL on the nodes of a majority: they are mature after twice as long.
 const longest = 2 * time.Second
 
-// sites make the stores that have servers. Their names are those of the tables in internal/promise.
+// sites make the stores that have servers, each on servers of its own.
 var sites = map[string]func(t *testing.T) *site{
 	"redis":      func(t *testing.T) *site { return onRedis(testenv.Redis(t)) },
 	"replicated": onReplicas,
@@ -91,12 +92,39 @@ var sites = map[string]func(t *testing.T) *site{
 	"advisory":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "&lock_mode=advisory") },
 }
 
+// shared is a site for a test that does nothing to the server itself: a database of its own on the one that all such tests share.
+func shared(t *testing.T, name string) *site {
+	t.Helper()
+	mode := map[string]string{"postgres": "", "advisory": "&lock_mode=advisory"}
+	p := testenv.Postgres(t, testenv.Shared())
+	url := p.Database(t) + mode[name]
+	return &site{
+		pg: []*testenv.PostgresServer{p}, url: url, addrs: []string{p.Addr},
+		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, at(t, url, addrs...)) },
+	}
+}
+
 // onEach runs a test on the named sites.
 func onEach(t *testing.T, names []string, test func(t *testing.T, s *site)) {
 	t.Helper()
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			test(t, sites[name](t))
+		})
+	}
+}
+
+// onLinks is onEach for a test that does nothing to the servers themselves.
+func onLinks(t *testing.T, names []string, test func(t *testing.T, s *site)) {
+	t.Helper()
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "postgres" || name == "advisory" {
+				test(t, shared(t, name))
+				return
+			}
 			test(t, sites[name](t))
 		})
 	}
@@ -124,13 +152,19 @@ func onReplicas(t *testing.T) *site {
 
 // onNodes is three nodes that are old enough to count.
 func onNodes(t *testing.T) *site {
-	s := &site{}
+	s := onNewNodes(t)
+	s.open = func(t testing.TB, addrs ...string) driver.Store { return majority(t, longest, addrs...) }
+	mature(t, s.store(t), longest)
+	return s
+}
+
+// onNewNodes is three nodes that are new: all of them have to grant.
+func onNewNodes(t *testing.T) *site {
+	s := &site{open: func(t testing.TB, addrs ...string) driver.Store { return majority(t, time.Minute, addrs...) }}
 	for range 3 {
 		r := testenv.Redis(t)
 		s.redis, s.addrs = append(s.redis, r), append(s.addrs, r.Addr)
 	}
-	s.open = func(t testing.TB, addrs ...string) driver.Store { return majority(t, longest, addrs...) }
-	mature(t, s.store(t), longest)
 	return s
 }
 
@@ -153,12 +187,21 @@ func at(t testing.TB, raw string, hosts ...string) string {
 
 func openURL(t testing.TB, url string) driver.Store {
 	t.Helper()
-	s, err := open.Open(t.Context(), url)
+	s, err := openErr(t, url)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// openErr is openURL where it may fail.
+func openErr(t testing.TB, url string) (driver.Store, error) {
+	s, err := open.Open(t.Context(), url)
+	if err != nil {
+		return nil, err
+	}
 	t.Cleanup(func() { s.Close() })
-	return s.Store
+	return s.Store, nil
 }
 
 // majority makes one store of Redis servers that know nothing of each other.

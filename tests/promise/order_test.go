@@ -1,0 +1,90 @@
+package promise_test
+
+import (
+	"errors"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+var restarts = flag.Int("restarts", 20, "how often a server is restarted, or failed over, between two grants")
+
+// Fences rise over many restarts and failovers, of which each may lose the claims.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	// order takes the key before and after each blow. The lease before it is not given back.
+	order := func(t *testing.T, l func() *distlock.Locker, n int, blow func(i int)) {
+		var last uint64
+		rise := func(lease *distlock.Lease) {
+			t.Helper()
+			if lease.Fence() <= last {
+				t.Errorf("fence %d after %d", lease.Fence(), last)
+			}
+			last = lease.Fence()
+		}
+		for i := range n {
+			// The claim may have survived the blow: so each is short.
+			lease := persist(t, l(), "key", distlock.Fixed())
+			rise(lease)
+			blow(i)
+			if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, distlock.ErrLost) && !troubled(err) {
+				t.Errorf("Unlock: %v", err)
+			}
+		}
+		rise(persist(t, l(), "key"))
+		t.Logf("%d blows, 0 fences repeated", n)
+	}
+	const ttl = time.Second
+	for name, opts := range map[string][]testenv.Option{"redis, data kept": {testenv.AOF()}, "redis, data lost": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := testenv.Redis(t, opts...)
+			l := locker(t, openURL(t, srv.URL), distlock.TTL(ttl))
+			order(t, func() *distlock.Locker { return l }, *restarts, func(int) { srv.Kill(); srv.Restart() })
+		})
+	}
+	t.Run("replicated, failovers", func(t *testing.T) {
+		t.Parallel()
+		servers := []*testenv.RedisServer{testenv.Redis(t), testenv.Redis(t)}
+		var all []*distlock.Locker
+		for _, s := range servers {
+			all = append(all, locker(t, openURL(t, s.URL), distlock.TTL(ttl)))
+		}
+		at := 0
+		order(t, func() *distlock.Locker { return all[at] }, *restarts, func(int) {
+			// The other one knows nothing of the claim, takes over, and the old one comes back with nothing.
+			servers[at].Kill()
+			servers[at].Restart()
+			at = 1 - at
+		})
+	})
+	t.Run("redlock", func(t *testing.T) {
+		t.Parallel()
+		s := onNewNodes(t)
+		l := locker(t, s.store(t), distlock.TTL(ttl))
+		order(t, func() *distlock.Locker { return l }, *restarts, func(i int) { s.redis[i%3].Kill(); s.redis[i%3].Restart() })
+	})
+	for name, mode := range map[string]string{"postgres": "", "advisory": "&lock_mode=advisory"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := testenv.Postgres(t)
+			l := locker(t, openURL(t, srv.URL+mode), distlock.TTL(ttl))
+			order(t, func() *distlock.Locker { return l }, *restarts, func(int) { srv.Kill(); srv.Restart() })
+		})
+	}
+	t.Run("postgres, failovers", func(t *testing.T) {
+		t.Parallel()
+		// Each promotion needs a new standby, which takes a second to make: the long run has more of them.
+		srv := testenv.Postgres(t)
+		l := locker(t, openURL(t, srv.URL), distlock.TTL(ttl))
+		order(t, func() *distlock.Locker { return l }, max(2, *restarts/10), func(int) {
+			standby := testenv.Postgres(t, testenv.StandbyOf(srv))
+			srv.Kill()
+			standby.Promote()
+			srv, l = standby, locker(t, openURL(t, standby.URL), distlock.TTL(ttl))
+		})
+	})
+}

@@ -1,0 +1,127 @@
+package promise_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/open"
+)
+
+// A node that refuses its work, for whatever reason, is a node less: with one of three nothing happens, with two nothing can be taken, and
+// nobody is told that it is held. When they work again all goes on.
+func TestRefusal_nodes(t *testing.T) {
+	t.Parallel()
+	const ttl = longest
+	set := func(name, bad, good string) [2]func(*testing.T, *testenv.RedisServer) {
+		return [2]func(*testing.T, *testenv.RedisServer){
+			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "CONFIG", "SET", name, bad) },
+			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "CONFIG", "SET", name, good) },
+		}
+	}
+	for name, trouble := range map[string][2]func(*testing.T, *testenv.RedisServer){
+		"out of memory": set("maxmemory", "1", "0"),
+		"no replicas":   set("min-replicas-to-write", "1", "0"), // as a disk that is full: it takes no writes
+		"read-only": {
+			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "REPLICAOF", "127.0.0.1", "1") },
+			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "REPLICAOF", "NO", "ONE") },
+		},
+		"another's data": {
+			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "RPUSH", "lock:free", "1") },
+			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "DEL", "lock:free") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onNodes(t)
+			a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
+			var last uint64
+			take := func(key string) {
+				t.Helper()
+				lease := persist(t, b, key)
+				if lease.Fence() <= last {
+					t.Errorf("fence %d after %d", lease.Fence(), last)
+				}
+				last = lease.Fence()
+				unlock(t, lease)
+			}
+			take("free")
+			trouble[0](t, s.redis[0])
+			take("free")
+			trouble[0](t, s.redis[1])
+			for range 5 {
+				lease, err := a.TryLock(t.Context(), "free")
+				if err == nil || errors.Is(err, distlock.ErrHeld) {
+					t.Errorf("with a majority that refuses its work: %v, %v", lease, err)
+				}
+			}
+			trouble[1](t, s.redis[0])
+			trouble[1](t, s.redis[1])
+			take("free")
+		})
+	}
+	t.Run("no connection left", func(t *testing.T) {
+		t.Parallel()
+		s := onNodes(t)
+		held := persist(t, locker(t, s.store(t), distlock.TTL(ttl)), "key")
+		for _, r := range s.redis[:2] {
+			do(t, r, "CONFIG", "SET", "maxclients", "1") // fewer than there are: who is in stays in
+		}
+		late, err := openErr(t, "redis://"+s.redis[0].Addr)
+		if err == nil {
+			_, err = late.Acquire(t.Context(), driver.Request{
+				ID: driver.ID{Key: "free", Owner: "late"}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl,
+			})
+		}
+		if err == nil {
+			t.Error("a node that takes no connections has answered: this tests nothing")
+		}
+		time.Sleep(2 * ttl)
+		if err := held.Err(); err != nil {
+			t.Errorf("a lease of before: %v", err)
+		}
+		unlock(t, held)
+	})
+}
+
+// A waiter in the server's own line is killed: the next in line is served.
+func TestWaiterKilled(t *testing.T) {
+	t.Parallel()
+	s := shared(t, "advisory")
+	sc := newScene(t)
+	first := sc.lock("a", locker(t, s.store(t)))
+	w := testenv.Helper(t, "waiter", s.url)
+	if line := w.Line(); line != "waits" {
+		t.Fatal(line)
+	}
+	next := sc.wait("b", locker(t, s.store(t)))
+	w.Kill()
+	sc.end(first)
+	second := sc.granted(next, soon)
+	sc.end(second)
+	sc.one()
+}
+
+// playWaiter waits for the key until it is killed.
+func playWaiter(args []string) int {
+	ctx := context.Background()
+	s, err := open.Open(ctx, args[0])
+	if err == nil {
+		var l *distlock.Locker
+		if l, err = distlock.New(s.Store); err == nil {
+			_, err = l.Lock(ctx, "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
+				if e.Kind == distlock.Waiting {
+					fmt.Println("waits")
+				}
+			}))
+		}
+	}
+	fmt.Fprintln(os.Stderr, "the wait has ended:", err)
+	return 1
+}

@@ -1,0 +1,90 @@
+package promise_test
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// The password is replaced during a hold: connections that are there go on, so no lease that was renewed once is lost; a client with the old one is told that
+// the store is unavailable, never that the key is held; one with the new one is served.
+func TestRotate_password(t *testing.T) {
+	t.Parallel()
+	const ttl = 1500 * time.Millisecond
+	for name, start := range map[string]func(t *testing.T) (old string, rotate func()){
+		"redis": func(t *testing.T) (string, func()) {
+			r := testenv.Redis(t, testenv.Password("old-pw"))
+			return r.URL, func() { do(t, r, "CONFIG", "SET", "requirepass", "new-pw") }
+		},
+		"postgres": func(t *testing.T) (string, func()) {
+			p := testenv.Postgres(t, testenv.Password("old-pw"))
+			return p.URL, func() { query(t, p, "alter role postgres password 'new-pw'") }
+		},
+		"advisory": func(t *testing.T) (string, func()) {
+			p := testenv.Postgres(t, testenv.Password("old-pw"))
+			return p.URL + "&lock_mode=advisory", func() { query(t, p, "alter role postgres password 'new-pw'") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old, rotate := start(t)
+			sc := newScene(t)
+			first := sc.lock("a", locker(t, openURL(t, old), distlock.TTL(ttl)))
+			// A renewal needs a connection of its own, which is made for the first one.
+			if err := first.Extend(t.Context(), ttl); err != nil {
+				t.Fatal(err)
+			}
+			rotate()
+			next := sc.wait("b", locker(t, openURL(t, strings.Replace(old, "old-pw", "new-pw", 1)), distlock.TTL(ttl)))
+			sc.refused(next, 2*ttl)
+			if !first.trusts() {
+				t.Errorf("the lease did not survive: %v", first.Err())
+			}
+			late, err := openErr(t, old)
+			if err == nil {
+				var l *distlock.Locker
+				if l, err = distlock.New(late); err != nil {
+					t.Fatal(err)
+				}
+				_, err = l.TryLock(t.Context(), "other")
+				if !errors.Is(err, distlock.ErrUnavailable) {
+					t.Errorf("with the old password: %v, want ErrUnavailable", err)
+				}
+				_ = l.Close(t.Context())
+			}
+			if err == nil || strings.Contains(err.Error(), "old-pw") || errors.Is(err, distlock.ErrHeld) {
+				t.Errorf("with the old password: %v", err)
+			}
+			sc.end(first)
+			sc.end(sc.granted(next, soon))
+			sc.one()
+		})
+	}
+}
+
+// The certificate of the server is replaced during a hold: connections that are there go on, and new ones see the new one.
+func TestRotate_certificate(t *testing.T) {
+	t.Parallel()
+	const ttl = 1500 * time.Millisecond
+	r := testenv.Redis(t, testenv.TLS())
+	u := "rediss://" + r.Addr + "?tls_ca=" + url.QueryEscape(r.Certs.CA)
+	sc := newScene(t)
+	first := sc.lock("a", locker(t, openURL(t, u), distlock.TTL(ttl)))
+	if err := r.Certs.Issue(time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	do(t, r, "CONFIG", "SET", "tls-cert-file", r.Certs.Cert, "tls-key-file", r.Certs.Key)
+	next := sc.wait("b", locker(t, openURL(t, u), distlock.TTL(ttl)))
+	sc.refused(next, 2*ttl)
+	if !first.trusts() {
+		t.Errorf("the lease did not survive: %v", first.Err())
+	}
+	sc.end(first)
+	sc.end(sc.granted(next, soon))
+	sc.one()
+}
