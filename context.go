@@ -49,11 +49,16 @@ func (c *leaseContext) Value(key any) any {
 	switch key {
 	case leaseKey{}, holdKey{c.lease.t.l, c.lease.r.Key}:
 		return c.lease
+	case contextKey{}:
+		return c
 	}
 	return c.Context.Value(key)
 }
 
 type leaseKey struct{}
+
+// A contextKey finds the context of the innermost lease, and so, in its parent, that of the next one.
+type contextKey struct{}
 
 // A holdKey finds the lease of one key, however many others were taken under it.
 type holdKey struct {

@@ -32,6 +32,7 @@ type line struct {
 
 	running   bool
 	placed    *request           // what the runner's place is for; nil: it has none
+	owner     string             // of that place
 	spares    []*turn            // turns that the runner shall prolong for the first waiter, or end
 	changed   chan struct{}      // tells the runner to look again
 	interrupt context.CancelFunc // cuts the runner's call short, if it is in one
@@ -63,6 +64,9 @@ func (w *waiter) give(lease *Lease) {
 
 // get gets a lease for a request: tries, or waits.
 func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
+	if err := l.reenters(ctx, r); err != nil {
+		return nil, err
+	}
 	if r.opt.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.opt.wait)
@@ -150,11 +154,13 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	l.mu.Unlock()
 	began := w.r.tellWaiting(ctx, l.clock)
 
+	p := l.patrol(ctx, n, w)
 	select {
 	case <-w.ready:
 	case <-ctx.Done():
 		l.leave(ctx, n, w)
 	}
+	p.stop()
 	if w.err != nil {
 		if err := l.vacate(n, w.r); err != nil {
 			w.err = errors.Join(w.err, err)
@@ -266,7 +272,7 @@ func (l *Locker) run(n *line) {
 		if p == nil {
 			p = l.newPlace(w.r)
 		}
-		n.placed, n.interrupt = p.r, p.leave
+		n.placed, n.owner, n.interrupt = p.r, p.ask.Owner, p.leave
 		p.ask.Limit = p.r.bound()
 		p.seen = l.seq
 		rest := n.rest

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/distlock/distlock/driver"
 )
 
 // Leases are the locks of several names in one hand. They end together: Unlock gives back all, and if one is
@@ -65,6 +67,13 @@ func (l *Locker) several(ctx context.Context, names []string, opts []Option) (*r
 	for _, name := range names {
 		r, err := l.request(ctx, kindLock, name, Exclusive, opts)
 		if err != nil {
+			return nil, nil, err
+		}
+		r.Weight, r.Limit = driver.Whole, driver.Whole
+		if err := l.upgrades(ctx, r); err != nil {
+			return nil, nil, err
+		}
+		if err := l.reenters(ctx, r); err != nil {
 			return nil, nil, err
 		}
 		last = r

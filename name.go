@@ -24,6 +24,7 @@ const (
 	kindOnce  kind = "~once/"
 	kindLead  kind = "~lead/"
 	kindCheck kind = "~check/" // Locker.Check
+	kindWait  kind = "~wait/"  // notices of those who wait: see patrol
 )
 
 // shownKinds are the kinds that hold what people named.

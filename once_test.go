@@ -118,7 +118,7 @@ func TestOnce_Do_refuses(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
 		o, other := once[int](t, g.locker(t), nil), once[int](t, g.locker(t), nil, distlock.Wait(0))
-		v, err := o.Do(ctx, "a", func(ctx context.Context) (int, error) {
+		v, err := o.Do(ctx, "a", func(context.Context) (int, error) {
 			_, err := other.Do(ctx, "a", never[int](t))
 			wants(t, err, distlock.ErrHeld)
 			_, err = o.Do(ctx, "a", never[int](t), distlock.Wait(time.Second))

@@ -1,0 +1,295 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+)
+
+// A step is what one party of a planned deadlock has, and what it wants under that.
+type step struct {
+	has, wants func(ctx context.Context) (*distlock.Lease, error)
+}
+
+// lock is a call of a Locker for one name.
+func lock(take takeFunc, name string, opts ...distlock.Option) func(context.Context) (*distlock.Lease, error) {
+	return func(ctx context.Context) (*distlock.Lease, error) { return take(ctx, name, opts...) }
+}
+
+// A knot is a deadlock that was brought about: one call for each party, and the lease under which it was made.
+type knot struct {
+	leases []*distlock.Lease
+	calls  []*call
+	formed time.Time // when the last began to wait
+}
+
+// under is a context for a call under a lease. It ends when what is tested has failed.
+func under(t *testing.T, lease *distlock.Lease) context.Context {
+	ctx, cancel := context.WithTimeout(lease.Context(t.Context()), time.Hour)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// tie has every party take what it has, then wait for what it wants, some time after the one before.
+func tie(t *testing.T, steps []step, pause func() time.Duration) *knot {
+	t.Helper()
+	k := &knot{}
+	for _, s := range steps {
+		k.leases = append(k.leases, must(t)(s.has(t.Context())))
+		time.Sleep(time.Millisecond) // fences follow the clock
+	}
+	for i, s := range steps {
+		time.Sleep(pause())
+		take := func(ctx context.Context, _ string, _ ...distlock.Option) (*distlock.Lease, error) { return s.wants(ctx) }
+		k.calls = append(k.calls, begin(under(t, k.leases[i]), take, "").waits(t))
+		k.formed = time.Now()
+	}
+	return k
+}
+
+// untie waits for the victim, checks that it is the one and that it was told in time, and lets all others go on after it has given back
+// what it had. It returns what the victim was told.
+func (k *knot) untie(t *testing.T, victim int) *distlock.DeadlockError {
+	t.Helper()
+	<-k.calls[victim].done
+	if took := time.Since(k.formed); took > 2*time.Second {
+		t.Errorf("told %v after it had formed", took)
+	}
+	err := k.calls[victim].refused(t, distlock.ErrDeadlock, distlock.ErrHeld)
+	var told *distlock.DeadlockError
+	if !errors.As(err, &told) {
+		t.Fatalf("%T: %v", err, err)
+	}
+	time.Sleep(5 * time.Second) // nobody else is told, however long the victim takes to give back what it has
+	left := 0
+	for i, c := range k.calls {
+		if i != victim {
+			c.waits(t)
+			left++
+		}
+	}
+	free(t, k.leases[victim])
+	k.leases[victim] = nil
+	for left > 0 {
+		before := left
+		synctest.Wait()
+		for i, c := range k.calls {
+			if k.leases[i] != nil && c.over() {
+				free(t, must(t)(c.lease, c.err))
+				free(t, k.leases[i])
+				k.leases[i] = nil
+				left--
+			}
+		}
+		if left == before {
+			t.Fatalf("%d still wait", left)
+		}
+	}
+	return told
+}
+
+// none is a pause of no time.
+func none() time.Duration { return 0 }
+
+// ring is a deadlock of n parties, each with a Locker of its own or all with one.
+func ring(t *testing.T, g *gate, n int, one bool) []step {
+	t.Helper()
+	var steps []step
+	l := g.locker(t, distlock.Holder("all"))
+	for i := range n {
+		if !one {
+			l = g.locker(t, distlock.Holder(fmt.Sprint("p", i)))
+		}
+		steps = append(steps, step{lock(l.Lock, fmt.Sprint("k", i)), lock(l.Lock, fmt.Sprint("k", (i+1)%n))})
+	}
+	return steps
+}
+
+func TestDeadlock(t *testing.T) {
+	for _, n := range []int{2, 3, 5} {
+		for _, one := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d parties, one process %v", n, one), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, g *gate) {
+					k := tie(t, ring(t, g, n, one), none)
+					told := k.untie(t, n-1)
+					if len(told.Cycle) != n || told.Key != "k0" {
+						t.Fatalf("%s: %+v", told.Key, told.Cycle)
+					}
+					for i, p := range told.Cycle {
+						at := (n - 1 + i) % n
+						has, wants := fmt.Sprint("k", at), fmt.Sprint("k", (at+1)%n)
+						if len(p.Holds) != 1 || p.Holds[0].Key != has || p.Waits.Key != wants || !p.Waits.Waiting ||
+							p.Holds[0].Held < time.Second || p.Waits.Held < time.Second || p.Holds[0].Fence == 0 {
+							t.Errorf("party %d: %+v", i, p)
+						}
+						if !one && (p.Holder != fmt.Sprint("p", at) || p.Holds[0].Holder != p.Holder) {
+							t.Errorf("party %d is %s, and holds as %s", i, p.Holder, p.Holds[0].Holder)
+						}
+					}
+					g.empty(t)
+				})
+			})
+		}
+	}
+}
+
+// Exactly one is told, the one with the highest fence, whoever begins to wait when and in whatever order the leases were taken.
+func TestDeadlock_oneVictim(t *testing.T) {
+	for seed := range uint64(300) {
+		inBubble(t, func(t *testing.T, g *gate) {
+			rng := rand.New(rand.NewPCG(seed, 1))
+			n := 2 + rng.IntN(4)
+			steps := ring(t, g, n, rng.IntN(2) == 0)
+			rng.Shuffle(n, func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
+			k := tie(t, steps, func() time.Duration { return time.Duration(rng.Int64N(int64(3 * time.Second))) })
+			k.untie(t, n-1)
+			g.empty(t)
+		})
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// Fences that are the same tell nobody apart: the names decide.
+func TestDeadlock_sameFences(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		k := &knot{leases: []*distlock.Lease{must(t)(a.Lock(t.Context(), "a")), must(t)(b.Lock(t.Context(), "b"))}}
+		if k.leases[0].Fence() != k.leases[1].Fence() {
+			t.Fatal("the fences differ")
+		}
+		k.calls = []*call{begin(under(t, k.leases[0]), a.Lock, "b"), begin(under(t, k.leases[1]), b.Lock, "a")}
+		k.formed = time.Now()
+		k.untie(t, 1)
+		g.empty(t, a, b)
+	})
+}
+
+func TestDeadlock_readersAndWriters(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b, c := g.locker(t), g.locker(t), g.locker(t)
+		other := must(t)(c.RLock(t.Context(), "x")) // it is in the way too, and waits for nobody
+		time.Sleep(time.Millisecond)
+		k := tie(t, []step{
+			{lock(a.RLock, "x"), lock(a.RLock, "y")},
+			{lock(b.Lock, "y"), lock(b.Lock, "x")},
+		}, none)
+		told := k.calls[1]
+		<-told.done
+		wants(t, told.err, distlock.ErrDeadlock)
+		free(t, other)
+		k.untie(t, 1)
+		g.empty(t, a, b, c)
+	})
+}
+
+// A reader waits behind a writer, which waits for a reader that waits for the first one: the line closes the circle.
+func TestDeadlock_line(t *testing.T) {
+	for _, near := range []bool{false, true} { // whether the writer that stands between them is of the same process
+		inBubble(t, func(t *testing.T, g *gate) {
+			a, b, c := g.locker(t), g.locker(t), g.locker(t)
+			if near {
+				c = b
+			}
+			reads := must(t)(a.RLock(t.Context(), "x"))
+			time.Sleep(time.Millisecond)
+			has := must(t)(b.Lock(t.Context(), "y"))
+			writer := begin(t.Context(), c.Lock, "x").waits(t)
+			second := begin(under(t, has), b.RLock, "x").waits(t)
+			first := begin(under(t, reads), a.Lock, "y").waits(t)
+			formed := time.Now()
+			second.refused(t, distlock.ErrDeadlock)
+			if took := time.Since(formed); took > 2*time.Second {
+				t.Errorf("told after %v", took)
+			}
+			free(t, has)
+			free(t, first.granted(t))
+			free(t, reads)
+			free(t, writer.granted(t))
+			g.empty(t, a, b, c)
+		})
+	}
+}
+
+// A reader that asks for the same name again waits for itself once a writer stands in between.
+func TestDeadlock_readerBehindWriter(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		outer := must(t)(a.RLock(t.Context(), "x"))
+		writer := begin(t.Context(), b.Lock, "x").waits(t)
+		inner := begin(under(t, outer), a.RLock, "x").waits(t)
+		err := inner.refused(t, distlock.ErrDeadlock)
+		inner.within(t, time.Second, 2*time.Second)
+		if !strings.Contains(err.Error(), "it waits for itself") {
+			t.Error(err)
+		}
+		free(t, outer)
+		free(t, writer.granted(t))
+		g.empty(t, a, b)
+	})
+}
+
+func TestDeadlock_semaphore(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b, c := g.locker(t), g.locker(t), g.locker(t)
+		sem := func(l *distlock.Locker) *distlock.Semaphore {
+			s, err := l.Semaphore(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		k := tie(t, []step{
+			{lock(sem(a).Acquire, "s"), lock(a.Lock, "x")},
+			{lock(sem(b).Acquire, "s"), lock(b.Lock, "x")},
+			{lock(c.Lock, "x"), lock(sem(c).Acquire, "s")},
+		}, none)
+		told := k.untie(t, 2)
+		if len(told.Cycle) != 3 || told.Cycle[0].Waits.Kind != "sem" {
+			t.Errorf("%+v", told.Cycle)
+		}
+		g.empty(t, a, b, c)
+	})
+}
+
+// As long as one of the slots is held by somebody who can go on, there is no deadlock. When that one waits too, there is.
+func TestDeadlock_noKnot(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b, c := g.locker(t), g.locker(t), g.locker(t)
+		s, err := c.Semaphore(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outside := must(t)(s.Acquire(t.Context(), "s"))
+		time.Sleep(time.Millisecond)
+		k := tie(t, []step{
+			{lock(s.Acquire, "s"), lock(a.Lock, "x")},
+			{lock(b.Lock, "x"), lock(s.Acquire, "s")},
+		}, none)
+		time.Sleep(time.Minute)
+		k.calls[0].waits(t)
+		k.calls[1].waits(t)
+
+		joins := begin(under(t, outside), c.Lock, "x").waits(t)
+		k.formed = time.Now()
+		<-k.calls[1].done
+		wants(t, k.calls[1].err, distlock.ErrDeadlock)
+		if took := time.Since(k.formed); took > 2*time.Second {
+			t.Errorf("told after %v", took)
+		}
+		free(t, k.leases[1])
+		free(t, k.calls[0].granted(t))
+		free(t, joins.granted(t))
+		free(t, k.leases[0])
+		free(t, outside)
+		g.empty(t, a, b, c)
+	})
+}

@@ -1,0 +1,70 @@
+package distlock
+
+import (
+	"context"
+	"reflect"
+	"slices"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// A party is a call together with the leases that its context carries: while the call waits, those are not given back. It has no
+// name of its own until it waits for long: see patrol. What another goroutine takes under the same outer lease is another party, which the
+// inner leases of this one do not wait for.
+
+// holdings returns the leases that ctx carries and that are held, the innermost first.
+func holdings(ctx context.Context) []*Lease {
+	var out []*Lease
+	for c, _ := ctx.Value(contextKey{}).(*leaseContext); c != nil; c, _ = c.Context.Value(contextKey{}).(*leaseContext) {
+		if !slices.Contains(out, c.lease) && c.lease.Err() == nil { // a lease may have made several of the contexts
+			out = append(out, c.lease)
+		}
+	}
+	return out
+}
+
+// reenters says that a call would wait for what its own context holds: then nobody but itself could end the wait, and it
+// need not begin. A semaphore that has room beside the caller's own slots is no such case, and neither is a reader beside itself.
+// A call that does not wait is refused by the store.
+func (l *Locker) reenters(ctx context.Context, r *request) error {
+	if r.opt.wait == 0 {
+		return nil
+	}
+	var own []*Lease
+	weight := r.Weight
+	for _, lease := range holdings(ctx) {
+		if lease.r.Key == r.Key && lease.t.l.shares(l) {
+			own = append(own, lease)
+			weight += lease.r.Weight
+		}
+	}
+	if own == nil || weight <= r.bound() {
+		return nil
+	}
+	now := l.clock.Awake()
+	party := Party{Holder: r.opt.holder, Waits: r.claim()}
+	party.Waits.Waiting = true
+	for _, lease := range own {
+		c := lease.r.claim()
+		c.Owner, c.Fence, c.Held, c.Left = driver.Tag(lease.t.id.Owner), lease.fence, now-lease.since, max(0, lease.t.hold.Left())
+		party.Holds = append(party.Holds, c)
+	}
+	first := party.Holds[0]
+	err := &DeadlockError{
+		Key: r.name, Cycle: []Party{party},
+		Err: &HeldError{Key: r.name, Holder: first.Holder, Held: first.Held, Left: first.Left, Fence: first.Fence},
+	}
+	r.tell(ctx, Event{Kind: Refused, Took: now - r.began, Err: err})
+	return err
+}
+
+// shares reports whether two Lockers surely have one store.
+func (l *Locker) shares(other *Locker) bool {
+	return l == other || reflect.TypeOf(l.store).Comparable() && reflect.TypeOf(other.store).Comparable() && l.store == other.store
+}
+
+// claim is what r asks for, as people see it.
+func (r *request) claim() Claim {
+	c, _ := newClaim(driver.Claim{Key: r.Key, Holder: r.opt.holder, Weight: r.Weight, Limit: r.bound()})
+	return c
+}
