@@ -36,7 +36,7 @@ func newClaim(c driver.Claim) (Claim, bool) {
 		return Claim{}, false
 	}
 	out := Claim{
-		Key: name, Kind: strings.Trim(string(k), "~/"), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
+		Key: name, Kind: k.word(), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
 		Meta: c.Meta, Value: c.Value, Fence: c.Fence, Weight: c.Weight, Limit: c.Limit, Mode: Counted,
 		Held: c.Held, Left: c.Left, Waiting: c.Waiting, Kept: c.Kept,
 	}
@@ -100,33 +100,82 @@ func (l *Locker) Claims(ctx context.Context, prefix string) iter.Seq2[Claim, err
 // Reason is why a lock cannot be had, now.
 type Reason struct {
 	Key     string
+	Kind    string  // as in Claim: "" for a lock
 	Holders []Claim // nobody: it is free
 	Line    []Claim // who waits, in order
 }
 
 // String says it in one line.
 func (r Reason) String() string {
+	name := quote(r.Key)
+	switch kind("~" + r.Kind + "/") {
+	case kindSem:
+		name = "semaphore " + name
+	case kindRate:
+		name = "rate limit " + name
+	case kindOnce:
+		name = "result " + name
+	case kindLead:
+		name = "election " + name
+	}
 	if len(r.Holders)+len(r.Line) == 0 {
-		return quote(r.Key) + " is free"
+		return name + " is free"
 	}
 	var parts []string
-	for _, c := range r.Holders {
+	for i, c := range r.Holders {
+		if i == maxReasons {
+			parts = append(parts, fmt.Sprintf("and by %d others", len(r.Holders)-i))
+			break
+		}
 		parts = append(parts, c.String())
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "held by nobody")
 	}
-	return fmt.Sprintf("%s is %s; %d in line", quote(r.Key), strings.Join(parts, ", "), len(r.Line))
+	return fmt.Sprintf("%s is %s; %d in line", name, strings.Join(parts, ", "), len(r.Line))
 }
 
+// maxReasons is how many holders of one name are told in a line.
+const maxReasons = 3
+
 // Why tells who holds the lock of a name and who waits for it. It is errors.ErrUnsupported if the
-// store cannot tell.
+// store cannot tell. Semaphores, rate limits, results and elections are other things, whatever their names: see WhyAll.
 func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
-	claims, err := l.show(ctx, kindLock, name)
+	return l.why(ctx, kindLock, name)
+}
+
+// Why tells who holds the slots of a name and who waits for some.
+func (s *Semaphore) Why(ctx context.Context, name string) (Reason, error) {
+	return s.l.why(ctx, kindSem, name)
+}
+
+// Why tells who took the passes of a name that count now, and who waits for one.
+func (m *Limiter) Why(ctx context.Context, name string) (Reason, error) {
+	return m.l.why(ctx, kindRate, name)
+}
+
+// WhyAll is Why for all that goes by a name: its lock, semaphore, rate limit, remembered result and election. Those of which nothing is
+// held or waited for are left out; none at all means that the name is free. It costs a round trip for each.
+func (l *Locker) WhyAll(ctx context.Context, name string) ([]Reason, error) {
+	var all []Reason
+	for _, k := range shownKinds {
+		r, err := l.why(ctx, k, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(r.Holders)+len(r.Line) > 0 {
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+func (l *Locker) why(ctx context.Context, k kind, name string) (Reason, error) {
+	claims, err := l.show(ctx, k, name)
 	if err != nil {
 		return Reason{}, err
 	}
-	r := Reason{Key: name}
+	r := Reason{Key: name, Kind: k.word()}
 	for _, c := range claims {
 		claim, _ := newClaim(c)
 		if claim.Waiting {

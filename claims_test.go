@@ -248,3 +248,55 @@ func TestWhy_free(t *testing.T) {
 		t.Errorf("%+v %v", why, err)
 	}
 }
+
+// A name is looked up where the caller would take it, and everywhere by WhyAll.
+func TestWhy_kinds(t *testing.T) {
+	s := mem.New()
+	l := lockerOn(t, s)
+	for _, key := range []string{"x", "~sem/x", "~rate/x", "~once/x", "~lead/x", "~sem/y", "~~sem/x"} {
+		put(t, s, key, 1, 5)
+	}
+	sem, err := l.Semaphore(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limiter, err := l.Limiter(5, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, why := range map[string]func(context.Context, string) (distlock.Reason, error){"": l.Why, "sem": sem.Why, "rate": limiter.Why} {
+		r, err := why(t.Context(), "x")
+		if err != nil || r.Kind != kind || r.Key != "x" || len(r.Holders) != 1 || r.Holders[0].Kind != kind {
+			t.Errorf("%q: %+v %v", kind, r, err)
+		}
+	}
+	all, err := l.WhyAll(t.Context(), "x")
+	var kinds []string
+	for _, r := range all {
+		kinds = append(kinds, r.Kind)
+	}
+	if got := strings.Join(kinds, " "); err != nil || got != " sem rate once lead" {
+		t.Errorf("all of x: %q %v", got, err)
+	}
+	if all, err := l.WhyAll(t.Context(), "y"); err != nil || len(all) != 1 || all[0].Kind != "sem" {
+		t.Errorf("all of y: %v %v", all, err)
+	}
+	if all, err := l.WhyAll(t.Context(), "z"); err != nil || len(all) != 0 {
+		t.Errorf("all of z: %v %v", all, err)
+	}
+	_, err = l.WhyAll(t.Context(), "")
+	wants(t, err, distlock.ErrInvalidName)
+}
+
+func TestReason_String_crowd(t *testing.T) {
+	r := distlock.Reason{Key: "gpu", Kind: "sem"}
+	for range 5 {
+		r.Holders = append(r.Holders, distlock.Claim{Holder: "me"})
+	}
+	if got, want := r.String(), `semaphore "gpu" is held by me for 0s, held by me for 0s, held by me for 0s, and by 2 others; 0 in line`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, want := (distlock.Reason{Key: "api", Kind: "rate"}).String(), `rate limit "api" is free`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/distlock/distlock"
 )
@@ -43,4 +44,39 @@ func ExampleReason_String() {
 	why, _ := locker.Why(ctx, "report")
 	fmt.Println(strings.Replace(why.String(), fmt.Sprint(lease.Fence()), "1789000000000000", 1))
 	// Output: "report" is held by host:1 for 0s (fence 1789000000000000); 0 in line
+}
+
+func ExampleSemaphore_Why() {
+	ctx, locker := context.Background(), newLocker()
+	gpus, _ := locker.Semaphore(4)
+	_, _ = gpus.Acquire(ctx, "gpu")
+
+	why, err := gpus.Why(ctx, "gpu")
+	fmt.Println(len(why.Holders), "of", gpus.Size(), "held, by", why.Holders[0].Holder, err)
+	// Output: 1 of 4 held, by host:1 <nil>
+}
+
+func ExampleLimiter_Why() {
+	ctx, locker := context.Background(), newLocker()
+	mails, _ := locker.Limiter(10, time.Minute)
+	_ = mails.Allow(ctx, "mail/ann")
+
+	why, err := mails.Why(ctx, "mail/ann")
+	fmt.Println(len(why.Holders), "passed, and counts for", why.Holders[0].Left.Round(time.Minute), err)
+	// Output: 1 passed, and counts for 1m0s <nil>
+}
+
+func ExampleLocker_WhyAll() {
+	ctx, locker := context.Background(), newLocker()
+	gpus, _ := locker.Semaphore(4)
+	_, _ = gpus.Acquire(ctx, "gpu")
+	_, _ = locker.Lock(ctx, "gpu") // another thing, of the same name
+
+	all, err := locker.WhyAll(ctx, "gpu")
+	for _, why := range all {
+		fmt.Printf("%q %s %v\n", why.Kind, why.Holders[0].Mode, err)
+	}
+	// Output:
+	// "" exclusive <nil>
+	// "sem" counted <nil>
 }

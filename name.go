@@ -38,6 +38,9 @@ func (k kind) key(name string) string {
 	return string(k) + name
 }
 
+// word is the kind as Claim.Kind tells it.
+func (k kind) word() string { return strings.Trim(string(k), "~/") }
+
 // splitKey is the reverse of key. It fails for keys that no kind made.
 func splitKey(key string) (k kind, name string, ok bool) {
 	if !strings.HasPrefix(key, "~") {

@@ -40,7 +40,7 @@ func (a *app) breaks() *cobra.Command {
 			if !isTerminal(a.in) {
 				return usage("nobody can be asked here: give --yes")
 			}
-			_ = a.printReason(why)
+			a.printReason(why)
 			fmt.Fprintf(a.err, "type the name again to break it: ")
 			text, _ := bufio.NewReader(a.in).ReadString('\n')
 			if strings.TrimRight(text, "\r\n") != args[0] {

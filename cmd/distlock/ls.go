@@ -24,6 +24,8 @@ type line struct {
 	Holder  string            `json:"holder"`
 	Note    string            `json:"note,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	Weight  int64             `json:"weight,omitempty"`
+	Limit   int64             `json:"limit,omitempty"`
 	Fence   uint64            `json:"fence,omitempty"`
 	Value   []byte            `json:"value,omitempty"`
 	Held    float64           `json:"held"`
@@ -32,10 +34,14 @@ type line struct {
 }
 
 func newLine(c distlock.Claim) line {
-	return line{
-		c.Key, c.Kind, c.Mode, c.Holder, c.Note, c.Meta, c.Fence, c.Value,
-		c.Held.Seconds(), c.Left.Seconds(), c.Waiting,
+	l := line{
+		Name: c.Key, Kind: c.Kind, Mode: c.Mode, Holder: c.Holder, Note: c.Note, Labels: c.Meta, Fence: c.Fence, Value: c.Value,
+		Held: c.Held.Seconds(), Left: c.Left.Seconds(), Waiting: c.Waiting,
 	}
+	if c.Mode == distlock.Counted {
+		l.Weight, l.Limit = c.Weight, c.Limit
+	}
+	return l
 }
 
 func (a *app) ls() *cobra.Command {

@@ -15,7 +15,8 @@ func (a *app) show() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:               "show NAME",
-		Short:             "Show who holds a lock, and its line",
+		Short:             "Show who holds a name, and its line",
+		Long:              "Show who holds the lock of a name, its slots, the passes of its rate limit, a result that is kept under it and its election, and who waits.",
 		Example:           "  distlock show deploy",
 		Args:              exact("NAME"),
 		ValidArgsFunction: a.completeNames,
@@ -26,52 +27,100 @@ func (a *app) show() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		why, err := l.Why(c.Context(), args[0])
-		if err != nil {
+		all, err := l.WhyAll(c.Context(), args[0])
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return a.encodeReasons(args[0], all)
+		case len(all) == 0:
+			_, err := fmt.Fprintf(a.out, "%s is free\n", args[0])
 			return err
 		}
-		if asJSON {
-			out := struct {
-				Name    string `json:"name"`
-				Holders []line `json:"holders"`
-				Line    []line `json:"line"`
-			}{why.Key, []line{}, []line{}}
-			for _, h := range why.Holders {
-				out.Holders = append(out.Holders, newLine(h))
-			}
-			for _, w := range why.Line {
-				out.Line = append(out.Line, newLine(w))
-			}
-			return json.NewEncoder(a.out).Encode(out)
+		for _, why := range all {
+			a.printReason(why)
 		}
-		return a.printReason(why)
+		return nil
 	}
 	return c
 }
 
-func (a *app) printReason(why distlock.Reason) error {
-	if len(why.Holders)+len(why.Line) == 0 {
-		_, err := fmt.Fprintf(a.out, "%s is free\n", why.Key)
-		return err
+func (a *app) encodeReasons(name string, all []distlock.Reason) error {
+	out := struct {
+		Name    string `json:"name"`
+		Holders []line `json:"holders"`
+		Line    []line `json:"line"`
+	}{name, []line{}, []line{}}
+	for _, why := range all {
+		for _, h := range why.Holders {
+			out.Holders = append(out.Holders, newLine(h))
+		}
+		for _, w := range why.Line {
+			out.Line = append(out.Line, newLine(w))
+		}
 	}
+	return json.NewEncoder(a.out).Encode(out)
+}
+
+// maxPasses is how many passes of a rate limit are printed one by one: there may be a thousand.
+const maxPasses = 10
+
+func (a *app) printReason(why distlock.Reason) {
+	if len(why.Holders)+len(why.Line) == 0 {
+		fmt.Fprintf(a.out, "%s is free\n", why.Key)
+		return
+	}
+	used, limit := int64(0), int64(0)
 	for _, h := range why.Holders {
-		fmt.Fprintf(a.out, "%s is %s, %s", why.Key, heldBy(h.Holder, h.Held, h.Fence), h.Mode)
-		if h.Left > 0 {
-			fmt.Fprintf(a.out, ", %v left unless renewed", short(h.Left))
+		used, limit = used+h.Weight, max(limit, h.Limit)
+	}
+	name := clean(why.Key)
+	switch why.Kind {
+	case "sem":
+		fmt.Fprintf(a.out, "semaphore %s: %d of %d slots are held\n", name, used, limit)
+	case "rate":
+		fmt.Fprintf(a.out, "rate limit %s: %d of %d passes are taken\n", name, used, limit)
+	case "once":
+		name = "result " + name
+	case "lead":
+		name = "election " + name
+	}
+	for i, h := range why.Holders {
+		if why.Kind == "rate" && i == maxPasses {
+			fmt.Fprintf(a.out, "  and %d more\n", len(why.Holders)-i)
+			break
 		}
-		fmt.Fprintln(a.out)
-		if h.Note != "" {
-			fmt.Fprintf(a.out, "  note: %s\n", clean(h.Note))
-		}
-		for _, k := range slices.Sorted(maps.Keys(h.Meta)) {
-			fmt.Fprintf(a.out, "  %s=%s\n", clean(k), clean(h.Meta[k]))
-		}
-		if len(h.Value) > 0 {
-			fmt.Fprintf(a.out, "  value: %q\n", h.Value)
-		}
+		a.printHolder(name, h)
 	}
 	for i, w := range why.Line {
 		fmt.Fprintf(a.out, "%d in line: %s for %v\n", i+1, clean(w.Holder), short(w.Held))
 	}
-	return nil
+}
+
+func (a *app) printHolder(name string, h distlock.Claim) {
+	switch {
+	case h.Kind == "rate":
+		fmt.Fprintf(a.out, "  %d by %s %v ago, free again in %v\n", h.Weight, clean(h.Holder), short(h.Held), short(h.Left))
+	case h.Kept:
+		fmt.Fprintf(a.out, "%s was left by %s, kept for %v more\n", name, clean(h.Holder), short(h.Left))
+	default:
+		if h.Kind == "sem" {
+			fmt.Fprintf(a.out, "  %d %s", h.Weight, heldBy(h.Holder, h.Held, h.Fence))
+		} else {
+			fmt.Fprintf(a.out, "%s is %s, %s", name, heldBy(h.Holder, h.Held, h.Fence), h.Mode)
+		}
+		if h.Left > 0 {
+			fmt.Fprintf(a.out, ", %v left unless renewed", short(h.Left))
+		}
+		fmt.Fprintln(a.out)
+	}
+	if h.Note != "" {
+		fmt.Fprintf(a.out, "  note: %s\n", clean(h.Note))
+	}
+	for _, k := range slices.Sorted(maps.Keys(h.Meta)) {
+		fmt.Fprintf(a.out, "  %s=%s\n", clean(k), clean(h.Meta[k]))
+	}
+	if len(h.Value) > 0 {
+		fmt.Fprintf(a.out, "  value: %q\n", h.Value)
+	}
 }
