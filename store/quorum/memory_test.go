@@ -141,3 +141,32 @@ func TestStore_client_with_a_mad_clock(t *testing.T) {
 		})
 	}
 }
+
+// TestStore_majority_that_forgot shows what is not promised: when all nodes have forgotten, the key is granted again, and nothing but the
+// clocks keeps the fences in order. A first holder whose clock was ahead has the higher fence.
+func TestStore_majority_that_forgot(t *testing.T) {
+	const ahead = 50 * time.Minute
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		var off []driver.Store
+		for _, l := range c.links {
+			off = append(off, shifted{l, -ahead})
+		}
+		early, err := quorum.New(t.Context(), off, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer early.Close()
+		first, err := early.Acquire(t.Context(), exclusive("key", ttl))
+		if err != nil || !first.Granted {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		settle()
+		for _, n := range c.nodes {
+			n.restart()
+		}
+		second := c.grants(t, exclusive("key", ttl)) // and there are two
+		if was := shift(first.Fence, ahead); second.Fence > was {
+			t.Errorf("fence %d after %d: this shows nothing of what is not promised", second.Fence, was)
+		}
+	})
+}
