@@ -16,7 +16,7 @@
 //	distlock.store.errors       counter           store, op: acquire, renew, release, withdraw;
 //	                                              kind: unavailable, timeout, unknown, invalid
 //
-// The margin is how much trust was left when a renewal succeeded. It is about half of the TTL while all is well, and shrinks
+// The margin is how much trust was left when a renewal succeeded. It is about 60 % of the TTL while all is well, and shrinks
 // before leases are lost. The page docs/observability.md tells what every value means, and has a dashboard and alerts.
 //
 // The names of locks are on no metric: there may be millions. Options.Group makes a few groups of them.
