@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/distlock/distlock"
@@ -47,7 +46,9 @@ func tie(t *testing.T, steps []step, pause func() time.Duration) *knot {
 	}
 	for i, s := range steps {
 		time.Sleep(pause())
-		take := func(ctx context.Context, _ string, _ ...distlock.Option) (*distlock.Lease, error) { return s.wants(ctx) }
+		take := func(ctx context.Context, _ string, _ ...distlock.Option) (*distlock.Lease, error) {
+			return s.wants(ctx)
+		}
 		k.calls = append(k.calls, begin(under(t, k.leases[i]), take, "").waits(t))
 		k.formed = time.Now()
 	}
@@ -68,31 +69,36 @@ func (k *knot) untie(t *testing.T, victim int) *distlock.DeadlockError {
 		t.Fatalf("%T: %v", err, err)
 	}
 	time.Sleep(5 * time.Second) // nobody else is told, however long the victim takes to give back what it has
-	left := 0
 	for i, c := range k.calls {
 		if i != victim {
 			c.waits(t)
-			left++
 		}
 	}
 	free(t, k.leases[victim])
 	k.leases[victim] = nil
-	for left > 0 {
-		before := left
-		synctest.Wait()
+	k.settle(t)
+	return told
+}
+
+// settle has whoever was granted what it wants give back all, until nobody waits.
+func (k *knot) settle(t *testing.T) {
+	t.Helper()
+	for again := true; again; {
+		again = false
 		for i, c := range k.calls {
 			if k.leases[i] != nil && c.over() {
 				free(t, must(t)(c.lease, c.err))
 				free(t, k.leases[i])
-				k.leases[i] = nil
-				left--
+				k.leases[i], again = nil, true
 			}
 		}
-		if left == before {
-			t.Fatalf("%d still wait", left)
+	}
+	for i, c := range k.calls {
+		if k.leases[i] != nil {
+			c.waits(t)
+			t.Fatalf("party %d still waits", i)
 		}
 	}
-	return told
 }
 
 // none is a pause of no time.

@@ -42,6 +42,7 @@ type patrol struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timer  *time.Timer
+	ended  chan struct{} // a lease is over
 	done   chan struct{} // closed when nothing of it runs any more
 }
 
@@ -82,7 +83,7 @@ func (l *Locker) patrol(ctx context.Context, n *line, w *waiter) *patrol {
 	if k, _, _ := splitKey(w.r.Key); len(held) == 0 || k == kindRate {
 		return nil
 	}
-	p := &patrol{l: l, n: n, w: w, party: newOwner(), since: l.clock.Awake(), done: make(chan struct{})}
+	p := &patrol{l: l, n: n, w: w, party: newOwner(), since: l.clock.Awake(), ended: make(chan struct{}, 1), done: make(chan struct{})}
 	for _, lease := range held[:min(len(held), maxNotices)] {
 		key := kindWait.key(driver.Tag(lease.t.id.Owner))
 		p.notices = append(p.notices, &notice{lease: lease, id: driver.ID{Key: key, Owner: newOwner()}})
@@ -117,6 +118,7 @@ func (p *patrol) run() {
 		return
 	}
 	defer p.takeBack()
+	p.listen()
 	for last := ""; p.ctx.Err() == nil; {
 		self := p.post()
 		if self == nil {
@@ -133,7 +135,29 @@ func (p *patrol) run() {
 			return
 		}
 		last = now
-		pauseFor(p.ctx, pause)
+		p.pause(pause)
+	}
+}
+
+// listen has the patrol look as soon as one of the leases is over.
+func (p *patrol) listen() {
+	for _, n := range p.notices {
+		context.AfterFunc(n.lease.Context(p.ctx), func() {
+			select {
+			case p.ended <- struct{}{}:
+			default: // it will look already
+			}
+		})
+	}
+}
+
+func (p *patrol) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ended:
+	case <-p.ctx.Done():
 	}
 }
 

@@ -1,0 +1,406 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// A peephole is a gate that counts looks at keys, and lets a test meddle with them.
+type peephole struct {
+	*gate
+	looks atomic.Int64
+	look  func(key string) error // after it; nil: nothing
+}
+
+func (p *peephole) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+	p.looks.Add(1)
+	claims, err := p.Store.Show(ctx, key)
+	if p.look != nil {
+		err = errors.Join(err, p.look(key))
+	}
+	return claims, err
+}
+
+func (p *peephole) locker(t *testing.T, opts ...distlock.Option) *distlock.Locker {
+	t.Helper()
+	l, err := distlock.New(p, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close(context.Background()) })
+	return l
+}
+
+// another is a gate of another process on the same store.
+func (g *gate) another() *gate { return &gate{Store: g.Store, calls: map[string]int{}, bubble: g.bubble} }
+
+// notices tells how many notices stand in the store.
+func (g *gate) notices(t *testing.T) (n int) {
+	t.Helper()
+	for c, err := range g.Store.List(context.Background(), "~wait/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Party == "" || c.Holder == "" {
+			t.Errorf("a notice of nobody: %+v", c)
+		}
+		n++
+	}
+	return n
+}
+
+// LockAll holds what it has taken while it waits for the rest.
+func TestDeadlock_LockAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t, distlock.Holder("a")), g.locker(t, distlock.Holder("b"))
+		last := must(t)(b.Lock(t.Context(), "3"))
+		var all *distlock.Leases
+		takeAll := func(ctx context.Context, _ string, _ ...distlock.Option) (_ *distlock.Lease, err error) {
+			all, err = a.LockAll(ctx, []string{"3", "1", "2"})
+			return nil, err
+		}
+		time.Sleep(time.Second)
+		many := begin(t.Context(), takeAll, "").waits(t)
+		one := begin(under(t, last), b.Lock, "1").waits(t)
+		err := many.refused(t, distlock.ErrDeadlock)
+		many.within(t, time.Second, 2*time.Second)
+		var told *distlock.DeadlockError
+		if !errors.As(err, &told) || len(told.Cycle) != 2 || told.Key != "3" || told.Cycle[0].Holds[0].Key != "1" || len(told.Cycle[0].Holds) != 1 {
+			t.Errorf("%v", err)
+		}
+		free(t, one.now(t)) // all of LockAll were given back
+		free(t, last)
+		if all != nil {
+			t.Error("an error, and leases")
+		}
+		g.empty(t, a, b)
+	})
+}
+
+// A circle that is there in one look and not in the next is none.
+func TestDeadlock_leavesMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		x := must(t)(a.Lock(t.Context(), "x"))
+		time.Sleep(time.Second)
+		y := must(t)(b.Lock(t.Context(), "y"))
+		ctx, cancel := context.WithCancelCause(under(t, x))
+		leaves := begin(ctx, a.Lock, "y").waits(t)
+		time.Sleep(100 * time.Millisecond)
+		stays := begin(under(t, y), b.Lock, "x").waits(t)
+		time.Sleep(1100 * time.Millisecond) // b has seen the circle
+		stays.waits(t)
+		cancel(errors.New("enough"))
+		if err := leaves.refused(t, distlock.ErrHeld); errors.Is(err, distlock.ErrDeadlock) {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		stays.waits(t)
+		free(t, x)
+		free(t, stays.now(t))
+		free(t, y)
+		g.empty(t, a, b)
+	})
+}
+
+// A process that died waits for nobody. What it had is free when its TTL is over.
+func TestDeadlock_dead(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		far := g.another()
+		a, d := g.locker(t), far.locker(t, distlock.TTL(10*time.Second))
+		y := must(t)(d.Lock(t.Context(), "y"))
+		time.Sleep(time.Second)
+		x := must(t)(a.Lock(t.Context(), "x"))
+		begin(under(t, y), d.Lock, "x").waits(t)
+		time.Sleep(1200 * time.Millisecond)
+		if n := g.notices(t); n != 1 {
+			t.Errorf("%d notices", n)
+		}
+		far.freeze()
+		waits := begin(under(t, x), a.Lock, "y").waits(t)
+		free(t, waits.granted(t))
+		free(t, x)
+	})
+}
+
+// Notices that nobody can read, or that tell of another key, are nobody's.
+func TestDeadlock_strangeNotices(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		y := must(t)(b.Lock(t.Context(), "y"))
+		time.Sleep(time.Second)
+		x := must(t)(a.Lock(t.Context(), "x"))
+		claims, err := g.Store.Show(t.Context(), "y")
+		if err != nil || len(claims) != 1 {
+			t.Fatal(claims, err)
+		}
+		for i, text := range []string{
+			"", "{", `{"key":"z","fence":1,"wants":"x","weight":1073741824,"limit":1073741824}`, // as if two owners had one tag
+		} {
+			r := driver.Request{
+				ID: driver.ID{Key: "~wait/" + claims[0].Owner, Owner: fmt.Sprint(i)}, Weight: 1, Limit: driver.Whole, TTL: time.Hour,
+				Holder: "h", Party: fmt.Sprint("p", i), Value: []byte(text),
+			}
+			if _, err := g.Store.Acquire(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waits := begin(under(t, x), a.Lock, "y").waits(t)
+		time.Sleep(time.Minute)
+		waits.waits(t)
+		free(t, y)
+		free(t, waits.now(t))
+		free(t, x)
+	})
+}
+
+// A store that cannot be looked at for a while delays the answer, and changes nothing about it.
+func TestDeadlock_lookFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		p := &peephole{gate: g}
+		var down atomic.Bool
+		down.Store(true)
+		p.look = func(string) error {
+			if down.Load() {
+				return driver.ErrUnavailable
+			}
+			return nil
+		}
+		a, b := p.locker(t), p.locker(t)
+		k := tie(t, []step{{lock(a.Lock, "x"), lock(a.Lock, "y")}, {lock(b.Lock, "y"), lock(b.Lock, "x")}}, none)
+		time.Sleep(time.Minute)
+		k.calls[0].waits(t)
+		k.calls[1].waits(t)
+		down.Store(false)
+		k.formed = time.Now()
+		k.untie(t, 1)
+		g.empty(t, a, b)
+	})
+}
+
+// Notices that the store lost, or did not take, are posted again.
+func TestDeadlock_noticesLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		var asked atomic.Int64
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				if !strings.HasPrefix(r.Key, "~wait/") {
+					return next(ctx, r)
+				}
+				taken := asked.Add(1)
+				if taken <= 2 {
+					return driver.Result{}, errCut
+				}
+				res, err := next(ctx, r)
+				if taken <= 4 {
+					_ = g.Store.Release(ctx, r.ID)
+				}
+				return res, err
+			}
+		})
+		k := tie(t, []step{{lock(a.Lock, "x"), lock(a.Lock, "y")}, {lock(b.Lock, "y"), lock(b.Lock, "x")}}, none)
+		k.formed = k.formed.Add(2 * time.Second) // four looks had nothing to see
+		k.untie(t, 1)
+		g.thaw()
+		g.empty(t, a, b)
+	})
+}
+
+// A call that goes on to wait when its lease is over holds nobody up.
+func TestDeadlock_leaseOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		x := must(t)(a.Lock(t.Context(), "x"))
+		y := must(t)(b.Lock(t.Context(), "y"))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context(t.Context())), time.Hour)
+		defer cancel()
+		waits := begin(ctx, a.Lock, "y").waits(t)
+		time.Sleep(3 * time.Second)
+		if n := g.notices(t); n != 1 {
+			t.Errorf("%d notices", n)
+		}
+		free(t, x)
+		synctest.Wait()
+		if n := g.notices(t); n != 0 {
+			t.Errorf("%d notices of a lease that is over", n)
+		}
+		waits.waits(t)
+		free(t, y)
+		free(t, waits.now(t))
+		g.empty(t, a, b)
+	})
+}
+
+// A wait under no lease, a short one, and one for a rate limit look at nothing. A long one under a lease costs one renewal and two
+// looks in half a second.
+func TestDeadlock_cost(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		p := &peephole{gate: g}
+		a, b := p.locker(t), p.locker(t)
+		limit, err := a.Limiter(1, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := must(t)(b.Lock(t.Context(), "x"))
+		begin(t.Context(), a.Lock, "x").waits(t)
+		time.Sleep(10 * time.Second)
+		y := must(t)(a.Lock(t.Context(), "y"))
+		short, cancel := context.WithTimeout(y.Context(t.Context()), 900*time.Millisecond)
+		defer cancel()
+		begin(short, a.Lock, "x").refused(t, distlock.ErrHeld)
+		if err := limit.Allow(t.Context(), "r"); err != nil {
+			t.Error(err)
+		}
+		if err := limit.Wait(y.Context(t.Context()), "r"); err != nil {
+			t.Error(err)
+		}
+		if n := p.looks.Load(); n != 0 || g.notices(t) != 0 {
+			t.Errorf("%d looks", n)
+		}
+		begin(y.Context(t.Context()), a.Lock, "x").waits(t)
+		time.Sleep(time.Second)
+		g.reset()
+		time.Sleep(10 * time.Second)
+		if n := p.looks.Load(); n < 36 || n > 44 {
+			t.Errorf("%d looks in 10 s", n)
+		}
+		if n := g.count("renew"); n < 18 || n > 22+2*2 { // and those of the two leases
+			t.Errorf("%d renewals in 10 s", n)
+		}
+		_ = x
+	})
+}
+
+// A Locker that is closed ends its patrols and takes their notices back.
+func TestDeadlock_Close(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		x := must(t)(a.Lock(t.Context(), "x"))
+		y := must(t)(b.Lock(t.Context(), "y"))
+		waits := begin(under(t, x), a.Lock, "y").waits(t)
+		time.Sleep(2 * time.Second)
+		if n := g.notices(t); n != 1 {
+			t.Errorf("%d notices", n)
+		}
+		if err := a.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := waits.refused(t); !errors.Is(err, distlock.ErrClosed) && !errors.Is(err, distlock.ErrReleased) {
+			t.Error(err)
+		}
+		if n := g.notices(t); n != 0 {
+			t.Errorf("%d notices after Close", n)
+		}
+		free(t, y)
+		g.empty(t, a, b)
+	})
+}
+
+// Notices are nothing that people named: nobody sees them who lists locks.
+func TestDeadlock_notListed(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		x := must(t)(a.Lock(t.Context(), "x"))
+		y := must(t)(b.Lock(t.Context(), "y"))
+		waits := begin(under(t, x), a.Lock, "y").waits(t)
+		time.Sleep(2 * time.Second)
+		n := 0
+		for c, err := range a.Claims(t.Context(), "") {
+			if n++; err != nil || c.Key != "x" && c.Key != "y" {
+				t.Errorf("%+v, %v", c, err)
+			}
+		}
+		if n != 3 || g.notices(t) != 1 {
+			t.Errorf("%d claims and places, %d notices", n, g.notices(t))
+		}
+		free(t, y)
+		free(t, waits.now(t))
+		free(t, x)
+	})
+}
+
+// A store without a line, or without values, is not asked for what it cannot do. The calls wait as they always did.
+func TestDeadlock_notSupported(t *testing.T) {
+	for name, take := range map[string]func(*driver.Features){
+		"line":   func(f *driver.Features) { f.Queue = false },
+		"values": func(f *driver.Features) { f.Value = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				g.features = take
+				p := &peephole{gate: g}
+				a, b := p.locker(t), p.locker(t)
+				x, y := must(t)(a.Lock(t.Context(), "x")), must(t)(b.Lock(t.Context(), "y"))
+				ctx, cancel := context.WithTimeout(x.Context(t.Context()), time.Minute)
+				defer cancel()
+				first, second := begin(ctx, a.Lock, "y"), begin(under(t, y), b.Lock, "x")
+				if err := first.refused(t, distlock.ErrHeld, context.DeadlineExceeded); errors.Is(err, distlock.ErrDeadlock) {
+					t.Error(err)
+				}
+				free(t, x)
+				free(t, second.granted(t))
+				free(t, y)
+				if p.looks.Load() != 0 {
+					t.Errorf("%d looks", p.looks.Load())
+				}
+			})
+		})
+	}
+}
+
+// What another goroutine waits for under the outer lease holds up that lease, and not what this one took under it.
+func TestDeadlock_branches(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		y := must(t)(b.Lock(t.Context(), "y"))
+		time.Sleep(time.Second)
+		outer := must(t)(a.Lock(t.Context(), "outer"))
+		inner := must(t)(a.Lock(outer.Context(t.Context()), "inner"))
+		branch := begin(under(t, outer), a.Lock, "y").waits(t)
+		other := begin(under(t, y), b.Lock, "inner").waits(t) // inner can be given back: there is no circle
+		time.Sleep(time.Minute)
+		branch.waits(t)
+		other.waits(t)
+		free(t, inner)
+		free(t, other.now(t))
+		free(t, y)
+		free(t, branch.now(t))
+		free(t, outer)
+		g.empty(t, a, b)
+	})
+}
+
+// A lease that was handed on in memory is the next one's, and its wait is.
+func TestDeadlock_handedOn(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t, distlock.Holder("a")), g.locker(t, distlock.Holder("b"))
+		first := must(t)(a.Lock(t.Context(), "x"))
+		next := begin(t.Context(), a.Lock, "x").waits(t)
+		free(t, first)
+		x := next.now(t)
+		if x.Fence() != first.Fence()+1 {
+			t.Fatal("it was not handed on")
+		}
+		time.Sleep(time.Second)
+		y := must(t)(b.Lock(t.Context(), "y"))
+		k := &knot{
+			leases: []*distlock.Lease{x, y},
+			calls:  []*call{begin(under(t, x), a.Lock, "y").waits(t), begin(under(t, y), b.Lock, "x").waits(t)}, formed: time.Now(),
+		}
+		told := k.untie(t, 1)
+		if c := told.Cycle[1].Holds[0]; c.Fence != x.Fence() || c.Held < time.Second || c.Held > 4*time.Second {
+			t.Errorf("%+v", c)
+		}
+		g.empty(t, a, b)
+	})
+}
