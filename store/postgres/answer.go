@@ -3,6 +3,7 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -32,23 +33,25 @@ func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error)
 	}
 	text := rows[0][0]
 	if text[0] != '{' { // nothing stood there, and nobody waits
-		fence, err := strconv.ParseUint(string(text), 10, 64)
-		if err != nil {
+		fence, err := strconv.ParseInt(string(text), 10, 64)
+		if err != nil || !isFence(fence) {
 			return driver.Result{}, errAnswer
 		}
-		return driver.Result{Granted: true, Fence: fence, Used: r.Weight}, nil
+		return driver.Result{Granted: true, Fence: uint64(fence), Used: r.Weight}, nil
 	}
 	var a answer
-	if err := json.Unmarshal(text, &a); err != nil {
+	if err := json.Unmarshal(text, &a); err != nil || min(a.Used, a.Ahead, a.Behind) < 0 {
 		return driver.Result{}, errAnswer
 	}
 	switch a.Answer {
 	case "+", "=":
+		if !isFence(a.Fence) {
+			break
+		}
 		return driver.Result{Granted: true, Fence: uint64(a.Fence), Used: a.Used, Behind: int(a.Behind)}, nil
 	case "-":
 		blocker, err := a.Blocker.claim()
-		retry := time.Duration(a.Retry) * time.Microsecond
-		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind), Retry: retry, Blocker: blocker}, err
+		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind), Retry: span(a.Retry), Blocker: blocker}, err
 	case "i":
 		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
 	case "f":
@@ -57,6 +60,14 @@ func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error)
 		return driver.Result{}, errBusy
 	}
 	return driver.Result{}, errAnswer
+}
+
+// isFence reports whether a grant may have a number as its fence.
+func isFence(n int64) bool { return n > 0 && n < 1<<53 }
+
+// span is a duration of so many microseconds: none is below 0, and all fit.
+func span(us int64) time.Duration {
+	return time.Duration(min(max(us, 0), math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 }
 
 // claim is nothing if there is none.
@@ -70,7 +81,7 @@ func (t *toldClaim) claim() (driver.Claim, error) {
 	}
 	c := driver.Claim{
 		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(t.Fence), Holder: plain(t.Holder), Party: plain(t.Party), Meta: meta,
-		Held: max(time.Duration(t.Held)*time.Microsecond, 0), Left: time.Duration(t.Left) * time.Microsecond, Waiting: t.Waiting, Kept: t.Kept,
+		Held: span(t.Held), Left: span(t.Left), Waiting: t.Waiting, Kept: t.Kept,
 	}
 	if t.Owner != "" {
 		c.Owner = driver.Tag(plain(t.Owner))

@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -34,8 +35,19 @@ func (r *reader) number() int64 {
 	n, err := strconv.ParseInt(r.word(), 10, 64)
 	if err != nil || n < 0 {
 		r.fail()
+		return 0
 	}
 	return n
+}
+
+// fence reads the fence of a grant.
+func (r *reader) fence() uint64 {
+	n := r.number()
+	if n < 1 || n >= 1<<53 {
+		r.fail()
+		return 0
+	}
+	return uint64(n)
 }
 
 // bytes returns the next n bytes.
@@ -49,9 +61,11 @@ func (r *reader) bytes(n int64) string {
 	return s
 }
 
-func (r *reader) ms() time.Duration {
-	const most = int64((1<<63 - 1) / time.Millisecond)
-	return time.Duration(min(r.number(), most)) * time.Millisecond
+func (r *reader) ms() time.Duration { return span(r.number(), time.Millisecond) }
+
+// span is a duration of n units, at most the longest there is.
+func span(n int64, unit time.Duration) time.Duration {
+	return time.Duration(min(n, int64(math.MaxInt64/unit))) * unit
 }
 
 func (r *reader) fail() {
@@ -72,7 +86,7 @@ func (r *reader) claim(key string) (c driver.Claim, order int64) {
 	}
 	c.Waiting = kind == "p"
 	c.Left = r.ms()
-	c.Held = time.Duration(r.number()) * time.Microsecond
+	c.Held = span(r.number(), time.Microsecond)
 	c.Weight, c.Limit = r.number(), r.number()
 	c.Fence = uint64(r.number())
 	order = r.number()
@@ -99,7 +113,7 @@ func (r *reader) record(c driver.Claim) (_ driver.Claim, order int64) {
 	kept := reader{rest: r.bytes(r.number())}
 	c.Weight, c.Limit = kept.number(), kept.number()
 	c.Fence = uint64(kept.number())
-	c.Held = time.Duration(max(0, now-kept.number())) * time.Microsecond
+	c.Held = span(max(0, now-kept.number()), time.Microsecond)
 	order = kept.number()
 	c.Kept = kept.number() == 1
 	who, channel := kept.number(), kept.number()
@@ -149,7 +163,7 @@ func aged(text string) (age time.Duration, rest string) {
 	r := reader{rest: told}
 	r.word()
 	since := r.number()
-	age = time.Duration(max(1, r.number()-since)) * time.Microsecond
+	age = span(max(1, r.number()-since), time.Microsecond)
 	return age, r.rest // nothing, if it could not be read
 }
 
@@ -162,7 +176,7 @@ func result(key string, floor uint64, text string) (res driver.Result, err error
 	switch text[0] {
 	case '+', '=':
 		res.Granted, res.Fresh = true, text[0] == '+'
-		res.Fence = uint64(r.number())
+		res.Fence = r.fence()
 		res.Used = driver.Whole
 		if r.rest != "" {
 			res.Used = r.number()

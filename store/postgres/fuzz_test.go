@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// FuzzText holds that any text comes back from a column as it was, that PostgreSQL can store it, and that an array of texts
+// has as many as were put into it.
+func FuzzText(f *testing.F) {
+	for _, s := range []string{"", "a", "\x00", "\xff", `\x`, `\x00`, `\x4`, `a"b`, `a\b`, "{a,b}", "NULL", "é"} {
+		f.Add(s, "b")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		for _, s := range []string{a, b} {
+			kept := storable(s)
+			if plain(kept) != s || !utf8.ValidString(kept) || strings.IndexByte(kept, 0) >= 0 {
+				t.Errorf("%q is kept as %q, which is %q", s, kept, plain(kept))
+			}
+			meta, err := decodeMeta(encodeMeta(map[string]string{s: s}))
+			if err != nil || len(meta) != 1 || meta[s] != s {
+				t.Errorf("%q comes back as %q: %v", s, meta, err)
+			}
+		}
+		if a != b && storable(a) == storable(b) {
+			t.Errorf("%q and %q are both %q", a, b, storable(a))
+		}
+		literal := array(2, func(to []byte, i int) []byte { return appendText(to, []string{a, b}[i]) })
+		if got := elements(literal); len(got) != 2 || got[0] != a || got[1] != b {
+			t.Errorf("%q and %q are %s", a, b, literal)
+		}
+	})
+}
+
+// elements reads an array literal as the server does: every element is in quotes, a backslash takes the next byte as it is.
+func elements(literal []byte) (all []string) {
+	rest := literal[1 : len(literal)-1]
+	for len(rest) > 0 && rest[0] == '"' {
+		var one []byte
+		i := 1
+		for ; i < len(rest) && rest[i] != '"'; i++ {
+			if rest[i] == '\\' {
+				i++
+			}
+			one = append(one, rest[i])
+		}
+		all = append(all, string(one))
+		rest = bytes.TrimPrefix(rest[min(i+1, len(rest)):], []byte(","))
+	}
+	return all
+}
+
+// FuzzAnswer holds that what is not an answer of ours is an error, and that what is read makes sense.
+func FuzzAnswer(f *testing.F) {
+	for _, s := range []string{
+		"", "1", "-1", "0", "x", "{}", `{"answer":"+","fence":1,"used":1}`, `{"answer":"=","fence":-1}`, `{"answer":"-","retry":-5,"blocker":{"key":"k","meta":{"a":1},"left":-1}}`,
+		`{"answer":"-","blocker":null}`, `{"answer":"-","blocker":{"meta":[]}}`, `{"answer":"i"}`, `{"answer":"f"}`, `{"answer":"b"}`, `{"answer":"-","retry":9223372036854775807}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		res, err := new(Store).result(driver.Request{Weight: 1, Limit: 1}, [][][]byte{{text}})
+		switch {
+		case err != nil && res.Granted:
+			t.Errorf("%q is granted and an error: %v", text, err)
+		case err == nil && res.Granted && (res.Fence == 0 || res.Fence >= 1<<53):
+			t.Errorf("%q is granted with the fence %d", text, res.Fence)
+		case err == nil && (res.Retry < 0 || res.Ahead < 0 || res.Behind < 0 || res.Used < 0):
+			t.Errorf("%q is %+v", text, res)
+		case err == nil && (res.Blocker.Held < 0 || res.Blocker.Left < 0):
+			t.Errorf("%q tells of a claim before its time: %+v", text, res.Blocker)
+		}
+	})
+}
