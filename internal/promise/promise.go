@@ -73,7 +73,7 @@ type Promise struct {
 // A Claim is one answer of a store. A cell has several if it depends.
 type Claim struct {
 	Answer Answer
-	When   string // the condition, in a few words; of NotApplicable: the reason
+	When   string // the condition, in a few words that follow the answer; of NotApplicable: the reason
 	What   string // what happens, in a sentence
 	Tests  []Test
 }
@@ -88,7 +88,6 @@ type Section struct {
 	Intro  string
 	Rows   []Row
 	Absent []Absence
-	Open   []string // the IDs of faults under which nothing is shown yet
 	Tail   string
 }
 

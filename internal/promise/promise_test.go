@@ -99,9 +99,6 @@ func uncovered(all []Section, declared func(string) ([]string, error)) []string 
 				absence[id] = true
 			}
 		}
-		for _, id := range s.Open {
-			absence[id] = true
-		}
 		for _, f := range Faults {
 			switch {
 			case happens[f.ID] && absence[f.ID]:

@@ -99,7 +99,7 @@ func glance(claims []Claim) string {
 	for _, c := range claims {
 		s := c.Answer.String()
 		if c.When != "" && c.Answer != NotApplicable {
-			s += ": " + c.When
+			s += " " + c.When
 		}
 		all = append(all, s)
 	}
@@ -162,9 +162,6 @@ func sections() string {
 				fmt.Fprintf(&b, "- %s: %s\n", named(a.Under), a.Why)
 			}
 			b.WriteString("\n")
-		}
-		if len(s.Open) > 0 {
-			fmt.Fprintf(&b, "Not shown yet: %s.\n\n", named(s.Open))
 		}
 		if s.Tail != "" {
 			b.WriteString(s.Tail + "\n\n")

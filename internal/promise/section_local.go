@@ -8,7 +8,7 @@ func memory() Section {
 		Rows: []Row{
 			{[]string{"F03"}, "suspended host", "holders are told of the loss. The store's own clock stands still, so a dead holder is succeeded later", asleep, ""},
 			{[]string{"F15", "F16"}, "the time of day is set", "no effect on who holds: it reads the monotonic clock; fences rise, for the last one is remembered",
-				[]Test{"internal/keeper/clock_test.go:TestClock_ignores_a_time_of_day_that_is_set"}, ""},
+				[]Test{"store/mem/clock_test.go:TestStore_time_of_day"}, ""},
 			{[]string{"F17"}, "a client's clock is wrong", wrongClockHolds, wrongClock, ""},
 			{[]string{"F01"}, "a holder goes without releasing", "free when its TTL is over", []Test{"wait_test.go:TestLocker_Lock_succeedsCrash"}, ""},
 			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
@@ -31,7 +31,6 @@ func sqlite() Section {
 	laws := func(words string) []Test { return []Test{Test("store/sqlite/sqlite_test.go:TestStore_two " + words)} }
 	return Section{
 		Store: SQLite, Title: "SQLite, a file of one host",
-		Open:  []string{"F30"},
 		Intro: "`store/sqlite`: processes of one host share a file. Shown on real files:",
 		Rows: []Row{
 			{[]string{"F01"}, "crash or `kill -9` of a process at any instant", "spans disjoint, fences rise; what it was told to hold stays held until its TTL is over", []Test{
@@ -57,6 +56,7 @@ func sqlite() Section {
 			{[]string{"F35"}, "the file is removed or replaced", "unavailable once; then holders are told of the loss", []Test{"store/sqlite/fault_test.go:TestStore_file_replaced"}, ""},
 			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
 			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
+			{[]string{"F30"}, "all wake-ups lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf"}, ""},
 			{[]string{"F36", "F27"}, "network file system, symbolic link, file that others may open, read-only file, newer layout", "refused when it is opened, with the reason", []Test{
 				"store/sqlite/fault_test.go:TestOpen_refuses",
 			}, ""},

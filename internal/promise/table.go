@@ -1,7 +1,156 @@
 package promise
 
+// Promises are the rows of the table of promises.
+var Promises = []Promise{fencesRise, clients, crash, failover, clockForward, clockBack, hostAsleep, serverLost}
+
 // n is a cell that a fault cannot reach, with the reason.
 func n(why string) []Claim { return []Claim{{Answer: NotApplicable, When: why}} }
+
+var fencesRise = Promise{
+	Name: "Fences rise",
+	Text: "A write with a lower fence is refused by what compares fences, so a late holder does no harm. This is the promise to build on.",
+	Cells: map[Store][]Claim{
+		Memory: {{Yes, "", "", []Test{"chaos_test.go:TestChaos invariants I1 and I2", "store/mem/clock_test.go:TestStore_time_of_day"}}},
+		SQLite: {{Yes, "", "over reboots and jumps of the clock too", []Test{
+			"store/sqlite/process_test.go:TestProcesses_count", "store/sqlite/fault_test.go:TestStore_reboot",
+			"store/sqlite/fault_test.go:TestStore_swept_fences_stay_below",
+		}}},
+		Redis: {
+			{Yes, "", "over restarts, with and without data, and jumps of the clock", []Test{
+				"tests/promise/order_test.go:TestOrder 20 restarts", "tests/promise/clock_test.go:TestClock_back", "tests/redis/restart_test.go:TestRestart_forgetful",
+				"tests/redis/history_test.go:TestHistory",
+			}},
+			{No, "if the data is lost and the clock set back", "nothing is left to know the last fence by", []Test{"tests/promise/failover_test.go:TestFailover_behind"}},
+		},
+		Replicated: {
+			{Yes, "", "over failovers that lost the last claims", []Test{
+				"tests/promise/order_test.go:TestOrder 20 failovers", "tests/redis/failover_test.go:TestFailover_forgets", "tests/redis/failover_test.go:TestFailover_sentinel",
+			}},
+			{No, "if the new primary's clock is behind", "it has not heard of the last grant, and gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_behind"}},
+		},
+		Redlock: {
+			{Yes, "", "whatever the clocks of nodes and clients say", []Test{
+				"store/quorum/fences_test.go:TestFences more than 100,000 grants; without the write-back it fails", "tests/promise/order_test.go:TestOrder 20 restarts", "tests/redis/redlock_test.go:TestRedlock",
+			}},
+			{No, "if a majority forgot", "then the clocks decide, those of clients too", []Test{"store/quorum/memory_test.go:TestStore_majority_that_forgot"}},
+		},
+		Postgres: {
+			{Yes, "", "over restarts, crashes and failovers", []Test{
+				"tests/promise/order_test.go:TestOrder 20 restarts, 2 failovers", "tests/promise/clock_test.go:TestClock_back", "store/postgres/trouble_test.go:TestStore_restartUnderLoad",
+			}},
+			{No, "if the new primary's clock is behind", "it has not heard of the last grant, and gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_behind"}},
+		},
+		Advisory: {
+			{Yes, "", "over restarts: the sequence is on disk", []Test{
+				"tests/promise/order_test.go:TestOrder 20 restarts", "store/pgadvisory/fault_test.go:TestStore_restart", "store/pgadvisory/fault_test.go:TestStore_failover the standby has it all",
+			}},
+			{No, "over a failover to a standby that is behind", "it gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_advisory"}},
+		},
+	},
+}
+
+var clients = Promise{
+	Name: "One holder, if clients crash, pause or are cut off",
+	Text: "The trusted spans of two holders are disjoint, and who lost the lock is told before a rival is granted it.",
+	Cells: map[Store][]Claim{
+		Memory: {{Yes, "", "", []Test{"chaos_test.go:TestChaos"}}},
+		SQLite: {{Yes, "", "what a killed process was told to hold stays held until its TTL is over", []Test{
+			"store/sqlite/process_test.go:TestProcesses_killed", "store/sqlite/contend_test.go:TestProcesses_fifty",
+		}}},
+		Redis: {{Yes, "", "", []Test{
+			"tests/redis/partition_test.go:TestPartition", "tests/redis/pause_test.go:TestPause_holder", "tests/redis/history_test.go:TestHistory",
+		}}},
+		Replicated: {{Yes, "", "the primary alone answers", []Test{"tests/promise/link_test.go:TestCutOff", "tests/promise/link_test.go:TestHerd"}}},
+		Redlock: {{Yes, "", "", []Test{
+			"tests/redis/partition_test.go:TestPartition", "tests/redis/history_test.go:TestHistory", "store/quorum/chaos_test.go:TestChaos",
+		}}},
+		Postgres: {{Yes, "", "", []Test{
+			"tests/promise/link_test.go:TestCutOff", "store/postgres/process_test.go:TestProcesses_paused", "store/postgres/process_test.go:TestProcesses_killed",
+		}}},
+		Advisory: {{Yes, "", "the server ends a connection that is silent for a TTL", []Test{
+			"tests/promise/link_test.go:TestCutOff", "store/pgadvisory/fault_test.go:TestStore_holder_stopped", "store/pgadvisory/fault_test.go:TestStore_cut_off",
+		}}},
+	},
+}
+
+var crash = Promise{
+	Name: "One holder, if the store crashes",
+	Text: "The store is killed and comes back, or its machine loses power.",
+	Cells: map[Store][]Claim{
+		Memory: n("it is the process: everything is forgotten, and nobody is left to hold"),
+		SQLite: {{Yes, "", "a reboot frees everything, and no holder outlives it", []Test{"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/process_test.go:TestProcesses_killed"}}},
+		Redis: {
+			{Yes, "with `appendfsync always`", "holds survive it, and time ran on", []Test{"tests/redis/restart_test.go:TestRestart_durable"}},
+			{No, "with `everysec` and a power loss", "the last second is forgotten", []Test{"tests/promise/power_test.go:TestPower the end of the file is cut off, and no power"}},
+			{No, "without persistence", "two holders until the first renews", []Test{"tests/redis/restart_test.go:TestRestart_forgetful"}},
+		},
+		Replicated: {
+			{Yes, "with `appendfsync always`", "", []Test{"tests/promise/failover_test.go:TestFailover_restart"}},
+			{No, "without persistence", "a primary that comes back empty empties its replicas", []Test{"tests/promise/failover_test.go:TestFailover_restart"}},
+		},
+		Redlock: {
+			{Yes, "", "a node that forgot is not counted for the longest TTL", []Test{
+				"tests/redis/redlock_test.go:TestRedlock", "tests/redis/redlock_test.go:TestRedlock_forgetful", "store/quorum/memory_test.go:TestStore_node_that_forgot",
+			}},
+			{No, "if nodes do not tell their age", "a claim on a bare majority is granted again", []Test{"tests/redis/redlock_test.go:TestRedlock_forgetful"}},
+		},
+		Postgres: {
+			{Yes, "", "holds survive it", []Test{"store/postgres/trouble_test.go:TestStore_restartUnderLoad", "store/postgres/trouble_test.go:TestStore_down"}},
+			{No, "with `synchronous_commit` off", "the server answers before its disk has it", []Test{"tests/promise/power_test.go:TestPower"}},
+		},
+		Advisory: {{No, "", "the lock is free before the holder knows; it is told as soon as the news arrives", []Test{
+			"tests/promise/power_test.go:TestPower_advisory", "store/pgadvisory/fault_test.go:TestStore_restart", "store/pgadvisory/fault_test.go:TestStore_backend_ended",
+		}}},
+	},
+}
+
+var failover = Promise{
+	Name: "One holder, over a failover",
+	Text: "Another server takes the place of the one that granted the lock.",
+	Cells: map[Store][]Claim{
+		Memory: n("there is no other"), SQLite: n("there is no other"), Redis: n("there is no other"),
+		Replicated: {{No, "", "a replica that had not heard of the claim grants it again. `Options.Replicas` refuses a grant that too few have, and makes it rare", []Test{
+			"tests/redis/failover_test.go:TestFailover_forgets", "tests/promise/failover_test.go:TestFailover_split",
+		}}},
+		Redlock: {{Yes, "", "nodes do not replicate each other, and a minority may be lost", []Test{"tests/redis/redlock_test.go:TestRedlock"}}},
+		Postgres: {
+			{Yes, "to a synchronous standby", "a grant that the standby has not is not answered", []Test{"tests/promise/failover_test.go:TestFailover_postgres", "store/postgres/trouble_test.go:TestStore_standby"}},
+			{No, "to an asynchronous one", "one that had not heard of the claim grants it again", []Test{"tests/promise/failover_test.go:TestFailover_postgres"}},
+			{No, "if a commit is cancelled by hand", "PostgreSQL answers it as done though the standby has nothing of it", []Test{"tests/promise/failover_test.go:TestFailover_cancelled"}},
+		},
+		Advisory: {{No, "", "a new primary knows nothing of locks; a holder that is cut off trusts on", []Test{"tests/promise/failover_test.go:TestFailover_advisory"}}},
+	},
+}
+
+var clockForward = Promise{
+	Name: "One holder, if the server's clock is set forward",
+	Text: "By more than what is left of a claim. Redis and PostgreSQL end claims by the time of day. Of a majority one node is set.",
+	Cells: map[Store][]Claim{
+		Memory:     {{Yes, "", "it reads the monotonic clock", []Test{"store/mem/clock_test.go:TestStore_time_of_day"}}},
+		SQLite:     {{Yes, "", "claims end by the time since the boot (Linux, macOS)", []Test{"store/sqlite/fault_test.go:TestStore_time_of_day"}}},
+		Redis:      {{No, "", "the claim ends early, and another is granted; fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
+		Replicated: {{No, "", "as one server: the primary's clock counts", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
+		Redlock: {
+			{Yes, "if it holds all nodes", "the next renewal takes that node again", []Test{"tests/promise/clock_test.go:TestClock_node", "store/quorum/memory_test.go:TestStore_node_whose_clock_jumps"}},
+			{No, "with a bare majority", "two holders; their fences differ and rise", []Test{"tests/promise/clock_test.go:TestClock_node", "store/quorum/memory_test.go:TestStore_node_whose_clock_jumps"}},
+		},
+		Postgres: {{No, "", "the claim ends early, and another is granted; fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
+		Advisory: {{Yes, "", "the server counts idle connections by a timer", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
+	},
+}
+
+// later is a cell about a clock that is set back.
+var later = []Claim{{Yes, "", "the claim of a dead holder lives for longer, by the jump", []Test{"tests/promise/clock_test.go:TestClock_back"}}}
+
+var clockBack = Promise{
+	Name: "One holder, if the server's clock is set back",
+	Text: "Nobody is granted early. Who waits for a dead holder may wait for longer.",
+	Cells: map[Store][]Claim{
+		Memory: {{Yes, "", "it reads the monotonic clock", []Test{"store/mem/clock_test.go:TestStore_time_of_day"}}},
+		SQLite: {{Yes, "", "claims end by the time since the boot (Linux, macOS)", []Test{"store/sqlite/fault_test.go:TestStore_time_of_day"}}},
+		Redis:  later, Replicated: later, Redlock: later, Postgres: later, Advisory: later,
+	},
+}
 
 // asleep are the tests of the holder's clock, which is the same on all stores.
 var asleep = []Test{
@@ -12,138 +161,28 @@ var asleep = []Test{
 // suspended is a cell about the holder's host.
 func suspended(what string) []Claim { return []Claim{{Yes, "", what, asleep}} }
 
-// Promises are the rows of the table of promises.
-var Promises = []Promise{
-	{
-		Name: "Fences rise",
-		Text: "A write with a lower fence is refused by what compares fences, so a late holder does no harm. This is the promise to build on.",
-		Cells: map[Store][]Claim{
-			Memory: {{Yes, "", "", []Test{"chaos_test.go:TestChaos invariants I1 and I2"}}},
-			SQLite: {{Yes, "", "over reboots and jumps of the clock too", []Test{
-				"store/sqlite/process_test.go:TestProcesses_count", "store/sqlite/fault_test.go:TestStore_reboot",
-				"store/sqlite/fault_test.go:TestStore_swept_fences_stay_below",
-			}}},
-			Redis: {
-				{Yes, "", "over restarts with and without data", []Test{
-					"tests/redis/restart_test.go:TestRestart_durable", "tests/redis/restart_test.go:TestRestart_forgetful", "tests/redis/history_test.go:TestHistory",
-				}},
-			},
-			Replicated: {
-				{Yes, "", "over a failover that lost the last claims", []Test{
-					"tests/redis/failover_test.go:TestFailover_forgets", "tests/redis/failover_test.go:TestFailover_sentinel",
-				}},
-			},
-			Redlock: {
-				{Yes, "", "whatever the clocks of nodes and clients say, while no majority lost its memory", []Test{
-					"store/quorum/fences_test.go:TestFences more than 100,000 grants; without the write-back it fails", "tests/redis/redlock_test.go:TestRedlock",
-				}},
-			},
-			Postgres: {
-				{Yes, "", "over restarts, crashes and a failover", []Test{
-					"store/postgres/trouble_test.go:TestStore_restartUnderLoad", "store/postgres/trouble_test.go:TestStore_standby",
-				}},
-			},
-			Advisory: {
-				{Yes, "", "over restarts; the sequence is on disk", []Test{
-					"store/pgadvisory/fault_test.go:TestStore_restart", "store/pgadvisory/fault_test.go:TestStore_failover",
-				}},
-			},
-		},
+var hostAsleep = Promise{
+	Name: "One holder, if the holder's host is suspended",
+	Text: "The time asleep counts against trust, on Linux; on other systems the first renewal after it notices.",
+	Cells: map[Store][]Claim{
+		Memory: suspended("the store's own clock stands still with the host, so a dead holder is succeeded later"),
+		SQLite: suspended("the time counts for the file as well"),
+		Redis:  suspended(""), Replicated: suspended(""), Redlock: suspended(""), Postgres: suspended(""), Advisory: suspended(""),
 	},
-	{
-		Name: "One holder, if clients crash, pause or are cut off",
-		Text: "The trusted spans of two holders are disjoint, and who lost the lock is told before a rival is granted it.",
-		Cells: map[Store][]Claim{
-			Memory: {{Yes, "", "", []Test{"chaos_test.go:TestChaos"}}},
-			SQLite: {{Yes, "", "what a killed process was told to hold stays held until its TTL is over", []Test{
-				"store/sqlite/process_test.go:TestProcesses_killed", "store/sqlite/contend_test.go:TestProcesses_fifty",
-			}}},
-			Redis: {{Yes, "", "", []Test{
-				"tests/redis/partition_test.go:TestPartition", "tests/redis/pause_test.go:TestPause_holder", "tests/redis/history_test.go:TestHistory",
-			}}},
-			Replicated: {{Yes, "", "as one server, until a failover", []Test{"tests/redis/failover_test.go:TestFailover_sentinel"}}},
-			Redlock: {{Yes, "", "", []Test{
-				"tests/redis/partition_test.go:TestPartition", "tests/redis/history_test.go:TestHistory", "store/quorum/chaos_test.go:TestChaos",
-			}}},
-			Postgres: {{Yes, "", "", []Test{
-				"store/postgres/process_test.go:TestProcesses_paused", "store/postgres/process_test.go:TestProcesses_killed",
-				"store/postgres/trouble_test.go:TestStore_partition",
-			}}},
-			Advisory: {{Yes, "", "the server ends a connection that is silent for a TTL", []Test{
-				"store/pgadvisory/fault_test.go:TestStore_holder_stopped", "store/pgadvisory/fault_test.go:TestStore_cut_off",
-			}}},
+}
+
+var serverLost = Promise{
+	Name: "Locks can be taken with one server lost",
+	Text: "By itself, with no client restarted.",
+	Cells: map[Store][]Claim{
+		Memory: n("it is the process"), SQLite: n("it is the host"),
+		Redis:      {{No, "", "unavailable until it is back; then service goes on by itself", []Test{"tests/redis/pause_test.go:TestPause_server"}}},
+		Replicated: {{Yes, "after the failover", "", []Test{"tests/redis/failover_test.go:TestFailover_sentinel"}}},
+		Redlock: {
+			{Yes, "for a minority", "", []Test{"tests/redis/redlock_test.go:TestRedlock", "store/quorum/faults_test.go:TestStore_minority_in_trouble"}},
+			{No, "for a majority", "unavailable at once, never held", []Test{"tests/redis/redlock_test.go:TestRedlock", "store/quorum/faults_test.go:TestStore_majority_unavailable"}},
 		},
-	},
-	{
-		Name: "One holder, if the store crashes",
-		Text: "The store is killed and comes back, or its machine loses power.",
-		Cells: map[Store][]Claim{
-			Memory: n("it is the process: everything is forgotten, and nobody is left to hold"),
-			SQLite: {{Yes, "", "a reboot frees everything, and no holder outlives it", []Test{"store/sqlite/fault_test.go:TestStore_reboot"}}},
-			Redis: {
-				{Yes, "`appendfsync always`", "holds survive it, and time ran on", []Test{"tests/redis/restart_test.go:TestRestart_durable"}},
-				{No, "no persistence", "two holders until the first renews", []Test{"tests/redis/restart_test.go:TestRestart_forgetful"}},
-			},
-			Replicated: {
-				{No, "", "see the next row", []Test{"tests/redis/failover_test.go:TestFailover_forgets"}},
-			},
-			Redlock: {
-				{Yes, "", "a node that forgot is not counted for the longest TTL", []Test{
-					"tests/redis/redlock_test.go:TestRedlock", "tests/redis/redlock_test.go:TestRedlock_forgetful", "store/quorum/memory_test.go:TestStore_node_that_forgot",
-				}},
-				{No, "nodes do not tell their age", "a claim on a bare majority is granted again", []Test{"tests/redis/redlock_test.go:TestRedlock_forgetful"}},
-			},
-			Postgres: {
-				{Yes, "", "holds survive it", []Test{"store/postgres/trouble_test.go:TestStore_restartUnderLoad", "store/postgres/trouble_test.go:TestStore_down"}},
-			},
-			Advisory: {{No, "", "the lock is free before the holder knows; it is told as soon as the news arrives", []Test{
-				"store/pgadvisory/fault_test.go:TestStore_restart", "store/pgadvisory/fault_test.go:TestStore_backend_ended",
-			}}},
-		},
-	},
-	{
-		Name: "One holder, over a failover",
-		Text: "Another server takes the place of the one that granted the lock.",
-		Cells: map[Store][]Claim{
-			Memory: n("there is no other"), SQLite: n("there is no other"), Redis: n("there is no other"),
-			Replicated: {{No, "", "a replica that had not heard of the claim grants it again. `Options.Replicas` refuses such a grant, and makes it rare", []Test{
-				"tests/redis/failover_test.go:TestFailover_forgets",
-			}}},
-			Redlock: {{Yes, "", "nodes do not replicate each other, and a minority may be lost", []Test{"tests/redis/redlock_test.go:TestRedlock"}}},
-			Postgres: {
-				{Yes, "the standby has the claim", "", []Test{"store/postgres/trouble_test.go:TestStore_standby"}},
-			},
-			Advisory: {
-				{No, "", "a new primary knows nothing of locks", []Test{"store/pgadvisory/fault_test.go:TestStore_failover"}},
-			},
-		},
-	},
-	{
-		Name: "One holder, if the holder's host is suspended",
-		Text: "The time asleep counts against trust, on Linux; on other systems the first renewal after it notices.",
-		Cells: map[Store][]Claim{
-			Memory:     suspended("the store's own clock stands still with the host, so a dead holder is succeeded later"),
-			SQLite:     suspended("the time counts for the file as well"),
-			Redis:      suspended(""),
-			Replicated: suspended(""),
-			Redlock:    suspended(""),
-			Postgres:   suspended(""),
-			Advisory:   suspended(""),
-		},
-	},
-	{
-		Name: "Works on with one server lost",
-		Text: "Locks can be taken while a server is gone; by itself, with no client restarted.",
-		Cells: map[Store][]Claim{
-			Memory: n("it is the process"), SQLite: n("it is the host"),
-			Redis:      {{No, "", "unavailable until it is back; then service goes on by itself", []Test{"tests/redis/pause_test.go:TestPause_server"}}},
-			Replicated: {{Yes, "after the failover", "", []Test{"tests/redis/failover_test.go:TestFailover_sentinel"}}},
-			Redlock: {
-				{Yes, "a minority", "", []Test{"tests/redis/redlock_test.go:TestRedlock", "store/quorum/faults_test.go:TestStore_minority_in_trouble"}},
-				{No, "a majority", "unavailable at once, never held", []Test{"tests/redis/redlock_test.go:TestRedlock", "store/quorum/faults_test.go:TestStore_majority_unavailable"}},
-			},
-			Postgres: {{Yes, "after the failover", "", []Test{"store/postgres/trouble_test.go:TestStore_standby"}}},
-			Advisory: {{Yes, "after the failover", "", []Test{"store/pgadvisory/fault_test.go:TestStore_failover"}}},
-		},
+		Postgres: {{Yes, "after the failover", "a URL may name several hosts", []Test{"store/postgres/trouble_test.go:TestStore_standby"}}},
+		Advisory: {{Yes, "after the failover", "a URL may name several hosts", []Test{"store/pgadvisory/fault_test.go:TestStore_failover"}}},
 	},
 }

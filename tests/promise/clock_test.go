@@ -44,7 +44,7 @@ func TestClock_forward(t *testing.T) {
 	})
 	t.Run("advisory", func(t *testing.T) {
 		t.Parallel()
-		const ttl = 2 * time.Second
+		const ttl = 4 * time.Second
 		s := sites["advisory"](t)
 		clock := clocked(t, s)
 		sc := newScene(t)
@@ -52,7 +52,7 @@ func TestClock_forward(t *testing.T) {
 		first := sc.lock("a", a)
 		next := sc.wait("b", b)
 		clock.Set(jump)
-		sc.refused(next, 2*ttl)
+		sc.refused(next, ttl+time.Second)
 		if !first.trusts() {
 			t.Errorf("the claim did not survive the jump: %v", first.Err())
 		}
@@ -127,7 +127,7 @@ func TestClock_node(t *testing.T) {
 			next := sc.wait("b", b)
 			clock.Set(jump)
 			if !bare {
-				sc.refused(next, 2*ttl)
+				sc.refused(next, ttl+time.Second)
 				if !first.trusts() {
 					t.Errorf("the claim did not survive the jump: %v", first.Err())
 				}

@@ -109,6 +109,40 @@ func TestFailover_postgres(t *testing.T) {
 	})
 }
 
+// Somebody cancels the statement of a client while it waits for the synchronous standby: PostgreSQL answers it as done, with a warning, and
+// the standby has nothing of it. This is documented there, and no client can tell.
+func TestFailover_cancelled(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, "")
+	p.synchronous(t)
+	sc := newScene(t)
+	p.link.Cut(testenv.Both)
+	a := locker(t, p.open(t, p.primary), distlock.TTL(time.Minute))
+	got := make(chan *part, 1)
+	go func() { got <- sc.try("a", a) }()
+	var first *part
+	eventually(t, "the first is granted", func() error {
+		rows := query(t, p.primary, "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
+		select {
+		case first = <-got:
+			return nil
+		default:
+			return fmt.Errorf("%d wait for the standby", len(rows))
+		}
+	})
+	if first.err != nil {
+		t.Fatal(first.err)
+	}
+	p.primary.Kill()
+	p.standby.Promote()
+	second := sc.lock("b", locker(t, p.open(t, p.standby)))
+	if !first.trusts() {
+		t.Errorf("the first holder knows already: %v", first.Err())
+	}
+	sc.end(second)
+	sc.two()
+}
+
 // A new primary whose clock is behind, and that has not heard of the last grants, gives fences that were there before.
 func TestFailover_behind(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,7 @@ func (l links) each(f func(*testenv.ProxyServer)) {
 }
 
 // longest is the longest TTL on the nodes of a majority: they are mature after twice as long.
-const longest = 2 * time.Second
+const longest = 3 * time.Second
 
 // sites make the stores that have servers, each on servers of its own.
 var sites = map[string]func(t *testing.T) *site{

@@ -59,6 +59,26 @@ func TestPower(t *testing.T) {
 	})
 }
 
+// Advisory locks end with the server. A holder that the news does not reach trusts on, and another is granted.
+func TestPower_advisory(t *testing.T) {
+	t.Parallel()
+	s := sites["advisory"](t)
+	sc := newScene(t)
+	linked, link := s.through(t)
+	first := sc.lock("a", locker(t, linked))
+	link.each(func(p *testenv.ProxyServer) { p.Hold(testenv.ToClient) })
+	s.pg[0].Kill()
+	s.pg[0].Restart()
+	second := sc.lock("b", locker(t, s.store(t)))
+	if !first.trusts() {
+		t.Errorf("the first holder knows already: %v", first.Err())
+	}
+	sc.two()
+	link.each(func(p *testenv.ProxyServer) { p.Heal() })
+	sc.over(first, soon)
+	sc.end(second)
+}
+
 // forgets wants two holders after a crash that comes right after a grant.
 func forgets(t *testing.T, url string, crash func(grant func())) {
 	t.Helper()

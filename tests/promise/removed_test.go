@@ -61,16 +61,20 @@ func TestRemoved(t *testing.T) {
 		s := onNodes(t)
 		sc := newScene(t)
 		const ttl = longest
-		a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
+		linked, link := s.through(t)
+		a, b := locker(t, linked, distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
 		first := sc.lock("a", a)
 		spread(t, s.redis)
 		next := sc.wait("b", b)
 		flush(t, s.redis[0])
-		sc.refused(next, 2*ttl)
+		sc.refused(next, ttl+time.Second)
 		if !first.trusts() {
 			t.Fatalf("with one node of three emptied: %v", first.Err())
 		}
+		// A renewal between the two would take the first node again.
+		link.each(func(p *testenv.ProxyServer) { p.Hold(testenv.Both) })
 		flush(t, s.redis[:2]...)
+		link.each(func(p *testenv.ProxyServer) { p.Heal() })
 		sc.over(first, soon)
 		second := sc.granted(next, 2*soon)
 		if second.Fence() <= first.Fence() {

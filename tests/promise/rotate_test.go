@@ -15,11 +15,31 @@ import (
 // the store is unavailable, never that the key is held; one with the new one is served.
 func TestRotate_password(t *testing.T) {
 	t.Parallel()
-	const ttl = 1500 * time.Millisecond
+	const ttl = 4 * time.Second
 	for name, start := range map[string]func(t *testing.T) (old string, rotate func()){
 		"redis": func(t *testing.T) (string, func()) {
 			r := testenv.Redis(t, testenv.Password("old-pw"))
 			return r.URL, func() { do(t, r, "CONFIG", "SET", "requirepass", "new-pw") }
+		},
+		"replicated": func(t *testing.T) (string, func()) {
+			r := testenv.Redis(t, testenv.Password("old-pw"))
+			testenv.Redis(t, testenv.ReplicaOf(r), testenv.Password("old-pw"))
+			url := r.URL + "?lock_replicas=1"
+			warm(t, openURL(t, url))
+			return url, func() { do(t, r, "CONFIG", "SET", "requirepass", "new-pw") }
+		},
+		"redlock": func(t *testing.T) (string, func()) {
+			var nodes []*testenv.RedisServer
+			url := "redlock:"
+			for _, sep := range []string{"?node=", "&node=", "&node="} {
+				r := testenv.Redis(t, testenv.Password("old-pw"))
+				nodes, url = append(nodes, r), url+sep+r.URL
+			}
+			return url, func() {
+				for _, r := range nodes {
+					do(t, r, "CONFIG", "SET", "requirepass", "new-pw")
+				}
+			}
 		},
 		"postgres": func(t *testing.T) (string, func()) {
 			p := testenv.Postgres(t, testenv.Password("old-pw"))
@@ -40,8 +60,8 @@ func TestRotate_password(t *testing.T) {
 				t.Fatal(err)
 			}
 			rotate()
-			next := sc.wait("b", locker(t, openURL(t, strings.Replace(old, "old-pw", "new-pw", 1)), distlock.TTL(ttl)))
-			sc.refused(next, 2*ttl)
+			next := sc.wait("b", locker(t, openURL(t, strings.ReplaceAll(old, "old-pw", "new-pw")), distlock.TTL(ttl)))
+			sc.refused(next, ttl+time.Second)
 			if !first.trusts() {
 				t.Errorf("the lease did not survive: %v", first.Err())
 			}
@@ -70,7 +90,7 @@ func TestRotate_password(t *testing.T) {
 // The certificate of the server is replaced during a hold: connections that are there go on, and new ones see the new one.
 func TestRotate_certificate(t *testing.T) {
 	t.Parallel()
-	const ttl = 1500 * time.Millisecond
+	const ttl = 4 * time.Second
 	r := testenv.Redis(t, testenv.TLS())
 	u := "rediss://" + r.Addr + "?tls_ca=" + url.QueryEscape(r.Certs.CA)
 	sc := newScene(t)
@@ -80,7 +100,7 @@ func TestRotate_certificate(t *testing.T) {
 	}
 	do(t, r, "CONFIG", "SET", "tls-cert-file", r.Certs.Cert, "tls-key-file", r.Certs.Key)
 	next := sc.wait("b", locker(t, openURL(t, u), distlock.TTL(ttl)))
-	sc.refused(next, 2*ttl)
+	sc.refused(next, ttl+time.Second)
 	if !first.trusts() {
 		t.Errorf("the lease did not survive: %v", first.Err())
 	}
