@@ -93,7 +93,7 @@ var layers = []layer{
 		why: "a test that users run on their own store: it brings the faults and the judge along, see docs/adr/0017-torture.md"},
 	{pkg: "internal/workload", may: []string{".", "driver", "internal/history"}, lab: true, why: "clients that contend, for tests only"},
 	{pkg: "internal/testenv", may: []string{"driver", "internal/chaos"}, out: true, lab: true, why: "real servers, for tests only"},
-	{pkg: "internal/faults", may: []string{".", "driver", "open", "fence", "fence/redisfence", "fence/redisfence/*", "store/quorum", "internal/history",
+	{pkg: "internal/faults", may: []string{".", "driver", "open", "fence", "fence/redisfence", "fence/redisfence/*", "store/quorum", "store/mem", "internal/chaos", "internal/history",
 		"internal/testenv", "internal/torture", "internal/workload"}, out: true, lab: true,
 		why: "real stores, broken: it plugs all of them in at one place, for tests only"},
 	{pkg: "internal/apicheck", lab: true, why: "compares the public API with the one that is written down"},

@@ -1,12 +1,17 @@
 package faults
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/distlock/distlock/internal/chaos"
 	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/internal/torture"
 )
 
 // Options say how long and how hard.
@@ -15,9 +20,23 @@ type Options struct {
 	Time      time.Duration
 	TTL       time.Duration
 	Processes int
-	Keys      int    // at a time
-	Play      string // what the processes do: see plays
-	Calm      bool   // no server and no way is broken, only processes
+	Keys      int           // at a time
+	Play      string        // what the processes do: see plays
+	Calm      bool          // no server and no way is broken, only processes
+	Rate      int           // asks per second, of all together, of the plays that heed it; 0: 300
+	Rest      time.Duration // how much longer than usual a process is left alone after a fault
+	Spare     bool          // processes are paused, and none is killed
+	Only      []Kind        // if not empty, the only kinds that are made, beside what is done to processes
+	Promised  bool          // only faults under which everything is promised
+	Enough    int           // the run ends after so many grants; 0: when its time is over
+	NoModel   bool          // there are too many operations on a key for the search of the model
+}
+
+// plan is what is done to the processes.
+func (o Options) plan() *torture.Plan {
+	return torture.NewPlan(torture.Options{
+		Seed: o.Seed, Time: o.Time, TTL: o.TTL, Processes: o.Processes, Keys: o.Keys, Rate: float64(cmp.Or(o.Rate, 300)), Spare: o.Spare, Rest: o.Rest,
+	})
 }
 
 // A Node is a server.
@@ -48,6 +67,8 @@ type Env struct {
 type way struct {
 	proxies []*testenv.ProxyServer
 	network *testenv.Network // nil: by the loopback device
+	guard   string           // the URL of what the locks protect, as seen from there
+	link    *chaos.Store     // not nil: in this process
 }
 
 // lay makes a way for each process. The first has a network, if the machine lets it.
@@ -58,11 +79,14 @@ func (e *Env) lay(processes int) {
 	}
 	for i := range processes {
 		who := fmt.Sprint("p", i+1)
-		w := &way{}
+		w := &way{guard: e.Guard}
 		host := "127.0.0.1"
 		if i == 0 && e.may("networks", testenv.CanNetwork) {
 			w.network = testenv.NewNetwork(e.tb)
 			host, e.wired = w.network.Host, who
+			if u, err := url.Parse(e.Guard); err == nil && u.Host != "" {
+				w.guard = strings.Replace(e.Guard, u.Host, testenv.ProxyAt(e.tb, host, u.Host).Addr, 1)
+			}
 		}
 		for _, n := range e.front() {
 			w.proxies = append(w.proxies, testenv.ProxyAt(e.tb, host, n.Server.Addr))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/distlock/distlock/internal/chaos"
 	"github.com/distlock/distlock/internal/history"
 	"github.com/distlock/distlock/internal/testenv"
 )
@@ -83,14 +84,22 @@ var actions = []struct {
 func onWay(least, most float64, do func(*testenv.ProxyServer, Event)) action {
 	return action{client: true, least: least, most: most,
 		begin: func(e *Env, ev Event) error {
-			for _, p := range e.ways[ev.Who].proxies {
+			w := e.ways[ev.Who]
+			for _, p := range w.proxies {
 				do(p, ev)
+			}
+			if w.link != nil { // of which there is but one kind
+				w.link.Cut(chaos.All)
 			}
 			return nil
 		},
 		end: func(e *Env, ev Event) error {
-			for _, p := range e.ways[ev.Who].proxies {
+			w := e.ways[ev.Who]
+			for _, p := range w.proxies {
 				p.Heal()
+			}
+			if w.link != nil {
+				w.link.Heal()
 			}
 			return nil
 		}}

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -14,10 +13,7 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/fence"
-	"github.com/distlock/distlock/internal/history"
 	"github.com/distlock/distlock/internal/torture"
-	"github.com/distlock/distlock/internal/workload"
 )
 
 // Role is the name of Holder among testenv.Roles.
@@ -99,11 +95,13 @@ type actor struct {
 	store    driver.Store
 	locker   *distlock.Locker
 	resource resource // nil: there is none
+	memory   bool     // it cannot be stopped: it is slow by itself
 }
 
 // plays are what processes do, by name.
 var plays = map[string]func(*actor, context.Context, *sync.WaitGroup) error{
-	"chaos": (*actor).chaos,
+	"chaos": (*actor).chaos, "histories": (*actor).histories, "counter": (*actor).counter, "told": (*actor).told,
+	"queue": (*actor).queue, "once": (*actor).once, "election": (*actor).election,
 }
 
 // act plays until ctx ends.
@@ -144,76 +142,4 @@ const round = time.Second
 // key draws one of those in use now.
 func (a *actor) key(rng *rand.Rand) string {
 	return fmt.Sprintf("%s%d/%d", a.Prefix, time.Since(a.Start)/round, rng.IntN(a.Plan.Keys))
-}
-
-// chaos takes exclusive and shared locks, and slots where the store can count, and counts under the exclusive ones.
-func (a *actor) chaos(ctx context.Context, wg *sync.WaitGroup) error {
-	load := &workload.Load{
-		Recorder: a.Recorder, TTL: a.Plan.TTL, Key: a.key,
-		Pause: 30 * time.Millisecond, Work: 20 * time.Millisecond, Long: 20, Wait: 3 * a.Plan.TTL,
-	}
-	if a.resource != nil {
-		load.Guard = func(h *history.Hold, l *distlock.Lease, rng *rand.Rand) { a.count(h, l, dwell(rng)) }
-	}
-	for n := range 2 { // so that locks are handed on in memory too
-		c := &workload.Client{Load: load, Name: a.Name, Locker: a.locker, Rand: a.draws(fmt.Sprint("client ", n))}
-		wg.Go(func() { c.Run(ctx) })
-	}
-	if !a.store.Features().Count {
-		return nil
-	}
-	slots, err := a.locker.Semaphore(3)
-	if err != nil {
-		return err
-	}
-	counted := &workload.Load{
-		Recorder: a.Recorder, TTL: a.Plan.TTL, Key: func(rng *rand.Rand) string { return a.key(rng) + "/slots" },
-		Pause: load.Pause, Work: load.Work, Long: load.Long, Wait: load.Wait,
-	}
-	c := &workload.Client{Load: counted, Name: a.Name, Locker: a.locker, Slots: slots, Rand: a.draws("slots")}
-	wg.Go(func() { c.Run(ctx) })
-	return nil
-}
-
-// dwell is how long a holder takes between reading and writing: now and then long, so that it may be stopped there.
-func dwell(rng *rand.Rand) time.Duration {
-	if rng.IntN(10) > 0 {
-		return 0
-	}
-	return time.Duration(rng.Int64N(int64(30 * time.Millisecond)))
-}
-
-// count counts both counters of the key up by one, and does not look at the lease in between: who is stopped there is
-// refused by the fenced one, and spoils the other.
-func (a *actor) count(h *history.Hold, l *distlock.Lease, d time.Duration) {
-	// The resource may be slow or gone. The lease goes on meanwhile, and its loss is no reason to stop.
-	ctx, cancel := context.WithTimeout(context.Background(), 2*a.Plan.TTL)
-	defer cancel()
-	key := l.Key()
-	saw, err := a.resource.read(ctx, l, key)
-	if err != nil {
-		return
-	}
-	plain, plainErr := a.resource.readPlain(ctx, key)
-	if d > 0 {
-		time.Sleep(d)
-	}
-	if plainErr == nil {
-		w := h.WritePlain(key, plain, plain+1)
-		w.End(written(a.resource.writePlain(ctx, key, plain+1)))
-	}
-	if a.store.Features().Fence {
-		w := h.Write(key, l.Fence(), saw, saw+1)
-		w.End(written(a.resource.write(ctx, l, key, saw+1)))
-	}
-}
-
-func written(err error) history.Outcome {
-	switch {
-	case err == nil:
-		return history.Done
-	case errors.Is(err, fence.ErrStale):
-		return history.Refused
-	}
-	return history.Unknown
 }

@@ -30,6 +30,7 @@ type Run struct {
 
 // A window is a time after a fault under which less is promised.
 type window struct {
+	client   string // to whom; empty: to all
 	from, to time.Duration
 	not      []history.Invariant
 }
@@ -38,6 +39,9 @@ type window struct {
 func (e *Env) Run(t testing.TB, o Options) *Run {
 	t.Helper()
 	t.Logf("%s: seed %d", e.Name, o.Seed)
+	if e.Memory {
+		return e.runMemory(t, o)
+	}
 	r := &Run{Env: e, Options: o, done: map[Kind]int{}}
 	ctx := t.Context()
 	store, shut, err := e.Open(ctx, e.url(""), o.TTL)
@@ -46,15 +50,12 @@ func (e *Env) Run(t testing.TB, o Options) *Run {
 	}
 	e.mature(t, store, o.TTL)
 
-	plan := torture.NewPlan(torture.Options{
-		Seed: o.Seed, Time: o.Time, TTL: o.TTL, Processes: o.Processes, Keys: o.Keys, Rate: 200,
-	})
-	run := torture.New(store, e.url(""), plan, "proof/", nil)
+	run := torture.New(store, e.url(""), o.plan(), "proof/", nil)
 	run.Cast(func(j *torture.Job) *exec.Cmd {
 		j.Store, j.Play, j.Guard = e.url(j.Who), o.Play, e.Guard
 		var n *testenv.Network
 		if w := e.ways[j.Who]; w != nil {
-			n = w.network
+			n, j.Guard = w.network, w.guard
 		}
 		cmd, err := testenv.Actor(n, Role, e.Name)
 		if err != nil {
@@ -67,7 +68,13 @@ func (e *Env) Run(t testing.TB, o Options) *Run {
 	if !o.Calm {
 		wg.Go(func() { r.disturb(playing, run, e.Plan(o)) })
 	}
-	err = run.Play(ctx)
+	if o.Enough > 0 {
+		wg.Go(func() {
+			run.Progressed(playing, o.Enough)
+			stop()
+		})
+	}
+	err = run.Play(playing)
 	stop()
 	wg.Wait()
 	shut()
@@ -122,7 +129,7 @@ func (r *Run) disturb(ctx context.Context, run *torture.Run, plan []Event) {
 		r.done[ev.Kind]++
 		if len(ev.Not) > 0 {
 			// Whoever held before may trust its lease for a TTL, and be late by as much again if it was stopped meanwhile.
-			r.weak = append(r.weak, window{from.Sub(run.Began()), to.Sub(run.Began()) + 2*r.TTL, ev.Not})
+			r.weak = append(r.weak, window{name, from.Sub(run.Began()), to.Sub(run.Began()) + 2*r.TTL, ev.Not})
 		}
 	}
 }

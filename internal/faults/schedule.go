@@ -36,7 +36,7 @@ func (e *Env) Plan(o Options) []Event {
 	between := func(least, most float64) time.Duration {
 		return time.Duration((least + (most-least)*rng.Float64()) * float64(o.TTL))
 	}
-	all := e.applied()
+	all := e.applied(o)
 	if len(all) == 0 {
 		return nil
 	}
@@ -67,9 +67,10 @@ func (e *Env) Plan(o Options) []Event {
 }
 
 // applied are the faults of the system that this machine can make.
-func (e *Env) applied() []Applied {
+func (e *Env) applied(o Options) []Applied {
 	return slices.DeleteFunc(slices.Clone(e.System.Faults), func(f Applied) bool {
 		a := how(f.Kind)
-		return a.network && e.wired == "" || a.disk && e.disk == nil
+		return a.network && e.wired == "" || a.disk && e.disk == nil || len(o.Only) > 0 && !slices.Contains(o.Only, f.Kind) ||
+			o.Promised && len(f.Not) > 0
 	})
 }

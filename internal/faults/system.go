@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/history"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/open"
+	"github.com/distlock/distlock/store/mem"
 	"github.com/distlock/distlock/store/quorum"
 )
 
@@ -22,6 +25,10 @@ type System struct {
 	// Memory says that the store is the memory of one process: there are no servers, and the clients are goroutines
 	// whose links are bad.
 	Memory bool
+
+	// Early says that claims end with the connection of their process, which the store itself may end. See
+	// history.Rules.
+	Early bool
 
 	// start fills in Nodes, URL and Guard, and what else the faults need.
 	start func(e *Env)
@@ -44,13 +51,23 @@ func links() []Applied {
 	return all
 }
 
+// except says what is not promised under some of the faults.
+func except(all []Applied, not []history.Invariant, kinds ...Kind) []Applied {
+	for i := range all {
+		if slices.Contains(kinds, all[i].Kind) {
+			all[i].Not = not
+		}
+	}
+	return all
+}
+
 // Systems are all of them. This is the one place where a store is plugged in.
 func Systems() []*System {
 	return []*System{
-		{Name: "memory", Memory: true},
+		{Name: "memory", Memory: true, Faults: []Applied{{Kind: Partition}}},
 		{
 			Name: "sqlite", start: startSQLite,
-			Faults: []Applied{{Kind: NoDisk}},
+			Faults: []Applied{{Kind: NoDisk, Rest: 2 * time.Second}},
 		},
 		{
 			// With appendfsync always nothing that was answered is forgotten. A server whose data is lost has forgotten.
@@ -74,10 +91,11 @@ func Systems() []*System {
 			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled}, Applied{Kind: NoDisk}),
 		},
 		{
-			// Its locks are the server's memory: a server that ends forgets them, and a holder that is stopped or cut off just
-			// then cannot see that its connection has ended.
-			Name: "advisory", start: func(e *Env) { startPostgres(e, "&lock_mode=advisory") }, left: postgresLeft,
-			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled, Not: forgotten},
+			// Its locks are those of a connection: when that ends they are free, a moment before their holder knows, and a holder
+			// that is stopped just then knows much later. Of the faults of a way those that the kernel makes, and those that only
+			// delay, end none.
+			Name: "advisory", Early: true, start: func(e *Env) { startPostgres(e, "&lock_mode=advisory") }, left: postgresLeft,
+			Faults: append(except(links(), forgotten, RepliesLost, RequestsLost, Partition, Reset, ReplyCut), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled, Not: forgotten},
 				Applied{Kind: NoDisk, Not: forgotten}), // PostgreSQL may end itself when it cannot write its log
 		},
 	}
@@ -114,6 +132,19 @@ func (s *System) Open(ctx context.Context, url string, ttl time.Duration) (drive
 		return nil, nil, err
 	}
 	return src.Store, src.Close, nil
+}
+
+// Features are those of the store.
+func (e *Env) Features(ctx context.Context) (driver.Features, error) {
+	if e.Memory {
+		return mem.New().Features(), nil
+	}
+	s, shut, err := e.Open(ctx, e.url(""), time.Second)
+	if err != nil {
+		return driver.Features{}, err
+	}
+	defer shut()
+	return s.Features(), nil
 }
 
 // small returns a disk, if the machine lets the tests make one.

@@ -27,6 +27,7 @@ const never = math.MaxInt64
 type index struct {
 	at     []time.Duration // of each event, by Seq
 	end    time.Duration
+	early  bool               // Rules.Early
 	keys   []*keyLog          // in order of first use
 	faults []*Op              // in order of their beginning
 	heals  []time.Duration    // for each of them, when it and all before it were over
@@ -73,7 +74,7 @@ func (x *index) before(t time.Duration) int64 {
 // newIndex sorts a history. Violations that are seen on the way, of one hold on its own,
 // are added to v.
 func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
-	x := &index{end: h.End, pauses: map[string][]pause{}}
+	x := &index{end: h.End, early: rules.Early, pauses: map[string][]pause{}}
 	if err := x.order(h.Ops); err != nil {
 		return nil, err
 	}
@@ -171,7 +172,7 @@ func (x *index) order(ops []Op) error {
 
 // follow takes in an operation on a hold.
 func (x *index) follow(h *hold, op *Op, k *keyLog, rules Rules, v *Verdict) {
-	if op.Outcome == NotHeld && h.op.Outcome == Granted && h.ended == nil && h.freeing == nil && op.Return.At < h.until {
+	if !rules.Early && op.Outcome == NotHeld && h.op.Outcome == Granted && h.ended == nil && h.freeing == nil && op.Return.At < h.until {
 		v.add(I9, k.key, []*Op{h.op, op}, "a claim was gone before its trust ended, and its owner had not released it")
 	}
 	// What a client learned before a pause it may take down after it.

@@ -27,7 +27,7 @@ func Judge(h *History, rules Rules, s Search) (*Verdict, error) {
 	v := Check(h, rules)
 	f := &Failure{Verdict: v}
 	if v.Count[Record] == 0 {
-		s.search(h, f)
+		s.search(h, rules, f)
 	}
 	if len(v.Violations) == 0 {
 		return v, nil
@@ -41,8 +41,8 @@ func Judge(h *History, rules Rules, s Search) (*Verdict, error) {
 }
 
 // search runs the model on each key.
-func (s Search) search(h *History, f *Failure) {
-	x, err := newIndex(h, Rules{}, &Verdict{})
+func (s Search) search(h *History, rules Rules, f *Failure) {
+	x, err := newIndex(h, Rules{Early: rules.Early}, &Verdict{})
 	if err != nil {
 		return // Check has told
 	}

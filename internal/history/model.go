@@ -109,6 +109,9 @@ func (x *index) ending(k *keyLog, h *hold) (from, to int64) {
 	if h.gone != nil {
 		from = min(from, pos(h.gone.Call))
 	}
+	if x.early && h.ended != nil && h.ended.Outcome == NotHeld {
+		from = min(from, h.start)
+	}
 	to = x.cleared(k, h, from)
 	if h.ended != nil {
 		to = min(to, pos(h.ended.Return))

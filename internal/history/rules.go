@@ -38,6 +38,10 @@ type Rules struct {
 	Takeover time.Duration // I6, I7: from the end of trust without a release until the next grant
 	Heal     time.Duration // I7: from the end of any fault until the next grant; at least HandOver
 
+	// Early says that a claim may end before its time without anybody's doing, as one that ends with a connection. Then I9 is
+	// not judged, and a claim that is found to be gone may have ended at any time since its grant.
+	Early bool
+
 	NoFences bool // the store has none: I1 and I2 are not judged
 
 	Min Minimums

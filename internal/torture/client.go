@@ -131,7 +131,12 @@ func (c *client) hold(ctx context.Context) {
 		h.Ended(outcome(err))
 		return
 	}
-	h.Granted(lease.Fence(), lease.Until())
+	now := time.Now() // before the look: it may take a while
+	until := lease.Until()
+	if until.IsZero() { // it is lost by now, and zero would mean that trust has no end
+		until = now
+	}
+	h.Granted(lease.Fence(), until)
 	o.lease.Store(lease)
 	select {
 	case <-lease.Done():
@@ -166,7 +171,9 @@ func (o *observer) observe(_ context.Context, e distlock.Event) {
 		o.hold.Waiting()
 	case e.Kind == distlock.Renewed && e.Err == nil:
 		if lease := o.lease.Load(); lease != nil && lease.Err() == nil {
-			o.hold.Renew().Extended(lease.Until())
+			if until := lease.Until(); !until.IsZero() { // it may be lost since
+				o.hold.Renew().Extended(until)
+			}
 		}
 	}
 }

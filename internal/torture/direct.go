@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"os/exec"
 	"slices"
 	"time"
@@ -46,6 +47,37 @@ func (r *Run) Holds(who string) (name string, ok bool) {
 
 // Fault takes down what the caller did to a client, by its name in the history, or to all if it is empty.
 func (r *Run) Fault(client, name string, from, to time.Time) { r.rec.Fault(client, name, from, to) }
+
+// Stage is one for clients of this process, beside those that Play starts. They are to be done before History is called.
+func (r *Run) Stage(who string) *Stage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.staged = append(r.staged, who)
+	return &Stage{
+		Job:      &Job{Plan: r.plan, Who: who, Name: who, Prefix: r.prefix, Origin: r.origin, Store: r.url},
+		Recorder: r.rec, Start: r.start,
+		note: func(n Note) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.notes = append(r.notes, n)
+		},
+	}
+}
+
+// Watch takes down the stalls of this process for all that have a stage in it, until ctx ends.
+func (r *Run) Watch(ctx context.Context) {
+	stalls(ctx, r.start, func(s stall) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.stalled = append(r.stalled, pauses([]stall{s}, r.staged)...)
+	}, nil)
+}
+
+// Progressed waits until so many holds were granted, or ctx ends.
+func (r *Run) Progressed(ctx context.Context, holds int) {
+	for r.Progress().Holds < holds && over(ctx, 20*time.Millisecond) {
+	}
+}
 
 // Began is when the history begins.
 func (r *Run) Began() time.Time { return r.start }

@@ -15,10 +15,12 @@ type Options struct {
 	Seed      uint64        `json:"seed"`
 	Time      time.Duration `json:"time"` // how long the clients ask
 	TTL       time.Duration `json:"ttl"`
-	Clients   int           `json:"clients"`   // in this process, each with a link of its own
-	Processes int           `json:"processes"` // to be paused and killed
-	Keys      int           `json:"keys"`      // at a time
-	Rate      float64       `json:"rate"`      // asks per second, of all together
+	Clients   int           `json:"clients"`         // in this process, each with a link of its own
+	Processes int           `json:"processes"`       // to be paused and killed
+	Keys      int           `json:"keys"`            // at a time
+	Rate      float64       `json:"rate"`            // asks per second, of all together
+	Rest      time.Duration `json:"rest,omitempty"`  // how much longer than usual a client is left alone after a fault
+	Spare     bool          `json:"spare,omitempty"` // processes are paused, and none is killed
 }
 
 // MinTime is the shortest run for a TTL: time for a fault of every kind, and a calm end.
@@ -73,6 +75,10 @@ func NewPlan(o Options) *Plan {
 	for i := range o.Processes {
 		who := fmt.Sprint("p", i+1)
 		p.Links[who] = p.link(who)
+		if o.Spare {
+			p.schedule(who, i, Pause)
+			continue
+		}
 		p.schedule(who, i, Pause, Kill)
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
@@ -117,7 +123,7 @@ func (p *Plan) schedule(who string, first int, kinds ...What) {
 			f.For = between(1.2, 2)
 		}
 		p.Faults = append(p.Faults, f)
-		at += f.For + between(2, 5)
+		at += f.For + between(2, 5) + p.Rest
 	}
 }
 

@@ -25,7 +25,8 @@ type process struct {
 	ops    []history.Op // by number
 	stalls []stall
 	notes  []Note
-	strays int // lines that could not be read; the last one of a killed process may be cut short
+	heard  time.Time // when it said something last
+	strays int       // lines that could not be read; the last one of a killed process may be cut short
 }
 
 // spawn starts a process for a job. It dies with the thread that started it.
@@ -59,6 +60,7 @@ func (p *process) listen(out io.Reader, note func(*history.Op)) {
 		var l line
 		err := json.Unmarshal(lines.Bytes(), &l)
 		p.mu.Lock()
+		p.heard = time.Now()
 		switch {
 		case err != nil:
 			p.strays++

@@ -33,6 +33,7 @@ type Run struct {
 	parts   []*history.History // of processes that have ended
 	stalled []history.Op
 	notes   []Note
+	staged  []string          // who has a stage in this process
 	names   map[string]string // by who: the name of the process that plays it now
 	done    map[What]int      // faults that were done
 	errs    []error
@@ -107,7 +108,7 @@ func (r *Run) did(what What, client, name string, from, to time.Time) {
 
 func (r *Run) watchStalls(ctx context.Context) {
 	var all []stall
-	stalls(ctx, r.start, func(s stall) { all = append(all, s) })
+	stalls(ctx, r.start, func(s stall) { all = append(all, s) }, nil)
 	var clients []string
 	for i := range r.plan.Clients {
 		clients = append(clients, fmt.Sprint("c", i+1))
@@ -245,6 +246,10 @@ func (r *Run) keep(p *process, died time.Duration) {
 	r.parts = append(r.parts, h)
 	r.notes = append(r.notes, p.notes...)
 	r.stalled = append(r.stalled, pauses(p.stalls, []string{p.name})...)
+	// One that was killed cannot tell of the stall in which that met it.
+	if silent := died - p.heard.Sub(r.start); died > 0 && silent > (1+beatEvery)*tick+stallLeast {
+		r.stalled = append(r.stalled, pauses([]stall{{died - silent, died}}, []string{p.name})...)
+	}
 }
 
 // Clean ends the claims that killed processes and lost answers left in the store. It returns how many there were.

@@ -24,11 +24,15 @@ type stall struct {
 	To   time.Duration `json:"to"`
 }
 
-// stalls tells of each stall of this process until ctx ends.
-func stalls(ctx context.Context, start time.Time, tell func(stall)) {
+// beatEvery is after how many ticks a process says that it runs.
+const beatEvery = 10
+
+// stalls tells of each stall of this process until ctx ends, and with beat, if it is not nil, that it runs.
+func stalls(ctx context.Context, start time.Time, tell func(stall), beat func()) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
-	for last := time.Now(); ; {
+	n := 0
+	for last := time.Now(); ; n++ {
 		select {
 		case <-ctx.Done():
 			return
@@ -39,6 +43,9 @@ func stalls(ctx context.Context, start time.Time, tell func(stall)) {
 			tell(stall{last.Sub(start) - stallEdge, now.Sub(start) + stallEdge})
 		}
 		last = now
+		if beat != nil && n%beatEvery == 0 {
+			beat()
+		}
 	}
 }
 

@@ -29,6 +29,7 @@ type line struct {
 	Op    *history.Op `json:"op,omitempty"`
 	Stall *stall      `json:"stall,omitempty"`
 	Note  *Note       `json:"note,omitempty"`
+	Beat  bool        `json:"beat,omitempty"` // it runs, and that is all
 }
 
 // A Note is something that a process says which is no operation of a lock.
@@ -46,12 +47,12 @@ type Stage struct {
 	Recorder *history.Recorder
 	Start    time.Time // of the history
 
-	tell *teller
+	note func(Note)
 }
 
 // Note takes something down before it returns.
 func (s *Stage) Note(what, key, value string) {
-	s.tell.say(line{Note: &Note{At: time.Since(s.Start), Who: s.Name, What: what, Key: key, Value: value}})
+	s.note(Note{At: time.Since(s.Start), Who: s.Name, What: what, Key: key, Value: value})
 }
 
 // Work is the life of a process of its own. It plays its clients until ctx ends, and writes what they do to out
@@ -78,8 +79,10 @@ func Perform(ctx context.Context, j *Job, out io.Writer, play func(context.Conte
 	rec := history.NewSince(start, func(n int, op history.Op) { w.say(line{N: n, Op: &op}) })
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
-	watching.Go(func() { stalls(watch, start, func(s stall) { w.say(line{Stall: &s}) }) })
-	err := play(ctx, &Stage{Job: j, Recorder: rec, Start: start, tell: w})
+	watching.Go(func() {
+		stalls(watch, start, func(s stall) { w.say(line{Stall: &s}) }, func() { w.say(line{Beat: true}) })
+	})
+	err := play(ctx, &Stage{Job: j, Recorder: rec, Start: start, note: func(n Note) { w.say(line{Note: &n}) }})
 	stop()
 	watching.Wait()
 	if err != nil {

@@ -59,12 +59,13 @@ type Client struct {
 	Slots   *distlock.Semaphore // what it takes instead of locks; nil: locks
 	Rand    *rand.Rand
 	Careful bool          // it takes nothing but exclusive locks, and does not hold for long
+	Most    int           // it stops after so many asks; 0: it does not
 	Holding *atomic.Int64 // how many leases the process holds; nil: not of interest
 }
 
 // Run takes locks until ctx ends.
 func (c *Client) Run(ctx context.Context) {
-	for ctx.Err() == nil {
+	for n := 0; ctx.Err() == nil && (c.Most == 0 || n < c.Most); n++ {
 		c.hold(ctx)
 		time.Sleep(c.about(c.Pause))
 	}
@@ -92,14 +93,14 @@ func (c *Client) hold(ctx context.Context) {
 	defer cancel()
 
 	h := c.Recorder.Ask(want)
-	s := &scribe{hold: h}
-	lease, err := take(waiting, want.Key, distlock.Observe(s.observe))
+	s := &Scribe{Hold: h}
+	lease, err := take(waiting, want.Key, distlock.Observe(s.Observe))
 	if err != nil {
 		h.Ended(Outcome(err))
 		return
 	}
-	h.Granted(lease.Fence(), lease.Until())
-	s.lease.Store(lease)
+	h.Granted(lease.Fence(), Trust(lease))
+	s.Follow(lease)
 	c.Grants.Add(1)
 	if c.Holding != nil {
 		c.Holding.Add(1)
@@ -127,7 +128,9 @@ func (c *Client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
 	switch {
 	case !alone || lease.Err() != nil:
 	case c.Guard != nil:
+		rest := tell(h, lease) // what is guarded may keep the client waiting
 		c.Guard(h, lease, c.Rand)
+		rest()
 	default:
 		h.Update(c.register(lease.Key()), nil)
 	}
@@ -147,6 +150,23 @@ func (c *Client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
 	release.End(Outcome(lease.Unlock(context.Background())))
 }
 
+// tell takes down the loss of a lease while the client does something else, until the function it returns is called.
+func tell(h *history.Hold, lease *distlock.Lease) func() {
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-lease.Done():
+			h.Lost()
+		case <-stop:
+		}
+	}()
+	return func() {
+		close(stop)
+		<-done
+	}
+}
+
 func (c *Client) upTo(d time.Duration) time.Duration { return time.Duration(c.Rand.Int64N(int64(d))) }
 
 // about is upTo in whole milliseconds: in virtual time many things then happen at one instant, and races show.
@@ -154,19 +174,32 @@ func (c *Client) about(d time.Duration) time.Duration {
 	return c.upTo(d).Truncate(time.Millisecond)
 }
 
-// A scribe takes down the renewals of one lease.
-type scribe struct {
-	hold  *history.Hold
+// Trust is when the trust in a lease ends. One that is lost by now has no such time any more, and is trusted no longer.
+func Trust(lease *distlock.Lease) time.Time {
+	now := time.Now() // before the look: it may take a while
+	if until := lease.Until(); !until.IsZero() {
+		return until
+	}
+	return now
+}
+
+// A Scribe takes down when an ask begins to wait, and the renewals of its lease.
+type Scribe struct {
+	Hold  *history.Hold
 	lease atomic.Pointer[distlock.Lease]
 }
 
-func (s *scribe) observe(_ context.Context, e distlock.Event) {
+// Follow tells the scribe the lease, when its grant was taken down.
+func (s *Scribe) Follow(lease *distlock.Lease) { s.lease.Store(lease) }
+
+// Observe is for distlock.Observe.
+func (s *Scribe) Observe(_ context.Context, e distlock.Event) {
 	switch {
 	case e.Kind == distlock.Waiting:
-		s.hold.Waiting()
+		s.Hold.Waiting()
 	case e.Kind == distlock.Renewed && e.Err == nil:
 		if lease := s.lease.Load(); lease != nil && lease.Err() == nil {
-			s.hold.Renew().Extended(lease.Until())
+			s.Hold.Renew().Extended(Trust(lease))
 		}
 	}
 }

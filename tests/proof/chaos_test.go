@@ -1,29 +1,123 @@
 package proof_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/faults"
 	"github.com/distlock/distlock/internal/history"
 )
 
+// onEach runs a test on every store.
+func onEach(t *testing.T, test func(t *testing.T, sys *faults.System)) {
+	for _, sys := range faults.Systems() {
+		t.Run(sys.Name, func(t *testing.T) {
+			t.Parallel()
+			test(t, sys)
+		})
+	}
+}
+
+// play starts a system, and lets processes play on it while it is broken. Stores that cannot do what is needed are skipped.
+func play(t *testing.T, sys *faults.System, o faults.Options, needs ...func(driver.Features) bool) *faults.Run {
+	t.Helper()
+	o.Seed, o.TTL = *seed, ttl
+	env := sys.Start(t, o)
+	f, err := env.Features(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, can := range needs {
+		if !can(f) {
+			t.Skip("the store does not declare what this kind needs")
+		}
+	}
+	return env.Run(t, o)
+}
+
+// judge judges the grants of a run.
+func judge(t *testing.T, r *faults.Run, min history.Minimums) *faults.Verdict {
+	t.Helper()
+	v, err := r.Judge(min)
+	t.Log(v)
+	if err != nil {
+		t.Error(err)
+	}
+	return v
+}
+
 // Twenty seconds of each store: processes are stopped and killed, servers and the ways to them are broken, and no promise is.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	for _, sys := range faults.Systems() {
-		if sys.Memory {
-			continue
+	onEach(t, func(t *testing.T, sys *faults.System) {
+		r := play(t, sys, faults.Options{Time: 20 * time.Second, Processes: 4, Keys: 3, Play: "chaos"})
+		judge(t, r, history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 5})
+	})
+}
+
+// Fifty keys side by side, each with five clients, and each a history of its own.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, sys *faults.System) {
+		defer heavy()()
+		histories(t, sys, 12*time.Second, 50)
+	})
+}
+
+// heavy lets two tests at a time go on that need the processors themselves. It returns what ends it.
+func heavy() func() {
+	working <- struct{}{}
+	return func() { <-working }
+}
+
+var working = make(chan struct{}, 2)
+
+// keys is how many histories there are at a time.
+const keys = 50
+
+func histories(t *testing.T, sys *faults.System, lasts time.Duration, least int) *faults.Verdict {
+	r := play(t, sys, faults.Options{
+		Time: lasts, Processes: 5, Keys: keys, Play: "histories", Promised: true, Rest: 8 * ttl,
+	})
+	v := judge(t, r, history.Minimums{Grants: least * keys / 4, ContendedWaits: keys, FaultsOverHold: 3})
+	ops := map[string]int{}
+	for _, op := range r.History.Ops {
+		if op.Kind != history.Fault {
+			ops[op.Key]++
 		}
-		t.Run(sys.Name, func(t *testing.T) {
-			t.Parallel()
-			o := faults.Options{Seed: *seed, Time: 20 * time.Second, TTL: ttl, Processes: 4, Keys: 3, Play: "chaos"}
-			r := sys.Start(t, o).Run(t, o)
-			v, err := r.Judge(history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 5})
-			t.Log(v)
-			if err != nil {
-				t.Error(err)
-			}
-		})
 	}
+	if len(ops) != keys {
+		t.Fatalf("%d histories, want %d", len(ops), keys)
+	}
+	shortest := slices.Min(slices.Collect(maps.Values(ops)))
+	if t.Logf("%d histories of at least %d operations", len(ops), shortest); shortest < least {
+		t.Errorf("a history has %d operations, want %d", shortest, least)
+	}
+	return v
+}
+
+// Holders that are stopped between reading and writing come too late: what compares fences loses no update that it acknowledged. What
+// does not compare them loses some.
+func TestCounter(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, sys *faults.System) {
+		defer heavy()()
+		v := counter(t, sys, 500, 25*time.Second)
+		t.Logf("%d fenced updates, 0 lost; %d plain ones lost", v.Fenced, v.LostPlain)
+	})
+}
+
+func counter(t *testing.T, sys *faults.System, updates int, lasts time.Duration) *faults.Verdict {
+	r := play(t, sys, faults.Options{
+		Time: lasts, Processes: 4, Keys: 12, Play: "counter", Calm: !sys.Memory, Enough: updates * 6 / 5, NoModel: true,
+		Spare: true, Rest: 4 * ttl,
+	})
+	v := judge(t, r, history.Minimums{Grants: updates, ContendedWaits: 20, FaultsOverHold: 1})
+	if v.Fenced < updates {
+		t.Errorf("%d fenced updates, want %d", v.Fenced, updates)
+	}
+	return v
 }
