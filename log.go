@@ -2,11 +2,12 @@ package distlock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 )
 
 // Log returns an observer that writes to a logger, or to slog's default one if it is nil. Warnings are a loss, a release that
-// failed, a lease at risk, and a renewal that came late: with less trust left than a quarter of the TTL, which is what one more
+// failed, a lease at risk, a deadlock, and a renewal that came late: with less trust left than a quarter of the TTL, which is what one more
 // try may take. So the next slow answer may be the loss. Everything else is for debugging. Names are written, owners never are.
 //
 // The context of each event goes to the logger's handler, with what it carries: a handler that reads the trace from it does so for
@@ -19,6 +20,8 @@ func Log(logger *slog.Logger) Observer {
 		level, what := slog.LevelDebug, string(e.Kind)
 		switch {
 		case e.Kind == Lost, e.Kind == AtRisk, e.Kind == Released && e.Err != nil:
+			level = slog.LevelWarn
+		case errors.Is(e.Err, ErrDeadlock): // a mistake in the program, not a busy lock
 			level = slog.LevelWarn
 		case e.Thin:
 			level, what = slog.LevelWarn, what+" late"

@@ -40,6 +40,10 @@ func TestLog(t *testing.T) {
 			distlock.Event{Kind: distlock.Refused, Err: errors.Join(&distlock.HeldError{Key: "x", Holder: "you"}, distlock.ErrReleased)},
 			`level=DEBUG msg="distlock: refused" %s error="distlock: \"x\" is held by you\ndistlock: lease released"`,
 		},
+		{
+			distlock.Event{Kind: distlock.Refused, Err: &distlock.DeadlockError{Key: "x", Cycle: []distlock.Party{{Holder: "me", Waits: distlock.Claim{Key: "x"}, Holds: []distlock.Claim{{Key: "x"}}}}}},
+			`level=WARN msg="distlock: refused" %s error="distlock: deadlock: me holds \"x\" and waits for \"x\": it waits for itself"`,
+		},
 		{distlock.Event{Kind: distlock.Renewed, Fence: 7}, `level=DEBUG msg="distlock: renewed" %s fence=7`},
 		{
 			distlock.Event{Kind: distlock.Renewed, Fence: 7, Left: 7 * time.Second, Margin: 7 * time.Second, Thin: true},
