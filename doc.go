@@ -56,7 +56,8 @@
 // goroutine in memory, each time with a higher fence. A turn ends after 128 leases or 50 ms
 // if another process waits.
 //
-// There is no reentrancy: a goroutine that takes a lock it already has waits for itself.
+// There is no reentrancy: a call that asks for what its own context holds is told so at once, with ErrDeadlock, and one whose context
+// does not tell waits for itself.
 //
 // # Trust
 //
