@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode"
@@ -71,16 +72,17 @@ func New(key string, fence uint64) (Proof, error) {
 	return Proof{key, fence}, nil
 }
 
-// Of returns the proof of a lease. The error is ErrInvalid if the lease is not exclusive, or has no fence.
+// Of returns the proof of a lease. The error is ErrInvalid if there is none, such as the nil that distlock.FromContext returns, if the lease
+// is not exclusive, or has no fence.
 func Of(l Lease) (Proof, error) {
-	switch l := l.(type) {
-	case nil:
+	if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return Proof{}, fmt.Errorf("%w: no lease", ErrInvalid)
-	case Proof:
-		if l.fence == 0 {
+	}
+	if p, ok := l.(Proof); ok {
+		if p.fence == 0 {
 			return Proof{}, fmt.Errorf("%w: the zero Proof", ErrInvalid)
 		}
-		return l, nil
+		return p, nil
 	}
 	return Parse(l.Proof())
 }

@@ -96,7 +96,13 @@ func TestOf(t *testing.T) {
 	}
 	reader, err := locker.RLock(ctx, "catalogue")
 	must(t, err)
-	for what, l := range map[string]fence.Lease{"shared": reader, "zero": fence.Proof{}, "nil": nil} {
+	none := distlock.FromContext(ctx)
+	if none != nil {
+		t.Fatal("a lease from nowhere")
+	}
+	for what, l := range map[string]fence.Lease{
+		"shared": reader, "zero": fence.Proof{}, "pointer to the zero": &fence.Proof{}, "nil": nil, "nil lease": none, "nil proof": (*fence.Proof)(nil),
+	} {
 		if _, err := fence.Of(l); !errors.Is(err, fence.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", what, err)
 		}

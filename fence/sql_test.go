@@ -85,9 +85,9 @@ func TestRow_refuses(t *testing.T) {
 			t.Errorf("%+v: %v, want ErrInvalid", row, err)
 		}
 	}
-	for _, l := range []fence.Lease{nil, fence.Proof{}} {
+	for _, l := range []fence.Lease{nil, (*distlock.Lease)(nil), fence.Proof{}} {
 		if err := (fence.Row{Table: "t"}).Update(ctx, db, l, 2, ""); !errors.Is(err, fence.ErrInvalid) {
-			t.Errorf("%v: %v, want ErrInvalid", l, err)
+			t.Errorf("%#v: %v, want ErrInvalid", l, err)
 		}
 	}
 	if err := (fence.Row{Table: "t"}).Update(ctx, db, good, 1, ""); err == nil || errors.Is(err, fence.ErrStale) {

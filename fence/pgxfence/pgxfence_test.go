@@ -103,8 +103,9 @@ func TestRow(t *testing.T) {
 		t.Error("the row is not as the last holder left it")
 	}
 	for what, err := range map[string]error{
-		"no lease": row.Update(ctx, db, nil, 42, ""),
-		"name":     pgxfence.Row{Table: "a b"}.Update(ctx, db, proof(t, "a", 1), 42, ""),
+		"no lease":            row.Update(ctx, db, nil, 42, ""),
+		"none in the context": row.Update(ctx, db, distlock.FromContext(ctx), 42, ""),
+		"name":                pgxfence.Row{Table: "a b"}.Update(ctx, db, proof(t, "a", 1), 42, ""),
 	} {
 		if !errors.Is(err, fence.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", what, err)

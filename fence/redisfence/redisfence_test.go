@@ -190,9 +190,9 @@ func TestGuard_refuses(t *testing.T) {
 			t.Errorf("key %q: %v, want ErrInvalid", key, err)
 		}
 	}
-	for _, l := range []fence.Lease{nil, fence.Proof{}} {
+	for _, l := range []fence.Lease{nil, (*distlock.Lease)(nil), fence.Proof{}} {
 		if err := g.Set(ctx, l, "a", "x"); !errors.Is(err, fence.ErrInvalid) {
-			t.Errorf("%v: %v, want ErrInvalid", l, err)
+			t.Errorf("%#v: %v, want ErrInvalid", l, err)
 		}
 	}
 	for _, opt := range []redisfence.Options{{Prefix: "{a}"}, {Keep: -1}, {Keep: time.Microsecond}} {
