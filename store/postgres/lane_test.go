@@ -182,6 +182,53 @@ func TestLane_sameKey(t *testing.T) {
 	}
 }
 
+// Plans that were made while the tables were empty do not read all claims for each of a batch.
+func TestLane_plans(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	const workers, rounds, held = 16, 10, 5000
+	crowd := func() {
+		var wg sync.WaitGroup
+		for i := range workers {
+			wg.Go(func() {
+				for range rounds {
+					r := exclusive(fmt.Sprint("key", i))
+					grant(t, s, r)
+					release(t, s, r)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	grant(t, s, exclusive("one"))
+	query(t, srv, "insert into "+quoted(opt)+".key select 'other' || i, 1 from generate_series(1, 1000) i")
+	for _, table := range []string{"key", "claim", "place", "onlooker"} {
+		query(t, srv, "vacuum analyze "+quoted(opt)+"."+table) // then the planner believes that they are
+	}
+	crowd()
+	query(t, srv, strings.ReplaceAll(fmt.Sprintf(`insert into Schema.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, since, ends)
+		select 'held' || i, 'o', 1, 1, 1, 1, '', '', '{}', now(), now() + interval '1 hour' from generate_series(1, %d) i`, held), "Schema", quoted(opt)))
+	crowd()
+	s.Close() // what a connection counts is told when it ends
+	name := strings.ReplaceAll(opt.Schema, "'", "''")
+	eventually(t, "the server has counted", func() error {
+		rows := query(t, srv, "select i.idx_scan, i.idx_tup_read, t.seq_scan from pg_stat_user_indexes i join pg_stat_user_tables t using (relid) where i.schemaname = '"+name+"' and i.indexrelname = 'claim_pkey'")
+		scans, err := strconv.Atoi(rows[0][0])
+		if err != nil || scans < workers*rounds {
+			return fmt.Errorf("%v scans: %w", rows, err)
+		}
+		if read, err := strconv.Atoi(rows[0][1]); err != nil || read > 10*scans {
+			t.Errorf("%d scans have read %d claims, %v", scans, read, err)
+		}
+		if full, err := strconv.Atoi(rows[0][2]); err != nil || full > 20 { // a few before the settings
+			t.Errorf("all claims were read %d times, %v", full, err)
+		}
+		return nil
+	})
+}
+
 // commits returns how many transactions a database has seen, up to a second ago.
 func commits(t testing.TB, srv *testenv.PostgresServer, url string) int {
 	t.Helper()

@@ -16,11 +16,18 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// layout is the version of the schema that this package writes, and oldest the first that it can work with.
+// layout is the version of the schema that this package writes, and oldest the first that it can work with. functions is the
+// number of the functions: those of a higher one do all that programs before asked of them, so a program works with its own and with
+// later ones.
 const (
-	layout = 1
-	oldest = 1
+	layout    = 1
+	oldest    = 1
+	functions = 2
 )
+
+// firstServer is the first version of PostgreSQL that can do all that the functions ask of it: functions whose body is
+// read when they are made.
+const firstServer = 14
 
 //go:embed sql/*.sql
 var files embed.FS
@@ -28,16 +35,20 @@ var files embed.FS
 // A SchemaError says that the schema is missing, or is not of a version that this program can work with. It is a
 // driver.ErrUnavailable: nothing was changed.
 type SchemaError struct {
-	Schema string
-	Have   int   // its version; 0: it is missing
-	Want   int   // the version of this program
-	Err    error // why it could not be created; nil: it was not tried
+	Schema    string
+	Have      int   // its version; 0: it is missing
+	Want      int   // the version of this program
+	Functions int   // the number of its functions, if they are older than this program needs; 0: they are not
+	Err       error // why it could not be created; nil: it was not tried
 }
 
 func (e *SchemaError) Error() string {
 	switch {
 	case e.Have > e.Want:
 		return fmt.Sprintf("postgres: the schema %q has version %d, and this program knows %d: use a newer program", e.Schema, e.Have, e.Want)
+	case e.Functions > 0:
+		return fmt.Sprintf("postgres: the schema %q has the functions of an older program, no. %d, and this one needs no. %d: run distlock migrate",
+			e.Schema, e.Functions, functions)
 	case e.Have > 0:
 		return fmt.Sprintf("postgres: the schema %q has version %d, and this program needs %d: run distlock migrate", e.Schema, e.Have, e.Want)
 	case e.Err != nil:
@@ -104,11 +115,12 @@ func (n *names) steps(from int) (string, error) {
 	if from == 0 {
 		fmt.Fprintf(&b, `
 insert into %[1]s.sweeper values ('');
-insert into %[1]s.meta values ('identity', gen_random_uuid()::text), ('born', clock_timestamp()::text), ('version', '%[2]d');
-`, n.schema, layout)
-	} else {
-		fmt.Fprintf(&b, "update %s.meta set value = '%d' where name = 'version';\n", n.schema, layout)
+insert into %[1]s.meta values ('identity', gen_random_uuid()::text), ('born', clock_timestamp()::text);
+`, n.schema)
 	}
+	fmt.Fprintf(&b, `
+insert into %s.meta as m values ('version', '%d'), ('functions', '%d') on conflict (name) do update set value = excluded.value;
+`, n.schema, layout, functions)
 	return b.String(), nil
 }
 
@@ -120,6 +132,9 @@ func (s *Store) Migrate(ctx context.Context) (from, to int, err error) {
 		return 0, 0, err
 	}
 	defer closeConn(conn) //nolint:contextcheck // a connection is closed also when ctx is over
+	if _, err := look(ctx, conn); err != nil {
+		return 0, 0, err
+	}
 	if from, err = s.migrate(ctx, conn); err != nil {
 		return from, from, err
 	}
@@ -138,13 +153,15 @@ func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) (from int, err erro
 	if err := exec(s.names.sql("select pg_advisory_xact_lock(@seed@)")); err != nil {
 		return 0, definite(err, false)
 	}
-	if from, err = s.version(ctx, conn); err != nil {
+	have, err := s.version(ctx, conn)
+	if err != nil {
 		return 0, err
 	}
+	from = have.layout
 	switch {
 	case from > layout:
 		return from, &SchemaError{Schema: s.opt.Schema, Have: from, Want: layout}
-	case from == layout:
+	case from == layout && have.functions >= functions:
 		return from, nil
 	}
 	if encoding := pg.ParameterStatus("server_encoding"); encoding != "UTF8" {
@@ -163,8 +180,11 @@ func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) (from int, err erro
 	return from, nil
 }
 
-// version returns the version of the schema; 0 if it is missing. It leaves a transaction as it is.
-func (s *Store) version(ctx context.Context, conn *pgx.Conn) (int, error) {
+// A version is that of a schema. The zero version is of one that is missing.
+type version struct{ layout, functions int }
+
+// version returns the version of the schema. It leaves a transaction as it is.
+func (s *Store) version(ctx context.Context, conn *pgx.Conn) (version, error) {
 	row := func(sql string) (string, error) {
 		res := conn.PgConn().ExecParams(ctx, s.names.sql(sql), nil, nil, nil, nil).Read()
 		if res.Err != nil {
@@ -179,15 +199,17 @@ func (s *Store) version(ctx context.Context, conn *pgx.Conn) (int, error) {
 	has, err := row(`select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 		where n.nspname = ` + "@channel@" + ` and c.relname = 'meta')`)
 	if err != nil || has != "t" {
-		return 0, err
+		return version{}, err
 	}
-	text, err := row(`select value from @schema@.meta where name = 'version'`)
+	// The functions have had a number since the second.
+	text, err := row(`select (select value from @schema@.meta where name = 'version') || ' ' ||
+		coalesce((select value from @schema@.meta where name = 'functions'), '1')`)
 	if err != nil {
-		return 0, err
+		return version{}, err
 	}
-	v, err := strconv.Atoi(text)
-	if err != nil || v < 1 {
-		return 0, fmt.Errorf("%w: the schema %q was not made by distlock", driver.ErrUnavailable, s.opt.Schema)
+	var v version
+	if _, err := fmt.Sscanf(text, "%d %d", &v.layout, &v.functions); err != nil || v.layout < 1 || v.functions < 1 {
+		return version{}, fmt.Errorf("%w: the schema %q was not made by distlock", driver.ErrUnavailable, s.opt.Schema)
 	}
 	return v, nil
 }
@@ -208,7 +230,7 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*server, error) {
 	if v := s.ready.Load(); v != nil {
 		return v, nil
 	}
-	pooled, err := behindPooler(ctx, conn)
+	v, err := look(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +238,7 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if have == 0 && !s.opt.Manual {
+	if have.layout == 0 && !s.opt.Manual {
 		_, err := s.migrate(ctx, conn)
 		var missing *SchemaError
 		if err != nil && !errors.As(err, &missing) {
@@ -225,23 +247,37 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*server, error) {
 		if err != nil {
 			return nil, missing
 		}
-		have = layout
+		have = version{layout, functions}
 	}
-	if have < oldest || have > layout {
-		return nil, &SchemaError{Schema: s.opt.Schema, Have: have, Want: layout}
+	switch {
+	case have.layout < oldest, have.layout > layout:
+		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.layout, Want: layout}
+	case have.functions < functions:
+		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.layout, Want: layout, Functions: have.functions}
 	}
-	v := &server{pooled: pooled}
 	s.ready.Store(v)
 	return v, nil
 }
 
-// behindPooler reports whether the process that serves us is not the one that we connected to.
-func behindPooler(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	res := conn.PgConn().ExecParams(ctx, "select pg_catalog.pg_backend_pid()", nil, nil, nil, nil).Read()
-	if res.Err != nil || len(res.Rows) != 1 {
-		return false, definite(res.Err, false)
+// look asks the server for its version, and for the process that serves us: if that is not the one that we connected to, there is a pooler.
+func look(ctx context.Context, conn *pgx.Conn) (*server, error) {
+	const sql = "select pg_catalog.pg_backend_pid(), pg_catalog.current_setting('server_version_num')"
+	res := conn.PgConn().ExecParams(ctx, sql, nil, nil, nil, nil).Read()
+	if res.Err != nil {
+		return nil, definite(res.Err, false)
 	}
-	return string(res.Rows[0][0]) != strconv.FormatUint(uint64(conn.PgConn().PID()), 10), nil
+	if len(res.Rows) != 1 || len(res.Rows[0]) != 2 {
+		return nil, errAnswer
+	}
+	number, err := strconv.Atoi(string(res.Rows[0][1]))
+	if err != nil {
+		return nil, errAnswer
+	}
+	if number < firstServer*10000 {
+		return nil, fmt.Errorf("postgres: the server is PostgreSQL %d, and %d is the first that will do: %w: %w",
+			number/10000, firstServer, driver.ErrUnavailable, errors.ErrUnsupported)
+	}
+	return &server{pooled: string(res.Rows[0][0]) != strconv.FormatUint(uint64(conn.PgConn().PID()), 10)}, nil
 }
 
 // newName returns a name for a prepared statement.

@@ -63,8 +63,8 @@ func (s *Store) greet(ctx context.Context) error {
 	switch class := code(err); {
 	case err == nil, ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &schema), strings.HasPrefix(class, "28"), strings.HasPrefix(class, "3D"), strings.HasPrefix(class, "42"):
-		return err // who we are, the database, what we may do: to wait does not help
+	case errors.As(err, &schema), errors.Is(err, errors.ErrUnsupported), strings.HasPrefix(class, "28"), strings.HasPrefix(class, "3D"), strings.HasPrefix(class, "42"):
+		return err // who we are, the database and its version, what we may do: to wait does not help
 	case errors.Is(err, driver.ErrUnavailable):
 		return nil
 	}

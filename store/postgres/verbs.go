@@ -49,11 +49,12 @@ func (n *names) statements() statements {
 		renewAll: statement{
 			sql: n.sql(`select * from @schema@.renew_all($1, $2, $3)`), formats: []int16{0}, results: []int16{0},
 		},
-		show:    statement{sql: n.sql(`select * from @schema@.show($1)`), formats: []int16{0}, results: toldFormats},
-		list:    statement{sql: n.sql(`select * from @schema@.list($1, $2)`), formats: []int16{0}, results: toldFormats},
-		breaks:  statement{sql: n.sql(`select * from @schema@.break($1, $2)`), formats: []int16{0}, results: toldFormats},
-		watch:   statement{sql: n.sql(`select @schema@.watch($1, $2)`), formats: []int16{0}, results: []int16{0}},
-		sweep:   statement{sql: n.sql(`select @schema@.sweep()`), results: []int16{0}},
+		show:   statement{sql: n.sql(`select * from @schema@.show($1)`), formats: []int16{0}, results: toldFormats},
+		list:   statement{sql: n.sql(`select * from @schema@.list($1, $2)`), formats: []int16{0}, results: toldFormats},
+		breaks: statement{sql: n.sql(`select * from @schema@.break($1, $2)`), formats: []int16{0}, results: toldFormats},
+		watch:  statement{sql: n.sql(`select @schema@.watch($1, $2)`), formats: []int16{0}, results: []int16{0}},
+		// What a crash of the server forgets of a sweep, another one does: nobody waits for the disk.
+		sweep:   statement{sql: n.sql(`select set_config('synchronous_commit', 'off', true), @schema@.sweep()`), results: []int16{0}},
 		inspect: statement{sql: n.sql(inspectSQL), results: []int16{0}},
 	}
 }

@@ -217,8 +217,8 @@ func (f *feed) listen() (deaf bool) {
 		return false
 	}
 	defer closeConn(conn)
-	if pooled, err := behindPooler(f.ctx, conn); err != nil || pooled {
-		return pooled
+	if v, err := look(f.ctx, conn); err != nil || v.pooled {
+		return err == nil
 	}
 	for _, channel := range []string{f.s.names.channel, f.s.channel} {
 		if _, err := conn.PgConn().Exec(f.ctx, "listen "+pgx.Identifier{channel}.Sanitize()).ReadAll(); err != nil {

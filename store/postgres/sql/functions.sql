@@ -305,7 +305,7 @@ end
 $$;
 
 -- ask_all is ask for many claims, with an answer for each, in order. Those on keys on which nothing stands are granted by one statement.
--- The settings keep the planner from reading whole tables, which it takes for small.
+-- The settings, and subqueries that give one row, keep the planner from reading whole tables for each: it plans once, and may find them empty then.
 create or replace function @schema@.ask_all(
   keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[], places interval[], floors bigint[],
   holders text[], parties text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
@@ -330,11 +330,14 @@ begin
           with ordinality as w(key, owner, ttl, weight, "limit", floor, holder, party, meta, value, ours, number)
       ), last as materialized (
         -- A row is updated once: of two claims on one key the other is left for later, and sees the first.
-        update @schema@.key k set fence = greatest(k.fence + 128, micros, w.floor) from wanted w
-        where w.ours and k.key = w.key collate "C" and greatest(k.fence + 128, micros, w.floor) <= 9007199254740864
+        update @schema@.key k set fence = greatest(k.fence + 128, micros, w.floor) from (
+          select w.*, (select k.ctid from @schema@.key k where k.key = w.key collate "C") as row from wanted w
+          where w.ours and (select true from @schema@.claim c where c.key = w.key collate "C" limit 1) is null
+            and (select true from @schema@.place p where p.key = w.key collate "C" limit 1) is null
+          offset 0
+        ) w
+        where k.ctid = w.row and greatest(k.fence + 128, micros, w.floor) <= 9007199254740864
           and w.floor <= greatest(k.fence, micros) + 3600000000
-          and not exists (select from @schema@.claim c where c.key = w.key collate "C")
-          and not exists (select from @schema@.place p where p.key = w.key collate "C")
         returning k.fence, w.*
       ), granted as (
         insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
@@ -517,7 +520,7 @@ $$;
 
 -- release_all releases many, and gives an answer for each, in order. Claims that nobody waits for are ended by one statement.
 create or replace function @schema@.release_all(keys text[], owners text[]) returns setof boolean language plpgsql
-set search_path = pg_catalog set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set search_path = pg_catalog set lock_timeout = '200ms' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
   ours boolean[] := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@)) from unnest(release_all.keys) k);
@@ -527,16 +530,15 @@ begin
   for gone in
     with wanted as materialized (
       select w.* from unnest(release_all.keys, release_all.owners, ours) with ordinality as w(key, owner, ours, number)
-    ), free as materialized (
-      select l.key, l.owner, w.number from wanted w, lateral (
-        select c.key, c.owner from @schema@.claim c
-        where w.ours and c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.broken is null and c.ends > clock_timestamp()
-          and not exists (select from @schema@.place p where p.key = w.key collate "C")
-          and not exists (select from @schema@.onlooker o where o.key = w.key collate "C")
-        for update of c skip locked
-      ) l
     )
-    delete from @schema@.claim c using free f where c.key = f.key and c.owner = f.owner returning f.number
+    delete from @schema@.claim c using (
+      select w.number, (select c.ctid from @schema@.claim c where c.key = w.key collate "C" and c.owner = w.owner collate "C") as row from wanted w
+      where w.ours and (select true from @schema@.place p where p.key = w.key collate "C" limit 1) is null
+        and (select true from @schema@.onlooker o where o.key = w.key collate "C" limit 1) is null
+      offset 0
+    ) w
+    where c.ctid = w.row and c.broken is null and c.ends > clock_timestamp()
+    returning w.number
   loop
     ended[gone] := true;
   end loop;
@@ -576,23 +578,31 @@ language sql set search_path = pg_catalog as $$
     on conflict (key) do update set ends = greatest(o.ends, excluded.ends)
 $$;
 
--- sweep looks at some keys and drops what has ended there, and those of which nothing is left and whose last fence the clock has
--- passed by ten minutes. It returns how many were dropped, and does nothing while another sweeps.
+-- sweep looks at some keys. Where the clock has passed the last fence by ten minutes it drops what has ended, and the key if nothing is left
+-- of it. It returns how many were dropped, and does nothing while another sweeps.
 create or replace function @schema@.sweep(step int default 200) returns bigint
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
+  past bigint := @schema@.microseconds(clock_timestamp() - timestamptz 'epoch') - 600000000;
   page text[];
+  looked bigint;
+  last text;
   dropped bigint := 0;
   n bigint;
 begin
-  select array(select k.key from @schema@.key k where k.key > s.after order by k.key limit sweep.step) into page
-    from @schema@.sweeper s for update skip locked;
+  select s.after into last from @schema@.sweeper s for update skip locked;
   if not found then
     return 0;
   end if;
+  select array_agg(k.key) filter (where k.fence < past), count(*), max(k.key) into page, looked, last
+    from (select k.key, k.fence from @schema@.key k where k.key > last order by k.key limit sweep.step) k;
   -- From the last key it goes on with the first.
-  update @schema@.sweeper set after = case when cardinality(page) < sweep.step then '' else page[cardinality(page)] end;
+  update @schema@.sweeper set after = case when looked < sweep.step then '' else last end;
+  delete from @schema@.onlooker o where o.ends <= clock_timestamp();
+  if page is null then
+    return 0;
+  end if;
   delete from @schema@.claim c using (
     select e.key, e.owner from @schema@.claim e where e.key = any (page) and e.ends <= clock_timestamp() for update skip locked
   ) gone where c.key = gone.key and c.owner = gone.owner;
@@ -603,18 +613,16 @@ begin
   ) gone where p.key = gone.key and p.owner = gone.owner;
   get diagnostics n = row_count;
   dropped := dropped + n;
-  delete from @schema@.onlooker o where o.ends <= clock_timestamp();
   -- A key that is used meanwhile has a new fence, and is not taken for idle.
   with idle as materialized (
     select k.key from @schema@.key k
-    where k.key = any (page) and k.fence < @schema@.microseconds(clock_timestamp() - timestamptz 'epoch') - 600000000
+    where k.key = any (page) and k.fence < past
       and not exists (select from @schema@.claim c where c.key = k.key)
       and not exists (select from @schema@.place p where p.key = k.key)
   ), free as materialized (
     select i.key from idle i where pg_try_advisory_xact_lock(hashtextextended(i.key, @seed@))
   )
-  delete from @schema@.key k using free f
-    where k.key = f.key and k.fence < @schema@.microseconds(clock_timestamp() - timestamptz 'epoch') - 600000000;
+  delete from @schema@.key k using free f where k.key = f.key and k.fence < past;
   get diagnostics n = row_count;
   return dropped + n;
 end
@@ -624,6 +632,8 @@ $$;
 -- A holder is who says so: use a name that no other has, such as a host and a process.
 create or replace function @schema@.acquire_lock(name text, holder text, ttl_seconds double precision, metadata jsonb default '{}')
 returns boolean language plpgsql set search_path = pg_catalog as $$
+declare
+  answer text;
 begin
   if coalesce(name = '' or octet_length(name) > 255 or holder = '' or ttl_seconds <= 0 or jsonb_typeof(metadata) <> 'object', true) then
     raise exception 'distlock: a name of 1 to 255 bytes, a holder, a time above 0 and an object for metadata are needed' using errcode = 'invalid_parameter_value';
@@ -631,8 +641,9 @@ begin
   if random() < 0.01 then
     perform @schema@.sweep();
   end if;
-  return (select a.answer in ('+', '=') from @schema@.acquire(@schema@.lock_key(name), 'sql/' || holder,
-    ttl_seconds * interval '1 second', holder => @schema@.storable(holder), meta => metadata) a);
+  answer := @schema@.ask(@schema@.lock_key(name), 'sql/' || holder, ttl_seconds * interval '1 second', 1073741824, 1073741824, null, 0,
+    @schema@.storable(holder), '', metadata, null, '', true);
+  return not starts_with(answer, '{') or answer::jsonb ->> 'answer' in ('+', '=');
 end
 $$;
 

@@ -1,0 +1,161 @@
+package postgres_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/postgres"
+)
+
+// Functions of an older program are told of, and replaced by Migrate, which ten may call at once. What is held stays.
+func TestSchema_oldFunctions(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	a := exclusive("held")
+	fence := grant(t, s, a).Fence
+	for _, sql := range []string{
+		"delete from Schema.meta where name = 'functions'", "drop function Schema.ask_all", "drop function Schema.ask_anywhere", "drop function Schema.release_all",
+		"create or replace function Schema.tag(owner text) returns text language sql as 'select null::text'",
+	} {
+		query(t, srv, strings.ReplaceAll(sql, "Schema", quoted(opt)))
+	}
+	old := made(t, srv.URL, opt)
+	_, err := old.Acquire(t.Context(), exclusive("key"))
+	var schema *postgres.SchemaError
+	if !errors.As(err, &schema) || schema.Functions != 1 || schema.Have != schema.Want || !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "distlock migrate") {
+		t.Fatalf("with old functions: %v, want a SchemaError with the cure", err)
+	}
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			if from, to, err := made(t, srv.URL, opt).Migrate(t.Context()); from != 1 || to != 1 || err != nil {
+				t.Errorf("Migrate: %d, %d, %v", from, to, err)
+			}
+		})
+	}
+	wg.Wait()
+	if again := grant(t, old, a); again.Fence != fence {
+		t.Errorf("fence %d after Migrate, want %d", again.Fence, fence)
+	}
+	works(t, old)
+	if rows := query(t, srv, "select owner from "+quoted(opt)+".locks"); len(rows) != 1 || rows[0][0] != driver.Tag(a.Owner) {
+		t.Errorf("the locks are %v: not all functions were replaced", rows)
+	}
+
+	// Those of a later program do all that this one asks.
+	query(t, srv, "update "+quoted(opt)+".meta set value = '99' where name = 'functions'")
+	works(t, made(t, srv.URL, opt))
+	if _, _, err := made(t, srv.URL, opt).Migrate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if rows := query(t, srv, "select value from "+quoted(opt)+".meta where name = 'functions'"); rows[0][0] != "99" {
+		t.Errorf("Migrate put functions no. %v in the place of later ones", rows)
+	}
+}
+
+// Whoever changes the functions gives them another number, so that programs find out whether a schema has them.
+func TestSchema_functionsNumber(t *testing.T) {
+	t.Parallel()
+	const of = "67741899bd281cf3" // those of functions = 2
+	text, err := os.ReadFile("sql/functions.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:8]) != of {
+		t.Errorf("sql/functions.sql has changed: raise the number functions in schema.go, and note %x here", sum[:8])
+	}
+}
+
+// A server that is too old is told of by its version, and not by the first statement that it does not know.
+func TestOpen_oldServer(t *testing.T) {
+	t.Parallel()
+	for version, ok := range map[int]bool{130021: false, 90624: false, 140000: true} {
+		url := "postgres://app@" + oldServer(t, version) + "/app?sslmode=disable"
+		s, err := postgres.Open(t.Context(), url)
+		if err == nil {
+			s.Close()
+		}
+		told := errors.Is(err, errors.ErrUnsupported) && errors.Is(err, driver.ErrUnavailable) && strings.Contains(err.Error(), "14 is the first")
+		if told == ok {
+			t.Errorf("Open on version %d: %v", version, err)
+		}
+		if _, _, err := made(t, url, nil).Migrate(t.Context()); errors.Is(err, errors.ErrUnsupported) == ok {
+			t.Errorf("Migrate on version %d: %v", version, err)
+		}
+	}
+}
+
+// oldServer answers as a PostgreSQL of a version does that is asked for its process and its version, and refuses all else.
+func oldServer(t *testing.T, version int) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { l.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer c.Close()
+				serveOld(pgproto3.NewBackend(c, c), version)
+			})
+		}
+	})
+	return l.Addr().String()
+}
+
+func serveOld(b *pgproto3.Backend, version int) {
+	if _, err := b.ReceiveStartupMessage(); err != nil {
+		return
+	}
+	ready := &pgproto3.ReadyForQuery{TxStatus: 'I'}
+	b.Send(&pgproto3.AuthenticationOk{})
+	b.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 1}})
+	b.Send(ready)
+	refused := false
+	for b.Flush() == nil {
+		m, err := b.Receive()
+		if err != nil {
+			return
+		}
+		switch m := m.(type) {
+		case *pgproto3.Parse:
+			if refused = !strings.Contains(m.Query, "server_version_num"); refused {
+				b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "42601", Message: "syntax error"})
+			} else {
+				b.Send(&pgproto3.ParseComplete{})
+			}
+		case *pgproto3.Execute:
+			if !refused {
+				b.Send(&pgproto3.BindComplete{})
+				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("pid")}, {Name: []byte("version")}}})
+				b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte("1"), []byte(strconv.Itoa(version))}})
+				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
+			}
+		case *pgproto3.Query:
+			b.Send(&pgproto3.ErrorResponse{Severity: "ERROR", Code: "42601", Message: "syntax error"})
+			b.Send(ready)
+		case *pgproto3.Sync:
+			b.Send(ready)
+		}
+	}
+}
