@@ -136,6 +136,15 @@ func TestEvent_risk(t *testing.T) {
 			}
 			_ = lease.Unlock(t.Context())
 		}, false},
+		"gone while the store was away": {func(t *testing.T, w *wire, lease *distlock.Lease) {
+			if _, err := w.Break(t.Context(), "x", "a test"); err != nil {
+				t.Error(err)
+			}
+			w.cut()
+			time.Sleep(12 * time.Second)
+			w.mend()
+			_ = lease.Unlock(t.Context())
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

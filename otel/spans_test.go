@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/metric"
@@ -121,6 +122,11 @@ func TestSpans_status(t *testing.T) {
 				spans := p.ended(c.span)
 				span := spans[len(spans)-1]
 				got := attrs(span)
+				for k, v := range got {
+					if !utf8.ValidString(v) {
+						t.Errorf("%s=%q", k, v)
+					}
+				}
 				if got["outcome"]+got["end"] != c.is || span.Status().Code != c.code {
 					t.Errorf("%v, %v", got, span.Status())
 				}
