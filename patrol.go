@@ -11,10 +11,10 @@ import (
 )
 
 // The times of a patrol. The last of a circle to begin to wait posts its notices after a second; whoever is to be told of it looks at the latest
-// half a second later, and again after 200 ms: 1.7 s, and 300 ms are left for the store.
+// 400 ms later, and again after 200 ms: 1.6 s, and 400 ms are left for the store.
 const (
 	patience  = time.Second            // how long a call waits before it looks why
-	lookEvery = 500 * time.Millisecond // how often it does then
+	lookEvery = 400 * time.Millisecond // how often it does then
 	lookAgain = 200 * time.Millisecond // how soon it makes sure of a circle
 
 	// noticeTTL is how long a notice outlives its party. It is less than patience and lookAgain: a process that died is
@@ -119,12 +119,13 @@ func (p *patrol) run() {
 	}
 	defer p.takeBack()
 	p.listen()
-	for last := ""; p.ctx.Err() == nil; {
+	last, pause := "", lookAgain // those who began to wait at the same time may not all have posted yet
+	for p.ctx.Err() == nil {
 		self := p.post()
 		if self == nil {
 			return
 		}
-		pause, now := lookEvery, ""
+		now := ""
 		c, err := p.l.walk(p.ctx, self)
 		if err == nil && c != nil { // a look that failed saw nothing
 			now = c.mark()
@@ -134,8 +135,8 @@ func (p *patrol) run() {
 			p.tell(c)
 			return
 		}
-		last = now
 		p.pause(pause)
+		last, pause = now, lookEvery
 	}
 }
 

@@ -41,7 +41,9 @@ func (p *peephole) locker(t *testing.T, opts ...distlock.Option) *distlock.Locke
 }
 
 // another is a gate of another process on the same store.
-func (g *gate) another() *gate { return &gate{Store: g.Store, calls: map[string]int{}, bubble: g.bubble} }
+func (g *gate) another() *gate {
+	return &gate{Store: g.Store, calls: map[string]int{}, bubble: g.bubble}
+}
 
 // notices tells how many notices stand in the store.
 func (g *gate) notices(t *testing.T) (n int) {
@@ -242,7 +244,7 @@ func TestDeadlock_leaseOver(t *testing.T) {
 }
 
 // A wait under no lease, a short one, and one for a rate limit look at nothing. A long one under a lease costs one renewal and two
-// looks in half a second.
+// looks in 0.4 s.
 func TestDeadlock_cost(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		p := &peephole{gate: g}
@@ -271,10 +273,10 @@ func TestDeadlock_cost(t *testing.T) {
 		time.Sleep(time.Second)
 		g.reset()
 		time.Sleep(10 * time.Second)
-		if n := p.looks.Load(); n < 36 || n > 44 {
+		if n := p.looks.Load(); n < 50 || n > 58 {
 			t.Errorf("%d looks in 10 s", n)
 		}
-		if n := g.count("renew"); n < 18 || n > 22+2*2 { // and those of the two leases
+		if n := g.count("renew"); n < 24 || n > 27+2*2 { // and those of the two leases
 			t.Errorf("%d renewals in 10 s", n)
 		}
 		_ = x
