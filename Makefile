@@ -3,12 +3,18 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help test short race stores chaos bench lint docs man mutants api tools servers fuzz clean
+.PHONY: help test short race stores chaos proof soak nightly bench lint docs man mutants api tools servers fuzz clean
 
 # Bounds that a developer may change: make chaos SEEDS=500, make fuzz FUZZTIME=10m.
 SEEDS    ?= 20000
 FUZZTIME ?= 30s
 BENCH    ?= core
+SEED     ?= 1
+STORE    ?=
+TIME     ?= 30m
+
+# Where long runs write their figures, as seen from tests/proof; docs/guarantees.md is made from them.
+FIGURES  ?= ../../internal/promise/nightly.json
 
 # has runs a command if a path is there, and says so if it is not.
 has = if [[ -e $(1) ]]; then $(2); else echo "$@: nothing to do yet, there is no $(1)"; fi
@@ -31,6 +37,15 @@ stores: ## install the servers, then run every store's suite against them
 
 chaos: ## seeded fault runs in virtual time, judged by their history: SEEDS=20000
 	@SEEDS=$(SEEDS) scripts/check chaos
+
+proof: ## break real servers, links and processes for some minutes, and judge what came of it
+	@scripts/check tools servers proof
+
+soak: ## the same for long: STORE=redis TIME=30m SEED=1; without a STORE all of them
+	go test -count=1 -v -timeout=0 -run '^TestSoak$$' ./tests/proof -args -soak=$(TIME) -store=$(STORE) -seed=$(SEED) -record=$(FIGURES)
+
+nightly: ## the figures of docs/guarantees.md, for every store, in half an hour: SEED=1
+	go test -count=1 -v -timeout=0 -run '^TestNightly$$' ./tests/proof -args -nightly -store=$(STORE) -seed=$(SEED) -record=$(FIGURES)
 
 bench: ## benchmarks, peers side by side: BENCH=core, redis, redlock, sqlite or cli
 	@go -C bench run . $(BENCH)

@@ -20,22 +20,28 @@ type Options struct {
 	Time      time.Duration
 	TTL       time.Duration
 	Processes int
-	Keys      int           // at a time
-	Play      string        // what the processes do: see plays
-	Calm      bool          // no server and no way is broken, only processes
-	Rate      int           // asks per second, of all together, of the plays that heed it; 0: 300
-	Rest      time.Duration // how much longer than usual a process is left alone after a fault
-	Spare     bool          // processes are paused, and none is killed
-	Only      []Kind        // if not empty, the only kinds that are made, beside what is done to processes
-	Promised  bool          // only faults under which everything is promised
-	Enough    int           // the run ends after so many grants; 0: when its time is over
-	NoModel   bool          // there are too many operations on a key for the search of the model
+	Keys      int    // at a time
+	Play      string // what the processes do: see plays
+	Rate      int    // asks per second, of all together, of the plays that heed it; 0: 300
+	Enough    int    // the run ends after so many grants; 0: when its time is over
+
+	Rest  time.Duration // how much longer than usual a process is left alone after a fault
+	Spare bool          // processes are paused, and none is killed
+	Slay  bool          // processes are killed, and none is paused
+
+	Calm     bool   // no server and no way is broken, only processes
+	Only     []Kind // if not empty, the only kinds that are made, beside what is done to processes
+	Promised bool   // only faults under which everything is promised
+
+	NoModel  bool                                         // there are too many operations on a key for the search of the model
+	Progress func(took time.Duration, p torture.Progress) // told every ten seconds; nil: nobody is
 }
 
 // plan is what is done to the processes.
 func (o Options) plan() *torture.Plan {
 	return torture.NewPlan(torture.Options{
-		Seed: o.Seed, Time: o.Time, TTL: o.TTL, Processes: o.Processes, Keys: o.Keys, Rate: float64(cmp.Or(o.Rate, 300)), Spare: o.Spare, Rest: o.Rest,
+		Seed: o.Seed, Time: o.Time, TTL: o.TTL, Processes: o.Processes, Keys: o.Keys, Rate: float64(cmp.Or(o.Rate, 300)),
+		Rest: o.Rest, Spare: o.Spare, Slay: o.Slay,
 	})
 }
 

@@ -9,14 +9,13 @@ import (
 	"github.com/distlock/distlock/fence"
 	"github.com/distlock/distlock/internal/chaos"
 	"github.com/distlock/distlock/internal/torture"
-	"github.com/distlock/distlock/store/mem"
 )
 
 // runMemory is Run for a store that is the memory of this process. Its clients are goroutines with links of their own, which
 // lose, delay and repeat what passes, and are cut.
 func (e *Env) runMemory(t testing.TB, o Options) *Run {
 	r := &Run{Env: e, Options: o, done: map[Kind]int{}}
-	store := mem.New()
+	store := e.local()
 	run := torture.New(store, "memory:", o.plan(), "proof/", nil)
 	playing, stop := context.WithTimeout(t.Context(), o.Time)
 	defer stop()

@@ -68,6 +68,13 @@ func (e *Env) Run(t testing.TB, o Options) *Run {
 	if !o.Calm {
 		wg.Go(func() { r.disturb(playing, run, e.Plan(o)) })
 	}
+	if o.Progress != nil {
+		wg.Go(func() {
+			for pass(playing, 10*time.Second) {
+				o.Progress(time.Since(run.Began()), run.Progress())
+			}
+		})
+	}
 	if o.Enough > 0 {
 		wg.Go(func() {
 			run.Progressed(playing, o.Enough)

@@ -22,9 +22,10 @@ type System struct {
 	Name   string
 	Faults []Applied
 
-	// Memory says that the store is the memory of one process: there are no servers, and the clients are goroutines
-	// whose links are bad.
+	// Memory says that the store is the memory of one process, and local makes it: there are no servers, and the clients
+	// are goroutines whose links are bad.
 	Memory bool
+	local  func() driver.Store
 
 	// Early says that claims end with the connection of their process, which the store itself may end. See
 	// history.Rules.
@@ -64,7 +65,10 @@ func except(all []Applied, not []history.Invariant, kinds ...Kind) []Applied {
 // Systems are all of them. This is the one place where a store is plugged in.
 func Systems() []*System {
 	return []*System{
-		{Name: "memory", Memory: true, Faults: []Applied{{Kind: Partition}}},
+		{
+			Name: "memory", Memory: true, local: func() driver.Store { return mem.New() },
+			Faults: []Applied{{Kind: Partition}},
+		},
 		{
 			Name: "sqlite", start: startSQLite,
 			Faults: []Applied{{Kind: NoDisk, Rest: 2 * time.Second}},
@@ -137,7 +141,7 @@ func (s *System) Open(ctx context.Context, url string, ttl time.Duration) (drive
 // Features are those of the store.
 func (e *Env) Features(ctx context.Context) (driver.Features, error) {
 	if e.Memory {
-		return mem.New().Features(), nil
+		return e.local().Features(), nil
 	}
 	s, shut, err := e.Open(ctx, e.url(""), time.Second)
 	if err != nil {

@@ -21,6 +21,7 @@ type Options struct {
 	Rate      float64       `json:"rate"`            // asks per second, of all together
 	Rest      time.Duration `json:"rest,omitempty"`  // how much longer than usual a client is left alone after a fault
 	Spare     bool          `json:"spare,omitempty"` // processes are paused, and none is killed
+	Slay      bool          `json:"slay,omitempty"`  // processes are killed, and none is paused
 }
 
 // MinTime is the shortest run for a TTL: time for a fault of every kind, and a calm end.
@@ -75,11 +76,14 @@ func NewPlan(o Options) *Plan {
 	for i := range o.Processes {
 		who := fmt.Sprint("p", i+1)
 		p.Links[who] = p.link(who)
-		if o.Spare {
-			p.schedule(who, i, Pause)
-			continue
+		kinds := []What{Pause, Kill}
+		switch {
+		case o.Spare:
+			kinds = []What{Pause}
+		case o.Slay:
+			kinds = []What{Kill}
 		}
-		p.schedule(who, i, Pause, Kill)
+		p.schedule(who, i, kinds...)
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	return p
@@ -117,6 +121,7 @@ func (p *Plan) schedule(who string, first int, kinds ...What) {
 		return time.Duration((least + (most-least)*rng.Float64()) * float64(p.TTL))
 	}
 	at := between(.3, 1) + time.Duration(first%4)*p.TTL*2/3 // if all were in trouble at once, nobody would contend
+	at += time.Duration(first) * p.Rest / time.Duration(max(1, p.Clients+p.Processes))
 	for n := first; at < p.calm(); n++ {
 		f := Fault{At: at, Who: who, What: kinds[n%len(kinds)]}
 		if f.What != Kill {

@@ -1,6 +1,7 @@
 package proof_test
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"testing"
@@ -11,8 +12,15 @@ import (
 	"github.com/distlock/distlock/internal/history"
 )
 
-// onEach runs a test on every store.
+// onEach runs a test on every store, if it is asked for.
 func onEach(t *testing.T, test func(t *testing.T, sys *faults.System)) {
+	if !*proof {
+		t.Skip("it takes minutes, and is asked for with -proof: make proof")
+	}
+	eachStore(t, test)
+}
+
+func eachStore(t *testing.T, test func(t *testing.T, sys *faults.System)) {
 	for _, sys := range faults.Systems() {
 		t.Run(sys.Name, func(t *testing.T) {
 			t.Parallel()
@@ -24,7 +32,7 @@ func onEach(t *testing.T, test func(t *testing.T, sys *faults.System)) {
 // play starts a system, and lets processes play on it while it is broken. Stores that cannot do what is needed are skipped.
 func play(t *testing.T, sys *faults.System, o faults.Options, needs ...func(driver.Features) bool) *faults.Run {
 	t.Helper()
-	o.Seed, o.TTL = *seed, ttl
+	o.Seed, o.TTL = cmp.Or(o.Seed, *seed), ttl
 	env := sys.Start(t, o)
 	f, err := env.Features(t.Context())
 	if err != nil {
@@ -53,6 +61,7 @@ func judge(t *testing.T, r *faults.Run, min history.Minimums) *faults.Verdict {
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
+		defer light()()
 		r := play(t, sys, faults.Options{Time: 20 * time.Second, Processes: 4, Keys: 3, Play: "chaos"})
 		judge(t, r, history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 5})
 	})
@@ -63,24 +72,16 @@ func TestHistories(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer heavy()()
-		histories(t, sys, 12*time.Second, 50)
+		histories(t, sys, *seed, 12*time.Second, 50)
 	})
 }
-
-// heavy lets two tests at a time go on that need the processors themselves. It returns what ends it.
-func heavy() func() {
-	working <- struct{}{}
-	return func() { <-working }
-}
-
-var working = make(chan struct{}, 2)
 
 // keys is how many histories there are at a time.
 const keys = 50
 
-func histories(t *testing.T, sys *faults.System, lasts time.Duration, least int) *faults.Verdict {
+func histories(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration, least int) (*faults.Verdict, int) {
 	r := play(t, sys, faults.Options{
-		Time: lasts, Processes: 5, Keys: keys, Play: "histories", Promised: true, Rest: 8 * ttl,
+		Seed: seed, Time: lasts, Processes: 5, Keys: keys, Play: "histories", Promised: true, Rest: 8 * ttl,
 	})
 	v := judge(t, r, history.Minimums{Grants: least * keys / 4, ContendedWaits: keys, FaultsOverHold: 3})
 	ops := map[string]int{}
@@ -96,7 +97,7 @@ func histories(t *testing.T, sys *faults.System, lasts time.Duration, least int)
 	if t.Logf("%d histories of at least %d operations", len(ops), shortest); shortest < least {
 		t.Errorf("a history has %d operations, want %d", shortest, least)
 	}
-	return v
+	return v, len(ops)
 }
 
 // Holders that are stopped between reading and writing come too late: what compares fences loses no update that it acknowledged. What

@@ -13,7 +13,10 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-var seed = flag.Uint64("seed", 1, "decides what is broken, and when about")
+var (
+	proof = flag.Bool("proof", false, "run the tests of this package, which take some minutes")
+	seed  = flag.Uint64("seed", 1, "decides what is broken, and when about")
+)
 
 // ttl is that of all locks here.
 const ttl = time.Second
@@ -21,9 +24,22 @@ const ttl = time.Second
 func TestMain(m *testing.M) {
 	run := testenv.Main(m, testenv.Roles{faults.Role: faults.Holder})
 	flag.Parse()
-	// The tests wait most of their time. They need no processor for that.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	// How many go on at a time is up to light and heavy.
+	if err := flag.Set("test.parallel", "100"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(run)
+}
+
+// light lets some tests at a time go on that wait most of their time, and heavy fewer, that need the processors
+// themselves. They return what ends it.
+func light() func() { return enter(waiting) }
+
+func heavy() func() { return enter(working) }
+
+var waiting, working = make(chan struct{}, 6), make(chan struct{}, 2)
+
+func enter(room chan struct{}) func() {
+	room <- struct{}{}
+	return func() { <-room }
 }

@@ -1,0 +1,118 @@
+package proof_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/internal/faults"
+	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/torture"
+)
+
+var (
+	nightly = flag.Bool("nightly", false, "run TestNightly, which takes about half an hour")
+	soak    = flag.Duration("soak", 0, "for how long TestSoak lasts")
+	only    = flag.String("store", "", "the one store of TestSoak and TestNightly; empty: all of them")
+)
+
+// progress says on standard error how far a run is.
+func progress(name, what string) func(time.Duration, torture.Progress) {
+	return func(took time.Duration, p torture.Progress) {
+		fmt.Fprintf(os.Stderr, "%s %s: %v, %d holds, %d waits, %d faults, %d losses\n",
+			name, what, took.Round(time.Second), p.Holds, p.Waits, p.Faults, p.Losses)
+	}
+}
+
+// chosen skips the stores that were not asked for.
+func chosen(t *testing.T, sys *faults.System) {
+	if *only != "" && *only != sys.Name {
+		t.Skip("not asked for")
+	}
+}
+
+// The figures that are written down in docs/guarantees.md: make nightly.
+func TestNightly(t *testing.T) {
+	if !*nightly {
+		t.Skip("it is asked for with -nightly: make nightly")
+	}
+	t.Parallel()
+	command := fmt.Sprint("make nightly SEED=", *seed)
+	eachStore(t, func(t *testing.T, sys *faults.System) {
+		chosen(t, sys)
+		put := func(t *testing.T, name, format string, args ...any) {
+			write(t, figure{Store: sys.Name, Figure: name, Value: fmt.Sprintf(format, args...), Seed: *seed, Command: command})
+		}
+		t.Run("chaos", func(t *testing.T) {
+			r := play(t, sys, faults.Options{
+				Time: 90 * time.Second, Processes: 5, Keys: 3, Play: "chaos", Progress: progress(sys.Name, "chaos"),
+			})
+			v := judge(t, r, history.Minimums{Grants: 1000, ContendedWaits: 300, FaultsOverHold: 15})
+			n, worst, errs := r.Heals()
+			all(t, errs)
+			put(t, "90 s of chaos", "%d grants, %d faults over a hold, 0 violations, overlap %v", v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
+			if n > 0 {
+				put(t, "first grant after a server's trouble", "%v at most, %d times", worst.Round(time.Millisecond), n)
+			}
+		})
+		t.Run("told", func(t *testing.T) {
+			events := 0
+			for round := uint64(0); events < 100 && !t.Failed() && round < 10; round++ {
+				n, _ := told(t, sys, *seed+round, 60*time.Second, 5)
+				events += n
+			}
+			if events < 100 {
+				t.Errorf("%d pauses and partitions in which a lease was lost, want 100", events)
+			}
+			put(t, "pauses and partitions, loss told in time", "%d of %d", events, events)
+		})
+		if !sys.Memory {
+			t.Run("takeover", func(t *testing.T) {
+				n, worst := takeover(t, sys, 180*time.Second)
+				put(t, "from the kill of a holder to the next grant", "%v at most, %d times, TTL %v", worst.Round(time.Millisecond), n, ttl)
+			})
+		}
+		t.Run("histories", func(t *testing.T) {
+			defer heavy()()
+			var total, grants, over int
+			for round := range uint64(4) {
+				v, n := histories(t, sys, *seed+round, 45*time.Second, 300)
+				total, grants, over = total+n, grants+v.Grants, over+v.OverHold
+			}
+			put(t, "histories of 300 operations and more", "%d, %d grants, %d faults over a hold, 0 violations, 0 not decided", total, grants, over)
+		})
+		t.Run("counter", func(t *testing.T) {
+			defer heavy()()
+			v := counter(t, sys, 10_000, 5*time.Minute)
+			if v.LostPlain == 0 {
+				t.Error("without a fence nothing was lost: this shows nothing")
+			}
+			put(t, "fenced updates lost", "0 of %d; without a fence %d", v.Fenced, v.LostPlain)
+		})
+	})
+}
+
+// A long run of one store, or of all: make soak STORE=redis TIME=30m SEED=1.
+func TestSoak(t *testing.T) {
+	if *soak == 0 {
+		t.Skip("it is asked for with -soak: make soak STORE=redis TIME=30m SEED=1")
+	}
+	t.Parallel()
+	eachStore(t, func(t *testing.T, sys *faults.System) {
+		chosen(t, sys)
+		r := play(t, sys, faults.Options{Time: *soak, Processes: 5, Keys: 3, Play: "chaos", Progress: progress(sys.Name, "soak")})
+		least := int(*soak / time.Second)
+		v := judge(t, r, history.Minimums{Grants: 10 * least, ContendedWaits: 2 * least, FaultsOverHold: least / 6})
+		n, worst, errs := r.Heals()
+		all(t, errs)
+		write(t, figure{
+			Store: sys.Name, Figure: fmt.Sprintf("soak of %v", *soak), Seed: *seed,
+			Command: fmt.Sprintf("make soak STORE=%s TIME=%v SEED=%d", sys.Name, *soak, *seed),
+			Value: fmt.Sprintf("%d grants, %d faults over a hold, 0 violations, overlap %v; %d fenced updates, 0 lost, without a fence %d; "+
+				"first grant %v at most after a server's trouble (%d times)",
+				v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond), v.Fenced, v.LostPlain, worst.Round(time.Millisecond), n),
+		})
+	})
+}
