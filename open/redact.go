@@ -2,6 +2,7 @@ package open
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -46,8 +47,11 @@ func secretsOf(text string) []string {
 	var all []string
 	add := func(s string) {
 		for _, form := range []string{s, unescape(s), url.QueryEscape(unescape(s)), url.PathEscape(unescape(s))} {
-			if len(form) > 3 && !slices.Contains(all, form) {
-				all = append(all, form)
+			// Messages quote what they show, and show no more than 64 letters of it.
+			for _, shown := range []string{form, quoted("%q", form), quoted("%.64q", form)} {
+				if len(shown) > 3 && !slices.Contains(all, shown) {
+					all = append(all, shown)
+				}
 			}
 		}
 	}
@@ -84,6 +88,12 @@ func passwords(text string) []string {
 		}
 		text = rest
 	}
+}
+
+// quoted is a text as it stands between the quotes of a message.
+func quoted(format, s string) string {
+	q := fmt.Sprintf(format, s)
+	return q[1 : len(q)-1]
 }
 
 func unescape(s string) string {
