@@ -4,6 +4,7 @@ import (
 	_ "embed" // the words around the tables
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -157,9 +158,11 @@ func sections() string {
 		}
 		b.WriteString(table(head, rows) + "\n")
 		if len(s.Absent) > 0 {
-			b.WriteString("Does not happen here:\n\n")
+			b.WriteString("What does not happen here, and why:\n\n")
 			for _, a := range s.Absent {
-				fmt.Fprintf(&b, "- %s: %s\n", named(a.Under), a.Why)
+				if names := named(a.Under); names != "" {
+					fmt.Fprintf(&b, "- %s: %s\n", a.Why, names)
+				}
 			}
 			b.WriteString("\n")
 		}
@@ -170,14 +173,20 @@ func sections() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// named are faults by their names.
+// named are faults by their names. Those that happen to no store are nothing to tell the reader.
 func named(ids []string) string {
+	happens := map[string]bool{}
+	for _, s := range Sections() {
+		for _, r := range s.Rows {
+			for _, id := range r.Under {
+				happens[id] = true
+			}
+		}
+	}
 	var all []string
 	for _, f := range Faults {
-		for _, id := range ids {
-			if f.ID == id {
-				all = append(all, f.Name)
-			}
+		if happens[f.ID] && slices.Contains(ids, f.ID) {
+			all = append(all, f.Name)
 		}
 	}
 	return strings.Join(all, "; ")

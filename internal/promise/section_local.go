@@ -64,7 +64,7 @@ func sqlite() Section {
 		Absent: []Absence{
 			{[]string{"F04", "F05", "F06", "F07", "F19", "F29", "F34", "F38"}, "there is no link"},
 			{[]string{"F10", "F11", "F12", "F13", "F14", "F28", "F31", "F37"}, "there is one file, and it is not replicated"},
-			{[]string{"F25"}, "nothing is evicted from a file"},
+			{[]string{"F25"}, "nothing is evicted from a file, and what is full is the disk"},
 		},
 		Tail: "Not promised: anything about a file that two kernels write. On systems other than Linux and macOS claims end by the time of day.\n[Why](adr/0010-sqlite.md).",
 	}

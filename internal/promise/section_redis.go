@@ -41,7 +41,7 @@ func redis() Section {
 			{[]string{"F24"}, "20 processes x 50 wait for one key", "all are served, at most 6 requests for each hand-over", []Test{"tests/redis/herd_test.go:TestHerd_processes"}, "51 to 706 ms, 4.0 to 4.4 requests"},
 			{[]string{"F25"}, "out of memory", "unavailable, never held; a release works", []Test{"store/redis/redis_test.go:TestStore_unavailable"}, ""},
 			{[]string{"F25"}, "`maxmemory-policy` other than `noeviction`", "locks are evicted: **two holders**. The doctor says so before", []Test{"tests/promise/power_test.go:TestEviction"}, ""},
-			{[]string{"F35"}, "the key is deleted by hand, FLUSHALL", "the holder is told at its next renewal; fences rise", []Test{"tests/promise/removed_test.go:TestRemoved"}, ""},
+			{[]string{"F35"}, "the key is deleted by hand, FLUSHALL", "the holder is told at its next renewal, and another may be granted before; fences rise", []Test{"tests/promise/removed_test.go:TestRemoved"}, ""},
 			{[]string{"F25", "F35"}, "what lies beside a key, its line and its data, is evicted or deleted", "one holder, or readers alone. Those who wait lose their places, and go on when what was lost has ended", []Test{
 				"store/redis/heal_test.go:TestStore_virtual_heals", "store/redis/heal_test.go:TestStore_virtual_lostHash",
 			}, "in virtual time: nobody waited for longer than a place and a TTL"},
@@ -62,8 +62,8 @@ func redis() Section {
 			{nil, "five clients, two bad links, a server that stops, 20 s", "0 violations", []Test{"tests/redis/history_test.go:TestHistory"}, "508 to 940 grants, 27 and more faults over a hold"},
 		},
 		Absent: []Absence{
-			{[]string{"F10", "F11", "F28"}, "there is one server: see Redis with replicas"},
-			{[]string{"F12", "F13", "F14"}, "there is one node: see Redlock"},
+			{[]string{"F10", "F11", "F28"}, "there is one server (see Redis with replicas)"},
+			{[]string{"F12", "F13", "F14"}, "there is one node (see Redlock)"},
 			{[]string{"F29"}, "no pooler is known that mixes connections of Redis"},
 			{[]string{"F31", "F37"}, "Redis has no revisions and no leader"},
 		},
@@ -81,7 +81,7 @@ func replicated() Section {
 				"first grant 2.0 to 3.0 s after the primary died (Sentinel waits 0.5 s before it acts)"},
 			{[]string{"F10"}, "failover to a replica whose clock is behind", "**a fence may be given again**, if the last claim was lost", []Test{"tests/promise/failover_test.go:TestFailover_behind"}, ""},
 			{[]string{"F11"}, "the old primary lives on beside the new one", "**two holders**; fences rise. With `min-replicas-to-write` the old one refuses its work soon, and its holder is told", []Test{"tests/promise/failover_test.go:TestFailover_split"},
-				"0.8 to 2 s with two primaries (`min-replicas-max-lag 1`)"},
+				"0.8 to 2.4 s with two primaries (`min-replicas-max-lag 1`)"},
 			{[]string{"F08"}, "the primary restarts with its data, before a failover", "holds survive it", []Test{"tests/promise/failover_test.go:TestFailover_restart"}, ""},
 			{[]string{"F09"}, "the primary restarts without data, before a failover", "its replicas forget too: **two holders**; fences rise", []Test{"tests/promise/failover_test.go:TestFailover_restart"}, ""},
 			{[]string{"F15", "F16"}, "the clocks are set", "as one server", []Test{"tests/promise/clock_test.go:TestClock_forward", "tests/promise/clock_test.go:TestClock_back"}, ""},
@@ -98,8 +98,7 @@ func replicated() Section {
 			{nil, "slots of a cluster move", "leases stay, those who wait are told at the new place", []Test{"store/redis/reshard_test.go:TestStore_reshard", "store/redis/reshard_test.go:TestStore_reshard_lease"}, ""},
 		},
 		Absent: []Absence{
-			{[]string{"F12", "F13", "F14"}, "one node at a time decides"},
-			{[]string{"F28"}, "that is PostgreSQL's word for a failover"},
+			{[]string{"F12", "F13", "F14", "F28"}, "one primary at a time decides, and a failover is one of Redis"},
 			{[]string{"F29"}, "no pooler is known that mixes connections of Redis"},
 			{[]string{"F31", "F37"}, "Redis has no revisions and no leader"},
 		},
@@ -109,7 +108,7 @@ func replicated() Section {
 func redlock() Section {
 	return Section{
 		Store: Redlock, Title: "Redlock, a majority of nodes",
-		Intro: "`store/quorum` (Redlock, over Redis nodes) makes one store of several. Shown on three and five real servers (`tests/redis`), and in virtual time on nodes in memory behind bad links (`store/quorum`):",
+		Intro: "`store/quorum` (Redlock, over Redis nodes) makes one store of several. Shown on three and five real servers (`tests/redis`, `tests/promise`), and in virtual time on nodes in memory behind bad links (`store/quorum`):",
 		Rows: []Row{
 			{[]string{"F01"}, "crash of the holder", "free when its TTL is over", []Test{"tests/kinds/election_test.go:TestElection_kill"}, ""},
 			{[]string{"F02"}, "pause of the holder", "refused at its first look: the lease decides, not the store", []Test{"tests/redis/pause_test.go:TestPause_holder"}, ""},
