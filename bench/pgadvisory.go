@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,62 +17,17 @@ func advisoryWays(workers int) []way {
 		{"raw: try with nextval, unlock (pgx)", func(url string, later func(func())) (pair, error) { return rawAdvisory(url, workers, later) }},
 		{"distlock", func(url string, later func(func())) (pair, error) {
 			l, err := openAdvisory(url, later)
-			return func(ctx context.Context, key string) error {
-				h, err := l.lock(ctx, key)
-				if err != nil {
-					return err
-				}
-				return h.unlock()
-			}, err
+			return pairOf(l), err
 		}},
 	}
 }
 
-func (b *bench) advisoryFigures(title, url string, workers int) (names []string, figures []figure, err error) {
-	var scenarios []scenario
-	for _, w := range advisoryWays(workers) {
-		names = append(names, w.name)
-		scenarios = append(scenarios, onFreeKeys(url, w, workers))
-	}
-	figures, err = b.compare(title, workers, b.each, scenarios...)
-	return names, figures, err
-}
-
 func (b *bench) advisoryPair(url string) error {
-	title := "PostgreSQL advisory, free key, 1 goroutine: the pair"
-	if !b.pick(title) {
-		return nil
-	}
-	names, figures, err := b.advisoryFigures(title, url, 1)
-	if err != nil {
-		return err
-	}
-	t := table{Title: title, Columns: []column{p50, ratio, perSecond, worst}}
-	base := figures[0].P50.Seconds()
-	for i, f := range figures {
-		t.Rows = append(t.Rows, row{names[i], []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Rate, f.Worst.Seconds()}})
-	}
-	t.Goals = []goal{atMost("p50 of the raw pair's", figures[1].P50.Seconds()/base, 1.3)}
-	b.report(t)
-	return nil
+	return b.pairTable("PostgreSQL advisory, free key, 1 goroutine: the pair", url, advisoryWays(1))
 }
 
 func (b *bench) advisoryPairs(url string) error {
-	const workers = 16
-	title := fmt.Sprintf("PostgreSQL advisory, free keys, %d goroutines: pairs (raw on a connection each, distlock on 4)", workers)
-	if !b.pick(title) {
-		return nil
-	}
-	names, figures, err := b.advisoryFigures(title, url, workers)
-	if err != nil {
-		return err
-	}
-	t := table{Title: title, Columns: []column{perSecond, ratio, p50, worst}}
-	for i, f := range figures {
-		t.Rows = append(t.Rows, row{names[i], []float64{f.Rate, f.Rate / figures[0].Rate, f.P50.Seconds(), f.Worst.Seconds()}})
-	}
-	b.report(t)
-	return nil
+	return b.pairsTable("PostgreSQL advisory, free keys, 16 goroutines: pairs (raw on a connection each, distlock on 4)", url, advisoryWays(16), 16, 0)
 }
 
 // advisoryHandOff measures how soon one who waits elsewhere has the lock.
@@ -86,39 +40,7 @@ func (b *bench) advisoryHandOff(url string) error {
 		{"raw: unlock, to one in pg_advisory_lock (pgx)", rawAdvisoryHandOff},
 		wakeLocker(peer{"distlock", func(url string, later func(func())) (locker, error) { return openAdvisory(url, later) }}),
 	}
-	var s stack
-	defer s.undo()
-	wakes := make([]func(context.Context) (time.Duration, error), len(all))
-	for i, w := range all {
-		var err error
-		if wakes[i], err = w.open(url, s.push); err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
-		}
-	}
-	figures, err := b.rotate(title, len(all), func(i int) (f figure, err error) {
-		var spans histogram
-		for until := time.Now().Add(2 * b.each); time.Now().Before(until) || spans.total < 3; {
-			d, err := wakes[i](b.ctx)
-			if err != nil {
-				return f, fmt.Errorf("%s: %w", all[i].name, err)
-			}
-			f.Worst = max(f.Worst, d)
-			spans.add(d)
-		}
-		f.P50 = spans.p50()
-		return f, nil
-	})
-	if err != nil {
-		return err
-	}
-	t := table{Title: title, Columns: []column{p50, ratio, worst}}
-	base := figures[0].P50.Seconds()
-	for i, f := range figures {
-		t.Rows = append(t.Rows, row{all[i].name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Worst.Seconds()}})
-	}
-	t.Goals = []goal{atMost("p50 of the server's own wait", figures[1].P50.Seconds()/base, 1.5)}
-	b.report(t)
-	return nil
+	return b.wakeTable(title, url, all, "p50 of the server's own wait", 1.5)
 }
 
 func openAdvisory(url string, later func(func())) (ours, error) {

@@ -47,52 +47,57 @@ func leaseWays(workers int) []way {
 	}
 }
 
-func (b *bench) leaseFigures(title, url string, workers int) (names []string, figures []figure, err error) {
-	var scenarios []scenario
-	for _, w := range leaseWays(workers) {
-		names = append(names, w.name)
-		scenarios = append(scenarios, onFreeKeys(url, w, workers))
-	}
-	figures, err = b.compare(title, workers, b.each, scenarios...)
-	return names, figures, err
+func (b *bench) leasePair(url string) error {
+	return b.pairTable("PostgreSQL lease, free key, 1 goroutine: the pair", url, leaseWays(1))
 }
 
-func (b *bench) leasePair(url string) error {
-	title := "PostgreSQL lease, free key, 1 goroutine: the pair"
-	if !b.pick(title) {
-		return nil
-	}
-	names, figures, err := b.leaseFigures(title, url, 1)
-	if err != nil {
+func (b *bench) leasePairs(url string) error {
+	return b.pairsTable("PostgreSQL lease, free keys, 16 goroutines: pairs (raw on a connection each, distlock on one)", url, leaseWays(16), 16, 1.2)
+}
+
+// pairTable measures pairs of one goroutine. The second way is distlock's, and may take 1.3 times as long as the first.
+func (b *bench) pairTable(title, url string, ways []way) error {
+	figures, err := b.pairs(title, url, ways, 1)
+	if figures == nil || err != nil {
 		return err
 	}
 	t := table{Title: title, Columns: []column{p50, ratio, perSecond, worst}}
 	base := figures[0].P50.Seconds()
 	for i, f := range figures {
-		t.Rows = append(t.Rows, row{names[i], []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Rate, f.Worst.Seconds()}})
+		t.Rows = append(t.Rows, row{ways[i].name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Rate, f.Worst.Seconds()}})
 	}
 	t.Goals = []goal{atMost("p50 of the raw pair's", figures[1].P50.Seconds()/base, 1.3)}
 	b.report(t)
 	return nil
 }
 
-func (b *bench) leasePairs(url string) error {
-	const workers = 16
-	title := fmt.Sprintf("PostgreSQL lease, free keys, %d goroutines: pairs (raw on a connection each, distlock on one)", workers)
-	if !b.pick(title) {
-		return nil
-	}
-	names, figures, err := b.leaseFigures(title, url, workers)
-	if err != nil {
+// pairsTable measures pairs of many. The second way is distlock's, and shall do so many times as many as the first; 0: whatever it does.
+func (b *bench) pairsTable(title, url string, ways []way, workers int, least float64) error {
+	figures, err := b.pairs(title, url, ways, workers)
+	if figures == nil || err != nil {
 		return err
 	}
 	t := table{Title: title, Columns: []column{perSecond, ratio, p50, worst}}
 	for i, f := range figures {
-		t.Rows = append(t.Rows, row{names[i], []float64{f.Rate, f.Rate / figures[0].Rate, f.P50.Seconds(), f.Worst.Seconds()}})
+		t.Rows = append(t.Rows, row{ways[i].name, []float64{f.Rate, f.Rate / figures[0].Rate, f.P50.Seconds(), f.Worst.Seconds()}})
 	}
-	t.Goals = []goal{atLeast("rate of the raw pairs'", figures[1].Rate/figures[0].Rate, 1.2)}
+	if least > 0 {
+		t.Goals = []goal{atLeast("rate of the raw pairs'", figures[1].Rate/figures[0].Rate, least)}
+	}
 	b.report(t)
 	return nil
+}
+
+// pairs measures pairs on free keys; nil: they were not asked for.
+func (b *bench) pairs(title, url string, ways []way, workers int) ([]figure, error) {
+	if !b.pick(title) {
+		return nil, nil
+	}
+	var scenarios []scenario
+	for _, w := range ways {
+		scenarios = append(scenarios, onFreeKeys(url, w, workers))
+	}
+	return b.compare(title, workers, b.each, scenarios...)
 }
 
 // leaseHandOff measures how soon one who waits elsewhere has the lock, in round trips of a statement that commits.
@@ -105,39 +110,7 @@ func (b *bench) leaseHandOff(url string) error {
 		{"raw: one statement that commits (pgx)", rawStatement},
 		wakeLocker(peer{"distlock", func(url string, later func(func())) (locker, error) { return openLease(url, later) }}),
 	}
-	var s stack
-	defer s.undo()
-	wakes := make([]func(context.Context) (time.Duration, error), len(all))
-	for i, w := range all {
-		var err error
-		if wakes[i], err = w.open(url, s.push); err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
-		}
-	}
-	figures, err := b.rotate(title, len(all), func(i int) (f figure, err error) {
-		var spans histogram
-		for until := time.Now().Add(2 * b.each); time.Now().Before(until) || spans.total < 3; {
-			d, err := wakes[i](b.ctx)
-			if err != nil {
-				return f, fmt.Errorf("%s: %w", all[i].name, err)
-			}
-			f.Worst = max(f.Worst, d)
-			spans.add(d)
-		}
-		f.P50 = spans.p50()
-		return f, nil
-	})
-	if err != nil {
-		return err
-	}
-	t := table{Title: title, Columns: []column{p50, ratio, worst}}
-	base := figures[0].P50.Seconds()
-	for i, f := range figures {
-		t.Rows = append(t.Rows, row{all[i].name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Worst.Seconds()}})
-	}
-	t.Goals = []goal{atMost("p50 in statements", figures[1].P50.Seconds()/base, 3)}
-	b.report(t)
-	return nil
+	return b.wakeTable(title, url, all, "p50 in statements", 3)
 }
 
 // leasesRenewed measures the renewal of many claims, which is one statement.
