@@ -39,15 +39,21 @@ type client struct {
 	c       rueidis.Client
 	cluster bool
 	closes  bool        // the client is ours
+	mail    mail        // not on a cluster
 	doubt   atomic.Bool // the last call failed on its way: rueidis may have to connect
 }
 
 func newClient(c rueidis.Client) *client {
-	return &client{c: c, cluster: c.Mode() == rueidis.ClientModeCluster}
+	n := &client{c: c, cluster: c.Mode() == rueidis.ClientModeCluster}
+	n.mail.init(c)
+	return n
 }
 
-// Run runs a script.
+// Run runs a script. A renewal waits for nobody; and on a cluster calls that are sent together would wait for the slowest node.
 func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
+	if !c.cluster && !call.Renewal {
+		return answer(c.mail.send(ctx, c.command(c.c.B(), call)))
+	}
 	if c.doubt.Load() {
 		return c.runApart(ctx, call)
 	}
@@ -247,5 +253,6 @@ func (c *client) Close() error {
 	if c.closes {
 		c.c.Close()
 	}
+	c.mail.close()
 	return nil
 }

@@ -1,0 +1,132 @@
+package rueidis
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// post opens a mail to a server.
+func post(t *testing.T, srv *testenv.RedisServer) *mail {
+	t.Helper()
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{srv.Addr}, DisableCache: true, DisableRetry: true, ForceSingleClient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := new(mail)
+	m.init(c)
+	t.Cleanup(func() {
+		c.Close()
+		m.close()
+	})
+	return m
+}
+
+func (m *mail) do(ctx context.Context, args ...string) error {
+	return m.send(ctx, m.c.B().Arbitrary(args...).Build()).Error()
+}
+
+func TestMail_gives_each_its_answer(t *testing.T) {
+	t.Parallel()
+	m := post(t, testenv.Redis(t))
+	var wg sync.WaitGroup
+	for w := range 64 {
+		wg.Go(func() {
+			for i := range 50 {
+				want := strconv.Itoa(w*1000 + i)
+				got, err := m.send(t.Context(), m.c.B().Arbitrary("ECHO", want).Build()).ToString()
+				if got != want || err != nil {
+					t.Errorf("ECHO %s: %q, %v", want, got, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// One of those that are sent together leaves. The others get their answers.
+func TestMail_one_leaves(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t)
+	m := post(t, srv)
+	if err := m.do(t.Context(), "PING"); err != nil {
+		t.Fatal(err)
+	}
+	srv.Pause()
+	limit, done := context.WithTimeout(t.Context(), 20*time.Second)
+	defer done()
+	ctx, cancel := context.WithCancel(limit)
+	defer cancel()
+	left, stayed := make(chan error, 8), make(chan error, 8)
+	for range 8 {
+		go func() { left <- m.do(ctx, "INCR", "left") }()
+		go func() { stayed <- m.do(limit, "INCR", "stayed") }()
+	}
+	time.Sleep(100 * time.Millisecond) // two round trips are under way, and the rest is held back
+	cancel()
+	leavers := 0
+	for wait := time.After(time.Second); leavers < 7; { // but for one that may read its answer itself
+		select {
+		case err := <-left:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("a call whose ctx was cancelled: %v", err)
+			}
+			leavers++
+		case <-wait:
+			t.Fatalf("%d of 8 calls have left within a second", leavers)
+		}
+	}
+	srv.Resume()
+	for range 8 {
+		if err := <-stayed; err != nil {
+			t.Errorf("a call that was sent with one whose ctx was cancelled: %v", err)
+		}
+	}
+}
+
+// What undoes a call that its caller has left does not overtake it, and is sent although its own caller has left too.
+func TestMail_keeps_order(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		srv := testenv.Redis(t)
+		m := post(t, srv)
+		if err := m.do(t.Context(), "PING"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * fresh) // what comes next goes through another goroutine
+		srv.Pause()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		done := make(chan error, 1)
+		go func() { done <- m.do(ctx, "SET", "key", "taken") }()
+		time.Sleep(20 * time.Millisecond)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatalf("SET: %v", err)
+		}
+		short, end := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := m.do(short, "DEL", "key"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("DEL: %v", err)
+		}
+		end()
+		srv.Resume()
+		if n, err := m.send(t.Context(), m.c.B().Arbitrary("EXISTS", "key").Build()).AsInt64(); n != 0 || err != nil {
+			t.Errorf("EXISTS: %d, %v; want what was set to be deleted", n, err)
+		}
+	}
+}
+
+func TestMail_closed(t *testing.T) {
+	t.Parallel()
+	m := post(t, testenv.Redis(t))
+	m.close()
+	if err := m.do(t.Context(), "PING"); !errors.Is(err, rueidis.ErrClosing) {
+		t.Errorf("a call after close: %v", err)
+	}
+}
