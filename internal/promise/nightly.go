@@ -1,9 +1,12 @@
 package promise
 
 import (
+	"cmp"
 	_ "embed" // the figures of the last long run
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 //go:embed nightly.json
@@ -28,13 +31,28 @@ func Figures() ([]Figure, error) {
 	return all, nil
 }
 
+// nightly writes the figures, those of one run together.
 func nightly(all []Figure) string {
 	if len(all) == 0 {
 		return "No long run has been written down yet.\n"
 	}
-	var rows [][]string
-	for _, f := range all {
-		rows = append(rows, []string{f.Store, f.Figure, f.Value, fmt.Sprint(f.Seed), "`" + f.Command + "`", f.Date})
+	type run struct {
+		command, date string
+		seed          uint64
 	}
-	return table([]string{"store", "figure", "value", "seed", "command", "date"}, rows)
+	var runs []run
+	rows := map[run][][]string{}
+	for _, f := range all {
+		r := run{f.Command, f.Date, f.Seed}
+		if rows[r] == nil {
+			runs = append(runs, r)
+		}
+		rows[r] = append(rows[r], []string{f.Figure, f.Store, f.Value})
+	}
+	var b strings.Builder
+	for _, r := range runs {
+		slices.SortStableFunc(rows[r], func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
+		fmt.Fprintf(&b, "`%s`, seed %d, %s:\n\n%s\n", r.command, r.seed, r.date, table([]string{"figure", "store", "value"}, rows[r]))
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }

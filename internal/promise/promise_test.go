@@ -309,3 +309,20 @@ func TestPages_links(t *testing.T) {
 		t.Errorf("docs/guarantees.md: %s is named without a link to its file", m)
 	}
 }
+
+// The figures of one run stand together, under the command that made them.
+func TestPages_nightly(t *testing.T) {
+	got := nightly([]Figure{
+		{"redis", "b", "1", 7, "make nightly", "2026-01-02"},
+		{"redis", "soak", "2", 8, "make soak", "2026-01-03"},
+		{"sqlite", "a", "3", 7, "make nightly", "2026-01-02"},
+	})
+	const want = "`make nightly`, seed 7, 2026-01-02:\n\n| figure | store | value |\n|---|---|---|\n| a | sqlite | 3 |\n| b | redis | 1 |\n\n" +
+		"`make soak`, seed 8, 2026-01-03:\n\n| figure | store | value |\n|---|---|---|\n| soak | redis | 2 |\n"
+	if got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := nightly(nil); !strings.HasPrefix(got, "No long run") {
+		t.Error(got)
+	}
+}

@@ -45,5 +45,5 @@
 //
 // [Proxy] stands between a client and a server and delays, cuts and eats what passes.
 // [Helper] runs a function of the test in a process of its own, which can be stopped
-// and killed.
+// and killed. [NewClock] takes over the time of day of servers.
 package testenv

@@ -25,7 +25,7 @@ func clocked(t *testing.T, s *site) *testenv.Clock {
 // another, and there are two; the fence tells them apart. Advisory locks end by a clock that nobody sets: there is one.
 func TestClock_forward(t *testing.T) {
 	t.Parallel()
-	const ttl, jump = 30 * time.Second, time.Minute
+	const ttl, jump = time.Minute, 2 * time.Minute
 	onEach(t, []string{"redis", "replicated", "postgres"}, func(t *testing.T, s *site) {
 		clock := clocked(t, s)
 		sc := newScene(t)
@@ -98,7 +98,7 @@ func TestClock_back(t *testing.T) {
 // The clock of one node of three is set forward. A claim that all nodes hold stays; one on a bare majority is given to another.
 func TestClock_node(t *testing.T) {
 	t.Parallel()
-	const ttl, jump = 3 * time.Second, time.Minute
+	const ttl, jump = 5 * time.Second, time.Minute
 	for name, bare := range map[string]bool{"all nodes": false, "bare majority": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -254,9 +254,10 @@ func TestFailover_restart(t *testing.T) {
 	for name, kept := range map[string]bool{"with data": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const ttl = 10 * time.Second
+			ttl := time.Minute // it is a while until a renewal tells
 			var opts []testenv.Option
 			if kept {
+				ttl = 10 * time.Second
 				opts = append(opts, testenv.AOF())
 			}
 			r := newReplicas(t, opts...)

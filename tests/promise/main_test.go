@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	run := testenv.Main(m, testenv.Roles{"waiter": playWaiter})
 	flag.Parse()
 	// The tests wait most of their time. They need no processor for that.
-	if err := flag.Set("test.parallel", "12"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(run)
@@ -222,16 +222,14 @@ func majority(t testing.TB, longest time.Duration, addrs ...string) driver.Store
 // mature waits until a majority is no new deployment any more.
 func mature(t testing.TB, s driver.Store, longest time.Duration) {
 	t.Helper()
-	for {
+	eventually(t, "the nodes count", func() error {
 		info, err := driver.Inspect(t.Context(), s)
-		if err != nil {
-			t.Fatal(err)
+		if err == nil && info.Age < 2*longest {
+			time.Sleep(2*longest - info.Age)
+			err = errors.New("they are too young")
 		}
-		if info.Age >= 2*longest {
-			return
-		}
-		time.Sleep(2*longest - info.Age)
-	}
+		return err
+	})
 }
 
 // warm waits until a store grants.

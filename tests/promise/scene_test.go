@@ -92,7 +92,11 @@ func (s *scene) wait(name string, l *distlock.Locker, opts ...distlock.Option) <
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*soon)
 		defer cancel()
-		out <- s.ask(ctx, name, l, once, opts...)
+		p := s.ask(ctx, name, l, once, opts...)
+		for troubled(p.err) && ctx.Err() == nil { // a busy server may not answer in time
+			p = s.ask(ctx, name, l, once, opts...)
+		}
+		out <- p
 		once()
 	}()
 	<-waiting
