@@ -132,7 +132,7 @@ func TestLane_sameKey(t *testing.T) {
 	proxy.Hold(testenv.Both)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Release(t.Context(), exclusive("nobody's").ID) }) // all others wait for it, and go out together
-	time.Sleep(100 * time.Millisecond)
+	queued(t, s, 0)
 	var same atomic.Int32
 	for range 3 {
 		wg.Go(func() {
@@ -162,7 +162,7 @@ func TestLane_sameKey(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(100 * time.Millisecond)
+	queued(t, s, 3+2+len(held))
 	proxy.Heal()
 	wg.Wait()
 	if n := same.Load(); n != 1 {
@@ -241,6 +241,17 @@ func commits(t testing.TB, srv *testenv.PostgresServer, url string) int {
 	return n
 }
 
+// queued waits until one call is under way and so many wait for it.
+func queued(t testing.TB, s *postgres.Store, n int) {
+	t.Helper()
+	eventually(t, "the calls wait", func() error {
+		if got := s.Queued(); got != n {
+			return fmt.Errorf("%d wait, want %d", got, n)
+		}
+		return nil
+	})
+}
+
 // A call that has not gone out when its ctx ends never does, and one that is under way can be undone.
 func TestLane_leaves(t *testing.T) {
 	t.Parallel()
@@ -253,13 +264,13 @@ func TestLane_leaves(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	under, waiting := exclusive("under way"), exclusive("waiting")
 	var wg sync.WaitGroup
-	for _, r := range []driver.Request{under, waiting} {
+	for i, r := range []driver.Request{under, waiting} {
 		wg.Go(func() {
 			if _, err := s.Acquire(ctx, r); !errors.Is(err, context.Canceled) {
 				t.Errorf("Acquire: %v, want that it was cancelled", err)
 			}
 		})
-		time.Sleep(20 * time.Millisecond)
+		queued(t, s, i)
 	}
 	cancel()
 	wg.Wait()

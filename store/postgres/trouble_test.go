@@ -167,7 +167,7 @@ func TestStore_partition(t *testing.T) {
 	proxy := testenv.Proxy(t, srv.Addr)
 	s, rival := made(t, on(t, srv.URL, proxy.Addr, ""), opt), made(t, srv.URL, opt)
 	a := exclusive("key")
-	a.TTL = 2 * time.Second
+	a.TTL = 4 * time.Second
 	grant(t, s, a)
 	renew(t, s, a)
 	proxy.Cut(testenv.Both)
