@@ -18,7 +18,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-var updateREADME = flag.Bool("readme", false, "write the examples into README.md, docs/fencing.md and docs/kinds.md anew")
+var updateREADME = flag.Bool("readme", false, "write the examples into README.md and the pages in docs that quote them anew")
 
 // quoted matches what a page quotes: a mark with the name of an example, and its code.
 var quoted = regexp.MustCompile("(?s)<!-- example: (\\S+) -->\n(?:```go\n.*?```\n)?")
@@ -27,7 +27,7 @@ var quoted = regexp.MustCompile("(?s)<!-- example: (\\S+) -->\n(?:```go\n.*?```\
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	bodies := exampleBodies(t)
-	for _, page := range []string{"README.md", "docs/fencing.md", "docs/kinds.md", "docs/observability.md"} {
+	for _, page := range []string{"README.md", "docs/fencing.md", "docs/guide.md", "docs/kinds.md", "docs/observability.md"} {
 		quote(t, page, bodies)
 	}
 }

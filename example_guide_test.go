@@ -1,0 +1,125 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/distlock/distlock"
+)
+
+// docs/guide.md quotes the bodies of the functions in this file, and the examples run them.
+
+// A voucher stands for a row of a database that has a column for the fence.
+type voucher struct {
+	used  bool
+	fence uint64
+}
+
+// redeem is "update voucher set used = true, fence = $1 where id = $2 and fence <= $1".
+func (v *voucher) redeem(fence uint64) error {
+	if fence < v.fence {
+		return errors.New("somebody else has held the lock since")
+	}
+	v.used, v.fence = true, fence
+	return nil
+}
+
+var errUsed = errors.New("used already")
+
+func quoteCoupon(ctx context.Context, locker *distlock.Locker, coupon *voucher) error {
+	return locker.Do(ctx, "coupon/SUMMER", func(ctx context.Context) error {
+		if coupon.used { // look
+			return errUsed
+		}
+		return coupon.redeem(distlock.FromContext(ctx).Fence()) // and act, one at a time, and refused if late
+	}, distlock.Wait(5*time.Second))
+}
+
+func quoteNames(ctx context.Context, locker *distlock.Locker, user string, id int) error {
+	resource := fmt.Sprintf("invoice/%d", id) // what is changed: one name for one row, whoever changes it
+	job := "job/nightly-report"               // what is done: skipped if it is under way
+	singleton := "singleton/mail-poller"      // what there is one of: held for as long as the process lives
+	mine := "cart/" + user                    // what a user named: any text is a name, and no two are the same
+	for _, name := range []string{resource, job, singleton, mine} {
+		if _, err := locker.TryDo(ctx, name, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func quoteTTL(ctx context.Context, locker *distlock.Locker) error {
+	lease, err := locker.Lock(ctx, "export",
+		distlock.TTL(15*time.Second), // how long others wait after this process has died
+		distlock.MaxHold(time.Hour),  // and how long at most if it lives, and hangs
+	)
+	if err != nil {
+		return err
+	}
+	defer lease.Unlock(ctx)
+	return report(lease.Context(ctx))
+}
+
+func quoteFixed(ctx context.Context, locker *distlock.Locker) error {
+	// Three times as long as it ever took. Nothing is renewed: what hangs is over after that.
+	return locker.Do(ctx, "thumbnail/7", report, distlock.TTL(30*time.Second), distlock.Fixed())
+}
+
+func quoteRefusal(ctx context.Context, locker *distlock.Locker) (status string, err error) {
+	err = locker.Do(ctx, "deploy", report, distlock.Wait(time.Second))
+	switch {
+	case errors.Is(err, distlock.ErrLost):
+		return "it ran, and the lock did not last: another may have run beside it", err
+	case errors.Is(err, distlock.ErrHeld):
+		return "it did not run: somebody else is at it", nil
+	case errors.Is(err, distlock.ErrUnavailable):
+		return "it did not run: the store cannot be asked", err
+	case errors.Is(err, distlock.ErrUnknown):
+		return "not known: the name may be taken for a TTL", err
+	}
+	return "it ran, and failed or not", err
+}
+
+// Look and act under a lock, and let what is changed refuse the late.
+func Example_coupon() {
+	ctx, locker, coupon := context.Background(), newLocker(), new(voucher)
+	fmt.Println(quoteCoupon(ctx, locker, coupon))
+	fmt.Println(quoteCoupon(ctx, locker, coupon))
+	// Output:
+	// <nil>
+	// used already
+}
+
+// Names for resources, jobs and singletons.
+func Example_names() {
+	fmt.Println(quoteNames(context.Background(), newLocker(), "ann", 42))
+	// Output:
+	// reported
+	// reported
+	// reported
+	// reported
+	// <nil>
+}
+
+// A TTL that is renewed, and one that is not.
+func Example_ttl() {
+	ctx, locker := context.Background(), newLocker()
+	fmt.Println(quoteTTL(ctx, locker), quoteFixed(ctx, locker))
+	// Output:
+	// reported
+	// reported
+	// <nil> <nil>
+}
+
+// Tell apart why something did not run.
+func Example_refusal() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+	soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+	defer cancel()
+	fmt.Println(quoteRefusal(soon, locker))
+	_ = lease.Unlock(ctx)
+	// Output: it did not run: somebody else is at it <nil>
+}

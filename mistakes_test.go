@@ -1,0 +1,172 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/locktest"
+)
+
+// Each test makes one of the common mistakes that docs/guide.md lists, and shows what comes of it.
+
+// A lock without an end stays with a process that has died. There is none.
+func TestMistake_noTTL(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		for _, ttl := range []time.Duration{0, -time.Second, 50 * time.Millisecond, 25 * time.Hour} {
+			_, err := l.Lock(t.Context(), "x", distlock.TTL(ttl))
+			wants(t, err, distlock.ErrInvalidTTL)
+			_, err = distlock.New(g, distlock.TTL(ttl))
+			wants(t, err, distlock.ErrInvalidTTL)
+		}
+		lease := must(t)(l.Lock(t.Context(), "x"))
+		why, err := l.Why(t.Context(), "x")
+		if err != nil || why.Holders[0].Left <= 0 || why.Holders[0].Left > 30*time.Second {
+			t.Errorf("a lock that nobody gave a TTL: %v, %v", why, err)
+		}
+		free(t, lease)
+	})
+}
+
+// A process that lost its lock to another gives "its" lock back: the other's stays.
+func TestMistake_unlockAfterLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx := context.Background()
+		late := must(t)(g.locker(t).Lock(ctx, "x", distlock.TTL(time.Second), distlock.Fixed()))
+		time.Sleep(2 * time.Second)
+		other := g.locker(t)
+		lease := must(t)(other.Lock(ctx, "x"))
+		wants(t, late.Unlock(ctx), distlock.ErrLost)
+		if _, err := g.locker(t).TryLock(ctx, "x"); !errors.Is(err, distlock.ErrHeld) || lease.Err() != nil {
+			t.Errorf("after the late one has unlocked: %v, and the lease of the other: %v", err, lease.Err())
+		}
+		free(t, lease)
+	})
+}
+
+// Work takes longer than anybody thought.
+func TestMistake_slowWork(t *testing.T) {
+	t.Run("renewed", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, g *gate) {
+			ctx, rival := context.Background(), g.locker(t)
+			err := g.locker(t).Do(ctx, "x", func(ctx context.Context) error {
+				time.Sleep(time.Hour) // a slow call, of 3,600 TTLs
+				if _, err := rival.TryLock(context.Background(), "x"); !errors.Is(err, distlock.ErrHeld) {
+					t.Errorf("a rival got %v", err)
+				}
+				return ctx.Err()
+			}, distlock.TTL(time.Second))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("not renewed", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, g *gate) {
+			ctx, rival := context.Background(), g.locker(t)
+			err := g.locker(t).Do(ctx, "x", func(ctx context.Context) error {
+				<-ctx.Done() // before a rival can have it
+				if _, err := rival.TryLock(context.Background(), "x"); !errors.Is(err, distlock.ErrHeld) {
+					t.Errorf("when the work was told to stop a rival got %v", err)
+				}
+				time.Sleep(time.Hour) // it does not listen
+				return nil
+			}, distlock.TTL(time.Second), distlock.Fixed())
+			wants(t, err, distlock.ErrLost) // and is not called done
+		})
+	})
+}
+
+// All processes call themselves the same, as they do if the holder is a host in containers, or a constant.
+func TestMistake_sameHolder(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx := context.Background()
+		a, b := g.locker(t, distlock.Holder("worker")), g.locker(t, distlock.Holder("worker"))
+		first := must(t)(a.Lock(ctx, "x"))
+		for _, l := range []*distlock.Locker{a, b} {
+			_, err := l.TryLock(ctx, "x")
+			wants(t, err, distlock.ErrHeld)
+		}
+		free(t, first)
+		second := must(t)(b.Lock(ctx, "x"))
+		if err := first.Unlock(ctx); err != nil || second.Err() != nil { // twice is harmless, and touches no other
+			t.Errorf("a second Unlock of the first: %v; the second: %v", err, second.Err())
+		}
+		_, err := a.TryLock(ctx, "x")
+		wants(t, err, distlock.ErrHeld)
+		free(t, second)
+	})
+}
+
+// The TTL is hardly longer than an answer of the store takes. The lease goes on, or its loss is told in time; and it is said before.
+func TestMistake_shortTTL(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *gate) {
+		store := locktest.New(t)
+		log := &tape{}
+		l := lockerOn(t, store, distlock.TTL(time.Second), distlock.Observe(log.observe))
+		lease := taken(t, l, "x")
+		store.Delay(240 * time.Millisecond) // nearly all that one try may take
+		time.Sleep(10 * time.Second)
+		if lease.Err() != nil {
+			t.Errorf("answers within a quarter of the TTL: %v", lease.Err())
+		}
+		store.Delay(600 * time.Millisecond) // no try can be answered in time
+		time.Sleep(10 * time.Second)
+		wantErr(t, lease.Err(), distlock.ErrLost)
+		if len(log.all(distlock.AtRisk)) == 0 {
+			t.Error("nothing was said before the loss")
+		}
+		_ = lease.Unlock(context.Background())
+	})
+}
+
+// Nobody gives the lock back.
+func TestMistake_forgottenUnlock(t *testing.T) {
+	t.Run("the process ends", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, g *gate) {
+			l := g.locker(t)
+			_ = must(t)(l.Lock(t.Context(), "x"))
+			if err := l.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+			g.expect(t, 0, 0)
+		})
+	})
+	t.Run("the process goes on", func(t *testing.T) {
+		inBubble(t, func(t *testing.T, g *gate) {
+			ctx := context.Background()
+			lease := must(t)(g.locker(t).Lock(ctx, "x", distlock.MaxHold(time.Minute)))
+			time.Sleep(2 * time.Minute)
+			wants(t, lease.Err(), distlock.ErrMaxHold)
+			free(t, must(t)(g.locker(t).TryLock(ctx, "x")))
+		})
+	})
+}
+
+// The refusal is not looked at: what is there instead of a lease cannot be used for one, and Do and TryDo have not run anything.
+func TestMistake_unhandledRefusal(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx, l := context.Background(), g.locker(t)
+		holder := must(t)(g.locker(t).Lock(ctx, "x"))
+		ran := false
+		work := func(context.Context) error { ran = true; return nil }
+		_, _ = l.TryDo(ctx, "x", work)
+		_ = l.Do(ctx, "x", work, distlock.Wait(time.Second))
+		if ran {
+			t.Error("it ran without the lock")
+		}
+		lease, _ := l.TryLock(ctx, "x")
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a lease that is none was used")
+				}
+			}()
+			_ = lease.Context(ctx)
+		}()
+		free(t, holder)
+	})
+}

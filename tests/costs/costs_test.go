@@ -1,0 +1,231 @@
+package costs_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/open"
+)
+
+// How much is done to measure a thing. Averages are stable with these.
+const (
+	holds  = 200
+	leases = 100
+	names  = 1000
+	life   = 1500 * time.Millisecond // the TTL while renewals are counted
+	watch  = 3 * time.Second         // how long waiting is watched
+)
+
+// A bill is what a store charges. What was not measured is NaN.
+type bill struct {
+	store string
+
+	hold        tally // a lock taken and given back
+	inner, disk float64
+	renewal     tally // of one lease among many, and commands for all of them together
+	wait        tally // a second of waiting
+	handOver    tally // from one process to another
+	idle        tally // a second of nothing
+
+	connsOpen, connsHold, connsWait float64 // open connections of a process
+	heldBytes, heldRows             float64 // of a name that is held
+	restBytes, restRows             float64 // of one that was held before
+}
+
+func TestCosts(t *testing.T) {
+	bills := make([]bill, len(subjects))
+	// What a process itself keeps and writes is told for all of it: those that are measured so are alone.
+	for _, alone := range []bool{true, false} {
+		ok := t.Run(fmt.Sprint("alone ", alone), func(t *testing.T) {
+			for i, s := range subjects {
+				if s.alone != alone {
+					continue
+				}
+				t.Run(s.name, func(t *testing.T) {
+					if !alone {
+						t.Parallel()
+					}
+					made := s.make(t)
+					made.name = s.name
+					bills[i] = measure(t, made)
+				})
+			}
+		})
+		if !ok {
+			t.FailNow()
+		}
+	}
+	if slices.ContainsFunc(bills, func(b bill) bool { return b.store == "" }) {
+		t.Skip("a server is missing")
+	}
+	hold(t, bills)
+}
+
+// measure measures a store.
+func measure(t *testing.T, s subject) bill {
+	b := bill{store: s.name}
+	l := connect(t, s, "billing-7f9c:4711")
+	pairs(t, l, "warm", 20) // scripts are loaded, statements prepared
+	_, b.connsOpen = s.read()
+
+	before, inner, disk := s.snap()
+	pairs(t, l, "invoice", holds)
+	after, inner2, disk2 := s.snap()
+	b.hold, b.inner, b.disk = after.minus(before).over(holds), (inner2-inner)/holds, (disk2-disk)/holds
+
+	b.rest(t, s, l)
+	if s.meter == nil {
+		return b
+	}
+	b.renewals(t, s)
+	b.waits(t, s, l)
+	return b
+}
+
+// connect makes a Locker with connections of its own.
+func connect(t *testing.T, s subject, holder string, opts ...distlock.Option) *distlock.Locker {
+	t.Helper()
+	ctx := context.Background()
+	source, err := open.Open(ctx, s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := distlock.New(source.Store, append(opts, distlock.Holder(holder))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = l.Close(ctx)
+		source.Close()
+	})
+	return l
+}
+
+func pairs(t *testing.T, l *distlock.Locker, what string, n int) {
+	t.Helper()
+	for i := range n {
+		lease := take(t, l, fmt.Sprintf("%s/%05d", what, i))
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func take(t *testing.T, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
+	t.Helper()
+	lease, err := l.Lock(t.Context(), name, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// read is what has passed over the wire, and how many connections are open.
+func (s subject) read() (tally, float64) {
+	if s.meter == nil {
+		return tally{}, 0
+	}
+	total, n := s.meter.now()
+	return total, float64(n)
+}
+
+func (s subject) snap() (total tally, inner, disk float64) {
+	total, _ = s.read()
+	return total, or(s.inner()), or(s.disk())
+}
+
+func or(f float64, ok bool) float64 {
+	if !ok {
+		return math.NaN()
+	}
+	return f
+}
+
+// rest measures what names leave behind while they are held and after that.
+func (b *bill) rest(t *testing.T, s subject, l *distlock.Locker) {
+	bytes, rows := s.size()
+	var all []*distlock.Lease
+	for i := range names {
+		all = append(all, take(t, l, fmt.Sprintf("resting/%05d", i), distlock.TTL(time.Minute)))
+	}
+	heldBytes, heldRows := s.size()
+	_, b.connsHold = s.read()
+	for _, lease := range all {
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all = nil
+	restBytes, restRows := s.size()
+	b.heldBytes, b.heldRows = (heldBytes-bytes)/names, (heldRows-rows)/names
+	b.restBytes, b.restRows = (restBytes-bytes)/names, (restRows-rows)/names
+}
+
+// renewals measures what it costs to keep many leases.
+func (b *bill) renewals(t *testing.T, s subject) {
+	var renewed atomic.Int64
+	l := connect(t, s, "billing-7f9c:4711", distlock.TTL(life), distlock.Observe(func(_ context.Context, e distlock.Event) {
+		if e.Kind == distlock.Renewed {
+			renewed.Add(1)
+		}
+	}))
+	for i := range leases {
+		take(t, l, fmt.Sprintf("kept/%05d", i))
+	}
+	time.Sleep(life) // the first renewals come one by one, as the leases did
+	before, _ := s.read()
+	from := renewed.Load()
+	time.Sleep(2 * life)
+	after, _ := s.read()
+	n := float64(renewed.Load() - from)
+	if n == 0 {
+		t.Fatal("nothing was renewed")
+	}
+	b.renewal = after.minus(before).over(n)
+	_ = l.ReleaseAll(context.Background()) // on a busy machine some may be lost, which changes no average
+}
+
+// waits measures what one costs who waits, and the hand-over that ends it.
+func (b *bill) waits(t *testing.T, s subject, l *distlock.Locker) {
+	lease := take(t, l, "contended", distlock.TTL(time.Minute))
+	time.Sleep(100 * time.Millisecond)
+	_, conns := s.read()
+	before, _ := s.read()
+	time.Sleep(watch)
+	after, _ := s.read()
+	b.idle = after.minus(before).over(watch.Seconds())
+
+	other := connect(t, s, "billing-1a2b:4712")
+	pairs(t, other, "warm", 1)
+	var wg sync.WaitGroup
+	var next *distlock.Lease
+	var err error
+	wg.Go(func() { next, err = other.Lock(t.Context(), "contended") })
+	time.Sleep(time.Second)
+	_, b.connsWait = s.read()
+	b.connsWait -= conns
+	before, _ = s.read()
+	time.Sleep(watch)
+	after, _ = s.read()
+	b.wait = after.minus(before).over(watch.Seconds()).minus(b.idle) // the holder idles meanwhile
+	before, _ = s.read()
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, _ = s.read()
+	b.handOver = after.minus(before)
+	if err := next.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,182 @@
+package costs_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// A subject is a store whose costs are measured.
+type subject struct {
+	name  string
+	url   string
+	meter *meter                       // nil: nothing goes over a wire
+	inner func() (float64, bool)       // commands that the server ran, those of scripts included
+	disk  func() (float64, bool)       // bytes that were written for what changed
+	size  func() (bytes, rows float64) // what is kept, and how many things that is
+}
+
+// subjects are made by the names that docs/costs.md gives them.
+var subjects = []struct {
+	name  string
+	make  func(t *testing.T) subject
+	alone bool // it is measured by what this process does
+}{
+	{"memory", memory, true},
+	{"SQLite", sqlite, true},
+	{"Redis", redis, false},
+	{"Redlock, 3 nodes", redlock, false},
+	{"PostgreSQL", postgres, false},
+	{"PostgreSQL advisory", advisory, false},
+}
+
+func unmeasured() (float64, bool) { return 0, false }
+
+func memory(*testing.T) subject {
+	return subject{url: "memory:", inner: unmeasured, disk: unmeasured, size: func() (float64, float64) { return heap(), 0 }}
+}
+
+// heap is how much memory is in use.
+func heap() float64 {
+	runtime.GC()
+	runtime.GC() // what had a finalizer
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+func sqlite(t *testing.T) subject {
+	file := filepath.Join(t.TempDir(), "locks.db")
+	return subject{url: "sqlite:" + file, inner: unmeasured, disk: written, size: func() (float64, float64) {
+		var n float64
+		for _, f := range []string{file, file + "-wal"} {
+			if info, err := os.Stat(f); err == nil {
+				n += float64(info.Size())
+			}
+		}
+		return n, 0
+	}}
+}
+
+// written is how many bytes this process has written to files, where the system tells.
+func written() (float64, bool) {
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if n, ok := strings.CutPrefix(line, "wchar: "); ok {
+			f, err := strconv.ParseFloat(strings.TrimSpace(n), 64)
+			return f, err == nil
+		}
+	}
+	return 0, false
+}
+
+func redis(t *testing.T) subject { return redisNodes(t, 1) }
+
+func redlock(t *testing.T) subject { return redisNodes(t, 3) }
+
+func redisNodes(t *testing.T, n int) subject {
+	s := subject{meter: &meter{count: resp}, disk: unmeasured}
+	var nodes []*testenv.RedisServer
+	var urls []string
+	for range n {
+		node := testenv.Redis(t)
+		nodes = append(nodes, node)
+		urls = append(urls, "redis://"+s.meter.front(t, node.Addr))
+	}
+	if s.url = urls[0]; n > 1 {
+		s.url = "redlock:?node=" + strings.Join(urls, "&node=")
+	}
+	s.inner = func() (sum float64, ok bool) {
+		for _, node := range nodes {
+			info, err := node.Do(context.Background(), "INFO", "commandstats")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(fmt.Sprint(info)) {
+				name, rest, found := strings.Cut(line, ":calls=")
+				if count, _, _ := strings.Cut(rest, ","); found && name != "cmdstat_info" {
+					calls, _ := strconv.ParseFloat(count, 64)
+					sum += calls
+				}
+			}
+		}
+		return sum, true
+	}
+	s.size = func() (bytes, rows float64) {
+		for _, node := range nodes {
+			used, err := strconv.ParseFloat(node.Info(context.Background(), "used_memory_dataset"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys, err := node.Do(context.Background(), "DBSIZE")
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, _ := strconv.ParseFloat(fmt.Sprint(keys), 64)
+			bytes, rows = bytes+used, rows+n
+		}
+		return bytes, rows
+	}
+	return s
+}
+
+func postgres(t *testing.T) subject {
+	s, server := postgresServer(t)
+	s.size = func() (float64, float64) {
+		rows := ask(t, server, "select coalesce(sum(b), 0), coalesce(sum(n), 0) from ("+
+			"select sum(pg_column_size(k.*)) b, count(*) n from distlock.key k union all select sum(pg_column_size(c.*)), count(*) from distlock.claim c) t")
+		return rows[0], rows[1]
+	}
+	return s
+}
+
+func advisory(t *testing.T) subject {
+	s, _ := postgresServer(t)
+	s.url += "&lock_mode=advisory"
+	s.size = func() (float64, float64) { return 0, 0 } // there is no table
+	return s
+}
+
+func postgresServer(t *testing.T) (subject, *testenv.PostgresServer) {
+	s := subject{meter: &meter{count: pgwire}, inner: unmeasured}
+	server := testenv.Postgres(t)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = s.meter.front(t, server.Addr)
+	s.url = u.String()
+	s.disk = func() (float64, bool) {
+		return ask(t, server, "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")[0], true
+	}
+	return s, server
+}
+
+// ask returns the numbers of a row.
+func ask(t *testing.T, server *testenv.PostgresServer, sql string) []float64 {
+	t.Helper()
+	rows, err := server.Query(context.Background(), sql)
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%s: %v %v", sql, rows, err)
+	}
+	var out []float64
+	for _, text := range rows[0] {
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, f)
+	}
+	return out
+}
