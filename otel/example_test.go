@@ -3,7 +3,6 @@ package otellock_test
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -40,18 +39,16 @@ func ExampleNew() {
 	// distlock.hold.duration 1
 }
 
+// Without options it is told to the global providers.
+func ExampleNew_global() {
+	locker, err := quoteGlobal(mem.New())
+	fmt.Println(locker, err)
+	// Output: locker on mem <nil>
+}
+
 // The names of locks are no attributes. What comes before the first slash may be one.
 func ExampleOptions() {
-	observer, err := otellock.New(&otellock.Options{
-		Group: func(key string) string {
-			group, _, _ := strings.Cut(key, "/")
-			return group
-		},
-	})
-	if err != nil {
-		panic(err)
-	}
-	locker, err := distlock.New(mem.New(), distlock.Observe(observer))
+	locker, err := quoteGroup(mem.New())
 	fmt.Println(locker, err)
 	// Output: locker on mem <nil>
 }

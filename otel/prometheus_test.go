@@ -382,7 +382,7 @@ func promtool(t *testing.T, args ...string) {
 	if err != nil {
 		testenv.Missing(t, "promtool", "apt-get install prometheus")
 	}
-	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput() //nolint:gosec // our own files
+	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
 	if err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
