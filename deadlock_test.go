@@ -36,20 +36,23 @@ func under(t *testing.T, lease *distlock.Lease) context.Context {
 	return ctx
 }
 
-// tie has every party take what it has, then wait for what it wants, some time after the one before.
-func tie(t *testing.T, steps []step, pause func() time.Duration) *knot {
+// tie has every party take what it has, then wait for what it wants, some time after the one before, in an order: none is the same.
+func tie(t *testing.T, steps []step, pause func() time.Duration, order ...int) *knot {
 	t.Helper()
-	k := &knot{}
+	k := &knot{calls: make([]*call, len(steps))}
 	for _, s := range steps {
 		k.leases = append(k.leases, must(t)(s.has(t.Context())))
 		time.Sleep(time.Millisecond) // fences follow the clock
 	}
-	for i, s := range steps {
+	for i := range steps {
+		if len(order) > 0 {
+			i = order[i]
+		}
 		time.Sleep(pause())
 		take := func(ctx context.Context, _ string, _ ...distlock.Option) (*distlock.Lease, error) {
-			return s.wants(ctx)
+			return steps[i].wants(ctx)
 		}
-		k.calls = append(k.calls, begin(under(t, k.leases[i]), take, "").waits(t))
+		k.calls[i] = begin(under(t, k.leases[i]), take, "").waits(t)
 		k.formed = time.Now()
 	}
 	return k
@@ -154,7 +157,7 @@ func TestDeadlock_oneVictim(t *testing.T) {
 			n := 2 + rng.IntN(4)
 			steps := ring(t, g, n, rng.IntN(2) == 0)
 			rng.Shuffle(n, func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
-			k := tie(t, steps, func() time.Duration { return time.Duration(rng.Int64N(int64(3 * time.Second))) })
+			k := tie(t, steps, func() time.Duration { return time.Duration(rng.Int64N(int64(3 * time.Second))) }, rng.Perm(n)...)
 			k.untie(t, n-1)
 			g.empty(t)
 		})
@@ -298,4 +301,39 @@ func TestDeadlock_noKnot(t *testing.T) {
 		free(t, outside)
 		g.empty(t, a, b, c)
 	})
+}
+
+// A circle that stands only because of another one is told nothing: it may open when the other one has.
+func TestDeadlock_behindAnother(t *testing.T) {
+	for phase := range 8 { // who looks first
+		inBubble(t, func(t *testing.T, g *gate) {
+			a, b, c, d := g.locker(t), g.locker(t), g.locker(t), g.locker(t)
+			s, err := a.Semaphore(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			slot := must(t)(s.Acquire(t.Context(), "s"))
+			inner := must(t)(c.Lock(slot.Context(t.Context()), "inner"))
+			time.Sleep(time.Millisecond)
+			last := must(t)(d.Lock(t.Context(), "y"))
+			k := tie(t, []step{{lock(s.Acquire, "s"), lock(a.Lock, "x")}, {lock(b.Lock, "x"), lock(s.Acquire, "s")}}, none)
+			time.Sleep(time.Duration(phase) * 50 * time.Millisecond)
+			second := begin(under(t, last), d.Lock, "inner").waits(t)
+			time.Sleep(5 * time.Second)
+			ctx, cancel := context.WithTimeout(inner.Context(slot.Context(t.Context())), time.Hour)
+			defer cancel()
+			first := begin(ctx, c.Lock, "y").waits(t)
+
+			second.refused(t, distlock.ErrDeadlock)
+			time.Sleep(time.Minute)
+			k.calls[0].waits(t)
+			k.calls[1].waits(t)
+			free(t, last)
+			free(t, first.now(t))
+			free(t, inner)
+			free(t, slot)
+			k.settle(t)
+			g.empty(t, a, b, c, d)
+		})
+	}
 }

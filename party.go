@@ -16,7 +16,8 @@ import (
 func holdings(ctx context.Context) []*Lease {
 	var out []*Lease
 	for c, _ := ctx.Value(contextKey{}).(*leaseContext); c != nil; c, _ = c.Context.Value(contextKey{}).(*leaseContext) {
-		if !slices.Contains(out, c.lease) && c.lease.Err() == nil { // a lease may have made several of the contexts
+		// A lease may have made several of the contexts.
+		if !slices.Contains(out, c.lease) && c.lease.Err() == nil { //nolint:contextcheck // Err waits for nothing
 			out = append(out, c.lease)
 		}
 	}

@@ -51,7 +51,6 @@ func (w *wait) hold(h hold, what holding) {
 // A walk goes from one who waits to those in its way, and on to those in theirs, as far as they wait.
 type walk struct {
 	l     *Locker
-	ctx   context.Context
 	looks int
 	waits map[string]*wait // by party
 	held  map[hold][]*wait // who waits under a claim that is held
@@ -63,9 +62,9 @@ type walk struct {
 // the claims of those who wait in vain themselves leave too little room. So one reader that waits in vain stops a writer, but one of many holders of a
 // semaphore stops nobody. A circle is a set of waits that are in vain because of each other, and of nobody else.
 func (l *Locker) walk(ctx context.Context, self *wait) (*circle, error) {
-	w := &walk{l: l, ctx: ctx, waits: map[string]*wait{self.party: self}, held: map[hold][]*wait{}}
+	w := &walk{l: l, waits: map[string]*wait{self.party: self}, held: map[hold][]*wait{}}
 	for todo := []*wait{self}; len(todo) > 0; todo = todo[1:] {
-		next, err := w.visit(todo[0])
+		next, err := w.visit(ctx, todo[0])
 		if err != nil {
 			return nil, err
 		}
@@ -86,8 +85,8 @@ func (l *Locker) walk(ctx context.Context, self *wait) (*circle, error) {
 }
 
 // visit looks at what is in the way of a wait. It returns the waits that were not known before.
-func (w *walk) visit(at *wait) (found []*wait, err error) {
-	claims, err := w.show(at.wants)
+func (w *walk) visit(ctx context.Context, at *wait) (found []*wait, err error) {
+	claims, err := w.show(ctx, at.wants)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +109,7 @@ func (w *walk) visit(at *wait) (found []*wait, err error) {
 		if at.free = at.free || w.looks >= maxLooks || !at.inVain(used); at.free {
 			return found, nil
 		}
-		news, err := w.holders(c)
+		news, err := w.holders(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -129,12 +128,12 @@ func (w *wait) inVain(used int64) bool {
 }
 
 // holders finds out who waits under a claim. It returns those who were not known before.
-func (w *walk) holders(c driver.Claim) (found []*wait, err error) {
+func (w *walk) holders(ctx context.Context, c driver.Claim) (found []*wait, err error) {
 	h := hold{c.Key, c.Owner}
 	if _, known := w.held[h]; known {
 		return nil, nil
 	}
-	notices, err := w.show(kindWait.key(c.Owner))
+	notices, err := w.show(ctx, kindWait.key(c.Owner))
 	if err != nil {
 		return nil, err
 	}
@@ -160,9 +159,9 @@ func (w *walk) holders(c driver.Claim) (found []*wait, err error) {
 }
 
 // show looks at one key.
-func (w *walk) show(key string) ([]driver.Claim, error) {
+func (w *walk) show(ctx context.Context, key string) ([]driver.Claim, error) {
 	w.looks++
-	call, cancel := context.WithTimeout(w.ctx, noticeTTL)
+	call, cancel := context.WithTimeout(ctx, noticeTTL)
 	defer cancel()
 	return driver.Show(call, w.l.store, key)
 }
