@@ -73,7 +73,7 @@ func TestDoctor(t *testing.T) {
 		},
 		"evicts": {
 			func(t *testing.T) string {
-				return testenv.Redis(t, testenv.Config("maxmemory 50mb", "maxmemory-policy volatile-ttl")).URL
+				return "redis://" + testenv.Redis(t, testenv.Config("maxmemory 50mb", "maxmemory-policy volatile-ttl")).Addr
 			}, exitFound, []string{"danger: keys are evicted when memory is full (maxmemory-policy volatile-ttl)", "warning: the URL has no password"},
 		},
 		"a replica": {

@@ -58,7 +58,7 @@ func newPgBouncer(g *group, pg *PostgresServer, mode PoolMode, o settings) (*PgB
 	p := &PgBouncerServer{s}
 	u := url.URL{
 		Scheme: "postgres", Host: s.Addr, Path: "/postgres", RawQuery: "sslmode=disable",
-		User: url.User(pgUser),
+		User: url.UserPassword(pgUser, Canary),
 	}
 	s.URL = u.String()
 	s.stop = syscall.SIGQUIT // at once in all versions; what the others do has changed

@@ -81,10 +81,7 @@ func newPostgres(g *group, o settings) (*PostgresServer, error) {
 	p := &PostgresServer{Server: s, bin: filepath.Dir(initdb), own: o}
 	u := url.URL{
 		Scheme: "postgres", Host: s.Addr, Path: "/postgres", RawQuery: "sslmode=disable",
-		User: url.User(pgUser),
-	}
-	if o.password != "" {
-		u.User = url.UserPassword(pgUser, o.password)
+		User: url.UserPassword(pgUser, cmp.Or(o.password, Canary)),
 	}
 	s.URL = u.String()
 	s.stop = syscall.SIGINT // disconnects the clients and ends in order

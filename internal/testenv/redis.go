@@ -64,8 +64,11 @@ func newRedis(g *group, o settings) (*RedisServer, error) {
 	s.disk = o.disk
 	r := &RedisServer{Server: s, password: o.password}
 	u := url.URL{Scheme: "redis", Host: s.Addr, Path: "/0"}
-	if o.password != "" {
+	switch {
+	case o.password != "":
 		u.User = url.UserPassword("", o.password)
+	case o.acl == nil:
+		u.User = url.UserPassword("default", Canary) // that user has no password, and may say any
 	}
 	if o.redis != nil && o.redis.Certs != nil {
 		// They speak TLS with each other, so they have one authority.

@@ -17,7 +17,7 @@ func TestRedis(t *testing.T) {
 	r := testenv.Redis(t, testenv.Config("maxmemory 12mb"))
 	is(t, do(t, r, "PING"), "PONG")
 	is(t, do(t, r, "CONFIG", "GET", "maxmemory"), "[maxmemory 12582912]")
-	is(t, r.URL, "redis://"+r.Addr+"/0")
+	is(t, r.URL, "redis://default:"+testenv.Canary+"@"+r.Addr+"/0")
 	is(t, r.Info(t.Context(), "role"), "master")
 	if !strings.Contains(r.Log(), "Ready to accept connections") {
 		t.Errorf("the log is\n%s", r.Log())
@@ -119,7 +119,7 @@ func TestRedis_tls(t *testing.T) {
 	t.Parallel()
 	r := testenv.Redis(t, testenv.TLS())
 	is(t, do(t, r, "PING"), "PONG")
-	is(t, r.URL, "rediss://"+r.Addr+"/0")
+	is(t, r.URL, "rediss://default:"+testenv.Canary+"@"+r.Addr+"/0")
 	conn, err := net.Dial("tcp", r.Addr)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestRedis_tls(t *testing.T) {
 	is(t, do(t, r, "CONFIG", "SET", "tls-cert-file", r.Certs.Cert, "tls-key-file", r.Certs.Key), "OK")
 	is(t, do(t, r, "PING"), "PONG")
 	replica := testenv.Redis(t, testenv.ReplicaOf(r))
-	is(t, replica.URL, "rediss://"+replica.Addr+"/0")
+	is(t, replica.URL, "rediss://default:"+testenv.Canary+"@"+replica.Addr+"/0")
 	is(t, replica.Info(t.Context(), "master_link_status"), "up")
 }
 

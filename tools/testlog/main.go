@@ -2,9 +2,10 @@
 // know: go's own line for each package, all that a failed test said, and at the end every
 // skipped test with its reason. Plain `go test` hides skips, and -v hides everything else.
 //
-// usage: go test -json ./... | testlog
+// usage: go test -json ./... | testlog [SECRET]
 //
-// It exits with 1 if a test or a build failed, or if nothing was tested at all.
+// It exits with 1 if a test or a build failed, or if nothing was tested at all. It also does if a test, also one that passed, printed the
+// secret, which the tests have as a password.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 )
 
 func main() {
-	err := run(os.Stdin, os.Stdout)
+	err := run(os.Stdin, os.Stdout, strings.Join(os.Args[1:], " "))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testlog:", err)
 		os.Exit(1)
@@ -42,10 +43,12 @@ type report struct {
 	reasons []string                       // the keys of skips, as they came
 	ended   int                            // packages with a verdict
 	failed  []string                       // packages
+	secret  string                         // what nobody may print; empty: nothing
+	shown   []string                       // where it was
 }
 
-func run(in io.Reader, out io.Writer) error {
-	r := &report{out: out, said: map[string]map[string][]string{}, skips: map[string][]string{}}
+func run(in io.Reader, out io.Writer, secret string) error {
+	r := &report{out: out, secret: secret, said: map[string]map[string][]string{}, skips: map[string][]string{}}
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadString('\n')
@@ -65,7 +68,11 @@ func run(in io.Reader, out io.Writer) error {
 // line takes one line. What is no event (a message of the go command itself) is passed on.
 func (r *report) line(line string) {
 	var e event
-	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &e) != nil {
+	known := strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &e) == nil
+	if r.secret != "" && strings.Contains(line, r.secret) {
+		r.shown = append(r.shown, e.Package+"."+e.Test)
+	}
+	if !known {
 		fmt.Fprint(r.out, line)
 		return
 	}
@@ -161,6 +168,9 @@ func (r *report) finish() error {
 	}
 	if len(r.failed) > 0 {
 		return fmt.Errorf("%d of %d packages failed: %s", len(r.failed), r.ended, strings.Join(r.failed, " "))
+	}
+	if len(r.shown) > 0 {
+		return fmt.Errorf("the password of the tests was printed %d times: %s", len(r.shown), strings.Join(slices.Compact(r.shown), " "))
 	}
 	if r.ended == 0 {
 		return errors.New("nothing was tested")

@@ -47,12 +47,13 @@ func TestRun(t *testing.T) {
 		{"a test that was cut off is told", cut, []string{"panic: oh"}, nil, "1 of 1 packages failed: c"},
 		{"a build that fails is told", `{"ImportPath":"d","Action":"build-output","Output":"d.go:1: oops\n"}` + "\n" + e("fail", "d", "", ""), []string{"d.go:1: oops\n"}, nil, "packages failed: d"},
 		{"a word of the go command is passed on", "go: no such module\n", []string{"go: no such module\n"}, nil, "nothing was tested"},
+		{"a secret that a good test printed fails the run", e("output", "a", "TestX", "at redis://:hunter22@h\n") + good, []string{"ok  \ta"}, []string{"hunter22"}, "printed 1 times: a.TestX"},
 		{"an empty run is a failure", "", nil, nil, "nothing was tested"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
-			err := run(strings.NewReader(tt.in), &out)
+			err := run(strings.NewReader(tt.in), &out, "hunter22")
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
