@@ -35,11 +35,10 @@ const (
 
 // An action is how a kind is done, and to whom.
 type action struct {
-	client      bool          // to the way of one process; otherwise to a server
-	network     bool          // by the kernel: it needs a network
-	disk        bool          // it needs a disk
-	least, most float64       // how long, in TTLs
-	rest        time.Duration // how long all is left alone afterwards, at least
+	client      bool    // to the way of one process; otherwise to a server
+	network     bool    // by the kernel: it needs a network
+	disk        bool    // it needs a disk
+	least, most float64 // how long, in TTLs
 	begin       func(e *Env, ev Event) error
 	end         func(e *Env, ev Event) error
 }

@@ -296,15 +296,23 @@ func TestRun_Told(t *testing.T) {
 func TestRun_Takeovers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		granted int
+		handed  bool // and not renewed yet
 		others  []history.Op
 		n, bad  int
 	}{
-		"soon":               {2900, nil, 1, 0},
-		"late":               {3600, nil, 1, 1},
-		"after another kill": {3600, []history.Op{fault(Kind(torture.Kill), "p3", 100, 100)}, 0, 0},
-		"beside a pause":     {3600, []history.Op{fault("pause", "p3", 1000, 2000)}, 0, 0},
+		"soon":               {2900, false, nil, 1, 0},
+		"late":               {3600, false, nil, 1, 1},
+		"handed on":          {5400, true, nil, 0, 0},
+		"handed on, late":    {5600, true, nil, 0, 1},
+		"after another kill": {3600, false, []history.Op{fault(Kind(torture.Kill), "p3", 100, 100)}, 0, 0},
+		"beside a pause":     {3600, false, []history.Op{fault("pause", "p3", 1000, 2000)}, 0, 0},
 	} {
 		h := made("k", [3]int{1, 1000, 50000}, [3]int{2, tt.granted, 60000})
+		if !tt.handed {
+			h.Ops = append(h.Ops, history.Op{
+				Kind: history.Renew, Outcome: history.Done, Key: "k", Client: "p1", Hold: 1, Return: history.Stamp{At: 1300 * time.Millisecond},
+			})
+		}
 		wait := slices.IndexFunc(h.Ops, func(o history.Op) bool { return o.Kind == history.Acquire && o.Hold == 2 })
 		h.Ops[wait].Wait.At = 1200 * time.Millisecond
 		h.Ops = append(h.Ops, fault(Kind(torture.Kill), "p1", 1500, 1500))
@@ -325,6 +333,31 @@ func TestRun_Heals(t *testing.T) {
 			t.Errorf("%d %v %v", n, worst, errs)
 		}
 	}
+}
+
+// What a process opens and starts, and does not end, is found.
+func TestInventory(t *testing.T) {
+	if len(openFiles()) == 0 {
+		t.Skip("the system does not tell which files are open")
+	}
+	before := newInventory()
+	if err := before.compare(); err != nil {
+		t.Error(err)
+	}
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := before.compare(); err == nil || !strings.Contains(err.Error(), os.DevNull) {
+		t.Errorf("an open file: %v", err)
+	}
+	f.Close()
+	stop := make(chan struct{})
+	go func() { <-stop }()
+	if err := before.compare(); err == nil || !strings.Contains(err.Error(), "goroutines") {
+		t.Errorf("a goroutine: %v", err)
+	}
+	close(stop)
 }
 
 // The counters of every kind of resource refuse what is stale, or do not.

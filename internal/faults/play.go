@@ -22,7 +22,12 @@ const Role = "faults-holder"
 // Holder is the life of a process that can be stopped and killed. Its argument is the name of its system, its job comes by
 // standard input, and the end of that ends it. Give it to testenv.Main.
 func Holder(args []string) int {
-	if err := hold(args, os.Stdin, os.Stdout); err != nil {
+	before := newInventory()
+	err := hold(args, os.Stdin, os.Stdout)
+	if err == nil {
+		err = before.compare() // when all is closed, nothing may be left in the process
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -19,14 +19,15 @@ const ballast = "ballast"
 // NewDisk mounts a disk of so many bytes, for as long as the test runs. It needs Linux and root.
 func NewDisk(t testing.TB, size int64) *Disk {
 	t.Helper()
-	// The server's own folders are made in it, so it is not the test's: others must be able to pass.
-	path, err := os.MkdirTemp("", "distlock-disk-")
+	f, err := newFolder()
 	check(t, err)
 	t.Cleanup(func() {
-		if err := os.RemoveAll(path); err != nil {
+		if err := f.remove(); err != nil {
 			t.Errorf("testenv: disk: %v", err)
 		}
 	})
+	path := filepath.Join(f.path, diskName)
+	check(t, os.Mkdir(path, 0o711))
 	check(t, mount(path, size))
 	t.Cleanup(func() {
 		if err := unmount(path); err != nil {

@@ -58,8 +58,28 @@ func sweep(dir string) {
 			continue
 		}
 		if lockFile(f) {
+			reclaim(filepath.Dir(name))
 			os.RemoveAll(filepath.Dir(name))
 		}
 		f.Close()
+	}
+}
+
+// What a folder may have beside files: a disk that is mounted, and the name of a network.
+const (
+	diskName    = "disk"
+	networkName = "network"
+)
+
+// reclaim takes back what a killed test binary got from the kernel, as far as it can.
+func reclaim(dir string) {
+	if _, err := os.Lstat(filepath.Join(dir, diskName)); err == nil {
+		_ = unmount(filepath.Join(dir, diskName))
+	}
+	if name, err := os.ReadFile(filepath.Join(dir, networkName)); err == nil {
+		n := &Network{name: string(name)}
+		if n.find() == nil {
+			_ = n.run(n.ip, "netns", "del", n.name)
+		}
 	}
 }

@@ -150,6 +150,29 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// What a killed test binary got from the kernel is given back with its folder.
+func TestSweep_kernel(t *testing.T) {
+	if !CanDisk() || !CanNetwork() {
+		check(t, &missingError{"right to mount and to make networks", "run the tests as root"})
+	}
+	dir := filepath.Join(t.TempDir(), folderPrefix+"orphan")
+	disk, lock := filepath.Join(dir, diskName), filepath.Join(dir, lockName)
+	n := &Network{}
+	n.choose()
+	old := time.Now().Add(-2 * orphanAge)
+	if err := errors.Join(os.MkdirAll(disk, 0o700), mount(disk, 1<<20), n.find(), n.make(),
+		os.WriteFile(filepath.Join(dir, networkName), []byte(n.name), 0o600), os.WriteFile(lock, nil, 0o600), os.Chtimes(lock, old, old)); err != nil {
+		t.Fatal(err)
+	}
+	sweep(filepath.Dir(dir))
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the folder is left:", err)
+	}
+	if n.run(n.ip, "netns", "del", n.name) == nil {
+		t.Error("the network was left")
+	}
+}
+
 func TestByVersion(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][2]string{

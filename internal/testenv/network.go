@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -28,6 +29,16 @@ func NewNetwork(t testing.TB) *Network {
 	t.Helper()
 	n := &Network{}
 	check(t, n.find())
+	f, err := newFolder()
+	check(t, err)
+	t.Cleanup(func() {
+		if err := f.remove(); err != nil {
+			t.Errorf("testenv: network: %v", err)
+		}
+	})
+	n.choose()
+	// Its name is written down first, so that the next run finds it if this one is killed.
+	check(t, os.WriteFile(filepath.Join(f.path, networkName), []byte(n.name), 0o600))
 	check(t, n.make())
 	t.Cleanup(func() {
 		// The pair of the cable goes with the end that is inside.
@@ -42,6 +53,7 @@ func NewNetwork(t testing.TB) *Network {
 // CanNetwork reports whether this machine lets the tests make networks.
 func CanNetwork() bool {
 	n := &Network{}
+	n.choose()
 	if n.find() != nil || n.make() != nil {
 		return false
 	}
@@ -59,8 +71,10 @@ func (n *Network) find() (err error) {
 	return err
 }
 
+// choose finds a name, which is that of the cable too: of at most 15 bytes.
+func (n *Network) choose() { n.name = "distlock" + strings.ToLower(rand.Text()[:6]) }
+
 func (n *Network) make() error {
-	n.name = "distlock" + strings.ToLower(rand.Text()[:6]) // a name of a cable has at most 15 bytes
 	if err := n.run(n.ip, "netns", "add", n.name); err != nil {
 		return &missingError{"right to make a network namespace", "run the tests where root may, such as a privileged container"}
 	}

@@ -181,8 +181,8 @@ func (r *Run) process(ctx context.Context, who string) error {
 		}
 		died := time.Duration(0)
 		if killed {
-			died = time.Since(r.start)
 			at := time.Now()
+			died = at.Sub(r.start)
 			p.kill()
 			r.did(Kill, p.name, string(Kill), at, at)
 		}

@@ -72,7 +72,7 @@ func TestHistories(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer heavy()()
-		histories(t, sys, *seed, 12*time.Second, 50)
+		histories(t, sys, *seed, 12*time.Second, 30)
 	})
 }
 
@@ -81,9 +81,10 @@ const keys = 50
 
 func histories(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration, least int) (*faults.Verdict, int) {
 	r := play(t, sys, faults.Options{
-		Seed: seed, Time: lasts, Processes: 5, Keys: keys, Play: "histories", Promised: true, Rest: 8 * ttl,
+		Seed: seed, Time: lasts, Processes: 5, Keys: keys, Play: "histories", Promised: true, Rest: 8 * ttl, Rate: 150,
+		Progress: progress(sys.Name, "histories"),
 	})
-	v := judge(t, r, history.Minimums{Grants: least * keys / 4, ContendedWaits: keys, FaultsOverHold: 3})
+	v := judge(t, r, history.Minimums{Grants: least * keys / 10, ContendedWaits: keys, FaultsOverHold: 3})
 	ops := map[string]int{}
 	for _, op := range r.History.Ops {
 		if op.Kind != history.Fault {
@@ -113,8 +114,8 @@ func TestCounter(t *testing.T) {
 
 func counter(t *testing.T, sys *faults.System, updates int, lasts time.Duration) *faults.Verdict {
 	r := play(t, sys, faults.Options{
-		Time: lasts, Processes: 4, Keys: 12, Play: "counter", Calm: !sys.Memory, Enough: updates * 6 / 5, NoModel: true,
-		Spare: true, Rest: 4 * ttl,
+		Time: lasts, Processes: 4, Keys: 12, Play: "counter", Calm: !sys.Memory, Enough: updates * 21 / 20, NoModel: true,
+		Progress: progress(sys.Name, "counter"), Spare: true, Rest: 4 * ttl,
 	})
 	v := judge(t, r, history.Minimums{Grants: updates, ContendedWaits: 20, FaultsOverHold: 1})
 	if v.Fenced < updates {

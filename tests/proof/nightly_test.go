@@ -78,7 +78,7 @@ func TestNightly(t *testing.T) {
 			defer heavy()()
 			var total, grants, over int
 			for round := range uint64(4) {
-				v, n := histories(t, sys, *seed+round, 45*time.Second, 300)
+				v, n := histories(t, sys, *seed+round, 75*time.Second, 300)
 				total, grants, over = total+n, grants+v.Grants, over+v.OverHold
 			}
 			put(t, "histories of 300 operations and more", "%d, %d grants, %d faults over a hold, 0 violations, 0 not decided", total, grants, over)
