@@ -197,7 +197,7 @@ func (l *Locker) attach(ctx context.Context, r *request, fence uint64) (*Lease, 
 	if err := l.mayAttach(r, fence); err != nil {
 		return nil, err // the claim runs out, or the handle is attached elsewhere
 	}
-	n := l.line(r.Key)
+	n := l.line(r)
 	defer l.tidy(n)
 	lease := l.grant(n, r, r.ID, driver.Result{Fence: fence, Behind: behind}, sent, 0)
 	if lease == nil {

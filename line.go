@@ -78,7 +78,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: ErrClosed})
 		return nil, ErrClosed
 	}
-	n := l.line(r.Key)
+	n := l.line(r)
 	l.seq++
 	seq := l.seq
 	if r.opt.wait != 0 {
@@ -319,12 +319,12 @@ func (n *line) sleep(wake <-chan driver.Wake, pause time.Duration) (told driver.
 
 // What follows is called with the lock held.
 
-// line returns the line of a key.
-func (l *Locker) line(key string) *line {
-	n := l.lines[key]
+// line returns the line of a request's key.
+func (l *Locker) line(r *request) *line {
+	n := l.lines[r.Key]
 	if n == nil {
-		n = &line{key: key}
-		l.lines[key] = n
+		n = r.newLine()
+		l.lines[r.Key] = n
 	}
 	return n
 }

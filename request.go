@@ -26,9 +26,10 @@ type request struct {
 	origin context.Context // of the call, without its end; nil: nobody observes
 }
 
-// A room is one piece of memory for a request, and for the turn and the lease that most requests become.
+// A room is one piece of memory for a request, and for the line, the turn and the lease that most requests become.
 type room struct {
 	request request
+	line    line
 	turn    turn
 	lease   Lease
 }
@@ -41,6 +42,15 @@ func (r *request) takeRoom() *room {
 		free = new(room)
 	}
 	return free
+}
+
+// newLine returns a line for the key of r. Its memory is in the room, unless that was used before.
+func (r *request) newLine() *line {
+	if r.room == nil || r.room.line.key != "" {
+		return &line{key: r.Key}
+	}
+	r.room.line.key = r.Key
+	return &r.room.line
 }
 
 // request checks what a call was given. Nothing has been asked of the store when it fails.
