@@ -114,7 +114,7 @@ var failover = Promise{
 		}}},
 		Redlock: {{Yes, "", "nodes do not replicate each other, and a minority may be lost", []Test{"tests/redis/redlock_test.go:TestRedlock"}}},
 		Postgres: {
-			{Yes, "to a synchronous standby", "a grant that the standby has not is not answered", []Test{"tests/promise/failover_test.go:TestFailover_postgres", "store/postgres/trouble_test.go:TestStore_standby"}},
+			{Yes, "to a synchronous standby", "a grant that the standby has not is not answered, and what was granted is renewed at the new primary", []Test{"tests/promise/failover_test.go:TestFailover_postgres", "store/postgres/trouble_test.go:TestStore_standby"}},
 			{No, "to an asynchronous one", "one that had not heard of the claim grants it again", []Test{"tests/promise/failover_test.go:TestFailover_postgres"}},
 			{No, "if a commit is cancelled by hand", "PostgreSQL answers it as done though the standby has nothing of it", []Test{"tests/promise/failover_test.go:TestFailover_cancelled"}},
 		},

@@ -30,7 +30,6 @@ func TestCutOff(t *testing.T) {
 				first := sc.lock("a", locker(t, linked, distlock.TTL(ttl)))
 				next := sc.wait("b", b)
 				link.each(func(p *testenv.ProxyServer) { p.Cut(way) })
-				go func() { <-first.Done(); first.hold.Lost() }()
 				second := sc.granted(next, soon)
 				sc.over(first, soon)
 				link.each(func(p *testenv.ProxyServer) { p.Heal() })

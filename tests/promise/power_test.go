@@ -70,10 +70,7 @@ func TestPower_advisory(t *testing.T) {
 	s.pg[0].Kill()
 	s.pg[0].Restart()
 	second := sc.lock("b", locker(t, s.store(t)))
-	if !first.trusts() {
-		t.Errorf("the first holder knows already: %v", first.Err())
-	}
-	sc.two()
+	sc.two(first)
 	link.each(func(p *testenv.ProxyServer) { p.Heal() })
 	sc.over(first, soon)
 	sc.end(second)
@@ -88,10 +85,7 @@ func forgets(t *testing.T, url string, crash func(grant func())) {
 	var first *part
 	crash(func() { first = sc.lock("a", a, distlock.TTL(time.Minute)) })
 	second := sc.lock("b", b)
-	if !first.trusts() {
-		t.Errorf("the first holder knows already: %v", first.Err())
-	}
-	sc.two()
+	sc.two(first)
 	sc.end(second)
 }
 
@@ -124,9 +118,6 @@ func TestEviction(t *testing.T) {
 		do(t, srv, "EVAL", "for i = 1, 200 do redis.call('SET', ARGV[1] .. i, string.rep('x', 1000)) end return 1", "0", fmt.Sprint("ballast ", i, " "))
 	}
 	second := sc.granted(next, 2*soon)
-	if !first.trusts() {
-		t.Errorf("the first holder knows already: %v", first.Err())
-	}
+	sc.two(first)
 	sc.end(second)
-	sc.two()
 }

@@ -29,6 +29,7 @@ type part struct {
 	hold *history.Hold
 	at   time.Time // when Lock had returned
 	err  error
+	told chan struct{} // closed when the end of the lease is written down
 }
 
 // lock takes the key.
@@ -55,7 +56,7 @@ func (s *scene) try(name string, l *distlock.Locker, opts ...distlock.Option) *p
 }
 
 func (s *scene) ask(ctx context.Context, name string, l *distlock.Locker, waits func(), opts ...distlock.Option) *part {
-	p := &part{hold: s.rec.Ask(history.Want{Client: name, Key: "key", TTL: time.Hour})}
+	p := &part{told: make(chan struct{}), hold: s.rec.Ask(history.Want{Client: name, Key: "key", TTL: time.Hour})}
 	var lease *distlock.Lease
 	var mu sync.Mutex
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -82,6 +83,11 @@ func (s *scene) ask(ctx context.Context, name string, l *distlock.Locker, waits 
 	if got.Err() == nil {
 		p.hold.Update(&s.reg, nil)
 	}
+	go func() {
+		<-got.Done() // after a release it means nothing
+		p.hold.Lost()
+		close(p.told)
+	}()
 	return p
 }
 
@@ -131,7 +137,6 @@ func (s *scene) refused(c <-chan *part, during time.Duration) {
 // trusts looks at a lease as its holder would, and writes down what it says.
 func (p *part) trusts() bool {
 	if p.Err() != nil {
-		p.hold.Lost()
 		return false
 	}
 	p.hold.Trusted()
@@ -142,8 +147,7 @@ func (p *part) trusts() bool {
 func (s *scene) over(p *part, within time.Duration) {
 	s.t.Helper()
 	select {
-	case <-p.Done():
-		p.hold.Lost()
+	case <-p.told:
 	case <-time.After(within):
 		s.t.Errorf("not told of the loss within %v", within)
 	}
@@ -169,9 +173,16 @@ func (s *scene) one() {
 	}
 }
 
-// two wants to see what is not promised, two holders at once, and that their fences rise all the same.
-func (s *scene) two() {
+// two wants to see what is not promised, two holders at once: the first still trusts its lease. Fences rise all the same, so what
+// compares them refuses the first one's write.
+func (s *scene) two(first *part) {
 	s.t.Helper()
+	if !first.trusts() {
+		s.t.Errorf("the first holder knows already: %v", first.Err())
+	}
+	if first.hold.Update(&s.reg, nil) {
+		s.t.Error("a fenced write of the first holder was taken after one of the second")
+	}
 	v := s.verdict()
 	if v.Count[history.I3] == 0 {
 		s.t.Error("never were there two holders: this shows nothing of what is not promised")
