@@ -21,7 +21,7 @@ import (
 // holds a lease, whatever happened.
 func TestMetrics_balance(t *testing.T) {
 	seen := map[string]uint64{}
-	for seed := range uint64(60) {
+	for seed := range uint64(25) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newProbe(t, nil)
 			storm(t, p, seed)
