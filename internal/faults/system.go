@@ -227,10 +227,22 @@ func openRedlock(ctx context.Context, url string, ttl time.Duration) (driver.Sto
 	return q, shut, nil
 }
 
-// redisLeft counts the connections of clients.
+// forever are the keys of the runs that no time ends.
+const forever = `local n = 0
+for _, k in ipairs(redis.call('KEYS', '*proof/*')) do
+	if redis.call('PTTL', k) == -1 then n = n + 1 end
+end
+return n`
+
+// redisLeft counts the connections of clients, and keys that stay.
 func redisLeft(ctx context.Context, e *Env) (string, error) {
 	for _, n := range e.Nodes {
 		r := testenv.RedisServer{Server: n.Server}
+		if v, err := r.Do(ctx, "EVAL_RO", forever, "0"); err != nil {
+			return "", err
+		} else if v != int64(0) {
+			return fmt.Sprintf("%v keys without an end on a Redis server", v), nil
+		}
 		v, err := r.Do(ctx, "CLIENT", "LIST", "TYPE", "normal")
 		if err != nil {
 			return "", err

@@ -63,7 +63,10 @@ func TestChaos(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer light()()
 		r := play(t, sys, faults.Options{Time: 20 * time.Second, Processes: 4, Keys: 3, Play: "chaos"})
-		judge(t, r, history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 5})
+		judge(t, r, history.Minimums{Grants: 200, ContendedWaits: 50, FaultsOverHold: 5})
+		n, worst, errs := r.Heals()
+		all(t, errs)
+		t.Logf("the first grant came %v at most after a server's trouble, %d times", worst, n)
 	})
 }
 
