@@ -10,7 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/distlock/distlock/internal/testenv"
 )
+
+// needs are servers that a program starts itself, by the program's name.
+var needs = map[string]string{"payment": "redis-server"}
 
 // TestExamples builds every program and compares what it prints with its output.txt. A program without one, or
 // without a line in README.md, fails.
@@ -33,6 +38,11 @@ func TestExamples(t *testing.T) {
 			t.Parallel()
 			if !strings.Contains(string(readme), "["+name+"]("+name+"/main.go)") {
 				t.Error("README.md has no line about it")
+			}
+			if program := needs[name]; program != "" {
+				if _, err := exec.LookPath(program); err != nil {
+					testenv.Missing(t, program, "scripts/servers")
+				}
 			}
 			want, err := os.ReadFile(filepath.Join(name, "output.txt"))
 			if err != nil {

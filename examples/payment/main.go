@@ -1,0 +1,261 @@
+// Command payment has two tills pay one invoice under a Redlock of three Redis servers, which it starts. The first till is stopped
+// between its last look at the lock and its write, for longer than the lock lasts. The second one pays meanwhile. What the first writes when it
+// goes on comes too late: a table with a fence refuses it, and a table without one takes it.
+package main
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/fence"
+	"github.com/distlock/distlock/open"
+)
+
+const (
+	ttl     = time.Second
+	invoice = 42
+)
+
+func main() {
+	log.SetFlags(0)
+	run := start
+	if len(os.Args) > 3 {
+		run = func(ctx context.Context) error { return pay(ctx, os.Args[1], os.Args[2], os.Args[3]) }
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
+	defer cancel()
+	if err := run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// pay is a till. It pays the invoice under the lock, and tells what it does.
+func pay(ctx context.Context, url, file, me string) error {
+	source, err := open.Open(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	locker, err := distlock.New(source.Store, distlock.TTL(ttl), distlock.Holder(me))
+	if err != nil {
+		return err
+	}
+	defer locker.Close(ctx)
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	lease, err := locker.Lock(ctx, fmt.Sprint("invoice/", invoice))
+	if err != nil {
+		return err
+	}
+	if !lease.Valid(ttl / 2) {
+		return distlock.ErrLost
+	}
+	fmt.Println("looked") // the lock is held: go on
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err // it takes a moment until the write begins
+	}
+	// The row has a column for the fence: one statement checks and writes.
+	err = fence.Row{Table: "guarded"}.Update(ctx, db, lease, invoice, "paid_by = $1, times = times + 1", me)
+	// What happens without: nobody looks at a fence here.
+	if _, err := db.ExecContext(ctx, "update unguarded set paid_by = $1, times = times + 1 where id = $2", me, invoice); err != nil {
+		return err
+	}
+	switch {
+	case errors.Is(err, fence.ErrStale):
+		fmt.Println("refused: somebody else has held the lock since")
+	case err != nil:
+		return err
+	default:
+		fmt.Println("paid")
+	}
+	_ = lease.Unlock(ctx) // ErrLost, for the one that was late
+	return nil
+}
+
+// A till is a process that pays.
+type till struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func openTill(ctx context.Context, args ...string) (*till, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := exec.CommandContext(ctx, self, args...)
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &till{c, in, bufio.NewReader(out)}, c.Start()
+}
+
+func (t *till) says() (string, error) {
+	line, err := t.out.ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+// write lets the till begin its write, and returns what came of it.
+func (t *till) write() (string, error) {
+	if _, err := fmt.Fprintln(t.in, "go"); err != nil {
+		return "", err
+	}
+	said, err := t.says()
+	return said, errors.Join(err, t.cmd.Wait())
+}
+
+// start starts the servers and the tills, and stops the first till at the worst moment.
+func start(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "payment")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	ctx, cancel := context.WithCancel(ctx)
+	nodes, err := startNodes(ctx, 3)
+	defer func() {
+		cancel() // ends them
+		for _, n := range nodes {
+			_ = n.cmd.Wait()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	url := "redlock://" + nodes[0].addr + "," + nodes[1].addr + "," + nodes[2].addr + "/0"
+	file := filepath.Join(dir, "ledger.db")
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, table := range []string{"guarded", "unguarded"} {
+		if _, err := db.ExecContext(ctx, "create table "+table+" (id integer primary key, paid_by text, times int not null default 0, fence bigint not null default 0)"); err != nil {
+			return err
+		}
+		if _, err := db.ExecContext(ctx, "insert into "+table+" (id) values ($1)", invoice); err != nil {
+			return err
+		}
+	}
+	if err := scene(ctx, url, file); err != nil {
+		return err
+	}
+	for _, table := range []string{"guarded", "unguarded"} {
+		var by string
+		var times int
+		if err := db.QueryRowContext(ctx, "select paid_by, times from "+table+" where id = $1", invoice).Scan(&by, &times); err != nil {
+			return err
+		}
+		fmt.Printf("the %s table: paid %d time(s), last by %s\n", table, times, by)
+	}
+	return nil
+}
+
+// scene is what happens.
+func scene(ctx context.Context, url, file string) error {
+	first, err := openTill(ctx, url, file, "till 1")
+	if err != nil {
+		return err
+	}
+	if _, err := first.says(); err != nil {
+		return err
+	}
+	fmt.Println("till 1 has the lock of the invoice, has looked at it, and is about to write")
+	if err := stop(first.cmd.Process); err != nil {
+		return err
+	}
+	fmt.Println("till 1 is stopped: a long pause, a host that is moved")
+	second, err := openTill(ctx, url, file, "till 2")
+	if err != nil {
+		return err
+	}
+	if _, err := second.says(); err != nil { // when the lock of the first has run out
+		return err
+	}
+	said, err := second.write()
+	if err != nil {
+		return err
+	}
+	fmt.Println("till 2 has the lock, since it has run out, and writes:", said)
+	if err := resume(first.cmd.Process); err != nil {
+		return err
+	}
+	if said, err = first.write(); err != nil {
+		return err
+	}
+	fmt.Println("till 1 goes on where it was, and writes:", said)
+	return nil
+}
+
+// A node is a Redis server.
+type node struct {
+	cmd  *exec.Cmd
+	addr string
+}
+
+// startNodes starts servers that know nothing of each other and keep nothing on disk. They end with ctx.
+func startNodes(ctx context.Context, n int) (nodes []node, err error) {
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("this example starts Redis servers: install redis-server (%w)", err)
+	}
+	for range n {
+		addr, err := freeAddr()
+		if err != nil {
+			return nodes, err
+		}
+		_, port, _ := net.SplitHostPort(addr)
+		c := exec.CommandContext(ctx, program, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--loglevel", "warning")
+		if err := c.Start(); err != nil {
+			return nodes, err
+		}
+		nodes = append(nodes, node{c, addr})
+	}
+	for _, n := range nodes {
+		for {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.addr)
+			if err == nil {
+				conn.Close()
+				break
+			}
+			if ctx.Err() != nil {
+				return nodes, err
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return nodes, nil
+}
+
+// freeAddr returns an address at which nobody listens.
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
