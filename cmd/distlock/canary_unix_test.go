@@ -1,0 +1,92 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// Every command, with the password in a flag, a file and the configuration, on a store that is well and on some that are not, shows
+// it nowhere: neither on its output nor in its reports.
+func TestCommands_hidePasswords(t *testing.T) {
+	t.Parallel()
+	const secret = testenv.Canary + "/@:%"
+	redis := testenv.Redis(t, testenv.Password(secret))
+	postgres := testenv.Postgres(t, testenv.Password(secret))
+	user := url.UserPassword("u", secret).String()
+	stores := []struct {
+		url  string
+		well bool
+	}{
+		{redis.URL, true},
+		{postgres.URL, true},
+		{"redis://" + user + "@" + redis.Addr, false},
+		{"redis://" + user + "@127.0.0.1:1", false},
+		{"rediss://:" + url.QueryEscape(secret) + "@" + redis.Addr, false},
+		{"postgres://" + user + "@" + postgres.Addr + "/postgres?sslmode=disable", false},
+		{"postgres://" + user + "@127.0.0.1:1/x?lock_mode=advisory&nosuch=1", false},
+		{"redlock:?node=" + url.QueryEscape(redis.URL) + "&node=redis://" + user + "@127.0.0.1:1&node=redis://" + user + "@127.0.0.1:2", false},
+		{"reddis://:" + secret + "@h", false},
+	}
+	commands := []string{
+		"run a -v --log-format json --report REPORT --ttl 1s -- true", "run a -v -w 10s -c true", "run --once k a true", "acquire b --json --ttl 1s", "ls --json", "ls", "show a --json", "wait a -w 10ms",
+		"watch --json", "break a --yes --reason x", "limit a --rate 9/1m -- true", "elect a -- sleep 9", "doctor", "doctor --json", "migrate", "migrate --print", "bench --time 100ms --clients 1 --json",
+		"torture --time 600ms --ttl 100ms --clients 2 --processes 0 --yes", "renew nothandle", "release dlh1.e30", "completion bash", "version",
+	}
+	for i, s := range stores {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			for j, line := range commands {
+				dir := t.TempDir()
+				out, code := tell(t, dir, j%3, s.url, strings.Fields(strings.ReplaceAll(line, "REPORT", filepath.Join(dir, "report"))))
+				report, _ := os.ReadFile(filepath.Join(dir, "report"))
+				if found := testenv.Leaks(out+string(report), testenv.Canary); len(found) > 0 {
+					t.Errorf("%s: the password is shown: %s", line, strings.ReplaceAll(out, testenv.Canary, "(HERE)"))
+				}
+				if runs := strings.HasPrefix(line, "run"); runs && s.well != (code == 0) {
+					t.Errorf("%s ends with %d: %s", line, code, strings.ReplaceAll(out, testenv.Canary, "(HERE)"))
+				}
+			}
+		})
+	}
+}
+
+// tell runs a command that learns the URL in one of three ways, and returns what it says and its code.
+func tell(t *testing.T, dir string, way int, store string, args []string) (string, int) {
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	var more []string
+	switch way {
+	case 0:
+		more = []string{"--config", write("config.toml", ""), "--store", store}
+	case 1:
+		more = []string{"--config", write("config.toml", ""), "--store", "@" + write("url", store+"\n")}
+	default:
+		more = []string{"--config", write("config.toml", "store = '"+store+"'\n")}
+	}
+	limit := 20 * time.Second
+	if args[0] == "watch" || args[0] == "elect" { // they do not end
+		limit = 300 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var out bytes.Buffer
+	code := execute(ctx, slices.Concat(args[:1], more, args[1:]), strings.NewReader(""), &out, &out)
+	return out.String(), code
+}
