@@ -30,7 +30,7 @@ func postgres() Section {
 			{[]string{"F19"}, "reply lost, or cut at any byte", "unknown; asking again repairs it: one grant, one fence", []Test{"tests/promise/link_test.go:TestCuts 200 cuts", "store/postgres/trouble_test.go:TestStore_lostReply"}, ""},
 			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
 			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
-			{[]string{"F24"}, "two processes with 500 waiters each", "all are served", []Test{"tests/promise/link_test.go:TestHerd"}, ""},
+			{[]string{"F24"}, "two processes with 250 waiters each", "all are served", []Test{"tests/promise/link_test.go:TestHerd"}, ""},
 			{[]string{"F26", "F34"}, "statement cancelled, no connection left, disk full", "unavailable, nothing is changed; held claims stay, and it heals by itself", []Test{
 				"store/postgres/trouble_test.go:TestStore_cancelled", "store/postgres/trouble_test.go:TestStore_down", "store/postgres/full_linux_test.go:TestStore_diskFull",
 			}, ""},
@@ -73,7 +73,7 @@ func advisory() Section {
 			{[]string{"F16"}, "the server's clock is set back", "the lock of a holder that is cut off lives for longer", []Test{"tests/promise/clock_test.go:TestClock_back"}, ""},
 			{[]string{"F07"}, "waiter cut off", "it asks again when the link is back", []Test{"tests/promise/link_test.go:TestCutOff_waiter"}, ""},
 			{[]string{"F23"}, "a waiter dies in line", "the next one is served at once", []Test{"tests/promise/refusal_test.go:TestWaiterKilled"}, ""},
-			{[]string{"F24"}, "two processes with 500 waiters each", "all are served", []Test{"tests/promise/link_test.go:TestHerd"}, ""},
+			{[]string{"F24"}, "two processes with 250 waiters each", "all are served", []Test{"tests/promise/link_test.go:TestHerd"}, ""},
 			{[]string{"F30"}, "all news lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf"}, ""},
 			{[]string{"F38"}, "the password is replaced during a hold", "connections that are there go on, and no lease is lost. With the old password: unavailable", []Test{"tests/promise/rotate_test.go:TestRotate_password"}, ""},
 			{[]string{"F28"}, "failover", "all locks are free at once, the store knows at once, and the next grant is the new primary's", []Test{"store/pgadvisory/fault_test.go:TestStore_failover"}, ""},

@@ -140,10 +140,10 @@ func TestDeaf(t *testing.T) {
 // Two processes with many goroutines each want one key at once: all are served, one at a time.
 func TestHerd(t *testing.T) {
 	t.Parallel()
-	const each = 500
+	const each = 250
 	onLinks(t, []string{"replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
 		rec := history.New()
-		ctx, cancel := context.WithTimeout(t.Context(), 3*soon)
+		ctx, cancel := context.WithTimeout(t.Context(), 6*soon)
 		defer cancel()
 		var served, inside atomic.Int64
 		var wg sync.WaitGroup
@@ -228,8 +228,8 @@ func TestCuts(t *testing.T) {
 				}
 			}
 			t.Logf("%d cuts in %d rounds: %d granted, %d in trouble, %d unknown, %d releases asked for twice", cuts, c.rounds, c.grants, c.trouble, c.unknown, c.again)
-			if c.grants < cuts/2 {
-				t.Errorf("%d grants: too few to mean anything", c.grants)
+			if c.grants < cuts/2 || c.seen < cuts/2 {
+				t.Errorf("%d grants, %d names seen to be free: too few to mean anything", c.grants, c.seen)
 			}
 		})
 	}
@@ -241,7 +241,7 @@ type cutter struct {
 	l, rival *distlock.Locker
 	ttl      time.Duration
 
-	rounds, grants, trouble, unknown, again int
+	rounds, grants, trouble, unknown, again, seen int
 }
 
 func (c *cutter) round() {
@@ -283,21 +283,25 @@ func (c *cutter) round() {
 		t.Errorf("%s: Unlock: %v", name, err)
 		return
 	}
-	if next := c.free(name); next <= lease.Fence() {
+	if next, ok := c.free(name); ok && next <= lease.Fence() {
 		t.Errorf("%s: fence %d after %d", name, next, lease.Fence())
 	}
 }
 
-// free wants a name to be free, for another that has a good link, and returns the fence of its grant.
-func (c *cutter) free(name string) uint64 {
+// free wants a name to be free, for another that has a good link, and returns the fence of its grant. A busy server may leave the
+// other without an answer, and then there is none.
+func (c *cutter) free(name string) (fence uint64, ok bool) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), c.ttl/3)
 	defer cancel()
 	lease, err := c.rival.Lock(ctx, name)
-	if err != nil {
+	switch {
+	case err == nil:
+		unlock(c.t, lease)
+		c.seen++
+		return lease.Fence(), true
+	case !troubled(err):
 		c.t.Errorf("%s is left, and nobody was told: %v", name, err)
-		return 0
 	}
-	unlock(c.t, lease)
-	return lease.Fence()
+	return 0, false
 }
