@@ -16,8 +16,8 @@ const place = 3 * time.Second
 // Takeovers are the keys that somebody waited for when their holder was killed: how many there were, and how long it took at
 // most from the kill to the next grant. Those that another fault may have delayed do not count. A TTL and a second is what
 // is promised; a claim that was handed on and not renewed yet lives for the rest of its place, so it may take that and a
-// second, and does not count for the longest time.
-func (r *Run) Takeovers() (n int, worst time.Duration, errs []error) {
+// second. Those are counted for themselves, as handed.
+func (r *Run) Takeovers() (n, handed int, worst time.Duration, errs []error) {
 	s := r.spans()
 	for _, kill := range s.faults {
 		if kill.What != string(torture.Kill) {
@@ -38,6 +38,7 @@ func (r *Run) Takeovers() (n int, worst time.Duration, errs []error) {
 			bound := r.TTL + time.Second
 			if h.op.Wait.Seq != 0 && (h.renewed == 0 || h.renewed > kill.Call.At) {
 				bound = max(bound, place+time.Second)
+				handed++
 			} else {
 				n++
 				worst = max(worst, took)
@@ -47,7 +48,7 @@ func (r *Run) Takeovers() (n int, worst time.Duration, errs []error) {
 			}
 		}
 	}
-	return n, worst, errs
+	return n, handed, worst, errs
 }
 
 // Heals is how long it took at most from the end of a server's trouble to the next grant of any key, and how often
@@ -133,7 +134,7 @@ func (s *spans) next(op *history.Op, at time.Duration) *history.Op {
 // troubled reports whether another fault may have delayed the grant after a kill: places of the dead stand in line for three
 // seconds after their last ask, and who is stopped while it is served keeps the others waiting for a TTL and more.
 func (s *spans) troubled(kill, next *history.Op) bool {
-	const dead, slow = 5 * time.Second, 2 * time.Second
+	const dead, slow = place + time.Second, 2 * time.Second
 	for _, f := range s.faults {
 		after := f.Return.At + slow
 		if f.What == string(torture.Kill) {

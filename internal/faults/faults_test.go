@@ -302,8 +302,8 @@ func TestRun_Takeovers(t *testing.T) {
 	}{
 		"soon":               {2900, false, nil, 1, 0},
 		"late":               {3600, false, nil, 1, 1},
-		"handed on":          {5400, true, nil, 0, 0},
-		"handed on, late":    {5600, true, nil, 0, 1},
+		"handed on":          {5400, true, nil, 1, 0},
+		"handed on, late":    {5600, true, nil, 1, 1},
 		"after another kill": {3600, false, []history.Op{fault(Kind(torture.Kill), "p3", 100, 100)}, 0, 0},
 		"beside a pause":     {3600, false, []history.Op{fault("pause", "p3", 1000, 2000)}, 0, 0},
 	} {
@@ -318,8 +318,9 @@ func TestRun_Takeovers(t *testing.T) {
 		h.Ops = append(h.Ops, fault(Kind(torture.Kill), "p1", 1500, 1500))
 		h.Ops = append(h.Ops, tt.others...)
 		r := &Run{Options: Options{TTL: time.Second}, History: h}
-		if n, worst, errs := r.Takeovers(); n != tt.n || len(errs) != tt.bad || n > 0 && worst != time.Duration(tt.granted-1500)*time.Millisecond {
-			t.Errorf("%s: %d %v %v", name, n, worst, errs)
+		n, handed, worst, errs := r.Takeovers()
+		if n+handed != tt.n || (handed > 0) != tt.handed || len(errs) != tt.bad || n > 0 && worst != time.Duration(tt.granted-1500)*time.Millisecond {
+			t.Errorf("%s: %d %d %v %v", name, n, handed, worst, errs)
 		}
 	}
 }

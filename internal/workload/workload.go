@@ -198,8 +198,11 @@ func (s *Scribe) Observe(_ context.Context, e distlock.Event) {
 	case e.Kind == distlock.Waiting:
 		s.Hold.Waiting()
 	case e.Kind == distlock.Renewed && e.Err == nil:
-		if lease := s.lease.Load(); lease != nil && lease.Err() == nil {
-			s.Hold.Renew().Extended(Trust(lease))
+		// A lease that is lost by now has no end of trust to take down, and had one before: it must not become later.
+		if lease := s.lease.Load(); lease != nil {
+			if until := lease.Until(); !until.IsZero() {
+				s.Hold.Renew().Extended(until)
+			}
 		}
 	}
 }
