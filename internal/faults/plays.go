@@ -112,7 +112,7 @@ func (a *actor) watch(ctx context.Context, key string, d time.Duration) {
 			break
 		}
 		last = at
-		if t := lease.Until(); !t.IsZero() {
+		if t := workload.Until(lease); !t.IsZero() {
 			until = t
 		}
 		time.Sleep(time.Millisecond)

@@ -132,7 +132,7 @@ func (c *client) hold(ctx context.Context) {
 		return
 	}
 	now := time.Now() // before the look: it may take a while
-	until := lease.Until()
+	until := trusted(lease)
 	if until.IsZero() { // it is lost by now, and zero would mean that trust has no end
 		until = now
 	}
@@ -171,9 +171,21 @@ func (o *observer) observe(_ context.Context, e distlock.Event) {
 		o.hold.Waiting()
 	case e.Kind == distlock.Renewed && e.Err == nil:
 		if lease := o.lease.Load(); lease != nil && lease.Err() == nil {
-			if until := lease.Until(); !until.IsZero() { // it may be lost since
+			if until := trusted(lease); !until.IsZero() { // it may be lost since
 				o.hold.Renew().Extended(until)
 			}
+		}
+	}
+}
+
+// trusted is lease.Until of a process that may be stopped in the middle of the look: then what was read of the clock and what
+// was read of the lease do not go together, and it looks again.
+func trusted(lease *distlock.Lease) time.Time {
+	for {
+		began := time.Now()
+		until := lease.Until()
+		if time.Since(began) < 5*time.Millisecond {
+			return until
 		}
 	}
 }

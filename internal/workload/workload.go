@@ -177,10 +177,22 @@ func (c *Client) about(d time.Duration) time.Duration {
 // Trust is when the trust in a lease ends. One that is lost by now has no such time any more, and is trusted no longer.
 func Trust(lease *distlock.Lease) time.Time {
 	now := time.Now() // before the look: it may take a while
-	if until := lease.Until(); !until.IsZero() {
+	if until := Until(lease); !until.IsZero() {
 		return until
 	}
 	return now
+}
+
+// Until is lease.Until of a process that may be stopped in the middle of the look: then what was read of the clock and what was
+// read of the lease do not go together, and it looks again.
+func Until(lease *distlock.Lease) time.Time {
+	for {
+		began := time.Now()
+		until := lease.Until()
+		if time.Since(began) < 5*time.Millisecond {
+			return until
+		}
+	}
 }
 
 // A Scribe takes down when an ask begins to wait, and the renewals of its lease.
@@ -200,7 +212,7 @@ func (s *Scribe) Observe(_ context.Context, e distlock.Event) {
 	case e.Kind == distlock.Renewed && e.Err == nil:
 		// A lease that is lost by now has no end of trust to take down, and had one before: it must not become later.
 		if lease := s.lease.Load(); lease != nil {
-			if until := lease.Until(); !until.IsZero() {
+			if until := Until(lease); !until.IsZero() {
 				s.Hold.Renew().Extended(until)
 			}
 		}
