@@ -160,7 +160,21 @@ func (m mutant) lay(dir string) (string, error) {
 		return "", err
 	}
 	bad := filepath.Join(dir, m.Name+filepath.Ext(m.File))
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {file: bad}})
+	replace := map[string]string{file: bad}
+	tests, err := trim("./"+m.Pkg, m.Test)
+	if err != nil {
+		return "", err
+	}
+	for path, text := range tests {
+		if replace[path] = ""; text == "" {
+			continue // as if it were not there
+		}
+		replace[path] = filepath.Join(dir, m.Name+"."+filepath.Base(path))
+		if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
 		return "", err
 	}

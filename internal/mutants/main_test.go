@@ -75,3 +75,44 @@ func hasTest(t *testing.T, dir, name string) bool {
 	}
 	return false
 }
+
+// What a test needs is kept, and nothing else.
+func TestTrim(t *testing.T) {
+	dir := t.TempDir()
+	for name, code := range map[string]string{
+		"main_test.go":   "package p_test\nfunc TestMain() {}",
+		"a_test.go":      "package p_test\nimport \"fmt\"\nimport \"os\"\nfunc TestA() { helper(); p.Hidden() }\nfunc TestC() { fmt.Print() }\nvar _ = os.Args",
+		"b_test.go":      "package p_test\nfunc TestB() { other() }",
+		"helper_test.go": "package p_test\ntype kit struct{}\n// why\nfunc helper() kit { return kit{} }\nfunc unused() {}",
+		"kit_test.go":    "package p_test\nfunc (*kit) open() { constant++ }",
+		"const_test.go":  "package p_test\nconst (\n\tx = iota\n\tconstant\n)",
+		"export_test.go": "package p\nvar Hidden = hidden\nvar Other = 1",
+		"other_test.go":  "package p_test\nfunc other() {}",
+		"plain.go":       "package p\nfunc hidden() {}",
+	} {
+		if err := os.WriteFile(dir+"/"+name, []byte(code), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := trim(dir, "TestA/part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"main_test.go":   "package p_test func TestMain() {}",
+		"a_test.go":      "package p_test import \"os\" func TestA() { helper(); p.Hidden() } var _ = os.Args",
+		"b_test.go":      "",
+		"helper_test.go": "package p_test type kit struct{} // why func helper() kit { return kit{} }",
+		"kit_test.go":    "package p_test func (*kit) open() { constant++ }",
+		"const_test.go":  "package p_test const ( x = iota constant )",
+		"export_test.go": "package p var Hidden = hidden",
+		"other_test.go":  "",
+	} {
+		if text := strings.Join(strings.Fields(got[dir+"/"+name]), " "); text != want {
+			t.Errorf("%s: %q, want %q", name, text, want)
+		}
+	}
+	if len(got) != 8 {
+		t.Errorf("%d files, want 8", len(got))
+	}
+}

@@ -74,3 +74,21 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// Names that would leave the braces of their own keys, or look like an escape, stay apart and on one node.
+func TestName(t *testing.T) {
+	seen := map[string]string{}
+	for _, key := range []string{"a", "{", "}", "{}", "}{", "%", "%7B", "%7D", "%25", "%257B", "a}:c", "{a}", "a{b}c", "*", "?", "[", "_", "'", `"`, ";--", "..", "/etc/x", "$(x)", "é", "e\u0301"} {
+		name := string(appendName(nil, "lock:", key))
+		if other, twice := seen[name]; twice {
+			t.Errorf("%q and %q are both %q", key, other, name)
+		}
+		seen[name] = key
+		if strings.ContainsAny(name, "{}") {
+			t.Errorf("%q is %q, which ends the braces around it", key, name)
+		}
+		if back, ok := keyOf(strings.TrimPrefix(name, "lock:")); !ok || back != key {
+			t.Errorf("%q comes back as %q", key, back)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+// proof are mutants of what judges others, and of how stores hear what servers say and write what users name.
+func proof() []mutant {
+	const history = "internal/history"
+	return []mutant{
+		{
+			Name: "unending-search-passes", Why: "a history that nobody has judged counts as good",
+			File: history + "/judge.go", Old: "		if res == porcupine.Ok {\n", New: "		if res != porcupine.Illegal {\n",
+			Pkg: history, Test: "TestJudge_timeout_is_a_failure",
+		},
+		{
+			Name: "empty-history-passes", Why: "a run in which nothing happened counts as good",
+			File: history + "/check.go", Old: "		if got < want {\n", New: "		if got < want && got > 0 {\n",
+			Pkg: history, Test: "TestJudge_empty_proves_nothing",
+		},
+		{
+			Name: "raw-name-in-the-braces", Why: "a name with a brace puts its keys on several nodes, or on those of another name",
+			File: "store/redis/key.go", Old: "			b = append(b, \"%7D\"...)\n", New: "			b = append(b, '}')\n",
+			Pkg: "store/redis", Test: "TestName",
+		},
+		{
+			Name: "escape-not-escaped", Why: "two names are one",
+			File: "store/redis/key.go", Old: "			b = append(b, \"%25\"...)\n", New: "			b = append(b, '%')\n",
+			Pkg: "store/redis", Test: "TestName",
+		},
+		{
+			Name: "refusal-of-the-server-is-unknown", Why: "a server that may not write is taken for one whose answer was lost",
+			File: "store/redis/errors.go", Old: "	\"NOREPLICAS\":  true,", New: "	\"NOREPLICAS\":  false,",
+			Pkg: "store/redis", Test: "TestStore_refusals/no_replicas",
+		},
+		{
+			Name: "password-in-a-quoted-message", Why: "what a message quotes of a URL shows a password",
+			File: "open/redact.go", Old: "	message := Redactor(text)(err.Error())\n", New: "	message := Redact(err.Error())\n",
+			Pkg: "open", Test: "TestOpen_hidesPasswords",
+		},
+	}
+}
