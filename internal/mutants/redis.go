@@ -1,6 +1,6 @@
 package main
 
-// redis are mutants of the scripts of store/redis, in virtual time.
+// redis are mutants of store/redis: of the scripts, in virtual time, and of the adapter for rueidis, on a server.
 func redis() []mutant {
 	const dir, pkg = "store/redis/lua/", "store/redis"
 	return []mutant{
@@ -13,6 +13,11 @@ func redis() []mutant {
 			Name: "redis-renews-a-record-by-the-short-cut", Why: "a renewal that was under way for long makes a result be forgotten with the lease",
 			File: dir + "common.lua", Old: "(longest + KEEP > memory() or recorded()) and 1", New: "longest + KEEP > memory() and 1",
 			Pkg: pkg, Test: "TestStore_virtual/record",
+		},
+		{
+			Name: "withdrawals-are-dropped", Why: "a release is not sent because its caller has left, and the key stays taken for a TTL",
+			File: "store/redis/rueidis/mail.go", Old: "	case len(m.box) > longest:\n", New: "	case len(m.box) > 0*longest:\n",
+			Pkg: "store/redis/rueidis", Test: "TestMail_keeps_order",
 		},
 	}
 }
