@@ -28,7 +28,10 @@ type kind struct {
 }
 
 func kinds() []kind {
-	out := []kind{{"baton", "raw: a baton through BLPOP and LPUSH", openBaton, false}}
+	out := []kind{
+		{"baton", "raw: a baton through BLPOP and LPUSH", openBaton, false},
+		{"told", "raw: a line by scripts, and a message", openTold, true},
+	}
 	for i, p := range peers() {
 		out = append(out, kind{[]string{"distlock", "redislock", "redsync", "rueidislock"}[i], p.name, p.open, false})
 	}
@@ -38,6 +41,7 @@ func kinds() []kind {
 // The places of kinds in their list.
 const (
 	kindBaton = iota
+	_         // the raw line
 	kindOurs
 	kindRedislock
 )
