@@ -3,7 +3,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help test short race stores chaos proof soak nightly bench lint docs man mutants api tools servers fuzz clean
+.PHONY: help test short race stores chaos proof soak nightly bench lint docs man mutants gremlins cover models api tools servers fuzz clean
 
 # Bounds that a developer may change: make chaos SEEDS=500, make fuzz FUZZTIME=10m.
 SEEDS    ?= 20000
@@ -62,6 +62,15 @@ man: ## write the man pages of the command down anew in docs/man
 
 mutants: ## break the code line by line; every breakage must be caught by a named test
 	@$(call has,scripts/mutants,scripts/mutants)
+
+gremlins: ## change the core mechanically and list what no test notices: an hour, for the night
+	@scripts/gremlins
+
+cover: ## how much of the code the tests run; fails below 95 % of the core and 85 % of all
+	@scripts/cover
+
+models: ## search the models of the protocol with wide bounds, for minutes
+	go test -count=1 -v -timeout=60m -run '^TestModels$$' ./models -args -wide
 
 api: ## write the public API down anew in api/*.txt
 	go test -count=1 -run '^TestAPI$$' ./internal/apicheck -args -update
