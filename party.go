@@ -61,7 +61,7 @@ func (l *Locker) reenters(ctx context.Context, r *request) error {
 
 // shares reports whether two Lockers surely have one store.
 func (l *Locker) shares(other *Locker) bool {
-	return l == other || reflect.TypeOf(l.store).Comparable() && reflect.TypeOf(other.store).Comparable() && l.store == other.store
+	return l == other || reflect.ValueOf(l.store).Comparable() && reflect.ValueOf(other.store).Comparable() && l.store == other.store
 }
 
 // claim is what r asks for, as people see it.
