@@ -131,12 +131,12 @@ func TestRun_Judge_notEnough(t *testing.T) {
 		t.Error(err)
 	}
 	for _, m := range []history.Minimums{{Grants: 1e6}, {ContendedWaits: 1e6}, {FaultsOverHold: 1e6}} {
-		if _, err := r.Judge(m); err == nil || !strings.Contains(err.Error(), "needed for a verdict") {
+		if _, err := r.Judge(m); !errors.Is(err, ErrTooLittle) {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}
 	r.Left = "a connection"
-	if _, err := r.Judge(history.Minimums{}); err == nil || !strings.Contains(err.Error(), "left behind: a connection") {
+	if _, err := r.Judge(history.Minimums{Grants: 1e6}); err == nil || errors.Is(err, ErrTooLittle) || !strings.Contains(err.Error(), "left behind: a connection") {
 		t.Error(err)
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/distlock/distlock/internal/history"
 )
 
+// ErrTooLittle says that nothing was wrong with a run, and that too little happened in it to say more.
+var ErrTooLittle = errors.New("too little was tested")
+
 // A Verdict is what the judges found.
 type Verdict struct {
 	Grants, Waits, Unknown int
@@ -90,24 +93,34 @@ func (r *Run) Judge(min history.Minimums) (*Verdict, error) {
 			}
 		}
 	}
-	short := func(got, least int, what string) {
-		if got < least {
-			errs = append(errs, fmt.Errorf("%d %s, and %d are needed for a verdict", got, what, least))
-		}
-	}
-	short(v.Grants, min.Grants, "grants")
-	short(v.Waits, min.ContendedWaits, "contended waits")
-	short(v.OverHold, min.FaultsOverHold, "faults over a hold")
 	if v.Overlap > 0 {
 		errs = append(errs, fmt.Errorf("two holders for %v", v.Overlap))
 	}
 	if r.Left != "" {
 		errs = append(errs, fmt.Errorf("left behind: %s", r.Left))
 	}
-	if err := errors.Join(errs...); err != nil {
+	err = errors.Join(errs...)
+	if err == nil {
+		err = v.enough(min)
+	}
+	if err != nil {
 		return v, fmt.Errorf("%s, seed %d: %w\nits history is in %s", r.Name, r.Seed, errors.Join(err, keep(dir, whole)), dir)
 	}
 	return v, os.RemoveAll(dir)
+}
+
+// enough says what there was too little of.
+func (v *Verdict) enough(min history.Minimums) error {
+	var errs []error
+	short := func(got, least int, what string) {
+		if got < least {
+			errs = append(errs, fmt.Errorf("%w: %d %s, and %d are needed for a verdict", ErrTooLittle, got, what, least))
+		}
+	}
+	short(v.Grants, min.Grants, "grants")
+	short(v.Waits, min.ContendedWaits, "contended waits")
+	short(v.OverHold, min.FaultsOverHold, "faults over a hold")
+	return errors.Join(errs...)
 }
 
 func (r *Run) judge(h *history.History, rules history.Rules, s history.Search) (*history.Verdict, error) {

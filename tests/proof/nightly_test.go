@@ -1,6 +1,7 @@
 package proof_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -23,6 +24,14 @@ func progress(name, what string) func(time.Duration, torture.Progress) {
 	return func(took time.Duration, p torture.Progress) {
 		fmt.Fprintf(os.Stderr, "%s %s: %v, %d holds, %d waits, %d faults, %d losses\n",
 			name, what, took.Round(time.Second), p.Holds, p.Waits, p.Faults, p.Losses)
+	}
+}
+
+// must fails a long run in which too little happened: its figures say how much.
+func must(t *testing.T, short error) {
+	t.Helper()
+	if short != nil {
+		t.Error(short)
 	}
 }
 
@@ -49,7 +58,8 @@ func TestNightly(t *testing.T) {
 			r := play(t, sys, faults.Options{
 				Time: 90 * time.Second, Processes: 5, Keys: 3, Play: "chaos", Progress: progress(sys.Name, "chaos"),
 			})
-			v := judge(t, r, history.Minimums{Grants: 1000, ContendedWaits: 300, FaultsOverHold: 15})
+			v, short := judge(t, r, history.Minimums{Grants: 1000, ContendedWaits: 300, FaultsOverHold: 15})
+			must(t, short)
 			n, worst, errs := r.Heals()
 			all(t, errs)
 			put(t, "90 s of chaos", "%d grants, %d faults over a hold, 0 violations, overlap %v", v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
@@ -60,17 +70,17 @@ func TestNightly(t *testing.T) {
 		t.Run("told", func(t *testing.T) {
 			events := 0
 			for round := uint64(0); events < 100 && !t.Failed() && round < 10; round++ {
-				n, _ := told(t, sys, *seed+round, 60*time.Second, 5)
+				n, short := told(t, sys, *seed+round, 60*time.Second)
+				must(t, short)
 				events += n
 			}
-			if events < 100 {
-				t.Errorf("%d pauses and partitions in which a lease was lost, want 100", events)
-			}
+			must(t, atLeast(events, 100, "pauses and partitions in which a lease was lost"))
 			put(t, "pauses and partitions, loss told in time", "%d of %d", events, events)
 		})
 		if !sys.Memory {
 			t.Run("takeover", func(t *testing.T) {
-				n, worst := takeover(t, sys, 180*time.Second)
+				n, _, worst, short := takeover(t, sys, *seed, 180*time.Second)
+				must(t, errors.Join(short, atLeast(n, 1, "takeovers")))
 				put(t, "from the kill of a holder to the next grant", "%v at most, %d times, TTL %v", worst.Round(time.Millisecond), n, ttl)
 			})
 		}
@@ -78,14 +88,16 @@ func TestNightly(t *testing.T) {
 			defer heavy()()
 			var total, grants, over int
 			for round := range uint64(4) {
-				v, n := histories(t, sys, *seed+round, 75*time.Second, 300)
+				v, n, short := histories(t, sys, *seed+round, 75*time.Second, 300)
+				must(t, short)
 				total, grants, over = total+n, grants+v.Grants, over+v.OverHold
 			}
 			put(t, "histories of 300 operations and more", "%d, %d grants, %d faults over a hold, 0 violations, 0 not decided", total, grants, over)
 		})
 		t.Run("counter", func(t *testing.T) {
 			defer heavy()()
-			v := counter(t, sys, 10_000, 5*time.Minute)
+			v, short := counter(t, sys, *seed, 10_000, 5*time.Minute)
+			must(t, short)
 			if v.LostPlain == 0 {
 				t.Error("without a fence nothing was lost: this shows nothing")
 			}
@@ -104,7 +116,8 @@ func TestSoak(t *testing.T) {
 		chosen(t, sys)
 		r := play(t, sys, faults.Options{Time: *soak, Processes: 5, Keys: 3, Play: "chaos", Progress: progress(sys.Name, "soak")})
 		least := int(*soak / time.Second)
-		v := judge(t, r, history.Minimums{Grants: 10 * least, ContendedWaits: 2 * least, FaultsOverHold: least / 6})
+		v, short := judge(t, r, history.Minimums{Grants: 10 * least, ContendedWaits: 2 * least, FaultsOverHold: least / 6})
+		must(t, short)
 		n, worst, errs := r.Heals()
 		all(t, errs)
 		write(t, figure{
