@@ -140,11 +140,11 @@ func (l *lane) do(ctx context.Context, c *call) error {
 		lead = l.take()
 	default:
 		l.running = true
-		l.wg.Go(func() { l.run(nil) })
+		l.wg.Go(func() { l.run(nil) }) //nolint:contextcheck // it runs for all who come
 	}
 	l.mu.Unlock()
 	if lead != nil {
-		l.lead(lead)
+		l.lead(lead) //nolint:contextcheck // what was sent is read also when ctx is over
 		select {
 		case <-c.done: // also if ctx has ended meanwhile
 			return c.err
