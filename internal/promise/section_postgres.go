@@ -69,7 +69,7 @@ func advisory() Section {
 				"tests/promise/power_test.go:TestPower_advisory", "store/pgadvisory/fault_test.go:TestStore_backend_ended", "store/pgadvisory/fault_test.go:TestStore_lease_ended", "store/pgadvisory/fault_test.go:TestStore_restart",
 			}, ""},
 			{[]string{"F10", "F11"}, "failover, while the holder is cut off and trusts on", "**two holders**; a standby that is behind **gives fences again**", []Test{"tests/promise/failover_test.go:TestFailover_advisory"}, ""},
-			{[]string{"F15"}, "the server's clock is set forward", "no effect: it counts by a timer", []Test{"tests/promise/clock_test.go:TestClock_forward"}, ""},
+			{[]string{"F15"}, "the server's clock is set forward", "the server may end the connection early: **the lock is free before the holder knows**, as above", []Test{"tests/promise/clock_test.go:TestClock_forward"}, ""},
 			{[]string{"F16"}, "the server's clock is set back", "the lock of a holder that is cut off lives for longer", []Test{"tests/promise/clock_test.go:TestClock_back"}, ""},
 			{[]string{"F07"}, "waiter cut off", "it asks again when the link is back", []Test{"tests/promise/link_test.go:TestCutOff_waiter"}, ""},
 			{[]string{"F23"}, "a waiter dies in line", "the next one is served at once", []Test{"tests/promise/refusal_test.go:TestWaiterKilled"}, ""},

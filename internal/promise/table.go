@@ -135,7 +135,7 @@ var clockForward = Promise{
 			{No, "with a bare majority", "two holders; their fences differ and rise", []Test{"tests/promise/clock_test.go:TestClock_node", "store/quorum/memory_test.go:TestStore_node_whose_clock_jumps"}},
 		},
 		Postgres: {{No, "", "the claim ends early, and another is granted; fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
-		Advisory: {{Yes, "", "the server counts idle connections by a timer", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
+		Advisory: {{No, "", "the server may think that the connection was idle for too long, and end it; the holder is told as soon as the news arrives", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
 	},
 }
 

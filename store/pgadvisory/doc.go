@@ -7,8 +7,8 @@
 // # Time
 //
 // While the process runs, it ends its claims itself. If it is stopped, or cut off from the server, the server ends the
-// connection once it has been idle for longer than the TTL of what it holds (idle_session_timeout, PostgreSQL 14), by a clock that
-// nobody sets. A renewal is a statement on that connection. That it was answered proves that the lock is
+// connection once it has been idle for longer than the TTL of what it holds (idle_session_timeout, PostgreSQL 14). A server whose
+// clock is set forward may end it early. A renewal is a statement on that connection. That it was answered proves that the lock is
 // held: only its own connection can give an advisory lock back.
 //
 // # Connections
