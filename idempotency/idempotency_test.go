@@ -176,6 +176,32 @@ func TestMiddleware_refuses(t *testing.T) {
 	s.wants(t, keyed("tea", ""), 418, "true", 2)
 }
 
+// Whoever answers refusals in words of its own can tell them apart.
+func TestMiddleware_refusals(t *testing.T) {
+	t.Parallel()
+	var why error
+	s := open(t, &idempotency.Options{MaxBody: 10, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
+		w.WriteHeader(status)
+		why = err
+	}})
+	refused := func(r *http.Request, status int, want error) {
+		t.Helper()
+		why = nil
+		s.wants(t, r, status, "", s.orders)
+		if !errors.Is(why, want) {
+			t.Errorf("refused because %v, want %v", why, want)
+		}
+	}
+	refused(order("tea"), 400, idempotency.ErrMissing)
+	refused(keyed("tea", ""), 400, idempotency.ErrKey)
+	refused(keyed("0123456789a", "k"), 413, idempotency.ErrBody)
+	s.serve = func(http.ResponseWriter, *http.Request) { refused(keyed("tea", "k"), 409, idempotency.ErrInFlight) }
+	s.wants(t, keyed("tea", "k"), 200, "", 1)
+	refused(keyed("cake", "k"), 422, idempotency.ErrReused)
+	s.store.acquire = driver.ErrUnavailable
+	refused(keyed("tea", "l"), 503, idempotency.ErrStore)
+}
+
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("cut") }

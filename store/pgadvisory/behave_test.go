@@ -154,7 +154,7 @@ func TestStore_pooler(t *testing.T) {
 			if err == nil {
 				s.Close()
 			}
-			if err == nil || !strings.Contains(err.Error(), "pool_mode") {
+			if !errors.Is(err, pgadvisory.ErrPooler) || !strings.Contains(err.Error(), "pool_mode") {
 				t.Errorf("%s %v: %v", mode, more, err)
 			}
 		}
