@@ -207,16 +207,29 @@ func openErr(t testing.TB, url string) (driver.Store, error) {
 // majority makes one store of Redis servers that know nothing of each other.
 func majority(t testing.TB, longest time.Duration, addrs ...string) driver.Store {
 	t.Helper()
-	var nodes []driver.Store
-	for _, a := range addrs {
-		nodes = append(nodes, openURL(t, "redis://"+a))
-	}
-	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest})
+	s, err := majorityErr(t, longest, addrs...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// majorityErr is majority where it may fail.
+func majorityErr(t testing.TB, longest time.Duration, addrs ...string) (driver.Store, error) {
+	var nodes []driver.Store
+	for _, a := range addrs {
+		n, err := openErr(t, "redis://"+a)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, n)
+	}
+	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest})
+	if err != nil {
+		return nil, err
+	}
 	t.Cleanup(q.Close)
-	return q
+	return q, nil
 }
 
 // mature waits until a majority is no new deployment any more.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 )
 
@@ -15,46 +16,68 @@ import (
 // the store is unavailable, never that the key is held; one with the new one is served.
 func TestRotate_password(t *testing.T) {
 	t.Parallel()
-	const ttl = 4 * time.Second
-	for name, start := range map[string]func(t *testing.T) (old string, rotate func()){
-		"redis": func(t *testing.T) (string, func()) {
+	const ttl = longest
+	byURL := func(t *testing.T, url string) func(password string) (driver.Store, error) {
+		return func(password string) (driver.Store, error) {
+			return openErr(t, strings.Replace(url, "old-pw", password, 1))
+		}
+	}
+	type login func(password string) (driver.Store, error)
+	for name, start := range map[string]func(t *testing.T) (open login, rotate func()){
+		"redis": func(t *testing.T) (login, func()) {
 			r := testenv.Redis(t, testenv.Password("old-pw"))
-			return r.URL, func() { do(t, r, "CONFIG", "SET", "requirepass", "new-pw") }
+			return byURL(t, r.URL), func() { do(t, r, "CONFIG", "SET", "requirepass", "new-pw") }
 		},
-		"replicated": func(t *testing.T) (string, func()) {
+		"replicated": func(t *testing.T) (login, func()) {
 			r := testenv.Redis(t, testenv.Password("old-pw"))
 			testenv.Redis(t, testenv.ReplicaOf(r), testenv.Password("old-pw"))
-			url := r.URL + "?lock_replicas=1"
-			warm(t, openURL(t, url))
-			return url, func() { do(t, r, "CONFIG", "SET", "requirepass", "new-pw") }
+			warm(t, openURL(t, r.URL+"?lock_replicas=1"))
+			return byURL(t, r.URL+"?lock_replicas=1"), func() { do(t, r, "CONFIG", "SET", "requirepass", "new-pw") }
 		},
-		"redlock": func(t *testing.T) (string, func()) {
+		"redlock": func(t *testing.T) (login, func()) {
 			var nodes []*testenv.RedisServer
-			url := "redlock:"
-			for _, sep := range []string{"?node=", "&node=", "&node="} {
-				r := testenv.Redis(t, testenv.Password("old-pw"))
-				nodes, url = append(nodes, r), url+sep+r.URL
+			for range 3 {
+				nodes = append(nodes, testenv.Redis(t, testenv.Password("old-pw")))
 			}
-			return url, func() {
+			open := func(password string) (driver.Store, error) {
+				var addrs []string
+				for _, r := range nodes {
+					addrs = append(addrs, ":"+password+"@"+r.Addr)
+				}
+				return majorityErr(t, longest, addrs...)
+			}
+			s, err := open("old-pw")
+			if err != nil {
+				t.Fatal(err)
+			}
+			mature(t, s, longest)
+			return open, func() {
 				for _, r := range nodes {
 					do(t, r, "CONFIG", "SET", "requirepass", "new-pw")
 				}
 			}
 		},
-		"postgres": func(t *testing.T) (string, func()) {
+		"postgres": func(t *testing.T) (login, func()) {
 			p := testenv.Postgres(t, testenv.Password("old-pw"))
-			return p.URL, func() { query(t, p, "alter role postgres password 'new-pw'") }
+			return byURL(t, p.URL), func() { query(t, p, "alter role postgres password 'new-pw'") }
 		},
-		"advisory": func(t *testing.T) (string, func()) {
+		"advisory": func(t *testing.T) (login, func()) {
 			p := testenv.Postgres(t, testenv.Password("old-pw"))
-			return p.URL + "&lock_mode=advisory", func() { query(t, p, "alter role postgres password 'new-pw'") }
+			return byURL(t, p.URL+"&lock_mode=advisory"), func() { query(t, p, "alter role postgres password 'new-pw'") }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			old, rotate := start(t)
+			open, rotate := start(t)
+			store := func(password string) driver.Store {
+				s, err := open(password)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
 			sc := newScene(t)
-			first := sc.lock("a", locker(t, openURL(t, old), distlock.TTL(ttl)))
+			first := sc.lock("a", locker(t, store("old-pw"), distlock.TTL(ttl)))
 			// A renewal needs a connection of its own, which is made for the first one.
 			err := first.Extend(t.Context(), ttl)
 			for troubled(err) { // until the lease is lost at the latest
@@ -64,12 +87,12 @@ func TestRotate_password(t *testing.T) {
 				t.Fatal(err)
 			}
 			rotate()
-			next := sc.wait("b", locker(t, openURL(t, strings.ReplaceAll(old, "old-pw", "new-pw")), distlock.TTL(ttl)))
+			next := sc.wait("b", locker(t, store("new-pw"), distlock.TTL(ttl)))
 			sc.refused(next, ttl+time.Second)
 			if !first.trusts() {
 				t.Errorf("the lease did not survive: %v", first.Err())
 			}
-			late, err := openErr(t, old)
+			late, err := open("old-pw")
 			if err == nil {
 				var l *distlock.Locker
 				if l, err = distlock.New(late); err != nil {
@@ -94,7 +117,7 @@ func TestRotate_password(t *testing.T) {
 // The certificate of the server is replaced during a hold: connections that are there go on, and new ones see the new one.
 func TestRotate_certificate(t *testing.T) {
 	t.Parallel()
-	const ttl = 4 * time.Second
+	const ttl = longest
 	r := testenv.Redis(t, testenv.TLS())
 	u := "rediss://" + r.Addr + "?tls_ca=" + url.QueryEscape(r.Certs.CA)
 	sc := newScene(t)
