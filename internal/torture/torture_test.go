@@ -68,6 +68,47 @@ func TestPlan_faults(t *testing.T) {
 	}
 }
 
+// Processes may be paused alone or killed alone, and left alone for longer.
+func TestPlan_kinds(t *testing.T) {
+	o := usual
+	o.Clients = 0
+	count := func(change func(*Options)) map[What]int {
+		o := o
+		change(&o)
+		seen := map[What]int{}
+		for _, f := range NewPlan(o).Faults {
+			seen[f.What]++
+		}
+		return seen
+	}
+	both := count(func(*Options) {})
+	spared, slain := count(func(o *Options) { o.Spare = true }), count(func(o *Options) { o.Slay = true })
+	rested := count(func(o *Options) { o.Rest = 5 * o.TTL })
+	if both[Pause] == 0 || both[Kill] == 0 || spared[Pause] == 0 || spared[Kill] != 0 || slain[Kill] == 0 || slain[Pause] != 0 {
+		t.Error(both, spared, slain)
+	}
+	if n := rested[Pause] + rested[Kill]; n == 0 || n >= both[Pause]+both[Kill] {
+		t.Error(both, rested)
+	}
+}
+
+// The silence of a process before it was killed is a stall that it could not tell of.
+func TestRun_keep_silence(t *testing.T) {
+	r := New(mem.New(), "", NewPlan(usual), "x/", nil)
+	r.start = time.Now().Add(-10 * time.Second)
+	for heard, want := range map[time.Duration]int{9 * time.Second: 1, 10*time.Second - tick: 0} {
+		r.stalled = nil
+		r.keep(&process{name: "p1.1", heard: r.start.Add(heard)}, 10*time.Second)
+		if len(r.stalled) != want || want == 1 && r.stalled[0].Call.At != heard {
+			t.Error(heard, r.stalled)
+		}
+	}
+	r.stalled = nil
+	if r.keep(&process{name: "p1.1", heard: r.start}, 0); len(r.stalled) != 0 { // it ended by itself
+		t.Error(r.stalled)
+	}
+}
+
 // What a killed process held is over with it, and what it had not heard of stays open.
 func TestProcess_history(t *testing.T) {
 	start := time.Now()
