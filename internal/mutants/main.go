@@ -139,18 +139,23 @@ const (
 	broken   verdict = "BROKEN" // it was not tried: the table is wrong, or the code with the mutant does not compile
 )
 
-// try runs the test on the mutant.
+// try runs the test on the mutant: first with no more than the test needs, and if that is no verdict, with all tests of the package.
 func (m mutant) try(ctx context.Context, dir string) (verdict, string) {
-	overlay, err := m.lay(dir)
-	if err != nil {
-		return broken, err.Error()
+	for _, whole := range []bool{false, true} {
+		overlay, err := m.lay(dir, whole)
+		if err != nil {
+			return broken, err.Error()
+		}
+		out, err := goTest(ctx, overlay, m)
+		if v, detail := judge(m.Test, out, err); v != broken || whole {
+			return v, detail
+		}
 	}
-	out, err := goTest(ctx, overlay, m)
-	return judge(m.Test, out, err)
+	panic("unreachable")
 }
 
-// lay writes the broken file into dir and returns what lays it over the tree.
-func (m mutant) lay(dir string) (string, error) {
+// lay writes the broken file into dir and returns what lays it over the tree. The tests are trimmed, or whole.
+func (m mutant) lay(dir string, whole bool) (string, error) {
 	code, err := m.apply()
 	if err != nil {
 		return "", err
@@ -161,9 +166,11 @@ func (m mutant) lay(dir string) (string, error) {
 	}
 	bad := filepath.Join(dir, m.Name+filepath.Ext(m.File))
 	replace := map[string]string{file: bad}
-	tests, err := trim("./"+m.Pkg, m.Test)
-	if err != nil {
-		return "", err
+	var tests map[string]string
+	if !whole {
+		if tests, err = trim("./"+m.Pkg, m.Test); err != nil {
+			return "", err
+		}
 	}
 	for path, text := range tests {
 		if replace[path] = ""; text == "" {

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,6 +19,7 @@ type piece struct {
 	declares []string
 	receiver string          // the type, of a method
 	uses     map[string]bool // all names in it, whatever they mean there
+	dotted   map[string]bool // those before a dot: packages are among them
 	needed   bool
 }
 
@@ -31,7 +33,8 @@ type testFile struct {
 // trim returns the test files of a package with no more in them than a test needs; the text of a file that is not needed is empty. To
 // compile all tests of a large package takes several times as long as to compile the package itself.
 //
-// Names are compared without regard to scopes: a piece may be kept that is not needed, and never the other way round.
+// Names are compared without regard to scopes: a piece may be kept that is not needed, and never the other way round. An import may be
+// kept that is not used, which does not compile: then the tests are used as they are.
 func trim(dir, test string) (map[string]string, error) {
 	files, err := testFiles(dir)
 	if err != nil {
@@ -57,9 +60,7 @@ func mark(files map[string]*testFile, test string) {
 					continue
 				}
 				p.needed, more = true, true
-				for name := range p.uses {
-					known[name] = true
-				}
+				maps.Copy(known, p.uses)
 			}
 		}
 	}
@@ -81,13 +82,11 @@ func (p *piece) wanted(known map[string]bool) bool {
 // rest is the file with the needed pieces only.
 func (f *testFile) rest() string {
 	var body strings.Builder
-	uses := map[string]bool{}
+	dotted := map[string]bool{}
 	for _, p := range f.pieces {
 		if p.needed {
 			body.WriteString(p.text + "\n\n")
-			for name := range p.uses {
-				uses[name] = true
-			}
+			maps.Copy(dotted, p.dotted)
 		}
 	}
 	if body.Len() == 0 {
@@ -97,7 +96,7 @@ func (f *testFile) rest() string {
 	b.WriteString(f.head + "\n\n")
 	for _, i := range f.imports {
 		name := importName(i)
-		if name != "_" && name != "." && !uses[name] {
+		if name != "_" && name != "." && !dotted[name] {
 			continue
 		}
 		b.WriteString("import ")
@@ -162,7 +161,7 @@ func cut(code []byte) (*testFile, error) {
 	at := func(p token.Pos) int { return set.Position(p).Offset }
 	f := &testFile{head: string(code[:at(tree.Name.End())]), imports: tree.Imports}
 	for _, d := range tree.Decls {
-		p := &piece{uses: map[string]bool{}}
+		p := &piece{uses: map[string]bool{}, dotted: map[string]bool{}}
 		from := d.Pos()
 		switch d := d.(type) {
 		case *ast.FuncDecl:
@@ -184,8 +183,13 @@ func cut(code []byte) (*testFile, error) {
 		}
 		p.text = string(code[at(from):at(d.End())])
 		ast.Inspect(d, func(n ast.Node) bool {
-			if id, ok := n.(*ast.Ident); ok {
-				p.uses[id.Name] = true
+			switch n := n.(type) {
+			case *ast.Ident:
+				p.uses[n.Name] = true
+			case *ast.SelectorExpr:
+				if id, ok := n.X.(*ast.Ident); ok {
+					p.dotted[id.Name] = true
+				}
 			}
 			return true
 		})
