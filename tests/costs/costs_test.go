@@ -162,7 +162,7 @@ func (b *bill) rest(t *testing.T, s subject, l *distlock.Locker) {
 			t.Fatal(err)
 		}
 	}
-	all = nil
+	clear(all) // the leases are memory too
 	restBytes, restRows := s.size()
 	b.heldBytes, b.heldRows = (heldBytes-bytes)/names, (heldRows-rows)/names
 	b.restBytes, b.restRows = (restBytes-bytes)/names, (restRows-rows)/names
