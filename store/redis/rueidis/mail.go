@@ -10,9 +10,13 @@ import (
 )
 
 const (
-	// trips is how many round trips may be under way before calls are held back to be sent together. With one, the server would wait while
-	// answers are read, and with more there are fewer calls in each.
-	trips = 2
+	// fewest is how many round trips may be under way to a server nearby before calls are held back to be sent together. With one, the
+	// server would wait while answers are read, and with more there are fewer calls in each.
+	fewest = 2
+
+	// most is how many may be under way to a server far away, and patience how far apart they begin: a call that is held
+	// back does not wait for longer than that, while it waits for a whole round trip anyway.
+	most, patience = 64, 100 * time.Microsecond
 
 	// fresh is for how long after an answer a server is believed to be there.
 	fresh = 50 * time.Millisecond
@@ -36,13 +40,14 @@ type mail struct {
 	c rueidis.Client
 
 	mu      sync.Mutex
-	posted  sync.Cond // something may be taken out of the box, or the mail is closed
-	box     []*letter // calls that are held back
-	under   int       // round trips under way
-	strays  int       // letters under way whose senders have left
-	porters int       // goroutines
-	idle    int       // those of them that wait
-	heard   time.Time // when the server last answered
+	posted  sync.Cond     // something may be taken out of the box, or the mail is closed
+	box     []*letter     // calls that are held back
+	under   int           // round trips under way
+	strays  int           // letters under way whose senders have left
+	porters int           // goroutines
+	idle    int           // those of them that wait
+	heard   time.Time     // when the server last answered
+	least   time.Duration // what a round trip takes that nothing holds up
 	closed  bool
 	wg      sync.WaitGroup
 	used    sync.Pool // letters
@@ -72,12 +77,12 @@ func (m *mail) send(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 		m.mu.Unlock()
 		return rueidis.NewErrorResult(rueidis.ErrClosing)
 	}
-	if m.under < trips && m.strays == 0 && len(m.box) == 0 && time.Since(m.heard) < fresh {
+	if sent := time.Now(); m.under < m.trips() && m.strays == 0 && len(m.box) == 0 && sent.Sub(m.heard) < fresh {
 		m.under++
 		m.mu.Unlock()
 		res := m.c.Do(ctx, cmd)
 		m.mu.Lock()
-		m.arrived(res)
+		m.arrived(sent, 1, res)
 		m.under--
 		m.ring()
 		m.mu.Unlock()
@@ -137,12 +142,13 @@ func (m *mail) carry() {
 			}
 		}
 		m.mu.Unlock()
+		sent := time.Now()
 		m.trip(ctx, bag)
 		cancel()
 		m.mu.Lock()
 		m.under--
+		m.arrived(sent, len(bag), bag[0].res)
 		for _, l := range bag {
-			m.arrived(l.res)
 			if l.taken = false; l.left {
 				m.strays--
 			}
@@ -201,7 +207,10 @@ func (m *mail) close() {
 // What follows is called with the lock held.
 
 // ready reports whether what is in the box may be sent.
-func (m *mail) ready() bool { return len(m.box) > 0 && m.under < trips && m.strays == 0 }
+func (m *mail) ready() bool { return len(m.box) > 0 && m.under < m.trips() && m.strays == 0 }
+
+// trips returns how many round trips may be under way.
+func (m *mail) trips() int { return min(max(fewest, int(m.least/patience)), most) }
 
 // ring lets somebody look into the box, if it is worth it.
 func (m *mail) ring() {
@@ -209,15 +218,23 @@ func (m *mail) ring() {
 	case !m.ready():
 	case m.idle > 0:
 		m.posted.Signal()
-	case m.porters < trips:
+	case m.porters < m.trips():
 		m.porters++
 		m.wg.Go(m.carry)
 	}
 }
 
-// arrived notes that the server answered.
-func (m *mail) arrived(res rueidis.RedisResult) {
-	if res.NonRedisError() == nil {
-		m.heard = time.Now()
+// arrived notes that the server answered calls that were sent together. Those of many calls take longer than the way to the server does, and
+// do not raise what a round trip takes.
+func (m *mail) arrived(sent time.Time, calls int, res rueidis.RedisResult) {
+	if res.NonRedisError() != nil {
+		return
+	}
+	m.heard = time.Now()
+	switch took := m.heard.Sub(sent); {
+	case took < m.least, m.least == 0:
+		m.least = took
+	case calls == 1:
+		m.least += (took - m.least) / 64
 	}
 }

@@ -132,3 +132,72 @@ func TestMail_closed(t *testing.T) {
 		t.Errorf("a call after close: %v", err)
 	}
 }
+
+// Calls to a server far away do not wait for each other: to be sent together saves little of a long way.
+func TestMail_far(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t)
+	m := post(t, srv)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := m.do(ctx, "PING"); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		least time.Duration
+		want  int
+	}{{50 * time.Microsecond, fewest}, {time.Millisecond, 10}, {time.Second, most}} {
+		m.mu.Lock()
+		m.least = tt.least
+		m.heard = time.Time{} // each goes through another goroutine
+		m.mu.Unlock()
+		srv.Pause()
+		var wg sync.WaitGroup
+		for n := range most + 1 {
+			wg.Go(func() {
+				if err := m.do(ctx, "PING"); err != nil {
+					t.Error(err)
+				}
+			})
+			for want := min(n+1, tt.want); ; time.Sleep(time.Millisecond) {
+				m.mu.Lock()
+				under, held := m.under, len(m.box)
+				m.mu.Unlock()
+				if under == want && under+held == n+1 {
+					break
+				}
+				if ctx.Err() != nil {
+					t.Fatalf("%v away: of %d calls %d are under way and %d held back, want %d under way", tt.least, n+1, under, held, want)
+				}
+			}
+		}
+		srv.Resume()
+		wg.Wait()
+	}
+}
+
+// What a round trip takes follows the quickest at once, slower ones bit by bit, and those of many calls never.
+func TestMail_learns(t *testing.T) {
+	m := new(mail)
+	ok := rueidis.RedisResult{}
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	near := func(want time.Duration) {
+		t.Helper()
+		if m.least < want || m.least > want+want/10 {
+			t.Errorf("a round trip takes %v, want %v", m.least, want)
+		}
+	}
+	m.arrived(ago(time.Second), 5, ok)
+	near(time.Second)
+	m.arrived(ago(500*time.Millisecond), 5, ok)
+	near(500 * time.Millisecond)
+	m.arrived(ago(5*time.Second), 2, ok)
+	near(500 * time.Millisecond)
+	m.arrived(ago(6900*time.Millisecond), 1, ok)
+	near(600 * time.Millisecond)
+	heard := m.heard
+	m.arrived(ago(time.Millisecond), 1, rueidis.NewErrorResult(context.Canceled))
+	if near(600 * time.Millisecond); m.heard != heard {
+		t.Error("an error is taken for an answer")
+	}
+}
