@@ -61,8 +61,10 @@ func (r *Run) Heals() (n int, worst time.Duration, errs []error) {
 		}
 		at := f.Return.At
 		i := slices.IndexFunc(s.holds, func(h span) bool { return h.op.Return.At > at })
-		if i < 0 {
-			continue // the run was over
+		if i < 0 || slices.ContainsFunc(s.faults, func(o *history.Op) bool {
+			return o.Client == "" && o.Call.At >= at && o.Call.At < s.holds[i].op.Return.At
+		}) {
+			continue // the run was over, or the next trouble came before
 		}
 		n++
 		took := s.holds[i].op.Return.At - at

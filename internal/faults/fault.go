@@ -125,7 +125,10 @@ type Applied struct {
 	Kind
 	Nodes int                 // how many servers at once; 0: one
 	Not   []history.Invariant // what is not promised under it, for the keys that it met
-	Rest  time.Duration       // how long the system must be left alone afterwards, for its promises to hold
+
+	// Before and Rest are for how long the system must have been left alone before, and afterwards, for its promises to
+	// hold.
+	Before, Rest time.Duration
 }
 
 // forgotten is what is not promised when the store may have forgotten a claim: a second grant, before the first

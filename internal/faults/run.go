@@ -112,9 +112,13 @@ func (e *Env) mature(t testing.TB, s driver.Store, ttl time.Duration) {
 
 // disturb makes the faults of a plan, one after the other, each when somebody holds what it can meet.
 func (r *Run) disturb(ctx context.Context, run *torture.Run, plan []Event) {
+	ended := run.Began()
 	for _, ev := range plan {
-		if !pass(ctx, ev.At-time.Since(run.Began())) {
+		if !pass(ctx, max(ev.At-time.Since(run.Began()), ev.After-time.Since(ended))) {
 			return
+		}
+		if time.Since(run.Began()) > r.Time-2*r.TTL {
+			return // it took long, and the end is to be calm
 		}
 		name, held := run.Holds(ev.Who)
 		for late := time.Now(); !held && time.Since(late) < r.TTL; name, held = run.Holds(ev.Who) {
@@ -132,6 +136,7 @@ func (r *Run) disturb(ctx context.Context, run *torture.Run, plan []Event) {
 			r.tb.Errorf("%s: end of %v: %v", r.Name, ev, err)
 		}
 		to := time.Now()
+		ended = to
 		run.Fault(name, string(ev.Kind), from, to)
 		r.done[ev.Kind]++
 		if len(ev.Not) > 0 {

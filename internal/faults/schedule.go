@@ -12,6 +12,7 @@ import (
 // An Event is a fault that is planned.
 type Event struct {
 	At    time.Duration // not before, since the beginning
+	After time.Duration // nor sooner than this after the end of the last one, which may take long
 	Kind  Kind
 	Who   string // whose way; empty: a server
 	Node  int    // the first server
@@ -42,7 +43,8 @@ func (e *Env) Plan(o Options) []Event {
 	}
 	var plan []Event
 	var left []Applied
-	for at := between(.5, 1); ; {
+	gap := between(.5, 1)
+	for at := gap; ; {
 		if len(left) == 0 {
 			left = slices.Clone(all)
 			rng.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
@@ -50,7 +52,10 @@ func (e *Env) Plan(o Options) []Event {
 		f := left[0]
 		left = left[1:]
 		a := how(f.Kind)
-		ev := Event{At: at, Kind: f.Kind, Nodes: max(1, f.Nodes), For: between(a.least, a.most), Arg: rng.IntN(1 << 20), Not: f.Not}
+		if short := f.Before - gap; short > 0 {
+			at, gap = at+short, f.Before
+		}
+		ev := Event{At: at, After: gap, Kind: f.Kind, Nodes: max(1, f.Nodes), For: between(a.least, a.most), Arg: rng.IntN(1 << 20), Not: f.Not}
 		ev.Node = rng.IntN(max(1, len(e.Nodes)))
 		switch {
 		case a.network:
@@ -62,7 +67,8 @@ func (e *Env) Plan(o Options) []Event {
 			return plan
 		}
 		plan = append(plan, ev)
-		at += max(between(.2, .7), f.Rest)
+		gap = max(between(.2, .7), f.Rest)
+		at += gap
 	}
 }
 

@@ -16,7 +16,7 @@ func (x *index) waits(k *keyLog, rules Rules, v *Verdict) {
 			continue
 		}
 		from := max(h.op.Wait.At, healed)
-		if to := x.returned(h.op); to-from > rules.Stuck {
+		if to := x.returned(h); to-from > rules.Stuck {
 			v.add(I5, k.key, []*Op{h.op}, "a waiter was neither served nor sent away for %v", to-from)
 		}
 	}
@@ -30,12 +30,15 @@ func (x *index) waits(k *keyLog, rules Rules, v *Verdict) {
 	l.judge(x.end, nil)
 }
 
-// returned is when an operation returned, or the end of the history.
-func (x *index) returned(op *Op) time.Duration {
-	if op.Return.Seq == 0 {
-		return x.end
+// returned is when an acquire returned, or its caller was gone, or the end of the history.
+func (x *index) returned(h *hold) time.Duration {
+	switch {
+	case h.op.Return.Seq != 0:
+		return h.op.Return.At
+	case h.gone != nil:
+		return h.gone.Call.At
 	}
-	return op.Return.At
+	return x.end
 }
 
 // healed is when all the faults that began before t were over; 0 if there was none.
@@ -89,12 +92,15 @@ func (x *index) moments(k *keyLog) []moment {
 			}
 		case Unknown, Pending:
 			// It may have been granted unseen, and then nobody ends it before its TTL.
-			end := x.returned(op) + op.TTL
+			end := x.returned(h) + op.TTL
 			add(op.Call.At, pos(op.Call), op, enters, false)
 			add(end, x.before(end), op, leaves, false)
 		}
-		if op.Wait.Seq != 0 && op.Return.Seq != 0 {
+		switch {
+		case op.Wait.Seq != 0 && op.Return.Seq != 0:
 			add(op.Return.At, pos(op.Return), op, quits, false) // after its grant, which ends the idle time
+		case op.Wait.Seq != 0 && h.gone != nil:
+			add(h.gone.Call.At, pos(h.gone.Call), op, quits, false)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b moment) int {

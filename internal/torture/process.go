@@ -117,7 +117,8 @@ func (p *process) history(died time.Duration) *history.History {
 		seq = max(seq, h.Ops[i].Call.Seq, h.Ops[i].Return.Seq, h.Ops[i].Wait.Seq)
 	}
 	for _, op := range h.Ops {
-		if op.Kind != history.Acquire || op.Outcome != history.Granted {
+		// Nobody waits any more for what was asked for, either.
+		if op.Kind != history.Acquire || op.Outcome != history.Granted && op.Outcome != history.Pending {
 			continue
 		}
 		gone := history.Op{Kind: history.Gone, Outcome: history.Done, Key: op.Key, Client: op.Client, Hold: op.Hold}

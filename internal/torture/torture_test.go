@@ -128,11 +128,13 @@ func TestProcess_history(t *testing.T) {
 	}
 	died := time.Since(start)
 	got := p.history(died)
-	if len(got.Ops) != 3 || got.Ops[1].Outcome != history.Pending || got.Ops[1].Wait.Seq == 0 {
+	if len(got.Ops) != 4 || got.Ops[1].Outcome != history.Pending || got.Ops[1].Wait.Seq == 0 {
 		t.Fatalf("%v", got.Ops)
 	}
-	if gone := got.Ops[2]; gone.Kind != history.Gone || gone.Hold != 1 || gone.Call.At != died {
-		t.Errorf("%v", gone)
+	for i, hold := range []int64{1, 2} {
+		if gone := got.Ops[2+i]; gone.Kind != history.Gone || gone.Hold != hold || gone.Call.At != died {
+			t.Errorf("%v", gone)
+		}
 	}
 	rival := history.NewSince(start, nil)
 	r := rival.Ask(history.Want{Client: "p2.1", Key: "k", TTL: time.Second})
