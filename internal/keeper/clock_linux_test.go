@@ -26,3 +26,13 @@ func TestRead_of_a_clock_that_is_not_there(t *testing.T) {
 		t.Error("the clocks of this machine stand at zero")
 	}
 }
+
+// The time asleep is what the one clock of the kernel is ahead of the other, not more: a machine that has run for a day has not slept for two.
+func TestClock_asks_the_kernel(t *testing.T) {
+	before := read(clockMonotonic)
+	got := asleep()
+	most := read(clockBoottime) - before // also if the thread was stopped in between
+	if before <= 0 || got < 0 || got > most {
+		t.Errorf("asleep for %v, want at most %v", got, most)
+	}
+}
