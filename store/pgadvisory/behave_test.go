@@ -340,7 +340,7 @@ func TestStore_grants(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = pg.Query(context.Background(), "drop role if exists "+app)
 	})
-	as := strings.Replace(url, "postgres@", app+"@", 1)
+	as := strings.Replace(url, "//postgres:", "//"+app+":", 1)
 	wants := func(word string) {
 		t.Helper()
 		if s, err := pgadvisory.Open(t.Context(), as); err == nil || !strings.Contains(err.Error(), word) {
