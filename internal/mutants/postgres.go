@@ -39,14 +39,14 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-batch-passes-the-line", Why: "a batch takes a key for which others wait",
-			File: file, Old: "          and not exists (select from @schema@.place p where p.key = w.key collate \"C\")\n        returning k.fence, w.*",
-			New: "        returning k.fence, w.*",
+			File: file, Old: "          where w.ours and (select true from @schema@.claim c where c.key = w.key collate \"C\" limit 1) is null\n            and (select true from @schema@.place p where p.key = w.key collate \"C\" limit 1) is null\n",
+			New: "          where w.ours and (select true from @schema@.claim c where c.key = w.key collate \"C\" limit 1) is null\n",
 			Pkg: pkg, Test: "TestLane_sameKey",
 		},
 		{
 			Name: "postgres-batch-forgets-who-waits", Why: "a batch of releases leaves those who wait to their polls",
-			File: file, Old: "          and not exists (select from @schema@.place p where p.key = w.key collate \"C\")\n          and not exists (select from @schema@.onlooker",
-			New: "          and not exists (select from @schema@.onlooker",
+			File: file, Old: "      where w.ours and (select true from @schema@.place p where p.key = w.key collate \"C\" limit 1) is null\n        and",
+			New: "      where w.ours and",
 			Pkg: pkg, Test: "TestLane_sameKey",
 		},
 		{
@@ -56,13 +56,13 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-release-waits-for-the-key", Why: "a client that idles in its transaction keeps others from releasing",
-			File: file, Old: "  ours boolean := pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@));",
-			New: "  ours boolean := pg_advisory_xact_lock(hashtextextended(release.key, @seed@)) is not null;",
+			File: file, Old: "  ours := pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@));",
+			New: "  ours := pg_advisory_xact_lock(hashtextextended(release.key, @seed@)) is not null;",
 			Pkg: pkg, Test: "TestSQL_idle",
 		},
 		{
 			Name: "postgres-lost-reply-is-unavailable", Why: "what may have been granted is told as if it were not",
-			File: "store/postgres/lane.go", Old: "		err = sent(cmp.Or(first, err))\n", New: "		err = cmp.Or(first, err)\n",
+			File: "store/postgres/wire.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, err)\n", New: "		return unavailable(fmt.Errorf(\"%w: %w\", errLost, err))\n",
 			Pkg: pkg, Test: "TestStore_lostReply",
 		},
 	}
