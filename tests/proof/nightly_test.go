@@ -120,12 +120,16 @@ func TestSoak(t *testing.T) {
 		must(t, short)
 		n, worst, errs := r.Heals()
 		all(t, errs)
-		write(t, figure{
-			Store: sys.Name, Figure: fmt.Sprintf("soak of %v", *soak), Seed: *seed,
-			Command: fmt.Sprintf("make soak STORE=%s TIME=%v SEED=%d", sys.Name, *soak, *seed),
-			Value: fmt.Sprintf("%d grants, %d faults over a hold, 0 violations, overlap %v; %d fenced updates, 0 lost, without a fence %d; "+
-				"first grant %v at most after a server's trouble (%d times)",
-				v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond), v.Fenced, v.LostPlain, worst.Round(time.Millisecond), n),
-		})
+		put := func(name, format string, args ...any) {
+			write(t, figure{
+				Store: sys.Name, Figure: fmt.Sprintf("soak of %v%s", *soak, name), Value: fmt.Sprintf(format, args...), Seed: *seed,
+				Command: fmt.Sprintf("make soak STORE=%s TIME=%v SEED=%d", sys.Name, *soak, *seed),
+			})
+		}
+		put("", "%d grants, %d faults over a hold, 0 violations, overlap %v", v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
+		put(": fenced updates lost", "0 of %d; without a fence %d", v.Fenced, v.LostPlain)
+		if n > 0 {
+			put(": first grant after a server's trouble", "%v at most, %d times", worst.Round(time.Millisecond), n)
+		}
 	})
 }
