@@ -52,9 +52,7 @@ func TestClock_forward(t *testing.T) {
 		first := sc.lock("a", a, distlock.Fixed())
 		next := sc.wait("b", b)
 		time.Sleep(renewal)
-		if err := first.Extend(t.Context(), ttl); err != nil {
-			t.Fatal(err)
-		}
+		extend(t, first.Lease, ttl)
 		first.hold.Renew().Extended(first.Until())
 		link.each(func(p *testenv.ProxyServer) { p.Hold(testenv.ToClient) }) // or the holder would be told at once
 		clock.Set(jump)
@@ -146,9 +144,7 @@ func TestClock_node(t *testing.T) {
 			if !first.trusts() {
 				t.Errorf("the claim did not survive the jump: %v", first.Err())
 			}
-			if err := first.Extend(t.Context(), ttl); err != nil {
-				t.Errorf("the claim cannot be renewed after the jump: %v", err)
-			}
+			extend(t, first.Lease, ttl)
 			sc.end(first)
 			sc.end(sc.granted(next, soon))
 			sc.one()

@@ -97,13 +97,7 @@ func TestFailover_postgres(t *testing.T) {
 		p.standby.Promote()
 		b := locker(t, p.open(t, p.standby), distlock.TTL(ttl))
 		next := sc.wait("b", b) // the claim is there
-		eventually(t, "the holder renews at the new primary", func() error {
-			err := held.Extend(t.Context(), ttl)
-			if err != nil && !troubled(err) {
-				t.Fatal(err)
-			}
-			return err
-		})
+		extend(t, held.Lease, ttl) // at the new primary
 		sc.refused(next, 2*time.Second)
 		if !held.trusts() {
 			t.Errorf("the claim did not survive: %v", held.Err())

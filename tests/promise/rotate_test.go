@@ -79,13 +79,7 @@ func TestRotate_password(t *testing.T) {
 			sc := newScene(t)
 			first := sc.lock("a", locker(t, store("old-pw"), distlock.TTL(ttl)))
 			// A renewal needs a connection of its own, which is made for the first one.
-			err := first.Extend(t.Context(), ttl)
-			for troubled(err) { // until the lease is lost at the latest
-				err = first.Extend(t.Context(), ttl)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			extend(t, first.Lease, ttl)
 			rotate()
 			next := sc.wait("b", locker(t, store("new-pw"), distlock.TTL(ttl)))
 			sc.refused(next, ttl+time.Second)
