@@ -146,7 +146,7 @@ func TestClock_node(t *testing.T) {
 			}
 			extend(t, first.Lease, ttl)
 			sc.end(first)
-			sc.end(sc.granted(next, soon))
+			sc.end(sc.granted(next, 2*soon))
 			sc.one()
 		})
 	}

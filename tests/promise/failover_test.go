@@ -96,7 +96,7 @@ func TestFailover_postgres(t *testing.T) {
 		p.primary.Kill()
 		p.standby.Promote()
 		b := locker(t, p.open(t, p.standby), distlock.TTL(ttl))
-		next := sc.wait("b", b) // the claim is there
+		next := sc.wait("b", b)    // the claim is there
 		extend(t, held.Lease, ttl) // at the new primary
 		sc.refused(next, 2*time.Second)
 		if !held.trusts() {

@@ -153,10 +153,14 @@ func (s *scene) over(p *part, within time.Duration) {
 	}
 }
 
-// end gives a lease back.
+// end gives a lease back; a call that is not answered is made again.
 func (s *scene) end(p *part) {
 	call := p.hold.Release()
-	call.End(workload.Outcome(p.Unlock(context.WithoutCancel(s.t.Context()))))
+	err := p.Unlock(context.WithoutCancel(s.t.Context()))
+	for try := 1; try < 10 && troubled(err); try++ {
+		err = p.Unlock(context.WithoutCancel(s.t.Context()))
+	}
+	call.End(workload.Outcome(err))
 }
 
 // verdict judges what happened so far.
