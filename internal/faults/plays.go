@@ -93,6 +93,7 @@ func (a *actor) told(ctx context.Context, wg *sync.WaitGroup) error {
 
 // watch takes a key, and looks at the lease until it is lost or the time is over.
 func (a *actor) watch(ctx context.Context, key string, d time.Duration) {
+	asked := time.Now()
 	h := a.Recorder.Ask(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
 	s := &workload.Scribe{Hold: h}
 	lease, err := a.locker.Lock(ctx, key, distlock.Observe(s.Observe))
@@ -100,10 +101,10 @@ func (a *actor) watch(ctx context.Context, key string, d time.Duration) {
 		h.Ended(workload.Outcome(err))
 		return
 	}
-	h.Granted(lease.Fence(), workload.Trust(lease))
+	h.Granted(lease.Fence(), workload.Trust(lease, asked))
 	s.Follow(lease)
 	began := time.Now()
-	last, until := began, workload.Trust(lease)
+	last, until := began, workload.Trust(lease, asked)
 	for time.Since(began) < d && ctx.Err() == nil {
 		at := time.Now() // before the look: what it says was true not before this
 		if lease.Err() != nil {
@@ -127,6 +128,7 @@ func (a *actor) queue(ctx context.Context, wg *sync.WaitGroup) error {
 	wg.Go(func() {
 		for pass(ctx, time.Duration(rng.Int64N(int64(20*time.Millisecond)))) {
 			key := fmt.Sprint(a.Prefix, time.Since(a.Start)/(5*round))
+			asked := time.Now()
 			h := a.Recorder.Ask(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
 			var waits atomic.Bool
 			lease, err := a.locker.Lock(ctx, key, distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -141,7 +143,7 @@ func (a *actor) queue(ctx context.Context, wg *sync.WaitGroup) error {
 				h.Ended(workload.Outcome(err))
 				continue
 			}
-			h.Granted(lease.Fence(), workload.Trust(lease))
+			h.Granted(lease.Fence(), workload.Trust(lease, asked))
 			pass(ctx, time.Duration(rng.Int64N(int64(20*time.Millisecond))))
 			release := h.Release()
 			release.End(workload.Outcome(lease.Unlock(context.WithoutCancel(ctx))))

@@ -124,6 +124,7 @@ func (c *client) hold(ctx context.Context) {
 	}
 	defer cancel()
 
+	asked := time.Now()
 	h := c.rec.Ask(want)
 	o := &observer{hold: h}
 	lease, err := take(waiting, want.Key, distlock.Observe(o.observe))
@@ -131,10 +132,9 @@ func (c *client) hold(ctx context.Context) {
 		h.Ended(outcome(err))
 		return
 	}
-	now := time.Now() // before the look: it may take a while
 	until := trusted(lease)
-	if until.IsZero() { // it is lost by now, and zero would mean that trust has no end
-		until = now
+	if until.IsZero() { // it is lost by now, nobody trusted it, and zero would mean that trust has no end
+		until = asked
 	}
 	h.Granted(lease.Fence(), until)
 	o.lease.Store(lease)

@@ -92,6 +92,7 @@ func (c *Client) hold(ctx context.Context) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 
+	asked := time.Now()
 	h := c.Recorder.Ask(want)
 	s := &Scribe{Hold: h}
 	lease, err := take(waiting, want.Key, distlock.Observe(s.Observe))
@@ -99,7 +100,7 @@ func (c *Client) hold(ctx context.Context) {
 		h.Ended(Outcome(err))
 		return
 	}
-	h.Granted(lease.Fence(), Trust(lease))
+	h.Granted(lease.Fence(), Trust(lease, asked))
 	s.Follow(lease)
 	c.Grants.Add(1)
 	if c.Holding != nil {
@@ -174,13 +175,13 @@ func (c *Client) about(d time.Duration) time.Duration {
 	return c.upTo(d).Truncate(time.Millisecond)
 }
 
-// Trust is when the trust in a lease ends. One that is lost by now has no such time any more, and is trusted no longer.
-func Trust(lease *distlock.Lease) time.Time {
-	now := time.Now() // before the look: it may take a while
+// Trust is when the trust in a lease ends that was asked for at a time. One that is lost by now does not tell any more: then it is
+// that time, since the holder never trusted it, and a later one could be after a rival's grant.
+func Trust(lease *distlock.Lease, asked time.Time) time.Time {
 	if until := Until(lease); !until.IsZero() {
 		return until
 	}
-	return now
+	return asked
 }
 
 // Until is lease.Until of a process that may be stopped in the middle of the look: then what was read of the clock and what was
