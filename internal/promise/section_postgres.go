@@ -40,7 +40,7 @@ func postgres() Section {
 			{[]string{"F29"}, "PgBouncer in transaction mode", "everything but being told: those who wait poll", []Test{"store/postgres/schema_test.go:TestStore_pgbouncer"}, ""},
 			{[]string{"F30"}, "all notifications lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf"}, ""},
 			{[]string{"F35"}, "rows are deleted by hand", "the holder is told at its next renewal, and another may be granted before; fences rise", []Test{"tests/promise/removed_test.go:TestRemoved"}, ""},
-			{[]string{"F38"}, "the password is replaced during a hold", "connections that are there go on: a lease that was renewed once is not lost. With the old password: unavailable", []Test{"tests/promise/rotate_test.go:TestRotate_password"}, ""},
+			{[]string{"F38"}, "the password is replaced during a hold", "connections that are there go on, and that for renewals is there soon after the first grant: no lease is lost. With the old password: unavailable", []Test{"tests/promise/rotate_test.go:TestRotate_password"}, ""},
 			{[]string{"F07"}, "waiter or listener cut off", "all who wait ask again when it is back", []Test{"tests/promise/link_test.go:TestCutOff_waiter", "store/postgres/trouble_test.go:TestStore_watchReconnects"}, ""},
 			{[]string{"F36"}, "foreign or newer schema", "refused with the reason", []Test{"store/postgres/schema_test.go:TestSchema_foreign"}, ""},
 		},

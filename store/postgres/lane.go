@@ -35,6 +35,9 @@ const (
 
 	// stale is after how long a connection that was not used is asked whether it is there.
 	stale = time.Second
+
+	// aheadOfUse is how long after a grant the connection for renewals is made. What is held for a shorter time needs none.
+	aheadOfUse = 50 * time.Millisecond
 )
 
 // A statement is one of the verbs in SQL.
@@ -103,6 +106,8 @@ type lane struct {
 	wanted   int      // at how many calls gathered is closed; 0: it is not waited for
 	gathered chan struct{}
 
+	opens atomic.Bool // it was opened, or will be soon
+
 	// The rest belongs to whoever runs.
 	conn     *pgx.Conn
 	server   *server
@@ -158,6 +163,43 @@ func (l *lane) do(ctx context.Context, c *call) error {
 		l.leave(c)
 		return ctx.Err()
 	}
+}
+
+// open connects soon, ahead of the first call: later there may be no connection left, or another password. If it fails, the next
+// grant tries again.
+func (l *lane) open(sts ...*statement) {
+	if l.opens.Load() || l.opens.Swap(true) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.wg.Go(func() {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-time.After(aheadOfUse):
+		}
+		l.mu.Lock()
+		if l.running {
+			l.mu.Unlock()
+			return // whoever runs connects
+		}
+		l.running = true
+		l.mu.Unlock()
+		var groups []group
+		for _, st := range sts {
+			groups = append(groups, group{st: st})
+		}
+		if err := l.connect(groups); err != nil {
+			l.drop()
+			l.opens.Store(false)
+		}
+		l.used = time.Now()
+		l.run(nil)
+	})
 }
 
 // handy reports whether a call can be sent and answered at once, so that its caller may do it. Nobody runs, and the lock is held.

@@ -82,6 +82,12 @@ func TestStore_down(t *testing.T) {
 	s := made(t, srv.URL, nil)
 	a := exclusive("held")
 	fence := grant(t, s, a).Fence
+	eventually(t, "the connection for renewals is there before the first of them", func() error {
+		if n := len(query(t, srv, "select from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")); n != 2 {
+			return fmt.Errorf("%d connections", n)
+		}
+		return nil
+	})
 	late := made(t, srv.URL, nil)
 	var all []*pgx.Conn
 	for {
@@ -95,6 +101,7 @@ func TestStore_down(t *testing.T) {
 	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "53300") {
 		t.Errorf("with no connection left: %v, want ErrUnavailable with 53300", err)
 	}
+	renew(t, s, a)
 	for _, c := range all {
 		c.Close(t.Context())
 	}

@@ -96,8 +96,11 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 		}
 		res, err = s.result(r, c.rows)
 	}
-	if res.Granted && rand.N(sweepOdds) == 0 { //nolint:gosec // it is no secret when
-		s.sweep() //nolint:contextcheck // it goes on beside the call
+	if res.Granted {
+		s.renews.open(&s.st.renew, &s.st.renewAll) //nolint:contextcheck // it goes on beside the call
+		if rand.N(sweepOdds) == 0 {                //nolint:gosec // it is no secret when
+			s.sweep() //nolint:contextcheck // it goes on beside the call
+		}
 	}
 	return res, err
 }
