@@ -70,4 +70,19 @@ var Library = []Pledge{
 		"A lease that the store granted unasked, to the head of its line, is trusted for the rest of its place (3 s by default, 30 s at most), counted from the send of its last answered ask. The message starts no trust",
 		[]Test{"told_test.go:TestLocker_Lock_told", "told_test.go:TestLocker_Lock_toldLate"},
 	},
+	{
+		"Of calls that wait for each other in a circle, under contexts of their leases, exactly one is told within 2 s, across processes; nobody is where there is none. On stores with a line and values",
+		[]Test{
+			"deadlock_test.go:TestDeadlock", "deadlock_test.go:TestDeadlock_oneVictim", "deadlock_chaos_test.go:TestDeadlock_noFalseAlarm",
+			"deadlock_chaos_test.go:TestDeadlock_noFalseAlarm_semaphore", "deadlock_chaos_test.go:TestDeadlock_chaos", "tests/kinds/deadlock_test.go:TestDeadlock real stores",
+		},
+	},
+	{
+		"A call for what its own context holds is told so at once, on every store",
+		[]Test{"party_test.go:TestLocker_reentry"},
+	},
+	{
+		"A result that was kept lives for as long as it was kept for, though a renewal or an ask arrives late",
+		[]Test{`store/mem/mem_test.go:TestStore law "record"`},
+	},
 }
