@@ -40,7 +40,7 @@ var Library = []Pledge{
 		[]Test{"wait_test.go:TestLocker_Lock_wakeUpLost", "wait_test.go:TestLocker_Lock_pollIsBounded"},
 	},
 	{
-		"A holder that dies is succeeded when its TTL is over",
+		"A holder that dies is succeeded when its TTL is over; one that dies within some 20 ms of a grant it had not asked for (see 14), when its place would have been over, if that is later",
 		[]Test{"wait_test.go:TestLocker_Lock_succeedsCrash"},
 	},
 	{
