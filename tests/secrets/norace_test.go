@@ -1,0 +1,6 @@
+//go:build !race
+
+package secrets_test
+
+// racing says whether the race detector looks on.
+const racing = false
