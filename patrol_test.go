@@ -283,6 +283,35 @@ func TestDeadlock_cost(t *testing.T) {
 	})
 }
 
+// Who no longer waits has no notices, whatever it still holds.
+func TestDeadlock_waitOver(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		x := must(t)(a.Lock(t.Context(), "x"))
+		y := must(t)(b.Lock(t.Context(), "y"))
+		ctx, leave := context.WithCancel(under(t, x))
+		left, granted := begin(ctx, a.Lock, "y").waits(t), begin(under(t, x), a.Lock, "y").waits(t)
+		time.Sleep(2 * time.Second)
+		if n := g.notices(t); n != 2 {
+			t.Errorf("%d notices", n)
+		}
+		leave()
+		if err := left.refused(t); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if n := g.notices(t); n != 1 {
+			t.Errorf("%d notices after one has left", n)
+		}
+		free(t, y)
+		free(t, granted.granted(t))
+		if n := g.notices(t); n != 0 {
+			t.Errorf("%d notices after the wait", n)
+		}
+		free(t, x)
+		g.empty(t, a, b)
+	})
+}
+
 // A Locker that is closed ends its patrols and takes their notices back.
 func TestDeadlock_Close(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {

@@ -51,7 +51,7 @@ func deadlock() []mutant {
 		{
 			Name: "deadlock-notices-stay", Why: "who no longer waits is taken for one who does",
 			File: "patrol.go", Old: "	defer p.takeBack()\n", New: "",
-			Test: "TestDeadlock_Close",
+			Test: "TestDeadlock_waitOver",
 		},
 		{
 			Name: "deadlock-notice-of-a-lease-that-is-over", Why: "who was handed the lease is taken for one who waits",
