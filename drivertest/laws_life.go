@@ -94,32 +94,52 @@ func lifeLaws() []law {
 			p.equal("kept, of the next claim", p.refuse(p.exclusive()).Blocker.Kept, false)
 		}},
 		{"record", "a record lives for as long as it was kept for, and has the value it was kept with, though its owner renews it without Keep or asks again", keep | expiry, func(p *probe) {
-			for _, late := range p.lateCalls() {
-				p.key += "-" + late.name
-				a, b := p.exclusive(), p.exclusive()
-				p.grant(a)
-				r := driver.Renewal{ID: a.ID, TTL: p.ttl, Keep: true}
+			// Each on a key of its own, and all of them in the same time.
+			key, all := p.key, p.lateCalls()
+			with := func(late lateCall) lateCall {
+				p.key = key + "-" + late.name
+				return late
+			}
+			kept := func(id driver.ID, ttl time.Duration) driver.Renewal {
+				r := driver.Renewal{ID: id, TTL: ttl, Keep: true}
 				if p.has(value) {
 					r.Value = []byte("done")
 				}
 				p.renewal(r, nil)
-				born := p.last
-				p.while(born, p.ttl, func() {
+				return r
+			}
+			born := make([]span, len(all))
+			for i, late := range all {
+				with(late)
+				a := p.exclusive()
+				p.grant(a)
+				a.Value = kept(a.ID, p.ttl).Value
+				born[i] = p.last
+				p.while(born[i], p.ttl, func() {
 					late.call(a, 3*p.ttl) // no longer
-					a.Value = r.Value
 					for _, c := range p.told(a) {
 						p.equal("kept", c.Kept, true)
 					}
 				})
-				p.passes(b, born, p.ttl)
-				r = driver.Renewal{ID: b.ID, TTL: p.long, Keep: true}
-				p.renewal(r, nil)
-				late.call(b, p.ttl) // no shorter
-				p.outlive(p.last, p.ttl)
+			}
+			next := make([]driver.Request, len(all))
+			for i, late := range all {
+				with(late)
+				next[i] = p.exclusive()
+				p.passes(next[i], born[i], p.ttl)
+				kept(next[i].ID, p.long)
+				late.call(next[i], p.ttl) // no shorter
+			}
+			p.outlive(p.last, p.ttl)
+			for i, late := range all {
+				with(late)
 				p.refuse(p.exclusive())
-				r.TTL = p.ttl
-				p.renewal(r, nil) // its answer was lost: it is kept again
-				p.passes(p.exclusive(), p.last, p.ttl)
+				kept(next[i].ID, p.ttl) // its answer was lost: it is kept again
+				born[i] = p.last
+			}
+			for i, late := range all {
+				with(late)
+				p.passes(p.exclusive(), born[i], p.ttl)
 			}
 		}},
 		{"window", "claims that nobody renews or releases are a rate limit, and Retry says when the next one ends", count | expiry, func(p *probe) {

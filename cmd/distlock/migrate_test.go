@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/url"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -9,13 +11,25 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// TestScripts_postgres runs the files of testdata/postgres, each with a database of its own: $PG is its URL.
+// TestScripts_postgres runs the files of testdata/postgres, each with a database of its own: $PG is its URL, without the password, which the
+// scripts' logs would show.
 func TestScripts_postgres(t *testing.T) {
 	srv := testenv.Postgres(t, testenv.Shared())
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "postgres"),
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("PG", srv.Database(t))
+			at, err := url.Parse(srv.Database(t))
+			if err != nil {
+				return err
+			}
+			password, _ := at.User.Password()
+			at.User = url.User(at.User.Username())
+			file := filepath.Join(e.WorkDir, "pgpass")
+			e.Setenv("PG", at.String())
+			e.Setenv("PGPASSFILE", file)
+			if err := os.WriteFile(file, []byte("*:*:*:*:"+password+"\n"), 0o600); err != nil {
+				return err
+			}
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("XDG_CONFIG_HOME", filepath.Join(e.WorkDir, "config"))
 			return nil
