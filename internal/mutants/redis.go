@@ -1,6 +1,6 @@
 package main
 
-// redis are mutants of store/redis: of the scripts, in virtual time, and of the adapter for rueidis, on a server.
+// redis are mutants of store/redis: of the scripts, in virtual time, and of the adapters, on a server.
 func redis() []mutant {
 	const dir, pkg = "store/redis/lua/", "store/redis"
 	return []mutant{
@@ -13,6 +13,11 @@ func redis() []mutant {
 			Name: "redis-renews-a-record-by-the-short-cut", Why: "a renewal that was under way for long makes a result be forgotten with the lease",
 			File: dir + "common.lua", Old: "(longest + KEEP > memory() or recorded()) and 1", New: "longest + KEEP > memory() and 1",
 			Pkg: pkg, Test: "TestStore_virtual/record",
+		},
+		{
+			Name: "client-sends-again", Why: "go-redis sends a script again whose answer was lost, and one ask is run several times",
+			File: "store/redis/goredis/goredis.go", Old: "func (once) NoRetry() bool { return true }", New: "func (once) NoRetry() bool { return false }",
+			Pkg: pkg, Test: "TestStore_lostReply/goredis",
 		},
 		{
 			Name: "withdrawals-are-dropped", Why: "a release is not sent because its caller has left, and the key stays taken for a TTL",
