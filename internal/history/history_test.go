@@ -156,7 +156,7 @@ func TestJudge_empty_proves_nothing(t *testing.T) {
 }
 
 func TestJudge_timeout_is_a_failure(t *testing.T) {
-	h := simulate(t, 1, "mutex", none, 5, 20)
+	h := simulate(t, 1, "mutex", none, 10, 300) // a third of a second's search: a short one may end before the timer is looked at
 	v, err := Judge(h, simRules, Search{Timeout: 1})
 	if err == nil || v.Count[Model] == 0 {
 		t.Errorf("a search that did not end passes: %v", err)
