@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/backoff"
 )
 
 // A line is what this process has to do with one key: the turns it holds and the
@@ -235,86 +234,6 @@ func (n *line) inTheWay(w *waiter, at int) error {
 	default: // a call of this process is asking
 		return &OpError{Op: "acquire", Key: w.r.name, Err: errNoAnswer}
 	}
-}
-
-// run is the runner of a line.
-func (l *Locker) run(n *line) {
-	defer l.wg.Done()
-	var p *place
-	var left error // why something of this process may be left in the store
-	for {
-		l.mu.Lock()
-		w := n.first()
-		switch {
-		case len(n.spares) > 0:
-			left = cmp.Or(l.prolong(n), left)
-			continue
-		case w != nil && w.r.tooHeavy() != nil: // since a resize
-			w.fail(w.r.tooHeavy())
-			n.pop()
-			l.mu.Unlock()
-			continue
-		case p != nil && (w == nil || !w.r.same(p.r) || p.ctx.Err() != nil):
-			n.placed = nil
-			l.mu.Unlock()
-			left = cmp.Or(p.giveUp(l), left)
-			p = nil
-			continue
-		case w == nil, p == nil && n.taken():
-			n.running = false
-			n.seen(left)
-			l.tidy(n)
-			l.mu.Unlock()
-			return
-		}
-		n.seen(left)
-		left = nil
-		if p == nil {
-			p = l.newPlace(w.r)
-		}
-		n.placed, n.owner, n.interrupt = p.r, p.ask.Owner, p.leave
-		p.ask.Limit = p.r.bound()
-		p.seen = l.seq
-		rest := n.rest
-		n.rest = false
-		l.mu.Unlock()
-		if rest {
-			n.sleep(nil, backoff.Jitter(2*w.r.opt.first))
-			continue
-		}
-		if p.wake == nil {
-			// Watch before the ask that follows, so that no wake-up falls in between.
-			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)
-		}
-		granted, pause := l.ask(n, p, w)
-		if granted {
-			p.leave()
-			p = nil
-			continue
-		}
-		told, woken := n.sleep(p.wake, pause)
-		if woken {
-			p.asks = 0
-		}
-		if told.Granted && l.accept(n, p, told) {
-			p.leave()
-			p = nil
-		}
-	}
-}
-
-// sleep waits until the runner is woken by the store, or has to look again. It reports whether it
-// was the store, and what that told.
-func (n *line) sleep(wake <-chan driver.Wake, pause time.Duration) (told driver.Wake, woken bool) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case told = <-wake:
-		return told, true
-	case <-n.changed:
-	case <-timer.C:
-	}
-	return told, false
 }
 
 // What follows is called with the lock held.

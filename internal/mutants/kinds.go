@@ -56,7 +56,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "resize-not-heard", Why: "who waits goes on asking with the old size",
-			File: "line.go", Old: "		p.ask.Limit = p.r.bound()\n", New: "",
+			File: "runner.go", Old: "		p.ask.Limit = p.r.bound()\n", New: "",
 			Test: "TestSemaphore_Resize",
 		},
 		{
@@ -71,7 +71,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "waits-for-more-than-there-is", Why: "a call waits for slots that a resize took away, and all behind it",
-			File: "line.go", Old: "		case w != nil && w.r.tooHeavy() != nil: // since a resize\n", New: "		case false:\n",
+			File: "runner.go", Old: "		case w != nil && w.r.tooHeavy() != nil: // since a resize\n", New: "		case false:\n",
 			Test: "TestSemaphore_Resize_tooSmall",
 		},
 		{

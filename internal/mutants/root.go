@@ -122,7 +122,7 @@ func root() []mutant {
 		},
 		{
 			Name: "ask-then-subscribe", Why: "a release between the refusal and the watch wakes nobody",
-			File: "line.go",
+			File: "runner.go",
 			Old:  "		if p.wake == nil {\n			// Watch before the ask that follows, so that no wake-up falls in between.\n			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)\n		}\n		granted, pause := l.ask(n, p, w)\n",
 			New:  "		granted, pause := l.ask(n, p, w)\n		if p.wake == nil {\n			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)\n		}\n",
 			Test: "TestLocker_Lock_watchesBeforeItAsks",
