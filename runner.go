@@ -8,7 +8,9 @@ import (
 	"github.com/distlock/distlock/internal/backoff"
 )
 
-// run is the runner of a line.
+// run is the runner of a line. It serves many calls and outlives each: the ctx is the locker's own.
+//
+//nolint:contextcheck // see above
 func (l *Locker) run(n *line) {
 	defer l.wg.Done()
 	var p *place
