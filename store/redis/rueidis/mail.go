@@ -10,9 +10,12 @@ import (
 )
 
 const (
-	// fewest is how many round trips may be under way to a server nearby before calls are held back to be sent together. With one, the
-	// server would wait while answers are read, and with more there are fewer calls in each.
-	fewest = 2
+	// fewest is how many round trips may be under way to a server nearby before calls are held back to be sent together. With fewer, the
+	// server waits while answers are read, and with more there are fewer calls in each.
+	fewest = 3
+
+	// crowded is from how many calls at a time on it is worth to hold them back although fewer round trips are under way.
+	crowded = 8
 
 	// most is how many may be under way to a server far away, and patience how far apart they begin: a call that is held
 	// back does not wait for longer than that, while it waits for a whole round trip anyway.
@@ -43,6 +46,8 @@ type mail struct {
 	posted  sync.Cond     // something may be taken out of the box, or the mail is closed
 	box     []*letter     // calls that are held back
 	under   int           // round trips under way
+	out     int           // calls that they carry
+	crowd   int           // how many calls there were at a time of late, held back or under way
 	strays  int           // letters under way whose senders have left
 	porters int           // goroutines
 	idle    int           // those of them that wait
@@ -77,13 +82,13 @@ func (m *mail) send(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 		m.mu.Unlock()
 		return rueidis.NewErrorResult(rueidis.ErrClosing)
 	}
-	if sent := time.Now(); m.under < m.trips() && m.strays == 0 && len(m.box) == 0 && sent.Sub(m.heard) < fresh {
+	if sent := time.Now(); m.spare(1) && m.strays == 0 && len(m.box) == 0 && sent.Sub(m.heard) < fresh {
 		m.under++
+		m.out++
 		m.mu.Unlock()
 		res := m.c.Do(ctx, cmd)
 		m.mu.Lock()
 		m.arrived(sent, 1, res)
-		m.under--
 		m.ring()
 		m.mu.Unlock()
 		return res
@@ -135,6 +140,7 @@ func (m *mail) carry() {
 		m.under++
 		bag := m.box
 		m.box = nil
+		m.out += len(bag)
 		ctx, cancel := latest(bag)
 		for _, l := range bag {
 			if l.taken = true; l.left {
@@ -146,7 +152,6 @@ func (m *mail) carry() {
 		m.trip(ctx, bag)
 		cancel()
 		m.mu.Lock()
-		m.under--
 		m.arrived(sent, len(bag), bag[0].res)
 		for _, l := range bag {
 			if l.taken = false; l.left {
@@ -207,7 +212,20 @@ func (m *mail) close() {
 // What follows is called with the lock held.
 
 // ready reports whether what is in the box may be sent.
-func (m *mail) ready() bool { return len(m.box) > 0 && m.under < m.trips() && m.strays == 0 }
+func (m *mail) ready() bool { return len(m.box) > 0 && m.spare(len(m.box)) && m.strays == 0 }
+
+// spare reports whether so many calls may be sent now. To a server nearby the calls of a crowd go in equal shares: callers who were answered
+// together come back one after the other, and if the first of them went alone, the others would wait for the server, and the server for them.
+func (m *mail) spare(calls int) bool {
+	trips := m.trips()
+	switch {
+	case m.under == 0:
+		return true
+	case m.under >= trips:
+		return false
+	}
+	return trips > fewest || m.crowd < crowded || calls >= m.crowd/fewest
+}
 
 // trips returns how many round trips may be under way.
 func (m *mail) trips() int { return min(max(fewest, int(m.least/patience)), most) }
@@ -224,9 +242,12 @@ func (m *mail) ring() {
 	}
 }
 
-// arrived notes that the server answered calls that were sent together. Those of many calls take longer than the way to the server does, and
+// arrived notes that a round trip with so many calls is over. Those of many calls take longer than the way to the server does, and
 // do not raise what a round trip takes.
 func (m *mail) arrived(sent time.Time, calls int, res rueidis.RedisResult) {
+	m.crowd = max(m.out+len(m.box), m.crowd-m.crowd/8)
+	m.under--
+	m.out -= calls
 	if res.NonRedisError() != nil {
 		return
 	}

@@ -69,7 +69,7 @@ func TestMail_one_leaves(t *testing.T) {
 		go func() { left <- m.do(ctx, "INCR", "left") }()
 		go func() { stayed <- m.do(limit, "INCR", "stayed") }()
 	}
-	time.Sleep(100 * time.Millisecond) // two round trips are under way, and the rest is held back
+	time.Sleep(100 * time.Millisecond) // as many round trips as may be are under way, and the rest is held back
 	cancel()
 	leavers := 0
 	for wait := time.After(time.Second); leavers < 7; { // but for one that may read its answer itself
@@ -199,5 +199,50 @@ func TestMail_learns(t *testing.T) {
 	m.arrived(ago(time.Millisecond), 1, rueidis.NewErrorResult(context.Canceled))
 	if near(600 * time.Millisecond); m.heard != heard {
 		t.Error("an error is taken for an answer")
+	}
+}
+
+// The calls of a crowd go in equal shares, unless nothing is under way.
+func TestMail_shares(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		crowd, under int
+		least        time.Duration
+		calls        int
+		want         bool
+	}{
+		{"nothing is under way", 60, 0, 0, 1, true},
+		{"less than a share", 60, 1, 0, 19, false},
+		{"a share", 60, 1, 0, 20, true},
+		{"the last share", 60, fewest - 1, 0, 20, true},
+		{"all shares are under way", 60, fewest, 0, 60, false},
+		{"few", crowded - 1, 1, 0, 1, true},
+		{"far away", 60, fewest, time.Second, 1, true},
+	} {
+		m := &mail{crowd: tt.crowd, under: tt.under, least: tt.least}
+		if got := m.spare(tt.calls); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+// A crowd is counted at once when it comes, and forgotten bit by bit when it is gone.
+func TestMail_counts_the_crowd(t *testing.T) {
+	m := &mail{under: 3, out: 41, box: make([]*letter, 19)}
+	m.arrived(time.Now(), 20, rueidis.RedisResult{})
+	if m.crowd != 60 || m.under != 2 || m.out != 21 {
+		t.Errorf("a crowd of %d, %d round trips with %d calls under way; want 60, 2 and 21", m.crowd, m.under, m.out)
+	}
+	m.under, m.out, m.box = 1, 1, nil
+	m.arrived(time.Now(), 1, rueidis.RedisResult{})
+	if m.crowd != 53 {
+		t.Errorf("a crowd of %d after a call alone, want 53", m.crowd)
+	}
+	for range 30 {
+		m.under, m.out = 1, 1
+		m.arrived(time.Now(), 1, rueidis.RedisResult{})
+	}
+	if m.crowd >= crowded {
+		t.Errorf("a crowd of %d long after it has gone", m.crowd)
 	}
 }
