@@ -39,8 +39,8 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-batch-passes-the-line", Why: "a batch takes a key for which others wait",
-			File: file, Old: "          where w.ours and (select true from @schema@.claim c where c.key = w.key collate \"C\" limit 1) is null\n            and (select true from @schema@.place p where p.key = w.key collate \"C\" limit 1) is null\n",
-			New: "          where w.ours and (select true from @schema@.claim c where c.key = w.key collate \"C\" limit 1) is null\n",
+			File: file, Old: "        and (select true from @schema@.claim c where c.key = w.key collate \"C\" limit 1) is null\n        and (select true from @schema@.place p where p.key = w.key collate \"C\" limit 1) is null\n",
+			New: "        and (select true from @schema@.claim c where c.key = w.key collate \"C\" limit 1) is null\n",
 			Pkg: pkg, Test: "TestLane_sameKey",
 		},
 		{
@@ -48,6 +48,21 @@ func postgres() []mutant {
 			File: file, Old: "      where w.ours and (select true from @schema@.place p where p.key = w.key collate \"C\" limit 1) is null\n        and",
 			New: "      where w.ours and",
 			Pkg: pkg, Test: "TestLane_sameKey",
+		},
+		{
+			Name: "postgres-batch-forgets-a-fence", Why: "the next claim on a key that was new may have the same fence, or a lower one",
+			File: file, Old: "select u.key, u.fence from unused u\n", New: "select u.key, u.fence from unused u where false\n",
+			Pkg: pkg, Test: "TestLane_newKeys",
+		},
+		{
+			Name: "postgres-batch-goes-below-the-floor", Why: "a claim on a new key has a fence that others have passed",
+			File: file, Old: "where f.row is null and f.floor <= micros\n", New: "where f.row is null\n",
+			Pkg: pkg, Test: "TestLane_newKeys",
+		},
+		{
+			Name: "postgres-batch-asks-for-new-keys-alone", Why: "many who take keys that are new wait for one another",
+			File: file, Old: "where f.row is null and f.floor <= micros\n", New: "where false\n",
+			Pkg: pkg, Test: "TestLane_newKeys",
 		},
 		{
 			Name: "postgres-reads-the-past", Why: "a transaction that sees the past grants what is held",

@@ -121,7 +121,7 @@ func TestLane_sameKey(t *testing.T) {
 		grant(t, s, r)
 	}
 	refuse(t, other, waiter)
-	for _, key := range []string{"line", "same", "value"} { // what was never used is asked for alone
+	for _, key := range []string{"line", "same", "value"} { // those that were never used have a test of their own
 		r := exclusive(key)
 		grant(t, s, r)
 		release(t, s, r)
@@ -182,6 +182,69 @@ func TestLane_sameKey(t *testing.T) {
 	}
 }
 
+// Claims of a batch on keys that were never used are granted by one statement, and their fences are noted.
+func TestLane_newKeys(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	proxy := testenv.Proxy(t, srv.Addr)
+	s := made(t, on(t, srv.URL, proxy.Addr, "")+"&track_functions=all", opt)
+	first := exclusive("first") // the schema is made, and both statements are prepared
+	grant(t, s, first)
+	release(t, s, first)
+	const keys = 20
+	ahead, twins := exclusive("ahead"), [2]driver.Request{exclusive("twin"), exclusive("twin")}
+	ahead.Floor = uint64(time.Now().Add(10 * time.Minute).UnixMicro())
+
+	proxy.Hold(testenv.Both)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Release(t.Context(), exclusive("nobody's").ID) }) // all others wait for it, and go out together
+	queued(t, s, 0)
+	for i := range keys {
+		wg.Go(func() { grant(t, s, exclusive(fmt.Sprint("key", i))) })
+	}
+	wg.Go(func() {
+		if res := grant(t, s, ahead); res.Fence != ahead.Floor {
+			t.Errorf("fence %d, want the floor %d", res.Fence, ahead.Floor)
+		}
+	})
+	var granted atomic.Int32
+	for _, r := range twins {
+		wg.Go(func() {
+			res, err := s.Acquire(t.Context(), r)
+			if err != nil || res.Granted == (res.Blocker.Key == "twin") {
+				t.Errorf("one of two on a new key: %+v, %v", res, err)
+			}
+			if res.Granted {
+				granted.Add(1)
+			}
+		})
+	}
+	queued(t, s, keys+1+len(twins))
+	proxy.Heal()
+	wg.Wait()
+	if n := granted.Load(); n != 1 {
+		t.Errorf("%d of two on one key were granted, want 1", n)
+	}
+	rows := query(t, srv, strings.ReplaceAll("select count(*) from Schema.key k join Schema.claim c using (key, fence)", "Schema", quoted(opt)))
+	if want := fmt.Sprint(keys + 2); rows[0][0] != want {
+		t.Errorf("the fences of %v keys are noted, want %s", rows, want)
+	}
+	s.Close() // what a connection counts is told when it ends
+	eventually(t, "the server has counted", func() error {
+		rows := query(t, srv, "select string_agg(funcname || ' ' || calls, ', ' order by funcname) from pg_stat_user_functions where schemaname = '"+
+			strings.ReplaceAll(opt.Schema, "'", "''")+"' and funcname in ('ask', 'ask_all')")
+		if rows[0][0] == "" {
+			return errors.New("nothing yet")
+		}
+		// Alone were asked the first of all, the one with a floor, and the second of those on one key.
+		if want := "ask 3, ask_all 1"; rows[0][0] != want {
+			t.Errorf("the calls were %v, want %s", rows, want)
+		}
+		return nil
+	})
+}
+
 // Plans that were made while the tables were empty do not read all claims for each of a batch.
 func TestLane_plans(t *testing.T) {
 	t.Parallel()
@@ -214,7 +277,7 @@ func TestLane_plans(t *testing.T) {
 	s.Close() // what a connection counts is told when it ends
 	name := strings.ReplaceAll(opt.Schema, "'", "''")
 	eventually(t, "the server has counted", func() error {
-		rows := query(t, srv, "select i.idx_scan, i.idx_tup_read, t.seq_scan from pg_stat_user_indexes i join pg_stat_user_tables t using (relid) where i.schemaname = '"+name+"' and i.indexrelname = 'claim_pkey'")
+		rows := query(t, srv, "select i.idx_scan, i.idx_tup_read, t.seq_scan from pg_stat_user_indexes i join pg_stat_user_tables t using (relid) where i.schemaname = '"+name+"' and i.indexrelname in ('claim_pkey', 'key_pkey') order by i.indexrelname")
 		scans, err := strconv.Atoi(rows[0][0])
 		if err != nil || scans < workers*rounds {
 			return fmt.Errorf("%v scans: %w", rows, err)
@@ -222,8 +285,10 @@ func TestLane_plans(t *testing.T) {
 		if read, err := strconv.Atoi(rows[0][1]); err != nil || read > 10*scans {
 			t.Errorf("%d scans have read %d claims, %v", scans, read, err)
 		}
-		if full, err := strconv.Atoi(rows[0][2]); err != nil || full > 20 { // a few before the settings
-			t.Errorf("all claims were read %d times, %v", full, err)
+		for i, what := range []string{"claims", "keys"} {
+			if full, err := strconv.Atoi(rows[i][2]); err != nil || full > 30 { // a few before the settings, and in sweeps
+				t.Errorf("all %s were read %d times, %v", what, full, err)
+			}
 		}
 		return nil
 	})

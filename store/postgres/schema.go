@@ -22,7 +22,7 @@ import (
 const (
 	layout    = 1
 	oldest    = 1
-	functions = 2
+	functions = 3
 )
 
 // firstServer is the first version of PostgreSQL that can do all that the functions ask of it: functions whose body is

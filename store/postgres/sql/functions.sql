@@ -316,41 +316,44 @@ declare
   now timestamptz;
   micros bigint;
   ours boolean[]; -- which keys we have to ourselves
+  numbers bigint[]; -- those of the claims that are granted, in order
   fences bigint[];
-  got record;
+  at int := 1; -- which of them is next
 begin
   if current_setting('transaction_isolation') = 'read committed' then
     ours := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@)) from unnest(ask_all.keys) k);
     now := clock_timestamp();
     micros := @schema@.microseconds(now - timestamptz 'epoch');
-    for got in
-      with wanted as materialized (
-        select w.* from unnest(ask_all.keys, ask_all.owners, ask_all.ttls, ask_all.weights, ask_all.limits, ask_all.floors, ask_all.holders, ask_all.parties,
-            ask_all.metas, ask_all."values", ours)
-          with ordinality as w(key, owner, ttl, weight, "limit", floor, holder, party, meta, value, ours, number)
-      ), last as materialized (
-        -- A row is updated once: of two claims on one key the other is left for later, and sees the first.
-        update @schema@.key k set fence = greatest(k.fence + 128, micros, w.floor) from (
-          select w.*, (select k.ctid from @schema@.key k where k.key = w.key collate "C") as row from wanted w
-          where w.ours and (select true from @schema@.claim c where c.key = w.key collate "C" limit 1) is null
-            and (select true from @schema@.place p where p.key = w.key collate "C" limit 1) is null
-          offset 0
-        ) w
-        where k.ctid = w.row and greatest(k.fence + 128, micros, w.floor) <= 9007199254740864
-          and w.floor <= greatest(k.fence, micros) + 3600000000
-        returning k.fence, w.*
-      ), granted as (
-        insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-        select l.key, l.owner, l.weight, l."limit", l.fence, l.fence, l.holder, l.party, l.meta, l.value, now, now + l.ttl from last l
-      )
-      select l.number, l.fence from last l
-    loop
-      fences[got.number] := got.fence;
-    end loop;
+    with free as materialized (
+      -- Of two claims on one key the later is left for afterwards, and sees the first.
+      select w.*, (select k.ctid from @schema@.key k where k.key = w.key collate "C") as row -- null: the key was never used, or long ago
+      from unnest(ask_all.keys, ask_all.owners, ask_all.ttls, ask_all.weights, ask_all.limits, ask_all.floors, ask_all.holders, ask_all.parties,
+          ask_all.metas, ask_all."values", ours)
+        with ordinality as w(key, owner, ttl, weight, "limit", floor, holder, party, meta, value, ours, number)
+      where w.ours and array_position(ask_all.keys, w.key) = w.number
+        and (select true from @schema@.claim c where c.key = w.key collate "C" limit 1) is null
+        and (select true from @schema@.place p where p.key = w.key collate "C" limit 1) is null
+    ), used as materialized (
+      update @schema@.key k set fence = greatest(k.fence + 128, micros, f.floor) from free f
+      where k.ctid = f.row and greatest(k.fence + 128, micros, f.floor) <= 9007199254740864
+        and f.floor <= greatest(k.fence, micros) + 3600000000
+      returning k.fence, f.*
+    ), unused as materialized (
+      select micros as fence, f.* from free f where f.row is null and f.floor <= micros
+    ), noted as (
+      insert into @schema@.key (key, fence) select u.key, u.fence from unused u
+    ), granted as materialized (
+      select * from used union all select * from unused
+    ), claimed as (
+      insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
+      select g.key, g.owner, g.weight, g."limit", g.fence, g.fence, g.holder, g.party, g.meta, g.value, now, now + g.ttl from granted g
+    )
+    select array_agg(g.number order by g.number), array_agg(g.fence order by g.number) into numbers, fences from granted g;
   end if;
   for i in 1..cardinality(ask_all.keys) loop
-    if fences[i] is not null then
-      return next fences[i];
+    if numbers[at] = i then
+      return next fences[at];
+      at := at + 1;
     else
       return next @schema@.ask(ask_all.keys[i], ask_all.owners[i], ask_all.ttls[i], ask_all.weights[i], ask_all.limits[i], ask_all.places[i],
         ask_all.floors[i], ask_all.holders[i], ask_all.parties[i], ask_all.metas[i], ask_all."values"[i], ask_all.channels[i], ask_all.waits[i]);
@@ -524,27 +527,25 @@ set search_path = pg_catalog set lock_timeout = '200ms' set plan_cache_mode = fo
 #variable_conflict use_column
 declare
   ours boolean[] := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@)) from unnest(release_all.keys) k);
-  ended boolean[];
-  gone bigint;
+  numbers bigint[]; -- those of the claims that are ended, in order
+  at int := 1; -- which of them is next
 begin
-  for gone in
-    with wanted as materialized (
-      select w.* from unnest(release_all.keys, release_all.owners, ours) with ordinality as w(key, owner, ours, number)
-    )
+  with ended as (
     delete from @schema@.claim c using (
-      select w.number, (select c.ctid from @schema@.claim c where c.key = w.key collate "C" and c.owner = w.owner collate "C") as row from wanted w
+      select w.number, (select c.ctid from @schema@.claim c where c.key = w.key collate "C" and c.owner = w.owner collate "C") as row
+      from unnest(release_all.keys, release_all.owners, ours) with ordinality as w(key, owner, ours, number)
       where w.ours and (select true from @schema@.place p where p.key = w.key collate "C" limit 1) is null
         and (select true from @schema@.onlooker o where o.key = w.key collate "C" limit 1) is null
       offset 0
     ) w
     where c.ctid = w.row and c.broken is null and c.ends > clock_timestamp()
     returning w.number
-  loop
-    ended[gone] := true;
-  end loop;
+  )
+  select array_agg(e.number order by e.number) into numbers from ended e;
   for i in 1..cardinality(release_all.keys) loop
-    if ended[i] then
+    if numbers[at] = i then
       return next true;
+      at := at + 1;
     else
       return next @schema@.release(release_all.keys[i], release_all.owners[i]);
     end if;
