@@ -65,6 +65,11 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestLane_newKeys",
 		},
 		{
+			Name: "postgres-halves-take-turns", Why: "each half of the callers pays for transactions of its own",
+			File: "store/postgres/lane.go", Old: "	n = min(n+len(l.queue), together)\n", New: "	n = min(n, together)\n",
+			Pkg: pkg, Test: "TestLane_gather",
+		},
+		{
 			Name: "postgres-reads-the-past", Why: "a transaction that sees the past grants what is held",
 			File: file, Old: "  if current_setting('transaction_isolation') <> 'read committed' then", New: "  if false then",
 			Pkg: pkg, Test: "TestSQL_isolation",

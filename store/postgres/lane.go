@@ -296,13 +296,15 @@ func (l *lane) take() *batch {
 	return b
 }
 
-// gather waits a little until as many calls have come as went out together before: their callers have just been answered, and most
-// come back. To go out with the first of them would make all others wait for one.
+// gather waits a little until those come back who went out together before: they have just been answered, and most do. To go out with
+// the first of them would make all others wait for one. To go out with those who came meanwhile would make two halves take turns for good, and
+// each pay for a transaction.
 func (l *lane) gather(n int, took time.Duration) {
 	if n < 2 {
 		return
 	}
 	l.mu.Lock()
+	n = min(n+len(l.queue), together)
 	if len(l.queue) >= n || l.closed {
 		l.mu.Unlock()
 		return
