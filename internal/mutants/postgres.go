@@ -66,7 +66,7 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-halves-take-turns", Why: "each half of the callers pays for transactions of its own",
-			File: "store/postgres/lane.go", Old: "	n = min(n+len(l.queue), together)\n", New: "	n = min(n, together)\n",
+			File: "store/postgres/lane.go", Old: "	all := min(have+last, together)\n", New: "	all := min(last, together)\n",
 			Pkg: pkg, Test: "TestLane_gather",
 		},
 		{

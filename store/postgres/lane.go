@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,8 +31,11 @@ const (
 	// and the connection can be used on.
 	abandoned = 500 * time.Millisecond
 
-	// maxGather bounds how long calls are waited for that may go out together.
+	// maxGather bounds how long calls are waited for that may go out together, and quiet for how long nobody may come meanwhile. Who was just
+	// answered and calls again is there sooner, where a core is free; a timer would take longer than that, and those who hold what they got
+	// would make all others wait for it.
 	maxGather = time.Millisecond
+	quiet     = 25 * time.Microsecond
 
 	// stale is after how long a connection that was not used is asked whether it is there.
 	stale = time.Second
@@ -96,15 +100,13 @@ type lane struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu       sync.Mutex
-	queue    []*call
-	running  bool
-	closed   bool
-	under    *batch   // the last that was begun
-	wire     net.Conn // on which something is under way
-	off      bool     // it was cut off
-	wanted   int      // at how many calls gathered is closed; 0: it is not waited for
-	gathered chan struct{}
+	mu      sync.Mutex
+	queue   []*call
+	running bool
+	closed  bool
+	under   *batch   // the last that was begun
+	wire    net.Conn // on which something is under way
+	off     bool     // it was cut off
 
 	opens atomic.Bool // it was opened, or will be soon
 
@@ -132,10 +134,6 @@ func (l *lane) do(ctx context.Context, c *call) error {
 		return errClosed
 	}
 	l.queue = append(l.queue, c)
-	if len(l.queue) == l.wanted {
-		close(l.gathered)
-		l.wanted = 0
-	}
 	var lead *batch
 	switch {
 	case l.running:
@@ -260,10 +258,9 @@ func (l *lane) run(under *exchange) {
 		err := l.end(under, l.read(under))
 		under.batch.calls[0].finish(err)
 	}
-	var last int           // how many calls went out together
-	var took time.Duration // and how long that took
+	var last int // how many calls went out together
 	for {
-		l.gather(last, took)
+		l.gather(last)
 		if l.idle() {
 			return
 		}
@@ -274,9 +271,8 @@ func (l *lane) run(under *exchange) {
 			last = 0
 			continue
 		}
-		began := time.Now()
 		l.send(b.calls)
-		last, took = len(b.calls), time.Since(began)
+		last = len(b.calls)
 	}
 }
 
@@ -296,32 +292,35 @@ func (l *lane) take() *batch {
 	return b
 }
 
-// gather waits a little until those come back who went out together before: they have just been answered, and most do. To go out with
+// gather waits a little until those come back who went out together before: they have just been answered, and many do. To go out with
 // the first of them would make all others wait for one. To go out with those who came meanwhile would make two halves take turns for good, and
-// each pay for a transaction.
-func (l *lane) gather(n int, took time.Duration) {
-	if n < 2 {
+// each pay for a transaction. It gives way to them for as long as they keep coming.
+func (l *lane) gather(last int) {
+	have, closed := l.waiting()
+	all := min(have+last, together)
+	if all < 2 {
 		return
 	}
-	l.mu.Lock()
-	n = min(n+len(l.queue), together)
-	if len(l.queue) >= n || l.closed {
-		l.mu.Unlock()
-		return
+	began := time.Now()
+	for came := began; have < all && !closed; {
+		runtime.Gosched()
+		var n int
+		n, closed = l.waiting()
+		now := time.Now()
+		if n > have {
+			came = now
+		}
+		if have = n; now.Sub(came) > quiet || now.Sub(began) > maxGather {
+			return
+		}
 	}
-	l.wanted, l.gathered = n, make(chan struct{})
-	gathered := l.gathered
-	l.mu.Unlock()
-	limit := time.NewTimer(min(took/8, maxGather))
-	defer limit.Stop()
-	select {
-	case <-gathered:
-	case <-limit.C:
-	case <-l.ctx.Done():
-	}
+}
+
+// waiting tells how many calls wait, and whether the lane is closed.
+func (l *lane) waiting() (n int, closed bool) {
 	l.mu.Lock()
-	l.wanted = 0
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	return len(l.queue), l.closed
 }
 
 // send runs calls in one transaction. If the server refuses one, and with it all, each is run alone: one that cannot be
