@@ -15,6 +15,16 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_virtual/record",
 		},
 		{
+			Name: "redis-forgets-a-fence-too-soon", Why: "the hash of a busy key is never prolonged, and its fences begin anew behind a clock that was set back",
+			File: dir + "acquire.lua", Old: "fence - fence % 10000000 > last", New: "last == 0",
+			Pkg: pkg, Test: "TestStore_remembers",
+		},
+		{
+			Name: "redis-forgets-a-handed-fence-too-soon", Why: "the same, on a key that is handed on",
+			File: dir + "release.lua", Old: "fence - fence % 10000000 > tonumber(last)", New: "last == '0'",
+			Pkg: pkg, Test: "TestStore_remembers",
+		},
+		{
 			Name: "client-sends-again", Why: "go-redis sends a script again whose answer was lost, and one ask is run several times",
 			File: "store/redis/goredis/goredis.go", Old: "func (once) NoRetry() bool { return true }", New: "func (once) NoRetry() bool { return false }",
 			Pkg: pkg, Test: "TestStore_lostReply/goredis",

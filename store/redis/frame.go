@@ -77,6 +77,16 @@ func ms(d time.Duration) int64 {
 	return n
 }
 
+// terms adds weight, limit and place of a request.
+func (f *frame) terms(r *driver.Request) {
+	f.buf = strconv.AppendInt(f.buf, r.Weight, 10)
+	f.buf = append(f.buf, ' ')
+	f.buf = strconv.AppendInt(f.buf, r.Limit, 10)
+	f.buf = append(f.buf, ' ')
+	f.buf = strconv.AppendInt(f.buf, ms(r.Place), 10)
+	f.end()
+}
+
 // value adds bytes.
 func (f *frame) value(b []byte) {
 	f.buf = append(f.buf, b...)

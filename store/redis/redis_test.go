@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -370,48 +369,5 @@ func TestStore_handOver(t *testing.T) {
 	}
 	if left := do(t, srv, "PTTL", "lock:key").(int64); left <= 0 || left > 5001 {
 		t.Errorf("it was handed on for %d ms, want the rest of the place", left)
-	}
-}
-
-func TestStore_leftovers(t *testing.T) {
-	srv := testenv.Redis(t)
-	s := adapters["rueidis"](t, login{addr: srv.Addr})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	n := 10_000
-	if testing.Short() {
-		n = 500
-	}
-	for i := range n {
-		key := rand.Text()
-		a, b := exclusive(key), shared(key)
-		a.TTL = []time.Duration{time.Second, time.Minute, 24 * time.Hour}[i%3]
-		grant(t, s, a)
-		if i%10 == 0 {
-			b.Place = time.Minute
-			driver.Watch(ctx, s, b.ID)
-			refuse(t, s, b)
-			if _, err := s.Break(t.Context(), key, "test"); err != nil {
-				t.Fatal(err)
-			}
-			grant(t, s, b)
-			a = b
-		}
-		if err := s.Release(t.Context(), a.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
-	left := do(t, srv, "EVAL", `
-local worst, keys = 0, redis.call('KEYS', '*')
-for _, k in ipairs(keys) do
-  local left = redis.call('PTTL', k)
-  if string.sub(k, -2) ~= ':b' then -- the reason of a Break is kept until the claim would have ended
-    if left < 0 then return 'no expiry: ' .. k end
-    worst = math.max(worst, left)
-  end
-end
-return worst`, "0")
-	if ms, ok := left.(int64); !ok || ms > 600_001 {
-		t.Errorf("the last key that is left behind goes in %v ms, want ten minutes at most", left)
 	}
 }

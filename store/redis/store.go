@@ -107,22 +107,19 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	f := newFrame()
 	defer f.free()
 	f.name(s.prefix, r.Key, hashPart, setPart)
-	aged := s.aged.Load()
-	if aged {
+	if s.aged.Load() {
 		f.text(s.birthKey())
 		f.keys++
 	}
 	f.text(r.Owner)
-	f.number(r.Weight)
 	f.life(r.TTL)
-	f.number(int64(r.Floor))
 	s.appendData(f, &r)
-	f.buf = strconv.AppendInt(f.buf, r.Limit, 10)
-	f.buf = append(f.buf, ' ')
-	f.buf = strconv.AppendInt(f.buf, ms(r.Place), 10)
-	f.end()
-	if aged {
-		f.text(rand.Text())
+	plain := r.Weight == driver.Whole && r.Place == 0
+	if r.Floor > 0 || !plain {
+		f.number(int64(r.Floor))
+	}
+	if !plain {
+		f.terms(&r)
 	}
 	if s.opt.Replicas > 0 {
 		return s.replicated(ctx, f, r)

@@ -1,7 +1,7 @@
 -- acquire grants or refuses one claim.
 --
 -- KEYS: name, hash, set (see docs/layout.md), and the mark if the age is to be told
--- ARGV: owner, weight, TTL in ms, floor, data, "limit place-in-ms", and with the mark a name for the server if it has none
+-- ARGV: owner, TTL in ms, data; floor, "weight limit place-in-ms". The last two are left out if they are 0, and the whole key without a place
 -- Data is the end of a record: "kept length-of-who length-of-channel\n" who channel value. There is a channel if there is to be a place.
 --
 -- Answer: "+fence", if it took the whole key and nobody waits; or "+fence used behind", with "=" for "+" if the owner had the claim already; or "-used ahead behind retry\n"
@@ -12,58 +12,60 @@
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds: exact in a double until the year 2255
-local clock = time[1] .. string.sub('00000' .. time[2], -6) -- the same as text
+local clock = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6)) -- the same as text
 
 local age = ''
 if KEYS[4] then
   local mark = call('GET', KEYS[4])
   if not mark then
-    mark = ARGV[7] .. ' ' .. clock
+    mark = redis.sha1hex(ARGV[1] .. clock) .. ' ' .. clock -- any new name will do; it must not tell the owner
     call('SET', KEYS[4], mark)
   end
   age = 'a' .. mark .. ' ' .. clock .. ' '
 end
 
-local known = call('HMGET', KEYS[2], 'last', 'busy')
-local last = tonumber(known[1] or 0)
+local known = call('HGET', KEYS[2], 'last') or '0'
+local last, busy = tonumber(known), nil
+if not last then -- there are shared claims, a line or the like
+  known, busy = string.match(known, '^(%d+) (.*)$')
+  last, busy = tonumber(known) or 0, busy or ''
+end
 local fence, number, floor = now, clock, 0
 if last + 128 > fence then fence, number = last + 128, nil end
-if ARGV[4] ~= '0' then
+if ARGV[4] and ARGV[4] ~= '0' then
   floor = tonumber(ARGV[4])
   if floor > now + 3600000000 and floor > last + 3600000000 then return age .. 'i' end
   if floor > fence then fence, number = floor, ARGV[4] end
 end
 
 -- Most calls: an exclusive claim on a key without shared claims and without a line. SET decides.
-if ARGV[2] == '1073741824' and not known[2] and fence <= 9007199254740864 and
-  call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[3]) then
+local place = ARGV[5] and tonumber(string.match(ARGV[5], '^1073741824 1073741824 (%d+)$') or -1) or 0 -- -1: not the whole key
+if place >= 0 and not busy and fence <= 9007199254740864 and
+  call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   number = number or string.format('%.0f', fence)
-  local data = ARGV[5]
-  if ARGV[6] ~= '1073741824 0' then -- a claim has no channel
+  local data = ARGV[3]
+  if place > 0 then -- a claim has no channel
     local kept, who, channel, at = string.match(data, '^(%d) (%d+) (%d+)\n()')
     data = kept .. ' ' .. who .. ' 0\n' .. string.sub(data, at, at + who - 1) .. string.sub(data, at + who + channel)
   end
-  call('HSET', KEYS[2], 'last', number, 'owner', ARGV[1],
-    'claim', '1073741824 1073741824 ' .. number .. ' ' .. clock .. ' ' .. number .. ' ' .. data)
-  -- The last fence is kept for ten minutes after the clock has passed it, the data for a minute longer than the claim.
-  local ttl, life = tonumber(ARGV[3]), '600000'
-  if fence > now or ttl > 540000 then
+  -- The last fence is kept for ten minutes after the clock has passed it, the data for a minute longer than the claim. What the first
+  -- grant of ten seconds does for that is enough for the others, but for those ten seconds.
+  local ttl, state, life = tonumber(ARGV[2]), number, nil
+  if ttl > 530000 or fence - fence % 10000000 > last then
     life = 600000 + math.ceil((fence - now) / 1000)
-    if ttl + 60000 > life then
-      life = ttl + 60000
-      call('HSET', KEYS[2], 'busy', '0 0 1 0 0 0 ') -- see fit
-    end
+    if ttl + 60000 > life then life, state = ttl + 60000, number .. ' 0 0 1 0 0 0 ' end -- see fit
   end
-  call('PEXPIRE', KEYS[2], life)
+  call('HSET', KEYS[2], 'last', state, 'owner', ARGV[1],
+    'claim', '1073741824 1073741824 ' .. number .. ' ' .. clock .. ' ' .. number .. ' ' .. data)
+  if life then call('PEXPIRE', KEYS[2], life) end
   return age .. '+' .. number
 end
 
 -- Most of the others: an exclusive claim that another holds, asked for with a place at the end of a line in which all live.
-local place = ARGV[2] == '1073741824' and tonumber(string.match(ARGV[6], '^1073741824 (%d+)$') or 0) or 0
 if place > 0 and place <= 540000 then
   local held = call('GET', KEYS[1])
   local nowms = math.ceil(now / 1000)
-  local line, soon, lives, tail, onlookers = string.match(known[2] or '0 0 0 0 0 0 ', '^0 (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
+  local line, soon, lives, tail, onlookers = string.match(busy or '0 0 0 0 0 0 ', '^0 (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
   local waiting = tonumber(line)
   if held and held ~= ARGV[1] and held ~= 'distlock:shared' and waiting and (waiting == 0 or tonumber(soon) > nowms + 1000) then
     local data = call('HMGET', KEYS[2], 'e' .. ARGV[1], 'owner', 'claim')
@@ -82,8 +84,8 @@ if place > 0 and place <= 540000 then
       local keep = waiting == 0 or tonumber(lives) < nowms + 599000
       if keep then lives = string.format('%.0f', nowms + 600000) end
       call('ZADD', KEYS[3], order - 9007199254740992, 'q' .. ARGV[1], 100000000000000 + ends, 'e' .. ARGV[1])
-      call('HSET', KEYS[2], 'e' .. ARGV[1], '1073741824 1073741824 0 ' .. clock .. ' ' .. over .. ' ' .. ARGV[5],
-        'busy', '0 ' .. waiting + 1 .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ' .. onlookers)
+      call('HSET', KEYS[2], 'e' .. ARGV[1], '1073741824 1073741824 0 ' .. clock .. ' ' .. over .. ' ' .. ARGV[3],
+        'last', known .. ' 0 ' .. waiting + 1 .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ' .. onlookers)
       if keep then
         call('PEXPIRE', KEYS[2], 600000 + math.max(0, math.ceil((last - now) / 1000)))
         call('PEXPIRE', KEYS[3], '600000')
@@ -105,10 +107,11 @@ end
 
 open(1)
 sweep()
-local owner, weight, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local limit
-limit, place = string.match(ARGV[6], '^(%d+) (%d+)$')
-limit, place = tonumber(limit), tonumber(place)
+local owner, ttl, weight, limit = ARGV[1], tonumber(ARGV[2]), WHOLE, WHOLE
+if place < 0 then
+  weight, limit, place = string.match(ARGV[5], '^(%d+) (%d+) (%d+)$')
+  weight, limit, place = tonumber(weight), tonumber(limit), tonumber(place)
+end
 
 -- granted is the answer, as things stand before anybody else is let in.
 local function granted(sign, number)
@@ -130,7 +133,7 @@ if mine then
   return answer
 end
 
-local claim = parse(owner, digits(weight) .. ' ' .. digits(limit) .. ' 0 ' .. digits(now) .. ' 0 ' .. ARGV[5])
+local claim = parse(owner, digits(weight) .. ' ' .. digits(limit) .. ' 0 ' .. digits(now) .. ' 0 ' .. ARGV[3])
 local at = waiting > 0 and call('ZRANK', set, 'q' .. owner) or nil
 local room = taken() + weight <= limit
 if room and (at == 0 or not at and waiting == 0) then

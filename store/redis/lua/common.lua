@@ -28,19 +28,19 @@ local soon -- a time in ms before which no place ends
 local lives -- a time in ms until which the hash lives, and the set if it is there
 local tail -- the order of the last in line
 local onlookers -- until when somebody watches, in ms, after a letter for the way to tell; or ''
-local was, busy -- last, and the other seven as text, as the hash has them
+local was -- last and the other seven as text, as the hash has them
 
 local function digits(n) return string.format('%.0f', n) end
 
 local function open(i)
   name, hash, set = KEYS[i], KEYS[i + 1], KEYS[i + 2]
-  local got = call('HMGET', hash, 'last', 'busy', 'owner')
+  local got = call('HMGET', hash, 'last', 'owner')
   held = call('GET', name)
-  was, busy, latest = tonumber(got[1] or 0), got[2] or '', got[3]
-  last = was
-  local a, b, c, d, e, f, g = string.match(busy, '^(%d+) (%d+) (%d) (%d+) (%d+) (%d+) (.*)$')
-  used, waiting, long = tonumber(a or 0), tonumber(b or 0), tonumber(c or 0)
-  soon, lives, tail, onlookers = tonumber(d or 0), tonumber(e or 0), tonumber(f or 0), g or ''
+  was, latest = got[1] or '', got[2]
+  local a, b, c, d, e, f, g, h = string.match(was, '^(%d+) (%d+) (%d+) (%d) (%d+) (%d+) (%d+) (.*)$')
+  last = tonumber(a or was) or 0
+  used, waiting, long = tonumber(b or 0), tonumber(c or 0), tonumber(d or 0)
+  soon, lives, tail, onlookers = tonumber(e or 0), tonumber(f or 0), tonumber(g or 0), h or ''
   alone = held == MARK and used == 0
 end
 
@@ -51,7 +51,7 @@ local function exclusive() return held and (held ~= MARK or alone) end
 -- taken is how much of the key is taken.
 local function taken() return exclusive() and WHOLE or used end
 
--- memory is how long the hash has to live for its last fence, in ms.
+-- memory is how long the hash has to live for its last fence, in ms. Acquire and release let it live for up to ten seconds less.
 local function memory() return 600000 + math.max(0, math.ceil((last - now) / 1000)) end
 
 -- keep lets the hash live for longer than something that lives for so many ms.
@@ -90,13 +90,12 @@ end
 -- close writes down what has changed.
 local function close()
   if long > 0 then fit() end
-  if last ~= was then call('HSET', hash, 'last', digits(last)) end
-  local text = ''
+  local text = last > 0 and digits(last) or ''
   if used > 0 or waiting > 0 or long > 0 or onlookers ~= '' then
-    text = digits(used) .. ' ' .. digits(waiting) .. ' ' .. long .. ' ' .. digits(soon) .. ' ' .. digits(lives) .. ' ' .. digits(tail) .. ' ' .. onlookers
+    text = digits(last) .. ' ' .. digits(used) .. ' ' .. digits(waiting) .. ' ' .. long .. ' ' .. digits(soon) .. ' ' .. digits(lives) .. ' ' .. digits(tail) .. ' ' .. onlookers
   end
-  if text == busy then return end
-  if text == '' then call('HDEL', hash, 'busy') else call('HSET', hash, 'busy', text) end
+  if text == was then return end
+  if text == '' then call('HDEL', hash, 'last') else call('HSET', hash, 'last', text) end
 end
 
 -- A record is a claim or a place as text:

@@ -8,8 +8,8 @@
 local call = redis.call
 local mine, known = call('GET', KEYS[1]) == ARGV[1], nil
 if mine then
-  known = call('HGET', KEYS[2], 'busy')
-  if not known then
+  known = call('HGET', KEYS[2], 'last')
+  if tonumber(known or 0) then
     call('DEL', KEYS[1]) -- most calls: nobody waits or watches
     return ''
   end
@@ -20,15 +20,14 @@ local now = time[1] * 1000000 + time[2]
 
 -- Most of the others: only exclusive claims are waited for, all places live, and nobody watches. The key goes to the head of the line, as promote does it.
 if mine then
-  local waiting, soon, lives, tail = string.match(known, '^0 ([1-9]%d*) 0 (%d+) (%d+) (%d+) $')
+  local last, waiting, soon, lives, tail = string.match(known, '^(%d+) 0 ([1-9]%d*) 0 (%d+) (%d+) (%d+) $')
   local head = waiting and soon * 1000 > now and call('ZRANGE', KEYS[3], 0, 0)[1]
   local owner = head and string.sub(head, 2)
   local place = head and 'e' .. owner
-  local got = head and call('HMGET', KEYS[2], place, 'last') or {}
-  local text, fence = got[1], math.max((got[2] or 0) + 128, now)
+  local text, fence = head and call('HGET', KEYS[2], place), math.max((last or 0) + 128, now)
   local ends, who, channel, at = string.match(text or '', '^1073741824 1073741824 0 %d+ (%d+) 0 (%d+) (%d+)\n()')
   if at and ends * 1000 > now and fence <= 9007199254740864 then
-    local clock = time[1] .. string.sub('00000' .. time[2], -6) -- now as text
+    local clock = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6)) -- now as text
     local number = fence == now and clock or string.format('%.0f', fence)
     local data, to = at + who, at + who + channel
     waiting = waiting - 1
@@ -36,15 +35,10 @@ if mine then
     call('SET', KEYS[1], owner, 'PX', math.ceil(ends - now / 1000))
     local claim = '1073741824 1073741824 ' .. number .. ' ' .. clock .. ' ' .. number .. ' 0 ' .. who .. ' 0\n' ..
       string.sub(text, at, data - 1) .. string.sub(text, to)
-    if waiting == 0 then
-      call('HDEL', KEYS[2], place, 'busy')
-      call('HSET', KEYS[2], 'last', number, 'owner', owner, 'claim', claim)
-    else
-      call('HDEL', KEYS[2], place)
-      call('HSET', KEYS[2], 'last', number, 'owner', owner, 'claim', claim,
-        'busy', '0 ' .. waiting .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ')
-    end
-    if lives - now / 1000 < 599000 then call('PEXPIRE', KEYS[2], 600000 + math.ceil((fence - now) / 1000)) end
+    call('HDEL', KEYS[2], place)
+    call('HSET', KEYS[2], 'owner', owner, 'claim', claim,
+      'last', waiting == 0 and number or number .. ' 0 ' .. waiting .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ')
+    if fence - fence % 10000000 > tonumber(last) then call('PEXPIRE', KEYS[2], 600000 + math.ceil((fence - now) / 1000)) end
     local way = string.sub(text, data, data) == 's' and 'SPUBLISH' or 'PUBLISH'
     if to > data then redis.pcall(way, string.sub(text, data + 1, to - 1), number .. ' ' .. waiting .. ' ' .. owner) end
     return ''

@@ -53,7 +53,7 @@ for i = 1, #ARGV / 4 do
   local got = redis.pcall('GET', KEYS[k])
   if type(got) == 'table' and got.err then
     answers[i] = 'w\n'
-  elseif got == owner and mode == 0 and not call('HGET', KEYS[k + 1], 'busy') and call('PTTL', KEYS[k + 1]) > ttl then
+  elseif got == owner and mode == 0 and tonumber(call('HGET', KEYS[k + 1], 'last') or 0) and call('PTTL', KEYS[k + 1]) > ttl then
     call('PEXPIRE', KEYS[k], ARGV[a + 1])
     answers[i] = '+0\n'
   else

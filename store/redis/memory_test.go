@@ -1,0 +1,117 @@
+package redis_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+func TestStore_leftovers(t *testing.T) {
+	srv := testenv.Redis(t)
+	s := adapters["rueidis"](t, login{addr: srv.Addr})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 10_000
+	if testing.Short() {
+		n = 500
+	}
+	for i := range n {
+		key := rand.Text()
+		a, b := exclusive(key), shared(key)
+		a.TTL = []time.Duration{time.Second, time.Minute, 24 * time.Hour}[i%3]
+		grant(t, s, a)
+		if i%10 == 0 {
+			b.Place = time.Minute
+			driver.Watch(ctx, s, b.ID)
+			refuse(t, s, b)
+			if _, err := s.Break(t.Context(), key, "test"); err != nil {
+				t.Fatal(err)
+			}
+			grant(t, s, b)
+			a = b
+		}
+		if err := s.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := do(t, srv, "EVAL", `
+local worst, keys = 0, redis.call('KEYS', '*')
+for _, k in ipairs(keys) do
+  local left = redis.call('PTTL', k)
+  if string.sub(k, -2) ~= ':b' then -- the reason of a Break is kept until the claim would have ended
+    if left < 0 then return 'no expiry: ' .. k end
+    worst = math.max(worst, left)
+  end
+end
+return worst`, "0")
+	if ms, ok := left.(int64); !ok || ms > 600_001 {
+		t.Errorf("the last key that is left behind goes in %v ms, want ten minutes at most", left)
+	}
+}
+
+// The last fence of a key that is granted again and again is remembered for ten minutes, but for ten seconds: whether it is by an
+// acquire or by a release that hands it on, the first grant of ten seconds lets the hash live for ten minutes more.
+func TestStore_remembers(t *testing.T) {
+	const hash, period = "{lock:key}:c", 10_000_000 // µs
+	srv := testenv.Redis(t)
+	s := adapters["rueidis"](t, login{addr: srv.Addr})
+	a, w := exclusive("key"), exclusive("key")
+	w.Place = time.Minute
+	release := func(r driver.Request) {
+		t.Helper()
+		if err := s.Release(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := func() int64 {
+		t.Helper()
+		n, err := strconv.ParseInt(strings.Fields(do(t, srv, "HGET", hash, "last").(string))[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	life := func(want bool, how string) {
+		t.Helper()
+		if left := do(t, srv, "PTTL", hash).(int64); (left > 599_000) != want {
+			t.Errorf("%s: the hash lives for %d ms; prolonged: want %v", how, left, want)
+		}
+	}
+	grant(t, s, a)
+	life(true, "the first grant")
+	refuse(t, s, w)
+	for _, old := range []bool{false, true} {
+		before := last()
+		if old {
+			before -= period
+			state := strings.SplitN(do(t, srv, "HGET", hash, "last").(string), " ", 2)
+			do(t, srv, "HSET", hash, "last", fmt.Sprint(before, " ", state[1]))
+		}
+		do(t, srv, "PEXPIRE", hash, "590000")
+		release(a)
+		life(before/period != last()/period, "handed on")
+		a, w = w, a
+		a.Place, w.Place = 0, time.Minute
+		refuse(t, s, w)
+	}
+	release(a)
+	release(w)
+	for _, old := range []bool{false, true} {
+		before := last()
+		if old {
+			before -= period
+			do(t, srv, "HSET", hash, "last", fmt.Sprint(before))
+		}
+		do(t, srv, "PEXPIRE", hash, "590000")
+		grant(t, s, a)
+		life(before/period != last()/period, "granted")
+		release(a)
+	}
+}
