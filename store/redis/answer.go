@@ -22,9 +22,9 @@ type reader struct {
 
 // word returns the text before the next space or line end.
 func (r *reader) word() string {
-	at := strings.IndexAny(r.rest, " \n")
-	if at < 0 {
-		at = len(r.rest)
+	at := 0
+	for at < len(r.rest) && r.rest[at] != ' ' && r.rest[at] != '\n' {
+		at++
 	}
 	w := r.rest[:at]
 	r.rest = r.rest[min(at+1, len(r.rest)):]
