@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/typo"
 	"github.com/distlock/distlock/store/mem"
 	"github.com/distlock/distlock/store/quorum"
 	"github.com/distlock/distlock/store/redis/rueidis"
@@ -293,30 +294,8 @@ func unknownScheme(scheme string) error {
 		known = append(known, s)
 	}
 	slices.Sort(known)
-	best := slices.MinFunc(known, func(a, b string) int { return distance(scheme, a) - distance(scheme, b) })
-	if distance(scheme, best) <= 2 {
+	if best, ok := typo.Of(scheme, known, 2); ok {
 		return fmt.Errorf("%w: unknown scheme %.32q: did you mean %s?", ErrURL, scheme, best)
 	}
 	return fmt.Errorf("%w: unknown scheme %.32q: there are %s", ErrURL, scheme, strings.Join(known, ", "))
-}
-
-// distance is how many letters have to change to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

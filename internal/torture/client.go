@@ -2,17 +2,16 @@ package torture
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/chaos"
 	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/workload"
 )
 
 // perParty is how many goroutines ask over one link: two, so that locks are handed on in memory too.
@@ -126,18 +125,18 @@ func (c *client) hold(ctx context.Context) {
 
 	asked := time.Now()
 	h := c.rec.Ask(want)
-	o := &observer{hold: h}
-	lease, err := take(waiting, want.Key, distlock.Observe(o.observe))
+	o := &workload.Scribe{Hold: h}
+	lease, err := take(waiting, want.Key, distlock.Observe(o.Observe))
 	if err != nil {
-		h.Ended(outcome(err))
+		h.Ended(workload.Outcome(err))
 		return
 	}
-	until := trusted(lease)
+	until := workload.Until(lease)
 	if until.IsZero() { // it is lost by now, nobody trusted it, and zero would mean that trust has no end
 		until = asked
 	}
 	h.Granted(lease.Fence(), until)
-	o.lease.Store(lease)
+	o.Follow(lease)
 	select {
 	case <-lease.Done():
 	case <-time.After(c.work()):
@@ -148,7 +147,7 @@ func (c *client) hold(ctx context.Context) {
 		h.Lost()
 	}
 	release := h.Release()
-	release.End(outcome(lease.Unlock(context.WithoutCancel(ctx))))
+	release.End(workload.Outcome(lease.Unlock(context.WithoutCancel(ctx))))
 }
 
 // work draws how long a lock is held: short, or now and then long enough to need renewals.
@@ -157,52 +156,4 @@ func (c *client) work() time.Duration {
 		return c.upTo(c.plan.TTL * 3 / 2)
 	}
 	return c.upTo(20 * time.Millisecond)
-}
-
-// An observer takes down the waits and renewals of one lease.
-type observer struct {
-	hold  *history.Hold
-	lease atomic.Pointer[distlock.Lease]
-}
-
-func (o *observer) observe(_ context.Context, e distlock.Event) {
-	switch {
-	case e.Kind == distlock.Waiting:
-		o.hold.Waiting()
-	case e.Kind == distlock.Renewed && e.Err == nil:
-		if lease := o.lease.Load(); lease != nil && lease.Err() == nil {
-			if until := trusted(lease); !until.IsZero() { // it may be lost since
-				o.hold.Renew().Extended(until)
-			}
-		}
-	}
-}
-
-// trusted is lease.Until of a process that may be stopped in the middle of the look: then what was read of the clock and what
-// was read of the lease do not go together, and it looks again.
-func trusted(lease *distlock.Lease) time.Time {
-	for {
-		began := time.Now()
-		until := lease.Until()
-		if time.Since(began) < 5*time.Millisecond {
-			return until
-		}
-	}
-}
-
-// outcome sorts the answers of a locker.
-func outcome(err error) history.Outcome {
-	switch {
-	case err == nil:
-		return history.Done
-	case errors.Is(err, distlock.ErrUnknown):
-		return history.Unknown
-	case errors.Is(err, distlock.ErrLost):
-		return history.NotHeld
-	case errors.Is(err, distlock.ErrHeld):
-		return history.Refused
-	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return history.Failed
-	}
-	return history.Untyped
 }

@@ -1,7 +1,6 @@
 package rueidis
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/distlock/distlock/internal/typo"
 	"github.com/distlock/distlock/store/redis"
 )
 
@@ -157,34 +157,12 @@ func check(values url.Values, known []string) error {
 		if slices.Contains(known, key) {
 			continue
 		}
-		best := slices.MinFunc(known, func(a, b string) int { return cmp.Compare(distance(key, a), distance(key, b)) })
-		if distance(key, best) <= 3 {
+		if best, ok := typo.Of(key, known, 3); ok {
 			return fmt.Errorf("redis: unknown option %.64q in the URL: did you mean %s?", key, best)
 		}
 		return fmt.Errorf("redis: unknown option %.64q in the URL: the options are %s", key, strings.Join(known, ", "))
 	}
 	return nil
-}
-
-// distance is how many letters have to change to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // address reads where the server is, and which database.

@@ -1,0 +1,35 @@
+// Package typo finds the word that may have been meant.
+package typo
+
+import "slices"
+
+// Of returns the known word that is nearest to a word, the first of several. It reports whether so few letters have to change that it may
+// have been meant.
+func Of(word string, known []string, most int) (string, bool) {
+	if len(known) == 0 {
+		return "", false
+	}
+	best := slices.MinFunc(known, func(a, b string) int { return distance(word, a) - distance(word, b) })
+	return best, distance(word, best) <= most
+}
+
+// distance is how many letters have to change to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
