@@ -38,12 +38,12 @@ type Lease struct {
 	// The rest is guarded by the locker's lock.
 	done    chan struct{} // closed when it is over; nil: nobody asked for it yet
 	ends    map[*leaseContext]context.CancelCauseFunc
-	busy    bool          // an Unlock or Handle is under way
-	leaving chan struct{} // closed when it is over; nil: nobody waits for that
-	settled bool          // the store answered: answer is final
+	leaving chan struct{} // closed when busy ends; nil: nobody waits for that
 	answer  error         // of Unlock
-	tried   bool          // a release was sent and not answered
 	last    limited       // the context of the first release
+	busy    bool          // an Unlock or Handle is under way
+	settled bool          // the store answered: answer is final
+	tried   bool          // a release was sent and not answered
 }
 
 // Key returns the name of the lock.
