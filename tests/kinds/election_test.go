@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/chaos"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/open"
 )
@@ -171,6 +174,91 @@ func TestElection(t *testing.T) {
 				t.Errorf("Run: %v", err)
 			}
 		}
+	})
+}
+
+// A meter counts the calls that a candidate makes to the store.
+type meter struct {
+	*chaos.Store
+	calls, releases *atomic.Int64
+}
+
+func metered(t *testing.T, url string) (*distlock.Locker, meter) {
+	m := meter{chaos.New(store(t, url), nil), new(atomic.Int64), new(atomic.Int64)}
+	t.Cleanup(m.Close)
+	return lockerOn(t, m), m
+}
+
+func (m meter) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	m.calls.Add(1)
+	return m.Store.Acquire(ctx, r)
+}
+
+func (m meter) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	m.calls.Add(1)
+	return m.Store.RenewAll(ctx, rs)
+}
+
+func (m meter) Release(ctx context.Context, id driver.ID) error {
+	m.calls.Add(1)
+	m.releases.Add(1)
+	return m.Store.Release(ctx, id)
+}
+
+// When the leader resigns, the next one leads after its release and at most two calls of the next one's own. Where there is no line
+// nobody is next, and asks are spread by chance.
+func TestElection_resign(t *testing.T) {
+	t.Parallel()
+	inLine := func(f driver.Features) bool { return elects(f) && f.Queue }
+	onEach(t, inLine, func(t *testing.T, url string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+		defer cancel()
+		leads, resign := make(chan int64), make(chan struct{})
+		var ends sync.WaitGroup
+		run := func(l *distlock.Locker, lead func()) {
+			e, err := l.Election("e")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(ctx)
+			ends.Go(func() {
+				_ = e.Run(ctx, func(context.Context, *distlock.Term) error {
+					lead()
+					stop() // it does not stand again
+					return nil
+				})
+			})
+		}
+		next := func() (n int64) {
+			t.Helper()
+			select {
+			case n = <-leads:
+			case <-ctx.Done():
+				t.Fatal("nobody leads")
+			}
+			return n
+		}
+		one, a := metered(t, url)
+		two, b := metered(t, url)
+		run(one, func() {
+			leads <- 0
+			<-resign
+		})
+		next()
+		run(two, func() {
+			leads <- a.releases.Load() + b.calls.Load()
+		})
+		seen, err := locker(t, url).Election("e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, seen, func(l distlock.Leader) bool { return l.Line == 1 })
+		before := a.releases.Load() + b.calls.Load()
+		close(resign)
+		if n := next() - before; n < 1 || n > 3 {
+			t.Errorf("the next one leads after %d calls to the store, want 3 at most", n)
+		}
+		ends.Wait()
 	})
 }
 

@@ -75,7 +75,12 @@ func store(t *testing.T, url string) driver.Store {
 // locker makes a Locker with connections of its own.
 func locker(t *testing.T, url string, opts ...distlock.Option) *distlock.Locker {
 	t.Helper()
-	l, err := distlock.New(store(t, url), opts...)
+	return lockerOn(t, store(t, url), opts...)
+}
+
+func lockerOn(t *testing.T, s driver.Store, opts ...distlock.Option) *distlock.Locker {
+	t.Helper()
+	l, err := distlock.New(s, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
