@@ -25,6 +25,22 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_remembers",
 		},
 		{
+			Name: "redis-joins-for-a-shorter-life", Why: "a place that lives for long is forgotten when another joins the line behind it",
+			File: dir + "acquire.lua", Old: "if call('PTTL', KEYS[3]) < 600000 then call('PEXPIRE', KEYS[3], '600000') end", New: "call('PEXPIRE', KEYS[3], '600000')",
+			Pkg: pkg, Test: "TestStore_longPlace",
+		},
+		{
+			Name: "redis-marks-by-the-clock", Why: "two servers that forgot at the same time are taken for one, and a majority refuses them for good",
+			File: dir + "acquire.lua", Old: "  if not mark then return 'm' end\n",
+			New: "  if not mark then\n    mark = redis.sha1hex(ARGV[1] .. clock) .. ' ' .. clock\n    call('SET', KEYS[4], mark)\n  end\n",
+			Pkg: pkg, Test: "TestStore_virtual_forgot",
+		},
+		{
+			Name: "mail-closes-for-one", Why: "a store that is closed while calls are held back never ends",
+			File: "store/redis/rueidis/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
+			Pkg: "store/redis/rueidis", Test: "TestMail_closed_busy",
+		},
+		{
 			Name: "client-sends-again", Why: "go-redis sends a script again whose answer was lost, and one ask is run several times",
 			File: "store/redis/goredis/goredis.go", Old: "func (once) NoRetry() bool { return true }", New: "func (once) NoRetry() bool { return false }",
 			Pkg: pkg, Test: "TestStore_lostReply/goredis",

@@ -17,12 +17,12 @@ import (
 )
 
 // layout is the version of the schema that this package writes, and oldest the first that it can work with. functions is the
-// number of the functions: those of a higher one do all that programs before asked of them, so a program works with its own and with
-// later ones.
+// number of the functions, and enough the first that do all that this package asks of them: so do all later ones.
 const (
 	layout    = 1
 	oldest    = 1
 	functions = 3
+	enough    = 2
 )
 
 // firstServer is the first version of PostgreSQL that can do all that the functions ask of it: functions whose body is
@@ -48,7 +48,7 @@ func (e *SchemaError) Error() string {
 		return fmt.Sprintf("postgres: the schema %q has version %d, and this program knows %d: use a newer program", e.Schema, e.Have, e.Want)
 	case e.Functions > 0:
 		return fmt.Sprintf("postgres: the schema %q has the functions of an older program, no. %d, and this one needs no. %d: run distlock migrate",
-			e.Schema, e.Functions, functions)
+			e.Schema, e.Functions, enough)
 	case e.Have > 0:
 		return fmt.Sprintf("postgres: the schema %q has version %d, and this program needs %d: run distlock migrate", e.Schema, e.Have, e.Want)
 	case e.Err != nil:
@@ -252,7 +252,7 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*server, error) {
 	switch {
 	case have.layout < oldest, have.layout > layout:
 		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.layout, Want: layout}
-	case have.functions < functions:
+	case have.functions < enough:
 		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.layout, Want: layout, Functions: have.functions}
 	}
 	s.ready.Store(v)

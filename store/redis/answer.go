@@ -14,6 +14,9 @@ import (
 // errAnswer says that a script answered what it never does.
 var errAnswer = errors.New("redis: the answer is not one of ours")
 
+// errForgets says that the server has no mark: it has forgotten everything, and nothing was asked of it.
+var errForgets = fmt.Errorf("%w: redis: the server forgets what it was told", driver.ErrUnavailable)
+
 // A reader reads the answer of a script. The first thing that it cannot read is its err, and all after it is zero.
 type reader struct {
 	rest string
@@ -192,6 +195,8 @@ func result(key string, floor uint64, text string) (res driver.Result, err error
 		}
 	case 'i':
 		return res, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, floor)
+	case 'm':
+		return res, errForgets
 	case 'f':
 		return res, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
 	default:

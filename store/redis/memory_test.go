@@ -115,3 +115,20 @@ func TestStore_remembers(t *testing.T) {
 		release(a)
 	}
 }
+
+// Whoever joins the line does not shorten the life of a place before it, also where the last fence is far ahead of the clock.
+func TestStore_longPlace(t *testing.T) {
+	srv := testenv.Redis(t)
+	s := adapters["rueidis"](t, login{addr: srv.Addr})
+	a, long, short := exclusive("key"), exclusive("key"), exclusive("key")
+	a.Floor = uint64(time.Now().Add(50 * time.Minute).UnixMicro())
+	long.Place, short.Place = 55*time.Minute, time.Minute
+	grant(t, s, a)
+	refuse(t, s, long)
+	refuse(t, s, short)
+	for _, key := range []string{"{lock:key}:z", "{lock:key}:c"} {
+		if left := do(t, srv, "PTTL", key).(int64); left < long.Place.Milliseconds() {
+			t.Errorf("%s lives for %d ms, and a place in it for 55 minutes", key, left)
+		}
+	}
+}

@@ -121,6 +121,18 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	if !plain {
 		f.terms(&r)
 	}
+	res, err := s.ask(ctx, f, r)
+	if errors.Is(err, errForgets) {
+		if _, _, err := s.birth(ctx); err != nil {
+			return driver.Result{}, definite(r.Key, err)
+		}
+		return s.ask(ctx, f, r)
+	}
+	return res, err
+}
+
+// ask sends the call that Acquire has made.
+func (s *Store) ask(ctx context.Context, f *frame, r driver.Request) (driver.Result, error) {
 	if s.opt.Replicas > 0 {
 		return s.replicated(ctx, f, r)
 	}

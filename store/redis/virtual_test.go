@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -58,3 +59,30 @@ func virtual() drivertest.Env {
 func TestStore_virtual(t *testing.T) { drivertest.Run(t, virtual()) }
 
 func TestStore_virtual_compared(t *testing.T) { drivertest.Compare(t, virtual()) }
+
+// Servers that forgot at the same time are marked anew by one ask to all of them, and are not taken for one. Their clocks are the same here.
+func TestStore_virtual_forgot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const mark = "{lock:}:birth"
+		marks := map[string]bool{}
+		for range 2 {
+			s := virtual().Open(t).(capped)
+			if _, err := s.Inspect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.server.FlushAll()
+			r := driver.Request{ID: driver.ID{Key: "key", Owner: "owner"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute}
+			if res := grant(t, s, r); res.Age <= 0 || res.Age > time.Second {
+				t.Errorf("the age is %v after all was forgotten", res.Age)
+			}
+			got, err := s.server.Get(mark)
+			if err != nil {
+				t.Fatal(err)
+			}
+			marks[got] = true
+		}
+		if len(marks) != 2 {
+			t.Errorf("two servers have one mark: %v", marks)
+		}
+	})
+}

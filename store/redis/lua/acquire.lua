@@ -5,7 +5,7 @@
 -- Data is the end of a record: "kept length-of-who length-of-channel\n" who channel value. There is a channel if there is to be a place.
 --
 -- Answer: "+fence", if it took the whole key and nobody waits; or "+fence used behind", with "=" for "+" if the owner had the claim already; or "-used ahead behind retry\n"
--- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left. With the mark "a", the mark, " now " comes first.
+-- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left; or "m": the mark is missing, and nothing was done. With the mark "a", the mark, " now " comes first.
 --
 -- To write a number as text takes about as long as to read a field. So what is known as text, such as the time, is used as that.
 
@@ -17,10 +17,7 @@ local clock = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. tim
 local age = ''
 if KEYS[4] then
   local mark = call('GET', KEYS[4])
-  if not mark then
-    mark = redis.sha1hex(ARGV[1] .. clock) .. ' ' .. clock -- any new name will do; it must not tell the owner
-    call('SET', KEYS[4], mark)
-  end
+  if not mark then return 'm' end
   age = 'a' .. mark .. ' ' .. clock .. ' '
 end
 
@@ -88,7 +85,7 @@ if place > 0 and place <= 540000 then
         'last', known .. ' 0 ' .. waiting + 1 .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ' .. onlookers)
       if keep then
         call('PEXPIRE', KEYS[2], 600000 + math.max(0, math.ceil((last - now) / 1000)))
-        call('PEXPIRE', KEYS[3], '600000')
+        if call('PTTL', KEYS[3]) < 600000 then call('PEXPIRE', KEYS[3], '600000') end -- a place before it may live for longer
       end
       -- Which of the places ends first is not looked up: no earlier than in a second.
       local retry = (waiting == 0 or left <= soon - nowms) and left > 0 and left or 0

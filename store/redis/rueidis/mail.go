@@ -131,6 +131,7 @@ func (m *mail) carry() {
 	for {
 		for !m.ready() {
 			if m.closed && len(m.box) == 0 {
+				m.posted.Broadcast() // others may wait because the box was not empty when it was closed
 				return
 			}
 			m.idle++

@@ -133,6 +133,50 @@ func TestMail_closed(t *testing.T) {
 	}
 }
 
+// Calls that are held back when the mail is closed are answered, and then all its goroutines end.
+func TestMail_closed_busy(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t)
+	for range 8 {
+		m := post(t, srv)
+		if err := m.do(t.Context(), "PING"); err != nil {
+			t.Fatal(err)
+		}
+		srv.Pause()
+		var wg sync.WaitGroup
+		for range 2 * fewest {
+			wg.Go(func() {
+				if err := m.do(t.Context(), "PING"); err != nil {
+					t.Errorf("a call that was held back when the mail was closed: %v", err)
+				}
+			})
+		}
+		for held := 0; held < fewest; time.Sleep(time.Millisecond) {
+			m.mu.Lock()
+			held = m.under + len(m.box) - fewest
+			m.mu.Unlock()
+		}
+		closed := make(chan struct{})
+		go func() {
+			m.close()
+			close(closed)
+		}()
+		for shut := false; !shut; time.Sleep(time.Millisecond) {
+			m.mu.Lock()
+			shut = m.closed
+			m.mu.Unlock()
+		}
+		srv.Resume()
+		select {
+		case <-closed:
+		case <-time.After(5 * time.Second):
+			m.posted.Broadcast() // so that the test ends
+			t.Fatal("a mail that was closed while calls were held back does not end")
+		}
+		wg.Wait()
+	}
+}
+
 // Calls to a server far away do not wait for each other: to be sent together saves little of a long way.
 func TestMail_far(t *testing.T) {
 	t.Parallel()
