@@ -166,8 +166,14 @@ func (x *index) losses(k *keyLog, rules Rules, v *Verdict) {
 		if h.until == 0 {
 			continue
 		}
-		due := x.awake(h.op.Client, h.until)
-		paused := due > h.until
+		// A lease that was lost when its holder first looked is taken down with a trust that ended before the ask: nobody has trusted it,
+		// and its holder cannot be told before it has it.
+		unseen, ended := h.until <= h.op.Call.At, h.until
+		if unseen {
+			ended = h.op.Return.At
+		}
+		due := x.awake(h.op.Client, ended)
+		paused := due > ended
 		due += rules.Tolerance
 		over := time.Duration(math.MaxInt64) // when the holder stopped, or was made to
 		for _, op := range []*Op{h.release, h.told, h.gone} {
@@ -178,8 +184,8 @@ func (x *index) losses(k *keyLog, rules Rules, v *Verdict) {
 		next := rival[i]
 		switch {
 		case over > due && x.end > due:
-			v.add(I4, k.key, []*Op{h.op, h.told, h.release}, "trust ended at %v, and nobody told the holder by %v", h.until, due)
-		case next != nil && next.op.Return.At < over && next.op.Return.At >= h.until && !paused:
+			v.add(I4, k.key, []*Op{h.op, h.told, h.release}, "trust ended at %v, and nobody told the holder by %v", ended, due)
+		case next != nil && next.op.Return.At < over && next.op.Return.At >= h.until && !paused && !unseen:
 			v.add(I4, k.key, []*Op{h.op, next.op, h.told, h.release}, "trust ended at %v, and a rival was granted before the holder was told", h.until)
 		}
 	}

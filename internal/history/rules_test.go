@@ -151,6 +151,12 @@ func TestCheck_rules(t *testing.T) {
 		{name: "a grant whose trust was over when it returned may be an old one", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 40, 10, 20), lost(1, 40), grant(2, 25, 26, 11, 90), released(2, 50, 51),
 		}},
+		{name: "lost when the holder first looked", ops: []Op{
+			grant(1, 5, 40, 10, 4), lost(1, 40), released(1, 41, 42), grant(2, 25, 26, 11, 90), released(2, 50, 51),
+		}},
+		{name: "lost when the holder first looked, and not told then", want: []Invariant{I4}, ops: []Op{
+			grant(1, 5, 40, 10, 4), lost(1, 60), grant(2, 61, 62, 11, 90), released(2, 70, 71),
+		}},
 		{name: "handed on with the next fence", ops: []Op{
 			grant(1, 0, 1, 128, 50), released(1, 4, 5), grant(2, 2, 5, 129, 50), released(2, 6, 7), grant(3, 2, 8, 256, 60), released(3, 9, 9),
 		}},

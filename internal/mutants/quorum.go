@@ -26,6 +26,11 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_new_deployment",
 		},
 		{
+			Name: "a-release-in-parts-is-not-held", Why: "a claim that this very release ended is told as one that had ended before",
+			File: dir + "quorum.go", Old: "	case gone >= s.majority() && done == 0:\n", New: "	case gone >= s.majority():\n",
+			Pkg: pkg, Test: "TestStore_Release_in_parts",
+		},
+		{
 			Name: "late-vote-counts", Why: "a grant is counted whose answer came after the limit",
 			File: dir + "round.go", Old: "context.WithoutCancel(ctx), limit, errLate)", New: "context.WithoutCancel(ctx), 100*limit, errLate)",
 			Pkg: pkg, Test: "TestStore_late_grants_do_not_count",

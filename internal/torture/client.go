@@ -131,11 +131,7 @@ func (c *client) hold(ctx context.Context) {
 		h.Ended(workload.Outcome(err))
 		return
 	}
-	until := workload.Until(lease)
-	if until.IsZero() { // it is lost by now, nobody trusted it, and zero would mean that trust has no end
-		until = asked
-	}
-	h.Granted(lease.Fence(), until)
+	h.Granted(lease.Fence(), workload.Trust(lease, asked))
 	o.Follow(lease)
 	select {
 	case <-lease.Done():

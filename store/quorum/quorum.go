@@ -188,11 +188,15 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 				down++
 			}
 		}
-		return max(done, gone) >= s.majority() && !s.fresh.Load()
+		return done >= s.majority() && !s.fresh.Load() // of those that do not have it, all are heard: see below
 	})
 	switch {
-	case gone >= s.majority():
+	case gone >= s.majority() && done == 0:
 		return driver.ErrNotHeld
+	case gone >= s.majority():
+		// A node had it. It may have been the last of a majority until this very release, whose other parts went out late; or what was left of
+		// a claim that had ended.
+		return s.failed(ctx, "release", tell(s, votes), errNoMajority)
 	case done+gone >= s.majority():
 		return nil // what is left, if anything, is no majority
 	case done == 0 && gone+down == len(votes):

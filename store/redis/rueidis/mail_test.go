@@ -151,9 +151,9 @@ func TestMail_closed_busy(t *testing.T) {
 				}
 			})
 		}
-		for held := 0; held < fewest; time.Sleep(time.Millisecond) {
+		for there := 0; there < 2*fewest; time.Sleep(time.Millisecond) {
 			m.mu.Lock()
-			held = m.under + len(m.box) - fewest
+			there = m.out + len(m.box)
 			m.mu.Unlock()
 		}
 		closed := make(chan struct{})
