@@ -133,48 +133,67 @@ func TestMail_closed(t *testing.T) {
 	}
 }
 
-// Calls that are held back when the mail is closed are answered, and then all its goroutines end.
+// Calls that are held back when the mail is closed are answered, and then all its goroutines end, also those that had nothing to do.
 func TestMail_closed_busy(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t)
-	for range 8 {
-		m := post(t, srv)
-		if err := m.do(t.Context(), "PING"); err != nil {
-			t.Fatal(err)
-		}
-		srv.Pause()
-		var wg sync.WaitGroup
-		for range 2 * fewest {
+	m := post(t, srv)
+	var wg sync.WaitGroup
+	send := func(calls int) { // all are sent by goroutines of the mail
+		m.mu.Lock()
+		m.heard = time.Time{}
+		want := m.out + len(m.box) + calls
+		m.mu.Unlock()
+		for range calls {
 			wg.Go(func() {
 				if err := m.do(t.Context(), "PING"); err != nil {
-					t.Errorf("a call that was held back when the mail was closed: %v", err)
+					t.Errorf("a call before the mail was closed: %v", err)
 				}
 			})
 		}
-		for there := 0; there < 2*fewest; time.Sleep(time.Millisecond) {
+		for there := 0; there < want; time.Sleep(time.Millisecond) {
 			m.mu.Lock()
 			there = m.out + len(m.box)
 			m.mu.Unlock()
 		}
-		closed := make(chan struct{})
-		go func() {
-			m.close()
-			close(closed)
-		}()
-		for shut := false; !shut; time.Sleep(time.Millisecond) {
-			m.mu.Lock()
-			shut = m.closed
-			m.mu.Unlock()
-		}
-		srv.Resume()
-		select {
-		case <-closed:
-		case <-time.After(5 * time.Second):
-			m.posted.Broadcast() // so that the test ends
-			t.Fatal("a mail that was closed while calls were held back does not end")
-		}
-		wg.Wait()
 	}
+	srv.Pause()
+	for range fewest { // each is under way by itself
+		send(1)
+	}
+	srv.Resume()
+	wg.Wait()
+
+	srv.Pause()
+	m.mu.Lock()
+	m.crowd, m.least = 100, 50*time.Microsecond
+	m.mu.Unlock()
+	send(1)
+	send(3) // less than a share: they are held back, while others have nothing to do
+	m.mu.Lock()
+	idle := m.idle
+	m.mu.Unlock()
+	if idle < 2 {
+		t.Fatalf("%d goroutines have nothing to do, want 2 for the test to mean something", idle)
+	}
+	closed := make(chan struct{})
+	go func() {
+		m.close()
+		close(closed)
+	}()
+	for shut := false; !shut; time.Sleep(time.Millisecond) {
+		m.mu.Lock()
+		shut = m.closed
+		m.mu.Unlock()
+	}
+	srv.Resume()
+	select {
+	case <-closed:
+	case <-time.After(5 * time.Second):
+		m.posted.Broadcast() // so that the test ends
+		t.Fatal("a mail that was closed while calls were held back does not end")
+	}
+	wg.Wait()
 }
 
 // Calls to a server far away do not wait for each other: to be sent together saves little of a long way.
