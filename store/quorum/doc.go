@@ -22,6 +22,9 @@
 // A part of a claim on a minority is no claim. What is left of one, where a node was silent, ends with its TTL. All
 // answers but the first two are a *VoteError with the vote of each node.
 //
+// A release is sent to all nodes. The claim was not held if a majority does not have it and no node that answered had it. If one had it, that may
+// have been the last of a majority until this very release, whose other parts came late: then it is unknown.
+//
 // # Fences
 //
 // It is often said that Redlock cannot have fences. It can, if what was chosen is stored by
