@@ -23,7 +23,7 @@ type Options struct {
 	Keys      int    // at a time
 	Play      string // what the processes do: see plays
 	Rate      int    // asks per second, of all together, of the plays that heed it; 0: 300
-	Enough    int    // the run ends after so many grants; 0: when its time is over
+	Enough    int    // the run ends after so many grants and a few faults; 0: when its time is over
 
 	Rest  time.Duration // how much longer than usual a process is left alone after a fault
 	Spare bool          // processes are paused, and none is killed

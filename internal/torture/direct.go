@@ -73,9 +73,11 @@ func (r *Run) Watch(ctx context.Context) {
 	}, nil)
 }
 
-// Progressed waits until so many holds were granted, or ctx ends.
+// Progressed waits until so many holds were granted and a few faults were made, or ctx ends: on a quick machine the holds alone may be over
+// before the first fault.
 func (r *Run) Progressed(ctx context.Context, holds int) {
-	for r.Progress().Holds < holds && over(ctx, 20*time.Millisecond) {
+	const faults = 3
+	for p := r.Progress(); (p.Holds < holds || p.Faults < faults) && over(ctx, 20*time.Millisecond); p = r.Progress() {
 	}
 }
 
