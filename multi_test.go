@@ -163,6 +163,7 @@ func TestLeases_lost(t *testing.T) {
 		_, _ = g.Break(t.Context(), "b", "test")
 		<-done
 		wants(t, s.Err(), distlock.ErrLost)
+		<-ctx.Done() // each is told on its own
 		wants(t, context.Cause(ctx), distlock.ErrLost)
 		if s.Valid(0) || s.Lease("a").Err() != nil {
 			t.Error("one is lost, and the others are held")

@@ -17,7 +17,9 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, nil)) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(testenv.Main(m, nil), goleak.IgnoreAnyFunction(testenv.ClosesLater))
+}
 
 // use takes and gives back a claim.
 func use(t *testing.T, url string) *open.Source {

@@ -26,10 +26,9 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A rueidis client of a cluster that is closed while it looks for its nodes closes old connections 5 s later.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testenv.Main(m, testenv.Roles{"holder": holderRole}),
-		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+		goleak.IgnoreAnyFunction(testenv.ClosesLater))
 }
 
 // An opener makes a client. More than one address is a cluster.

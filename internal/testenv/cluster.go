@@ -9,6 +9,10 @@ import (
 	"testing"
 )
 
+// ClosesLater is the function in which a rueidis client of a cluster waits 5 s before it closes old connections, whether
+// or not the client was closed meanwhile: goleak.IgnoreAnyFunction(testenv.ClosesLater).
+const ClosesLater = "github.com/redis/rueidis.(*clusterClient)._refresh.func2"
+
 const slots = 16384
 
 // A Cluster is a Redis Cluster.

@@ -19,9 +19,8 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidis"
 )
 
-// A rueidis client of a cluster that is closed while it looks for its nodes closes old connections 5 s later.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(testenv.Main(m, nil), goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+	goleak.VerifyTestMain(testenv.Main(m, nil), goleak.IgnoreAnyFunction(testenv.ClosesLater))
 }
 
 // A login is how a test reaches a server.
