@@ -267,7 +267,7 @@ func TestStore_failover(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Postgres(t)
 	standby := testenv.Postgres(t, testenv.StandbyOf(primary))
-	url := strings.Replace(primary.URL, primary.Addr, primary.Addr+","+standby.Addr, 1) + "&target_session_attrs=read-write"
+	url := strings.Replace(primary.URL, primary.Addr, standby.Addr+","+primary.Addr, 1)
 	s := opened(t, url)
 	r := exclusive("key", time.Hour)
 	was := take(t, s, r)

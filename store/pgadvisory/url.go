@@ -19,7 +19,7 @@ var ErrURL = errors.New("pgadvisory: bad URL")
 
 // Open returns a store on the server that a URL names, such as postgres://user:password@host:5432/database?lock_mode=advisory. The query may have
 // lock_mode (advisory), lock_conns, lock_waits, lock_schema and lock_unfenced (true or false), as Options say, tls_ca, tls_cert, tls_key (files), tls_server_name,
-// tls_skip_verify (true or false), and what pgx and the server know. Errors show no password.
+// tls_skip_verify (true or false), and what pgx and the server know. With several hosts target_session_attrs is read-write, unless it is given. Errors show no password.
 func Open(ctx context.Context, text string) (*Store, error) {
 	rest, opt, secure, err := parse(text)
 	if err != nil {
@@ -66,7 +66,7 @@ func parse(text string) (rest string, opt *Options, secure *pgurl.Security, err 
 			return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
 		}
 	}
-	kept, err = secure.Keys(kept, seen)
+	kept, err = secure.Keys(pgurl.Writable(base, kept), seen)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}

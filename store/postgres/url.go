@@ -104,11 +104,7 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 			kept = append(kept, part)
 		}
 	}
-	host, _, _ := strings.Cut(strings.TrimPrefix(base[strings.Index(base, "://")+3:], "//"), "/")
-	if strings.Contains(host[strings.LastIndex(host, "@")+1:], ",") && !slices.Contains(seen, "target_session_attrs") {
-		kept = append(kept, "target_session_attrs=read-write")
-	}
-	kept, err := secure.Keys(kept, seen)
+	kept, err := secure.Keys(pgurl.Writable(base, kept), seen)
 	if err != nil {
 		return nil, nil, err
 	}
