@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/distlock/distlock"
 )
 
 // Processes that take the same names in any order get on, and exclude each other on every name.
@@ -25,7 +23,7 @@ func TestLocker_LockAll(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(p), 1))
 				for range 10 {
 					order := rng.Perm(3)[:2]
-					leases, err := l.LockAll(ctx, []string{names[order[0]], names[order[1]]})
+					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]})
 					if err != nil {
 						t.Error(err)
 						return
@@ -46,7 +44,7 @@ func TestLocker_LockAll(t *testing.T) {
 		}
 		wg.Wait()
 		l := locker(t, url)
-		leases, err := l.TryLockAll(t.Context(), names, distlock.Wait(0))
+		leases, err := steady(l.TryLockAll)(ctx, names)
 		if err != nil {
 			t.Fatalf("something is left: %v", err)
 		}

@@ -20,7 +20,7 @@ type grant struct {
 }
 
 // wait calls in the background. It returns when the call waits, or has ended.
-func wait(t *testing.T, take func(context.Context, string, ...distlock.Option) (*distlock.Lease, error), opts ...distlock.Option) <-chan grant {
+func wait(t *testing.T, take taker, opts ...distlock.Option) <-chan grant {
 	t.Helper()
 	out, waiting := make(chan grant, 1), make(chan struct{}, 2)
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -31,7 +31,7 @@ func wait(t *testing.T, take func(context.Context, string, ...distlock.Option) (
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*soon)
 		defer cancel()
-		lease, err := take(ctx, "x", opts...)
+		lease, err := steady(take)(ctx, "x", opts...)
 		out <- grant{lease, err}
 		waiting <- struct{}{}
 	}()
@@ -68,10 +68,7 @@ func TestLease_Downgrade(t *testing.T) {
 	t.Parallel()
 	onEach(t, whatever, func(t *testing.T, url string) {
 		a, b := locker(t, url), locker(t, url)
-		writer, err := a.Lock(t.Context(), "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		writer := take(t, a.Lock, "x")
 		readers := []<-chan grant{wait(t, a.RLock), wait(t, b.RLock)}
 		reader, err := writer.Downgrade(t.Context())
 		if err != nil {
@@ -83,7 +80,7 @@ func TestLease_Downgrade(t *testing.T) {
 		for _, c := range readers {
 			unlock(t, granted(t, c))
 		}
-		if _, err := b.TryLock(t.Context(), "x"); !errors.Is(err, distlock.ErrHeld) {
+		if _, err := steady(b.TryLock)(t.Context(), "x"); !errors.Is(err, distlock.ErrHeld) {
 			t.Errorf("a writer beside a reader: %v", err)
 		}
 		next := wait(t, b.Lock)
