@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,18 +17,9 @@ import (
 // A full disk is unavailable, and heals by itself. The tables are on a small disk of their own.
 func TestStore_diskFull(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m,mode=777"); err != nil {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: a small disk needs root: %v", err)
-	}
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
-	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o777); err != nil { // the server runs as another user
-			t.Fatal(err)
-		}
-	}
+	disk := testenv.NewDisk(t, 24<<20)
 	srv := testenv.Postgres(t)
-	place := filepath.Join(dir, "tables")
+	place := filepath.Join(disk.Path, "tables")
 	if err := os.Mkdir(place, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -44,14 +34,9 @@ func TestStore_diskFull(t *testing.T) {
 	s := made(t, srv.URL+"&default_tablespace=small", nil)
 	held := exclusive("held")
 	fence := grant(t, s, held).Fence
-	ballast, err := os.Create(filepath.Join(dir, "ballast"))
-	if err != nil {
+	if err := disk.Fill(); err != nil {
 		t.Fatal(err)
 	}
-	for err == nil {
-		_, err = ballast.Write(make([]byte, 4096))
-	}
-	ballast.Close()
 	var full error
 	for i := 0; i < 200 && full == nil; i++ { // the tables have some room left over
 		r := exclusive(fmt.Sprint("k", i))
@@ -64,7 +49,7 @@ func TestStore_diskFull(t *testing.T) {
 	if !errors.Is(full, driver.ErrUnavailable) || !strings.Contains(full.Error(), "53100") {
 		t.Fatalf("on a full disk: %v, want ErrUnavailable with 53100", full)
 	}
-	if err := os.Remove(ballast.Name()); err != nil {
+	if err := disk.Free(); err != nil {
 		t.Fatal(err)
 	}
 	if again := grant(t, s, held); again.Fence != fence {
