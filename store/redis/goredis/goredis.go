@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,11 +106,29 @@ func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
 	if call.Renewal {
 		by = c.renewals
 	}
-	if err := c.bounded(ctx, func() { _ = by.Process(ctx, cmd) }); err != nil {
-		return "", err
+	err := c.bounded(ctx, func() { _ = by.Process(ctx, cmd) })
+	text := ""
+	if err == nil {
+		text, err = cmd.Text()
+		err = wrap(err)
 	}
-	text, err := cmd.Text()
-	return text, wrap(err)
+	seek(ctx, by, err)
+	return text, err
+}
+
+// seek makes a client of a cluster look anew which node has which slots, after a call that a node did not answer: another may have
+// taken its place. By itself go-redis looks only before it sends a command again, which it must not, and once a minute. MOVED
+// is an answer that RunWait does not follow. It looks in the background, and not again while it does, so a crowd of such calls costs
+// no more than one.
+func seek(ctx context.Context, by goredis.UniversalClient, err error) {
+	cluster, ok := by.(*goredis.ClusterClient)
+	if !ok || err == nil {
+		return
+	}
+	var reply redis.ReplyError
+	if !errors.As(err, &reply) || strings.HasPrefix(string(reply), "MOVED ") {
+		cluster.ReloadState(ctx)
+	}
 }
 
 // bounded makes a call and returns when it is done, or soon after ctx is over. go-redis looks at the deadline of ctx if it is
@@ -141,30 +160,31 @@ func (c *client) bounded(ctx context.Context, call func()) error {
 
 // RunWait runs a script and WAIT on one connection.
 func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (string, int, error) {
-	one, ok := c.c.(*goredis.Client)
-	if !ok {
-		var err error
-		if one, err = c.cluster.MasterForKey(ctx, call.Keys[0]); err != nil {
-			return "", 0, wrap(err)
-		}
-	}
-	cmd, wait := command(ctx, call), once{goredis.NewCmd(ctx, "WAIT", replicas, within.Milliseconds())}
+	key, cmd, wait := call.Keys[0], command(ctx, call), once{goredis.NewCmd(ctx, "WAIT", replicas, within.Milliseconds())}
 	err := c.bounded(ctx, func() {
+		one, ok := c.c.(*goredis.Client)
+		if !ok {
+			var err error
+			if one, err = c.cluster.MasterForKey(ctx, key); err != nil {
+				cmd.SetErr(err)
+				return
+			}
+		}
 		conn := one.Conn()
 		defer conn.Close()
 		if conn.Process(ctx, cmd) == nil {
 			_ = conn.Process(ctx, wait)
 		}
 	})
-	if err != nil {
-		return "", 0, err
+	text, have := "", 0
+	if err == nil {
+		if text, err = cmd.Text(); err == nil {
+			have, err = wait.Int()
+		}
+		err = wrap(err)
 	}
-	text, err := cmd.Text()
-	if err != nil {
-		return "", 0, wrap(err)
-	}
-	have, err := wait.Int()
-	return text, have, wrap(err)
+	seek(ctx, c.c, err)
+	return text, have, err
 }
 
 // RunAll runs many scripts.
@@ -189,6 +209,7 @@ func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer 
 			out[i].Text, out[i].Err = cmds[i].Text()
 			out[i].Err = wrap(out[i].Err)
 		}
+		seek(ctx, by, out[i].Err)
 	}
 	return out
 }
@@ -277,7 +298,9 @@ func (c *client) Receive(ctx context.Context, channel string, sharded bool, up f
 	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive does not look at ctx while it reads
 	defer stop()
 	if _, err := sub.Receive(ctx); err != nil { // the channel below keeps errors to itself
-		return wrap(err)
+		err = wrap(err)
+		seek(ctx, c.c, err)
+		return err
 	}
 	up()
 	all := sub.ChannelWithSubscriptions()

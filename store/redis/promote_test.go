@@ -1,0 +1,114 @@
+package redis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// The primary of a key dies and its replica takes its place. Every verb finds it soon, by itself: a claim is kept if its TTL is
+// longer than that.
+func TestStore_clusterFailover(t *testing.T) {
+	t.Parallel()
+	const soon = 5 * time.Second // go-redis looks by itself once a minute
+	cluster := testenv.RedisCluster(t)
+	opt := fresh()
+	verbs := map[string]func(ctx context.Context, s driver.Store, r driver.Request) error{
+		"Acquire": func(ctx context.Context, s driver.Store, r driver.Request) error {
+			_, err := s.Acquire(ctx, r)
+			return err
+		},
+		"Renew": func(ctx context.Context, s driver.Store, r driver.Request) error {
+			_, err := s.Renew(ctx, driver.Renewal{ID: r.ID, TTL: time.Minute})
+			return err
+		},
+		"RenewAll": func(ctx context.Context, s driver.Store, r driver.Request) error {
+			return driver.RenewAll(ctx, s, []driver.Renewal{{ID: r.ID, TTL: time.Minute}})[0].Err
+		},
+		"Acquire with Replicas": func(ctx context.Context, s driver.Store, r driver.Request) error {
+			_, err := s.Acquire(ctx, r)
+			if err != nil && strings.Contains(err.Error(), "0 of 1 replicas") {
+				return nil // the new primary has none, and it was asked
+			}
+			return err
+		},
+	}
+	primary := func(key string) *testenv.RedisServer {
+		n, _ := cluster.PrimaryOf(t.Context(), opt.Prefix+key)
+		return n
+	}
+	lost := primary("key")
+	var tries []func() (string, error)
+	for adapter, open := range clusterAdapters {
+		for verb, call := range verbs {
+			own := *opt // and a store of its own: what one finds out helps the others of its client
+			if strings.HasSuffix(verb, "Replicas") {
+				own.Replicas = 1
+			}
+			s := open(t, login{addr: strings.Join(cluster.Addrs(), ","), opt: &own})
+			r := exclusive("key")
+			for i := 0; i == 0 || primary(r.Key) != lost; i++ {
+				r.Key = fmt.Sprint(adapter, verb, i)
+			}
+			grant(t, s, r)
+			tries = append(tries, func() (string, error) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				return adapter + ": " + verb, call(ctx, s, r)
+			})
+		}
+	}
+	if n := do(t, lost, "WAIT", "1", "10000"); n != int64(1) {
+		t.Fatalf("%v replicas have the claims", n)
+	}
+	lost.Kill()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	promoted := make(chan struct{})
+	for _, try := range tries {
+		wg.Go(func() {
+			var at time.Time
+			for {
+				name, err := try()
+				switch {
+				case errors.Is(err, driver.ErrNotHeld):
+					t.Errorf("%s: %v, and the replica had the claim", name, err)
+					return
+				case err == nil && !at.IsZero():
+					t.Logf("%s: %v after the replica was promoted", name, time.Since(at).Round(time.Millisecond))
+					return
+				case !at.IsZero() && time.Since(at) > soon:
+					t.Errorf("%s: %v after the replica was promoted: %v", name, time.Since(at), err)
+					return
+				}
+				select {
+				case <-promoted:
+					if at.IsZero() {
+						at = time.Now()
+					}
+				case <-t.Context().Done():
+					return
+				default:
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if n := primary("key"); n != nil && n != lost {
+			break
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Error("no replica was promoted")
+			break
+		}
+	}
+	close(promoted)
+}
