@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/distlock/distlock/internal/history"
 	"github.com/distlock/distlock/internal/testenv"
@@ -140,5 +141,17 @@ func TestTorture_servers(t *testing.T) {
 				t.Error("there were no processes:", p.out.String())
 			}
 		})
+	}
+}
+
+// A store that dies in the middle of a run breaks no rule any more. That is not clean.
+func TestTorture_gone(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t)
+	p := start(t, srv.URL, "torture", "--time", "6s", "--ttl", "500ms", "--keys", "6", "--rate", "500", "--seed", "3", "--dir", t.TempDir())
+	time.Sleep(4 * time.Second) // by then enough has happened for a clean verdict
+	srv.Kill()
+	if code := p.code(t); code != exitUnavailable || p.out.Len() > 0 || !strings.Contains(p.err.String(), "the store went away after ") {
+		t.Errorf("exit %d: %s%s", code, p.out.String(), p.err.String())
 	}
 }
