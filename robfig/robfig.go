@@ -33,6 +33,9 @@ func New(c *cron.Cron, jobs *distlock.Cron, log *slog.Logger) *Cron {
 // A job is known by its name, and a fire by the time that the schedule gives, so all processes add a job with the same name and
 // the same schedule, read in the same time zone. Since "@every 5m" counts from when the process began, which no other knows, a job with such
 // a schedule runs one time in every five minutes of the clock.
+//
+// The cron tells no run for which fire it was begun. A run that is held back until the next fire is due, by cron.DelayIfStillRunning or another
+// wrapper of the cron, is taken for that fire: the two are run one time.
 func (c *Cron) Add(ctx context.Context, spec, name string, f func(ctx context.Context) error) (cron.EntryID, error) {
 	added := make(chan struct{})
 	var id cron.EntryID
@@ -54,8 +57,9 @@ func (c *Cron) fire(ctx context.Context, id cron.EntryID, name string, f func(ct
 	if !entry.Valid() {
 		return // it was removed meanwhile
 	}
-	// The cron answers only when it is done with firing: Prev is this fire. If this goroutine was so late that the
-	// next fire is on its way, both are taken for that one, and run one time.
+	// The cron answers only when it is done with firing: Prev is this fire, or a later one if this run was held back for so long. Counting the
+	// fires that the schedule gave would not tell more: a wrapper may drop runs as well, as cron.SkipIfStillRunning does, and then
+	// every later run would be taken for a fire of the past.
 	at := entry.Prev
 	if every, ok := entry.Schedule.(cron.ConstantDelaySchedule); ok {
 		at = at.Truncate(every.Delay)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +16,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/robfig"
 	"github.com/distlock/distlock/store/mem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// late fires jobs a while after their time, as a cron does whose clock is late: it still takes them for what was planned.
+// late holds runs back for a while. For less than a period that is what a clock does that is late: the cron takes them for what was planned. After a
+// longer while it takes them for the last fire that is due.
 func late(d time.Duration) cron.JobWrapper {
 	return func(j cron.Job) cron.Job {
 		return cron.FuncJob(func() {
@@ -31,33 +34,74 @@ func late(d time.Duration) cron.JobWrapper {
 	}
 }
 
-// three runs the crons of three processes whose clocks differ, for a while. It returns when their jobs have ended.
-func three(t *testing.T, o *distlock.CronOptions, lates [3]time.Duration, begins [3]time.Duration, while time.Duration, add func(i int, c *robfig.Cron)) {
+// begin starts the cron of a process. What it returns ends it, when its jobs have ended.
+func begin(t *testing.T, store driver.Store, late cron.JobWrapper, add func(c *robfig.Cron)) (end func()) {
 	t.Helper()
-	store := mem.New()
-	var crons []*cron.Cron
-	var lockers []*distlock.Locker
-	for i := range 3 {
-		l, err := distlock.New(store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		jobs, err := l.Cron(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := cron.New(cron.WithSeconds(), cron.WithLocation(time.UTC), cron.WithChain(late(lates[i])))
-		add(i, robfig.New(c, jobs, nil))
-		time.Sleep(begins[i])
-		c.Start()
-		crons, lockers = append(crons, c), append(lockers, l)
+	l, err := distlock.New(store)
+	if err != nil {
+		t.Fatal(err)
 	}
-	time.Sleep(while)
-	for i := range 3 {
-		<-crons[i].Stop().Done()
-		if err := lockers[i].Close(context.Background()); err != nil {
+	jobs, err := l.Cron(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cron.New(cron.WithSeconds(), cron.WithLocation(time.UTC), cron.WithChain(late))
+	add(robfig.New(c, jobs, nil))
+	c.Start()
+	return func() {
+		<-c.Stop().Done()
+		if err := l.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// three runs the crons of three processes, for a while. It returns when their jobs have ended.
+func three(t *testing.T, store driver.Store, lates, begins [3]time.Duration, while time.Duration, add func(c *robfig.Cron)) {
+	t.Helper()
+	var ends []func()
+	for i := range 3 {
+		time.Sleep(begins[i])
+		ends = append(ends, begin(t, store, late(lates[i]), add))
+	}
+	time.Sleep(while)
+	for _, end := range ends {
+		end()
+	}
+}
+
+// counted adds a job that counts its runs.
+func counted(t *testing.T, spec string, runs *atomic.Int64) func(c *robfig.Cron) {
+	return func(c *robfig.Cron) {
+		_, err := c.Add(context.Background(), spec, "report", func(context.Context) error {
+			runs.Add(1)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// remembered checks that a store remembers as many fires as there were runs, one every ten seconds.
+func remembered(t *testing.T, store driver.Store, runs int64) {
+	t.Helper()
+	var fires []time.Time
+	for c, err := range driver.List(t.Context(), store, "~once/report@") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fire, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(c.Key, "~once/report@"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(fires); n > 0 && fire.Sub(fires[n-1]) != 10*time.Second {
+			t.Errorf("a fire of %v after one of %v", fire, fires[n-1])
+		}
+		fires = append(fires, fire)
+	}
+	if int64(len(fires)) != runs {
+		t.Errorf("%d runs for %d fires", runs, len(fires))
 	}
 }
 
@@ -67,31 +111,50 @@ func TestCron_Add_oncePerFire(t *testing.T) {
 		lates  [3]time.Duration
 		begins [3]time.Duration
 	}{
-		"clocks that agree":   {spec: "*/10 * * * * *"},
-		"clocks that differ":  {spec: "*/10 * * * * *", lates: [3]time.Duration{0, 300 * time.Millisecond, 7 * time.Second}},
-		"later than a period": {spec: "*/10 * * * * *", lates: [3]time.Duration{0, 0, 25 * time.Second}},
-		"begun at any time":   {spec: "@every 10s", begins: [3]time.Duration{0, 3 * time.Second, 4 * time.Second}},
+		"clocks that agree":  {spec: "*/10 * * * * *"},
+		"clocks that differ": {spec: "*/10 * * * * *", lates: [3]time.Duration{0, 300 * time.Millisecond, 7 * time.Second}},
+		"one held back":      {spec: "*/10 * * * * *", lates: [3]time.Duration{0, 0, 25 * time.Second}},
+		"all held back":      {spec: "*/10 * * * * *", lates: [3]time.Duration{13 * time.Second, 14 * time.Second, 25 * time.Second}},
+		"begun at any time":  {spec: "@every 10s", begins: [3]time.Duration{0, 3 * time.Second, 4 * time.Second}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var mu sync.Mutex
-				runs := 0
-				three(t, nil, tt.lates, tt.begins, 10*time.Minute, func(_ int, c *robfig.Cron) {
-					_, err := c.Add(context.Background(), tt.spec, "report", func(context.Context) error {
-						mu.Lock()
-						defer mu.Unlock()
-						runs++
-						return nil
-					})
-					if err != nil {
-						t.Fatal(err)
-					}
-				})
-				if runs < 60 || runs > 61 {
-					t.Errorf("%d runs in ten minutes, want one every ten seconds", runs)
+				var runs atomic.Int64
+				store := mem.New()
+				three(t, store, tt.lates, tt.begins, 10*time.Minute, counted(t, tt.spec, &runs))
+				if n := runs.Load(); n < 59 || n > 61 { // those held back merge with the next
+					t.Errorf("%d runs in ten minutes, want one every ten seconds", n)
 				}
+				remembered(t, store, runs.Load())
 			})
+		})
+	}
+}
+
+// Every bubble begins at the same moment of its own clock. So the second process is late by all that the first one has done, and the third by that of
+// both: whatever fires were run before they find done, and they run what nobody has.
+func TestCron_Add_lateByMinutes(t *testing.T) {
+	var store mem.Store // its clock begins in the first bubble
+	var all int64
+	for _, p := range []struct {
+		late, while time.Duration
+		runs        int64
+	}{
+		{0, 10 * time.Minute, 60},
+		{300 * time.Millisecond, 10 * time.Minute, 0},
+		{7 * time.Second, 15 * time.Minute, 30},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var runs atomic.Int64
+			end := begin(t, &store, late(p.late), counted(t, "*/10 * * * * *", &runs))
+			time.Sleep(p.while + 5*time.Second) // between two fires
+			end()
+			if n := runs.Load(); n != p.runs {
+				t.Errorf("the process that is late by %v more ran %d fires, want %d", p.late, n, p.runs)
+			}
+			all += runs.Load()
+			remembered(t, &store, all)
 		})
 	}
 }
@@ -100,7 +163,7 @@ func TestCron_Add_skipsIfRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		running, most, runs := 0, 0, 0
-		three(t, nil, [3]time.Duration{0, time.Second, 2 * time.Second}, [3]time.Duration{}, 10*time.Minute, func(_ int, c *robfig.Cron) {
+		three(t, mem.New(), [3]time.Duration{0, time.Second, 2 * time.Second}, [3]time.Duration{}, 10*time.Minute, func(c *robfig.Cron) {
 			_, err := c.Add(context.Background(), "*/10 * * * * *", "report", func(context.Context) error {
 				mu.Lock()
 				running++
