@@ -10,6 +10,9 @@ import (
 // errNotStarted says that a fire could not begin, and is not to be remembered.
 var errNotStarted = errors.New("distlock: not started")
 
+// maxJob is how many bytes of a name leave room for any fire of the job.
+const maxJob = maxName - len("@2006-01-02T15:04:05.999999999Z")
+
 // A Cron runs a job one time for each fire, though several schedulers fire it and their clocks differ. A process that is lost
 // while it runs a job leaves the fire undone, unless the clock of another comes to it later: then it is run again.
 type Cron struct {
@@ -47,12 +50,18 @@ func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 
 // Run runs f for the fire of a job, unless that fire was or is being run, or an earlier one still is. It reports whether it ran
 // f; the error is that of f, or says that the store failed. A job that fails or panics has run, and the panic goes on. A fire is known by the name and the time for which it was planned,
-// which has to be the same in all schedulers: not the time at which one of them got to it.
+// which has to be the same in all schedulers: not the time at which one of them got to it. The name has at most 224 bytes.
 //
 // Unless jobs may overlap, f runs under the lock of the name, and its context carries that lease.
 func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx context.Context) error) (ran bool, err error) {
+	if f == nil {
+		return false, errNilFunc
+	}
 	if err := checkName(name); err != nil {
 		return false, err
+	}
+	if len(name) > maxJob {
+		return false, fmt.Errorf("%w: %s has %d bytes, more than the %d of a job", ErrInvalidName, quote(name), len(name), maxJob)
 	}
 	key := name + "@" + fire.UTC().Format(time.RFC3339Nano)
 	own := false

@@ -158,6 +158,22 @@ func TestLocker_Cron_refuses(t *testing.T) {
 	wants(t, err, errors.ErrUnsupported)
 	_, err = newGate().locker(t).Cron(&distlock.CronOptions{Keep: -1})
 	wants(t, err, distlock.ErrInvalidTTL)
-	_, err = cron(t, newGate().locker(t), nil).Run(context.Background(), "", time.Now(), nil)
+	_, err = cron(t, newGate().locker(t), nil).Run(context.Background(), "", time.Now(), func(context.Context) error { return nil })
 	wants(t, err, distlock.ErrInvalidName)
+}
+
+// Whether a name is short enough does not depend on how its fire is written.
+func TestCron_Run_name(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		c := cron(t, l, nil)
+		for _, fire := range []time.Time{time.Unix(1, 0), time.Unix(1, 123456789)} {
+			ran, err := c.Run(t.Context(), strings.Repeat("x", 224), fire, func(context.Context) error { return nil })
+			if err != nil || !ran {
+				t.Errorf("224 bytes: %t, %v", ran, err)
+			}
+			_, err = c.Run(t.Context(), strings.Repeat("x", 225), fire, func(context.Context) error { return nil })
+			wants(t, err, distlock.ErrInvalidName)
+		}
+	})
 }

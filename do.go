@@ -12,6 +12,9 @@ import (
 // run that lost its lock never returns nil. f ran if and only if Do could take the
 // lock; an error that is ErrHeld and not from f says that it could not.
 func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
+	if f == nil {
+		return errNilFunc
+	}
 	lease, err := l.Lock(ctx, name, opts...)
 	if err != nil {
 		return err
@@ -22,6 +25,9 @@ func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context
 // TryDo runs f under the lock of a name if nobody has it, and otherwise returns false and no
 // error: somebody else is at it. The error is that of Do.
 func (l *Locker) TryDo(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
+	if f == nil {
+		return false, errNilFunc
+	}
 	lease, err := l.TryLock(ctx, name, opts...)
 	switch {
 	case errors.Is(err, ErrHeld):
@@ -36,6 +42,9 @@ func (l *Locker) TryDo(ctx context.Context, name string, f func(ctx context.Cont
 // returned together with the error.
 func DoValue[T any](ctx context.Context, l *Locker, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	var v T
+	if f == nil {
+		return v, errNilFunc
+	}
 	err := l.Do(ctx, name, func(ctx context.Context) (err error) {
 		v, err = f(ctx)
 		return err

@@ -130,7 +130,6 @@ func TestDo_unlocksHoweverFEnds(t *testing.T) {
 	for name, f := range map[string]func(context.Context) error{
 		"panic":  func(context.Context) error { panic("mine") },
 		"Goexit": func(context.Context) error { runtime.Goexit(); return nil },
-		"nil":    nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -77,6 +77,9 @@ func (e *Election) request(ctx context.Context) (*request, error) {
 // A store that fails is tried again, but for the very first call. To shut down, end ctx and wait for Run: Locker.Close
 // does not wait for lead.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
+	if lead == nil {
+		return errNilFunc
+	}
 	for failed, stood := 0, false; ; {
 		r, err := e.request(ctx)
 		if err != nil {
@@ -179,8 +182,8 @@ func (t *Term) Publish(ctx context.Context, value []byte) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if len(value) > driver.MaxValue {
-		return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(value), driver.MaxValue)
+	if len(value) > maxValue {
+		return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(value), maxValue)
 	}
 	lease := t.lease
 	if err := lease.Err(); err != nil { //nolint:contextcheck // Err waits for nothing

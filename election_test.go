@@ -268,7 +268,7 @@ func TestElection_Leader(t *testing.T) {
 		sees("10.0.0.1:80") // renewals leave it as it is
 		publish <- nil
 		sees("")
-		publish <- make([]byte, driver.MaxValue+1)
+		publish <- make([]byte, 64<<10+1)
 		<-a.done
 		wants(t, a.err, distlock.ErrInvalid)
 	})

@@ -263,5 +263,6 @@ func (l *Locker) Close(ctx context.Context) error {
 
 var (
 	errNilContext = fmt.Errorf("%w: the context is nil", ErrInvalid)
+	errNilFunc    = fmt.Errorf("%w: the function is nil", ErrInvalid)
 	errNoNew      = fmt.Errorf("%w: a Locker is made by New", ErrInvalid)
 )

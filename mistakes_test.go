@@ -170,3 +170,21 @@ func TestMistake_unhandledRefusal(t *testing.T) {
 		free(t, holder)
 	})
 }
+
+// A function that is nil is no work, and nothing is taken for it.
+func TestMistake_nilFunction(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx, l := t.Context(), g.locker(t)
+		wants(t, l.Do(ctx, "x", nil), distlock.ErrInvalid)
+		_, err := l.TryDo(ctx, "x", nil)
+		wants(t, err, distlock.ErrInvalid)
+		_, err = distlock.DoValue[int](ctx, l, "x", nil)
+		wants(t, err, distlock.ErrInvalid)
+		_, err = once[int](t, l, nil).Do(ctx, "x", nil)
+		wants(t, err, distlock.ErrInvalid)
+		_, err = cron(t, l, nil).Run(ctx, "x", time.Now(), nil)
+		wants(t, err, distlock.ErrInvalid)
+		wants(t, election(t, l).Run(ctx, nil), distlock.ErrInvalid)
+		g.empty(t, l)
+	})
+}

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	maxName   = 255 // bytes of a name
-	maxHolder = 128 // bytes of a holder
+	maxName   = 255      // bytes of a name
+	maxHolder = 128      // bytes of a holder
+	maxValue  = 64 << 10 // bytes of a value or a result
 )
 
 // A kind of lock keeps its claims under keys of its own, so that kinds never meet. The plain

@@ -58,7 +58,7 @@ type OnceOptions[T any] struct {
 	Decode func([]byte) (T, error) // nil: JSON
 }
 
-// NewOnce returns a Once that remembers results for as long as keep. Nil for o is the zero OnceOptions; the options are
+// NewOnce returns a Once that remembers results for as long as keep, at most 400 days. Nil for o is the zero OnceOptions; the options are
 // the defaults of its calls. It is errors.ErrUnsupported if the store cannot keep a record.
 func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Option) (*Once[T], error) {
 	if l == nil || l.store == nil {
@@ -74,6 +74,8 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 	switch {
 	case keep <= 0, keep < f.MinTTL:
 		return nil, fmt.Errorf("%w: a result kept for %v is below %v", ErrInvalidTTL, keep, max(f.MinTTL, 1))
+	case keep > maxKeep:
+		return nil, fmt.Errorf("%w: a result kept for %v is above %v", ErrInvalidTTL, keep, maxKeep)
 	case f.MaxTTL > 0 && keep > f.MaxTTL:
 		return nil, fmt.Errorf("%w: a result kept for %v is above the %v of store %s", ErrInvalidTTL, keep, f.MaxTTL, f.Name)
 	}
@@ -97,6 +99,9 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 // ErrNotRecorded.
 func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	var none T
+	if f == nil {
+		return none, errNilFunc
+	}
 	r, err := o.l.request(ctx, kindOnce, name, Exclusive, append(o.opts, opts...))
 	if err != nil {
 		return none, err
@@ -167,13 +172,13 @@ func (o *Once[T]) write(v T, failed error) ([]byte, error) {
 			return nil, nil
 		}
 		text := append([]byte{markFailure}, failed.Error()...)
-		return text[:min(len(text), driver.MaxValue)], nil
+		return text[:min(len(text), 1+maxValue)], nil
 	}
 	b, err := o.o.Encode(v)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrNotRecorded, err)
-	case len(b)+1 > driver.MaxValue:
+	case len(b) > maxValue:
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(b))
 	}
 	return append([]byte{markResult}, b...), nil

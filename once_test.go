@@ -223,7 +223,7 @@ func TestOnce_Do_tooLarge(t *testing.T) {
 		}
 		ctx, l := context.Background(), g.locker(t)
 		o := once(t, l, raw)
-		big := make([]byte, driver.MaxValue)
+		big := make([]byte, 64<<10+1)
 		v, err := o.Do(ctx, "a", gives(big))
 		wants(t, err, distlock.ErrTooLarge, distlock.ErrNotRecorded)
 		if len(v) != len(big) {
@@ -231,7 +231,7 @@ func TestOnce_Do_tooLarge(t *testing.T) {
 		}
 		g.empty(t, l)
 
-		if _, err := o.Do(ctx, "a", gives(big[1:])); err != nil { // the mark takes one byte
+		if _, err := o.Do(ctx, "a", gives(big[1:])); err != nil { // 64 KiB, and not over it
 			t.Error(err)
 		}
 		if v, err := o.Do(ctx, "a", never[[]byte](t)); err != nil || len(v) != len(big)-1 {
@@ -395,7 +395,7 @@ func TestOnce_Result(t *testing.T) {
 
 func TestNewOnce_refuses(t *testing.T) {
 	l := newGate().locker(t)
-	for name, keep := range map[string]time.Duration{"nothing": 0, "the past": -time.Second} {
+	for name, keep := range map[string]time.Duration{"nothing": 0, "the past": -time.Second, "for ever": 401 * 24 * time.Hour} {
 		_, err := distlock.NewOnce[int](l, keep, nil)
 		if !errors.Is(err, distlock.ErrInvalidTTL) {
 			t.Errorf("%s: %v", name, err)

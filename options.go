@@ -15,8 +15,9 @@ import (
 
 // The bounds of durations that callers give.
 const (
-	minTTL = 100 * time.Millisecond
-	maxTTL = 24 * time.Hour
+	minTTL  = 100 * time.Millisecond
+	maxTTL  = 24 * time.Hour
+	maxKeep = 400 * 24 * time.Hour // of a result: more than a year
 )
 
 // Metadata is for people; these bounds keep it so.
@@ -193,8 +194,8 @@ func Holder(s string) Option {
 // Value stores bytes with the claim, for other programs to read: at most 64 KiB.
 func Value(b []byte) Option {
 	return func(o *options) error {
-		if len(b) > driver.MaxValue {
-			return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(b), driver.MaxValue)
+		if len(b) > maxValue {
+			return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(b), maxValue)
 		}
 		o.value = slices.Clone(b)
 		return nil

@@ -56,7 +56,7 @@ func TestOption_refused(t *testing.T) {
 		{"holder long", one(distlock.Holder(strings.Repeat("x", 129))), distlock.ErrInvalid, "has 129 bytes, more than 128"},
 		{"holder with a line break", one(distlock.Holder("a\nb")), distlock.ErrInvalid, "contains U+000A"},
 		{"holder not UTF-8", one(distlock.Holder("a\xff")), distlock.ErrInvalid, "not UTF-8"},
-		{"value too long", one(distlock.Value(make([]byte, driver.MaxValue+1))), distlock.ErrInvalid, "65537 bytes is over 65536"},
+		{"value too long", one(distlock.Value(make([]byte, 64<<10+1))), distlock.ErrInvalid, "65537 bytes is over 65536"},
 		{"meta reserved", one(distlock.Meta("_x", "")), distlock.ErrInvalidMeta, `key "_x": a leading underscore is reserved`},
 		{"meta key empty", one(distlock.Meta("", "v")), distlock.ErrInvalidMeta, "key: empty"},
 		{"meta key long", one(distlock.Meta(strings.Repeat("x", 65), "v")), distlock.ErrInvalidMeta, "has 65 bytes, more than 64"},

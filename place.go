@@ -158,7 +158,7 @@ func (p *place) pause(res driver.Result) time.Duration {
 	if p.ask.Place > 0 {
 		pause = min(pause, p.ask.Place/3)
 	}
-	if res.Retry > 0 {
+	if res.Retry > 0 && res.Retry < pause {
 		pause = min(pause, res.Retry+backoff.Jitter(2*time.Millisecond)) // it ends by itself, and wakes nobody
 	}
 	return pause

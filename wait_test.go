@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -62,6 +63,32 @@ func TestLocker_Lock_wakeUpLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What ends by itself in as long as a Duration can be is no reason to ask at once.
+func TestLocker_Lock_longRetry(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k"))
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				if !res.Granted && g.count("acquire") < 100 {
+					res.Retry = math.MaxInt64
+				}
+				return res, err
+			}
+		})
+		c := begin(t.Context(), b.Lock, "k").waits(t)
+		g.reset()
+		time.Sleep(10 * time.Second)
+		if n := g.count("acquire"); n > 20 {
+			t.Errorf("%d asks in 10 s", n)
+		}
+		free(t, first)
+		free(t, c.granted(t))
+		g.empty(t, a, b)
+	})
 }
 
 // A wake-up for nothing costs one ask and is no grant.

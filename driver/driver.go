@@ -28,9 +28,10 @@ const (
 	// it follows the clock, so this is an hour.
 	MaxAhead uint64 = 3600 * 1e6
 
-	// MaxKey and MaxValue bound what a request may carry, in bytes.
+	// MaxKey and MaxValue bound what a request may carry, in bytes: 64 KiB of a user's value, and a byte that says what
+	// it is.
 	MaxKey   = 512
-	MaxValue = 64 << 10
+	MaxValue = 64<<10 + 1
 )
 
 var (

@@ -33,7 +33,7 @@ func valueLaws() []law {
 			p.told(a)
 			p.renew(a.ID, p.long, nil, nil)
 			p.told(a)
-			for _, v := range [][]byte{bytes.Repeat([]byte{0xfe, 0}, driver.MaxValue/2), {}, []byte("last")} {
+			for _, v := range [][]byte{bytes.Repeat([]byte{0xfe, 0}, driver.MaxValue)[:driver.MaxValue], {}, []byte("last")} {
 				p.renew(a.ID, p.long, v, nil)
 				a.Value = v
 				p.told(a)

@@ -60,7 +60,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "large-result-stored", Why: "the store refuses it, and the result is lost with the lease",
-			File: "once.go", Old: "	case len(b)+1 > driver.MaxValue:\n", New: "	case len(b) > driver.MaxValue:\n",
+			File: "once.go", Old: "	case len(b) > maxValue:\n", New: "	case len(b) > maxValue+1:\n",
 			Test: "TestOnce_Do_tooLarge",
 		},
 		{
