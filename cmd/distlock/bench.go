@@ -49,7 +49,7 @@ func (b *bench) main(c *cobra.Command) error {
 	case b.clients < 1 || b.clients > 10_000:
 		return usage("--clients is %d, want 1 to 10000", b.clients)
 	}
-	if err := b.mayLoad(b.store, "bench", b.yes); err != nil {
+	if err := b.mayLoad(c.Context(), b.store, "bench", b.yes); err != nil {
 		return err
 	}
 	l, err := b.connect(c.Context(), b.store)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -64,10 +66,13 @@ func loopback(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// mayLoad asks before a command puts load on a store that others may use.
-func (a *app) mayLoad(store, what string, yes bool) error {
+// mayLoad asks before a command puts load on a store that others may use. A URL that is wrong is told before that.
+func (a *app) mayLoad(ctx context.Context, store, what string, yes bool) error {
 	if yes || onThisHost(store) {
 		return nil
+	}
+	if err := a.misspelt(ctx, store); err != nil {
+		return err
 	}
 	if !isTerminal(a.in) {
 		return usage("the store is not on this host: %s would put load on it; give --yes if that is meant", what)
@@ -78,4 +83,18 @@ func (a *app) mayLoad(store, what string, yes bool) error {
 		return usage("nothing was done")
 	}
 	return nil
+}
+
+// misspelt returns what is wrong with a URL, and waits for no server.
+func (a *app) misspelt(ctx context.Context, store string) error {
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	s, err := a.open(over, store)
+	switch {
+	case errors.Is(err, open.ErrURL):
+		return err
+	case err == nil:
+		s.Close()
+	}
+	return nil // whatever else it is, connect tells it
 }
