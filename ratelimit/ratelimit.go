@@ -12,6 +12,7 @@ package ratelimit
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -26,7 +27,8 @@ type Options struct {
 	// the address that the request comes from, without its port. Behind a proxy that is the proxy's.
 	Key func(*http.Request) string
 
-	// Weight is how much a request counts: 1 by default.
+	// Weight is how much a request counts: 1 by default. A request that it gives less than 1 or more than the limit is refused with 500: no wait would
+	// let it pass, and its sender is not to blame.
 	Weight func(*http.Request) int64
 
 	// Wait is how long a request waits for its turn before it is refused. By default it does not.
@@ -35,8 +37,12 @@ type Options struct {
 	// PassOnError lets requests pass that the store could not be asked about. By default they are refused with 503.
 	PassOnError bool
 
-	// Refuse answers a request that does not pass. The status is 429 over the limit, 400 if the key is no name, and 503 if the store could not be
-	// asked; Retry-After is set. By default the answer is a line of plain text, which does not tell how the store failed.
+	// Log is told of requests that are refused with 500. By default it is slog.Default.
+	Log *slog.Logger
+
+	// Refuse answers a request that does not pass. The status is 429 over the limit, 503 if the store could not be asked, both with Retry-After
+	// set; 400 if the key is no name, and 500 if the weight can never pass. By default the answer is a line of plain text, which does not tell how
+	// the store failed.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 
@@ -51,6 +57,9 @@ func Middleware(l *distlock.Limiter, o *Options) func(http.Handler) http.Handler
 	}
 	if m.Key == nil {
 		m.Key = address
+	}
+	if m.Log == nil {
+		m.Log = slog.Default()
 	}
 	if m.Refuse == nil {
 		m.Refuse = refusePlainly
@@ -83,8 +92,11 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	case errors.As(err, &limited):
 		w.Header().Set("Retry-After", seconds(limited.Retry))
 		m.Refuse(w, r, http.StatusTooManyRequests, err)
-	case errors.Is(err, distlock.ErrInvalid):
+	case errors.Is(err, distlock.ErrInvalidName):
 		m.Refuse(w, r, http.StatusBadRequest, err)
+	case errors.Is(err, distlock.ErrInvalid): // what this service made of the request
+		m.Log.ErrorContext(r.Context(), "a request could not be counted", "error", err)
+		m.Refuse(w, r, http.StatusInternalServerError, err)
 	case m.PassOnError && r.Context().Err() == nil:
 		next.ServeHTTP(w, r)
 	default:

@@ -1,8 +1,10 @@
 package ratelimit_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -118,6 +120,25 @@ func TestMiddleware_options(t *testing.T) {
 			t.Errorf("%d were served, want 3", *served)
 		}
 	})
+}
+
+// A weight that can never pass is the mistake of the service: the client is not told that its request is bad, and the log says what is.
+func TestMiddleware_badWeight(t *testing.T) {
+	for _, weight := range []int64{-1, 0, 3} { // of a limit of two
+		var log bytes.Buffer
+		h, served := handler(t, mem.New(), &ratelimit.Options{
+			Weight:      func(*http.Request) int64 { return weight },
+			PassOnError: true,
+			Log:         slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		w := ask(h, "192.0.2.1:1")
+		if w.Code != http.StatusInternalServerError || *served != 0 || w.Header().Get("Retry-After") != "" {
+			t.Errorf("a weight of %d: %d, %d served, retry after %q", weight, w.Code, *served, w.Header().Get("Retry-After"))
+		}
+		if told := fmt.Sprintf("a weight of %d", weight); !strings.Contains(log.String(), told) || strings.Contains(w.Body.String(), told) {
+			t.Errorf("the log says %q, and the client was told %q", &log, w.Body)
+		}
+	}
 }
 
 func TestMiddleware_storeFails(t *testing.T) {
