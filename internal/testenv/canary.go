@@ -3,12 +3,15 @@ package testenv
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"fmt"
+	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
 // Canary is the password in the URLs of servers that let everybody in. They do not look at it; but what shows it would
-// show a password that counts. It must be in no log, error, report or list of processes: scripts/check looks for it in all that the tests say,
-// and tests/secrets in what users see.
+// show a password that counts. It must be in no log, error, report or list of processes: scripts/check looks for it in all that the tests say
+// and in the list while they run, and tests/secrets in what users see.
 const Canary = "c4naryOfTheSuite7f3e"
 
 // Leaks returns the forms in which a text shows a secret: as it is, in hex and in base64, also as part of a longer text.
@@ -28,4 +31,12 @@ func Leaks(text, secret string) []string {
 		look(b[from : len(b)-1])
 	}
 	return found
+}
+
+// shown is an error if the list of processes would show the canary with a command.
+func shown(cmd *exec.Cmd) error {
+	if len(Leaks(strings.Join(cmd.Args, " "), Canary)) == 0 {
+		return nil
+	}
+	return fmt.Errorf("testenv: the arguments of %s have a password in them, and everybody sees them: tell it by standard input", filepath.Base(cmd.Path))
 }

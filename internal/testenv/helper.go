@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 const (
 	roleVariable = "DISTLOCK_TEST_ROLE"
+	argsFollow   = "-" // the arguments are the first line of standard input
 	lineLimit    = 30 * time.Second
 )
 
@@ -36,7 +38,27 @@ func (r Roles) play() {
 		fmt.Fprintf(os.Stderr, "testenv: no role %q\n", name)
 		os.Exit(64)
 	}
-	os.Exit(role(os.Args[1:]))
+	args := os.Args[1:]
+	if len(args) == 1 && args[0] == argsFollow {
+		var err error
+		if args, err = readArgs(os.Stdin); err != nil {
+			fmt.Fprintf(os.Stderr, "testenv: the arguments of role %q: %v\n", name, err)
+			os.Exit(64)
+		}
+	}
+	os.Exit(role(args))
+}
+
+// readArgs reads the arguments of a helper, which are the first line that it is told, and not a byte more: the rest is for the role, or for the
+// program that it becomes.
+func readArgs(in io.Reader) (args []string, err error) {
+	var line []byte
+	for b := make([]byte, 1); b[0] != '\n'; line = append(line, b[0]) {
+		if _, err := io.ReadFull(in, b); err != nil {
+			return nil, err
+		}
+	}
+	return args, json.Unmarshal(line, &args)
 }
 
 // A HelperProcess is the test binary in a role. It talks with the test line by line through
@@ -49,7 +71,8 @@ type HelperProcess struct {
 	rest string // the beginning of a line whose end has not come
 }
 
-// Helper starts the test binary as a child process in the role. It ends with the test.
+// Helper starts the test binary as a child process in the role. It ends with the test. The arguments may be URLs with passwords: they are told by
+// standard input, since everybody on the machine sees the command line of a process.
 func Helper(t testing.TB, role string, args ...string) *HelperProcess {
 	t.Helper()
 	h := &HelperProcess{}
@@ -83,18 +106,19 @@ func (h *HelperProcess) start(role string, args []string) error {
 	// The child's ends are closed here in any case: the end of its output is to be seen.
 	defer childIn.Close()
 	defer childOut.Close()
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(program, argsFollow)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
 	cmd.Stdin, cmd.Stdout = childIn, childOut
 	if err := h.begin(cmd, os.Kill, nil); err != nil {
 		return errors.Join(err, in.Close(), out.Close())
 	}
 	h.in, h.out, h.read = in, out, bufio.NewReader(out)
-	return nil
+	return json.NewEncoder(in).Encode(append([]string{}, args...))
 }
 
 // Actor is a command that runs the test binary in a role, for whoever starts and ends it by other means: inside a
-// network, if it is not nil. It dies with the thread that starts it.
+// network, if it is not nil. It dies with the thread that starts it. Its arguments are seen by everybody: what is secret is told by
+// standard input.
 func Actor(n *Network, role string, args ...string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -106,7 +130,7 @@ func Actor(n *Network, role string, args ...string) (*exec.Cmd, error) {
 	}
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
 	setAttributes(cmd, os.Kill, nil)
-	return cmd, nil
+	return cmd, shown(cmd)
 }
 
 // Say writes a line to the helper.

@@ -2,8 +2,10 @@ package testenv_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +25,23 @@ func TestHelper(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 	is(t, h.Log(), "ending")
+}
+
+// A password among the arguments of a helper is not in the list of processes, and no process is started in whose line it would be.
+func TestHelper_secret(t *testing.T) {
+	t.Parallel()
+	secret := "redis://u:" + testenv.Canary + "@h"
+	h := testenv.Helper(t, "echo", secret, "two\nlines")
+	is(t, h.Line(), "ready ["+secret+" two")
+	is(t, h.Line(), "lines]")
+	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", h.PID())); err == nil && len(testenv.Leaks(string(line), testenv.Canary)) > 0 {
+		t.Error("the list of processes shows it")
+	} else if err != nil && runtime.GOOS == "linux" {
+		t.Error(err)
+	}
+	if _, err := testenv.Actor(nil, "echo", "x", secret); err == nil || len(testenv.Leaks(err.Error(), testenv.Canary)) > 0 {
+		t.Errorf("of an actor: %v", err)
+	}
 }
 
 func TestHelper_pause(t *testing.T) {

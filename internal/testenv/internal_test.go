@@ -86,6 +86,16 @@ func TestBuild_clashSeen(t *testing.T) {
 	}
 }
 
+// A server in whose line the password would be is not started.
+func TestProcess_begin_secret(t *testing.T) {
+	t.Parallel()
+	p := &Process{name: "x", log: filepath.Join(t.TempDir(), "log")}
+	err := p.begin(exec.Command(os.Args[0], "--pass="+Canary), os.Kill, nil)
+	if err == nil || p.run != nil || len(Leaks(err.Error(), Canary)) > 0 {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestPorts(t *testing.T) {
 	t.Parallel()
 	var b portBlocks

@@ -202,6 +202,9 @@ func (p *Process) begin(cmd *exec.Cmd, death os.Signal, as *account) error {
 	if p.run != nil && !p.run.ended() {
 		return errors.New("it is running")
 	}
+	if err := shown(cmd); err != nil {
+		return err
+	}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err

@@ -2,10 +2,10 @@
 // know: go's own line for each package, all that a failed test said, and at the end every
 // skipped test with its reason. Plain `go test` hides skips, and -v hides everything else.
 //
-// usage: go test -json ./... | testlog [SECRET]
+// usage: go test -json ./... | TESTLOG_SECRET=... testlog
 //
 // It exits with 1 if a test or a build failed, or if nothing was tested at all. It also does if a test, also one that passed, printed the
-// secret, which the tests have as a password.
+// secret, which the tests have as a password, or if the list of processes showed it meanwhile.
 package main
 
 import (
@@ -20,8 +20,10 @@ import (
 )
 
 func main() {
-	err := run(os.Stdin, os.Stdout, strings.Join(os.Args[1:], " "))
-	if err != nil {
+	secret := os.Getenv("TESTLOG_SECRET") // which an argument would show to everybody
+	stop := watch(secret)
+	err := run(os.Stdin, os.Stdout, secret)
+	if err = errors.Join(err, listed(stop())); err != nil {
 		fmt.Fprintln(os.Stderr, "testlog:", err)
 		os.Exit(1)
 	}
