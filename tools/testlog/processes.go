@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// pause is how long there is between two looks at the list of processes: most that tests start live for longer, and a look takes a few
+// milliseconds.
+const pause = 200 * time.Millisecond
+
+// watch looks at the command lines of all processes until it is stopped, which returns the programs in whose line the secret was. Where there is no
+// /proc, nothing is seen.
+func watch(secret string) (stop func() []string) {
+	if secret == "" {
+		return func() []string { return nil }
+	}
+	end, found := make(chan struct{}), make(chan []string)
+	go func() {
+		var all []string
+		for over := false; !over; {
+			select {
+			case <-end:
+				over = true
+			case <-time.After(pause):
+			}
+			all = append(all, showing(secret)...)
+		}
+		found <- all
+	}()
+	return func() []string {
+		close(end)
+		return <-found
+	}
+}
+
+// showing returns the programs that show the secret now.
+func showing(secret string) (programs []string) {
+	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range names {
+		line, err := os.ReadFile(name)
+		if err == nil && bytes.Contains(line, []byte(secret)) {
+			program, _, _ := bytes.Cut(line, []byte{0})
+			programs = append(programs, strings.ReplaceAll(filepath.Base(string(program)), secret, "(HERE)"))
+		}
+	}
+	return programs
+}
+
+// listed is an error if the list of processes showed the secret.
+func listed(programs []string) error {
+	if len(programs) == 0 {
+		return nil
+	}
+	slices.Sort(programs)
+	return fmt.Errorf("the list of processes showed the password of the tests: %s", strings.Join(slices.Compact(programs), " "))
+}
