@@ -21,7 +21,7 @@ import (
 const (
 	layout    = 1
 	oldest    = 1
-	functions = 3
+	functions = 4
 	enough    = 2
 )
 

@@ -1,4 +1,4 @@
--- The functions. Each is one round trip, and none waits for longer than its lock_timeout.
+-- The functions. Each is one round trip, and none that is called from outside waits for longer than its lock_timeout.
 --
 -- Acquire has a key to itself before it reads the clock and the claims: it takes a lock of the transaction on the key's
 -- number. Renew and release never wait for that lock: a client that idles in its transaction keeps nobody from renewing.
@@ -297,7 +297,7 @@ $$;
 create or replace function @schema@.ask_anywhere(
   key text, owner text, ttl interval, weight bigint, "limit" bigint, place interval, floor bigint,
   holder text, party text, meta jsonb, value bytea, channel text, wait boolean
-) returns text language plpgsql set search_path = pg_catalog as $$
+) returns text language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_variable
 begin
   return @schema@.ask(key, owner, ttl, weight, "limit", place, floor, holder, party, meta, value, channel, wait);
@@ -310,7 +310,7 @@ create or replace function @schema@.ask_all(
   keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[], places interval[], floors bigint[],
   holders text[], parties text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
 ) returns setof text language plpgsql
-set search_path = pg_catalog set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set search_path = pg_catalog set lock_timeout = '200ms' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
   now timestamptz;
@@ -396,7 +396,7 @@ $$;
 
 -- show tells the live claims on a key, oldest first, then its line.
 create or replace function @schema@.show(key text) returns setof @schema@.told
-language sql stable set search_path = pg_catalog as $$
+language sql stable set search_path = pg_catalog set lock_timeout = '200ms' as $$
   select * from @schema@.claims_of(key, key, clock_timestamp())
   union all
   select * from @schema@.places_of(key, key, clock_timestamp())
@@ -404,7 +404,7 @@ $$;
 
 -- list tells what stands on the keys after one that begin with a prefix, those of a key together, for so many keys.
 create or replace function @schema@.list(prefix text, after text default '', keys int default 100) returns setof @schema@.told
-language sql stable set search_path = pg_catalog as $$
+language sql stable set search_path = pg_catalog set lock_timeout = '200ms' as $$
   with page as (
     select key from (
       (select distinct c.key from @schema@.claim c where c.key > list.after and c.key >= list.prefix and starts_with(c.key, list.prefix)
@@ -447,7 +447,7 @@ $$;
 -- hands on the claim, and renew may wait for it.
 create or replace function @schema@.renew_all(keys text[], owners text[], ttls interval[])
 returns table (answer text, behind bigint, reason text)
-language sql set search_path = pg_catalog as $$
+language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
   with wanted as materialized (
     select w.* from unnest(renew_all.keys, renew_all.owners, renew_all.ttls) with ordinality as w(key, owner, ttl, number)
   ), ours as materialized (
@@ -574,13 +574,14 @@ $$;
 
 -- watch notes that somebody watches a key without a claim.
 create or replace function @schema@.watch(key text, life interval) returns void
-language sql set search_path = pg_catalog as $$
+language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
   insert into @schema@.onlooker as o (key, ends) values (watch.key, clock_timestamp() + watch.life)
     on conflict (key) do update set ends = greatest(o.ends, excluded.ends)
 $$;
 
 -- sweep looks at some keys. Where the clock has passed the last fence by ten minutes it drops what has ended, and the key if nothing is left
--- of it. It returns how many were dropped, and does nothing while another sweeps.
+-- of it. It returns how many were dropped, and does nothing while another sweeps. Others are refused what it drops until its transaction ends: it
+-- is to have one of its own.
 create or replace function @schema@.sweep(step int default 200) returns bigint
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
@@ -600,7 +601,9 @@ begin
     from (select k.key, k.fence from @schema@.key k where k.key > last order by k.key limit sweep.step) k;
   -- From the last key it goes on with the first.
   update @schema@.sweeper set after = case when looked < sweep.step then '' else last end;
-  delete from @schema@.onlooker o where o.ends <= clock_timestamp();
+  delete from @schema@.onlooker o using (
+    select e.key from @schema@.onlooker e where e.ends <= clock_timestamp() for update skip locked
+  ) gone where o.key = gone.key;
   if page is null then
     return 0;
   end if;
@@ -631,16 +634,14 @@ $$;
 
 -- acquire_lock takes a lock by name: true if the holder has it now, for so many seconds. The same holder again extends it.
 -- A holder is who says so: use a name that no other has, such as a host and a process.
+-- It does not sweep: what a sweep drops, the caller's transaction would keep from everybody until it ends.
 create or replace function @schema@.acquire_lock(name text, holder text, ttl_seconds double precision, metadata jsonb default '{}')
-returns boolean language plpgsql set search_path = pg_catalog as $$
+returns boolean language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 declare
   answer text;
 begin
   if coalesce(name = '' or octet_length(name) > 255 or holder = '' or ttl_seconds <= 0 or jsonb_typeof(metadata) <> 'object', true) then
     raise exception 'distlock: a name of 1 to 255 bytes, a holder, a time above 0 and an object for metadata are needed' using errcode = 'invalid_parameter_value';
-  end if;
-  if random() < 0.01 then
-    perform @schema@.sweep();
   end if;
   answer := @schema@.ask(@schema@.lock_key(name), 'sql/' || holder, ttl_seconds * interval '1 second', 1073741824, 1073741824, null, 0,
     @schema@.storable(holder), '', metadata, null, '', true);

@@ -1,0 +1,130 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/postgres"
+)
+
+// begin opens a transaction on a connection of a client in another language. The function asks for one value in it.
+func begin(t *testing.T, url string, opt *postgres.Options) (ask func(sql string, args ...any) (bool, error), end func()) {
+	t.Helper()
+	c, ask := plainSQL(t, url, opt)
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	end = func() { _ = tx.Rollback(context.Background()) } // the second time it does nothing
+	t.Cleanup(end)
+	return ask, end
+}
+
+// idle makes keys that were used a while ago, so that a sweep drops them.
+func idle(t *testing.T, srv *testenv.PostgresServer, s driver.Store, opt *postgres.Options, n int) {
+	t.Helper()
+	for i := range n {
+		r := exclusive(fmt.Sprint("job", i))
+		grant(t, s, r)
+		release(t, s, r)
+	}
+	query(t, srv, "update "+quoted(opt)+".key set fence = fence - 3600000000")
+}
+
+// Whoever takes a lock in a transaction that stays open keeps others from that lock, and from none besides.
+func TestSQL_acquireLockHoldsOneKey(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	idle(t, srv, s, opt, 20)
+	ask, _ := begin(t, srv.URL, opt)
+	if ok, err := ask("select bool_and(Schema.acquire_lock('mine', 'py', 60)) from generate_series(1, 2000)"); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if ok, err := ask("select count(*) = 1 from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"); err != nil || !ok {
+		t.Errorf("a client that asked for one key has others too: %v", err)
+	}
+	for i := range 20 {
+		grant(t, s, exclusive(fmt.Sprint("job", i)))
+	}
+}
+
+// A sweep in a transaction that stays open: what it dropped is refused until then, and nobody waits or loses what it holds.
+func TestSQL_sweepInOpenTransaction(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	held := exclusive("held")
+	idle(t, srv, s, opt, 3)
+	grant(t, s, held)
+	query(t, srv, "insert into "+quoted(opt)+".onlooker values ('job1', clock_timestamp() - interval '1 s'), ('job2', clock_timestamp() - interval '1 s')")
+	// One who watches job2 has its hands on the row: the sweep leaves it.
+	watching, _ := begin(t, srv.URL, opt)
+	if _, err := watching("select Schema.watch('job2', '1 min') is null"); err != nil {
+		t.Fatal(err)
+	}
+	sweeping, end := begin(t, srv.URL, opt)
+	if ok, err := sweeping("select Schema.sweep() >= 3"); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if ok, err := sweeping("select count(*) = 1 from Schema.onlooker where key = 'job2'"); err != nil || !ok {
+		t.Error("the sweep took what a watch has its hands on:", err)
+	}
+	if res := refuse(t, s, exclusive("job1")); !strings.Contains(res.Blocker.Holder, "transaction") {
+		t.Errorf("refused with %+v, want the open transaction named", res)
+	}
+	renew(t, s, held)
+	grant(t, s, exclusive("new"))
+	began := time.Now()
+	_, ask := plainSQL(t, srv.URL, opt)
+	var pg *pgconn.PgError
+	if _, err := ask("select Schema.watch('job1', '1 min') is null"); !errors.As(err, &pg) || pg.Code != "55P03" {
+		t.Errorf("a watch of what a sweep drops: %v, want 55P03", err)
+	}
+	if s.Watch(t.Context(), driver.ID{Key: "job1"}) == nil {
+		t.Error("Watch of what a sweep drops: nil")
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("watches waited for %v", took)
+	}
+	end()
+	grant(t, s, exclusive("job1"))
+	release(t, s, held)
+}
+
+// No function waits for long for what another has locked.
+func TestSQL_boundsItsWait(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	works(t, made(t, srv.URL, opt))
+	locking, _ := begin(t, srv.URL, opt)
+	for _, table := range []string{"key", "claim", "place", "onlooker", "sweeper"} {
+		if _, err := locking("lock table Schema." + table); err != nil && !strings.Contains(err.Error(), "no rows") {
+			t.Fatal(err)
+		}
+	}
+	_, ask := plainSQL(t, srv.URL+"&statement_timeout=10000", opt)
+	for _, call := range []string{
+		"acquire_lock('n', 'h', 60)", "release_lock('n', 'h')", "acquire('n', 'o', '1 min')",
+		"ask('n', 'o', '1 min', 1, 1, null, 0, '', '', '{}', null, '', true)",
+		`ask_all('{n}', '{o}', '{1 min}', '{1}', '{1}', '{null}', '{0}', '{""}', '{""}', '{"{}"}', '{null}', '{""}', '{t}')`,
+		"renew('n', 'o', '1 min')", "renew_all('{n}', '{o}', '{1 min}')", "release('n', 'o')", "release_all('{n}', '{o}')",
+		"show('n')", "list('')", "break('n', 'why')", "watch('n', '1 min')", "sweep()",
+	} {
+		var pg *pgconn.PgError
+		if _, err := ask("select count(*) = 0 from Schema." + call); !errors.As(err, &pg) || pg.Code != "55P03" {
+			t.Errorf("%s: %v, want 55P03", call, err)
+		}
+	}
+}
