@@ -10,6 +10,7 @@ func postgres() Section {
 			{[]string{"F02"}, "pause of the holder", "another is granted, with a higher fence; what compares fences refuses the late one, what does not is overwritten", []Test{"store/postgres/process_test.go:TestProcesses_paused"}, ""},
 			{[]string{"F03"}, "suspended host", "the holder is told in its first look", asleep, ""},
 			{[]string{"F04", "F05", "F06"}, "holder cut off: both ways, replies or requests alone", "told before a rival is granted: a NOTIFY is no sign of life", []Test{"tests/promise/link_test.go:TestCutOff"}, ""},
+			{[]string{"F04"}, "something on the way ends the connection, and the holder hears nothing", "no effect on who holds: a claim is not the connection's", []Test{"tests/promise/link_test.go:TestCutOff_ended"}, ""},
 			{[]string{"F04"}, "a link that swallows everything", "calls end with their ctx, unknown; another is granted when the TTL is over", []Test{"store/postgres/trouble_test.go:TestStore_partition"}, ""},
 			{[]string{"F08", "F25"}, "connections ended, restart, crash of the server or of one of its processes, as when memory runs out", "spans disjoint, fences rise, holds survive it, nobody needs a restart", []Test{
 				"store/postgres/trouble_test.go:TestStore_restartUnderLoad", "store/postgres/trouble_test.go:TestStore_down",
@@ -64,7 +65,8 @@ func advisory() Section {
 			{[]string{"F01"}, "crash of the holder", "free at once", []Test{"store/pgadvisory/fault_test.go:TestStore_holder_killed"}, ""},
 			{[]string{"F02"}, "pause of the holder", "the server ends the claim after its TTL; the holder refuses its first guarded action; fences rise", []Test{"store/pgadvisory/fault_test.go:TestStore_holder_stopped"}, ""},
 			{[]string{"F03"}, "suspended host", "the holder is told in its first look", asleep, ""},
-			{[]string{"F04", "F05", "F06"}, "holder cut off: both ways, replies or requests alone", "no overlap: the holder's trust ends before the server's", []Test{"tests/promise/link_test.go:TestCutOff", "store/pgadvisory/fault_test.go:TestStore_cut_off"}, ""},
+			{[]string{"F04", "F05", "F06"}, "holder cut off: both ways, replies or requests alone", "no overlap, while the connection stays: the holder's trust ends before the server's", []Test{"tests/promise/link_test.go:TestCutOff", "store/pgadvisory/fault_test.go:TestStore_cut_off"}, ""},
+			{[]string{"F04"}, "a load balancer, a NAT or a firewall on the way ends the connection towards the server, and the holder hears nothing", "**two holders**, until the holder's next renewal fails or its trust ends; fences rise", []Test{"tests/promise/link_test.go:TestCutOff_ended"}, ""},
 			{[]string{"F08", "F25", "F26", "F35"}, "the server ends the connection, restarts, or crashes, as when its memory or its disk runs out", "**the lock is free before the holder knows**; a lease is lost as soon as the news arrives, without a renewal. Nothing is taken again by itself; fences rise", []Test{
 				"tests/promise/power_test.go:TestPower_advisory", "store/pgadvisory/fault_test.go:TestStore_backend_ended", "store/pgadvisory/fault_test.go:TestStore_lease_ended", "store/pgadvisory/fault_test.go:TestStore_restart",
 			}, ""},

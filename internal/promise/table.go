@@ -67,9 +67,14 @@ var clients = Promise{
 		Postgres: {{Yes, "", "", []Test{
 			"tests/promise/link_test.go:TestCutOff", "store/postgres/process_test.go:TestProcesses_paused", "store/postgres/process_test.go:TestProcesses_killed",
 		}}},
-		Advisory: {{Yes, "", "the server ends a connection that is silent for a TTL", []Test{
-			"tests/promise/link_test.go:TestCutOff", "store/pgadvisory/fault_test.go:TestStore_holder_stopped", "store/pgadvisory/fault_test.go:TestStore_cut_off",
-		}}},
+		Advisory: {
+			{Yes, "while nothing else ends the connection", "the server ends one that is silent for a TTL, and no earlier", []Test{
+				"tests/promise/link_test.go:TestCutOff", "store/pgadvisory/fault_test.go:TestStore_holder_stopped", "store/pgadvisory/fault_test.go:TestStore_cut_off",
+			}},
+			{No, "if something on the way ends it", "the lock is free at once, and a holder that does not hear of it trusts on, until a renewal fails or its trust ends", []Test{
+				"tests/promise/link_test.go:TestCutOff_ended",
+			}},
+		},
 	},
 }
 

@@ -27,7 +27,8 @@
 // # What is not guaranteed
 //
 // When a connection breaks, or the server restarts or fails over, the locks are free at once, long before their TTL. The holder is told as soon as its side of
-// the connection ends; a rival may be granted before that. Check fences. A failover to a standby that is behind may give a fence
+// the connection ends; a rival may be granted before that. If something on the way, such as a load balancer, ended it towards the server alone, that
+// is when a renewal fails, or when trust ends. Check fences. A failover to a standby that is behind may give a fence
 // again. Advisory locks know no permissions: every role that may connect to the database can take any of them. Among roles that do not trust each
 // other use a lease table. A pooler that gives a connection to another client after each transaction is refused: there two clients
 // would hold one lock.

@@ -40,6 +40,43 @@ func TestCutOff(t *testing.T) {
 	})
 }
 
+// Something on the way, such as a load balancer or a NAT, ends the connection towards the server, and the holder hears nothing of it. A
+// claim in a table is none of the connection's, and stays. An advisory lock is free at once, and another is granted it while the
+// holder trusts its lease.
+func TestCutOff_ended(t *testing.T) {
+	t.Parallel()
+	const ttl = 10 * time.Second
+	// end has a hold and a call that waits for it, ends the holder's connection on the way, and returns how to let the news through.
+	end := func(t *testing.T, s *site, sc *scene) (first *part, next <-chan *part, heal func()) {
+		far := testenv.Proxy(t, s.addrs[0])
+		near := testenv.Proxy(t, far.Addr)
+		first = sc.lock("a", locker(t, s.open(t, near.Addr), distlock.TTL(ttl)))
+		next = sc.wait("b", locker(t, s.store(t), distlock.TTL(ttl)))
+		near.Hold(testenv.Both)
+		far.Reset()
+		return first, next, near.Heal
+	}
+	onLinks(t, []string{"postgres"}, func(t *testing.T, s *site) {
+		sc := newScene(t)
+		first, next, heal := end(t, s, sc)
+		sc.refused(next, time.Second)
+		heal()
+		sc.end(first)
+		sc.end(sc.granted(next, soon))
+		sc.one()
+	})
+	onLinks(t, []string{"advisory"}, func(t *testing.T, s *site) {
+		sc := newScene(t)
+		first, next, heal := end(t, s, sc)
+		second := sc.granted(next, soon)
+		t.Logf("granted to another with %v of trust left", time.Until(first.Until()).Round(time.Millisecond))
+		sc.two(first)
+		heal()
+		sc.over(first, soon)
+		sc.end(second)
+	})
+}
+
 // One who waits is cut off while the key is given back. When the link heals it asks again, and is granted.
 func TestCutOff_waiter(t *testing.T) {
 	t.Parallel()
