@@ -25,3 +25,51 @@ func killBackend(t testing.TB, srv *testenv.PostgresServer) {
 		t.Fatal(err)
 	}
 }
+
+// The context manager of docs/postgres.md tells that the lock is lost when the connection breaks, and when the server says nothing: then before
+// a rival has it. What the body raises goes on.
+func TestSQL_pythonLost(t *testing.T) {
+	t.Parallel()
+	const script = `
+try:
+    with lock(connect, sys.stdin.readline().strip(), ttl=6) as lost:
+        print("held", flush=True)
+        if not lost.wait(15):
+            sys.exit("it is not lost")
+        print("lost", flush=True)
+        if sys.stdin.readline() == "raise\n":
+            raise ValueError("mine") from KeyError("its cause")
+except Lost as e:
+    print("Lost", flush=True)
+except ValueError as e:
+    assert isinstance(e.__cause__, Lost) and isinstance(e.__cause__.__cause__, KeyError), repr(e.__cause__)
+    print("ValueError", flush=True)
+`
+	srv := testenv.Postgres(t) // one of our own: its processes are stopped
+	s := made(t, srv.URL, nil)
+	works(t, s)
+	for _, tt := range []struct{ name, answer, end string }{{"silent", "", "Lost"}, {"broken", "raise", "ValueError"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := startPython(t, srv.URL, script)
+			p.tell(tt.name)
+			p.says("held")
+			backend, err := strconv.Atoi(query(t, srv, "select pid from pg_stat_activity where application_name = 'python'")[0][0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tt.name == "broken" {
+				query(t, srv, "select pg_terminate_backend("+strconv.Itoa(backend)+")")
+				p.says("lost")
+			} else {
+				if err := syscall.Kill(backend, syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				defer syscall.Kill(backend, syscall.SIGCONT)
+				p.says("lost")
+				refuse(t, s, exclusive(tt.name)) // a tenth of the TTL is left
+			}
+			p.tell(tt.answer)
+			p.says(tt.end)
+		})
+	}
+}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -272,27 +270,11 @@ func TestSQL_idle(t *testing.T) {
 // The context manager of docs/postgres.md, and a client that leaves psycopg2's default on and idles in its transaction.
 func TestSQL_python(t *testing.T) {
 	t.Parallel()
-	const python = "/usr/bin/python3" // Debian's, which has Debian's modules
-	if out, err := exec.Command(python, "-c", "import psycopg2").CombinedOutput(); err != nil {
-		missing := t.Skipf
-		if os.Getenv("CI") == "true" {
-			missing = t.Fatalf
-		}
-		missing("SKIPPED, NOTHING WAS TESTED: no psycopg2 on this machine; to get it: apt-get install python3-psycopg2, or scripts/servers: %s", out)
-	}
 	srv := testenv.Postgres(t, testenv.Shared())
 	url := srv.Database(t)
 	s := made(t, url, nil)
 	works(t, s)
-	doc, err := os.ReadFile("../../docs/postgres.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := strings.Cut(string(doc), "```python\n")
-	code, _, _ = strings.Cut(code, "```")
-	script := code + `
-import sys, time, psycopg2
-connect = lambda: psycopg2.connect(sys.argv[1])
+	const script = `
 idle = connect()
 with idle.cursor() as cur:
     cur.execute("select distlock.acquire_lock('idle', 'python', 60)")
@@ -313,48 +295,17 @@ print("done", flush=True)
 `
 	held := exclusive("go")
 	grant(t, s, held)
-	cmd := exec.Command(python, "-c", script, url)
-	in, _ := cmd.StdinPipe()
-	out, _ := cmd.StdoutPipe()
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer in.Close()
-	lines := make(chan string, 10)
-	go func() {
-		defer close(lines)
-		for {
-			var line string
-			if _, err := fmt.Fscanln(out, &line); err != nil {
-				return
-			}
-			lines <- line
-		}
-	}()
-	expect := func(want string) {
-		t.Helper()
-		select {
-		case got := <-lines:
-			if got != want {
-				t.Fatalf("python said %q, want %q; %s", got, want, stderr.String())
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatalf("python did not say %q; %s", want, stderr.String())
-		}
-	}
-	expect("held")
+	p := startPython(t, url, script)
+	p.says("held")
 	time.Sleep(3 * time.Second) // it extends
 	refuse(t, s, exclusive("nightly"))
 	renew(t, s, held)
 	refuse(t, s, exclusive("idle"))
-	fmt.Fprintln(in)
-	expect("released")
+	p.tell("")
+	p.says("released")
 	grant(t, s, exclusive("nightly"))
-	fmt.Fprintln(in)
-	expect("done")
+	p.tell("")
+	p.says("done")
 	refuse(t, s, exclusive("idle"))
 	renew(t, s, held)
 }
