@@ -57,3 +57,16 @@ func ExampleLimiter_Wait() {
 	fmt.Println(time.Since(began) >= 200*time.Millisecond)
 	// Output: true
 }
+
+// Processes that make one call each, as commands of a shell do, take what they need and no share of a hundred.
+func ExampleExact() {
+	ctx, locker := context.Background(), newLocker()
+	calls, _ := locker.Limiter(100_000, time.Hour)
+
+	fmt.Println(calls.Allow(ctx, "partner-api", distlock.Exact()))
+	why, err := calls.Why(ctx, "partner-api")
+	fmt.Println(why.Holders[0].Weight, err)
+	// Output:
+	// <nil>
+	// 1 <nil>
+}

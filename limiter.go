@@ -44,16 +44,16 @@ func (e *LimitError) Unwrap() error { return e.Err }
 //
 // Limits above 1,000 are taken from the store in shares of n/1000, rounded up, which the process spends without asking: so a name
 // never has more than 1,000 claims, and the limit is never exceeded. It may be reached early: by shares that other processes have taken and not yet
-// spent, and by up to a share if n is no multiple of it. What a process has not spent when it ends is lost for up to two windows.
+// spent, and by up to a share if n is no multiple of it. What a process has not spent when it ends is lost for up to two windows. Exact takes no
+// shares.
 //
-// Of the options Weight, Wait, Backoff, Holder, Value, Meta and Observe mean what they mean for locks. The others, about how long a lease
+// Of the options Weight, Exact, Wait, Backoff, Holder, Value, Meta and Observe mean what they mean for locks. The others, about how long a lease
 // is kept, mean nothing.
 type Limiter struct {
 	l      *Locker
 	n      int64
 	window time.Duration
-	share  int64         // what is taken from the store at a time; 1: exactly what is asked for
-	life   time.Duration // of a claim
+	share  int64 // what is taken from the store at a time; 1: exactly what is asked for
 
 	mu    sync.Mutex
 	pools map[string]*pool // by name, if share > 1
@@ -72,10 +72,7 @@ func (l *Locker) Limiter(n int64, window time.Duration) (*Limiter, error) {
 	case n < 1 || n >= driver.Whole:
 		return nil, fmt.Errorf("%w: a limit of %d is not 1 to %d", ErrInvalid, n, driver.Whole-1)
 	}
-	m := &Limiter{l: l, n: n, window: window, share: (n + maxShares - 1) / maxShares, life: window, pools: map[string]*pool{}}
-	if m.share > 1 {
-		m.life = 2 * window // a share may be spent for a window, and what is spent last counts for one more
-	}
+	m := &Limiter{l: l, n: n, window: window, share: (n + maxShares - 1) / maxShares, pools: map[string]*pool{}}
 	if err := within("window", window, minTTL, maxTTL); err != nil {
 		return nil, err
 	}
@@ -89,9 +86,15 @@ func (l *Locker) Limiter(n int64, window time.Duration) (*Limiter, error) {
 
 // set makes options those of a claim that nobody keeps.
 func (m *Limiter) set(o *options) error {
-	o.ttl, o.fixed, o.maxHold, o.atLeast, o.delay = m.life, true, 0, 0, 0
+	o.ttl, o.fixed, o.maxHold, o.atLeast, o.delay = m.window, true, 0, 0, 0
+	if m.shared(o) {
+		o.ttl = 2 * m.window // a share may be spent for a window, and what is spent last counts for one more
+	}
 	return nil
 }
+
+// shared reports whether what a call takes comes out of shares.
+func (m *Limiter) shared(o *options) bool { return m.share > 1 && !o.exact }
 
 // Allow lets a name pass once, or as often as Weight says, or returns ErrLimited at once.
 func (m *Limiter) Allow(ctx context.Context, name string, opts ...Option) error {
@@ -99,7 +102,7 @@ func (m *Limiter) Allow(ctx context.Context, name string, opts ...Option) error 
 }
 
 // Wait lets a name pass once, or as often as Weight says, and waits until it may: first come, first served where the store can queue
-// and the limit is at most 1,000. The context, and the option Wait, bound the wait; if they end it the error is ErrLimited too.
+// and the limit is at most 1,000, or Exact. The context, and the option Wait, bound the wait; if they end it the error is ErrLimited too.
 func (m *Limiter) Wait(ctx context.Context, name string, opts ...Option) error {
 	r, err := m.l.request(ctx, kindRate, name, Counted, append(opts[:len(opts):len(opts)], m.set))
 	if err != nil {
@@ -109,7 +112,7 @@ func (m *Limiter) Wait(ctx context.Context, name string, opts ...Option) error {
 	if err := r.tooHeavy(); err != nil {
 		return err
 	}
-	if m.share > 1 {
+	if m.shared(&r.opt) {
 		return m.spend(ctx, r)
 	}
 	lease, err := m.l.get(ctx, r)

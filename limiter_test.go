@@ -239,6 +239,45 @@ func TestLimiter_shares_unspent(t *testing.T) {
 	})
 }
 
+// TestLimiter_exact has a process for each call, beside one that spends shares: all of the limit passes, for a window and no longer.
+func TestLimiter_exact(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		all := []*distlock.Locker{g.locker(t)}
+		if err := limiter(t, all[0], 2000, time.Minute).Allow(t.Context(), "api"); err != nil { // a share of two
+			t.Fatal(err)
+		}
+		for range 998 {
+			l := g.locker(t)
+			all = append(all, l)
+			if err := limiter(t, l, 2000, time.Minute).Allow(t.Context(), "api", distlock.Exact()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := g.locker(t, distlock.Exact())
+		all = append(all, last)
+		m := limiter(t, last, 2000, time.Minute)
+		for _, weight := range []int64{999, 1} {
+			if err := m.Allow(t.Context(), "api", distlock.Weight(weight)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := g.count("renew"); n != 0 {
+			t.Errorf("%d claims were cut: none was a share", n)
+		}
+		err := m.Allow(t.Context(), "api")
+		var limited *distlock.LimitError
+		if !errors.As(err, &limited) || limited.Retry != time.Minute {
+			t.Errorf("with nothing left: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := m.Allow(t.Context(), "api", distlock.Weight(1998)); err != nil { // the share counts for two windows
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		g.empty(t, all...)
+	})
+}
+
 // TestLimiter_shares_together has many calls come at once: one of them asks for a share, and they ask again only when it is spent.
 func TestLimiter_shares_together(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {

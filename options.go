@@ -51,6 +51,7 @@ type options struct {
 	atLeast      time.Duration
 	delay        time.Duration
 	fixed        bool
+	exact        bool // a Limiter takes no more than it is asked for
 	requireFence bool
 	preferred    bool // a candidate that leaders make way for
 	holder       string
@@ -167,6 +168,16 @@ var errWeight = fmt.Errorf("%w: a lock has no weight", ErrInvalid)
 func Fixed() Option {
 	return func(o *options) error {
 		o.fixed = true
+		return nil
+	}
+}
+
+// Exact has a Limiter of more than 1,000 take from the store what a call asks for, and no share to spend later: for processes that end after a few
+// calls, whose shares would be lost. Every pass is a round trip and a claim then, which lives for the window, so a name has as many claims
+// as there were passes. Smaller limits are always exact, and nothing else is changed by it.
+func Exact() Option {
+	return func(o *options) error {
+		o.exact = true
 		return nil
 	}
 }

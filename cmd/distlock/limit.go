@@ -97,7 +97,8 @@ func parseRate(s string) (n int64, window time.Duration, err error) {
 func (q *quota) pass(parent context.Context, l *distlock.Limiter) error {
 	ctx, stop := interruptible(parent)
 	defer stop()
-	err := l.Wait(ctx, q.name, distlock.Wait(q.ask.wait), distlock.Weight(q.weight), distlock.Holder(q.holder))
+	// This process counts once and ends: the rest of a share would be lost.
+	err := l.Wait(ctx, q.name, distlock.Exact(), distlock.Wait(q.ask.wait), distlock.Weight(q.weight), distlock.Holder(q.holder))
 	var sig signalError
 	var limited *distlock.LimitError
 	switch {
