@@ -18,22 +18,33 @@ import (
 )
 
 // A Locker is the lock of jobs, for gocron.WithDistributedLocker and gocron.WithDistributedJobLocker.
-type Locker struct{ l *distlock.Locker }
+type Locker struct {
+	l        *distlock.Locker
+	patience time.Duration // how long a lock is asked for
+}
 
 // NewLocker returns a Locker on a store. The lock of a job is held while it runs, and at least for splay: a scheduler whose clock is
 // late finds it taken though the run has ended. So splay has to be longer than the clocks differ, and shorter than the
 // period of the job less that. It is errors.ErrUnsupported if the store keeps no claim without its process.
+//
+// On a store that has no line, such as a majority, schedulers that ask at the same moment may all be refused, each because of the others. There
+// a lock is asked for again for half of splay, and held for half of splay longer.
 func NewLocker(store driver.Store, splay time.Duration, opts ...distlock.Option) (*Locker, error) {
-	l, err := distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay))...)
+	patience := time.Duration(0)
+	if store != nil && !store.Features().Queue {
+		patience = splay / 2
+	}
+	// Whoever asks last, and asks for as long as it may, must still find the lock taken.
+	l, err := distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay+patience))...)
 	if err != nil {
 		return nil, err
 	}
-	return &Locker{l}, nil
+	return &Locker{l, patience}, nil
 }
 
-// Lock takes the lock of a job, or returns distlock.ErrHeld at once: gocron skips the run then.
+// Lock takes the lock of a job, or returns distlock.ErrHeld: gocron skips the run then.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	lease, err := l.l.TryLock(ctx, key)
+	lease, err := l.l.Lock(ctx, key, distlock.Wait(l.patience))
 	if err != nil {
 		return nil, err // and no Lock that is a nil *Lease
 	}

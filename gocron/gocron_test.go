@@ -172,6 +172,56 @@ func TestLocker_Lock(t *testing.T) {
 	})
 }
 
+// lineless is a store that has no line, and refuses at first, as a majority does if its votes are split.
+type lineless struct {
+	*mem.Store
+	split int
+}
+
+func (s *lineless) Features() driver.Features {
+	f := s.Store.Features()
+	f.Name, f.Queue = "lineless", false
+	return f
+}
+
+func (s *lineless) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	if s.split > 0 {
+		s.split--
+		return driver.Result{}, nil
+	}
+	return s.Store.Acquire(ctx, r)
+}
+
+func TestLocker_Lock_noLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const splay = 4 * time.Second
+		l, err := adapter.NewLocker(&lineless{mem.New(), 3}, splay)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := context.Background()
+		began := time.Now()
+		lock, err := l.Lock(ctx, "a")
+		if took := time.Since(began); err != nil || took > splay/2 {
+			t.Fatalf("nobody has it: %v after %v", err, took)
+		}
+		held := time.Now()
+		if err := lock.Unlock(ctx); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(splay - time.Millisecond) // the clock of the next one is so late
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, distlock.ErrHeld) {
+			t.Errorf("before the splay is over: %v", err)
+		}
+		if _, err := l.Lock(ctx, "a"); err != nil || time.Since(held) < splay {
+			t.Errorf("the next fire: %v", err)
+		}
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // tied is a store whose claims end with the process.
 type tied struct{ *mem.Store }
 
