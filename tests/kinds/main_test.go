@@ -38,7 +38,7 @@ var stores = map[string]func(t *testing.T) string{
 	"redlock": func(t *testing.T) string {
 		url := "redlock:"
 		for _, sep := range []string{"?node=", "&node=", "&node="} {
-			url += sep + "redis://" + testenv.Redis(t).Addr
+			url += sep + testenv.Redis(t).URL
 		}
 		return url
 	},

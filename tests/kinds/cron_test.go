@@ -1,0 +1,147 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/gocron"
+	"github.com/distlock/distlock/idempotency"
+)
+
+func outlives(f driver.Features) bool { return f.Detached }
+
+// processes is how many share a store.
+const processes = 3
+
+// crons makes a Cron for each process.
+func crons(t *testing.T, url string, o *distlock.CronOptions) (out []*distlock.Cron) {
+	t.Helper()
+	for range processes {
+		c, err := locker(t, url).Cron(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// fireAll has all processes come to a fire at once. It returns how many ran the job.
+func fireAll(t *testing.T, all []*distlock.Cron, at time.Time, job func(ctx context.Context) error) int64 {
+	t.Helper()
+	var runs atomic.Int64
+	var wg sync.WaitGroup
+	for _, c := range all {
+		wg.Go(func() {
+			for {
+				ran, err := c.Run(t.Context(), "report", at, job)
+				if errors.Is(err, distlock.ErrUnavailable) && t.Context().Err() == nil {
+					continue // a file may be in use for long on a busy machine
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				if ran {
+					runs.Add(1)
+				}
+				return
+			}
+		})
+	}
+	wg.Wait()
+	return runs.Load()
+}
+
+// Each fire is run by one of three processes that come to it at once, and by none that comes later, though it failed. Fires that come while one
+// runs are skipped, for good.
+func TestCron(t *testing.T) {
+	t.Parallel()
+	onEach(t, keeps, func(t *testing.T, url string) {
+		all := crons(t, url, nil)
+		first := time.Date(2030, 1, 1, 3, 0, 0, 0, time.UTC)
+		night := func(i int) time.Time { return first.AddDate(0, 0, i) }
+		var calls atomic.Int64
+		quick := func(context.Context) error { calls.Add(1); return nil }
+		for i := range 5 {
+			if n := fireAll(t, all, night(i), quick); n != 1 {
+				t.Errorf("%d ran fire %d", n, i)
+			}
+		}
+		for i := range 5 {
+			if n := fireAll(t, all, night(i), quick); n != 0 {
+				t.Errorf("%d ran fire %d, which was done", n, i)
+			}
+		}
+		during := int64(-1)
+		if n := fireAll(t, all[:1], night(5), func(context.Context) error {
+			during = fireAll(t, all[1:], night(6), quick)
+			return nil
+		}); n != 1 || during != 0 {
+			t.Errorf("%d ran a fire, and meanwhile %d the next", n, during)
+		}
+		if n := fireAll(t, all, night(6), quick); n != 0 || calls.Load() != 5 {
+			t.Errorf("%d ran a fire that was skipped; %d calls in all", n, calls.Load())
+		}
+		bad := errors.New("out of paper")
+		if ran, err := all[0].Run(t.Context(), "report", night(7), func(context.Context) error { return bad }); !ran || !errors.Is(err, bad) {
+			t.Errorf("a job that fails: %v, %v", ran, err)
+		}
+		if n := fireAll(t, all[1:], night(7), quick); n != 0 {
+			t.Errorf("%d ran a fire that had failed", n)
+		}
+	})
+}
+
+func TestCron_overlap(t *testing.T) {
+	t.Parallel()
+	onEach(t, keeps, func(t *testing.T, url string) {
+		all := crons(t, url, &distlock.CronOptions{Overlap: true})
+		now := time.Now()
+		during := int64(-1)
+		if n := fireAll(t, all[:1], now, func(context.Context) error {
+			during = fireAll(t, all[1:], now.Add(time.Minute), func(context.Context) error { return nil })
+			return nil
+		}); n != 1 || during != 1 {
+			t.Errorf("%d ran a fire, and meanwhile %d the next", n, during)
+		}
+	})
+}
+
+// A majority and advisory locks keep no records, and advisory locks end with their process: who needs more is told when it is made.
+func TestCron_refused(t *testing.T) {
+	t.Parallel()
+	for what, tt := range map[string]struct {
+		needs func(driver.Features) bool
+		make  func(t *testing.T, url string) error
+	}{
+		"cron": {keeps, func(t *testing.T, url string) error {
+			_, err := locker(t, url).Cron(nil)
+			return err
+		}},
+		"idempotency": {keeps, func(t *testing.T, url string) error {
+			_, err := idempotency.Middleware(locker(t, url), time.Hour, nil)
+			return err
+		}},
+		"gocron": {outlives, func(t *testing.T, url string) error {
+			_, err := gocron.NewLocker(store(t, url), time.Second)
+			return err
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			onEach(t, func(f driver.Features) bool { return !tt.needs(f) }, func(t *testing.T, url string) {
+				err := tt.make(t, url)
+				if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "store "+name) {
+					t.Errorf("store %s: %v", name, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package kinds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/robfig/cron/v3"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	adapter "github.com/distlock/distlock/gocron"
+	"github.com/distlock/distlock/robfig"
+)
+
+// everySecond is a schedule with seconds.
+const everySecond = "* * * * * *"
+
+// The crons of three processes run each fire one time.
+func TestRobfig(t *testing.T) {
+	t.Parallel()
+	onEach(t, keeps, func(t *testing.T, url string) {
+		var runs atomic.Int64
+		var all []*cron.Cron
+		for _, jobs := range crons(t, url, &distlock.CronOptions{Overlap: true}) { // a slow machine is no reason to skip one
+			c := cron.New(cron.WithSeconds(), cron.WithLocation(time.UTC))
+			_, err := robfig.New(c, jobs, nil).Add(t.Context(), everySecond, "report", func(context.Context) error {
+				runs.Add(1)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Start()
+			all = append(all, c)
+		}
+		until(t, "three fires are run", func() bool { return runs.Load() >= 3 })
+		for _, c := range all {
+			<-c.Stop().Done()
+		}
+		for c, err := range driver.List(t.Context(), store(t, url), "~once/report@") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			fire, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(c.Key, "~once/report@"))
+			if err != nil || !fire.Equal(fire.Truncate(time.Second)) {
+				t.Errorf("%q is no fire that was planned: %v", c.Key, err)
+			}
+			runs.Add(-1)
+		}
+		if n := runs.Load(); n != 0 {
+			t.Errorf("%d more runs than fires", n)
+		}
+	})
+}
+
+// until waits for something that is about to happen.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for began := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > soon {
+			t.Fatalf("not within %v: %s", soon, what)
+		}
+	}
+}
+
+// schedulers makes a scheduler of gocron for each process.
+func schedulers(t *testing.T, opt func(i int) gocron.SchedulerOption) (out []gocron.Scheduler) {
+	t.Helper()
+	for i := range processes {
+		s, err := gocron.NewScheduler(opt(i), gocron.WithLocation(time.UTC))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Shutdown(); err != nil {
+				t.Error(err)
+			}
+		})
+		out = append(out, s)
+	}
+	return out
+}
+
+// An askedLocker counts what came of asking. It asks again for as long as the store cannot be used.
+type askedLocker struct {
+	gocron.Locker
+	granted, refused *atomic.Int64
+}
+
+func (l askedLocker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
+	lock, err := steady(func(ctx context.Context, key string, _ ...distlock.Option) (gocron.Lock, error) { return l.Locker.Lock(ctx, key) })(ctx, key)
+	switch {
+	case err == nil:
+		l.granted.Add(1)
+	case errors.Is(err, distlock.ErrHeld):
+		l.refused.Add(1)
+	}
+	return lock, err
+}
+
+// Three schedulers fire the same jobs at the same time: each job is run one time.
+func TestGocron_Locker(t *testing.T) {
+	t.Parallel()
+	onEach(t, outlives, func(t *testing.T, url string) {
+		var granted, refused atomic.Int64
+		all := schedulers(t, func(int) gocron.SchedulerOption {
+			l, err := adapter.NewLocker(store(t, url), soon) // no scheduler is later than that
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := l.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			return gocron.WithDistributedLocker(askedLocker{l, &granted, &refused})
+		})
+		const jobs = 5
+		var runs [jobs]atomic.Int64
+		at := time.Now().Add(time.Second)
+		for _, s := range all {
+			for i := range jobs {
+				_, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)), gocron.NewTask(func() { runs[i].Add(1) }), gocron.WithName(fmt.Sprint("job ", i)))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.Start()
+		}
+		until(t, "all have asked for all jobs", func() bool { return granted.Load()+refused.Load() == processes*jobs })
+		for _, s := range all {
+			if err := s.StopJobs(); err != nil { // when they have ended
+				t.Error(err)
+			}
+		}
+		for i := range runs {
+			if n := runs[i].Load(); n != 1 {
+				t.Errorf("job %d was run %d times", i, n)
+			}
+		}
+	})
+}
+
+// The scheduler that leads runs the jobs, and when it resigns another does.
+func TestGocron_Elector(t *testing.T) {
+	t.Parallel()
+	onEach(t, elects, func(t *testing.T, url string) {
+		var electors []*adapter.Elector
+		all := schedulers(t, func(int) gocron.SchedulerOption {
+			e, err := locker(t, url).Election("schedulers")
+			if err != nil {
+				t.Fatal(err)
+			}
+			elector := adapter.NewElector(e)
+			t.Cleanup(elector.Close)
+			electors = append(electors, elector)
+			return gocron.WithDistributedElector(elector)
+		})
+		var runs [processes]atomic.Int64
+		for i, s := range all {
+			if _, err := s.NewJob(gocron.CronJob(everySecond, true), gocron.NewTask(func() { runs[i].Add(1) })); err != nil {
+				t.Fatal(err)
+			}
+			s.Start()
+		}
+		ran := func() (who []int) {
+			for i := range runs {
+				if runs[i].Load() > 0 {
+					who = append(who, i)
+				}
+			}
+			return who
+		}
+		until(t, "the leader runs the job", func() bool { return len(ran()) > 0 })
+		first := ran()
+		if len(first) != 1 || electors[first[0]].IsLeader(t.Context()) != nil {
+			t.Fatalf("%v ran the job, and none but the leader is to", first)
+		}
+		electors[first[0]].Close()
+		before := runs[first[0]].Load()
+		until(t, "the next leader runs the job", func() bool { return len(ran()) > 1 })
+		if after := runs[first[0]].Load(); after > before+1 { // one may have begun before it resigned
+			t.Errorf("one that resigned ran the job %d times more", after-before)
+		}
+		if who := ran(); len(who) != 2 || !slices.Contains(who, first[0]) {
+			t.Errorf("%v ran the job", who)
+		}
+	})
+}
