@@ -95,7 +95,8 @@ type askedLocker struct {
 }
 
 func (l askedLocker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	lock, err := steady(func(ctx context.Context, key string, _ ...distlock.Option) (gocron.Lock, error) { return l.Locker.Lock(ctx, key) })(ctx, key)
+	ask := func(ctx context.Context, key string, _ ...distlock.Option) (gocron.Lock, error) { return l.Locker.Lock(ctx, key) }
+	lock, err := steady(ask)(ctx, key)
 	switch {
 	case err == nil:
 		l.granted.Add(1)
