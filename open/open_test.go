@@ -66,7 +66,7 @@ func TestOpen_redis(t *testing.T) {
 
 func TestOpen_redlock(t *testing.T) {
 	a, b, c := testenv.Redis(t), testenv.Redis(t), testenv.Redis(t)
-	s := use(t, "redlock://"+a.Addr+","+b.Addr+","+c.Addr+"/0?lock_prefix=x:")
+	s := use(t, testenv.URL("redlock", a.Addr, b.Addr, c.Addr)+"/0?lock_prefix=x:")
 	if name := s.Store.Features().Name; name != "redlock" {
 		t.Error("it is called", name)
 	}

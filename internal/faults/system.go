@@ -182,7 +182,7 @@ func redisNode(r *testenv.RedisServer) *Node {
 	}}
 }
 
-func redisURL(addrs []string) string { return "redis://" + addrs[0] }
+func redisURL(addrs []string) string { return testenv.URL("redis", addrs[0]) }
 
 // guardRedis starts a Redis of its own for what the locks protect: nothing happens to it.
 func (e *Env) guardRedis() { e.Guard = testenv.Redis(e.tb).URL }
@@ -198,7 +198,7 @@ func startRedlock(e *Env) {
 	for range 3 {
 		e.Nodes = append(e.Nodes, redisNode(testenv.Redis(e.tb, testenv.AOF())))
 	}
-	e.URL = func(addrs []string) string { return "redlock://" + strings.Join(addrs, ",") }
+	e.URL = func(addrs []string) string { return testenv.URL("redlock", addrs...) }
 }
 
 // openRedlock is what open does, but for the longest TTL: with that of a minute a node that has forgotten would not
@@ -211,8 +211,9 @@ func openRedlock(ctx context.Context, url string, ttl time.Duration) (driver.Sto
 		}
 	}
 	var nodes []driver.Store
-	for addr := range strings.SplitSeq(strings.TrimPrefix(url, "redlock://"), ",") {
-		src, err := open.Open(ctx, "redis://"+addr)
+	_, addrs, _ := strings.Cut(url, "@")
+	for addr := range strings.SplitSeq(addrs, ",") {
+		src, err := open.Open(ctx, testenv.URL("redis", addr))
 		if err != nil {
 			shut()
 			return nil, nil, err

@@ -14,6 +14,12 @@ import (
 // and in the list while they run, and tests/secrets in what users see.
 const Canary = "c4naryOfTheSuite7f3e"
 
+// URL is that of plain servers, or of proxies before them, with the canary in it: of one Redis server, or of the nodes of a majority.
+func URL(scheme string, addrs ...string) string {
+	// The default user has no password, and may say any. Without a user a password would be refused.
+	return scheme + "://default:" + Canary + "@" + strings.Join(addrs, ",")
+}
+
 // Leaks returns the forms in which a text shows a secret: as it is, in hex and in base64, also as part of a longer text.
 func Leaks(text, secret string) []string {
 	var found []string

@@ -3,10 +3,56 @@ package testenv_test
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/distlock/distlock/internal/testenv"
 )
+
+// A plain server takes the password of its URL, and it is in the URL of several too.
+func TestURL(t *testing.T) {
+	t.Parallel()
+	r := testenv.Redis(t, testenv.Shared())
+	if os.Getenv("DISTLOCK_TEST_REDIS") == "" {
+		is(t, testenv.URL("redis", r.Addr)+"/0", r.URL)
+		is(t, do(t, r, "AUTH", "default", testenv.Canary), "OK")
+	}
+	is(t, testenv.URL("redlock", "a:1", "b:2"), "redlock://default:"+testenv.Canary+"@a:1,b:2")
+}
+
+// No test that breaks something makes a URL without a password of an address: what such a one shows would show none.
+func TestURL_everywhere(t *testing.T) {
+	t.Parallel()
+	bare := regexp.MustCompile(`"(redis|rediss|redlock)://" ?\+`)
+	read := 0
+	for _, root := range []string{"../faults", "../../tests"} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if read++; err != nil {
+				return err
+			}
+			for line := range strings.Lines(string(text)) {
+				if bare.MatchString(line) {
+					t.Errorf("%s: take testenv.URL: %s", path, strings.TrimSpace(line))
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if read < 20 {
+		t.Errorf("%d files were read", read)
+	}
+}
 
 func TestLeaks(t *testing.T) {
 	t.Parallel()

@@ -4,8 +4,6 @@ import (
 	_ "embed" // the library that servers are started with
 	"encoding/binary"
 	"os"
-	"os/exec"
-	"runtime"
 	"testing"
 	"time"
 )
@@ -27,36 +25,14 @@ type Clock struct {
 // keep any. It needs Linux and a C compiler.
 func NewClock(t testing.TB, servers ...*Server) *Clock {
 	t.Helper()
-	if runtime.GOOS != "linux" {
-		Missing(t, "library that sets the time of day of a server", "run this test on Linux")
-	}
-	cc, err := find("cc", "apt-get install gcc libc6-dev")
+	name := servers[0].path("clock")
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	check(t, err)
-	first := servers[0]
-	source, library := first.path("clock.c"), first.path("clock.so")
-	check(t, os.WriteFile(source, clockSource, 0o600))
-	if out, err := exec.Command(cc, "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
-		t.Fatalf("testenv: %s: %v\n%s", cc, err, out)
-	}
-	// Servers may run as another user.
-	check(t, os.Chmod(library, 0o755))
-	c := &Clock{tb: t}
-	c.file, err = os.OpenFile(first.path("clock"), os.O_CREATE|os.O_RDWR, 0o644)
-	check(t, err)
-	check(t, c.file.Chmod(0o644))
-	t.Cleanup(func() { c.file.Close() })
+	check(t, f.Chmod(0o644)) // servers may run as another user
+	t.Cleanup(func() { f.Close() })
+	c := &Clock{tb: t, file: f}
 	c.Set(0)
-	for _, s := range servers {
-		s.mu.Lock()
-		was := s.plan.cmd
-		s.plan.cmd = func() *exec.Cmd {
-			cmd := was()
-			cmd.Env = append(cmd.Environ(), "LD_PRELOAD="+library, clockVariable+"="+c.file.Name())
-			return cmd
-		}
-		s.mu.Unlock()
-		s.Restart()
-	}
+	preload(t, "clock.c", clockSource, servers, clockVariable+"="+name)
 	return c
 }
 

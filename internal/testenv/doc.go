@@ -45,5 +45,6 @@
 //
 // [Proxy] stands between a client and a server and delays, cuts and eats what passes.
 // [Helper] runs a function of the test in a process of its own, which can be stopped
-// and killed. [NewClock] takes over the time of day of servers.
+// and killed. [NewClock] takes over the time of day of servers, and [NewPower] the power
+// of one: when it fails, what was not synced is lost.
 package testenv

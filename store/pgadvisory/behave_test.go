@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	neturl "net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -34,7 +36,14 @@ func TestStore_psql(t *testing.T) {
 	const name = "night ly/é"
 	key := fmt.Sprintf(psqlKey, name)
 	// The script tells when it has the lock, and keeps it until its input ends.
-	cmd := exec.CommandContext(t.Context(), program, "-XAtq", url)
+	u, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	u.User = neturl.User(u.User.Username())
+	cmd := exec.CommandContext(t.Context(), program, "-XAtq", u.String())
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+password) // everybody sees the arguments
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

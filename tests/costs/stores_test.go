@@ -92,7 +92,7 @@ func redisNodes(t *testing.T, n int) subject {
 	for range n {
 		node := testenv.Redis(t)
 		nodes = append(nodes, node)
-		urls = append(urls, "redis://"+s.meter.front(t, node.Addr))
+		urls = append(urls, testenv.URL("redis", s.meter.front(t, node.Addr)))
 	}
 	if s.url = urls[0]; n > 1 {
 		s.url = "redlock:?node=" + strings.Join(urls, "&node=")

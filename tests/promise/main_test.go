@@ -133,7 +133,7 @@ func onLinks(t *testing.T, names []string, test func(t *testing.T, s *site)) {
 func onRedis(r *testenv.RedisServer) *site {
 	return &site{
 		redis: []*testenv.RedisServer{r}, addrs: []string{r.Addr},
-		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, "redis://"+addrs[0]) },
+		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, testenv.URL("redis", addrs[0])) },
 	}
 }
 
@@ -144,7 +144,7 @@ func onReplicas(t *testing.T) *site {
 	s := onRedis(primary)
 	s.redis = append(s.redis, replica)
 	s.open = func(t testing.TB, addrs ...string) driver.Store {
-		return openURL(t, "redis://"+addrs[0]+"?lock_replicas=1")
+		return openURL(t, testenv.URL("redis", addrs[0])+"?lock_replicas=1")
 	}
 	warm(t, s.store(t))
 	return s
@@ -207,18 +207,22 @@ func openErr(t testing.TB, url string) (driver.Store, error) {
 // majority makes one store of Redis servers that know nothing of each other.
 func majority(t testing.TB, longest time.Duration, addrs ...string) driver.Store {
 	t.Helper()
-	s, err := majorityErr(t, longest, addrs...)
+	urls := make([]string, len(addrs))
+	for i, a := range addrs {
+		urls[i] = testenv.URL("redis", a)
+	}
+	s, err := majorityErr(t, longest, urls...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// majorityErr is majority where it may fail.
-func majorityErr(t testing.TB, longest time.Duration, addrs ...string) (driver.Store, error) {
+// majorityErr is majority where it may fail, by the URLs of the servers.
+func majorityErr(t testing.TB, longest time.Duration, urls ...string) (driver.Store, error) {
 	var nodes []driver.Store
-	for _, a := range addrs {
-		n, err := openErr(t, "redis://"+a)
+	for _, u := range urls {
+		n, err := openErr(t, u)
 		if err != nil {
 			return nil, err
 		}

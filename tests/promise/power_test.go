@@ -14,15 +14,28 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A server that answers before its disk has it forgets the last claims when the power fails. For Redis no power is cut: the server is
-// killed, and its file is cut to what was on disk before the grant. PostgreSQL keeps what it has not written in its own memory, so
-// to kill it is enough.
+// A server that answers when its disk has it forgets nothing when the power fails, and one that answers before that forgets the last
+// claims. No power is cut: Redis is killed, and its file is cut to what was synced, or for everysec to what was on disk before
+// the grant. PostgreSQL keeps what it has not written in its own memory, so to kill it is enough.
 func TestPower(t *testing.T) {
 	t.Parallel()
+	t.Run("redis, always", func(t *testing.T) {
+		t.Parallel()
+		srv := testenv.Redis(t, testenv.AOF())
+		power := testenv.NewPower(t, srv.Server)
+		remembers(t, srv.URL, func() { power.Fail(); srv.Restart() })
+	})
+	t.Run("replicated, always", func(t *testing.T) {
+		t.Parallel()
+		r := newReplicas(t, testenv.AOF())
+		power := testenv.NewPower(t, r.primary.Server)
+		r.join(t)
+		remembers(t, r.primary.URL, func() { power.Fail(); r.primary.Restart(); r.join(t) })
+	})
 	t.Run("redis, everysec", func(t *testing.T) {
 		t.Parallel()
 		srv := testenv.Redis(t, testenv.Config("appendonly yes", "appendfsync everysec"))
-		forgets(t, "redis://"+srv.Addr, func(grant func()) {
+		forgets(t, srv.URL, func(grant func()) {
 			eventually(t, "all is on disk", func() error {
 				if n := srv.Info(t.Context(), "aof_pending_bio_fsync"); n != "0" {
 					return errors.New(n + " are on their way")
@@ -74,6 +87,26 @@ func TestPower_advisory(t *testing.T) {
 	link.each(func(p *testenv.ProxyServer) { p.Heal() })
 	sc.over(first, soon)
 	sc.end(second)
+}
+
+// remembers wants one holder after a crash that comes right after a grant: it still holds, and another waits until it gives back.
+func remembers(t *testing.T, url string, crash func()) {
+	t.Helper()
+	const ttl = 10 * time.Second
+	sc := newScene(t)
+	a, b := locker(t, openURL(t, url), distlock.TTL(ttl)), locker(t, openURL(t, url), distlock.TTL(ttl))
+	sc.end(sc.lock("b", b))
+	first := sc.lock("a", a)
+	crash()
+	next := sc.wait("b", b)
+	sc.refused(next, time.Second)
+	extend(t, first.Lease, ttl)
+	if !first.trusts() {
+		t.Errorf("the claim did not survive: %v", first.Err())
+	}
+	sc.end(first)
+	sc.end(sc.granted(next, soon))
+	sc.one()
 }
 
 // forgets wants two holders after a crash that comes right after a grant.

@@ -73,7 +73,7 @@ func TestRefusal_nodes(t *testing.T) {
 		for _, r := range s.redis[:2] {
 			do(t, r, "CONFIG", "SET", "maxclients", "1") // fewer than there are: who is in stays in
 		}
-		late, err := openErr(t, "redis://"+s.redis[0].Addr)
+		late, err := openErr(t, s.redis[0].URL)
 		if err == nil {
 			_, err = late.Acquire(t.Context(), driver.Request{
 				ID: driver.ID{Key: "free", Owner: "late"}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl,

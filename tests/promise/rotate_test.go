@@ -40,11 +40,11 @@ func TestRotate_password(t *testing.T) {
 				nodes = append(nodes, testenv.Redis(t, testenv.Password("old-pw")))
 			}
 			open := func(password string) (driver.Store, error) {
-				var addrs []string
+				var urls []string
 				for _, r := range nodes {
-					addrs = append(addrs, ":"+password+"@"+r.Addr)
+					urls = append(urls, strings.Replace(r.URL, "old-pw", password, 1))
 				}
-				return majorityErr(t, longest, addrs...)
+				return majorityErr(t, longest, urls...)
 			}
 			s, err := open("old-pw")
 			if err != nil {
@@ -113,7 +113,7 @@ func TestRotate_certificate(t *testing.T) {
 	t.Parallel()
 	const ttl = longest
 	r := testenv.Redis(t, testenv.TLS())
-	u := "rediss://" + r.Addr + "?tls_ca=" + url.QueryEscape(r.Certs.CA)
+	u := r.URL + "?tls_ca=" + url.QueryEscape(r.Certs.CA)
 	sc := newScene(t)
 	first := sc.lock("a", locker(t, openURL(t, u), distlock.TTL(ttl)))
 	if err := r.Certs.Issue(time.Hour); err != nil {

@@ -30,7 +30,7 @@ func TestFailover_forgets(t *testing.T) {
 		for replica.Info(t.Context(), "master_link_status") != "up" {
 			time.Sleep(time.Millisecond)
 		}
-		careful := locker(t, openURL(t, "redis://"+primary.Addr+"/0?lock_replicas=1"))
+		careful := locker(t, openURL(t, primary.URL+"?lock_replicas=1"))
 		unlock(t, persist(t, careful, "key")) // in good times it is granted
 		a := locker(t, open(t, primary.Addr))
 		unlock(t, lock(t, a, "key"))

@@ -128,7 +128,7 @@ func TestHerd_processes(t *testing.T) {
 // playCrowd waits for the key many times at once, and gives it back as soon as it has it.
 func playCrowd(args []string) int {
 	ctx := context.Background()
-	s, err := rueidis.Open(ctx, "redis://"+args[0])
+	s, err := rueidis.Open(ctx, testenv.URL("redis", args[0]))
 	if err != nil {
 		return fail(err)
 	}

@@ -63,7 +63,7 @@ var clients = map[string]func(t testing.TB, addr string) driver.Store{
 
 func open(t testing.TB, addr string) driver.Store {
 	t.Helper()
-	return openURL(t, "redis://"+addr)
+	return openURL(t, testenv.URL("redis", addr))
 }
 
 func openURL(t testing.TB, url string) driver.Store {

@@ -153,7 +153,7 @@ func (r *registers) write(ctx context.Context, c *goclient.Client, fence uint64)
 // playHolder takes the lock and reads, and when it is told to act, looks at its lease and writes whatever that says.
 func playHolder(args []string) int {
 	ctx := context.Background()
-	s, err := rueidis.Open(ctx, "redis://"+args[0])
+	s, err := rueidis.Open(ctx, testenv.URL("redis", args[0]))
 	if err != nil {
 		return fail(err)
 	}
