@@ -19,7 +19,8 @@ type Client interface {
 	Run(ctx context.Context, c Call) (string, error)
 
 	// RunWait is Run, and then WAIT on the same connection: it also returns how many replicas have what the
-	// script wrote, after all of so many have it or the time is over.
+	// script wrote, after all of so many have it or the time is over. An error beside a text is one of WAIT: the script has
+	// run, and that is what it answered.
 	RunWait(ctx context.Context, c Call, replicas int, within time.Duration) (text string, have int, err error)
 
 	// RunAll runs many scripts in one round trip for each node, and gives one answer each, in order.

@@ -92,6 +92,32 @@ func TestStore_replicas(t *testing.T) {
 	})
 }
 
+// A server that grants and refuses WAIT has not refused the claim. It is given back, or the outcome is open.
+func TestStore_waitRefused(t *testing.T) {
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user app on >secret ~* &* +@all -wait"))
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		opt := fresh()
+		s := open(t, login{addr: srv.Addr, opt: opt})
+		held := exclusive("held")
+		grant(t, s, held)
+		opt.Replicas = 1
+		strict := open(t, login{addr: srv.Addr, user: "app", password: "secret", opt: opt})
+		_, err := strict.Acquire(t.Context(), exclusive("key"))
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "NOPERM") {
+			t.Errorf("a free key: %v, want ErrUnavailable with NOPERM", err)
+		}
+		if n := len(claims(t, s, "key")); n != 0 {
+			t.Errorf("%d claims are left, and nothing was to be changed", n)
+		}
+		if _, err := strict.Acquire(t.Context(), held); err == nil || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("a claim that the owner has: %v, want an error that leaves the outcome open", err)
+		}
+		if res, err := strict.Acquire(t.Context(), exclusive("held")); err != nil || res.Granted {
+			t.Errorf("a key that is held: granted %v, error %v; want refused", res.Granted, err)
+		}
+	})
+}
+
 // The user in docs/layout.md may do all that a store does, and nothing on other keys.
 func TestStore_leastRights(t *testing.T) {
 	t.Parallel()
