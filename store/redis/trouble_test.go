@@ -11,73 +11,148 @@ import (
 	"time"
 
 	goclient "github.com/redis/go-redis/v9"
+	ruclient "github.com/redis/rueidis"
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
 	"github.com/distlock/distlock/store/redis/goredis"
+	"github.com/distlock/distlock/store/redis/rueidis"
 )
 
-// With all connections of the caller's pool taken, renewals go through.
+// small makes a client with two connections in each of its pools, and returns how to make a store on it, and what takes each connection
+// for a while.
+var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options) (*redis.Store, error), takes []func(ctx context.Context)){
+	"goredis": func(t *testing.T, addr string) (func(*redis.Options) (*redis.Store, error), []func(context.Context)) {
+		c := goclient.NewClient(&goclient.Options{Addr: addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 100 * time.Millisecond})
+		t.Cleanup(func() { c.Close() })
+		take := func(ctx context.Context) { c.BLPop(ctx, 20*time.Second, "nothing") }
+		return func(opt *redis.Options) (*redis.Store, error) { return goredis.New(c, opt) }, []func(context.Context){take, take}
+	},
+	"rueidis": func(t *testing.T, addr string) (func(*redis.Options) (*redis.Store, error), []func(context.Context)) {
+		c, err := ruclient.NewClient(ruclient.ClientOption{
+			InitAddress: []string{addr}, DisableCache: true, ForceSingleClient: true, BlockingPoolSize: 2, DisableAutoPipelining: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		pop := func() ruclient.Completed { return c.B().Blpop().Key("nothing").Timeout(20).Build() }
+		take := func(ctx context.Context) { c.Do(ctx, pop()) }          // of the pool for all commands
+		hold := func(ctx context.Context) { c.Do(ctx, pop().ToPipe()) } // of the pool for those that block, and for WAIT
+		return func(opt *redis.Options) (*redis.Store, error) { return rueidis.New(c, opt) }, []func(context.Context){take, take, hold, hold}
+	},
+}
+
+// With all connections of the caller's client taken, renewals go through. Who needs one of them leaves when its ctx is over.
 func TestStore_poolExhausted(t *testing.T) {
-	srv := testenv.Redis(t)
-	c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 100 * time.Millisecond})
-	t.Cleanup(func() { c.Close() })
-	s := made(t)(goredis.New(c, nil))
-	a := exclusive("key")
-	grant(t, s, a)
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	for i := range 2 {
-		wg.Go(func() { c.BLPop(ctx, 5*time.Second, fmt.Sprint("nothing", i)) })
-	}
-	defer wg.Wait()
-	defer cancel()
-	defer do(t, srv, "CLIENT", "KILL", "TYPE", "normal")
-	for c.PoolStats().TotalConns-c.PoolStats().IdleConns < 2 {
-		time.Sleep(time.Millisecond)
-	}
-	if _, err := s.Acquire(t.Context(), exclusive("other")); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("Acquire with no connection: %v, want ErrUnavailable", err)
-	}
-	if _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); err != nil {
-		t.Errorf("Renew: %v", err)
-	}
-	if got := s.RenewAll(t.Context(), []driver.Renewal{{ID: a.ID, TTL: time.Minute}}); got[0].Err != nil {
-		t.Errorf("RenewAll: %v", got[0].Err)
+	const limit, soon = 300 * time.Millisecond, 3 * time.Second
+	for name, client := range small {
+		t.Run(name, func(t *testing.T) {
+			srv := testenv.Redis(t)
+			open, takes := client(t, srv.Addr)
+			s, careful := made(t)(open(nil)), made(t)(open(&redis.Options{Replicas: 1}))
+			a := exclusive("key")
+			grant(t, s, a)
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			free := func() {
+				cancel() // before they would ask again
+				do(t, srv, "CLIENT", "KILL", "TYPE", "normal")
+				wg.Wait()
+			}
+			defer free()
+			for _, take := range takes {
+				wg.Go(func() { take(ctx) })
+			}
+			for srv.Info(t.Context(), "blocked_clients") != strconv.Itoa(len(takes)) {
+				time.Sleep(time.Millisecond)
+			}
+			bounded := func(verb string, call func(context.Context) error) error {
+				t.Helper()
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				began := time.Now()
+				err := call(ctx)
+				if took := time.Since(began); took > soon {
+					t.Errorf("%s took %v with a limit of %v", verb, took, limit)
+				}
+				return err
+			}
+			if err := bounded("Renew", func(ctx context.Context) error {
+				_, err := s.Renew(ctx, driver.Renewal{ID: a.ID, TTL: time.Minute})
+				return err
+			}); err != nil {
+				t.Errorf("Renew: %v", err)
+			}
+			if err := bounded("RenewAll", func(ctx context.Context) error {
+				return s.RenewAll(ctx, []driver.Renewal{{ID: a.ID, TTL: time.Minute}})[0].Err
+			}); err != nil {
+				t.Errorf("RenewAll: %v", err)
+			}
+			if err := bounded("Acquire", func(ctx context.Context) error {
+				_, err := s.Acquire(ctx, exclusive("other"))
+				return err
+			}); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("Acquire: %v, want none, or ErrUnavailable", err)
+			}
+			if err := bounded("Acquire with Replicas", func(ctx context.Context) error {
+				_, err := careful.Acquire(ctx, exclusive("careful"))
+				return err
+			}); err == nil {
+				t.Error("Acquire with Replicas found a connection: this tests nothing")
+			}
+			_ = bounded("Watch and Close", func(ctx context.Context) error {
+				driver.Watch(ctx, careful, driver.ID{Key: "key", Owner: "waits"})
+				return careful.Close()
+			})
+			free()
+			time.Sleep(limit)
+			if n := do(t, srv, "EXISTS", "lock:careful"); n != int64(0) {
+				t.Error("a connection came free, and the ask of a caller who had left was made")
+			}
+		})
 	}
 }
 
 // A call ends with its ctx though the server says nothing.
 func TestStore_silentServer(t *testing.T) {
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
-		srv := testenv.Redis(t)
-		s := open(t, login{addr: srv.Addr})
-		grant(t, s, exclusive("other"))
-		srv.Pause()
-		defer srv.Resume()
-		for name, limit := range map[string]func() (context.Context, context.CancelFunc){
-			"deadline": func() (context.Context, context.CancelFunc) {
-				return context.WithTimeout(t.Context(), 50*time.Millisecond)
-			},
-			"cancelled": func() (context.Context, context.CancelFunc) {
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(50*time.Millisecond, cancel)
-				return ctx, cancel
-			},
-		} {
-			ctx, cancel := limit()
-			began := time.Now()
-			_, err := s.Acquire(ctx, exclusive("key"))
-			cancel()
-			if err == nil || errors.Is(err, driver.ErrUnavailable) {
-				t.Errorf("%s: error %v, want one that leaves the outcome open", name, err)
-			}
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("%s: the call took %v after its ctx was over", name, took)
-			}
+		for name, opt := range map[string]*redis.Options{"plain": {}, "replicas": {Replicas: 1}} {
+			t.Run(name, func(t *testing.T) { silent(t, open, opt) })
 		}
 	})
+}
+
+func silent(t *testing.T, open func(testing.TB, login) *redis.Store, opt *redis.Options) {
+	srv := testenv.Redis(t)
+	s := open(t, login{addr: srv.Addr, opt: opt})
+	if _, err := s.Acquire(t.Context(), exclusive("other")); err != nil && opt.Replicas == 0 {
+		t.Fatal(err)
+	}
+	srv.Pause()
+	defer srv.Resume()
+	for name, limit := range map[string]func() (context.Context, context.CancelFunc){
+		"deadline": func() (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), 50*time.Millisecond)
+		},
+		"cancelled": func() (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(50*time.Millisecond, cancel)
+			return ctx, cancel
+		},
+	} {
+		ctx, cancel := limit()
+		began := time.Now()
+		_, err := s.Acquire(ctx, exclusive("key"))
+		cancel()
+		if err == nil || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s: error %v, want one that leaves the outcome open", name, err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("%s: the call took %v after its ctx was over", name, took)
+		}
+	}
 }
 
 // After a reconnect all who watch are woken, since news may have been missed, and news arrives again.

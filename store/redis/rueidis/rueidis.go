@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -19,6 +18,10 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
+// grace is how long a call that is under way may go on after its ctx is over. Most are done by then, and their outcome is
+// known; one that was given up earlier might take effect after the caller has cleared up.
+const grace = 50 * time.Millisecond
+
 // errMoved says that the server has ended a subscription because the slot of the channel went to another node.
 var errMoved = errors.New("rueidis: the channel has moved to another node")
 
@@ -26,7 +29,9 @@ var errMoved = errors.New("rueidis: the channel has moved to another node")
 // store first, and then the client.
 //
 // Scripts are sent once, whatever the client's options say about retries: rueidis sends only
-// commands again that read.
+// commands again that read. They share a connection also if the client's DisableAutoPipelining is set. A grant that waits for
+// replicas takes a connection of the client's BlockingPoolSize for that time, and so does what is told to those who wait: one for the
+// process, or on a cluster one for each key that is waited for.
 func New(c rueidis.Client, opt *redis.Options) (*redis.Store, error) {
 	if c == nil {
 		return nil, errors.New("rueidis: the client is nil")
@@ -54,47 +59,69 @@ func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
 	if !c.cluster && !call.Renewal {
 		return answer(c.mail.send(ctx, c.command(c.c.B(), call)))
 	}
-	if c.doubt.Load() {
-		return c.runApart(ctx, call)
+	cmd := c.command(c.c.B(), call)
+	if !c.doubt.Load() {
+		return c.run(ctx, cmd)
 	}
-	return c.run(ctx, call)
+	var text string
+	var err error
+	if late := apart(ctx, func() { text, err = c.run(ctx, cmd) }); late != nil {
+		return "", late
+	}
+	return text, err
 }
 
-func (c *client) run(ctx context.Context, call redis.Call) (string, error) {
-	text, err := answer(c.c.Do(ctx, c.command(c.c.B(), call)))
+func (c *client) run(ctx context.Context, cmd rueidis.Completed) (string, error) {
+	text, err := answer(c.c.Do(ctx, cmd))
 	if doubt := err != nil && !errors.As(err, new(redis.ReplyError)); doubt != c.doubt.Load() {
 		c.doubt.Store(doubt)
 	}
 	return text, err
 }
 
-// runApart runs a script in a goroutine of its own: rueidis does not look at ctx while it connects.
-func (c *client) runApart(ctx context.Context, call redis.Call) (string, error) {
-	call.Keys, call.Args = slices.Clone(call.Keys), slices.Clone(call.Args) // the caller uses its own again
-	done := make(chan redis.Answer, 1)
+// apart makes a call in a goroutine of its own, and returns when it is done, or soon after ctx is over: rueidis looks at ctx neither
+// while it connects, nor while it waits for a connection of its pool.
+func apart(ctx context.Context, call func()) error {
+	done := make(chan struct{})
 	go func() {
-		text, err := c.run(ctx, call)
-		done <- redis.Answer{Text: text, Err: err}
+		call()
+		close(done)
 	}()
 	select {
-	case a := <-done:
-		return a.Text, a.Err
+	case <-done:
+		return nil
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-late.C:
+		return context.Cause(ctx)
 	}
 }
 
 // RunWait runs a script and WAIT on a connection that nobody else uses, since WAIT keeps those behind it waiting.
-func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (text string, have int, err error) {
-	err = c.c.Dedicated(func(d rueidis.DedicatedClient) error {
-		if text, err = answer(d.Do(ctx, c.command(d.B(), call))); err != nil {
-			return err
-		}
-		n, err := d.Do(ctx, d.B().Wait().Numreplicas(int64(replicas)).Timeout(within.Milliseconds()).Build()).AsInt64()
-		have = int(n)
-		return wrap(err)
+func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (string, int, error) {
+	cmd := c.command(c.c.B(), call)
+	wait := c.c.B().Wait().Numreplicas(int64(replicas)).Timeout(within.Milliseconds()).Build()
+	var text string
+	var have int64
+	var err error
+	late := apart(ctx, func() {
+		err = c.c.Dedicated(func(d rueidis.DedicatedClient) (err error) {
+			if text, err = answer(d.Do(ctx, cmd)); err != nil { // nothing is sent if the caller has left meanwhile
+				return err
+			}
+			have, err = d.Do(ctx, wait).AsInt64()
+			return wrap(err)
+		})
 	})
-	return text, have, err
+	if late != nil {
+		return "", 0, late
+	}
+	return text, int(have), err
 }
 
 // RunAll runs many scripts.
@@ -104,14 +131,19 @@ func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer 
 		cmds[i] = c.command(c.c.B(), call)
 	}
 	out := make([]redis.Answer, len(calls))
-	for i, res := range c.c.DoMulti(ctx, cmds...) {
-		out[i].Text, out[i].Err = answer(res)
+	var all []rueidis.RedisResult
+	late := apart(ctx, func() { all = c.c.DoMulti(ctx, cmds...) })
+	for i := range out {
+		if out[i].Err = late; late == nil {
+			out[i].Text, out[i].Err = answer(all[i])
+		}
 	}
 	return out
 }
 
-// command is a call as rueidis sends it. Outside a cluster it does not say which texts are keys: then rueidis sends
-// all calls over one connection, where a release cannot overtake the acquire that it undoes.
+// command is a call as rueidis sends it: over the connection that all goroutines share, also if the client was told to take one of a pool for
+// each. Outside a cluster it does not say which texts are keys: then rueidis sends all calls over one connection, where a release cannot
+// overtake the acquire that it undoes.
 func (c *client) command(b rueidis.Builder, call redis.Call) rueidis.Completed {
 	cmd := b.Arbitrary(call.Verb, call.Script, strconv.Itoa(len(call.Keys)))
 	if c.cluster {
@@ -119,7 +151,7 @@ func (c *client) command(b rueidis.Builder, call redis.Call) rueidis.Completed {
 	} else {
 		cmd = cmd.Args(call.Keys...)
 	}
-	return cmd.Args(call.Args...).Build()
+	return cmd.Args(call.Args...).Build().ToPipe()
 }
 
 func answer(res rueidis.RedisResult) (string, error) {
@@ -205,6 +237,14 @@ func plain(m rueidis.RedisMessage) any {
 // Receive subscribes to a channel, on a connection of its own: whoever reads that one tells the news itself, and as long as few calls
 // are under way on the others, each is written and read by its caller.
 func (c *client) Receive(ctx context.Context, channel string, sharded bool, up func(), news func(string)) error {
+	var err error
+	if late := apart(ctx, func() { err = c.receive(ctx, channel, sharded, up, news) }); late != nil {
+		return late
+	}
+	return err
+}
+
+func (c *client) receive(ctx context.Context, channel string, sharded bool, up func(), news func(string)) error {
 	d, release := c.c.Dedicate()
 	defer release()
 	defer d.Close()
