@@ -26,6 +26,7 @@ func redis() Section {
 				"first lock 3 to 60 ms after the server is back"},
 			{[]string{"F09"}, "`kill -9` without persistence", "**two holders** until the first renews. Fences rise", []Test{"tests/redis/restart_test.go:TestRestart_forgetful"},
 				"two holders in 10 of 10; 20 fences rose"},
+			{[]string{"F08"}, "power loss with `appendfsync always`", "what was answered is on the disk: holds survive", []Test{"tests/promise/power_test.go:TestPower the file is cut to what was synced"}, ""},
 			{[]string{"F08"}, "power loss with `appendfsync everysec`", "what was granted in the last second is forgotten: **two holders**. Fences rise", []Test{"tests/promise/power_test.go:TestPower"}, ""},
 			{[]string{"F15"}, "the server's clock is set forward", "claims end early: **two holders**. Fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward"}, ""},
 			{[]string{"F16"}, "the server's clock is set back", "claims of dead holders live for longer. Fences rise, but **not** if the data is lost as well", []Test{
@@ -82,7 +83,7 @@ func replicated() Section {
 			{[]string{"F10"}, "failover to a replica whose clock is behind", "**a fence may be given again**, if the last claim was lost", []Test{"tests/promise/failover_test.go:TestFailover_behind"}, ""},
 			{[]string{"F11"}, "the old primary lives on beside the new one", "**two holders**; fences rise. With `min-replicas-to-write` the old one refuses its work soon, and its holder is told", []Test{"tests/promise/failover_test.go:TestFailover_split"},
 				"0.8 to 2.4 s with two primaries (`min-replicas-max-lag 1`)"},
-			{[]string{"F08"}, "the primary restarts with its data, before a failover", "holds survive it", []Test{"tests/promise/failover_test.go:TestFailover_restart"}, ""},
+			{[]string{"F08"}, "the primary restarts with its data, before a failover", "holds survive it, a power loss too with `appendfsync always`", []Test{"tests/promise/failover_test.go:TestFailover_restart", "tests/promise/power_test.go:TestPower"}, ""},
 			{[]string{"F09"}, "the primary restarts without data, before a failover", "its replicas forget too: **two holders**; fences rise", []Test{"tests/promise/failover_test.go:TestFailover_restart"}, ""},
 			{[]string{"F15", "F16"}, "the clocks are set", "as one server", []Test{"tests/promise/clock_test.go:TestClock_forward", "tests/promise/clock_test.go:TestClock_back"}, ""},
 			{[]string{"F04", "F05", "F06", "F07"}, "holder or waiter cut off", "as one server", []Test{"tests/promise/link_test.go:TestCutOff", "tests/promise/link_test.go:TestCutOff_waiter"}, ""},

@@ -85,12 +85,16 @@ var crash = Promise{
 		Memory: n("it is the process: everything is forgotten, and nobody is left to hold"),
 		SQLite: {{Yes, "", "a reboot frees everything, and no holder outlives it", []Test{"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/process_test.go:TestProcesses_killed"}}},
 		Redis: {
-			{Yes, "with `appendfsync always`", "holds survive it, and time ran on", []Test{"tests/redis/restart_test.go:TestRestart_durable"}},
+			{Yes, "with `appendfsync always`", "holds survive it, and time ran on", []Test{
+				"tests/promise/power_test.go:TestPower the file is cut to what was synced", "tests/redis/restart_test.go:TestRestart_durable",
+			}},
 			{No, "with `everysec` and a power loss", "the last second is forgotten", []Test{"tests/promise/power_test.go:TestPower the end of the file is cut off, and no power"}},
 			{No, "without persistence", "two holders until the first renews", []Test{"tests/redis/restart_test.go:TestRestart_forgetful"}},
 		},
 		Replicated: {
-			{Yes, "with `appendfsync always`", "", []Test{"tests/promise/failover_test.go:TestFailover_restart"}},
+			{Yes, "with `appendfsync always`", "", []Test{
+				"tests/promise/power_test.go:TestPower the file is cut to what was synced", "tests/promise/failover_test.go:TestFailover_restart",
+			}},
 			{No, "without persistence", "a primary that comes back empty empties its replicas", []Test{"tests/promise/failover_test.go:TestFailover_restart"}},
 		},
 		Redlock: {
