@@ -140,7 +140,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "no-splay", Why: "a scheduler whose clock is late runs a quick job again",
-			File: "gocron/gocron.go", Old: "distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay))...)", New: "distlock.New(store, opts...)",
+			File: "gocron/gocron.go", Old: "distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay+patience))...)", New: "distlock.New(store, opts...)",
 			Pkg: "./gocron", Test: "TestLocker",
 		},
 		{
