@@ -3,7 +3,7 @@
 // go test -overlay.
 //
 //	scripts/mutants            all of them
-//	scripts/mutants REGEXP     those whose name matches
+//	scripts/mutants REGEXP     those whose name matches, or one of their classes: fence, M04
 package main
 
 import (
@@ -30,6 +30,7 @@ const limit = 60 * time.Second
 // A mutant is one breakage: in File, the only occurrence of Old becomes New.
 type mutant struct {
 	Name string // a few words with dashes
+	M    string // the classes that it is of, with spaces between; empty: of none
 	Why  string // the mistake that it stands for
 	File string
 	Old  string
@@ -38,6 +39,9 @@ type mutant struct {
 	Test string // the test that must fail, or Test/subtest
 	Args []string
 }
+
+// classes are the classes that m is of.
+func (m mutant) classes() []string { return strings.Fields(m.M) }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -56,7 +60,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "mutants:", err)
 		return 64
 	}
-	chosen := slices.DeleteFunc(table(), func(m mutant) bool { return !wanted.MatchString(m.Name) })
+	chosen := slices.DeleteFunc(table(), func(m mutant) bool {
+		return !wanted.MatchString(m.Name) && !slices.ContainsFunc(m.classes(), wanted.MatchString)
+	})
 	if len(chosen) == 0 {
 		fmt.Fprintf(stderr, "mutants: no mutant matches %q\n", pattern)
 		return 64
