@@ -20,11 +20,11 @@ func openPostgresAdvisory(ctx context.Context, text string) (*Source, error) {
 }
 
 // migrateAdvisory creates the sequence of fences, which opening the store does, if it is not there.
-func migrateAdvisory(ctx context.Context, text string) (from, to int, err error) {
+func migrateAdvisory(ctx context.Context, text string) (from, to string, err error) {
 	s, err := Open(ctx, text)
 	if err != nil {
-		return 0, 0, err
+		return "", "", err
 	}
 	s.Close()
-	return 1, 1, nil
+	return "1", "1", nil
 }

@@ -16,7 +16,7 @@ func TestOpen_advisory(t *testing.T) {
 	if name := s.Store.Features().Name; name != "pgadvisory" {
 		t.Error("it is called", name)
 	}
-	if from, to, err := open.Migrate(t.Context(), url); from != 1 || to != 1 || err != nil {
+	if from, to, err := open.Migrate(t.Context(), url); from != "1" || to != "1" || err != nil {
 		t.Error("Migrate:", from, to, err)
 	}
 	if sql, err := open.Migration(url); err != nil || !strings.Contains(sql, "create sequence") {

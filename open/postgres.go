@@ -92,22 +92,23 @@ func wayToPostgres(text string) []driver.Finding {
 }
 
 // Migrate creates what the store of a URL keeps its claims in, or brings it to the version of this program, and tells from which version
-// to which; 0 is none. On a store that needs no such thing the error is errors.ErrUnsupported.
-func Migrate(ctx context.Context, text string) (from, to int, err error) {
+// to which, such as 1.3; empty is none. The number after the dot is that of functions, which change while the tables stay. On a store that needs
+// no such thing the error is errors.ErrUnsupported.
+func Migrate(ctx context.Context, text string) (from, to string, err error) {
 	if postgresMode(text) == "advisory" {
 		return migrateAdvisory(ctx, text)
 	}
 	text = manual(text)
 	s, err := Open(ctx, text)
 	if err != nil {
-		return 0, 0, err
+		return "", "", err
 	}
 	defer s.Close()
 	m, ok := s.Store.(interface {
-		Migrate(ctx context.Context) (from, to int, err error)
+		Migrate(ctx context.Context) (from, to string, err error)
 	})
 	if !ok {
-		return 0, 0, fmt.Errorf("%s has no schema: %w", s.Store.Features().Name, errors.ErrUnsupported)
+		return "", "", fmt.Errorf("%s has no schema: %w", s.Store.Features().Name, errors.ErrUnsupported)
 	}
 	if from, to, err = m.Migrate(ctx); err != nil {
 		err = redacted(err, text)
@@ -115,7 +116,7 @@ func Migrate(ctx context.Context, text string) (from, to int, err error) {
 	return from, to, err
 }
 
-// Migration returns the SQL that Migrate would run for a URL on an empty database, for those who run it themselves.
+// Migration returns the SQL by which Migrate does it for a URL, for those who run it themselves. It may be run again.
 func Migration(text string) (string, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	if scheme != "postgres" && scheme != "postgresql" {

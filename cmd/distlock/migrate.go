@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,12 +20,13 @@ func (a *app) migrate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create the tables of a store, or bring them up to date",
-		Long: "Create the tables of a store, or bring them up to date. It may be run again, and by many at once. " +
-			"A store creates its tables itself if its role may: this is for roles that may not, and for new versions.",
-		Example: "  distlock migrate --store postgres://admin@db/app\n  distlock migrate --store postgres://admin@db/app --print | psql app",
+		Long: "Create the tables of a store, or bring them and their functions up to date. It may be run again, and by many at once: " +
+			"what is held stays. A store creates its tables itself if its role may: this is for roles that may not, and for new versions. " +
+			"What it prints instead, for those who run it themselves, may be run again, too.",
+		Example: "  distlock migrate --store postgres://admin@db/app\n  distlock migrate --store postgres://db/app --print | psql -v ON_ERROR_STOP=1 app",
 		Args:    exact(),
 	}
-	c.Flags().BoolVar(&show, "print", false, "print the SQL for an empty database, and do nothing")
+	c.Flags().BoolVar(&show, "print", false, "print the SQL that does it, and do nothing")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		url, err := a.address(c)
 		if err != nil {
@@ -32,9 +34,10 @@ func (a *app) migrate() *cobra.Command {
 		}
 		if show {
 			sql, err := open.Migration(url)
-			if err == nil {
-				_, err = fmt.Fprint(a.out, sql)
+			if err != nil {
+				return noSchema(err)
 			}
+			_, err = fmt.Fprint(a.out, sql)
 			return err
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), migrateLimit)
@@ -42,17 +45,34 @@ func (a *app) migrate() *cobra.Command {
 		from, to, err := open.Migrate(ctx, url)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported), errors.Is(err, open.ErrURL):
-			return &exitError{exitUsage, err}
+			return noSchema(err)
 		case err != nil:
 			return &exitError{exitUnavailable, err}
-		case from == to:
-			_, err = fmt.Fprintf(a.out, "version %d is there already\n", to)
-		case from == 0:
-			_, err = fmt.Fprintf(a.out, "created, version %d\n", to)
-		default:
-			_, err = fmt.Fprintf(a.out, "brought from version %d to %d\n", from, to)
 		}
+		_, err = fmt.Fprintln(a.out, migrated(from, to))
 		return err
 	}
 	return c
+}
+
+// noSchema is the error for a URL of which no tables can be made.
+func noSchema(err error) error {
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = fmt.Errorf("%w: give a PostgreSQL with --store postgres://...", err)
+	}
+	return &exitError{exitUsage, err}
+}
+
+// migrated tells what was done. What stands before the dot of a version is that of the tables.
+func migrated(from, to string) string {
+	tables := func(version string) string { v, _, _ := strings.Cut(version, "."); return v }
+	switch {
+	case from == to:
+		return fmt.Sprintf("version %s is there already", to)
+	case from == "":
+		return fmt.Sprintf("created, version %s", to)
+	case tables(from) == tables(to):
+		return fmt.Sprintf("replaced the functions: version %s is now %s", from, to)
+	}
+	return fmt.Sprintf("brought from version %s to %s", from, to)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -15,6 +16,9 @@ import (
 // scripts' logs would show.
 func TestScripts_postgres(t *testing.T) {
 	srv := testenv.Postgres(t, testenv.Shared())
+	if _, err := exec.LookPath("psql"); err != nil {
+		testenv.Missing(t, "psql", "apt-get install postgresql-client")
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "postgres"),
 		Setup: func(e *testscript.Env) error {
