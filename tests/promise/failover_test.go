@@ -236,11 +236,32 @@ func (r *replicas) join(t *testing.T) {
 		if r.replica.Info(t.Context(), "master_link_status") != "up" {
 			return errors.New("its link is down")
 		}
+		return nil
+	})
+	r.level(t)
+}
+
+// level waits until the replica has all that the primary has.
+func (r *replicas) level(t *testing.T) {
+	t.Helper()
+	eventually(t, "the replica has it all", func() error {
 		if r.replica.Info(t.Context(), "slave_repl_offset") != r.primary.Info(t.Context(), "master_repl_offset") {
 			return errors.New("it is behind")
 		}
 		return nil
 	})
+}
+
+// failOver kills the primary and promotes the replica with what it has. The old primary comes back with nothing, and follows.
+func (r *replicas) failOver(t *testing.T) {
+	t.Helper()
+	r.primary.Kill()
+	do(t, r.replica, "REPLICAOF", "NO", "ONE")
+	r.primary, r.replica = r.replica, r.primary
+	r.link.Heal()
+	r.link.Retarget(r.primary.Addr)
+	r.replica.Restart()
+	r.join(t)
 }
 
 // A primary that keeps nothing is restarted before anybody takes its place: its replica follows it into oblivion. One that keeps its
