@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/driver"
 )
 
 func (a *app) acquire() *cobra.Command {
@@ -79,15 +78,4 @@ func (a *app) printHandle(h distlock.Handle, mode distlock.Mode, holder string, 
 		Holder string        `json:"holder"`
 		TTL    float64       `json:"ttl"`
 	}{h.Key(), h.Text(), h.Fence(), mode, holder, h.TTL().Seconds()})
-}
-
-// storeKey is the key of a lock in a store: a name that begins with a tilde has it doubled.
-func storeKey(name string) (string, error) {
-	if len(name) > 0 && name[0] == '~' {
-		name = "~" + name
-	}
-	if name == "" || len(name) > driver.MaxKey {
-		return "", usage("NAME has %d bytes", len(name))
-	}
-	return name, nil
 }

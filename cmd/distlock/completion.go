@@ -29,10 +29,14 @@ func (a *app) completion() *cobra.Command {
 	}
 }
 
-// completeNames offers the names of live locks, or none if the store does not tell them in time.
+// completeNames offers the names of live locks, or of what --kind says, or none if the store does not tell them in time.
 func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault // files, for the command of run
+	}
+	kind := kindLock
+	if f := c.Flags().Lookup("kind"); f != nil {
+		kind = f.Value.String()
 	}
 	names := make(chan []string, 1)
 	go func() { // to connect may take longer than the user waits
@@ -52,7 +56,7 @@ func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]st
 				return
 			}
 			// A name that would steer the terminal, or end the line, is not offered: it is not easily typed either.
-			if claim.Kind == "" && clean(claim.Key) == claim.Key && !slices.Contains(all, claim.Key) {
+			if kindWord(claim.Kind) == kind && clean(claim.Key) == claim.Key && !slices.Contains(all, claim.Key) {
 				all = append(all, claim.Key)
 			}
 		}

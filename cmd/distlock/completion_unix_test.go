@@ -48,6 +48,15 @@ func TestComplete_names(t *testing.T) {
 	if got, _ := complete(t, store, "run", "app/a", ""); len(got) > 0 {
 		t.Errorf("for the command: %q, want what the shell knows", got)
 	}
+	if code := start(t, store, "limit", "app/rate", "--rate", "1/1h").code(t); code != 0 {
+		t.Fatal(code)
+	}
+	if got, _ := complete(t, store, "break", "--kind", "rate", "app/"); strings.Join(got, " ") != "app/rate" {
+		t.Errorf("rate limits: %q", got)
+	}
+	if got, _ := complete(t, store, "wait", "--kind", ""); strings.Join(got, " ") != strings.Join(kinds, " ") {
+		t.Errorf("kinds: %q", got)
+	}
 	if got, _ := complete(t, store, "completion", ""); strings.Join(got, " ") != "bash zsh fish" {
 		t.Errorf("%q", got)
 	}

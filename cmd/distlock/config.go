@@ -38,7 +38,7 @@ const (
 )
 
 // personal are the flags that belong to one call: no file and no variable sets them.
-var personal = []string{"help", "config", "command", "yes", "reason"}
+var personal = []string{"help", "config", "command", "yes", "reason", "kind"}
 
 // once is a flag that may be given once.
 type once struct {

@@ -66,7 +66,7 @@ func (a *app) ls() *cobra.Command {
 		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 		defer func() { _ = table.Flush() }() // if standard output is closed there is nobody to tell
 		if !asJSON {
-			fmt.Fprintln(table, "NAME\tMODE\tSTATE\tHOLDER\tFOR\tLEFT\tFENCE\tNOTE")
+			fmt.Fprintln(table, "NAME\tKIND\tMODE\tSTATE\tHOLDER\tFOR\tLEFT\tFENCE\tNOTE")
 		}
 		prefix := ""
 		if len(args) > 0 {
@@ -110,6 +110,7 @@ func writeRow(w *tabwriter.Writer, c distlock.Claim) error {
 	if c.Left > 0 {
 		left = short(c.Left).String()
 	}
-	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\t%s\t%s\n", clean(c.Key), c.Mode, state, clean(c.Holder), short(c.Held), left, fence, clean(c.Note))
+	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\t%s\n",
+		clean(c.Key), kindWord(c.Kind), c.Mode, state, clean(c.Holder), short(c.Held), left, fence, clean(c.Note))
 	return err
 }

@@ -126,7 +126,7 @@ func TestExecute_memory(t *testing.T) {
 		{"run a no-such-command", 127, "", "not found"},
 		{"run a /etc/passwd", 126, "", "permission"},
 		{"run a /etc", 126, "", "/etc"},
-		{"ls", 0, "NAME  MODE  STATE  HOLDER  FOR  LEFT  FENCE  NOTE\n", ""},
+		{"ls", 0, "NAME  KIND  MODE  STATE  HOLDER  FOR  LEFT  FENCE  NOTE\n", ""},
 		{"run --require-fence a true", 0, "", ""},
 		{"run -v --log-format json a true", 0, "", `"msg"`},
 	} {

@@ -67,23 +67,16 @@ const maxPasses = 10
 
 func (a *app) printReason(why distlock.Reason) {
 	if len(why.Holders)+len(why.Line) == 0 {
-		fmt.Fprintf(a.out, "%s is free\n", why.Key)
+		fmt.Fprintf(a.out, "%s is free\n", title(why.Kind, why.Key))
 		return
 	}
-	used, limit := int64(0), int64(0)
-	for _, h := range why.Holders {
-		used, limit = used+h.Weight, max(limit, h.Limit)
-	}
-	name := clean(why.Key)
+	used, limit := taken(why)
+	name := title(why.Kind, why.Key)
 	switch why.Kind {
 	case "sem":
-		fmt.Fprintf(a.out, "semaphore %s: %d of %d slots are held\n", name, used, limit)
+		fmt.Fprintf(a.out, "%s: %d of %d slots are held\n", name, used, limit)
 	case "rate":
-		fmt.Fprintf(a.out, "rate limit %s: %d of %d passes are taken\n", name, used, limit)
-	case "once":
-		name = "result " + name
-	case "lead":
-		name = "election " + name
+		fmt.Fprintf(a.out, "%s: %d of %d passes are taken\n", name, used, limit)
 	}
 	for i, h := range why.Holders {
 		if why.Kind == "rate" && i == maxPasses {

@@ -12,15 +12,18 @@ import (
 )
 
 func (a *app) wait() *cobra.Command {
+	var of target
 	var most time.Duration
 	c := &cobra.Command{
 		Use:               "wait NAME",
 		Short:             "Wait until a lock is free, without taking it",
-		Example:           "  distlock wait deploy && echo free",
+		Long:              "Wait until a lock is free, without taking it; or with --kind until there is a slot or a pass left, until a result is forgotten, until nobody leads.",
+		Example:           "  distlock wait deploy && echo free\n  distlock wait gpu --kind sem -w 10m",
 		Args:              exact("NAME"),
 		ValidArgsFunction: a.completeNames,
 	}
 	c.Flags().DurationVarP(&most, "wait", "w", 0, "wait at most `D` (for ever)")
+	of.flag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		l, err := a.locker(c)
 		if err != nil {
@@ -29,7 +32,7 @@ func (a *app) wait() *cobra.Command {
 		if most < 0 {
 			return usage("--wait is %v, want 0s or more", most)
 		}
-		key, err := storeKey(args[0])
+		key, err := of.check(c, args[0])
 		if err != nil {
 			return err
 		}
@@ -41,22 +44,28 @@ func (a *app) wait() *cobra.Command {
 		if a.config.from["wait"] > fromDefault {
 			over = time.After(most)
 		}
-		return a.untilFree(ctx, l, args[0], news, over)
+		return a.untilFree(ctx, l, &of, news, over)
 	}
 	return c
 }
 
 // untilFree looks again at news, and once a second without.
-func (a *app) untilFree(ctx context.Context, l *distlock.Locker, name string, news <-chan driver.Wake, over <-chan time.Time) error {
+func (a *app) untilFree(ctx context.Context, l *distlock.Locker, of *target, news <-chan driver.Wake, over <-chan time.Time) error {
 	for first := true; ; first = false {
-		why, err := l.Why(ctx, name)
+		why, err := of.why(ctx, l)
 		var sig signalError
 		switch {
 		case errors.As(context.Cause(ctx), &sig):
 			return &exitError{exitSignal + int(sig.sig), nil}
 		case err != nil && (first || errors.Is(err, errors.ErrUnsupported)):
 			return err
-		case err == nil && len(why.Holders)+len(why.Line) == 0:
+		case err == nil && !full(why):
+			if !first {
+				return nil
+			}
+			if other := of.others(ctx, l, full); other != "" {
+				a.say("the lock of %s is free, but not its %s", clean(of.name), other)
+			}
 			return nil
 		}
 		again := time.NewTimer(time.Second)
@@ -67,9 +76,9 @@ func (a *app) untilFree(ctx context.Context, l *distlock.Locker, name string, ne
 		case <-over:
 			if err == nil && len(why.Holders) > 0 {
 				h := why.Holders[0]
-				return &exitError{exitBusy, errors.New(name + " is " + heldBy(h.Holder, h.Held, h.Fence))}
+				return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " is " + heldBy(h.Holder, h.Held, h.Fence))}
 			}
-			return &exitError{exitBusy, errors.New(name + " is not free")}
+			return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " is not free")}
 		}
 		again.Stop()
 	}

@@ -278,7 +278,7 @@ func (w *watcher) listen(ctx context.Context) {
 		}
 	}
 	for name := range held {
-		key, err := storeKey(name)
+		key, err := storeKey("", name)
 		if err != nil || w.watched[name] != nil || len(w.watched) >= mostHints {
 			continue
 		}
