@@ -3,6 +3,7 @@ package redis_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -13,8 +14,9 @@ import (
 	goclient "github.com/redis/go-redis/v9"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	stores "github.com/distlock/distlock/open"
 )
 
 // The server stops for longer than the TTL: the holder is told before anybody else is granted, and when the server goes on,
@@ -66,11 +68,27 @@ func TestPause_server(t *testing.T) {
 // does not loses the update of the next holder.
 func TestPause_holder(t *testing.T) {
 	t.Parallel()
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		srv := testenv.Redis(t)
+		pauses(t, srv.Addr, open(t, srv.Addr), testenv.URL("redis", srv.Addr))
+	})
+	t.Run("redlock", func(t *testing.T) {
+		t.Parallel()
+		var addrs []string
+		for range 3 {
+			addrs = append(addrs, testenv.Redis(t).Addr)
+		}
+		pauses(t, testenv.Redis(t).Addr, redlock(t, time.Minute, addrs...), testenv.URL("redlock", addrs...))
+	})
+}
+
+// pauses stops a holder again and again. It opens the store by its URL, and the registers are on a server, which may be the store's.
+func pauses(t *testing.T, registers string, s driver.Store, url string) {
 	const ttl, rounds = 400 * time.Millisecond, 10
-	srv := testenv.Redis(t)
-	h := testenv.Helper(t, "holder", srv.Addr)
-	rival := locker(t, open(t, srv.Addr), distlock.TTL(10*time.Second))
-	c := goclient.NewClient(&goclient.Options{Addr: srv.Addr})
+	h := testenv.Helper(t, "holder", registers, url)
+	rival := locker(t, s, distlock.TTL(10*time.Second))
+	c := goclient.NewClient(&goclient.Options{Addr: registers})
 	t.Cleanup(func() { c.Close() })
 	taken, lost := 0, 0 // fenced writes, plain updates
 	for range rounds {
@@ -81,7 +99,7 @@ func TestPause_holder(t *testing.T) {
 		h.Pause()
 		h.Say("act")
 
-		next := lock(t, rival, "key")
+		next := persist(t, rival, "key")
 		r, err := readRegisters(t.Context(), c, next.Fence())
 		if err == nil {
 			err = r.write(t.Context(), c, next.Fence())
@@ -90,7 +108,7 @@ func TestPause_holder(t *testing.T) {
 			t.Fatalf("the next holder's writes: %+v, %v", r, err)
 		}
 		taken++
-		unlock(t, next)
+		giveBack(t, next)
 		h.Resume()
 		if line := h.Line(); line != "lease lost, context lost, fenced no, plain yes" {
 			t.Errorf("the holder that was stopped says %q", line)
@@ -153,12 +171,12 @@ func (r *registers) write(ctx context.Context, c *goclient.Client, fence uint64)
 // playHolder takes the lock and reads, and when it is told to act, looks at its lease and writes whatever that says.
 func playHolder(args []string) int {
 	ctx := context.Background()
-	s, err := rueidis.Open(ctx, testenv.URL("redis", args[0]))
+	s, err := stores.Open(ctx, args[1])
 	if err != nil {
 		return fail(err)
 	}
 	defer s.Close()
-	l, err := distlock.New(s)
+	l, err := distlock.New(s.Store)
 	if err != nil {
 		return fail(err)
 	}
@@ -169,7 +187,11 @@ func playHolder(args []string) int {
 		if err != nil {
 			return fail(err)
 		}
-		lease, err := l.Lock(ctx, "key", distlock.TTL(time.Duration(ms)*time.Millisecond))
+		ttl := distlock.TTL(time.Duration(ms) * time.Millisecond)
+		lease, err := l.Lock(ctx, "key", ttl)
+		for errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) { // busy nodes may not answer in time
+			lease, err = l.Lock(ctx, "key", ttl)
+		}
 		if err != nil {
 			return fail(err)
 		}
