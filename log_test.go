@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,6 +27,14 @@ func TestLog(t *testing.T) {
 			return a
 		},
 	})))
+	page, err := os.ReadFile("docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]bool{} // the warnings of the page, and whether there is such a line
+	for _, row := range regexp.MustCompile("(?m)^\\| `(distlock: [a-z ]+)`").FindAllStringSubmatch(string(page), -1) {
+		rows[row[1]] = false
+	}
 	base := distlock.Event{Key: "x", Mode: distlock.Exclusive, Store: "mem", Holder: "me"}
 	for _, c := range []struct {
 		e    distlock.Event
@@ -67,6 +77,18 @@ func TestLog(t *testing.T) {
 		want := fmt.Sprintf(c.want, "key=x mode=exclusive store=mem") + "\n"
 		if got := out.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
+		}
+		if msg, ok := strings.CutPrefix(c.want, `level=WARN msg="`); ok {
+			msg, _, _ = strings.Cut(msg, `"`)
+			if _, ok := rows[msg]; !ok {
+				t.Errorf("docs/observability.md has no row for the warning %q", msg)
+			}
+			rows[msg] = true
+		}
+	}
+	for msg, ok := range rows {
+		if !ok {
+			t.Errorf("docs/observability.md has a row for %q, which is no warning", msg)
 		}
 	}
 }
