@@ -45,11 +45,22 @@ func candidate(ctx context.Context, s driver.Store, name string, ttl time.Durati
 		return err
 	}
 	fmt.Println("stands")
-	return e.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
+	return stand(ctx, e, func(ctx context.Context, t *distlock.Term) error {
 		fmt.Println(t.Number())
 		<-ctx.Done()
 		return nil
 	})
+}
+
+type leadFunc = func(ctx context.Context, t *distlock.Term) error
+
+// stand runs a candidate, and again if its very first call found the store slow.
+func stand(ctx context.Context, e *distlock.Election, lead leadFunc) error {
+	run := func(ctx context.Context, lead leadFunc, _ ...distlock.Option) (struct{}, error) {
+		return struct{}{}, e.Run(ctx, lead)
+	}
+	_, err := steady(run)(ctx, lead)
+	return err
 }
 
 // After kill -9 of the leader another leads within its TTL and a second, with a higher term.
@@ -127,7 +138,7 @@ func TestElection(t *testing.T) {
 			end := make(chan error, 1)
 			ends = append(ends, end)
 			go func() {
-				end <- e.Run(ctx, func(ctx context.Context, term *distlock.Term) error {
+				end <- stand(ctx, e, func(ctx context.Context, term *distlock.Term) error {
 					if err := term.Publish(ctx, []byte("at "+name)); err != nil {
 						return err
 					}
@@ -205,12 +216,12 @@ func (m meter) Release(ctx context.Context, id driver.ID) error {
 	return m.Store.Release(ctx, id)
 }
 
-// When the leader resigns, the next one leads after its release and at most two calls of the next one's own. Where there is no line
-// nobody is next, and asks are spread by chance.
+// When the leader resigns, the one that waits leads after its release and at most two calls of its own. Where there is no line it
+// is told too, and may ask before all nodes have heard of the release.
 func TestElection_resign(t *testing.T) {
 	t.Parallel()
-	inLine := func(f driver.Features) bool { return elects(f) && f.Queue }
-	onEach(t, inLine, func(t *testing.T, url string) {
+	onEach(t, elects, func(t *testing.T, url string) {
+		queue := store(t, url).Features().Queue
 		ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 		defer cancel()
 		leads, resign := make(chan int64), make(chan struct{})
@@ -222,7 +233,7 @@ func TestElection_resign(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(ctx)
 			ends.Go(func() {
-				_ = e.Run(ctx, func(context.Context, *distlock.Term) error {
+				_ = stand(ctx, e, func(context.Context, *distlock.Term) error {
 					lead()
 					stop() // it does not stand again
 					return nil
@@ -252,11 +263,19 @@ func TestElection_resign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		await(t, seen, func(l distlock.Leader) bool { return l.Line == 1 })
+		// Where there is no line, whoever has asked twice watches the key.
+		await(t, seen, func(l distlock.Leader) bool { return l.Line == 1 || !queue && b.calls.Load() >= 2 })
 		before := a.releases.Load() + b.calls.Load()
+		began := time.Now()
 		close(resign)
-		if n := next() - before; n < 1 || n > 3 {
-			t.Errorf("the next one leads after %d calls to the store, want 3 at most", n)
+		most := int64(3)
+		if !queue {
+			most = 5 // one call that was on its way, and one that came too early
+		}
+		n := next() - before
+		t.Logf("the next one leads after %d calls to the store, %v", n, time.Since(began).Round(time.Millisecond))
+		if n < 1 || n > most {
+			t.Errorf("the next one leads after %d calls to the store, want %d at most", n, most)
 		}
 		ends.Wait()
 	})

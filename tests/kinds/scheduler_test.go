@@ -95,7 +95,9 @@ type askedLocker struct {
 }
 
 func (l askedLocker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	ask := func(ctx context.Context, key string, _ ...distlock.Option) (gocron.Lock, error) { return l.Locker.Lock(ctx, key) }
+	ask := func(ctx context.Context, key string, _ ...distlock.Option) (gocron.Lock, error) {
+		return l.Locker.Lock(ctx, key)
+	}
 	lock, err := steady(ask)(ctx, key)
 	switch {
 	case err == nil:
