@@ -131,7 +131,7 @@ func TestRun_signal_waiting(t *testing.T) {
 	}
 }
 
-// A wrapper that is killed takes the command along, and the lock goes to the next with the end of its TTL.
+// A wrapper that is killed takes the command along, but not what the command has started, and the lock goes to the next with the end of its TTL.
 func TestRun_signal_kill(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends a child with its parent")
@@ -139,13 +139,18 @@ func TestRun_signal_kill(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	store, dir := sqliteStore(t), t.TempDir()
-	up, ticks, rival := filepath.Join(dir, "up"), filepath.Join(dir, "ticks"), filepath.Join(dir, "rival")
-	p := start(t, store, "run", "--ttl", ttl.String(), "a", "-c", "echo $$ >"+up+"; while :; do date +%s%N >>"+ticks+"; sleep 0.01; done")
+	up, kin, ticks, rival := filepath.Join(dir, "up"), filepath.Join(dir, "kin"), filepath.Join(dir, "ticks"), filepath.Join(dir, "rival")
+	p := start(t, store, "run", "--ttl", ttl.String(), "a", "-c", "echo $$ >"+up+"; sleep 60 >/dev/null 2>&1 & echo $! >"+kin+"; while :; do date +%s%N >>"+ticks+"; sleep 0.01; done")
 	eventually(t, "the child runs", exists(ticks))
 	r := start(t, store, "run", "a", "-c", "date +%s%N >"+rival)
 	_ = p.Process.Kill()
 	killed := time.Now()
 	eventually(t, "the child is gone", gone(number(t, up)))
+	if gone(number(t, kin))() {
+		t.Error("what the command started has ended too: docs/cli.md says that it goes on")
+	} else {
+		_ = syscall.Kill(number(t, kin), syscall.SIGKILL)
+	}
 	if code := r.code(t); code != 0 {
 		t.Fatal(code, r.err.String())
 	}
