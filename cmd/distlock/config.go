@@ -59,6 +59,11 @@ func onceEach(flags *pflag.FlagSet) {
 		if f.Value.Type() != "stringArray" {
 			f.Value = &once{Value: f.Value}
 		}
+		// Help does not print a zero as a default, but knows it by the type, which once hides. To leave such a flag
+		// out is something else than to give it 0s.
+		if f.DefValue == "0s" {
+			f.DefValue = ""
+		}
 	})
 }
 

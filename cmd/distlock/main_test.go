@@ -159,5 +159,9 @@ func TestExecute_help(t *testing.T) {
 		if code := execute(context.Background(), []string{c.Name(), "--help"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), "Examples:\n  ") {
 			t.Error(c.Name(), code, out.String(), errs.String())
 		}
+		// To leave a flag out is not to give it 0: --wait 0s does not wait, and without --wait it is for ever.
+		if strings.Contains(out.String(), "(default 0") {
+			t.Errorf("%s: a default of zero: %s", c.Name(), out.String())
+		}
 	}
 }

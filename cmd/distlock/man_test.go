@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"github.com/distlock/distlock/open"
 )
@@ -94,6 +95,11 @@ func pages(t *testing.T) map[string]string {
 	for _, c := range append(root.Commands(), root) {
 		c.DisableAutoGenTag = true // it has the date
 		c.InitDefaultHelpFlag()
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); f.DefValue == "0" || f.DefValue == "" && f.Value.Type() == "duration" {
+				f.DefValue = name // to leave the flag out is not to give it 0
+			}
+		})
 	}
 	dir := t.TempDir()
 	day := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
