@@ -4,28 +4,28 @@ package main
 func root() []mutant {
 	return []mutant{
 		{
-			Name: "validity-from-the-reply", Why: "trust outlasts the claim by the time that the reply was under way",
+			Name: "validity-from-the-reply", M: "M12", Why: "trust outlasts the claim by the time that the reply was under way",
 			File: "request.go", Old: "	res, err = l.store.Acquire(call, ask)\n",
 			New:  "	res, err = l.store.Acquire(call, ask)\n	sent = l.clock.Now()\n",
 			Test: "TestLocker_Lock_lateAnswer",
 		},
 		{
-			Name: "trust-from-the-message", Why: "a message that was long under way makes a lease outlast its claim",
+			Name: "trust-from-the-message", M: "M12 M27", Why: "a message that was long under way makes a lease outlast its claim",
 			File: "place.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
 			Test: "TestLocker_Lock_toldLate",
 		},
 		{
-			Name: "told-of-an-earlier-place", Why: "a message that comes late makes a lease of a claim that has ended",
+			Name: "told-of-an-earlier-place", M: "M27", Why: "a message that comes late makes a lease of a claim that has ended",
 			File: "place.go", Old: "	if !p.stays || told.Fence", New: "	if told.Fence",
 			Test: "TestLocker_Lock_toldOfThePast",
 		},
 		{
-			Name: "told-of-an-earlier-claim", Why: "the same, where the fence of the holder shows it",
+			Name: "told-of-an-earlier-claim", M: "M27", Why: "the same, where the fence of the holder shows it",
 			File: "place.go", Old: "told.Fence <= p.above || ", New: "",
 			Test: "TestLocker_Lock_toldOfThePast",
 		},
 		{
-			Name: "told-of-an-unseen-place", Why: "the same, where the first place was given to an ask that was not answered",
+			Name: "told-of-an-unseen-place", M: "M27", Why: "the same, where the first place was given to an ask that was not answered",
 			File: "place.go", Old: "	if !p.begun {\n", New: "	if !p.begun && err == nil {\n",
 			Test: "TestLocker_Lock_toldOfAnUnseenPlace",
 		},
@@ -40,7 +40,7 @@ func root() []mutant {
 			Test: "TestTurn_readerInheritsNoUnaskedGrant",
 		},
 		{
-			Name: "owner-reused", Why: "two goroutines of a process, or two turns, have one claim",
+			Name: "owner-reused", M: "M28", Why: "two goroutines of a process, or two turns, have one claim",
 			File: "request.go", Old: "{ return rand.Text() }", New: "{ return rand.Text()[:0] + \"me\" }",
 			Test: "TestChaos", Args: chaos("300"),
 		},
@@ -55,23 +55,39 @@ func root() []mutant {
 			Test: "TestLocker_Lock_unknown",
 		},
 		{
-			Name: "clean-up-on-a-dead-context", Why: "a cancelled wait leaves its claim or place behind",
+			Name: "unknown-is-held", M: "M21a", Why: "an ask whose answers were lost is told as held by another",
+			File: "request.go", Old: "	if err == nil {\n		return ask.ID, res, sent, nil\n", New: "	if err == nil || unknown {\n		return ask.ID, res, sent, nil\n",
+			Test: "TestLocker_TryLock_unknown",
+		},
+		{
+			Name: "unknown-is-granted", M: "M21b", Why: "an ask whose answers were lost is told as granted",
+			File: "request.go", Old: "	if err == nil {\n		return ask.ID, res, sent, nil\n",
+			New:  "	if err != nil && unknown {\n		res.Granted, err = true, nil\n	}\n	if err == nil {\n		return ask.ID, res, sent, nil\n",
+			Test: "TestLocker_Lock_unknown",
+		},
+		{
+			Name: "unanswered-release-is-done", M: "M21b", Why: "a key that may be taken for the rest of its TTL is told as given back",
+			File: "lease.go", Old: "		err, final = newOpError(\"release\", l.r.name, err), false\n", New: "		err = nil\n",
+			Test: "TestLease_Unlock",
+		},
+		{
+			Name: "clean-up-on-a-dead-context", M: "M22", Why: "a cancelled wait leaves its claim or place behind",
 			File: "request.go", Old: "l.lastCall(ctx, min(withdrawLimit, r.limit()), new(limited))",
 			New:  "context.WithTimeout(ctx, min(withdrawLimit, r.limit()))",
 			Test: "TestLocker_Lock_cancelledInFirstAsk",
 		},
 		{
-			Name: "unlock-on-a-dead-context", Why: "a deferred Unlock after a cancel frees nothing",
+			Name: "unlock-on-a-dead-context", M: "M22", Why: "a deferred Unlock after a cancel frees nothing",
 			File: "lease.go", Old: "		err = l.giveBack(call)\n", New: "		err = l.giveBack(ctx)\n",
 			Test: "TestLease_Unlock",
 		},
 		{
-			Name: "renewal-survives-release", Why: "a lease is renewed after it was given back",
+			Name: "renewal-survives-release", M: "M18 M19", Why: "a lease is renewed after it was given back",
 			File: "lease.go", Old: "		err = hold.Stop(call) // no renewal is under way from here on\n", New: "		_ = hold.Stop\n",
 			Test: "TestLease_Unlock_endsRenewing",
 		},
 		{
-			Name: "loss-by-the-timer-alone", Why: "a process that was paused goes on with a lease that another has by now",
+			Name: "loss-by-the-timer-alone", M: "M16", Why: "a process that was paused goes on with a lease that another has by now",
 			File: "lease.go", Old: "	if !l.t.hold.Lose() {\n", New: "	if l.t != nil {\n",
 			Test: "TestLease_lost_lookingAtTheClock",
 		},
@@ -86,7 +102,7 @@ func root() []mutant {
 			Test: "TestDo",
 		},
 		{
-			Name: "fence-reused-on-hand-off", Why: "two holders in a row have one fence",
+			Name: "fence-reused-on-hand-off", M: "M04a M04b", Why: "two holders in a row have one fence",
 			File: "turn.go", Old: "		lease.fence = t.fence + t.used\n", New: "		lease.fence = t.fence\n",
 			Test: "TestTurn_handsOn",
 		},
@@ -121,14 +137,14 @@ func root() []mutant {
 			Test: "TestTurn_handsOnOnlyWhatIsTheSame",
 		},
 		{
-			Name: "ask-then-subscribe", Why: "a release between the refusal and the watch wakes nobody",
+			Name: "ask-then-subscribe", M: "M23", Why: "a release between the refusal and the watch wakes nobody",
 			File: "runner.go",
 			Old:  "		if p.wake == nil {\n			// Watch before the ask that follows, so that no wake-up falls in between.\n			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)\n		}\n		granted, pause := l.ask(n, p, w)\n",
 			New:  "		granted, pause := l.ask(n, p, w)\n		if p.wake == nil {\n			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)\n		}\n",
 			Test: "TestLocker_Lock_watchesBeforeItAsks",
 		},
 		{
-			Name: "no-poll", Why: "a wake-up that is lost is waited for, for ever",
+			Name: "no-poll", M: "M24", Why: "a wake-up that is lost is waited for, for ever",
 			File: "place.go", Old: "and wakes nobody\n	}\n	return pause\n", New: "and wakes nobody\n	}\n	return pause + 1000*time.Hour\n",
 			Test: "TestLocker_Lock_wakeUpLost",
 		},
@@ -138,7 +154,7 @@ func root() []mutant {
 			Test: "TestLocker_Lock_cancelled",
 		},
 		{
-			Name: "place-lives-long", Why: "a waiter that died holds up all behind it",
+			Name: "place-lives-long", M: "M25", Why: "a waiter that died holds up all behind it",
 			File: "place.go", Old: "min(3*max(r.opt.most, time.Second), longestPlace)", New: "300 * max(r.opt.most, time.Second)",
 			Test: "TestLocker_Lock_placeIsShort",
 		},

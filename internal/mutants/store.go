@@ -5,19 +5,19 @@ func store() []mutant {
 	const file, key, pkg = "store/mem/mem.go", "store/mem/key.go", "store/mem"
 	return []mutant{
 		{
-			Name: "release-without-owner", Why: "a late release frees the next holder's key",
+			Name: "release-without-owner", M: "M01", Why: "a late release frees the next holder's key",
 			File: file, Old: "	mine := func(c *claim) bool { return c.Owner == id.Owner }\n",
 			New: "	mine := func(c *claim) bool { return id.Owner != \"\" }\n",
 			Pkg: pkg, Test: "TestStore/stale",
 		},
 		{
-			Name: "renew-without-owner", Why: "a late renewal prolongs the next holder's claim",
+			Name: "renew-without-owner", M: "M02", Why: "a late renewal prolongs the next holder's claim",
 			File: file, Old: "	c := find(k.claims, r.Owner)\n	if c == nil {\n",
 			New: "	c := find(k.claims, r.Owner)\n	if c == nil && len(k.claims) > 0 {\n		c = k.claims[0]\n	}\n	if c == nil {\n",
 			Pkg: pkg, Test: "TestStore/stale",
 		},
 		{
-			Name: "renew-resurrects", Why: "a claim that ended goes on, over another's grant",
+			Name: "renew-resurrects", M: "M11a", Why: "a claim that ended goes on, over another's grant",
 			File: file, Old: "	k := s.peek(r.Key, now)\n	if k == nil {\n		return 0, driver.ErrNotHeld\n",
 			New: "	k := s.keys[r.Key]\n	if k == nil {\n		return 0, driver.ErrNotHeld\n",
 			Pkg: pkg, Test: "TestStore/ended",
@@ -49,18 +49,18 @@ func store() []mutant {
 			Pkg: pkg, Test: "TestStore/floor",
 		},
 		{
-			Name: "fence-repeats", Why: "the late writer has the same fence as the next holder",
+			Name: "fence-repeats", M: "M04a", Why: "the late writer has the same fence as the next holder",
 			File: file, Old: "	fence := max(k.last+driver.Span, s.clock(now), r.Floor)\n",
 			New: "	fence := max(k.last, s.clock(now), r.Floor)\n",
 			Pkg: pkg, Test: "TestStore/fence",
 		},
 		{
-			Name: "fence-forgotten-with-the-key", Why: "the next grant begins below the last one",
+			Name: "fence-forgotten-with-the-key", M: "M04c", Why: "the next grant begins below the last one",
 			File: file, Old: "		if idle && k.last+driver.Span <= s.clock(now) {\n", New: "		if idle {\n",
 			Pkg: pkg, Test: "TestStore/remembered",
 		},
 		{
-			Name: "dead-head-blocks-the-line", Why: "a waiter that died holds up all behind it",
+			Name: "dead-head-blocks-the-line", M: "M25", Why: "a waiter that died holds up all behind it",
 			File: key, Old: "	k.line = slices.DeleteFunc(k.line, over)\n", New: "",
 			Pkg: pkg, Test: "TestStore/dead_waiter",
 		},
@@ -75,7 +75,7 @@ func store() []mutant {
 			Pkg: pkg, Test: "TestStore/nobody_passes",
 		},
 		{
-			Name: "everybody-is-woken", Why: "a herd of waiters for every release",
+			Name: "everybody-is-woken", M: "M26", Why: "a herd of waiters for every release",
 			File: key, Old: "		k.wake(func(owner string) bool { return owner == head })\n",
 			New: "		k.wake(func(owner string) bool { return head != \"\" })\n",
 			Pkg: pkg, Test: "TestStore/wake",
@@ -87,9 +87,14 @@ func store() []mutant {
 			Pkg: pkg, Test: "TestStore/wake",
 		},
 		{
-			Name: "one-too-many", Why: "a semaphore lets n+1 in",
+			Name: "one-too-many", M: "M34a", Why: "a semaphore lets n+1 in",
 			File: key, Old: "	return k.used()+r.Weight <= r.Limit\n", New: "	return k.used() < r.Limit || k.used()+r.Weight <= r.Limit+1 && r.Limit < driver.Whole\n",
 			Pkg: pkg, Test: "TestStore/count",
+		},
+		{
+			Name: "renews-no-reader", M: "M34b", Why: "a writer is let in beside a reader that was told that it was renewed",
+			File: file, Old: "	c.ends = after(now, r.TTL)\n	if r.Value != nil {\n", New: "	if c.Weight == driver.Whole {\n		c.ends = after(now, r.TTL)\n	}\n	if r.Value != nil {\n",
+			Test: "TestLocker_RLock_renewedLate",
 		},
 		{
 			Name: "owner-is-shown", Why: "whoever may look may also release",

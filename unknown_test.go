@@ -1,0 +1,33 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// An ask whose answers are lost is not told as held by another: it was undone, or nobody knows.
+func TestLocker_TryLock_unknown(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			_, _ = next(ctx, r)
+			return driver.Result{}, errCut
+		}
+		try := func(want error) {
+			t.Helper()
+			_, err := l.TryLock(t.Context(), "k")
+			wants(t, err, want)
+			if errors.Is(err, distlock.ErrHeld) {
+				t.Error(err)
+			}
+		}
+		try(distlock.ErrUnavailable)
+		g.empty(t)
+		g.release = func(context.Context, driver.ID, func() error) error { return errCut }
+		try(distlock.ErrUnknown)
+	})
+}
