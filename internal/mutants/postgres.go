@@ -5,7 +5,7 @@ func postgres() []mutant {
 	const file, pkg = "store/postgres/sql/functions.sql", "store/postgres"
 	return []mutant{
 		{
-			Name: "postgres-now-for-the-clock", Why: "a lease is judged by when the transaction began",
+			Name: "postgres-now-for-the-clock", M: "M30", Why: "a lease is judged by when the transaction began",
 			File: file, Old: "  now := clock_timestamp();\n  micros :=", New: "  now := now();\n  micros :=",
 			Pkg: pkg, Test: "TestSQL_oldTransaction",
 		},
@@ -15,19 +15,25 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestStore/record",
 		},
 		{
-			Name: "postgres-renew-resurrects", Why: "a claim that ended goes on",
+			Name: "postgres-renew-resurrects", M: "M11a", Why: "a claim that ended goes on",
 			File: file, Old: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null and c.ends > clock_timestamp();\n  if not found then\n    select",
 			New: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null;\n  if not found then\n    select",
 			Pkg: pkg, Test: "TestStore/ended",
 		},
 		{
-			Name: "postgres-release-without-owner", Why: "a late release frees the next holder's key",
+			Name: "postgres-release-without-owner", M: "M01", Why: "a late release frees the next holder's key",
 			File: file, Old: "  delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and",
 			New: "  delete from @schema@.claim c where c.key = release.key and",
 			Pkg: pkg, Test: "TestStore/stale",
 		},
 		{
-			Name: "postgres-fence-repeats", Why: "the late writer has the same fence as the next holder",
+			Name: "postgres-renew-without-owner", M: "M02", Why: "a late renewal prolongs the next holder's claim",
+			File: file, Old: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null and c.ends > clock_timestamp();\n  if not found then\n    select",
+			New: "    where c.key = renew.key and c.broken is null and c.ends > clock_timestamp();\n  if not found then\n    select",
+			Pkg: pkg, Test: "TestStore/stale",
+		},
+		{
+			Name: "postgres-fence-repeats", M: "M04a", Why: "the late writer has the same fence as the next holder",
 			File: file, Old: "    update @schema@.key k set fence = greatest(k.fence + 128, micros, ask.floor)", New: "    update @schema@.key k set fence = greatest(k.fence, micros, ask.floor)",
 			Pkg: pkg, Test: "TestStore_sweep",
 		},

@@ -5,22 +5,32 @@ func proof() []mutant {
 	const history = "internal/history"
 	return []mutant{
 		{
-			Name: "unending-search-passes", Why: "a history that nobody has judged counts as good",
+			Name: "unending-search-passes", M: "M38a", Why: "a history that nobody has judged counts as good",
 			File: history + "/judge.go", Old: "		if res == porcupine.Ok {\n", New: "		if res != porcupine.Illegal {\n",
 			Pkg: history, Test: "TestJudge_timeout_is_a_failure",
 		},
 		{
-			Name: "empty-history-passes", Why: "a run in which nothing happened counts as good",
+			Name: "empty-history-passes", M: "M38b", Why: "a run in which nothing happened counts as good",
 			File: history + "/check.go", Old: "		if got < want {\n", New: "		if got < want && got > 0 {\n",
 			Pkg: history, Test: "TestJudge_empty_proves_nothing",
 		},
 		{
-			Name: "raw-name-in-the-braces", Why: "a name with a brace puts its keys on several nodes, or on those of another name",
+			Name: "lonely-history-passes", M: "M38c", Why: "a run in which nobody had to wait counts as good",
+			File: history + "/check.go", Old: "	short(v.Waits, max(1, m.ContendedWaits),", New: "	short(v.Waits, m.ContendedWaits,",
+			Pkg: history, Test: "TestJudge_empty_proves_nothing",
+		},
+		{
+			Name: "history-without-faults-passes", M: "M38d", Why: "a run whose faults met no holder counts as good",
+			File: history + "/check.go", Old: "	short(v.FaultsOverHold, m.FaultsOverHold,", New: "	short(v.FaultsOverHold, 0,",
+			Pkg: history, Test: "TestJudge_empty_proves_nothing",
+		},
+		{
+			Name: "raw-name-in-the-braces", M: "M32a", Why: "a name with a brace puts its keys on several nodes, or on those of another name",
 			File: "store/redis/key.go", Old: "			b = append(b, \"%7D\"...)\n", New: "			b = append(b, '}')\n",
 			Pkg: "store/redis", Test: "TestName",
 		},
 		{
-			Name: "escape-not-escaped", Why: "two names are one",
+			Name: "escape-not-escaped", M: "M32a", Why: "two names are one",
 			File: "store/redis/key.go", Old: "			b = append(b, \"%25\"...)\n", New: "			b = append(b, '%')\n",
 			Pkg: "store/redis", Test: "TestName",
 		},

@@ -6,17 +6,27 @@ func quorum() []mutant {
 	fences := []string{"-grants=255", "-rapid.checks=20", "-rapid.nofailfile", "-rapid.shrinktime=1s"}
 	return []mutant{
 		{
-			Name: "no-write-back", Why: "the highest fence of a majority is used though only some have stored it",
+			Name: "no-write-back", M: "M08", Why: "the highest fence of a majority is used though only some have stored it",
 			File: dir + "ballot.go", Old: "	return fence, len(fences) - at\n", New: "	return fences[len(fences)-1], len(fences) + 0*at\n",
 			Pkg: pkg, Test: "TestFences/3_nodes", Args: fences,
 		},
 		{
-			Name: "half-is-a-majority", Why: "two halves hold the same key",
+			Name: "half-is-a-majority", M: "M07a", Why: "two halves hold the same key",
 			File: dir + "quorum.go", Old: "return len(s.nodes)/2 + 1", New: "return len(s.nodes) / 2",
 			Pkg: pkg, Test: "TestFences/3_nodes", Args: fences,
 		},
 		{
-			Name: "young-node-counts", Why: "a node that forgot the holder grants the key again",
+			Name: "one-node-twice", M: "M07b", Why: "one store that is given twice has two votes",
+			File: dir + "quorum.go", Old: "Comparable() && same == s.nodes[j]\n", New: "Comparable() && same == nil\n",
+			Pkg: pkg, Test: "TestNew_refuses/the_same,_unknown",
+		},
+		{
+			Name: "one-node-by-two-ways", M: "M07b", Why: "one server that is reached in two ways has two votes",
+			File: dir + "quorum.go", Old: "infos[i].value.Identity == infos[j].value.Identity\n", New: "infos[i].value.Identity == \"\"\n",
+			Pkg: pkg, Test: "TestNew_refuses/the_same_by_links",
+		},
+		{
+			Name: "young-node-counts", M: "M10", Why: "a node that forgot the holder grants the key again",
 			File: dir + "ballot.go", Old: "v.young = age < s.longest", New: "v.young = age < 0*s.longest",
 			Pkg: pkg, Test: "TestStore_node_that_forgot",
 		},
@@ -31,22 +41,22 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_Release_in_parts",
 		},
 		{
-			Name: "late-vote-counts", Why: "a grant is counted whose answer came after the limit",
+			Name: "late-vote-counts", M: "M06", Why: "a grant is counted whose answer came after the limit",
 			File: dir + "round.go", Old: "context.WithoutCancel(ctx), limit, errLate)", New: "context.WithoutCancel(ctx), 100*limit, errLate)",
 			Pkg: pkg, Test: "TestStore_late_grants_do_not_count",
 		},
 		{
-			Name: "losers-are-kept", Why: "parts of claims that nobody holds are in everybody's way",
+			Name: "losers-are-kept", M: "M09a", Why: "parts of claims that nobody holds are in everybody's way",
 			File: dir + "acquire.go", Old: "{ return possible(a.last.answer(i)) }", New: "{ return a.last.answer(i).err != nil }",
 			Pkg: pkg, Test: "TestStore_losers_are_released",
 		},
 		{
-			Name: "unanswered-losers-are-kept", Why: "what was granted without an answer stays for a TTL",
+			Name: "unanswered-losers-are-kept", M: "M09b", Why: "what was granted without an answer stays for a TTL",
 			File: dir + "acquire.go", Old: "{ return possible(a.last.answer(i)) }", New: "{ return a.last.answer(i).value.Granted }",
 			Pkg: pkg, Test: "TestStore_majority_silent",
 		},
 		{
-			Name: "created-node-counts-as-renewed", Why: "a claim that was lost goes on, over another's grant",
+			Name: "created-node-counts-as-renewed", M: "M11b", Why: "a claim that was lost goes on, over another's grant",
 			File: dir + "renew.go", Old: "			c.gone++\n", New: "			c.good++\n",
 			Pkg: pkg, Test: "TestStore_Renew_counts_no_node_that_lost_it",
 		},
@@ -86,9 +96,14 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_failed_repetition_keeps_what_is_held",
 		},
 		{
-			Name: "unavailable-is-refused", Why: "down is told for held",
+			Name: "unavailable-is-refused", M: "M31", Why: "down is told for held",
 			File: dir + "acquire.go", Old: "	default:\n		return no(driver.ErrUnavailable)\n", New: "	default:\n		return driver.Result{}, nil\n",
 			Pkg: pkg, Test: "TestStore_majority_unavailable",
+		},
+		{
+			Name: "silent-is-refused", M: "M21a", Why: "a majority that did not answer is told for held",
+			File: dir + "acquire.go", Old: "	case left >= s.majority():\n		return no(errNoMajority)\n", New: "	case left >= s.majority():\n		return driver.Result{}, nil\n",
+			Pkg: pkg, Test: "TestStore_majority_silent",
 		},
 	}
 }
