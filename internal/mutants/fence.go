@@ -8,7 +8,7 @@ func fence() []mutant {
 	const compare = "if fence < highest then return {'stale', stored} end\n"
 	return []mutant{
 		{
-			Name: "fence-of-row-as-text", Why: "9 is more than 10",
+			Name: "fence-of-row-as-text", M: "M35a", Why: "9 is more than 10",
 			File: row, Old: check, New: `"cast("+r.Column+" as text) <= cast({} as text)"`,
 			Pkg: pkg, Test: "TestRow/sqlite/integers",
 		},
@@ -18,12 +18,12 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestRow_text/sqlite",
 		},
 		{
-			Name: "fence-of-row-above-only", Why: "a holder can write but once",
+			Name: "fence-of-row-above-only", M: "M37a", Why: "a holder can write but once",
 			File: row, Old: check, New: `r.Column+" < cast({} as bigint)"`,
 			Pkg: pkg, Test: "TestRow/sqlite/a_higher_fence_and_the_same_one_again",
 		},
 		{
-			Name: "fence-of-row-unchecked", Why: "a late write gets through",
+			Name: "fence-of-row-unchecked", M: "M37b", Why: "a late write gets through",
 			File: row, Old: check, New: `"0 < cast({} as bigint)"`,
 			Pkg: pkg, Test: "TestPausedHolder/sqlite",
 		},
@@ -33,17 +33,17 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestPausedHolder/sqlite",
 		},
 		{
-			Name: "fence-in-table-as-text", Why: "9 is more than 10",
+			Name: "fence-in-table-as-text", M: "M35a", Why: "9 is more than 10",
 			File: table, Old: upsert, New: "where cast(g.fence as text) <= cast(excluded.fence as text)`, 1)\n",
 			Pkg: pkg, Test: "TestTable/sqlite/integers",
 		},
 		{
-			Name: "fence-in-table-above-only", Why: "a holder can write but once",
+			Name: "fence-in-table-above-only", M: "M37a", Why: "a holder can write but once",
 			File: table, Old: upsert, New: "where g.fence < excluded.fence`, 1)\n",
 			Pkg: pkg, Test: "TestTable/sqlite/a_higher_fence_and_the_same_one_again",
 		},
 		{
-			Name: "fence-in-table-unchecked", Why: "a late write gets through",
+			Name: "fence-in-table-unchecked", M: "M37b", Why: "a late write gets through",
 			File: table, Old: upsert, New: "`, 1)\n",
 			Pkg: pkg, Test: "TestMiddleware/sqlite",
 		},
@@ -58,7 +58,7 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestOnce/sqlite",
 		},
 		{
-			Name: "fence-read-as-float", Why: "1e3 and 2^53+1 are taken for fences",
+			Name: "fence-read-as-float", M: "M35b", Why: "1e3 and 2^53+1 are taken for fences",
 			File: "fence/proof.go",
 			Old:  "	f, err := strconv.ParseUint(s, 10, 64)\n	if err != nil || f == 0 || f >= maxFence || strconv.FormatUint(f, 10) != s {\n",
 			New:  "	n, err := strconv.ParseFloat(s, 64)\n	f := uint64(n)\n	if err != nil || f == 0 || f > maxFence {\n",
@@ -80,22 +80,22 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestUpdate_seat/sqlite",
 		},
 		{
-			Name: "fence-in-redis-as-text", Why: "9 is more than 10",
+			Name: "fence-in-redis-as-text", M: "M35a", Why: "9 is more than 10",
 			File: lua, Old: compare, New: "if ARGV[1] < (stored or '0') then return {'stale', stored} end\n",
 			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
 		},
 		{
-			Name: "fence-in-redis-as-short-text", Why: "numbers above 10^14 are rounded by tostring",
+			Name: "fence-in-redis-as-short-text", M: "M35b", Why: "numbers above 10^14 are rounded by tostring",
 			File: lua, Old: compare, New: "local function short(n) return tonumber(string.format('%.14g', n)) end\nif short(fence) < short(highest) then return {'stale', stored} end\n",
 			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
 		},
 		{
-			Name: "fence-in-redis-above-only", Why: "a holder can write but once",
+			Name: "fence-in-redis-above-only", M: "M37a", Why: "a holder can write but once",
 			File: lua, Old: compare, New: "if fence <= highest then return {'stale', stored} end\n",
 			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/a_higher_fence_and_the_same_one_again",
 		},
 		{
-			Name: "fence-in-redis-unchecked", Why: "a late write gets through",
+			Name: "fence-in-redis-unchecked", M: "M37b", Why: "a late write gets through",
 			File: lua, Old: compare, New: "",
 			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
 		},

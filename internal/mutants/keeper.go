@@ -6,29 +6,29 @@ func keeper() []mutant {
 	const hold = "internal/keeper/hold.go"
 	return []mutant{
 		{
-			Name: "renewal-from-the-reply", Why: "a renewal that was slow is trusted for too long",
+			Name: "renewal-from-the-reply", M: "M12", Why: "a renewal that was slow is trusted for too long",
 			File: file, Old: "	k.settle(b, sent, k.send(ctx, rs))\n",
 			New: "	out := k.send(ctx, rs)\n	sent = k.clock.Now()\n	k.settle(b, sent, out)\n",
 			Pkg: pkg, Test: "TestHold_trust_counts_from_sent",
 		},
 		{
-			Name: "no-margin", Why: "clocks that run at different rates overlap",
+			Name: "no-margin", M: "M13", Why: "clocks that run at different rates overlap",
 			File: hold, Old: "{ return max(ttl/100, min(ttl/10, time.Second)) }", New: "{ return 0 * ttl }",
 			Test: "TestLease_lost_beforeAFastStoreEndsIt",
 		},
 		{
-			Name: "not-tried-again", Why: "one failed renewal loses the lease",
+			Name: "not-tried-again", M: "M17", Why: "one failed renewal loses the lease",
 			File: hold, Old: "		h.renew = h.k.clock.Now() + jitter(pause)", New: "		h.renew = never + 0*jitter(pause)",
 			Pkg: pkg, Test: "TestHold_survives_failures_shorter_than_its_trust",
 		},
 		{
-			Name: "late-reply-resurrects", Why: "a renewal that is answered after the loss brings the hold back",
+			Name: "late-reply-resurrects", M: "M19", Why: "a renewal that is answered after the loss brings the hold back",
 			File: file, Old: "		if h.ended == nil {\n			h.answered(sent, now, out[i])\n		}\n",
 			New: "		h.ended = nil\n		h.until.Store(int64(never))\n		h.answered(sent, now, out[i])\n",
 			Pkg: pkg, Test: "TestHold_trust_ends_though_a_renewal_hangs",
 		},
 		{
-			Name: "renewal-survives-stop", Why: "a lease is renewed after it was released",
+			Name: "renewal-survives-stop", M: "M18", Why: "a lease is renewed after it was released",
 			File: hold, Old: "	if under != nil { // also of a hold that is lost\n		_ = under.wait(ctx)\n	}\n", New: "	_ = under\n",
 			Pkg: pkg, Test: "TestHold_Stop_waits_for_a_renewal_that_others_need",
 		},
@@ -43,17 +43,17 @@ func keeper() []mutant {
 			Pkg: pkg, Test: "TestKeeper_gathers_nothing_that_is_under_way",
 		},
 		{
-			Name: "sleep-does-not-count", Why: "a machine that was suspended wakes up with a lease that another has by now",
+			Name: "sleep-does-not-count", M: "M14", Why: "a machine that was suspended wakes up with a lease that another has by now",
 			File: "internal/keeper/clock.go", Old: "	return now.Sub(c.base) + time.Duration(c.slept.Load())\n", New: "	return now.Sub(c.base)\n",
 			Pkg: pkg, Test: "TestClock_counts_the_time_asleep",
 		},
 		{
-			Name: "time-of-day-counts", Why: "whoever sets the clock ends or prolongs all leases",
+			Name: "time-of-day-counts", M: "M15", Why: "whoever sets the clock ends or prolongs all leases",
 			File: "internal/keeper/clock.go", Old: "	return now.Sub(c.base) + time.Duration(c.slept.Load())\n", New: "	return now.Sub(c.base) + moved\n",
 			Pkg: pkg, Test: "TestClock_ignores_a_time_of_day_that_is_set",
 		},
 		{
-			Name: "late-grant-counts", Why: "a grant is trusted though its answer took longer than the trust it gives",
+			Name: "late-grant-counts", M: "M06", Why: "a grant is trusted though its answer took longer than the trust it gives",
 			File: file, Old: "	if k.closed || k.clock.Now() >= h.valid {\n", New: "	if k.closed {\n",
 			Pkg: pkg, Test: "TestKeeper_Keep_too_late",
 		},

@@ -45,12 +45,12 @@ func kinds() []mutant {
 			Test: "TestLocker_Lock_upgrade",
 		},
 		{
-			Name: "one-slot-too-many", Why: "more hold a semaphore than it has slots",
+			Name: "one-slot-too-many", M: "M34a", Why: "more hold a semaphore than it has slots",
 			File: "semaphore.go", Old: "max(1, r.opt.weight), s.Size(), s.size\n", New: "max(1, r.opt.weight), s.Size()+1, s.size\n",
 			Test: "TestSemaphore_Acquire",
 		},
 		{
-			Name: "one-slot-too-many-in-line", Why: "the same, for those who waited",
+			Name: "one-slot-too-many-in-line", M: "M34a", Why: "the same, for those who waited",
 			File: "semaphore.go", Old: "		return r.size.Load()\n	}\n	return r.Limit\n", New: "		return r.size.Load() + 1\n	}\n	return r.Limit\n",
 			Test: "TestSemaphore_chaos",
 		},

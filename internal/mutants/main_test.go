@@ -56,6 +56,24 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// Every class has a mutant, and none is of a class that is not there.
+func TestClasses(t *testing.T) {
+	known, seen := classes(), map[string]bool{}
+	for _, m := range table() {
+		for _, c := range m.classes() {
+			if known[c] == "" {
+				t.Errorf("%s: there is no class %s", m.Name, c)
+			}
+			seen[c] = true
+		}
+	}
+	for c, what := range known {
+		if !seen[c] {
+			t.Errorf("%s has no mutant: %s", c, what)
+		}
+	}
+}
+
 // hasTest reports whether a folder has a test of that name.
 func hasTest(t *testing.T, dir, name string) bool {
 	files, err := os.ReadDir(dir)

@@ -5,17 +5,17 @@ func pgadvisory() []mutant {
 	const dir, pkg = "store/pgadvisory/", "store/pgadvisory"
 	return []mutant{
 		{
-			Name: "two-owners-on-a-connection", Why: "the server grants a connection again what it holds",
+			Name: "two-owners-on-a-connection", M: "M28 M29a", Why: "the server grants a connection again what it holds",
 			File: dir + "acquire.go", Old: "		case held, ready:\n", New: "		case ready:\n",
 			Pkg: pkg, Test: "TestStore_few_connections/exclusive",
 		},
 		{
-			Name: "pooler-unseen", Why: "two clients of a pooler share a connection, and both hold the lock",
+			Name: "pooler-unseen", M: "M29a", Why: "two clients of a pooler share a connection, and both hold the lock",
 			File: dir + "setup.go", Old: "	if pids[a] == pids[b] {\n", New: "	if pids[a] == \"\" {\n",
 			Pkg: pkg, Test: "TestStore_pooler",
 		},
 		{
-			Name: "key-of-32-bits", Why: "names collide after some ten thousand of them",
+			Name: "key-of-32-bits", M: "M29b", Why: "names collide after some ten thousand of them",
 			File: dir + "key.go", Old: "binary.BigEndian.Uint64(sum[:8])", New: "uint64(binary.BigEndian.Uint32(sum[4:8]))",
 			Pkg: pkg, Test: "TestKey_apart",
 		},
@@ -40,7 +40,7 @@ func pgadvisory() []mutant {
 			Pkg: pkg, Test: "TestStore_lease_ended",
 		},
 		{
-			Name: "grant-of-unknown-age", Why: "news of a grant that came late is trusted for a whole TTL",
+			Name: "grant-of-unknown-age", M: "M27", Why: "news of a grant that came late is trusted for a whole TTL",
 			File: dir + "wait.go", Old: "	c.since = s.clock.Now()\n	v := ", New: "	c.since = s.clock.Now() + time.Hour\n	v := ",
 			Pkg: pkg, Test: "TestStore_late_grant",
 		},

@@ -15,12 +15,12 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_virtual/record",
 		},
 		{
-			Name: "redis-forgets-a-fence-too-soon", Why: "the hash of a busy key is never prolonged, and its fences begin anew behind a clock that was set back",
+			Name: "redis-forgets-a-fence-too-soon", M: "M04e", Why: "the hash of a busy key is never prolonged, and its fences begin anew behind a clock that was set back",
 			File: dir + "acquire.lua", Old: "fence - fence % 10000000 > last", New: "last == 0",
 			Pkg: pkg, Test: "TestStore_remembers",
 		},
 		{
-			Name: "redis-forgets-a-handed-fence-too-soon", Why: "the same, on a key that is handed on",
+			Name: "redis-forgets-a-handed-fence-too-soon", M: "M04e", Why: "the same, on a key that is handed on",
 			File: dir + "release.lua", Old: "fence - fence % 10000000 > tonumber(last)", New: "last == '0'",
 			Pkg: pkg, Test: "TestStore_remembers",
 		},
@@ -41,7 +41,7 @@ func redis() []mutant {
 			Pkg: "store/redis/rueidis", Test: "TestMail_closed_busy",
 		},
 		{
-			Name: "client-sends-again", Why: "go-redis sends a script again whose answer was lost, and one ask is run several times",
+			Name: "client-sends-again", M: "M20", Why: "go-redis sends a script again whose answer was lost, and one ask is run several times",
 			File: "store/redis/goredis/goredis.go", Old: "func (once) NoRetry() bool { return true }", New: "func (once) NoRetry() bool { return false }",
 			Pkg: pkg, Test: "TestStore_lostReply/goredis",
 		},
