@@ -4,7 +4,7 @@
 //	make docs
 //
 // A test of this package holds the pages to the tables, and the tables to the tests they name: every yes and every no
-// has a test, every fault has a row, or a reason why it cannot happen, for every store.
+// has a test, and one that runs on that store; every fault has a row, or a reason why it cannot happen, for every store.
 package promise
 
 import "strings"
@@ -40,14 +40,15 @@ const (
 
 func (a Answer) String() string { return [...]string{"-", "yes", "**no**"}[a] }
 
-// A Test names a test and the file it is in, as "store/mem/mem_test.go:TestStore". Words after a blank are for the
-// reader: what to look for in it.
+// A Test names a test and the file it is in, as "store/mem/mem_test.go:TestStore". Where a test has a part for each store, it names
+// the part, as go test does: "tests/promise/order_test.go:TestOrder/redis,_data_kept". Words after a blank are for the reader:
+// what to look for in it.
 type Test string
 
 // File is the path of its file in the module.
 func (t Test) File() string { file, _, _ := strings.Cut(string(t), ":"); return file }
 
-// Name is the name of the function.
+// Name is the name of the test, as go test -run takes it.
 func (t Test) Name() string {
 	_, rest, _ := strings.Cut(string(t), ":")
 	name, _, _ := strings.Cut(rest, " ")

@@ -3,9 +3,6 @@ package promise
 import (
 	"flag"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,56 +19,35 @@ const root = "../.."
 // mostWords is how long a cell may be: whoever needs more has two rows to write.
 const mostWords = 45
 
-// reader returns functions that remembers: many rows name the same file.
-func reader() func(file string) ([]string, error) {
-	known := map[string][]string{}
-	return func(file string) ([]string, error) {
-		if names, ok := known[file]; ok {
-			return names, nil
-		}
-		names, err := functions(file)
-		if err == nil {
-			known[file] = names
-		}
-		return names, err
-	}
-}
-
-// functions returns the tests that a file of the module declares.
-func functions(file string) ([]string, error) {
-	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.SkipObjectResolution)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, d := range f.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
-			names = append(names, fn.Name.Name)
-		}
-	}
-	return names, nil
-}
-
-// absent returns what is wrong with the tests that something names.
-func absent(of string, tests []Test, declared func(file string) ([]string, error)) []string {
+// absent returns what is wrong with the tests that something names. Those for a claim about stores have to run on one of them.
+func absent(of string, tests []Test, declared source, on ...Store) []string {
 	if len(tests) == 0 {
 		return []string{of + ": no test shows it"}
 	}
 	var wrong []string
 	for _, t := range tests {
-		names, err := declared(t.File())
+		found, err := declared(t.File())
+		name, part, named := strings.Cut(t.Name(), "/")
+		parts, there := found[name]
 		switch {
 		case err != nil:
 			wrong = append(wrong, fmt.Sprintf("%s: %v", of, err))
-		case !slices.Contains(names, t.Name()):
+			continue
+		case !there, named && !slices.Contains(parts, part):
 			wrong = append(wrong, fmt.Sprintf("%s: there is no %s in %s", of, t.Name(), t.File()))
+			continue
+		}
+		for _, s := range on {
+			if why := elsewhere(t, s, parts); why != "" {
+				wrong = append(wrong, fmt.Sprintf("%s: %s %s", of, t.Name(), why))
+			}
 		}
 	}
 	return wrong
 }
 
 // unproved returns what is wrong with promises: cells that are missing, and answers that no test shows.
-func unproved(all []Promise, declared func(string) ([]string, error)) []string {
+func unproved(all []Promise, declared source) []string {
 	var wrong []string
 	for _, p := range all {
 		for _, s := range stores() {
@@ -82,7 +58,7 @@ func unproved(all []Promise, declared func(string) ([]string, error)) []string {
 				of := fmt.Sprintf("%s, %s, %s", p.Name, s, c.When)
 				switch {
 				case c.Answer != NotApplicable:
-					wrong = append(wrong, absent(of, c.Tests, declared)...)
+					wrong = append(wrong, absent(of, c.Tests, declared, s)...)
 				case c.When == "":
 					wrong = append(wrong, of+"neither a promise nor a reason why there is none")
 				case len(p.Cells[s]) > 1 || len(c.Tests) > 0:
@@ -96,12 +72,12 @@ func unproved(all []Promise, declared func(string) ([]string, error)) []string {
 
 // uncovered returns what is wrong with the fault matrix: faults of which a store says nothing, or two things, and rows
 // without a test.
-func uncovered(all []Section, declared func(string) ([]string, error)) []string {
+func uncovered(all []Section, declared source) []string {
 	var wrong []string
 	for _, s := range all {
 		happens, absence := map[string]bool{}, map[string]bool{}
 		for _, r := range s.Rows {
-			wrong = append(wrong, absent(fmt.Sprintf("%s, %s", s.Title, r.Fault), r.Tests, declared)...)
+			wrong = append(wrong, absent(fmt.Sprintf("%s, %s", s.Title, r.Fault), r.Tests, declared, s.Store)...)
 			for _, id := range r.Under {
 				happens[id] = true
 			}
@@ -157,11 +133,11 @@ func TestPromises(t *testing.T) {
 }
 
 func TestPromises_canFail(t *testing.T) {
-	declared := func(file string) ([]string, error) {
-		if file != "a_test.go" {
+	declared := func(file string) (map[string][]string, error) {
+		if file == "b_test.go" {
 			return nil, os.ErrNotExist
 		}
-		return []string{"TestA"}, nil
+		return map[string][]string{"TestA": {"quick"}, "TestEach": {"redis,_quick", "sqlite"}}, nil
 	}
 	a := []Test{"a_test.go:TestA well"}
 	full := func(c ...Claim) []Promise {
@@ -176,10 +152,15 @@ func TestPromises_canFail(t *testing.T) {
 		"":                             full(Claim{Yes, "", "", a}, Claim{No, "then", "", a}),
 		"P, Redis: nothing is said":    full(),
 		"P, Redis, : no test shows it": full(Claim{No, "", "", nil}),
-		"P, Redis, : there is no TestB in a_test.go":                 full(Claim{Yes, "", "", []Test{"a_test.go:TestB"}}),
-		"P, Redis, : file does not exist":                            full(Claim{Yes, "", "", []Test{"b_test.go:TestA"}}),
-		"P, Redis, neither a promise nor a reason why there is none": full(Claim{}),
-		"P, Redis, it is so: does not apply, and says more":          full(Claim{NotApplicable, "it is so", "", a}),
+		"P, Redis, : there is no TestB in a_test.go":                        full(Claim{Yes, "", "", []Test{"a_test.go:TestB"}}),
+		"P, Redis, : there is no TestA/slow in a_test.go":                   full(Claim{Yes, "", "", []Test{"a_test.go:TestA/slow"}}),
+		"P, Redis, : there is no TestEach/redis in a_test.go":               full(Claim{Yes, "", "", []Test{"a_test.go:TestEach/redis,_quick", "a_test.go:TestEach/redis"}}),
+		"P, Redis, : TestEach has a part for each store, and none is named": full(Claim{Yes, "", "", []Test{"a_test.go:TestEach"}}),
+		"P, Redis, : TestEach/sqlite runs on SQLite":                        full(Claim{Yes, "", "", []Test{"a_test.go:TestA/quick", "a_test.go:TestEach/sqlite"}}),
+		"P, Redis, : TestA is not of Redis":                                 full(Claim{Yes, "", "", []Test{"store/redis/a_test.go:TestA", "store/mem/a_test.go:TestA"}}),
+		"P, Redis, : file does not exist":                                   full(Claim{Yes, "", "", []Test{"b_test.go:TestA"}}),
+		"P, Redis, neither a promise nor a reason why there is none":        full(Claim{}),
+		"P, Redis, it is so: does not apply, and says more":                 full(Claim{NotApplicable, "it is so", "", a}),
 	} {
 		if got := strings.Join(unproved(ps, declared), ", "); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -298,7 +279,7 @@ func TestPages_links(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("\\[`(Test\\w+)`\\]\\(\\.\\./([^)]+)\\)")
+	named := regexp.MustCompile("\\[`(Test[^`]+)`\\]\\(\\.\\./([^)]+)\\)")
 	declared := reader()
 	for _, m := range named.FindAllStringSubmatch(page, -1) {
 		for _, w := range absent("docs/guarantees.md", []Test{Test(m[2] + ":" + m[1])}, declared) {

@@ -34,7 +34,7 @@ func sqlite() Section {
 		Intro: "`store/sqlite`: processes of one host share a file. Shown on real files:",
 		Rows: []Row{
 			{[]string{"F01"}, "crash or `kill -9` of a process at any instant", "spans disjoint, fences rise; what it was told to hold stays held until its TTL is over", []Test{
-				"store/sqlite/process_test.go:TestProcesses_killed", "store/sqlite/process_test.go:TestProcesses_count", "tests/kinds/semaphore_test.go:TestSemaphore_kill",
+				"store/sqlite/process_test.go:TestProcesses_killed", "store/sqlite/process_test.go:TestProcesses_count", "tests/kinds/semaphore_test.go:TestSemaphore_kill/sqlite",
 			}, ""},
 			{[]string{"F02"}, "pause of the holder", "it refuses its first guarded action; a fenced write of it is refused, an unfenced one overwrites", []Test{"fence/pause_test.go:TestPausedHolder"}, ""},
 			{[]string{"F15", "F16"}, "the time of day is set", "no effect on who holds (Linux, macOS); fences rise, for the last one is in the file", []Test{
@@ -56,7 +56,7 @@ func sqlite() Section {
 			{[]string{"F35"}, "the file is removed or replaced", "unavailable once; then holders are told of the loss", []Test{"store/sqlite/fault_test.go:TestStore_file_replaced"}, ""},
 			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
 			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
-			{[]string{"F30"}, "all wake-ups lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf"}, ""},
+			{[]string{"F30"}, "all wake-ups lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf/sqlite"}, ""},
 			{[]string{"F36", "F27"}, "network file system, symbolic link, file that others may open, read-only file, newer layout", "refused when it is opened, with the reason", []Test{
 				"store/sqlite/fault_test.go:TestOpen_refuses",
 			}, ""},

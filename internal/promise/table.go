@@ -17,32 +17,32 @@ var fencesRise = Promise{
 		}}},
 		Redis: {
 			{Yes, "", "over restarts, with and without data, and jumps of the clock", []Test{
-				"tests/promise/order_test.go:TestOrder 20 restarts", "tests/promise/clock_test.go:TestClock_back", "tests/redis/restart_test.go:TestRestart_forgetful",
-				"tests/redis/history_test.go:TestHistory",
+				"tests/promise/order_test.go:TestOrder/redis,_data_kept 20 restarts", "tests/promise/order_test.go:TestOrder/redis,_data_lost 20 restarts", "tests/promise/clock_test.go:TestClock_back/redis", "tests/redis/restart_test.go:TestRestart_forgetful",
+				"tests/redis/history_test.go:TestHistory/redis",
 			}},
-			{No, "if the data is lost and the clock set back", "nothing is left to know the last fence by", []Test{"tests/promise/failover_test.go:TestFailover_behind"}},
+			{No, "if the data is lost and the clock set back", "nothing is left to know the last fence by", []Test{"tests/promise/failover_test.go:TestFailover_behind/redis_without_persistence"}},
 		},
 		Replicated: {
 			{Yes, "", "over failovers that lost the last claims", []Test{
-				"tests/promise/order_test.go:TestOrder 20 failovers", "tests/redis/failover_test.go:TestFailover_forgets", "tests/redis/failover_test.go:TestFailover_sentinel",
+				"tests/promise/order_test.go:TestOrder/replicated,_failovers 20 of them", "tests/redis/failover_test.go:TestFailover_forgets", "tests/redis/failover_test.go:TestFailover_sentinel",
 			}},
-			{No, "if the new primary's clock is behind", "it has not heard of the last grant, and gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_behind"}},
+			{No, "if the new primary's clock is behind", "it has not heard of the last grant, and gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_behind/replicated"}},
 		},
 		Redlock: {
 			{Yes, "", "whatever the clocks of nodes and clients say", []Test{
-				"store/quorum/fences_test.go:TestFences more than 100,000 grants; without the write-back it fails", "tests/promise/order_test.go:TestOrder 20 restarts", "tests/redis/redlock_test.go:TestRedlock",
+				"store/quorum/fences_test.go:TestFences more than 100,000 grants; without the write-back it fails", "tests/promise/order_test.go:TestOrder/redlock 20 restarts", "tests/redis/redlock_test.go:TestRedlock",
 			}},
 			{No, "if a majority forgot", "then the clocks decide, those of clients too", []Test{"store/quorum/memory_test.go:TestStore_majority_that_forgot"}},
 		},
 		Postgres: {
 			{Yes, "", "over restarts, crashes and failovers", []Test{
-				"tests/promise/order_test.go:TestOrder 20 restarts, 2 failovers", "tests/promise/clock_test.go:TestClock_back", "store/postgres/trouble_test.go:TestStore_restartUnderLoad",
+				"tests/promise/order_test.go:TestOrder/postgres 20 restarts", "tests/promise/order_test.go:TestOrder/postgres,_failovers 2 of them", "tests/promise/clock_test.go:TestClock_back/postgres", "store/postgres/trouble_test.go:TestStore_restartUnderLoad",
 			}},
-			{No, "if the new primary's clock is behind", "it has not heard of the last grant, and gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_behind"}},
+			{No, "if the new primary's clock is behind", "it has not heard of the last grant, and gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_behind/postgres"}},
 		},
 		Advisory: {
 			{Yes, "", "over restarts: the sequence is on disk", []Test{
-				"tests/promise/order_test.go:TestOrder 20 restarts", "store/pgadvisory/fault_test.go:TestStore_restart", "store/pgadvisory/fault_test.go:TestStore_failover the standby has it all",
+				"tests/promise/order_test.go:TestOrder/advisory 20 restarts", "store/pgadvisory/fault_test.go:TestStore_restart", "store/pgadvisory/fault_test.go:TestStore_failover the standby has it all",
 			}},
 			{No, "over a failover to a standby that is behind", "it gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_advisory"}},
 		},
@@ -58,21 +58,21 @@ var clients = Promise{
 			"store/sqlite/process_test.go:TestProcesses_killed", "store/sqlite/contend_test.go:TestProcesses_fifty",
 		}}},
 		Redis: {{Yes, "", "", []Test{
-			"tests/redis/partition_test.go:TestPartition", "tests/redis/pause_test.go:TestPause_holder", "tests/redis/history_test.go:TestHistory",
+			"tests/redis/partition_test.go:TestPartition/redis", "tests/redis/pause_test.go:TestPause_holder/redis", "tests/redis/history_test.go:TestHistory/redis",
 		}}},
-		Replicated: {{Yes, "", "the primary alone answers", []Test{"tests/promise/link_test.go:TestCutOff", "tests/promise/link_test.go:TestHerd"}}},
+		Replicated: {{Yes, "", "the primary alone answers", []Test{"tests/promise/link_test.go:TestCutOff/replicated", "tests/promise/link_test.go:TestHerd/replicated"}}},
 		Redlock: {{Yes, "", "", []Test{
-			"tests/redis/partition_test.go:TestPartition", "tests/redis/history_test.go:TestHistory", "store/quorum/chaos_test.go:TestChaos",
+			"tests/redis/partition_test.go:TestPartition/redlock", "tests/redis/history_test.go:TestHistory/redlock", "store/quorum/chaos_test.go:TestChaos",
 		}}},
 		Postgres: {{Yes, "", "", []Test{
-			"tests/promise/link_test.go:TestCutOff", "store/postgres/process_test.go:TestProcesses_paused", "store/postgres/process_test.go:TestProcesses_killed",
+			"tests/promise/link_test.go:TestCutOff/postgres", "store/postgres/process_test.go:TestProcesses_paused", "store/postgres/process_test.go:TestProcesses_killed",
 		}}},
 		Advisory: {
 			{Yes, "while nothing else ends the connection", "the server ends one that is silent for a TTL, and no earlier", []Test{
-				"tests/promise/link_test.go:TestCutOff", "store/pgadvisory/fault_test.go:TestStore_holder_stopped", "store/pgadvisory/fault_test.go:TestStore_cut_off",
+				"tests/promise/link_test.go:TestCutOff/advisory", "store/pgadvisory/fault_test.go:TestStore_holder_stopped", "store/pgadvisory/fault_test.go:TestStore_cut_off",
 			}},
 			{No, "if something on the way ends it", "the lock is free at once, and a holder that does not hear of it trusts on, until a renewal fails or its trust ends", []Test{
-				"tests/promise/link_test.go:TestCutOff_ended",
+				"tests/promise/link_test.go:TestCutOff_ended/advisory",
 			}},
 		},
 	},
@@ -86,16 +86,16 @@ var crash = Promise{
 		SQLite: {{Yes, "", "a reboot frees everything, and no holder outlives it", []Test{"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/process_test.go:TestProcesses_killed"}}},
 		Redis: {
 			{Yes, "with `appendfsync always`", "holds survive it, and time ran on", []Test{
-				"tests/promise/power_test.go:TestPower the file is cut to what was synced", "tests/redis/restart_test.go:TestRestart_durable",
+				"tests/promise/power_test.go:TestPower/redis,_always the file is cut to what was synced", "tests/redis/restart_test.go:TestRestart_durable",
 			}},
-			{No, "with `everysec` and a power loss", "the last second is forgotten", []Test{"tests/promise/power_test.go:TestPower the end of the file is cut off, and no power"}},
+			{No, "with `everysec` and a power loss", "the last second is forgotten", []Test{"tests/promise/power_test.go:TestPower/redis,_everysec the end of the file is cut off, and no power"}},
 			{No, "without persistence", "two holders until the first renews", []Test{"tests/redis/restart_test.go:TestRestart_forgetful"}},
 		},
 		Replicated: {
 			{Yes, "with `appendfsync always`", "", []Test{
-				"tests/promise/power_test.go:TestPower the file is cut to what was synced", "tests/promise/failover_test.go:TestFailover_restart",
+				"tests/promise/power_test.go:TestPower/replicated,_always the file is cut to what was synced", "tests/promise/failover_test.go:TestFailover_restart/with_data",
 			}},
-			{No, "without persistence", "a primary that comes back empty empties its replicas", []Test{"tests/promise/failover_test.go:TestFailover_restart"}},
+			{No, "without persistence", "a primary that comes back empty empties its replicas", []Test{"tests/promise/failover_test.go:TestFailover_restart/without"}},
 		},
 		Redlock: {
 			{Yes, "", "a node that forgot is not counted for the longest TTL", []Test{
@@ -105,7 +105,7 @@ var crash = Promise{
 		},
 		Postgres: {
 			{Yes, "", "holds survive it", []Test{"store/postgres/trouble_test.go:TestStore_restartUnderLoad", "store/postgres/trouble_test.go:TestStore_down"}},
-			{No, "with `synchronous_commit` off", "the server answers before its disk has it", []Test{"tests/promise/power_test.go:TestPower"}},
+			{No, "with `synchronous_commit` off", "the server answers before its disk has it", []Test{"tests/promise/power_test.go:TestPower/postgres,_synchronous_commit_off"}},
 		},
 		Advisory: {{No, "", "the lock is free before the holder knows; it is told as soon as the news arrives", []Test{
 			"tests/promise/power_test.go:TestPower_advisory", "store/pgadvisory/fault_test.go:TestStore_restart", "store/pgadvisory/fault_test.go:TestStore_backend_ended",
@@ -119,12 +119,12 @@ var failover = Promise{
 	Cells: map[Store][]Claim{
 		Memory: n("there is no other"), SQLite: n("there is no other"), Redis: n("there is no other"),
 		Replicated: {{No, "", "a replica that had not heard of the claim grants it again. `Options.Replicas` refuses a grant that too few have, and makes it rare", []Test{
-			"tests/redis/failover_test.go:TestFailover_forgets", "tests/promise/failover_test.go:TestFailover_split",
+			"tests/redis/failover_test.go:TestFailover_forgets", "tests/promise/failover_test.go:TestFailover_split/replicated", "tests/promise/failover_test.go:TestFailover_split/replicated,_guarded",
 		}}},
 		Redlock: {{Yes, "", "nodes do not replicate each other, and a minority may be lost", []Test{"tests/redis/redlock_test.go:TestRedlock"}}},
 		Postgres: {
-			{Yes, "to a synchronous standby", "a grant that the standby has not is not answered, and what was granted is renewed at the new primary", []Test{"tests/promise/failover_test.go:TestFailover_postgres", "store/postgres/trouble_test.go:TestStore_standby"}},
-			{No, "to an asynchronous one", "one that had not heard of the claim grants it again", []Test{"tests/promise/failover_test.go:TestFailover_postgres"}},
+			{Yes, "to a synchronous standby", "a grant that the standby has not is not answered, and what was granted is renewed at the new primary", []Test{"tests/promise/failover_test.go:TestFailover_postgres/sync", "store/postgres/trouble_test.go:TestStore_standby"}},
+			{No, "to an asynchronous one", "one that had not heard of the claim grants it again", []Test{"tests/promise/failover_test.go:TestFailover_postgres/async"}},
 			{No, "if a commit is cancelled by hand", "PostgreSQL answers it as done though the standby has nothing of it", []Test{"tests/promise/failover_test.go:TestFailover_cancelled"}},
 		},
 		Advisory: {{No, "", "a new primary knows nothing of locks; a holder that is cut off trusts on", []Test{"tests/promise/failover_test.go:TestFailover_advisory"}}},
@@ -137,19 +137,21 @@ var clockForward = Promise{
 	Cells: map[Store][]Claim{
 		Memory:     {{Yes, "", "it reads the monotonic clock", []Test{"store/mem/clock_test.go:TestStore_time_of_day"}}},
 		SQLite:     {{Yes, "", "claims end by the time since the boot (Linux, macOS)", []Test{"store/sqlite/fault_test.go:TestStore_time_of_day"}}},
-		Redis:      {{No, "", "the claim ends early, and another is granted; fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
-		Replicated: {{No, "", "as one server: the primary's clock counts", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
+		Redis:      {{No, "", "the claim ends early, and another is granted; fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward/redis"}}},
+		Replicated: {{No, "", "as one server: the primary's clock counts", []Test{"tests/promise/clock_test.go:TestClock_forward/replicated"}}},
 		Redlock: {
-			{Yes, "if it holds all nodes", "the next renewal takes that node again", []Test{"tests/promise/clock_test.go:TestClock_node", "store/quorum/memory_test.go:TestStore_node_whose_clock_jumps"}},
-			{No, "with a bare majority", "two holders; their fences differ and rise", []Test{"tests/promise/clock_test.go:TestClock_node", "store/quorum/memory_test.go:TestStore_node_whose_clock_jumps"}},
+			{Yes, "if it holds all nodes", "the next renewal takes that node again", []Test{"tests/promise/clock_test.go:TestClock_node/all_nodes", "store/quorum/memory_test.go:TestStore_node_whose_clock_jumps"}},
+			{No, "with a bare majority", "two holders; their fences differ and rise", []Test{"tests/promise/clock_test.go:TestClock_node/bare_majority", "store/quorum/memory_test.go:TestStore_node_whose_clock_jumps"}},
 		},
-		Postgres: {{No, "", "the claim ends early, and another is granted; fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
-		Advisory: {{No, "", "the server may think that the connection was idle for too long, and end it; the holder is told as soon as the news arrives", []Test{"tests/promise/clock_test.go:TestClock_forward"}}},
+		Postgres: {{No, "", "the claim ends early, and another is granted; fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward/postgres"}}},
+		Advisory: {{No, "", "the server may think that the connection was idle for too long, and end it; the holder is told as soon as the news arrives", []Test{"tests/promise/clock_test.go:TestClock_forward/advisory"}}},
 	},
 }
 
 // later is a cell about a clock that is set back.
-var later = []Claim{{Yes, "", "the claim of a dead holder lives for longer, by the jump", []Test{"tests/promise/clock_test.go:TestClock_back"}}}
+func later(name string) []Claim {
+	return []Claim{{Yes, "", "the claim of a dead holder lives for longer, by the jump", []Test{Test("tests/promise/clock_test.go:TestClock_back/" + name)}}}
+}
 
 var clockBack = Promise{
 	Name: "One holder, if the server's clock is set back",
@@ -157,7 +159,7 @@ var clockBack = Promise{
 	Cells: map[Store][]Claim{
 		Memory: {{Yes, "", "it reads the monotonic clock", []Test{"store/mem/clock_test.go:TestStore_time_of_day"}}},
 		SQLite: {{Yes, "", "claims end by the time since the boot (Linux, macOS)", []Test{"store/sqlite/fault_test.go:TestStore_time_of_day"}}},
-		Redis:  later, Replicated: later, Redlock: later, Postgres: later, Advisory: later,
+		Redis:  later("redis"), Replicated: later("replicated"), Redlock: later("redlock"), Postgres: later("postgres"), Advisory: later("advisory"),
 	},
 }
 
