@@ -113,7 +113,7 @@ func (a *app) examine(c *cobra.Command, v *visit) error {
 	}
 	v.Store = a.tidy(url)
 	if _, err := a.connect(ctx, url); err != nil {
-		return err
+		return a.unfit(v, nil, err)
 	}
 	s := a.source.Store
 	v.Features = featuresOf(s.Features())
@@ -123,7 +123,7 @@ func (a *app) examine(c *cobra.Command, v *visit) error {
 	}
 	blind := errors.Is(err, errors.ErrUnsupported)
 	if err != nil && !blind {
-		return &exitError{exitUnavailable, err}
+		return a.unfit(v, a.source.Findings, &exitError{exitUnavailable, err})
 	}
 	v.Version, v.Age = info.Version, info.Age.Seconds()
 	all := slices.Concat(a.source.Findings, info.Findings)
@@ -133,21 +133,40 @@ func (a *app) examine(c *cobra.Command, v *visit) error {
 		})
 	}
 	p := newProbe(s)
+	p.known = slices.ContainsFunc(info.Findings, func(f driver.Finding) bool { return f.Level != driver.OK && strings.HasPrefix(f.Means, asksAgain) })
 	p.run(ctx)
 	if signals.Err() != nil {
 		return context.Cause(signals)
 	}
 	v.Reachable = !blind || p.granted
 	v.Speed = p.speed()
-	all = append(all, p.findings...)
-	slices.SortStableFunc(all, func(x, y driver.Finding) int { return cmp.Compare(urgency(x.Level), urgency(y.Level)) })
-	for _, f := range all {
-		v.Findings = append(v.Findings, finding{f.Level.String(), a.tidy(f.What), a.tidy(f.Means), a.tidy(f.Cure)})
-	}
+	a.enter(v, append(all, p.findings...))
 	if !v.Reachable {
 		return &exitError{exitUnavailable, p.err}
 	}
 	return nil
+}
+
+// unfit is for a store that answers, and cannot be used as it is: its error says what is the matter, and the cure. Any other error is returned.
+func (a *app) unfit(v *visit, way []driver.Finding, err error) error {
+	var told interface {
+		error
+		Finding() driver.Finding
+	}
+	if !errors.As(err, &told) {
+		return err
+	}
+	v.Reachable = true
+	a.enter(v, append(slices.Clone(way), told.Finding()))
+	return nil
+}
+
+// enter writes down what was found, what is worst first.
+func (a *app) enter(v *visit, all []driver.Finding) {
+	slices.SortStableFunc(all, func(x, y driver.Finding) int { return cmp.Compare(urgency(x.Level), urgency(y.Level)) })
+	for _, f := range all {
+		v.Findings = append(v.Findings, finding{f.Level.String(), a.tidy(f.What), a.tidy(f.Means), a.tidy(f.Cure)})
+	}
 }
 
 // urgency is the place of a level in the list: what endangers locks first, what is fine last.

@@ -81,7 +81,7 @@ func (a *app) printVisit(v *visit) error {
 	if v.Age > 0 {
 		p.row("age", fmt.Sprintf("it has remembered claims for %v", short(time.Duration(v.Age*float64(time.Second)))))
 	}
-	if v.Reachable {
+	if v.Reachable && v.Features != nil {
 		p.abilities(v.Features)
 	}
 	if v.Speed != nil {

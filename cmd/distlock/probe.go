@@ -34,6 +34,9 @@ const (
 	slow = 250 * time.Millisecond
 )
 
+// asksAgain is what follows if nobody is told of a release, in the words of the stores.
+const asksAgain = "those who wait ask again up to a second after a release"
+
 var errStillHeld = errors.New("it was still held")
 
 // A speed is how long calls took, in seconds: the median of a few. RoundTrip is the least that a call can take, that
@@ -51,6 +54,7 @@ type probe struct {
 	key      string
 	ttl      time.Duration
 	findings []driver.Finding
+	known    bool // the store says itself that nobody is told of a release
 	granted  bool
 	err      error // what ended it before its time
 
@@ -162,6 +166,9 @@ func (p *probe) leftovers(ctx context.Context) {
 
 // wake finds out whether the word of a release comes to those who wait for it. It is a hint, and one may be missed.
 func (p *probe) wake(ctx context.Context) {
+	if p.known {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	news := driver.Watch(ctx, p.store, driver.ID{Key: p.key})
@@ -177,8 +184,7 @@ func (p *probe) wake(ctx context.Context) {
 	}
 	p.found(driver.Finding{
 		Level: driver.Warning, What: fmt.Sprintf("no word of a release came within %v", wakeTries*wakeLimit),
-		Means: "those who wait find out by asking again, up to a second later",
-		Cure:  "allow this user the channels of the store (docs/layout.md), and let nothing in between hold them back",
+		Means: asksAgain, Cure: "allow this user the channels of the store, and let nothing in between hold them back: see " + p.page(),
 	})
 }
 
@@ -241,8 +247,16 @@ func (p *probe) danger(what, means, cure string) {
 func (p *probe) failed(step string, err error) bool {
 	p.err = err
 	p.danger("a lock could not be "+step+": "+err.Error(), "locks cannot be had or kept",
-		"mend what the error names; what rights a user needs is in docs/layout.md")
+		"mend what the error names; what a user of the store needs is in "+p.page())
 	return false
+}
+
+// page is where the rights that a user needs are, or the keys and channels that they are for.
+func (p *probe) page() string {
+	if name := p.store.Features().Name; name == "postgres" || name == "pgadvisory" {
+		return "docs/" + name + ".md"
+	}
+	return "docs/layout.md"
 }
 
 // speed is what was measured, if all was.

@@ -98,3 +98,13 @@ func ExampleSchemaError() {
 	// postgres: the schema "distlock" has version 3, and this program knows 1: use a newer program
 	// true
 }
+
+func ExampleSchemaError_Finding() {
+	err := &postgres.SchemaError{Schema: "distlock", Have: 3, Want: 1}
+	f := err.Finding()
+	fmt.Println(f.What)
+	fmt.Println(f.Cure)
+	// Output:
+	// the schema "distlock" has version 3, and this program knows 1
+	// use a newer program
+}

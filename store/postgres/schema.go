@@ -23,50 +23,63 @@ const (
 	enough    = 2
 )
 
+// noRight is the SQLSTATE of what a role may not do.
+const noRight = "42501"
+
 // firstServer is the first version of PostgreSQL that can do all that the functions ask of it: functions whose body is
 // read when they are made.
 const firstServer = 14
 
-// A SchemaError says that the schema is missing, or is not of a version that this program can work with. It is a
+// A SchemaError says that the schema is missing, cannot be read, or is not of a version that this program can work with. It is a
 // driver.ErrUnavailable: nothing was changed.
 type SchemaError struct {
 	Schema    string
-	Have      int   // its version; 0: it is missing
+	Have      int   // its version; 0: it is missing; -1: this role may not read it
 	Want      int   // the version of this program
 	Functions int   // the number of its functions, if they are older than this program needs, or could not be replaced; 0: they are not
-	Err       error // why it could not be created, or brought to that version; nil: it was not tried
+	Err       error // why it could not be read, created, or brought to that version; nil: it was not tried
 }
 
 func (e *SchemaError) Error() string {
-	switch {
-	case e.Have > e.Want:
-		return fmt.Sprintf("postgres: the schema %q has version %d, and this program knows %d: use a newer program", e.Schema, e.Have, e.Want)
-	case e.Have > 0 && e.Err != nil:
-		return fmt.Sprintf("postgres: the schema %q has version %v, and cannot be brought to %v: %v%s",
-			e.Schema, version{e.Have, e.Functions}, version{e.Want, functions}, e.Err, e.cure())
-	case e.Functions > 0:
-		return fmt.Sprintf("postgres: the schema %q has the functions of an older program, no. %d, and this one needs no. %d: run distlock migrate",
-			e.Schema, e.Functions, enough)
-	case e.Have > 0:
-		return fmt.Sprintf("postgres: the schema %q has version %d, and this program needs %d: run distlock migrate", e.Schema, e.Have, e.Want)
-	case e.Err != nil:
-		return fmt.Sprintf("postgres: the schema %q is missing, and cannot be created: %v: run distlock migrate as a role that may", e.Schema, e.Err)
-	}
-	return fmt.Sprintf("postgres: the schema %q is missing: run distlock migrate", e.Schema)
+	what, cure := e.tell()
+	return "postgres: " + what + ": " + cure
 }
 
-// cure is what to do if the role has no right to change the schema.
-func (e *SchemaError) cure() string {
-	if code(e.Err) != "42501" {
-		return ""
+// Finding says the same for people who look at the store.
+func (e *SchemaError) Finding() driver.Finding {
+	what, cure := e.tell()
+	return driver.Finding{Level: driver.Danger, What: what, Means: "nothing can be claimed", Cure: cure}
+}
+
+// tell says what is the matter, and what to do.
+func (e *SchemaError) tell() (what, cure string) {
+	const migrate, owner = "run distlock migrate", " as the owner of the schema"
+	schema := fmt.Sprintf("the schema %q ", e.Schema)
+	switch {
+	case e.Have < 0:
+		return schema + fmt.Sprintf("cannot be read by this role: %v", e.Err), "grant it the rights of docs/postgres.md"
+	case e.Have > e.Want:
+		return schema + fmt.Sprintf("has version %d, and this program knows %d", e.Have, e.Want), "use a newer program"
+	case e.Have > 0 && e.Err != nil:
+		what = schema + fmt.Sprintf("has version %v, and cannot be brought to %v: %v", version{e.Have, e.Functions}, version{e.Want, functions}, e.Err)
+		if code(e.Err) == noRight {
+			return what, migrate + owner
+		}
+		return what, "mend that, and " + migrate
+	case e.Functions > 0:
+		return schema + fmt.Sprintf("has the functions of an older program, no. %d, and this one needs no. %d", e.Functions, enough), migrate + owner
+	case e.Have > 0:
+		return schema + fmt.Sprintf("has version %d, and this program needs %d", e.Have, e.Want), migrate + owner
+	case e.Err != nil:
+		return schema + fmt.Sprintf("is missing, and cannot be created: %v", e.Err), migrate + " as a role that may"
 	}
-	return ": run distlock migrate as the owner of the schema"
+	return schema + "is missing", migrate
 }
 
 // Is makes a SchemaError a driver.ErrUnavailable.
 func (e *SchemaError) Is(target error) bool { return target == driver.ErrUnavailable }
 
-// Unwrap returns why the schema could not be created.
+// Unwrap returns Err.
 func (e *SchemaError) Unwrap() error { return e.Err }
 
 // names are what stands for the schema in SQL.
@@ -105,10 +118,12 @@ func (v version) String() string {
 func (s *Store) version(ctx context.Context, conn *pgx.Conn) (version, error) {
 	row := func(sql string) (string, error) {
 		res := conn.PgConn().ExecParams(ctx, s.names.sql(sql), nil, nil, nil, nil).Read()
-		if res.Err != nil {
+		switch {
+		case code(res.Err) == noRight:
+			return "", &SchemaError{Schema: s.opt.Schema, Have: -1, Want: layout, Err: res.Err}
+		case res.Err != nil:
 			return "", definite(res.Err, false)
-		}
-		if len(res.Rows) == 0 {
+		case len(res.Rows) == 0:
 			return "", nil
 		}
 		return string(res.Rows[0][0]), nil
