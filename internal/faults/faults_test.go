@@ -114,11 +114,57 @@ func TestRun_Judge_broken(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "I3") || !strings.Contains(err.Error(), "seed 1") {
 		t.Fatalf("not found out: %v", err)
 	}
-	for _, pattern := range []string{"whole.jsonl", "history*.html"} {
-		found, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "distlock-proof-memory-seed-1-*", pattern))
-		if len(found) == 0 || !strings.Contains(err.Error(), filepath.Dir(found[0])) {
+	kept(t, err, "whole.jsonl", "memory-seed-1-key-*.html")
+}
+
+// kept looks for files where an error says.
+func kept(t *testing.T, err error, patterns ...string) (last string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		found, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "distlock-proof-memory-seed-*", pattern))
+		found = slices.DeleteFunc(found, func(path string) bool { return err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) })
+		if len(found) == 0 {
 			t.Errorf("no %s where the error says: %v", pattern, err)
+			continue
 		}
+		last = found[0]
+	}
+	return last
+}
+
+// Whatever is wrong with a run, its history, its notes and a picture of the key in question are kept.
+func TestRun_Judge_keeps(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	good := made("proof/1/2", [3]int{1, 1000, 3000}, [3]int{2, 4000, 5000})
+	twice := made("proof/1/2", [3]int{1, 1000, 3000}, [3]int{2, 2000, 4000})
+	for name, tt := range map[string]struct {
+		run   Run
+		min   history.Minimums
+		found []error
+	}{
+		"found by another judge":   {Run{History: good}, history.Minimums{}, []error{errors.New("proof/1/2 was told late")}},
+		"found, and no key named":  {Run{History: good}, history.Minimums{}, []error{nil, errors.New("something was told late")}},
+		"left behind":              {Run{History: good, Left: "a connection"}, history.Minimums{}, nil},
+		"too little":               {Run{History: good}, history.Minimums{Grants: 100}, nil},
+		"too little of another":    {Run{History: good}, history.Minimums{}, []error{fmt.Errorf("%w: 0 pairs", ErrTooLittle)}},
+		"no search":                {Run{History: twice, Options: Options{NoModel: true}}, history.Minimums{}, nil},
+		"no operations, but notes": {*bare(torture.Note{Who: "p1", What: "did", Key: "proof/1/2", Value: "x"}), history.Minimums{}, []error{errors.New("proof/1/2 was done twice")}},
+	} {
+		r := tt.run
+		r.Env, r.Seed, r.TTL, r.Processes = &Env{System: Find("memory")}, 7, time.Second, 2
+		_, err := r.Judge(tt.min, tt.found...)
+		if err == nil || strings.HasPrefix(name, "too little") != errors.Is(err, ErrTooLittle) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		page, _ := os.ReadFile(kept(t, err, "whole.jsonl", "notes.jsonl", "memory-seed-7-key-proof_1_2.html"))
+		if !strings.Contains(string(page), "<title>memory-seed-7 proof/1/2</title>") || !strings.Contains(string(page), `"p1"`) {
+			t.Errorf("%s: the picture does not tell what it is of, or nothing of it", name)
+		}
+	}
+	many := slices.Repeat([]error{errors.New("late")}, 30)
+	if wrong, _ := sorted(many); len(wrong) != 11 || wrong[10].Error() != "and 20 more" {
+		t.Error(wrong)
 	}
 }
 
@@ -221,10 +267,11 @@ func TestRun_Terms(t *testing.T) {
 	led := func(who string, n int, last time.Duration) torture.Note {
 		return torture.Note{Who: who, What: "led", Key: "k", Value: fmt.Sprint(n, " ", int64(last))}
 	}
-	killed := bare(leads("a", 1), leads("b", 2)) // at one and two seconds
-	killed.History.Ops = []history.Op{{Kind: history.Fault, What: "kill", Client: "a", Call: history.Stamp{At: 1500 * time.Millisecond}}}
-	late := bare(leads("a", 1), leads("b", 2))
-	late.History.Ops = []history.Op{{Kind: history.Fault, What: "kill", Client: "a", Call: history.Stamp{At: 2500 * time.Millisecond}}}
+	looks := func(who string, n int, last time.Duration) torture.Note {
+		note := led(who, n, last)
+		note.What = "looks"
+		return note
+	}
 	for name, tt := range map[string]struct {
 		run *Run
 		bad int
@@ -234,8 +281,8 @@ func TestRun_Terms(t *testing.T) {
 		"back":                {bare(leads("a", 2), led("a", 2, time.Second), leads("b", 1)), 1},
 		"the same":            {bare(leads("a", 2), led("a", 2, time.Second), leads("b", 2)), 1},
 		"told after a pause":  {bare(leads("a", 1), leads("b", 2), led("a", 1, 1500*time.Millisecond)), 0},
-		"killed before":       {killed, 0},
-		"killed, but later":   {late, 1},
+		"killed before":       {bare(leads("a", 1), looks("a", 1, 1500*time.Millisecond), leads("b", 2)), 0},
+		"killed, but later":   {bare(leads("a", 1), leads("b", 2), looks("a", 1, 2500*time.Millisecond)), 1},
 		"an error of its own": {bare(torture.Note{What: "failed", Key: "k"}), 1},
 	} {
 		if _, errs := tt.run.Terms(); len(errs) != tt.bad {

@@ -53,8 +53,9 @@ func (r *Run) rules() history.Rules {
 	}
 }
 
-// Judge has the run judged. If something is wrong the error says what, and where the history and its pictures are.
-func (r *Run) Judge(min history.Minimums) (*Verdict, error) {
+// Judge has the run judged, and takes in what others found: what is wrong, and what there was too little of. If there is anything the error says
+// what, and where the history and its pictures are.
+func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
 	// Stalls excuse, and are not of our making: they do not count as faults.
 	bare := history.Check(r.History, history.Rules{})
 	v := &Verdict{
@@ -79,10 +80,11 @@ func (r *Run) Judge(min history.Minimums) (*Verdict, error) {
 		return v, err
 	}
 	rules := r.rules()
-	search := history.Search{Timeout: max(30*time.Second, r.Time), Dir: dir, Name: "history"}
-	found, err := r.judge(sure, rules, search)
-	v.Overlap, v.Keys = found.Overlap, keys(sure)
-	errs := []error{promised(err)}
+	search := history.Search{Timeout: max(30*time.Second, r.Time), Dir: dir, Name: r.run()}
+	sureVerdict, err := r.judge(sure, rules, search)
+	v.Overlap, v.Keys = sureVerdict.Overlap, len(keys(sure))
+	wrong, short := sorted(found)
+	errs := append([]error{promised(err)}, wrong...)
 	for _, m := range met {
 		weak := history.Check(m.History, rules)
 		for _, x := range weak.Violations {
@@ -101,12 +103,29 @@ func (r *Run) Judge(min history.Minimums) (*Verdict, error) {
 	}
 	err = errors.Join(errs...)
 	if err == nil {
-		err = v.enough(min)
+		err = errors.Join(append(short, v.enough(min))...)
 	}
 	if err != nil {
-		return v, fmt.Errorf("%s, seed %d: %w\nits history is in %s", r.Name, r.Seed, errors.Join(err, keep(dir, whole)), dir)
+		return v, fmt.Errorf("%s, seed %d: %w\nits history is in %s", r.Name, r.Seed, errors.Join(err, r.keep(dir, whole, err.Error())), dir)
 	}
 	return v, os.RemoveAll(dir)
+}
+
+// sorted parts what is wrong from what there was too little of. Of many that are wrong some are told.
+func sorted(found []error) (wrong, short []error) {
+	const told = 10
+	for _, err := range found {
+		switch {
+		case errors.Is(err, ErrTooLittle):
+			short = append(short, err)
+		case err != nil:
+			wrong = append(wrong, err)
+		}
+	}
+	if more := len(wrong) - told; more > 0 {
+		wrong = append(wrong[:told:told], fmt.Errorf("and %d more", more))
+	}
+	return wrong, short
 }
 
 // enough says what there was too little of.
@@ -141,15 +160,6 @@ func promised(err error) error {
 		return nil
 	}
 	return err
-}
-
-// keep writes a whole history down.
-func keep(dir string, h *history.History) error {
-	f, err := os.Create(dir + "/whole.jsonl")
-	if err != nil {
-		return err
-	}
-	return errors.Join(h.WriteJSON(f), f.Close())
 }
 
 // A met is the keys that were in use when a fault came under which less is promised.
@@ -194,11 +204,12 @@ func (r *Run) split(h *history.History) (sure *history.History, weak []met) {
 	return history.Merge(parts[0]), weak // which numbers the events anew
 }
 
-func keys(h *history.History) int {
-	seen := map[string]bool{}
+// keys are how many operations there are on each.
+func keys(h *history.History) map[string]int {
+	seen := map[string]int{}
 	for i := range h.Ops {
-		seen[h.Ops[i].Key] = true
+		seen[h.Ops[i].Key]++
 	}
 	delete(seen, "")
-	return len(seen)
+	return seen
 }

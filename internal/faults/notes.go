@@ -134,12 +134,6 @@ func (r *Run) Terms() (terms int, errs []error) {
 		number uint64
 		last   time.Duration // the last look that said that it leads
 	}
-	died := map[string]time.Duration{}
-	for i := range r.History.Ops {
-		if op := &r.History.Ops[i]; op.Kind == history.Fault && op.What == string(torture.Kill) {
-			died[op.Client] = op.Call.At
-		}
-	}
 	byKey := map[string][]*term{}
 	for _, n := range r.Notes {
 		var t term
@@ -152,12 +146,9 @@ func (r *Run) Terms() (terms int, errs []error) {
 				errs = append(errs, err)
 			}
 			t.Note, t.last = n, n.At
-			if at, ok := died[n.Who]; ok { // it may have led until then
-				t.last = max(at, n.At)
-			}
 			byKey[n.Key] = append(byKey[n.Key], &t)
 			terms++
-		case "led":
+		case "looks", "led": // who is killed has not led to the end
 			if _, err := fmt.Sscan(n.Value, &t.number, &last); err != nil {
 				errs = append(errs, err)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/fence"
 	"github.com/distlock/distlock/internal/history"
 	"github.com/distlock/distlock/internal/workload"
@@ -168,6 +169,7 @@ func (a *actor) once(ctx context.Context, wg *sync.WaitGroup) error {
 				waiting, cancel := context.WithTimeout(ctx, 5*a.Plan.TTL)
 				v, err := o.Do(waiting, key, func(ctx context.Context) (string, error) {
 					a.Note("did", key, mine)
+					defer a.work(key + "/" + mine)()
 					if !pass(ctx, work) {
 						return "", context.Cause(ctx)
 					}
@@ -181,6 +183,14 @@ func (a *actor) once(ctx context.Context, wg *sync.WaitGroup) error {
 		})
 	}
 	return nil
+}
+
+// work takes down work under a lock that is not seen from here, until the function that it returns is called. For the history it is the hold of a
+// name of its own: that excludes nobody, and faults are made while there is one.
+func (a *actor) work(name string) (done func()) {
+	h := a.Recorder.Ask(history.Want{Client: a.Name, Key: name, TTL: a.Plan.TTL})
+	h.Granted(driver.Span, time.Time{})
+	return func() { h.Release().End(history.Done) }
 }
 
 // election stands for election.
@@ -216,15 +226,21 @@ func (a *actor) lead(ctx context.Context, key string, term uint64, d time.Durati
 		return
 	}
 	a.Note("leads", key, strconv.FormatUint(term, 10))
+	defer a.work(fmt.Sprint(key, "/term ", term))()
+	said := began
+	say := func(what string) { a.Note(what, key, fmt.Sprint(term, " ", last.Sub(a.Start).Nanoseconds())) }
 	for time.Since(began) < d {
 		at := time.Now()
 		if ctx.Err() != nil {
 			break
 		}
-		last = at
+		if last = at; at.Sub(said) > 20*time.Millisecond { // for the case that it is killed
+			said = at
+			say("looks")
+		}
 		time.Sleep(time.Millisecond)
 	}
-	a.Note("led", key, fmt.Sprint(term, " ", last.Sub(a.Start).Nanoseconds()))
+	say("led")
 }
 
 // dwell is how long a holder takes between reading and writing: now and then long, so that it may be stopped there.

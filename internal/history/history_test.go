@@ -171,6 +171,11 @@ func TestJudge_writes_what_failed(t *testing.T) {
 	if !errors.As(err, &f) || len(f.Files) != 2 {
 		t.Fatalf("%v, want a Failure with 2 files", err)
 	}
+	key := h.Ops[0].Key
+	page, _ := os.ReadFile(filepath.Join(dir, PictureName("seed1", key)))
+	if !strings.Contains(string(page), "<title>seed1 "+key+"</title>") {
+		t.Error("the picture does not say of which key and seed it is")
+	}
 	for _, file := range f.Files {
 		if !strings.Contains(err.Error(), file) {
 			t.Errorf("the error does not name %s", file)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -52,7 +51,7 @@ func (s Search) search(h *History, rules Rules, f *Failure) {
 	}
 	deadline := time.Now().Add(timeout)
 	model := lockModel()
-	for i, k := range x.keys {
+	for _, k := range x.keys {
 		left := max(time.Until(deadline), time.Nanosecond) // 0 would mean no end
 		res, info := porcupine.CheckOperationsVerbose(model, x.operations(k), left)
 		if res == porcupine.Ok {
@@ -66,8 +65,8 @@ func (s Search) search(h *History, rules Rules, f *Failure) {
 		if s.Dir == "" || f.Count[Model] > shown {
 			continue
 		}
-		path := filepath.Join(s.Dir, fmt.Sprintf("%s-key%d.html", s.Name, i))
-		if err := porcupine.VisualizePath(model, info, path); err != nil {
+		path := filepath.Join(s.Dir, PictureName(s.Name, k.key))
+		if err := writeFile(path, func(w io.Writer) error { return visualize(w, s.Name+" "+k.key, model, info) }); err != nil {
 			f.add(Record, k.key, nil, "no picture: %v", err)
 			continue
 		}
@@ -78,15 +77,20 @@ func (s Search) search(h *History, rules Rules, f *Failure) {
 // write puts the history down as lines of JSON.
 func (s Search) write(h *History, f *Failure) error {
 	path := filepath.Join(s.Dir, s.Name+".jsonl")
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(h.WriteJSON(file), file.Close()); err != nil {
+	if err := writeFile(path, h.WriteJSON); err != nil {
 		return err
 	}
 	f.Files = append(f.Files, path)
 	return nil
+}
+
+// writeFile makes a file of what write writes.
+func writeFile(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
 }
 
 // WriteJSON writes one operation a line. The last line is the end of the history.
