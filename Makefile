@@ -13,8 +13,9 @@ SEED     ?= 1
 STORE    ?=
 TIME     ?= 30m
 
-# Where long runs write their figures, as seen from tests/proof; docs/guarantees.md is made from them.
-FIGURES  ?= ../../internal/promise/nightly.json
+# The file to which long runs write their figures; empty: none. docs/guarantees.md is made from the one of make nightly.
+FIGURES  ?=
+nightly: FIGURES := $(or $(FIGURES),internal/promise/nightly.json)
 
 # has runs a command if a path is there, and says so if it is not.
 has = if [[ -e $(1) ]]; then $(2); else echo "$@: nothing to do yet, there is no $(1)"; fi
@@ -41,11 +42,11 @@ chaos: ## seeded fault runs in virtual time, judged by their history: SEEDS=2000
 proof: ## break real servers, links and processes for some minutes, and judge what came of it
 	@scripts/check tools servers proof
 
-soak: ## the same for long: STORE=redis TIME=30m SEED=1; without a STORE all of them
-	go test -count=1 -v -timeout=0 -run '^TestSoak$$' ./tests/proof -args -soak=$(TIME) -store=$(STORE) -seed=$(SEED) -record=$(FIGURES)
+soak: ## the same for long: STORE=redis TIME=30m SEED=1; without a STORE all of them; FIGURES=FILE keeps the figures
+	go test -count=1 -v -timeout=0 -run '^TestSoak$$' ./tests/proof -args -soak=$(TIME) -store=$(STORE) -seed=$(SEED) -record=$(abspath $(FIGURES))
 
-nightly: ## the figures of docs/guarantees.md, for every store, in half an hour: SEED=1
-	go test -count=1 -v -timeout=0 -run '^TestNightly$$' ./tests/proof -args -nightly -store=$(STORE) -seed=$(SEED) -record=$(FIGURES)
+nightly: ## the figures of docs/guarantees.md, for every store, in half an hour: SEED=1; they are written down
+	go test -count=1 -v -timeout=0 -run '^TestNightly$$' ./tests/proof -args -nightly -store=$(STORE) -seed=$(SEED) -record=$(abspath $(FIGURES))
 
 bench: ## benchmarks, peers side by side: BENCH=core, redis, redlock, sqlite or cli
 	@go -C bench run . $(BENCH)

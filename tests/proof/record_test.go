@@ -6,7 +6,9 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -58,5 +60,25 @@ func write(t testing.TB, figures ...figure) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A run by hand writes its figures nowhere unless it is told to, and the run of the page's figures to the file of the page.
+func TestMake(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("no make on this machine")
+	}
+	for line, want := range map[string]string{
+		"soak TIME=3s": "-record=", "soak FIGURES=/x.json": "-record=/x.json", "nightly FIGURES=/x.json": "-record=/x.json",
+		"nightly": "/internal/promise/nightly.json",
+	} {
+		cmd := exec.Command("make", append([]string{"-n", "-C", "../.."}, strings.Fields(line)...)...)
+		cmd.Env = append(os.Environ(), "MAKEFLAGS=", "FIGURES=") // of a make that runs this test
+		out, err := cmd.Output()
+		if err != nil || !slices.ContainsFunc(strings.Fields(string(out)), func(word string) bool {
+			return strings.HasPrefix(word, "-record=") && strings.HasSuffix(word, want)
+		}) {
+			t.Errorf("make %s: %v: %s", line, err, out)
+		}
 	}
 }
