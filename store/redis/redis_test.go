@@ -3,6 +3,7 @@ package redis_test
 import (
 	"crypto/rand"
 	"errors"
+	"flag"
 	"io"
 	"strings"
 	"testing"
@@ -20,7 +21,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(testenv.Main(m, nil), goleak.IgnoreAnyFunction(testenv.ClosesLater))
+	run := testenv.Main(m, nil)
+	flag.Parse()
+	// The laws wait most of their time. They need no processor for that.
+	if err := flag.Set("test.parallel", "10"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(run, goleak.IgnoreAnyFunction(testenv.ClosesLater))
 }
 
 // A login is how a test reaches a server.

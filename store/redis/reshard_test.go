@@ -146,7 +146,7 @@ func (m move) end(t testing.TB) {
 // While the slot of a key is on its way to another node its verbs work or are unavailable, and nothing is lost.
 func TestStore_reshard(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.RedisCluster(t, testenv.Replicas(0), testenv.Config("user default on nopass ~* &* +@all", documentedCluster(t)))
+	cluster := testenv.RedisCluster(t, testenv.Replicas(0), testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "On a cluster")))
 	for name, open := range clusterAdapters {
 		t.Run(name, func(t *testing.T) {
 			opt := fresh()

@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
+	goclient "github.com/redis/go-redis/v9"
+
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/drivertest"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
+	"github.com/distlock/distlock/store/redis/goredis"
+	"github.com/distlock/distlock/store/redis/rueidis"
 )
 
 // A user who may run scripts and lacks a command that a script needs is stopped in the middle of it. No such answer says that nothing was
@@ -91,25 +95,60 @@ func documentedUser(t testing.TB) string {
 	return strings.Replace(line, ">PASSWORD", ">secret", 1)
 }
 
-// documentedCluster is the documented user with what docs/layout.md adds on a cluster.
-func documentedCluster(t testing.TB) string {
+// documentedFor is the documented user with what docs/layout.md adds in a case.
+func documentedFor(t testing.TB, which string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/layout.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(text), "On a cluster add\n`")
+	_, rest, found := strings.Cut(strings.Join(strings.Fields(string(text)), " "), which+" add `")
 	more, _, ended := strings.Cut(rest, "`")
 	if !found || !ended {
-		t.Fatal("docs/layout.md does not say what to add on a cluster")
+		t.Fatalf("docs/layout.md does not say what to add: %s", which)
 	}
-	return documentedUser(t) + " " + strings.Join(strings.Fields(more), " ")
+	return documentedUser(t) + " " + more
+}
+
+// refusedNothing wants that nobody asked the servers for what its user may not do.
+func refusedNothing(t testing.TB, nodes ...*testenv.RedisServer) {
+	t.Helper()
+	for _, node := range nodes {
+		if denied := do(t, node, "ACL", "LOG").([]any); len(denied) > 0 {
+			t.Errorf("refused: %v", denied)
+		}
+	}
+}
+
+// A database other than 0, by the user in docs/layout.md.
+func TestStore_database(t *testing.T) {
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", documentedFor(t, "For a database other than 0")))
+	for name, open := range map[string]func() *redis.Store{
+		"goredis": func() *redis.Store {
+			c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, Username: "distlock", Password: "secret", DB: 1})
+			t.Cleanup(func() { c.Close() })
+			return made(t)(goredis.New(c, nil))
+		},
+		"URL": func() *redis.Store {
+			return made(t)(rueidis.Open(t.Context(), "redis://distlock:secret@"+srv.Addr+"/1"))
+		},
+	} {
+		s, a := open(), exclusive(name)
+		grant(t, s, a)
+		if _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	refusedNothing(t, srv)
+	if n := do(t, srv, "DBSIZE"); n != int64(0) {
+		t.Errorf("%v keys in the database 0", n)
+	}
 }
 
 // A cluster, by the user in docs/layout.md: it may do all that a store does, and is refused nothing that a client asks.
 func TestStore_cluster(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.RedisCluster(t, testenv.Config("user default on nopass ~* &* +@all", documentedCluster(t)))
+	cluster := testenv.RedisCluster(t, testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "On a cluster")))
 	for name, open := range clusterAdapters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,11 +165,7 @@ func TestStore_cluster(t *testing.T) {
 					t.Errorf("unknown: %s", f.What)
 				}
 			}
-			for _, node := range cluster.Nodes {
-				if denied := do(t, node, "ACL", "LOG").([]any); len(denied) > 0 {
-					t.Errorf("refused: %v", denied)
-				}
-			}
+			refusedNothing(t, cluster.Nodes...)
 		})
 	}
 }

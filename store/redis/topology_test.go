@@ -22,17 +22,23 @@ import (
 // fresh is a prefix that nobody else uses.
 func fresh() *redis.Options { return &redis.Options{Prefix: "lock:" + rand.Text() + ":"} }
 
+// Sentinel, by the user in docs/layout.md: it may do all that a store does, and is refused nothing that a client asks.
 func TestStore_sentinel(t *testing.T) {
-	group := testenv.Sentinel(t)
+	t.Parallel()
+	group := testenv.Sentinel(t, testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "With Sentinel")))
+	const user, password = "distlock", "secret"
 	for name, open := range map[string]func(t testing.TB) *redis.Store{
 		"goredis": func(t testing.TB) *redis.Store {
-			c := goclient.NewFailoverClient(&goclient.FailoverOptions{MasterName: group.Name, SentinelAddrs: group.Addrs()})
+			c := goclient.NewFailoverClient(&goclient.FailoverOptions{
+				MasterName: group.Name, SentinelAddrs: group.Addrs(), Username: user, Password: password,
+			})
 			t.Cleanup(func() { c.Close() })
 			return made(t)(goredis.New(c, fresh()))
 		},
 		"rueidis": func(t testing.TB) *redis.Store {
 			c, err := ruclient.NewClient(ruclient.ClientOption{
-				InitAddress: group.Addrs(), Sentinel: ruclient.SentinelOption{MasterSet: group.Name}, DisableCache: true,
+				InitAddress: group.Addrs(), Sentinel: ruclient.SentinelOption{MasterSet: group.Name},
+				Username: user, Password: password, DisableCache: true,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -41,21 +47,19 @@ func TestStore_sentinel(t *testing.T) {
 			return made(t)(rueidis.New(c, fresh()))
 		},
 		"URL": func(t testing.TB) *redis.Store {
-			url := "redis+sentinel://" + strings.Join(group.Addrs(), ",") + "/0?master_name=" + group.Name + "&lock_prefix=" + fresh().Prefix
+			url := "redis+sentinel://" + user + ":" + password + "@" + strings.Join(group.Addrs(), ",") +
+				"/0?master_name=" + group.Name + "&lock_prefix=" + fresh().Prefix
 			return made(t)(rueidis.Open(t.Context(), url))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := open(t)
-			a := exclusive("key")
-			grant(t, s, a)
-			refuse(t, s, exclusive("key"))
-			if _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); err != nil {
-				t.Error(err)
+			t.Parallel()
+			if name == "rueidis" { // the URL is the same client
+				grant(t, open(t), exclusive("key"))
+			} else {
+				drivertest.Run(t, drivertest.Env{Open: func(t testing.TB) driver.Store { return open(t) }})
 			}
-			if err := s.Release(t.Context(), a.ID); err != nil {
-				t.Error(err)
-			}
+			refusedNothing(t, group.Nodes...)
 		})
 	}
 }
@@ -137,6 +141,12 @@ func TestStore_leastRights(t *testing.T) {
 			if f.Level == driver.Unknown {
 				t.Errorf("unknown: %s", f.What)
 			}
+		}
+		careful := fresh()
+		careful.Replicas = 1
+		c := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: careful})
+		if _, err := c.Acquire(t.Context(), exclusive("key")); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+			t.Errorf("with Replicas: %v, want that there is none", err)
 		}
 		elsewhere := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: &redis.Options{Prefix: "data:"}})
 		if _, err := elsewhere.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) {
