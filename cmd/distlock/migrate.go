@@ -58,7 +58,7 @@ func (a *app) migrate() *cobra.Command {
 // noSchema is the error for a URL of which no tables can be made.
 func noSchema(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = fmt.Errorf("%w: give a PostgreSQL with --store postgres://...", err)
+		err = fmt.Errorf("%w: give the URL of a PostgreSQL with --store", err)
 	}
 	return &exitError{exitUsage, err}
 }
