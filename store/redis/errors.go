@@ -26,7 +26,7 @@ var unavailable = map[string]bool{
 	"BUSY":        true, // somebody's script runs too long
 	"NOAUTH":      true, // who we are
 	"WRONGPASS":   true,
-	"NOPERM":      true, // what we may do: checked before the script begins
+	"NOPERM":      true, // what we may do: checked before the script begins, but see stopped
 }
 
 // closedDoors are such errors that have no code of their own.
@@ -34,6 +34,10 @@ var closedDoors = []string{
 	"max number of clients",
 	"Protocol error: unauthenticated", // a long command by somebody who gave no password
 }
+
+// stopped is in the answer of Redis 7.2 and newer to a script that was stopped in the middle because the user lacks a right: what it wrote
+// before stays. Older ones give such an error no code.
+const stopped = "ACL failure in script"
 
 // definite makes of an error what the contract says of it.
 func definite(key string, err error) error {
@@ -46,11 +50,21 @@ func definite(key string, err error) error {
 	switch {
 	case code == "WRONGTYPE":
 		return wrongType(key)
+	case strings.Contains(reply, stopped):
+		return err
 	case unavailable[code], slices.ContainsFunc(closedDoors, func(p string) bool { return strings.HasPrefix(reply, p) }),
 		errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err
+}
+
+// elsewhere says what to do if the server sends a client away that knows no cluster: it would do so for ever.
+func (s *Store) elsewhere(err error) error {
+	if !strings.HasPrefix(replied(err), "MOVED ") || s.client.Cluster() {
+		return err
+	}
+	return fmt.Errorf("%w: the server is a node of a cluster: use redis+cluster://, or a client that knows clusters", err)
 }
 
 // wrongType says that something other than a lock lies under the key.

@@ -41,6 +41,20 @@ var clusterAdapters = map[string]func(t testing.TB, l login) *redis.Store{
 	},
 }
 
+// A client that knows no cluster is sent away by its nodes, and told what to use.
+func TestStore_clusterNode(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.RedisCluster(t, testenv.Primaries(1), testenv.Replicas(1))
+	replica := cluster.Nodes[1]
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		s := open(t, login{addr: replica.Addr})
+		_, err := s.Acquire(t.Context(), exclusive("key"))
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "MOVED") || !strings.Contains(err.Error(), "use redis+cluster://") {
+			t.Errorf("Acquire: %v, want ErrUnavailable, MOVED and what to use", err)
+		}
+	})
+}
+
 // A cluster that has lost a node with slots refuses its work, on the others too, until the node is back.
 func TestStore_clusterDown(t *testing.T) {
 	t.Parallel()

@@ -195,6 +195,9 @@ func (s *Store) run(ctx context.Context, f *frame, sc *script) (string, error) {
 		c.Verb, c.Script = "EVAL", sc.text
 		text, err = s.client.Run(ctx, c)
 	}
+	if err != nil {
+		err = s.elsewhere(err)
+	}
 	return text, err
 }
 
