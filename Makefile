@@ -47,6 +47,8 @@ soak: ## the same for long: STORE=redis TIME=30m SEED=1; without a STORE all of 
 
 nightly: ## the figures of docs/guarantees.md, for every store, in half an hour: SEED=1; they are written down
 	go test -count=1 -v -timeout=0 -run '^TestNightly$$' ./tests/proof -args -nightly -store=$(STORE) -seed=$(SEED) -record=$(abspath $(FIGURES))
+	go test -count=1 -timeout=0 -run '^TestStore(_virtual)?_compared$$' ./store/mem ./store/sqlite -rapid.checks=10000
+	go test -count=1 -timeout=0 -run '^TestStore(_virtual)?_compared$$|^TestStore$$/.*/^compare$$' ./store/redis ./store/quorum -rapid.checks=300
 
 bench: ## benchmarks, peers side by side: BENCH=core, redis, redlock, sqlite or cli
 	@go -C bench run . $(BENCH)

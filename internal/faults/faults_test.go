@@ -234,6 +234,35 @@ func TestRun_Judge_unpromised(t *testing.T) {
 	}
 }
 
+// Outcomes that are not known are counted, and more than one in a hundred that no fault explains are wrong.
+func TestRun_Judge_unknown(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	h := made("k", [3]int{1, 1000, 3000}, [3]int{2, 60000, 61000})
+	at := func(ms int) history.Stamp {
+		return history.Stamp{At: time.Duration(ms) * time.Millisecond, Seq: int64(len(h.Ops) + 1)}
+	}
+	for range 4 {
+		h.Ops = append(h.Ops, history.Op{Kind: history.Renew, Outcome: history.Unknown, Key: "k", Client: "p1", Hold: 1, Call: at(1900), Return: at(2000)})
+	}
+	for name, tt := range map[string]struct {
+		fault history.Op
+		ok    bool
+	}{
+		"during a fault":          {fault("pause", "p1", 1500, 2500), true},
+		"a moment after it":       {fault("server killed", "", 1000, 1200), true},
+		"long after it":           {fault("pause", "p1", 100, 200), false},
+		"before it":               {fault("pause", "p1", 2100, 2200), false},
+		"in the fault of another": {fault("pause", "p2", 1500, 2500), false},
+	} {
+		whole := history.Merge(&history.History{Ops: append(slices.Clone(h.Ops), tt.fault), End: h.End})
+		r := &Run{Env: &Env{System: Find("memory")}, Options: Options{TTL: time.Second, Processes: 2, NoModel: true}, History: whole}
+		v, err := r.Judge(history.Minimums{})
+		if v.Operations != 6 || v.Unknown != 4 || (v.Unexplained == 0) != tt.ok || (err == nil) != tt.ok {
+			t.Errorf("%s: %v: %v", name, v, err)
+		}
+	}
+}
+
 // bare is a run of notes.
 func bare(notes ...torture.Note) *Run {
 	for i := range notes {

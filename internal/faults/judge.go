@@ -17,6 +17,8 @@ var ErrTooLittle = errors.New("too little was tested")
 // A Verdict is what the judges found.
 type Verdict struct {
 	Grants, Waits, Unknown int
+	Operations             int            // of the clients
+	Unexplained            int            // operations whose outcome is not known, and that met no fault
 	Faults                 map[string]int // that were made, by kind
 	OverHold               int            // those that met a holder
 	Overlap                time.Duration  // of holders that exclude each other; below 0: the shortest time between two
@@ -33,9 +35,9 @@ func (v *Verdict) String() string {
 		kinds = append(kinds, fmt.Sprintf("%s %d", k, n))
 	}
 	slices.Sort(kinds)
-	return fmt.Sprintf("%d grants on %d keys, %d waits, %d unknown, %d losses; overlap %v; %d faults over a hold (%s); "+
+	return fmt.Sprintf("%d grants on %d keys, %d waits, %d operations, %d unknown (%d without a fault), %d losses; overlap %v; %d faults over a hold (%s); "+
 		"fenced updates %d, lost 0; plain updates lost %d; not promised and seen %d",
-		v.Grants, v.Keys, v.Waits, v.Unknown, v.Losses, v.Overlap.Round(time.Microsecond), v.OverHold, strings.Join(kinds, ", "),
+		v.Grants, v.Keys, v.Waits, v.Operations, v.Unknown, v.Unexplained, v.Losses, v.Overlap.Round(time.Microsecond), v.OverHold, strings.Join(kinds, ", "),
 		v.Fenced, v.LostPlain, v.Unpromised)
 }
 
@@ -59,7 +61,7 @@ func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
 	// Stalls excuse, and are not of our making: they do not count as faults.
 	bare := history.Check(r.History, history.Rules{})
 	v := &Verdict{
-		Grants: bare.Grants, Waits: bare.Waits, Unknown: bare.Unknown, OverHold: bare.FaultsOverHold, LostPlain: bare.LostPlain,
+		Grants: bare.Grants, Waits: bare.Waits, OverHold: bare.FaultsOverHold, LostPlain: bare.LostPlain,
 		Faults: map[string]int{},
 	}
 	for i := range r.History.Ops {
@@ -73,6 +75,7 @@ func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
 		}
 	}
 	whole := &history.History{Ops: append(slices.Clone(r.History.Ops), r.stalls...), End: r.History.End}
+	v.Operations, v.Unknown, v.Unexplained = unknown(whole, r.TTL)
 	sure, met := r.split(whole)
 
 	dir, err := os.MkdirTemp("", fmt.Sprintf("distlock-proof-%s-seed-%d-", r.Name, r.Seed))
@@ -97,6 +100,9 @@ func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
 	}
 	if v.Overlap > 0 {
 		errs = append(errs, fmt.Errorf("two holders for %v", v.Overlap))
+	}
+	if v.Unexplained*100 > max(v.Operations, 300) { // the end of a short run leaves a few
+		errs = append(errs, fmt.Errorf("%d of %d operations have an outcome that is not known, and met no fault: that is more than one in a hundred", v.Unexplained, v.Operations))
 	}
 	if r.Left != "" {
 		errs = append(errs, fmt.Errorf("left behind: %s", r.Left))
@@ -126,6 +132,34 @@ func sorted(found []error) (wrong, short []error) {
 		wrong = append(wrong[:told:told], fmt.Errorf("and %d more", more))
 	}
 	return wrong, short
+}
+
+// unknown counts the operations of clients, those whose outcome is not known, and those of them that no fault explains. A connection that a fault broke
+// may be noticed by the next one, within a TTL.
+func unknown(h *history.History, ttl time.Duration) (all, unknown, unexplained int) {
+	var faults []*history.Op
+	for i := range h.Ops {
+		if op := &h.Ops[i]; op.Kind == history.Fault {
+			faults = append(faults, op)
+		}
+	}
+	for i := range h.Ops {
+		op := &h.Ops[i]
+		switch op.Kind {
+		case history.Fault, history.Lost, history.Gone, history.Trust: // asked of nobody
+			continue
+		}
+		if all++; op.Outcome != history.Unknown {
+			continue
+		}
+		unknown++
+		if !slices.ContainsFunc(faults, func(f *history.Op) bool {
+			return (f.Client == "" || f.Client == op.Client) && f.Call.At <= op.Return.At && f.Return.At+ttl >= op.Call.At
+		}) {
+			unexplained++
+		}
+	}
+	return all, unknown, unexplained
 }
 
 // enough says what there was too little of.

@@ -106,7 +106,7 @@ type actor struct {
 // plays are what processes do, by name.
 var plays = map[string]func(*actor, context.Context, *sync.WaitGroup) error{
 	"chaos": (*actor).chaos, "histories": (*actor).histories, "counter": (*actor).counter, "told": (*actor).told,
-	"queue": (*actor).queue, "once": (*actor).once, "election": (*actor).election,
+	"queue": (*actor).queue, "once": (*actor).once, "election": (*actor).election, "cycles": (*actor).cycles,
 }
 
 // act plays until ctx ends.

@@ -79,6 +79,23 @@ func (a *actor) counter(ctx context.Context, wg *sync.WaitGroup) error {
 	return nil
 }
 
+// cycles takes and gives back, or gives up after a moment, as often as it can: whatever stays behind each time adds up.
+func (a *actor) cycles(ctx context.Context, wg *sync.WaitGroup) error {
+	for n := range 4 {
+		load := &workload.Load{
+			Recorder: a.Recorder, TTL: a.Plan.TTL,
+			Key:   func(rng *rand.Rand) string { return fmt.Sprint(a.Prefix, rng.IntN(a.Plan.Keys)) },
+			Guard: func(*history.Hold, *distlock.Lease, *rand.Rand) {},
+			Pause: time.Millisecond, Work: time.Millisecond, Long: 1 << 20, Wait: 10 * time.Millisecond,
+		}
+		c := &workload.Client{
+			Load: load, Name: a.Name, Locker: a.locker, Rand: a.draws(fmt.Sprint("client ", n)), Careful: true,
+		}
+		wg.Go(func() { c.Run(ctx) })
+	}
+	return nil
+}
+
 // told holds for long, and looks at its lease all the time.
 func (a *actor) told(ctx context.Context, wg *sync.WaitGroup) error {
 	for n := range a.Plan.Keys {

@@ -152,6 +152,35 @@ func TestCounter(t *testing.T) {
 	})
 }
 
+// Locks that are taken and given back, or waited for and given up, over and over leave nothing behind: no goroutine and no file in the processes, no
+// connection, claim or place in the store.
+func TestCycles(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, sys *faults.System) {
+		defer heavy()()
+		enough(t, func(seed uint64) error {
+			_, _, short := cycles(t, sys, seed, 500, 20*time.Second)
+			return short
+		})
+	})
+}
+
+func cycles(t *testing.T, sys *faults.System, seed uint64, least int, lasts time.Duration) (taken, givenUp int, short error) {
+	t.Helper()
+	r := play(t, sys, faults.Options{
+		Seed: seed, Time: lasts, Processes: 3, Keys: 6, Play: "cycles", Calm: true, Enough: least, NoModel: true, Spare: true,
+		Progress: progress(sys.Name, "cycles"), Rest: 2 * ttl,
+	})
+	for _, op := range r.History.Ops {
+		if op.Kind == history.Acquire && op.Outcome != history.Granted {
+			givenUp++
+		}
+	}
+	v, short := judge(t, r, history.Minimums{Grants: least, ContendedWaits: 20}, atLeast(givenUp, least/20, "waits that were given up"))
+	t.Logf("%d locks taken and given back, %d given up", v.Grants, givenUp)
+	return v.Grants, givenUp, short
+}
+
 // counter counts until there are so many fenced updates. So many of the others have to be lost at least.
 func counter(t *testing.T, sys *faults.System, seed uint64, updates, lost int, lasts time.Duration) (v *faults.Verdict, short error) {
 	t.Helper()

@@ -55,7 +55,7 @@ func TestTakeover(t *testing.T) {
 
 func takeover(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration) (n, handed int, worst time.Duration, short error) {
 	t.Helper()
-	r := play(t, sys, faults.Options{Seed: seed, Time: lasts, Processes: 3, Keys: 4, Play: "told", Calm: true, Slay: true, Rest: 12 * ttl})
+	r := play(t, sys, faults.Options{Seed: seed, Time: lasts, Processes: 3, Keys: 4, Play: "told", Calm: true, Slay: true, Rest: 8 * ttl})
 	n, handed, worst, errs := r.Takeovers()
 	_, short = judge(t, r, history.Minimums{Grants: 5, ContendedWaits: 3, FaultsOverHold: 1}, errs...)
 	t.Logf("%d takeovers, the longest took %v; %d of claims that were handed on and not renewed yet", n, worst, handed)
