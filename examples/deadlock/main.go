@@ -10,11 +10,11 @@ import (
 	"io"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/examples/internal/process"
 	"github.com/distlock/distlock/store/sqlite"
 )
 
@@ -79,13 +79,6 @@ func bothHold() error {
 	return err
 }
 
-// A process is a teller, seen from outside.
-type process struct {
-	*exec.Cmd
-	in  io.Writer
-	out *bufio.Reader
-}
-
 // start starts the tellers, and tells what they say.
 func start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -96,47 +89,26 @@ func start() error {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "locks.db")
-	var tellers []process
+	var tellers []*process.Process
 	for _, args := range [][]string{{file, "teller-1", "ann", "bob"}, {file, "teller-2", "bob", "ann"}} {
-		p, err := begin(ctx, args)
+		p, err := process.Start(ctx, args...)
 		if err != nil {
+			return err
+		}
+		if _, err := p.Line(); err != nil { // it has its first lock
 			return err
 		}
 		tellers = append(tellers, p)
 	}
 	for _, p := range tellers {
-		if _, err := fmt.Fprintln(p.in, "both hold"); err != nil {
+		if err := p.Tell("both hold"); err != nil {
 			return err
 		}
 	}
 	var all error
 	for _, p := range tellers {
-		_, err := io.Copy(os.Stdout, p.out)
+		_, err := io.Copy(os.Stdout, p.Out)
 		all = errors.Join(all, err, p.Wait())
 	}
 	return all
-}
-
-// begin starts a teller, and returns when it has its first lock.
-func begin(ctx context.Context, args []string) (process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return process{}, err
-	}
-	c := exec.CommandContext(ctx, self, args...)
-	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
-	if err != nil {
-		return process{}, err
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return process{}, err
-	}
-	p := process{c, in, bufio.NewReader(out)}
-	if err := c.Start(); err != nil {
-		return process{}, err
-	}
-	_, err = p.out.ReadString('\n')
-	return p, err
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/examples/internal/process"
 	"github.com/distlock/distlock/store/sqlite"
 )
 
@@ -69,23 +69,15 @@ func start() error {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "locks.db")
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	candidates := map[string]*exec.Cmd{}
+	candidates := map[string]*process.Process{}
 	for _, name := range []string{"ann", "bob", "cay"} {
-		c := exec.CommandContext(ctx, self, file, name)
-		c.Stderr = os.Stderr
-		if err := c.Start(); err != nil {
+		if candidates[name], err = process.Start(ctx, file, name); err != nil {
 			return err
 		}
-		candidates[name] = c
 	}
 	defer func() {
 		for _, c := range candidates {
-			_ = c.Process.Kill()
-			_ = c.Wait()
+			_ = c.Kill()
 		}
 	}()
 	e, stop, err := election(ctx, file, "onlooker")
@@ -97,7 +89,7 @@ func start() error {
 }
 
 // watch looks who leads, and kills the first two leaders.
-func watch(ctx context.Context, e *distlock.Election, candidates map[string]*exec.Cmd) error {
+func watch(ctx context.Context, e *distlock.Election, candidates map[string]*process.Process) error {
 	var last distlock.Leader
 	var killed time.Time
 	for leader, err := range e.Observe(ctx) {
@@ -118,10 +110,9 @@ func watch(ctx context.Context, e *distlock.Election, candidates map[string]*exe
 			return nil
 		}
 		killed, last = time.Now(), leader
-		if err := c.Process.Kill(); err != nil {
+		if err := c.Kill(); err != nil {
 			return err
 		}
-		_ = c.Wait() // it was killed
 		delete(candidates, leader.Holder)
 	}
 	return context.Cause(ctx)

@@ -9,18 +9,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
 	_ "modernc.org/sqlite"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/examples/internal/process"
 	"github.com/distlock/distlock/fence"
 	"github.com/distlock/distlock/open"
 )
@@ -89,43 +88,13 @@ func pay(ctx context.Context, url, file, me string) error {
 	return nil
 }
 
-// A till is a process that pays.
-type till struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func openTill(ctx context.Context, args ...string) (*till, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := exec.CommandContext(ctx, self, args...)
-	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	return &till{c, in, bufio.NewReader(out)}, c.Start()
-}
-
-func (t *till) says() (string, error) {
-	line, err := t.out.ReadString('\n')
-	return strings.TrimSpace(line), err
-}
-
 // write lets the till begin its write, and returns what came of it.
-func (t *till) write() (string, error) {
-	if _, err := fmt.Fprintln(t.in, "go"); err != nil {
+func write(till *process.Process) (string, error) {
+	if err := till.Tell("go"); err != nil {
 		return "", err
 	}
-	said, err := t.says()
-	return said, errors.Join(err, t.cmd.Wait())
+	said, err := till.Line()
+	return said, errors.Join(err, till.Wait())
 }
 
 // start starts the servers and the tills, and stops the first till at the worst moment.
@@ -177,34 +146,34 @@ func start(ctx context.Context) error {
 
 // scene is what happens.
 func scene(ctx context.Context, url, file string) error {
-	first, err := openTill(ctx, url, file, "till 1")
+	first, err := process.Start(ctx, url, file, "till 1")
 	if err != nil {
 		return err
 	}
-	if _, err := first.says(); err != nil {
+	if _, err := first.Line(); err != nil {
 		return err
 	}
 	fmt.Println("till 1 has the lock of the invoice, has looked at it, and is about to write")
-	if err := stop(first.cmd.Process); err != nil {
+	if err := stop(first.Process); err != nil {
 		return err
 	}
 	fmt.Println("till 1 is stopped: a long pause, a host that is moved")
-	second, err := openTill(ctx, url, file, "till 2")
+	second, err := process.Start(ctx, url, file, "till 2")
 	if err != nil {
 		return err
 	}
-	if _, err := second.says(); err != nil { // when the lock of the first has run out
+	if _, err := second.Line(); err != nil { // when the lock of the first has run out
 		return err
 	}
-	said, err := second.write()
+	said, err := write(second)
 	if err != nil {
 		return err
 	}
 	fmt.Println("till 2 has the lock, since it has run out, and writes:", said)
-	if err := resume(first.cmd.Process); err != nil {
+	if err := resume(first.Process); err != nil {
 		return err
 	}
-	if said, err = first.write(); err != nil {
+	if said, err = write(first); err != nil {
 		return err
 	}
 	fmt.Println("till 1 goes on where it was, and writes:", said)

@@ -10,13 +10,13 @@ import (
 	"io/fs"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/examples/internal/process"
 	"github.com/distlock/distlock/store/sqlite"
 )
 
@@ -31,52 +31,45 @@ func main() {
 	log.SetFlags(0)
 	run := start
 	if len(os.Args) > 2 {
-		run = func() error { return work(context.Background(), os.Args[1], os.Args[2]) }
+		run = func(ctx context.Context) error { return work(ctx, os.Args[1], os.Args[2]) }
 	}
-	if err := run(); err != nil {
+	if err := run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // start runs the workers and tells what they have done.
-func start() error {
+func start(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "queue")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	// The first worker has begun a job, and never ends it, when the others start.
-	victim := exec.Command(self, dir, "victim")
-	victim.Stderr = os.Stderr
-	if err := victim.Start(); err != nil {
+	victim, err := process.Start(ctx, dir, "victim")
+	if err != nil {
 		return err
 	}
 	for !logged(dir, "begin") {
 		time.Sleep(time.Millisecond)
 	}
-	var others []*exec.Cmd
+	var others []*process.Process
 	for i := 1; i < workers; i++ {
-		c := exec.Command(self, dir, fmt.Sprint("worker-", i))
-		c.Stderr = os.Stderr
-		if err := c.Start(); err != nil {
+		p, err := process.Start(ctx, dir, fmt.Sprint("worker-", i))
+		if err != nil {
 			return err
 		}
-		others = append(others, c)
+		others = append(others, p)
 	}
 	time.Sleep(2 * ttl) // the victim lives: its job stays its own for longer than a TTL
 	if err := note(dir, "kill victim"); err != nil {
 		return err
 	}
-	if err := victim.Process.Kill(); err != nil {
+	if err := victim.Kill(); err != nil {
 		return err
 	}
-	_ = victim.Wait() // it was killed
-	for _, c := range others {
-		if err := c.Wait(); err != nil {
+	for _, p := range others {
+		if err := p.Wait(); err != nil {
 			return err
 		}
 	}

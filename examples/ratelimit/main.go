@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/examples/internal/process"
 	"github.com/distlock/distlock/store/sqlite"
 )
 
@@ -28,39 +27,33 @@ func main() {
 	log.SetFlags(0)
 	run := start
 	if len(os.Args) > 1 {
-		run = func() error { return call(context.Background(), os.Args[1]) }
+		run = func(ctx context.Context) error { return call(ctx, os.Args[1]) }
 	}
-	if err := run(); err != nil {
+	if err := run(context.Background()); err != nil {
 		log.Fatal(err)
 	}
 }
 
 // start runs the processes and adds up what they print.
-func start() error {
+func start(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "ratelimit")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	out := make([]strings.Builder, processes)
-	cmds := make([]*exec.Cmd, processes)
-	for i := range cmds {
-		cmds[i] = exec.Command(self, filepath.Join(dir, "locks.db"))
-		cmds[i].Stdout, cmds[i].Stderr = &out[i], os.Stderr
-		if err := cmds[i].Start(); err != nil {
+	callers := make([]*process.Process, processes)
+	for i := range callers {
+		if callers[i], err = process.Start(ctx, filepath.Join(dir, "locks.db")); err != nil {
 			return err
 		}
 	}
 	passed := 0
-	for i, c := range cmds {
+	for _, c := range callers {
+		line, _ := c.Line() // none if it failed, which Wait tells
 		if err := c.Wait(); err != nil {
 			return err
 		}
-		n, err := strconv.Atoi(strings.TrimSpace(out[i].String()))
+		n, err := strconv.Atoi(line)
 		if err != nil {
 			return err
 		}
