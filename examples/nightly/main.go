@@ -3,64 +3,211 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log"
+	"os"
+	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/store/mem"
+	"github.com/distlock/distlock/examples/internal/process"
+	"github.com/distlock/distlock/store/sqlite"
+)
+
+const (
+	hosts  = 3
+	late   = 40 * time.Millisecond // the clock of each host is that much behind the one before
+	effort = 60 * time.Millisecond // of a report: the second host fires while it is written, and the third one later
+	long   = "2030-01-02"          // the night whose report takes until the morning after the next one
 )
 
 func main() {
 	log.SetFlags(0)
-	if err := run(context.Background()); err != nil {
+	run := start
+	if len(os.Args) > 2 {
+		run = func(ctx context.Context) error { return schedule(ctx, os.Args[1], os.Args[2]) }
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context) error {
-	store := mem.New() // in earnest, one that the hosts share
-	var hosts []*distlock.Cron
-	for _, name := range []string{"ann", "bob", "cay"} {
-		locker, err := distlock.New(store, distlock.Holder(name))
-		if err != nil {
-			return err
-		}
-		defer locker.Close(ctx)
-		jobs, err := locker.Cron(nil)
-		if err != nil {
-			return err
-		}
-		hosts = append(hosts, jobs)
+// schedule is the scheduler of a host. The lines that it reads are the nights, when they come by its clock, and "morning".
+func schedule(ctx context.Context, file, behind string) error {
+	skew, err := time.ParseDuration(behind)
+	if err != nil {
+		return err
 	}
-	night := time.Date(2030, 1, 1, 3, 0, 0, 0, time.UTC)
-	fires := 0
-	fire := func(night time.Time, report func(ctx context.Context) error) error {
-		for i, host := range hosts { // the clock of each is a little behind the one before
-			ran, err := host.Run(ctx, "nightly report", night, report)
-			if err != nil {
-				return err
-			}
-			if ran {
-				fires++
-				fmt.Printf("%s: host %d wrote the report\n", night.Format(time.DateOnly), i+1)
-			}
+	store, err := sqlite.Open(ctx, file, nil)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	locker, err := distlock.New(store)
+	if err != nil {
+		return err
+	}
+	defer locker.Close(ctx)
+	jobs, err := locker.Cron(nil)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	morning := make(chan struct{})
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		line := in.Text()
+		if line == "morning" {
+			close(morning)
+			morning = make(chan struct{}) // of the next day
+			continue
 		}
+		dawn := morning
+		wg.Go(func() {
+			time.Sleep(skew)
+			if err := fire(ctx, jobs, line, dawn); err != nil {
+				log.Print(err)
+			}
+		})
+	}
+	return nil
+}
+
+// fire is what the scheduler of a host does at night.
+func fire(ctx context.Context, jobs *distlock.Cron, night string, dawn <-chan struct{}) error {
+	at, err := time.Parse(time.DateOnly, night)
+	if err != nil {
+		return err
+	}
+	// The fire is the time that was planned, the same on all hosts, and not the time by the clock of this one.
+	ran, err := jobs.Run(ctx, "nightly report", at, func(context.Context) error {
+		fmt.Println("writes")
+		if night == long {
+			<-dawn
+		}
+		time.Sleep(effort)
+		return nil
+	})
+	if ran {
+		fmt.Println("wrote")
+	} else {
+		fmt.Println("skips")
+	}
+	return err
+}
+
+// start starts the hosts, and has the nights come.
+func start(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "nightly")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	c := &company{said: make(chan string)}
+	for i := range hosts {
+		p, err := process.Start(ctx, filepath.Join(dir, "locks.db"), (time.Duration(i) * late).String())
+		if err != nil {
+			return err
+		}
+		c.hosts = append(c.hosts, p)
+		go c.listen(p)
+	}
+	for _, night := range []string{"2030-01-01", long, "2030-01-03", "2030-01-04"} {
+		if err := c.night(ctx, night); err != nil {
+			return err
+		}
+		if night == long {
+			continue // the next night comes before the morning does
+		}
+		if err := c.morning(ctx); err != nil {
+			return err
+		}
+	}
+	return c.end()
+}
+
+// A company is all hosts.
+type company struct {
+	hosts   []*process.Process
+	said    chan string // what they print
+	writing int         // how many write a report
+}
+
+func (c *company) listen(p *process.Process) {
+	for line, err := p.Line(); err == nil; line, err = p.Line() {
+		c.said <- line
+	}
+}
+
+func (c *company) tell(line string) error {
+	for _, p := range c.hosts {
+		if err := p.Tell(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hear waits for the next thing that a host says.
+func (c *company) hear(ctx context.Context) (said string, err error) {
+	select {
+	case said = <-c.said:
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	switch said {
+	case "writes":
+		c.writing++
+	case "wrote":
+		c.writing--
+	}
+	return said, nil
+}
+
+// night has a night come, and tells how many hosts began to write the report.
+func (c *company) night(ctx context.Context, night string) error {
+	if err := c.tell(night); err != nil {
+		return err
+	}
+	wrote := 0
+	for answers := 0; answers < len(c.hosts); {
+		switch said, err := c.hear(ctx); {
+		case err != nil:
+			return err
+		case said == "writes":
+			wrote++
+			answers++
+		case said == "skips":
+			answers++
+		}
+	}
+	if wrote == 0 {
+		fmt.Printf("%s: skipped, since the report before was still being written\n", night)
 		return nil
 	}
-	quick := func(context.Context) error { return nil }
-	if err := fire(night, quick); err != nil {
-		return err
+	fmt.Printf("%s: written by %d of %d hosts\n", night, wrote, len(c.hosts))
+	return nil
+}
+
+// morning has the morning come. It returns when all reports are written.
+func (c *company) morning(ctx context.Context) error {
+	err := c.tell("morning")
+	for err == nil && c.writing > 0 {
+		_, err = c.hear(ctx)
 	}
-	// The second report takes a day: the third night comes while it is written.
-	slow := func(context.Context) error { return fire(night.AddDate(0, 0, 2), quick) }
-	if err := fire(night.AddDate(0, 0, 1), slow); err != nil {
-		return err
+	return err
+}
+
+func (c *company) end() error {
+	for _, p := range c.hosts {
+		if err := p.End(); err != nil {
+			return err
+		}
 	}
-	if err := fire(night.AddDate(0, 0, 3), quick); err != nil {
-		return err
-	}
-	fmt.Printf("%d reports in 4 nights: one was skipped, since the one before was still being written\n", fires)
 	return nil
 }
