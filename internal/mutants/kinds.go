@@ -149,5 +149,10 @@ func kinds() []mutant {
 			File: "ratelimit/ratelimit.go", Old: "	case m.PassOnError && ", New: "	case ",
 			Pkg: "ratelimit", Test: "TestMiddleware_storeFails",
 		},
+		{
+			Name: "client-blamed-for-a-weight", Why: "a service that weighs wrongly tells its clients that their requests are bad",
+			File: "ratelimit/ratelimit.go", Old: "	case errors.Is(err, distlock.ErrInvalidName):\n", New: "	case errors.Is(err, distlock.ErrInvalid):\n",
+			Pkg: "ratelimit", Test: "TestMiddleware_badWeight",
+		},
 	}
 }

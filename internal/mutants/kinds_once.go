@@ -144,6 +144,11 @@ func kindsOnce() []mutant {
 			Pkg: "./gocron", Test: "TestLocker",
 		},
 		{
+			Name: "schedulers-refuse-each-other", Why: "schedulers that fire at the same moment split the votes of a majority, and none runs the job",
+			File: "gocron/gocron.go", Old: "distlock.Wait(l.patience)", New: "distlock.Wait(0)",
+			Pkg: "./gocron", Test: "TestLocker_Lock_noLine",
+		},
+		{
 			Name: "fire-by-the-local-clock", Why: "every scheduler takes the time at which it got to a job for the fire",
 			File: "robfig/robfig.go", Old: "	at := entry.Prev\n", New: "	at := time.Now()\n",
 			Pkg: "./robfig", Test: "TestCron_Add_oncePerFire",
