@@ -50,8 +50,7 @@ func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error)
 		}
 		return driver.Result{Granted: true, Fence: uint64(a.Fence), Used: a.Used, Behind: int(a.Behind)}, nil
 	case "-":
-		blocker, err := a.Blocker.claim()
-		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind), Retry: span(a.Retry), Blocker: blocker}, err
+		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind), Retry: span(a.Retry), Blocker: a.Blocker.claim()}, nil
 	case "i":
 		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
 	case "f":
@@ -71,17 +70,13 @@ func span(us int64) time.Duration {
 }
 
 // claim is nothing if there is none.
-func (t *toldClaim) claim() (driver.Claim, error) {
+func (t *toldClaim) claim() driver.Claim {
 	if t == nil {
-		return driver.Claim{}, nil
-	}
-	meta, err := decodeMeta(t.Meta)
-	if err != nil {
-		return driver.Claim{}, err
+		return driver.Claim{}
 	}
 	c := driver.Claim{
-		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(t.Fence), Holder: plain(t.Holder), Party: plain(t.Party), Meta: meta,
-		Held: span(t.Held), Left: span(t.Left), Waiting: t.Waiting, Kept: t.Kept,
+		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(max(t.Fence, 0)), Holder: plain(t.Holder), Party: plain(t.Party),
+		Meta: decodeMeta(t.Meta), Held: span(t.Held), Left: span(t.Left), Waiting: t.Waiting, Kept: t.Kept,
 	}
 	if t.Owner != "" {
 		c.Owner = driver.Tag(plain(t.Owner))
@@ -89,5 +84,5 @@ func (t *toldClaim) claim() (driver.Claim, error) {
 	if t.Value != "" {
 		c.Value = []byte(plain(t.Value)) // bytea is shown as storable shows it
 	}
-	return c, nil
+	return c
 }

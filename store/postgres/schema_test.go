@@ -207,7 +207,7 @@ func TestSQL_searchPath(t *testing.T) {
 		"select answer = '+' from Schema.renew('k', 'o', '1 min')", "select answer = '+' from Schema.renew_all('{k}', '{o}', '{1 min}')",
 		"select count(*) = 1 from Schema.show('k')", "select count(*) = 4 from Schema.list('', 'a')",
 		"select count(*) = 4 from Schema.locks where owner <> ''", "select count(*) = 1 from Schema.waiters where owner <> ''",
-		"select count(Schema.watch('k', '1 min')) = 0", "select Schema.sweep() >= 0", "select count(*) = 1 from Schema.break('a', 'why')",
+		"select count(*) = 1 from Schema.watch('k', '1 min')", "select Schema.sweep() >= 0", "select count(*) = 1 from Schema.break('a', 'why')",
 		"select Schema.release('k', 'o')", "select Schema.release_all('{b}', '{o}')", "select Schema.release_lock('n', 'h')",
 	} {
 		if ok, err := ask(call); err != nil || !ok {

@@ -46,14 +46,14 @@ func encodeMeta(meta map[string]string) []byte {
 	return b
 }
 
-// decodeMeta reads metadata. What is no text, as others may write it, is shown as its JSON.
-func decodeMeta(b []byte) (map[string]string, error) {
+// decodeMeta reads metadata. What is no text, or no object at all, as others may write it, is shown as its JSON.
+func decodeMeta(b []byte) map[string]string {
 	if len(b) == 0 || string(b) == "{}" {
-		return nil, nil
+		return nil
 	}
 	var safe map[string]json.RawMessage
 	if err := json.Unmarshal(b, &safe); err != nil {
-		return nil, errAnswer
+		return map[string]string{"meta": string(b)}
 	}
 	meta := make(map[string]string, len(safe))
 	for k, v := range safe {
@@ -63,7 +63,7 @@ func decodeMeta(b []byte) (map[string]string, error) {
 		}
 		meta[plain(k)] = plain(text)
 	}
-	return meta, nil
+	return meta
 }
 
 // appendLife appends a duration as an interval, rounded up to what the server can count.

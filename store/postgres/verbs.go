@@ -216,7 +216,7 @@ func (r *reader) number() int64 {
 	return n
 }
 
-func (r *reader) micros() time.Duration { return time.Duration(r.number()) * time.Microsecond }
+func (r *reader) micros() time.Duration { return span(r.number()) }
 
 // claim reads the columns of the type told.
 func (r *reader) claim() driver.Claim {
@@ -224,17 +224,13 @@ func (r *reader) claim() driver.Claim {
 	if owner := r.plain(); owner != "" {
 		c.Owner = driver.Tag(owner)
 	}
-	c.Weight, c.Limit, c.Fence = r.number(), r.number(), uint64(r.number())
+	c.Weight, c.Limit, c.Fence = r.number(), r.number(), uint64(max(r.number(), 0))
 	c.Holder, c.Party = r.plain(), r.plain()
-	meta, err := decodeMeta(r.next())
-	if err != nil {
-		r.err = err
-	}
-	c.Meta = meta
+	c.Meta = decodeMeta(r.next())
 	if v := r.next(); len(v) > 0 {
 		c.Value = v
 	}
-	c.Held, c.Left = max(r.micros(), 0), r.micros()
+	c.Held, c.Left = r.micros(), r.micros()
 	c.Waiting, c.Kept = r.yes(), r.yes()
 	return c
 }

@@ -178,7 +178,8 @@ func (l *lane) cut() {
 }
 
 // laneSettings are those that functions would have to make in every call, and plans that are made once.
-const laneSettings = "set search_path = pg_catalog; set lock_timeout = '200ms'; set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_bitmapscan = off"
+const laneSettings = "set search_path = pg_catalog; set lock_timeout = '200ms'; set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_bitmapscan = off; " +
+	"set enable_hashjoin = off; set enable_mergejoin = off"
 
 // connect sees to it that there is a connection, that it is alive and that it knows the statements.
 func (l *lane) connect(groups []group) error {

@@ -3,7 +3,7 @@
 -- Acquire has a key to itself before it reads the clock and the claims: it takes a lock of the transaction on the key's
 -- number. Renew and release never wait for that lock: a client that idles in its transaction keeps nobody from renewing.
 -- A caller's search_path changes nothing: functions have their own, and those that are one expression are read when they are made. To set it
--- takes a part of the time of a call, so ask and release, which are called most, do so only if the caller has not.
+-- takes a part of the time of a call, so ask, ask_all and release, which are called most, do so only if the caller has not.
 -- Every statement of a function sees what was committed before it began, and no earlier: that is so in READ COMMITTED, and
 -- the other levels are refused.
 
@@ -11,6 +11,50 @@
 create or replace function @schema@.microseconds(d interval) returns bigint
 language sql immutable parallel safe
 return (extract(epoch from d) * 1000000)::bigint;
+
+-- near is a time, or the nearest to it that a program in Go can count from now: a Duration ends after 292 years. Times that others wrote may lie
+-- further off, or be infinite.
+create or replace function @schema@.near(t timestamptz, now timestamptz) returns timestamptz
+language sql stable parallel safe
+return least(greatest(t, now - interval '9223372036854775 microseconds'), now + interval '9223372036854775 microseconds');
+
+-- is_life tells whether something may live for so long: what is longer than 292 years, programs in Go cannot count.
+create or replace function @schema@.is_life(d interval) returns boolean
+language sql immutable parallel safe
+return d > interval '0' and d <= interval '9223372036854776 microseconds';
+
+-- is_key tells whether a text may be a key: 512 bytes, or their hex digits.
+create or replace function @schema@.is_key(key text) returns boolean
+language sql immutable parallel safe
+return key <> '' and (octet_length(key) <= 512 or starts_with(key, '\x') and octet_length(key) <= 1026);
+
+-- is_claim tells whether a claim does no harm to others: it takes room, ends, and can be told of. Null is no.
+-- It becomes a part of the expressions that call it, and those are made ready anew in every call. So it is short, and acquire looks at the rest.
+create or replace function @schema@.is_claim(key text, owner text, ttl interval, weight bigint, "limit" bigint, meta jsonb) returns boolean
+language sql immutable parallel safe
+return weight >= 1 and weight <= "limit" and "limit" <= 1073741824 and @schema@.is_life(ttl) and @schema@.is_key(key)
+  and owner <> '' and octet_length(owner) <= 1024 and jsonb_typeof(meta) = 'object';
+
+-- wrong says which argument of acquire breaks a rule.
+create or replace function @schema@.wrong(
+  key text, owner text, ttl interval, weight bigint, "limit" bigint, place interval, floor bigint,
+  holder text, party text, meta jsonb, value bytea, channel text, wait boolean
+) returns text language sql immutable parallel safe
+return case
+  when @schema@.is_key(key) is not true then 'key must have 1 to 512 bytes'
+  when (octet_length(owner) between 1 and 1024) is not true then 'owner must have 1 to 1024 bytes'
+  when @schema@.is_life(ttl) is not true then 'ttl must be above 0 and at most 292 years'
+  when ("limit" between 1 and 1073741824) is not true then 'limit must be 1 to 1073741824'
+  when (weight between 1 and "limit") is not true then 'weight must be 1 to the limit'
+  when place <> interval '0' and not @schema@.is_life(place) then 'place must be null, or 0 to 292 years'
+  when (floor between 0 and 9007199254740863) is not true then 'floor must be 0 to 9007199254740863'
+  when holder is null then 'holder must not be null'
+  when party is null then 'party must not be null'
+  when (jsonb_typeof(meta) = 'object') is not true then 'meta must be a JSON object'
+  when octet_length(value) > 65537 then 'value must have at most 65537 bytes'
+  when (octet_length(channel) <= 63) is not true then 'channel must have at most 63 bytes'
+  else 'wait must not be null'
+end;
 
 -- storable is a text as keys, owners and holders are kept.
 create or replace function @schema@.storable(plain text) returns text
@@ -22,11 +66,16 @@ create or replace function @schema@.lock_key(name text) returns text
 language sql immutable parallel safe
 return @schema@.storable(case when starts_with(name, '~') then '~' || name else name end);
 
+-- is_hex tells whether a text is the hex digits of bytes, and not something that others wrote.
+create or replace function @schema@.is_hex(stored text) returns boolean
+language sql immutable parallel safe
+return stored ~ '^\\x([0-9a-fA-F]{2})*$';
+
 -- readable is a text for people.
 create or replace function @schema@.readable(stored text) returns text
 language plpgsql set search_path = pg_catalog immutable parallel safe as $$
 begin
-  if not starts_with(stored, '\x') then
+  if not @schema@.is_hex(stored) then
     return stored;
   end if;
   begin
@@ -40,7 +89,7 @@ $$;
 -- tag is how an owner is shown.
 create or replace function @schema@.tag(owner text) returns text
 language sql immutable parallel safe
-return left(encode(sha256(case when starts_with(owner, '\x') then owner::bytea else convert_to(owner, 'UTF8') end), 'hex'), 8);
+return left(encode(sha256(case when @schema@.is_hex(owner) then owner::bytea else convert_to(owner, 'UTF8') end), 'hex'), 8);
 
 -- enter waits for a key. It returns false if somebody has it for too long, such as a client that idles in its transaction.
 create or replace function @schema@.enter(number bigint) returns boolean
@@ -134,8 +183,17 @@ declare
   own @schema@.claim;
   spot bigint; -- our place in line
   room boolean;
-  rest interval;
 begin
+  -- The name of a channel that is longer than the server takes would make the release fail that tells it.
+  if (@schema@.is_claim(acquire.key, acquire.owner, acquire.ttl, acquire.weight, acquire."limit", acquire.meta)
+      and (acquire.place is null or acquire.place = interval '0' or @schema@.is_life(acquire.place))
+      and acquire.floor between 0 and 9007199254740863 and acquire.holder is not null and acquire.party is not null
+      and (acquire.value is null or octet_length(acquire.value) <= 65537) and octet_length(acquire.channel) <= 63
+      and acquire.wait is not null) is not true then
+    raise exception 'distlock: %', @schema@.wrong(acquire.key, acquire.owner, acquire.ttl, acquire.weight, acquire."limit", acquire.place,
+        acquire.floor, acquire.holder, acquire.party, acquire.meta, acquire.value, acquire.channel, acquire.wait)
+      using errcode = 'invalid_parameter_value';
+  end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'distlock: the transaction is %', current_setting('transaction_isolation')
       using errcode = 'invalid_transaction_state', hint = 'Call it in a READ COMMITTED transaction.';
@@ -230,11 +288,10 @@ begin
       returning p.number into spot;
   end if;
   select count(*) into behind from @schema@.place p where p.key = acquire.key and p.number > spot; -- 0 without a place
-  select least(
+  retry := @schema@.microseconds(@schema@.near(least(
       (select min(c.ends) from @schema@.claim c where c.key = acquire.key and c.broken is null and not room),
-      (select min(p.ends) from @schema@.place p where p.key = acquire.key and (spot is null or p.number < spot)))
-    - now into rest;
-  retry := greatest(@schema@.microseconds(rest), 1000); -- what is over and still there is on its way out
+      (select min(p.ends) from @schema@.place p where p.key = acquire.key and (spot is null or p.number < spot))), now) - now);
+  retry := greatest(retry, 1000); -- what is over and still there is on its way out
   if not room then
     select t.* into blocker from @schema@.claims_of(acquire.key, acquire.key, now) t limit 1;
   elsif ahead > 0 then
@@ -267,7 +324,9 @@ begin
     return @schema@.ask_anywhere(ask.key, ask.owner, ask.ttl, ask.weight, ask."limit", ask.place, ask.floor, ask.holder, ask.party, ask.meta,
       ask.value, ask.channel, ask.wait);
   end if;
-  if pg_try_advisory_xact_lock(hashtextextended(ask.key, @seed@)) and current_setting('transaction_isolation') = 'read committed' then
+  -- What is wrong is left to acquire, which says so.
+  if @schema@.is_claim(ask.key, ask.owner, ask.ttl, ask.weight, ask."limit", ask.meta)
+    and pg_try_advisory_xact_lock(hashtextextended(ask.key, @seed@)) and current_setting('transaction_isolation') = 'read committed' then
     now := clock_timestamp();
     micros := @schema@.microseconds(now - timestamptz 'epoch');
     update @schema@.key k set fence = greatest(k.fence + 128, micros, ask.floor)
@@ -305,12 +364,12 @@ end
 $$;
 
 -- ask_all is ask for many claims, with an answer for each, in order. Those on keys on which nothing stands are granted by one statement.
--- The settings, and subqueries that give one row, keep the planner from reading whole tables for each: it plans once, and may find them empty then.
+-- The settings of ask_all_anywhere, and subqueries that give one row, keep the planner from reading whole tables for each: it plans once, and may find
+-- them empty then.
 create or replace function @schema@.ask_all(
   keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[], places interval[], floors bigint[],
   holders text[], parties text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
-) returns setof text language plpgsql
-set search_path = pg_catalog set lock_timeout = '200ms' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+) returns setof text language plpgsql as $$
 #variable_conflict use_column
 declare
   now timestamptz;
@@ -319,18 +378,27 @@ declare
   numbers bigint[]; -- those of the claims that are granted, in order
   fences bigint[];
   at int := 1; -- which of them is next
+  granted text;
 begin
+  if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) 'pg_catalog'
+    or pg_catalog.current_setting('lock_timeout') operator(pg_catalog.<>) '200ms'
+    or pg_catalog.current_setting('enable_mergejoin') operator(pg_catalog.<>) 'off' then -- whoever sets this one sets them all
+    return query select * from @schema@.ask_all_anywhere(ask_all.keys, ask_all.owners, ask_all.ttls, ask_all.weights, ask_all.limits, ask_all.places,
+      ask_all.floors, ask_all.holders, ask_all.parties, ask_all.metas, ask_all."values", ask_all.channels, ask_all.waits);
+    return;
+  end if;
   if current_setting('transaction_isolation') = 'read committed' then
     ours := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@)) from unnest(ask_all.keys) k);
     now := clock_timestamp();
     micros := @schema@.microseconds(now - timestamptz 'epoch');
     with free as materialized (
-      -- Of two claims on one key the later is left for afterwards, and sees the first.
+      -- Of two claims on one key the later is left for afterwards, and sees the first. So is what is wrong.
       select w.*, (select k.ctid from @schema@.key k where k.key = w.key collate "C") as row -- null: the key was never used, or long ago
       from unnest(ask_all.keys, ask_all.owners, ask_all.ttls, ask_all.weights, ask_all.limits, ask_all.floors, ask_all.holders, ask_all.parties,
           ask_all.metas, ask_all."values", ours)
         with ordinality as w(key, owner, ttl, weight, "limit", floor, holder, party, meta, value, ours, number)
       where w.ours and array_position(ask_all.keys, w.key) = w.number
+        and @schema@.is_claim(w.key, w.owner, w.ttl, w.weight, w."limit", w.meta)
         and (select true from @schema@.claim c where c.key = w.key collate "C" limit 1) is null
         and (select true from @schema@.place p where p.key = w.key collate "C" limit 1) is null
     ), used as materialized (
@@ -349,6 +417,12 @@ begin
       select g.key, g.owner, g.weight, g."limit", g.fence, g.fence, g.holder, g.party, g.meta, g.value, now, now + g.ttl from granted g
     )
     select array_agg(g.number order by g.number), array_agg(g.fence order by g.number) into numbers, fences from granted g;
+    if cardinality(numbers) = cardinality(ask_all.keys) then
+      foreach granted in array fences loop
+        return next granted;
+      end loop;
+      return;
+    end if;
   end if;
   for i in 1..cardinality(ask_all.keys) loop
     if numbers[at] = i then
@@ -359,6 +433,18 @@ begin
         ask_all.floors[i], ask_all.holders[i], ask_all.parties[i], ask_all.metas[i], ask_all."values"[i], ask_all.channels[i], ask_all.waits[i]);
     end if;
   end loop;
+end
+$$;
+
+-- ask_all_anywhere is ask_all for a caller with other settings.
+create or replace function @schema@.ask_all_anywhere(
+  keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[], places interval[], floors bigint[],
+  holders text[], parties text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
+) returns setof text language plpgsql
+set search_path = pg_catalog set lock_timeout = '200ms' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+#variable_conflict use_variable
+begin
+  return query select * from @schema@.ask_all(keys, owners, ttls, weights, limits, places, floors, holders, parties, metas, "values", channels, waits);
 end
 $$;
 
@@ -378,7 +464,8 @@ $$;
 create or replace function @schema@.claims_of(low text, high text, now timestamptz) returns setof @schema@.told
 language sql stable as $$
   select c.key, c.owner, c.weight, c."limit", c.fence, c.holder, c.party, c.meta, c.value,
-    @schema@.microseconds(claims_of.now - c.since), greatest(@schema@.microseconds(c.ends - claims_of.now), 1), false, c.kept
+    @schema@.microseconds(claims_of.now - @schema@.near(c.since, claims_of.now)),
+    greatest(@schema@.microseconds(@schema@.near(c.ends, claims_of.now) - claims_of.now), 1), false, c.kept
   from @schema@.claim c
   where c.key between claims_of.low and claims_of.high and c.broken is null and c.ends > claims_of.now
   order by c.key, c.granted
@@ -388,7 +475,8 @@ $$;
 create or replace function @schema@.places_of(low text, high text, now timestamptz) returns setof @schema@.told
 language sql stable as $$
   select p.key, p.owner, p.weight, p."limit", 0::bigint, p.holder, p.party, p.meta, p.value,
-    @schema@.microseconds(places_of.now - p.since), greatest(@schema@.microseconds(p.ends - places_of.now), 1), true, false
+    @schema@.microseconds(places_of.now - @schema@.near(p.since, places_of.now)),
+    greatest(@schema@.microseconds(@schema@.near(p.ends, places_of.now) - places_of.now), 1), true, false
   from @schema@.place p
   where p.key between places_of.low and places_of.high and p.ends > places_of.now
   order by p.key, p.number
@@ -425,6 +513,13 @@ create or replace function @schema@.renew(
 ) language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 begin
+  if (@schema@.is_life(renew.ttl) and renew.keep is not null and (renew.value is null or octet_length(renew.value) <= 65537)) is not true then
+    raise exception 'distlock: %', case
+        when @schema@.is_life(renew.ttl) is not true then 'ttl must be above 0 and at most 292 years'
+        when renew.keep is null then 'keep must not be null'
+        else 'value must have at most 65537 bytes' end
+      using errcode = 'invalid_parameter_value';
+  end if;
   update @schema@.claim c
     set ends = case when c.kept and not renew.keep then c.ends else clock_timestamp() + renew.ttl end,
       value = case when c.kept and not renew.keep then c.value else coalesce(renew.value, c.value) end, kept = c.kept or renew.keep
@@ -444,7 +539,7 @@ end
 $$;
 
 -- renew_all renews many claims, and gives an answer for each, in order: those of renew, or w: another transaction has its
--- hands on the claim, and renew may wait for it.
+-- hands on the claim, and renew may wait for it; or its ttl is wrong, and renew says so.
 create or replace function @schema@.renew_all(keys text[], owners text[], ttls interval[])
 returns table (answer text, behind bigint, reason text)
 language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
@@ -454,7 +549,7 @@ language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
     -- Row by row through the index: the planner takes the arrays for short and the table for small.
     select l.key, l.owner, w.ttl, w.number from wanted w, lateral (
       select c.key, c.owner from @schema@.claim c
-      where c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.broken is null and c.ends > clock_timestamp()
+      where c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.broken is null and c.ends > clock_timestamp() and @schema@.is_life(w.ttl)
       for update skip locked
     ) l
   ), renewed as materialized (
@@ -560,6 +655,9 @@ language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 declare
   now timestamptz;
 begin
+  if break.reason is null then -- broken would stay null, which is not broken
+    raise exception 'distlock: reason must not be null' using errcode = 'invalid_parameter_value';
+  end if;
   perform pg_advisory_xact_lock(hashtextextended(break.key, @seed@));
   perform from @schema@.claim c where c.key = break.key order by c.owner for update;
   now := clock_timestamp();
@@ -574,9 +672,16 @@ $$;
 
 -- watch notes that somebody watches a key without a claim.
 create or replace function @schema@.watch(key text, life interval) returns void
-language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
+language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
+#variable_conflict use_column
+begin
+  if (@schema@.is_key(watch.key) and @schema@.is_life(watch.life)) is not true then
+    raise exception 'distlock: %', case when @schema@.is_key(watch.key) then 'life must be above 0 and at most 292 years' else 'key must have 1 to 512 bytes' end
+      using errcode = 'invalid_parameter_value';
+  end if;
   insert into @schema@.onlooker as o (key, ends) values (watch.key, clock_timestamp() + watch.life)
-    on conflict (key) do update set ends = greatest(o.ends, excluded.ends)
+    on conflict (key) do update set ends = greatest(o.ends, excluded.ends);
+end
 $$;
 
 -- sweep looks at some keys. Where the clock has passed the last fence by ten minutes it drops what has ended, and the key if nothing is left
@@ -593,6 +698,9 @@ declare
   dropped bigint := 0;
   n bigint;
 begin
+  if (sweep.step between 1 and 1000) is not true then -- it has a lock on each until its transaction ends, and the server has room for some thousands
+    raise exception 'distlock: step must be 1 to 1000' using errcode = 'invalid_parameter_value';
+  end if;
   select s.after into last from @schema@.sweeper s for update skip locked;
   if not found then
     return 0;
@@ -632,27 +740,44 @@ begin
 end
 $$;
 
+-- wrong_lock says what is wrong with the name of a lock, or its holder, or nothing. Both are shown to people.
+create or replace function @schema@.wrong_lock(name text, holder text) returns text
+language sql immutable parallel safe
+return case
+  when (octet_length(name) between 1 and 255) is not true then 'name must have 1 to 255 bytes'
+  when (octet_length(holder) between 1 and 255) is not true then 'holder must have 1 to 255 bytes'
+end;
+
 -- acquire_lock takes a lock by name: true if the holder has it now, for so many seconds. The same holder again extends it.
 -- A holder is who says so: use a name that no other has, such as a host and a process.
 -- It does not sweep: what a sweep drops, the caller's transaction would keep from everybody until it ends.
 create or replace function @schema@.acquire_lock(name text, holder text, ttl_seconds double precision, metadata jsonb default '{}')
 returns boolean language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 declare
+  why constant text := coalesce(@schema@.wrong_lock(name, holder), case
+    when (ttl_seconds > 0 and ttl_seconds <= 9223372036) is not true then 'ttl_seconds must be above 0 and at most 9223372036, which is 292 years'
+    when (jsonb_typeof(metadata) = 'object') is not true then 'metadata must be a JSON object'
+    when octet_length(metadata::text) > 4096 then 'metadata must have at most 4096 bytes' end);
   answer text;
 begin
-  if coalesce(name = '' or octet_length(name) > 255 or holder = '' or ttl_seconds <= 0 or jsonb_typeof(metadata) <> 'object', true) then
-    raise exception 'distlock: a name of 1 to 255 bytes, a holder, a time above 0 and an object for metadata are needed' using errcode = 'invalid_parameter_value';
+  if why is not null then
+    raise exception 'distlock: %', why using errcode = 'invalid_parameter_value';
   end if;
-  answer := @schema@.ask(@schema@.lock_key(name), 'sql/' || holder, ttl_seconds * interval '1 second', 1073741824, 1073741824, null, 0,
-    @schema@.storable(holder), '', metadata, null, '', true);
+  answer := @schema@.ask(@schema@.lock_key(name), 'sql/' || holder, greatest(ttl_seconds * interval '1 second', interval '1 microsecond'),
+    1073741824, 1073741824, null, 0, @schema@.storable(holder), '', metadata, null, '', true);
   return not starts_with(answer, '{') or answer::jsonb ->> 'answer' in ('+', '=');
 end
 $$;
 
 -- release_lock gives a lock back: true if the holder had it.
 create or replace function @schema@.release_lock(name text, holder text) returns boolean
-language sql set search_path = pg_catalog as $$
-  select @schema@.release(@schema@.lock_key(name), 'sql/' || holder)
+language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
+begin
+  if @schema@.wrong_lock(name, holder) is not null then
+    raise exception 'distlock: %', @schema@.wrong_lock(name, holder) using errcode = 'invalid_parameter_value';
+  end if;
+  return @schema@.release(@schema@.lock_key(name), 'sql/' || holder);
+end
 $$;
 
 -- The locks that are held, for people. The owner is shown as its tag.
