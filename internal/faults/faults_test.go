@@ -144,6 +144,7 @@ func TestRun_Judge_keeps(t *testing.T) {
 	}{
 		"found by another judge":   {Run{History: good}, history.Minimums{}, []error{errors.New("proof/1/2 was told late")}},
 		"found, and no key named":  {Run{History: good}, history.Minimums{}, []error{nil, errors.New("something was told late")}},
+		"a process that fails":     {Run{History: good, wrong: []error{errors.New("exit status 1")}}, history.Minimums{}, nil},
 		"left behind":              {Run{History: good, Left: "a connection"}, history.Minimums{}, nil},
 		"too little":               {Run{History: good}, history.Minimums{Grants: 100}, nil},
 		"too little of another":    {Run{History: good}, history.Minimums{}, []error{fmt.Errorf("%w: 0 pairs", ErrTooLittle)}},

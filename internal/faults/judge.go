@@ -86,7 +86,7 @@ func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
 	search := history.Search{Timeout: max(30*time.Second, r.Time), Dir: dir, Name: r.run()}
 	sureVerdict, err := r.judge(sure, rules, search)
 	v.Overlap, v.Keys = sureVerdict.Overlap, len(keys(sure))
-	wrong, short := sorted(found)
+	wrong, short := sorted(append(slices.Clone(r.wrong), found...))
 	errs := append([]error{promised(err)}, wrong...)
 	for _, m := range met {
 		weak := history.Check(m.History, rules)

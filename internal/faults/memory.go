@@ -29,6 +29,7 @@ func (e *Env) runMemory(t testing.TB, o Options) *Run {
 			stop()
 		})
 	}
+	errs := make([]error, o.Processes)
 	for i := range o.Processes {
 		who := fmt.Sprint("p", i+1)
 		link := chaos.New(store, &chaos.Options{
@@ -46,11 +47,7 @@ func (e *Env) runMemory(t testing.TB, o Options) *Run {
 		defer link.Close()
 		e.ways[who] = &way{link: link}
 		a := &actor{Stage: run.Stage(who), store: link, resource: shared, memory: true}
-		wg.Go(func() {
-			if err := a.act(playing, plays[o.Play]); err != nil {
-				t.Error(err)
-			}
-		})
+		wg.Go(func() { errs[i] = a.act(playing, plays[o.Play]) })
 	}
 	if !o.Calm {
 		others.Go(func() { r.disturb(playing, run, e.Plan(o)) })
@@ -58,6 +55,7 @@ func (e *Env) runMemory(t testing.TB, o Options) *Run {
 	wg.Wait()
 	stop()
 	others.Wait()
+	r.wrong = append(r.wrong, errs...)
 	r.History, r.Notes, r.stalls = run.History(), run.Notes(), run.Stalls()
 	if err := settle(t.Context(), store); err != nil {
 		r.Left = err.Error()

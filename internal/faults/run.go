@@ -23,6 +23,7 @@ type Run struct {
 	Notes   []torture.Note
 	Left    string // what was left behind; "": nothing
 
+	wrong  []error // what went wrong with processes and faults themselves
 	stalls []history.Op
 	done   map[Kind]int // faults that were made
 	weak   []window
@@ -35,7 +36,7 @@ type window struct {
 	not      []history.Invariant
 }
 
-// Run lets processes play while everything is broken in turn, and waits until nothing of them is left.
+// Run lets processes play while everything is broken in turn, and waits until nothing of them is left. What goes wrong meanwhile is told by Judge.
 func (e *Env) Run(t testing.TB, o Options) *Run {
 	t.Helper()
 	t.Logf("%s: seed %d", e.Name, o.Seed)
@@ -86,7 +87,7 @@ func (e *Env) Run(t testing.TB, o Options) *Run {
 	wg.Wait()
 	shut()
 	if err != nil {
-		t.Errorf("%s: %v", e.Name, err)
+		r.wrong = append(r.wrong, err)
 	}
 	r.History, r.Notes, r.stalls = run.History(), run.Notes(), run.Stalls()
 	r.Left = r.leftovers(ctx)
@@ -129,11 +130,11 @@ func (r *Run) disturb(ctx context.Context, run *torture.Run, plan []Event) {
 		from := time.Now()
 		a := how(ev.Kind)
 		if err := a.begin(r.Env, ev); err != nil {
-			r.tb.Errorf("%s: %v: %v", r.Name, ev, err)
+			r.wrong = append(r.wrong, fmt.Errorf("%v: %w", ev, err))
 		}
 		pass(ctx, ev.For)
 		if err := a.end(r.Env, ev); err != nil {
-			r.tb.Errorf("%s: end of %v: %v", r.Name, ev, err)
+			r.wrong = append(r.wrong, fmt.Errorf("end of %v: %w", ev, err))
 		}
 		to := time.Now()
 		ended = to
