@@ -50,7 +50,8 @@ func newClaim(c driver.Claim) (Claim, bool) {
 	return out, true
 }
 
-// String says in a few words who holds or waits, and for how long.
+// String says in a few words who holds or waits, and for how long. What another program holds has neither a fence nor an age, and
+// may have no expiry.
 func (c Claim) String() string {
 	verb := "held"
 	switch {
@@ -59,7 +60,13 @@ func (c Claim) String() string {
 	case c.Kept:
 		verb = "kept"
 	}
-	s := fmt.Sprintf("%s by %s for %v", verb, label(c.Holder), round(c.Held))
+	s := verb + " by " + label(c.Holder)
+	switch foreign := c.Fence == 0 && c.Held == 0 && !c.Waiting; {
+	case !foreign:
+		s += fmt.Sprintf(" for %v", round(c.Held))
+	case c.Left == 0:
+		s += ", no expiry"
+	}
 	if c.Fence > 0 {
 		s += fmt.Sprintf(" (fence %d)", c.Fence)
 	}

@@ -229,7 +229,9 @@ func TestReason_String(t *testing.T) {
 		`"x" is held by me for 1m30s (fence 7), held by me for 1m30s (fence 7); 2 in line`: {Key: "x", Holders: []distlock.Claim{c, c}, Line: make([]distlock.Claim, 2)},
 		`"x" is held by nobody; 1 in line`:                                                 {Key: "x", Line: []distlock.Claim{c}},
 		`"x" is kept by me for 1ms; 0 in line`:                                             {Key: "x", Holders: []distlock.Claim{{Holder: "me", Held: time.Millisecond, Kept: true}}},
-		`"a\nb" is held by "\x1b[2J" for 0s; 0 in line`:                                    {Key: "a\nb", Holders: []distlock.Claim{{Holder: "\x1b[2J"}}},
+		`"a\nb" is held by "\x1b[2J" for 0s (fence 7); 0 in line`:                          {Key: "a\nb", Holders: []distlock.Claim{{Holder: "\x1b[2J", Fence: 7}}},
+		`"x" is held by another client, no expiry; 0 in line`:                              {Key: "x", Holders: []distlock.Claim{{Holder: "another client"}}},
+		`"x" is held by another client; 0 in line`:                                         {Key: "x", Holders: []distlock.Claim{{Holder: "another client", Left: time.Second}}},
 		`"` + strings.Repeat("x", 64) + `"... is free`:                                     {Key: strings.Repeat("x", 99)},
 	} {
 		if got := r.String(); got != want {
@@ -291,9 +293,9 @@ func TestWhy_kinds(t *testing.T) {
 func TestReason_String_crowd(t *testing.T) {
 	r := distlock.Reason{Key: "gpu", Kind: "sem"}
 	for range 5 {
-		r.Holders = append(r.Holders, distlock.Claim{Holder: "me"})
+		r.Holders = append(r.Holders, distlock.Claim{Holder: "me", Held: time.Second})
 	}
-	if got, want := r.String(), `semaphore "gpu" is held by me for 0s, held by me for 0s, held by me for 0s, and by 2 others; 0 in line`; got != want {
+	if got, want := r.String(), `semaphore "gpu" is held by me for 1s, held by me for 1s, held by me for 1s, and by 2 others; 0 in line`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got, want := (distlock.Reason{Key: "api", Kind: "rate"}).String(), `rate limit "api" is free`; got != want {

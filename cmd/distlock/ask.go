@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,16 +140,20 @@ func busyLine(name string, err error) error {
 	if !errors.As(err, &held) {
 		return err
 	}
-	return errors.New(name + " is " + heldBy(held.Holder, held.Held, held.Fence))
+	return errors.New(name + " is " + heldBy(distlock.Claim{Holder: held.Holder, Held: held.Held, Left: held.Left, Fence: held.Fence}))
 }
 
-func heldBy(holder string, held time.Duration, fence uint64) string {
-	if holder == "" {
-		holder = "another"
+// heldBy says who holds, and for how long. What another program holds has neither a fence nor an age, and may have no expiry.
+func heldBy(c distlock.Claim) string {
+	s := "held by " + clean(cmp.Or(c.Holder, "another"))
+	switch foreign := c.Holder != "" && c.Fence == 0 && c.Held == 0; {
+	case !foreign:
+		s += fmt.Sprintf(" for %v", short(c.Held))
+	case c.Left == 0:
+		s += ", no expiry"
 	}
-	s := fmt.Sprintf("held by %s for %v", clean(holder), short(held))
-	if fence > 0 {
-		s += fmt.Sprintf(" (fence %d)", fence)
+	if c.Fence > 0 {
+		s += fmt.Sprintf(" (fence %d)", c.Fence)
 	}
 	return s
 }

@@ -97,6 +97,6 @@ func (a *app) printBroken(name, kind string, broken []driver.Claim) {
 			fmt.Fprintf(a.out, "%s is broken: it was left by %s\n", name, clean(b.Holder))
 			continue
 		}
-		fmt.Fprintf(a.out, "%s is broken: it was %s\n", name, heldBy(b.Holder, b.Held, b.Fence))
+		fmt.Fprintf(a.out, "%s is broken: it was %s\n", name, heldBy(distlock.Claim{Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence}))
 	}
 }

@@ -98,9 +98,9 @@ func (a *app) printHolder(name string, h distlock.Claim) {
 		fmt.Fprintf(a.out, "%s was left by %s, kept for %v more\n", name, clean(h.Holder), short(h.Left))
 	default:
 		if h.Kind == "sem" {
-			fmt.Fprintf(a.out, "  %d %s", h.Weight, heldBy(h.Holder, h.Held, h.Fence))
+			fmt.Fprintf(a.out, "  %d %s", h.Weight, heldBy(h))
 		} else {
-			fmt.Fprintf(a.out, "%s is %s, %s", name, heldBy(h.Holder, h.Held, h.Fence), h.Mode)
+			fmt.Fprintf(a.out, "%s is %s, %s", name, heldBy(h), h.Mode)
 		}
 		if h.Left > 0 {
 			fmt.Fprintf(a.out, ", %v left unless renewed", short(h.Left))

@@ -76,7 +76,7 @@ func (a *app) untilFree(ctx context.Context, l *distlock.Locker, of *target, new
 		case <-over:
 			if err == nil && len(why.Holders) > 0 {
 				h := why.Holders[0]
-				return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " is " + heldBy(h.Holder, h.Held, h.Fence))}
+				return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " is " + heldBy(h))}
 			}
 			return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " is not free")}
 		}

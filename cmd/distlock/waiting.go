@@ -67,7 +67,7 @@ func (j *job) waitingLine(ctx context.Context, locker *distlock.Locker, waited t
 		return line
 	}
 	h := why.Holders[0]
-	line += ": " + heldBy(h.Holder, h.Held, h.Fence)
+	line += ": " + heldBy(h)
 	if at := slices.IndexFunc(why.Line, func(c distlock.Claim) bool { return j.asked.is(c.Owner) }); at > 0 {
 		line += fmt.Sprintf(", %d ahead", at)
 	}
