@@ -140,6 +140,33 @@ func TestSQL_views(t *testing.T) {
 	}
 }
 
+// A lock is found in the views by the name that it was taken by, and by its key.
+func TestSQL_viewsByName(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	works(t, s)
+	_, ask := plainSQL(t, srv.URL, opt)
+	for name, key := range map[string]string{"plain": "plain", "~tilde": "~~tilde", "~~two": "~~~two", "~sem/a": "~~sem/a", `\x61`: `\x5c783631`, `~\x61`: `~~\x61`} {
+		if ok, err := ask("select Schema.acquire_lock($1, 'h', 60)", name); err != nil || !ok {
+			t.Fatal(name, ok, err)
+		}
+		if ok, err := ask("select answer = '-' from Schema.acquire($1, 'o', '1 min', place => '1 min')", key); err != nil || !ok {
+			t.Fatal(key, ok, err)
+		}
+		for _, view := range []string{"locks", "waiters"} {
+			if ok, err := ask("select count(*) = 1 and min(key) = $2 from Schema."+view+" where name = $1", name, key); err != nil || !ok {
+				t.Errorf("%s: the lock %q is not found by its name: %v", view, name, err)
+			}
+		}
+	}
+	grant(t, s, exclusive("~sem/b")) // a key of another kind
+	if ok, err := ask("select count(*) = 1 from Schema.locks where name = '~sem/b' and key = '~sem/b'"); err != nil || !ok {
+		t.Error("the semaphore is not shown by its key:", err)
+	}
+}
+
 // A transaction that began long ago is judged by the clock, not by when it began: a lease that it takes lives from now, and one
 // that ended meanwhile has ended.
 func TestSQL_oldTransaction(t *testing.T) {

@@ -86,6 +86,11 @@ begin
 end
 $$;
 
+-- lock_name is the name of the lock with a key, for people. Keys of other kinds are shown as they are.
+create or replace function @schema@.lock_name(key text) returns text
+language sql immutable parallel safe
+return regexp_replace(@schema@.readable(key), '^~~', '~');
+
 -- tag is how an owner is shown.
 create or replace function @schema@.tag(owner text) returns text
 language sql immutable parallel safe
@@ -780,15 +785,15 @@ begin
 end
 $$;
 
--- The locks that are held, for people. The owner is shown as its tag.
+-- The locks that are held, for people. The owner is shown as its tag. The key is for functions: it also tells the lock ~sem/a from the semaphore a.
 create or replace view @schema@.locks as
-  select @schema@.readable(c.key) as name, @schema@.readable(c.holder) as holder, c.fence, c.weight, c."limit", @schema@.tag(c.owner) as owner,
+  select @schema@.lock_name(c.key) as name, @schema@.readable(c.holder) as holder, c.fence, c.weight, c."limit", @schema@.tag(c.owner) as owner,
     @schema@.readable(c.party) as party, c.meta as metadata, c.kept, c.since as acquired_at, c.ends as expires_at,
-    (select count(*) from @schema@.place p where p.key = c.key and p.ends > clock_timestamp()) as waiting
+    (select count(*) from @schema@.place p where p.key = c.key and p.ends > clock_timestamp()) as waiting, c.key
   from @schema@.claim c where c.broken is null and c.ends > clock_timestamp();
 
 -- Those who wait, for people. Position 1 is next.
 create or replace view @schema@.waiters as
-  select @schema@.readable(p.key) as name, row_number() over (partition by p.key order by p.number) as position, @schema@.readable(p.holder) as holder,
-    p.weight, p."limit", @schema@.tag(p.owner) as owner, @schema@.readable(p.party) as party, p.meta as metadata, p.since as waiting_since, p.ends as expires_at
+  select @schema@.lock_name(p.key) as name, row_number() over (partition by p.key order by p.number) as position, @schema@.readable(p.holder) as holder,
+    p.weight, p."limit", @schema@.tag(p.owner) as owner, @schema@.readable(p.party) as party, p.meta as metadata, p.since as waiting_since, p.ends as expires_at, p.key
   from @schema@.place p where p.ends > clock_timestamp();
