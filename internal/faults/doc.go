@@ -3,8 +3,9 @@
 //
 //	sys := faults.Find("redis")
 //	env := sys.Start(t, o)          // servers, a way with a proxy for each process
-//	run := env.Chaos(t, o)          // processes play, and everything is broken in turn
-//	verdict := run.Judge(t)         // history, notes, leftovers
+//	run := env.Run(t, o)            // processes play, and everything is broken in turn
+//	_, _, errs := run.Heals()       // and other judges of one matter
+//	v, err := run.Judge(min, errs...)
 //
 // # One place for a store
 //
@@ -21,5 +22,6 @@
 // # Verdicts
 //
 // A key that was in use when a fault came under which less is promised is judged by what is promised then, and by nothing
-// else. All other keys are judged by everything. A run that tested too little fails.
+// else. All other keys are judged by everything. A run that tested too little fails. One that fails, for whatever reason, leaves its history, the
+// notes of its processes and a picture.
 package faults
