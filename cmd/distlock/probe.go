@@ -251,7 +251,7 @@ func (p *probe) failed(step string, err error) bool {
 	return false
 }
 
-// page is where the rights that a user needs are, or the keys and channels that they are for.
+// page is where the rights are that a user of the store needs.
 func (p *probe) page() string {
 	if name := p.store.Features().Name; name == "postgres" || name == "pgadvisory" {
 		return "docs/" + name + ".md"
