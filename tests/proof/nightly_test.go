@@ -159,7 +159,7 @@ func (n *night) histories(t *testing.T) {
 		defer heavy()()
 		var total, grants, over, operations, unknown, unexplained int
 		for round := range uint64(4) {
-			v, more, short := histories(t, n.sys, *seed+round, 75*time.Second, 300)
+			v, more, short := histories(t, n.sys, *seed+round, 60*time.Second, 300)
 			must(t, short)
 			total, grants, over = total+more, grants+v.Grants, over+v.OverHold
 			operations, unknown, unexplained = operations+v.Operations, unknown+v.Unknown, unexplained+v.Unexplained
