@@ -12,8 +12,8 @@
 //	postgres://user:password@host:5432/database        tables of a PostgreSQL database; several hosts with commas
 //	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
 //
-// Every URL may have lock_ttl and lock_poll: see Source. The other keys are those of the store. A key that nobody
-// reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.
+// Every URL may have lock_ttl and lock_poll: see Source. One for Redlock may have lock_longest_ttl (quorum.Options.LongestTTL), which is the same
+// for all programs. The other keys are those of the store, or of each node: see rueidis.Open. A key that nobody reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.
 //
 // It is the one package that links all stores. A program that uses one store imports that store alone.
 package open
@@ -104,7 +104,7 @@ func open(ctx context.Context, text string) (*Source, error) {
 	if !known {
 		return nil, unknownScheme(scheme)
 	}
-	rest, ours, err := strip(text)
+	rest, ours, err := strip(text, "lock_ttl", "lock_poll")
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +116,8 @@ func open(ctx context.Context, text string) (*Source, error) {
 	return s, nil
 }
 
-// strip takes the keys that belong to every store out of the query of a URL. The rest stays as it was written.
-func strip(text string) (rest string, ours map[string]time.Duration, err error) {
+// strip takes keys with durations out of the query of a URL. The rest stays as it was written.
+func strip(text string, keys ...string) (rest string, ours map[string]time.Duration, err error) {
 	base, query, has := strings.Cut(text, "?")
 	if !has {
 		return text, nil, nil
@@ -126,7 +126,7 @@ func strip(text string) (rest string, ours map[string]time.Duration, err error) 
 	var kept []string
 	for part := range strings.SplitSeq(query, "&") {
 		key, value, _ := strings.Cut(part, "=")
-		if key != "lock_ttl" && key != "lock_poll" {
+		if !slices.Contains(keys, key) {
 			kept = append(kept, part)
 			continue
 		}
@@ -186,6 +186,10 @@ func openRedis(ctx context.Context, text string) (*Source, error) {
 
 // openRedlock opens all nodes at once, since one that does not answer takes its time.
 func openRedlock(ctx context.Context, text string) (*Source, error) {
+	text, ours, err := strip(text, "lock_longest_ttl")
+	if err != nil {
+		return nil, err
+	}
 	urls, err := nodes(text)
 	if err != nil {
 		return nil, err
@@ -195,7 +199,7 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 	for i, u := range urls {
 		wg.Go(func() {
 			if opened[i], errs[i] = openRedis(ctx, u); errs[i] != nil {
-				errs[i] = fmt.Errorf("node %d: %w", i+1, redacted(errs[i], u))
+				errs[i] = redacted(errs[i], u)
 			}
 		})
 	}
@@ -212,11 +216,11 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 			}
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := joined(errs); err != nil {
 		all.Close()
 		return nil, err
 	}
-	q, err := quorum.New(ctx, stores, &quorum.Options{Name: "redlock"})
+	q, err := quorum.New(ctx, stores, &quorum.Options{Name: "redlock", LongestTTL: ours["lock_longest_ttl"]})
 	if err != nil {
 		all.Close()
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
@@ -224,6 +228,20 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 	all.Store = q
 	all.closes = slices.Insert(all.closes, 0, q.Close) // it calls nodes until it is closed
 	return all, nil
+}
+
+// joined says which nodes could not be opened. What is wrong with all of them alike is wrong with the URL, and is said once.
+func joined(errs []error) error {
+	if !slices.ContainsFunc(errs, func(err error) bool { return err == nil || err.Error() != errs[0].Error() }) {
+		return errs[0]
+	}
+	var named []error
+	for i, err := range errs {
+		if err != nil {
+			named = append(named, fmt.Errorf("node %d: %w", i+1, err))
+		}
+	}
+	return errors.Join(named...)
 }
 
 // nodes returns the URLs of the nodes that a URL for Redlock names.

@@ -71,6 +71,16 @@ func TestOpen_redlock(t *testing.T) {
 		t.Error("it is called", name)
 	}
 	use(t, "redlock:?node=redis://"+a.Addr+"&node=redis%3A%2F%2F"+b.Addr+"%2F0&node=redis://"+c.Addr+"&lock_prefix=x:")
+	long := use(t, testenv.URL("redlock", a.Addr, b.Addr, c.Addr)+"/0?lock_prefix=x:&lock_longest_ttl=5m")
+	for ttl, want := range map[time.Duration]bool{2 * time.Minute: true, 6 * time.Minute: false} {
+		r := driver.Request{ID: driver.ID{Key: "long" + ttl.String(), Owner: "me"}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl}
+		if _, err := s.Store.Acquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("a TTL of %v by default: %v, want ErrInvalid", ttl, err)
+		}
+		if _, err := long.Store.Acquire(t.Context(), r); errors.Is(err, driver.ErrInvalid) == want {
+			t.Errorf("a TTL of %v with lock_longest_ttl=5m: %v", ttl, err)
+		}
+	}
 	for _, url := range []string{
 		"redlock://" + a.Addr + "," + b.Addr,
 		"redlock://" + a.Addr + "," + a.Addr + "," + b.Addr,
@@ -78,6 +88,18 @@ func TestOpen_redlock(t *testing.T) {
 		if _, err := open.Open(t.Context(), url); !errors.Is(err, open.ErrURL) {
 			t.Error(url, err)
 		}
+	}
+}
+
+// What is wrong with the URL is told once, and what is wrong with a node with its number.
+func TestOpen_redlock_once(t *testing.T) {
+	_, err := open.Open(t.Context(), "redlock://a,b,c,d,e?lock_prefx=x")
+	if err == nil || strings.Count(err.Error(), "unknown option") != 1 || strings.Contains(err.Error(), "node") {
+		t.Errorf("an option that nobody reads: %v, want it once", err)
+	}
+	_, err = open.Open(t.Context(), "redlock:?node=redis://a/x&node=redis://b/y&node=redis://c/x")
+	if err == nil || !strings.Contains(err.Error(), "node 1") || !strings.Contains(err.Error(), "node 2") || !strings.Contains(err.Error(), "node 3") {
+		t.Errorf("nodes that differ: %v, want each", err)
 	}
 }
 
@@ -113,6 +135,8 @@ func TestOpen_refuses(t *testing.T) {
 		"redlock://:hunter22@a:1,b:1,c:65536":   "node 3",
 		"redlock://a,b,c/-1":                    "number from 0",
 		"redlock://a,b,c?lock_prefx=x":          "did you mean lock_prefix?",
+		"redlock://a,b,c?lock_longest_ttl=5":    "lock_longest_ttl",
+		"redis://h?lock_longest_ttl=5m":         "unknown option",
 		"redlock:?nod=redis://a":                "node=",
 		"redlock:?node=%zz":                     "node 1",
 		"redlock:":                              "node=",

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -38,7 +39,7 @@ func (e urlError) Unwrap() error { return e.error }
 //	redis+sentinel://h1:26379,h2/0?master_name=mymaster    rediss+sentinel:// with TLS
 //	redis+cluster://h1:7000,h2:7001                        rediss+cluster:// with TLS
 //
-// The query may have lock_prefix (Options.Prefix), lock_replicas (Options.Replicas), tls_ca, tls_cert, tls_key (files), tls_server_name,
+// The query may have lock_prefix (Options.Prefix), lock_replicas (Options.Replicas), lock_replica_timeout (Options.ReplicaTimeout, such as 200ms), tls_ca, tls_cert, tls_key (files), tls_server_name,
 // tls_skip_verify (true or false), and for Sentinel sentinel_user and sentinel_password. Errors show no passwords; those about the URL
 // and the files that it names are ErrURL.
 func Open(ctx context.Context, text string) (*redis.Store, error) {
@@ -83,7 +84,7 @@ func Open(ctx context.Context, text string) (*redis.Store, error) {
 
 // queryKeys are what the query of a URL may have, by scheme.
 func queryKeys(kind string) []string {
-	keys := []string{"lock_prefix", "lock_replicas", "tls_ca", "tls_cert", "tls_key", "tls_server_name", "tls_skip_verify"}
+	keys := []string{"lock_prefix", "lock_replicas", "lock_replica_timeout", "tls_ca", "tls_cert", "tls_key", "tls_server_name", "tls_skip_verify"}
 	switch kind {
 	case "unix":
 		return append(keys, "db")
@@ -139,13 +140,28 @@ func parse(text string) (opt rueidis.ClientOption, own *redis.Options, err error
 		return opt, nil, err
 	}
 	opt.Sentinel.TLSConfig = opt.TLSConfig
+	own, err = options(values)
+	return opt, own, err
+}
+
+// options reads what is the store's own.
+func options(values url.Values) (own *redis.Options, err error) {
 	own = &redis.Options{Prefix: values.Get("lock_prefix")}
 	if n := values.Get("lock_replicas"); n != "" {
 		if own.Replicas, err = strconv.Atoi(n); err != nil || own.Replicas < 0 {
-			return opt, nil, fmt.Errorf("redis: lock_replicas is %.64q, want a number from 0", n)
+			return nil, fmt.Errorf("redis: lock_replicas is %.64q, want a number from 0", n)
 		}
 	}
-	return opt, own, nil
+	if d := values.Get("lock_replica_timeout"); d != "" {
+		own.ReplicaTimeout, err = time.ParseDuration(d)
+		switch {
+		case err != nil || own.ReplicaTimeout < time.Millisecond:
+			return nil, fmt.Errorf("redis: lock_replica_timeout is %.64q, want a duration from 1ms", d)
+		case own.Replicas == 0:
+			return nil, errors.New("redis: lock_replica_timeout without lock_replicas: no replica is waited for")
+		}
+	}
+	return own, nil
 }
 
 // check refuses keys that nobody would read, and suggests the one that may have been meant.

@@ -89,6 +89,24 @@ func TestOpen_notYetThere(t *testing.T) {
 	}
 }
 
+// A grant is waited for as long as the URL says. There is no replica.
+func TestOpen_replicas(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	s, err := rueidis.Open(t.Context(), testenv.Redis(t).URL+"?lock_replicas=1&lock_replica_timeout=300ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	began := time.Now()
+	r := driver.Request{ID: driver.ID{Key: "key", Owner: "me"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute}
+	if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("error %v, want ErrUnavailable", err)
+	}
+	if took := time.Since(began); took < limit {
+		t.Errorf("it took %v, want %v", took, limit)
+	}
+}
+
 func TestOpen_refused(t *testing.T) {
 	const secret = "canary-7f3"
 	pem := filepath.Join(t.TempDir(), "empty.pem")
@@ -116,6 +134,9 @@ func TestOpen_refused(t *testing.T) {
 		"redis://u:canary-7f3@h?lock_prefix=a&lock_prefix=b": "twice",
 		"redis://u:canary-7f3@h?tls_ca=x":                    "without TLS",
 		"redis://u:canary-7f3@h?lock_replicas=-1":            "lock_replicas",
+		"redis://h?lock_replicas=1&lock_replica_timeout=5":   "lock_replica_timeout",
+		"redis://h?lock_replicas=1&lock_replica_timeout=1us": "from 1ms",
+		"redis://h?lock_replica_timeout=1s":                  "without lock_replicas",
 		"redis://u:canary-7f3@h?lock_prefix={x}":             "braces",
 		"rediss://u:canary-7f3@h?tls_skip_verify=maybe":      "true or false",
 		"rediss://u:canary-7f3@h?tls_cert=x":                 "together",
