@@ -39,8 +39,8 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-no-lock-on-the-key", Why: "two ask at once, and both are granted",
-			File: file, Old: "  if pg_try_advisory_xact_lock(hashtextextended(ask.key, @seed@)) and current_setting",
-			New: "  if current_setting",
+			File: file, Old: "    and pg_try_advisory_xact_lock(hashtextextended(ask.key, @seed@)) and current_setting",
+			New: "    and current_setting",
 			Pkg: pkg, Test: "TestSQL_idle",
 		},
 		{
