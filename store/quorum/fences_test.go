@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -76,10 +77,10 @@ func TestFences(t *testing.T) {
 				}
 				sum.add(g.score)
 			})
-			t.Logf("%d runs: %d grants in order (%d shared, %d raised by asking again, %d after a refusal), %d crashes, "+
+			t.Logf("%d runs: %d grants in order (%d shared, %d raised by asking again, %d after a refusal), %d crashes (%d between the rounds), "+
 				"%d times a node forgot, %d unknown, %d unavailable, %d refused", sum.runs, sum.grants, sum.shared, sum.raised,
-				sum.retried, sum.crashes, sum.forgot, sum.unknown, sum.unavailable, sum.refused)
-			if sum.runs >= 100 && (sum.grants < sum.runs**modelGrants || sum.crashes == 0 || sum.forgot == 0 || sum.unknown == 0 || sum.shared == 0) {
+				sum.retried, sum.crashes, sum.between, sum.forgot, sum.unknown, sum.unavailable, sum.refused)
+			if sum.runs >= 100 && (sum.grants < sum.runs**modelGrants || sum.between == 0 || sum.forgot == 0 || sum.unknown == 0 || sum.shared == 0) {
 				t.Error("that is too little to prove anything")
 			}
 		})
@@ -107,6 +108,8 @@ func TestExclusion(t *testing.T) {
 // A score is what happened in one or more runs.
 type score struct {
 	runs, grants, shared, raised, retried, crashes, forgot, unknown, unavailable, refused int
+
+	between int // crashes after a majority had granted the claim, and before one had stored its fence
 }
 
 func (s *score) add(o score) {
@@ -116,6 +119,7 @@ func (s *score) add(o score) {
 	s.raised += o.raised
 	s.retried += o.retried
 	s.crashes += o.crashes
+	s.between += o.between
 	s.forgot += o.forgot
 	s.unknown += o.unknown
 	s.unavailable += o.unavailable
@@ -287,7 +291,7 @@ func (p *player) turn(t *testing.T) {
 	if p.rng.IntN(4) == 0 {
 		r.Weight = 1
 	}
-	if p.rng.IntN(100) == 0 {
+	if p.rng.IntN(100) < 3 {
 		p.crash(t, r)
 		return
 	}
@@ -364,9 +368,29 @@ func (p *player) crash(t *testing.T, r driver.Request) {
 		p.note(func() { g.until = time.Now() })
 	}
 	wg.Wait()
+	between := p.between(r.ID)
 	p.stop()
-	p.note(func() { p.crashes++ })
+	p.note(func() {
+		p.crashes++
+		if between {
+			p.score.between++
+		}
+	})
 	p.start(t)
+}
+
+// between reports whether a majority of nodes has granted a claim, and none has stored the highest of its fences: a second round
+// would have been to write it back.
+func (p *player) between(id driver.ID) bool {
+	var fences []uint64
+	for _, n := range p.nodes {
+		if c := n.claim(id); c != nil {
+			fences = append(fences, c.Fence)
+		}
+	}
+	most := len(p.nodes)/2 + 1
+	slices.Sort(fences)
+	return len(fences) >= most && fences[len(fences)-most] < fences[len(fences)-1]
 }
 
 // told keeps the score of answers.
