@@ -145,13 +145,14 @@ func TestDeadlock_notFound(t *testing.T) {
 
 type taker = func(ctx context.Context, name string, opts ...distlock.Option) (*distlock.Lease, error)
 
-// steady asks again for as long as the store cannot be used: nodes of a majority may all be slow for a moment on a busy machine, and the
-// first ask of a call tells that at once.
+// steady asks again for as long as the store cannot be used, or does not answer: nodes of a majority may all be slow for a moment on a busy machine,
+// and the first ask of a call tells that at once.
 func steady[Name, Held any](take func(context.Context, Name, ...distlock.Option) (Held, error)) func(context.Context, Name, ...distlock.Option) (Held, error) {
 	return func(ctx context.Context, name Name, opts ...distlock.Option) (Held, error) {
 		for {
 			held, err := take(ctx, name, opts...)
-			if !errors.Is(err, distlock.ErrUnavailable) || ctx.Err() != nil {
+			slow := errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown)
+			if !slow || ctx.Err() != nil {
 				return held, err
 			}
 			time.Sleep(20 * time.Millisecond)

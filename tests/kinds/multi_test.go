@@ -6,24 +6,34 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
 )
 
 // Processes that take the same names in any order get on, and exclude each other on every name.
 func TestLocker_LockAll(t *testing.T) {
 	t.Parallel()
 	onEach(t, whatever, func(t *testing.T, url string) {
+		// A majority that is slow may keep parts of what was given up, until they end, and does not ask a node again for the same call while a
+		// release is open there: so calls are bounded, and made anew.
+		const ttl = soon / 2
+		leftovers := time.Duration(0)
+		if !store(t, url).Features().Queue {
+			leftovers = 2 * ttl
+		}
 		names := []string{"a", "b", "c"}
 		var held [3]atomic.Int64
-		ctx, cancel := context.WithTimeout(t.Context(), 3*soon)
+		ctx, cancel := context.WithTimeout(t.Context(), 6*soon)
 		defer cancel()
 		var wg sync.WaitGroup
 		for p := range 3 {
-			l := locker(t, url)
+			l := locker(t, url, distlock.TTL(ttl))
 			wg.Go(func() {
 				rng := rand.New(rand.NewPCG(uint64(p), 1))
 				for range 10 {
 					order := rng.Perm(3)[:2]
-					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]})
+					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]}, distlock.Wait(soon))
 					if err != nil {
 						t.Error(err)
 						return
@@ -44,7 +54,7 @@ func TestLocker_LockAll(t *testing.T) {
 		}
 		wg.Wait()
 		l := locker(t, url)
-		leases, err := steady(l.TryLockAll)(ctx, names)
+		leases, err := steady(l.LockAll)(t.Context(), names, distlock.Wait(leftovers))
 		if err != nil {
 			t.Fatalf("something is left: %v", err)
 		}
