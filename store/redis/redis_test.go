@@ -266,27 +266,12 @@ func TestStore_wrongType(t *testing.T) {
 // A script is never run twice for one ask: the caller is told that the outcome is not known.
 func TestStore_lostReply(t *testing.T) {
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
-		srv := testenv.Redis(t)
-		proxy := testenv.Proxy(t, srv.Addr)
-		s := open(t, login{addr: proxy.Addr})
-		grant(t, s, exclusive("other")) // the script is known, and connections are made
-		r := exclusive("key")
-		do(t, srv, "CONFIG", "RESETSTAT")
-		eaten := proxy.EatReply([]byte(r.Owner))
-		res, err := s.Acquire(t.Context(), r)
-		<-eaten
-		if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) {
-			t.Fatalf("Acquire: granted %v, error %v; want an error that leaves the outcome open", res.Granted, err)
-		}
-		if n := count(t, srv, "set"); n != 1 {
-			t.Fatalf("the script ran %d times, want once", n)
-		}
-		cs := claims(t, s, "key")
-		if len(cs) != 1 {
-			t.Fatalf("%d claims, want the one whose grant was not seen", len(cs))
-		}
-		if again := grant(t, s, r); again.Fence != cs[0].Fence {
-			t.Errorf("fence %d, asked again %d; want the same", cs[0].Fence, again.Fence)
+		for name, opt := range map[string]*redis.Options{"plain": {}, "replicas": {Replicas: 1}} {
+			t.Run(name, func(t *testing.T) {
+				srv := testenv.Redis(t)
+				proxy := testenv.Proxy(t, srv.Addr)
+				lostReply(t, srv, proxy, open(t, login{addr: proxy.Addr, opt: opt}), open(t, login{addr: srv.Addr}))
+			})
 		}
 	})
 }
