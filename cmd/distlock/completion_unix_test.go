@@ -45,6 +45,9 @@ func TestComplete_names(t *testing.T) {
 	if got, _ := complete(t, store, "run", ""); strings.Join(got, ", ") != "app/a, app/b, web, with blank" {
 		t.Errorf("%q", got)
 	}
+	if got, _ := complete(t, store, "run", "--ttl", "1m", "w"); strings.Join(got, ", ") != "web, with blank" {
+		t.Errorf("after a flag: %q", got)
+	}
 	if got, _ := complete(t, store, "run", "app/a", ""); len(got) > 0 {
 		t.Errorf("for the command: %q, want what the shell knows", got)
 	}

@@ -96,7 +96,7 @@ func pages(t *testing.T) map[string]string {
 		c.DisableAutoGenTag = true // it has the date
 		c.InitDefaultHelpFlag()
 		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if name, _ := pflag.UnquoteUsage(f); f.DefValue == "0" || f.DefValue == "" && f.Value.Type() == "duration" {
+			if name, _ := pflag.UnquoteUsage(f); f.DefValue == "0" || f.DefValue == "0s" {
 				f.DefValue = name // to leave the flag out is not to give it 0
 			}
 		})

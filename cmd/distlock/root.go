@@ -77,6 +77,9 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 
 func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root() //nolint:contextcheck // commands get theirs from cobra
+	if len(args) == 0 || args[0] != cobra.ShellCompRequestCmd && args[0] != cobra.ShellCompNoDescRequestCmd {
+		refuseTwice(root) // what a shell has completed cobra reads twice
+	}
 	root.SetArgs(args)
 	root.SetIn(a.in)
 	root.SetOut(a.out)
@@ -151,11 +154,15 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.bench(), a.torture(), a.tortureProcess())
 	root.AddCommand(a.doctor(), a.watch())
 	root.AddCommand(a.migrate(), a.limit(), a.elect())
+	return root
+}
+
+// refuseTwice makes every flag one that may be given once.
+func refuseTwice(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		onceEach(c.Flags())
 	}
 	onceEach(root.PersistentFlags())
-	return root
 }
 
 // help is what people type who do not know of --help.
