@@ -19,7 +19,7 @@ import (
 func between(t *testing.T, s capped, call func() error, rival func()) {
 	t.Helper()
 	var scripts atomic.Int64
-	second, on, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	second, on, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	s.server.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
 		if strings.HasPrefix(cmd, "EVAL") && scripts.Add(1) == 2 {
 			close(second)
@@ -35,8 +35,10 @@ func between(t *testing.T, s capped, call func() error, rival func()) {
 	var err error
 	select {
 	case <-second:
-		rival()
-		close(on)
+		func() {
+			defer close(on) // also if the rival ends the test
+			rival()
+		}()
 		err = <-done
 	case err = <-done:
 		rival()
