@@ -111,7 +111,7 @@ func (n *night) put(t *testing.T, name, format string, args ...any) {
 func (n *night) chaos(t *testing.T) {
 	t.Run("chaos", func(t *testing.T) {
 		r := play(t, n.sys, faults.Options{
-			Time: 90 * time.Second, Processes: 5, Keys: 4, Play: "chaos", Progress: progress(n.sys.Name, "chaos"),
+			Time: 90 * time.Second, Processes: 5, Keys: 6, Play: "chaos", Progress: progress(n.sys.Name, "chaos"),
 		})
 		heals, worst, errs := r.Heals()
 		v, short := judge(t, r, history.Minimums{Grants: 2000, ContendedWaits: 300, FaultsOverHold: 15}, errs...)
