@@ -27,6 +27,7 @@ type run struct {
 	bounds  string // the other switches, separated by spaces
 	least   int    // how many states there are at least: a model that is stuck proves nothing
 	wide    bool
+	bits    int  // not 0: there are too many states, and so many as 2^bits bits remember are looked at
 	fair    bool // search for cycles in which a waiter is never granted
 	because string
 }
@@ -36,6 +37,9 @@ var runs = []run{
 	{model: "lease", bounds: "GRANTS=3 ASKS=1", least: 500_000},
 	{model: "lease", bounds: "GRANTS=4 ASKS=1", least: 5_000_000, wide: true},
 	{model: "lease", bounds: "GRANTS=3 ASKS=2", least: 2_000_000, wide: true},
+	{model: "lease", bounds: "GRANTS=5 ASKS=0", least: 13_000_000, wide: true},
+	{model: "lease", bounds: "GRANTS=12 ASKS=4", bits: 21, least: 900_000},
+	{model: "lease", bounds: "GRANTS=12 ASKS=4", bits: 25, least: 10_000_000, wide: true},
 	{model: "lease", mutant: "NO_OWNER_CHECK", because: "a release ends another's claim"},
 	{model: "lease", mutant: "RENEW_BY_EXISTENCE", because: "a renewal takes another's claim for its own"},
 	{model: "lease", mutant: "EXTEND_OR_CREATE", because: "a hold goes on over another's grant"},
@@ -46,6 +50,7 @@ var runs = []run{
 	{model: "lease", mutant: "TRUST_UNTIL_RELEASED", because: "a holder trusts what it has given back"},
 	{model: "lease", mutant: "NO_FENCE_COMPARE", because: "a late write lands over a newer one"},
 	{model: "lease", mutant: "STRICT_COMPARE", because: "a holder's second write is refused"},
+	{model: "lease", mutant: "FENCE_AS_TEXT", bounds: "GRANTS=12 ASKS=4", bits: 21, because: "the tenth fence is refused after the ninth"},
 
 	{model: "redlock", bounds: "TRIES=2 LOSSES=1 RENEWALS=1 RESTARTS=0", least: 2_000_000},
 	{model: "redlock", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=1", least: 100_000},
@@ -139,7 +144,7 @@ func (r run) search(t *testing.T, source string) string {
 	for _, d := range strings.Fields(r.mutant + " " + r.bounds) {
 		args = append(args, "-D"+d)
 	}
-	if r.model == "lease" && r.mutant != "" {
+	if r.model == "lease" && r.mutant != "" && r.bounds == "" {
 		args = append(args, "-DGRANTS=2", "-DASKS=1") // enough for every one of them
 	}
 	program(t, dir, "spin", append(args, filepath.Join(source, r.model+".pml"))...)
@@ -148,6 +153,10 @@ func (r run) search(t *testing.T, source string) string {
 		compile[1] = "-O0" // an error is found before a faster program would be compiled
 	}
 	find := []string{"-m100000"}
+	if r.bits > 0 {
+		compile = append(compile, "-DBITSTATE")
+		find = append(find, fmt.Sprint("-w", r.bits))
+	}
 	if r.fair {
 		compile = append(compile, "-DNFAIR=6")
 		find = append(find, "-a", "-f") // cycles, under weak fairness
