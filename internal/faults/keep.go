@@ -42,8 +42,8 @@ func (r *Run) keep(dir string, h *history.History, why string) error {
 		chosen = []string{slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(busy[a], busy[b]) })}
 	}
 	errs := []error{
-		save(filepath.Join(dir, "whole.jsonl"), h.WriteJSON),
-		save(filepath.Join(dir, "notes.jsonl"), func(w io.Writer) error {
+		history.WriteFile(filepath.Join(dir, "whole.jsonl"), h.WriteJSON),
+		history.WriteFile(filepath.Join(dir, "notes.jsonl"), func(w io.Writer) error {
 			e := json.NewEncoder(w)
 			for i := range r.Notes {
 				if err := e.Encode(&r.Notes[i]); err != nil {
@@ -58,15 +58,7 @@ func (r *Run) keep(dir string, h *history.History, why string) error {
 		if _, err := os.Stat(path); err == nil {
 			continue
 		}
-		errs = append(errs, save(path, func(w io.Writer) error { return h.Picture(w, r.run()+" "+key, key, marks) }))
+		errs = append(errs, history.WriteFile(path, func(w io.Writer) error { return h.Picture(w, r.run()+" "+key, key, marks) }))
 	}
 	return errors.Join(errs...)
-}
-
-func save(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(write(f), f.Close())
 }

@@ -66,7 +66,7 @@ func (s Search) search(h *History, rules Rules, f *Failure) {
 			continue
 		}
 		path := filepath.Join(s.Dir, PictureName(s.Name, k.key))
-		if err := writeFile(path, func(w io.Writer) error { return visualize(w, s.Name+" "+k.key, model, info) }); err != nil {
+		if err := WriteFile(path, func(w io.Writer) error { return visualize(w, s.Name+" "+k.key, model, info) }); err != nil {
 			f.add(Record, k.key, nil, "no picture: %v", err)
 			continue
 		}
@@ -77,15 +77,15 @@ func (s Search) search(h *History, rules Rules, f *Failure) {
 // write puts the history down as lines of JSON.
 func (s Search) write(h *History, f *Failure) error {
 	path := filepath.Join(s.Dir, s.Name+".jsonl")
-	if err := writeFile(path, h.WriteJSON); err != nil {
+	if err := WriteFile(path, h.WriteJSON); err != nil {
 		return err
 	}
 	f.Files = append(f.Files, path)
 	return nil
 }
 
-// writeFile makes a file of what write writes.
-func writeFile(path string, write func(io.Writer) error) error {
+// WriteFile makes a file of what write writes.
+func WriteFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
 		return err
