@@ -192,17 +192,27 @@ func TestElection(t *testing.T) {
 type meter struct {
 	*chaos.Store
 	calls, releases *atomic.Int64
+	failed          *atomic.Int64 // of these, those that the store did not answer
 }
 
 func metered(t *testing.T, url string) (*distlock.Locker, meter) {
-	m := meter{chaos.New(store(t, url), nil), new(atomic.Int64), new(atomic.Int64)}
+	m := meter{chaos.New(store(t, url), nil), new(atomic.Int64), new(atomic.Int64), new(atomic.Int64)}
 	t.Cleanup(m.Close)
 	return lockerOn(t, m), m
 }
 
 func (m meter) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	m.calls.Add(1)
-	return m.Store.Acquire(ctx, r)
+	res, err := m.Store.Acquire(ctx, r)
+	m.note(ctx, err)
+	return res, err
+}
+
+// note counts a call that the store did not answer, unless nobody waited for it any more.
+func (m meter) note(ctx context.Context, err error) {
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) && ctx.Err() == nil {
+		m.failed.Add(1)
+	}
 }
 
 func (m meter) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
@@ -213,7 +223,9 @@ func (m meter) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renew
 func (m meter) Release(ctx context.Context, id driver.ID) error {
 	m.calls.Add(1)
 	m.releases.Add(1)
-	return m.Store.Release(ctx, id)
+	err := m.Store.Release(ctx, id)
+	m.note(ctx, err)
+	return err
 }
 
 // When the leader resigns, the one that waits leads after its release and at most two calls of its own. Where there is no line it
@@ -224,7 +236,7 @@ func TestElection_resign(t *testing.T) {
 		queue := store(t, url).Features().Queue
 		ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 		defer cancel()
-		leads, resign := make(chan int64), make(chan struct{})
+		leads, resign := make(chan int64, 2), make(chan struct{})
 		var ends sync.WaitGroup
 		run := func(l *distlock.Locker, lead func()) {
 			e, err := l.Election("e")
@@ -240,17 +252,27 @@ func TestElection_resign(t *testing.T) {
 				})
 			})
 		}
+		one, a := metered(t, url)
+		two, b := metered(t, url)
+		// A majority that is slow keeps what it was asked for until its TTL is over, and longer does not ask a node again that owes an answer.
+		failed := func() int64 {
+			if queue {
+				return 0
+			}
+			return a.failed.Load() + b.failed.Load()
+		}
 		next := func() (n int64) {
 			t.Helper()
 			select {
 			case n = <-leads:
 			case <-ctx.Done():
+				if failed() > 0 {
+					t.Skipf("%d calls were not answered: the machine is too busy", failed())
+				}
 				t.Fatal("nobody leads")
 			}
 			return n
 		}
-		one, a := metered(t, url)
-		two, b := metered(t, url)
 		run(one, func() {
 			leads <- 0
 			<-resign
@@ -274,7 +296,7 @@ func TestElection_resign(t *testing.T) {
 		}
 		n := next() - before
 		t.Logf("the next one leads after %d calls to the store, %v", n, time.Since(began).Round(time.Millisecond))
-		if n < 1 || n > most {
+		if n < 1 || n > most+failed() {
 			t.Errorf("the next one leads after %d calls to the store, want %d at most", n, most)
 		}
 		ends.Wait()
