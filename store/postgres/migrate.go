@@ -69,6 +69,10 @@ begin
   elsif current_setting('server_encoding') <> 'UTF8' then
     raise exception 'the encoding of the database is %%, and must be UTF8', current_setting('server_encoding');
   end if;
+  -- "If not exists" asks for the right to create schemas also where it exists: its owner may have no other rights.
+  if not exists (select from pg_namespace n where n.nspname = @channel@) then
+    create schema @schema@;
+  end if;
 `
 
 // setVersion notes what was made.

@@ -99,3 +99,12 @@ func TestMigrate_notOwner(t *testing.T) {
 		}
 	}
 }
+
+// A role that may create no schemas makes the tables in one that it was given.
+func TestMigrate_givenSchema(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t)
+	query(t, srv, "create role app login")
+	query(t, srv, "create schema distlock authorization app")
+	works(t, made(t, on(t, srv.URL, "", "app"), nil))
+}

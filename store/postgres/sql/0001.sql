@@ -4,8 +4,6 @@
 -- A name is text and must be storable: no zero byte, valid UTF-8. A text that is not, or that begins with \x, is kept as \x and the
 -- hex digits of its bytes. That goes for keys, owners, holders, parties, and names and values of metadata.
 
-create schema if not exists @schema@;
-
 create table @schema@.meta (
   name  text primary key,
   value text not null
