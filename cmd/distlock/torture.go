@@ -87,9 +87,11 @@ func (t *tormentor) main(c *cobra.Command) error {
 	}
 	// A store that went away broke no rule after that: what is said of it would be said of too little.
 	if rep.Verdict != torture.Violated {
-		if err := reach(ctx, l); ctx.Err() != nil {
-			return err
-		} else if err != nil {
+		err := reach(ctx, l)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
 			return &exitError{exitUnavailable, fmt.Errorf("the store went away after %d holds, 0 violations until then: %w", rep.Holds(), err)}
 		}
 	}
