@@ -164,8 +164,8 @@ func text(e ast.Expr) []string {
 // called is how tests call the stores, in order.
 var called = []string{"memory", "sqlite", "redis", "replicated", "redlock", "postgres", "advisory"}
 
-// folders are where the tests of one store are.
-var folders = map[string][]Store{
+// homes are the folders with the tests of one store.
+var homes = map[string][]Store{
 	"store/mem/": {Memory}, "store/sqlite/": {SQLite}, "store/redis/": {Redis, Replicated}, "store/quorum/": {Redlock},
 	"store/postgres/": {Postgres}, "store/pgadvisory/": {Advisory},
 }
@@ -180,7 +180,7 @@ func about(part string) (Store, bool) {
 // elsewhere says what is wrong with a test that is there, for a claim about a store: that it does not run on it. Of a test whose name
 // and parts tell nothing of stores only people can say.
 func elsewhere(t Test, s Store, parts []string) string {
-	for prefix, on := range folders {
+	for prefix, on := range homes {
 		if strings.HasPrefix(t.File(), prefix) && !slices.Contains(on, s) {
 			return "is not of " + s.String()
 		}
