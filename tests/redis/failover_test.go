@@ -7,12 +7,17 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	goclient "github.com/redis/go-redis/v9"
+
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/history"
 	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis/goredis"
 )
 
 // A replica lags behind, the primary grants and dies, and the replica takes over: it knows nothing of the claim and grants it again.
@@ -59,7 +64,7 @@ func TestFailover_forgets(t *testing.T) {
 	t.Logf("%d failovers that lost the claim: two holders each time, the fence rose each time; with Replicas 1 nothing was granted", rounds)
 }
 
-// Sentinel replaces a primary that died under load. Clients find the new one by themselves.
+// Sentinel replaces a primary that died under load. Clients find the new one by themselves, rueidis and go-redis alike.
 func TestFailover_sentinel(t *testing.T) {
 	t.Parallel()
 	const ttl, clients = 2 * time.Second, 4
@@ -69,9 +74,20 @@ func TestFailover_sentinel(t *testing.T) {
 	d := newLoad(ttl, func(*rand.Rand) string { return "key" })
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
+	var dead atomic.Bool
+	var after [clients]atomic.Int64 // grants since the primary died
 	for i := range clients {
 		name := fmt.Sprint("client ", i)
-		c := d.client(name, locker(t, openURL(t, url), distlock.TTL(ttl), distlock.Holder(name)), rng.Uint64())
+		s := openURL(t, url)
+		if i%2 == 1 {
+			s = bySentinel(t, group)
+		}
+		note := distlock.Observe(func(_ context.Context, e distlock.Event) {
+			if e.Kind == distlock.Granted && dead.Load() {
+				after[i].Add(1)
+			}
+		})
+		c := d.client(name, locker(t, s, distlock.TTL(ttl), distlock.Holder(name), note), rng.Uint64())
 		c.Careful = true
 		wg.Go(func() { c.Run(ctx) })
 	}
@@ -81,10 +97,18 @@ func TestFailover_sentinel(t *testing.T) {
 	killed := time.Now()
 	time.Sleep(100 * time.Millisecond) // what was on its way has arrived
 	low := d.Grants.Load()
+	dead.Store(true)
 	d.until(t, int(low)+1)
 	resumed := time.Since(killed)
 	d.Recorder.Fault("", "failover", killed, time.Now())
 	d.until(t, int(low)+200)
+	for i := range after {
+		for ; after[i].Load() == 0; time.Sleep(time.Millisecond) {
+			if time.Since(killed) > 3*soon {
+				t.Fatalf("client %d was granted nothing after the failover", i)
+			}
+		}
+	}
 	stop()
 	wg.Wait()
 	v := history.Check(d.Recorder.History(), history.Rules{
@@ -102,4 +126,16 @@ func TestFailover_sentinel(t *testing.T) {
 	}
 	t.Logf("%d grants before the failover, %d after it; the first %v after the primary died; %d losses, %d unknown; overlaps %d, other violations 0",
 		before, d.Grants.Load()-low, resumed.Round(time.Millisecond), d.Losses.Load(), v.Unknown, twice)
+}
+
+// bySentinel opens a store through go-redis.
+func bySentinel(t testing.TB, group *testenv.SentinelGroup) driver.Store {
+	c := goclient.NewFailoverClient(&goclient.FailoverOptions{MasterName: group.Name, SentinelAddrs: group.Addrs()})
+	t.Cleanup(func() { c.Close() })
+	s, err := goredis.New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
 }
