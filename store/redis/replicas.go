@@ -17,7 +17,7 @@ func (s *Store) replicated(ctx context.Context, f *frame, r driver.Request) (dri
 		text, have, err = s.client.RunWait(ctx, c, s.opt.Replicas, s.opt.ReplicaTimeout)
 	}
 	if err != nil && text == "" {
-		return driver.Result{}, definite(r.Key, err)
+		return driver.Result{}, definite(r.Key, s.elsewhere(err))
 	}
 	res, bad := result(r.Key, r.Floor, text)
 	if bad != nil || !res.Granted || err == nil && have >= s.opt.Replicas {

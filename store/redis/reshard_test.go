@@ -47,10 +47,12 @@ func TestStore_clusterNode(t *testing.T) {
 	cluster := testenv.RedisCluster(t, testenv.Primaries(1), testenv.Replicas(1))
 	replica := cluster.Nodes[1]
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
-		s := open(t, login{addr: replica.Addr})
-		_, err := s.Acquire(t.Context(), exclusive("key"))
-		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "MOVED") || !strings.Contains(err.Error(), "use redis+cluster://") {
-			t.Errorf("Acquire: %v, want ErrUnavailable, MOVED and what to use", err)
+		for _, n := range []int{0, 1} {
+			s := open(t, login{addr: replica.Addr, opt: &redis.Options{Replicas: n}})
+			_, err := s.Acquire(t.Context(), exclusive("key"))
+			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "MOVED") || !strings.Contains(err.Error(), "use redis+cluster://") {
+				t.Errorf("Acquire with %d replicas: %v, want ErrUnavailable, MOVED and what to use", n, err)
+			}
 		}
 	})
 }
