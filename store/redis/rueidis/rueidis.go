@@ -156,7 +156,10 @@ func (c *client) command(b rueidis.Builder, call redis.Call) rueidis.Completed {
 
 func answer(res rueidis.RedisResult) (string, error) {
 	text, err := res.ToString()
-	return text, wrap(err)
+	if err != nil {
+		return "", wrap(err) // the text is that of the error
+	}
+	return text, nil
 }
 
 // wrap tells errors of the server from all others.
