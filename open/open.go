@@ -13,7 +13,7 @@
 //	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
 //
 // Every URL may have lock_ttl and lock_poll: see Source. One for Redlock may have lock_longest_ttl (quorum.Options.LongestTTL), which is the same
-// for all programs. The other keys are those of the store, or of each node: see rueidis.Open. A key that nobody reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.
+// for all programs, and lock_node_limit (NodeLimit). The other keys are those of the store, or of each node: see rueidis.Open. A key that nobody reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.
 //
 // It is the one package that links all stores. A program that uses one store imports that store alone.
 package open
@@ -186,7 +186,7 @@ func openRedis(ctx context.Context, text string) (*Source, error) {
 
 // openRedlock opens all nodes at once, since one that does not answer takes its time.
 func openRedlock(ctx context.Context, text string) (*Source, error) {
-	text, ours, err := strip(text, "lock_longest_ttl")
+	text, ours, err := strip(text, "lock_longest_ttl", "lock_node_limit")
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 		all.Close()
 		return nil, err
 	}
-	q, err := quorum.New(ctx, stores, &quorum.Options{Name: "redlock", LongestTTL: ours["lock_longest_ttl"]})
+	q, err := quorum.New(ctx, stores, &quorum.Options{Name: "redlock", LongestTTL: ours["lock_longest_ttl"], NodeLimit: ours["lock_node_limit"]})
 	if err != nil {
 		all.Close()
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)

@@ -136,6 +136,7 @@ func TestOpen_refuses(t *testing.T) {
 		"redlock://a,b,c/-1":                    "number from 0",
 		"redlock://a,b,c?lock_prefx=x":          "did you mean lock_prefix?",
 		"redlock://a,b,c?lock_longest_ttl=5":    "lock_longest_ttl",
+		"redlock://a,b,c?lock_node_limit=0s":    "lock_node_limit",
 		"redis://h?lock_longest_ttl=5m":         "unknown option",
 		"redlock:?nod=redis://a":                "node=",
 		"redlock:?node=%zz":                     "node 1",

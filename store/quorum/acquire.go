@@ -58,7 +58,7 @@ func (s *Store) ask(ctx context.Context, r driver.Request, held bool) *attempt {
 	a := &attempt{r: r, held: held}
 	line := s.calls.acquires(r.ID, len(s.nodes))
 	a.line = line
-	a.last = begin(ctx, s, limit(r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
+	a.last = begin(ctx, s, s.limit(r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
 		err := line[i].enter(ctx)
 		defer line[i].leave()
 		if err != nil {
@@ -99,7 +99,7 @@ func (s *Store) acquire(ctx context.Context, node int, r driver.Request) (driver
 func (s *Store) writeBack(ctx context.Context, a *attempt) {
 	first, fence := a.last, a.fence
 	line := s.calls.acquires(a.r.ID, len(s.nodes))
-	a.last = begin(ctx, s, limit(a.r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
+	a.last = begin(ctx, s, s.limit(a.r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
 		err := line[i].enter(ctx)
 		defer line[i].leave()
 		if err != nil {

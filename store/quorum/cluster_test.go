@@ -25,6 +25,7 @@ type options struct {
 	trouble func(c *cluster)
 	apart   bool // the clocks are so far apart that nodes tell different fences of one claim
 	plan    chaos.Plan
+	store   *quorum.Options
 }
 
 // A cluster is a store, its nodes, and its links to them.
@@ -70,7 +71,7 @@ func (c *cluster) join(t testing.TB, name string, o options) {
 		c.links[i] = chaos.New(n, &chaos.Options{Name: fmt.Sprint(name, "-", i), Plan: plan})
 		stores[i] = c.links[i]
 	}
-	s, err := quorum.New(t.Context(), stores, nil)
+	s, err := quorum.New(t.Context(), stores, o.store)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@
 //
 // # How a claim is granted
 //
-// All nodes are asked at once, each within 100 ms and at most a tenth of the TTL. If a majority of them grants the
+// All nodes are asked at once, each within Options.NodeLimit, 100 ms, and at most a tenth of the TTL. If a majority of them grants the
 // claim, it is granted, as soon as that is known. Otherwise what was granted is released, also where no
 // answer came. Answers after the limit are not counted. There is no line: a majority of lines has no first
 // place. Whoever waits asks again, after a pause, or when claims on the key ended on a majority of nodes.

@@ -157,6 +157,34 @@ func TestStore_Release_in_parts(t *testing.T) {
 	})
 }
 
+// Nodes that are far away are waited for as long as they need.
+func TestStore_nodeLimit(t *testing.T) {
+	for limit, want := range map[time.Duration]bool{0: false, 500 * time.Millisecond: true} {
+		t.Run(limit.String(), func(t *testing.T) {
+			bubble(t, options{nodes: 3, store: &quorum.Options{NodeLimit: limit}}, func(t *testing.T, c *cluster) {
+				for _, l := range c.links {
+					for _, v := range []chaos.Verb{chaos.Acquire, chaos.Renew, chaos.Release} {
+						l.Next(v, chaos.Action{Kind: chaos.ReplyLate, For: 300 * time.Millisecond})
+					}
+				}
+				r := exclusive("key", ttl)
+				if res, err := c.store.Acquire(t.Context(), r); res.Granted != want {
+					t.Fatalf("granted %v, %v", res.Granted, err)
+				}
+				if !want {
+					return
+				}
+				if _, err := c.store.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: r.TTL}); err != nil {
+					t.Error("Renew:", err)
+				}
+				if err := c.store.Release(t.Context(), r.ID); err != nil {
+					t.Error("Release:", err)
+				}
+			})
+		})
+	}
+}
+
 func TestStore_majority_silent(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 		c.links[0].Cut(chaos.Replies) // what is asked of it takes effect

@@ -15,17 +15,8 @@ import (
 )
 
 const (
-	// nodeLimit is how long a node may take to answer; at most a tenth of the TTL, so that
-	// slow nodes do not eat the trust that the others bring.
-	nodeLimit = 100 * time.Millisecond
-
-	// releaseLimit is the same for a release, which may have to wait until its acquire is over.
-	releaseLimit = 2 * nodeLimit
-
-	// lookLimit is the same for calls that people make: List, Break, Inspect.
-	lookLimit = 10 * nodeLimit
-
 	defaultLongestTTL = time.Minute
+	defaultNodeLimit  = 100 * time.Millisecond
 )
 
 // Options change a Store. The zero value of a field stands for its default.
@@ -35,6 +26,11 @@ type Options struct {
 	// LongestTTL is the longest TTL that a claim may ask for, 60 s by default. A node that
 	// has forgotten its claims is not counted for this long.
 	LongestTTL time.Duration
+
+	// NodeLimit is how long a node may take to answer, 100 ms by default, and never more than a tenth of the TTL: slow nodes
+	// must not eat the trust that the others bring. A release, which may have to wait until its acquire is over, has twice as
+	// long, and calls that people make ten times. Give more if nodes are far away: no fewer than some round trips.
+	NodeLimit time.Duration
 }
 
 // A Store keeps claims on a majority of nodes. Make one with New.
@@ -42,6 +38,7 @@ type Store struct {
 	nodes    []driver.Store
 	names    []string
 	longest  time.Duration
+	within   time.Duration // see Options.NodeLimit
 	features driver.Features
 
 	calls   calls
@@ -65,7 +62,7 @@ func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) 
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{nodes: slices.Clone(nodes), longest: cmp.Or(o.LongestTTL, defaultLongestTTL)}
+	s := &Store{nodes: slices.Clone(nodes), longest: cmp.Or(o.LongestTTL, defaultLongestTTL), within: cmp.Or(o.NodeLimit, defaultNodeLimit)}
 	switch n := len(nodes); {
 	case n < 3:
 		return nil, fmt.Errorf("quorum: %d nodes: a majority that survives the loss of one needs three: %w", n, driver.ErrInvalid)
@@ -73,6 +70,8 @@ func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) 
 		return nil, fmt.Errorf("quorum: %d nodes: an even number needs a larger majority and survives no more: take %d: %w", n, n-1, driver.ErrInvalid)
 	case s.longest < 0:
 		return nil, fmt.Errorf("quorum: LongestTTL %v is negative: %w", s.longest, driver.ErrInvalid)
+	case o.NodeLimit < 0, o.NodeLimit > s.longest/10:
+		return nil, fmt.Errorf("quorum: NodeLimit %v is not above 0 and at most a tenth of LongestTTL, %v: %w", o.NodeLimit, s.longest/10, driver.ErrInvalid)
 	}
 	if err := s.declare(cmp.Or(o.Name, "quorum")); err != nil {
 		return nil, err
@@ -116,7 +115,7 @@ func (s *Store) declare(name string) error {
 
 // distinct refuses nodes that are one.
 func (s *Store) distinct(ctx context.Context) error {
-	infos := begin(ctx, s, lookLimit, func(ctx context.Context, i int) (driver.Info, error) {
+	infos := begin(ctx, s, s.lookLimit(), func(ctx context.Context, i int) (driver.Info, error) {
 		return driver.Inspect(ctx, s.nodes[i])
 	}).all(ctx)
 	for i := range s.nodes {
@@ -138,8 +137,11 @@ func (s *Store) Features() driver.Features { return s.features }
 // majority is how many nodes decide.
 func (s *Store) majority() int { return len(s.nodes)/2 + 1 }
 
-// limit is how long a node may take.
-func limit(ttl time.Duration) time.Duration { return min(nodeLimit, ttl/10) }
+// limit is how long a node may take for a claim of a TTL.
+func (s *Store) limit(ttl time.Duration) time.Duration { return min(s.within, ttl/10) }
+
+// lookLimit is the same for calls that people make: List, Break, Inspect.
+func (s *Store) lookLimit() time.Duration { return 10 * s.within }
 
 // enter notes that a call is under way, until leave is called.
 func (s *Store) enter(ctx context.Context) (leave func(), err error) {
@@ -211,7 +213,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 func (s *Store) release(ctx context.Context, id driver.ID, of *attempt) *round[struct{}] {
 	line := s.calls.releases(id, len(s.nodes), of)
 	s.claims.forget(id) // after it is known that it is being released: see RenewAll
-	return begin(ctx, s, releaseLimit, func(ctx context.Context, i int) (struct{}, error) {
+	return begin(ctx, s, 2*s.within, func(ctx context.Context, i int) (struct{}, error) {
 		err := line[i].enter(ctx) // a release that overtakes its acquire releases nothing
 		defer line[i].leave()
 		if err != nil || of != nil && !of.left(i) {

@@ -46,7 +46,7 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 	if len(valid) == 0 {
 		return out
 	}
-	asked := begin(ctx, s, limit(least), func(ctx context.Context, i int) ([]driver.Renewed, error) {
+	asked := begin(ctx, s, s.limit(least), func(ctx context.Context, i int) ([]driver.Renewed, error) {
 		return driver.RenewAll(ctx, s.nodes[i], valid), nil
 	})
 	votes := asked.until(ctx, func(votes []vote[[]driver.Renewed]) bool {
@@ -159,7 +159,7 @@ func (s *Store) topUp(ctx context.Context, node int, said vote[[]driver.Renewed]
 
 // top tops up one claim, unless it was released meanwhile.
 func (s *Store) top(ctx context.Context, node int, r driver.Request) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit(r.TTL), errLate)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.limit(r.TTL), errLate)
 	defer cancel()
 	slot := s.calls.slot(call{r.ID, node}, len(s.nodes))
 	defer slot.leave()

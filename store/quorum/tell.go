@@ -15,7 +15,7 @@ import (
 // Show returns the claims on a key that a majority of nodes may hold: those that a majority shows,
 // where nodes that do not answer count as if they did.
 func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
-	return s.look(ctx, "show", nodeLimit, func(ctx context.Context, node driver.Store) ([]driver.Claim, error) {
+	return s.look(ctx, "show", s.within, func(ctx context.Context, node driver.Store) ([]driver.Claim, error) {
 		return driver.Show(ctx, node, key)
 	})
 }
@@ -24,7 +24,7 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 // what all nodes tell before it yields the first.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 	return func(yield func(driver.Claim, error) bool) {
-		all, err := s.look(ctx, "list", lookLimit, func(ctx context.Context, node driver.Store) (cs []driver.Claim, _ error) {
+		all, err := s.look(ctx, "list", s.lookLimit(), func(ctx context.Context, node driver.Store) (cs []driver.Claim, _ error) {
 			for c, err := range driver.List(ctx, node, prefix) {
 				if err != nil {
 					return nil, err
@@ -47,7 +47,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 // Break ends the claims on a key on all nodes, parts of claims included. It returns those that a
 // majority may have held.
 func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	return s.look(ctx, "break", lookLimit, func(ctx context.Context, node driver.Store) ([]driver.Claim, error) {
+	return s.look(ctx, "break", s.lookLimit(), func(ctx context.Context, node driver.Store) ([]driver.Claim, error) {
 		return driver.Break(ctx, node, key, reason)
 	})
 }

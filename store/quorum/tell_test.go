@@ -60,6 +60,8 @@ func TestNew_refuses(t *testing.T) {
 		"the same, unknown":  {nil, []driver.Store{one, m[1], one}, nil, driver.ErrInvalid, "are one"},
 		"no expiry":          {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.Expiry = false })}, nil, errors.ErrUnsupported, "does not end claims"},
 		"a negative longest": {nil, m[:3], &quorum.Options{LongestTTL: -1}, driver.ErrInvalid, "negative"},
+		"a negative limit":   {nil, m[:3], &quorum.Options{NodeLimit: -1}, driver.ErrInvalid, "NodeLimit"},
+		"a limit too long":   {nil, m[:3], &quorum.Options{NodeLimit: 7 * time.Second}, driver.ErrInvalid, "a tenth of LongestTTL, 6s"},
 		"no TTL fits":        {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.MinTTL = time.Hour })}, nil, driver.ErrInvalid, "shortest TTL of 1h0m0s"},
 		"a ctx that is over": {over, m[:3], nil, context.Canceled, ""},
 	} {

@@ -1,0 +1,42 @@
+package redis_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/quorum"
+)
+
+// The contract, on servers that know nothing of each other. A node has as long as the TTL allows: on a busy machine it
+// may well need it.
+func TestLaws_redlock(t *testing.T) {
+	const ttl = 5 * time.Second
+	for _, n := range []int{3, 5} {
+		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
+			t.Parallel()
+			var addrs []string
+			for range n {
+				addrs = append(addrs, testenv.Redis(t).Addr)
+			}
+			var opened atomic.Int64
+			drivertest.Run(t, drivertest.Env{TTL: ttl, Open: func(t testing.TB) driver.Store {
+				var nodes []driver.Store
+				prefix := fmt.Sprintf("?lock_prefix=%d:", opened.Add(1))
+				for _, addr := range addrs {
+					nodes = append(nodes, openURL(t, testenv.URL("redis", addr)+prefix))
+				}
+				q, err := quorum.New(t.Context(), nodes, &quorum.Options{NodeLimit: ttl / 10})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(q.Close)
+				return q
+			}})
+		})
+	}
+}
