@@ -62,23 +62,40 @@ var ErrNotLeader = errors.New("gocron: not the leader")
 type Elector struct {
 	stop context.CancelFunc
 	done chan struct{}
-	err  error                           // why it ended, once done is closed
+	err  atomic.Pointer[error]           // why it does not stand
 	term atomic.Pointer[context.Context] // of the current term
 }
 
-// NewElector begins to stand for election, until Close.
+// standAgain is how long an Elector pauses after the store could not be used.
+const standAgain = 5 * time.Second
+
+// NewElector begins to stand for election, until Close. A store that cannot be used is tried again.
 func NewElector(e *distlock.Election) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	out := &Elector{stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(out.done)
-		out.err = e.Run(ctx, func(ctx context.Context, _ *distlock.Term) error {
-			out.term.Store(&ctx)
-			<-ctx.Done()
-			return nil
-		})
+		for {
+			err := e.Run(ctx, out.lead)
+			out.err.Store(&err)
+			if ctx.Err() != nil || !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown) {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(standAgain):
+			}
+		}
 	}()
 	return out
+}
+
+// lead is a term.
+func (e *Elector) lead(ctx context.Context, _ *distlock.Term) error {
+	e.err.Store(nil)
+	e.term.Store(&ctx)
+	<-ctx.Done()
+	return nil
 }
 
 // IsLeader returns nil if this process leads now, by its own clock and without asking the store; otherwise ErrNotLeader, or why the
@@ -87,12 +104,10 @@ func (e *Elector) IsLeader(context.Context) error {
 	if term := e.term.Load(); term != nil && (*term).Err() == nil {
 		return nil
 	}
-	select {
-	case <-e.done:
-		return errors.Join(ErrNotLeader, e.err)
-	default:
-		return ErrNotLeader
+	if err := e.err.Load(); err != nil {
+		return errors.Join(ErrNotLeader, *err)
 	}
+	return ErrNotLeader
 }
 
 // Close resigns. Shut the scheduler down first: Close does not wait for jobs.

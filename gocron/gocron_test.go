@@ -18,6 +18,7 @@ import (
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	adapter "github.com/distlock/distlock/gocron"
+	"github.com/distlock/distlock/internal/chaos"
 	"github.com/distlock/distlock/store/mem"
 )
 
@@ -309,6 +310,34 @@ func TestElector_lost(t *testing.T) {
 		time.Sleep(time.Hour)
 		if err := el.IsLeader(t.Context()); err != nil {
 			t.Error("it does not lead again:", err)
+		}
+	})
+}
+
+// A process that begins while the store is down stands as soon as it is back, and says meanwhile why it does not lead.
+func TestElector_storeDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := chaos.New(mem.New(), nil)
+		defer link.Close()
+		l, err := distlock.New(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close(context.Background())
+		e, err := l.Election("schedulers")
+		if err != nil {
+			t.Fatal(err)
+		}
+		link.Next(chaos.Acquire, chaos.Action{Kind: chaos.Unavailable})
+		el := adapter.NewElector(e)
+		defer el.Close()
+		synctest.Wait()
+		if err := el.IsLeader(t.Context()); !errors.Is(err, adapter.ErrNotLeader) || !errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("while the store is down: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if err := el.IsLeader(t.Context()); err != nil {
+			t.Error("after it is back:", err)
 		}
 	})
 }
