@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,8 +36,10 @@ var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.St
 	},
 	// An acquire needs a connection of its own only if it waits for replicas.
 	"rueidis": func(t *testing.T, srv *testenv.RedisServer) (driver.Store, []func(context.Context)) {
-		replica := testenv.Redis(t, testenv.ReplicaOf(srv))
-		for replica.Info(t.Context(), "master_link_status") != "up" {
+		testenv.Redis(t, testenv.ReplicaOf(srv))
+		// The primary sends nothing to a new replica before that has told it how far it is, which it does once a second.
+		do(t, srv, "SET", "first", "")
+		for !strings.Contains(srv.Info(t.Context(), "slave0"), ",state=online,offset="+srv.Info(t.Context(), "master_repl_offset")+",") {
 			time.Sleep(time.Millisecond)
 		}
 		c, err := ruclient.NewClient(ruclient.ClientOption{
