@@ -216,8 +216,8 @@ func TestSemaphore_refused(t *testing.T) {
 	}
 	_, err := slots(t, l, 1).Acquire(t.Context(), "")
 	wants(t, err, distlock.ErrInvalidName)
-	for _, lock := range []takeFunc{l.Lock, l.TryLock, l.RLock, l.TryRLock} {
-		_, err = lock(t.Context(), "x", distlock.Weight(1))
+	for i, lock := range []takeFunc{l.Lock, l.TryLock, l.RLock, l.TryRLock} {
+		_, err = lock(t.Context(), fmt.Sprint("x", i), distlock.Weight(1))
 		wants(t, err, distlock.ErrInvalid)
 	}
 	_, err = new(distlock.Locker).Semaphore(1)

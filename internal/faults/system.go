@@ -164,7 +164,7 @@ func (e *Env) small(size int64) []testenv.Option {
 func startSQLite(e *Env) {
 	folder := e.tb.TempDir()
 	e.Guard = "sqlite:" + filepath.Join(folder, "guarded.db")
-	if e.small(4 << 20); e.disk != nil {
+	if e.small(16 << 20); e.disk != nil {
 		folder = e.disk.Path
 	}
 	e.URL = func([]string) string { return "sqlite:" + filepath.Join(folder, "locks", "locks.db") }

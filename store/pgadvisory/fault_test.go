@@ -272,8 +272,12 @@ func TestStore_failover(t *testing.T) {
 	r := exclusive("key", time.Hour)
 	was := take(t, s, r)
 	lost := s.Losses(t.Context())
+	at, err := primary.Query(t.Context(), "select pg_current_wal_lsn()")
+	if err != nil {
+		t.Fatal(err)
+	}
 	soon(t, 10*time.Second, func() error {
-		rows, err := standby.Query(t.Context(), "select last_value >= 1 from distlock.advisory_fence")
+		rows, err := standby.Query(t.Context(), "select pg_last_wal_replay_lsn() >= '"+at[0][0]+"'")
 		if err == nil && rows[0][0] != "t" {
 			err = errors.New("the standby is behind")
 		}

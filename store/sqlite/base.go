@@ -95,28 +95,36 @@ func (b *base) setup(s *Store) error {
 	if err := b.exec("begin immediate"); err != nil {
 		return err
 	}
-	if err := b.enter(s); err != nil {
+	made, err := b.enter(s)
+	if err != nil {
 		return errors.Join(err, b.exec("rollback"))
 	}
 	if err := b.exec("commit"); err != nil {
 		_ = b.exec("rollback") // it may be over already
 		return err
 	}
+	if made {
+		_ = b.checkpoint() // so that the file has room of its own when the disk is full
+	}
 	return b.prepare()
 }
 
-// enter looks whose file it is, and frees everything after a reboot.
-func (b *base) enter(s *Store) error {
+// checkpoint moves the log of what was written to its place, if nobody else uses the file now.
+func (b *base) checkpoint() error { return b.exec("pragma wal_checkpoint(truncate)") }
+
+// enter looks whose file it is, and frees everything after a reboot. It reports whether it has made the tables.
+func (b *base) enter(s *Store) (made bool, err error) {
 	layout, app, tables := b.number("pragma user_version"), b.number("pragma application_id"), b.number("select count(*) from sqlite_schema")
 	switch {
 	case tables == 0 && layout == 0:
 		if err := b.create(); err != nil {
-			return err
+			return false, err
 		}
+		made = true
 	case app != application:
-		return errors.New("the file is a database of something else")
+		return false, errors.New("the file is a database of something else")
 	case layout > stateVersion:
-		return fmt.Errorf("the file has layout %d, and this program knows %d: use a newer one", layout, stateVersion)
+		return false, fmt.Errorf("the file has layout %d, and this program knows %d: use a newer one", layout, stateVersion)
 	}
 	b.version, b.journal, b.synchrony = b.text("select sqlite_version()"), b.text("pragma journal_mode"), b.text("pragma synchronous")
 	b.identity = b.text("select value from meta where name = 'identity'")
@@ -124,7 +132,7 @@ func (b *base) enter(s *Store) error {
 	if boot == s.host.boot {
 		since, err := strconv.ParseInt(b.text("select value from meta where name = 'since'"), 10, 64)
 		b.since = time.Duration(since)
-		return err
+		return made, err
 	}
 	b.since = s.now()
 	for _, q := range []struct {
@@ -135,10 +143,10 @@ func (b *base) enter(s *Store) error {
 		{"insert or replace into meta values ('boot', ?), ('since', ?)", []sqldriver.Value{s.host.boot, strconv.FormatInt(int64(b.since), 10)}},
 	} {
 		if err := b.exec(q.text, q.args...); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return made, nil
 }
 
 func (b *base) create() error {

@@ -59,6 +59,35 @@ func TestStore_full_disk(t *testing.T) {
 	grant(t, s, exclusive("later", time.Hour))
 }
 
+// The log of what was written grows until it is moved to its place. If the disk is full before that, it is moved then.
+func TestStore_full_log(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=700"); err != nil {
+		t.Skipf("SKIPPED, NOTHING WAS TESTED: a small disk needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(dir, "locks.db")
+	s, other := opened(t, path, nil), opened(t, path, nil) // the last one to close a file would move the log
+	grant(t, other, exclusive("held", time.Hour))
+	failed := 0
+	for range 1000 { // 4 KiB each at least
+		r := exclusive("key", time.Hour)
+		if _, err := s.Acquire(t.Context(), r); err != nil {
+			if failed++; !errors.Is(err, driver.ErrUnavailable) {
+				t.Fatal(err)
+			}
+		}
+		_ = s.Release(t.Context(), r.ID)
+	}
+	if failed == 0 || failed > 50 {
+		t.Errorf("%d of 1000 failed, want a few: for each time that the log filled the disk", failed)
+	}
+}
+
 // A file that cannot be made because the disk is full can be made later: that is no reason to refuse it for good.
 func TestOpen_full_disk(t *testing.T) {
 	dir := t.TempDir()

@@ -37,7 +37,7 @@ func TestStore_leave(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")
 	longest, shortest := int64(0), int64(1<<30)
-	for i := range 60 {
+	for i := range 80 {
 		h := testenv.Helper(t, "leave", path, "k"+strconv.Itoa(i))
 		if code := h.Wait(); code != 0 {
 			t.Fatal(code, h.Log())
@@ -52,7 +52,7 @@ func TestStore_leave(t *testing.T) {
 		t.Errorf("the log had %d to %d bytes, want nothing now and then, and not much more than 256 KiB", shortest, longest)
 	}
 	s := opened(t, path, nil)
-	if n := len(claimsIn(t, s)); n != 60 {
-		t.Errorf("%d of 60 claims are there", n)
+	if n := len(claimsIn(t, s)); n != 80 {
+		t.Errorf("%d of 80 claims are there", n)
 	}
 }

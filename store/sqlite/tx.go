@@ -111,22 +111,30 @@ func (s *Store) same() error {
 // end commits, or takes everything back if err is not nil.
 func (s *Store) end(t *tx, err error) error {
 	if err != nil {
-		if _, failed := t.base.rollback.exec(); failed != nil || broke(err) {
-			_ = s.drop() // without a commit, what was written counts for nothing
-		}
+		s.undo(t, err)
 		return definite(err)
 	}
 	_, err = t.base.commit.exec()
 	if err == nil {
 		return nil
 	}
-	if _, failed := t.base.rollback.exec(); failed != nil || broke(err) {
-		_ = s.drop()
-	}
+	s.undo(t, err)
 	if full(err) || busy(err) {
 		return definite(err) // the last frame, which makes it a commit, was not written
 	}
 	return fmt.Errorf("sqlite: commit: %w", err) // it may have been written: nobody knows
+}
+
+// undo takes back what a transaction has written, which counts for nothing without a commit.
+func (s *Store) undo(t *tx, err error) {
+	_, failed := t.base.rollback.exec()
+	if full(err) {
+		// It may be the log that fills the disk. SQLite moves it to its place after a commit, of which there will be none.
+		_ = t.base.checkpoint()
+	}
+	if failed != nil || broke(err) {
+		_ = s.drop()
+	}
 }
 
 // pause waits before the file is asked for again. Renewals ask more often than acquires, so that they
