@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"sync"
+	"syscall"
 )
 
 // Ports are taken from below the range that systems use for outgoing connections (32768
@@ -47,6 +49,25 @@ func (b *portBlocks) take() (int, error) {
 		}
 		if err := b.grow(); err != nil {
 			return 0, err
+		}
+	}
+}
+
+// listen listens on a port of a host's.
+func (b *portBlocks) listen(host string) (net.Listener, int, error) {
+	for {
+		port, err := b.take()
+		if err != nil {
+			return nil, 0, err
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err == nil {
+			return l, port, nil
+		}
+		b.give(port)
+		// A process that was forked while take looked has the socket of that look, until it runs its program.
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, 0, err
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -57,9 +56,7 @@ func Proxy(t testing.TB, addr string) *ProxyServer {
 // ProxyAt is Proxy on another address of this host, such as a Network's.
 func ProxyAt(t testing.TB, host, addr string) *ProxyServer {
 	t.Helper()
-	port, err := ports.take()
-	check(t, err)
-	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	l, port, err := ports.listen(host)
 	check(t, err)
 	p := &ProxyServer{Addr: l.Addr().String(), target: addr, listen: l, links: map[*link]struct{}{}}
 	p.held = make(chan struct{})
