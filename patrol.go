@@ -203,11 +203,17 @@ func (p *patrol) post() *wait {
 // dropEnded takes back the notices of leases that are over: a call may outlive what its context holds, if it waits under
 // context.WithoutCancel.
 func (p *patrol) dropEnded() {
+	over := func(n *notice) bool { return n.lease.Err() != nil }
+	if !slices.ContainsFunc(p.notices, over) {
+		return
+	}
+	call, cancel := p.lastCall()
+	defer cancel()
 	p.notices = slices.DeleteFunc(p.notices, func(n *notice) bool {
-		if n.lease.Err() == nil {
+		if !over(n) {
 			return false
 		}
-		p.remove(p.ctx, n)
+		p.remove(call, n)
 		return true
 	})
 }
@@ -269,12 +275,17 @@ func (w word) text() []byte {
 
 // takeBack takes all notices back. What the store does not answer ends by itself.
 func (p *patrol) takeBack() {
-	call, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), withdrawLimit)
+	call, cancel := p.lastCall()
 	defer cancel()
 	for _, n := range p.notices {
 		p.remove(call, n)
 	}
 	p.notices = nil
+}
+
+// lastCall returns a context for taking back, which has to be done also when the wait is over.
+func (p *patrol) lastCall() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(p.ctx), withdrawLimit)
 }
 
 func (p *patrol) remove(ctx context.Context, n *notice) {
