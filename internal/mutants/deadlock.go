@@ -55,8 +55,13 @@ func deadlock() []mutant {
 		},
 		{
 			Name: "deadlock-notice-of-a-lease-that-is-over", Why: "who was handed the lease is taken for one who waits",
-			File: "patrol.go", Old: "		if n.lease.Err() == nil {\n", New: "		if n.lease != nil {\n",
+			File: "patrol.go", Old: "return n.lease.Err() != nil }", New: "return n.lease == nil }",
 			Test: "TestDeadlock_leaseOver",
+		},
+		{
+			Name: "deadlock-notice-dropped-under-a-dead-context", Why: "the notice stays though the Locker is closed",
+			File: "patrol.go", Old: "	return context.WithTimeout(context.WithoutCancel(p.ctx), withdrawLimit)\n", New: "	return context.WithTimeout(p.ctx, withdrawLimit)\n",
+			Test: "TestDeadlock_Close",
 		},
 		{
 			Name: "deadlock-found-late", Why: "nobody is told within two seconds",
