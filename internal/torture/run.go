@@ -276,19 +276,26 @@ func (r *Run) Clean(ctx context.Context) (int, error) {
 // Settle waits until nothing of the run is in the store. Places in line that were left behind end by themselves, after
 // seconds, and so does a claim on a store that cannot break one.
 func (r *Run) Settle(ctx context.Context) error {
-	for {
+	for known := 0; ; {
 		left := 0
 		for _, err := range driver.List(ctx, r.store, r.prefix) {
-			if err != nil {
+			switch {
+			case err != nil && known > 0 && ctx.Err() != nil: // the time was over while it looked
+				return leftBehind(ctx, known)
+			case err != nil:
 				return err
 			}
 			left++
 		}
-		if left == 0 {
+		if known = left; known == 0 {
 			return nil
 		}
 		if !over(ctx, 50*time.Millisecond) {
-			return fmt.Errorf("torture: %d claims and places are left: %w", left, context.Cause(ctx))
+			return leftBehind(ctx, known)
 		}
 	}
+}
+
+func leftBehind(ctx context.Context, n int) error {
+	return fmt.Errorf("torture: %d claims and places are left: %w", n, context.Cause(ctx))
 }
