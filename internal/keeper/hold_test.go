@@ -50,7 +50,7 @@ func TestHold_trust_counts_from_sent(t *testing.T) {
 }
 
 func TestHold_begins_with_what_is_left_of_the_grant(t *testing.T) {
-	late := func(context.Context, int) error { time.Sleep(1); return nil } // not before it was looked at
+	late := func(context.Context, int) error { time.Sleep(time.Nanosecond); return nil } // not before it was looked at
 	play(t, late, func(s *stage) {
 		s.at(20 * time.Second)
 		h := s.Keep(id("a"), Terms{TTL: ttl}, 0, &witness{clock: s.clock})
