@@ -235,7 +235,7 @@ func TestRun_Judge_unpromised(t *testing.T) {
 	}
 }
 
-// Outcomes that are not known are counted, and more than one in a hundred that no fault explains are wrong.
+// Outcomes that are not known are counted, and more than one in twenty that no fault explains are wrong.
 func TestRun_Judge_unknown(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	h := made("k", [3]int{1, 1000, 3000}, [3]int{2, 60000, 61000})

@@ -101,8 +101,10 @@ func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
 	if v.Overlap > 0 {
 		errs = append(errs, fmt.Errorf("two holders for %v", v.Overlap))
 	}
-	if v.Unexplained*100 > max(v.Operations, 300) && !r.Strict { // the end of a short run leaves a few
-		errs = append(errs, fmt.Errorf("%d of %d operations have an outcome that is not known, and met no fault: that is more than one in a hundred", v.Unexplained, v.Operations))
+	// The end of a short run leaves a few. Calls that go to a server together, and behind the one of a client in trouble, are open together; and
+	// the nodes of a majority have little time on a busy machine.
+	if v.Unexplained*20 > max(v.Operations, 60) {
+		errs = append(errs, fmt.Errorf("%d of %d operations have an outcome that is not known, and met no fault: that is more than one in twenty", v.Unexplained, v.Operations))
 	}
 	if r.Left != "" {
 		errs = append(errs, fmt.Errorf("left behind: %s", r.Left))

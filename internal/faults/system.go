@@ -31,9 +31,6 @@ type System struct {
 	// history.Rules.
 	Early bool
 
-	// Strict says that a node has so little time to answer that a busy machine alone leaves outcomes open.
-	Strict bool
-
 	// start fills in Nodes, URL and Guard, and what else the faults need.
 	start func(e *Env)
 
@@ -90,7 +87,7 @@ func Systems() []*System {
 			// A node that has forgotten counts again after the longest TTL. Two that forget within that time are more than
 			// Redlock bears, and so is one that forgets before a claim is on another again that was in trouble: renewals
 			// see to that.
-			Name: "redlock", start: startRedlock, open: openRedlock, left: redisLeft, Strict: true,
+			Name: "redlock", start: startRedlock, open: openRedlock, left: redisLeft,
 			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerStopped, Nodes: 2}, Applied{Kind: ServerKilled},
 				Applied{Kind: ServerEmptied, Before: 2 * time.Second, Rest: 5 * time.Second}, Applied{Kind: NoMemory}),
 		},
