@@ -10,19 +10,12 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/sqlite"
 )
 
 func TestStore_full_disk(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=512k,mode=700"); err != nil {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: a small disk needs root: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	dir := testenv.NewDisk(t, 512<<10).Path
 	s := opened(t, filepath.Join(dir, "locks.db"), nil)
 	finds(t, s, "warning: the disk has only ")
 	held := exclusive("held", time.Hour)
@@ -61,16 +54,7 @@ func TestStore_full_disk(t *testing.T) {
 
 // The log of what was written grows until it is moved to its place. If the disk is full before that, it is moved then.
 func TestStore_full_log(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=700"); err != nil {
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: a small disk needs root: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	path := filepath.Join(dir, "locks.db")
+	path := filepath.Join(testenv.NewDisk(t, 1<<20).Path, "locks.db")
 	s, other := opened(t, path, nil), opened(t, path, nil) // the last one to close a file would move the log
 	grant(t, other, exclusive("held", time.Hour))
 	failed := 0

@@ -234,7 +234,11 @@ func TestElection_resign(t *testing.T) {
 	t.Parallel()
 	onEach(t, elects, func(t *testing.T, url string) {
 		queue := store(t, url).Features().Queue
-		ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+		limit := 2 * soon
+		if !queue {
+			limit = 3 * time.Minute // for what a majority that was slow keeps: see failed
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		leads, resign := make(chan int64, 2), make(chan struct{})
 		var ends sync.WaitGroup
@@ -254,7 +258,8 @@ func TestElection_resign(t *testing.T) {
 		}
 		one, a := metered(t, url)
 		two, b := metered(t, url)
-		// A majority that is slow keeps what it was asked for until its TTL is over, and longer does not ask a node again that owes an answer.
+		// A majority that is slow keeps what it was asked for until its TTL is over, and longer does not ask a node again that owes an answer. The next one
+		// asks on meanwhile.
 		failed := func() int64 {
 			if queue {
 				return 0
@@ -266,10 +271,7 @@ func TestElection_resign(t *testing.T) {
 			select {
 			case n = <-leads:
 			case <-ctx.Done():
-				if failed() > 0 {
-					t.Skipf("%d calls were not answered: the machine is too busy", failed())
-				}
-				t.Fatal("nobody leads")
+				t.Fatalf("nobody leads; %d calls were not answered", failed())
 			}
 			return n
 		}
@@ -296,7 +298,7 @@ func TestElection_resign(t *testing.T) {
 		}
 		n := next() - before
 		t.Logf("the next one leads after %d calls to the store, %v", n, time.Since(began).Round(time.Millisecond))
-		if n < 1 || n > most+failed() {
+		if n < 1 || n > most && failed() == 0 {
 			t.Errorf("the next one leads after %d calls to the store, want %d at most", n, most)
 		}
 		ends.Wait()

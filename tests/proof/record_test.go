@@ -65,8 +65,8 @@ func write(t testing.TB, figures ...figure) {
 
 // A run by hand writes its figures nowhere unless it is told to, and the run of the page's figures to the file of the page.
 func TestMake(t *testing.T) {
-	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip("no make on this machine")
+	if _, err := exec.LookPath("make"); err != nil && os.Getenv("CI") != "true" {
+		t.Skip("SKIPPED, NOTHING WAS TESTED: there is no make on this machine")
 	}
 	for line, want := range map[string]string{
 		"soak TIME=3s": "-record=", "soak FIGURES=/x.json": "-record=/x.json", "nightly FIGURES=/x.json": "-record=/x.json",
