@@ -4,12 +4,14 @@
 //
 //	scripts/mutants            all of them
 //	scripts/mutants REGEXP     those whose name matches, or one of their classes: fence, M04
+//	scripts/mutants -times 20  each of them twenty times: a test that catches a mutant by luck is found
 package main
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -51,9 +53,15 @@ func main() {
 
 // run runs the mutants that are asked for and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	times := flags.Int("times", 1, "how often every mutant is tried: it must be caught each time")
+	if err := flags.Parse(args); err != nil {
+		return 64
+	}
 	pattern := "."
-	if len(args) > 0 {
-		pattern = strings.Join(args, "|")
+	if flags.NArg() > 0 {
+		pattern = strings.Join(flags.Args(), "|")
 	}
 	wanted, err := regexp.Compile(pattern)
 	if err != nil {
@@ -88,7 +96,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			began := time.Now()
-			v, detail := m.try(ctx, dir)
+			v, detail := m.try(ctx, dir, *times)
 			mu.Lock()
 			defer mu.Unlock()
 			count[v]++
@@ -146,18 +154,28 @@ const (
 )
 
 // try runs the test on the mutant: first with no more than the test needs, and if that is no verdict, with all tests of the package.
-func (m mutant) try(ctx context.Context, dir string) (verdict, string) {
+func (m mutant) try(ctx context.Context, dir string, times int) (verdict, string) {
 	for _, whole := range []bool{false, true} {
 		overlay, err := m.lay(dir, whole)
 		if err != nil {
 			return broken, err.Error()
 		}
-		out, err := goTest(ctx, overlay, m)
-		if v, detail := judge(m.Test, out, err); v != broken || whole {
+		if v, detail := m.ask(ctx, overlay, times); v != broken || whole {
 			return v, detail
 		}
 	}
 	panic("unreachable")
+}
+
+// ask runs the test so many times, or until it does not catch the mutant.
+func (m mutant) ask(ctx context.Context, overlay string, times int) (verdict, string) {
+	for i := range times {
+		out, err := goTest(ctx, overlay, m)
+		if v, detail := judge(m.Test, out, err); v != caught {
+			return v, fmt.Sprintf("try %d: %s", i+1, detail)
+		}
+	}
+	return caught, ""
 }
 
 // lay writes the broken file into dir and returns what lays it over the tree. The tests are trimmed, or whole.
