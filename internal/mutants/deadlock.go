@@ -59,9 +59,9 @@ func deadlock() []mutant {
 			Test: "TestDeadlock_leaseOver",
 		},
 		{
-			Name: "deadlock-notice-dropped-under-a-dead-context", Why: "the notice stays though the Locker is closed",
+			Name: "deadlock-notice-dropped-under-a-dead-context", Why: "the notice stays though the wait is over",
 			File: "patrol.go", Old: "	return context.WithTimeout(context.WithoutCancel(p.ctx), withdrawLimit)\n", New: "	return context.WithTimeout(p.ctx, withdrawLimit)\n",
-			Test: "TestDeadlock_Close",
+			Test: "TestDeadlock_waitOver",
 		},
 		{
 			Name: "deadlock-found-late", Why: "nobody is told within two seconds",
