@@ -87,6 +87,11 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestSQL_idle",
 		},
 		{
+			Name: "postgres-locked-releases-in-turn", Why: "releases behind a transaction that is stuck wait for one another, and nobody knows what became of them",
+			File: "store/postgres/lane.go", Old: "locked := code(err) == lockTimeout\n", New: "locked := false\n",
+			Pkg: pkg, Test: "TestLane_locked",
+		},
+		{
 			Name: "postgres-lost-reply-is-unavailable", Why: "what may have been granted is told as if it were not",
 			File: "store/postgres/wire.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, err)\n", New: "		return unavailable(fmt.Errorf(\"%w: %w\", errLost, err))\n",
 			Pkg: pkg, Test: "TestStore_lostReply",

@@ -17,6 +17,9 @@ var (
 	// errLost says that a statement was sent and no answer came: nobody knows what became of it.
 	errLost = errors.New("postgres: the connection was lost before the answer")
 
+	// errBusy says that another transaction has the key now, and that nothing was changed.
+	errBusy = errors.New("postgres: busy")
+
 	errClosed = fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
 )
 
@@ -36,7 +39,7 @@ func unavailable(err error) error {
 // (57014), a table that is not there (42P01) and rights that are missing (42501) are all the same to locks: nothing was
 // changed. Only one that ends the connection after the answer leaves open what became of the commit.
 func definite(err error, answered bool) error {
-	if err == nil || errors.Is(err, driver.ErrUnavailable) {
+	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, errBusy) {
 		return err
 	}
 	var pg *pgconn.PgError
@@ -67,6 +70,9 @@ func told(pg *pgconn.PgError) error {
 	}
 	return fmt.Errorf("%w: %s", pg, strings.TrimSuffix(pg.Hint, "."))
 }
+
+// lockTimeout is the SQLSTATE of a wait for a lock that took too long.
+const lockTimeout = "55P03"
 
 // code returns the SQLSTATE of an error; "" if it has none.
 func code(err error) string {

@@ -324,14 +324,19 @@ func (l *lane) waiting() (n int, closed bool) {
 }
 
 // send runs calls in one transaction. If the server refuses one, and with it all, each is run alone: one that cannot be
-// done hurts no other.
+// done hurts no other. Those that may wait for a lock are not run here then, where each would hold up all others.
 func (l *lane) send(calls []*call) {
 	// What makes room comes first, and keys have one order everywhere, so that nobody waits in a circle.
 	slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Or(a.st.order-b.st.order, cmp.Compare(a.key, b.key)) })
 	err := l.attempt(calls)
 	if err != nil && len(calls) > 1 && code(err) != "" && l.conn != nil {
+		locked := code(err) == lockTimeout
 		for _, c := range calls {
 			c.rows, c.answered = nil, false
+			if locked && c.st == &l.s.st.release {
+				c.finish(errBusy)
+				continue
+			}
 			c.finish(l.attempt([]*call{c}))
 		}
 		return

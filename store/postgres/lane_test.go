@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
@@ -105,6 +108,88 @@ func TestLane_together(t *testing.T) {
 		t.Errorf("%d transactions for 1162 calls, want them together", n)
 	}
 	t.Logf("the slowest pair took %v", slowest)
+}
+
+// Releases of claims that a transaction of another has locked are told that nothing was changed, all of them in time, and hold up no other.
+func TestLane_locked(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	locked, others := make([]driver.Request, 40), make([]driver.Request, 20)
+	var wg sync.WaitGroup
+	for i := range locked {
+		locked[i] = exclusive(fmt.Sprint("locked", i))
+		wg.Go(func() { grant(t, s, locked[i]) })
+	}
+	for i := range others {
+		others[i] = exclusive(fmt.Sprint("other", i))
+		wg.Go(func() { grant(t, s, others[i]) })
+	}
+	wg.Wait()
+	c, _ := plainSQL(t, srv.URL, opt)
+	tx, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if tag, err := tx.Exec(t.Context(), "select from "+quoted(opt)+".claim where key like 'locked%' for update"); err != nil || tag.RowsAffected() != 40 {
+		t.Fatal(tag, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second) // one after the other they would take 8 s
+	defer cancel()
+	for _, r := range locked {
+		wg.Go(func() {
+			if err := s.Release(ctx, r.ID); !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("%s: %v, want that nothing was changed", r.Key, err)
+			}
+		})
+	}
+	for _, r := range others {
+		wg.Go(func() {
+			if err := s.Release(ctx, r.ID); err != nil {
+				t.Errorf("%s: %v", r.Key, err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range locked {
+		release(t, s, r)
+	}
+}
+
+// A server notices by itself that a client is gone whose host was switched off in the middle of a batch.
+func TestLane_keepalive(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	grant(t, s, exclusive("key"))
+	c, _ := plainSQL(t, srv.URL, opt)
+	// What a connection has set is seen by itself only, so it is asked by a trigger on what it does.
+	for _, sql := range []string{
+		"create table Schema.seen (name text, value text)",
+		"create function Schema.see() returns trigger language plpgsql as $$ begin insert into Schema.seen select name, setting from pg_settings where name like 'tcp_keepalives_%'; return old; end $$",
+		"create trigger see before delete on Schema.claim for each row execute function Schema.see()",
+	} {
+		if _, err := c.Exec(t.Context(), strings.ReplaceAll(sql, "Schema", quoted(opt))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := exclusive("another")
+	grant(t, s, r)
+	release(t, s, r)
+	rows, err := c.Query(t.Context(), "select name || ' ' || value from "+quoted(opt)+".seen order by name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if want := []string{"tcp_keepalives_count 3", "tcp_keepalives_idle 10", "tcp_keepalives_interval 3"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
 }
 
 // Calls of one batch judge each other as if they had come one after the other, and see who waits.

@@ -142,9 +142,6 @@ func (s *Store) query(ctx context.Context, st *statement, args ...[]byte) ([][][
 	return c.rows, err
 }
 
-// errBusy says that another transaction has the key now.
-var errBusy = errors.New("postgres: busy")
-
 // Release ends a claim or gives up a place.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
@@ -156,7 +153,11 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	}
 	c := &call{st: &s.st.release, key: storable(id.Key)}
 	c.args = [][]byte{[]byte(c.key), []byte(owner)}
-	if err := s.claims.do(ctx, c); err != nil {
+	err = s.claims.do(ctx, c)
+	if errors.Is(err, errBusy) {
+		err = s.alone(ctx, c)
+	}
+	if err != nil {
 		return err
 	}
 	switch {
