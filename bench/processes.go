@@ -10,8 +10,12 @@ import (
 	"io"
 	"os"
 	osexec "os/exec"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 )
 
 const (
@@ -23,19 +27,48 @@ const (
 // A kind is what the processes do, by a word that is told to them.
 type kind struct {
 	word, name string
-	open       func(addr string, later func(func())) (locker, error)
-	alone      bool // each goroutine has a locker of its own
+	open       func(addr string, later func(func())) ([]locker, error) // for each goroutine one
+}
+
+// An opener opens a locker.
+type opener func(addr string, later func(func())) (locker, error)
+
+// shared has all goroutines of a process use one locker.
+func (open opener) shared(addr string, later func(func())) ([]locker, error) {
+	l, err := open(addr, later)
+	return slices.Repeat([]locker{l}, threads), err
 }
 
 func kinds() []kind {
 	out := []kind{
-		{"baton", "raw: a baton through BLPOP and LPUSH", openBaton, false},
-		{"told", "raw: a line by scripts, and a message", openTold, true},
+		{"baton", "raw: a baton through BLPOP and LPUSH", opener(openBaton).shared},
+		{"told", "raw: a line by scripts, and a message", openTold},
 	}
 	for i, p := range peers() {
-		out = append(out, kind{[]string{"distlock", "redislock", "redsync", "rueidislock"}[i], p.name, p.open, false})
+		out = append(out, kind{[]string{"distlock", "redislock", "redsync", "rueidislock"}[i], p.name, opener(p.open).shared})
 	}
-	return append(out, kind{"alone", "distlock, 16 lockers: no local hand-offs", openDistlock, true})
+	return append(out, kind{"alone", "distlock, 16 lockers: no local hand-offs", openLockers})
+}
+
+// openLockers opens a Locker for each goroutine, all on one client: they pass keys on through the server only.
+func openLockers(addr string, later func(func())) ([]locker, error) {
+	s, err := openStore(addr, later)
+	if err != nil {
+		return nil, err
+	}
+	return lockers(s, later)
+}
+
+// lockers returns a Locker for each goroutine, all on one store.
+func lockers(s driver.Store, later func(func()), opts ...distlock.Option) ([]locker, error) {
+	out := make([]locker, threads)
+	for w := range out {
+		var err error
+		if out[w], err = newDistlock(s, later, opts...); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // The places of kinds in their list.
@@ -238,17 +271,13 @@ func (k kind) work(ctx context.Context, addr, key string, d time.Duration, stdin
 	var s stack
 	defer s.undo()
 	b := &bench{ctx: ctx}
-	deeds := make([]deed, threads)
-	for w := range deeds {
-		if w > 0 && !k.alone {
-			deeds[w] = deeds[0]
-			continue
-		}
-		l, err := k.open(addr, s.push)
-		if err != nil {
-			return got, err
-		}
-		deeds[w] = b.contend(l, key)
+	lockers, err := k.open(addr, s.push)
+	if err != nil {
+		return got, err
+	}
+	var deeds []deed
+	for _, l := range lockers {
+		deeds = append(deeds, b.contend(l, key))
 	}
 	fmt.Fprintln(stdout, "ready")
 	if _, err := bufio.NewReader(stdin).ReadString('\n'); err != nil {

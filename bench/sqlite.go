@@ -152,18 +152,35 @@ func lockerFile(ctx context.Context, path string, full bool, later func(func()))
 // fileKinds are what processes do on a file. The address is its path.
 func fileKinds() []kind {
 	return []kind{
-		{"file", "distlock", openFile, false},
-		{"file-alone", "distlock, 16 lockers: no local hand-offs", openFile, true},
+		{"file", "distlock", opener(openFile).shared},
+		{"file-alone", "distlock, 16 lockers: no local hand-offs", openFiles},
 	}
 }
 
 func openFile(path string, later func(func())) (locker, error) {
+	s, err := openFileStore(path, later)
+	if err != nil {
+		return nil, err
+	}
+	return newDistlock(s, later, distlock.TTL(ttl))
+}
+
+// openFiles opens a Locker for each goroutine, all on one store.
+func openFiles(path string, later func(func())) ([]locker, error) {
+	s, err := openFileStore(path, later)
+	if err != nil {
+		return nil, err
+	}
+	return lockers(s, later, distlock.TTL(ttl))
+}
+
+func openFileStore(path string, later func(func())) (driver.Store, error) {
 	s, err := sqlite.Open(context.Background(), path, nil)
 	if err != nil {
 		return nil, err
 	}
 	later(func() { _ = s.Close() })
-	return newDistlock(s, later, distlock.TTL(ttl))
+	return s, nil
 }
 
 // fileProcesses measures one key that several processes want.

@@ -27,25 +27,36 @@ type toldLocker struct {
 	wake    chan struct{}
 }
 
-func openTold(addr string, later func(func())) (locker, error) {
+// openTold opens a locker for each goroutine, all on one client, which hears of them by one connection.
+func openTold(addr string, later func(func())) ([]locker, error) {
 	c, err := connect(addr, later)
 	if err != nil {
 		return nil, err
 	}
-	l := toldLocker{c, "told:" + rand.Text(), make(chan struct{}, 1)}
+	var out []locker
+	var channels []string
+	wakes := map[string]chan struct{}{}
+	for range threads {
+		l := toldLocker{c, "told:" + rand.Text(), make(chan struct{}, 1)}
+		out, channels, wakes[l.channel] = append(out, l), append(channels, l.channel), l.wake
+	}
 	d, release := c.Dedicate()
 	later(release)
-	var once sync.Once
-	up := make(chan struct{})
+	var up sync.WaitGroup
+	up.Add(threads)
 	d.SetPubSubHooks(client.PubSubHooks{
-		OnSubscription: func(client.PubSubSubscription) { once.Do(func() { close(up) }) },
-		OnMessage:      func(client.PubSubMessage) { l.wake <- struct{}{} },
+		OnSubscription: func(s client.PubSubSubscription) {
+			if s.Kind == "subscribe" {
+				up.Done()
+			}
+		},
+		OnMessage: func(m client.PubSubMessage) { wakes[m.Channel] <- struct{}{} },
 	})
-	if err := d.Do(context.Background(), d.B().Subscribe().Channel(l.channel).Build()).Error(); err != nil {
+	if err := d.Do(context.Background(), d.B().Subscribe().Channel(channels...).Build()).Error(); err != nil {
 		return nil, err
 	}
-	<-up
-	return l, nil
+	up.Wait()
+	return out, nil
 }
 
 func (l toldLocker) lock(ctx context.Context, key string) (hold, error) {
