@@ -24,7 +24,7 @@ type Claim struct {
 	Limit  int64
 	Mode   Mode
 	Held   time.Duration // since it was granted, or began to wait
-	Left   time.Duration // until it ends unless renewed; 0: not known
+	Left   time.Duration // until it ends unless renewed; 0: it does not end by itself
 
 	Waiting bool // in line, not held
 	Kept    bool // a record that nobody renews
