@@ -25,6 +25,9 @@ func migrateAdvisory(ctx context.Context, text string) (from, to string, err err
 	if err != nil {
 		return "", "", err
 	}
-	s.Close()
+	defer s.Close()
+	if made, ok := s.Store.(interface{ Created() bool }); ok && made.Created() {
+		return "", "1", nil
+	}
 	return "1", "1", nil
 }

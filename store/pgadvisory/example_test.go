@@ -42,6 +42,17 @@ func ExampleNew() {
 	defer s.Close()
 }
 
+func ExampleStore_Created() {
+	s, err := pgadvisory.Open(context.Background(), "postgres://app:secret@db/app")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	if s.Created() {
+		log.Print("this is a new database: fences begin at the first number")
+	}
+}
+
 func ExampleKey() {
 	fmt.Println(pgadvisory.Key("nightly"))
 	// Output: 3043134503785307926

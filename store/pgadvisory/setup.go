@@ -80,6 +80,7 @@ func (s *Store) migrate(ctx context.Context, pg *pgconn.PgConn) error {
 		}
 		if err == nil {
 			state, err = s.sequence(ctx, pg)
+			s.created = err == nil
 		}
 	}
 	switch {

@@ -44,6 +44,8 @@ type Store struct {
 	clock  *keeper.Clock
 	number func(name string) int64 // Key
 
+	created bool // by New: the sequence
+
 	running context.Context // over when the store is closed
 	stop    context.CancelFunc
 	wg      sync.WaitGroup // readers, waits
@@ -119,6 +121,9 @@ func applicationName() string {
 	name := fmt.Sprintf("distlock %s[%d]@%s", filepath.Base(os.Args[0]), os.Getpid(), host)
 	return name[:min(len(name), 63)] // the server would cut it, with a warning
 }
+
+// Created reports whether New had to create what fences come from: see Migration.
+func (s *Store) Created() bool { return s.created }
 
 // Features declares what an advisory lock can do.
 func (s *Store) Features() driver.Features {
