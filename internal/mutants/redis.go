@@ -50,5 +50,25 @@ func redis() []mutant {
 			File: "store/redis/rueidis/mail.go", Old: "	case len(m.box) > longest:\n", New: "	case len(m.box) > 0*longest:\n",
 			Pkg: "store/redis/rueidis", Test: "TestMail_keeps_order",
 		},
+		{
+			Name: "redis-full-server-renews-no-shares", Why: "claims that take no more room are lost for want of it, and others with them",
+			File: dir + "common.lua", Old: " else call('HDEL', hash, '') end\n", New: " end\n",
+			Pkg: pkg, Test: "TestStore_renewAll_full",
+		},
+		{
+			Name: "redis-strange-key-fails-all", Why: "renewals that were done are told as if they were not",
+			File: dir + "renew.lua", Old: "    if not string.find(why, 'WRONGTYPE', 1, true) then error(answer, 0) end\n", New: "    error(answer, 0)\n",
+			Pkg: pkg, Test: "TestStore_renewAll_wrongType",
+		},
+		{
+			Name: "redis-reason-kept-for-ever", Why: "each lock of another client that is broken leaves a key behind",
+			File: dir + "break.lua", Old: "  if left <= 0 then return end\n", New: "",
+			Pkg: pkg, Test: "TestStore_break_foreign",
+		},
+		{
+			Name: "rueidis-cut-off-is-unavailable", Why: "what was sent and may have been done is told as if it were not",
+			File: pkg + "/rueidis/rueidis.go", Old: "	if errors.Is(err, rueidis.ErrNoSlot) {\n", New: "	if errors.Is(err, rueidis.ErrNoSlot) || errors.Is(err, rueidis.ErrClosing) {\n",
+			Pkg: pkg, Test: "TestStore_close_underWay",
+		},
 	}
 }

@@ -17,7 +17,7 @@ func redisOwner() []mutant {
 		},
 		{
 			Name: "redis-renew-without-owner", M: "M02", Why: "a late renewal prolongs the next holder's claim",
-			File: lua + "renew.lua", Old: "  elseif got == owner and mode == 0 and", New: "  elseif got and mode == 0 and",
+			File: lua + "renew.lua", Old: "  if mode == 0 and call('GET', KEYS[k]) == owner and", New: "  if mode == 0 and call('GET', KEYS[k]) and",
 			Pkg: pkg, Test: "TestStore_virtual_stale",
 		},
 		{
@@ -76,7 +76,7 @@ func redisOwner() []mutant {
 		},
 		{
 			Name: "redis-renews-no-reader", M: "M34b", Why: "a writer is let in beside a reader that was told that it was renewed",
-			File: lua + "common.lua", Old: "  if c.weight == WHOLE then call('PEXPIRE', name, digits(life)) end\n  put(",
+			File: lua + "common.lua", Old: "  if c.weight == WHOLE then call('PEXPIRE', name, digits(life)) else call('HDEL', hash, '') end\n  put(",
 			New: "  if c.weight < WHOLE then return end\n  call('PEXPIRE', name, digits(life))\n  put(",
 			Pkg: pkg, Test: "TestStore_virtual_lateReader",
 		},

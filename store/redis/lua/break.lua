@@ -16,8 +16,9 @@ sweep()
 local broken = KEYS[4]
 local out, longest = {}, 0
 
--- The reason is kept until the claim would have ended.
+-- The reason is kept until the claim would have ended. Another client's that never would knows nothing of it.
 local function note(owner, left)
+  if left <= 0 then return end
   call('HSET', broken, owner, digits(math.ceil(nowms + left)) .. ' ' .. ARGV[1])
   longest = math.max(longest, left)
 end

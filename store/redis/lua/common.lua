@@ -213,9 +213,10 @@ local function grant(c, floor, life)
   put(c, math.ceil(nowms) + life)
 end
 
--- renew gives a live claim a life of so many ms from now, and writes it.
+-- renew gives a live claim a life of so many ms from now, and writes it. It begins with what a full server allows, and then the rest: a claim that is
+-- renewed takes no more room.
 local function renew(c, life)
-  if c.weight == WHOLE then call('PEXPIRE', name, digits(life)) end
+  if c.weight == WHOLE then call('PEXPIRE', name, digits(life)) else call('HDEL', hash, '') end
   put(c, math.ceil(nowms) + life)
 end
 

@@ -46,18 +46,24 @@ local function slowly(k, owner, ttl, mode, value)
   return '+' .. behind .. '\n'
 end
 
+local function one(k, owner, ttl, mode, value)
+  if mode == 0 and call('GET', KEYS[k]) == owner and tonumber(call('HGET', KEYS[k + 1], 'last') or 0) and call('PTTL', KEYS[k + 1]) > ttl then
+    call('PEXPIRE', KEYS[k], ttl)
+    return '+0\n'
+  end
+  return slowly(k, owner, ttl, mode, value)
+end
+
+-- A key that holds something else is no reason to fail the others.
 local answers = {}
 for i = 1, #ARGV / 4 do
-  local k, a = 4 * i - 3, 4 * i - 3
-  local owner, ttl, mode = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local got = redis.pcall('GET', KEYS[k])
-  if type(got) == 'table' and got.err then
-    answers[i] = 'w\n'
-  elseif got == owner and mode == 0 and tonumber(call('HGET', KEYS[k + 1], 'last') or 0) and call('PTTL', KEYS[k + 1]) > ttl then
-    call('PEXPIRE', KEYS[k], ARGV[a + 1])
-    answers[i] = '+0\n'
-  else
-    answers[i] = slowly(k, owner, ttl, mode, ARGV[a + 3])
+  local a = 4 * i - 3
+  local done, answer = pcall(one, a, ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 3])
+  if not done then
+    local why = type(answer) == 'table' and answer.err or answer
+    if not string.find(why, 'WRONGTYPE', 1, true) then error(answer, 0) end
+    answer = 'w\n'
   end
+  answers[i] = answer
 end
 return table.concat(answers)

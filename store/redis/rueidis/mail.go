@@ -80,7 +80,7 @@ func (m *mail) send(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
-		return rueidis.NewErrorResult(rueidis.ErrClosing)
+		return rueidis.NewErrorResult(errClosed)
 	}
 	if sent := time.Now(); m.spare(1) && m.strays == 0 && len(m.box) == 0 && sent.Sub(m.heard) < fresh {
 		m.under++

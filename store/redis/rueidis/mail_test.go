@@ -10,6 +10,8 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/distlock/distlock/driver"
+
 	"github.com/distlock/distlock/internal/testenv"
 )
 
@@ -128,7 +130,7 @@ func TestMail_closed(t *testing.T) {
 	t.Parallel()
 	m := post(t, testenv.Redis(t))
 	m.close()
-	if err := m.do(t.Context(), "PING"); !errors.Is(err, rueidis.ErrClosing) {
+	if err := m.do(t.Context(), "PING"); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a call after close: %v", err)
 	}
 }

@@ -22,6 +22,9 @@ import (
 // known; one that was given up earlier might take effect after the caller has cleared up.
 const grace = 50 * time.Millisecond
 
+// errClosed says that a call was not sent.
+var errClosed = fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
+
 // errMoved says that the server has ended a subscription because the slot of the channel went to another node.
 var errMoved = errors.New("rueidis: the channel has moved to another node")
 
@@ -46,6 +49,7 @@ type client struct {
 	closes  bool        // the client is ours
 	mail    mail        // not on a cluster
 	doubt   atomic.Bool // the last call failed on its way: rueidis may have to connect
+	closed  atomic.Bool
 }
 
 func newClient(c rueidis.Client) *client {
@@ -72,6 +76,9 @@ func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
 }
 
 func (c *client) run(ctx context.Context, cmd rueidis.Completed) (string, error) {
+	if c.closed.Load() {
+		return "", errClosed
+	}
 	text, err := answer(c.c.Do(ctx, cmd))
 	if doubt := err != nil && !errors.As(err, new(redis.ReplyError)); doubt != c.doubt.Load() {
 		c.doubt.Store(doubt)
@@ -104,6 +111,9 @@ func apart(ctx context.Context, call func()) error {
 
 // RunWait runs a script and WAIT on a connection that nobody else uses, since WAIT keeps those behind it waiting.
 func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (string, int, error) {
+	if c.closed.Load() {
+		return "", 0, errClosed
+	}
 	cmd := c.command(c.c.B(), call)
 	wait := c.c.B().Wait().Numreplicas(int64(replicas)).Timeout(within.Milliseconds()).Build()
 	var text string
@@ -132,7 +142,10 @@ func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer 
 	}
 	out := make([]redis.Answer, len(calls))
 	var all []rueidis.RedisResult
-	late := apart(ctx, func() { all = c.c.DoMulti(ctx, cmds...) })
+	late := errClosed
+	if !c.closed.Load() {
+		late = apart(ctx, func() { all = c.c.DoMulti(ctx, cmds...) })
+	}
 	for i := range out {
 		if out[i].Err = late; late == nil {
 			out[i].Text, out[i].Err = answer(all[i])
@@ -170,10 +183,10 @@ func wrap(err error) error {
 	if reply, ok := rueidis.IsRedisErr(err); ok {
 		return redis.ReplyError(reply.Error())
 	}
-	if errors.Is(err, rueidis.ErrClosing) || errors.Is(err, rueidis.ErrNoSlot) {
+	if errors.Is(err, rueidis.ErrNoSlot) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	return err
+	return err // rueidis.ErrClosing too: it closes the connection to a primary that was replaced, with what was sent and not answered yet
 }
 
 // Each calls f for every primary.
@@ -293,6 +306,7 @@ func (c *client) Cluster() bool { return c.c.Mode() == rueidis.ClientModeCluster
 
 // Close closes the client if Open made it.
 func (c *client) Close() error {
+	c.closed.Store(true)
 	if c.closes {
 		c.c.Close()
 	}

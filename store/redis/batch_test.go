@@ -1,0 +1,132 @@
+package redis_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
+	"github.com/distlock/distlock/store/redis/rueidis"
+)
+
+func renewals(rs ...driver.Request) (all []driver.Renewal) {
+	for _, r := range rs {
+		all = append(all, driver.Renewal{ID: r.ID, TTL: time.Minute})
+	}
+	return all
+}
+
+// What is renewed takes no more room, so a full server renews it, shared claims too and in any order.
+func TestStore_renewAll_full(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		s := open(t, login{addr: srv.Addr})
+		one, some := exclusive("one"), shared("some")
+		grant(t, s, one)
+		grant(t, s, some)
+		do(t, srv, "CONFIG", "SET", "maxmemory", "1")
+		for i, got := range s.RenewAll(t.Context(), renewals(some, one, some)) {
+			if got.Err != nil {
+				t.Errorf("renewal %d: %v", i, got.Err)
+			}
+		}
+		if err := s.Release(t.Context(), some.ID); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A key in which another program keeps something else fails its own renewal, and no other.
+func TestStore_renewAll_wrongType(t *testing.T) {
+	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
+		srv := testenv.Redis(t)
+		s := open(t, login{addr: srv.Addr})
+		sound, name, hash, set := exclusive("sound"), exclusive("name"), exclusive("hash"), shared("set")
+		for _, r := range []driver.Request{sound, name, hash, set} {
+			grant(t, s, r)
+		}
+		for key, write := range map[string][]string{
+			"lock:name": {"LPUSH", "lock:name", "x"}, "{lock:hash}:c": {"SET", "{lock:hash}:c", "x"}, "{lock:set}:z": {"SET", "{lock:set}:z", "x"},
+		} {
+			if n := do(t, srv, "DEL", key); n != int64(1) {
+				t.Fatalf("%s is not there", key)
+			}
+			do(t, srv, write...)
+		}
+		for i, got := range s.RenewAll(t.Context(), renewals(name, sound, hash, sound, set, sound)) {
+			if i%2 == 1 && got.Err != nil {
+				t.Errorf("renewal %d, of a sound claim: %v", i, got.Err)
+			}
+			if i%2 == 0 && !errors.Is(got.Err, driver.ErrInvalid) {
+				t.Errorf("renewal %d: %v, want ErrInvalid", i, got.Err)
+			}
+		}
+	})
+}
+
+// The reason for which a claim was broken is kept until it would have ended. Another client's lock that never would leaves nothing.
+func TestStore_break_foreign(t *testing.T) {
+	srv := testenv.Redis(t)
+	s := adapters["rueidis"](t, login{addr: srv.Addr})
+	do(t, srv, "SET", "lock:forever", "another")
+	do(t, srv, "SET", "lock:while", "another", "PX", "60000")
+	for _, key := range []string{"forever", "while"} {
+		if cs, err := driver.Break(t.Context(), s, key, "test"); err != nil || len(cs) != 1 {
+			t.Fatal(cs, err)
+		}
+	}
+	if left := do(t, srv, "KEYS", "{lock:forever}*"); len(left.([]any)) > 0 {
+		t.Errorf("%v is left for ever", left)
+	}
+	if left, _ := do(t, srv, "PTTL", "{lock:while}:b").(int64); left <= 0 || left > 60_001 {
+		t.Errorf("the reason is kept for %d ms, want as long as the lock", left)
+	}
+}
+
+// What was sent to a primary and not answered when another takes its place may have been done: rueidis closes the connection then, by itself.
+func TestStore_failover_underWay(t *testing.T) {
+	t.Parallel()
+	g := testenv.Sentinel(t)
+	s := made(t)(rueidis.Open(t.Context(), "redis+sentinel://"+strings.Join(g.Addrs(), ",")+"/0?master_name="+g.Name))
+	grant(t, s, exclusive("warm"))
+	old := g.Nodes[0]
+	old.Pause()
+	_, err := s.Acquire(t.Context(), exclusive("key"))
+	if err == nil || errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("%v, want that the outcome is not known", err)
+	}
+	old.Resume()
+}
+
+// The same goes for what is under way when the store is closed. What comes later is not sent.
+func TestStore_close_underWay(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t)
+	s := made(t)(rueidis.Open(t.Context(), "redis://"+srv.Addr))
+	held := exclusive("held")
+	grant(t, s, held)
+	before := do(t, srv, "CLIENT", "LIST", "TYPE", "normal").(string)
+	srv.Pause()
+	under := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(t.Context(), exclusive("key"))
+		under <- err
+	}()
+	time.Sleep(300 * time.Millisecond) // the call is in the server's socket; nothing tells
+	s.Close()
+	if err := <-under; err == nil || errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("%v, want that the outcome is not known; the server had %s", err, before)
+	}
+	srv.Resume()
+	_, err := s.Acquire(t.Context(), exclusive("later"))
+	_, renewed := s.Renew(t.Context(), renewals(held)[0])
+	together := s.RenewAll(t.Context(), renewals(held))[0].Err
+	for verb, err := range map[string]error{"Acquire": err, "Renew": renewed, "RenewAll": together} {
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s after Close: %v, want ErrUnavailable", verb, err)
+		}
+	}
+}
