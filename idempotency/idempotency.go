@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -82,9 +83,13 @@ func Middleware(l *distlock.Locker, keep time.Duration, o *Options, opts ...dist
 	if m.o.Scope == nil {
 		m.o.Scope = func(r *http.Request) string { return r.Header.Get("Authorization") }
 	}
+	if m.o.MaxBody < 0 {
+		return nil, fmt.Errorf("idempotency: MaxBody is %d", m.o.MaxBody)
+	}
 	if m.o.MaxBody == 0 {
 		m.o.MaxBody = 1 << 20
 	}
+	m.o.MaxBody = min(m.o.MaxBody, math.MaxInt64-1) // one byte more is read, to see that it is too many
 	if m.o.Log == nil {
 		m.o.Log = slog.Default()
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -174,6 +175,22 @@ func TestMiddleware_refuses(t *testing.T) {
 	s.wants(t, order("tea"), 201, "", 1)
 	s.wants(t, order("tea"), 201, "", 2)
 	s.wants(t, keyed("tea", ""), 418, "true", 2)
+}
+
+// The largest body that can be named is no limit at all, and hides no other.
+func TestMiddleware_anyBody(t *testing.T) {
+	t.Parallel()
+	s := open(t, &idempotency.Options{MaxBody: math.MaxInt64})
+	s.wants(t, keyed("tea", "k"), 201, "tea", 1)
+	s.wants(t, keyed("milk", "k"), 422, "", 1)
+	l, err := distlock.New(s.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	if _, err := idempotency.Middleware(l, time.Hour, &idempotency.Options{MaxBody: -1}); err == nil {
+		t.Error("a limit below zero is taken")
+	}
 }
 
 // Whoever answers refusals in words of its own can tell them apart.
