@@ -18,6 +18,8 @@ type place struct {
 	wake  <-chan driver.Wake // nil: the store cannot watch
 	asks  int                // since it was last woken
 	seen  uint64             // the last call that had come when the store was last asked
+	fails int                // asks since the store last answered one
+	doubt bool               // one of them may have taken effect
 
 	// What is known since the ask that the store last refused, or since the first one as long as it has refused none.
 	begun bool
@@ -48,6 +50,13 @@ func (p *place) refused(res driver.Result, sent, now time.Duration) {
 	p.stood, p.since, p.above = sent, p.seen, max(p.above, res.Blocker.Fence)
 }
 
+// forsaken reports whether the claim that the place asks for has a past that keeps it from being granted: a majority of nodes that could not undo an
+// ask of this owner takes none from it for long. Then another owner has to ask, if nothing of this one is left. An
+// owner with a place in line keeps it.
+func (p *place) forsaken(l *Locker) bool {
+	return p.ask.Place == 0 && p.doubt && p.fails > 1 && l.withdraw(l.running, p.r, p.ask.ID) == nil
+}
+
 // giveUp leaves the store's line. If it fails, the place, or a grant nobody has seen, ends
 // by itself.
 func (p *place) giveUp(l *Locker) error {
@@ -66,6 +75,9 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n.interrupt = nil
+	if err == nil {
+		p.fails, p.doubt = 0, false
+	}
 	switch {
 	case err == nil && res.Granted:
 		return l.serve(n, p, res, sent, 0), 0
@@ -82,6 +94,8 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 	case p.ctx.Err() == nil: // it was not cut short
 		op := newOpError("acquire", w.r.name, err)
 		n.failed = op
+		p.fails++
+		p.doubt = p.doubt || op.Unknown
 		if w.first && (w.asks > 0 || !op.Unknown) && n.first() == w { // see try
 			shown := *op
 			shown.Unknown = false // what may have been granted is withdrawn: see vacate

@@ -134,8 +134,14 @@ func (l *Locker) try(ctx context.Context, r *request) (driver.ID, driver.Result,
 	if unknown && ctx.Err() == nil {
 		res, sent, err = l.acquire(ctx, r, ask)
 	}
-	if err == nil {
+	switch {
+	case err == nil && (res.Granted || !unknown):
 		return ask.ID, res, sent, nil
+	case err == nil: // what refuses the second may be the first, which is under way still
+		if err = l.withdraw(ctx, r, ask.ID); err == nil {
+			return ask.ID, res, sent, nil
+		}
+		return ask.ID, driver.Result{}, sent, &OpError{Op: "acquire", Key: r.name, Unknown: true, Err: err}
 	}
 	op := newOpError("acquire", r.name, err)
 	if unknown || op.Unknown { // one of the two may have taken effect

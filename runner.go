@@ -69,7 +69,14 @@ func (l *Locker) run(n *line) {
 		if woken {
 			p.asks = 0
 		}
-		if told.Granted && l.accept(n, p, told) {
+		switch {
+		case told.Granted && l.accept(n, p, told):
+			p.leave()
+			p = nil
+		case p.forsaken(l):
+			l.mu.Lock()
+			n.placed = nil
+			l.mu.Unlock()
 			p.leave()
 			p = nil
 		}

@@ -31,3 +31,29 @@ func TestLocker_TryLock_unknown(t *testing.T) {
 		try(distlock.ErrUnknown)
 	})
 }
+
+// An ask that is under way for so long that the next one is refused for its sake is not left behind.
+func TestLocker_TryLock_underWay(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		asks := 0
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			if asks++; asks == 1 {
+				return driver.Result{}, errCut
+			}
+			if _, err := next(ctx, r); err != nil { // the first takes effect
+				t.Error(err)
+			}
+			return driver.Result{Used: driver.Whole}, nil
+		}
+		_, err := l.TryLock(t.Context(), "k")
+		wants(t, err, distlock.ErrHeld)
+		g.empty(t)
+		asks = 0
+		g.release = func(context.Context, driver.ID, func() error) error { return errCut }
+		if _, err = l.TryLock(t.Context(), "k"); errors.Is(err, distlock.ErrHeld) {
+			t.Error(err)
+		}
+		wants(t, err, distlock.ErrUnknown)
+	})
+}

@@ -185,6 +185,16 @@ func root() []mutant {
 			File: "internal/keeper/hold.go", Old: "{ return t.TTL + t.Delay }", New: "{ return t.TTL }",
 			Test: "TestLease_lockDelay",
 		},
+		{
+			Name: "try-leaves-what-is-under-way", Why: "an ask that took effect after the next one was refused for its sake keeps the key for a TTL",
+			File: "request.go", Old: "	case err == nil && (res.Granted || !unknown):\n", New: "	case err == nil && (res.Granted || true):\n",
+			Test: "TestLocker_TryLock_underWay",
+		},
+		{
+			Name: "waiter-keeps-a-barred-owner", Why: "a majority that was silent for a moment takes no ask of the one who waits for a minute",
+			File: "runner.go", Old: "		case p.forsaken(l):\n", New: "		case false && p.forsaken(l):\n",
+			Pkg: "store/quorum", Test: "TestStore_waiter_after_silence/cut",
+		},
 	}
 }
 

@@ -76,7 +76,7 @@
 // Calls about one claim are made to a node one after the other, though the caller goes on when a majority
 // has answered: a release that overtakes its acquire releases nothing, and the release of a try that was refused
 // must not undo the next. If a release is not answered, it may arrive later; for LongestTTL the node is not asked for a
-// claim of the same owner.
+// claim of the same owner. Whoever still waits then asks with another owner.
 //
 // # What is not promised
 //

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/chaos"
 	"github.com/distlock/distlock/store/quorum"
@@ -206,6 +207,55 @@ func TestStore_majority_silent(t *testing.T) {
 		c.links[2].Thaw()
 		c.grants(t, exclusive("key", ttl))
 	})
+}
+
+// One who waits while a majority says nothing for a moment is not barred by what it could not undo then.
+func TestStore_waiter_after_silence(t *testing.T) {
+	for name, trouble := range map[string]func(*chaos.Store) (heal func()){
+		"cut":    func(l *chaos.Store) func() { l.Cut(chaos.Requests); return l.Heal },
+		"frozen": func(l *chaos.Store) func() { l.Freeze(); return l.Thaw },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+				rival, held := c.peer(t, "rival", options{latency: near}), exclusive("key", time.Minute)
+				rival.grants(t, held)
+				l, err := distlock.New(c.store)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close(t.Context())
+				granted := make(chan time.Time, 1)
+				go func() {
+					lease, err := l.Lock(t.Context(), "key")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					granted <- time.Now()
+					if err := lease.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}()
+				settle()
+				var heals []func()
+				for _, link := range c.links[:2] {
+					heals = append(heals, trouble(link))
+				}
+				time.Sleep(5 * time.Second)
+				for _, heal := range heals {
+					heal()
+				}
+				settle()
+				free := time.Now()
+				if err := rival.store.Release(t.Context(), held.ID); err != nil {
+					t.Fatal(err)
+				}
+				if took := (<-granted).Sub(free); took > 5*time.Second {
+					t.Errorf("granted %v after the key was free", took)
+				}
+			})
+		})
+	}
 }
 
 func TestStore_refusal_beside_a_dead_node(t *testing.T) {
