@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// errNotStarted says that a fire could not begin, and is not to be remembered.
-var errNotStarted = errors.New("distlock: not started")
-
 // maxJob is how many bytes of a name leave room for any fire of the job.
 const maxJob = maxName - len("@2006-01-02T15:04:05.999999999Z")
 
@@ -38,10 +35,7 @@ func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 	if keep == 0 {
 		keep = time.Hour
 	}
-	once, err := NewOnce(l, keep, &OnceOptions[struct{}]{
-		// A job that failed, or panicked, has run: a scheduler that is late must not run it again.
-		Failures: func(err error) bool { return !errors.Is(err, errNotStarted) },
-	}, opts...)
+	once, err := NewOnce[struct{}](l, keep, nil, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -64,12 +58,16 @@ func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx 
 		return false, fmt.Errorf("%w: %s has %d bytes, more than the %d of a job", ErrInvalidName, quote(name), len(name), maxJob)
 	}
 	key := name + "@" + fire.UTC().Format(time.RFC3339Nano)
-	own := false
-	_, err = c.once.Do(ctx, key, func(ctx context.Context) (struct{}, error) {
+	own, once := false, *c.once
+	// A job that failed, or panicked, has run: a scheduler that is late must not run it again. The error does not tell: a
+	// job may return that of another, which could not begin.
+	once.o.Failures = func(error) bool { return ran }
+	_, err = once.Do(ctx, key, func(ctx context.Context) (struct{}, error) {
 		own = true
-		var err error
-		ran, err = c.start(ctx, name, f)
-		return struct{}{}, err
+		return struct{}{}, c.start(ctx, name, func(ctx context.Context) error {
+			ran = true
+			return f(ctx)
+		})
 	}, Wait(0))
 	var past *PastError
 	if !own && (errors.Is(err, ErrHeld) || errors.As(err, &past)) {
@@ -79,16 +77,10 @@ func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx 
 }
 
 // start runs f under the lock of the job, if it is free.
-func (c *Cron) start(ctx context.Context, name string, f func(ctx context.Context) error) (ran bool, err error) {
+func (c *Cron) start(ctx context.Context, name string, f func(ctx context.Context) error) error {
 	if c.overlap {
-		return true, f(ctx)
+		return f(ctx)
 	}
-	lease, err := c.once.l.TryLock(ctx, name, c.once.opts...)
-	switch {
-	case errors.Is(err, ErrHeld):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("%w: %w", errNotStarted, err)
-	}
-	return true, lease.do(ctx, f)
+	_, err := c.once.l.TryDo(ctx, name, f, c.once.opts...)
+	return err
 }

@@ -151,6 +151,34 @@ func TestCron_Run_storeFails(t *testing.T) {
 	})
 }
 
+// A job has run, also if it returns the error of another that could not begin.
+func TestCron_Run_nested(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx, at := context.Background(), time.Now()
+		c := cron(t, g.locker(t), nil)
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				if r.Key == "part" {
+					return driver.Result{}, driver.ErrUnavailable
+				}
+				return next(ctx, r)
+			}
+		})
+		job := func(ctx context.Context) error {
+			_, err := c.Run(ctx, "part", at, func(context.Context) error { return nil })
+			return err
+		}
+		ran, err := c.Run(ctx, "report", at, job)
+		wants(t, err, distlock.ErrUnavailable)
+		if !ran {
+			t.Error("it did not run")
+		}
+		if ran, err := c.Run(ctx, "report", at, job); ran || err != nil {
+			t.Errorf("the same fire: ran %v, %v; want it done", ran, err)
+		}
+	})
+}
+
 func TestLocker_Cron_refuses(t *testing.T) {
 	g := newGate()
 	g.features = func(f *driver.Features) { f.Keep = false }

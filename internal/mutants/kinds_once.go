@@ -110,13 +110,18 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "failed-fire-run-again", Why: "a scheduler that is late runs a job again that has failed",
-			File: "cron.go", Old: "{ return !errors.Is(err, errNotStarted) }", New: "{ return false }",
+			File: "cron.go", Old: "func(error) bool { return ran }", New: "func(error) bool { return false }",
 			Test: "TestCron_Run_oncePerFire",
 		},
 		{
 			Name: "fire-not-begun-remembered", Why: "a fire is called done though the store failed before it began",
-			File: "cron.go", Old: "{ return !errors.Is(err, errNotStarted) }", New: "{ return true }",
+			File: "cron.go", Old: "func(error) bool { return ran }", New: "func(error) bool { return true }",
 			Test: "TestCron_Run_storeFails",
+		},
+		{
+			Name: "fire-judged-by-its-error", Why: "a job that returns the error of another that could not begin is run again",
+			File: "cron.go", Old: "func(error) bool { return ran }", New: "func(err error) bool { return !errors.Is(err, ErrUnavailable) }",
+			Test: "TestCron_Run_nested",
 		},
 		{
 			Name: "fires-overlap", Why: "a job is begun while an earlier fire of it is still running",
