@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -108,12 +109,16 @@ func ParseHandle(text string) (Handle, error) {
 var errNotOurs = fmt.Errorf("%w: it was not made by Lease.Handle", ErrInvalidHandle)
 
 // Handle gives the lock away: the lease is over, and the lock stays taken for the rest of its TTL.
-// Whoever calls Attach with the handle before that goes on with it. If it fails, the
-// lease is as it was. The store must be able to keep a claim without the process.
+// Whoever calls Attach with the handle before that goes on with it. A lease that began with a part
+// of its TTL is renewed first: see Valid. If Handle fails, the lease is as it was. The store must be able to keep a claim without the process.
 func (l *Lease) Handle() (Handle, error) {
 	locker := l.t.l
 	if !locker.features.Detached {
 		return Handle{}, unsupported(locker.features, "keeps no claim without its process, as Handle needs")
+	}
+	// Nobody renews the claim until it is attached: it must not have less than its TTL to live.
+	if err := l.mature(); err != nil {
+		return Handle{}, cmp.Or(l.Err(), error(newOpError("handle", l.r.name, err)))
 	}
 	if mine, _ := l.depart(false); !mine {
 		return Handle{}, l.Err()

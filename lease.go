@@ -102,12 +102,22 @@ func (l *Lease) Valid(d time.Duration) bool {
 	if l.Err() != nil {
 		return false
 	}
-	if !l.t.hold.Trusted(d) && d < l.r.opt.ttl && l.t.hold.Young() {
-		call, cancel := l.t.l.call(l.t.l.running, min(callLimit, l.t.hold.Left()))
-		defer cancel()
-		_ = l.t.hold.Extend(call, l.t.hold.Terms().TTL) // what came of it is seen next
+	if !l.t.hold.Trusted(d) && d < l.r.opt.ttl {
+		_ = l.mature() // what came of it is seen next
 	}
 	return l.Err() == nil && l.t.hold.Trusted(d)
+}
+
+// mature gives a claim that began with a part of its TTL all of it.
+func (l *Lease) mature() error {
+	hold := &l.t.hold
+	if !hold.Young() {
+		return nil
+	}
+	// Nothing else renews it meanwhile: an answer later than this leaves no time for another try.
+	call, cancel := l.t.l.call(l.t.l.running, min(callLimit, hold.Left()/3))
+	defer cancel()
+	return hold.Extend(call, hold.Terms().TTL)
 }
 
 // Wanted reports whether others wait for the lock, as far as is known: in this process now, in

@@ -133,6 +133,49 @@ func TestLease_Valid_toldOfALongPlace(t *testing.T) {
 	})
 }
 
+// A renewal that Valid asked for and that is not answered leaves time for another.
+func TestLease_Valid_toldAndNotRenewed(t *testing.T) {
+	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
+		link.Next(chaos.Renew, chaos.Action{Kind: chaos.RequestLost})
+		free(t, first)
+		lease := second.now(t)
+		if lease.Valid(20 * time.Second) {
+			t.Error("valid for more than the store has said")
+		}
+		time.Sleep(20 * time.Second)
+		if err := lease.Err(); err != nil {
+			t.Error(err)
+		}
+		free(t, lease)
+	})
+}
+
+// A handle is good for a TTL, and not for the rest of a place.
+func TestLease_Handle_told(t *testing.T) {
+	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
+		free(t, first)
+		lease := second.now(t)
+		link.Freeze()
+		_, err := lease.Handle()
+		wants(t, err, distlock.ErrUnknown)
+		link.Thaw()
+		if err := lease.Err(); err != nil {
+			t.Fatalf("the lease is not as it was: %v", err)
+		}
+		h, err := lease.Handle()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(h.TTL() - time.Second)
+		c, err := distlock.New(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(context.Background()) }()
+		free(t, must(t)(c.Attach(t.Context(), h)))
+	})
+}
+
 // A first renewal that is not answered leaves time for another.
 func TestLocker_Lock_toldAndNotRenewed(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {

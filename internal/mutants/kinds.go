@@ -154,5 +154,15 @@ func kinds() []mutant {
 			File: "ratelimit/ratelimit.go", Old: "	case errors.Is(err, distlock.ErrInvalidName):\n", New: "	case errors.Is(err, distlock.ErrInvalid):\n",
 			Pkg: "ratelimit", Test: "TestMiddleware_badWeight",
 		},
+		{
+			Name: "handle-of-a-young-claim", Why: "a handle is good for the rest of a place in line, and not for its TTL",
+			File: "handle.go", Old: "	if err := l.mature(); err != nil {\n", New: "	if err := error(nil); err != nil {\n",
+			Test: "TestLease_Handle_told",
+		},
+		{
+			Name: "young-claim-asked-for-once", Why: "one renewal that is not answered takes all the time of a claim that began with a part of its TTL",
+			File: "lease.go", Old: "min(callLimit, hold.Left()/3))", New: "min(callLimit, hold.Left()))",
+			Test: "TestLease_Valid_toldAndNotRenewed",
+		},
 	}
 }
