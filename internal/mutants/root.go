@@ -56,13 +56,13 @@ func root() []mutant {
 		},
 		{
 			Name: "unknown-is-held", M: "M21a", Why: "an ask whose answers were lost is told as held by another",
-			File: "request.go", Old: "	if err == nil {\n		return ask.ID, res, sent, nil\n", New: "	if err == nil || unknown {\n		return ask.ID, res, sent, nil\n",
+			File: "request.go", Old: "	case err == nil && (res.Granted || !unknown):\n", New: "	case err == nil && (res.Granted || !unknown), err != nil && unknown:\n",
 			Test: "TestLocker_TryLock_unknown",
 		},
 		{
 			Name: "unknown-is-granted", M: "M21b", Why: "an ask whose answers were lost is told as granted",
-			File: "request.go", Old: "	if err == nil {\n		return ask.ID, res, sent, nil\n",
-			New:  "	if err != nil && unknown {\n		res.Granted, err = true, nil\n	}\n	if err == nil {\n		return ask.ID, res, sent, nil\n",
+			File: "request.go", Old: "	switch {\n	case err == nil && (res.Granted || !unknown):\n",
+			New:  "	if err != nil && unknown {\n		res.Granted, err = true, nil\n	}\n	switch {\n	case err == nil && (res.Granted || !unknown):\n",
 			Test: "TestLocker_Lock_unknown",
 		},
 		{
