@@ -31,8 +31,33 @@ func pgadvisory() []mutant {
 		},
 		{
 			Name: "error-leaves-the-lock", Why: "a lock outlives the error of the statement that took it, and nobody owns it",
-			File: dir + "acquire.go", Old: "		s.undo(c, unavailable(err))\n", New: "		s.remove(c)\n		c.finish(false, unavailable(err))\n",
+			File: dir + "acquire.go", Old: "			s.undo(c, unavailable(err))\n", New: "			s.remove(c)\n			c.finish(false, unavailable(err))\n",
 			Pkg: pkg, Test: "TestStore_grants",
+		},
+		{
+			Name: "failed-join-frees-another", Why: "what may not have been taken is given back, and a reader on the same connection loses its lock unseen",
+			File: dir + "acquire.go", Old: "		if s.doubt(c, unavailable(err)) {\n", New: "		if true {\n",
+			Pkg: pkg, Test: "TestStore_join_fails",
+		},
+		{
+			Name: "free-again-frees-another", Why: "what may have been given back is given back again, and a reader on the same connection loses its lock unseen",
+			File: dir + "release.go", Old: "			if s.doubt(c, reason) {\n", New: "			if true {\n",
+			Pkg: pkg, Test: "TestStore_free_fails",
+		},
+		{
+			Name: "doubt-never-settled", Why: "a lock that may be held is forgotten, and nobody owns it",
+			File: dir + "claim.go", Old: "		s.settle(l, c.number)\n", New: "",
+			Pkg: pkg, Test: "TestStore_join_fails/after",
+		},
+		{
+			Name: "join-beside-a-doubt", Why: "a reader takes a lock that an unlock on its way may free",
+			File: dir + "acquire.go", Old: "a.Weight != driver.Whole && !c.doubted {\n", New: "a.Weight != driver.Whole {\n",
+			Pkg: pkg, Test: "TestStore_doubt_is_settled_alone",
+		},
+		{
+			Name: "free-again-denies-it", Why: "who gave a lock back is told that it was not held, since the first answer was an error",
+			File: dir + "release.go", Old: "c.finish(ok || c.doubted,", New: "c.finish(ok,",
+			Pkg: pkg, Test: "TestStore_free_fails_alone",
 		},
 		{
 			Name: "dead-connection-unnoticed", Why: "the holder goes on though its lock is free",

@@ -83,7 +83,7 @@ func (s *Store) step(a *ask) (step, error) {
 		return s.stepOwn(a, c), nil
 	}
 	for c := range s.byKey[a.number] {
-		if !c.exclusive() && a.Weight != driver.Whole {
+		if !c.exclusive() && a.Weight != driver.Whole && !c.doubted {
 			continue
 		}
 		switch c.state {
@@ -193,7 +193,9 @@ func (s *Store) taken(c *claim, k *call) {
 	case err != nil:
 		// The lock may have been taken before the statement failed.
 		l.failed(c, c.ttl)
-		s.undo(c, unavailable(err))
+		if s.doubt(c, unavailable(err)) {
+			s.undo(c, unavailable(err))
+		}
 	case !ok:
 		s.remove(c)
 		l.forget(c)

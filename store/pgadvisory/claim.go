@@ -28,10 +28,11 @@ type claim struct {
 	holder, party string
 	ttl           time.Duration // that the link counts with
 
-	state state
-	since time.Duration // when it was granted; of one that waits or is ready: a time before which the server did not grant it
-	ends  time.Duration // when its TTL is over
-	timer *time.Timer   // until ends; of one that is ready, until it is given back
+	state   state
+	doubted bool          // nobody knows whether the server holds it
+	since   time.Duration // when it was granted; of one that waits or is ready: a time before which the server did not grant it
+	ends    time.Duration // when its TTL is over
+	timer   *time.Timer   // until ends; of one that is ready, until it is given back
 
 	busy *attempt // what is under way with it; nothing else is begun meanwhile
 }
@@ -68,10 +69,26 @@ func (c *claim) exclusive() bool { return c.weight == driver.Whole }
 // add notes a claim, on a link if it has one.
 func (s *Store) add(c *claim) {
 	s.claims[c.ID] = c
+	s.list(c)
+}
+
+// list has those who ask for the number see the claim.
+func (s *Store) list(c *claim) {
 	if s.byKey[c.number] == nil {
 		s.byKey[c.number] = map[*claim]bool{}
 	}
 	s.byKey[c.number][c] = true
+}
+
+// unlist hides the claim from them, and from its owner.
+func (s *Store) unlist(c *claim) {
+	if s.claims[c.ID] == c {
+		delete(s.claims, c.ID)
+	}
+	delete(s.byKey[c.number], c)
+	if len(s.byKey[c.number]) == 0 {
+		delete(s.byKey, c.number)
+	}
 }
 
 func (s *Store) place(c *claim, l *link) {
@@ -90,21 +107,24 @@ func (s *Store) remove(c *claim) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	if s.claims[c.ID] == c {
-		delete(s.claims, c.ID)
-	}
-	delete(s.byKey[c.number], c)
-	if len(s.byKey[c.number]) == 0 {
-		delete(s.byKey, c.number)
-	}
+	s.unlist(c)
 	if l := c.link; l != nil {
 		delete(l.claims, c)
-		if l.holds[c.number]--; l.holds[c.number] <= 0 {
-			delete(l.holds, c.number)
+		countDown(l.holds, c.number)
+		if c.doubted {
+			countDown(l.doubts, c.number)
 		}
+		s.settle(l, c.number)
 	}
 	if told {
 		s.watches.tellKey(c.number)
+	}
+}
+
+// countDown counts one less, and forgets what is none.
+func countDown(counts map[int64]int, number int64) {
+	if counts[number]--; counts[number] <= 0 {
+		delete(counts, number)
 	}
 }
 

@@ -15,7 +15,8 @@
 //
 // The store opens its own, and never uses a pool of the caller's: a lock belongs to a connection. Many claims stand on one, but no two
 // owners of a key: the server would grant the second what the first holds. Only where there are more readers of one key than
-// connections do some of them share one, which the server counts. A store has at most Options.Conns connections that take locks, and
+// connections do some of them share one, which the server counts. If a statement of one of them fails, so that nobody knows the count, the others keep
+// what they hold, and what may be left is freed after the last of them. A store has at most Options.Conns connections that take locks, and
 // Options.Waits on which the server keeps a waiter in its own line: a free lock is granted there without being asked for
 // again. A connection that holds nothing ends when it has been idle for as long as the last TTL.
 //

@@ -23,12 +23,13 @@ type link struct {
 
 	// The rest is guarded by the store's lock.
 	holds  map[int64]int // how many claims there are of a number, also those that are asked for or given back
+	doubts map[int64]int // how many of them are in doubt
 	claims map[*claim]bool
 	waits  bool // the server keeps it in line for a lock; it can do nothing else meanwhile
 }
 
 func newLink(w *wire) *link {
-	return &link{wire: w, of: map[*claim]time.Duration{}, lives: map[time.Duration]int{}, holds: map[int64]int{}, claims: map[*claim]bool{}}
+	return &link{wire: w, of: map[*claim]time.Duration{}, lives: map[time.Duration]int{}, holds: map[int64]int{}, doubts: map[int64]int{}, claims: map[*claim]bool{}}
 }
 
 // do sends a statement about a claim that has the TTL from here on; 0: it is none any more. With it goes the time after which

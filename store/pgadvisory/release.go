@@ -88,8 +88,7 @@ func (s *Store) giveBackLater(c *claim) *attempt {
 	return try
 }
 
-// undo ends a claim that is busy, since nobody knows whether the server granted it. The reason is for whoever asked
-// for it. It is called with the lock held.
+// undo ends a claim that is busy. The reason is for whoever asked for it. It is called with the lock held.
 func (s *Store) undo(c *claim, reason error) {
 	c.state = leaving
 	s.wg.Go(func() { s.freeUnseen(c, 0, reason) })
@@ -109,7 +108,11 @@ func (s *Store) free(c *claim, tries int, reason error) {
 		value, _, err := l.answer(k)
 		switch {
 		case err != nil && !lost(err) && tries+1 < freeTries:
-			s.wg.Go(func() { s.freeUnseen(c, tries+1, reason) })
+			s.mu.Lock()
+			if s.doubt(c, reason) {
+				s.wg.Go(func() { s.freeUnseen(c, tries+1, reason) })
+			}
+			s.mu.Unlock()
 			return
 		case err != nil && !lost(err):
 			s.mu.Lock()
@@ -137,5 +140,5 @@ func (s *Store) freed(c *claim, ok bool, reason, err error) {
 	if lost(err) && errors.Is(err, driver.ErrUnavailable) {
 		err = nil // the server ended the connection, and the lock with it: it is not held
 	}
-	c.finish(ok, errors.Join(reason, err))
+	c.finish(ok || c.doubted, errors.Join(reason, err)) // one in doubt was held until it was first given back
 }

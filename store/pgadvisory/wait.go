@@ -180,10 +180,12 @@ func (s *Store) served(c *claim, k *call) {
 		if c.busy == nil {
 			c.begin()
 		}
-		c.state = leaving
+		now := s.doubt(c, nil)
 		s.watches.tellOwner(c.ID)
 		s.mu.Unlock()
-		s.freeUnseen(c, 0, nil)
+		if now {
+			s.freeUnseen(c, 0, nil)
+		}
 		return
 	}
 	c.state, c.fence = ready, uint64(value)
