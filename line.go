@@ -30,6 +30,7 @@ type line struct {
 	failed error      // its last error, if that came after the refusal
 
 	running   bool
+	task      *request           // what the runner asks the store for, or takes back; nil: neither
 	placed    *request           // what the runner's place is for; nil: it has none
 	owner     string             // of that place
 	spares    []*turn            // turns that the runner shall prolong for the first waiter, or end
@@ -46,14 +47,10 @@ type waiter struct {
 
 	lease *Lease
 	err   error
+	left  chan error // with err: tells when nothing of the call is left in the store, or why something may be; nil: nothing is
 
 	asks  int  // how often the store was asked while this was the first waiter
 	first bool // the runner asks in place of the call, which would have shown an error of the store
-}
-
-func (w *waiter) fail(err error) {
-	w.err = err
-	close(w.ready)
 }
 
 func (w *waiter) give(lease *Lease) {
@@ -161,7 +158,7 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	}
 	p.stop()
 	if w.err != nil {
-		if err := l.vacate(n, w.r); err != nil {
+		if err := w.vacate(); err != nil {
 			w.err = errors.Join(w.err, err)
 		}
 		now := l.clock.Awake()
@@ -181,32 +178,26 @@ func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
 	if at < 0 {
 		return
 	}
-	w.err = errors.Join(n.inTheWay(w, at), cause)
 	n.waiters = slices.Delete(n.waiters, at, at+1)
+	n.fail(w, errors.Join(n.inTheWay(w, at), cause))
 	l.tidy(n)
 }
 
 // vacate returns when the place in the store's line is given up, if nobody is left to wait
 // there, and at the latest after withdrawLimit. An error says that something may be left.
-func (l *Locker) vacate(n *line, r *request) error {
-	l.mu.Lock()
-	if len(n.waiters) > 0 || !n.running {
-		l.mu.Unlock()
+func (w *waiter) vacate() error {
+	if w.left == nil {
 		return nil
 	}
-	seen := make(chan error, 1)
-	n.leavers = append(n.leavers, seen)
-	n.shake()
-	l.mu.Unlock()
 	err := errNoAnswer
 	select {
-	case err = <-seen:
+	case err = <-w.left:
 	case <-time.After(withdrawLimit): // the runner goes on with it
 	}
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: "withdraw", Key: r.name, Unknown: true, Err: err}
+	return &OpError{Op: "withdraw", Key: w.r.name, Unknown: true, Err: err}
 }
 
 var errNoAnswer = errors.New("the store did not answer in time")
@@ -312,17 +303,36 @@ func (n *line) pop() {
 	n.waiters = n.waiters[1:]
 }
 
-// dissolve sends all waiters home: what they waited for has become a record.
-func (n *line) dissolve() {
-	for _, w := range n.waiters {
-		w.fail(n.held)
+// fail ends the wait of w, which is out of the line by now, with an error. If the runner has done for it what nobody else wants, the call
+// waits until that is undone: see vacate. It is noted here and not by the call, which may come too late to be told what is left.
+func (n *line) fail(w *waiter, err error) {
+	w.err = err
+	if n.running && n.idle() && (n.first() == nil || w.r.same(n.task)) {
+		w.left = make(chan error, 1)
+		n.leavers = append(n.leavers, w.left)
+		n.shake()
 	}
+	close(w.ready)
+}
+
+// dissolve sends all waiters home.
+func (n *line) dissolve(err error) {
+	all := n.waiters
 	n.waiters = nil
+	for _, w := range all {
+		n.fail(w, err)
+	}
+}
+
+// idle reports whether what the runner does is of no use to the first waiter.
+func (n *line) idle() bool {
+	w := n.first()
+	return w == nil || n.task != nil && !w.r.same(n.task)
 }
 
 // shake makes the runner look at the line again.
 func (n *line) shake() {
-	if n.interrupt != nil && len(n.waiters) == 0 {
+	if n.interrupt != nil && n.idle() {
 		n.interrupt()
 	}
 	select {

@@ -243,10 +243,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	first := !l.closed
 	l.closed = true
 	for _, n := range l.lines {
-		for _, w := range n.waiters {
-			w.fail(ErrClosed)
-		}
-		n.waiters = nil
+		n.dissolve(ErrClosed)
 		n.shake()
 	}
 	l.mu.Unlock()

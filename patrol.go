@@ -306,6 +306,6 @@ func (p *patrol) tell(c *circle) {
 		return // it was served at the same moment, or left
 	}
 	n.waiters = slices.Delete(n.waiters, at, at+1)
-	w.fail(&DeadlockError{Key: w.r.name, Cycle: c.parties(), Err: n.inTheWay(w, at)})
+	n.fail(w, &DeadlockError{Key: w.r.name, Cycle: c.parties(), Err: n.inTheWay(w, at)})
 	l.tidy(n)
 }

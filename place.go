@@ -87,7 +87,7 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 		w.first = false
 		p.refused(res, sent, l.clock.Now())
 		if res.Blocker.Kept {
-			n.dissolve()
+			n.dissolve(n.held) // what they waited for has become a record
 			l.tidy(n)
 			return false, 0
 		}
@@ -99,16 +99,16 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 		if w.first && (w.asks > 0 || !op.Unknown) && n.first() == w { // see try
 			shown := *op
 			shown.Unknown = false // what may have been granted is withdrawn: see vacate
-			w.fail(&shown)
 			n.pop()
+			n.fail(w, &shown)
 			l.tidy(n)
 			return false, 0
 		}
 	}
 	w.asks++
 	if w.r.opt.asks > 0 && w.asks >= w.r.opt.asks && n.first() == w {
-		w.fail(n.inTheWay(w, 0))
 		n.pop()
+		n.fail(w, n.inTheWay(w, 0))
 		l.tidy(n)
 	}
 	return false, p.pause(res)

@@ -17,14 +17,17 @@ func (l *Locker) run(n *line) {
 	var left error // why something of this process may be left in the store
 	for {
 		l.mu.Lock()
+		if p == nil {
+			n.task = nil
+		}
 		w := n.first()
 		switch {
 		case len(n.spares) > 0:
 			left = cmp.Or(l.prolong(n), left)
 			continue
 		case w != nil && w.r.tooHeavy() != nil: // since a resize
-			w.fail(w.r.tooHeavy())
 			n.pop()
+			n.fail(w, w.r.tooHeavy())
 			l.mu.Unlock()
 			continue
 		case p != nil && (w == nil || !w.r.same(p.r) || p.ctx.Err() != nil):
@@ -45,7 +48,7 @@ func (l *Locker) run(n *line) {
 		if p == nil {
 			p = l.newPlace(w.r)
 		}
-		n.placed, n.owner, n.interrupt = p.r, p.ask.Owner, p.leave
+		n.task, n.placed, n.owner, n.interrupt = p.r, p.r, p.ask.Owner, p.leave
 		p.ask.Limit = p.r.bound()
 		p.seen = l.seq
 		rest := n.rest

@@ -109,6 +109,7 @@ func (t *turn) enough() bool {
 // spare leaves the turn to the runner. The lock is held.
 func (t *turn) spare() {
 	t.lease = nil
+	t.n.task = t.r
 	t.n.spares = append(t.n.spares, t)
 }
 
@@ -128,6 +129,7 @@ func (t *turn) serve(w *waiter) {
 func (l *Locker) prolong(n *line) error {
 	t, w := n.spares[0], n.first()
 	n.spares = slices.Delete(n.spares, 0, 1)
+	n.task = t.r
 	if w == nil || !w.r.same(t.r) || t.sealed {
 		l.mu.Unlock()
 		return l.dismiss(t)

@@ -643,6 +643,93 @@ func TestLocker_Lock_notWithdrawn(t *testing.T) {
 	})
 }
 
+// The same goes if a call of the process stands behind it that has no use for its place.
+func TestLocker_Lock_notWithdrawnBeforeAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+		ctx, cancel := context.WithCancel(t.Context())
+		one := begin(ctx, b.Lock, "k").waits(t)
+		two := begin(t.Context(), b.Lock, "k", distlock.TTL(10*time.Second)).waits(t)
+		g.set(func(g *gate) {
+			g.release = func(context.Context, driver.ID, func() error) error {
+				time.Sleep(time.Millisecond)
+				return errCut
+			}
+		})
+		cancel()
+		one.refused(t, distlock.ErrHeld, distlock.ErrUnknown, errCut, context.Canceled)
+		synctest.Wait()
+		g.expect(t, 1, 2)
+		g.thaw()
+		free(t, first)
+		free(t, two.granted(t)) // what is left ends by itself
+		g.empty(t, a, b)
+	})
+}
+
+// A call whose claim may have been granted unseen does not say that nothing was changed, whoever stands behind it.
+func TestLocker_Lock_unknownBeforeAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k"))
+		_, err := b.Lock(t.Context(), "k", distlock.Wait(time.Millisecond))
+		wants(t, err, distlock.ErrHeld) // so the next call asks with a place at once
+		free(t, first)
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				time.Sleep(100 * time.Millisecond)
+				_, _ = next(ctx, r)
+				return driver.Result{}, errCut
+			}
+			g.release = func(context.Context, driver.ID, func() error) error { return errCut }
+		})
+		one := begin(t.Context(), b.Lock, "k").waits(t)
+		two := begin(t.Context(), b.Lock, "k", distlock.TTL(10*time.Second)).waits(t)
+		one.refused(t, distlock.ErrUnknown, errCut)
+		g.expect(t, 1, 0)
+		g.thaw()
+		time.Sleep(time.Minute) // the claim ends by itself
+		free(t, two.now(t))
+		g.empty(t, a, b)
+	})
+}
+
+// A call that leaves while the store is asked for it does not wait for the answer, whoever stands behind it.
+func TestLocker_Lock_cancelledBeforeAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+		ctx, cancel := context.WithCancel(t.Context())
+		one := begin(ctx, b.Lock, "k").waits(t)
+		two := begin(t.Context(), b.Lock, "k", distlock.TTL(10*time.Second)).waits(t)
+		asked := make(chan struct{}, 1)
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, _ driver.Request, _ acquireFunc) (driver.Result, error) {
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+				<-ctx.Done()
+				return driver.Result{}, ctx.Err()
+			}
+		})
+		<-asked
+		left := time.Now()
+		cancel()
+		if err := one.refused(t, distlock.ErrHeld, context.Canceled); errors.Is(err, distlock.ErrUnknown) {
+			t.Errorf("its place is given up: %v", err)
+		}
+		if took := time.Since(left); took > 0 {
+			t.Errorf("it took %v to leave", took)
+		}
+		g.thaw()
+		free(t, first)
+		free(t, two.granted(t))
+		g.empty(t, a, b)
+	})
+}
+
 // A ctx that ends together with the lease it was made for must not bring the Locker to a
 // halt: to look at it is to look at the lease.
 func TestLocker_Lock_underLostLease(t *testing.T) {

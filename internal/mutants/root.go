@@ -77,6 +77,21 @@ func root() []mutant {
 			Test: "TestLocker_Lock_cancelledInFirstAsk",
 		},
 		{
+			Name: "left-before-another", Why: "a call leaves a place behind and does not say so, if one of another kind waits behind it",
+			File: "line.go", Old: "	if n.running && n.idle() && ", New: "	if n.running && n.first() == nil && ",
+			Test: "TestLocker_Lock_notWithdrawnBeforeAnother",
+		},
+		{
+			Name: "granted-unseen-before-another", Why: "a call leaves a claim behind and says that nothing was changed",
+			File: "line.go", Old: "	if n.running && n.idle() && ", New: "	if n.running && n.first() == nil && ",
+			Test: "TestLocker_Lock_unknownBeforeAnother",
+		},
+		{
+			Name: "ask-goes-on-before-another", Why: "a call that is cancelled waits for an answer that is of use to nobody",
+			File: "line.go", Old: "	if n.interrupt != nil && n.idle() {\n", New: "	if n.interrupt != nil && n.first() == nil {\n",
+			Test: "TestLocker_Lock_cancelledBeforeAnother",
+		},
+		{
 			Name: "unlock-on-a-dead-context", M: "M22", Why: "a deferred Unlock after a cancel frees nothing",
 			File: "lease.go", Old: "		err = l.giveBack(call)\n", New: "		err = l.giveBack(ctx)\n",
 			Test: "TestLease_Unlock",
