@@ -21,13 +21,17 @@ func (l *Locker) run(n *line) {
 			n.task = nil
 		}
 		w := n.first()
+		var heavy error
+		if w != nil {
+			heavy = w.r.tooHeavy() // looked at once: a resize may come at any moment
+		}
 		switch {
 		case len(n.spares) > 0:
 			left = cmp.Or(l.prolong(n), left)
 			continue
-		case w != nil && w.r.tooHeavy() != nil: // since a resize
+		case heavy != nil: // since a resize
 			n.pop()
-			n.fail(w, w.r.tooHeavy())
+			n.fail(w, heavy)
 			l.mu.Unlock()
 			continue
 		case p != nil && (w == nil || !w.r.same(p.r) || p.ctx.Err() != nil):

@@ -105,8 +105,9 @@ func (r *request) sameLimit(other *request) bool {
 
 // tooHeavy says that r can never be granted, or nothing.
 func (r *request) tooHeavy() error {
-	if r.Weight <= r.bound() {
+	limit := r.bound()
+	if r.Weight <= limit {
 		return nil
 	}
-	return fmt.Errorf("%w: %s: a weight of %d is over the limit of %d", ErrInvalid, quote(r.name), r.Weight, r.bound())
+	return fmt.Errorf("%w: %s: a weight of %d is over the limit of %d", ErrInvalid, quote(r.name), r.Weight, limit)
 }

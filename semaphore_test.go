@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,6 +182,45 @@ func TestSemaphore_Resize_tooSmall(t *testing.T) {
 		free(t, first)
 		g.empty(t, l)
 	})
+}
+
+// A call that waits is granted or refused, and nothing else, however often the size changes meanwhile.
+func TestSemaphore_Resize_toAndFro(t *testing.T) {
+	g := newGate()
+	l := g.locker(t)
+	s := slots(t, l, 2)
+	first := must(t)(s.Acquire(t.Context(), "gpu"))
+	done := make(chan struct{})
+	var resizing, calling sync.WaitGroup
+	for range 2 {
+		resizing.Go(func() {
+			for i := int64(0); ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+					_ = s.Resize(1 + i%2)
+				}
+			}
+		})
+	}
+	for range 8 {
+		calling.Go(func() {
+			for range 2000 {
+				lease, err := s.Acquire(t.Context(), "gpu", distlock.Weight(2))
+				if err == nil {
+					free(t, lease)
+					t.Error("two slots beside one of two were granted")
+				}
+				wants(t, err, distlock.ErrInvalid)
+			}
+		})
+	}
+	calling.Wait()
+	close(done)
+	resizing.Wait()
+	free(t, first)
+	g.empty(t, l)
 }
 
 func TestSemaphore_Do(t *testing.T) {
