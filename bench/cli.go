@@ -48,8 +48,8 @@ func (b *bench) added(program, dir string) error {
 	if !b.pick(title) {
 		return nil
 	}
-	store := "sqlite://" + filepath.Join(dir, "run", "locks.db")
-	kept := "sqlite://" + filepath.Join(dir, "kept", "locks.db")
+	store := "sqlite://" + filepath.Join(dir, "run.db")
+	kept := "sqlite://" + filepath.Join(dir, "kept.db")
 	all := []command{
 		{"true", []string{"true"}},
 		{"distlock version", []string{program, "version"}},
@@ -131,7 +131,7 @@ func (b *bench) waiters(program, dir string) error {
 	if !b.pick(title) {
 		return nil
 	}
-	store := "sqlite://" + filepath.Join(dir, "wait", "locks.db")
+	store := "sqlite://" + filepath.Join(dir, "wait.db")
 	var s stack
 	defer s.undo()
 	if out, err := osexec.CommandContext(b.ctx, program, "acquire", "--store", store, "--ttl", "10m", "x").CombinedOutput(); err != nil {

@@ -51,7 +51,7 @@ func TestOpen_memory(t *testing.T) {
 func TestOpen_sqlite(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	use(t, "sqlite:")
-	use(t, "sqlite://"+t.TempDir()+"/locks/a.db?lock_ttl=1m")
+	use(t, "sqlite://"+t.TempDir()+"/a.db?lock_ttl=1m")
 }
 
 func TestOpen_redis(t *testing.T) {
@@ -144,6 +144,8 @@ func TestOpen_refuses(t *testing.T) {
 		"redlock:x":                             "redlock",
 		"redlock:?node=redis://:hunter22@h/x&node=redis://b&node=redis://c": "node 1",
 		"sqlite:x.db?sync=1":                            "did you mean synchronous?",
+		"sqlite:x.db?synchronuos=full":                  "did you mean synchronous?",
+		"sqlite:x.db?foo=1":                             `unknown key "foo": there is synchronous; the command and package open also take lock_ttl and lock_poll`,
 		"sqlite:x.db?synchronous=full&synchronous=full": "synchronous",
 		"sqlite://host/x.db":                            "three slashes",
 		strings.Repeat("x", 1e5):                        "bytes",

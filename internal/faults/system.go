@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -167,7 +168,11 @@ func startSQLite(e *Env) {
 	if e.small(16 << 20); e.disk != nil {
 		folder = e.disk.Path
 	}
-	e.URL = func([]string) string { return "sqlite:" + filepath.Join(folder, "locks", "locks.db") }
+	folder = filepath.Join(folder, "locks") // of ours alone, whatever the rights of the disk are
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		e.tb.Fatal(err)
+	}
+	e.URL = func([]string) string { return "sqlite:" + filepath.Join(folder, "locks.db") }
 }
 
 // redisNode is a server whose memory can be taken away.

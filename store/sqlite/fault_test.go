@@ -201,10 +201,39 @@ func TestStore_busy(t *testing.T) {
 	grant(t, s, r)
 }
 
+func TestOpenURL_folder(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
+	for _, text := range []string{"sqlite:", "sqlite:?synchronous=full"} {
+		s, err := sqlite.OpenURL(t.Context(), text)
+		if err != nil {
+			t.Fatal(text, err)
+		}
+		if want := filepath.Join(dir, "state", "distlock", "locks.db"); s.Path() != want {
+			t.Errorf("%s: %s, want %s", text, s.Path(), want)
+		}
+		_ = s.Close()
+	}
+	// A typo must not make a second store.
+	missing := filepath.Join(dir, "typo", "folder")
+	if _, err := sqlite.OpenURL(t.Context(), "sqlite:"+filepath.ToSlash(missing)+"/locks.db"); err == nil || !strings.Contains(err.Error(), "there is no folder "+missing) {
+		t.Errorf("a folder that is missing: %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(missing)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it was made: %v", err)
+	}
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("HOME", "relative")
+	t.Setenv("USERPROFILE", "relative")
+	if _, err := sqlite.OpenURL(t.Context(), "sqlite:"); err == nil || !strings.Contains(err.Error(), "not a whole path") {
+		t.Errorf("a relative home: %v", err)
+	}
+}
+
 func TestParse(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", "/state")
+	t.Parallel()
 	for text, want := range map[string]string{
-		"sqlite:": "/state/distlock/locks.db", "sqlite:locks.db": "locks.db", "sqlite:///var/lib/l.db": "/var/lib/l.db",
+		"sqlite:": "", "sqlite:locks.db": "locks.db", "sqlite:///var/lib/l.db": "/var/lib/l.db",
 		"sqlite:a%20b.db": "a b.db",
 	} {
 		if path, _, err := sqlite.Parse(text); err != nil || path != want {

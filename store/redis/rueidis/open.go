@@ -176,7 +176,7 @@ func check(values url.Values, known []string) error {
 		if best, ok := typo.Of(key, known, 3); ok {
 			return fmt.Errorf("redis: unknown option %.64q in the URL: did you mean %s?", key, best)
 		}
-		return fmt.Errorf("redis: unknown option %.64q in the URL: the options are %s", key, strings.Join(known, ", "))
+		return fmt.Errorf("redis: unknown option %.64q in the URL: the options are %s; the command and package open also take lock_ttl and lock_poll", key, strings.Join(known, ", "))
 	}
 	return nil
 }

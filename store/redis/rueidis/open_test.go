@@ -130,7 +130,7 @@ func TestOpen_refused(t *testing.T) {
 		"redis://u:canary-7f3%zz@h":                          "well written",
 		"redis://u:canary-7f3@h?a=%zz":                       "well written",
 		"redis://u:canary-7f3@h?lock_prefx=x":                "did you mean lock_prefix?",
-		"redis://u:canary-7f3@h?timeout=5s":                  "the options are",
+		"redis://u:canary-7f3@h?timeout=5s":                  "also take lock_ttl and lock_poll",
 		"redis://u:canary-7f3@h?lock_prefix=a&lock_prefix=b": "twice",
 		"redis://u:canary-7f3@h?tls_ca=x":                    "without TLS",
 		"redis://u:canary-7f3@h?lock_replicas=-1":            "lock_replicas",
