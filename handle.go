@@ -120,7 +120,7 @@ func (l *Lease) Handle() (Handle, error) {
 	if err := l.mature(); err != nil {
 		return Handle{}, cmp.Or(l.Err(), error(newOpError("handle", l.r.name, err)))
 	}
-	if mine, _ := l.depart(false); !mine {
+	if mine, _ := l.depart(false, departLimit); !mine {
 		return Handle{}, l.Err()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), l.r.limit())

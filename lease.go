@@ -198,7 +198,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if mine, answer := l.depart(true); !mine { //nolint:contextcheck // Err waits for nothing
+	if mine, answer := l.depart(true, departLimit); !mine { //nolint:contextcheck // Err waits for nothing
 		return answer
 	}
 	locker := l.t.l
@@ -256,15 +256,20 @@ func (l *Lease) release(ctx context.Context) error {
 
 // abandon ends the lease without a word to the store, as if a release had not been answered.
 func (l *Lease) abandon(ctx context.Context) error {
-	if mine, answer := l.depart(true); !mine { //nolint:contextcheck // Err waits for nothing
+	if mine, answer := l.depart(true, 0); !mine { //nolint:contextcheck // Err waits for nothing
 		return answer
 	}
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	_ = l.t.hold.Stop(now) // it waits for no renewal
-	err := &OpError{Op: "release", Key: l.r.name, Unknown: true, Err: errNoAnswer}
+	err := l.unanswered()
 	l.part(ctx, Released, err, false)
 	return err
+}
+
+// unanswered is the answer of Unlock if there is none.
+func (l *Lease) unanswered() error {
+	return &OpError{Op: "release", Key: l.r.name, Unknown: true, Err: errNoAnswer}
 }
 
 // part ends the turn together with the lease, and tells so, unless that was told before: by the
@@ -296,10 +301,14 @@ func (l *Lease) giveBack(ctx context.Context) error {
 	return store.Release(ctx, id)
 }
 
+// departLimit is how long one who wants to end a lease waits for another who does: as long as a release can take. A recording may
+// take as long as the lease can be trusted.
+const departLimit = callLimit + withdrawLimit
+
 // depart makes the caller the one who ends the lease, and ends its contexts. If somebody else does or
-// did, or it is lost, it waits for the answer and returns that; a release that was not
+// did, or it is lost, it waits for the answer, with some patience, and returns that; a release that was not
 // answered may be made again.
-func (l *Lease) depart(again bool) (mine bool, answer error) {
+func (l *Lease) depart(again bool, patience time.Duration) (mine bool, answer error) {
 	why := cmp.Or(l.Err(), ErrReleased) // a loss that nobody has told of yet came before this
 	locker := l.t.l
 	locker.mu.Lock()
@@ -312,7 +321,13 @@ func (l *Lease) depart(again bool) (mine bool, answer error) {
 		}
 		leaving := l.leaving
 		locker.mu.Unlock()
-		<-leaving
+		enough := time.NewTimer(patience)
+		defer enough.Stop()
+		select {
+		case <-leaving:
+		case <-enough.C:
+			return false, l.unanswered()
+		}
 		locker.mu.Lock()
 		defer locker.mu.Unlock()
 		return false, l.answer

@@ -133,7 +133,7 @@ func (m *Limiter) limited(name string, err error) error {
 
 // leave ends the lease and leaves the claim to end by itself.
 func (l *Lease) leave(ctx context.Context) error {
-	if mine, _ := l.depart(false); !mine { //nolint:contextcheck // Err waits for nothing
+	if mine, _ := l.depart(false, departLimit); !mine { //nolint:contextcheck // Err waits for nothing
 		if why := l.Err(); !errors.Is(why, ErrLost) { //nolint:contextcheck // Err waits for nothing
 			return why // the Locker gave it back
 		}

@@ -95,8 +95,8 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 // Do returns the remembered result of a name, or runs f and remembers what came of it. The context that f gets ends if
 // the lease is lost. A failure that is not to be remembered, a result that cannot be stored and a panic leave nothing behind.
 //
-// An unanswered recording is tried again for as long as the lease can be trusted; then the result is returned with
-// ErrNotRecorded.
+// An unanswered recording is tried again for as long as the lease can be trusted; not for longer than Unlock takes, if ctx is over or
+// the Locker is closed. Then the result is returned with ErrNotRecorded.
 func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	var none T
 	if f == nil {
@@ -203,7 +203,7 @@ func (o *Once[T]) read(name string, record []byte) (v T, err error) {
 func (l *Lease) record(ctx context.Context, ttl time.Duration, value []byte) error {
 	clock, hold := l.t.l.clock, &l.t.hold
 	until := clock.Now() + hold.Left()
-	if mine, answer := l.depart(false); !mine { //nolint:contextcheck // Err waits for nothing
+	if mine, answer := l.depart(false, departLimit); !mine { //nolint:contextcheck // Err waits for nothing
 		return cmp.Or(answer, l.Err()) //nolint:contextcheck // as above
 	}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.r.limit())
@@ -225,10 +225,10 @@ func (l *Lease) record(ctx context.Context, ttl time.Duration, value []byte) err
 	return err
 }
 
-// keep sends the last renewal, again and again while trust lasts. It goes out although ctx is over, but then not
-// for longer than an Unlock would.
+// keep sends the last renewal, again and again while trust lasts. It goes out although ctx is over or the Locker is closed, but
+// then not for longer than an Unlock would.
 func (l *Lease) keep(ctx context.Context, r driver.Renewal, until time.Duration) error {
-	clock, ttl := l.t.l.clock, l.r.opt.ttl
+	clock, ttl, running := l.t.l.clock, l.r.opt.ttl, l.t.l.running
 	began := clock.Now()
 	for {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(callLimit, ttl/4, until-clock.Now()))
@@ -238,8 +238,8 @@ func (l *Lease) keep(ctx context.Context, r driver.Renewal, until time.Duration)
 			return err
 		}
 		now := clock.Now()
-		pause := min(backoff.Jitter(ttl/20), until-now)
-		if pause <= 0 || ctx.Err() != nil && now-began > callLimit {
+		pause := min(backoff.Jitter(min(ttl/20, time.Second)), until-now) // short: one who has left is seen after it
+		if pause <= 0 || (ctx.Err() != nil || running.Err() != nil) && now-began > callLimit {
 			return err
 		}
 		time.Sleep(pause)

@@ -3,6 +3,7 @@ package distlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,13 @@ func never[T any](t *testing.T) func(context.Context) (T, error) {
 		t.Error("the function ran")
 		return v, nil
 	}
+}
+
+// failRenewals makes every renewal fail at once, and so every recording.
+func (g *gate) failRenewals() {
+	g.set(func(g *gate) {
+		g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, errCut }
+	})
 }
 
 // beside is a gate on the same store as g: what happens to one of them does not happen to the other.
@@ -335,6 +343,68 @@ func TestOnce_Do_notRecordedForOneWhoLeft(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		g.thaw()
+	})
+}
+
+// So does one who leaves while it waits, however long the TTL is.
+func TestOnce_Do_notRecordedForOneWhoLeaves(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		o := once[int](t, g.locker(t), nil, distlock.TTL(4*time.Hour))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		_, err := o.Do(ctx, "a", func(context.Context) (int, error) {
+			g.failRenewals()
+			return 1, nil
+		})
+		wants(t, err, distlock.ErrNotRecorded)
+		if took := time.Since(start); took < time.Minute || took > 66*time.Second {
+			t.Errorf("it took %v, and the caller left after a minute", took)
+		}
+		g.thaw()
+	})
+}
+
+// A recording that the store does not answer holds nobody up: neither those who unlock the lease, nor Close, which ends it.
+func TestOnce_Do_closedWhileRecording(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		o := once[int](t, l, nil, distlock.TTL(10*time.Minute))
+		const runs = 100
+		leases, errs := make([]*distlock.Lease, runs), make(chan error, runs)
+		for i := range runs {
+			go func() {
+				_, err := o.Do(context.Background(), fmt.Sprint(i), func(ctx context.Context) (int, error) {
+					leases[i] = distlock.FromContext(ctx)
+					g.failRenewals()
+					return 1, nil
+				})
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		brief := func(what string, limit time.Duration, f func(ctx context.Context) error) {
+			t.Helper()
+			start := time.Now()
+			wants(t, f(context.Background()), distlock.ErrUnknown)
+			if took := time.Since(start); took > limit {
+				t.Errorf("%s took %v", what, took)
+			}
+		}
+		brief("Unlock", 6*time.Second, leases[0].Unlock)
+		brief("ReleaseAll", 16*time.Second, l.ReleaseAll)
+		if n := len(errs); n > 0 {
+			t.Errorf("%d recordings have ended; there is trust left", n)
+		}
+		brief("Close", 16*time.Second, l.Close)
+		time.Sleep(time.Second)
+		if n := len(errs); n != runs {
+			t.Fatalf("%d recordings have ended, of %d", n, runs)
+		}
+		for range runs {
+			wants(t, <-errs, distlock.ErrNotRecorded)
+		}
 	})
 }
 

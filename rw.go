@@ -31,7 +31,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if mine, _ := l.depart(false); !mine { //nolint:contextcheck // Err waits for nothing
+	if mine, _ := l.depart(false, departLimit); !mine { //nolint:contextcheck // Err waits for nothing
 		return nil, l.Err() //nolint:contextcheck // Err waits for nothing
 	}
 	reader := l.succeed()

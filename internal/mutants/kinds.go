@@ -5,8 +5,8 @@ func kinds() []mutant {
 	return []mutant{
 		{
 			Name: "downgrade-while-writing", Why: "a writer's work goes on beside readers that were let in",
-			File: "rw.go", Old: "	if mine, _ := l.depart(false); !mine { //nolint:contextcheck // Err waits for nothing\n",
-			New:  "	defer l.depart(false)\n	if l.Err() != nil {\n",
+			File: "rw.go", Old: "	if mine, _ := l.depart(false, departLimit); !mine { //nolint:contextcheck // Err waits for nothing\n",
+			New:  "	defer l.depart(false, departLimit)\n	if l.Err() != nil {\n",
 			Test: "TestLease_Downgrade_endsTheWorkFirst",
 		},
 		{

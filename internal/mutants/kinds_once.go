@@ -44,6 +44,26 @@ func kindsOnce() []mutant {
 			Test: "TestOnce_Do_recordsThoughDone",
 		},
 		{
+			Name: "recording-outlives-its-locker", Why: "a call goes on for minutes after Close, on a store that may be closed too",
+			File: "once.go", Old: "(ctx.Err() != nil || running.Err() != nil) &&", New: "(ctx.Err() != nil || running == nil) &&",
+			Test: "TestOnce_Do_closedWhileRecording",
+		},
+		{
+			Name: "recording-waited-for", Why: "Close takes as long as the TTL of a result that cannot be recorded",
+			File: "lease.go", Old: "time.NewTimer(patience)", New: "time.NewTimer(maxTTL)",
+			Test: "TestOnce_Do_closedWhileRecording",
+		},
+		{
+			Name: "recordings-waited-for-one-by-one", Why: "ReleaseAll does not give up after 10 s: it waits for each recording that it meets",
+			File: "lease.go", Old: "l.depart(true, 0)", New: "l.depart(true, departLimit)",
+			Test: "TestOnce_Do_closedWhileRecording",
+		},
+		{
+			Name: "recording-pauses-for-long", Why: "a caller that has left is kept for a part of a long TTL",
+			File: "once.go", Old: "backoff.Jitter(min(ttl/20, time.Second))", New: "backoff.Jitter(ttl/20)",
+			Test: "TestOnce_Do_notRecordedForOneWhoLeaves",
+		},
+		{
 			Name: "failures-always-remembered", Why: "a passing failure is the answer for a day",
 			File: "once.go", Old: "		if o.o.Failures == nil || !o.o.Failures(failed) {\n", New: "		if false {\n",
 			Test: "TestOnce_Do_failures",
