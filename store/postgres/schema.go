@@ -19,8 +19,8 @@ import (
 const (
 	layout    = 1
 	oldest    = 1
-	functions = 4
-	enough    = 2
+	functions = 5
+	enough    = 5
 )
 
 // noRight is the SQLSTATE of what a role may not do.

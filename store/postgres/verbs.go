@@ -38,8 +38,8 @@ func (n *names) statements() statements {
 			order: 2,
 		},
 		release: statement{
-			sql: n.sql(`select @schema@.release($1, $2)`), formats: []int16{0, 0}, results: []int16{0},
-			all:   &statement{sql: n.sql(`select @schema@.release_all($1, $2)`), formats: []int16{0}, results: []int16{0}},
+			sql: n.sql(`select @schema@.release($1, $2, $3)`), formats: []int16{0, 0, 0}, results: []int16{0},
+			all:   &statement{sql: n.sql(`select @schema@.release_all($1, $2, $3)`), formats: []int16{0}, results: []int16{0}},
 			order: 1,
 		},
 		renew: statement{
@@ -152,18 +152,29 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		return driver.ErrNotHeld // nobody can have it
 	}
 	c := &call{st: &s.st.release, key: storable(id.Key)}
-	c.args = [][]byte{[]byte(c.key), []byte(owner)}
-	err = s.claims.do(ctx, c)
+	c.args = [][]byte{[]byte(c.key), []byte(owner), []byte("f")}
+	if err = s.claims.do(ctx, c); err == nil {
+		err = released(c.rows)
+	}
 	if errors.Is(err, errBusy) {
-		err = s.alone(ctx, c)
+		// Another transaction has the key, and may be granting it to this owner, or has its hands on the claim. To wait for it in the lane
+		// would hold up all others.
+		c.args[2] = []byte("t")
+		if err = s.alone(ctx, c); err == nil {
+			err = released(c.rows)
+		}
 	}
-	if err != nil {
-		return err
-	}
+	return err
+}
+
+// released reads an answer of release. Null, which it does not give if it may wait, is errBusy.
+func released(rows [][][]byte) error {
 	switch {
-	case len(c.rows) != 1 || len(c.rows[0]) != 1:
+	case len(rows) != 1 || len(rows[0]) != 1:
 		return errAnswer
-	case string(c.rows[0][0]) == "f":
+	case rows[0][0] == nil:
+		return errBusy
+	case string(rows[0][0]) == "f":
 		return driver.ErrNotHeld
 	}
 	return nil

@@ -28,7 +28,7 @@ func TestSchema_oldFunctions(t *testing.T) {
 	a := exclusive("held")
 	fence := grant(t, s, a).Fence
 	for _, sql := range []string{
-		"delete from Schema.meta where name = 'functions'", "drop function Schema.ask_all", "drop function Schema.ask_anywhere", "drop function Schema.release_all",
+		"delete from Schema.meta where name = 'functions'", "drop function Schema.ask_all", "drop function Schema.ask_anywhere", "drop function Schema.release_all(text[], text[], boolean[])",
 		"create or replace function Schema.tag(owner text) returns text language sql as 'select null::text'",
 	} {
 		query(t, srv, strings.ReplaceAll(sql, "Schema", quoted(opt)))
@@ -64,23 +64,26 @@ func TestSchema_oldFunctions(t *testing.T) {
 		t.Errorf("the locks are %v: not all functions were replaced", rows)
 	}
 
-	// Those of the program before do all that this one asks, and Migrate replaces them; those of a later one do too, and stay.
-	for have, want := range map[string]string{"2": "4", "3": "4", "99": "99"} {
+	// Those of a program before do not do all that this one asks, and Migrate replaces them; those of a later one do, and stay.
+	for have, want := range map[string]string{"2": "5", "4": "5", "99": "99"} {
 		query(t, srv, "update "+quoted(opt)+".meta set value = '"+have+"' where name = 'functions'")
-		works(t, made(t, srv.URL, opt))
+		if _, err := made(t, srv.URL, opt).Acquire(t.Context(), exclusive("key")); errors.As(err, &schema) != (want != have) {
+			t.Errorf("with functions no. %s: %v", have, err)
+		}
 		if _, _, err := made(t, srv.URL, opt).Migrate(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if rows := query(t, srv, "select value from "+quoted(opt)+".meta where name = 'functions'"); rows[0][0] != want {
 			t.Errorf("Migrate made functions no. %v of no. %s, want %s", rows, have, want)
 		}
+		works(t, made(t, srv.URL, opt))
 	}
 }
 
 // Whoever changes the functions gives them another number, so that programs find out whether a schema has them.
 func TestSchema_functionsNumber(t *testing.T) {
 	t.Parallel()
-	const of = "fe00592729c6545a" // those of functions = 4
+	const of = "933cd5cd8003e7c3" // those of functions = 5
 	text, err := os.ReadFile("sql/functions.sql")
 	if err != nil {
 		t.Fatal(err)

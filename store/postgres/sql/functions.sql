@@ -1,7 +1,8 @@
 -- The functions. Each is one round trip, and none that is called from outside waits for longer than its lock_timeout.
 --
 -- Acquire has a key to itself before it reads the clock and the claims: it takes a lock of the transaction on the key's
--- number. Renew and release never wait for that lock: a client that idles in its transaction keeps nobody from renewing.
+-- number. Renew never waits for that lock, nor does release if the claim is there: a client that idles in its transaction keeps nobody from
+-- renewing.
 -- A caller's search_path changes nothing: functions have their own, and those that are one expression are read when they are made. To set it
 -- takes a part of the time of a call, so ask, ask_all and release, which are called most, do so only if the caller has not.
 -- Every statement of a function sees what was committed before it began, and no earlier: that is so in READ COMMITTED, and
@@ -154,7 +155,12 @@ begin
     if not found then
       return; -- it shall ask, and be told that no fences are left
     end if;
-    delete from @schema@.place p where p.key = promote.key and p.owner = head.owner;
+    -- It may have asked again meanwhile without the key: the claim lives as long as the place does now.
+    delete from @schema@.place p where p.key = promote.key and p.owner = head.owner and p.weight = head.weight and p."limit" = head."limit"
+      returning p.* into head;
+    if not found then
+      continue; -- it asked for something else, or is gone
+    end if;
     delete from @schema@.claim c where c.key = promote.key and c.owner = head.owner; -- it was broken
     insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
       values (promote.key, head.owner, head.weight, head."limit", number, number, head.holder, head.party, head.meta, head.value, now, head.ends);
@@ -211,6 +217,10 @@ begin
     end if;
     mine := @schema@.enter(number);
   end if;
+  if not mine then
+    -- Whoever has the key may be granting it to us, and has its hands on our place then. When that is over, the claim is seen.
+    perform from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner for update;
+  end if;
   now := clock_timestamp();
   micros := @schema@.microseconds(now - timestamptz 'epoch');
   select k.fence into last from @schema@.key k where k.key = acquire.key;
@@ -242,6 +252,7 @@ begin
         raise exception 'distlock: others have the key' using errcode = 'lock_not_available';
       end if;
       answer := '=';
+      delete from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner; -- or it would be granted again after the release
       select sum(c.weight) into used from @schema@.claim c where c.key = acquire.key and c.broken is null;
       select count(*) into behind from @schema@.place p where p.key = acquire.key;
       if acquire.weight < own.weight and behind > 0 then
@@ -495,19 +506,26 @@ language sql stable set search_path = pg_catalog set lock_timeout = '200ms' as $
   select * from @schema@.places_of(key, key, clock_timestamp())
 $$;
 
--- list tells what stands on the keys after one that begin with a prefix, those of a key together, for so many keys.
+-- list tells what stands on the keys after one that begin with a prefix, those of a key together, for so many keys. No rows: there are no more.
 create or replace function @schema@.list(prefix text, after text default '', keys int default 100) returns setof @schema@.told
 language sql stable set search_path = pg_catalog set lock_timeout = '200ms' as $$
-  with page as (
+  -- Each key of a page has something to tell, so what has ended is left out here too, and by the same clock.
+  with moment as materialized (
+    select clock_timestamp() as now
+  ), page as (
     select key from (
       (select distinct c.key from @schema@.claim c where c.key > list.after and c.key >= list.prefix and starts_with(c.key, list.prefix)
-        order by c.key limit list.keys)
+        and c.broken is null and c.ends > (select now from moment) order by c.key limit list.keys)
       union
       (select distinct p.key from @schema@.place p where p.key > list.after and p.key >= list.prefix and starts_with(p.key, list.prefix)
-        order by p.key limit list.keys)
+        and p.ends > (select now from moment) order by p.key limit list.keys)
     ) either order by key limit list.keys
   )
-  select t.* from page, lateral (select * from @schema@.show(page.key)) t order by page.key collate "C", t.waiting
+  select t.* from moment, page, lateral (
+    select * from @schema@.claims_of(page.key, page.key, moment.now)
+    union all
+    select * from @schema@.places_of(page.key, page.key, moment.now)
+  ) t order by page.key collate "C", t.waiting
 $$;
 
 -- renew gives a live claim a new life. The answer is + (done), n (not held) or b (broken, with the reason). A value
@@ -572,33 +590,44 @@ language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
   from wanted w order by w.number
 $$;
 
--- release ends a live claim, or gives up a place. It is false if the owner has neither.
+-- release ends a live claim, or gives up a place. It is false if the owner has neither, and null if others have the key and wait is false:
+-- then nothing was changed.
 --
 -- With the key to ourselves we see everybody who waits, and those who come later see what we did. If another has the key,
 -- it may be about to wait, and cannot be seen: then all who watch the key are told, since it watches before it asks.
-create or replace function @schema@.release(key text, owner text) returns boolean
+create or replace function @schema@.release(key text, owner text, wait boolean) returns boolean
 language plpgsql as $$
 #variable_conflict use_column
 declare
+  number bigint;
   ours boolean;
   awaited boolean;
-  held boolean := true;
+  held boolean;
 begin
   if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) 'pg_catalog'
     or pg_catalog.current_setting('lock_timeout') operator(pg_catalog.<>) '200ms' then
-    return @schema@.release_anywhere(release.key, release.owner);
+    return @schema@.release_anywhere(release.key, release.owner, release.wait);
   end if;
-  ours := pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@));
-  delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and c.broken is null and c.ends > clock_timestamp()
-    returning exists (select from @schema@.place p where p.key = release.key union all select from @schema@.onlooker o where o.key = release.key)
-    into awaited;
-  if not found then
+  number := hashtextextended(release.key, @seed@);
+  loop
+    ours := pg_try_advisory_xact_lock(number);
+    delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and c.broken is null and c.ends > clock_timestamp()
+      returning exists (select from @schema@.place p where p.key = release.key union all select from @schema@.onlooker o where o.key = release.key)
+      into awaited;
+    held := found;
+    exit when held or ours;
+    -- Whoever has the key may be granting it to this owner, which is seen when that is over. Until then its place proves nothing either.
+    if not release.wait then
+      return null;
+    end if;
+    perform pg_advisory_xact_lock(number);
+  end loop;
+  if not held then
     delete from @schema@.place p where p.key = release.key and p.owner = release.owner and p.ends > clock_timestamp();
     if not found then
       return false;
     end if;
     awaited := true;
-    held := false;
   end if;
   if not ours then
     perform @schema@.tell_key('k', release.key);
@@ -613,16 +642,25 @@ end
 $$;
 
 -- release_anywhere is release for a caller with other settings.
-create or replace function @schema@.release_anywhere(key text, owner text) returns boolean
+create or replace function @schema@.release_anywhere(key text, owner text, wait boolean) returns boolean
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_variable
 begin
-  return @schema@.release(key, owner);
+  return @schema@.release(key, owner, wait);
+end
+$$;
+
+-- release without wait does.
+create or replace function @schema@.release(key text, owner text) returns boolean
+language plpgsql as $$
+#variable_conflict use_variable
+begin
+  return @schema@.release(key, owner, true);
 end
 $$;
 
 -- release_all releases many, and gives an answer for each, in order. Claims that nobody waits for are ended by one statement.
-create or replace function @schema@.release_all(keys text[], owners text[]) returns setof boolean language plpgsql
+create or replace function @schema@.release_all(keys text[], owners text[], waits boolean[]) returns setof boolean language plpgsql
 set search_path = pg_catalog set lock_timeout = '200ms' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
@@ -647,10 +685,16 @@ begin
       return next true;
       at := at + 1;
     else
-      return next @schema@.release(release_all.keys[i], release_all.owners[i]);
+      return next @schema@.release(release_all.keys[i], release_all.owners[i], release_all.waits[i]);
     end if;
   end loop;
 end
+$$;
+
+-- release_all without waits does wait. One for which it waits in vain undoes all.
+create or replace function @schema@.release_all(keys text[], owners text[]) returns setof boolean
+language sql set search_path = pg_catalog as $$
+  select @schema@.release_all(keys, owners, array_fill(true, array[cardinality(keys)]))
 $$;
 
 -- break ends the claims on a key, whoever holds them, and tells which.
@@ -781,7 +825,7 @@ begin
   if @schema@.wrong_lock(name, holder) is not null then
     raise exception 'distlock: %', @schema@.wrong_lock(name, holder) using errcode = 'invalid_parameter_value';
   end if;
-  return @schema@.release(@schema@.lock_key(name), 'sql/' || holder);
+  return @schema@.release(@schema@.lock_key(name), 'sql/' || holder, true);
 end
 $$;
 
