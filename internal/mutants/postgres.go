@@ -82,9 +82,44 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-release-waits-for-the-key", Why: "a client that idles in its transaction keeps others from releasing",
-			File: file, Old: "  ours := pg_try_advisory_xact_lock(hashtextextended(release.key, @seed@));",
-			New: "  ours := pg_advisory_xact_lock(hashtextextended(release.key, @seed@)) is not null;",
+			File: file, Old: "    ours := pg_try_advisory_xact_lock(number);", New: "    ours := pg_advisory_xact_lock(number) is not null;",
 			Pkg: pkg, Test: "TestSQL_idle",
+		},
+		{
+			Name: "postgres-release-sees-no-grant-under-way", Why: "a claim that is being granted is told as not held, and stays",
+			File: file, Old: "    exit when held or ours;", New: "    exit;",
+			Pkg: pkg, Test: "TestRelease_crossesHandOn",
+		},
+		{
+			Name: "postgres-release-trusts-a-place", Why: "a place is given up while its owner's Acquire is granted",
+			File: file, Old: "    exit when held or ours;",
+			New: "    exit when held or ours or exists (select from @schema@.place p where p.key = release.key and p.owner = release.owner);",
+			Pkg: pkg, Test: "TestRelease_placeUnderTransaction",
+		},
+		{
+			Name: "postgres-release-waits-in-the-lane", Why: "a release behind a transaction that is stuck holds up all others of its process",
+			File: "store/postgres/verbs.go", Old: "[]byte(owner), []byte(\"f\")}\n\tif err = s.claims.do", New: "[]byte(owner), []byte(\"t\")}\n\tif err = s.claims.do",
+			Pkg: pkg, Test: "TestLane_absent",
+		},
+		{
+			Name: "postgres-asks-again-past-a-grant", Why: "an owner that is being granted the key is refused, and has a claim and a place",
+			File: file, Old: "    perform from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner for update;", New: "    null;",
+			Pkg: pkg, Test: "TestAcquire_crossesHandOn",
+		},
+		{
+			Name: "postgres-granted-again-keeps-its-place", Why: "an owner is granted the key once more after its release",
+			File: file, Old: "      delete from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner; -- or", New: "      -- or",
+			Pkg: pkg, Test: "TestAcquire_againGivesUpPlace",
+		},
+		{
+			Name: "postgres-hands-on-an-old-place", Why: "a claim ends before its owner, who asked again, may know",
+			File: file, Old: "\n      returning p.* into head;", New: ";",
+			Pkg: pkg, Test: "TestPromote_placeAskedForMeanwhile",
+		},
+		{
+			Name: "postgres-list-ends-at-what-ended", Why: "claims that ended hide those that live",
+			File: file, Old: "        and c.broken is null and c.ends > (select now from moment) order by c.key", New: "        order by c.key",
+			Pkg: pkg, Test: "TestList_endedBefore",
 		},
 		{
 			Name: "postgres-locked-releases-in-turn", Why: "releases behind a transaction that is stuck wait for one another, and nobody knows what became of them",
