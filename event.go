@@ -8,7 +8,8 @@ import (
 )
 
 // An Observer is told what happens, for logs, metrics and traces. It is called by the goroutine to
-// which it happens, with no lock held: it should return soon, and must not call the Locker.
+// which it happens, with no lock held: it should return soon, and must not call the Locker. If it panics in a call, the panic
+// goes on to the caller, who gets nothing: what the call has taken is given back, or ends with its TTL.
 // The context is that of the call that the event belongs to; for what happens to a lease by itself, Event.Origin;
 // for what is asked of the store on behalf of all who wait, an empty one.
 type Observer func(ctx context.Context, e Event)

@@ -88,7 +88,17 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 	defer l.wg.Done()
 	l.mu.Unlock()
 
+	answered := false
+	defer func() {
+		if !answered { // an observer panicked
+			l.mu.Lock()
+			n.finish(r)
+			l.tidy(n)
+			l.mu.Unlock()
+		}
+	}()
 	id, res, sent, err := l.try(ctx, r)
+	answered = true
 
 	l.mu.Lock()
 	n.finish(r)
@@ -134,11 +144,21 @@ var errTooLate = errors.New("the store's answer came too late to be trusted")
 // welcome tells of a new lease, with what e says about the wait for it, and returns it.
 func (l *Locker) welcome(ctx context.Context, lease *Lease, e Event) *Lease {
 	if lease.r.opt.observe != nil { // Left reads system clocks
+		told := false
+		defer lease.unless(ctx, &told)
 		e.Kind, e.Took, e.Left = Granted, lease.since-lease.r.began, lease.t.hold.Left()
 		e.Handed, e.Behind = lease.handed, lease.behind
 		lease.tell(ctx, e)
+		told = true
 	}
 	return lease
+}
+
+// unless gives the lease back unless the caller got it: an observer that panics on the way keeps it from that.
+func (l *Lease) unless(ctx context.Context, got *bool) {
+	if !*got {
+		_ = l.Unlock(ctx)
+	}
 }
 
 // wait waits for w's turn. It is called with the lock held and returns without.
@@ -148,7 +168,17 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	n.waiters = slices.Insert(n.waiters, at, w)
 	l.tidy(n)
 	l.mu.Unlock()
+	told := false
+	defer func() {
+		if !told { // an observer panicked
+			l.leave(ctx, n, w)
+			if w.lease != nil {
+				w.lease.unless(ctx, &told)
+			}
+		}
+	}()
 	began := w.r.tellWaiting(ctx, l.clock)
+	told = true
 
 	p := l.patrol(ctx, n, w)
 	select {

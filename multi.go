@@ -39,8 +39,16 @@ func (l *Locker) LockAll(ctx context.Context, names []string, opts ...Option) (*
 	s := newLeases(len(names))
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
+	asking := false
+	defer func() {
+		if asking { // an observer panicked
+			_ = s.undo(ctx, nil)
+		}
+	}()
 	for _, name := range names {
+		asking = true
 		lease, err := l.Lock(waiting, name, opts...)
+		asking = false
 		if err != nil {
 			return nil, s.undo(ctx, err)
 		}

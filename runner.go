@@ -17,8 +17,9 @@ func (l *Locker) run(n *line) {
 	var left error // why something of this process may be left in the store
 	for {
 		l.mu.Lock()
-		if p == nil {
-			n.task = nil
+		n.task = nil
+		if p != nil {
+			n.task = p.r
 		}
 		w := n.first()
 		var heavy error

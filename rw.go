@@ -42,9 +42,13 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		l.part(ctx, Lost, err, true)
 		return nil, err
 	}
+	got := false
+	defer reader.unless(ctx, &got)
 	l.tell(ctx, Event{Kind: HandedOff, Took: l.t.l.clock.Awake() - l.since})
 	l.t.l.welcome(ctx, reader, Event{})
-	if err := reader.lower(ctx); err != nil {
+	err := reader.lower(ctx)
+	got = true
+	if err != nil {
 		return nil, err
 	}
 	return reader, nil

@@ -129,14 +129,18 @@ func (m *Limiter) draw(ctx context.Context, r *request) (asked bool, err error) 
 
 // refill asks the store for what is missing in a pool, and ends the pool's fill.
 func (m *Limiter) refill(ctx context.Context, r *request, p *pool, f *fill, missing int64) error {
-	s, err := m.ask(ctx, r, missing)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err == nil {
-		p.shares = append(p.shares, s)
-	}
-	p.fill, f.err = nil, err
-	close(f.done)
+	var s share
+	var err error
+	defer func() { // also if an observer panics: then there is neither a share nor an error
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if err == nil && s.left > 0 {
+			p.shares = append(p.shares, s)
+		}
+		p.fill, f.err = nil, err
+		close(f.done)
+	}()
+	s, err = m.ask(ctx, r, missing)
 	return err
 }
 

@@ -92,6 +92,37 @@ func root() []mutant {
 			Test: "TestLocker_Lock_cancelledBeforeAnother",
 		},
 		{
+			Name: "observer-panics-asking", Why: "all calls for the key wait for one that is over",
+			File: "line.go", Old: "			n.finish(r)\n			l.tidy(n)\n", New: "",
+			Test: "TestObserver_panics",
+		},
+		{
+			Name: "observer-panics-waiting", Why: "a call that is over stays in line, and all behind it",
+			File: "line.go", Old: "			l.leave(ctx, n, w)\n			if", New: "			if",
+			Test: "TestObserver_panics",
+		},
+		{
+			Name: "observer-panics-served", Why: "a lease that nobody has is renewed for ever",
+			File: "line.go", Old: "				w.lease.unless(ctx, &told)\n", New: "				_ = w\n",
+			Test: "TestObserver_panics",
+		},
+		{
+			Name: "observer-panics-granted", Why: "a lease that nobody has is renewed for ever",
+			File: "line.go", Old: "	if !*got {\n		_ = l.Unlock(ctx)\n", New: "	if !*got {\n		_ = ctx\n",
+			Test: "TestObserver_panics",
+		},
+		{
+			Name: "observer-panics-between-names", Why: "the leases of the other names are renewed for ever",
+			File: "multi.go", Old: "			_ = s.undo(ctx, nil)\n", New: "			_ = s\n",
+			Test: "TestObserver_panics",
+		},
+		{
+			Name: "observer-panics-filling", Why: "all calls for the name wait for a share that nobody asks for",
+			File: "share.go", Old: "	defer func() { // also if an observer panics: then there is neither a share nor an error\n",
+			New:  "	defer func() {\n		if err == nil && s.left == 0 {\n			return\n		}\n",
+			Test: "TestObserver_panics_othersGoOn",
+		},
+		{
 			Name: "unlock-on-a-dead-context", M: "M22", Why: "a deferred Unlock after a cancel frees nothing",
 			File: "lease.go", Old: "		err = l.giveBack(call)\n", New: "		err = l.giveBack(ctx)\n",
 			Test: "TestLease_Unlock",

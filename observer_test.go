@@ -1,0 +1,116 @@
+package distlock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+)
+
+// A call whose observer panics takes nothing, and nobody waits for it: neither here nor elsewhere.
+func TestObserver_panics(t *testing.T) {
+	lock := func(ctx context.Context, l *distlock.Locker) { _, _ = l.Lock(ctx, "k") }
+	lockAll := func(ctx context.Context, l *distlock.Locker) { _, _ = l.LockAll(ctx, []string{"j", "k"}) }
+	downgrade := func(ctx context.Context, l *distlock.Locker) {
+		if lease, err := l.Lock(ctx, "k"); err == nil {
+			_, _ = lease.Downgrade(ctx)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		do   func(ctx context.Context, l *distlock.Locker)
+		kind distlock.EventKind
+		nth  int
+		held time.Duration // by another, for so long
+		late time.Duration // how long the observer takes
+	}{
+		{"granted by the store", lock, distlock.Asked, 1, 0, 0},
+		{"refused by the store", lock, distlock.Asked, 1, time.Second, 0},
+		{"waiting", lock, distlock.Waiting, 1, time.Second, 0},
+		{"waiting and served", lock, distlock.Waiting, 1, time.Second, 2 * time.Second},
+		{"granted", lock, distlock.Granted, 1, 0, 0},
+		{"granted after a wait", lock, distlock.Granted, 1, time.Second, 0},
+		{"one of two granted", lockAll, distlock.Granted, 2, 0, 0},
+		{"writer over", downgrade, distlock.HandedOff, 1, 0, 0},
+		{"reader granted", downgrade, distlock.Granted, 2, 0, 0},
+		{"lowered by the store", downgrade, distlock.Asked, 2, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				rival, seen := g.locker(t), 0
+				l := g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
+					if e.Kind != c.kind {
+						return
+					}
+					if seen++; seen == c.nth {
+						time.Sleep(c.late)
+						panic("observer")
+					}
+				}))
+				if c.held > 0 {
+					first := must(t)(rival.Lock(t.Context(), "k"))
+					time.AfterFunc(c.held, func() { free(t, first) })
+				}
+				if said := recovered(func() { c.do(t.Context(), l) }); said != "observer" {
+					t.Errorf("the caller recovered %v", said)
+				}
+				time.Sleep(time.Minute) // a claim that nobody knows of has ended
+				g.empty(t, l, rival)
+				free(t, must(t)(l.Lock(t.Context(), "k", distlock.Wait(time.Second))))
+			})
+		})
+	}
+}
+
+// Those who wait for a call whose observer panics go on when it is over.
+func TestObserver_panics_othersGoOn(t *testing.T) {
+	panics := distlock.Observe(func(_ context.Context, e distlock.Event) {
+		if e.Kind == distlock.Asked {
+			panic("observer")
+		}
+	})
+	for name, ask := range map[string]func(ctx context.Context, l *distlock.Locker, m *distlock.Limiter, opts ...distlock.Option) error{
+		"lock": func(ctx context.Context, l *distlock.Locker, _ *distlock.Limiter, opts ...distlock.Option) error {
+			_, err := l.Lock(ctx, "k", opts...)
+			return err
+		},
+		"shares": func(ctx context.Context, _ *distlock.Locker, m *distlock.Limiter, opts ...distlock.Option) error {
+			return m.Allow(ctx, "k", opts...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				m := limiter(t, l, 2000, time.Minute)
+				g.set(func(g *gate) {
+					g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+						time.Sleep(time.Millisecond)
+						return next(ctx, r)
+					}
+				})
+				said, answer := make(chan any, 1), make(chan error, 1)
+				go func() { said <- recovered(func() { _ = ask(t.Context(), l, m, panics) }) }()
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				go func() { answer <- ask(ctx, l, m) }()
+				if got := <-said; got != "observer" {
+					t.Errorf("the caller recovered %v", got)
+				}
+				if err := <-answer; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// recovered returns what f panics with.
+func recovered(f func()) (said any) {
+	defer func() { said = recover() }()
+	f()
+	return nil
+}
