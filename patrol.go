@@ -51,7 +51,7 @@ type notice struct {
 	lease  *Lease
 	id     driver.ID
 	posted bool   // surely; if not, it may be in the store all the same
-	text   []byte // as it was posted
+	text   []byte // as it was posted; nil: it is not known, or none was
 }
 
 // A word is what stands in a notice. It counts from when the notice was granted: times of day mean nothing to others.
@@ -244,11 +244,15 @@ func (r *request) demand() demand { return demand{r.Weight, r.bound()} }
 
 // post posts a new notice.
 func (n *notice) post(ctx context.Context, p *patrol, w word) {
+	again := n.text != nil
 	n.text = w.text()
 	res, err := p.l.store.Acquire(ctx, driver.Request{
 		ID: n.id, Weight: 1, Limit: driver.Whole, TTL: noticeTTL, Holder: p.w.r.opt.holder, Party: p.party, Value: n.text,
 	})
 	n.posted = err == nil && res.Granted
+	if n.posted && again {
+		n.text = nil // an ask that was not answered may have been granted: its text stays
+	}
 }
 
 // news returns the text of a notice if it has changed. The times stay: they count from when it was granted.

@@ -218,6 +218,58 @@ func TestDeadlock_noticesLost(t *testing.T) {
 	})
 }
 
+// A notice that was taken, and not answered, does not go on telling what was so then: that a larger call waits before its own.
+func TestDeadlock_noticeUnanswered(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		far := g.another()
+		a, b, c := far.locker(t), g.locker(t), g.locker(t)
+		slots := func(l *distlock.Locker) *distlock.Semaphore {
+			s, err := l.Semaphore(3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		x := must(t)(a.Lock(t.Context(), "x"))
+		works := must(t)(slots(c).Acquire(t.Context(), "s"))
+		time.Sleep(time.Second)
+		slot := must(t)(slots(b).Acquire(t.Context(), "s")) // the last to begin is the one to be told
+
+		of := slots(a)
+		ctx, cancel := context.WithCancel(t.Context())
+		large := begin(ctx, of.Acquire, "s", distlock.Weight(3)).waits(t)
+		small := begin(under(t, x), of.Acquire, "s", distlock.Weight(2)).waits(t)
+		far.set(func(far *gate) {
+			far.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				if strings.HasPrefix(r.Key, "~wait/") {
+					err = errCut
+				}
+				return res, err
+			}
+		})
+		time.Sleep(1100 * time.Millisecond)
+		if n := g.notices(t); n != 1 {
+			t.Fatalf("%d notices", n)
+		}
+		far.thaw()
+		cancel()
+		large.refused(t, context.Canceled)
+
+		time.Sleep(time.Second)
+		waits := begin(under(t, slot), b.Lock, "x").waits(t)
+		time.Sleep(10 * time.Second)
+		waits.waits(t) // nothing but the slot at work is in the way of the small call
+		small.waits(t)
+		free(t, works)
+		free(t, small.now(t))
+		free(t, x)
+		free(t, waits.now(t))
+		free(t, slot)
+		g.empty(t, a, b, c)
+	})
+}
+
 // A call that goes on to wait when its lease is over holds nobody up.
 func TestDeadlock_leaseOver(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {

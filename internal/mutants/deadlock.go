@@ -83,5 +83,10 @@ func deadlock() []mutant {
 			File: "party.go", Old: "		if !slices.Contains(out, c.lease) &&", New: "		if !slices.Contains(out[:0], c.lease) &&",
 			Test: "TestLocker_reentry",
 		},
+		{
+			Name: "notice-of-the-past", Why: "a notice whose first post was not answered tells for ever who waited before its party then",
+			File: "patrol.go", Old: "	if n.posted && again {\n", New: "	if n.posted && again && !res.Granted {\n",
+			Test: "TestDeadlock_noticeUnanswered",
+		},
 	}
 }
