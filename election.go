@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -159,6 +160,9 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 	if lease.r.opt.preferred || !e.l.features.Queue || !lease.Wanted() {
 		return false
 	}
+	if lease.t.n.prefers(e.l) {
+		return true
+	}
 	claims, err := e.l.show(ctx, kindLead, e.name)
 	if err != nil {
 		return false // the next look may tell
@@ -169,6 +173,14 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 		}
 	}
 	return false
+}
+
+// prefers reports whether a preferred candidate of this process waits. It has no place in the store, since the leader is of this
+// process too.
+func (n *line) prefers(l *Locker) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(n.waiters, func(w *waiter) bool { return w.r.opt.preferred })
 }
 
 // A Term is a time of leading.

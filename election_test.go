@@ -432,6 +432,30 @@ func TestElection_preferred(t *testing.T) {
 	})
 }
 
+// A preferred candidate on the leader's own Locker has no place in the store, and comes to lead all the same.
+func TestElection_preferred_oneProcess(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		const ttl = 30 * time.Second
+		l := g.locker(t)
+		var o order
+		stand(t, election(t, l), func(ctx context.Context, _ *distlock.Term) error {
+			o.say("+a")
+			<-ctx.Done()
+			o.say("-a:%t", errors.Is(context.Cause(ctx), distlock.ErrStepDown))
+			return ctx.Err()
+		})
+		synctest.Wait()
+		stand(t, election(t, l), says(&o, "b"))
+		time.Sleep(time.Hour)
+		o.wants(t, "+a") // nobody of higher rank waits
+		stand(t, election(t, l, distlock.Preferred()), says(&o, "p"))
+		time.Sleep(ttl * 2 / 3)
+		o.wants(t, "+a -a:true +p") // b stood before it, and made way
+		time.Sleep(time.Hour)
+		o.wants(t, "+a -a:true +p")
+	})
+}
+
 func TestLocker_Election_refuses(t *testing.T) {
 	for what, lacks := range map[string]func(*driver.Features){
 		"fences": func(f *driver.Features) { f.Fence = false },

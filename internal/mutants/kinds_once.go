@@ -109,6 +109,11 @@ func kindsOnce() []mutant {
 			Test: "TestElection_preferred",
 		},
 		{
+			Name: "preferred-here-not-seen", Why: "the same, if the candidate is on the leader's own Locker",
+			File: "election.go", Old: "	if lease.t.n.prefers(e.l) {\n", New: "	if false {\n",
+			Test: "TestElection_preferred_oneProcess",
+		},
+		{
 			Name: "preferred-passed-over", Why: "one who stands before the preferred candidate leads instead",
 			File: "election.go", Old: "seal() != nil || e.outranked(term, lease) {", New: "seal() != nil {",
 			Test: "TestElection_preferred",
