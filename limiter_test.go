@@ -318,6 +318,43 @@ func TestLimiter_shares_together(t *testing.T) {
 	})
 }
 
+// A call is refused together with another only if it wants no less.
+func TestLimiter_shares_refusedTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		m := limiter(t, l, 10_000, time.Minute) // in shares of ten
+		if err := m.Allow(t.Context(), "api", distlock.Weight(7000)); err != nil {
+			t.Fatal(err)
+		}
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				time.Sleep(time.Millisecond)
+				return next(ctx, r)
+			}
+		})
+		for _, c := range []struct {
+			weight int64 // beside one of 5000
+			want   error
+			asks   int
+		}{{4995, distlock.ErrLimited, 1}, {5001, distlock.ErrLimited, 1}, {1, nil, 2}} {
+			g.reset()
+			first, second := make(chan error), make(chan error)
+			go func() { first <- m.Allow(t.Context(), "api", distlock.Weight(5000)) }()
+			synctest.Wait()
+			go func() { second <- m.Allow(t.Context(), "api", distlock.Weight(c.weight)) }()
+			wants(t, <-first, distlock.ErrLimited)
+			if err := <-second; !errors.Is(err, c.want) {
+				t.Errorf("with 3000 left and 5000 refused, %d: %v", c.weight, err)
+			}
+			if n := g.count("acquire"); n != c.asks {
+				t.Errorf("asked %d times, want %d", n, c.asks)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		g.empty(t, l)
+	})
+}
+
 func TestLimiter_shares_forgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		m := limiter(t, g.locker(t), 2000, time.Second)

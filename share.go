@@ -24,8 +24,9 @@ type share struct {
 
 // A fill is one ask for a share.
 type fill struct {
-	done chan struct{}
-	err  error // set when done is closed
+	weight int64
+	done   chan struct{}
+	err    error // set when done is closed
 }
 
 // spend takes from the pool, and waits for it to be filled.
@@ -101,34 +102,38 @@ func (m *Limiter) draw(ctx context.Context, r *request) (asked bool, err error) 
 			m.settle(ctx, r, spent)
 			return asked, nil
 		}
-		f := p.fill
+		f, weight := p.fill, m.whole(missing)
 		if f == nil {
-			f = &fill{done: make(chan struct{})}
+			f = &fill{weight: weight, done: make(chan struct{})}
 			p.fill = f
 			m.mu.Unlock()
 			asked = true
-			if err := m.refill(ctx, r, p, f, missing); err != nil {
+			if err := m.refill(ctx, r, p, f); err != nil {
 				return true, err
 			}
 			continue
 		}
 		m.mu.Unlock()
-		// One asks for all that come meanwhile: they are refused together too. Whatever else went wrong was the other's.
+		// One asks for all that come meanwhile: those who want no less are refused together with it. Whatever else went wrong was
+		// the other's.
 		select {
 		case <-f.done:
 		case <-ctx.Done():
 			return asked, context.Cause(ctx)
 		}
 		var limited *LimitError
-		if errors.As(f.err, &limited) {
+		if errors.As(f.err, &limited) && weight >= f.weight {
 			own := *limited
 			return asked, &own
 		}
 	}
 }
 
-// refill asks the store for what is missing in a pool, and ends the pool's fill.
-func (m *Limiter) refill(ctx context.Context, r *request, p *pool, f *fill, missing int64) error {
+// whole is what is missing, in whole shares.
+func (m *Limiter) whole(missing int64) int64 { return min(m.n, (missing+m.share-1)/m.share*m.share) }
+
+// refill asks the store for what a pool's fill says, and ends the fill.
+func (m *Limiter) refill(ctx context.Context, r *request, p *pool, f *fill) error {
 	var s share
 	var err error
 	defer func() { // also if an observer panics: then there is neither a share nor an error
@@ -140,12 +145,12 @@ func (m *Limiter) refill(ctx context.Context, r *request, p *pool, f *fill, miss
 		p.fill, f.err = nil, err
 		close(f.done)
 	}()
-	s, err = m.ask(ctx, r, missing)
+	s, err = m.ask(ctx, r, f.weight)
 	return err
 }
 
-// ask takes a share from the store: what is missing, in whole shares.
-func (m *Limiter) ask(ctx context.Context, r *request, missing int64) (share, error) {
+// ask takes a share from the store.
+func (m *Limiter) ask(ctx context.Context, r *request, weight int64) (share, error) {
 	ask := *r
 	ask.room, ask.opt.wait = nil, 0
 	if o := r.opt.observe; o != nil { // the call is told of once, however often it asks
@@ -155,7 +160,7 @@ func (m *Limiter) ask(ctx context.Context, r *request, missing int64) (share, er
 			}
 		}
 	}
-	ask.Weight = min(m.n, (missing+m.share-1)/m.share*m.share)
+	ask.Weight = weight
 	lease, err := m.l.get(ctx, &ask)
 	if err != nil {
 		return share{}, m.limited(r.name, err)

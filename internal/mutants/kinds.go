@@ -131,8 +131,13 @@ func kinds() []mutant {
 		},
 		{
 			Name: "refused-for-anothers-reason", Why: "a call fails because another one was cancelled",
-			File: "share.go", Old: "		if errors.As(f.err, &limited) {\n", New: "		if !errors.As(f.err, &limited) && f.err != nil {\n			return asked, f.err\n		}\n		if limited != nil {\n",
+			File: "share.go", Old: "		if errors.As(f.err, &limited) && weight >= f.weight {\n", New: "		if !errors.As(f.err, &limited) && f.err != nil {\n			return asked, f.err\n		}\n		if limited != nil {\n",
 			Test: "TestLimiter_shares_together",
+		},
+		{
+			Name: "refused-with-a-larger-one", Why: "a call that there is room for is refused because another was",
+			File: "share.go", Old: " && weight >= f.weight {\n", New: " {\n",
+			Test: "TestLimiter_shares_refusedTogether",
 		},
 		{
 			Name: "pools-for-ever", Why: "every name that was ever limited stays in memory",
