@@ -117,7 +117,7 @@ func (l *Lease) mature() error {
 	// Nothing else renews it meanwhile: an answer later than this leaves no time for another try.
 	call, cancel := l.t.l.call(l.t.l.running, min(callLimit, hold.Left()/3))
 	defer cancel()
-	return hold.Extend(call, hold.Terms().TTL)
+	return hold.Mature(call)
 }
 
 // Wanted reports whether others wait for the lock, as far as is known: in this process now, in

@@ -150,6 +150,28 @@ func TestLease_Valid_toldAndNotRenewed(t *testing.T) {
 	})
 }
 
+// A renewal that Valid asks for does not undo an Extend that is under way.
+func TestLease_Valid_toldAndExtended(t *testing.T) {
+	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
+		free(t, first)
+		lease := second.now(t)
+		link.Next(chaos.Renew, chaos.Action{Kind: chaos.ReplyLate, For: 500 * time.Millisecond})
+		done := make(chan error, 1)
+		go func() { done <- lease.Extend(t.Context(), time.Hour) }()
+		synctest.Wait()
+		if !lease.Valid(20 * time.Second) {
+			t.Error("not valid for what its TTL allows")
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if left := time.Until(lease.Until()); left < 50*time.Minute {
+			t.Errorf("trusted for %v after it was extended by an hour", left)
+		}
+		free(t, lease)
+	})
+}
+
 // A handle is good for a TTL, and not for the rest of a place.
 func TestLease_Handle_told(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {

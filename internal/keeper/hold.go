@@ -146,14 +146,60 @@ func (h *Hold) Stop(ctx context.Context) error {
 // call fails, since the store may have obeyed it. It returns what the store answered; if the hold is
 // over, ErrStopped or the cause of the loss.
 func (h *Hold) Extend(ctx context.Context, ttl time.Duration) error {
-	terms := h.Terms()
-	terms.TTL = ttl
-	b, sent, err := h.begin(ctx, ttl)
-	if err != nil {
+	if err := h.rest(ctx); err != nil {
 		return err
 	}
+	return h.extend(ctx, ttl)
+}
+
+// Mature is Extend by the TTL that the hold is kept by, if it is young. If not, it does nothing.
+func (h *Hold) Mature(ctx context.Context) error {
+	if err := h.rest(ctx); err != nil {
+		return err
+	}
+	if !h.young { // an Extend may have been under way
+		h.k.mu.Unlock()
+		return nil
+	}
+	return h.extend(ctx, h.terms.TTL)
+}
+
+// rest waits until no renewal of h is under way. It returns with the keeper's lock held, or an error and without: why the hold
+// is over, or ctx.
+func (h *Hold) rest(ctx context.Context) error {
+	for {
+		h.Lose()
+		h.k.mu.Lock()
+		under, ended := h.under, h.ended
+		if under == nil && ended == nil {
+			return nil
+		}
+		h.k.mu.Unlock()
+		if ended != nil {
+			return ended
+		}
+		if err := under.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// extend renews h, of which no renewal is under way, for a new TTL. It is called with the keeper's lock held and returns without.
+func (h *Hold) extend(ctx context.Context, ttl time.Duration) error {
+	h.k.wg.Add(1)
 	defer h.k.wg.Done()
-	out := h.k.send(b.ctx, []driver.Renewal{{ID: h.id, TTL: terms.StoreTTL()}}) //nolint:contextcheck // begin made it of ctx
+	terms := h.terms
+	terms.TTL = ttl
+	b, sent := newBatch(ctx, nil), h.k.clock.Now()
+	b.add(h)
+	// The call may shorten the claim, and its answer may be lost: trust must not
+	// outlast what the store may have made of the claim, now or by a later try.
+	h.terms.TTL = min(h.terms.TTL, ttl)
+	h.valid = min(h.valid, sent+ttl-Margin(ttl))
+	h.given = min(h.given, ttl)
+	h.plan()
+	h.k.mu.Unlock()
+	out := h.k.send(b.ctx, []driver.Renewal{{ID: h.id, TTL: terms.StoreTTL()}}) //nolint:contextcheck // it is made of ctx
 	if out[0].Err == nil {
 		h.k.mu.Lock()
 		h.terms.TTL = ttl
@@ -163,35 +209,6 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) error {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	return cmp.Or(h.ended, out[0].Err)
-}
-
-// begin waits until no renewal of h is under way, and begins one for a new TTL.
-func (h *Hold) begin(ctx context.Context, ttl time.Duration) (b *batch, sent time.Duration, err error) {
-	for {
-		h.Lose()
-		h.k.mu.Lock()
-		under, ended := h.under, h.ended
-		if under == nil && ended == nil {
-			defer h.k.mu.Unlock()
-			h.k.wg.Add(1)
-			b, sent = newBatch(ctx, nil), h.k.clock.Now()
-			b.add(h)
-			// The call may shorten the claim, and its answer may be lost: trust must not
-			// outlast what the store may have made of the claim, now or by a later try.
-			h.terms.TTL = min(h.terms.TTL, ttl)
-			h.valid = min(h.valid, sent+ttl-Margin(ttl))
-			h.given = min(h.given, ttl)
-			h.plan()
-			return b, sent, nil
-		}
-		h.k.mu.Unlock()
-		if ended != nil {
-			return nil, 0, ended
-		}
-		if err := under.wait(ctx); err != nil {
-			return nil, 0, err
-		}
-	}
 }
 
 // Again says that the store granted the claim once more, asked for at sent: its TTL began anew.

@@ -169,5 +169,10 @@ func kinds() []mutant {
 			File: "lease.go", Old: "min(callLimit, hold.Left()/3))", New: "min(callLimit, hold.Left()))",
 			Test: "TestLease_Valid_toldAndNotRenewed",
 		},
+		{
+			Name: "young-claim-renewed-though-extended", Why: "a question whether a lease is valid undoes an Extend that was under way",
+			File: "lease.go", Old: "	return hold.Mature(call)\n", New: "	return hold.Extend(call, hold.Terms().TTL)\n",
+			Test: "TestLease_Valid_toldAndExtended",
+		},
 	}
 }
