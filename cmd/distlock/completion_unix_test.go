@@ -3,7 +3,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ func complete(t *testing.T, store string, args ...string) ([]string, time.Durati
 }
 
 func TestComplete_names(t *testing.T) {
-	store := "sqlite://" + filepath.Join(t.TempDir(), "own", "locks.db")
+	store := sqliteStore(t)
 	for _, name := range []string{"app/b", "app/a", "web", "with blank"} {
 		if code := start(t, store, "acquire", name).code(t); code != 0 {
 			t.Fatal(code)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -25,7 +24,7 @@ func TestDoctor_terminal(t *testing.T) {
 	}
 	t.Setenv("NO_COLOR", "1")
 	w = newTerminal(t)
-	w.start(t, "sqlite://"+filepath.Join(t.TempDir(), "own", "locks.db"), "doctor")
+	w.start(t, sqliteStore(t), "doctor")
 	eventually(t, "the end", w.shows("endangers locks: 0"))
 	if w.shows("\x1b")() {
 		t.Error("colours in spite of NO_COLOR")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,7 +44,7 @@ func TestLoad_interrupt(t *testing.T) {
 	for _, command := range []string{"bench", "torture"} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			store := "sqlite://" + filepath.Join(t.TempDir(), "locks", "a.db")
+			store := sqliteStore(t)
 			w := newTerminal(t)
 			c := w.start(t, store, command, "--time", "60s")
 			progress := map[string]string{"bench": "\rbench 1s of 1m0s: ", "torture": "\rtorture 1s of 1m0s: "}[command]

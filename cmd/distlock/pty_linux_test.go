@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -88,7 +87,7 @@ func (w *terminal) run(t *testing.T, store, program string, args ...string) *exe
 
 func TestRun_terminal_waitingLine(t *testing.T) {
 	t.Parallel()
-	store := "sqlite://" + filepath.Join(t.TempDir(), "locks", "a.db")
+	store := sqliteStore(t)
 	if code := start(t, store, "acquire", "deploy", "--holder", "ci-3", "--ttl", "1m").code(t); code != 0 {
 		t.Fatal(code)
 	}
@@ -135,7 +134,7 @@ func TestRun_terminal_interrupt(t *testing.T) {
 func TestBreak_terminal_asks(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]int{"a\n": 0, "b\n": exitUsage} {
-		store := "sqlite://" + filepath.Join(t.TempDir(), "locks", "a.db")
+		store := sqliteStore(t)
 		if code := start(t, store, "acquire", "a", "--holder", "me").code(t); code != 0 {
 			t.Fatal(code)
 		}

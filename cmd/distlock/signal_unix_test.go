@@ -16,7 +16,11 @@ import (
 // sqliteStore is the URL of a file of the test's own.
 func sqliteStore(t *testing.T) string {
 	t.Helper()
-	return "sqlite://" + filepath.Join(t.TempDir(), "locks", "a.db")
+	dir := filepath.Join(t.TempDir(), "locks")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite://" + filepath.Join(dir, "a.db")
 }
 
 // free fails the test unless the name can be taken at once.

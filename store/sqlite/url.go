@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/distlock/distlock/internal/typo"
 )
 
 // ErrURL says that a URL is not well written. No file was looked at.
@@ -82,8 +80,7 @@ func parse(text string) (path string, opt *Options, err error) {
 
 // unknownKey names the key that may have been meant.
 func unknownKey(name string) error {
-	// People write sync for it, which is too short to be a slip of the fingers.
-	if _, near := typo.Of(name, []string{"synchronous"}, 3); near || name != "" && strings.HasPrefix("synchronous", name) {
+	if strings.HasPrefix(name, "sync") {
 		return fmt.Errorf("%w: unknown key %.64q: did you mean synchronous?", ErrURL, name)
 	}
 	return fmt.Errorf("%w: unknown key %.64q: there is synchronous; the command and package open also take lock_ttl and lock_poll", ErrURL, name)
