@@ -4,19 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/store/pgadvisory"
 )
 
 func openPostgresAdvisory(ctx context.Context, text string) (*Source, error) {
 	s, err := pgadvisory.Open(ctx, text)
-	if err != nil {
-		if errors.Is(err, pgadvisory.ErrURL) || errors.Is(err, pgadvisory.ErrPooler) {
-			err = fmt.Errorf("%w: %w", ErrURL, err) // a pooler too: to wait does not help
-		}
+	switch {
+	case errors.Is(err, pgadvisory.ErrURL), errors.Is(err, pgadvisory.ErrPooler):
+		return nil, fmt.Errorf("%w: %w", ErrURL, err) // a pooler too: to wait does not help
+	case err != nil && ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable):
+		return nil, &unfencedError{err}
+	case err != nil:
 		return nil, err
 	}
 	return &Source{Store: s, Findings: wayToPostgres(text), closes: []func(){func() { _ = s.Close() }}}, nil
+}
+
+// An unfencedError is about a server that answers, and where there can be no fences.
+type unfencedError struct{ error }
+
+func (e *unfencedError) Unwrap() error { return e.error }
+
+// Finding says the same for people who look at the store.
+func (e *unfencedError) Finding() driver.Finding {
+	const cure = "run distlock migrate"
+	what, rest, ok := strings.Cut(strings.TrimPrefix(e.Error(), "pgadvisory: "), ": "+cure)
+	if !ok {
+		rest = " as a role that may: see docs/pgadvisory.md"
+	}
+	return driver.Finding{Level: driver.Danger, What: what, Means: "nothing can be claimed", Cure: cure + rest}
 }
 
 // migrateAdvisory creates the sequence of fences, which opening the store does, if it is not there.

@@ -26,8 +26,11 @@ func (a *app) acquire() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if !a.shared() {
+		switch {
+		case a.private():
 			return usage("the store is forgotten when this command ends: acquire needs one that stays")
+		case !a.source.Store.Features().Detached:
+			return usage("the locks of this store end with the connection that holds them, so a command cannot leave one behind: take it with run, or use a store whose locks have a lease")
 		}
 		if err := k.check(a); err != nil {
 			return err
@@ -60,10 +63,8 @@ func (a *app) acquire() *cobra.Command {
 	return c
 }
 
-// shared reports whether the store outlives this process.
-func (a *app) shared() bool {
-	return a.source.Store.Features().Name != "mem" && a.source.Store.Features().Detached
-}
+// private reports whether the store is the memory of this process.
+func (a *app) private() bool { return a.source.Store.Features().Name == "mem" }
 
 func (a *app) printHandle(h distlock.Handle, mode distlock.Mode, holder string, asJSON bool) error {
 	if !asJSON {

@@ -51,7 +51,9 @@ func (a *app) breaks() *cobra.Command {
 		}
 		broken, err := driver.Break(c.Context(), a.source.Store, key, reason)
 		switch {
-		case errors.Is(err, errors.ErrUnsupported), errors.Is(err, driver.ErrInvalid):
+		case errors.Is(err, errors.ErrUnsupported):
+			return usage("this store cannot take a lock from its holder: end the program that holds it; for PostgreSQL's advisory locks see docs/pgadvisory.md")
+		case errors.Is(err, driver.ErrInvalid):
 			return &exitError{exitUsage, err}
 		case err != nil:
 			return &exitError{exitUnavailable, err}

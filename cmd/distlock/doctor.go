@@ -176,7 +176,7 @@ func urgency(l driver.Level) int {
 
 // tidy makes a text one line without secrets, fit for a terminal.
 func (a *app) tidy(s string) string {
-	return clean(strings.ReplaceAll(a.redact(s), "\n", "; "))
+	return clean(oneLine(a.redact(s)))
 }
 
 func featuresOf(f driver.Features) *features {

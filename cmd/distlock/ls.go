@@ -65,9 +65,7 @@ func (a *app) ls() *cobra.Command {
 		defer cancel()
 		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 		defer func() { _ = table.Flush() }() // if standard output is closed there is nobody to tell
-		if !asJSON {
-			fmt.Fprintln(table, "NAME\tKIND\tMODE\tSTATE\tHOLDER\tFOR\tLEFT\tFENCE\tNOTE")
-		}
+		const head = "NAME\tKIND\tMODE\tSTATE\tHOLDER\tFOR\tLEFT\tFENCE\tNOTE"
 		prefix := ""
 		if len(args) > 0 {
 			prefix = args[0]
@@ -79,9 +77,11 @@ func (a *app) ls() *cobra.Command {
 				if seen > 0 && signals.Err() == nil {
 					return fmt.Errorf("partial: the list ended after %d lines: %w", seen, err)
 				}
-				return errors.Join(context.Cause(signals), err)
+				return errors.Join(context.Cause(signals), unlisted(err))
 			}
-			seen++
+			if seen++; seen == 1 && !asJSON { // not before the store has answered: a head over nothing is no list
+				fmt.Fprintln(table, head)
+			}
 			if asJSON {
 				err = out.Encode(newLine(claim))
 			} else {
@@ -91,9 +91,20 @@ func (a *app) ls() *cobra.Command {
 				return err
 			}
 		}
+		if seen == 0 && !asJSON {
+			fmt.Fprintln(table, head)
+		}
 		return nil
 	}
 	return c
+}
+
+// unlisted is the error of a list, for people if the store has none.
+func unlisted(err error) error {
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	return usage("this store does not know the names of its locks, and cannot list them: show NAME tells of one; for PostgreSQL's advisory locks see the query in docs/pgadvisory.md")
 }
 
 func writeRow(w *tabwriter.Writer, c distlock.Claim) error {

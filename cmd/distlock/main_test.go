@@ -127,6 +127,7 @@ func TestExecute_memory(t *testing.T) {
 		{"run a /etc/passwd", 126, "", "permission"},
 		{"run a /etc", 126, "", "/etc"},
 		{"ls", 0, "NAME  KIND  MODE  STATE  HOLDER  FOR  LEFT  FENCE  NOTE\n", ""},
+		{"ls --store redis://127.0.0.1:1", 69, "", "127.0.0.1:1"}, // and no head of a table
 		{"run --require-fence a true", 0, "", ""},
 		{"run -v --log-format json a true", 0, "", `"msg"`},
 	} {
@@ -140,6 +141,22 @@ func TestExecute_memory(t *testing.T) {
 				t.Errorf("want one line without the password: %q", errs.String())
 			}
 		})
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"a":                                "a",
+		"a\nb":                             "a; b",
+		"a:\n\ttls\n\tplain":               "a: plain",
+		"x: a:\n\tone\n\ttwo\nb:\n\tthree": "x: a: two; b: three",
+		"\tone\r\n\ttwo\tthree\n":          "one two three",
+		"\n":                               "",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("oneLine(%q): %q, want %q", text, got, want)
+		}
 	}
 }
 

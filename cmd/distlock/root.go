@@ -99,14 +99,40 @@ func (a *app) finish(err error) int {
 	code := exitCode(err)
 	var e *exitError
 	if !errors.As(err, &e) || e.err != nil {
-		a.say("%s", strings.ReplaceAll(strings.TrimPrefix(err.Error(), "distlock: "), "\n", "; "))
+		a.say("%s", strings.TrimPrefix(err.Error(), "distlock: "))
 	}
 	return code
 }
 
 // say writes a line to standard error.
 func (a *app) say(format string, args ...any) {
-	fmt.Fprintln(a.err, "distlock: "+a.redact(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(a.err, "distlock: "+oneLine(a.redact(fmt.Sprintf(format, args...))))
+}
+
+// oneLine makes a line of a text. Lines that begin with a tab are tries of what the line before says, as those of a client of PostgreSQL are that
+// tries with TLS and without, and every address: the last is the one that counts.
+func oneLine(text string) string {
+	var out []string
+	try := ""
+	flush := func() {
+		if try != "" {
+			out[len(out)-1] += " " + try
+		}
+		try = ""
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.Join(strings.FieldsFunc(line, func(r rune) bool { return r == '\t' || r == '\r' }), " ")
+		switch {
+		case strings.TrimSpace(words) == "":
+		case strings.HasPrefix(line, "\t") && len(out) > 0:
+			try = words
+		default:
+			flush()
+			out = append(out, words)
+		}
+	}
+	flush()
+	return strings.Join(out, "; ")
 }
 
 // exitCode is the code for an error of a command.

@@ -99,7 +99,7 @@ If the store goes away, that is told, and the watch goes on.`,
 			return err
 		case interval < leastInterval:
 			return usage("--interval is %v, want %v or more", interval, leastInterval)
-		case !a.shared():
+		case a.private():
 			return usage("the store is in the memory of this command: nobody else's locks are there")
 		}
 		ctx, stop := interruptible(c.Context())
@@ -108,7 +108,7 @@ If the store goes away, that is told, and the watch goes on.`,
 		if asJSON {
 			out := json.NewEncoder(a.out)
 			w.tell = func(e event) error {
-				e.Error = a.redact(e.Error)
+				e.Error = oneLine(a.redact(e.Error))
 				return out.Encode(e)
 			}
 		}
@@ -120,7 +120,7 @@ If the store goes away, that is told, and the watch goes on.`,
 		if errors.As(context.Cause(ctx), &sig) {
 			return &exitError{exitSignal + int(sig.sig), nil}
 		}
-		return err
+		return unlisted(err)
 	}
 	return c
 }

@@ -112,7 +112,7 @@ func (s *Store) sequence(ctx context.Context, pg *pgconn.PgConn) (string, error)
 
 // noFences says why there can be none, and what to do.
 func (s *Store) noFences(why string) error {
-	return fmt.Errorf("pgadvisory: fences need the sequence %s, and %s: have its owner run pgadvisory.Migration and grant usage on the schema and the sequence, or set Unfenced",
+	return fmt.Errorf("pgadvisory: fences need the sequence %s, and %s: run distlock migrate as a role that may (in Go: pgadvisory.Migration) and grant this one usage on the schema and the sequence, or do without fences: lock_unfenced=true (in Go: Unfenced)",
 		qualified(s.opt.Schema), why)
 }
 
