@@ -1,24 +1,52 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"github.com/distlock/distlock/driver"
 )
 
+// whyLimit bounds the look for the reason of a loss: the command has ended, and its caller waits.
+const whyLimit = time.Second
+
 // An asked is a store that remembers who asked last, by the mark that others see. One call of run asks for one lock, so that
-// is how it finds itself in a line: several may call themselves by the same holder.
+// is how it finds itself in a line: several may call themselves by the same holder. It also remembers the last grant.
 type asked struct {
 	driver.Store
-	tag atomic.Value // a string
+	tag     atomic.Value // a string
+	granted atomic.Value // a driver.ID
 }
 
 // Acquire remembers the owner.
 func (s *asked) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	s.tag.Store(driver.Tag(r.Owner))
-	return s.Store.Acquire(ctx, r)
+	res, err := s.Store.Acquire(ctx, r)
+	if err == nil && res.Granted {
+		s.granted.Store(r.ID)
+	}
+	return res, err
+}
+
+// whyBroken tells for which reason the last grant was broken; "" if it was not, or if the store does not tell in time. It is for a claim that is
+// lost: only a renewal is told the reason, and one of what is not held changes nothing.
+func (s *asked) whyBroken(ctx context.Context) string {
+	id, ok := s.granted.Load().(driver.ID)
+	if !ok {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, whyLimit)
+	defer cancel()
+	_, err := s.Renew(ctx, driver.Renewal{ID: id, TTL: cmp.Or(s.Features().MinTTL, time.Second)})
+	var broken *driver.BrokenError
+	if !errors.As(err, &broken) {
+		return ""
+	}
+	return broken.Reason
 }
 
 // is reports whether an owner, as stores show it, is the one that asked.

@@ -32,7 +32,7 @@ func (b *bench) print(f *benched) error {
 	row("round trip", f.RoundTrip)
 	row("lock and unlock", f.Pair)
 	row("unlock to next holder", f.WakeUp)
-	fmt.Fprintf(w, "\n  lock and unlock cost %.1f round trips; a round trip is %s\n\n", f.Pair.RoundTrips, f.Trip)
+	fmt.Fprintf(w, "\n  lock and unlock take as long as %.1f round trips; a round trip is %s\n\n", f.Pair.RoundTrips, f.Trip)
 	fmt.Fprintf(w, "  %-32s %9.0f a second\n", fmt.Sprintf("%d clients, a name each", f.Clients), f.Rate.PerSecond)
 	fmt.Fprintf(w, "  %-32s %9.0f a second, fairness %.2f of 1\n\n", fmt.Sprintf("%d clients, one name", f.Clients), f.Contended.PerSecond, f.Contended.Fairness)
 	fmt.Fprintln(w, "  lock and unlock of a free name:")

@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 )
 
 // A job is one call of run.
@@ -87,9 +89,7 @@ func (j *job) main(c *cobra.Command, args []string) error {
 	case len(argv) == 0:
 		return usage("COMMAND is missing")
 	}
-	if isTerminal(j.app.err) {
-		j.asked = new(asked) // for the line about the wait
-	}
+	j.asked = new(asked) // for the line about the wait, and the reason of a loss
 	locker, err := j.locker(c)
 	if err != nil {
 		return err
@@ -226,9 +226,10 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 	}
 	err = j.supervise(lease)                         //nolint:contextcheck // the child ends by its own rules, and is waited for
 	lost := errors.Is(lease.Err(), distlock.ErrLost) //nolint:contextcheck // Err waits for nothing
+	told := ""
 	switch unlock := lease.Unlock(context.WithoutCancel(ctx)); {
 	case errors.Is(unlock, distlock.ErrLost):
-		lost = true
+		lost, told = true, j.whyLost(context.WithoutCancel(ctx), unlock)
 	case unlock != nil && !j.quiet:
 		j.say("%s was not given back, and stays taken for up to %v: %v", j.name, j.ttl, unlock)
 	}
@@ -237,9 +238,25 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 	j.report.Held = time.Since(granted).Seconds()
 	j.report.Lost = lost || stopped
 	if lost && !stopped {
-		return &exitError{exitLost, errors.New(j.name + ": the lock was lost while the command ran")}
+		return &exitError{exitLost, errors.New(j.name + ": the lock was lost while the command ran" + told)}
 	}
 	return err
+}
+
+// whyLost tells for which reason a lock was broken, if it was: with a colon before it, for the end of a message. If the command ended before the next
+// renewal nobody has been told the reason yet.
+func (j *job) whyLost(ctx context.Context, unlock error) string {
+	var broken *driver.BrokenError
+	reason := ""
+	if errors.As(unlock, &broken) {
+		reason = broken.Reason
+	} else if j.asked != nil {
+		reason = j.asked.whyBroken(ctx)
+	}
+	if reason == "" {
+		return ""
+	}
+	return ": broken: " + strconv.Quote(reason)
 }
 
 // await takes the lock, while a terminal shows for whom we wait.
