@@ -56,6 +56,29 @@ func earlier(name string) fence.Proof {
 	return p
 }
 
+func quoteSQL(ctx context.Context, db *sql.DB, lease interface{ Fence() uint64 }) error {
+	res, err := db.ExecContext(ctx, "update invoice set paid = true, fence = $1 where id = 42 and fence <= $1", lease.Fence())
+	if err != nil {
+		return err
+	}
+	n, err := res.RowsAffected()
+	if err == nil && n == 0 {
+		return errors.New("somebody else has held the lock since")
+	}
+	return err
+}
+
+// What the guards do, by hand.
+func Example_byHand() {
+	ctx, db := context.Background(), shop()
+	defer db.Close()
+	fmt.Println(quoteSQL(ctx, db, lock("invoice/42")))
+	fmt.Println(quoteSQL(ctx, db, earlier("invoice/42")))
+	// Output:
+	// <nil>
+	// somebody else has held the lock since
+}
+
 func quoteRow(ctx context.Context, db *sql.DB, lease fence.Lease) error {
 	// alter table invoice add column fence bigint not null default 0
 	invoices := fence.Row{Table: "invoice"}
