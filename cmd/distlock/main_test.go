@@ -144,6 +144,17 @@ func TestExecute_memory(t *testing.T) {
 	}
 }
 
+func TestComplete_flags(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := execute(context.Background(), []string{"__complete", "run", "--"}, nil, &out, &errs); code != 0 {
+		t.Fatal(code, errs.String())
+	}
+	text := out.String()
+	if !strings.Contains(text, "--on-lost\twhat to do when the lock is lost: stop|warn\n") || !strings.Contains(text, "--store\tthe URL of the store\n") || strings.Contains(text, "`") {
+		t.Error(text)
+	}
+}
+
 func TestOneLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

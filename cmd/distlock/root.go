@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/distlock/distlock"
@@ -79,6 +80,8 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root() //nolint:contextcheck // commands get theirs from cobra
 	if len(args) == 0 || args[0] != cobra.ShellCompRequestCmd && args[0] != cobra.ShellCompNoDescRequestCmd {
 		refuseTwice(root) // what a shell has completed cobra reads twice
+	} else {
+		unmark(root)
 	}
 	root.SetArgs(args)
 	root.SetIn(a.in)
@@ -189,6 +192,15 @@ func refuseTwice(root *cobra.Command) {
 		onceEach(c.Flags())
 	}
 	onceEach(root.PersistentFlags())
+}
+
+// unmark takes the marks around the words for values out of what is said of flags: help and man pages read them, shells show them as they are.
+func unmark(root *cobra.Command) {
+	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	for _, c := range root.Commands() {
+		c.Flags().VisitAll(plain)
+	}
+	root.PersistentFlags().VisitAll(plain)
 }
 
 // help is what people type who do not know of --help.

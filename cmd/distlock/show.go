@@ -114,6 +114,19 @@ func (a *app) printHolder(name string, h distlock.Claim) {
 		fmt.Fprintf(a.out, "  %s=%s\n", clean(k), clean(h.Meta[k]))
 	}
 	if len(h.Value) > 0 {
-		fmt.Fprintf(a.out, "  value: %q\n", h.Value)
+		fmt.Fprintf(a.out, "  %s\n", valueText(h))
 	}
+}
+
+// valueText is what a holder has stored. Once marks what it keeps: a result, which is an exit code if it is of run --once, or the text of an error.
+func valueText(h distlock.Claim) string {
+	if h.Kind == "once" {
+		switch text := string(h.Value[1:]); h.Value[0] {
+		case '+':
+			return "result: " + clean(text)
+		case '-':
+			return "failed: " + clean(text)
+		}
+	}
+	return fmt.Sprintf("value: %q", h.Value)
 }
