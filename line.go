@@ -189,6 +189,11 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	p.stop()
 	if w.err != nil {
 		if err := w.vacate(); err != nil {
+			if op, ok := w.err.(*OpError); ok { //nolint:errorlint // this very one: others have to do with others too
+				unsure := *op
+				unsure.Unknown = true
+				w.err = &unsure
+			}
 			w.err = errors.Join(w.err, err)
 		}
 		now := l.clock.Awake()

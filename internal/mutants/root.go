@@ -87,6 +87,11 @@ func root() []mutant {
 			Test: "TestLocker_Lock_unknownBeforeAnother",
 		},
 		{
+			Name: "unknown-and-unavailable", Why: "a call that may have left a claim says also that nothing was changed",
+			File: "line.go", Old: "				unsure.Unknown = true\n", New: "",
+			Test: "TestLocker_Lock_unknownBeforeAnother",
+		},
+		{
 			Name: "ask-goes-on-before-another", Why: "a call that is cancelled waits for an answer that is of use to nobody",
 			File: "line.go", Old: "	if n.interrupt != nil && n.idle() {\n", New: "	if n.interrupt != nil && n.first() == nil {\n",
 			Test: "TestLocker_Lock_cancelledBeforeAnother",
