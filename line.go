@@ -1,11 +1,8 @@
 package distlock
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"time"
 
 	"github.com/distlock/distlock/driver"
 )
@@ -37,25 +34,6 @@ type line struct {
 	changed   chan struct{}      // tells the runner to look again
 	interrupt context.CancelFunc // cuts the runner's call short, if it is in one
 	leavers   []chan error       // told when the runner has seen that the line changed
-}
-
-// A waiter is a call that waits.
-type waiter struct {
-	r     *request
-	seq   uint64
-	ready chan struct{} // closed when lease or err is set
-
-	lease *Lease
-	err   error
-	left  chan error // with err: tells when nothing of the call is left in the store, or why something may be; nil: nothing is
-
-	asks  int  // how often the store was asked while this was the first waiter
-	first bool // the runner asks in place of the call, which would have shown an error of the store
-}
-
-func (w *waiter) give(lease *Lease) {
-	w.lease = lease
-	close(w.ready)
 }
 
 // get gets a lease for a request: tries, or waits.
@@ -161,107 +139,6 @@ func (l *Lease) unless(ctx context.Context, got *bool) {
 	}
 }
 
-// wait waits for w's turn. It is called with the lock held and returns without.
-func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
-	w.ready = make(chan struct{})
-	at, _ := slices.BinarySearchFunc(n.waiters, w.seq, func(x *waiter, seq uint64) int { return cmp.Compare(x.seq, seq) })
-	n.waiters = slices.Insert(n.waiters, at, w)
-	l.tidy(n)
-	l.mu.Unlock()
-	told := false
-	defer func() {
-		if !told { // an observer panicked
-			l.leave(ctx, n, w)
-			if w.lease != nil {
-				w.lease.unless(ctx, &told)
-			}
-		}
-	}()
-	began := w.r.tellWaiting(ctx, l.clock)
-	told = true
-
-	p := l.patrol(ctx, n, w)
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-		l.leave(ctx, n, w)
-	}
-	p.stop()
-	if w.err != nil {
-		if err := w.vacate(); err != nil {
-			if op, ok := w.err.(*OpError); ok { //nolint:errorlint // this very one: others have to do with others too
-				unsure := *op
-				unsure.Unknown = true
-				w.err = &unsure
-			}
-			w.err = errors.Join(w.err, err)
-		}
-		now := l.clock.Awake()
-		w.r.tell(ctx, Event{Kind: Refused, Took: now - w.r.began, Wait: now - began, Waited: true, Err: w.err})
-		return nil, w.err
-	}
-	return l.welcome(ctx, w.lease, Event{Wait: max(0, w.lease.since-began), Waited: true}), nil
-}
-
-// leave takes w out of the line because its context is over, unless it was served at the same
-// moment.
-func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
-	cause := context.Cause(ctx) // before the lock is taken: to look at a lease's context may end the lease
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := slices.Index(n.waiters, w)
-	if at < 0 {
-		return
-	}
-	n.waiters = slices.Delete(n.waiters, at, at+1)
-	n.fail(w, errors.Join(n.inTheWay(w, at), cause))
-	l.tidy(n)
-}
-
-// vacate returns when the place in the store's line is given up, if nobody is left to wait
-// there, and at the latest after withdrawLimit. An error says that something may be left.
-func (w *waiter) vacate() error {
-	if w.left == nil {
-		return nil
-	}
-	err := errNoAnswer
-	select {
-	case err = <-w.left:
-	case <-time.After(withdrawLimit): // the runner goes on with it
-	}
-	if err == nil {
-		return nil
-	}
-	return &OpError{Op: "withdraw", Key: w.r.name, Unknown: true, Err: err}
-}
-
-var errNoAnswer = errors.New("the store did not answer in time")
-
-// inTheWay says why w, at a position in line, was not served: who holds the lock, or what is
-// wrong with the store. The store answers the first in line; about a turn of this
-// process it need not be asked.
-func (n *line) inTheWay(w *waiter, at int) error {
-	e := HeldError{Key: w.r.name}
-	if n.held != nil {
-		e = *n.held
-	}
-	for _, t := range n.turns {
-		if t.lease != nil {
-			e.Holder, e.Fence = t.r.opt.holder, t.lease.fence
-			e.Held, e.Left = t.l.clock.Awake()-t.lease.since, max(0, t.hold.Left())
-		}
-	}
-	e.Ahead += at
-	switch {
-	case n.held != nil || len(n.turns) > 0:
-		return errors.Join(&e, n.failed)
-	case n.failed != nil:
-		return n.failed // nobody ever said that it is held
-	default: // a call of this process is asking
-		return &OpError{Op: "acquire", Key: w.r.name, Err: errNoAnswer}
-	}
-}
-
 // What follows is called with the lock held.
 
 // line returns the line of a request's key.
@@ -336,27 +213,6 @@ func (n *line) first() *waiter {
 func (n *line) pop() {
 	n.waiters[0] = nil
 	n.waiters = n.waiters[1:]
-}
-
-// fail ends the wait of w, which is out of the line by now, with an error. If the runner has done for it what nobody else wants, the call
-// waits until that is undone: see vacate. It is noted here and not by the call, which may come too late to be told what is left.
-func (n *line) fail(w *waiter, err error) {
-	w.err = err
-	if n.running && n.idle() && (n.first() == nil || w.r.same(n.task)) {
-		w.left = make(chan error, 1)
-		n.leavers = append(n.leavers, w.left)
-		n.shake()
-	}
-	close(w.ready)
-}
-
-// dissolve sends all waiters home.
-func (n *line) dissolve(err error) {
-	all := n.waiters
-	n.waiters = nil
-	for _, w := range all {
-		n.fail(w, err)
-	}
 }
 
 // idle reports whether what the runner does is of no use to the first waiter.

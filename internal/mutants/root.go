@@ -78,17 +78,17 @@ func root() []mutant {
 		},
 		{
 			Name: "left-before-another", Why: "a call leaves a place behind and does not say so, if one of another kind waits behind it",
-			File: "line.go", Old: "	if n.running && n.idle() && ", New: "	if n.running && n.first() == nil && ",
+			File: "waiter.go", Old: "	if n.running && n.idle() && ", New: "	if n.running && n.first() == nil && ",
 			Test: "TestLocker_Lock_notWithdrawnBeforeAnother",
 		},
 		{
 			Name: "granted-unseen-before-another", Why: "a call leaves a claim behind and says that nothing was changed",
-			File: "line.go", Old: "	if n.running && n.idle() && ", New: "	if n.running && n.first() == nil && ",
+			File: "waiter.go", Old: "	if n.running && n.idle() && ", New: "	if n.running && n.first() == nil && ",
 			Test: "TestLocker_Lock_unknownBeforeAnother",
 		},
 		{
 			Name: "unknown-and-unavailable", Why: "a call that may have left a claim says also that nothing was changed",
-			File: "line.go", Old: "				unsure.Unknown = true\n", New: "",
+			File: "waiter.go", Old: "				unsure.Unknown = true\n", New: "",
 			Test: "TestLocker_Lock_unknownBeforeAnother",
 		},
 		{
@@ -103,12 +103,12 @@ func root() []mutant {
 		},
 		{
 			Name: "observer-panics-waiting", Why: "a call that is over stays in line, and all behind it",
-			File: "line.go", Old: "			l.leave(ctx, n, w)\n			if", New: "			if",
+			File: "waiter.go", Old: "			l.leave(ctx, n, w)\n			if", New: "			if",
 			Test: "TestObserver_panics",
 		},
 		{
 			Name: "observer-panics-served", Why: "a lease that nobody has is renewed for ever",
-			File: "line.go", Old: "				w.lease.unless(ctx, &told)\n", New: "				_ = w\n",
+			File: "waiter.go", Old: "				w.lease.unless(ctx, &told)\n", New: "				_ = w\n",
 			Test: "TestObserver_panics",
 		},
 		{
