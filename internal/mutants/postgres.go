@@ -98,7 +98,7 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-release-waits-in-the-lane", Why: "a release behind a transaction that is stuck holds up all others of its process",
-			File: "store/postgres/verbs.go", Old: "[]byte(owner), []byte(\"f\")}\n\tif err = s.claims.do", New: "[]byte(owner), []byte(\"t\")}\n\tif err = s.claims.do",
+			File: "store/postgres/verbs.go", Old: "waitArg: []byte(\"f\")}", New: "waitArg: []byte(\"t\")}",
 			Pkg: pkg, Test: "TestLane_absent",
 		},
 		{

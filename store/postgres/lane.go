@@ -324,7 +324,7 @@ func (l *lane) waiting() (n int, closed bool) {
 }
 
 // send runs calls in one transaction. If the server refuses one, and with it all, each is run alone: one that cannot be
-// done hurts no other. Those that may wait for a lock are not run here then, where each would hold up all others.
+// done hurts no other. After a wait for a lock, releases wait for nobody here, where each would hold up all others.
 func (l *lane) send(calls []*call) {
 	// What makes room comes first, and keys have one order everywhere, so that nobody waits in a circle.
 	slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Or(a.st.order-b.st.order, cmp.Compare(a.key, b.key)) })
@@ -334,8 +334,7 @@ func (l *lane) send(calls []*call) {
 		for _, c := range calls {
 			c.rows, c.answered = nil, false
 			if locked && c.st == &l.s.st.release {
-				c.finish(errBusy)
-				continue
+				c.args[waitArg] = nil // for nobody
 			}
 			c.finish(l.attempt([]*call{c}))
 		}

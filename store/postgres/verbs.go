@@ -142,6 +142,9 @@ func (s *Store) query(ctx context.Context, st *statement, args ...[]byte) ([][][
 	return c.rows, err
 }
 
+// waitArg is the argument of a release that says for whom it waits.
+const waitArg = 2
+
 // Release ends a claim or gives up a place.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
@@ -152,14 +155,14 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		return driver.ErrNotHeld // nobody can have it
 	}
 	c := &call{st: &s.st.release, key: storable(id.Key)}
-	c.args = [][]byte{[]byte(c.key), []byte(owner), []byte("f")}
+	c.args = [][]byte{[]byte(c.key), []byte(owner), waitArg: []byte("f")}
 	if err = s.claims.do(ctx, c); err == nil {
 		err = released(c.rows)
 	}
 	if errors.Is(err, errBusy) {
 		// Another transaction has the key, and may be granting it to this owner, or has its hands on the claim. To wait for it in the lane
 		// would hold up all others.
-		c.args[2] = []byte("t")
+		c.args[waitArg] = []byte("t")
 		if err = s.alone(ctx, c); err == nil {
 			err = released(c.rows)
 		}

@@ -83,7 +83,7 @@ func TestSchema_oldFunctions(t *testing.T) {
 // Whoever changes the functions gives them another number, so that programs find out whether a schema has them.
 func TestSchema_functionsNumber(t *testing.T) {
 	t.Parallel()
-	const of = "933cd5cd8003e7c3" // those of functions = 5
+	const of = "b728d9449e75a1fa" // those of functions = 5
 	text, err := os.ReadFile("sql/functions.sql")
 	if err != nil {
 		t.Fatal(err)

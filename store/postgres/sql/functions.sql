@@ -590,8 +590,8 @@ language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
   from wanted w order by w.number
 $$;
 
--- release ends a live claim, or gives up a place. It is false if the owner has neither, and null if others have the key and wait is false:
--- then nothing was changed.
+-- release ends a live claim, or gives up a place. It is false if the owner has neither, and null if others have the key and wait is false, or
+-- have their hands on the claim and wait is null: then nothing was changed.
 --
 -- With the key to ourselves we see everybody who waits, and those who come later see what we did. If another has the key,
 -- it may be about to wait, and cannot be seen: then all who watch the key are told, since it watches before it asks.
@@ -609,6 +609,12 @@ begin
     return @schema@.release_anywhere(release.key, release.owner, release.wait);
   end if;
   number := hashtextextended(release.key, @seed@);
+  if release.wait is null then
+    perform from @schema@.claim c where c.key = release.key and c.owner = release.owner for update skip locked;
+    if not found and exists (select from @schema@.claim c where c.key = release.key and c.owner = release.owner) then
+      return null;
+    end if;
+  end if;
   loop
     ours := pg_try_advisory_xact_lock(number);
     delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and c.broken is null and c.ends > clock_timestamp()
@@ -617,7 +623,7 @@ begin
     held := found;
     exit when held or ours;
     -- Whoever has the key may be granting it to this owner, which is seen when that is over. Until then its place proves nothing either.
-    if not release.wait then
+    if release.wait is not true then
       return null;
     end if;
     perform pg_advisory_xact_lock(number);
