@@ -41,7 +41,7 @@ func quoteNames(ctx context.Context, locker *distlock.Locker, user string, id in
 	resource := fmt.Sprintf("invoice/%d", id) // what is changed: one name for one row, whoever changes it
 	job := "job/nightly-report"               // what is done: skipped if it is under way
 	singleton := "singleton/mail-poller"      // what there is one of: held for as long as the process lives
-	mine := "cart/" + user                    // what a user named: any text is a name, and no two are the same
+	mine := "cart/" + user                    // what a user named: words of up to 255 bytes, and no two names are the same
 	for _, name := range []string{resource, job, singleton, mine} {
 		if _, err := locker.TryDo(ctx, name, report); err != nil {
 			return err
