@@ -195,6 +195,26 @@ func TestKeeper_gathers_past_what_is_about_to_end(t *testing.T) {
 	})
 }
 
+// A batch is on its way before it is sent. What ends meanwhile must not take the time of the others.
+func TestKeeper_renews_beside_a_young_one_that_ended(t *testing.T) {
+	play(t, fine, func(s *stage) {
+		old, _ := s.keep(Terms{TTL: ttl})
+		young := new(Hold)
+		s.KeepYoung(young, id("b"), Terms{TTL: ttl}, s.now(), 3*time.Second, quiet{})
+		s.mu.Lock()
+		s.drop(old)
+		s.drop(young)
+		batches := s.batches([]*Hold{old, young}, s.now())
+		s.mu.Unlock()
+		go func() { _ = young.Stop(s.Context()) }()
+		synctest.Wait()
+		batches[0].run()
+		if got := s.made(); len(got) != 1 || got[0].limit != ttl/tries {
+			s.Errorf("calls %+v", got)
+		}
+	})
+}
+
 // goroutines counts those of the program. runtime.NumGoroutine also counts one that the garbage collector may begin meanwhile.
 func goroutines() int {
 	stacks := make([]byte, 4<<20)

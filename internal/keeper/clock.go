@@ -53,6 +53,9 @@ func (c *Clock) Now() time.Duration {
 	return now.Sub(c.base) + time.Duration(c.slept.Load())
 }
 
+// Slept returns the time asleep that Now has counted so far.
+func (c *Clock) Slept() time.Duration { return time.Duration(c.slept.Load()) }
+
 // Awake returns the time without that asleep: for durations that no trust depends on.
 func (c *Clock) Awake() time.Duration { return time.Since(c.base) }
 

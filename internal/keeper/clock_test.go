@@ -235,6 +235,22 @@ func TestKeeper_renews_at_once_after_a_short_suspension(t *testing.T) {
 	})
 }
 
+// The timer stood still while the machine was suspended: what begins before it fires must not wait for it.
+func TestKeeper_renews_what_begins_after_a_suspension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, suspend := suspendable(t, fine)
+		defer s.Close()
+		s.keep(Terms{TTL: 24 * time.Hour})
+		s.at(100 * time.Millisecond)
+		suspend(time.Minute)
+		h := s.Keep(id("b"), Terms{TTL: 300 * time.Millisecond}, s.now(), quiet{})
+		s.at(s.now() + 350*time.Millisecond)
+		if len(s.made()) == 0 || !h.Trusted(0) {
+			t.Errorf("%d renewals, %v left", len(s.made()), h.Left())
+		}
+	})
+}
+
 // The trust is over, and nobody has said so yet.
 func TestHold_suspended_is_not_brought_back(t *testing.T) {
 	for _, c := range []struct {

@@ -211,6 +211,42 @@ func (h *Hold) extend(ctx context.Context, ttl time.Duration) error {
 	return cmp.Or(h.ended, out[0].Err)
 }
 
+// Alone lets do make a call that gives the claim its TTL anew, with no renewal under way beside it: the store obeys the
+// last that arrives, and of two with different TTLs that might be the shorter one, while the longer one is trusted. do is
+// given the TTL to ask the store for, and may call Again. It is not called if the hold is over, which Alone returns then.
+func (h *Hold) Alone(ctx context.Context, do func(ctx context.Context, ttl time.Duration) error) error {
+	if err := h.rest(ctx); err != nil {
+		return err
+	}
+	if h.renew <= h.k.clock.Now() {
+		// A renewal that is due goes first: calls one after the other would keep it off until trust is over.
+		call, cancel := context.WithTimeout(ctx, h.limit())
+		_ = h.extend(call, h.terms.TTL)
+		cancel()
+		if err := h.rest(ctx); err != nil {
+			return err
+		}
+	}
+	h.k.wg.Add(1)
+	defer h.k.wg.Done()
+	b, ttl, limit := newBatch(ctx, nil), h.terms.StoreTTL(), h.limit()
+	b.add(h)
+	h.plan()
+	h.k.mu.Unlock()
+	defer func() { // also if do panics
+		h.k.mu.Lock()
+		h.under = nil
+		if h.ended == nil {
+			h.plan()
+		}
+		h.k.mu.Unlock()
+		b.end()
+	}()
+	call, cancel := context.WithTimeout(b.ctx, limit)
+	defer cancel()
+	return do(call, ttl) //nolint:contextcheck // it is made of ctx
+}
+
 // Again says that the store granted the claim once more, asked for at sent: its TTL began anew.
 // It does not bring back a hold whose trust is over.
 func (h *Hold) Again(sent time.Duration) {
@@ -299,6 +335,15 @@ func (h *Hold) plan() {
 		h.at = min(until, h.renew)
 	}
 	h.k.put(h)
+}
+
+// limit is how long a renewal may take: an answer later than this leaves no time for another try.
+func (h *Hold) limit() time.Duration {
+	limit := h.terms.TTL / tries
+	if h.young && h.ended == nil { // one that is over has nothing left, and must not take the time of others
+		limit = min(limit, max(h.Left(), 0)/3)
+	}
+	return limit
 }
 
 // overdue is why the hold is lost if it is lost now.

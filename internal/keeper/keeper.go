@@ -32,7 +32,7 @@ type Keeper struct {
 	mu     sync.Mutex
 	queue  queue // all holds that have not ended, by when they need a look
 	timer  *time.Timer
-	wake   time.Duration // when the timer fires
+	wake   time.Duration // when the timer fires, in time awake: it stands still while the machine is suspended
 	closed bool
 	wg     sync.WaitGroup // renewals and looks under way
 }
@@ -106,15 +106,16 @@ func (k *Keeper) drop(h *Hold) {
 
 // arm sets the timer if the first of the queue is due before it would fire.
 func (k *Keeper) arm() {
-	if len(k.queue) == 0 || k.closed || k.queue[0].at >= k.wake {
+	if len(k.queue) == 0 || k.closed || k.queue[0].at-k.clock.Slept() >= k.wake {
 		return
 	}
 	now := k.clock.Now()
 	d := max(0, min(k.queue[0].at-now, lookEvery))
-	if now+d >= k.wake {
+	wake := now + d - k.clock.Slept()
+	if wake >= k.wake {
 		return
 	}
-	k.wake = now + d
+	k.wake = wake
 	if k.timer == nil {
 		k.timer = time.AfterFunc(d, k.look)
 	} else {
@@ -208,10 +209,7 @@ func (k *Keeper) renew(b *batch) {
 	rs := make([]driver.Renewal, len(b.holds))
 	for i, h := range b.holds {
 		rs[i] = driver.Renewal{ID: h.id, TTL: h.terms.StoreTTL()}
-		limit = min(limit, h.terms.TTL/tries) // an answer later than this leaves no time for another try
-		if h.young {
-			limit = min(limit, max(h.Left(), 0)/3)
-		}
+		limit = min(limit, h.limit())
 	}
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(b.ctx, limit)

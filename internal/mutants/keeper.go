@@ -58,6 +58,26 @@ func keeper() []mutant {
 			Pkg: pkg, Test: "TestKeeper_Keep_too_late",
 		},
 		{
+			Name: "timer-of-before-the-sleep", Why: "what begins after a suspension is not renewed, and its loss not told, until an old timer fires",
+			File: file, Old: "k.queue[0].at-k.clock.Slept() >= k.wake", New: "k.queue[0].at >= k.wake",
+			Pkg: pkg, Test: "TestKeeper_renews_what_begins_after_a_suspension",
+		},
+		{
+			Name: "ended-one-takes-the-time", Why: "healthy renewals fail because one of their batch ended before it was sent",
+			File: hold, Old: "	if h.young && h.ended == nil {", New: "	if h.young {",
+			Pkg: pkg, Test: "TestKeeper_renews_beside_a_young_one_that_ended",
+		},
+		{
+			Name: "calls-keep-renewals-off", Why: "a leader that publishes again and again loses its term",
+			File: hold, Old: "	if h.renew <= h.k.clock.Now() {\n", New: "	if false {\n",
+			Pkg: pkg, Test: "TestHold_Alone_again_and_again_keeps_no_renewal_off",
+		},
+		{
+			Name: "call-takes-all-the-trust", Why: "one call that hangs loses the lease",
+			File: hold, Old: "context.WithTimeout(b.ctx, limit)\n	defer cancel()\n	return do(", New: "context.WithTimeout(b.ctx, tries*limit)\n	defer cancel()\n	return do(",
+			Pkg: pkg, Test: "TestHold_Alone_leaves_time_for_renewals",
+		},
+		{
 			Name: "shorter-extend-trusts-the-old-end", Why: "an unanswered Extend shortened the claim, and trust goes on",
 			File: hold, Old: "	h.valid = min(h.valid, sent+ttl-Margin(ttl))\n", New: "",
 			Pkg: pkg, Test: "TestHold_Extend_shorter_and_unanswered",
