@@ -210,12 +210,17 @@ func (t *Term) Publish(ctx context.Context, value []byte) error {
 	hold := &lease.t.hold
 	call, cancel := context.WithTimeout(ctx, min(callLimit, hold.Left()))
 	defer cancel()
-	// The claim may live longer by this. Trust does not: the next renewal sees to that.
-	_, err := lease.t.l.store.Renew(call, driver.Renewal{ID: lease.t.id, TTL: hold.Terms().StoreTTL(), Value: value})
+	err := hold.Alone(call, func(ctx context.Context, ttl time.Duration) error { // an Extend may be under way
+		// The claim may live longer by this. Trust does not: the next renewal sees to that.
+		_, err := lease.t.l.store.Renew(ctx, driver.Renewal{ID: lease.t.id, TTL: ttl, Value: value})
+		return err
+	})
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
 		_ = hold.Extend(call, hold.Terms().TTL) // the lease is told that it is lost
 		return newLostError(lease.r.name, lease.fence, err)
+	case err != nil && lease.Err() != nil: //nolint:contextcheck // Err waits for nothing
+		return lease.Err() //nolint:contextcheck // Err waits for nothing
 	case err != nil:
 		return newOpError("publish", lease.r.name, err)
 	}

@@ -274,6 +274,75 @@ func TestElection_Leader(t *testing.T) {
 	})
 }
 
+// A Publish that is under way must not leave the claim a shorter TTL than an Extend is trusted for.
+func TestTerm_Publish_crossesExtend(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t, distlock.TTL(3*time.Second))
+		rival, err := distlock.New(g.Store) // it is not cut off
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rival.Close(context.Background())
+		enough := errors.New("enough")
+		err = election(t, l).Run(t.Context(), func(ctx context.Context, term *distlock.Term) error {
+			lease := distlock.FromContext(ctx)
+			g.set(func(g *gate) {
+				g.renew = func(ctx context.Context, r driver.Renewal, next renewFunc) (int, error) {
+					if r.Value != nil {
+						time.Sleep(500 * time.Millisecond)
+					}
+					return next(ctx, r)
+				}
+			})
+			published := make(chan error, 1)
+			go func() { published <- term.Publish(ctx, []byte("x")) }()
+			synctest.Wait()
+			if err := errors.Join(lease.Extend(ctx, time.Minute), <-published); err != nil {
+				t.Error(err)
+			}
+			g.freeze()
+			time.Sleep(4 * time.Second)
+			next, stop := context.WithTimeout(context.Background(), time.Second)
+			defer stop()
+			_ = election(t, rival).Run(next, func(context.Context, *distlock.Term) error {
+				if lease.Valid(0) {
+					t.Errorf("two lead, the first for another %v", time.Until(lease.Until()))
+				}
+				return enough
+			})
+			g.thaw()
+			return enough
+		})
+		wants(t, err, enough)
+	})
+}
+
+// A Publish that hangs leaves time for a renewal.
+func TestTerm_Publish_hangs(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		enough := errors.New("enough")
+		err := election(t, g.locker(t, distlock.TTL(3*time.Second))).Run(t.Context(), func(ctx context.Context, term *distlock.Term) error {
+			g.set(func(g *gate) {
+				g.renew = func(ctx context.Context, r driver.Renewal, next renewFunc) (int, error) {
+					if r.Value == nil {
+						return next(ctx, r)
+					}
+					<-ctx.Done()
+					return 0, ctx.Err()
+				}
+			})
+			for range 10 {
+				wants(t, term.Publish(ctx, []byte("x")), distlock.ErrUnknown)
+			}
+			if ctx.Err() != nil {
+				t.Fatal(context.Cause(ctx)) // no error would end Run
+			}
+			return enough
+		})
+		wants(t, err, enough)
+	})
+}
+
 func TestTerm_Publish_fails(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		err := election(t, g.locker(t)).Run(context.Background(), func(ctx context.Context, term *distlock.Term) error {

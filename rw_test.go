@@ -161,6 +161,86 @@ func TestLease_Downgrade_lost(t *testing.T) {
 	}
 }
 
+// The answer comes after the trust: the claim has a new TTL by then, and has to be given back.
+func TestLease_Downgrade_lostAndNotGivenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		writer := must(t)(l.Lock(t.Context(), "x", distlock.TTL(time.Second), distlock.Fixed()))
+		time.Sleep(300 * time.Millisecond)
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				defer time.Sleep(700 * time.Millisecond)
+				return next(ctx, r)
+			}
+			g.release = func(context.Context, driver.ID, func() error) error { return errCut }
+		})
+		_, err := writer.Downgrade(t.Context())
+		g.thaw()
+		g.expect(t, 1, 0)
+		wants(t, err, distlock.ErrLost, distlock.ErrUnknown, errCut)
+	})
+}
+
+// A lingering is a context that takes its time to let a child go. It never ends.
+type lingering struct {
+	context.Context
+	done  chan struct{}
+	letGo func()
+}
+
+func (l lingering) Done() <-chan struct{} { return l.done }
+
+func (l lingering) AfterFunc(func()) (stop func() bool) {
+	return func() bool { l.letGo(); return true }
+}
+
+// Close sees the writer's lease, and there must be no reader's in its place afterwards.
+func TestLease_Downgrade_closedMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l, ctx := g.locker(t), t.Context()
+		writer := must(t)(l.Lock(ctx, "x"))
+		closed := make(chan error, 1)
+		writer.Context(lingering{ctx, make(chan struct{}), func() { // the writer's work is told to end
+			go func() { closed <- l.Close(context.Background()) }()
+			synctest.Wait()
+		}})
+		reader, err := writer.Downgrade(ctx)
+		wants(t, err, distlock.ErrClosed)
+		if reader != nil {
+			t.Error("a lease came with the error")
+		}
+		if err := <-closed; err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		g.empty(t, l)
+	})
+}
+
+// What ReleaseAll gives back while the store is asked is released, and not lost.
+func TestLease_Downgrade_releasedMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		writer := must(t)(l.Lock(t.Context(), "x"))
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				time.Sleep(time.Second)
+				return next(context.WithoutCancel(ctx), r)
+			}
+		})
+		lowered := make(chan error, 1)
+		go func() {
+			_, err := writer.Downgrade(t.Context())
+			lowered <- err
+		}()
+		synctest.Wait()
+		if err := l.ReleaseAll(t.Context()); err != nil {
+			t.Errorf("ReleaseAll: %v", err)
+		}
+		wants(t, <-lowered, distlock.ErrReleased)
+		g.empty(t, l)
+	})
+}
+
 func TestLease_Downgrade_refused(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)

@@ -11,13 +11,39 @@ func kinds() []mutant {
 		},
 		{
 			Name: "downgrade-of-what-is-gone", Why: "another writer was there in between, and nobody is told",
-			File: "rw.go", Old: " || res.Fence > t.fence {", New: " {",
+			File: "rw.go", Old: " && res.Fence <= t.fence; same {", New: "; same {",
 			Test: "TestLease_Downgrade_lost",
 		},
 		{
 			Name: "downgrade-after-the-trust", Why: "a lease is handed out that is over",
-			File: "rw.go", Old: "	if !t.hold.Trusted(0) || !res.Granted", New: "	if !res.Granted",
-			Test: "TestLease_Downgrade_lost",
+			File: "rw.go", Old: "	case !t.hold.Trusted(0) || !same:\n", New: "	case !same:\n",
+			Test: "TestLease_Downgrade_lostAndNotGivenBack",
+		},
+		{
+			Name: "downgrade-crosses-extend", Why: "a reader is trusted for longer than its claim lives",
+			File: "rw.go", Old: "	err := t.hold.Alone(ctx, call) //", New: "	err := call(ctx, t.hold.Terms().StoreTTL()) //",
+			Test: "TestLease_Downgrade_crossesExtend",
+		},
+		{
+			Name: "downgrade-after-close", Why: "Close leaves a claim and a lease that nobody ends",
+			File: "rw.go", Old: "	if l.t.lease != l || locker.closed {\n		return nil, locker.closed\n", New: "	if l.t.lease != l {\n		return nil, false\n",
+			Test: "TestLease_Downgrade_closedMeanwhile",
+		},
+		{
+			Name: "downgrade-leaves-a-claim-unsaid", Why: "a claim that was prolonged too late is left, and the error does not say so",
+			File: "rw.go", Old: "l.t.l.withdraw(ctx, l.r, l.t.id); err != nil {", New: "l.t.l.withdraw(ctx, l.r, l.t.id); err != nil && false {",
+			Test: "TestLease_Downgrade_lostAndNotGivenBack",
+		},
+		{
+			Name: "downgrade-released-twice", Why: "a lease that ReleaseAll gives back is told as lost",
+			File: "rw.go", Old: "	if !errors.Is(why, ErrLost) {\n", New: "	if false {\n",
+			Test: "TestLease_Downgrade_releasedMeanwhile",
+		},
+		{
+			Name: "publish-crosses-extend", Why: "a leader is trusted for longer than its claim lives",
+			File: "election.go", Old: "		_, err := lease.t.l.store.Renew(ctx, driver.Renewal{ID: lease.t.id, TTL: ttl, Value: value})\n		return err\n	})\n",
+			New:  "		return nil\n	})\n	_, err = lease.t.l.store.Renew(call, driver.Renewal{ID: lease.t.id, TTL: hold.Terms().StoreTTL(), Value: value})\n",
+			Test: "TestTerm_Publish_crossesExtend",
 		},
 		{
 			Name: "downgrade-not-given-back", Why: "a downgrade that failed leaves the lock taken for a TTL",
