@@ -308,6 +308,26 @@ func TestStore_line_left(t *testing.T) {
 	soon(t, 5*time.Second, func() error { return got(t, a, exclusive("key", time.Minute)) })
 }
 
+// TestStore_questions shows that nobody waits in line on a connection that a question is about to be sent on: its answer would come when the wait is over.
+func TestStore_questions(t *testing.T) {
+	t.Parallel()
+	_, url := server(t)
+	s := opened(t, url)
+	short, long := exclusive("short", time.Minute), exclusive("long", time.Hour) // each on a connection of its own
+	take(t, s, short)
+	take(t, s, long)
+	free(t, s, short.ID)
+	free(t, s, long.ID)
+	if n := s.Links(); n < 2 {
+		t.Fatalf("%d connections, want one to wait on", n)
+	}
+	for range 30 { // which of them is picked is luck
+		if taken, err := s.Asked(t.Context()); taken || err != nil {
+			t.Fatalf("the connection of a question is taken: %v, %v", taken, err)
+		}
+	}
+}
+
 // TestStore_connections shows that there are no more connections than Options say, also of one who waited for all that it holds.
 func TestStore_connections(t *testing.T) {
 	t.Parallel()

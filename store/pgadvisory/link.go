@@ -25,7 +25,9 @@ type link struct {
 	holds  map[int64]int // how many claims there are of a number, also those that are asked for or given back
 	doubts map[int64]int // how many of them are in doubt
 	claims map[*claim]bool
-	waits  bool // the server keeps it in line for a lock; it can do nothing else meanwhile
+
+	questions int  // that are about to be sent
+	waits     bool // the server keeps it in line for a lock; it can do nothing else meanwhile
 }
 
 func newLink(w *wire) *link {

@@ -109,7 +109,11 @@ func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
 	var answer *call
 	done := make(chan struct{})
 	key := binary.BigEndian.AppendUint64(nil, uint64(number))
-	if err := l.send(look, [][]byte{key}, func(k *call) { answer = k; close(done) }); err != nil {
+	err = l.send(look, [][]byte{key}, func(k *call) { answer = k; close(done) })
+	s.mu.Lock()
+	l.questions--
+	s.mu.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	if err := l.await(ctx, done); err != nil {
@@ -132,7 +136,7 @@ func told(k *call) (rows []row, err error) {
 	return rows, nil
 }
 
-// any returns a connection that answers questions.
+// any returns a connection that answers questions. Nobody waits in line on it until the question is sent, which the caller notes in questions.
 func (s *Store) any(ctx context.Context) (*link, error) {
 	for {
 		s.mu.Lock()
@@ -150,6 +154,9 @@ func (s *Store) any(ctx context.Context) (*link, error) {
 			if l == nil {
 				s.dialing++
 			}
+		}
+		if l != nil {
+			l.questions++
 		}
 		s.mu.Unlock()
 		switch {

@@ -154,7 +154,7 @@ func (s *Store) spare() (best *link) {
 			continue
 		}
 		taking++
-		if calls == 0 && len(l.claims) == 0 && !l.stale(idle) {
+		if calls == 0 && len(l.claims) == 0 && l.questions == 0 && !l.stale(idle) {
 			best = l
 		}
 	}
