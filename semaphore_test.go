@@ -175,7 +175,10 @@ func TestSemaphore_Resize_tooSmall(t *testing.T) {
 		if err := s.Resize(2); err != nil {
 			t.Fatal(err)
 		}
-		many.refused(t, distlock.ErrInvalid)
+		var op *distlock.OpError
+		if err := many.refused(t, distlock.ErrInvalid); errors.As(err, &op) {
+			t.Errorf("%v: the store was asked for more than there is", err)
+		}
 		free(t, few.now(t))
 		_, err := s.Acquire(t.Context(), "gpu", distlock.Weight(3))
 		wants(t, err, distlock.ErrInvalid)
