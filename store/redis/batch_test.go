@@ -105,22 +105,24 @@ func TestStore_failover_underWay(t *testing.T) {
 func TestStore_close_underWay(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t)
-	s := made(t)(rueidis.Open(t.Context(), "redis://"+srv.Addr))
+	way := testenv.Proxy(t, srv.Addr)
+	s := made(t)(rueidis.Open(t.Context(), "redis://"+way.Addr))
 	held := exclusive("held")
 	grant(t, s, held)
-	before := do(t, srv, "CLIENT", "LIST", "TYPE", "normal").(string)
-	srv.Pause()
+	way.Cut(testenv.ToClient)
 	under := make(chan error, 1)
 	go func() {
 		_, err := s.Acquire(t.Context(), exclusive("key"))
 		under <- err
 	}()
-	time.Sleep(300 * time.Millisecond) // the call is in the server's socket; nothing tells
+	for do(t, srv, "EXISTS", "lock:key") != int64(1) {
+		time.Sleep(time.Millisecond)
+	}
 	s.Close()
 	if err := <-under; err == nil || errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("%v, want that the outcome is not known; the server had %s", err, before)
+		t.Errorf("%v, want that the outcome is not known: the claim is there", err)
 	}
-	srv.Resume()
+	way.Heal()
 	_, err := s.Acquire(t.Context(), exclusive("later"))
 	_, renewed := s.Renew(t.Context(), renewals(held)[0])
 	together := s.RenewAll(t.Context(), renewals(held))[0].Err
