@@ -117,12 +117,26 @@ func (r *report) verdict(e event) {
 		slices.Sort(names)
 		for _, name := range append(names, "") {
 			fmt.Fprint(r.out, strings.Join(said[name], ""))
+			r.why(e.Package, name, said[name])
 		}
 	default: // "start"
 		return
 	}
 	r.ended++
 	delete(r.said, e.Package)
+}
+
+// why says again what a test itself had to say, below the logs of its servers: who has only the end of a long text then has the reason.
+func (r *report) why(pkg, test string, said []string) {
+	const few = 20 // lines that anybody can see at once
+	if len(said) <= few {
+		return
+	}
+	for _, s := range said {
+		if strings.Contains(s, "_test.go:") {
+			fmt.Fprintf(r.out, "why %s.%s: %s\n", pkg, test, strings.TrimSpace(s))
+		}
+	}
 }
 
 // skip notes a skipped test under its reason: what it said, without go's own frame.

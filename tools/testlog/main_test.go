@@ -34,6 +34,7 @@ func TestRun(t *testing.T) {
 	cut := e("output", "c", "TestZ", "panic: oh\n") +
 		e("output", "c", "", "FAIL\tc\t0.02s\n") +
 		e("fail", "c", "", "")
+	long := e("output", "b", "TestY", "    b_test.go:9: want 1, have 2\n") + strings.Repeat(e("output", "b", "TestY", "a line of a log\n"), 30) + e("fail", "b", "", "")
 
 	tests := []struct {
 		name, in    string
@@ -44,6 +45,7 @@ func TestRun(t *testing.T) {
 		{"a skip is told with its reason", skip + good, []string{"SKIPPED 1: no redis-server: run scripts/servers\n          a.TestS\n"}, nil, ""},
 		{"laws that were not asked are one line", law("L1", "floor") + law("L2", "watch") + good, []string{"SKIPPED 2: not asked of a store"}, []string{"needs floor"}, ""},
 		{"a failure is told whole and fails the run", good + bad, []string{"ok  \ta", "want 1, have 2", "FAIL\tb"}, nil, "1 of 2 packages failed: b"},
+		{"the reason is told again below a long log", long, []string{"a line of a log\nwhy b.TestY: b_test.go:9: want 1, have 2\n"}, nil, "packages failed: b"},
 		{"a test that was cut off is told", cut, []string{"panic: oh"}, nil, "1 of 1 packages failed: c"},
 		{"a build that fails is told", `{"ImportPath":"d","Action":"build-output","Output":"d.go:1: oops\n"}` + "\n" + e("fail", "d", "", ""), []string{"d.go:1: oops\n"}, nil, "packages failed: d"},
 		{"a word of the go command is passed on", "go: no such module\n", []string{"go: no such module\n"}, nil, "nothing was tested"},
