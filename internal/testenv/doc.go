@@ -47,4 +47,6 @@
 // [Helper] runs a function of the test in a process of its own, which can be stopped
 // and killed. [NewClock] takes over the time of day of servers, and [NewPower] the power
 // of one: when it fails, what was not synced is lost.
+//
+// A bound of time is held against [Stopwatch], not against the clock: machines of tests are busy.
 package testenv

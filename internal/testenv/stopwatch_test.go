@@ -1,0 +1,26 @@
+package testenv
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A stopwatch counts what passes while it can look, and not what passes while nobody runs.
+func TestStopwatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := NewStopwatch(t)
+		time.Sleep(time.Second)
+		if d := w.Elapsed(); d != time.Second {
+			t.Errorf("after a second: %v", d)
+		}
+	})
+	began := time.Now()
+	w := &Stopwatch{began: began, last: began}
+	for _, look := range []struct{ at, want time.Duration }{{5, 5}, {30, 30}, {1030, 35}, {1035, 40}, {1061, 45}, {1061, 45}} {
+		if d := w.look(began.Add(look.at * time.Millisecond)); d != look.want*time.Millisecond {
+			t.Errorf("at %d ms: %v, want %d ms", look.at, d, look.want)
+		}
+	}
+}
