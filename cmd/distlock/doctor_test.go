@@ -176,6 +176,7 @@ func TestDoctor_postgres(t *testing.T) {
 		{"may not create", "select 1", app.String(), `danger: the schema "distlock" is missing, and cannot be created`, "run distlock migrate as a role that may"},
 		{"missing", "select 1", owner + "&lock_migrate=false", `danger: the schema "distlock" is missing`, "run distlock migrate"},
 		{"fine", "select 1", owner, "ok: a lock was taken", ""},
+		{"its version, as migrate tells it", "select 1", owner, `ok: the schema "distlock" has version 1.`, ""},
 		{"no usage", "select 1", app.String(), `danger: the schema "distlock" cannot be read by this role`, "docs/postgres.md"},
 		{"no usage, by hand", "select 1", app.String() + "&lock_migrate=false", `danger: the schema "distlock" cannot be read by this role`, "docs/postgres.md"},
 		{

@@ -2,7 +2,6 @@ package pgadvisory
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -54,7 +53,7 @@ func strangers(roles string) driver.Finding {
 		return driver.Finding{Level: driver.OK, What: "no other role may connect to the database"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: fmt.Sprintf("%s other roles may connect to the database", roles),
+		Level: driver.Warning, What: "roles beside this one may connect to the database: " + roles,
 		Means: "advisory locks know no permissions: each of them can take any lock, and block its holders",
 		Cure:  "revoke connect on the database from roles that you do not trust, or use the lease table",
 	}

@@ -22,7 +22,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		return driver.Info{}, errAnswer
 	}
 	row := reader{cells: rows[0]}
-	version, layout := row.text(), row.number()
+	server, tables, verbs := row.text(), row.number(), row.number()
 	identity, age := row.text(), row.micros()
 	standby, fsync, commit, syncs := row.yes(), row.text(), row.text(), row.text()
 	standbys, clock := row.number(), row.micros()
@@ -30,16 +30,17 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	if row.err != nil {
 		return driver.Info{}, row.err
 	}
-	info := driver.Info{Identity: "postgres:" + identity + "/" + s.opt.Schema, Age: max(age, 1), Version: "PostgreSQL " + version}
+	info := driver.Info{Identity: "postgres:" + identity + "/" + s.opt.Schema, Age: max(age, 1), Version: "PostgreSQL " + server}
 	info.Findings = []driver.Finding{
 		role(standby), durability(fsync, commit), failover(standbys, syncs, commit),
-		{Level: driver.OK, What: fmt.Sprintf("the schema %q has version %d", s.opt.Schema, layout)},
+		{Level: driver.OK, What: fmt.Sprintf("the schema %q has version %v", s.opt.Schema, version{int(tables), int(verbs)})},
 		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after),
 	}
 	return info, nil
 }
 
 const inspectSQL = `select current_setting('server_version'), (select value from @schema@.meta where name = 'version'),
+	(select value from @schema@.meta where name = 'functions'),
 	(select value from @schema@.meta where name = 'identity'),
 	(select @schema@.microseconds(clock_timestamp() - value::timestamptz) from @schema@.meta where name = 'born'),
 	pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
