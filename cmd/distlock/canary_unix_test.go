@@ -40,7 +40,7 @@ func TestCommands_hidePasswords(t *testing.T) {
 		{"reddis://:" + secret + "@h", false},
 	}
 	commands := []string{
-		"run a -v --log-format json --report REPORT --ttl 1s -- true", "run a -v -w 10s -c true", "run --once k a true", "acquire b --json --ttl 1s", "ls --json", "ls", "show a --json", "wait a -w 10ms",
+		"run a -v --log-format json --report REPORT --ttl 20s -- true", "run a -v -w 10s -c true", "run --once k a true", "acquire b --json --ttl 1s", "ls --json", "ls", "show a --json", "wait a -w 10ms",
 		"watch --json", "break a --yes --reason x", "limit a --rate 9/1m -- true", "elect a -- sleep 9", "doctor", "doctor --json", "migrate", "migrate --print", "bench --time 100ms --clients 1 --json",
 		"torture --time 600ms --ttl 100ms --clients 2 --processes 0 --yes", "renew nothandle", "release dlh1.e30", "completion bash", "version",
 	}
