@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
@@ -13,8 +14,8 @@ import (
 
 func ExampleNew() {
 	ctx := context.Background()
-	nodes := []driver.Store{mem.New(), mem.New(), mem.New()} // servers that do not copy from each other
-	store, err := quorum.New(ctx, nodes, nil)
+	nodes := []driver.Store{mem.New(), mem.New(), mem.New()}                      // servers that do not copy from each other
+	store, err := quorum.New(ctx, nodes, &quorum.Options{NodeLimit: time.Second}) // they may be far away
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -95,7 +95,7 @@ func redisNodes(t *testing.T, n int) subject {
 		urls = append(urls, testenv.URL("redis", s.meter.front(t, node.Addr)))
 	}
 	if s.url = urls[0]; n > 1 {
-		s.url = "redlock:?node=" + strings.Join(urls, "&node=")
+		s.url = "redlock:?lock_node_limit=2s&node=" + strings.Join(urls, "&node=")
 	}
 	s.inner = func() (sum float64, ok bool) {
 		for _, node := range nodes {
