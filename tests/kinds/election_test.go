@@ -66,7 +66,7 @@ func stand(ctx context.Context, e *distlock.Election, lead leadFunc) error {
 // After kill -9 of the leader another leads within its TTL and a second, with a higher term.
 func TestElection_kill(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second // longer than a process gets no processor on a busy machine
 	onEach(t, elects, func(t *testing.T, url string) {
 		if !store(t, url).Features().Expiry {
 			t.Skip("leadership ends with the connection")
@@ -119,12 +119,16 @@ func await(t *testing.T, e *distlock.Election, want func(distlock.Leader) bool) 
 func TestElection(t *testing.T) {
 	t.Parallel()
 	onEach(t, elects, func(t *testing.T, url string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+		ctx, cancel := context.WithTimeout(t.Context(), 9*soon)
 		queue := store(t, url).Features().Queue
+		ttl := soon / 2 // a leader sees after a third of it who waits
+		if !queue {
+			ttl = 3 * soon // a node of a majority has a tenth of it at most
+		}
 		leads := make(chan string, 10)
 		var ends []chan error
 		run := func(name string, opts ...distlock.Option) context.CancelFunc {
-			opts = append(opts, distlock.Holder(name), distlock.TTL(time.Second))
+			opts = append(opts, distlock.Holder(name), distlock.TTL(ttl))
 			e, err := locker(t, url).Election("e", opts...)
 			if err != nil {
 				t.Fatal(err)
@@ -144,15 +148,17 @@ func TestElection(t *testing.T) {
 			}()
 			return stop
 		}
+		// elected waits until one leads. Before a preferred one others may: its place ends where the machine stands still, and who does not see it does
+		// not step down.
 		elected := func(name string) {
 			t.Helper()
-			select {
-			case got := <-leads:
-				if got != name {
-					t.Fatalf("%s leads, want %s", got, name)
+			for got, limit := "", time.After(2*soon); got != name; {
+				select {
+				case got = <-leads:
+					t.Log(got, "leads")
+				case <-limit:
+					t.Fatalf("%s does not lead", name)
 				}
-			case <-time.After(soon):
-				t.Fatalf("%s does not lead", name)
 			}
 		}
 		e, err := locker(t, url).Election("e")
@@ -291,8 +297,9 @@ func TestElection_resign(t *testing.T) {
 		if !queue {
 			most = 5 // one call that was on its way, and one that came too early
 		}
-		n := next() - before
-		t.Logf("the next one leads after %d calls to the store, %v", n, time.Since(began).Round(time.Millisecond))
+		n, took := next()-before, time.Since(began)
+		most += int64(took / (time.Second / 2)) // who waits for long asks now and then, also if nobody calls it
+		t.Logf("the next one leads after %d calls to the store, %v", n, took.Round(time.Millisecond))
 		if n < 1 || n > most && failed() == 0 {
 			t.Errorf("the next one leads after %d calls to the store, want %d at most", n, most)
 		}

@@ -17,14 +17,14 @@ func TestLocker_LockAll(t *testing.T) {
 	onEach(t, whatever, func(t *testing.T, url string) {
 		// A majority that is slow may keep parts of what was given up, until they end, and does not ask a node again for the same call while a
 		// release is open there: so calls are bounded, and made anew.
-		const ttl = soon / 2
+		const ttl = 2 * soon
 		leftovers := time.Duration(0)
 		if !store(t, url).Features().Queue {
 			leftovers = 2 * ttl
 		}
 		names := []string{"a", "b", "c"}
 		var held [3]atomic.Int64
-		ctx, cancel := context.WithTimeout(t.Context(), 6*soon)
+		ctx, cancel := context.WithTimeout(t.Context(), 12*soon)
 		defer cancel()
 		var wg sync.WaitGroup
 		for p := range 3 {
@@ -33,7 +33,7 @@ func TestLocker_LockAll(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(p), 1))
 				for range 10 {
 					order := rng.Perm(3)[:2]
-					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]}, distlock.Wait(soon))
+					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]}, distlock.Wait(3*soon))
 					if err != nil {
 						t.Error(err)
 						return
@@ -46,9 +46,7 @@ func TestLocker_LockAll(t *testing.T) {
 					for _, i := range order {
 						held[i].Add(-1)
 					}
-					if err := leases.Unlock(ctx); err != nil {
-						t.Error(err)
-					}
+					unlock(t, leases)
 				}
 			})
 		}
@@ -58,8 +56,6 @@ func TestLocker_LockAll(t *testing.T) {
 		if err != nil {
 			t.Fatalf("something is left: %v", err)
 		}
-		if err := leases.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, leases)
 	})
 }

@@ -3,6 +3,7 @@ package kinds_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,10 +23,11 @@ type grant struct {
 // wait calls in the background. It returns when the call waits, or has ended.
 func wait(t *testing.T, take taker, opts ...distlock.Option) <-chan grant {
 	t.Helper()
-	out, waiting := make(chan grant, 1), make(chan struct{}, 2)
+	out, waiting := make(chan grant, 1), make(chan struct{})
+	begun := sync.OnceFunc(func() { close(waiting) }) // it may be asked for several times: see steady
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
 		if e.Kind == distlock.Waiting {
-			waiting <- struct{}{}
+			begun()
 		}
 	}))
 	go func() {
@@ -33,7 +35,7 @@ func wait(t *testing.T, take taker, opts ...distlock.Option) <-chan grant {
 		defer cancel()
 		lease, err := steady(take)(ctx, "x", opts...)
 		out <- grant{lease, err}
-		waiting <- struct{}{}
+		begun()
 	}()
 	<-waiting
 	return out
@@ -54,10 +56,16 @@ func granted(t *testing.T, c <-chan grant) *distlock.Lease {
 	return nil
 }
 
-func unlock(t *testing.T, leases ...*distlock.Lease) {
+// unlock gives leases back. A call that is not answered is made again.
+func unlock[L interface{ Unlock(context.Context) error }](t *testing.T, leases ...L) {
 	t.Helper()
 	for _, lease := range leases {
-		if err := lease.Unlock(context.Background()); err != nil {
+		err := lease.Unlock(context.Background())
+		for began := time.Now(); slow(err) && time.Since(began) < 2*soon; {
+			time.Sleep(20 * time.Millisecond)
+			err = lease.Unlock(context.Background())
+		}
+		if err != nil {
 			t.Errorf("Unlock: %v", err)
 		}
 	}

@@ -133,15 +133,16 @@ func TestGocron_Locker(t *testing.T) {
 		})
 		const jobs = 5
 		var runs [jobs]atomic.Int64
-		at := time.Now().Add(time.Second)
 		for _, s := range all {
 			for i := range jobs {
-				_, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)), gocron.NewTask(func() { runs[i].Add(1) }), gocron.WithName(fmt.Sprint("job ", i)))
+				_, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), gocron.NewTask(func() { runs[i].Add(1) }), gocron.WithName(fmt.Sprint("job ", i)))
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
-			s.Start()
+		}
+		for _, s := range all {
+			go s.Start() // with a time to start at, one that is not ready by then would never run a job
 		}
 		until(t, "all have asked for all jobs", func() bool { return granted.Load()+refused.Load() == processes*jobs })
 		for _, s := range all {

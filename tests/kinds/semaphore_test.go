@@ -110,10 +110,10 @@ func TestSemaphore_kill(t *testing.T) {
 			t.Fatalf("granted beside a process that renews: %v, %v", g.lease, g.err)
 		default:
 		}
-		killed := time.Now()
+		killed := testenv.NewStopwatch(t)
 		p.Kill()
 		lease := granted(t, next)
-		if took := time.Since(killed); took > 2*slotsTTL {
+		if took := killed.Elapsed(); took > 2*slotsTTL {
 			t.Errorf("granted after %v, and the TTL is %v", took, slotsTTL)
 		}
 		unlock(t, lease)
