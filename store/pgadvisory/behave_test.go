@@ -170,7 +170,7 @@ func TestStore_pooler(t *testing.T) {
 	}
 	pb := testenv.PgBouncer(t, pg, testenv.PoolSession)
 	a, b := opened(t, pb.URL), opened(t, pg.URL)
-	r := exclusive("pooled", 700*time.Millisecond)
+	r := exclusive("pooled", 30*time.Second)
 	take(t, a, r)
 	refused(t, b, exclusive("pooled", time.Minute))
 	if _, err := a.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: time.Minute}); err != nil {
@@ -233,7 +233,7 @@ func TestStore_line(t *testing.T) {
 		t.Cleanup(func() { l.Close(context.Background()) })
 		lockers = append(lockers, l)
 	}
-	began := time.Now()
+	watch := testenv.NewStopwatch(t)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	holders, last := 0, uint64(0)
@@ -262,7 +262,7 @@ func TestStore_line(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if d := time.Since(began); d > 15*time.Second {
+	if d := watch.Elapsed(); d > 15*time.Second {
 		t.Errorf("60 turns of 5 ms took %v: who waits was not woken", d)
 	}
 	soon(t, 5*time.Second, func() error {
