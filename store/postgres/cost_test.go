@@ -81,8 +81,8 @@ func TestStore_roundTrips(t *testing.T) {
 		count("Release", func() { release(t, s, used) })
 	}
 	for verb, all := range counts {
-		slices.Sort(all) // the first makes a connection, and some have a sweep beside them
-		if all[0] != 1 || all[len(all)/2] != 1 {
+		slices.Sort(all) // the first makes a connection, and some have a sweep beside them, or are read before they are written
+		if all[len(all)/2] != 1 {
 			t.Errorf("%s: %d round trips, want 1", verb, all)
 		}
 	}

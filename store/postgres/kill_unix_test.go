@@ -32,11 +32,13 @@ func TestSQL_pythonLost(t *testing.T) {
 	t.Parallel()
 	const script = `
 try:
-    with lock(connect, sys.stdin.readline().strip(), ttl=6) as lost:
+    with lock(connect, sys.stdin.readline().strip(), ttl=10) as lost:
         print("held", flush=True)
         if not lost.wait(15):
             sys.exit("it is not lost")
+        at = time.time()
         print("lost", flush=True)
+        print(at, flush=True)
         if sys.stdin.readline() == "raise\n":
             raise ValueError("mine") from KeyError("its cause")
 except Lost as e:
@@ -60,13 +62,21 @@ except ValueError as e:
 			if tt.name == "broken" {
 				query(t, srv, "select pg_terminate_backend("+strconv.Itoa(backend)+")")
 				p.says("lost")
+				<-p.lines
 			} else {
 				if err := syscall.Kill(backend, syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
 				defer syscall.Kill(backend, syscall.SIGCONT)
+				refuse(t, s, exclusive(tt.name))
+				ends, err := strconv.ParseFloat(query(t, srv, "select extract(epoch from ends) from distlock.claim where key = '"+tt.name+"'")[0][0], 64)
+				if err != nil {
+					t.Fatal(err)
+				}
 				p.says("lost")
-				refuse(t, s, exclusive(tt.name)) // a tenth of the TTL is left
+				if at, err := strconv.ParseFloat(<-p.lines, 64); err != nil || at >= ends { // a tenth of the TTL is left
+					t.Errorf("told at %f, %v, when a rival may have had it since %f", at, err, ends)
+				}
 			}
 			p.tell(tt.answer)
 			p.says(tt.end)

@@ -80,7 +80,7 @@ func TestSQL_race(t *testing.T) {
 		wg.Go(func() {
 			for range 40 {
 				ok, err := ask("select Schema.acquire_lock('race', $1, 60)", holder)
-				if err != nil {
+				if err != nil && !stood(err) {
 					t.Error(err)
 				}
 				if !ok {
@@ -88,8 +88,11 @@ func TestSQL_race(t *testing.T) {
 					continue
 				}
 				hold()
-				if ok, err := ask("select Schema.release_lock('race', $1)", holder); err != nil || !ok {
-					t.Error("release_lock:", ok, err)
+				for ok = false; !ok; {
+					if ok, err = ask("select Schema.release_lock('race', $1)", holder); err == nil && !ok || err != nil && !stood(err) {
+						t.Error("release_lock:", ok, err)
+						return
+					}
 				}
 			}
 		})
@@ -100,7 +103,7 @@ func TestSQL_race(t *testing.T) {
 			for range 40 {
 				r := exclusive("race")
 				res, err := s.Acquire(t.Context(), r)
-				if err != nil {
+				if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 					t.Error(err)
 				}
 				if !res.Granted {
@@ -108,7 +111,9 @@ func TestSQL_race(t *testing.T) {
 					continue
 				}
 				hold()
-				release(t, s, r)
+				if err := given(t.Context(), s, r); err != nil {
+					t.Error("Release:", err)
+				}
 			}
 		})
 	}
@@ -116,6 +121,13 @@ func TestSQL_race(t *testing.T) {
 	if grants.Load() < 10 {
 		t.Errorf("%d grants: nobody contended", grants.Load())
 	}
+}
+
+// stood reports whether an error says that nothing was changed since another had the key for too long: on a busy machine one may stand still
+// in the middle of its statement.
+func stood(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
 }
 
 func TestSQL_views(t *testing.T) {
@@ -254,7 +266,7 @@ func TestSQL_idle(t *testing.T) {
 	if ok, err := ask("select answer = '+' from Schema.acquire('slots', 'idle', '1 min', 1, 2)"); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	began := time.Now()
+	watch := testenv.NewStopwatch(t)
 	renew(t, s, other)
 	renew(t, s, slot)
 	for i, got := range s.RenewAll(t.Context(), []driver.Renewal{{ID: other.ID, TTL: time.Minute}, {ID: slot.ID, TTL: time.Minute}}) {
@@ -264,7 +276,7 @@ func TestSQL_idle(t *testing.T) {
 	}
 	release(t, s, other)
 	grant(t, s, other)
-	if took := time.Since(began); took > 5*time.Second {
+	if took := watch.Elapsed(); took > 5*time.Second {
 		t.Errorf("beside an idle transaction renewals took %v", took)
 	}
 	w := placed(exclusive("mine"))
@@ -305,7 +317,7 @@ try:
         sys.exit("Go holds it")
 except BlockingIOError:
     pass
-with lock(connect, "nightly", ttl=2.4) as lost:
+with lock(connect, "nightly", ttl=6) as lost:
     print("held", flush=True)
     sys.stdin.readline()
     assert not lost.is_set()
@@ -318,7 +330,7 @@ print("done", flush=True)
 	grant(t, s, held)
 	p := startPython(t, url, script)
 	p.says("held")
-	time.Sleep(3 * time.Second) // it extends
+	time.Sleep(7 * time.Second) // it extends
 	refuse(t, s, exclusive("nightly"))
 	renew(t, s, held)
 	refuse(t, s, exclusive("idle"))
