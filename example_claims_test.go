@@ -3,7 +3,6 @@ package distlock_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/distlock/distlock"
@@ -39,11 +38,12 @@ func ExampleLocker_Claims() {
 
 func ExampleReason_String() {
 	ctx, locker := context.Background(), newLocker()
-	lease, _ := locker.Lock(ctx, "report")
+	_, _ = locker.Lock(ctx, "report")
 
 	why, _ := locker.Why(ctx, "report")
-	fmt.Println(strings.Replace(why.String(), fmt.Sprint(lease.Fence()), "1789000000000000", 1))
-	// Output: "report" is held by host:1 for 0s (fence 1789000000000000); 0 in line
+	why.Holders[0].Held, why.Holders[0].Fence = 90*time.Second, 1789000000000000 // for this example
+	fmt.Println(why)
+	// Output: "report" is held by host:1 for 1m30s (fence 1789000000000000); 0 in line
 }
 
 func ExampleSemaphore_Why() {

@@ -51,7 +51,7 @@ func ExampleLease_Unlock() {
 func ExampleLease_Extend() {
 	ctx, locker := context.Background(), newLocker()
 
-	lease, _ := locker.Lock(ctx, "invoice/42", distlock.Fixed(), distlock.TTL(time.Second))
+	lease, _ := locker.Lock(ctx, "invoice/42", distlock.Fixed(), distlock.TTL(10*time.Second))
 	fmt.Println(lease.Valid(time.Minute))
 	err := lease.Extend(ctx, time.Hour)
 	fmt.Println(lease.Valid(time.Minute), err)
@@ -92,9 +92,9 @@ func ExampleLease_Done() {
 func ExampleLease_Until() {
 	ctx, locker := context.Background(), newLocker()
 
-	lease, _ := locker.Lock(ctx, "invoice/42", distlock.TTL(30*time.Second))
-	fmt.Println(time.Until(lease.Until()).Round(time.Second)) // the TTL less a margin
-	// Output: 29s
+	lease, _ := locker.Lock(ctx, "invoice/42", distlock.TTL(time.Hour))
+	fmt.Println(time.Until(lease.Until()).Round(time.Minute)) // the TTL less a margin
+	// Output: 59m0s
 }
 
 func ExampleLease_Wanted() {

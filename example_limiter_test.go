@@ -34,7 +34,7 @@ func ExampleLocker_Limiter() {
 
 func ExampleLimiter_Allow() {
 	ctx, locker := context.Background(), newLocker()
-	bytes, _ := locker.Limiter(1_000_000, time.Second)
+	bytes, _ := locker.Limiter(1_000_000, time.Minute)
 
 	fmt.Println(bytes.Allow(ctx, "upload", distlock.Weight(900_000)))
 	err := bytes.Allow(ctx, "upload", distlock.Weight(900_000))

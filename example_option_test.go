@@ -16,7 +16,7 @@ func ExampleTTL() {
 
 	_, _ = locker.Lock(ctx, "import", distlock.TTL(time.Minute)) // for this one
 	why, _ := locker.Why(ctx, "import")
-	fmt.Println(why.Holders[0].Left.Round(time.Second))
+	fmt.Println(why.Holders[0].Left.Round(time.Minute))
 	// Output: 1m0s
 }
 
@@ -69,16 +69,16 @@ func ExampleAtLeast() {
 func ExampleLockDelay() {
 	ctx, locker := context.Background(), newLocker()
 
-	_, _ = locker.Lock(ctx, "disk", distlock.TTL(10*time.Second), distlock.LockDelay(20*time.Second))
+	_, _ = locker.Lock(ctx, "disk", distlock.TTL(time.Minute), distlock.LockDelay(2*time.Minute))
 	why, _ := locker.Why(ctx, "disk")
-	fmt.Println(why.Holders[0].Left.Round(time.Second)) // what the store keeps if the holder dies now
-	// Output: 30s
+	fmt.Println(why.Holders[0].Left.Round(time.Minute)) // what the store keeps if the holder dies now
+	// Output: 3m0s
 }
 
 func ExampleFixed() {
 	ctx, locker := context.Background(), newLocker()
 
-	lease, _ := locker.Lock(ctx, "report", distlock.Fixed(), distlock.TTL(100*time.Millisecond))
+	lease, _ := locker.Lock(ctx, "report", distlock.Fixed(), distlock.TTL(time.Second))
 	<-lease.Done() // nobody renews it
 	fmt.Println(lease.Err())
 	// Output: distlock: lease of "report" lost: not renewed in time

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -142,30 +143,32 @@ func FuzzDurations(f *testing.F) {
 		f.Add(int64(3e10), int64(1e9), d, int64(1e9))
 	}
 	f.Fuzz(func(t *testing.T, ttl, atLeast, maxHold, delay int64) {
-		const day = 24 * time.Hour
-		a, b, c, d := time.Duration(ttl), time.Duration(atLeast), time.Duration(maxHold), time.Duration(delay)
-		w := newWire()
-		l := lockerOn(t, w)
-		lease, err := l.TryLock(t.Context(), "x", distlock.TTL(a), distlock.AtLeast(b), distlock.MaxHold(c), distlock.LockDelay(d))
-		good := a >= 100*time.Millisecond && a <= day && b > 0 && b <= day && c > 0 && c <= day && d >= 0 && d <= day
-		if !good {
-			if !errors.Is(err, distlock.ErrInvalid) || w.count("") > 0 {
-				t.Errorf("TTL %v, shortest hold %v, longest %v, delay %v: %v", a, b, c, d, err)
+		synctest.Test(t, func(t *testing.T) { // a TTL of 100 ms is over soon
+			const day = 24 * time.Hour
+			a, b, c, d := time.Duration(ttl), time.Duration(atLeast), time.Duration(maxHold), time.Duration(delay)
+			w := newWire()
+			l := lockerOn(t, w)
+			lease, err := l.TryLock(t.Context(), "x", distlock.TTL(a), distlock.AtLeast(b), distlock.MaxHold(c), distlock.LockDelay(d))
+			good := a >= 100*time.Millisecond && a <= day && b > 0 && b <= day && c > 0 && c <= day && d >= 0 && d <= day
+			if !good {
+				if !errors.Is(err, distlock.ErrInvalid) || w.count("") > 0 {
+					t.Errorf("TTL %v, shortest hold %v, longest %v, delay %v: %v", a, b, c, d, err)
+				}
+				return
 			}
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		why, _ := l.Why(t.Context(), "x")
-		if left := why.Holders[0].Left; left > a+d || left < a+d-10*time.Second {
-			t.Errorf("%v left of %v and %v", left, a, d)
-		}
-		if until := lease.Until(); time.Until(until) > min(a, c) {
-			t.Errorf("trusted until %v", until)
-		}
-		if err := lease.Extend(t.Context(), d); (err == nil) != (d >= 100*time.Millisecond) && !errors.Is(err, distlock.ErrLost) {
-			t.Errorf("extended by %v: %v", d, err)
-		}
+			if err != nil {
+				t.Fatal(err)
+			}
+			why, _ := l.Why(t.Context(), "x")
+			if left := why.Holders[0].Left; left > a+d || left < a+d-10*time.Second {
+				t.Errorf("%v left of %v and %v", left, a, d)
+			}
+			if until := lease.Until(); time.Until(until) > min(a, c) {
+				t.Errorf("trusted until %v", until)
+			}
+			if err := lease.Extend(t.Context(), d); (err == nil) != (d >= 100*time.Millisecond) && !errors.Is(err, distlock.ErrLost) {
+				t.Errorf("extended by %v: %v", d, err)
+			}
+		})
 	})
 }
