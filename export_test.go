@@ -10,9 +10,10 @@ func Lines(l *Locker) int {
 }
 
 // Locked tells whether the Locker's lock is held, and stays so: by whom asks, that is, and not by another goroutine
-// for a moment.
+// for a moment. That one may be on a processor that the machine takes away for a while, and the clock of a bubble stands
+// still meanwhile: so many looks take seconds.
 func Locked(l *Locker) bool {
-	for range 100_000 {
+	for range 10_000_000 {
 		if l.mu.TryLock() {
 			l.mu.Unlock()
 			return false

@@ -27,7 +27,8 @@ func TestLease_Downgrade_history(t *testing.T) {
 			rec = history.New()
 			lowered += downgraders(t, seed, rec)
 		})
-		v, err := history.Judge(rec.History(), history.Rules{HandOver: 10 * time.Second}, history.Search{Dir: t.TempDir(), Name: "downgrade"})
+		search := history.Search{Timeout: time.Minute, Dir: t.TempDir(), Name: "downgrade"}
+		v, err := history.Judge(rec.History(), history.Rules{HandOver: 10 * time.Second}, search)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

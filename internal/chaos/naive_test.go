@@ -272,7 +272,7 @@ func TestNaive(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			var total history.Verdict
 			for seed := range *seeds {
-				v, err := history.Judge(run(t, seed, kind, none, all(0.03)), naiveRules, history.Search{})
+				v, err := history.Judge(run(t, seed, kind, none, all(0.03)), naiveRules, history.Search{Timeout: time.Minute})
 				if err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}

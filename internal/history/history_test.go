@@ -15,6 +15,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patient is a search that ends, however slow the machine is: the longest of these takes some seconds on an idle one.
+var patient = Search{Timeout: 10 * time.Minute}
+
 // simRules are what a correct simulation keeps to.
 var simRules = Rules{
 	Stuck:    20 * time.Second,
@@ -33,7 +36,7 @@ func TestJudge_no_false_alarm(t *testing.T) {
 	var total Verdict
 	for _, kind := range []string{"mutex", "rw", "slots"} {
 		for seed := range runs {
-			v, err := Judge(simulate(t, seed, kind, none, 5, 20), simRules, Search{})
+			v, err := Judge(simulate(t, seed, kind, none, 5, 20), simRules, patient)
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v", kind, seed, err)
 			}
@@ -54,7 +57,7 @@ func TestJudge_no_false_alarm(t *testing.T) {
 }
 
 // Contended histories are what the search could blow up on. A bound on real time would be
-// flaky, so the cost is only told; Judge's own timeout is the bound.
+// flaky, so the cost is only told; the timeout of the search is the bound.
 func TestJudge_contended(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ clients, rounds int }{{5, 60}, {10, 60}, {20, 100}} {
@@ -67,7 +70,7 @@ func TestJudge_contended(t *testing.T) {
 				t.Errorf("%s, %d clients: %v", kind, c.clients, err)
 			}
 			checked := time.Now()
-			if _, err := Judge(h, rules, Search{}); err != nil {
+			if _, err := Judge(h, rules, patient); err != nil {
 				t.Errorf("%s, %d clients: %v", kind, c.clients, err)
 			}
 			t.Logf("%s: %d clients, %d operations: check %v, check and search %v",
