@@ -25,7 +25,7 @@ func TestStore_leftovers(t *testing.T) {
 	for i := range n {
 		key := rand.Text()
 		a, b := exclusive(key), shared(key)
-		a.TTL = []time.Duration{time.Second, time.Minute, 24 * time.Hour}[i%3]
+		a.TTL = []time.Duration{10 * time.Second, time.Minute, 24 * time.Hour}[i%3]
 		grant(t, s, a)
 		if i%10 == 0 {
 			b.Place = time.Minute
@@ -80,7 +80,7 @@ func TestStore_remembers(t *testing.T) {
 	}
 	life := func(want bool, how string) {
 		t.Helper()
-		if left := do(t, srv, "PTTL", hash).(int64); (left > 599_000) != want {
+		if left := do(t, srv, "PTTL", hash).(int64); (left > 450_000) != want {
 			t.Errorf("%s: the hash lives for %d ms; prolonged: want %v", how, left, want)
 		}
 	}
@@ -94,7 +94,7 @@ func TestStore_remembers(t *testing.T) {
 			state := strings.SplitN(do(t, srv, "HGET", hash, "last").(string), " ", 2)
 			do(t, srv, "HSET", hash, "last", fmt.Sprint(before, " ", state[1]))
 		}
-		do(t, srv, "PEXPIRE", hash, "590000")
+		do(t, srv, "PEXPIRE", hash, "300000")
 		release(a)
 		life(before/period != last()/period, "handed on")
 		a, w = w, a
@@ -109,7 +109,7 @@ func TestStore_remembers(t *testing.T) {
 			before -= period
 			do(t, srv, "HSET", hash, "last", fmt.Sprint(before))
 		}
-		do(t, srv, "PEXPIRE", hash, "590000")
+		do(t, srv, "PEXPIRE", hash, "300000")
 		grant(t, s, a)
 		life(before/period != last()/period, "granted")
 		release(a)

@@ -71,14 +71,16 @@ func TestStore_replicas(t *testing.T) {
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		opt := fresh()
 		opt.Replicas = 1
-		s := open(t, login{addr: primary.Addr, opt: opt})
+		patient := *opt
+		patient.ReplicaTimeout = 10 * time.Second // the machine may be busy
+		s, first := open(t, login{addr: primary.Addr, opt: opt}), open(t, login{addr: primary.Addr, opt: &patient})
 		a, b := exclusive("key"), exclusive("other")
 		mark := fresh().Prefix // a new replica has to come into step first: it gets no writes until then
 		do(t, primary, "SET", mark, "here")
 		for fmt.Sprint(do(t, replica, "GET", mark)) != "here" {
 			time.Sleep(5 * time.Millisecond)
 		}
-		grant(t, s, a)
+		grant(t, first, a)
 		replica.Pause()
 		defer replica.Resume()
 		if res, err := s.Acquire(t.Context(), b); !errors.Is(err, driver.ErrUnavailable) {

@@ -26,7 +26,7 @@ var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options
 	"goredis": func(t *testing.T, addr string) (func(*redis.Options) (*redis.Store, error), []func(context.Context)) {
 		c := goclient.NewClient(&goclient.Options{Addr: addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 100 * time.Millisecond})
 		t.Cleanup(func() { c.Close() })
-		take := func(ctx context.Context) { c.BLPop(ctx, 20*time.Second, "nothing") }
+		take := func(ctx context.Context) { c.BLPop(ctx, time.Minute, "nothing") }
 		return func(opt *redis.Options) (*redis.Store, error) { return goredis.New(c, opt) }, []func(context.Context){take, take}
 	},
 	"rueidis": func(t *testing.T, addr string) (func(*redis.Options) (*redis.Store, error), []func(context.Context)) {
@@ -37,7 +37,7 @@ var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
-		pop := func() ruclient.Completed { return c.B().Blpop().Key("nothing").Timeout(20).Build() }
+		pop := func() ruclient.Completed { return c.B().Blpop().Key("nothing").Timeout(60).Build() }
 		take := func(ctx context.Context) { c.Do(ctx, pop()) }          // of the pool for all commands
 		hold := func(ctx context.Context) { c.Do(ctx, pop().ToPipe()) } // of the pool for those that block, and for WAIT
 		return func(opt *redis.Options) (*redis.Store, error) { return rueidis.New(c, opt) }, []func(context.Context){take, take, hold, hold}
@@ -46,7 +46,7 @@ var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options
 
 // With all connections of the caller's client taken, renewals go through. Who needs one of them leaves when its ctx is over.
 func TestStore_poolExhausted(t *testing.T) {
-	const limit, soon = 300 * time.Millisecond, 3 * time.Second
+	const limit, soon = time.Second, 10 * time.Second
 	for name, client := range small {
 		t.Run(name, func(t *testing.T) {
 			srv := testenv.Redis(t)
@@ -68,41 +68,41 @@ func TestStore_poolExhausted(t *testing.T) {
 			for srv.Info(t.Context(), "blocked_clients") != strconv.Itoa(len(takes)) {
 				time.Sleep(time.Millisecond)
 			}
-			bounded := func(verb string, call func(context.Context) error) error {
+			bounded := func(verb string, limit time.Duration, call func(context.Context) error) error {
 				t.Helper()
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
 				began := time.Now()
 				err := call(ctx)
-				if took := time.Since(began); took > soon {
+				if took := time.Since(began); took > soon+limit {
 					t.Errorf("%s took %v with a limit of %v", verb, took, limit)
 				}
 				return err
 			}
-			if err := bounded("Renew", func(ctx context.Context) error {
+			if err := bounded("Renew", soon, func(ctx context.Context) error {
 				_, err := s.Renew(ctx, driver.Renewal{ID: a.ID, TTL: time.Minute})
 				return err
 			}); err != nil {
 				t.Errorf("Renew: %v", err)
 			}
-			if err := bounded("RenewAll", func(ctx context.Context) error {
+			if err := bounded("RenewAll", soon, func(ctx context.Context) error {
 				return s.RenewAll(ctx, []driver.Renewal{{ID: a.ID, TTL: time.Minute}})[0].Err
 			}); err != nil {
 				t.Errorf("RenewAll: %v", err)
 			}
-			if err := bounded("Acquire", func(ctx context.Context) error {
+			if err := bounded("Acquire", limit, func(ctx context.Context) error {
 				_, err := s.Acquire(ctx, exclusive("other"))
 				return err
 			}); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 				t.Errorf("Acquire: %v, want none, or ErrUnavailable", err)
 			}
-			if err := bounded("Acquire with Replicas", func(ctx context.Context) error {
+			if err := bounded("Acquire with Replicas", limit, func(ctx context.Context) error {
 				_, err := careful.Acquire(ctx, exclusive("careful"))
 				return err
 			}); err == nil {
 				t.Error("Acquire with Replicas found a connection: this tests nothing")
 			}
-			_ = bounded("Watch and Close", func(ctx context.Context) error {
+			_ = bounded("Watch and Close", limit, func(ctx context.Context) error {
 				driver.Watch(ctx, careful, driver.ID{Key: "key", Owner: "waits"})
 				return careful.Close()
 			})
@@ -132,25 +132,29 @@ func silent(t *testing.T, open func(testing.TB, login) *redis.Store, opt *redis.
 	}
 	srv.Pause()
 	defer srv.Resume()
-	for name, limit := range map[string]func() (context.Context, context.CancelFunc){
-		"deadline": func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(t.Context(), 50*time.Millisecond)
+	for name, limit := range map[string]func(time.Duration) (context.Context, context.CancelFunc){
+		"deadline": func(d time.Duration) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(t.Context(), d)
 		},
-		"cancelled": func() (context.Context, context.CancelFunc) {
+		"cancelled": func(d time.Duration) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(50*time.Millisecond, cancel)
+			time.AfterFunc(d, cancel)
 			return ctx, cancel
 		},
 	} {
-		ctx, cancel := limit()
-		began := time.Now()
-		_, err := s.Acquire(ctx, exclusive("key"))
-		cancel()
+		// What a busy machine did not come to send in time has changed nothing, and is said to have: then it gets more time.
+		err := driver.ErrUnavailable
+		for d := 50 * time.Millisecond; errors.Is(err, driver.ErrUnavailable) && d < 10*time.Second; d *= 8 {
+			ctx, cancel := limit(d)
+			clock := testenv.NewStopwatch(t)
+			_, err = s.Acquire(ctx, exclusive("key"))
+			cancel()
+			if took := clock.Elapsed(); took > d+2*time.Second {
+				t.Errorf("%s: the call took %v, and its ctx was over after %v", name, took, d)
+			}
+		}
 		if err == nil || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("%s: error %v, want one that leaves the outcome open", name, err)
-		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("%s: the call took %v after its ctx was over", name, took)
 		}
 	}
 }
@@ -176,7 +180,15 @@ func TestStore_watchReconnects(t *testing.T) {
 			t.Fatal(err)
 		}
 		woken(t, wake, "by a release")
-		grant(t, s, w)
+		for began := time.Now(); ; time.Sleep(time.Millisecond) { // a connection that the reset broke may cost a call its answer
+			res, err := s.Acquire(t.Context(), w)
+			if res.Granted {
+				break
+			}
+			if err == nil || time.Since(began) > 10*time.Second {
+				t.Fatalf("Acquire: granted %v, error %v; want granted", res.Granted, err)
+			}
+		}
 	})
 }
 
@@ -190,11 +202,15 @@ func TestStore_watchMarks(t *testing.T) {
 		a := exclusive("key")
 		grant(t, other, a)
 		const pause = 500 * time.Millisecond
-		do(t, srv, "CLIENT", "PAUSE", strconv.Itoa(int(pause/time.Millisecond)), "WRITE")
-		began := time.Now()
-		wake := driver.Watch(t.Context(), s, driver.ID{Key: "key"})
-		if took := time.Since(began); wake == nil || took < pause*9/10 {
-			t.Fatalf("Watch returned %v after %v, before the key could know of it", wake, took)
+		var wake <-chan driver.Wake
+		for tries := 1; wake == nil; tries++ {
+			began := time.Now()
+			do(t, srv, "CLIENT", "PAUSE", strconv.Itoa(int(pause/time.Millisecond)), "WRITE")
+			wake = driver.Watch(t.Context(), s, driver.ID{Key: "key"})
+			// One that took much longer was held up by a busy machine: that is a reason for none.
+			if took := time.Since(began); took < pause || wake == nil && (took < 3*pause || tries == 5) {
+				t.Fatalf("Watch returned %v after %v, before the key could know of it", wake, took)
+			}
 		}
 		drain(wake)
 		if err := other.Release(t.Context(), a.ID); err != nil {

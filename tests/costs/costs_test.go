@@ -188,15 +188,20 @@ func (b *bill) renewals(t *testing.T, s subject) {
 		}
 	}
 	time.Sleep(life) // the first renewals come one by one, as the leases did
-	before, _ := s.read()
-	from := renewed.Load()
-	time.Sleep(2 * life)
-	after, _ := s.read()
-	n := float64(renewed.Load() - from)
-	if n == 0 {
-		t.Fatal("nothing was renewed")
+	// A busy machine tears apart what is renewed together, and so makes it dearer, and never cheaper: the cheapest of some spans counts.
+	for span := range 3 {
+		before, _ := s.read()
+		from := renewed.Load()
+		time.Sleep(2 * life)
+		after, _ := s.read()
+		n := float64(renewed.Load() - from)
+		if n == 0 {
+			t.Fatal("nothing was renewed")
+		}
+		if one := after.minus(before).over(n); span == 0 || one.trips < b.renewal.trips {
+			b.renewal = one
+		}
 	}
-	b.renewal = after.minus(before).over(n)
 	_ = l.ReleaseAll(context.Background()) // on a busy machine some may be lost, which changes no average
 }
 
