@@ -137,19 +137,26 @@ func TestLane_locked(t *testing.T) {
 		t.Fatal(tag, err)
 	}
 	watch := testenv.NewStopwatch(t)
+	var told atomic.Int32
 	for _, r := range locked {
 		wg.Go(func() {
 			if err := s.Release(t.Context(), r.ID); !errors.Is(err, driver.ErrUnavailable) {
 				t.Errorf("%s: %v, want that nothing was changed", r.Key, err)
 			}
+			told.Add(1)
 		})
 	}
+	var free sync.WaitGroup
 	for _, r := range others {
-		wg.Go(func() {
+		free.Go(func() {
 			if err := s.Release(t.Context(), r.ID); err != nil {
 				t.Errorf("%s: %v", r.Key, err)
 			}
 		})
+	}
+	free.Wait()
+	if n := told.Load(); n > 20 { // each of them has waited, and a few at a time
+		t.Errorf("the others had to wait until %d of 40 were told", n)
 	}
 	wg.Wait()
 	if took := watch.Elapsed(); took > 6*time.Second { // one after the other they would take 8 s

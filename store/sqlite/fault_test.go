@@ -198,7 +198,7 @@ func TestStore_busy(t *testing.T) {
 	if err := other.Run("rollback"); err != nil {
 		t.Fatal(err)
 	}
-	grant(t, s, r)
+	grant(t, s, exclusive("k", time.Minute))
 }
 
 func TestOpenURL_folder(t *testing.T) {
