@@ -66,7 +66,7 @@ func hold(locks string, s source) error {
 	return nil
 }
 
-const pauseTTL = 400 * time.Millisecond
+const pauseTTL = 1500 * time.Millisecond
 
 func read(ctx context.Context, db *sql.DB, fenced, plain *int) error {
 	return db.QueryRowContext(ctx, "select a.amount, b.amount from balance a, balance b where a.id = 1 and b.id = 2").Scan(fenced, plain)

@@ -116,7 +116,9 @@ func TestDoctor(t *testing.T) {
 			}, 0, []string{"warning: no word of a release came within 1s"},
 		},
 		"a node down": {
-			func(t *testing.T) string { return "redlock://" + old(t, "a") + "," + old(t, "b") + ",127.0.0.1:1" }, 0,
+			func(t *testing.T) string {
+				return "redlock://" + old(t, "a") + "," + old(t, "b") + ",127.0.0.1:1?lock_node_limit=2s"
+			}, 0,
 			[]string{"warning: node 3 (redis): ", "ok: node 2 (redis): it is a primary", "unknown: the identity of 1 nodes", "ok: a lock was taken"},
 		},
 		"a node down, another young": {
@@ -132,7 +134,13 @@ func TestDoctor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, code := see(t, tt.url(t))
+			const deaf = "warning: no word of a release came within 1s"
+			at := tt.url(t)
+			v, code := see(t, at)
+			// Where the machine stood still the word came too late: it is asked for again.
+			for end := time.Now().Add(20 * time.Second); v.has(deaf) && !slices.Contains(tt.wants, deaf) && time.Now().Before(end); {
+				v, code = see(t, at)
+			}
 			if code != tt.code || !v.Reachable || v.Version == "" || v.Features == nil || (v.Speed == nil) != v.has("danger: a lock could not be taken") {
 				t.Errorf("exit %d, want %d: %+v", code, tt.code, v)
 			}
@@ -231,12 +239,12 @@ func TestDoctor_unreachable(t *testing.T) {
 				silent.Pause()
 				defer silent.Resume()
 			}
-			began := time.Now()
+			watch := testenv.NewStopwatch(t)
 			v, code := see(t, url)
 			if code != exitUnavailable || v.Reachable || v.Error == "" || len(v.Findings) > 0 {
 				t.Errorf("exit %d: %+v", code, v)
 			}
-			if took := time.Since(began); took > 15*time.Second {
+			if took := watch.Elapsed(); took > 15*time.Second {
 				t.Error("it took", took)
 			}
 		})

@@ -21,7 +21,7 @@ import (
 // A program is distlock in a process of its own.
 type program struct {
 	*exec.Cmd
-	out, err bytes.Buffer
+	out, err pad
 }
 
 func start(t *testing.T, store string, args ...string) *program {
@@ -99,7 +99,7 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 		},
 		"paused": func(_ *testing.T, r *testenv.RedisServer, _ *testenv.ProxyServer) {
 			r.Pause()
-			time.AfterFunc(2500*time.Millisecond, r.Resume) // the claim ends meanwhile
+			time.AfterFunc(2500*time.Millisecond, r.Resume) // the claim of 2.4 s ends meanwhile
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) time.Duration {
 	dir := t.TempDir()
 	ticks, term, rivals := filepath.Join(dir, "ticks"), filepath.Join(dir, "term"), filepath.Join(dir, "rival")
-	p := start(t, "redis://"+addr, "run", "--ttl", "3s", "--grace", "500ms", "--report", filepath.Join(dir, "report"), "a", "-c",
+	p := start(t, "redis://"+addr, "run", "--ttl", "2400ms", "--grace", "500ms", "--report", filepath.Join(dir, "report"), "a", "-c",
 		"trap 'date +%s%N >>"+term+"' TERM; while :; do date +%s%N >>"+ticks+"; sleep 0.01; done")
 	eventually(t, "the child runs", exists(ticks))
 	rival := start(t, "redis://"+r.Addr, "run", "a", "-c", "date +%s%N >>"+rivals)
@@ -174,11 +174,17 @@ func TestRun_lost_broken(t *testing.T) {
 	r := testenv.Redis(t)
 	dir := t.TempDir()
 	for _, how := range []string{"stop", "warn"} {
-		up := filepath.Join(dir, how)
-		p := start(t, r.URL, "run", "--ttl", "1s", "--on-lost", how, how, "-c", "echo >"+up+"; sleep 2; echo survived")
+		up, end := filepath.Join(dir, how), filepath.Join(dir, how+".end")
+		p := start(t, r.URL, "run", "--ttl", "3s", "--grace", "500ms", "--on-lost", how, how, "-c", "echo >"+up+"; while ! test -e "+end+"; do sleep 0.02; done; echo survived")
 		eventually(t, "the child runs", exists(up))
 		if code := start(t, r.URL, "break", how, "--reason", "test", "--yes").code(t); code != 0 {
 			t.Fatal(code)
+		}
+		if how == "warn" {
+			time.Sleep(2 * time.Second) // it knows by then, and lets the child run on
+			if err := os.WriteFile(end, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if code := p.code(t); code != exitLost {
 			t.Error(how, code, p.err.String())
@@ -193,10 +199,14 @@ func TestRun_lost_broken(t *testing.T) {
 func TestRun_storeGoneAtTheEnd(t *testing.T) {
 	t.Parallel()
 	r := testenv.Redis(t)
-	up := filepath.Join(t.TempDir(), "up")
-	p := start(t, r.URL, "run", "--ttl", "10s", "a", "-c", "echo >"+up+"; read x <"+up+"; sleep 0.5; exit 3")
+	dir := t.TempDir()
+	up, end := filepath.Join(dir, "up"), filepath.Join(dir, "end")
+	p := start(t, r.URL, "run", "--ttl", "20s", "a", "-c", "echo >"+up+"; while ! test -e "+end+"; do sleep 0.02; done; exit 3")
 	eventually(t, "the child runs", exists(up))
 	r.Kill()
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if code := p.code(t); code != 3 || !strings.Contains(p.err.String(), "not given back") {
 		t.Error(code, p.err.String())
 	}
@@ -253,10 +263,10 @@ func TestComplete_silentStore(t *testing.T) {
 	proxy.Cut(testenv.Both)
 	t.Setenv("DISTLOCK_STORE", "redis://"+proxy.Addr)
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
-	began := time.Now()
+	watch := testenv.NewStopwatch(t)
 	var out, errs bytes.Buffer
 	code := execute(t.Context(), []string{"__complete", "run", ""}, nil, &out, &errs) // a process would add its own start and end
-	if took := time.Since(began); code != 0 || took > time.Second || !strings.HasPrefix(out.String(), ":") {
+	if took := watch.Elapsed(); code != 0 || took > time.Second || !strings.HasPrefix(out.String(), ":") {
 		t.Errorf("%v %d %q", took, code, out.String())
 	}
 }

@@ -26,12 +26,16 @@ func (p *pad) Write(b []byte) (int, error) {
 	return p.all.Write(b)
 }
 
+func (p *pad) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all.String()
+}
+
+func (p *pad) Len() int { return len(p.String()) }
+
 func (p *pad) has(s string) func() bool {
-	return func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return strings.Contains(p.all.String(), s)
-	}
+	return func() bool { return strings.Contains(p.String(), s) }
 }
 
 // The store goes away and comes back, without what it kept.

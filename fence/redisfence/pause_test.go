@@ -47,7 +47,7 @@ func hold(addr string) error {
 	if err != nil {
 		return err
 	}
-	lease, err := locker.Lock(ctx, "balance", distlock.TTL(400*time.Millisecond))
+	lease, err := locker.Lock(ctx, "balance", distlock.TTL(1500*time.Millisecond))
 	if err != nil {
 		return err
 	}
