@@ -198,11 +198,13 @@ func TestMetrics_figures(t *testing.T) {
 			_ = lease.Unlock(t.Context())
 		}()
 		time.Sleep(20 * time.Second)
+		synctest.Wait()
 		if n := p.points()["distlock.waiters mode=exclusive store=locktest"].sum; n != 1 {
 			t.Errorf("%v waiters", n)
 		}
 		rival.Release()
 		<-done
+		synctest.Wait()
 		got := p.points()
 		if a := got["distlock.acquire.duration mode=exclusive outcome=granted store=locktest"]; a != (point{1, 20}) {
 			t.Errorf("acquire %+v", a)
