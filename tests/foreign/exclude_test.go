@@ -46,7 +46,7 @@ var laws = []law{
 		p.waiting(got)
 		released := time.Now()
 		p.other.must("yes", "release", p.key)
-		p.ok(p.granted(got, released, time.Now().Add(time.Second+soon/2)).Unlock(p.ctx))
+		p.ok(p.granted(got, released, time.Now().Add(time.Second+soon)).Unlock(p.ctx))
 	}},
 	{"the end of another client's TTL is found at once, and not before", func(p *pair) {
 		began := time.Now()
@@ -130,7 +130,7 @@ var laws = []law{
 		}
 	}},
 	{"what a killed holder had is free for another client after its TTL", func(p *pair) {
-		const ttl = 3 * time.Second
+		const ttl = 5 * time.Second
 		began := time.Now()
 		var killed []*pair
 		for _, h := range holds {

@@ -67,8 +67,8 @@ func playRedsync(args []string) int {
 	client := dial(args)
 	rs := redsync.New(pool.NewPool(client))
 	return obey(client, func(key string, ttl time.Duration, tries int, pause time.Duration) (lock, error) {
-		// By default a call may take a twentieth of the TTL. On a busy machine a short one needs more.
-		m := rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(tries), redsync.WithRetryDelay(pause), redsync.WithTimeoutFactor(0.5))
+		// By default a call may take a twentieth of the TTL. On a busy machine it needs more: as long as the TTL, after which it counts for nothing.
+		m := rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(tries), redsync.WithRetryDelay(pause), redsync.WithTimeoutFactor(1))
 		err := m.Lock()
 		if taken(err) {
 			return nil, nil

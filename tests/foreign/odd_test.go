@@ -42,7 +42,7 @@ func TestEndless(t *testing.T) {
 		p.waiting(got)
 		given := time.Now()
 		giveBack()
-		p.ok(p.granted(got, given, time.Now().Add(time.Second+soon/2)).Unlock(p.ctx))
+		p.ok(p.granted(got, given, time.Now().Add(time.Second+soon)).Unlock(p.ctx))
 	}
 	t.Run("SET", func(t *testing.T) {
 		t.Parallel()

@@ -19,8 +19,8 @@ import (
 
 const (
 	long  = 20 * time.Second      // a TTL that does not end during a test
-	short = time.Second           // one that does
-	alive = 2 * time.Second       // one that is renewed in time, on a busy machine too
+	short = 2 * time.Second       // one that does, and outlives the next steps on a machine that stands still for a moment
+	alive = 4 * time.Second       // one that is renewed in time, on a busy machine too
 	poll  = 20 * time.Millisecond // between two tries of a client that waits
 	soon  = 5 * time.Second       // what happens at once happens within this, on a busy machine too
 )
