@@ -133,18 +133,20 @@ func (o *Once[T]) Result(ctx context.Context, name string) (v T, found bool, err
 	return v, false, nil
 }
 
-// run runs f under a lease and records what came of it, or else gives the lease back, also if f panics.
+// run runs f under a lease and records what came of it, or else gives the lease back, also if f panics, or what is asked about that.
 func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Context) (T, error)) (v T, err error) {
 	var record []byte
 	returned := false
 	defer func() {
-		if !returned { // the panic goes on, whatever comes of the recording
-			if record, _ = o.write(v, ErrPanicked); record != nil {
-				_ = lease.record(ctx, o.keep, record)
-			}
-		}
 		if record == nil {
 			err = errors.Join(err, lease.Unlock(ctx))
+		}
+	}()
+	defer func() {
+		if !returned { // the panic goes on, whatever comes of the recording
+			if record, _ = o.write(v, ErrPanicked); record != nil { // Failures may panic too
+				_ = lease.record(ctx, o.keep, record)
+			}
 		}
 	}()
 	v, err = f(lease.Context(ctx))

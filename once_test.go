@@ -208,6 +208,28 @@ func TestOnce_Do_panic(t *testing.T) {
 	})
 }
 
+// Whoever asks which failures are remembered may not expect a panic among them.
+func TestOnce_Do_panicPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		o := once(t, l, &distlock.OnceOptions[int]{Failures: func(error) bool { panic("what is that?") }})
+		for name, f := range map[string]func(context.Context) (int, error){
+			"f panics": func(context.Context) (int, error) { panic("oh") },
+			"f fails":  func(context.Context) (int, error) { return 0, errors.New("oh") },
+		} {
+			func() {
+				defer func() {
+					if why := recover(); why != "what is that?" {
+						t.Errorf("%s: the panic is %v", name, why)
+					}
+				}()
+				_, _ = o.Do(context.Background(), name, f)
+			}()
+			g.empty(t, l)
+		}
+	})
+}
+
 func TestOnce_Do_panicRemembered(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		o := once(t, g.locker(t), &distlock.OnceOptions[int]{Failures: func(err error) bool { return errors.Is(err, distlock.ErrPanicked) }})

@@ -74,6 +74,11 @@ func kindsOnce() []mutant {
 			Test: "TestOnce_Do_panic",
 		},
 		{
+			Name: "second-panic-keeps-the-claim", Why: "a panic in what is asked about a panic leaves a lease that is renewed for ever",
+			File: "once.go", Old: "			if record, _ = o.write(v, ErrPanicked); record != nil {", New: "			record = []byte{}\n			if record, _ = o.write(v, ErrPanicked); record != nil {",
+			Test: "TestOnce_Do_panicPanics",
+		},
+		{
 			Name: "panic-forgotten", Why: "every scheduler whose clock is late runs the job that panics, and goes down with it",
 			File: "once.go", Old: "		if !returned {", New: "		if !returned && record != nil {",
 			Test: "TestCron_Run_panics",
