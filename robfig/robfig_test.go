@@ -132,6 +132,28 @@ func TestCron_Add_oncePerFire(t *testing.T) {
 	}
 }
 
+// Processes that begin hours apart fire together, whatever the schedule, and remember a fire for an hour.
+func TestCron_Add_everyFewHours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var runs []string
+		three(t, mem.New(), [3]time.Duration{0, time.Second, time.Minute}, [3]time.Duration{10 * time.Minute, 2 * time.Hour, 2 * time.Hour}, 20*time.Hour, func(c *robfig.Cron) {
+			_, err := c.Add(context.Background(), "@every 6h", "report", func(context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				runs = append(runs, time.Now().UTC().Format("02 15:04"))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		if got, want := strings.Join(runs, ", "), "01 06:00, 01 12:00, 01 18:00, 02 00:00"; got != want {
+			t.Errorf("ran at %s; want %s", got, want)
+		}
+	})
+}
+
 // Every bubble begins at the same moment of its own clock. So the second process is late by all that the first one has done, and the third by that of
 // both: whatever fires were run before they find done, and they run what nobody has.
 func TestCron_Add_lateByMinutes(t *testing.T) {

@@ -184,6 +184,11 @@ func kindsOnce() []mutant {
 			Pkg: "./gocron", Test: "TestLocker_Lock_noLine",
 		},
 		{
+			Name: "fires-hours-apart", Why: "processes that began hours apart each run a job, when the fire of another is forgotten",
+			File: "robfig/robfig.go", Old: "		return byTheClock(every.Delay), nil\n", New: "		return every, nil\n",
+			Pkg: "./robfig", Test: "TestCron_Add_everyFewHours",
+		},
+		{
 			Name: "fire-by-the-local-clock", Why: "every scheduler takes the time at which it got to a job for the fire",
 			File: "robfig/robfig.go", Old: "	at := entry.Prev\n", New: "	at := time.Now()\n",
 			Pkg: "./robfig", Test: "TestCron_Add_oncePerFire",
