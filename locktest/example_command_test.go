@@ -13,7 +13,7 @@ import (
 // newStore returns a store for an example, and a Locker on it. In a test, newStore would be locktest.New(t).
 func newStore() (*locktest.Store, *distlock.Locker) {
 	store := locktest.New(nil)
-	locker, err := distlock.New(store, distlock.TTL(time.Second))
+	locker, err := distlock.New(store)
 	if err != nil {
 		panic(err)
 	}
@@ -75,7 +75,7 @@ func ExampleStore_Steal() {
 	store, locker := newStore()
 	defer end(store, locker)
 
-	lease, _ := locker.Lock(context.Background(), "nightly")
+	lease, _ := locker.Lock(context.Background(), "nightly", distlock.TTL(time.Second))
 	store.Steal("nightly")
 	<-lease.Done() // with its next renewal
 	fmt.Println(errors.Is(lease.Err(), distlock.ErrLost))
@@ -86,7 +86,7 @@ func ExampleStore_Expire() {
 	store, locker := newStore()
 	defer end(store, locker)
 
-	lease, _ := locker.Lock(context.Background(), "nightly")
+	lease, _ := locker.Lock(context.Background(), "nightly", distlock.TTL(3*time.Second))
 	store.Expire("nightly")
 	fmt.Println(store.Holders("nightly"))
 	<-lease.Done()
@@ -162,7 +162,7 @@ func ExampleStore_Cut() {
 	store, locker := newStore()
 	defer end(store, locker)
 
-	lease, _ := locker.Lock(context.Background(), "nightly")
+	lease, _ := locker.Lock(context.Background(), "nightly", distlock.TTL(time.Second))
 	store.Cut()
 	<-lease.Done() // renewals hang, and trust ends without an answer
 	fmt.Println(lease.Err())
