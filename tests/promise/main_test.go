@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,8 +82,8 @@ func (l links) each(f func(*testenv.ProxyServer)) {
 	}
 }
 
-// longest is the longest TTL on the nodes of a majority: they are mature after twice as long.
-const longest = 3 * time.Second
+// longest is the longest TTL on the nodes of a majority: they are mature after twice as long. A tenth of it is how long a node may take.
+const longest = 5 * time.Second
 
 // sites make the stores that have servers, each on servers of its own.
 var sites = map[string]func(t *testing.T) *site{
@@ -154,7 +156,7 @@ func onReplicas(t *testing.T) *site {
 func onNodes(t *testing.T) *site {
 	s := onNewNodes(t)
 	s.open = func(t testing.TB, addrs ...string) driver.Store { return majority(t, longest, addrs...) }
-	mature(t, s.store(t), longest)
+	aged(t, s.store(t), s.redis)
 	return s
 }
 
@@ -228,12 +230,27 @@ func majorityErr(t testing.TB, longest time.Duration, urls ...string) (driver.St
 		}
 		nodes = append(nodes, n)
 	}
-	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest})
+	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: min(2*time.Second, longest/10)})
 	if err != nil {
 		return nil, err
 	}
 	t.Cleanup(q.Close)
 	return q, nil
+}
+
+// aged makes nodes old enough to count: what they remember since when is set back.
+func aged(t testing.TB, s driver.Store, nodes []*testenv.RedisServer) {
+	t.Helper()
+	const mark = "{lock:}:birth"
+	for _, r := range nodes {
+		name, born, _ := strings.Cut(fmt.Sprint(do(t, r, "GET", mark)), " ")
+		micros, err := strconv.ParseInt(born, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, r, "SET", mark, fmt.Sprint(name, " ", micros-time.Hour.Microseconds()))
+	}
+	mature(t, s, longest)
 }
 
 // mature waits until a majority is no new deployment any more.

@@ -33,7 +33,12 @@ func TestRefusal_nodes(t *testing.T) {
 			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "REPLICAOF", "NO", "ONE") },
 		},
 		"another's data": {
-			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "RPUSH", "lock:free", "1") },
+			func(t *testing.T, r *testenv.RedisServer) {
+				eventually(t, "the node has heard of the release", func() error { // a majority had when it was answered
+					_, err := r.Do(t.Context(), "RPUSH", "lock:free", "1")
+					return err
+				})
+			},
 			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "DEL", "lock:free") },
 		},
 	} {

@@ -35,13 +35,13 @@ func TestRemoved(t *testing.T) {
 			first := sc.lock("a", a)
 			next := sc.wait("b", b)
 			tt.remove(t, s)
-			removed := time.Now()
+			removed := testenv.NewStopwatch(t)
 			select {
 			case <-first.Done():
 			case <-time.After(soon):
 				t.Fatal("the holder was not told")
 			}
-			told := time.Since(removed)
+			told := removed.Elapsed()
 			var lost *distlock.LostError
 			if err := first.Err(); !errors.As(err, &lost) || lost.Reason != distlock.LossTaken {
 				t.Errorf("the holder was told %v, want that it was taken", err)
@@ -76,7 +76,7 @@ func TestRemoved(t *testing.T) {
 		flush(t, s.redis[:2]...)
 		link.each(func(p *testenv.ProxyServer) { p.Heal() })
 		sc.over(first, soon)
-		second := sc.granted(next, 2*soon)
+		second := sc.granted(next, 2*soon) // the nodes are young again
 		if second.Fence() <= first.Fence() {
 			t.Errorf("fence %d after %d", second.Fence(), first.Fence())
 		}

@@ -50,7 +50,7 @@ func TestRotate_password(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mature(t, s, longest)
+			aged(t, s, nodes)
 			return open, func() {
 				for _, r := range nodes {
 					do(t, r, "CONFIG", "SET", "requirepass", "new-pw")

@@ -20,14 +20,39 @@ type scene struct {
 }
 
 func newScene(t testing.TB) *scene {
-	return &scene{t: t, rec: history.New(), reg: history.Register{Name: "key"}}
+	s := &scene{t: t, rec: history.New(), reg: history.Register{Name: "key"}}
+	ctx, stop := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { s.pauses(ctx) })
+	t.Cleanup(func() { stop(); wg.Wait() })
+	return s
+}
+
+// pauses writes down when the machine let this process do nothing. Nobody can be told anything then, and no lock can help it.
+func (s *scene) pauses(ctx context.Context) {
+	const beat, least = 5 * time.Millisecond, 25 * time.Millisecond
+	ticks := time.NewTicker(beat)
+	defer ticks.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		now := time.Now()
+		if now.Sub(last) > least {
+			for _, client := range []string{"a", "b"} { // other goroutines may have stopped a little before, and go on a little later
+				s.rec.Fault(client, history.Pause, last.Add(-least), now.Add(least))
+			}
+		}
+		last = now
+	}
 }
 
 // A part is one lease in a scene.
 type part struct {
 	*distlock.Lease
 	hold *history.Hold
-	at   time.Time // when Lock had returned
 	err  error
 	told chan struct{} // closed when the end of the lease is written down
 }
@@ -71,7 +96,7 @@ func (s *scene) ask(ctx context.Context, name string, l *distlock.Locker, waits 
 		}
 	}))
 	got, err := l.Lock(ctx, "key", opts...)
-	if p.at, p.err = time.Now(), err; err != nil {
+	if p.err = err; err != nil {
 		p.hold.Ended(workload.Outcome(err))
 		return p
 	}
