@@ -116,18 +116,25 @@ func (e *campaign) lead(ctx context.Context, _ *distlock.Term) error {
 	if !lease.Valid(e.grace + e.ttl/10) { //nolint:contextcheck // it has a limit of its own
 		return nil
 	}
+	if e.drain() {
+		<-ctx.Done() // the campaign ends too, be it a moment later
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
 	e.child.Env = environment(lease, e.holder)
+	resign := make(chan struct{}) // of this term: the next one's command must not hear of it
+	e.resign = resign
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), distlock.ErrStepDown) {
-			e.sigs <- syscall.SIGTERM
+			close(resign)
 		}
 	})
 	defer stop()
 	err := e.supervise(lease) //nolint:contextcheck // the child ends by its own rules, and is waited for
 	e.ended = err
-	switch e.passed {
-	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
-		<-ctx.Done() // the signal ends the campaign too, be it a moment later; and SIGTERM is also what stepping down sends
+	if e.ending {
+		<-ctx.Done() // the signal ends the campaign too, be it a moment later
 	}
 	var sig signalError
 	e.told = errors.As(context.Cause(ctx), &sig)
@@ -139,4 +146,16 @@ func (e *campaign) lead(ctx context.Context, _ *distlock.Term) error {
 		return nil // it stands again
 	}
 	return err
+}
+
+// drain takes the signals that came while there was no command, which are not for the next one. It reports whether one of them asks us to end.
+func (e *campaign) drain() (ending bool) {
+	for {
+		select {
+		case s := <-e.sigs:
+			ending = ending || ends(s.(syscall.Signal))
+		default:
+			return ending
+		}
+	}
 }

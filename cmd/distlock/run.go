@@ -31,7 +31,8 @@ type job struct {
 	verbose, passHandle    bool
 
 	sigs   chan os.Signal
-	passed os.Signal // the last that was passed on
+	ending bool            // one that ends us was passed on
+	resign <-chan struct{} // if closed, the child is to end
 	child  *exec.Cmd
 	group  bool   // the child has a process group of its own
 	family family // whom to signal if it has none

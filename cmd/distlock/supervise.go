@@ -33,6 +33,7 @@ func (j *job) supervise(lease *distlock.Lease) error {
 	}
 	var (
 		lost    = lease.Done()
+		resign  = j.resign
 		struck  <-chan time.Time // --max-run
 		kill    <-chan time.Time
 		verdict error // why the child is being stopped
@@ -64,8 +65,12 @@ func (j *job) supervise(lease *distlock.Lease) error {
 			}
 			return childError(err)
 		case s := <-j.sigs:
-			j.passed = s
-			j.forward(s.(syscall.Signal))
+			sig := s.(syscall.Signal)
+			j.ending = j.ending || ends(sig)
+			j.forward(sig)
+		case <-resign:
+			resign = nil
+			j.signal(syscall.SIGTERM)
 		case <-struck:
 			stop(j.grace, &exitError{exitMaxRun, fmt.Errorf("%s: stopped after %v", j.name, j.maxRun)})
 		case <-kill:

@@ -1,0 +1,91 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/store/mem"
+)
+
+// ended is how a program ends by itself. One that does not is killed in the end.
+func (p *program) ended(t *testing.T) int {
+	t.Helper()
+	defer time.AfterFunc(30*time.Second, func() { _ = p.Process.Kill() }).Stop()
+	return p.code(t)
+}
+
+// One that has stepped down before ends with its command in a later term, as in the first.
+func TestElect_afterSteppingDown(t *testing.T) {
+	t.Parallel()
+	store, dir := sqliteStore(t), t.TempDir()
+	up, down := filepath.Join(dir, "up"), filepath.Join(dir, "down")
+	p := start(t, store, "elect", "--ttl", "10s", "a", "--", "sh", "-c",
+		"test -e "+down+" && exit 7; trap 'echo >"+down+"; exit 0' TERM; echo >"+up+"; while :; do sleep 0.02; done")
+	eventually(t, "the command runs", exists(up))
+	if code := start(t, store, "elect", "--preferred", "a", "--", "sh", "-c", "exit 5").ended(t); code != 5 || !exists(down)() {
+		t.Fatal("it did not step down:", code)
+	}
+	if code := p.ended(t); code != 7 || strings.Contains(p.err.String(), "distlock:") { // the shell has a line about its sleep
+		t.Error(code, p.err.String())
+	}
+}
+
+// A signal that comes while a candidate waits is not for the command that it runs later.
+func TestElect_signalWhileWaiting(t *testing.T) {
+	t.Parallel()
+	store, dir := sqliteStore(t), t.TempDir()
+	up, leave := filepath.Join(dir, "up"), filepath.Join(dir, "leave")
+	start(t, store, "elect", "a", "--", "sh", "-c", "echo >"+up+"; while ! test -e "+leave+"; do sleep 0.02; done; exit 1")
+	eventually(t, "the leader's command runs", exists(up))
+	p := start(t, store, "elect", "a", "--", "sh", "-c", "sleep 0.2; exit 3")
+	eventually(t, "it waits", func() bool {
+		ls := start(t, store, "ls", "a")
+		ls.code(t)
+		return strings.Contains(ls.out.String(), "waiting")
+	})
+	_ = p.Process.Signal(syscall.SIGUSR1)
+	if err := os.WriteFile(leave, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.ended(t); code != 3 || p.err.Len() > 0 {
+		t.Error(code, p.err.String())
+	}
+}
+
+// A signal that comes together with the election ends the campaign, and no command is started.
+func TestElect_signalWithTheElection(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	synctest.Test(t, func(t *testing.T) {
+		locker, err := distlock.New(mem.New())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = locker.Close(t.Context()) }()
+		election, err := locker.Election("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &campaign{job: job{app: &app{}, onLost: "stop"}, argv: []string{"touch", ran}}
+		e.ttl = 30 * time.Second
+		e.sigs = make(chan os.Signal, 16)
+		e.sigs <- syscall.SIGUSR1
+		e.sigs <- syscall.SIGTERM
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(signalError{syscall.SIGTERM}) }) // who hears of it on another way is a moment late
+		if code := exitCode(election.Run(ctx, e.lead)); code != exitSignal+int(syscall.SIGTERM) {
+			t.Error("it ends with", code)
+		}
+		if _, err := os.Stat(ran); err == nil {
+			t.Error("the command was started")
+		}
+	})
+}

@@ -1,0 +1,23 @@
+package main
+
+// cli are mutants of the command line: who runs, who hears of what, and what is shown.
+func cli() []mutant {
+	const pkg = "cmd/distlock"
+	return []mutant{
+		{
+			Name: "stepped-down-for-good", Why: "who has stepped down once leads for ever later on, with no command",
+			File: pkg + "/supervise.go", Old: "			resign = nil\n", New: "			resign, j.ending = nil, true\n",
+			Pkg: pkg, Test: "TestElect_afterSteppingDown",
+		},
+		{
+			Name: "signal-of-the-wait-is-kept", Why: "a signal that came while nobody ran hits the next command",
+			File: pkg + "/elect.go", Old: "	if e.drain() {\n", New: "	if false {\n",
+			Pkg: pkg, Test: "TestElect_signalWhileWaiting",
+		},
+		{
+			Name: "signal-with-the-election-is-lost", Why: "a command is started that nobody tells to end",
+			File: pkg + "/elect.go", Old: "ending || ends(", New: "ending && ends(",
+			Pkg: pkg, Test: "TestElect_signalWithTheElection",
+		},
+	}
+}
