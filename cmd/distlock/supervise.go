@@ -35,7 +35,7 @@ func (j *job) supervise(lease *distlock.Lease) error {
 		lost    = lease.Done()
 		resign  = j.resign
 		struck  <-chan time.Time // --max-run
-		kill    <-chan time.Time
+		kill    fuse
 		verdict error // why the child is being stopped
 		look    = time.NewTimer(0)
 	)
@@ -54,7 +54,7 @@ func (j *job) supervise(lease *distlock.Lease) error {
 			j.signal(syscall.SIGKILL)
 			return
 		}
-		kill = time.After(grace)
+		kill.light(grace)
 	}
 	for {
 		select {
@@ -73,7 +73,7 @@ func (j *job) supervise(lease *distlock.Lease) error {
 			j.signal(syscall.SIGTERM)
 		case <-struck:
 			stop(j.grace, &exitError{exitMaxRun, fmt.Errorf("%s: stopped after %v", j.name, j.maxRun)})
-		case <-kill:
+		case <-kill.burnt:
 			j.signal(syscall.SIGKILL)
 		case <-lost:
 			lost = nil
@@ -98,6 +98,19 @@ func (j *job) supervise(lease *distlock.Lease) error {
 			}
 			stop(left, &exitError{exitLost, fmt.Errorf("%s: the lock could not be renewed in time, the command was stopped", j.name)})
 		}
+	}
+}
+
+// A fuse burns for a while once it is lit.
+type fuse struct {
+	burnt <-chan time.Time
+	at    time.Time // when it will be
+}
+
+// light lights it, or makes it shorter: a second reason to stop gives the child no more time than the first did.
+func (f *fuse) light(d time.Duration) {
+	if at := time.Now().Add(d); f.burnt == nil || at.Before(f.at) {
+		f.burnt, f.at = time.After(d), at
 	}
 }
 

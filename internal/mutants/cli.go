@@ -19,5 +19,10 @@ func cli() []mutant {
 			File: pkg + "/elect.go", Old: "ending || ends(", New: "ending && ends(",
 			Pkg: pkg, Test: "TestElect_signalWithTheElection",
 		},
+		{
+			Name: "second-reason-postpones-kill", Why: "a command whose lock is lost runs on for a second grace",
+			File: pkg + "/supervise.go", Old: "at.Before(f.at)", New: "at.After(f.at)",
+			Pkg: pkg, Test: "TestFuse",
+		},
 	}
 }
