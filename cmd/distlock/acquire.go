@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -39,6 +41,7 @@ func (a *app) acquire() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a reader that has gone must not end us before the lock is given back
 		ctx, stop := interruptible(c.Context())
 		defer stop()
 		lease, err := k.take(ctx, l, args[0], opts)

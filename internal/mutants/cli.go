@@ -24,5 +24,10 @@ func cli() []mutant {
 			File: pkg + "/supervise.go", Old: "at.Before(f.at)", New: "at.After(f.at)",
 			Pkg: pkg, Test: "TestFuse",
 		},
+		{
+			Name: "closed-pipe-leaves-a-lock", Why: "a lock stays taken whose handle nobody has",
+			File: pkg + "/acquire.go", Old: "		notify(make(chan os.Signal, 1), syscall.SIGPIPE)", New: "		_ = []any{os.Args, syscall.SIGPIPE}",
+			Pkg: pkg, Test: "TestAcquire_closedPipe",
+		},
 	}
 }
