@@ -21,7 +21,7 @@ func TestHelper(t *testing.T) {
 	is(t, h.Line(), "heard one")
 	h.Say("end")
 	is(t, h.Wait(), 7)
-	if _, err := h.LineWithin(time.Second); !errors.Is(err, io.EOF) {
+	if _, err := h.LineWithin(10 * time.Second); !errors.Is(err, io.EOF) {
 		t.Errorf("after the end: %v", err)
 	}
 	is(t, h.Log(), "ending")
