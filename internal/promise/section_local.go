@@ -47,7 +47,12 @@ func sqlite() Section {
 			{[]string{"F03"}, "suspended machine", "the time counts, for holders and for the file alike (Linux)", []Test{
 				"internal/keeper/clock_test.go:TestClock_counts_the_time_asleep both read this clock",
 			}, ""},
-			{[]string{"F08", "F09"}, "reboot", "everything is free, fences rise", []Test{"store/sqlite/fault_test.go:TestStore_reboot"}, ""},
+			{[]string{"F08", "F09"}, "reboot", "everything is free, fences rise", []Test{
+				"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/boot_test.go:TestOpen_boot_crowd",
+			}, ""},
+			{nil, "a container that hides the boot_id, or has one of its own", "refused when it is opened; with one of its own, for as long as another has the file open", []Test{
+				"store/sqlite/boot_linux_test.go:TestOpen_boot_hidden", "store/sqlite/boot_test.go:TestOpen_boot_of_a_container",
+			}, ""},
 			{nil, "power failure", "as a reboot. Without `Options.Full` the last fences may be forgotten: then the clock keeps them rising", []Test{
 				"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/fault_test.go:TestStore_swept_fences_stay_below no power is cut",
 			}, ""},
@@ -66,6 +71,6 @@ func sqlite() Section {
 			{[]string{"F10", "F11", "F12", "F13", "F14", "F28", "F31", "F37"}, "there is one file, and it is not replicated"},
 			{[]string{"F25"}, "nothing is evicted from a file, and what is full is the disk"},
 		},
-		Tail: "Not promised: anything about a file that two kernels write. On systems other than Linux and macOS claims end by the time of day.\n[Why](adr/0010-sqlite.md).",
+		Tail: "Not promised: anything about a file that two kernels write; claims in a file that nobody has open when a container with a boot_id of its own opens it. On systems other than Linux and macOS claims end by the time of day.\n[Why](adr/0010-sqlite.md).",
 	}
 }

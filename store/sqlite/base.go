@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"modernc.org/sqlite"
@@ -18,6 +17,10 @@ import (
 const (
 	// openLimit is how long Open waits for others that use the file.
 	openLimit = 5 * time.Second
+
+	// openPause is the longest pause between two attempts to open it. After a reboot many may come at once, and one of them must
+	// find a moment when it has the file alone.
+	openPause = 20 * time.Millisecond
 
 	// application is the application_id of the file: "dlck".
 	application = 0x646c636b
@@ -59,28 +62,42 @@ func (s *Store) connect(ctx context.Context) (*base, error) {
 	}
 	// A URI, for a path may have a question mark.
 	name := (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(s.path)}).String()
-	conn, err := new(sqlite.Driver).Open(name)
-	if err != nil {
-		return fail(definite(err))
-	}
-	b := &base{conn: conn, file: file}
 	for try := 0; ; try++ {
-		err = b.setup(s)
+		b, err := s.attempt(name, file)
 		if err == nil {
 			return b, nil
 		}
-		if !busy(err) || ctx.Err() != nil {
-			_ = b.close()
-			if code(err) != 0 {
+		if strange := errors.Is(err, errBoot); ctx.Err() != nil || !busy(err) && !strange {
+			if code(err) != 0 || strange {
 				err = definite(err) // SQLite's own trouble may pass; what we refuse stays as it is
 			}
 			return fail(err)
 		}
-		pause(ctx, try, false)
+		pause(ctx, try, openPause)
 	}
 }
 
-// setup readies the connection. It may be called again.
+// attempt opens the file once. If it fails the file is closed again: while others find it open, they cannot free it after a reboot.
+func (s *Store) attempt(name string, file os.FileInfo) (*base, error) {
+	conn, err := new(sqlite.Driver).Open(name)
+	if err != nil {
+		return nil, definite(err)
+	}
+	b := &base{conn: conn, file: file}
+	err = b.setup(s)
+	if errors.Is(err, errBoot) {
+		if err = b.reboot(s); err == nil {
+			err = b.setup(s)
+		}
+	}
+	if err != nil {
+		_ = b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// setup readies the connection. It may be called again after errBoot.
 func (b *base) setup(s *Store) error {
 	level := "normal"
 	if s.opt.Full {
@@ -112,7 +129,7 @@ func (b *base) setup(s *Store) error {
 // checkpoint moves the log of what was written to its place, if nobody else uses the file now.
 func (b *base) checkpoint() error { return b.exec("pragma wal_checkpoint(truncate)") }
 
-// enter looks whose file it is, and frees everything after a reboot. It reports whether it has made the tables.
+// enter looks whose file it is, and of which boot. It reports whether it has made the tables.
 func (b *base) enter(s *Store) (made bool, err error) {
 	layout, app, tables := b.number("pragma user_version"), b.number("pragma application_id"), b.number("select count(*) from sqlite_schema")
 	switch {
@@ -128,25 +145,11 @@ func (b *base) enter(s *Store) (made bool, err error) {
 	}
 	b.version, b.journal, b.synchrony = b.text("select sqlite_version()"), b.text("pragma journal_mode"), b.text("pragma synchronous")
 	b.identity = b.text("select value from meta where name = 'identity'")
-	boot := b.text("select coalesce((select value from meta where name = 'boot'), '-')")
-	if boot == s.host.boot {
-		since, err := strconv.ParseInt(b.text("select value from meta where name = 'since'"), 10, 64)
-		b.since = time.Duration(since)
-		return made, err
+	if made {
+		b.since = s.now()
+		return true, b.stamp(s)
 	}
-	b.since = s.now()
-	for _, q := range []struct {
-		text string
-		args []sqldriver.Value
-	}{
-		{"update key set ends = 0, state = null where key <> x''", nil},
-		{"insert or replace into meta values ('boot', ?), ('since', ?)", []sqldriver.Value{s.host.boot, strconv.FormatInt(int64(b.since), 10)}},
-	} {
-		if err := b.exec(q.text, q.args...); err != nil {
-			return false, err
-		}
-	}
-	return made, nil
+	return false, b.check(s)
 }
 
 func (b *base) create() error {
@@ -169,9 +172,6 @@ func (b *base) prepare() error {
 		"delete from key where key > ? and (? or key <= ?) and ends <= ? and fence < ?": &b.sweep,
 		"update key set fence = max(fence, ?) where key = x''":                          &b.swept,
 	} {
-		if *at != nil {
-			continue
-		}
 		made, err := b.conn.Prepare(text)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -10,11 +11,15 @@ type Machine struct {
 	Boot    string
 	Elapsed func() time.Duration // nil: that of this machine
 	Magic   int64                // of the file system; 0: what it is
+	Limit   time.Duration        // for opening the file; 0: that of Open
 }
 
 // OpenOn opens a file on a host of a test's making.
 func OpenOn(path string, opt *Options, m Machine) (*Store, error) {
-	h := thisHost()
+	h, err := thisHost()
+	if err != nil {
+		return nil, err
+	}
 	h.boot = m.Boot
 	if m.Elapsed != nil {
 		h.elapsed = m.Elapsed
@@ -22,7 +27,9 @@ func OpenOn(path string, opt *Options, m Machine) (*Store, error) {
 	if m.Magic != 0 {
 		h.kind = func(string) (fileSystem, error) { return judged(m.Magic), nil }
 	}
-	return open(context.Background(), path, opt, h)
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(m.Limit, openLimit))
+	defer cancel()
+	return open(ctx, path, opt, h)
 }
 
 // Rows counts the keys that the file remembers.

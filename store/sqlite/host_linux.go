@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,14 +12,17 @@ import (
 
 // thisHost reads the clock that counts since the boot, suspends included. A time namespace shifts it for the processes inside; the
 // shift is taken out, so that containers of one host agree.
-func thisHost() host {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+func thisHost() (host, error) { return hostOf("/proc/sys/kernel/random/boot_id") }
+
+// hostOf is thisHost, with the name of the boot in a file.
+func hostOf(path string) (host, error) {
+	boot, err := bootName(path)
 	if err != nil {
-		return wallHost()
+		return host{}, err
 	}
 	shift := bootShift()
 	return host{
-		boot: strings.TrimSpace(string(boot)),
+		boot: boot,
 		elapsed: func() time.Duration {
 			var ts unix.Timespec
 			if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
@@ -27,7 +31,22 @@ func thisHost() host {
 			return time.Duration(ts.Nano()) - shift
 		},
 		kind: fileSystemOf,
+	}, nil
+}
+
+// bootName reads the name of the boot. Where it is hidden nothing else will do: by another clock than theirs, or by a name that is not
+// theirs, the claims of those who see it would be free.
+func bootName(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	name := strings.TrimSpace(string(text))
+	if err == nil && name == "" {
+		err = errors.New(path + " is empty")
 	}
+	if err != nil {
+		return "", fmt.Errorf("sqlite: the name of the boot cannot be read here, by which the processes of a host agree on the time: %w: "+
+			"let it be seen (systemd: ProcSubset=all; chroot: mount -t proc), or use a store on a server", err)
+	}
+	return name, nil
 }
 
 // bootShift is by how much the boot clock is shifted here: a line "boottime SECONDS NANOSECONDS".

@@ -2,4 +2,4 @@
 
 package sqlite
 
-func thisHost() host { return wallHost() }
+func thisHost() (host, error) { return wallHost(), nil }

@@ -20,7 +20,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-var roles = testenv.Roles{"count": countRole, "grab": grabRole, "contend": contendRole, "watch": watchRole, "leave": leaveRole}
+var roles = testenv.Roles{"count": countRole, "grab": grabRole, "contend": contendRole, "watch": watchRole, "leave": leaveRole, "boot": bootRole}
 
 func exclusive(key string, ttl time.Duration) driver.Request {
 	return driver.Request{

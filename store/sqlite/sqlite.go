@@ -4,7 +4,8 @@
 //
 // A claim ends by the clock that counts since the host was booted, also while it is suspended (CLOCK_BOOTTIME on
 // Linux): all processes of the host agree on it, and nobody sets it. A jump of the time of day frees nothing. A
-// reboot frees everything: no holder has survived it. Fences follow the time of day, and the last one of a key is in the file.
+// reboot frees everything: no holder has survived it. The kernel names the boot; where the name is hidden Open says so and does nothing, and
+// where it is another one than the file's, Open does so for as long as somebody has the file open. Fences follow the time of day, and the last one of a key is in the file.
 // On macOS the clock is the time since kern.boottime, which the system moves along when the
 // time of day is set. On other systems it is the time of day: there a jump forward ends claims early, and
 // a reboot frees nothing before its time.
@@ -20,7 +21,9 @@
 // # What is not guaranteed
 //
 // A file that two kernels write, by a network file system or in two virtual machines, excludes nobody: network file
-// systems are refused as far as they can be told. With Options.Full left out, a power failure may forget the last claims, which
+// systems are refused as far as they can be told. A container that has a name of its own for the boot (systemd-nspawn, LXC) needs a file of its
+// own: it is refused one that others have open, and frees the claims in one that nobody has, those of processes that left them for
+// others too. With Options.Full left out, a power failure may forget the last claims, which
 // a reboot frees in any case; their fences are then behind the clock, unless it is set back. Whoever may write the file
 // can end every claim in it. A file that is removed while it is in use is made anew, empty: holders are told of
 // the loss with their next renewal.
@@ -83,7 +86,11 @@ type host struct {
 // alone. Others may not be able to read or write a file that is there: then Open says so and does nothing. The file must
 // not be a symbolic link, read-only or on a network file system.
 func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
-	return open(ctx, path, opt, thisHost())
+	h, err := thisHost()
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, path, opt, h)
 }
 
 func open(ctx context.Context, path string, opt *Options, h host) (*Store, error) {

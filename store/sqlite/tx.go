@@ -93,7 +93,11 @@ func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error)
 		case time.Now().After(until):
 			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, errBusy)
 		}
-		pause(ctx, try, c.first)
+		longest := laterPause
+		if c.first {
+			longest = firstPause
+		}
+		pause(ctx, try, longest)
 	}
 }
 
@@ -137,13 +141,15 @@ func (s *Store) undo(t *tx, err error) {
 	}
 }
 
-// pause waits before the file is asked for again. Renewals ask more often than acquires, so that they
-// are not starved by other processes either.
-func pause(ctx context.Context, try int, first bool) {
-	longest := 4 * time.Millisecond
-	if first {
-		longest = time.Millisecond
-	}
+// The longest pauses before the file is asked for again. Renewals ask more often than acquires, so that they are not starved by other
+// processes either.
+const (
+	firstPause = time.Millisecond
+	laterPause = 4 * time.Millisecond
+)
+
+// pause waits before the file is asked for again, longer from try to try.
+func pause(ctx context.Context, try int, longest time.Duration) {
 	d := min(50*time.Microsecond<<min(try, 10), longest)
 	timer := time.NewTimer(d/2 + rand.N(d/2))
 	defer timer.Stop()

@@ -1,0 +1,19 @@
+package main
+
+// sqlite are mutants of what store/sqlite has to know of its file and host. Those of the laws are the reference store's.
+func sqlite() []mutant {
+	const dir, pkg = "store/sqlite/", "store/sqlite"
+	return []mutant{
+		{
+			Name: "sqlite-boot-frees-a-file-in-use", Why: "a container with a boot_id of its own frees the claims of holders that live",
+			File: dir + "base.go", Old: "		if err = b.reboot(s); err == nil {\n			err = b.setup(s)\n		}\n",
+			New: "		_ = b.exec(\"update key set ends = 0, state = null where key <> x''\")\n		_ = b.stamp(s)\n		err = b.setup(s)\n",
+			Pkg: pkg, Test: "TestOpen_boot_of_a_container",
+		},
+		{
+			Name: "sqlite-boot-hidden", Why: "a process that does not see the boot_id frees the claims of those who do",
+			File: dir + "host_linux.go", Old: "	if err != nil {\n		return host{}, err\n	}\n", New: "	_ = err\n",
+			Pkg: pkg, Test: "TestOpen_boot_hidden",
+		},
+	}
+}

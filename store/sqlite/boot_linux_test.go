@@ -1,0 +1,25 @@
+package sqlite_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/distlock/distlock/store/sqlite"
+)
+
+// Whoever does not see the name of the boot would free the claims of those who do.
+func TestOpen_boot_hidden(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{filepath.Join(dir, "missing"), empty} {
+		if boot, err := sqlite.BootIn(name); err == nil || !strings.Contains(err.Error(), "ProcSubset=all") {
+			t.Errorf("%s: the boot is %q, %v", name, boot, err)
+		}
+	}
+}
