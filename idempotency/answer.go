@@ -14,30 +14,54 @@ import (
 
 // An answer is what is remembered of a request.
 type answer struct {
-	Mark   string      `json:"mark"` // of the request that it answers
-	Status int         `json:"status"`
-	Header http.Header `json:"header"`
+	mark   string // of the request that it answers
+	status int
+	header http.Header
 	body   []byte
+}
+
+// A head is an answer without its body, as it is recorded.
+type head struct {
+	Mark   string              `json:"mark"`
+	Status int                 `json:"status"`
+	Header map[string][][]byte `json:"header"` // bytes, since they need not be UTF-8
 }
 
 // encode writes the answer as a line of JSON and then the body, byte for byte.
 func (a answer) encode() ([]byte, error) {
-	b, err := json.Marshal(a)
+	h := head{a.mark, a.status, map[string][][]byte{}}
+	for name, values := range a.header {
+		h.Header[name] = nil // without a value it keeps the server from setting one
+		for _, v := range values {
+			h.Header[name] = append(h.Header[name], []byte(v))
+		}
+	}
+	b, err := json.Marshal(h)
 	return append(append(b, '\n'), a.body...), err
 }
 
-func decode(b []byte) (a answer, err error) {
-	head, body, ok := bytes.Cut(b, []byte("\n"))
+func decode(b []byte) (answer, error) {
+	line, body, ok := bytes.Cut(b, []byte("\n"))
 	if !ok {
-		return a, errors.New("idempotency: an answer without a body")
+		return answer{}, errors.New("idempotency: an answer without a body")
 	}
-	a.body = body
-	return a, json.Unmarshal(head, &a)
+	var h head
+	if err := json.Unmarshal(line, &h); err != nil {
+		return answer{}, err
+	}
+	a := answer{h.Mark, h.Status, http.Header{}, body}
+	for name, values := range h.Header {
+		a.header[name] = nil
+		for _, v := range values {
+			a.header[name] = append(a.header[name], string(v))
+		}
+	}
+	return a, nil
 }
 
 func (a *answer) send(w http.ResponseWriter) {
-	maps.Copy(w.Header(), a.Header)
-	w.WriteHeader(a.Status)
+	maps.Copy(w.Header(), a.header)
+	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body) // the client may be gone, and nobody else is there to tell
 }
 
@@ -57,11 +81,11 @@ func newRecorder(w http.ResponseWriter) *recorder {
 func (r *recorder) Header() http.Header { return r.header }
 
 func (r *recorder) WriteHeader(status int) {
-	if status < http.StatusOK || r.a.Status != 0 { // an interim answer is for one who waits now, and only the first final one counts
+	if status < http.StatusOK || r.a.status != 0 { // an interim answer is for one who waits now, and only the first final one counts
 		return
 	}
-	r.a.Status, r.written = status, true
-	r.a.Header = r.header.Clone() // what is set later does not count
+	r.a.status, r.written = status, true
+	r.a.header = r.header.Clone() // what is set later does not count
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
@@ -83,10 +107,10 @@ func (r *recorder) answer(ctx context.Context, mark string) (answer, error) {
 	switch {
 	case r.sent:
 		return r.a, distlock.ErrTooLarge
-	case unserved, r.a.Status >= http.StatusInternalServerError:
+	case unserved, r.a.status >= http.StatusInternalServerError:
 		return r.a, errUnfit
 	}
-	r.a.Mark = mark
+	r.a.mark = mark
 	return r.a, nil
 }
 

@@ -156,7 +156,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	case err != nil:
 		m.o.Log.WarnContext(r.Context(), "a request could not be served once", "name", name, "error", err)
 		m.o.Refuse(w, r, http.StatusServiceUnavailable, ErrStore)
-	case a.Mark != mark:
+	case a.mark != mark:
 		m.o.Refuse(w, r, http.StatusUnprocessableEntity, ErrReused)
 	default:
 		w.Header().Set(Replayed, "true")

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -138,6 +140,22 @@ func TestMiddleware_otherRequest(t *testing.T) {
 	r.URL.RawQuery = "express"
 	s.wants(t, r, 422, "", 1)
 	s.wants(t, keyed("tea", "k"), 201, "order 1", 1)
+}
+
+// The values of headers are bytes: an old client may want another alphabet than UTF-8.
+func TestMiddleware_headers(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil)
+	s.serve = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Location"] = []string{"/caf\xe9", "/café", ""}
+		w.Header()["Date"] = nil // the server sets none
+	}
+	first := s.wants(t, keyed("tea", "k"), 200, "", 1)
+	again := s.wants(t, keyed("tea", "k"), 200, "", 1)
+	first.Header().Set(idempotency.Replayed, "true")
+	if got, want := again.Header(), first.Header(); !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("the repetition has the headers %q, want %q", got, want)
+	}
 }
 
 func TestMiddleware_inFlight(t *testing.T) {

@@ -160,7 +160,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "key-used-for-another-request", Why: "a client gets the answer to another request",
-			File: "idempotency/idempotency.go", Old: "	case a.Mark != mark:\n", New: "	case false:\n",
+			File: "idempotency/idempotency.go", Old: "	case a.mark != mark:\n", New: "	case false:\n",
 			Pkg: "./idempotency", Test: "TestMiddleware_otherRequest",
 		},
 		{
@@ -170,7 +170,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "failed-answer-remembered", Why: "a client that tries again gets the old failure",
-			File: "idempotency/answer.go", Old: "	case unserved, r.a.Status >= http.StatusInternalServerError:\n", New: "	case unserved:\n",
+			File: "idempotency/answer.go", Old: "	case unserved, r.a.status >= http.StatusInternalServerError:\n", New: "	case unserved:\n",
 			Pkg: "./idempotency", Test: "TestMiddleware_notRemembered",
 		},
 		{
