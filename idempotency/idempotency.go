@@ -14,8 +14,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
+	"mime/multipart"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,6 +39,7 @@ var (
 	ErrInFlight = errors.New("idempotency: a request with this key is being served")               // 409
 	ErrReused   = errors.New("idempotency: the key was used for another request")                  // 422
 	ErrStore    = errors.New("idempotency: it cannot be found out whether the request was served") // 503
+	errForm     = errors.New("idempotency: the form of the request cannot be read")                // 500
 	errUnfit    = errors.New("idempotency: answers that fail are not remembered")                  // nobody sees it
 )
 
@@ -65,6 +69,8 @@ type Options struct {
 // Of requests with the same key at the same time one is served, and the others get 409. A key that comes again with another method,
 // URL or body gets 422. An answer with a status of 500 and above, or of more than 64 KiB with its headers, is not remembered: the
 // repetition is served again.
+//
+// A handler around this one that reads the body has to put it back, or all bodies are alike. A form that it has parsed counts as it was parsed.
 //
 // The context of a served request ends if its lease is lost. The handler's answer is held back until it returns or has
 // written 64 KiB; it cannot be flushed or hijacked.
@@ -123,20 +129,24 @@ func (m *middleware) wrap(next http.Handler) http.Handler {
 			return
 		}
 		body, err := io.ReadAll(io.LimitReader(r.Body, m.o.MaxBody+1))
+		form, bad := formOf(r)
 		switch {
 		case err != nil:
 			m.o.Refuse(w, r, http.StatusBadRequest, err)
+		case bad != nil: // it may tell where this machine keeps files
+			m.o.Log.WarnContext(r.Context(), "a form could not be read", "error", bad)
+			m.o.Refuse(w, r, http.StatusInternalServerError, errForm)
 		case int64(len(body)) > m.o.MaxBody:
 			m.o.Refuse(w, r, http.StatusRequestEntityTooLarge, ErrBody)
 		default:
-			m.serve(w, r, next, m.o.Name+"/"+digest(m.o.Scope(r), key), body)
+			name, mark := m.o.Name+"/"+digest(m.o.Scope(r), key), digest(r.Method, r.URL.RequestURI(), string(body), form)
+			m.serve(w, r, next, name, mark, body)
 		}
 	})
 }
 
-// serve serves a request, or answers it as it was answered before.
-func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, name string, body []byte) {
-	mark := digest(r.Method, r.URL.RequestURI(), string(body))
+// serve serves a request, or answers it as it was answered before. The mark tells it from other requests.
+func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, name, mark string, body []byte) {
 	var own *recorder
 	a, err := m.once.Do(r.Context(), name, func(ctx context.Context) (answer, error) {
 		own = newRecorder(w)
@@ -179,6 +189,38 @@ func keyOf(r *http.Request) (string, error) {
 		return "", ErrKey
 	}
 	return key, nil
+}
+
+// formOf is a short word for the form that was parsed before, and is not in the body any more. It is empty if there is none.
+func formOf(r *http.Request) (string, error) {
+	if len(r.PostForm) == 0 && r.MultipartForm == nil {
+		return "", nil
+	}
+	texts := []string{r.PostForm.Encode()} // with the values of a multipart form
+	if r.MultipartForm != nil {
+		for _, name := range slices.Sorted(maps.Keys(r.MultipartForm.File)) {
+			for _, file := range r.MultipartForm.File[name] {
+				content, err := digestOf(file)
+				if err != nil {
+					return "", err
+				}
+				texts = append(texts, name, file.Filename, content)
+			}
+		}
+	}
+	return digest(texts...), nil
+}
+
+// digestOf is a short word for a file, which may be too large for memory.
+func digestOf(file *multipart.FileHeader) (string, error) {
+	f, err := file.Open()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
 }
 
 // digest is a short word for some texts, that no other texts have.

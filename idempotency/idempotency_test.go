@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -140,6 +141,54 @@ func TestMiddleware_otherRequest(t *testing.T) {
 	r.URL.RawQuery = "express"
 	s.wants(t, r, 422, "", 1)
 	s.wants(t, keyed("tea", "k"), 201, "order 1", 1)
+}
+
+// parsed is a request with a form that another handler has read. Its file is on disk.
+func parsed(t *testing.T, amount, file, content string) *http.Request {
+	t.Helper()
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	_ = w.WriteField("amount", amount)
+	part, _ := w.CreateFormFile("invoice", file)
+	_, _ = io.WriteString(part, content)
+	_ = w.Close()
+	r := order(body.String(), idempotency.Header, "files", "Content-Type", w.FormDataContentType())
+	if err := r.ParseMultipartForm(1); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.MultipartForm.RemoveAll() })
+	return r
+}
+
+// A handler around the middleware may have parsed the form: then it is not in the body any more.
+func TestMiddleware_otherForm(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil)
+	s.serve = func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "paid ", r.PostFormValue("amount")) }
+	form := func(body string) *http.Request {
+		r := order(body, idempotency.Header, "form", "Content-Type", "application/x-www-form-urlencoded")
+		_ = r.FormValue("amount")
+		return r
+	}
+	s.wants(t, form("amount=10&to=ann"), 200, "paid 10", 1)
+	s.wants(t, form("amount=9999&to=ann"), 422, "another request", 1)
+	s.wants(t, form(""), 422, "another request", 1)
+	s.wants(t, form("amount=10&to=ann"), 200, "paid 10", 1)
+
+	s.wants(t, parsed(t, "10", "a.pdf", "of tea"), 200, "paid 10", 2)
+	s.wants(t, parsed(t, "20", "a.pdf", "of tea"), 422, "another request", 2)
+	s.wants(t, parsed(t, "10", "b.pdf", "of tea"), 422, "another request", 2)
+	s.wants(t, parsed(t, "10", "a.pdf", "of cake"), 422, "another request", 2)
+	s.wants(t, parsed(t, "10", "a.pdf", "of tea"), 200, "paid 10", 2)
+
+	gone := parsed(t, "10", "a.pdf", "of tea")
+	if err := gone.MultipartForm.RemoveAll(); err != nil {
+		t.Fatal(err)
+	}
+	w := s.wants(t, gone, 500, "cannot be read", 2)
+	if strings.Contains(w.Body.String(), "multipart") || !strings.Contains(s.log.String(), "multipart") { // the name of the file on disk
+		t.Errorf("the client is told %q, the log %q", w.Body, &s.log)
+	}
 }
 
 // The values of headers are bytes: an old client may want another alphabet than UTF-8.

@@ -164,6 +164,16 @@ func kindsOnce() []mutant {
 			Pkg: "./idempotency", Test: "TestMiddleware_otherRequest",
 		},
 		{
+			Name: "key-used-for-another-form", Why: "the same, if a handler around the middleware has parsed the form",
+			File: "idempotency/idempotency.go", Old: "digest(r.Method, r.URL.RequestURI(), string(body), form)", New: "digest(r.Method, r.URL.RequestURI(), string(body))\n			_ = form",
+			Pkg: "./idempotency", Test: "TestMiddleware_otherForm",
+		},
+		{
+			Name: "key-used-for-another-file", Why: "the same, if only a file of the form is another",
+			File: "idempotency/idempotency.go", Old: "texts = append(texts, name, file.Filename, content)", New: "texts = append(texts, name, file.Filename, content[:0])",
+			Pkg: "./idempotency", Test: "TestMiddleware_otherForm",
+		},
+		{
 			Name: "key-of-everybody", Why: "a client reads the answer of another",
 			File: "idempotency/idempotency.go", Old: "digest(m.o.Scope(r), key)", New: "digest(key)",
 			Pkg: "./idempotency", Test: "TestMiddleware_replays",
