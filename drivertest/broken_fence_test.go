@@ -145,6 +145,19 @@ func floorFaults() []fault {
 				return b.mem.Acquire(ctx, r)
 			}
 		}},
+		{"Floor is told and not kept while others wait", []string{"floor in line"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				low := r
+				if len(b.line(r.Key)) > 0 {
+					low.Floor = 0
+				}
+				res, err := b.mem.Acquire(ctx, low)
+				if res.Granted {
+					res.Fence = max(res.Fence, r.Floor)
+				}
+				return res, err
+			}
+		}},
 		{"the Floor of a refusal counts", []string{"floor refused"}, func(b *bent) {
 			var mu sync.Mutex
 			floors := map[string]uint64{}

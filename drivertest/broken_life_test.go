@@ -20,6 +20,12 @@ func roomFaults() []fault {
 				r.Weight = max(r.Weight, c.Weight)
 			}
 		})},
+		{"a downgrade by part is forgotten", []string{"downgrade by part"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok && !c.Waiting && r.Weight > 1 {
+				r.Weight = max(r.Weight, c.Weight)
+				r.Limit = max(r.Limit, r.Weight)
+			}
+		})},
 		{"the limit is that of the first claim", []string{"count"}, asks(func(b *bent, r *driver.Request) {
 			if cs, _ := b.mem.Show(context.Background(), r.Key); len(cs) > 0 && r.Weight <= cs[0].Limit {
 				r.Limit = cs[0].Limit
@@ -136,6 +142,22 @@ func lifeFaults() []fault {
 				_, _ = b.mem.Renew(context.Background(), driver.Renewal{ID: r.ID, TTL: r.TTL, Keep: true})
 			}
 		})},
+		{"lives are rounded down", []string{"odd TTL"}, both(whole, lives(roundDown))},
+		{"renewals are rounded down", []string{"odd TTL"}, both(whole, renews(func(_ *bent, r *driver.Renewal) { r.TTL = roundDown(r.TTL) }))},
+		{"records are rounded down", []string{"odd TTL"}, both(whole, renews(func(_ *bent, r *driver.Renewal) {
+			if r.Keep {
+				r.TTL = roundDown(r.TTL)
+			}
+		}))},
+		{"places are rounded down", []string{"odd TTL"}, both(whole, asks(func(_ *bent, r *driver.Request) { r.Place = roundDown(r.Place) }))},
+		{"records cannot be released", []string{"record ended"}, func(b *bent) {
+			b.release = func(ctx context.Context, id driver.ID) error {
+				if c, ok := b.on(id); ok && c.Kept {
+					return driver.ErrNotHeld
+				}
+				return b.mem.Release(ctx, id)
+			}
+		}},
 		{"long lives wrap around", []string{"huge TTL"}, lives(func(d time.Duration) time.Duration {
 			if d > 1<<61 {
 				return 1
@@ -161,6 +183,14 @@ func lifeFaults() []fault {
 		{"places are bounded as TTLs are", []string{"huge place"}, bounded(func(r *driver.Request) bool { return max(r.TTL, r.Place) <= longestTTL })},
 	}
 }
+
+// whole makes a second the shortest TTL, as a store may have it that counts whole seconds.
+func whole(b *bent) {
+	b.features = func(f driver.Features) driver.Features { f.MinTTL = time.Second; return f }
+}
+
+// roundDown is what a store that counts whole seconds must not do.
+func roundDown(d time.Duration) time.Duration { return d.Truncate(time.Second) }
 
 // longestTTL is the MaxTTL of stores that are bounded.
 const longestTTL = 2 * time.Minute

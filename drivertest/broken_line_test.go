@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// lineFaults, hintFaults and wakeFaults are wrong about waiting.
+// lineFaults and hintFaults are wrong about waiting.
 
 func lineFaults() []fault {
 	return []fault{
@@ -88,6 +88,25 @@ func lineFaults() []fault {
 				res.Behind = len(b.line(r.Key))
 			}
 		})},
+		{"the head has room by the limit of its place", []string{"limit asked last"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok && c.Waiting {
+				r.Limit = max(r.Limit, c.Limit)
+			}
+		})},
+		{"the head has room by its lowest limit", []string{"limit asked last"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok && c.Waiting && r.Weight <= c.Limit {
+				r.Limit = min(r.Limit, c.Limit)
+			}
+		})},
+		{"a claim carries what its place did", []string{"claim as asked last"}, claimed(func(r *driver.Request, place driver.Claim) {
+			r.Value, r.Meta = place.Value, place.Meta
+		})},
+		{"a claim has the holder of its place", []string{"claim as asked last"}, claimed(func(r *driver.Request, place driver.Claim) {
+			r.Holder, r.Party = place.Holder, place.Party
+		})},
+		{"a claim weighs what its place did", []string{"claim as asked last"}, claimed(func(r *driver.Request, place driver.Claim) {
+			r.Weight, r.Limit = place.Weight, place.Limit
+		})},
 		{"a place stands for what was asked first", []string{"place as asked last"}, func(b *bent) {
 			first := map[driver.ID]driver.Request{}
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -106,6 +125,24 @@ func lineFaults() []fault {
 				return res, err
 			}
 		}},
+	}
+}
+
+// claimed bends what the head of the line is granted, and leaves places alone.
+func claimed(f func(r *driver.Request, place driver.Claim)) func(b *bent) {
+	return func(b *bent) {
+		b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+			place, ok := b.on(r.ID)
+			if ok && place.Waiting && r.Validate(b.Features()) == nil {
+				now := r
+				now.Place = 0
+				f(&now, place)
+				if res, err := b.mem.Acquire(ctx, now); err != nil || res.Granted {
+					return res, err
+				}
+			}
+			return b.mem.Acquire(ctx, r)
+		}
 	}
 }
 
@@ -186,60 +223,5 @@ func hintFaults() []fault {
 		{"places have fences", []string{"blocker"}, refusal(func(res *driver.Result, _ driver.Claim, _, _ []driver.Claim) {
 			res.Blocker.Fence = max(res.Blocker.Fence, 1)
 		})},
-	}
-}
-
-func wakeFaults() []fault {
-	return []fault{
-		{"everybody is woken", []string{"wake"}, func(b *bent) {
-			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
-				return b.mem.Watch(ctx, driver.ID{Key: id.Key})
-			}
-		}},
-		{"nobody is woken", []string{"wake", "wake by room", "wake in turn", "wake all", "wake by break", "onlooker"}, func(b *bent) {
-			b.watch = func(context.Context, driver.ID) <-chan driver.Wake { return make(chan driver.Wake) }
-		}},
-		{"a watch outlives its ctx", []string{"watch ends"}, func(b *bent) {
-			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
-				return b.mem.Watch(context.WithoutCancel(ctx), id)
-			}
-		}},
-		{"a watch is closed", []string{"watch ends"}, func(b *bent) {
-			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
-				ch := make(chan driver.Wake)
-				context.AfterFunc(ctx, func() { close(ch) })
-				return ch
-			}
-		}},
-		{"a wake-up tells of a grant that is none", []string{"told"}, func(b *bent) {
-			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
-				in, out := b.mem.Watch(ctx, id), make(chan driver.Wake, 1)
-				go func() {
-					for {
-						select {
-						case <-in:
-							select {
-							case out <- driver.Wake{Granted: true, Fence: 1, Behind: 1}:
-							default:
-							}
-						case <-ctx.Done():
-							return
-						}
-					}
-				}()
-				return out
-			}
-		}},
-		{"renewals wake", []string{"wake"}, func(b *bent) {
-			woken := make(chan driver.Wake, 1)
-			b.watch = func(context.Context, driver.ID) <-chan driver.Wake { return woken }
-			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
-				select {
-				case woken <- driver.Wake{}:
-				default:
-				}
-				return b.mem.Renew(ctx, r)
-			}
-		}},
 	}
 }

@@ -109,12 +109,6 @@ func tellFaults() []fault {
 			}
 			return cs
 		})},
-		{"held begins anew", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
-			for i := range cs {
-				cs[i].Held = 0
-			}
-			return cs
-		})},
 		{"the prefix is a pattern", []string{"list"}, func(b *bent) {
 			b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 				first, _, _ := strings.Cut(prefix, "_")
@@ -134,6 +128,14 @@ func tellFaults() []fault {
 		}},
 		{"Break ends nothing", []string{"break", "fence", "wake by break"}, func(b *bent) {
 			b.breaks = func(ctx context.Context, key, _ string) ([]driver.Claim, error) { return b.mem.Show(ctx, key) }
+		}},
+		{"Break spares records", []string{"record ended"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+				if slices.ContainsFunc(b.held(key), func(c driver.Claim) bool { return c.Kept }) {
+					return nil, nil
+				}
+				return b.mem.Break(ctx, key, reason)
+			}
 		}},
 		{"Break ends the line", []string{"break", "wake by break"}, func(b *bent) {
 			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
@@ -172,6 +174,15 @@ func tellFaults() []fault {
 				out := b.mem.RenewAll(ctx, rs)
 				slices.Reverse(out)
 				return out
+			}
+		}},
+		{"RenewAll keeps nothing", []string{"keep all"}, func(b *bent) {
+			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+				rs = slices.Clone(rs)
+				for i := range rs {
+					rs[i].Keep = false
+				}
+				return b.mem.RenewAll(ctx, rs)
 			}
 		}},
 		{"RenewAll leaves some out", []string{"crowd"}, func(b *bent) {

@@ -97,6 +97,16 @@ func floorLaws() []law {
 			p.release(a.ID, nil)
 			p.below("the next fence", p.grant(p.exclusive()).Fence, b.Floor)
 		}},
+		{"floor in line", "a fence that is raised while others wait is given to none of them", floor | queue, func(p *probe) {
+			a, w := p.exclusive(), placed(p.exclusive(), p.long)
+			was := p.grant(a).Fence
+			p.refuse(w)
+			a.Floor = was + driver.MaxAhead/2
+			raised := p.grant(a).Fence
+			p.equal("the fence asked for again with a higher Floor", raised, a.Floor)
+			p.release(a.ID, nil)
+			p.atLeast("the fence of the head of the line", p.grant(w).Fence, raised+driver.Span)
+		}},
 		{"remembered", "a fence ahead of the clock is remembered until the clock has passed it", floor | virtual, func(p *probe) {
 			a := p.exclusive()
 			was := p.grant(a).Fence

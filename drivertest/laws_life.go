@@ -1,7 +1,6 @@
 package drivertest
 
 import (
-	"math"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -142,6 +141,22 @@ func lifeLaws() []law {
 				p.passes(p.exclusive(), born[i], p.ttl)
 			}
 		}},
+		{"record ended", "a record can be released, and is broken as a claim is", keep, func(p *probe) {
+			kept := func() driver.Request {
+				a := p.exclusive()
+				p.grant(a)
+				p.renewal(driver.Renewal{ID: a.ID, TTL: p.long, Keep: true}, nil)
+				p.refuse(p.exclusive())
+				return a
+			}
+			p.release(kept().ID, nil)
+			if p.has(breaks) {
+				a := kept()
+				p.broken(p.key, a)
+				p.renewal(driver.Renewal{ID: a.ID, TTL: p.long, Keep: true}, driver.ErrNotHeld)
+			}
+			p.grant(p.exclusive())
+		}},
 		{"window", "claims that nobody renews or releases are a rate limit, and Retry says when the next one ends", count | expiry, func(p *probe) {
 			a, b, c := p.short(p.slot(2)), p.short(p.slot(2)), p.short(p.slot(2))
 			p.grant(a)
@@ -155,32 +170,6 @@ func lifeLaws() []law {
 			p.passes(c, first, p.ttl)
 			p.while(second, p.ttl, func() { p.refuse(p.slot(2)) })
 			p.passes(p.slot(2), second, p.ttl)
-		}},
-		{"huge TTL", "every TTL up to MaxTTL is obeyed, without MaxTTL up to the longest Duration, and one above it is ErrInvalid", 0, func(p *probe) {
-			longest := p.store.Features().MaxTTL
-			p.wait(0.5) // the store's clock does not stand at 0
-			for _, ttl := range []time.Duration{longest, 25 * time.Hour, 366 * 24 * time.Hour, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64} {
-				a := on(p.exclusive(), p.key+ttl.String())
-				if a.TTL = ttl; ttl == 0 {
-					continue
-				}
-				b := on(p.exclusive(), a.Key)
-				if longest > 0 && ttl > longest {
-					p.invalid(a, "a TTL above MaxTTL")
-					p.grant(b)
-					p.invalidRenewal(driver.Renewal{ID: b.ID, TTL: ttl}, "a TTL above MaxTTL")
-					continue
-				}
-				p.grant(a)
-				for range 2 {
-					p.while(p.last, ttl, func() {
-						p.wait(0.4)
-						p.refuse(b)
-						p.renew(a.ID, ttl, nil, nil)
-					})
-				}
-				p.while(p.last, ttl, func() { p.release(a.ID, nil) })
-			}
 		}},
 		{"restart", "claims outlive a restart, and fences still rise after it", restart | detached, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()

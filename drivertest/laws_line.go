@@ -177,6 +177,42 @@ func lineLaws() []law {
 			}
 			p.equal("used", p.grant(w).Used, driver.Whole)
 		}},
+		{"limit asked last", "the head of the line has room by the limit that it asks with, not by that of its place", queue | count, func(p *probe) {
+			a, b, w := p.request(3, 5), p.request(2, 5), placed(p.request(2, 5), p.long)
+			p.grant(a)
+			p.grant(b)
+			p.refuse(w)
+			p.release(b.ID, nil)
+			if p.refuse(p.slot(5)).Used == 5 {
+				return // the head was granted what its place stood for
+			}
+			w.Limit = 4
+			p.refuse(w)
+			w.Limit = 5
+			p.equal("used", p.grant(w).Used, int64(5))
+		}},
+		{"claim as asked last", "a claim granted from the line is what its owner asked for last", queue, func(p *probe) {
+			a, w := p.exclusive(), placed(p.exclusive(), p.long)
+			asks := func(n string) {
+				w.Holder, w.Party = "host-"+n, "task-"+n
+				if p.has(value) {
+					w.Value, w.Meta = []byte(n), map[string]string{"k": n}
+				}
+			}
+			p.grant(a)
+			asks("1")
+			p.refuse(w)
+			asks("2")
+			p.refuse(w)
+			p.release(a.ID, nil)
+			if p.refuse(p.exclusive()).Used == 0 { // else it was granted what its place stood for
+				asks("3")
+				w.Weight = driver.Whole - 1
+			}
+			p.grant(w)
+			w.Place = 0
+			p.told(w)
+		}},
 		{"huge place", "a place lives for as long as it was asked for, however long that is", queue, func(p *probe) {
 			a, w := p.exclusive(), placed(p.exclusive(), math.MaxInt64)
 			p.wait(0.5) // the store's clock does not stand at 0

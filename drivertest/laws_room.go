@@ -42,6 +42,15 @@ func roomLaws() []law {
 			p.release(b.ID, nil)
 			p.grant(p.exclusive())
 		}},
+		{"downgrade by part", "a lower weight asked again makes room for the difference and no more", count, func(p *probe) {
+			a := p.request(5, 5)
+			p.grant(a)
+			a.Weight = 3
+			p.equal("used", p.grant(a).Used, int64(3))
+			p.refuse(p.request(3, 5))
+			p.equal("used", p.grant(p.request(2, 5)).Used, int64(5))
+			p.refuse(p.slot(5))
+		}},
 		{"count", "the weights of the live claims never exceed the limit of the claim that is granted last", count, func(p *probe) {
 			a, b, c := p.slot(3), p.slot(3), p.slot(3)
 			p.grant(a)

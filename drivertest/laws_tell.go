@@ -49,6 +49,38 @@ func tellLaws() []law {
 			p.release(rs[1].ID, nil)
 			p.shows(append(rs[:1:1], rs[2:]...)...)
 		}},
+		{"held", "Held counts from the grant of a claim, and from when a place was taken, whatever was renewed or asked for since", show, func(p *probe) {
+			a, w := p.exclusive(), placed(p.exclusive(), p.long)
+			since := func(c driver.Claim, born span) {
+				if least, most := p.since(born); c.Held < least-p.grain || c.Held > most+p.grain {
+					p.fail("%s: held %v, want about %v", c.Owner, c.Held, least)
+				}
+			}
+			p.grant(a)
+			granted, taken := p.last, span{}
+			if p.has(queue) {
+				p.refuse(w)
+				taken = p.last
+			}
+			p.wait(0.8)
+			p.renew(a.ID, p.long, nil, nil)
+			if p.has(keep) {
+				p.renewal(driver.Renewal{ID: a.ID, TTL: p.long, Keep: true}, nil)
+			}
+			if !p.has(queue) {
+				since(p.shows(a)[0], granted)
+				return
+			}
+			p.refuse(w)
+			cs := p.shows(a, w)
+			since(cs[0], granted)
+			since(cs[1], taken)
+			p.release(a.ID, nil)
+			granted = p.last // a store may grant by itself
+			p.grant(w)
+			granted.ended = p.last.ended
+			since(p.shows(w)[0], granted)
+		}},
 		{"list", "List tells the claims of all keys that begin with the prefix, those of a key together", list, func(p *probe) {
 			names := []string{"a", "a%b", "a_b", "aXb", "a*b", "A", "b", "ab", "a/b", "a\\b", "a{b}"}
 			for _, n := range names {
@@ -163,6 +195,18 @@ func tellLaws() []law {
 				p.equal(fmt.Sprintf("behind, in answer %d", i), g.Behind, behind)
 			}
 			p.equal("how many answers to nothing", len(driver.RenewAll(p.t.Context(), p.store, nil)), 0)
+		}},
+		{"keep all", "RenewAll keeps those that are to be kept, and no others", keep, func(p *probe) {
+			var rs []driver.Renewal
+			for i := range 3 {
+				r := on(p.exclusive(), fmt.Sprint(p.key, i))
+				p.grant(r)
+				rs = append(rs, driver.Renewal{ID: r.ID, TTL: p.long, Keep: i == 1})
+			}
+			for i, g := range driver.RenewAll(p.t.Context(), p.store, rs) {
+				p.equal(fmt.Sprintf("the error of answer %d", i), g.Err, nil)
+				p.equal("kept", p.refuse(on(p.exclusive(), rs[i].Key)).Blocker.Kept, rs[i].Keep)
+			}
 		}},
 	}
 }

@@ -98,6 +98,13 @@ func wakeLaws() []law {
 			p.settle(c)
 			p.release(a.ID, nil)
 			p.woken(c, "the onlooker, by a release,")
+			if p.has(breaks) {
+				b := p.exclusive()
+				p.grant(b)
+				p.settle(c)
+				p.broken(p.key, b)
+				p.woken(c, "the onlooker, by Break,")
+			}
 			if p.has(keep) {
 				b := p.exclusive()
 				p.grant(b)

@@ -29,6 +29,12 @@ func store() []mutant {
 			Pkg: pkg, Test: "TestStore/again",
 		},
 		{
+			Name: "lives-are-rounded-down", Why: "two hold the key, since a claim ends before its holder's trust does",
+			File: file, Old: "	return now + min(life, math.MaxInt64-now)\n",
+			New: "	if life > time.Second {\n		life = life.Truncate(time.Second)\n	}\n	return now + min(life, math.MaxInt64-now)\n",
+			Pkg: pkg, Test: "TestStore/odd_TTL",
+		},
+		{
 			Name: "again-shortens-a-record", Why: "an ask that was under way for long makes a result be forgotten with the lease",
 			File: key, Old: "	if !c.kept {", New: "	if true {",
 			Pkg: pkg, Test: "TestStore/record",
@@ -47,6 +53,11 @@ func store() []mutant {
 			Name: "again-ignores-the-floor", Why: "fences of a prolonged turn are given out twice",
 			File: key, Old: "	c.fence = max(c.fence, r.Floor)\n", New: "",
 			Pkg: pkg, Test: "TestStore/floor",
+		},
+		{
+			Name: "floor-forgotten-in-line", Why: "the head of the line is given fences that a prolonged turn has used",
+			File: key, Old: "	k.last = max(k.last, c.fence)\n", New: "	if len(k.line) == 0 {\n		k.last = max(k.last, c.fence)\n	}\n",
+			Pkg: pkg, Test: "TestStore/floor_in_line",
 		},
 		{
 			Name: "fence-repeats", M: "M04a", Why: "the late writer has the same fence as the next holder",
@@ -90,6 +101,12 @@ func store() []mutant {
 			Name: "one-too-many", M: "M34a", Why: "a semaphore lets n+1 in",
 			File: key, Old: "	return k.used()+r.Weight <= r.Limit\n", New: "	return k.used() < r.Limit || k.used()+r.Weight <= r.Limit+1 && r.Limit < driver.Whole\n",
 			Pkg: pkg, Test: "TestStore/count",
+		},
+		{
+			Name: "limit-of-the-place", Why: "a semaphore made smaller lets in those who waited for the larger one",
+			File: key, Old: "	return k.used()+r.Weight <= r.Limit\n",
+			New: "	if at == 0 {\n		r.Limit = max(r.Limit, k.line[0].Limit)\n	}\n	return k.used()+r.Weight <= r.Limit\n",
+			Pkg: pkg, Test: "TestStore/limit_asked_last",
 		},
 		{
 			Name: "renews-no-reader", M: "M34b", Why: "a writer is let in beside a reader that was told that it was renewed",

@@ -1,0 +1,111 @@
+package drivertest
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// ttlLaws say which lives can be asked for.
+func ttlLaws() []law {
+	return []law{
+		{"odd TTL", "no life is rounded down, be it of a claim, granted, granted again or renewed, of a record or of a place", expiry, func(p *probe) {
+			// A nanosecond below a round number is what loses most.
+			life := max(p.ttl, min(2*p.ttl, p.long)-1)
+			// Each on a key of its own, and all of them in the same time.
+			key, all := p.key, p.oddLives()
+			born := make([]span, len(all))
+			for i, give := range all {
+				p.key = fmt.Sprint(key, "-", i)
+				born[i] = give(life)
+			}
+			for i := range all {
+				p.key = fmt.Sprint(key, "-", i)
+				time.Sleep(time.Until(born[i].began.Add(life - p.grain)))
+				p.while(born[i], life, func() { p.refuse(p.exclusive()) })
+			}
+			for i := range all {
+				p.key = fmt.Sprint(key, "-", i)
+				p.passes(p.exclusive(), born[i], life)
+			}
+		}},
+		{"huge TTL", "every TTL up to MaxTTL is obeyed, without MaxTTL up to the longest Duration, and one above it is ErrInvalid", 0, func(p *probe) {
+			longest := p.store.Features().MaxTTL
+			p.wait(0.5) // the store's clock does not stand at 0
+			for _, ttl := range []time.Duration{longest, 25 * time.Hour, 366 * 24 * time.Hour, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64} {
+				a := on(p.exclusive(), p.key+ttl.String())
+				if a.TTL = ttl; ttl == 0 {
+					continue
+				}
+				b := on(p.exclusive(), a.Key)
+				if longest > 0 && ttl > longest {
+					p.invalid(a, "a TTL above MaxTTL")
+					p.grant(b)
+					p.invalidRenewal(driver.Renewal{ID: b.ID, TTL: ttl}, "a TTL above MaxTTL")
+					continue
+				}
+				p.grant(a)
+				for range 2 {
+					p.while(p.last, ttl, func() {
+						p.wait(0.4)
+						p.refuse(b)
+						p.renew(a.ID, ttl, nil, nil)
+					})
+				}
+				p.while(p.last, ttl, func() { p.release(a.ID, nil) })
+			}
+		}},
+	}
+}
+
+// oddLives are the ways to give something on the probe's key a life. Each returns the call that gave it.
+func (p *probe) oddLives() []func(life time.Duration) span {
+	held := func() driver.Request {
+		a := p.exclusive()
+		p.grant(a)
+		return a
+	}
+	all := []func(time.Duration) span{
+		func(life time.Duration) span {
+			a := p.exclusive()
+			a.TTL = life
+			p.grant(a)
+			return p.last
+		},
+		func(life time.Duration) span {
+			a := held()
+			a.TTL = life
+			p.grant(a)
+			return p.last
+		},
+		func(life time.Duration) span {
+			p.renew(held().ID, life, nil, nil)
+			return p.last
+		},
+	}
+	if p.has(keep) {
+		all = append(all, func(life time.Duration) span {
+			p.renewal(driver.Renewal{ID: held().ID, TTL: life, Keep: true}, nil)
+			return p.last
+		})
+	}
+	if p.has(queue) {
+		all = append(all, func(life time.Duration) span {
+			a := held()
+			p.refuse(placed(p.exclusive(), life))
+			born := p.last
+			p.release(a.ID, nil)
+			return born
+		}, func(life time.Duration) span {
+			a, w := held(), placed(p.exclusive(), p.long)
+			p.refuse(w)
+			p.refuse(placed(w, life))
+			born := p.last
+			p.release(a.ID, nil)
+			return born
+		})
+	}
+	return all
+}
