@@ -427,6 +427,77 @@ func TestLimiter_closed(t *testing.T) {
 	}
 }
 
+func TestLimiter_closedWhileWaiting(t *testing.T) {
+	for _, n := range []int64{2, 2000} {
+		inBubble(t, func(t *testing.T, g *gate) {
+			l := g.locker(t)
+			m := limiter(t, l, n, time.Hour)
+			if err := m.Allow(t.Context(), "api", distlock.Weight(n)); err != nil {
+				t.Fatal(err)
+			}
+			began, done := time.Now(), make(chan error, 1)
+			go func() { done <- m.Wait(t.Context(), "api") }()
+			synctest.Wait()
+			if err := l.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			wants(t, <-done, distlock.ErrClosed)
+			if took := time.Since(began); took > 0 {
+				t.Errorf("limit %d: the wait ended %v after Close", n, took)
+			}
+		})
+	}
+}
+
+// A wait that ends tells when there will be room from then on.
+func TestLimiter_Wait_retry(t *testing.T) {
+	for _, n := range []int64{2, 2000} {
+		inBubble(t, func(t *testing.T, g *gate) {
+			m := limiter(t, g.locker(t), n, time.Minute)
+			if err := m.Allow(t.Context(), "api", distlock.Weight(n)); err != nil {
+				t.Fatal(err)
+			}
+			err := m.Wait(t.Context(), "api", distlock.Wait(50*time.Second))
+			var limited *distlock.LimitError
+			if !errors.As(err, &limited) || limited.Retry < 10*time.Second || limited.Retry > 11*time.Second {
+				t.Errorf("limit %d: %v; want to retry in 10s", n, err)
+			}
+			time.Sleep(11 * time.Second)
+			if err := m.Allow(t.Context(), "api"); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+// TestLimiter_shares_unknown has a wait end in an ask that takes effect and cannot be undone.
+func TestLimiter_shares_unknown(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		m := limiter(t, l, 2000, time.Minute)
+		if err := m.Allow(t.Context(), "api", distlock.Weight(2000)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				if err != nil || !res.Granted {
+					return res, err
+				}
+				cancel()
+				return driver.Result{}, ctx.Err()
+			}
+			g.release = func(context.Context, driver.ID, func() error) error { return errCut }
+		})
+		wants(t, m.Wait(ctx, "api"), distlock.ErrLimited, distlock.ErrUnknown, context.Canceled)
+		g.expect(t, 1, 0)
+		time.Sleep(time.Hour)
+		g.empty(t, l)
+	})
+}
+
 func TestLimiter_troubled(t *testing.T) {
 	for _, n := range []int64{2, 2000} {
 		inBubble(t, func(t *testing.T, g *gate) {

@@ -31,6 +31,7 @@ type Locker struct {
 	self     string // what Check locks
 
 	limits  atomic.Pointer[sharedLimit]
+	closing chan struct{}   // closed when Close begins
 	running context.Context // ends with Close; what the lines ask the store with
 	stop    context.CancelFunc
 	wg      sync.WaitGroup // the runners of lines
@@ -61,7 +62,7 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Locker{store: store, features: f, defaults: defaults, clock: keeper.NewClock(), self: newOwner(), lines: map[string]*line{}, crowds: crowds{}}
+	l := &Locker{store: store, features: f, defaults: defaults, clock: keeper.NewClock(), self: newOwner(), closing: make(chan struct{}), lines: map[string]*line{}, crowds: crowds{}}
 	l.keeper = keeper.New(l.clock, func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 		return driver.RenewAll(ctx, store, rs)
 	})
@@ -250,6 +251,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	if !first {
 		return nil
 	}
+	close(l.closing)
 	err := l.ReleaseAll(ctx)
 	l.wg.Wait() // the runners give their places up
 	l.stop()

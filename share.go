@@ -36,23 +36,26 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 		ctx, cancel = context.WithTimeout(ctx, r.opt.wait)
 		defer cancel()
 	}
-	var refused *LimitError // the last refusal; nil: there was none
-	var began time.Duration // of the wait
+	var refused *LimitError     // the last refusal; nil: there was none
+	var began, at time.Duration // of the wait, and of the refusal
 	for {
 		asked, err := m.draw(ctx, r)
 		waited := refused != nil
 		if r.opt.wait != 0 && errors.As(err, &refused) {
+			at = m.l.clock.Now()
 			if !waited {
 				began = r.tellWaiting(ctx, m.l.clock)
 			}
 			waited = true
-			if pauseFor(ctx, max(refused.Retry, r.opt.first)+backoff.Jitter(r.opt.first)) {
+			if m.pause(ctx, max(refused.Retry, r.opt.first)+backoff.Jitter(r.opt.first)) {
 				continue
 			}
+			err = context.Cause(ctx)
 		}
 		if waited && ctx.Err() != nil && err != nil { // between two asks, or in one
 			both := *refused // others look at what the store said
-			both.Err = errors.Join(refused.Err, context.Cause(ctx))
+			both.Retry = max(0, refused.Retry-(m.l.clock.Now()-at))
+			both.Err = errors.Join(refused.Err, err) // an ask that was cut short may have left something
 			err = &both
 		}
 		e := Event{Waited: waited, Handed: !asked, Err: err}
@@ -76,13 +79,15 @@ func (m *Limiter) conclude(ctx context.Context, r *request, e Event) {
 	}
 }
 
-// pauseFor waits for d, and reports whether ctx lasted as long.
-func pauseFor(ctx context.Context, d time.Duration) bool {
+// pause waits for d, and reports whether ctx lasted as long. A Close cuts it short.
+func (m *Limiter) pause(ctx context.Context, d time.Duration) bool {
 	pause := time.NewTimer(d)
 	defer pause.Stop()
 	select {
 	case <-pause.C:
 		return true
+	case <-m.l.closing:
+		return true // the next ask says so
 	case <-ctx.Done():
 		return false
 	}

@@ -166,6 +166,16 @@ func kinds() []mutant {
 			Test: "TestLimiter_shares_refusedTogether",
 		},
 		{
+			Name: "share-waits-after-close", Why: "a call waits for a window of a limit although its Locker is closed",
+			File: "share.go", Old: "	case <-m.l.closing:\n", New: "	case <-(chan struct{})(nil):\n",
+			Test: "TestLimiter_closedWhileWaiting",
+		},
+		{
+			Name: "share-left-unsaid", Why: "a claim is left of an ask that was cut short, and the error does not say so",
+			File: "share.go", Old: "errors.Join(refused.Err, err)", New: "errors.Join(refused.Err, context.Cause(ctx))",
+			Test: "TestLimiter_shares_unknown",
+		},
+		{
 			Name: "pools-for-ever", Why: "every name that was ever limited stays in memory",
 			File: "share.go", Old: "			delete(m.pools, other)\n", New: "			_ = other\n",
 			Test: "TestLimiter_shares_forgotten",
