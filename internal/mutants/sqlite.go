@@ -15,5 +15,15 @@ func sqlite() []mutant {
 			File: dir + "host_linux.go", Old: "	if err != nil {\n		return host{}, err\n	}\n", New: "	_ = err\n",
 			Pkg: pkg, Test: "TestOpen_boot_hidden",
 		},
+		{
+			Name: "sqlite-renewal-in-a-removed-file", Why: "a claim is renewed in a file that nobody else sees",
+			File: dir + "tx.go", Old: "		case !busy(err) && !s.same(): ", New: "		case false: ",
+			Pkg: pkg, Test: "TestStore_file_replaced/renew",
+		},
+		{
+			Name: "sqlite-release-in-a-removed-file", Why: "a holder is not told that another has come in",
+			File: dir + "solo.go", Old: "	case busy(err), !s.same(): ", New: "	case busy(err): ",
+			Pkg: pkg, Test: "TestStore_file_replaced/release_by_one_statement",
+		},
 	}
 }

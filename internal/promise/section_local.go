@@ -58,7 +58,9 @@ func sqlite() Section {
 			}, ""},
 			{[]string{"F26"}, "full disk", "unavailable, nothing is changed; it heals when there is room", []Test{"store/sqlite/full_linux_test.go:TestStore_full_disk"}, ""},
 			{[]string{"F18"}, "somebody keeps the file", "unavailable after a quarter of the TTL, at most 2 s; never held", []Test{"store/sqlite/fault_test.go:TestStore_busy"}, ""},
-			{[]string{"F35"}, "the file is removed or replaced", "unavailable once; then holders are told of the loss", []Test{"store/sqlite/fault_test.go:TestStore_file_replaced"}, ""},
+			{[]string{"F35"}, "the file is removed or replaced", "holders are told of the loss by their next renewal or release; those who look see the new file", []Test{
+				"store/sqlite/fault_test.go:TestStore_file_replaced", "store/sqlite/fault_test.go:TestStore_file_removed_without_its_log",
+			}, ""},
 			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
 			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
 			{[]string{"F30"}, "all wake-ups lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf/sqlite"}, ""},

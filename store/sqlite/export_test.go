@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"time"
+
+	"github.com/distlock/distlock/driver"
 )
 
 // A Machine is a host of a test's making.
@@ -50,6 +52,9 @@ func (s *Store) Run(q string) error {
 	defer s.gate.leave()
 	return s.base.exec(q)
 }
+
+// Forget makes the store forget that a claim was all that stood on its key.
+func (s *Store) Forget(id driver.ID) { delete(s.solos.all, id) }
 
 // InLine is how many stand before the gate.
 func (s *Store) InLine() int {

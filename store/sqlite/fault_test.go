@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,24 +160,71 @@ func TestOpen_rights(t *testing.T) {
 	}
 }
 
+// Whoever has a file open that is gone must see the one that is there now, whatever it asks.
 func TestStore_file_replaced(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		ask  func(s *sqlite.Store, id driver.ID) error
+		want error
+	}{
+		{"renew", func(s *sqlite.Store, id driver.ID) error {
+			_, err := s.Renew(t.Context(), driver.Renewal{ID: id, TTL: time.Minute})
+			return err
+		}, driver.ErrNotHeld},
+		{"release by one statement", func(s *sqlite.Store, id driver.ID) error { return s.Release(t.Context(), id) }, driver.ErrNotHeld},
+		{"release", func(s *sqlite.Store, id driver.ID) error {
+			s.Forget(id)
+			return s.Release(t.Context(), id)
+		}, driver.ErrNotHeld},
+		{"show", func(s *sqlite.Store, id driver.ID) error {
+			claims, err := s.Show(t.Context(), id.Key)
+			if len(claims) > 0 {
+				return fmt.Errorf("it still shows %+v", claims)
+			}
+			return err
+		}, nil},
+		{"acquire", func(s *sqlite.Store, id driver.ID) error {
+			res, err := s.Acquire(t.Context(), exclusive(id.Key, time.Minute))
+			if err == nil && !res.Granted {
+				return errors.New("it is still held")
+			}
+			return err
+		}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := opened(t, filepath.Join(t.TempDir(), "locks.db"), nil)
+			r := exclusive("k", time.Minute)
+			grant(t, s, r)
+			for _, end := range []string{"", "-wal", "-shm"} {
+				if err := os.Remove(s.Path() + end); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := tt.ask(s, r.ID); !errors.Is(err, tt.want) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			if claims := claimsIn(t, opened(t, s.Path(), nil)); (len(claims) > 0) != (tt.name == "acquire") {
+				t.Errorf("the new file has %+v", claims)
+			}
+		})
+	}
+}
+
+// With the log of the file that is gone the new one cannot be read: whoever has it open must let go.
+func TestStore_file_removed_without_its_log(t *testing.T) {
 	t.Parallel()
 	s := opened(t, filepath.Join(t.TempDir(), "locks.db"), nil)
 	r := exclusive("k", time.Minute)
 	grant(t, s, r)
-	for _, end := range []string{"", "-wal", "-shm"} {
-		if err := os.Remove(s.Path() + end); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Remove(s.Path()); err != nil {
+		t.Fatal(err)
 	}
-	renewal := driver.Renewal{ID: r.ID, TTL: time.Minute}
-	if _, err := s.Renew(t.Context(), renewal); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("renewed in a file that nobody else sees: %v", err)
+	if err := s.Release(t.Context(), r.ID); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("released in a file that nobody else sees: %v", err)
 	}
-	if _, err := s.Renew(t.Context(), renewal); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("the claim is not lost: %v", err)
-	}
-	grant(t, s, exclusive("k", time.Minute))
+	grant(t, opened(t, s.Path(), nil), exclusive("k", time.Minute))
 }
 
 // Somebody who keeps the file is trouble of the store, and tells nothing about the key.

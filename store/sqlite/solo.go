@@ -51,7 +51,7 @@ func (s *Store) alone(id driver.ID) (done bool, err error) {
 	}
 	n, err := s.base.empty.exec([]byte(id.Key), one.state)
 	switch {
-	case busy(err):
+	case busy(err), !s.same(): // after the statement: a file that is in its place now was so when the claim was released
 		return false, nil
 	case full(err):
 		return true, definite(err)

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -19,8 +20,6 @@ const busyLimit = 2 * time.Second
 type call struct {
 	limit time.Duration
 	first bool // renewals and releases go before acquires
-
-	grants bool // the answer may be that a claim is held
 
 	alone *driver.ID // if this is still all that stands on its key, it is to be released
 }
@@ -66,32 +65,29 @@ func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error)
 	if s.closed {
 		return nil, fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
 	}
-	if s.base == nil {
-		limited, cancel := context.WithDeadline(ctx, until)
-		defer cancel()
-		b, err := s.connect(limited)
-		if err != nil {
-			return nil, definite(err)
-		}
-		s.base = b
-	}
 	for try := 0; ; try++ {
-		_, err := s.base.begin.exec()
-		switch {
-		case err == nil:
-			if c.grants { // to end a claim in the wrong file does no harm
-				if err := s.same(); err != nil {
-					return nil, err
-				}
+		if s.base == nil {
+			if err := s.reopen(ctx, until); err != nil {
+				return nil, definite(err)
 			}
+		}
+		_, err := s.base.begin.exec()
+		reason := errBusy
+		switch {
+		case !busy(err) && !s.same(): // what went wrong in the other file is of no interest
+			_ = s.drop()
+			reason = errGone
+		case err == nil:
 			return &tx{base: s.base, now: s.now()}, nil
 		case !busy(err):
 			_ = s.drop() // opened anew, the file may be well again
 			return nil, definite(err)
+		}
+		switch {
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, errBusy, context.Cause(ctx))
+			return nil, fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, reason, context.Cause(ctx))
 		case time.Now().After(until):
-			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, errBusy)
+			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, reason)
 		}
 		longest := laterPause
 		if c.first {
@@ -101,15 +97,22 @@ func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error)
 	}
 }
 
-// same makes sure that the open file is still the one at the path. Those who open it now would else
-// exclude nobody who opened it before.
-func (s *Store) same() error {
+// reopen opens the file again.
+func (s *Store) reopen(ctx context.Context, until time.Time) (err error) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	s.base, err = s.connect(ctx)
+	return err
+}
+
+// errGone says that the file was replaced, and the one that is there now could not be had in time.
+var errGone = errors.New("the file was removed or replaced")
+
+// same reports whether the open file is still the one at the path. In a file that nobody opens any more a grant excludes nobody, a
+// release does not tell the holder of its loss, and those who look see nothing of what others do.
+func (s *Store) same() bool {
 	file, err := os.Lstat(s.path)
-	if err == nil && os.SameFile(file, s.base.file) {
-		return nil
-	}
-	_ = s.drop()
-	return fmt.Errorf("%w: %s was removed or replaced", driver.ErrUnavailable, s.path)
+	return err == nil && os.SameFile(file, s.base.file)
 }
 
 // end commits, or takes everything back if err is not nil.

@@ -15,7 +15,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (res driver.Resul
 	if err := cmp.Or(ctx.Err(), r.Validate(features())); err != nil {
 		return driver.Result{}, err
 	}
-	err = s.write(ctx, call{limit: r.TTL / 4, grants: true}, func(t *tx) error {
+	err = s.write(ctx, call{limit: r.TTL / 4}, func(t *tx) error {
 		k, err := t.load(r.Key)
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 		return out
 	}
 	valid := slices.Clone(out)
-	err := s.write(ctx, call{limit: limit, first: true, grants: true}, func(t *tx) error {
+	err := s.write(ctx, call{limit: limit, first: true}, func(t *tx) error {
 		for i, r := range rs {
 			if valid[i].Err != nil {
 				continue
