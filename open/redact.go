@@ -11,19 +11,29 @@ import (
 
 const hidden = "[redacted]"
 
-// userinfo finds the password of a URL in any text: between the colon after the user and the last @ of the word. A
-// password may hold an @, as people write it wrongly. The text may be escaped, as a URL within a URL is.
-var (
-	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*(?::|%3A)(?:/|%2F){2}[^\s:/?#@&"']*)(?::|%3A)[^\s&"']*(@|%40)`)
+// A URL may hold quotes and & where its secrets are. In a text they are taken for a part of it: rather too much is hidden than too little.
+const secretKey = `(?i)((?:[?&;\s]|%3F|%26)(?:[a-z_]*(?:password|token|secret)|sslkey)(?:=|%3D))`
 
-	// secretKeys finds the values of keys that are secrets.
-	secretKeys = regexp.MustCompile(`(?i)((?:[?&;\s]|%3F|%26)(?:[a-z_]*(?:password|token|secret)|sslkey)(?:=|%3D))[^\s&"']+`)
+var (
+	// userinfo finds the password of a URL in any text: between the colon after the user and the last @ of the word. A
+	// password may hold an @, as people write it wrongly. The text may be escaped, as a URL within a URL is.
+	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*(?::|%3A)(?:/|%2F){2}[^\s:/?#@]*?)(?::|%3A)[^\s]*(@|%40)`)
+
+	// secretKeys finds the values of keys that are secrets, in any text; secretKeysOfURL in a URL, which may have spaces.
+	secretKeys      = regexp.MustCompile(secretKey + `[^\s&]+`)
+	secretKeysOfURL = regexp.MustCompile(secretKey + `[^&]+`)
 )
+
+// nextNode stands between the URLs of nodes, which have secrets of their own.
+const nextNode = "&node="
 
 // Redact returns a URL, or a text with URLs in it, without passwords and other secrets.
 func Redact(text string) string {
-	text = userinfo.ReplaceAllString(text, "${1}:"+hidden+"${2}")
-	return secretKeys.ReplaceAllString(text, "${1}"+hidden)
+	parts := strings.Split(text, nextNode)
+	for i, part := range parts {
+		parts[i] = userinfo.ReplaceAllString(part, "${1}:"+hidden+"${2}")
+	}
+	return secretKeys.ReplaceAllString(strings.Join(parts, nextNode), "${1}"+hidden)
 }
 
 // Redactor returns Redact for texts in which the secrets of a URL may also stand alone, as they do in
@@ -39,7 +49,9 @@ func Redactor(text string) func(string) string {
 }
 
 // HasSecret reports whether a URL has a password or another secret in it.
-func HasSecret(text string) bool { return Redact(text) != text }
+func HasSecret(text string) bool {
+	return Redact(text) != text || len(passwords(text)) > 0 // in a text with spaces Redact sees no URL
+}
 
 // secretsOf returns the secrets of a URL as written and as meant, the longest first. Those of one to three letters are left
 // out: they are in every second word, and hiding them there would tell them.
@@ -63,7 +75,7 @@ func secretsOf(text string) []string {
 				add(part)
 			}
 		}
-		for _, at := range secretKeys.FindAllStringSubmatchIndex(t, -1) {
+		for _, at := range secretKeysOfURL.FindAllStringSubmatchIndex(t, -1) {
 			add(t[at[3]:at[1]])
 		}
 	}
@@ -80,7 +92,7 @@ func passwords(text string) []string {
 		if !ok {
 			return all
 		}
-		own, _, _ := strings.Cut(rest, "&node=")
+		own, _, _ := strings.Cut(rest, nextNode)
 		if at := strings.LastIndex(own, "@"); at >= 0 {
 			if _, secret, ok := strings.Cut(own[:at], ":"); ok {
 				all = append(all, secret)

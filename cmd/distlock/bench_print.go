@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-
-	"github.com/distlock/distlock/open"
 )
 
 // A benched is what bench found.
@@ -20,10 +18,10 @@ func (b *bench) print(f *benched) error {
 	if b.asJSON {
 		e := json.NewEncoder(b.out)
 		e.SetIndent("", "  ")
-		return e.Encode(newBenchJSON(open.Redact(b.store), f))
+		return e.Encode(newBenchJSON(b.redact(b.store), f))
 	}
 	w, plain := b.out, plainText()
-	fmt.Fprintf(w, "bench of %s for %v\n\n", open.Redact(b.store), b.time)
+	fmt.Fprintf(w, "bench of %s for %v\n\n", b.redact(b.store), b.time)
 	fmt.Fprintf(w, "  %-22s %8s %8s %8s %8s %9s\n", "", "p50", "p90", "p99", "worst", "count")
 	row := func(what string, l latency) {
 		fmt.Fprintf(w, "  %-22s %8s %8s %8s %8s %9d\n", what,

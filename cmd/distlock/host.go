@@ -77,7 +77,7 @@ func (a *app) mayLoad(ctx context.Context, store, what string, yes bool) error {
 	if !isTerminal(a.in) {
 		return usage("the store is not on this host: %s would put load on it; give --yes if that is meant", what)
 	}
-	fmt.Fprintf(a.err, "%s is not on this host. %s will put load on it, under names of its own.\ntype yes to go on: ", open.Redact(store), what)
+	fmt.Fprintf(a.err, "%s is not on this host. %s will put load on it, under names of its own.\ntype yes to go on: ", a.redact(store), what)
 	text, _ := bufio.NewReader(a.in).ReadString('\n')
 	if strings.TrimRight(text, "\r\n") != "yes" {
 		return usage("nothing was done")

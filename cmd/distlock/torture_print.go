@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/distlock/distlock/internal/torture"
-	"github.com/distlock/distlock/open"
 )
 
 // A tortured is what torture prints in JSON. Times are in seconds.
@@ -43,17 +42,17 @@ func newTortured(store string, p *torture.Plan, r *torture.Report, notes []strin
 	for _, f := range p.Faults {
 		plan.Faults = append(plan.Faults, tortureFault{f.At.Seconds(), f.Who, f.What, f.For.Seconds()})
 	}
-	return tortured{open.Redact(store), p.Seed, r, r.Stalls.Seconds(), notes, plan}
+	return tortured{store, p.Seed, r, r.Stalls.Seconds(), notes, plan}
 }
 
 func (t *tormentor) print(p *torture.Plan, r *torture.Report) error {
 	if t.asJSON {
 		e := json.NewEncoder(t.out)
 		e.SetIndent("", "  ")
-		return e.Encode(newTortured(t.store, p, r, t.notes))
+		return e.Encode(newTortured(t.redact(t.store), p, r, t.notes))
 	}
 	w := t.out
-	fmt.Fprintf(w, "torture of %s for %v, seed %d\n", open.Redact(t.store), p.Time, p.Seed)
+	fmt.Fprintf(w, "torture of %s for %v, seed %d\n", t.redact(t.store), p.Time, p.Seed)
 	fmt.Fprintf(w, "  %d clients here, %d processes, %d names at a time, %g asks a second, TTL %v\n\n", p.Clients, p.Processes, p.Keys, p.Rate, p.TTL)
 	row := func(what string, n int, more string) {
 		if more != "" {

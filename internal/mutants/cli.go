@@ -29,5 +29,25 @@ func cli() []mutant {
 			File: pkg + "/acquire.go", Old: "		notify(make(chan os.Signal, 1), syscall.SIGPIPE)", New: "		_ = []any{os.Args, syscall.SIGPIPE}",
 			Pkg: pkg, Test: "TestAcquire_closedPipe",
 		},
+		{
+			Name: "secret-ends-at-a-quote", Why: "the rest of a password is shown",
+			File: "open/redact.go", Old: "(?::|%3A)[^\\s]*(@|%40)", New: "(?::|%3A)[^\\s&\"']*(@|%40)",
+			Pkg: "open", Test: "TestRedact_lettersOfSecrets",
+		},
+		{
+			Name: "secret-key-ends-at-a-quote", Why: "the rest of a password in the query is shown",
+			File: "open/redact.go", Old: "(secretKey + `[^\\s&]+`)", New: "(secretKey + `[^\\s&\"']+`)",
+			Pkg: "open", Test: "TestRedact_lettersOfSecrets",
+		},
+		{
+			Name: "space-hides-a-secret", Why: "a file with a password that everybody may read is taken",
+			File: "open/redact.go", Old: "Redact(text) != text || len(passwords(text)) > 0", New: "Redact(text) != text",
+			Pkg: "open", Test: "TestRedact_lettersOfSecrets",
+		},
+		{
+			Name: "question-shows-a-password", Why: "the question before a store of others shows what stands in its URL",
+			File: pkg + "/host.go", Old: "a.redact(store)", New: "store",
+			Pkg: pkg, Test: "TestBench_terminal_asks",
+		},
 	}
 }
