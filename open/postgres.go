@@ -1,10 +1,12 @@
 package open
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/distlock/distlock/driver"
@@ -52,20 +54,27 @@ func openPostgresTable(ctx context.Context, text string) (*Source, error) {
 	return &Source{Store: s, Findings: wayToPostgres(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 
-// wayToPostgres is what a URL for PostgreSQL tells about the way there.
+// wayToPostgres is what a URL for PostgreSQL, and the variables that stand in for what it leaves out, tell about the way there.
 func wayToPostgres(text string) []driver.Finding {
 	_, rest, _ := strings.Cut(text, "://")
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, _, _ := strings.Cut(rest, "/")
 	hosts := authority[strings.LastIndex(authority, "@")+1:]
 	values, _ := url.ParseQuery(query)
-	if h := values.Get("host"); hosts == "" {
-		hosts = h
+	if strings.Trim(hosts, ":,0123456789") == "" { // at most ports
+		hosts = ""
 	}
-	if hosts == "" || strings.HasPrefix(hosts, "/") {
+	hosts = cmp.Or(values.Get("host"), hosts) // as pgx does
+	if hosts == "" {
+		hosts = os.Getenv("PGHOST")
+		if service := cmp.Or(values.Get("service"), os.Getenv("PGSERVICE")); service != "" {
+			hosts = "service " + service // its file may name any host
+		}
+	}
+	if onlySockets(hosts) {
 		return []driver.Finding{{Level: driver.OK, What: "what is sent stays on this host (a socket)"}}
 	}
-	mode := values.Get("sslmode")
+	mode := cmp.Or(values.Get("sslmode"), os.Getenv("PGSSLMODE"))
 	for key := range values {
 		if strings.HasPrefix(key, "tls_") {
 			mode = "verify-full"
@@ -89,6 +98,16 @@ func wayToPostgres(text string) []driver.Finding {
 		Level: driver.Warning, What: "what is sent may not be encrypted (sslmode below require)",
 		Means: "others on the network can read the password and the owners of claims, and end them", Cure: "use sslmode=verify-full",
 	}}
+}
+
+// onlySockets reports whether a list of hosts has none but folders of sockets. No host at all is the default of clients: a socket.
+func onlySockets(list string) bool {
+	for host := range strings.SplitSeq(list, ",") {
+		if host != "" && !strings.HasPrefix(host, "/") {
+			return false
+		}
+	}
+	return true
 }
 
 // Migrate creates what the store of a URL keeps its claims in, or brings it to the version of this program, and tells from which version

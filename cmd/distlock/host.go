@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/distlock/distlock/open"
@@ -36,7 +38,14 @@ func onThisHost(store string) bool {
 		return len(keys["node"]) > 0
 	}
 	hosts, _, _ = strings.Cut(hosts, "/")
-	all := strings.Split(hosts[strings.LastIndex(hosts, "@")+1:], ",")
+	hosts = hosts[strings.LastIndex(hosts, "@")+1:]
+	if strings.HasPrefix(scheme, "postgres") && strings.Trim(hosts, ":,0123456789") == "" && keys.Get("host") == "" { // at most ports
+		if cmp.Or(keys.Get("service"), os.Getenv("PGSERVICE")) != "" {
+			return false // its file may name any host
+		}
+		hosts = os.Getenv("PGHOST")
+	}
+	all := strings.Split(hosts, ",")
 	for _, key := range []string{"host", "hostaddr"} { // PostgreSQL: they stand in for the host
 		for _, h := range keys[key] {
 			all = append(all, strings.Split(h, ",")...)

@@ -3,6 +3,8 @@ package main
 import "testing"
 
 func TestOnThisHost(t *testing.T) {
+	t.Setenv("PGHOST", "")
+	t.Setenv("PGSERVICE", "")
 	for url, want := range map[string]bool{
 		"memory:":                                                   true,
 		"sqlite:":                                                   true,
@@ -34,5 +36,29 @@ func TestOnThisHost(t *testing.T) {
 		if got := onThisHost(url); got != want {
 			t.Errorf("%s: %v, want %v", url, got, want)
 		}
+	}
+}
+
+// A URL that names no host is for the one that PostgreSQL's variables name.
+func TestOnThisHost_variables(t *testing.T) {
+	t.Setenv("PGSERVICE", "")
+	for host, want := range map[string]bool{"192.0.2.77": false, "localhost,db.example": false, "localhost": true, "::1": true, "/run/pg": true} {
+		t.Setenv("PGHOST", host)
+		for _, url := range []string{"postgres:///db", "postgresql://u:p@:5433/db"} {
+			if got := onThisHost(url); got != want {
+				t.Errorf("PGHOST=%s %s: %v, want %v", host, url, got, want)
+			}
+		}
+		if !onThisHost("postgres://localhost/db") || onThisHost("postgresql://db.example/db") || !onThisHost("redis://") {
+			t.Errorf("PGHOST=%s counts though the URL names a host", host)
+		}
+	}
+	t.Setenv("PGHOST", "")
+	if onThisHost("postgres:///db?service=far") {
+		t.Error("a service may be anywhere")
+	}
+	t.Setenv("PGSERVICE", "far")
+	if onThisHost("postgres:///db") || !onThisHost("postgres:///db?host=/run/pg") {
+		t.Error("a service may be anywhere, unless the URL names a host")
 	}
 }

@@ -49,5 +49,10 @@ func cli() []mutant {
 			File: pkg + "/host.go", Old: "a.redact(store)", New: "store",
 			Pkg: pkg, Test: "TestBench_terminal_asks",
 		},
+		{
+			Name: "host-of-a-variable-is-not-asked-about", Why: "load is put on a store of others, unasked",
+			File: pkg + "/host.go", Old: "		hosts = os.Getenv(\"PGHOST\")\n", New: "		_ = os.Getenv(\"PGHOST\")\n",
+			Pkg: pkg, Test: "TestOnThisHost_variables",
+		},
 	}
 }
