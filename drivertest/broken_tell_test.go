@@ -115,6 +115,17 @@ func tellFaults() []fault {
 				return b.mem.List(ctx, first)
 			}
 		}},
+		{"the line is not listed", []string{"list"}, func(b *bent) {
+			b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+				return func(yield func(driver.Claim, error) bool) {
+					for c, err := range b.mem.List(ctx, prefix) {
+						if !c.Waiting && !yield(c, err) {
+							return
+						}
+					}
+				}
+			}
+		}},
 		{"the prefix is folded", []string{"list"}, func(b *bent) {
 			b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 				return func(yield func(driver.Claim, error) bool) {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 
@@ -123,6 +124,15 @@ func numbered(next func(b *bent, r driver.Request) uint64) func(b *bent) {
 			return res, err
 		}
 		tells(renumber)(b)
+		b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+			return func(yield func(driver.Claim, error) bool) {
+				for c, err := range b.mem.List(ctx, prefix) {
+					if !yield(renumber(b, []driver.Claim{c})[0], err) {
+						return
+					}
+				}
+			}
+		}
 		b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
 			cs, err := b.mem.Break(ctx, key, reason)
 			return renumber(b, cs), err

@@ -61,6 +61,9 @@ func (e Env) features(t *testing.T) (f driver.Features) {
 	return f
 }
 
+// owners is how many on a key have a number. A line can form behind a holder, and they often meet again.
+const owners = 5
+
 // A step is one random call. Who makes it and with what is found when it is made, since
 // that depends on the calls before.
 type step struct {
@@ -70,18 +73,21 @@ type step struct {
 	Life          int   // units that the claim lives for, and a half
 	Place         int   // units that the place lives for, and a half; 0: no place
 	Floor         int   // Spans above the last fence seen; 0: no Floor
+	Value         int   // of a renewal: 0: as it was, 1: none, 2: a new one
 }
 
 type op string
 
 const (
-	acquire op = "acquire"
-	renew   op = "renew"
-	record  op = "keep"
-	release op = "release"
-	stale   op = "stale" // release and renew of an owner that has ended
-	smash   op = "break"
-	advance op = "advance"
+	acquire  op = "acquire"
+	renew    op = "renew"
+	renewAll op = "renew all" // of the key's owners, live or not
+	record   op = "keep"
+	release  op = "release"
+	stale    op = "stale" // release and renew of an owner that has ended
+	smash    op = "break"
+	look     op = "list"
+	advance  op = "advance"
 )
 
 // String is the step as it is told when a run fails.
@@ -93,7 +99,7 @@ func (s step) String() string {
 		return fmt.Sprintf("acquire key %d, owner %d, weight %d of %d, life %d, place %d, floor %d",
 			s.Key, s.Who, s.Weight, s.Limit, s.Life, s.Place, s.Floor)
 	default:
-		return fmt.Sprintf("%s key %d, owner %d, life %d", s.Op, s.Key, s.Who, s.Life)
+		return fmt.Sprintf("%s key %d, owner %d, life %d, value %d", s.Op, s.Key, s.Who, s.Life, s.Value)
 	}
 }
 
@@ -103,7 +109,7 @@ func program(f driver.Features) *rapid.Generator[[]step] {
 	if f.Count {
 		kinds = append(kinds, [2]int64{1, 3}, [2]int64{2, 3}, [2]int64{1, 2})
 	}
-	ops := []op{acquire, acquire, acquire, acquire, acquire, release, release, renew, stale, smash, advance}
+	ops := []op{acquire, acquire, acquire, acquire, acquire, release, release, renew, renewAll, stale, smash, look, advance}
 	if f.Keep {
 		ops = append(ops, record)
 	}
@@ -112,7 +118,7 @@ func program(f driver.Features) *rapid.Generator[[]step] {
 		s := step{
 			Op:     rapid.SampledFrom(ops).Draw(t, "op"),
 			Key:    rapid.IntRange(0, 1).Draw(t, "key"),
-			Who:    rapid.IntRange(0, 4).Draw(t, "who"),
+			Who:    rapid.IntRange(0, owners-1).Draw(t, "who"),
 			Weight: kind[0],
 			Limit:  kind[1],
 			Life:   rapid.IntRange(1, 3).Draw(t, "life"),
@@ -122,6 +128,9 @@ func program(f driver.Features) *rapid.Generator[[]step] {
 		}
 		if f.Floor {
 			s.Floor = max(0, rapid.IntRange(-4, 3).Draw(t, "floor"))
+		}
+		if f.Value {
+			s.Value = rapid.IntRange(0, 2).Draw(t, "value")
 		}
 		return s
 	})

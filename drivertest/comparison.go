@@ -69,7 +69,9 @@ func (c *comparison) do(s step) {
 	case acquire:
 		c.acquire(c.request(s, key, at))
 	case renew, record:
-		c.renew(driver.Renewal{ID: c.id(key, at), TTL: c.ttl(s.Life), Keep: s.Op == record})
+		c.renew(c.renewal(s, c.id(key, at)))
+	case renewAll:
+		c.renewAll(s, key)
 	case release:
 		c.release(c.id(key, at))
 	case stale:
@@ -84,6 +86,9 @@ func (c *comparison) do(s step) {
 		c.follow(k)
 		c.show(k)
 		c.retire(k)
+	}
+	if s.Op == look {
+		c.list()
 	}
 	if !c.inTime() {
 		panic(slow{})
@@ -136,6 +141,9 @@ func (c *comparison) acquire(r driver.Request) {
 	got, gotErr := c.store.Acquire(c.ctx, r)
 	c.errors("Acquire", gotErr, wantErr)
 	c.equal("granted", got.Granted, want.Granted)
+	if got.Fresh && !want.Fresh { // false says nothing
+		c.fail("fresh, though the owner had the claim or was refused")
+	}
 	c.equal("used", got.Used, want.Used)
 	c.equal("ahead", got.Ahead, want.Ahead)
 	c.equal("behind", got.Behind, want.Behind)
@@ -143,6 +151,7 @@ func (c *comparison) acquire(r driver.Request) {
 		c.fence(r, got.Fence)
 		return
 	}
+	c.equal("fence of a refusal", got.Fence, uint64(0))
 	c.blocker(r, got, line)
 }
 
@@ -175,16 +184,6 @@ func (c *comparison) fence(r driver.Request, f uint64) {
 	}
 	n.live[tag] = f
 	n.any = max(n.any, f)
-}
-
-func (c *comparison) renew(r driver.Renewal) {
-	if c.can&value != 0 && r.Keep {
-		r.Value = []byte("kept")
-	}
-	want, wantErr := c.model.Renew(c.ctx, r)
-	got, gotErr := c.store.Renew(c.ctx, r)
-	c.errors("Renew", gotErr, wantErr)
-	c.equal("behind", got, want)
 }
 
 func (c *comparison) release(id driver.ID) {

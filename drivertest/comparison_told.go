@@ -51,6 +51,25 @@ func (c *comparison) show(key string) {
 	c.claims("Show", got, want)
 }
 
+// list compares all that stands on all keys. The order of the keys is the store's own.
+func (c *comparison) list() {
+	if c.can&list == 0 {
+		return
+	}
+	told := func(s driver.Store) (cs []driver.Claim) {
+		for d, err := range driver.List(c.ctx, s, c.prefix) {
+			if err != nil {
+				c.fail("List: %v", err)
+			}
+			cs = append(cs, d)
+		}
+		slices.SortStableFunc(cs, func(a, b driver.Claim) int { return cmp.Compare(a.Key, b.Key) })
+		return cs
+	}
+	want := told(c.model)
+	c.claims("List", told(c.store), want)
+}
+
 func (c *comparison) claims(verb string, got, want []driver.Claim) {
 	tell := func(cs []driver.Claim) (s string) {
 		for _, d := range cs {

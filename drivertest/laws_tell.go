@@ -81,17 +81,22 @@ func tellLaws() []law {
 			granted.ended = p.last.ended
 			since(p.shows(w)[0], granted)
 		}},
-		{"list", "List tells the claims of all keys that begin with the prefix, those of a key together", list, func(p *probe) {
+		{"list", "List tells the claims and the lines of all keys that begin with the prefix, those of a key together", list, func(p *probe) {
 			names := []string{"a", "a%b", "a_b", "aXb", "a*b", "A", "b", "ab", "a/b", "a\\b", "a{b}"}
+			each := 2
 			for _, n := range names {
 				p.grant(on(p.shared(), p.key+n))
 				p.grant(on(p.shared(), p.key+n))
+				if p.has(queue) {
+					p.refuse(on(placed(p.exclusive(), p.long), p.key+n))
+					each = 3
+				}
 			}
 			for _, prefix := range []string{"", "a", "a%", "a_", "a*", "a\\", "a{", "A", "ab", "b", "c", "%", "_"} {
 				var want int
 				for _, n := range names {
 					if strings.HasPrefix(n, prefix) {
-						want += 2
+						want += each
 					}
 				}
 				p.equal(fmt.Sprintf("how many claims List(%q) yields", prefix), len(p.list(p.key+prefix)), want)
@@ -99,7 +104,7 @@ func tellLaws() []law {
 			for range driver.List(p.t.Context(), p.store, p.key) {
 				break // a caller may stop
 			}
-			p.grant(on(p.shared(), p.key+"a"))
+			p.grant(on(p.shared(), p.key+"c"))
 		}},
 		{"owner", "an owner is never told to anyone, only its Tag is", 0, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()
