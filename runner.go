@@ -22,18 +22,9 @@ func (l *Locker) run(n *line) {
 			n.task = p.r
 		}
 		w := n.first()
-		var heavy error
-		if w != nil {
-			heavy = w.r.tooHeavy() // looked at once: a resize may come at any moment
-		}
 		switch {
 		case len(n.spares) > 0:
 			left = cmp.Or(l.prolong(n), left)
-			continue
-		case heavy != nil: // since a resize
-			n.pop()
-			n.fail(w, heavy)
-			l.mu.Unlock()
 			continue
 		case p != nil && (w == nil || !w.r.same(p.r) || p.ctx.Err() != nil):
 			n.placed = nil

@@ -3,6 +3,7 @@ package distlock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/distlock/distlock/driver"
@@ -47,15 +48,32 @@ func (s *Semaphore) Resize(n int64) error {
 	if n < 1 || n >= driver.Whole {
 		return fmt.Errorf("%w: a semaphore of %d slots is not 1 to %d", ErrInvalid, n, driver.Whole-1)
 	}
-	s.size.Store(n)
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
+	s.size.Store(n) // the lock is held: nobody who gets in line meanwhile is forgotten
 	for _, line := range s.l.lines {
-		if w := line.first(); w != nil && w.r.size == s.size {
-			line.shake()
-		}
+		s.l.resized(line, s.size)
 	}
 	return nil
+}
+
+// resized tells those in a line that a size has changed: who wants more than that is sent home, wherever it stands. The lock is held.
+func (l *Locker) resized(n *line, size *atomic.Int64) {
+	var heavy []*waiter
+	n.waiters = slices.DeleteFunc(n.waiters, func(w *waiter) bool {
+		gone := w.r.size == size && w.r.tooHeavy() != nil
+		if gone {
+			heavy = append(heavy, w)
+		}
+		return gone
+	})
+	for _, w := range heavy { // when all are out of the line, so that the place of one is not kept for another
+		n.fail(w, w.r.tooHeavy())
+	}
+	if w := n.first(); w != nil && w.r.size == size {
+		n.shake()
+	}
+	l.tidy(n)
 }
 
 // Acquire takes a slot of a name, or as many as Weight says, and waits until they are free: first come, first served where

@@ -187,6 +187,56 @@ func TestSemaphore_Resize_tooSmall(t *testing.T) {
 	})
 }
 
+// A call hears of a resize wherever it stands in line.
+func TestSemaphore_Resize_tooSmallBehind(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		s, other := slots(t, a, 5), slots(t, a, 5) // of one process, and another size
+		first := must(t)(slots(t, b, 5).Acquire(t.Context(), "gpu", distlock.Weight(5)))
+		few := begin(t.Context(), s.Acquire, "gpu").waits(t)
+		many := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(5), distlock.Wait(time.Hour)).waits(t)
+		fits := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(3)).waits(t)
+		more := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(4), distlock.Wait(time.Hour)).waits(t)
+		apart := begin(t.Context(), other.Acquire, "gpu", distlock.Weight(5)).waits(t)
+		if err := s.Resize(3); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		many.refused(t, distlock.ErrInvalid)
+		more.refused(t, distlock.ErrInvalid)
+		few.waits(t)
+		fits.waits(t)
+		apart.waits(t)
+		free(t, first)
+		free(t, few.now(t))
+		free(t, fits.now(t))
+		free(t, apart.now(t))
+		g.empty(t, a, b)
+	})
+}
+
+// A resize may come when a call has been refused and is not yet in line.
+func TestSemaphore_Resize_onTheWay(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		s := slots(t, l, 3)
+		first := must(t)(s.Acquire(t.Context(), "gpu"))
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				return res, errors.Join(err, s.Resize(2))
+			}
+		})
+		_, err := s.Acquire(t.Context(), "gpu", distlock.Weight(3), distlock.Wait(time.Hour))
+		wants(t, err, distlock.ErrInvalid)
+		if n := g.count("acquire"); n != 2 {
+			t.Errorf("%d asks: the store was asked for more than there is", n)
+		}
+		free(t, first)
+		g.empty(t, l)
+	})
+}
+
 // A call that waits is granted or refused, and nothing else, however often the size changes meanwhile.
 func TestSemaphore_Resize_toAndFro(t *testing.T) {
 	g := newGate()

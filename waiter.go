@@ -30,8 +30,12 @@ func (w *waiter) give(lease *Lease) {
 // wait waits for w's turn. It is called with the lock held and returns without.
 func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	w.ready = make(chan struct{})
-	at, _ := slices.BinarySearchFunc(n.waiters, w.seq, func(x *waiter, seq uint64) int { return cmp.Compare(x.seq, seq) })
-	n.waiters = slices.Insert(n.waiters, at, w)
+	if w.err = w.r.tooHeavy(); w.err != nil { // since a resize, which came after the call and before this
+		close(w.ready)
+	} else {
+		at, _ := slices.BinarySearchFunc(n.waiters, w.seq, func(x *waiter, seq uint64) int { return cmp.Compare(x.seq, seq) })
+		n.waiters = slices.Insert(n.waiters, at, w)
+	}
 	l.tidy(n)
 	l.mu.Unlock()
 	told := false

@@ -87,7 +87,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "resize-not-told", Why: "who waits hears of the new size at its next poll",
-			File: "semaphore.go", Old: "			line.shake()\n", New: "			_ = line\n",
+			File: "semaphore.go", Old: "		n.shake()\n", New: "		_ = n\n",
 			Test: "TestSemaphore_Resize",
 		},
 		{
@@ -97,8 +97,18 @@ func kinds() []mutant {
 		},
 		{
 			Name: "waits-for-more-than-there-is", Why: "a call waits for slots that a resize took away, and all behind it",
-			File: "runner.go", Old: "		case heavy != nil: // since a resize\n", New: "		case false:\n",
+			File: "semaphore.go", Old: "w.r.size == size && w.r.tooHeavy() != nil\n", New: "false\n",
 			Test: "TestSemaphore_Resize_tooSmall",
+		},
+		{
+			Name: "waits-behind-for-more-than-there-is", Why: "the same, if it is not the first in line",
+			File: "semaphore.go", Old: "w.r.size == size && w.r.tooHeavy() != nil\n", New: "w == n.first() && w.r.size == size && w.r.tooHeavy() != nil\n",
+			Test: "TestSemaphore_Resize_tooSmallBehind",
+		},
+		{
+			Name: "gets-in-line-for-more-than-there-is", Why: "the same, if the resize comes just before it gets in line",
+			File: "waiter.go", Old: "	if w.err = w.r.tooHeavy(); w.err != nil {", New: "	if false {",
+			Test: "TestSemaphore_Resize_onTheWay",
 		},
 		{
 			Name: "lock-with-a-weight", Why: "a weight is taken for a lock and does nothing",
