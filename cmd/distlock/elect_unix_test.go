@@ -19,7 +19,7 @@ import (
 // ended is how a program ends by itself. One that does not is killed in the end.
 func (p *program) ended(t *testing.T) int {
 	t.Helper()
-	defer time.AfterFunc(30*time.Second, func() { _ = p.Process.Kill() }).Stop()
+	defer time.AfterFunc(10*time.Second, func() { _ = p.Process.Kill() }).Stop()
 	return p.code(t)
 }
 

@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	count := map[verdict]int{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, runtime.NumCPU())
+	slots := make(chan struct{}, runtime.NumCPU()+1) // some wait for a server
 	for _, m := range chosen {
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -130,7 +130,7 @@ func control(ctx context.Context, chosen []mutant, stdout io.Writer) error {
 			top, _, _ := strings.Cut(name, "/")
 			tops = append(tops, top)
 		}
-		out, err := goTest(ctx, "", mutant{Pkg: g.pkg, Test: "(" + strings.Join(tops, "|") + ")", Args: strings.Fields(g.args)})
+		out, err := goTest(ctx, "", 5*limit, mutant{Pkg: g.pkg, Test: "(" + strings.Join(tops, "|") + ")", Args: strings.Fields(g.args)})
 		if err != nil {
 			return fmt.Errorf("the unbroken code fails:\n%s", out)
 		}
@@ -170,7 +170,7 @@ func (m mutant) try(ctx context.Context, dir string, times int) (verdict, string
 // ask runs the test so many times, or until it does not catch the mutant.
 func (m mutant) ask(ctx context.Context, overlay string, times int) (verdict, string) {
 	for i := range times {
-		out, err := goTest(ctx, overlay, m)
+		out, err := goTest(ctx, overlay, limit, m)
 		if v, detail := judge(m.Test, out, err); v != caught {
 			return v, fmt.Sprintf("try %d: %s", i+1, detail)
 		}
@@ -249,12 +249,12 @@ func judge(test, out string, err error) (verdict, string) {
 	return broken, "go test failed, and the named test did not:\n" + out
 }
 
-// goTest runs the named tests of a mutant, and returns what they printed.
-func goTest(ctx context.Context, overlay string, m mutant) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*limit) // compiling comes on top of the test's own limit
+// goTest runs the named tests of a mutant for so long at most, and returns what they printed.
+func goTest(ctx context.Context, overlay string, most time.Duration, m mutant) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, most+2*limit) // compiling comes on top of the test's own limit
 	defer cancel()
 	pattern := "^" + strings.ReplaceAll(m.Test, "/", "$/^") + "$"
-	args := []string{"test", "-count=1", "-v", "-vet=off", "-ldflags=-s -w", "-timeout", limit.String(), "-run", pattern}
+	args := []string{"test", "-count=1", "-v", "-vet=off", "-ldflags=-s -w", "-timeout", most.String(), "-run", pattern}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}

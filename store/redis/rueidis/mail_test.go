@@ -194,7 +194,7 @@ func TestMail_closed_busy(t *testing.T) {
 	srv.Resume()
 	select {
 	case <-closed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Second):
 		m.posted.Broadcast() // so that the test ends
 		t.Fatal("a mail that was closed while calls were held back does not end")
 	}
