@@ -48,5 +48,6 @@
 // and killed. [NewClock] takes over the time of day of servers, and [NewPower] the power
 // of one: when it fails, what was not synced is lost.
 //
-// A bound of time is held against [Stopwatch], not against the clock: machines of tests are busy.
+// A bound of time is held against [Stopwatch], not against the clock: machines of tests are busy. [Stalls] tells a
+// history when they were.
 package testenv

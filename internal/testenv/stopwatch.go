@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -25,21 +26,7 @@ type Stopwatch struct {
 func NewStopwatch(t testing.TB) *Stopwatch {
 	now := time.Now()
 	w := &Stopwatch{began: now, last: now}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		ticks := time.NewTicker(beat)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-ticks.C:
-				w.look(time.Now())
-			}
-		}
-	}()
-	t.Cleanup(func() { close(stop); <-done })
+	t.Cleanup(beats(func(now time.Time) { w.look(now) }))
 	return w
 }
 
@@ -54,4 +41,35 @@ func (w *Stopwatch) look(now time.Time) time.Duration {
 	}
 	w.last = now
 	return now.Sub(w.began) - w.lost
+}
+
+// Stalls tells of each time of more than least in which the machine did not run this process, until the function that it returns was called. Nobody can be
+// told anything then, and no lock can help it.
+func Stalls(least time.Duration, told func(from, to time.Time)) (stop func()) {
+	last := time.Now()
+	return beats(func(now time.Time) {
+		if now.Sub(last) > least {
+			told(last, now)
+		}
+		last = now
+	})
+}
+
+// beats looks every few milliseconds, until the function that it returns was called.
+func beats(look func(now time.Time)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		ticks := time.NewTicker(beat)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticks.C:
+				look(time.Now())
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
 }

@@ -15,6 +15,20 @@ func TestStopwatch(t *testing.T) {
 		if d := w.Elapsed(); d != time.Second {
 			t.Errorf("after a second: %v", d)
 		}
+		var stalls int
+		stop := Stalls(beat/2, func(from, to time.Time) {
+			stalls++
+			if to.Sub(from) != beat {
+				t.Errorf("from %v to %v", from, to)
+			}
+		})
+		none := Stalls(stall, func(from, to time.Time) { t.Errorf("from %v to %v", from, to) })
+		time.Sleep(10*beat + 1)
+		stop()
+		none()
+		if stalls != 10 {
+			t.Errorf("told of %d, want each beat", stalls)
+		}
 	})
 	began := time.Now()
 	w := &Stopwatch{began: began, last: began}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/internal/workload"
 )
 
@@ -21,32 +22,13 @@ type scene struct {
 
 func newScene(t testing.TB) *scene {
 	s := &scene{t: t, rec: history.New(), reg: history.Register{Name: "key"}}
-	ctx, stop := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { s.pauses(ctx) })
-	t.Cleanup(func() { stop(); wg.Wait() })
+	const least = 25 * time.Millisecond
+	t.Cleanup(testenv.Stalls(least, func(from, to time.Time) {
+		for _, client := range []string{"a", "b"} { // other goroutines may have stopped a little before, and go on a little later
+			s.rec.Fault(client, history.Pause, from.Add(-least), to.Add(least))
+		}
+	}))
 	return s
-}
-
-// pauses writes down when the machine let this process do nothing. Nobody can be told anything then, and no lock can help it.
-func (s *scene) pauses(ctx context.Context) {
-	const beat, least = 5 * time.Millisecond, 25 * time.Millisecond
-	ticks := time.NewTicker(beat)
-	defer ticks.Stop()
-	for last := time.Now(); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticks.C:
-		}
-		now := time.Now()
-		if now.Sub(last) > least {
-			for _, client := range []string{"a", "b"} { // other goroutines may have stopped a little before, and go on a little later
-				s.rec.Fault(client, history.Pause, last.Add(-least), now.Add(least))
-			}
-		}
-		last = now
-	}
 }
 
 // A part is one lease in a scene.

@@ -70,7 +70,11 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 			wg.Go(func() { c.Run(ctx) })
 		}
 	}
-	rest := d.stalls("link 0", "link 1")
+	rest := testenv.Stalls(100*time.Millisecond, func(from, to time.Time) {
+		for _, c := range []string{"link 0", "link 1"} {
+			d.Recorder.Fault(c, history.Pause, from, to)
+		}
+	})
 	faults := map[string]int{}
 	// On a busy machine little happens in the time, and it goes on until there is enough for a verdict.
 	for time.Since(began) < lasts || d.Grants.Load() < 450 && time.Since(began) < 4*lasts {
@@ -93,33 +97,6 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 	t.Logf("%d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown", v.Grants, v.Waits, v.FaultsOverHold, d.Losses.Load(), v.Unknown)
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-// stalls takes down when the machine ran none of the clients, until the function that it returns is called: then nobody could be told anything.
-func (d *load) stalls(clients ...string) (end func()) {
-	const beat, stall = 5 * time.Millisecond, 100 * time.Millisecond
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for last := time.Now(); ; {
-			select {
-			case <-stop:
-				return
-			case <-time.After(beat):
-			}
-			now := time.Now()
-			if now.Sub(last) > stall {
-				for _, c := range clients {
-					d.Recorder.Fault(c, history.Pause, last, now)
-				}
-			}
-			last = now
-		}
-	}()
-	return func() {
-		close(stop)
-		<-done
 	}
 }
 
