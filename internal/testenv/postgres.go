@@ -100,34 +100,43 @@ func newPostgres(g *group, o settings) (*PostgresServer, error) {
 
 // fill makes the data folder: a new one, or a copy of the primary's.
 func (p *PostgresServer) fill(o settings) error {
-	var cmd *exec.Cmd
-	if o.postgres != nil {
+	var err error
+	switch {
+	case o.postgres != nil:
 		host, port, _ := net.SplitHostPort(o.postgres.Addr)
-		cmd = exec.Command(filepath.Join(p.bin, "pg_basebackup"), "-h", host, "-p", port, "-U", pgUser,
+		cmd := exec.Command(filepath.Join(p.bin, "pg_basebackup"), "-h", host, "-p", port, "-U", pgUser,
 			"-D", p.data(), "-c", "fast", "-X", "stream", "--no-sync", "-w")
 		cmd.Env = append(os.Environ(), "PGPASSWORD="+o.password)
-	} else {
-		args := []string{"-D", p.data(), "-U", pgUser, "-E", "UTF8", "--locale=C", "--no-sync", "--auth-local=trust"}
-		if o.password == "" {
-			args = append(args, "--auth-host=trust")
-		} else {
-			file := p.path("password")
-			if err := os.WriteFile(file, []byte(o.password+"\n"), 0o600); err != nil {
-				return err
-			}
-			if err := p.plan.as.own(file); err != nil {
-				return err
-			}
-			args = append(args, "--auth-host=scram-sha-256", "--pwfile="+file)
+		err = p.produce(cmd)
+	case o.password != "":
+		file := p.path("password")
+		err = errors.Join(os.WriteFile(file, []byte(o.password+"\n"), 0o600), p.plan.as.own(file))
+		if err == nil {
+			err = p.produce(p.initdb("--auth-host=scram-sha-256", "--pwfile="+file))
 		}
-		cmd = exec.Command(filepath.Join(p.bin, "initdb"), args...)
+	default:
+		cmd := p.initdb("--auth-host=trust")
+		err = fromTemplate(cmd.Path, p.data(), p.plan.as, func() error { return p.produce(cmd) })
 	}
+	if err != nil {
+		return err
+	}
+	return p.configure(o)
+}
+
+func (p *PostgresServer) initdb(args ...string) *exec.Cmd {
+	args = append(args, "-D", p.data(), "-U", pgUser, "-E", "UTF8", "--locale=C", "--no-sync", "--auth-local=trust")
+	return exec.Command(filepath.Join(p.bin, "initdb"), args...)
+}
+
+// produce runs the command that makes the data folder.
+func (p *PostgresServer) produce(cmd *exec.Cmd) error {
 	cmd.Dir = p.data()
 	setAttributes(cmd, os.Kill, p.plan.as)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, out)
 	}
-	return p.configure(o)
+	return nil
 }
 
 // configure replaces postgresql.conf.
