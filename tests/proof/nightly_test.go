@@ -77,10 +77,10 @@ type fatal struct {
 func (*fatal) Helper()                          {}
 func (f *fatal) Fatalf(format string, a ...any) { f.said = fmt.Sprintf(format, a...) }
 
-// The figures that are written down in docs/guarantees.md: make nightly.
+// The figures that are written down in docs/guarantees.md: make figures.
 func TestNightly(t *testing.T) {
 	if !*nightly {
-		t.Skip("it is asked for with -nightly: make nightly")
+		t.Skip("it is asked for with -nightly: make figures")
 	}
 	t.Parallel()
 	all := chosen(t, *only)
@@ -105,7 +105,7 @@ type night struct{ sys *faults.System }
 // put writes a figure down.
 func (n *night) put(t *testing.T, name, format string, args ...any) {
 	t.Helper()
-	write(t, figure{Store: n.sys.Name, Figure: name, Value: fmt.Sprintf(format, args...), Seed: *seed, Command: fmt.Sprint("make nightly SEED=", *seed)})
+	write(t, figure{Store: n.sys.Name, Figure: name, Value: fmt.Sprintf(format, args...), Seed: *seed, Command: fmt.Sprint("make figures SEED=", *seed)})
 }
 
 func (n *night) chaos(t *testing.T) {

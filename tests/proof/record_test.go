@@ -69,15 +69,13 @@ func TestMake(t *testing.T) {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: there is no make on this machine")
 	}
 	for line, want := range map[string]string{
-		"soak TIME=3s": "-record=", "soak FIGURES=/x.json": "-record=/x.json", "nightly FIGURES=/x.json": "-record=/x.json",
-		"nightly": "/internal/promise/nightly.json",
+		"soak TIME=3s": `"-record="`, "soak FIGURES=/x.json": `"-record=/x.json"`, "figures FIGURES=/x.json": `"-record=/x.json"`,
+		"figures": `/internal/promise/nightly.json"`,
 	} {
 		cmd := exec.Command("make", append([]string{"-n", "-C", "../.."}, strings.Fields(line)...)...)
 		cmd.Env = append(os.Environ(), "MAKEFLAGS=", "FIGURES=") // of a make that runs this test
 		out, err := cmd.Output()
-		if err != nil || !slices.ContainsFunc(strings.Fields(string(out)), func(word string) bool {
-			return strings.HasPrefix(word, "-record=") && strings.HasSuffix(word, want)
-		}) {
+		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("make %s: %v: %s", line, err, out)
 		}
 	}

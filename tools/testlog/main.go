@@ -1,11 +1,12 @@
-// Command testlog reads the output of `go test -json` and prints what a person wants to
-// know: go's own line for each package, all that a failed test said, and at the end every
-// skipped test with its reason. Plain `go test` hides skips, and -v hides everything else.
+// Command testlog reads the output of `go test -json` and prints what a person wants to know:
+// go's own line for each package, everything that a failed test printed, the skipped tests with
+// their reasons, and one closing line. Plain `go test` hides skips, and -v hides everything else.
 //
-// usage: go test -json ./... | TESTLOG_SECRET=... testlog
+// usage: go test -json ./... | TESTLOG_SECRET=... TESTLOG_TIMES=FILE testlog
 //
-// It exits with 1 if a test or a build failed, or if nothing was tested at all. It also does if a test, also one that passed, printed the
-// secret, which the tests have as a password, or if the list of processes showed it meanwhile.
+// It exits with 1 if a test or a build failed, or if nothing was tested at all. It also does if a
+// test printed the secret, which the tests have as a password, or if the list of processes showed
+// the secret meanwhile. FILE gets the time of each package and test, in seconds.
 package main
 
 import (
@@ -22,7 +23,10 @@ import (
 func main() {
 	secret := os.Getenv("TESTLOG_SECRET") // which an argument would show to everybody
 	stop := watch(secret)
-	err := run(os.Stdin, os.Stdout, secret)
+	r, err := run(os.Stdin, os.Stdout, secret)
+	if name := os.Getenv("TESTLOG_TIMES"); name != "" {
+		err = errors.Join(err, os.WriteFile(name, []byte(r.times.String()), 0o644))
+	}
 	if err = errors.Join(err, listed(stop())); err != nil {
 		fmt.Fprintln(os.Stderr, "testlog:", err)
 		os.Exit(1)
@@ -35,6 +39,7 @@ type event struct {
 	Package string
 	Test    string
 	Output  string
+	Elapsed float64
 }
 
 // A report gathers what has been read so far.
@@ -47,9 +52,13 @@ type report struct {
 	failed  []string                       // packages
 	secret  string                         // what nobody may print; empty: nothing
 	shown   []string                       // where it was
+	passed  int                            // tests
+	broken  int                            // tests that failed, or never ended
+	skipped int
+	times   strings.Builder // a line each: seconds, package, test
 }
 
-func run(in io.Reader, out io.Writer, secret string) error {
+func run(in io.Reader, out io.Writer, secret string) (*report, error) {
 	r := &report{out: out, secret: secret, said: map[string]map[string][]string{}, skips: map[string][]string{}}
 	lines := bufio.NewReader(in)
 	for {
@@ -61,10 +70,10 @@ func run(in io.Reader, out io.Writer, secret string) error {
 			break
 		}
 		if err != nil {
-			return err
+			return r, err
 		}
 	}
-	return r.finish()
+	return r, r.finish()
 }
 
 // line takes one line. What is no event (a message of the go command itself) is passed on.
@@ -78,6 +87,9 @@ func (r *report) line(line string) {
 		fmt.Fprint(r.out, line)
 		return
 	}
+	if e.Action == "pass" || e.Action == "fail" {
+		fmt.Fprintf(&r.times, "%.2f %s %s\n", e.Elapsed, e.Package, e.Test)
+	}
 	switch {
 	case e.Action == "build-output":
 		fmt.Fprint(r.out, e.Output)
@@ -89,8 +101,10 @@ func (r *report) line(line string) {
 	case e.Test == "":
 		r.verdict(e)
 	case e.Action == "skip":
+		r.skipped++
 		r.skip(e)
 	case e.Action == "pass":
+		r.passed++
 		delete(r.said[e.Package], e.Test)
 	}
 }
@@ -108,6 +122,7 @@ func (r *report) verdict(e event) {
 		}
 	case "fail":
 		r.failed = append(r.failed, e.Package)
+		r.broken += max(1, len(said)-1)
 		names := make([]string, 0, len(said))
 		for name := range said {
 			if name != "" {
@@ -170,10 +185,14 @@ func (r *report) skip(e event) {
 	r.skips[why] = append(r.skips[why], e.Package+"."+e.Test)
 }
 
-// finish prints the skips and gives the verdict on the whole.
+// finish prints the skips and the closing line, and returns an error unless all is well.
 func (r *report) finish() error {
+	var missing []string
 	for _, why := range r.reasons {
 		tests := r.skips[why]
+		if _, program, ok := strings.Cut(why, lacking); ok {
+			missing = append(missing, program)
+		}
 		fmt.Fprintf(r.out, "SKIPPED %d: %s\n", len(tests), why)
 		for _, t := range tests[:min(len(tests), 3)] {
 			fmt.Fprintf(r.out, "          %s\n", t)
@@ -182,6 +201,10 @@ func (r *report) finish() error {
 			fmt.Fprintf(r.out, "          and %d more\n", more)
 		}
 	}
+	if len(missing) > 0 {
+		fmt.Fprintln(r.out, "left out:", strings.Join(missing, "; "))
+	}
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.broken, r.skipped)
 	if len(r.failed) > 0 {
 		return fmt.Errorf("%d of %d packages failed: %s", len(r.failed), r.ended, strings.Join(r.failed, " "))
 	}
@@ -193,3 +216,6 @@ func (r *report) finish() error {
 	}
 	return nil
 }
+
+// lacking begins the reason of a test that was skipped because a program is not on this machine.
+const lacking = "SKIPPED, NOTHING WAS TESTED: "

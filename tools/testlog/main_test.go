@@ -23,6 +23,7 @@ func TestRun(t *testing.T) {
 		e("output", "a", "TestS", "    a_test.go:7: no redis-server: run scripts/servers\n") +
 		e("output", "a", "TestS", "--- SKIP: TestS (0.00s)\n") +
 		e("skip", "a", "TestS", "")
+	lacks := e("output", "a", "TestL", "    a_test.go:7: "+lacking+"no initdb on this machine; to get it: apt-get install postgresql\n") + e("skip", "a", "TestL", "")
 	law := func(name, needs string) string {
 		return e("output", "a", name, "    laws.go:3: not asked: needs "+needs+"\n") + e("skip", "a", name, "")
 	}
@@ -43,6 +44,8 @@ func TestRun(t *testing.T) {
 	}{
 		{"a package that is well gets go's own line", good, []string{"ok  \ta\t0.01s\n"}, []string{"noise", "PASS", "SKIPPED"}, ""},
 		{"a skip is told with its reason", skip + good, []string{"SKIPPED 1: no redis-server: run scripts/servers\n          a.TestS\n"}, nil, ""},
+		{"tests are counted", skip + good + bad, []string{"\n1 passed, 1 failed, 1 skipped\n"}, []string{"left out"}, "packages failed: b"},
+		{"a program that is missing is named in one line", lacks + good, []string{"\nleft out: no initdb on this machine; to get it: apt-get install postgresql\n"}, nil, ""},
 		{"laws that were not asked are one line", law("L1", "floor") + law("L2", "watch") + good, []string{"SKIPPED 2: not asked of a store"}, []string{"needs floor"}, ""},
 		{"a failure is told whole and fails the run", good + bad, []string{"ok  \ta", "want 1, have 2", "FAIL\tb"}, nil, "1 of 2 packages failed: b"},
 		{"the reason is told again below a long log", long, []string{"a line of a log\nwhy b.TestY: b_test.go:9: want 1, have 2\n"}, nil, "packages failed: b"},
@@ -55,7 +58,7 @@ func TestRun(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
-			err := run(strings.NewReader(tt.in), &out, "hunter22")
+			_, err := run(strings.NewReader(tt.in), &out, "hunter22")
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("error %v, want %q", err, tt.err)
 			}
@@ -70,5 +73,16 @@ func TestRun(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestRun_times(t *testing.T) {
+	in := `{"Action":"pass","Package":"a","Test":"TestX","Elapsed":1.5}` + "\n" + `{"Action":"pass","Package":"a","Elapsed":2}` + "\n"
+	r, err := run(strings.NewReader(in), &strings.Builder{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := r.times.String(), "1.50 a TestX\n2.00 a \n"; got != want {
+		t.Errorf("times %q, want %q", got, want)
 	}
 }
