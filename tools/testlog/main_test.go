@@ -25,7 +25,7 @@ func TestRun(t *testing.T) {
 		e("skip", "a", "TestS", "")
 	lacks := e("output", "a", "TestL", "    a_test.go:7: "+lacking+"no initdb on this machine; to get it: apt-get install postgresql\n") + e("skip", "a", "TestL", "")
 	law := func(name, needs string) string {
-		return e("output", "a", name, "    laws.go:3: not asked: needs "+needs+"\n") + e("skip", "a", name, "")
+		return e("output", "a", name, "a line of a client\n") + e("output", "a", name, "    laws.go:3: not asked: needs "+needs+"\n") + e("skip", "a", name, "")
 	}
 	bad := e("output", "b", "TestY", "    b_test.go:9: want 1, have 2\n") +
 		e("fail", "b", "TestY", "") +

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,13 +24,14 @@ func watch(secret string) (stop func() []string) {
 	end, found := make(chan struct{}), make(chan []string)
 	go func() {
 		var all []string
+		known := map[string]int{}
 		for over := false; !over; {
 			select {
 			case <-end:
 				over = true
 			case <-time.After(pause):
 			}
-			all = append(all, showing(secret)...)
+			all = append(all, showing(secret, known)...)
 		}
 		found <- all
 	}()
@@ -39,16 +41,26 @@ func watch(secret string) (stop func() []string) {
 	}
 }
 
-// showing returns the programs that show the secret now.
-func showing(secret string) (programs []string) {
-	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+// looks is how often the line of a process is read: a child has that of its parent until it runs a
+// program of its own.
+const looks = 3
+
+// showing returns the programs that show the secret now. Processes that were looked at before are
+// left out, by the count in known.
+func showing(secret string, known map[string]int) (programs []string) {
+	names, _ := filepath.Glob("/proc/[0-9]*")
 	for _, name := range names {
-		line, err := os.ReadFile(name)
+		if known[name]++; known[name] > looks {
+			continue
+		}
+		line, err := os.ReadFile(name + "/cmdline")
 		if err == nil && bytes.Contains(line, []byte(secret)) {
 			program, _, _ := bytes.Cut(line, []byte{0})
 			programs = append(programs, strings.ReplaceAll(filepath.Base(string(program)), secret, "(HERE)"))
 		}
 	}
+	// The number of a process that has ended may be given to another.
+	maps.DeleteFunc(known, func(name string, _ int) bool { return !slices.Contains(names, name) })
 	return programs
 }
 
