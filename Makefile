@@ -30,7 +30,7 @@ check: ## what CI runs after make test: format, vet, lint, race, and a share of 
 	@scripts/check tools servers modules format vet lint side models race chaos proof mutants
 
 nightly: ## everything, whole: all mutants, long chaos, soak, fuzz, other versions of servers, figures; hours
-	@WHOLE=1 SEED=$(SEED) TIME=$(TIME) FUZZTIME=$(FUZZTIME) scripts/check tools servers test grown build race chaos compare mutants fuzz matrix costs figures soak
+	@WHOLE=1 SEED=$(SEED) TIME=$(TIME) FUZZTIME=$(FUZZTIME) scripts/check tools servers test grown build race chaos compare promises mutants fuzz matrix costs figures soak
 
 slow: ## the 20 slowest tests of the last run
 	@scripts/slow

@@ -3,6 +3,7 @@ package promise_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -229,15 +230,14 @@ func TestHerd(t *testing.T) {
 	})
 }
 
+var cutCount = flag.Int("cuts", 60, "how often TestCuts cuts a connection; make nightly has 1,000")
+
 // Replies are cut off at random bytes. A locker never waits for itself, a grant has one fence, what is not known to be given back is
 // told, and fences rise.
 func TestCuts(t *testing.T) {
 	t.Parallel()
 	const ttl = 30 * time.Second
-	cuts := 200
-	if testing.Short() {
-		cuts = 20
-	}
+	cuts := *cutCount
 	for name, reply := range map[string]int{"redlock": 72, "postgres": 400, "advisory": 60} { // the bytes of an answer, about
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

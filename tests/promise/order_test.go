@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-var restarts = flag.Int("restarts", 20, "how often a server is restarted, or failed over, between two grants")
+var restarts = flag.Int("restarts", 8, "how often a server is restarted, or failed over, between two grants; make nightly has 100")
 
 // Fences rise over many restarts and failovers, of which each may lose the claims.
 func TestOrder(t *testing.T) {
