@@ -31,3 +31,9 @@ func parents() (parent map[int]int, state map[int]byte, err error) {
 	}
 	return parent, state, nil
 }
+
+// states returns the state letters of processes. One that has ended has none.
+func states([]int) (map[int]byte, error) {
+	_, state, err := parents()
+	return state, err
+}

@@ -109,10 +109,14 @@ func killTree(root *os.Process) error {
 	}
 	// The children are gone when nothing but their entries is left: a restarted server
 	// must not meet them.
+	var children []int
+	for _, p := range tree[1:] {
+		children = append(children, p.pid)
+	}
 	return settle(func() (bool, error) {
-		_, state, err := parents()
-		for _, p := range tree[1:] {
-			if s, ok := state[p.pid]; ok && s != 'Z' && s != 'X' {
+		state, err := states(children)
+		for _, pid := range children {
+			if s, ok := state[pid]; ok && s != 'Z' && s != 'X' {
 				return false, err
 			}
 		}
