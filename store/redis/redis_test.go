@@ -37,6 +37,9 @@ type login struct {
 	opt            *redis.Options
 }
 
+// buffer is the size of the buffers of a rueidis connection. The usual 512 KiB cost more than the calls of a test.
+const buffer = 32 << 10
+
 // adapters open a store through each of the two clients.
 var adapters = map[string]func(t testing.TB, l login) *redis.Store{
 	"goredis": func(t testing.TB, l login) *redis.Store {
@@ -47,6 +50,7 @@ var adapters = map[string]func(t testing.TB, l login) *redis.Store{
 	"rueidis": func(t testing.TB, l login) *redis.Store {
 		c, err := ruclient.NewClient(ruclient.ClientOption{
 			InitAddress: []string{l.addr}, Username: l.user, Password: l.password, DisableCache: true, ForceSingleClient: true,
+			ReadBufferEachConn: buffer, WriteBufferEachConn: buffer,
 		})
 		if err != nil && c == nil {
 			t.Fatal(err)

@@ -32,6 +32,7 @@ var clusterAdapters = map[string]func(t testing.TB, l login) *redis.Store{
 	"rueidis": func(t testing.TB, l login) *redis.Store {
 		c, err := ruclient.NewClient(ruclient.ClientOption{
 			InitAddress: strings.Split(l.addr, ","), Username: l.user, Password: l.password, DisableCache: true,
+			ReadBufferEachConn: buffer, WriteBufferEachConn: buffer,
 		})
 		if err != nil {
 			t.Fatal(err)

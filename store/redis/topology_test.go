@@ -39,6 +39,7 @@ func TestStore_sentinel(t *testing.T) {
 			c, err := ruclient.NewClient(ruclient.ClientOption{
 				InitAddress: group.Addrs(), Sentinel: ruclient.SentinelOption{MasterSet: group.Name},
 				Username: user, Password: password, DisableCache: true,
+				ReadBufferEachConn: buffer, WriteBufferEachConn: buffer,
 			})
 			if err != nil {
 				t.Fatal(err)
