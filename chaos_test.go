@@ -23,7 +23,7 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 400, "how many bubbles TestChaos runs")
+	seeds     = flag.Int("seeds", 100, "how many bubbles TestChaos runs; the other chaos tests run a share of it")
 	firstSeed = flag.Uint64("seed", 1, "the first seed of TestChaos")
 )
 

@@ -7,7 +7,7 @@ import (
 // TestSemaphore_chaos lets processes with bad links contend for slots of any weight. Both judges know weights: at no
 // moment do those who trust their leases have more slots than there are.
 func TestSemaphore_chaos(t *testing.T) {
-	const histories = 200
+	histories := uint64(*seeds) / 2
 	var sum totals
 	for seed := *firstSeed; seed < *firstSeed+histories; seed++ {
 		size := int64(1 + seed%5)
@@ -19,7 +19,7 @@ func TestSemaphore_chaos(t *testing.T) {
 	}
 	t.Logf("%d histories: %d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown outcomes, over the limit in none",
 		sum.bubbles, sum.grants, sum.waits, sum.faults, sum.losses, sum.unknown)
-	if sum.losses == 0 || sum.unknown == 0 || sum.clean == 0 {
+	if histories >= 200 && (sum.losses == 0 || sum.unknown == 0 || sum.clean == 0) {
 		t.Error("nothing was lost, unknown or clean: the faults do not bite")
 	}
 }

@@ -78,7 +78,7 @@ func kinds() []mutant {
 		{
 			Name: "one-slot-too-many-in-line", M: "M34a", Why: "the same, for those who waited",
 			File: "semaphore.go", Old: "		return r.size.Load()\n	}\n	return r.Limit\n", New: "		return r.size.Load() + 1\n	}\n	return r.Limit\n",
-			Test: "TestSemaphore_chaos",
+			Test: "TestSemaphore_chaos", Args: chaos("400"),
 		},
 		{
 			Name: "resize-not-heard", Why: "who waits goes on asking with the old size",
