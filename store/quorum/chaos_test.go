@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	seeds     = flag.Int("seeds", 40, "how many bubbles TestChaos runs")
+	seeds     = flag.Int("seeds", 10, "how many bubbles TestChaos runs")
 	firstSeed = flag.Uint64("seed", 1, "the first seed of TestChaos")
 )
 

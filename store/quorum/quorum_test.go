@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"flag"
 	"testing"
 	"time"
 
@@ -12,7 +13,13 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The command line may say more: scripts/check chaos does.
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // TestStore holds the store to the contract: healthy, and with a minority of nodes in trouble.
 func TestStore(t *testing.T) {

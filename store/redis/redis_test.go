@@ -22,6 +22,10 @@ import (
 
 func TestMain(m *testing.M) {
 	run := testenv.Main(m, nil)
+	// The command line may say more: scripts/check chaos does.
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		panic(err)
+	}
 	flag.Parse()
 	// The laws wait most of their time. They need no processor for that.
 	if err := flag.Set("test.parallel", "10"); err != nil {
