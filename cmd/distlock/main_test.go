@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -32,8 +31,6 @@ func (r runner) Run() int {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
-	// Under nohup SIGHUP is ignored, and the programs under test would inherit that. What is handled they do not inherit.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	return testenv.Main(r.m, nil).Run()
 }
 
@@ -67,7 +64,10 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func TestExecute_memory(t *testing.T) {
-	t.Cleanup(func() { signal.Reset() }) // run keeps the signals of its process
+	t.Cleanup(func() { // run keeps the signals of its process
+		signal.Reset()
+		testenv.HandleIgnored()
+	})
 	t.Setenv("DISTLOCK_STORE", "memory:")
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	for _, tt := range []struct {

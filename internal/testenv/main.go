@@ -32,6 +32,7 @@ func Main(m interface{ Run() int }, roles Roles) *Runner {
 
 // Run runs the tests, stops the shared servers, and returns the exit code.
 func (r *Runner) Run() int {
+	HandleIgnored()
 	code := r.m.Run()
 	if err := shared.close(); err != nil {
 		fmt.Fprintln(os.Stderr, "testenv: shared servers:", err)
