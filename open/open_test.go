@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(testenv.Main(m, nil), goleak.IgnoreAnyFunction(testenv.ClosesLater))
+	goleak.VerifyTestMain(testenv.Main(m, nil), testenv.IgnoreRueidis()...)
 }
 
 // use takes and gives back a claim.

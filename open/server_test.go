@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/open"
@@ -123,6 +125,20 @@ func TestOpen_cluster(t *testing.T) {
 	use(t, "valkey+cluster://:"+secretInURL+"@"+c.Addrs()[0]+"/0?lock_poll=1s")
 	if _, err := open.Open(t.Context(), "redis+cluster://:hunter22@"+c.Addrs()[0]); err == nil || errors.Is(err, open.ErrURL) || strings.Contains(err.Error(), "hunter22") {
 		t.Error("with a wrong password:", err)
+	}
+}
+
+// Clients of a cluster that refuses them leave nothing behind but what testenv knows of.
+func TestOpen_cluster_refused(t *testing.T) {
+	c := testenv.RedisCluster(t, testenv.Primaries(1), testenv.Replicas(0), testenv.Password(secret))
+	before := goleak.IgnoreCurrent()
+	for range 10 { // each schedules a refresh, at a random time within a second
+		if _, err := open.Open(t.Context(), "redis+cluster://:hunter22@"+c.Addrs()[0]); err == nil {
+			t.Fatal("a wrong password was accepted")
+		}
+	}
+	if err := goleak.Find(append(testenv.IgnoreRueidis(), before)...); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testenv.Main(m, testenv.Roles{"holder": holderRole}),
-		goleak.IgnoreAnyFunction(testenv.ClosesLater))
+		testenv.IgnoreRueidis()...)
 }
 
 // An opener makes a client. More than one address is a cluster.

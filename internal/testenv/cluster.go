@@ -7,11 +7,22 @@ import (
 	"net"
 	"strconv"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
-// ClosesLater is the function in which a rueidis client of a cluster waits 5 s before it closes old connections, whether
-// or not the client was closed meanwhile: goleak.IgnoreAnyFunction(testenv.ClosesLater).
-const ClosesLater = "github.com/redis/rueidis.(*clusterClient)._refresh.func2"
+// IgnoreRueidis ignores the goroutines that a rueidis client of a cluster leaves behind. They end by themselves:
+//
+//	goleak.VerifyTestMain(testenv.Main(m, nil), testenv.IgnoreRueidis()...)
+func IgnoreRueidis() []goleak.Option {
+	return []goleak.Option{
+		// A command that fails schedules a refresh of the slots at a random time within the next second. Close does not cancel it,
+		// and goleak waits for less than half a second.
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
+		// A refresh closes old connections after 5 s, even if the client was closed in the meantime.
+		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
+	}
+}
 
 const slots = 16384
 

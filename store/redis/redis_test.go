@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "10"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(run, goleak.IgnoreAnyFunction(testenv.ClosesLater))
+	goleak.VerifyTestMain(run, testenv.IgnoreRueidis()...)
 }
 
 // A login is how a test reaches a server.

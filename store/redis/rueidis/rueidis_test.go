@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(testenv.Main(m, nil), goleak.IgnoreAnyFunction(testenv.ClosesLater))
+	goleak.VerifyTestMain(testenv.Main(m, nil), testenv.IgnoreRueidis()...)
 }
 
 func connect(t testing.TB, addrs ...string) client.Client {
