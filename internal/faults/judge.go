@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/torture"
 )
 
 // ErrTooLittle says that nothing was wrong with a run, and that too little happened in it to say more.
@@ -48,6 +49,7 @@ func (r *Run) rules() history.Rules {
 	return history.Rules{
 		Early:     r.Early,
 		Tolerance: 500 * time.Millisecond, // by which a thread may be late on a busy machine, while others of its process run
+		Gap:       torture.Gap,
 		Stuck:     2*clients*r.TTL + 10*time.Second,
 		HandOver:  3 * time.Second,                       // the longest pause between two asks is a second
 		Takeover:  r.TTL/10 + 3*time.Second,              // the margin, and the same

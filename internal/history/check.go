@@ -172,9 +172,8 @@ func (x *index) losses(k *keyLog, rules Rules, v *Verdict) {
 		if unseen {
 			ended = h.op.Return.At
 		}
-		due := x.awake(h.op.Client, ended)
-		paused := due > ended
-		due += rules.Tolerance
+		paused := x.awake(h.op.Client, ended) > ended
+		due := x.due(h.op.Client, ended, rules.Tolerance)
 		over := time.Duration(math.MaxInt64) // when the holder stopped, or was made to
 		for _, op := range []*Op{h.release, h.told, h.gone} {
 			if op != nil {
@@ -219,6 +218,20 @@ func (x *index) awake(client string, t time.Duration) time.Duration {
 		return max(t, p[i-1].to)
 	}
 	return t
+}
+
+// due is when a client has run for d since t. The time that it was paused does not count.
+func (x *index) due(client string, t, d time.Duration) time.Duration {
+	t = x.awake(client, t)
+	all := x.pauses[client]
+	for _, p := range all[sort.Search(len(all), func(i int) bool { return all[i].from > t }):] {
+		if p.from-t >= d {
+			break
+		}
+		d -= p.from - t
+		t = p.to
+	}
+	return t + d
 }
 
 // minimums is M38: whether anything was tested.

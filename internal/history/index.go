@@ -31,7 +31,7 @@ type index struct {
 	keys   []*keyLog          // in order of first use
 	faults []*Op              // in order of their beginning
 	heals  []time.Duration    // for each of them, when it and all before it were over
-	pauses map[string][]pause // by client, in order, none touching another
+	pauses map[string][]pause // by client, in order, more than Rules.Gap apart
 }
 
 // A keyLog is all that happened on one key.
@@ -78,7 +78,7 @@ func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
 	if err := x.order(h.Ops); err != nil {
 		return nil, err
 	}
-	x.trouble(h.Ops)
+	x.trouble(h.Ops, rules.Gap)
 	keys := map[string]*keyLog{}
 	holds := map[int64]*hold{}
 	for i := range h.Ops {
@@ -114,8 +114,8 @@ func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
 // A pause is a time in which a client did nothing.
 type pause struct{ from, to time.Duration }
 
-// trouble collects the faults, and the pauses among them.
-func (x *index) trouble(ops []Op) {
+// trouble collects the faults, and the pauses among them. Pauses that are no further apart than gap are one.
+func (x *index) trouble(ops []Op, gap time.Duration) {
 	for i := range ops {
 		if ops[i].Kind == Fault {
 			x.faults = append(x.faults, &ops[i])
@@ -130,7 +130,7 @@ func (x *index) trouble(ops []Op) {
 			continue
 		}
 		p := x.pauses[f.Client]
-		if n := len(p); n > 0 && f.Call.At <= p[n-1].to {
+		if n := len(p); n > 0 && f.Call.At <= p[n-1].to+gap {
 			p[n-1].to = max(p[n-1].to, f.Return.At)
 		} else {
 			x.pauses[f.Client] = append(p, pause{f.Call.At, f.Return.At})
@@ -176,7 +176,7 @@ func (x *index) follow(h *hold, op *Op, k *keyLog, rules Rules, v *Verdict) {
 		v.add(I9, k.key, []*Op{h.op, op}, "a claim was gone before its trust ended, and its owner had not released it")
 	}
 	// What a client learned before a pause it may take down after it.
-	late := h.until != 0 && op.Return.At > x.awake(op.Client, h.until)+rules.Tolerance
+	late := h.until != 0 && op.Return.At > x.due(op.Client, h.until, rules.Tolerance)
 	switch op.Kind {
 	case Renew:
 		if op.Outcome == Done && op.Until != 0 {

@@ -130,6 +130,18 @@ func TestCheck_rules(t *testing.T) {
 		{name: "told after the pause", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 30), lost(1, 31),
 		}},
+		{name: "told after two pauses with a gap in which the holder may not have run", rules: Rules{Gap: ms}, ops: []Op{
+			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 20), fault("a", Pause, 21, 30), lost(1, 30), grant(2, 2, 25, 11, 50), released(2, 26, 27),
+		}},
+		{name: "told after two pauses, the holder ran in between", rules: Rules{Gap: ms}, want: []Invariant{I4}, ops: []Op{
+			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 20), fault("a", Pause, 22, 30), lost(1, 30), grant(2, 2, 25, 11, 50), released(2, 26, 27),
+		}},
+		{name: "told within the tolerance of running time", rules: Rules{Tolerance: 3 * ms}, ops: []Op{
+			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 30), fault("a", Pause, 32, 60), lost(1, 61),
+		}},
+		{name: "told after the tolerance of running time", rules: Rules{Tolerance: 3 * ms}, want: []Invariant{I4}, ops: []Op{
+			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 30), fault("a", Pause, 32, 60), lost(1, 62),
+		}},
 		{name: "the pause of somebody else", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), fault("b", Pause, 10, 30), lost(1, 30),
 		}},

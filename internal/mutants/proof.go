@@ -25,6 +25,16 @@ func proof() []mutant {
 			Pkg: history, Test: "TestJudge_empty_proves_nothing",
 		},
 		{
+			Name: "gap-between-pauses-counts-as-running", Why: "a holder that was stopped twice in a row is blamed for what it could not hear",
+			File: history + "/index.go", Old: "f.Call.At <= p[n-1].to+gap {", New: "f.Call.At <= p[n-1].to {",
+			Pkg: history, Test: "TestCheck_rules",
+		},
+		{
+			Name: "tolerance-runs-out-in-a-pause", Why: "a holder that is stopped again before it could be notified is blamed for it",
+			File: history + "/check.go", Old: "		if p.from-t >= d {\n", New: "		if p.from > t {\n",
+			Pkg: history, Test: "TestCheck_rules",
+		},
+		{
 			Name: "raw-name-in-the-braces", M: "M32a", Why: "a name with a brace puts its keys on several nodes, or on those of another name",
 			File: "store/redis/key.go", Old: "			b = append(b, \"%7D\"...)\n", New: "			b = append(b, '}')\n",
 			Pkg: "store/redis", Test: "TestName",

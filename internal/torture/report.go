@@ -128,6 +128,7 @@ func (r *Run) rules() history.Rules {
 	clients := time.Duration(perParty * (r.plan.Clients + r.plan.Processes))
 	return history.Rules{
 		Tolerance: ttl/10 + stallLeast + stallEdge,
+		Gap:       Gap,
 		Stuck:     2*clients*ttl + 10*time.Second,
 		HandOver:  ttl + 10*time.Second,
 		Takeover:  ttl + 10*time.Second,

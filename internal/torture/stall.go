@@ -17,6 +17,9 @@ const (
 	stallEdge = 20 * time.Millisecond
 )
 
+// Gap is the longest stall that is not recorded. A process may not have run at all in a time that is no longer.
+const Gap = tick + stallLeast
+
 // A stall is a time in which the machine let a process do nothing, on the clock of the history. No
 // client can be told anything then, and no lock can help it.
 type stall struct {
@@ -39,7 +42,7 @@ func stalls(ctx context.Context, start time.Time, tell func(stall), beat func())
 		case <-t.C:
 		}
 		now := time.Now()
-		if now.Sub(last) > tick+stallLeast {
+		if now.Sub(last) > Gap {
 			tell(stall{last.Sub(start) - stallEdge, now.Sub(start) + stallEdge})
 		}
 		last = now
