@@ -2,27 +2,24 @@
 // test that is named for it. It changes no file: the broken ones are laid over the tree by
 // go test -overlay.
 //
-//	scripts/mutants            all of them
-//	scripts/mutants REGEXP     those whose name matches, or one of their classes: fence, M04
-//	scripts/mutants -times 20  each of them twenty times: a test that catches a mutant by luck is found
+//	scripts/mutants              all of them
+//	scripts/mutants REGEXP       those whose name matches, or one of their classes: fence, M04
+//	scripts/mutants -times 20    each of them twenty times: a test that catches a mutant by luck is found
+//	scripts/mutants -since REV   those of packages, tests and rows that differ from a revision
+//	scripts/mutants -since auto  the same, from the last commit that has landed: see base
+//	scripts/mutants -share 1/8   a sample; with -since: in addition
+//	scripts/mutants -budget 2m   no new one after two minutes
 package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -53,27 +50,18 @@ func main() {
 
 // run runs the mutants that are asked for and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	times := flags.Int("times", 1, "how often every mutant is tried: it must be caught each time")
-	if err := flags.Parse(args); err != nil {
-		return 64
-	}
-	pattern := "."
-	if flags.NArg() > 0 {
-		pattern = strings.Join(flags.Args(), "|")
-	}
-	wanted, err := regexp.Compile(pattern)
+	c, err := parse(args, stderr)
 	if err != nil {
 		fmt.Fprintln(stderr, "mutants:", err)
 		return 64
 	}
-	chosen := slices.DeleteFunc(table(), func(m mutant) bool {
-		return !wanted.MatchString(m.Name) && !slices.ContainsFunc(m.classes(), wanted.MatchString)
-	})
-	if len(chosen) == 0 {
-		fmt.Fprintf(stderr, "mutants: no mutant matches %q\n", pattern)
+	chosen, err := c.choose(ctx, table(), stdout)
+	if err != nil {
+		fmt.Fprintln(stderr, "mutants:", err)
 		return 64
+	}
+	if len(chosen) == 0 {
+		return 0 // the line about the choice says so
 	}
 	dir, err := os.MkdirTemp("", "distlock-mutants-")
 	if err != nil {
@@ -81,67 +69,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-
-	start := time.Now()
-	if err := control(ctx, chosen, stdout); err != nil {
+	r := runner{choice: c, dir: dir, stdout: stdout, count: map[verdict]int{}}
+	if err := r.run(ctx, chosen); err != nil {
 		fmt.Fprintln(stderr, "mutants:", err)
 		return 1
 	}
-	count := map[verdict]int{}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, runtime.NumCPU()+1) // some wait for a server
-	for _, m := range chosen {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			began := time.Now()
-			v, detail := m.try(ctx, dir, *times)
-			mu.Lock()
-			defer mu.Unlock()
-			count[v]++
-			fmt.Fprintf(stdout, "%-9s %-34s by %-46s %5.1fs\n", v, m.Name, m.Test, time.Since(began).Seconds())
-			if v != caught {
-				fmt.Fprintf(stdout, "          %s: %s\n", m.Why, detail)
-			}
-		})
-	}
-	wg.Wait()
-	fmt.Fprintf(stdout, "%d mutants, %d survived, %d broken, in %v\n", len(chosen), count[survived], count[broken], time.Since(start).Round(time.Second))
-	if count[caught] < len(chosen) || ctx.Err() != nil {
-		return 1
-	}
 	return 0
-}
-
-// control runs the named tests on the unbroken code: a test that fails anyway catches nothing.
-func control(ctx context.Context, chosen []mutant, stdout io.Writer) error {
-	type group struct{ pkg, args string }
-	tests := map[group][]string{}
-	for _, m := range chosen {
-		g := group{m.Pkg, strings.Join(m.Args, " ")}
-		if !slices.Contains(tests[g], m.Test) {
-			tests[g] = append(tests[g], m.Test)
-		}
-	}
-	for g, names := range tests {
-		var tops []string // a pattern cannot name subtests of several tests
-		for _, name := range names {
-			top, _, _ := strings.Cut(name, "/")
-			tops = append(tops, top)
-		}
-		out, err := goTest(ctx, "", 5*limit, mutant{Pkg: g.pkg, Test: "(" + strings.Join(tops, "|") + ")", Args: strings.Fields(g.args)})
-		if err != nil {
-			return fmt.Errorf("the unbroken code fails:\n%s", out)
-		}
-		for _, name := range names {
-			if !strings.Contains(out, "--- PASS: "+name+" ") {
-				return fmt.Errorf("there is no test %s in %q", name, g.pkg)
-			}
-		}
-	}
-	fmt.Fprintf(stdout, "control: the named tests pass on the unbroken code\n")
-	return nil
 }
 
 // A verdict is what became of a mutant.
@@ -150,36 +83,12 @@ type verdict string
 const (
 	caught   verdict = "caught"
 	survived verdict = "SURVIVED"
+	late     verdict = "LATE"   // it was not tried: the time was up
 	broken   verdict = "BROKEN" // it was not tried: the table is wrong, or the code with the mutant does not compile
 )
 
-// try runs the test on the mutant: first with no more than the test needs, and if that is no verdict, with all tests of the package.
-func (m mutant) try(ctx context.Context, dir string, times int) (verdict, string) {
-	for _, whole := range []bool{false, true} {
-		overlay, err := m.lay(dir, whole)
-		if err != nil {
-			return broken, err.Error()
-		}
-		if v, detail := m.ask(ctx, overlay, times); v != broken || whole {
-			return v, detail
-		}
-	}
-	panic("unreachable")
-}
-
-// ask runs the test so many times, or until it does not catch the mutant.
-func (m mutant) ask(ctx context.Context, overlay string, times int) (verdict, string) {
-	for i := range times {
-		out, err := goTest(ctx, overlay, limit, m)
-		if v, detail := judge(m.Test, out, err); v != caught {
-			return v, fmt.Sprintf("try %d: %s", i+1, detail)
-		}
-	}
-	return caught, ""
-}
-
-// lay writes the broken file into dir and returns what lays it over the tree. The tests are trimmed, or whole.
-func (m mutant) lay(dir string, whole bool) (string, error) {
+// lay writes the broken file into dir and returns what lays it over the tree.
+func (m mutant) lay(dir string) (string, error) {
 	code, err := m.apply()
 	if err != nil {
 		return "", err
@@ -189,28 +98,10 @@ func (m mutant) lay(dir string, whole bool) (string, error) {
 		return "", err
 	}
 	bad := filepath.Join(dir, m.Name+filepath.Ext(m.File))
-	replace := map[string]string{file: bad}
-	var tests map[string]string
-	if !whole {
-		if tests, err = trim("./"+m.Pkg, m.Test); err != nil {
-			return "", err
-		}
-	}
-	for path, text := range tests {
-		if replace[path] = ""; text == "" {
-			continue // as if it were not there
-		}
-		replace[path] = filepath.Join(dir, m.Name+"."+filepath.Base(path))
-		if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
-			return "", err
-		}
-	}
-	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
-	if err != nil {
+	if err := os.WriteFile(bad, code, 0o600); err != nil {
 		return "", err
 	}
-	overlay := filepath.Join(dir, m.Name+".json")
-	return overlay, errors.Join(os.WriteFile(bad, code, 0o600), os.WriteFile(overlay, text, 0o600))
+	return writeOverlay(filepath.Join(dir, m.Name+".json"), map[string]string{file: bad})
 }
 
 // apply returns the file with the mutant in it.
@@ -253,8 +144,7 @@ func judge(test, out string, err error) (verdict, string) {
 func goTest(ctx context.Context, overlay string, most time.Duration, m mutant) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, most+2*limit) // compiling comes on top of the test's own limit
 	defer cancel()
-	pattern := "^" + strings.ReplaceAll(m.Test, "/", "$/^") + "$"
-	args := []string{"test", "-count=1", "-v", "-vet=off", "-ldflags=-s -w", "-timeout", most.String(), "-run", pattern}
+	args := []string{"test", "-count=1", "-v", "-vet=off", "-ldflags=-s -w", "-timeout", most.String(), "-run", pattern(m.Test)}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}

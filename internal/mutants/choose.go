@@ -1,0 +1,126 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// share is the sample that stands in for the changed mutants if nobody can tell which those are.
+const share = "1/8"
+
+// A choice says which mutants to run, and how.
+type choice struct {
+	wanted *regexp.Regexp
+	times  int
+	since  string // a revision, or auto; empty: whatever has changed
+	share  string // k/n of all; empty: no sample
+	seed   int64  // of the sample; negative: by the commit
+	budget time.Duration
+}
+
+// parse reads the arguments of the command.
+func parse(args []string, stderr io.Writer) (c choice, err error) {
+	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&c.times, "times", 1, "how often every mutant is tried: it must be caught each time")
+	flags.StringVar(&c.since, "since", "", "only mutants of packages, tests and rows that differ from this `revision`; auto: from what has landed")
+	flags.StringVar(&c.share, "share", "", "only a sample, such as 1/8; with -since: a sample in addition")
+	flags.Int64Var(&c.seed, "seed", -1, "which sample: seeds 0 to n-1 are all of the mutants together (default: by the commit)")
+	flags.DurationVar(&c.budget, "budget", 0, "start no mutant after so long; compiling does not count (default: no bound)")
+	if err := flags.Parse(args); err != nil {
+		return c, err
+	}
+	pattern := "."
+	if flags.NArg() > 0 {
+		pattern = strings.Join(flags.Args(), "|")
+	}
+	if c.wanted, err = regexp.Compile(pattern); err == nil && c.share != "" {
+		_, _, err = parts(c.share)
+	}
+	return c, err
+}
+
+// parts reads a share, such as 1/8.
+func parts(share string) (k, n int, err error) {
+	if _, err = fmt.Sscanf(share+" .", "%d/%d .", &k, &n); err != nil || k < 1 || n < k {
+		return 0, 0, fmt.Errorf("a share is a part of all, such as 1/8: %q", share)
+	}
+	return k, n, nil
+}
+
+// choose returns the mutants to run: those that changed first, then the sample. What it chose, and
+// why, is written to stdout.
+func (c choice) choose(ctx context.Context, all []mutant, stdout io.Writer) ([]mutant, error) {
+	all = slices.DeleteFunc(all, func(m mutant) bool {
+		return !c.wanted.MatchString(m.Name) && !slices.ContainsFunc(m.classes(), c.wanted.MatchString)
+	})
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no mutant matches %q", c.wanted)
+	}
+	if c.since == "" && c.share == "" {
+		return all, nil
+	}
+	var chosen []mutant
+	if c.since != "" {
+		rev, diff, err := c.changes(ctx)
+		if err != nil {
+			c.share = cmp.Or(c.share, share)
+			fmt.Fprintf(stdout, "mutants: nobody can tell what differs from %s (%v): a sample of %s instead\n", cmp.Or(rev, c.since), err, c.share)
+		} else {
+			chosen = slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !diff.touches(m) })
+			fmt.Fprintf(stdout, "mutants: %d of packages that differ from %s\n", len(chosen), rev)
+		}
+	}
+	if c.share == "" {
+		return chosen, nil
+	}
+	seed := uint64(max(c.seed, 0))
+	if c.seed < 0 {
+		seed = seedOf(ctx)
+	}
+	k, n, err := parts(c.share)
+	if err != nil {
+		return nil, err
+	}
+	picked := sample(all, k, n, seed)
+	fmt.Fprintf(stdout, "mutants: %d as a sample: scripts/mutants -share %s -seed %d '%s'\n", len(picked), c.share, seed%uint64(n), c.wanted)
+	return join(chosen, picked), nil
+}
+
+// changes returns the revision to compare with, and the difference.
+func (c choice) changes(ctx context.Context) (rev string, diff change, err error) {
+	if rev = c.since; rev == auto {
+		if rev, err = base(ctx); err != nil {
+			return "", diff, err
+		}
+	}
+	diff, err = changeSince(ctx, rev)
+	return rev, diff, err
+}
+
+// sample returns k of every n mutants. The mutants of one kind of code stand together in the table,
+// so a sample has some of each.
+func sample(all []mutant, k, n int, seed uint64) (picked []mutant) {
+	for i, m := range all {
+		if (uint64(i)+seed)%uint64(n) < uint64(k) {
+			picked = append(picked, m)
+		}
+	}
+	return picked
+}
+
+// join returns the first mutants, and then those of the others that are not among them.
+func join(first, others []mutant) []mutant {
+	names := map[string]bool{}
+	for _, m := range first {
+		names[m.Name] = true
+	}
+	return append(slices.Clone(first), slices.DeleteFunc(slices.Clone(others), func(m mutant) bool { return names[m.Name] })...)
+}
