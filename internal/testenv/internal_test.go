@@ -195,6 +195,28 @@ func TestByVersion(t *testing.T) {
 	}
 }
 
+// A server without pg_basebackup has no standbys: a test that needs one is skipped, as without a server.
+func TestPostgres_noBasebackup(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "initdb"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DISTLOCK_TEST_PATH", folder)
+	var g group
+	primary, err := newPostgres(&g, settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = newPostgres(&g, settings{postgres: primary})
+	var missing *missingError
+	if !errors.As(err, &missing) || !strings.HasPrefix(missing.program, "pg_basebackup") {
+		t.Errorf("a standby without pg_basebackup: %v", err)
+	}
+	for _, s := range g {
+		s.discard()
+	}
+}
+
 // Pause stops the backends too, which serve the connections that are open.
 func TestPostgres_pause(t *testing.T) {
 	t.Parallel()

@@ -143,6 +143,7 @@ func postgresAt(raw string) (*PostgresServer, error) {
 		return nil, errors.New("DISTLOCK_TEST_POSTGRES is not postgres://user[:password]@host[:port]/database")
 	}
 	p := &PostgresServer{Server: foreign("postgres", u, raw, "5432")}
+	p.own.password, _ = u.User.Password() // for a PgBouncer before it
 	if _, err := p.Query(context.Background(), "select 1"); err != nil {
 		return nil, fmt.Errorf("the PostgreSQL that DISTLOCK_TEST_POSTGRES names does not answer: %w", err)
 	}

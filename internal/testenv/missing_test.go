@@ -34,6 +34,8 @@ func TestChild(t *testing.T) {
 		testenv.Redis(t, testenv.Shared())
 	case "shared postgres":
 		query(t, testenv.Postgres(t, testenv.Shared()), "select 1")
+	case "shared pooler":
+		query(t, testenv.PgBouncer(t, testenv.Postgres(t, testenv.Shared()), testenv.PoolSession), "select 1")
 	case "etcd":
 		testenv.Etcd(t)
 	case "bad config":
@@ -161,9 +163,12 @@ func TestShared_environment(t *testing.T) {
 	}
 	is(t, do(t, r, "PING"), "PONG") // the child did not stop it
 
-	p := testenv.Postgres(t, testenv.Shared())
+	p := testenv.Postgres(t, testenv.Password("pw"))
 	out, passed = child(t, "shared postgres", "DISTLOCK_TEST_POSTGRES="+p.URL, "DISTLOCK_TEST_PATH=/nowhere")
 	if !passed || strings.Contains(out, "SKIP") {
+		t.Error(out)
+	}
+	if out, passed := child(t, "shared pooler", "DISTLOCK_TEST_POSTGRES="+p.URL); !passed {
 		t.Error(out)
 	}
 	query(t, p, "select 1")

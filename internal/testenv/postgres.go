@@ -75,10 +75,15 @@ func newPostgres(g *group, o settings) (*PostgresServer, error) {
 	if initdb, err = filepath.EvalSymlinks(initdb); err != nil {
 		return nil, err
 	}
+	bin := filepath.Dir(initdb)
 	if o.postgres != nil {
 		o.password = o.postgres.own.password // its users are the primary's
+		// pg_basebackup has to be of the server's version, so no other folder is searched.
+		if _, err := exec.LookPath(filepath.Join(bin, "pg_basebackup")); err != nil {
+			return nil, &missingError{"pg_basebackup in the folder of initdb", installPostgres}
+		}
 	}
-	p := &PostgresServer{Server: s, bin: filepath.Dir(initdb), own: o}
+	p := &PostgresServer{Server: s, bin: bin, own: o}
 	u := url.URL{
 		Scheme: "postgres", Host: s.Addr, Path: "/postgres", RawQuery: "sslmode=disable",
 		User: url.UserPassword(pgUser, cmp.Or(o.password, Canary)),
