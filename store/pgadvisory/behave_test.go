@@ -365,11 +365,17 @@ func TestStore_grants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run("create role " + app + " login")
+	u, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password() // a server that others started may ask for one
+	u.User = neturl.UserPassword(app, password)
+	as := u.String()
+	run("create role " + app + " login password '" + strings.ReplaceAll(password, "'", "''") + "'")
 	t.Cleanup(func() {
 		_, _ = pg.Query(context.Background(), "drop role if exists "+app)
 	})
-	as := strings.Replace(url, "//postgres:", "//"+app+":", 1)
 	wants := func(word string) {
 		t.Helper()
 		if s, err := pgadvisory.Open(t.Context(), as); err == nil || !strings.Contains(err.Error(), word) {
@@ -380,8 +386,8 @@ func TestStore_grants(t *testing.T) {
 		}
 	}
 	wants("permission denied")
-	u := opened(t, as+"&lock_unfenced=true")
-	if u.Features().Fence || take(t, u, exclusive("key", time.Minute)).Fence != 0 {
+	unfenced := opened(t, as+"&lock_unfenced=true")
+	if unfenced.Features().Fence || take(t, unfenced, exclusive("key", time.Minute)).Fence != 0 {
 		t.Error("an unfenced store has fences")
 	}
 	run(pgadvisory.Migration(""))
@@ -406,7 +412,7 @@ func TestStore_grants(t *testing.T) {
 	if n := locks(t, pg, url); n != 3 {
 		t.Errorf("%d locks, want 3: a grant without a fence was left behind", n)
 	}
-	for _, c := range []func() error{s.Close, u.Close} {
+	for _, c := range []func() error{s.Close, unfenced.Close} {
 		if err := c(); err != nil {
 			t.Error(err)
 		}
