@@ -50,6 +50,7 @@ func TestStore_clusterFailover(t *testing.T) {
 	}
 	var tries []func() (string, error)
 	for adapter, open := range clusterAdapters {
+		plain := open(t, login{addr: strings.Join(cluster.Addrs(), ","), opt: opt})
 		for verb, call := range verbs {
 			own := *opt // and a store of its own: what one finds out helps the others of its client
 			if strings.HasSuffix(verb, "Replicas") {
@@ -60,7 +61,12 @@ func TestStore_clusterFailover(t *testing.T) {
 			for i := 0; i == 0 || primary(r.Key) != lost; i++ {
 				r.Key = fmt.Sprint(adapter, verb, i)
 			}
-			grant(t, s, r)
+			// A stall of the replica must not refuse the claim, so it is taken without Replicas, and
+			// the renewal lets the store know the node.
+			grant(t, plain, r)
+			if _, err := s.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
 			tries = append(tries, func() (string, error) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
