@@ -51,7 +51,7 @@ func TestStore_Inspect(t *testing.T) {
 		wants []string
 	}{
 		"nothing kept": {nil, []string{
-			"ok: the server is Redis ", "ok: it is a primary", "ok: nothing is evicted (maxmemory-policy noeviction, no maxmemory)",
+			"ok: it is a primary", "ok: nothing is evicted (maxmemory-policy noeviction, no maxmemory)",
 			"warning: nothing is kept on disk", "ok: it has no replicas", "ok: the server's clock and ours agree",
 		}},
 		"always": {[]testenv.Option{testenv.AOF()}, []string{"ok: every write is on disk"}},
@@ -67,9 +67,19 @@ func TestStore_Inspect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			finds(t, at(t, testenv.Redis(t, tt.opts...).URL), tt.wants...)
+			srv := testenv.Redis(t, tt.opts...)
+			finds(t, at(t, srv.URL), append(tt.wants, "ok: the server is "+product(t, srv))...)
 		})
 	}
+}
+
+// product returns the name and the version of a server: Valkey also has the version of the Redis that it is like.
+func product(t testing.TB, srv *testenv.RedisServer) string {
+	t.Helper()
+	if v := srv.Info(t.Context(), "valkey_version"); v != "" {
+		return "Valkey " + v
+	}
+	return "Redis " + srv.Info(t.Context(), "redis_version")
 }
 
 func TestStore_Inspect_replication(t *testing.T) {

@@ -98,6 +98,12 @@ func documentedUser(t testing.TB) string {
 // documentedFor is the documented user with what docs/layout.md adds in a case.
 func documentedFor(t testing.TB, which string) string {
 	t.Helper()
+	return documentedUser(t) + " " + addition(t, which)
+}
+
+// addition returns the permissions that docs/layout.md adds in a case.
+func addition(t testing.TB, which string) string {
+	t.Helper()
 	text, err := os.ReadFile("../../docs/layout.md")
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +113,18 @@ func documentedFor(t testing.TB, which string) string {
 	if !found || !ended {
 		t.Fatalf("docs/layout.md does not say what to add: %s", which)
 	}
-	return documentedUser(t) + " " + more
+	return more
+}
+
+// allowNames gives the documented user what docs/layout.md adds for servers that know CLIENT SETINFO.
+func allowNames(t testing.TB, nodes ...*testenv.RedisServer) {
+	t.Helper()
+	more := addition(t, "From Redis 7.2 on, and for Valkey,")
+	for _, node := range nodes {
+		if info := do(t, node, "COMMAND", "INFO", strings.TrimPrefix(more, "+")).([]any); info[0] != nil {
+			do(t, node, "ACL", "SETUSER", "distlock", more)
+		}
+	}
 }
 
 // refusedNothing wants that nobody asked the servers for what its user may not do.
@@ -123,6 +140,7 @@ func refusedNothing(t testing.TB, nodes ...*testenv.RedisServer) {
 // A database other than 0, by the user in docs/layout.md.
 func TestStore_database(t *testing.T) {
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", documentedFor(t, "For a database other than 0")))
+	allowNames(t, srv)
 	for name, open := range map[string]func() *redis.Store{
 		"goredis": func() *redis.Store {
 			c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, Username: "distlock", Password: "secret", DB: 1})
@@ -149,6 +167,7 @@ func TestStore_database(t *testing.T) {
 func TestStore_cluster(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.RedisCluster(t, testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "On a cluster")))
+	allowNames(t, cluster.Nodes...)
 	for name, open := range clusterAdapters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

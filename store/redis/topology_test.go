@@ -26,6 +26,7 @@ func fresh() *redis.Options { return &redis.Options{Prefix: "lock:" + rand.Text(
 func TestStore_sentinel(t *testing.T) {
 	t.Parallel()
 	group := testenv.Sentinel(t, testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "With Sentinel")))
+	allowNames(t, group.Nodes...)
 	const user, password = "distlock", "secret"
 	for name, open := range map[string]func(t testing.TB) *redis.Store{
 		"goredis": func(t testing.TB) *redis.Store {
@@ -137,7 +138,7 @@ func TestStore_leastRights(t *testing.T) {
 		}})
 		s := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: fresh()})
 		info, err := s.Inspect(t.Context())
-		if err != nil || info.Identity == "" || !strings.HasPrefix(info.Version, "Redis 7") {
+		if err != nil || info.Identity == "" || info.Version != product(t, srv) {
 			t.Errorf("Inspect: %+v, %v", info, err)
 		}
 		for _, f := range info.Findings {
