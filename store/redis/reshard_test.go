@@ -233,6 +233,7 @@ func TestStore_reshard_lease(t *testing.T) {
 	cluster := testenv.RedisCluster(t, testenv.Replicas(0))
 	for name, open := range clusterAdapters {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const ttl = 5 * time.Second // long enough for a machine that stands still for a while
 			var failed atomic.Int64     // renewals
 			count := distlock.Observe(func(_ context.Context, e distlock.Event) {
