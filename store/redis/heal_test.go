@@ -59,12 +59,12 @@ func TestStore_virtual_heals(t *testing.T) {
 								t.Errorf("%d writers beside %d readers", w, r)
 							}
 							select {
-							case <-time.After(time.Duration(pause.IntN(200)) * time.Millisecond):
+							case <-time.After(time.Duration(pause.IntN(400)) * time.Millisecond):
 							case <-lease.Done():
 							}
 							mine.Add(-1)
 							_ = lease.Unlock(context.WithoutCancel(ctx))
-							time.Sleep(time.Duration(pause.IntN(100)) * time.Millisecond)
+							time.Sleep(time.Duration(pause.IntN(200)) * time.Millisecond)
 						}
 					})
 				}
