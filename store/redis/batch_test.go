@@ -21,6 +21,7 @@ func renewals(rs ...driver.Request) (all []driver.Renewal) {
 
 // What is renewed takes no more room, so a full server renews it, shared claims too and in any order.
 func TestStore_renewAll_full(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		s := open(t, login{addr: srv.Addr})
@@ -41,6 +42,7 @@ func TestStore_renewAll_full(t *testing.T) {
 
 // A key in which another program keeps something else fails its own renewal, and no other.
 func TestStore_renewAll_wrongType(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		s := open(t, login{addr: srv.Addr})
@@ -69,6 +71,7 @@ func TestStore_renewAll_wrongType(t *testing.T) {
 
 // The reason for which a claim was broken is kept until it would have ended. Another client's lock that never would leaves nothing.
 func TestStore_break_foreign(t *testing.T) {
+	t.Parallel()
 	srv := testenv.Redis(t)
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
 	do(t, srv, "SET", "lock:forever", "another")

@@ -20,6 +20,7 @@ import (
 // What is beside a name may be lost: evicted, or deleted by somebody. The name decides who holds the key, so nobody is let in
 // beside a holder. The line goes on when the places that it remembers are over, and what was shared when it has ended.
 func TestStore_virtual_heals(t *testing.T) {
+	t.Parallel()
 	const ttl, place = 5 * time.Second, 3 * time.Second // of a waiter with the usual pauses
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -88,6 +89,7 @@ func TestStore_virtual_heals(t *testing.T) {
 
 // Readers whose data is lost are waited out: they trust their claims until they ask.
 func TestStore_virtual_lostHash(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := virtual().Open(t).(capped)
 		r, w := shared("key"), exclusive("key")
@@ -134,6 +136,7 @@ func TestStore_replicas_woken(t *testing.T) {
 
 // A user who may not subscribe polls, and no ask waits for the subscription.
 func TestStore_noSubscription(t *testing.T) {
+	t.Parallel()
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user deaf on nopass ~* &* +@all -subscribe -ssubscribe"))
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		t.Parallel()

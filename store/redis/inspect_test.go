@@ -46,6 +46,7 @@ func at(t *testing.T, url string) *redis.Store {
 }
 
 func TestStore_Inspect(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		opts  []testenv.Option
 		wants []string
@@ -83,6 +84,7 @@ func product(t testing.TB, srv *testenv.RedisServer) string {
 }
 
 func TestStore_Inspect_replication(t *testing.T) {
+	t.Parallel()
 	primary := testenv.Redis(t, testenv.Password("secret"))
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
 	finds(t, at(t, primary.URL), "warning: replicas are told of claims after they are granted (1 connected)",
@@ -94,6 +96,7 @@ func TestStore_Inspect_replication(t *testing.T) {
 }
 
 func TestStore_Inspect_cluster(t *testing.T) {
+	t.Parallel()
 	c := testenv.RedisCluster(t, testenv.Replicas(0))
 	s := at(t, "redis+cluster://"+strings.Join(c.Addrs(), ","))
 	finds(t, s, "ok: the cluster serves all slots", "warning: the loss of one shard stops the whole cluster")
@@ -112,6 +115,7 @@ func TestStore_Inspect_cluster(t *testing.T) {
 
 // What the user may not see is unknown, not fine.
 func TestStore_Inspect_rights(t *testing.T) {
+	t.Parallel()
 	const locks = "on >secret ~* &* +@all -acl "
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user blind "+locks+"-info -config -time",
 		"user half "+locks+"-config"), testenv.AOF())

@@ -19,6 +19,7 @@ import (
 
 // What TestStore_lostReply wants, on a cluster, whose clients have other ways to send a command again.
 func TestStore_lostReply_cluster(t *testing.T) {
+	t.Parallel()
 	cluster := testenv.RedisCluster(t, testenv.Primaries(1), testenv.Replicas(0))
 	node := cluster.Nodes[0]
 	proxy := testenv.Proxy(t, node.Addr)
@@ -85,6 +86,7 @@ func lostReply(t *testing.T, srv *testenv.RedisServer, proxy *testenv.ProxyServe
 
 // The answer of WAIT is lost. The claim is given back, and nothing is sent again.
 func TestStore_lostWait(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		proxy := testenv.Proxy(t, srv.Addr)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestStore_leftovers(t *testing.T) {
+	t.Parallel()
 	srv := testenv.Redis(t)
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -59,6 +60,7 @@ return worst`, "0")
 // The last fence of a key that is granted again and again is remembered for ten minutes, but for ten seconds: whether it is by an
 // acquire or by a release that hands it on, the first grant of ten seconds lets the hash live for ten minutes more.
 func TestStore_remembers(t *testing.T) {
+	t.Parallel()
 	const hash, period = "{lock:key}:c", 10_000_000 // µs
 	srv := testenv.Redis(t)
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
@@ -118,6 +120,7 @@ func TestStore_remembers(t *testing.T) {
 
 // Whoever joins the line does not shorten the life of a place before it, also where the last fence is far ahead of the clock.
 func TestStore_longPlace(t *testing.T) {
+	t.Parallel()
 	srv := testenv.Redis(t)
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
 	a, long, short := exclusive("key"), exclusive("key"), exclusive("key")

@@ -157,6 +157,7 @@ func unavailable(t *testing.T, s *redis.Store, held driver.ID, code string) {
 }
 
 func TestStore_unavailable(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		s := open(t, login{addr: srv.Addr})
@@ -214,6 +215,7 @@ func claims(t testing.TB, s driver.Store, key string) []driver.Claim {
 }
 
 func TestStore_noauth(t *testing.T) {
+	t.Parallel()
 	srv := testenv.Redis(t, testenv.Password("secret"))
 	s := adapters["goredis"](t, login{addr: srv.Addr})
 	if _, err := s.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) {
@@ -227,6 +229,7 @@ func TestStore_noauth(t *testing.T) {
 }
 
 func TestStore_forgottenScripts(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		s := open(t, login{addr: srv.Addr})
@@ -245,6 +248,7 @@ func TestStore_forgottenScripts(t *testing.T) {
 }
 
 func TestStore_wrongType(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		s := open(t, login{addr: srv.Addr})
@@ -273,6 +277,7 @@ func TestStore_wrongType(t *testing.T) {
 
 // A script is never run twice for one ask: the caller is told that the outcome is not known.
 func TestStore_lostReply(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		for name, opt := range map[string]*redis.Options{"plain": {}, "replicas": {Replicas: 1}} {
 			t.Run(name, func(t *testing.T) {
@@ -301,6 +306,7 @@ func count(t testing.TB, srv *testenv.RedisServer, command string) (n int) {
 
 // Claims and programs that lock by SET NX PX and compare-and-delete exclude each other.
 func TestStore_otherClients(t *testing.T) {
+	t.Parallel()
 	srv := testenv.Redis(t)
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
 	take := func(ttl string) any { return do(t, srv, "SET", "lock:key", "theirs", "NX", "PX", ttl) }
@@ -354,6 +360,7 @@ func TestStore_otherClients(t *testing.T) {
 
 // A release hands the key to the head of the line, so that no other client comes in between.
 func TestStore_handOver(t *testing.T) {
+	t.Parallel()
 	srv := testenv.Redis(t)
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
 	a, w := exclusive("key"), exclusive("key")

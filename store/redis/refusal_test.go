@@ -175,6 +175,7 @@ func busy() trouble {
 
 // Whatever a server refuses its work for, it is never "locked", nothing is changed, and all goes on when the trouble is over.
 func TestStore_refusals(t *testing.T) {
+	t.Parallel()
 	for name, tr := range troubles() {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -252,6 +253,7 @@ func working(t *testing.T, s *redis.Store, held driver.ID) {
 // A server with no room for another connection says so and closes it. Whether the client still reads that is luck: what it sends
 // meanwhile may make the system forget the answer. So the outcome may be left open, and is never a grant or a refusal.
 func TestStore_noRoom(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		t.Parallel()
 		v := newVictim(t, trouble{})
@@ -277,6 +279,7 @@ func TestStore_noRoom(t *testing.T) {
 
 // A replica that lost its primary and gives no old answers is asked for nothing, and works when it is made a primary.
 func TestStore_stale(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		t.Parallel()
 		primary := testenv.Redis(t)

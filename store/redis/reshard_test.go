@@ -241,7 +241,7 @@ func TestStore_reshard_lease(t *testing.T) {
 					failed.Add(1)
 				}
 			})
-			opt := fresh()
+			opt := &redis.Options{Prefix: name + ":"} // in slots of their own
 			enter := func() *distlock.Locker {
 				s := open(t, login{addr: strings.Join(cluster.Addrs(), ","), opt: opt})
 				l, err := distlock.New(s, distlock.TTL(ttl), count)

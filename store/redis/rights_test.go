@@ -20,6 +20,7 @@ import (
 // A user who may run scripts and lacks a command that a script needs is stopped in the middle of it. No such answer says that nothing was
 // changed if something was.
 func TestStore_missingRight(t *testing.T) {
+	t.Parallel()
 	line := documentedUser(t)
 	for name, open := range adapters {
 		t.Run(name, func(t *testing.T) {
@@ -139,6 +140,7 @@ func refusedNothing(t testing.TB, nodes ...*testenv.RedisServer) {
 
 // A database other than 0, by the user in docs/layout.md.
 func TestStore_database(t *testing.T) {
+	t.Parallel()
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", documentedFor(t, "For a database other than 0")))
 	allowNames(t, srv)
 	for name, open := range map[string]func() *redis.Store{

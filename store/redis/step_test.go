@@ -51,6 +51,7 @@ func between(t *testing.T, s capped, call func() error, rival func()) {
 // A verb compares the owner, makes its change and learns the fence in one step: there is no moment at which a rival's claim could be taken
 // for its own.
 func TestStore_virtual_oneStep(t *testing.T) {
+	t.Parallel()
 	const ttl = time.Second
 	for name, play := range map[string]func(t *testing.T, s capped, a, b driver.Request){
 		"acquire": func(t *testing.T, s capped, a, b driver.Request) {
@@ -109,6 +110,7 @@ func TestStore_virtual_oneStep(t *testing.T) {
 
 // The short ways, which claims with a TTL of minutes go, compare the owner as the long one does.
 func TestStore_virtual_stale(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := virtual().Open(t).(capped)
 		a, b, w := exclusive("key"), exclusive("key"), exclusive("key")
@@ -136,6 +138,7 @@ func TestStore_virtual_stale(t *testing.T) {
 
 // The fences of a key rise whatever came in between.
 func TestStore_virtual_fences(t *testing.T) {
+	t.Parallel()
 	for name, pass := range map[string]func(t *testing.T, s capped, a, b driver.Request){
 		"forgotten": func(_ *testing.T, s capped, _, _ driver.Request) {
 			time.Sleep(time.Millisecond) // a server takes longer to start
@@ -165,6 +168,7 @@ func TestStore_virtual_fences(t *testing.T) {
 
 // A reader that is renewed just before its end keeps a writer out for a TTL from then on.
 func TestStore_virtual_lateReader(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := virtual().Open(t).(capped)
 		r, w := shared("key"), exclusive("key")
@@ -184,6 +188,7 @@ func TestStore_virtual_lateReader(t *testing.T) {
 
 // A release that was not answered is not told as done, nor as not held.
 func TestStore_lostRelease(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		proxy := testenv.Proxy(t, srv.Addr)

@@ -68,6 +68,7 @@ func TestStore_sentinel(t *testing.T) {
 
 // With Options.Replicas a grant that too few replicas have is none.
 func TestStore_replicas(t *testing.T) {
+	t.Parallel()
 	primary := testenv.Redis(t)
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -102,6 +103,7 @@ func TestStore_replicas(t *testing.T) {
 
 // A server that grants and refuses WAIT has not refused the claim. It is given back, or the outcome is open.
 func TestStore_waitRefused(t *testing.T) {
+	t.Parallel()
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user app on >secret ~* &* +@all -wait"))
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		opt := fresh()

@@ -46,6 +46,7 @@ var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options
 
 // With all connections of the caller's client taken, renewals go through. Who needs one of them leaves when its ctx is over.
 func TestStore_poolExhausted(t *testing.T) {
+	t.Parallel()
 	const limit, soon = time.Second, 10 * time.Second
 	for name, client := range small {
 		t.Run(name, func(t *testing.T) {
@@ -117,6 +118,7 @@ func TestStore_poolExhausted(t *testing.T) {
 
 // A call ends with its ctx though the server says nothing.
 func TestStore_silentServer(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		for name, opt := range map[string]*redis.Options{"plain": {}, "replicas": {Replicas: 1}} {
 			t.Run(name, func(t *testing.T) { silent(t, open, opt) })
@@ -161,6 +163,7 @@ func silent(t *testing.T, open func(testing.TB, login) *redis.Store, opt *redis.
 
 // After a reconnect all who watch are woken, since news may have been missed, and news arrives again.
 func TestStore_watchReconnects(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		proxy := testenv.Proxy(t, srv.Addr)
@@ -195,6 +198,7 @@ func TestStore_watchReconnects(t *testing.T) {
 // Whoever watches a key without an owner is told of what happens once Watch has returned: the key knows of it by then. A server
 // that takes subscriptions but no writes for long is not watched.
 func TestStore_watchMarks(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		t.Parallel()
 		srv := testenv.Redis(t)
@@ -243,6 +247,7 @@ func woken(t *testing.T, wake <-chan driver.Wake, how string) {
 
 // What many claims cost to renew, and that each gets its own answer.
 func TestStore_renewMany(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		s := open(t, login{addr: srv.Addr})
@@ -323,6 +328,7 @@ func TestStore_manyDead(t *testing.T) {
 // A store that was inspected tells with every answer for how long the server has remembered, and a server that
 // forgot everything is young again.
 func TestStore_age(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		s := open(t, login{addr: srv.Addr})

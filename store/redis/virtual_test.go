@@ -62,6 +62,7 @@ func TestStore_virtual_compared(t *testing.T) { drivertest.Compare(t, virtual())
 
 // Servers that forgot at the same time are marked anew by one ask to all of them, and are not taken for one. Their clocks are the same here.
 func TestStore_virtual_forgot(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const mark = "{lock:}:birth"
 		marks := map[string]bool{}
