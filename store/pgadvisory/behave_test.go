@@ -423,6 +423,23 @@ func TestStore_grants(t *testing.T) {
 	})
 }
 
+// TestStore_oldServer shows that a server that is too old is refused. scripts/matrix runs it with PostgreSQL 13.
+func TestStore_oldServer(t *testing.T) {
+	pg, url := server(t)
+	rows, err := pg.Query(t.Context(), "show server_version_num")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := rows[0][0]
+	if version >= "140000" {
+		t.Skip("the server is not too old: scripts/matrix postgres-13 has one")
+	}
+	_, err = opened(t, url).Acquire(t.Context(), exclusive("key", time.Minute))
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "version is "+version[:2]) {
+		t.Errorf("on version %s: %v", version, err)
+	}
+}
+
 // TestNew_together opens many stores at once in a database that has nothing yet.
 func TestNew_together(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 const (
 	layout    = 1
 	oldest    = 1
-	functions = 5
+	functions = 6
 	enough    = 5
 )
 

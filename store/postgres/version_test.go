@@ -65,7 +65,7 @@ func TestSchema_oldFunctions(t *testing.T) {
 	}
 
 	// Those of a program before do not do all that this one asks, and Migrate replaces them; those of a later one do, and stay.
-	for have, want := range map[string]string{"2": "5", "4": "5", "99": "99"} {
+	for have, want := range map[string]string{"2": "6", "4": "6", "99": "99"} {
 		query(t, srv, "update "+quoted(opt)+".meta set value = '"+have+"' where name = 'functions'")
 		if _, err := made(t, srv.URL, opt).Acquire(t.Context(), exclusive("key")); errors.As(err, &schema) != (want != have) {
 			t.Errorf("with functions no. %s: %v", have, err)
@@ -83,7 +83,7 @@ func TestSchema_oldFunctions(t *testing.T) {
 // Whoever changes the functions gives them another number, so that programs find out whether a schema has them.
 func TestSchema_functionsNumber(t *testing.T) {
 	t.Parallel()
-	const of = "b728d9449e75a1fa" // those of functions = 5
+	const of = "249ff1f4257bc928" // those of functions = 6
 	text, err := os.ReadFile("sql/functions.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +109,19 @@ func TestOpen_oldServer(t *testing.T) {
 		if _, _, err := made(t, url, nil).Migrate(t.Context()); errors.Is(err, errors.ErrUnsupported) == ok {
 			t.Errorf("Migrate on version %d: %v", version, err)
 		}
+	}
+}
+
+// A real server that is too old is refused. scripts/matrix runs this with PostgreSQL 13.
+func TestStore_oldServer(t *testing.T) {
+	srv := testenv.Postgres(t)
+	version := query(t, srv, "show server_version_num")[0][0]
+	if version >= "140000" {
+		t.Skip("the server is not too old: scripts/matrix postgres-13 has one")
+	}
+	_, err := made(t, srv.URL, nil).Acquire(t.Context(), exclusive("key"))
+	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "the server is PostgreSQL "+version[:2]) {
+		t.Errorf("on version %s: %v", version, err)
 	}
 }
 

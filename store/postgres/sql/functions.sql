@@ -14,15 +14,15 @@ language sql immutable parallel safe
 return (extract(epoch from d) * 1000000)::bigint;
 
 -- near is a time, or the nearest to it that a program in Go can count from now: a Duration ends after 292 years. Times that others wrote may lie
--- further off, or be infinite.
+-- further off, or be infinite. PostgreSQL 14 cannot read so many microseconds: it is written in hours, here and below.
 create or replace function @schema@.near(t timestamptz, now timestamptz) returns timestamptz
 language sql stable parallel safe
-return least(greatest(t, now - interval '9223372036854775 microseconds'), now + interval '9223372036854775 microseconds');
+return least(greatest(t, now - interval '2562047:47:16.854775'), now + interval '2562047:47:16.854775');
 
 -- is_life tells whether something may live for so long: what is longer than 292 years, programs in Go cannot count.
 create or replace function @schema@.is_life(d interval) returns boolean
 language sql immutable parallel safe
-return d > interval '0' and d <= interval '9223372036854776 microseconds';
+return d > interval '0' and d <= interval '2562047:47:16.854776';
 
 -- is_key tells whether a text may be a key: 512 bytes, or their hex digits.
 create or replace function @schema@.is_key(key text) returns boolean
