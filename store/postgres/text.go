@@ -66,13 +66,18 @@ func decodeMeta(b []byte) map[string]string {
 	return meta
 }
 
-// appendLife appends a duration as an interval, rounded up to what the server can count.
+// appendLife appends a duration as an interval, rounded up to what the server can count. No number is above 2^31: PostgreSQL 14 cannot read it.
 func appendLife(b []byte, d time.Duration) []byte {
 	us := int64(d / time.Microsecond)
 	if d%time.Microsecond > 0 {
 		us++
 	}
-	b = strconv.AppendInt(b, us, 10)
+	const second, hour = 1e6, 3600e6
+	b = strconv.AppendInt(b, us/hour, 10)
+	b = append(b, " hours "...)
+	b = strconv.AppendInt(b, us%hour/second, 10)
+	b = append(b, " seconds "...)
+	b = strconv.AppendInt(b, us%second, 10)
 	return append(b, " microseconds"...)
 }
 
