@@ -96,9 +96,17 @@ func resumeTree(pid int) error {
 }
 
 func killTree(root *os.Process) error {
-	// Stopped, it can neither start another child nor reap one, so the ids stay true.
+	// Stopped, it can neither start another child nor reap one, so the ids stay true. The signal
+	// takes effect a moment later, in which it may start one more.
 	if err := root.Signal(syscall.SIGSTOP); err != nil {
 		return err
+	}
+	err := settle(func() (bool, error) {
+		state, err := states([]int{root.Pid})
+		return slices.Contains([]byte{'T', 'Z', 'X', 0}, state[root.Pid]), err
+	})
+	if err != nil {
+		return errors.Join(err, root.Kill())
 	}
 	tree, err := descend(root.Pid)
 	if err != nil {
