@@ -95,6 +95,7 @@ func (r *rig) arrived(want ...string) {
 // told fails unless exactly these faults were told.
 func (r *rig) told(want ...string) {
 	r.Helper()
+	synctest.Wait() // for the one that ended the fault, and reports it then
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var got []string
