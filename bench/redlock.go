@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	client "github.com/redis/rueidis"
@@ -47,7 +48,13 @@ func establish(ctx context.Context, addrs []string) error {
 		if err != nil {
 			return err
 		}
-		mark := fmt.Sprintf("%s %d", rand.Text(), born)
+		info, err := c.Do(ctx, c.B().Info().Section("replication").Build()).ToString()
+		if err != nil {
+			return err
+		}
+		_, id, _ := strings.Cut(info, "master_replid:")
+		id, _, _ = strings.Cut(id, "\r")
+		mark := fmt.Sprintf("%s %d %s", rand.Text(), born, id)
 		if err := c.Do(ctx, c.B().Set().Key("{lock:}:birth").Value(mark).Nx().Build()).Error(); err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (v *visit) has(want string) bool {
 func old(t *testing.T, name string) string {
 	t.Helper()
 	r := testenv.Redis(t)
-	mark := fmt.Sprintf("%s %d", name, time.Now().Add(-time.Hour).UnixMicro())
+	mark := fmt.Sprintf("%s %d %s", name, time.Now().Add(-time.Hour).UnixMicro(), r.Info(t.Context(), "master_replid"))
 	if _, err := r.Do(t.Context(), "SET", "{lock:}:birth", mark); err != nil {
 		t.Fatal(err)
 	}

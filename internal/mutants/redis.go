@@ -36,6 +36,16 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_virtual_forgot",
 		},
 		{
+			Name: "redis-counts-a-restarted-node", M: "M10", Why: "a node that came back with an old snapshot is counted, and there are two holders",
+			File: dir + "acquire.lua", Old: "if id and (id ~= was or tonumber(since) > now) then", New: "if id and tonumber(since) > now then",
+			Pkg: pkg, Test: "TestStore_age_restart/snapshot",
+		},
+		{
+			Name: "redis-keeps-a-mark-from-the-future", Why: "a clock that was set back by an hour keeps a node out for an hour",
+			File: dir + "acquire.lua", Old: "if id and (id ~= was or tonumber(since) > now) then", New: "if id and id ~= was then",
+			Pkg: pkg, Test: "TestStore_age_future",
+		},
+		{
 			Name: "mail-closes-for-one", Why: "a store that is closed while calls are held back never ends",
 			File: "store/redis/rueidis/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
 			Pkg: "store/redis/rueidis", Test: "TestMail_closed_busy",

@@ -98,7 +98,7 @@ var crash = Promise{
 			{No, "without persistence", "a primary that comes back empty empties its replicas", []Test{"tests/promise/failover_test.go:TestFailover_restart/without"}},
 		},
 		Redlock: {
-			{Yes, "", "a node that forgot is not counted for the longest TTL", []Test{
+			{Yes, "", "a node that restarted, with or without its data, is not counted for the longest TTL", []Test{
 				"tests/redis/redlock_test.go:TestRedlock", "tests/redis/redlock_test.go:TestRedlock_forgetful", "store/quorum/memory_test.go:TestStore_node_that_forgot",
 			}},
 			{No, "if nodes do not tell their age", "a claim on a bare majority is granted again", []Test{"tests/redis/redlock_test.go:TestRedlock_forgetful"}},

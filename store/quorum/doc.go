@@ -56,13 +56,14 @@
 //
 // # Nodes that forget
 //
-// A node that restarts without its data would grant a key again that is held. So a node which is younger than
-// LongestTTL (see driver.Result.Age) is not counted: whatever it forgot has ended by then. Claims cannot live for
+// A node that restarts without its data, or with data from before its last grants, would grant a key again that is held. So a node
+// which is younger than LongestTTL (see driver.Result.Age) is not counted: all that it can have forgotten has ended by then. A Redis
+// node is young after every restart and every failover, whatever it keeps on disk. Claims cannot live for
 // longer than LongestTTL. In a new deployment all nodes are young: as long as the oldest is younger than twice LongestTTL, a
 // claim is also granted if all nodes grant it. One that forgets does no harm then: the others
 // remember. So for the first minutes all nodes must be up.
 //
-// A node that cannot tell its age is believed to remember.
+// A node that does not report its age is believed to remember.
 //
 // # Renewal
 //

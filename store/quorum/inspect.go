@@ -110,7 +110,7 @@ func (s *Store) told(i int, v vote[driver.Info], gone int) []driver.Finding {
 		out = append(out, driver.Finding{
 			Level: driver.Warning, What: node + fmt.Sprintf("has remembered claims only for %v", age.Round(time.Second)),
 			Means: fmt.Sprintf("it is not counted until that is %v, unless all nodes are as new", s.longest),
-			Cure:  "wait; if it was restarted, let it keep its data",
+			Cure:  "wait; restart nodes one at a time, with that long in between",
 		})
 	}
 	for _, f := range v.value.Findings {

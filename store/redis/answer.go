@@ -14,7 +14,7 @@ import (
 // errAnswer says that a script answered what it never does.
 var errAnswer = errors.New("redis: the answer is not one of ours")
 
-// errForgets says that the server has no mark: it has forgotten everything, and nothing was asked of it.
+// errForgets says that the server has no mark, or a stale one: it has forgotten claims, and the script changed nothing.
 var errForgets = fmt.Errorf("%w: redis: the server forgets what it was told", driver.ErrUnavailable)
 
 // A reader reads the answer of a script. The first thing that it cannot read is its err, and all after it is zero.
@@ -157,14 +157,13 @@ func (r *reader) part() string {
 	return rest[:n]
 }
 
-// aged takes the age, if it is told, off the answer to Acquire: "aNAME SINCE NOW ".
+// aged takes the age, if there is one, off the answer to Acquire: "aSINCE NOW ".
 func aged(text string) (age time.Duration, rest string) {
 	told, ok := strings.CutPrefix(text, "a")
 	if !ok {
 		return 0, text
 	}
 	r := reader{rest: told}
-	r.word()
 	since := r.number()
 	age = span(max(1, r.number()-since), time.Microsecond)
 	return age, r.rest // nothing, if it could not be read

@@ -41,7 +41,7 @@ func FuzzName(f *testing.F) {
 // FuzzAnswer holds that what is not an answer of ours is an error, and that what is read makes sense.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
-		"", "+1", "=128 1073741824 2", "-1 2 3 4\no 5 0 1073741824 1073741824 0 0 0 1 0 0\nx", "i", "f", "amark 1 2 +1", "a", "+-1", "+9223372036854775808",
+		"", "+1", "=128 1073741824 2", "-1 2 3 4\no 5 0 1073741824 1073741824 0 0 0 1 0 0\nx", "i", "f", "a1 2 +1", "a", "+-1", "+9223372036854775808",
 		"-1 0 0 9223372036854775807\nr 5 6 1\nx9 1 1 1 1 1", "-1 0 0 0\nc 1 9223372036854775807 1 1 1 1 1 1 1 1\nxyz", "+5\nn\nb3\nwhyw\n", "b-1\n",
 	} {
 		f.Add(s)

@@ -13,10 +13,12 @@ import (
 
 // Inspect tells what the server says of itself. What it does not tell to this user is Unknown.
 //
-// Identity and age come from a mark that the first Inspect leaves beside the claims, for good: a server that forgot
-// its claims forgot the mark as well. From the first call on, Acquire tells the age with every answer, and renews the mark of a server that
-// forgot it: a majority, which inspects its nodes, must not count one that has just forgotten a claim. On a cluster, where
-// a script sees one name only, it is not told.
+// Identity and age come from a mark that the first Inspect leaves beside the claims, without a time to live. It names the primary's
+// replication id, which a restart and a failover change: a server that comes back with an old snapshot, or without the end of
+// its log, has the mark of a server that is no more. From the first call on, Acquire returns the age with every answer, and
+// writes the mark again if it is gone or stale: a majority, which inspects its nodes, must not count a node that
+// may have forgotten a claim. A server that does not let this user run INFO is always as young as can be. On a
+// cluster, where a script sees one name only, there is no age.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	s.aged.Store(!s.client.Cluster())
 	var info driver.Info
@@ -64,7 +66,7 @@ func (s *Store) findings(nodes []facts) []driver.Finding {
 	return all
 }
 
-// birthKey is where the mark lies. No key is empty, so that no claim has this name.
+// birthKey is where the mark is. No key is empty, so that no claim has this name.
 func (s *Store) birthKey() string { return "{" + s.prefix + "}:birth" }
 
 // birth returns who the server is, and for how long it has been.

@@ -96,6 +96,34 @@ func TestClock_back(t *testing.T) {
 	})
 }
 
+// Two of three nodes were first used while their clocks were an hour ahead, and the clocks are corrected. The nodes count again after the
+// longest TTL, and not after an hour.
+func TestClock_born(t *testing.T) {
+	t.Parallel()
+	var servers []*testenv.Server
+	var addrs []string
+	for range 3 {
+		r := testenv.Redis(t)
+		servers, addrs = append(servers, r.Server), append(addrs, r.Addr)
+	}
+	ahead, old := testenv.NewClock(t, servers[:2]...), testenv.NewClock(t, servers[2])
+	ahead.Set(time.Hour)
+	l := locker(t, majority(t, longest, addrs...), distlock.TTL(longest)) // the nodes note since when they remember
+	ahead.Set(0)
+	old.Set(time.Hour) // the third node is no new one, so that not all of them count at once
+	began := time.Now()
+	eventually(t, "a majority counts", func() error {
+		lease, err := l.TryLock(t.Context(), "key")
+		if err == nil {
+			unlock(t, lease)
+		}
+		return err
+	})
+	if took := time.Since(began); took < longest/2 {
+		t.Errorf("granted after %v: the nodes were old all along, and this tests nothing", took)
+	}
+}
+
 // The clock of one node of three is set forward. A claim that all nodes hold stays; one on a bare majority is given to another.
 func TestClock_node(t *testing.T) {
 	t.Parallel()

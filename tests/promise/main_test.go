@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -243,12 +242,12 @@ func aged(t testing.TB, s driver.Store, nodes []*testenv.RedisServer) {
 	t.Helper()
 	const mark = "{lock:}:birth"
 	for _, r := range nodes {
-		name, born, _ := strings.Cut(fmt.Sprint(do(t, r, "GET", mark)), " ")
-		micros, err := strconv.ParseInt(born, 10, 64)
-		if err != nil {
+		var name, id string
+		var born int64
+		if _, err := fmt.Sscan(fmt.Sprint(do(t, r, "GET", mark)), &name, &born, &id); err != nil {
 			t.Fatal(err)
 		}
-		do(t, r, "SET", mark, fmt.Sprint(name, " ", micros-time.Hour.Microseconds()))
+		do(t, r, "SET", mark, fmt.Sprint(name, " ", born-time.Hour.Microseconds(), " ", id))
 	}
 	mature(t, s, longest)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,26 +22,27 @@ func TestRedlock(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			t.Parallel()
-			newRing(t, n, 5*time.Second).play()
+			newRing(t, n, 5*time.Second, testenv.AOF()).play()
 		})
 	}
 }
 
 // A ring is the nodes, and two processes that lock on them.
 type ring struct {
-	t      *testing.T
-	ttl    time.Duration // and the longest one
-	nodes  []*testenv.RedisServer
-	addrs  []string
-	q      *quorum.Store
-	a, b   *distlock.Locker
-	fences fences
+	t        *testing.T
+	ttl      time.Duration // and the longest one
+	snapshot bool          // nodes that forget come back with a snapshot from before the grant, and not empty
+	nodes    []*testenv.RedisServer
+	addrs    []string
+	q        *quorum.Store
+	a, b     *distlock.Locker
+	fences   fences
 }
 
-func newRing(t *testing.T, n int, ttl time.Duration) *ring {
+func newRing(t *testing.T, n int, ttl time.Duration, opts ...testenv.Option) *ring {
 	r := &ring{t: t, ttl: ttl}
 	for range n {
-		srv := testenv.Redis(t, testenv.AOF())
+		srv := testenv.Redis(t, opts...)
 		r.nodes, r.addrs = append(r.nodes, srv), append(r.addrs, srv.Addr)
 	}
 	r.q = redlock(t, ttl, r.addrs...)
@@ -196,14 +198,24 @@ func (r *ring) majorityDown() {
 		len(r.nodes), definite, tries, slowest.Round(time.Millisecond), told.Round(time.Millisecond), resumed.Round(time.Millisecond))
 }
 
-// A lease hangs on a bare majority, and one of its nodes restarts with nothing. That node is not counted until whatever it has forgotten
-// must have ended; so nobody else is granted before. Where nodes do not tell their age, there are two holders.
+// A lease hangs on a bare majority, and one of its nodes restarts with nothing, or with a snapshot from before the grant. That node is
+// not counted until all that it can have forgotten has ended. So nobody else is granted the lock before. If nodes do not
+// report their age, there are two holders.
 func TestRedlock_forgetful(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{3, 5} {
-		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
+	for name, tt := range map[string]struct {
+		n    int
+		opts []testenv.Option
+	}{
+		"3 nodes":               {3, []testenv.Option{testenv.AOF()}},
+		"5 nodes":               {5, []testenv.Option{testenv.AOF()}},
+		"3 nodes, old snapshot": {3, []testenv.Option{testenv.Config("save 3600 1")}},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRing(t, n, 3*time.Second)
+			n := tt.n
+			r := newRing(t, n, 3*time.Second, tt.opts...)
+			r.snapshot = strings.Contains(name, "snapshot")
 			const rounds = 2
 			early, closest := 0, time.Duration(1<<62)
 			for round := range rounds {
@@ -224,7 +236,7 @@ func TestRedlock_forgetful(t *testing.T) {
 			if early == 0 {
 				t.Error("nobody asked while the lease was held: this tests nothing")
 			}
-			t.Logf("%d nodes, %d of them restarted with nothing under a lease on a bare majority: %d asks refused meanwhile, nobody for %v at least, overlaps 0",
+			t.Logf("%d nodes, %d of them restarted without their last claims under a lease on a bare majority: %d asks refused meanwhile, nobody for %v at least, overlaps 0",
 				n, rounds, early, closest.Round(time.Millisecond))
 
 			var nodes []driver.Store
@@ -254,9 +266,16 @@ func TestRedlock_forgetful(t *testing.T) {
 func (r *ring) forgotten(node int) *distlock.Lease {
 	r.t.Helper()
 	for range 5 {
+		if r.snapshot {
+			do(r.t, r.nodes[node], "SAVE")
+		}
 		lease := r.bare()
 		r.nodes[node].Kill()
-		r.nodes[node].RestartEmpty()
+		if r.snapshot {
+			r.nodes[node].Restart()
+		} else {
+			r.nodes[node].RestartEmpty()
+		}
 		if lease.Valid(r.ttl / 3) {
 			return lease
 		}

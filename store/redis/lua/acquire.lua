@@ -5,7 +5,7 @@
 -- Data is the end of a record: "kept length-of-who length-of-channel\n" who channel value. There is a channel if there is to be a place.
 --
 -- Answer: "+fence", if it took the whole key and nobody waits; or "+fence used behind", with "=" for "+" if the owner had the claim already; or "-used ahead behind retry\n"
--- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left; or "m": the mark is missing, and nothing was done. With the mark "a", the mark, " now " comes first.
+-- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left; or "m": the mark is missing or stale (see birth), and nothing was done. With the mark, "a", since when the server remembers, " now " come first.
 --
 -- To write a number as text takes about as long as to read a field. So what is known as text, such as the time, is used as that.
 
@@ -14,11 +14,16 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds: exact in a double until the year 2255
 local clock = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6)) -- the same as text
 
+-- A restart, a failover and a clock that was set back make a mark stale. The check and the grant are one script: no restart can come
+-- between them. A server that hides its replication id has always just been born.
 local age = ''
 if KEYS[4] then
-  local mark = call('GET', KEYS[4])
+  local mark, info = call('GET', KEYS[4]), redis.pcall('INFO', 'replication')
   if not mark then return 'm' end
-  age = 'a' .. mark .. ' ' .. clock .. ' '
+  local id = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
+  local since, was = string.match(mark, '^%S+ (%d+) (%x+)$')
+  if id and (id ~= was or tonumber(since) > now) then return 'm' end
+  age = 'a' .. (id and since or clock) .. ' ' .. clock .. ' '
 end
 
 local known = call('HGET', KEYS[2], 'last') or '0'

@@ -1,0 +1,136 @@
+package redis_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
+)
+
+// birthMark is the Redis key of the mark.
+const birthMark = "{lock:}:birth"
+
+// inspected opens a store that reports ages, and makes its server look an hour old.
+func inspected(t *testing.T, srv *testenv.RedisServer) *redis.Store {
+	t.Helper()
+	s := at(t, srv.URL)
+	if _, err := s.Inspect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var name, id string
+	var since int64
+	if _, err := fmt.Sscan(fmt.Sprint(do(t, srv, "GET", birthMark)), &name, &since, &id); err != nil {
+		t.Fatal(err)
+	}
+	do(t, srv, "SET", birthMark, fmt.Sprint(name, " ", since-time.Hour.Microseconds(), " ", id))
+	if age := grant(t, s, exclusive("old")).Age; age < time.Hour {
+		t.Fatalf("age %v, want an hour: this tests nothing", age)
+	}
+	return s
+}
+
+// young asks for a name until the server answers, and wants the answer of a server that was born after began.
+func young(t *testing.T, s *redis.Store, began time.Time) {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		res, err := s.Acquire(t.Context(), exclusive("key"))
+		if err == nil {
+			if res.Age <= 0 || res.Age > time.Since(began) {
+				t.Errorf("age %v, want that of a server born %v ago", res.Age, time.Since(began))
+			}
+			return
+		}
+		if tries == 100 {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond) // the connection has to be made again
+	}
+}
+
+// A server that restarts with its mark and without its last writes, or with all of them, is young: nobody can tell which it is.
+func TestStore_age_restart(t *testing.T) {
+	for name, opts := range map[string][]testenv.Option{
+		"snapshot": {testenv.Config("save 3600 1")},
+		"everysec": {testenv.Config("appendonly yes", "appendfsync everysec")},
+		"always":   {testenv.AOF()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := testenv.Redis(t, opts...)
+			s := inspected(t, srv)
+			before := identity(t, s)
+			if name == "snapshot" {
+				do(t, srv, "SAVE")
+			}
+			began := time.Now()
+			srv.Kill()
+			srv.Restart()
+			if do(t, srv, "EXISTS", birthMark) != int64(1) {
+				t.Fatal("the mark is gone: this tests nothing")
+			}
+			young(t, s, began)
+			if after := identity(t, s); after != before {
+				t.Errorf("it was %s, and is %s", before, after)
+			}
+		})
+	}
+}
+
+// A replica that takes its primary's place has the primary's mark, and may lack its last claims.
+func TestStore_age_promoted(t *testing.T) {
+	primary := testenv.Redis(t)
+	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
+	inspected(t, primary)
+	if do(t, primary, "WAIT", "1", "10000") != int64(1) {
+		t.Fatal("the replica does not follow")
+	}
+	s := at(t, replica.URL)
+	began := time.Now()
+	do(t, replica, "REPLICAOF", "NO", "ONE")
+	if _, err := s.Inspect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	young(t, s, began)
+}
+
+// A mark from the future was written before the clock was set back. The server counts its age from the first call that sees it, not
+// from when the clock has caught up.
+func TestStore_age_future(t *testing.T) {
+	srv := testenv.Redis(t)
+	s := inspected(t, srv)
+	began := time.Now()
+	id := srv.Info(t.Context(), "master_replid")
+	do(t, srv, "SET", birthMark, fmt.Sprint("name ", began.Add(time.Hour).UnixMicro(), " ", id))
+	young(t, s, began)
+	time.Sleep(20 * time.Millisecond)
+	if age := grant(t, s, exclusive("key 2")).Age; age < 20*time.Millisecond {
+		t.Errorf("age %v after 20ms", age)
+	}
+}
+
+// A user who may not see the replication id has a server that is always young, and spoils nobody else's mark.
+func TestStore_age_blind(t *testing.T) {
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user blind on >secret ~* &* +@all -info"))
+	s := inspected(t, srv)
+	blind := at(t, "redis://blind:secret@"+srv.Addr)
+	if _, err := blind.Inspect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if age := grant(t, blind, exclusive("key")).Age; age != time.Microsecond {
+		t.Errorf("age %v, want as young as can be", age)
+	}
+	if age := grant(t, s, exclusive("key 2")).Age; age < time.Hour {
+		t.Errorf("age %v for another user, want an hour", age)
+	}
+}
+
+func identity(t *testing.T, s *redis.Store) string {
+	t.Helper()
+	info, err := s.Inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Identity
+}
