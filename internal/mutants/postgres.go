@@ -131,5 +131,15 @@ func postgres() []mutant {
 			File: "store/postgres/wire.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, err)\n", New: "		return unavailable(fmt.Errorf(\"%w: %w\", errLost, err))\n",
 			Pkg: pkg, Test: "TestStore_lostReply",
 		},
+		{
+			Name: "postgres-forgets-the-highest-fence", M: "M04e", Why: "a key that was swept begins again behind a clock that was corrected, and guards refuse its holders",
+			File: file, Old: "    insert into @schema@.key as k (key, fence) values ('', high) on", New: "    insert into @schema@.key as k (key, fence) values ('', 0) on",
+			Pkg: "tests/promise", Test: "TestClock_corrected/postgres",
+		},
+		{
+			Name: "postgres-hands-over-for-a-jump", Why: "the clock is set back, and a waiter that died is handed the key for as long as the jump",
+			File: file, Old: "        least(head.ends, now + head.life));", New: "        head.ends);",
+			Pkg: "tests/promise", Test: "TestClock_deadWaiter/postgres",
+		},
 	}
 }

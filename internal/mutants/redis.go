@@ -46,6 +46,16 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_age_future",
 		},
 		{
+			Name: "redis-begins-below-the-floor", M: "M04e", Why: "a name that was forgotten begins again behind a clock that was corrected, and guards refuse its holders",
+			File: dir + "floor.lua", Old: "  if behind and last == 0 then\n", New: "  if false then\n",
+			Pkg: "tests/promise", Test: "TestClock_corrected/redis",
+		},
+		{
+			Name: "redis-hands-over-for-a-jump", Why: "the clock is set back, and a waiter that died is handed the key for as long as the jump",
+			File: dir + "release.lua", Old: "    if asked ~= '0' then left = math.min(left, asked) end", New: "   ",
+			Pkg: "tests/promise", Test: "TestClock_deadWaiter/redis",
+		},
+		{
 			Name: "mail-closes-for-one", Why: "a store that is closed while calls are held back never ends",
 			File: "store/redis/rueidis/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
 			Pkg: "store/redis/rueidis", Test: "TestMail_closed_busy",

@@ -17,7 +17,7 @@ func postgres() Section {
 			}, ""},
 			{[]string{"F08"}, "crash with `synchronous_commit` off", "what was granted last is forgotten: **two holders**. Fences rise. The doctor says so before", []Test{"tests/promise/power_test.go:TestPower/postgres,_synchronous_commit_off"}, ""},
 			{[]string{"F15"}, "the server's clock is set forward", "claims end early: **two holders**. Fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward/postgres"}, ""},
-			{[]string{"F16"}, "the server's clock is set back", "claims of dead holders live for longer. Fences rise", []Test{"tests/promise/clock_test.go:TestClock_back/postgres"}, ""},
+			{[]string{"F16"}, "the server's clock is set back", "claims of dead holders live for longer; a dead waiter is handed the key for no longer than it had asked to wait. Fences rise, also of names that were forgotten", []Test{"tests/promise/clock_test.go:TestClock_back/postgres", "tests/promise/clock_test.go:TestClock_corrected/postgres", "tests/promise/clock_test.go:TestClock_deadWaiter/postgres"}, ""},
 			{[]string{"F28"}, "failover to a synchronous standby", "one holder: a grant that the standby has not is not answered", []Test{"tests/promise/failover_test.go:TestFailover_postgres/sync"}, ""},
 			{[]string{"F10"}, "failover to a standby that has not got the claim", "it grants another: **two holders**. Fences rise, unless its clock is behind", []Test{
 				"tests/promise/failover_test.go:TestFailover_postgres/async", "tests/promise/failover_test.go:TestFailover_behind/postgres",

@@ -29,7 +29,8 @@ func redis() Section {
 			{[]string{"F08"}, "power loss with `appendfsync always`", "what was answered is on the disk: holds survive", []Test{"tests/promise/power_test.go:TestPower/redis,_always the file is cut to what was synced"}, ""},
 			{[]string{"F08"}, "power loss with `appendfsync everysec`", "what was granted in the last second is forgotten: **two holders**. Fences rise", []Test{"tests/promise/power_test.go:TestPower/redis,_everysec"}, ""},
 			{[]string{"F15"}, "the server's clock is set forward", "claims end early: **two holders**. Fences rise", []Test{"tests/promise/clock_test.go:TestClock_forward/redis"}, ""},
-			{[]string{"F16"}, "the server's clock is set back", "claims of dead holders live for longer. Fences rise, but **not** if the data is lost as well", []Test{
+			{[]string{"F16"}, "the server's clock is set back", "claims of dead holders live for longer; a dead waiter is handed the key for no longer than it had asked to wait. Fences rise, but **not** if the data is lost as well, or a user may only touch its own names", []Test{
+				"tests/promise/clock_test.go:TestClock_corrected/redis", "tests/promise/clock_test.go:TestClock_deadWaiter/redis", "tests/promise/clock_test.go:TestClock_corrected_noFloor/redis,_own_names",
 				"tests/promise/clock_test.go:TestClock_back/redis", "tests/promise/failover_test.go:TestFailover_behind/redis_without_persistence",
 			}, ""},
 			{[]string{"F17"}, "a client's clock is wrong", wrongClockHolds, wrongClock, ""},
@@ -85,7 +86,7 @@ func replicated() Section {
 				"0.8 to 2.4 s with two primaries (`min-replicas-max-lag 1`)"},
 			{[]string{"F08"}, "the primary restarts with its data, before a failover", "holds survive it, a power loss too with `appendfsync always`", []Test{"tests/promise/failover_test.go:TestFailover_restart/with_data", "tests/promise/power_test.go:TestPower/replicated,_always"}, ""},
 			{[]string{"F09"}, "the primary restarts without data, before a failover", "its replicas forget too: **two holders**; fences rise", []Test{"tests/promise/failover_test.go:TestFailover_restart/without"}, ""},
-			{[]string{"F15", "F16"}, "the clocks are set", "as one server", []Test{"tests/promise/clock_test.go:TestClock_forward/replicated", "tests/promise/clock_test.go:TestClock_back/replicated"}, ""},
+			{[]string{"F15", "F16"}, "the clocks are set", "as one server. On a cluster the fences of a name that was forgotten may **go back** with the clock", []Test{"tests/promise/clock_test.go:TestClock_forward/replicated", "tests/promise/clock_test.go:TestClock_back/replicated", "tests/promise/clock_test.go:TestClock_corrected/replicated", "tests/promise/clock_test.go:TestClock_deadWaiter/replicated", "tests/promise/clock_test.go:TestClock_corrected_noFloor/replicated,_cluster"}, ""},
 			{[]string{"F04", "F05", "F06", "F07"}, "holder or waiter cut off", "as one server", []Test{"tests/promise/link_test.go:TestCutOff/replicated", "tests/promise/link_test.go:TestCutOff_waiter/replicated"}, ""},
 			{[]string{"F18", "F24", "F30", "F35", "F38"}, "slow links, crowds, lost notifications, FLUSHALL, a new password", "as one server", []Test{
 				"tests/promise/link_test.go:TestSlow/replicated", "tests/promise/link_test.go:TestHerd/replicated", "tests/promise/link_test.go:TestDeaf/replicated", "tests/promise/removed_test.go:TestRemoved/replicated,_everything",
@@ -130,7 +131,7 @@ func redlock() Section {
 			{[]string{"F15"}, "a node's clock is set forward", "with all nodes held: nothing happens. With a bare majority: **two holders**; their fences differ and rise", []Test{
 				"tests/promise/clock_test.go:TestClock_node/all_nodes", "tests/promise/clock_test.go:TestClock_node/bare_majority", "store/quorum/memory_test.go:TestStore_node_whose_clock_jumps",
 			}, ""},
-			{[]string{"F16"}, "the nodes' clocks are set back", "claims of dead holders live for longer. Fences rise. A node that was first used after the time that its clock shows now is not counted for `LongestTTL`", []Test{"tests/promise/clock_test.go:TestClock_back/redlock", "tests/promise/clock_test.go:TestClock_born"}, ""},
+			{[]string{"F16"}, "the nodes' clocks are set back", "claims of dead holders live for longer. Fences rise. A node that was first used after the time that its clock shows now is not counted for `LongestTTL`", []Test{"tests/promise/clock_test.go:TestClock_back/redlock", "tests/promise/clock_test.go:TestClock_corrected/redlock", "tests/promise/clock_test.go:TestClock_born"}, ""},
 			{[]string{"F17"}, "clocks of nodes and clients are wrong", "fences follow the order of grants in real time, with a client a week ahead too", []Test{
 				"store/quorum/fences_test.go:TestFences", "store/quorum/memory_test.go:TestStore_client_with_a_mad_clock",
 			}, "more than 100,000 grants; without the write-back it fails"},

@@ -17,26 +17,28 @@ var fencesRise = Promise{
 		}}},
 		Redis: {
 			{Yes, "", "over restarts, with and without data, and jumps of the clock", []Test{
-				"tests/promise/order_test.go:TestOrder/redis,_data_kept 20 restarts", "tests/promise/order_test.go:TestOrder/redis,_data_lost 20 restarts", "tests/promise/clock_test.go:TestClock_back/redis", "tests/redis/restart_test.go:TestRestart_forgetful",
+				"tests/promise/order_test.go:TestOrder/redis,_data_kept 20 restarts", "tests/promise/order_test.go:TestOrder/redis,_data_lost 20 restarts", "tests/promise/clock_test.go:TestClock_back/redis", "tests/promise/clock_test.go:TestClock_corrected/redis", "tests/redis/restart_test.go:TestRestart_forgetful",
 				"tests/redis/history_test.go:TestHistory/redis",
 			}},
+			{No, "for a user who may only touch its own names, if the clock is set back", "there is no floor: a name that rested for ten minutes is forgotten, and begins again by the clock", []Test{"tests/promise/clock_test.go:TestClock_corrected_noFloor/redis,_own_names"}},
 			{No, "if the data is lost and the clock set back", "nothing is left to know the last fence by", []Test{"tests/promise/failover_test.go:TestFailover_behind/redis_without_persistence"}},
 		},
 		Replicated: {
 			{Yes, "", "over failovers that lost the last claims", []Test{
-				"tests/promise/order_test.go:TestOrder/replicated,_failovers 20 of them", "tests/redis/failover_test.go:TestFailover_forgets", "tests/redis/failover_test.go:TestFailover_sentinel",
+				"tests/promise/order_test.go:TestOrder/replicated,_failovers 20 of them", "tests/redis/failover_test.go:TestFailover_forgets", "tests/redis/failover_test.go:TestFailover_sentinel", "tests/promise/clock_test.go:TestClock_corrected/replicated",
 			}},
+			{No, "on a cluster, if the clock is set back", "there is no floor: a name that rested for ten minutes is forgotten, and begins again by the clock", []Test{"tests/promise/clock_test.go:TestClock_corrected_noFloor/replicated,_cluster"}},
 			{No, "if the new primary's clock is behind", "it has not heard of the last grant, and gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_behind/replicated"}},
 		},
 		Redlock: {
 			{Yes, "", "whatever the clocks of nodes and clients say", []Test{
-				"store/quorum/fences_test.go:TestFences more than 100,000 grants; without the write-back it fails", "tests/promise/order_test.go:TestOrder/redlock 20 restarts", "tests/redis/redlock_test.go:TestRedlock",
+				"store/quorum/fences_test.go:TestFences more than 100,000 grants; without the write-back it fails", "tests/promise/order_test.go:TestOrder/redlock 20 restarts", "tests/redis/redlock_test.go:TestRedlock", "tests/promise/clock_test.go:TestClock_corrected/redlock",
 			}},
 			{No, "if a majority forgot", "then the clocks decide, those of clients too", []Test{"store/quorum/memory_test.go:TestStore_majority_that_forgot"}},
 		},
 		Postgres: {
 			{Yes, "", "over restarts, crashes and failovers", []Test{
-				"tests/promise/order_test.go:TestOrder/postgres 20 restarts", "tests/promise/order_test.go:TestOrder/postgres,_failovers 2 of them", "tests/promise/clock_test.go:TestClock_back/postgres", "store/postgres/trouble_test.go:TestStore_restartUnderLoad",
+				"tests/promise/order_test.go:TestOrder/postgres 20 restarts", "tests/promise/order_test.go:TestOrder/postgres,_failovers 2 of them", "tests/promise/clock_test.go:TestClock_back/postgres", "tests/promise/clock_test.go:TestClock_corrected/postgres", "store/postgres/trouble_test.go:TestStore_restartUnderLoad",
 			}},
 			{No, "if the new primary's clock is behind", "it has not heard of the last grant, and gives fences again", []Test{"tests/promise/failover_test.go:TestFailover_behind/postgres"}},
 		},

@@ -307,7 +307,7 @@ func TestPromote_placeAskedForMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), "update distlock.place set ends = ends + interval '1 hour'"); err != nil {
+	if _, err := tx.Exec(t.Context(), "update distlock.place set ends = ends + interval '1 hour', life = life + interval '1 hour'"); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)

@@ -492,7 +492,7 @@ func TestStore_sweep(t *testing.T) {
 	sql("update Schema.key set fence = fence - 3600000000 where key <> 'recent' and key <> 'old7'")
 	eventually(t, "only what is held and what has a young fence is left", func() error {
 		sql("select Schema.sweep()") // it does nothing while the store sweeps
-		if rows := sql("select string_agg(key, ' ' order by key) from Schema.key"); rows[0][0] != "old7 recent" {
+		if rows := sql("select string_agg(key, ' ' order by key) from Schema.key where key <> ''"); rows[0][0] != "old7 recent" {
 			return fmt.Errorf("the keys %.60q are left", rows)
 		}
 		return nil

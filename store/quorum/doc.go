@@ -44,7 +44,9 @@
 // later claim after the earlier one, for it holds one exclusive claim at a time; and it grants Span above
 // the last fence that it has stored, which is M or more. So its answer was at least M + Span. Step 3
 // only raises answers. For claims that are shared, the same holds for those that had ended before they were first
-// asked for. A node may forget a fence that its clock has passed, for it grants by its clock then.
+// asked for. A node may forget a fence that its clock has passed: it grants
+// above it all the same, by its clock or, after the clock was set back, by the floor that its store keeps. A node without a floor, such
+// as a Redis Cluster, may go back then.
 //
 // Asking again for a claim that is held, with a higher Floor, is step 3 alone: one round trip. A node
 // that has it since before with a higher fence, because it was slow or was topped up, counts as having stored the Floor.

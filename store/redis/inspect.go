@@ -69,6 +69,14 @@ func (s *Store) findings(nodes []facts) []driver.Finding {
 // birthKey is where the mark is. No key is empty, so that no claim has this name.
 func (s *Store) birthKey() string { return "{" + s.prefix + "}:birth" }
 
+// floorKey is where the floor of fences is; it is empty on a cluster, which has none.
+func (s *Store) floorKey() string {
+	if s.client.Cluster() {
+		return ""
+	}
+	return "{" + s.prefix + "}:floor"
+}
+
 // birth returns who the server is, and for how long it has been.
 func (s *Store) birth(ctx context.Context) (identity string, age time.Duration, err error) {
 	f := newFrame()

@@ -59,7 +59,7 @@ type Store struct {
 
 // New returns a store on a client. Close the store before the client.
 func New(c Client, opt *Options) (*Store, error) {
-	s := &Store{client: c, scripts: loadScripts()}
+	s := &Store{client: c}
 	if opt != nil {
 		s.opt = *opt
 	}
@@ -74,6 +74,7 @@ func New(c Client, opt *Options) (*Store, error) {
 	case s.opt.Replicas < 0 || s.opt.ReplicaTimeout < time.Millisecond:
 		return nil, fmt.Errorf("redis: %d replicas within %v cannot be waited for", s.opt.Replicas, s.opt.ReplicaTimeout)
 	}
+	s.scripts = loadScripts(s.floorKey())
 	s.channel = s.prefix + "wake:" + rand.Text()
 	s.feeds.open()
 	return s, nil

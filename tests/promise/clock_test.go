@@ -1,10 +1,13 @@
 package promise_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 )
 
@@ -93,6 +96,142 @@ func TestClock_back(t *testing.T) {
 			sc.end(sc.lock("b", b))
 		}
 		sc.one()
+	})
+}
+
+// A waiter dies in the queue, and the clock of the server is set back by an hour. The release hands the key to the dead waiter for no longer
+// than it had asked to wait.
+func TestClock_deadWaiter(t *testing.T) {
+	t.Parallel()
+	const jump, wait = time.Hour, 2 * time.Second
+	onEach(t, []string{"redis", "replicated", "postgres"}, func(t *testing.T, s *site) {
+		clock := clocked(t, s)
+		store := s.store(t)
+		r := func(owner string) driver.Request {
+			return driver.Request{ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, Place: wait}
+		}
+		acquire := func(owner string) error {
+			res, err := store.Acquire(t.Context(), r(owner))
+			if err == nil && !res.Granted {
+				err = fmt.Errorf("held for %v more", res.Blocker.Left)
+			}
+			return err
+		}
+		eventually(t, "a holder", func() error { return acquire("holder") })
+		if err := acquire("dead"); err == nil {
+			t.Fatal("two holders")
+		}
+		clock.Set(-jump)
+		eventually(t, "a release", func() error { return store.Release(t.Context(), r("holder").ID) })
+		claims, err := driver.Show(t.Context(), store, "key")
+		if err != nil || len(claims) != 1 || claims[0].Owner != driver.Tag("dead") || claims[0].Left > wait {
+			t.Fatalf("%+v, %v; want the dead waiter's, for %v at most", claims, err, wait)
+		}
+		eventually(t, "the next holder", func() error { return acquire("next") })
+	})
+}
+
+// The clock of the server is an hour ahead while a name is used. The name rests until the server has forgotten it, and then the clock is
+// corrected. The next fence is above the last one all the same.
+func TestClock_corrected(t *testing.T) {
+	t.Parallel()
+	const ttl, ahead, rest = 2 * time.Second, time.Hour, 11 * time.Minute
+	onEach(t, []string{"redis", "replicated", "redlock", "postgres"}, func(t *testing.T, s *site) {
+		clock := clocked(t, s)
+		if len(s.redis) == 3 {
+			aged(t, s.store(t), s.redis) // the restart has emptied them
+		}
+		l := locker(t, s.store(t), distlock.TTL(ttl))
+		fence := func(name string) uint64 {
+			t.Helper()
+			lease := persist(t, l, name)
+			unlock(t, lease)
+			return lease.Fence()
+		}
+		before := map[string]uint64{}
+		clock.Set(ahead)
+		for _, name := range []string{"a", "b"} {
+			for range 3 {
+				before[name] = fence(name)
+			}
+		}
+		forget(t, s, func(step int) { clock.Set(ahead + time.Duration(step)*rest) }, "a", "b")
+		clock.Set(0)
+		for _, name := range []string{"a", "b", "a"} {
+			after := fence(name)
+			if after <= before[name] {
+				t.Errorf("%s: fence %d, %v below the one before", name, after, time.Duration(before[name]-after)*time.Microsecond)
+			}
+			before[name] = after
+		}
+	})
+}
+
+// What is not promised: on a cluster, and for a user who may only touch the keys of its own names, there is no floor. There the fences of a name
+// that was forgotten go back with the clock.
+func TestClock_corrected_noFloor(t *testing.T) {
+	t.Parallel()
+	const ahead, rest = time.Hour, 11 * time.Minute
+	for name, start := range map[string]func(t *testing.T) (servers []*testenv.RedisServer, url string){
+		"redis, own names": func(t *testing.T) ([]*testenv.RedisServer, string) {
+			r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user app on >secret ~lock:app/* ~{lock:app/* &* +@all"))
+			return []*testenv.RedisServer{r}, "redis://app:secret@" + r.Addr
+		},
+		"replicated, cluster": func(t *testing.T) ([]*testenv.RedisServer, string) {
+			c := testenv.RedisCluster(t, testenv.Replicas(0))
+			return c.Nodes, testenv.URL("redis+cluster", c.Addrs()...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			servers, url := start(t)
+			s := &site{redis: servers}
+			clock := clocked(t, s)
+			l := locker(t, openURL(t, url))
+			clock.Set(ahead)
+			first := persist(t, l, "app/a")
+			unlock(t, first)
+			clock.Set(ahead + rest)
+			for _, r := range servers {
+				eventually(t, "the name is forgotten", func() error {
+					if n := do(t, r, "DBSIZE"); n != int64(0) { // of a cluster, only one node knows the name
+						return fmt.Errorf("%v keys are left", n)
+					}
+					return nil
+				})
+			}
+			clock.Set(0)
+			second := persist(t, l, "app/a")
+			if second.Fence() > first.Fence() {
+				t.Errorf("fence %d after %d: this shows nothing of what is not promised", second.Fence(), first.Fence())
+			}
+			unlock(t, second)
+		})
+	}
+}
+
+// forget wants servers to forget names that are idle, after a step of the clock. On a node that was slow the last grant may come after it:
+// then that takes another step.
+func forget(t *testing.T, s *site, pass func(step int), names ...string) {
+	t.Helper()
+	step := 0
+	eventually(t, "idle names are forgotten", func() error {
+		step++
+		pass(step)
+		for _, name := range names {
+			for _, r := range s.redis {
+				if do(t, r, "EXISTS", "{lock:"+name+"}:c") != int64(0) {
+					return errors.New(name + " is remembered")
+				}
+			}
+			for _, p := range s.pg {
+				query(t, p, "select distlock.sweep(1000)")
+				if len(query(t, p, "select key from distlock.key where key = '"+name+"'")) > 0 {
+					return errors.New(name + " is remembered")
+				}
+			}
+		}
+		return nil
 	})
 }
 

@@ -8,6 +8,9 @@
 -- Every statement of a function sees what was committed before it began, and no earlier: that is so in READ COMMITTED, and
 -- the other levels are refused.
 
+-- How long a place was asked for. It is null in those that older functions wrote.
+alter table @schema@.place add column if not exists life interval;
+
 -- microseconds is a duration as a number.
 create or replace function @schema@.microseconds(d interval) returns bigint
 language sql immutable parallel safe
@@ -124,7 +127,8 @@ language sql as $$
   select @schema@.tell(@channel@, kind || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 16))
 $$;
 
--- promote grants those at the head of the line who have room, for the rest of their places, and tells them. The caller has the key.
+-- promote grants those at the head of the line who have room, for the rest of their places, and tells them. If the clock was set back, that is
+-- no longer than they asked for: they may have died. The caller has the key.
 create or replace function @schema@.promote(key text) returns void
 language plpgsql set search_path = pg_catalog as $$
 #variable_conflict use_column
@@ -163,7 +167,8 @@ begin
     end if;
     delete from @schema@.claim c where c.key = promote.key and c.owner = head.owner; -- it was broken
     insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-      values (promote.key, head.owner, head.weight, head."limit", number, number, head.holder, head.party, head.meta, head.value, now, head.ends);
+      values (promote.key, head.owner, head.weight, head."limit", number, number, head.holder, head.party, head.meta, head.value, now,
+        least(head.ends, now + head.life));
     used := used + head.weight;
     perform @schema@.tell(head.channel, left(encode(sha256(convert_to(head.owner, 'UTF8')), 'hex'), 32) || ' ' || number || ' ' ||
       (select count(*) from @schema@.place p where p.key = promote.key and p.ends > now));
@@ -224,6 +229,9 @@ begin
   now := clock_timestamp();
   micros := @schema@.microseconds(now - timestamptz 'epoch');
   select k.fence into last from @schema@.key k where k.key = acquire.key;
+  if not found then -- it may have been forgotten: see sweep
+    select k.fence into last from @schema@.key k where k.key = '';
+  end if;
   if acquire.floor > greatest(micros, last) + 3600000000 then
     answer := 'i';
     return;
@@ -296,11 +304,11 @@ begin
 
   answer := '-';
   if acquire.place > interval '0' then
-    insert into @schema@.place as p (key, owner, weight, "limit", holder, party, meta, value, channel, since, ends)
+    insert into @schema@.place as p (key, owner, weight, "limit", holder, party, meta, value, channel, since, ends, life)
       values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.holder, acquire.party, acquire.meta, acquire.value,
-        acquire.channel, now, now + acquire.place)
+        acquire.channel, now, now + acquire.place, acquire.place)
       on conflict on constraint place_pkey do update set weight = excluded.weight, "limit" = excluded."limit", holder = excluded.holder,
-        party = excluded.party, meta = excluded.meta, value = excluded.value, channel = excluded.channel, ends = excluded.ends
+        party = excluded.party, meta = excluded.meta, value = excluded.value, channel = excluded.channel, ends = excluded.ends, life = excluded.life
       returning p.number into spot;
   end if;
   select count(*) into behind from @schema@.place p where p.key = acquire.key and p.number > spot; -- 0 without a place
@@ -351,7 +359,9 @@ begin
         and not exists (select from @schema@.claim c where c.key = ask.key)
         and not exists (select from @schema@.place p where p.key = ask.key)
       returning k.fence into last;
-    if last is null and ask.floor <= micros and not exists (select from @schema@.key k where k.key = ask.key) then
+    -- A key that was forgotten, and a clock that was set back since, are left to acquire.
+    if last is null and ask.floor <= micros
+      and not exists (select from @schema@.key k where k.key in (ask.key, '') and (k.key <> '' or k.fence + 128 > micros)) then
       insert into @schema@.key as k (key, fence) select ask.key, micros
         where not exists (select from @schema@.claim c where c.key = ask.key)
           and not exists (select from @schema@.place p where p.key = ask.key)
@@ -424,6 +434,7 @@ begin
       returning k.fence, f.*
     ), unused as materialized (
       select micros as fence, f.* from free f where f.row is null and f.floor <= micros
+        and (select true from @schema@.key k where k.key = '' and k.fence + 128 > micros) is null -- the clock was set back: see ask
     ), noted as (
       insert into @schema@.key (key, fence) select u.key, u.fence from unused u
     ), granted as materialized (
@@ -740,7 +751,8 @@ end
 $$;
 
 -- sweep looks at some keys. Where the clock has passed the last fence by ten minutes it drops what has ended, and the key if nothing is left
--- of it. It returns how many were dropped, and does nothing while another sweeps. Others are refused what it drops until its transaction ends: it
+-- of it. The row of the empty key, which no claim can have, keeps the highest fence of all keys that were dropped: the clock may be
+-- set back to before it. It returns how many were dropped, and does nothing while another sweeps. Others are refused what it drops until its transaction ends: it
 -- is to have one of its own.
 create or replace function @schema@.sweep(step int default 200) returns bigint
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
@@ -751,6 +763,7 @@ declare
   looked bigint;
   last text;
   dropped bigint := 0;
+  high bigint;
   n bigint;
 begin
   if (sweep.step between 1 and 1000) is not true then -- it has a lock on each until its transaction ends, and the server has room for some thousands
@@ -788,9 +801,13 @@ begin
       and not exists (select from @schema@.place p where p.key = k.key)
   ), free as materialized (
     select i.key from idle i where pg_try_advisory_xact_lock(hashtextextended(i.key, @seed@))
+  ), gone as (
+    delete from @schema@.key k using free f where k.key = f.key and k.fence < past returning k.fence
   )
-  delete from @schema@.key k using free f where k.key = f.key and k.fence < past;
-  get diagnostics n = row_count;
+  select count(*), max(g.fence) into n, high from gone g;
+  if n > 0 then
+    insert into @schema@.key as k (key, fence) values ('', high) on conflict on constraint key_pkey do update set fence = greatest(k.fence, excluded.fence);
+  end if;
   return dropped + n;
 end
 $$;

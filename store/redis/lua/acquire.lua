@@ -26,6 +26,8 @@ if KEYS[4] then
   age = 'a' .. (id and since or clock) .. ' ' .. clock .. ' '
 end
 
+--#include floor
+
 local known = call('HGET', KEYS[2], 'last') or '0'
 local last, busy = tonumber(known), nil
 if not last then -- there are shared claims, a line or the like
@@ -39,6 +41,8 @@ if ARGV[4] and ARGV[4] ~= '0' then
   if floor > now + 3600000000 and floor > last + 3600000000 then return age .. 'i' end
   if floor > fence then fence, number = floor, ARGV[4] end
 end
+local raised, note = floored(last, fence)
+if raised > fence then fence, number = raised, nil end
 
 -- Most calls: an exclusive claim on a key without shared claims and without a line. SET decides.
 local place = ARGV[5] and tonumber(string.match(ARGV[5], '^1073741824 1073741824 (%d+)$') or -1) or 0 -- -1: not the whole key
@@ -60,6 +64,7 @@ if place >= 0 and not busy and fence <= 9007199254740864 and
   call('HSET', KEYS[2], 'last', state, 'owner', ARGV[1],
     'claim', '1073741824 1073741824 ' .. number .. ' ' .. clock .. ' ' .. number .. ' ' .. data)
   if life then call('PEXPIRE', KEYS[2], life) end
+  noteFloor(note)
   return age .. '+' .. number
 end
 
@@ -86,7 +91,7 @@ if place > 0 and place <= 540000 then
       local keep = waiting == 0 or tonumber(lives) < nowms + 599000
       if keep then lives = string.format('%.0f', nowms + 600000) end
       call('ZADD', KEYS[3], order - 9007199254740992, 'q' .. ARGV[1], 100000000000000 + ends, 'e' .. ARGV[1])
-      call('HSET', KEYS[2], 'e' .. ARGV[1], '1073741824 1073741824 0 ' .. clock .. ' ' .. over .. ' ' .. ARGV[3],
+      call('HSET', KEYS[2], 'e' .. ARGV[1], '1073741824 1073741824 ' .. place .. ' ' .. clock .. ' ' .. over .. ' ' .. ARGV[3],
         'last', known .. ' 0 ' .. waiting + 1 .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ' .. onlookers)
       if keep then
         call('PEXPIRE', KEYS[2], 600000 + math.max(0, math.ceil((last - now) / 1000)))

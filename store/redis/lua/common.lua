@@ -1,4 +1,4 @@
--- What all scripts share. It needs call, and now in microseconds. Scripts read before they write, so that an error
+-- What all scripts share. It needs floor, call, and now in microseconds. Scripts read before they write, so that an error
 -- of the first write leaves nothing half done.
 
 local WHOLE, SPAN, LAST = 1073741824, 128, 9007199254740864 -- LAST is the highest fence of a grant
@@ -100,7 +100,8 @@ end
 
 -- A record is a claim or a place as text:
 -- "weight limit fence since order kept length-of-who length-of-channel\n" who channel value
--- Order is the fence of the grant, which a Floor does not raise. In a place it is when the place ends, in ms.
+-- Order is the fence of the grant, which a Floor does not raise. In a place it is when the place ends, in ms, and fence is for how many ms it
+-- was asked for.
 local function pack(c)
   return digits(c.weight) .. ' ' .. digits(c.limit) .. ' ' .. digits(c.fence) .. ' ' .. digits(c.since) .. ' ' .. digits(c.order) .. ' ' ..
     c.kept .. ' ' .. #c.who .. ' ' .. #c.channel .. '\n' .. c.who .. c.channel .. c.value
@@ -171,13 +172,20 @@ local function sweep()
   end
 end
 
+-- rise makes last the fence of the next grant.
+local function rise(floor)
+  local note
+  last, note = floored(last, math.max(last + SPAN, now, floor))
+  noteFloor(note)
+end
+
 -- own returns the live claim of an owner, or nil.
 local function own(owner)
   if held == owner then
     local c = latest == owner and parse(owner, call('HGET', hash, 'claim'))
     if c then return c end
     -- The name says that it is the owner's, and the data is gone. The claim begins anew.
-    last = math.max(last + SPAN, now)
+    rise(0)
     return {owner = owner, weight = WHOLE, limit = WHOLE, fence = last, since = now, order = last, kept = 0, who = '', channel = '', value = ''}
   end
   if used == 0 then return nil end
@@ -202,7 +210,7 @@ end
 
 -- grant gives a claim its fence and a life of so many ms.
 local function grant(c, floor, life)
-  last = math.max(last + SPAN, now, floor)
+  rise(floor)
   c.fence, c.order = last, last
   if c.weight == WHOLE then
     call('SET', name, c.owner, 'PX', digits(life))
@@ -253,7 +261,8 @@ local function tellOnlookers()
   end
 end
 
--- promote lets in those at the head of the line who have room, for the rest of their places, and tells them.
+-- promote lets in those at the head of the line who have room, for the rest of their places, and tells them. If the clock was set back, that is
+-- no longer than they asked for: they may have died.
 local function promote()
   for _ = 1, STEP do
     local head = waiting > 0 and call('ZRANGE', set, 0, 0)[1]
@@ -261,6 +270,7 @@ local function promote()
     local owner = string.sub(head, 2)
     local c = data('e', owner)
     local left = (c and c.order or 0) - nowms
+    if c and c.fence > 0 then left = math.min(left, c.fence) end -- other programs may have written 0
     if left <= 0 then
       leave(owner)
     else
@@ -277,7 +287,7 @@ end
 -- join gives a place at the end of the line, or renews the one at a position. It returns the position.
 local function join(c, at, life)
   local ends = math.ceil(nowms) + life
-  c.order = ends
+  c.order, c.fence = ends, life
   if waiting == 0 or ends < soon then soon = ends end
   if at then
     local old = data('e', c.owner)
@@ -298,7 +308,7 @@ end
 -- show is a claim as it is told. Kind is "c" for a claim, "p" for a place, "o" for another client.
 local function show(kind, c, left)
   return kind .. ' ' .. digits(math.max(0, math.ceil(left))) .. ' ' .. digits(math.max(0, now - c.since)) .. ' ' .. digits(c.weight) ..
-    ' ' .. digits(c.limit) .. ' ' .. digits(c.fence) .. ' ' .. digits(c.order) .. ' ' .. c.kept .. ' ' .. #c.owner .. ' ' .. #c.who .. ' ' .. #c.value .. '\n' ..
+    ' ' .. digits(c.limit) .. ' ' .. (kind == 'p' and '0' or digits(c.fence)) .. ' ' .. digits(c.order) .. ' ' .. c.kept .. ' ' .. #c.owner .. ' ' .. #c.who .. ' ' .. #c.value .. '\n' ..
     c.owner .. c.who .. c.value
 end
 

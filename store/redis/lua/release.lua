@@ -18,6 +18,8 @@ end
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+--#include floor
+
 -- Most of the others: only exclusive claims are waited for, all places live, and nobody watches. The key goes to the head of the line, as promote does it.
 if mine then
   local last, waiting, soon, lives, tail = string.match(known, '^(%d+) 0 ([1-9]%d*) 0 (%d+) (%d+) (%d+) $')
@@ -25,20 +27,24 @@ if mine then
   local owner = head and string.sub(head, 2)
   local place = head and 'e' .. owner
   local text, fence = head and call('HGET', KEYS[2], place), math.max((last or 0) + 128, now)
-  local ends, who, channel, at = string.match(text or '', '^1073741824 1073741824 0 %d+ (%d+) 0 (%d+) (%d+)\n()')
+  local asked, ends, who, channel, at = string.match(text or '', '^1073741824 1073741824 (%d+) %d+ (%d+) 0 (%d+) (%d+)\n()')
   if at and ends * 1000 > now and fence <= 9007199254740864 then
     local clock = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6)) -- now as text
     local number = fence == now and clock or string.format('%.0f', fence)
     local data, to = at + who, at + who + channel
     waiting = waiting - 1
     call('ZREM', KEYS[3], head, place) -- a full server allows this, and then the rest
-    call('SET', KEYS[1], owner, 'PX', math.ceil(ends - now / 1000))
+    local left = math.ceil(ends - now / 1000)
+    if asked ~= '0' then left = math.min(left, asked) end -- the clock may have been set back, and the waiter have died: see promote
+    call('SET', KEYS[1], owner, 'PX', left)
     local claim = '1073741824 1073741824 ' .. number .. ' ' .. clock .. ' ' .. number .. ' 0 ' .. who .. ' 0\n' ..
       string.sub(text, at, data - 1) .. string.sub(text, to)
     call('HDEL', KEYS[2], place)
     call('HSET', KEYS[2], 'owner', owner, 'claim', claim,
       'last', waiting == 0 and number or number .. ' 0 ' .. waiting .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ')
     if fence - fence % 10000000 > tonumber(last) then call('PEXPIRE', KEYS[2], 600000 + math.ceil((fence - now) / 1000)) end
+    local _, note = floored(tonumber(last), fence)
+    noteFloor(note)
     local way = string.sub(text, data, data) == 's' and 'SPUBLISH' or 'PUBLISH'
     if to > data then redis.pcall(way, string.sub(text, data + 1, to - 1), number .. ' ' .. waiting .. ' ' .. owner) end
     return ''

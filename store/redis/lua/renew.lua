@@ -10,6 +10,7 @@ local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+--#include floor
 --#include common
 
 -- tellAll tells all in line: everybody may read the record. Those after the first 1,000 find out when they ask.

@@ -9,6 +9,7 @@ local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+--#include floor
 --#include common
 
 open(1)
