@@ -56,6 +56,16 @@ func redis() []mutant {
 			Pkg: "tests/promise", Test: "TestClock_deadWaiter/redis",
 		},
 		{
+			Name: "redis-polls-for-the-dead", Why: "a writer waits a second for every hundred readers that died",
+			File: dir + "common.lua", Old: "  local left = math.max(1, first[2] - nowms)\n", New: "  local left = math.max(0, first[2] - nowms)\n",
+			Pkg: pkg, Test: "TestStore_virtual_manyDead",
+		},
+		{
+			Name: "redis-polls-for-dead-waiters", Why: "a caller waits a second for every hundred waiters that died",
+			File: dir + "common.lua", Old: "return math.max(1, ends[i + 1] - PLACES - nowms) end", New: "return math.max(0, ends[i + 1] - PLACES - nowms) end",
+			Pkg: pkg, Test: "TestStore_virtual_manyDead",
+		},
+		{
 			Name: "mail-closes-for-one", Why: "a store that is closed while calls are held back never ends",
 			File: "store/redis/rueidis/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
 			Pkg: "store/redis/rueidis", Test: "TestMail_closed_busy",

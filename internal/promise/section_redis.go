@@ -39,6 +39,7 @@ func redis() Section {
 			}, "0 left, 0 unknown locks; one release in ten had to be asked for again"},
 			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
 			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
+			{[]string{"F01", "F23"}, "hundreds of readers or waiters of one name die at once", "the next one is served when the last of them is over: 100 are cleared at a time, with no poll in between", []Test{"store/redis/virtual_test.go:TestStore_virtual_manyDead"}, ""},
 			{[]string{"F24"}, "10,000 goroutines wait for one key", "all are served", []Test{"tests/redis/herd_test.go:TestHerd_goroutines"}, "39 to 57 ms, 83 requests in all, 5.6 KB a waiter"},
 			{[]string{"F24"}, "20 processes x 50 wait for one key", "all are served, at most 6 requests for each hand-over", []Test{"tests/redis/herd_test.go:TestHerd_processes"}, "51 to 706 ms, 4.0 to 4.4 requests"},
 			{[]string{"F25"}, "out of memory", "unavailable, never held; a release works", []Test{"store/redis/redis_test.go:TestStore_unavailable"}, ""},

@@ -93,3 +93,44 @@ func TestStore_virtual_forgot(t *testing.T) {
 		}
 	})
 }
+
+// More readers, or more waiters, have died than one call clears. Each refusal says when to try again: at once, and not after a poll.
+func TestStore_virtual_manyDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many, ttl = 350, 5 * time.Second
+		s := virtual().Open(t)
+		next := func(r driver.Request) {
+			t.Helper()
+			for tries := 1; ; tries++ {
+				res, err := s.Acquire(t.Context(), r)
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case res.Granted:
+					return
+				case res.Retry != time.Millisecond || tries > many/100+1:
+					t.Fatalf("refused %d times, try again after %v; want that all are cleared, 100 a millisecond", tries, res.Retry)
+				}
+				time.Sleep(res.Retry)
+			}
+		}
+		for range many {
+			r := shared("readers")
+			r.TTL = ttl
+			grant(t, s, r)
+		}
+		time.Sleep(ttl)
+		next(exclusive("readers"))
+
+		a := exclusive("waiters")
+		a.TTL = ttl
+		grant(t, s, a)
+		for range many {
+			w := exclusive("waiters")
+			w.Place = ttl
+			refuse(t, s, w)
+		}
+		time.Sleep(ttl + time.Millisecond)
+		next(exclusive("waiters"))
+	})
+}

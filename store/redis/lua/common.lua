@@ -321,13 +321,13 @@ local function holder()
     left
 end
 
--- inTheWay shows the claim that ends first, and in how many ms.
+-- inTheWay shows the claim that ends first, and in how many ms: 1 if it has ended, and is cleared by one of the next calls.
 local function inTheWay()
   if exclusive() then return holder() end
   local first = call('ZRANGEBYSCORE', set, '0', '(' .. digits(PLACES), 'WITHSCORES', 'LIMIT', 0, 1)
   local c = first[1] and data('s', string.sub(first[1], 2))
   if not c then return '', 0 end
-  local left = math.max(0, first[2] - nowms)
+  local left = math.max(1, first[2] - nowms)
   return show('c', c, left), left
 end
 
@@ -337,7 +337,7 @@ local function soonest(at)
   local ends = call('ZRANGEBYSCORE', set, digits(PLACES), '+inf', 'WITHSCORES', 'LIMIT', 0, at and 16 or 1)
   for i = 1, #ends, 2 do
     local rank = at and call('ZRANK', set, 'q' .. string.sub(ends[i], 2))
-    if not at or rank and rank < at then return math.max(0, ends[i + 1] - PLACES - nowms) end
+    if not at or rank and rank < at then return math.max(1, ends[i + 1] - PLACES - nowms) end
   end
   return 0
 end
