@@ -66,6 +66,11 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_virtual_manyDead",
 		},
 		{
+			Name: "redis-uses-an-old-server", Why: "a server that lacks a command of the scripts keeps half of a shared claim for ever",
+			File: dir + "acquire.lua", Old: "major * 100 + minor < 602", New: "major * 100 + minor < 500",
+			Pkg: pkg, Test: "TestStore_virtual_version",
+		},
+		{
 			Name: "mail-closes-for-one", Why: "a store that is closed while calls are held back never ends",
 			File: "store/redis/rueidis/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
 			Pkg: "store/redis/rueidis", Test: "TestMail_closed_busy",

@@ -11,6 +11,9 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
+// firstServer is the first version that has all commands of the scripts.
+const firstServer = "6.2"
+
 // errAnswer says that a script answered what it never does.
 var errAnswer = errors.New("redis: the answer is not one of ours")
 
@@ -196,6 +199,8 @@ func result(key string, floor uint64, text string) (res driver.Result, err error
 		return res, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, floor)
 	case 'm':
 		return res, errForgets
+	case 'v':
+		return res, fmt.Errorf("redis: the server is Redis %s, and %s is the first that will do: %w: %w", r.rest, firstServer, driver.ErrUnavailable, errors.ErrUnsupported)
 	case 'f':
 		return res, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
 	default:

@@ -131,19 +131,30 @@ func (f facts) findings(cluster bool, wait int) []driver.Finding {
 	return all
 }
 
+// tooOld reports whether the server is older than firstServer. One whose version cannot be seen is not.
+func (f facts) tooOld() bool {
+	major, minor, ok := f.number()
+	return ok && (major < 6 || major == 6 && minor < 2)
+}
+
+// number returns the version of Redis that the server is, or is like.
+func (f facts) number() (major, minor int, ok bool) {
+	n, _ := fmt.Sscanf(f["redis_version"], "%d.%d", &major, &minor)
+	return major, minor, n == 2
+}
+
 // age finds out whether the server is too old.
 func (f facts) age(cluster bool) driver.Finding {
-	major, _, _ := strings.Cut(f["redis_version"], ".")
-	n, err := strconv.Atoi(major)
+	major, _, ok := f.number()
 	switch {
-	case err != nil:
+	case !ok:
 		return unknown("the version", "a server that is too old refuses claims, or wakes nobody", "allow this user INFO")
-	case n < 5: // scripts that write after TIME need effects replication, which is the default from 5.0 on
+	case f.tooOld():
 		return driver.Finding{
-			Level: driver.Danger, What: f.version() + " is too old",
-			Means: "nothing can be claimed: its scripts may not write after they have read the clock", Cure: "use Redis 7 or Valkey",
+			Level: driver.Danger, What: f.version() + " is too old: " + firstServer + " is the first that will do",
+			Means: "nothing can be claimed: it lacks commands of the scripts", Cure: "use Redis 7 or Valkey",
 		}
-	case n < 7 && cluster:
+	case major < 7 && cluster:
 		return driver.Finding{
 			Level: driver.Warning, What: f.version() + " has no channels for clusters (SSUBSCRIBE)",
 			Means: "nobody is woken by a release: those who wait find out by asking again", Cure: "use Redis 7 or Valkey",

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,9 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		info.Version += fmt.Sprintf(", a cluster of %d", len(nodes))
 	}
 	info.Findings = s.findings(nodes)
+	if slices.ContainsFunc(nodes, facts.tooOld) {
+		return info, nil // nothing is written there
+	}
 	info.Identity, info.Age, err = s.birth(ctx)
 	var reply ReplyError
 	if err != nil && !errors.As(err, &reply) {

@@ -166,6 +166,7 @@ func TestStore_Inspect_answers(t *testing.T) {
 		want string
 	}{
 		"too old":           {told{says: map[string]any{"INFO": "redis_version:4.0.14\r\n"}}, "danger: Redis 4.0.14 is too old"},
+		"a little too old":  {told{says: map[string]any{"INFO": "redis_version:6.0.16\r\n"}}, "danger: Redis 6.0.16 is too old: 6.2 is the first that will do"},
 		"old":               {told{says: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "ok: the server is Redis 6.2.1"},
 		"old cluster":       {told{cluster: true, says: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "warning: Redis 6.2.1 has no channels"},
 		"Valkey":            {told{says: map[string]any{"INFO": "redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n"}}, "ok: the server is Valkey 9.0.0"},

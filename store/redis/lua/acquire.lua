@@ -5,11 +5,21 @@
 -- Data is the end of a record: "kept length-of-who length-of-channel\n" who channel value. There is a channel if there is to be a place.
 --
 -- Answer: "+fence", if it took the whole key and nobody waits; or "+fence used behind", with "=" for "+" if the owner had the claim already; or "-used ahead behind retry\n"
--- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left; or "m": the mark is missing or stale (see birth), and nothing was done. With the mark, "a", since when the server remembers, " now " come first.
+-- and a claim in the way; or "i": the floor is too far ahead; or "f": no fences are left; or "v" and its version: the server is too old, and nothing was done; or "m": the mark is missing or stale (see birth), and nothing was done. With the mark, "a", since when the server remembers, " now " come first.
 --
 -- To write a number as text takes about as long as to read a field. So what is known as text, such as the time, is used as that.
 
 local call = redis.call
+
+-- Shared claims need SET ... PXAT, which is of Redis 6.2. A script that finds this out half way leaves keys that never expire. From 7.0 on the
+-- server says its version without being asked.
+if not redis.REDIS_VERSION_NUM then
+  local info = redis.pcall('INFO', 'server')
+  local version = type(info) == 'string' and string.match(info, 'redis_version:([%d.]+)') or ''
+  local major, minor = string.match(version, '^(%d+)%.(%d+)')
+  if major and major * 100 + minor < 602 then return 'v' .. version end
+end
+
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2] -- microseconds: exact in a double until the year 2255
 local clock = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6)) -- the same as text
