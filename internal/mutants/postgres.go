@@ -141,5 +141,20 @@ func postgres() []mutant {
 			File: file, Old: "        least(head.ends, now + head.life));", New: "        head.ends);",
 			Pkg: "tests/promise", Test: "TestClock_deadWaiter/postgres",
 		},
+		{
+			Name: "postgres-keeps-outdated-statements", Why: "functions are replaced, and every renewal of a running process fails from then on",
+			File: "store/postgres/wire.go", Old: "	changed := outdated[code(x.err)]\n", New: "	changed := outdated[code(x.err)+\"-\"]\n",
+			Pkg: pkg, Test: "TestRenew_replacedFunctions",
+		},
+		{
+			Name: "postgres-takes-any-columns", Why: "a later function that returns one more column fails every renewal",
+			File: "store/postgres/verbs.go", Old: "select answer, behind, reason from @schema@.renew_all($1", New: "select * from @schema@.renew_all($1",
+			Pkg: pkg, Test: "TestRenew_replacedFunctions",
+		},
+		{
+			Name: "postgres-keeps-idle-connections", Why: "every waiting process keeps a connection for half an hour, and the server is full",
+			File: "store/postgres/url.go", Old: "		conf.MaxConnIdleTime = poolIdle\n", New: "",
+			Pkg: pkg, Test: "TestOpen_connections",
+		},
 	}
 }

@@ -71,6 +71,13 @@ func told(pg *pgconn.PgError) error {
 	return fmt.Errorf("%w: %s", pg, strings.TrimSuffix(pg.Hint, "."))
 }
 
+// outdated are the SQLSTATEs of a connection whose prepared statements are of no use any more. The next connection prepares them again.
+var outdated = map[string]bool{
+	"0A000": true, // cached plan must not change result type: a function was replaced
+	"26000": true, // the statement does not exist: a pooler has given us another backend
+	"42883": true, // the function does not exist: it was replaced by one with other arguments
+}
+
 // lockTimeout is the SQLSTATE of a wait for a lock that took too long.
 const lockTimeout = "55P03"
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -17,6 +18,9 @@ import (
 // ErrURL says that a URL is not well written. Nothing was connected to.
 var ErrURL = errors.New("postgres: bad URL")
 
+// poolIdle is for how long a connection of the store's own pool may be idle.
+const poolIdle = 2 * time.Second
+
 // Open returns a store on the server that a URL names, and closes its connections when the store is closed:
 //
 //	postgres://user:password@host:5432/database    postgresql:// is the same; several hosts, with commas, for a primary and its standbys
@@ -25,7 +29,7 @@ var ErrURL = errors.New("postgres: bad URL")
 // so is a schema that cannot be used. A schema that is missing is created, if the role may.
 //
 // The query may have lock_mode (table), lock_schema (Options.Schema), lock_migrate (false: Options.Manual), lock_listen (Options.Listen), tls_ca,
-// tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false), and what pgx, its pool and the server know: sslmode, pool_max_conns,
+// tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false), and what pgx, its pool and the server know: sslmode, pool_max_conns (1 by default),
 // connect_timeout and others. With several hosts target_session_attrs is read-write, unless it is given. Errors show no password; those about the URL are ErrURL.
 func Open(ctx context.Context, text string) (*Store, error) {
 	conf, opt, err := parse(text)
@@ -116,7 +120,22 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 		return nil, nil, err // pgx takes the password out
 	}
 	secure.Apply(&conf.ConnConfig.Config)
+	frugal(conf, seen)
 	return conf, opt, nil
+}
+
+// frugal makes a pool that nobody else uses a small one, unless the URL says otherwise. Few calls need it, such as one that waits for another's
+// transaction, and an idle connection of each waiting process may be what fills the server.
+func frugal(conf *pgxpool.Config, seen []string) {
+	if !slices.Contains(seen, "pool_max_conns") {
+		conf.MaxConns = 1
+	}
+	if !slices.Contains(seen, "pool_max_conn_idle_time") {
+		conf.MaxConnIdleTime = poolIdle
+	}
+	if !slices.Contains(seen, "pool_health_check_period") {
+		conf.HealthCheckPeriod = poolIdle // it closes what is idle
+	}
 }
 
 // set reads one of the store's own keys, and reports whether it is one.

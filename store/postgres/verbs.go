@@ -43,21 +43,24 @@ func (n *names) statements() statements {
 			order: 1,
 		},
 		renew: statement{
-			sql:     n.sql(`select * from @schema@.renew($1, $2, $3, $4, $5)`),
+			sql:     n.sql(`select answer, behind, reason from @schema@.renew($1, $2, $3, $4, $5)`),
 			formats: []int16{0, 0, 0, 1, 0}, results: []int16{0},
 		},
 		renewAll: statement{
-			sql: n.sql(`select * from @schema@.renew_all($1, $2, $3)`), formats: []int16{0}, results: []int16{0},
+			sql: n.sql(`select answer, behind, reason from @schema@.renew_all($1, $2, $3)`), formats: []int16{0}, results: []int16{0},
 		},
-		show:   statement{sql: n.sql(`select * from @schema@.show($1)`), formats: []int16{0}, results: toldFormats},
-		list:   statement{sql: n.sql(`select * from @schema@.list($1, $2)`), formats: []int16{0}, results: toldFormats},
-		breaks: statement{sql: n.sql(`select * from @schema@.break($1, $2)`), formats: []int16{0}, results: toldFormats},
+		show:   statement{sql: n.sql(selectTold + `@schema@.show($1)`), formats: []int16{0}, results: toldFormats},
+		list:   statement{sql: n.sql(selectTold + `@schema@.list($1, $2)`), formats: []int16{0}, results: toldFormats},
+		breaks: statement{sql: n.sql(selectTold + `@schema@.break($1, $2)`), formats: []int16{0}, results: toldFormats},
 		watch:  statement{sql: n.sql(`select @schema@.watch($1, $2)`), formats: []int16{0}, results: []int16{0}},
 		// What a crash of the server forgets of a sweep, another one does: nobody waits for the disk.
 		sweep:   statement{sql: n.sql(`select set_config('synchronous_commit', 'off', true), @schema@.sweep()`), results: []int16{0}},
 		inspect: statement{sql: n.sql(inspectSQL), results: []int16{0}},
 	}
 }
+
+// selectTold names the columns of the type told: later functions may return more.
+const selectTold = `select key, owner, weight, "limit", fence, holder, party, meta, value, held, "left", waiting, kept from `
 
 // toldFormats are those of the columns of the type told: the value is binary.
 var toldFormats = []int16{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}

@@ -117,8 +117,12 @@ func (l *lane) end(x *exchange, err error) error {
 	}
 	l.mu.Unlock()
 	l.used = time.Now()
-	if err != nil || l.ctx.Err() != nil {
+	changed := outdated[code(x.err)]
+	if err != nil || changed || l.ctx.Err() != nil {
 		l.drop()
+	}
+	if changed {
+		l.s.ready.Store(nil) // the next connection looks at the server and the schema again
 	}
 	switch {
 	case x.err != nil:
