@@ -71,6 +71,16 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_virtual_version",
 		},
 		{
+			Name: "redis-shows-one-page", Why: "claims after the first 200 on a name are hidden",
+			File: pkg + "/tell.go", Old: "		if err != nil || next == \"\" {\n", New: "		if err != nil || next != at {\n",
+			Pkg: pkg, Test: "TestStore_virtual_pages",
+		},
+		{
+			Name: "redis-breaks-what-came-later", Why: "a Break in pages ends claims that were granted after it began",
+			File: dir + "break.lua", Old: "  if not c or c.order <= high then\n", New: "  if true then\n",
+			Pkg: pkg, Test: "TestStore_virtual_breakPages",
+		},
+		{
 			Name: "mail-closes-for-one", Why: "a store that is closed while calls are held back never ends",
 			File: "store/redis/rueidis/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
 			Pkg: "store/redis/rueidis", Test: "TestMail_closed_busy",

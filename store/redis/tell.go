@@ -11,62 +11,115 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Show returns the claims on a key and its line.
+// showStep is how many claims one script shows. A script of this many keeps the server for about 2 ms.
+const showStep = 200
+
+// Show returns the claims on a key and its queue. Of a key with more than showStep of them it is no snapshot: it is read in pages.
 func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
 	}
-	f := newFrame()
-	defer f.free()
-	f.name(s.prefix, key, hashPart, setPart)
-	text, err := s.run(ctx, f, &s.scripts.show)
+	var all []shown
+	err := pages(func(at string, most int) (next string, err error) {
+		f := newFrame()
+		defer f.free()
+		f.name(s.prefix, key, hashPart, setPart)
+		f.text(at)
+		f.number(int64(most))
+		text, err := s.run(ctx, f, &s.scripts.show)
+		if err != nil {
+			return "", definite(key, err)
+		}
+		next, text, ok := strings.Cut(text, "\n")
+		if !ok {
+			return "", errAnswer
+		}
+		page, err := claims(key, text)
+		all = append(all, page...)
+		return next, err
+	})
 	if err != nil {
-		return nil, definite(key, err)
+		return nil, err
 	}
-	return claims(key, text)
+	return inOrder(all), nil
 }
 
-// Break ends the claims on a key.
+// pages reads page after page. A page that begins where the one before it did has too few for those that end in the same ms.
+func pages(read func(at string, most int) (next string, err error)) error {
+	for at, most := "", showStep; ; {
+		next, err := read(at, most)
+		if err != nil || next == "" {
+			return err
+		}
+		if next == at {
+			most *= 2
+		} else {
+			at, most = next, showStep
+		}
+	}
+}
+
+// Break ends the claims on a key. If there are more than showStep of them, and an error comes between two pages, the others stay.
 func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
 	}
-	f := newFrame()
-	defer f.free()
-	f.name(s.prefix, key, hashPart, setPart, brokenPart)
-	f.text(reason)
-	text, err := s.run(ctx, f, &s.scripts.breaks)
+	var all []shown
+	high := int64(0) // the last fence when it began
+	err := pages(func(at string, most int) (next string, err error) {
+		f := newFrame()
+		defer f.free()
+		f.name(s.prefix, key, hashPart, setPart, brokenPart)
+		f.text(reason)
+		f.text(at)
+		f.number(int64(most))
+		f.number(high)
+		text, err := s.run(ctx, f, &s.scripts.breaks)
+		if err != nil {
+			return "", definite(key, err)
+		}
+		r := reader{rest: text}
+		next, high = r.word(), r.number()
+		page, err := claims(key, r.rest)
+		all = append(all, page...)
+		return next, cmp.Or(r.err, err)
+	})
 	if err != nil {
-		return nil, definite(key, err)
+		return nil, err
 	}
-	return claims(key, text)
+	return inOrder(all), nil
 }
 
-// claims reads claims, which it puts in the order of their grants, and places, which are in order.
-func claims(key, text string) ([]driver.Claim, error) {
-	type told struct {
-		driver.Claim
-		order int64
-	}
-	var all []told
+// shown is a claim or a queue entry, and its place in the order of grants.
+type shown struct {
+	driver.Claim
+	order int64
+}
+
+// claims reads claims and queue entries.
+func claims(key, text string) (all []shown, err error) {
 	r := reader{rest: text}
 	for r.rest != "" {
 		c, order := r.claim(key)
-		all = append(all, told{c, order})
+		all = append(all, shown{c, order})
 	}
-	if r.err != nil {
-		return nil, r.err
-	}
-	places := slices.IndexFunc(all, func(t told) bool { return t.Waiting }) // they come last
+	return all, r.err
+}
+
+// inOrder puts claims in the order of their grants, each once. Queue entries, which come last, are in order.
+func inOrder(all []shown) (out []driver.Claim) {
+	places := slices.IndexFunc(all, func(c shown) bool { return c.Waiting })
 	if places < 0 {
 		places = len(all)
 	}
-	slices.SortFunc(all[:places], func(a, b told) int { return cmp.Compare(a.order, b.order) })
-	var out []driver.Claim
-	for _, t := range all {
-		out = append(out, t.Claim)
+	slices.SortStableFunc(all[:places], func(a, b shown) int { return cmp.Compare(a.order, b.order) })
+	for i, c := range all {
+		if i+1 < places && c.order > 0 && c.order == all[i+1].order {
+			continue // the later page knows better
+		}
+		out = append(out, c.Claim)
 	}
-	return out, nil
+	return out
 }
 
 // List yields the claims and lines of all keys with a prefix. It looks at every key of every node, in small steps.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	goclient "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
@@ -132,5 +133,84 @@ func TestStore_virtual_manyDead(t *testing.T) {
 		}
 		time.Sleep(ttl + time.Millisecond)
 		next(exclusive("waiters"))
+	})
+}
+
+// A key with more claims than a page has is shown whole, each claim once, also where more of them end in one ms than a page has.
+func TestStore_virtual_pages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 450
+		s := virtual().Open(t)
+		var want []string
+		for i := range many {
+			r := shared("key")
+			if i >= many/4 {
+				r.TTL += time.Duration(i) * time.Millisecond
+			}
+			grant(t, s, r)
+			want = append(want, driver.Tag(r.Owner))
+		}
+		for range many {
+			w := exclusive("key")
+			w.Place = time.Minute
+			refuse(t, s, w)
+			want = append(want, driver.Tag(w.Owner))
+		}
+		for range many { // these end in the same ms
+			grant(t, s, shared("other"))
+		}
+		cs, err := driver.Show(t.Context(), s, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range cs {
+			got = append(got, c.Owner)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d claims and queue entries, want these %d in order", len(got), len(want))
+		}
+		if cs, err := driver.Show(t.Context(), s, "other"); err != nil || len(cs) != many {
+			t.Errorf("%d claims that end at once, %v; want %d", len(cs), err, many)
+		}
+		for key, left := range map[string]int{"key": 1, "other": 0} { // the head of the queue has the key then
+			if cs, err := driver.Break(t.Context(), s, key, "test"); err != nil || len(cs) != many {
+				t.Errorf("%s: %d claims were broken, %v; want %d", key, len(cs), err, many)
+			}
+			cs, err := driver.Show(t.Context(), s, key)
+			if cs = slices.DeleteFunc(cs, func(c driver.Claim) bool { return c.Waiting }); err != nil || len(cs) != left {
+				t.Errorf("%s: %d claims are left, %v; want %d", key, len(cs), err, left)
+			}
+		}
+	})
+}
+
+// A claim that is granted between two pages of a Break stays.
+func TestStore_virtual_breakPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 450
+		s := virtual().Open(t).(capped)
+		for range many {
+			grant(t, s, shared("key"))
+		}
+		late, calls := shared("key"), 0
+		late.TTL = time.Hour
+		s.server.Server().SetPreHook(func(_ *server.Peer, cmd string, args ...string) bool {
+			if cmd == "EVALSHA" && slices.Contains(args, "{lock:key}:b") {
+				if calls++; calls == 2 { // the first one sent the script
+					if res, err := s.Acquire(t.Context(), late); err != nil || !res.Granted {
+						t.Errorf("%+v, %v; want a grant", res, err)
+					}
+				}
+			}
+			return false
+		})
+		cs, err := s.Break(t.Context(), "key", "test")
+		if err != nil || len(cs) != many || calls < 2 {
+			t.Errorf("%d claims were broken by %d calls, %v; want %d by some", len(cs), calls, err, many)
+		}
+		if cs, err = s.Show(t.Context(), "key"); err != nil || len(cs) != 1 || cs[0].Owner != driver.Tag(late.Owner) {
+			t.Errorf("%d claims are left, %v; want the one that came later", len(cs), err)
+		}
 	})
 }

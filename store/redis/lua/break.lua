@@ -1,9 +1,10 @@
--- break ends all claims on a key.
+-- break ends all claims on a key, a page at a time: a script keeps the server from everybody else.
 --
 -- KEYS: name, hash, set, broken
--- ARGV: reason
+-- ARGV: reason; where the page begins, '' for the first; how many shared claims it has at most; the last fence when it began, 0 on the first page
 --
--- Answer: the claims that were ended, one after the other.
+-- Answer: where the next page begins, or nothing if this is the last; a space; the last fence when it began; a line end; the claims that were
+-- ended, one after the other. Claims that were granted since the first page are left alone.
 
 local call = redis.call
 local time = call('TIME')
@@ -14,7 +15,8 @@ local now = time[1] * 1000000 + time[2]
 
 open(1)
 sweep()
-local broken = KEYS[4]
+local broken, from, most, high = KEYS[4], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local first = from == ''
 local out, longest = {}, 0
 
 -- The reason is kept until the claim would have ended. Another client's that never would knows nothing of it.
@@ -24,35 +26,40 @@ local function note(owner, left)
   longest = math.max(longest, left)
 end
 
-local old = call('HGETALL', broken)
+-- Old reasons are dropped, unless there are many: then they go when the last of them has ended.
+local old = first and call('HLEN', broken) <= 1000 and call('HGETALL', broken) or {}
 for i = 1, #old, 2 do
   local ends = tonumber(string.match(old[i + 1], '^(%d+) ') or 0)
-  if ends <= nowms then
-    call('HDEL', broken, old[i])
-  else
-    longest = math.max(longest, ends - nowms)
+  if ends <= nowms then call('HDEL', broken, old[i]) end
+end
+if first then
+  from, high = '0', last
+  if exclusive() then
+    local text, left = holder()
+    out[1] = text
+    note(held, left)
+    call('DEL', name)
+    held = false
   end
 end
-if exclusive() then
-  local text, left = holder()
-  out[1] = text
-  note(held, left)
-  call('DEL', name)
-  held = false
-end
-local ends = call('ZRANGEBYSCORE', set, '0', '(' .. digits(PLACES), 'WITHSCORES')
+local ends = call('ZRANGEBYSCORE', set, from, '(' .. digits(PLACES), 'WITHSCORES', 'LIMIT', 0, most)
 for i = 1, #ends, 2 do
   local owner, left = string.sub(ends[i], 2), ends[i + 1] - nowms
-  local c = left > 0 and data('s', owner)
-  if c then
-    out[#out + 1] = show('c', c, left)
-    note(owner, left)
+  local c = data('s', owner)
+  if not c or c.order <= high then
+    if c and left > 0 then
+      out[#out + 1] = show('c', c, left)
+      note(owner, left)
+    end
+    forget(owner)
   end
-  forget(owner)
 end
 if #ends > 0 then mark() end
-if longest > 0 then call('PEXPIRE', broken, digits(math.ceil(longest))) end
-if #out > 0 then tellOnlookers() end
-promote()
+if longest > 0 and call('PTTL', broken) < longest then call('PEXPIRE', broken, digits(math.ceil(longest))) end
+local next = #ends == 2 * most and ends[#ends] or ''
+if next == '' then
+  if #out > 0 or not first then tellOnlookers() end
+  promote()
+end
 close()
-return table.concat(out)
+return next .. ' ' .. digits(high) .. '\n' .. table.concat(out)

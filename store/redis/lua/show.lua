@@ -1,9 +1,10 @@
--- show tells the live claims on a key and its line.
+-- show tells the live claims on a key and its line, a page at a time: a script keeps the server from everybody else.
 --
 -- KEYS: name, hash, set
--- ARGV: none
+-- ARGV: where the page begins, '' for the first; how many claims and places it has at most
 --
--- Answer: claims and places, one after the other.
+-- Answer: where the next page begins, or nothing if this is the last; a line end; claims and places, one after the other. A claim that was renewed
+-- meanwhile may be on two pages, and so may those that end in the same ms as the last of a page.
 
 local call = redis.call
 local time = call('TIME')
@@ -13,18 +14,29 @@ local now = time[1] * 1000000 + time[2]
 --#include common
 
 open(1)
-local out = {}
-if exclusive() then out[1] = holder() end
-
-local ends = used > 0 and call('ZRANGEBYSCORE', set, string.format('(%.3f', nowms), '(' .. digits(PLACES), 'WITHSCORES') or {}
-for i = 1, #ends, 2 do
-  local c = data('s', string.sub(ends[i], 2))
-  if c then out[#out + 1] = show('c', c, ends[i + 1] - nowms) end
+local out, most = {}, tonumber(ARGV[2])
+local part, from = string.match(ARGV[1], '^([sq]) (.*)$')
+if not part then
+  if exclusive() then out[1] = holder() end
+  part, from = 's', string.format('(%.3f', nowms)
 end
-for _, head in ipairs(waiting > 0 and call('ZRANGEBYSCORE', set, '-inf', '(0') or {}) do
-  local owner = string.sub(head, 2)
+
+if part == 's' then
+  local ends = used > 0 and call('ZRANGEBYSCORE', set, from, '(' .. digits(PLACES), 'WITHSCORES', 'LIMIT', 0, most) or {}
+  for i = 1, #ends, 2 do
+    local c = data('s', string.sub(ends[i], 2))
+    if c then out[#out + 1] = show('c', c, ends[i + 1] - nowms) end
+  end
+  most = most - #ends / 2
+  if most == 0 then return 's ' .. ends[#ends] .. '\n' .. table.concat(out) end
+  from = '-inf'
+end
+
+local line = waiting > 0 and call('ZRANGEBYSCORE', set, from, '(0', 'WITHSCORES', 'LIMIT', 0, most) or {}
+for i = 1, #line, 2 do
+  local owner = string.sub(line[i], 2)
   local left = (call('ZSCORE', set, 'e' .. owner) or 0) - PLACES - nowms
   local c = left > 0 and data('e', owner)
   if c then out[#out + 1] = show('p', c, left) end
 end
-return table.concat(out)
+return (#line == 2 * most and 'q (' .. line[#line] or '') .. '\n' .. table.concat(out)
