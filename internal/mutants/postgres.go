@@ -156,5 +156,10 @@ func postgres() []mutant {
 			File: "store/postgres/url.go", Old: "		conf.MaxConnIdleTime = poolIdle\n", New: "",
 			Pkg: pkg, Test: "TestOpen_connections",
 		},
+		{
+			Name: "postgres-dead-waiter-stays-for-a-jump", Why: "the clock is set back, and a waiter that died is in the way for as long as the jump",
+			File: file, Old: "set ends = now + p.life from (", New: "set ends = p.ends from (",
+			Pkg: "tests/promise", Test: "TestClock_deadWaiter/postgres",
+		},
 	}
 }

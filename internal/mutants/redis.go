@@ -81,6 +81,11 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_virtual_breakPages",
 		},
 		{
+			Name: "redis-dead-waiter-stays-for-a-jump", Why: "the clock is set back, and a waiter that died is in the way for as long as the jump",
+			File: dir + "common.lua", Old: "not exclusive() then shorten() end", New: "not exclusive() then shorten = shorten end",
+			Pkg: "tests/promise", Test: "TestClock_deadWaiter/redis",
+		},
+		{
 			Name: "mail-closes-for-one", Why: "a store that is closed while calls are held back never ends",
 			File: "store/redis/rueidis/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
 			Pkg: "store/redis/rueidis", Test: "TestMail_closed_busy",

@@ -100,7 +100,7 @@ func TestClock_back(t *testing.T) {
 }
 
 // A waiter dies in the queue, and the clock of the server is set back by an hour. The release hands the key to the dead waiter for no longer
-// than it had asked to wait.
+// than it had asked to wait. If there is no release, because the holder dies too, the dead waiter is in the way for no longer than that.
 func TestClock_deadWaiter(t *testing.T) {
 	t.Parallel()
 	const jump, wait = time.Hour, 2 * time.Second
@@ -128,6 +128,16 @@ func TestClock_deadWaiter(t *testing.T) {
 			t.Fatalf("%+v, %v; want the dead waiter's, for %v at most", claims, err, wait)
 		}
 		eventually(t, "the next holder", func() error { return acquire("next") })
+
+		if err := acquire("dead too"); err == nil {
+			t.Fatal("two holders")
+		}
+		clock.Set(-2 * jump)
+		eventually(t, "a last renewal", func() error {
+			_, err := store.Renew(t.Context(), driver.Renewal{ID: r("next").ID, TTL: wait})
+			return err
+		})
+		eventually(t, "the holder after that", func() error { return acquire("last") })
 	})
 }
 

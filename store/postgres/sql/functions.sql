@@ -280,6 +280,12 @@ begin
   select count(*) into ahead from @schema@.place p
     where p.key = acquire.key and p.owner <> acquire.owner and (spot is null or p.number < spot);
   room := used + acquire.weight <= acquire."limit";
+  if mine and room and ahead > 0 then
+    -- If the clock was set back, those ahead have no more than they asked for: they may have died.
+    update @schema@.place p set ends = now + p.life from (
+      select l.owner from @schema@.place l where l.key = acquire.key and l.ends > now + l.life for update skip locked
+    ) late where p.key = acquire.key and p.owner = late.owner;
+  end if;
   if mine and room and ahead = 0 then
     fence := greatest(last + 128, micros, acquire.floor);
     if fence > 9007199254740864 then

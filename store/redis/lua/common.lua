@@ -158,6 +158,17 @@ local function ended(base)
   return members
 end
 
+-- shorten gives the head of the line no more than it asked for, if the clock was set back: it may have died.
+local function shorten()
+  local owner = string.sub(call('ZRANGE', set, 0, 0)[1] or '', 2)
+  local c = data('e', owner)
+  if not c or c.fence == 0 or c.order - nowms <= c.fence + 1 then return end
+  c.order = math.ceil(nowms) + c.fence
+  soon = math.min(soon, c.order)
+  call('ZADD', set, digits(PLACES + c.order), 'e' .. owner)
+  call('HSET', hash, 'e' .. owner, pack(c))
+end
+
 -- sweep drops what has ended, in bounded steps. The rest counts as if it lived.
 local function sweep()
   if used > 0 then
@@ -165,6 +176,7 @@ local function sweep()
     for _, owner in ipairs(owners) do forget(owner) end
     if #owners > 0 or not held then mark() end
   end
+  if waiting > 0 and not exclusive() then shorten() end -- the release of an exclusive claim hands the name on, for no longer either
   if waiting > 0 and soon <= nowms + 1000 then -- when it is near, it is looked up
     for _, owner in ipairs(ended(PLACES)) do leave(owner) end
     waiting = call('ZCOUNT', set, '-inf', '(0')
