@@ -136,3 +136,44 @@ func TestLease_Context_leavesNothingBehind(t *testing.T) {
 		}
 	})
 }
+
+// A context of several leases ends in the first look after one of them was lost, whichever it is, also
+// if no timer and no other goroutine has reported the loss yet.
+func TestLease_Context_nested(t *testing.T) {
+	for _, lost := range []string{"outer", "middle", "inner"} {
+		t.Run(lost, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow := &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}
+				defer slow.release()
+				var ctx, detached context.Context = t.Context(), nil
+				for _, name := range []string{"outer", "middle", "inner"} {
+					var opts []distlock.Option
+					if name == lost { // the observer keeps the goroutine busy that would report the loss
+						opts = []distlock.Option{distlock.TTL(time.Second), distlock.MaxHold(10 * time.Second), distlock.Observe(slow.observe)}
+					}
+					lease := taken(t, lockerOn(t, newWire(), opts...), name)
+					detached = lease.Context(context.WithoutCancel(ctx))
+					ctx = lease.Context(ctx)
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithCancel(ctx) // programs put contexts of their own in between
+					defer cancel()
+					if name == "inner" {
+						ctx = lease.Context(ctx)
+					}
+				}
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if over(ctx.Done()) {
+					t.Fatal("the loss was reported: the observer does not hold it up")
+				}
+				if ctx.Err() == nil || !over(ctx.Done()) {
+					t.Error("the context goes on after the lease")
+				}
+				wantLoss(t, context.Cause(ctx), distlock.LossMaxHold)
+				if lost != "inner" && detached.Err() != nil {
+					t.Error("a context that was cut off from the lease ended with it")
+				}
+			})
+		})
+	}
+}

@@ -10,6 +10,11 @@ func root() []mutant {
 			Test: "TestLocker_Lock_lateAnswer",
 		},
 		{
+			Name: "outer-lease-not-looked-at", M: "M12", Why: "after a pause the context of several leases says that the work may go on, though an outer one is lost",
+			File: "context.go", Old: "		_ = outer.Err()\n", New: "",
+			Test: "TestLease_Context_nested",
+		},
+		{
 			Name: "trust-from-the-message", M: "M12 M27", Why: "a message that was long under way makes a lease outlast its claim",
 			File: "place.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
 			Test: "TestLocker_Lock_toldLate",

@@ -14,8 +14,11 @@ var Library = []Pledge{
 		},
 	},
 	{
-		"`Err`, `Valid` and a lease context's `Err` compare the clock at every call, so a process that was paused sees the loss in its first look",
-		[]Test{"lease_test.go:TestLease_lost_lookingAtTheClock", "internal/keeper/hold_test.go:TestHold_Lose"},
+		"`Err`, `Valid` and a lease context's `Err` compare the clock at every call, for every lease that the context was made of, so a process that was paused sees the loss in its first look",
+		[]Test{
+			"lease_test.go:TestLease_lost_lookingAtTheClock", "lease_context_test.go:TestLease_Context_nested", "internal/keeper/hold_test.go:TestHold_Lose",
+			"tests/kinds/pause_test.go:TestPause_nested a real process is stopped",
+		},
 	},
 	{
 		"The time in which the machine was suspended counts (Linux; on other systems the first renewal after it notices)",

@@ -21,7 +21,7 @@ import (
 const soon = 10 * time.Second
 
 func TestMain(m *testing.M) {
-	run := testenv.Main(m, testenv.Roles{"candidate": playCandidate, "slots": playSlots})
+	run := testenv.Main(m, testenv.Roles{"candidate": playCandidate, "slots": playSlots, "nested": playNested})
 	flag.Parse()
 	// The tests wait most of their time. They need no processor for that.
 	if err := flag.Set("test.parallel", "8"); err != nil {
