@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/backoff"
 	"github.com/distlock/distlock/internal/keeper"
 )
 
@@ -44,6 +45,7 @@ type Lease struct {
 	busy    bool          // an Unlock or Handle is under way
 	settled bool          // the store answered: answer is final
 	tried   bool          // a release was sent and not answered
+	sent    time.Duration // when the first release was sent
 }
 
 // Key returns the name of the lock.
@@ -192,8 +194,9 @@ func (l *Lease) seal() error {
 // did not answer: the lease is over, the lock may stay taken until its TTL is, and Unlock
 // may be called again.
 //
-// Unlock goes out even if ctx is over. It takes at most 5 s, and hardly longer than the lease could
-// be trusted. Once it was answered, calling it again does nothing and returns the same.
+// Unlock goes out even if ctx is over. It is repeated if the store fails or does not answer, for at most
+// 5 s, and hardly longer than the lease could be trusted. Once it was answered, calling it again does
+// nothing and returns the same.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -219,7 +222,7 @@ func (l *Lease) Unlock(ctx context.Context) error {
 func (l *Lease) release(ctx context.Context) error {
 	hold, limit := &l.t.hold, l.r.limit()
 	if !l.tried {
-		limit = min(callLimit, max(hold.Left(), minTTL))
+		limit = min(callLimit, max(hold.Life(), minTTL))
 	}
 	room := &l.last
 	if l.tried {
@@ -243,8 +246,6 @@ func (l *Lease) release(ctx context.Context) error {
 	kind := Released
 	switch {
 	case err == nil:
-	case errors.Is(err, driver.ErrNotHeld) && l.tried:
-		err = nil // the release that was not answered had taken effect
 	case errors.Is(err, driver.ErrNotHeld), errors.Is(err, keeper.ErrExpired), errors.Is(err, keeper.ErrMaxHold):
 		err, kind = newLostError(l.r.name, l.fence, err), Lost
 	default:
@@ -291,14 +292,64 @@ func (l *Lease) part(ctx context.Context, kind EventKind, err error, final bool)
 	}
 }
 
-// giveBack releases the claim, or leaves it to end by itself when its shortest hold is over.
+// The pauses between the attempts of a release. The first ones are short: most failures are those of a
+// connection that the server has closed, and the next connection is good.
+const (
+	releaseFirst = 5 * time.Millisecond
+	releaseMost  = 250 * time.Millisecond
+)
+
+// giveBack ends the claim, and repeats that while ctx lasts if the store did not do it or did not answer.
+//
+// A claim that is gone after an attempt without an answer was ended by that attempt, or lost before it.
+// The store cannot tell which. It counts as released, unless another holds the lock since before
+// the first attempt.
 func (l *Lease) giveBack(ctx context.Context) error {
+	unsure := l.tried
+	if !l.tried {
+		l.sent = l.t.l.clock.Now()
+	}
+	for n := 1; ; n++ {
+		err := l.endClaim(ctx)
+		switch {
+		case errors.Is(err, driver.ErrNotHeld) && unsure && !l.overtaken(ctx):
+			return nil
+		case err == nil, errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
+			return err
+		}
+		unsure = unsure || newOpError("", "", err).Unknown
+		pause := time.NewTimer(backoff.Pause(n, releaseFirst, releaseMost))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		}
+	}
+}
+
+// endClaim releases the claim, or leaves it to end by itself when its shortest hold has ended.
+func (l *Lease) endClaim(ctx context.Context) error {
 	store, id := l.t.l.store, l.t.id
 	if rest := l.r.opt.atLeast - (l.t.l.clock.Awake() - l.since); rest > 0 {
 		_, err := store.Renew(ctx, driver.Renewal{ID: id, TTL: max(rest, l.t.l.features.MinTTL)})
 		return err
 	}
 	return store.Release(ctx, id)
+}
+
+// overtaken reports whether another was granted what this lease excludes before its first release was
+// sent. Ages are measured by the store's clock, which may be a little faster.
+func (l *Lease) overtaken(ctx context.Context) bool {
+	claims, err := driver.Show(ctx, l.t.l.store, l.r.Key)
+	if err != nil {
+		return false
+	}
+	since := l.t.l.clock.Now() - l.sent
+	since += keeper.Margin(since)
+	return slices.ContainsFunc(claims, func(c driver.Claim) bool {
+		return !c.Waiting && c.Held > since && (l.r.alone() || c.Weight == driver.Whole)
+	})
 }
 
 // departLimit is how long one who wants to end a lease waits for another who does: as long as a release can take. A recording may

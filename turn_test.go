@@ -338,11 +338,9 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 		}, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},
 		{name: "release failed", next: opts{distlock.TTL(long)}, before: func(_ *testing.T, g *gate, _ *distlock.Lease) {
 			g.set(func(g *gate) {
-				g.release = func(_ context.Context, _ driver.ID, _ func() error) error {
-					g.set(func(g *gate) { g.release = nil })
-					return errCut
-				}
+				g.release = func(context.Context, driver.ID, func() error) error { return errCut }
 			})
+			time.AfterFunc(10*time.Second, g.thaw)
 		}, unlock: distlock.ErrUnknown, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},
 		{name: "lost", before: func(t *testing.T, g *gate, lease *distlock.Lease) {
 			if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {

@@ -81,6 +81,14 @@ func (h *Hold) Left() time.Duration {
 	return time.Duration(h.until.Load()) - h.k.clock.Now()
 }
 
+// Life is how long the store can be trusted to keep the claim unless it is renewed. Unlike Left it
+// does not end with MaxHold or Stop.
+func (h *Hold) Life() time.Duration {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	return h.valid - h.k.clock.Now()
+}
+
 // Young reports whether the claim was granted for less than its TTL and has not been renewed yet.
 func (h *Hold) Young() bool {
 	h.k.mu.Lock()

@@ -15,6 +15,26 @@ func root() []mutant {
 			Test: "TestLease_Context_nested",
 		},
 		{
+			Name: "release-not-repeated", Why: "a connection that the server has closed leaves the lock taken for its TTL",
+			File: "lease.go", Old: "		case <-pause.C:\n", New: "		case <-pause.C:\n			return err\n",
+			Test: "TestLease_Unlock_repeats",
+		},
+		{
+			Name: "released-is-lost", Why: "a release whose answer was lost is repeated, and the second answer is taken for a loss",
+			File: "lease.go", Old: "		unsure = unsure || newOpError(\"\", \"\", err).Unknown\n", New: "",
+			Test: "TestLease_Unlock_repeats",
+		},
+		{
+			Name: "lost-is-released", Why: "a lock that another holds since long is told as released in good order, if the first release was not answered",
+			File: "lease.go", Old: " && unsure && !l.overtaken(ctx):", New: " && unsure:",
+			Test: "TestLease_Unlock_repeats",
+		},
+		{
+			Name: "release-bounded-by-maxhold", Why: "an Unlock shortly before MaxHold has no time to be answered",
+			File: "lease.go", Old: "max(hold.Life(), minTTL)", New: "max(hold.Left(), minTTL)",
+			Test: "TestLease_Unlock_beforeMaxHold",
+		},
+		{
 			Name: "trust-from-the-message", M: "M12 M27", Why: "a message that was long under way makes a lease outlast its claim",
 			File: "place.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
 			Test: "TestLocker_Lock_toldLate",
@@ -149,7 +169,7 @@ func root() []mutant {
 		},
 		{
 			Name: "not-held-is-a-clean-release", Why: "work that met with another's is called done",
-			File: "lease.go", Old: "	case errors.Is(err, driver.ErrNotHeld) && l.tried:\n", New: "	case errors.Is(err, driver.ErrNotHeld):\n",
+			File: "lease.go", Old: " && unsure && !l.overtaken(ctx):", New: ":",
 			Test: "TestLease_lost_saysTheStore",
 		},
 		{

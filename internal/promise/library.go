@@ -88,4 +88,8 @@ var Library = []Pledge{
 		"A result that was kept lives for as long as it was kept for, though a renewal or an ask arrives late",
 		[]Test{`store/mem/mem_test.go:TestStore law "record"`},
 	},
+	{
+		"A release that the store refused or did not answer is repeated, for 5 s at most and while the store keeps the claim: a connection that the server has closed costs nobody a TTL",
+		[]Test{"lease_unlock_test.go:TestLease_Unlock_repeats", "tests/promise/closed_test.go:TestConnectionClosed real servers"},
+	},
 }

@@ -1,0 +1,40 @@
+package promise_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// The server closes the connections of a holder, as it does at a restart, a failover or after a time without use. The holder's
+// Unlock is answered all the same, and the next lock needs no TTL to end.
+func TestConnectionClosed(t *testing.T) {
+	t.Parallel()
+	onEach(t, []string{"redis", "redlock", "postgres"}, func(t *testing.T, s *site) {
+		holder, next := locker(t, s.store(t)), locker(t, s.store(t))
+		for _, pause := range []time.Duration{0, 5 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+			name := fmt.Sprint("after ", pause)
+			lease := persist(t, holder, name)
+			s.closeAll(t)
+			time.Sleep(pause)
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: Unlock: %v", name, err)
+			}
+			after := persist(t, next, name) // in less than the TTL
+			if err := after.Unlock(t.Context()); err != nil {
+				t.Errorf("%s: the next one's Unlock: %v", name, err)
+			}
+		}
+	})
+}
+
+// closeAll has the servers close the connections of all clients.
+func (s *site) closeAll(t *testing.T) {
+	t.Helper()
+	for _, r := range s.redis {
+		do(t, r, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	}
+	for _, p := range s.pg {
+		query(t, p, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")
+	}
+}
