@@ -8,12 +8,14 @@ import (
 // Do runs f under the lock of a name, waiting for it as Lock does. The context that f gets ends when
 // the lease is lost; FromContext finds the lease, and its fence, in it.
 //
-// Do returns what f returned, joined with the loss of the lease and with what Unlock returned: a
-// run that lost its lock never returns nil. f ran if and only if Do could take the
-// lock; an error that is ErrHeld and not from f says that it could not.
+// Do returns an error if the lock was not acquired, if f returned one, or if the lease was lost before f
+// returned: a run that lost its lock never returns nil. The error is ErrNotAcquired if and only if f did
+// not run. If the lock could not be released, because the store did not answer for 5 s, it stays taken
+// until its TTL ends. The work is done then, and Do does not return that error: observers get it with
+// the event Released, and Log logs it.
 func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
 	if f == nil {
-		return errNilFunc
+		return outcome(false, errNilFunc)
 	}
 	lease, err := l.Lock(ctx, name, opts...)
 	if err != nil {
@@ -23,10 +25,10 @@ func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context
 }
 
 // TryDo runs f under the lock of a name if nobody has it, and otherwise returns false and no
-// error: somebody else is at it. The error is that of Do.
+// error: somebody else is at it. The error is that of Do: ErrNotAcquired if and only if ran is false.
 func (l *Locker) TryDo(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
 	if f == nil {
-		return false, errNilFunc
+		return false, outcome(false, errNilFunc)
 	}
 	lease, err := l.TryLock(ctx, name, opts...)
 	switch {
@@ -43,7 +45,7 @@ func (l *Locker) TryDo(ctx context.Context, name string, f func(ctx context.Cont
 func DoValue[T any](ctx context.Context, l *Locker, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	var v T
 	if f == nil {
-		return v, errNilFunc
+		return v, outcome(false, errNilFunc)
 	}
 	err := l.Do(ctx, name, func(ctx context.Context) (err error) {
 		v, err = f(ctx)
@@ -54,10 +56,15 @@ func DoValue[T any](ctx context.Context, l *Locker, name string, f func(ctx cont
 
 // do runs f and unlocks, also if f panics.
 func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	defer func() {
-		if lost := l.Unlock(ctx); lost != nil {
-			err = errors.Join(err, lost)
-		}
-	}()
+	defer func() { err = outcome(true, l.finish(ctx, err)) }()
 	return f(l.Context(ctx))
+}
+
+// finish unlocks after the work, and returns what came of the work, and of the lease if it was lost. A
+// release that failed is not the work's error: part has told observers.
+func (l *Lease) finish(ctx context.Context, err error) error {
+	if lost := l.Unlock(ctx); errors.Is(lost, ErrLost) && !errors.Is(err, lost) { // f may return it too
+		return errors.Join(err, lost)
+	}
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,9 +29,11 @@ func TestDo(t *testing.T) {
 		{"lost and f fails", mine, "lost", want{mine, distlock.ErrLost}, nil},
 		{"broken unseen", nil, "broken", want{distlock.ErrLost}, nil},
 		{"broken unseen and f fails", mine, "broken", want{mine, distlock.ErrLost}, nil},
-		{"release not answered", nil, "cut", want{distlock.ErrUnknown, errWire}, want{distlock.ErrLost}},
-		{"release not answered and f fails", mine, "cut", want{mine, distlock.ErrUnknown}, want{distlock.ErrLost}},
-		{"release refused", nil, "down", want{distlock.ErrUnavailable}, want{distlock.ErrLost, distlock.ErrUnknown}},
+		{"release not answered", nil, "cut", nil, nil},
+		{"release not answered and f fails", mine, "cut", want{mine}, want{distlock.ErrLost, distlock.ErrUnknown, distlock.ErrUnavailable}},
+		{"release refused", nil, "down", nil, nil},
+		{"release refused and f fails", mine, "down", want{mine}, want{distlock.ErrLost, distlock.ErrUnknown, distlock.ErrUnavailable}},
+		{"f returns the loss", nil, "cause", want{distlock.ErrLost}, nil},
 		{"f unlocks", nil, "unlock", nil, nil},
 		{"f unlocks and fails", mine, "unlock", want{mine}, want{distlock.ErrReleased}},
 		{"f gives it away", nil, "handle", nil, nil},
@@ -40,7 +43,8 @@ func TestDo(t *testing.T) {
 			t.Run(how+" "+c.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWire()
-					l := lockerOn(t, w, distlock.MaxHold(time.Hour))
+					p := &tape{}
+					l := lockerOn(t, w, distlock.MaxHold(time.Hour), distlock.Observe(p.observe))
 					f := func(ctx context.Context) error {
 						lease := distlock.FromContext(ctx)
 						if lease == nil || lease.Key() != "x" || ctx.Err() != nil {
@@ -51,6 +55,11 @@ func TestDo(t *testing.T) {
 							w.cut()
 							<-ctx.Done()
 							w.mend()
+						case "cause":
+							w.cut()
+							<-ctx.Done()
+							w.mend()
+							return context.Cause(ctx)
 						case "broken":
 							_, _ = driver.Break(t.Context(), w, "x", "")
 						case "cut":
@@ -86,6 +95,17 @@ func TestDo(t *testing.T) {
 						t.Fatalf("error %v, want %v", err, c.want)
 					}
 					wantErr(t, err, c.want...)
+					if c.fate == "cut" || c.fate == "down" { // the error is the observer's
+						if ends := p.all(distlock.Released); len(ends) != 1 || ends[0].Err == nil {
+							t.Errorf("observed %+v", ends)
+						}
+					}
+					if c.fate == "cause" && strings.Count(err.Error(), "\n") > 0 {
+						t.Errorf("the loss is in the error twice: %v", err)
+					}
+					if errors.Is(err, distlock.ErrNotAcquired) {
+						t.Errorf("f ran, and the error %v says that it did not", err)
+					}
 					for _, never := range c.never {
 						if errors.Is(err, never) {
 							t.Errorf("error %v is %v", err, never)

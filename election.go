@@ -75,12 +75,24 @@ func (e *Election) request(ctx context.Context) (*request, error) {
 // Leadership is given back only when lead has returned, and then at once; to return nil is to resign. An
 // error of lead ends Run, unless lead's context was over by then.
 //
+// The error is ErrNotAcquired if and only if lead was never called.
+//
 // A store that fails is tried again, but for the very first call. To shut down, end ctx and wait for Run: Locker.Close
 // does not wait for lead.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
 	if lead == nil {
-		return errNilFunc
+		return outcome(false, errNilFunc)
 	}
+	led := false
+	err := e.stand(ctx, func(ctx context.Context, t *Term) error {
+		led = true
+		return lead(ctx, t)
+	})
+	return outcome(led, err)
+}
+
+// stand stands for election again and again.
+func (e *Election) stand(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
 	for failed, stood := 0, false; ; {
 		r, err := e.request(ctx)
 		if err != nil {
@@ -116,14 +128,11 @@ func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Co
 	defer func() {
 		leave(ErrReleased)
 		wg.Wait()
-		gone := lease.Unlock(ctx)
+		_ = lease.Unlock(ctx) // observers get what went wrong; the term is over in any case
 		switch {
 		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		case ctx.Err() != nil:
 			err = errors.Join(err, context.Cause(ctx))
-		}
-		if err != nil && !errors.Is(gone, ErrLost) {
-			err = errors.Join(err, gone)
 		}
 	}()
 	// Every term is a claim of its own, and never handed on in memory: its number is the fence that the store shows.

@@ -70,16 +70,20 @@ func quoteFixed(ctx context.Context, locker *distlock.Locker) error {
 func quoteRefusal(ctx context.Context, locker *distlock.Locker) (status string, err error) {
 	err = locker.Do(ctx, "deploy", report, distlock.Wait(time.Second))
 	switch {
-	case errors.Is(err, distlock.ErrLost):
-		return "it ran, and the lock did not last: another may have run beside it", err
+	case err == nil:
+		return "it ran, and held the lock to the end", nil
+	case !errors.Is(err, distlock.ErrNotAcquired) && errors.Is(err, distlock.ErrLost):
+		return "it ran, and the lock did not last: another may have run at the same time", err
+	case !errors.Is(err, distlock.ErrNotAcquired):
+		return "it ran, and failed", err
 	case errors.Is(err, distlock.ErrHeld):
-		return "it did not run: somebody else is at it", nil
-	case errors.Is(err, distlock.ErrUnavailable):
-		return "it did not run: the store cannot be asked", err
+		return "it did not run: somebody else holds the lock", nil
 	case errors.Is(err, distlock.ErrUnknown):
-		return "not known: the name may be taken for a TTL", err
+		return "it did not run: the store did not answer, and the name may be taken for a TTL", err
+	case errors.Is(err, distlock.ErrUnavailable):
+		return "it did not run: the store cannot be used", err
 	}
-	return "it ran, and failed or not", err
+	return "it did not run: the context ended, the Locker is closed, or the call is wrong", err
 }
 
 // Look and act under a lock, and let what is changed refuse the late.
@@ -113,7 +117,7 @@ func Example_ttl() {
 	// <nil> <nil>
 }
 
-// Tell apart why something did not run.
+// Tell whether something ran, and why not.
 func Example_refusal() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
@@ -121,5 +125,9 @@ func Example_refusal() {
 	defer cancel()
 	fmt.Println(quoteRefusal(soon, locker))
 	_ = lease.Unlock(ctx)
-	// Output: it did not run: somebody else is at it <nil>
+	fmt.Println(quoteRefusal(ctx, locker))
+	// Output:
+	// it did not run: somebody else holds the lock <nil>
+	// reported
+	// it ran, and held the lock to the end <nil>
 }

@@ -103,7 +103,12 @@ func (m *Limiter) Allow(ctx context.Context, name string, opts ...Option) error 
 
 // Wait lets a name pass once, or as often as Weight says, and waits until it may: first come, first served where the store can queue
 // and the limit is at most 1,000, or Exact. The context, and the option Wait, bound the wait; if they end it the error is ErrLimited too.
+// Every error is ErrNotAcquired: the name may not pass.
 func (m *Limiter) Wait(ctx context.Context, name string, opts ...Option) error {
+	return outcome(false, m.wait(ctx, name, opts))
+}
+
+func (m *Limiter) wait(ctx context.Context, name string, opts []Option) error {
 	r, err := m.l.request(ctx, kindRate, name, Counted, append(opts[:len(opts):len(opts)], m.set))
 	if err != nil {
 		return err

@@ -92,7 +92,8 @@ func self() string {
 // served where the store can queue. The context bounds the wait and nothing else; see
 // Lease.Context for the work.
 //
-// An error leaves nothing behind: no place in line and no lock, unless it is ErrUnknown.
+// An error leaves nothing behind: no place in line and no lock, unless it is ErrUnknown. It is always
+// ErrNotAcquired, together with the reason.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return l.take(ctx, Exclusive, name, opts)
 }
@@ -121,15 +122,16 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 	}
 	r, err := l.request(ctx, kindLock, name, mode, opts)
 	if err != nil {
-		return nil, err
+		return nil, outcome(false, err)
 	}
 	r.Weight, r.Limit = weight, driver.Whole
 	if mode == Exclusive {
 		if err := l.upgrades(ctx, r); err != nil {
-			return nil, err
+			return nil, outcome(false, err)
 		}
 	}
-	return l.get(ctx, r)
+	lease, err := l.get(ctx, r)
+	return lease, outcome(false, err)
 }
 
 // Check takes and gives back a lock that nobody else uses. It returns nil if the store can be

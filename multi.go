@@ -25,8 +25,13 @@ type Leases struct {
 // once. The context, and Wait, bound the whole of it. What is taken first is kept while the rest is waited for, and if it is lost meanwhile, the call
 // fails with ErrLost.
 //
-// An error leaves nothing behind, unless it is ErrUnknown.
+// An error leaves nothing behind, unless it is ErrUnknown. It is always ErrNotAcquired.
 func (l *Locker) LockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
+	all, err := l.lockAll(ctx, names, opts)
+	return all, outcome(false, err)
+}
+
+func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*Leases, error) {
 	r, names, err := l.several(ctx, names, opts)
 	if err != nil {
 		return nil, err

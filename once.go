@@ -97,11 +97,23 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 //
 // An unanswered recording is tried again for as long as the lease can be trusted; not for longer than Unlock takes, if ctx is over or
 // the Locker is closed. Then the result is returned with ErrNotRecorded.
+//
+// The error is ErrNotAcquired if and only if this call did not run f. A *PastError, of a call before, is one of these.
 func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
-	var none T
 	if f == nil {
-		return none, errNilFunc
+		var none T
+		return none, outcome(false, errNilFunc)
 	}
+	ran := false
+	v, err := o.do(ctx, name, func(ctx context.Context) (T, error) {
+		ran = true
+		return f(ctx)
+	}, opts)
+	return v, outcome(ran, err)
+}
+
+func (o *Once[T]) do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts []Option) (T, error) {
+	var none T
 	r, err := o.l.request(ctx, kindOnce, name, Exclusive, append(o.opts, opts...))
 	if err != nil {
 		return none, err
@@ -139,7 +151,7 @@ func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Cont
 	returned := false
 	defer func() {
 		if record == nil {
-			err = errors.Join(err, lease.Unlock(ctx))
+			err = lease.finish(ctx, err)
 		}
 	}()
 	defer func() {

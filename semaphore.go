@@ -82,13 +82,14 @@ func (l *Locker) resized(n *line, size *atomic.Int64) {
 func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	r, err := s.l.request(ctx, kindSem, name, Counted, opts)
 	if err != nil {
-		return nil, err
+		return nil, outcome(false, err)
 	}
 	r.Weight, r.Limit, r.size = max(1, r.opt.weight), s.Size(), s.size
 	if err := r.tooHeavy(); err != nil {
-		return nil, err
+		return nil, outcome(false, err)
 	}
-	return s.l.get(ctx, r)
+	lease, err := s.l.get(ctx, r)
+	return lease, outcome(false, err)
 }
 
 // TryAcquire takes a slot of a name, or as many as Weight says, or returns ErrHeld at once.
@@ -98,6 +99,9 @@ func (s *Semaphore) TryAcquire(ctx context.Context, name string, opts ...Option)
 
 // Do runs f with a slot of a name, as Locker.Do does with a lock.
 func (s *Semaphore) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
+	if f == nil {
+		return outcome(false, errNilFunc)
+	}
 	lease, err := s.Acquire(ctx, name, opts...)
 	if err != nil {
 		return err

@@ -42,7 +42,8 @@ func NewLocker(store driver.Store, splay time.Duration, opts ...distlock.Option)
 	return &Locker{l, patience}, nil
 }
 
-// Lock takes the lock of a job, or returns distlock.ErrHeld: gocron skips the run then.
+// Lock takes the lock of a job, or returns distlock.ErrHeld: gocron skips the run then. Every error is
+// distlock.ErrNotAcquired.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lease, err := l.l.Lock(ctx, key, distlock.Wait(l.patience))
 	if err != nil {
@@ -54,8 +55,13 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 // Close gives back the locks of jobs that run. Shut the scheduler down first.
 func (l *Locker) Close(ctx context.Context) error { return l.l.Close(ctx) }
 
-// ErrNotLeader says that another process runs the jobs.
-var ErrNotLeader = errors.New("gocron: not the leader")
+// ErrNotLeader says that another process runs the jobs. It is distlock.ErrNotAcquired.
+var ErrNotLeader error = notLeader{}
+
+type notLeader struct{}
+
+func (notLeader) Error() string { return "gocron: not the leader" }
+func (notLeader) Unwrap() error { return distlock.ErrNotAcquired }
 
 // An Elector lets one process run all jobs, for gocron.WithDistributedElector. When leadership passes on, a job may be run
 // twice for one fire, or not at all, if the clocks of the two leaders differ.

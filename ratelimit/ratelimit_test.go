@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -92,6 +93,9 @@ func TestMiddleware_options(t *testing.T) {
 			Weight: func(*http.Request) int64 { return 2 },
 			Wait:   40 * time.Second,
 			Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
+				if !errors.Is(err, distlock.ErrNotAcquired) {
+					t.Errorf("the handler did not run, and the error is %v", err)
+				}
 				w.WriteHeader(status)
 				fmt.Fprint(w, err)
 			},

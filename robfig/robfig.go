@@ -86,7 +86,7 @@ func (c *Cron) fire(ctx context.Context, id cron.EntryID, name string, f func(ct
 	// every later run would be taken for a fire of the past.
 	at := entry.Prev
 	began := time.Now()
-	if _, err := c.jobs.Run(ctx, name, at, f); err != nil {
-		c.log.ErrorContext(ctx, "a job failed", "job", name, "fire", at, "took", time.Since(began), "error", err)
+	if ran, err := c.jobs.Run(ctx, name, at, f); err != nil {
+		c.log.ErrorContext(ctx, "a job failed", "ran", ran, "job", name, "fire", at, "took", time.Since(began), "error", err)
 	}
 }

@@ -233,7 +233,7 @@ func TestCron_Add_fails(t *testing.T) {
 		time.Sleep(2500 * time.Millisecond)
 		c.Remove(id) // one fire is on its way, and finds its job gone
 		<-c.Stop().Done()
-		if n := strings.Count(log.String(), "out of paper"); n != 1 {
+		if n := strings.Count(log.String(), "out of paper"); n != 1 || !strings.Contains(log.String(), "ran=true") {
 			t.Errorf("%d failures were told: %s", n, &log)
 		}
 	})

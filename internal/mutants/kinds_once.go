@@ -4,6 +4,16 @@ package main
 func kindsOnce() []mutant {
 	return []mutant{
 		{
+			Name: "cron-hides-that-it-did-not-run", Why: "a fire whose job could not take its lock is reported as run",
+			File: "cron.go", Old: "	defer func() { err = outcome(ran, err) }()\n", New: "",
+			Test: "TestErrNotAcquired",
+		},
+		{
+			Name: "led-though-never-elected", Why: "an election that failed is reported as one that led",
+			File: "election.go", Old: "	return outcome(led, err)\n", New: "	return outcome(led || true, err)\n",
+			Test: "TestErrNotAcquired",
+		},
+		{
 			Name: "record-without-keep", Why: "the claim of a result runs out, or those in line are not woken to read it",
 			File: "once.go", Old: "Value: value, Keep: true}", New: "Value: value}",
 			Test: "TestOnce_Do_remembers",
@@ -70,7 +80,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "panic-keeps-the-claim", Why: "nobody can do it until the TTL is over",
-			File: "once.go", Old: "		if record == nil {\n			err = errors.Join(err, lease.Unlock(ctx))", New: "		if record == nil && err != nil {\n			err = errors.Join(err, lease.Unlock(ctx))",
+			File: "once.go", Old: "		if record == nil {\n			err = lease.finish(ctx, err)", New: "		if record == nil && err != nil {\n			err = lease.finish(ctx, err)",
 			Test: "TestOnce_Do_panic",
 		},
 		{
@@ -95,7 +105,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "leadership-kept-after-lead", Why: "nobody leads until the TTL is over",
-			File: "election.go", Old: "		gone := lease.Unlock(ctx)\n", New: "		gone := lease.abandon(ctx)\n",
+			File: "election.go", Old: "		_ = lease.Unlock(ctx) //", New: "		_ = lease.abandon(ctx) //",
 			Test: "TestElection_Run_handsOver",
 		},
 		{

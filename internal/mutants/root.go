@@ -35,6 +35,16 @@ func root() []mutant {
 			Test: "TestLease_Unlock_beforeMaxHold",
 		},
 		{
+			Name: "release-error-returned", Why: "a job that was done is reported as if the store had kept it from running, and is done again",
+			File: "do.go", Old: "errors.Is(lost, ErrLost) && !errors.Is(err, lost)", New: "lost != nil && !errors.Is(err, lost)",
+			Test: "TestDo",
+		},
+		{
+			Name: "inner-refusal-is-the-outer-one", Why: "a function that ran and could not take a second lock is reported as not run, and runs again",
+			File: "errors.go", Old: "	return target != ErrNotAcquired && errors.Is(e.err, target)\n", New: "	return errors.Is(e.err, target)\n",
+			Test: "TestErrNotAcquired_nested",
+		},
+		{
 			Name: "trust-from-the-message", M: "M12 M27", Why: "a message that was long under way makes a lease outlast its claim",
 			File: "place.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
 			Test: "TestLocker_Lock_toldLate",
@@ -174,7 +184,7 @@ func root() []mutant {
 		},
 		{
 			Name: "lost-run-returns-nil", Why: "a job that lost its lock is reported as done",
-			File: "do.go", Old: "		err = errors.Join(err, lost)\n", New: "		_ = lost\n",
+			File: "do.go", Old: "		return errors.Join(err, lost)\n", New: "		return err\n",
 			Test: "TestDo",
 		},
 		{

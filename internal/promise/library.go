@@ -89,6 +89,10 @@ var Library = []Pledge{
 		[]Test{`store/mem/mem_test.go:TestStore law "record"`},
 	},
 	{
+		"An error of `Do`, and of every other call that runs a function under a lock, is `ErrNotAcquired` if and only if the function did not run; a release that failed is no error of the run",
+		[]Test{"outcome_test.go:TestErrNotAcquired", "outcome_test.go:TestErrNotAcquired_nested", "do_test.go:TestDo", "tests/promise/closed_test.go:TestDo_serverDies real servers"},
+	},
+	{
 		"A release that the store refused or did not answer is repeated, for 5 s at most and while the store keeps the claim: a connection that the server has closed costs nobody a TTL",
 		[]Test{"lease_unlock_test.go:TestLease_Unlock_repeats", "tests/promise/closed_test.go:TestConnectionClosed real servers"},
 	},

@@ -1,9 +1,13 @@
 package promise_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/distlock/distlock"
 )
 
 // The server closes the connections of a holder, as it does at a restart, a failover or after a time without use. The holder's
@@ -24,6 +28,27 @@ func TestConnectionClosed(t *testing.T) {
 			if err := after.Unlock(t.Context()); err != nil {
 				t.Errorf("%s: the next one's Unlock: %v", name, err)
 			}
+		}
+	})
+}
+
+// The server dies while a function runs under its lock, and does not come back. Do does not say that the function did not run.
+func TestDo_serverDies(t *testing.T) {
+	t.Parallel()
+	onEach(t, []string{"redis", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+		l, ran := locker(t, s.store(t)), false
+		err := l.Do(t.Context(), "key", func(context.Context) error {
+			ran = true
+			for _, r := range s.redis {
+				r.Kill()
+			}
+			for _, p := range s.pg {
+				p.Kill()
+			}
+			return nil
+		})
+		if !ran || errors.Is(err, distlock.ErrNotAcquired) || err != nil && !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("ran %v, error %v", ran, err)
 		}
 	})
 }
