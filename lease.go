@@ -46,6 +46,7 @@ type Lease struct {
 	settled bool          // the store answered: answer is final
 	tried   bool          // a release was sent and not answered
 	sent    time.Duration // when the first release was sent
+	unused  bool          // nothing was done under it: its shortest hold does not count
 }
 
 // Key returns the name of the lock.
@@ -204,6 +205,22 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	if mine, answer := l.depart(true, departLimit); !mine { //nolint:contextcheck // Err waits for nothing
 		return answer
 	}
+	return l.unlock(ctx)
+}
+
+// discard is Unlock for a lease that its caller never got: nothing was done under it, so that it need
+// not be held for its shortest time.
+func (l *Lease) discard(ctx context.Context) error {
+	mine, answer := l.depart(true, departLimit) //nolint:contextcheck // Err waits for nothing
+	if !mine {
+		return answer
+	}
+	l.unused = true
+	return l.unlock(ctx)
+}
+
+// unlock passes the turn on, or gives the claim back. The caller has the lease to end.
+func (l *Lease) unlock(ctx context.Context) error {
 	locker := l.t.l
 	locker.mu.Lock()
 	passed := !l.tried && l.t.lease == l && l.t.pass()
@@ -331,7 +348,7 @@ func (l *Lease) giveBack(ctx context.Context) error {
 // endClaim releases the claim, or leaves it to end by itself when its shortest hold has ended.
 func (l *Lease) endClaim(ctx context.Context) error {
 	store, id := l.t.l.store, l.t.id
-	if rest := l.r.opt.atLeast - (l.t.l.clock.Awake() - l.since); rest > 0 {
+	if rest := l.r.opt.atLeast - (l.t.l.clock.Awake() - l.since); rest > 0 && !l.unused {
 		_, err := store.Renew(ctx, driver.Renewal{ID: id, TTL: max(rest, l.t.l.features.MinTTL)})
 		return err
 	}

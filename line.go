@@ -108,7 +108,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 
 // reject gives back a claim that was granted too late to be of use.
 func (l *Locker) reject(ctx context.Context, r *request, id driver.ID) error {
-	err := l.withdraw(ctx, r, id)
+	err := l.undo(ctx, r, id)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed && err == nil {
@@ -135,7 +135,7 @@ func (l *Locker) welcome(ctx context.Context, lease *Lease, e Event) *Lease {
 // unless gives the lease back unless the caller got it: an observer that panics on the way keeps it from that.
 func (l *Lease) unless(ctx context.Context, got *bool) {
 	if !*got {
-		_ = l.Unlock(ctx)
+		_ = l.discard(ctx)
 	}
 }
 

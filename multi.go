@@ -47,7 +47,7 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 	asking := false
 	defer func() {
 		if asking { // an observer panicked
-			_ = s.undo(ctx, nil)
+			_ = s.discard(ctx)
 		}
 	}()
 	for _, name := range names {
@@ -55,13 +55,13 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 		lease, err := l.Lock(waiting, name, opts...)
 		asking = false
 		if err != nil {
-			return nil, s.undo(ctx, err)
+			return nil, s.undo(ctx, l, err)
 		}
 		s.all = append(s.all, lease)
 		waiting = lease.Context(waiting) // a loss ends the wait for the next
 	}
 	if err := s.Err(); err != nil { //nolint:contextcheck // Err waits for nothing
-		return nil, s.undo(ctx, err)
+		return nil, s.undo(ctx, l, err)
 	}
 	return s, nil
 }
@@ -101,14 +101,40 @@ func newLeases(n int) *Leases {
 }
 
 // undo gives back what was taken before one could not be had, and returns why not.
-func (s *Leases) undo(ctx context.Context, why error) error {
-	for _, lease := range slices.Backward(s.all) {
-		// A loss is the reason why the wait ended, or came after it: nothing was done under the lease.
-		if err := lease.Unlock(ctx); err != nil && !errors.Is(err, ErrLost) {
-			why = errors.Join(why, err)
-		}
+func (s *Leases) undo(ctx context.Context, l *Locker, why error) error {
+	if len(s.all) == 0 {
+		return why
+	}
+	leave := l.enter()
+	if leave == nil {
+		return why
+	}
+	defer leave()
+	err := l.aside(ctx, func() error { return s.discard(ctx) })
+	if err == errNoAnswer { //nolint:errorlint // this very one: those of leases are wrapped
+		err = &OpError{Op: "release", Key: s.all[0].r.name, Unknown: true, Err: err}
+	}
+	if err != nil {
+		why = errors.Join(why, err)
 	}
 	return why
+}
+
+// discard gives back leases that their caller never got, within the time that ReleaseAll takes.
+func (s *Leases) discard(ctx context.Context) error {
+	var errs []error
+	late := time.Now().Add(2 * callLimit)
+	for _, lease := range slices.Backward(s.all) {
+		end := lease.discard
+		if time.Now().After(late) {
+			end = lease.abandon
+		}
+		// A loss is the reason why the wait ended, or came after it: nothing was done under the lease.
+		if err := end(ctx); err != nil && !errors.Is(err, ErrLost) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // All yields the leases in the order of their names.

@@ -2,6 +2,7 @@ package distlock_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -248,4 +249,19 @@ func TestLocker_LockAll_noDeadlock(t *testing.T) {
 			g.empty(t, lockers...)
 		})
 	}
+}
+
+// A LockAll that fails leaves nothing behind, also of leases that would be held for some time at least.
+func TestLocker_LockAll_atLeast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWire()
+		l, other := lockerOn(t, w), lockerOn(t, w)
+		taken(t, other, "b")
+		_, err := l.TryLockAll(t.Context(), []string{"a", "b"}, distlock.AtLeast(time.Hour))
+		wantErr(t, err, distlock.ErrHeld, distlock.ErrNotAcquired)
+		if errors.Is(err, distlock.ErrUnknown) {
+			t.Error(err)
+		}
+		taken(t, other, "a")
+	})
 }

@@ -93,14 +93,15 @@ func (l *Locker) patrol(ctx context.Context, n *line, w *waiter) *patrol {
 	return p
 }
 
-// stop ends the patrol, and takes its notices back.
-func (p *patrol) stop() {
+// stop ends the patrol, and takes its notices back. It does not wait for that much longer than ctx
+// lasts: notices end by themselves.
+func (p *patrol) stop(ctx context.Context) {
 	if p == nil {
 		return
 	}
 	p.cancel()
 	if !p.timer.Stop() {
-		<-p.done
+		_, _ = await(ctx, p.done, 2*withdrawLimit)
 	}
 }
 

@@ -96,7 +96,8 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 		n.failed = op
 		p.fails++
 		p.doubt = p.doubt || op.Unknown
-		if w.first && (w.asks > 0 || !op.Unknown) && n.first() == w { // see try
+		slow := l.clock.Now()-sent > w.r.limit()/2                            // there is no time for another within the limit
+		if w.first && (w.asks > 0 || slow || !op.Unknown) && n.first() == w { // see try
 			shown := *op
 			shown.Unknown = false // what may have been granted is withdrawn: see vacate
 			n.pop()

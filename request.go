@@ -121,31 +121,34 @@ func (l *Locker) acquire(ctx context.Context, r *request, ask driver.Request) (r
 }
 
 // try asks the store for one claim with a new owner and no place in line. If the answer
-// is lost it asks again, once: the same owner gets the same grant. When it returns an error
-// nothing is left in the store, or the error is ErrUnknown.
+// is lost it asks again, once and within the same limit: the same owner gets the same grant. When it
+// returns an error nothing is left in the store, or the error is ErrUnknown.
 func (l *Locker) try(ctx context.Context, r *request) (driver.ID, driver.Result, time.Duration, error) {
 	ask := r.Request
 	ask.Owner = newOwner()
 	if err := ctx.Err(); err != nil {
 		return ask.ID, driver.Result{}, 0, context.Cause(ctx)
 	}
+	began := l.clock.Awake()
 	res, sent, err := l.acquire(ctx, r, ask)
 	unknown := err != nil && newOpError("", "", err).Unknown
-	if unknown && ctx.Err() == nil {
-		res, sent, err = l.acquire(ctx, r, ask)
+	if left := r.limit() - (l.clock.Awake() - began); unknown && left > 0 && ctx.Err() == nil {
+		again, cancel := context.WithTimeout(ctx, left)
+		res, sent, err = l.acquire(again, r, ask)
+		cancel()
 	}
 	switch {
 	case err == nil && (res.Granted || !unknown):
 		return ask.ID, res, sent, nil
 	case err == nil: // what refuses the second may be the first, which is under way still
-		if err = l.withdraw(ctx, r, ask.ID); err == nil {
+		if err = l.undo(ctx, r, ask.ID); err == nil {
 			return ask.ID, res, sent, nil
 		}
 		return ask.ID, driver.Result{}, sent, &OpError{Op: "acquire", Key: r.name, Unknown: true, Err: err}
 	}
 	op := newOpError("acquire", r.name, err)
 	if unknown || op.Unknown { // one of the two may have taken effect
-		op.Unknown = l.withdraw(ctx, r, ask.ID) != nil
+		op.Unknown = l.undo(ctx, r, ask.ID) != nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return ask.ID, res, sent, errors.Join(op, cause)
@@ -167,6 +170,12 @@ func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
 	}
 	r.tell(ctx, Event{Kind: Withdrawn, Err: err})
 	return err
+}
+
+// undo is withdraw for a call that has to return soon after the end of ctx. What is not undone by then is
+// undone behind the call, and the error says that it is not known.
+func (l *Locker) undo(ctx context.Context, r *request, id driver.ID) error {
+	return l.aside(ctx, func() error { return l.withdraw(ctx, r, id) })
 }
 
 // heldError makes an error of a refusal.

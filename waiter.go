@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 )
 
 // A waiter is a call that waits.
@@ -56,9 +55,9 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	case <-ctx.Done():
 		l.leave(ctx, n, w)
 	}
-	p.stop()
+	p.stop(ctx)
 	if w.err != nil {
-		if err := w.vacate(); err != nil {
+		if err := w.vacate(ctx); err != nil {
 			if op, ok := w.err.(*OpError); ok { //nolint:errorlint // this very one: others have to do with others too
 				unsure := *op
 				unsure.Unknown = true
@@ -89,15 +88,15 @@ func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
 }
 
 // vacate returns when the place in the store's line is given up, if nobody is left to wait
-// there, and at the latest after withdrawLimit. An error says that something may be left.
-func (w *waiter) vacate() error {
+// there, and at the latest after withdrawLimit, or undoGrace after the end of ctx: the runner goes on
+// with it. An error says that something may be left.
+func (w *waiter) vacate(ctx context.Context) error {
 	if w.left == nil {
 		return nil
 	}
-	err := errNoAnswer
-	select {
-	case err = <-w.left:
-	case <-time.After(withdrawLimit): // the runner goes on with it
+	err, ok := await(ctx, w.left, withdrawLimit)
+	if !ok {
+		err = errNoAnswer
 	}
 	if err == nil {
 		return nil

@@ -122,7 +122,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "some-and-not-all", Why: "what was taken before one could not be had stays taken",
-			File: "multi.go", Old: "		if err := lease.Unlock(ctx); err != nil && !errors.Is(err, ErrLost) {\n", New: "		if err := lease.Err(); err != nil {\n",
+			File: "multi.go", Old: "		if err := end(ctx); err != nil && !errors.Is(err, ErrLost) {\n", New: "		_ = end\n		if err := lease.Err(); err != nil {\n",
 			Test: "TestLocker_LockAll_allOrNothing",
 		},
 		{

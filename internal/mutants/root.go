@@ -45,6 +45,26 @@ func root() []mutant {
 			Test: "TestErrNotAcquired_nested",
 		},
 		{
+			Name: "undo-before-return", Why: "a call on a store that hangs returns a second after its context",
+			File: "aside.go", Old: "	timer.Reset(min(limit, undoGrace))\n", New: "	timer.Reset(limit)\n",
+			Test: "TestBound",
+		},
+		{
+			Name: "second-attempt-with-a-new-limit", Why: "TryLock takes 11 s on a store that hangs",
+			File: "request.go", Old: "unknown && left > 0 && ctx.Err() == nil {\n		again, cancel := context.WithTimeout(ctx, left)\n", New: "unknown && left > -time.Hour && ctx.Err() == nil {\n		again, cancel := context.WithCancel(ctx)\n",
+			Test: "TestBound_none",
+		},
+		{
+			Name: "undone-behind-nobody", Why: "Close returns while a call of before still undoes what it asked for",
+			File: "aside.go", Old: "	l.wg.Go(func() {\n		var r result\n", New: "	go func(f func()) { f() }(func() {\n		var r result\n",
+			Test: "TestBound_close",
+		},
+		{
+			Name: "unused-lease-held-for-its-shortest-time", Why: "a LockAll that fails leaves names taken for AtLeast",
+			File: "lease.go", Old: "rest > 0 && !l.unused {", New: "rest > 0 {",
+			Test: "TestLocker_LockAll_atLeast",
+		},
+		{
 			Name: "trust-from-the-message", M: "M12 M27", Why: "a message that was long under way makes a lease outlast its claim",
 			File: "place.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
 			Test: "TestLocker_Lock_toldLate",
@@ -81,12 +101,12 @@ func root() []mutant {
 		},
 		{
 			Name: "second-ask-with-a-new-owner", Why: "the claim of the first ask, whose answer was lost, refuses its own caller",
-			File: "request.go", Old: "	if unknown && ctx.Err() == nil {\n", New: "	if unknown && ctx.Err() == nil {\n		ask.Owner = newOwner()\n",
+			File: "request.go", Old: "		again, cancel := context.WithTimeout(ctx, left)\n", New: "		again, cancel := context.WithTimeout(ctx, left)\n		ask.Owner = newOwner()\n",
 			Test: "TestLocker_Lock_unknown",
 		},
 		{
 			Name: "unknown-not-withdrawn", Why: "an unanswered ask leaves a claim behind for its TTL",
-			File: "request.go", Old: "		op.Unknown = l.withdraw(ctx, r, ask.ID) != nil\n", New: "		op.Unknown = false\n",
+			File: "request.go", Old: "		op.Unknown = l.undo(ctx, r, ask.ID) != nil\n", New: "		op.Unknown = false\n",
 			Test: "TestLocker_Lock_unknown",
 		},
 		{
@@ -148,12 +168,12 @@ func root() []mutant {
 		},
 		{
 			Name: "observer-panics-granted", Why: "a lease that nobody has is renewed for ever",
-			File: "line.go", Old: "	if !*got {\n		_ = l.Unlock(ctx)\n", New: "	if !*got {\n		_ = ctx\n",
+			File: "line.go", Old: "	if !*got {\n		_ = l.discard(ctx)\n", New: "	if !*got {\n		_ = ctx\n",
 			Test: "TestObserver_panics",
 		},
 		{
 			Name: "observer-panics-between-names", Why: "the leases of the other names are renewed for ever",
-			File: "multi.go", Old: "			_ = s.undo(ctx, nil)\n", New: "			_ = s\n",
+			File: "multi.go", Old: "			_ = s.discard(ctx)\n", New: "			_ = s\n",
 			Test: "TestObserver_panics",
 		},
 		{

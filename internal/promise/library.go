@@ -93,6 +93,13 @@ var Library = []Pledge{
 		[]Test{"outcome_test.go:TestErrNotAcquired", "outcome_test.go:TestErrNotAcquired_nested", "do_test.go:TestDo", "tests/promise/closed_test.go:TestDo_serverDies real servers"},
 	},
 	{
+		"A call that acquires or looks returns within 20 ms of the end of its context, though the store does not answer; what it may have left is undone behind it. Without such a bound it fails after 6 s",
+		[]Test{
+			"bound_test.go:TestBound", "bound_test.go:TestBound_waiting", "bound_test.go:TestBound_none", "bound_test.go:TestBound_close",
+			"tests/promise/closed_test.go:TestBound_serverHangs servers that are stopped",
+		},
+	},
+	{
 		"A release that the store refused or did not answer is repeated, for 5 s at most and while the store keeps the claim: a connection that the server has closed costs nobody a TTL",
 		[]Test{"lease_unlock_test.go:TestLease_Unlock_repeats", "tests/promise/closed_test.go:TestConnectionClosed real servers"},
 	},

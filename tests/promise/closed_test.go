@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -62,4 +63,50 @@ func (s *site) closeAll(t *testing.T) {
 	for _, p := range s.pg {
 		query(t, p, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")
 	}
+}
+
+// The server hangs: it keeps its connections and answers nobody. Calls return soon after their ctx, all the same.
+func TestBound_serverHangs(t *testing.T) {
+	t.Parallel()
+	onEach(t, []string{"redis", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+		l := locker(t, s.store(t))
+		persist(t, l, "warm")
+		for _, r := range s.redis {
+			r.Pause()
+		}
+		for _, p := range s.pg {
+			p.Pause()
+		}
+		const bound = 90 * time.Millisecond
+		var over []time.Duration
+		for i := range 50 {
+			ctx, cancel := context.WithTimeout(t.Context(), bound)
+			began := time.Now()
+			var err error
+			switch name := fmt.Sprint("key", i); i % 3 {
+			case 0:
+				_, err = l.TryLock(ctx, name)
+			case 1:
+				_, err = l.Lock(ctx, name)
+			default:
+				_, err = l.Lock(t.Context(), name, distlock.Wait(bound))
+			}
+			over = append(over, time.Since(began)-bound)
+			cancel()
+			if !errors.Is(err, distlock.ErrNotAcquired) || errors.Is(err, distlock.ErrHeld) {
+				t.Error(err)
+			}
+		}
+		slices.Sort(over)
+		if most := over[len(over)-1]; most > 500*time.Millisecond { // it was a second before; a busy machine takes its time too
+			t.Errorf("a call returned %v after its ctx", most)
+		}
+		t.Logf("after the end of ctx: p50 %v, p98 %v, max %v", over[len(over)/2], over[len(over)-2], over[len(over)-1])
+		for _, r := range s.redis {
+			r.Resume()
+		}
+		for _, p := range s.pg {
+			p.Resume()
+		}
+	})
 }
