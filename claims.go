@@ -61,8 +61,8 @@ func (c Claim) String() string {
 		verb = "kept"
 	}
 	s := verb + " by " + label(c.Holder)
-	switch foreign := c.Fence == 0 && c.Held == 0 && !c.Waiting; {
-	case !foreign:
+	switch theirs := c.Fence == 0 && c.Held == 0 && !c.Waiting; {
+	case !theirs:
 		s += fmt.Sprintf(" for %v", round(c.Held))
 	case c.Left == 0:
 		s += ", no expiry"

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -1009,4 +1010,75 @@ func TestAsks_nextGoesOn(t *testing.T) {
 		free(t, first)
 		g.empty(t, a, b)
 	})
+}
+
+// Next to clients of another program, which try every 100 ms and whose releases wake nobody, a waiter gets its share.
+func TestLocker_Lock_foreignClients(t *testing.T) {
+	const others, life, hold = 5, 100 * time.Second, 100 * time.Millisecond
+	inBubble(t, func(t *testing.T, g *gate) {
+		var key sync.Mutex // what a plain SET NX takes
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			if !key.TryLock() {
+				return driver.Result{Used: driver.Whole, Blocker: driver.Claim{Holder: "another client", Left: time.Minute}, Retry: time.Minute}, nil
+			}
+			return next(ctx, r)
+		}
+		g.release = func(_ context.Context, _ driver.ID, next func() error) error {
+			err := next()
+			if err == nil {
+				key.Unlock()
+			}
+			return err
+		}
+		l, end := g.locker(t), time.Now().Add(life)
+		var theirs atomic.Int64
+		var wg sync.WaitGroup
+		for i := range others {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 17 * time.Millisecond)
+				for time.Now().Before(end) {
+					for !key.TryLock() {
+						time.Sleep(100 * time.Millisecond)
+					}
+					theirs.Add(1)
+					time.Sleep(hold)
+					key.Unlock()
+					time.Sleep(100 * time.Millisecond)
+				}
+			})
+		}
+		ours := int64(0)
+		for time.Now().Before(end) {
+			lease := must(t)(l.Lock(t.Context(), "k"))
+			ours++
+			time.Sleep(hold)
+			free(t, lease)
+			time.Sleep(100 * time.Millisecond)
+		}
+		wg.Wait()
+		if each := theirs.Load() / others; ours < each/2 {
+			t.Errorf("%d grants, and %d for each of the others", ours, each)
+		}
+	})
+}
+
+// A poll next to another program obeys a longer Backoff.
+func TestLocker_Lock_foreignBackoff(t *testing.T) {
+	for _, c := range []struct {
+		opts        []distlock.Option
+		least, most int
+	}{
+		{nil, 100, 230}, {[]distlock.Option{distlock.Backoff(2*time.Second, 8*time.Second)}, 5, 12},
+	} {
+		inBubble(t, func(t *testing.T, g *gate) {
+			l := g.locker(t, c.opts...)
+			g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+				return driver.Result{Used: driver.Whole, Blocker: driver.Claim{Holder: "another client"}}, nil
+			}
+			begin(t.Context(), l.Lock, "k", distlock.Wait(10*time.Second)).refused(t, distlock.ErrHeld)
+			if n := g.count("acquire"); n < c.least || n > c.most {
+				t.Errorf("%d attempts in 10 s, want %d to %d", n, c.least, c.most)
+			}
+		})
+	}
 }

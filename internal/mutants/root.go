@@ -65,6 +65,11 @@ func root() []mutant {
 			Test: "TestLocker_LockAll_atLeast",
 		},
 		{
+			Name: "foreign-release-waited-for", Why: "next to SET NX clients, whose release wakes nobody, a waiter starves",
+			File: "place.go", Old: "	case p.foreign(res.Blocker):\n", New: "	case p.foreign(res.Blocker) && p.wake == nil:\n",
+			Test: "TestLocker_Lock_foreignClients",
+		},
+		{
 			Name: "trust-from-the-message", M: "M12 M27", Why: "a message that was long under way makes a lease outlast its claim",
 			File: "place.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
 			Test: "TestLocker_Lock_toldLate",

@@ -39,8 +39,8 @@ var Library = []Pledge{
 		},
 	},
 	{
-		"A wake-up that is lost costs at most the poll: 1 s unless `Backoff` says otherwise",
-		[]Test{"wait_test.go:TestLocker_Lock_wakeUpLost", "wait_test.go:TestLocker_Lock_pollIsBounded"},
+		"A wake-up that is lost costs at most the poll: 1 s unless `Backoff` says otherwise; while another program holds the lock, 100 ms",
+		[]Test{"wait_test.go:TestLocker_Lock_wakeUpLost", "wait_test.go:TestLocker_Lock_pollIsBounded", "wait_test.go:TestLocker_Lock_foreignClients"},
 	},
 	{
 		"A holder that dies is succeeded when its TTL is over; one that dies within some 20 ms of a grant it had not asked for (see 14), when its place would have been over, if that is later",
