@@ -11,6 +11,16 @@ func sqlite() []mutant {
 			Pkg: pkg, Test: "TestOpen_boot_of_a_container",
 		},
 		{
+			Name: "sqlite-second-name", Why: "two processes that use two names of one file both hold a lock",
+			File: dir + "file.go", Old: "	case links(file) > 1:\n", New: "	case links(file) > 2:\n",
+			Pkg: pkg, Test: "TestOpen_refuses/a_second_name",
+		},
+		{
+			Name: "sqlite-draft-is-a-second-name", Why: "a process that dies while it makes the file closes it for all",
+			File: dir + "file.go", Old: "			_ = os.Remove(draft) //", New: "			_ = draft //",
+			Pkg: pkg, Test: "TestOpen_draft_left",
+		},
+		{
 			Name: "sqlite-boot-hidden", Why: "a process that does not see the boot_id frees the claims of those who do",
 			File: dir + "host_linux.go", Old: "	if err != nil {\n		return host{}, err\n	}\n", New: "	_ = err\n",
 			Pkg: pkg, Test: "TestOpen_boot_hidden",

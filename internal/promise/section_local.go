@@ -64,8 +64,8 @@ func sqlite() Section {
 			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
 			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
 			{[]string{"F30"}, "all wake-ups lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf/sqlite"}, ""},
-			{[]string{"F36", "F27"}, "network file system, symbolic link, file that others may open, read-only file, newer layout", "refused when it is opened, with the reason", []Test{
-				"store/sqlite/fault_test.go:TestOpen_refuses",
+			{[]string{"F36", "F27"}, "network file system, symbolic link, hard link, a file that is mounted alone (Linux), file that others may open, read-only file, newer layout", "refused when it is opened, with the reason", []Test{
+				"store/sqlite/fault_test.go:TestOpen_refuses", "store/sqlite/mount_linux_test.go:TestOpen_mounted_file",
 			}, ""},
 		},
 		Absent: []Absence{

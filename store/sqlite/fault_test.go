@@ -99,6 +99,7 @@ func TestOpen_refuses(t *testing.T) {
 		{"a network file system", "network file system (NFS)", nil, sqlite.Machine{Magic: 0x6969}},
 		{"FUSE", "network file system (FUSE)", nil, sqlite.Machine{Magic: 0x65735546}},
 		{"a symbolic link", "symbolic link", func(p string) error { return os.Symlink(p+"-elsewhere", p) }, sqlite.Machine{}},
+		{"a second name", "hard links", func(p string) error { return errors.Join(later("select 1")(p), os.Link(p, p+"-second")) }, sqlite.Machine{}},
 		{"a folder", "no file", func(p string) error { return os.Mkdir(p, 0o700) }, sqlite.Machine{}},
 		{"a file for all", "chmod go-rwx", func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Chmod(p, 0o644)) }, sqlite.Machine{}},
 		{"a read-only file", "read-only", func(p string) error { return os.WriteFile(p, nil, 0o400) }, sqlite.Machine{}},
@@ -122,6 +123,20 @@ func TestOpen_refuses(t *testing.T) {
 				t.Errorf("got %v, want %q in it", err, tt.want)
 			}
 		})
+	}
+}
+
+// A process that died while it made the file left a draft, which is a second name. It keeps nobody from opening the file.
+func TestOpen_draft_left(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	draft := filepath.Join(filepath.Dir(path), ".locks.db-ABCDEFGHIJKL")
+	if err := errors.Join(os.WriteFile(draft, nil, 0o600), os.Link(draft, path)); err != nil {
+		t.Fatal(err)
+	}
+	opened(t, path, nil)
+	if _, err := os.Lstat(draft); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the draft is left: %v", err)
 	}
 }
 

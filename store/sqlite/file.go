@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 )
 
@@ -37,8 +38,35 @@ func (s *Store) prepare() error {
 	if err != nil {
 		return err
 	}
+	if links(file) > 1 {
+		if file, err = settled(file, s.path); err != nil {
+			return err
+		}
+	}
 	return check(file, s.path)
 }
+
+// settled removes the drafts of a file that are left of a create, or of one that is under way, and returns
+// what the file is then.
+func settled(file fs.FileInfo, path string) (fs.FileInfo, error) {
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), draftOf(path)) {
+			continue
+		}
+		draft := filepath.Join(filepath.Dir(path), e.Name())
+		if other, err := os.Lstat(draft); err == nil && os.SameFile(file, other) {
+			_ = os.Remove(draft) // it may be gone already
+		}
+	}
+	return os.Lstat(path)
+}
+
+// draftOf is how the names of drafts of a file begin.
+func draftOf(path string) string { return "." + filepath.Base(path) + "-" }
 
 // errFolder says that no file can be made where it should be.
 var errFolder = errors.New("its folder cannot be written to")
@@ -64,6 +92,10 @@ func check(file fs.FileInfo, path string) error {
 		return errors.New("it is a symbolic link, which may lead anywhere: name the file itself")
 	case !mode.IsRegular():
 		return errors.New("it is no file")
+	case links(file) > 1:
+		return fmt.Errorf("it has %d names (hard links), and SQLite keeps a log for each: two processes that use different names would both hold a lock. Remove all names but one", links(file))
+	case mountPoint(path):
+		return errors.New("the file itself is a mount point, and SQLite keeps its log in the folder: a process that uses the file by its other path would hold the same lock. Mount the folder that it is in, not the file")
 	case mode.Perm()&0o200 == 0:
 		return errors.New("it is read-only: chmod u+w")
 	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
@@ -74,7 +106,7 @@ func check(file fs.FileInfo, path string) error {
 
 // create makes an empty file. It is complete, and closed, before it has its name.
 func create(path string) error {
-	draft := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()[:12])
+	draft := filepath.Join(filepath.Dir(path), draftOf(path)+rand.Text()[:12])
 	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

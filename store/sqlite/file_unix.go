@@ -4,6 +4,8 @@ package sqlite
 
 import (
 	"fmt"
+	"io/fs"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,4 +16,12 @@ func writable(path string) error {
 		return fmt.Errorf("it is read-only for this user: %w", err)
 	}
 	return nil
+}
+
+// links is how many names a file has.
+func links(file fs.FileInfo) uint64 {
+	if st, ok := file.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink) //nolint:unconvert // its type differs between systems
+	}
+	return 1
 }
