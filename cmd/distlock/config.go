@@ -118,7 +118,7 @@ func (a *app) readConfig(c *cobra.Command) (map[string][]string, error) {
 			return nil, usage("--config is empty")
 		}
 		dir := os.Getenv("XDG_CONFIG_HOME")
-		if dir == "" {
+		if !filepath.IsAbs(dir) { // the specification says to ignore one that is relative
 			home, err := os.UserHomeDir()
 			if err != nil {
 				return nil, nil //nolint:nilerr // without a home there is no file in it
@@ -180,7 +180,8 @@ func flagValues(root *cobra.Command, path string, raw map[string]any) (map[strin
 	return values, nil
 }
 
-// readFile reads a small file, and tells whether everybody may read it.
+// readFile reads a small file, and reports whether everybody may read it. One that everybody may write to
+// is refused: others would choose the store.
 func readFile(path string) (text []byte, everybody bool, err error) {
 	f, err := os.Open(path) //nolint:gosec // the user names the file
 	if err != nil {
@@ -190,6 +191,9 @@ func readFile(path string) (text []byte, everybody bool, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, false, err
+	}
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 && os.PathSeparator == '/' {
+		return nil, false, fmt.Errorf("%s may be written by everybody: chmod o-w it", path)
 	}
 	text, err = io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(text) > maxFile {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/distlock/distlock"
 )
@@ -22,7 +23,8 @@ func (j *job) holdOnce(parent context.Context, locker *distlock.Locker, opts []d
 	defer stop()
 	j.report.begin(j.name, 0, nil)
 	ran := false
-	_, err = once.Do(ctx, j.name+"@"+j.once, func(ctx context.Context) (int, error) {
+	record := recordName(j.name, j.once)
+	_, err = once.Do(ctx, record, func(ctx context.Context) (int, error) {
 		ran = true
 		return 0, j.hold(ctx, locker, opts)
 	}, now...)
@@ -35,7 +37,13 @@ func (j *job) holdOnce(parent context.Context, locker *distlock.Locker, opts []d
 	case errors.As(context.Cause(ctx), &sig):
 		return &exitError{exitSignal + int(sig.sig), nil}
 	case errors.Is(err, distlock.ErrHeld):
-		return &exitError{j.busy, j.unless(j.quiet || j.busy == 0, busyLine(j.name+"@"+j.once, err))}
+		return &exitError{j.busy, j.unless(j.quiet || j.busy == 0, busyLine(record, err))}
 	}
 	return err
+}
+
+// recordName is the name of the record of a job for a key. No other job and key have it: an @ in the name of
+// the job is written as %40.
+func recordName(name, key string) string {
+	return strings.NewReplacer("%", "%25", "@", "%40").Replace(name) + "@" + key
 }

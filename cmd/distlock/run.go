@@ -216,7 +216,7 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 	// A lease may begin with a part of its TTL, and Valid has it renewed then. Without that the command would have to
 	// be stopped as soon as it is started.
 	if !lease.Valid(j.grace + j.ttl/10) { //nolint:contextcheck // it has a limit of its own
-		_ = lease.Unlock(context.WithoutCancel(ctx))
+		j.discard(context.WithoutCancel(ctx), locker, lease)
 		return &exitError{exitUnavailable, errors.New(j.name + ": the lock could not be renewed in time, the command was not started")}
 	}
 	j.child.Env = environment(lease, j.holder)
@@ -286,10 +286,23 @@ func (j *job) await(parent context.Context, locker *distlock.Locker, opts []dist
 	<-over
 	var sig signalError
 	if err == nil && errors.As(context.Cause(ctx), &sig) { // it came together with the grant
-		_ = lease.Unlock(parent)
+		j.discard(context.WithoutCancel(parent), locker, lease)
 		return nil, &exitError{exitSignal + int(sig.sig), nil}
 	}
 	return lease, err
+}
+
+// discard gives back a lock under which the command was not started. --at-least does not count then: a
+// lease that is attached has no shortest hold.
+func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) {
+	if j.atLeast > 0 {
+		if h, err := lease.Handle(); err == nil { //nolint:contextcheck // it has a limit of its own
+			if again, err := locker.Attach(ctx, h); err == nil {
+				lease = again
+			}
+		}
+	}
+	_ = lease.Unlock(ctx)
 }
 
 // giveHandle puts the handle into the child's environment. A lease ends when its handle is made, so we go on with

@@ -5,6 +5,16 @@ func cli() []mutant {
 	const pkg = "cmd/distlock"
 	return []mutant{
 		{
+			Name: "run-once-mistakes-keys", Why: "a job is skipped because another one has run, and the exit code is 0",
+			File: "cmd/distlock/once.go", Old: "strings.NewReplacer(\"%\", \"%25\", \"@\", \"%40\").Replace(name)", New: "strings.NewReplacer().Replace(name)",
+			Pkg: "cmd/distlock", Test: "TestScripts/once",
+		},
+		{
+			Name: "run-keeps-what-it-did-not-use", Why: "a command that was not started keeps the name taken for --at-least",
+			File: "cmd/distlock/run.go", Old: "				lease = again\n", New: "				_ = again\n",
+			Pkg: "cmd/distlock", Test: "TestJob_discard",
+		},
+		{
 			Name: "stepped-down-for-good", Why: "who has stepped down once leads for ever later on, with no command",
 			File: pkg + "/supervise.go", Old: "			resign = nil\n", New: "			resign, j.ending = nil, true\n",
 			Pkg: pkg, Test: "TestElect_afterSteppingDown",
