@@ -107,11 +107,21 @@ func (r *recorder) answer(ctx context.Context, mark string) (answer, error) {
 	switch {
 	case r.sent:
 		return r.a, distlock.ErrTooLarge
-	case unserved, r.a.status >= http.StatusInternalServerError:
+	case unserved, passing(r.a.status):
 		return r.a, errUnfit
 	}
 	r.a.mark = mark
 	return r.a, nil
+}
+
+// passing reports whether an answer holds for now only: the client is to try again, with other rights or
+// later. Remembered, it would be the answer to all of these tries.
+func passing(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= http.StatusInternalServerError
 }
 
 // send sends what is held back.

@@ -16,7 +16,10 @@ func ExampleMiddleware() {
 	locker, _ := distlock.New(mem.New()) // in earnest, a store that all instances of the service share
 	defer locker.Close(context.Background())
 
-	once, err := idempotency.Middleware(locker, 24*time.Hour, nil)
+	type account struct{} // what the authentication in front of this puts into the context
+	once, err := idempotency.Middleware(locker, 24*time.Hour, &idempotency.Options{
+		Scope: func(r *http.Request) string { return fmt.Sprint(r.Context().Value(account{})) },
+	})
 	if err != nil {
 		fmt.Println(err) // the store cannot keep records
 		return

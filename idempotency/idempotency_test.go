@@ -67,6 +67,12 @@ func open(t *testing.T, o *idempotency.Options) *shop {
 	if o == nil {
 		o = &idempotency.Options{}
 	}
+	if o.Scope == nil {
+		o.Scope = func(r *http.Request) string { // the user, whatever the token is
+			user, _, _ := strings.Cut(r.Header.Get("Authorization"), ":")
+			return user
+		}
+	}
 	o.Log = slog.New(slog.NewTextHandler(&s.log, nil))
 	once, err := idempotency.Middleware(l, time.Hour, o)
 	if err != nil {
@@ -123,7 +129,8 @@ func TestMiddleware_replays(t *testing.T) {
 		}
 	}
 	s.wants(t, keyed("tea", "k2"), 201, "order 2: tea", 2)
-	s.wants(t, order("tea", idempotency.Header, "k1", "Authorization", "ann"), 201, "order 3: tea", 3) // somebody else's key
+	s.wants(t, order("tea", idempotency.Header, "k1", "Authorization", "ann:token1"), 201, "order 3: tea", 3) // somebody else's key
+	s.wants(t, order("tea", idempotency.Header, "k1", "Authorization", "ann:token2"), 201, "order 3: tea", 3) // with a new token
 	if s.log.Len() > 0 {
 		t.Error(s.log.String())
 	}
@@ -255,7 +262,7 @@ func TestMiddleware_anyBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close(t.Context())
-	if _, err := idempotency.Middleware(l, time.Hour, &idempotency.Options{MaxBody: -1}); err == nil {
+	if _, err := idempotency.Middleware(l, time.Hour, &idempotency.Options{MaxBody: -1, Scope: idempotency.SharedScope}); err == nil {
 		t.Error("a limit below zero is taken")
 	}
 }
@@ -370,5 +377,53 @@ func TestMiddleware_unsupported(t *testing.T) {
 	defer l.Close(context.Background())
 	if _, err := idempotency.Middleware(l, 0, nil); !errors.Is(err, distlock.ErrInvalidTTL) {
 		t.Error(err)
+	}
+}
+
+// Without a scope nobody knows whose key it is.
+func TestMiddleware_scope(t *testing.T) {
+	t.Parallel()
+	l, err := distlock.New(mem.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close(t.Context())
+	for _, o := range []*idempotency.Options{nil, {}} {
+		if _, err := idempotency.Middleware(l, time.Hour, o); !errors.Is(err, distlock.ErrInvalid) || !strings.Contains(err.Error(), "Scope") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	s := open(t, &idempotency.Options{Scope: idempotency.SharedScope})
+	s.wants(t, order("tea", idempotency.Header, "k", "Authorization", "ann"), 201, "order 1: tea", 1)
+	s.wants(t, order("tea", idempotency.Header, "k", "Authorization", "bob"), 201, "order 1: tea", 1)
+}
+
+// The same key at two hosts of one service is two requests, however the name of the host is written.
+func TestMiddleware_host(t *testing.T) {
+	t.Parallel()
+	s := open(t, nil)
+	at := func(host string) *http.Request {
+		r := keyed("tea", "k")
+		r.Host = host
+		return r
+	}
+	s.wants(t, at("tenant1.example"), 201, "order 1: tea", 1)
+	s.wants(t, at("Tenant1.example"), 201, "order 1: tea", 1)
+	s.wants(t, at("tenant2.example"), 422, "", 1)
+}
+
+// An answer that asks the client to try again is not the answer to that try.
+func TestMiddleware_passing(t *testing.T) {
+	t.Parallel()
+	for status, remembered := range map[int]bool{200: true, 400: true, 401: false, 402: true, 403: false, 404: true, 408: false, 409: false, 410: true, 422: true, 425: false, 429: false, 500: false, 503: false} {
+		s := open(t, nil)
+		s.serve = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
+		s.wants(t, keyed("tea", "k"), status, "", 1)
+		s.serve = nil
+		if remembered {
+			s.wants(t, keyed("tea", "k"), status, "", 1)
+		} else {
+			s.wants(t, keyed("tea", "k"), 201, "order 2: tea", 2)
+		}
 	}
 }

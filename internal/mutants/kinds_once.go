@@ -175,7 +175,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "key-used-for-another-form", Why: "the same, if a handler around the middleware has parsed the form",
-			File: "idempotency/idempotency.go", Old: "digest(r.Method, r.URL.RequestURI(), string(body), form)", New: "digest(r.Method, r.URL.RequestURI(), string(body))\n			_ = form",
+			File: "idempotency/idempotency.go", Old: "r.URL.RequestURI(), string(body), form)", New: "r.URL.RequestURI(), string(body))\n			_ = form",
 			Pkg: "./idempotency", Test: "TestMiddleware_otherForm",
 		},
 		{
@@ -190,8 +190,18 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "failed-answer-remembered", Why: "a client that tries again gets the old failure",
-			File: "idempotency/answer.go", Old: "	case unserved, r.a.status >= http.StatusInternalServerError:\n", New: "	case unserved:\n",
+			File: "idempotency/answer.go", Old: "	return status >= http.StatusInternalServerError\n", New: "	return false\n",
 			Pkg: "./idempotency", Test: "TestMiddleware_notRemembered",
+		},
+		{
+			Name: "idempotency-remembers-429", Why: "a client that was asked to come back later is asked so for a day",
+			File: "idempotency/answer.go", Old: ", http.StatusTooManyRequests:", New: ":",
+			Pkg: "./idempotency", Test: "TestMiddleware_passing",
+		},
+		{
+			Name: "idempotency-without-the-host", Why: "the order of one tenant is the answer to another's",
+			File: "idempotency/idempotency.go", Old: "strings.ToLower(r.Host), ", New: "",
+			Pkg: "./idempotency", Test: "TestMiddleware_host",
 		},
 		{
 			Name: "no-splay", Why: "a scheduler whose clock is late runs a quick job again",

@@ -127,7 +127,7 @@ func TestCron_refused(t *testing.T) {
 			return err
 		}},
 		"idempotency": {keeps, func(t *testing.T, url string) error {
-			_, err := idempotency.Middleware(locker(t, url), time.Hour, nil)
+			_, err := idempotency.Middleware(locker(t, url), time.Hour, &idempotency.Options{Scope: idempotency.SharedScope})
 			return err
 		}},
 		"gocron": {outlives, func(t *testing.T, url string) error {

@@ -29,7 +29,7 @@ func TestIdempotency(t *testing.T) {
 		var during *httptest.ResponseRecorder
 		var all []http.Handler
 		for range processes {
-			once, err := idempotency.Middleware(locker(t, url), time.Hour, nil)
+			once, err := idempotency.Middleware(locker(t, url), time.Hour, &idempotency.Options{Scope: idempotency.SharedScope})
 			if err != nil {
 				t.Fatal(err)
 			}
