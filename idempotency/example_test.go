@@ -42,3 +42,13 @@ func ExampleMiddleware() {
 	// 201 order 1 false
 	// 201 order 1 true
 }
+
+func ExampleSharedScope() {
+	locker, _ := distlock.New(mem.New())
+	defer locker.Close(context.Background())
+
+	// All clients are workers of one owner: any of them may repeat the request of another.
+	_, err := idempotency.Middleware(locker, 24*time.Hour, &idempotency.Options{Scope: idempotency.SharedScope})
+	fmt.Println(err)
+	// Output: <nil>
+}

@@ -57,7 +57,7 @@ func sqlite() Section {
 				"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/fault_test.go:TestStore_swept_fences_stay_below no power is cut",
 			}, ""},
 			{[]string{"F26"}, "full disk", "unavailable, nothing is changed; it heals when there is room", []Test{"store/sqlite/full_linux_test.go:TestStore_full_disk"}, ""},
-			{[]string{"F18"}, "somebody keeps the file", "unavailable after a quarter of the TTL, at most 2 s; never held", []Test{"store/sqlite/fault_test.go:TestStore_busy"}, ""},
+			{[]string{"F18"}, "somebody keeps the file, such as a process that is stopped (SIGSTOP, Ctrl-Z, a debugger) in the middle of a call", "unavailable after a quarter of the TTL, at most 2 s; never held. Leases that cannot be renewed for so long are lost, of every process", []Test{"store/sqlite/fault_test.go:TestStore_busy"}, ""},
 			{[]string{"F35"}, "the file is removed or replaced", "holders are told of the loss by their next renewal or release; those who look see the new file", []Test{
 				"store/sqlite/fault_test.go:TestStore_file_replaced", "store/sqlite/fault_test.go:TestStore_file_removed_without_its_log",
 			}, ""},

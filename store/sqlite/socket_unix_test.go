@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,6 +59,30 @@ func TestStore_stale_sockets(t *testing.T) {
 	}
 	if left := sockets(t, path); !slices.Equal(left, kept) {
 		t.Errorf("after Close there are %v, want %v", left, kept)
+	}
+}
+
+// Root that waits once leaves a folder in which the owner of the file can be woken.
+func TestStore_Watch_root(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make something of another's")
+	}
+	const owner = 12345
+	path := filepath.Join(t.TempDir(), "locks.db")
+	s := opened(t, path, nil)
+	if err := os.Chown(path, owner, owner); err != nil {
+		t.Fatal(err)
+	}
+	if s.Watch(t.Context(), exclusive("k", time.Minute).ID) == nil {
+		t.Fatal("no socket")
+	}
+	info, err := os.Stat(path + "-wake")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || st.Uid != owner || st.Gid != owner {
+		t.Errorf("the folder belongs to %d:%d", st.Uid, st.Gid)
 	}
 }
 

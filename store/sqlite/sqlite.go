@@ -106,7 +106,7 @@ func open(ctx context.Context, path string, opt *Options, h host) (*Store, error
 		s.opt = *opt
 	}
 	s.boot = offset(h.elapsed, s.clock.Now)
-	s.post = post{folder: path + "-wake", name: socketName(), off: s.opt.Polling, over: make(chan struct{})}
+	s.post = post{folder: path + wakeSuffix, name: socketName(), off: s.opt.Polling, over: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
 	if s.base, err = s.connect(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,7 +30,10 @@ type socket struct {
 
 // listen makes a socket, and takes away those of dead processes.
 func listen(folder, name string) (*socket, error) {
-	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	switch err := os.Mkdir(folder, 0o700); {
+	case err == nil:
+		giveTo(folder, strings.TrimSuffix(folder, wakeSuffix))
+	case !errors.Is(err, os.ErrExist):
 		return nil, err
 	}
 	sweepSockets(folder)
@@ -44,6 +48,24 @@ func listen(folder, name string) (*socket, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// giveTo gives a folder that root has made to the owner of the file, as SQLite does with its log: the owner
+// could not be woken there otherwise, and would poll. By a path the owner of the folder around it could
+// make root give away something else.
+func giveTo(folder, file string) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	dir, err := unix.Open(folder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(dir) }()
+	var st unix.Stat_t
+	if unix.Lstat(file, &st) == nil {
+		_ = unix.Fchown(dir, int(st.Uid), int(st.Gid))
+	}
 }
 
 // short returns a path to a socket that is not too long for the system: if need be, one through an open folder, which

@@ -12,6 +12,9 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
+// wakeSuffix makes the name of the folder for sockets of the name of the file.
+const wakeSuffix = "-wake"
+
 // onlook is how long a key remembers that another process watches it without a claim. It is told again three times as often.
 const onlook = time.Minute
 

@@ -110,3 +110,23 @@ func TestBound_serverHangs(t *testing.T) {
 		}
 	})
 }
+
+// Unlock near the end of AtLeast is answered on a healthy majority, and the name is free when the shortest hold has ended.
+func TestAtLeast_end(t *testing.T) {
+	t.Parallel()
+	onEach(t, []string{"redlock"}, func(t *testing.T, s *site) {
+		l, other := locker(t, s.store(t), distlock.TTL(2*longest/5)), locker(t, s.store(t), distlock.TTL(2*longest/5))
+		const atLeast = 100 * time.Millisecond
+		for i := range 20 {
+			name := fmt.Sprint("key", i)
+			lease := persist(t, l, name, distlock.AtLeast(atLeast))
+			time.Sleep(atLeast - 3*time.Millisecond)
+			if err := lease.Unlock(t.Context()); err != nil {
+				t.Errorf("Unlock: %v", err)
+			}
+			if err := persist(t, other, name).Unlock(t.Context()); err != nil {
+				t.Errorf("the next one's Unlock: %v", err)
+			}
+		}
+	})
+}
