@@ -129,7 +129,7 @@ func TestStore_Cut_hangs(t *testing.T) {
 		from := time.Now()
 		_, err := p.Lock(t.Context(), "x")
 		wantErr(t, "lock", err, distlock.ErrUnknown)
-		wantTook(t, from, 11*time.Second) // two asks, and a withdrawal
+		wantTook(t, from, 6*time.Second) // an attempt, and a withdrawal
 		wantHolders(t, p.store, "x")
 	})
 }
@@ -204,8 +204,9 @@ func TestStore_Delay(t *testing.T) {
 func TestStore_Delay_beyondPatience(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		p.store.Delay(6 * time.Second)
-		_, err := p.Lock(t.Context(), "x") // each ask is given 5 s, the withdrawal 1 s
+		_, err := p.Lock(t.Context(), "x") // the attempt is given 5 s, the withdrawal 1 s
 		wantErr(t, "lock", err, distlock.ErrUnknown)
+		time.Sleep(time.Second)
 		wantHolders(t, p.store, "x", "first")
 		time.Sleep(6 * time.Second)
 		wantHolders(t, p.store, "x") // the withdrawal arrived too
@@ -264,18 +265,19 @@ func TestStore_Cut_isStrongerThanDown(t *testing.T) {
 
 func TestStore_LoseRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
-		from := time.Now()
 		p.store.LoseRequests(1)
 		lease := p.lock(t, "x") // it asks again
 		if n := p.store.Calls(locktest.Acquire); n != 2 {
 			t.Errorf("%d asks, want 2", n)
 		}
 		p.store.LoseRequests(1, locktest.Release)
-		wantErr(t, "unlock", lease.Unlock(t.Context()), distlock.ErrUnknown)
-		wantHolders(t, p.store, "x", "first")
-		wantErr(t, "unlock again", lease.Unlock(t.Context()), nil)
+		wantErr(t, "unlock", lease.Unlock(t.Context()), nil) // it is repeated
+		if n := p.store.Calls(locktest.Release); n != 2 {
+			t.Errorf("%d releases, want 2", n)
+		}
 		wantHolders(t, p.store, "x")
 
+		from := time.Now()
 		p.store.LoseRequests(3) // two asks, and the withdrawal
 		_, err := p.Lock(t.Context(), "x")
 		wantErr(t, "lock", err, distlock.ErrUnknown)
@@ -286,16 +288,19 @@ func TestStore_LoseRequests(t *testing.T) {
 
 func TestStore_LoseReplies(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
-		from := time.Now()
 		p.store.LoseReplies(1)
 		lease := p.lock(t, "x") // it asks again
 		if n := p.store.Calls(locktest.Acquire); n != 2 {
 			t.Errorf("%d asks, want 2", n)
 		}
 		p.store.LoseReplies(1, locktest.Release)
-		wantErr(t, "unlock", lease.Unlock(t.Context()), distlock.ErrUnknown)
-		wantHolders(t, p.store, "x") // it was served
+		wantErr(t, "unlock", lease.Unlock(t.Context()), nil) // the first was served, and the second finds nothing
+		if n := p.store.Calls(locktest.Release); n != 2 {
+			t.Errorf("%d releases, want 2", n)
+		}
+		wantHolders(t, p.store, "x")
 
+		from := time.Now()
 		p.store.LoseReplies(2)
 		p.store.LoseRequests(1)
 		_, err := p.Lock(t.Context(), "x")

@@ -187,7 +187,7 @@ func TestStore_Expire(t *testing.T) {
 func TestStore_Expire_afterALostRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		lease := p.lock(t, "x")
-		p.store.LoseRequests(1, locktest.Release)
+		p.store.LoseRequests(1000, locktest.Release) // it is repeated for 5 s
 		wantErr(t, "unlock", lease.Unlock(t.Context()), distlock.ErrUnknown)
 		wantHolders(t, p.store, "x", "first")
 		p.store.Expire("x")
@@ -284,6 +284,6 @@ func TestStore_realTime(t *testing.T) {
 	rival.Release()
 	lease := <-granted
 	p.store.LoseReplies(1, locktest.Release)
-	wantErr(t, "unlock", lease.Unlock(t.Context()), distlock.ErrUnknown)
+	wantErr(t, "unlock", lease.Unlock(t.Context()), nil) // it is repeated
 	wantHolders(t, p.store, "x")
 }

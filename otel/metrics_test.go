@@ -123,7 +123,7 @@ func TestMetrics_outcomes(t *testing.T) {
 		}, []string{asked("error"), failed("acquire", "timeout"), failed("withdraw", "timeout")}},
 		"a release lost": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			lease := must(t)(l.Lock(t.Context(), "x"))
-			s.LoseRequests(1, locktest.Release)
+			s.LoseRequests(1000, locktest.Release) // it is repeated for 5 s
 			_, _ = lease.Unlock(t.Context()), lease.Unlock(t.Context())
 		}, []string{ok, ended("released"), failed("release", "unknown")}},
 		"the store is away": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
