@@ -70,7 +70,9 @@ func (s *Store) findings() []driver.Finding {
 			Means: "whoever writes to it can end every claim", Cure: "chmod go-rwx",
 		}
 	}
-	return []driver.Finding{s.place(), rights, s.folder(), s.room()}
+	// Two environments, such as a login and cron, may name two files by "sqlite:".
+	path := driver.Finding{Level: driver.OK, What: "the file is " + s.path}
+	return []driver.Finding{path, s.place(), rights, s.folder(), s.room()}
 }
 
 // folder tells who may replace the file.

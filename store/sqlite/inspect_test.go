@@ -69,6 +69,7 @@ func TestStore_Inspect(t *testing.T) {
 				}
 			}
 			finds(t, s, tt.want)
+			finds(t, s, "ok: the file is "+s.Path())
 		})
 	}
 }
