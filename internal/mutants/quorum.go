@@ -6,6 +6,11 @@ func quorum() []mutant {
 	fences := []string{"-grants=255", "-rapid.checks=20", "-rapid.nofailfile", "-rapid.shrinktime=1s"}
 	return []mutant{
 		{
+			Name: "value-of-the-first-node", Why: "a value that was replaced is shown again",
+			File: pkg + "/tell.go", Old: "		one.Value = current(one.values)\n", New: "",
+			Pkg: pkg, Test: "TestStore_shows_the_renewed_value",
+		},
+		{
 			Name: "no-write-back", M: "M08", Why: "the highest fence of a majority is used though only some have stored it",
 			File: dir + "ballot.go", Old: "	return fence, len(fences) - at\n", New: "	return fences[len(fences)-1], len(fences) + 0*at\n",
 			Pkg: pkg, Test: "TestFences/3_nodes", Args: fences,

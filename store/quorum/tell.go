@@ -96,6 +96,7 @@ type sighting struct {
 	votes  int
 	fences []uint64
 	lefts  []time.Duration
+	values []driver.Claim // as each node tells it
 }
 
 // merge makes one of what several nodes tell: by key, the oldest first. Places in line, which nothing
@@ -119,6 +120,7 @@ func (s *Store) merge(told [][]driver.Claim) []*sighting {
 			one.votes++
 			one.Held = max(one.Held, c.Held)
 			one.fences, one.lefts = append(one.fences, c.Fence), append(one.lefts, c.Left)
+			one.values = append(one.values, c)
 		}
 	}
 	for _, one := range out {
@@ -131,9 +133,23 @@ func (s *Store) merge(told [][]driver.Claim) []*sighting {
 		}
 		slices.SortFunc(one.lefts, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 		one.Left = one.lefts[min(s.majority(), one.votes)-1]
+		one.Value = current(one.values)
 	}
 	slices.SortStableFunc(out, func(a, b *sighting) int {
 		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(b.Held, a.Held))
 	})
 	return out
+}
+
+// current returns the value that most nodes tell: a renewal that has succeeded may not have reached all of them. Of two that as many tell, it is the
+// one that was renewed last, which is left for longer.
+func current(claims []driver.Claim) []byte {
+	votes := map[string]int{}
+	for _, c := range claims {
+		votes[string(c.Value)]++
+	}
+	best := slices.MaxFunc(claims, func(a, b driver.Claim) int {
+		return cmp.Or(cmp.Compare(votes[string(a.Value)], votes[string(b.Value)]), cmp.Compare(a.Left, b.Left))
+	})
+	return best.Value
 }

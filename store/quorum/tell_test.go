@@ -114,6 +114,30 @@ func TestStore_Features(t *testing.T) {
 	})
 }
 
+// A renewal that has succeeded may not have reached the node that answers first.
+func TestStore_shows_the_renewed_value(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		for late := range c.nodes {
+			a := exclusive(fmt.Sprint("key ", late), ttl)
+			a.Value = []byte("old")
+			c.grants(t, a)
+			settle()
+			for i, n := range c.nodes {
+				if i == late {
+					continue
+				}
+				if _, err := n.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: ttl, Value: []byte("new")}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cs, err := driver.Show(t.Context(), c.store, a.Key)
+			if err != nil || len(cs) != 1 || string(cs[0].Value) != "new" {
+				t.Errorf("node %d is late: %v, %v", late, cs, err)
+			}
+		}
+	})
+}
+
 func TestStore_tells_with_a_node_down(t *testing.T) {
 	bubble(t, options{nodes: 3, trouble: func(c *cluster) { c.links[1].Freeze() }}, func(t *testing.T, c *cluster) {
 		a := exclusive("key", ttl)
