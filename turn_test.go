@@ -695,12 +695,13 @@ func TestTurn_makesRoomWithoutALine(t *testing.T) {
 					})
 				}
 				time.Sleep(time.Second)
+				start := time.Now()
 				for range 5 {
-					start := time.Now()
 					free(t, must(t)(other.Lock(ctx, "k", distlock.Wait(time.Minute))))
-					if d := time.Since(start); d > 5*time.Second {
-						t.Errorf("the other process waited for %v", d)
-					}
+				}
+				// Its attempts are at random times: one wait in 15,000 is longer than 5 s.
+				if d := time.Since(start); d > 10*time.Second {
+					t.Errorf("the other process waited for %v in all", d)
 				}
 				stop()
 				wg.Wait()
