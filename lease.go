@@ -45,7 +45,6 @@ type Lease struct {
 	busy    bool          // an Unlock or Handle is under way
 	settled bool          // the store answered: answer is final
 	tried   bool          // a release was sent and not answered
-	sent    time.Duration // when the first release was sent
 	unused  bool          // nothing was done under it: its shortest hold does not count
 }
 
@@ -318,18 +317,15 @@ const (
 
 // giveBack ends the claim, and repeats that while ctx lasts if the store did not do it or did not answer.
 //
-// A claim that is gone after an attempt without an answer was ended by that attempt, or lost before it.
-// The store cannot tell which. It counts as released, unless another holds the lock since before
-// the first attempt.
+// A claim that is gone after an attempt that failed was ended by that attempt, or lost: the store cannot
+// tell which, and a majority may have ended a part of it. It counts as released: the lease was trusted
+// when the caller had finished, and a loss after that is of no concern.
 func (l *Lease) giveBack(ctx context.Context) error {
 	unsure := l.tried
-	if !l.tried {
-		l.sent = l.t.l.clock.Now()
-	}
 	for n := 1; ; n++ {
 		err := l.endClaim(ctx)
 		switch {
-		case errors.Is(err, driver.ErrNotHeld) && unsure && !l.overtaken(ctx):
+		case errors.Is(err, driver.ErrNotHeld) && unsure:
 			return nil
 		case err == nil, errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
 			return err
@@ -353,20 +349,6 @@ func (l *Lease) endClaim(ctx context.Context) error {
 		return err
 	}
 	return store.Release(ctx, id)
-}
-
-// overtaken reports whether another was granted what this lease excludes before its first release was
-// sent. Ages are measured by the store's clock, which may be a little faster.
-func (l *Lease) overtaken(ctx context.Context) bool {
-	claims, err := driver.Show(ctx, l.t.l.store, l.r.Key)
-	if err != nil {
-		return false
-	}
-	since := l.t.l.clock.Now() - l.sent
-	since += keeper.Margin(since)
-	return slices.ContainsFunc(claims, func(c driver.Claim) bool {
-		return !c.Waiting && c.Held > since && (l.r.alone() || c.Weight == driver.Whole)
-	})
 }
 
 // departLimit is how long one who wants to end a lease waits for another who does: as long as a release can take. A recording may

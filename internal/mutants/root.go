@@ -25,11 +25,6 @@ func root() []mutant {
 			Test: "TestLease_Unlock_repeats",
 		},
 		{
-			Name: "lost-is-released", Why: "a lock that another holds since long is told as released in good order, if the first release was not answered",
-			File: "lease.go", Old: " && unsure && !l.overtaken(ctx):", New: " && unsure:",
-			Test: "TestLease_Unlock_repeats",
-		},
-		{
 			Name: "release-bounded-by-maxhold", Why: "an Unlock shortly before MaxHold has no time to be answered",
 			File: "lease.go", Old: "max(hold.Life(), minTTL)", New: "max(hold.Left(), minTTL)",
 			Test: "TestLease_Unlock_beforeMaxHold",
@@ -204,7 +199,7 @@ func root() []mutant {
 		},
 		{
 			Name: "not-held-is-a-clean-release", Why: "work that met with another's is called done",
-			File: "lease.go", Old: " && unsure && !l.overtaken(ctx):", New: ":",
+			File: "lease.go", Old: " && unsure:", New: ":",
 			Test: "TestLease_lost_saysTheStore",
 		},
 		{

@@ -96,6 +96,7 @@ type sighting struct {
 	votes  int
 	fences []uint64
 	lefts  []time.Duration
+	helds  []time.Duration
 	values []driver.Claim // as each node tells it
 }
 
@@ -118,7 +119,7 @@ func (s *Store) merge(told [][]driver.Claim) []*sighting {
 				out = append(out, one)
 			}
 			one.votes++
-			one.Held = max(one.Held, c.Held)
+			one.helds = append(one.helds, c.Held)
 			one.fences, one.lefts = append(one.fences, c.Fence), append(one.lefts, c.Left)
 			one.values = append(one.values, c)
 		}
@@ -131,14 +132,20 @@ func (s *Store) merge(told [][]driver.Claim) []*sighting {
 		if !s.features.Fence {
 			one.Fence = 0
 		}
-		slices.SortFunc(one.lefts, func(a, b time.Duration) int { return cmp.Compare(b, a) })
-		one.Left = one.lefts[min(s.majority(), one.votes)-1]
+		// It began when a majority had it: one node whose clock was set forward does not count.
+		one.Left, one.Held = s.agreed(one.lefts), s.agreed(one.helds)
 		one.Value = current(one.values)
 	}
 	slices.SortStableFunc(out, func(a, b *sighting) int {
 		return cmp.Or(strings.Compare(a.Key, b.Key), cmp.Compare(b.Held, a.Held))
 	})
 	return out
+}
+
+// agreed returns the longest time that a majority of nodes tells at least, or the shortest that is told.
+func (s *Store) agreed(told []time.Duration) time.Duration {
+	slices.SortFunc(told, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+	return told[min(s.majority(), len(told))-1]
 }
 
 // current returns the value that most nodes tell: a renewal that has succeeded may not have reached all of them. Of two that as many tell, it is the
