@@ -157,6 +157,9 @@ func unknown(h *history.History, ttl time.Duration) (all, unknown, unexplained i
 			continue
 		}
 		unknown++
+		if op.What == history.GivenUp {
+			continue // by its caller
+		}
 		if !slices.ContainsFunc(faults, func(f *history.Op) bool {
 			return (f.Client == "" || f.Client == op.Client) && f.Call.At <= op.Return.At && f.Return.At+ttl >= op.Call.At
 		}) {

@@ -121,7 +121,7 @@ func (a *actor) watch(ctx context.Context, key string, d time.Duration) {
 	s := &workload.Scribe{Hold: h}
 	lease, err := a.locker.Lock(ctx, key, distlock.Observe(s.Observe))
 	if err != nil {
-		h.Ended(workload.Outcome(err))
+		workload.Ended(ctx, h, err)
 		return
 	}
 	h.Granted(lease.Fence(), workload.Trust(lease, asked))
@@ -163,7 +163,7 @@ func (a *actor) queue(ctx context.Context, wg *sync.WaitGroup) error {
 				}
 			}))
 			if err != nil {
-				h.Ended(workload.Outcome(err))
+				workload.Ended(ctx, h, err)
 				continue
 			}
 			h.Granted(lease.Fence(), workload.Trust(lease, asked))

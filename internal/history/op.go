@@ -81,10 +81,14 @@ type Op struct {
 	Weight int64         `json:"weight,omitempty"` // Acquire, Lower
 	Limit  int64         `json:"limit,omitempty"`  // Acquire
 
-	What string `json:"what,omitempty"` // Write, Plain: the register; Fault: its name
+	What string `json:"what,omitempty"` // Write, Plain: the register; Fault: its name; Acquire: GivenUp, or empty
 	Saw  uint64 `json:"saw,omitempty"`  // Write, Plain: the value read before
 	Put  uint64 `json:"put,omitempty"`  // Write, Plain: the value written
 }
+
+// GivenUp is the What of an Acquire whose caller ended its context. What it has to undo is undone behind it, so its outcome may be unknown
+// though nothing went wrong.
+const GivenUp = "given up"
 
 // whole reports whether a grant leaves room for nobody.
 func (o *Op) whole() bool { return o.Weight >= o.Limit }

@@ -151,6 +151,13 @@ func (h *Hold) Granted(fence uint64, until time.Time) {
 // given up, Failed, Unknown or Untyped.
 func (h *Hold) Ended(o Outcome) { (&Call{h.r, h.entry}).End(o) }
 
+// GiveUp records that the caller ended the acquire, before its return is recorded.
+func (h *Hold) GiveUp() {
+	h.r.mu.Lock()
+	defer h.r.mu.Unlock()
+	h.op.What = GivenUp
+}
+
 // Renew records the call of a renewal.
 func (h *Hold) Renew() *Call { return h.call(Op{Kind: Renew}) }
 

@@ -128,7 +128,7 @@ func (c *client) hold(ctx context.Context) {
 	o := &workload.Scribe{Hold: h}
 	lease, err := take(waiting, want.Key, distlock.Observe(o.Observe))
 	if err != nil {
-		h.Ended(workload.Outcome(err))
+		workload.Ended(waiting, h, err)
 		return
 	}
 	h.Granted(lease.Fence(), workload.Trust(lease, asked))

@@ -97,7 +97,7 @@ func (c *Client) hold(ctx context.Context) {
 	s := &Scribe{Hold: h}
 	lease, err := take(waiting, want.Key, distlock.Observe(s.Observe))
 	if err != nil {
-		h.Ended(Outcome(err))
+		Ended(waiting, h, err)
 		return
 	}
 	h.Granted(lease.Fence(), Trust(lease, asked))
@@ -218,6 +218,14 @@ func (s *Scribe) Observe(_ context.Context, e distlock.Event) {
 			}
 		}
 	}
+}
+
+// Ended records the return of an acquire without a lease, and whether its caller gave up.
+func Ended(ctx context.Context, h *history.Hold, err error) {
+	if ctx.Err() != nil {
+		h.GiveUp()
+	}
+	h.Ended(Outcome(err))
 }
 
 // Outcome sorts the answers of a Locker.
