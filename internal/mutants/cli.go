@@ -7,7 +7,7 @@ func cli() []mutant {
 		{
 			Name: "run-once-mistakes-keys", Why: "a job is skipped because another one has run, and the exit code is 0",
 			File: "cmd/distlock/once.go", Old: "strings.NewReplacer(\"%\", \"%25\", \"@\", \"%40\").Replace(name)", New: "strings.NewReplacer().Replace(name)",
-			Pkg: "cmd/distlock", Test: "TestScripts/once",
+			Pkg: "cmd/distlock", Test: "TestRecordName",
 		},
 		{
 			Name: "run-keeps-what-it-did-not-use", Why: "a command that was not started keeps the name taken for --at-least",
