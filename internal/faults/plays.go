@@ -190,6 +190,9 @@ func (a *actor) once(ctx context.Context, wg *sync.WaitGroup) error {
 				work := time.Duration(rng.Int64N(int64(40 * time.Millisecond)))
 				waiting, cancel := context.WithTimeout(ctx, 5*a.Plan.TTL)
 				v, err := o.Do(waiting, key, func(ctx context.Context) (string, error) {
+					if ctx.Err() != nil { // the process was paused between the grant and this
+						return "", context.Cause(ctx)
+					}
 					a.Note("did", key, mine)
 					defer a.work(key + "/" + mine)()
 					if !pass(ctx, work) {
