@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// undoGrace is how long a call waits for what it undoes after its ctx has ended. A store that is near
-// answers in less, and the error is definite then. A call undoes up to three things one after the other,
-// and returns within 20 ms of the end of its ctx.
+// undoGrace is how long a call waits for what it undoes after its ctx has ended. A store that is
+// near answers in less, and the error is definite then. A call undoes up to three things one after
+// the other, and returns within 20 ms of the end of its ctx.
 const undoGrace = 5 * time.Millisecond
 
 // await waits for done, for limit at most, and not longer than undoGrace after the end of ctx. It
@@ -31,9 +31,9 @@ func await[T any](ctx context.Context, done <-chan T, limit time.Duration) (v T,
 	}
 }
 
-// aside runs f in a goroutine and returns its error, or errNoAnswer if ctx ends first: see await. Then f
-// goes on, and Close waits for it. f must end by itself. If an observer panics in f, the panic goes on in
-// the caller as long as it waits. The caller is counted by l.wg.
+// aside runs f in a goroutine and returns its error, or errNoAnswer if ctx ends first: see await.
+// Then f goes on, and Close waits for it. f must end by itself. If an observer panics in f, the
+// panic goes on in the caller as long as it waits. The caller is counted by l.wg.
 func (l *Locker) aside(ctx context.Context, f func() error) error {
 	type result struct {
 		err   error
@@ -58,8 +58,8 @@ func (l *Locker) aside(ctx context.Context, f func() error) error {
 	return r.err
 }
 
-// enter has Close wait until leave is called. It does nothing if the Locker is closed: the Close that has
-// begun ends all leases itself.
+// enter has Close wait until leave is called. It does nothing if the Locker is closed: the Close
+// that has begun ends all leases itself.
 func (l *Locker) enter() (leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 // late is how long after the end of its ctx a call may return.
 const late = 20 * time.Millisecond
 
-// A call that acquires or looks returns within 20 ms of the end of its ctx, though the store does not answer any more. What it may
-// have left in the store is undone behind it, and Close waits for that.
+// A call that acquires or looks returns within 20 ms of the end of its ctx, though the store does
+// not answer any more. What it may have left in the store is undone behind it, and Close waits for
+// that.
 func TestBound(t *testing.T) {
 	const bound = 90 * time.Millisecond
 	calls := map[string]func(ctx context.Context, l *distlock.Locker, name string) error{
@@ -81,7 +82,8 @@ func hang(ctx context.Context, _ string) error {
 	return ctx.Err()
 }
 
-// The same for a call that waits: in line, with a lease in its context, and with one lock of two taken.
+// The same for a call that waits: in line, with a lease in its context, and with one lock of two
+// taken.
 func TestBound_waiting(t *testing.T) {
 	const bound = 3 * time.Second
 	for name, call := range map[string]func(ctx context.Context, l *distlock.Locker, own *distlock.Lease) error{
@@ -128,8 +130,8 @@ func TestBound_waiting(t *testing.T) {
 	}
 }
 
-// Without a bound of its own a call on a store that does not answer gives up after 5 s, or after its TTL if that is shorter, and takes
-// up to a second to undo what it asked for.
+// Without a bound of its own a call on a store that does not answer gives up after 5 s, or after
+// its TTL if that is shorter, and takes up to a second to undo what it asked for.
 func TestBound_none(t *testing.T) {
 	for ttl, most := range map[time.Duration]time.Duration{time.Minute: 6 * time.Second, time.Second: 2 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {

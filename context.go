@@ -3,8 +3,8 @@ package distlock
 import "context"
 
 // Context returns a context for the work under the lock: it ends with parent, and with the lease,
-// with the cause ErrLost or ErrReleased. Its Err looks at the clock at every call, for this lease and
-// for those whose contexts parent was made of.
+// with the cause ErrLost or ErrReleased. Its Err looks at the clock at every call, for this lease
+// and for those whose contexts parent was made of.
 // FromContext finds the lease in it. It is remembered until it ends: give it a parent that ends with the
 // work, if the lease lasts longer. Like the functions of package context it panics if parent is nil.
 func (l *Lease) Context(parent context.Context) context.Context {
@@ -37,10 +37,10 @@ type leaseContext struct {
 	end   context.CancelCauseFunc
 }
 
-// Err looks at the clock: after a pause of the process, a timer comes too late. So may the goroutine
-// that reports the loss, if it has others to notify first: the context ends here and now. The leases
-// of outer contexts count as well. Their Err ends what was derived from them before it returns, and
-// leaves alone what [context.WithoutCancel] has cut off from them.
+// Err looks at the clock: after a pause of the process, a timer comes too late. So may the
+// goroutine that reports the loss, if it has others to notify first: the context ends here and now.
+// The leases of outer contexts count as well. Their Err ends what was derived from them before it
+// returns, and leaves alone what [context.WithoutCancel] has cut off from them.
 func (c *leaseContext) Err() error {
 	if why := c.lease.Err(); why != nil {
 		c.end(why)

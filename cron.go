@@ -43,7 +43,9 @@ func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 }
 
 // Run runs f for the fire of a job, unless that fire was or is being run, or an earlier one still is. It reports whether it ran
-// f; the error is that of f, or says that the store failed: it is ErrNotAcquired if and only if f did not run. A job that fails or panics has run, and the panic goes on. A fire is known by the name and the time for which it was planned,
+// f; the error is that of f, or says that the store failed: it is ErrNotAcquired if and only if f
+// did not run. A job that fails or panics has run, and the panic goes on. A fire is known by the
+// name and the time for which it was planned,
 // which has to be the same in all schedulers: not the time at which one of them got to it. The name has at most 224 bytes.
 //
 // Unless jobs may overlap, f runs under the lock of the name, and its context carries that lease.

@@ -15,14 +15,14 @@ import (
 // The errors to tell apart with errors.Is. What a kind of lock needs and a store cannot do is
 // errors.ErrUnsupported.
 var (
-	// ErrNotAcquired says that the lock was not acquired, whatever the reason: it was held, the store
-	// failed, the wait ended, an argument was wrong, the Locker was closed, it would have been a deadlock.
-	// It comes together with the error that says which.
+	// ErrNotAcquired says that the lock was not acquired, whatever the reason: it was held, the
+	// store failed, the wait ended, an argument was wrong, the Locker was closed, it would have
+	// been a deadlock. It comes together with the error that says which.
 	//
-	// It answers whether a function ran. The error of Locker.Do, TryDo, DoValue, Semaphore.Do, Once.Do,
-	// Cron.Run and Election.Run is ErrNotAcquired if and only if the call did not run the function it was
-	// given. If the function itself returns such an error, of a lock within, then the call returns it
-	// without the match.
+	// It answers whether a function ran. The error of Locker.Do, TryDo, DoValue, Semaphore.Do,
+	// Once.Do, Cron.Run and Election.Run is ErrNotAcquired if and only if the call did not run the
+	// function it was given. If the function itself returns such an error, of a lock within, then
+	// the call returns it without the match.
 	ErrNotAcquired = errors.New("distlock: not acquired")
 
 	// ErrHeld says that another holds what was asked for. It is definite: the caller holds
@@ -71,8 +71,8 @@ type kindOf struct {
 func (k *kindOf) Error() string { return k.text }
 func (k *kindOf) Unwrap() error { return k.of }
 
-// outcome makes an error say whether the function of a call ran: it is ErrNotAcquired if and only if
-// the function did not.
+// outcome makes an error say whether the function of a call ran: it is ErrNotAcquired if and only
+// if the function did not.
 func outcome(ran bool, err error) error {
 	switch {
 	case err == nil || errors.Is(err, ErrNotAcquired) == !ran:
@@ -91,8 +91,8 @@ func (e *notAcquiredError) Error() string        { return e.err.Error() }
 func (e *notAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
 func (e *notAcquiredError) Unwrap() error        { return e.err }
 
-// A ranError is the error of a function that ran. It is all that the error is but ErrNotAcquired, which
-// belongs to a lock within the function. It has no Unwrap: errors.Is would find the match.
+// A ranError is the error of a function that ran. It is all that the error is but ErrNotAcquired,
+// which belongs to a lock within the function. It has no Unwrap: errors.Is would find the match.
 type ranError struct{ err error }
 
 func (e *ranError) Error() string { return e.err.Error() }

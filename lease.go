@@ -194,9 +194,9 @@ func (l *Lease) seal() error {
 // did not answer: the lease is over, the lock may stay taken until its TTL is, and Unlock
 // may be called again.
 //
-// Unlock goes out even if ctx is over. It is repeated if the store fails or does not answer, for at most
-// 5 s, and hardly longer than the lease could be trusted. Once it was answered, calling it again does
-// nothing and returns the same.
+// Unlock goes out even if ctx is over. It is repeated if the store fails or does not answer, for at
+// most 5 s, and hardly longer than the lease could be trusted. Once it was answered, calling it
+// again does nothing and returns the same.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -207,8 +207,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return l.unlock(ctx)
 }
 
-// discard is Unlock for a lease that its caller never got: nothing was done under it, so that it need
-// not be held for its shortest time.
+// discard is Unlock for a lease that its caller never got: nothing was done under it, so that it
+// need not be held for its shortest time.
 func (l *Lease) discard(ctx context.Context) error {
 	mine, answer := l.depart(true, departLimit) //nolint:contextcheck // Err waits for nothing
 	if !mine {
@@ -308,18 +308,19 @@ func (l *Lease) part(ctx context.Context, kind EventKind, err error, final bool)
 	}
 }
 
-// The pauses between the attempts of a release. The first ones are short: most failures are those of a
-// connection that the server has closed, and the next connection is good.
+// The pauses between the attempts of a release. The first ones are short: most failures are those
+// of a connection that the server has closed, and the next connection is good.
 const (
 	releaseFirst = 5 * time.Millisecond
 	releaseMost  = 250 * time.Millisecond
 )
 
-// giveBack ends the claim, and repeats that while ctx lasts if the store did not do it or did not answer.
+// giveBack ends the claim, and repeats that while ctx lasts if the store did not do it or did not
+// answer.
 //
-// A claim that is gone after an attempt that failed was ended by that attempt, or lost: the store cannot
-// tell which, and a majority may have ended a part of it. It counts as released: the lease was trusted
-// when the caller had finished, and a loss after that is of no concern.
+// A claim that is gone after an attempt that failed was ended by that attempt, or lost: the store
+// cannot tell which, and a majority may have ended a part of it. It counts as released: the lease
+// was trusted when the caller had finished, and a loss after that is of no concern.
 func (l *Lease) giveBack(ctx context.Context) error {
 	unsure := l.tried
 	for n := 1; ; n++ {

@@ -137,8 +137,8 @@ func TestLease_Context_leavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A context of several leases ends in the first look after one of them was lost, whichever it is, also
-// if no timer and no other goroutine has reported the loss yet.
+// A context of several leases ends in the first look after one of them was lost, whichever it is,
+// also if no timer and no other goroutine has reported the loss yet.
 func TestLease_Context_nested(t *testing.T) {
 	for _, lost := range []string{"outer", "middle", "inner"} {
 		t.Run(lost, func(t *testing.T) {

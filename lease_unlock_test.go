@@ -324,7 +324,8 @@ func TestLease_Unlock_endsRenewing(t *testing.T) {
 	})
 }
 
-// A release that fails is repeated: the server may have closed the connection, and the next one is good.
+// A release that fails is repeated: the server may have closed the connection, and the next one is
+// good.
 func TestLease_Unlock_repeats(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -390,7 +391,8 @@ func TestLease_Unlock_repeats(t *testing.T) {
 	}
 }
 
-// A reader does not take another reader, who holds the name since long, for one that came instead of it.
+// A reader does not take another reader, who holds the name since long, for one that came instead
+// of it.
 func TestLease_Unlock_repeats_reader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
@@ -436,8 +438,8 @@ func TestLease_Unlock_beforeMaxHold(t *testing.T) {
 	})
 }
 
-// A store that cannot renew for a short time in time is asked again until the shortest hold has ended,
-// and then to release.
+// A store that cannot renew for a short time in time is asked again until the shortest hold has
+// ended, and then to release.
 func TestLease_Unlock_shortestHoldEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()

@@ -92,18 +92,19 @@ func self() string {
 // served where the store can queue. The context bounds the wait and nothing else; see
 // Lease.Context for the work.
 //
-// An error leaves nothing behind: no place in line and no lock, unless it is ErrUnknown. It is always
-// ErrNotAcquired, together with the reason.
+// An error leaves nothing behind: no place in line and no lock, unless it is ErrUnknown. It is
+// always ErrNotAcquired, together with the reason.
 //
-// Lock returns within 20 ms of the end of ctx, also if the store does not answer. What it has to undo is
-// undone behind it then, and Close waits for that. A ctx that does not end bounds nothing: the first
-// attempt then fails after 5 s, or after the TTL if that is shorter, and up to 1 s more to undo it.
+// Lock returns within 20 ms of the end of ctx, also if the store does not answer. What it has to
+// undo is undone behind it then, and Close waits for that. A ctx that does not end bounds nothing:
+// the first attempt then fails after 5 s, or after the TTL if that is shorter, and up to 1 s more
+// to undo it.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return l.take(ctx, Exclusive, name, opts)
 }
 
-// TryLock takes the lock of a name, or returns ErrHeld at once if it is held. On a store that does not
-// answer it takes as long as the first attempt of Lock.
+// TryLock takes the lock of a name, or returns ErrHeld at once if it is held. On a store that does
+// not answer it takes as long as the first attempt of Lock.
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return l.take(ctx, Exclusive, name, append(opts[:len(opts):len(opts)], Wait(0)))
 }

@@ -251,7 +251,8 @@ func TestLocker_LockAll_noDeadlock(t *testing.T) {
 	}
 }
 
-// A LockAll that fails leaves nothing behind, also of leases that would be held for some time at least.
+// A LockAll that fails leaves nothing behind, also of leases that would be held for some time at
+// least.
 func TestLocker_LockAll_atLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()

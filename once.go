@@ -98,7 +98,8 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 // An unanswered recording is tried again for as long as the lease can be trusted; not for longer than Unlock takes, if ctx is over or
 // the Locker is closed. Then the result is returned with ErrNotRecorded.
 //
-// The error is ErrNotAcquired if and only if this call did not run f. A *PastError, of a call before, is one of these.
+// The error is ErrNotAcquired if and only if this call did not run f. A *PastError, of a call
+// before, is one of these.
 func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	if f == nil {
 		var none T

@@ -100,8 +100,8 @@ func Asks(n int) Option {
 
 // Backoff sets the pauses between asks: the first one, doubled up to the most, and jittered; 20 ms
 // and 1 s by default. A store that wakes its waiters is asked after the longest pause
-// only, in case a wake-up was lost. While another program holds the lock, whose release wakes nobody, the
-// longest pause is 100 ms, or the first if that is longer.
+// only, in case a wake-up was lost. While another program holds the lock, whose release wakes
+// nobody, the longest pause is 100 ms, or the first if that is longer.
 func Backoff(first, most time.Duration) Option {
 	return func(o *options) error {
 		o.first, o.most = first, most

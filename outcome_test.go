@@ -192,8 +192,8 @@ func TestErrNotAcquired(t *testing.T) {
 	})
 }
 
-// A function that ran and returns the error of a lock within has run: the outer call keeps all of the error but
-// ErrNotAcquired.
+// A function that ran and returns the error of a lock within has run: the outer call keeps all of
+// the error but ErrNotAcquired.
 func TestErrNotAcquired_nested(t *testing.T) {
 	inners := map[string]runner{}
 	for _, all := range []map[string]runner{runners, takers} {

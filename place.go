@@ -164,12 +164,12 @@ func (l *Locker) serve(n *line, p *place, res driver.Result, sent, life time.Dur
 	return true
 }
 
-// foreignPoll is the longest pause while another program holds the lock. Its release wakes nobody, and
-// its own clients try about as often.
+// foreignPoll is the longest pause while another program holds the lock. Its release wakes nobody,
+// and its own clients try about as often.
 const foreignPoll = 100 * time.Millisecond
 
-// foreign reports whether another program holds what is in the way: a plain Redis key. A store with a
-// queue knows the fence and the age of its own claims. The others do not queue for it.
+// foreign reports whether another program holds what is in the way: a plain Redis key. A store with
+// a queue knows the fence and the age of its own claims. The others do not queue for it.
 func (p *place) foreign(c driver.Claim) bool {
 	return p.ask.Place > 0 && c.Holder != "" && c.Fence == 0 && c.Held == 0 && !c.Waiting
 }

@@ -121,8 +121,8 @@ func (l *Locker) acquire(ctx context.Context, r *request, ask driver.Request) (r
 }
 
 // try asks the store for one claim with a new owner and no place in line. If the answer
-// is lost it asks again, once and within the same limit: the same owner gets the same grant. When it
-// returns an error nothing is left in the store, or the error is ErrUnknown.
+// is lost it asks again, once and within the same limit: the same owner gets the same grant. When
+// it returns an error nothing is left in the store, or the error is ErrUnknown.
 func (l *Locker) try(ctx context.Context, r *request) (driver.ID, driver.Result, time.Duration, error) {
 	ask := r.Request
 	ask.Owner = newOwner()
@@ -172,8 +172,8 @@ func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
 	return err
 }
 
-// undo is withdraw for a call that has to return soon after the end of ctx. What is not undone by then is
-// undone behind the call, and the error says that it is not known.
+// undo is withdraw for a call that has to return soon after the end of ctx. What is not undone by
+// then is undone behind the call, and the error says that it is not known.
 func (l *Locker) undo(ctx context.Context, r *request, id driver.ID) error {
 	return l.aside(ctx, func() error { return l.withdraw(ctx, r, id) })
 }

@@ -1012,7 +1012,8 @@ func TestAsks_nextGoesOn(t *testing.T) {
 	})
 }
 
-// Next to clients of another program, which try every 100 ms and whose releases wake nobody, a waiter gets its share.
+// Next to clients of another program, which try every 100 ms and whose releases wake nobody, a
+// waiter gets its share.
 func TestLocker_Lock_foreignClients(t *testing.T) {
 	const others, life, hold = 5, 100 * time.Second, 100 * time.Millisecond
 	inBubble(t, func(t *testing.T, g *gate) {

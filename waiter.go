@@ -88,8 +88,8 @@ func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
 }
 
 // vacate returns when the place in the store's line is given up, if nobody is left to wait
-// there, and at the latest after withdrawLimit, or undoGrace after the end of ctx: the runner goes on
-// with it. An error says that something may be left.
+// there, and at the latest after withdrawLimit, or undoGrace after the end of ctx: the runner goes
+// on with it. An error says that something may be left.
 func (w *waiter) vacate(ctx context.Context) error {
 	if w.left == nil {
 		return nil

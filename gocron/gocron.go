@@ -42,8 +42,8 @@ func NewLocker(store driver.Store, splay time.Duration, opts ...distlock.Option)
 	return &Locker{l, patience}, nil
 }
 
-// Lock takes the lock of a job, or returns distlock.ErrHeld: gocron skips the run then. Every error is
-// distlock.ErrNotAcquired.
+// Lock takes the lock of a job, or returns distlock.ErrHeld: gocron skips the run then. Every error
+// is distlock.ErrNotAcquired.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lease, err := l.l.Lock(ctx, key, distlock.Wait(l.patience))
 	if err != nil {

@@ -114,8 +114,8 @@ func (r *recorder) answer(ctx context.Context, mark string) (answer, error) {
 	return r.a, nil
 }
 
-// passing reports whether an answer holds for now only: the client is to try again, with other rights or
-// later. Remembered, it would be the answer to all of these tries.
+// passing reports whether an answer holds for now only: the client is to try again, with other
+// rights or later. Remembered, it would be the answer to all of these tries.
 func passing(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:

@@ -43,15 +43,17 @@ var (
 	errUnfit    = errors.New("idempotency: answers that fail are not remembered")                  // nobody sees it
 )
 
-// Options are the options of Middleware. Scope must be set, and the zero value of every other field is good.
+// Options are the options of Middleware. Scope must be set, and the zero value of every other field
+// is good.
 type Options struct {
 	// Name keeps the keys of services apart that share a store: "http" by default.
 	Name string
 
-	// Scope says who the client is: the same key of two clients is two keys. It must be set. Return the user or
-	// account that the request was authenticated as, and not the token: a client that repeats a request with a
-	// refreshed token is the same client, and must not be served again. Clients in one scope can read each
-	// other's answers, cookies included: SharedScope is for those that may.
+	// Scope says who the client is: the same key of two clients is two keys. It must be set. Return
+	// the user or account that the request was authenticated as, and not the token: a client that
+	// repeats a request with a refreshed token is the same client, and must not be served again.
+	// Clients in one scope can read each other's answers, cookies included: SharedScope is for
+	// those that may.
 	Scope func(*http.Request) string
 
 	// Optional serves requests without the header as if there were no middleware.
@@ -65,16 +67,17 @@ type Options struct {
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 
-// SharedScope is a Scope for clients that may read each other's answers: those of one owner, or behind a
-// proxy that makes the keys.
+// SharedScope is a Scope for clients that may read each other's answers: those of one owner, or
+// behind a proxy that makes the keys.
 func SharedScope(*http.Request) string { return "" }
 
 // Middleware returns what makes handlers idempotent: answers are remembered for as long as keep. GET, HEAD, OPTIONS and TRACE pass
 // as they are. The error is that of distlock.NewOnce, or distlock.ErrInvalid if there is no Scope.
 //
 // Of requests with the same key at the same time one is served, and the others get 409. A key that comes again with another method,
-// host, URL or body gets 422. An answer that asks for another try (401, 403, 408, 409, 425, 429, 500 and above), or of more than 64 KiB
-// with its headers, is not remembered: the repetition is served again.
+// host, URL or body gets 422. An answer that asks for another try (401, 403, 408, 409, 425, 429,
+// 500 and above), or of more than 64 KiB with its headers, is not remembered: the repetition is
+// served again.
 //
 // A handler around this one that reads the body has to put it back, or all bodies are alike. A form that it has parsed counts as it was parsed.
 //

@@ -398,7 +398,8 @@ func TestMiddleware_scope(t *testing.T) {
 	s.wants(t, order("tea", idempotency.Header, "k", "Authorization", "bob"), 201, "order 1: tea", 1)
 }
 
-// The same key at two hosts of one service is two requests, however the name of the host is written.
+// The same key at two hosts of one service is two requests, however the name of the host is
+// written.
 func TestMiddleware_host(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)

@@ -180,8 +180,8 @@ func flagValues(root *cobra.Command, path string, raw map[string]any) (map[strin
 	return values, nil
 }
 
-// readFile reads a small file, and reports whether everybody may read it. One that everybody may write to
-// is refused: others would choose the store.
+// readFile reads a small file, and reports whether everybody may read it. One that everybody may
+// write to is refused: others would choose the store.
 func readFile(path string) (text []byte, everybody bool, err error) {
 	f, err := os.Open(path) //nolint:gosec // the user names the file
 	if err != nil {

@@ -42,8 +42,8 @@ func (j *job) holdOnce(parent context.Context, locker *distlock.Locker, opts []d
 	return err
 }
 
-// recordName is the name of the record of a job for a key. No other job and key have it: an @ in the name of
-// the job is written as %40.
+// recordName is the name of the record of a job for a key. No other job and key have it: an @ in
+// the name of the job is written as %40.
 func recordName(name, key string) string {
 	return strings.NewReplacer("%", "%25", "@", "%40").Replace(name) + "@" + key
 }

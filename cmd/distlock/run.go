@@ -292,8 +292,8 @@ func (j *job) await(parent context.Context, locker *distlock.Locker, opts []dist
 	return lease, err
 }
 
-// discard gives back a lock under which the command was not started. --at-least does not count then: a
-// lease that is attached has no shortest hold.
+// discard gives back a lock under which the command was not started. --at-least does not count
+// then: a lease that is attached has no shortest hold.
 func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) {
 	if j.atLeast > 0 {
 		if h, err := lease.Handle(); err == nil { //nolint:contextcheck // it has a limit of its own

@@ -103,8 +103,9 @@ func written(t *testing.T, files []string) {
 	}
 }
 
-// The first example of the help of bench and torture works as it is printed, with nothing installed. That of torture runs in virtual
-// time: its verdict asks for waits that a busy machine leaves no time for.
+// The first example of the help of bench and torture works as it is printed, with nothing
+// installed. That of torture runs in virtual time: its verdict asks for waits that a busy machine
+// leaves no time for.
 func TestLoad_examples(t *testing.T) {
 	// The goroutine of package os/signal begins outside of the bubble.
 	signals := make(chan os.Signal, 1)

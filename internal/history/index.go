@@ -114,7 +114,8 @@ func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
 // A pause is a time in which a client did nothing.
 type pause struct{ from, to time.Duration }
 
-// trouble collects the faults, and the pauses among them. Pauses that are no further apart than gap are one.
+// trouble collects the faults, and the pauses among them. Pauses that are no further apart than gap
+// are one.
 func (x *index) trouble(ops []Op, gap time.Duration) {
 	for i := range ops {
 		if ops[i].Kind == Fault {

@@ -86,8 +86,8 @@ type Op struct {
 	Put  uint64 `json:"put,omitempty"`  // Write, Plain: the value written
 }
 
-// GivenUp is the What of an Acquire whose caller ended its context. What it has to undo is undone behind it, so its outcome may be unknown
-// though nothing went wrong.
+// GivenUp is the What of an Acquire whose caller ended its context. What it has to undo is undone
+// behind it, so its outcome may be unknown though nothing went wrong.
 const GivenUp = "given up"
 
 // whole reports whether a grant leaves room for nobody.

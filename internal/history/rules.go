@@ -29,12 +29,13 @@ const (
 
 // Rules are what a history is held against. Bounds that are 0 are not judged.
 type Rules struct {
-	// Tolerance is how long the holder may run after the end of trust until the loss is reported. It is 0 in
+	// Tolerance is how long the holder may run after the end of trust until the loss is reported.
+	// It is 0 in
 	// virtual time, and the delay of a timer on a machine.
 	Tolerance time.Duration
 
-	// Gap is the longest time between two pauses of a client in which the client may not have run at all. It is 0
-	// in virtual time, and the longest stall that is not recorded on a machine.
+	// Gap is the longest time between two pauses of a client in which the client may not have run
+	// at all. It is 0 in virtual time, and the longest stall that is not recorded on a machine.
 	Gap time.Duration
 
 	Stuck    time.Duration // I5: from the end of the last fault until a waiter is served or leaves

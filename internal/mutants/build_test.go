@@ -78,8 +78,8 @@ func want(t *testing.T, ok bool) {
 	}
 }
 
-// Mutants that share a program have the verdicts that they have by themselves, and one that does not
-// compile takes no other with it.
+// Mutants that share a program have the verdicts that they have by themselves, and one that does
+// not compile takes no other with it.
 func TestRunner(t *testing.T) {
 	t.Chdir(t.TempDir())
 	all := module(t)
@@ -125,7 +125,8 @@ func hasVerdict(out string, v verdict, name string) bool {
 	return false
 }
 
-// What is not started in time is said, and is no failure. A test that fails anyway, or is not there, is one.
+// What is not started in time is said, and is no failure. A test that fails anyway, or is not
+// there, is one.
 func TestRunner_budget(t *testing.T) {
 	t.Chdir(t.TempDir())
 	all := module(t)[:1]

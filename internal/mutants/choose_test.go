@@ -137,7 +137,8 @@ func TestParse_share(t *testing.T) {
 	}
 }
 
-// repository makes a repository with so many commits in the current folder, each with another lock.go.
+// repository makes a repository with so many commits in the current folder, each with another
+// lock.go.
 func repository(t *testing.T, commits int) {
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")

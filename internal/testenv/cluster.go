@@ -11,15 +11,17 @@ import (
 	"go.uber.org/goleak"
 )
 
-// IgnoreRueidis ignores the goroutines that a rueidis client of a cluster leaves behind. They end by themselves:
+// IgnoreRueidis ignores the goroutines that a rueidis client of a cluster leaves behind. They end
+// by themselves:
 //
 //	goleak.VerifyTestMain(testenv.Main(m, nil), testenv.IgnoreRueidis()...)
 func IgnoreRueidis() []goleak.Option {
 	return []goleak.Option{
-		// A command that fails schedules a refresh of the slots at a random time within the next second. Close does not cancel it,
-		// and goleak waits for less than half a second.
+		// A command that fails schedules a refresh of the slots at a random time within the next
+		// second. Close does not cancel it, and goleak waits for less than half a second.
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"),
-		// A refresh closes old connections after 5 s, even if the client was closed in the meantime.
+		// A refresh closes old connections after 5 s, even if the client was closed in the
+		// meantime.
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"),
 	}
 }

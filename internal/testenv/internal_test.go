@@ -195,7 +195,8 @@ func TestByVersion(t *testing.T) {
 	}
 }
 
-// A server without pg_basebackup has no standbys: a test that needs one is skipped, as without a server.
+// A server without pg_basebackup has no standbys: a test that needs one is skipped, as without a
+// server.
 func TestPostgres_noBasebackup(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "initdb"), nil, 0o755); err != nil {

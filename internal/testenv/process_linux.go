@@ -58,7 +58,8 @@ func states(pids []int) (map[int]byte, error) {
 	return state, nil
 }
 
-// stat returns the parent and the state letter of a process. The letter is 0 if the process has ended.
+// stat returns the parent and the state letter of a process. The letter is 0 if the process has
+// ended.
 func stat(pid int) (ppid int, letter byte, err error) {
 	name := "/proc/" + strconv.Itoa(pid) + "/stat"
 	b, err := os.ReadFile(name)

@@ -13,8 +13,9 @@ import (
 	"strings"
 )
 
-// fromTemplate fills a data folder with a copy of what initdb made for an earlier server of the same version, which takes a tenth of
-// its time. The first server runs initdb, and leaves a copy in the cache of the user.
+// fromTemplate fills a data folder with a copy of what initdb made for an earlier server of the
+// same version, which takes a tenth of its time. The first server runs initdb, and leaves a copy in
+// the cache of the user.
 func fromTemplate(initdb, data string, as *account, initialize func() error) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -36,8 +37,8 @@ func fromTemplate(initdb, data string, as *account, initialize func() error) err
 	return nil
 }
 
-// saveTemplate keeps a copy of a fresh data folder. Of several processes that do so at once, one is successful. A failure does no harm:
-// the next server runs initdb again.
+// saveTemplate keeps a copy of a fresh data folder. Of several processes that do so at once, one is
+// successful. A failure does no harm: the next server runs initdb again.
 func saveTemplate(data, folder string) {
 	if os.MkdirAll(filepath.Dir(folder), 0o700) != nil {
 		return

@@ -17,7 +17,8 @@ const (
 	stallEdge = 20 * time.Millisecond
 )
 
-// Gap is the longest stall that is not recorded. A process may not have run at all in a time that is no longer.
+// Gap is the longest stall that is not recorded. A process may not have run at all in a time that
+// is no longer.
 const Gap = tick + stallLeast
 
 // A stall is a time in which the machine let a process do nothing, on the clock of the history. No

@@ -423,7 +423,8 @@ func TestStore_grants(t *testing.T) {
 	})
 }
 
-// TestStore_oldServer shows that a server that is too old is refused. scripts/matrix runs it with PostgreSQL 13.
+// TestStore_oldServer shows that a server that is too old is refused. scripts/matrix runs it with
+// PostgreSQL 13.
 func TestStore_oldServer(t *testing.T) {
 	pg, url := server(t)
 	rows, err := pg.Query(t.Context(), "show server_version_num")

@@ -71,7 +71,8 @@ func told(pg *pgconn.PgError) error {
 	return fmt.Errorf("%w: %s", pg, strings.TrimSuffix(pg.Hint, "."))
 }
 
-// outdated are the SQLSTATEs of a connection whose prepared statements are of no use any more. The next connection prepares them again.
+// outdated are the SQLSTATEs of a connection whose prepared statements are of no use any more. The
+// next connection prepares them again.
 var outdated = map[string]bool{
 	"0A000": true, // cached plan must not change result type: a function was replaced
 	"26000": true, // the statement does not exist: a pooler has given us another backend

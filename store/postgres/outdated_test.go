@@ -10,8 +10,9 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// A later program replaces the functions under a lease. One that returns more columns is no reason to fail; one that returns another type fails
-// a call, and the next one prepares its statement again.
+// A later program replaces the functions under a lease. One that returns more columns is no reason
+// to fail; one that returns another type fails a call, and the next one prepares its statement
+// again.
 func TestRenew_replacedFunctions(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -64,7 +65,8 @@ func TestRenew_replacedFunctions(t *testing.T) {
 	}
 }
 
-// A store that was opened by a URL keeps no connection that it does not use: a waiting process has few.
+// A store that was opened by a URL keeps no connection that it does not use: a waiting process has
+// few.
 func TestOpen_connections(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())

@@ -66,7 +66,8 @@ func decodeMeta(b []byte) map[string]string {
 	return meta
 }
 
-// appendLife appends a duration as an interval, rounded up to what the server can count. No number is above 2^31: PostgreSQL 14 cannot read it.
+// appendLife appends a duration as an interval, rounded up to what the server can count. No number
+// is above 2^31: PostgreSQL 14 cannot read it.
 func appendLife(b []byte, d time.Duration) []byte {
 	us := int64(d / time.Microsecond)
 	if d%time.Microsecond > 0 {

@@ -29,7 +29,8 @@ const poolIdle = 2 * time.Second
 // so is a schema that cannot be used. A schema that is missing is created, if the role may.
 //
 // The query may have lock_mode (table), lock_schema (Options.Schema), lock_migrate (false: Options.Manual), lock_listen (Options.Listen), tls_ca,
-// tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false), and what pgx, its pool and the server know: sslmode, pool_max_conns (1 by default),
+// tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false), and what pgx, its
+// pool and the server know: sslmode, pool_max_conns (1 by default),
 // connect_timeout and others. With several hosts target_session_attrs is read-write, unless it is given. Errors show no password; those about the URL are ErrURL.
 func Open(ctx context.Context, text string) (*Store, error) {
 	conf, opt, err := parse(text)
@@ -124,8 +125,9 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 	return conf, opt, nil
 }
 
-// frugal makes a pool that nobody else uses a small one, unless the URL says otherwise. Few calls need it, such as one that waits for another's
-// transaction, and an idle connection of each waiting process may be what fills the server.
+// frugal makes a pool that nobody else uses a small one, unless the URL says otherwise. Few calls
+// need it, such as one that waits for another's transaction, and an idle connection of each waiting
+// process may be what fills the server.
 func frugal(conf *pgxpool.Config, seen []string) {
 	if !slices.Contains(seen, "pool_max_conns") {
 		conf.MaxConns = 1

@@ -45,8 +45,8 @@
 // the last fence that it has stored, which is M or more. So its answer was at least M + Span. Step 3
 // only raises answers. For claims that are shared, the same holds for those that had ended before they were first
 // asked for. A node may forget a fence that its clock has passed: it grants
-// above it all the same, by its clock or, after the clock was set back, by the floor that its store keeps. A node without a floor, such
-// as a Redis Cluster, may go back then.
+// above it all the same, by its clock or, after the clock was set back, by the floor that its store
+// keeps. A node without a floor, such as a Redis Cluster, may go back then.
 //
 // Asking again for a claim that is held, with a higher Floor, is step 3 alone: one round trip. A node
 // that has it since before with a higher fence, because it was slow or was topped up, counts as having stored the Floor.
@@ -58,9 +58,10 @@
 //
 // # Nodes that forget
 //
-// A node that restarts without its data, or with data from before its last grants, would grant a key again that is held. So a node
-// which is younger than LongestTTL (see driver.Result.Age) is not counted: all that it can have forgotten has ended by then. A Redis
-// node is young after every restart and every failover, whatever it keeps on disk. Claims cannot live for
+// A node that restarts without its data, or with data from before its last grants, would grant a
+// key again that is held. So a node which is younger than LongestTTL (see driver.Result.Age) is not
+// counted: all that it can have forgotten has ended by then. A Redis node is young after every
+// restart and every failover, whatever it keeps on disk. Claims cannot live for
 // longer than LongestTTL. In a new deployment all nodes are young: as long as the oldest is younger than twice LongestTTL, a
 // claim is also granted if all nodes grant it. One that forgets does no harm then: the others
 // remember. So for the first minutes all nodes must be up.

@@ -142,14 +142,16 @@ func (s *Store) merge(told [][]driver.Claim) []*sighting {
 	return out
 }
 
-// agreed returns the longest time that a majority of nodes tells at least, or the shortest that is told.
+// agreed returns the longest time that a majority of nodes tells at least, or the shortest that is
+// told.
 func (s *Store) agreed(told []time.Duration) time.Duration {
 	slices.SortFunc(told, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	return told[min(s.majority(), len(told))-1]
 }
 
-// current returns the value that most nodes tell: a renewal that has succeeded may not have reached all of them. Of two that as many tell, it is the
-// one that was renewed last, which is left for longer.
+// current returns the value that most nodes tell: a renewal that has succeeded may not have reached
+// all of them. Of two that as many tell, it is the one that was renewed last, which is left for
+// longer.
 func current(claims []driver.Claim) []byte {
 	votes := map[string]int{}
 	for _, c := range claims {

@@ -17,7 +17,8 @@ const firstServer = "6.2"
 // errAnswer says that a script answered what it never does.
 var errAnswer = errors.New("redis: the answer is not one of ours")
 
-// errForgets says that the server has no mark, or a stale one: it has forgotten claims, and the script changed nothing.
+// errForgets says that the server has no mark, or a stale one: it has forgotten claims, and the
+// script changed nothing.
 var errForgets = fmt.Errorf("%w: redis: the server forgets what it was told", driver.ErrUnavailable)
 
 // A reader reads the answer of a script. The first thing that it cannot read is its err, and all after it is zero.

@@ -31,7 +31,8 @@ func inspected(t *testing.T, srv *testenv.RedisServer) *redis.Store {
 	return s
 }
 
-// young asks for a name until the server answers, and wants the answer of a server that was born after began.
+// young asks for a name until the server answers, and wants the answer of a server that was born
+// after began.
 func young(t *testing.T, s *redis.Store, began time.Time) {
 	t.Helper()
 	for tries := 1; ; tries++ {
@@ -49,7 +50,8 @@ func young(t *testing.T, s *redis.Store, began time.Time) {
 	}
 }
 
-// A server that restarts with its mark and without its last writes, or with all of them, is young: nobody can tell which it is.
+// A server that restarts with its mark and without its last writes, or with all of them, is young:
+// nobody can tell which it is.
 func TestStore_age_restart(t *testing.T) {
 	for name, opts := range map[string][]testenv.Option{
 		"snapshot": {testenv.Config("save 3600 1")},
@@ -95,8 +97,8 @@ func TestStore_age_promoted(t *testing.T) {
 	young(t, s, began)
 }
 
-// A mark from the future was written before the clock was set back. The server counts its age from the first call that sees it, not
-// from when the clock has caught up.
+// A mark from the future was written before the clock was set back. The server counts its age from
+// the first call that sees it, not from when the clock has caught up.
 func TestStore_age_future(t *testing.T) {
 	srv := testenv.Redis(t)
 	s := inspected(t, srv)
@@ -110,7 +112,8 @@ func TestStore_age_future(t *testing.T) {
 	}
 }
 
-// A user who may not see the replication id has a server that is always young, and spoils nobody else's mark.
+// A user who may not see the replication id has a server that is always young, and spoils nobody
+// else's mark.
 func TestStore_age_blind(t *testing.T) {
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user blind on >secret ~* &* +@all -info"))
 	s := inspected(t, srv)

@@ -131,7 +131,8 @@ func (f facts) findings(cluster bool, wait int) []driver.Finding {
 	return all
 }
 
-// tooOld reports whether the server is older than firstServer. One whose version cannot be seen is not.
+// tooOld reports whether the server is older than firstServer. One whose version cannot be seen is
+// not.
 func (f facts) tooOld() bool {
 	major, minor, ok := f.number()
 	return ok && (major < 6 || major == 6 && minor < 2)

@@ -14,12 +14,13 @@ import (
 
 // Inspect tells what the server says of itself. What it does not tell to this user is Unknown.
 //
-// Identity and age come from a mark that the first Inspect leaves beside the claims, without a time to live. It names the primary's
-// replication id, which a restart and a failover change: a server that comes back with an old snapshot, or without the end of
-// its log, has the mark of a server that is no more. From the first call on, Acquire returns the age with every answer, and
-// writes the mark again if it is gone or stale: a majority, which inspects its nodes, must not count a node that
-// may have forgotten a claim. A server that does not let this user run INFO is always as young as can be. On a
-// cluster, where a script sees one name only, there is no age.
+// Identity and age come from a mark that the first Inspect leaves beside the claims, without a time
+// to live. It names the primary's replication id, which a restart and a failover change: a server
+// that comes back with an old snapshot, or without the end of its log, has the mark of a server
+// that is no more. From the first call on, Acquire returns the age with every answer, and writes
+// the mark again if it is gone or stale: a majority, which inspects its nodes, must not count a
+// node that may have forgotten a claim. A server that does not let this user run INFO is always as
+// young as can be. On a cluster, where a script sees one name only, there is no age.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	s.aged.Store(!s.client.Cluster())
 	var info driver.Info

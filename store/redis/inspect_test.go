@@ -74,7 +74,8 @@ func TestStore_Inspect(t *testing.T) {
 	}
 }
 
-// product returns the name and the version of a server: Valkey also has the version of the Redis that it is like.
+// product returns the name and the version of a server: Valkey also has the version of the Redis
+// that it is like.
 func product(t testing.TB, srv *testenv.RedisServer) string {
 	t.Helper()
 	if v := srv.Info(t.Context(), "valkey_version"); v != "" {

@@ -61,8 +61,8 @@ func TestStore_clusterFailover(t *testing.T) {
 			for i := 0; i == 0 || primary(r.Key) != lost; i++ {
 				r.Key = fmt.Sprint(adapter, verb, i)
 			}
-			// A stall of the replica must not refuse the claim, so it is taken without Replicas, and
-			// the renewal lets the store know the node.
+			// A stall of the replica must not refuse the claim, so it is taken without Replicas,
+			// and the renewal lets the store know the node.
 			grant(t, plain, r)
 			if _, err := s.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: time.Minute}); err != nil {
 				t.Fatal(err)

@@ -41,7 +41,8 @@ type login struct {
 	opt            *redis.Options
 }
 
-// buffer is the size of the buffers of a rueidis connection. The usual 512 KiB cost more than the calls of a test.
+// buffer is the size of the buffers of a rueidis connection. The usual 512 KiB cost more than the
+// calls of a test.
 const buffer = 32 << 10
 
 // adapters open a store through each of the two clients.

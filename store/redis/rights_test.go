@@ -117,7 +117,8 @@ func addition(t testing.TB, which string) string {
 	return more
 }
 
-// allowNames gives the documented user what docs/layout.md adds for servers that know CLIENT SETINFO.
+// allowNames gives the documented user what docs/layout.md adds for servers that know CLIENT
+// SETINFO.
 func allowNames(t testing.TB, nodes ...*testenv.RedisServer) {
 	t.Helper()
 	more := addition(t, "From Redis 7.2 on, and for Valkey,")

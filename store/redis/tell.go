@@ -11,10 +11,12 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// showStep is how many claims one script shows. A script of this many keeps the server for about 2 ms.
+// showStep is how many claims one script shows. A script of this many keeps the server for about 2
+// ms.
 const showStep = 200
 
-// Show returns the claims on a key and its queue. Of a key with more than showStep of them it is no snapshot: it is read in pages.
+// Show returns the claims on a key and its queue. Of a key with more than showStep of them it is no
+// snapshot: it is read in pages.
 func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
@@ -44,7 +46,8 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	return inOrder(all), nil
 }
 
-// pages reads page after page. A page that begins where the one before it did has too few for those that end in the same ms.
+// pages reads page after page. A page that begins where the one before it did has too few for those
+// that end in the same ms.
 func pages(read func(at string, most int) (next string, err error)) error {
 	for at, most := "", showStep; ; {
 		next, err := read(at, most)
@@ -59,7 +62,8 @@ func pages(read func(at string, most int) (next string, err error)) error {
 	}
 }
 
-// Break ends the claims on a key. If there are more than showStep of them, and an error comes between two pages, the others stay.
+// Break ends the claims on a key. If there are more than showStep of them, and an error comes
+// between two pages, the others stay.
 func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
@@ -106,7 +110,8 @@ func claims(key, text string) (all []shown, err error) {
 	return all, r.err
 }
 
-// inOrder puts claims in the order of their grants, each once. Queue entries, which come last, are in order.
+// inOrder puts claims in the order of their grants, each once. Queue entries, which come last, are
+// in order.
 func inOrder(all []shown) (out []driver.Claim) {
 	places := slices.IndexFunc(all, func(c shown) bool { return c.Waiting })
 	if places < 0 {

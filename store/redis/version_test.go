@@ -22,7 +22,8 @@ func tooOld(t *testing.T, err error, version string) {
 	}
 }
 
-// A server before Redis 6.2 refuses the first call, of any kind, and keeps nothing of it. A nightly run has such a server.
+// A server before Redis 6.2 refuses the first call, of any kind, and keeps nothing of it. A nightly
+// run has such a server.
 func TestStore_oldServer(t *testing.T) {
 	srv := testenv.Redis(t)
 	version := srv.Info(t.Context(), "redis_version")

@@ -95,7 +95,8 @@ func TestStore_virtual_forgot(t *testing.T) {
 	})
 }
 
-// More readers, or more waiters, have died than one call clears. Each refusal says when to try again: at once, and not after a poll.
+// More readers, or more waiters, have died than one call clears. Each refusal says when to try
+// again: at once, and not after a poll.
 func TestStore_virtual_manyDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, ttl = 350, 5 * time.Second
@@ -136,7 +137,8 @@ func TestStore_virtual_manyDead(t *testing.T) {
 	})
 }
 
-// A key with more claims than a page has is shown whole, each claim once, also where more of them end in one ms than a page has.
+// A key with more claims than a page has is shown whole, each claim once, also where more of them
+// end in one ms than a page has.
 func TestStore_virtual_pages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 450

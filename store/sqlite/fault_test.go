@@ -126,7 +126,8 @@ func TestOpen_refuses(t *testing.T) {
 	}
 }
 
-// A process that died while it made the file left a draft, which is a second name. It keeps nobody from opening the file.
+// A process that died while it made the file left a draft, which is a second name. It keeps nobody
+// from opening the file.
 func TestOpen_draft_left(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")

@@ -46,8 +46,8 @@ func (s *Store) prepare() error {
 	return check(file, s.path)
 }
 
-// settled removes the drafts of a file that are left of a create, or of one that is under way, and returns
-// what the file is then.
+// settled removes the drafts of a file that are left of a create, or of one that is under way, and
+// returns what the file is then.
 func settled(file fs.FileInfo, path string) (fs.FileInfo, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {

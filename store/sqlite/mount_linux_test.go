@@ -11,7 +11,8 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// A file that is mounted alone, as docker -v and the subPath of Kubernetes do, has its log in two folders.
+// A file that is mounted alone, as docker -v and the subPath of Kubernetes do, has its log in two
+// folders.
 func TestOpen_mounted_file(t *testing.T) {
 	if !testenv.CanDisk() {
 		t.Skip("the tests may not mount")

@@ -50,9 +50,9 @@ func listen(folder, name string) (*socket, error) {
 	return s, nil
 }
 
-// giveTo gives a folder that root has made to the owner of the file, as SQLite does with its log: the owner
-// could not be woken there otherwise, and would poll. By a path the owner of the folder around it could
-// make root give away something else.
+// giveTo gives a folder that root has made to the owner of the file, as SQLite does with its log:
+// the owner could not be woken there otherwise, and would poll. By a path the owner of the folder
+// around it could make root give away something else.
 func giveTo(folder, file string) {
 	if os.Geteuid() != 0 {
 		return

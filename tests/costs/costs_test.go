@@ -41,11 +41,13 @@ type bill struct {
 	restBytes, restRows             float64 // of one that was held before
 }
 
-// TestCosts measures what cannot depend on the machine or on what else runs there, and compares it with docs/costs.md. With
+// TestCosts measures what cannot depend on the machine or on what else runs there, and compares it
+// with docs/costs.md. With
 // -update it measures everything, on a machine that does nothing else, and writes the page.
 func TestCosts(t *testing.T) {
 	bills := make([]bill, len(subjects))
-	// What a process itself keeps and writes is measured for the whole process, so these stores are measured one by one.
+	// What a process itself keeps and writes is measured for the whole process, so these stores are
+	// measured one by one.
 	for _, alone := range []bool{true, false} {
 		ok := t.Run(fmt.Sprint("alone ", alone), func(t *testing.T) {
 			for i, s := range subjects {
@@ -94,8 +96,9 @@ func measure(t *testing.T, s subject) bill {
 	return b
 }
 
-// each measures pairs one by one and returns the median of each figure. A client pings its server once a second, and a slow
-// node of Redlock answers after the pair has ended: the average would depend on the time that the pairs take.
+// each measures pairs one by one and returns the median of each figure. A client pings its server
+// once a second, and a slow node of Redlock answers after the pair has ended: the average would
+// depend on the time that the pairs take.
 func (s subject) each(t *testing.T, l *distlock.Locker, what string, n int) tally {
 	t.Helper()
 	var all []tally

@@ -25,7 +25,8 @@ type table struct {
 	slack   []float64 // for each column, by what part of itself a figure may differ on another machine, or loads; nil: loads
 }
 
-// loads is the slack of a column that depends on time or load. Such a column is written and never compared.
+// loads is the slack of a column that depends on time or load. Such a column is written and never
+// compared.
 const loads = -1
 
 var tables = []table{
@@ -130,7 +131,8 @@ func compare(t *testing.T, bills []bill) {
 	}
 }
 
-// differences returns in which cells of the measured rows two tables differ, by more than the slack of the column and more than a half.
+// differences returns in which cells of the measured rows two tables differ, by more than the slack
+// of the column and more than a half.
 func differences(was, now string, slack []float64) (out []string) {
 	rows := func(text string) map[string][]string {
 		all := map[string][]string{}

@@ -32,7 +32,8 @@ func neverOver(t *testing.T, n, weight int64, window time.Duration) {
 		var wg sync.WaitGroup
 		ctx, stop := context.WithTimeout(t.Context(), 2*soon)
 		defer stop()
-		// All are open before the first one passes: a SQLite file in constant use may not be opened within the limit of Open.
+		// All are open before the first one passes: a SQLite file in constant use may not be opened
+		// within the limit of Open.
 		limiters := make([]*distlock.Limiter, 3)
 		for i := range limiters {
 			var err error

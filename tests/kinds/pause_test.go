@@ -13,8 +13,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A process that is stopped for longer than the TTL of an outer lease sees the loss in its first look at the context of an
-// inner lease that is still held.
+// A process that is stopped for longer than the TTL of an outer lease sees the loss in its first
+// look at the context of an inner lease that is still held.
 func TestPause_nested(t *testing.T) {
 	t.Parallel()
 	const ttl, rounds = time.Second, 5
@@ -38,7 +38,8 @@ func TestPause_nested(t *testing.T) {
 	}
 }
 
-// playNested takes an outer lease and a longer inner one for each line, and says what the first look after a pause says.
+// playNested takes an outer lease and a longer inner one for each line, and says what the first
+// look after a pause says.
 func playNested(args []string) int {
 	ttl, err := time.ParseDuration(args[1])
 	if err != nil {
@@ -82,8 +83,8 @@ func nest(ctx context.Context, l *distlock.Locker, how string, ttl time.Duration
 	return inner.Context(work), nil
 }
 
-// firstLook looks until the process was stopped for longer than ttl, and returns what the next look says. It does not yield:
-// the goroutine that reports the loss would come first.
+// firstLook looks until the process was stopped for longer than ttl, and returns what the next look
+// says. It does not yield: the goroutine that reports the loss would come first.
 func firstLook(work context.Context, ttl time.Duration) string {
 	for last := time.Now(); ; {
 		now := time.Now()

@@ -99,8 +99,9 @@ func TestClock_back(t *testing.T) {
 	})
 }
 
-// A waiter dies in the queue, and the clock of the server is set back by an hour. The release hands the key to the dead waiter for no longer
-// than it had asked to wait. If there is no release, because the holder dies too, the dead waiter is in the way for no longer than that.
+// A waiter dies in the queue, and the clock of the server is set back by an hour. The release hands
+// the key to the dead waiter for no longer than it had asked to wait. If there is no release,
+// because the holder dies too, the dead waiter is in the way for no longer than that.
 func TestClock_deadWaiter(t *testing.T) {
 	t.Parallel()
 	const jump, wait = time.Hour, 2 * time.Second
@@ -141,8 +142,9 @@ func TestClock_deadWaiter(t *testing.T) {
 	})
 }
 
-// The clock of the server is an hour ahead while a name is used. The name rests until the server has forgotten it, and then the clock is
-// corrected. The next fence is above the last one all the same.
+// The clock of the server is an hour ahead while a name is used. The name rests until the server
+// has forgotten it, and then the clock is corrected. The next fence is above the last one all the
+// same.
 func TestClock_corrected(t *testing.T) {
 	t.Parallel()
 	const ttl, ahead, rest = 2 * time.Second, time.Hour, 11 * time.Minute
@@ -177,8 +179,8 @@ func TestClock_corrected(t *testing.T) {
 	})
 }
 
-// What is not promised: on a cluster, and for a user who may only touch the keys of its own names, there is no floor. There the fences of a name
-// that was forgotten go back with the clock.
+// What is not promised: on a cluster, and for a user who may only touch the keys of its own names,
+// there is no floor. There the fences of a name that was forgotten go back with the clock.
 func TestClock_corrected_noFloor(t *testing.T) {
 	t.Parallel()
 	const ahead, rest = time.Hour, 11 * time.Minute
@@ -220,8 +222,8 @@ func TestClock_corrected_noFloor(t *testing.T) {
 	}
 }
 
-// forget wants servers to forget names that are idle, after a step of the clock. On a node that was slow the last grant may come after it:
-// then that takes another step.
+// forget wants servers to forget names that are idle, after a step of the clock. On a node that was
+// slow the last grant may come after it: then that takes another step.
 func forget(t *testing.T, s *site, pass func(step int), names ...string) {
 	t.Helper()
 	step := 0
@@ -245,8 +247,8 @@ func forget(t *testing.T, s *site, pass func(step int), names ...string) {
 	})
 }
 
-// Two of three nodes were first used while their clocks were an hour ahead, and the clocks are corrected. The nodes count again after the
-// longest TTL, and not after an hour.
+// Two of three nodes were first used while their clocks were an hour ahead, and the clocks are
+// corrected. The nodes count again after the longest TTL, and not after an hour.
 func TestClock_born(t *testing.T) {
 	t.Parallel()
 	var servers []*testenv.Server

@@ -11,8 +11,9 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// The server closes the connections of a holder, as it does at a restart, a failover or after a time without use. The holder's
-// Unlock is answered all the same, and the next lock needs no TTL to end.
+// The server closes the connections of a holder, as it does at a restart, a failover or after a
+// time without use. The holder's Unlock is answered all the same, and the next lock needs no TTL to
+// end.
 func TestConnectionClosed(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redis", "redlock", "postgres"}, func(t *testing.T, s *site) {
@@ -33,7 +34,8 @@ func TestConnectionClosed(t *testing.T) {
 	})
 }
 
-// The server dies while a function runs under its lock, and does not come back. Do does not say that the function did not run.
+// The server dies while a function runs under its lock, and does not come back. Do does not say
+// that the function did not run.
 func TestDo_serverDies(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redis", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
@@ -65,7 +67,8 @@ func (s *site) closeAll(t *testing.T) {
 	}
 }
 
-// The server hangs: it keeps its connections and answers nobody. Calls return soon after their ctx, all the same.
+// The server hangs: it keeps its connections and answers nobody. Calls return soon after their ctx,
+// all the same.
 func TestBound_serverHangs(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redis", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
@@ -111,7 +114,8 @@ func TestBound_serverHangs(t *testing.T) {
 	})
 }
 
-// Unlock near the end of AtLeast is answered on a healthy majority, and the name is free when the shortest hold has ended.
+// Unlock near the end of AtLeast is answered on a healthy majority, and the name is free when the
+// shortest hold has ended.
 func TestAtLeast_end(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redlock"}, func(t *testing.T, s *site) {

@@ -198,9 +198,10 @@ func (r *ring) majorityDown() {
 		len(r.nodes), definite, tries, slowest.Round(time.Millisecond), told.Round(time.Millisecond), resumed.Round(time.Millisecond))
 }
 
-// A lease hangs on a bare majority, and one of its nodes restarts with nothing, or with a snapshot from before the grant. That node is
-// not counted until all that it can have forgotten has ended. So nobody else is granted the lock before. If nodes do not
-// report their age, there are two holders.
+// A lease hangs on a bare majority, and one of its nodes restarts with nothing, or with a snapshot
+// from before the grant. That node is not counted until all that it can have forgotten has ended.
+// So nobody else is granted the lock before. If nodes do not report their age, there are two
+// holders.
 func TestRedlock_forgetful(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

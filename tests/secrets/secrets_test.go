@@ -245,7 +245,8 @@ func TestSecrets_revoked(t *testing.T) {
 			return err
 		}},
 		"postgres": {postgres.URL, func(ctx context.Context) error {
-			// The new password counts before the connections end: a client that returns in between would keep its connection.
+			// The new password counts before the connections end: a client that returns in between
+			// would keep its connection.
 			_, err := postgres.Query(ctx, "begin; alter role postgres password 'another'; commit; select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")
 			return err
 		}},
