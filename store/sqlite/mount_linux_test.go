@@ -15,7 +15,7 @@ import (
 // folders.
 func TestOpen_mounted_file(t *testing.T) {
 	if !testenv.CanDisk() {
-		t.Skip("the tests may not mount")
+		testenv.Missing(t, "right to mount", "run the tests as root")
 	}
 	file, at := filepath.Join(t.TempDir(), "locks.db"), filepath.Join(t.TempDir(), "locks.db")
 	opened(t, file, nil)
@@ -23,7 +23,7 @@ func TestOpen_mounted_file(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := syscall.Mount(file, at, "", syscall.MS_BIND, ""); err != nil {
-		t.Skip("no bind mounts here:", err)
+		testenv.Missing(t, "bind mounts ("+err.Error()+")", "run the tests as root, outside of a container")
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {

@@ -66,7 +66,7 @@ func TestStore_stale_sockets(t *testing.T) {
 func TestStore_Watch_root(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can make something of another's")
+		testenv.Missing(t, "root", "run the tests as root")
 	}
 	const owner = 12345
 	path := filepath.Join(t.TempDir(), "locks.db")
