@@ -60,7 +60,7 @@ func (e *Election) request(ctx context.Context) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Weight, r.Limit, r.opt.wait, r.opt.asks = driver.Whole, driver.Whole, -1, 0
+	r.Weight, r.Limit, r.opt.wait, r.opt.maxAttempts = driver.Whole, driver.Whole, -1, 0
 	if r.opt.preferred {
 		meta := map[string]string{preferKey: "yes"}
 		maps.Copy(meta, r.Meta)

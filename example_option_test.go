@@ -29,12 +29,14 @@ func ExampleWait() {
 	// Output: true true
 }
 
-func ExampleAsks() {
+// A retry count of 3 with a retry delay of 20 ms.
+func ExampleMaxAttempts() {
 	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "report")
 
-	lease, err := locker.Lock(ctx, "report", distlock.Asks(3)) // then it is given up
-	fmt.Println(lease.Key(), err)
-	// Output: report <nil>
+	_, err := locker.Lock(ctx, "report", distlock.MaxAttempts(3), distlock.Backoff(20*time.Millisecond, 20*time.Millisecond))
+	fmt.Println(errors.Is(err, distlock.ErrHeld))
+	// Output: true
 }
 
 func ExampleBackoff() {

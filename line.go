@@ -87,12 +87,14 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 		lease = l.grant(n, r, id, res, sent, 0)
 	case l.closed:
 		err = ErrClosed
-	case r.opt.wait == 0 || r.opt.asks == 1 || res.Blocker.Kept:
+	case r.opt.wait == 0 || r.opt.maxAttempts == 1 || res.Blocker.Kept:
 		err = r.heldError(res)
 	default:
 		n.held, n.failed = r.heldError(res), nil
 		l.crowds.note(r.Key, l.clock.Awake())
-		return l.wait(ctx, n, &waiter{r: r, seq: seq, asks: 1})
+		w := &waiter{r: r, seq: seq}
+		w.refused(l.clock.Awake())
+		return l.wait(ctx, n, w)
 	}
 	l.tidy(n)
 	l.mu.Unlock()

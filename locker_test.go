@@ -511,7 +511,7 @@ func TestLocker_forgetsLines(t *testing.T) {
 			wants(t, err, distlock.ErrHeld)
 			_, err = l.Lock(t.Context(), name, distlock.Wait(time.Millisecond))
 			wants(t, err, distlock.ErrHeld)
-			_, err = l.Lock(t.Context(), name, distlock.Asks(2))
+			_, err = l.Lock(t.Context(), name, distlock.MaxAttempts(2))
 			wants(t, err, distlock.ErrHeld)
 			free(t, lease)
 		}

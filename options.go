@@ -44,9 +44,10 @@ type Option func(*options) error
 type options struct {
 	ttl          time.Duration
 	wait         time.Duration // < 0: for ever
-	asks         int           // 0: any number
+	maxAttempts  int           // 0: any number
 	weight       int64         // 0: not given
-	first, most  time.Duration // pauses between asks
+	first, most  time.Duration // pauses between attempts
+	paced        bool          // attempts are made after these pauses also where the store notifies
 	maxHold      time.Duration
 	atLeast      time.Duration
 	delay        time.Duration
@@ -86,27 +87,36 @@ func Wait(d time.Duration) Option {
 	}
 }
 
-// Asks bounds how often the store is asked before a wait is given up; by default it is
-// not bounded. A call that waits behind another one in the same process does not ask.
-func Asks(n int) Option {
+// MaxAttempts bounds how often a call tries to acquire the lock, with the pauses of [Backoff] in
+// between. Then the call returns what kept it from the lock, a [HeldError] for instance. By default
+// the number of attempts is not bounded.
+//
+// MaxAttempts(3), Backoff(200*time.Millisecond, 200*time.Millisecond) is a retry count of 3 with a
+// retry delay of 200 ms in other libraries. A lock that becomes free after 300 ms is acquired.
+// An attempt that comes earlier than its pause, because the store sent a notification, does not count.
+// Behind another call of the same process the attempts are counted without asking the store.
+func MaxAttempts(n int) Option {
 	return func(o *options) error {
-		o.asks = n
+		o.maxAttempts, o.paced = n, true
 		if n < 1 {
-			return fmt.Errorf("%w: %d asks are less than 1", ErrInvalid, n)
+			return fmt.Errorf("%w: %d attempts are less than 1", ErrInvalid, n)
 		}
 		return nil
 	}
 }
 
-// Backoff sets the pauses between asks: the first one, doubled up to the most, and jittered; 20 ms
-// and 1 s by default. A store that wakes its waiters is asked after the longest pause
-// only, in case a wake-up was lost. While another program holds the lock, whose release wakes
-// nobody, the longest pause is 100 ms, or the first if that is longer.
-func Backoff(first, most time.Duration) Option {
+// Backoff sets the pauses between attempts. The pause after attempt n is random between shortest and
+// shortest times 2 to the power of n, and at most longest. So Backoff(d, d) pauses for exactly d.
+// The default is 20 ms and 1 s.
+//
+// Most stores notify a call when the lock may be free. Without Backoff and [MaxAttempts] such a
+// store is polled after the longest pause alone, in case a notification was lost, and about every
+// 100 ms while another program holds the lock, whose release notifies nobody.
+func Backoff(shortest, longest time.Duration) Option {
 	return func(o *options) error {
-		o.first, o.most = first, most
-		if first < time.Millisecond || most < first || most > time.Hour {
-			return fmt.Errorf("%w: a backoff from %v to %v is not 1ms to 1h", ErrInvalid, first, most)
+		o.first, o.most, o.paced = shortest, longest, true
+		if shortest < time.Millisecond || longest < shortest || longest > time.Hour {
+			return fmt.Errorf("%w: a backoff from %v to %v is not 1ms to 1h", ErrInvalid, shortest, longest)
 		}
 		return nil
 	}

@@ -16,7 +16,6 @@ type place struct {
 	ctx   context.Context // of the watch and of the asks
 	leave context.CancelFunc
 	wake  <-chan driver.Wake // nil: the store cannot watch
-	asks  int                // since it was last woken
 	seen  uint64             // the last call that had come when the store was last asked
 	fails int                // asks since the store last answered one
 	doubt bool               // one of them may have taken effect
@@ -67,7 +66,6 @@ func (p *place) giveUp(l *Locker) error {
 // ask asks the store for the first waiter. It reports whether the claim was granted, to
 // whoever is the first waiter by then, or how long to pause.
 func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Duration) {
-	p.asks++
 	res, sent, err := l.acquire(p.ctx, p.r, p.ask)
 	if !p.begun {
 		p.begun, p.stays, p.stood, p.since = true, true, sent, p.seen
@@ -96,8 +94,8 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 		n.failed = op
 		p.fails++
 		p.doubt = p.doubt || op.Unknown
-		slow := l.clock.Now()-sent > w.r.limit()/2                            // there is no time for another within the limit
-		if w.first && (w.asks > 0 || slow || !op.Unknown) && n.first() == w { // see try
+		slow := l.clock.Now()-sent > w.r.limit()/2                                // there is no time for another within the limit
+		if w.first && (w.attempts > 0 || slow || !op.Unknown) && n.first() == w { // see try
 			shown := *op
 			shown.Unknown = false // what may have been granted is withdrawn: see vacate
 			n.pop()
@@ -106,13 +104,13 @@ func (l *Locker) ask(n *line, p *place, w *waiter) (granted bool, pause time.Dur
 			return false, 0
 		}
 	}
-	w.asks++
-	if w.r.opt.asks > 0 && w.asks >= w.r.opt.asks && n.first() == w {
+	pause = p.pause(w, res, l.clock.Awake())
+	if w.exhausted() && n.first() == w {
 		n.pop()
 		n.fail(w, n.inTheWay(w, 0))
 		l.tidy(n)
 	}
-	return false, p.pause(res)
+	return false, pause
 }
 
 // accept takes a claim that the store granted unasked and told of. It reports whether it could; if not, the store
@@ -174,15 +172,14 @@ func (p *place) foreign(c driver.Claim) bool {
 	return p.ask.Place > 0 && c.Holder != "" && c.Fence == 0 && c.Held == 0 && !c.Waiting
 }
 
-// pause is how long to wait for a wake-up before asking again anyway.
-func (p *place) pause(res driver.Result) time.Duration {
-	pause := backoff.Pause(p.asks, p.r.opt.first, p.r.opt.most)
-	switch {
-	case p.foreign(res.Blocker):
-		pause = backoff.Pause(p.asks, p.r.opt.first, min(p.r.opt.most, max(p.r.opt.first, foreignPoll)))
-	case p.wake != nil:
-		pause = backoff.Jitter(p.r.opt.most)
+// pause counts an attempt of w that did not get the lock, and returns how long to wait for a
+// notification before the next one. An attempt that comes before its time is not counted.
+func (p *place) pause(w *waiter, res driver.Result, now time.Duration) time.Duration {
+	if !w.r.opt.paced || now >= w.next {
+		w.attempts++
+		w.next = now + p.interval(w, res.Blocker)
 	}
+	pause := w.next - now
 	if p.ask.Place > 0 {
 		pause = min(pause, p.ask.Place/3)
 	}
@@ -190,4 +187,17 @@ func (p *place) pause(res driver.Result) time.Duration {
 		pause = min(pause, res.Retry+backoff.Jitter(2*time.Millisecond)) // it ends by itself, and wakes nobody
 	}
 	return pause
+}
+
+// interval returns the time between the attempts of w.
+func (p *place) interval(w *waiter, blocker driver.Claim) time.Duration {
+	o := &w.r.opt
+	switch {
+	case o.paced:
+	case p.foreign(blocker):
+		return backoff.Pause(w.attempts, o.first, foreignPoll)
+	case p.wake != nil:
+		return backoff.Jitter(o.most)
+	}
+	return backoff.Pause(w.attempts, o.first, o.most)
 }

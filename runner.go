@@ -64,10 +64,7 @@ func (l *Locker) run(n *line) {
 			p = nil
 			continue
 		}
-		told, woken := n.sleep(p.wake, pause)
-		if woken {
-			p.asks = 0
-		}
+		told := n.sleep(p.wake, pause)
 		switch {
 		case told.Granted && l.accept(n, p, told):
 			p.leave()
@@ -82,16 +79,15 @@ func (l *Locker) run(n *line) {
 	}
 }
 
-// sleep waits until the runner is woken by the store, or has to look again. It reports whether it
-// was the store, and what that told.
-func (n *line) sleep(wake <-chan driver.Wake, pause time.Duration) (told driver.Wake, woken bool) {
+// sleep waits until the runner is notified by the store, or has to look again. It returns the
+// notification, if it was the store.
+func (n *line) sleep(wake <-chan driver.Wake, pause time.Duration) (told driver.Wake) {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case told = <-wake:
-		return told, true
 	case <-n.changed:
 	case <-timer.C:
 	}
-	return told, false
+	return told
 }

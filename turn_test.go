@@ -305,7 +305,7 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 		{name: "equal options", holder: opts{distlock.Meta("a", "b"), distlock.Value([]byte("v"))},
 			next: opts{distlock.Value([]byte("v")), distlock.Meta("a", "b")}, handed: true},
 		{name: "another longest hold", holder: opts{distlock.MaxHold(time.Second)}, next: opts{distlock.MaxHold(long)}, handed: true},
-		{name: "another wait", next: opts{distlock.Wait(long), distlock.Asks(7), distlock.Backoff(time.Second, time.Second)}, handed: true},
+		{name: "another wait", next: opts{distlock.Wait(long), distlock.MaxAttempts(7), distlock.Backoff(time.Second, time.Second)}, handed: true},
 		{name: "mode", shared: true},
 		{name: "TTL", next: opts{distlock.TTL(long)}},
 		{name: "lock delay", next: opts{distlock.LockDelay(time.Second)}},

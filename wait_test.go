@@ -123,13 +123,13 @@ func TestLocker_Lock_pollIsBounded(t *testing.T) {
 		most int // asks of one waiting process in 100 s
 	}{
 		{"watch", false, nil, 200},
-		{"no watch", true, nil, 206},
+		{"no watch", true, nil, 250},
 		{"backoff", true, []distlock.Option{distlock.Backoff(5*time.Second, 10*time.Second)}, 21},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				if c.deaf {
-					g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return nil }
+					g.deaf()
 				}
 				a, b := g.locker(t), g.locker(t, c.opts...)
 				first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
@@ -948,33 +948,156 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// A call gives up after n asks, and its place with it.
-func TestAsks(t *testing.T) {
-	for _, n := range []int{1, 2, 5} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
+// deaf makes a store that sends no notifications.
+func (g *gate) deaf() {
+	g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return nil }
+}
+
+// A call gives up after n attempts with the pauses of Backoff in between, and its queue entry with it. The
+// attempt that follows the start of the watch does not count.
+func TestMaxAttempts(t *testing.T) {
+	const pause = 200 * time.Millisecond
+	for _, deaf := range []bool{false, true} {
+		for _, n := range []int{1, 2, 5} {
+			t.Run(fmt.Sprint(n, " ", deaf), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, g *gate) {
+					if deaf {
+						g.deaf()
+					}
+					a, b := g.locker(t), g.locker(t)
+					first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+					for round := range 2 { // the second finds the name contended
+						g.reset()
+						c := begin(t.Context(), b.Lock, "k", distlock.MaxAttempts(n), distlock.Backoff(pause, pause))
+						err := c.refused(t, distlock.ErrHeld)
+						if errors.Is(err, context.DeadlineExceeded) {
+							t.Error(err)
+						}
+						most := n + 1
+						if n == 1 || round > 0 {
+							most = n
+						}
+						if asks := g.count("acquire"); asks != most {
+							t.Errorf("%d calls of the store, want %d", asks, most)
+						}
+						g.expect(t, 1, 0)
+						c.within(t, time.Duration(n-1)*pause, time.Duration(n-1)*pause)
+					}
+					free(t, first)
+					g.empty(t, a, b)
+				})
+			})
+		}
+	}
+}
+
+// Three attempts 200 ms apart acquire a lock that becomes free after 300 ms, also where a store
+// sends notifications for nothing meanwhile.
+func TestMaxAttempts_freeInTime(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		watch  func(g *gate)
+		grants time.Duration
+		late   time.Duration
+	}{
+		{"notified", func(*gate) {}, 300 * time.Millisecond, 0},
+		{"polled", (*gate).deaf, 400 * time.Millisecond, 0},
+		{"notified for nothing", func(g *gate) {
+			g.watch = func(ctx context.Context, _ driver.ID, next func() <-chan driver.Wake) <-chan driver.Wake {
+				wakes := make(chan driver.Wake)
+				go func() {
+					for tick := time.NewTicker(50 * time.Millisecond); ; {
+						select {
+						case <-tick.C:
+						case <-ctx.Done():
+							return
+						}
+						select {
+						case wakes <- driver.Wake{}:
+						case <-ctx.Done():
+							return
+						}
+					}
+				}()
+				return wakes
+			}
+		}, 300 * time.Millisecond, 50 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
+				c.watch(g)
 				a, b := g.locker(t), g.locker(t)
-				first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
-				g.reset()
-				c := begin(t.Context(), b.Lock, "k", distlock.Asks(n))
-				err := c.refused(t, distlock.ErrHeld)
-				if errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
-				}
-				if asks := g.count("acquire"); asks != n {
-					t.Errorf("%d asks, want %d", asks, n)
-				}
-				g.expect(t, 1, 0)
-				c.within(t, 0, time.Duration(n)*longestPoll)
+				first := must(t)(a.Lock(t.Context(), "k"))
+				call := begin(t.Context(), b.Lock, "k", distlock.MaxAttempts(3), distlock.Backoff(200*time.Millisecond, 200*time.Millisecond))
+				time.Sleep(300 * time.Millisecond)
 				free(t, first)
+				free(t, call.granted(t))
+				call.within(t, c.grants, c.grants+c.late)
 				g.empty(t, a, b)
 			})
 		})
 	}
 }
 
-// An ask that failed counts too.
-func TestAsks_failed(t *testing.T) {
+// Attempts behind another call of the same process count too, and need no store.
+func TestMaxAttempts_sameProcess(t *testing.T) {
+	const pause = 200 * time.Millisecond
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				opts := []distlock.Option{distlock.MaxAttempts(n), distlock.Backoff(pause, pause)}
+				first := must(t)(l.Lock(t.Context(), "k"))
+				g.reset()
+				calls := []*call{begin(t.Context(), l.Lock, "k", opts...), begin(t.Context(), l.Lock, "k", opts...)}
+				for _, c := range calls {
+					c.refused(t, distlock.ErrHeld)
+					c.within(t, time.Duration(n-1)*pause, time.Duration(n-1)*pause)
+				}
+				if asked := g.count("acquire"); asked != 0 {
+					t.Errorf("the store was called %d times", asked)
+				}
+				free(t, first)
+				g.empty(t, l)
+			})
+		})
+	}
+}
+
+// A pause that is longer than the life of a queue entry is kept: the attempts that renew the entry do
+// not count.
+func TestMaxAttempts_longPause(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(24*time.Hour)))
+		c := begin(t.Context(), b.Lock, "k", distlock.MaxAttempts(3), distlock.Backoff(time.Minute, time.Minute))
+		c.refused(t, distlock.ErrHeld)
+		c.within(t, 2*time.Minute, 2*time.Minute)
+		free(t, first)
+		g.empty(t, a, b)
+	})
+}
+
+// A waiter is served with its own pauses when the one before it, whose pauses were longer, gives up.
+func TestBackoff_afterAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		g.deaf()
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
+		ctx, cancel := context.WithCancel(t.Context())
+		slow := begin(ctx, b.Lock, "k", distlock.Backoff(time.Minute, time.Minute)).waits(t)
+		quick := begin(t.Context(), b.Lock, "k", distlock.Backoff(10*time.Millisecond, 10*time.Millisecond)).waits(t)
+		cancel()
+		slow.refused(t, context.Canceled)
+		free(t, first)
+		free(t, quick.granted(t))
+		quick.within(t, 0, 10*time.Millisecond)
+		g.empty(t, a, b)
+	})
+}
+
+// An attempt that failed counts too.
+func TestMaxAttempts_failed(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
@@ -986,10 +1109,10 @@ func TestAsks_failed(t *testing.T) {
 			}
 			return next(ctx, r)
 		}
-		c := begin(t.Context(), b.Lock, "k", distlock.Asks(4))
+		c := begin(t.Context(), b.Lock, "k", distlock.MaxAttempts(4))
 		c.refused(t, distlock.ErrHeld, errCut)
-		if asks != 4 {
-			t.Errorf("%d asks, want 4", asks)
+		if asks != 5 { // one of them right after the watch began
+			t.Errorf("%d attempts, want 5", asks)
 		}
 		g.thaw()
 		g.expect(t, 1, 0)
@@ -998,12 +1121,12 @@ func TestAsks_failed(t *testing.T) {
 	})
 }
 
-// The next waiter goes on when one has used up its asks, even if it asks for something else.
-func TestAsks_nextGoesOn(t *testing.T) {
+// The next waiter goes on when one has used up its attempts, even if it wants something else.
+func TestMaxAttempts_nextGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		first := must(t)(a.RLock(t.Context(), "k", distlock.TTL(time.Hour)))
-		writer := begin(t.Context(), b.Lock, "k", distlock.Asks(2))
+		writer := begin(t.Context(), b.Lock, "k", distlock.MaxAttempts(2))
 		reader := begin(t.Context(), b.RLock, "k")
 		writer.refused(t, distlock.ErrHeld)
 		free(t, reader.now(t))
@@ -1069,7 +1192,7 @@ func TestLocker_Lock_foreignBackoff(t *testing.T) {
 		opts        []distlock.Option
 		least, most int
 	}{
-		{nil, 100, 230}, {[]distlock.Option{distlock.Backoff(2*time.Second, 8*time.Second)}, 5, 12},
+		{nil, 100, 230}, {[]distlock.Option{distlock.Backoff(2*time.Second, 8*time.Second)}, 3, 7},
 	} {
 		inBubble(t, func(t *testing.T, g *gate) {
 			l := g.locker(t, c.opts...)

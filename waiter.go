@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
+
+	"github.com/distlock/distlock/internal/backoff"
 )
 
 // A waiter is a call that waits.
@@ -17,8 +20,59 @@ type waiter struct {
 	err   error
 	left  chan error // with err: tells when nothing of the call is left in the store, or why something may be; nil: nothing is
 
-	asks  int  // how often the store was asked while this was the first waiter
-	first bool // the runner asks in place of the call, which would have shown an error of the store
+	attempts int           // how many of them the store refused, or failed
+	next     time.Duration // when the next one is due, if they are paced
+	first    bool          // the runner asks in place of the call, which would have shown an error of the store
+}
+
+// refused counts an attempt that got nothing, and sets the time of the next one. It reports whether it
+// was the last.
+func (w *waiter) refused(now time.Duration) bool {
+	w.attempts++
+	w.next = now + backoff.Pause(w.attempts, w.r.opt.first, w.r.opt.most)
+	return w.exhausted()
+}
+
+// await waits until w is served or fails, or gives up when ctx ends.
+func (l *Locker) await(ctx context.Context, n *line, w *waiter) {
+	var due <-chan time.Time
+	if w.r.opt.maxAttempts > 0 {
+		due = time.After(l.attempt(n, w))
+	}
+	for {
+		select {
+		case <-w.ready:
+			return
+		case <-ctx.Done():
+			l.leave(ctx, n, w)
+			return
+		case <-due:
+			due = time.After(l.attempt(n, w))
+		}
+	}
+}
+
+// attempt makes the attempt of w that is due, if the store need not be asked: another call of this
+// process holds the lock, or waits before w. It returns when to look again.
+func (l *Locker) attempt(n *line, w *waiter) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at, now := slices.Index(n.waiters, w), l.clock.Awake()
+	switch {
+	case at < 0 || now < w.next:
+	case at == 0 && !n.taken(): // the runner makes it
+		return w.r.opt.first
+	case w.refused(now):
+		n.waiters = slices.Delete(n.waiters, at, at+1)
+		n.fail(w, n.inTheWay(w, at))
+		l.tidy(n)
+	}
+	return max(w.next-now, w.r.opt.first)
+}
+
+// exhausted reports whether w has made all the attempts that it may make.
+func (w *waiter) exhausted() bool {
+	return w.r.opt.maxAttempts > 0 && w.attempts >= w.r.opt.maxAttempts
 }
 
 func (w *waiter) give(lease *Lease) {
@@ -30,6 +84,9 @@ func (w *waiter) give(lease *Lease) {
 func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	w.ready = make(chan struct{})
 	if w.err = w.r.tooHeavy(); w.err != nil { // since a resize, which came after the call and before this
+		close(w.ready)
+	} else if w.attempts == 0 && !w.first && w.refused(l.clock.Awake()) {
+		w.err = n.inTheWay(w, len(n.waiters))
 		close(w.ready)
 	} else {
 		at, _ := slices.BinarySearchFunc(n.waiters, w.seq, func(x *waiter, seq uint64) int { return cmp.Compare(x.seq, seq) })
@@ -50,11 +107,7 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	told = true
 
 	p := l.patrol(ctx, n, w)
-	select {
-	case <-w.ready:
-	case <-ctx.Done():
-		l.leave(ctx, n, w)
-	}
+	l.await(ctx, n, w)
 	p.stop(ctx)
 	if w.err != nil {
 		if err := w.vacate(ctx); err != nil {
@@ -84,6 +137,9 @@ func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
 	}
 	n.waiters = slices.Delete(n.waiters, at, at+1)
 	n.fail(w, errors.Join(n.inTheWay(w, at), cause))
+	if first := n.first(); at == 0 && n.running && first != nil && first.r.opt.paced {
+		n.shake() // the runner may sleep longer than this one wants
+	}
 	l.tidy(n)
 }
 

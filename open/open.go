@@ -48,7 +48,7 @@ type Source struct {
 	Store driver.Store
 
 	TTL  time.Duration // lock_ttl: the TTL of locks for which nobody says another; 0: not said
-	Poll time.Duration // lock_poll: the longest pause between two asks while waiting; 0: not said
+	Poll time.Duration // lock_poll: the longest pause between two attempts; 0: not said
 
 	// Findings are what the URL alone tells about the way to the store: whether others can read along, and whether the
 	// store asks who comes. The store's own are in driver.Inspect.

@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// Pause returns how long to pause after n tries have failed: first, doubled with every
-// try up to most, and between half of that and all of it by chance, so that those who failed
-// together do not come back together. It has no state; n may be any number.
-func Pause(n int, first, most time.Duration) time.Duration {
-	d := first
-	for i := 1; i < n && d < most; i++ {
-		if d > most/2 {
-			d = most // also where doubling would overflow
+// Pause returns how long to pause after n attempts have failed: a random time between shortest and
+// shortest times 2 to the power of n, and at most longest, so that clients that failed together do not
+// come back together. If both are equal, nothing is random. Pause has no state; n may be any number.
+func Pause(n int, shortest, longest time.Duration) time.Duration {
+	d := shortest
+	for i := 0; i < max(n, 1) && d < longest; i++ {
+		if d > longest/2 {
+			d = longest // also where doubling would overflow
 		} else {
 			d *= 2
 		}
 	}
-	return Jitter(min(d, most))
+	d = min(d, longest)
+	return min(shortest, d) + rand.N(d-min(shortest, d)+1)
 }
 
 // Jitter returns a duration between half of d and d.

@@ -12,20 +12,34 @@ func TestPause_doublesUpToMost(t *testing.T) {
 	t.Parallel()
 	const first, most = 10 * time.Millisecond, time.Second
 	for n, want := range map[int]time.Duration{
-		math.MinInt: first, 0: first, 1: first, 2: 2 * first, 3: 4 * first,
-		7: 64 * first, 8: most, 1000: most, math.MaxInt: most,
+		math.MinInt: 2 * first, 0: 2 * first, 1: 2 * first, 2: 4 * first, 3: 8 * first,
+		6: 64 * first, 7: most, 1000: most, math.MaxInt: most,
 	} {
+		longest := time.Duration(0)
 		for range 100 {
-			if d := backoff.Pause(n, first, most); d < want/2 || d > want {
-				t.Fatalf("after %d tries: %v, want %v to %v", n, d, want/2, want)
+			d := backoff.Pause(n, first, most)
+			if longest = max(longest, d); d < first || d > want {
+				t.Fatalf("after %d attempts: %v, want %v to %v", n, d, first, want)
 			}
+		}
+		if longest < want/2+first/2 {
+			t.Errorf("after %d attempts: at most %v in 100 pauses up to %v", n, longest, want)
+		}
+	}
+}
+
+func TestPause_equalBoundsAreExact(t *testing.T) {
+	t.Parallel()
+	for n := range 10 {
+		if d := backoff.Pause(n, time.Second, time.Second); d != time.Second {
+			t.Errorf("after %d attempts: %v", n, d)
 		}
 	}
 }
 
 func TestPause_doesNotOverflow(t *testing.T) {
 	t.Parallel()
-	if d := backoff.Pause(200, 3, math.MaxInt64); d < math.MaxInt64/2 {
+	if d := backoff.Pause(200, 3, math.MaxInt64); d < 3 {
 		t.Errorf("got %v", d)
 	}
 	if d := backoff.Pause(1, time.Hour, time.Second); d > time.Second {

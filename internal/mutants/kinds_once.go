@@ -30,7 +30,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "record-waited-for-at-once", Why: "a caller that comes later gets in line for a record",
-			File: "line.go", Old: " || r.opt.asks == 1 || res.Blocker.Kept:", New: " || r.opt.asks == 1:",
+			File: "line.go", Old: " || r.opt.maxAttempts == 1 || res.Blocker.Kept:", New: " || r.opt.maxAttempts == 1:",
 			Test: "TestOnce_Do_remembers",
 		},
 		{

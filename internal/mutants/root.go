@@ -265,6 +265,21 @@ func root() []mutant {
 			Test: "TestLocker_Lock_placeIsShort",
 		},
 		{
+			Name: "early-attempts-count", Why: "three attempts are used up within milliseconds, and the pauses of Backoff are never made",
+			File: "place.go", Old: "if !w.r.opt.paced || now >= w.next {", New: "if true {",
+			Test: "TestMaxAttempts",
+		},
+		{
+			Name: "notified-means-not-paced", Why: "where the store notifies, the pauses of Backoff are ignored",
+			File: "place.go", Old: "	case o.paced:\n	case p.foreign", New: "	case o.paced && p.wake == nil:\n	case p.foreign",
+			Test: "TestMaxAttempts",
+		},
+		{
+			Name: "longer-pauses-of-another", Why: "a waiter sleeps as long as one that has given up wanted to",
+			File: "waiter.go", Old: "first != nil && first.r.opt.paced {", New: "first == w {",
+			Test: "TestBackoff_afterAnother",
+		},
+		{
 			Name: "first-error-is-retried", Why: "a wrong password looks like a long wait",
 			File: "line.go", Old: "	case err != nil:\n	case res.Granted:\n", New: "	case err != nil && r.opt.wait != 0:\n		return l.wait(ctx, n, &waiter{r: r, seq: seq})\n	case res.Granted:\n",
 			Test: "TestLocker_Lock_firstError",
