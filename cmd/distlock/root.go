@@ -281,6 +281,9 @@ func (a *app) connect(ctx context.Context, url string) (_ *distlock.Locker, err 
 	case err != nil:
 		return nil, &exitError{exitUnavailable, err}
 	}
+	if s, ok := a.source.Store.(interface{ Brief() }); ok && a.brief {
+		s.Brief()
+	}
 	var opts []distlock.Option
 	if a.source.TTL > 0 {
 		opts = append(opts, distlock.TTL(a.source.TTL))

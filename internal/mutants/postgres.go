@@ -5,6 +5,16 @@ func postgres() []mutant {
 	const file, pkg = "store/postgres/sql/functions.sql", "store/postgres"
 	return []mutant{
 		{
+			Name: "postgres-two-connections-to-wait", Why: "waiting commands use up the connections of the server",
+			File: "store/postgres/watch.go", Old: "		case f.s.brief:\n", New: "		case false:\n",
+			Pkg: pkg, Test: "TestStore_Brief",
+		},
+		{
+			Name: "postgres-notification-in-calls-lost", Why: "a waiter whose connection is in the middle of a call misses its grant",
+			File: "store/postgres/wire.go", Old: "			l.s.feed.news(m.Channel, m.Payload)\n", New: "",
+			Pkg: pkg, Test: "TestStore_Brief_calls",
+		},
+		{
 			Name: "postgres-now-for-the-clock", M: "M30", Why: "a lease is judged by when the transaction began",
 			File: file, Old: "  now := clock_timestamp();\n  micros :=", New: "  now := now();\n  micros :=",
 			Pkg: pkg, Test: "TestSQL_oldTransaction",

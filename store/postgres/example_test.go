@@ -34,6 +34,24 @@ func ExampleOpen() {
 	fmt.Println("the fence is", lease.Fence())
 }
 
+// A command that takes one lock and ends.
+func ExampleStore_Brief() {
+	ctx := context.Background()
+	s, err := postgres.Open(ctx, "postgres://app@db/app")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	s.Brief() // it waits with one connection
+	locker, err := distlock.New(s)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := locker.Do(ctx, "nightly", func(context.Context) error { return nil }); err != nil {
+		log.Fatal(err)
+	}
+}
+
 func ExampleNew() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, "postgres://app@db/app")

@@ -107,6 +107,8 @@ type lane struct {
 	under   *batch   // the last that was begun
 	wire    net.Conn // on which something is under way
 	off     bool     // it was cut off
+	listens bool     // the connection listens for notifications too, whenever no call waits
+	wake    func()   // ends that; nil: it does not listen right now
 
 	opens atomic.Bool // it was opened, or will be soon
 
@@ -117,6 +119,7 @@ type lane struct {
 	used     time.Time // when the connection was last heard of
 	until    time.Time // the deadline for reading
 	bounded  bool      // there is one for writing too
+	hears    bool      // the server was told to send notifications
 }
 
 func newLane(s *Store) *lane {
@@ -134,6 +137,9 @@ func (l *lane) do(ctx context.Context, c *call) error {
 		return errClosed
 	}
 	l.queue = append(l.queue, c)
+	if l.wake != nil {
+		l.wake()
+	}
 	var lead *batch
 	switch {
 	case l.running:
@@ -261,6 +267,10 @@ func (l *lane) run(under *exchange) {
 	var last int // how many calls went out together
 	for {
 		l.gather(last)
+		if l.listen() {
+			last = 0
+			continue
+		}
 		if l.idle() {
 			return
 		}

@@ -6,7 +6,7 @@
 // # Connections
 //
 // A store has up to three connections of its own, beside the pool it is given: one for claims, one for renewals and one that
-// listens. So a pool that is exhausted keeps nobody from renewing. Behind a pooler such as PgBouncer in transaction mode everything works but
+// listens; after [Store.Brief] the first of them listens too. So a pool that is exhausted keeps nobody from renewing. Behind a pooler such as PgBouncer in transaction mode everything works but
 // listening: there, those who wait ask again from time to time, unless Options.Listen names a way around the pooler.
 //
 // # What is not guaranteed
@@ -63,6 +63,7 @@ type Store struct {
 	claims *lane // calls about claims, one transaction after the other: two at once would wait for the disk twice
 	renews *lane // so that renewals wait for nobody
 	feed   feed
+	brief  bool // the claims' connection listens too
 
 	ready  atomic.Pointer[server] // nil: the schema was not looked at yet
 	mu     sync.Mutex             // held while it is looked at

@@ -132,9 +132,14 @@ func TestStore_pgbouncer(t *testing.T) {
 	x, w := exclusive("key"), placed(exclusive("key"))
 	x.Value, x.Meta = []byte{0, 1, 255}, map[string]string{"k": "v"}
 	grant(t, a, x)
-	if wake := b.Watch(t.Context(), w.ID); wake != nil {
-		t.Error("Watch: a channel, want nil behind a pooler")
+	brief := made(t, url, opt)
+	brief.Brief()
+	for _, s := range []*postgres.Store{b, brief} {
+		if wake := s.Watch(t.Context(), w.ID); wake != nil {
+			t.Error("Watch: a channel, want nil behind a pooler")
+		}
 	}
+	works(t, brief)
 	if res := refuse(t, b, w); string(res.Blocker.Value) != string(x.Value) || res.Blocker.Meta["k"] != "v" {
 		t.Errorf("the blocker is %+v", res.Blocker)
 	}

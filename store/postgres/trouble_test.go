@@ -406,10 +406,22 @@ func TestStore_poolExhausted(t *testing.T) {
 // After a reconnect all who watch are woken, since news may have been missed, and news arrives again.
 func TestStore_watchReconnects(t *testing.T) {
 	t.Parallel()
+	for name, brief := range map[string]bool{"listener": false, "brief": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			watchReconnects(t, brief)
+		})
+	}
+}
+
+func watchReconnects(t *testing.T, brief bool) {
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	proxy := testenv.Proxy(t, srv.Addr)
 	s, direct := made(t, on(t, srv.URL, proxy.Addr, ""), opt), made(t, srv.URL, opt)
+	if brief {
+		s.Brief()
+	}
 	a, w := exclusive("key"), placed(exclusive("key"))
 	grant(t, direct, a)
 	wake := s.Watch(t.Context(), w.ID)

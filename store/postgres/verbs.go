@@ -126,7 +126,11 @@ func (s *Store) alone(ctx context.Context, c *call) error {
 	if err != nil {
 		return unavailable(cmp.Or(ctx.Err(), err))
 	}
-	defer conn.Release()
+	if s.brief { // an idle connection of each process may be what fills the server
+		defer func() { closeConn(conn.Hijack()) }()
+	} else {
+		defer conn.Release()
+	}
 	if _, err := s.prepare(ctx, conn.Conn()); err != nil {
 		return err
 	}

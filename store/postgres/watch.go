@@ -156,7 +156,11 @@ func (f *feed) add(id driver.ID) *watch {
 		return nil
 	}
 	f.begin.Do(func() {
-		if !f.s.opt.Polling {
+		switch {
+		case f.s.opt.Polling:
+		case f.s.brief:
+			f.s.claims.share()
+		default:
 			f.wg.Go(f.receive)
 		}
 	})
@@ -195,8 +199,7 @@ func (f *feed) receive() {
 	for try := 1; f.ctx.Err() == nil; try++ {
 		began := time.Now()
 		if deaf := f.listen(); deaf {
-			close(f.deaf)
-			f.wakeAll() // they shall ask, and poll from then on
+			f.giveUp()
 			return
 		}
 		if time.Since(began) > time.Minute {
@@ -220,13 +223,9 @@ func (f *feed) listen() (deaf bool) {
 	if v, err := look(f.ctx, conn); err != nil || v.pooled {
 		return err == nil
 	}
-	for _, channel := range []string{f.s.names.channel, f.s.channel} {
-		if _, err := conn.PgConn().Exec(f.ctx, "listen "+pgx.Identifier{channel}.Sanitize()).ReadAll(); err != nil {
-			return false
-		}
+	if err := f.subscribe(f.ctx, conn); err != nil {
+		return false
 	}
-	f.upOnce.Do(func() { close(f.up) })
-	f.wakeAll() // news may have been missed
 	for {
 		ctx, cancel := context.WithTimeout(f.ctx, silence)
 		n, err := conn.WaitForNotification(ctx)
@@ -245,6 +244,24 @@ func (f *feed) listen() (deaf bool) {
 			}
 		}
 	}
+}
+
+// subscribe makes the server send notifications to a connection.
+func (f *feed) subscribe(ctx context.Context, conn *pgx.Conn) error {
+	for _, channel := range []string{f.s.names.channel, f.s.channel} {
+		if _, err := conn.PgConn().Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize()).ReadAll(); err != nil {
+			return err
+		}
+	}
+	f.upOnce.Do(func() { close(f.up) })
+	f.wakeAll() // news may have been missed
+	return nil
+}
+
+// giveUp makes all who wait poll from now on.
+func (f *feed) giveUp() {
+	close(f.deaf)
+	f.wakeAll()
 }
 
 func (f *feed) connect() (*pgx.Conn, error) {

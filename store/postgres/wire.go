@@ -85,6 +85,8 @@ func (l *lane) read(x *exchange) error {
 			if fatal(told) {
 				return told
 			}
+		case *pgproto3.NotificationResponse:
+			l.s.feed.news(m.Channel, m.Payload)
 		case *pgproto3.ReadyForQuery:
 			return nil
 		}
@@ -249,6 +251,6 @@ func (l *lane) drop() {
 	if l.conn != nil {
 		l.unlimited()
 		closeConn(l.conn)
-		l.conn, l.server, l.prepared = nil, nil, nil
+		l.conn, l.server, l.prepared, l.hears = nil, nil, nil, false
 	}
 }
