@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +28,7 @@ type visit struct {
 	Version   string    `json:"version,omitempty"`
 	Age       float64   `json:"age,omitempty"` // for how long it has remembered claims, in seconds
 	Features  *features `json:"features,omitempty"`
+	Virtual   bool      `json:"virtual_host"` // this host is a virtual machine, and the store may be elsewhere
 	Speed     *speed    `json:"speed,omitempty"`
 	Findings  []finding `json:"findings"`
 }
@@ -117,6 +120,7 @@ func (a *app) examine(c *cobra.Command, v *visit) error {
 	}
 	s := a.source.Store
 	v.Features = featuresOf(s.Features())
+	v.Virtual = virtual() && !local(url)
 	info, err := driver.Inspect(ctx, s)
 	if signals.Err() != nil {
 		return context.Cause(signals)
@@ -167,6 +171,18 @@ func (a *app) enter(v *visit, all []driver.Finding) {
 	for _, f := range all {
 		v.Findings = append(v.Findings, finding{f.Level.String(), a.tidy(f.What), a.tidy(f.Means), a.tidy(f.Cure)})
 	}
+}
+
+// local reports whether the store is on this host, and stands still with it.
+func local(url string) bool {
+	scheme, _, _ := strings.Cut(url, ":")
+	return scheme == "sqlite" || scheme == "memory"
+}
+
+// virtual reports whether this host is a virtual machine, as far as Linux says.
+func virtual() bool {
+	info, err := os.ReadFile("/proc/cpuinfo")
+	return err == nil && bytes.Contains(info, []byte(" hypervisor"))
 }
 
 // urgency is the place of a level in the list: what endangers locks first, what is fine last.

@@ -84,6 +84,9 @@ func (a *app) printVisit(v *visit) error {
 	if v.Reachable && v.Features != nil {
 		p.abilities(v.Features)
 	}
+	if v.Virtual {
+		p.row("host", "a virtual machine. No clock here moves while the hypervisor pauses it, as for a snapshot or a live migration: a holder may then trust a lease that has ended. Check fencing tokens where the work is done")
+	}
 	if v.Speed != nil {
 		p.row("speed", v.Speed.String())
 	}

@@ -404,3 +404,23 @@ func TestSpeed(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+// On a virtual machine doctor says what no lease can notice, unless the store stands still with the host.
+func TestDoctor_virtualHost(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]bool{"sqlite:a.db": true, "memory:": true, "redis://host": false, "postgres://host/db": false, "redlock://a,b,c": false} {
+		if got := local(url); got != want {
+			t.Errorf("%s is on this host: %v", url, got)
+		}
+	}
+	for _, is := range []bool{true, false} {
+		var out strings.Builder
+		a := &app{out: &out}
+		if err := a.printVisit(&visit{Store: "redis://host", Reachable: true, Virtual: is}); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Contains(out.String(), "a virtual machine"); said != is {
+			t.Errorf("virtual %v: %s", is, out.String())
+		}
+	}
+}

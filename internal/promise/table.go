@@ -171,16 +171,29 @@ var asleep = []Test{
 	"internal/keeper/clock_test.go:TestKeeper_notices_a_suspension_by_itself",
 }
 
-// suspended is a cell about the holder's host.
+// suspended is a cell about the holder's host, where the store is on the same host.
 func suspended(what string) []Claim { return []Claim{{Yes, "", what, asleep}} }
+
+// paused is a cell about the holder's host, where the store is elsewhere. To the holder a pause of all
+// its clocks looks as if the server's clock were set forward.
+func paused(counterexample Test) []Claim {
+	return []Claim{
+		{Yes, "by its own system", "", asleep},
+		{No, "if its hypervisor pauses it", "a snapshot or a live migration moves no clock of the host: to the holder it is as if the clock of the server were set forward. The fence refuses its work", []Test{counterexample}},
+	}
+}
 
 var hostAsleep = Promise{
 	Name: "One holder, if the holder's host is suspended",
-	Text: "The time asleep counts against trust, on Linux; on other systems the first renewal after it notices.",
+	Text: "The time asleep counts against trust, on Linux; on other systems the first renewal after it notices. A virtual machine that its hypervisor pauses cannot notice it.",
 	Cells: map[Store][]Claim{
-		Memory: suspended("the store's own clock stands still with the host, so a dead holder is succeeded later"),
-		SQLite: suspended("the time counts for the file as well"),
-		Redis:  suspended(""), Replicated: suspended(""), Redlock: suspended(""), Postgres: suspended(""), Advisory: suspended(""),
+		Memory:     suspended("the store's own clock stands still with the host, so a dead holder is succeeded later"),
+		SQLite:     suspended("the time counts for the file as well"),
+		Redis:      paused("tests/promise/clock_test.go:TestClock_forward/redis"),
+		Replicated: paused("tests/promise/clock_test.go:TestClock_forward/replicated"),
+		Redlock:    paused("tests/promise/clock_test.go:TestClock_node/bare_majority"),
+		Postgres:   paused("tests/promise/clock_test.go:TestClock_forward/postgres"),
+		Advisory:   paused("tests/promise/clock_test.go:TestClock_forward/advisory"),
 	},
 }
 
