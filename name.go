@@ -25,7 +25,7 @@ const (
 	kindOnce  kind = "~once/"
 	kindLead  kind = "~lead/"
 	kindCheck kind = "~check/" // Locker.Check
-	kindWait  kind = "~wait/"  // notices of those who wait: see patrol
+	kindWait  kind = "~wait/"  // notices of calls that wait: see internal/deadlock
 )
 
 // shownKinds are the kinds that hold what people named.

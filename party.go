@@ -8,10 +8,6 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A party is a call together with the leases that its context carries: while the call waits, those are not given back. It has no
-// name of its own until it waits for long: see patrol. What another goroutine takes under the same outer lease is another party, which the
-// inner leases of this one do not wait for.
-
 // holdings returns the leases that ctx carries and that are held, the innermost first.
 func holdings(ctx context.Context) []*Lease {
 	var out []*Lease

@@ -106,9 +106,11 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	began := w.r.tellWaiting(ctx, l.clock)
 	told = true
 
-	p := l.patrol(ctx, n, w)
+	d := l.detect(ctx, n, w)
 	l.await(ctx, n, w)
-	p.stop(ctx)
+	if removed := d.Stop(); removed != nil { // notices that stay end by themselves
+		_, _ = await(ctx, removed, 2*withdrawLimit)
+	}
 	if w.err != nil {
 		if err := w.vacate(ctx); err != nil {
 			if op, ok := w.err.(*OpError); ok { //nolint:errorlint // this very one: others have to do with others too

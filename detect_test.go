@@ -364,7 +364,7 @@ func TestDeadlock_waitOver(t *testing.T) {
 	})
 }
 
-// A Locker that is closed ends its patrols and takes their notices back.
+// A Locker that is closed ends its detectors, and removes their notices.
 func TestDeadlock_Close(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
