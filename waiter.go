@@ -33,12 +33,8 @@ func (w *waiter) refused(now time.Duration) bool {
 	return w.exhausted()
 }
 
-// await waits until w is served or fails, or gives up when ctx ends.
-func (l *Locker) await(ctx context.Context, n *line, w *waiter) {
-	var due <-chan time.Time
-	if w.r.opt.maxAttempts > 0 {
-		due = time.After(l.attempt(n, w))
-	}
+// retry waits until w is served or has made its attempts, or gives up when ctx ends.
+func (l *Locker) retry(ctx context.Context, n *line, w *waiter) {
 	for {
 		select {
 		case <-w.ready:
@@ -46,8 +42,7 @@ func (l *Locker) await(ctx context.Context, n *line, w *waiter) {
 		case <-ctx.Done():
 			l.leave(ctx, n, w)
 			return
-		case <-due:
-			due = time.After(l.attempt(n, w))
+		case <-time.After(l.attempt(n, w)):
 		}
 	}
 }
@@ -107,7 +102,15 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 	told = true
 
 	d := l.detect(ctx, n, w)
-	l.await(ctx, n, w)
+	if w.r.opt.maxAttempts > 0 {
+		l.retry(ctx, n, w)
+	} else {
+		select {
+		case <-w.ready:
+		case <-ctx.Done():
+			l.leave(ctx, n, w)
+		}
+	}
 	if removed := d.Stop(); removed != nil { // notices that stay end by themselves
 		_, _ = await(ctx, removed, 2*withdrawLimit)
 	}

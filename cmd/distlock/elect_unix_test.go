@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,12 +48,27 @@ func TestElect_signalWhileWaiting(t *testing.T) {
 	start(t, store, "elect", "a", "--", "sh", "-c", "echo >"+up+"; while ! test -e "+leave+"; do sleep 0.02; done; exit 1")
 	eventually(t, "the leader's command runs", exists(up))
 	p := start(t, store, "elect", "a", "--", "sh", "-c", "sleep 0.2; exit 3")
-	eventually(t, "it waits", func() bool {
-		ls := start(t, store, "ls", "a")
+	before := 0.0
+	renewed := func() bool { // the candidate is in the queue, and has renewed its entry since the last look
+		ls := start(t, store, "ls", "--json", "a")
 		ls.code(t)
-		return strings.Contains(ls.out.String(), "waiting")
-	})
+		left := 0.0
+		for line := range strings.Lines(ls.out.String()) {
+			var c struct {
+				Left    float64
+				Waiting bool
+			}
+			if json.Unmarshal([]byte(line), &c) == nil && c.Waiting {
+				left = c.Left
+			}
+		}
+		more := left > before
+		before = left
+		return more
+	}
+	eventually(t, "it waits", renewed)
 	_ = p.Process.Signal(syscall.SIGUSR1)
+	eventually(t, "it runs after the signal", renewed)
 	if err := os.WriteFile(leave, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}

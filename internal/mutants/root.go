@@ -61,7 +61,7 @@ func root() []mutant {
 		},
 		{
 			Name: "foreign-release-waited-for", Why: "next to SET NX clients, whose release wakes nobody, a waiter starves",
-			File: "place.go", Old: "	case p.foreign(res.Blocker):\n", New: "	case p.foreign(res.Blocker) && p.wake == nil:\n",
+			File: "place.go", Old: "	case p.foreign(blocker):\n", New: "	case p.foreign(blocker) && p.wake == nil:\n",
 			Test: "TestLocker_Lock_foreignClients",
 		},
 		{
