@@ -83,7 +83,7 @@ func (a *app) watch() *cobra.Command {
 		Use:   "watch [PREFIX]",
 		Short: "Show locks as they are taken, waited for and given back",
 		Long: `Show what is held and waited for, and then what changes, until it is interrupted. The store is listed once an interval; between two
-lists it tells of releases if it can. What is taken and given back within an interval may not be seen.
+lists it tells of releases if it can. A list that takes long is made less often. What is taken and given back within an interval may not be seen.
 
 If the store goes away, that is told, and the watch goes on.`,
 		Example:           "  distlock watch deploy/\n  distlock watch --json --interval 5s",
@@ -158,14 +158,19 @@ func (w *watcher) run(ctx context.Context) error {
 			rest.Reset(w.interval / hintsPerInterval)
 			err = w.lookAt(ctx, name)
 		case <-again.C:
+			began := time.Now()
 			err = w.lookAround(ctx)
-			again.Reset(w.interval) // from the end of the list: a slow store is asked less often
+			again.Reset(w.pause(time.Since(began)))
 		}
 		if err != nil {
 			return err
 		}
 	}
 }
+
+// pause returns how long to wait after a list that took so long. A name may have tens of thousands of claims,
+// as a rate limit has, and their lists must not keep the store busy.
+func (w *watcher) pause(took time.Duration) time.Duration { return max(w.interval, 9*took) }
 
 // list returns all claims, and an error if there may be more.
 func (w *watcher) list(ctx context.Context) (out []sight, err error) {

@@ -241,3 +241,14 @@ func TestWriteEvent(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 }
+
+// Lists take at most a tenth of the time, however many claims there are.
+func TestWatch_pause(t *testing.T) {
+	t.Parallel()
+	w := &watcher{interval: time.Second}
+	for took, want := range map[time.Duration]time.Duration{0: time.Second, 50 * time.Millisecond: time.Second, time.Second: 9 * time.Second} {
+		if got := w.pause(took); got != want {
+			t.Errorf("after a list of %v: %v, want %v", took, got, want)
+		}
+	}
+}
