@@ -5,14 +5,29 @@ import (
 	"time"
 )
 
-// undoGrace is how long a call waits for what it undoes after its ctx has ended. A store that is
-// near answers in less, and the error is definite then. A call undoes up to three things one after
-// the other, and returns within 20 ms of the end of its ctx.
-const undoGrace = 5 * time.Millisecond
+// How long a call waits for what it undoes after its ctx has ended. A store that is near answers in less,
+// and the error is definite then. A call returns within 20 ms of the end of its ctx.
+const (
+	undoGrace = 12 * time.Millisecond // for all that one request undoes
+	setGrace  = 5 * time.Millisecond  // for what is undone after that, because another lock of a set was not acquired
+)
 
-// await waits for done, for limit at most, and not longer than undoGrace after the end of ctx. It
+// grace returns how much longer r may wait for what it undoes. It is called after the end of its ctx.
+func (r *request) grace(now time.Duration) time.Duration {
+	if r.undone == 0 {
+		r.undone = now + undoGrace
+	}
+	return max(0, r.undone-now)
+}
+
+// graceOf returns the grace of r, for await.
+func (l *Locker) graceOf(r *request) func() time.Duration {
+	return func() time.Duration { return r.grace(l.clock.Awake()) }
+}
+
+// await waits for done, for limit at most, and not longer than grace says after the end of ctx. It
 // reports whether done was ready.
-func await[T any](ctx context.Context, done <-chan T, limit time.Duration) (v T, ok bool) {
+func await[T any](ctx context.Context, done <-chan T, limit time.Duration, grace func() time.Duration) (v T, ok bool) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -22,7 +37,7 @@ func await[T any](ctx context.Context, done <-chan T, limit time.Duration) (v T,
 		return v, false
 	case <-ctx.Done():
 	}
-	timer.Reset(min(limit, undoGrace))
+	timer.Reset(min(limit, grace()))
 	select {
 	case v = <-done:
 		return v, true
@@ -34,7 +49,7 @@ func await[T any](ctx context.Context, done <-chan T, limit time.Duration) (v T,
 // aside runs f in a goroutine and returns its error, or errNoAnswer if ctx ends first: see await.
 // Then f goes on, and Close waits for it. f must end by itself. If an observer panics in f, the
 // panic goes on in the caller as long as it waits. The caller is counted by l.wg.
-func (l *Locker) aside(ctx context.Context, f func() error) error {
+func (l *Locker) aside(ctx context.Context, grace func() time.Duration, f func() error) error {
 	type result struct {
 		err   error
 		panic any
@@ -48,7 +63,7 @@ func (l *Locker) aside(ctx context.Context, f func() error) error {
 		}()
 		r.err = f()
 	})
-	r, ok := await(ctx, done, time.Hour)
+	r, ok := await(ctx, done, time.Hour, grace)
 	switch {
 	case !ok:
 		return errNoAnswer

@@ -164,7 +164,7 @@ func (l *Locker) Check(ctx context.Context) error {
 		return ErrClosed
 	}
 	defer leave()
-	err = l.aside(ctx, func() error { return lease.Unlock(ctx) })
+	err = l.aside(ctx, l.graceOf(r), func() error { return lease.Unlock(ctx) })
 	if err == errNoAnswer { //nolint:errorlint // this very one: that of the lease is wrapped
 		err = lease.unanswered()
 	}

@@ -110,7 +110,7 @@ func (s *Leases) undo(ctx context.Context, l *Locker, why error) error {
 		return why
 	}
 	defer leave()
-	err := l.aside(ctx, func() error { return s.discard(ctx) })
+	err := l.aside(ctx, func() time.Duration { return setGrace }, func() error { return s.discard(ctx) })
 	if err == errNoAnswer { //nolint:errorlint // this very one: those of leases are wrapped
 		err = &OpError{Op: "release", Key: s.all[0].r.name, Unknown: true, Err: err}
 	}

@@ -23,6 +23,7 @@ type request struct {
 	began time.Duration // when the call was made
 	room  *room         // nil: it is in use
 
+	undone time.Duration   // until when it waits for what it undoes; 0: its ctx has not ended
 	origin context.Context // of the call, without its end; nil: nobody observes
 }
 
@@ -175,7 +176,7 @@ func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
 // undo is withdraw for a call that has to return soon after the end of ctx. What is not undone by
 // then is undone behind the call, and the error says that it is not known.
 func (l *Locker) undo(ctx context.Context, r *request, id driver.ID) error {
-	return l.aside(ctx, func() error { return l.withdraw(ctx, r, id) })
+	return l.aside(ctx, l.graceOf(r), func() error { return l.withdraw(ctx, r, id) })
 }
 
 // heldError makes an error of a refusal.

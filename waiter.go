@@ -112,10 +112,10 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 		}
 	}
 	if removed := d.Stop(); removed != nil { // notices that stay end by themselves
-		_, _ = await(ctx, removed, 2*withdrawLimit)
+		_, _ = await(ctx, removed, 2*withdrawLimit, l.graceOf(w.r))
 	}
 	if w.err != nil {
-		if err := w.vacate(ctx); err != nil {
+		if err := w.vacate(ctx, l.graceOf(w.r)); err != nil {
 			if op, ok := w.err.(*OpError); ok { //nolint:errorlint // this very one: others have to do with others too
 				unsure := *op
 				unsure.Unknown = true
@@ -149,13 +149,13 @@ func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
 }
 
 // vacate returns when the place in the store's line is given up, if nobody is left to wait
-// there, and at the latest after withdrawLimit, or undoGrace after the end of ctx: the runner goes
+// there, and at the latest after withdrawLimit, or the grace of the request after the end of ctx: the runner goes
 // on with it. An error says that something may be left.
-func (w *waiter) vacate(ctx context.Context) error {
+func (w *waiter) vacate(ctx context.Context, grace func() time.Duration) error {
 	if w.left == nil {
 		return nil
 	}
-	err, ok := await(ctx, w.left, withdrawLimit)
+	err, ok := await(ctx, w.left, withdrawLimit, grace)
 	if !ok {
 		err = errNoAnswer
 	}

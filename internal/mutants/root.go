@@ -41,7 +41,7 @@ func root() []mutant {
 		},
 		{
 			Name: "undo-before-return", Why: "a call on a store that hangs returns a second after its context",
-			File: "aside.go", Old: "	timer.Reset(min(limit, undoGrace))\n", New: "	timer.Reset(limit)\n",
+			File: "aside.go", Old: "	timer.Reset(min(limit, grace()))\n", New: "	timer.Reset(limit)\n",
 			Test: "TestBound",
 		},
 		{
