@@ -9,6 +9,10 @@ import "context"
 // work, if the lease lasts longer. Like the functions of package context it panics if parent is nil.
 func (l *Lease) Context(parent context.Context) context.Context {
 	inner, cancel := context.WithCancelCause(parent)
+	if l.none() {
+		cancel(ErrReleased)
+		return inner
+	}
 	ctx := &leaseContext{inner, l, cancel}
 	locker := l.t.l
 	locker.mu.Lock()
@@ -72,7 +76,8 @@ type holdKey struct {
 }
 
 // FromContext returns the lease that ctx was made for by Lease.Context, Do or one of its
-// kin; the innermost, if there are several; nil if there is none.
+// kin; the innermost, if there are several; nil if there is none. The methods of the nil [Lease]
+// may be called: it holds nothing.
 func FromContext(ctx context.Context) *Lease {
 	if ctx == nil {
 		return nil

@@ -112,6 +112,9 @@ var errNotOurs = fmt.Errorf("%w: it was not made by Lease.Handle", ErrInvalidHan
 // Whoever calls Attach with the handle before that goes on with it. A lease that began with a part
 // of its TTL is renewed first: see Valid. If Handle fails, the lease is as it was. The store must be able to keep a claim without the process.
 func (l *Lease) Handle() (Handle, error) {
+	if l.none() {
+		return Handle{}, ErrReleased
+	}
 	locker := l.t.l
 	if !locker.features.Detached {
 		return Handle{}, unsupported(locker.features, "keeps no claim without its process, as Handle needs")
@@ -228,7 +231,7 @@ func (l *Locker) mayAttach(r *request, fence uint64) error {
 // fence. It is no secret, and no proof against those who lie. Without a fence it proves
 // nothing, and ParseProof refuses it.
 func (l *Lease) Proof() string {
-	return fmt.Sprintf("%d;%s;%s", l.fence, l.r.mode, url.QueryEscape(l.r.name))
+	return fmt.Sprintf("%d;%s;%s", l.Fence(), l.Mode(), url.QueryEscape(l.Key()))
 }
 
 // A Proof is what Lease.Proof says.

@@ -17,8 +17,11 @@ import (
 )
 
 // A Lease is a lock in the caller's hand. It lasts until Unlock or until it is lost, and is
-// renewed by itself. All its methods may be called by many goroutines at once. The zero Lease and
-// the nil one hold nothing: their methods panic.
+// renewed by itself. All its methods may be called by many goroutines at once.
+//
+// The nil *Lease, which [FromContext] returns for a context without a lease, and the zero Lease hold
+// nothing, as if they were released: Err, Unlock and Extend return ErrReleased, Done is closed, and
+// Fence is 0, which every guard refuses.
 //
 // A lease is lost when it could not be renewed in time, when the store says that it is
 // gone, or when its MaxHold is reached. The loss is told, by Done, Err and the contexts,
@@ -49,19 +52,40 @@ type Lease struct {
 }
 
 // Key returns the name of the lock.
-func (l *Lease) Key() string { return l.r.name }
+func (l *Lease) Key() string {
+	if l.none() {
+		return ""
+	}
+	return l.r.name
+}
 
 // Mode tells how the lease excludes others.
-func (l *Lease) Mode() Mode { return l.r.mode }
+func (l *Lease) Mode() Mode {
+	if l.none() {
+		return ""
+	}
+	return l.r.mode
+}
 
 // Fence returns the number of this lease. For exclusive leases of one name it is greater than
 // that of every lease before it. Send it along with every change under the lock, so that what
 // is changed can refuse one that comes late. It is below 2^53, and 0 if the store has no
 // fences: see RequireFence.
-func (l *Lease) Fence() uint64 { return l.fence }
+func (l *Lease) Fence() uint64 {
+	if l.none() {
+		return 0
+	}
+	return l.fence
+}
+
+// none reports whether there is no lease: l is nil, or the zero Lease.
+func (l *Lease) none() bool { return l == nil || l.t == nil }
 
 // String names the lease for people.
 func (l *Lease) String() string {
+	if l.none() {
+		return "no lease"
+	}
 	return fmt.Sprintf("lease of %s (fence %d)", quote(l.r.name), l.fence)
 }
 
@@ -80,6 +104,9 @@ func (l *Lease) Until() time.Time {
 // Err returns nil while the lease is held, and then why it ended: ErrLost or ErrReleased. It looks
 // at the clock at every call.
 func (l *Lease) Err() error {
+	if l.none() {
+		return ErrReleased
+	}
 	if why := l.why.Load(); why != nil {
 		return *why
 	}
@@ -125,6 +152,9 @@ func (l *Lease) mature() error {
 // Wanted reports whether others wait for the lock, as far as is known: in this process now, in
 // the store at the last renewal.
 func (l *Lease) Wanted() bool {
+	if l.none() {
+		return false
+	}
 	l.t.l.mu.Lock()
 	defer l.t.l.mu.Unlock()
 	return l.why.Load() == nil && (l.t.behind > 0 || len(l.t.n.waiters) > 0)
@@ -132,6 +162,9 @@ func (l *Lease) Wanted() bool {
 
 // Done returns a channel that is closed when the lease is over, lost or released.
 func (l *Lease) Done() <-chan struct{} {
+	if l.none() {
+		return ended
+	}
 	l.t.l.mu.Lock()
 	defer l.t.l.mu.Unlock()
 	if l.done == nil {
@@ -148,6 +181,9 @@ func (l *Lease) Done() <-chan struct{} {
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		return errNilContext
+	}
+	if l.none() {
+		return ErrReleased
 	}
 	opt := l.r.opt
 	if opt.ttl = d; checkTTL(d) != nil {
@@ -200,6 +236,9 @@ func (l *Lease) seal() error {
 func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
+	}
+	if l.none() {
+		return ErrReleased
 	}
 	if mine, answer := l.depart(true, departLimit); !mine { //nolint:contextcheck // Err waits for nothing
 		return answer
@@ -431,6 +470,13 @@ func (l *Lease) end(why error) []context.CancelCauseFunc {
 
 // released is ErrReleased where a pointer to it is wanted.
 var released = ErrReleased
+
+// ended is the closed channel of a lease that there is not.
+var ended = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 func (l *Lease) tell(ctx context.Context, e Event) {
 	e.Fence = l.fence

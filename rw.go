@@ -28,6 +28,9 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}
+	if l.none() {
+		return nil, ErrReleased
+	}
 	if k, _, _ := splitKey(l.r.Key); k != kindLock || l.r.mode != Exclusive {
 		return nil, fmt.Errorf("%w: %v is not a writer's", ErrInvalid, l)
 	}

@@ -15,6 +15,11 @@ func root() []mutant {
 			Test: "TestLease_Context_nested",
 		},
 		{
+			Name: "no-lease-panics", Why: "work whose context was not passed on panics in place of being refused",
+			File: "lease.go", Old: "func (l *Lease) none() bool { return l == nil || l.t == nil }", New: "func (l *Lease) none() bool { return false }",
+			Test: "TestLease_none",
+		},
+		{
 			Name: "release-not-repeated", Why: "a connection that the server has closed leaves the lock taken for its TTL",
 			File: "lease.go", Old: "		case <-pause.C:\n", New: "		case <-pause.C:\n			return err\n",
 			Test: "TestLease_Unlock_repeats",

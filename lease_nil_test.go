@@ -1,0 +1,45 @@
+package distlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/fence"
+)
+
+// A context that was not passed on has no lease. Work that looks for one gets an error or a fence
+// that guards refuse, and does not panic.
+func TestLease_none(t *testing.T) {
+	for name, lease := range map[string]*distlock.Lease{"nil": distlock.FromContext(t.Context()), "zero": new(distlock.Lease)} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			wantErr(t, lease.Err(), distlock.ErrReleased)
+			wantErr(t, lease.Unlock(ctx), distlock.ErrReleased)
+			wantErr(t, lease.Extend(ctx, time.Second), distlock.ErrReleased)
+			_, err := lease.Handle()
+			wantErr(t, err, distlock.ErrReleased)
+			_, err = lease.Downgrade(ctx)
+			wantErr(t, err, distlock.ErrReleased)
+			if lease.Valid(0) || lease.Wanted() || !lease.Until().IsZero() || !over(lease.Done()) {
+				t.Errorf("valid %v, wanted %v, until %v, done %v", lease.Valid(0), lease.Wanted(), lease.Until(), over(lease.Done()))
+			}
+			if lease.Fence() != 0 || lease.Key() != "" || lease.Mode() != "" || fmt.Sprintf("%v %+v", lease, lease) != "no lease no lease" {
+				t.Errorf("fence %d, name %q, mode %q, %v", lease.Fence(), lease.Key(), lease.Mode(), lease)
+			}
+			work := lease.Context(ctx)
+			if !over(work.Done()) || !errors.Is(context.Cause(work), distlock.ErrReleased) || distlock.FromContext(work) != nil {
+				t.Errorf("%v, %v", work.Err(), context.Cause(work))
+			}
+			if p, err := fence.Of(lease); !errors.Is(err, fence.ErrInvalid) {
+				t.Errorf("a guard takes %v, %v", p, err)
+			}
+			if p, err := distlock.ParseProof(lease.Proof()); !errors.Is(err, distlock.ErrInvalidFence) {
+				t.Errorf("the proof is %v, %v", p, err)
+			}
+		})
+	}
+}
