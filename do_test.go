@@ -208,3 +208,17 @@ func TestDo_nested(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A function that returns why its context ended returns the loss once.
+func TestDo_oneLoss(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		err := g.locker(t).Do(t.Context(), "x", func(ctx context.Context) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, distlock.TTL(time.Second), distlock.Fixed())
+		wants(t, err, distlock.ErrLost)
+		if n := strings.Count(err.Error(), "lost"); n != 1 {
+			t.Errorf("%d times in %q", n, err)
+		}
+	})
+}

@@ -46,7 +46,7 @@ func (l *Locker) Election(name string, opts ...Option) (*Election, error) {
 }
 
 // Preferred makes the candidate of an Election a preferred one: while it waits, a leader that is not preferred is asked to step
-// down, which it learns of within a third of its TTL. The other kinds of locks take no notice of it.
+// down, which it learns of within a third of its TTL. Calls of other kinds refuse it.
 func Preferred() Option {
 	return func(o *options) error {
 		o.preferred = true

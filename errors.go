@@ -84,6 +84,14 @@ func outcome(ran bool, err error) error {
 	}
 }
 
+// withCause joins the reason why a context ended to an error, unless the error says it already.
+func withCause(err, cause error) error {
+	if errors.Is(err, cause) {
+		return err
+	}
+	return errors.Join(err, cause)
+}
+
 // A notAcquiredError is the reason why a lock was not acquired. It is ErrNotAcquired.
 type notAcquiredError struct{ err error }
 
@@ -114,7 +122,23 @@ type HeldError struct {
 	Retry  time.Duration // before that nothing of what is in the way ends by itself; 0: not known
 
 	record *driver.Claim // what holds it is a record, which nobody gives back; nil: it is not
+	heard  time.Time     // when the store said so
 }
+
+// now returns e as it is now, if the holder has not renewed since the store said so.
+func (e *HeldError) now() HeldError {
+	is, passed := *e, time.Since(e.heard)
+	if !e.foreign() {
+		is.Held += passed
+	}
+	// Zero would say that the rest is not known, or that there is no end.
+	is.Left = min(e.Left, max(e.Left-passed, time.Millisecond))
+	is.Retry = min(e.Retry, max(e.Retry-passed, time.Millisecond))
+	return is
+}
+
+// foreign reports whether another program holds it: such a claim has neither a fence nor an age.
+func (e *HeldError) foreign() bool { return e.Holder != "" && e.Fence == 0 && e.Held == 0 }
 
 func (e *HeldError) Error() string {
 	var b strings.Builder
@@ -125,8 +149,11 @@ func (e *HeldError) Error() string {
 	if e.Held > 0 {
 		fmt.Fprintf(&b, " for %v", round(e.Held))
 	}
-	if e.Left > 0 {
+	switch {
+	case e.Left > 0:
 		fmt.Fprintf(&b, ", %v left", round(e.Left))
+	case e.foreign():
+		b.WriteString(", no expiry")
 	}
 	if e.Ahead > 0 {
 		fmt.Fprintf(&b, ", %d ahead", e.Ahead)
@@ -185,8 +212,12 @@ func (e *LostError) Error() string {
 	}
 }
 
-// Is makes a LostError an ErrLost, and an ErrMaxHold if that was the reason.
+// Is makes a LostError an ErrLost, and an ErrMaxHold if that was the reason. Two errors about the
+// same loss are one.
 func (e *LostError) Is(target error) bool {
+	if o, ok := target.(*LostError); ok { //nolint:errorlint // this very one: errors.Is unwraps
+		return o != nil && o.Key == e.Key && o.Fence == e.Fence && o.Reason == e.Reason
+	}
 	return target == ErrLost || target == ErrMaxHold && e.Reason == LossMaxHold
 }
 

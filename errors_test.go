@@ -79,8 +79,10 @@ func TestErrors_messages(t *testing.T) {
 			Key: "x", Holder: "me", Held: 2345 * time.Millisecond, Left: 30100 * time.Millisecond, Ahead: 4, Fence: 7,
 		},
 		`distlock: "x" is held by me for 15ms`:                      &distlock.HeldError{Key: "x", Holder: "me", Held: 15400 * time.Microsecond},
-		`distlock: "x" is held by "\u202eevil"`:                     &distlock.HeldError{Key: "x", Holder: "\u202eevil"},
-		`distlock: "x" is held by host-7.example:123 (a)`:           &distlock.HeldError{Key: "x", Holder: "host-7.example:123 (a)"},
+		`distlock: "x" is held by "\u202eevil", no expiry`:          &distlock.HeldError{Key: "x", Holder: "\u202eevil"},
+		`distlock: "x" is held by host-7.example:123 (a)`:           &distlock.HeldError{Key: "x", Holder: "host-7.example:123 (a)", Fence: 7},
+		`distlock: "x" is held by another client, no expiry`:        &distlock.HeldError{Key: "x", Holder: "another client"},
+		`distlock: "x" is held by another client, 5s left`:          &distlock.HeldError{Key: "x", Holder: "another client", Left: 5 * time.Second},
 		`distlock: lease of "x" lost: not renewed in time`:          &distlock.LostError{Key: "x", Reason: distlock.LossExpired},
 		`distlock: lease of "x" lost: longest hold reached`:         &distlock.LostError{Key: "x", Reason: distlock.LossMaxHold},
 		`distlock: lease of "x" lost: broken: "by\nhand"`:           &distlock.LostError{Key: "x", Reason: distlock.LossBroken, Err: broken},
@@ -98,6 +100,16 @@ func TestErrors_messages(t *testing.T) {
 	long := (&distlock.HeldError{Key: strings.Repeat("é", 100), Holder: strings.Repeat("h", 1000)}).Error()
 	if len(long) > 220 {
 		t.Errorf("%d bytes: %s", len(long), long)
+	}
+}
+
+// Two errors about one loss are one: the context of a lease may report it before the lease does.
+func TestErrors_oneLoss(t *testing.T) {
+	loss := distlock.LostError{Key: "x", Fence: 7, Reason: distlock.LossExpired}
+	same, later, other := loss, loss, loss
+	later.Fence, other.Key = 8, "y"
+	if err := fmt.Errorf("work: %w", &loss); !errors.Is(err, &same) || errors.Is(err, &later) || errors.Is(err, &other) {
+		t.Errorf("the same %v, another fence %v, another name %v", errors.Is(err, &same), errors.Is(err, &later), errors.Is(err, &other))
 	}
 }
 

@@ -173,7 +173,12 @@ func Weight(n int64) Option {
 	}
 }
 
-var errWeight = fmt.Errorf("%w: a lock has no weight", ErrInvalid)
+// What options say that belong to another kind: see Locker.fits.
+var (
+	errWeight    = fmt.Errorf("%w: a lock has no weight", ErrInvalid)
+	errExact     = fmt.Errorf("%w: Exact is for a Limiter", ErrInvalid)
+	errPreferred = fmt.Errorf("%w: Preferred is for an Election", ErrInvalid)
+)
 
 // Fixed takes a lease that is not renewed: it is lost after its TTL, unless Extend is called.
 func Fixed() Option {
@@ -185,7 +190,7 @@ func Fixed() Option {
 
 // Exact has a Limiter of more than 1,000 take from the store what a call asks for, and no share to spend later: for processes that end after a few
 // calls, whose shares would be lost. Every pass is a round trip and a claim then, which lives for the window, so a name has as many claims
-// as there were passes. Smaller limits are always exact, and nothing else is changed by it.
+// as there were passes. Smaller limits are always exact. Calls of other kinds refuse it.
 func Exact() Option {
 	return func(o *options) error {
 		o.exact = true

@@ -308,3 +308,30 @@ func TestOption_callersSlice(t *testing.T) {
 		t.Error("a call wrote into the slice of its caller")
 	}
 }
+
+// Options of one kind are refused by the others, unless they are defaults of the Locker.
+func TestOptions_otherKind(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		l := g.locker(t)
+		sem, err := l.Semaphore(2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, opt := range map[string]distlock.Option{"Exact": distlock.Exact(), "Preferred": distlock.Preferred(), "Weight": distlock.Weight(2)} {
+			for call, lock := range map[string]takeFunc{"Lock": l.Lock, "TryLock": l.TryLock, "RLock": l.RLock} {
+				if _, err := lock(ctx, "x", opt); !errors.Is(err, distlock.ErrInvalid) {
+					t.Errorf("%s with %s: %v", call, name, err)
+				}
+			}
+			if _, err := sem.Acquire(ctx, "x", opt); errors.Is(err, distlock.ErrInvalid) == (name == "Weight") {
+				t.Errorf("a semaphore with %s: %v", name, err)
+			}
+		}
+		if _, err := l.Election("e", distlock.Exact()); !errors.Is(err, distlock.ErrInvalid) {
+			t.Errorf("an election with Exact: %v", err)
+		}
+		free(t, must(t)(g.locker(t, distlock.Exact(), distlock.Preferred()).Lock(ctx, "defaults")))
+	})
+}

@@ -72,8 +72,8 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 			return nil, err
 		}
 	}
-	if opt.weight > 0 && k != kindSem && k != kindRate {
-		return nil, errWeight
+	if err := l.fits(&opt, k); err != nil {
+		return nil, err
 	}
 	space := new(room)
 	r := &space.request
@@ -91,6 +91,20 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 		r.origin = context.WithoutCancel(ctx)
 	}
 	return r, nil
+}
+
+// fits refuses options that belong to another kind. Defaults of the Locker are for those kinds that
+// have a use for them, but for a weight.
+func (l *Locker) fits(opt *options, k kind) error {
+	switch {
+	case opt.weight > 0 && k != kindSem && k != kindRate:
+		return errWeight
+	case opt.exact && !l.defaults.exact && k != kindRate:
+		return errExact
+	case opt.preferred && !l.defaults.preferred && k != kindLead:
+		return errPreferred
+	}
+	return nil
 }
 
 // newOwner makes the secret of one turn.
@@ -152,7 +166,7 @@ func (l *Locker) try(ctx context.Context, r *request) (driver.ID, driver.Result,
 		op.Unknown = l.undo(ctx, r, ask.ID) != nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		return ask.ID, res, sent, errors.Join(op, cause)
+		return ask.ID, res, sent, withCause(op, cause)
 	}
 	return ask.ID, res, sent, op
 }
@@ -182,7 +196,7 @@ func (l *Locker) undo(ctx context.Context, r *request, id driver.ID) error {
 // heldError makes an error of a refusal.
 func (r *request) heldError(res driver.Result) *HeldError {
 	b := res.Blocker
-	e := &HeldError{Key: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead, Retry: res.Retry}
+	e := &HeldError{Key: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead, Retry: res.Retry, heard: time.Now()}
 	if b.Kept {
 		e.record = &b
 	}

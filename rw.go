@@ -105,7 +105,7 @@ func (l *Lease) lower(ctx context.Context) error {
 	case t.hold.Trusted(0) && err != nil:
 		op, left := newOpError("downgrade", l.r.name, err), l.Unlock(ctx)
 		op.Unknown = left != nil
-		return errors.Join(op, left, context.Cause(ctx))
+		return withCause(errors.Join(op, left), context.Cause(ctx))
 	case !t.hold.Trusted(0) || !same:
 		return l.forsake(ctx)
 	}

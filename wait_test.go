@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -1205,4 +1206,69 @@ func TestLocker_Lock_foreignBackoff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A wait that ends reports for how long the holder has had the lock by then, not at the last answer
+// of the store.
+func TestLocker_Lock_heldUntilNow(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		a, b := g.locker(t), g.locker(t)
+		first := must(t)(a.Lock(t.Context(), "k"))
+		time.Sleep(100 * time.Millisecond)
+		g.set(func(g *gate) {
+			g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake {
+				return make(chan driver.Wake)
+			}
+		})
+		began := time.Now()
+		_, err := b.Lock(t.Context(), "k", distlock.Wait(7*time.Second), distlock.Backoff(time.Hour, time.Hour))
+		var held *distlock.HeldError
+		if !errors.As(err, &held) || time.Since(began) != 7*time.Second {
+			t.Fatal(err, time.Since(began))
+		}
+		if held.Held != 7100*time.Millisecond || held.Left > 23*time.Second || held.Left < 22*time.Second {
+			t.Errorf("%v: held for %v, %v left", err, held.Held, held.Left)
+		}
+		free(t, first)
+	})
+}
+
+// An end that has passed without an answer of the store is shown as near, not as none: the holder
+// may be another program, and then 0 is "no expiry".
+func TestLocker_Lock_heldPastItsEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		g.set(func(g *gate) {
+			g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+				return driver.Result{Blocker: driver.Claim{Key: "k", Holder: "another client", Left: time.Second}}, nil
+			}
+			g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return nil }
+		})
+		_, err := g.locker(t).Lock(t.Context(), "k", distlock.Wait(2*time.Second), distlock.Backoff(time.Hour, time.Hour))
+		var held *distlock.HeldError
+		if !errors.As(err, &held) || held.Held != 0 || held.Left != time.Millisecond {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// An error says once that the context has ended.
+func TestLocker_Lock_oneDeadline(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		g.set(func(g *gate) {
+			g.acquire = func(ctx context.Context, _ driver.Request, _ acquireFunc) (driver.Result, error) {
+				<-ctx.Done()
+				return driver.Result{}, ctx.Err()
+			}
+		})
+		for name, opts := range map[string][]distlock.Option{"Lock": nil, "TryLock": {distlock.Wait(0)}} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := l.Lock(ctx, "k", opts...)
+			cancel()
+			wants(t, err, context.DeadlineExceeded)
+			if n := strings.Count(err.Error(), context.DeadlineExceeded.Error()); n != 1 {
+				t.Errorf("%s: %d times in %q", name, n, err)
+			}
+		}
+	})
 }

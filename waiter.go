@@ -141,7 +141,7 @@ func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
 		return
 	}
 	n.waiters = slices.Delete(n.waiters, at, at+1)
-	n.fail(w, errors.Join(n.inTheWay(w, at), cause))
+	n.fail(w, withCause(n.inTheWay(w, at), cause))
 	if first := n.first(); at == 0 && n.running && first != nil && first.r.opt.paced {
 		n.shake() // the runner may sleep longer than this one wants
 	}
@@ -173,7 +173,7 @@ var errNoAnswer = errors.New("the store did not answer in time")
 func (n *line) inTheWay(w *waiter, at int) error {
 	e := HeldError{Key: w.r.name}
 	if n.held != nil {
-		e = *n.held
+		e = n.held.now()
 	}
 	for _, t := range n.turns {
 		if t.lease != nil {

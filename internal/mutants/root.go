@@ -20,6 +20,26 @@ func root() []mutant {
 			Test: "TestLease_none",
 		},
 		{
+			Name: "held-at-the-last-answer", Why: "a wait that ends reports for how long the lock was held when the wait began",
+			File: "waiter.go", Old: "		e = n.held.now()\n", New: "		e = *n.held\n",
+			Test: "TestLocker_Lock_heldUntilNow",
+		},
+		{
+			Name: "past-end-is-no-expiry", Why: "a key that has just ended is reported as one that never ends",
+			File: "errors.go", Old: "min(e.Left, max(e.Left-passed, time.Millisecond))", New: "max(e.Left-passed, 0)",
+			Test: "TestLocker_Lock_heldPastItsEnd",
+		},
+		{
+			Name: "deadline-twice", Why: "an error says twice that the context has ended",
+			File: "errors.go", Old: "	if errors.Is(err, cause) {\n", New: "	if false {\n",
+			Test: "TestLocker_Lock_oneDeadline",
+		},
+		{
+			Name: "options-of-another-kind", Why: "Exact and Preferred on a lock are taken and do nothing",
+			File: "request.go", Old: "	case opt.exact && !l.defaults.exact && k != kindRate:\n		return errExact\n	case opt.preferred", New: "	case opt.preferred",
+			Test: "TestOptions_otherKind",
+		},
+		{
 			Name: "release-not-repeated", Why: "a connection that the server has closed leaves the lock taken for its TTL",
 			File: "lease.go", Old: "		case <-pause.C:\n", New: "		case <-pause.C:\n			return err\n",
 			Test: "TestLease_Unlock_repeats",
