@@ -80,6 +80,10 @@ func checkTTL(d time.Duration) error {
 
 // Wait bounds how long a call waits for the lock, in addition to its context: 0 is
 // the same as trying. By default the wait is bounded by the context alone.
+//
+// Wait bridges a holder, not a store that is down: if the store fails at the first attempt, the
+// call returns ErrUnavailable or ErrUnknown at once, so that a wrong password shows. If it fails
+// later, while the call waits in the queue, it is tried again until the wait ends.
 func Wait(d time.Duration) Option {
 	return func(o *options) error {
 		o.wait = d
