@@ -306,9 +306,9 @@ func (o *options) check(f driver.Features) error {
 	case o.ttl < f.MinTTL:
 		return fmt.Errorf("%w: %v is below the %v of store %s", ErrInvalidTTL, o.ttl, f.MinTTL, f.Name)
 	case f.MaxTTL > 0 && all > f.MaxTTL:
-		return fmt.Errorf("%w: %v is above the %v of store %s", ErrInvalidTTL, all, f.MaxTTL, f.Name)
+		return fmt.Errorf("%w: %v is above the %v of store %s%s", ErrInvalidTTL, all, f.MaxTTL, f.Name, raise(f))
 	case f.MaxTTL > 0 && o.atLeast > f.MaxTTL:
-		return fmt.Errorf("%w: a shortest hold of %v is above the %v of store %s", ErrInvalid, o.atLeast, f.MaxTTL, f.Name)
+		return fmt.Errorf("%w: a shortest hold of %v is above the %v of store %s%s", ErrInvalid, o.atLeast, f.MaxTTL, f.Name, raise(f))
 	case o.requireFence && !f.Fence:
 		return unsupported(f, "gives no fences")
 	case o.atLeast > 0 && !f.Detached:
@@ -319,6 +319,14 @@ func (o *options) check(f driver.Features) error {
 		return unsupported(f, "stores no values")
 	}
 	return nil
+}
+
+// raise says what raises the longest TTL of a store, if anything does.
+func raise(f driver.Features) string {
+	if f.MaxTTLOption == "" {
+		return ""
+	}
+	return ", which " + f.MaxTTLOption + " raises"
 }
 
 func (o *options) terms() keeper.Terms {

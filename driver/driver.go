@@ -170,6 +170,9 @@ type Features struct {
 	// MinTTL and MaxTTL bound Request.TTL and Renewal.TTL, but not Request.Place. MaxTTL 0 means
 	// that every TTL is obeyed, up to the longest Duration.
 	MinTTL, MaxTTL time.Duration
+
+	// MaxTTLOption names the option that sets MaxTTL, for error messages; "": there is none.
+	MaxTTLOption string
 }
 
 // A Store keeps claims. Its methods may be called by many goroutines at once.

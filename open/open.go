@@ -194,9 +194,10 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened, errs := make([]*Source, len(urls)), make([]error, len(urls))
+	opened, errs, names := make([]*Source, len(urls)), make([]error, len(urls)), make([]string, len(urls))
 	var wg sync.WaitGroup
 	for i, u := range urls {
+		names[i] = address(u)
 		wg.Go(func() {
 			if opened[i], errs[i] = openRedis(ctx, u); errs[i] != nil {
 				errs[i] = redacted(errs[i], u)
@@ -211,16 +212,18 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 			stores = append(stores, s.Store)
 			all.closes = append(all.closes, s.Close)
 			for _, f := range s.Findings {
-				f.What = fmt.Sprintf("node %d (%s): %s", i+1, s.Store.Features().Name, f.What)
+				f.What = "node " + names[i] + ": " + f.What
 				all.Findings = append(all.Findings, f)
 			}
 		}
 	}
-	if err := joined(errs); err != nil {
+	if err := joined(names, errs); err != nil {
 		all.Close()
 		return nil, err
 	}
-	q, err := quorum.New(ctx, stores, &quorum.Options{Name: "redlock", LongestTTL: ours["lock_longest_ttl"], NodeLimit: ours["lock_node_limit"]})
+	q, err := quorum.New(ctx, stores, &quorum.Options{
+		Name: "redlock", Nodes: names, LongestTTL: ours["lock_longest_ttl"], NodeLimit: ours["lock_node_limit"],
+	})
 	if err != nil {
 		all.Close()
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
@@ -230,15 +233,30 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 	return all, nil
 }
 
+// address is where a node is, for messages: host:port or the path of a socket, and never a password.
+func address(text string) string {
+	_, rest, _ := strings.Cut(text, "://")
+	rest, _, _ = strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	host := authority[strings.LastIndex(authority, "@")+1:]
+	switch {
+	case host == "":
+		return "/" + path
+	case strings.Contains(host[strings.LastIndex(host, "]")+1:], ":"):
+		return host
+	}
+	return host + ":6379"
+}
+
 // joined says which nodes could not be opened. What is wrong with all of them alike is wrong with the URL, and is said once.
-func joined(errs []error) error {
+func joined(names []string, errs []error) error {
 	if !slices.ContainsFunc(errs, func(err error) bool { return err == nil || err.Error() != errs[0].Error() }) {
 		return errs[0]
 	}
 	var named []error
 	for i, err := range errs {
 		if err != nil {
-			named = append(named, fmt.Errorf("node %d: %w", i+1, err))
+			named = append(named, fmt.Errorf("node %d, %s: %w", i+1, names[i], err))
 		}
 	}
 	return errors.Join(named...)

@@ -216,8 +216,8 @@ func TestOpen_redlock_general(t *testing.T) {
 	escape := strings.NewReplacer("%", "%25", "&", "%26", "?", "%3F", "=", "%3D", ":", "%3A", "/", "%2F", "@", "%40").Replace
 	s := use(t, "redlock:?node=redis://:"+secretInURL+"@"+a.Addr+"/2&node="+escape("rediss://"+b.Addr+"?"+tlsKeys(b.Certs))+
 		"&node=redis+unix://"+c.Socket+"&lock_prefix=x:&lock_ttl=3s")
-	finds(t, s, "ok: node 1 (redis): what is sent stays on this host", "ok: node 2 (redis): what is sent is encrypted",
-		"ok: node 3 (redis): what is sent stays on this host (a socket)")
+	finds(t, s, "ok: node "+a.Addr+": what is sent stays on this host", "ok: node "+b.Addr+": what is sent is encrypted",
+		"ok: node "+c.Socket+": what is sent stays on this host (a socket)")
 	if s.TTL != 3*time.Second {
 		t.Error("lock_ttl is", s.TTL)
 	}

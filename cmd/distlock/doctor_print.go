@@ -113,7 +113,7 @@ func (a *app) printVisit(v *visit) error {
 }
 
 // ofNode is how what is found of one node of several begins.
-var ofNode = regexp.MustCompile(`^node (\d+ \([^)]*\)): `)
+var ofNode = regexp.MustCompile(`^node (\d+ \([^)]*\)|\S+): `)
 
 // together makes one of what is found of several nodes alike.
 func together(all []finding) []finding {

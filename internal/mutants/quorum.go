@@ -16,6 +16,16 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestFences/3_nodes", Args: fences,
 		},
 		{
+			Name: "haste-where-all-are-down", Why: "a node that refuses connections is reported as one that does not answer in time",
+			File: dir + "ballot.go", Old: "max(b.counted, b.refused, b.invalid) >= s.majority()", New: "max(b.counted, b.refused, b.invalid, b.down) >= s.majority()",
+			Pkg: pkg, Test: "TestStore_all_refuse",
+		},
+		{
+			Name: "counted-for-its-age", Why: "an error says the age of a node in place of the time until it is counted",
+			File: dir + "vote.go", Old: "out[i].Counted = s.longest - r.Age", New: "out[i].Counted = r.Age",
+			Pkg: pkg, Test: "TestStore_node_that_forgot",
+		},
+		{
 			Name: "half-is-a-majority", M: "M07a", Why: "two halves hold the same key",
 			File: dir + "quorum.go", Old: "return len(s.nodes)/2 + 1", New: "return len(s.nodes) / 2",
 			Pkg: pkg, Test: "TestFences/3_nodes", Args: fences,

@@ -93,9 +93,10 @@ func counts(v *vote[driver.Result]) bool { return v.err == nil && v.value.Grante
 // won reports whether the claim is granted.
 func (s *Store) won(b ballot) bool { return b.stored >= s.majority() }
 
-// settled reports whether the votes that are still missing can be done without.
+// settled reports whether the votes that are still missing can be done without. If a majority is
+// down, nothing is gained by haste: the error says of every node what is wrong with it.
 func (s *Store) settled(b ballot) bool {
-	return max(b.counted, b.refused, b.invalid, b.down) >= s.majority()
+	return max(b.counted, b.refused, b.invalid) >= s.majority()
 }
 
 // refusal is what those who refused tell.

@@ -320,3 +320,25 @@ func (l late) Acquire(ctx context.Context, r driver.Request) (driver.Result, err
 	time.Sleep(110 * time.Millisecond)
 	return l.Store.Acquire(context.WithoutCancel(ctx), r)
 }
+
+// If all nodes refuse, the error says so of every node, also of the one whose answer decided nothing.
+func TestStore_all_refuse(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		for _, l := range c.links {
+			unavailable(l, 10)
+		}
+		for range 5 { // nodes differ in how soon they answer
+			_, err := c.store.Acquire(t.Context(), exclusive("key", ttl))
+			var v *quorum.VoteError
+			if !errors.Is(err, driver.ErrUnavailable) || !errors.As(err, &v) {
+				t.Fatal(err)
+			}
+			for _, vote := range v.Votes {
+				if !errors.Is(vote.Err, driver.ErrUnavailable) {
+					t.Errorf("%v: %v", vote, err)
+				}
+			}
+			settle()
+		}
+	})
+}

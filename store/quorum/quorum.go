@@ -23,6 +23,10 @@ const (
 type Options struct {
 	Name string // for messages and metrics; "quorum" by default
 
+	// Nodes are the names of the nodes, in their order, for messages: such as host:port, and no
+	// password. By default a node is its number and its kind: 1 (redis).
+	Nodes []string
+
 	// LongestTTL is the longest TTL that a claim may ask for, 60 s by default. A node that
 	// has forgotten its claims is not counted for this long.
 	LongestTTL time.Duration
@@ -72,7 +76,10 @@ func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) 
 		return nil, fmt.Errorf("quorum: LongestTTL %v is negative: %w", s.longest, driver.ErrInvalid)
 	case o.NodeLimit < 0, o.NodeLimit > s.longest/10:
 		return nil, fmt.Errorf("quorum: NodeLimit %v is not above 0 and at most a tenth of LongestTTL, %v: %w", o.NodeLimit, s.longest/10, driver.ErrInvalid)
+	case len(o.Nodes) > 0 && len(o.Nodes) != n:
+		return nil, fmt.Errorf("quorum: %d names for %d nodes: %w", len(o.Nodes), n, driver.ErrInvalid)
 	}
+	s.names = slices.Clone(o.Nodes)
 	if err := s.declare(cmp.Or(o.Name, "quorum")); err != nil {
 		return nil, err
 	}
@@ -87,13 +94,15 @@ func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) 
 
 // declare works out what the nodes can do together.
 func (s *Store) declare(name string) error {
-	f := driver.Features{Name: name, Fence: true, Value: true, Expiry: true, Detached: true, MaxTTL: s.longest}
+	f := driver.Features{Name: name, Fence: true, Value: true, Expiry: true, Detached: true, MaxTTL: s.longest, MaxTTLOption: "LongestTTL (lock_longest_ttl in a URL)"}
 	for i, node := range s.nodes {
 		if node == nil {
 			return fmt.Errorf("quorum: node %d is nil: %w", i+1, driver.ErrInvalid)
 		}
 		n := node.Features()
-		s.names = append(s.names, fmt.Sprintf("%d (%s)", i+1, n.Name))
+		if len(s.names) <= i {
+			s.names = append(s.names, fmt.Sprintf("%d (%s)", i+1, n.Name))
+		}
 		if !n.Expiry {
 			return fmt.Errorf("quorum: node %s does not end claims by itself: %w", s.names[i], errors.ErrUnsupported)
 		}
@@ -103,6 +112,9 @@ func (s *Store) declare(name string) error {
 		f.MinTTL = max(f.MinTTL, n.MinTTL)
 		if n.MaxTTL > 0 {
 			f.MaxTTL = min(f.MaxTTL, n.MaxTTL)
+			if f.MaxTTL < s.longest {
+				f.MaxTTLOption = "" // it would not help
+			}
 		}
 	}
 	f.Floor = f.Fence

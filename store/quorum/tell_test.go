@@ -61,6 +61,8 @@ func TestNew_refuses(t *testing.T) {
 		"the same, unknown":  {nil, []driver.Store{one, m[1], one}, nil, driver.ErrInvalid, "are one"},
 		"no expiry":          {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.Expiry = false })}, nil, errors.ErrUnsupported, "does not end claims"},
 		"a negative longest": {nil, m[:3], &quorum.Options{LongestTTL: -1}, driver.ErrInvalid, "negative"},
+		"two names":          {nil, m[:3], &quorum.Options{Nodes: []string{"a", "b"}}, driver.ErrInvalid, "2 names for 3 nodes"},
+		"the same by name":   {nil, []driver.Store{m[0], m[1], m[0]}, &quorum.Options{Nodes: []string{"a:1", "b:2", "c:3"}}, driver.ErrInvalid, "nodes a:1 and c:3 are one"},
 		"a negative limit":   {nil, m[:3], &quorum.Options{NodeLimit: -1}, driver.ErrInvalid, "NodeLimit"},
 		"a limit too long":   {nil, m[:3], &quorum.Options{NodeLimit: 7 * time.Second}, driver.ErrInvalid, "a tenth of LongestTTL, 6s"},
 		"no TTL fits":        {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.MinTTL = time.Hour })}, nil, driver.ErrInvalid, "shortest TTL of 1h0m0s"},

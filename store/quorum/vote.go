@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/distlock/distlock/driver"
 )
@@ -25,10 +26,12 @@ type VoteError struct {
 
 // A Vote is what one node said.
 type Vote struct {
-	Node    string // number and kind
+	Node    string // see Options.Nodes
 	Granted bool   // or done
 	Young   bool   // granted, but not counted: see Options.LongestTTL
 	Err     error  // nil if it granted or refused
+
+	Counted time.Duration // if Young: in how long it is counted
 }
 
 // String tells the vote in a few words.
@@ -37,12 +40,17 @@ func (v Vote) String() string {
 	case v.Err != nil:
 		return v.Node + ": " + v.Err.Error()
 	case v.Granted && v.Young:
-		return v.Node + ": yes, but not counted: it may have forgotten claims"
+		return fmt.Sprintf("%s: yes, but it may have forgotten claims: counted in %v", v.Node, ceil(v.Counted))
 	case v.Granted:
 		return v.Node + ": yes"
 	default:
 		return v.Node + ": no"
 	}
+}
+
+// ceil rounds up to seconds: what was counted on must not come too early.
+func ceil(d time.Duration) time.Duration {
+	return (d + time.Second - 1).Truncate(time.Second)
 }
 
 // Error tells every vote.
@@ -73,6 +81,9 @@ func tell[T any](s *Store, votes []vote[T]) []Vote {
 		out[i] = Vote{Node: s.names[i], Young: v.young, Err: v.err, Granted: v.err == nil}
 		if r, ok := any(v.value).(driver.Result); ok {
 			out[i].Granted = v.err == nil && r.Granted
+			if v.young {
+				out[i].Counted = s.longest - r.Age
+			}
 		}
 	}
 	return out
