@@ -97,12 +97,9 @@ func open(ctx context.Context, text string) (*Source, error) {
 		return nil, fmt.Errorf("%w: it has %d bytes, more than %d", ErrURL, len(text), maxURL)
 	}
 	scheme, _, ok := strings.Cut(text, ":")
-	if !ok {
-		return nil, fmt.Errorf("%w: it has no scheme, such as redis://host", ErrURL)
-	}
 	how, known := schemes()[scheme]
-	if !known {
-		return nil, unknownScheme(scheme)
+	if !ok || !known {
+		return nil, unknownScheme(text)
 	}
 	rest, ours, err := strip(text, "lock_ttl", "lock_poll")
 	if err != nil {
@@ -323,8 +320,15 @@ func nodeURLs(query string) ([]string, error) {
 	return urls, nil
 }
 
-// unknownScheme names the scheme that may have been meant.
-func unknownScheme(scheme string) error {
+// unknownScheme names the URL or the scheme that may have been meant.
+func unknownScheme(text string) error {
+	if url := meant(text); url != "" {
+		return fmt.Errorf("%w: it has no scheme: did you mean %.256s?", ErrURL, url)
+	}
+	scheme, _, ok := strings.Cut(text, ":")
+	if !ok || strings.ContainsAny(scheme, "@/") { // before an @ there may be a password
+		return fmt.Errorf("%w: it has no scheme, such as redis://host", ErrURL)
+	}
 	var known []string
 	for s := range schemes() {
 		known = append(known, s)

@@ -59,7 +59,6 @@ func TestOpen_tls(t *testing.T) {
 		"an unknown authority": "rediss://" + r.Addr,
 		"another name":         "rediss://" + r.Addr + "?tls_server_name=other.example&" + tlsKeys(r.Certs),
 		"no certificate":       "rediss://" + r.Addr + "?tls_ca=" + r.Certs.CA,
-		"no TLS":               "redis://" + r.Addr,
 	} {
 		s, err := open.Open(t.Context(), url)
 		if err == nil {

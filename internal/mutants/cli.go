@@ -15,6 +15,16 @@ func cli() []mutant {
 			Pkg: "cmd/distlock", Test: "TestJob_discard",
 		},
 		{
+			Name: "protocol-not-asked-while-connecting", Why: "a wrong scheme is an error after the client gave up, without a word of the cause",
+			File: "internal/protocol/protocol.go", Old: "			cancel(err)\n", New: "			_ = err\n",
+			Pkg: "internal/protocol", Test: "TestConnect_hangs",
+		},
+		{
+			Name: "password-taken-for-a-scheme", Why: "a URL without a scheme shows its password",
+			File: "open/open.go", Old: "	if !ok || strings.ContainsAny(scheme, \"@/\") {", New: "	if !ok {",
+			Pkg: "open", Test: "TestOpen_refuses",
+		},
+		{
 			Name: "stepped-down-for-good", Why: "who has stepped down once leads for ever later on, with no command",
 			File: pkg + "/supervise.go", Old: "			resign = nil\n", New: "			resign, j.ending = nil, true\n",
 			Pkg: pkg, Test: "TestElect_afterSteppingDown",

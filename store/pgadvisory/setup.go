@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgurl"
+	"github.com/distlock/distlock/internal/protocol"
 )
 
 // Migration returns the SQL that creates what the store needs in a schema, for those who run it by hand. It may be run again. A role that uses
@@ -30,8 +32,16 @@ func (s *Store) setUp(ctx context.Context) error {
 	defer cancel()
 	var pair [2]*pgconn.PgConn
 	for i := range pair {
-		pg, err := pgconn.ConnectConfig(ctx, s.config)
-		if err != nil {
+		var pg *pgconn.PgConn
+		err := pgurl.Connect(ctx, s.config, func(ctx context.Context) (err error) {
+			pg, err = pgconn.ConnectConfig(ctx, s.config)
+			return err
+		})
+		var other *protocol.Error
+		switch {
+		case errors.As(err, &other):
+			return fmt.Errorf("%w: %w", ErrURL, other)
+		case err != nil:
 			return unavailable(fmt.Errorf("pgadvisory: cannot connect: %w", err))
 		}
 		defer func() { _ = pg.Close(context.WithoutCancel(ctx)) }()

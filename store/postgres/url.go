@@ -9,14 +9,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/pgurl"
+	"github.com/distlock/distlock/internal/protocol"
 )
 
-// ErrURL says that a URL is not well written. Nothing was connected to.
+// ErrURL says that a URL is not well written, or that the server speaks another protocol than it names.
 var ErrURL = errors.New("postgres: bad URL")
+
+// A urlError is an error that is ErrURL. Its text says enough alone.
+type urlError struct{ error }
+
+func (urlError) Is(target error) bool { return target == ErrURL }
+
+func (e urlError) Unwrap() error { return e.error }
 
 // poolIdle is for how long a connection of the store's own pool may be idle.
 const poolIdle = 2 * time.Second
@@ -26,7 +35,7 @@ const poolIdle = 2 * time.Second
 //	postgres://user:password@host:5432/database    postgresql:// is the same; several hosts, with commas, for a primary and its standbys
 //
 // A server that does not answer is no error: the store is unavailable until it does. One that refuses the user is one, and
-// so is a schema that cannot be used. A schema that is missing is created, if the role may.
+// so is a schema that cannot be used. A server that speaks another protocol, or has no TLS where the URL asks for it, is an ErrURL. A schema that is missing is created, if the role may.
 //
 // The query may have lock_mode (table), lock_schema (Options.Schema), lock_migrate (false: Options.Manual), lock_listen (Options.Listen), tls_ca,
 // tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false), and what pgx, its
@@ -56,7 +65,11 @@ func Open(ctx context.Context, text string) (*Store, error) {
 
 // greet reaches the server for the first time. It is nil if the server cannot be reached.
 func (s *Store) greet(ctx context.Context) error {
-	conn, err := s.connect(ctx)
+	var conn *pgx.Conn
+	err := pgurl.Connect(ctx, &s.pool.Config().ConnConfig.Config, func(ctx context.Context) (err error) {
+		conn, err = s.connect(ctx)
+		return err
+	})
 	if err == nil {
 		defer closeConn(conn) //nolint:contextcheck // a connection is closed also when ctx is over
 		if s.opt.Manual {     // whoever opened it may be about to migrate
@@ -65,7 +78,10 @@ func (s *Store) greet(ctx context.Context) error {
 		_, err = s.prepare(ctx, conn)
 	}
 	var schema *SchemaError
+	var other *protocol.Error
 	switch class := code(err); {
+	case errors.As(err, &other):
+		return urlError{fmt.Errorf("postgres: %w", other)}
 	case err == nil, ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &schema), errors.Is(err, errors.ErrUnsupported), strings.HasPrefix(class, "28"), strings.HasPrefix(class, "3D"), strings.HasPrefix(class, "42"):

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -47,7 +48,10 @@ func definite(key string, err error) error {
 	reply := strings.TrimPrefix(replied(err), "ERR ") // some clients leave it out
 	code, _, _ := strings.Cut(reply, " ")
 	var dial *net.OpError
+	var cert *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &cert): // nothing was sent
+		return fmt.Errorf("%w: %w: name the authority with tls_ca", driver.ErrUnavailable, err)
 	case code == "WRONGTYPE":
 		return wrongType(key)
 	case strings.Contains(reply, stopped):

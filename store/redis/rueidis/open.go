@@ -16,11 +16,12 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/distlock/distlock/internal/protocol"
 	"github.com/distlock/distlock/internal/typo"
 	"github.com/distlock/distlock/store/redis"
 )
 
-// ErrURL says that a URL is not well written. Nothing was connected to.
+// ErrURL says that a URL is not well written, or that the server speaks another protocol than it names.
 var ErrURL = errors.New("redis: bad URL")
 
 // A urlError is an error that is ErrURL. Its text says enough alone.
@@ -32,7 +33,8 @@ func (e urlError) Unwrap() error { return e.error }
 
 // Open returns a store on the server that a URL names, and closes its connections when the store is closed.
 // One server that does not answer is no error: the store is unavailable until it does. A server that refuses the
-// user is one, and so are a Sentinel and a cluster that do not answer.
+// user is one, and so are a Sentinel and a cluster that do not answer. A server that speaks another
+// protocol, or TLS where the URL has none, is an ErrURL.
 //
 //	redis://user:password@host:6379/0       one server; rediss:// with TLS; valkey:// and valkeys:// are the same
 //	redis+unix:///run/redis.sock?db=0       one server by its socket
@@ -47,10 +49,57 @@ func Open(ctx context.Context, text string) (*redis.Store, error) {
 	if err != nil {
 		return nil, urlError{err}
 	}
-	type made struct {
-		c   rueidis.Client
-		err error
+	want := protocol.Redis
+	if opt.TLSConfig != nil {
+		want = protocol.RedisTLS
 	}
+	addrs := opt.InitAddress
+	if opt.DialCtxFn != nil { // a socket
+		addrs = nil
+	}
+	var m made
+	err = protocol.Connect(ctx, want, addrs, func(ctx context.Context) error {
+		m = connect(ctx, opt)
+		return m.err
+	})
+	var other *protocol.Error
+	_, answered := rueidis.IsRedisErr(m.err)
+	switch {
+	case errors.As(err, &other):
+		m.close()
+		return nil, urlError{fmt.Errorf("redis: %w", other)}
+	case ctx.Err() != nil:
+		m.close()
+		return nil, ctx.Err()
+	case m.err != nil && (answered || m.c == nil):
+		m.close()
+		return nil, fmt.Errorf("redis: cannot connect: %w", wrap(m.err))
+	}
+	c := newClient(m.c)
+	c.closes = true
+	s, err := redis.New(c, own)
+	if err != nil {
+		m.close()
+		return nil, urlError{err}
+	}
+	return s, nil
+}
+
+// A made is a client, and why it has no connection. It may have both.
+type made struct {
+	c   rueidis.Client
+	err error
+}
+
+func (m made) close() {
+	if m.c != nil {
+		m.c.Close()
+	}
+}
+
+// connect makes a client. rueidis does not look at ctx while it connects: a client that is made after
+// the end of ctx is closed.
+func connect(ctx context.Context, opt rueidis.ClientOption) made {
 	done := make(chan made, 1)
 	go func() {
 		c, err := rueidis.NewClient(opt)
@@ -58,27 +107,10 @@ func Open(ctx context.Context, text string) (*redis.Store, error) {
 	}()
 	select {
 	case m := <-done:
-		if _, answered := rueidis.IsRedisErr(m.err); m.err != nil && (answered || m.c == nil) {
-			if m.c != nil {
-				m.c.Close()
-			}
-			return nil, fmt.Errorf("redis: cannot connect: %w", wrap(m.err))
-		}
-		c := newClient(m.c)
-		c.closes = true
-		s, err := redis.New(c, own)
-		if err != nil {
-			m.c.Close()
-			return nil, urlError{err}
-		}
-		return s, nil
-	case <-ctx.Done(): // rueidis does not ask for a ctx when it connects
-		go func() {
-			if m := <-done; m.c != nil {
-				m.c.Close()
-			}
-		}()
-		return nil, ctx.Err()
+		return m
+	case <-ctx.Done():
+		go func() { (<-done).close() }()
+		return made{nil, ctx.Err()}
 	}
 }
 
