@@ -54,7 +54,7 @@ func (a *app) elect() *cobra.Command {
 func (e *campaign) main(c *cobra.Command, args []string) error {
 	e.name = args[0]
 	if err := c.Flags().Parse(args[1:]); err != nil { // flags may stand after NAME too
-		return &exitError{exitUsage, err}
+		return flagError(c, err)
 	}
 	if help, err := c.Flags().GetBool("help"); err == nil && help {
 		return c.Help()

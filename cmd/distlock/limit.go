@@ -51,7 +51,7 @@ func (a *app) limit() *cobra.Command {
 func (q *quota) main(c *cobra.Command, args []string) error {
 	q.name = args[0]
 	if err := c.Flags().Parse(args[1:]); err != nil { // flags may stand after KEY too
-		return &exitError{exitUsage, err}
+		return flagError(c, err)
 	}
 	if help, err := c.Flags().GetBool("help"); err == nil && help {
 		return c.Help()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strings"
 
@@ -29,10 +30,6 @@ func (a *app) renew() *cobra.Command {
 
 // attach goes on with a handle, which renews it.
 func (a *app) attach(c *cobra.Command, text string) (*distlock.Lease, error) {
-	l, err := a.locker(c)
-	if err != nil {
-		return nil, err
-	}
 	if text == "-" {
 		b, err := io.ReadAll(io.LimitReader(a.in, maxFile))
 		if err != nil {
@@ -41,6 +38,10 @@ func (a *app) attach(c *cobra.Command, text string) (*distlock.Lease, error) {
 		text = strings.TrimSpace(string(b))
 	}
 	h, err := distlock.ParseHandle(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: give the handle that distlock acquire printed, not the name of the lock", err)
+	}
+	l, err := a.locker(c)
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.PersistentFlags().String("store", "", "the `URL` of the store")
 	root.PersistentFlags().String("config", "", "the configuration `FILE`")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks(), a.version(), a.completion())
 	root.AddCommand(a.bench(), a.torture(), a.tortureProcess())
@@ -214,15 +214,6 @@ func help(root *cobra.Command, args []string) error {
 	}
 	c.InitDefaultHelpFlag() // else it is missing in the list
 	return c.Help()
-}
-
-// unknownCommand names the command that may have been meant.
-func unknownCommand(root *cobra.Command, name string) error {
-	root.SuggestionsMinimumDistance = 2
-	if like := root.SuggestionsFor(name); len(like) > 0 {
-		return usage("unknown command %.64q: did you mean %s?", name, like[0])
-	}
-	return usage("unknown command %.64q: see distlock --help", name)
 }
 
 // exact refuses any other number of arguments than those named.

@@ -76,7 +76,7 @@ func (j *job) main(c *cobra.Command, args []string) error {
 	// Flags may stand after NAME too.
 	j.name = args[0]
 	if err := c.Flags().Parse(args[1:]); err != nil {
-		return &exitError{exitUsage, err}
+		return flagError(c, err)
 	}
 	if help, err := c.Flags().GetBool("help"); err == nil && help {
 		return c.Help()

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// otherCommands are words of other programs, and ours.
+var otherCommands = map[string]string{
+	"list": "ls", "locks": "ls", "ps": "ls",
+	"lock": "run, or acquire and release", "exec": "run", "with": "run",
+	"unlock": "release, or break for the lock of another", "free": "release",
+	"status": "show", "info": "show", "get": "show", "stat": "show",
+	"extend": "renew", "refresh": "renew",
+	"force-unlock": "break", "kill": "break", "steal": "break",
+	"check": "doctor", "ping": "doctor", "leader": "elect", "semaphore": "run --slots",
+}
+
+// otherFlags are the same for flags.
+var otherFlags = map[string]string{
+	"timeout": "wait", "wait-timeout": "wait", "max-wait": "wait",
+	"nonblock": "try", "non-blocking": "try", "no-wait": "try", "nowait": "try",
+	"expiry": "ttl", "expire": "ttl", "lease": "ttl", "lease-time": "ttl",
+	"url": "store", "redis": "store", "server": "store", "host": "store",
+	"read": "shared", "max-time": "max-run", "owner": "holder",
+}
+
+// unknownCommand names the command that may have been meant.
+func unknownCommand(root *cobra.Command, name string) error {
+	if ours := otherCommands[name]; ours != "" {
+		return usage("unknown command %.64q: did you mean %s?", name, ours)
+	}
+	root.SuggestionsMinimumDistance = 2
+	if like := root.SuggestionsFor(name); len(like) > 0 {
+		return usage("unknown command %.64q: did you mean %s?", name, like[0])
+	}
+	return usage("unknown command %.64q: see distlock --help", name)
+}
+
+// flagError names the flag that may have been meant.
+func flagError(c *cobra.Command, err error) error {
+	var missing *pflag.NotExistError
+	if errors.As(err, &missing) {
+		if ours := otherFlags[missing.GetSpecifiedName()]; c.Flags().Lookup(ours) != nil {
+			return usage("%w: did you mean --%s?", err, ours)
+		}
+	}
+	return &exitError{exitUsage, err}
+}
