@@ -203,3 +203,22 @@ func TestExecute_help(t *testing.T) {
 		}
 	}
 }
+
+// With -v, run names the file: the default store of a login and that of cron may be two files.
+func TestExecute_namesTheFile(t *testing.T) {
+	t.Cleanup(func() { // run keeps the signals of its process
+		signal.Reset()
+		testenv.HandleIgnored()
+	})
+	state := t.TempDir()
+	t.Setenv("DISTLOCK_STORE", "sqlite:")
+	t.Setenv("XDG_STATE_HOME", state)
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	want := filepath.Join(state, "distlock", "locks.db")
+	for args, named := range map[string]bool{"run -v a true": true, "run -v --log-format json a true": true, "run a true": false} {
+		var out, errs bytes.Buffer
+		if code := execute(context.Background(), strings.Fields(args), nil, &out, &errs); code != 0 || strings.Contains(errs.String(), want) != named {
+			t.Errorf("%s: %d %s, want %s in it: %v", args, code, errs.String(), want, named)
+		}
+	}
+}

@@ -181,6 +181,19 @@ func (j *job) observer() distlock.Observer {
 	if !j.verbose {
 		return nil
 	}
+	return distlock.Log(j.logger())
+}
+
+// nameStore tells with -v where the file of a store is. Two environments, such as a login and cron,
+// may name two files by "sqlite:".
+func (j *job) nameStore() {
+	if file, ok := j.source.Store.(interface{ Path() string }); ok && j.verbose {
+		j.logger().Debug("store", "file", file.Path())
+	}
+}
+
+// logger writes the lines of -v.
+func (j *job) logger() *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
 		switch v := at.Value.Any().(type) {
 		case error:
@@ -194,7 +207,7 @@ func (j *job) observer() distlock.Observer {
 	if j.logFormat == "json" {
 		h = slog.NewJSONHandler(j.app.err, o)
 	}
-	return distlock.Log(slog.New(h))
+	return slog.New(h)
 }
 
 // hold takes the lock, runs the command and gives the lock back.
@@ -205,6 +218,7 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 	notify(j.sigs, forwarded()...)
 	// A reader of our messages that has gone must not end us either, and the command with us.
 	notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	j.nameStore()
 
 	began := time.Now()
 	lease, err := j.await(ctx, locker, opts)

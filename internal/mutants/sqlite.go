@@ -11,6 +11,11 @@ func sqlite() []mutant {
 			Pkg: pkg, Test: "TestOpen_boot_of_a_container",
 		},
 		{
+			Name: "sqlite-busy-by-nobody", Why: "nobody knows which process keeps the file from all others",
+			File: dir + "tx.go", Old: "if who := user(s.path); who != \"\" {", New: "if who := user(s.path); who == \"-\" {",
+			Pkg: pkg, Test: "TestStore_busy_by",
+		},
+		{
 			Name: "sqlite-second-name", Why: "two processes that use two names of one file both hold a lock",
 			File: dir + "file.go", Old: "	case links(file) > 1:\n", New: "	case links(file) > 2:\n",
 			Pkg: pkg, Test: "TestOpen_refuses/a_second_name",

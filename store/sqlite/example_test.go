@@ -37,6 +37,19 @@ func ExampleOpen() {
 	// Output: invoice/42 <nil> <nil>
 }
 
+func ExampleStore_Path() {
+	dir, remove := folder()
+	defer remove()
+	store, err := sqlite.Open(context.Background(), filepath.Join(dir, "locks.db"), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = store.Close() }()
+	fmt.Println(filepath.Base(store.Path()))
+	// Output: locks.db
+}
+
 func ExampleOpenURL() {
 	dir, remove := folder()
 	defer remove()

@@ -71,6 +71,3 @@ func (s *Store) Taken() bool {
 }
 
 var Parse = parse
-
-// Path is where the file is.
-func (s *Store) Path() string { return s.path }

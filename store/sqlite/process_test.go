@@ -20,7 +20,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-var roles = testenv.Roles{"count": countRole, "grab": grabRole, "contend": contendRole, "watch": watchRole, "leave": leaveRole, "boot": bootRole}
+var roles = testenv.Roles{"count": countRole, "grab": grabRole, "contend": contendRole, "watch": watchRole, "leave": leaveRole, "boot": bootRole, "keep": keepRole}
 
 func exclusive(key string, ttl time.Duration) driver.Request {
 	return driver.Request{
@@ -135,6 +135,20 @@ func patient(f func() error) error {
 			return err
 		}
 	}
+}
+
+// keepRole keeps the file to itself until it is killed.
+func keepRole(args []string) int {
+	s, err := sqlite.Open(context.Background(), args[0], nil)
+	if err == nil {
+		err = s.Run("begin immediate")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println("has it")
+	select {}
 }
 
 // grabRole takes and gives back claims on its own keys and on one that all want, and writes down what it was told, until it is killed.

@@ -159,6 +159,9 @@ func (s *Store) shut(end func() error) error {
 	return err
 }
 
+// Path returns the path of the file.
+func (s *Store) Path() string { return s.path }
+
 // Features declares everything.
 func (s *Store) Features() driver.Features { return features() }
 

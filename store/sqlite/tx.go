@@ -85,9 +85,9 @@ func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error)
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, reason, context.Cause(ctx))
+			return nil, fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, s.by(reason), context.Cause(ctx))
 		case time.Now().After(until):
-			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, reason)
+			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, s.by(reason))
 		}
 		longest := laterPause
 		if c.first {
@@ -95,6 +95,16 @@ func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error)
 		}
 		pause(ctx, try, longest)
 	}
+}
+
+// by adds to errBusy which process has the file, if that is known.
+func (s *Store) by(reason error) error {
+	if reason == errBusy { //nolint:errorlint // this very one
+		if who := user(s.path); who != "" {
+			return fmt.Errorf("%w: %s", reason, who)
+		}
+	}
+	return reason
 }
 
 // reopen opens the file again.

@@ -1,0 +1,41 @@
+package sqlite_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/testenv"
+)
+
+// The error names the process that keeps the file from all others, and says that it is stopped.
+func TestStore_busy_by(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	s := opened(t, path, nil)
+	grant(t, s, exclusive("k", time.Minute))
+	h := testenv.Helper(t, "keep", path)
+	h.Line()
+	busy := func(want string) {
+		t.Helper()
+		_, err := s.Acquire(t.Context(), exclusive("other", 400*time.Millisecond))
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want it with %q", err, want)
+		}
+	}
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", h.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := fmt.Sprintf("process %d (%s)", h.PID(), strings.TrimSpace(string(name)))
+	busy("in use by others: " + who)
+	h.Pause()
+	busy("in use by others: " + who + ", which is stopped")
+	h.Kill()
+	grant(t, s, exclusive("other", time.Minute))
+}

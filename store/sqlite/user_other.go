@@ -1,0 +1,6 @@
+//go:build !linux
+
+package sqlite
+
+// user is not known here.
+func user(string) string { return "" }
