@@ -20,6 +20,16 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestSQL_oldTransaction",
 		},
 		{
+			Name: "postgres-sql-needs-a-ttl", Why: "acquire_lock has no default, as all other ways to take a lock have",
+			File: file, Old: "ttl_seconds double precision default 30, metadata", New: "ttl_seconds double precision, metadata",
+			Pkg: pkg, Test: "TestSQL_defaultTTL",
+		},
+		{
+			Name: "postgres-old-snapshot-unseen", Why: "doctor finds nothing while every hold takes longer than the one before",
+			File: "store/postgres/inspect.go", Old: "	case d >= oldSnapshot:\n", New: "	case d >= 1000*oldSnapshot:\n",
+			Pkg: pkg, Test: "TestStore_Inspect_oldSnapshot",
+		},
+		{
 			Name: "postgres-renews-a-record-among-many", Why: "a renewal that was under way for long makes a result be forgotten with the lease",
 			File: file, Old: "set ends = case when c.kept then c.ends else clock_timestamp() + o.ttl end from ours o", New: "set ends = clock_timestamp() + o.ttl from ours o",
 			Pkg: pkg, Test: "TestStore/record",

@@ -27,6 +27,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	standby, fsync, commit, syncs := row.yes(), row.text(), row.text(), row.text()
 	standbys, clock := row.number(), row.micros()
 	writes, isolation := row.yes(), row.text()
+	oldest, hidden := row.text(), row.number()
 	if row.err != nil {
 		return driver.Info{}, row.err
 	}
@@ -34,7 +35,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	info.Findings = []driver.Finding{
 		role(standby), durability(fsync, commit), failover(standbys, syncs, commit),
 		{Level: driver.OK, What: fmt.Sprintf("the schema %q has version %v", s.opt.Schema, version{int(tables), int(verbs)})},
-		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after),
+		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after), snapshots(oldest, hidden),
 	}
 	return info, nil
 }
@@ -48,7 +49,15 @@ const inspectSQL = `select current_setting('server_version'), (select value from
 	(select bool_and(has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))
 		from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		where n.nspname = @channel@ and c.relname in ('key', 'claim', 'place', 'onlooker')),
-	current_setting('transaction_isolation')`
+	current_setting('transaction_isolation'),
+	(select o.took || ' ' || o.who from (
+		select @schema@.microseconds(clock_timestamp() - a.xact_start) as took, concat_ws(', ', 'process ' || a.pid, nullif(a.application_name, ''), a.state) as who
+		from pg_stat_activity a
+		where a.backend_xmin is not null and a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type <> 'autovacuum worker'
+		union all
+		select @schema@.microseconds(clock_timestamp() - p.prepared), 'prepared transaction ' || p.gid from pg_prepared_xacts p where p.database = current_database()
+	) o order by o.took desc nulls last limit 1),
+	(select count(*) from pg_stat_activity a where a.datname = current_database() and a.query = '<insufficient privilege>')`
 
 func role(standby bool) driver.Finding {
 	if !standby {
@@ -120,6 +129,30 @@ func (s *Store) pooling() driver.Finding {
 		}
 	}
 	return driver.Finding{Level: driver.OK, What: "those who wait are told by LISTEN and NOTIFY"}
+}
+
+// oldSnapshot is how old a snapshot may be. Dead rows of a minute do not slow a lock down much.
+const oldSnapshot = time.Minute
+
+// snapshots looks for a transaction that keeps vacuum from clearing up. Oldest has its age in
+// microseconds and a word on it, and hidden is how many sessions this role may not look at.
+func snapshots(oldest string, hidden int64) driver.Finding {
+	const means = "vacuum cannot clear what locks leave behind: the longer that lasts, the longer each hold takes"
+	age, who, _ := strings.Cut(oldest, " ")
+	micros, _ := strconv.ParseInt(age, 10, 64)
+	switch d := span(micros); {
+	case d >= oldSnapshot:
+		return driver.Finding{
+			Level: driver.Warning, What: fmt.Sprintf("a snapshot has been open for %v (%.128s)", d.Round(time.Second), who),
+			Means: means, Cure: "end that transaction; set idle_in_transaction_session_timeout; back up from a standby",
+		}
+	case hidden > 0:
+		return driver.Finding{
+			What:  fmt.Sprintf("the transactions of %d sessions could not be seen", hidden),
+			Means: "if one of them is old, " + means, Cure: "grant pg_read_all_stats to this role",
+		}
+	}
+	return driver.Finding{Level: driver.OK, What: "no snapshot is older than a minute"}
 }
 
 func level(isolation string) driver.Finding {

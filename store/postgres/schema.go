@@ -19,7 +19,7 @@ import (
 const (
 	layout    = 1
 	oldest    = 1
-	functions = 6
+	functions = 7
 	enough    = 5
 )
 

@@ -57,6 +57,25 @@ func TestSQL_excludes(t *testing.T) {
 	}
 }
 
+// A lock in SQL lives for 30 s if its caller does not say otherwise, as everywhere else.
+func TestSQL_defaultTTL(t *testing.T) {
+	t.Parallel()
+	srv, opt := testenv.Postgres(t, testenv.Shared()), fresh(t)
+	s := made(t, srv.URL, opt)
+	works(t, s)
+	_, ask := plainSQL(t, srv.URL, opt)
+	for _, sql := range []string{"select Schema.acquire_lock('a', 'h')", "select Schema.acquire_lock('b', 'h', metadata => '{\"n\": 1}')"} {
+		if ok, err := ask(sql); err != nil || !ok {
+			t.Errorf("%s: %v, %v", sql, ok, err)
+		}
+	}
+	for _, key := range []string{"a", "b"} {
+		if b := refuse(t, s, exclusive(key)).Blocker; b.Held+b.Left != 30*time.Second {
+			t.Errorf("%s is held for %v, with %v left", key, b.Held, b.Left)
+		}
+	}
+}
+
 // However many ask in Go and in SQL, one holds.
 func TestSQL_race(t *testing.T) {
 	t.Parallel()

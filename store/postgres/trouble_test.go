@@ -16,6 +16,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/postgres"
 )
 
 // unavailable wants every verb that writes to say that nothing was changed.
@@ -455,4 +456,40 @@ func TestStore_noPassword(t *testing.T) {
 		t.Errorf("with a wrong password: %v, want ErrUnavailable with 28P01 and no password", err)
 	}
 	works(t, made(t, srv.URL, nil))
+}
+
+// A transaction that stays open keeps vacuum from clearing up, and each hold takes longer.
+func TestStore_Inspect_oldSnapshot(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t)
+	clock := testenv.NewClock(t, srv.Server)
+	s := made(t, srv.URL, nil)
+	works(t, s)
+	look := func(level driver.Level, words string) {
+		t.Helper()
+		if info, err := s.Inspect(t.Context()); err != nil || !found(info, level, words) {
+			t.Errorf("want %v with %q: %+v, %v", level, words, info.Findings, err)
+		}
+	}
+	c, ask := plainSQL(t, srv.URL+"&application_name=report", &postgres.Options{Schema: "distlock"})
+	if _, err := c.Exec(t.Context(), "begin isolation level repeatable read"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask("select count(*) > 0 from Schema.meta"); err != nil {
+		t.Fatal(err)
+	}
+	look(driver.OK, "no snapshot is older than a minute")
+	clock.Set(5 * time.Minute)
+	look(driver.Warning, fmt.Sprintf("a snapshot has been open for 5m0s (process %d, report, idle in transaction)", c.PgConn().PID()))
+	query(t, srv, "create role app login")
+	query(t, srv, "grant usage on schema distlock to app")
+	query(t, srv, "grant select, insert, update, delete on all tables in schema distlock to app")
+	app := strings.Replace(srv.URL, "//postgres", "//app", 1)
+	if info, err := made(t, app, nil).Inspect(t.Context()); err != nil || !found(info, driver.Unknown, "sessions could not be seen") {
+		t.Errorf("as a role that may not look: %+v, %v", info.Findings, err)
+	}
+	if _, err := c.Exec(t.Context(), "rollback"); err != nil {
+		t.Fatal(err)
+	}
+	look(driver.OK, "no snapshot is older than a minute")
 }

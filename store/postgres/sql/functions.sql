@@ -826,10 +826,11 @@ return case
   when (octet_length(holder) between 1 and 255) is not true then 'holder must have 1 to 255 bytes'
 end;
 
--- acquire_lock takes a lock by name: true if the holder has it now, for so many seconds. The same holder again extends it.
+-- acquire_lock takes a lock by name: true if the holder has it now, for so many seconds. The same holder again extends it. The TTL is that
+-- of programs that say none.
 -- A holder is who says so: use a name that no other has, such as a host and a process.
 -- It does not sweep: what a sweep drops, the caller's transaction would keep from everybody until it ends.
-create or replace function @schema@.acquire_lock(name text, holder text, ttl_seconds double precision, metadata jsonb default '{}')
+create or replace function @schema@.acquire_lock(name text, holder text, ttl_seconds double precision default 30, metadata jsonb default '{}')
 returns boolean language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 declare
   why constant text := coalesce(@schema@.wrong_lock(name, holder), case
