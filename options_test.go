@@ -92,7 +92,7 @@ func TestOption_refused(t *testing.T) {
 
 func TestOption_storeBounds(t *testing.T) {
 	w := newWire()
-	w.f.MinTTL, w.f.MaxTTL = 2*time.Second, time.Minute
+	w.f.MinTTL, w.f.MaxTTL, w.f.MaxTTLOption = 2*time.Second, time.Minute, "LongestTTL"
 	for _, c := range []struct {
 		opts []distlock.Option
 		says string
@@ -101,6 +101,7 @@ func TestOption_storeBounds(t *testing.T) {
 		{[]distlock.Option{distlock.TTL(2 * time.Minute)}, "2m0s is above the 1m0s of store mem"},
 		{[]distlock.Option{distlock.TTL(time.Minute), distlock.LockDelay(time.Second)}, "1m1s is above the 1m0s of store mem"},
 		{[]distlock.Option{distlock.AtLeast(time.Hour)}, "a shortest hold of 1h0m0s is above the 1m0s of store mem"},
+		{[]distlock.Option{distlock.TTL(time.Hour)}, "1h0m0s is above the 1m0s of store mem, which LongestTTL raises"},
 	} {
 		_, err := distlock.New(w, c.opts...)
 		wantErr(t, err, distlock.ErrInvalid)

@@ -70,8 +70,8 @@ func TestOpen_redis(t *testing.T) {
 func TestOpen_redlock(t *testing.T) {
 	a, b, c := testenv.Redis(t), testenv.Redis(t), testenv.Redis(t)
 	s := use(t, testenv.URL("redlock", a.Addr, b.Addr, c.Addr)+"/0?lock_prefix=x:")
-	if name := s.Store.Features().Name; name != "redlock" {
-		t.Error("it is called", name)
+	if f := s.Store.Features(); f.Name != "redlock" || !strings.Contains(f.MaxTTLOption, "lock_longest_ttl") {
+		t.Errorf("it is called %s, and its longest TTL is raised by %q", f.Name, f.MaxTTLOption)
 	}
 	use(t, "redlock:?node=redis://"+a.Addr+"&node=redis%3A%2F%2F"+b.Addr+"%2F0&node=redis://"+c.Addr+"&lock_prefix=x:")
 	long := use(t, testenv.URL("redlock", a.Addr, b.Addr, c.Addr)+"/0?lock_prefix=x:&lock_longest_ttl=5m")

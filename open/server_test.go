@@ -70,6 +70,9 @@ func TestOpen_tls(t *testing.T) {
 		if err == nil || errors.Is(err, open.ErrURL) {
 			t.Errorf("%s: %v, want an error of the connection", name, err)
 		}
+		if name == "an unknown authority" && (!errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "tls_ca")) {
+			t.Errorf("%s: %v, want ErrUnavailable, since nothing was sent, and what to do", name, err)
+		}
 	}
 }
 

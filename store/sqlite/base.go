@@ -68,7 +68,10 @@ func (s *Store) connect(ctx context.Context) (*base, error) {
 			return b, nil
 		}
 		if strange := errors.Is(err, errBoot); ctx.Err() != nil || !busy(err) && !strange {
-			if code(err) != 0 || strange {
+			switch {
+			case busy(err):
+				err = definite(s.by(errBusy))
+			case code(err) != 0 || strange:
 				err = definite(err) // SQLite's own trouble may pass; what we refuse stays as it is
 			}
 			return fail(err)

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/sqlite"
 )
 
 // The error names the process that keeps the file from all others, and says that it is stopped.
@@ -34,6 +36,11 @@ func TestStore_busy_by(t *testing.T) {
 	}
 	who := fmt.Sprintf("process %d (%s)", h.PID(), strings.TrimSpace(string(name)))
 	busy("in use by others: " + who)
+	soon, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	if s, err := sqlite.Open(soon, path, nil); !errors.Is(err, driver.ErrUnavailable) || !strings.HasSuffix(err.Error(), who) {
+		t.Errorf("Open: %v, %v, want it with %q", s, err, who)
+	}
 	h.Pause()
 	busy("in use by others: " + who + ", which is stopped")
 	h.Kill()
