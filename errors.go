@@ -215,7 +215,7 @@ func (e *LostError) Error() string {
 // Is makes a LostError an ErrLost, and an ErrMaxHold if that was the reason. Two errors about the
 // same loss are one.
 func (e *LostError) Is(target error) bool {
-	if o, ok := target.(*LostError); ok { //nolint:errorlint // this very one: errors.Is unwraps
+	if o, ok := target.(*LostError); ok {
 		return o != nil && o.Key == e.Key && o.Fence == e.Fence && o.Reason == e.Reason
 	}
 	return target == ErrLost || target == ErrMaxHold && e.Reason == LossMaxHold

@@ -83,7 +83,8 @@ func schemes() map[string]func(ctx context.Context, text string) (*Source, error
 }
 
 // Open opens the store that a URL names. A server that does not answer need not be an error: then the store is
-// unavailable until it does. An error that is ErrURL says that the URL is wrong. No error shows a password.
+// unavailable until it does. An error that is ErrURL says that the URL is wrong, or that a server
+// speaks another protocol than the URL names. No error shows a password.
 func Open(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
 	if err != nil {

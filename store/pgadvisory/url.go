@@ -14,7 +14,8 @@ import (
 	"github.com/distlock/distlock/internal/pgurl"
 )
 
-// ErrURL says that a URL is not well written, or that the server speaks another protocol than it names.
+// ErrURL says that a URL is not well written, or that the server speaks another protocol than it
+// names.
 var ErrURL = errors.New("pgadvisory: bad URL")
 
 // Open returns a store on the server that a URL names, such as postgres://user:password@host:5432/database?lock_mode=advisory. The query may have

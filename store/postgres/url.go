@@ -17,7 +17,8 @@ import (
 	"github.com/distlock/distlock/internal/protocol"
 )
 
-// ErrURL says that a URL is not well written, or that the server speaks another protocol than it names.
+// ErrURL says that a URL is not well written, or that the server speaks another protocol than it
+// names.
 var ErrURL = errors.New("postgres: bad URL")
 
 // A urlError is an error that is ErrURL. Its text says enough alone.

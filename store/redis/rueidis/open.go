@@ -21,7 +21,8 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
-// ErrURL says that a URL is not well written, or that the server speaks another protocol than it names.
+// ErrURL says that a URL is not well written, or that the server speaks another protocol than it
+// names.
 var ErrURL = errors.New("redis: bad URL")
 
 // A urlError is an error that is ErrURL. Its text says enough alone.
