@@ -112,7 +112,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "lock-with-a-weight", Why: "a weight is taken for a lock and does nothing",
-			File: "request.go", Old: "	if opt.weight > 0 && k != kindSem && k != kindRate {\n", New: "	if false {\n",
+			File: "request.go", Old: "	case opt.weight > 0 && k != kindSem && k != kindRate:\n", New: "	case false:\n",
 			Test: "TestSemaphore_refused",
 		},
 		{
@@ -142,7 +142,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "no-retry-after", Why: "a refused caller does not know when to come back",
-			File: "request.go", Old: ", Retry: res.Retry}\n", New: "}\n",
+			File: "request.go", Old: ", Retry: res.Retry, heard", New: ", heard",
 			Test: "TestLimiter_Allow",
 		},
 		{
