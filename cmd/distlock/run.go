@@ -184,7 +184,7 @@ func (j *job) observer() distlock.Observer {
 	return distlock.Log(j.logger())
 }
 
-// nameStore tells with -v where the file of a store is. Two environments, such as a login and cron,
+// nameStore logs with -v where the file of a store is. Two environments, such as a login and cron,
 // may name two files by "sqlite:".
 func (j *job) nameStore() {
 	if file, ok := j.source.Store.(interface{ Path() string }); ok && j.verbose {

@@ -14,7 +14,7 @@ import (
 // A Protocol is what a server speaks.
 type Protocol string
 
-// The protocols that are told apart.
+// The protocols that can be distinguished.
 const (
 	Redis       Protocol = "Redis"
 	RedisTLS    Protocol = "Redis over TLS" // is only wanted: what is found is TLS
@@ -148,7 +148,7 @@ func ask(ctx context.Context, addr, words string) (byte, error) {
 	return first[0], err
 }
 
-// begins tells a protocol by the first byte of an answer. HTTP is left out: some networks answer so
+// begins identifies a protocol by the first byte of an answer. HTTP is left out: some networks answer so
 // in place of a host that cannot be reached.
 func begins(b byte) Protocol {
 	switch b {
@@ -168,7 +168,7 @@ func begins(b byte) Protocol {
 func speaksTLS(ctx context.Context, addr string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it is only asked whether there is TLS, and told nothing
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // nothing is sent over it: only the handshake counts
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return errors.As(err, new(tls.AlertError))
