@@ -10,8 +10,8 @@ import (
 // ports are the schemes that the usual ports are for.
 var ports = map[string]string{"6379": "redis", "5432": "postgres", "26379": "redis+sentinel"}
 
-// meant is the URL that a text without a scheme may stand for, such as redis://localhost:6379. It is
-// empty if nothing is like it. Before the host there may be a user and a password, which are not
+// meant is the URL that a text without a scheme may stand for, such as redis://localhost:6379. It
+// is empty if nothing is like it. Before the host there may be a user and a password, which are not
 // shown.
 func meant(text string) string {
 	base, _, _ := strings.Cut(text, "?")

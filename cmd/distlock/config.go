@@ -25,6 +25,8 @@ const maxFile = 1 << 20
 type config struct {
 	from map[string]origin
 	file string // the configuration file that was read, if any
+
+	shared []string // files that were read, and that their group may write to
 }
 
 // An origin is where a value came from. A higher one wins.
@@ -127,7 +129,7 @@ func (a *app) readConfig(c *cobra.Command) (map[string][]string, error) {
 		}
 		path, asked = filepath.Join(dir, "distlock", "config.toml"), false
 	}
-	text, open2all, err := readFile(path)
+	text, open2all, err := a.readFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !asked {
 		return nil, nil
 	}
@@ -181,8 +183,9 @@ func flagValues(root *cobra.Command, path string, raw map[string]any) (map[strin
 }
 
 // readFile reads a small file, and reports whether everybody may read it. One that everybody may
-// write to is refused: others would choose the store.
-func readFile(path string) (text []byte, everybody bool, err error) {
+// write to is refused: others would choose the store. One that its group may write to is noted for
+// doctor: the group may be that of the user alone.
+func (a *app) readFile(path string) (text []byte, everybody bool, err error) {
 	f, err := os.Open(path) //nolint:gosec // the user names the file
 	if err != nil {
 		return nil, false, err
@@ -194,6 +197,9 @@ func readFile(path string) (text []byte, everybody bool, err error) {
 	}
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 && os.PathSeparator == '/' {
 		return nil, false, fmt.Errorf("%s may be written by everybody: chmod o-w it", path)
+	}
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o020 != 0 && os.PathSeparator == '/' {
+		a.config.shared = append(a.config.shared, path)
 	}
 	text, err = io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(text) > maxFile {
@@ -222,7 +228,7 @@ func (a *app) storeURL(c *cobra.Command) (string, error) {
 		}
 		return url, nil
 	}
-	text, everybody, err := readFile(path)
+	text, everybody, err := a.readFile(path)
 	if err != nil {
 		return "", usage("store: %w", err)
 	}

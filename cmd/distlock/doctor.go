@@ -130,7 +130,7 @@ func (a *app) examine(c *cobra.Command, v *visit) error {
 		return a.unfit(v, a.source.Findings, &exitError{exitUnavailable, err})
 	}
 	v.Version, v.Age = info.Version, info.Age.Seconds()
-	all := slices.Concat(a.source.Findings, info.Findings)
+	all := slices.Concat(a.config.findings(), a.source.Findings, info.Findings)
 	if blind {
 		all = append(all, driver.Finding{
 			What: "the store tells nothing about itself", Means: "nobody knows what a crash does to claims", Cure: "look at its own tools",
@@ -149,6 +149,18 @@ func (a *app) examine(c *cobra.Command, v *visit) error {
 		return &exitError{exitUnavailable, p.err}
 	}
 	return nil
+}
+
+// findings are what is to be said of the files that name the store.
+func (c *config) findings() []driver.Finding {
+	var all []driver.Finding
+	for _, path := range c.shared {
+		all = append(all, driver.Finding{
+			Level: driver.Warning, What: "the group of " + path + " may write to it",
+			Means: "whoever is in the group can choose another store, which excludes nobody", Cure: "chmod g-w it",
+		})
+	}
+	return all
 }
 
 // unfit is for a store that answers, and cannot be used as it is: its error says what is the matter, and the cure. Any other error is returned.

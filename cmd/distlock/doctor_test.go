@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -425,6 +426,26 @@ func TestDoctor_virtualHost(t *testing.T) {
 		}
 		if said := strings.Contains(out.String(), "a virtual machine"); said != is {
 			t.Errorf("virtual %v: %s", is, out.String())
+		}
+	}
+}
+
+// Who may write to the file that names the store chooses the store.
+func TestDoctor_sharedFile(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no group")
+	}
+	url := filepath.Join(t.TempDir(), "url")
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o620: true} {
+		if err := os.WriteFile(url, []byte("memory:\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(url, mode); err != nil { // whatever the umask says
+			t.Fatal(err)
+		}
+		if v, code := see(t, "@"+url); code != 0 || v.has("warning: the group of "+url+" may write to it") != want {
+			t.Errorf("mode %o: exit %d, %+v", mode, code, v.Findings)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package protocol finds out which protocol the server at an address speaks, for a clear error about
-// a URL that names another one. It sends neither a user nor a password.
+// Package protocol finds out which protocol the server at an address speaks, for a clear error
+// about a URL that names another one. It sends neither a user nor a password.
 package protocol
 
 import (
@@ -93,7 +93,7 @@ func Connect(ctx context.Context, want Protocol, addrs []string, connect func(ct
 	return err
 }
 
-// mismatch returns an *Error if one of the servers surely speaks something else than what is wanted.
+// mismatch returns an *Error if one of the servers surely speaks something else than is wanted.
 func mismatch(ctx context.Context, want Protocol, addrs []string) error {
 	for _, addr := range addrs {
 		found := At(ctx, addr)
@@ -148,8 +148,8 @@ func ask(ctx context.Context, addr, words string) (byte, error) {
 	return first[0], err
 }
 
-// begins identifies a protocol by the first byte of an answer. HTTP is left out: some networks answer so
-// in place of a host that cannot be reached.
+// begins identifies a protocol by the first byte of an answer. HTTP is left out: some networks
+// answer so in place of a host that cannot be reached.
 func begins(b byte) Protocol {
 	switch b {
 	case 'S':

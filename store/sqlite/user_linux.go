@@ -14,7 +14,8 @@ import (
 const writeLock = "120"
 
 // user names the process that has the file to itself, for an error message: "process 4711 (backup),
-// which is stopped"; "" if it is not known, or this process. The kernel lists locks by inode and byte.
+// which is stopped"; "" if it is not known, or this process. The kernel lists locks by inode and
+// byte.
 func user(path string) string {
 	info, err := os.Stat(path + "-shm")
 	if err != nil {
