@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 )
 
@@ -29,8 +30,12 @@ const (
 	// TLS takes about as long.
 	patience = time.Second
 
-	// silence is how long a server may take for a word. Redis says nothing until a line has ended.
+	// silence is how long a server may take for a word before it is asked in another way, too. Redis
+	// says nothing until a line has ended.
 	silence = 300 * time.Millisecond
+
+	// limit bounds all questions to one server.
+	limit = 3 * time.Second
 )
 
 // An Error says that a server speaks another protocol than the URL names. It names the address and
@@ -112,40 +117,44 @@ const startTLS = "\x00\x00\x00\x08\x04\xd2\x16\x2f"
 
 // At asks the server at an address what it speaks.
 func At(ctx context.Context, addr string) Protocol {
-	// Each question has a connection of its own: Redis waits for ever behind the zeros of the first.
-	for _, words := range []string{startTLS, "PING\r\n"} {
-		first, err := ask(ctx, addr, words)
-		var late net.Error
-		switch {
-		case err == nil:
-			return begins(first)
-		case errors.As(err, &late) && late.Timeout():
-			continue // it wants to hear more
-		case speaksTLS(ctx, addr):
-			return TLS
-		}
-		return Unknown
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	answers := make(chan Protocol, 2)
+	wg.Go(func() { answers <- ask(ctx, addr, startTLS) })
+	select {
+	case p := <-answers:
+		return p
+	case <-time.After(silence):
 	}
-	return Unknown
+	// A connection of its own: Redis waits for ever behind the zeros of the first question.
+	wg.Go(func() { answers <- ask(ctx, addr, "PING\r\n") })
+	if p := <-answers; p != Unknown {
+		return p
+	}
+	return <-answers
 }
 
-// ask sends some words to a server, and returns the first byte of its answer.
-func ask(ctx context.Context, addr, words string) (byte, error) {
-	c, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addr)
+// ask sends some words to a server, and identifies it by the first byte of its answer.
+func ask(ctx context.Context, addr, words string) Protocol {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		return 0, err
+		return Unknown
 	}
 	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	if err := c.SetDeadline(time.Now().Add(silence)); err != nil {
-		return 0, err
-	}
-	if _, err := c.Write([]byte(words)); err != nil {
-		return 0, err
-	}
 	var first [1]byte
-	_, err = c.Read(first[:])
-	return first[0], err
+	if _, err = c.Write([]byte(words)); err == nil {
+		_, err = c.Read(first[:])
+	}
+	switch {
+	case err == nil:
+		return begins(first[0])
+	case ctx.Err() == nil && speaksTLS(ctx, addr): // it hung up
+		return TLS
+	}
+	return Unknown
 }
 
 // begins identifies a protocol by the first byte of an answer. HTTP is left out: some networks
@@ -166,8 +175,6 @@ func begins(b byte) Protocol {
 
 // speaksTLS reports whether a server answers a TLS handshake.
 func speaksTLS(ctx context.Context, addr string) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // nothing is sent over it: only the handshake counts
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
