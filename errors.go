@@ -121,14 +121,15 @@ type HeldError struct {
 	Ahead  int           // how many wait before the caller
 	Retry  time.Duration // before that nothing of what is in the way ends by itself; 0: not known
 
-	record *driver.Claim // what holds it is a record, which nobody gives back; nil: it is not
-	heard  time.Time     // when the store said so
+	record  *driver.Claim // what holds it is a record, which nobody gives back; nil: it is not
+	heard   time.Time     // when the store said so
+	endless bool          // another program holds it, and it has no end
 }
 
 // now returns e as it is now, if the holder has not renewed since the store said so.
 func (e *HeldError) now() HeldError {
 	is, passed := *e, time.Since(e.heard)
-	if !e.foreign() {
+	if e.Fence > 0 || e.Held > 0 { // else the age is not known
 		is.Held += passed
 	}
 	// Zero would say that the rest is not known, or that there is no end.
@@ -136,9 +137,6 @@ func (e *HeldError) now() HeldError {
 	is.Retry = min(e.Retry, max(e.Retry-passed, time.Millisecond))
 	return is
 }
-
-// foreign reports whether another program holds it: such a claim has neither a fence nor an age.
-func (e *HeldError) foreign() bool { return e.Holder != "" && e.Fence == 0 && e.Held == 0 }
 
 func (e *HeldError) Error() string {
 	var b strings.Builder
@@ -152,7 +150,7 @@ func (e *HeldError) Error() string {
 	switch {
 	case e.Left > 0:
 		fmt.Fprintf(&b, ", %v left", round(e.Left))
-	case e.foreign():
+	case e.endless:
 		b.WriteString(", no expiry")
 	}
 	if e.Ahead > 0 {

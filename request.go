@@ -200,5 +200,7 @@ func (r *request) heldError(res driver.Result) *HeldError {
 	if b.Kept {
 		e.record = &b
 	}
+	// A plain Redis key. A store that does not show the owners of others does not know their ends.
+	e.endless = b.Owner != "" && b.Fence == 0 && b.Held == 0 && b.Left == 0 && !b.Waiting
 	return e
 }

@@ -1272,3 +1272,25 @@ func TestLocker_Lock_oneDeadline(t *testing.T) {
 		}
 	})
 }
+
+// A plain Redis key has an owner, and may have no end. Of an advisory lock of another process the
+// store knows neither.
+func TestLocker_Lock_heldWithoutExpiry(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		for want, blocker := range map[string]driver.Claim{
+			`distlock: "k" is held by another client, no expiry`: {Key: "k", Owner: "c0ffee00", Holder: "another client"},
+			`distlock: "k" is held by another client, 5s left`:   {Key: "k", Owner: "c0ffee00", Holder: "another client", Left: 5 * time.Second},
+			`distlock: "k" is held by app (server process 7)`:    {Key: "k", Holder: "app (server process 7)"},
+		} {
+			g.set(func(g *gate) {
+				g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
+					return driver.Result{Blocker: blocker}, nil
+				}
+			})
+			if _, err := l.TryLock(t.Context(), "k"); !errors.Is(err, distlock.ErrHeld) || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+	})
+}

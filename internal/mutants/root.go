@@ -30,6 +30,11 @@ func root() []mutant {
 			Test: "TestLocker_Lock_heldPastItsEnd",
 		},
 		{
+			Name: "no-word-of-no-expiry", Why: "nobody learns that a key of another program never ends by itself",
+			File: "request.go", Old: "	e.endless = b.Owner != \"\" &&", New: "	e.endless = b.Owner == \"\" &&",
+			Test: "TestLocker_Lock_heldWithoutExpiry",
+		},
+		{
 			Name: "deadline-twice", Why: "an error says twice that the context has ended",
 			File: "errors.go", Old: "	if errors.Is(err, cause) {\n", New: "	if false {\n",
 			Test: "TestLocker_Lock_oneDeadline",
