@@ -15,7 +15,11 @@ func TestStore_Brief(t *testing.T) {
 	t.Parallel()
 	const waiters = 8
 	srv := testenv.Postgres(t)
-	holder := made(t, srv.URL, nil)
+	holder, err := postgres.Open(t.Context(), srv.URL) // its pool closes the connection of a sweep
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { holder.Close() })
 	first := exclusive("key")
 	grant(t, holder, first)
 	const others = 2 // of the holder: for claims, and soon for renewals
