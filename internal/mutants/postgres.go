@@ -15,6 +15,21 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestStore_Brief_calls",
 		},
 		{
+			Name: "postgres-closed-connection-fails-a-call", Why: "after a restart of the server the next Lock fails, though nothing was done of it",
+			File: "store/postgres/wire.go", Old: "	if kept && unserved(calls, err) {\n", New: "	if !kept && unserved(calls, err) {\n",
+			Pkg: pkg, Test: "TestLane_closedByServer/a_large_call",
+		},
+		{
+			Name: "postgres-closed-connection-fails-its-caller", Why: "a caller that sends its call itself fails on a connection that the server has closed",
+			File: "store/postgres/lane.go", Old: "		again := x.batch.live.Load() > 0\n", New: "		again := false\n",
+			Pkg: pkg, Test: "TestLane_closedByServer/a_small_call",
+		},
+		{
+			Name: "postgres-answered-call-sent-again", Why: "a call whose commit was not confirmed is done twice, and a release is then said to have had no claim",
+			File: "store/postgres/wire.go", Old: "bool { return c.answered })\n", New: "bool { return c == nil })\n",
+			Pkg: pkg, Test: "TestLane_closedAtCommit",
+		},
+		{
 			Name: "postgres-now-for-the-clock", M: "M30", Why: "a lease is judged by when the transaction began",
 			File: file, Old: "  now := clock_timestamp();\n  micros :=", New: "  now := now();\n  micros :=",
 			Pkg: pkg, Test: "TestSQL_oldTransaction",

@@ -230,10 +230,29 @@ func (l *lane) lead(b *batch) {
 			return
 		}
 	}
-	b.calls[0].finish(l.end(x, err))
+	l.conclude(x, err)
 	if !l.idle() {
 		l.wg.Go(func() { l.run(nil) })
 	}
+}
+
+// conclude ends the exchange of a caller that sent its call itself. If the server had closed the
+// connection, and the caller still waits, the call goes first on the next one.
+func (l *lane) conclude(x *exchange, err error) {
+	err = l.end(x, err)
+	if unserved(x.batch.calls, err) {
+		l.mu.Lock()
+		again := x.batch.live.Load() > 0
+		if again {
+			x.batch.calls[0].batch = nil
+			l.queue = slices.Insert(l.queue, 0, x.batch.calls...)
+		}
+		l.mu.Unlock()
+		if again {
+			return
+		}
+	}
+	x.batch.calls[0].finish(err)
 }
 
 // idle ends the run if nothing waits.
@@ -261,8 +280,7 @@ func (l *lane) leave(c *call) {
 func (l *lane) run(under *exchange) {
 	if under != nil {
 		l.extend(laneLimit)
-		err := l.end(under, l.read(under))
-		under.batch.calls[0].finish(err)
+		l.conclude(under, l.read(under))
 	}
 	var last int // how many calls went out together
 	for {

@@ -1,7 +1,10 @@
 package postgres_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,6 +66,79 @@ func TestRenew_replacedFunctions(t *testing.T) {
 	if failed == 0 || failed > 2 { // one for each statement
 		t.Errorf("with a column of another type %d renewals failed, want one or two", failed)
 	}
+}
+
+// The server closes the connections of a client that makes no call, as at a restart or after a time
+// without use. The next call goes out on a new one, and does not fail: the server has done nothing
+// of it. The call is one that its caller sends, one too large for that, one whose statement the
+// connection does not know yet, or several at once.
+func TestLane_closedByServer(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	s := made(t, srv.Database(t)+"&application_name=closed", nil)
+	held := exclusive("held")
+	grant(t, s, held)
+	for _, tt := range []struct {
+		name string
+		next func(t *testing.T)
+	}{
+		{"a release that was not prepared", func(t *testing.T) { release(t, s, held) }},
+		{"a small call", func(t *testing.T) { grant(t, s, exclusive("small")) }},
+		{"a large call", func(t *testing.T) {
+			r := exclusive("large")
+			r.Value = bytes.Repeat([]byte{'v'}, 8<<10)
+			grant(t, s, r)
+		}},
+		{"many calls", func(t *testing.T) {
+			var wg sync.WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					if _, err := s.Acquire(t.Context(), exclusive(fmt.Sprint("many", i))); err != nil {
+						t.Errorf("Acquire: %v", err)
+					}
+				})
+			}
+			wg.Wait()
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			grant(t, s, exclusive("before "+tt.name)) // there is a connection
+			rows := query(t, srv, "select pg_terminate_backend(pid, 60000) from pg_stat_activity where application_name = 'closed'")
+			if len(rows) == 0 || rows[0][0] != "t" {
+				t.Fatalf("closed: %v", rows)
+			}
+			tt.next(t)
+		})
+	}
+}
+
+// The server closes the connection after the answer and before the commit. Nobody knows what became
+// of the call: it is not repeated, and the error is not a definite one.
+func TestLane_closedAtCommit(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	url := srv.Database(t)
+	s := made(t, url, &postgres.Options{Schema: "distlock"})
+	grant(t, s, exclusive("before"))
+	c, _ := plainSQL(t, url, &postgres.Options{Schema: "distlock"})
+	for _, sql := range []string{
+		"create sequence distlock.commits",
+		`create function distlock.last_words() returns trigger language plpgsql as $$ begin
+			if nextval('distlock.commits') = 1 then perform pg_terminate_backend(pg_backend_pid()); end if;
+			return null;
+		end $$`,
+		"create constraint trigger last_words after insert on distlock.claim deferrable initially deferred for each row execute function distlock.last_words()",
+	} {
+		if _, err := c.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := exclusive("key")
+	res, err := s.Acquire(t.Context(), r)
+	if err == nil || errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("granted %v, error %v; want an unknown outcome", res.Granted, err)
+	}
+	grant(t, s, r)
 }
 
 // A store that was opened by a URL keeps no connection that it does not use: a waiting process has

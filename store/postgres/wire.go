@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,8 +21,24 @@ type exchange struct {
 	err    error // the first that the server told
 }
 
-// attempt sends calls and reads the answers. If it fails, the server has done none of them, or it is not known.
+// attempt runs calls. If the server has closed the connection before it did any of them, they go out
+// on a new one. If it fails, the server has done none of them, or it is not known.
 func (l *lane) attempt(calls []*call) error {
+	kept := l.conn != nil
+	err := l.exchange(calls)
+	if kept && unserved(calls, err) {
+		err = l.exchange(calls)
+	}
+	return err
+}
+
+// unserved reports whether the server closed the connection and has done none of the calls.
+func unserved(calls []*call, err error) bool {
+	return closing[code(err)] && !slices.ContainsFunc(calls, func(c *call) bool { return c.answered })
+}
+
+// exchange sends calls and reads the answers.
+func (l *lane) exchange(calls []*call) error {
 	x := &exchange{groups: grouped(calls)}
 	if err := l.connect(x.groups); err != nil {
 		l.drop()
