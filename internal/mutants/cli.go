@@ -10,6 +10,16 @@ func cli() []mutant {
 			Pkg: "cmd/distlock", Test: "TestRecordName",
 		},
 		{
+			Name: "config-of-the-current-folder", Why: "a relative XDG_CONFIG_HOME lets the current folder choose the store",
+			File: "cmd/distlock/config.go", Old: "		if !filepath.IsAbs(dir) { //", New: "		if dir == \"\" { //",
+			Pkg: "cmd/distlock", Test: "TestConfig_ofOthers",
+		},
+		{
+			Name: "config-of-everybody", Why: "others choose the store by writing to the configuration",
+			File: "cmd/distlock/config.go", Old: "info.Mode().Perm()&0o002 != 0", New: "info.Mode().Perm()&0o1000 != 0",
+			Pkg: "cmd/distlock", Test: "TestConfig_ofOthers",
+		},
+		{
 			Name: "run-keeps-what-it-did-not-use", Why: "a command that was not started keeps the name taken for --at-least",
 			File: "cmd/distlock/run.go", Old: "				lease = again\n", New: "				_ = again\n",
 			Pkg: "cmd/distlock", Test: "TestJob_discard",

@@ -189,6 +189,11 @@ func kindsOnce() []mutant {
 			Pkg: "./idempotency", Test: "TestMiddleware_replays",
 		},
 		{
+			Name: "idempotency-scope-is-the-token", Why: "a client that repeats a request with a refreshed token is served again",
+			File: "idempotency/idempotency.go", Old: "	if m.o.Scope == nil {\n", New: "	if m.o.Scope == nil {\n		m.o.Scope = func(r *http.Request) string { return r.Header.Get(\"Authorization\") }\n	}\n	if m.o.Scope == nil {\n",
+			Pkg: "./idempotency", Test: "TestMiddleware_scope",
+		},
+		{
 			Name: "failed-answer-remembered", Why: "a client that tries again gets the old failure",
 			File: "idempotency/answer.go", Old: "	return status >= http.StatusInternalServerError\n", New: "	return false\n",
 			Pkg: "./idempotency", Test: "TestMiddleware_notRemembered",
