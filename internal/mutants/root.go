@@ -45,6 +45,11 @@ func root() []mutant {
 			Test: "TestOptions_otherKind",
 		},
 		{
+			Name: "shortest-hold-kept-after-its-end", Why: "Unlock near the end of AtLeast renews until it fails, on a store that cannot renew for so short a time",
+			File: "lease.go", Old: "; rest > 0 && !l.unused {\n", New: "; l.r.opt.atLeast > 0 && !l.unused {\n",
+			Test: "TestLease_Unlock_shortestHoldEnds",
+		},
+		{
 			Name: "release-not-repeated", Why: "a connection that the server has closed leaves the lock taken for its TTL",
 			File: "lease.go", Old: "		case <-pause.C:\n", New: "		case <-pause.C:\n			return err\n",
 			Test: "TestLease_Unlock_repeats",
