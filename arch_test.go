@@ -90,7 +90,7 @@ var layers = []layer{
 	{pkg: "cmd/*", may: []string{".", "driver", "fence", "open", "server", "server/*", "otel", "internal/*"}, out: true,
 		why: "a program puts the parts together; stores reach it through open"},
 
-	{pkg: "drivertest", may: []string{"driver", "store/mem", "internal/history", "internal/chaos"}, out: true, lab: true,
+	{pkg: "drivertest", may: []string{"driver", "store/mem", "internal/history", "internal/chaos", "internal/proxy"}, out: true, lab: true,
 		why: "the contract as tests: the authors of stores run it, and compare with the memory store"},
 	{pkg: "locktest", may: []string{".", "driver", "store/mem", "internal/chaos"}, lab: true,
 		why: "for users' own tests: it must cost them no new module"},
@@ -99,7 +99,8 @@ var layers = []layer{
 	{pkg: "internal/torture", may: []string{".", "driver", "internal/chaos", "internal/history", "internal/workload"}, out: true,
 		why: "a test that users run on their own store: it brings the faults and the judge along, see docs/adr/0017-torture.md"},
 	{pkg: "internal/workload", may: []string{".", "driver", "internal/history"}, lab: true, why: "clients that contend, for tests only"},
-	{pkg: "internal/testenv", may: []string{"driver", "internal/chaos"}, out: true, lab: true, why: "real servers, for tests only"},
+	{pkg: "internal/proxy", lab: true, why: "a link that breaks, for tests only"},
+	{pkg: "internal/testenv", may: []string{"driver", "internal/chaos", "internal/proxy"}, out: true, lab: true, why: "real servers, for tests only"},
 	{pkg: "internal/faults", may: []string{".", "driver", "open", "fence", "fence/redisfence", "fence/redisfence/*", "store/quorum", "store/mem", "internal/chaos", "internal/history",
 		"internal/testenv", "internal/torture", "internal/workload"}, out: true, lab: true,
 		why: "real stores, broken: it plugs all of them in at one place, for tests only"},
@@ -108,7 +109,7 @@ var layers = []layer{
 }
 
 // labs are the packages that production code does not import, but for a layer that names one outright.
-var labs = []string{"internal/chaos", "internal/history", "internal/testenv", "internal/workload", "internal/faults", "internal/apicheck", "drivertest", "locktest"}
+var labs = []string{"internal/chaos", "internal/history", "internal/proxy", "internal/testenv", "internal/workload", "internal/faults", "internal/apicheck", "drivertest", "locktest"}
 
 // labModules are packages of others for tests: see docs/adr/0007-test-dependencies.md and 0011-command-line.md.
 var labModules = []string{

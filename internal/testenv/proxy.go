@@ -1,51 +1,24 @@
 package testenv
 
 import (
-	"bytes"
-	"errors"
-	"net"
-	"sync"
 	"testing"
-	"time"
-)
 
-// A Direction is a way through a ProxyServer. ToServer carries requests, ToClient replies.
-type Direction int
-
-// The directions.
-const (
-	ToServer Direction = 1 << iota
-	ToClient
-	Both = ToServer | ToClient
+	"github.com/distlock/distlock/internal/proxy"
 )
 
 // A ProxyServer is a TCP proxy that misbehaves on command. All methods may be called at any
 // time and act on connections that are open and on those to come.
-type ProxyServer struct {
-	Addr string // where clients connect
+type ProxyServer = proxy.Proxy
 
-	target string
-	listen net.Listener
-	wg     sync.WaitGroup
+// A Direction is a way through a ProxyServer. ToServer carries requests, ToClient replies.
+type Direction = proxy.Direction
 
-	mu     sync.Mutex
-	links  map[*link]struct{}
-	closed bool
-	faults
-}
-
-// faults are what Heal takes back.
-type faults struct {
-	delay    time.Duration
-	swallow  Direction
-	hold     Direction
-	held     chan struct{} // closed when hold may have changed
-	refuse   bool
-	marker   []byte
-	eaten    chan struct{} // for marker
-	cutLeft  int           // bytes of replies until the cut
-	cutArmed chan struct{} // not nil: the cut is armed
-}
+// The directions.
+const (
+	ToServer = proxy.ToServer
+	ToClient = proxy.ToClient
+	Both     = proxy.Both
+)
 
 // Proxy starts a proxy in front of addr. It passes everything on until told otherwise.
 func Proxy(t testing.TB, addr string) *ProxyServer {
@@ -58,153 +31,10 @@ func ProxyAt(t testing.TB, host, addr string) *ProxyServer {
 	t.Helper()
 	l, port, err := ports.listen(host)
 	check(t, err)
-	p := &ProxyServer{Addr: l.Addr().String(), target: addr, listen: l, links: map[*link]struct{}{}}
-	p.held = make(chan struct{})
-	p.wg.Go(p.accept)
+	p := proxy.New(l, addr)
 	t.Cleanup(func() {
-		p.close()
+		p.Close()
 		ports.give(port)
 	})
 	return p
-}
-
-// Retarget makes the proxy stand before another server, as an address does that moves with a failover. Open
-// connections are broken.
-func (p *ProxyServer) Retarget(addr string) {
-	p.change(func() {
-		p.target = addr
-		p.resetAll()
-	})
-}
-
-// Latency makes every piece of data wait for d, in each direction.
-func (p *ProxyServer) Latency(d time.Duration) { p.change(func() { p.delay = d }) }
-
-// Cut swallows what goes in the direction. Connections stay open, and new ones are
-// accepted. Heal breaks those that lost something.
-func (p *ProxyServer) Cut(d Direction) { p.change(func() { p.swallow = d }) }
-
-// Hold keeps back what goes in the direction, and Heal delivers it, late. This is what a
-// short partition does to TCP.
-func (p *ProxyServer) Hold(d Direction) { p.change(func() { p.hold = d }) }
-
-// Reset breaks all open connections with a TCP reset. New ones work.
-func (p *ProxyServer) Reset() { p.change(p.resetAll) }
-
-// Refuse breaks all open connections, and every new one at once, until Heal.
-func (p *ProxyServer) Refuse() {
-	p.change(func() {
-		p.refuse = true
-		p.resetAll()
-	})
-}
-
-// EatReply waits for a request that contains the marker. It passes that on, swallows the
-// reply, and closes the connection. It does so once, and then closes the channel.
-func (p *ProxyServer) EatReply(marker []byte) <-chan struct{} {
-	eaten := make(chan struct{})
-	p.change(func() { p.marker, p.eaten = bytes.Clone(marker), eaten })
-	return eaten
-}
-
-// CutAfter lets n more bytes of replies pass, over all connections, and then closes the
-// connection that carries the next: the one whose reply reaches n bytes. With n = 0 the
-// next reply is lost whole. It does so once, and then closes the channel.
-func (p *ProxyServer) CutAfter(n int) <-chan struct{} {
-	done := make(chan struct{})
-	p.change(func() { p.cutLeft, p.cutArmed = n, done })
-	return done
-}
-
-// Heal ends all faults. Connections of which something was swallowed are reset, since
-// what follows on them would make no sense.
-func (p *ProxyServer) Heal() {
-	p.change(func() {
-		p.faults = faults{held: p.held}
-		for l := range p.links {
-			if l.lossy {
-				l.reset()
-			}
-		}
-	})
-}
-
-// Conns returns the number of open connections.
-func (p *ProxyServer) Conns() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.links)
-}
-
-// change changes the faults, and wakes what was held.
-func (p *ProxyServer) change(f func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f()
-	close(p.held)
-	p.held = make(chan struct{})
-}
-
-func (p *ProxyServer) resetAll() {
-	for l := range p.links {
-		l.reset()
-	}
-}
-
-func (p *ProxyServer) close() {
-	p.change(func() {
-		p.closed = true
-		p.resetAll()
-	})
-	p.listen.Close()
-	p.wg.Wait()
-}
-
-func (p *ProxyServer) accept() {
-	for {
-		client, err := p.listen.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err == nil {
-			p.wg.Go(func() { p.serve(client.(*net.TCPConn)) })
-		}
-	}
-}
-
-// serve connects a client with the server, until one of them ends.
-func (p *ProxyServer) serve(client *net.TCPConn) {
-	p.mu.Lock()
-	target := p.target
-	p.mu.Unlock()
-	server, err := net.DialTimeout("tcp", target, callLimit)
-	if err != nil {
-		abort(client)
-		return
-	}
-	l := &link{p: p, client: client, server: server.(*net.TCPConn), done: make(chan struct{})}
-	p.mu.Lock()
-	if p.closed || p.refuse || p.target != target {
-		p.mu.Unlock()
-		abort(client)
-		abort(l.server)
-		return
-	}
-	p.links[l] = struct{}{}
-	p.mu.Unlock()
-
-	var wg sync.WaitGroup
-	wg.Go(func() { l.pump(l.server, l.client, ToServer) })
-	wg.Go(func() { l.pump(l.client, l.server, ToClient) })
-	wg.Wait()
-	l.reset()
-	p.mu.Lock()
-	delete(p.links, l)
-	p.mu.Unlock()
-}
-
-// abort closes a connection with a reset.
-func abort(c *net.TCPConn) {
-	c.SetLinger(0)
-	c.Close()
 }

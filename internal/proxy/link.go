@@ -1,4 +1,4 @@
-package testenv
+package proxy
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ const drainLimit = 5 * time.Second
 
 // A link is one connection through a proxy.
 type link struct {
-	p              *ProxyServer
+	p              *Proxy
 	client, server *net.TCPConn
 	once           sync.Once
 	done           chan struct{} // closed by reset
