@@ -44,6 +44,11 @@
 //
 // With a ctx that is over before the call, a store may do nothing and return its error.
 //
+// The library returns an error of the first Acquire to its caller. An owner that is waiting attempts again after
+// ErrUnavailable and after an unknown outcome, and so does a renewal while there is trust, and Release for some seconds. So a
+// store does not repeat a call. The one exception is a transaction that the server has surely rolled back (a deadlock, a
+// serialization failure): a store may repeat it a few times, or return ErrUnavailable, which costs the first caller an error.
+//
 // # Time
 //
 // Durations cross this contract, never times of day. A store begins to count a TTL when
@@ -52,6 +57,36 @@
 // live a little longer, never shorter: a store with a coarse clock rounds up.
 // The caller counts from before it sent the call, and stops trusting a claim before the
 // store may end it.
+//
+// Acquire, Renew, Release and Break of one key take effect one after the other. A store that does not lock the key for
+// a renewal has an Acquire that counts a claim as live while its renewal is under way: a renewal that returned nil keeps
+// others out until the new end, also if it was committed after the old end.
+//
+// # Acquire, step by step
+//
+//	lock the key                         // all of this is one atomic step
+//	now = clock                          // read with the lock in hand
+//	remove claims and queue entries with ends <= now
+//	if Floor > max(last, micros of now) + MaxAhead: return ErrInvalid
+//	if the owner has a claim:            // an answer was lost, or the owner lowers its weight
+//	    if it is no record: claim.ends = now + TTL
+//	    claim.weight = min(claim.weight, Weight)
+//	    claim.fence  = max(claim.fence, Floor)
+//	    last         = max(last, claim.fence)
+//	    wake the head of the queue if it has room now
+//	    return granted, with the fence of the claim
+//	ahead = the entries before the owner's; all of them if it has none
+//	full  = the weights of all claims + Weight > Limit
+//	if full or ahead is not empty:
+//	    if Place > 0: add an entry of the owner at the end, or replace the one it has where it stands
+//	                  entry.ends = now + Place
+//	    return refused; Retry and Blocker are about ahead, and about the claims if full
+//	fence = max(last + Span, micros of now, Floor)
+//	if fence > MaxFence - Span: return ErrUnavailable
+//	last = fence
+//	remove the owner's entry, add the claim with ends = now + TTL
+//	wake the head of the queue if it has room too
+//	return granted and fresh, with the fence
 //
 // # Fences
 //
@@ -95,5 +130,10 @@
 // owner to anyone: a Claim carries its Tag. Fold, trim or interpret keys: two
 // keys are the same if their bytes are the same, and every byte string is a key.
 // Leave anything behind for good on a key that is idle; to clear up during later calls, on any
-// key, is enough.
+// key, is enough. The suite gives a store two seconds and 64 pairs of Acquire and Release on another key for what ten
+// keys have left.
+//
+// # Who closes a store
+//
+// Its maker. Close is not part of the contract, and the library never calls it.
 package driver

@@ -32,6 +32,12 @@ const (
 	// it is.
 	MaxKey   = 512
 	MaxValue = 64<<10 + 1
+
+	// MaxOwner and MaxHolder bound an owner, and a holder or a party, in bytes. MaxMeta bounds the keys and values of Meta
+	// in all. What the library sends is far shorter.
+	MaxOwner  = 1024
+	MaxHolder = 1024
+	MaxMeta   = 16 << 10
 )
 
 var (
@@ -54,7 +60,7 @@ var (
 // every claim it asks for; whoever knows the ID can renew and release the claim.
 type ID struct {
 	Key   string // what is claimed: 1 to MaxKey bytes, opaque to the store
-	Owner string // the secret that makes the claim the caller's own
+	Owner string // the secret that makes the claim the caller's own: 1 to MaxOwner bytes
 }
 
 // A Request asks for one claim.
@@ -68,9 +74,9 @@ type Request struct {
 	// Floor is the least fence the caller will take: below MaxFence-Span; 0: any.
 	Floor uint64
 
-	Holder string            // who asks, for people; always stored and shown, as is Party
-	Party  string            // whose task it is, for deadlock detection
-	Meta   map[string]string // anything, for people
+	Holder string            // who asks, for people; always stored and shown, as is Party; at most MaxHolder bytes
+	Party  string            // whose task it is, for deadlock detection; at most MaxHolder bytes
+	Meta   map[string]string // anything, for people; at most MaxMeta bytes in all
 	Value  []byte            // anything, for programs; at most MaxValue bytes
 }
 
@@ -197,7 +203,8 @@ type Store interface {
 	// If refused and r.Place > 0, the owner gets a place at the end of the line that
 	// lives for r.Place, or keeps the place it has and that place lives for r.Place from
 	// now, be that more or less than it had. The place stands for what its owner asked last. A place that is not asked for again in time drops out. Asking with r.Place 0
-	// neither takes a place nor gives one up. Being granted gives it up.
+	// neither takes a place nor gives one up, and changes neither what the owner's place stands for nor how long it lives. The
+	// call itself is judged by its own Weight and Limit. Being granted gives the place up.
 	//
 	// An owner that has a live claim on the key is granted again what it has, with a
 	// life of TTL from now, whoever stands in line. Its weight becomes r.Weight if that is lower
@@ -255,8 +262,20 @@ func (r *Request) Validate(f Features) error {
 		return invalid("floor %d leaves no fences", r.Floor)
 	case !f.Value && (len(r.Value) > 0 || len(r.Meta) > 0):
 		return invalid("%s stores no value", f.Name)
+	case len(r.Holder) > MaxHolder || len(r.Party) > MaxHolder:
+		return invalid("a holder of %d bytes or a party of %d is over %d bytes", len(r.Holder), len(r.Party), MaxHolder)
+	}
+	if n := metaBytes(r.Meta); n > MaxMeta {
+		return invalid("metadata of %d bytes is over %d bytes", n, MaxMeta)
 	}
 	return validate(f, r.ID, r.TTL, r.Value)
+}
+
+func metaBytes(meta map[string]string) (n int) {
+	for k, v := range meta {
+		n += len(k) + len(v)
+	}
+	return n
 }
 
 // Validate returns an error that is ErrInvalid if r breaks a rule that holds for
@@ -275,8 +294,8 @@ func validate(f Features, id ID, ttl time.Duration, value []byte) error {
 	switch {
 	case len(id.Key) == 0 || len(id.Key) > MaxKey:
 		return invalid("a key of %d bytes is not 1 to %d bytes", len(id.Key), MaxKey)
-	case id.Owner == "":
-		return invalid("the owner is empty")
+	case id.Owner == "" || len(id.Owner) > MaxOwner:
+		return invalid("an owner of %d bytes is not 1 to %d bytes", len(id.Owner), MaxOwner)
 	case ttl <= 0 || ttl < f.MinTTL:
 		return invalid("TTL %v is below %v", ttl, max(f.MinTTL, 1))
 	case f.MaxTTL > 0 && ttl > f.MaxTTL:

@@ -45,6 +45,18 @@ func nameFaults() []fault {
 				return b.mem.Release(ctx, id)
 			}
 		}},
+		{"owners are cut", []string{"longest texts"}, named(func(id driver.ID) driver.ID {
+			return driver.ID{Key: id.Key, Owner: id.Owner[:min(len(id.Owner), driver.MaxOwner-1)]}
+		})},
+		{"holders are cut", []string{"longest texts"}, asks(func(_ *bent, r *driver.Request) { r.Holder = r.Holder[:min(len(r.Holder), 255)] })},
+		{"to look at a bad name is invalid", []string{"no such key"}, func(b *bent) {
+			b.show = func(ctx context.Context, key string) ([]driver.Claim, error) {
+				if key == "" || len(key) > driver.MaxKey {
+					return nil, driver.ErrInvalid
+				}
+				return b.mem.Show(ctx, key)
+			}
+		}},
 		{"no TTL means a second", []string{"invalid", "invalid renewal"}, both(
 			asks(func(_ *bent, r *driver.Request) { r.TTL = max(r.TTL, time.Second) }),
 			renews(func(_ *bent, r *driver.Renewal) { r.TTL = max(r.TTL, time.Second) }))},

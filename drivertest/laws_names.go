@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -51,6 +52,37 @@ func nameLaws() []law {
 			}
 			p.refuse(p.exclusive())
 			p.release(a.ID, nil)
+		}},
+		{"longest texts", "an owner, a holder, a party and metadata of the longest size are stored and shown whole", 0, func(p *probe) {
+			a := p.exclusive()
+			a.Owner += strings.Repeat("o", driver.MaxOwner-len(a.Owner))
+			a.Holder, a.Party = strings.Repeat("h", driver.MaxHolder), strings.Repeat("p", driver.MaxHolder)
+			if p.has(value) {
+				a.Meta = map[string]string{}
+				for i := range 16 {
+					k := fmt.Sprint("k", i)
+					a.Meta[k] = strings.Repeat("m", driver.MaxMeta/16-len(k))
+				}
+			}
+			p.grant(a)
+			p.told(a)
+			p.release(driver.ID{Key: a.Key, Owner: a.Owner[:driver.MaxOwner-1]}, driver.ErrNotHeld)
+			p.renew(a.ID, p.long, nil, nil)
+			p.release(a.ID, nil)
+		}},
+		{"no such key", "nothing is on a key that cannot be one: Show, List and Break return none and no error", 0, func(p *probe) {
+			for _, name := range []string{"", strings.Repeat("k", driver.MaxKey+1)} {
+				if p.has(show) {
+					p.equal("how many claims are shown", len(p.show(name)), 0)
+				}
+				if p.has(list) && name != "" {
+					p.equal("how many claims are listed", len(p.list(name)), 0)
+				}
+				if p.has(breaks) {
+					p.broken(name)
+				}
+				driver.Watch(p.over(), p.store, driver.ID{Key: name, Owner: "nobody"})
+			}
 		}},
 		{"bad names", "an empty key, a key over MaxKey bytes and an empty owner are ErrInvalid, and nothing that could be released", 0, func(p *probe) {
 			for _, name := range []string{"", strings.Repeat("k", driver.MaxKey+1), strings.Repeat("é", driver.MaxKey/2+1)} {
@@ -128,6 +160,10 @@ func (p *probe) bends() map[string]func(*driver.Request) {
 		"weight -1":         func(r *driver.Request) { r.Weight = -1 },
 		"weight over limit": func(r *driver.Request) { r.Weight = driver.Whole + 1 },
 		"place -1":          func(r *driver.Request) { r.Place = -1 },
+
+		"an owner over MaxOwner":  func(r *driver.Request) { r.Owner = strings.Repeat("o", driver.MaxOwner+1) },
+		"a holder over MaxHolder": func(r *driver.Request) { r.Holder = strings.Repeat("h", driver.MaxHolder+1) },
+		"a party over MaxHolder":  func(r *driver.Request) { r.Party = strings.Repeat("p", driver.MaxHolder+1) },
 	}
 	for _, ttl := range p.badTTLs() {
 		bends["TTL "+ttl.String()] = func(r *driver.Request) { r.TTL = ttl }
@@ -140,6 +176,9 @@ func (p *probe) bends() map[string]func(*driver.Request) {
 		bends["limit of MaxInt64"] = func(r *driver.Request) { r.Weight, r.Limit = math.MaxInt64, math.MaxInt64 }
 	}
 	if p.has(value) {
+		bends["metadata over MaxMeta"] = func(r *driver.Request) {
+			r.Meta = map[string]string{"k": strings.Repeat("m", driver.MaxMeta)}
+		}
 		bends["a value over MaxValue"] = func(r *driver.Request) { r.Value = make([]byte, driver.MaxValue+1) }
 	}
 	return bends
