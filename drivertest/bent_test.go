@@ -31,7 +31,7 @@ type bent struct {
 
 	step  sync.Mutex // for those that make one call out of several
 	mu    sync.Mutex
-	asked map[driver.ID]driver.Request // all that was ever asked for
+	asked map[driver.ID]driver.Request // all that was ever asked for, but for attempts that leave a queue entry as it is
 	given map[string]uint64            // the highest fence of each key
 }
 
@@ -47,9 +47,7 @@ func (b *bent) Features() driver.Features {
 }
 
 func (b *bent) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
-	b.mu.Lock()
-	b.asked[r.ID] = r
-	b.mu.Unlock()
+	b.note(r)
 	acquire := b.mem.Acquire
 	if b.acquire != nil {
 		acquire = b.acquire
@@ -59,6 +57,18 @@ func (b *bent) Acquire(ctx context.Context, r driver.Request) (driver.Result, er
 	defer b.mu.Unlock()
 	b.given[r.Key] = max(b.given[r.Key], res.Fence)
 	return res, err
+}
+
+// note remembers what was asked for.
+func (b *bent) note(r driver.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.Place == 0 && b.asked[r.ID].Place > 0 {
+		if c, _ := b.on(r.ID); c.Waiting {
+			return
+		}
+	}
+	b.asked[r.ID] = r
 }
 
 func (b *bent) Renew(ctx context.Context, r driver.Renewal) (int, error) {

@@ -107,6 +107,26 @@ func lineFaults() []fault {
 		{"a claim weighs what its place did", []string{"claim as asked last"}, claimed(func(r *driver.Request, place driver.Claim) {
 			r.Weight, r.Limit = place.Weight, place.Limit
 		})},
+		{"an attempt without Place changes the entry", []string{"entry as it was"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok && c.Waiting && r.Place == 0 {
+				r.Place = c.Left
+			}
+		})},
+		{"an attempt without Place prolongs the entry", []string{"entry as it was"}, func(b *bent) {
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				b.step.Lock()
+				defer b.step.Unlock()
+				for _, w := range b.line(r.Key) {
+					if w.ID == r.ID && r.Place == 0 {
+						w.Place = time.Hour
+						if _, err := b.mem.Acquire(ctx, w); err != nil {
+							return driver.Result{}, err
+						}
+					}
+				}
+				return b.mem.Acquire(ctx, r)
+			}
+		}},
 		{"a place stands for what was asked first", []string{"place as asked last"}, func(b *bent) {
 			first := map[driver.ID]driver.Request{}
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -198,6 +218,9 @@ func hintFaults() []fault {
 		})},
 		{"retry is rounded down", []string{"when to ask"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) {
 			res.Retry = res.Retry.Truncate(time.Second)
+		})},
+		{"retry is a twentieth too short", []string{"when to ask"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) {
+			res.Retry -= res.Retry / 20
 		})},
 		{"the blocker is the last in line", []string{"blocker"}, refusal(func(res *driver.Result, _ driver.Claim, _, line []driver.Claim) {
 			if res.Blocker.Waiting {

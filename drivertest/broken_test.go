@@ -169,5 +169,6 @@ func refuses(when func(b *bent, r driver.Request, res driver.Result) bool) func(
 // faults returns broken stores. Each law is broken by at least one.
 func faults() []fault {
 	return slices.Concat(roomFaults(), lifeFaults(), againFaults(), fenceFaults(), floorFaults(), lineFaults(), hintFaults(),
-		wakeFaults(), nameFaults(), valueFaults(), tellFaults(), heldFaults(), manyFaults())
+		wakeFaults(), nameFaults(), valueFaults(), tellFaults(), heldFaults(), manyFaults(),
+		endFaults(), sizeFaults())
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// In real time each random run takes seconds, nearly all of them asleep: Compare makes realRuns of them, and
-// realTogether at a time.
+// In real time each random run takes seconds, nearly all of them asleep: Compare makes realRuns of them unless Env.Runs
+// says otherwise, and realTogether at a time.
 const (
 	realRuns     = 8
 	realTogether = 4
 )
 
 // Compare makes random calls on the store and the same calls on store/mem, and fails if
-// the answers differ. The flags of pgregory.net/rapid apply: -rapid.checks is how many runs
-// are made (fewer in real time), -rapid.seed repeats one.
+// the answers differ. It logs how many runs it made. The flags of pgregory.net/rapid apply: in virtual time
+// -rapid.checks is how many runs are made, unless Env.Runs says so; -rapid.seed repeats one.
 //
 // Only what the store declares is asked for. Times are compared to within a quarter of
 // Env.TTL, and calls are made when nothing has ended or will end within that time.
@@ -30,18 +30,22 @@ const (
 func Compare(t *testing.T, env Env) {
 	t.Run("compare", func(t *testing.T) { // rapid refuses a test in which something has failed
 		features := env.features(t)
-		together := 1
+		most, together := env.Runs, 1
 		if !env.Virtual {
-			together = realTogether
+			most, together = cmp.Or(most, realRuns), realTogether
 		}
 		var runs, cut int
 		var failed bool
-		rapid.Check(t, func(rt *rapid.T) {
+		var test rapid.TB = t
+		if most > 0 {
+			test = compared{t}
+		}
+		rapid.Check(test, func(rt *rapid.T) {
 			programs := rapid.SliceOfN(program(features), together, together).Draw(rt, "steps")
-			if !env.Virtual && !failed && runs >= realRuns {
-				return
+			if most > 0 && !failed {
+				programs = programs[:min(together, max(0, most-runs))]
 			}
-			runs += together
+			runs += len(programs)
 			difference, late := env.compareAll(t, programs)
 			if difference != "" {
 				failed = true // from here on rapid looks for a shorter run, and must get answers
@@ -49,10 +53,21 @@ func Compare(t *testing.T, env Env) {
 			}
 			cut += late
 		})
+		t.Logf("%d random runs were compared with store/mem, of which %d were cut short since the machine was slow", runs, cut)
 		if cut > 0 && cut == runs {
 			t.Skip("not judged, since the machine was slow: no run came to its end")
 		}
 	})
+}
+
+// compared is a test without rapid's count of runs: that includes those which were not made.
+type compared struct{ *testing.T }
+
+func (c compared) Logf(format string, args ...any) {
+	c.Helper()
+	if !strings.HasPrefix(format, "[rapid] OK, passed") {
+		c.T.Logf(format, args...)
+	}
 }
 
 // features asks the store what can be drawn.
@@ -140,10 +155,13 @@ func program(f driver.Features) *rapid.Generator[[]step] {
 // compareAll makes several runs at a time. It returns how the answers of one of them differed, or ""; and how many
 // had to end before the last step.
 func (e Env) compareAll(t *testing.T, programs [][]step) (difference string, cut int) {
-	if len(programs) == 1 { // a bubble must be the test's own goroutine's
-		difference, late := e.compare(t, programs[0])
-		if late {
-			cut++
+	if e.Virtual { // one: a bubble must be the test's own goroutine's
+		for _, steps := range programs {
+			d, late := e.compare(t, steps)
+			difference = cmp.Or(difference, d)
+			if late {
+				cut++
+			}
 		}
 		return difference, cut
 	}
@@ -151,13 +169,15 @@ func (e Env) compareAll(t *testing.T, programs [][]step) (difference string, cut
 	var wg sync.WaitGroup
 	for _, steps := range programs {
 		wg.Go(func() {
-			d, late := e.compare(t, steps)
-			mu.Lock()
-			defer mu.Unlock()
-			difference = cmp.Or(difference, d)
-			if late {
-				cut++
-			}
+			t.Run("run", func(t *testing.T) { // the store is closed with it
+				d, late := e.compare(t, steps)
+				mu.Lock()
+				defer mu.Unlock()
+				difference = cmp.Or(difference, d)
+				if late {
+					cut++
+				}
+			})
 		})
 	}
 	wg.Wait()

@@ -103,9 +103,8 @@ func (c *comparison) id(key string, at [2]int) driver.ID {
 	return driver.ID{Key: key, Owner: rand.Text()}
 }
 
-// request fills in what the owner with a number asks for: what the step says if it holds a
-// claim, which may lower its weight and changes nothing else, or asks for its place again; what
-// it waits for if it asks without Place; and as a new owner what the step says.
+// request fills in what the owner with a number attempts: what the step says. If it holds a claim, that may lower its
+// weight and changes nothing else; if it attempts without Place, its queue entry stays what it was.
 func (c *comparison) request(s step, key string, at [2]int) driver.Request {
 	r := c.asked[c.who[at]]
 	claim, live := c.stands(c.model, r.ID)
@@ -113,13 +112,11 @@ func (c *comparison) request(s step, key string, at [2]int) driver.Request {
 		c.old[at] = c.who[at]
 		r = driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}}
 	}
-	if !claim.Waiting || s.Place > 0 {
-		c.asks++
-		r.Weight, r.Limit = s.Weight, s.Limit
-		r.Holder, r.Party = fmt.Sprint("holder ", c.asks), fmt.Sprint("party ", c.asks)
-		if c.can&value != 0 {
-			r.Value, r.Meta = []byte(r.Holder), map[string]string{"who": r.Holder}
-		}
+	c.asks++
+	r.Weight, r.Limit = s.Weight, s.Limit
+	r.Holder, r.Party = fmt.Sprint("holder ", c.asks), fmt.Sprint("party ", c.asks)
+	if c.can&value != 0 {
+		r.Value, r.Meta = []byte(r.Holder), map[string]string{"who": r.Holder}
 	}
 	r.TTL, r.Place, r.Floor = c.ttl(s.Life), 0, 0
 	if s.Place > 0 {
@@ -128,7 +125,10 @@ func (c *comparison) request(s step, key string, at [2]int) driver.Request {
 	if s.Floor > 0 {
 		r.Floor = c.keys[key].any + uint64(s.Floor)*driver.Span
 	}
-	c.who[at], c.asked[r.ID], c.tags[driver.Tag(r.Owner)] = r.ID, r, r.ID
+	c.who[at], c.tags[driver.Tag(r.Owner)] = r.ID, r.ID
+	if !live || !claim.Waiting || r.Place > 0 {
+		c.asked[r.ID] = r
+	}
 	return r
 }
 

@@ -33,6 +33,14 @@ type Env struct {
 	// a fence; in real time it leaves out what the store may remember that long. If
 	// nil, only driver.List is asked.
 	Leftovers func(t testing.TB, s driver.Store) int
+
+	// Many is how many claims and queue entries the rules about size put on one key. 0 means 1,000 in virtual time and 200
+	// in real time: the calls are made one after the other there.
+	Many int
+
+	// Runs is how many random runs Compare makes. 0 means 8 in real time, where each takes seconds, and as many as
+	// -rapid.checks says in virtual time.
+	Runs int
 }
 
 // Run tests every law on the store, each as a subtest.

@@ -129,6 +129,7 @@ func TestCompare_catches_faults(t *testing.T) {
 		"Floor is bounded by the last fence alone",
 		"Floor needs a last fence",
 		"retry is rounded down",
+		"retry is a twentieth too short",
 		"values are cut at NUL",
 		"values are made up",
 		"requests are not copied",

@@ -56,28 +56,19 @@ func hintLaws() []law {
 				p.retry(p.refuse(r2), born, p.ttl) // what stands behind it is not in its way
 			})
 		}},
-		{"when to ask", "when Retry has passed by the store's clock, that of which it told has ended", expiry | virtual, func(p *probe) {
+		{"when to ask", "when Retry has passed by the store's clock, that of which it told has ended", expiry, func(p *probe) {
 			life := min(p.ttl+p.ttl/7+1, p.long) // no round number
 			a, b := p.exclusive(), p.exclusive()
 			a.TTL = life
 			p.grant(a)
-			p.wait(0.3)
-			if d := p.refuse(b).Retry; d > 0 {
-				time.Sleep(d)
-				p.grant(b)
-			}
+			p.outlasts(b, p.last, life)
 			if !p.has(queue) {
 				return
 			}
 			r, w := on(p.shared(), p.key+"2"), on(placed(p.exclusive(), life), p.key+"2")
 			p.grant(r)
 			p.refuse(w)
-			p.wait(0.3)
-			r2 := on(p.shared(), r.Key)
-			if d := p.refuse(r2).Retry; d > 0 {
-				time.Sleep(d)
-				p.grant(r2)
-			}
+			p.outlasts(on(p.shared(), r.Key), p.last, life)
 		}},
 		{"blocker", "Blocker is one live claim if there is no room, and otherwise a place that stands before the owner's", queue, func(p *probe) {
 			r, w1, r2, w2 := p.shared(), placed(p.exclusive(), p.long), placed(p.shared(), p.long), placed(p.exclusive(), p.long)
@@ -102,6 +93,25 @@ func (p *probe) hint(res driver.Result, blocker driver.Request, born span, life 
 	p.names(res, blocker, false)
 	if p.has(expiry) {
 		p.retry(res, born, life)
+	}
+}
+
+// outlasts attempts r, which is refused for what the call born gave a life, and once more when Retry has passed. In real time
+// too that is exact, since it passes after the answer has come; but a claim may live a little longer than the store says.
+func (p *probe) outlasts(r driver.Request, born span, life time.Duration) {
+	p.wait(0.3)
+	var d time.Duration
+	p.while(born, life, func() { d = p.refuse(r).Retry })
+	for past, most := p.last, d+p.patience; d > 0; {
+		time.Sleep(d)
+		res := p.ask(r)
+		if res.Granted {
+			return
+		}
+		if least, _ := p.since(past); p.has(virtual) || res.Blocker.Left > p.ttl/100 || least > most {
+			p.fail("Acquire(%s): refused after Retry had passed, by what ends in %v", words(r), res.Blocker.Left)
+		}
+		d = p.ttl / 1000
 	}
 }
 

@@ -101,6 +101,25 @@ func lineLaws() []law {
 			p.refuse(ws[1])
 			p.grant(placed(ws[0], 0))
 		}},
+		{"entry as it was", "an attempt with Place 0 changes neither what the queue entry of its owner stands for nor how long it lives", queue, func(p *probe) {
+			r1, r2, w := p.shared(), p.shared(), placed(p.exclusive(), p.ttl)
+			w.Holder, w.Party = "host-1", "task-1"
+			p.grant(r1)
+			p.grant(r2)
+			p.refuse(w)
+			born := p.last
+			again := placed(w, 0)
+			again.Weight, again.Holder, again.Party = driver.Whole-1, "host-2", "task-2"
+			p.wait(0.5)
+			p.while(born, p.ttl, func() {
+				p.refuse(again)
+				p.same(p.refuse(p.shared()).Blocker, w)
+				if p.has(show) {
+					p.same(p.shows(r1, r2, w)[2], w)
+				}
+			})
+			p.passes(p.shared(), born, p.ttl)
+		}},
 		{"dead waiter", "a place that is not asked for again in time drops out", queue, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)

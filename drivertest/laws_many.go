@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -38,27 +37,6 @@ func manyLaws() []law {
 			}
 			if p.has(show) {
 				p.equal("how many stand on the key", len(p.show(p.key)), 0)
-			}
-		}},
-		{"cut off", "a call whose ctx ends under way can be made again, or undone by Release", 0, func(p *probe) {
-			for i := range 20 {
-				a := p.exclusive()
-				ctx, cancel := context.WithCancel(p.t.Context())
-				var wg sync.WaitGroup
-				wg.Go(func() {
-					for range i {
-						runtime.Gosched() // sooner or later, so that the call is met at different points
-					}
-					cancel()
-				})
-				if res, err := p.store.Acquire(ctx, a); err == nil && !res.Granted {
-					p.fail("refused on a free key")
-				}
-				wg.Wait()
-				if i%2 == 0 {
-					p.grant(a)
-				}
-				p.clear(a)
 			}
 		}},
 		{"race", "whatever many callers do at once, one exclusive claim is live, and the fences of all are Span apart", 0, func(p *probe) {

@@ -68,26 +68,5 @@ func roomLaws() []law {
 			p.refuse(p.request(3, 5))
 			p.equal("used", p.grant(p.request(2, 5)).Used, int64(5))
 		}},
-		{"crowd", "a limit is exact for many claims too", count, func(p *probe) {
-			n := int64(1000)
-			if !p.has(virtual) {
-				n = 200 // a thousand round trips take long on some servers
-			}
-			var rs []driver.Renewal
-			for range n {
-				r := p.slot(n)
-				p.grant(r)
-				rs = append(rs, driver.Renewal{ID: r.ID, TTL: p.long})
-			}
-			p.equal("used", p.refuse(p.slot(n)).Used, n)
-			for i, got := range driver.RenewAll(p.t.Context(), p.store, rs) {
-				if got.Err != nil {
-					p.fail("renewing claim %d of %d: %v", i, n, got.Err)
-				}
-			}
-			p.release(rs[n/2].ID, nil)
-			p.equal("used", p.grant(p.slot(n)).Used, n)
-			p.refuse(p.slot(n))
-		}},
 	}
 }

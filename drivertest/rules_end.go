@@ -1,0 +1,250 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// endRules state what holds where a call meets the end of a claim, or of its own ctx.
+func endRules() []law {
+	return []law{
+		{"renewed at the end", "a renewal that meets the end of its claim is ErrNotHeld, or keeps others out until the new end", expiry, func(p *probe) {
+			const workers, rounds = 8, 12
+			p.crowd(workers, func(w int) (wrong string) {
+				for i := range rounds {
+					share := float64(i*workers+w) / (workers * rounds)
+					if wrong = p.renewAtEnd(fmt.Sprintf("%s-%d-%d", p.key, w, i), share); wrong != "" {
+						break
+					}
+				}
+				return wrong
+			})
+		}},
+		{"cut off", "a call whose ctx ends under way reports what it did or an unknown outcome, and can be made again, or undone by Release", 0, func(p *probe) {
+			const n = 12
+			took := p.roundTrip()
+			p.until = time.Now().Add(p.long / 3)
+			var cuts []cutCall
+			for i := range n {
+				share := 1.5 * float64(i) / n
+				cuts = append(cuts, p.cutAcquire(i, share, took), p.cutRelease(i, share, took))
+				if p.has(expiry) {
+					cuts = append(cuts, p.cutRenew(i, share, took))
+				}
+			}
+			p.pause() // a call may take effect a little later
+			for i, c := range cuts {
+				p.verify(c)
+				if c.verb == "Acquire" && i%2 == 0 {
+					p.grant(c.r)
+				}
+				p.key = c.r.Key
+				p.clear(c.r)
+			}
+		}},
+		{"swept", "a store that clears up ends no claim before its TTL has passed", expiry, func(p *probe) {
+			const workers, holders = 2, 16
+			until := time.Now().Add(2 * p.ttl)
+			p.crowd(workers+holders, func(i int) string {
+				if i < workers {
+					p.pass(fmt.Sprint(p.key, "-traffic-", i), until)
+					return ""
+				}
+				return p.hold(fmt.Sprint(p.key, "-", i), i-workers, until)
+			})
+		}},
+	}
+}
+
+// renewAtEnd renews a claim at about the moment at which it ends, while another owner tries to take the key. The share
+// of the time in question, 0 to 1, is when the renewal is sent.
+func (p *probe) renewAtEnd(key string, share float64) (wrong string) {
+	life := max(p.ttl/20, p.store.Features().MinTTL)
+	a, b := on(p.exclusive(), key), on(p.exclusive(), key)
+	a.TTL = life
+	began := time.Now()
+	res, err := p.store.Acquire(p.t.Context(), a)
+	switch {
+	case err != nil:
+		return "" // a store that is busy may say so
+	case !res.Granted:
+		return "a key that nobody else uses was refused"
+	}
+	// The store serves a call somewhere between its sending and its answer: the claim ends between end and
+	// end+spread, and a renewal that is served then was sent a little before.
+	spread := max(time.Since(began), life/100)
+	end := began.Add(life)
+	renewed := make(chan error, 1)
+	go func() {
+		time.Sleep(time.Until(end.Add(time.Duration((1.5*share - 1) * float64(spread)))))
+		_, err := p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: p.long})
+		renewed <- err
+	}()
+	time.Sleep(time.Until(end.Add(-spread)))
+	granted, err := p.attemptUntil(b, renewed)
+	if err == nil && granted && time.Since(began) < p.long {
+		return "the claim was renewed, and another owner was granted the key before the new end"
+	}
+	return ""
+}
+
+// attemptUntil tries to take a key until a renewal of the claim on it was answered, and once more after that. It
+// returns the error of the renewal, or its own.
+func (p *probe) attemptUntil(b driver.Request, renewed <-chan error) (granted bool, err error) {
+	for answered := false; ; {
+		res, acquireErr := p.store.Acquire(p.t.Context(), b)
+		if !answered && acquireErr == nil && !res.Granted {
+			select {
+			case err = <-renewed:
+				answered = true
+			case <-time.After(b.TTL / 1e6): // in virtual time nothing else takes any
+			}
+			continue
+		}
+		if !answered {
+			err = <-renewed
+		}
+		if acquireErr != nil {
+			return false, acquireErr
+		}
+		return res.Granted, err
+	}
+}
+
+// A cutCall is a call that was cut off, and what it reported.
+type cutCall struct {
+	verb string
+	r    driver.Request
+	err  error
+}
+
+// definite reports whether an error says that the call changed nothing.
+func definite(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrNotHeld)
+}
+
+// roundTrip measures a call.
+func (p *probe) roundTrip() (took time.Duration) {
+	const n = 8
+	for range n {
+		a := p.exclusive()
+		p.grant(a)
+		took += p.last.ended.Sub(p.last.began) / n
+		p.release(a.ID, nil)
+	}
+	return took
+}
+
+// cut makes a call with a ctx that ends after a share of the time that a call takes. Where calls take no time it ends
+// after some yields of the processor, more with i.
+func (p *probe) cut(i int, share float64, took time.Duration, call func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if took > 0 {
+			time.Sleep(time.Duration(share * float64(took)))
+		}
+		for range i {
+			runtime.Gosched()
+		}
+		cancel()
+	})
+	defer wg.Wait()
+	return call(ctx)
+}
+
+func (p *probe) cutAcquire(i int, share float64, took time.Duration) cutCall {
+	c := cutCall{verb: "Acquire", r: on(p.exclusive(), fmt.Sprint(p.key, "-acquire-", i))}
+	c.err = p.cut(i, share, took, func(ctx context.Context) error {
+		res, err := p.store.Acquire(ctx, c.r)
+		if err == nil && !res.Granted {
+			p.wrong("Acquire, cut off: refused on a free key")
+		}
+		return err
+	})
+	return c
+}
+
+func (p *probe) cutRenew(i int, share float64, took time.Duration) cutCall {
+	c := cutCall{verb: "Renew", r: on(p.exclusive(), fmt.Sprint(p.key, "-renew-", i))}
+	c.r.TTL = p.long / 3
+	p.grant(c.r)
+	c.err = p.cut(i, share, took, func(ctx context.Context) error {
+		_, err := p.store.Renew(ctx, driver.Renewal{ID: c.r.ID, TTL: p.long})
+		return err
+	})
+	return c
+}
+
+func (p *probe) cutRelease(i int, share float64, took time.Duration) cutCall {
+	c := cutCall{verb: "Release", r: on(p.exclusive(), fmt.Sprint(p.key, "-release-", i))}
+	p.grant(c.r)
+	c.err = p.cut(i, share, took, func(ctx context.Context) error { return p.store.Release(ctx, c.r.ID) })
+	return c
+}
+
+// verify compares what a call reported with what is on its key. Nobody else uses that.
+func (p *probe) verify(c cutCall) {
+	if c.err != nil && !definite(c.err) {
+		return // unknown: both may be so
+	}
+	if c.verb != "Acquire" && errors.Is(c.err, driver.ErrNotHeld) {
+		p.fail("%s, cut off: error %v, though the claim was live", c.verb, c.err)
+	}
+	look := on(p.exclusive(), c.r.Key)
+	res := p.ask(look)
+	held := !res.Granted
+	if want := (c.err == nil) == (c.verb != "Release") || c.verb == "Renew"; held != want {
+		p.fail("%s, cut off, returned the error %v: the claim is live: %v, want %v", c.verb, c.err, held, want)
+	}
+	if res.Granted {
+		p.release(look.ID, nil)
+	}
+	if renewed := res.Retry > p.long/2; c.verb == "Renew" && res.Retry > 0 && renewed != (c.err == nil) {
+		p.fail("Renew, cut off, returned the error %v: the claim ends in %v", c.err, res.Retry)
+	}
+}
+
+// pass takes many keys for a short time, and releases every other one, until a time. A store has much to clear up then.
+func (p *probe) pass(key string, until time.Time) {
+	for i := 0; time.Now().Before(until); i++ {
+		r := on(p.exclusive(), fmt.Sprint(key, "-", i))
+		r.TTL = max(p.ttl/100, p.store.Features().MinTTL)
+		_, _ = p.store.Acquire(p.t.Context(), r) // a store that is busy may say so
+		if i%2 == 0 {
+			_ = p.store.Release(p.t.Context(), r.ID)
+		}
+		time.Sleep(p.ttl / 300)
+	}
+}
+
+// hold keeps a short claim alive until a time, by renewals that come shortly before its end.
+func (p *probe) hold(key string, i int, until time.Time) (wrong string) {
+	life := max(p.ttl/4, p.store.Features().MinTTL)
+	before := life / 50 * time.Duration(1+i%8)
+	for time.Now().Before(until) {
+		a := on(p.exclusive(), key)
+		a.TTL = life
+		began := time.Now()
+		res, err := p.store.Acquire(p.t.Context(), a)
+		for err == nil && res.Granted && time.Now().Before(until) {
+			time.Sleep(time.Until(began.Add(life - before)))
+			sent := time.Now()
+			_, err = p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: life})
+			if errors.Is(err, driver.ErrNotHeld) && time.Since(began) < life {
+				return fmt.Sprintf("Renew %v before the end of the claim: error %v", life-time.Since(began), err)
+			}
+			if err == nil {
+				began = sent
+			}
+		}
+		time.Sleep(p.ttl / 100) // a renewal was late, or not answered, and what it was for may live a little longer
+	}
+	return ""
+}

@@ -1,0 +1,68 @@
+package main
+
+// contract are mutants of stores that the rules of drivertest about ends and sizes catch.
+func contract() []mutant {
+	const mem, key, pkg = "store/mem/mem.go", "store/mem/key.go", "store/mem"
+	const functions, postgres = "store/postgres/sql/functions.sql", "store/postgres"
+	return []mutant{
+		{
+			Name: "renewal-judged-before-the-lock", Why: "a renewal finds its claim live, and is written after another was granted the key: two holders",
+			File: mem, Old: "	s.mu.Lock()\n	defer s.mu.Unlock()\n	return s.renew(r, s.now())\n",
+			New: "	s.mu.Lock()\n	k := s.peek(r.Key, s.now())\n	live := k != nil && find(k.claims, r.Owner) != nil\n	s.mu.Unlock()\n	time.Sleep(r.TTL / 100000)\n" +
+				"	s.mu.Lock()\n	defer s.mu.Unlock()\n	if behind, err = s.renew(r, s.now()); live {\n		err = nil\n	}\n	return behind, err\n",
+			Pkg: pkg, Test: "TestStore/renewed_at_the_end",
+		},
+		{
+			Name: "goredis-cut-off-is-unavailable", Why: "a call whose ctx ended is reported as one that changed nothing, and its claim stays",
+			File: "store/redis/goredis/goredis.go", Old: "	case <-ctx.Done():\n	}\n	late := time.NewTimer(grace)\n",
+			New: "	case <-ctx.Done():\n		return fmt.Errorf(\"%w: %w\", driver.ErrUnavailable, ctx.Err())\n	}\n	late := time.NewTimer(grace)\n",
+			Pkg: "store/redis/goredis", Test: "TestStore/cut_off",
+		},
+		{
+			Name: "swept-too-early", Why: "the sweep ends claims that have some time left: two holders",
+			File: mem, Old: "		k := s.peek(name, now)\n		idle", New: "		k := s.peek(name, now+100*time.Millisecond)\n		idle",
+			Pkg: pkg, Test: "TestStore/swept",
+		},
+		{
+			Name: "postgres-list-loses-a-key-between-pages", Why: "claims are hidden from those who look",
+			File: "store/postgres/tell.go", Old: "		after = string(rows[len(rows)-1][0])\n", New: "		after = string(rows[len(rows)-1][0]) + \"0\"\n",
+			Pkg: postgres, Test: "TestStore/many_keys",
+		},
+		{
+			Name: "renews-the-first-fifty", Why: "leases are lost though their renewal was reported as done",
+			File: mem, Old: "	for i, r := range rs {\n", New: "	for i, r := range rs[:min(len(rs), 50)] {\n",
+			Pkg: pkg, Test: "TestStore/many_renewals",
+		},
+		{
+			Name: "queue-counted-to-a-hundred", Why: "a waiter is shown a wrong position",
+			File: key, Old: "res := driver.Result{Used: k.used(), Ahead: ahead,", New: "res := driver.Result{Used: k.used(), Ahead: min(ahead, 100),",
+			Pkg: pkg, Test: "TestStore/long_queue",
+		},
+		{
+			Name: "attempt-without-place-changes-the-entry", Why: "the queue entry of a waiter stands for less than it waits for",
+			File: key, Old: "	ahead := len(k.line)\n	if at >= 0 {\n", New: "	ahead := len(k.line)\n	if at >= 0 {\n		k.line[at].Weight = r.Weight\n",
+			Pkg: pkg, Test: "TestStore/entry_as_it_was",
+		},
+		{
+			Name: "postgres-retry-too-short", Why: "a waiter attempts too early, and waits for the next wake-up or poll",
+			File: functions, Old: "  retry := greatest(retry, 1000);", New: "  retry := greatest(retry - 50000, 1000);",
+			Pkg: postgres, Test: "TestStore/when_to_ask",
+		},
+		{
+			Name: "owners-of-any-length", Why: "an owner is too long for a column, and cut, or fails in the middle of the work",
+			File: "driver/driver.go", Old: "	case id.Owner == \"\" || len(id.Owner) > MaxOwner:\n", New: "	case id.Owner == \"\":\n",
+			Pkg: pkg, Test: "TestStore/invalid",
+		},
+		{
+			Name: "holders-are-cut", Why: "those who wait are shown half a name",
+			File: key, Old: "Holder: c.Holder, Party", New: "Holder: c.Holder[:min(len(c.Holder), 255)], Party",
+			Pkg: pkg, Test: "TestStore/longest_texts",
+		},
+		{
+			Name: "a-look-at-a-bad-name-fails", Why: "a listing of names ends at one that cannot be locked",
+			File: mem, Old: "	k := s.peek(key, now)\n	if k == nil {\n		return nil, nil\n	}\n",
+			New: "	k := s.peek(key, now)\n	if len(key) > driver.MaxKey {\n		return nil, driver.ErrInvalid\n	}\n	if k == nil {\n		return nil, nil\n	}\n",
+			Pkg: pkg, Test: "TestStore/no_such_key",
+		},
+	}
+}
