@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,16 @@ type Env struct {
 	// a fence; in real time it leaves out what the store may remember that long. If
 	// nil, only driver.List is asked.
 	Leftovers func(t testing.TB, s driver.Store) int
+
+	// Server is the TCP address of the store's server, for Faults.
+	Server string
+
+	// Through returns another store over the claims of s, a store that Open returned, whose connections go to addr
+	// in place of Server, and closes it through t.Cleanup. Faults puts a proxy there.
+	Through func(t testing.TB, s driver.Store, addr string) driver.Store
+
+	// Ping makes one round trip to the server that changes nothing, for Bench to compare with. It may be nil.
+	Ping func(ctx context.Context) error
 
 	// Many is how many claims and queue entries the rules about size put on one key. 0 means 1,000 in virtual time and 200
 	// in real time: the calls are made one after the other there.

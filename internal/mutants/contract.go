@@ -19,6 +19,16 @@ func contract() []mutant {
 			Pkg: "store/redis/goredis", Test: "TestStore/cut_off",
 		},
 		{
+			Name: "postgres-silence-is-unavailable", Why: "a call whose reply did not come is reported as one that changed nothing, and its claim stays",
+			File: "store/postgres/lane.go", Old: "		l.leave(c)\n		return ctx.Err()\n", New: "		l.leave(c)\n		return unavailable(ctx.Err())\n",
+			Pkg: postgres, Test: "TestStore_faults",
+		},
+		{
+			Name: "redis-lost-reply-is-unavailable", Why: "a call whose connection ended is reported as one that changed nothing, and its claim stays",
+			File: "store/redis/errors.go", Old: "		errors.As(err, &dial) && dial.Op == \"dial\":\n", New: "		errors.As(err, &dial), strings.HasSuffix(err.Error(), \"EOF\"):\n",
+			Pkg: "store/redis/goredis", Test: "TestStore_faults",
+		},
+		{
 			Name: "swept-too-early", Why: "the sweep ends claims that have some time left: two holders",
 			File: mem, Old: "		k := s.peek(name, now)\n		idle", New: "		k := s.peek(name, now+100*time.Millisecond)\n		idle",
 			Pkg: pkg, Test: "TestStore/swept",

@@ -31,3 +31,5 @@ func TestStore_zero(t *testing.T) {
 }
 
 func TestStore_compared(t *testing.T) { drivertest.Compare(t, env()) }
+
+func BenchmarkStore(b *testing.B) { drivertest.Bench(b, env()) }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
 	"github.com/distlock/distlock/internal/testenv"
 )
 
@@ -57,6 +58,19 @@ func BenchmarkPair(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkStore measures what drivertest measures of every store.
+func BenchmarkStore(b *testing.B) {
+	e := env()
+	srv := testenv.Postgres(b, testenv.Shared())
+	c, err := pgx.Connect(b.Context(), srv.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { c.Close(context.Background()) })
+	e.Ping = func(ctx context.Context) error { return c.Ping(ctx) }
+	drivertest.Bench(b, e)
 }
 
 func pairs(b *testing.B, n int, pair func(i int64) error) {

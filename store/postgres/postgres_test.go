@@ -63,9 +63,29 @@ func fresh(t testing.TB) *postgres.Options {
 func env() drivertest.Env {
 	return drivertest.Env{
 		Open: func(t testing.TB) driver.Store {
-			return made(t, testenv.Postgres(t, testenv.Shared()).URL, fresh(t))
+			return opened(t, testenv.Postgres(t, testenv.Shared()).URL, fresh(t))
 		},
 	}
+}
+
+// A space is a store that knows its schema.
+type space struct {
+	*postgres.Store
+	opt *postgres.Options
+}
+
+func opened(t testing.TB, url string, opt *postgres.Options) space {
+	return space{made(t, url, opt), opt}
+}
+
+func TestStore_faults(t *testing.T) {
+	t.Parallel()
+	e, srv := env(), testenv.Postgres(t, testenv.Shared())
+	e.Server = srv.Addr
+	e.Through = func(t testing.TB, s driver.Store, addr string) driver.Store {
+		return opened(t, on(t, srv.URL, addr, ""), s.(space).opt)
+	}
+	drivertest.Faults(t, e)
 }
 
 func TestStore(t *testing.T) {

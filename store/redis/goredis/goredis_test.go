@@ -32,11 +32,27 @@ func open(t testing.TB, c client.UniversalClient, opt *redis.Options) *redis.Sto
 func env(srv *testenv.RedisServer) drivertest.Env {
 	return drivertest.Env{
 		Open: func(t testing.TB) driver.Store {
-			c := client.NewClient(&client.Options{Addr: srv.Addr})
-			return open(t, c, &redis.Options{Prefix: "law-" + rand.Text() + ":"})
+			return spaced(t, srv.Addr, "law-"+rand.Text()+":")
+		},
+		Server: srv.Addr,
+		Through: func(t testing.TB, s driver.Store, addr string) driver.Store {
+			return spaced(t, addr, s.(space).prefix)
 		},
 	}
 }
+
+// A space is a store that knows its prefix.
+type space struct {
+	*redis.Store
+	prefix string
+}
+
+func spaced(t testing.TB, addr, prefix string) space {
+	c := client.NewClient(&client.Options{Addr: addr})
+	return space{open(t, c, &redis.Options{Prefix: prefix}), prefix}
+}
+
+func TestStore_faults(t *testing.T) { drivertest.Faults(t, env(testenv.Redis(t, testenv.Shared()))) }
 
 func TestStore(t *testing.T) { drivertest.Run(t, env(testenv.Redis(t, testenv.Shared()))) }
 

@@ -40,10 +40,26 @@ func open(t testing.TB, c client.Client, opt *redis.Options) *redis.Store {
 func env(srv *testenv.RedisServer) drivertest.Env {
 	return drivertest.Env{
 		Open: func(t testing.TB) driver.Store {
-			return open(t, connect(t, srv.Addr), &redis.Options{Prefix: "law-" + rand.Text() + ":"})
+			return spaced(t, srv.Addr, "law-"+rand.Text()+":")
+		},
+		Server: srv.Addr,
+		Through: func(t testing.TB, s driver.Store, addr string) driver.Store {
+			return spaced(t, addr, s.(space).prefix)
 		},
 	}
 }
+
+// A space is a store that knows its prefix.
+type space struct {
+	*redis.Store
+	prefix string
+}
+
+func spaced(t testing.TB, addr, prefix string) space {
+	return space{open(t, connect(t, addr), &redis.Options{Prefix: prefix}), prefix}
+}
+
+func TestStore_faults(t *testing.T) { drivertest.Faults(t, env(testenv.Redis(t, testenv.Shared()))) }
 
 func TestStore(t *testing.T) { drivertest.Run(t, env(testenv.Redis(t, testenv.Shared()))) }
 
