@@ -206,7 +206,7 @@ func (p *probe) lateCalls() []lateCall {
 		{"all", func(r driver.Request, ttl time.Duration) {
 			other := on(p.exclusive(), "other-"+p.key+ttl.String())
 			p.grant(other)
-			for _, one := range driver.RenewAll(p.t.Context(), p.store, []driver.Renewal{{ID: r.ID, TTL: ttl}, {ID: other.ID, TTL: ttl}}) {
+			for _, one := range p.renewAll([]driver.Renewal{{ID: r.ID, TTL: ttl}, {ID: other.ID, TTL: ttl}}) {
 				p.equal("the error of a renewal among many", one.Err, nil)
 			}
 		}},

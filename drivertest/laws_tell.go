@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/distlock/distlock/driver"
 )
@@ -181,9 +182,7 @@ func tellLaws() []law {
 				rs = append(rs, driver.Renewal{ID: r.ID, TTL: p.long})
 			}
 			rs[7].TTL = -1 // invalid: it too hurts no other
-			got := driver.RenewAll(p.t.Context(), p.store, rs)
-			p.equal("how many answers", len(got), len(rs))
-			for i, g := range got {
+			for i, g := range p.renewAll(rs) {
 				var want error
 				behind := 0
 				switch {
@@ -208,7 +207,7 @@ func tellLaws() []law {
 				p.grant(r)
 				rs = append(rs, driver.Renewal{ID: r.ID, TTL: p.long, Keep: i == 1})
 			}
-			for i, g := range driver.RenewAll(p.t.Context(), p.store, rs) {
+			for i, g := range p.renewAll(rs) {
 				p.equal(fmt.Sprintf("the error of answer %d", i), g.Err, nil)
 				p.equal("kept", p.refuse(on(p.exclusive(), rs[i].Key)).Blocker.Kept, rs[i].Keep)
 			}
@@ -218,8 +217,10 @@ func tellLaws() []law {
 
 // list returns the claims of all keys with a prefix.
 func (p *probe) list(prefix string) (cs []driver.Claim) {
+	began := time.Now()
 	seen := map[string]bool{}
 	for c, err := range driver.List(p.t.Context(), p.store, prefix) {
+		p.last = span{began, time.Now()}
 		switch {
 		case err != nil:
 			p.fail("List(%q): %v", prefix, err)
@@ -231,6 +232,7 @@ func (p *probe) list(prefix string) (cs []driver.Claim) {
 		seen[c.Key] = true
 		cs = append(cs, c)
 	}
+	p.last = span{began, time.Now()}
 	return cs
 }
 
@@ -239,7 +241,9 @@ const reason = "a law is tested: \"é\""
 
 // broken breaks the claims on a key, which must be those of these owners.
 func (p *probe) broken(key string, rs ...driver.Request) {
+	began := time.Now()
 	cs, err := driver.Break(p.t.Context(), p.store, key, reason)
+	p.last = span{began, time.Now()}
 	if err != nil {
 		p.fail("Break: %v", err)
 	}
