@@ -62,6 +62,14 @@ func endFaults() []fault {
 				return err
 			}
 		}},
+		{"Break looks, then acts", []string{"break and acquire"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+				cs := b.held(key)
+				time.Sleep(10 * time.Millisecond)
+				_, err := b.mem.Break(ctx, key, reason)
+				return cs, err
+			}
+		}},
 		{"what ends soon is swept", []string{"swept"}, func(b *bent) {
 			calls := 0
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {

@@ -143,6 +143,9 @@ func lifeFaults() []fault {
 			}
 		})},
 		{"lives are rounded down", []string{"odd TTL"}, both(whole, lives(roundDown))},
+		{"lives are cut to milliseconds", []string{"odd milliseconds"}, lives(func(d time.Duration) time.Duration {
+			return max(d.Truncate(time.Millisecond), min(d, time.Millisecond))
+		})},
 		{"renewals are rounded down", []string{"odd TTL"}, both(whole, renews(func(_ *bent, r *driver.Renewal) { r.TTL = roundDown(r.TTL) }))},
 		{"records are rounded down", []string{"odd TTL"}, both(whole, renews(func(_ *bent, r *driver.Renewal) {
 			if r.Keep {

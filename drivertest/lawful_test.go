@@ -106,6 +106,7 @@ func TestCompare_catches_faults(t *testing.T) {
 	blind := []string{ // what Compare never asks for
 		"one more for large limits",
 		"lives are rounded down", // by less than it can tell
+		"lives are cut to milliseconds",
 		"renewals are rounded down",
 		"records are rounded down",
 		"places are rounded down",

@@ -31,6 +31,18 @@ func ttlLaws() []law {
 				p.passes(p.exclusive(), born[i], life)
 			}
 		}},
+		{"odd milliseconds", "no life is cut to whole milliseconds", expiry, func(p *probe) {
+			life := max(p.store.Features().MinTTL, p.roundTrip().Truncate(time.Millisecond)+2*time.Millisecond-1)
+			for i := range 30 {
+				a := on(p.exclusive(), fmt.Sprint(p.key, "-", i))
+				a.TTL = life
+				began := time.Now()
+				if _, err := p.store.Acquire(p.t.Context(), a); err != nil {
+					continue // a store may be too slow for such a life
+				}
+				p.passesBy(life/100, on(p.exclusive(), a.Key), span{began, time.Now()}, life)
+			}
+		}},
 		{"huge TTL", "every TTL up to MaxTTL is obeyed, without MaxTTL up to the longest Duration, and one above it is ErrInvalid", 0, func(p *probe) {
 			longest := p.store.Features().MaxTTL
 			p.wait(0.5) // the store's clock does not stand at 0

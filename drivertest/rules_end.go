@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -46,6 +47,45 @@ func endRules() []law {
 				}
 				p.key = c.r.Key
 				p.clear(c.r)
+			}
+		}},
+		{"break and acquire", "Break returns every claim that it ended, whatever happens at the same time", breaks, func(p *probe) {
+			const workers, each = 4, 20
+			rs := make([]driver.Renewal, workers*each)
+			for i := range rs {
+				rs[i] = driver.Renewal{ID: p.shared().ID, TTL: p.long}
+			}
+			broken, granted := map[string]bool{}, make([]bool, len(rs))
+			var running atomic.Int64
+			running.Store(workers)
+			p.crowd(1+workers, func(w int) (wrong string) {
+				if w < workers {
+					defer running.Add(-1)
+					for i := w * each; i < (w+1)*each; i++ {
+						r := p.shared()
+						r.ID = rs[i].ID
+						res, err := p.store.Acquire(p.t.Context(), r)
+						granted[i] = err == nil && res.Granted
+						time.Sleep(p.ttl / 2000)
+					}
+					return ""
+				}
+				for running.Load() > 0 {
+					cs, err := driver.Break(p.t.Context(), p.store, p.key, reason)
+					if err != nil {
+						return fmt.Sprintf("Break: %v", err)
+					}
+					for _, c := range cs {
+						broken[c.Owner] = true
+					}
+					time.Sleep(p.ttl / 1000)
+				}
+				return ""
+			})
+			for i, got := range p.renewAll(rs) {
+				if granted[i] && errors.Is(got.Err, driver.ErrNotHeld) && !broken[driver.Tag(rs[i].Owner)] {
+					p.fail("a claim was granted and has ended, and no Break returned it")
+				}
 			}
 		}},
 		{"swept", "a store that clears up ends no claim before its TTL has passed", expiry, func(p *probe) {

@@ -29,6 +29,17 @@ func contract() []mutant {
 			Pkg: "store/redis/goredis", Test: "TestStore_faults",
 		},
 		{
+			Name: "lives-are-cut-to-milliseconds", Why: "a claim ends before its TTL has passed",
+			File: mem, Old: "	return now + min(life, math.MaxInt64-now)\n",
+			New: "	if life > time.Millisecond {\n		life = life.Truncate(time.Millisecond)\n	}\n	return now + min(life, math.MaxInt64-now)\n",
+			Pkg: pkg, Test: "TestStore/odd_milliseconds",
+		},
+		{
+			Name: "break-looks-and-then-acts", Why: "a claim is ended by force, and nobody is told which",
+			File: mem, Old: "	k.claims = nil\n	k.wakeOnlookers()\n", New: "	s.mu.Unlock()\n	time.Sleep(10 * time.Millisecond)\n	s.mu.Lock()\n	k.claims = nil\n	k.wakeOnlookers()\n",
+			Pkg: pkg, Test: "TestStore/break_and_acquire",
+		},
+		{
 			Name: "swept-too-early", Why: "the sweep ends claims that have some time left: two holders",
 			File: mem, Old: "		k := s.peek(name, now)\n		idle", New: "		k := s.peek(name, now+100*time.Millisecond)\n		idle",
 			Pkg: pkg, Test: "TestStore/swept",
