@@ -138,7 +138,7 @@ func TestBound_none(t *testing.T) {
 			w := newWire()
 			l := lockerOn(t, w, distlock.TTL(ttl))
 			before := taken(t, lockerOn(t, w), "contended")
-			_, _ = l.Lock(t.Context(), "contended", distlock.Wait(time.Millisecond)) // the next call waits in line at once
+			_, _ = l.Lock(t.Context(), "contended", distlock.MaxWait(time.Millisecond)) // the next call waits in line at once
 			free(t, before)
 			w.on(hang, nil)
 			for name, take := range map[string]takeFunc{"x": l.TryLock, "y": l.Lock, "contended": l.Lock} {

@@ -255,11 +255,11 @@ func (r *run) play(t *testing.T) {
 // watch counts what was handed on and told, and what could not be given back.
 func (r *run) watch(_ context.Context, e distlock.Event) {
 	switch {
-	case e.Kind == distlock.Granted && e.Handed:
+	case e.Type == distlock.EventGranted && e.Handed:
 		r.handed.Add(1)
-	case e.Kind == distlock.Granted && e.Waited && e.Left < r.ttl*4/5:
+	case e.Type == distlock.EventGranted && e.Waited && e.Left < r.ttl*4/5:
 		r.told.Add(1) // for the rest of a place, and not for a TTL
-	case e.Err != nil && (e.Kind == distlock.Released || e.Kind == distlock.Withdrawn):
+	case e.Err != nil && (e.Type == distlock.EventReleased || e.Type == distlock.EventWithdrawn):
 		r.unanswered.Add(1)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // A Claim is what a store tells about a lock that is held, or waited for.
 type Claim struct {
-	Key    string
+	Name   string
 	Kind   string // "" for locks, "sem", "rate", "once", "lead" for the others
 	Owner  string // tells claims apart; it is no secret
 	Holder string
@@ -36,16 +36,16 @@ func newClaim(c driver.Claim) (Claim, bool) {
 		return Claim{}, false
 	}
 	out := Claim{
-		Key: name, Kind: k.word(), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
-		Meta: c.Meta, Value: c.Value, Fence: c.Fence, Weight: c.Weight, Limit: c.Limit, Mode: Counted,
+		Name: name, Kind: k.word(), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
+		Meta: c.Meta, Value: c.Value, Fence: c.Fence, Weight: c.Weight, Limit: c.Limit, Mode: ModeCounted,
 		Held: c.Held, Left: c.Left, Waiting: c.Waiting, Kept: c.Kept,
 	}
 	delete(out.Meta, noteKey)
 	switch {
 	case c.Weight == driver.Whole:
-		out.Mode = Exclusive
+		out.Mode = ModeExclusive
 	case c.Limit == driver.Whole:
-		out.Mode = Shared
+		out.Mode = ModeShared
 	}
 	return out, true
 }
@@ -106,7 +106,7 @@ func (l *Locker) Claims(ctx context.Context, prefix string) iter.Seq2[Claim, err
 
 // Reason is why a lock cannot be had, now.
 type Reason struct {
-	Key     string
+	Name    string
 	Kind    string  // as in Claim: "" for a lock
 	Holders []Claim // nobody: it is free
 	Line    []Claim // who waits, in order
@@ -114,7 +114,7 @@ type Reason struct {
 
 // String says it in one line.
 func (r Reason) String() string {
-	name := quote(r.Key)
+	name := quote(r.Name)
 	switch kind("~" + r.Kind + "/") {
 	case kindSem:
 		name = "semaphore " + name
@@ -182,7 +182,7 @@ func (l *Locker) why(ctx context.Context, k kind, name string) (Reason, error) {
 	if err != nil {
 		return Reason{}, err
 	}
-	r := Reason{Key: name, Kind: k.word()}
+	r := Reason{Name: name, Kind: k.word()}
 	for _, c := range claims {
 		claim, _ := newClaim(c)
 		if claim.Waiting {
@@ -206,7 +206,7 @@ func (l *Locker) show(ctx context.Context, k kind, name string) ([]driver.Claim,
 	defer cancel()
 	claims, err := driver.Show(call, l.store, k.key(name))
 	if err != nil {
-		return nil, &OpError{Op: "show", Key: name, Err: err} // a look changes nothing
+		return nil, &OpError{Op: "show", Name: name, Err: err} // a look changes nothing
 	}
 	return claims, nil
 }

@@ -35,7 +35,7 @@ func listed(t testing.TB, l *distlock.Locker, prefix string) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, c.Kind+":"+c.Key)
+		out = append(out, c.Kind+":"+c.Name)
 	}
 	slices.Sort(out)
 	return out
@@ -92,15 +92,15 @@ func TestClaims_facts(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 		a, b := got[0], got[1]
-		if a.Key != "x" || a.Holder != "me" || a.Note != "nightly" || len(a.Meta) != 1 || a.Meta["host"] != "db7" || string(a.Value) != "\x01\x02" ||
-			a.Fence != lease.Fence() || a.Mode != distlock.Exclusive || a.Held != 5*time.Second || a.Left != 55*time.Second || a.Waiting || a.Kept {
+		if a.Name != "x" || a.Holder != "me" || a.Note != "nightly" || len(a.Meta) != 1 || a.Meta["host"] != "db7" || string(a.Value) != "\x01\x02" ||
+			a.Fence != lease.Fence() || a.Mode != distlock.ModeExclusive || a.Held != 5*time.Second || a.Left != 55*time.Second || a.Waiting || a.Kept {
 			t.Errorf("%+v", a)
 		}
 		if b.Holder != "you" || b.Note != "soon" || b.Fence != 0 || !b.Waiting || b.Held != 5*time.Second {
 			t.Errorf("%+v", b)
 		}
 		why, err := l.Why(t.Context(), "x")
-		if err != nil || len(why.Holders) != 1 || len(why.Line) != 1 || why.Holders[0].Note != "nightly" || why.Line[0].Note != "soon" || why.Key != "x" {
+		if err != nil || len(why.Holders) != 1 || len(why.Line) != 1 || why.Holders[0].Note != "nightly" || why.Line[0].Note != "soon" || why.Name != "x" {
 			t.Errorf("%+v %v", why, err)
 		}
 		if got, want := why.String(), fmt.Sprintf(`"x" is held by me for 5s (fence %d); 1 in line`, lease.Fence()); got != want {
@@ -116,11 +116,11 @@ func TestClaims_modes(t *testing.T) {
 	put(t, s, "r", 1, driver.Whole)
 	put(t, s, "~sem/c", 2, 5)
 	for c, err := range l.Claims(t.Context(), "") {
-		want := map[string]distlock.Mode{"w": distlock.Exclusive, "r": distlock.Shared, "c": distlock.Counted}[c.Key]
+		want := map[string]distlock.Mode{"w": distlock.ModeExclusive, "r": distlock.ModeShared, "c": distlock.ModeCounted}[c.Name]
 		if err != nil || c.Mode != want {
-			t.Errorf("%s is %s", c.Key, c.Mode)
+			t.Errorf("%s is %s", c.Name, c.Mode)
 		}
-		if c.Key == "c" && (c.Weight != 2 || c.Limit != 5) {
+		if c.Name == "c" && (c.Weight != 2 || c.Limit != 5) {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -224,15 +224,15 @@ func TestClaims_errors(t *testing.T) {
 func TestReason_String(t *testing.T) {
 	c := distlock.Claim{Holder: "me", Held: 90 * time.Second, Fence: 7}
 	for want, r := range map[string]distlock.Reason{
-		`"x" is free`: {Key: "x"},
-		`"x" is held by me for 1m30s (fence 7); 0 in line`:                                 {Key: "x", Holders: []distlock.Claim{c}},
-		`"x" is held by me for 1m30s (fence 7), held by me for 1m30s (fence 7); 2 in line`: {Key: "x", Holders: []distlock.Claim{c, c}, Line: make([]distlock.Claim, 2)},
-		`"x" is held by nobody; 1 in line`:                                                 {Key: "x", Line: []distlock.Claim{c}},
-		`"x" is kept by me for 1ms; 0 in line`:                                             {Key: "x", Holders: []distlock.Claim{{Holder: "me", Held: time.Millisecond, Kept: true}}},
-		`"a\nb" is held by "\x1b[2J" for 0s (fence 7); 0 in line`:                          {Key: "a\nb", Holders: []distlock.Claim{{Holder: "\x1b[2J", Fence: 7}}},
-		`"x" is held by another client, no expiry; 0 in line`:                              {Key: "x", Holders: []distlock.Claim{{Holder: "another client"}}},
-		`"x" is held by another client; 0 in line`:                                         {Key: "x", Holders: []distlock.Claim{{Holder: "another client", Left: time.Second}}},
-		`"` + strings.Repeat("x", 64) + `"... is free`:                                     {Key: strings.Repeat("x", 99)},
+		`"x" is free`: {Name: "x"},
+		`"x" is held by me for 1m30s (fence 7); 0 in line`:                                 {Name: "x", Holders: []distlock.Claim{c}},
+		`"x" is held by me for 1m30s (fence 7), held by me for 1m30s (fence 7); 2 in line`: {Name: "x", Holders: []distlock.Claim{c, c}, Line: make([]distlock.Claim, 2)},
+		`"x" is held by nobody; 1 in line`:                                                 {Name: "x", Line: []distlock.Claim{c}},
+		`"x" is kept by me for 1ms; 0 in line`:                                             {Name: "x", Holders: []distlock.Claim{{Holder: "me", Held: time.Millisecond, Kept: true}}},
+		`"a\nb" is held by "\x1b[2J" for 0s (fence 7); 0 in line`:                          {Name: "a\nb", Holders: []distlock.Claim{{Holder: "\x1b[2J", Fence: 7}}},
+		`"x" is held by another client, no expiry; 0 in line`:                              {Name: "x", Holders: []distlock.Claim{{Holder: "another client"}}},
+		`"x" is held by another client; 0 in line`:                                         {Name: "x", Holders: []distlock.Claim{{Holder: "another client", Left: time.Second}}},
+		`"` + strings.Repeat("x", 64) + `"... is free`:                                     {Name: strings.Repeat("x", 99)},
 	} {
 		if got := r.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -246,7 +246,7 @@ func TestReason_String(t *testing.T) {
 func TestWhy_free(t *testing.T) {
 	l := lockerOn(t, mem.New())
 	why, err := l.Why(t.Context(), "~x")
-	if err != nil || why.Key != "~x" || len(why.Holders)+len(why.Line) != 0 {
+	if err != nil || why.Name != "~x" || len(why.Holders)+len(why.Line) != 0 {
 		t.Errorf("%+v %v", why, err)
 	}
 }
@@ -268,7 +268,7 @@ func TestWhy_kinds(t *testing.T) {
 	}
 	for kind, why := range map[string]func(context.Context, string) (distlock.Reason, error){"": l.Why, "sem": sem.Why, "rate": limiter.Why} {
 		r, err := why(t.Context(), "x")
-		if err != nil || r.Kind != kind || r.Key != "x" || len(r.Holders) != 1 || r.Holders[0].Kind != kind {
+		if err != nil || r.Kind != kind || r.Name != "x" || len(r.Holders) != 1 || r.Holders[0].Kind != kind {
 			t.Errorf("%q: %+v %v", kind, r, err)
 		}
 	}
@@ -291,14 +291,14 @@ func TestWhy_kinds(t *testing.T) {
 }
 
 func TestReason_String_crowd(t *testing.T) {
-	r := distlock.Reason{Key: "gpu", Kind: "sem"}
+	r := distlock.Reason{Name: "gpu", Kind: "sem"}
 	for range 5 {
 		r.Holders = append(r.Holders, distlock.Claim{Holder: "me", Held: time.Second})
 	}
 	if got, want := r.String(), `semaphore "gpu" is held by me for 1s, held by me for 1s, held by me for 1s, and by 2 others; 0 in line`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := (distlock.Reason{Key: "api", Kind: "rate"}).String(), `rate limit "api" is free`; got != want {
+	if got, want := (distlock.Reason{Name: "api", Kind: "rate"}).String(), `rate limit "api" is free`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -71,7 +71,7 @@ func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx 
 			ran = true
 			return f(ctx)
 		})
-	}, Wait(0))
+	}, MaxWait(0))
 	var past *PastError
 	if !own && (errors.Is(err, ErrHeld) || errors.As(err, &past)) {
 		return false, nil // another runs it, or has

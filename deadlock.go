@@ -17,20 +17,20 @@ var ErrDeadlock = errors.New("distlock: deadlock")
 
 // A DeadlockError says who waits for whom. It is ErrDeadlock.
 type DeadlockError struct {
-	Key   string  // what was asked for
-	Cycle []Party // whoever takes part, the caller first; each holds what the one before it waits for, if there are no branches
-	Err   error   // what was in the way: a *HeldError
+	Name  string // what was asked for
+	Cycle []Task // whoever takes part, the caller first; each holds what the one before it waits for, if there are no branches
+	Err   error  // what was in the way: a *HeldError
 }
 
-// A Party is one that takes part in a deadlock.
-type Party struct {
+// A Task is one that takes part in a deadlock.
+type Task struct {
 	Holder string
 	Waits  Claim   // what it waits for; Held: for how long
 	Holds  []Claim // what of its leases is in the way of others
 }
 
 // String says in a few words what the party holds and waits for.
-func (p Party) String() string {
+func (p Task) String() string {
 	var holds []string
 	for _, c := range p.Holds {
 		holds = append(holds, c.title())
@@ -41,9 +41,9 @@ func (p Party) String() string {
 // title names the lock of a claim.
 func (c Claim) title() string {
 	if c.Kind == "" {
-		return quote(c.Key)
+		return quote(c.Name)
 	}
-	return fmt.Sprintf("%s (%s)", quote(c.Key), c.Kind)
+	return fmt.Sprintf("%s (%s)", quote(c.Name), c.Kind)
 }
 
 func (e *DeadlockError) Error() string {

@@ -110,7 +110,7 @@ func (w *world) judge(me string, err error) {
 	told, before := w.told, map[string]int{}
 	for i, p := range deadlock.Cycle {
 		before[p.Holder] = w.steps[p.Holder]
-		if i > 0 && p.Waits.Key == deadlock.Key {
+		if i > 0 && p.Waits.Name == deadlock.Name {
 			told = -1
 		}
 	}

@@ -128,13 +128,13 @@ func TestDeadlock(t *testing.T) {
 				inBubble(t, func(t *testing.T, g *gate) {
 					k := tie(t, ring(t, g, n, one), none)
 					told := k.untie(t, n-1)
-					if len(told.Cycle) != n || told.Key != "k0" {
-						t.Fatalf("%s: %+v", told.Key, told.Cycle)
+					if len(told.Cycle) != n || told.Name != "k0" {
+						t.Fatalf("%s: %+v", told.Name, told.Cycle)
 					}
 					for i, p := range told.Cycle {
 						at := (n - 1 + i) % n
 						has, wants := fmt.Sprint("k", at), fmt.Sprint("k", (at+1)%n)
-						if len(p.Holds) != 1 || p.Holds[0].Key != has || p.Waits.Key != wants || !p.Waits.Waiting ||
+						if len(p.Holds) != 1 || p.Holds[0].Name != has || p.Waits.Name != wants || !p.Waits.Waiting ||
 							p.Holds[0].Held < time.Second || p.Waits.Held < time.Second || p.Holds[0].Fence == 0 {
 							t.Errorf("party %d: %+v", i, p)
 						}

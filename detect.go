@@ -70,14 +70,14 @@ func (s *suspect) Fail(c *deadlock.Cycle) {
 		return
 	}
 	n.waiters = slices.Delete(n.waiters, at, at+1)
-	n.fail(w, &DeadlockError{Key: w.r.name, Cycle: parties(c), Err: n.inTheWay(w, at)})
+	n.fail(w, &DeadlockError{Name: w.r.name, Cycle: parties(c), Err: n.inTheWay(w, at)})
 	l.tidy(n)
 }
 
 // parties returns the tasks of a cycle as people see them.
-func parties(c *deadlock.Cycle) (out []Party) {
+func parties(c *deadlock.Cycle) (out []Task) {
 	for _, t := range c.Tasks() {
-		p := Party{Holder: t.Waits.Holder}
+		p := Task{Holder: t.Waits.Holder}
 		p.Waits, _ = newClaim(t.Waits)
 		for _, claim := range t.Holds {
 			if held, ok := newClaim(claim); ok {

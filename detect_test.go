@@ -76,7 +76,7 @@ func TestDeadlock_LockAll(t *testing.T) {
 		err := many.refused(t, distlock.ErrDeadlock)
 		many.within(t, time.Second, 2*time.Second)
 		var told *distlock.DeadlockError
-		if !errors.As(err, &told) || len(told.Cycle) != 2 || told.Key != "3" || told.Cycle[0].Holds[0].Key != "1" || len(told.Cycle[0].Holds) != 1 {
+		if !errors.As(err, &told) || len(told.Cycle) != 2 || told.Name != "3" || told.Cycle[0].Holds[0].Name != "1" || len(told.Cycle[0].Holds) != 1 {
 			t.Errorf("%v", err)
 		}
 		free(t, one.now(t)) // all of LockAll were given back
@@ -399,7 +399,7 @@ func TestDeadlock_notListed(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		n := 0
 		for c, err := range a.Claims(t.Context(), "") {
-			if n++; err != nil || c.Key != "x" && c.Key != "y" {
+			if n++; err != nil || c.Name != "x" && c.Name != "y" {
 				t.Errorf("%+v, %v", c, err)
 			}
 		}

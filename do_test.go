@@ -47,7 +47,7 @@ func TestDo(t *testing.T) {
 					l := lockerOn(t, w, distlock.MaxHold(time.Hour), distlock.Observe(p.observe))
 					f := func(ctx context.Context) error {
 						lease := distlock.FromContext(ctx)
-						if lease == nil || lease.Key() != "x" || ctx.Err() != nil {
+						if lease == nil || lease.Name() != "x" || ctx.Err() != nil {
 							t.Fatal("no lease in the context")
 						}
 						switch c.fate {
@@ -96,7 +96,7 @@ func TestDo(t *testing.T) {
 					}
 					wantErr(t, err, c.want...)
 					if c.fate == "cut" || c.fate == "down" { // the error is the observer's
-						if ends := p.all(distlock.Released); len(ends) != 1 || ends[0].Err == nil {
+						if ends := p.all(distlock.EventReleased); len(ends) != 1 || ends[0].Err == nil {
 							t.Errorf("observed %+v", ends)
 						}
 					}
@@ -130,8 +130,8 @@ func TestDo_held(t *testing.T) {
 		if ran, err := l.TryDo(t.Context(), "x", f); ran || err != nil {
 			t.Errorf("TryDo: %v, %v", ran, err)
 		}
-		wantErr(t, l.Do(t.Context(), "x", f, distlock.Wait(time.Minute)), distlock.ErrHeld, context.DeadlineExceeded)
-		v, err := distlock.DoValue(t.Context(), l, "x", func(ctx context.Context) (string, error) { return "v", f(ctx) }, distlock.Wait(0))
+		wantErr(t, l.Do(t.Context(), "x", f, distlock.MaxWait(time.Minute)), distlock.ErrHeld, context.DeadlineExceeded)
+		v, err := distlock.DoValue(t.Context(), l, "x", func(ctx context.Context) (string, error) { return "v", f(ctx) }, distlock.MaxWait(0))
 		wantErr(t, err, distlock.ErrHeld)
 		if v != "" {
 			t.Errorf("value %q", v)
@@ -198,7 +198,7 @@ func TestDo_nested(t *testing.T) {
 	l := lockerOn(t, newWire())
 	err := l.Do(t.Context(), "a", func(ctx context.Context) error {
 		return l.Do(ctx, "b", func(ctx context.Context) error {
-			if key := distlock.FromContext(ctx).Key(); key != "b" {
+			if key := distlock.FromContext(ctx).Name(); key != "b" {
 				t.Errorf("innermost is %s", key)
 			}
 			return nil
@@ -215,7 +215,7 @@ func TestDo_oneLoss(t *testing.T) {
 		err := g.locker(t).Do(t.Context(), "x", func(ctx context.Context) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
-		}, distlock.TTL(time.Second), distlock.Fixed())
+		}, distlock.TTL(time.Second), distlock.NoRenewal())
 		wants(t, err, distlock.ErrLost)
 		if n := strings.Count(err.Error(), "lost"); n != 1 {
 			t.Errorf("%d times in %q", n, err)

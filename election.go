@@ -56,7 +56,7 @@ func Preferred() Option {
 
 // request makes the request of the candidate.
 func (e *Election) request(ctx context.Context) (*request, error) {
-	r, err := e.l.request(ctx, kindLead, e.name, Exclusive, e.opts)
+	r, err := e.l.request(ctx, kindLead, e.name, ModeExclusive, e.opts)
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func (e *ranError) As(target any) bool { return errors.As(e.err, target) }
 
 // A HeldError says who holds what was asked for. It is ErrHeld.
 type HeldError struct {
-	Key    string        // what was asked for
+	Name   string        // what was asked for
 	Holder string        // who has it
 	Held   time.Duration // for how long the holder has had it
 	Left   time.Duration // until it ends unless renewed; 0: not known
@@ -140,7 +140,7 @@ func (e *HeldError) now() HeldError {
 
 func (e *HeldError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "distlock: %s is held", quote(e.Key))
+	fmt.Fprintf(&b, "distlock: %s is held", quote(e.Name))
 	if e.Holder != "" {
 		fmt.Fprintf(&b, " by %s", label(e.Holder))
 	}
@@ -164,7 +164,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // A LostError says how a lease was lost. It is ErrLost, and ErrMaxHold if that was the reason.
 type LostError struct {
-	Key    string
+	Name   string
 	Fence  uint64
 	Reason Loss
 	Err    error // what the store said, or nil
@@ -182,7 +182,7 @@ const (
 )
 
 func newLostError(key string, fence uint64, cause error) *LostError {
-	e := &LostError{Key: key, Fence: fence, Reason: LossTaken, Err: cause}
+	e := &LostError{Name: key, Fence: fence, Reason: LossTaken, Err: cause}
 	var broken *driver.BrokenError
 	switch {
 	case errors.Is(cause, keeper.ErrMaxHold):
@@ -196,7 +196,7 @@ func newLostError(key string, fence uint64, cause error) *LostError {
 }
 
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("distlock: lease of %s lost: ", quote(e.Key))
+	s := fmt.Sprintf("distlock: lease of %s lost: ", quote(e.Name))
 	var broken *driver.BrokenError
 	switch {
 	case e.Reason == LossExpired:
@@ -214,7 +214,7 @@ func (e *LostError) Error() string {
 // same loss are one.
 func (e *LostError) Is(target error) bool {
 	if o, ok := target.(*LostError); ok {
-		return o != nil && o.Key == e.Key && o.Fence == e.Fence && o.Reason == e.Reason
+		return o != nil && o.Name == e.Name && o.Fence == e.Fence && o.Reason == e.Reason
 	}
 	return target == ErrLost || target == ErrMaxHold && e.Reason == LossMaxHold
 }
@@ -226,7 +226,7 @@ func (e *LostError) Unwrap() error { return e.Err }
 // taken effect, and ErrUnavailable if it did not or was undone.
 type OpError struct {
 	Op      string // "acquire", "extend", "release", "withdraw", "handle", "attach", "downgrade", "show", "list", "check", "record", "publish"
-	Key     string
+	Name    string
 	Unknown bool // whether the call may have taken effect
 	Err     error
 }
@@ -234,13 +234,13 @@ type OpError struct {
 // newOpError wraps what a store returned.
 func newOpError(op, key string, err error) *OpError {
 	definite := errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, errors.ErrUnsupported)
-	return &OpError{Op: op, Key: key, Unknown: !definite, Err: err}
+	return &OpError{Op: op, Name: key, Unknown: !definite, Err: err}
 }
 
 func (e *OpError) Error() string {
 	s := "distlock: " + e.Op
-	if e.Key != "" {
-		s += " " + quote(e.Key)
+	if e.Name != "" {
+		s += " " + quote(e.Name)
 	}
 	if e.Unknown {
 		s += ": outcome unknown"

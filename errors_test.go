@@ -62,11 +62,11 @@ func TestErrors_is(t *testing.T) {
 }
 
 func TestErrors_as(t *testing.T) {
-	all := errors.Join(context.Canceled, &distlock.HeldError{Key: "h"}, &distlock.LostError{Key: "l"}, &distlock.OpError{Key: "o", Err: io.EOF})
+	all := errors.Join(context.Canceled, &distlock.HeldError{Name: "h"}, &distlock.LostError{Name: "l"}, &distlock.OpError{Name: "o", Err: io.EOF})
 	var held *distlock.HeldError
 	var lost *distlock.LostError
 	var op *distlock.OpError
-	if !errors.As(all, &held) || !errors.As(all, &lost) || !errors.As(all, &op) || held.Key+lost.Key+op.Key != "hlo" {
+	if !errors.As(all, &held) || !errors.As(all, &lost) || !errors.As(all, &op) || held.Name+lost.Name+op.Name != "hlo" {
 		t.Errorf("%v %v %v", held, lost, op)
 	}
 }
@@ -74,19 +74,19 @@ func TestErrors_as(t *testing.T) {
 func TestErrors_messages(t *testing.T) {
 	broken := &driver.BrokenError{Reason: "by\nhand"}
 	for want, err := range map[string]error{
-		`distlock: "x" is held`: &distlock.HeldError{Key: "x"},
+		`distlock: "x" is held`: &distlock.HeldError{Name: "x"},
 		`distlock: "x" is held by me for 2.3s, 30s left, 4 ahead`: &distlock.HeldError{
-			Key: "x", Holder: "me", Held: 2345 * time.Millisecond, Left: 30100 * time.Millisecond, Ahead: 4, Fence: 7,
+			Name: "x", Holder: "me", Held: 2345 * time.Millisecond, Left: 30100 * time.Millisecond, Ahead: 4, Fence: 7,
 		},
-		`distlock: "x" is held by me for 15ms`:                      &distlock.HeldError{Key: "x", Holder: "me", Held: 15400 * time.Microsecond},
-		`distlock: "x" is held by "\u202eevil"`:                     &distlock.HeldError{Key: "x", Holder: "\u202eevil"},
-		`distlock: "x" is held by host-7.example:123 (a)`:           &distlock.HeldError{Key: "x", Holder: "host-7.example:123 (a)"},
-		`distlock: lease of "x" lost: not renewed in time`:          &distlock.LostError{Key: "x", Reason: distlock.LossExpired},
-		`distlock: lease of "x" lost: longest hold reached`:         &distlock.LostError{Key: "x", Reason: distlock.LossMaxHold},
-		`distlock: lease of "x" lost: broken: "by\nhand"`:           &distlock.LostError{Key: "x", Reason: distlock.LossBroken, Err: broken},
-		`distlock: lease of "x" lost: the store no longer holds it`: &distlock.LostError{Key: "x", Reason: distlock.LossTaken, Err: driver.ErrNotHeld},
-		`distlock: release "x": outcome unknown: EOF`:               &distlock.OpError{Op: "release", Key: "x", Unknown: true, Err: io.EOF},
-		`distlock: acquire "x": driver: store unavailable`:          &distlock.OpError{Op: "acquire", Key: "x", Err: driver.ErrUnavailable},
+		`distlock: "x" is held by me for 15ms`:                      &distlock.HeldError{Name: "x", Holder: "me", Held: 15400 * time.Microsecond},
+		`distlock: "x" is held by "\u202eevil"`:                     &distlock.HeldError{Name: "x", Holder: "\u202eevil"},
+		`distlock: "x" is held by host-7.example:123 (a)`:           &distlock.HeldError{Name: "x", Holder: "host-7.example:123 (a)"},
+		`distlock: lease of "x" lost: not renewed in time`:          &distlock.LostError{Name: "x", Reason: distlock.LossExpired},
+		`distlock: lease of "x" lost: longest hold reached`:         &distlock.LostError{Name: "x", Reason: distlock.LossMaxHold},
+		`distlock: lease of "x" lost: broken: "by\nhand"`:           &distlock.LostError{Name: "x", Reason: distlock.LossBroken, Err: broken},
+		`distlock: lease of "x" lost: the store no longer holds it`: &distlock.LostError{Name: "x", Reason: distlock.LossTaken, Err: driver.ErrNotHeld},
+		`distlock: release "x": outcome unknown: EOF`:               &distlock.OpError{Op: "release", Name: "x", Unknown: true, Err: io.EOF},
+		`distlock: acquire "x": driver: store unavailable`:          &distlock.OpError{Op: "acquire", Name: "x", Err: driver.ErrUnavailable},
 		`distlock: list: EOF`:                                       &distlock.OpError{Op: "list", Err: io.EOF},
 		`distlock: longest hold reached`:                            distlock.ErrMaxHold,
 		`distlock: invalid name`:                                    distlock.ErrInvalidName,
@@ -95,7 +95,7 @@ func TestErrors_messages(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	long := (&distlock.HeldError{Key: strings.Repeat("é", 100), Holder: strings.Repeat("h", 1000)}).Error()
+	long := (&distlock.HeldError{Name: strings.Repeat("é", 100), Holder: strings.Repeat("h", 1000)}).Error()
 	if len(long) > 220 {
 		t.Errorf("%d bytes: %s", len(long), long)
 	}
@@ -103,9 +103,9 @@ func TestErrors_messages(t *testing.T) {
 
 // Two errors about one loss are one: the context of a lease may report it before the lease does.
 func TestErrors_oneLoss(t *testing.T) {
-	loss := distlock.LostError{Key: "x", Fence: 7, Reason: distlock.LossExpired}
+	loss := distlock.LostError{Name: "x", Fence: 7, Reason: distlock.LossExpired}
 	same, later, other := loss, loss, loss
-	later.Fence, other.Key = 8, "y"
+	later.Fence, other.Name = 8, "y"
 	if err := fmt.Errorf("work: %w", &loss); !errors.Is(err, &same) || errors.Is(err, &later) || errors.Is(err, &other) {
 		t.Errorf("the same %v, another fence %v, another name %v", errors.Is(err, &same), errors.Is(err, &later), errors.Is(err, &other))
 	}
@@ -124,7 +124,7 @@ func TestErrors_showLongNames(t *testing.T) {
 		{strings.Repeat("\U0010ffff", 100), `"` + strings.Repeat(`\U0010ffff`, 6) + `"...`},
 		{strings.Repeat("\xff", 20), `"` + strings.Repeat(`\xff`, 16) + `"...`},
 	} {
-		err := &distlock.HeldError{Key: c.key}
+		err := &distlock.HeldError{Name: c.key}
 		if want := "distlock: " + c.want + " is held"; err.Error() != want {
 			t.Errorf("%s, want %s", err, want)
 		}

@@ -16,9 +16,9 @@ type Observer func(ctx context.Context, e Event)
 
 // An Event is one thing that happened. Fields that say nothing about a kind are zero.
 type Event struct {
-	Kind   EventKind
+	Type   EventType
 	Store  string // Features.Name of the store
-	Key    string // of the lock. It belongs on spans and in logs, never on a metric
+	Name   string // of the lock. It belongs on spans and in logs, never on a metric
 	Mode   Mode
 	Holder string
 	Fence  uint64
@@ -39,24 +39,24 @@ type Event struct {
 	Origin context.Context
 }
 
-// EventKind says what happened.
-type EventKind string
+// EventType says what happened.
+type EventType string
 
-// The kinds of events. Every call that asks for a lock ends in one Granted or one Refused; every
-// Granted is followed by one Released, HandedOff, Detached or Lost.
+// The kinds of events. Every call that asks for a lock ends in one EventGranted or one EventRefused; every
+// EventGranted is followed by one EventReleased, EventHandedOff, EventDetached or EventLost.
 const (
-	Asked     EventKind = "asked"      // the store answered one Acquire: Took, Err
-	Waiting   EventKind = "waiting"    // a call begins to wait
-	Granted   EventKind = "granted"    // a call got its lease: Took since the call, Wait, Waited, Handed, Left, Behind
-	Refused   EventKind = "refused"    // a call ended without a lease: Took since the call, Wait, Waited, Err
-	Renewed   EventKind = "renewed"    // the store answered one renewal: Took, Left before it, Margin, Thin, Risk, Behind, Err
-	AtRisk    EventKind = "at risk"    // a renewal failed for the first time: Left, Err
-	Recovered EventKind = "recovered"  // a renewal succeeded after AtRisk: Left before it
-	Lost      EventKind = "lost"       // the lease was lost: Took since the grant, Risk, Err
-	Released  EventKind = "released"   // the store answered the release: Took since the grant, Err
-	HandedOff EventKind = "handed off" // the lease went to the next in this process: Took since the grant
-	Detached  EventKind = "detached"   // Handle was called: Took since the grant
-	Withdrawn EventKind = "withdrawn"  // a place, or an unseen grant, was given up: Err
+	EventAttempted EventType = "attempted"  // the store answered one Acquire: Took, Err
+	EventWaiting   EventType = "waiting"    // a call begins to wait
+	EventGranted   EventType = "granted"    // a call got its lease: Took since the call, Wait, Waited, Handed, Left, Behind
+	EventRefused   EventType = "refused"    // a call ended without a lease: Took since the call, Wait, Waited, Err
+	EventRenewed   EventType = "renewed"    // the store answered one renewal: Took, Left before it, Margin, Thin, Risk, Behind, Err
+	EventAtRisk    EventType = "at risk"    // a renewal failed for the first time: Left, Err
+	EventRecovered EventType = "recovered"  // a renewal succeeded after AtRisk: Left before it
+	EventLost      EventType = "lost"       // the lease was lost: Took since the grant, Risk, Err
+	EventReleased  EventType = "released"   // the store answered the release: Took since the grant, Err
+	EventHandedOff EventType = "handed off" // the lease went to the next in this process: Took since the grant
+	EventDetached  EventType = "detached"   // Handle was called: Took since the grant
+	EventWithdrawn EventType = "withdrawn"  // a place, or an unseen grant, was given up: Err
 )
 
 // Mode is how a lease excludes others.
@@ -64,12 +64,12 @@ type Mode string
 
 // The modes.
 const (
-	Exclusive Mode = "exclusive" // nobody else
-	Shared    Mode = "shared"    // no exclusive lease
-	Counted   Mode = "counted"   // up to a limit
+	ModeExclusive Mode = "exclusive" // nobody else
+	ModeShared    Mode = "shared"    // no exclusive lease
+	ModeCounted   Mode = "counted"   // up to a limit
 )
 
-func (m Mode) valid() bool { return m == Exclusive || m == Shared || m == Counted }
+func (m Mode) valid() bool { return m == ModeExclusive || m == ModeShared || m == ModeCounted }
 
 func both(a, b Observer) Observer {
 	return func(ctx context.Context, e Event) {
@@ -84,7 +84,7 @@ func (r *request) tellWaiting(ctx context.Context, clock *keeper.Clock) time.Dur
 		return 0
 	}
 	began := clock.Awake()
-	r.tell(ctx, Event{Kind: Waiting})
+	r.tell(ctx, Event{Type: EventWaiting})
 	return began
 }
 
@@ -93,6 +93,6 @@ func (r *request) tell(ctx context.Context, e Event) {
 	if r.opt.observe == nil {
 		return
 	}
-	e.Store, e.Key, e.Mode, e.Holder, e.Origin = r.store, r.name, r.mode, r.opt.holder, r.origin
+	e.Store, e.Name, e.Mode, e.Holder, e.Origin = r.store, r.name, r.mode, r.opt.holder, r.origin
 	r.opt.observe(ctx, e)
 }

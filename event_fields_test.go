@@ -18,20 +18,20 @@ func TestEvent_wait(t *testing.T) {
 		slow := func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil }
 		lease := taken(t, lockerOn(t, w), "x")
 		w.on(slow, nil)
-		_, _ = l.Lock(t.Context(), "x", distlock.Wait(time.Second))
-		r := p.all(distlock.Refused)[0]
+		_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Second))
+		r := p.all(distlock.EventRefused)[0]
 		if r.Took < time.Second || r.Wait != r.Took-100*time.Millisecond || !r.Waited {
 			t.Errorf("%+v", r)
 		}
 		w.mend()
 		time.AfterFunc(time.Minute, func() { _ = lease.Unlock(t.Context()) })
 		_ = must(t)(l.Lock(t.Context(), "x")).Unlock(t.Context())
-		g := p.all(distlock.Granted)[0]
+		g := p.all(distlock.EventGranted)[0]
 		if g.Took != time.Minute || g.Wait != time.Minute || !g.Waited {
 			t.Errorf("%+v", g)
 		}
 		_ = taken(t, l, "y")
-		if g := p.all(distlock.Granted)[1]; g.Wait != 0 || g.Waited {
+		if g := p.all(distlock.EventGranted)[1]; g.Wait != 0 || g.Waited {
 			t.Errorf("nobody was in the way: %+v", g)
 		}
 	})
@@ -49,7 +49,7 @@ func TestEvent_wait_ofALimiter(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		g := p.all(distlock.Granted)
+		g := p.all(distlock.EventGranted)
 		if g[0].Wait != 0 || g[0].Waited || g[1].Wait < 50*time.Second || g[1].Wait > g[1].Took || !g[1].Waited {
 			t.Errorf("%+v", g)
 		}
@@ -82,7 +82,7 @@ func TestEvent_margin(t *testing.T) {
 					t.Fatal(err)
 				}
 				var good []distlock.Event
-				for _, e := range p.all(distlock.Renewed) {
+				for _, e := range p.all(distlock.EventRenewed) {
 					switch {
 					case e.Err == nil:
 						good = append(good, e)
@@ -106,10 +106,10 @@ func TestEvent_margin_ofAYoungLease(t *testing.T) {
 		free(t, first)
 		_ = second.now(t)
 		time.Sleep(time.Second)
-		if g := p.all(distlock.Granted)[0]; g.Left > 3*time.Second {
+		if g := p.all(distlock.EventGranted)[0]; g.Left > 3*time.Second {
 			t.Fatalf("the store told of no grant: %+v", g)
 		}
-		if r := p.all(distlock.Renewed); len(r) != 1 || r[0].Margin != 0 || r[0].Thin || r[0].Err != nil {
+		if r := p.all(distlock.EventRenewed); len(r) != 1 || r[0].Margin != 0 || r[0].Thin || r[0].Err != nil {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -151,7 +151,7 @@ func TestEvent_risk(t *testing.T) {
 				w, p := newWire(), &tape{}
 				c.live(t, w, taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x", distlock.MaxHold(time.Minute)))
 				synctest.Wait()
-				lost := p.all(distlock.Lost)
+				lost := p.all(distlock.EventLost)
 				if len(lost) != 1 || lost[0].Risk != c.risk {
 					t.Errorf("%+v", lost)
 				}
@@ -166,18 +166,18 @@ func TestEvent_origin(t *testing.T) {
 		type key struct{}
 		w := newWire()
 		var mu sync.Mutex
-		seen := map[distlock.EventKind]bool{}
+		seen := map[distlock.EventType]bool{}
 		l := lockerOn(t, w, distlock.Observe(func(ctx context.Context, e distlock.Event) {
 			mu.Lock()
 			defer mu.Unlock()
-			seen[e.Kind] = true
-			if e.Origin.Value(key{}) != e.Key || e.Origin.Err() != nil {
-				t.Errorf("%s of %s: the origin is %v, %v", e.Kind, e.Key, e.Origin.Value(key{}), e.Origin.Err())
+			seen[e.Type] = true
+			if e.Origin.Value(key{}) != e.Name || e.Origin.Err() != nil {
+				t.Errorf("%s of %s: the origin is %v, %v", e.Type, e.Name, e.Origin.Value(key{}), e.Origin.Err())
 			}
-			switch e.Kind {
-			case distlock.Renewed, distlock.AtRisk, distlock.Recovered, distlock.Lost:
-				if ctx.Value(key{}) != e.Key || ctx.Err() != nil {
-					t.Errorf("%s of %s: the context is %v", e.Kind, e.Key, ctx)
+			switch e.Type {
+			case distlock.EventRenewed, distlock.EventAtRisk, distlock.EventRecovered, distlock.EventLost:
+				if ctx.Value(key{}) != e.Name || ctx.Err() != nil {
+					t.Errorf("%s of %s: the context is %v", e.Type, e.Name, ctx)
 				}
 			}
 		}))
@@ -202,7 +202,7 @@ func TestEvent_origin(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		for _, kind := range []distlock.EventKind{distlock.Granted, distlock.Detached, distlock.Renewed, distlock.AtRisk, distlock.Recovered, distlock.Released, distlock.Lost} {
+		for _, kind := range []distlock.EventType{distlock.EventGranted, distlock.EventDetached, distlock.EventRenewed, distlock.EventAtRisk, distlock.EventRecovered, distlock.EventReleased, distlock.EventLost} {
 			if !seen[kind] {
 				t.Errorf("%s did not happen", kind)
 			}
@@ -221,8 +221,8 @@ func TestEvent_downgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = reader.Unlock(t.Context())
-		wantStory(t, p, distlock.Granted, distlock.HandedOff, distlock.Granted, distlock.Released)
-		if g := p.all(distlock.Granted)[1]; g.Took != 0 || g.Mode != distlock.Shared {
+		wantStory(t, p, distlock.EventGranted, distlock.EventHandedOff, distlock.EventGranted, distlock.EventReleased)
+		if g := p.all(distlock.EventGranted)[1]; g.Took != 0 || g.Mode != distlock.ModeShared {
 			t.Errorf("%+v", g)
 		}
 	})

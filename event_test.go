@@ -17,37 +17,37 @@ import (
 )
 
 func TestLease_events(t *testing.T) {
-	ends := []distlock.EventKind{distlock.Released, distlock.HandedOff, distlock.Detached, distlock.Lost}
+	ends := []distlock.EventType{distlock.EventReleased, distlock.EventHandedOff, distlock.EventDetached, distlock.EventLost}
 	lives := map[string]struct {
 		live func(t *testing.T, w *wire, l *distlock.Locker)
-		want []distlock.EventKind
+		want []distlock.EventType
 	}{
 		"released": {func(t *testing.T, _ *wire, l *distlock.Locker) {
 			_ = taken(t, l, "x").Unlock(t.Context())
-		}, []distlock.EventKind{distlock.Granted, distlock.Released}},
+		}, []distlock.EventType{distlock.EventGranted, distlock.EventReleased}},
 		"lost": {func(t *testing.T, w *wire, l *distlock.Locker) {
 			lease := taken(t, l, "x")
 			w.cut()
 			<-lease.Done()
 			_ = lease.Unlock(t.Context())
-		}, []distlock.EventKind{distlock.Granted, distlock.AtRisk, distlock.Lost}},
+		}, []distlock.EventType{distlock.EventGranted, distlock.EventAtRisk, distlock.EventLost}},
 		"given away": {func(t *testing.T, _ *wire, l *distlock.Locker) {
 			lease := taken(t, l, "x")
 			_, _ = lease.Handle()
 			_ = lease.Unlock(t.Context())
-		}, []distlock.EventKind{distlock.Granted, distlock.Detached}},
+		}, []distlock.EventType{distlock.EventGranted, distlock.EventDetached}},
 		"refused": {func(t *testing.T, w *wire, l *distlock.Locker) {
 			_ = taken(t, lockerOn(t, w), "x")
 			_, _ = l.TryLock(t.Context(), "x")
-		}, []distlock.EventKind{distlock.Refused}},
+		}, []distlock.EventType{distlock.EventRefused}},
 		"unavailable": {func(t *testing.T, w *wire, l *distlock.Locker) {
 			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 			_, _ = l.Lock(t.Context(), "x")
-		}, []distlock.EventKind{distlock.Refused}},
+		}, []distlock.EventType{distlock.EventRefused}},
 		"waited in vain": {func(t *testing.T, w *wire, l *distlock.Locker) {
 			_ = taken(t, lockerOn(t, w), "x")
-			_, _ = l.Lock(t.Context(), "x", distlock.Wait(time.Minute))
-		}, []distlock.EventKind{distlock.Waiting, distlock.Withdrawn, distlock.Refused}},
+			_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
+		}, []distlock.EventType{distlock.EventWaiting, distlock.EventWithdrawn, distlock.EventRefused}},
 		"attached": {func(t *testing.T, w *wire, l *distlock.Locker) {
 			h, _ := taken(t, lockerOn(t, w), "x").Handle()
 			lease, err := l.Attach(t.Context(), h)
@@ -56,14 +56,14 @@ func TestLease_events(t *testing.T) {
 			}
 			_ = lease.Unlock(t.Context())
 			_, _ = l.Attach(t.Context(), h)
-		}, []distlock.EventKind{distlock.Granted, distlock.Released, distlock.Refused}},
+		}, []distlock.EventType{distlock.EventGranted, distlock.EventReleased, distlock.EventRefused}},
 		"closed": {func(t *testing.T, _ *wire, l *distlock.Locker) {
 			_ = taken(t, l, "x")
 			_ = l.Close(t.Context())
-		}, []distlock.EventKind{distlock.Granted, distlock.Released}},
+		}, []distlock.EventType{distlock.EventGranted, distlock.EventReleased}},
 		"longest hold": {func(t *testing.T, _ *wire, l *distlock.Locker) {
 			<-taken(t, l, "x", distlock.MaxHold(time.Minute)).Done()
-		}, []distlock.EventKind{distlock.Granted, distlock.Lost}},
+		}, []distlock.EventType{distlock.EventGranted, distlock.EventLost}},
 	}
 	for name, c := range lives {
 		t.Run(name, func(t *testing.T) {
@@ -73,11 +73,11 @@ func TestLease_events(t *testing.T) {
 				c.live(t, w, l)
 				synctest.Wait()
 				wantStory(t, p, c.want...)
-				if g, e := len(p.all(distlock.Granted)), len(p.all(ends...)); g != e {
+				if g, e := len(p.all(distlock.EventGranted)), len(p.all(ends...)); g != e {
 					t.Errorf("%d grants and %d ends", g, e)
 				}
 				for _, e := range p.all() {
-					if e.Key != "x" || e.Store != "mem" || e.Holder != "me" || e.Mode != distlock.Exclusive {
+					if e.Name != "x" || e.Store != "mem" || e.Holder != "me" || e.Mode != distlock.ModeExclusive {
 						t.Errorf("%+v", e)
 					}
 				}
@@ -103,19 +103,19 @@ func TestLease_events(t *testing.T) {
 			synctest.Wait()
 			_ = lease.Unlock(t.Context())
 			wg.Wait()
-			byFence := map[uint64][]distlock.EventKind{}
-			for _, e := range p.all(append(slices.Clone(ends), distlock.Granted)...) {
-				byFence[e.Fence] = append(byFence[e.Fence], e.Kind)
+			byFence := map[uint64][]distlock.EventType{}
+			for _, e := range p.all(append(slices.Clone(ends), distlock.EventGranted)...) {
+				byFence[e.Fence] = append(byFence[e.Fence], e.Type)
 			}
 			if len(byFence) != 11 {
 				t.Errorf("%d fences for 11 leases", len(byFence))
 			}
 			for f, kinds := range byFence {
-				if len(kinds) != 2 || !slices.Contains(kinds, distlock.Granted) {
+				if len(kinds) != 2 || !slices.Contains(kinds, distlock.EventGranted) {
 					t.Errorf("fence %d: %q", f, kinds)
 				}
 			}
-			if n := len(p.all(distlock.HandedOff)); n != 10 {
+			if n := len(p.all(distlock.EventHandedOff)); n != 10 {
 				t.Errorf("%d of 10 were handed off", n)
 			}
 		})
@@ -128,7 +128,7 @@ func TestEvent_observerIsFree(t *testing.T) {
 		w := newWire()
 		var lease atomic.Pointer[distlock.Lease]
 		var l *distlock.Locker
-		seen := map[distlock.EventKind]bool{}
+		seen := map[distlock.EventType]bool{}
 		var mu sync.Mutex
 		observe := func(ctx context.Context, e distlock.Event) {
 			if ctx == nil {
@@ -143,7 +143,7 @@ func TestEvent_observerIsFree(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			seen[e.Kind] = true
+			seen[e.Type] = true
 		}
 		l = lockerOn(t, w, distlock.Observe(observe), distlock.TTL(time.Second))
 		first := taken(t, l, "x")
@@ -170,14 +170,14 @@ func TestEvent_observerIsFree(t *testing.T) {
 		w.mend()
 		time.Sleep(time.Minute)
 		fourth := taken(t, l, "x")
-		go func() { _, _ = lockerOn(t, w).Lock(t.Context(), "x", distlock.Wait(time.Second)) }()
+		go func() { _, _ = lockerOn(t, w).Lock(t.Context(), "x", distlock.MaxWait(time.Second)) }()
 		_ = fourth.Unlock(t.Context())
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		for _, kind := range []distlock.EventKind{
-			distlock.Asked, distlock.Waiting, distlock.Granted, distlock.Refused, distlock.Renewed, distlock.AtRisk, distlock.Recovered, distlock.Lost,
-			distlock.Released, distlock.HandedOff, distlock.Detached,
+		for _, kind := range []distlock.EventType{
+			distlock.EventAttempted, distlock.EventWaiting, distlock.EventGranted, distlock.EventRefused, distlock.EventRenewed, distlock.EventAtRisk, distlock.EventRecovered, distlock.EventLost,
+			distlock.EventReleased, distlock.EventHandedOff, distlock.EventDetached,
 		} {
 			if !seen[kind] {
 				t.Errorf("%s did not happen", kind)
@@ -190,7 +190,7 @@ func TestObserve_several(t *testing.T) {
 	var order []string
 	note := func(who string) distlock.Observer {
 		return func(_ context.Context, e distlock.Event) {
-			if e.Kind == distlock.Granted {
+			if e.Type == distlock.EventGranted {
 				order = append(order, who)
 			}
 		}
@@ -211,8 +211,8 @@ func TestObserve_several(t *testing.T) {
 func TestEvent_context(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
-		got := map[distlock.EventKind]any{}
-		l := lockerOn(t, newWire(), distlock.Observe(func(ctx context.Context, e distlock.Event) { got[e.Kind] = ctx.Value(key{}) }))
+		got := map[distlock.EventType]any{}
+		l := lockerOn(t, newWire(), distlock.Observe(func(ctx context.Context, e distlock.Event) { got[e.Type] = ctx.Value(key{}) }))
 		lease, err := l.Lock(context.WithValue(t.Context(), key{}, "lock"), "x")
 		if err != nil {
 			t.Fatal(err)
@@ -220,8 +220,8 @@ func TestEvent_context(t *testing.T) {
 		_ = lease.Unlock(context.WithValue(t.Context(), key{}, "unlock"))
 		_, _ = l.TryLock(context.WithValue(t.Context(), key{}, "try"), "y")
 		_, _ = l.TryLock(context.WithValue(t.Context(), key{}, "again"), "y")
-		want := map[distlock.EventKind]any{
-			distlock.Asked: "again", distlock.Granted: "try", distlock.Released: "unlock", distlock.Refused: "again",
+		want := map[distlock.EventType]any{
+			distlock.EventAttempted: "again", distlock.EventGranted: "try", distlock.EventReleased: "unlock", distlock.EventRefused: "again",
 		}
 		if !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
@@ -235,17 +235,17 @@ func TestEvent_figures(t *testing.T) {
 		l := lockerOn(t, w, distlock.Observe(p.observe), distlock.Holder("me"))
 		w.on(func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil }, nil)
 		lease := taken(t, l, "x")
-		g := p.all(distlock.Granted)[0]
+		g := p.all(distlock.EventGranted)[0]
 		if g.Took != 100*time.Millisecond || g.Left != trustOf(30*time.Second)-100*time.Millisecond || g.Fence != lease.Fence() || g.Handed || g.Waited {
 			t.Errorf("%+v", g)
 		}
 		time.Sleep(15 * time.Second)
-		r := p.all(distlock.Renewed)[0]
+		r := p.all(distlock.EventRenewed)[0]
 		if r.Took != 100*time.Millisecond || r.Err != nil || r.Left < 15*time.Second || r.Left > 21*time.Second {
 			t.Errorf("%+v", r)
 		}
 		_ = lease.Unlock(t.Context())
-		e := p.all(distlock.Released)[0]
+		e := p.all(distlock.EventReleased)[0]
 		if e.Took < 15*time.Second || e.Took > 15200*time.Millisecond || e.Err != nil {
 			t.Errorf("%+v", e)
 		}

@@ -29,7 +29,7 @@ func ExampleLocker_Claims() {
 	}
 
 	for claim, err := range locker.Claims(ctx, "invoice/") {
-		fmt.Println(claim.Key, claim.Holder, claim.Mode, err)
+		fmt.Println(claim.Name, claim.Holder, claim.Mode, err)
 	}
 	// Output:
 	// invoice/1 host:1 exclusive <nil>

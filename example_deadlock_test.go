@@ -23,7 +23,7 @@ func ExampleDeadlockError() {
 	var deadlock *distlock.DeadlockError
 	if errors.As(err, &deadlock) {
 		for _, party := range deadlock.Cycle {
-			fmt.Println("one holds", party.Holds[0].Key, "and waits for", party.Waits.Key)
+			fmt.Println("one holds", party.Holds[0].Name, "and waits for", party.Waits.Name)
 		}
 	}
 	_ = bob.Unlock(ctx) // the other goes on

@@ -48,7 +48,7 @@ func ExampleFromContext() {
 
 	save := func(ctx context.Context) {
 		if lease := distlock.FromContext(ctx); lease != nil {
-			fmt.Println("saving under", lease.Key(), "with a fence:", lease.Fence() > 0)
+			fmt.Println("saving under", lease.Name(), "with a fence:", lease.Fence() > 0)
 		}
 	}
 	_ = locker.Do(ctx, "invoice/42", func(ctx context.Context) error {

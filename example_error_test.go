@@ -16,7 +16,7 @@ func ExampleHeldError() {
 	_, err := locker.TryLock(ctx, "report")
 	var held *distlock.HeldError
 	if errors.As(err, &held) {
-		fmt.Println(held.Holder, "has", held.Key)
+		fmt.Println(held.Holder, "has", held.Name)
 	}
 	// Output: host:1 has report
 }
@@ -28,13 +28,13 @@ func ExampleLostError() {
 	<-lease.Done()
 	var lost *distlock.LostError
 	if errors.As(lease.Unlock(ctx), &lost) {
-		fmt.Println(lost.Key, lost.Reason)
+		fmt.Println(lost.Name, lost.Reason)
 	}
 	// Output: report maxhold
 }
 
 func ExampleOpError() {
-	err := error(&distlock.OpError{Op: "release", Key: "report", Unknown: true, Err: context.DeadlineExceeded})
+	err := error(&distlock.OpError{Op: "release", Name: "report", Unknown: true, Err: context.DeadlineExceeded})
 	fmt.Println(errors.Is(err, distlock.ErrUnknown), err) // it may be free, or taken until its TTL is over
 	// Output: true distlock: release "report": outcome unknown: context deadline exceeded
 }

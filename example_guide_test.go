@@ -34,7 +34,7 @@ func quoteCoupon(ctx context.Context, locker *distlock.Locker, coupon *voucher) 
 			return errUsed
 		}
 		return coupon.redeem(distlock.FromContext(ctx).Fence()) // and act, one at a time, and refused if late
-	}, distlock.Wait(5*time.Second))
+	}, distlock.MaxWait(5*time.Second))
 }
 
 func quoteNames(ctx context.Context, locker *distlock.Locker, user string, id int) error {
@@ -64,11 +64,11 @@ func quoteTTL(ctx context.Context, locker *distlock.Locker) error {
 
 func quoteFixed(ctx context.Context, locker *distlock.Locker) error {
 	// Three times as long as it ever took. Nothing is renewed: what hangs is over after that.
-	return locker.Do(ctx, "thumbnail/7", report, distlock.TTL(30*time.Second), distlock.Fixed())
+	return locker.Do(ctx, "thumbnail/7", report, distlock.TTL(30*time.Second), distlock.NoRenewal())
 }
 
 func quoteRefusal(ctx context.Context, locker *distlock.Locker) (status string, err error) {
-	err = locker.Do(ctx, "deploy", report, distlock.Wait(time.Second))
+	err = locker.Do(ctx, "deploy", report, distlock.MaxWait(time.Second))
 	switch {
 	case err == nil:
 		return "it ran, and held the lock to the end", nil

@@ -33,12 +33,12 @@ func ExampleHandle_Text() {
 	// false
 }
 
-func ExampleHandle_Key() {
+func ExampleHandle_Name() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
 
 	handle, _ := lease.Handle()
-	fmt.Println(handle.Key())
+	fmt.Println(handle.Name())
 	// Output: deploy
 }
 
@@ -71,7 +71,7 @@ func ExampleLocker_Attach() {
 		return
 	}
 	lease, err = locker.Attach(ctx, handle)
-	fmt.Println(lease.Key(), err, lease.Unlock(ctx))
+	fmt.Println(lease.Name(), err, lease.Unlock(ctx))
 	// Output: deploy <nil> <nil>
 }
 
@@ -87,13 +87,13 @@ func ExampleLease_Proof() {
 	lease, _ := locker.Lock(ctx, "invoice/42")
 	header := lease.Proof() // Distlock-Fence: 1789000000000000;exclusive;invoice%2F42
 	proof, err := distlock.ParseProof(header)
-	fmt.Println(proof.Key, proof.Mode, proof.Fence == lease.Fence(), err)
+	fmt.Println(proof.Name, proof.Mode, proof.Fence == lease.Fence(), err)
 	// Output: invoice/42 exclusive true <nil>
 }
 
 func ExampleParseProof() {
 	proof, err := distlock.ParseProof("1789000000000000;exclusive;invoice%2F42")
-	fmt.Println(proof.Key, proof.Mode, proof.Fence, err)
+	fmt.Println(proof.Name, proof.Mode, proof.Fence, err)
 	// Output: invoice/42 exclusive 1789000000000000 <nil>
 }
 

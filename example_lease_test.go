@@ -51,7 +51,7 @@ func ExampleLease_Unlock() {
 func ExampleLease_Extend() {
 	ctx, locker := context.Background(), newLocker()
 
-	lease, _ := locker.Lock(ctx, "invoice/42", distlock.Fixed(), distlock.TTL(10*time.Second))
+	lease, _ := locker.Lock(ctx, "invoice/42", distlock.NoRenewal(), distlock.TTL(10*time.Second))
 	fmt.Println(lease.Valid(time.Minute))
 	err := lease.Extend(ctx, time.Hour)
 	fmt.Println(lease.Valid(time.Minute), err)
@@ -113,11 +113,11 @@ func ExampleLease_Wanted() {
 	// step 2
 }
 
-func ExampleLease_Key() {
+func ExampleLease_Name() {
 	ctx, locker := context.Background(), newLocker()
 
 	lease, _ := locker.Lock(ctx, "invoice/42")
-	fmt.Println(lease.Key())
+	fmt.Println(lease.Name())
 	// Output: invoice/42
 }
 

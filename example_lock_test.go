@@ -34,13 +34,13 @@ func ExampleNew() {
 func ExampleLocker_Lock() {
 	ctx, locker := context.Background(), newLocker()
 
-	lease, err := locker.Lock(ctx, "invoice/42", distlock.Wait(5*time.Second))
+	lease, err := locker.Lock(ctx, "invoice/42", distlock.MaxWait(5*time.Second))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer lease.Unlock(ctx)
-	fmt.Println("working on", lease.Key())
+	fmt.Println("working on", lease.Name())
 	// Output: working on invoice/42
 }
 

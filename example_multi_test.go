@@ -20,7 +20,7 @@ func ExampleLocker_LockAll() {
 	defer leases.Unlock(ctx)
 	work := leases.Context(ctx) // ends as soon as one of them is lost
 	for lease := range leases.All() {
-		fmt.Println(lease.Key(), lease.Fence() > 0, work.Err())
+		fmt.Println(lease.Name(), lease.Fence() > 0, work.Err())
 	}
 	// Output:
 	// account/3 true <nil>
@@ -44,7 +44,7 @@ func ExampleLeases_Lease() {
 	ctx, locker := context.Background(), newLocker()
 	leases, _ := locker.LockAll(ctx, []string{"a", "b"})
 
-	fmt.Println(leases.Lease("b").Key(), leases.Lease("c") == nil)
+	fmt.Println(leases.Lease("b").Name(), leases.Lease("c") == nil)
 	fmt.Println(leases.Unlock(ctx))
 	// Output:
 	// b true
@@ -56,7 +56,7 @@ func ExampleLeases_All() {
 	leases, _ := locker.LockAll(ctx, []string{"b", "a"})
 
 	for lease := range leases.All() {
-		fmt.Println(lease.Key())
+		fmt.Println(lease.Name())
 	}
 	fmt.Println(leases.Unlock(ctx))
 	// Output:

@@ -20,11 +20,11 @@ func ExampleTTL() {
 	// Output: 1m0s
 }
 
-func ExampleWait() {
+func ExampleMaxWait() {
 	ctx, locker := context.Background(), newLocker()
 	_, _ = locker.Lock(ctx, "report")
 
-	_, err := locker.Lock(ctx, "report", distlock.Wait(10*time.Millisecond))
+	_, err := locker.Lock(ctx, "report", distlock.MaxWait(10*time.Millisecond))
 	fmt.Println(errors.Is(err, distlock.ErrHeld), errors.Is(err, context.DeadlineExceeded))
 	// Output: true true
 }
@@ -43,7 +43,7 @@ func ExampleBackoff() {
 	ctx, locker := context.Background(), newLocker()
 
 	lease, err := locker.Lock(ctx, "report", distlock.Backoff(5*time.Millisecond, 200*time.Millisecond))
-	fmt.Println(lease.Key(), err)
+	fmt.Println(lease.Name(), err)
 	// Output: report <nil>
 }
 
@@ -77,10 +77,10 @@ func ExampleLockDelay() {
 	// Output: 3m0s
 }
 
-func ExampleFixed() {
+func ExampleNoRenewal() {
 	ctx, locker := context.Background(), newLocker()
 
-	lease, _ := locker.Lock(ctx, "report", distlock.Fixed(), distlock.TTL(time.Second))
+	lease, _ := locker.Lock(ctx, "report", distlock.NoRenewal(), distlock.TTL(time.Second))
 	<-lease.Done() // nobody renews it
 	fmt.Println(lease.Err())
 	// Output: distlock: lease of "report" lost: not renewed in time
@@ -134,12 +134,12 @@ func ExampleNote() {
 func ExampleObserve() {
 	ctx := context.Background()
 	locker := newLocker(distlock.Observe(func(_ context.Context, e distlock.Event) {
-		fmt.Println(e.Kind, e.Key)
+		fmt.Println(e.Type, e.Name)
 	}))
 
 	_ = locker.Do(ctx, "report", func(context.Context) error { return nil })
 	// Output:
-	// asked report
+	// attempted report
 	// granted report
 	// released report
 }
@@ -159,5 +159,5 @@ func ExampleLog() {
 	lease, _ := locker.Lock(ctx, "report", distlock.MaxHold(10*time.Millisecond))
 	<-lease.Done()
 	_ = locker.Close(ctx)
-	// Output: level=WARN msg="distlock: lost" key=report mode=exclusive store=mem error="distlock: lease of \"report\" lost: longest hold reached"
+	// Output: level=WARN msg="distlock: lost" name=report mode=exclusive store=mem error="distlock: lease of \"report\" lost: longest hold reached"
 }

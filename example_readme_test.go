@@ -41,7 +41,7 @@ func quoteSkip(ctx context.Context, locker *distlock.Locker) error {
 }
 
 func quoteWait(ctx context.Context, locker *distlock.Locker) error {
-	lease, err := locker.Lock(ctx, "deploy", distlock.Wait(5*time.Second), distlock.Holder("ci-7"))
+	lease, err := locker.Lock(ctx, "deploy", distlock.MaxWait(5*time.Second), distlock.Holder("ci-7"))
 	if errors.Is(err, distlock.ErrHeld) {
 		// not deployed: distlock: "deploy" is held by ci-3 for 2m13s, 30s left
 		// context deadline exceeded

@@ -59,7 +59,7 @@ func ExampleSemaphore_Do() {
 	uploads, _ := locker.Semaphore(2)
 
 	err := uploads.Do(context.Background(), "uploads", func(ctx context.Context) error {
-		fmt.Println("holding", distlock.FromContext(ctx).Key())
+		fmt.Println("holding", distlock.FromContext(ctx).Name())
 		return nil
 	}, distlock.Weight(2))
 	fmt.Println(err)
@@ -92,7 +92,7 @@ func ExampleWeight() {
 	memory, _ := locker.Semaphore(64) // gigabytes
 
 	lease, err := memory.TryAcquire(ctx, "worker-7", distlock.Weight(48))
-	fmt.Println(lease.Key(), err)
+	fmt.Println(lease.Name(), err)
 	_, err = memory.Acquire(ctx, "worker-7", distlock.Weight(65))
 	fmt.Println(err)
 	// Output:

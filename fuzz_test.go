@@ -31,12 +31,12 @@ func FuzzName(f *testing.F) {
 			switch {
 			case err == nil:
 				good = append(good, name)
-				if lease.Key() != name || !utf8.ValidString(name) || strings.TrimSpace(name) == "" || len(name) > 255 {
-					t.Errorf("%q was taken as %q", name, lease.Key())
+				if lease.Name() != name || !utf8.ValidString(name) || strings.TrimSpace(name) == "" || len(name) > 255 {
+					t.Errorf("%q was taken as %q", name, lease.Name())
 				}
 				p, err := distlock.ParseProof(lease.Proof())
-				if err != nil || p.Key != name {
-					t.Errorf("the proof of %q is of %q: %v", name, p.Key, err)
+				if err != nil || p.Name != name {
+					t.Errorf("the proof of %q is of %q: %v", name, p.Name, err)
 				}
 			case errors.Is(err, distlock.ErrHeld):
 				if a != b {
@@ -51,10 +51,10 @@ func FuzzName(f *testing.F) {
 		for _, name := range good {
 			found := 0
 			for c, err := range l.Claims(t.Context(), name) {
-				if err != nil || c.Kind != "" || !strings.HasPrefix(c.Key, name) {
+				if err != nil || c.Kind != "" || !strings.HasPrefix(c.Name, name) {
 					t.Errorf("%q: %+v %v", name, c, err)
 				}
-				if c.Key == name {
+				if c.Name == name {
 					found++
 				}
 			}
@@ -89,7 +89,7 @@ func FuzzParseHandle(f *testing.F) {
 			}
 			return
 		}
-		if h.Key() == "" || h.TTL() < 100*time.Millisecond || h.TTL() > 24*time.Hour || h.Fence() >= 1<<53 {
+		if h.Name() == "" || h.TTL() < 100*time.Millisecond || h.TTL() > 24*time.Hour || h.Fence() >= 1<<53 {
 			t.Errorf("%v with TTL %v", h, h.TTL())
 		}
 		back, err := distlock.ParseHandle(h.Text())
@@ -127,7 +127,7 @@ func FuzzParseProof(f *testing.F) {
 			}
 			return
 		}
-		if p.Fence == 0 || p.Fence >= 1<<53 || strings.TrimSpace(p.Key) == "" || !utf8.ValidString(p.Key) {
+		if p.Fence == 0 || p.Fence >= 1<<53 || strings.TrimSpace(p.Name) == "" || !utf8.ValidString(p.Name) {
 			t.Errorf("%q is %+v", s, p)
 		}
 		if prefix := string(p.Mode) + ";"; !strings.Contains(s, prefix) {

@@ -46,8 +46,8 @@ func (h *handle) valid() bool {
 		checkTTL(h.TTL) == nil && h.Delay >= 0 && h.Delay <= maxTTL
 }
 
-// Key returns the name of the lock.
-func (h Handle) Key() string {
+// Name returns the name of the lock.
+func (h Handle) Name() string {
 	_, name, _ := splitKey(h.h.Key)
 	return name
 }
@@ -72,7 +72,7 @@ func (h Handle) String() string {
 	if h.h.Owner == nil {
 		return "no handle"
 	}
-	return fmt.Sprintf("handle of %s (fence %d, owner %s)", quote(h.Key()), h.h.Fence, driver.Tag(*h.h.Owner))
+	return fmt.Sprintf("handle of %s (fence %d, owner %s)", quote(h.Name()), h.h.Fence, driver.Tag(*h.h.Owner))
 }
 
 // Format shows the handle without its secret, whatever the verb.
@@ -130,10 +130,10 @@ func (l *Lease) Handle() (Handle, error) {
 	defer cancel()
 	if cause := l.t.hold.Stop(ctx); cause != nil {
 		err := newLostError(l.r.name, l.fence, cause)
-		l.part(ctx, Lost, err, true)
+		l.part(ctx, EventLost, err, true)
 		return Handle{}, err
 	}
-	l.part(ctx, Detached, nil, true)
+	l.part(ctx, EventDetached, nil, true)
 	owner, terms := l.t.id.Owner, l.t.hold.Terms() // Extend may have changed the terms until now
 	return Handle{handle{
 		Key: l.r.Key, Owner: &owner, Fence: l.fence, Mode: l.r.mode, TTL: terms.TTL, Delay: terms.Delay,
@@ -164,12 +164,12 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 		return nil, err
 	}
 	r.Owner, r.Weight, r.Limit = *given.Owner, 1, driver.Whole
-	if r.mode == Exclusive {
+	if r.mode == ModeExclusive {
 		r.Weight = driver.Whole
 	}
 	lease, err := l.attach(ctx, r, given.Fence)
 	if err != nil {
-		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: err})
+		r.tell(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.began, Err: err})
 		return nil, err
 	}
 	return l.welcome(ctx, lease, Event{}), nil
@@ -209,7 +209,7 @@ func (l *Locker) attach(ctx context.Context, r *request, fence uint64) (*Lease, 
 	defer l.tidy(n)
 	lease := l.grant(n, r, r.ID, driver.Result{Fence: fence, Behind: behind}, sent, 0)
 	if lease == nil {
-		return nil, &OpError{Op: "attach", Key: r.name, Unknown: true, Err: errTooLate}
+		return nil, &OpError{Op: "attach", Name: r.name, Unknown: true, Err: errTooLate}
 	}
 	lease.t.sealed = true // how many of its fences were used is not known
 	return lease, nil
@@ -221,7 +221,7 @@ func (l *Locker) mayAttach(r *request, fence uint64) error {
 		return ErrClosed
 	}
 	if n := l.lines[r.Key]; n != nil && slices.ContainsFunc(n.turns, func(t *turn) bool { return t.id == r.ID }) {
-		return &HeldError{Key: r.name, Holder: r.opt.holder, Fence: fence}
+		return &HeldError{Name: r.name, Holder: r.opt.holder, Fence: fence}
 	}
 	return nil
 }
@@ -231,12 +231,12 @@ func (l *Locker) mayAttach(r *request, fence uint64) error {
 // fence. It is no secret, and no proof against those who lie. Without a fence it proves
 // nothing, and ParseProof refuses it.
 func (l *Lease) Proof() string {
-	return fmt.Sprintf("%d;%s;%s", l.Fence(), l.Mode(), url.QueryEscape(l.Key()))
+	return fmt.Sprintf("%d;%s;%s", l.Fence(), l.Mode(), url.QueryEscape(l.Name()))
 }
 
 // A Proof is what Lease.Proof says.
 type Proof struct {
-	Key   string
+	Name  string
 	Mode  Mode
 	Fence uint64
 }
@@ -255,8 +255,8 @@ func ParseProof(s string) (Proof, error) {
 	if !p.Mode.valid() {
 		return Proof{}, fmt.Errorf("%w: mode %s", ErrInvalidFence, quote(parts[1]))
 	}
-	p.Key, err = url.QueryUnescape(parts[2])
-	if err != nil || checkName(p.Key) != nil {
+	p.Name, err = url.QueryUnescape(parts[2])
+	if err != nil || checkName(p.Name) != nil {
 		return Proof{}, fmt.Errorf("%w: name %s", ErrInvalidFence, quote(parts[2]))
 	}
 	return p, nil

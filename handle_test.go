@@ -38,8 +38,8 @@ func TestHandle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if h.Key() != "x" || h.Fence() != old.Fence() || h.TTL() != 10*time.Second {
-				t.Errorf("%s %d %v", h.Key(), h.Fence(), h.TTL())
+			if h.Name() != "x" || h.Fence() != old.Fence() || h.TTL() != 10*time.Second {
+				t.Errorf("%s %d %v", h.Name(), h.Fence(), h.TTL())
 			}
 			wantErr(t, old.Err(), distlock.ErrReleased)
 			wantErr(t, context.Cause(ctx), distlock.ErrReleased)
@@ -62,8 +62,8 @@ func TestHandle(t *testing.T) {
 			if left := time.Until(lease.Until()); left != trustOf(10*time.Second) {
 				t.Errorf("%v left: not renewed first", left)
 			}
-			if lease.Key() != "x" || lease.Fence() != old.Fence() || lease.Mode() != distlock.Exclusive {
-				t.Errorf("%s %d %s", lease.Key(), lease.Fence(), lease.Mode())
+			if lease.Name() != "x" || lease.Fence() != old.Fence() || lease.Mode() != distlock.ModeExclusive {
+				t.Errorf("%s %d %s", lease.Name(), lease.Fence(), lease.Mode())
 			}
 			if err := old.Unlock(t.Context()); err != nil { // a deferred one
 				t.Error(err)
@@ -87,7 +87,7 @@ func TestHandle(t *testing.T) {
 			}
 			h, _ := a.Handle()
 			b, err := l.Attach(t.Context(), h)
-			if err != nil || b.Mode() != distlock.Shared {
+			if err != nil || b.Mode() != distlock.ModeShared {
 				t.Fatalf("%v %v", b, err)
 			}
 			if _, err := l.TryRLock(t.Context(), "x"); err != nil {
@@ -140,7 +140,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("of a lost lease", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			lease := taken(t, lockerOn(t, newWire(), distlock.Fixed()), "x")
+			lease := taken(t, lockerOn(t, newWire(), distlock.NoRenewal()), "x")
 			time.Sleep(time.Minute)
 			_, err := lease.Handle()
 			wantLoss(t, err, distlock.LossExpired)
@@ -148,7 +148,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("of a lease whose loss was not told yet", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			p, slow := &tape{}, &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}
+			p, slow := &tape{}, &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 			defer slow.release()
 			lease := taken(t, lockerOn(t, newWire(), distlock.Observe(p.observe), distlock.Observe(slow.observe)), "x", distlock.MaxHold(time.Hour))
 			time.Sleep(time.Hour)
@@ -156,7 +156,7 @@ func TestHandle(t *testing.T) {
 			wantLoss(t, err, distlock.LossMaxHold)
 			slow.release()
 			synctest.Wait()
-			wantStory(t, p, distlock.Granted, distlock.Lost)
+			wantStory(t, p, distlock.EventGranted, distlock.EventLost)
 			wantErr(t, lease.Unlock(t.Context()), distlock.ErrMaxHold)
 		})
 	})
@@ -413,8 +413,8 @@ func TestHandle_text(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%q: %v", name, err)
 			}
-			if back.Key() != name || back.Fence() != h.Fence() || back.TTL() != h.TTL() || back.Text() != text {
-				t.Errorf("%q came back as %q", name, back.Key())
+			if back.Name() != name || back.Fence() != h.Fence() || back.TTL() != h.TTL() || back.Text() != text {
+				t.Errorf("%q came back as %q", name, back.Name())
 			}
 		}
 		lease, err := l.Attach(t.Context(), h)
@@ -471,7 +471,7 @@ func TestParseHandle_errors(t *testing.T) {
 
 func TestHandle_zero(t *testing.T) {
 	var h distlock.Handle
-	if h.Key() != "" || h.Fence() != 0 || h.TTL() != 0 || fmt.Sprint(h) != "no handle" {
+	if h.Name() != "" || h.Fence() != 0 || h.TTL() != 0 || fmt.Sprint(h) != "no handle" {
 		t.Errorf("%v", h)
 	}
 	if _, err := distlock.ParseHandle(h.Text()); !errors.Is(err, distlock.ErrInvalidHandle) {
@@ -492,12 +492,12 @@ func TestProof(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got != (distlock.Proof{Key: name, Mode: distlock.Exclusive, Fence: lease.Fence()}) {
+		if got != (distlock.Proof{Name: name, Mode: distlock.ModeExclusive, Fence: lease.Fence()}) {
 			t.Errorf("%+v", got)
 		}
 	}
 	r, _ := l.TryRLock(t.Context(), "r")
-	if got, err := distlock.ParseProof(r.Proof()); err != nil || got.Mode != distlock.Shared {
+	if got, err := distlock.ParseProof(r.Proof()); err != nil || got.Mode != distlock.ModeShared {
 		t.Errorf("%+v %v", got, err)
 	}
 }

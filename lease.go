@@ -51,8 +51,8 @@ type Lease struct {
 	unused  bool          // nothing was done under it: its shortest hold does not count
 }
 
-// Key returns the name of the lock.
-func (l *Lease) Key() string {
+// Name returns the name of the lock.
+func (l *Lease) Name() string {
 	if l.none() {
 		return ""
 	}
@@ -267,7 +267,7 @@ func (l *Lease) unlock(ctx context.Context) error {
 	}
 	locker.mu.Unlock()
 	if passed {
-		l.tell(ctx, Event{Kind: HandedOff, Took: locker.clock.Awake() - l.since})
+		l.tell(ctx, Event{Type: EventHandedOff, Took: locker.clock.Awake() - l.since})
 		return nil
 	}
 	return l.release(ctx)
@@ -298,11 +298,11 @@ func (l *Lease) release(ctx context.Context) error {
 		err = l.giveBack(call)
 	}
 	final := true
-	kind := Released
+	kind := EventReleased
 	switch {
 	case err == nil:
 	case errors.Is(err, driver.ErrNotHeld), errors.Is(err, keeper.ErrExpired), errors.Is(err, keeper.ErrMaxHold):
-		err, kind = newLostError(l.r.name, l.fence, err), Lost
+		err, kind = newLostError(l.r.name, l.fence, err), EventLost
 	default:
 		err, final = newOpError("release", l.r.name, err), false
 	}
@@ -319,24 +319,24 @@ func (l *Lease) abandon(ctx context.Context) error {
 	cancel()
 	_ = l.t.hold.Stop(now) // it waits for no renewal
 	err := l.unanswered()
-	l.part(ctx, Released, err, false)
+	l.part(ctx, EventReleased, err, false)
 	return err
 }
 
 // unanswered is the answer of Unlock if there is none.
 func (l *Lease) unanswered() error {
-	return &OpError{Op: "release", Key: l.r.name, Unknown: true, Err: errNoAnswer}
+	return &OpError{Op: "release", Name: l.r.name, Unknown: true, Err: errNoAnswer}
 }
 
 // part ends the turn together with the lease, and tells so, unless that was told before: by the
 // turn, of its loss, or by a release that was not answered.
-func (l *Lease) part(ctx context.Context, kind EventKind, err error, final bool) {
-	locker, e := l.t.l, Event{Kind: kind, Err: err}
-	if kind == Lost {
+func (l *Lease) part(ctx context.Context, kind EventType, err error, final bool) {
+	locker, e := l.t.l, Event{Type: kind, Err: err}
+	if kind == EventLost {
 		e.Risk = l.t.hold.Risk()
 	}
 	locker.mu.Lock()
-	told := l.tried || kind == Lost && l.t.lease == nil
+	told := l.tried || kind == EventLost && l.t.lease == nil
 	l.tried = !final
 	l.conclude(err, final)
 	l.t.over()

@@ -90,7 +90,7 @@ func TestLease_Context(t *testing.T) {
 	t.Run("of a lease that is lost unseen", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWire()
-			lease := taken(t, lockerOn(t, w, distlock.Fixed()), "x")
+			lease := taken(t, lockerOn(t, w, distlock.NoRenewal()), "x")
 			ctx := lease.Context(t.Context())
 			time.Sleep(time.Minute)
 			wantLoss(t, context.Cause(ctx), distlock.LossExpired)
@@ -143,7 +143,7 @@ func TestLease_Context_nested(t *testing.T) {
 	for _, lost := range []string{"outer", "middle", "inner"} {
 		t.Run(lost, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				slow := &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}
+				slow := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 				defer slow.release()
 				var ctx, detached context.Context = t.Context(), nil
 				for _, name := range []string{"outer", "middle", "inner"} {

@@ -14,7 +14,7 @@ func TestLease_Extend(t *testing.T) {
 	t.Run("longer and shorter", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWire()
-			lease := taken(t, lockerOn(t, w, distlock.TTL(10*time.Second), distlock.Fixed()), "x")
+			lease := taken(t, lockerOn(t, w, distlock.TTL(10*time.Second), distlock.NoRenewal()), "x")
 			for _, d := range []time.Duration{time.Hour, time.Second, time.Minute} {
 				if err := lease.Extend(t.Context(), d); err != nil {
 					t.Fatal(err)
@@ -65,13 +65,13 @@ func TestLease_Extend(t *testing.T) {
 			if n := w.count("renew"); n != 0 || !lease.Until().Equal(left) {
 				t.Errorf("%d renewals, until %v", n, lease.Until())
 			}
-			wantStory(t, p, distlock.Granted)
+			wantStory(t, p, distlock.EventGranted)
 		})
 	})
 	t.Run("of unknown outcome shortens what can be trusted", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWire()
-			lease := taken(t, lockerOn(t, w, distlock.Fixed()), "x")
+			lease := taken(t, lockerOn(t, w, distlock.NoRenewal()), "x")
 			w.deafen("renew")
 			err := lease.Extend(t.Context(), time.Second)
 			wantErr(t, err, distlock.ErrUnknown)
@@ -85,7 +85,7 @@ func TestLease_Extend(t *testing.T) {
 	t.Run("of unknown outcome does not lengthen it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWire()
-			lease := taken(t, lockerOn(t, w, distlock.Fixed()), "x")
+			lease := taken(t, lockerOn(t, w, distlock.NoRenewal()), "x")
 			w.deafen("renew")
 			wantErr(t, lease.Extend(t.Context(), time.Hour), distlock.ErrUnknown)
 			if left := time.Until(lease.Until()); left != trustOf(30*time.Second) {
@@ -96,7 +96,7 @@ func TestLease_Extend(t *testing.T) {
 	t.Run("ends with its context and within the trust", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWire()
-			lease := taken(t, lockerOn(t, w, distlock.TTL(2*time.Second), distlock.Fixed()), "x")
+			lease := taken(t, lockerOn(t, w, distlock.TTL(2*time.Second), distlock.NoRenewal()), "x")
 			w.freeze()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -115,7 +115,7 @@ func TestLease_Extend(t *testing.T) {
 	t.Run("takes at most 5 s", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWire()
-			lease := taken(t, lockerOn(t, w, distlock.TTL(time.Minute), distlock.Fixed()), "x")
+			lease := taken(t, lockerOn(t, w, distlock.TTL(time.Minute), distlock.NoRenewal()), "x")
 			w.freeze()
 			begin := time.Now()
 			wantErr(t, lease.Extend(t.Context(), time.Minute), distlock.ErrUnknown)
@@ -198,7 +198,7 @@ func (c *hopContext) Err() error {
 func TestLease_fixed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWire()
-		lease := taken(t, lockerOn(t, w, distlock.Fixed(), distlock.TTL(10*time.Second)), "x")
+		lease := taken(t, lockerOn(t, w, distlock.NoRenewal(), distlock.TTL(10*time.Second)), "x")
 		for range 10 {
 			time.Sleep(5 * time.Second)
 			if err := lease.Extend(t.Context(), 10*time.Second); err != nil {

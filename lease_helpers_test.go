@@ -149,12 +149,12 @@ func (p *tape) observe(_ context.Context, e distlock.Event) {
 }
 
 // all returns the events of some kinds, or of all kinds.
-func (p *tape) all(kinds ...distlock.EventKind) []distlock.Event {
+func (p *tape) all(kinds ...distlock.EventType) []distlock.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out []distlock.Event
 	for _, e := range p.events {
-		if len(kinds) == 0 || slices.Contains(kinds, e.Kind) {
+		if len(kinds) == 0 || slices.Contains(kinds, e.Type) {
 			out = append(out, e)
 		}
 	}
@@ -162,11 +162,11 @@ func (p *tape) all(kinds ...distlock.EventKind) []distlock.Event {
 }
 
 // story is the order of the events, without the asks and renewals.
-func (p *tape) story() []distlock.EventKind {
-	var out []distlock.EventKind
+func (p *tape) story() []distlock.EventType {
+	var out []distlock.EventType
 	for _, e := range p.all() {
-		if e.Kind != distlock.Asked && e.Kind != distlock.Renewed {
-			out = append(out, e.Kind)
+		if e.Type != distlock.EventAttempted && e.Type != distlock.EventRenewed {
+			out = append(out, e.Type)
 		}
 	}
 	return out
@@ -216,7 +216,7 @@ func wantLoss(t testing.TB, err error, reason distlock.Loss) {
 }
 
 // wantStory fails unless the events came in this order.
-func wantStory(t testing.TB, p *tape, want ...distlock.EventKind) {
+func wantStory(t testing.TB, p *tape, want ...distlock.EventType) {
 	t.Helper()
 	if got := p.story(); !slices.Equal(got, want) {
 		t.Fatalf("events %q, want %q", got, want)
@@ -238,14 +238,14 @@ func trustOf(ttl time.Duration) time.Duration { return ttl - max(ttl/100, min(tt
 
 // A slowObserver takes its time with the first event of a kind, until release.
 type slowObserver struct {
-	kind distlock.EventKind
+	kind distlock.EventType
 	hold chan struct{}
 	busy atomic.Bool
 	free sync.Once
 }
 
 func (o *slowObserver) observe(_ context.Context, e distlock.Event) {
-	if e.Kind == o.kind && o.busy.CompareAndSwap(false, true) {
+	if e.Type == o.kind && o.busy.CompareAndSwap(false, true) {
 		<-o.hold
 	}
 }

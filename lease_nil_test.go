@@ -27,8 +27,8 @@ func TestLease_none(t *testing.T) {
 			if lease.Valid(0) || lease.Wanted() || !lease.Until().IsZero() || !over(lease.Done()) {
 				t.Errorf("valid %v, wanted %v, until %v, done %v", lease.Valid(0), lease.Wanted(), lease.Until(), over(lease.Done()))
 			}
-			if lease.Fence() != 0 || lease.Key() != "" || lease.Mode() != "" || fmt.Sprintf("%v %+v", lease, lease) != "no lease no lease" {
-				t.Errorf("fence %d, name %q, mode %q, %v", lease.Fence(), lease.Key(), lease.Mode(), lease)
+			if lease.Fence() != 0 || lease.Name() != "" || lease.Mode() != "" || fmt.Sprintf("%v %+v", lease, lease) != "no lease no lease" {
+				t.Errorf("fence %d, name %q, mode %q, %v", lease.Fence(), lease.Name(), lease.Mode(), lease)
 			}
 			work := lease.Context(ctx)
 			if !over(work.Done()) || !errors.Is(context.Cause(work), distlock.ErrReleased) || distlock.FromContext(work) != nil {

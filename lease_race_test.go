@@ -106,10 +106,10 @@ func endOnce(t *testing.T, r *rand.Rand) {
 	synctest.Wait()
 
 	ends := map[uint64]int{}
-	for _, e := range p.all(distlock.Granted) {
+	for _, e := range p.all(distlock.EventGranted) {
 		ends[e.Fence]++
 	}
-	for _, e := range p.all(distlock.Released, distlock.HandedOff, distlock.Detached, distlock.Lost) {
+	for _, e := range p.all(distlock.EventReleased, distlock.EventHandedOff, distlock.EventDetached, distlock.EventLost) {
 		ends[e.Fence]--
 	}
 	for f, n := range ends {
@@ -121,7 +121,7 @@ func endOnce(t *testing.T, r *rand.Rand) {
 	if claims, _ := w.Store.Show(t.Context(), "x"); len(claims) > 0 {
 		t.Errorf("left behind: %+v", claims)
 	}
-	if handle != (distlock.Handle{}) && !slices.Contains(p.story(), distlock.Detached) {
+	if handle != (distlock.Handle{}) && !slices.Contains(p.story(), distlock.EventDetached) {
 		t.Error("a handle out of nothing")
 	}
 }

@@ -70,7 +70,7 @@ func TestLease_lost(t *testing.T) {
 // The clock decides, not the timer: an observer may hold up whoever tells of the loss.
 func TestLease_lost_lookingAtTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow, p := &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}, &tape{}
+		slow, p := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}, &tape{}
 		defer slow.release()
 		l := lockerOn(t, newWire(), distlock.TTL(time.Second), distlock.MaxHold(10*time.Second),
 			distlock.Observe(p.observe), distlock.Observe(slow.observe))
@@ -96,7 +96,7 @@ func TestLease_lost_lookingAtTheClock(t *testing.T) {
 		slow.release()
 		synctest.Wait()
 		wantErr(t, lease.Err(), distlock.ErrMaxHold)
-		wantStory(t, p, distlock.Granted, distlock.Lost)
+		wantStory(t, p, distlock.EventGranted, distlock.EventLost)
 	})
 }
 
@@ -150,7 +150,7 @@ func TestLease_lost_saysTheStore(t *testing.T) {
 				t.Errorf("again %v", again)
 			}
 			synctest.Wait()
-			wantStory(t, p, distlock.Granted, distlock.Lost)
+			wantStory(t, p, distlock.EventGranted, distlock.EventLost)
 		})
 	})
 }
@@ -167,8 +167,8 @@ func TestLease_atRisk(t *testing.T) {
 		if err := ctx.Err(); err != nil || lease.Err() != nil || over(lease.Done()) {
 			t.Fatalf("lost: %v", lease.Err())
 		}
-		wantStory(t, p, distlock.Granted, distlock.AtRisk, distlock.Recovered)
-		risk := p.all(distlock.AtRisk)[0]
+		wantStory(t, p, distlock.EventGranted, distlock.EventAtRisk, distlock.EventRecovered)
+		risk := p.all(distlock.EventAtRisk)[0]
 		wantErr(t, risk.Err, errWire)
 		if risk.Left < 15*time.Second || risk.Left > 21*time.Second || risk.Fence != lease.Fence() {
 			t.Errorf("%+v", risk)
@@ -254,18 +254,18 @@ func TestLease_facts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := lockerOn(t, newWire())
 		a := taken(t, l, "x")
-		if a.Key() != "x" || a.Mode() != distlock.Exclusive || a.Fence() == 0 || a.Fence() >= driver.MaxFence {
-			t.Errorf("%s %s %d", a.Key(), a.Mode(), a.Fence())
+		if a.Name() != "x" || a.Mode() != distlock.ModeExclusive || a.Fence() == 0 || a.Fence() >= driver.MaxFence {
+			t.Errorf("%s %s %d", a.Name(), a.Mode(), a.Fence())
 		}
 		r, err := l.TryRLock(t.Context(), "y")
-		if err != nil || r.Mode() != distlock.Shared {
+		if err != nil || r.Mode() != distlock.ModeShared {
 			t.Errorf("%v %v", r.Mode(), err)
 		}
 		_ = a.Unlock(t.Context())
 		if b := taken(t, l, "x"); b.Fence() <= a.Fence() {
 			t.Errorf("fence %d after %d", b.Fence(), a.Fence())
 		}
-		if a.Key() != "x" || a.Fence() == 0 || !a.Until().IsZero() || a.Valid(0) {
+		if a.Name() != "x" || a.Fence() == 0 || !a.Until().IsZero() || a.Valid(0) {
 			t.Error("a lease that is over forgets")
 		}
 	})
@@ -292,7 +292,7 @@ func TestLease_lost_toldByTheStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, b := must(t)(l.Lock(t.Context(), "a")), must(t)(l.Lock(t.Context(), "b", distlock.Fixed()))
+		a, b := must(t)(l.Lock(t.Context(), "a")), must(t)(l.Lock(t.Context(), "b", distlock.NoRenewal()))
 		began := time.Now()
 		store.losses <- []driver.ID{{Key: "a", Owner: "another's"}, {Key: "c", Owner: "nobody's"}, ids[1]}
 		<-b.Done()

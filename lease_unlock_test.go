@@ -16,7 +16,7 @@ func TestLease_Unlock(t *testing.T) {
 	t.Run("of a lost lease says so, again and again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWire()
-			lease := taken(t, lockerOn(t, w, distlock.Fixed()), "x")
+			lease := taken(t, lockerOn(t, w, distlock.NoRenewal()), "x")
 			<-lease.Done()
 			err := lease.Unlock(t.Context())
 			wantLoss(t, err, distlock.LossExpired)
@@ -145,7 +145,7 @@ func TestLease_Unlock(t *testing.T) {
 				if n := w.count("release"); n != before+1 {
 					t.Errorf("%d releases, want one more than %d", n, before)
 				}
-				wantStory(t, p, distlock.Granted, distlock.Released)
+				wantStory(t, p, distlock.EventGranted, distlock.EventReleased)
 				taken(t, l, "x")
 			})
 		}
@@ -234,7 +234,7 @@ func TestLease_Unlock_duringRenewal(t *testing.T) {
 func TestLease_Unlock_lostUntold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p := newWire(), &tape{}
-		slow := &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}
+		slow := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 		defer slow.release()
 		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.Observe(p.observe), distlock.Observe(slow.observe))
 		lease := taken(t, l, "x")
@@ -253,7 +253,7 @@ func TestLease_Unlock_lostUntold(t *testing.T) {
 		}
 		slow.release()
 		synctest.Wait()
-		if ends := p.all(distlock.Lost, distlock.Released); len(ends) != 1 || ends[0].Kind != distlock.Lost {
+		if ends := p.all(distlock.EventLost, distlock.EventReleased); len(ends) != 1 || ends[0].Type != distlock.EventLost {
 			t.Errorf("it ended by %+v", ends)
 		}
 	})
@@ -263,7 +263,7 @@ func TestLease_Unlock_lostUntold(t *testing.T) {
 func TestLease_Unlock_lostMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p := newWire(), &tape{}
-		slow := &slowObserver{kind: distlock.Renewed, hold: make(chan struct{})}
+		slow := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 		defer slow.release()
 		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.Observe(p.observe), distlock.Observe(slow.observe))
 		lease := taken(t, l, "x")
@@ -280,7 +280,7 @@ func TestLease_Unlock_lostMeanwhile(t *testing.T) {
 			t.Errorf("it took %v: does it wait for the renewal?", took)
 		}
 		synctest.Wait()
-		if n := len(p.all(distlock.Lost, distlock.Released)); n != 1 {
+		if n := len(p.all(distlock.EventLost, distlock.EventReleased)); n != 1 {
 			t.Errorf("told %d times of the end", n)
 		}
 		w.mend()
@@ -375,11 +375,11 @@ func TestLease_Unlock_repeats(t *testing.T) {
 				if late := time.Since(at); late > 300*time.Millisecond {
 					t.Errorf("it came %v after the store could answer", late)
 				}
-				kind := distlock.Released
+				kind := distlock.EventReleased
 				if c.want != nil {
-					kind = distlock.Lost
+					kind = distlock.EventLost
 				}
-				wantStory(t, p, distlock.Granted, kind)
+				wantStory(t, p, distlock.EventGranted, kind)
 				claims, _ := w.Store.Show(t.Context(), "x")
 				for _, claim := range claims {
 					if claim.Owner != driver.Tag("other") {

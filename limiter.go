@@ -18,7 +18,7 @@ var ErrLimited error = &kindOf{"distlock: rate limit reached", ErrHeld}
 
 // A LimitError says that a rate limit is used up, and when to ask again. It is ErrLimited.
 type LimitError struct {
-	Key    string
+	Name   string
 	Limit  int64
 	Window time.Duration
 	Retry  time.Duration // before that there is no room; 0: not known
@@ -26,7 +26,7 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	s := fmt.Sprintf("distlock: %s is over its limit of %d in %v", quote(e.Key), e.Limit, e.Window)
+	s := fmt.Sprintf("distlock: %s is over its limit of %d in %v", quote(e.Name), e.Limit, e.Window)
 	if e.Retry > 0 {
 		s += fmt.Sprintf(", retry in %v", round(e.Retry))
 	}
@@ -98,7 +98,7 @@ func (m *Limiter) shared(o *options) bool { return m.share > 1 && !o.exact }
 
 // Allow lets a name pass once, or as often as Weight says, or returns ErrLimited at once.
 func (m *Limiter) Allow(ctx context.Context, name string, opts ...Option) error {
-	return m.Wait(ctx, name, append(opts[:len(opts):len(opts)], Wait(0))...)
+	return m.Wait(ctx, name, append(opts[:len(opts):len(opts)], MaxWait(0))...)
 }
 
 // Wait lets a name pass once, or as often as Weight says, and waits until it may: first come, first served where the store can queue
@@ -109,7 +109,7 @@ func (m *Limiter) Wait(ctx context.Context, name string, opts ...Option) error {
 }
 
 func (m *Limiter) wait(ctx context.Context, name string, opts []Option) error {
-	r, err := m.l.request(ctx, kindRate, name, Counted, append(opts[:len(opts):len(opts)], m.set))
+	r, err := m.l.request(ctx, kindRate, name, ModeCounted, append(opts[:len(opts):len(opts)], m.set))
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (m *Limiter) limited(name string, err error) error {
 	if !errors.As(err, &held) {
 		return err
 	}
-	return &LimitError{Key: name, Limit: m.n, Window: m.window, Retry: held.Retry, Err: err}
+	return &LimitError{Name: name, Limit: m.n, Window: m.window, Retry: held.Retry, Err: err}
 }
 
 // leave ends the lease and leaves the claim to end by itself.
@@ -147,6 +147,6 @@ func (l *Lease) leave(ctx context.Context) error {
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	_ = l.t.hold.Stop(now) // it is not renewed: there is nothing to wait for
-	l.part(ctx, Detached, nil, true)
+	l.part(ctx, EventDetached, nil, true)
 	return nil
 }

@@ -124,7 +124,7 @@ func TestLimiter_Wait(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wants(t, here.Wait(ctx, "api"), distlock.ErrLimited, context.DeadlineExceeded)
-		wants(t, there.Wait(t.Context(), "api", distlock.Wait(time.Second)), distlock.ErrLimited, context.DeadlineExceeded)
+		wants(t, there.Wait(t.Context(), "api", distlock.MaxWait(time.Second)), distlock.ErrLimited, context.DeadlineExceeded)
 		time.Sleep(time.Minute)
 		g.empty(t, a, b)
 	})
@@ -169,7 +169,7 @@ func TestLimiter_neverOver(t *testing.T) {
 								if mine.IntN(3) == 0 {
 									try = m.Wait
 								}
-								switch err := try(t.Context(), "api", distlock.Weight(weight), distlock.Wait(window)); {
+								switch err := try(t.Context(), "api", distlock.Weight(weight), distlock.MaxWait(window)); {
 								case err == nil:
 									passed.add(time.Since(began), weight)
 								case !errors.Is(err, distlock.ErrLimited):
@@ -378,7 +378,7 @@ func TestLimiter_shares_wait(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		wants(t, m.Wait(t.Context(), "api", distlock.Wait(time.Second)), distlock.ErrLimited, context.DeadlineExceeded)
+		wants(t, m.Wait(t.Context(), "api", distlock.MaxWait(time.Second)), distlock.ErrLimited, context.DeadlineExceeded)
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("it took %v", took)
 		}
@@ -397,8 +397,8 @@ func TestLimiter_events(t *testing.T) {
 		inBubble(t, func(t *testing.T, g *gate) {
 			var words order
 			m := limiter(t, g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
-				if e.Kind != distlock.Asked {
-					words.say("%v", e.Kind)
+				if e.Type != distlock.EventAttempted {
+					words.say("%v", e.Type)
 				}
 			})), n, time.Second)
 			for range 3 {
@@ -457,7 +457,7 @@ func TestLimiter_Wait_retry(t *testing.T) {
 			if err := m.Allow(t.Context(), "api", distlock.Weight(n)); err != nil {
 				t.Fatal(err)
 			}
-			err := m.Wait(t.Context(), "api", distlock.Wait(50*time.Second))
+			err := m.Wait(t.Context(), "api", distlock.MaxWait(50*time.Second))
 			var limited *distlock.LimitError
 			if !errors.As(err, &limited) || limited.Retry < 10*time.Second || limited.Retry > 11*time.Second {
 				t.Errorf("limit %d: %v; want to retry in 10s", n, err)

@@ -49,7 +49,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
-		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: ErrClosed})
+		r.tell(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.began, Err: ErrClosed})
 		return nil, ErrClosed
 	}
 	n := l.line(r)
@@ -102,7 +102,7 @@ func (l *Locker) get(ctx context.Context, r *request) (*Lease, error) {
 		err = l.reject(ctx, r, id)
 	}
 	if err != nil {
-		r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: err})
+		r.tell(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.began, Err: err})
 		return nil, err
 	}
 	return l.welcome(ctx, lease, Event{}), nil
@@ -116,7 +116,7 @@ func (l *Locker) reject(ctx context.Context, r *request, id driver.ID) error {
 	if l.closed && err == nil {
 		return ErrClosed
 	}
-	return &OpError{Op: "acquire", Key: r.name, Unknown: err != nil, Err: errTooLate}
+	return &OpError{Op: "acquire", Name: r.name, Unknown: err != nil, Err: errTooLate}
 }
 
 var errTooLate = errors.New("the store's answer came too late to be trusted")
@@ -126,7 +126,7 @@ func (l *Locker) welcome(ctx context.Context, lease *Lease, e Event) *Lease {
 	if lease.r.opt.observe != nil { // Left reads system clocks
 		told := false
 		defer lease.unless(ctx, &told)
-		e.Kind, e.Took, e.Left = Granted, lease.since-lease.r.began, lease.t.hold.Left()
+		e.Type, e.Took, e.Left = EventGranted, lease.since-lease.r.began, lease.t.hold.Left()
 		e.Handed, e.Behind = lease.handed, lease.behind
 		lease.tell(ctx, e)
 		told = true

@@ -100,30 +100,30 @@ func self() string {
 // the first attempt then fails after 5 s, or after the TTL if that is shorter, and up to 1 s more
 // to undo it.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return l.take(ctx, Exclusive, name, opts)
+	return l.take(ctx, ModeExclusive, name, opts)
 }
 
 // TryLock takes the lock of a name, or returns ErrHeld at once if it is held. On a store that does
 // not answer it takes as long as the first attempt of Lock.
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return l.take(ctx, Exclusive, name, append(opts[:len(opts):len(opts)], Wait(0)))
+	return l.take(ctx, ModeExclusive, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
 }
 
 // RLock takes the lock of a name together with other readers, and waits while it is held by
 // Lock or another waits for that. Where the store can queue, readers do not overtake a writer.
 func (l *Locker) RLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return l.take(ctx, Shared, name, opts)
+	return l.take(ctx, ModeShared, name, opts)
 }
 
 // TryRLock takes the lock of a name together with other readers, or returns ErrHeld at once.
 func (l *Locker) TryRLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return l.take(ctx, Shared, name, append(opts[:len(opts):len(opts)], Wait(0)))
+	return l.take(ctx, ModeShared, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
 }
 
 // take takes the plain lock of a name.
 func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option) (*Lease, error) {
 	weight := driver.Whole
-	if mode == Shared {
+	if mode == ModeShared {
 		weight = 1
 	}
 	r, err := l.request(ctx, kindLock, name, mode, opts)
@@ -131,7 +131,7 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 		return nil, outcome(false, err)
 	}
 	r.Weight, r.Limit = weight, driver.Whole
-	if mode == Exclusive {
+	if mode == ModeExclusive {
 		if err := l.upgrades(ctx, r); err != nil {
 			return nil, outcome(false, err)
 		}
@@ -147,7 +147,7 @@ func (l *Locker) Check(ctx context.Context) error {
 		*o = options{ttl: o.ttl, first: o.first, most: o.most, holder: o.holder}
 		return nil
 	}
-	r, err := l.request(ctx, kindCheck, l.self, Exclusive, []Option{plain})
+	r, err := l.request(ctx, kindCheck, l.self, ModeExclusive, []Option{plain})
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (l *Locker) Check(ctx context.Context) error {
 func nameless(err error) error {
 	var op *OpError
 	if errors.As(err, &op) {
-		op.Op, op.Key = "check", ""
+		op.Op, op.Name = "check", ""
 	}
 	return err
 }

@@ -101,7 +101,7 @@ func TestLocker_callsNobodyUnderItsLock(t *testing.T) {
 			_, _ = l.Lock(ctx, "held")
 		},
 		"Lock, waiting in vain": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) {
-			_, _ = l.Lock(ctx, "held", distlock.Wait(time.Minute))
+			_, _ = l.Lock(ctx, "held", distlock.MaxWait(time.Minute))
 		},
 		"TryLock":  func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _, _ = l.TryLock(ctx, "held") },
 		"RLock":    func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _, _ = l.RLock(ctx, "free") },

@@ -362,7 +362,7 @@ func TestLocker_Check(t *testing.T) {
 			err := l.Check(c.ctx)
 			wants(t, err, c.want...)
 			var op *distlock.OpError
-			if !errors.As(err, &op) || op.Op != "check" || op.Key != "" {
+			if !errors.As(err, &op) || op.Op != "check" || op.Name != "" {
 				t.Errorf("%s: %+v", c.name, op)
 			}
 		}
@@ -380,7 +380,7 @@ func TestLocker_arguments(t *testing.T) {
 		"New":        errOf(distlock.New(nil)),
 		"Lock":       errOf(l.Lock(none, "k")),
 		"name":       errOf(l.Lock(t.Context(), "")),
-		"option":     errOf(l.Lock(t.Context(), "k", distlock.Wait(-1))),
+		"option":     errOf(l.Lock(t.Context(), "k", distlock.MaxWait(-1))),
 		"Check":      l.Check(none),
 		"ReleaseAll": l.ReleaseAll(none),
 		"Close":      l.Close(none),
@@ -468,7 +468,7 @@ func (s *stress) step(rng *rand.Rand) {
 	if rng.IntN(20) == 0 {
 		lease = s.give(rng, lease)
 	}
-	if lease.Mode() == distlock.Shared {
+	if lease.Mode() == distlock.ModeShared {
 		_ = key.writes
 		s.read.Add(1)
 	} else {
@@ -509,7 +509,7 @@ func TestLocker_forgetsLines(t *testing.T) {
 			lease := must(t)(other.Lock(t.Context(), name))
 			_, err := l.TryLock(t.Context(), name)
 			wants(t, err, distlock.ErrHeld)
-			_, err = l.Lock(t.Context(), name, distlock.Wait(time.Millisecond))
+			_, err = l.Lock(t.Context(), name, distlock.MaxWait(time.Millisecond))
 			wants(t, err, distlock.ErrHeld)
 			_, err = l.Lock(t.Context(), name, distlock.MaxAttempts(2))
 			wants(t, err, distlock.ErrHeld)

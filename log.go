@@ -17,9 +17,9 @@ func Log(logger *slog.Logger) Observer {
 		logger = slog.Default()
 	}
 	return func(ctx context.Context, e Event) {
-		level, what := slog.LevelDebug, string(e.Kind)
+		level, what := slog.LevelDebug, string(e.Type)
 		switch {
-		case e.Kind == Lost, e.Kind == AtRisk, e.Kind == Released && e.Err != nil:
+		case e.Type == EventLost, e.Type == EventAtRisk, e.Type == EventReleased && e.Err != nil:
 			level = slog.LevelWarn
 		case errors.Is(e.Err, ErrDeadlock): // a mistake in the program, not a busy lock
 			level = slog.LevelWarn
@@ -29,7 +29,7 @@ func Log(logger *slog.Logger) Observer {
 		if !logger.Enabled(ctx, level) {
 			return
 		}
-		attrs := []slog.Attr{slog.String("key", e.Key), slog.String("mode", string(e.Mode)), slog.String("store", e.Store)}
+		attrs := []slog.Attr{slog.String("name", e.Name), slog.String("mode", string(e.Mode)), slog.String("store", e.Store)}
 		if e.Fence > 0 {
 			attrs = append(attrs, slog.Uint64("fence", e.Fence))
 		}

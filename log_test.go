@@ -35,46 +35,46 @@ func TestLog(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `(distlock: [a-z ]+)`").FindAllStringSubmatch(string(page), -1) {
 		rows[row[1]] = false
 	}
-	base := distlock.Event{Key: "x", Mode: distlock.Exclusive, Store: "mem", Holder: "me"}
+	base := distlock.Event{Name: "x", Mode: distlock.ModeExclusive, Store: "mem", Holder: "me"}
 	for _, c := range []struct {
 		e    distlock.Event
 		want string
 	}{
-		{distlock.Event{Kind: distlock.Asked, Took: time.Millisecond, Err: errWire}, `level=DEBUG msg="distlock: asked" %s took=1ms error="the line is cut"`},
-		{distlock.Event{Kind: distlock.Waiting}, `level=DEBUG msg="distlock: waiting" %s`},
+		{distlock.Event{Type: distlock.EventAttempted, Took: time.Millisecond, Err: errWire}, `level=DEBUG msg="distlock: attempted" %s took=1ms error="the line is cut"`},
+		{distlock.Event{Type: distlock.EventWaiting}, `level=DEBUG msg="distlock: waiting" %s`},
 		{
-			distlock.Event{Kind: distlock.Granted, Fence: 7, Took: time.Second, Wait: time.Millisecond, Left: 29 * time.Second, Handed: true, Behind: 3},
+			distlock.Event{Type: distlock.EventGranted, Fence: 7, Took: time.Second, Wait: time.Millisecond, Left: 29 * time.Second, Handed: true, Behind: 3},
 			`level=DEBUG msg="distlock: granted" %s fence=7 took=1s wait=1ms left=29s behind=3 handed=true`,
 		},
 		{
-			distlock.Event{Kind: distlock.Refused, Err: errors.Join(&distlock.HeldError{Key: "x", Holder: "you"}, distlock.ErrReleased)},
+			distlock.Event{Type: distlock.EventRefused, Err: errors.Join(&distlock.HeldError{Name: "x", Holder: "you"}, distlock.ErrReleased)},
 			`level=DEBUG msg="distlock: refused" %s error="distlock: \"x\" is held by you\ndistlock: lease released"`,
 		},
 		{
-			distlock.Event{Kind: distlock.Refused, Err: &distlock.DeadlockError{Key: "x", Cycle: []distlock.Party{{Holder: "me", Waits: distlock.Claim{Key: "x"}, Holds: []distlock.Claim{{Key: "x"}}}}}},
+			distlock.Event{Type: distlock.EventRefused, Err: &distlock.DeadlockError{Name: "x", Cycle: []distlock.Task{{Holder: "me", Waits: distlock.Claim{Name: "x"}, Holds: []distlock.Claim{{Name: "x"}}}}}},
 			`level=WARN msg="distlock: refused" %s error="distlock: deadlock: me holds \"x\" and waits for \"x\": it waits for itself"`,
 		},
-		{distlock.Event{Kind: distlock.Renewed, Fence: 7}, `level=DEBUG msg="distlock: renewed" %s fence=7`},
+		{distlock.Event{Type: distlock.EventRenewed, Fence: 7}, `level=DEBUG msg="distlock: renewed" %s fence=7`},
 		{
-			distlock.Event{Kind: distlock.Renewed, Fence: 7, Left: 7 * time.Second, Margin: 7 * time.Second, Thin: true},
+			distlock.Event{Type: distlock.EventRenewed, Fence: 7, Left: 7 * time.Second, Margin: 7 * time.Second, Thin: true},
 			`level=WARN msg="distlock: renewed late" %s fence=7 left=7s`,
 		},
-		{distlock.Event{Kind: distlock.AtRisk, Fence: 7, Left: time.Second, Err: errWire}, `level=WARN msg="distlock: at risk" %s fence=7 left=1s error="the line is cut"`},
-		{distlock.Event{Kind: distlock.Recovered, Fence: 7}, `level=DEBUG msg="distlock: recovered" %s fence=7`},
+		{distlock.Event{Type: distlock.EventAtRisk, Fence: 7, Left: time.Second, Err: errWire}, `level=WARN msg="distlock: at risk" %s fence=7 left=1s error="the line is cut"`},
+		{distlock.Event{Type: distlock.EventRecovered, Fence: 7}, `level=DEBUG msg="distlock: recovered" %s fence=7`},
 		{
-			distlock.Event{Kind: distlock.Lost, Fence: 7, Err: &distlock.LostError{Key: "x", Reason: distlock.LossExpired}},
+			distlock.Event{Type: distlock.EventLost, Fence: 7, Err: &distlock.LostError{Name: "x", Reason: distlock.LossExpired}},
 			`level=WARN msg="distlock: lost" %s fence=7 error="distlock: lease of \"x\" lost: not renewed in time"`,
 		},
-		{distlock.Event{Kind: distlock.Released, Fence: 7, Took: time.Minute}, `level=DEBUG msg="distlock: released" %s fence=7 took=1m0s`},
-		{distlock.Event{Kind: distlock.Released, Fence: 7, Err: errWire}, `level=WARN msg="distlock: released" %s fence=7 error="the line is cut"`},
-		{distlock.Event{Kind: distlock.HandedOff, Fence: 7}, `level=DEBUG msg="distlock: handed off" %s fence=7`},
-		{distlock.Event{Kind: distlock.Detached, Fence: 7}, `level=DEBUG msg="distlock: detached" %s fence=7`},
-		{distlock.Event{Kind: distlock.Withdrawn}, `level=DEBUG msg="distlock: withdrawn" %s`},
+		{distlock.Event{Type: distlock.EventReleased, Fence: 7, Took: time.Minute}, `level=DEBUG msg="distlock: released" %s fence=7 took=1m0s`},
+		{distlock.Event{Type: distlock.EventReleased, Fence: 7, Err: errWire}, `level=WARN msg="distlock: released" %s fence=7 error="the line is cut"`},
+		{distlock.Event{Type: distlock.EventHandedOff, Fence: 7}, `level=DEBUG msg="distlock: handed off" %s fence=7`},
+		{distlock.Event{Type: distlock.EventDetached, Fence: 7}, `level=DEBUG msg="distlock: detached" %s fence=7`},
+		{distlock.Event{Type: distlock.EventWithdrawn}, `level=DEBUG msg="distlock: withdrawn" %s`},
 	} {
-		c.e.Key, c.e.Mode, c.e.Store, c.e.Holder = base.Key, base.Mode, base.Store, base.Holder
+		c.e.Name, c.e.Mode, c.e.Store, c.e.Holder = base.Name, base.Mode, base.Store, base.Holder
 		out.Reset()
 		log(t.Context(), c.e)
-		want := fmt.Sprintf(c.want, "key=x mode=exclusive store=mem") + "\n"
+		want := fmt.Sprintf(c.want, "name=x mode=exclusive store=mem") + "\n"
 		if got := out.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -142,7 +142,7 @@ func TestLog_showsNoOwner(t *testing.T) {
 		lease := taken(t, l, "x")
 		_, err := l.TryLock(t.Context(), "x")
 		logger.Error("refused", "err", err)
-		_, err = l.Lock(t.Context(), "x", distlock.Wait(time.Minute))
+		_, err = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
 		logger.Error("waited", "err", err)
 		w.deafen("release")
 		logger.Error("unlock", "err", lease.Unlock(t.Context()))
@@ -182,7 +182,7 @@ func TestLog_nil(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
 	defer slog.SetDefault(before)
-	distlock.Log(nil)(context.Background(), distlock.Event{Kind: distlock.Lost, Key: "x"})
+	distlock.Log(nil)(context.Background(), distlock.Event{Type: distlock.EventLost, Name: "x"})
 	if !strings.Contains(out.String(), "distlock: lost") {
 		t.Errorf("%q", out.String())
 	}

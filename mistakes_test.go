@@ -35,7 +35,7 @@ func TestMistake_noTTL(t *testing.T) {
 func TestMistake_unlockAfterLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
-		late := must(t)(g.locker(t).Lock(ctx, "x", distlock.TTL(time.Second), distlock.Fixed()))
+		late := must(t)(g.locker(t).Lock(ctx, "x", distlock.TTL(time.Second), distlock.NoRenewal()))
 		time.Sleep(2 * time.Second)
 		other := g.locker(t)
 		lease := must(t)(other.Lock(ctx, "x"))
@@ -74,7 +74,7 @@ func TestMistake_slowWork(t *testing.T) {
 				}
 				time.Sleep(time.Hour) // it does not listen
 				return nil
-			}, distlock.TTL(time.Second), distlock.Fixed())
+			}, distlock.TTL(time.Second), distlock.NoRenewal())
 			wants(t, err, distlock.ErrLost) // and is not called done
 		})
 	})
@@ -116,7 +116,7 @@ func TestMistake_shortTTL(t *testing.T) {
 		store.Delay(600 * time.Millisecond) // no try can be answered in time
 		time.Sleep(10 * time.Second)
 		wantErr(t, lease.Err(), distlock.ErrLost)
-		if len(log.all(distlock.AtRisk)) == 0 {
+		if len(log.all(distlock.EventAtRisk)) == 0 {
 			t.Error("nothing was said before the loss")
 		}
 		_ = lease.Unlock(context.Background())
@@ -154,7 +154,7 @@ func TestMistake_unhandledRefusal(t *testing.T) {
 		ran := false
 		work := func(context.Context) error { ran = true; return nil }
 		_, _ = l.TryDo(ctx, "x", work)
-		_ = l.Do(ctx, "x", work, distlock.Wait(time.Second))
+		_ = l.Do(ctx, "x", work, distlock.MaxWait(time.Second))
 		if ran {
 			t.Error("it ran without the lock")
 		}

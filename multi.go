@@ -68,7 +68,7 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 
 // TryLockAll takes the locks of several names, all or none, or returns ErrHeld at once if one of them is held.
 func (l *Locker) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
-	return l.LockAll(ctx, names, append(opts[:len(opts):len(opts)], Wait(0))...)
+	return l.LockAll(ctx, names, append(opts[:len(opts):len(opts)], MaxWait(0))...)
 }
 
 // several checks all names and options before the first is taken, and returns the names in order.
@@ -78,7 +78,7 @@ func (l *Locker) several(ctx context.Context, names []string, opts []Option) (*r
 	}
 	var last *request
 	for _, name := range names {
-		r, err := l.request(ctx, kindLock, name, Exclusive, opts)
+		r, err := l.request(ctx, kindLock, name, ModeExclusive, opts)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -112,7 +112,7 @@ func (s *Leases) undo(ctx context.Context, l *Locker, why error) error {
 	defer leave()
 	err := l.aside(ctx, func() time.Duration { return setGrace }, func() error { return s.discard(ctx) })
 	if err == errNoAnswer { //nolint:errorlint // this very one: those of leases are wrapped
-		err = &OpError{Op: "release", Key: s.all[0].r.name, Unknown: true, Err: err}
+		err = &OpError{Op: "release", Name: s.all[0].r.name, Unknown: true, Err: err}
 	}
 	if err != nil {
 		why = errors.Join(why, err)
@@ -143,7 +143,7 @@ func (s *Leases) All() iter.Seq[*Lease] { return slices.Values(s.all) }
 // Lease returns the lease of a name, or nil if the name is none of them.
 func (s *Leases) Lease(name string) *Lease {
 	for _, lease := range s.all {
-		if lease.Key() == name {
+		if lease.Name() == name {
 			return lease
 		}
 	}

@@ -52,9 +52,9 @@ func TestLocker_LockAll(t *testing.T) {
 		}
 		var got []string
 		for lease := range s.All() {
-			got = append(got, lease.Key())
-			if s.Lease(lease.Key()) != lease || lease.Fence() == 0 || lease.Mode() != distlock.Exclusive {
-				t.Errorf("%v is not the exclusive lease of %q", lease, lease.Key())
+			got = append(got, lease.Name())
+			if s.Lease(lease.Name()) != lease || lease.Fence() == 0 || lease.Mode() != distlock.ModeExclusive {
+				t.Errorf("%v is not the exclusive lease of %q", lease, lease.Name())
 			}
 		}
 		if !slices.Equal(got, []string{"a", "b", "c"}) || s.Lease("d") != nil {
@@ -91,7 +91,7 @@ func TestLocker_LockAll_allOrNothing(t *testing.T) {
 			return l.TryLockAll(ctx, []string{"a", "b", "c"})
 		}, distlock.ErrHeld, 0},
 		{"wait", func(l *distlock.Locker, ctx context.Context) (*distlock.Leases, error) {
-			return l.LockAll(ctx, []string{"a", "b", "c"}, distlock.Wait(3*time.Second))
+			return l.LockAll(ctx, []string{"a", "b", "c"}, distlock.MaxWait(3*time.Second))
 		}, context.DeadlineExceeded, 3 * time.Second},
 		{"context", func(l *distlock.Locker, ctx context.Context) (*distlock.Leases, error) {
 			ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -125,7 +125,7 @@ func TestLocker_LockAll_wait(t *testing.T) {
 		one, two := must(t)(b.Lock(t.Context(), "a")), must(t)(b.Lock(t.Context(), "b"))
 		time.AfterFunc(2*time.Second, func() { free(t, one) })
 		began := time.Now()
-		_, err := a.LockAll(t.Context(), []string{"a", "b"}, distlock.Wait(3*time.Second))
+		_, err := a.LockAll(t.Context(), []string{"a", "b"}, distlock.MaxWait(3*time.Second))
 		wants(t, err, distlock.ErrHeld)
 		if took := time.Since(began); took != 3*time.Second {
 			t.Errorf("it took %v", took)
@@ -140,7 +140,7 @@ func TestLocker_LockAll_lostWhileWaiting(t *testing.T) {
 		a, b := g.locker(t, distlock.TTL(10*time.Second)), g.locker(t)
 		other := must(t)(b.Lock(t.Context(), "b"))
 		time.AfterFunc(5*time.Second, func() { _, _ = g.Break(context.Background(), "a", "test") })
-		s, err := a.LockAll(t.Context(), []string{"a", "b"}, distlock.Wait(time.Hour))
+		s, err := a.LockAll(t.Context(), []string{"a", "b"}, distlock.MaxWait(time.Hour))
 		wants(t, err, distlock.ErrLost)
 		if s != nil {
 			t.Error("leases came with the error")
@@ -227,16 +227,16 @@ func TestLocker_LockAll_noDeadlock(t *testing.T) {
 						}
 						mu.Lock()
 						for lease := range s.All() {
-							if holder[lease.Key()] != 0 || lease.Fence() <= fences[lease.Key()] {
-								t.Errorf("seed %d: %v, and %d has it with fence %d", seed, lease, holder[lease.Key()], fences[lease.Key()])
+							if holder[lease.Name()] != 0 || lease.Fence() <= fences[lease.Name()] {
+								t.Errorf("seed %d: %v, and %d has it with fence %d", seed, lease, holder[lease.Name()], fences[lease.Name()])
 							}
-							holder[lease.Key()], fences[lease.Key()] = i+1, lease.Fence()
+							holder[lease.Name()], fences[lease.Name()] = i+1, lease.Fence()
 						}
 						mu.Unlock()
 						time.Sleep(time.Duration(mine.IntN(20)) * time.Millisecond)
 						mu.Lock()
 						for lease := range s.All() {
-							holder[lease.Key()] = 0
+							holder[lease.Name()] = 0
 						}
 						mu.Unlock()
 						if err := s.Unlock(ctx); err != nil {

@@ -91,8 +91,8 @@ func TestName_distinct(t *testing.T) {
 	l := lockerOn(t, w)
 	for _, name := range names {
 		lease := taken(t, l, name) // free: no other name has taken it
-		if lease.Key() != name {
-			t.Errorf("%q became %q", name, lease.Key())
+		if lease.Name() != name {
+			t.Errorf("%q became %q", name, lease.Name())
 		}
 	}
 	var seen []string
@@ -101,9 +101,9 @@ func TestName_distinct(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.Kind != "" {
-			t.Errorf("%q is of kind %s", c.Key, c.Kind)
+			t.Errorf("%q is of kind %s", c.Name, c.Kind)
 		}
-		seen = append(seen, c.Key)
+		seen = append(seen, c.Name)
 	}
 	slices.Sort(seen)
 	slices.Sort(names)
@@ -114,7 +114,7 @@ func TestName_distinct(t *testing.T) {
 		if _, err := l.TryLock(t.Context(), name); !errors.Is(err, distlock.ErrHeld) {
 			t.Errorf("%q: %v", name, err)
 		}
-		if why, err := l.Why(t.Context(), name); err != nil || len(why.Holders) != 1 || why.Holders[0].Key != name {
+		if why, err := l.Why(t.Context(), name); err != nil || len(why.Holders) != 1 || why.Holders[0].Name != name {
 			t.Errorf("%q: %v %v", name, why, err)
 		}
 	}

@@ -22,27 +22,27 @@ func TestObserver_panics(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(ctx context.Context, l *distlock.Locker)
-		kind distlock.EventKind
+		kind distlock.EventType
 		nth  int
 		held time.Duration // by another, for so long
 		late time.Duration // how long the observer takes
 	}{
-		{"granted by the store", lock, distlock.Asked, 1, 0, 0},
-		{"refused by the store", lock, distlock.Asked, 1, time.Second, 0},
-		{"waiting", lock, distlock.Waiting, 1, time.Second, 0},
-		{"waiting and served", lock, distlock.Waiting, 1, time.Second, 2 * time.Second},
-		{"granted", lock, distlock.Granted, 1, 0, 0},
-		{"granted after a wait", lock, distlock.Granted, 1, time.Second, 0},
-		{"one of two granted", lockAll, distlock.Granted, 2, 0, 0},
-		{"writer over", downgrade, distlock.HandedOff, 1, 0, 0},
-		{"reader granted", downgrade, distlock.Granted, 2, 0, 0},
-		{"lowered by the store", downgrade, distlock.Asked, 2, 0, 0},
+		{"granted by the store", lock, distlock.EventAttempted, 1, 0, 0},
+		{"refused by the store", lock, distlock.EventAttempted, 1, time.Second, 0},
+		{"waiting", lock, distlock.EventWaiting, 1, time.Second, 0},
+		{"waiting and served", lock, distlock.EventWaiting, 1, time.Second, 2 * time.Second},
+		{"granted", lock, distlock.EventGranted, 1, 0, 0},
+		{"granted after a wait", lock, distlock.EventGranted, 1, time.Second, 0},
+		{"one of two granted", lockAll, distlock.EventGranted, 2, 0, 0},
+		{"writer over", downgrade, distlock.EventHandedOff, 1, 0, 0},
+		{"reader granted", downgrade, distlock.EventGranted, 2, 0, 0},
+		{"lowered by the store", downgrade, distlock.EventAttempted, 2, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				rival, seen := g.locker(t), 0
 				l := g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
-					if e.Kind != c.kind {
+					if e.Type != c.kind {
 						return
 					}
 					if seen++; seen == c.nth {
@@ -59,7 +59,7 @@ func TestObserver_panics(t *testing.T) {
 				}
 				time.Sleep(time.Minute) // a claim that nobody knows of has ended
 				g.empty(t, l, rival)
-				free(t, must(t)(l.Lock(t.Context(), "k", distlock.Wait(time.Second))))
+				free(t, must(t)(l.Lock(t.Context(), "k", distlock.MaxWait(time.Second))))
 			})
 		})
 	}
@@ -68,7 +68,7 @@ func TestObserver_panics(t *testing.T) {
 // Those who wait for a call whose observer panics go on when it is over.
 func TestObserver_panics_othersGoOn(t *testing.T) {
 	panics := distlock.Observe(func(_ context.Context, e distlock.Event) {
-		if e.Kind == distlock.Asked {
+		if e.Type == distlock.EventAttempted {
 			panic("observer")
 		}
 	})

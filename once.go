@@ -27,12 +27,12 @@ var (
 
 // A PastError is the failure of an earlier call of Once, which was remembered.
 type PastError struct {
-	Key  string
+	Name string
 	Text string // what the error said then
 }
 
 func (e *PastError) Error() string {
-	return fmt.Sprintf("distlock: %s failed before: %s", quote(e.Key), e.Text)
+	return fmt.Sprintf("distlock: %s failed before: %s", quote(e.Name), e.Text)
 }
 
 // A Once does a thing and remembers its result, but a process that is lost between the doing and the recording leaves
@@ -115,7 +115,7 @@ func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Contex
 
 func (o *Once[T]) do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts []Option) (T, error) {
 	var none T
-	r, err := o.l.request(ctx, kindOnce, name, Exclusive, append(o.opts, opts...))
+	r, err := o.l.request(ctx, kindOnce, name, ModeExclusive, append(o.opts, opts...))
 	if err != nil {
 		return none, err
 	}
@@ -203,7 +203,7 @@ func (o *Once[T]) write(v T, failed error) ([]byte, error) {
 func (o *Once[T]) read(name string, record []byte) (v T, err error) {
 	switch {
 	case len(record) > 0 && record[0] == markFailure:
-		return v, &PastError{Key: name, Text: string(record[1:])}
+		return v, &PastError{Name: name, Text: string(record[1:])}
 	case len(record) > 0 && record[0] == markResult:
 		if v, err = o.o.Decode(record[1:]); err == nil {
 			return v, nil
@@ -227,11 +227,11 @@ func (l *Lease) record(ctx context.Context, ttl time.Duration, value []byte) err
 	if err == nil {
 		err = l.keep(ctx, driver.Renewal{ID: l.t.id, TTL: ttl, Value: value, Keep: true}, until)
 	}
-	kind := Released
+	kind := EventReleased
 	switch {
 	case err == nil:
 	case errors.Is(err, driver.ErrNotHeld), errors.Is(err, keeper.ErrExpired), errors.Is(err, keeper.ErrMaxHold):
-		err, kind = newLostError(l.r.name, l.fence, err), Lost
+		err, kind = newLostError(l.r.name, l.fence, err), EventLost
 	default:
 		err = newOpError("record", l.r.name, err)
 	}

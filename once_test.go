@@ -125,11 +125,11 @@ func TestOnce_Do_waits(t *testing.T) {
 func TestOnce_Do_refuses(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
-		o, other := once[int](t, g.locker(t), nil), once[int](t, g.locker(t), nil, distlock.Wait(0))
+		o, other := once[int](t, g.locker(t), nil), once[int](t, g.locker(t), nil, distlock.MaxWait(0))
 		v, err := o.Do(ctx, "a", func(context.Context) (int, error) {
 			_, err := other.Do(ctx, "a", never[int](t))
 			wants(t, err, distlock.ErrHeld)
-			_, err = o.Do(ctx, "a", never[int](t), distlock.Wait(time.Second))
+			_, err = o.Do(ctx, "a", never[int](t), distlock.MaxWait(time.Second))
 			wants(t, err, distlock.ErrHeld, context.DeadlineExceeded)
 			return 1, nil
 		})
@@ -160,7 +160,7 @@ func TestOnce_Do_failures(t *testing.T) {
 		wants(t, err, errBroke)
 		_, err = o.Do(ctx, "a", never[int](t))
 		var past *distlock.PastError
-		if !errors.As(err, &past) || past.Key != "a" || past.Text != "no money" {
+		if !errors.As(err, &past) || past.Name != "a" || past.Text != "no money" {
 			t.Errorf("a later call: %v", err)
 		}
 	})

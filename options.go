@@ -78,13 +78,13 @@ func checkTTL(d time.Duration) error {
 	return nil
 }
 
-// Wait bounds how long a call waits for the lock, in addition to its context: 0 is
+// MaxWait bounds how long a call waits for the lock, in addition to its context: 0 is
 // the same as trying. By default the wait is bounded by the context alone.
 //
-// Wait bridges a holder, not a store that is down: if the store fails at the first attempt, the
+// MaxWait bridges a holder, not a store that is down: if the store fails at the first attempt, the
 // call returns ErrUnavailable or ErrUnknown at once, so that a wrong password shows. If it fails
 // later, while the call waits in the queue, it is tried again until the wait ends.
-func Wait(d time.Duration) Option {
+func MaxWait(d time.Duration) Option {
 	return func(o *options) error {
 		o.wait = d
 		return within("wait", d, 0, math.MaxInt64)
@@ -184,8 +184,8 @@ var (
 	errPreferred = fmt.Errorf("%w: Preferred is for an Election", ErrInvalid)
 )
 
-// Fixed takes a lease that is not renewed: it is lost after its TTL, unless Extend is called.
-func Fixed() Option {
+// NoRenewal takes a lease that is not renewed: it is lost after its TTL, unless Extend is called.
+func NoRenewal() Option {
 	return func(o *options) error {
 		o.fixed = true
 		return nil

@@ -39,7 +39,7 @@ func TestOption_refused(t *testing.T) {
 		{"TTL 24h and a bit", one(distlock.TTL(24*time.Hour + 1)), distlock.ErrInvalidTTL, "is not 100ms to 24h"},
 		{"TTL greatest", one(distlock.TTL(math.MaxInt64)), distlock.ErrInvalidTTL, "is not 100ms to 24h"},
 		{"TTL least", one(distlock.TTL(math.MinInt64)), distlock.ErrInvalidTTL, "is not 100ms to 24h"},
-		{"wait negative", one(distlock.Wait(-1)), distlock.ErrInvalid, "a wait of -1ns is below 0s"},
+		{"wait negative", one(distlock.MaxWait(-1)), distlock.ErrInvalid, "a wait of -1ns is below 0s"},
 		{"no attempts", one(distlock.MaxAttempts(0)), distlock.ErrInvalid, "0 attempts are less than 1"},
 		{"attempts negative", one(distlock.MaxAttempts(-1)), distlock.ErrInvalid, "-1 attempts"},
 		{"backoff 0", one(distlock.Backoff(0, time.Second)), distlock.ErrInvalid, "a backoff from 0s to 1s is not 1ms to 1h"},
@@ -162,7 +162,7 @@ func TestOption_nil(t *testing.T) {
 	if left := time.Until(lease.Until()); left < 50*time.Second || left > time.Minute {
 		t.Errorf("%v left", left)
 	}
-	if _, err := l.Lock(t.Context(), "x", nil, distlock.Wait(0)); !errors.Is(err, distlock.ErrHeld) {
+	if _, err := l.Lock(t.Context(), "x", nil, distlock.MaxWait(0)); !errors.Is(err, distlock.ErrHeld) {
 		t.Error(err)
 	}
 }
@@ -248,7 +248,7 @@ func TestOption_waitForEver(t *testing.T) {
 		lease := taken(t, lockerOn(t, w), "x")
 		l := lockerOn(t, w)
 		got := make(chan error, 1)
-		go func() { got <- second(l.Lock(t.Context(), "x", distlock.Wait(math.MaxInt64))) }()
+		go func() { got <- second(l.Lock(t.Context(), "x", distlock.MaxWait(math.MaxInt64))) }()
 		time.Sleep(24 * time.Hour)
 		select {
 		case err := <-got:
@@ -304,7 +304,7 @@ func TestOption_callersSlice(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease := taken(t, l, "z", slices.Clone(rest)...)
-	why, _ := l.Why(t.Context(), lease.Key())
+	why, _ := l.Why(t.Context(), lease.Name())
 	if why.Holders[0].Holder != "mine" {
 		t.Error("a call wrote into the slice of its caller")
 	}

@@ -18,14 +18,14 @@ type runner func(ctx context.Context, l *distlock.Locker, name string, f func(co
 // runners are all calls that take a function and run it under a lock.
 var runners = map[string]runner{
 	"Do": func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error {
-		return l.Do(ctx, name, f, distlock.Wait(time.Second))
+		return l.Do(ctx, name, f, distlock.MaxWait(time.Second))
 	},
 	"TryDo": func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error {
 		_, err := l.TryDo(ctx, name, f)
 		return err
 	},
 	"DoValue": func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error {
-		_, err := distlock.DoValue(ctx, l, name, valued(f), distlock.Wait(time.Second))
+		_, err := distlock.DoValue(ctx, l, name, valued(f), distlock.MaxWait(time.Second))
 		return err
 	},
 	"Semaphore.Do": func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error {
@@ -33,14 +33,14 @@ var runners = map[string]runner{
 		if err != nil {
 			return err
 		}
-		return s.Do(ctx, name, f, distlock.Wait(time.Second))
+		return s.Do(ctx, name, f, distlock.MaxWait(time.Second))
 	},
 	"Once.Do": func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error {
 		once, err := distlock.NewOnce[int](l, time.Hour, nil)
 		if err != nil {
 			return err
 		}
-		_, err = once.Do(ctx, name, valued(f), distlock.Wait(time.Second))
+		_, err = once.Do(ctx, name, valued(f), distlock.MaxWait(time.Second))
 		return err
 	},
 	"Cron.Run": func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error {
@@ -68,7 +68,7 @@ var runners = map[string]runner{
 // takers are the calls that acquire and run nothing.
 var takers = map[string]runner{
 	"Lock": func(ctx context.Context, l *distlock.Locker, name string, _ func(context.Context) error) error {
-		_, err := l.Lock(ctx, name, distlock.Wait(time.Second))
+		_, err := l.Lock(ctx, name, distlock.MaxWait(time.Second))
 		return err
 	},
 	"TryRLock": func(ctx context.Context, l *distlock.Locker, name string, _ func(context.Context) error) error {
@@ -76,7 +76,7 @@ var takers = map[string]runner{
 		return err
 	},
 	"LockAll": func(ctx context.Context, l *distlock.Locker, name string, _ func(context.Context) error) error {
-		_, err := l.LockAll(ctx, []string{name, name + "2"}, distlock.Wait(time.Second))
+		_, err := l.LockAll(ctx, []string{name, name + "2"}, distlock.MaxWait(time.Second))
 		return err
 	},
 	"TryAcquire": func(ctx context.Context, l *distlock.Locker, name string, _ func(context.Context) error) error {

@@ -39,7 +39,7 @@ func (l *Locker) reenters(ctx context.Context, r *request) error {
 		return nil
 	}
 	now := l.clock.Awake()
-	party := Party{Holder: r.opt.holder, Waits: r.claim()}
+	party := Task{Holder: r.opt.holder, Waits: r.claim()}
 	party.Waits.Waiting = true
 	for _, lease := range own {
 		c := lease.r.claim()
@@ -48,10 +48,10 @@ func (l *Locker) reenters(ctx context.Context, r *request) error {
 	}
 	first := party.Holds[0]
 	err := &DeadlockError{
-		Key: r.name, Cycle: []Party{party},
-		Err: &HeldError{Key: r.name, Holder: first.Holder, Held: first.Held, Left: first.Left, Fence: first.Fence},
+		Name: r.name, Cycle: []Task{party},
+		Err: &HeldError{Name: r.name, Holder: first.Holder, Held: first.Held, Left: first.Left, Fence: first.Fence},
 	}
-	r.tell(ctx, Event{Kind: Refused, Took: now - r.began, Err: err})
+	r.tell(ctx, Event{Type: EventRefused, Took: now - r.began, Err: err})
 	return err
 }
 

@@ -38,7 +38,7 @@ func TestLocker_reentry(t *testing.T) {
 		}
 		for name, call := range map[string]func() error{
 			"Lock":           took(l.Lock, "x"),
-			"Lock, bounded":  took(l.Lock, "x", distlock.Wait(time.Minute)),
+			"Lock, bounded":  took(l.Lock, "x", distlock.MaxWait(time.Minute)),
 			"Lock, another":  took(other.Lock, "x"),
 			"RLock":          took(l.RLock, "x"),
 			"LockAll":        all(l, "a", "x"),
@@ -55,7 +55,7 @@ func TestLocker_reentry(t *testing.T) {
 			}
 			var told *distlock.DeadlockError
 			if !errors.As(err, &told) || len(told.Cycle) != 1 || len(told.Cycle[0].Holds) != 1 ||
-				told.Cycle[0].Holds[0].Key != told.Key || told.Cycle[0].Holds[0].Fence == 0 || !strings.HasSuffix(err.Error(), "it waits for itself") {
+				told.Cycle[0].Holds[0].Name != told.Name || told.Cycle[0].Holds[0].Fence == 0 || !strings.HasSuffix(err.Error(), "it waits for itself") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -112,8 +112,8 @@ func TestLocker_reentry_event(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		var said order
 		l := g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
-			if e.Kind == distlock.Refused {
-				said.say("%s %v", e.Key, errors.Is(e.Err, distlock.ErrDeadlock))
+			if e.Type == distlock.EventRefused {
+				said.say("%s %v", e.Name, errors.Is(e.Err, distlock.ErrDeadlock))
 			}
 		}))
 		lease := must(t)(l.Lock(t.Context(), "x"))

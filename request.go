@@ -131,7 +131,7 @@ func (l *Locker) acquire(ctx context.Context, r *request, ask driver.Request) (r
 	began := l.clock.Awake()
 	sent = l.clock.Now()
 	res, err = l.store.Acquire(call, ask)
-	r.tell(ctx, Event{Kind: Asked, Fence: res.Fence, Took: l.clock.Awake() - began, Behind: res.Behind, Err: err})
+	r.tell(ctx, Event{Type: EventAttempted, Fence: res.Fence, Took: l.clock.Awake() - began, Behind: res.Behind, Err: err})
 	return res, sent, err
 }
 
@@ -159,7 +159,7 @@ func (l *Locker) try(ctx context.Context, r *request) (driver.ID, driver.Result,
 		if err = l.undo(ctx, r, ask.ID); err == nil {
 			return ask.ID, res, sent, nil
 		}
-		return ask.ID, driver.Result{}, sent, &OpError{Op: "acquire", Key: r.name, Unknown: true, Err: err}
+		return ask.ID, driver.Result{}, sent, &OpError{Op: "acquire", Name: r.name, Unknown: true, Err: err}
 	}
 	op := newOpError("acquire", r.name, err)
 	if unknown || op.Unknown { // one of the two may have taken effect
@@ -183,7 +183,7 @@ func (l *Locker) withdraw(ctx context.Context, r *request, id driver.ID) error {
 	if errors.Is(err, driver.ErrNotHeld) {
 		err = nil // there was nothing
 	}
-	r.tell(ctx, Event{Kind: Withdrawn, Err: err})
+	r.tell(ctx, Event{Type: EventWithdrawn, Err: err})
 	return err
 }
 
@@ -196,7 +196,7 @@ func (l *Locker) undo(ctx context.Context, r *request, id driver.ID) error {
 // heldError makes an error of a refusal.
 func (r *request) heldError(res driver.Result) *HeldError {
 	b := res.Blocker
-	e := &HeldError{Key: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead, Retry: res.Retry, heard: time.Now()}
+	e := &HeldError{Name: r.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: res.Ahead, Retry: res.Retry, heard: time.Now()}
 	if b.Kept {
 		e.record = &b
 	}

@@ -31,7 +31,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if l.none() {
 		return nil, ErrReleased
 	}
-	if k, _, _ := splitKey(l.r.Key); k != kindLock || l.r.mode != Exclusive {
+	if k, _, _ := splitKey(l.r.Key); k != kindLock || l.r.mode != ModeExclusive {
 		return nil, fmt.Errorf("%w: %v is not a writer's", ErrInvalid, l)
 	}
 	if ctx.Err() != nil {
@@ -48,12 +48,12 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		now, cancel := context.WithCancel(ctx)
 		cancel()
 		err := newLostError(l.r.name, l.fence, l.t.hold.Stop(now))
-		l.part(ctx, Lost, err, true)
+		l.part(ctx, EventLost, err, true)
 		return nil, err
 	}
 	got := false
 	defer reader.unless(ctx, &got)
-	l.tell(ctx, Event{Kind: HandedOff, Took: l.t.l.clock.Awake() - l.since})
+	l.tell(ctx, Event{Type: EventHandedOff, Took: l.t.l.clock.Awake() - l.since})
 	l.t.l.welcome(ctx, reader, Event{})
 	err := reader.lower(ctx)
 	got = true
@@ -67,7 +67,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 // Locker closed: Close has seen the writer's lease by then, and would not look for another.
 func (l *Lease) succeed() (reader *Lease, closed bool) {
 	r := *l.r
-	r.Weight, r.mode, r.room = 1, Shared, nil
+	r.Weight, r.mode, r.room = 1, ModeShared, nil
 	locker := l.t.l
 	r.began = locker.clock.Awake() // what the writer waited is told already
 	locker.mu.Lock()
@@ -124,7 +124,7 @@ func (l *Lease) forsake(ctx context.Context) error {
 		return errors.Join(why, l.Unlock(ctx)) // it is being given back: a second release would make that a loss
 	}
 	if err := l.t.l.withdraw(ctx, l.r, l.t.id); err != nil {
-		return errors.Join(why, &OpError{Op: "downgrade", Key: l.r.name, Unknown: true, Err: err})
+		return errors.Join(why, &OpError{Op: "downgrade", Name: l.r.name, Unknown: true, Err: err})
 	}
 	return why
 }
@@ -135,10 +135,10 @@ func (l *Locker) upgrades(ctx context.Context, r *request) error {
 		return nil
 	}
 	own, _ := ctx.Value(holdKey{l, r.Key}).(*Lease)
-	if own == nil || own.r.mode != Shared {
+	if own == nil || own.r.mode != ModeShared {
 		return nil
 	}
 	err := fmt.Errorf("%w: %s is held by the caller", ErrUpgrade, quote(r.name))
-	r.tell(ctx, Event{Kind: Refused, Took: l.clock.Awake() - r.began, Err: err})
+	r.tell(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.began, Err: err})
 	return err
 }

@@ -78,7 +78,7 @@ func hold(t *testing.T, rec *history.Recorder, client string, l *distlock.Locker
 	}
 	h := rec.Ask(want)
 	lease, err := take(t.Context(), "x", distlock.Observe(func(_ context.Context, e distlock.Event) {
-		if e.Kind == distlock.Waiting {
+		if e.Type == distlock.EventWaiting {
 			h.Waiting()
 		}
 	}))

@@ -23,7 +23,7 @@ func TestLease_Downgrade(t *testing.T) {
 		reader := must(t)(writer.Downgrade(ctx))
 		wants(t, writer.Err(), distlock.ErrReleased)
 		wants(t, context.Cause(work), distlock.ErrReleased)
-		if reader.Mode() != distlock.Shared || reader.Fence() != writer.Fence() {
+		if reader.Mode() != distlock.ModeShared || reader.Fence() != writer.Fence() {
 			t.Errorf("mode %v, fence %d after %d", reader.Mode(), reader.Fence(), writer.Fence())
 		}
 		readers := []*distlock.Lease{far.now(t), near.now(t)}
@@ -140,9 +140,9 @@ func TestLease_Downgrade_lost(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				l := g.locker(t)
 				var words order
-				writer := must(t)(l.Lock(t.Context(), "x", distlock.TTL(10*time.Second), distlock.Fixed(), distlock.Observe(func(_ context.Context, e distlock.Event) {
-					if e.Kind != distlock.Asked && e.Kind != distlock.Withdrawn {
-						words.say("%v", e.Kind)
+				writer := must(t)(l.Lock(t.Context(), "x", distlock.TTL(10*time.Second), distlock.NoRenewal(), distlock.Observe(func(_ context.Context, e distlock.Event) {
+					if e.Type != distlock.EventAttempted && e.Type != distlock.EventWithdrawn {
+						words.say("%v", e.Type)
 					}
 				})))
 				tt.lose(g)
@@ -165,7 +165,7 @@ func TestLease_Downgrade_lost(t *testing.T) {
 func TestLease_Downgrade_lostAndNotGivenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
-		writer := must(t)(l.Lock(t.Context(), "x", distlock.TTL(time.Second), distlock.Fixed()))
+		writer := must(t)(l.Lock(t.Context(), "x", distlock.TTL(time.Second), distlock.NoRenewal()))
 		time.Sleep(300 * time.Millisecond)
 		g.set(func(g *gate) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {

@@ -80,7 +80,7 @@ func (l *Locker) resized(n *line, size *atomic.Int64) {
 // the store can queue, so that one who wants many is not passed by those who want few. The context bounds the wait and
 // nothing else. An error leaves nothing behind, unless it is ErrUnknown.
 func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	r, err := s.l.request(ctx, kindSem, name, Counted, opts)
+	r, err := s.l.request(ctx, kindSem, name, ModeCounted, opts)
 	if err != nil {
 		return nil, outcome(false, err)
 	}
@@ -94,7 +94,7 @@ func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*
 
 // TryAcquire takes a slot of a name, or as many as Weight says, or returns ErrHeld at once.
 func (s *Semaphore) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return s.Acquire(ctx, name, append(opts[:len(opts):len(opts)], Wait(0))...)
+	return s.Acquire(ctx, name, append(opts[:len(opts):len(opts)], MaxWait(0))...)
 }
 
 // Do runs f with a slot of a name, as Locker.Do does with a lock.

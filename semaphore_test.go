@@ -30,7 +30,7 @@ func TestSemaphore_Acquire(t *testing.T) {
 		ctx := t.Context()
 		one := must(t)(here.Acquire(ctx, "gpu"))
 		two := must(t)(there.Acquire(ctx, "gpu", distlock.Weight(2)))
-		if one.Mode() != distlock.Counted {
+		if one.Mode() != distlock.ModeCounted {
 			t.Errorf("mode %v", one.Mode())
 		}
 		_, err := there.TryAcquire(ctx, "gpu")
@@ -77,7 +77,7 @@ func TestSemaphore_Acquire_together(t *testing.T) {
 
 func TestSemaphore_holderDies(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		dead, l := g.locker(t, distlock.TTL(10*time.Second), distlock.Fixed()), g.locker(t)
+		dead, l := g.locker(t, distlock.TTL(10*time.Second), distlock.NoRenewal()), g.locker(t)
 		lease := must(t)(slots(t, dead, 2).Acquire(t.Context(), "gpu", distlock.Weight(2)))
 		next := begin(t.Context(), slots(t, l, 2).Acquire, "gpu")
 		free(t, next.granted(t))
@@ -170,8 +170,8 @@ func TestSemaphore_Resize_tooSmall(t *testing.T) {
 		l := g.locker(t)
 		s := slots(t, l, 3)
 		first := must(t)(s.Acquire(t.Context(), "gpu"))
-		many := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(3), distlock.Wait(time.Hour)).waits(t)
-		few := begin(t.Context(), s.Acquire, "gpu", distlock.Wait(time.Hour)).waits(t)
+		many := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(3), distlock.MaxWait(time.Hour)).waits(t)
+		few := begin(t.Context(), s.Acquire, "gpu", distlock.MaxWait(time.Hour)).waits(t)
 		if err := s.Resize(2); err != nil {
 			t.Fatal(err)
 		}
@@ -194,9 +194,9 @@ func TestSemaphore_Resize_tooSmallBehind(t *testing.T) {
 		s, other := slots(t, a, 5), slots(t, a, 5) // of one process, and another size
 		first := must(t)(slots(t, b, 5).Acquire(t.Context(), "gpu", distlock.Weight(5)))
 		few := begin(t.Context(), s.Acquire, "gpu").waits(t)
-		many := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(5), distlock.Wait(time.Hour)).waits(t)
+		many := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(5), distlock.MaxWait(time.Hour)).waits(t)
 		fits := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(3)).waits(t)
-		more := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(4), distlock.Wait(time.Hour)).waits(t)
+		more := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(4), distlock.MaxWait(time.Hour)).waits(t)
 		apart := begin(t.Context(), other.Acquire, "gpu", distlock.Weight(5)).waits(t)
 		if err := s.Resize(3); err != nil {
 			t.Fatal(err)
@@ -227,7 +227,7 @@ func TestSemaphore_Resize_onTheWay(t *testing.T) {
 				return res, errors.Join(err, s.Resize(2))
 			}
 		})
-		_, err := s.Acquire(t.Context(), "gpu", distlock.Weight(3), distlock.Wait(time.Hour))
+		_, err := s.Acquire(t.Context(), "gpu", distlock.Weight(3), distlock.MaxWait(time.Hour))
 		wants(t, err, distlock.ErrInvalid)
 		if n := g.count("acquire"); n != 2 {
 			t.Errorf("%d asks: the store was asked for more than there is", n)
@@ -282,7 +282,7 @@ func TestSemaphore_Do(t *testing.T) {
 		s := slots(t, l, 1)
 		why := errors.New("why")
 		err := s.Do(t.Context(), "gpu", func(ctx context.Context) error {
-			if distlock.FromContext(ctx).Key() != "gpu" {
+			if distlock.FromContext(ctx).Name() != "gpu" {
 				t.Error("the lease is not in the context")
 			}
 			g.expect(t, 1, 0)

@@ -69,13 +69,13 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 
 // conclude tells what came of a call.
 func (m *Limiter) conclude(ctx context.Context, r *request, e Event) {
-	e.Kind, e.Took = Granted, m.l.clock.Awake()-r.began
+	e.Type, e.Took = EventGranted, m.l.clock.Awake()-r.began
 	if e.Err != nil {
-		e.Kind, e.Handed = Refused, false
+		e.Type, e.Handed = EventRefused, false
 	}
 	r.tell(ctx, e)
 	if e.Err == nil {
-		r.tell(ctx, Event{Kind: Detached})
+		r.tell(ctx, Event{Type: EventDetached})
 	}
 }
 
@@ -160,7 +160,7 @@ func (m *Limiter) ask(ctx context.Context, r *request, weight int64) (share, err
 	ask.room, ask.opt.wait = nil, 0
 	if o := r.opt.observe; o != nil { // the call is told of once, however often it asks
 		ask.opt.observe = func(ctx context.Context, e Event) {
-			if e.Kind == Asked || e.Kind == Withdrawn {
+			if e.Type == EventAttempted || e.Type == EventWithdrawn {
 				o(ctx, e)
 			}
 		}

@@ -17,19 +17,19 @@ import (
 // tally counts events.
 type tally struct {
 	mu   sync.Mutex
-	seen map[distlock.EventKind]int
+	seen map[distlock.EventType]int
 }
 
 func (c *tally) watch(_ context.Context, e distlock.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.seen == nil {
-		c.seen = map[distlock.EventKind]int{}
+		c.seen = map[distlock.EventType]int{}
 	}
-	c.seen[e.Kind]++
+	c.seen[e.Type]++
 }
 
-func (c *tally) of(k distlock.EventKind) int {
+func (c *tally) of(k distlock.EventType) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seen[k]
@@ -62,10 +62,10 @@ func told(t *testing.T, opts []distlock.Option, play func(t *testing.T, first *d
 // A waiter that is told of its grant asks no more, and makes the claim a full lease if it keeps it.
 func TestLocker_Lock_told(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, seen *tally) {
-		asks := seen.of(distlock.Asked)
+		asks := seen.of(distlock.EventAttempted)
 		free(t, first)
 		lease := second.now(t)
-		if n := seen.of(distlock.Asked) - asks; n != 0 {
+		if n := seen.of(distlock.EventAttempted) - asks; n != 0 {
 			t.Errorf("%d asks after the grant was told", n)
 		}
 		if lease.Fence() <= first.Fence() {
@@ -75,8 +75,8 @@ func TestLocker_Lock_told(t *testing.T) {
 			t.Errorf("trusted for %v, with a place of 3s", left)
 		}
 		time.Sleep(30 * time.Millisecond)
-		if left := time.Until(lease.Until()); seen.of(distlock.Renewed) != 1 || left < 25*time.Second {
-			t.Errorf("%d renewals, trusted for %v: want one, and a full lease", seen.of(distlock.Renewed), left)
+		if left := time.Until(lease.Until()); seen.of(distlock.EventRenewed) != 1 || left < 25*time.Second {
+			t.Errorf("%d renewals, trusted for %v: want one, and a full lease", seen.of(distlock.EventRenewed), left)
 		}
 		free(t, lease)
 	})
@@ -88,7 +88,7 @@ func TestLocker_Lock_toldAndBrief(t *testing.T) {
 		free(t, first)
 		free(t, second.now(t))
 		time.Sleep(time.Minute)
-		if n := seen.of(distlock.Renewed); n != 0 {
+		if n := seen.of(distlock.EventRenewed); n != 0 {
 			t.Errorf("%d renewals of a lease that was given back", n)
 		}
 	})
@@ -231,14 +231,14 @@ func TestLocker_Lock_toldLate(t *testing.T) {
 // What needs its whole TTL in the store is asked for.
 func TestLocker_Lock_toldButAsked(t *testing.T) {
 	for name, opt := range map[string]distlock.Option{
-		"fixed": distlock.Fixed(), "lock delay": distlock.LockDelay(time.Minute),
+		"fixed": distlock.NoRenewal(), "lock delay": distlock.LockDelay(time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {
 			told(t, []distlock.Option{opt}, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, seen *tally) {
-				asks := seen.of(distlock.Asked)
+				asks := seen.of(distlock.EventAttempted)
 				free(t, first)
 				lease := second.now(t)
-				if n := seen.of(distlock.Asked) - asks; n != 1 || time.Until(lease.Until()) < 25*time.Second {
+				if n := seen.of(distlock.EventAttempted) - asks; n != 1 || time.Until(lease.Until()) < 25*time.Second {
 					t.Errorf("%d asks, trusted until %v: want one ask and a full lease", n, lease.Until())
 				}
 				free(t, lease)
@@ -359,7 +359,7 @@ func TestLocker_Lock_firstAskOfACrowd(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				a, b := g.locker(t), g.locker(t)
 				lease := must(t)(a.Lock(t.Context(), "k"))
-				begin(t.Context(), b.Lock, "k", distlock.Wait(100*time.Millisecond)).refused(t, distlock.ErrHeld)
+				begin(t.Context(), b.Lock, "k", distlock.MaxWait(100*time.Millisecond)).refused(t, distlock.ErrHeld)
 				g.set(func(g *gate) {
 					g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
 						return driver.Result{}, c.err

@@ -199,13 +199,13 @@ func (t *turn) Renewed(k keeper.Renewal) {
 	}
 	origin := lease.r.origin
 	lease.tell(origin, Event{
-		Kind: Renewed, Took: k.Took, Left: k.Left, Margin: k.Margin, Thin: k.Thin, Risk: k.Risk, Behind: k.Behind, Err: k.Err,
+		Type: EventRenewed, Took: k.Took, Left: k.Left, Margin: k.Margin, Thin: k.Thin, Risk: k.Risk, Behind: k.Behind, Err: k.Err,
 	})
 	switch {
 	case k.Err != nil && !k.Risk && !errors.Is(k.Err, driver.ErrNotHeld):
-		lease.tell(origin, Event{Kind: AtRisk, Left: k.Left, Err: k.Err})
+		lease.tell(origin, Event{Type: EventAtRisk, Left: k.Left, Err: k.Err})
 	case k.Err == nil && k.Risk:
-		lease.tell(origin, Event{Kind: Recovered, Left: k.Left})
+		lease.tell(origin, Event{Type: EventRecovered, Left: k.Left})
 	}
 }
 
@@ -224,5 +224,5 @@ func (t *turn) Lost(cause error) {
 	for _, end := range ends {
 		end(err)
 	}
-	lease.tell(lease.r.origin, Event{Kind: Lost, Took: t.l.clock.Awake() - lease.since, Risk: t.hold.Risk(), Err: err})
+	lease.tell(lease.r.origin, Event{Type: EventLost, Took: t.l.clock.Awake() - lease.since, Risk: t.hold.Risk(), Err: err})
 }

@@ -229,7 +229,7 @@ func TestTurn_knowsOfOthersByRenewal(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		renewed := make(chan struct{}, 1)
 		a := g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
-			if e.Kind == distlock.Renewed {
+			if e.Type == distlock.EventRenewed {
 				renewed <- struct{}{}
 			}
 		}))
@@ -305,7 +305,7 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 		{name: "equal options", holder: opts{distlock.Meta("a", "b"), distlock.Value([]byte("v"))},
 			next: opts{distlock.Value([]byte("v")), distlock.Meta("a", "b")}, handed: true},
 		{name: "another longest hold", holder: opts{distlock.MaxHold(time.Second)}, next: opts{distlock.MaxHold(long)}, handed: true},
-		{name: "another wait", next: opts{distlock.Wait(long), distlock.MaxAttempts(7), distlock.Backoff(time.Second, time.Second)}, handed: true},
+		{name: "another wait", next: opts{distlock.MaxWait(long), distlock.MaxAttempts(7), distlock.Backoff(time.Second, time.Second)}, handed: true},
 		{name: "mode", shared: true},
 		{name: "TTL", next: opts{distlock.TTL(long)}},
 		{name: "lock delay", next: opts{distlock.LockDelay(time.Second)}},
@@ -315,8 +315,8 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 		{name: "meta", next: opts{distlock.Meta("a", "b")}},
 		{name: "note", next: opts{distlock.Note("n")}},
 		{name: "value", next: opts{distlock.Value([]byte("v"))}},
-		{name: "fixed", holder: opts{distlock.Fixed()}, next: opts{distlock.Fixed()}},
-		{name: "next is fixed", next: opts{distlock.Fixed()}},
+		{name: "fixed", holder: opts{distlock.NoRenewal()}, next: opts{distlock.NoRenewal()}},
+		{name: "next is fixed", next: opts{distlock.NoRenewal()}},
 		{name: "at least", holder: opts{distlock.AtLeast(2 * time.Second)}, next: opts{distlock.AtLeast(2 * time.Second)},
 			least: 2 * time.Second, atMost: 2*time.Second + 5*time.Millisecond},
 		{name: "extended", before: func(t *testing.T, _ *gate, lease *distlock.Lease) {
@@ -697,7 +697,7 @@ func TestTurn_makesRoomWithoutALine(t *testing.T) {
 				time.Sleep(time.Second)
 				start := time.Now()
 				for range 5 {
-					free(t, must(t)(other.Lock(ctx, "k", distlock.Wait(time.Minute))))
+					free(t, must(t)(other.Lock(ctx, "k", distlock.MaxWait(time.Minute))))
 				}
 				// Its attempts are at random times: one wait in 15,000 is longer than 5 s.
 				if d := time.Since(start); d > 10*time.Second {

@@ -375,7 +375,7 @@ func TestLocker_Lock_cancelled(t *testing.T) {
 				case "in line of its own process":
 					l = a
 				case "Wait":
-					opts, want = append(opts, distlock.Wait(time.Second)), context.DeadlineExceeded
+					opts, want = append(opts, distlock.MaxWait(time.Second)), context.DeadlineExceeded
 				}
 				c := begin(ctx, l.Lock, "k", opts...).waits(t)
 				if where == "while the runner asks" {
@@ -395,7 +395,7 @@ func TestLocker_Lock_cancelled(t *testing.T) {
 				start := time.Now()
 				err := c.refused(t, distlock.ErrHeld, want)
 				var held *distlock.HeldError
-				if !errors.As(err, &held) || held.Holder != "me" || held.Fence != first.Fence() || held.Key != "k" {
+				if !errors.As(err, &held) || held.Holder != "me" || held.Fence != first.Fence() || held.Name != "k" {
 					t.Errorf("%+v does not tell the holder", held)
 				}
 				if where != "Wait" && time.Since(start) != 0 {
@@ -615,7 +615,7 @@ func TestLocker_Lock_afterOneThatLeft(t *testing.T) {
 		cancel() // cuts the ask short
 		synctest.Wait()
 		patient := begin(t.Context(), b.Lock, "k").waits(t)
-		next := begin(t.Context(), b.Lock, "k", distlock.Wait(10*time.Millisecond))
+		next := begin(t.Context(), b.Lock, "k", distlock.MaxWait(10*time.Millisecond))
 		if err := next.refused(t, distlock.ErrHeld, context.DeadlineExceeded); errors.Is(err, context.Canceled) {
 			t.Errorf("%v: its ctx was not cancelled", err)
 		}
@@ -634,7 +634,7 @@ func TestLocker_Lock_notWithdrawn(t *testing.T) {
 		a, b := g.locker(t), g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
 		g.release = func(context.Context, driver.ID, func() error) error { return errCut }
-		_, err := b.Lock(t.Context(), "k", distlock.Wait(time.Second))
+		_, err := b.Lock(t.Context(), "k", distlock.MaxWait(time.Second))
 		wants(t, err, distlock.ErrHeld, distlock.ErrUnknown, errCut, context.DeadlineExceeded)
 		g.expect(t, 1, 1)
 		time.Sleep(3 * time.Second) // then it ends by itself
@@ -675,7 +675,7 @@ func TestLocker_Lock_unknownBeforeAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k"))
-		_, err := b.Lock(t.Context(), "k", distlock.Wait(time.Millisecond))
+		_, err := b.Lock(t.Context(), "k", distlock.MaxWait(time.Millisecond))
 		wants(t, err, distlock.ErrHeld) // so the next call asks with a place at once
 		free(t, first)
 		g.set(func(g *gate) {
@@ -743,7 +743,7 @@ func TestLocker_Lock_underLostLease(t *testing.T) {
 			var calls []*call
 			for i := range 20 { // each of them may be the first to see its loss, before any timer
 				l := g.locker(t)
-				lease := must(t)(l.Lock(t.Context(), fmt.Sprint(i), distlock.TTL(10*time.Second), distlock.Fixed()))
+				lease := must(t)(l.Lock(t.Context(), fmt.Sprint(i), distlock.TTL(10*time.Second), distlock.NoRenewal()))
 				parent, cancel := context.WithTimeout(t.Context(), 9*time.Second) // TTL less margin
 				defer cancel()
 				calls = append(calls, begin(lease.Context(parent), l.Lock, "taken").waits(t))
@@ -781,7 +781,7 @@ func TestLocker_Lock_firstError(t *testing.T) {
 					t.Errorf("%s, want %s", s, want)
 				}
 				var op *distlock.OpError
-				if !errors.As(c.err, &op) || op.Op != "acquire" || op.Key != "k" {
+				if !errors.As(c.err, &op) || op.Op != "acquire" || op.Name != "k" {
 					t.Errorf("%+v", op)
 				}
 				g.empty(t, l)
@@ -809,7 +809,7 @@ func TestLocker_Lock_laterErrors(t *testing.T) {
 
 		first = must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
 		_, err := func() (*distlock.Lease, error) {
-			c := begin(t.Context(), b.Lock, "k", distlock.Wait(time.Minute)).waits(t)
+			c := begin(t.Context(), b.Lock, "k", distlock.MaxWait(time.Minute)).waits(t)
 			g.set(func(g *gate) { g.acquire = fail })
 			<-c.done
 			return c.lease, c.err
@@ -924,7 +924,7 @@ func TestLocker_Lock_lateAnswer(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		a, b := g.locker(t), g.locker(t, distlock.Wait(3*time.Second))
+		a, b := g.locker(t), g.locker(t, distlock.MaxWait(3*time.Second))
 		first := must(t)(a.Lock(t.Context(), "k"))
 		for _, c := range []struct {
 			opts  []distlock.Option
@@ -932,8 +932,8 @@ func TestWait(t *testing.T) {
 			cause error
 		}{
 			{nil, 3 * time.Second, context.DeadlineExceeded},
-			{[]distlock.Option{distlock.Wait(time.Millisecond)}, time.Millisecond, context.DeadlineExceeded},
-			{[]distlock.Option{distlock.Wait(0)}, 0, nil},
+			{[]distlock.Option{distlock.MaxWait(time.Millisecond)}, time.Millisecond, context.DeadlineExceeded},
+			{[]distlock.Option{distlock.MaxWait(0)}, 0, nil},
 		} {
 			call := begin(t.Context(), b.Lock, "k", c.opts...)
 			err := call.refused(t, distlock.ErrHeld)
@@ -1200,7 +1200,7 @@ func TestLocker_Lock_foreignBackoff(t *testing.T) {
 			g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
 				return driver.Result{Used: driver.Whole, Blocker: driver.Claim{Holder: "another client"}}, nil
 			}
-			begin(t.Context(), l.Lock, "k", distlock.Wait(10*time.Second)).refused(t, distlock.ErrHeld)
+			begin(t.Context(), l.Lock, "k", distlock.MaxWait(10*time.Second)).refused(t, distlock.ErrHeld)
 			if n := g.count("acquire"); n < c.least || n > c.most {
 				t.Errorf("%d attempts in 10 s, want %d to %d", n, c.least, c.most)
 			}
@@ -1221,7 +1221,7 @@ func TestLocker_Lock_heldUntilNow(t *testing.T) {
 			}
 		})
 		began := time.Now()
-		_, err := b.Lock(t.Context(), "k", distlock.Wait(7*time.Second), distlock.Backoff(time.Hour, time.Hour))
+		_, err := b.Lock(t.Context(), "k", distlock.MaxWait(7*time.Second), distlock.Backoff(time.Hour, time.Hour))
 		var held *distlock.HeldError
 		if !errors.As(err, &held) || time.Since(began) != 7*time.Second {
 			t.Fatal(err, time.Since(began))
@@ -1243,7 +1243,7 @@ func TestLocker_Lock_heldPastItsEnd(t *testing.T) {
 			}
 			g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return nil }
 		})
-		_, err := g.locker(t).Lock(t.Context(), "k", distlock.Wait(2*time.Second), distlock.Backoff(time.Hour, time.Hour))
+		_, err := g.locker(t).Lock(t.Context(), "k", distlock.MaxWait(2*time.Second), distlock.Backoff(time.Hour, time.Hour))
 		var held *distlock.HeldError
 		if !errors.As(err, &held) || held.Held != 0 || held.Left != time.Millisecond {
 			t.Errorf("%v", err)
@@ -1261,7 +1261,7 @@ func TestLocker_Lock_oneDeadline(t *testing.T) {
 				return driver.Result{}, ctx.Err()
 			}
 		})
-		for name, opts := range map[string][]distlock.Option{"Lock": nil, "TryLock": {distlock.Wait(0)}} {
+		for name, opts := range map[string][]distlock.Option{"Lock": nil, "TryLock": {distlock.MaxWait(0)}} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			_, err := l.Lock(ctx, "k", opts...)
 			cancel()

@@ -124,7 +124,7 @@ func (l *Locker) wait(ctx context.Context, n *line, w *waiter) (*Lease, error) {
 			w.err = errors.Join(w.err, err)
 		}
 		now := l.clock.Awake()
-		w.r.tell(ctx, Event{Kind: Refused, Took: now - w.r.began, Wait: now - began, Waited: true, Err: w.err})
+		w.r.tell(ctx, Event{Type: EventRefused, Took: now - w.r.began, Wait: now - began, Waited: true, Err: w.err})
 		return nil, w.err
 	}
 	return l.welcome(ctx, w.lease, Event{Wait: max(0, w.lease.since-began), Waited: true}), nil
@@ -162,7 +162,7 @@ func (w *waiter) vacate(ctx context.Context, grace func() time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	return &OpError{Op: "withdraw", Key: w.r.name, Unknown: true, Err: err}
+	return &OpError{Op: "withdraw", Name: w.r.name, Unknown: true, Err: err}
 }
 
 var errNoAnswer = errors.New("the store did not answer in time")
@@ -171,7 +171,7 @@ var errNoAnswer = errors.New("the store did not answer in time")
 // wrong with the store. The store answers the first in line; about a turn of this
 // process it need not be asked.
 func (n *line) inTheWay(w *waiter, at int) error {
-	e := HeldError{Key: w.r.name}
+	e := HeldError{Name: w.r.name}
 	if n.held != nil {
 		e = n.held.now()
 	}
@@ -188,7 +188,7 @@ func (n *line) inTheWay(w *waiter, at int) error {
 	case n.failed != nil:
 		return n.failed // nobody ever said that it is held
 	default: // a call of this process is asking
-		return &OpError{Op: "acquire", Key: w.r.name, Err: errNoAnswer}
+		return &OpError{Op: "acquire", Name: w.r.name, Err: errNoAnswer}
 	}
 }
 

@@ -109,7 +109,7 @@ func ExampleNewContext() {
 func ExampleFromContext() {
 	put := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { // behind Middleware
 		p, ok := fence.FromContext(r.Context())
-		fmt.Println(p.Key(), ok)
+		fmt.Println(p.Name(), ok)
 	})
 	ctx, err := fence.NewContext(context.Background(), earlier("invoice/42"))
 	if err != nil {

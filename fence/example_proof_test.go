@@ -26,7 +26,7 @@ func ExampleOf() {
 
 func ExampleParse() {
 	p, err := fence.Parse("7;exclusive;invoice%2F42")
-	fmt.Println(p.Key(), p.Fence(), err)
+	fmt.Println(p.Name(), p.Fence(), err)
 	_, err = fence.Parse("7;shared;invoice%2F42")
 	fmt.Println(err)
 	// Output:
@@ -48,8 +48,8 @@ func ExampleParseFence() {
 	// 0 fence: invalid: fence "9007199254740992"
 }
 
-func ExampleProof_Key() {
-	fmt.Println(earlier("invoice/42").Key())
+func ExampleProof_Name() {
+	fmt.Println(earlier("invoice/42").Name())
 	// Output: invoice/42
 }
 

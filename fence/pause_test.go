@@ -98,7 +98,7 @@ func TestPausedHolder(t *testing.T) {
 			t.Fatalf("the holder says %q", line)
 		}
 		h.Pause()
-		lease, err := locker.Lock(ctx, "balance", distlock.Wait(20*time.Second))
+		lease, err := locker.Lock(ctx, "balance", distlock.MaxWait(20*time.Second))
 		must(t, err)
 		var fenced, plain int
 		must(t, read(ctx, db, &fenced, &plain))

@@ -25,13 +25,13 @@ var (
 
 // A StaleError says by how much a fence is too low. It is ErrStale.
 type StaleError struct {
-	Key     string // the lock
+	Name    string // the lock
 	Fence   uint64 // what was refused
 	Current uint64 // the highest so far; 0: it could not be read
 }
 
 func (e *StaleError) Error() string {
-	s := fmt.Sprintf("fence: %s: fence %d is stale", quote(e.Key), e.Fence)
+	s := fmt.Sprintf("fence: %s: fence %d is stale", quote(e.Name), e.Fence)
 	if e.Current > 0 {
 		s += fmt.Sprintf(", %d was there before", e.Current)
 	}
@@ -116,8 +116,8 @@ func ParseFence(s string) (uint64, error) {
 	return f, nil
 }
 
-// Key returns the name of the lock.
-func (p Proof) Key() string { return p.key }
+// Name returns the name of the lock.
+func (p Proof) Name() string { return p.key }
 
 // Fence returns the fence.
 func (p Proof) Fence() uint64 { return p.fence }

@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	p, err := fence.Parse("7;exclusive;invoice%2F42")
-	if err != nil || p.Key() != "invoice/42" || p.Fence() != 7 {
+	if err != nil || p.Name() != "invoice/42" || p.Fence() != 7 {
 		t.Errorf("%v, %v", p, err)
 	}
 	if back, err := fence.Parse(p.Proof()); back != p || err != nil {
@@ -60,10 +60,10 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		ours, err := fence.Parse(s)
 		theirs, want := distlock.ParseProof(s)
-		if good := want == nil && theirs.Mode == distlock.Exclusive; good != (err == nil) {
+		if good := want == nil && theirs.Mode == distlock.ModeExclusive; good != (err == nil) {
 			t.Fatalf("%q: %v here, %v in the library", s, err, want)
 		}
-		if err == nil && (ours.Key() != theirs.Key || ours.Fence() != theirs.Fence) {
+		if err == nil && (ours.Name() != theirs.Name || ours.Fence() != theirs.Fence) {
 			t.Fatalf("%q: %v here, %v in the library", s, ours, theirs)
 		}
 	})
@@ -91,8 +91,8 @@ func TestOf(t *testing.T) {
 	defer locker.Close(ctx)
 	lease, err := locker.Lock(ctx, "invoice/42")
 	must(t, err)
-	if p, err := fence.Of(lease); err != nil || p.Key() != "invoice/42" || p.Fence() != lease.Fence() {
-		t.Errorf("%v, %v, want fence %d of %s", p, err, lease.Fence(), lease.Key())
+	if p, err := fence.Of(lease); err != nil || p.Name() != "invoice/42" || p.Fence() != lease.Fence() {
+		t.Errorf("%v, %v, want fence %d of %s", p, err, lease.Fence(), lease.Name())
 	}
 	reader, err := locker.RLock(ctx, "catalogue")
 	must(t, err)

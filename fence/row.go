@@ -72,7 +72,7 @@ func verdict(p Proof, v guard.Verdict, err error) error {
 	case err != nil:
 		return fmt.Errorf("fence: %s: %w", quote(p.key), err)
 	case v.Outcome == guard.Stale:
-		return &StaleError{Key: p.key, Fence: p.fence, Current: v.Current}
+		return &StaleError{Name: p.key, Fence: p.fence, Current: v.Current}
 	case v.Outcome == guard.Absent:
 		return fmt.Errorf("fence: %s: no row to update: %w", quote(p.key), sql.ErrNoRows)
 	case v.Outcome == guard.Recorded:

@@ -45,7 +45,7 @@ func NewLocker(store driver.Store, splay time.Duration, opts ...distlock.Option)
 // Lock takes the lock of a job, or returns distlock.ErrHeld: gocron skips the run then. Every error
 // is distlock.ErrNotAcquired.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
-	lease, err := l.l.Lock(ctx, key, distlock.Wait(l.patience))
+	lease, err := l.l.Lock(ctx, key, distlock.MaxWait(l.patience))
 	if err != nil {
 		return nil, err // and no Lock that is a nil *Lease
 	}

@@ -163,7 +163,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		served.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(own, served)
 		return own.answer(ctx, mark)
-	}, distlock.Wait(0))
+	}, distlock.MaxWait(0))
 	switch {
 	case own != nil:
 		if err != nil && !errors.Is(err, errUnfit) {

@@ -23,7 +23,7 @@ type process struct {
 	name  string
 
 	mu    sync.Mutex
-	kinds []distlock.EventKind
+	kinds []distlock.EventType
 }
 
 func newProcess(t *testing.T, store *locktest.Store, name string) *process {
@@ -32,13 +32,13 @@ func newProcess(t *testing.T, store *locktest.Store, name string) *process {
 	p.Locker = newLocker(t, store, distlock.Holder(name), distlock.Observe(func(_ context.Context, e distlock.Event) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.kinds = append(p.kinds, e.Kind)
+		p.kinds = append(p.kinds, e.Type)
 	}))
 	return p
 }
 
 // told reports whether an event of a kind came.
-func (p *process) told(k distlock.EventKind) bool {
+func (p *process) told(k distlock.EventType) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Contains(p.kinds, k)
@@ -99,7 +99,7 @@ func TestStore_Cut_losesTheLease(t *testing.T) {
 		wantTook(t, from, ttl-time.Second) // the margin
 		wantLoss(t, lease, distlock.LossExpired)
 		wantHolders(t, p.store, "x", "first") // the loss is told before the store ends the claim
-		if !p.told(distlock.AtRisk) {
+		if !p.told(distlock.EventAtRisk) {
 			t.Error("the lease was not told to be at risk")
 		}
 		wantErr(t, "unlock", lease.Unlock(t.Context()), distlock.ErrLost)
@@ -111,12 +111,12 @@ func TestStore_Heal_inTime(t *testing.T) {
 		lease := p.lock(t, "x")
 		p.store.Cut()
 		time.Sleep(ttl * 2 / 3) // a renewal went out after a third, and was given up after a quarter more
-		if !p.told(distlock.AtRisk) || p.told(distlock.Recovered) {
+		if !p.told(distlock.EventAtRisk) || p.told(distlock.EventRecovered) {
 			t.Error("the lease was not told to be at risk")
 		}
 		p.store.Heal()
 		time.Sleep(ttl)
-		if !p.told(distlock.Recovered) {
+		if !p.told(distlock.EventRecovered) {
 			t.Error("the lease was not told to have recovered")
 		}
 		wantErr(t, "unlock", lease.Unlock(t.Context()), nil)
@@ -223,12 +223,12 @@ func TestStore_Down(t *testing.T) {
 			t.Errorf("%v is more than unavailable", err)
 		}
 		time.Sleep(ttl / 2)
-		if !p.told(distlock.AtRisk) {
+		if !p.told(distlock.EventAtRisk) {
 			t.Error("the lease was not told to be at risk")
 		}
 		p.store.Up()
 		time.Sleep(ttl)
-		if !p.told(distlock.Recovered) {
+		if !p.told(distlock.EventRecovered) {
 			t.Error("the lease was not told to have recovered")
 		}
 		wantErr(t, "lease", lease.Err(), nil)
@@ -315,7 +315,7 @@ func TestStore_LoseReplies_ofRenewals(t *testing.T) {
 		lease := p.lock(t, "x")
 		p.store.LoseReplies(1, locktest.Renew)
 		time.Sleep(ttl)
-		if !p.told(distlock.AtRisk) || !p.told(distlock.Recovered) {
+		if !p.told(distlock.EventAtRisk) || !p.told(distlock.EventRecovered) {
 			t.Error("the lease was not told to be at risk and to have recovered")
 		}
 		wantErr(t, "unlock", lease.Unlock(t.Context()), nil)
@@ -444,7 +444,7 @@ func TestStore_Link(t *testing.T) {
 		wantHolders(t, p.store, "x", "second") // the store is the same, and asked in spite of all
 		time.Sleep(ttl)
 		wantErr(t, "unlock", lease.Unlock(t.Context()), nil)
-		if other.told(distlock.AtRisk) {
+		if other.told(distlock.EventAtRisk) {
 			t.Error("the other link is broken too")
 		}
 	})

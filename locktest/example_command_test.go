@@ -152,7 +152,7 @@ func ExampleStore_Calls() {
 	store, locker := newStore()
 	defer end(store, locker)
 
-	lease, _ := locker.Lock(context.Background(), "nightly", distlock.Fixed())
+	lease, _ := locker.Lock(context.Background(), "nightly", distlock.NoRenewal())
 	_ = lease.Unlock(context.Background())
 	fmt.Println(store.Calls(locktest.Acquire), store.Calls(locktest.Renew), store.Calls())
 	// Output: 1 0 2

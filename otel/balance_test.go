@@ -100,7 +100,7 @@ func (c *client) step(parent context.Context) error {
 	if c.rng.IntN(4) == 0 {
 		defer time.AfterFunc(time.Duration(c.rng.IntN(500))*time.Millisecond, cancel).Stop()
 	}
-	wait := distlock.Wait(time.Duration(1+c.rng.IntN(3000)) * time.Millisecond)
+	wait := distlock.MaxWait(time.Duration(1+c.rng.IntN(3000)) * time.Millisecond)
 	name := string(rune('a' + c.rng.IntN(3)))
 	var lease *distlock.Lease
 	var err error
@@ -126,7 +126,7 @@ func (c *client) step(parent context.Context) error {
 	case 7:
 		return c.l.Do(ctx, name, func(ctx context.Context) error { c.pause(time.Second); return ctx.Err() }, wait)
 	case 8:
-		lease, err = c.l.Lock(ctx, name, wait, distlock.Fixed())
+		lease, err = c.l.Lock(ctx, name, wait, distlock.NoRenewal())
 	}
 	if err != nil || lease == nil {
 		return err
@@ -149,7 +149,7 @@ func (c *client) hold(ctx context.Context, lease *distlock.Lease) error {
 			return err
 		}
 	case 2:
-		if lease.Mode() == distlock.Exclusive {
+		if lease.Mode() == distlock.ModeExclusive {
 			reader, err := lease.Downgrade(ctx)
 			if err != nil {
 				return err
@@ -159,7 +159,7 @@ func (c *client) hold(ctx context.Context, lease *distlock.Lease) error {
 	case 3:
 		_ = lease.Extend(ctx, 4*time.Second)
 	case 4:
-		_, _ = driver.Break(ctx, c.store, lease.Key(), "a test")
+		_, _ = driver.Break(ctx, c.store, lease.Name(), "a test")
 	case 5:
 		<-lease.Done()
 	}

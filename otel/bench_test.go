@@ -19,14 +19,14 @@ var lives = []struct {
 	name   string
 	events []distlock.Event
 }{
-	{"pair", []distlock.Event{{Kind: distlock.Asked}, {Kind: distlock.Granted}, {Kind: distlock.Released}}},
-	{"wait", []distlock.Event{{Kind: distlock.Waiting}, {Kind: distlock.Granted, Waited: true, Handed: true}, {Kind: distlock.HandedOff}}},
-	{"renewal", []distlock.Event{{Kind: distlock.Renewed, Took: time.Millisecond, Left: time.Second, Margin: time.Second}}},
+	{"pair", []distlock.Event{{Type: distlock.EventAttempted}, {Type: distlock.EventGranted}, {Type: distlock.EventReleased}}},
+	{"wait", []distlock.Event{{Type: distlock.EventWaiting}, {Type: distlock.EventGranted, Waited: true, Handed: true}, {Type: distlock.EventHandedOff}}},
+	{"renewal", []distlock.Event{{Type: distlock.EventRenewed, Took: time.Millisecond, Left: time.Second, Margin: time.Second}}},
 }
 
 func play(ctx context.Context, observe distlock.Observer, events []distlock.Event) {
 	for _, e := range events {
-		e.Store, e.Key, e.Mode, e.Holder, e.Fence, e.Origin = "mem", "invoice/42", distlock.Exclusive, "me", 1e15, ctx
+		e.Store, e.Name, e.Mode, e.Holder, e.Fence, e.Origin = "mem", "invoice/42", distlock.ModeExclusive, "me", 1e15, ctx
 		observe(ctx, e)
 	}
 }

@@ -60,7 +60,7 @@ func newLabels(group func(string) string, begin func(*label)) *labels {
 func (l *labels) of(e *distlock.Event) *label {
 	at := site{store: e.Store}
 	if l.group != nil {
-		at.group = l.group(e.Key)
+		at.group = l.group(e.Name)
 	}
 	k := l.known.Load()
 	if at = k.cap(at); k.labels[at] != nil {

@@ -133,13 +133,13 @@ func failureOf(err error) int {
 	return failUnknown
 }
 
-var modes = [...]string{string(distlock.Exclusive), string(distlock.Shared), string(distlock.Counted)}
+var modes = [...]string{string(distlock.ModeExclusive), string(distlock.ModeShared), string(distlock.ModeCounted)}
 
 func modeOf(m distlock.Mode) int {
 	switch m {
-	case distlock.Exclusive:
+	case distlock.ModeExclusive:
 		return 0
-	case distlock.Shared:
+	case distlock.ModeShared:
 		return 1
 	}
 	return 2

@@ -17,7 +17,7 @@ func TestMetrics_seldom(t *testing.T) {
 	cancel()
 	late, cancel := context.WithTimeout(context.Background(), -1)
 	defer cancel()
-	op := &distlock.OpError{Op: "acquire", Key: "x", Err: driver.ErrUnavailable}
+	op := &distlock.OpError{Op: "acquire", Name: "x", Err: driver.ErrUnavailable}
 	refused := func(outcome string) []string {
 		return []string{"distlock.acquire.duration mode=exclusive outcome=" + outcome + " store=mem"}
 	}
@@ -26,24 +26,24 @@ func TestMetrics_seldom(t *testing.T) {
 		e    distlock.Event
 		want []string
 	}{
-		"a renewal too late": {t.Context(), distlock.Event{Kind: distlock.Renewed, Left: -1}, []string{"distlock.renew.duration outcome=lost store=mem"}},
+		"a renewal too late": {t.Context(), distlock.Event{Type: distlock.EventRenewed, Left: -1}, []string{"distlock.renew.duration outcome=lost store=mem"}},
 		"a renewal of a young lease": {
-			t.Context(), distlock.Event{Kind: distlock.Renewed, Left: time.Second}, []string{"distlock.renew.duration outcome=ok store=mem"},
+			t.Context(), distlock.Event{Type: distlock.EventRenewed, Left: time.Second}, []string{"distlock.renew.duration outcome=ok store=mem"},
 		},
-		"an ask that its caller cut short": {over, distlock.Event{Kind: distlock.Asked, Err: context.Canceled}, nil},
+		"an ask that its caller cut short": {over, distlock.Event{Type: distlock.EventAttempted, Err: context.Canceled}, nil},
 		"an ask that was late": {
-			late, distlock.Event{Kind: distlock.Asked, Err: fmt.Errorf("no answer: %w", context.DeadlineExceeded)},
+			late, distlock.Event{Type: distlock.EventAttempted, Err: fmt.Errorf("no answer: %w", context.DeadlineExceeded)},
 			[]string{"distlock.store.errors kind=timeout op=acquire store=mem"},
 		},
-		"a release that was cut short":         {over, distlock.Event{Kind: distlock.Released, Err: op}, []string{"distlock.hold.duration end=released mode=exclusive store=mem", "distlock.leases mode=exclusive store=mem", "distlock.store.errors kind=unavailable op=release store=mem"}},
-		"time over, and the store never there": {late, distlock.Event{Kind: distlock.Refused, Err: errors.Join(op, late.Err())}, refused("error")},
-		"left, and the store never there":      {over, distlock.Event{Kind: distlock.Refused, Err: errors.Join(op, over.Err())}, refused("cancelled")},
-		"held, and the time over since":        {late, distlock.Event{Kind: distlock.Refused, Err: &distlock.HeldError{}}, refused("busy")},
-		"a reader that would write":            {t.Context(), distlock.Event{Kind: distlock.Refused, Err: distlock.ErrUpgrade}, refused("error")},
+		"a release that was cut short":         {over, distlock.Event{Type: distlock.EventReleased, Err: op}, []string{"distlock.hold.duration end=released mode=exclusive store=mem", "distlock.leases mode=exclusive store=mem", "distlock.store.errors kind=unavailable op=release store=mem"}},
+		"time over, and the store never there": {late, distlock.Event{Type: distlock.EventRefused, Err: errors.Join(op, late.Err())}, refused("error")},
+		"left, and the store never there":      {over, distlock.Event{Type: distlock.EventRefused, Err: errors.Join(op, over.Err())}, refused("cancelled")},
+		"held, and the time over since":        {late, distlock.Event{Type: distlock.EventRefused, Err: &distlock.HeldError{}}, refused("busy")},
+		"a reader that would write":            {t.Context(), distlock.Event{Type: distlock.EventRefused, Err: distlock.ErrUpgrade}, refused("error")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProbe(t, nil)
-			c.e.Store, c.e.Key, c.e.Mode = "mem", "x", distlock.Exclusive
+			c.e.Store, c.e.Name, c.e.Mode = "mem", "x", distlock.ModeExclusive
 			p.observe(c.ctx, c.e)
 			p.want(c.want...)
 		})
@@ -54,14 +54,14 @@ func TestMetrics_seldom(t *testing.T) {
 func TestGroups_odd(t *testing.T) {
 	p := newProbe(t, func(key string) string { return key })
 	for i := range 100 {
-		p.observe(t.Context(), distlock.Event{Kind: distlock.Waiting, Store: "mem", Key: fmt.Sprint(i), Mode: distlock.Shared})
-		p.observe(t.Context(), distlock.Event{Kind: distlock.Waiting, Store: "mem", Key: "other", Mode: distlock.Shared})
+		p.observe(t.Context(), distlock.Event{Type: distlock.EventWaiting, Store: "mem", Name: fmt.Sprint(i), Mode: distlock.ModeShared})
+		p.observe(t.Context(), distlock.Event{Type: distlock.EventWaiting, Store: "mem", Name: "other", Mode: distlock.ModeShared})
 	}
 	got := p.points()
 	if len(got) != 101 || got["distlock.waiters group=other mode=shared store=mem"].sum != 100 {
 		t.Errorf("%d series, %v", len(got), got)
 	}
 	p = newProbe(t, func(key string) string { return key[:1] })
-	p.observe(t.Context(), distlock.Event{Kind: distlock.Waiting, Store: "mem", Key: "äh", Mode: distlock.Shared})
+	p.observe(t.Context(), distlock.Event{Type: distlock.EventWaiting, Store: "mem", Name: "äh", Mode: distlock.ModeShared})
 	p.want("distlock.waiters group=\uFFFD mode=shared store=mem")
 }

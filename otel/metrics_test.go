@@ -71,7 +71,7 @@ func TestMetrics_outcomes(t *testing.T) {
 		}, []string{asked("busy")}},
 		"timeout by Wait": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
-			_, _ = l.Lock(t.Context(), "x", distlock.Wait(time.Minute))
+			_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
 		}, []string{asked("timeout")}},
 		"timeout by the context": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
@@ -109,7 +109,7 @@ func TestMetrics_outcomes(t *testing.T) {
 		"unavailable for as long as one may wait": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
 			time.AfterFunc(time.Second, s.Down)
-			_, _ = l.Lock(t.Context(), "x", distlock.Wait(time.Minute))
+			_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
 			s.Up()
 		}, []string{asked("timeout"), failed("acquire", "unavailable"), failed("withdraw", "unavailable")}}, // held, as far as is known
 		"an answer lost": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
@@ -136,7 +136,7 @@ func TestMetrics_outcomes(t *testing.T) {
 			<-must(t)(l.Lock(t.Context(), "x", distlock.MaxHold(time.Second))).Done()
 		}, []string{ok, ended("expired"), lost("expired")}},
 		"not renewed": {func(t *testing.T, _ *locktest.Store, l *distlock.Locker) {
-			<-must(t)(l.Lock(t.Context(), "x", distlock.Fixed())).Done()
+			<-must(t)(l.Lock(t.Context(), "x", distlock.NoRenewal())).Done()
 		}, []string{ok, ended("expired"), lost("expired")}},
 		"taken": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			lease := must(t)(l.Lock(t.Context(), "x"))
@@ -294,48 +294,48 @@ func everything(t testing.TB, observe distlock.Observer) {
 	late, cancel := context.WithTimeout(ctx, -1)
 	defer cancel()
 	tell := func(ctx context.Context, e distlock.Event) {
-		for _, e.Mode = range []distlock.Mode{distlock.Exclusive, distlock.Shared, distlock.Counted} {
-			e.Store, e.Key, e.Holder = "mem", "x", "me"
+		for _, e.Mode = range []distlock.Mode{distlock.ModeExclusive, distlock.ModeShared, distlock.ModeCounted} {
+			e.Store, e.Name, e.Holder = "mem", "x", "me"
 			observe(ctx, e)
 		}
 	}
 	errs := []error{nil, driver.ErrUnavailable, driver.ErrInvalid, context.DeadlineExceeded, errors.New("reset")}
 	for _, err := range errs {
-		tell(ctx, distlock.Event{Kind: distlock.Asked, Err: err})
-		tell(ctx, distlock.Event{Kind: distlock.Renewed, Left: time.Second, Margin: time.Second, Err: err})
-		tell(ctx, distlock.Event{Kind: distlock.Released, Err: err})
-		tell(ctx, distlock.Event{Kind: distlock.Withdrawn, Err: err})
+		tell(ctx, distlock.Event{Type: distlock.EventAttempted, Err: err})
+		tell(ctx, distlock.Event{Type: distlock.EventRenewed, Left: time.Second, Margin: time.Second, Err: err})
+		tell(ctx, distlock.Event{Type: distlock.EventReleased, Err: err})
+		tell(ctx, distlock.Event{Type: distlock.EventWithdrawn, Err: err})
 	}
-	tell(ctx, distlock.Event{Kind: distlock.Renewed, Err: driver.ErrNotHeld})
+	tell(ctx, distlock.Event{Type: distlock.EventRenewed, Err: driver.ErrNotHeld})
 	for range errs {
-		tell(ctx, distlock.Event{Kind: distlock.Granted})
+		tell(ctx, distlock.Event{Type: distlock.EventGranted})
 	}
-	held := &distlock.HeldError{Key: "x", Holder: "you"}
+	held := &distlock.HeldError{Name: "x", Holder: "you"}
 	for range 2 {
-		tell(ctx, distlock.Event{Kind: distlock.Waiting})
+		tell(ctx, distlock.Event{Type: distlock.EventWaiting})
 	}
-	tell(ctx, distlock.Event{Kind: distlock.Refused, Err: held})
-	tell(over, distlock.Event{Kind: distlock.Refused, Waited: true, Err: held})
-	tell(late, distlock.Event{Kind: distlock.Refused, Waited: true, Err: held})
-	tell(ctx, distlock.Event{Kind: distlock.Refused, Err: distlock.ErrUpgrade})
+	tell(ctx, distlock.Event{Type: distlock.EventRefused, Err: held})
+	tell(over, distlock.Event{Type: distlock.EventRefused, Waited: true, Err: held})
+	tell(late, distlock.Event{Type: distlock.EventRefused, Waited: true, Err: held})
+	tell(ctx, distlock.Event{Type: distlock.EventRefused, Err: distlock.ErrUpgrade})
 	for _, reason := range []distlock.Loss{distlock.LossExpired, distlock.LossTaken, distlock.LossBroken, distlock.LossMaxHold} {
 		for _, risk := range []bool{false, true} {
-			tell(ctx, distlock.Event{Kind: distlock.Granted})
-			tell(ctx, distlock.Event{Kind: distlock.Lost, Risk: risk, Err: &distlock.LostError{Key: "x", Reason: reason}})
+			tell(ctx, distlock.Event{Type: distlock.EventGranted})
+			tell(ctx, distlock.Event{Type: distlock.EventLost, Risk: risk, Err: &distlock.LostError{Name: "x", Reason: reason}})
 		}
 	}
-	for _, kind := range []distlock.EventKind{distlock.HandedOff, distlock.Detached} {
-		tell(ctx, distlock.Event{Kind: distlock.Granted, Handed: true})
-		tell(ctx, distlock.Event{Kind: kind})
+	for _, kind := range []distlock.EventType{distlock.EventHandedOff, distlock.EventDetached} {
+		tell(ctx, distlock.Event{Type: distlock.EventGranted, Handed: true})
+		tell(ctx, distlock.Event{Type: kind})
 	}
-	tell(ctx, distlock.Event{Kind: distlock.AtRisk})
-	tell(ctx, distlock.Event{Kind: distlock.Recovered})
+	tell(ctx, distlock.Event{Type: distlock.EventAtRisk})
+	tell(ctx, distlock.Event{Type: distlock.EventRecovered})
 }
 
 // A rate sees no increase in a series that begins with 1.
 func TestMetrics_begin(t *testing.T) {
 	p := newProbe(t, func(string) string { return "g" })
-	p.observe(t.Context(), distlock.Event{Kind: distlock.Granted, Store: "mem", Key: "x"})
+	p.observe(t.Context(), distlock.Event{Type: distlock.EventGranted, Store: "mem", Name: "x"})
 	zero := map[string]int{}
 	_, all := p.scope()
 	for _, m := range all {
@@ -362,8 +362,8 @@ func TestGroups(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				key := fmt.Sprintf("g%d/%d", g, g)
-				p.observe(context.Background(), distlock.Event{Kind: distlock.Granted, Store: "mem", Key: key, Mode: distlock.Exclusive})
-				p.observe(context.Background(), distlock.Event{Kind: distlock.Renewed, Store: "mem", Key: key, Left: 1, Margin: 1})
+				p.observe(context.Background(), distlock.Event{Type: distlock.EventGranted, Store: "mem", Name: key, Mode: distlock.ModeExclusive})
+				p.observe(context.Background(), distlock.Event{Type: distlock.EventRenewed, Store: "mem", Name: key, Left: 1, Margin: 1})
 			}
 		})
 	}
@@ -391,9 +391,9 @@ func TestGroups(t *testing.T) {
 			t.Errorf("%s: %d, want %d", g, x.count, want)
 		}
 	}
-	p.observe(t.Context(), distlock.Event{Kind: distlock.Waiting, Store: "mem", Key: "-"})
-	p.observe(t.Context(), distlock.Event{Kind: distlock.Waiting, Store: "redis", Key: "g1/x", Mode: distlock.Shared})
-	p.observe(t.Context(), distlock.Event{Kind: distlock.Waiting, Store: "redis", Key: "new/x", Mode: distlock.Shared})
+	p.observe(t.Context(), distlock.Event{Type: distlock.EventWaiting, Store: "mem", Name: "-"})
+	p.observe(t.Context(), distlock.Event{Type: distlock.EventWaiting, Store: "redis", Name: "g1/x", Mode: distlock.ModeShared})
+	p.observe(t.Context(), distlock.Event{Type: distlock.EventWaiting, Store: "redis", Name: "new/x", Mode: distlock.ModeShared})
 	for _, want := range []string{
 		"distlock.waiters mode=counted store=mem", "distlock.waiters group=other mode=shared store=redis",
 	} {

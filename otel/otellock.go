@@ -114,23 +114,23 @@ type observer struct {
 func (o *observer) observe(ctx context.Context, e distlock.Event) {
 	at := o.labels.of(&e)
 	mode := modeOf(e.Mode)
-	switch e.Kind {
-	case distlock.Asked:
+	switch e.Type {
+	case distlock.EventAttempted:
 		// A call that was cut short by its caller says nothing about the store.
 		if e.Err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 			o.failed(ctx, at, opAcquire, e.Err)
 		}
-	case distlock.Withdrawn:
+	case distlock.EventWithdrawn:
 		o.failed(ctx, at, opWithdraw, e.Err)
-	case distlock.Waiting:
+	case distlock.EventWaiting:
 		o.waiters.Add(ctx, 1, at.waiters[mode]...)
-	case distlock.Granted, distlock.Refused:
+	case distlock.EventGranted, distlock.EventRefused:
 		o.asked(ctx, at, mode, &e)
-	case distlock.Renewed:
+	case distlock.EventRenewed:
 		o.renewed(ctx, at, &e)
-	case distlock.Released, distlock.HandedOff, distlock.Lost:
+	case distlock.EventReleased, distlock.EventHandedOff, distlock.EventLost:
 		o.ended(ctx, at, mode, &e)
-	case distlock.Detached: // it is held on elsewhere, or was only a pass of a limiter
+	case distlock.EventDetached: // it is held on elsewhere, or was only a pass of a limiter
 		o.leases.Add(ctx, -1, at.leases[mode]...)
 	}
 }
@@ -140,7 +140,7 @@ func (o *observer) asked(ctx context.Context, at *label, mode int, e *distlock.E
 	if e.Waited {
 		o.waiters.Add(ctx, -1, at.waiters[mode]...)
 	}
-	if e.Kind == distlock.Granted {
+	if e.Type == distlock.EventGranted {
 		o.leases.Add(ctx, 1, at.leases[mode]...)
 	}
 	outcome := outcomeOf(ctx, e)
@@ -164,11 +164,11 @@ func (o *observer) renewed(ctx context.Context, at *label, e *distlock.Event) {
 // ended tells how a hold ended.
 func (o *observer) ended(ctx context.Context, at *label, mode int, e *distlock.Event) {
 	o.leases.Add(ctx, -1, at.leases[mode]...)
-	if e.Kind == distlock.Released {
+	if e.Type == distlock.EventReleased {
 		o.failed(ctx, at, opRelease, e.Err)
 	}
 	end := endReleased
-	if e.Kind == distlock.Lost {
+	if e.Type == distlock.EventLost {
 		var reason int
 		reason, end = lossOf(e)
 		o.lost.Add(ctx, 1, at.lost[reason]...)

@@ -31,6 +31,6 @@ func (s *spanPrinter) print() {
 		if span.Parent().IsValid() {
 			indent = "  "
 		}
-		fmt.Println(strings.TrimRight(fmt.Sprintf("%s%s %s %s", indent, span.Name(), a["key"], a["outcome"]+a["end"]), " "))
+		fmt.Println(strings.TrimRight(fmt.Sprintf("%s%s %s %s", indent, span.Name(), a["name"], a["outcome"]+a["end"]), " "))
 	}
 }

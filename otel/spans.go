@@ -17,7 +17,7 @@ import (
 // The attributes of spans. Other than those of metrics they stand beside attributes of everybody else, and are named in full.
 const (
 	attrStore   = attribute.Key("distlock.store")
-	attrKey     = attribute.Key("distlock.key")
+	attrName    = attribute.Key("distlock.name")
 	attrMode    = attribute.Key("distlock.mode")
 	attrHolder  = attribute.Key("distlock.holder")
 	attrFence   = attribute.Key("distlock.fence")
@@ -101,7 +101,7 @@ func (s spans) hold(ctx context.Context, e *distlock.Event, end string) (context
 // common are the attributes of both, and one more.
 func common(e *distlock.Event, more attribute.KeyValue) []attribute.KeyValue {
 	all := make([]attribute.KeyValue, 0, 6)
-	all = append(all, attrStore.String(e.Store), attrKey.String(clean(e.Key)), attrMode.String(string(e.Mode)), attrHolder.String(clean(e.Holder)), more)
+	all = append(all, attrStore.String(e.Store), attrName.String(clean(e.Name)), attrMode.String(string(e.Mode)), attrHolder.String(clean(e.Holder)), more)
 	if e.Fence > 0 {
 		all = append(all, attrFence.Int64(int64(e.Fence)))
 	}

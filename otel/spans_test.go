@@ -53,7 +53,7 @@ func TestSpans(t *testing.T) {
 		if fence != int64(lease.Fence()) {
 			t.Errorf("fence %d, want %d", fence, lease.Fence())
 		}
-		want := map[string]string{"store": "locktest", "key": "x", "mode": "exclusive", "holder": "me", "fence": attrs(hold)["fence"], "outcome": "granted", "wait": "2"}
+		want := map[string]string{"store": "locktest", "name": "x", "mode": "exclusive", "holder": "me", "fence": attrs(hold)["fence"], "outcome": "granted", "wait": "2"}
 		if got := attrs(acquire); !maps.Equal(got, want) {
 			t.Errorf("acquire %v, want %v", got, want)
 		}
@@ -88,7 +88,7 @@ func TestSpans_status(t *testing.T) {
 		}, "distlock.acquire", "busy", codes.Unset, "", map[string]string{"blocker": "you"}},
 		"timeout": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
-			_, _ = l.Lock(t.Context(), "x", distlock.Wait(time.Minute))
+			_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
 		}, "distlock.acquire", "timeout", codes.Error, "\ncontext deadline exceeded", map[string]string{"wait": "60"}},
 		"unavailable": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Down()
@@ -114,7 +114,7 @@ func TestSpans_status(t *testing.T) {
 				p, s := newProbe(t, nil), locktest.New(t)
 				if name == "not UTF-8" { // a server may say anything
 					c.text = "down \uFFFD"
-					p.observe(t.Context(), distlock.Event{Kind: distlock.Released, Key: bad, Err: errors.New(bad)})
+					p.observe(t.Context(), distlock.Event{Type: distlock.EventReleased, Name: bad, Err: errors.New(bad)})
 				} else {
 					c.play(t, s, p.locker(s))
 				}
@@ -198,6 +198,6 @@ func TestNew_defaults(t *testing.T) {
 		}
 		everything(t, observe)
 		observe(t.Context(), distlock.Event{}) // of a kind that is not known yet
-		observe(t.Context(), distlock.Event{Kind: distlock.Released, Err: driver.ErrUnavailable})
+		observe(t.Context(), distlock.Event{Type: distlock.EventReleased, Err: driver.ErrUnavailable})
 	}
 }

@@ -80,7 +80,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		next.ServeHTTP(w, r)
 		return
 	}
-	opts := []distlock.Option{distlock.Wait(m.Wait)}
+	opts := []distlock.Option{distlock.MaxWait(m.Wait)}
 	if m.Weight != nil {
 		opts = append(opts, distlock.Weight(m.Weight(r)))
 	}

@@ -36,7 +36,7 @@ func ExampleCron_Add() {
 	singleton := robfig.New(c, jobs, nil)
 	_, err := singleton.Add(ctx, "* * * * * *", "report", func(ctx context.Context) error {
 		defer cancel()
-		fmt.Println("alone:", distlock.FromContext(ctx).Key())
+		fmt.Println("alone:", distlock.FromContext(ctx).Name())
 		return nil
 	})
 	if err != nil {

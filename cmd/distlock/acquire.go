@@ -81,5 +81,5 @@ func (a *app) printHandle(h distlock.Handle, mode distlock.Mode, holder string, 
 		Mode   distlock.Mode `json:"mode"`
 		Holder string        `json:"holder"`
 		TTL    float64       `json:"ttl"`
-	}{h.Key(), h.Text(), h.Fence(), mode, holder, h.TTL().Seconds()})
+	}{h.Name(), h.Text(), h.Fence(), mode, holder, h.TTL().Seconds()})
 }

@@ -87,7 +87,7 @@ func (k *ask) options(a *app) ([]distlock.Option, error) {
 		opts = append(opts, distlock.RequireFence())
 	}
 	if a.config.from["wait"] > fromDefault && !k.try {
-		opts = append(opts, distlock.Wait(k.wait))
+		opts = append(opts, distlock.MaxWait(k.wait))
 	}
 	return opts, nil
 }

@@ -78,7 +78,7 @@ func (a *app) confirm(why distlock.Reason) error {
 	a.printReason(why)
 	fmt.Fprintf(a.err, "type the name again to break it: ")
 	text, _ := bufio.NewReader(a.in).ReadString('\n')
-	if strings.TrimRight(text, "\r\n") != why.Key {
+	if strings.TrimRight(text, "\r\n") != why.Name {
 		return usage("that is another name: nothing was broken")
 	}
 	return nil

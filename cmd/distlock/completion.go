@@ -56,8 +56,8 @@ func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]st
 				return
 			}
 			// A name that would steer the terminal, or end the line, is not offered: it is not easily typed either.
-			if kindWord(claim.Kind) == kind && clean(claim.Key) == claim.Key && !slices.Contains(all, claim.Key) {
-				all = append(all, claim.Key)
+			if kindWord(claim.Kind) == kind && clean(claim.Name) == claim.Name && !slices.Contains(all, claim.Name) {
+				all = append(all, claim.Name)
 			}
 		}
 		names <- all

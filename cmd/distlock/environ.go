@@ -35,7 +35,7 @@ func environment(l *distlock.Lease, holder string) []string {
 	// The handle of a run around this one is of another lock.
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, handleVariable+"=") })
 	return append(env,
-		nameVariable+"="+l.Key(), fenceVariable+"="+fence, holderVariable+"="+holder, modeVariable+"="+string(l.Mode()),
+		nameVariable+"="+l.Name(), fenceVariable+"="+fence, holderVariable+"="+holder, modeVariable+"="+string(l.Mode()),
 		fencesVariable+"="+fences)
 }
 

@@ -95,7 +95,7 @@ func (t *target) why(ctx context.Context, l *distlock.Locker) (distlock.Reason, 
 			return r, nil
 		}
 	}
-	return distlock.Reason{Key: t.name, Kind: t.kind}, err
+	return distlock.Reason{Name: t.name, Kind: t.kind}, err
 }
 
 // others names the other things of the name that are so, and how to ask for them: whoever has not said what is meant may have meant one of them. It is

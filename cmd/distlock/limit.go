@@ -98,7 +98,7 @@ func (q *quota) pass(parent context.Context, l *distlock.Limiter) error {
 	ctx, stop := interruptible(parent)
 	defer stop()
 	// This process counts once and ends: the rest of a share would be lost.
-	err := l.Wait(ctx, q.name, distlock.Exact(), distlock.Wait(q.ask.wait), distlock.Weight(q.weight), distlock.Holder(q.holder))
+	err := l.Wait(ctx, q.name, distlock.Exact(), distlock.MaxWait(q.ask.wait), distlock.Weight(q.weight), distlock.Holder(q.holder))
 	var sig signalError
 	var limited *distlock.LimitError
 	switch {

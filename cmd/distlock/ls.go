@@ -35,10 +35,10 @@ type line struct {
 
 func newLine(c distlock.Claim) line {
 	l := line{
-		Name: c.Key, Kind: c.Kind, Mode: c.Mode, Holder: c.Holder, Note: c.Note, Labels: c.Meta, Fence: c.Fence, Value: c.Value,
+		Name: c.Name, Kind: c.Kind, Mode: c.Mode, Holder: c.Holder, Note: c.Note, Labels: c.Meta, Fence: c.Fence, Value: c.Value,
 		Held: c.Held.Seconds(), Left: c.Left.Seconds(), Waiting: c.Waiting,
 	}
-	if c.Mode == distlock.Counted {
+	if c.Mode == distlock.ModeCounted {
 		l.Weight, l.Limit = c.Weight, c.Limit
 	}
 	return l
@@ -122,6 +122,6 @@ func writeRow(w *tabwriter.Writer, c distlock.Claim) error {
 		left = short(c.Left).String()
 	}
 	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\t%s\n",
-		clean(c.Key), kindWord(c.Kind), c.Mode, state, clean(c.Holder), short(c.Held), left, fence, clean(c.Note))
+		clean(c.Name), kindWord(c.Kind), c.Mode, state, clean(c.Holder), short(c.Held), left, fence, clean(c.Note))
 	return err
 }

@@ -188,7 +188,7 @@ func (m *measure) wake(ctx context.Context, near, far *distlock.Locker) (time.Du
 	go func() {
 		defer close(granted)
 		lease, err = far.Lock(ctx, m.prefix+"passed", distlock.Observe(func(_ context.Context, e distlock.Event) {
-			if e.Kind == distlock.Waiting {
+			if e.Type == distlock.EventWaiting {
 				close(waiting)
 			}
 		}))

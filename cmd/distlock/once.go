@@ -17,7 +17,7 @@ func (j *job) holdOnce(parent context.Context, locker *distlock.Locker, opts []d
 	}
 	var now []distlock.Option
 	if j.try {
-		now = append(now, distlock.Wait(0))
+		now = append(now, distlock.MaxWait(0))
 	}
 	ctx, stop := interruptible(parent) // hold passes signals on while the command runs
 	defer stop()

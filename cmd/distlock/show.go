@@ -67,11 +67,11 @@ const maxPasses = 10
 
 func (a *app) printReason(why distlock.Reason) {
 	if len(why.Holders)+len(why.Line) == 0 {
-		fmt.Fprintf(a.out, "%s is free\n", title(why.Kind, why.Key))
+		fmt.Fprintf(a.out, "%s is free\n", title(why.Kind, why.Name))
 		return
 	}
 	used, limit := taken(why)
-	name := title(why.Kind, why.Key)
+	name := title(why.Kind, why.Name)
 	switch why.Kind {
 	case "sem":
 		fmt.Fprintf(a.out, "%s: %d of %d slots are held\n", name, used, limit)

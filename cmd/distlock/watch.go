@@ -317,7 +317,7 @@ func (w *watcher) say(what string, c distlock.Claim) error {
 	return w.tell(event{Time: time.Now(), Event: what, line: &l})
 }
 
-func whoIs(c distlock.Claim) who { return who{c.Kind, c.Key, c.Owner} }
+func whoIs(c distlock.Claim) who { return who{c.Kind, c.Name, c.Owner} }
 
 func begun(c distlock.Claim) string {
 	if c.Waiting {

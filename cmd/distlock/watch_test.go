@@ -222,7 +222,7 @@ func TestWatch_firstList(t *testing.T) {
 
 func TestWriteEvent(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	l := newLine(distlock.Claim{Key: "deploy", Kind: "", Holder: "ci-3\x1b[2J", Note: "why\n", Mode: distlock.Exclusive, Fence: 41, Held: 12 * time.Second})
+	l := newLine(distlock.Claim{Name: "deploy", Kind: "", Holder: "ci-3\x1b[2J", Note: "why\n", Mode: distlock.ModeExclusive, Fence: 41, Held: 12 * time.Second})
 	for what, want := range map[string]string{
 		eventGranted:  "03:04:05  granted   deploy            ci-3?[2J, exclusive, fence 41: why?\n",
 		eventReleased: "03:04:05  released  deploy            ci-3?[2J, exclusive, fence 41, for 12s: why?\n",

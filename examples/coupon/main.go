@@ -88,7 +88,7 @@ func run(ctx context.Context) error {
 			return err
 		}
 		defer store.Close()
-		locker, err := distlock.New(store, distlock.Wait(30*time.Second))
+		locker, err := distlock.New(store, distlock.MaxWait(30*time.Second))
 		if err != nil {
 			return err
 		}

@@ -42,11 +42,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	extended, err := worker.Lock(ctx, "export", distlock.Fixed())
+	extended, err := worker.Lock(ctx, "export", distlock.NoRenewal())
 	if err != nil {
 		return err
 	}
-	forgotten, err := worker.Lock(ctx, "cleanup", distlock.Fixed())
+	forgotten, err := worker.Lock(ctx, "cleanup", distlock.NoRenewal())
 	if err != nil {
 		return err
 	}
@@ -57,11 +57,11 @@ func run(ctx context.Context) error {
 		}
 	}
 	for _, lease := range []*distlock.Lease{usual, extended, forgotten} {
-		_, err := rival.TryLock(ctx, lease.Key())
-		fmt.Printf("%s: held after %v: %v; a rival is refused: %v\n", lease.Key(), 4*step, lease.Err() == nil, errors.Is(err, distlock.ErrHeld))
+		_, err := rival.TryLock(ctx, lease.Name())
+		fmt.Printf("%s: held after %v: %v; a rival is refused: %v\n", lease.Name(), 4*step, lease.Err() == nil, errors.Is(err, distlock.ErrHeld))
 		switch err := lease.Unlock(ctx); {
 		case errors.Is(err, distlock.ErrLost):
-			fmt.Printf("%s: what was done since the loss may have met the work of another: only the fence stops it\n", lease.Key())
+			fmt.Printf("%s: what was done since the loss may have met the work of another: only the fence stops it\n", lease.Name())
 		case err != nil:
 			return err
 		}

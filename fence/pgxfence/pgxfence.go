@@ -69,13 +69,13 @@ func (r Row) Update(ctx context.Context, db DB, l fence.Lease, id any, set strin
 func verdict(p fence.Proof, v guard.Verdict, err error) error {
 	switch {
 	case err != nil:
-		return fmt.Errorf("pgxfence: %.64q: %w", p.Key(), err)
+		return fmt.Errorf("pgxfence: %.64q: %w", p.Name(), err)
 	case v.Outcome == guard.Stale:
-		return &fence.StaleError{Key: p.Key(), Fence: p.Fence(), Current: v.Current}
+		return &fence.StaleError{Name: p.Name(), Fence: p.Fence(), Current: v.Current}
 	case v.Outcome == guard.Absent:
-		return fmt.Errorf("pgxfence: %.64q: no row to update: %w", p.Key(), pgx.ErrNoRows)
+		return fmt.Errorf("pgxfence: %.64q: no row to update: %w", p.Name(), pgx.ErrNoRows)
 	case v.Outcome == guard.Recorded:
-		return fmt.Errorf("%w for %.64q", fence.ErrRecorded, p.Key())
+		return fmt.Errorf("%w for %.64q", fence.ErrRecorded, p.Name())
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (t Table) advance(ctx context.Context, db DB, l fence.Lease) error {
 	if err != nil {
 		return err
 	}
-	v, err := g.Advance(ctx, runner{db}, p.Key(), p.Fence())
+	v, err := g.Advance(ctx, runner{db}, p.Name(), p.Fence())
 	return verdict(p, v, err)
 }
 
@@ -123,7 +123,7 @@ func Once[T any](ctx context.Context, db Beginner, t Table, l fence.Lease, f fun
 		if stale != nil && !errors.Is(stale, fence.ErrStale) {
 			return stale
 		}
-		was, ok, err := Recorded[T](ctx, tx, t, p.Key())
+		was, ok, err := Recorded[T](ctx, tx, t, p.Name())
 		switch {
 		case err != nil:
 			return err
@@ -160,9 +160,9 @@ func Record[T any](ctx context.Context, tx pgx.Tx, t Table, l fence.Lease, resul
 	}
 	text, err := json.Marshal(result)
 	if err != nil {
-		return fmt.Errorf("pgxfence: the result for %.64q: %w", p.Key(), err)
+		return fmt.Errorf("pgxfence: the result for %.64q: %w", p.Name(), err)
 	}
-	v, err := g.Record(ctx, runner{tx}, p.Key(), p.Fence(), string(text))
+	v, err := g.Record(ctx, runner{tx}, p.Name(), p.Fence(), string(text))
 	return verdict(p, v, err)
 }
 

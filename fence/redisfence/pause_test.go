@@ -85,7 +85,7 @@ func TestPausedHolder(t *testing.T) {
 		t.Fatalf("the holder says %q", line)
 	}
 	h.Pause()
-	lease, err := locker.Lock(ctx, "balance", distlock.Wait(20*time.Second))
+	lease, err := locker.Lock(ctx, "balance", distlock.MaxWait(20*time.Second))
 	must(t, err)
 	must(t, g.Set(ctx, lease, "fenced", "next"))
 	must(t, c.Set(ctx, "plain", "next", 0).Err())

@@ -116,23 +116,23 @@ func (g *Guard) run(ctx context.Context, l fence.Lease, tag string, keys, comman
 		return nil, err
 	}
 	if tag == "" {
-		tag = escape(p.Key())
+		tag = escape(p.Name())
 	}
-	keys = append([]string{g.prefix + "{" + tag + "}" + p.Key()}, keys...)
+	keys = append([]string{g.prefix + "{" + tag + "}" + p.Name()}, keys...)
 	args := append([]string{strconv.FormatUint(p.Fence(), 10), g.keep}, command...)
 	answer, err := g.c.Eval(ctx, "EVALSHA", g.sha, keys, args)
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		answer, err = g.c.Eval(ctx, "EVAL", script, keys, args)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("redisfence: %.64q: %w", p.Key(), err)
+		return nil, fmt.Errorf("redisfence: %.64q: %w", p.Name(), err)
 	}
 	list, ok := answer.([]any)
 	if !ok || len(list) == 0 {
-		return nil, fmt.Errorf("redisfence: %.64q: the script answered %T", p.Key(), answer)
+		return nil, fmt.Errorf("redisfence: %.64q: the script answered %T", p.Name(), answer)
 	}
 	if list[0] == "stale" {
-		stale := &fence.StaleError{Key: p.Key(), Fence: p.Fence()}
+		stale := &fence.StaleError{Name: p.Name(), Fence: p.Fence()}
 		if text, ok := list[len(list)-1].(string); ok {
 			stale.Current, _ = fence.ParseFence(text) // 0 if it is none: that it is stale is certain
 		}

@@ -156,9 +156,9 @@ func (a *actor) queue(ctx context.Context, wg *sync.WaitGroup) error {
 			var waits atomic.Bool
 			lease, err := a.locker.Lock(ctx, key, distlock.Observe(func(_ context.Context, e distlock.Event) {
 				switch {
-				case e.Kind == distlock.Waiting:
+				case e.Type == distlock.EventWaiting:
 					waits.Store(true) // and asks for a place from now on
-				case e.Kind == distlock.Asked && e.Err == nil && waits.Load():
+				case e.Type == distlock.EventAttempted && e.Err == nil && waits.Load():
 					h.Waiting() // it has one
 				}
 			}))
@@ -285,7 +285,7 @@ func (a *actor) count(h *history.Hold, l *distlock.Lease, d time.Duration) {
 	// The resource may be slow or gone. The lease goes on meanwhile, and its loss is no reason to stop.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*a.Plan.TTL)
 	defer cancel()
-	key := l.Key()
+	key := l.Name()
 	saw, err := a.resource.read(ctx, l, key)
 	if err != nil {
 		return

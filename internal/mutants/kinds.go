@@ -52,7 +52,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "downgrade-keeps-the-weight", Why: "readers wait for as long as the downgraded writer reads",
-			File: "rw.go", Old: "	r.Weight, r.mode, r.room = 1, Shared, nil\n", New: "	r.mode, r.room = Shared, nil\n",
+			File: "rw.go", Old: "	r.Weight, r.mode, r.room = 1, ModeShared, nil\n", New: "	r.mode, r.room = Shared, nil\n",
 			Test: "TestLease_Downgrade",
 		},
 		{
@@ -62,7 +62,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "upgrade-waits", Why: "a reader that wants to write waits for itself for ever",
-			File: "locker.go", Old: "	if mode == Exclusive {\n		if err := l.upgrades", New: "	if mode == Counted {\n		if err := l.upgrades",
+			File: "locker.go", Old: "	if mode == ModeExclusive {\n		if err := l.upgrades", New: "	if mode == ModeCounted {\n		if err := l.upgrades",
 			Test: "TestLocker_Lock_upgrade",
 		},
 		{

@@ -215,7 +215,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "schedulers-refuse-each-other", Why: "schedulers that fire at the same moment split the votes of a majority, and none runs the job",
-			File: "gocron/gocron.go", Old: "distlock.Wait(l.patience)", New: "distlock.Wait(0)",
+			File: "gocron/gocron.go", Old: "distlock.MaxWait(l.patience)", New: "distlock.MaxWait(0)",
 			Pkg: "./gocron", Test: "TestLocker_Lock_noLine",
 		},
 		{

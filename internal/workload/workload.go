@@ -133,7 +133,7 @@ func (c *Client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
 		c.Guard(h, lease, c.Rand)
 		rest()
 	default:
-		h.Update(c.register(lease.Key()), nil)
+		h.Update(c.register(lease.Name()), nil)
 	}
 	select {
 	case <-lease.Done():
@@ -208,9 +208,9 @@ func (s *Scribe) Follow(lease *distlock.Lease) { s.lease.Store(lease) }
 // Observe is for distlock.Observe.
 func (s *Scribe) Observe(_ context.Context, e distlock.Event) {
 	switch {
-	case e.Kind == distlock.Waiting:
+	case e.Type == distlock.EventWaiting:
 		s.Hold.Waiting()
-	case e.Kind == distlock.Renewed && e.Err == nil:
+	case e.Type == distlock.EventRenewed && e.Err == nil:
 		// A lease that is lost by now has no end of trust to take down, and had one before: it must not become later.
 		if lease := s.lease.Load(); lease != nil {
 			if until := Until(lease); !until.IsZero() {

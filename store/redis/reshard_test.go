@@ -237,7 +237,7 @@ func TestStore_reshard_lease(t *testing.T) {
 			const ttl = 5 * time.Second // long enough for a machine that stands still for a while
 			var failed atomic.Int64     // renewals
 			count := distlock.Observe(func(_ context.Context, e distlock.Event) {
-				if e.Kind == distlock.Renewed && e.Err != nil {
+				if e.Type == distlock.EventRenewed && e.Err != nil {
 					failed.Add(1)
 				}
 			})

@@ -33,7 +33,7 @@ func ExampleOpen() {
 	defer func() { _ = store.Close() }()
 	locker, _ := distlock.New(store)
 	lease, err := locker.Lock(ctx, "invoice/42")
-	fmt.Println(lease.Key(), err, lease.Unlock(ctx))
+	fmt.Println(lease.Name(), err, lease.Unlock(ctx))
 	// Output: invoice/42 <nil> <nil>
 }
 

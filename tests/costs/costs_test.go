@@ -211,7 +211,7 @@ func (b *bill) rest(t *testing.T, s subject, l *distlock.Locker) {
 func (b *bill) renewals(t *testing.T, s subject) {
 	var renewed atomic.Int64
 	l := connect(t, s, "billing-7f9c:4711", distlock.TTL(life), distlock.Observe(func(_ context.Context, e distlock.Event) {
-		if e.Kind == distlock.Renewed {
+		if e.Type == distlock.EventRenewed {
 			renewed.Add(1)
 		}
 	}))

@@ -184,7 +184,7 @@ var laws = []law{
 		}
 	}},
 	{"a lease that was lost to another client says so", func(p *pair) {
-		lease := p.lock(distlock.TTL(short), distlock.Fixed())
+		lease := p.lock(distlock.TTL(short), distlock.NoRenewal())
 		p.other.must("yes", "await", p.key, long, poll, soon)
 		if err := lease.Err(); !errors.Is(err, distlock.ErrLost) {
 			p.t.Errorf("Err: %v", err)

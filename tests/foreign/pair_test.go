@@ -111,7 +111,7 @@ func (p *pair) named(err error, least, most time.Duration) {
 	if !errors.Is(err, distlock.ErrHeld) || !errors.As(err, &held) {
 		p.t.Fatalf("got %v, want ErrHeld", err)
 	}
-	if held.Key != p.name || held.Holder != another || held.Fence != 0 || held.Left < least || held.Left > most+time.Millisecond {
+	if held.Name != p.name || held.Holder != another || held.Fence != 0 || held.Left < least || held.Left > most+time.Millisecond {
 		p.t.Fatalf("got %v (fence %d), want it held by %s with %v to %v left", err, held.Fence, another, least, most)
 	}
 }

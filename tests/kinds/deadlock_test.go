@@ -77,8 +77,8 @@ func TestDeadlock(t *testing.T) {
 		}
 		for i, p := range told.Cycle {
 			at := (n - 1 + i) % n
-			if p.Holder != fmt.Sprint("p", at) || len(p.Holds) != 1 || p.Holds[0].Key != fmt.Sprint("k", at) || p.Holds[0].Held < time.Second ||
-				p.Waits.Key != fmt.Sprint("k", (at+1)%n) || p.Waits.Held < 900*time.Millisecond {
+			if p.Holder != fmt.Sprint("p", at) || len(p.Holds) != 1 || p.Holds[0].Name != fmt.Sprint("k", at) || p.Holds[0].Held < time.Second ||
+				p.Waits.Name != fmt.Sprint("k", (at+1)%n) || p.Waits.Held < 900*time.Millisecond {
 				t.Errorf("party %d: %+v", i, p)
 			}
 		}

@@ -33,7 +33,7 @@ func TestLocker_LockAll(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(p), 1))
 				for range 10 {
 					order := rng.Perm(3)[:2]
-					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]}, distlock.Wait(3*soon))
+					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]}, distlock.MaxWait(3*soon))
 					if err != nil {
 						t.Error(err)
 						return
@@ -52,7 +52,7 @@ func TestLocker_LockAll(t *testing.T) {
 		}
 		wg.Wait()
 		l := locker(t, url)
-		leases, err := steady(l.LockAll)(t.Context(), names, distlock.Wait(leftovers))
+		leases, err := steady(l.LockAll)(t.Context(), names, distlock.MaxWait(leftovers))
 		if err != nil {
 			t.Fatalf("something is left: %v", err)
 		}

@@ -26,7 +26,7 @@ func wait(t *testing.T, take taker, opts ...distlock.Option) <-chan grant {
 	out, waiting := make(chan grant, 1), make(chan struct{})
 	begun := sync.OnceFunc(func() { close(waiting) }) // it may be asked for several times: see steady
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
-		if e.Kind == distlock.Waiting {
+		if e.Type == distlock.EventWaiting {
 			begun()
 		}
 	}))

@@ -52,7 +52,7 @@ func TestClock_forward(t *testing.T) {
 		sc := newScene(t)
 		linked, link := s.through(t)
 		a, b := locker(t, linked, distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
-		first := sc.lock("a", a, distlock.Fixed())
+		first := sc.lock("a", a, distlock.NoRenewal())
 		next := sc.wait("b", b)
 		time.Sleep(renewal)
 		extend(t, first.Lease, ttl)
@@ -79,7 +79,7 @@ func TestClock_back(t *testing.T) {
 		}
 		linked, link := s.through(t)
 		a, b := locker(t, linked, distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
-		first := sc.lock("a", a, distlock.Fixed())
+		first := sc.lock("a", a, distlock.NoRenewal())
 		next := sc.wait("b", b)
 		clock.Set(-jump)
 		link.each(func(p *testenv.ProxyServer) { p.Cut(testenv.Both) })
@@ -304,7 +304,7 @@ func TestClock_node(t *testing.T) {
 			var opts []distlock.Option
 			if bare {
 				last.Refuse()
-				opts = append(opts, distlock.Fixed()) // a renewal would take the third node as well
+				opts = append(opts, distlock.NoRenewal()) // a renewal would take the third node as well
 			}
 			first := sc.lock("a", a, opts...)
 			last.Heal()

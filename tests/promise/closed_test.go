@@ -92,7 +92,7 @@ func TestBound_serverHangs(t *testing.T) {
 			case 1:
 				_, err = l.Lock(ctx, name)
 			default:
-				_, err = l.Lock(t.Context(), name, distlock.Wait(bound))
+				_, err = l.Lock(t.Context(), name, distlock.MaxWait(bound))
 			}
 			over = append(over, time.Since(began)-bound)
 			cancel()

@@ -198,7 +198,7 @@ func TestHerd(t *testing.T) {
 						h = rec.Ask(history.Want{Client: name, Key: "key", TTL: longest})
 						var err error
 						lease, err = l.Lock(ctx, "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
-							if e.Kind == distlock.Waiting {
+							if e.Type == distlock.EventWaiting {
 								h.Waiting()
 							}
 						}))

@@ -27,7 +27,7 @@ func TestOrder(t *testing.T) {
 		}
 		for i := range n {
 			// The claim may have survived the blow: so each is short.
-			lease := persist(t, l(), "key", distlock.Fixed())
+			lease := persist(t, l(), "key", distlock.NoRenewal())
 			rise(lease)
 			blow(i)
 			if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, distlock.ErrLost) && !troubled(err) {

@@ -121,7 +121,7 @@ func playWaiter(args []string) int {
 		var l *distlock.Locker
 		if l, err = distlock.New(s.Store); err == nil {
 			_, err = l.Lock(ctx, "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
-				if e.Kind == distlock.Waiting {
+				if e.Type == distlock.EventWaiting {
 					fmt.Println("waits")
 				}
 			}))

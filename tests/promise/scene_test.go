@@ -70,10 +70,10 @@ func (s *scene) ask(ctx context.Context, name string, l *distlock.Locker, waits 
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case e.Kind == distlock.Waiting:
+		case e.Type == distlock.EventWaiting:
 			p.hold.Waiting()
 			waits()
-		case e.Kind == distlock.Renewed && e.Err == nil && lease != nil && lease.Err() == nil:
+		case e.Type == distlock.EventRenewed && e.Err == nil && lease != nil && lease.Err() == nil:
 			p.hold.Renew().Extended(lease.Until())
 		}
 	}))

@@ -73,7 +73,7 @@ func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.St
 	result, waiting := make(chan error, 1), make(chan struct{})
 	go func() {
 		_, err := l.Lock(ctx, "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
-			if e.Kind == distlock.Waiting {
+			if e.Type == distlock.EventWaiting {
 				close(waiting)
 			}
 		}))

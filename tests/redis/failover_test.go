@@ -83,7 +83,7 @@ func TestFailover_sentinel(t *testing.T) {
 			s = bySentinel(t, group)
 		}
 		note := distlock.Observe(func(_ context.Context, e distlock.Event) {
-			if e.Kind == distlock.Granted && dead.Load() {
+			if e.Type == distlock.EventGranted && dead.Load() {
 				after[i].Add(1)
 			}
 		})

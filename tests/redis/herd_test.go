@@ -34,7 +34,7 @@ func TestHerd_goroutines(t *testing.T) {
 	for range waiters {
 		wg.Go(func() {
 			lease, err := l.Lock(t.Context(), "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
-				if e.Kind == distlock.Waiting {
+				if e.Type == distlock.EventWaiting {
 					waiting.Add(1)
 				}
 			}))
@@ -140,11 +140,11 @@ func playCrowd(args []string) int {
 	var waiting, granted, handed atomic.Int64
 	l, err := distlock.New(s, distlock.Observe(func(_ context.Context, e distlock.Event) {
 		switch {
-		case e.Kind == distlock.Waiting:
+		case e.Type == distlock.EventWaiting:
 			if waiting.Add(1) == int64(n) {
 				fmt.Println("waiting")
 			}
-		case e.Kind == distlock.Granted && e.Handed:
+		case e.Type == distlock.EventGranted && e.Handed:
 			handed.Add(1)
 		}
 	}))

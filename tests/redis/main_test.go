@@ -197,7 +197,7 @@ func wait(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option
 	out, waiting := make(chan grant, 1), make(chan struct{})
 	once := sync.OnceFunc(func() { close(waiting) })
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
-		if e.Kind == distlock.Waiting {
+		if e.Type == distlock.EventWaiting {
 			once()
 		}
 	}))
@@ -248,10 +248,10 @@ func (f *fences) rise(t testing.TB, lease *distlock.Lease) {
 	if f.last == nil {
 		f.last = map[string]uint64{}
 	}
-	if was := f.last[lease.Key()]; lease.Fence() <= was {
-		t.Errorf("fence %d of %s after %d", lease.Fence(), lease.Key(), was)
+	if was := f.last[lease.Name()]; lease.Fence() <= was {
+		t.Errorf("fence %d of %s after %d", lease.Fence(), lease.Name(), was)
 	}
-	f.last[lease.Key()] = lease.Fence()
+	f.last[lease.Name()] = lease.Fence()
 	f.n++
 }
 

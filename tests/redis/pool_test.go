@@ -79,7 +79,7 @@ func exhausted(t *testing.T, open func(t *testing.T, srv *testenv.RedisServer) (
 	s, takes := open(t, srv)
 	var renewed atomic.Int64
 	l := locker(t, s, distlock.TTL(ttl), distlock.Observe(func(_ context.Context, e distlock.Event) {
-		if e.Kind == distlock.Renewed && e.Err == nil {
+		if e.Type == distlock.EventRenewed && e.Err == nil {
 			renewed.Add(1)
 		}
 	}))

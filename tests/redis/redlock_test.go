@@ -297,7 +297,7 @@ func (r *ring) bare() *distlock.Lease {
 		}
 		through = append(through, p.Addr)
 	}
-	return persist(r.t, locker(r.t, redlock(r.t, r.ttl, through...), distlock.TTL(r.ttl)), "key", distlock.Fixed())
+	return persist(r.t, locker(r.t, redlock(r.t, r.ttl, through...), distlock.TTL(r.ttl)), "key", distlock.NoRenewal())
 }
 
 // insist tries until it is granted, and counts the asks before that.

@@ -21,7 +21,7 @@ func TestRestart_durable(t *testing.T) {
 			a, b := locker(t, open(t, srv.Addr), distlock.TTL(ttl)), locker(t, open(t, srv.Addr), distlock.TTL(ttl))
 			held := lock(t, a, "held")
 			next := wait(t, b, "held")
-			lock(t, a, "ran on", distlock.TTL(fixed), distlock.Fixed())
+			lock(t, a, "ran on", distlock.TTL(fixed), distlock.NoRenewal())
 			began := time.Now() // or a little earlier
 
 			srv.Kill()

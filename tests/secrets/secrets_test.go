@@ -124,7 +124,7 @@ func use(t *testing.T, r *trace, text string) {
 	r.live("locker", l)
 	info, err := driver.Inspect(ctx, source.Store)
 	r.say("inspect", info, err)
-	lease, err := l.Lock(ctx, "a", distlock.Wait(500*time.Millisecond))
+	lease, err := l.Lock(ctx, "a", distlock.MaxWait(500*time.Millisecond))
 	if err != nil {
 		r.say("lock", err)
 		_, err = l.TryLock(ctx, "a")
@@ -139,7 +139,7 @@ func use(t *testing.T, r *trace, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = other.Lock(ctx, "a", distlock.Wait(50*time.Millisecond))
+	_, err = other.Lock(ctx, "a", distlock.MaxWait(50*time.Millisecond))
 	r.say("wait", err)
 	r.say("other", other.Close(ctx))
 	why, err := l.Why(ctx, "a")

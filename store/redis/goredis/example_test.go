@@ -30,6 +30,6 @@ func ExampleNew() {
 	defer func() { _ = store.Close() }() // before the client
 	locker, _ := distlock.New(store)
 	lease, err := locker.Lock(ctx, "invoice/42")
-	fmt.Println(lease.Key(), err, lease.Unlock(ctx))
+	fmt.Println(lease.Name(), err, lease.Unlock(ctx))
 	// Output: invoice/42 <nil> <nil>
 }
