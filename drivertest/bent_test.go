@@ -177,10 +177,14 @@ func (b *bent) unlined(ctx context.Context, r driver.Request) (driver.Result, er
 	return res, err
 }
 
+// fewer is how many claims and queue entries are on one key here: every law is asked for on many stores.
+const fewer = 200
+
 // env opens stores that are bent.
 func bentEnv(bend func(b *bent)) Env {
 	return Env{
 		Virtual: true,
+		Many:    fewer,
 		Open: func(testing.TB) driver.Store {
 			time.Sleep(time.Minute) // so that no clock stands at 0
 			b := newBent()

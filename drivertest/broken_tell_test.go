@@ -208,7 +208,7 @@ func tellFaults() []fault {
 				return b.mem.RenewAll(ctx, rs)
 			}
 		}},
-		{"RenewAll leaves some out", []string{"crowd"}, func(b *bent) {
+		{"RenewAll leaves some out", []string{"many renewals"}, func(b *bent) {
 			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 				out := b.mem.RenewAll(ctx, rs[:min(len(rs), 256)])
 				for range rs[len(out):] {

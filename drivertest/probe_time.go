@@ -48,11 +48,6 @@ func (p *probe) while(born span, life time.Duration, part func()) {
 // call born gave a life: not before, and soon after. How slow the calls are does not matter:
 // the life began while born was under way, and the answer was found while the ask was.
 func (p *probe) passes(r driver.Request, born span, life time.Duration) driver.Result {
-	return p.passesBy(p.ttl/20, r, born, life)
-}
-
-// passesBy is passes with pauses of its own.
-func (p *probe) passesBy(pause time.Duration, r driver.Request, born span, life time.Duration) driver.Result {
 	for {
 		res := p.ask(r)
 		least, most := p.since(born)
@@ -64,7 +59,7 @@ func (p *probe) passesBy(pause time.Duration, r driver.Request, born span, life 
 		case least > life+p.patience:
 			p.wrong("Acquire(%s): refused after %v, though what is in its way lives for %v", words(r), least, life)
 		}
-		time.Sleep(pause)
+		time.Sleep(p.ttl / 20)
 	}
 }
 

@@ -115,12 +115,12 @@ func TestRun_undeclared(t *testing.T) {
 			return shy{t, m, f}
 		}
 		t.Run(name, func(t *testing.T) {
-			env := Env{Virtual: true, Open: func(t testing.TB) driver.Store { return outgoing{hidden(t)} }}
+			env := Env{Virtual: true, Many: fewer, Open: func(t testing.TB) driver.Store { return outgoing{hidden(t)} }}
 			Run(t, env)
 			Compare(t, env)
 		})
 		t.Run(name+" and no verbs", func(t *testing.T) {
-			env := Env{Virtual: true, Open: func(t testing.TB) driver.Store { return hidden(t) }}
+			env := Env{Virtual: true, Many: fewer, Open: func(t testing.TB) driver.Store { return hidden(t) }}
 			Run(t, env)
 			Compare(t, env)
 		})
@@ -130,7 +130,7 @@ func TestRun_undeclared(t *testing.T) {
 // TestRun_undeclared_laws shows that a law is left out for what it needs and nothing else.
 func TestRun_undeclared_laws(t *testing.T) {
 	for _, l := range laws() {
-		v := l.judge(t, Env{Virtual: true, Open: func(t testing.TB) driver.Store {
+		v := l.judge(t, Env{Virtual: true, Many: fewer, Open: func(t testing.TB) driver.Store {
 			return shy{t, mem.New(), driver.Features{Name: "shy"}}
 		}})
 		if want := l.needs &^ (virtual | eve); v.missing != want {

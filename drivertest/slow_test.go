@@ -138,8 +138,6 @@ func TestLaws_slow_catch_faults(t *testing.T) {
 	forgiven := []string{ // in real time
 		"claims end late",
 		"renew adds",
-		"one more for large limits", // there are fewer claims
-		"RenewAll leaves some out",
 		"retry is rounded down",                    // to nothing
 		"Floor is bounded by the last fence alone", // no hours pass
 	}
