@@ -32,7 +32,7 @@ func roomFaults() []fault {
 			}
 		})},
 		{"one more for large limits", []string{"crowd"}, asks(func(_ *bent, r *driver.Request) {
-			if r.Limit >= fewer && r.Limit < driver.Whole {
+			if r.Limit >= 200 && r.Limit < driver.Whole {
 				r.Limit++
 			}
 		})},

@@ -45,8 +45,8 @@ type Env struct {
 	// Ping makes one round trip to the server that changes nothing, for Bench to compare with. It may be nil.
 	Ping func(ctx context.Context) error
 
-	// Many is how many claims and queue entries the rules about size put on one key. 0 means 1,000 in virtual time and 200
-	// in real time: the calls are made one after the other there.
+	// Many is how many keys, claims and queue entries the rules about size use. 0 means 1,000, but 200 claims and entries on
+	// one key in real time. A store that is tested in many ways needs it in one of them only.
 	Many int
 
 	// Runs is how many random runs Compare makes. 0 means 8 in real time, where each takes seconds, and as many as

@@ -138,7 +138,7 @@ func TestLaws_slow_catch_faults(t *testing.T) {
 	forgiven := []string{ // in real time
 		"claims end late",
 		"renew adds",
-		"retry is rounded down",                    // to nothing
+		"retry is rounded down", // to nothing
 		"Floor is bounded by the last fence alone", // no hours pass
 	}
 	byName := map[string]law{}

@@ -48,6 +48,9 @@ func TestStore(t *testing.T) {
 					return quorum.Leftovers(s.(*quorum.Store))
 				},
 			}
+			if name != "3 nodes" {
+				env.Many = 50
+			}
 			drivertest.Run(t, env)
 			if !o.apart {
 				drivertest.Compare(t, env)

@@ -177,7 +177,7 @@ func TestStore_cluster(t *testing.T) {
 			enter := func(t testing.TB) *redis.Store {
 				return open(t, login{addr: strings.Join(cluster.Addrs(), ","), user: "distlock", password: "secret", opt: fresh()})
 			}
-			drivertest.Run(t, drivertest.Env{Open: func(t testing.TB) driver.Store { return enter(t) }})
+			drivertest.Run(t, drivertest.Env{Many: 50, Open: func(t testing.TB) driver.Store { return enter(t) }})
 			info, err := enter(t).Inspect(t.Context())
 			if err != nil || info.Identity == "" || !strings.Contains(info.Version, "a cluster of 3") {
 				t.Errorf("Inspect: %+v, %v", info, err)

@@ -59,7 +59,7 @@ func TestStore_sentinel(t *testing.T) {
 			if name == "rueidis" { // the URL is the same client
 				grant(t, open(t), exclusive("key"))
 			} else {
-				drivertest.Run(t, drivertest.Env{Open: func(t testing.TB) driver.Store { return open(t) }})
+				drivertest.Run(t, drivertest.Env{Many: 50, Open: func(t testing.TB) driver.Store { return open(t) }})
 			}
 			refusedNothing(t, group.Nodes...)
 		})
@@ -135,7 +135,7 @@ func TestStore_leastRights(t *testing.T) {
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", line))
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		t.Parallel()
-		drivertest.Run(t, drivertest.Env{Open: func(t testing.TB) driver.Store {
+		drivertest.Run(t, drivertest.Env{Many: 50, Open: func(t testing.TB) driver.Store {
 			return open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: fresh()})
 		}})
 		s := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: fresh()})

@@ -45,6 +45,7 @@ func (c capped) Renew(ctx context.Context, r driver.Renewal) (int, error) {
 func virtual() drivertest.Env {
 	return drivertest.Env{
 		Virtual: true,
+		Many:    200, // real servers are asked for more
 		Open: func(t testing.TB) driver.Store {
 			m := miniredis.NewMiniRedis()
 			m.ClockTTL(true)

@@ -24,7 +24,7 @@ func TestLaws_redlock(t *testing.T) {
 				addrs = append(addrs, testenv.Redis(t).Addr)
 			}
 			var opened atomic.Int64
-			drivertest.Run(t, drivertest.Env{TTL: ttl, Open: func(t testing.TB) driver.Store {
+			drivertest.Run(t, drivertest.Env{TTL: ttl, Many: 50, Open: func(t testing.TB) driver.Store {
 				var nodes []driver.Store
 				prefix := fmt.Sprintf("?lock_prefix=%d:", opened.Add(1))
 				for _, addr := range addrs {
