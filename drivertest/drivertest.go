@@ -46,7 +46,8 @@ type Env struct {
 	Ping func(ctx context.Context) error
 
 	// Many is how many keys, claims and queue entries the rules about size use. 0 means 1,000, but 200 claims and entries on
-	// one key in real time. A store that is tested in many ways needs it in one of them only.
+	// one key in real time. A store that is tested in many ways needs it in one of them only: below 100, rules that meet
+	// a mistake by chance make fewer rounds too.
 	Many int
 
 	// Runs is how many random runs Compare makes. 0 means 8 in real time, where each takes seconds, and as many as
