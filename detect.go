@@ -23,7 +23,7 @@ func (l *Locker) detect(ctx context.Context, n *line, w *waiter) *deadlock.Detec
 		return nil
 	}
 	c := deadlock.Config{Store: l.store, Now: l.clock.Awake, Key: kindWait.key}
-	return deadlock.Start(l.running, c, held, &suspect{l, n, w})
+	return deadlock.Start(l.running, c, held, &suspect{l, n, w}) //nolint:contextcheck // the notices are removed also when ctx has ended
 }
 
 // A suspect is a call that waits, as its detector sees it.

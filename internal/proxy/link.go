@@ -66,7 +66,7 @@ func (l *link) hangUp(to *net.TCPConn, err error, d Direction) {
 		l.reset()
 		return
 	}
-	to.CloseWrite() // the other direction may still have something to say
+	_ = to.CloseWrite() // the other direction may still have something to say
 }
 
 // carry passes one piece on as the faults want it, and tells whether to go on.
@@ -186,9 +186,9 @@ func (l *link) finish(after chan struct{}) {
 		case <-l.done:
 		}
 	}
-	l.client.Close()
-	l.server.CloseWrite()
-	l.server.SetReadDeadline(time.Now().Add(drainLimit))
-	io.Copy(io.Discard, l.server)
+	_ = l.client.Close()
+	_ = l.server.CloseWrite()
+	_ = l.server.SetReadDeadline(time.Now().Add(drainLimit))
+	_, _ = io.Copy(io.Discard, l.server)
 	l.reset()
 }

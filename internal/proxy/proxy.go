@@ -3,6 +3,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"sync"
@@ -147,7 +148,7 @@ func (p *Proxy) Close() {
 		p.closed = true
 		p.resetAll()
 	})
-	p.listen.Close()
+	_ = p.listen.Close()
 	p.wg.Wait()
 }
 
@@ -168,7 +169,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	p.mu.Lock()
 	target := p.target
 	p.mu.Unlock()
-	server, err := net.DialTimeout("tcp", target, dialLimit)
+	server, err := (&net.Dialer{Timeout: dialLimit}).DialContext(context.Background(), "tcp", target)
 	if err != nil {
 		abort(client)
 		return
@@ -196,6 +197,6 @@ func (p *Proxy) serve(client *net.TCPConn) {
 
 // abort closes a connection with a reset.
 func abort(c *net.TCPConn) {
-	c.SetLinger(0)
-	c.Close()
+	_ = c.SetLinger(0)
+	_ = c.Close()
 }

@@ -66,14 +66,14 @@ func TestStore_compare(t *testing.T) {
 // TestStore_few_connections runs the laws where readers have to share connections, and nobody waits in the server's line.
 func TestStore_few_connections(t *testing.T) {
 	_, url := server(t)
-	e := env(url+"&lock_conns=1&lock_waits=-1")
+	e := env(url + "&lock_conns=1&lock_waits=-1")
 	e.Many = 50
 	drivertest.Run(t, e)
 }
 
 func TestStore_unfenced(t *testing.T) {
 	_, url := server(t)
-	e := env(url+"&lock_unfenced=true")
+	e := env(url + "&lock_unfenced=true")
 	e.Many = 50
 	drivertest.Run(t, e)
 }

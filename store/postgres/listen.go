@@ -48,6 +48,8 @@ func (l *lane) listen() bool {
 
 // receive waits for one notification, until ctx ends. Then the next call finds out whether the
 // connection is alive.
+//
+//nolint:contextcheck // a connection is made and closed also when ctx has ended
 func (l *lane) receive(ctx context.Context) {
 	if err := l.hear(); err != nil {
 		l.drop()

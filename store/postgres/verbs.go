@@ -127,7 +127,7 @@ func (s *Store) alone(ctx context.Context, c *call) error {
 		return unavailable(cmp.Or(ctx.Err(), err))
 	}
 	if s.brief { // an idle connection of each process may be what fills the server
-		defer func() { closeConn(conn.Hijack()) }()
+		defer func() { closeConn(conn.Hijack()) }() //nolint:contextcheck // a connection is closed also when ctx is over
 	} else {
 		defer conn.Release()
 	}

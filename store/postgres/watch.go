@@ -32,7 +32,7 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 		return nil
 	}
 	f := &s.feed
-	w := f.add(id)
+	w := f.add(id) //nolint:contextcheck // the connection that listens is for all who watch
 	if w == nil {
 		return nil
 	}
