@@ -60,8 +60,12 @@ func fresh(t testing.TB) *postgres.Options {
 	return opt
 }
 
+// many is how many keys and claims the rules about size use.
+var many = flag.Int("many", 100, "how many keys and claims the rules about size use")
+
 func env() drivertest.Env {
 	return drivertest.Env{
+		Many: *many,
 		Open: func(t testing.TB) driver.Store {
 			return opened(t, testenv.Postgres(t, testenv.Shared()).URL, fresh(t))
 		},

@@ -25,12 +25,23 @@ func user(path string) string {
 	if !ok {
 		return ""
 	}
+	inode := ":" + strconv.FormatUint(st.Ino, 10)
+	// The kernel hands out the list in pieces, and forgets a line where locks come and go meanwhile.
+	for range 5 {
+		if who := writer(inode); who != "" {
+			return who
+		}
+	}
+	return ""
+}
+
+// writer looks for a process in the list of locks.
+func writer(inode string) string {
 	f, err := os.Open("/proc/locks")
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	inode := ":" + strconv.FormatUint(st.Ino, 10)
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		// 1: POSIX  ADVISORY  WRITE 4711 00:1a:2345 120 120
 		words := strings.Fields(lines.Text())

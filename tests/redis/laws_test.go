@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"flag"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -12,11 +13,18 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
+// five runs the laws also over five nodes.
+var five = flag.Bool("five", false, "run the laws over five nodes too")
+
 // The contract, on servers that know nothing of each other. A node has as long as a TTL allows: on a busy machine it
 // may well need it.
 func TestLaws_redlock(t *testing.T) {
 	const ttl = 8 * time.Second
-	for _, n := range []int{3, 5} {
+	nodes := []int{3}
+	if *five {
+		nodes = append(nodes, 5)
+	}
+	for _, n := range nodes {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			t.Parallel()
 			var addrs []string
