@@ -14,7 +14,7 @@ func ExampleLease_Handle() {
 	ctx, locker := context.Background(), newLocker()
 
 	lease, _ := locker.Lock(ctx, "deploy")
-	handle, err := lease.Handle()
+	handle, err := lease.Handle(ctx)
 	text := handle.Text() // a secret: it goes to the process that goes on
 	fmt.Println(err, lease.Err(), strings.HasPrefix(text, "dlh1."))
 	// Output: <nil> distlock: lease released true
@@ -24,7 +24,7 @@ func ExampleHandle_Text() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
 
-	handle, _ := lease.Handle()
+	handle, _ := lease.Handle(ctx)
 	again, err := distlock.ParseHandle(handle.Text())
 	fmt.Println(again.Text() == handle.Text(), err)
 	fmt.Println(strings.Contains(fmt.Sprint(handle), handle.Text())) // only Text tells the secret
@@ -37,7 +37,7 @@ func ExampleHandle_Name() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
 
-	handle, _ := lease.Handle()
+	handle, _ := lease.Handle(ctx)
 	fmt.Println(handle.Name())
 	// Output: deploy
 }
@@ -46,7 +46,7 @@ func ExampleHandle_Fence() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
 
-	handle, _ := lease.Handle()
+	handle, _ := lease.Handle(ctx)
 	fmt.Println(handle.Fence() == lease.Fence())
 	// Output: true
 }
@@ -55,7 +55,7 @@ func ExampleHandle_TTL() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy", distlock.TTL(10*time.Minute))
 
-	handle, _ := lease.Handle()
+	handle, _ := lease.Handle(ctx)
 	fmt.Println(handle.TTL()) // what is left for the other process to attach
 	// Output: 10m0s
 }
@@ -63,7 +63,7 @@ func ExampleHandle_TTL() {
 func ExampleLocker_Attach() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
-	given, _ := lease.Handle()
+	given, _ := lease.Handle(ctx)
 
 	handle, err := distlock.ParseHandle(given.Text())
 	if err != nil {

@@ -129,3 +129,20 @@ func ExampleLease_Mode() {
 	fmt.Println(writer.Mode(), reader.Mode())
 	// Output: exclusive shared
 }
+
+// Before a step of ten seconds that must not be done by two.
+func ExampleLease_Ensure() {
+	ctx, locker := context.Background(), newLocker()
+	lease, err := locker.Lock(ctx, "report")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lease.Unlock(ctx)
+
+	fmt.Println(lease.Ensure(ctx, 10*time.Second))
+	fmt.Println(errors.Is(lease.Ensure(ctx, time.Hour), distlock.ErrInvalid)) // its TTL is 30 s
+	// Output:
+	// <nil>
+	// true
+}

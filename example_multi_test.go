@@ -118,3 +118,16 @@ func ExampleLeases_Unlock() {
 	fmt.Println(leases.Unlock(ctx))
 	// Output: <nil>
 }
+
+func ExampleLeases_Ensure() {
+	ctx, locker := context.Background(), newLocker()
+	leases, err := locker.LockAll(ctx, []string{"a", "b"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer leases.Unlock(ctx)
+
+	fmt.Println(leases.Ensure(ctx, 10*time.Second))
+	// Output: <nil>
+}

@@ -98,7 +98,7 @@ func FuzzParseHandle(f *testing.F) {
 		}
 		if lease, err := l.Attach(t.Context(), h); err == nil {
 			_ = lease.Extend(t.Context(), time.Hour)
-			if _, err := lease.Handle(); err != nil { // for the next
+			if _, err := lease.Handle(t.Context()); err != nil { // for the next
 				t.Error(err)
 			}
 		} else if !errors.Is(err, distlock.ErrLost) {

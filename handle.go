@@ -110,8 +110,11 @@ var errNotOurs = fmt.Errorf("%w: it was not made by Lease.Handle", ErrInvalidHan
 
 // Handle gives the lock away: the lease is over, and the lock stays taken for the rest of its TTL.
 // Whoever calls Attach with the handle before that goes on with it. A lease that began with a part
-// of its TTL is renewed first: see Valid. If Handle fails, the lease is as it was. The store must be able to keep a claim without the process.
-func (l *Lease) Handle() (Handle, error) {
+// of its TTL is renewed first: see [Lease.Ensure]. If Handle fails, the lease is as it was. The store must be able to keep a claim without the process.
+func (l *Lease) Handle(ctx context.Context) (Handle, error) {
+	if ctx == nil {
+		return Handle{}, errNilContext
+	}
 	if l.none() {
 		return Handle{}, ErrReleased
 	}
@@ -120,13 +123,13 @@ func (l *Lease) Handle() (Handle, error) {
 		return Handle{}, unsupported(locker.features, "keeps no claim without its process, as Handle needs")
 	}
 	// Nobody renews the claim until it is attached: it must not have less than its TTL to live.
-	if err := l.mature(); err != nil {
+	if err := l.mature(ctx); err != nil {
 		return Handle{}, cmp.Or(l.Err(), error(newOpError("handle", l.r.name, err)))
 	}
 	if mine, _ := l.depart(false, departLimit); !mine {
 		return Handle{}, l.Err()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.r.limit())
+	ctx, cancel := l.t.l.lastCall(ctx, l.r.limit(), new(limited)) // from here on it goes on after the end of ctx
 	defer cancel()
 	if cause := l.t.hold.Stop(ctx); cause != nil {
 		err := newLostError(l.r.name, l.fence, cause)

@@ -123,28 +123,60 @@ func (l *Lease) Err() error {
 }
 
 // Valid reports whether the lease is held and will be for d from now, even if the store cannot be
-// reached: for a step that takes d and must not be done by two.
+// reached. It calls nothing: [Lease.Ensure] renews the lease first if that is needed.
+func (l *Lease) Valid(d time.Duration) bool { return l.Err() == nil && l.t.hold.Trusted(d) }
+
+// Ensure sees to it that the lease is held for d from now, even if the store cannot be reached
+// meanwhile: for a step that takes d and must not be done by two. If less trust is left, Ensure renews
+// the lease. A lease that was waited for often needs that: it begins with a part of its TTL, and is renewed some
+// milliseconds later.
 //
-// A lease that was waited for may begin with a part of its TTL, and gets the rest some milliseconds later. If
-// Valid is asked for more before that, it renews the lease first.
-func (l *Lease) Valid(d time.Duration) bool {
-	if l.Err() != nil {
-		return false
+// The error is nil if the lease is held for d. ErrInvalid says that d is longer than the TTL allows, and
+// ErrMaxHold that [MaxHold] comes before. With ErrUnavailable and ErrUnknown the lease is still
+// held, for what is left.
+func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
+	if ctx == nil {
+		return errNilContext
 	}
-	if !l.t.hold.Trusted(d) && d < l.r.opt.ttl {
-		_ = l.mature() // what came of it is seen next
+	if err := l.Err(); err != nil { //nolint:contextcheck // Err waits for nothing
+		return err
 	}
-	return l.Err() == nil && l.t.hold.Trusted(d)
+	hold := &l.t.hold
+	if hold.Trusted(d) {
+		return nil
+	}
+	if ttl := hold.Terms().TTL; d >= ttl-keeper.Margin(ttl) {
+		return fmt.Errorf("%w: %v is longer than a TTL of %v allows", ErrInvalid, d, ttl)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	// An answer later than this leaves no time for another attempt.
+	call, cancel := context.WithTimeout(ctx, min(callLimit, hold.Left()/3))
+	defer cancel()
+	err := hold.Ensure(call, d)
+	if over := l.Err(); over != nil { //nolint:contextcheck // Err waits for nothing
+		return over
+	}
+	switch {
+	case err != nil:
+		return newOpError("renew", l.r.name, err)
+	case hold.Trusted(d):
+		return nil
+	case hold.Life() > d: // what ends it sooner is not the store
+		return fmt.Errorf("%w: it ends within %v", ErrMaxHold, d)
+	}
+	return &OpError{Op: "renew", Name: l.r.name, Err: errTooLate}
 }
 
 // mature gives a claim that began with a part of its TTL all of it.
-func (l *Lease) mature() error {
+func (l *Lease) mature(ctx context.Context) error {
 	hold := &l.t.hold
 	if !hold.Young() {
 		return nil
 	}
-	// Nothing else renews it meanwhile: an answer later than this leaves no time for another try.
-	call, cancel := l.t.l.call(l.t.l.running, min(callLimit, hold.Left()/3))
+	// Nothing else renews it meanwhile: an answer later than this leaves no time for another attempt.
+	call, cancel := l.t.l.call(ctx, min(callLimit, hold.Left()/3))
 	defer cancel()
 	return hold.Mature(call)
 }

@@ -241,7 +241,7 @@ func TestLease_handedOn(t *testing.T) {
 			t.Error("the old lease lives on")
 		}
 		wantErr(t, old.Extend(t.Context(), time.Hour), distlock.ErrReleased)
-		if _, err := old.Handle(); !errors.Is(err, distlock.ErrReleased) {
+		if _, err := old.Handle(t.Context()); !errors.Is(err, distlock.ErrReleased) {
 			t.Errorf("a handle of another's claim: %v", err)
 		}
 		if err := old.Unlock(t.Context()); err != nil || lease.Err() != nil {

@@ -115,7 +115,7 @@ func TestLocker_callsNobodyUnderItsLock(t *testing.T) {
 			}
 		},
 		"Attach": func(ctx context.Context, l *distlock.Locker, lease *distlock.Lease) {
-			h, _ := lease.Handle()
+			h, _ := lease.Handle(t.Context())
 			_, _ = l.Attach(ctx, h)
 		},
 		"Extend": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) { _ = lease.Extend(ctx, time.Hour) },

@@ -151,7 +151,7 @@ func TestLocker_Close(t *testing.T) {
 		l, other := g.locker(t), g.locker(t)
 		mine := must(t)(l.Lock(t.Context(), "mine"))
 		given := must(t)(l.Lock(t.Context(), "given"))
-		handle, err := given.Handle()
+		handle, err := given.Handle(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -486,7 +486,7 @@ func (s *stress) step(rng *rand.Rand) {
 
 // give gives a lease to another process.
 func (s *stress) give(rng *rand.Rand, lease *distlock.Lease) *distlock.Lease {
-	h, err := lease.Handle()
+	h, err := lease.Handle(s.t.Context())
 	if err != nil {
 		s.t.Errorf("Handle: %v", err)
 		return lease

@@ -1,6 +1,7 @@
 package distlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -168,6 +169,20 @@ func (s *Leases) Valid(d time.Duration) bool {
 		}
 	}
 	return true
+}
+
+// Ensure sees to it that all leases are held for d from now: see Lease.Ensure.
+func (s *Leases) Ensure(ctx context.Context, d time.Duration) error {
+	for _, lease := range s.all {
+		if err := lease.Ensure(ctx, d); err != nil {
+			return err
+		}
+	}
+	// Those that were ensured first have had to wait for the others.
+	if !s.Valid(d) {
+		return cmp.Or(s.Err(), error(&OpError{Op: "renew", Name: s.all[0].r.name, Err: errTooLate})) //nolint:contextcheck // Err waits for nothing
+	}
+	return nil
 }
 
 // Done returns a channel that is closed when one of the leases is over, lost or released.

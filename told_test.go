@@ -94,15 +94,15 @@ func TestLocker_Lock_toldAndBrief(t *testing.T) {
 	})
 }
 
-// Valid can be asked for more than the rest of a place.
-func TestLease_Valid_told(t *testing.T) {
+// Ensure can be asked for more than the rest of a place.
+func TestLease_Ensure_told(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
 		free(t, first)
 		lease := second.now(t)
-		if !lease.Valid(time.Second) || !lease.Valid(20*time.Second) {
+		if !lease.Valid(time.Second) || lease.Ensure(t.Context(), 20*time.Second) != nil {
 			t.Error("not valid for what its TTL allows")
 		}
-		if lease.Valid(time.Minute) {
+		if lease.Ensure(t.Context(), time.Minute) == nil {
 			t.Error("valid for longer than its TTL")
 		}
 		free(t, lease)
@@ -111,7 +111,7 @@ func TestLease_Valid_told(t *testing.T) {
 		free(t, first)
 		lease := second.now(t)
 		link.Freeze()
-		if !lease.Valid(time.Second) || lease.Valid(20*time.Second) {
+		if !lease.Valid(time.Second) || lease.Ensure(t.Context(), 20*time.Second) == nil {
 			t.Error("valid for more than the store has said, or for less")
 		}
 		link.Thaw()
@@ -120,26 +120,26 @@ func TestLease_Valid_told(t *testing.T) {
 }
 
 // A place may be as long as a TTL.
-func TestLease_Valid_toldOfALongPlace(t *testing.T) {
+func TestLease_Ensure_toldOfALongPlace(t *testing.T) {
 	opts := []distlock.Option{distlock.Backoff(time.Second, 10*time.Second)} // a place of 30 s, as the TTL
 	told(t, opts, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, _ *tally) {
 		time.Sleep(4 * time.Second)
 		free(t, first)
 		lease := second.now(t)
-		if !lease.Valid(28 * time.Second) {
+		if lease.Ensure(t.Context(), 28*time.Second) != nil {
 			t.Errorf("%v left, and not renewed", time.Until(lease.Until()))
 		}
 		free(t, lease)
 	})
 }
 
-// A renewal that Valid asked for and that is not answered leaves time for another.
-func TestLease_Valid_toldAndNotRenewed(t *testing.T) {
+// A renewal that Ensure asked for and that is not answered leaves time for another.
+func TestLease_Ensure_toldAndNotRenewed(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
 		link.Next(chaos.Renew, chaos.Action{Kind: chaos.RequestLost})
 		free(t, first)
 		lease := second.now(t)
-		if lease.Valid(20 * time.Second) {
+		if lease.Ensure(t.Context(), 20*time.Second) == nil {
 			t.Error("valid for more than the store has said")
 		}
 		time.Sleep(20 * time.Second)
@@ -150,8 +150,8 @@ func TestLease_Valid_toldAndNotRenewed(t *testing.T) {
 	})
 }
 
-// A renewal that Valid asks for does not undo an Extend that is under way.
-func TestLease_Valid_toldAndExtended(t *testing.T) {
+// A renewal that Ensure asks for does not undo an Extend that is under way.
+func TestLease_Ensure_toldAndExtended(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
 		free(t, first)
 		lease := second.now(t)
@@ -159,7 +159,7 @@ func TestLease_Valid_toldAndExtended(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- lease.Extend(t.Context(), time.Hour) }()
 		synctest.Wait()
-		if !lease.Valid(20 * time.Second) {
+		if lease.Ensure(t.Context(), 20*time.Second) != nil {
 			t.Error("not valid for what its TTL allows")
 		}
 		if err := <-done; err != nil {
@@ -178,13 +178,13 @@ func TestLease_Handle_told(t *testing.T) {
 		free(t, first)
 		lease := second.now(t)
 		link.Freeze()
-		_, err := lease.Handle()
+		_, err := lease.Handle(t.Context())
 		wants(t, err, distlock.ErrUnknown)
 		link.Thaw()
 		if err := lease.Err(); err != nil {
 			t.Fatalf("the lease is not as it was: %v", err)
 		}
-		h, err := lease.Handle()
+		h, err := lease.Handle(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -332,7 +332,7 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 			g.thaw()
 		}},
 		{name: "handle", before: func(t *testing.T, _ *gate, lease *distlock.Lease) {
-			if _, err := lease.Handle(); err != nil {
+			if _, err := lease.Handle(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},

@@ -141,7 +141,7 @@ func (c *client) hold(ctx context.Context, lease *distlock.Lease) error {
 	case 0:
 		return nil // it is forgotten, and ends with its MaxHold or with the Locker
 	case 1:
-		h, err := lease.Handle()
+		h, err := lease.Handle(ctx)
 		if err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ func TestMetrics_outcomes(t *testing.T) {
 			_ = lease.Unlock(t.Context())
 		}, []string{ok, renewed("ok"), margin, ended("released")}},
 		"given away": {func(t *testing.T, _ *locktest.Store, l *distlock.Locker) {
-			_, _ = must(t)(l.Lock(t.Context(), "x")).Handle()
+			_, _ = must(t)(l.Lock(t.Context(), "x")).Handle(t.Context())
 		}, []string{ok}},
 		"busy": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")

@@ -49,7 +49,7 @@ func (a *app) acquire() *cobra.Command {
 			return err
 		}
 		mode := lease.Mode()
-		h, err := lease.Handle()
+		h, err := lease.Handle(ctx)
 		if err != nil {
 			_ = lease.Unlock(c.Context())
 			return err

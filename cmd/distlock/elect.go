@@ -113,7 +113,7 @@ func (e *campaign) lead(ctx context.Context, _ *distlock.Term) error {
 	if err := e.find(e.argv); err != nil {
 		return err
 	}
-	if !lease.Valid(e.grace + e.ttl/10) { //nolint:contextcheck // it has a limit of its own
+	if lease.Ensure(ctx, e.grace+e.ttl/10) != nil {
 		return nil
 	}
 	if e.drain() {

@@ -22,7 +22,7 @@ func (a *app) renew() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = lease.Handle() // the lock stays taken, and the handle is as it was
+			_, err = lease.Handle(c.Context()) // the lock stays taken, and the handle is as it was
 			return err
 		},
 	}

@@ -227,9 +227,9 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 		return err
 	}
 	granted := time.Now()
-	// A lease may begin with a part of its TTL, and Valid has it renewed then. Without that the command would have to
+	// A lease may begin with a part of its TTL, and Ensure has it renewed then. Without that the command would have to
 	// be stopped as soon as it is started.
-	if !lease.Valid(j.grace + j.ttl/10) { //nolint:contextcheck // it has a limit of its own
+	if lease.Ensure(ctx, j.grace+j.ttl/10) != nil {
 		j.discard(context.WithoutCancel(ctx), locker, lease)
 		return &exitError{exitUnavailable, errors.New(j.name + ": the lock could not be renewed in time, the command was not started")}
 	}
@@ -310,7 +310,7 @@ func (j *job) await(parent context.Context, locker *distlock.Locker, opts []dist
 // then: a lease that is attached has no shortest hold.
 func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) {
 	if j.atLeast > 0 {
-		if h, err := lease.Handle(); err == nil { //nolint:contextcheck // it has a limit of its own
+		if h, err := lease.Handle(ctx); err == nil {
 			if again, err := locker.Attach(ctx, h); err == nil {
 				lease = again
 			}
@@ -322,7 +322,7 @@ func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distl
 // giveHandle puts the handle into the child's environment. A lease ends when its handle is made, so we go on with
 // the handle ourselves.
 func (j *job) giveHandle(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) (*distlock.Lease, error) {
-	h, err := lease.Handle() //nolint:contextcheck // it has a limit of its own
+	h, err := lease.Handle(ctx)
 	if err != nil {
 		_ = lease.Unlock(ctx)
 		return nil, err

@@ -63,7 +63,7 @@ func pay(ctx context.Context, url, file, me string) error {
 	if err != nil {
 		return err
 	}
-	if !lease.Valid(ttl / 2) {
+	if lease.Ensure(ctx, ttl/2) != nil {
 		return distlock.ErrLost
 	}
 	fmt.Println("looked") // the lock is held: go on

@@ -172,6 +172,19 @@ func (h *Hold) Mature(ctx context.Context) error {
 	return h.extend(ctx, h.terms.TTL)
 }
 
+// Ensure is Extend by the TTL that the hold is kept by, if the hold may not be trusted in d from now. If
+// it may, it does nothing.
+func (h *Hold) Ensure(ctx context.Context, d time.Duration) error {
+	if err := h.rest(ctx); err != nil {
+		return err
+	}
+	if h.Trusted(d) { // a renewal may have been under way
+		h.k.mu.Unlock()
+		return nil
+	}
+	return h.extend(ctx, h.terms.TTL)
+}
+
 // rest waits until no renewal of h is under way. It returns with the keeper's lock held, or an error and without: why the hold
 // is over, or ctx.
 func (h *Hold) rest(ctx context.Context) error {

@@ -207,7 +207,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "handle-of-a-young-claim", Why: "a handle is good for the rest of a place in line, and not for its TTL",
-			File: "handle.go", Old: "	if err := l.mature(); err != nil {\n", New: "	if err := error(nil); err != nil {\n",
+			File: "handle.go", Old: "	if err := l.mature(ctx); err != nil {\n", New: "	if err := error(nil); err != nil {\n",
 			Test: "TestLease_Handle_told",
 		},
 		{

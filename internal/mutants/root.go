@@ -300,6 +300,16 @@ func root() []mutant {
 			Test: "TestLocker_Lock_placeIsShort",
 		},
 		{
+			Name: "ensure-renews-nothing", Why: "a step is begun under a lease that ends in the middle of it",
+			File: "internal/keeper/hold.go", Old: "	if h.Trusted(d) { // a renewal may have been under way\n", New: "	if true {\n",
+			Test: "TestLease_Ensure",
+		},
+		{
+			Name: "ensured-although-it-ends", Why: "a step is begun that a MaxHold cuts off",
+			File: "lease.go", Old: "	case hold.Life() > d: // what ends it sooner is not the store\n", New: "	case hold.Life() > d:\n		return nil\n	case false:\n",
+			Test: "TestLease_Ensure",
+		},
+		{
 			Name: "early-attempts-count", Why: "three attempts are used up within milliseconds, and the pauses of Backoff are never made",
 			File: "place.go", Old: "if !w.r.opt.paced || now >= w.next {", New: "if true {",
 			Test: "TestMaxAttempts",

@@ -54,7 +54,7 @@ func TestStore_can(t *testing.T) {
 			lease, err := l.Lock(ctx, "can")
 			if err == nil {
 				defer lease.Unlock(ctx)
-				_, err = lease.Handle()
+				_, err = lease.Handle(t.Context())
 			}
 			return err
 		},
@@ -114,7 +114,7 @@ func handle(t *testing.T) distlock.Handle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := lease.Handle()
+	h, err := lease.Handle(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
