@@ -52,7 +52,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "downgrade-keeps-the-weight", Why: "readers wait for as long as the downgraded writer reads",
-			File: "rw.go", Old: "	r.Weight, r.mode, r.room = 1, ModeShared, nil\n", New: "	r.mode, r.room = Shared, nil\n",
+			File: "rw.go", Old: "	r.Weight, r.mode, r.room = 1, ModeShared, nil\n", New: "	r.mode, r.room = ModeShared, nil\n",
 			Test: "TestLease_Downgrade",
 		},
 		{
