@@ -212,13 +212,13 @@ func kinds() []mutant {
 		},
 		{
 			Name: "young-claim-asked-for-once", Why: "one renewal that is not answered takes all the time of a claim that began with a part of its TTL",
-			File: "lease.go", Old: "min(callLimit, hold.Left()/3))", New: "min(callLimit, hold.Left()))",
-			Test: "TestLease_Valid_toldAndNotRenewed",
+			File: "lease.go", Old: "context.WithTimeout(ctx, min(callLimit, hold.Left()/3))", New: "context.WithTimeout(ctx, min(callLimit, hold.Left()))",
+			Test: "TestLease_Ensure_toldAndNotRenewed",
 		},
 		{
 			Name: "young-claim-renewed-though-extended", Why: "a question whether a lease is valid undoes an Extend that was under way",
-			File: "lease.go", Old: "	return hold.Mature(call)\n", New: "	return hold.Extend(call, hold.Terms().TTL)\n",
-			Test: "TestLease_Valid_toldAndExtended",
+			File: "lease.go", Old: "	err := hold.Ensure(call, d)\n", New: "	err := hold.Extend(call, l.r.opt.ttl)\n",
+			Test: "TestLease_Ensure_toldAndExtended",
 		},
 	}
 }
