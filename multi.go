@@ -179,7 +179,7 @@ func (s *Leases) Ensure(ctx context.Context, d time.Duration) error {
 		}
 	}
 	// Those that were ensured first have had to wait for the others.
-	if !s.Valid(d) {
+	if !s.Valid(d) { //nolint:contextcheck // Valid waits for nothing
 		return cmp.Or(s.Err(), error(&OpError{Op: "renew", Name: s.all[0].r.name, Err: errTooLate})) //nolint:contextcheck // Err waits for nothing
 	}
 	return nil
