@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// How long a call waits for what it undoes after its ctx has ended. A store that is near answers in less,
+// How long a call waits for what it undoes after its ctx has ended. A store that is near answers
+// in less,
 // and the error is definite then. A call returns within 20 ms of the end of its ctx.
 const (
 	undoGrace = 12 * time.Millisecond // for all that one request undoes
 	setGrace  = 5 * time.Millisecond  // for what is undone after that, because another lock of a set was not acquired
 )
 
-// grace returns how much longer r may wait for what it undoes. It is called after the end of its ctx.
+// grace returns how much longer r may wait for what it undoes. It is called after the end of its
+// ctx.
 func (r *request) grace(now time.Duration) time.Duration {
 	if r.undone == 0 {
 		r.undone = now + undoGrace

@@ -8,7 +8,8 @@ import (
 	"github.com/distlock/distlock/internal/deadlock"
 )
 
-// detect starts to look for a deadlock while w waits. It returns nil if the context holds no leases, if
+// detect starts to look for a deadlock while w waits. It returns nil if the context holds no
+// leases, if
 // the store cannot say who waits, or for a rate limit: what that counts ends by itself.
 func (l *Locker) detect(ctx context.Context, n *line, w *waiter) *deadlock.Detector {
 	if k, _, _ := splitKey(w.r.Key); k == kindRate || !deadlock.Supported(&l.features) {
@@ -60,7 +61,8 @@ func (r *request) demand() deadlock.Demand {
 	return deadlock.Demand{Weight: r.Weight, Limit: r.bound()}
 }
 
-// Fail ends the wait with a DeadlockError, unless the call was served at the same moment, or has given up.
+// Fail ends the wait with a DeadlockError, unless the call was served at the same moment, or has
+// given up.
 func (s *suspect) Fail(c *deadlock.Cycle) {
 	l, n, w := s.l, s.n, s.w
 	l.mu.Lock()

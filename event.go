@@ -42,7 +42,8 @@ type Event struct {
 // EventType says what happened.
 type EventType string
 
-// The kinds of events. Every call that asks for a lock ends in one EventGranted or one EventRefused; every
+// The kinds of events. Every call that asks for a lock ends in one EventGranted or one
+// EventRefused; every
 // EventGranted is followed by one EventReleased, EventHandedOff, EventDetached or EventLost.
 const (
 	EventAttempted EventType = "attempted"  // the store answered one Acquire: Took, Err

@@ -110,7 +110,8 @@ var errNotOurs = fmt.Errorf("%w: it was not made by Lease.Handle", ErrInvalidHan
 
 // Handle gives the lock away: the lease is over, and the lock stays taken for the rest of its TTL.
 // Whoever calls Attach with the handle before that goes on with it. A lease that began with a part
-// of its TTL is renewed first: see [Lease.Ensure]. If Handle fails, the lease is as it was. The store must be able to keep a claim without the process.
+// of its TTL is renewed first: see [Lease.Ensure]. If Handle fails, the lease is as it was. The
+// store must be able to keep a claim without the process.
 //
 //nolint:contextcheck // Err waits for nothing
 func (l *Lease) Handle(ctx context.Context) (Handle, error) {

@@ -19,7 +19,8 @@ import (
 // A Lease is a lock in the caller's hand. It lasts until Unlock or until it is lost, and is
 // renewed by itself. All its methods may be called by many goroutines at once.
 //
-// The nil *Lease, which [FromContext] returns for a context without a lease, and the zero Lease hold
+// The nil *Lease, which [FromContext] returns for a context without a lease, and the zero Lease
+// hold
 // nothing, as if they were released: Err, Unlock and Extend return ErrReleased, Done is closed, and
 // Fence is 0, which every guard refuses.
 //
@@ -127,11 +128,14 @@ func (l *Lease) Err() error {
 func (l *Lease) Valid(d time.Duration) bool { return l.Err() == nil && l.t.hold.Trusted(d) }
 
 // Ensure sees to it that the lease is held for d from now, even if the store cannot be reached
-// meanwhile: for a step that takes d and must not be done by two. If less trust is left, Ensure renews
-// the lease. A lease that was waited for often needs that: it begins with a part of its TTL, and is renewed some
+// meanwhile: for a step that takes d and must not be done by two. If less trust is left, Ensure
+// renews
+// the lease. A lease that was waited for often needs that: it begins with a part of its TTL, and
+// is renewed some
 // milliseconds later.
 //
-// The error is nil if the lease is held for d. ErrInvalid says that d is longer than the TTL allows, and
+// The error is nil if the lease is held for d. ErrInvalid says that d is longer than the TTL
+// allows, and
 // ErrMaxHold that [MaxHold] comes before. With ErrUnavailable and ErrUnknown the lease is still
 // held, for what is left.
 func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {

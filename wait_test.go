@@ -954,7 +954,8 @@ func (g *gate) deaf() {
 	g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return nil }
 }
 
-// A call gives up after n attempts with the pauses of Backoff in between, and its queue entry with it. The
+// A call gives up after n attempts with the pauses of Backoff in between, and its queue entry with
+// it. The
 // attempt that follows the start of the watch does not count.
 func TestMaxAttempts(t *testing.T) {
 	const pause = 200 * time.Millisecond
@@ -1065,7 +1066,8 @@ func TestMaxAttempts_sameProcess(t *testing.T) {
 	}
 }
 
-// A pause that is longer than the life of a queue entry is kept: the attempts that renew the entry do
+// A pause that is longer than the life of a queue entry is kept: the attempts that renew the entry
+// do
 // not count.
 func TestMaxAttempts_longPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
@@ -1079,7 +1081,8 @@ func TestMaxAttempts_longPause(t *testing.T) {
 	})
 }
 
-// A waiter is served with its own pauses when the one before it, whose pauses were longer, gives up.
+// A waiter is served with its own pauses when the one before it, whose pauses were longer, gives
+// up.
 func TestBackoff_afterAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		g.deaf()

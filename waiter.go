@@ -25,7 +25,8 @@ type waiter struct {
 	first    bool          // the runner asks in place of the call, which would have shown an error of the store
 }
 
-// refused counts an attempt that got nothing, and sets the time of the next one. It reports whether it
+// refused counts an attempt that got nothing, and sets the time of the next one. It reports
+// whether it
 // was the last.
 func (w *waiter) refused(now time.Duration) bool {
 	w.attempts++
@@ -149,7 +150,8 @@ func (l *Locker) leave(ctx context.Context, n *line, w *waiter) {
 }
 
 // vacate returns when the place in the store's line is given up, if nobody is left to wait
-// there, and at the latest after withdrawLimit, or the grace of the request after the end of ctx: the runner goes
+// there, and at the latest after withdrawLimit, or the grace of the request after the end of ctx:
+// the runner goes
 // on with it. An error says that something may be left.
 func (w *waiter) vacate(ctx context.Context, grace func() time.Duration) error {
 	if w.left == nil {

@@ -86,9 +86,12 @@ type Inspector interface {
 // to time without it. The channel is never closed. A store that cannot watch, or cannot
 // now, gives nil, which is never ready; so it is for a key that cannot be one.
 //
-// The library watches before the Acquire by which an owner joins the queue, so what already holds when Watch begins
-// need not make the channel ready. The end of a TTL need not either, with or without an owner. Without Watch
-// the library attempts again after 20 ms, doubled up to a second. A store that can look up all that its process waits
+// The library watches before the Acquire by which an owner joins the queue, so what already holds
+// when Watch begins
+// need not make the channel ready. The end of a TTL need not either, with or without an owner.
+// Without Watch
+// the library attempts again after 20 ms, doubled up to a second. A store that can look up all
+// that its process waits
 // for with one query every 20 ms should rather watch in that way.
 func Watch(ctx context.Context, s Store, id ID) <-chan Wake {
 	if w, ok := s.(Watcher); ok {
@@ -108,7 +111,8 @@ func Losses(ctx context.Context, s Store) <-chan []ID {
 }
 
 // Show returns the live claims on key, oldest first, then the line in order. An idle key
-// gives none, and so does a key that cannot be one: that is no error, here and in List and Break. A store without Show is asked for its List; one without either gives an
+// gives none, and so does a key that cannot be one: that is no error, here and in List and Break.
+// A store without Show is asked for its List; one without either gives an
 // error that is errors.ErrUnsupported.
 func Show(ctx context.Context, s Store, key string) ([]Claim, error) {
 	if sh, ok := s.(Shower); ok {
@@ -142,7 +146,8 @@ const renewers = 8
 
 // RenewAll renews many claims and returns one answer for each, in order. A store
 // with the verb does it in one round trip for each of its nodes; on one without, Renew is called
-// for each. One claim that is not held does not keep the others from being renewed. No claim is in it twice:
+// for each. One claim that is not held does not keep the others from being renewed. No claim is in
+// it twice:
 // a store may answer as it likes.
 func RenewAll(ctx context.Context, s Store, rs []Renewal) []Renewed {
 	if a, ok := s.(AllRenewer); ok && len(rs) > 1 {
@@ -167,7 +172,8 @@ func RenewAll(ctx context.Context, s Store, rs []Renewal) []Renewed {
 
 // Break ends every live claim on key, whoever holds it, and returns what it ended; none
 // is no error. The line stays and its head is woken. The reason is for the holders: a
-// store that can tells it to them with the *BrokenError of their next Renew, for as long as the claim
+// store that can tells it to them with the *BrokenError of their next Renew, for as long as the
+// claim
 // would have lived; an hour is enough for a longer one, and for a record nobody asks. On a store
 // that cannot break, the error is errors.ErrUnsupported.
 func Break(ctx context.Context, s Store, key, reason string) ([]Claim, error) {

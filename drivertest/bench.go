@@ -20,7 +20,8 @@ import (
 //   - behind/N: an attempt of the last owner in a queue of N;
 //   - among/N: an Acquire and a Release of the last of N slots of a key.
 //
-// The figures of one row should hardly grow with N, but for renewall: there ns/claim should fall. With Env.Ping each
+// The figures of one row should hardly grow with N, but for renewall: there ns/claim should fall.
+// With Env.Ping each
 // reports also how many round trips a call takes, as pings/op.
 func Bench(b *testing.B, env Env) {
 	f := env.Open(b).Features()

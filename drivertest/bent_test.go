@@ -177,7 +177,8 @@ func (b *bent) unlined(ctx context.Context, r driver.Request) (driver.Result, er
 	return res, err
 }
 
-// fewer is how many claims and queue entries are on one key here, and keys: every law is asked for on many stores.
+// fewer is how many claims and queue entries are on one key here, and keys: every law is asked for
+// on many stores.
 const fewer = 600
 
 // env opens stores that are bent.

@@ -13,7 +13,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// In real time each random run takes seconds, nearly all of them asleep: Compare makes realRuns of them unless Env.Runs
+// In real time each random run takes seconds, nearly all of them asleep: Compare makes realRuns of
+// them unless Env.Runs
 // says otherwise, and realTogether at a time.
 const (
 	realRuns     = 8
@@ -21,7 +22,8 @@ const (
 )
 
 // Compare makes random calls on the store and the same calls on store/mem, and fails if
-// the answers differ. It logs how many runs it made. The flags of pgregory.net/rapid apply: in virtual time
+// the answers differ. It logs how many runs it made. The flags of pgregory.net/rapid apply: in
+// virtual time
 // -rapid.checks is how many runs are made, unless Env.Runs says so; -rapid.seed repeats one.
 //
 // Only what the store declares is asked for. Times are compared to within a quarter of

@@ -8,7 +8,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// TestCompare_runs shows that Compare makes as many runs as it is told, and closes the store of each when it has ended.
+// TestCompare_runs shows that Compare makes as many runs as it is told, and closes the store of
+// each when it has ended.
 func TestCompare_runs(t *testing.T) {
 	for _, virtual := range []bool{false, true} {
 		var mu sync.Mutex

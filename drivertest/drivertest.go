@@ -38,19 +38,24 @@ type Env struct {
 	// Server is the TCP address of the store's server, for Faults.
 	Server string
 
-	// Through returns another store over the claims of s, a store that Open returned, whose connections go to addr
+	// Through returns another store over the claims of s, a store that Open returned, whose
+	// connections go to addr
 	// in place of Server, and closes it through t.Cleanup. Faults puts a proxy there.
 	Through func(t testing.TB, s driver.Store, addr string) driver.Store
 
-	// Ping makes one round trip to the server that changes nothing, for Bench to compare with. It may be nil.
+	// Ping makes one round trip to the server that changes nothing, for Bench to compare with. It may
+	// be nil.
 	Ping func(ctx context.Context) error
 
-	// Many is how many keys, claims and queue entries the rules about size use. 0 means 1,000, but 200 claims and entries on
-	// one key in real time. A store that is tested in many ways needs it in one of them only: below 100, rules that meet
+	// Many is how many keys, claims and queue entries the rules about size use. 0 means 1,000, but
+	// 200 claims and entries on
+	// one key in real time. A store that is tested in many ways needs it in one of them only: below
+	// 100, rules that meet
 	// a mistake by chance make fewer rounds too.
 	Many int
 
-	// Runs is how many random runs Compare makes. 0 means 8 in real time, where each takes seconds, and as many as
+	// Runs is how many random runs Compare makes. 0 means 8 in real time, where each takes seconds,
+	// and as many as
 	// -rapid.checks says in virtual time.
 	Runs int
 }

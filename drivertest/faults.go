@@ -12,10 +12,12 @@ import (
 	"github.com/distlock/distlock/internal/proxy"
 )
 
-// Faults tests what a store reports while the connection to its server breaks. It needs Env.Server and
+// Faults tests what a store reports while the connection to its server breaks. It needs Env.Server
+// and
 // Env.Through, and takes real time. Each breakage is a subtest, and meets each verb:
 //
-//   - a definite answer is true: done, refused, and unavailable, which says that nothing was changed;
+//   - a definite answer is true: done, refused, and unavailable, which says that nothing was
+//     changed;
 //   - a reply that comes late is not taken for the reply to another call;
 //   - the same call made again gets a definite answer, and there is one claim or queue entry;
 //   - Release leaves nothing behind;
@@ -111,7 +113,8 @@ func (b breakage) try(t *testing.T, env Env, direct driver.Store) (wrong string)
 	return ""
 }
 
-// meet makes one call while the connection breaks, and holds what it reported against what is there.
+// meet makes one call while the connection breaks, and holds what it reported against what is
+// there.
 func (f *faulty) meet(b breakage, v faultVerb, i int) {
 	f.key = fmt.Sprintf("%s/%s/%s/%d", f.probe.key[:12], b.name, v.name, i)
 	f.until = time.Now().Add(f.long)
@@ -163,7 +166,8 @@ func (f *faulty) warm() {
 	})
 }
 
-// others makes calls whose answers are known after the connection broke: a reply that was meant for another call would be wrong.
+// others makes calls whose answers are known after the connection broke: a reply that was meant
+// for another call would be wrong.
 func (f *faulty) others(v faultVerb, held driver.Request) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), f.heals)
 	defer cancel()

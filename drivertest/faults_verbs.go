@@ -20,7 +20,8 @@ type faultVerb struct {
 	// call makes the call. An answer other than the right one is an error of its own.
 	call func(ctx context.Context, s driver.Store, r driver.Request) error
 
-	// differs compares what is there with what the call returned: nil or a definite error. "" means that both agree.
+	// differs compares what is there with what the call returned: nil or a definite error. "" means
+	// that both agree.
 	differs func(p *probe, r driver.Request, err error) string
 }
 
@@ -113,7 +114,8 @@ func faultVerbs() []faultVerb {
 	}
 }
 
-// wants says what is wrong if there is a claim or queue entry and should not be, or the other way round.
+// wants says what is wrong if there is a claim or queue entry and should not be, or the other way
+// round.
 func (p *probe) wants(there, want bool, err error) string {
 	switch {
 	case errors.Is(err, errWrong):

@@ -32,7 +32,8 @@ func ttlLaws() []law {
 			}
 		}},
 		{"odd milliseconds", "no life is cut to whole milliseconds", expiry, func(p *probe) {
-			// What a cut takes away, a millisecond at most, is seen where two calls take less time: the fastest decide.
+			// What a cut takes away, a millisecond at most, is seen where two calls take less time: the
+			// fastest decide.
 			life := max(p.store.Features().MinTTL, p.fastest().Truncate(time.Millisecond)+2*time.Millisecond-time.Microsecond)
 			pause, rounds := life/2000, 40 // hardly any pause
 			if p.has(virtual) {

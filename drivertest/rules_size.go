@@ -12,7 +12,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// keys is how many keys the rules about size use, and onOneKey how many claims and queue entries they put on one key.
+// keys is how many keys the rules about size use, and onOneKey how many claims and queue entries
+// they put on one key.
 
 func (p *probe) keys() int { return cmp.Or(p.env.Many, 1000) }
 
@@ -123,7 +124,8 @@ func sizeRules() []law {
 	}
 }
 
-// manyKeys grants claims on many keys. Many differ from the next by what is easily lost where one page of a listing
+// manyKeys grants claims on many keys. Many differ from the next by what is easily lost where one
+// page of a listing
 // ends and the next begins. Every fifth has two claims.
 func (p *probe) manyKeys() []driver.Request {
 	ends := []string{"", "\x00", "\x00\x00", "\x00\xff", " ", "0", "\xff"}

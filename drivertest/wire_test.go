@@ -14,7 +14,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A wireCall is a call on its way to a wireServer, and a wireAnswer comes back. A server that watches answers many times.
+// A wireCall is a call on its way to a wireServer, and a wireAnswer comes back. A server that
+// watches answers many times.
 type (
 	wireCall struct {
 		Verb    string
@@ -231,7 +232,8 @@ func (s *wireStore) Show(ctx context.Context, key string) ([]driver.Claim, error
 	return a.Claims, err
 }
 
-// Watch watches on a connection of its own. Each one wakes, since something may have been missed before it.
+// Watch watches on a connection of its own. Each one wakes, since something may have been missed
+// before it.
 func (s *wireStore) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	wake := make(chan driver.Wake, 1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -261,7 +263,8 @@ func (s *wireStore) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake 
 	return wake
 }
 
-// TestFaults_catch_flaws shows that Faults lets a good store pass, and finds what is wrong with others.
+// TestFaults_catch_flaws shows that Faults lets a good store pass, and finds what is wrong with
+// others.
 func TestFaults_catch_flaws(t *testing.T) {
 	for name, c := range map[string]struct {
 		flaws flaws

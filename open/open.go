@@ -231,7 +231,8 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 	return all, nil
 }
 
-// address is where a node is, for messages: host:port or the path of a socket, and never a password.
+// address is where a node is, for messages: host:port or the path of a socket, and never a
+// password.
 func address(text string) string {
 	_, rest, _ := strings.Cut(text, "://")
 	rest, _, _ = strings.Cut(rest, "?")

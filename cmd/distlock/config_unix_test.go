@@ -12,7 +12,8 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// Others do not choose the store: a configuration that everybody may write to is refused, and one in
+// Others do not choose the store: a configuration that everybody may write to is refused, and one
+// in
 // the current folder is not read because XDG_CONFIG_HOME is relative.
 func TestConfig_ofOthers(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())

@@ -410,7 +410,8 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// On a virtual machine doctor says what no lease can notice, unless the store stands still with the host.
+// On a virtual machine doctor says what no lease can notice, unless the store stands still with
+// the host.
 func TestDoctor_virtualHost(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]bool{"sqlite:a.db": true, "memory:": true, "redis://host": false, "postgres://host/db": false, "redlock://a,b,c": false} {

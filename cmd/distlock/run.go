@@ -227,7 +227,8 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 		return err
 	}
 	granted := time.Now()
-	// A lease may begin with a part of its TTL, and Ensure has it renewed then. Without that the command would have to
+	// A lease may begin with a part of its TTL, and Ensure has it renewed then. Without that the
+	// command would have to
 	// be stopped as soon as it is started.
 	if lease.Ensure(ctx, j.grace+j.ttl/10) != nil {
 		j.discard(context.WithoutCancel(ctx), locker, lease)

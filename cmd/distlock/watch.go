@@ -168,7 +168,8 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// pause returns how long to wait after a list that took so long. A name may have tens of thousands of claims,
+// pause returns how long to wait after a list that took so long. A name may have tens of thousands
+// of claims,
 // as a rate limit has, and their lists must not keep the store busy.
 func (w *watcher) pause(took time.Duration) time.Duration { return max(w.interval, 9*took) }
 

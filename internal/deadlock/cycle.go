@@ -23,7 +23,8 @@ type Task struct {
 	Holds []driver.Claim // those of its leases that are in the way of others
 }
 
-// Tasks returns all tasks of the cycle, the detector's own first, in the order of who waits for whom.
+// Tasks returns all tasks of the cycle, the detector's own first, in the order of who waits for
+// whom.
 func (c *Cycle) Tasks() (out []Task) {
 	seen := map[string]bool{}
 	var add func(one *node)
@@ -61,7 +62,8 @@ func byFence(a, b driver.Claim) int {
 	return cmp.Or(cmp.Compare(a.Fence, b.Fence), strings.Compare(a.Key, b.Key), strings.Compare(a.Owner, b.Owner))
 }
 
-// victim returns the task whose call fails: that with the highest fence, which has worked for the shortest
+// victim returns the task whose call fails: that with the highest fence, which has worked for the
+// shortest
 // time. All tasks of the cycle choose the same.
 func (c *Cycle) victim() *node {
 	var out *node
@@ -76,7 +78,8 @@ func (c *Cycle) victim() *node {
 	return out
 }
 
-// fingerprint tells cycles apart by who waits for what, and by the owners and fences of what they hold.
+// fingerprint tells cycles apart by who waits for what, and by the owners and fences of what they
+// hold.
 func (c *Cycle) fingerprint() string {
 	var b strings.Builder
 	for _, task := range slices.Sorted(maps.Keys(c.set)) {

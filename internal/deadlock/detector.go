@@ -10,7 +10,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// The last task of a cycle that begins to wait posts its notices after a second. The victim looks at the
+// The last task of a cycle that begins to wait posts its notices after a second. The victim looks
+// at the
 // latest 400 ms later, and again after 200 ms: 1.6 s, and 400 ms are left for the store.
 const (
 	patience  = time.Second            // how long a call waits before its detector starts to look
@@ -18,7 +19,8 @@ const (
 	lookAgain = 200 * time.Millisecond // how soon it looks a second time at a cycle
 
 	// noticeTTL is how long a notice outlives its task. It is less than patience and lookAgain
-	// together: a process that died is in no cycle with a task that begins to wait later, which would have to
+	// together: a process that died is in no cycle with a task that begins to wait later, which would
+	// have to
 	// see the notice two times.
 	noticeTTL = 1100 * time.Millisecond
 
@@ -99,7 +101,8 @@ type Detector struct {
 	done   chan struct{} // closed when nothing of it runs any more
 }
 
-// Start starts a detector for a call that waits. It looks for nothing during the first second. It ends with
+// Start starts a detector for a call that waits. It looks for nothing during the first second. It
+// ends with
 // ctx, or with Stop.
 func Start(ctx context.Context, c Config, held []Held, w Waiter) *Detector {
 	d := &Detector{Config: c, waiter: w, task: rand.Text(), since: c.Now(), ended: make(chan struct{}, 1), done: make(chan struct{})}
@@ -111,7 +114,8 @@ func Start(ctx context.Context, c Config, held []Held, w Waiter) *Detector {
 	return d
 }
 
-// Stop ends the detector. It returns a channel that is closed when the notices are removed, or nil if there
+// Stop ends the detector. It returns a channel that is closed when the notices are removed, or nil
+// if there
 // were none. A nil Detector may be stopped.
 func (d *Detector) Stop() <-chan struct{} {
 	if d == nil {
@@ -179,7 +183,8 @@ func (d *Detector) pause(p time.Duration) {
 	}
 }
 
-// snapshot returns what the call waits for, as a node of the graph: nil if it does not wait any more.
+// snapshot returns what the call waits for, as a node of the graph: nil if it does not wait any
+// more.
 func (d *Detector) snapshot() *node {
 	w, waits := d.waiter.Snapshot()
 	if !waits {
@@ -188,7 +193,8 @@ func (d *Detector) snapshot() *node {
 	return &node{task: d.task, Wait: w, waited: d.Now() - d.since}
 }
 
-// post posts the notices, or renews them, and returns what they say: nil if the call does not wait any
+// post posts the notices, or renews them, and returns what they say: nil if the call does not wait
+// any
 // more. A notice that the store does not take now is posted at the next look.
 func (d *Detector) post() *node {
 	d.dropEnded()
@@ -239,7 +245,8 @@ func (d *Detector) postNew(ctx context.Context, n *notice, c content, holder str
 	}
 }
 
-// dropEnded removes the notices of leases that have ended: a call may outlive what its context holds, if
+// dropEnded removes the notices of leases that have ended: a call may outlive what its context
+// holds, if
 // it waits under context.WithoutCancel.
 func (d *Detector) dropEnded() {
 	over := func(n *notice) bool { return n.held.Err() != nil }

@@ -47,7 +47,8 @@ func (n *node) blocked(used int64) bool {
 	return slices.ContainsFunc(n.demands, func(d Demand) bool { return used+d.Weight > d.Limit })
 }
 
-// A graph is the wait-for graph: from one task to the holders in its way, and on to those in their way, as far as they wait.
+// A graph is the wait-for graph: from one task to the holders in its way, and on to those in their
+// way, as far as they wait.
 type graph struct {
 	d     *Detector
 	looks int
@@ -55,12 +56,16 @@ type graph struct {
 	held  map[claimID][]*node // the tasks that wait while they hold a claim
 }
 
-// findCycle reads all keys on the way from a node, and returns the cycle that the node is part of: nil if there is
+// findCycle reads all keys on the way from a node, and returns the cycle that the node is part of:
+// nil if there is
 // none.
 //
-// A node is blocked if there will never be capacity for it, or for one that is served before it, although all
-// other tasks release what they can: that is, if the claims of nodes that are blocked themselves leave too little. So
-// one blocked reader blocks a writer, but one of many holders of a semaphore blocks nobody. A cycle is a set of
+// A node is blocked if there will never be capacity for it, or for one that is served before it,
+// although all
+// other tasks release what they can: that is, if the claims of nodes that are blocked themselves
+// leave too little. So
+// one blocked reader blocks a writer, but one of many holders of a semaphore blocks nobody. A
+// cycle is a set of
 // nodes that are blocked because of each other, and of nobody else.
 func (d *Detector) findCycle(self *node) (*Cycle, error) {
 	g := &graph{d: d, nodes: map[string]*node{self.task: self}, held: map[claimID][]*node{}}
@@ -181,7 +186,8 @@ func (g *graph) shrink(blocked map[string]*node) {
 	}
 }
 
-// ring returns the nodes of a set that are in the way of self, through others or directly, and in whose way
+// ring returns the nodes of a set that are in the way of self, through others or directly, and in
+// whose way
 // self is.
 func (g *graph) ring(self *node, set map[string]*node) map[string]*node {
 	behind := map[string][]*node{}

@@ -16,7 +16,8 @@ type notice struct {
 	text   []byte // as it was posted; nil: it is not known, or none was
 }
 
-// content is the text of a notice. Durations count to the moment when the notice was granted: the time
+// content is the text of a notice. Durations count to the moment when the notice was granted: the
+// time
 // of day of one host means nothing to another.
 type content struct {
 	Key    string        `json:"key"`   // what is held
@@ -29,7 +30,8 @@ type content struct {
 	Ahead []Demand `json:"ahead,omitempty"`
 }
 
-// changed returns the new text of a notice, or nil if the text is the same. The durations stay: they
+// changed returns the new text of a notice, or nil if the text is the same. The durations stay:
+// they
 // count to when the notice was granted.
 func (n *notice) changed(c content) []byte {
 	var old content

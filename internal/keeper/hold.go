@@ -172,7 +172,8 @@ func (h *Hold) Mature(ctx context.Context) error {
 	return h.extend(ctx, h.terms.TTL)
 }
 
-// Ensure is Extend by the TTL that the hold is kept by, if the hold may not be trusted in d from now. If
+// Ensure is Extend by the TTL that the hold is kept by, if the hold may not be trusted in d from
+// now. If
 // it may, it does nothing.
 func (h *Hold) Ensure(ctx context.Context, d time.Duration) error {
 	if err := h.rest(ctx); err != nil {

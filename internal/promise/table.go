@@ -174,7 +174,8 @@ var asleep = []Test{
 // suspended is a cell about the holder's host, where the store is on the same host.
 func suspended(what string) []Claim { return []Claim{{Yes, "", what, asleep}} }
 
-// paused is a cell about the holder's host, where the store is elsewhere. To the holder a pause of all
+// paused is a cell about the holder's host, where the store is elsewhere. To the holder a pause of
+// all
 // its clocks looks as if the server's clock were set forward.
 func paused(counterexample Test) []Claim {
 	return []Claim{

@@ -51,7 +51,8 @@ type faults struct {
 	cutArmed chan struct{} // not nil: the cut is armed
 }
 
-// New starts a proxy in front of addr, which clients reach through l. It passes everything on until it is changed.
+// New starts a proxy in front of addr, which clients reach through l. It passes everything on
+// until it is changed.
 func New(l net.Listener, addr string) *Proxy {
 	p := &Proxy{Addr: l.Addr().String(), target: addr, listen: l, links: map[*link]struct{}{}}
 	p.held = make(chan struct{})
@@ -59,7 +60,8 @@ func New(l net.Listener, addr string) *Proxy {
 	return p
 }
 
-// Retarget makes the proxy stand before another server, as an address does that moves with a failover. Open
+// Retarget makes the proxy stand before another server, as an address does that moves with a
+// failover. Open
 // connections are broken.
 func (p *Proxy) Retarget(addr string) {
 	p.change(func() {

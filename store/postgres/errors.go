@@ -79,7 +79,8 @@ var outdated = map[string]bool{
 	"42883": true, // the function does not exist: it was replaced by one with other arguments
 }
 
-// closing are the SQLSTATEs with which the server closes a connection, mostly one without a call. It
+// closing are the SQLSTATEs with which the server closes a connection, mostly one without a call.
+// It
 // did nothing of a call that was sent meanwhile, unless it answered before.
 var closing = map[string]bool{
 	"57P01": true, // admin_shutdown: pg_terminate_backend, or a restart

@@ -21,7 +21,8 @@ type exchange struct {
 	err    error // the first that the server told
 }
 
-// attempt runs calls. If the server has closed the connection before it did any of them, they go out
+// attempt runs calls. If the server has closed the connection before it did any of them, they go
+// out
 // on a new one. If it fails, the server has done none of them, or it is not known.
 func (l *lane) attempt(calls []*call) error {
 	kept := l.conn != nil

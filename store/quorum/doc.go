@@ -89,8 +89,10 @@
 //     as far as the clocks go, rise.
 //   - A request that arrives more than LongestTTL after it was sent, or twice, may be a release that undoes a
 //     later grant to the same owner. Nodes' clients must not repeat requests.
-//   - One owner that acquires through two stores at the same time, as through two servers. Calls about
-//     one claim have an order within one Store only: a late undo of the one may release what the other was
+//   - One owner that acquires through two stores at the same time, as through two servers. Calls
+//     about
+//     one claim have an order within one Store only: a late undo of the one may release what the
+//     other was
 //     granted, and a rival gets it. A claim is acquired through one Store.
 //   - Order among those who wait.
 //   - That the fence of a shared claim is above those of other shared claims that ended while its owner asked for it in vain: a node

@@ -321,7 +321,8 @@ func (l late) Acquire(ctx context.Context, r driver.Request) (driver.Result, err
 	return l.Store.Acquire(context.WithoutCancel(ctx), r)
 }
 
-// If all nodes refuse, the error says so of every node, also of the one whose answer decided nothing.
+// If all nodes refuse, the error says so of every node, also of the one whose answer decided
+// nothing.
 func TestStore_all_refuse(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 		for _, l := range c.links {
