@@ -6,8 +6,7 @@ import (
 )
 
 // How long a call waits for what it undoes after its ctx has ended. A store that is near answers
-// in less,
-// and the error is definite then. A call returns within 20 ms of the end of its ctx.
+// in less, and the error is definite then. A call returns within 20 ms of the end of its ctx.
 const (
 	undoGrace = 12 * time.Millisecond // for all that one request undoes
 	setGrace  = 5 * time.Millisecond  // for what is undone after that, because another lock of a set was not acquired

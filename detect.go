@@ -9,8 +9,7 @@ import (
 )
 
 // detect starts to look for a deadlock while w waits. It returns nil if the context holds no
-// leases, if
-// the store cannot say who waits, or for a rate limit: what that counts ends by itself.
+// leases, if the store cannot say who waits, or for a rate limit: what that counts ends by itself.
 func (l *Locker) detect(ctx context.Context, n *line, w *waiter) *deadlock.Detector {
 	if k, _, _ := splitKey(w.r.Key); k == kindRate || !deadlock.Supported(&l.features) {
 		return nil

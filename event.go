@@ -43,8 +43,8 @@ type Event struct {
 type EventType string
 
 // The kinds of events. Every call that asks for a lock ends in one EventGranted or one
-// EventRefused; every
-// EventGranted is followed by one EventReleased, EventHandedOff, EventDetached or EventLost.
+// EventRefused; every EventGranted is followed by one EventReleased, EventHandedOff, EventDetached
+// or EventLost.
 const (
 	EventAttempted EventType = "attempted"  // the store answered one Acquire: Took, Err
 	EventWaiting   EventType = "waiting"    // a call begins to wait

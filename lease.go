@@ -20,9 +20,8 @@ import (
 // renewed by itself. All its methods may be called by many goroutines at once.
 //
 // The nil *Lease, which [FromContext] returns for a context without a lease, and the zero Lease
-// hold
-// nothing, as if they were released: Err, Unlock and Extend return ErrReleased, Done is closed, and
-// Fence is 0, which every guard refuses.
+// hold nothing, as if they were released: Err, Unlock and Extend return ErrReleased, Done is
+// closed, and Fence is 0, which every guard refuses.
 //
 // A lease is lost when it could not be renewed in time, when the store says that it is
 // gone, or when its MaxHold is reached. The loss is told, by Done, Err and the contexts,
@@ -129,15 +128,12 @@ func (l *Lease) Valid(d time.Duration) bool { return l.Err() == nil && l.t.hold.
 
 // Ensure sees to it that the lease is held for d from now, even if the store cannot be reached
 // meanwhile: for a step that takes d and must not be done by two. If less trust is left, Ensure
-// renews
-// the lease. A lease that was waited for often needs that: it begins with a part of its TTL, and
-// is renewed some
-// milliseconds later.
+// renews the lease. A lease that was waited for often needs that: it begins with a part of its
+// TTL, and is renewed some milliseconds later.
 //
 // The error is nil if the lease is held for d. ErrInvalid says that d is longer than the TTL
-// allows, and
-// ErrMaxHold that [MaxHold] comes before. With ErrUnavailable and ErrUnknown the lease is still
-// held, for what is left.
+// allows, and ErrMaxHold that [MaxHold] comes before. With ErrUnavailable and ErrUnknown the lease
+// is still held, for what is left.
 func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		return errNilContext

@@ -96,10 +96,10 @@ func MaxWait(d time.Duration) Option {
 // the number of attempts is not bounded.
 //
 // MaxAttempts(3), Backoff(200*time.Millisecond, 200*time.Millisecond) is a retry count of 3 with a
-// retry delay of 200 ms in other libraries. A lock that becomes free after 300 ms is acquired.
-// An attempt that comes earlier than its pause, because the store sent a notification, does not
-// count.
-// Behind another call of the same process the attempts are counted without asking the store.
+// retry delay of 200 ms in other libraries. A lock that becomes free after 300 ms is acquired. An
+// attempt that comes earlier than its pause, because the store sent a notification, does not
+// count. Behind another call of the same process the attempts are counted without asking the
+// store.
 func MaxAttempts(n int) Option {
 	return func(o *options) error {
 		o.maxAttempts, o.paced = n, true
@@ -111,9 +111,8 @@ func MaxAttempts(n int) Option {
 }
 
 // Backoff sets the pauses between attempts. The pause after attempt n is random between shortest
-// and
-// shortest times 2 to the power of n, and at most longest. So Backoff(d, d) pauses for exactly d.
-// The default is 20 ms and 1 s.
+// and shortest times 2 to the power of n, and at most longest. So Backoff(d, d) pauses for exactly
+// d. The default is 20 ms and 1 s.
 //
 // Most stores notify a call when the lock may be free. Without Backoff and [MaxAttempts] such a
 // store is polled after the longest pause alone, in case a notification was lost, and about every

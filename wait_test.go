@@ -955,8 +955,7 @@ func (g *gate) deaf() {
 }
 
 // A call gives up after n attempts with the pauses of Backoff in between, and its queue entry with
-// it. The
-// attempt that follows the start of the watch does not count.
+// it. The attempt that follows the start of the watch does not count.
 func TestMaxAttempts(t *testing.T) {
 	const pause = 200 * time.Millisecond
 	for _, deaf := range []bool{false, true} {
@@ -1067,8 +1066,7 @@ func TestMaxAttempts_sameProcess(t *testing.T) {
 }
 
 // A pause that is longer than the life of a queue entry is kept: the attempts that renew the entry
-// do
-// not count.
+// do not count.
 func TestMaxAttempts_longPause(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)

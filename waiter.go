@@ -26,8 +26,7 @@ type waiter struct {
 }
 
 // refused counts an attempt that got nothing, and sets the time of the next one. It reports
-// whether it
-// was the last.
+// whether it was the last.
 func (w *waiter) refused(now time.Duration) bool {
 	w.attempts++
 	w.next = now + backoff.Pause(w.attempts, w.r.opt.first, w.r.opt.most)

@@ -45,13 +45,11 @@
 // With a ctx that is over before the call, a store may do nothing and return its error.
 //
 // The library returns an error of the first Acquire to its caller. An owner that is waiting
-// attempts again after
-// ErrUnavailable and after an unknown outcome, and so does a renewal while there is trust, and
-// Release for some seconds. So a
-// store does not repeat a call. The one exception is a transaction that the server has surely
-// rolled back (a deadlock, a
-// serialization failure): a store may repeat it a few times, or return ErrUnavailable, which costs
-// the first caller an error.
+// attempts again after ErrUnavailable and after an unknown outcome, and so does a renewal while
+// there is trust, and Release for some seconds. So a store does not repeat a call. The one
+// exception is a transaction that the server has surely rolled back (a deadlock, a serialization
+// failure): a store may repeat it a few times, or return ErrUnavailable, which costs the first
+// caller an error.
 //
 // # Time
 //
@@ -63,10 +61,9 @@
 // store may end it.
 //
 // Acquire, Renew, Release and Break of one key take effect one after the other. A store that does
-// not lock the key for
-// a renewal has an Acquire that counts a claim as live while its renewal is under way: a renewal
-// that returned nil keeps
-// others out until the new end, also if it was committed after the old end.
+// not lock the key for a renewal has an Acquire that counts a claim as live while its renewal is
+// under way: a renewal that returned nil keeps others out until the new end, also if it was
+// committed after the old end.
 //
 // # Acquire, step by step
 //
@@ -132,13 +129,11 @@
 //
 // # What a store must not do
 //
-// Wait. Repeat. Renew by itself. Make up owners. Compare its clock with a client's. Tell an
-// owner to anyone: a Claim carries its Tag. Fold, trim or interpret keys: two
-// keys are the same if their bytes are the same, and every byte string is a key.
-// Leave anything behind for good on a key that is idle; to clear up during later calls, on any
-// key, is enough. The suite gives a store two seconds and 64 pairs of Acquire and Release on
-// another key for what ten
-// keys have left.
+// Wait. Repeat. Renew by itself. Make up owners. Compare its clock with a client's. Tell an owner
+// to anyone: a Claim carries its Tag. Fold, trim or interpret keys: two keys are the same if their
+// bytes are the same, and every byte string is a key. Leave anything behind for good on a key that
+// is idle; to clear up during later calls, on any key, is enough. The suite gives a store two
+// seconds and 64 pairs of Acquire and Release on another key for what ten keys have left.
 //
 // # Who closes a store
 //

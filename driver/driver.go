@@ -34,8 +34,7 @@ const (
 	MaxValue = 64<<10 + 1
 
 	// MaxOwner and MaxHolder bound an owner, and a holder or a party, in bytes. MaxMeta bounds the
-	// keys and values of Meta
-	// in all. What the library sends is far shorter.
+	// keys and values of Meta in all. What the library sends is far shorter.
 	MaxOwner  = 1024
 	MaxHolder = 1024
 	MaxMeta   = 16 << 10
@@ -201,12 +200,12 @@ type Store interface {
 	// at most its Limit together. A grant begins a life of TTL and is given Span new
 	// fences: see Fences in the package comment.
 	//
-	// If refused and r.Place > 0, the owner gets a place at the end of the line that
-	// lives for r.Place, or keeps the place it has and that place lives for r.Place from
-	// now, be that more or less than it had. The place stands for what its owner asked last. A place that is not asked for again in time drops out. Asking with r.Place 0
-	// neither takes a place nor gives one up, and changes neither what the owner's place stands for
-	// nor how long it lives. The
-	// call itself is judged by its own Weight and Limit. Being granted gives the place up.
+	// If refused and r.Place > 0, the owner gets a place at the end of the line that lives for
+	// r.Place, or keeps the place it has and that place lives for r.Place from now, be that more or
+	// less than it had. The place stands for what its owner asked last. A place that is not asked for
+	// again in time drops out. Asking with r.Place 0 neither takes a place nor gives one up, and
+	// changes neither what the owner's place stands for nor how long it lives. The call itself is
+	// judged by its own Weight and Limit. Being granted gives the place up.
 	//
 	// An owner that has a live claim on the key is granted again what it has, with a
 	// life of TTL from now, whoever stands in line. Its weight becomes r.Weight if that is lower

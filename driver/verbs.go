@@ -87,12 +87,10 @@ type Inspector interface {
 // now, gives nil, which is never ready; so it is for a key that cannot be one.
 //
 // The library watches before the Acquire by which an owner joins the queue, so what already holds
-// when Watch begins
-// need not make the channel ready. The end of a TTL need not either, with or without an owner.
-// Without Watch
-// the library attempts again after 20 ms, doubled up to a second. A store that can look up all
-// that its process waits
-// for with one query every 20 ms should rather watch in that way.
+// when Watch begins need not make the channel ready. The end of a TTL need not either, with or
+// without an owner. Without Watch the library attempts again after 20 ms, doubled up to a second.
+// A store that can look up all that its process waits for with one query every 20 ms should rather
+// watch in that way.
 func Watch(ctx context.Context, s Store, id ID) <-chan Wake {
 	if w, ok := s.(Watcher); ok {
 		return w.Watch(ctx, id)
@@ -110,10 +108,10 @@ func Losses(ctx context.Context, s Store) <-chan []ID {
 	return nil
 }
 
-// Show returns the live claims on key, oldest first, then the line in order. An idle key
-// gives none, and so does a key that cannot be one: that is no error, here and in List and Break.
-// A store without Show is asked for its List; one without either gives an
-// error that is errors.ErrUnsupported.
+// Show returns the live claims on key, oldest first, then the line in order. An idle key gives
+// none, and so does a key that cannot be one: that is no error, here and in List and Break. A
+// store without Show is asked for its List; one without either gives an error that is
+// errors.ErrUnsupported.
 func Show(ctx context.Context, s Store, key string) ([]Claim, error) {
 	if sh, ok := s.(Shower); ok {
 		return sh.Show(ctx, key)
@@ -170,12 +168,11 @@ func RenewAll(ctx context.Context, s Store, rs []Renewal) []Renewed {
 	return out
 }
 
-// Break ends every live claim on key, whoever holds it, and returns what it ended; none
-// is no error. The line stays and its head is woken. The reason is for the holders: a
-// store that can tells it to them with the *BrokenError of their next Renew, for as long as the
-// claim
-// would have lived; an hour is enough for a longer one, and for a record nobody asks. On a store
-// that cannot break, the error is errors.ErrUnsupported.
+// Break ends every live claim on key, whoever holds it, and returns what it ended; none is no
+// error. The line stays and its head is woken. The reason is for the holders: a store that can
+// tells it to them with the *BrokenError of their next Renew, for as long as the claim would have
+// lived; an hour is enough for a longer one, and for a record nobody asks. On a store that cannot
+// break, the error is errors.ErrUnsupported.
 func Break(ctx context.Context, s Store, key, reason string) ([]Claim, error) {
 	if b, ok := s.(Breaker); ok {
 		return b.Break(ctx, key, reason)

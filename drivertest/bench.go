@@ -21,8 +21,7 @@ import (
 //   - among/N: an Acquire and a Release of the last of N slots of a key.
 //
 // The figures of one row should hardly grow with N, but for renewall: there ns/claim should fall.
-// With Env.Ping each
-// reports also how many round trips a call takes, as pings/op.
+// With Env.Ping each reports also how many round trips a call takes, as pings/op.
 func Bench(b *testing.B, env Env) {
 	f := env.Open(b).Features()
 	ping := env.ping(b)

@@ -14,16 +14,15 @@ import (
 )
 
 // In real time each random run takes seconds, nearly all of them asleep: Compare makes realRuns of
-// them unless Env.Runs
-// says otherwise, and realTogether at a time.
+// them unless Env.Runs says otherwise, and realTogether at a time.
 const (
 	realRuns     = 8
 	realTogether = 4
 )
 
-// Compare makes random calls on the store and the same calls on store/mem, and fails if
-// the answers differ. It logs how many runs it made. The flags of pgregory.net/rapid apply: in
-// virtual time
+// Compare makes random calls on the store and the same calls on store/mem, and fails if the
+// answers differ. It logs how many runs it made. The flags of pgregory.net/rapid apply: in virtual
+// time
 // -rapid.checks is how many runs are made, unless Env.Runs says so; -rapid.seed repeats one.
 //
 // Only what the store declares is asked for. Times are compared to within a quarter of

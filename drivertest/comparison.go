@@ -104,8 +104,8 @@ func (c *comparison) id(key string, at [2]int) driver.ID {
 }
 
 // request fills in what the owner with a number attempts: what the step says. If it holds a claim,
-// that may lower its
-// weight and changes nothing else; if it attempts without Place, its queue entry stays what it was.
+// that may lower its weight and changes nothing else; if it attempts without Place, its queue
+// entry stays what it was.
 func (c *comparison) request(s step, key string, at [2]int) driver.Request {
 	r := c.asked[c.who[at]]
 	claim, live := c.stands(c.model, r.ID)

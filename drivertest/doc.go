@@ -18,12 +18,11 @@
 //		drivertest.Compare(t, env)
 //	}
 //
-// Run asks for one law after the other, each on a store of its own. A law that is broken
-// quotes its sentence, the line that found it, what was got and what was wanted.
-// Compare makes random calls on the store and on store/mem, and wants the same answers.
-// [Faults] breaks the connection to the store's server while calls are under way, and compares
-// what they report with what
-// they did. [Bench] measures how the calls of a store grow with what it keeps.
+// Run asks for one law after the other, each on a store of its own. A law that is broken quotes
+// its sentence, the line that found it, what was got and what was wanted. Compare makes random
+// calls on the store and on store/mem, and wants the same answers. [Faults] breaks the connection
+// to the store's server while calls are under way, and compares what they report with what they
+// did. [Bench] measures how the calls of a store grow with what it keeps.
 //
 // What a store does not declare in its Features is never asked of it, and neither are
 // the verbs that it lacks: such a law is skipped and says what it needs. What a store
@@ -44,7 +43,6 @@
 // # What is not tested
 //
 // Failover, jumps of a clock, durability: these need the store's own tests, which know how to
-// break its server. A
-// mistake that shows itself only in a moment between two statements is found by chance: run the
-// suite often.
+// break its server. A mistake that shows itself only in a moment between two statements is found
+// by chance: run the suite often.
 package drivertest

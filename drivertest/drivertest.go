@@ -39,8 +39,8 @@ type Env struct {
 	Server string
 
 	// Through returns another store over the claims of s, a store that Open returned, whose
-	// connections go to addr
-	// in place of Server, and closes it through t.Cleanup. Faults puts a proxy there.
+	// connections go to addr in place of Server, and closes it through t.Cleanup. Faults puts a proxy
+	// there.
 	Through func(t testing.TB, s driver.Store, addr string) driver.Store
 
 	// Ping makes one round trip to the server that changes nothing, for Bench to compare with. It may

@@ -22,8 +22,7 @@ func ExampleRun() {
 }
 
 // A store with a server is also tested behind a proxy that breaks its connection. Through opens a
-// second store on the same
-// claims, at another address: here both get the namespace that Open made.
+// second store on the same claims, at another address: here both get the namespace that Open made.
 func ExampleFaults() {
 	type store struct {
 		driver.Store

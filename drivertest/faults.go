@@ -13,8 +13,7 @@ import (
 )
 
 // Faults tests what a store reports while the connection to its server breaks. It needs Env.Server
-// and
-// Env.Through, and takes real time. Each breakage is a subtest, and meets each verb:
+// and Env.Through, and takes real time. Each breakage is a subtest, and meets each verb:
 //
 //   - a definite answer is true: done, refused, and unavailable, which says that nothing was
 //     changed;

@@ -97,9 +97,8 @@ func (p *probe) hint(res driver.Result, blocker driver.Request, born span, life 
 }
 
 // outlasts attempts r, which is refused for what the call born gave a life, and once more when
-// Retry has passed. In real time
-// too that is exact, since it passes after the answer has come; but a claim may live a little
-// longer than the store says.
+// Retry has passed. In real time too that is exact, since it passes after the answer has come; but
+// a claim may live a little longer than the store says.
 func (p *probe) outlasts(r driver.Request, born span, life time.Duration) {
 	p.wait(0.3)
 	var d time.Duration

@@ -121,8 +121,7 @@ func (p *probe) brief() time.Duration {
 }
 
 // renewAtEnd renews a claim at about the moment at which it ends, while another owner tries to
-// take the key. The share
-// of the time in question, 0 to 1, is when the renewal is sent.
+// take the key. The share of the time in question, 0 to 1, is when the renewal is sent.
 func (p *probe) renewAtEnd(key string, share float64) (wrong string) {
 	life := max(p.brief()/20, p.store.Features().MinTTL)
 	a, b := on(p.exclusive(), key), on(p.exclusive(), key)
@@ -136,8 +135,7 @@ func (p *probe) renewAtEnd(key string, share float64) (wrong string) {
 		return "a key that nobody else uses was refused"
 	}
 	// The store serves a call somewhere between its sending and its answer: the claim ends between
-	// end and
-	// end+spread, and a renewal that is served then was sent a little before.
+	// end and end+spread, and a renewal that is served then was sent a little before.
 	spread := max(time.Since(began), life/100)
 	end := began.Add(life)
 	renewed := make(chan error, 1)
@@ -155,8 +153,7 @@ func (p *probe) renewAtEnd(key string, share float64) (wrong string) {
 }
 
 // attemptUntil tries to take a key until a renewal of the claim on it was answered, and once more
-// after that. It
-// returns the error of the renewal, or its own.
+// after that. It returns the error of the renewal, or its own.
 func (p *probe) attemptUntil(b driver.Request, renewed <-chan error) (granted bool, err error) {
 	for answered := false; ; {
 		res, acquireErr := p.store.Acquire(p.t.Context(), b)
@@ -213,8 +210,7 @@ func (p *probe) roundTrips() (all []time.Duration) {
 }
 
 // cut makes a call with a ctx that ends after a share of the time that a call takes. Where calls
-// take no time it ends
-// after some yields of the processor, more with i.
+// take no time it ends after some yields of the processor, more with i.
 func (p *probe) cut(i int, share float64, took time.Duration, call func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	var wg sync.WaitGroup
@@ -284,8 +280,8 @@ func (p *probe) verify(c cutCall) {
 }
 
 // pass takes keys for a short time, and releases every other one, until a time. A store has much
-// to clear up then. The keys
-// are few, so that a store which looks at some of them at a time comes to all of them.
+// to clear up then. The keys are few, so that a store which looks at some of them at a time comes
+// to all of them.
 func (p *probe) pass(key string, until time.Time) {
 	for i := 0; time.Now().Before(until); i++ {
 		r := on(p.exclusive(), fmt.Sprint(key, "-", i%32))

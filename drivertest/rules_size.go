@@ -125,8 +125,7 @@ func sizeRules() []law {
 }
 
 // manyKeys grants claims on many keys. Many differ from the next by what is easily lost where one
-// page of a listing
-// ends and the next begins. Every fifth has two claims.
+// page of a listing ends and the next begins. Every fifth has two claims.
 func (p *probe) manyKeys() []driver.Request {
 	ends := []string{"", "\x00", "\x00\x00", "\x00\xff", " ", "0", "\xff"}
 	var rs []driver.Request

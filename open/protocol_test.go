@@ -13,8 +13,7 @@ import (
 )
 
 // A server that speaks another protocol than the URL names is an error about the URL. It comes
-// before
-// the client gives up, names the address and the URL to try, and shows no password.
+// before the client gives up, names the address and the URL to try, and shows no password.
 func TestOpen_otherProtocol(t *testing.T) {
 	plain, secure, pg := testenv.Redis(t), testenv.Redis(t, testenv.TLS()), testenv.Postgres(t, testenv.Shared())
 	at, err := url.Parse(pg.URL)

@@ -13,8 +13,7 @@ import (
 )
 
 // Others do not choose the store: a configuration that everybody may write to is refused, and one
-// in
-// the current folder is not read because XDG_CONFIG_HOME is relative.
+// in the current folder is not read because XDG_CONFIG_HOME is relative.
 func TestConfig_ofOthers(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Chdir(t.TempDir())

@@ -228,8 +228,7 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 	}
 	granted := time.Now()
 	// A lease may begin with a part of its TTL, and Ensure has it renewed then. Without that the
-	// command would have to
-	// be stopped as soon as it is started.
+	// command would have to be stopped as soon as it is started.
 	if lease.Ensure(ctx, j.grace+j.ttl/10) != nil {
 		j.discard(context.WithoutCancel(ctx), locker, lease)
 		return &exitError{exitUnavailable, errors.New(j.name + ": the lock could not be renewed in time, the command was not started")}

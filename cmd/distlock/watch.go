@@ -169,8 +169,7 @@ func (w *watcher) run(ctx context.Context) error {
 }
 
 // pause returns how long to wait after a list that took so long. A name may have tens of thousands
-// of claims,
-// as a rate limit has, and their lists must not keep the store busy.
+// of claims, as a rate limit has, and their lists must not keep the store busy.
 func (w *watcher) pause(took time.Duration) time.Duration { return max(w.interval, 9*took) }
 
 // list returns all claims, and an error if there may be more.

@@ -8,8 +8,7 @@ import (
 
 // Pause returns how long to pause after n attempts have failed: a random time between shortest and
 // shortest times 2 to the power of n, and at most longest, so that clients that failed together do
-// not
-// come back together. If both are equal, nothing is random. Pause has no state; n may be any
+// not come back together. If both are equal, nothing is random. Pause has no state; n may be any
 // number.
 func Pause(n int, shortest, longest time.Duration) time.Duration {
 	d := shortest

@@ -63,8 +63,7 @@ func byFence(a, b driver.Claim) int {
 }
 
 // victim returns the task whose call fails: that with the highest fence, which has worked for the
-// shortest
-// time. All tasks of the cycle choose the same.
+// shortest time. All tasks of the cycle choose the same.
 func (c *Cycle) victim() *node {
 	var out *node
 	var highest driver.Claim

@@ -11,8 +11,7 @@ import (
 )
 
 // The last task of a cycle that begins to wait posts its notices after a second. The victim looks
-// at the
-// latest 400 ms later, and again after 200 ms: 1.6 s, and 400 ms are left for the store.
+// at the latest 400 ms later, and again after 200 ms: 1.6 s, and 400 ms are left for the store.
 const (
 	patience  = time.Second            // how long a call waits before its detector starts to look
 	lookEvery = 400 * time.Millisecond // how often the detector looks from then on
@@ -20,8 +19,7 @@ const (
 
 	// noticeTTL is how long a notice outlives its task. It is less than patience and lookAgain
 	// together: a process that died is in no cycle with a task that begins to wait later, which would
-	// have to
-	// see the notice two times.
+	// have to see the notice two times.
 	noticeTTL = 1100 * time.Millisecond
 
 	// maxNotices bounds how many leases of a task have notices.
@@ -102,8 +100,7 @@ type Detector struct {
 }
 
 // Start starts a detector for a call that waits. It looks for nothing during the first second. It
-// ends with
-// ctx, or with Stop.
+// ends with ctx, or with Stop.
 func Start(ctx context.Context, c Config, held []Held, w Waiter) *Detector {
 	d := &Detector{Config: c, waiter: w, task: rand.Text(), since: c.Now(), ended: make(chan struct{}, 1), done: make(chan struct{})}
 	for _, h := range held[:min(len(held), maxNotices)] {
@@ -115,8 +112,7 @@ func Start(ctx context.Context, c Config, held []Held, w Waiter) *Detector {
 }
 
 // Stop ends the detector. It returns a channel that is closed when the notices are removed, or nil
-// if there
-// were none. A nil Detector may be stopped.
+// if there were none. A nil Detector may be stopped.
 func (d *Detector) Stop() <-chan struct{} {
 	if d == nil {
 		return nil
@@ -194,8 +190,7 @@ func (d *Detector) snapshot() *node {
 }
 
 // post posts the notices, or renews them, and returns what they say: nil if the call does not wait
-// any
-// more. A notice that the store does not take now is posted at the next look.
+// any more. A notice that the store does not take now is posted at the next look.
 func (d *Detector) post() *node {
 	d.dropEnded()
 	self := d.snapshot()
@@ -246,8 +241,7 @@ func (d *Detector) postNew(ctx context.Context, n *notice, c content, holder str
 }
 
 // dropEnded removes the notices of leases that have ended: a call may outlive what its context
-// holds, if
-// it waits under context.WithoutCancel.
+// holds, if it waits under context.WithoutCancel.
 func (d *Detector) dropEnded() {
 	over := func(n *notice) bool { return n.held.Err() != nil }
 	if !slices.ContainsFunc(d.notices, over) {

@@ -61,12 +61,10 @@ type graph struct {
 // none.
 //
 // A node is blocked if there will never be capacity for it, or for one that is served before it,
-// although all
-// other tasks release what they can: that is, if the claims of nodes that are blocked themselves
-// leave too little. So
-// one blocked reader blocks a writer, but one of many holders of a semaphore blocks nobody. A
-// cycle is a set of
-// nodes that are blocked because of each other, and of nobody else.
+// although all other tasks release what they can: that is, if the claims of nodes that are blocked
+// themselves leave too little. So one blocked reader blocks a writer, but one of many holders of a
+// semaphore blocks nobody. A cycle is a set of nodes that are blocked because of each other, and
+// of nobody else.
 func (d *Detector) findCycle(self *node) (*Cycle, error) {
 	g := &graph{d: d, nodes: map[string]*node{self.task: self}, held: map[claimID][]*node{}}
 	for todo := []*node{self}; len(todo) > 0; todo = todo[1:] {
@@ -187,8 +185,7 @@ func (g *graph) shrink(blocked map[string]*node) {
 }
 
 // ring returns the nodes of a set that are in the way of self, through others or directly, and in
-// whose way
-// self is.
+// whose way self is.
 func (g *graph) ring(self *node, set map[string]*node) map[string]*node {
 	behind := map[string][]*node{}
 	for _, one := range set {

@@ -17,8 +17,7 @@ type notice struct {
 }
 
 // content is the text of a notice. Durations count to the moment when the notice was granted: the
-// time
-// of day of one host means nothing to another.
+// time of day of one host means nothing to another.
 type content struct {
 	Key    string        `json:"key"`   // what is held
 	Fence  uint64        `json:"fence"` // of the lease

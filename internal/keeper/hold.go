@@ -173,8 +173,7 @@ func (h *Hold) Mature(ctx context.Context) error {
 }
 
 // Ensure is Extend by the TTL that the hold is kept by, if the hold may not be trusted in d from
-// now. If
-// it may, it does nothing.
+// now. If it may, it does nothing.
 func (h *Hold) Ensure(ctx context.Context, d time.Duration) error {
 	if err := h.rest(ctx); err != nil {
 		return err

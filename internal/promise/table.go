@@ -175,8 +175,7 @@ var asleep = []Test{
 func suspended(what string) []Claim { return []Claim{{Yes, "", what, asleep}} }
 
 // paused is a cell about the holder's host, where the store is elsewhere. To the holder a pause of
-// all
-// its clocks looks as if the server's clock were set forward.
+// all its clocks looks as if the server's clock were set forward.
 func paused(counterexample Test) []Claim {
 	return []Claim{
 		{Yes, "by its own system", "", asleep},

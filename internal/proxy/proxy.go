@@ -61,8 +61,7 @@ func New(l net.Listener, addr string) *Proxy {
 }
 
 // Retarget makes the proxy stand before another server, as an address does that moves with a
-// failover. Open
-// connections are broken.
+// failover. Open connections are broken.
 func (p *Proxy) Retarget(addr string) {
 	p.change(func() {
 		p.target = addr

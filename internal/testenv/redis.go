@@ -100,9 +100,9 @@ func newRedis(g *group, o settings) (*RedisServer, error) {
 // configure writes redis.conf and the file of users.
 func (r *RedisServer) configure(o settings) error {
 	host, port, _ := net.SplitHostPort(r.Addr)
-	// A primary sends its data to a new replica at once, instead of waiting for others.
-	// The thread of the allocator waits by the time of day, and keeps a processor busy where a test
-	// has set that back.
+	// A primary sends its data to a new replica at once, instead of waiting for others. The thread of
+	// the allocator waits by the time of day, and keeps a processor busy where a test has set that
+	// back.
 	lines := []string{"bind " + host, "dir " + r.data(), `save ""`, "repl-diskless-sync-delay 0", "jemalloc-bg-thread no"}
 	if o.tls {
 		lines = append(lines, "port 0", "tls-port "+port, "tls-auth-clients optional", "tls-replication yes",

@@ -80,8 +80,7 @@ var outdated = map[string]bool{
 }
 
 // closing are the SQLSTATEs with which the server closes a connection, mostly one without a call.
-// It
-// did nothing of a call that was sent meanwhile, unless it answered before.
+// It did nothing of a call that was sent meanwhile, unless it answered before.
 var closing = map[string]bool{
 	"57P01": true, // admin_shutdown: pg_terminate_backend, or a restart
 	"57P05": true, // idle_session_timeout

@@ -5,10 +5,11 @@
 //
 // # Connections
 //
-// A store has up to three connections of its own, beside the pool it is given: one for claims, one for renewals and one that
-// listens; after [Store.Brief] the first of them listens too. So a pool that is exhausted keeps
-// nobody from renewing. Behind a pooler such as PgBouncer in transaction mode everything works but
-// listening: there, those who wait ask again from time to time, unless Options.Listen names a way around the pooler.
+// A store has up to three connections of its own, beside the pool it is given: one for claims, one
+// for renewals and one that listens; after [Store.Brief] the first of them listens too. So a pool
+// that is exhausted keeps nobody from renewing. Behind a pooler such as PgBouncer in transaction
+// mode everything works but listening: there, those who wait ask again from time to time, unless
+// Options.Listen names a way around the pooler.
 //
 // # What is not guaranteed
 //

@@ -35,9 +35,10 @@ const poolIdle = 2 * time.Second
 //
 //	postgres://user:password@host:5432/database    postgresql:// is the same; several hosts, with commas, for a primary and its standbys
 //
-// A server that does not answer is no error: the store is unavailable until it does. One that refuses the user is one, and
-// so is a schema that cannot be used. A server that speaks another protocol, or has no TLS where
-// the URL asks for it, is an ErrURL. A schema that is missing is created, if the role may.
+// A server that does not answer is no error: the store is unavailable until it does. One that
+// refuses the user is one, and so is a schema that cannot be used. A server that speaks another
+// protocol, or has no TLS where the URL asks for it, is an ErrURL. A schema that is missing is
+// created, if the role may.
 //
 // The query may have lock_mode (table), lock_schema (Options.Schema), lock_migrate (false: Options.Manual), lock_listen (Options.Listen), tls_ca,
 // tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false), and what pgx, its

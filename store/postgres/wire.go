@@ -22,8 +22,7 @@ type exchange struct {
 }
 
 // attempt runs calls. If the server has closed the connection before it did any of them, they go
-// out
-// on a new one. If it fails, the server has done none of them, or it is not known.
+// out on a new one. If it fails, the server has done none of them, or it is not known.
 func (l *lane) attempt(calls []*call) error {
 	kept := l.conn != nil
 	err := l.exchange(calls)

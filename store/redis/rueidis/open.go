@@ -99,8 +99,7 @@ func (m made) close() {
 }
 
 // connect makes a client. rueidis does not look at ctx while it connects: a client that is made
-// after
-// the end of ctx is closed.
+// after the end of ctx is closed.
 func connect(ctx context.Context, opt rueidis.ClientOption) made {
 	done := make(chan made, 1)
 	go func() {
