@@ -80,9 +80,9 @@ cover: ## how much of the code the tests run; fails below 95 % of the core and 8
 	@scripts/cover
 
 models: ## search the models of the protocol with wide bounds, for minutes
-	go test -count=1 -v -timeout=60m -run '^TestModels$$' ./models -args -wide
+	go test -count=1 -v -timeout=60m -run '^TestModels$$' ./tests/models -args -wide
 
-api: ## write the public API down in api/*.txt
+api: ## write the public API down, in internal/apicheck/testdata
 	go test -count=1 -run '^TestAPI$$' ./internal/apicheck -args -update
 
 tools: ## build the pinned tools, and etcd for the tests, into the cache of the user

@@ -13,7 +13,7 @@ import (
 )
 
 // shown are the packages, or patterns of them, whose calls users write: each call has an example that runs.
-var shown = []string{".", "driver", "locktest", "open", "idempotency", "gocron", "robfig", "ratelimit", "fence", "fence/*", "store/*", "store/*/*"}
+var shown = []string{".", "driver", "locktest", "open", "adapter/*", "fence", "fence/*", "store/*", "store/*/*"}
 
 // served are packages that can do nothing without a server that a test has to start. An example of theirs
 // need not run: it compiles, and the tests of the package show that the call works.

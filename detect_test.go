@@ -52,7 +52,7 @@ func (g *gate) notices(t *testing.T) (n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Party == "" || c.Holder == "" {
+		if c.Task == "" || c.Holder == "" {
 			t.Errorf("a notice of nobody: %+v", c)
 		}
 		n++
@@ -150,7 +150,7 @@ func TestDeadlock_strangeNotices(t *testing.T) {
 		} {
 			r := driver.Request{
 				ID: driver.ID{Key: "~wait/" + claims[0].Owner, Owner: fmt.Sprint(i)}, Weight: 1, Limit: driver.Whole, TTL: time.Hour,
-				Holder: "h", Party: fmt.Sprint("p", i), Value: []byte(text),
+				Holder: "h", Task: fmt.Sprint("p", i), Value: []byte(text),
 			}
 			if _, err := g.Store.Acquire(t.Context(), r); err != nil {
 				t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/lab/chaos"
 )
 
 func TestEvent_wait(t *testing.T) {

@@ -172,13 +172,13 @@ func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 // mature gives a claim that began with a part of its TTL all of it.
 func (l *Lease) mature(ctx context.Context) error {
 	hold := &l.t.hold
-	if !hold.Young() {
+	if !hold.Provisional() {
 		return nil
 	}
 	// Nothing else renews it meanwhile: an answer later than this leaves no time for another attempt.
 	call, cancel := l.t.l.call(ctx, min(callLimit, hold.Left()/3))
 	defer cancel()
-	return hold.Mature(call)
+	return hold.Confirm(call)
 }
 
 // Wanted reports whether others wait for the lock, as far as is known: in this process now, in

@@ -37,7 +37,7 @@ func (l *Locker) newPlace(r *request) *place {
 	if l.features.Queue {
 		// Two asks may fail before the place is lost. A waiter that dies holds up those behind it
 		// until then, however long its pauses are.
-		p.ask.Place = min(3*max(r.opt.most, time.Second), longestPlace)
+		p.ask.QueueTTL = min(3*max(r.opt.most, time.Second), longestPlace)
 	}
 	p.ctx, p.leave = context.WithCancel(l.running)
 	return p
@@ -45,7 +45,7 @@ func (l *Locker) newPlace(r *request) *place {
 
 // refused notes that the store answered an ask with the place.
 func (p *place) refused(res driver.Result, sent, now time.Duration) {
-	p.stays = p.stays && now-p.stood < p.ask.Place-keeper.Margin(p.ask.Place)
+	p.stays = p.stays && now-p.stood < p.ask.QueueTTL-keeper.Margin(p.ask.QueueTTL)
 	p.stood, p.since, p.above = sent, p.seen, max(p.above, res.Blocker.Fence)
 }
 
@@ -53,7 +53,7 @@ func (p *place) refused(res driver.Result, sent, now time.Duration) {
 // ask of this owner takes none from it for long. Then another owner has to ask, if nothing of this one is left. An
 // owner with a place in line keeps it.
 func (p *place) forsaken(l *Locker) bool {
-	return p.ask.Place == 0 && p.doubt && p.fails > 1 && l.withdraw(l.running, p.r, p.ask.ID) == nil
+	return p.ask.QueueTTL == 0 && p.doubt && p.fails > 1 && l.withdraw(l.running, p.r, p.ask.ID) == nil
 }
 
 // giveUp leaves the store's line. If it fails, the place, or a grant nobody has seen, ends
@@ -129,7 +129,7 @@ func (l *Locker) accept(n *line, p *place, told driver.Wake) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.serve(n, p, driver.Result{Granted: true, Fence: told.Fence, Behind: told.Behind}, p.stood, min(p.ask.Place, o.ttl))
+	return l.serve(n, p, driver.Result{Granted: true, Fence: told.Fence, Behind: told.Behind}, p.stood, min(p.ask.QueueTTL, o.ttl))
 }
 
 // serve gives a granted claim, which lives for life since sent, or its TTL, to the first waiter. If it is wanted no
@@ -169,7 +169,7 @@ const foreignPoll = 100 * time.Millisecond
 // foreign reports whether another program holds what is in the way: a plain Redis key. A store with
 // a queue knows the fence and the age of its own claims. The others do not queue for it.
 func (p *place) foreign(c driver.Claim) bool {
-	return p.ask.Place > 0 && c.Holder != "" && c.Fence == 0 && c.Held == 0 && !c.Waiting
+	return p.ask.QueueTTL > 0 && c.Holder != "" && c.Fence == 0 && c.Held == 0 && !c.Waiting
 }
 
 // pause counts an attempt of w that did not get the lock, and returns how long to wait for a
@@ -180,8 +180,8 @@ func (p *place) pause(w *waiter, res driver.Result, now time.Duration) time.Dura
 		w.next = now + p.interval(w, res.Blocker)
 	}
 	pause := w.next - now
-	if p.ask.Place > 0 {
-		pause = min(pause, p.ask.Place/3)
+	if p.ask.QueueTTL > 0 {
+		pause = min(pause, p.ask.QueueTTL/3)
 	}
 	if res.Retry > 0 && res.Retry < pause {
 		pause = min(pause, res.Retry+backoff.Jitter(2*time.Millisecond)) // it ends by itself, and wakes nobody

@@ -71,7 +71,7 @@ func quote(t *testing.T, page string, bodies map[string]string) {
 func exampleBodies(t *testing.T) map[string]string {
 	t.Helper()
 	bodies := map[string]string{}
-	for _, pattern := range []string{"example*_test.go", "locktest/example*_test.go", "open/example*_test.go", "fence/example*_test.go", "fence/*/example*_test.go", "otel/example*_test.go"} {
+	for _, pattern := range []string{"example*_test.go", "locktest/example*_test.go", "open/example*_test.go", "fence/example*_test.go", "fence/*/example*_test.go", "adapter/*/example*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

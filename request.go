@@ -115,7 +115,7 @@ func (r *request) same(other *request) bool {
 	a, b := &r.Request, &other.Request
 	return r == other || a.Key == b.Key && a.Weight == b.Weight && r.sameLimit(other) && a.TTL == b.TTL &&
 		r.opt.ttl == other.opt.ttl && r.opt.fixed == other.opt.fixed && r.opt.atLeast == other.opt.atLeast &&
-		a.Holder == b.Holder && a.Party == b.Party && maps.Equal(a.Meta, b.Meta) && bytes.Equal(a.Value, b.Value)
+		a.Holder == b.Holder && a.Task == b.Task && maps.Equal(a.Meta, b.Meta) && bytes.Equal(a.Value, b.Value)
 }
 
 // alone reports whether r, once granted, leaves room for nobody.

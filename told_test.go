@@ -10,7 +10,7 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/lab/chaos"
 	"github.com/distlock/distlock/store/mem"
 )
 
@@ -286,7 +286,7 @@ func TestLocker_Lock_toldOfAnUnseenPlace(t *testing.T) {
 		first := must(t)(a.Lock(t.Context(), "k"))
 		g.set(func(g *gate) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-				if r.Place > 0 {
+				if r.QueueTTL > 0 {
 					_, _ = next(ctx, r)
 					return driver.Result{}, errCut
 				}
@@ -319,7 +319,7 @@ func TestTurn_readerInheritsNoUnaskedGrant(t *testing.T) {
 		g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return wake }
 		var place driver.Request
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-			if r.Place > 0 {
+			if r.QueueTTL > 0 {
 				place = r
 			}
 			return next(ctx, r)
@@ -329,7 +329,7 @@ func TestTurn_readerInheritsNoUnaskedGrant(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		early := begin(ctx, b.RLock, "k").waits(t)
 		free(t, writer)
-		place.Place = 0
+		place.QueueTTL = 0
 		if res, err := g.Store.Acquire(t.Context(), place); err != nil || !res.Granted { // as a store that hands on does it
 			t.Fatal(res, err)
 		}

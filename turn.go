@@ -52,7 +52,7 @@ func (l *Locker) grant(n *line, r *request, id driver.ID, res driver.Result, sen
 	now, room := l.clock.Awake(), r.takeRoom()
 	t := &room.turn
 	t.l, t.n, t.r, t.id, t.fence, t.began, t.heard, t.behind = l, n, r, id, res.Fence, now, now, res.Behind
-	if !l.keeper.KeepYoung(&t.hold, id, r.opt.terms(), sent, life, t) {
+	if !l.keeper.KeepProvisional(&t.hold, id, r.opt.terms(), sent, life, t) {
 		return nil
 	}
 	if n.turns == nil {

@@ -181,7 +181,7 @@ func TestTurn_endsForOthers(t *testing.T) {
 				var leases, since atomic.Int64 // since b has stood in line
 				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 					res, err := next(ctx, r)
-					if r.Holder == "b" && r.Place > 0 && !res.Granted {
+					if r.Holder == "b" && r.QueueTTL > 0 && !res.Granted {
 						since.CompareAndSwap(-1, leases.Load())
 					}
 					return res, err
@@ -531,7 +531,7 @@ func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
 		l := g.locker(t)
 		tried := make(chan struct{})
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-			if r.Place > 0 {
+			if r.QueueTTL > 0 {
 				<-tried
 				return next(ctx, r)
 			}
@@ -560,7 +560,7 @@ func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
 func TestTurn_twoToEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-			r.Place = 0 // so that TryLock passes the one that waits
+			r.QueueTTL = 0 // so that TryLock passes the one that waits
 			return next(ctx, r)
 		}
 		a, b := g.locker(t), g.locker(t)
@@ -635,7 +635,7 @@ func TestTurn_poorStores(t *testing.T) {
 				g.features = c.lacks
 				f := g.Features()
 				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-					if r.Floor > 0 && !f.Floor || r.Place > 0 && !f.Queue {
+					if r.Floor > 0 && !f.Floor || r.QueueTTL > 0 && !f.Queue {
 						t.Errorf("the store was asked for what it cannot do: %+v", r)
 					}
 					res, err := next(ctx, r)
@@ -722,7 +722,7 @@ func TestTurn_readerInheritsNoOldFence(t *testing.T) {
 		g.set(func(g *gate) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 				res, err := next(ctx, r)
-				if res.Granted && r.Place > 0 {
+				if res.Granted && r.QueueTTL > 0 {
 					return driver.Result{}, errors.New("the answer is lost")
 				}
 				return res, err

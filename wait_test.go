@@ -211,7 +211,7 @@ func TestLocker_Lock_passesDeadWaiter(t *testing.T) {
 		a, b := g.locker(t), g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k"))
 		r := driver.Request{
-			ID: driver.ID{Key: "k", Owner: "dead"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Hour, Place: 3 * time.Second,
+			ID: driver.ID{Key: "k", Owner: "dead"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Hour, QueueTTL: 3 * time.Second,
 		}
 		if res, err := g.Store.Acquire(t.Context(), r); err != nil || res.Granted {
 			t.Fatal(res, err)
@@ -342,7 +342,7 @@ func TestLocker_RLock_cameBeforeWriter(t *testing.T) {
 		first := must(t)(a.RLock(t.Context(), "k"))
 		slow := make(chan struct{})
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-			if r.Weight == 1 && r.Place == 0 {
+			if r.Weight == 1 && r.QueueTTL == 0 {
 				<-slow // the writer's place is in the store before this
 			}
 			return next(ctx, r)
@@ -598,7 +598,7 @@ func TestLocker_Lock_afterOneThatLeft(t *testing.T) {
 		c := begin(ctx, b.Lock, "k").waits(t)
 		g.set(func(g *gate) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-				if r.Place == 0 {
+				if r.QueueTTL == 0 {
 					return next(ctx, r)
 				}
 				<-ctx.Done()

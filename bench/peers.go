@@ -16,7 +16,7 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // ttl is how long a lock lives unless it is renewed, for all.
@@ -72,7 +72,7 @@ func openStore(addr string, later func(func())) (driver.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := rueidis.New(c, nil)
+	s, err := rueidisstore.New(c, nil)
 	if err != nil {
 		return nil, err
 	}

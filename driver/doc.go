@@ -23,7 +23,7 @@
 //	nothing ----------------> place ------------------------------+
 //	   |                        |                                 v
 //	   |                        +--> Release, or not asked for   claim --> Release, TTL over, Break
-//	   |                             again within Place           ^  |
+//	   |                             again within QueueTTL           ^  |
 //	   +------------ Acquire, room and no line -------------------+  +--> Renew: a new TTL
 //	                                                              |       Renew with Keep: a record
 //	                                                              +------ Acquire: the same, a full TTL
@@ -81,8 +81,8 @@
 //	ahead = the entries before the owner's; all of them if it has none
 //	full  = the weights of all claims + Weight > Limit
 //	if full or ahead is not empty:
-//	    if Place > 0: add an entry of the owner at the end, or replace the one it has where it stands
-//	                  entry.ends = now + Place
+//	    if QueueTTL > 0: add an entry of the owner at the end, or replace the one it has where it stands
+//	                  entry.ends = now + QueueTTL
 //	    return refused; Retry and Blocker are about ahead, and about the claims if full
 //	fence = max(last + Span, micros of now, Floor)
 //	if fence > MaxFence - Span: return ErrUnavailable

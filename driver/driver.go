@@ -66,16 +66,16 @@ type ID struct {
 // A Request asks for one claim.
 type Request struct {
 	ID
-	Weight int64         // how much of the limit the claim takes: 1 to Limit
-	Limit  int64         // how much may be taken on this key in all: 1 to Whole
-	TTL    time.Duration // how long the claim lives unless renewed: above 0, in the bounds of Features
-	Place  time.Duration // if refused: keep a place in line for this long; 0: do not
+	Weight   int64         // how much of the limit the claim takes: 1 to Limit
+	Limit    int64         // how much may be taken on this key in all: 1 to Whole
+	TTL      time.Duration // how long the claim lives unless renewed: above 0, in the bounds of Features
+	QueueTTL time.Duration // if refused: keep a place in line for this long; 0: do not
 
 	// Floor is the least fence the caller will take: below MaxFence-Span; 0: any.
 	Floor uint64
 
-	Holder string            // who asks, for people; always stored and shown, as is Party; at most MaxHolder bytes
-	Party  string            // whose task it is, for deadlock detection; at most MaxHolder bytes
+	Holder string            // who asks, for people; always stored and shown, as is Task; at most MaxHolder bytes
+	Task   string            // whose task it is, for deadlock detection; at most MaxHolder bytes
 	Meta   map[string]string // anything, for people; at most MaxMeta bytes in all
 	Value  []byte            // anything, for programs; at most MaxValue bytes
 }
@@ -126,7 +126,7 @@ type Claim struct {
 
 	Weight, Limit int64
 	Fence         uint64 // 0 for a place
-	Holder, Party string
+	Holder, Task  string
 	Meta          map[string]string
 	Value         []byte
 
@@ -162,7 +162,7 @@ type Features struct {
 	Fence bool // grants carry fences that rise
 	Floor bool // Request.Floor is obeyed
 	Count bool // limits other than Whole are obeyed
-	Queue bool // Request.Place keeps a place in line; it needs no Watch
+	Queue bool // Request.QueueTTL keeps a place in line; it needs no Watch
 	Value bool // Value and Meta are stored and shown
 	Keep  bool // Renewal.Keep is obeyed
 
@@ -173,7 +173,7 @@ type Features struct {
 	// Detached says that a claim outlives the process that asked for it.
 	Detached bool
 
-	// MinTTL and MaxTTL bound Request.TTL and Renewal.TTL, but not Request.Place. MaxTTL 0 means
+	// MinTTL and MaxTTL bound Request.TTL and Renewal.TTL, but not Request.QueueTTL. MaxTTL 0 means
 	// that every TTL is obeyed, up to the longest Duration.
 	MinTTL, MaxTTL time.Duration
 
@@ -200,17 +200,17 @@ type Store interface {
 	// at most its Limit together. A grant begins a life of TTL and is given Span new
 	// fences: see Fences in the package comment.
 	//
-	// If refused and r.Place > 0, the owner gets a place at the end of the line that lives for
-	// r.Place, or keeps the place it has and that place lives for r.Place from now, be that more or
+	// If refused and r.QueueTTL > 0, the owner gets a place at the end of the line that lives for
+	// r.QueueTTL, or keeps the place it has and that place lives for r.QueueTTL from now, be that more or
 	// less than it had. The place stands for what its owner asked last. A place that is not asked for
-	// again in time drops out. Asking with r.Place 0 neither takes a place nor gives one up, and
+	// again in time drops out. Asking with r.QueueTTL 0 neither takes a place nor gives one up, and
 	// changes neither what the owner's place stands for nor how long it lives. The call itself is
 	// judged by its own Weight and Limit. Being granted gives the place up.
 	//
 	// An owner that has a live claim on the key is granted again what it has, with a
 	// life of TTL from now, whoever stands in line. Its weight becomes r.Weight if that is lower
 	// and stays otherwise. Its fence becomes r.Floor if that is higher and stays
-	// otherwise. Holder, Party, Meta, Value and Limit stay, and so does the life of a record. So a call whose answer was
+	// otherwise. Holder, Task, Meta, Value and Limit stay, and so does the life of a record. So a call whose answer was
 	// lost can be made again. An owner whose claim has ended is granted a new one, with new
 	// fences: stores need not remember owners, and callers do not use one twice.
 	Acquire(ctx context.Context, r Request) (Result, error)
@@ -253,9 +253,9 @@ func (r *Request) Validate(f Features) error {
 		return invalid("weight %d is not 1 to the limit %d", r.Weight, r.Limit)
 	case !f.Count && r.Limit != Whole:
 		return invalid("%s cannot count: the limit must be %d", f.Name, Whole)
-	case r.Place < 0:
-		return invalid("place %v is negative", r.Place)
-	case !f.Queue && r.Place > 0:
+	case r.QueueTTL < 0:
+		return invalid("place %v is negative", r.QueueTTL)
+	case !f.Queue && r.QueueTTL > 0:
 		return invalid("%s has no line", f.Name)
 	case !f.Floor && r.Floor > 0:
 		return invalid("%s obeys no floor", f.Name)
@@ -263,8 +263,8 @@ func (r *Request) Validate(f Features) error {
 		return invalid("floor %d leaves no fences", r.Floor)
 	case !f.Value && (len(r.Value) > 0 || len(r.Meta) > 0):
 		return invalid("%s stores no value", f.Name)
-	case len(r.Holder) > MaxHolder || len(r.Party) > MaxHolder:
-		return invalid("a holder of %d bytes or a party of %d is over %d bytes", len(r.Holder), len(r.Party), MaxHolder)
+	case len(r.Holder) > MaxHolder || len(r.Task) > MaxHolder:
+		return invalid("a holder of %d bytes or a party of %d is over %d bytes", len(r.Holder), len(r.Task), MaxHolder)
 	}
 	if n := metaBytes(r.Meta); n > MaxMeta {
 		return invalid("metadata of %d bytes is over %d bytes", n, MaxMeta)

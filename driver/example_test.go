@@ -24,7 +24,7 @@ func Example() {
 	fmt.Println(first.Granted, err)
 
 	second := want("invoice/42", "secret-b", "worker 2")
-	second.Place = 3 * time.Second // keep a place in line
+	second.QueueTTL = 3 * time.Second // keep a place in line
 	refused, err := store.Acquire(ctx, second)
 	fmt.Println(refused.Granted, refused.Blocker.Holder, err)
 
@@ -93,7 +93,7 @@ func ExampleWatch() {
 	defer cancel() // the watch ends with it
 	store := mem.New()
 	holder, waiter := want("invoice/42", "secret-a", "worker 1"), want("invoice/42", "secret-b", "worker 2")
-	waiter.Place = time.Minute
+	waiter.QueueTTL = time.Minute
 	_, _ = store.Acquire(ctx, holder)
 
 	wake := driver.Watch(ctx, store, waiter.ID) // watch, and then ask, so that nothing falls in between
@@ -109,7 +109,7 @@ func ExampleShow() {
 	ctx, store := context.Background(), mem.New()
 	_, _ = store.Acquire(ctx, want("invoice/42", "secret-a", "worker 1"))
 	waiter := want("invoice/42", "secret-b", "worker 2")
-	waiter.Place = time.Minute
+	waiter.QueueTTL = time.Minute
 	_, _ = store.Acquire(ctx, waiter)
 
 	claims, err := driver.Show(ctx, store, "invoice/42")

@@ -25,7 +25,7 @@ type Watcher interface {
 //
 // A store may grant the claim of the one at the head of the line when another ends, without waiting to be asked. The claim lives
 // for what is left of the owner's place then, so that it does not stand in anybody's way if its owner is gone; the
-// owner's next Acquire gives it a full TTL. Granted tells so: the owner may count on the claim for a Place from the send of its last
+// owner's next Acquire gives it a full TTL. Granted tells so: the owner may count on the claim for a QueueTTL from the send of its last
 // Acquire that was answered with a refusal, and on nothing if the store tells it later than that. A store that does not grant unasked, or whose grant needs more than
 // itself (replicas, a majority), gives the zero Wake.
 type Wake struct {

@@ -129,7 +129,7 @@ func benchBehind(b *testing.B, s driver.Store, n int) {
 	}
 	entry := func() driver.Request {
 		r := benchRequest("key")
-		r.Place = 10 * time.Minute
+		r.QueueTTL = 10 * time.Minute
 		return r
 	}
 	benchEach(b, n-1, func(int) error {

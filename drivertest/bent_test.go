@@ -63,7 +63,7 @@ func (b *bent) Acquire(ctx context.Context, r driver.Request) (driver.Result, er
 func (b *bent) note(r driver.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r.Place == 0 && b.asked[r.ID].Place > 0 {
+	if r.QueueTTL == 0 && b.asked[r.ID].QueueTTL > 0 {
 		if c, _ := b.on(r.ID); c.Waiting {
 			return
 		}
@@ -156,7 +156,7 @@ func (b *bent) line(key string) (rs []driver.Request) {
 	for _, c := range cs {
 		for id, r := range b.asked {
 			if c.Waiting && id.Key == key && driver.Tag(id.Owner) == c.Owner {
-				r.Place = c.Left
+				r.QueueTTL = c.Left
 				rs = append(rs, r)
 			}
 		}

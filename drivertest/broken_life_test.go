@@ -152,7 +152,7 @@ func lifeFaults() []fault {
 				r.TTL = roundDown(r.TTL)
 			}
 		}))},
-		{"places are rounded down", []string{"odd TTL"}, both(whole, asks(func(_ *bent, r *driver.Request) { r.Place = roundDown(r.Place) }))},
+		{"places are rounded down", []string{"odd TTL"}, both(whole, asks(func(_ *bent, r *driver.Request) { r.QueueTTL = roundDown(r.QueueTTL) }))},
 		{"records cannot be released", []string{"record ended"}, func(b *bent) {
 			b.release = func(ctx context.Context, id driver.ID) error {
 				if c, ok := b.on(id); ok && c.Kept {
@@ -168,8 +168,8 @@ func lifeFaults() []fault {
 			return d
 		})},
 		{"long places wrap around", []string{"huge place"}, asks(func(_ *bent, r *driver.Request) {
-			if r.Place > 1<<62 {
-				r.Place = 1
+			if r.QueueTTL > 1<<62 {
+				r.QueueTTL = 1
 			}
 		})},
 		{"a restart forgets", []string{"restart"}, func(b *bent) { b.restart = func() driver.Store { return newBent() } }},
@@ -183,7 +183,7 @@ func lifeFaults() []fault {
 		}},
 		{"the longest TTL is too long", []string{"huge TTL"}, bounded(func(r *driver.Request) bool { return r.TTL < longestTTL })},
 		{"the longest TTL is not held to", []string{"huge TTL", "invalid"}, bounded(func(*driver.Request) bool { return true })},
-		{"places are bounded as TTLs are", []string{"huge place"}, bounded(func(r *driver.Request) bool { return max(r.TTL, r.Place) <= longestTTL })},
+		{"places are bounded as TTLs are", []string{"huge place"}, bounded(func(r *driver.Request) bool { return max(r.TTL, r.QueueTTL) <= longestTTL })},
 	}
 }
 

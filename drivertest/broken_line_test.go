@@ -14,23 +14,23 @@ import (
 func lineFaults() []fault {
 	return []fault{
 		{"places never die", []string{"dead waiter", "place shorter", "leak"}, asks(func(_ *bent, r *driver.Request) {
-			if r.Place > 0 {
-				r.Place = max(r.Place, time.Hour)
+			if r.QueueTTL > 0 {
+				r.QueueTTL = max(r.QueueTTL, time.Hour)
 			}
 		})},
 		{"places are made longer only", []string{"place shorter"}, asks(func(b *bent, r *driver.Request) {
-			if c, ok := b.on(r.ID); ok && c.Waiting && r.Place > 0 {
-				r.Place = max(r.Place, c.Left)
+			if c, ok := b.on(r.ID); ok && c.Waiting && r.QueueTTL > 0 {
+				r.QueueTTL = max(r.QueueTTL, c.Left)
 			}
 		})},
-		{"places die early", []string{"dead waiter", "place renewed"}, asks(func(_ *bent, r *driver.Request) { r.Place = r.Place * 4 / 10 })},
-		{"no places are kept", []string{"queue", "nobody passes", "ahead and behind"}, asks(func(_ *bent, r *driver.Request) { r.Place = min(r.Place, 0) })},
-		{"those without a place pass", []string{"nobody passes"}, passing(func(r driver.Request) bool { return r.Place == 0 })},
+		{"places die early", []string{"dead waiter", "place renewed"}, asks(func(_ *bent, r *driver.Request) { r.QueueTTL = r.QueueTTL * 4 / 10 })},
+		{"no places are kept", []string{"queue", "nobody passes", "ahead and behind"}, asks(func(_ *bent, r *driver.Request) { r.QueueTTL = min(r.QueueTTL, 0) })},
+		{"those without a place pass", []string{"nobody passes"}, passing(func(r driver.Request) bool { return r.QueueTTL == 0 })},
 		{"readers pass", []string{"nobody passes"}, passing(func(r driver.Request) bool { return r.Weight == 1 })},
-		{"the last to come is the first", []string{"queue", "ahead and behind", "show"}, passing(func(r driver.Request) bool { return r.Place > 0 })},
+		{"the last to come is the first", []string{"queue", "ahead and behind", "show"}, passing(func(r driver.Request) bool { return r.QueueTTL > 0 })},
 		{"a place renewed is a new place", []string{"place renewed", "ahead and behind"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-				if c, ok := b.on(r.ID); ok && c.Waiting && r.Place > 0 && len(b.line(r.Key)) > 1 && b.line(r.Key)[0].ID == r.ID {
+				if c, ok := b.on(r.ID); ok && c.Waiting && r.QueueTTL > 0 && len(b.line(r.Key)) > 1 && b.line(r.Key)[0].ID == r.ID {
 					_ = b.mem.Release(ctx, r.ID)
 				}
 				return b.mem.Acquire(ctx, r)
@@ -52,28 +52,28 @@ func lineFaults() []fault {
 				return b.mem.Renew(ctx, r)
 			}
 		}},
-		{"asking without Place gives the place up", []string{"no place"}, func(b *bent) {
+		{"asking without QueueTTL gives the place up", []string{"no place"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				res, err := b.mem.Acquire(ctx, r)
-				if c, ok := b.on(r.ID); ok && c.Waiting && r.Place == 0 {
+				if c, ok := b.on(r.ID); ok && c.Waiting && r.QueueTTL == 0 {
 					_ = b.mem.Release(ctx, r.ID)
 				}
 				return res, err
 			}
 		}},
-		{"asking without Place takes one", []string{"no place"}, asks(func(_ *bent, r *driver.Request) {
-			if r.Place == 0 {
-				r.Place = time.Hour
+		{"asking without QueueTTL takes one", []string{"no place"}, asks(func(_ *bent, r *driver.Request) {
+			if r.QueueTTL == 0 {
+				r.QueueTTL = time.Hour
 			}
 		})},
 		{"readers go in one by one", []string{"readers", "wake in turn"}, asks(func(_ *bent, r *driver.Request) {
-			if r.Place > 0 && r.Weight == 1 && r.Limit == driver.Whole {
+			if r.QueueTTL > 0 && r.Weight == 1 && r.Limit == driver.Whole {
 				r.Limit = 1
 			}
 		})},
 		{"behind is off by one", []string{"ahead and behind", "queue", "again in line"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Behind++ })},
 		{"ahead counts the owner", []string{"ahead and behind", "queue"}, answers(func(_ *bent, r driver.Request, res *driver.Result) {
-			if !res.Granted && r.Place > 0 {
+			if !res.Granted && r.QueueTTL > 0 {
 				res.Ahead++
 			}
 		})},
@@ -102,23 +102,23 @@ func lineFaults() []fault {
 			r.Value, r.Meta = place.Value, place.Meta
 		})},
 		{"a claim has the holder of its place", []string{"claim as asked last"}, claimed(func(r *driver.Request, place driver.Claim) {
-			r.Holder, r.Party = place.Holder, place.Party
+			r.Holder, r.Task = place.Holder, place.Task
 		})},
 		{"a claim weighs what its place did", []string{"claim as asked last"}, claimed(func(r *driver.Request, place driver.Claim) {
 			r.Weight, r.Limit = place.Weight, place.Limit
 		})},
-		{"an attempt without Place changes the entry", []string{"entry as it was"}, asks(func(b *bent, r *driver.Request) {
-			if c, ok := b.on(r.ID); ok && c.Waiting && r.Place == 0 {
-				r.Place = c.Left
+		{"an attempt without QueueTTL changes the entry", []string{"entry as it was"}, asks(func(b *bent, r *driver.Request) {
+			if c, ok := b.on(r.ID); ok && c.Waiting && r.QueueTTL == 0 {
+				r.QueueTTL = c.Left
 			}
 		})},
-		{"an attempt without Place prolongs the entry", []string{"entry as it was"}, func(b *bent) {
+		{"an attempt without QueueTTL prolongs the entry", []string{"entry as it was"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				b.step.Lock()
 				defer b.step.Unlock()
 				for _, w := range b.line(r.Key) {
-					if w.ID == r.ID && r.Place == 0 {
-						w.Place = time.Hour
+					if w.ID == r.ID && r.QueueTTL == 0 {
+						w.QueueTTL = time.Hour
 						if _, err := b.mem.Acquire(ctx, w); err != nil {
 							return driver.Result{}, err
 						}
@@ -130,16 +130,16 @@ func lineFaults() []fault {
 		{"a place stands for what was asked first", []string{"place as asked last"}, func(b *bent) {
 			first := map[driver.ID]driver.Request{}
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-				if c, ok := b.on(r.ID); !ok || !c.Waiting || r.Validate(b.Features()) != nil || r.Place == 0 {
+				if c, ok := b.on(r.ID); !ok || !c.Waiting || r.Validate(b.Features()) != nil || r.QueueTTL == 0 {
 					first[r.ID] = r
 					return b.mem.Acquire(ctx, r)
 				}
 				now := r
-				now.Place = 0
+				now.QueueTTL = 0
 				res, err := b.mem.Acquire(ctx, now)
 				if err == nil && !res.Granted {
 					was := first[r.ID]
-					was.Place = r.Place
+					was.QueueTTL = r.QueueTTL
 					_, _ = b.mem.Acquire(ctx, was)
 				}
 				return res, err
@@ -155,7 +155,7 @@ func claimed(f func(r *driver.Request, place driver.Claim)) func(b *bent) {
 			place, ok := b.on(r.ID)
 			if ok && place.Waiting && r.Validate(b.Features()) == nil {
 				now := r
-				now.Place = 0
+				now.QueueTTL = 0
 				f(&now, place)
 				if res, err := b.mem.Acquire(ctx, now); err != nil || res.Granted {
 					return res, err

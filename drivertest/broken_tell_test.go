@@ -90,7 +90,7 @@ func tellFaults() []fault {
 		for i := range cs {
 			for id := range b.asked {
 				if driver.Tag(id.Owner) == cs[i].Owner {
-					cs[i].Party = id.Owner
+					cs[i].Task = id.Owner
 				}
 			}
 		}
@@ -108,7 +108,7 @@ func tellFaults() []fault {
 		}},
 		{"blockers tell owners", []string{"owner", "retry"}, answers(func(b *bent, _ driver.Request, res *driver.Result) {
 			if c := owners(b, []driver.Claim{res.Blocker})[0]; !res.Granted {
-				res.Blocker.Owner = c.Party
+				res.Blocker.Owner = c.Task
 			}
 		})},
 		{"the youngest is shown first", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim { slices.Reverse(cs); return cs })},

@@ -31,7 +31,7 @@ func valueFaults() []fault {
 			}
 		})},
 		{"holders are lost", []string{"holder"}, asks(func(_ *bent, r *driver.Request) { r.Holder = "" })},
-		{"parties are lost", []string{"holder"}, asks(func(_ *bent, r *driver.Request) { r.Party = "" })},
+		{"parties are lost", []string{"holder"}, asks(func(_ *bent, r *driver.Request) { r.Task = "" })},
 		{"meta is lost", []string{"value"}, asks(func(_ *bent, r *driver.Request) { r.Meta = nil })},
 		{"requests are not copied", []string{"copies"}, owned(copying{false, true, true, true})},
 		{"renewals are not copied", []string{"copies"}, owned(copying{true, false, true, true})},
@@ -76,7 +76,7 @@ func owned(c copying) func(b *bent) {
 			defer b.step.Unlock()
 			was, live := b.on(r.ID)
 			res, err := b.mem.Acquire(ctx, r)
-			if held := live && !was.Waiting; err == nil && !held && (res.Granted || r.Place > 0) {
+			if held := live && !was.Waiting; err == nil && !held && (res.Granted || r.QueueTTL > 0) {
 				mu.Lock()
 				own[driver.Tag(r.Owner)] = luggage{r.Value, r.Meta}.or(c.request)
 				mu.Unlock()

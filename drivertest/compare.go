@@ -87,7 +87,7 @@ type step struct {
 	Key, Who      int   // small numbers
 	Weight, Limit int64 // of a new request
 	Life          int   // units that the claim lives for, and a half
-	Place         int   // units that the place lives for, and a half; 0: no place
+	QueueTTL      int   // units that the place lives for, and a half; 0: no place
 	Floor         int   // Spans above the last fence seen; 0: no Floor
 	Value         int   // of a renewal: 0: as it was, 1: none, 2: a new one
 }
@@ -113,7 +113,7 @@ func (s step) String() string {
 		return fmt.Sprintf("advance %d units", s.Life)
 	case acquire:
 		return fmt.Sprintf("acquire key %d, owner %d, weight %d of %d, life %d, place %d, floor %d",
-			s.Key, s.Who, s.Weight, s.Limit, s.Life, s.Place, s.Floor)
+			s.Key, s.Who, s.Weight, s.Limit, s.Life, s.QueueTTL, s.Floor)
 	default:
 		return fmt.Sprintf("%s key %d, owner %d, life %d, value %d", s.Op, s.Key, s.Who, s.Life, s.Value)
 	}
@@ -140,7 +140,7 @@ func program(f driver.Features) *rapid.Generator[[]step] {
 			Life:   rapid.IntRange(1, 3).Draw(t, "life"),
 		}
 		if f.Queue {
-			s.Place = rapid.IntRange(0, 3).Draw(t, "place")
+			s.QueueTTL = rapid.IntRange(0, 3).Draw(t, "place")
 		}
 		if f.Floor {
 			s.Floor = max(0, rapid.IntRange(-4, 3).Draw(t, "floor"))

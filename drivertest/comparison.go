@@ -104,7 +104,7 @@ func (c *comparison) id(key string, at [2]int) driver.ID {
 }
 
 // request fills in what the owner with a number attempts: what the step says. If it holds a claim,
-// that may lower its weight and changes nothing else; if it attempts without Place, its queue
+// that may lower its weight and changes nothing else; if it attempts without QueueTTL, its queue
 // entry stays what it was.
 func (c *comparison) request(s step, key string, at [2]int) driver.Request {
 	r := c.asked[c.who[at]]
@@ -115,19 +115,19 @@ func (c *comparison) request(s step, key string, at [2]int) driver.Request {
 	}
 	c.asks++
 	r.Weight, r.Limit = s.Weight, s.Limit
-	r.Holder, r.Party = fmt.Sprint("holder ", c.asks), fmt.Sprint("party ", c.asks)
+	r.Holder, r.Task = fmt.Sprint("holder ", c.asks), fmt.Sprint("party ", c.asks)
 	if c.can&value != 0 {
 		r.Value, r.Meta = []byte(r.Holder), map[string]string{"who": r.Holder}
 	}
-	r.TTL, r.Place, r.Floor = c.ttl(s.Life), 0, 0
-	if s.Place > 0 {
-		r.Place = c.life(s.Place)
+	r.TTL, r.QueueTTL, r.Floor = c.ttl(s.Life), 0, 0
+	if s.QueueTTL > 0 {
+		r.QueueTTL = c.life(s.QueueTTL)
 	}
 	if s.Floor > 0 {
 		r.Floor = c.keys[key].any + uint64(s.Floor)*driver.Span
 	}
 	c.who[at], c.tags[driver.Tag(r.Owner)] = r.ID, r.ID
-	if !live || !claim.Waiting || r.Place > 0 {
+	if !live || !claim.Waiting || r.QueueTTL > 0 {
 		c.asked[r.ID] = r
 	}
 	return r

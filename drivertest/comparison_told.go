@@ -82,7 +82,7 @@ func (c *comparison) claims(verb string, got, want []driver.Claim) {
 		w := want[i]
 		c.equal(verb+": key", g.Key, w.Key)
 		c.equal(verb+": holder", g.Holder, w.Holder)
-		c.equal(verb+": party", g.Party, w.Party)
+		c.equal(verb+": party", g.Task, w.Task)
 		if !maps.Equal(g.Meta, w.Meta) || !bytes.Equal(g.Value, w.Value) {
 			c.fail("%s: meta %v, value %q; want %v, %q", verb, g.Meta, g.Value, w.Meta, w.Value)
 		}

@@ -95,12 +95,12 @@ func (s *exampleStore) Acquire(_ context.Context, r driver.Request) (driver.Resu
 
 // refused keeps a place in line, if one is asked for, and tells what is in the way.
 func (k *exampleKey) refused(r driver.Request, now time.Time, ahead int, inTheWay []*entry) driver.Result {
-	if r.Place > 0 {
+	if r.QueueTTL > 0 {
 		if ahead == len(k.line) { // it has no place yet
 			k.line = append(k.line, &entry{since: now})
 		}
 		// It stands for what was asked last.
-		k.line[ahead].Request, k.line[ahead].until = r, now.Add(r.Place)
+		k.line[ahead].Request, k.line[ahead].until = r, now.Add(r.QueueTTL)
 	}
 	next := slices.MinFunc(inTheWay, func(a, b *entry) int { return a.until.Compare(b.until) })
 	return driver.Result{Used: k.used(), Ahead: ahead, Behind: max(0, len(k.line)-ahead-1),
@@ -176,6 +176,6 @@ func (e *entry) tell(now time.Time) driver.Claim {
 	return driver.Claim{
 		Key: e.Key, Owner: driver.Tag(e.Owner), Weight: e.Weight, Limit: e.Limit,
 		Fence: e.fence, Waiting: e.fence == 0, Held: now.Sub(e.since), Left: e.until.Sub(now),
-		Holder: e.Holder, Party: e.Party, Meta: maps.Clone(e.Meta), Value: bytes.Clone(e.Value),
+		Holder: e.Holder, Task: e.Task, Meta: maps.Clone(e.Meta), Value: bytes.Clone(e.Value),
 	}
 }

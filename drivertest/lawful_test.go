@@ -25,7 +25,7 @@ func TestRun_lawful(t *testing.T) {
 			}
 		},
 		"rounds up to seconds": both(
-			asks(func(_ *bent, r *driver.Request) { r.TTL, r.Place = roundUp(r.TTL), roundUp(r.Place) }),
+			asks(func(_ *bent, r *driver.Request) { r.TTL, r.QueueTTL = roundUp(r.TTL), roundUp(r.QueueTTL) }),
 			renews(func(_ *bent, r *driver.Renewal) { r.TTL = roundUp(r.TTL) })),
 		"does as it is told though ctx is over": func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -87,7 +87,7 @@ func TestRun_lawful(t *testing.T) {
 // next if there is room.
 func (b *bent) handOn(ctx context.Context, key string) {
 	for _, w := range b.line(key) {
-		w.TTL, w.Place = w.Place, 0
+		w.TTL, w.QueueTTL = w.QueueTTL, 0
 		if res, err := b.mem.Acquire(ctx, w); err != nil || !res.Granted {
 			return
 		}

@@ -63,9 +63,9 @@ func againLaws() []law {
 		}},
 		{"as it was", "asking again changes neither holder, party, meta, value nor limit", 0, func(p *probe) {
 			a := p.shared()
-			a.Holder, a.Party = "host-1", "task-1"
+			a.Holder, a.Task = "host-1", "task-1"
 			b := a
-			b.Holder, b.Party = "host-2", "task-2"
+			b.Holder, b.Task = "host-2", "task-2"
 			if p.has(value) {
 				a.Meta, a.Value = map[string]string{"k": "1"}, []byte("one")
 				b.Meta, b.Value = map[string]string{"k": "2", "l": "2"}, []byte("two")

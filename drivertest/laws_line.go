@@ -88,7 +88,7 @@ func lineLaws() []law {
 			p.equal("used", p.refuse(ws[0]).Used, driver.Whole)
 			p.equal("used", p.grant(a).Used, driver.Whole)
 		}},
-		{"no place", "asking with Place 0 neither takes a place nor gives one up", queue, func(p *probe) {
+		{"no place", "asking with QueueTTL 0 neither takes a place nor gives one up", queue, func(p *probe) {
 			a, ws := p.line(2)
 			b := p.exclusive()
 			res := p.refuse(b)
@@ -101,15 +101,15 @@ func lineLaws() []law {
 			p.refuse(ws[1])
 			p.grant(placed(ws[0], 0))
 		}},
-		{"entry as it was", "an attempt with Place 0 changes neither what the queue entry of its owner stands for nor how long it lives", queue, func(p *probe) {
+		{"entry as it was", "an attempt with QueueTTL 0 changes neither what the queue entry of its owner stands for nor how long it lives", queue, func(p *probe) {
 			r1, r2, w := p.shared(), p.shared(), placed(p.exclusive(), p.ttl)
-			w.Holder, w.Party = "host-1", "task-1"
+			w.Holder, w.Task = "host-1", "task-1"
 			p.grant(r1)
 			p.grant(r2)
 			p.refuse(w)
 			born := p.last
 			again := placed(w, 0)
-			again.Weight, again.Holder, again.Party = driver.Whole-1, "host-2", "task-2"
+			again.Weight, again.Holder, again.Task = driver.Whole-1, "host-2", "task-2"
 			p.wait(0.5)
 			p.while(born, p.ttl, func() {
 				p.refuse(again)
@@ -176,7 +176,7 @@ func lineLaws() []law {
 			p.grant(r1)
 			p.grant(r2)
 			p.refuse(w)
-			w.Weight, w.Holder, w.Party = driver.Whole-1, "asks for less", "task-2"
+			w.Weight, w.Holder, w.Task = driver.Whole-1, "asks for less", "task-2"
 			if p.has(value) {
 				w.Value, w.Meta = []byte("new"), map[string]string{"k": "new"}
 			}
@@ -213,7 +213,7 @@ func lineLaws() []law {
 		{"claim as asked last", "a claim granted from the line is what its owner asked for last", queue, func(p *probe) {
 			a, w := p.exclusive(), placed(p.exclusive(), p.long)
 			asks := func(n string) {
-				w.Holder, w.Party = "host-"+n, "task-"+n
+				w.Holder, w.Task = "host-"+n, "task-"+n
 				if p.has(value) {
 					w.Value, w.Meta = []byte(n), map[string]string{"k": n}
 				}
@@ -229,7 +229,7 @@ func lineLaws() []law {
 				w.Weight = driver.Whole - 1
 			}
 			p.grant(w)
-			w.Place = 0
+			w.QueueTTL = 0
 			p.told(w)
 		}},
 		{"huge place", "a place lives for as long as it was asked for, however long that is", queue, func(p *probe) {

@@ -56,7 +56,7 @@ func nameLaws() []law {
 		{"longest texts", "an owner, a holder, a party and metadata of the longest size are stored and shown whole", 0, func(p *probe) {
 			a := p.exclusive()
 			a.Owner += strings.Repeat("o", driver.MaxOwner-len(a.Owner))
-			a.Holder, a.Party = strings.Repeat("h", driver.MaxHolder), strings.Repeat("p", driver.MaxHolder)
+			a.Holder, a.Task = strings.Repeat("h", driver.MaxHolder), strings.Repeat("p", driver.MaxHolder)
 			if p.has(value) {
 				a.Meta = map[string]string{}
 				for i := range 16 {
@@ -110,7 +110,7 @@ func nameLaws() []law {
 				p.invalid(r, rule+", on a claim that is held")
 				if p.has(queue) {
 					r = placed(on(p.exclusive(), held.Key), p.long)
-					if bend(&r); r.Place < 0 {
+					if bend(&r); r.QueueTTL < 0 {
 						r.Owner = held.Owner
 					}
 					p.invalid(r, rule+", in line")
@@ -159,11 +159,11 @@ func (p *probe) bends() map[string]func(*driver.Request) {
 		"weight 0":          func(r *driver.Request) { r.Weight = 0 },
 		"weight -1":         func(r *driver.Request) { r.Weight = -1 },
 		"weight over limit": func(r *driver.Request) { r.Weight = driver.Whole + 1 },
-		"place -1":          func(r *driver.Request) { r.Place = -1 },
+		"place -1":          func(r *driver.Request) { r.QueueTTL = -1 },
 
 		"an owner over MaxOwner":  func(r *driver.Request) { r.Owner = strings.Repeat("o", driver.MaxOwner+1) },
 		"a holder over MaxHolder": func(r *driver.Request) { r.Holder = strings.Repeat("h", driver.MaxHolder+1) },
-		"a party over MaxHolder":  func(r *driver.Request) { r.Party = strings.Repeat("p", driver.MaxHolder+1) },
+		"a party over MaxHolder":  func(r *driver.Request) { r.Task = strings.Repeat("p", driver.MaxHolder+1) },
 	}
 	for _, ttl := range p.badTTLs() {
 		bends["TTL "+ttl.String()] = func(r *driver.Request) { r.TTL = ttl }

@@ -13,14 +13,14 @@ func valueLaws() []law {
 	return []law{
 		{"holder", "holder and party are always told to others, of claims and of places", 0, func(p *probe) {
 			a := p.shared()
-			a.Holder, a.Party = "host 1, \"é\"\n", "task:1"
+			a.Holder, a.Task = "host 1, \"é\"\n", "task:1"
 			p.grant(a)
 			p.told(a)
 			p.renew(a.ID, p.long, nil, nil)
 			p.told(a)
 			if p.has(queue) {
 				w := placed(p.exclusive(), p.long)
-				w.Holder, w.Party = "host 2", "{task}'2'"
+				w.Holder, w.Task = "host 2", "{task}'2'"
 				p.refuse(w)
 				p.same(p.refuse(p.shared()).Blocker, w)
 			}
@@ -126,7 +126,7 @@ func (p *probe) same(c driver.Claim, r driver.Request) {
 	p.equal("key", c.Key, r.Key)
 	p.equal("owner", c.Owner, driver.Tag(r.Owner))
 	p.equal("holder", c.Holder, r.Holder)
-	p.equal("party", c.Party, r.Party)
+	p.equal("party", c.Task, r.Task)
 	p.equal("weight", c.Weight, r.Weight)
 	p.equal("limit", c.Limit, r.Limit)
 	if !maps.Equal(c.Meta, r.Meta) {

@@ -69,7 +69,7 @@ func (p *probe) short(r driver.Request) driver.Request {
 
 // placed makes the request take a place in line that lives for d.
 func placed(r driver.Request, d time.Duration) driver.Request {
-	r.Place = d
+	r.QueueTTL = d
 	return r
 }
 
@@ -194,8 +194,8 @@ func (p *probe) atLeast(what string, got, least uint64) {
 // words tells a request in a few words.
 func words(r driver.Request) string {
 	s := fmt.Sprintf("%s: weight %d of %d for %v", driver.Tag(r.Owner), r.Weight, r.Limit, r.TTL)
-	if r.Place > 0 {
-		s += fmt.Sprintf(", a place for %v", r.Place)
+	if r.QueueTTL > 0 {
+		s += fmt.Sprintf(", a place for %v", r.QueueTTL)
 	}
 	return s
 }

@@ -24,7 +24,7 @@ func (s shy) Acquire(ctx context.Context, r driver.Request) (driver.Result, erro
 	f := s.features
 	for what, asked := range map[string]bool{
 		"a count": !f.Count && r.Limit != driver.Whole,
-		"a place": !f.Queue && r.Place > 0,
+		"a place": !f.Queue && r.QueueTTL > 0,
 		"a Floor": !f.Floor && r.Floor != 0,
 		"a value": !f.Value && (len(r.Value) > 0 || len(r.Meta) > 0),
 	} {

@@ -50,7 +50,7 @@ func (b *base) Acquire(ctx context.Context, r driver.Request) (driver.Result, er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	res, err := b.Store.Acquire(ctx, r)
-	if err == nil && (res.Granted || r.Place > 0) {
+	if err == nil && (res.Granted || r.QueueTTL > 0) {
 		b.asked[markOf(r.ID)] = r
 	}
 	return res, err

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/lab/chaos"
 )
 
 // A Verb is a call that a Locker makes to its store.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/lab/chaos"
 )
 
 // A Store is one process's link to a store in memory. Make one with New, and give it to

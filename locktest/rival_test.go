@@ -139,12 +139,12 @@ func TestStore_Hold_passesTheLine(t *testing.T) {
 		s := locktest.New(t)
 		rival := s.Hold("x", "rival")
 		r := driver.Request{
-			ID: driver.ID{Key: "x", Owner: "waiter"}, Weight: 1, Limit: 1, TTL: time.Second, Place: time.Hour, Holder: "waiter",
+			ID: driver.ID{Key: "x", Owner: "waiter"}, Weight: 1, Limit: 1, TTL: time.Second, QueueTTL: time.Hour, Holder: "waiter",
 		}
 		if res, err := s.Acquire(t.Context(), r); err != nil || res.Granted {
 			t.Fatal(res, err)
 		}
-		r.Place = 0 // it asks again without giving up its place
+		r.QueueTTL = 0 // it asks again without giving up its place
 		if res, err := s.Acquire(t.Context(), r); err != nil || res.Granted {
 			t.Fatal(res, err)
 		}

@@ -13,7 +13,7 @@
 //	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
 //
 // Every URL may have lock_ttl and lock_poll: see Source. One for Redlock may have lock_longest_ttl (quorum.Options.LongestTTL), which is the same
-// for all programs, and lock_node_limit (NodeLimit). The other keys are those of the store, or of each node: see rueidis.Open. A key that nobody reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.
+// for all programs, and lock_node_limit (NodeLimit). The other keys are those of the store, or of each node: see rueidisstore.Open. A key that nobody reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.
 //
 // It is the one package that links all stores. A program that uses one store imports that store alone.
 package open
@@ -32,7 +32,7 @@ import (
 	"github.com/distlock/distlock/internal/typo"
 	"github.com/distlock/distlock/store/mem"
 	"github.com/distlock/distlock/store/quorum"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 	"github.com/distlock/distlock/store/sqlite"
 )
 
@@ -172,9 +172,9 @@ func (e *unusableError) Is(target error) bool { return target == ErrURL }
 func (e *unusableError) Unwrap() error { return e.error }
 
 func openRedis(ctx context.Context, text string) (*Source, error) {
-	s, err := rueidis.Open(ctx, text)
+	s, err := rueidisstore.Open(ctx, text)
 	if err != nil {
-		if errors.Is(err, rueidis.ErrURL) {
+		if errors.Is(err, rueidisstore.ErrURL) {
 			err = fmt.Errorf("%w: %w", ErrURL, err)
 		}
 		return nil, err

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/internal/torture"
+	"github.com/distlock/distlock/internal/lab/torture"
 )
 
 // A tormentor is one call of torture.

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/distlock/distlock/internal/torture"
+	"github.com/distlock/distlock/internal/lab/torture"
 )
 
 // A tortured is what torture prints in JSON. Times are in seconds.

@@ -15,9 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/internal/lab/torture"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/internal/torture"
 	"github.com/distlock/distlock/open"
 )
 

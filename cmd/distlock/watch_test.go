@@ -97,7 +97,7 @@ func lookOut(t *testing.T, s *counted, f func(o *lookout)) {
 func (o *lookout) ask(key, owner string, ttl, place time.Duration, value string) {
 	o.Helper()
 	if _, err := o.store.Acquire(o.Context(), driver.Request{
-		ID: driver.ID{Key: key, Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, Place: place, Holder: owner, Value: []byte(value),
+		ID: driver.ID{Key: key, Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, QueueTTL: place, Holder: owner, Value: []byte(value),
 	}); err != nil {
 		o.Error(err)
 	}

@@ -6,22 +6,22 @@ import (
 	"fmt"
 
 	"github.com/alicebob/miniredis/v2"
-	goclient "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/distlock/distlock/fence"
 	"github.com/distlock/distlock/fence/redisfence"
-	"github.com/distlock/distlock/fence/redisfence/goredis"
+	"github.com/distlock/distlock/fence/redisfence/goredisfence"
 )
 
 // docs/fencing.md quotes the bodies of functions here, and the examples run them.
 
 // server starts a small Redis in memory, and returns a client of it.
-func server() (*goclient.Client, func()) {
+func server() (*redis.Client, func()) {
 	s, err := miniredis.Run()
 	if err != nil {
 		panic(err)
 	}
-	c := goclient.NewClient(&goclient.Options{Addr: s.Addr()})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	return c, func() { _ = c.Close(); s.Close() }
 }
 
@@ -34,8 +34,8 @@ func held(name string, n uint64) fence.Proof {
 	return p
 }
 
-func quoteRedis(ctx context.Context, client *goclient.Client, lease fence.Lease) error {
-	guard, err := redisfence.New(goredis.New(client), nil)
+func quoteRedis(ctx context.Context, client *redis.Client, lease fence.Lease) error {
+	guard, err := redisfence.New(goredisfence.New(client), nil)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func ExampleNew() {
 func ExampleGuard_Set() {
 	client, stop := server()
 	defer stop()
-	guard, err := redisfence.New(goredis.New(client), nil)
+	guard, err := redisfence.New(goredisfence.New(client), nil)
 	if err != nil {
 		panic(err)
 	}
@@ -72,7 +72,7 @@ func ExampleGuard_Set() {
 func ExampleGuard_Del() {
 	client, stop := server()
 	defer stop()
-	guard, err := redisfence.New(goredis.New(client), nil)
+	guard, err := redisfence.New(goredisfence.New(client), nil)
 	if err != nil {
 		panic(err)
 	}
@@ -83,7 +83,7 @@ func ExampleGuard_Del() {
 func ExampleGuard_Do() {
 	client, stop := server()
 	defer stop()
-	guard, err := redisfence.New(goredis.New(client), nil)
+	guard, err := redisfence.New(goredisfence.New(client), nil)
 	if err != nil {
 		panic(err)
 	}
@@ -94,7 +94,7 @@ func ExampleGuard_Do() {
 func ExampleGuard_Advance() {
 	client, stop := server()
 	defer stop()
-	guard, err := redisfence.New(goredis.New(client), nil)
+	guard, err := redisfence.New(goredisfence.New(client), nil)
 	if err != nil {
 		panic(err)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/fence"
 	"github.com/distlock/distlock/fence/redisfence"
-	"github.com/distlock/distlock/fence/redisfence/goredis"
+	"github.com/distlock/distlock/fence/redisfence/goredisfence"
 	"github.com/distlock/distlock/internal/testenv"
-	redislock "github.com/distlock/distlock/store/redis/goredis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
 )
 
 // holderRole locks in the Redis at args[0] and is paused until it is told to go on. It then writes two keys without another
@@ -34,7 +34,7 @@ func holderRole(args []string) int {
 func hold(addr string) error {
 	ctx, c := context.Background(), goclient.NewClient(&goclient.Options{Addr: addr})
 	defer c.Close()
-	store, err := redislock.New(c, nil)
+	store, err := goredisstore.New(c, nil)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func hold(addr string) error {
 	if err != nil {
 		return err
 	}
-	g, err := redisfence.New(goredis.New(c), nil)
+	g, err := redisfence.New(goredisfence.New(c), nil)
 	if err != nil {
 		return err
 	}
@@ -72,13 +72,13 @@ func TestPausedHolder(t *testing.T) {
 	r := testenv.Redis(t)
 	ctx, c := t.Context(), goclient.NewClient(&goclient.Options{Addr: r.Addr})
 	defer c.Close()
-	store, err := redislock.New(c, nil)
+	store, err := goredisstore.New(c, nil)
 	must(t, err)
 	defer store.Close()
 	locker, err := distlock.New(store)
 	must(t, err)
 	defer locker.Close(context.WithoutCancel(ctx))
-	g := newGuard(t, goredis.New(c), nil)
+	g := newGuard(t, goredisfence.New(c), nil)
 
 	h := testenv.Helper(t, "holder", r.Addr)
 	if line := h.Line(); line != "held" {

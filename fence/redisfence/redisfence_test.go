@@ -20,8 +20,8 @@ import (
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/fence"
 	"github.com/distlock/distlock/fence/redisfence"
-	"github.com/distlock/distlock/fence/redisfence/goredis"
-	"github.com/distlock/distlock/fence/redisfence/rueidis"
+	"github.com/distlock/distlock/fence/redisfence/goredisfence"
+	"github.com/distlock/distlock/fence/redisfence/rueidisfence"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/mem"
 )
@@ -39,13 +39,13 @@ var adapters = map[string]opener{
 	"goredis": func(t testing.TB, addrs ...string) redisfence.Client {
 		c := goclient.NewUniversalClient(&goclient.UniversalOptions{Addrs: addrs})
 		t.Cleanup(func() { c.Close() })
-		return goredis.New(c)
+		return goredisfence.New(c)
 	},
 	"rueidis": func(t testing.TB, addrs ...string) redisfence.Client {
 		c, err := ruclient.NewClient(ruclient.ClientOption{InitAddress: addrs, DisableCache: true})
 		must(t, err)
 		t.Cleanup(c.Close)
-		return rueidis.New(c)
+		return rueidisfence.New(c)
 	},
 }
 
@@ -324,7 +324,7 @@ func TestGuard_count(t *testing.T) {
 	r := testenv.Redis(t, testenv.Shared())
 	c := goclient.NewClient(&goclient.Options{Addr: r.Addr})
 	defer c.Close()
-	ctx, key, g := t.Context(), rand.Text(), newGuard(t, goredis.New(c), nil)
+	ctx, key, g := t.Context(), rand.Text(), newGuard(t, goredisfence.New(c), nil)
 	locker, err := distlock.New(mem.New())
 	must(t, err)
 	defer locker.Close(context.WithoutCancel(ctx))

@@ -232,7 +232,7 @@ func (d *Detector) postNew(ctx context.Context, n *notice, c content, holder str
 	again := n.text != nil
 	n.text = c.text()
 	res, err := d.Store.Acquire(ctx, driver.Request{
-		ID: n.id, Weight: 1, Limit: driver.Whole, TTL: noticeTTL, Holder: holder, Party: d.task, Value: n.text,
+		ID: n.id, Weight: 1, Limit: driver.Whole, TTL: noticeTTL, Holder: holder, Task: d.task, Value: n.text,
 	})
 	n.posted = err == nil && res.Granted
 	if n.posted && again {

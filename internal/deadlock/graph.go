@@ -142,13 +142,13 @@ func (g *graph) holders(ctx context.Context, claim driver.Claim) (found []*node,
 		if json.Unmarshal(n.Value, &c) != nil || c.Key != claim.Key || n.Waiting { // tags are short: another key's may be the same
 			continue
 		}
-		one := g.nodes[n.Party]
+		one := g.nodes[n.Task]
 		if one == nil {
 			one = &node{
-				task: n.Party, waited: c.Waited + n.Held,
+				task: n.Task, waited: c.Waited + n.Held,
 				Wait: Wait{Key: c.Wants, Holder: n.Holder, Demand: c.Demand, Entry: c.Entry, Ahead: c.Ahead},
 			}
-			g.nodes[n.Party] = one
+			g.nodes[n.Task] = one
 			found = append(found, one)
 		}
 		one.hold(id, holding{c.Fence, c.Held + n.Held})

@@ -200,7 +200,7 @@ func TestKeeper_renews_beside_a_young_one_that_ended(t *testing.T) {
 	play(t, fine, func(s *stage) {
 		old, _ := s.keep(Terms{TTL: ttl})
 		young := new(Hold)
-		s.KeepYoung(young, id("b"), Terms{TTL: ttl}, s.now(), 3*time.Second, quiet{})
+		s.KeepProvisional(young, id("b"), Terms{TTL: ttl}, s.now(), 3*time.Second, quiet{})
 		s.mu.Lock()
 		s.drop(old)
 		s.drop(young)

@@ -89,8 +89,8 @@ func (h *Hold) Life() time.Duration {
 	return h.valid - h.k.clock.Now()
 }
 
-// Young reports whether the claim was granted for less than its TTL and has not been renewed yet.
-func (h *Hold) Young() bool {
+// Provisional reports whether the claim was granted for less than its TTL and has not been renewed yet.
+func (h *Hold) Provisional() bool {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	return h.young
@@ -160,8 +160,8 @@ func (h *Hold) Extend(ctx context.Context, ttl time.Duration) error {
 	return h.extend(ctx, ttl)
 }
 
-// Mature is Extend by the TTL that the hold is kept by, if it is young. If not, it does nothing.
-func (h *Hold) Mature(ctx context.Context) error {
+// Confirm is Extend by the TTL that the hold is kept by, if it is young. If not, it does nothing.
+func (h *Hold) Confirm(ctx context.Context) error {
 	if err := h.rest(ctx); err != nil {
 		return err
 	}

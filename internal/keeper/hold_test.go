@@ -401,18 +401,18 @@ func TestKeeper_KeepYoung(t *testing.T) {
 	play(t, fine, func(s *stage) {
 		s.at(time.Second)
 		h := new(Hold)
-		s.KeepYoung(h, id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
-		if want := 3*time.Second - Margin(3*time.Second) - s.now(); h.Left() != want || !h.Young() {
-			t.Errorf("trusted for %v, young %v; want %v and young", h.Left(), h.Young(), want)
+		s.KeepProvisional(h, id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
+		if want := 3*time.Second - Margin(3*time.Second) - s.now(); h.Left() != want || !h.Provisional() {
+			t.Errorf("trusted for %v, young %v; want %v and young", h.Left(), h.Provisional(), want)
 		}
 		s.at(time.Second + 2*youth)
-		if h.Left() < ttl/2 || h.Young() || len(s.sent()) != 1 {
-			t.Errorf("trusted for %v, young %v, after %d renewals; want a whole TTL after one", h.Left(), h.Young(), len(s.sent()))
+		if h.Left() < ttl/2 || h.Provisional() || len(s.sent()) != 1 {
+			t.Errorf("trusted for %v, young %v, after %d renewals; want a whole TTL after one", h.Left(), h.Provisional(), len(s.sent()))
 		}
 	})
 	play(t, deaf, func(s *stage) {
 		h := new(Hold)
-		s.KeepYoung(h, id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
+		s.KeepProvisional(h, id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{})
 		s.at(3 * time.Second)
 		if h.Trusted(0) {
 			t.Error("trusted for longer than it was given")
@@ -420,7 +420,7 @@ func TestKeeper_KeepYoung(t *testing.T) {
 	})
 	play(t, fine, func(s *stage) {
 		s.at(3 * time.Second)
-		if s.KeepYoung(new(Hold), id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{}) {
+		if s.KeepProvisional(new(Hold), id("a"), Terms{TTL: ttl}, 0, 3*time.Second, quiet{}) {
 			t.Error("kept without trust")
 		}
 	})

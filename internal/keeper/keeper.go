@@ -46,15 +46,15 @@ func New(clock *Clock, send Send) *Keeper {
 // nil if there is no trust left to begin with: then the claim was never held.
 func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Listener) *Hold {
 	h := new(Hold)
-	if !k.KeepYoung(h, id, terms, sent, 0, listener) {
+	if !k.KeepProvisional(h, id, terms, sent, 0, listener) {
 		return nil
 	}
 	return h
 }
 
-// KeepYoung is Keep for a claim that was given only so much of its TTL to live from sent on; 0: all of it. It is renewed
+// KeepProvisional is Keep for a claim that was given only so much of its TTL to live from sent on; 0: all of it. It is renewed
 // soon. The hold is made in h, which nobody has used.
-func (k *Keeper) KeepYoung(h *Hold, id driver.ID, terms Terms, sent, life time.Duration, listener Listener) bool {
+func (k *Keeper) KeepProvisional(h *Hold, id driver.ID, terms Terms, sent, life time.Duration, listener Listener) bool {
 	h.k, h.id, h.listener, h.terms, h.index = k, id, listener, terms, -1
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -27,31 +27,31 @@ func TestChange_touches(t *testing.T) {
 		{Name: "core-by-chaos", File: "internal/keeper/hold.go"},
 		{Name: "redis", File: "store/redis/store.go", Pkg: "store/redis"},
 		{Name: "script", File: "store/redis/lua/renew.lua", Pkg: "store/redis"},
-		{Name: "adapter", File: "store/redis/goredis/goredis.go", Pkg: "store/redis"},
+		{Name: "adapter", File: "store/redis/goredisstore/goredisstore.go", Pkg: "store/redis"},
 		{Name: "cron", File: "robfig/lock.go", Pkg: "./robfig"},
 	}
-	code := []string{"internal/keeper", "internal/testenv", "store/redis", "store/redis/goredis", "robfig"}
-	imports := map[string][]string{"store/redis": {"internal/testenv", "."}, ".": {"internal/history"}}
+	code := []string{"internal/keeper", "internal/testenv", "store/redis", "store/redis/goredisstore", "robfig"}
+	imports := map[string][]string{"store/redis": {"internal/testenv", "."}, ".": {"internal/lab/history"}}
 	known := tree{func(dir string) bool { return slices.Contains(code, dir) }, func(pkg string) []string { return imports[pkg] }}
 	for files, want := range map[string]string{
-		"":                                    "",
-		"README.md docs/testing.md Makefile":  "",
-		"go.mod .golangci.yml":                "",
-		"lock.go":                             "core core-by-chaos redis script adapter", // store/redis imports the root in its tests
-		"lock_test.go":                        "core core-by-chaos redis script adapter",
-		"testdata/history.json":               "core core-by-chaos redis script adapter",
-		"docs/pictures/plot.svg":              "",
-		"internal/keeper/hold.go":             "core-by-chaos",
-		"store/redis/store_test.go":           "redis script adapter",
-		"store/redis/lua/acquire.lua":         "redis script adapter",
-		"store/redis/README.md":               "",
-		"store/redis/goredis/goredis.go":      "adapter",
-		"internal/testenv/redis.go":           "redis script adapter",
-		"robfig/testdata/x":                   "cron",
-		"robfig/lock.go store/redis/key.go":   "redis script adapter cron",
-		"internal/mutants/main.go":            "",
-		"removed/old.go":                      "",
-		"internal/testenv/testdata/a/b/c.pem": "redis script adapter",
+		"":                                         "",
+		"README.md docs/testing.md Makefile":       "",
+		"go.mod .golangci.yml":                     "",
+		"lock.go":                                  "core core-by-chaos redis script adapter", // store/redis imports the root in its tests
+		"lock_test.go":                             "core core-by-chaos redis script adapter",
+		"testdata/history.json":                    "core core-by-chaos redis script adapter",
+		"docs/pictures/plot.svg":                   "",
+		"internal/keeper/hold.go":                  "core-by-chaos",
+		"store/redis/store_test.go":                "redis script adapter",
+		"store/redis/lua/acquire.lua":              "redis script adapter",
+		"store/redis/README.md":                    "",
+		"store/redis/goredisstore/goredisstore.go": "adapter",
+		"internal/testenv/redis.go":                "redis script adapter",
+		"robfig/testdata/x":                        "cron",
+		"robfig/lock.go store/redis/key.go":        "redis script adapter cron",
+		"internal/mutants/main.go":                 "",
+		"removed/old.go":                           "",
+		"internal/testenv/testdata/a/b/c.pem":      "redis script adapter",
 	} {
 		c := change{packages: packagesOf(strings.Fields(files), known.hasGo), tree: known}
 		got := names(slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !c.touches(m) }))

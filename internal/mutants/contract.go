@@ -14,9 +14,9 @@ func contract() []mutant {
 		},
 		{
 			Name: "goredis-cut-off-is-unavailable", Why: "a call whose ctx ended is reported as one that changed nothing, and its claim stays",
-			File: "store/redis/goredis/goredis.go", Old: "	case <-ctx.Done():\n	}\n	late := time.NewTimer(grace)\n",
+			File: "store/redis/goredisstore/goredisstore.go", Old: "	case <-ctx.Done():\n	}\n	late := time.NewTimer(grace)\n",
 			New: "	case <-ctx.Done():\n		return fmt.Errorf(\"%w: %w\", driver.ErrUnavailable, ctx.Err())\n	}\n	late := time.NewTimer(grace)\n",
-			Pkg: "store/redis/goredis", Test: "TestStore/cut_off",
+			Pkg: "store/redis/goredisstore", Test: "TestStore/cut_off",
 		},
 		{
 			Name: "postgres-silence-is-unavailable", Why: "a call whose reply did not come is reported as one that changed nothing, and its claim stays",
@@ -26,7 +26,7 @@ func contract() []mutant {
 		{
 			Name: "redis-lost-reply-is-unavailable", Why: "a call whose connection ended is reported as one that changed nothing, and its claim stays",
 			File: "store/redis/errors.go", Old: "		errors.As(err, &dial) && dial.Op == \"dial\":\n", New: "		errors.As(err, &dial), strings.HasSuffix(err.Error(), \"EOF\"):\n",
-			Pkg: "store/redis/goredis", Test: "TestStore_faults",
+			Pkg: "store/redis/goredisstore", Test: "TestStore_faults",
 		},
 		{
 			Name: "lives-are-cut-to-milliseconds", Why: "a claim ends before its TTL has passed",
@@ -76,7 +76,7 @@ func contract() []mutant {
 		},
 		{
 			Name: "holders-are-cut", Why: "those who wait are shown half a name",
-			File: key, Old: "Holder: c.Holder, Party", New: "Holder: c.Holder[:min(len(c.Holder), 255)], Party",
+			File: key, Old: "Holder: c.Holder, Task", New: "Holder: c.Holder[:min(len(c.Holder), 255)], Task",
 			Pkg: pkg, Test: "TestStore/longest_texts",
 		},
 		{

@@ -192,18 +192,18 @@ func kinds() []mutant {
 		},
 		{
 			Name: "retry-after-too-early", Why: "a client that obeys is refused again",
-			File: "ratelimit/ratelimit.go", Old: "(d+time.Second-1)/time.Second", New: "d/time.Second",
-			Pkg: "ratelimit", Test: "TestMiddleware",
+			File: "adapter/httpratelimit/httpratelimit.go", Old: "(d+time.Second-1)/time.Second", New: "d/time.Second",
+			Pkg: "adapter/httpratelimit", Test: "TestMiddleware",
 		},
 		{
 			Name: "no-limit-without-the-store", Why: "a store that fails opens the gates unasked",
-			File: "ratelimit/ratelimit.go", Old: "	case m.PassOnError && ", New: "	case ",
-			Pkg: "ratelimit", Test: "TestMiddleware_storeFails",
+			File: "adapter/httpratelimit/httpratelimit.go", Old: "	case m.PassOnError && ", New: "	case ",
+			Pkg: "adapter/httpratelimit", Test: "TestMiddleware_storeFails",
 		},
 		{
 			Name: "client-blamed-for-a-weight", Why: "a service that weighs wrongly tells its clients that their requests are bad",
-			File: "ratelimit/ratelimit.go", Old: "	case errors.Is(err, distlock.ErrInvalidName):\n", New: "	case errors.Is(err, distlock.ErrInvalid):\n",
-			Pkg: "ratelimit", Test: "TestMiddleware_badWeight",
+			File: "adapter/httpratelimit/httpratelimit.go", Old: "	case errors.Is(err, distlock.ErrInvalidName):\n", New: "	case errors.Is(err, distlock.ErrInvalid):\n",
+			Pkg: "adapter/httpratelimit", Test: "TestMiddleware_badWeight",
 		},
 		{
 			Name: "handle-of-a-young-claim", Why: "a handle is good for the rest of a place in line, and not for its TTL",

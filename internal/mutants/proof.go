@@ -2,7 +2,7 @@ package main
 
 // proof are mutants of what judges others, and of how stores hear what servers say and write what users name.
 func proof() []mutant {
-	const history = "internal/history"
+	const history = "internal/lab/history"
 	return []mutant{
 		{
 			Name: "unending-search-passes", M: "M38a", Why: "a history that nobody has judged counts as good",

@@ -92,18 +92,18 @@ func redis() []mutant {
 		},
 		{
 			Name: "mail-closes-for-one", Why: "a store that is closed while calls are held back never ends",
-			File: "store/redis/rueidis/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
-			Pkg: "store/redis/rueidis", Test: "TestMail_closed_busy",
+			File: "store/redis/rueidisstore/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
+			Pkg: "store/redis/rueidisstore", Test: "TestMail_closed_busy",
 		},
 		{
 			Name: "client-sends-again", M: "M20", Why: "go-redis sends a script again whose answer was lost, and one ask is run several times",
-			File: "store/redis/goredis/goredis.go", Old: "func (once) NoRetry() bool { return true }", New: "func (once) NoRetry() bool { return false }",
+			File: "store/redis/goredisstore/goredisstore.go", Old: "func (once) NoRetry() bool { return true }", New: "func (once) NoRetry() bool { return false }",
 			Pkg: pkg, Test: "TestStore_lostReply/goredis",
 		},
 		{
 			Name: "withdrawals-are-dropped", Why: "a release is not sent because its caller has left, and the key stays taken for a TTL",
-			File: "store/redis/rueidis/mail.go", Old: "	case len(m.box) > longest:\n", New: "	case len(m.box) > 0*longest:\n",
-			Pkg: "store/redis/rueidis", Test: "TestMail_keeps_order",
+			File: "store/redis/rueidisstore/mail.go", Old: "	case len(m.box) > longest:\n", New: "	case len(m.box) > 0*longest:\n",
+			Pkg: "store/redis/rueidisstore", Test: "TestMail_keeps_order",
 		},
 		{
 			Name: "redis-full-server-renews-no-shares", Why: "claims that take no more room are lost for want of it, and others with them",
@@ -122,7 +122,7 @@ func redis() []mutant {
 		},
 		{
 			Name: "rueidis-cut-off-is-unavailable", Why: "what was sent and may have been done is told as if it were not",
-			File: pkg + "/rueidis/rueidis.go", Old: "	if errors.Is(err, rueidis.ErrNoSlot) {\n", New: "	if errors.Is(err, rueidis.ErrNoSlot) || errors.Is(err, rueidis.ErrClosing) {\n",
+			File: pkg + "/rueidisstore/rueidisstore.go", Old: "	if errors.Is(err, rueidis.ErrNoSlot) {\n", New: "	if errors.Is(err, rueidis.ErrNoSlot) || errors.Is(err, rueidis.ErrClosing) {\n",
 			Pkg: pkg, Test: "TestStore_close_underWay",
 		},
 	}

@@ -77,7 +77,7 @@ func store() []mutant {
 		},
 		{
 			Name: "place-lives-for-a-whole-TTL", Why: "a dead waiter is handed the key for much longer than its place",
-			File: key, Old: "placed: true, since: now, ends: after(now, r.Place)", New: "placed: true, since: now, ends: after(now, r.Place+r.TTL)",
+			File: key, Old: "placed: true, since: now, ends: after(now, r.QueueTTL)", New: "placed: true, since: now, ends: after(now, r.QueueTTL+r.TTL)",
 			Pkg: pkg, Test: "TestStore/dead_waiter",
 		},
 		{

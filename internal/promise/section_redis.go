@@ -2,7 +2,7 @@ package promise
 
 func redis() Section {
 	laws := func(words string) []Test {
-		return []Test{Test("store/redis/rueidis/rueidis_test.go:TestStore " + words)}
+		return []Test{Test("store/redis/rueidisstore/rueidisstore_test.go:TestStore " + words)}
 	}
 	return Section{
 		Store: Redis, Title: "Redis, one server",
@@ -96,7 +96,7 @@ func replicated() Section {
 			{nil, "with `Options.Replicas` a key is handed on", "it counts when they have it: the message is a hint", []Test{"store/redis/heal_test.go:TestStore_replicas_woken"}, ""},
 			{[]string{"F27"}, "a replica is asked", "unavailable, never held; after its promotion it works", []Test{"store/redis/refusal_test.go:TestStore_stale"}, ""},
 			{[]string{"F01", "F02", "F03", "F17", "F19", "F20", "F21", "F22", "F23", "F25", "F26", "F34", "F36"}, "anything else", "as one server: the primary alone answers", []Test{
-				"store/redis/rueidis/rueidis_test.go:TestStore", "store/redis/topology_test.go:TestStore_sentinel",
+				"store/redis/rueidisstore/rueidisstore_test.go:TestStore", "store/redis/topology_test.go:TestStore_sentinel",
 			}, ""},
 			{nil, "the primary of a cluster's key dies, and its replica takes its place", "every call finds it within 5 s of the promotion, with either client; what the replica had not got is lost", []Test{"store/redis/promote_test.go:TestStore_clusterFailover"}, ""},
 			{nil, "slots of a cluster move", "leases stay, those who wait are told at the new place", []Test{"store/redis/reshard_test.go:TestStore_reshard", "store/redis/reshard_test.go:TestStore_reshard_lease"}, ""},

@@ -78,14 +78,14 @@ func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result
 // refuse answers an owner that has to wait, and keeps or gives it a place if it wants one.
 func (k *key) refuse(at int, r driver.Request, now time.Duration) driver.Result {
 	switch {
-	case r.Place > 0 && at < 0:
+	case r.QueueTTL > 0 && at < 0:
 		r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
 		at = len(k.line)
-		k.line = append(k.line, &claim{Request: r, placed: true, since: now, ends: after(now, r.Place)})
-	case r.Place > 0:
+		k.line = append(k.line, &claim{Request: r, placed: true, since: now, ends: after(now, r.QueueTTL)})
+	case r.QueueTTL > 0:
 		r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
 		k.line[at].Request = r
-		k.line[at].ends = after(now, r.Place)
+		k.line[at].ends = after(now, r.QueueTTL)
 	}
 	ahead := len(k.line)
 	if at >= 0 {
@@ -139,7 +139,7 @@ func (k *key) wake(whom func(owner string) bool) {
 func (c *claim) tell(now time.Duration) driver.Claim {
 	return driver.Claim{
 		Key: c.Key, Owner: driver.Tag(c.Owner), Weight: c.Weight, Limit: c.Limit, Fence: c.fence,
-		Holder: c.Holder, Party: c.Party, Meta: maps.Clone(c.Meta), Value: slices.Clone(c.Value),
+		Holder: c.Holder, Task: c.Task, Meta: maps.Clone(c.Meta), Value: slices.Clone(c.Value),
 		Held: now - c.since, Left: c.ends - now, Waiting: c.placed, Kept: c.kept,
 	}
 }

@@ -110,11 +110,11 @@ func (s *Store) stepOwn(a *ask, c *claim) step {
 	case c.state == ready && c.weight == a.Weight && c.ttl == a.TTL && a.called-c.since < lineGrace:
 		// The server counts from later than c.since, and for lineGrace longer than the TTL.
 		s.hold(c, a.TTL)
-		c.holder, c.party = a.Holder, a.Party
+		c.holder, c.party = a.Holder, a.Task
 		return step{res: s.granted(c)}
 	}
 	if c.state == ready {
-		c.holder, c.party = a.Holder, a.Party
+		c.holder, c.party = a.Holder, a.Task
 	}
 	st := step{claim: c, verb: beat, link: c.link, was: c.ttl, try: c.begin()}
 	if a.Weight < c.weight {
@@ -141,7 +141,7 @@ func (s *Store) stepNew(a *ask) step {
 		}
 		v = joinShared
 	}
-	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, party: a.Party, ttl: a.TTL}
+	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, party: a.Task, ttl: a.TTL}
 	s.add(c)
 	s.place(c, l)
 	return step{claim: c, verb: v, link: l, try: c.begin()}

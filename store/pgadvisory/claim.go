@@ -161,6 +161,6 @@ func (s *Store) shown(c *claim) driver.Claim {
 	now := s.clock.Now()
 	return driver.Claim{
 		Key: c.Key, Owner: driver.Tag(c.Owner), Weight: c.weight, Limit: driver.Whole, Fence: c.fence,
-		Holder: c.holder, Party: c.party, Held: now - c.since, Left: max(c.ends-now, 1),
+		Holder: c.holder, Task: c.party, Held: now - c.since, Left: max(c.ends-now, 1),
 	}
 }

@@ -105,7 +105,7 @@ func (s *Store) enqueue(a *ask) {
 	if s.closed || s.watches.owners[a.ID] == nil || s.claims[a.ID] != nil {
 		return
 	}
-	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, party: a.Party, ttl: a.TTL, state: waiting}
+	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, party: a.Task, ttl: a.TTL, state: waiting}
 	s.add(c)
 	s.wg.Go(func() { s.standInLine(c) })
 }

@@ -19,7 +19,7 @@ type answer struct {
 
 // A toldClaim is the type told of the schema.
 type toldClaim struct {
-	Key, Owner, Holder, Party        string
+	Key, Owner, Holder, Task         string
 	Weight, Limit, Fence, Held, Left int64
 	Meta                             json.RawMessage
 	Value                            string
@@ -75,7 +75,7 @@ func (t *toldClaim) claim() driver.Claim {
 		return driver.Claim{}
 	}
 	c := driver.Claim{
-		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(max(t.Fence, 0)), Holder: plain(t.Holder), Party: plain(t.Party),
+		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(max(t.Fence, 0)), Holder: plain(t.Holder), Task: plain(t.Task),
 		Meta: decodeMeta(t.Meta), Held: span(t.Held), Left: span(t.Left), Waiting: t.Waiting, Kept: t.Kept,
 	}
 	if t.Owner != "" {

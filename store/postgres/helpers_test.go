@@ -29,7 +29,7 @@ func shared(key string) driver.Request {
 }
 
 func placed(r driver.Request) driver.Request {
-	r.Place = time.Minute
+	r.QueueTTL = time.Minute
 	return r
 }
 

@@ -157,7 +157,7 @@ func TestStore_strangeRows(t *testing.T) {
 	if told["fence"].Fence != 0 {
 		t.Errorf("a fence of -1 was told as %d", told["fence"].Fence)
 	}
-	if c := refuse(t, s, exclusive("hex")).Blocker; c.Holder != `\xz` || c.Party != `\x6` {
+	if c := refuse(t, s, exclusive("hex")).Blocker; c.Holder != `\xz` || c.Task != `\x6` {
 		t.Errorf("the blocker is %+v", c)
 	}
 	if rows := ask(`select count(*), max(holder) filter (where name = 'hex'), max(owner) filter (where name = 'hex') from Schema.locks`); rows[0][0] != "8" ||

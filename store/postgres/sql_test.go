@@ -155,7 +155,7 @@ func TestSQL_views(t *testing.T) {
 	opt := fresh(t)
 	s := made(t, srv.URL, opt)
 	a, w := exclusive("a\x00b"), placed(exclusive("a\x00b"))
-	a.Holder, a.Party, a.Meta = "host/1", "task", map[string]string{"k": "v"}
+	a.Holder, a.Task, a.Meta = "host/1", "task", map[string]string{"k": "v"}
 	w.Holder = "host/2"
 	fence := grant(t, s, a).Fence
 	refuse(t, s, w)

@@ -18,7 +18,7 @@ func TestStore_anyBytes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := exclusive(texts.Filter(func(s string) bool { return s != "" && len(s) <= 512 }).Draw(rt, "key"))
 		r.Owner += texts.Filter(func(s string) bool { return len(s) < 400 }).Draw(rt, "owner")
-		r.Holder, r.Party = texts.Draw(rt, "holder"), texts.Draw(rt, "party")
+		r.Holder, r.Task = texts.Draw(rt, "holder"), texts.Draw(rt, "party")
 		r.Meta = rapid.MapOfN(texts, texts, 0, 3).Draw(rt, "meta")
 		r.Value = rapid.SliceOf(rapid.Byte()).Draw(rt, "value")
 		grant(t, s, r)
@@ -27,7 +27,7 @@ func TestStore_anyBytes(t *testing.T) {
 			rt.Fatalf("Show: %v, %v", cs, err)
 		}
 		c := cs[0]
-		if c.Key != r.Key || c.Holder != r.Holder || c.Party != r.Party || string(c.Value) != string(r.Value) || !maps.Equal(c.Meta, r.Meta) {
+		if c.Key != r.Key || c.Holder != r.Holder || c.Task != r.Task || string(c.Value) != string(r.Value) || !maps.Equal(c.Meta, r.Meta) {
 			rt.Fatalf("%+v was told as %+v", r, c)
 		}
 		n := 0

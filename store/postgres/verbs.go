@@ -77,11 +77,11 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	c := &call{st: &s.st.acquire, key: storable(r.Key)}
 	c.args = [][]byte{
 		[]byte(c.key), []byte(owner), appendLife(nil, r.TTL), number(r.Weight), number(r.Limit), nil, number(int64(r.Floor)),
-		[]byte(storable(r.Holder)), []byte(storable(r.Party)), encodeMeta(r.Meta), r.Value, nil, []byte("f"),
+		[]byte(storable(r.Holder)), []byte(storable(r.Task)), encodeMeta(r.Meta), r.Value, nil, []byte("f"),
 	}
 	c.args[11] = []byte{}
-	if r.Place > 0 {
-		c.args[5] = appendLife(nil, r.Place)
+	if r.QueueTTL > 0 {
+		c.args[5] = appendLife(nil, r.QueueTTL)
 		c.args[11] = []byte(s.feed.address())
 	}
 	if len(r.Value) == 0 {
@@ -247,7 +247,7 @@ func (r *reader) claim() driver.Claim {
 		c.Owner = driver.Tag(owner)
 	}
 	c.Weight, c.Limit, c.Fence = r.number(), r.number(), uint64(max(r.number(), 0))
-	c.Holder, c.Party = r.plain(), r.plain()
+	c.Holder, c.Task = r.plain(), r.plain()
 	c.Meta = decodeMeta(r.next())
 	if v := r.next(); len(v) > 0 {
 		c.Value = v

@@ -17,9 +17,9 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/chaos"
-	"github.com/distlock/distlock/internal/history"
-	"github.com/distlock/distlock/internal/workload"
+	"github.com/distlock/distlock/internal/lab/chaos"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/internal/lab/workload"
 	"github.com/distlock/distlock/store/quorum"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/lab/chaos"
 	"github.com/distlock/distlock/store/mem"
 	"github.com/distlock/distlock/store/quorum"
 )

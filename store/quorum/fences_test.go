@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/lab/chaos"
 	"github.com/distlock/distlock/store/quorum"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/lab/chaos"
 	"github.com/distlock/distlock/store/quorum"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/drivertest"
-	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/lab/chaos"
 	"github.com/distlock/distlock/store/quorum"
 )
 

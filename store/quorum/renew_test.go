@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/chaos"
+	"github.com/distlock/distlock/internal/lab/chaos"
 )
 
 func TestStore_Renew_tops_up(t *testing.T) {

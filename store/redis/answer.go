@@ -139,7 +139,7 @@ func (r *reader) record(c driver.Claim) (_ driver.Claim, order int64) {
 
 // who reads holder, party and meta.
 func (r *reader) who(c *driver.Claim) {
-	c.Holder, c.Party = r.part(), r.part()
+	c.Holder, c.Task = r.part(), r.part()
 	for r.rest != "" {
 		if c.Meta == nil {
 			c.Meta = map[string]string{}

@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 func renewals(rs ...driver.Request) (all []driver.Renewal) {
@@ -93,7 +93,7 @@ func TestStore_break_foreign(t *testing.T) {
 func TestStore_failover_underWay(t *testing.T) {
 	t.Parallel()
 	g := testenv.Sentinel(t)
-	s := made(t)(rueidis.Open(t.Context(), "redis+sentinel://"+strings.Join(g.Addrs(), ",")+"/0?master_name="+g.Name))
+	s := made(t)(rueidisstore.Open(t.Context(), "redis+sentinel://"+strings.Join(g.Addrs(), ",")+"/0?master_name="+g.Name))
 	grant(t, s, exclusive("warm"))
 	old := g.Nodes[0]
 	old.Pause()
@@ -109,7 +109,7 @@ func TestStore_close_underWay(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t)
 	way := testenv.Proxy(t, srv.Addr)
-	s := made(t)(rueidis.Open(t.Context(), "redis://"+way.Addr))
+	s := made(t)(rueidisstore.Open(t.Context(), "redis://"+way.Addr))
 	held := exclusive("held")
 	grant(t, s, held)
 	way.Cut(testenv.ToClient)

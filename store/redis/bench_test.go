@@ -71,7 +71,7 @@ func BenchmarkHandOver(b *testing.B) {
 	var line []driver.Request
 	for i := range 16 {
 		r := exclusive("key")
-		r.Owner, r.Place = fmt.Sprint("owner-", i), time.Minute
+		r.Owner, r.QueueTTL = fmt.Sprint("owner-", i), time.Minute
 		if _, err := s.Acquire(b.Context(), r); err != nil {
 			b.Fatal(err)
 		}

@@ -5,11 +5,10 @@ import (
 	"fmt"
 
 	"github.com/alicebob/miniredis/v2"
-	goclient "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
 )
 
 func ExampleStore_Close() {
@@ -19,9 +18,9 @@ func ExampleStore_Close() {
 		return
 	}
 	defer server.Close()
-	c := goclient.NewClient(&goclient.Options{Addr: server.Addr()})
-	defer func() { _ = c.Close() }()
-	store, err := goredis.New(c, &redis.Options{Prefix: "billing:"})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { _ = client.Close() }()
+	store, err := goredisstore.New(client, &goredisstore.Options{Prefix: "billing:"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -30,6 +29,6 @@ func ExampleStore_Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	_ = driver.Watch(ctx, store, driver.ID{Key: "invoice/42"})
-	fmt.Println(store.Close()) // the subscription is over, and so the client can be closed
+	fmt.Println(store.Close()) // it ends the subscription, so that the client can be closed
 	// Output: <nil>
 }

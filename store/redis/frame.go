@@ -83,7 +83,7 @@ func (f *frame) terms(r *driver.Request) {
 	f.buf = append(f.buf, ' ')
 	f.buf = strconv.AppendInt(f.buf, r.Limit, 10)
 	f.buf = append(f.buf, ' ')
-	f.buf = strconv.AppendInt(f.buf, ms(r.Place), 10)
+	f.buf = strconv.AppendInt(f.buf, ms(r.QueueTTL), 10)
 	f.end()
 }
 
@@ -96,7 +96,7 @@ func (f *frame) value(b []byte) {
 // who adds holder, party and meta without an end.
 func (f *frame) who(r *driver.Request) {
 	f.part(r.Holder)
-	f.part(r.Party)
+	f.part(r.Task)
 	if len(r.Meta) > 0 {
 		for _, k := range slices.Sorted(maps.Keys(r.Meta)) {
 			f.part(k)
@@ -107,7 +107,7 @@ func (f *frame) who(r *driver.Request) {
 
 // whoSize is how many bytes who adds.
 func whoSize(r *driver.Request) int {
-	n := partSize(r.Holder) + partSize(r.Party)
+	n := partSize(r.Holder) + partSize(r.Task)
 	for k, v := range r.Meta {
 		n += partSize(k) + partSize(v)
 	}

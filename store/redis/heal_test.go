@@ -116,7 +116,7 @@ func TestStore_replicas_woken(t *testing.T) {
 	first, second := open(t, login{addr: srv.Addr}), open(t, login{addr: srv.Addr, opt: &redis.Options{Replicas: 1}})
 	a := exclusive("replicas_woken")
 	w := exclusive(a.Key)
-	w.Place = time.Minute
+	w.QueueTTL = time.Minute
 	grant(t, first, a)
 	wake := driver.Watch(t.Context(), second, w.ID)
 	refuse(t, second, w)

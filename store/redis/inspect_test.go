@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // finds fails unless the store tells what is wanted: "level: words".
@@ -42,7 +42,7 @@ func finds(t *testing.T, s driver.Store, wants ...string) {
 
 func at(t *testing.T, url string) *redis.Store {
 	t.Helper()
-	return made(t)(rueidis.Open(t.Context(), url))
+	return made(t)(rueidisstore.Open(t.Context(), url))
 }
 
 func TestStore_Inspect(t *testing.T) {

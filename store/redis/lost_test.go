@@ -13,8 +13,8 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // What TestStore_lostReply wants, on a cluster, whose clients have other ways to send a command again.
@@ -33,7 +33,7 @@ func TestStore_lostReply_cluster(t *testing.T) {
 				},
 			})
 			t.Cleanup(func() { c.Close() })
-			return made(t)(goredis.New(c, opt))
+			return made(t)(goredisstore.New(c, opt))
 		},
 		"rueidis": func(t *testing.T, opt *redis.Options) *redis.Store {
 			c, err := ruclient.NewClient(ruclient.ClientOption{
@@ -46,7 +46,7 @@ func TestStore_lostReply_cluster(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(c.Close)
-			return made(t)(rueidis.New(c, opt))
+			return made(t)(rueidisstore.New(c, opt))
 		},
 	} {
 		for kind, replicas := range map[string]int{"plain": 0, "replicas": 1} {

@@ -29,7 +29,7 @@ func TestStore_leftovers(t *testing.T) {
 		a.TTL = []time.Duration{10 * time.Second, time.Minute, 24 * time.Hour}[i%3]
 		grant(t, s, a)
 		if i%10 == 0 {
-			b.Place = time.Minute
+			b.QueueTTL = time.Minute
 			driver.Watch(ctx, s, b.ID)
 			refuse(t, s, b)
 			if _, err := s.Break(t.Context(), key, "test"); err != nil {
@@ -65,7 +65,7 @@ func TestStore_remembers(t *testing.T) {
 	srv := testenv.Redis(t)
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
 	a, w := exclusive("key"), exclusive("key")
-	w.Place = time.Minute
+	w.QueueTTL = time.Minute
 	release := func(r driver.Request) {
 		t.Helper()
 		if err := s.Release(t.Context(), r.ID); err != nil {
@@ -100,7 +100,7 @@ func TestStore_remembers(t *testing.T) {
 		release(a)
 		life(before/period != last()/period, "handed on")
 		a, w = w, a
-		a.Place, w.Place = 0, time.Minute
+		a.QueueTTL, w.QueueTTL = 0, time.Minute
 		refuse(t, s, w)
 	}
 	release(a)
@@ -125,12 +125,12 @@ func TestStore_longPlace(t *testing.T) {
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
 	a, long, short := exclusive("key"), exclusive("key"), exclusive("key")
 	a.Floor = uint64(time.Now().Add(50 * time.Minute).UnixMicro())
-	long.Place, short.Place = 55*time.Minute, time.Minute
+	long.QueueTTL, short.QueueTTL = 55*time.Minute, time.Minute
 	grant(t, s, a)
 	refuse(t, s, long)
 	refuse(t, s, short)
 	for _, key := range []string{"{lock:key}:z", "{lock:key}:c"} {
-		if left := do(t, srv, "PTTL", key).(int64); left < long.Place.Milliseconds() {
+		if left := do(t, srv, "PTTL", key).(int64); left < long.QueueTTL.Milliseconds() {
 			t.Errorf("%s lives for %d ms, and a place in it for 55 minutes", key, left)
 		}
 	}

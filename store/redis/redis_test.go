@@ -16,8 +16,8 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 func TestMain(m *testing.M) {
@@ -50,7 +50,7 @@ var adapters = map[string]func(t testing.TB, l login) *redis.Store{
 	"goredis": func(t testing.TB, l login) *redis.Store {
 		c := goclient.NewClient(&goclient.Options{Addr: l.addr, Username: l.user, Password: l.password, DialerRetries: 1})
 		t.Cleanup(func() { c.Close() })
-		return made(t)(goredis.New(c, l.opt))
+		return made(t)(goredisstore.New(c, l.opt))
 	},
 	"rueidis": func(t testing.TB, l login) *redis.Store {
 		c, err := ruclient.NewClient(ruclient.ClientOption{
@@ -61,7 +61,7 @@ var adapters = map[string]func(t testing.TB, l login) *redis.Store{
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
-		return made(t)(rueidis.New(c, l.opt))
+		return made(t)(rueidisstore.New(c, l.opt))
 	},
 }
 
@@ -163,7 +163,7 @@ func TestStore_unavailable(t *testing.T) {
 		srv := testenv.Redis(t)
 		s := open(t, login{addr: srv.Addr})
 		a, w := exclusive("held"), exclusive("held")
-		w.Place = time.Minute
+		w.QueueTTL = time.Minute
 		grant(t, s, a)
 		refuse(t, s, w)
 
@@ -312,7 +312,7 @@ func TestStore_otherClients(t *testing.T) {
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
 	take := func(ttl string) any { return do(t, srv, "SET", "lock:key", "theirs", "NX", "PX", ttl) }
 	a, w := exclusive("key"), exclusive("key")
-	w.Place = time.Minute
+	w.QueueTTL = time.Minute
 
 	if take("30000") != "OK" {
 		t.Fatal("the other client could not take a free key")
@@ -365,7 +365,7 @@ func TestStore_handOver(t *testing.T) {
 	srv := testenv.Redis(t)
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
 	a, w := exclusive("key"), exclusive("key")
-	w.Place = 5 * time.Second
+	w.QueueTTL = 5 * time.Second
 	grant(t, s, a)
 	refuse(t, s, w)
 	if err := s.Release(t.Context(), a.ID); err != nil {

@@ -192,7 +192,7 @@ func (tr trouble) play(t *testing.T, open func(testing.TB, login) *redis.Store) 
 	l.addr = v.Addr
 	s := open(t, l)
 	a, w := exclusive("held"), exclusive("held")
-	w.Place = time.Minute
+	w.QueueTTL = time.Minute
 	fence := grant(t, s, a).Fence
 	refuse(t, s, w)
 

@@ -18,8 +18,8 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // clusterAdapters open a store on a cluster through each of the two clients. The address is one of its nodes.
@@ -27,7 +27,7 @@ var clusterAdapters = map[string]func(t testing.TB, l login) *redis.Store{
 	"goredis": func(t testing.TB, l login) *redis.Store {
 		c := goclient.NewClusterClient(&goclient.ClusterOptions{Addrs: strings.Split(l.addr, ","), Username: l.user, Password: l.password})
 		t.Cleanup(func() { c.Close() })
-		return made(t)(goredis.New(c, l.opt))
+		return made(t)(goredisstore.New(c, l.opt))
 	},
 	"rueidis": func(t testing.TB, l login) *redis.Store {
 		c, err := ruclient.NewClient(ruclient.ClientOption{
@@ -38,7 +38,7 @@ var clusterAdapters = map[string]func(t testing.TB, l login) *redis.Store{
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
-		return made(t)(rueidis.New(c, l.opt))
+		return made(t)(rueidisstore.New(c, l.opt))
 	},
 }
 
@@ -169,7 +169,7 @@ func TestStore_reshard(t *testing.T) {
 			opt := fresh()
 			s := open(t, login{addr: strings.Join(cluster.Addrs(), ","), user: "distlock", password: "secret", opt: opt})
 			a, w := exclusive("key"), exclusive("key")
-			w.Place = time.Minute
+			w.QueueTTL = time.Minute
 			fence := grant(t, s, a).Fence
 			wake := driver.Watch(t.Context(), s, w.ID)
 			refuse(t, s, w)

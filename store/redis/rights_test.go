@@ -13,8 +13,8 @@ import (
 	"github.com/distlock/distlock/drivertest"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // A user who may run scripts and lacks a command that a script needs is stopped in the middle of it. No such answer says that nothing was
@@ -34,7 +34,7 @@ func TestStore_missingRight(t *testing.T) {
 				opt := fresh()
 				s := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: opt})
 				a, w, b := exclusive("key"), exclusive("key"), shared("key")
-				w.Place, b.Place = time.Minute, time.Minute
+				w.QueueTTL, b.QueueTTL = time.Minute, time.Minute
 				for _, step := range []struct {
 					name string
 					do   func() error
@@ -148,10 +148,10 @@ func TestStore_database(t *testing.T) {
 		"goredis": func() *redis.Store {
 			c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, Username: "distlock", Password: "secret", DB: 1})
 			t.Cleanup(func() { c.Close() })
-			return made(t)(goredis.New(c, nil))
+			return made(t)(goredisstore.New(c, nil))
 		},
 		"URL": func() *redis.Store {
-			return made(t)(rueidis.Open(t.Context(), "redis://distlock:secret@"+srv.Addr+"/1"))
+			return made(t)(rueidisstore.Open(t.Context(), "redis://distlock:secret@"+srv.Addr+"/1"))
 		},
 	} {
 		s, a := open(), exclusive(name)

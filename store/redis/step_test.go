@@ -114,7 +114,7 @@ func TestStore_virtual_stale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := virtual().Open(t).(capped)
 		a, b, w := exclusive("key"), exclusive("key"), exclusive("key")
-		w.Place = time.Minute
+		w.QueueTTL = time.Minute
 		grant(t, s, a)
 		if err := s.Release(t.Context(), a.ID); err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestStore_virtual_fences(t *testing.T) {
 			s.server.FlushAll()
 		},
 		"handed on": func(t *testing.T, s capped, a, b driver.Request) {
-			b.Place = time.Minute
+			b.QueueTTL = time.Minute
 			refuse(t, s, b)
 			if err := s.Release(t.Context(), a.ID); err != nil {
 				t.Fatal(err)

@@ -115,7 +115,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	f.text(r.Owner)
 	f.life(r.TTL)
 	s.appendData(f, &r)
-	plain := r.Weight == driver.Whole && r.Place == 0
+	plain := r.Weight == driver.Whole && r.QueueTTL == 0
 	if r.Floor > 0 || !plain {
 		f.number(int64(r.Floor))
 	}
@@ -150,7 +150,7 @@ func (s *Store) appendData(f *frame, r *driver.Request) {
 	f.buf = append(f.buf, "0 "...)
 	f.buf = strconv.AppendInt(f.buf, int64(whoSize(r)), 10)
 	f.buf = append(f.buf, ' ')
-	if r.Place > 0 {
+	if r.QueueTTL > 0 {
 		f.channel = s.appendChannel(f.channel[:0], r.Key)
 		f.buf = strconv.AppendInt(f.buf, int64(len(f.channel)), 10)
 		f.buf = append(f.buf, '\n')

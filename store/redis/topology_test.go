@@ -15,8 +15,8 @@ import (
 	"github.com/distlock/distlock/drivertest"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // fresh is a prefix that nobody else uses.
@@ -34,7 +34,7 @@ func TestStore_sentinel(t *testing.T) {
 				MasterName: group.Name, SentinelAddrs: group.Addrs(), Username: user, Password: password,
 			})
 			t.Cleanup(func() { c.Close() })
-			return made(t)(goredis.New(c, fresh()))
+			return made(t)(goredisstore.New(c, fresh()))
 		},
 		"rueidis": func(t testing.TB) *redis.Store {
 			c, err := ruclient.NewClient(ruclient.ClientOption{
@@ -46,12 +46,12 @@ func TestStore_sentinel(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(c.Close)
-			return made(t)(rueidis.New(c, fresh()))
+			return made(t)(rueidisstore.New(c, fresh()))
 		},
 		"URL": func(t testing.TB) *redis.Store {
 			url := "redis+sentinel://" + user + ":" + password + "@" + strings.Join(group.Addrs(), ",") +
 				"/0?master_name=" + group.Name + "&lock_prefix=" + fresh().Prefix
-			return made(t)(rueidis.Open(t.Context(), url))
+			return made(t)(rueidisstore.Open(t.Context(), url))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

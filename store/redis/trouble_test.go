@@ -16,8 +16,8 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // small makes a client with two connections in each of its pools, and returns how to make a store on it, and what takes each connection
@@ -27,7 +27,7 @@ var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options
 		c := goclient.NewClient(&goclient.Options{Addr: addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 100 * time.Millisecond})
 		t.Cleanup(func() { c.Close() })
 		take := func(ctx context.Context) { c.BLPop(ctx, time.Minute, "nothing") }
-		return func(opt *redis.Options) (*redis.Store, error) { return goredis.New(c, opt) }, []func(context.Context){take, take}
+		return func(opt *redis.Options) (*redis.Store, error) { return goredisstore.New(c, opt) }, []func(context.Context){take, take}
 	},
 	"rueidis": func(t *testing.T, addr string) (func(*redis.Options) (*redis.Store, error), []func(context.Context)) {
 		c, err := ruclient.NewClient(ruclient.ClientOption{
@@ -40,7 +40,7 @@ var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options
 		pop := func() ruclient.Completed { return c.B().Blpop().Key("nothing").Timeout(60).Build() }
 		take := func(ctx context.Context) { c.Do(ctx, pop()) }          // of the pool for all commands
 		hold := func(ctx context.Context) { c.Do(ctx, pop().ToPipe()) } // of the pool for those that block, and for WAIT
-		return func(opt *redis.Options) (*redis.Store, error) { return rueidis.New(c, opt) }, []func(context.Context){take, take, hold, hold}
+		return func(opt *redis.Options) (*redis.Store, error) { return rueidisstore.New(c, opt) }, []func(context.Context){take, take, hold, hold}
 	},
 }
 
@@ -170,7 +170,7 @@ func TestStore_watchReconnects(t *testing.T) {
 		s := open(t, login{addr: proxy.Addr})
 		direct := open(t, login{addr: srv.Addr})
 		a, w := exclusive("key"), exclusive("key")
-		w.Place = time.Minute
+		w.QueueTTL = time.Minute
 		grant(t, direct, a)
 		wake := driver.Watch(t.Context(), s, w.ID)
 		refuse(t, s, w)
@@ -295,11 +295,11 @@ func TestStore_manyDead(t *testing.T) {
 	grant(t, s, a)
 	for range 350 {
 		w := exclusive("key")
-		w.Place = 20 * time.Millisecond
+		w.QueueTTL = 20 * time.Millisecond
 		refuse(t, s, w)
 	}
 	live := exclusive("key")
-	live.Place = time.Minute
+	live.QueueTTL = time.Minute
 	refuse(t, s, live)
 	time.Sleep(50 * time.Millisecond)
 	if err := s.Release(t.Context(), a.ID); err != nil {

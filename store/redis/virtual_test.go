@@ -16,7 +16,7 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/drivertest"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
 )
 
 // capped asks for no more than 100 years: miniredis counts in nanoseconds, and more would overflow. Real servers are asked for
@@ -32,7 +32,7 @@ const floorKey = "{lock:}:floor"
 const century = 100 * 365 * 24 * time.Hour
 
 func (c capped) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
-	r.TTL, r.Place = min(r.TTL, century), min(r.Place, century)
+	r.TTL, r.QueueTTL = min(r.TTL, century), min(r.QueueTTL, century)
 	return c.Store.Acquire(ctx, r)
 }
 
@@ -56,7 +56,7 @@ func virtual() drivertest.Env {
 				Dialer:                   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 			})
 			t.Cleanup(func() { c.Close() })
-			return capped{made(t)(goredis.New(c, nil)), m}
+			return capped{made(t)(goredisstore.New(c, nil)), m}
 		},
 		Leftovers: func(_ testing.TB, s driver.Store) int {
 			return len(slices.DeleteFunc(s.(capped).server.Keys(), func(key string) bool { return key == floorKey }))
@@ -130,7 +130,7 @@ func TestStore_virtual_manyDead(t *testing.T) {
 		grant(t, s, a)
 		for range many {
 			w := exclusive("waiters")
-			w.Place = ttl
+			w.QueueTTL = ttl
 			refuse(t, s, w)
 		}
 		time.Sleep(ttl + time.Millisecond)
@@ -155,7 +155,7 @@ func TestStore_virtual_pages(t *testing.T) {
 		}
 		for range many {
 			w := exclusive("key")
-			w.Place = time.Minute
+			w.QueueTTL = time.Minute
 			refuse(t, s, w)
 			want = append(want, driver.Tag(w.Owner))
 		}

@@ -92,8 +92,8 @@ func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result
 
 // refuse answers an owner that has to wait, and keeps or gives it a place if it wants one.
 func (k *key) refuse(at int, r driver.Request, socket string, now time.Duration) driver.Result {
-	if r.Place > 0 {
-		place := made(r, now, r.Place)
+	if r.QueueTTL > 0 {
+		place := made(r, now, r.QueueTTL)
 		place.socket = socket
 		if at < 0 {
 			at = len(k.line)
@@ -120,7 +120,7 @@ func (k *key) refuse(at int, r driver.Request, socket string, now time.Duration)
 // made is a claim or place for what was asked.
 func made(r driver.Request, now, life time.Duration) *claim {
 	return &claim{
-		owner: r.Owner, holder: r.Holder, party: r.Party, weight: r.Weight, limit: r.Limit,
+		owner: r.Owner, holder: r.Holder, party: r.Task, weight: r.Weight, limit: r.Limit,
 		since: now, ends: after(now, life), meta: r.Meta, value: r.Value,
 	}
 }
@@ -154,7 +154,7 @@ func (k *key) wakeOnlookers() {
 func (k *key) tell(c *claim, now time.Duration) driver.Claim {
 	return driver.Claim{
 		Key: k.name, Owner: driver.Tag(c.owner), Weight: c.weight, Limit: c.limit, Fence: c.fence,
-		Holder: c.holder, Party: c.party, Meta: maps.Clone(c.meta), Value: slices.Clone(c.value),
+		Holder: c.holder, Task: c.party, Meta: maps.Clone(c.meta), Value: slices.Clone(c.value),
 		Held: now - c.since, Left: c.ends - now, Waiting: c.fence == 0, Kept: c.kept,
 	}
 }

@@ -24,7 +24,7 @@ var roles = testenv.Roles{"count": countRole, "grab": grabRole, "contend": conte
 
 func exclusive(key string, ttl time.Duration) driver.Request {
 	return driver.Request{
-		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, Place: 5 * time.Second,
+		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, QueueTTL: 5 * time.Second,
 	}
 }
 
@@ -180,7 +180,7 @@ func grabRole(args []string) int {
 	}
 	for i := 0; ; i += 2 {
 		all := exclusive(wanted, time.Hour)
-		all.Place = 0
+		all.QueueTTL = 0
 		has := take(all)
 		take(exclusive("own/"+args[1]+"/"+strconv.Itoa(i), time.Hour))
 		r := exclusive("own/"+args[1]+"/"+strconv.Itoa(i+1), time.Hour)
@@ -258,7 +258,7 @@ func TestProcesses_killed(t *testing.T) {
 		slices.Sort(lasts)
 		for _, key := range slices.Compact(lasts) { // what stands there is heeded, too
 			r := exclusive(key, time.Minute)
-			r.Place = 0
+			r.QueueTTL = 0
 			if res, err := s.Acquire(t.Context(), r); err != nil || res.Granted == (len(claims[key]) > 0) {
 				t.Errorf("%s has %+v, and another got %+v, %v", key, claims[key], res, err)
 			}

@@ -25,7 +25,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (res driver.Resul
 			return err
 		}
 		res.Age = s.age(t)
-		if !res.Granted && r.Place == 0 {
+		if !res.Granted && r.QueueTTL == 0 {
 			return nil // nothing has changed but what has ended
 		}
 		if err := t.sweep(&s.sweeps, k.last != before); err != nil {

@@ -83,7 +83,7 @@ func TestWrongType(t *testing.T) {
 			_, err = p.ours.RLock(p.ctx, p.name)
 			wrong("RLock", err)
 			r := p.request(1, 5, long)
-			r.Place = long
+			r.QueueTTL = long
 			_, err = p.ours.store.Acquire(p.ctx, r)
 			wrong("Acquire", err)
 			_, err = p.ours.store.Renew(p.ctx, driver.Renewal{ID: r.ID, TTL: long})

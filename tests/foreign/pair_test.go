@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	adapter "github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 const (
@@ -40,7 +40,7 @@ func open(addr string) (o ours, end func(), err error) {
 	if err != nil {
 		return o, nil, err
 	}
-	if o.store, err = adapter.New(c, nil); err != nil {
+	if o.store, err = rueidisstore.New(c, nil); err != nil {
 		return o, nil, err
 	}
 	if o.Locker, err = distlock.New(o.store); err != nil {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/adapter/gocronlock"
+	"github.com/distlock/distlock/adapter/httpidempotency"
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/gocron"
-	"github.com/distlock/distlock/idempotency"
 )
 
 func outlives(f driver.Features) bool { return f.Detached }
@@ -127,11 +127,11 @@ func TestCron_refused(t *testing.T) {
 			return err
 		}},
 		"idempotency": {keeps, func(t *testing.T, url string) error {
-			_, err := idempotency.Middleware(locker(t, url), time.Hour, &idempotency.Options{Scope: idempotency.SharedScope})
+			_, err := httpidempotency.Middleware(locker(t, url), time.Hour, &httpidempotency.Options{Scope: httpidempotency.SharedScope})
 			return err
 		}},
 		"gocron": {outlives, func(t *testing.T, url string) error {
-			_, err := gocron.NewLocker(store(t, url), time.Second)
+			_, err := gocronlock.NewLocker(store(t, url), time.Second)
 			return err
 		}},
 	} {

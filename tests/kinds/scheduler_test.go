@@ -14,9 +14,9 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/adapter/gocronlock"
+	"github.com/distlock/distlock/adapter/robfigcron"
 	"github.com/distlock/distlock/driver"
-	adapter "github.com/distlock/distlock/gocron"
-	"github.com/distlock/distlock/robfig"
 )
 
 // everySecond is a schedule with seconds.
@@ -30,7 +30,7 @@ func TestRobfig(t *testing.T) {
 		var all []*cron.Cron
 		for _, jobs := range crons(t, url, &distlock.CronOptions{Overlap: true}) { // a slow machine is no reason to skip one
 			c := cron.New(cron.WithSeconds(), cron.WithLocation(time.UTC))
-			_, err := robfig.New(c, jobs, nil).Add(t.Context(), everySecond, "report", func(context.Context) error {
+			_, err := robfigcron.New(c, jobs, nil).Add(t.Context(), everySecond, "report", func(context.Context) error {
 				runs.Add(1)
 				return nil
 			})
@@ -120,7 +120,7 @@ func TestGocron_Locker(t *testing.T) {
 	onEach(t, outlives, func(t *testing.T, url string) {
 		var granted, refused, slow atomic.Int64
 		all := schedulers(t, func(int) gocron.SchedulerOption {
-			l, err := adapter.NewLocker(store(t, url), 2*soon) // no scheduler is later than that
+			l, err := gocronlock.NewLocker(store(t, url), 2*soon) // no scheduler is later than that
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,13 +163,13 @@ func TestGocron_Locker(t *testing.T) {
 func TestGocron_Elector(t *testing.T) {
 	t.Parallel()
 	onEach(t, elects, func(t *testing.T, url string) {
-		var electors []*adapter.Elector
+		var electors []*gocronlock.Elector
 		all := schedulers(t, func(int) gocron.SchedulerOption {
 			e, err := locker(t, url).Election("schedulers")
 			if err != nil {
 				t.Fatal(err)
 			}
-			elector := adapter.NewElector(e)
+			elector := gocronlock.NewElector(e)
 			t.Cleanup(elector.Close)
 			electors = append(electors, elector)
 			return gocron.WithDistributedElector(elector)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/internal/lab/workload"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/internal/workload"
 	"github.com/distlock/distlock/open"
 )
 

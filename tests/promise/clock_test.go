@@ -109,7 +109,7 @@ func TestClock_deadWaiter(t *testing.T) {
 		clock := clocked(t, s)
 		store := s.store(t)
 		r := func(owner string) driver.Request {
-			return driver.Request{ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, Place: wait}
+			return driver.Request{ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, QueueTTL: wait}
 		}
 		acquire := func(owner string) error {
 			res, err := store.Acquire(t.Context(), r(owner))

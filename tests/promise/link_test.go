@@ -12,9 +12,9 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/internal/lab/workload"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/internal/workload"
 )
 
 // The holder is cut off, both ways or one: then messages still arrive, and must not be taken for an answer. It is told before

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/internal/lab/workload"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/internal/workload"
 )
 
 // A scene is what the processes of a test do with one key, taken down for the judge. Under the lock they update a

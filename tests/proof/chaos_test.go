@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/faults"
-	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/tests/internal/faults"
 )
 
 // onEach runs a test on every store, if it is asked for.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/faults"
-	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/tests/internal/faults"
 )
 
 // A holder that is stopped or cut off for longer than its TTL finds in its first look that its lease is lost.

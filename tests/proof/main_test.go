@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/distlock/distlock/internal/faults"
 	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/tests/internal/faults"
 )
 
 var (

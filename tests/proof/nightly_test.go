@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/distlock/distlock/internal/faults"
-	"github.com/distlock/distlock/internal/history"
-	"github.com/distlock/distlock/internal/torture"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/internal/lab/torture"
+	"github.com/distlock/distlock/tests/internal/faults"
 )
 
 var (

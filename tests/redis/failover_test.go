@@ -15,9 +15,9 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/lab/history"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/store/redis/goredis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
 )
 
 // A replica lags behind, the primary grants and dies, and the replica takes over: it knows nothing of the claim and grants it again.
@@ -132,7 +132,7 @@ func TestFailover_sentinel(t *testing.T) {
 func bySentinel(t testing.TB, group *testenv.SentinelGroup) driver.Store {
 	c := goclient.NewFailoverClient(&goclient.FailoverOptions{MasterName: group.Name, SentinelAddrs: group.Addrs()})
 	t.Cleanup(func() { c.Close() })
-	s, err := goredis.New(c, nil)
+	s, err := goredisstore.New(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

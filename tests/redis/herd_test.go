@@ -14,7 +14,7 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // longest is how many requests a hand-over may cost the store.
@@ -128,7 +128,7 @@ func TestHerd_processes(t *testing.T) {
 // playCrowd waits for the key many times at once, and gives it back as soon as it has it.
 func playCrowd(args []string) int {
 	ctx := context.Background()
-	s, err := rueidis.Open(ctx, testenv.URL("redis", args[0]))
+	s, err := rueidisstore.Open(ctx, testenv.URL("redis", args[0]))
 	if err != nil {
 		return fail(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/history"
+	"github.com/distlock/distlock/internal/lab/history"
 	"github.com/distlock/distlock/internal/testenv"
 )
 

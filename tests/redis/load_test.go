@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/internal/history"
-	"github.com/distlock/distlock/internal/workload"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/internal/lab/workload"
 )
 
 // A load is clients that contend for keys, and the record of what they did.

@@ -20,8 +20,8 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/quorum"
-	"github.com/distlock/distlock/store/redis/goredis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // soon is within what happens at once happens, on a busy machine too.
@@ -52,7 +52,7 @@ var clients = map[string]func(t testing.TB, addr string) driver.Store{
 	"goredis": func(t testing.TB, addr string) driver.Store {
 		c := goclient.NewClient(&goclient.Options{Addr: addr})
 		t.Cleanup(func() { c.Close() })
-		s, err := goredis.New(c, nil)
+		s, err := goredisstore.New(c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func open(t testing.TB, addr string) driver.Store {
 
 func openURL(t testing.TB, url string) driver.Store {
 	t.Helper()
-	s, err := rueidis.Open(t.Context(), url)
+	s, err := rueidisstore.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}

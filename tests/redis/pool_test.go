@@ -17,8 +17,8 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredis"
-	"github.com/distlock/distlock/store/redis/rueidis"
+	"github.com/distlock/distlock/store/redis/goredisstore"
+	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
 // pools are clients with few connections for commands that block. Each returns a store whose acquires need one of them, and what takes one.
@@ -26,7 +26,7 @@ var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.St
 	"goredis": func(t *testing.T, srv *testenv.RedisServer) (driver.Store, []func(context.Context)) {
 		c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 300 * time.Millisecond})
 		t.Cleanup(func() { c.Close() })
-		s, err := goredis.New(c, nil)
+		s, err := goredisstore.New(c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.St
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
-		s, err := rueidis.New(c, &redis.Options{Replicas: 1, ReplicaTimeout: soon})
+		s, err := rueidisstore.New(c, &redis.Options{Replicas: 1, ReplicaTimeout: soon})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,186 @@
+// Package otellock tells OpenTelemetry what happens to locks: metrics, and spans for the wait and for the hold.
+//
+//	observer, err := otellock.New(nil) // to the global providers
+//	...
+//	locker, err := distlock.New(store, distlock.Observe(observer), distlock.Observe(distlock.Log(nil)))
+//
+// # Metrics
+//
+//	distlock.acquire.duration   histogram, s      store, mode, outcome: granted, busy, timeout, cancelled, error
+//	distlock.hold.duration      histogram, s      store, mode, end: released, lost, expired, broken
+//	distlock.renew.duration     histogram, s      store, outcome: ok, lost, error
+//	distlock.lease.margin       histogram, s      store
+//	distlock.leases             up-down counter   store, mode
+//	distlock.waiters            up-down counter   store, mode
+//	distlock.lost               counter           store, reason: expired, taken, broken, store
+//	distlock.store.errors       counter           store, op: acquire, renew, release, withdraw;
+//	                                              kind: unavailable, timeout, unknown, invalid
+//
+// The margin is how much trust was left when a renewal succeeded. It is about 60 % of the TTL while all is well, and shrinks
+// before leases are lost. The page docs/observability.md tells what every value means, and has a dashboard and alerts.
+//
+// The names of locks are on no metric: there may be millions. Options.Group makes a few groups of them.
+//
+// # Spans
+//
+// A call that asks for a lock is a span distlock.acquire, a child of the span in its context, with an event where the wait began. A lease is
+// a span distlock.hold beside it, whoever gives it back. It ends with an error if the lease was lost. Both carry the name, the
+// mode, the holder and the fence. They are made when they end, so the client of a store does not put its own spans below them.
+//
+// What is measured is recorded under these spans: exemplars lead from a slow bucket to the trace.
+package otellock
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/distlock/distlock"
+)
+
+// Scope is the name of the instrumentation scope of all metrics and spans.
+const Scope = "github.com/distlock/distlock/adapter/otellock"
+
+// Options are where to tell it, and how. The zero Options are the defaults.
+type Options struct {
+	MeterProvider  metric.MeterProvider // nil: the global one
+	TracerProvider trace.TracerProvider // nil: the global one; noop.NewTracerProvider makes no spans
+
+	// Group makes an attribute "group" of the name of a lock, for the metrics about leases: all but distlock.renew.duration
+	// and distlock.store.errors. An empty group is no attribute. The first 100 groups are kept apart, all others are
+	// "other". It is called for every event, by many goroutines. Nil: there are no groups.
+	Group func(key string) string
+}
+
+// New returns an observer for distlock.Observe. It may serve many Lockers. Nil Options are the defaults. The error is that of a
+// provider which refuses an instrument.
+func New(opt *Options) (distlock.Observer, error) {
+	if opt == nil {
+		opt = &Options{}
+	}
+	meters, tracers := opt.MeterProvider, opt.TracerProvider
+	if meters == nil {
+		meters = otel.GetMeterProvider()
+	}
+	if tracers == nil {
+		tracers = otel.GetTracerProvider()
+	}
+	version := version()
+	instruments, err := newInstruments(meters.Meter(Scope, metric.WithInstrumentationVersion(version)))
+	if err != nil {
+		return nil, err
+	}
+	o := &observer{
+		instruments: instruments,
+		spans:       newSpans(tracers, version),
+		labels:      newLabels(opt.Group, instruments.begin),
+	}
+	return o.observe, nil
+}
+
+// version is that of the module in this program; empty if it is not known.
+func version() string {
+	const module = "github.com/distlock/distlock"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	if info.Main.Path == module {
+		return info.Main.Version
+	}
+	for _, m := range info.Deps {
+		if m.Path == module {
+			if m.Replace != nil {
+				return m.Replace.Version
+			}
+			return m.Version
+		}
+	}
+	return ""
+}
+
+// An observer keeps nothing about a lease: every event says all that there is to tell. So nothing can leak, and
+// the order in which the events of several goroutines come does not matter.
+type observer struct {
+	*instruments
+	spans
+	labels *labels
+}
+
+func (o *observer) observe(ctx context.Context, e distlock.Event) {
+	at := o.labels.of(&e)
+	mode := modeOf(e.Mode)
+	switch e.Type {
+	case distlock.EventAttempted:
+		// A call that was cut short by its caller says nothing about the store.
+		if e.Err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+			o.failed(ctx, at, opAcquire, e.Err)
+		}
+	case distlock.EventWithdrawn:
+		o.failed(ctx, at, opWithdraw, e.Err)
+	case distlock.EventWaiting:
+		o.waiters.Add(ctx, 1, at.waiters[mode]...)
+	case distlock.EventGranted, distlock.EventRefused:
+		o.asked(ctx, at, mode, &e)
+	case distlock.EventRenewed:
+		o.renewed(ctx, at, &e)
+	case distlock.EventReleased, distlock.EventHandedOff, distlock.EventLost:
+		o.ended(ctx, at, mode, &e)
+	case distlock.EventDetached: // it is held on elsewhere, or was only a pass of a limiter
+		o.leases.Add(ctx, -1, at.leases[mode]...)
+	}
+}
+
+// asked tells how a call for a lock ended.
+func (o *observer) asked(ctx context.Context, at *label, mode int, e *distlock.Event) {
+	if e.Waited {
+		o.waiters.Add(ctx, -1, at.waiters[mode]...)
+	}
+	if e.Type == distlock.EventGranted {
+		o.leases.Add(ctx, 1, at.leases[mode]...)
+	}
+	outcome := outcomeOf(ctx, e)
+	ctx, span := o.acquire(ctx, e, outcomes[outcome])
+	o.acquired.Record(ctx, e.Took.Seconds(), at.acquired[mode][outcome]...)
+	span.End()
+}
+
+// renewed tells how a renewal ended.
+func (o *observer) renewed(ctx context.Context, at *label, e *distlock.Event) {
+	outcome := renewalOf(e)
+	o.renewals.Record(ctx, e.Took.Seconds(), at.store.renewals[outcome]...)
+	if outcome == renewError {
+		o.failed(ctx, at, opRenew, e.Err)
+	}
+	if e.Margin > 0 {
+		o.margin.Record(ctx, e.Margin.Seconds(), at.margin...)
+	}
+}
+
+// ended tells how a hold ended.
+func (o *observer) ended(ctx context.Context, at *label, mode int, e *distlock.Event) {
+	o.leases.Add(ctx, -1, at.leases[mode]...)
+	if e.Type == distlock.EventReleased {
+		o.failed(ctx, at, opRelease, e.Err)
+	}
+	end := endReleased
+	if e.Type == distlock.EventLost {
+		var reason int
+		reason, end = lossOf(e)
+		o.lost.Add(ctx, 1, at.lost[reason]...)
+	}
+	ctx, span := o.hold(ctx, e, ends[end])
+	o.held.Record(ctx, e.Took.Seconds(), at.held[mode][end]...)
+	span.End()
+}
+
+// failed counts an error of the store, if there is one.
+func (o *observer) failed(ctx context.Context, at *label, op int, err error) {
+	if err != nil {
+		o.errors.Add(ctx, 1, at.store.errors[op][failureOf(err)]...)
+	}
+}

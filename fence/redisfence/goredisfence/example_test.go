@@ -1,0 +1,33 @@
+package goredisfence_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/distlock/distlock/fence"
+	"github.com/distlock/distlock/fence/redisfence"
+	"github.com/distlock/distlock/fence/redisfence/goredisfence"
+)
+
+func ExampleNew() {
+	server, err := miniredis.Run()
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	guard, err := redisfence.New(goredisfence.New(client), nil)
+	if err != nil {
+		panic(err)
+	}
+	lease, err := fence.New("invoice/42", 128) // or a *distlock.Lease
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(guard.Set(context.Background(), lease, "invoice/42", "paid"))
+	// Output: <nil>
+}

@@ -1,0 +1,24 @@
+package chaos_test
+
+import (
+	"testing"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/drivertest"
+	"github.com/distlock/distlock/internal/lab/chaos"
+	"github.com/distlock/distlock/store/mem"
+)
+
+// A link that nothing is wrong with is as good as the store behind it.
+func TestContract(t *testing.T) {
+	drivertest.Run(t, drivertest.Env{Virtual: true, Open: func(t testing.TB) driver.Store {
+		link := chaos.New(mem.New(), nil)
+		t.Cleanup(link.Close)
+		return link
+	}})
+}
+
+// A store that hands keys on is as good as one that does not.
+func TestHandOn(t *testing.T) {
+	drivertest.Run(t, drivertest.Env{Virtual: true, Open: func(testing.TB) driver.Store { return chaos.HandOn(mem.New()) }})
+}

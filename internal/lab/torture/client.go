@@ -1,0 +1,155 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/lab/chaos"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/internal/lab/workload"
+)
+
+// perParty is how many goroutines ask over one link: two, so that locks are handed on in memory too.
+const perParty = 2
+
+// A party is one link to the store, and the clients that use it. To the store it looks like one
+// process, and in the history it is one client.
+type party struct {
+	plan   *Plan
+	name   string // of its holds
+	prefix string // of its keys
+	start  time.Time
+	rec    *history.Recorder
+	link   *chaos.Store
+	locker *distlock.Locker
+}
+
+// join makes a party. The plan knows it by who, the history by name.
+func join(store driver.Store, p *Plan, who, name, prefix string, start time.Time, rec *history.Recorder) (*party, error) {
+	t := &party{plan: p, name: name, prefix: prefix, start: start, rec: rec}
+	t.link = chaos.New(store, &chaos.Options{
+		Name: name,
+		Plan: chaos.Plan{
+			Seed: p.Seed, Chance: p.Links[who].chances(), Delay: p.TTL,
+			Calm: max(p.calm()-time.Since(start), 1),
+		},
+		Timeout: p.TTL / 2,
+		Observe: func(f chaos.Fault) {
+			if f.Kind != chaos.CutOff { // told by whoever cuts
+				rec.Fault(name, f.Kind.String(), f.From, f.To)
+			}
+		},
+	})
+	var err error
+	t.locker, err = distlock.New(t.link, distlock.TTL(p.TTL), distlock.Holder("torture "+name))
+	if err != nil {
+		t.link.Close()
+	}
+	return t, err
+}
+
+// play starts the clients, which ask until ctx ends.
+func (t *party) play(ctx context.Context, wg *sync.WaitGroup) {
+	for n := range perParty {
+		wg.Go(func() { t.client(n).loop(ctx) })
+	}
+}
+
+// leave gives everything back, as far as the link lets it.
+func (t *party) leave() {
+	_ = t.locker.Close(context.Background()) // on a bad link it may fail
+	t.link.Close()
+}
+
+// A client takes locks and gives them back.
+type client struct {
+	*party
+	rng *rand.Rand
+}
+
+func (t *party) client(n int) *client {
+	return &client{t, t.plan.draws(fmt.Sprintf("client %d of %s", n, t.name))}
+}
+
+// loop asks until ctx ends.
+func (c *client) loop(ctx context.Context) {
+	for c.sleep(ctx, c.upTo(2*c.plan.think())) {
+		if c.rng.IntN(3) == 0 {
+			c.raw(ctx)
+		} else {
+			c.hold(ctx)
+		}
+	}
+}
+
+// upTo draws a duration.
+func (c *client) upTo(d time.Duration) time.Duration {
+	return time.Duration(c.rng.Int64N(int64(d) + 1))
+}
+
+// sleep reports whether ctx goes on.
+func (c *client) sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return ctx.Err() == nil
+	}
+}
+
+// key draws one of those in use now.
+func (c *client) key() string {
+	return fmt.Sprintf("%s%d/%d", c.prefix, time.Since(c.start)/c.plan.round(), c.rng.IntN(c.plan.Keys))
+}
+
+// hold takes one lock in one of the ways there are, works under it and gives it back.
+func (c *client) hold(ctx context.Context) {
+	want := history.Want{Client: c.name, Key: c.key(), TTL: c.plan.TTL, Weight: driver.Whole, Limit: driver.Whole}
+	take := c.locker.Lock
+	switch n := c.rng.IntN(10); {
+	case n < 2:
+		want.Weight, take = 1, c.locker.RLock
+	case n < 3:
+		take = c.locker.TryLock
+	}
+	waiting, cancel := ctx, func() {}
+	if c.rng.IntN(2) == 0 {
+		waiting, cancel = context.WithTimeout(ctx, c.upTo(c.plan.TTL/2))
+	}
+	defer cancel()
+
+	asked := time.Now()
+	h := c.rec.Ask(want)
+	o := &workload.Scribe{Hold: h}
+	lease, err := take(waiting, want.Key, distlock.Observe(o.Observe))
+	if err != nil {
+		workload.Ended(waiting, h, err)
+		return
+	}
+	h.Granted(lease.Fence(), workload.Trust(lease, asked))
+	o.Follow(lease)
+	select {
+	case <-lease.Done():
+	case <-time.After(c.work()):
+	}
+	if lease.Err() == nil {
+		h.Trusted()
+	} else {
+		h.Lost()
+	}
+	release := h.Release()
+	release.End(workload.Outcome(lease.Unlock(context.WithoutCancel(ctx))))
+}
+
+// work draws how long a lock is held: short, or now and then long enough to need renewals.
+func (c *client) work() time.Duration {
+	if c.rng.IntN(25) == 0 {
+		return c.upTo(c.plan.TTL * 3 / 2)
+	}
+	return c.upTo(20 * time.Millisecond)
+}

@@ -1,0 +1,155 @@
+package torture
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/distlock/distlock/internal/lab/chaos"
+)
+
+// Options say how long and how hard.
+type Options struct {
+	Seed      uint64        `json:"seed"`
+	Time      time.Duration `json:"time"` // how long the clients ask
+	TTL       time.Duration `json:"ttl"`
+	Clients   int           `json:"clients"`         // in this process, each with a link of its own
+	Processes int           `json:"processes"`       // to be paused and killed
+	Keys      int           `json:"keys"`            // at a time
+	Rate      float64       `json:"rate"`            // asks per second, of all together
+	Rest      time.Duration `json:"rest,omitempty"`  // how much longer than usual a client is left alone after a fault
+	Spare     bool          `json:"spare,omitempty"` // processes are paused, and none is killed
+	Slay      bool          `json:"slay,omitempty"`  // processes are killed, and none is paused
+}
+
+// MinTime is the shortest run for a TTL: time for a fault of every kind, and a calm end.
+func MinTime(ttl time.Duration) time.Duration { return 6 * ttl }
+
+// A Plan is what a seed decides.
+type Plan struct {
+	Options
+	Faults []Fault         `json:"faults"` // in order of time
+	Links  map[string]Link `json:"links"`  // by client
+}
+
+// A Fault is done to a client when its time has come and the client holds a lock.
+type Fault struct {
+	At   time.Duration `json:"at"`
+	Who  string        `json:"who"`
+	What What          `json:"what"`
+	For  time.Duration `json:"for,omitempty"`
+}
+
+// What is done to a client.
+type What string
+
+// The faults.
+const (
+	Pause What = "pause" // its process is stopped for longer than the TTL, and goes on
+	Kill  What = "kill"  // its process is killed; another takes its place
+	Cut   What = "cut"   // nothing it sends arrives, and nothing reaches it
+)
+
+// A Link is how bad the link of a client is: for each kind of fault the chance that a call meets it.
+type Link map[string]float64
+
+// linkFaults are the kinds that are drawn, and their greatest chances. A late or repeated acquire may close a key for a
+// TTL, with nobody to hold it: more of them, and nobody would contend.
+var linkFaults = []struct {
+	kind chaos.Kind
+	most float64
+}{
+	{chaos.RequestLost, .01}, {chaos.ReplyLost, .01}, {chaos.RequestLate, .01}, {chaos.ReplyLate, .01},
+	{chaos.Repeated, .01}, {chaos.Frozen, .003}, {chaos.Unavailable, .01}, {chaos.WakeLost, .2}, {chaos.WakeFalse, .2},
+}
+
+// NewPlan decides.
+func NewPlan(o Options) *Plan {
+	p := &Plan{Options: o, Links: map[string]Link{}}
+	for i := range o.Clients {
+		who := fmt.Sprint("c", i+1)
+		p.Links[who] = p.link(who)
+		p.schedule(who, i, Cut, Cut)
+	}
+	for i := range o.Processes {
+		who := fmt.Sprint("p", i+1)
+		p.Links[who] = p.link(who)
+		kinds := []What{Pause, Kill}
+		switch {
+		case o.Spare:
+			kinds = []What{Pause}
+		case o.Slay:
+			kinds = []What{Kill}
+		}
+		p.schedule(who, i, kinds...)
+	}
+	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
+	return p
+}
+
+// draws returns a source of chance that depends on the seed and a name alone.
+func (p *Plan) draws(name string) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.New(rand.NewPCG(p.Seed, h.Sum64()))
+}
+
+func (p *Plan) link(who string) Link {
+	rng := p.draws("link of " + who)
+	l := Link{}
+	for _, f := range linkFaults {
+		l[f.kind.String()] = f.most * (.2 + .8*rng.Float64())
+	}
+	return l
+}
+
+// chances is a Link as package chaos wants it.
+func (l Link) chances() map[chaos.Kind]float64 {
+	out := map[chaos.Kind]float64{}
+	for _, f := range linkFaults {
+		out[f.kind] = l[f.kind.String()]
+	}
+	return out
+}
+
+// schedule plans the faults of one client: in turn, one a few TTLs after the other.
+func (p *Plan) schedule(who string, first int, kinds ...What) {
+	rng := p.draws("faults of " + who)
+	between := func(least, most float64) time.Duration {
+		return time.Duration((least + (most-least)*rng.Float64()) * float64(p.TTL))
+	}
+	at := between(.3, 1) + time.Duration(first%4)*p.TTL*2/3 // if all were in trouble at once, nobody would contend
+	at += time.Duration(first) * p.Rest / time.Duration(max(1, p.Clients+p.Processes))
+	for n := first; at < p.calm(); n++ {
+		f := Fault{At: at, Who: who, What: kinds[n%len(kinds)]}
+		if f.What != Kill {
+			f.For = between(1.2, 2)
+		}
+		p.Faults = append(p.Faults, f)
+		at += f.For + between(2, 5) + p.Rest
+	}
+}
+
+// calm is when the faults end, so that the run can end well.
+func (p *Plan) calm() time.Duration { return max(p.Time-3*p.TTL, p.Time/3) }
+
+// of returns the faults of one client.
+func (p *Plan) of(who string) []Fault {
+	return slices.DeleteFunc(slices.Clone(p.Faults), func(f Fault) bool { return f.Who != who })
+}
+
+// asksPerKey bounds what the model has to put in order for one key. Its search is not linear.
+const asksPerKey = 250
+
+// round is for how long a set of keys is in use.
+func (p *Plan) round() time.Duration {
+	return max(4*p.TTL, time.Duration(asksPerKey*float64(p.Keys)/p.Rate*float64(time.Second)))
+}
+
+// think is how long a client pauses between two asks on average.
+func (p *Plan) think() time.Duration {
+	clients := perParty * (p.Clients + p.Processes)
+	return time.Duration(float64(clients) / p.Rate * float64(time.Second))
+}

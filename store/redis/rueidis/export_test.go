@@ -1,7 +1,0 @@
-package rueidis
-
-// Parse reads a URL.
-func Parse(text string) error {
-	_, _, err := parse(text)
-	return err
-}

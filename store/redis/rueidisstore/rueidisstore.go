@@ -1,0 +1,318 @@
+// Package rueidisstore makes a store of a rueidis client, or of a URL.
+//
+// Rueidis sends the commands of all goroutines over one connection to a server. So renewals never wait for a connection
+// that acquires have taken, and many calls share a system call.
+package rueidisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/redis"
+)
+
+// Options are those of the store: see [redis.Options].
+type Options = redis.Options
+
+// grace is how long a call that is under way may go on after its ctx is over. Most are done by then, and their outcome is
+// known; one that was given up earlier might take effect after the caller has cleared up.
+const grace = 50 * time.Millisecond
+
+// errClosed says that a call was not sent.
+var errClosed = fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
+
+// errMoved says that the server has ended a subscription because the slot of the channel went to another node.
+var errMoved = errors.New("rueidis: the channel has moved to another node")
+
+// New returns a store on a client. The client may be one for a single server, Sentinel or a cluster. It stays the caller's: close the
+// store first, and then the client.
+//
+// Scripts are sent once, whatever the client's options say about retries: rueidis sends only
+// commands again that read. They share a connection also if the client's DisableAutoPipelining is set. A grant that waits for
+// replicas takes a connection of the client's BlockingPoolSize for that time, and so does what is told to those who wait: one for the
+// process, or on a cluster one for each key that is waited for.
+func New(c rueidis.Client, opt *Options) (*redis.Store, error) {
+	if c == nil {
+		return nil, errors.New("rueidis: the client is nil")
+	}
+	return redis.New(newClient(c), opt)
+}
+
+// A client is a rueidis client as the store needs it.
+type client struct {
+	c       rueidis.Client
+	cluster bool
+	closes  bool        // the client is ours
+	mail    mail        // not on a cluster
+	doubt   atomic.Bool // the last call failed on its way: rueidis may have to connect
+	closed  atomic.Bool
+}
+
+func newClient(c rueidis.Client) *client {
+	n := &client{c: c, cluster: c.Mode() == rueidis.ClientModeCluster}
+	n.mail.init(c)
+	return n
+}
+
+// Run runs a script. A renewal waits for nobody; and on a cluster calls that are sent together would wait for the slowest node.
+func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
+	if !c.cluster && !call.Renewal {
+		return answer(c.mail.send(ctx, c.command(c.c.B(), call)))
+	}
+	cmd := c.command(c.c.B(), call)
+	if !c.doubt.Load() {
+		return c.run(ctx, cmd)
+	}
+	var text string
+	var err error
+	if late := apart(ctx, func() { text, err = c.run(ctx, cmd) }); late != nil {
+		return "", late
+	}
+	return text, err
+}
+
+func (c *client) run(ctx context.Context, cmd rueidis.Completed) (string, error) {
+	if c.closed.Load() {
+		return "", errClosed
+	}
+	text, err := answer(c.c.Do(ctx, cmd))
+	if doubt := err != nil && !errors.As(err, new(redis.ReplyError)); doubt != c.doubt.Load() {
+		c.doubt.Store(doubt)
+	}
+	return text, err
+}
+
+// apart makes a call in a goroutine of its own, and returns when it is done, or soon after ctx is over: rueidis looks at ctx neither
+// while it connects, nor while it waits for a connection of its pool.
+func apart(ctx context.Context, call func()) error {
+	done := make(chan struct{})
+	go func() {
+		call()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(grace)
+	defer late.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-late.C:
+		return context.Cause(ctx)
+	}
+}
+
+// RunWait runs a script and WAIT on a connection that nobody else uses, since WAIT keeps those behind it waiting.
+func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (string, int, error) {
+	if c.closed.Load() {
+		return "", 0, errClosed
+	}
+	cmd := c.command(c.c.B(), call)
+	wait := c.c.B().Wait().Numreplicas(int64(replicas)).Timeout(within.Milliseconds()).Build()
+	var text string
+	var have int64
+	var err error
+	late := apart(ctx, func() {
+		err = c.c.Dedicated(func(d rueidis.DedicatedClient) (err error) {
+			if text, err = answer(d.Do(ctx, cmd)); err != nil { // nothing is sent if the caller has left meanwhile
+				return err
+			}
+			have, err = d.Do(ctx, wait).AsInt64()
+			return wrap(err)
+		})
+	})
+	if late != nil {
+		return "", 0, late
+	}
+	return text, int(have), err
+}
+
+// RunAll runs many scripts.
+func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer {
+	cmds := make(rueidis.Commands, len(calls))
+	for i, call := range calls {
+		cmds[i] = c.command(c.c.B(), call)
+	}
+	out := make([]redis.Answer, len(calls))
+	var all []rueidis.RedisResult
+	late := errClosed
+	if !c.closed.Load() {
+		late = apart(ctx, func() { all = c.c.DoMulti(ctx, cmds...) })
+	}
+	for i := range out {
+		if out[i].Err = late; late == nil {
+			out[i].Text, out[i].Err = answer(all[i])
+		}
+	}
+	return out
+}
+
+// command is a call as rueidis sends it: over the connection that all goroutines share, also if the client was told to take one of a pool for
+// each. Outside a cluster it does not say which texts are keys: then rueidis sends all calls over one connection, where a release cannot
+// overtake the acquire that it undoes.
+func (c *client) command(b rueidis.Builder, call redis.Call) rueidis.Completed {
+	cmd := b.Arbitrary(call.Verb, call.Script, strconv.Itoa(len(call.Keys)))
+	if c.cluster {
+		cmd = cmd.Keys(call.Keys...)
+	} else {
+		cmd = cmd.Args(call.Keys...)
+	}
+	return cmd.Args(call.Args...).Build().ToPipe()
+}
+
+func answer(res rueidis.RedisResult) (string, error) {
+	text, err := res.ToString()
+	if err != nil {
+		return "", wrap(err) // the text is that of the error
+	}
+	return text, nil
+}
+
+// wrap tells errors of the server from all others.
+func wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	if reply, ok := rueidis.IsRedisErr(err); ok {
+		return redis.ReplyError(reply.Error())
+	}
+	if errors.Is(err, rueidis.ErrNoSlot) {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	return err // rueidis.ErrClosing too: it closes the connection to a primary that was replaced, with what was sent and not answered yet
+}
+
+// Each calls f for every primary.
+func (c *client) Each(ctx context.Context, f func(redis.Node) error) error {
+	nodes := c.c.Nodes()
+	if c.c.Mode() != rueidis.ClientModeCluster {
+		return f(server{c.c})
+	}
+	for _, n := range nodes {
+		role, err := server{n}.Do(ctx, "ROLE")
+		if err != nil {
+			return err
+		}
+		if parts, _ := role.([]any); len(parts) > 0 && parts[0] != "master" {
+			continue
+		}
+		if err := f(server{n}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A server is one node.
+type server struct{ c rueidis.Client }
+
+// Do sends a command.
+func (s server) Do(ctx context.Context, args ...string) (any, error) {
+	msg, err := s.c.Do(ctx, s.c.B().Arbitrary(args...).Build()).ToMessage()
+	if err != nil {
+		return nil, wrap(err)
+	}
+	return plain(msg), nil
+}
+
+// plain is a reply as strings, numbers and lists.
+func plain(m rueidis.RedisMessage) any {
+	switch {
+	case m.IsNil():
+		return nil
+	case m.IsInt64():
+		n, _ := m.AsInt64()
+		return n
+	case m.IsArray():
+		ms, _ := m.ToArray()
+		out := make([]any, len(ms))
+		for i, one := range ms {
+			out[i] = plain(one)
+		}
+		return out
+	case m.IsMap():
+		ms, _ := m.ToMap()
+		var out []any
+		for k, v := range ms {
+			out = append(out, k, plain(v))
+		}
+		return out
+	default:
+		s, _ := m.ToString()
+		return s
+	}
+}
+
+// Receive subscribes to a channel, on a connection of its own: whoever reads that one tells the news itself, and as long as few calls
+// are under way on the others, each is written and read by its caller.
+func (c *client) Receive(ctx context.Context, channel string, sharded bool, up func(), news func(string)) error {
+	var err error
+	if late := apart(ctx, func() { err = c.receive(ctx, channel, sharded, up, news) }); late != nil {
+		return late
+	}
+	return err
+}
+
+func (c *client) receive(ctx context.Context, channel string, sharded bool, up func(), news func(string)) error {
+	d, release := c.c.Dedicate()
+	defer release()
+	defer d.Close()
+	moved := make(chan struct{}, 1)
+	over := d.SetPubSubHooks(rueidis.PubSubHooks{
+		OnSubscription: func(s rueidis.PubSubSubscription) {
+			switch {
+			case s.Channel != channel:
+			case s.Kind == "subscribe" || s.Kind == "ssubscribe":
+				up()
+			case s.Kind == "sunsubscribe": // nobody here asked for it
+				select {
+				case moved <- struct{}{}:
+				default: // it is known
+				}
+			}
+		},
+		OnMessage: func(m rueidis.PubSubMessage) {
+			if m.Channel == channel {
+				news(m.Message)
+			}
+		},
+	})
+	cmd := d.B().Subscribe().Channel(channel).Build()
+	if sharded {
+		cmd = d.B().Ssubscribe().Channel(channel).Build()
+	}
+	if err := d.Do(ctx, cmd).Error(); err != nil {
+		return wrap(err)
+	}
+	select {
+	case err := <-over:
+		return wrap(err)
+	case <-moved:
+		return errMoved
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Cluster tells whether this is a cluster.
+func (c *client) Cluster() bool { return c.c.Mode() == rueidis.ClientModeCluster }
+
+// Close closes the client if Open made it.
+func (c *client) Close() error {
+	c.closed.Store(true)
+	if c.closes {
+		c.c.Close()
+	}
+	c.mail.close()
+	return nil
+}
