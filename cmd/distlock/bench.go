@@ -24,8 +24,9 @@ func (a *app) bench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the latency and throughput of locks in a store",
-		Long: `Measure how long a lock takes in your own store: a free name, a contended name, and the delay between a release and the next
-grant. bench uses names of its own. It compares the times with a round trip, a call that changes nothing; the output says which call.`,
+		Long: `Measure how long a lock takes in your own store: a free name, a contended name, and the delay
+between a release and the next grant. bench uses names of its own. It compares the times with a
+round trip, a call that changes nothing; the output says which call.`,
 		Example: "  distlock bench --store memory: --time 1s\n  distlock bench --store redis://localhost --clients 16",
 		Args:    exact(),
 		RunE:    func(c *cobra.Command, _ []string) error { return b.main(c) },

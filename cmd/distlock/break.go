@@ -19,8 +19,9 @@ func (a *app) breaks() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "break NAME --reason TEXT",
 		Short: "Take a lock away from its holder",
-		Long: "Take a lock away from its holder. With --kind, take away all slots of a name, all passes of its rate limit, its stored result, or its " +
-			"leadership. The holder notices the loss at its next renewal and may work until then: only a fencing token can reject its writes.",
+		Long: "Take a lock away from its holder. With --kind, take away all slots of a name, all passes " +
+			"of its rate limit, its stored result, or its leadership. The holder notices the loss at " +
+			"its next renewal and may work until then: only a fencing token can reject its writes.",
 		Example: "  distlock break deploy --reason 'ci-3 is gone' --yes\n" +
 			"  distlock break nightly@2030-01-31 --kind once --reason 'run it again' --yes",
 		Args:              exact("NAME"),

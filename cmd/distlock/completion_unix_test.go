@@ -31,8 +31,8 @@ func complete(t *testing.T, store string, args ...string) ([]string, time.Durati
 	return lines[:len(lines)-1], took
 }
 
-// offers fails the test unless completion offers these names within 20 s. It repeats the completion,
-// because a store that needs more than completeLimit offers none.
+// offers fails the test unless completion offers these names within 20 s. It repeats the
+// completion, because a store that needs more than completeLimit offers none.
 func offers(t *testing.T, want []string, store string, args ...string) {
 	t.Helper()
 	var got []string

@@ -39,7 +39,8 @@ const (
 	fromFlag
 )
 
-// personal are the flags that belong to one call. No configuration file and no variable can set them.
+// personal are the flags that belong to one call. No configuration file and no variable can set
+// them.
 var personal = []string{"help", "config", "command", "yes", "reason", "kind"}
 
 // A once is the value of a flag that may be given once only.
@@ -156,8 +157,8 @@ func (a *app) readConfig(c *cobra.Command) (map[string][]string, error) {
 	return values, err
 }
 
-// flagValues converts a configuration to values of flags. A key that is no flag of any command is an
-// error.
+// flagValues converts a configuration to values of flags. A key that is no flag of any command is
+// an error.
 func flagValues(root *cobra.Command, path string, raw map[string]any) (map[string][]string, error) {
 	known := map[string]bool{}
 	for _, c := range append(root.Commands(), root) {

@@ -59,11 +59,12 @@ func (a *app) doctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check a store: its features, and the settings that endanger locks",
-		Long: `Check the store: its version, its features, and the settings that endanger locks. Each finding has its consequence and a cure. A
-setting that this user may not read is reported as unknown, not as fine. Then doctor acquires, renews and releases a lock under a
-name of its own.
+		Long: `Check the store: its version, its features, and the settings that endanger locks. Each finding has
+its consequence and a cure. A setting that this user may not read is reported as unknown, not as
+fine. Then doctor acquires, renews and releases a lock under a name of its own.
 
-doctor exits with 0 if nothing endangers locks, with 1 if something does, and with 69 if the store cannot be reached.`,
+doctor exits with 0 if nothing endangers locks, with 1 if something does, and with 69 if the store
+cannot be reached.`,
 		Example: "  distlock doctor\n  distlock doctor --strict --json",
 		Args:    exact(),
 	}

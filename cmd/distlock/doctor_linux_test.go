@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// On a terminal, levels have colours and lines are wrapped at the edge. NO_COLOR turns the colours off.
+// On a terminal, levels have colours and lines are wrapped at the edge. NO_COLOR turns the colours
+// off.
 func TestDoctor_terminal(t *testing.T) {
 	w := newTerminal(t)
 	c := w.start(t, "memory:", "doctor")

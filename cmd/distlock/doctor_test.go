@@ -186,8 +186,9 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// doctor reports a PostgreSQL server that answers but cannot be used, and a permission that is missing,
-// with a cure. If the store itself reports that waiters poll, doctor does not report it again.
+// doctor reports a PostgreSQL server that answers but cannot be used, and a permission that is
+// missing, with a cure. If the store itself reports that waiters poll, doctor does not report it
+// again.
 func TestDoctor_postgres(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Fsync())

@@ -28,8 +28,9 @@ func (a *app) elect() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "elect [flags] NAME [--] COMMAND [ARG...]",
 		Short: "Stand for election, and run a command while this process is the leader",
-		Long: "Stand for election, and run a command while this process is the leader. If the leader fails, another candidate runs the command. " +
-			"If elect loses leadership, it stops the command; if the command exits with 0, it releases leadership. In both cases elect stands " +
+		Long: "Stand for election, and run a command while this process is the leader. If the leader " +
+			"fails, another candidate runs the command. If elect loses leadership, it stops the " +
+			"command; if the command exits with 0, it releases leadership. In both cases elect stands " +
 			"for election again. Any other exit code ends elect.",
 		Example: "  distlock elect scheduler -- ./scheduler\n  distlock elect scheduler --value 10.0.0.1:8080 --preferred -- ./scheduler",
 		Args: func(_ *cobra.Command, args []string) error {

@@ -25,7 +25,8 @@ func (p *program) ended(t *testing.T) int {
 	return p.code(t)
 }
 
-// A candidate that has stepped down once ends with its command in a later term, as in the first term.
+// A candidate that has stepped down once ends with its command in a later term, as in the first
+// term.
 func TestElect_afterSteppingDown(t *testing.T) {
 	t.Parallel()
 	store, dir := sqliteStore(t), t.TempDir()

@@ -40,10 +40,10 @@ func environment(l *distlock.Lease, holder string) []string {
 		modeVariable+"="+string(l.Mode()), fencesVariable+"="+fences)
 }
 
-// nested returns an error if an enclosing run holds the lock, because this run would wait for itself.
-// It compares the fencing token of the holder with those of the enclosing runs. The name is not
-// enough, because the enclosing run may use another store. The URL is not enough either, because one
-// store has many URLs.
+// nested returns an error if an enclosing run holds the lock, because this run would wait for
+// itself. It compares the fencing token of the holder with those of the enclosing runs. The name is
+// not enough, because the enclosing run may use another store. The URL is not enough either,
+// because one store has many URLs.
 func (j *job) nested(ctx context.Context, locker *distlock.Locker) error {
 	name := os.Getenv(nameVariable)
 	if name == "" || j.slots > 0 { // another slot may be free

@@ -63,8 +63,8 @@ func onThisHost(store string) bool {
 // private reports whether a store belongs to one process only.
 func private(store string) bool { return strings.HasPrefix(store, "memory:") }
 
-// loopback reports whether a host, with or without a port, is this host. An empty host is this host,
-// because that is the default of clients.
+// loopback reports whether a host, with or without a port, is this host. An empty host is this
+// host, because that is the default of clients.
 func loopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

@@ -86,8 +86,8 @@ func (t *target) check(c *cobra.Command, name string) (key string, err error) {
 	return storeKey(t.kind, name)
 }
 
-// why returns the holders and the waiters. It takes one round trip for a lock, and one for each kind
-// otherwise.
+// why returns the holders and the waiters. It takes one round trip for a lock, and one for each
+// kind otherwise.
 func (t *target) why(ctx context.Context, l *distlock.Locker) (distlock.Reason, error) {
 	if t.kind == kindLock {
 		return l.Why(ctx, t.name)
@@ -101,9 +101,9 @@ func (t *target) why(ctx context.Context, l *distlock.Locker) (distlock.Reason, 
 	return distlock.Reason{Name: t.name, Kind: t.kind}, err
 }
 
-// others returns the other kinds of the name for which match is true, each with its --kind: a user who
-// gave no --kind may have meant one of them. It is empty if there are none, if --kind was given, or if
-// the store does not answer.
+// others returns the other kinds of the name for which match is true, each with its --kind: a user
+// who gave no --kind may have meant one of them. It is empty if there are none, if --kind was
+// given, or if the store does not answer.
 func (t *target) others(ctx context.Context, l *distlock.Locker, match func(distlock.Reason) bool) string {
 	if t.given {
 		return ""
@@ -121,8 +121,8 @@ func (t *target) others(ctx context.Context, l *distlock.Locker, match func(dist
 // held reports whether there is a holder.
 func held(why distlock.Reason) bool { return len(why.Holders) > 0 }
 
-// full reports whether an attempt would be refused now: there are waiters, or there are holders and no
-// slot or pass is left.
+// full reports whether an attempt would be refused now: there are waiters, or there are holders and
+// no slot or pass is left.
 func full(why distlock.Reason) bool {
 	used, limit := taken(why)
 	counted := why.Kind == "sem" || why.Kind == "rate"

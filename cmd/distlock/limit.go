@@ -26,8 +26,9 @@ func (a *app) limit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "limit [flags] KEY [--] [COMMAND [ARG...]]",
 		Short: "Run a command at most N times in any span of time, on all hosts together",
-		Long: "Run a command at most N times in any span of time, on all hosts together. Without a COMMAND, limit only counts, " +
-			"and its exit code reports whether the call is within the limit.",
+		Long: "Run a command at most N times in any span of time, on all hosts together. Without a " +
+			"COMMAND, limit only counts, and its exit code reports whether the call is within the " +
+			"limit.",
 		Example: "  distlock limit partner-api --rate 10/1m -- ./call.sh\n" +
 			"  distlock limit mail --rate 100/1h --wait 10m -- ./send.sh",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -95,7 +96,8 @@ func parseRate(s string) (n int64, window time.Duration, err error) {
 	return n, window, nil
 }
 
-// count counts the call, and waits for up to --wait if the limit is reached. A signal ends the wait.
+// count counts the call, and waits for up to --wait if the limit is reached. A signal ends the
+// wait.
 func (q *quota) count(parent context.Context, l *distlock.Limiter) error {
 	ctx, stop := interruptible(parent)
 	defer stop()

@@ -38,7 +38,8 @@ func TestBench_terminal(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends both commands at once. They leave nothing in the store but queue entries, which expire.
+// Ctrl-C ends both commands at once. They leave nothing in the store but queue entries, which
+// expire.
 func TestLoad_interrupt(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"bench", "torture"} {

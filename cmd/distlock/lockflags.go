@@ -93,7 +93,8 @@ func (k *lockFlags) options(a *app) ([]distlock.Option, error) {
 	return opts, nil
 }
 
-// acquire acquires the lock. If a signal ended the wait, the error has the exit code for the signal.
+// acquire acquires the lock. If a signal ended the wait, the error has the exit code for the
+// signal.
 func (k *lockFlags) acquire(
 	ctx context.Context, l *distlock.Locker, name string, opts []distlock.Option,
 ) (*distlock.Lease, error) {

@@ -85,9 +85,9 @@ func lastTime(t *testing.T, file string) time.Time {
 	return time.Unix(0, n)
 }
 
-// The store becomes unreachable while a command runs that ignores TERM. The command must end before a
-// rival can acquire the lock. The rival still reaches the store, or reaches it as soon as it answers
-// again.
+// The store becomes unreachable while a command runs that ignores TERM. The command must end before
+// a rival can acquire the lock. The rival still reaches the store, or reaches it as soon as it
+// answers again.
 func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("date has no nanoseconds here")
@@ -120,8 +120,8 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 	}
 }
 
-// lose runs a command until its store becomes unreachable. It checks that the last sign of the command
-// is before the start of the rival, and returns the time between TERM and the last sign.
+// lose runs a command until its store becomes unreachable. It checks that the last sign of the
+// command is before the start of the rival, and returns the time between TERM and the last sign.
 func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) time.Duration {
 	dir := t.TempDir()
 	ticks, term, rivals := filepath.Join(dir, "ticks"), filepath.Join(dir, "term"), filepath.Join(dir, "rival")
@@ -154,8 +154,8 @@ func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) time
 	return grace
 }
 
-// A claim that the store hands off to the next waiter has a short TTL at first. run must not stop the
-// command because of that.
+// A claim that the store hands off to the next waiter has a short TTL at first. run must not stop
+// the command because of that.
 func TestRun_handedOver(t *testing.T) {
 	t.Parallel()
 	r := testenv.Redis(t)
@@ -200,8 +200,8 @@ func TestRun_lost_broken(t *testing.T) {
 	}
 }
 
-// If the store cannot be reached when the command ends, and the command ended in time, the exit code is
-// that of the command.
+// If the store cannot be reached when the command ends, and the command ended in time, the exit
+// code is that of the command.
 func TestRun_storeGoneAtTheEnd(t *testing.T) {
 	t.Parallel()
 	r := testenv.Redis(t)

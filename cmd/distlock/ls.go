@@ -99,7 +99,8 @@ func (a *app) ls() *cobra.Command {
 	return c
 }
 
-// unlisted returns the error of a list. If the store cannot list, the error says what to do instead.
+// unlisted returns the error of a list. If the store cannot list, the error says what to do
+// instead.
 func unlisted(err error) error {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return err

@@ -23,8 +23,8 @@ type runner struct{ m *testing.M }
 
 func (r runner) Run() int {
 	flag.Parse()
-	// Most tests wait for a clock or another process, so more of them than there are processors can run
-	// at the same time.
+	// Most tests wait for a clock or another process, so more of them than there are processors can
+	// run at the same time.
 	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
@@ -190,7 +190,7 @@ func TestExecute_help(t *testing.T) {
 		var out, want, errs bytes.Buffer
 		execute(context.Background(), strings.Fields(flag), nil, &want, &errs)
 		if code := execute(context.Background(), strings.Fields(word), nil, &out, &errs); code != 0 || out.String() != want.String() || errs.Len() > 0 {
-			t.Errorf("%s: %d %q %s, want what %s prints", word, code, out.String(), errs.String(), flag)
+			t.Errorf("%s: %d %q %s, want the output of %s", word, code, out.String(), errs.String(), flag)
 		}
 	}
 	for _, c := range (&app{redact: open.Redact}).root().Commands() {
@@ -209,7 +209,8 @@ func TestExecute_help(t *testing.T) {
 	}
 }
 
-// With -v, run logs the path of the file: the default stores of a login and of cron may be two files.
+// With -v, run logs the path of the file: the default stores of a login and of cron may be two
+// files.
 func TestExecute_logsTheFile(t *testing.T) {
 	t.Cleanup(func() { // run does not reset the signal handlers of its process
 		signal.Reset()

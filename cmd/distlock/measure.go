@@ -16,8 +16,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// benchTTL is the TTL of the locks. It is short, so that the locks of an interrupted measurement soon
-// expire.
+// benchTTL is the TTL of the locks. It is short, so that the locks of an interrupted measurement
+// soon expire.
 const benchTTL = 10 * time.Second
 
 // A measure acquires locks and measures the time that they take.
@@ -33,9 +33,10 @@ func (m *measure) locker(s driver.Store) (*distlock.Locker, error) {
 	return distlock.New(s, distlock.TTL(cmp.Or(m.ttl, benchTTL)), distlock.Holder("distlock bench"))
 }
 
-// roundTrips measures the cheapest call that needs the server: the release of a lock that nobody holds.
-// A store whose claims end with the process knows its claims and answers that without the server. For
-// such a store roundTrips measures an attempt that is refused. Neither call changes anything.
+// roundTrips measures the cheapest call that needs the server: the release of a lock that nobody
+// holds. A store whose claims end with the process knows its claims and answers that without the
+// server. For such a store roundTrips measures an attempt that is refused. Neither call changes
+// anything.
 func (m *measure) roundTrips(ctx context.Context, until time.Time, found *benchResult) error {
 	if !m.store.Features().Detached {
 		return m.refusals(ctx, until, found)

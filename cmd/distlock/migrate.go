@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// migrateLimit bounds the time of a migration, which includes the wait for another migration that runs
-// at the same time.
+// migrateLimit bounds the time of a migration, which includes the wait for another migration that
+// runs at the same time.
 const migrateLimit = time.Minute
 
 func (a *app) migrate() *cobra.Command {
@@ -21,8 +21,9 @@ func (a *app) migrate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create the tables of a store, or bring them up to date",
-		Long: "Create the tables of a store, or bring them and their functions up to date. It is safe to run migrate again, and to run several at " +
-			"once: locks stay held. A store creates its tables by itself if its role may; migrate is for roles that may not, and for new " +
+		Long: "Create the tables of a store, or bring them and their functions up to date. It is safe " +
+			"to run migrate again, and to run several at once: locks stay held. A store creates its " +
+			"tables by itself if its role may; migrate is for roles that may not, and for new " +
 			"versions. With --print it prints the SQL instead, which is also safe to run again.",
 		Example: "  distlock migrate --store postgres://admin@db/app\n" +
 			"  distlock migrate --store postgres://db/app --print | psql -v ON_ERROR_STOP=1 app",

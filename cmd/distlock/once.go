@@ -8,8 +8,8 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// holdOnce calls [job.hold], unless the command has already succeeded for the key. If another process
-// runs the command for the key, holdOnce waits for that process as for the lock.
+// holdOnce calls [job.hold], unless the command has already succeeded for the key. If another
+// process runs the command for the key, holdOnce waits for that process as for the lock.
 func (j *job) holdOnce(parent context.Context, locker *distlock.Locker, opts []distlock.Option) error {
 	once, err := distlock.NewOnce[int](locker, j.keep, nil, opts...)
 	if err != nil {

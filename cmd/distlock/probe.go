@@ -37,14 +37,15 @@ const (
 	slow = 250 * time.Millisecond
 )
 
-// pollDelay is the part of a finding that says that waiters are not notified. The stores use the same
-// words, so that doctor does not report it twice.
+// pollDelay is the part of a finding that says that waiters are not notified. The stores use the
+// same words, so that doctor does not report it twice.
 const pollDelay = "up to a second after a release"
 
 var errStillHeld = errors.New("it was still held")
 
 // A speed has the medians of a few calls, in seconds. RoundTrip is the time of a call that changes
-// nothing, which is the least that a call can take. It is 0 if the store answers that call by itself.
+// nothing, which is the least that a call can take. It is 0 if the store answers that call by
+// itself.
 type speed struct {
 	RoundTrip float64 `json:"round_trip,omitempty"`
 	Acquire   float64 `json:"acquire"`
@@ -74,8 +75,8 @@ func newProbe(s driver.Store) *probe {
 	return p
 }
 
-// run runs the probe. It leaves nothing in the store but the last fencing token of the key, which the
-// store forgets by itself.
+// run runs the probe. It leaves nothing in the store but the last fencing token of the key, which
+// the store forgets by itself.
 func (p *probe) run(ctx context.Context) {
 	var last uint64
 	began := time.Now()
@@ -202,8 +203,8 @@ func (p *probe) wake(ctx context.Context) {
 	})
 }
 
-// notified acquires and releases the lock, and reports whether a notification of the release arrived.
-// It is not ok if a call failed.
+// notified acquires and releases the lock, and reports whether a notification of the release
+// arrived. It is not ok if a call failed.
 func (p *probe) notified(ctx context.Context, wakes <-chan driver.Wake) (notified, ok bool) {
 	a := p.request()
 	defer p.withdraw(ctx, a.ID)

@@ -9,19 +9,19 @@ import (
 	"syscall"
 )
 
-// A processTree is the child and its descendants. On a terminal they share a process group with this
-// process and the rest of its pipeline, so that the tree has to find them one by one.
+// A processTree is the child and its descendants. On a terminal they share a process group with
+// this process and the rest of its pipeline, so that the tree has to find them one by one.
 type processTree struct{ known []process }
 
-// A process is identified by its number and its start time, in ticks since the boot. A later process
-// may have the same number.
+// A process is identified by its number and its start time, in ticks since the boot. A later
+// process may have the same number.
 type process struct {
 	pid   int
 	began uint64
 }
 
-// signal sends a signal to the child and to all its descendants. The tree remembers the processes that
-// it has found, because their parents may end before them.
+// signal sends a signal to the child and to all its descendants. The tree remembers the processes
+// that it has found, because their parents may end before them.
 func (t *processTree) signal(child int, s syscall.Signal) {
 	t.refresh(child)
 	if s == syscall.SIGKILL {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/term"
 )
 
-// showProgress rewrites a line on a terminal a few times a second. stop ends that and erases the line.
-// showProgress prints nothing if standard error is no terminal, or a terminal that cannot rewrite a
-// line.
+// showProgress rewrites a line on a terminal a few times a second. stop ends that and erases the
+// line. showProgress prints nothing if standard error is no terminal, or a terminal that cannot
+// rewrite a line.
 func (a *app) showProgress(line func() string) (stop func()) {
 	if !isTerminal(a.err) || os.Getenv("TERM") == "dumb" {
 		return func() {}

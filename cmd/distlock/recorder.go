@@ -35,8 +35,8 @@ func (s *recorder) Acquire(ctx context.Context, r driver.Request) (driver.Result
 }
 
 // breakReason returns the reason for which the last grant was broken. It is empty if the grant was
-// not broken, or if the store does not answer in time. The claim must be lost: the store returns the
-// reason to a renewal only, and the renewal of a lost claim changes nothing.
+// not broken, or if the store does not answer in time. The claim must be lost: the store returns
+// the reason to a renewal only, and the renewal of a lost claim changes nothing.
 func (s *recorder) breakReason(ctx context.Context) string {
 	id, ok := s.granted.Load().(driver.ID)
 	if !ok {

@@ -12,9 +12,10 @@ import (
 
 func (a *app) renew() *cobra.Command {
 	return &cobra.Command{
-		Use:     "renew HANDLE",
-		Short:   "Renew a lock for its whole TTL",
-		Long:    "Renew a lock for its whole TTL. HANDLE is the output of acquire, or - to read it from standard input, which keeps it out of the list of processes.",
+		Use:   "renew HANDLE",
+		Short: "Renew a lock for its whole TTL",
+		Long: "Renew a lock for its whole TTL. HANDLE is the output of acquire, or - to read it from " +
+			"standard input, which keeps it out of the list of processes.",
 		Example: "  echo \"$h\" | distlock renew -",
 		Args:    exact("HANDLE"),
 		RunE: func(c *cobra.Command, args []string) error {

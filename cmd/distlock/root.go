@@ -113,9 +113,9 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.err, "distlock: "+oneLine(a.redact(fmt.Sprintf(format, args...))))
 }
 
-// oneLine joins the lines of a text. A line that begins with a tab is one attempt of the operation in
-// the line before. The client of PostgreSQL, for example, tries every address with and without TLS.
-// oneLine keeps only the last attempt.
+// oneLine joins the lines of a text. A line that begins with a tab is one attempt of the operation
+// in the line before. The client of PostgreSQL, for example, tries every address with and without
+// TLS. oneLine keeps only the last attempt.
 func oneLine(text string) string {
 	var out []string
 	attempt := ""
@@ -198,8 +198,8 @@ func refuseTwice(root *cobra.Command) {
 	onceEach(root.PersistentFlags())
 }
 
-// unmark removes the backquotes around the names of values from the usage of flags. Help and man pages
-// use the backquotes, but shells would show them.
+// unmark removes the backquotes around the names of values from the usage of flags. Help and man
+// pages use the backquotes, but shells would show them.
 func unmark(root *cobra.Command) {
 	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
 	for _, c := range root.Commands() {
@@ -311,8 +311,8 @@ func interruptible(parent context.Context) (context.Context, func()) {
 	return ctx, func() { signal.Stop(sigs); close(stop); cancel(nil) }
 }
 
-// notify subscribes to signals, except those that this process inherited as ignored, for example from
-// nohup or from the shell's &. The child inherits them as ignored too.
+// notify subscribes to signals, except those that this process inherited as ignored, for example
+// from nohup or from the shell's &. The child inherits them as ignored too.
 func notify(c chan<- os.Signal, sigs ...os.Signal) {
 	for _, s := range sigs {
 		if !signal.Ignored(s) {

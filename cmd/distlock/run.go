@@ -229,8 +229,8 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 		return err
 	}
 	granted := time.Now()
-	// A lease may begin with a part of its TTL only. Ensure renews it in that case: otherwise supervise
-	// would stop the command right after its start.
+	// A lease may begin with a part of its TTL only. Ensure renews it in that case: otherwise
+	// supervise would stop the command right after its start.
 	if lease.Ensure(ctx, j.grace+j.ttl/10) != nil {
 		j.discard(context.WithoutCancel(ctx), locker, lease)
 		return &exitError{
@@ -263,9 +263,9 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 	return err
 }
 
-// lossReason returns the reason for which the lock was broken, as the end of a message, with a colon
-// before it. It is empty if the lock was not broken. If the command ended before the next renewal, the
-// lease does not know the reason yet, and lossReason requests it from the store.
+// lossReason returns the reason for which the lock was broken, as the end of a message, with a
+// colon before it. It is empty if the lock was not broken. If the command ended before the next
+// renewal, the lease does not know the reason yet, and lossReason requests it from the store.
 func (j *job) lossReason(ctx context.Context, unlock error) string {
 	var broken *driver.BrokenError
 	reason := ""
@@ -312,8 +312,8 @@ func (j *job) await(parent context.Context, locker *distlock.Locker, opts []dist
 	return lease, err
 }
 
-// discard releases a lock if the command was not started. --at-least does not apply then, so discard
-// attaches to the lock first: an attached lease has no shortest hold.
+// discard releases a lock if the command was not started. --at-least does not apply then, so
+// discard attaches to the lock first: an attached lease has no shortest hold.
 func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) {
 	if j.atLeast > 0 {
 		if h, err := lease.Handle(ctx); err == nil {
@@ -325,8 +325,8 @@ func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distl
 	_ = lease.Unlock(ctx)
 }
 
-// giveHandle puts the handle into the child's environment. A lease ends when its handle is created, so
-// giveHandle attaches to the handle and returns the new lease.
+// giveHandle puts the handle into the child's environment. A lease ends when its handle is created,
+// so giveHandle attaches to the handle and returns the new lease.
 func (j *job) giveHandle(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) (*distlock.Lease, error) {
 	h, err := lease.Handle(ctx)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A password from a file is in no argument and no variable of distlock or of the command. The command
-// inherits a password in DISTLOCK_STORE, as it inherits all variables, and the password is nowhere else.
+// A password from a file is in no argument and no variable of distlock or of the command. The
+// command inherits a password in DISTLOCK_STORE, as it inherits all variables, and the password is
+// nowhere else.
 func TestRun_secretsOfProcesses(t *testing.T) {
 	const secret = "hunter22"
 	r := testenv.Redis(t, testenv.Password(secret))

@@ -14,9 +14,10 @@ import (
 func (a *app) show() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:               "show NAME",
-		Short:             "Show the holders of a name, and its queue",
-		Long:              "Show the holders of a name and its waiters: of its lock, its slots, its rate limit, its stored result and its election.",
+		Use:   "show NAME",
+		Short: "Show the holders of a name, and its queue",
+		Long: "Show the holders of a name and its waiters: of its lock, its slots, its rate limit, its " +
+			"stored result and its election.",
 		Example:           "  distlock show deploy",
 		Args:              exact("NAME"),
 		ValidArgsFunction: a.completeNames,
@@ -62,7 +63,8 @@ func (a *app) encodeReasons(name string, all []distlock.Reason) error {
 	return json.NewEncoder(a.out).Encode(out)
 }
 
-// maxPasses is how many passes of a rate limit are printed one by one. A rate limit may have thousands.
+// maxPasses is how many passes of a rate limit are printed one by one. A rate limit may have
+// thousands.
 const maxPasses = 10
 
 func (a *app) printReason(why distlock.Reason) {
@@ -118,8 +120,8 @@ func (a *app) printHolder(name string, h distlock.Claim) {
 	}
 }
 
-// valueText returns the value that a holder has stored, for people. [distlock.Once] marks its values
-// as a result or as the text of an error. The result of run --once is an exit code.
+// valueText returns the value that a holder has stored, for people. [distlock.Once] marks its
+// values as a result or as the text of an error. The result of run --once is an exit code.
 func valueText(h distlock.Claim) string {
 	if h.Kind == "once" {
 		switch text := string(h.Value[1:]); h.Value[0] {

@@ -63,8 +63,8 @@ var forwardedSignals = map[string]syscall.Signal{
 	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2,
 }
 
-// A command that handles a signal receives it as often as it is sent, and ends when it wants. run holds
-// the lock until then.
+// A command that handles a signal receives it as often as it is sent, and ends when it wants. run
+// holds the lock until then.
 func TestRun_signal_handled(t *testing.T) {
 	for name, sig := range forwardedSignals {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestRun_signal_waiting(t *testing.T) {
 	}
 }
 
-// If distlock is killed, the command ends too, but not the processes that the command has started. The
-// next waiter gets the lock when the TTL ends.
+// If distlock is killed, the command ends too, but not the processes that the command has started.
+// The next waiter gets the lock when the TTL ends.
 func TestRun_signal_kill(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ends a child with its parent")
@@ -175,8 +175,8 @@ func TestRun_signal_kill(t *testing.T) {
 	t.Logf("killed, the child's last sign after %v, the rival after %v", last.Sub(killed), began.Sub(killed))
 }
 
-// If distlock alone is stopped by SIGSTOP, it cannot stop the command: the command still runs when the
-// rival begins. Only the fencing token protects, which is larger for the rival. When distlock
+// If distlock alone is stopped by SIGSTOP, it cannot stop the command: the command still runs when
+// the rival begins. Only the fencing token protects, which is larger for the rival. When distlock
 // continues, it ends the command and reports the loss.
 func TestRun_signal_stop(t *testing.T) {
 	if runtime.GOOS != "linux" {

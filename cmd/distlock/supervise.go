@@ -15,9 +15,9 @@ import (
 // and timers do not count the time for which the machine was suspended.
 const checkInterval = time.Second
 
-// supervise runs the child until it has ended, and forwards signals. If the lease cannot be renewed, it
-// ends the child before the lease ends. It returns the result of the child, or the reason for which it
-// stopped the child.
+// supervise runs the child until it has ended, and forwards signals. If the lease cannot be
+// renewed, it ends the child before the lease ends. It returns the result of the child, or the
+// reason for which it stopped the child.
 //
 //	last good renewal sent                      TERM          KILL    a rival may start
 //	|-------------------------------------------|--- grace ---|- margin -|
@@ -112,8 +112,8 @@ type killTimer struct {
 	at      time.Time // when expired receives
 }
 
-// start starts the timer. A second call may make the time shorter, but not longer: a second reason to
-// stop gives the child no more time than the first one did.
+// start starts the timer. A second call may make the time shorter, but not longer: a second reason
+// to stop gives the child no more time than the first one did.
 func (k *killTimer) start(d time.Duration) {
 	if at := time.Now().Add(d); k.expired == nil || at.Before(k.at) {
 		k.expired, k.at = time.After(d), at
@@ -138,7 +138,8 @@ func (j *job) start() (<-chan error, error) {
 	return ended, <-started
 }
 
-// childError returns the error with the exit code for the result of the child. It is nil for success.
+// childError returns the error with the exit code for the result of the child. It is nil for
+// success.
 func childError(err error) error {
 	var exit *exec.ExitError
 	switch {

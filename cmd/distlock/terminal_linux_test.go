@@ -36,7 +36,8 @@ const (
 	ctrlZ = "\x1a"
 )
 
-// size returns the number of bytes that the child has written. A child that is stopped writes nothing.
+// size returns the number of bytes that the child has written. A child that is stopped writes
+// nothing.
 func size(file string) int64 {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -56,8 +57,8 @@ func stopped(t *testing.T, file string) {
 	}
 }
 
-// Ctrl-Z stops the command and distlock together, and fg continues both. The lock is held throughout.
-// Ctrl-C ends the command.
+// Ctrl-Z stops the command and distlock together, and fg continues both. The lock is held
+// throughout. Ctrl-C ends the command.
 func TestRun_terminal_stopped(t *testing.T) {
 	t.Parallel()
 	store, ticks := sqliteStore(t), filepath.Join(t.TempDir(), "ticks")
@@ -102,8 +103,8 @@ func TestRun_terminal_stoppedTooLong(t *testing.T) {
 	eventually(t, "the child is gone", gone(number(t, pid)))
 }
 
-// On a terminal the command shares the process group of distlock. A loss ends the descendants of the
-// command too, even one that ignores TERM and whose parent has ended. It ends no other process.
+// On a terminal the command shares the process group of distlock. A loss ends the descendants of
+// the command too, even one that ignores TERM and whose parent has ended. It ends no other process.
 func TestRun_terminal_lost(t *testing.T) {
 	t.Parallel()
 	dir, store := t.TempDir(), sqliteStore(t)

@@ -34,11 +34,12 @@ func (a *app) torture() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "torture",
 		Short: "Contend for locks, break clients and links, and check the answers of the store",
-		Long: `Contend for locks in your own store, under names of its own. Meanwhile clients are paused for longer than the TTL, killed and cut
-off, and requests are lost, delayed and repeated. Then torture checks the history: exclusion, fencing tokens, losses reported in time, ownership.
+		Long: `Contend for locks in your own store, under names of its own. Meanwhile clients are paused for longer
+than the TTL, killed and cut off, and requests are lost, delayed and repeated. Then torture checks
+the history: exclusion, fencing tokens, losses reported in time, ownership.
 
-The verdict is clean, violated, or not enough. torture exits with 0 if it is clean and with 1 if not. It exits with 69 if the store
-cannot be reached, also at the end. See docs/torture.md.`,
+The verdict is clean, violated, or not enough. torture exits with 0 if it is clean and with 1 if
+not. It exits with 69 if the store cannot be reached, also at the end. See docs/torture.md.`,
 		Example: "  distlock torture --store memory: --time 3s --ttl 300ms --keys 8\n  distlock torture --store redis://localhost --seed 4711",
 		Args:    exact(),
 		RunE:    func(c *cobra.Command, _ []string) error { return t.main(c) },
@@ -85,8 +86,8 @@ func (t *tortureRun) main(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	// A store that cannot be reached any more breaks no rule after that. The verdict would be based on a
-	// part of the run only.
+	// A store that cannot be reached any more breaks no rule after that. The verdict would be based on
+	// a part of the run only.
 	if rep.Verdict != torture.Violated {
 		err := reach(ctx, l)
 		switch {

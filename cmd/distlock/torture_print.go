@@ -102,8 +102,8 @@ func (t *tortureRun) printViolations(r *torture.Report) {
 	}
 }
 
-// printFiles prints the paths of the history and of the first picture. There is a picture for each name
-// on which the model was violated.
+// printFiles prints the paths of the history and of the first picture. There is a picture for each
+// name on which the model was violated.
 func (t *tortureRun) printFiles(files []string) {
 	pictures := 0
 	for _, f := range files {

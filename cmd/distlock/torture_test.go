@@ -110,8 +110,8 @@ func written(t *testing.T, files []string) {
 	}
 }
 
-// The first example in the help of bench and torture works as printed, with no server. The example of
-// torture runs in virtual time: a busy machine might not have enough waits for its verdict.
+// The first example in the help of bench and torture works as printed, with no server. The example
+// of torture runs in virtual time: a busy machine might not have enough waits for its verdict.
 func TestLoad_examples(t *testing.T) {
 	// The goroutine of package os/signal must start outside of the bubble.
 	signals := make(chan os.Signal, 1)
@@ -178,7 +178,8 @@ func TestTorture_servers(t *testing.T) {
 	}
 }
 
-// If the store dies in the middle of a run, it breaks no rule after that. The verdict is not clean then.
+// If the store dies in the middle of a run, it breaks no rule after that. The verdict is not clean
+// then.
 func TestTorture_gone(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t)

@@ -17,8 +17,8 @@ func (a *app) wait() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait NAME",
 		Short: "Wait until a lock is free, without acquiring it",
-		Long: "Wait until a lock is free, without acquiring it. With --kind, wait until a slot or a pass is left, until a result is forgotten, " +
-			"or until there is no leader.",
+		Long: "Wait until a lock is free, without acquiring it. With --kind, wait until a slot or a " +
+			"pass is left, until a result is forgotten, or until there is no leader.",
 		Example:           "  distlock wait deploy && echo free\n  distlock wait gpu --kind sem -w 10m",
 		Args:              exact("NAME"),
 		ValidArgsFunction: a.completeNames,

@@ -13,8 +13,8 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// showWaiting shows the holder of the lock on a terminal, from the first second of the wait on, until
-// stop is called.
+// showWaiting shows the holder of the lock on a terminal, from the first second of the wait on,
+// until stop is called.
 func (j *job) showWaiting(ctx context.Context, locker *distlock.Locker) (stop func()) {
 	if !isTerminal(j.app.err) || j.quiet || j.try {
 		return func() {}

@@ -84,9 +84,10 @@ func (a *app) watch() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "watch [PREFIX]",
 		Short: "Show locks as they are acquired, waited for and released",
-		Long: `Show the holders and waiters, and then every change, until watch is interrupted. watch lists the store once an interval; between two
-lists the store notifies it of releases, if it can. If a list takes long, watch lists less often. A lock that is acquired and released
-within an interval may not be seen.
+		Long: `Show the holders and waiters, and then every change, until watch is interrupted. watch lists the
+store once an interval; between two lists the store notifies it of releases, if it can. If a list
+takes long, watch lists less often. A lock that is acquired and released within an interval may not
+be seen.
 
 If the store becomes unreachable, watch reports that and goes on.`,
 		Example:           "  distlock watch deploy/\n  distlock watch --json --interval 5s",
@@ -128,8 +129,9 @@ If the store becomes unreachable, watch reports that and goes on.`,
 	return c
 }
 
-// run watches until ctx ends or the output cannot be written. It returns the error of the first list:
-// after a wrong password the watch does not go on as it does for a store that does not answer.
+// run watches until ctx ends or the output cannot be written. It returns the error of the first
+// list: after a wrong password the watch does not go on as it does for a store that does not
+// answer.
 func (w *watcher) run(ctx context.Context) error {
 	w.known, w.watched = map[claimID]observation{}, map[string]context.CancelFunc{}
 	w.hints = make(chan string, mostHints)
@@ -332,7 +334,8 @@ func initialEvent(c distlock.Claim) string {
 	return eventHeld
 }
 
-// endEvent returns the event for a claim that has ended. The time has passed since the claim was seen.
+// endEvent returns the event for a claim that has ended. The time has passed since the claim was
+// seen.
 func endEvent(c distlock.Claim, passed time.Duration) string {
 	switch {
 	case c.Waiting:

@@ -162,8 +162,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// After the notification of a release, watch refreshes the name at once, but only a bounded number of
-// times.
+// After the notification of a release, watch refreshes the name at once, but only a bounded number
+// of times.
 func TestWatch_hints(t *testing.T) {
 	testWatch(t, &countingStore{}, func(o *watchTest) {
 		o.grant("key", "a", time.Minute)

@@ -53,7 +53,7 @@ func TestWatch_storeGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Process.Kill() })
-	eventually(t, "what was there", out.has(`"event":"held","name":"deploy"`))
+	eventually(t, "the existing claim", out.has(`"event":"held","name":"deploy"`))
 	r.Kill()
 	eventually(t, "it is away", out.has(`"event":"away","error":"`))
 	r.Restart()
@@ -62,7 +62,7 @@ func TestWatch_storeGone(t *testing.T) {
 	if code := start(t, url, "acquire", "later").code(t); code != 0 {
 		t.Fatal(code)
 	}
-	eventually(t, "what came later", out.has(`"event":"granted","name":"later"`))
+	eventually(t, "the later claim", out.has(`"event":"granted","name":"later"`))
 	_ = p.Process.Signal(syscall.SIGINT)
 	_ = p.Wait()
 	if code := p.ProcessState.ExitCode(); code != 130 || errs.has("hunter22")() || out.has("hunter22")() {
