@@ -142,7 +142,7 @@ func (a *app) examine(c *cobra.Command, v *diagnosis) error {
 	}
 	p := newProbe(s)
 	p.polls = slices.ContainsFunc(info.Findings, func(f driver.Finding) bool {
-		return f.Level != driver.OK && strings.Contains(f.Means, pollDelay)
+		return f.Level != driver.OK && strings.HasPrefix(f.Means, waitersPoll)
 	})
 	p.run(ctx)
 	if signals.Err() != nil {

@@ -37,9 +37,9 @@ const (
 	slow = 250 * time.Millisecond
 )
 
-// pollDelay is the part of a finding that says that waiters are not notified. The stores use the
-// same words, so that doctor does not report it twice.
-const pollDelay = "up to a second after a release"
+// waitersPoll is the consequence if waiters are not notified. The stores use the same words, so that
+// doctor does not report it twice.
+const waitersPoll = "waiters poll, and notice a release up to a second late"
 
 var errStillHeld = errors.New("it was still held")
 
@@ -197,7 +197,7 @@ func (p *probe) wake(ctx context.Context) {
 	p.found(driver.Finding{
 		Level: driver.Warning,
 		What:  fmt.Sprintf("no notification of a release arrived within %v", wakeTries*wakeLimit),
-		Means: "waiters retry " + pollDelay,
+		Means: waitersPoll,
 		Cure: "give this user access to the channels of the store, and check that no proxy delays notifications: see " +
 			p.page(),
 	})
