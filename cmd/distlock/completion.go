@@ -34,7 +34,7 @@ func (a *app) completion() *cobra.Command {
 // the store does not answer within completeLimit.
 func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault // files, for the command of run
+		return nil, cobra.ShellCompDirectiveDefault // the shell completes files for the command
 	}
 	kind := kindLock
 	if f := c.Flags().Lookup("kind"); f != nil {

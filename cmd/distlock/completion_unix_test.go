@@ -79,7 +79,8 @@ func TestComplete_hangs(t *testing.T) {
 	if code := start(t, url, "acquire", "deploy", "--ttl", "10m").code(t); code != 0 {
 		t.Fatal(code)
 	}
-	for _, name := range []string{"lock:bad\x1b[2Jname", "lock:two\nlines", "lock:tab\tbed"} { // written by another client
+	// Another client writes these names.
+	for _, name := range []string{"lock:bad\x1b[2Jname", "lock:two\nlines", "lock:tab\tbed"} {
 		if _, err := r.Do(t.Context(), "SET", name, "x", "PX", "600000"); err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,8 @@ func TestRun_fifty(t *testing.T) {
 	}
 	for _, p := range all {
 		code := p.code(t)
-		for code == exitUnavailable && p.out.Len() == 0 { // other processes used the file for too long: nothing was done
+		// Other processes used the file for too long: nothing was done.
+		for code == exitUnavailable && p.out.Len() == 0 {
 			p = add()
 			code = p.code(t)
 		}

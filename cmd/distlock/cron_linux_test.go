@@ -23,7 +23,8 @@ func TestRun_cron(t *testing.T) {
 
 	read := func(name string) string { text, _ := os.ReadFile(file(name)); return string(text) }
 	within(t, 90*time.Second, "one job is skipped", func() bool { return read("codes") == "0\n" })
-	eventually(t, "the other runs", func() bool { return read("ran") != "" }) // it has the lock, but may still be starting
+	// The other job has the lock, but may still be starting.
+	eventually(t, "the other runs", func() bool { return read("ran") != "" })
 	if err := os.WriteFile(file("enough"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}

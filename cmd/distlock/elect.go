@@ -32,7 +32,8 @@ func (a *app) elect() *cobra.Command {
 			"fails, another candidate runs the command. If elect loses leadership, it stops the " +
 			"command; if the command exits with 0, it releases leadership. In both cases elect stands " +
 			"for election again. Any other exit code ends elect.",
-		Example: "  distlock elect scheduler -- ./scheduler\n  distlock elect scheduler --value 10.0.0.1:8080 --preferred -- ./scheduler",
+		Example: "  distlock elect scheduler -- ./scheduler\n" +
+			"  distlock elect scheduler --value 10.0.0.1:8080 --preferred -- ./scheduler",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("NAME is missing")
@@ -126,7 +127,8 @@ func (e *campaign) lead(ctx context.Context, _ *distlock.Term) error {
 		return nil
 	}
 	e.child.Env = environment(lease, e.holder)
-	resign := make(chan struct{}) // a new channel for each term, so that a later command is not stopped
+	// Each term has a channel of its own, so that the command of a later term is not stopped.
+	resign := make(chan struct{})
 	e.resign = resign
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), distlock.ErrStepDown) {
@@ -134,7 +136,7 @@ func (e *campaign) lead(ctx context.Context, _ *distlock.Term) error {
 		}
 	})
 	defer stop()
-	err := e.supervise(lease) //nolint:contextcheck // supervise stops the child by its own rules, and waits for it
+	err := e.supervise(lease) //nolint:contextcheck // supervise stops the child by its own rules
 	e.ended = err
 	if e.ending {
 		<-ctx.Done() // the same signal ends ctx, perhaps a moment later

@@ -47,12 +47,13 @@ func TestElect_afterSteppingDown(t *testing.T) {
 func TestElect_signalWhileWaiting(t *testing.T) {
 	t.Parallel()
 	store, dir := sqliteStore(t), t.TempDir()
-	up, leave := filepath.Join(dir, "up"), filepath.Join(dir, "leave")
-	start(t, store, "elect", "a", "--", "sh", "-c", "echo >"+up+"; while ! test -e "+leave+"; do sleep 0.02; done; exit 1")
+	up, end := filepath.Join(dir, "up"), filepath.Join(dir, "end")
+	start(t, store, "elect", "a", "--", "sh", "-c", "echo >"+up+"; while ! test -e "+end+"; do sleep 0.02; done; exit 1")
 	eventually(t, "the leader's command runs", exists(up))
 	p := start(t, store, "elect", "a", "--", "sh", "-c", "sleep 0.2; exit 3")
 	before := 0.0
-	renewed := func() bool { // the candidate is in the queue, and has renewed its entry since the last call
+	// The candidate is in the queue, and has renewed its entry since the last call.
+	renewed := func() bool {
 		ls := start(t, store, "ls", "--json", "a")
 		ls.code(t)
 		left := 0.0
@@ -72,7 +73,7 @@ func TestElect_signalWhileWaiting(t *testing.T) {
 	eventually(t, "it waits", renewed)
 	_ = p.Process.Signal(syscall.SIGUSR1)
 	eventually(t, "it still waits after the signal", renewed)
-	if err := os.WriteFile(leave, []byte("x"), 0o600); err != nil {
+	if err := os.WriteFile(end, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code := p.ended(t); code != 3 || p.err.Len() > 0 {
@@ -99,7 +100,8 @@ func TestElect_signalWithTheElection(t *testing.T) {
 		e.sigs <- syscall.SIGUSR1
 		e.sigs <- syscall.SIGTERM
 		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(signalError{syscall.SIGTERM}) }) // ctx ends a moment after the signal
+		// ctx ends a moment after the signal.
+		time.AfterFunc(time.Second, func() { cancel(signalError{syscall.SIGTERM}) })
 		if code := exitCode(election.Run(ctx, e.lead)); code != exitSignal+int(syscall.SIGTERM) {
 			t.Error("it ends with", code)
 		}

@@ -53,7 +53,7 @@ func (a *app) limit() *cobra.Command {
 
 func (q *quota) main(c *cobra.Command, args []string) error {
 	q.name = args[0]
-	if err := c.Flags().Parse(args[1:]); err != nil { // flags may stand after KEY too
+	if err := c.Flags().Parse(args[1:]); err != nil { // flags may also follow KEY
 		return flagError(c, err)
 	}
 	if help, err := c.Flags().GetBool("help"); err == nil && help {

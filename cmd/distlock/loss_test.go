@@ -163,7 +163,8 @@ func TestRun_handedOver(t *testing.T) {
 	first := start(t, r.URL, "run", "a", "-c", "echo >"+up+"; sleep 0.5")
 	eventually(t, "the first runs", exists(up))
 	for range 2 {
-		next := start(t, r.URL, "run", "--grace", "10s", "a", "sleep", "0.2") // the grace is longer than the TTL of a queue entry
+		// The grace is longer than the TTL of a queue entry.
+		next := start(t, r.URL, "run", "--grace", "10s", "a", "sleep", "0.2")
 		if code := next.code(t); code != 0 {
 			t.Error(code, next.err.String())
 		}

@@ -104,7 +104,8 @@ func pair(ctx context.Context, l *distlock.Locker, name string) error {
 	return lease.Unlock(ctx)
 }
 
-func closeLocker(ctx context.Context, l *distlock.Locker) { _ = l.Close(ctx) } // its locks are already released
+// closeLocker closes a locker whose locks are already released.
+func closeLocker(ctx context.Context, l *distlock.Locker) { _ = l.Close(ctx) }
 
 // rate counts the pairs of many clients in one process, each with a name of its own.
 func (m *measure) rate(ctx context.Context, until time.Time, found *benchResult) error {
@@ -255,7 +256,7 @@ func newLatency(all times) latency {
 type throughput struct {
 	Count     int
 	PerSecond float64
-	Fairness  float64 // Jain's index of the clients' shares: 1 if they are equal, 1/n if one client did all
+	Fairness  float64 // Jain's index of the shares: 1 if they are equal, 1/n if one client did all
 }
 
 func newThroughput(counts []int, took time.Duration) throughput {

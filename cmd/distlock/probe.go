@@ -37,8 +37,8 @@ const (
 	slow = 250 * time.Millisecond
 )
 
-// waitersPoll is the consequence if waiters are not notified. The stores use the same words, so that
-// doctor does not report it twice.
+// waitersPoll is the consequence if waiters are not notified. The stores use the same words, so
+// that doctor does not report it twice.
 const waitersPoll = "waiters poll, and notice a release up to a second late"
 
 var errStillHeld = errors.New("it was still held")

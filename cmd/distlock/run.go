@@ -243,7 +243,7 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 			return err
 		}
 	}
-	err = j.supervise(lease)                         //nolint:contextcheck // supervise stops the child by its own rules, and waits for it
+	err = j.supervise(lease)                         //nolint:contextcheck // supervise stops the child by its own rules
 	lost := errors.Is(lease.Err(), distlock.ErrLost) //nolint:contextcheck // Err does not wait
 	reason := ""
 	switch unlock := lease.Unlock(context.WithoutCancel(ctx)); {
@@ -305,7 +305,8 @@ func (j *job) await(parent context.Context, locker *distlock.Locker, opts []dist
 	close(done)
 	<-ended
 	var sig signalError
-	if err == nil && errors.As(context.Cause(ctx), &sig) { // the signal arrived together with the grant
+	// A signal may arrive together with the grant.
+	if err == nil && errors.As(context.Cause(ctx), &sig) {
 		j.discard(context.WithoutCancel(parent), locker, lease)
 		return nil, &exitError{exitSignal + int(sig.sig), nil}
 	}

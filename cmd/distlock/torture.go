@@ -40,9 +40,10 @@ the history: exclusion, fencing tokens, losses reported in time, ownership.
 
 The verdict is clean, violated, or not enough. torture exits with 0 if it is clean and with 1 if
 not. It exits with 69 if the store cannot be reached, also at the end. See docs/torture.md.`,
-		Example: "  distlock torture --store memory: --time 3s --ttl 300ms --keys 8\n  distlock torture --store redis://localhost --seed 4711",
-		Args:    exact(),
-		RunE:    func(c *cobra.Command, _ []string) error { return t.main(c) },
+		Example: "  distlock torture --store memory: --time 3s --ttl 300ms --keys 8\n" +
+			"  distlock torture --store redis://localhost --seed 4711",
+		Args: exact(),
+		RunE: func(c *cobra.Command, _ []string) error { return t.main(c) },
 	}
 	f := c.Flags()
 	f.Uint64Var(&t.Seed, "seed", 0, "the seed of the plan; 0 chooses a random one")

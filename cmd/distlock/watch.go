@@ -201,7 +201,8 @@ func (w *watcher) refreshAll(ctx context.Context) error {
 	if err := w.availability(err); err != nil {
 		return err
 	}
-	complete := func(claimID) bool { return err == nil } // after an error, a claim may exist but not be listed
+	// After an error, a claim may exist but not be listed.
+	complete := func(claimID) bool { return err == nil }
 	return w.compare(seen, complete)
 }
 
