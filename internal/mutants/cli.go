@@ -51,8 +51,8 @@ func cli() []mutant {
 		},
 		{
 			Name: "second-reason-postpones-kill", Why: "a command whose lock is lost runs on for a second grace",
-			File: pkg + "/supervise.go", Old: "at.Before(f.at)", New: "at.After(f.at)",
-			Pkg: pkg, Test: "TestFuse",
+			File: pkg + "/supervise.go", Old: "at.Before(k.at)", New: "at.After(k.at)",
+			Pkg: pkg, Test: "TestKillTimer",
 		},
 		{
 			Name: "closed-pipe-leaves-a-lock", Why: "a lock stays taken whose handle nobody has",
@@ -77,7 +77,7 @@ func cli() []mutant {
 		{
 			Name: "question-shows-a-password", Why: "the question before a store of others shows what stands in its URL",
 			File: pkg + "/host.go", Old: "a.redact(store)", New: "store",
-			Pkg: pkg, Test: "TestBench_terminal_asks",
+			Pkg: pkg, Test: "TestBench_terminal_confirms",
 		},
 		{
 			Name: "host-of-a-variable-is-not-asked-about", Why: "load is put on a store of others, unasked",

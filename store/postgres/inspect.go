@@ -119,12 +119,12 @@ func (s *Store) pooling() driver.Finding {
 	case s.opt.Polling:
 		return driver.Finding{
 			Level: driver.Warning, What: "nothing listens for news, as it was asked for",
-			Means: "those who wait ask again up to a second after a release", Cure: "leave out Options.Polling",
+			Means: "waiters poll, and notice a release up to a second late", Cure: "leave out Options.Polling",
 		}
 	case known != nil && known.pooled && s.opt.Listen == "":
 		return driver.Finding{
 			Level: driver.Warning, What: "a pooler stands before the server, and news does not come through it",
-			Means: "those who wait ask again up to a second after a release; locks are as safe as without it",
+			Means: "waiters poll, and notice a release up to a second late; locks are as safe as without it",
 			Cure:  "give an address of the server itself to listen at (Options.Listen, lock_listen)",
 		}
 	}

@@ -189,7 +189,7 @@ func (r *Report) decide(p *Plan) {
 	}
 	need(r.Holds(), minHolds, "holds")
 	need(r.Waits, minWaits, "waits")
-	need(r.OverHold, minFaults, "faults over a hold")
+	need(r.OverHold, minFaults, "faults during a hold")
 	if p.Clients > 0 {
 		need(r.Cuts, 1, "cuts")
 	}

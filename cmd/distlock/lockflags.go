@@ -15,32 +15,33 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// An ask is what run and acquire are told about the lock they take.
-type ask struct {
+// lockFlags are the flags of run and acquire that describe the lock.
+type lockFlags struct {
 	try, shared, fence, quiet bool
 	wait, ttl                 time.Duration
 	busy                      int
-	slots                     int64 // 0: a lock
+	slots                     int64 // 0: a lock, not a slot of a semaphore
 	holder, note              string
 	labels                    []string
 }
 
-func (k *ask) flags(c *cobra.Command) {
+func (k *lockFlags) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVarP(&k.try, "try", "n", false, "do not wait")
 	f.DurationVarP(&k.wait, "wait", "w", 0, "wait at most `D` (for ever)")
 	f.BoolVarP(&k.shared, "shared", "s", false, "share the lock with other readers")
-	f.IntVarP(&k.busy, "busy-exit-code", "E", exitBusy, "exit with `N` if the lock is not acquired; 0 is silent")
+	f.IntVarP(&k.busy, "busy-exit-code", "E", exitBusy, "exit with `N` if the lock is not acquired; 0 also prints nothing")
 	f.DurationVar(&k.ttl, "ttl", 30*time.Second, "how long the store keeps the lock after each renewal")
-	f.StringVar(&k.holder, "holder", "", "who holds the lock, for people (host:process)")
-	f.StringVar(&k.note, "note", "", "why it is held, for people")
-	f.StringArrayVar(&k.labels, "label", nil, "a word and its meaning, `k=v`; may be given again")
-	f.BoolVar(&k.fence, "require-fence", false, "refuse a store without fences")
-	f.BoolVarP(&k.quiet, "quiet", "q", false, "say nothing about a lock that is busy")
+	f.StringVar(&k.holder, "holder", "", "the name of the holder, shown to people (host:process)")
+	f.StringVar(&k.note, "note", "", "why the lock is held, shown to people")
+	f.StringArrayVar(&k.labels, "label", nil, "a label, `k=v`; may be given more than once")
+	f.BoolVar(&k.fence, "require-fence", false, "refuse a store without fencing tokens")
+	f.BoolVarP(&k.quiet, "quiet", "q", false, "print nothing if the lock is busy")
 }
 
-// check refuses what cannot be meant. It comes after configure.
-func (k *ask) check(a *app) error {
+// check returns an error if the values of the flags are invalid or exclude each other, and fills
+// in the defaults. [app.configure] must have run before.
+func (k *lockFlags) check(a *app) error {
 	from := a.config.from
 	if k.try && from["wait"] > fromDefault {
 		switch {
@@ -71,7 +72,7 @@ func (k *ask) check(a *app) error {
 	return nil
 }
 
-func (k *ask) options(a *app) ([]distlock.Option, error) {
+func (k *lockFlags) options(a *app) ([]distlock.Option, error) {
 	opts := []distlock.Option{distlock.TTL(k.ttl), distlock.Holder(k.holder)}
 	if k.note != "" {
 		opts = append(opts, distlock.Note(k.note))
@@ -92,29 +93,32 @@ func (k *ask) options(a *app) ([]distlock.Option, error) {
 	return opts, nil
 }
 
-// take takes the lock. A signal ends the wait, and its error is the signal.
-func (k *ask) take(ctx context.Context, l *distlock.Locker, name string, opts []distlock.Option) (*distlock.Lease, error) {
-	how := l.Lock
+// acquire acquires the lock. If a signal ended the wait, the error has the exit code for the
+// signal.
+func (k *lockFlags) acquire(
+	ctx context.Context, l *distlock.Locker, name string, opts []distlock.Option,
+) (*distlock.Lease, error) {
+	lock := l.Lock
 	if k.slots > 0 {
 		s, err := l.Semaphore(k.slots)
 		if err != nil {
 			return nil, err
 		}
-		how = s.Acquire
+		lock = s.Acquire
 		if k.try {
-			how = s.TryAcquire
+			lock = s.TryAcquire
 		}
 	}
 	switch {
 	case k.slots > 0:
 	case k.try && k.shared:
-		how = l.TryRLock
+		lock = l.TryRLock
 	case k.try:
-		how = l.TryLock
+		lock = l.TryLock
 	case k.shared:
-		how = l.RLock
+		lock = l.RLock
 	}
-	lease, err := how(ctx, name, opts...)
+	lease, err := lock(ctx, name, opts...)
 	var sig signalError
 	switch {
 	case err == nil:
@@ -122,28 +126,32 @@ func (k *ask) take(ctx context.Context, l *distlock.Locker, name string, opts []
 	case errors.As(context.Cause(ctx), &sig):
 		return nil, &exitError{exitSignal + int(sig.sig), nil}
 	case errors.Is(err, distlock.ErrHeld):
-		return nil, &exitError{k.busy, k.unless(k.quiet || k.busy == 0, busyLine(name, err))}
+		return nil, k.busyError(busyMessage(name, err))
 	}
 	return nil, err
 }
 
-func (k *ask) unless(silent bool, err error) error {
-	if silent {
-		return nil
+// busyError returns the error for a lock that is not acquired. It prints no message with --quiet,
+// and none with exit code 0.
+func (k *lockFlags) busyError(message error) error {
+	if k.quiet || k.busy == 0 {
+		message = nil
 	}
-	return err
+	return &exitError{k.busy, message}
 }
 
-// busyLine names the holder in a few words.
-func busyLine(name string, err error) error {
+// busyMessage returns a short message that names the holder.
+func busyMessage(name string, err error) error {
 	var held *distlock.HeldError
 	if !errors.As(err, &held) {
 		return err
 	}
-	return errors.New(name + " is " + heldBy(distlock.Claim{Holder: held.Holder, Held: held.Held, Left: held.Left, Fence: held.Fence}))
+	c := distlock.Claim{Holder: held.Holder, Held: held.Held, Left: held.Left, Fence: held.Fence}
+	return errors.New(name + " is " + heldBy(c))
 }
 
-// heldBy says who holds, and for how long. What another program holds has neither a fence nor an age, and may have no expiry.
+// heldBy returns the holder of a claim, and for how long it has held the claim. A lock of a program
+// that does not use this library has no fencing token and no age, and may have no expiry.
 func heldBy(c distlock.Claim) string {
 	s := "held by " + clean(cmp.Or(c.Holder, "another"))
 	switch foreign := c.Holder != "" && c.Fence == 0 && c.Held == 0; {
@@ -158,7 +166,8 @@ func heldBy(c distlock.Claim) string {
 	return s
 }
 
-// clean makes what others wrote into the store safe for a terminal: not all of them use this library.
+// clean replaces characters that are not safe for a terminal. Other programs than this library may
+// have written the text to the store.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -7,7 +7,8 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// What another program holds is told without an age that nobody knows, and that it never ends by itself.
+// heldBy prints no age for a lock of another program, because the age is not known. It says if such
+// a lock has no expiry.
 func TestHeldBy(t *testing.T) {
 	for want, c := range map[string]distlock.Claim{
 		"held by me for 1m30s (fence 7)":    {Holder: "me", Held: 90 * time.Second, Fence: 7},
