@@ -9,54 +9,55 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// HandOn makes a store of s that does not wait to be asked: when a claim is released or broken, the head of the line is
-// granted its own for the rest of its place, and told so. Stores over a network do that to save a round trip.
+// HandOn returns a store that pushes grants: when a claim of s is released or broken, the store
+// grants the first waiter its claim for the rest of its queue TTL, and notifies it. Stores over a
+// network do so to save a round trip.
 func HandOn(s driver.Store) driver.Store {
-	return &handing{Store: s, places: map[driver.ID]place{}, told: map[driver.ID][]chan driver.Wake{}}
+	return &pushing{Store: s, entries: map[driver.ID]entry{}, watches: map[driver.ID][]chan driver.Wake{}}
 }
 
-type handing struct {
+type pushing struct {
 	driver.Store
 
-	mu     sync.Mutex
-	places map[driver.ID]place
-	told   map[driver.ID][]chan driver.Wake
+	mu      sync.Mutex
+	entries map[driver.ID]entry
+	watches map[driver.ID][]chan driver.Wake
 }
 
-// A place is what its owner asked for when it was last refused.
-type place struct {
+// An entry is the request of an owner that was refused last, and the end of its queue entry.
+type entry struct {
 	r    driver.Request
 	ends time.Time
 }
 
-// Acquire takes note of places.
-func (h *handing) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+// Acquire records the queue entries.
+func (h *pushing) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	res, err := h.Store.Acquire(ctx, r)
 	switch {
 	case err != nil:
 	case res.Granted:
-		delete(h.places, r.ID)
+		delete(h.entries, r.ID)
 		h.handOn(ctx, r.Key) // it may have been a downgrade
 	case r.QueueTTL > 0:
-		h.places[r.ID] = place{r, time.Now().Add(r.QueueTTL)}
+		h.entries[r.ID] = entry{r, time.Now().Add(r.QueueTTL)}
 	}
 	return res, err
 }
 
-// Release hands the key on.
-func (h *handing) Release(ctx context.Context, id driver.ID) error {
+// Release hands the key to the next waiter.
+func (h *pushing) Release(ctx context.Context, id driver.ID) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	err := h.Store.Release(ctx, id)
-	delete(h.places, id)
+	delete(h.entries, id)
 	h.handOn(ctx, id.Key)
 	return err
 }
 
-// Break hands the key on.
-func (h *handing) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+// Break hands the key to the next waiter.
+func (h *pushing) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	cs, err := driver.Break(ctx, h.Store, key, reason)
@@ -64,23 +65,23 @@ func (h *handing) Break(ctx context.Context, key, reason string) ([]driver.Claim
 	return cs, err
 }
 
-// Show is the store's own.
-func (h *handing) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+// Show returns the answer of the store.
+func (h *pushing) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	return driver.Show(ctx, h.Store, key)
 }
 
-// List is the store's own.
-func (h *handing) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+// List returns the answer of the store.
+func (h *pushing) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 	return driver.List(ctx, h.Store, prefix)
 }
 
-// RenewAll is the store's own.
-func (h *handing) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+// RenewAll returns the answer of the store.
+func (h *pushing) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	return driver.RenewAll(ctx, h.Store, rs)
 }
 
-// handOn grants the head of the line its claim, if there is room, and the next one too.
-func (h *handing) handOn(ctx context.Context, key string) {
+// handOn grants the first waiter its claim, if there is capacity, and then the next one.
+func (h *pushing) handOn(ctx context.Context, key string) {
 	for {
 		claims, err := h.Show(ctx, key)
 		if err != nil {
@@ -95,47 +96,47 @@ func (h *handing) handOn(ctx context.Context, key string) {
 		if err != nil || !res.Granted {
 			return
 		}
-		delete(h.places, p.r.ID)
-		for _, out := range h.told[p.r.ID] {
+		delete(h.entries, p.r.ID)
+		for _, out := range h.watches[p.r.ID] {
 			wake(out, driver.Wake{Granted: true, Fence: res.Fence, Behind: res.Behind})
 		}
 	}
 }
 
-// head finds the place of the first in line.
-func (h *handing) head(claims []driver.Claim) (place, bool) {
+// head returns the entry of the first waiter.
+func (h *pushing) head(claims []driver.Claim) (entry, bool) {
 	for _, c := range claims {
 		if !c.Waiting {
 			continue
 		}
-		for id, p := range h.places {
+		for id, p := range h.entries {
 			if id.Key == c.Key && driver.Tag(id.Owner) == c.Owner {
 				return p, time.Until(p.ends) > 0
 			}
 		}
-		return place{}, false
+		return entry{}, false
 	}
-	return place{}, false
+	return entry{}, false
 }
 
-// Watch passes on what the store tells, but for the wake-ups of those who were granted their claims.
-func (h *handing) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
+// Watch forwards the wake-ups of the store, except those of owners that were granted their claims.
+func (h *pushing) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	in, out := driver.Watch(ctx, h.Store, id), make(chan driver.Wake, 1)
 	h.mu.Lock()
-	h.told[id] = append(h.told[id], out)
+	h.watches[id] = append(h.watches[id], out)
 	h.mu.Unlock()
 	go func() {
 		for {
 			select {
 			case <-ctx.Done():
 				h.mu.Lock()
-				delete(h.told, id)
+				delete(h.watches, id)
 				h.mu.Unlock()
 				return
-			case told := <-in:
+			case news := <-in:
 				h.mu.Lock()
-				if _, waits := h.places[id]; waits || id.Owner == "" {
-					wake(out, told)
+				if _, waits := h.entries[id]; waits || id.Owner == "" {
+					wake(out, news)
 				}
 				h.mu.Unlock()
 			}
