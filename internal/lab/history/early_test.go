@@ -7,8 +7,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// spansOf makes a history of exclusive holds of one key: from the grant to the end of trust, in seconds, and whether the release,
-// half a second before that, found the claim gone.
+// spansOf returns a history of exclusive holds of one key: from the grant to the end of trust, in
+// seconds, and whether the release, half a second before that, found the claim gone.
 func spansOf(holds ...[3]int) *History {
 	h := &History{End: time.Minute}
 	var seq int64
@@ -33,7 +33,8 @@ func spansOf(holds ...[3]int) *History {
 	return Merge(h)
 }
 
-// A claim that is gone before its time is a violation, unless claims may end early; two holders always are.
+// A claim that is gone before its time is a violation, unless claims may end early. Two holders are
+// always a violation.
 func TestJudge_early(t *testing.T) {
 	for name, tt := range map[string]struct {
 		h           *History
