@@ -132,7 +132,7 @@ func bubble(t *testing.T, seed uint64, slots int64) (*bubbleVerdict, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	v, err := history.Judge(r.rec.History(), rules, history.Search{Timeout: time.Minute, Dir: dir, Name: fmt.Sprint("seed-", seed)})
+	v, err := history.Verify(r.rec.History(), rules, history.Search{Timeout: time.Minute, Dir: dir, Name: fmt.Sprint("seed-", seed)})
 	return &bubbleVerdict{v, r.load.Losses.Load(), r.handed.Load(), r.told.Load(), r.clean}, err
 }
 

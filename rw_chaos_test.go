@@ -28,7 +28,7 @@ func TestLease_Downgrade_history(t *testing.T) {
 			lowered += downgraders(t, seed, rec)
 		})
 		search := history.Search{Timeout: time.Minute, Dir: t.TempDir(), Name: "downgrade"}
-		v, err := history.Judge(rec.History(), history.Rules{HandOver: 10 * time.Second}, search)
+		v, err := history.Verify(rec.History(), history.Rules{HandOver: 10 * time.Second}, search)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -272,7 +272,7 @@ func TestNaive(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			var total history.Verdict
 			for seed := range *seeds {
-				v, err := history.Judge(run(t, seed, kind, none, all(0.03)), naiveRules, history.Search{Timeout: time.Minute})
+				v, err := history.Verify(run(t, seed, kind, none, all(0.03)), naiveRules, history.Search{Timeout: time.Minute})
 				if err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
@@ -310,7 +310,7 @@ func TestNaive_bugs_are_flagged(t *testing.T) {
 		t.Run(c.kind+"/"+string(c.bug), func(t *testing.T) {
 			found := map[history.Invariant]int{}
 			for seed := range uint64(20) {
-				v, _ := history.Judge(run(t, seed, c.kind, c.bug, c.chance), naiveRules, search)
+				v, _ := history.Verify(run(t, seed, c.kind, c.bug, c.chance), naiveRules, search)
 				for i := range v.Count {
 					found[i]++
 				}

@@ -61,7 +61,7 @@ func BenchmarkModel(b *testing.B) {
 			h := long(n)
 			b.ResetTimer()
 			for b.Loop() {
-				if _, err := Judge(h, Rules{}, Search{}); err != nil {
+				if _, err := Verify(h, Rules{}, Search{}); err != nil {
 					b.Fatal(err)
 				}
 			}

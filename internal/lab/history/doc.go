@@ -2,7 +2,7 @@
 // a fencing token, which this package calls a fence.
 //
 // A [Recorder] records operations with one clock. Two checkers read them. [Check] sweeps over spans
-// and fences in O(n log n) and is for runs of any length. The model, run by [Judge], searches for
+// and fences in O(n log n) and is for runs of any length. The model, run by [Verify], searches for
 // an order in which a lock with expiry could have given the same answers, and is for runs of up to
 // some hundred operations per key.
 //
@@ -15,7 +15,7 @@
 //	call.End(history.Answer(err))
 //
 //	// outside the bubble
-//	verdict, err := history.Judge(rec.History(), rules, history.Search{Dir: dir, Name: "seed7"})
+//	verdict, err := history.Verify(rec.History(), rules, history.Search{Dir: dir, Name: "seed7"})
 //
 // # Terms
 //

@@ -35,7 +35,7 @@ func spansOf(holds ...[3]int) *History {
 
 // A claim that is gone before its time is a violation, unless claims may end early. Two holders are
 // always a violation.
-func TestJudge_early(t *testing.T) {
+func TestVerify_early(t *testing.T) {
 	for name, tt := range map[string]struct {
 		h           *History
 		strict, not int // I3, I9 and model
@@ -46,7 +46,7 @@ func TestJudge_early(t *testing.T) {
 		"two, and the first one": {spansOf([3]int{1, 5, 1}, [3]int{3, 7, 0}), 3, 1},
 	} {
 		for early, want := range map[bool]int{false: tt.strict, true: tt.not} {
-			v, _ := Judge(tt.h, Rules{Early: early}, Search{})
+			v, _ := Verify(tt.h, Rules{Early: early}, Search{})
 			if got := v.Count[I3] + v.Count[I9] + v.Count[Model]; got != want {
 				t.Errorf("%s, early %v: %v", name, early, v.Count)
 			}

@@ -28,7 +28,7 @@ var simRules = Rules{
 	Min:      Minimums{Grants: 40, ContendedWaits: 10},
 }
 
-func TestJudge_no_false_alarm(t *testing.T) {
+func TestVerify_no_false_alarm(t *testing.T) {
 	t.Parallel()
 	runs := uint64(80)
 	if testing.Short() {
@@ -37,7 +37,7 @@ func TestJudge_no_false_alarm(t *testing.T) {
 	var total Verdict
 	for _, kind := range []string{"mutex", "rw", "slots"} {
 		for seed := range runs {
-			v, err := Judge(simulate(t, seed, kind, none, 5, 20), simRules, patient)
+			v, err := Verify(simulate(t, seed, kind, none, 5, 20), simRules, patient)
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v", kind, seed, err)
 			}
@@ -59,7 +59,7 @@ func TestJudge_no_false_alarm(t *testing.T) {
 
 // The search could take exponential time on contended histories. A bound on real time would be
 // flaky, so the cost is only logged; the timeout of the search is the bound.
-func TestJudge_contended(t *testing.T) {
+func TestVerify_contended(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ clients, rounds int }{{5, 60}, {10, 60}, {20, 100}} {
 		for _, kind := range []string{"mutex", "rw", "slots"} {
@@ -71,7 +71,7 @@ func TestJudge_contended(t *testing.T) {
 				t.Errorf("%s, %d clients: %v", kind, c.clients, err)
 			}
 			checked := time.Now()
-			if _, err := Judge(h, rules, patient); err != nil {
+			if _, err := Verify(h, rules, patient); err != nil {
 				t.Errorf("%s, %d clients: %v", kind, c.clients, err)
 			}
 			t.Logf("%s: %d clients, %d operations: check %v, check and search %v",
@@ -80,7 +80,7 @@ func TestJudge_contended(t *testing.T) {
 	}
 }
 
-func TestJudge_flags_each_bug(t *testing.T) {
+func TestVerify_flags_each_bug(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		bug  bug
@@ -115,7 +115,7 @@ func TestJudge_flags_each_bug(t *testing.T) {
 			}
 			flagged := 0
 			for seed := range uint64(10) {
-				v, err := Judge(simulate(t, seed, c.kind, c.bug, 5, 20), simRules, Search{})
+				v, err := Verify(simulate(t, seed, c.kind, c.bug, 5, 20), simRules, Search{})
 				if err != nil {
 					flagged++
 				}
@@ -131,7 +131,7 @@ func TestJudge_flags_each_bug(t *testing.T) {
 	}
 }
 
-func TestJudge_empty_proves_nothing(t *testing.T) {
+func TestVerify_empty_proves_nothing(t *testing.T) {
 	if v := Check(&History{}, Rules{}); v.Count[Minimum] != 2 {
 		t.Error("an empty history has grants, or waits")
 	}
@@ -159,18 +159,18 @@ func TestJudge_empty_proves_nothing(t *testing.T) {
 	}
 }
 
-func TestJudge_timeout_is_a_failure(t *testing.T) {
+func TestVerify_timeout_is_a_failure(t *testing.T) {
 	h := simulate(t, 1, "mutex", none, 10, 300) // a third of a second's search: a short one may end before the timer is looked at
-	v, err := Judge(h, simRules, Search{Timeout: 1})
+	v, err := Verify(h, simRules, Search{Timeout: 1})
 	if err == nil || v.Count[Model] == 0 {
 		t.Errorf("a search that did not end passes: %v", err)
 	}
 }
 
-func TestJudge_writes_what_failed(t *testing.T) {
+func TestVerify_writes_what_failed(t *testing.T) {
 	dir := t.TempDir()
 	h := simulate(t, 1, "mutex", doubleGrant, 5, 20)
-	_, err := Judge(h, simRules, Search{Dir: dir, Name: "seed1"})
+	_, err := Verify(h, simRules, Search{Dir: dir, Name: "seed1"})
 	var f *Failure
 	if !errors.As(err, &f) || len(f.Files) != 2 {
 		t.Fatalf("%v, want a Failure with 2 files", err)

@@ -38,7 +38,7 @@ func TestMerge(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		a, b := two(t, together)
 		for _, h := range []*History{Merge(a, b), Merge(b, a)} {
-			v, err := Judge(h, Rules{}, Search{})
+			v, err := Verify(h, Rules{}, Search{})
 			if (err != nil) != together {
 				t.Errorf("together %v: %v", together, err)
 			}
@@ -100,7 +100,7 @@ func TestCheck_lateByAPause(t *testing.T) {
 
 // A store may end the claim of a process that died before its TTL has passed. It may not end the
 // claim of a live process.
-func TestJudge_gone(t *testing.T) {
+func TestVerify_gone(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		var h *History
 		synctest.Test(t, func(*testing.T) {
@@ -117,7 +117,7 @@ func TestJudge_gone(t *testing.T) {
 			next.Release().End(Done)
 			h = r.History()
 		})
-		if v, err := Judge(h, Rules{}, Search{}); (err == nil) != gone || (v.Count[Model] == 0) != gone {
+		if v, err := Verify(h, Rules{}, Search{}); (err == nil) != gone || (v.Count[Model] == 0) != gone {
 			t.Errorf("gone %v: %v", gone, err)
 		}
 	}

@@ -324,7 +324,7 @@ func TestCheck_rules(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := script(100*ms, c.ops...)
-			v, _ := Judge(h, c.rules, Search{})
+			v, _ := Verify(h, c.rules, Search{})
 			delete(v.Count, Minimum)
 			if got := slices.Sorted(maps.Keys(v.Count)); !slices.Equal(got, c.want) {
 				t.Errorf("%v, want %v\n%v", got, c.want, v.Violations)
@@ -347,7 +347,7 @@ func TestCheck_refuses_what_is_no_history(t *testing.T) {
 			t.Fatal(v.Violations)
 		}
 		spoil(h)
-		if _, err := Judge(h, Rules{}, Search{}); err == nil || !strings.Contains(err.Error(), "not a history") {
+		if _, err := Verify(h, Rules{}, Search{}); err == nil || !strings.Contains(err.Error(), "not a history") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

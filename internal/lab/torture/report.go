@@ -98,7 +98,7 @@ func (r *Run) Judge(dir string) (*Report, error) {
 	h.Ops = append(h.Ops, r.stalled...)
 
 	search := history.Search{Timeout: max(10*time.Second, r.plan.Time), Dir: dir, Name: fmt.Sprint("seed-", r.plan.Seed)}
-	v, err := history.Judge(h, r.rules(), search)
+	v, err := history.Verify(h, r.rules(), search)
 	var f *history.Failure
 	if errors.As(err, &f) {
 		rep.Files = f.Files

@@ -188,7 +188,7 @@ func (r *Run) judge(h *history.History, rules history.Rules, s history.Search) (
 		v := history.Check(h, rules)
 		return v, v.Err()
 	}
-	return history.Judge(h, rules, s)
+	return history.Verify(h, rules, s)
 }
 
 // promised drops from a failure what says that too little happened: that is decided for the whole run.

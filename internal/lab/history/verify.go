@@ -19,10 +19,10 @@ type Search struct {
 	Name    string        // the beginning of the file names: the seed
 }
 
-// Judge checks a history against the rules and the model. It returns the verdict, and a [*Failure]
+// Verify checks a history against the rules and the model. It returns the verdict, and a [*Failure]
 // if there is a violation. Call it outside of a synctest bubble, in which the timeout would never
 // fire.
-func Judge(h *History, rules Rules, s Search) (*Verdict, error) {
+func Verify(h *History, rules Rules, s Search) (*Verdict, error) {
 	v := Check(h, rules)
 	f := &Failure{Verdict: v}
 	if v.Count[Record] == 0 {
