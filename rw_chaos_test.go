@@ -76,7 +76,7 @@ func hold(t *testing.T, rec *history.Recorder, client string, l *distlock.Locker
 	if write {
 		want.Weight, take = driver.Whole, l.Lock
 	}
-	h := rec.Ask(want)
+	h := rec.Acquire(want)
 	lease, err := take(t.Context(), "x", distlock.Observe(func(_ context.Context, e distlock.Event) {
 		if e.Type == distlock.EventWaiting {
 			h.Waiting()

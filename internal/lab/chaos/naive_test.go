@@ -104,7 +104,7 @@ func (n *naive) once() {
 	case n.kind == "rw" && n.rng.IntN(3) > 0:
 		r.Weight = 1
 	}
-	h := n.rec.Ask(history.Want{Client: n.name, Key: r.Key, Weight: r.Weight, Limit: r.Limit, TTL: ttl})
+	h := n.rec.Acquire(history.Want{Client: n.name, Key: r.Key, Weight: r.Weight, Limit: r.Limit, TTL: ttl})
 	if until, ok := n.acquire(h, r); ok {
 		n.hold(h, r, until)
 	}

@@ -12,7 +12,7 @@ func BenchmarkRecorder(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
-			h := r.Ask(Want{Client: "c", Key: "k"})
+			h := r.Acquire(Want{Client: "c", Key: "k"})
 			h.Granted(1, until)
 			h.Release().End(Done)
 		}

@@ -7,7 +7,7 @@
 // some hundred operations per key.
 //
 //	rec := history.New() // inside the bubble, if there is one
-//	h := rec.Ask(history.Want{Client: "a", Key: "k"})
+//	h := rec.Acquire(history.Want{Client: "a", Key: "k"})
 //	... acquire ...
 //	h.Granted(fence, until) // or h.Waiting() and, at the end, h.Ended(history.Refused)
 //	... h.Update(register, nil), h.Renew().Extended(until), h.Lost() ...

@@ -136,11 +136,11 @@ func TestVerify_empty_proves_nothing(t *testing.T) {
 		t.Error("an empty history has grants, or waits")
 	}
 	r := New()
-	r.Ask(Want{Client: "a", Key: "k"}).Granted(1, time.Time{})
+	r.Acquire(Want{Client: "a", Key: "k"}).Granted(1, time.Time{})
 	if v := Check(r.History(), Rules{}); v.Count[Minimum] == 0 {
 		t.Error("a history without contention passes")
 	}
-	w := r.Ask(Want{Client: "b", Key: "k"})
+	w := r.Acquire(Want{Client: "b", Key: "k"})
 	w.Waiting()
 	w.Ended(Refused)
 	if err := Check(r.History(), Rules{}).Err(); err != nil {

@@ -14,9 +14,9 @@ func two(t *testing.T, together bool) (a, b *History) {
 		start := time.Now()
 		time.Sleep(time.Second) // the recorders are created later than their clock began
 		ra, rb := NewSince(start, nil), NewSince(start, nil)
-		ha := ra.Ask(Want{Client: "a", Key: "k"})
+		ha := ra.Acquire(Want{Client: "a", Key: "k"})
 		ha.Granted(1, time.Now().Add(time.Minute))
-		hb := rb.Ask(Want{Client: "b", Key: "k"})
+		hb := rb.Acquire(Want{Client: "b", Key: "k"})
 		hb.Waiting()
 		time.Sleep(time.Second)
 		if together {
@@ -53,7 +53,7 @@ func TestMerge(t *testing.T) {
 func TestRecorder_reports(t *testing.T) {
 	reported := map[int]Op{}
 	r := NewSince(time.Now(), func(n int, op Op) { reported[n] = op })
-	h := r.Ask(Want{Client: "a", Key: "k"})
+	h := r.Acquire(Want{Client: "a", Key: "k"})
 	h.Waiting()
 	h.Granted(1, time.Now().Add(time.Minute))
 	renewal := h.Renew()
@@ -78,10 +78,10 @@ func TestCheck_lateByAPause(t *testing.T) {
 	for _, paused := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			r := New()
-			w := r.Ask(Want{Client: "b", Key: "other"})
+			w := r.Acquire(Want{Client: "b", Key: "other"})
 			w.Waiting()
 			w.Ended(Refused)
-			h := r.Ask(Want{Client: "a", Key: "k"})
+			h := r.Acquire(Want{Client: "a", Key: "k"})
 			h.Granted(1, time.Now().Add(time.Second))
 			if paused {
 				now := time.Now()
@@ -105,9 +105,9 @@ func TestVerify_gone(t *testing.T) {
 		var h *History
 		synctest.Test(t, func(*testing.T) {
 			r := New()
-			dead := r.Ask(Want{Client: "a", Key: "k"})
+			dead := r.Acquire(Want{Client: "a", Key: "k"})
 			dead.Granted(1, time.Now().Add(time.Minute))
-			next := r.Ask(Want{Client: "b", Key: "k"})
+			next := r.Acquire(Want{Client: "b", Key: "k"})
 			next.Waiting()
 			time.Sleep(time.Second)
 			if gone {

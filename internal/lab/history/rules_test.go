@@ -368,7 +368,7 @@ M38: 0 contended waits, and 1 are needed for a verdict`
 
 func TestRegister_read_raises_the_fence(t *testing.T) {
 	r := New()
-	older, newer := r.Ask(Want{Client: "a", Key: "k"}), r.Ask(Want{Client: "b", Key: "k"})
+	older, newer := r.Acquire(Want{Client: "a", Key: "k"}), r.Acquire(Want{Client: "b", Key: "k"})
 	older.Granted(1, time.Time{})
 	newer.Granted(2, time.Time{})
 	reg := &Register{Name: "r"}

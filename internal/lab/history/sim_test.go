@@ -209,7 +209,7 @@ func (s *sim) round(client string) {
 	owner := fmt.Sprint(s.owners)
 	s.mu.Unlock()
 	weight, limit := s.want()
-	h := s.rec.Ask(Want{Client: client, Key: "k", Weight: weight, Limit: limit, TTL: simTTL})
+	h := s.rec.Acquire(Want{Client: client, Key: "k", Weight: weight, Limit: limit, TTL: simTTL})
 	until, ok := s.lock(h, owner, weight, limit)
 	if !ok {
 		return

@@ -124,7 +124,7 @@ func (c *client) hold(ctx context.Context) {
 	defer cancel()
 
 	asked := time.Now()
-	h := c.rec.Ask(want)
+	h := c.rec.Acquire(want)
 	o := &workload.Scribe{Hold: h}
 	lease, err := take(waiting, want.Key, distlock.Observe(o.Observe))
 	if err != nil {

@@ -26,7 +26,7 @@ func (c *client) raw(ctx context.Context) {
 	if f.Count && c.rng.IntN(2) == 0 {
 		r.Key, r.Weight, r.Limit = r.Key+"/slots", 1, slots
 	}
-	h := c.rec.Ask(history.Want{Client: c.name, Key: r.Key, TTL: r.TTL, Weight: r.Weight, Limit: r.Limit})
+	h := c.rec.Acquire(history.Want{Client: c.name, Key: r.Key, TTL: r.TTL, Weight: r.Weight, Limit: r.Limit})
 	fence, until, ok := c.ask(ctx, h, r)
 	if ok {
 		h.Granted(fence, until)

@@ -116,9 +116,9 @@ func TestProcess_history(t *testing.T) {
 	var text strings.Builder
 	enc := json.NewEncoder(&text)
 	rec := history.NewSince(start, func(n int, op history.Op) { _ = enc.Encode(line{N: n, Op: &op}) })
-	h := rec.Ask(history.Want{Client: "p1.1", Key: "k", TTL: time.Second})
+	h := rec.Acquire(history.Want{Client: "p1.1", Key: "k", TTL: time.Second})
 	h.Granted(1, start.Add(time.Hour))
-	rec.Ask(history.Want{Client: "p1.1", Key: "k", TTL: time.Second}).Waiting()
+	rec.Acquire(history.Want{Client: "p1.1", Key: "k", TTL: time.Second}).Waiting()
 	_ = enc.Encode(line{Stall: &stall{From: 1, To: 2}})
 	text.WriteString(`{"n":7,"op":{"op":"acq`) // it was killed here
 	noted := 0
@@ -137,7 +137,7 @@ func TestProcess_history(t *testing.T) {
 		}
 	}
 	rival := history.NewSince(start, nil)
-	r := rival.Ask(history.Want{Client: "p2.1", Key: "k", TTL: time.Second})
+	r := rival.Acquire(history.Want{Client: "p2.1", Key: "k", TTL: time.Second})
 	r.Granted(200, start.Add(time.Hour))
 	r.Release().End(history.Done)
 	if v := history.Check(history.Merge(got, rival.History()), history.Rules{}); v.Err() != nil {

@@ -93,7 +93,7 @@ func (c *Client) hold(ctx context.Context) {
 	defer cancel()
 
 	asked := time.Now()
-	h := c.Recorder.Ask(want)
+	h := c.Recorder.Acquire(want)
 	s := &Scribe{Hold: h}
 	lease, err := take(waiting, want.Key, distlock.Observe(s.Observe))
 	if err != nil {

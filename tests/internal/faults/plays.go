@@ -117,7 +117,7 @@ func (a *actor) told(ctx context.Context, wg *sync.WaitGroup) error {
 // watch takes a key, and looks at the lease until it is lost or the time is over.
 func (a *actor) watch(ctx context.Context, key string, d time.Duration) {
 	asked := time.Now()
-	h := a.Recorder.Ask(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
+	h := a.Recorder.Acquire(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
 	s := &workload.Scribe{Hold: h}
 	lease, err := a.locker.Lock(ctx, key, distlock.Observe(s.Observe))
 	if err != nil {
@@ -152,7 +152,7 @@ func (a *actor) queue(ctx context.Context, wg *sync.WaitGroup) error {
 		for pass(ctx, time.Duration(rng.Int64N(int64(20*time.Millisecond)))) {
 			key := fmt.Sprint(a.Prefix, time.Since(a.Start)/(5*round))
 			asked := time.Now()
-			h := a.Recorder.Ask(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
+			h := a.Recorder.Acquire(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
 			var waits atomic.Bool
 			lease, err := a.locker.Lock(ctx, key, distlock.Observe(func(_ context.Context, e distlock.Event) {
 				switch {
@@ -213,7 +213,7 @@ func (a *actor) once(ctx context.Context, wg *sync.WaitGroup) error {
 // work takes down work under a lock that is not seen from here, until the function that it returns is called. For the history it is the hold of a
 // name of its own: that excludes nobody, and faults are made while there is one.
 func (a *actor) work(name string) (done func()) {
-	h := a.Recorder.Ask(history.Want{Client: a.Name, Key: name, TTL: a.Plan.TTL})
+	h := a.Recorder.Acquire(history.Want{Client: a.Name, Key: name, TTL: a.Plan.TTL})
 	h.Granted(driver.Span, time.Time{})
 	return func() { h.Release().End(history.Done) }
 }
