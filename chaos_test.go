@@ -159,7 +159,7 @@ type run struct {
 func newRun(t *testing.T, seed uint64) *run {
 	r := &run{rng: rand.New(rand.NewPCG(seed, 7)), rec: history.New(), store: mem.New()}
 	if seed%2 == 1 {
-		r.store = chaos.HandOn(mem.New())
+		r.store = chaos.HandOff(mem.New())
 	}
 	r.ttl = time.Duration(500+r.rng.IntN(4500)) * time.Millisecond
 	keys := 1 + r.rng.IntN(2)

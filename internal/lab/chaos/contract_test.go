@@ -19,6 +19,6 @@ func TestContract(t *testing.T) {
 }
 
 // A store that pushes grants meets the same contract.
-func TestHandOn(t *testing.T) {
-	drivertest.Run(t, drivertest.Env{Virtual: true, Open: func(testing.TB) driver.Store { return chaos.HandOn(mem.New()) }})
+func TestHandOff(t *testing.T) {
+	drivertest.Run(t, drivertest.Env{Virtual: true, Open: func(testing.TB) driver.Store { return chaos.HandOff(mem.New()) }})
 }

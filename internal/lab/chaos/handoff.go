@@ -9,10 +9,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// HandOn returns a store that pushes grants: when a claim of s is released or broken, the store
+// HandOff returns a store that pushes grants: when a claim of s is released or broken, the store
 // grants the first waiter its claim for the rest of its queue TTL, and notifies it. Stores over a
 // network do so to save a round trip.
-func HandOn(s driver.Store) driver.Store {
+func HandOff(s driver.Store) driver.Store {
 	return &pushing{Store: s, entries: map[driver.ID]entry{}, watches: map[driver.ID][]chan driver.Wake{}}
 }
 
@@ -39,7 +39,7 @@ func (h *pushing) Acquire(ctx context.Context, r driver.Request) (driver.Result,
 	case err != nil:
 	case res.Granted:
 		delete(h.entries, r.ID)
-		h.handOn(ctx, r.Key) // it may have been a downgrade
+		h.handOff(ctx, r.Key) // it may have been a downgrade
 	case r.QueueTTL > 0:
 		h.entries[r.ID] = entry{r, time.Now().Add(r.QueueTTL)}
 	}
@@ -52,7 +52,7 @@ func (h *pushing) Release(ctx context.Context, id driver.ID) error {
 	defer h.mu.Unlock()
 	err := h.Store.Release(ctx, id)
 	delete(h.entries, id)
-	h.handOn(ctx, id.Key)
+	h.handOff(ctx, id.Key)
 	return err
 }
 
@@ -61,7 +61,7 @@ func (h *pushing) Break(ctx context.Context, key, reason string) ([]driver.Claim
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	cs, err := driver.Break(ctx, h.Store, key, reason)
-	h.handOn(ctx, key)
+	h.handOff(ctx, key)
 	return cs, err
 }
 
@@ -80,8 +80,8 @@ func (h *pushing) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Re
 	return driver.RenewAll(ctx, h.Store, rs)
 }
 
-// handOn grants the first waiter its claim, if there is capacity, and then the next one.
-func (h *pushing) handOn(ctx context.Context, key string) {
+// handOff grants the first waiter its claim, if there is capacity, and then the next one.
+func (h *pushing) handOff(ctx context.Context, key string) {
 	for {
 		claims, err := h.Show(ctx, key)
 		if err != nil {
