@@ -205,7 +205,7 @@ func (t *tormentor) judge(r *torture.Run) (*torture.Report, error) {
 	}
 	stop := t.showProgress(func() string { return "torture: judging the history" })
 	defer stop()
-	return r.Judge(dir)
+	return r.Check(dir)
 }
 
 // ownPrefix is what the names of a command's own begin with.

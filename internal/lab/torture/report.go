@@ -89,9 +89,9 @@ func Meaning(rule history.Invariant) string {
 	}[rule]
 }
 
-// Judge checks the history and returns the report. A failing history, and pictures of it, are
+// Check checks the history and returns the report. A failing history, and pictures of it, are
 // written to the folder dir.
-func (r *Run) Judge(dir string) (*Report, error) {
+func (r *Run) Check(dir string) (*Report, error) {
 	h := r.History()
 	rep := r.tally(h)
 	// Stalls are an excuse, and this package did not produce them: they do not count as faults.

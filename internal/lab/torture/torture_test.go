@@ -208,7 +208,7 @@ func TestRun_clean(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		rep, err := r.Judge(t.TempDir())
+		rep, err := r.Check(t.TempDir())
 		if err != nil || rep.Verdict != Clean || rep.Cuts == 0 || rep.Shared == 0 || rep.Counted == 0 || rep.Holds() < minHolds {
 			t.Errorf("seed %d: %+v %v", seed, rep, err)
 		}
@@ -260,7 +260,7 @@ func TestRun_stopped(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	rep, err := r.Judge(t.TempDir())
+	rep, err := r.Check(t.TempDir())
 	if err != nil || rep.Verdict != NotEnough {
 		t.Errorf("%+v %v", rep, err)
 	}
