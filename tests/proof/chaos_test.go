@@ -54,7 +54,7 @@ func play(t *testing.T, sys *faults.System, o faults.Options, needs ...func(driv
 // faults.ErrTooLittle separately.
 func check(t *testing.T, r *faults.Run, min history.Minimums, found ...error) (v *faults.Verdict, short error) {
 	t.Helper()
-	v, err := r.Judge(min, found...)
+	v, err := r.Check(min, found...)
 	t.Log(v)
 	if errors.Is(err, faults.ErrTooLittle) {
 		return v, err

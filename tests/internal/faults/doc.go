@@ -6,7 +6,7 @@
 //	env := sys.Start(t, o)          // servers, a route with a proxy for each process
 //	run := env.Run(t, o)            // processes play, and one fault follows another
 //	_, _, errs := run.Heals()       // and other checks of one property
-//	v, err := run.Judge(min, errs...)
+//	v, err := run.Check(min, errs...)
 //
 // # One row per store
 //

@@ -106,13 +106,13 @@ func (f *forgetful) Acquire(ctx context.Context, r driver.Request) (driver.Resul
 
 // A broken store is detected. Its history and a picture of it are in the folder that the error
 // names.
-func TestRun_Judge_broken(t *testing.T) {
+func TestRun_Check_broken(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s := *Find("memory")
 	s.local = func() driver.Store { return &forgetful{Store: mem.New()} }
 	o := Options{Seed: 1, Time: 2 * time.Second, TTL: 300 * time.Millisecond, Processes: 4, Keys: 2, Play: "chaos", Calm: true}
 	r := s.Start(t, o).Run(t, o)
-	_, err := r.Judge(history.Minimums{})
+	_, err := r.Check(history.Minimums{})
 	if err == nil || !strings.Contains(err.Error(), "I3") || !strings.Contains(err.Error(), "seed 1") {
 		t.Fatalf("not detected: %v", err)
 	}
@@ -136,7 +136,7 @@ func kept(t *testing.T, err error, patterns ...string) (last string) {
 
 // Whatever is wrong with a run, its history, its notes and a picture of the key in question are
 // kept.
-func TestRun_Judge_keeps(t *testing.T) {
+func TestRun_Check_keeps(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	good := made("proof/1/2", [3]int{1, 1000, 3000}, [3]int{2, 4000, 5000})
 	twice := made("proof/1/2", [3]int{1, 1000, 3000}, [3]int{2, 2000, 4000})
@@ -156,7 +156,7 @@ func TestRun_Judge_keeps(t *testing.T) {
 	} {
 		r := tt.run
 		r.Env, r.Seed, r.TTL, r.Processes = &Env{System: Find("memory")}, 7, time.Second, 2
-		_, err := r.Judge(tt.min, tt.found...)
+		_, err := r.Check(tt.min, tt.found...)
 		if err == nil || strings.HasPrefix(name, "too little") != errors.Is(err, ErrTooLittle) {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -173,20 +173,20 @@ func TestRun_Judge_keeps(t *testing.T) {
 }
 
 // A run in which too little happened fails.
-func TestRun_Judge_notEnough(t *testing.T) {
+func TestRun_Check_notEnough(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	o := Options{Seed: 1, Time: time.Second, TTL: 300 * time.Millisecond, Processes: 3, Keys: 2, Play: "chaos"}
 	r := Find("memory").Start(t, o).Run(t, o)
-	if _, err := r.Judge(history.Minimums{}); err != nil {
+	if _, err := r.Check(history.Minimums{}); err != nil {
 		t.Error(err)
 	}
 	for _, m := range []history.Minimums{{Grants: 1e6}, {ContendedWaits: 1e6}, {FaultsOverHold: 1e6}} {
-		if _, err := r.Judge(m); !errors.Is(err, ErrTooLittle) {
+		if _, err := r.Check(m); !errors.Is(err, ErrTooLittle) {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}
 	r.Left = "a connection"
-	if _, err := r.Judge(history.Minimums{Grants: 1e6}); err == nil || errors.Is(err, ErrTooLittle) || !strings.Contains(err.Error(), "left behind: a connection") {
+	if _, err := r.Check(history.Minimums{Grants: 1e6}); err == nil || errors.Is(err, ErrTooLittle) || !strings.Contains(err.Error(), "left behind: a connection") {
 		t.Error(err)
 	}
 }
@@ -214,7 +214,7 @@ func made(key string, grants ...[3]int) *history.History {
 
 // Two holders are allowed after a fault under which exclusion is not promised. They are a violation
 // before it, and for other clients.
-func TestRun_Judge_unpromised(t *testing.T) {
+func TestRun_Check_unpromised(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	twice := made("k", [3]int{1, 1000, 3000}, [3]int{2, 2000, 4000})
 	ms := time.Millisecond
@@ -232,7 +232,7 @@ func TestRun_Judge_unpromised(t *testing.T) {
 		"another came before": {[]window{{"", 0, 10 * ms, forgotten}, {"", 1500 * ms, 2500 * ms, forgotten}}, true},
 	} {
 		r := &Run{Env: &Env{System: Find("memory")}, Options: Options{TTL: 500 * ms, Processes: 2}, History: twice, weak: tt.weak}
-		v, err := r.Judge(history.Minimums{})
+		v, err := r.Check(history.Minimums{})
 		if (err == nil) != tt.ok || tt.ok && v.Unpromised == 0 {
 			t.Errorf("%s: %v %v", name, v, err)
 		}
@@ -240,7 +240,7 @@ func TestRun_Judge_unpromised(t *testing.T) {
 }
 
 // Unknown outcomes are counted, and more than one in twenty that no fault explains are a violation.
-func TestRun_Judge_unknown(t *testing.T) {
+func TestRun_Check_unknown(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	h := made("k", [3]int{1, 1000, 3000}, [3]int{2, 60000, 61000})
 	at := func(ms int) history.Stamp {
@@ -262,7 +262,7 @@ func TestRun_Judge_unknown(t *testing.T) {
 	} {
 		whole := history.Merge(&history.History{Ops: append(slices.Clone(h.Ops), tt.fault), End: h.End})
 		r := &Run{Env: &Env{System: Find("memory")}, Options: Options{TTL: time.Second, Processes: 2, NoModel: true}, History: whole}
-		v, err := r.Judge(history.Minimums{})
+		v, err := r.Check(history.Minimums{})
 		if v.Operations != 7 || v.Unknown != 5 || v.Unexplained > 4 || (v.Unexplained == 0) != tt.ok || (err == nil) != tt.ok {
 			t.Errorf("%s: %v: %v", name, v, err)
 		}

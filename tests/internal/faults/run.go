@@ -37,7 +37,7 @@ type window struct {
 }
 
 // Run lets processes play while one fault follows another, and waits until nothing of them is left.
-// [Run.Judge] reports the errors of the run.
+// [Run.Check] reports the errors of the run.
 func (e *Env) Run(t testing.TB, o Options) *Run {
 	t.Helper()
 	t.Logf("%s: seed %d", e.Name, o.Seed)

@@ -57,10 +57,10 @@ func (r *Run) rules() history.Rules {
 	}
 }
 
-// Judge checks the run, and includes the errors that other checks found: violations, and
+// Check checks the run, and includes the errors that other checks found: violations, and
 // [ErrTooLittle]. An error describes the violations, and the folder of the history and its
 // pictures.
-func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
+func (r *Run) Check(min history.Minimums, found ...error) (*Verdict, error) {
 	// Stalls are an excuse, and this package did not produce them: they do not count as faults.
 	bare := history.Check(r.History, history.Rules{})
 	v := &Verdict{
