@@ -30,7 +30,7 @@ func losses(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration, 
 		Seed: seed, Time: lasts, Processes: 6, Keys: 3, Play: "losses", Spare: true, Promised: true,
 		Only: []faults.Kind{faults.Partition, faults.Dropped, faults.DroppedBack, faults.DroppedToward, faults.RepliesLost, faults.RequestsLost},
 	})
-	events, inTime, errs := r.Told()
+	events, inTime, errs := r.Reported()
 	if t.Logf("%d faults in which a lease was lost, %d reported in time", events, inTime); inTime != events {
 		errs = append(errs, fmt.Errorf("%d faults in which a lease was lost, and %d reported in time", events, inTime))
 	}

@@ -353,7 +353,7 @@ func fault(what Kind, client string, from, to int) history.Op {
 	}
 }
 
-func TestRun_Told(t *testing.T) {
+func TestRun_Reported(t *testing.T) {
 	for name, tt := range map[string]struct {
 		last           int // when a check last said that the lease is held
 		fault          history.Op
@@ -369,7 +369,7 @@ func TestRun_Told(t *testing.T) {
 		h.Ops = append(h.Ops, tt.fault)
 		r := bare(torture.Note{What: "last look", Who: "p1", Key: "k", Value: fmt.Sprint(128, " ", tt.last*1e6, " ", int(2000*1e6))})
 		r.History = h
-		if events, inTime, errs := r.Told(); events != tt.events || inTime != tt.inTime || len(errs) != events-inTime {
+		if events, inTime, errs := r.Reported(); events != tt.events || inTime != tt.inTime || len(errs) != events-inTime {
 			t.Errorf("%s: %d %d %v", name, events, inTime, errs)
 		}
 	}
