@@ -125,7 +125,7 @@ const keys = 50
 func histories(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration, least int) (v *faults.Verdict, n int, short error) {
 	t.Helper()
 	r := play(t, sys, faults.Options{
-		Seed: seed, Time: lasts, Processes: 5, Keys: keys, Play: "histories", Promised: true, Rest: 8 * ttl, Rate: 150,
+		Seed: seed, Time: lasts, Processes: 5, Keys: keys, Play: "histories", Promised: true, Recovery: 8 * ttl, Rate: 150,
 		Progress: progress(sys.Name, "histories"),
 	})
 	ops := map[string]int{}
@@ -172,8 +172,8 @@ func TestCycles(t *testing.T) {
 func cycles(t *testing.T, sys *faults.System, seed uint64, least int, lasts time.Duration) (released, givenUp int, short error) {
 	t.Helper()
 	r := play(t, sys, faults.Options{
-		Seed: seed, Time: lasts, Processes: 3, Keys: 6, Play: "cycles", Calm: true, Enough: least, NoModel: true, Spare: true,
-		Progress: progress(sys.Name, "cycles"), Rest: 2 * ttl,
+		Seed: seed, Time: lasts, Processes: 3, Keys: 6, Play: "cycles", Calm: true, Enough: least, NoModel: true, NoKills: true,
+		Progress: progress(sys.Name, "cycles"), Recovery: 2 * ttl,
 	})
 	for _, op := range r.History.Ops {
 		if op.Kind == history.Acquire && op.Outcome != history.Granted {
@@ -191,7 +191,7 @@ func counter(t *testing.T, sys *faults.System, seed uint64, updates, lost int, l
 	t.Helper()
 	r := play(t, sys, faults.Options{
 		Seed: seed, Time: lasts, Processes: 4, Keys: 12, Play: "counter", Calm: !sys.Memory, Enough: updates * 21 / 20, NoModel: true,
-		Progress: progress(sys.Name, "counter"), Spare: true, Rest: 4 * ttl,
+		Progress: progress(sys.Name, "counter"), NoKills: true, Recovery: 4 * ttl,
 	})
 	fenced := 0
 	for _, op := range r.History.Ops {

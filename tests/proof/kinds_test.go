@@ -27,7 +27,7 @@ func TestLosses(t *testing.T) {
 func losses(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration, least int) (events int, short error) {
 	t.Helper()
 	r := play(t, sys, faults.Options{
-		Seed: seed, Time: lasts, Processes: 6, Keys: 3, Play: "losses", Spare: true, Promised: true,
+		Seed: seed, Time: lasts, Processes: 6, Keys: 3, Play: "losses", NoKills: true, Promised: true,
 		Only: []faults.Kind{faults.Partition, faults.Dropped, faults.DroppedBack, faults.DroppedToward, faults.RepliesLost, faults.RequestsLost},
 	})
 	events, inTime, errs := r.Reported()
@@ -56,7 +56,7 @@ func TestTakeover(t *testing.T) {
 
 func takeover(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration) (n, handed int, worst time.Duration, short error) {
 	t.Helper()
-	r := play(t, sys, faults.Options{Seed: seed, Time: lasts, Processes: 3, Keys: 4, Play: "losses", Calm: true, Slay: true, Rest: 8 * ttl})
+	r := play(t, sys, faults.Options{Seed: seed, Time: lasts, Processes: 3, Keys: 4, Play: "losses", Calm: true, NoPauses: true, Recovery: 8 * ttl})
 	n, handed, worst, errs := r.Takeovers()
 	_, short = check(t, r, history.Minimums{Grants: 5, ContendedWaits: 3, FaultsOverHold: 1}, errs...)
 	t.Logf("%d takeovers, the longest took %v; %d of pushed claims that were not renewed yet", n, worst, handed)
@@ -74,7 +74,7 @@ func TestQueue(t *testing.T) {
 				only = faults.Partition // the store has no other fault
 			}
 			r := play(t, sys, faults.Options{
-				Seed: seed, Time: 12 * time.Second, Processes: 6, Play: "queue", Keys: 1, Spare: true, Only: []faults.Kind{only},
+				Seed: seed, Time: 12 * time.Second, Processes: 6, Play: "queue", Keys: 1, NoKills: true, Only: []faults.Kind{only},
 			}, func(f driver.Features) bool { return f.Queue })
 			pairs, errs := r.Order()
 			_, short := check(t, r, history.Minimums{Grants: 40, ContendedWaits: 20, FaultsOverHold: 2},

@@ -19,9 +19,9 @@ type Options struct {
 	Processes int           `json:"processes"`       // to be paused and killed
 	Keys      int           `json:"keys"`            // at a time
 	Rate      float64       `json:"rate"`            // acquires per second, of all clients together
-	Rest      time.Duration `json:"rest,omitempty"`  // how much longer than usual a client has no fault after a fault
-	Spare     bool          `json:"spare,omitempty"` // processes are paused, and none is killed
-	Slay      bool          `json:"slay,omitempty"`  // processes are killed, and none is paused
+	Recovery  time.Duration `json:"rest,omitempty"`  // how much longer than usual a client has no fault after a fault
+	NoKills   bool          `json:"spare,omitempty"` // processes are paused, and none is killed
+	NoPauses  bool          `json:"slay,omitempty"`  // processes are killed, and none is paused
 }
 
 // MinTime returns the shortest run for a TTL: time for a fault of every kind, and a calm end.
@@ -78,9 +78,9 @@ func NewPlan(o Options) *Plan {
 		p.Links[who] = p.link(who)
 		kinds := []What{Pause, Kill}
 		switch {
-		case o.Spare:
+		case o.NoKills:
 			kinds = []What{Pause}
-		case o.Slay:
+		case o.NoPauses:
 			kinds = []What{Kill}
 		}
 		p.schedule(who, i, kinds...)
@@ -121,14 +121,14 @@ func (p *Plan) schedule(who string, first int, kinds ...What) {
 		return time.Duration((least + (most-least)*rng.Float64()) * float64(p.TTL))
 	}
 	at := between(.3, 1) + time.Duration(first%4)*p.TTL*2/3 // if all clients had faults at once, there would be no contention
-	at += time.Duration(first) * p.Rest / time.Duration(max(1, p.Clients+p.Processes))
+	at += time.Duration(first) * p.Recovery / time.Duration(max(1, p.Clients+p.Processes))
 	for n := first; at < p.calm(); n++ {
 		f := Fault{At: at, Who: who, What: kinds[n%len(kinds)]}
 		if f.What != Kill {
 			f.For = between(1.2, 2)
 		}
 		p.Faults = append(p.Faults, f)
-		at += f.For + between(2, 5) + p.Rest
+		at += f.For + between(2, 5) + p.Recovery
 	}
 }
 

@@ -83,13 +83,13 @@ func TestPlan_kinds(t *testing.T) {
 		return seen
 	}
 	both := count(func(*Options) {})
-	spared, slain := count(func(o *Options) { o.Spare = true }), count(func(o *Options) { o.Slay = true })
-	rested := count(func(o *Options) { o.Rest = 5 * o.TTL })
-	if both[Pause] == 0 || both[Kill] == 0 || spared[Pause] == 0 || spared[Kill] != 0 || slain[Kill] == 0 || slain[Pause] != 0 {
-		t.Error(both, spared, slain)
+	paused, killed := count(func(o *Options) { o.NoKills = true }), count(func(o *Options) { o.NoPauses = true })
+	recovering := count(func(o *Options) { o.Recovery = 5 * o.TTL })
+	if both[Pause] == 0 || both[Kill] == 0 || paused[Pause] == 0 || paused[Kill] != 0 || killed[Kill] == 0 || killed[Pause] != 0 {
+		t.Error(both, paused, killed)
 	}
-	if n := rested[Pause] + rested[Kill]; n == 0 || n >= both[Pause]+both[Kill] {
-		t.Error(both, rested)
+	if n := recovering[Pause] + recovering[Kill]; n == 0 || n >= both[Pause]+both[Kill] {
+		t.Error(both, recovering)
 	}
 }
 

@@ -25,9 +25,9 @@ type Options struct {
 	Rate      int    // attempts per second, of all processes together, of the plays that use it; 0: 300
 	Enough    int    // the run ends after so many grants and a few faults; 0: when its time has passed
 
-	Rest  time.Duration // how much longer than usual a process has no fault after a fault
-	Spare bool          // processes are paused, and none is killed
-	Slay  bool          // processes are killed, and none is paused
+	Recovery time.Duration // how much longer than usual a process has no fault after a fault
+	NoKills  bool          // processes are paused, and none is killed
+	NoPauses bool          // processes are killed, and none is paused
 
 	Calm     bool   // no server and no route is broken, only processes
 	Only     []Kind // if not empty, the only kinds that are made, besides the faults of processes
@@ -41,7 +41,7 @@ type Options struct {
 func (o Options) plan() *torture.Plan {
 	return torture.NewPlan(torture.Options{
 		Seed: o.Seed, Time: o.Time, TTL: o.TTL, Processes: o.Processes, Keys: o.Keys, Rate: float64(cmp.Or(o.Rate, 300)),
-		Rest: o.Rest, Spare: o.Spare, Slay: o.Slay,
+		Recovery: o.Recovery, NoKills: o.NoKills, NoPauses: o.NoPauses,
 	})
 }
 
