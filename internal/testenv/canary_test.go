@@ -31,25 +31,23 @@ func TestURL_everywhere(t *testing.T) {
 	t.Parallel()
 	bare := regexp.MustCompile(`"(redis|rediss|redlock)://" ?\+`)
 	read := 0
-	for _, root := range []string{"../faults", "../../tests"} {
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			if read++; err != nil {
-				return err
-			}
-			for line := range strings.Lines(string(text)) {
-				if bare.MatchString(line) {
-					t.Errorf("%s: use testenv.URL: %s", path, strings.TrimSpace(line))
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
+	err := filepath.WalkDir("../../tests", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
 		}
+		text, err := os.ReadFile(path)
+		if read++; err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if bare.MatchString(line) {
+				t.Errorf("%s: use testenv.URL: %s", path, strings.TrimSpace(line))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	if read < 20 {
 		t.Errorf("%d files were read", read)
