@@ -88,8 +88,8 @@ func public(t *testing.T) map[string][]string {
 	return apis
 }
 
-// api describes the package in a folder as compiled on Linux. The API is the same on all systems, and
-// a file for another system would repeat it.
+// api describes the package in a folder as compiled on Linux. The API is the same on all systems,
+// and a file for another system would repeat it.
 func api(t *testing.T, dir string) []string {
 	t.Helper()
 	linux := build.Default
@@ -118,8 +118,8 @@ func api(t *testing.T, dir string) []string {
 	return Describe(fset, files)
 }
 
-// diff returns the lines that were removed and added. Both lists are sorted sets, so this shows every
-// change.
+// diff returns the lines that were removed and added. Both lists are sorted sets, so this shows
+// every change.
 func diff(old, now []string) string {
 	var b strings.Builder
 	for _, l := range old {

@@ -137,7 +137,8 @@ func TestModels_mutants(t *testing.T) {
 	}
 }
 
-// search compiles the model to a program that walks through its states, runs it, and returns its output.
+// search compiles the model to a program that walks through its states, runs it, and returns its
+// output.
 func (r run) search(t *testing.T, source string) string {
 	dir := t.TempDir()
 	args := []string{"-a"}

@@ -42,8 +42,8 @@ type Want struct {
 	TTL           time.Duration // how long an unanswered acquire may hold the key
 }
 
-// Acquire records the call of an acquire. Call it once, just before the first request is made, however
-// many follow. The result records the following operations.
+// Acquire records the call of an acquire. Call it once, just before the first request is made,
+// however many follow. The result records the following operations.
 func (r *Recorder) Acquire(w Want) *Hold {
 	if w.Weight == 0 && w.Limit == 0 {
 		w.Weight, w.Limit = driver.Whole, driver.Whole

@@ -12,9 +12,9 @@ import (
 
 // The checks in this file need more than grants and releases.
 
-// Reported counts the faults that lasted beyond the trust of leases whose holder checked them all the
-// time. It also counts those of them in which no check said that a lease is held after the end of
-// its trust.
+// Reported counts the faults that lasted beyond the trust of leases whose holder checked them all
+// the time. It also counts those of them in which no check said that a lease is held after the end
+// of its trust.
 func (r *Run) Reported() (events, inTime int, errs []error) {
 	type look struct{ at, until time.Duration } // the last check that said that the lease is held, and the end of its trust
 	last := map[string]look{}                   // by client and fence
