@@ -52,7 +52,7 @@ func TestMetrics_balance(t *testing.T) {
 func storm(t *testing.T, p *probe, seed uint64) {
 	const ttl = 2 * time.Second
 	rng := rand.New(rand.NewPCG(seed, 1))
-	store := chaos.HandOn(mem.New())
+	store := chaos.HandOff(mem.New())
 	var wg sync.WaitGroup
 	for i := range 3 {
 		link := chaos.New(store, &chaos.Options{Name: fmt.Sprint("link-", i), Timeout: ttl / 2, Plan: chaos.Plan{

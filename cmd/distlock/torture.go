@@ -211,7 +211,7 @@ func (t *tortureRun) evaluate(r *torture.Run) (*torture.Report, error) {
 	}
 	stop := t.showProgress(func() string { return "torture: checking the history" })
 	defer stop()
-	return r.Judge(dir)
+	return r.Check(dir)
 }
 
 // ownPrefix returns a new prefix for the names of a command.

@@ -91,7 +91,7 @@ func (t *tortureRun) printViolations(r *torture.Report) {
 			continue
 		}
 		shown[string(v.Rule)] = true
-		fmt.Fprintf(t.out, "VIOLATION of %s, %d times. The rule: %s\n", v.Rule, r.Count[v.Rule], v.Law)
+		fmt.Fprintf(t.out, "VIOLATION of %s, %d times. The rule: %s\n", v.Rule, r.Count[v.Rule], v.Meaning)
 		fmt.Fprintf(t.out, "  %s: %s\n", clean(v.Key), v.What)
 		for _, op := range v.Ops {
 			fmt.Fprintf(t.out, "    %s\n", clean(op))

@@ -6,23 +6,23 @@ func proof() []mutant {
 	return []mutant{
 		{
 			Name: "unending-search-passes", M: "M38a", Why: "a history that nobody has judged counts as good",
-			File: history + "/judge.go", Old: "		if res == porcupine.Ok {\n", New: "		if res != porcupine.Illegal {\n",
-			Pkg: history, Test: "TestJudge_timeout_is_a_failure",
+			File: history + "/verify.go", Old: "		if res == porcupine.Ok {\n", New: "		if res != porcupine.Illegal {\n",
+			Pkg: history, Test: "TestVerify_timeout_is_a_failure",
 		},
 		{
 			Name: "empty-history-passes", M: "M38b", Why: "a run in which nothing happened counts as good",
 			File: history + "/check.go", Old: "		if got < want {\n", New: "		if got < want && got > 0 {\n",
-			Pkg: history, Test: "TestJudge_empty_proves_nothing",
+			Pkg: history, Test: "TestVerify_empty_proves_nothing",
 		},
 		{
 			Name: "lonely-history-passes", M: "M38c", Why: "a run in which nobody had to wait counts as good",
 			File: history + "/check.go", Old: "	short(v.Waits, max(1, m.ContendedWaits),", New: "	short(v.Waits, m.ContendedWaits,",
-			Pkg: history, Test: "TestJudge_empty_proves_nothing",
+			Pkg: history, Test: "TestVerify_empty_proves_nothing",
 		},
 		{
 			Name: "history-without-faults-passes", M: "M38d", Why: "a run whose faults met no holder counts as good",
 			File: history + "/check.go", Old: "	short(v.FaultsOverHold, m.FaultsOverHold,", New: "	short(v.FaultsOverHold, 0,",
-			Pkg: history, Test: "TestJudge_empty_proves_nothing",
+			Pkg: history, Test: "TestVerify_empty_proves_nothing",
 		},
 		{
 			Name: "gap-between-pauses-counts-as-running", Why: "a holder that was stopped twice in a row is blamed for what it could not hear",

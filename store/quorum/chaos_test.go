@@ -91,7 +91,7 @@ func chaosBubble(t *testing.T, seed uint64) (*chaosRun, *history.Verdict, error)
 		return nil, nil, err
 	}
 	if !r.amnesia {
-		v, err := history.Judge(r.rec.History(), rules, history.Search{Dir: dir, Name: fmt.Sprint("quorum-", seed), Timeout: time.Minute})
+		v, err := history.Verify(r.rec.History(), rules, history.Search{Dir: dir, Name: fmt.Sprint("quorum-", seed), Timeout: time.Minute})
 		return r, v, err
 	}
 	// A node that forgets ends a claim that hangs on a bare majority. Its holder is told at the next renewal, and

@@ -195,7 +195,7 @@ func TestHerd(t *testing.T) {
 					var lease *distlock.Lease
 					var h *history.Hold
 					for lease == nil {
-						h = rec.Ask(history.Want{Client: name, Key: "key", TTL: longest})
+						h = rec.Acquire(history.Want{Client: name, Key: "key", TTL: longest})
 						var err error
 						lease, err = l.Lock(ctx, "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
 							if e.Type == distlock.EventWaiting {

@@ -63,7 +63,7 @@ func (s *scene) try(name string, l *distlock.Locker, opts ...distlock.Option) *p
 }
 
 func (s *scene) ask(ctx context.Context, name string, l *distlock.Locker, waits func(), opts ...distlock.Option) *part {
-	p := &part{told: make(chan struct{}), hold: s.rec.Ask(history.Want{Client: name, Key: "key", TTL: time.Hour})}
+	p := &part{told: make(chan struct{}), hold: s.rec.Acquire(history.Want{Client: name, Key: "key", TTL: time.Hour})}
 	var lease *distlock.Lease
 	var mu sync.Mutex
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {

@@ -88,7 +88,7 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	v, err := history.Judge(d.Recorder.History(), history.Rules{
+	v, err := history.Verify(d.Recorder.History(), history.Rules{
 		Tolerance: 500 * time.Millisecond, // the machine may be busy
 		Stuck:     10*ttl + soon,
 		Min:       history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 15},

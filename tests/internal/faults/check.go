@@ -12,22 +12,22 @@ import (
 	"github.com/distlock/distlock/internal/lab/torture"
 )
 
-// ErrTooLittle says that nothing was wrong with a run, and that too little happened in it to say more.
+// ErrTooLittle says that a run has no violation, but too little happened in it for a verdict.
 var ErrTooLittle = errors.New("too little was tested")
 
-// A Verdict is what the judges found.
+// A Verdict is the result of the checks.
 type Verdict struct {
 	Grants, Waits, Unknown int
 	Operations             int            // of the clients
-	Unexplained            int            // operations whose outcome is not known, and that met no fault
-	Faults                 map[string]int // that were made, by kind
-	OverHold               int            // those that met a holder
-	Overlap                time.Duration  // of holders that exclude each other; below 0: the shortest time between two
+	Unexplained            int            // operations with an unknown outcome that met no fault
+	Faults                 map[string]int // the faults that were made, by kind
+	OverHold               int            // faults that met a holder
+	Overlap                time.Duration  // of conflicting holders; below 0: the shortest time between two
 	LostPlain              int            // updates that counters without a fence lost
-	Fenced                 int            // updates that counters with a fence took
-	Losses                 int            // holders that were told
-	Unpromised             int            // violations of what is not promised under the faults that came
-	Keys                   int            // that were judged by everything
+	Fenced                 int            // updates that counters with a fence accepted
+	Losses                 int            // losses that were reported to holders
+	Unpromised             int            // violations that are allowed under the faults that came
+	Keys                   int            // keys that were checked against everything
 }
 
 func (v *Verdict) String() string {
@@ -42,25 +42,26 @@ func (v *Verdict) String() string {
 		v.Fenced, v.LostPlain, v.Unpromised)
 }
 
-// rules are those for real time. The bounds are those of the promises, on a busy machine: pauses of the machine itself
-// are known and put off what is due.
+// rules returns the rules for real time. The bounds are those of the promises, on a busy machine:
+// stalls of the machine are known and extend the bounds.
 func (r *Run) rules() history.Rules {
 	clients := time.Duration(3 * r.Processes)
 	return history.Rules{
 		Early:     r.Early,
-		Tolerance: 500 * time.Millisecond, // by which a thread may be late on a busy machine, while others of its process run
+		Tolerance: 500 * time.Millisecond, // how late a thread may be on a busy machine, while others of its process run
 		Gap:       torture.Gap,
 		Stuck:     2*clients*r.TTL + 10*time.Second,
-		HandOver:  3 * time.Second,                       // the longest pause between two asks is a second
+		HandOver:  3 * time.Second,                       // the longest pause between two attempts is a second
 		Takeover:  r.TTL/10 + 3*time.Second,              // the margin, and the same
-		Heal:      r.TTL + 3*time.Second + 2*time.Second, // places of the dead end after three seconds
+		Heal:      r.TTL + 3*time.Second + 2*time.Second, // queue entries of dead processes expire after three seconds
 	}
 }
 
-// Judge has the run judged, and takes in what others found: what is wrong, and what there was too little of. If there is anything the error says
-// what, and where the history and its pictures are.
-func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
-	// Stalls excuse, and are not of our making: they do not count as faults.
+// Check checks the run, and includes the errors that other checks found: violations, and
+// [ErrTooLittle]. An error describes the violations, and the folder of the history and its
+// pictures.
+func (r *Run) Check(min history.Minimums, found ...error) (*Verdict, error) {
+	// Stalls are an excuse, and this package did not produce them: they do not count as faults.
 	bare := history.Check(r.History, history.Rules{})
 	v := &Verdict{
 		Grants: bare.Grants, Waits: bare.Waits, OverHold: bare.FaultsOverHold, LostPlain: bare.LostPlain,
@@ -86,7 +87,7 @@ func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
 	}
 	rules := r.rules()
 	search := history.Search{Timeout: max(30*time.Second, r.Time), Dir: dir, Name: r.run()}
-	sureVerdict, err := r.judge(sure, rules, search)
+	sureVerdict, err := r.verify(sure, rules, search)
 	v.Overlap, v.Keys = sureVerdict.Overlap, len(keys(sure))
 	wrong, short := sorted(append(slices.Clone(r.wrong), found...))
 	errs := append([]error{promised(err)}, wrong...)
@@ -96,17 +97,18 @@ func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
 			if slices.Contains(m.not, x.Invariant) {
 				v.Unpromised++
 			} else if x.Invariant != history.Minimum {
-				errs = append(errs, fmt.Errorf("after a fault under which it is promised: %v", x))
+				errs = append(errs, fmt.Errorf("after a fault under which this is promised: %v", x))
 			}
 		}
 	}
 	if v.Overlap > 0 {
-		errs = append(errs, fmt.Errorf("two holders for %v", v.Overlap))
+		errs = append(errs, fmt.Errorf("there were two holders for %v", v.Overlap))
 	}
-	// The end of a short run leaves a few. Calls that go to a server together, and behind the one of a client in trouble, are open together; and
-	// the nodes of a majority have little time on a busy machine.
+	// The end of a short run leaves a few unknown outcomes. Calls that go to a server together,
+	// behind the call of a client in trouble, are open together. The nodes of a majority have
+	// little time on a busy machine.
 	if v.Unexplained*20 > max(v.Operations, 60) {
-		errs = append(errs, fmt.Errorf("%d of %d operations have an outcome that is not known, and met no fault: that is more than one in twenty", v.Unexplained, v.Operations))
+		errs = append(errs, fmt.Errorf("%d of %d operations have an unknown outcome and met no fault: more than one in twenty", v.Unexplained, v.Operations))
 	}
 	if r.Left != "" {
 		errs = append(errs, fmt.Errorf("left behind: %s", r.Left))
@@ -121,9 +123,9 @@ func (r *Run) Judge(min history.Minimums, found ...error) (*Verdict, error) {
 	return v, os.RemoveAll(dir)
 }
 
-// sorted parts what is wrong from what there was too little of. Of many that are wrong some are told.
+// sorted separates violations from ErrTooLittle. It keeps only the first of many violations.
 func sorted(found []error) (wrong, short []error) {
-	const told = 10
+	const shown = 10
 	for _, err := range found {
 		switch {
 		case errors.Is(err, ErrTooLittle):
@@ -132,14 +134,14 @@ func sorted(found []error) (wrong, short []error) {
 			wrong = append(wrong, err)
 		}
 	}
-	if more := len(wrong) - told; more > 0 {
-		wrong = append(wrong[:told:told], fmt.Errorf("and %d more", more))
+	if more := len(wrong) - shown; more > 0 {
+		wrong = append(wrong[:shown:shown], fmt.Errorf("and %d more", more))
 	}
 	return wrong, short
 }
 
-// unknown counts the operations of clients, those whose outcome is not known, and those of them that no fault explains. A connection that a fault broke
-// may be noticed by the next one, within a TTL.
+// unknown counts the operations of clients, those with an unknown outcome, and those of them that
+// no fault explains. The next operation may notice a connection that a fault broke, within a TTL.
 func unknown(h *history.History, ttl time.Duration) (all, unknown, unexplained int) {
 	var faults []*history.Op
 	for i := range h.Ops {
@@ -150,7 +152,7 @@ func unknown(h *history.History, ttl time.Duration) (all, unknown, unexplained i
 	for i := range h.Ops {
 		op := &h.Ops[i]
 		switch op.Kind {
-		case history.Fault, history.Lost, history.Gone, history.Trust: // asked of nobody
+		case history.Fault, history.Lost, history.Gone, history.Trust: // no requests
 			continue
 		}
 		if all++; op.Outcome != history.Unknown {
@@ -158,7 +160,7 @@ func unknown(h *history.History, ttl time.Duration) (all, unknown, unexplained i
 		}
 		unknown++
 		if op.What == history.GivenUp {
-			continue // by its caller
+			continue // given up by its caller
 		}
 		if !slices.ContainsFunc(faults, func(f *history.Op) bool {
 			return (f.Client == "" || f.Client == op.Client) && f.Call.At <= op.Return.At && f.Return.At+ttl >= op.Call.At
@@ -169,7 +171,7 @@ func unknown(h *history.History, ttl time.Duration) (all, unknown, unexplained i
 	return all, unknown, unexplained
 }
 
-// enough says what there was too little of.
+// enough returns an error for each minimum that was not reached.
 func (v *Verdict) enough(min history.Minimums) error {
 	var errs []error
 	short := func(got, least int, what string) {
@@ -183,15 +185,16 @@ func (v *Verdict) enough(min history.Minimums) error {
 	return errors.Join(errs...)
 }
 
-func (r *Run) judge(h *history.History, rules history.Rules, s history.Search) (*history.Verdict, error) {
+func (r *Run) verify(h *history.History, rules history.Rules, s history.Search) (*history.Verdict, error) {
 	if r.NoModel {
 		v := history.Check(h, rules)
 		return v, v.Err()
 	}
-	return history.Judge(h, rules, s)
+	return history.Verify(h, rules, s)
 }
 
-// promised drops from a failure what says that too little happened: that is decided for the whole run.
+// promised drops a failure that says only that too little happened: that is decided for the whole
+// run.
 func promised(err error) error {
 	var f *history.Failure
 	if !errors.As(err, &f) {
@@ -203,13 +206,13 @@ func promised(err error) error {
 	return err
 }
 
-// A met is the keys that were in use when a fault came under which less is promised.
+// A met contains the keys that were in use during a fault under which less is promised.
 type met struct {
 	*history.History
 	not []history.Invariant
 }
 
-// split parts the keys of a history by what is promised for them.
+// split separates the keys of a history by the promises for them.
 func (r *Run) split(h *history.History) (sure *history.History, weak []met) {
 	of := map[string]int{} // by key: the window that it met, from 1
 	for i := range h.Ops {
@@ -219,7 +222,7 @@ func (r *Run) split(h *history.History) (sure *history.History, weak []met) {
 			end = h.End
 		}
 		for n, w := range r.weak {
-			// A claim outlives the operations on it: its trust, and a TTL of the store's.
+			// A claim outlives the operations on it: by its trust, and a TTL of the store.
 			if op.Kind != history.Fault && (w.client == "" || w.client == op.Client) && op.Call.At < w.to && max(end, op.Until)+r.TTL > w.from {
 				of[op.Key] = n + 1
 			}
@@ -242,10 +245,10 @@ func (r *Run) split(h *history.History) (sure *history.History, weak []met) {
 	for i, w := range r.weak {
 		weak = append(weak, met{history.Merge(parts[i+1]), w.not})
 	}
-	return history.Merge(parts[0]), weak // which numbers the events anew
+	return history.Merge(parts[0]), weak // Merge renumbers the events
 }
 
-// keys are how many operations there are on each.
+// keys returns the number of operations on each key.
 func keys(h *history.History) map[string]int {
 	seen := map[string]int{}
 	for i := range h.Ops {

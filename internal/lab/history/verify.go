@@ -12,17 +12,17 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// A Search bounds the model and says where to put what it found.
+// A Search bounds the model and says where to write the results.
 type Search struct {
-	Timeout time.Duration // for all keys together; 0: 10 s. Time that is over is a failure
-	Dir     string        // where a failing history and its pictures go; empty: nowhere
-	Name    string        // the beginning of their names: the seed
+	Timeout time.Duration // for all keys together; 0: 10 s. A search that does not end in time is a failure
+	Dir     string        // the folder for a failing history and its pictures; empty: none are written
+	Name    string        // the beginning of the file names: the seed
 }
 
-// Judge holds a history against the rules and the model. It returns the verdict, and a
-// *Failure if anything was found. Call it outside of a synctest bubble, in which the timeout
-// would never come.
-func Judge(h *History, rules Rules, s Search) (*Verdict, error) {
+// Verify checks a history against the rules and the model. It returns the verdict, and a [*Failure]
+// if there is a violation. Call it outside of a synctest bubble, in which the timeout would never
+// fire.
+func Verify(h *History, rules Rules, s Search) (*Verdict, error) {
 	v := Check(h, rules)
 	f := &Failure{Verdict: v}
 	if v.Count[Record] == 0 {
@@ -43,7 +43,7 @@ func Judge(h *History, rules Rules, s Search) (*Verdict, error) {
 func (s Search) search(h *History, rules Rules, f *Failure) {
 	x, err := newIndex(h, Rules{Early: rules.Early}, &Verdict{})
 	if err != nil {
-		return // Check has told
+		return // Check has reported the error
 	}
 	timeout := s.Timeout
 	if timeout == 0 {
@@ -52,7 +52,7 @@ func (s Search) search(h *History, rules Rules, f *Failure) {
 	deadline := time.Now().Add(timeout)
 	model := lockModel()
 	for _, k := range x.keys {
-		left := max(time.Until(deadline), time.Nanosecond) // 0 would mean no end
+		left := max(time.Until(deadline), time.Nanosecond) // 0 would mean no limit
 		res, info := porcupine.CheckOperationsVerbose(model, x.operations(k), left)
 		if res == porcupine.Ok {
 			continue
@@ -74,7 +74,7 @@ func (s Search) search(h *History, rules Rules, f *Failure) {
 	}
 }
 
-// write puts the history down as lines of JSON.
+// write writes the history as lines of JSON.
 func (s Search) write(h *History, f *Failure) error {
 	path := filepath.Join(s.Dir, s.Name+".jsonl")
 	if err := WriteFile(path, h.WriteJSON); err != nil {
@@ -84,7 +84,7 @@ func (s Search) write(h *History, f *Failure) error {
 	return nil
 }
 
-// WriteFile makes a file of what write writes.
+// WriteFile creates a file with the output of write.
 func WriteFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -93,7 +93,7 @@ func WriteFile(path string, write func(io.Writer) error) error {
 	return errors.Join(write(file), file.Close())
 }
 
-// WriteJSON writes one operation a line. The last line is the end of the history.
+// WriteJSON writes one operation per line. The last line is the end of the history.
 func (h *History) WriteJSON(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	e := json.NewEncoder(b)
@@ -108,7 +108,7 @@ func (h *History) WriteJSON(w io.Writer) error {
 	return b.Flush()
 }
 
-// ReadJSON reads what WriteJSON wrote.
+// ReadJSON reads the output of [History.WriteJSON].
 func ReadJSON(r io.Reader) (*History, error) {
 	h := &History{}
 	for d := json.NewDecoder(r); ; {
