@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	dashboardFile = "../contrib/grafana/distlock.json"
-	alertsFile    = "../contrib/prometheus/alerts.yml"
-	pageFile      = "../docs/observability.md"
+	dashboardFile = "../../contrib/grafana/distlock.json"
+	alertsFile    = "../../contrib/prometheus/alerts.yml"
+	pageFile      = "../../docs/observability.md"
 )
 
 // A catalogue is what Prometheus sees: by the name of a series, the values of its labels.
