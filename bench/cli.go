@@ -41,8 +41,8 @@ type command struct {
 // An expense is the cost of one run of a command.
 type expense struct{ wall, computing time.Duration }
 
-// added runs commands alternately, so that all meet the same noise. Computing is the CPU time of the command and
-// its child processes; on a busy machine it says more than the elapsed time.
+// added runs commands alternately, so that all meet the same noise. Computing is the CPU time of
+// the command and its child processes; on a busy machine it says more than the elapsed time.
 func (b *bench) added(program, dir string) error {
 	title := "distlock run: what it adds to a command"
 	if !b.pick(title) {

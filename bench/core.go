@@ -57,7 +57,8 @@ func baton() scenario {
 	}}
 }
 
-// contended contends for one key, and checks under the lock that every fence is above the previous one.
+// contended contends for one key, and checks under the lock that every fence is above the previous
+// one.
 func contended() scenario {
 	return scenario{"distlock on store/mem, fences checked", func(later func(func())) (deed, error) {
 		l := must(distlock.New(mem.New()))

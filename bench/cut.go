@@ -9,13 +9,13 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A cutter is a library whose holder is behind a link that is cut. The library can report whether the holder
-// still trusts its lock.
+// A cutter is a library whose holder is behind a link that is cut. The library can report whether
+// the holder still trusts its lock.
 type cutter struct {
 	name string
 	runs int
-	// open returns two functions: hold acquires the key through the link and returns a function that reports
-	// whether the holder trusts its lock; rival acquires the key directly.
+	// open returns two functions: hold acquires the key through the link and returns a function
+	// that reports whether the holder trusts its lock; rival acquires the key directly.
 	open func(link, addr string, life time.Duration, later func(func())) (hold func(ctx context.Context, key string) (trusts func() bool, err error), rival locker, err error)
 }
 
@@ -53,8 +53,9 @@ func (b *bench) cutLink(addr string) error {
 	return nil
 }
 
-// cut is one run. The clock is read after the holder has reported its trust, and after the Lock of the rival has
-// returned. Both times are of one clock, so the measured overlap is at least the real one.
+// cut is one run. The clock is read after the holder has reported its trust, and after the Lock of
+// the rival has returned. Both times are of one clock, so the measured overlap is at least the real
+// one.
 func (b *bench) cut(c cutter, addr, key string, life time.Duration) (time.Duration, error) {
 	var s stack
 	defer s.undo()

@@ -1,5 +1,5 @@
-// Command bench compares distlock with other libraries and with bare commands, in one run: rounds are
-// interleaved and repeated, and the tables show medians and ratios, since machines are noisy.
+// Command bench compares distlock with other libraries and with bare commands, in one run: rounds
+// are interleaved and repeated, and the tables show medians and ratios, since machines are noisy.
 //
 //	cd bench && go run . core
 //	cd bench && go run . redis
@@ -8,14 +8,15 @@
 //	cd bench && go run . cli
 //	cd bench && go run . postgres
 //
-// core needs no server: one key that many goroutines contend for, a free key, and 10,000 leases that are held
-// at the same time.
+// core needs no server: one key that many goroutines contend for, a free key, and 10,000 leases
+// that are held at the same time.
 //
-// sqlite measures a file, and cli the time that distlock run adds to a command. cli builds the program first.
+// sqlite measures a file, and cli the time that distlock run adds to a command. cli builds the
+// program first.
 //
-// redis and redlock start Redis servers on free loopback ports, without persistence, and stop them at the
-// end; -redis names servers to use instead. postgres starts a PostgreSQL server that waits for its disk.
-// docs/benchmarks.md explains each table.
+// redis and redlock start Redis servers on free loopback ports, without persistence, and stop them
+// at the end; -redis names servers to use instead. postgres starts a PostgreSQL server that waits
+// for its disk. docs/benchmarks.md explains each table.
 package main
 
 import (

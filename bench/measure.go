@@ -63,8 +63,8 @@ func (s *stack) undo() {
 	*s = nil
 }
 
-// compare runs scenarios alternately, and returns their medians. Each round starts with another scenario, so
-// that none always follows the same one.
+// compare runs scenarios alternately, and returns their medians. Each round starts with another
+// scenario, so that none always follows the same one.
 func (b *bench) compare(title string, workers int, each time.Duration, scenarios ...scenario) ([]figure, error) {
 	var s stack
 	defer s.undo()
@@ -91,8 +91,8 @@ func (b *bench) compare(title string, workers int, each time.Duration, scenarios
 	})
 }
 
-// rotate calls f for each of n scenarios in b.rounds rounds, after a warm-up round 0 that does not count, and
-// returns the medians.
+// rotate calls f for each of n scenarios in b.rounds rounds, after a warm-up round 0 that does not
+// count, and returns the medians.
 func (b *bench) rotate(title string, n int, f func(i int) (figure, error)) ([]figure, error) {
 	figures := make([][]figure, n)
 	for b.round = 0; b.round <= b.rounds; b.round++ {
@@ -146,8 +146,8 @@ type tally struct {
 	spans  histogram
 }
 
-// run repeats a deed in several goroutines for d. The context of the deeds is cancelled and has no deadline,
-// since some libraries would use the deadline.
+// run repeats a deed in several goroutines for d. The context of the deeds is cancelled and has no
+// deadline, since some libraries would use the deadline.
 func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally, time.Duration, error) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()

@@ -27,8 +27,8 @@ type locker interface {
 	lock(ctx context.Context, key string) (hold, error)
 }
 
-// A hold is an acquired lock. The types below contain one pointer, so that a hold causes no allocation in the
-// bench itself.
+// A hold is an acquired lock. The types below contain one pointer, so that a hold causes no
+// allocation in the bench itself.
 type hold interface{ unlock() error }
 
 // A peer is a library and the way it is used here.
@@ -37,8 +37,8 @@ type peer struct {
 	open func(addr string, later func(func())) (locker, error)
 }
 
-// peers returns the libraries, distlock first. Libraries that poll get a pause of 1 ms between attempts, much
-// less than in their documentation: a shorter pause gives them better figures.
+// peers returns the libraries, distlock first. Libraries that poll get a pause of 1 ms between
+// attempts, much less than in their documentation: a shorter pause gives them better figures.
 func peers() []peer {
 	return []peer{
 		{"distlock", openDistlock},
@@ -183,8 +183,8 @@ func newRueidislock(addr string, validity time.Duration, majority int32, later f
 	opt := rueidislock.LockerOption{ClientOption: client.ClientOption{InitAddress: []string{addr}}, KeyMajority: majority, KeyValidity: validity}
 	if majority == 1 {
 		opt.NoLoopTracking = true
-		// By default it gives up an attempt after 20 ms, and may then wait for a notification that never
-		// comes.
+		// By default it gives up an attempt after 20 ms, and may then wait for a notification that
+		// never comes.
 		opt.TryNextAfter = time.Second
 	}
 	l, err := rueidislock.NewLocker(opt)

@@ -100,7 +100,8 @@ func rawAdvisory(url string, workers int, later func(func())) (pair, error) {
 	}, nil
 }
 
-// rawAdvisoryHandOff measures a connection that waits in the server until another connection unlocks.
+// rawAdvisoryHandOff measures a connection that waits in the server until another connection
+// unlocks.
 func rawAdvisoryHandOff(url string, later func(func())) (func(context.Context) (time.Duration, error), error) {
 	conns, err := rawConns(url, 2, later)
 	if err != nil {

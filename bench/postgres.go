@@ -14,7 +14,8 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// postgres compares distlock on tables and on advisory locks of PostgreSQL with the bare statements.
+// postgres compares distlock on tables and on advisory locks of PostgreSQL with the bare
+// statements.
 func (b *bench) postgres() error {
 	var s stack
 	defer s.undo()
@@ -55,7 +56,8 @@ func (b *bench) leasePairs(url string) error {
 	return b.pairsTable("PostgreSQL lease, free keys, 16 goroutines: pairs (raw on a connection each, distlock on one)", url, leaseWays(16), 16, 1.2)
 }
 
-// pairTable measures pairs of one goroutine. The second way is distlock; its limit is 1.3 times the first.
+// pairTable measures pairs of one goroutine. The second way is distlock; its limit is 1.3 times the
+// first.
 func (b *bench) pairTable(title, url string, ways []way) error {
 	figures, err := b.pairs(title, url, ways, 1)
 	if figures == nil || err != nil {
@@ -71,8 +73,8 @@ func (b *bench) pairTable(title, url string, ways []way) error {
 	return nil
 }
 
-// pairsTable measures pairs of many goroutines. The second way is distlock; its goal is least times the rate of
-// the first. Without a goal, least is 0.
+// pairsTable measures pairs of many goroutines. The second way is distlock; its goal is least times
+// the rate of the first. Without a goal, least is 0.
 func (b *bench) pairsTable(title, url string, ways []way, workers int, least float64) error {
 	figures, err := b.pairs(title, url, ways, workers)
 	if figures == nil || err != nil {
@@ -101,7 +103,8 @@ func (b *bench) pairs(title, url string, ways []way, workers int) ([]figure, err
 	return b.compare(title, workers, b.each, scenarios...)
 }
 
-// leaseHandOff measures how soon a waiter elsewhere has the lock, in round trips of a statement that commits.
+// leaseHandOff measures how soon a waiter elsewhere has the lock, in round trips of a statement
+// that commits.
 func (b *bench) leaseHandOff(url string) error {
 	title := "PostgreSQL lease, one waiter elsewhere: from the call of Unlock until Lock returns"
 	if !b.pick(title) {
@@ -208,8 +211,8 @@ func leaseConns(url string, n int, later func(func())) (chan *pgx.Conn, error) {
 	return idle, nil
 }
 
-// rawLease is the minimum for a pair with an expiry: two statements on a dedicated connection. Its fence is
-// deleted with the row.
+// rawLease is the minimum for a pair with an expiry: two statements on a dedicated connection. Its
+// fence is deleted with the row.
 func rawLease(url string, workers int, later func(func())) (pair, error) {
 	idle, err := leaseConns(url, workers, later)
 	if err != nil {

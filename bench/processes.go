@@ -50,7 +50,8 @@ func kinds() []kind {
 	return append(out, kind{"alone", "distlock, 16 lockers: no local hand-offs", openLockers})
 }
 
-// openLockers opens a Locker for each goroutine, all on one client: hand-offs go through the server only.
+// openLockers opens a Locker for each goroutine, all on one client: hand-offs go through the server
+// only.
 func openLockers(addr string, later func(func())) ([]locker, error) {
 	s, err := openStore(addr, later)
 	if err != nil {
@@ -241,8 +242,8 @@ type childReport struct {
 	Took    time.Duration
 }
 
-// child is one of the processes: it connects, prints that it is ready, waits for a line, works, and prints its
-// result.
+// child is one of the processes: it connects, prints that it is ready, waits for a line, works, and
+// prints its result.
 func child(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(childWord, flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -8,8 +8,8 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// The scripts of a queue that stores only names: the least cost of a fair queue with a message for the next
-// waiter, without fences, holders, expiry, and the exclusion of other clients.
+// The scripts of a queue that stores only names: the least cost of a fair queue with a message for
+// the next waiter, without fences, holders, expiry, and the exclusion of other clients.
 var (
 	queueLock = client.NewLuaScript(`if redis.call('SET', KEYS[1], '1', 'NX') then return 1 end
 redis.call('RPUSH', KEYS[2], ARGV[1])
@@ -27,8 +27,8 @@ type queueLocker struct {
 	wake    chan struct{}
 }
 
-// openQueue opens a locker for each goroutine. All use one client, which receives their messages on one
-// connection.
+// openQueue opens a locker for each goroutine. All use one client, which receives their messages on
+// one connection.
 func openQueue(addr string, later func(func())) ([]locker, error) {
 	c, err := connect(addr, later)
 	if err != nil {

@@ -29,8 +29,8 @@ var (
 end
 return 0`)
 
-	// rawSame writes the same data as distlock for an exclusive claim, and computes the fence by the same
-	// rule.
+	// rawSame writes the same data as distlock for an exclusive claim, and computes the fence by
+	// the same rule.
 	rawSame = client.NewLuaScript(`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local fence = string.format('%.0f', math.max((redis.call('HGET', KEYS[2], 'last') or 0) + 128, now))

@@ -37,8 +37,8 @@ func (b *bench) redlock() error {
 	return nil
 }
 
-// establish makes new servers look as if they had been up for a day. In its first two minutes a deployment needs
-// all its nodes for a grant; the bench measures the normal state after that.
+// establish makes new servers look as if they had been up for a day. In its first two minutes a
+// deployment needs all its nodes for a grant; the bench measures the normal state after that.
 func establish(ctx context.Context, addrs []string) error {
 	var s stack
 	defer s.undo()
@@ -94,8 +94,8 @@ func (b *bench) majority(addrs []string, workers int) error {
 	return nil
 }
 
-// A cost is the CPU time of one pair in seconds. Where client and servers share the cores, it decides the rate,
-// and other work on the machine changes it little.
+// A cost is the CPU time of one pair in seconds. Where client and servers share the cores, it
+// decides the rate, and other work on the machine changes it little.
 type cost struct{ client, servers float64 }
 
 // costs runs all ways alternately, and returns their medians, and the cost of each round.
@@ -210,8 +210,9 @@ func rawTakeWithData(ctx context.Context, c client.Client, key, owner string) er
 	return err
 }
 
-// rawMajority acquires a key on all servers in parallel and continues when a majority has granted it, and
-// releases it in the same way. A server gets the release after it has answered, so that nothing is left behind.
+// rawMajority acquires a key on all servers in parallel and continues when a majority has granted
+// it, and releases it in the same way. A server gets the release after it has answered, so that
+// nothing is left behind.
 func rawMajority(take func(ctx context.Context, c client.Client, key, owner string) error) func(context.Context, []string, func(func())) (pair, error) {
 	return func(_ context.Context, addrs []string, later func(func())) (pair, error) {
 		var nodes []client.Client

@@ -34,7 +34,8 @@ func (b *bench) servers(n int, later func(func())) (addrs []string, err error) {
 	return addrs, err
 }
 
-// An env replaces a test for the functions that start servers for tests. A failure is returned as an error.
+// An env replaces a test for the functions that start servers for tests. A failure is returned as
+// an error.
 type env struct {
 	testing.TB // nil: only the methods below are used
 	dir        string

@@ -63,7 +63,8 @@ func (b *bench) filePair(dir string, full bool) error {
 	return nil
 }
 
-// rawFile is the minimum for a lock in SQLite: a transaction that inserts a row, and one that deletes it.
+// rawFile is the minimum for a lock in SQLite: a transaction that inserts a row, and one that
+// deletes it.
 func rawFile(ctx context.Context, path, mode string, later func(func())) (deed, error) {
 	db, err := sql.Open("sqlite", path)
 	if err != nil {

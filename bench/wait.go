@@ -9,7 +9,8 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// A waking measures one wake-up: the time from the start of the release until another process has the key.
+// A waking measures one wake-up: the time from the start of the release until another process has
+// the key.
 type waking struct {
 	name string
 	open func(addr string, later func(func())) (func(ctx context.Context) (time.Duration, error), error)
@@ -28,8 +29,8 @@ func (b *bench) wakeUp(addr string) error {
 	return b.wakeTable(title, addr, all, "p50 of the baton's", 1.6)
 }
 
-// wakeTable measures wake-ups alternately, and reports them. The second is distlock; its limit is a multiple of the
-// first.
+// wakeTable measures wake-ups alternately, and reports them. The second is distlock; its limit is a
+// multiple of the first.
 func (b *bench) wakeTable(title, addr string, all []waking, what string, limit float64) error {
 	var s stack
 	defer s.undo()
@@ -72,8 +73,8 @@ func settle() { time.Sleep(5*time.Millisecond + rand.N(5*time.Millisecond)) }
 // missed is the longest wait for a wake-up. A wake-up that takes longer counts as this long.
 const missed = 2 * time.Second
 
-// handOver starts wait, and calls give when wait blocks. It returns the time from the call of give to the end of
-// wait.
+// handOver starts wait, and calls give when wait blocks. It returns the time from the call of give
+// to the end of wait.
 func handOver(wait, give func() error) (time.Duration, error) {
 	type end struct {
 		at  time.Time
@@ -202,8 +203,8 @@ func contendedGoals(f figure, best float64) []goal {
 	}
 }
 
-// contend acquires and releases one key, another one in each round: a lock that one round left behind must not
-// block the next round. It checks the fences of distlock.
+// contend acquires and releases one key, another one in each round: a lock that one round left
+// behind must not block the next round. It checks the fences of distlock.
 func (b *bench) contend(l locker, tag string) deed {
 	keys := make([]string, b.rounds+1)
 	for i := range keys {

@@ -1,10 +1,10 @@
-// Package gocronlock connects distlock to the scheduler go-co-op/gocron: a [Locker] and an [Elector] for
-// the schedulers of several processes.
+// Package gocronlock connects distlock to the scheduler go-co-op/gocron: a [Locker] and an
+// [Elector] for the schedulers of several processes.
 //
-// A Locker acquires the lock of a job for each of its runs. It distributes jobs over the processes and
-// tolerates clocks that differ. An Elector lets one process run all jobs. Neither can cancel a running
-// job whose lock was lost, since gocron offers no way: a job that must never run twice at the same time
-// acquires its own lock, or is run by [distlock.Cron].
+// A Locker acquires the lock of a job for each of its runs. It distributes jobs over the processes
+// and tolerates clocks that differ. An Elector lets one process run all jobs. Neither can cancel a
+// running job whose lock was lost, since gocron offers no way: a job that must never run twice at
+// the same time acquires its own lock, or is run by [distlock.Cron].
 package gocronlock
 
 import (
@@ -25,20 +25,22 @@ type Locker struct {
 	patience time.Duration // how long Lock waits
 }
 
-// NewLocker returns a Locker on a store. The lock of a job is held while the job runs, and at least for
-// splay: a scheduler whose clock is late finds the lock held although the run has ended. So splay must
-// be longer than the clocks differ, and shorter than the period of the job minus that difference. The
-// error is [errors.ErrUnsupported] if the store cannot keep a claim after its process has ended.
+// NewLocker returns a Locker on a store. The lock of a job is held while the job runs, and at least
+// for splay: a scheduler whose clock is late finds the lock held although the run has ended. So
+// splay must be longer than the clocks differ, and shorter than the period of the job minus that
+// difference. The error is [errors.ErrUnsupported] if the store cannot keep a claim after its
+// process has ended.
 //
-// On a store without a queue, such as a majority, schedulers that start at the same moment may all be
-// refused, each because of the others. On such a store [Locker.Lock] retries for half of splay, and the
-// lock is held for half of splay longer.
+// On a store without a queue, such as a majority, schedulers that start at the same moment may all
+// be refused, each because of the others. On such a store [Locker.Lock] retries for half of splay,
+// and the lock is held for half of splay longer.
 func NewLocker(store driver.Store, splay time.Duration, opts ...distlock.Option) (*Locker, error) {
 	patience := time.Duration(0)
 	if store != nil && !store.Features().Queue {
 		patience = splay / 2
 	}
-	// A scheduler that starts last, and retries for its whole patience, must still find the lock held.
+	// A scheduler that starts last, and retries for its whole patience, must still find the lock
+	// held.
 	l, err := distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay+patience))...)
 	if err != nil {
 		return nil, err
@@ -46,8 +48,8 @@ func NewLocker(store driver.Store, splay time.Duration, opts ...distlock.Option)
 	return &Locker{l, patience}, nil
 }
 
-// Lock acquires the lock of a job, or returns [distlock.ErrHeld]: gocron skips the run then. Every error
-// is [distlock.ErrNotAcquired].
+// Lock acquires the lock of a job, or returns [distlock.ErrHeld]: gocron skips the run then. Every
+// error is [distlock.ErrNotAcquired].
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lease, err := l.l.Lock(ctx, key, distlock.MaxWait(l.patience))
 	if err != nil {
@@ -67,9 +69,9 @@ type notLeader struct{}
 func (notLeader) Error() string { return "gocronlock: not the leader" }
 func (notLeader) Unwrap() error { return distlock.ErrNotAcquired }
 
-// An Elector lets one process run all jobs, for [gocron.WithDistributedElector]. When leadership moves to
-// another process, a job may run twice for one scheduled time, or not at all, if the clocks of the two
-// leaders differ.
+// An Elector lets one process run all jobs, for [gocron.WithDistributedElector]. When leadership
+// moves to another process, a job may run twice for one scheduled time, or not at all, if the
+// clocks of the two leaders differ.
 type Elector struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -80,8 +82,8 @@ type Elector struct {
 // retryPause is how long an Elector pauses after the store has failed.
 const retryPause = 5 * time.Second
 
-// NewElector returns an Elector that is a candidate until [Elector.Close]. It retries when the store
-// fails.
+// NewElector returns an Elector that is a candidate until [Elector.Close]. It retries when the
+// store fails.
 func NewElector(e *distlock.Election) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	out := &Elector{stop: stop, done: make(chan struct{})}

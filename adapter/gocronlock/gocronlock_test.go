@@ -173,7 +173,8 @@ func TestLocker_Lock(t *testing.T) {
 	})
 }
 
-// queueless is a store without a queue that refuses at first, as a majority does if its votes are split.
+// queueless is a store without a queue that refuses at first, as a majority does if its votes are
+// split.
 type queueless struct {
 	*mem.Store
 	split int
@@ -314,8 +315,8 @@ func TestElector_lost(t *testing.T) {
 	})
 }
 
-// TestElector_storeDown checks that a process that starts while the store is down is a candidate as soon as the
-// store is back, and reports meanwhile why it does not lead.
+// TestElector_storeDown checks that a process that starts while the store is down is a candidate as
+// soon as the store is back, and reports meanwhile why it does not lead.
 func TestElector_storeDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := chaos.New(mem.New(), nil)

@@ -114,8 +114,8 @@ func (r *recorder) answer(ctx context.Context, mark string) (answer, error) {
 	return r.a, nil
 }
 
-// passing reports whether a status is temporary: the client should retry, with other rights or later. If
-// such a response were stored, every retry would get it.
+// passing reports whether a status is temporary: the client should retry, with other rights or
+// later. If such a response were stored, every retry would get it.
 func passing(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:

@@ -1,9 +1,10 @@
-// Package httpidempotency lets HTTP clients repeat a request that must be handled once. The first request
-// with an Idempotency-Key is handled and its response is stored; a repetition gets that response.
+// Package httpidempotency lets HTTP clients repeat a request that must be handled once. The first
+// request with an Idempotency-Key is handled and its response is stored; a repetition gets that
+// response.
 //
-// It does not guarantee that a request is handled at most once: a process that dies after it has handled a
-// request and before it has stored the response leaves no record, and the repetition is handled again. See
-// [distlock.Once].
+// It does not guarantee that a request is handled at most once: a process that dies after it has
+// handled a request and before it has stored the response leaves no record, and the repetition is
+// handled again. See [distlock.Once].
 package httpidempotency
 
 import (
@@ -44,16 +45,17 @@ var (
 	errUnfit    = errors.New("httpidempotency: responses with this status are not stored")                        // internal
 )
 
-// Options are the options of [Middleware]. Scope must be set. The zero value of every other field is its
-// default.
+// Options are the options of [Middleware]. Scope must be set. The zero value of every other field
+// is its default.
 type Options struct {
 	// Name separates the keys of services that share a store: "http" by default.
 	Name string
 
-	// Scope returns the client: the same key of two clients is two keys. It must be set. Return the user or
-	// account that the request was authenticated as, and not the token: a client that repeats a request
-	// with a refreshed token is the same client, and its request must not be handled again. Clients in one
-	// scope can read each other's responses, cookies included: [SharedScope] is for clients that may.
+	// Scope returns the client: the same key of two clients is two keys. It must be set. Return the
+	// user or account that the request was authenticated as, and not the token: a client that
+	// repeats a request with a refreshed token is the same client, and its request must not be
+	// handled again. Clients in one scope can read each other's responses, cookies included:
+	// [SharedScope] is for clients that may.
 	Scope func(*http.Request) string
 
 	// Optional passes requests without the header to the handler, as if there were no middleware.
@@ -62,29 +64,29 @@ type Options struct {
 	MaxBody int64        // bytes of a request's body; 0: 1 MiB
 	Log     *slog.Logger // gets responses that could not be stored; nil: slog.Default
 
-	// Refuse writes the response to a request that is not handled. The default response is a line of plain
-	// text, without the error of the store.
+	// Refuse writes the response to a request that is not handled. The default response is a line
+	// of plain text, without the error of the store.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 
-// SharedScope is a Scope for clients that may read each other's responses: clients of one owner, or clients
-// behind a proxy that makes the keys.
+// SharedScope is a Scope for clients that may read each other's responses: clients of one owner, or
+// clients behind a proxy that makes the keys.
 func SharedScope(*http.Request) string { return "" }
 
-// Middleware returns a function that makes handlers idempotent: it stores responses for keep. GET, HEAD,
-// OPTIONS and TRACE requests pass unchanged. The error is that of [distlock.NewOnce], or
+// Middleware returns a function that makes handlers idempotent: it stores responses for keep. GET,
+// HEAD, OPTIONS and TRACE requests pass unchanged. The error is that of [distlock.NewOnce], or
 // [distlock.ErrInvalid] if there is no Scope.
 //
-// Of several requests with the same key at the same time one is handled, and the others get 409. A key that
-// comes again with another method, host, URL or body gets 422. A response that suggests a retry (401, 403,
-// 408, 409, 425, 429, 500 and above), or that has more than 64 KiB with its headers, is not stored: the
-// repetition is handled again.
+// Of several requests with the same key at the same time one is handled, and the others get 409. A
+// key that comes again with another method, host, URL or body gets 422. A response that suggests a
+// retry (401, 403, 408, 409, 425, 429, 500 and above), or that has more than 64 KiB with its
+// headers, is not stored: the repetition is handled again.
 //
-// A handler around this one that reads the body must put it back, or all bodies look alike. A form that it
-// has parsed counts in its parsed form.
+// A handler around this one that reads the body must put it back, or all bodies look alike. A form
+// that it has parsed counts in its parsed form.
 //
-// The context of a request ends if its lease is lost. The response is buffered until the handler returns or
-// has written 64 KiB; it cannot be flushed or hijacked.
+// The context of a request ends if its lease is lost. The response is buffered until the handler
+// returns or has written 64 KiB; it cannot be flushed or hijacked.
 func Middleware(l *distlock.Locker, keep time.Duration, o *Options, opts ...distlock.Option) (func(http.Handler) http.Handler, error) {
 	once, err := distlock.NewOnce(l, keep, &distlock.OnceOptions[answer]{Encode: answer.encode, Decode: decode}, opts...)
 	if err != nil {
@@ -156,8 +158,8 @@ func (m *middleware) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// serve handles a request, or sends its stored response. The mark distinguishes it from other requests with
-// the same key.
+// serve handles a request, or sends its stored response. The mark distinguishes it from other
+// requests with the same key.
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, name, mark string, body []byte) {
 	var own *recorder
 	a, err := m.once.Do(r.Context(), name, func(ctx context.Context) (answer, error) {
@@ -203,8 +205,8 @@ func keyOf(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// formOf returns a digest of a form that was parsed before and is no longer in the body. It is empty if
-// there is none.
+// formOf returns a digest of a form that was parsed before and is no longer in the body. It is
+// empty if there is none.
 func formOf(r *http.Request) (string, error) {
 	if len(r.PostForm) == 0 && r.MultipartForm == nil {
 		return "", nil

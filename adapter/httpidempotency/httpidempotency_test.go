@@ -167,8 +167,8 @@ func parsed(t *testing.T, amount, file, content string) *http.Request {
 	return r
 }
 
-// TestMiddleware_otherForm checks a form that a handler around the middleware has parsed: it is no longer in the
-// body.
+// TestMiddleware_otherForm checks a form that a handler around the middleware has parsed: it is no
+// longer in the body.
 func TestMiddleware_otherForm(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -199,8 +199,8 @@ func TestMiddleware_otherForm(t *testing.T) {
 	}
 }
 
-// TestMiddleware_headers checks that the values of headers are bytes: an old client may use another encoding than
-// UTF-8.
+// TestMiddleware_headers checks that the values of headers are bytes: an old client may use another
+// encoding than UTF-8.
 func TestMiddleware_headers(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -253,7 +253,8 @@ func TestMiddleware_refuses(t *testing.T) {
 	s.wants(t, keyed("tea", ""), 418, "true", 2)
 }
 
-// TestMiddleware_anyBody checks that the largest MaxBody is no limit, and that it does not overflow.
+// TestMiddleware_anyBody checks that the largest MaxBody is no limit, and that it does not
+// overflow.
 func TestMiddleware_anyBody(t *testing.T) {
 	t.Parallel()
 	s := open(t, &httpidempotency.Options{MaxBody: math.MaxInt64})
@@ -400,8 +401,8 @@ func TestMiddleware_scope(t *testing.T) {
 	s.wants(t, order("tea", httpidempotency.Header, "k", "Authorization", "bob"), 201, "order 1: tea", 1)
 }
 
-// TestMiddleware_host checks that the same key at two hosts of one service is two requests, and that the case of
-// the host does not matter.
+// TestMiddleware_host checks that the same key at two hosts of one service is two requests, and
+// that the case of the host does not matter.
 func TestMiddleware_host(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -415,7 +416,8 @@ func TestMiddleware_host(t *testing.T) {
 	s.wants(t, at("tenant2.example"), 422, "", 1)
 }
 
-// TestMiddleware_passing checks that a response that suggests a retry is not the response to that retry.
+// TestMiddleware_passing checks that a response that suggests a retry is not the response to that
+// retry.
 func TestMiddleware_passing(t *testing.T) {
 	t.Parallel()
 	for status, remembered := range map[int]bool{200: true, 400: true, 401: false, 402: true, 403: false, 404: true, 408: false, 409: false, 410: true, 422: true, 425: false, 429: false, 500: false, 503: false} {

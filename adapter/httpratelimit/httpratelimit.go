@@ -1,4 +1,5 @@
-// Package httpratelimit limits how often an HTTP handler is called, across all instances of a service.
+// Package httpratelimit limits how often an HTTP handler is called, across all instances of a
+// service.
 //
 //	limiter, err := locker.Limiter(100, time.Minute)
 //	...
@@ -6,8 +7,8 @@
 //
 // A request over the limit gets 429 with Retry-After, and the handler is not called.
 //
-// It does not protect against floods: every request costs a round trip to the store. A client that can
-// choose its name, by many addresses or invented keys, has a limit for each of them.
+// It does not protect against floods: every request costs a round trip to the store. A client that
+// can choose its name, by many addresses or invented keys, has a limit for each of them.
 package httpratelimit
 
 import (
@@ -23,13 +24,14 @@ import (
 
 // Options are the options of [Middleware]. The zero value of each field is its default.
 type Options struct {
-	// Key returns the name under which a request counts: a user, a tenant, an API key. Requests for which
-	// it returns "" are not limited. The default is the address of the client, without its port. Behind a
-	// proxy that is the address of the proxy.
+	// Key returns the name under which a request counts: a user, a tenant, an API key. Requests for
+	// which it returns "" are not limited. The default is the address of the client, without its
+	// port. Behind a proxy that is the address of the proxy.
 	Key func(*http.Request) string
 
-	// Weight returns how much a request counts: 1 by default. A request with a weight below 1 or above the
-	// limit is refused with 500: it could never pass, and that is not the fault of the client.
+	// Weight returns how much a request counts: 1 by default. A request with a weight below 1 or
+	// above the limit is refused with 500: it could never pass, and that is not the fault of the
+	// client.
 	Weight func(*http.Request) int64
 
 	// Wait is how long a request may wait before it is refused. By default it does not wait.
@@ -41,9 +43,10 @@ type Options struct {
 	// Log gets requests that are refused with 500. The default is [slog.Default].
 	Log *slog.Logger
 
-	// Refuse writes the response to a request that does not pass. The status is 429 over the limit and 503
-	// if the store failed, both with Retry-After set; 400 if the key is not a valid name, and 500 if the
-	// weight can never pass. The default response is a line of plain text, without the error of the store.
+	// Refuse writes the response to a request that does not pass. The status is 429 over the limit
+	// and 503 if the store failed, both with Retry-After set; 400 if the key is not a valid name,
+	// and 500 if the weight can never pass. The default response is a line of plain text, without
+	// the error of the store.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 

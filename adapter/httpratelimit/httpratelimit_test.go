@@ -126,8 +126,8 @@ func TestMiddleware_options(t *testing.T) {
 	})
 }
 
-// TestMiddleware_badWeight checks a weight that can never pass. It is an error of the service: the response does
-// not blame the client, and the log has the weight.
+// TestMiddleware_badWeight checks a weight that can never pass. It is an error of the service: the
+// response does not blame the client, and the log has the weight.
 func TestMiddleware_badWeight(t *testing.T) {
 	for _, weight := range []int64{-1, 0, 3} { // of a limit of two
 		var log bytes.Buffer

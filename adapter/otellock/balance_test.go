@@ -17,8 +17,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// TestMetrics_balance lets clients of all kinds compete over bad links, and closes their Lockers in the
-// middle of it. In the end distlock.waiters and distlock.leases must be 0.
+// TestMetrics_balance lets clients of all kinds compete over bad links, and closes their Lockers in
+// the middle of it. In the end distlock.waiters and distlock.leases must be 0.
 func TestMetrics_balance(t *testing.T) {
 	seen := map[string]uint64{}
 	for seed := range uint64(25) {

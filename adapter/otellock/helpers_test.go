@@ -79,7 +79,8 @@ type point struct {
 	sum   float64
 }
 
-// points returns all series that are not 0, by name and attributes: "distlock.leases mode=exclusive store=mem".
+// points returns all series that are not 0, by name and attributes: "distlock.leases mode=exclusive
+// store=mem".
 func (p *probe) points() map[string]point {
 	p.Helper()
 	out := map[string]point{}

@@ -52,8 +52,8 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	return i, errors.Join(errs...)
 }
 
-// begin starts the counters of errors and losses with 0: a rate sees no increase in a series that starts
-// with 1.
+// begin starts the counters of errors and losses with 0: a rate sees no increase in a series that
+// starts with 1.
 func (i *instruments) begin(at *label) {
 	ctx := context.Background()
 	for _, opts := range at.lost {

@@ -17,8 +17,8 @@ const (
 	other     = "other" // the group of all further names
 )
 
-// A label has the attributes of one store and group. They are created once, so an event allocates no memory
-// for them.
+// A label has the attributes of one store and group. They are created once, so an event allocates
+// no memory for them.
 type label struct {
 	store    *storeLabel
 	acquired [len(modes)][len(outcomes)][]metric.RecordOption

@@ -55,8 +55,8 @@ const (
 
 var renewOutcomes = [...]string{"ok", "lost", "error"}
 
-// renewalOf returns the outcome of a renewal. A success that arrives after the end of trust does not save the
-// lease.
+// renewalOf returns the outcome of a renewal. A success that arrives after the end of trust does
+// not save the lease.
 func renewalOf(e *distlock.Event) int {
 	switch {
 	case errors.Is(e.Err, driver.ErrNotHeld), e.Err == nil && e.Left <= 0:
@@ -85,9 +85,9 @@ const (
 
 var reasons = [...]string{"expired", "taken", "broken", "store"}
 
-// lossOf returns why a lease was lost, and how its hold ended. If a lease was not renewed in time because
-// renewals failed, the reason is the store. Otherwise it is the program: the process was paused, or the
-// lease was NoRenewal or had a MaxHold.
+// lossOf returns why a lease was lost, and how its hold ended. If a lease was not renewed in time
+// because renewals failed, the reason is the store. Otherwise it is the program: the process was
+// paused, or the lease was NoRenewal or had a MaxHold.
 func lossOf(e *distlock.Event) (reason, end int) {
 	var lost *distlock.LostError
 	if !errors.As(e.Err, &lost) {

@@ -219,8 +219,8 @@ func TestMetrics_figures(t *testing.T) {
 	})
 }
 
-// TestMetrics_table checks that the exported metrics have the documented names, units, buckets and attributes,
-// and no others.
+// TestMetrics_table checks that the exported metrics have the documented names, units, buckets and
+// attributes, and no others.
 func TestMetrics_table(t *testing.T) {
 	want := map[string]string{
 		"distlock.acquire.duration": "s histogram mode outcome store",
@@ -333,7 +333,8 @@ func everything(t testing.TB, observe distlock.Observer) {
 	emit(ctx, distlock.Event{Type: distlock.EventRecovered})
 }
 
-// TestMetrics_begin checks that counters start with 0: a rate sees no increase in a series that starts with 1.
+// TestMetrics_begin checks that counters start with 0: a rate sees no increase in a series that
+// starts with 1.
 func TestMetrics_begin(t *testing.T) {
 	p := newProbe(t, func(string) string { return "g" })
 	p.observe(t.Context(), distlock.Event{Type: distlock.EventGranted, Store: "mem", Name: "x"})

@@ -16,19 +16,20 @@
 //	distlock.store.errors       counter           store, op: acquire, renew, release, withdraw;
 //	                                              kind: unavailable, timeout, unknown, invalid
 //
-// The margin is how much trust was left when a renewal succeeded. It is about 60 % of the TTL in normal
-// operation, and shrinks before leases are lost. The page docs/observability.md explains every value, and
-// has a dashboard and alerts.
+// The margin is how much trust was left when a renewal succeeded. It is about 60 % of the TTL in
+// normal operation, and shrinks before leases are lost. The page docs/observability.md explains
+// every value, and has a dashboard and alerts.
 //
-// The names of locks are on no metric: there may be millions. [Options].Group puts them into a few groups.
+// The names of locks are on no metric: there may be millions. [Options].Group puts them into a few
+// groups.
 //
 // # Spans
 //
-// A call for a lock is a span distlock.acquire, a child of the span in its context, with an event at the
-// start of the wait. A lease is a span distlock.hold next to it, also if another goroutine releases the
-// lease. It ends with an error if the lease was lost. Both have the name, the mode, the holder and the
-// fence (fencing token). The spans are created when they end, so the spans of the client of a store are not
-// their children.
+// A call for a lock is a span distlock.acquire, a child of the span in its context, with an event
+// at the start of the wait. A lease is a span distlock.hold next to it, also if another goroutine
+// releases the lease. It ends with an error if the lease was lost. Both have the name, the mode,
+// the holder and the fence (fencing token). The spans are created when they end, so the spans of
+// the client of a store are not their children.
 //
 // Durations are recorded under these spans: exemplars link a slow bucket to the trace.
 package otellock
@@ -54,9 +55,9 @@ type Options struct {
 	TracerProvider trace.TracerProvider // nil: the global one; noop.NewTracerProvider makes no spans
 
 	// Group returns the attribute "group" for the name of a lock. It is on all metrics except
-	// distlock.renew.duration and distlock.store.errors. An empty group is no attribute. The first 100
-	// groups are separate, all others are "other". Group is called for every event, by many goroutines.
-	// Nil means no groups.
+	// distlock.renew.duration and distlock.store.errors. An empty group is no attribute. The first
+	// 100 groups are separate, all others are "other". Group is called for every event, by many
+	// goroutines. Nil means no groups.
 	Group func(key string) string
 }
 
@@ -86,7 +87,8 @@ func New(opt *Options) (distlock.Observer, error) {
 	return o.observe, nil
 }
 
-// version returns the version of the module in this program. It is empty if the version is not known.
+// version returns the version of the module in this program. It is empty if the version is not
+// known.
 func version() string {
 	const module = "github.com/distlock/distlock"
 	info, ok := debug.ReadBuildInfo()
@@ -107,8 +109,8 @@ func version() string {
 	return ""
 }
 
-// An observer stores nothing about a lease: every event has all the data to record. So nothing can leak,
-// and the order of the events of several goroutines does not matter.
+// An observer stores nothing about a lease: every event has all the data to record. So nothing can
+// leak, and the order of the events of several goroutines does not matter.
 type observer struct {
 	*instruments
 	spans

@@ -26,7 +26,8 @@ const (
 	pageFile      = "../../docs/observability.md"
 )
 
-// A catalogue has the series that Prometheus sees: the values of the labels, by the name of the series.
+// A catalogue has the series that Prometheus sees: the values of the labels, by the name of the
+// series.
 type catalogue map[string]map[string][]string
 
 // exported returns the series that the code exports through the exporter for Prometheus.
@@ -86,8 +87,8 @@ var (
 // scraped are the labels that Prometheus adds.
 var scraped = []string{"job", "instance"}
 
-// flaws returns the metrics, labels and values that an expression uses and the code does not export, and the
-// labels in text that the result does not have.
+// flaws returns the metrics, labels and values that an expression uses and the code does not
+// export, and the labels in text that the result does not have.
 func (c catalogue) flaws(expr, text string) (found []string) {
 	all := map[string]bool{}
 	names := selector.FindAllStringSubmatch(expr, -1)
@@ -284,8 +285,8 @@ func family(name string) string {
 	return name
 }
 
-// An alert is one of the rules. The file has one key a line, so that this test needs no YAML library; promtool
-// checks the syntax.
+// An alert is one of the rules. The file has one key a line, so that this test needs no YAML
+// library; promtool checks the syntax.
 type alert struct{ name, expr, text string }
 
 func readAlerts(t *testing.T) []alert {
@@ -331,7 +332,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestPage checks that the table on the page has every metric with its name in Prometheus and its labels.
+// TestPage checks that the table on the page has every metric with its name in Prometheus and its
+// labels.
 func TestPage(t *testing.T) {
 	c := exported(t)
 	text, err := os.ReadFile(pageFile)
@@ -395,8 +397,8 @@ func TestAlerts_promtool(t *testing.T) {
 	promtool(t, "test", "rules", strings.Replace(alertsFile, ".yml", "_test.yml", 1))
 }
 
-// TestDashboard_promtool checks that Prometheus can parse every expression of the dashboard: as a rule, with
-// values instead of Grafana's variables.
+// TestDashboard_promtool checks that Prometheus can parse every expression of the dashboard: as a
+// rule, with values instead of Grafana's variables.
 func TestDashboard_promtool(t *testing.T) {
 	rules := "groups:\n  - name: dashboard\n    rules:\n"
 	n := 0

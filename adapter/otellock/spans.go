@@ -14,8 +14,8 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// The attributes of spans. Unlike those of metrics they are mixed with attributes of other packages, so they
-// have full names.
+// The attributes of spans. Unlike those of metrics they are mixed with attributes of other
+// packages, so they have full names.
 const (
 	attrStore   = attribute.Key("distlock.store")
 	attrName    = attribute.Key("distlock.name")
@@ -75,8 +75,9 @@ func refused(span trace.Span, err error, outcome string) {
 	}
 }
 
-// hold starts the span of a lease, which ends now. It belongs to the trace of the call that acquired the
-// lease. If the lease was released in another trace, the span has a link to that trace.
+// hold starts the span of a lease, which ends now. It belongs to the trace of the call that
+// acquired the lease. If the lease was released in another trace, the span has a link to that
+// trace.
 func (s spans) hold(ctx context.Context, e *distlock.Event, end string) (context.Context, trace.Span) {
 	from := ctx
 	if e.Origin != nil {
@@ -109,6 +110,6 @@ func common(e *distlock.Event, more attribute.KeyValue) []attribute.KeyValue {
 	return all
 }
 
-// clean replaces invalid UTF-8. The text may come from a store, and the OTLP protocol would lose the whole
-// batch because of one invalid text.
+// clean replaces invalid UTF-8. The text may come from a store, and the OTLP protocol would lose
+// the whole batch because of one invalid text.
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

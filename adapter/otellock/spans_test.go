@@ -143,8 +143,8 @@ func TestSpans_status(t *testing.T) {
 	}
 }
 
-// TestSpans_link checks that a lease belongs to the trace that acquired it, with a link to the trace that
-// released it.
+// TestSpans_link checks that a lease belongs to the trace that acquired it, with a link to the
+// trace that released it.
 func TestSpans_link(t *testing.T) {
 	p, s := newProbe(t, nil), locktest.New(t)
 	l := p.locker(s)

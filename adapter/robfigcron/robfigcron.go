@@ -1,6 +1,7 @@
-// Package robfigcron connects distlock to the scheduler robfig/cron: a job that the crons of several
-// processes start runs one time for each scheduled time, although the clocks differ, and not while an
-// earlier run is still under way. See [distlock.Cron] for the case that a process dies.
+// Package robfigcron connects distlock to the scheduler robfig/cron: a job that the crons of
+// several processes start runs one time for each scheduled time, although the clocks differ, and
+// not while an earlier run is still under way. See [distlock.Cron] for the case that a process
+// dies.
 package robfigcron
 
 import (
@@ -21,8 +22,8 @@ type Cron struct {
 	log  *slog.Logger
 }
 
-// New returns a Cron that runs jobs through jobs when c starts them. Errors of jobs are logged to log; nil
-// means [slog.Default].
+// New returns a Cron that runs jobs through jobs when c starts them. Errors of jobs are logged to
+// log; nil means [slog.Default].
 func New(c *cron.Cron, jobs *distlock.Cron, log *slog.Logger) *Cron {
 	if log == nil {
 		log = slog.Default()
@@ -30,17 +31,17 @@ func New(c *cron.Cron, jobs *distlock.Cron, log *slog.Logger) *Cron {
 	return &Cron{c, jobs, log}
 }
 
-// Add adds a job, as [cron.Cron.AddFunc] does. The context of the job ends with ctx, and when the lease of
-// the job is lost.
+// Add adds a job, as [cron.Cron.AddFunc] does. The context of the job ends with ctx, and when the
+// lease of the job is lost.
 //
-// A job is identified by its name, and a run by the scheduled time. So all processes must add a job with
-// the same name and the same schedule, in the same time zone. "@every 5m" would count from the start of
-// the process, which no other process knows. A job with such a schedule starts at multiples of five
-// minutes instead, counted in UTC.
+// A job is identified by its name, and a run by the scheduled time. So all processes must add a job
+// with the same name and the same schedule, in the same time zone. "@every 5m" would count from the
+// start of the process, which no other process knows. A job with such a schedule starts at
+// multiples of five minutes instead, counted in UTC.
 //
-// The cron does not pass the scheduled time to a run. If a run is delayed until the next scheduled time,
-// by [cron.DelayIfStillRunning] or another wrapper of the cron, it counts as the run of that time: the two
-// run one time.
+// The cron does not pass the scheduled time to a run. If a run is delayed until the next scheduled
+// time, by [cron.DelayIfStillRunning] or another wrapper of the cron, it counts as the run of that
+// time: the two run one time.
 func (c *Cron) Add(ctx context.Context, spec, name string, f func(ctx context.Context) error) (cron.EntryID, error) {
 	schedule, err := c.read(spec)
 	if err != nil {
@@ -56,8 +57,8 @@ func (c *Cron) Add(ctx context.Context, spec, name string, f func(ctx context.Co
 	return id, nil
 }
 
-// read parses a schedule as the cron does. The cron does not export its parser, so read adds an entry that
-// does nothing and returns its schedule.
+// read parses a schedule as the cron does. The cron does not export its parser, so read adds an
+// entry that does nothing and returns its schedule.
 func (c *Cron) read(spec string) (cron.Schedule, error) {
 	id, err := c.cron.AddFunc(spec, func() {})
 	if err != nil {
@@ -71,9 +72,9 @@ func (c *Cron) read(spec string) (cron.Schedule, error) {
 	return schedule, nil
 }
 
-// byTheClock is a schedule of multiples of a duration. If each process counted from its own start, the
-// runs of two processes would be up to that duration apart, and a run is stored only for as long as clocks
-// may differ.
+// byTheClock is a schedule of multiples of a duration. If each process counted from its own start,
+// the runs of two processes would be up to that duration apart, and a run is stored only for as
+// long as clocks may differ.
 type byTheClock time.Duration
 
 // Next returns the first scheduled time after t.
@@ -88,10 +89,10 @@ func (c *Cron) fire(ctx context.Context, id cron.EntryID, name string, f func(ct
 	if !entry.Valid() {
 		return // the entry was removed meanwhile
 	}
-	// The cron returns the entry only after it has started all due jobs: Prev is the scheduled time of
-	// this run, or a later one if this run was delayed for that long. Counting the scheduled times would
-	// not be better: a wrapper may also drop runs, as cron.SkipIfStillRunning does, and then every later
-	// run would count as a run of the past.
+	// The cron returns the entry only after it has started all due jobs: Prev is the scheduled time
+	// of this run, or a later one if this run was delayed for that long. Counting the scheduled
+	// times would not be better: a wrapper may also drop runs, as cron.SkipIfStillRunning does, and
+	// then every later run would count as a run of the past.
 	at := entry.Prev
 	began := time.Now()
 	if ran, err := c.jobs.Run(ctx, name, at, f); err != nil {

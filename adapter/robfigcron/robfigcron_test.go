@@ -23,8 +23,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// late delays runs. A delay of less than a period has the effect of a clock that is late: the cron assigns the
-// runs to their scheduled time. After a longer delay it assigns them to the last scheduled time that is due.
+// late delays runs. A delay of less than a period has the effect of a clock that is late: the cron
+// assigns the runs to their scheduled time. After a longer delay it assigns them to the last
+// scheduled time that is due.
 func late(d time.Duration) cron.JobWrapper {
 	return func(j cron.Job) cron.Job {
 		return cron.FuncJob(func() {
@@ -34,7 +35,8 @@ func late(d time.Duration) cron.JobWrapper {
 	}
 }
 
-// begin starts the cron of a process. It returns a function that stops the cron after its jobs have ended.
+// begin starts the cron of a process. It returns a function that stops the cron after its jobs have
+// ended.
 func begin(t *testing.T, store driver.Store, late cron.JobWrapper, add func(c *robfigcron.Cron)) (end func()) {
 	t.Helper()
 	l, err := distlock.New(store)
@@ -132,8 +134,8 @@ func TestCron_Add_oncePerFire(t *testing.T) {
 	}
 }
 
-// TestCron_Add_everyFewHours checks that processes that start hours apart run at the same times, with any
-// schedule, and store a run for an hour.
+// TestCron_Add_everyFewHours checks that processes that start hours apart run at the same times,
+// with any schedule, and store a run for an hour.
 func TestCron_Add_everyFewHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -155,9 +157,9 @@ func TestCron_Add_everyFewHours(t *testing.T) {
 	})
 }
 
-// TestCron_Add_lateByMinutes checks clocks that are late by minutes. Every bubble starts at the same moment of
-// its own clock. So the second process is late by the duration of the first one, and the third by that of both:
-// they find earlier runs done, and run those that no process has done.
+// TestCron_Add_lateByMinutes checks clocks that are late by minutes. Every bubble starts at the
+// same moment of its own clock. So the second process is late by the duration of the first one, and
+// the third by that of both: they find earlier runs done, and run those that no process has done.
 func TestCron_Add_lateByMinutes(t *testing.T) {
 	var store mem.Store // its clock starts in the first bubble
 	var all int64

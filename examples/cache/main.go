@@ -1,5 +1,5 @@
-// Command cache runs three servers with one cache. When the cache is stale, one request refreshes it.
-// All other requests get the stale data: they do not wait, and the source is called one time.
+// Command cache runs three servers with one cache. When the cache is stale, one request refreshes
+// it. All other requests get the stale data: they do not wait, and the source is called one time.
 package main
 
 import (
@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// start starts the servers, and sends requests to all of them at the same time whenever the cache is
-// stale.
+// start starts the servers, and sends requests to all of them at the same time whenever the cache
+// is stale.
 func start(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "cache")
 	if err != nil {
@@ -85,7 +85,8 @@ func start(ctx context.Context) error {
 	return nil
 }
 
-// serve is a server. Each line that it reads is the new data of the source, and starts its requests.
+// serve is a server. Each line that it reads is the new data of the source, and starts its
+// requests.
 func serve(ctx context.Context, dir, me string) error {
 	store, err := sqlite.Open(ctx, filepath.Join(dir, "locks.db"), nil)
 	if err != nil {

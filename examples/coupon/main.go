@@ -1,5 +1,5 @@
-// Command coupon redeems a coupon once, although two instances of a shop get a hundred requests for it
-// at the same time.
+// Command coupon redeems a coupon once, although two instances of a shop get a hundred requests for
+// it at the same time.
 package main
 
 import (
@@ -20,8 +20,8 @@ import (
 
 const requests = 100
 
-// A ledger stands for the shop's database, which all instances share. Its check and its write are two
-// steps, and anything may happen between them.
+// A ledger stands for the shop's database, which all instances share. Its check and its write are
+// two steps, and anything may happen between them.
 type ledger struct {
 	mu       sync.Mutex
 	redeemed map[string]uint64 // by coupon: the fencing token of the redemption
@@ -33,8 +33,8 @@ func (l *ledger) used(code string) bool {
 	return l.redeemed[code] > 0
 }
 
-// redeem rejects a fence that is not above the last one: an instance that was paused and lost its lock
-// writes with such a fence.
+// redeem rejects a fence that is not above the last one: an instance that was paused and lost its
+// lock writes with such a fence.
 func (l *ledger) redeem(code string, fence uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

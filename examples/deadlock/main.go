@@ -1,6 +1,6 @@
 // Command deadlock runs two processes that move money between the same two accounts in opposite
-// directions: each locks one account and then wants the other. One of them gets an error that lists the
-// cycle, releases its lock and starts again. So both transfers are made.
+// directions: each locks one account and then wants the other. One of them gets an error that lists
+// the cycle, releases its lock and starts again. So both transfers are made.
 package main
 
 import (
@@ -62,7 +62,8 @@ func work(ctx context.Context, file, me, from, to string) error {
 	}
 }
 
-// transfer locks one account after the other. LockAll would lock both in one order, and never deadlock.
+// transfer locks one account after the other. LockAll would lock both in one order, and never
+// deadlock.
 func transfer(ctx context.Context, locker *distlock.Locker, from, to string, both func() error) error {
 	return locker.Do(ctx, from, func(ctx context.Context) error {
 		if err := both(); err != nil {
@@ -73,7 +74,8 @@ func transfer(ctx context.Context, locker *distlock.Locker, from, to string, bot
 	})
 }
 
-// bothHold reports that this teller has its first lock, and returns when the other teller has one too.
+// bothHold reports that this teller has its first lock, and returns when the other teller has one
+// too.
 func bothHold() error {
 	fmt.Println()
 	_, err := bufio.NewReader(os.Stdin).ReadString('\n')

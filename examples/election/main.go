@@ -50,8 +50,8 @@ func candidate(ctx context.Context, file, me string) error {
 	}
 	defer stop()
 	return e.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
-		// The term is a fencing token. Send it with every action of the leader, and let the resource
-		// reject a lower one.
+		// The term is a fencing token. Send it with every action of the leader, and let the
+		// resource reject a lower one.
 		if err := t.Publish(ctx, fmt.Appendf(nil, "%s, term %d", me, t.Number())); err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
-// Command longjob does work that takes longer than a TTL. A normal lease is renewed in the background. A
-// lease without renewal is extended by the job at each step, so that a job that hangs loses it. It is
-// lost if the job does not extend it.
+// Command longjob does work that takes longer than a TTL. A normal lease is renewed in the
+// background. A lease without renewal is extended by the job at each step, so that a job that hangs
+// loses it. It is lost if the job does not extend it.
 package main
 
 import (

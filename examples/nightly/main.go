@@ -1,6 +1,6 @@
-// Command nightly runs the schedulers of three hosts, which all start a report. Each scheduled run is
-// done by one host, although their clocks differ. A run that is due while an earlier one is still under
-// way is skipped.
+// Command nightly runs the schedulers of three hosts, which all start a report. Each scheduled run
+// is done by one host, although their clocks differ. A run that is due while an earlier one is
+// still under way is skipped.
 package main
 
 import (
@@ -85,7 +85,8 @@ func runReport(ctx context.Context, jobs *distlock.Cron, night string, dawn <-ch
 	if err != nil {
 		return err
 	}
-	// Pass the scheduled time, which is the same on all hosts, and not the time of this host's clock.
+	// Pass the scheduled time, which is the same on all hosts, and not the time of this host's
+	// clock.
 	ran, err := jobs.Run(ctx, "nightly report", at, func(context.Context) error {
 		fmt.Println("writes")
 		if night == long {

@@ -1,7 +1,7 @@
-// Command payment runs two tills that pay one invoice under a Redlock of three Redis servers, which it
-// starts. The first till is stopped between its last check of the lock and its write, for longer than
-// the TTL. The second till pays meanwhile. When the first till continues, its write is too late: a table
-// with a fencing token rejects it, and a table without one accepts it.
+// Command payment runs two tills that pay one invoice under a Redlock of three Redis servers, which
+// it starts. The first till is stopped between its last check of the lock and its write, for longer
+// than the TTL. The second till pays meanwhile. When the first till continues, its write is too
+// late: a table with a fencing token rejects it, and a table without one accepts it.
 package main
 
 import (

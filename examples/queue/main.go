@@ -1,6 +1,6 @@
-// Command queue runs three processes on one job queue. The first process is killed in the middle of a
-// job: another process starts that job again when the lock has expired, and not before. One job takes
-// longer than the TTL: its lock is renewed, and no other process starts it.
+// Command queue runs three processes on one job queue. The first process is killed in the middle of
+// a job: another process starts that job again when the lock has expired, and not before. One job
+// takes longer than the TTL: its lock is renewed, and no other process starts it.
 package main
 
 import (
@@ -105,8 +105,8 @@ func work(ctx context.Context, dir, me string) error {
 	return nil
 }
 
-// do does a job. It first checks again whether the job is done: another worker may have done it between
-// the first check and the lock.
+// do does a job. It first checks again whether the job is done: another worker may have done it
+// between the first check and the lock.
 func do(ctx context.Context, dir, me string, job int) error {
 	if finished(dir, job) {
 		return nil
@@ -154,8 +154,8 @@ func logged(dir, word string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && strings.Contains(string(b), word)
 }
 
-// report reads the log, prints how many jobs were done, and fails if two workers ever did one job at the
-// same time.
+// report reads the log, prints how many jobs were done, and fails if two workers ever did one job
+// at the same time.
 func report(dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, "log"))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command ratelimit shares one rate limit among four processes: twenty calls in any minute, over all
-// processes together.
+// Command ratelimit shares one rate limit among four processes: twenty calls in any minute, over
+// all processes together.
 package main
 
 import (

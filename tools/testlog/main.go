@@ -1,12 +1,12 @@
-// Command testlog reads the output of `go test -json` and prints a short report: go's own line for each
-// package, the whole output of failed tests, the skipped tests with their reasons, and one line with the
-// totals. Plain `go test` hides skips, and -v prints too much.
+// Command testlog reads the output of `go test -json` and prints a short report: go's own line for
+// each package, the whole output of failed tests, the skipped tests with their reasons, and one
+// line with the totals. Plain `go test` hides skips, and -v prints too much.
 //
 // usage: go test -json ./... | TESTLOG_SECRET=... TESTLOG_TIMES=FILE testlog
 //
-// It exits with 1 if a test or a build failed, if nothing was tested, if a test printed the secret (the
-// password of the tests), or if the list of processes showed the secret meanwhile. FILE gets the time of
-// each package and test, in seconds.
+// It exits with 1 if a test or a build failed, if nothing was tested, if a test printed the secret
+// (the password of the tests), or if the list of processes showed the secret meanwhile. FILE gets
+// the time of each package and test, in seconds.
 package main
 
 import (
@@ -109,8 +109,8 @@ func (r *report) line(line string) {
 	}
 }
 
-// verdict prints a package that has ended: one line if it passed, otherwise the whole output of the tests that
-// did not pass. That includes tests that a panic or a timeout interrupted.
+// verdict prints a package that has ended: one line if it passed, otherwise the whole output of the
+// tests that did not pass. That includes tests that a panic or a timeout interrupted.
 func (r *report) verdict(e event) {
 	said := r.said[e.Package]
 	switch e.Action {
@@ -141,8 +141,8 @@ func (r *report) verdict(e event) {
 	delete(r.said, e.Package)
 }
 
-// why repeats the messages of a test below the logs of its servers, so that the end of a long output has the
-// reason.
+// why repeats the messages of a test below the logs of its servers, so that the end of a long
+// output has the reason.
 func (r *report) why(pkg, test string, said []string) {
 	const few = 20 // lines that fit on a screen
 	if len(said) <= few {
@@ -176,8 +176,8 @@ func (r *report) skip(e event) {
 	case why == "":
 		why = "no reason given"
 	case strings.Contains(why, ": needs "): // a client may have logged before it
-		// drivertest skips each rule about a feature that a store does not declare. There are hundreds of
-		// them, and they are intended: one line for all keeps the others visible.
+		// drivertest skips each rule about a feature that a store does not declare. There are
+		// hundreds of them, and they are intended: one line for all keeps the others visible.
 		why = "the store does not declare the feature"
 	}
 	if r.skips[why] == nil {

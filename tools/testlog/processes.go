@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// pause is the time between two looks at the list of processes: most processes of tests live longer, and a look
-// takes a few milliseconds.
+// pause is the time between two looks at the list of processes: most processes of tests live
+// longer, and a look takes a few milliseconds.
 const pause = 200 * time.Millisecond
 
-// watch checks the command lines of all processes until stop is called. stop returns the programs whose command
-// line had the secret. Without /proc, watch finds nothing.
+// watch checks the command lines of all processes until stop is called. stop returns the programs
+// whose command line had the secret. Without /proc, watch finds nothing.
 func watch(secret string) (stop func() []string) {
 	if secret == "" {
 		return func() []string { return nil }
@@ -41,12 +41,12 @@ func watch(secret string) (stop func() []string) {
 	}
 }
 
-// looks is how often the command line of a process is read: a child has that of its parent until it executes
-// its own program.
+// looks is how often the command line of a process is read: a child has that of its parent until it
+// executes its own program.
 const looks = 3
 
-// showing returns the programs that show the secret now. It skips processes that it has read often enough, by
-// the count in known.
+// showing returns the programs that show the secret now. It skips processes that it has read often
+// enough, by the count in known.
 func showing(secret string, known map[string]int) (programs []string) {
 	names, _ := filepath.Glob("/proc/[0-9]*")
 	for _, name := range names {

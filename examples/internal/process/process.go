@@ -20,8 +20,8 @@ type Process struct {
 	in  io.WriteCloser
 }
 
-// Start starts this program with arguments. The process is killed when ctx ends. Its standard error is
-// that of this process.
+// Start starts this program with arguments. The process is killed when ctx ends. Its standard error
+// is that of this process.
 func Start(ctx context.Context, args ...string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -46,14 +46,15 @@ func (p *Process) Send(line string) error {
 	return err
 }
 
-// Line returns the next line that the process prints, without the newline. The error is io.EOF if there
-// is none.
+// Line returns the next line that the process prints, without the newline. The error is io.EOF if
+// there is none.
 func (p *Process) Line() (string, error) {
 	line, err := p.Out.ReadString('\n')
 	return strings.TrimSpace(line), err
 }
 
-// End closes the input of the process, and returns when the process has ended. Read its output first.
+// End closes the input of the process, and returns when the process has ended. Read its output
+// first.
 func (p *Process) End() error { return errors.Join(p.in.Close(), p.Wait()) }
 
 // Kill ends the process as kill -9 does, and returns when the process is gone.
