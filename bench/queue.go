@@ -8,27 +8,28 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// The scripts of a line that keeps nothing but names: the least that a fair line with a message for the next one costs, before there are
-// fences, holders, lives, and the exclusion of other clients.
+// The scripts of a queue that stores only names: the least cost of a fair queue with a message for
+// the next waiter, without fences, holders, expiry, and the exclusion of other clients.
 var (
-	toldAsk = client.NewLuaScript(`if redis.call('SET', KEYS[1], '1', 'NX') then return 1 end
+	queueLock = client.NewLuaScript(`if redis.call('SET', KEYS[1], '1', 'NX') then return 1 end
 redis.call('RPUSH', KEYS[2], ARGV[1])
 return 0`)
 
-	toldPass = client.NewLuaScript(`local next = redis.call('LPOP', KEYS[2])
+	queueUnlock = client.NewLuaScript(`local next = redis.call('LPOP', KEYS[2])
 if next then redis.call('PUBLISH', next, '') else redis.call('DEL', KEYS[1]) end
 return 1`)
 )
 
-// A toldLocker waits in such a line. It is for one goroutine.
-type toldLocker struct {
+// A queueLocker waits in such a queue. It is for one goroutine.
+type queueLocker struct {
 	c       client.Client
 	channel string
 	wake    chan struct{}
 }
 
-// openTold opens a locker for each goroutine, all on one client, which hears of them by one connection.
-func openTold(addr string, later func(func())) ([]locker, error) {
+// openQueue opens a locker for each goroutine. All use one client, which receives their messages on
+// one connection.
+func openQueue(addr string, later func(func())) ([]locker, error) {
 	c, err := connect(addr, later)
 	if err != nil {
 		return nil, err
@@ -37,7 +38,7 @@ func openTold(addr string, later func(func())) ([]locker, error) {
 	var channels []string
 	wakes := map[string]chan struct{}{}
 	for range threads {
-		l := toldLocker{c, "told:" + rand.Text(), make(chan struct{}, 1)}
+		l := queueLocker{c, "queue:" + rand.Text(), make(chan struct{}, 1)}
 		out, channels, wakes[l.channel] = append(out, l), append(channels, l.channel), l.wake
 	}
 	d, release := c.Dedicate()
@@ -59,24 +60,24 @@ func openTold(addr string, later func(func())) ([]locker, error) {
 	return out, nil
 }
 
-func (l toldLocker) lock(ctx context.Context, key string) (hold, error) {
-	n, err := toldAsk.Exec(context.WithoutCancel(ctx), l.c, []string{key, "{" + key + "}:line"}, []string{l.channel}).AsInt64()
+func (l queueLocker) lock(ctx context.Context, key string) (hold, error) {
+	n, err := queueLock.Exec(context.WithoutCancel(ctx), l.c, []string{key, "{" + key + "}:queue"}, []string{l.channel}).AsInt64()
 	if err != nil || n == 1 {
-		return toldHold{l, key}, err
+		return queueHold{l, key}, err
 	}
 	select {
 	case <-l.wake:
-		return toldHold{l, key}, nil
+		return queueHold{l, key}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-type toldHold struct {
-	l   toldLocker
+type queueHold struct {
+	l   queueLocker
 	key string
 }
 
-func (h toldHold) unlock() error {
-	return toldPass.Exec(context.Background(), h.l.c, []string{h.key, "{" + h.key + "}:line"}, nil).Error()
+func (h queueHold) unlock() error {
+	return queueUnlock.Exec(context.Background(), h.l.c, []string{h.key, "{" + h.key + "}:queue"}, nil).Error()
 }
