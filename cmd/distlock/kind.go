@@ -126,7 +126,7 @@ func held(why distlock.Reason) bool { return len(why.Holders) > 0 }
 func full(why distlock.Reason) bool {
 	used, limit := taken(why)
 	counted := why.Kind == "sem" || why.Kind == "rate"
-	return len(why.Line) > 0 || held(why) && (!counted || used >= limit)
+	return len(why.Waiters) > 0 || held(why) && (!counted || used >= limit)
 }
 
 // taken returns how much of the limit is held, and the limit.

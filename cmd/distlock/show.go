@@ -56,7 +56,7 @@ func (a *app) encodeReasons(name string, all []distlock.Reason) error {
 		for _, h := range why.Holders {
 			out.Holders = append(out.Holders, newClaimJSON(h))
 		}
-		for _, w := range why.Line {
+		for _, w := range why.Waiters {
 			out.Line = append(out.Line, newClaimJSON(w))
 		}
 	}
@@ -68,7 +68,7 @@ func (a *app) encodeReasons(name string, all []distlock.Reason) error {
 const maxPasses = 10
 
 func (a *app) printReason(why distlock.Reason) {
-	if len(why.Holders)+len(why.Line) == 0 {
+	if len(why.Holders)+len(why.Waiters) == 0 {
 		fmt.Fprintf(a.out, "%s is free\n", title(why.Kind, why.Name))
 		return
 	}
@@ -87,7 +87,7 @@ func (a *app) printReason(why distlock.Reason) {
 		}
 		a.printHolder(name, h)
 	}
-	for i, w := range why.Line {
+	for i, w := range why.Waiters {
 		fmt.Fprintf(a.out, "%d in the queue: %s for %v\n", i+1, clean(w.Holder), short(w.Held))
 	}
 }

@@ -70,7 +70,7 @@ func (j *job) waitingLine(ctx context.Context, locker *distlock.Locker, waited t
 	h := why.Holders[0]
 	line += ": " + heldBy(h)
 	own := func(c distlock.Claim) bool { return j.recorder.isOwner(c.Owner) }
-	if at := slices.IndexFunc(why.Line, own); at > 0 {
+	if at := slices.IndexFunc(why.Waiters, own); at > 0 {
 		line += fmt.Sprintf(", %d ahead", at)
 	}
 	return line

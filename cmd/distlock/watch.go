@@ -213,7 +213,7 @@ func (w *watcher) refreshName(ctx context.Context, name string) error {
 		return ctx.Err()
 	}
 	var seen []observation
-	for _, c := range slices.Concat(why.Holders, why.Line) {
+	for _, c := range slices.Concat(why.Holders, why.Waiters) {
 		seen = append(seen, observation{c, time.Now()})
 	}
 	return w.compare(seen, func(k claimID) bool { return k.kind == "" && k.key == name })

@@ -170,7 +170,7 @@ func inLine(t *testing.T, o ours, name string, n int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(why.Line) == n {
+		if len(why.Waiters) == n {
 			return
 		}
 		if time.Now().After(end) {

@@ -86,7 +86,7 @@ func TestElection_kill(t *testing.T) {
 			t.Fatal(err)
 		}
 		queue := store(t, url).Features().Queue
-		before := await(t, e, func(l distlock.Leader) bool { return l.Holder == "node-0" && (l.Line == 2 || !queue) })
+		before := await(t, e, func(l distlock.Leader) bool { return l.Holder == "node-0" && (l.Waiters == 2 || !queue) })
 		watch := testenv.NewStopwatch(t)
 		all[0].Kill()
 		after := await(t, e, func(l distlock.Leader) bool { return l.Term != 0 && l.Holder != "node-0" })
@@ -169,7 +169,7 @@ func TestElection(t *testing.T) {
 		elected("a")
 		stopB := run("b")
 		await(t, e, func(l distlock.Leader) bool {
-			return l.Holder == "a" && string(l.Value) == "at a" && (l.Line == 1 || !queue)
+			return l.Holder == "a" && string(l.Value) == "at a" && (l.Waiters == 1 || !queue)
 		})
 		if queue {
 			run("p", distlock.Preferred())
@@ -187,7 +187,7 @@ func TestElection(t *testing.T) {
 			}
 		}
 		// A candidacy that was not withdrawn when Run returned is withdrawn behind it.
-		await(t, e, func(l distlock.Leader) bool { return l.Holder == "" && l.Line == 0 })
+		await(t, e, func(l distlock.Leader) bool { return l.Holder == "" && l.Waiters == 0 })
 	})
 }
 
@@ -291,7 +291,7 @@ func TestElection_resign(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Where there is no line, whoever has asked twice watches the key.
-		await(t, seen, func(l distlock.Leader) bool { return l.Line == 1 || !queue && b.calls.Load() >= 2 })
+		await(t, seen, func(l distlock.Leader) bool { return l.Waiters == 1 || !queue && b.calls.Load() >= 2 })
 		before := a.releases.Load() + b.calls.Load()
 		began := time.Now()
 		close(resign)

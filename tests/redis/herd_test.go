@@ -175,7 +175,7 @@ func line(t testing.TB, l *distlock.Locker, name string) []distlock.Claim {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return why.Line
+	return why.Waiters
 }
 
 // requests returns how many commands clients sent since the last reset, and how many the scripts ran.
