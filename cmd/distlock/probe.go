@@ -35,7 +35,7 @@ const (
 )
 
 // asksAgain is what follows if nobody is told of a release, in the words of the stores.
-const asksAgain = "those who wait ask again up to a second after a release"
+const asksAgain = "waiters poll, and notice a release up to a second late"
 
 var errStillHeld = errors.New("it was still held")
 

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Laws in real time are asleep most of the time: more of them than there are processors can run at once.
+	// Rules in real time sleep most of the time, so more of them than processors can run at once.
 	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
@@ -52,7 +52,7 @@ func over(t testing.TB, pool *pgxpool.Pool, opt *postgres.Options) *postgres.Sto
 	return s
 }
 
-// fresh returns options for a schema that nobody has used.
+// fresh returns options for a new schema.
 func fresh(t testing.TB) *postgres.Options {
 	opt := &postgres.Options{Schema: `Te"st ` + rand.Text()[:12]}
 	srv := testenv.Postgres(t, testenv.Shared())
