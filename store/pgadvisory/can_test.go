@@ -13,7 +13,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// The table of docs/pgadvisory.md says yes to what the store can do, and no to what is refused.
+// The table of docs/pgadvisory.md says yes for every supported feature and no for every refused
+// one.
 func TestStore_can(t *testing.T) {
 	t.Parallel()
 	_, url := server(t)
@@ -102,7 +103,7 @@ func TestStore_can(t *testing.T) {
 	}
 }
 
-// handle is one that another store made.
+// handle returns a handle of another store.
 func handle(t *testing.T) distlock.Handle {
 	t.Helper()
 	l, err := distlock.New(mem.New())
@@ -121,7 +122,7 @@ func handle(t *testing.T) distlock.Handle {
 	return h
 }
 
-// can is errors.ErrUnsupported if there is no such feature.
+// can returns errors.ErrUnsupported if there is no such feature.
 func can(has bool) error {
 	if has {
 		return nil

@@ -14,13 +14,16 @@ import (
 	"github.com/distlock/distlock/internal/pgurl"
 )
 
-// ErrURL says that a URL is not well written, or that the server speaks another protocol than it
+// ErrURL reports that a URL is invalid, or that the server speaks another protocol than the URL
 // names.
 var ErrURL = errors.New("pgadvisory: bad URL")
 
-// Open returns a store on the server that a URL names, such as postgres://user:password@host:5432/database?lock_mode=advisory. The query may have
-// lock_mode (advisory), lock_conns, lock_waits, lock_schema and lock_unfenced (true or false), as Options say, tls_ca, tls_cert, tls_key (files), tls_server_name,
-// tls_skip_verify (true or false), and what pgx and the server know. With several hosts target_session_attrs is read-write, unless it is given. Errors show no password.
+// Open returns a store on the server that a URL names, such as
+// postgres://user:password@host:5432/database?lock_mode=advisory. The query may have lock_mode
+// (advisory), lock_conns, lock_waits, lock_schema and lock_unfenced (true or false) as described in
+// [Options], tls_ca, tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false),
+// and the parameters of pgx and the server. With several hosts the default of target_session_attrs
+// is read-write. Errors show no password.
 func Open(ctx context.Context, text string) (*Store, error) {
 	rest, opt, secure, err := parse(text)
 	if err != nil {
@@ -34,7 +37,7 @@ func Open(ctx context.Context, text string) (*Store, error) {
 	return New(ctx, config, opt)
 }
 
-// parse takes the keys that are not pgx's out of a URL.
+// parse removes the keys that are not pgx's from a URL.
 func parse(text string) (rest string, opt *Options, secure *pgurl.Security, err error) {
 	base, query, _ := strings.Cut(text, "?")
 	if !strings.HasPrefix(base, "postgres://") && !strings.HasPrefix(base, "postgresql://") {
