@@ -383,13 +383,13 @@ func TestStore_grants(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = pg.Query(context.Background(), "drop role if exists "+app)
 	})
-	wants := func(word string) {
+	wants := func(text string) {
 		t.Helper()
-		if s, err := pgadvisory.Open(t.Context(), as); err == nil || !strings.Contains(err.Error(), word) {
+		if s, err := pgadvisory.Open(t.Context(), as); err == nil || !strings.Contains(err.Error(), text) {
 			if err == nil {
 				s.Close()
 			}
-			t.Errorf("%v, want %q", err, word)
+			t.Errorf("%v, want %q", err, text)
 		}
 	}
 	wants("permission denied")

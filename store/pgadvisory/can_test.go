@@ -86,20 +86,20 @@ func TestStore_can(t *testing.T) {
 	for row := range strings.SplitSeq(table, "\n") {
 		cells := strings.Split(row, "|")
 		yes := strings.HasPrefix(cells[2], " yes")
-		for word := range strings.SplitSeq(strings.TrimSpace(cells[1]), ", ") {
-			call := calls[word]
+		for feature := range strings.SplitSeq(strings.TrimSpace(cells[1]), ", ") {
+			call := calls[feature]
 			if call == nil {
-				t.Errorf("%q is in the table, or twice, and nothing tries it", word)
+				t.Errorf("%q is in the table, or twice, and nothing tries it", feature)
 				continue
 			}
-			delete(calls, word)
+			delete(calls, feature)
 			if err := call(t.Context()); yes && err != nil || !yes && !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("%s: %v, and the table says%s", word, err, cells[2])
+				t.Errorf("%s: %v, and the table says%s", feature, err, cells[2])
 			}
 		}
 	}
-	for word := range calls {
-		t.Errorf("%q is not in the table", word)
+	for feature := range calls {
+		t.Errorf("%q is not in the table", feature)
 	}
 }
 

@@ -25,11 +25,11 @@ var ErrURL = errors.New("pgadvisory: bad URL")
 // and the parameters of pgx and the server. With several hosts the default of target_session_attrs
 // is read-write. Errors show no password.
 func Open(ctx context.Context, text string) (*Store, error) {
-	rest, opt, secure, err := parse(text)
+	remaining, opt, secure, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
-	config, err := pgx.ParseConfig(rest)
+	config, err := pgx.ParseConfig(remaining)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err) // pgx redacts passwords
 	}
@@ -38,19 +38,19 @@ func Open(ctx context.Context, text string) (*Store, error) {
 }
 
 // parse removes the keys that are not pgx's from a URL.
-func parse(text string) (rest string, opt *Options, secure *pgurl.Security, err error) {
+func parse(text string) (remaining string, opt *Options, secure *pgurl.Security, err error) {
 	base, query, _ := strings.Cut(text, "?")
 	if !strings.HasPrefix(base, "postgres://") && !strings.HasPrefix(base, "postgresql://") {
 		return "", nil, nil, fmt.Errorf("%w: it begins with postgres:// or postgresql://", ErrURL)
 	}
 	opt, secure = &Options{}, &pgurl.Security{}
 	var seen, kept []string
-	for part := range strings.SplitSeq(query, "&") {
-		key, raw, _ := strings.Cut(part, "=")
+	for param := range strings.SplitSeq(query, "&") {
+		key, raw, _ := strings.Cut(param, "=")
 		if slices.Contains(seen, key) {
 			return "", nil, nil, fmt.Errorf("%w: %.64q is in it twice", ErrURL, key)
 		}
-		if part != "" {
+		if param != "" {
 			seen = append(seen, key)
 		}
 		value, err := url.QueryUnescape(raw)
@@ -63,8 +63,8 @@ func parse(text string) (rest string, opt *Options, secure *pgurl.Security, err 
 		default:
 			known, err = secure.Set(key, value)
 		}
-		if !known && part != "" {
-			kept = append(kept, part)
+		if !known && param != "" {
+			kept = append(kept, param)
 		}
 		if err != nil {
 			return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
@@ -74,13 +74,13 @@ func parse(text string) (rest string, opt *Options, secure *pgurl.Security, err 
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	if rest = base; len(kept) > 0 {
-		rest += "?" + strings.Join(kept, "&")
+	if remaining = base; len(kept) > 0 {
+		remaining += "?" + strings.Join(kept, "&")
 	}
 	if err := opt.complete(); err != nil {
 		return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	return rest, opt, secure, nil
+	return remaining, opt, secure, nil
 }
 
 // set reads one key of a URL.

@@ -57,7 +57,7 @@ func TestStore_roundTrips(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s := over(t, pool, fresh(t))
+	s := newStore(t, pool, fresh(t))
 	var many []driver.Renewal
 	for i := range 300 {
 		r := exclusive(fmt.Sprint("many", i))

@@ -44,12 +44,12 @@ func busy(t *testing.T, verb string, err error) {
 
 // waits waits until a connection to the database waits for something, or until the call in progress
 // has ended.
-func waits(t *testing.T, srv *testenv.PostgresServer, url, what string, over <-chan error) {
+func waits(t *testing.T, srv *testenv.PostgresServer, url, what string, done <-chan error) {
 	t.Helper()
 	name, _, _ := strings.Cut(url[strings.LastIndex(url, "/")+1:], "?")
 	eventually(t, "it waits", func() error {
 		rows := query(t, srv, "select count(*) from pg_stat_activity where datname = '"+name+"' and "+what)
-		if rows[0][0] == "0" && len(over) == 0 {
+		if rows[0][0] == "0" && len(done) == 0 {
 			return errors.New("no connection waits")
 		}
 		return nil

@@ -39,18 +39,18 @@ func FuzzText(f *testing.F) {
 // elements reads an array literal as the server does: every element is in quotes, and a backslash
 // escapes the next byte.
 func elements(literal []byte) (all []string) {
-	rest := literal[1 : len(literal)-1]
-	for len(rest) > 0 && rest[0] == '"' {
+	tail := literal[1 : len(literal)-1]
+	for len(tail) > 0 && tail[0] == '"' {
 		var one []byte
 		i := 1
-		for ; i < len(rest) && rest[i] != '"'; i++ {
-			if rest[i] == '\\' {
+		for ; i < len(tail) && tail[i] != '"'; i++ {
+			if tail[i] == '\\' {
 				i++
 			}
-			one = append(one, rest[i])
+			one = append(one, tail[i])
 		}
 		all = append(all, string(one))
-		rest = bytes.TrimPrefix(rest[min(i+1, len(rest)):], []byte(","))
+		tail = bytes.TrimPrefix(tail[min(i+1, len(tail)):], []byte(","))
 	}
 	return all
 }

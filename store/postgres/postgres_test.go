@@ -39,10 +39,10 @@ func pooled(t testing.TB, url string) *pgxpool.Pool {
 
 func made(t testing.TB, url string, opt *postgres.Options) *postgres.Store {
 	t.Helper()
-	return over(t, pooled(t, url), opt)
+	return newStore(t, pooled(t, url), opt)
 }
 
-func over(t testing.TB, pool *pgxpool.Pool, opt *postgres.Options) *postgres.Store {
+func newStore(t testing.TB, pool *pgxpool.Pool, opt *postgres.Options) *postgres.Store {
 	t.Helper()
 	s, err := postgres.New(pool, opt)
 	if err != nil {

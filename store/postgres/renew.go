@@ -66,23 +66,23 @@ func renewed(cells [][]byte) (behind int, err error) {
 func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
 	owners := make([]string, len(rs))
-	var plain, rest []int
+	var plain, single []int
 	for i := range rs {
 		if owners[i], out[i].Err = s.checkRenewal(ctx, &rs[i]); out[i].Err != nil {
 			continue
 		}
 		if rs[i].Value != nil || rs[i].Keep {
-			rest = append(rest, i)
+			single = append(single, i)
 		} else {
 			plain = append(plain, i)
 		}
 	}
 	for len(plain) > 0 {
 		n := min(len(plain), renewStep)
-		rest = append(rest, s.renewTogether(ctx, rs, owners, plain[:n], out)...)
+		single = append(single, s.renewTogether(ctx, rs, owners, plain[:n], out)...)
 		plain = plain[n:]
 	}
-	for _, i := range rest {
+	for _, i := range single {
 		out[i].Behind, out[i].Err = s.Renew(ctx, rs[i])
 	}
 	return out

@@ -67,9 +67,9 @@ func TestStore_standby(t *testing.T) {
 	}
 }
 
-func found(info driver.Info, level driver.Level, words string) bool {
+func found(info driver.Info, level driver.Level, text string) bool {
 	for _, f := range info.Findings {
-		if f.Level == level && strings.Contains(f.What, words) && (f.Means == "") == (level == driver.OK) && (f.Cure == "") == (f.Means == "") {
+		if f.Level == level && strings.Contains(f.What, text) && (f.Means == "") == (level == driver.OK) && (f.Cure == "") == (f.Means == "") {
 			return true
 		}
 	}
@@ -380,7 +380,7 @@ func TestStore_poolExhausted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s := over(t, pool, fresh(t))
+	s := newStore(t, pool, fresh(t))
 	a := exclusive("key")
 	grant(t, s, a)
 	for range 2 {
@@ -468,10 +468,10 @@ func TestStore_Inspect_oldSnapshot(t *testing.T) {
 	clock := testenv.NewClock(t, srv.Server)
 	s := made(t, srv.URL, nil)
 	works(t, s)
-	look := func(level driver.Level, words string) {
+	look := func(level driver.Level, text string) {
 		t.Helper()
-		if info, err := s.Inspect(t.Context()); err != nil || !found(info, level, words) {
-			t.Errorf("want %v with %q: %+v, %v", level, words, info.Findings, err)
+		if info, err := s.Inspect(t.Context()); err != nil || !found(info, level, text) {
+			t.Errorf("want %v with %q: %+v, %v", level, text, info.Findings, err)
 		}
 	}
 	c, eval := plainSQL(t, srv.URL+"&application_name=report", &postgres.Options{Schema: "distlock"})

@@ -110,9 +110,9 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 	opt := &Options{}
 	var secure pgurl.Security
 	var seen, kept []string
-	for part := range strings.SplitSeq(query, "&") {
-		key, raw, _ := strings.Cut(part, "=")
-		if part == "" {
+	for param := range strings.SplitSeq(query, "&") {
+		key, raw, _ := strings.Cut(param, "=")
+		if param == "" {
 			continue
 		}
 		if slices.Contains(seen, key) {
@@ -131,7 +131,7 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 			return nil, nil, err
 		}
 		if !known {
-			kept = append(kept, part)
+			kept = append(kept, param)
 		}
 	}
 	kept, err := secure.Keys(pgurl.Writable(base, kept), seen)

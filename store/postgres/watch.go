@@ -192,8 +192,8 @@ func (l *listener) remove(w *watch) {
 }
 
 func drop(m map[string][]*watch, name string, w *watch) {
-	rest := slices.DeleteFunc(m[name], func(o *watch) bool { return o == w })
-	if m[name] = rest; len(rest) == 0 {
+	others := slices.DeleteFunc(m[name], func(o *watch) bool { return o == w })
+	if m[name] = others; len(others) == 0 {
 		delete(m, name)
 	}
 }
