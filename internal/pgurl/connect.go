@@ -15,7 +15,8 @@ import (
 // Connect calls connect, which connects to the servers of a configuration. It returns a
 // [*protocol.Error] if one of them is not a PostgreSQL server, or has no TLS although it is
 // required.
-func Connect(ctx context.Context, conf *pgconn.Config, connect func(ctx context.Context) error) error {
+func Connect(ctx context.Context, conf *pgconn.Config,
+	connect func(ctx context.Context) error) error {
 	want := protocol.PostgresTLS
 	var addrs []string
 	add := func(host string, port uint16, plain bool) {

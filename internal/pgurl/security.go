@@ -64,7 +64,8 @@ func (s *Security) Keys(kept, seen []string) ([]string, error) {
 		mode = "require"
 	}
 	kept = append(kept, "sslmode="+mode)
-	for name, value := range map[string]string{"sslrootcert": s.ca, "sslcert": s.cert, "sslkey": s.key} {
+	names := map[string]string{"sslrootcert": s.ca, "sslcert": s.cert, "sslkey": s.key}
+	for name, value := range names {
 		if value != "" && (name != "sslrootcert" || !s.skip) { // with an authority, "require" would check it
 			kept = append(kept, name+"="+url.QueryEscape(value))
 		}

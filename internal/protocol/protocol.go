@@ -67,7 +67,8 @@ func (e *Error) Error() string {
 // Connect calls connect. If that fails or takes long, Connect probes the servers at the addresses.
 // If one of them speaks another protocol than the wanted one, Connect cancels the ctx of connect
 // and returns an [*Error]. Otherwise it returns the result of connect.
-func Connect(ctx context.Context, want Protocol, addrs []string, connect func(ctx context.Context) error) error {
+func Connect(ctx context.Context, want Protocol, addrs []string,
+	connect func(ctx context.Context) error) error {
 	call, cancel := context.WithCancelCause(ctx)
 	probed := make(chan struct{})
 	timer := time.AfterFunc(patience, func() {
@@ -103,7 +104,8 @@ func Connect(ctx context.Context, want Protocol, addrs []string, connect func(ct
 func mismatch(ctx context.Context, want Protocol, addrs []string) error {
 	for _, addr := range addrs {
 		found := At(ctx, addr)
-		fits := found == want || want == RedisTLS && found == TLS || want == Postgres && found == PostgresTLS
+		fits := found == want || want == RedisTLS && found == TLS ||
+			want == Postgres && found == PostgresTLS
 		if fits || found == Unknown {
 			continue
 		}

@@ -108,7 +108,8 @@ func (s *Store) stepOwn(a *attempt, c *claim) step {
 		return step{wait: s.withdraw(c)}
 	case c.state == ready && a.Weight > c.weight, c.state == held && s.clock.Now() >= c.ends:
 		return step{wait: s.releaseLater(c).done}
-	case c.state == ready && c.weight == a.Weight && c.ttl == a.TTL && a.called-c.since < queueGrace:
+	case c.state == ready && c.weight == a.Weight && c.ttl == a.TTL &&
+		a.called-c.since < queueGrace:
 		// The server starts to count after c.since, and counts for queueGrace longer than the TTL.
 		s.hold(c, a.TTL)
 		c.holder, c.task = a.Holder, a.Task
@@ -142,7 +143,8 @@ func (s *Store) stepNew(a *attempt) step {
 		}
 		v = joinShared
 	}
-	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, task: a.Task, ttl: a.TTL}
+	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, task: a.Task,
+		ttl: a.TTL}
 	s.add(c)
 	s.assign(c, l)
 	return step{claim: c, verb: v, link: l, op: c.begin()}
@@ -150,7 +152,9 @@ func (s *Store) stepNew(a *attempt) step {
 
 // await sends the statement of a step and waits for the answer. If ctx ends first, the answer is
 // still recorded.
-func (s *Store) await(ctx context.Context, a *attempt, st step) (res driver.Result, answered bool, err error) {
+func (s *Store) await(
+	ctx context.Context, a *attempt, st step,
+) (res driver.Result, answered bool, err error) {
 	c := st.claim
 	then := func(k *call) { s.taken(c, k) }
 	if st.was > 0 {

@@ -66,7 +66,8 @@ func newConn(pg *pgconn.PgConn) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{pg: pg, socket: h.Conn, front: h.Frontend, pid: int64(h.PID), used: time.Now(), baton: make(chan struct{}, 1)}, nil
+	return &conn{pg: pg, socket: h.Conn, front: h.Frontend, pid: int64(h.PID), used: time.Now(),
+		baton: make(chan struct{}, 1)}, nil
 }
 
 // begin starts the watch. ended is called once, when the connection has ended.
@@ -366,7 +367,8 @@ func (c *conn) answer(k *call) (value int64, ok bool, err error) {
 	}
 	if pid, _ := number(k.rows[0][1]); pid != c.pid {
 		_ = c.socket.Close() // locks on the other process are lost
-		return 0, false, fmt.Errorf("%w: it was served by process %d and is now by %d", ErrPooler, c.pid, pid)
+		return 0, false, fmt.Errorf("%w: it was served by process %d and is now by %d", ErrPooler,
+			c.pid, pid)
 	}
 	value, ok = number(k.rows[0][0])
 	return value, ok, nil

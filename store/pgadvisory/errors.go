@@ -25,7 +25,8 @@ func (e *lostError) Unwrap() error { return e.err }
 // Is makes it match [driver.ErrUnavailable] if the server ended the connection.
 func (e *lostError) Is(target error) bool {
 	var pgErr *pgconn.PgError
-	return target == driver.ErrUnavailable && errors.As(e.err, &pgErr) && strings.HasPrefix(pgErr.Code, "57P0")
+	return target == driver.ErrUnavailable && errors.As(e.err, &pgErr) &&
+		strings.HasPrefix(pgErr.Code, "57P0")
 }
 
 // unavailable wraps an error after which nothing was changed.

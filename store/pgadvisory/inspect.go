@@ -31,7 +31,8 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	r := rows[0]
 	age, _ := strconv.ParseInt(r[3], 10, 64)
 	info := driver.Info{
-		Identity: "pgadvisory:" + r[0] + "/" + r[1], Version: "PostgreSQL " + r[2], Age: max(time.Duration(age)*time.Millisecond, 1),
+		Identity: "pgadvisory:" + r[0] + "/" + r[1], Version: "PostgreSQL " + r[2],
+		Age: max(time.Duration(age)*time.Millisecond, 1),
 	}
 	info.Findings = append(info.Findings,
 		driver.Finding{Level: driver.OK, What: "connections are kept apart, and the server ends those that are idle for longer than the TTL"},
@@ -43,10 +44,13 @@ func (s *Store) fences() driver.Finding {
 	if s.opt.Unfenced {
 		return driver.Finding{
 			Level: driver.Warning, What: "claims have no fences (Unfenced)",
-			Means: "a stopped holder cannot be distinguished from the next one", Cure: "run pgadvisory.Migration, and leave Unfenced out",
+			Means: "a stopped holder cannot be distinguished from the next one",
+			Cure:  "run pgadvisory.Migration, and leave Unfenced out",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "fences come from the sequence " + qualified(s.opt.Schema)}
+	return driver.Finding{
+		Level: driver.OK, What: "fences come from the sequence " + qualified(s.opt.Schema),
+	}
 }
 
 func otherRoles(roles string) driver.Finding {
@@ -62,7 +66,8 @@ func otherRoles(roles string) driver.Finding {
 
 func standbys(n string) driver.Finding {
 	if n == "0" {
-		return driver.Finding{Level: driver.OK, What: "there is no standby that this role can see: no failover can lose locks"}
+		return driver.Finding{Level: driver.OK,
+			What: "there is no standby that this role can see: no failover can lose locks"}
 	}
 	return driver.Finding{
 		Level: driver.Warning, What: n + " standbys, which have no locks",

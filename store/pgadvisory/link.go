@@ -32,7 +32,8 @@ type link struct {
 }
 
 func newLink(c *conn) *link {
-	return &link{conn: c, of: map[*claim]time.Duration{}, lives: map[time.Duration]int{}, holds: map[int64]int{}, doubts: map[int64]int{}, claims: map[*claim]bool{}}
+	return &link{conn: c, of: map[*claim]time.Duration{}, lives: map[time.Duration]int{},
+		holds: map[int64]int{}, doubts: map[int64]int{}, claims: map[*claim]bool{}}
 }
 
 // do sends a statement about a claim, which has this TTL from now on; 0: the claim ends. If the

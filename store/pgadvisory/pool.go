@@ -128,7 +128,8 @@ func keepAlive(c net.Conn) {
 		c = t.NetConn()
 	}
 	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 3 * time.Second, Count: 3})
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second,
+			Interval: 3 * time.Second, Count: 3})
 	}
 }
 

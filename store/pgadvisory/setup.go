@@ -22,7 +22,8 @@ func Migration(schema string) string {
 		schema = defaultSchema
 	}
 	return "create schema if not exists " + pgx.Identifier{schema}.Sanitize() + ";\n" +
-		"create sequence if not exists " + qualified(schema) + " as bigint minvalue 1 maxvalue " + fmt.Sprint(int64(driver.MaxFence>>7-1)) + " cache 1 no cycle;\n"
+		"create sequence if not exists " + qualified(schema) + " as bigint minvalue 1 maxvalue " +
+		fmt.Sprint(int64(driver.MaxFence>>7-1)) + " cache 1 no cycle;\n"
 }
 
 const defaultSchema = "distlock"
@@ -86,7 +87,8 @@ func (s *Store) migrate(ctx context.Context, pg *pgconn.PgConn) error {
 	state, err := s.sequence(ctx, pg)
 	if err == nil && state == "" {
 		// One at a time: concurrent creation fails. The lock ends with the transaction.
-		_, err = query(ctx, pg, fmt.Sprintf("begin; select pg_advisory_xact_lock(%d); %s commit", Key("distlock/migrate"), Migration(s.opt.Schema)))
+		_, err = query(ctx, pg, fmt.Sprintf("begin; select pg_advisory_xact_lock(%d); %s commit",
+			Key("distlock/migrate"), Migration(s.opt.Schema)))
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) {
 			_, _ = query(ctx, pg, "rollback")

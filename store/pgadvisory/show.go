@@ -58,7 +58,8 @@ func (s *Store) refuse(ctx context.Context, a *attempt) driver.Result {
 		}
 	}
 	if res.Blocker.Key == "" { // it has ended by now, or the server does not report it
-		res.Blocker = driver.Claim{Key: a.Key, Weight: driver.Whole, Limit: driver.Whole, Holder: "unknown"}
+		res.Blocker = driver.Claim{Key: a.Key, Weight: driver.Whole, Limit: driver.Whole,
+			Holder: "unknown"}
 	}
 	return res
 }
@@ -66,7 +67,8 @@ func (s *Store) refuse(ctx context.Context, a *attempt) driver.Result {
 // inTheWay returns the claim of this process that blocks an attempt and ends first. s.mu is held.
 func (s *Store) inTheWay(a *attempt) (first *claim) {
 	for c := range s.byKey[a.number] {
-		if c.state == held && c.ID != a.ID && (c.exclusive() || a.Weight == driver.Whole) && (first == nil || c.ends < first.ends) {
+		if c.state == held && c.ID != a.ID && (c.exclusive() || a.Weight == driver.Whole) &&
+			(first == nil || c.ends < first.ends) {
 			first = c
 		}
 	}
@@ -133,7 +135,8 @@ func readRows(k *call) (rows []row, err error) {
 		for i := range n {
 			n[i], _ = number(columns[i])
 		}
-		rows = append(rows, row{n[0], n[1] == 1, n[2] == 1, time.Duration(n[3]) * time.Millisecond, string(columns[4])})
+		rows = append(rows, row{n[0], n[1] == 1, n[2] == 1, time.Duration(n[3]) * time.Millisecond,
+			string(columns[4])})
 	}
 	return rows, nil
 }

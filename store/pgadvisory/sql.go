@@ -35,9 +35,10 @@ func statements(next string) map[verb]string {
 		return "select case when " + take + " then " + next + " end, " + tail
 	}
 	return map[verb]string{
-		tryExclusive:  grant("pg_try_advisory_lock($1)"),
-		tryShared:     grant("pg_try_advisory_lock_shared($1)"),
-		joinShared:    grant("not exists (select from pg_locks where " + onKey + " and not granted) and pg_try_advisory_lock_shared($1)"),
+		tryExclusive: grant("pg_try_advisory_lock($1)"),
+		tryShared:    grant("pg_try_advisory_lock_shared($1)"),
+		joinShared: grant("not exists (select from pg_locks where " + onKey +
+			" and not granted) and pg_try_advisory_lock_shared($1)"),
 		waitExclusive: grant("pg_advisory_lock($1) is not null"),
 		waitShared:    grant("pg_advisory_lock_shared($1) is not null"),
 		// Nobody else holds the lock, so the server grants it at once. The form that does not wait

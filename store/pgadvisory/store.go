@@ -101,7 +101,8 @@ func (o *Options) complete() error {
 	case o.Conns < 0 || o.Conns > 1000:
 		return fmt.Errorf("pgadvisory: Conns is %d, want 1 to 1000, or 0 for 4", o.Conns)
 	case o.Waits < -1 || o.Waits > 1000:
-		return fmt.Errorf("pgadvisory: Waits is %d, want 1 to 1000, 0 for 4, or -1 for none", o.Waits)
+		return fmt.Errorf("pgadvisory: Waits is %d, want 1 to 1000, 0 for 4, or -1 for none",
+			o.Waits)
 	case len(o.Schema) > 63 || strings.ContainsRune(o.Schema, 0):
 		return errors.New("pgadvisory: Schema is not a valid name in PostgreSQL")
 	}

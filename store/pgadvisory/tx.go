@@ -23,7 +23,9 @@ type TxOptions struct {
 //
 // The fence rises with every grant, and is 0 with Unfenced. After an error the transaction must be
 // rolled back.
-func TryLockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fence uint64, granted bool, err error) {
+func TryLockTx(
+	ctx context.Context, tx pgx.Tx, key string, opt *TxOptions,
+) (fence uint64, granted bool, err error) {
 	take := "pg_try_advisory_xact_lock($1)"
 	if opt != nil && opt.Shared {
 		take = "pg_try_advisory_xact_lock_shared($1)"
@@ -49,9 +51,12 @@ func LockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fence u
 	return uint64(*value), nil
 }
 
-func txGrant(ctx context.Context, tx pgx.Tx, key, take string, opt *TxOptions) (value *int64, err error) {
+func txGrant(
+	ctx context.Context, tx pgx.Tx, key, take string, opt *TxOptions,
+) (value *int64, err error) {
 	if len(key) == 0 || len(key) > driver.MaxKey {
-		return nil, fmt.Errorf("%w: a key of %d bytes is not 1 to %d bytes", driver.ErrInvalid, len(key), driver.MaxKey)
+		return nil, fmt.Errorf("%w: a key of %d bytes is not 1 to %d bytes", driver.ErrInvalid,
+			len(key), driver.MaxKey)
 	}
 	next, schema := "0::bigint", defaultSchema
 	if opt != nil && opt.Schema != "" {

@@ -63,7 +63,8 @@ func (s *Store) unwatchKey(number int64, wake chan driver.Wake) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.watches.keys
-	if k[number] = slices.DeleteFunc(k[number], func(c chan driver.Wake) bool { return c == wake }); len(k[number]) == 0 {
+	k[number] = slices.DeleteFunc(k[number], func(c chan driver.Wake) bool { return c == wake })
+	if len(k[number]) == 0 {
 		delete(k, number)
 	}
 }
@@ -109,7 +110,8 @@ func (s *Store) enqueue(a *attempt) {
 	if s.closed || s.watches.owners[a.ID] == nil || s.claims[a.ID] != nil {
 		return
 	}
-	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, task: a.Task, ttl: a.TTL, state: waiting}
+	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, task: a.Task,
+		ttl: a.TTL, state: waiting}
 	s.add(c)
 	s.wg.Go(func() { s.waitInQueue(c) })
 }
@@ -203,7 +205,8 @@ func (s *Store) waitDone(c *claim, k *call) {
 	c.since = s.clock.Now()
 	c.begin()
 	s.mu.Unlock()
-	if err := l.do(beat, c, c.ttl+queueGrace-grace, func(k *call) { s.beatDone(c, k) }); err != nil {
+	done := func(k *call) { s.beatDone(c, k) }
+	if err := l.do(beat, c, c.ttl+queueGrace-grace, done); err != nil {
 		return
 	}
 	l.watchNow()

@@ -48,11 +48,14 @@ func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error)
 		if !isFence(a.Fence) {
 			break
 		}
-		return driver.Result{Granted: true, Fence: uint64(a.Fence), Used: a.Used, Behind: int(a.Behind)}, nil
+		return driver.Result{Granted: true, Fence: uint64(a.Fence), Used: a.Used,
+			Behind: int(a.Behind)}, nil
 	case "-":
-		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind), Retry: span(a.Retry), Blocker: a.Blocker.claim()}, nil
+		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind),
+			Retry: span(a.Retry), Blocker: a.Blocker.claim()}, nil
 	case "i":
-		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
+		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead",
+			driver.ErrInvalid, r.Floor)
 	case "f":
 		return driver.Result{}, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
 	case "b":
@@ -75,7 +78,8 @@ func (t *claimInfo) claim() driver.Claim {
 		return driver.Claim{}
 	}
 	c := driver.Claim{
-		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(max(t.Fence, 0)), Holder: plain(t.Holder), Task: plain(t.Task),
+		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(max(t.Fence, 0)),
+		Holder: plain(t.Holder), Task: plain(t.Task),
 		Meta: decodeMeta(t.Meta), Held: span(t.Held), Left: span(t.Left), Waiting: t.Waiting, Kept: t.Kept,
 	}
 	if t.Owner != "" {

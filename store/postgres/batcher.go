@@ -371,7 +371,9 @@ func (b *batcher) waiting() (n int, closed bool) {
 func (b *batcher) transact(calls []*call) {
 	// Releases come first, and keys are sorted in the same order everywhere, so that no deadlock
 	// occurs.
-	slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Or(a.st.order-b.st.order, cmp.Compare(a.key, b.key)) })
+	slices.SortStableFunc(calls, func(a, b *call) int {
+		return cmp.Or(a.st.order-b.st.order, cmp.Compare(a.key, b.key))
+	})
 	err := b.attempt(calls)
 	if err != nil && len(calls) > 1 && code(err) != "" && b.conn != nil {
 		locked := code(err) == lockTimeout

@@ -52,7 +52,8 @@ func definite(err error, answered bool) error {
 		return unavailable(err)
 	case errors.As(err, &pg):
 		if answered && fatal(pg) {
-			return fmt.Errorf("postgres: the connection ended before the commit was confirmed: %w", err)
+			return fmt.Errorf("postgres: the connection ended before the commit was confirmed: %w",
+				err)
 		}
 		return unavailable(withHint(pg))
 	}
@@ -61,7 +62,8 @@ func definite(err error, answered bool) error {
 
 // fatal reports whether the error ended the connection.
 func fatal(pg *pgconn.PgError) bool {
-	return pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" || pg.Severity == "FATAL" || pg.Severity == "PANIC"
+	return pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" ||
+		pg.Severity == "FATAL" || pg.Severity == "PANIC"
 }
 
 // withHint adds the hint of a server error, which is written for people.

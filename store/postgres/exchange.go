@@ -35,7 +35,8 @@ func (b *batcher) attempt(calls []*call) error {
 
 // unserved reports whether the server closed the connection without executing any of the calls.
 func unserved(calls []*call, err error) bool {
-	return closing[code(err)] && !slices.ContainsFunc(calls, func(c *call) bool { return c.answered })
+	return closing[code(err)] && !slices.ContainsFunc(calls,
+		func(c *call) bool { return c.answered })
 }
 
 // exchange sends calls and reads the answers.
@@ -71,7 +72,8 @@ func (b *batcher) write(x *exchange, limit time.Duration) error {
 			name = ""
 			front.SendParse(&pgproto3.Parse{Query: g.st.sql})
 		}
-		front.SendBind(&pgproto3.Bind{PreparedStatement: name, Parameters: g.args, ParameterFormatCodes: g.st.formats, ResultFormatCodes: g.st.results})
+		front.SendBind(&pgproto3.Bind{PreparedStatement: name, Parameters: g.args,
+			ParameterFormatCodes: g.st.formats, ResultFormatCodes: g.st.results})
 		front.SendExecute(&pgproto3.Execute{})
 	}
 	front.SendSync(&pgproto3.Sync{})
@@ -207,8 +209,16 @@ func (b *batcher) cut() {
 // plans that are made once. A server that has read a part of a batch keeps the keys locked until it
 // notices that the client is gone. With these keepalives it notices a silent client after 19 s, not
 // after the two hours of most systems.
-const connSettings = "set search_path = pg_catalog; set lock_timeout = '200ms'; set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_bitmapscan = off; " +
-	"set enable_hashjoin = off; set enable_mergejoin = off; set tcp_keepalives_idle = 10; set tcp_keepalives_interval = 3; set tcp_keepalives_count = 3"
+const connSettings = `set search_path = pg_catalog;
+	set lock_timeout = '200ms';
+	set plan_cache_mode = force_generic_plan;
+	set enable_seqscan = off;
+	set enable_bitmapscan = off;
+	set enable_hashjoin = off;
+	set enable_mergejoin = off;
+	set tcp_keepalives_idle = 10;
+	set tcp_keepalives_interval = 3;
+	set tcp_keepalives_count = 3`
 
 // connect ensures that there is a connection, that it is alive, and that the statements are
 // prepared.

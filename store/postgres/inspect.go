@@ -31,33 +31,43 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	if row.err != nil {
 		return driver.Info{}, row.err
 	}
-	info := driver.Info{Identity: "postgres:" + identity + "/" + s.opt.Schema, Age: max(age, 1), Version: "PostgreSQL " + server}
+	info := driver.Info{Identity: "postgres:" + identity + "/" + s.opt.Schema, Age: max(age, 1),
+		Version: "PostgreSQL " + server}
 	info.Findings = []driver.Finding{
 		role(standby), durability(fsync, commit), failover(standbys, syncs, commit),
-		{Level: driver.OK, What: fmt.Sprintf("the schema %q has version %v", s.opt.Schema, version{int(tables), int(verbs)})},
-		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after), snapshots(oldest, hidden),
+		{Level: driver.OK, What: fmt.Sprintf("the schema %q has version %v", s.opt.Schema,
+			version{int(tables), int(verbs)})},
+		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after),
+		snapshots(oldest, hidden),
 	}
 	return info, nil
 }
 
-const inspectSQL = `select current_setting('server_version'), (select value from @schema@.meta where name = 'version'),
+const inspectSQL = `select current_setting('server_version'),
+	(select value from @schema@.meta where name = 'version'),
 	(select value from @schema@.meta where name = 'functions'),
 	(select value from @schema@.meta where name = 'identity'),
 	(select @schema@.microseconds(clock_timestamp() - value::timestamptz) from @schema@.meta where name = 'born'),
-	pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+	pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'),
+	current_setting('synchronous_standby_names'),
 	(select count(*) from pg_stat_replication), @schema@.microseconds(clock_timestamp() - timestamptz 'epoch'),
-	(select bool_and(has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))
+	(select bool_and(has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
+			and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))
 		from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		where n.nspname = @channel@ and c.relname in ('key', 'claim', 'queue', 'observer')),
 	current_setting('transaction_isolation'),
 	(select o.took || ' ' || o.who from (
-		select @schema@.microseconds(clock_timestamp() - a.xact_start) as took, concat_ws(', ', 'process ' || a.pid, nullif(a.application_name, ''), a.state) as who
+		select @schema@.microseconds(clock_timestamp() - a.xact_start) as took,
+			concat_ws(', ', 'process ' || a.pid, nullif(a.application_name, ''), a.state) as who
 		from pg_stat_activity a
-		where a.backend_xmin is not null and a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type <> 'autovacuum worker'
+		where a.backend_xmin is not null and a.datname = current_database()
+			and a.pid <> pg_backend_pid() and a.backend_type <> 'autovacuum worker'
 		union all
-		select @schema@.microseconds(clock_timestamp() - p.prepared), 'prepared transaction ' || p.gid from pg_prepared_xacts p where p.database = current_database()
+		select @schema@.microseconds(clock_timestamp() - p.prepared), 'prepared transaction ' || p.gid
+		from pg_prepared_xacts p where p.database = current_database()
 	) o order by o.took desc nulls last limit 1),
-	(select count(*) from pg_stat_activity a where a.datname = current_database() and a.query = '<insufficient privilege>')`
+	(select count(*) from pg_stat_activity a
+		where a.datname = current_database() and a.query = '<insufficient privilege>')`
 
 func role(standby bool) driver.Finding {
 	if !standby {
@@ -93,10 +103,12 @@ func failover(standbys int64, names, commit string) driver.Finding {
 	case names != "" && commit != "off" && commit != "local":
 		return driver.Finding{Level: driver.OK, What: "commits wait for a synchronous standby"}
 	case standbys == 0:
-		return driver.Finding{Level: driver.OK, What: "no standby is connected that a failover could go to"}
+		return driver.Finding{Level: driver.OK,
+			What: "no standby is connected that a failover could go to"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: strconv.FormatInt(standbys, 10) + " standbys, which receive claims after the grant",
+		Level: driver.Warning, What: strconv.FormatInt(standbys, 10) +
+			" standbys, which receive claims after the grant",
 		Means: "a failover may lose the last claims, and others may be granted; fences rise unless the new primary's clock is behind",
 		Cure:  "set synchronous_standby_names, or let protected resources check the fence",
 	}
@@ -145,7 +157,8 @@ func snapshots(oldest string, hidden int64) driver.Finding {
 	switch d := span(micros); {
 	case d >= oldSnapshot:
 		return driver.Finding{
-			Level: driver.Warning, What: fmt.Sprintf("a snapshot has been open for %v (%.128s)", d.Round(time.Second), who),
+			Level: driver.Warning, What: fmt.Sprintf("a snapshot has been open for %v (%.128s)",
+				d.Round(time.Second), who),
 			Means: means, Cure: "end that transaction; set idle_in_transaction_session_timeout; back up from a standby",
 		}
 	case hidden > 0:
@@ -162,7 +175,8 @@ func level(isolation string) driver.Finding {
 		return driver.Finding{Level: driver.OK, What: "transactions are READ COMMITTED"}
 	}
 	return driver.Finding{
-		Level: driver.Danger, What: "transactions are " + strings.ToUpper(isolation) + " for this role or database",
+		Level: driver.Danger, What: "transactions are " + strings.ToUpper(isolation) +
+			" for this role or database",
 		Means: "nothing can be claimed: such a transaction sees the past", Cure: "alter role ... set default_transaction_isolation = 'read committed'",
 	}
 }
@@ -179,10 +193,12 @@ func clocks(theirs time.Duration, before, after time.Time) driver.Finding {
 		off = at.Sub(after)
 	}
 	if off.Abs() < time.Second {
-		return driver.Finding{Level: driver.OK, What: "its clock and ours differ by less than a second"}
+		return driver.Finding{Level: driver.OK,
+			What: "its clock and ours differ by less than a second"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: fmt.Sprintf("its clock is off from ours by %v", off.Round(time.Millisecond)),
+		Level: driver.Warning, What: fmt.Sprintf("its clock is off from ours by %v",
+			off.Round(time.Millisecond)),
 		Means: "claims last as long as they should; but if the clock is set while claims are held, they end early or late", Cure: "run NTP on the server",
 	}
 }

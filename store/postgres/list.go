@@ -67,7 +67,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 
 // listStored lists the keys whose stored form begins with a text. hexed selects one of the two
 // forms.
-func (s *Store) listStored(ctx context.Context, stored, prefix string, hexed bool, yield func(driver.Claim, error) bool) (more bool) {
+func (s *Store) listStored(ctx context.Context, stored, prefix string, hexed bool,
+	yield func(driver.Claim, error) bool) (more bool) {
 	after := ""
 	for {
 		rows, err := s.query(ctx, &s.st.list, []byte(stored), []byte(after))
@@ -83,7 +84,8 @@ func (s *Store) listStored(ctx context.Context, stored, prefix string, hexed boo
 			return true
 		}
 		for i, c := range all {
-			if strings.HasPrefix(string(rows[i][0]), escape) != hexed || !strings.HasPrefix(c.Key, prefix) {
+			if strings.HasPrefix(string(rows[i][0]), escape) != hexed ||
+				!strings.HasPrefix(c.Key, prefix) {
 				continue
 			}
 			if !yield(c, nil) {

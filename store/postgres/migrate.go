@@ -35,7 +35,8 @@ func (n *names) steps() (string, error) {
 	step := func(unless, file, after string) error {
 		text, err := files.ReadFile("sql/" + file)
 		if err == nil {
-			fmt.Fprintf(&do, "  if %s then\n    execute %s;\n  end if;\n", unless, dollars("step", "\n"+n.sql(string(text)+after)))
+			fmt.Fprintf(&do, "  if %s then\n    execute %s;\n  end if;\n", unless,
+				dollars("step", "\n"+n.sql(string(text)+after)))
 		}
 		return err
 	}
@@ -45,7 +46,8 @@ func (n *names) steps() (string, error) {
 		}
 	}
 	// The functions belong to the latest tables and replace older functions.
-	if err := step(fmt.Sprintf("tables < %d or functions < %d", layout, functions), "functions.sql", fmt.Sprintf(setVersion, layout, functions)); err != nil {
+	if err := step(fmt.Sprintf("tables < %d or functions < %d", layout, functions), "functions.sql",
+		fmt.Sprintf(setVersion, layout, functions)); err != nil {
 		return "", err
 	}
 	do.WriteString("end\n")
@@ -138,14 +140,16 @@ func (s *Store) migrate(ctx context.Context, conn *pgx.Conn) (was, is version, e
 		return was, was, nil
 	}
 	if encoding := pg.ParameterStatus("server_encoding"); encoding != "UTF8" {
-		return was, was, fmt.Errorf("%w: the encoding of the database is %s, and must be UTF8", driver.ErrUnavailable, encoding)
+		return was, was, fmt.Errorf("%w: the encoding of the database is %s, and must be UTF8",
+			driver.ErrUnavailable, encoding)
 	}
 	steps, err := s.names.steps()
 	if err != nil {
 		return was, was, err
 	}
 	if err := exec(steps); err != nil {
-		return was, was, &SchemaError{Schema: s.opt.Schema, Have: was.tables, Want: layout, Functions: was.functions, Err: definite(err, false)}
+		return was, was, &SchemaError{Schema: s.opt.Schema, Have: was.tables, Want: layout,
+			Functions: was.functions, Err: definite(err, false)}
 	}
 	if err := tx.Commit(ctx); err != nil {
 		return was, was, definite(err, true)

@@ -18,7 +18,8 @@ func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err er
 		return 0, err
 	}
 	c := &call{st: &s.st.renew, key: storable(r.Key)}
-	c.args = [][]byte{[]byte(c.key), []byte(owner), appendInterval(nil, r.TTL), r.Value, []byte("f")}
+	c.args = [][]byte{[]byte(c.key), []byte(owner), appendInterval(nil, r.TTL), r.Value,
+		[]byte("f")}
 	if r.Keep {
 		c.args[4] = []byte("t")
 	}
@@ -90,12 +91,17 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 
 // renewTogether renews the claims with these indexes in one statement. It returns the indexes of
 // claims that another transaction has locked: they must be renewed alone.
-func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, owners []string, which []int, out []driver.Renewed) (busy []int) {
+func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, owners []string,
+	which []int, out []driver.Renewed) (busy []int) {
 	c := &call{st: &s.st.renewAll}
 	c.args = [][]byte{
-		array(len(which), func(b []byte, n int) []byte { return appendText(b, storable(rs[which[n]].Key)) }),
+		array(len(which), func(b []byte, n int) []byte {
+			return appendText(b, storable(rs[which[n]].Key))
+		}),
 		array(len(which), func(b []byte, n int) []byte { return appendText(b, owners[which[n]]) }),
-		array(len(which), func(b []byte, n int) []byte { return append(appendInterval(append(b, '"'), rs[which[n]].TTL), '"') }),
+		array(len(which), func(b []byte, n int) []byte {
+			return append(appendInterval(append(b, '"'), rs[which[n]].TTL), '"')
+		}),
 	}
 	err := s.renews.do(ctx, c)
 	if err == nil && len(c.rows) != len(which) {

@@ -58,35 +58,44 @@ func (e *SchemaError) Error() string {
 // Finding returns the error as a finding of an inspection.
 func (e *SchemaError) Finding() driver.Finding {
 	what, cure := e.describe()
-	return driver.Finding{Level: driver.Danger, What: what, Means: "nothing can be claimed", Cure: cure}
+	return driver.Finding{
+		Level: driver.Danger, What: what, Means: "nothing can be claimed", Cure: cure,
+	}
 }
 
 // describe returns the problem and the cure.
 func (e *SchemaError) describe() (what, cure string) {
 	const migrate, owner = "run distlock migrate", " as the owner of the schema"
-	schema := fmt.Sprintf("the schema %q ", e.Schema)
+	problem := func(format string, args ...any) string {
+		return fmt.Sprintf("the schema %q ", e.Schema) + fmt.Sprintf(format, args...)
+	}
 	switch {
 	case e.Have < 0:
-		return schema + fmt.Sprintf("cannot be read by this role: %v", e.Err), "grant it the permissions of docs/postgres.md"
+		return problem("cannot be read by this role: %v", e.Err),
+			"grant it the permissions of docs/postgres.md"
 	case e.Have > e.Want:
-		return schema + fmt.Sprintf("has version %d, and this program knows %d", e.Have, e.Want), "use a newer program"
+		return problem("has version %d, and this program knows %d", e.Have, e.Want),
+			"use a newer program"
 	case e.Have > 0 && e.Have < first:
-		return schema + fmt.Sprintf("has version %d, from before the first release, and this program needs %d", e.Have, e.Want),
-			"drop the schema, or use another one (lock_schema)"
+		const old = "has version %d, from before the first release, and this program needs %d"
+		return problem(old, e.Have, e.Want), "drop the schema, or use another one (lock_schema)"
 	case e.Have > 0 && e.Err != nil:
-		what = schema + fmt.Sprintf("has version %v, and cannot be migrated to %v: %v", version{e.Have, e.Functions}, version{e.Want, functions}, e.Err)
+		what = problem("has version %v, and cannot be migrated to %v: %v",
+			version{e.Have, e.Functions}, version{e.Want, functions}, e.Err)
 		if code(e.Err) == noRight {
 			return what, migrate + owner
 		}
 		return what, "fix this, and " + migrate
 	case e.Functions > 0:
-		return schema + fmt.Sprintf("has the functions of an older program, no. %d, and this one needs no. %d", e.Functions, enough), migrate + owner
+		const old = "has the functions of an older program, no. %d, and this one needs no. %d"
+		return problem(old, e.Functions, enough), migrate + owner
 	case e.Have > 0:
-		return schema + fmt.Sprintf("has version %d, and this program needs %d", e.Have, e.Want), migrate + owner
+		return problem("has version %d, and this program needs %d", e.Have, e.Want), migrate + owner
 	case e.Err != nil:
-		return schema + fmt.Sprintf("is missing, and cannot be created: %v", e.Err), migrate + " as a role that may"
+		return problem("is missing, and cannot be created: %v", e.Err),
+			migrate + " as a role that may"
 	}
-	return schema + "is missing", migrate
+	return problem("is missing"), migrate
 }
 
 // Is makes a SchemaError match [driver.ErrUnavailable].
@@ -110,7 +119,8 @@ func namesOf(schema string) names {
 	if strings.Contains(schema, `\`) {
 		literal = "E" + strings.ReplaceAll(literal, `\`, `\\`)
 	}
-	n.replace = strings.NewReplacer("@schema@", n.schema, "@channel@", literal, "@seed@", strconv.FormatInt(int64(seed.Sum64()>>1), 10))
+	n.replace = strings.NewReplacer("@schema@", n.schema, "@channel@", literal,
+		"@seed@", strconv.FormatInt(int64(seed.Sum64()>>1), 10))
 	return n
 }
 
@@ -155,8 +165,10 @@ func (s *Store) version(ctx context.Context, conn *pgx.Conn) (version, error) {
 		return version{}, err
 	}
 	var v version
-	if _, err := fmt.Sscanf(text, "%d %d", &v.tables, &v.functions); err != nil || v.tables < 1 || v.functions < 1 {
-		return version{}, fmt.Errorf("%w: the schema %q was not made by distlock", driver.ErrUnavailable, s.opt.Schema)
+	_, err = fmt.Sscanf(text, "%d %d", &v.tables, &v.functions)
+	if err != nil || v.tables < 1 || v.functions < 1 {
+		return version{}, fmt.Errorf("%w: the schema %q was not made by distlock",
+			driver.ErrUnavailable, s.opt.Schema)
 	}
 	return v, nil
 }
@@ -194,7 +206,8 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*server, error) {
 	case have.tables < oldest, have.tables > layout:
 		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.tables, Want: layout}
 	case have.functions < enough:
-		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.tables, Want: layout, Functions: have.functions}
+		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.tables, Want: layout,
+			Functions: have.functions}
 	}
 	s.ready.Store(v)
 	return v, nil
@@ -219,7 +232,8 @@ func look(ctx context.Context, conn *pgx.Conn) (*server, error) {
 		return nil, fmt.Errorf("postgres: the server is PostgreSQL %d, and %d is the first that will do: %w: %w",
 			number/10000, firstServer, driver.ErrUnavailable, errors.ErrUnsupported)
 	}
-	return &server{pooled: string(res.Rows[0][0]) != strconv.FormatUint(uint64(conn.PgConn().PID()), 10)}, nil
+	connected := strconv.FormatUint(uint64(conn.PgConn().PID()), 10)
+	return &server{pooled: string(res.Rows[0][0]) != connected}, nil
 }
 
 // newName returns a name for a prepared statement.

@@ -75,10 +75,11 @@ func Open(ctx context.Context, text string) (*Store, error) {
 // reached.
 func (s *Store) firstConnect(ctx context.Context) error {
 	var conn *pgx.Conn
-	err := pgurl.Connect(ctx, &s.pool.Config().ConnConfig.Config, func(ctx context.Context) (err error) {
-		conn, err = s.connect(ctx)
-		return err
-	})
+	err := pgurl.Connect(ctx, &s.pool.Config().ConnConfig.Config,
+		func(ctx context.Context) (err error) {
+			conn, err = s.connect(ctx)
+			return err
+		})
 	if err == nil {
 		defer closeConn(conn) //nolint:contextcheck // the connection is closed even if ctx has ended
 		if s.opt.Manual {     // the caller may be about to migrate
@@ -93,7 +94,9 @@ func (s *Store) firstConnect(ctx context.Context) error {
 		return urlError{fmt.Errorf("postgres: %w", other)}
 	case err == nil, ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &schema), errors.Is(err, errors.ErrUnsupported), strings.HasPrefix(class, "28"), strings.HasPrefix(class, "3D"), strings.HasPrefix(class, "42"):
+	case errors.As(err, &schema), errors.Is(err, errors.ErrUnsupported),
+		strings.HasPrefix(class, "28"),
+		strings.HasPrefix(class, "3D"), strings.HasPrefix(class, "42"):
 		return err // waiting does not help: user, database, version or permissions are wrong
 	case errors.Is(err, driver.ErrUnavailable):
 		return nil

@@ -27,44 +27,58 @@ type statements struct {
 }
 
 func (n *names) statements() statements {
+	text := []int16{0} // one format for all parameters or columns
+	const thirteen = `($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 	return statements{
 		acquire: statement{
-			sql:     n.sql(`select @schema@.attempt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`),
-			formats: []int16{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0}, results: []int16{0},
+			sql:     n.sql(`select @schema@.attempt` + thirteen),
+			formats: []int16{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0}, results: text,
 			all: &statement{
-				sql:     n.sql(`select @schema@.attempt_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`),
-				formats: []int16{0}, results: []int16{0},
+				sql: n.sql(`select @schema@.attempt_all` + thirteen), formats: text, results: text,
 			},
 			order: 2,
 		},
 		release: statement{
-			sql: n.sql(`select @schema@.release($1, $2, $3)`), formats: []int16{0, 0, 0}, results: []int16{0},
-			all:   &statement{sql: n.sql(`select @schema@.release_all($1, $2, $3)`), formats: []int16{0}, results: []int16{0}},
+			sql:     n.sql(`select @schema@.release($1, $2, $3)`),
+			formats: []int16{0, 0, 0}, results: text,
+			all: &statement{
+				sql: n.sql(`select @schema@.release_all($1, $2, $3)`), formats: text, results: text,
+			},
 			order: 1,
 		},
 		renew: statement{
 			sql:     n.sql(`select answer, behind, reason from @schema@.renew($1, $2, $3, $4, $5)`),
-			formats: []int16{0, 0, 0, 1, 0}, results: []int16{0},
+			formats: []int16{0, 0, 0, 1, 0}, results: text,
 		},
 		renewAll: statement{
-			sql: n.sql(`select answer, behind, reason from @schema@.renew_all($1, $2, $3)`), formats: []int16{0}, results: []int16{0},
+			sql:     n.sql(`select answer, behind, reason from @schema@.renew_all($1, $2, $3)`),
+			formats: text, results: text,
 		},
-		show:   statement{sql: n.sql(selectInfo + `@schema@.show($1)`), formats: []int16{0}, results: infoFormats},
-		list:   statement{sql: n.sql(selectInfo + `@schema@.list($1, $2)`), formats: []int16{0}, results: infoFormats},
-		breaks: statement{sql: n.sql(selectInfo + `@schema@.break($1, $2)`), formats: []int16{0}, results: infoFormats},
-		watch:  statement{sql: n.sql(`select @schema@.watch($1, $2)`), formats: []int16{0}, results: []int16{0}},
+		show:   n.selectInfo(`@schema@.show($1)`),
+		list:   n.selectInfo(`@schema@.list($1, $2)`),
+		breaks: n.selectInfo(`@schema@.break($1, $2)`),
+		watch: statement{
+			sql: n.sql(`select @schema@.watch($1, $2)`), formats: text, results: text,
+		},
 		// If a crash of the server undoes a sweep, another sweep does the work. So the commit does
 		// not wait for the disk.
-		sweep:   statement{sql: n.sql(`select set_config('synchronous_commit', 'off', true), @schema@.sweep()`), results: []int16{0}},
-		inspect: statement{sql: n.sql(inspectSQL), results: []int16{0}},
+		sweep: statement{
+			sql:     n.sql(`select set_config('synchronous_commit', 'off', true), @schema@.sweep()`),
+			results: text,
+		},
+		inspect: statement{sql: n.sql(inspectSQL), results: text},
 	}
 }
 
-// selectInfo names the columns of the type claim_info: later functions may return more.
-const selectInfo = `select key, owner, weight, "limit", fence, holder, task, meta, value, held, "left", waiting, kept from `
-
-// infoFormats are the formats of these columns: the value is binary.
-var infoFormats = []int16{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}
+// selectInfo returns a statement that selects from a function that returns claim_info. It names the
+// columns, because later functions may return more. The value is binary.
+func (n *names) selectInfo(function string) statement {
+	return statement{
+		sql: n.sql(`select key, owner, weight, "limit", fence, holder, task, meta, value,
+			held, "left", waiting, kept from ` + function),
+		formats: []int16{0}, results: []int16{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0},
+	}
+}
 
 // Acquire grants or refuses a claim.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -77,7 +91,8 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	}
 	c := &call{st: &s.st.acquire, key: storable(r.Key)}
 	c.args = [][]byte{
-		[]byte(c.key), []byte(owner), appendInterval(nil, r.TTL), number(r.Weight), number(r.Limit), nil, number(int64(r.Floor)),
+		[]byte(c.key), []byte(owner), appendInterval(nil, r.TTL),
+		number(r.Weight), number(r.Limit), nil, number(int64(r.Floor)),
 		[]byte(storable(r.Holder)), []byte(storable(r.Task)), encodeMeta(r.Meta), r.Value, nil, []byte("f"),
 	}
 	c.args[11] = []byte{}
@@ -115,7 +130,8 @@ const maxOwner = 1024
 
 func ownerOf(owner string) (string, error) {
 	if owner = storable(owner); len(owner) > maxOwner {
-		return "", fmt.Errorf("%w: an owner of %d bytes is longer than %d bytes", driver.ErrInvalid, len(owner), maxOwner)
+		return "", fmt.Errorf("%w: an owner of %d bytes is longer than %d bytes", driver.ErrInvalid,
+			len(owner), maxOwner)
 	}
 	return owner, nil
 }
@@ -136,7 +152,8 @@ func (s *Store) runAlone(ctx context.Context, c *call) error {
 	if _, err := s.prepare(ctx, conn.Conn()); err != nil {
 		return err
 	}
-	res := conn.Conn().PgConn().ExecParams(ctx, c.st.sql, c.args, nil, c.st.formats, c.st.results).Read()
+	res := conn.Conn().PgConn().ExecParams(ctx, c.st.sql, c.args, nil, c.st.formats,
+		c.st.results).Read()
 	c.rows = res.Rows
 	return cmp.Or(ctx.Err(), definite(res.Err, len(res.Rows) > 0))
 }

@@ -287,7 +287,8 @@ func (l *listener) deliver(channel, message string) {
 	if channel == l.s.channel {
 		var owner string
 		wake := driver.Wake{Granted: true}
-		if n, err := fmt.Sscanf(message, "%s %d %d", &owner, &wake.Fence, &wake.Behind); n != 3 || err != nil {
+		n, err := fmt.Sscanf(message, "%s %d %d", &owner, &wake.Fence, &wake.Behind)
+		if n != 3 || err != nil {
 			return // not a message of this package
 		}
 		for _, w := range l.byOwner[owner] {
