@@ -108,7 +108,7 @@ func TestDoctor(t *testing.T) {
 		"PostgreSQL behind a pooler": {
 			func(t *testing.T) string {
 				return testenv.PgBouncer(t, testenv.Postgres(t, testenv.Fsync()), testenv.PoolTransaction).URL
-			}, 0, []string{"warning: a pooler stands before the server", "ok: the schema", "ok: a lock was acquired"},
+			}, 0, []string{"warning: a pooler is in front of the server", "ok: the schema", "ok: a lock was acquired"},
 		},
 		"may not look": {
 			func(t *testing.T) string {
@@ -218,7 +218,7 @@ func TestDoctor_postgres(t *testing.T) {
 			`danger: the schema "distlock" is missing`, "run distlock migrate",
 		},
 		{"fine", "select 1", owner, "ok: a lock was acquired", ""},
-		{"its version, as migrate prints it", "select 1", owner, `ok: the schema "distlock" has version 1.`, ""},
+		{"its version, as migrate prints it", "select 1", owner, `ok: the schema "distlock" has version 2.`, ""},
 		{
 			"no usage", "select 1", app.String(),
 			`danger: the schema "distlock" cannot be read by this role`, "docs/postgres.md",
@@ -232,7 +232,7 @@ func TestDoctor_postgres(t *testing.T) {
 			"grant usage on schema distlock to app; grant select on all tables in schema distlock to app", app.String(),
 			"danger: a lock could not be acquired", "docs/postgres.md",
 		},
-		{"a pooler", "select 1", pooler.URL, "warning: a pooler stands before the server", "lock_listen"},
+		{"a pooler", "select 1", pooler.URL, "warning: a pooler is in front of the server", "lock_listen"},
 		{
 			"older functions", "delete from distlock.meta where name = 'functions'", owner,
 			"danger: the schema \"distlock\" has the functions of an older program", "as the owner",

@@ -20,7 +20,7 @@ func contract() []mutant {
 		},
 		{
 			Name: "postgres-silence-is-unavailable", Why: "a call whose reply did not come is reported as one that changed nothing, and its claim stays",
-			File: "store/postgres/lane.go", Old: "		l.leave(c)\n		return ctx.Err()\n", New: "		l.leave(c)\n		return unavailable(ctx.Err())\n",
+			File: "store/postgres/batcher.go", Old: "		b.detach(c)\n		return ctx.Err()\n", New: "		b.detach(c)\n		return unavailable(ctx.Err())\n",
 			Pkg: postgres, Test: "TestStore_faults",
 		},
 		{
@@ -46,7 +46,7 @@ func contract() []mutant {
 		},
 		{
 			Name: "postgres-list-loses-a-key-between-pages", Why: "claims are hidden from those who look",
-			File: "store/postgres/tell.go", Old: "		after = string(rows[len(rows)-1][0])\n", New: "		after = string(rows[len(rows)-1][0]) + \"0\"\n",
+			File: "store/postgres/list.go", Old: "		after = string(rows[len(rows)-1][0])\n", New: "		after = string(rows[len(rows)-1][0]) + \"0\"\n",
 			Pkg: postgres, Test: "TestStore/many_keys",
 		},
 		{

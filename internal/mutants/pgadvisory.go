@@ -1,11 +1,11 @@
 package main
 
-// pgadvisory are mutants of the store on advisory locks.
+// pgadvisory returns mutants of the store on advisory locks.
 func pgadvisory() []mutant {
 	const dir, pkg = "store/pgadvisory/", "store/pgadvisory"
 	return []mutant{
 		{
-			Name: "two-owners-on-a-connection", M: "M28 M29a", Why: "the server grants a connection again what it holds",
+			Name: "two-owners-on-a-connection", M: "M28 M29a", Why: "the server grants a connection a lock again that it holds",
 			File: dir + "acquire.go", Old: "		case held, ready:\n", New: "		case ready:\n",
 			Pkg: pkg, Test: "TestStore_few_connections/exclusive",
 		},
@@ -35,12 +35,12 @@ func pgadvisory() []mutant {
 			Pkg: pkg, Test: "TestStore_grants",
 		},
 		{
-			Name: "failed-join-frees-another", Why: "what may not have been taken is given back, and a reader on the same connection loses its lock unseen",
+			Name: "failed-join-frees-another", Why: "a lock that may not be held is freed, and a reader on the same connection loses its lock unseen",
 			File: dir + "acquire.go", Old: "		if s.doubt(c, unavailable(err)) {\n", New: "		if true {\n",
 			Pkg: pkg, Test: "TestStore_join_fails",
 		},
 		{
-			Name: "free-again-frees-another", Why: "what may have been given back is given back again, and a reader on the same connection loses its lock unseen",
+			Name: "free-again-frees-another", Why: "a lock that may have been freed is freed again, and a reader on the same connection loses its lock unseen",
 			File: dir + "release.go", Old: "			if s.doubt(c, reason) {\n", New: "			if true {\n",
 			Pkg: pkg, Test: "TestStore_free_fails",
 		},
@@ -50,29 +50,29 @@ func pgadvisory() []mutant {
 			Pkg: pkg, Test: "TestStore_join_fails/after",
 		},
 		{
-			Name: "join-beside-a-doubt", Why: "a reader takes a lock that an unlock on its way may free",
+			Name: "join-during-a-doubt", Why: "a reader acquires a lock that an unlock in progress may free",
 			File: dir + "acquire.go", Old: "a.Weight != driver.Whole && !c.doubted {\n", New: "a.Weight != driver.Whole {\n",
 			Pkg: pkg, Test: "TestStore_doubt_is_settled_alone",
 		},
 		{
-			Name: "free-again-denies-it", Why: "who gave a lock back is told that it was not held, since the first answer was an error",
+			Name: "free-again-denies-it", Why: "a release returns ErrNotHeld, because the first answer was an error",
 			File: dir + "release.go", Old: "c.finish(ok || c.doubted,", New: "c.finish(ok,",
 			Pkg: pkg, Test: "TestStore_free_fails_alone",
 		},
 		{
-			Name: "dead-connection-unnoticed", Why: "the holder goes on though its lock is free",
-			File: dir + "pool.go", Old: "		s.tellLosses(lost)\n", New: "		_ = lost\n",
+			Name: "dead-connection-unnoticed", Why: "the holder continues though its lock is free",
+			File: dir + "pool.go", Old: "		s.notifyLosses(lost)\n", New: "		_ = lost\n",
 			Pkg: pkg, Test: "TestStore_lease_ended",
 		},
 		{
-			Name: "grant-of-unknown-age", M: "M27", Why: "news of a grant that came late is trusted for a whole TTL",
+			Name: "grant-of-unknown-age", M: "M27", Why: "a grant that arrives late is trusted for a whole TTL",
 			File: dir + "wait.go", Old: "	c.since = s.clock.Now()\n	v := ", New: "	c.since = s.clock.Now() + time.Hour\n	v := ",
 			Pkg: pkg, Test: "TestStore_late_grant",
 		},
 		{
-			Name: "waiter-stays-in-line", Why: "whoever stopped waiting is granted the lock, and keeps others out",
+			Name: "waiter-stays-in-queue", Why: "a waiter that gave up is granted the lock, and blocks others",
 			File: dir + "wait.go", Old: "	case c.state == waiting:\n		s.withdraw(c)\n", New: "	case c.state == ended:\n		s.withdraw(c)\n",
-			Pkg: pkg, Test: "TestStore_line_left",
+			Pkg: pkg, Test: "TestStore_queue_left",
 		},
 		{
 			Name: "fences-too-close", Why: "the fences of two grants overlap",
@@ -80,7 +80,7 @@ func pgadvisory() []mutant {
 			Pkg: pkg, Test: "TestStore/fence",
 		},
 		{
-			Name: "advisory-question-behind-a-wait", Why: "an ask that was refused has no answer before the lock is free",
+			Name: "advisory-question-behind-a-wait", Why: "a refused attempt has no answer before the lock is free",
 			File: "store/pgadvisory/wait.go", Old: " && l.questions == 0 ", New: " ",
 			Pkg: "store/pgadvisory", Test: "TestStore_questions",
 		},

@@ -21,7 +21,7 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// What 1,000 renewals cost: one statement, with an answer for each.
+// 1,000 renewals are one statement, with one answer for each.
 func TestStore_renewMany(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Config("track_functions = all"))
@@ -41,7 +41,7 @@ func TestStore_renewMany(t *testing.T) {
 			t.Fatalf("claim %d: %v", i, got.Err)
 		}
 	}
-	s.Close() // what a connection counts is told when it ends
+	s.Close() // the server counts the calls of a connection when it ends
 	eventually(t, "the server has counted", func() error {
 		rows := query(t, srv, "select funcname, calls from pg_stat_user_functions where schemaname = 'distlock' and funcname in ('renew', 'renew_all')")
 		if len(rows) != 1 || rows[0][0] != "renew_all" || rows[0][1] != "1" {
@@ -50,19 +50,19 @@ func TestStore_renewMany(t *testing.T) {
 		return nil
 	})
 	if rows := query(t, srv, "select count(*) from distlock.locks where expires_at > now() + interval '90 s'"); rows[0][0] != "857" {
-		t.Errorf("%v claims have the new life, want 857", rows)
+		t.Errorf("%v claims have the new TTL, want 857", rows)
 	}
 }
 
-// Calls that come together go out together, and one that the server refuses hurts no other; nor does a key that another
-// transaction has.
-func TestLane_together(t *testing.T) {
+// Concurrent calls go out together. A call that the server refuses does not affect the others, and
+// neither does a key that another transaction has.
+func TestBatcher_together(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	url := srv.Database(t)
 	s := made(t, url, nil)
 	works(t, s)
-	c, ask := plainSQL(t, url, &postgres.Options{Schema: "distlock"})
+	c, eval := plainSQL(t, url, &postgres.Options{Schema: "distlock"})
 	if _, err := c.Exec(t.Context(), "alter table distlock.claim add check (holder <> 'refuse me')"); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestLane_together(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	if ok, err := ask("select Schema.acquire_lock('stuck', 'other', 60)"); err != nil || !ok {
+	if ok, err := eval("select Schema.acquire_lock('stuck', 'other', 60)"); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	before := commits(t, srv, url)
@@ -110,8 +110,9 @@ func TestLane_together(t *testing.T) {
 	t.Logf("the slowest pair took %v", slowest)
 }
 
-// Releases of claims that a transaction of another has locked are told that nothing was changed, all of them in time, and hold up no other.
-func TestLane_locked(t *testing.T) {
+// A transaction has locked some claims. Their releases all return in time that nothing was changed,
+// and delay no other call.
+func TestBatcher_locked(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
@@ -137,13 +138,13 @@ func TestLane_locked(t *testing.T) {
 		t.Fatal(tag, err)
 	}
 	watch := testenv.NewStopwatch(t)
-	var told atomic.Int32
+	var answered atomic.Int32
 	for _, r := range locked {
 		wg.Go(func() {
 			if err := s.Release(t.Context(), r.ID); !errors.Is(err, driver.ErrUnavailable) {
 				t.Errorf("%s: %v, want that nothing was changed", r.Key, err)
 			}
-			told.Add(1)
+			answered.Add(1)
 		})
 	}
 	var free sync.WaitGroup
@@ -155,8 +156,8 @@ func TestLane_locked(t *testing.T) {
 		})
 	}
 	free.Wait()
-	if n := told.Load(); n > 20 { // each of them has waited, and a few at a time
-		t.Errorf("the others had to wait until %d of 40 were told", n)
+	if n := answered.Load(); n > 20 { // each of them has waited, a few at a time
+		t.Errorf("the others had to wait until %d of 40 had returned", n)
 	}
 	wg.Wait()
 	if took := watch.Elapsed(); took > 6*time.Second { // one after the other they would take 8 s
@@ -170,15 +171,15 @@ func TestLane_locked(t *testing.T) {
 	}
 }
 
-// A server notices by itself that a client is gone whose host was switched off in the middle of a batch.
-func TestLane_keepalive(t *testing.T) {
+// The server notices the loss of a client whose host was switched off in the middle of a batch.
+func TestBatcher_keepalive(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	s := made(t, srv.URL, opt)
 	grant(t, s, exclusive("key"))
 	c, _ := plainSQL(t, srv.URL, opt)
-	// What a connection has set is seen by itself only, so it is asked by a trigger on what it does.
+	// Only the connection itself sees its settings, so a trigger on its statements records them.
 	for _, sql := range []string{
 		"create table Schema.seen (name text, value text)",
 		"create function Schema.see() returns trigger language plpgsql as $$ begin insert into Schema.seen select name, setting from pg_settings where name like 'tcp_keepalives_%'; return old; end $$",
@@ -201,32 +202,33 @@ func TestLane_keepalive(t *testing.T) {
 	}
 }
 
-// Calls of one batch judge each other as if they had come one after the other, and see who waits.
-func TestLane_sameKey(t *testing.T) {
+// Calls of one batch see each other as if they had come one after the other, and see the waiters.
+func TestBatcher_sameKey(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	proxy := testenv.Proxy(t, srv.Addr)
 	s, other := made(t, on(t, srv.URL, proxy.Addr, ""), opt), made(t, srv.URL, opt)
-	waited, waiter, slots, value := exclusive("waited"), placed(exclusive("waited")), shared("slots"), exclusive("value")
+	waited, waiter, slots, value := exclusive("waited"), queueing(exclusive("waited")), shared("slots"), exclusive("value")
 	value.Value, value.Meta = []byte{0, '"', '\\', 255}, map[string]string{`a"{`: `\x,null`}
 	held := []driver.Request{waited, exclusive("other"), slots}
 	for _, r := range held {
 		grant(t, s, r)
 	}
 	refuse(t, other, waiter)
-	for _, key := range []string{"line", "same", "value"} { // those that were never used have a test of their own
+	for _, key := range []string{"queue", "same", "value"} { // new keys have a test of their own
 		r := exclusive(key)
 		grant(t, s, r)
 		release(t, s, r)
 	}
-	query(t, srv, "insert into "+quoted(opt)+`.place (key, owner, weight, "limit", holder, party, meta, channel, since, ends)
-		values ('line', 'first', 1, 1, '', '', '{}', '', now(), now() + interval '1 min')`)
+	query(t, srv, "insert into "+quoted(opt)+`.queue (key, owner, weight, "limit", holder, task, meta, channel, since, ends)
+		values ('queue', 'first', 1, 1, '', '', '{}', '', now(), now() + interval '1 min')`)
 
 	proxy.Hold(testenv.Both)
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = s.Release(t.Context(), exclusive("nobody's").ID) }) // all others wait for it, and go out together
-	queued(t, s, 0)
+	// All others wait for it and go out together.
+	wg.Go(func() { _ = s.Release(t.Context(), exclusive("nobody's").ID) })
+	waitQueued(t, s, 0)
 	var same atomic.Int32
 	for range 3 {
 		wg.Go(func() {
@@ -240,8 +242,8 @@ func TestLane_sameKey(t *testing.T) {
 		})
 	}
 	wg.Go(func() {
-		if res, err := s.Acquire(t.Context(), exclusive("line")); err != nil || res.Granted || res.Ahead != 1 {
-			t.Errorf("with one in line: %+v, %v", res, err)
+		if res, err := s.Acquire(t.Context(), exclusive("queue")); err != nil || res.Granted || res.Ahead != 1 {
+			t.Errorf("with one in the queue: %+v, %v", res, err)
 		}
 	})
 	wg.Go(func() {
@@ -256,14 +258,14 @@ func TestLane_sameKey(t *testing.T) {
 			}
 		})
 	}
-	queued(t, s, 3+2+len(held))
+	waitQueued(t, s, 3+2+len(held))
 	proxy.Heal()
 	wg.Wait()
 	if n := same.Load(); n != 1 {
 		t.Errorf("%d of three on one key were granted, want 1", n)
 	}
 	if cs, err := other.Show(t.Context(), "waited"); err != nil || len(cs) != 1 || cs[0].Waiting {
-		t.Errorf("the one who waited has no claim: %+v, %v", cs, err)
+		t.Errorf("the waiter has no claim: %+v, %v", cs, err)
 	}
 	for _, key := range []string{"other", "slots"} {
 		if cs, err := other.Show(t.Context(), key); err != nil || len(cs) > 0 {
@@ -276,14 +278,14 @@ func TestLane_sameKey(t *testing.T) {
 	}
 }
 
-// Claims of a batch on keys that were never used are granted by one statement, and their fences are noted.
-func TestLane_newKeys(t *testing.T) {
+// One statement grants the claims of a batch on new keys and records their fences.
+func TestBatcher_newKeys(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	proxy := testenv.Proxy(t, srv.Addr)
 	s := made(t, on(t, srv.URL, proxy.Addr, "")+"&track_functions=all", opt)
-	first := exclusive("first") // the schema is made, and both statements are prepared
+	first := exclusive("first") // creates the schema and prepares both statements
 	grant(t, s, first)
 	release(t, s, first)
 	const keys = 20
@@ -292,8 +294,9 @@ func TestLane_newKeys(t *testing.T) {
 
 	proxy.Hold(testenv.Both)
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = s.Release(t.Context(), exclusive("nobody's").ID) }) // all others wait for it, and go out together
-	queued(t, s, 0)
+	// All others wait for it and go out together.
+	wg.Go(func() { _ = s.Release(t.Context(), exclusive("nobody's").ID) })
+	waitQueued(t, s, 0)
 	for i := range keys {
 		wg.Go(func() { grant(t, s, exclusive(fmt.Sprint("key", i))) })
 	}
@@ -314,7 +317,7 @@ func TestLane_newKeys(t *testing.T) {
 			}
 		})
 	}
-	queued(t, s, keys+1+len(twins))
+	waitQueued(t, s, keys+1+len(twins))
 	proxy.Heal()
 	wg.Wait()
 	if n := granted.Load(); n != 1 {
@@ -327,12 +330,14 @@ func TestLane_newKeys(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	s.Close() // what a connection counts is told when it ends, one function after the other
+	// The server counts the calls of a connection when it ends, one function after the other.
+	s.Close()
 	eventually(t, "the server has counted", func() error {
 		rows := query(t, srv, "select string_agg(funcname || ' ' || calls, ', ' order by funcname), sum(calls) from pg_stat_user_functions where schemaname = '"+
-			strings.ReplaceAll(opt.Schema, "'", "''")+"' and funcname in ('ask', 'ask_all')")
-		// Alone were asked the first of all, the one with a floor, and the second of those on one key.
-		const want = "ask 3, ask_all 1"
+			strings.ReplaceAll(opt.Schema, "'", "''")+"' and funcname in ('attempt', 'attempt_all')")
+		// Single calls: the very first one, the one with a floor, and the second of the two on one
+		// key.
+		const want = "attempt 3, attempt_all 1"
 		if sum, err := strconv.Atoi(rows[0][1]); err == nil && sum > 4 {
 			t.Errorf("the calls were %q, want %s", rows[0][0], want)
 			return nil
@@ -344,14 +349,14 @@ func TestLane_newKeys(t *testing.T) {
 	})
 }
 
-// Plans that were made while the tables were empty do not read all claims for each of a batch.
-func TestLane_plans(t *testing.T) {
+// Plans that were made for empty tables do not read all claims for each call of a batch.
+func TestBatcher_plans(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	s := made(t, srv.URL, opt)
 	const workers, rounds, held = 16, 10, 5000
-	crowd := func() {
+	contend := func() {
 		var wg sync.WaitGroup
 		for i := range workers {
 			wg.Go(func() {
@@ -366,14 +371,15 @@ func TestLane_plans(t *testing.T) {
 	}
 	grant(t, s, exclusive("one"))
 	query(t, srv, "insert into "+quoted(opt)+".key select 'other' || i, 1 from generate_series(1, 1000) i")
-	for _, table := range []string{"key", "claim", "place", "onlooker"} {
-		query(t, srv, "vacuum analyze "+quoted(opt)+"."+table) // then the planner believes that they are
+	for _, table := range []string{"key", "claim", "queue", "observer"} {
+		// Now the planner assumes empty tables.
+		query(t, srv, "vacuum analyze "+quoted(opt)+"."+table)
 	}
-	crowd()
-	query(t, srv, strings.ReplaceAll(fmt.Sprintf(`insert into Schema.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, since, ends)
+	contend()
+	query(t, srv, strings.ReplaceAll(fmt.Sprintf(`insert into Schema.claim (key, owner, weight, "limit", fence, granted, holder, task, meta, since, ends)
 		select 'held' || i, 'o', 1, 1, 1, 1, '', '', '{}', now(), now() + interval '1 hour' from generate_series(1, %d) i`, held), "Schema", quoted(opt)))
-	crowd()
-	s.Close() // what a connection counts is told when it ends
+	contend()
+	s.Close() // the server counts the calls of a connection when it ends
 	name := strings.ReplaceAll(opt.Schema, "'", "''")
 	eventually(t, "the server has counted", func() error {
 		rows := query(t, srv, "select i.idx_scan, i.idx_tup_read, t.seq_scan from pg_stat_user_indexes i join pg_stat_user_tables t using (relid) where i.schemaname = '"+name+"' and i.indexrelname in ('claim_pkey', 'key_pkey') order by i.indexrelname")
@@ -385,7 +391,8 @@ func TestLane_plans(t *testing.T) {
 			t.Errorf("%d scans have read %d claims, %v", scans, read, err)
 		}
 		for i, what := range []string{"claims", "keys"} {
-			if full, err := strconv.Atoi(rows[i][2]); err != nil || full > 30 { // a few before the settings, and in sweeps
+			// A few before the settings, and in sweeps.
+			if full, err := strconv.Atoi(rows[i][2]); err != nil || full > 30 {
 				t.Errorf("all %s were read %d times, %v", what, full, err)
 			}
 		}
@@ -393,10 +400,10 @@ func TestLane_plans(t *testing.T) {
 	})
 }
 
-// commits returns how many transactions a database has seen, up to a second ago.
+// commits returns the number of transactions in a database, up to a second ago.
 func commits(t testing.TB, srv *testenv.PostgresServer, url string) int {
 	t.Helper()
-	time.Sleep(1100 * time.Millisecond) // a connection tells its numbers once a second
+	time.Sleep(1100 * time.Millisecond) // a connection reports its counts once a second
 	name, _, _ := strings.Cut(url[strings.LastIndex(url, "/")+1:], "?")
 	n, err := strconv.Atoi(query(t, srv, "select xact_commit from pg_stat_database where datname = '"+name+"'")[0][0])
 	if err != nil {
@@ -405,8 +412,8 @@ func commits(t testing.TB, srv *testenv.PostgresServer, url string) int {
 	return n
 }
 
-// queued waits until one call is under way and so many wait for it.
-func queued(t testing.TB, s *postgres.Store, n int) {
+// waitQueued waits until one call is in progress and n calls wait behind it.
+func waitQueued(t testing.TB, s *postgres.Store, n int) {
 	t.Helper()
 	eventually(t, "the calls wait", func() error {
 		if got := s.Queued(); got != n {
@@ -416,8 +423,8 @@ func queued(t testing.TB, s *postgres.Store, n int) {
 	})
 }
 
-// A call that has not gone out when its ctx ends never does, and one that is under way can be undone.
-func TestLane_leaves(t *testing.T) {
+// A call that was not sent before its ctx ends is never sent, and a call in progress can be undone.
+func TestBatcher_abandonedCalls(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
@@ -426,22 +433,22 @@ func TestLane_leaves(t *testing.T) {
 	works(t, s)
 	proxy.Hold(testenv.Both)
 	ctx, cancel := context.WithCancel(t.Context())
-	under, waiting := exclusive("under way"), exclusive("waiting")
+	sent, waiting := exclusive("in progress"), exclusive("waiting")
 	var wg sync.WaitGroup
-	for i, r := range []driver.Request{under, waiting} {
+	for i, r := range []driver.Request{sent, waiting} {
 		wg.Go(func() {
 			if _, err := s.Acquire(ctx, r); !errors.Is(err, context.Canceled) {
 				t.Errorf("Acquire: %v, want that it was cancelled", err)
 			}
 		})
-		queued(t, s, i)
+		waitQueued(t, s, i)
 	}
 	cancel()
 	wg.Wait()
 	proxy.Heal()
-	next := exclusive("under way")
+	next := exclusive("in progress")
 	eventually(t, "the key is free", func() error {
-		if err := s.Release(t.Context(), under.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		if err := s.Release(t.Context(), sent.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 			return err
 		}
 		res, err := s.Acquire(t.Context(), next)
@@ -451,15 +458,15 @@ func TestLane_leaves(t *testing.T) {
 		return err
 	})
 	if cs, err := s.Show(t.Context(), "waiting"); err != nil || len(cs) > 0 {
-		t.Errorf("a call that was given up before it went out: %v, %v", cs, err)
+		t.Errorf("a call that was abandoned before it was sent: %v, %v", cs, err)
 	}
 	s.Close()
-	if _, err := s.Acquire(t.Context(), under); !errors.Is(err, driver.ErrUnavailable) {
+	if _, err := s.Acquire(t.Context(), sent); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("after Close: %v", err)
 	}
 }
 
-// What is idle is cleared, what is held or remembered stays.
+// A sweep deletes idle keys and keeps held keys and recent fences.
 func TestStore_sweep(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -479,7 +486,7 @@ func TestStore_sweep(t *testing.T) {
 	wg.Wait()
 	held := exclusive("old7")
 	var last uint64
-	eventually(t, "the TTL is over", func() error {
+	eventually(t, "the TTL has passed", func() error {
 		res, err := s.Acquire(t.Context(), held)
 		if last = res.Fence; err == nil && !res.Granted {
 			err = errors.New("refused")
@@ -490,8 +497,8 @@ func TestStore_sweep(t *testing.T) {
 	fence := grant(t, s, recent).Fence
 	release(t, s, recent)
 	sql("update Schema.key set fence = fence - 3600000000 where key <> 'recent' and key <> 'old7'")
-	eventually(t, "only what is held and what has a young fence is left", func() error {
-		sql("select Schema.sweep()") // it does nothing while the store sweeps
+	eventually(t, "only the held key and the one with a recent fence are left", func() error {
+		sql("select Schema.sweep()") // no effect while the store sweeps
 		if rows := sql("select string_agg(key, ' ' order by key) from Schema.key where key <> ''"); rows[0][0] != "old7 recent" {
 			return fmt.Errorf("the keys %.60q are left", rows)
 		}
@@ -504,7 +511,8 @@ func TestStore_sweep(t *testing.T) {
 	if next := grant(t, s, recent).Fence; next < fence+driver.Span {
 		t.Errorf("fence %d after %d", next, fence)
 	}
-	// The clock of the server is behind the last fence: it is remembered, and the next is above it.
+	// The clock of the server is behind the last fence: the fence stays, and the next one is above
+	// it.
 	ahead := last + 20*60*1e6
 	sql(fmt.Sprintf("update Schema.key set fence = %d where key = 'old7'", ahead))
 	release(t, s, held)

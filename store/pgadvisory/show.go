@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A row is what the server tells of one who holds or wants a lock.
+// A row is what the server reports about a holder or waiter of a lock.
 type row struct {
 	pid       int64
 	exclusive bool
@@ -20,7 +20,8 @@ type row struct {
 	name      string // of the application
 }
 
-// claim is a row as it is told. Of others the server knows neither owner nor fence.
+// claim returns the public form of a row. The server knows neither owner nor fence of other
+// processes.
 func (r row) claim(key string) driver.Claim {
 	c := driver.Claim{Key: key, Weight: 1, Limit: driver.Whole, Waiting: !r.granted, Held: r.waited}
 	if r.exclusive {
@@ -30,9 +31,9 @@ func (r row) claim(key string) driver.Claim {
 	return c
 }
 
-// refuse says what is in the way of an ask, and puts it in line if it watches. What the server does not tell is left
-// out: the refusal itself is certain.
-func (s *Store) refuse(ctx context.Context, a *ask) driver.Result {
+// refuse returns the blocker of an attempt, and enqueues the attempt if it watches. Facts that the
+// server does not report are left out: the refusal itself is certain.
+func (s *Store) refuse(ctx context.Context, a *attempt) driver.Result {
 	s.mu.Lock()
 	s.enqueue(a)
 	res := driver.Result{Used: s.used(a.number)}
@@ -50,30 +51,32 @@ func (s *Store) refuse(ctx context.Context, a *ask) driver.Result {
 		c := r.claim(a.Key)
 		if r.granted {
 			res.Used += c.Weight
-			res.Retry = 0 // when that one ends nobody knows
+			res.Retry = 0 // the end of that claim is unknown
 		}
 		if res.Blocker.Key == "" {
 			res.Blocker = c
 		}
 	}
-	if res.Blocker.Key == "" { // it is gone by now, or the server does not say
-		res.Blocker = driver.Claim{Key: a.Key, Weight: driver.Whole, Limit: driver.Whole, Holder: "unknown"}
+	if res.Blocker.Key == "" { // it has ended by now, or the server does not report it
+		res.Blocker = driver.Claim{Key: a.Key, Weight: driver.Whole, Limit: driver.Whole,
+			Holder: "unknown"}
 	}
 	return res
 }
 
-// inTheWay returns the claim of this process that is in the way of an ask and ends first. It is called with the lock held.
-func (s *Store) inTheWay(a *ask) (first *claim) {
+// inTheWay returns the claim of this process that blocks an attempt and ends first. s.mu is held.
+func (s *Store) inTheWay(a *attempt) (first *claim) {
 	for c := range s.byKey[a.number] {
-		if c.state == held && c.ID != a.ID && (c.exclusive() || a.Weight == driver.Whole) && (first == nil || c.ends < first.ends) {
+		if c.state == held && c.ID != a.ID && (c.exclusive() || a.Weight == driver.Whole) &&
+			(first == nil || c.ends < first.ends) {
 			first = c
 		}
 	}
 	return first
 }
 
-// others returns who else holds the lock or waits for it: first those who hold it.
-func (s *Store) others(ctx context.Context, a *ask) ([]row, error) {
+// others returns the other holders and waiters of the lock, holders first.
+func (s *Store) others(ctx context.Context, a *attempt) ([]row, error) {
 	sent := s.clock.Now()
 	rows, err := s.look(ctx, a.number)
 	if err != nil {
@@ -92,17 +95,18 @@ func (s *Store) others(ctx context.Context, a *ask) ([]row, error) {
 		i := slices.IndexFunc(rows, func(r row) bool { return r.pid == c.link.pid })
 		switch {
 		case i >= 0 && !rows[i].granted:
-			c.stillWaits(sent)
+			c.sawWaiting(sent)
 		case i < 0 && c.state == waiting && sent-c.since > time.Second:
-			_ = c.link.conn.Close() // it should stand in line and does not: it is gone, and nobody has told us
+			// It should be in the queue and is not: the connection was lost unnoticed.
+			_ = c.link.socket.Close()
 		}
 	}
 	return slices.DeleteFunc(rows, func(r row) bool { return own[r.pid] }), nil
 }
 
-// look asks the server who has to do with a lock.
+// look queries the server for the holders and waiters of a lock.
 func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
-	l, err := s.any(ctx)
+	l, err := s.anyLink(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -119,10 +123,10 @@ func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
 	if err := l.await(ctx, done); err != nil {
 		return nil, err
 	}
-	return told(answer)
+	return readRows(answer)
 }
 
-func told(k *call) (rows []row, err error) {
+func readRows(k *call) (rows []row, err error) {
 	if k.err != nil {
 		return nil, k.err
 	}
@@ -131,13 +135,15 @@ func told(k *call) (rows []row, err error) {
 		for i := range n {
 			n[i], _ = number(columns[i])
 		}
-		rows = append(rows, row{n[0], n[1] == 1, n[2] == 1, time.Duration(n[3]) * time.Millisecond, string(columns[4])})
+		rows = append(rows, row{n[0], n[1] == 1, n[2] == 1, time.Duration(n[3]) * time.Millisecond,
+			string(columns[4])})
 	}
 	return rows, nil
 }
 
-// any returns a connection that answers questions. Nobody waits in line on it until the question is sent, which the caller notes in questions.
-func (s *Store) any(ctx context.Context) (*link, error) {
+// anyLink returns a connection for a question. No waiter uses it until the question is sent; the
+// caller decrements questions then.
+func (s *Store) anyLink(ctx context.Context) (*link, error) {
 	for {
 		s.mu.Lock()
 		if s.closed {
@@ -176,10 +182,11 @@ func (s *Store) any(ctx context.Context) (*link, error) {
 	}
 }
 
-// Show returns who holds the lock of a key, this process's claims first, and then who waits for it. Of others it tells the
-// application's name and the server's process, and neither owner nor fence: nobody has told the server.
+// Show returns the holders of a key's lock, this process's claims first, and then the waiters. For
+// other processes it returns the application's name and the server's process, but neither owner nor
+// fence: the server does not know them.
 func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
-	a := &ask{Request: driver.Request{ID: driver.ID{Key: key}}, number: s.number(key)}
+	a := &attempt{Request: driver.Request{ID: driver.ID{Key: key}}, number: s.number(key)}
 	others, err := s.others(ctx, a)
 	if err != nil {
 		return nil, err
@@ -203,9 +210,9 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	return out, nil
 }
 
-// Losses returns a channel that tells of the claims of a connection that has ended.
+// Losses returns a channel that receives the claims of a connection that has ended.
 func (s *Store) Losses(ctx context.Context) <-chan []driver.ID {
-	losses := make(chan []driver.ID, 16) // whoever does not listen hears of it by its next renewal
+	losses := make(chan []driver.ID, 16) // a slow receiver notices the loss at its next renewal
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.losses = append(s.losses, losses)
@@ -217,8 +224,8 @@ func (s *Store) Losses(ctx context.Context) <-chan []driver.ID {
 	return losses
 }
 
-// tellLosses is called with the lock held.
-func (s *Store) tellLosses(ids []driver.ID) {
+// notifyLosses sends ids to all channels of Losses. s.mu is held.
+func (s *Store) notifyLosses(ids []driver.ID) {
 	for _, c := range s.losses {
 		select {
 		case c <- ids:

@@ -13,8 +13,9 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// Whoever asks by name and has no place is passed by, and the calls of docs/postgres.md keep one.
-func TestSQL_line(t *testing.T) {
+// An attempt without a queue entry does not overtake the queue, and the calls of docs/postgres.md
+// keep an entry.
+func TestSQL_queue(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	url := srv.Database(t)
@@ -24,13 +25,13 @@ func TestSQL_line(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, code, _ := strings.Cut(string(doc), "```sql\n-- Ask for the lock, and keep a place")
+	_, code, _ := strings.Cut(string(doc), "```sql\n-- Try to acquire the lock, and")
 	code, _, _ = strings.Cut("-- "+code, "```")
 	calls := strings.Split(strings.TrimSpace(code), ";\n")
 	if len(calls) != 3 {
-		t.Fatalf("docs/postgres.md has %d calls for a place in line, want 3", len(calls))
+		t.Fatalf("docs/postgres.md has %d calls for the queue, want 3", len(calls))
 	}
-	c, ask := plainSQL(t, url, &postgres.Options{Schema: "distlock"})
+	c, eval := plainSQL(t, url, &postgres.Options{Schema: "distlock"})
 	says := func(call, want string) {
 		t.Helper()
 		rows, err := c.Query(t.Context(), call)
@@ -46,8 +47,8 @@ func TestSQL_line(t *testing.T) {
 	grant(t, s, a)
 	says(calls[0], "answer:-")
 	release(t, s, a)
-	if ok, err := ask("select Schema.acquire_lock('nightly report', 'polls', 60)"); err != nil || ok {
-		t.Errorf("acquire_lock past the line: %v, %v; want false", ok, err)
+	if ok, err := eval("select Schema.acquire_lock('nightly report', 'polls', 60)"); err != nil || ok {
+		t.Errorf("acquire_lock past the queue: %v, %v; want false", ok, err)
 	}
 	refuse(t, s, exclusive("nightly report"))
 	says(calls[0], "answer:=")
@@ -56,7 +57,7 @@ func TestSQL_line(t *testing.T) {
 		t.Errorf("%v are left, want 30 s", left)
 	}
 	says(calls[2], "release:true")
-	if ok, err := ask("select Schema.acquire_lock('nightly report', 'polls', 60)"); err != nil || !ok {
-		t.Errorf("acquire_lock with nobody in line: %v, %v; want true", ok, err)
+	if ok, err := eval("select Schema.acquire_lock('nightly report', 'polls', 60)"); err != nil || !ok {
+		t.Errorf("acquire_lock with an empty queue: %v, %v; want true", ok, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Show returns the claims on a key and its line.
+// Show returns the claims on a key and its queue.
 func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
@@ -46,11 +46,12 @@ func claims(rows [][][]byte) ([]driver.Claim, error) {
 	return out, nil
 }
 
-// List yields the claims and lines of all keys with a prefix, in some order of keys, 100 at a time.
+// List yields the claims and queues of all keys with a prefix, 100 keys at a time. The order of the
+// keys is not specified.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 	return func(yield func(driver.Claim, error) bool) {
-		// A key with the prefix is stored as it is, or as hex: see storable. A prefix that ends within a letter
-		// is none of a text, so the text before is asked for.
+		// A key with the prefix is stored as it is or as hex: see storable. A prefix that ends
+		// within a UTF-8 sequence is not a valid text, so the query has the text before it.
 		whole := prefix
 		for whole != "" && !utf8.ValidString(whole) {
 			whole = whole[:len(whole)-1]
@@ -64,8 +65,10 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 	}
 }
 
-// listStored lists the keys whose stored form begins with a text. Hexed says which of the two forms are meant.
-func (s *Store) listStored(ctx context.Context, stored, prefix string, hexed bool, yield func(driver.Claim, error) bool) (more bool) {
+// listStored lists the keys whose stored form begins with a text. hexed selects one of the two
+// forms.
+func (s *Store) listStored(ctx context.Context, stored, prefix string, hexed bool,
+	yield func(driver.Claim, error) bool) (more bool) {
 	after := ""
 	for {
 		rows, err := s.query(ctx, &s.st.list, []byte(stored), []byte(after))
@@ -81,7 +84,8 @@ func (s *Store) listStored(ctx context.Context, stored, prefix string, hexed boo
 			return true
 		}
 		for i, c := range all {
-			if strings.HasPrefix(string(rows[i][0]), escape) != hexed || !strings.HasPrefix(c.Key, prefix) {
+			if strings.HasPrefix(string(rows[i][0]), escape) != hexed ||
+				!strings.HasPrefix(c.Key, prefix) {
 				continue
 			}
 			if !yield(c, nil) {

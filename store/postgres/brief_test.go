@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// Each process that waits has one connection, and is notified of its grant on it.
+// Each waiting process has one connection, and is notified of its grant on it.
 func TestStore_Brief(t *testing.T) {
 	t.Parallel()
 	const waiters = 8
@@ -43,7 +43,7 @@ func TestStore_Brief(t *testing.T) {
 		}
 		t.Cleanup(func() { s.Close() })
 		s.Brief()
-		r := placed(exclusive("key"))
+		r := queueing(exclusive("key"))
 		refuse(t, s, r)
 		if wakes[i] = s.Watch(t.Context(), r.ID); wakes[i] == nil {
 			t.Fatal("the store does not notify")
@@ -70,7 +70,7 @@ func TestStore_Brief(t *testing.T) {
 	release(t, by, held)
 }
 
-// clients counts the connections of a server, but for the one that counts.
+// clients returns the number of connections of a server, without its own.
 func clients(t testing.TB, srv *testenv.PostgresServer) (n int) {
 	t.Helper()
 	rows := query(t, srv, "select count(*) - 1 from pg_stat_activity where backend_type = 'client backend'")
@@ -80,8 +80,8 @@ func clients(t testing.TB, srv *testenv.PostgresServer) (n int) {
 	return n
 }
 
-// Calls interrupt the listening of a connection that does both, and notifications that come in the
-// middle of calls are not lost.
+// Calls interrupt listening on a connection that does both, and notifications that arrive during
+// calls are not lost.
 func TestStore_Brief_calls(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -89,7 +89,7 @@ func TestStore_Brief_calls(t *testing.T) {
 	s, other := made(t, srv.URL, opt), made(t, srv.URL, opt)
 	s.Brief()
 	for i := range 20 {
-		held, w := exclusive(fmt.Sprint("key", i)), placed(exclusive(fmt.Sprint("key", i)))
+		held, w := exclusive(fmt.Sprint("key", i)), queueing(exclusive(fmt.Sprint("key", i)))
 		grant(t, other, held)
 		wake := s.Watch(t.Context(), w.ID)
 		refuse(t, s, w)
