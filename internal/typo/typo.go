@@ -4,7 +4,7 @@ package typo
 import "slices"
 
 // Of returns the known word that is nearest to word, or the first of several. It reports whether at
-// limit letters differ.
+// most limit letters differ.
 func Of(word string, known []string, limit int) (string, bool) {
 	if len(known) == 0 {
 		return "", false
