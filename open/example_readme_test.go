@@ -24,11 +24,11 @@ func quoteOpen(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	defer locker.Close(ctx) // gives back what is still held
+	defer locker.Close(ctx) // releases all leases that are still held
 	return locker.Do(ctx, "invoice/42", charge)
 }
 
-// A lock in a store that is named by its URL.
+// A lock in a store that a URL names.
 func ExampleOpen_locker() {
 	dir, remove := folder()
 	defer remove()

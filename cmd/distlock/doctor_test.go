@@ -71,7 +71,7 @@ func TestDoctor(t *testing.T) {
 	}{
 		"nothing wrong": {
 			func(*testing.T) string { return primary.URL }, 0,
-			[]string{"ok: every write is on disk", "ok: a lock was taken, kept from a rival", "ok: those who wait are told", "ok: what is sent stays on this host"},
+			[]string{"ok: every write is on disk", "ok: a lock was taken, kept from a rival", "ok: those who wait are told", "ok: traffic stays on this host"},
 		},
 		"evicts": {
 			func(t *testing.T) string {

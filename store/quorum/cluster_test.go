@@ -39,7 +39,7 @@ type cluster struct {
 func open(t testing.TB, o options) *cluster {
 	t.Helper()
 	c := &cluster{nodes: newNodes(o.nodes, o.clocks)}
-	if !o.uncounted {
+	if !o.fresh {
 		time.Sleep(3 * time.Minute) // until they are all old enough to count
 	}
 	c.join(t, "client", o)
