@@ -13,8 +13,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// rivalTTL is how long a Rival holds unless it releases: longer than any test takes, also in virtual
-// time.
+// rivalTTL is how long a Rival holds unless it releases: longer than any test takes, also in
+// virtual time.
 const rivalTTL = 100 * 365 * 24 * time.Hour
 
 var (
@@ -22,8 +22,8 @@ var (
 	errHeld = errors.New("it is already held")
 )
 
-// A base is the store behind all links. It remembers the owners of all claims, which a store does not
-// reveal, so that a test can end the claims of others.
+// A base is the store behind all links. It remembers the owners of all claims, which a store does
+// not reveal, so that a test can end the claims of others.
 type base struct {
 	*mem.Store
 
@@ -105,8 +105,8 @@ func (b *base) expire(key string) error {
 	return nil
 }
 
-// seize grants a key to a new owner before all waiters. If free is true, the key must be free; if not, it
-// must be held, and the holders lose it.
+// seize grants a key to a new owner before all waiters. If free is true, the key must be free; if
+// not, it must be held, and the holders lose it.
 func (b *base) seize(key, holder string, free bool) (driver.ID, driver.Result, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

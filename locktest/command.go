@@ -22,8 +22,8 @@ const (
 	Inspect Verb = "inspect"
 )
 
-// Calls returns how many calls of these verbs were made on this link, also calls that failed. With no
-// verb, it returns the number of all calls.
+// Calls returns how many calls of these verbs were made on this link, also calls that failed. With
+// no verb, it returns the number of all calls.
 func (s *Store) Calls(verbs ...Verb) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -36,23 +36,24 @@ func (s *Store) Calls(verbs ...Verb) int {
 	return n
 }
 
-// Cut cuts the process off from the store until [Store.Heal]. Calls hang until their ctx ends, as on a
-// network that drops all packets, and no wake-up arrives.
+// Cut cuts the process off from the store until [Store.Heal]. Calls hang until their ctx ends, as
+// on a network that drops all packets, and no wake-up arrives.
 func (s *Store) Cut() { s.link.Cut(chaos.All) }
 
-// Heal ends a [Store.Cut]. Lost calls stay lost: calls that still hang fail, with an unknown outcome.
+// Heal ends a [Store.Cut]. Lost calls stay lost: calls that still hang fail, with an unknown
+// outcome.
 func (s *Store) Heal() { s.link.Heal() }
 
-// Freeze stops all traffic on the link until [Store.Thaw]. Unlike [Store.Cut] it loses nothing: a call
-// that hangs continues at Thaw, unless its caller has given up by then.
+// Freeze stops all traffic on the link until [Store.Thaw]. Unlike [Store.Cut] it loses nothing: a
+// call that hangs continues at Thaw, unless its caller has given up by then.
 func (s *Store) Freeze() { s.link.Freeze() }
 
 // Thaw ends a [Store.Freeze].
 func (s *Store) Thaw() { s.link.Thaw() }
 
-// Delay makes every call from now on take d; 0 ends the delay. If the ctx of a call ends before that,
-// the call returns in time, with an unknown outcome, and its request still arrives. A call that is lost
-// or unavailable is not delayed.
+// Delay makes every call from now on take d; 0 ends the delay. If the ctx of a call ends before
+// that, the call returns in time, with an unknown outcome, and its request still arrives. A call
+// that is lost or unavailable is not delayed.
 func (s *Store) Delay(d time.Duration) {
 	if d < 0 {
 		s.t.Helper()
@@ -63,8 +64,8 @@ func (s *Store) Delay(d time.Duration) {
 	s.delay = d
 }
 
-// Down makes every call fail until [Store.Up], with [driver.ErrUnavailable]: the store reports that it
-// cannot work now, and nothing is changed.
+// Down makes every call fail until [Store.Up], with [driver.ErrUnavailable]: the store reports that
+// it cannot work now, and nothing is changed.
 func (s *Store) Down() { s.setDown(true) }
 
 // Up ends a [Store.Down].
@@ -76,19 +77,19 @@ func (s *Store) setDown(down bool) {
 	s.down = down
 }
 
-// LoseRequests makes the next n calls, or the next n calls of some verbs, fail with an unknown outcome.
-// The requests do not reach the store. The caller gets the error at once, as if the connection had been
-// reset. With [Store.Cut] calls hang instead.
+// LoseRequests makes the next n calls, or the next n calls of some verbs, fail with an unknown
+// outcome. The requests do not reach the store. The caller gets the error at once, as if the
+// connection had been reset. With [Store.Cut] calls hang instead.
 //
-// The commands LoseRequests, [Store.LoseReplies] and [Store.Unavailable] apply in order: each call gets
-// the oldest command that is for its verb and not used up.
+// The commands LoseRequests, [Store.LoseReplies] and [Store.Unavailable] apply in order: each call
+// gets the oldest command that is for its verb and not used up.
 func (s *Store) LoseRequests(n int, verbs ...Verb) {
 	s.t.Helper()
 	s.next("LoseRequests", n, order{chaos.Action{Kind: chaos.RequestLost, For: reset}, verbs})
 }
 
-// LoseReplies makes the next n calls, or the next n calls of some verbs, fail with an unknown outcome
-// although they succeed in the store.
+// LoseReplies makes the next n calls, or the next n calls of some verbs, fail with an unknown
+// outcome although they succeed in the store.
 func (s *Store) LoseReplies(n int, verbs ...Verb) {
 	s.t.Helper()
 	s.next("LoseReplies", n, order{chaos.Action{Kind: chaos.ReplyLost, For: reset}, verbs})
@@ -119,8 +120,8 @@ func (s *Store) next(command string, n int, o order) {
 	s.todo = append(s.todo, slices.Repeat([]order{o}, n)...)
 }
 
-// apply counts a call and sets its fault on the link. If two calls of one verb run at the same time,
-// either may get the fault of the other: they could have come in that order too.
+// apply counts a call and sets its fault on the link. If two calls of one verb run at the same
+// time, either may get the fault of the other: they could have come in that order too.
 func (s *Store) apply(ctx context.Context, v Verb, on chaos.Verb) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

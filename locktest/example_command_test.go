@@ -10,7 +10,8 @@ import (
 	"github.com/distlock/distlock/locktest"
 )
 
-// newStore returns a store for an example, and a Locker on it. In a test, newStore would be locktest.New(t).
+// newStore returns a store for an example, and a Locker on it. In a test, newStore would be
+// locktest.New(t).
 func newStore() (*locktest.Store, *distlock.Locker) {
 	store := locktest.New(nil)
 	locker, err := distlock.New(store)

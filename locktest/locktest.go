@@ -12,12 +12,14 @@ import (
 	"github.com/distlock/distlock/internal/lab/chaos"
 )
 
-// A Store is the link of one process to a store in memory. [New] makes one. Pass it to distlock.New.
+// A Store is the link of one process to a store in memory. [New] makes one. Pass it to
+// distlock.New.
 //
 // There are two sorts of commands. The commands that break something (Cut, Freeze, Delay, Down,
-// LoseRequests, LoseReplies, Unavailable) are for this link alone: other links to the same store still
-// work. The commands about names (Hold, Steal, Expire, Holders, Waiting) are for the store that all
-// links share. They take effect at once, also on a broken link. All commands may be called at any time.
+// LoseRequests, LoseReplies, Unavailable) are for this link alone: other links to the same store
+// still work. The commands about names (Hold, Steal, Expire, Holders, Waiting) are for the store
+// that all links share. They take effect at once, also on a broken link. All commands may be called
+// at any time.
 type Store struct {
 	t    testing.TB
 	base *base
@@ -30,9 +32,9 @@ type Store struct {
 	delay time.Duration
 }
 
-// New returns a link to an empty store, and closes it at the end of t. In a testing/synctest bubble t
-// must be the t of the bubble. In an Example t may be nil: the caller then closes the Store, and a
-// command that makes no sense panics instead of failing the test.
+// New returns a link to an empty store, and closes it at the end of t. In a testing/synctest bubble
+// t must be the t of the bubble. In an Example t may be nil: the caller then closes the Store, and
+// a command that makes no sense panics instead of failing the test.
 func New(t testing.TB) *Store {
 	if t == nil {
 		t = noTest{}
@@ -40,8 +42,8 @@ func New(t testing.TB) *Store {
 	return newLink(t, newBase())
 }
 
-// Link returns another link to the same store, for the Locker of another process. It is closed like the
-// first one.
+// Link returns another link to the same store, for the Locker of another process. It is closed like
+// the first one.
 func (s *Store) Link() *Store { return newLink(s.t, s.base) }
 
 func newLink(t testing.TB, b *base) *Store {
@@ -50,8 +52,8 @@ func newLink(t testing.TB, b *base) *Store {
 	return s
 }
 
-// Close ends the calls and watches that are under way on this link, and drops requests and replies that
-// are still on their way. Other links stay as they are. Close may be called twice.
+// Close ends the calls and watches that are under way on this link, and drops requests and replies
+// that are still on their way. Other links stay as they are. Close may be called twice.
 func (s *Store) Close() { s.link.Close() }
 
 // noTest replaces the test in an Example. Only these methods of a test are called.
@@ -88,8 +90,8 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	return s.link.Release(ctx, id)
 }
 
-// Watch implements [driver.Watcher]. It cannot be lost or delayed, but on a link that is cut off or frozen
-// no wake-up arrives.
+// Watch implements [driver.Watcher]. It cannot be lost or delayed, but on a link that is cut off or
+// frozen no wake-up arrives.
 func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return s.link.Watch(ctx, id)
 }

@@ -10,8 +10,9 @@ import (
 )
 
 // FuzzOpen checks that a URL of any store, with any text after the password, is opened or refused
-// without a panic, and that the error shows no part of the password. The ctx has ended, so no server is
-// called. Clusters are left out, because their client leaves a goroutine asleep for a second.
+// without a panic, and that the error shows no part of the password. The ctx has ended, so no
+// server is called. Clusters are left out, because their client leaves a goroutine asleep for a
+// second.
 func FuzzOpen(f *testing.F) {
 	schemes := []string{
 		"redis", "rediss", "valkeys", "redis+unix", "redis+sentinel", "redlock", "redlocks",

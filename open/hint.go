@@ -10,8 +10,9 @@ import (
 // ports are the schemes of the usual ports.
 var ports = map[string]string{"6379": "redis", "5432": "postgres", "26379": "redis+sentinel"}
 
-// suggest returns the URL that a text without a scheme may stand for, such as redis://localhost:6379,
-// or "" if there is none. It hides the user and the password before the host.
+// suggest returns the URL that a text without a scheme may stand for, such as
+// redis://localhost:6379, or "" if there is none. It hides the user and the password before the
+// host.
 func suggest(text string) string {
 	base, _, _ := strings.Cut(text, "?")
 	if slices.Contains([]string{".db", ".sqlite", ".sqlite3"}, filepath.Ext(base)) &&

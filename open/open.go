@@ -1,6 +1,6 @@
 // Package open opens a store by its URL.
 //
-//	sqlite:                                            a file in the user's state directory
+//	sqlite:                                            a file in the user's state folder, for one host
 //	sqlite:locks.db, sqlite:///var/lib/locks.db        the same, in a file by its path
 //	memory:                                            the memory of this process
 //	redis://user:password@host:6379/0                  one server; rediss:// with TLS
@@ -10,17 +10,17 @@
 //	redis+cluster://h1:7000,h2:7001                    a cluster; rediss+cluster:// with TLS
 //	redlock://h1,h2,h3/0                               a majority of servers; redlocks:// with TLS
 //	redlock:?node=redis://a:1&node=rediss://u:p@b:2/3  the same, each node with its own URL
-//	postgres://user:password@host:5432/database        tables in PostgreSQL; several hosts with commas
+//	postgres://user:password@host:5432/database        tables in PostgreSQL; hosts with commas
 //	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
 //
 // Every URL may have lock_ttl and lock_poll: see [Source]. A URL for Redlock may also have
 // lock_longest_ttl, which must be the same for all programs, and lock_node_limit: see
-// [quorum.Options]. The other keys are those of the store, or of each node: see [rueidisstore.Open].
-// A key that no store knows is an error, and so is a key that is given twice. In passwords, write
-// @ : / % as %40 %3A %2F %25.
+// [quorum.Options]. The other keys are those of the store, or of each node: see
+// [rueidisstore.Open]. A key that no store knows is an error, and so is a key that is given twice.
+// In passwords, write @ : / % as %40 %3A %2F %25.
 //
-// This is the only package that links all stores. A program that uses one store can import that store
-// alone.
+// This is the only package that links all stores. A program that uses one store can import that
+// store alone.
 package open
 
 import (
@@ -41,12 +41,12 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// ErrURL means that a URL is malformed, or that it names a store that is not known or must not be used
-// in its current state. A later attempt with the same URL does not help.
+// ErrURL means that a URL is malformed, or that it names a store that is not known or must not be
+// used in its current state. A later attempt with the same URL does not help.
 var ErrURL = errors.New("open: bad store URL")
 
-// maxURL is the longest URL, in bytes. It is far longer than any real URL, and keeps the content of a
-// wrong file from being shown as a URL.
+// maxURL is the longest URL, in bytes. It is far longer than any real URL, and keeps the content of
+// a wrong file from being shown as a URL.
 const maxURL = 16 << 10
 
 // A Source is an open store, with the settings of its URL.
@@ -89,9 +89,9 @@ func schemes() map[string]func(ctx context.Context, text string) (*Source, error
 	return all
 }
 
-// Open opens the store that a URL names. If a server does not answer, Open may succeed: the store is
-// then unavailable until the server answers. An error that is [ErrURL] means that the URL is wrong, or
-// that a server speaks another protocol than the URL names. No error shows a password.
+// Open opens the store that a URL names. If a server does not answer, Open may succeed: the store
+// is then unavailable until the server answers. An error that is [ErrURL] means that the URL is
+// wrong, or that a server speaks another protocol than the URL names. No error shows a password.
 func Open(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
 	if err != nil {
@@ -170,8 +170,9 @@ func openSQLite(ctx context.Context, text string) (*Source, error) {
 	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil //nolint:contextcheck // Close takes no ctx
 }
 
-// An unusableError means that a store must not be used in its current state, such as a file that others
-// may write. It is ErrURL, but the URL may be correct, so the message does not mention the URL.
+// An unusableError means that a store must not be used in its current state, such as a file that
+// others may write. It is ErrURL, but the URL may be correct, so the message does not mention the
+// URL.
 type unusableError struct{ error }
 
 func (e *unusableError) Is(target error) bool { return target == ErrURL }
@@ -254,8 +255,8 @@ func address(text string) string {
 	return host + ":6379"
 }
 
-// joined returns which nodes could not be opened. An error that all nodes share is an error of the URL,
-// and is reported once.
+// joined returns which nodes could not be opened. An error that all nodes share is an error of the
+// URL, and is reported once.
 func joined(names []string, errs []error) error {
 	if !slices.ContainsFunc(errs, func(err error) bool { return err == nil || err.Error() != errs[0].Error() }) {
 		return errs[0]

@@ -106,8 +106,8 @@ func postgresTransport(text string) []driver.Finding {
 	}}
 }
 
-// onlySockets reports whether a list of hosts has only folders of sockets. Without a host, clients use a
-// socket.
+// onlySockets reports whether a list of hosts has only folders of sockets. Without a host, clients
+// use a socket.
 func onlySockets(list string) bool {
 	for host := range strings.SplitSeq(list, ",") {
 		if host != "" && !strings.HasPrefix(host, "/") {
@@ -117,10 +117,10 @@ func onlySockets(list string) bool {
 	return true
 }
 
-// Migrate creates the schema of the store of a URL, or updates it to the version of this program. It
-// returns the old and the new version, such as 1.3; an empty version means that there was no schema.
-// The number after the dot is the version of the functions, which change while the tables stay. If a
-// store has no schema, the error is [errors.ErrUnsupported].
+// Migrate creates the schema of the store of a URL, or updates it to the version of this program.
+// It returns the old and the new version, such as 1.3; an empty version means that there was no
+// schema. The number after the dot is the version of the functions, which change while the tables
+// stay. If a store has no schema, the error is [errors.ErrUnsupported].
 func Migrate(ctx context.Context, text string) (from, to string, err error) {
 	if postgresMode(text) == "advisory" {
 		return migrateAdvisory(ctx, text)
@@ -143,8 +143,8 @@ func Migrate(ctx context.Context, text string) (from, to string, err error) {
 	return from, to, err
 }
 
-// Migration returns the SQL that [Migrate] runs for a URL, for users who run it themselves. It may be
-// run again.
+// Migration returns the SQL that [Migrate] runs for a URL, for users who run it themselves. It may
+// be run again.
 func Migration(text string) (string, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	if scheme != "postgres" && scheme != "postgresql" {

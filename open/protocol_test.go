@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// If a server speaks another protocol than the URL names, the error is ErrURL. Open returns it before
-// the client gives up. The error has the address and the URL to try, and shows no password.
+// If a server speaks another protocol than the URL names, the error is ErrURL. Open returns it
+// before the client gives up. The error has the address and the URL to try, and shows no password.
 func TestOpen_otherProtocol(t *testing.T) {
 	plain, secure, pg := testenv.Redis(t), testenv.Redis(t, testenv.TLS()), testenv.Postgres(t, testenv.Shared())
 	at, err := url.Parse(pg.URL)

@@ -11,8 +11,8 @@ import (
 
 const hidden = "[redacted]"
 
-// The secrets of a URL may contain quotes and &. In a text, these count as part of the secret: it is
-// better to hide too much than too little.
+// The secrets of a URL may contain quotes and &. In a text, these count as part of the secret: it
+// is better to hide too much than too little.
 const secretKey = `(?i)((?:[?&;\s]|%3F|%26)(?:[a-z_]*(?:password|token|secret)|sslkey)(?:=|%3D))`
 
 var (
@@ -57,7 +57,8 @@ func HasSecret(text string) bool {
 }
 
 // secretsOf returns the secrets of a URL, escaped and unescaped, the longest first. It leaves out
-// secrets of one to three letters: they are part of many words, and hiding them there would reveal them.
+// secrets of one to three letters: they are part of many words, and hiding them there would reveal
+// them.
 func secretsOf(text string) []string {
 	var all []string
 	add := func(s string) {
@@ -86,8 +87,8 @@ func secretsOf(text string) []string {
 	return all
 }
 
-// passwords returns the possible passwords of a URL and of the URLs of its nodes: from the first colon
-// after the slashes to the last @. A result is too long if the query contains an @.
+// passwords returns the possible passwords of a URL and of the URLs of its nodes: from the first
+// colon after the slashes to the last @. A result is too long if the query contains an @.
 func passwords(text string) []string {
 	var all []string
 	for {

@@ -101,8 +101,8 @@ func TestRedisTransport(t *testing.T) {
 	}
 }
 
-// The password of servers that require one, with letters that a URL escapes. If any output contains it,
-// the whole run fails.
+// The password of servers that require one, with letters that a URL escapes. If any output contains
+// it, the whole run fails.
 const (
 	secret      = testenv.Canary + "@:/%"
 	secretInURL = testenv.Canary + "%40%3A%2F%25"

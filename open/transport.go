@@ -8,7 +8,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// redisTransport returns the findings about the connection that a URL for Redis shows. The URL is valid.
+// redisTransport returns the findings about the connection that a URL for Redis shows. The URL is
+// valid.
 func redisTransport(text string) []driver.Finding {
 	scheme, rest, _ := strings.Cut(text, "://")
 	rest, query, _ := strings.Cut(rest, "?")
@@ -53,8 +54,8 @@ func privacy(hosts string, secure, unchecked bool) driver.Finding {
 	}
 }
 
-// onThisHost reports whether all hosts of a list are certainly this host. A name other than localhost
-// may be any host.
+// onThisHost reports whether all hosts of a list are certainly this host. A name other than
+// localhost may be any host.
 func onThisHost(list string) bool {
 	for host := range strings.SplitSeq(list, ",") {
 		name, _, err := net.SplitHostPort(host)

@@ -8,8 +8,8 @@ import (
 
 // Pause returns how long to pause after n attempts have failed: a random duration between shortest
 // and shortest times 2 to the power of n, at most longest. Randomness keeps clients that failed
-// together from trying again together. If shortest equals longest, the result is exact. Pause has no
-// state, and n may be any number.
+// together from trying again together. If shortest equals longest, the result is exact. Pause has
+// no state, and n may be any number.
 func Pause(n int, shortest, longest time.Duration) time.Duration {
 	d := shortest
 	for i := 0; i < max(n, 1) && d < longest; i++ {

@@ -47,8 +47,8 @@ func (n *node) blocked(used int64) bool {
 	return slices.ContainsFunc(n.demands, func(d Demand) bool { return used+d.Weight > d.Limit })
 }
 
-// A graph is the wait-for graph: it leads from one task to the tasks that hold the claims that block
-// it, and from those to the tasks that block them, as far as they wait.
+// A graph is the wait-for graph: it leads from one task to the tasks that hold the claims that
+// block it, and from those to the tasks that block them, as far as they wait.
 type graph struct {
 	d     *Detector
 	reads int
@@ -164,7 +164,8 @@ func (g *graph) show(ctx context.Context, key string) ([]driver.Claim, error) {
 	return driver.Show(call, g.d.Store, key)
 }
 
-// shrink removes from a set the nodes that are not blocked if all nodes outside the set can continue.
+// shrink removes from a set the nodes that are not blocked if all nodes outside the set can
+// continue.
 func (g *graph) shrink(blocked map[string]*node) {
 	for again := true; again; {
 		again = false

@@ -195,8 +195,8 @@ func TestKeeper_gathers_past_what_is_about_to_end(t *testing.T) {
 	})
 }
 
-// A hold may end after its batch was made and before the batch is sent. It must not shorten the time
-// limit of the other holds.
+// A hold may end after its batch was made and before the batch is sent. It must not shorten the
+// time limit of the other holds.
 func TestKeeper_renews_together_with_a_provisional_one_that_ended(t *testing.T) {
 	inBubble(t, fine, func(s *harness) {
 		old, _ := s.keep(Terms{TTL: ttl})

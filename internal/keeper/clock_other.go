@@ -4,6 +4,6 @@ package keeper
 
 import "time"
 
-// asleep returns 0: the time asleep is not known on this system. After a suspend, the store's answer
-// to the first renewal shows the loss, and the fencing token rejects late writes.
+// asleep returns 0: the time asleep is not known on this system. After a suspend, the store's
+// answer to the first renewal shows the loss, and the fencing token rejects late writes.
 func asleep() time.Duration { return 0 }

@@ -38,6 +38,6 @@
 // # What is not guaranteed
 //
 // A process that is paused between its check and its action acts too late. Nothing in the process
-// can prevent that. The fencing token can, if the resource checks it. A store whose clock jumps ends
-// a claim early, and no clock in this process can detect that.
+// can prevent that. The fencing token can, if the resource checks it. A store whose clock jumps
+// ends a claim early, and no clock in this process can detect that.
 package keeper

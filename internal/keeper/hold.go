@@ -112,9 +112,9 @@ func (h *Hold) Terms() Terms {
 }
 
 // Cause returns nil while the hold lasts. Afterwards it returns why the hold ended: [ErrExpired],
-// [ErrMaxHold], [ErrStopped] or the answer of the store. Cause neither waits for a renewal nor calls
-// the listener. If trust has ended and nothing has recorded the loss yet, Cause returns the loss as
-// of now; call [Hold.Lose] first to record it.
+// [ErrMaxHold], [ErrStopped] or the answer of the store. Cause neither waits for a renewal nor
+// calls the listener. If trust has ended and nothing has recorded the loss yet, Cause returns the
+// loss as of now; call [Hold.Lose] first to record it.
 func (h *Hold) Cause() error {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()

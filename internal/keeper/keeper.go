@@ -42,8 +42,8 @@ func New(clock *Clock, send Send) *Keeper {
 	return &Keeper{send: send, clock: clock, wake: never}
 }
 
-// Keep keeps a claim until [Hold.Stop] or its loss. The store granted the claim by a request sent at
-// sent. Keep returns nil if no trust is left at the start: the claim was never held then.
+// Keep keeps a claim until [Hold.Stop] or its loss. The store granted the claim by a request sent
+// at sent. Keep returns nil if no trust is left at the start: the claim was never held then.
 func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Listener) *Hold {
 	h := new(Hold)
 	if !k.KeepProvisional(h, id, terms, sent, 0, listener) {
@@ -53,8 +53,8 @@ func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Li
 }
 
 // KeepProvisional is [Keeper.Keep] for a claim that the store keeps only for life from sent on, and
-// not for its TTL; 0: for all of the TTL. The keeper renews such a claim soon. h is a new Hold, which
-// KeepProvisional fills in.
+// not for its TTL; 0: for all of the TTL. The keeper renews such a claim soon. h is a new Hold,
+// which KeepProvisional fills in.
 func (k *Keeper) KeepProvisional(h *Hold, id driver.ID, terms Terms, sent, life time.Duration, listener Listener) bool {
 	h.k, h.id, h.listener, h.terms, h.index = k, id, listener, terms, -1
 	k.mu.Lock()

@@ -63,8 +63,8 @@ type call struct {
 	rs         []driver.Renewal
 }
 
-// A harness is a keeper with a store whose answers the test chooses. It fails the test if a hold has
-// two renewals under way.
+// A harness is a keeper with a store whose answers the test chooses. It fails the test if a hold
+// has two renewals under way.
 type harness struct {
 	*testing.T
 	*Keeper

@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A storm is a keeper whose store, at every call, starts goroutines that use the holds that are being
-// renewed. Everything happens at one instant, on all processors.
+// A storm is a keeper whose store, at every call, starts goroutines that use the holds that are
+// being renewed. Everything happens at one instant, on all processors.
 type storm struct {
 	*testing.T
 	*Keeper

@@ -52,8 +52,8 @@ func (k *key) expire(now time.Duration) {
 	maps.DeleteFunc(k.broken, func(_ string, b broken) bool { return b.ends <= now })
 }
 
-// free reports whether r can be granted to an owner at a position in the queue; -1: the owner has no
-// queue entry and comes after all entries.
+// free reports whether r can be granted to an owner at a position in the queue; -1: the owner has
+// no queue entry and comes after all entries.
 func (k *key) free(at int, r driver.Request) bool {
 	if at > 0 || at < 0 && len(k.queue) > 0 {
 		return false

@@ -2,8 +2,8 @@
 // implementation that other stores are compared with. It does not exclude other processes, and its
 // claims end with the process.
 //
-// The store has every feature of the contract in package driver, fencing tokens included. It reads no
-// clock but [time.Now], so it runs in virtual time in a testing/synctest bubble.
+// The store has every feature of the contract in package driver, fencing tokens included. It reads
+// no clock but [time.Now], so it runs in virtual time in a testing/synctest bubble.
 package mem
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// sweepStep is how many keys each Acquire and Watch examines and, if they are idle, removes. Two are
-// enough: a call adds at most one key, so the number of idle keys always falls.
+// sweepStep is how many keys each Acquire and Watch examines and, if they are idle, removes. Two
+// are enough: a call adds at most one key, so the number of idle keys always falls.
 const sweepStep = 2
 
-// A Store keeps claims in memory. The zero Store is empty and ready for use. Its age counts from its
-// first call.
+// A Store keeps claims in memory. The zero Store is empty and ready for use. Its age counts from
+// its first call.
 type Store struct {
 	mu    sync.Mutex // guards all fields below
 	born  time.Time  // its monotonic reading is the zero of the store's clock

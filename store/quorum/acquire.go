@@ -84,9 +84,9 @@ func (s *Store) try(ctx context.Context, r driver.Request, held bool) *attempt {
 	return a
 }
 
-// acquire acquires the claim on one node. A node that was slow or was topped up may already have the
-// claim with a higher fence than the granted one. The other nodes need not follow: that node has
-// stored the requested fence, and acquire returns the Floor.
+// acquire acquires the claim on one node. A node that was slow or was topped up may already have
+// the claim with a higher fence than the granted one. The other nodes need not follow: that node
+// has stored the requested fence, and acquire returns the Floor.
 func (s *Store) acquire(ctx context.Context, node int, r driver.Request) (driver.Result, error) {
 	res, err := s.nodes[node].Acquire(ctx, r)
 	if err == nil && res.Granted && s.claims.sameFence(r.ID, node, res.Fence) {
@@ -95,8 +95,8 @@ func (s *Store) acquire(ctx context.Context, node int, r driver.Request) (driver
 	return res, err
 }
 
-// writeBack calls the nodes that granted the claim with a lower fence again, also those that have not
-// answered yet, until a majority has stored the fence.
+// writeBack calls the nodes that granted the claim with a lower fence again, also those that have
+// not answered yet, until a majority has stored the fence.
 func (s *Store) writeBack(ctx context.Context, a *attempt) {
 	first, fence := a.last, a.fence
 	slots := s.calls.acquires(a.r.ID, len(s.nodes))
@@ -126,11 +126,11 @@ func (s *Store) writeBack(ctx context.Context, a *attempt) {
 // lose releases the claim where it may have been granted, and returns why no majority granted it.
 //
 // Refused: a majority refused it; or a majority answered, some of them refused, and no majority can
-// hold it any more. Unavailable or invalid: no node refused it, and no majority can hold it. All else
-// is unknown.
+// hold it any more. Unavailable or invalid: no node refused it, and no majority can hold it. All
+// else is unknown.
 //
-// The release continues in the background if the result does not depend on it. A part of a claim on a
-// minority is no claim, and ends with its TTL. A claim that is held stays held, unless a majority
+// The release continues in the background if the result does not depend on it. A part of a claim on
+// a minority is no claim, and ends with its TTL. A claim that is held stays held, unless a majority
 // answers that it is not.
 func (s *Store) lose(ctx context.Context, a *attempt) (driver.Result, error) {
 	no := func(err error) (driver.Result, error) {
@@ -172,7 +172,8 @@ func (s *Store) lose(ctx context.Context, a *attempt) (driver.Result, error) {
 	}
 }
 
-// left reports whether a node may have granted a failed attempt. It waits for the node's last answer.
+// left reports whether a node may have granted a failed attempt. It waits for the node's last
+// answer.
 func (a *attempt) left(i int) bool { return possible(a.last.answer(i)) }
 
 // possible reports whether a node may have granted the claim.

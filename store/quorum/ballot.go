@@ -93,8 +93,9 @@ func counts(v *vote[driver.Result]) bool { return v.err == nil && v.value.Grante
 // won reports whether the claim is granted.
 func (s *Store) won(b ballot) bool { return b.stored >= s.majority() }
 
-// settled reports whether the missing votes cannot change the result. If a majority is down, settled
-// returns false: the caller waits for all nodes, so that the error shows the problem of every node.
+// settled reports whether the missing votes cannot change the result. If a majority is down,
+// settled returns false: the caller waits for all nodes, so that the error shows the problem of
+// every node.
 func (s *Store) settled(b ballot) bool {
 	return max(b.counted, b.refused, b.invalid) >= s.majority()
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// calls keeps the calls about one claim in order on each node. A caller continues when a majority has
-// answered. Its next call about the same claim must not overtake the earlier one at a slow node. A
-// release that overtakes its acquire releases nothing. An acquire that overtakes the release of an
-// earlier attempt is undone by that release, although it was counted.
+// calls keeps the calls about one claim in order on each node. A caller continues when a majority
+// has answered. Its next call about the same claim must not overtake the earlier one at a slow
+// node. A release that overtakes its acquire releases nothing. An acquire that overtakes the
+// release of an earlier attempt is undone by that release, although it was counted.
 type calls struct {
 	mu     sync.Mutex
 	active map[driver.ID]*queues
@@ -43,9 +43,9 @@ type queue struct {
 	releases    int // how many of them are releases
 }
 
-// longestQueue is how many calls about one claim may wait for an answer of a node: two acquires, each
-// with its release. A node with more gets no further Acquire of the claim. A waiter tries again and
-// again, and a node that hangs must not collect all these calls.
+// longestQueue is how many calls about one claim may wait for an answer of a node: two acquires,
+// each with its release. A node with more gets no further Acquire of the claim. A waiter tries
+// again and again, and a node that hangs must not collect all these calls.
 const longestQueue = 4
 
 // A slot is the position of one call in a queue.
@@ -103,7 +103,8 @@ func (c *calls) endAcquire(id driver.ID) {
 	c.drop(id, q)
 }
 
-// acquires takes a slot for an Acquire on each of n nodes, except where the Acquire must not be made.
+// acquires takes a slot for an Acquire on each of n nodes, except where the Acquire must not be
+// made.
 func (c *calls) acquires(id driver.ID, n int) []slot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +117,8 @@ func (c *calls) acquires(id driver.ID, n int) []slot {
 	return out
 }
 
-// releases takes a slot for a release on each of n nodes, except those that the attempt did not call.
+// releases takes a slot for a release on each of n nodes, except those that the attempt did not
+// call.
 func (c *calls) releases(id driver.ID, n int, of *attempt) []slot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,8 +252,8 @@ func (s *slot) enter(ctx context.Context) error {
 	return nil
 }
 
-// leave lets the next call begin. If this call was not made, the next one begins when all calls before
-// this one have ended.
+// leave lets the next call begin. If this call was not made, the next one begins when all calls
+// before this one have ended.
 func (s *slot) leave() {
 	if s.calls == nil {
 		return

@@ -33,8 +33,8 @@ const (
 	chaosClients = 6
 )
 
-// TestChaos lets processes contend for a few keys over nodes with bad links. One node at a time is cut
-// off, frozen, or forgets everything. Two checkers check the history.
+// TestChaos lets processes contend for a few keys over nodes with bad links. One node at a time is
+// cut off, frozen, or forgets everything. Two checkers check the history.
 func TestChaos(t *testing.T) {
 	var grants, waits, faults, unknown, losses, forgot atomic.Int64
 	var next atomic.Uint64
@@ -140,8 +140,8 @@ func newChaosRun(t *testing.T, seed uint64) *chaosRun {
 	return r
 }
 
-// process links one more process to the nodes. No request arrives twice: a repeated release could undo
-// a later grant to the same owner, and the clients of nodes must not repeat requests.
+// process links one more process to the nodes. No request arrives twice: a repeated release could
+// undo a later grant to the same owner, and the clients of nodes must not repeat requests.
 func (r *chaosRun) process(t *testing.T, name string, seed uint64) {
 	var links []*chaos.Store
 	var stores []driver.Store
@@ -175,8 +175,8 @@ func (r *chaosRun) process(t *testing.T, name string, seed uint64) {
 	r.links, r.stores, r.lockers = append(r.links, links), append(r.stores, s), append(r.lockers, l)
 }
 
-// play lets the clients contend until there were enough grants, makes faults meanwhile, and checks that
-// nothing is left behind.
+// play lets the clients contend until there were enough grants, makes faults meanwhile, and checks
+// that nothing is left behind.
 func (r *chaosRun) play(t *testing.T) {
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())

@@ -9,9 +9,9 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// claims are the claims that this process requested or renewed, with the request that tops up a node
-// that does not have them. A claim is removed when it is refused or released, and some time after it
-// has ended.
+// claims are the claims that this process requested or renewed, with the request that tops up a
+// node that does not have them. A claim is removed when it is refused or released, and some time
+// after it has ended.
 type claims struct {
 	mu    sync.Mutex
 	known map[driver.ID]*claim
@@ -27,13 +27,13 @@ type claim struct {
 	ends   time.Time      // when it has certainly ended
 }
 
-// sweepStep is how many claims each note examines and, if they have ended, removes. Two are enough: the
-// number of ended claims always falls.
+// sweepStep is how many claims each note examines and, if they have ended, removes. Two are enough:
+// the number of ended claims always falls.
 const sweepStep = 2
 
 // request records a request, and returns the request to send, which shares no memory with r. If the
-// claim is known, the returned request is the first one, with the lower weight, the new TTL, and the
-// claim's fence or a higher one as Floor.
+// claim is known, the returned request is the first one, with the lower weight, the new TTL, and
+// the claim's fence or a higher one as Floor.
 func (c *claims) request(r driver.Request, nodes int) (send driver.Request, held bool) {
 	r.Value, r.Meta = bytes.Clone(r.Value), maps.Clone(r.Meta)
 	c.mu.Lock()
@@ -67,8 +67,8 @@ func (c *claims) granted(r driver.Request, fence uint64) {
 	k.held, k.fence = true, fence
 }
 
-// renewed records that a claim was renewed, and returns the request that tops up a node that does not
-// have the claim. The request has no weight if it is not known.
+// renewed records that a claim was renewed, and returns the request that tops up a node that does
+// not have the claim. The request has no weight if it is not known.
 func (c *claims) renewed(r driver.Renewal) (top driver.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,10 +82,10 @@ func (c *claims) renewed(r driver.Renewal) (top driver.Request) {
 	return top
 }
 
-// sameFence records the fence that a node returned for a claim, and reports whether the node returned
-// the same fence before. If so, the node has kept the claim in between, because a new grant has a new
-// fence. A fence from before the claim was granted does not count: the answer may belong to an earlier
-// attempt of the same owner, with a fence above those of other owners.
+// sameFence records the fence that a node returned for a claim, and reports whether the node
+// returned the same fence before. If so, the node has kept the claim in between, because a new
+// grant has a new fence. A fence from before the claim was granted does not count: the answer may
+// belong to an earlier attempt of the same owner, with a fence above those of other owners.
 func (c *claims) sameFence(id driver.ID, node int, fence uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,8 +112,8 @@ func (c *claims) forget(id driver.ID) {
 	delete(c.known, id)
 }
 
-// note records that a claim has a new TTL, and removes a few claims that have ended. The caller holds
-// the lock.
+// note records that a claim has a new TTL, and removes a few claims that have ended. The caller
+// holds the lock.
 func (c *claims) note(id driver.ID, ttl time.Duration) *claim {
 	now := time.Now()
 	k := c.known[id]

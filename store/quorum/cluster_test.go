@@ -102,8 +102,8 @@ func (c *cluster) holds(id driver.ID) (n int) {
 	return n
 }
 
-// A node is a store in memory that can forget all its claims. Its clock for fences may be wrong: all
-// fences that it returns are shifted by ahead.
+// A node is a store in memory that can forget all its claims. Its clock for fences may be wrong:
+// all fences that it returns are shifted by ahead.
 type node struct {
 	ahead time.Duration
 
@@ -200,8 +200,8 @@ func (n *node) Break(ctx context.Context, key, reason string) ([]driver.Claim, e
 	return cs, err
 }
 
-// shifted is a store whose fences are all higher by some time: for its clients, its clock is ahead. A
-// client that uses it as its only store behaves as if its own clock were behind.
+// shifted is a store whose fences are all higher by some time: for its clients, its clock is ahead.
+// A client that uses it as its only store behaves as if its own clock were behind.
 type shifted struct {
 	driver.Store
 	by time.Duration

@@ -133,8 +133,8 @@ func TestStore_majority_unavailable(t *testing.T) {
 }
 
 // A release that reaches one node ends a claim that depends on a bare majority. If its other calls
-// arrive late, after the claim has expired there, a majority no longer has the claim. Whether it was
-// held until the release is unknown.
+// arrive late, after the claim has expired there, a majority no longer has the claim. Whether it
+// was held until the release is unknown.
 func TestStore_Release_in_parts(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 		r := exclusive("key", ttl)
@@ -211,8 +211,8 @@ func TestStore_majority_silent(t *testing.T) {
 	})
 }
 
-// A waiter that could not undo an attempt, because a majority did not answer for a moment, still gets the
-// key afterwards.
+// A waiter that could not undo an attempt, because a majority did not answer for a moment, still
+// gets the key afterwards.
 func TestStore_waiter_after_silence(t *testing.T) {
 	for name, trouble := range map[string]func(*chaos.Store) (heal func()){
 		"cut":    func(l *chaos.Store) func() { l.Cut(chaos.Requests); return l.Heal },

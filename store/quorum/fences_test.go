@@ -19,8 +19,8 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-// modelGrants is small in the plain test run. CI uses 255, which with -rapid.checks=200 is more than
-// 100,000 grants in total.
+// modelGrants is small in the plain test run. CI uses 255, which with -rapid.checks=200 is more
+// than 100,000 grants in total.
 var modelGrants = flag.Int("grants", 50, "how many grants a run of TestFences has, and a tenth of that of TestExclusion")
 
 const week = 7 * 24 * time.Hour
@@ -40,9 +40,9 @@ type model struct {
 	Grants    int           // after how many the run ends
 }
 
-// drawModel draws a run. After a loss of memory only the clocks keep the order, so the clocks of those
-// runs are less than LongestTTL apart. A client clock that is so wrong that nodes refuse it does no
-// harm.
+// drawModel draws a run. After a loss of memory only the clocks keep the order, so the clocks of
+// those runs are less than LongestTTL apart. A client clock that is so wrong that nodes refuse it
+// does no harm.
 func drawModel(t *rapid.T, nodes int) model {
 	m := model{
 		Nodes:   nodes,
@@ -65,8 +65,8 @@ func drawModel(t *rapid.T, nodes int) model {
 	return m
 }
 
-// TestFences lets random clients contend for one key over nodes whose clocks, memory and links are bad,
-// and checks that the fences follow the order of the grants in real time.
+// TestFences lets random clients contend for one key over nodes whose clocks, memory and links are
+// bad, and checks that the fences follow the order of the grants in real time.
 func TestFences(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestFences(t *testing.T) {
 }
 
 // TestExclusion does the same with few grants that are held for long, by owners that try again and
-// again over links that lose and delay many calls: calls of an earlier attempt meet a later one that is
-// held.
+// again over links that lose and delay many calls: calls of an earlier attempt meet a later one
+// that is held.
 func TestExclusion(t *testing.T) {
 	t.Parallel()
 	var sum score
@@ -329,8 +329,8 @@ func (p *player) take(r driver.Request, res driver.Result, began time.Time, ende
 	return g
 }
 
-// hold keeps a claim for a while, sometimes acquires it again with a higher Floor, and releases it or
-// lets it expire.
+// hold keeps a claim for a while, sometimes acquires it again with a higher Floor, and releases it
+// or lets it expire.
 func (p *player) hold(t *testing.T, r driver.Request, g *grant) {
 	time.Sleep(time.Duration(p.rng.Int64N(int64(p.Hold))))
 	if p.rng.IntN(10) == 0 {
@@ -389,8 +389,8 @@ func (p *player) crash(t *testing.T, r driver.Request) {
 	p.start(t)
 }
 
-// between reports whether a majority of nodes has granted a claim, and no majority has stored the highest
-// of its fences: a second round was needed to write it back.
+// between reports whether a majority of nodes has granted a claim, and no majority has stored the
+// highest of its fences: a second round was needed to write it back.
 func (p *player) between(id driver.ID) bool {
 	var fences []uint64
 	for _, n := range p.nodes {

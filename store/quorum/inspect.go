@@ -11,8 +11,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Inspect describes all nodes. The age is that of the youngest node of the oldest majority. If no node
-// answers, Inspect returns an error.
+// Inspect describes all nodes. The age is that of the youngest node of the oldest majority. If no
+// node answers, Inspect returns an error.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	return info, nil
 }
 
-// duplicates finds nodes that are the same store. [New] refuses those that it finds. A node that was
-// down during New is found here.
+// duplicates finds nodes that are the same store. [New] refuses those that it finds. A node that
+// was down during New is found here.
 func (s *Store) duplicates(votes []vote[driver.Info]) []driver.Finding {
 	var out []driver.Finding
 	unread := 0

@@ -53,8 +53,9 @@ func TestStore_node_that_forgot(t *testing.T) {
 	}
 }
 
-// TestStore_node_whose_clock_jumps shows a limit: one node that ends a claim early leads to a second
-// holder if the claim depends on a bare majority. The fences of the two holders still differ and rise.
+// TestStore_node_whose_clock_jumps shows a limit: one node that ends a claim early leads to a
+// second holder if the claim depends on a bare majority. The fences of the two holders still differ
+// and rise.
 func TestStore_node_whose_clock_jumps(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
@@ -149,9 +150,9 @@ func TestStore_client_with_a_mad_clock(t *testing.T) {
 	}
 }
 
-// TestStore_majority_that_forgot shows a limit: when all nodes have forgotten a claim, the key is granted
-// again, and only the clocks keep the fences in order. A first holder whose clock was ahead has the
-// higher fence.
+// TestStore_majority_that_forgot shows a limit: when all nodes have forgotten a claim, the key is
+// granted again, and only the clocks keep the fences in order. A first holder whose clock was ahead
+// has the higher fence.
 func TestStore_majority_that_forgot(t *testing.T) {
 	const ahead = 50 * time.Minute
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {

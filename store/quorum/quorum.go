@@ -195,8 +195,8 @@ func (s *Store) Close() {
 }
 
 // Release releases a claim on all nodes. It returns when a majority has released it. In a new
-// deployment, where all nodes must grant the next claim, it waits for all nodes. If a majority did not
-// hold the claim, the claim was not held; the other nodes release their parts of it anyway.
+// deployment, where all nodes must grant the next claim, it waits for all nodes. If a majority did
+// not hold the claim, the claim was not held; the other nodes release their parts of it anyway.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	leave, err := s.enter(ctx)
 	if err != nil {
@@ -234,8 +234,8 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	}
 }
 
-// release forgets a claim and sends a release to all nodes. If of is not nil, it is a failed attempt,
-// and only the nodes that may have granted it get a release.
+// release forgets a claim and sends a release to all nodes. If of is not nil, it is a failed
+// attempt, and only the nodes that may have granted it get a release.
 func (s *Store) release(ctx context.Context, id driver.ID, of *attempt) *round[struct{}] {
 	slots := s.calls.releases(id, len(s.nodes), of)
 	s.claims.forget(id) // after the release is in the queues: see RenewAll

@@ -8,8 +8,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Renew renews a claim on all nodes. It succeeds if a majority renewed the claim. The nodes that do not
-// hold it are then topped up.
+// Renew renews a claim on all nodes. It succeeds if a majority renewed the claim. The nodes that do
+// not hold it are then topped up.
 func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
 	out := s.RenewAll(ctx, []driver.Renewal{r})
 	return out[0].Behind, out[0].Err
@@ -135,9 +135,9 @@ func (s *Store) renew(ctx context.Context, r driver.Renewal, votes []vote[[]driv
 // toppers is how many claims are topped up at a time on one node.
 const toppers = 8
 
-// topUp acquires claims on a node that does not hold them, although a majority has just renewed them,
-// so that they no longer depend on a bare majority. The result does not change this round: a node
-// counts when it has renewed.
+// topUp acquires claims on a node that does not hold them, although a majority has just renewed
+// them, so that they no longer depend on a bare majority. The result does not change this round: a
+// node counts when it has renewed.
 func (s *Store) topUp(ctx context.Context, node int, answer vote[[]driver.Renewed], tops []driver.Request) {
 	if answer.err != nil {
 		return

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A round is one call to all nodes. The goroutine that collects the answers is woken once, when there
-// are enough: most rounds end after one wait, for any number of nodes.
+// A round is one call to all nodes. The goroutine that collects the answers is woken once, when
+// there are enough: most rounds end after one wait, for any number of nodes.
 type round[T any] struct {
 	s      *Store
 	f      func(ctx context.Context, i int) (T, error)
@@ -31,9 +31,9 @@ type vote[T any] struct {
 	given     bool
 }
 
-// begin calls all nodes at once, each with the limit. If the caller stops waiting, the call continues
-// to its end, because a request that was sent cannot be taken back. An answer after the limit does not
-// count.
+// begin calls all nodes at once, each with the limit. If the caller stops waiting, the call
+// continues to its end, because a request that was sent cannot be taken back. An answer after the
+// limit does not count.
 func begin[T any](ctx context.Context, s *Store, limit time.Duration, f func(ctx context.Context, i int) (T, error)) *round[T] {
 	n := len(s.nodes)
 	votes := make([]vote[T], 2*n) // one allocation for votes and seen
@@ -92,8 +92,8 @@ func (r *round[T]) answer(i int) vote[T] {
 	return r.votes[i]
 }
 
-// until collects votes until there are enough, or all, or until ctx or the limit ends. The vote of a
-// node that has not answered by then is errLate. until is called once.
+// until collects votes until there are enough, or all, or until ctx or the limit ends. The vote of
+// a node that has not answered by then is errLate. until is called once.
 func (r *round[T]) until(ctx context.Context, enough func([]vote[T]) bool) []vote[T] {
 	votes := r.seen
 	for i := range votes {

@@ -44,16 +44,16 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 	}
 }
 
-// Break ends the claims on a key on all nodes, parts of claims included. It returns the claims that a
-// majority may have held.
+// Break ends the claims on a key on all nodes, parts of claims included. It returns the claims that
+// a majority may have held.
 func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
 	return s.collect(ctx, "break", s.adminLimit(), func(ctx context.Context, node driver.Store) ([]driver.Claim, error) {
 		return driver.Break(ctx, node, key, reason)
 	})
 }
 
-// collect calls f for all nodes and merges the claims. It waits for every node within the limit, because
-// every answer matters.
+// collect calls f for all nodes and merges the claims. It waits for every node within the limit,
+// because every answer matters.
 func (s *Store) collect(
 	ctx context.Context, op string, limit time.Duration, f func(context.Context, driver.Store) ([]driver.Claim, error),
 ) ([]driver.Claim, error) {
@@ -103,8 +103,8 @@ type sighting struct {
 	values []driver.Claim // as each node returned it
 }
 
-// merge combines the claims of several nodes, in order of the keys, the oldest claim of a key first. It
-// leaves out queue entries, which are not of this store.
+// merge combines the claims of several nodes, in order of the keys, the oldest claim of a key
+// first. It leaves out queue entries, which are not of this store.
 func (s *Store) merge(answers [][]driver.Claim) []*sighting {
 	type claimID struct{ key, owner string }
 	seen := map[claimID]*sighting{}
@@ -145,16 +145,16 @@ func (s *Store) merge(answers [][]driver.Claim) []*sighting {
 	return out
 }
 
-// agreed returns the longest duration that a majority of nodes reaches, or the shortest one if there
-// is no majority.
+// agreed returns the longest duration that a majority of nodes reaches, or the shortest one if
+// there is no majority.
 func (s *Store) agreed(durations []time.Duration) time.Duration {
 	slices.SortFunc(durations, func(a, b time.Duration) int { return cmp.Compare(b, a) })
 	return durations[min(s.majority(), len(durations))-1]
 }
 
 // current returns the value that most nodes have: a successful renewal may not have reached all of
-// them. If two values have as many nodes, current returns the one that was renewed last, which has the
-// longest time left.
+// them. If two values have as many nodes, current returns the one that was renewed last, which has
+// the longest time left.
 func current(claims []driver.Claim) []byte {
 	votes := map[string]int{}
 	for _, c := range claims {

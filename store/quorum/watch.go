@@ -9,10 +9,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Watch returns a channel that is ready when claims on the key ended on a majority of nodes, or when
-// the losers of a split vote released their parts. There is no queue, so all watchers are woken. Each
-// waits for a random moment, a few round trips long, so that one of them has acquired the key before
-// the next one tries.
+// Watch returns a channel that is ready when claims on the key ended on a majority of nodes, or
+// when the losers of a split vote released their parts. There is no queue, so all watchers are
+// woken. Each waits for a random moment, a few round trips long, so that one of them has acquired
+// the key before the next one tries.
 func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	leave, err := s.enter(ctx)
 	if err != nil {
@@ -72,8 +72,8 @@ func (w *watch) relay(node int, in <-chan driver.Wake) {
 // Watchers spread over spread times the duration of an Acquire.
 const spread = 8
 
-// shortest is the assumed minimum duration of an Acquire, so that watchers that lost together spread
-// also when the nodes are very near.
+// shortest is the assumed minimum duration of an Acquire, so that watchers that lost together
+// spread also when the nodes are very near.
 const shortest = 100 * time.Microsecond
 
 // note records a wake-up of a node, and reports whether a majority of nodes has woken.

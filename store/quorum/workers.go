@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// workers are the goroutines that make the calls to nodes. A worker waits for the next call when it is
-// done: a client's call needs a deep stack, and the stack of a new goroutine would have to grow for
-// each call.
+// workers are the goroutines that make the calls to nodes. A worker waits for the next call when it
+// is done: a client's call needs a deep stack, and the stack of a new goroutine would have to grow
+// for each call.
 type workers struct {
 	mu     sync.Mutex
 	idle   []chan task // of the workers that wait; the last one is used first

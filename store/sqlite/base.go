@@ -80,8 +80,8 @@ func (s *Store) connect(ctx context.Context) (*base, error) {
 	}
 }
 
-// attempt opens the file once. If that fails, attempt closes the file again: while the file is open,
-// other processes cannot free its claims after a reboot.
+// attempt opens the file once. If that fails, attempt closes the file again: while the file is
+// open, other processes cannot free its claims after a reboot.
 func (s *Store) attempt(name string, file os.FileInfo) (*base, error) {
 	conn, err := new(sqlite.Driver).Open(name)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// rawPair returns the minimum that a lock in SQLite costs: a transaction that inserts a row, and one
-// that deletes it.
+// rawPair returns the minimum that a lock in SQLite costs: a transaction that inserts a row, and
+// one that deletes it.
 func rawPair(b *testing.B, full bool) func() {
 	db, err := sql.Open("sqlite", filepath.Join(b.TempDir(), "raw.db"))
 	if err != nil {

@@ -38,8 +38,9 @@ func (b *base) stamp(s *Store) error {
 		s.host.boot, strconv.FormatInt(int64(s.now()), 10))
 }
 
-// reboot frees all claims, because no holder survives a reboot. If another process has the file open,
-// that process is alive: the boot identifiers differ for another reason, and reboot returns errBoot.
+// reboot frees all claims, because no holder survives a reboot. If another process has the file
+// open, that process is alive: the boot identifiers differ for another reason, and reboot returns
+// errBoot.
 //
 // A connection to a file with a write-ahead log has a shared lock from its first read until it is
 // closed. So only a connection that is alone can turn the log off. If the log is still off in the

@@ -16,8 +16,8 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// bootRole opens a file with a boot identifier, acquires a claim and keeps the file open until it is
-// killed.
+// bootRole opens a file with a boot identifier, acquires a claim and keeps the file open until it
+// is killed.
 func bootRole(args []string) int {
 	var s *sqlite.Store
 	err := patient(func() (err error) {
@@ -71,8 +71,8 @@ func TestOpen_boot_of_a_container(t *testing.T) {
 	}
 }
 
-// After a reboot many processes open the file at once. One of them frees all old claims, and none of
-// them frees a new claim of another.
+// After a reboot many processes open the file at once. One of them frees all old claims, and none
+// of them frees a new claim of another.
 func TestOpen_boot_many(t *testing.T) {
 	t.Parallel()
 	const processes = 6

@@ -17,8 +17,8 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// contendRole prints that it is ready, waits for a line of input, increments a counter under the lock
-// for a given time, and prints how often.
+// contendRole prints that it is ready, waits for a line of input, increments a counter under the
+// lock for a given time, and prints how often.
 func contendRole(args []string) int {
 	n, err := contend(args[0], args[1], args[2])
 	if err != nil {

@@ -40,8 +40,8 @@ func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable)
 }
 
-// definite marks an error before the commit as [driver.ErrUnavailable]: nothing was changed. Answers
-// of the contract stay as they are.
+// definite marks an error before the commit as [driver.ErrUnavailable]: nothing was changed.
+// Answers of the contract stay as they are.
 func definite(err error) error {
 	if isAnswer(err) {
 		return err

@@ -139,8 +139,8 @@ func TestOpen_refuses(t *testing.T) {
 	}
 }
 
-// A process that died while it created the file left a draft, which is a second name. Other processes
-// can still open the file.
+// A process that died while it created the file left a draft, which is a second name. Other
+// processes can still open the file.
 func TestOpen_draft_left(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")
@@ -256,7 +256,8 @@ func TestStore_file_removed_without_its_log(t *testing.T) {
 	grant(t, opened(t, s.Path(), nil), exclusive("k", time.Minute))
 }
 
-// If another process keeps the file, the store is unavailable: the call reports nothing about the key.
+// If another process keeps the file, the store is unavailable: the call reports nothing about the
+// key.
 func TestStore_busy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")

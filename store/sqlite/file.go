@@ -15,8 +15,8 @@ import (
 // prepare creates the file and its folder if they do not exist, and refuses a file that cannot keep
 // claims.
 //
-// It never opens an existing file: closing the file again would release the locks that another Store
-// of this process has on it.
+// It never opens an existing file: closing the file again would release the locks that another
+// Store of this process has on it.
 func (s *Store) prepare() error {
 	folder := filepath.Dir(s.path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -48,8 +48,8 @@ func (s *Store) prepare() error {
 	return check(file, s.path)
 }
 
-// settled removes the drafts of a file that a create has left or is using now. It returns the info of
-// the file after that.
+// settled removes the drafts of a file that a create has left or is using now. It returns the info
+// of the file after that.
 func settled(file fs.FileInfo, path string) (fs.FileInfo, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -73,8 +73,8 @@ func draftOf(path string) string { return "." + filepath.Base(path) + "-" }
 // errFolder means that no file can be created in the folder.
 var errFolder = errors.New("its folder cannot be written to")
 
-// unwritable explains why no file can be created in a folder, and what to do. A cause that may pass,
-// such as a full disk, becomes [driver.ErrUnavailable].
+// unwritable explains why no file can be created in a folder, and what to do. A cause that may
+// pass, such as a full disk, becomes [driver.ErrUnavailable].
 func unwritable(folder string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -89,8 +89,8 @@ func unwritable(folder string, err error) error {
 	return definite(fmt.Errorf("%s: %w", folder, err))
 }
 
-// check refuses a file that two processes could see differently, or that this user cannot protect or
-// write.
+// check refuses a file that two processes could see differently, or that this user cannot protect
+// or write.
 func check(file fs.FileInfo, path string) error {
 	switch mode := file.Mode(); {
 	case mode&fs.ModeSymlink != 0:

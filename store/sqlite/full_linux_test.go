@@ -52,8 +52,8 @@ func TestStore_full_disk(t *testing.T) {
 	grant(t, s, exclusive("later", time.Hour))
 }
 
-// The write-ahead log grows until SQLite moves it into the file. If it fills the disk before that, the
-// store moves it.
+// The write-ahead log grows until SQLite moves it into the file. If it fills the disk before that,
+// the store moves it.
 func TestStore_full_log(t *testing.T) {
 	path := filepath.Join(testenv.NewDisk(t, 1<<20).Path, "locks.db")
 	s, other := opened(t, path, nil), opened(t, path, nil) // the last store to close the file would move the log

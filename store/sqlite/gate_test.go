@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Renewals and releases go before acquires, in any order of arrival. Calls of one kind go in order of
-// arrival.
+// Renewals and releases go before acquires, in any order of arrival. Calls of one kind go in order
+// of arrival.
 func TestGate_first(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thisHost uses the clock that counts since the boot, suspends included. A time namespace shifts this
-// clock for its processes. thisHost removes the shift, so that containers of one host agree.
+// thisHost uses the clock that counts since the boot, suspends included. A time namespace shifts
+// this clock for its processes. thisHost removes the shift, so that containers of one host agree.
 func thisHost() (host, error) { return hostOf("/proc/sys/kernel/random/boot_id") }
 
 // hostOf is thisHost, with the boot identifier in a file.
@@ -34,8 +34,8 @@ func hostOf(path string) (host, error) {
 	}, nil
 }
 
-// bootName reads the boot identifier. If it is hidden, there is no substitute: with another clock or
-// another identifier, this process would free the claims of the processes that can read it.
+// bootName reads the boot identifier. If it is hidden, there is no substitute: with another clock
+// or another identifier, this process would free the claims of the processes that can read it.
 func bootName(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	name := strings.TrimSpace(string(text))
@@ -49,8 +49,8 @@ func bootName(path string) (string, error) {
 	return name, nil
 }
 
-// bootShift returns by how much this time namespace shifts the boot clock. The kernel reports it in a
-// line "boottime SECONDS NANOSECONDS".
+// bootShift returns by how much this time namespace shifts the boot clock. The kernel reports it in
+// a line "boottime SECONDS NANOSECONDS".
 func bootShift() time.Duration {
 	text, err := os.ReadFile("/proc/self/timens_offsets")
 	if err != nil {

@@ -111,7 +111,8 @@ func (s *Store) location() driver.Finding {
 	}
 }
 
-// minSpace is how much free space a disk should have. The log of a busy file grows to some megabytes.
+// minSpace is how much free space a disk should have. The log of a busy file grows to some
+// megabytes.
 const minSpace = 16 << 20
 
 // space reports whether the disk is nearly full.

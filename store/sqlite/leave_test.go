@@ -32,7 +32,8 @@ func leaveRole(args []string) int {
 	return 0
 }
 
-// The next process finds the claims of a process that called Leave, and the log does not grow forever.
+// The next process finds the claims of a process that called Leave, and the log does not grow
+// forever.
 func TestStore_leave(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")

@@ -23,8 +23,8 @@ const observeTTL = time.Minute
 // is this process.
 type wakeup struct{ socket, hint string }
 
-// Hints identify an owner or a key by its tag, so that no owner leaves its process. Two watchers with
-// the same tag are woken together, which does no harm.
+// Hints identify an owner or a key by its tag, so that no owner leaves its process. Two watchers
+// with the same tag are woken together, which does no harm.
 func ownerHint(owner string) string { return "o" + driver.Tag(owner) }
 func keyHint(key string) string     { return "k" + driver.Tag(key) }
 
@@ -86,8 +86,8 @@ func (s *Store) keepObserving(ctx context.Context, name string) {
 	}
 }
 
-// observe adds this process to the observers in a key's row, or renews its entry. If that fails, the
-// watcher still polls.
+// observe adds this process to the observers in a key's row, or renews its entry. If that fails,
+// the watcher still polls.
 func (s *Store) observe(ctx context.Context, name string) {
 	_ = s.write(ctx, call{limit: busyLimit}, func(t *tx) error {
 		k, err := t.load(name)

@@ -58,8 +58,8 @@ func lock(s *sqlite.Store, r driver.Request) (driver.Result, error) {
 	}
 }
 
-// countRole increments the number in a file, again and again, under a lock. The file also has the last
-// fence, which must rise.
+// countRole increments the number in a file, again and again, under a lock. The file also has the
+// last fence, which must rise.
 func countRole(args []string) int {
 	s, err := sqlite.Open(context.Background(), args[0], nil)
 	if err != nil {
@@ -131,8 +131,9 @@ func TestProcesses_count(t *testing.T) {
 	}
 }
 
-// patient calls f until the store is available, for a minute at most. Under load other processes may
-// keep the file for longer than a call waits. Nothing was changed then, and patient calls f again.
+// patient calls f until the store is available, for a minute at most. Under load other processes
+// may keep the file for longer than a call waits. Nothing was changed then, and patient calls f
+// again.
 func patient(f func() error) error {
 	for end := time.Now().Add(time.Minute); ; {
 		if err := f(); !errors.Is(err, driver.ErrUnavailable) || time.Now().After(end) {
@@ -155,8 +156,8 @@ func keepRole(args []string) int {
 	select {}
 }
 
-// grabRole acquires and releases claims on its own keys and on a shared key, and prints each result,
-// until it is killed.
+// grabRole acquires and releases claims on its own keys and on a shared key, and prints each
+// result, until it is killed.
 func grabRole(args []string) int {
 	var s *sqlite.Store
 	err := patient(func() (err error) { s, err = sqlite.Open(context.Background(), args[0], nil); return err })
@@ -216,8 +217,8 @@ const shared = "shared"
 // A report is the last state of a key that a process printed.
 type report struct{ state, owner string }
 
-// listen reads the reports of a process for a while, kills it, and reads the remaining reports: they
-// are in a pipe, so none is lost. last is the key of the last report.
+// listen reads the reports of a process for a while, kills it, and reads the remaining reports:
+// they are in a pipe, so none is lost. last is the key of the last report.
 func listen(h *testenv.HelperProcess, d time.Duration) (reports map[string]report, last string) {
 	reports = map[string]report{}
 	note := func(limit time.Duration) bool {
@@ -238,8 +239,8 @@ func listen(h *testenv.HelperProcess, d time.Duration) (reports map[string]repor
 	return reports, last
 }
 
-// Processes are killed at any instant. A claim that a process reported as held is still held, by that
-// process alone. A claim that it reported as released is free.
+// Processes are killed at any instant. A claim that a process reported as held is still held, by
+// that process alone. A claim that it reported as released is free.
 func TestProcesses_killed(t *testing.T) {
 	t.Parallel()
 	const rounds, writers = 26, 4

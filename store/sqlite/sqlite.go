@@ -3,12 +3,12 @@
 // # Time
 //
 // A claim ends by the clock that counts the time since the host was booted, suspends included
-// (CLOCK_BOOTTIME on Linux). All processes of the host share this clock, and nothing sets it. A jump
-// of the time of day frees nothing. A reboot frees all claims, because no holder survives it.
+// (CLOCK_BOOTTIME on Linux). All processes of the host share this clock, and nothing sets it. A
+// jump of the time of day frees nothing. A reboot frees all claims, because no holder survives it.
 //
-// The kernel has an identifier for each boot. [Open] fails if the identifier is hidden. It also fails
-// if the identifier differs from that in the file while another process has the file open. Fences
-// (fencing tokens) follow the time of day, and the last fence of each key is in the file.
+// The kernel has an identifier for each boot. [Open] fails if the identifier is hidden. It also
+// fails if the identifier differs from that in the file while another process has the file open.
+// Fences (fencing tokens) follow the time of day, and the last fence of each key is in the file.
 //
 // On macOS the clock is the time since kern.boottime, which the system adjusts when the time of day
 // is set. On other systems the clock is the time of day: a jump forward ends claims early, and a
@@ -16,14 +16,14 @@
 //
 // # Cost
 //
-// Acquire and release take 32 us together. The two raw transactions that insert and delete a row take
-// 26 us: 0.81 of the raw rate. With [Options].Full both wait for the disk, and the rates are equal
-// within the noise (medians of an interleaved run, two cores under load:
-// go test -run '^$' -bench Pair).
+// Acquire and release take 32 us together. The two raw transactions that insert and delete a row
+// take 26 us: 0.81 of the raw rate. With [Options].Full both wait for the disk, and the rates are
+// equal within the noise (medians of an interleaved run, two cores under load: go test -run '^$'
+// -bench Pair).
 //
-// 50 waiting stores of one process, each with one poll a second, take 1 % of a core in total (-bench
-// Idle). 50 processes take 3 % to 4 % (cd bench && go run . cli). A release in one store leads to the
-// grant in another that waits within 0.3 ms (-bench Handover).
+// 50 waiting stores of one process, each with one poll a second, take 1 % of a core in total
+// (-bench Idle). 50 processes take 3 % to 4 % (cd bench && go run . cli). A release in one store
+// leads to the grant in another that waits within 0.3 ms (-bench Handover).
 //
 // # What is not guaranteed
 //
@@ -34,11 +34,11 @@
 // file that processes outside the container have open. If no process has the file open, Open frees
 // all claims in it, also claims that processes have left for others.
 //
-// Without [Options].Full, a power failure may forget the last claims, which the reboot frees anyway.
-// Their fences are then lower than the clock, unless the clock is set back.
+// Without [Options].Full, a power failure may forget the last claims, which the reboot frees
+// anyway. Their fences are then lower than the clock, unless the clock is set back.
 //
-// A user who can write the file can end every claim in it. If the file is removed while it is in use,
-// the store creates a new, empty one. Holders get the loss with their next renewal or release.
+// A user who can write the file can end every claim in it. If the file is removed while it is in
+// use, the store creates a new, empty one. Holders get the loss with their next renewal or release.
 package sqlite
 
 import (
@@ -97,8 +97,8 @@ type host struct {
 }
 
 // Open returns a store in the file at path. If the file or its folder does not exist, Open creates
-// it, for this user only. Open refuses a file that other users can read or write, a symbolic link, a
-// read-only file and a file on a network file system.
+// it, for this user only. Open refuses a file that other users can read or write, a symbolic link,
+// a read-only file and a file on a network file system.
 func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
 	h, err := thisHost()
 	if err != nil {

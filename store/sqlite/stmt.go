@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// A stmt is a prepared statement. It takes no context: if a context ended during the call, the caller
-// could not know whether the statement was run.
+// A stmt is a prepared statement. It takes no context: if a context ended during the call, the
+// caller could not know whether the statement was run.
 type stmt struct{ made driver.Stmt }
 
 // exec runs the statement and returns how many rows it changed.

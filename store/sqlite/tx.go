@@ -120,8 +120,8 @@ func (s *Store) reopen(ctx context.Context, until time.Time) (err error) {
 var errGone = errors.New("the file was removed or replaced")
 
 // same reports whether the open file is still the file at the path. In a file that was replaced, a
-// grant excludes no other process, a release does not report the loss to the holder, and a read does
-// not see the claims of other processes.
+// grant excludes no other process, a release does not report the loss to the holder, and a read
+// does not see the claims of other processes.
 func (s *Store) same() bool {
 	file, err := os.Lstat(s.path)
 	return err == nil && os.SameFile(file, s.base.file)
@@ -157,8 +157,8 @@ func (s *Store) undo(t *tx, err error) {
 	}
 }
 
-// The longest pauses between two attempts to get the file. Renewals try more often than acquires, so
-// that other processes cannot starve them either.
+// The longest pauses between two attempts to get the file. Renewals try more often than acquires,
+// so that other processes cannot starve them either.
 const (
 	firstPause = time.Millisecond
 	laterPause = 4 * time.Millisecond

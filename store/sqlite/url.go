@@ -17,9 +17,9 @@ var ErrURL = errors.New("sqlite: bad URL")
 // OpenURL returns a store for a URL: "sqlite:" is distlock/locks.db in the user's folder for state
 // ($XDG_STATE_HOME, or ~/.local/state), "sqlite:locks.db" is a file in the current folder, and
 // "sqlite:///var/lib/locks.db" is a file anywhere. The query is "synchronous=full" or
-// "synchronous=normal": see [Options].Full. If the URL contains a path, its folder must exist, because
-// a typo in it would create a second store that excludes no other process. The folder of "sqlite:" is
-// created.
+// "synchronous=normal": see [Options].Full. If the URL contains a path, its folder must exist,
+// because a typo in it would create a second store that excludes no other process. The folder of
+// "sqlite:" is created.
 func OpenURL(ctx context.Context, text string) (*Store, error) {
 	path, opt, err := parse(text)
 	if err != nil {

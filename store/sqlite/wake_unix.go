@@ -50,8 +50,8 @@ func listen(folder, name string) (*socket, error) {
 	return s, nil
 }
 
-// giveTo makes the owner of the file the owner of a folder that root has created, as SQLite does with
-// its log. Otherwise the owner could not be woken there, and would poll. giveTo uses a file
+// giveTo makes the owner of the file the owner of a folder that root has created, as SQLite does
+// with its log. Otherwise the owner could not be woken there, and would poll. giveTo uses a file
 // descriptor: with a path, the owner of the parent folder could make root give away another file.
 func giveTo(folder, file string) {
 	if os.Geteuid() != 0 {
@@ -68,8 +68,8 @@ func giveTo(folder, file string) {
 	}
 }
 
-// short returns a path to a socket that is not too long for the system. If necessary, the path leads
-// through an open folder, which the caller must keep open while it uses the path.
+// short returns a path to a socket that is not too long for the system. If necessary, the path
+// leads through an open folder, which the caller must keep open while it uses the path.
 func short(folder, name string) (string, *os.File, error) {
 	if path := filepath.Join(folder, name); len(path) <= longest {
 		return path, nil, nil
