@@ -22,8 +22,8 @@
 // -bench Pair).
 //
 // 50 waiting stores of one process, each with one poll a second, take 1 % of a core in total
-// (-bench Idle). 50 processes take 3 % to 4 % (cd bench && go run . cli). A release in one store
-// leads to the grant in another that waits within 0.3 ms (-bench Handover).
+// (-bench Idle). 50 processes take 3 % to 4 % (cd bench && go run . cli). From a release in one
+// store to the grant in another that waits it takes 0.3 ms (-bench Handover).
 //
 // # What is not guaranteed
 //
