@@ -73,7 +73,7 @@ func TestDoctor(t *testing.T) {
 			func(*testing.T) string { return primary.URL }, 0,
 			[]string{
 				"ok: every write is on disk", "ok: a lock was acquired, denied to a rival",
-				"ok: waiters are notified", "ok: what is sent stays on this host",
+				"ok: waiters are notified", "ok: traffic stays on this host",
 			},
 		},
 		"evicts": {

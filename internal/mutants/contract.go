@@ -36,7 +36,7 @@ func contract() []mutant {
 		},
 		{
 			Name: "break-looks-and-then-acts", Why: "a claim is ended by force, and nobody is told which",
-			File: mem, Old: "	k.claims = nil\n	k.wakeOnlookers()\n", New: "	s.mu.Unlock()\n	time.Sleep(10 * time.Millisecond)\n	s.mu.Lock()\n	k.claims = nil\n	k.wakeOnlookers()\n",
+			File: mem, Old: "	k.claims = nil\n	k.wakeObservers()\n", New: "	s.mu.Unlock()\n	time.Sleep(10 * time.Millisecond)\n	s.mu.Lock()\n	k.claims = nil\n	k.wakeObservers()\n",
 			Pkg: pkg, Test: "TestStore/break_and_acquire",
 		},
 		{
@@ -61,7 +61,7 @@ func contract() []mutant {
 		},
 		{
 			Name: "attempt-without-place-changes-the-entry", Why: "the queue entry of a waiter stands for less than it waits for",
-			File: key, Old: "	ahead := len(k.line)\n	if at >= 0 {\n", New: "	ahead := len(k.line)\n	if at >= 0 {\n		k.line[at].Weight = r.Weight\n",
+			File: key, Old: "	ahead := len(k.queue)\n	if at >= 0 {\n", New: "	ahead := len(k.queue)\n	if at >= 0 {\n		k.queue[at].Weight = r.Weight\n",
 			Pkg: pkg, Test: "TestStore/entry_as_it_was",
 		},
 		{

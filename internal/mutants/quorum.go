@@ -7,7 +7,7 @@ func quorum() []mutant {
 	return []mutant{
 		{
 			Name: "value-of-the-first-node", Why: "a value that was replaced is shown again",
-			File: pkg + "/tell.go", Old: "		one.Value = current(one.values)\n", New: "",
+			File: pkg + "/show.go", Old: "		one.Value = current(one.values)\n", New: "",
 			Pkg: pkg, Test: "TestStore_shows_the_renewed_value",
 		},
 		{
@@ -42,7 +42,7 @@ func quorum() []mutant {
 		},
 		{
 			Name: "young-node-counts", M: "M10", Why: "a node that forgot the holder grants the key again",
-			File: dir + "ballot.go", Old: "v.young = age < s.longest", New: "v.young = age < 0*s.longest",
+			File: dir + "ballot.go", Old: "v.uncounted = age < s.longest", New: "v.uncounted = age < 0*s.longest",
 			Pkg: pkg, Test: "TestStore_node_that_forgot",
 		},
 		{
@@ -88,17 +88,17 @@ func quorum() []mutant {
 		{
 			Name: "late-release-undoes-a-grant", Why: "a node is asked that may still release what it grants",
 			File: dir + "calls.go", Old: "	return len(c.doubts) > 0 && ", New: "	return k.node < 0 && ",
-			Pkg: pkg, Test: "TestStore_asks_no_node_that_owes_a_release",
+			Pkg: pkg, Test: "TestStore_calls_no_node_that_owes_a_release",
 		},
 		{
 			Name: "doubt-only-when-it-is-queued", Why: "a release before it in the queue turns out to be unanswered",
 			File: dir + "calls.go", Old: "	if s.acquire && s.ready != nil { // the", New: "	if s.acquire && s.calls == nil { // the",
-			Pkg: pkg, Test: "TestStore_asks_no_node_that_comes_to_owe_a_release",
+			Pkg: pkg, Test: "TestStore_calls_no_node_that_comes_to_owe_a_release",
 		},
 		{
 			Name: "earlier-try-lowers-the-fence", Why: "a node that granted an earlier try is thought to have had the claim all the while",
 			File: dir + "claims.go", Old: "	same := k.held && ", New: "	same := ",
-			Pkg: pkg, Test: "TestStore_late_grant_to_an_owner_that_asks_again",
+			Pkg: pkg, Test: "TestStore_late_grant_to_an_owner_that_tries_again",
 		},
 		{
 			Name: "idle-goroutines-stay", Why: "a burst of calls leaves its goroutines behind",

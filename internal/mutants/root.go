@@ -301,7 +301,7 @@ func root() []mutant {
 		},
 		{
 			Name: "ensure-renews-nothing", Why: "a step is begun under a lease that ends in the middle of it",
-			File: "internal/keeper/hold.go", Old: "	if h.Trusted(d) { // a renewal may have been under way\n", New: "	if true {\n",
+			File: "internal/keeper/extend.go", Old: "	if h.Trusted(d) { // lockIdle may have waited for a renewal\n", New: "	if true {\n",
 			Test: "TestLease_Ensure",
 		},
 		{

@@ -56,7 +56,7 @@ func store() []mutant {
 		},
 		{
 			Name: "floor-forgotten-in-line", Why: "the head of the line is given fences that a prolonged turn has used",
-			File: key, Old: "	k.last = max(k.last, c.fence)\n", New: "	if len(k.line) == 0 {\n		k.last = max(k.last, c.fence)\n	}\n",
+			File: key, Old: "	k.last = max(k.last, c.fence)\n", New: "	if len(k.queue) == 0 {\n		k.last = max(k.last, c.fence)\n	}\n",
 			Pkg: pkg, Test: "TestStore/floor_in_line",
 		},
 		{
@@ -72,17 +72,17 @@ func store() []mutant {
 		},
 		{
 			Name: "dead-head-blocks-the-line", M: "M25", Why: "a waiter that died holds up all behind it",
-			File: key, Old: "	k.line = slices.DeleteFunc(k.line, over)\n", New: "",
+			File: key, Old: "	k.queue = slices.DeleteFunc(k.queue, ended)\n", New: "",
 			Pkg: pkg, Test: "TestStore/dead_waiter",
 		},
 		{
 			Name: "place-lives-for-a-whole-TTL", Why: "a dead waiter is handed the key for much longer than its place",
-			File: key, Old: "placed: true, since: now, ends: after(now, r.QueueTTL)", New: "placed: true, since: now, ends: after(now, r.QueueTTL+r.TTL)",
+			File: key, Old: "queued: true, since: now, ends: after(now, r.QueueTTL)", New: "queued: true, since: now, ends: after(now, r.QueueTTL+r.TTL)",
 			Pkg: pkg, Test: "TestStore/dead_waiter",
 		},
 		{
 			Name: "newcomers-pass-the-line", Why: "those who wait starve",
-			File: key, Old: "	if at > 0 || at < 0 && len(k.line) > 0 {\n", New: "	if at > 0 {\n",
+			File: key, Old: "	if at > 0 || at < 0 && len(k.queue) > 0 {\n", New: "	if at > 0 {\n",
 			Pkg: pkg, Test: "TestStore/nobody_passes",
 		},
 		{
@@ -93,8 +93,8 @@ func store() []mutant {
 		},
 		{
 			Name: "release-wakes-nobody", Why: "every hand-over costs a poll",
-			File: file, Old: "		k.wakeOnlookers()\n	}\n	k.wakeHead()\n	return nil\n",
-			New: "		k.wakeOnlookers()\n	}\n	return nil\n",
+			File: file, Old: "		k.wakeObservers()\n	}\n	k.wakeHead()\n	return nil\n",
+			New: "		k.wakeObservers()\n	}\n	return nil\n",
 			Pkg: pkg, Test: "TestStore/wake",
 		},
 		{
@@ -105,7 +105,7 @@ func store() []mutant {
 		{
 			Name: "limit-of-the-place", Why: "a semaphore made smaller lets in those who waited for the larger one",
 			File: key, Old: "	return k.used()+r.Weight <= r.Limit\n",
-			New: "	if at == 0 {\n		r.Limit = max(r.Limit, k.line[0].Limit)\n	}\n	return k.used()+r.Weight <= r.Limit\n",
+			New: "	if at == 0 {\n		r.Limit = max(r.Limit, k.queue[0].Limit)\n	}\n	return k.used()+r.Weight <= r.Limit\n",
 			Pkg: pkg, Test: "TestStore/limit_asked_last",
 		},
 		{

@@ -48,7 +48,7 @@ func sqlite() Section {
 				"internal/keeper/clock_test.go:TestClock_counts_the_time_asleep both read this clock",
 			}, ""},
 			{[]string{"F08", "F09"}, "reboot", "everything is free, fences rise", []Test{
-				"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/boot_test.go:TestOpen_boot_crowd",
+				"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/boot_test.go:TestOpen_boot_many",
 			}, ""},
 			{nil, "a container that hides the boot_id, or has one of its own", "refused when it is opened; with one of its own, for as long as another has the file open", []Test{
 				"store/sqlite/boot_linux_test.go:TestOpen_boot_hidden", "store/sqlite/boot_test.go:TestOpen_boot_of_a_container",

@@ -17,7 +17,7 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-// plain is a node without any verb, and with other features.
+// plain is a node without optional methods, and with other features.
 type plain struct {
 	driver.Store
 	f driver.Features
@@ -39,10 +39,11 @@ func TestNew_refuses(t *testing.T) {
 	}
 	link := chaos.New(m[0], nil)
 	defer link.Close()
-	over, cancel := context.WithCancel(t.Context())
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	one := &plain{mem.New(), full}
-	patient := &quorum.Options{NodeLimit: 2 * time.Second} // one that does not answer in time is believed, and the machine may stand still
+	// New accepts a node that does not answer in time, and a scheduler stall may delay an answer.
+	patient := &quorum.Options{NodeLimit: 2 * time.Second}
 	for name, tt := range map[string]struct {
 		ctx   context.Context
 		nodes []driver.Store
@@ -50,23 +51,23 @@ func TestNew_refuses(t *testing.T) {
 		want  error
 		says  string
 	}{
-		"no node":            {nil, nil, nil, driver.ErrInvalid, "needs three"},
-		"one":                {nil, m[:1], nil, driver.ErrInvalid, "needs three"},
-		"two":                {nil, m[:2], nil, driver.ErrInvalid, "needs three"},
-		"four":               {nil, m[:4], nil, driver.ErrInvalid, "take 3"},
-		"six":                {nil, m[:6], nil, driver.ErrInvalid, "take 5"},
-		"nil":                {nil, []driver.Store{m[0], nil, m[1]}, nil, driver.ErrInvalid, "node 2 is nil"},
-		"the same":           {nil, []driver.Store{m[0], m[1], m[0]}, nil, driver.ErrInvalid, "1 (mem) and 3 (mem) are one"},
-		"the same by links":  {nil, []driver.Store{m[0], m[1], link}, patient, driver.ErrInvalid, "1 (mem) and 3 (mem) are one"},
-		"the same, unknown":  {nil, []driver.Store{one, m[1], one}, nil, driver.ErrInvalid, "are one"},
-		"no expiry":          {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.Expiry = false })}, nil, errors.ErrUnsupported, "does not end claims"},
-		"a negative longest": {nil, m[:3], &quorum.Options{LongestTTL: -1}, driver.ErrInvalid, "negative"},
-		"two names":          {nil, m[:3], &quorum.Options{Nodes: []string{"a", "b"}}, driver.ErrInvalid, "2 names for 3 nodes"},
-		"the same by name":   {nil, []driver.Store{m[0], m[1], m[0]}, &quorum.Options{Nodes: []string{"a:1", "b:2", "c:3"}}, driver.ErrInvalid, "nodes a:1 and c:3 are one"},
-		"a negative limit":   {nil, m[:3], &quorum.Options{NodeLimit: -1}, driver.ErrInvalid, "NodeLimit"},
-		"a limit too long":   {nil, m[:3], &quorum.Options{NodeLimit: 7 * time.Second}, driver.ErrInvalid, "a tenth of LongestTTL, 6s"},
-		"no TTL fits":        {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.MinTTL = time.Hour })}, nil, driver.ErrInvalid, "shortest TTL of 1h0m0s"},
-		"a ctx that is over": {over, m[:3], nil, context.Canceled, ""},
+		"no node":              {nil, nil, nil, driver.ErrInvalid, "needs three"},
+		"one":                  {nil, m[:1], nil, driver.ErrInvalid, "needs three"},
+		"two":                  {nil, m[:2], nil, driver.ErrInvalid, "needs three"},
+		"four":                 {nil, m[:4], nil, driver.ErrInvalid, "take 3"},
+		"six":                  {nil, m[:6], nil, driver.ErrInvalid, "take 5"},
+		"nil":                  {nil, []driver.Store{m[0], nil, m[1]}, nil, driver.ErrInvalid, "node 2 is nil"},
+		"the same":             {nil, []driver.Store{m[0], m[1], m[0]}, nil, driver.ErrInvalid, "1 (mem) and 3 (mem) are the same store"},
+		"the same by links":    {nil, []driver.Store{m[0], m[1], link}, patient, driver.ErrInvalid, "1 (mem) and 3 (mem) are the same store"},
+		"the same, unknown":    {nil, []driver.Store{one, m[1], one}, nil, driver.ErrInvalid, "are the same store"},
+		"no expiry":            {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.Expiry = false })}, nil, errors.ErrUnsupported, "does not expire claims"},
+		"a negative longest":   {nil, m[:3], &quorum.Options{LongestTTL: -1}, driver.ErrInvalid, "negative"},
+		"two names":            {nil, m[:3], &quorum.Options{Nodes: []string{"a", "b"}}, driver.ErrInvalid, "2 names for 3 nodes"},
+		"the same by name":     {nil, []driver.Store{m[0], m[1], m[0]}, &quorum.Options{Nodes: []string{"a:1", "b:2", "c:3"}}, driver.ErrInvalid, "nodes a:1 and c:3 are the same store"},
+		"a negative limit":     {nil, m[:3], &quorum.Options{NodeLimit: -1}, driver.ErrInvalid, "NodeLimit"},
+		"a limit too long":     {nil, m[:3], &quorum.Options{NodeLimit: 7 * time.Second}, driver.ErrInvalid, "a tenth of LongestTTL, 6s"},
+		"no TTL fits":          {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.MinTTL = time.Hour })}, nil, driver.ErrInvalid, "shortest TTL of 1h0m0s"},
+		"a ctx that has ended": {ended, m[:3], nil, context.Canceled, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tt.ctx == nil {
@@ -85,7 +86,8 @@ func TestStore_Features(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := mem.New().Features()
 		f.Floor, f.Value, f.Detached, f.MaxTTL, f.MinTTL = false, false, false, 30*time.Second, time.Second
-		s, err := quorum.New(t.Context(), []driver.Store{mem.New(), plain{mem.New(), f}, mem.New()}, &quorum.Options{Name: "three", LongestTTL: 2 * time.Minute})
+		nodes := []driver.Store{mem.New(), plain{mem.New(), f}, mem.New()}
+		s, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "three", LongestTTL: 2 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +112,8 @@ func TestStore_Features(t *testing.T) {
 			t.Error("Watch: nil, want a channel: a majority can")
 		}
 		info, err := driver.Inspect(t.Context(), s)
-		if err != nil || info.Identity != "" || !strings.Contains(fmt.Sprint(info.Findings), "node 2 (mem): cannot tell about itself") {
+		if err != nil || info.Identity != "" ||
+			!strings.Contains(fmt.Sprint(info.Findings), "node 2 (mem): cannot describe itself") {
 			t.Errorf("Inspect: %+v, %v", info, err)
 		}
 	})
@@ -140,7 +143,7 @@ func TestStore_shows_the_renewed_value(t *testing.T) {
 	})
 }
 
-func TestStore_tells_with_a_node_down(t *testing.T) {
+func TestStore_Show_with_a_node_down(t *testing.T) {
 	bubble(t, options{nodes: 3, trouble: func(c *cluster) { c.links[1].Freeze() }}, func(t *testing.T, c *cluster) {
 		a := exclusive("key", ttl)
 		c.grants(t, a)
@@ -153,16 +156,16 @@ func TestStore_tells_with_a_node_down(t *testing.T) {
 		if err != nil || len(cs) != 1 || cs[0].Owner != driver.Tag(a.Owner) {
 			t.Errorf("Show: %v, %v", cs, err)
 		}
-		// With the node that is silent, a majority may hold the part.
+		// With the node that does not answer, a majority may hold the part.
 		if cs, err = driver.Show(t.Context(), c.store, "part"); err != nil || len(cs) != 1 {
-			t.Errorf("Show of what a majority may hold: %v, %v", cs, err)
+			t.Errorf("Show of a claim that a majority may hold: %v, %v", cs, err)
 		}
 		c.links[1].Thaw()
 		if cs, err = driver.Show(t.Context(), c.store, "part"); err != nil || len(cs) != 0 {
-			t.Errorf("Show of what no majority holds: %v, %v", cs, err)
+			t.Errorf("Show of a claim that no majority holds: %v, %v", cs, err)
 		}
 		if cs, err = driver.Break(t.Context(), c.store, "part", "test"); err != nil || len(cs) != 0 || c.holds(part.ID) != 0 {
-			t.Errorf("Break of what no majority holds: %v, %v; %d nodes hold it", cs, err, c.holds(part.ID))
+			t.Errorf("Break of a claim that no majority holds: %v, %v; %d nodes hold it", cs, err, c.holds(part.ID))
 		}
 		if cs, err = driver.Break(t.Context(), c.store, "key", "test"); err != nil || len(cs) != 1 {
 			t.Errorf("Break: %v, %v", cs, err)
@@ -190,7 +193,8 @@ func TestStore_Inspect(t *testing.T) {
 		c.nodes[0].restart()
 		time.Sleep(time.Second)
 		info, err := driver.Inspect(t.Context(), c.store)
-		if err != nil || info.Age < 3*time.Minute || !strings.HasPrefix(info.Identity, "quorum:mem:") || info.Version != "2 of 3 nodes: mem" {
+		if err != nil || info.Age < 3*time.Minute ||
+			!strings.HasPrefix(info.Identity, "quorum:mem:") || info.Version != "2 of 3 nodes: mem" {
 			t.Errorf("%+v, %v", info, err)
 		}
 		if text := fmt.Sprint(info.Findings); !strings.Contains(text, "node 1 (mem): has remembered claims only for 1s") ||
@@ -203,8 +207,9 @@ func TestStore_Inspect(t *testing.T) {
 		c.links[2].Cut(chaos.All)
 		info, err = driver.Inspect(t.Context(), c.store)
 		text := fmt.Sprint(info.Findings)
-		if err != nil || info.Identity != "" || !strings.Contains(text, "{warning node 3 (mem): ") || !strings.Contains(text, "0 more may go") ||
-			!strings.Contains(text, "{unknown the identity of 1 nodes could not be seen") {
+		if err != nil || info.Identity != "" ||
+			!strings.Contains(text, "{warning node 3 (mem): ") || !strings.Contains(text, "0 more may fail") ||
+			!strings.Contains(text, "{unknown the identity of 1 nodes could not be read") {
 			t.Errorf("with a node down: %+v, %v", info, err)
 		}
 		c.links[1].Cut(chaos.All)
@@ -219,7 +224,7 @@ func TestStore_Inspect(t *testing.T) {
 	})
 }
 
-// A hidden node is one that New could not ask.
+// A hidden node is a node that New could not inspect.
 type hidden struct {
 	driver.Store
 	down atomic.Bool
@@ -232,8 +237,8 @@ func (n *hidden) Inspect(ctx context.Context) (driver.Info, error) {
 	return driver.Inspect(ctx, n.Store)
 }
 
-// Two nodes that are one, of which New saw only one, are found later.
-func TestStore_Inspect_doubles(t *testing.T) {
+// If New could inspect only one of two nodes that are the same store, Inspect finds them later.
+func TestStore_Inspect_duplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := &hidden{Store: mem.New()}
 		other := &hidden{Store: one.Store}
@@ -245,7 +250,8 @@ func TestStore_Inspect_doubles(t *testing.T) {
 		defer s.Close()
 		other.down.Store(false)
 		info, err := s.Inspect(t.Context())
-		if err != nil || len(info.Findings) == 0 || info.Findings[0].Level != driver.Danger || info.Findings[0].What != "nodes 1 (mem) and 3 (mem) are one" {
+		if err != nil || len(info.Findings) == 0 || info.Findings[0].Level != driver.Danger ||
+			info.Findings[0].What != "nodes 1 (mem) and 3 (mem) are the same store" {
 			t.Errorf("%+v, %v", info, err)
 		}
 		one.down.Store(true)
@@ -296,7 +302,7 @@ func TestStore_Watch_without_a_majority(t *testing.T) {
 	})
 }
 
-// TestLocker_hand_over measures how long it takes from an unlock to the grant of one that waits elsewhere.
+// TestLocker_hand_over measures the time from an unlock to the grant of a waiter in another store.
 func TestLocker_hand_over(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 		p := c.peer(t, "peer", options{nodes: 3, latency: near})
@@ -359,7 +365,7 @@ func TestLocker_loses_its_lease_with_the_majority(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		c.links[0].Freeze()
-		time.Sleep(2 * ttl) // a minority is no matter
+		time.Sleep(2 * ttl) // the loss of a minority does no harm
 		if err := lease.Err(); err != nil {
 			t.Fatalf("lost with a minority: %v", err)
 		}
@@ -370,7 +376,7 @@ func TestLocker_loses_its_lease_with_the_majority(t *testing.T) {
 			t.Errorf("error %v, want lost", lease.Err())
 		}
 		if now := time.Now(); now.After(until) || now.Before(until.Add(-time.Microsecond)) {
-			t.Errorf("told at %v, want when trust ended, at %v", now, until)
+			t.Errorf("lost at %v, want when trust ended, at %v", now, until)
 		}
 		_, err = l.TryLock(t.Context(), "key")
 		if err == nil || errors.Is(err, distlock.ErrHeld) {
@@ -402,7 +408,7 @@ func TestStore_attached_claim(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := p.grants(t, a).Fence; got != fence {
-			t.Errorf("asked again elsewhere, the fence %d became %d", fence, got)
+			t.Errorf("acquired again in another store, the fence %d became %d", fence, got)
 		}
 		c.nodes[2].restart()
 		if _, err := p.store.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: ttl}); err != nil {
@@ -410,7 +416,7 @@ func TestStore_attached_claim(t *testing.T) {
 		}
 		settle()
 		if n := c.holds(a.ID); n != 3 {
-			t.Errorf("%d nodes hold it, want 3: whoever asked for it can top it up", n)
+			t.Errorf("%d nodes hold it, want 3: a store that acquired it can top it up", n)
 		}
 		for _, l := range p.links[:2] {
 			l.Next(chaos.Acquire, chaos.Action{Kind: chaos.ReplyLost})
@@ -420,7 +426,7 @@ func TestStore_attached_claim(t *testing.T) {
 		}
 		settle()
 		if n := c.holds(a.ID); n != 3 {
-			t.Errorf("%d nodes hold it, want 3: it is held by whoever renewed it", n)
+			t.Errorf("%d nodes hold it, want 3: a store that renewed it holds it", n)
 		}
 	})
 }

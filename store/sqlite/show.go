@@ -12,14 +12,14 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// listStep is how many keys List reads at a time. Nobody can write meanwhile in this process.
+// listStep is how many keys List reads in one transaction, in which this process cannot write.
 const listStep = 128
 
-// Show returns the claims on a key and its line.
+// Show returns the claims on a key and its queue.
 func (s *Store) Show(ctx context.Context, name string) (out []driver.Claim, err error) {
 	err = s.read(ctx, func(t *tx) error {
 		k, err := t.load(name)
-		if err == nil && k.there {
+		if err == nil && k.exists {
 			out = k.all(t.now)
 		}
 		return err
@@ -27,7 +27,7 @@ func (s *Store) Show(ctx context.Context, name string) (out []driver.Claim, err 
 	return out, err
 }
 
-// List yields the claims and lines of all keys with a prefix, in order of their names.
+// List yields the claims and queues of all keys with a prefix, in order of the keys.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 	return func(yield func(driver.Claim, error) bool) {
 		for from := []byte(prefix); from != nil; {
@@ -49,7 +49,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 	}
 }
 
-// page reads some keys, and tells from where on the next ones are; nil: there are none.
+// page reads some keys. It returns where the next page begins; nil: there is none.
 func (t *tx) page(from, prefix []byte) (out []driver.Claim, next []byte, err error) {
 	var dest [2]sqldriver.Value
 	n := 0
@@ -58,7 +58,7 @@ func (t *tx) page(from, prefix []byte) (out []driver.Claim, next []byte, err err
 		name, _ := dest[0].([]byte)
 		state, _ := dest[1].([]byte)
 		if !bytes.HasPrefix(name, prefix) {
-			n = 0 // these were all
+			n = 0 // the last key with the prefix was read
 			return false
 		}
 		k := &key{name: string(name)}
@@ -67,7 +67,7 @@ func (t *tx) page(from, prefix []byte) (out []driver.Claim, next []byte, err err
 		}
 		k.expire(t.now)
 		out = append(out, k.all(t.now)...)
-		next = append(bytes.Clone(name), 0) // the least that is greater
+		next = append(bytes.Clone(name), 0) // the smallest key after name
 		n++
 		return true
 	}, from, int64(t.now), int64(listStep))
@@ -77,7 +77,7 @@ func (t *tx) page(from, prefix []byte) (out []driver.Claim, next []byte, err err
 	return out, next, cmp.Or(err, wrong)
 }
 
-// read runs f on what is in the file, and changes nothing.
+// read runs f in a transaction, and changes nothing.
 func (s *Store) read(ctx context.Context, f func(*tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -94,5 +94,5 @@ func (s *Store) read(ctx context.Context, f func(*tx) error) error {
 	return s.end(t, f(t))
 }
 
-// age is for how long this boot has used the file; a file that was made just now is not of unknown age.
+// age returns how long this boot has used the file. It is never 0, which would mean an unknown age.
 func (s *Store) age(t *tx) time.Duration { return max(t.now-t.base.since, 1) }
