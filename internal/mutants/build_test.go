@@ -78,14 +78,14 @@ func want(t *testing.T, ok bool) {
 	}
 }
 
-// Mutants that share a program have the verdicts that they have by themselves, and one that does
-// not compile takes no other with it.
+// Mutants that share a program get the same verdicts as alone. A mutant that does not compile does
+// not affect the others.
 func TestRunner(t *testing.T) {
 	t.Chdir(t.TempDir())
 	all := module(t)
 	out, err := runAll(t, all, 0)
-	if !strings.Contains(out, "compiled by themselves: unknown-name\n") || strings.Contains(out, "do not compile with many") {
-		t.Errorf("not one alone is compiled by itself:\n%s", out)
+	if !strings.Contains(out, "compiled alone: unknown-name\n") || strings.Contains(out, "do not compile with many") {
+		t.Errorf("not exactly one mutant is compiled alone:\n%s", out)
 	}
 	if err == nil || !strings.Contains(out, "11 mutants, 1 survived, 3 broken") {
 		t.Errorf("%v\n%s", err, out)
@@ -106,7 +106,7 @@ func TestRunner(t *testing.T) {
 	}
 }
 
-// A missing return is no branch's own: then all are compiled by themselves.
+// A missing return cannot be assigned to a branch. All mutants are then compiled alone.
 func TestRunner_missingReturn(t *testing.T) {
 	t.Chdir(t.TempDir())
 	all := append(module(t)[:1], mutant{Name: "no-return", File: "a.go", Old: "	return a + b", New: "	_ = a + b", Test: "TestSum/both"})
@@ -125,13 +125,13 @@ func hasVerdict(out string, v verdict, name string) bool {
 	return false
 }
 
-// What is not started in time is said, and is no failure. A test that fails anyway, or is not
-// there, is one.
+// Mutants that did not start in time are reported, and are no failure. A test that also fails on
+// the unbroken code, or does not exist, is a failure.
 func TestRunner_budget(t *testing.T) {
 	t.Chdir(t.TempDir())
 	all := module(t)[:1]
 	out, err := runAll(t, all, 1)
-	if err != nil || !strings.Contains(out, "0 mutants, 0 survived") || !strings.Contains(out, "1 NOT RUN for want of time; all run in make nightly") {
+	if err != nil || !strings.Contains(out, "0 mutants, 0 survived") || !strings.Contains(out, "1 NOT RUN, no time left; make nightly runs all") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	all[0].Test = "TestSum/neither"

@@ -1,6 +1,6 @@
 package main
 
-// postgres are mutants of the functions of the store in tables of PostgreSQL. They need a server.
+// postgres are mutants of store/postgres and its SQL functions. They need a server.
 func postgres() []mutant {
 	const file, pkg = "store/postgres/sql/functions.sql", "store/postgres"
 	return []mutant{
@@ -15,7 +15,7 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestStore_Brief_calls",
 		},
 		{
-			Name: "postgres-closed-connection-fails-a-call", Why: "after a restart of the server the next Lock fails, though nothing was done of it",
+			Name: "postgres-closed-connection-fails-a-call", Why: "after a restart of the server the next Lock fails, although the server did nothing for it",
 			File: "store/postgres/wire.go", Old: "	if kept && unserved(calls, err) {\n", New: "	if !kept && unserved(calls, err) {\n",
 			Pkg: pkg, Test: "TestLane_closedByServer/a_large_call",
 		},
@@ -25,17 +25,17 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestLane_closedByServer/a_small_call",
 		},
 		{
-			Name: "postgres-answered-call-sent-again", Why: "a call whose commit was not confirmed is done twice, and a release is then said to have had no claim",
+			Name: "postgres-answered-call-sent-again", Why: "a call whose commit was not confirmed runs twice, and a release then reports that there was no claim",
 			File: "store/postgres/wire.go", Old: "bool { return c.answered })\n", New: "bool { return c == nil })\n",
 			Pkg: pkg, Test: "TestLane_closedAtCommit",
 		},
 		{
-			Name: "postgres-now-for-the-clock", M: "M30", Why: "a lease is judged by when the transaction began",
+			Name: "postgres-now-for-the-clock", M: "M30", Why: "a lease is compared with the time at which the transaction began",
 			File: file, Old: "  now := clock_timestamp();\n  micros :=", New: "  now := now();\n  micros :=",
 			Pkg: pkg, Test: "TestSQL_oldTransaction",
 		},
 		{
-			Name: "postgres-sql-needs-a-ttl", Why: "acquire_lock has no default, as all other ways to take a lock have",
+			Name: "postgres-sql-needs-a-ttl", Why: "acquire_lock has no default TTL, unlike all other ways to take a lock",
 			File: file, Old: "ttl_seconds double precision default 30, metadata", New: "ttl_seconds double precision, metadata",
 			Pkg: pkg, Test: "TestSQL_defaultTTL",
 		},
@@ -45,12 +45,12 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestStore_Inspect_oldSnapshot",
 		},
 		{
-			Name: "postgres-renews-a-record-among-many", Why: "a renewal that was under way for long makes a result be forgotten with the lease",
+			Name: "postgres-renews-a-record-among-many", Why: "a renewal that was in flight for long makes a result expire with the lease",
 			File: file, Old: "set ends = case when c.kept then c.ends else clock_timestamp() + o.ttl end from ours o", New: "set ends = clock_timestamp() + o.ttl from ours o",
 			Pkg: pkg, Test: "TestStore/record",
 		},
 		{
-			Name: "postgres-renew-resurrects", M: "M11a", Why: "a claim that ended goes on",
+			Name: "postgres-renew-resurrects", M: "M11a", Why: "a claim that ended lives again",
 			File: file, Old: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null and c.ends > clock_timestamp();\n  if not found then\n    select",
 			New: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null;\n  if not found then\n    select",
 			Pkg: pkg, Test: "TestStore/ended",
@@ -73,19 +73,19 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestStore_sweep",
 		},
 		{
-			Name: "postgres-no-lock-on-the-key", Why: "two ask at once, and both are granted",
+			Name: "postgres-no-lock-on-the-key", Why: "two attempts at the same time are both granted",
 			File: file, Old: "    and pg_try_advisory_xact_lock(hashtextextended(ask.key, @seed@)) and current_setting",
 			New: "    and current_setting",
 			Pkg: pkg, Test: "TestSQL_idle",
 		},
 		{
-			Name: "postgres-batch-passes-the-line", Why: "a batch takes a key for which others wait",
+			Name: "postgres-batch-passes-the-queue", Why: "a batch takes a key for which others wait",
 			File: file, Old: "        and (select true from @schema@.claim c where c.key = w.key collate \"C\" limit 1) is null\n        and (select true from @schema@.place p where p.key = w.key collate \"C\" limit 1) is null\n",
 			New: "        and (select true from @schema@.claim c where c.key = w.key collate \"C\" limit 1) is null\n",
 			Pkg: pkg, Test: "TestLane_sameKey",
 		},
 		{
-			Name: "postgres-batch-forgets-who-waits", Why: "a batch of releases leaves those who wait to their polls",
+			Name: "postgres-batch-forgets-waiters", Why: "a batch of releases wakes no waiters, and they have to poll",
 			File: file, Old: "      where w.ours and (select true from @schema@.place p where p.key = w.key collate \"C\" limit 1) is null\n        and",
 			New: "      where w.ours and",
 			Pkg: pkg, Test: "TestLane_sameKey",
@@ -96,83 +96,83 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestLane_newKeys",
 		},
 		{
-			Name: "postgres-batch-goes-below-the-floor", Why: "a claim on a new key has a fence that others have passed",
+			Name: "postgres-batch-goes-below-the-floor", Why: "a claim on a new key has a fence lower than earlier ones",
 			File: file, Old: "where f.row is null and f.floor <= micros\n", New: "where f.row is null\n",
 			Pkg: pkg, Test: "TestLane_newKeys",
 		},
 		{
-			Name: "postgres-batch-asks-for-new-keys-alone", Why: "many who take keys that are new wait for one another",
+			Name: "postgres-batch-requests-new-keys-alone", Why: "many callers that take new keys wait for one another",
 			File: file, Old: "where f.row is null and f.floor <= micros\n", New: "where false\n",
 			Pkg: pkg, Test: "TestLane_newKeys",
 		},
 		{
-			Name: "postgres-halves-take-turns", Why: "each half of the callers pays for transactions of its own",
+			Name: "postgres-halves-alternate", Why: "each half of the callers pays for its own transactions",
 			File: "store/postgres/lane.go", Old: "	all := min(have+last, together)\n", New: "	all := min(last, together)\n",
 			Pkg: pkg, Test: "TestLane_gather",
 		},
 		{
-			Name: "postgres-reads-the-past", Why: "a transaction that sees the past grants what is held",
+			Name: "postgres-reads-the-past", Why: "a transaction with an old snapshot grants a key that is held",
 			File: file, Old: "  if current_setting('transaction_isolation') <> 'read committed' then", New: "  if false then",
 			Pkg: pkg, Test: "TestSQL_isolation",
 		},
 		{
-			Name: "postgres-release-waits-for-the-key", Why: "a client that idles in its transaction keeps others from releasing",
+			Name: "postgres-release-waits-for-the-key", Why: "a client that is idle in its transaction keeps others from releasing",
 			File: file, Old: "    ours := pg_try_advisory_xact_lock(number);", New: "    ours := pg_advisory_xact_lock(number) is not null;",
 			Pkg: pkg, Test: "TestSQL_idle",
 		},
 		{
-			Name: "postgres-release-sees-no-grant-under-way", Why: "a claim that is being granted is told as not held, and stays",
+			Name: "postgres-release-sees-no-grant-in-flight", Why: "a claim that is being granted is reported as not held, and stays",
 			File: file, Old: "    exit when held or ours;", New: "    exit;",
 			Pkg: pkg, Test: "TestRelease_crossesHandOn",
 		},
 		{
-			Name: "postgres-release-trusts-a-place", Why: "a place is given up while its owner's Acquire is granted",
+			Name: "postgres-release-trusts-a-queue-entry", Why: "a queue entry is removed while its owner's Acquire is granted",
 			File: file, Old: "    exit when held or ours;",
 			New: "    exit when held or ours or exists (select from @schema@.place p where p.key = release.key and p.owner = release.owner);",
 			Pkg: pkg, Test: "TestRelease_placeUnderTransaction",
 		},
 		{
-			Name: "postgres-release-waits-in-the-lane", Why: "a release behind a transaction that is stuck holds up all others of its process",
+			Name: "postgres-release-waits-on-the-conn", Why: "a release behind a transaction that is stuck delays all others of its process",
 			File: "store/postgres/verbs.go", Old: "waitArg: []byte(\"f\")}", New: "waitArg: []byte(\"t\")}",
 			Pkg: pkg, Test: "TestLane_absent",
 		},
 		{
-			Name: "postgres-asks-again-past-a-grant", Why: "an owner that is being granted the key is refused, and has a claim and a place",
+			Name: "postgres-retries-past-a-grant", Why: "an owner that is being granted the key is refused, and has both a claim and a queue entry",
 			File: file, Old: "    perform from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner for update;", New: "    null;",
 			Pkg: pkg, Test: "TestAcquire_crossesHandOn",
 		},
 		{
-			Name: "postgres-granted-again-keeps-its-place", Why: "an owner is granted the key once more after its release",
+			Name: "postgres-granted-again-keeps-its-entry", Why: "an owner is granted the key once more after its release",
 			File: file, Old: "      delete from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner; -- or", New: "      -- or",
 			Pkg: pkg, Test: "TestAcquire_againGivesUpPlace",
 		},
 		{
-			Name: "postgres-hands-on-an-old-place", Why: "a claim ends before its owner, who asked again, may know",
+			Name: "postgres-hands-off-an-old-entry", Why: "a claim ends before its owner, which made another attempt, can know of it",
 			File: file, Old: "\n      returning p.* into head;", New: ";",
 			Pkg: pkg, Test: "TestPromote_placeAskedForMeanwhile",
 		},
 		{
-			Name: "postgres-list-ends-at-what-ended", Why: "claims that ended hide those that live",
+			Name: "postgres-list-ends-at-ended-claims", Why: "claims that ended hide those that live",
 			File: file, Old: "        and c.broken is null and c.ends > (select now from moment) order by c.key", New: "        order by c.key",
 			Pkg: pkg, Test: "TestList_endedBefore",
 		},
 		{
-			Name: "postgres-locked-releases-in-turn", Why: "releases behind a transaction that is stuck wait for one another, and nobody knows what became of them",
+			Name: "postgres-locked-releases-one-by-one", Why: "releases behind a transaction that is stuck wait for one another, and their outcome is unknown",
 			File: "store/postgres/lane.go", Old: "locked := code(err) == lockTimeout\n", New: "locked := false\n",
 			Pkg: pkg, Test: "TestLane_locked",
 		},
 		{
-			Name: "postgres-lost-reply-is-unavailable", Why: "what may have been granted is told as if it were not",
+			Name: "postgres-lost-reply-is-unavailable", Why: "a claim that may have been granted is reported as not granted",
 			File: "store/postgres/wire.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, err)\n", New: "		return unavailable(fmt.Errorf(\"%w: %w\", errLost, err))\n",
 			Pkg: pkg, Test: "TestStore_lostReply",
 		},
 		{
-			Name: "postgres-forgets-the-highest-fence", M: "M04e", Why: "a key that was swept begins again behind a clock that was corrected, and guards refuse its holders",
+			Name: "postgres-forgets-the-highest-fence", M: "M04e", Why: "a swept key starts again with a clock that was set back, and guards refuse its holders",
 			File: file, Old: "    insert into @schema@.key as k (key, fence) values ('', high) on", New: "    insert into @schema@.key as k (key, fence) values ('', 0) on",
 			Pkg: "tests/promise", Test: "TestClock_corrected/postgres",
 		},
 		{
-			Name: "postgres-hands-over-for-a-jump", Why: "the clock is set back, and a waiter that died is handed the key for as long as the jump",
+			Name: "postgres-hands-off-for-a-jump", Why: "the clock is set back, and a dead waiter is handed the key for the length of the jump",
 			File: file, Old: "        least(head.ends, now + head.life));", New: "        head.ends);",
 			Pkg: "tests/promise", Test: "TestClock_deadWaiter/postgres",
 		},
@@ -192,7 +192,7 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestOpen_connections",
 		},
 		{
-			Name: "postgres-dead-waiter-stays-for-a-jump", Why: "the clock is set back, and a waiter that died is in the way for as long as the jump",
+			Name: "postgres-dead-waiter-stays-for-a-jump", Why: "the clock is set back, and a dead waiter blocks the queue for the length of the jump",
 			File: file, Old: "set ends = now + p.life from (", New: "set ends = p.ends from (",
 			Pkg: "tests/promise", Test: "TestClock_deadWaiter/postgres",
 		},

@@ -1,16 +1,16 @@
 package main
 
-// root are mutants of taking, waiting, handing on and giving back.
+// root are mutants of acquire, wait, hand-off and release.
 func root() []mutant {
 	return []mutant{
 		{
-			Name: "validity-from-the-reply", M: "M12", Why: "trust outlasts the claim by the time that the reply was under way",
+			Name: "validity-from-the-reply", M: "M12", Why: "trust outlasts the claim by the travel time of the reply",
 			File: "request.go", Old: "	res, err = l.store.Acquire(call, ask)\n",
 			New:  "	res, err = l.store.Acquire(call, ask)\n	sent = l.clock.Now()\n",
 			Test: "TestLocker_Lock_lateAnswer",
 		},
 		{
-			Name: "outer-lease-not-looked-at", M: "M12", Why: "after a pause the context of several leases says that the work may go on, though an outer one is lost",
+			Name: "outer-lease-not-checked", M: "M12", Why: "after a pause, the context of several leases is still valid although an outer lease is lost",
 			File: "context.go", Old: "		_ = outer.Err()\n", New: "",
 			Test: "TestLease_Context_nested",
 		},
@@ -25,12 +25,12 @@ func root() []mutant {
 			Test: "TestLocker_Lock_heldUntilNow",
 		},
 		{
-			Name: "past-end-is-no-expiry", Why: "a key that has just ended is reported as one that never ends",
+			Name: "past-end-is-no-expiry", Why: "a key that has just expired is reported as one that never expires",
 			File: "errors.go", Old: "min(e.Left, max(e.Left-passed, time.Millisecond))", New: "max(e.Left-passed, 0)",
 			Test: "TestLocker_Lock_heldPastItsEnd",
 		},
 		{
-			Name: "no-word-of-no-expiry", Why: "nobody learns that a key of another program never ends by itself",
+			Name: "no-expiry-not-reported", Why: "no error says that a key of another program never expires",
 			File: "request.go", Old: "	e.endless = b.Owner != \"\" &&", New: "	e.endless = b.Owner == \"\" &&",
 			Test: "TestLocker_Lock_heldWithoutExpiry",
 		},
@@ -40,7 +40,7 @@ func root() []mutant {
 			Test: "TestLocker_Lock_oneDeadline",
 		},
 		{
-			Name: "options-of-another-kind", Why: "Exact and Preferred on a lock are taken and do nothing",
+			Name: "options-of-another-kind", Why: "Exact and Preferred on a lock are accepted and have no effect",
 			File: "request.go", Old: "	case opt.exact && !l.defaults.exact && k != kindRate:\n		return errExact\n	case opt.preferred", New: "	case opt.preferred",
 			Test: "TestOptions_otherKind",
 		},
@@ -75,7 +75,7 @@ func root() []mutant {
 			Test: "TestErrNotAcquired_nested",
 		},
 		{
-			Name: "undo-before-return", Why: "a call on a store that hangs returns a second after its context",
+			Name: "undo-before-return", Why: "a call on a store that hangs returns a second after its context has ended",
 			File: "aside.go", Old: "	timer.Reset(min(limit, grace()))\n", New: "	timer.Reset(limit)\n",
 			Test: "TestBound",
 		},
@@ -85,7 +85,7 @@ func root() []mutant {
 			Test: "TestBound_none",
 		},
 		{
-			Name: "undone-behind-nobody", Why: "Close returns while a call of before still undoes what it asked for",
+			Name: "undone-behind-nobody", Why: "Close returns while an earlier call still undoes its request",
 			File: "aside.go", Old: "	l.wg.Go(func() {\n		var r result\n", New: "	go func(f func()) { f() }(func() {\n		var r result\n",
 			Test: "TestBound_close",
 		},
@@ -100,109 +100,109 @@ func root() []mutant {
 			Test: "TestLocker_Lock_foreignClients",
 		},
 		{
-			Name: "trust-from-the-message", M: "M12 M27", Why: "a message that was long under way makes a lease outlast its claim",
+			Name: "trust-from-the-message", M: "M12 M27", Why: "a message with a long delay makes a lease outlast its claim",
 			File: "place.go", Old: "Behind: told.Behind}, p.stood,", New: "Behind: told.Behind}, l.clock.Now(),",
 			Test: "TestLocker_Lock_toldLate",
 		},
 		{
-			Name: "told-of-an-earlier-place", M: "M27", Why: "a message that comes late makes a lease of a claim that has ended",
+			Name: "pushed-for-an-earlier-entry", M: "M27", Why: "a late message makes a lease of a claim that has ended",
 			File: "place.go", Old: "	if !p.stays || told.Fence", New: "	if told.Fence",
 			Test: "TestLocker_Lock_toldOfThePast",
 		},
 		{
-			Name: "told-of-an-earlier-claim", M: "M27", Why: "the same, where the fence of the holder shows it",
+			Name: "pushed-for-an-earlier-claim", M: "M27", Why: "the same, where the fence of the holder shows it",
 			File: "place.go", Old: "told.Fence <= p.above || ", New: "",
 			Test: "TestLocker_Lock_toldOfThePast",
 		},
 		{
-			Name: "told-of-an-unseen-place", M: "M27", Why: "the same, where the first place was given to an ask that was not answered",
+			Name: "pushed-for-an-unseen-entry", M: "M27", Why: "the same, where the first queue entry belongs to an unanswered attempt",
 			File: "place.go", Old: "	if !p.begun {\n", New: "	if !p.begun && err == nil {\n",
 			Test: "TestLocker_Lock_toldOfAnUnseenPlace",
 		},
 		{
-			Name: "part-of-a-ttl-for-good", Why: "what is not renewed keeps the rest of a place, and what has to outlive its trust does not",
+			Name: "part-of-a-ttl-for-good", Why: "a lease without renewal keeps only the rest of a queue entry, and a claim that must outlive its trust does not",
 			File: "place.go", Old: " || o.fixed || o.delay > 0 {", New: " {",
 			Test: "TestLocker_Lock_toldButAsked",
 		},
 		{
-			Name: "unasked-grant-inherited", Why: "a reader gets a fence below that of one that had ended before it came",
+			Name: "pushed-grant-inherited", Why: "a reader gets a fence lower than that of a claim that ended before the reader came",
 			File: "place.go", Old: "	known := p.since\n", New: "	known := p.seen\n",
 			Test: "TestTurn_readerInheritsNoUnaskedGrant",
 		},
 		{
-			Name: "owner-reused", M: "M28", Why: "two goroutines of a process, or two turns, have one claim",
+			Name: "owner-reused", M: "M28", Why: "two goroutines of a process, or two tenures, have one claim",
 			File: "request.go", Old: "{ return rand.Text() }", New: "{ return rand.Text()[:0] + \"me\" }",
 			Test: "TestChaos", Args: chaos("300"),
 		},
 		{
-			Name: "second-ask-with-a-new-owner", Why: "the claim of the first ask, whose answer was lost, refuses its own caller",
+			Name: "second-attempt-with-a-new-owner", Why: "the claim of the first attempt, whose answer was lost, refuses its own caller",
 			File: "request.go", Old: "		again, cancel := context.WithTimeout(ctx, left)\n", New: "		again, cancel := context.WithTimeout(ctx, left)\n		ask.Owner = newOwner()\n",
 			Test: "TestLocker_Lock_unknown",
 		},
 		{
-			Name: "unknown-not-withdrawn", Why: "an unanswered ask leaves a claim behind for its TTL",
+			Name: "unknown-not-withdrawn", Why: "an unanswered attempt leaves a claim behind for its TTL",
 			File: "request.go", Old: "		op.Unknown = l.undo(ctx, r, ask.ID) != nil\n", New: "		op.Unknown = false\n",
 			Test: "TestLocker_Lock_unknown",
 		},
 		{
-			Name: "unknown-is-held", M: "M21a", Why: "an ask whose answers were lost is told as held by another",
+			Name: "unknown-is-held", M: "M21a", Why: "an attempt whose answers were lost is reported as held by another",
 			File: "request.go", Old: "	case err == nil && (res.Granted || !unknown):\n", New: "	case err == nil && (res.Granted || !unknown), err != nil && unknown:\n",
 			Test: "TestLocker_TryLock_unknown",
 		},
 		{
-			Name: "unknown-is-granted", M: "M21b", Why: "an ask whose answers were lost is told as granted",
+			Name: "unknown-is-granted", M: "M21b", Why: "an attempt whose answers were lost is reported as granted",
 			File: "request.go", Old: "	switch {\n	case err == nil && (res.Granted || !unknown):\n",
 			New:  "	if err != nil && unknown {\n		res.Granted, err = true, nil\n	}\n	switch {\n	case err == nil && (res.Granted || !unknown):\n",
 			Test: "TestLocker_Lock_unknown",
 		},
 		{
-			Name: "unanswered-release-is-done", M: "M21b", Why: "a key that may be taken for the rest of its TTL is told as given back",
+			Name: "unanswered-release-is-done", M: "M21b", Why: "a key that may be taken for the rest of its TTL is reported as released",
 			File: "lease.go", Old: "		err, final = newOpError(\"release\", l.r.name, err), false\n", New: "		err = nil\n",
 			Test: "TestLease_Unlock",
 		},
 		{
-			Name: "clean-up-on-a-dead-context", M: "M22", Why: "a cancelled wait leaves its claim or place behind",
+			Name: "clean-up-on-a-dead-context", M: "M22", Why: "a cancelled wait leaves its claim or queue entry behind",
 			File: "request.go", Old: "l.lastCall(ctx, min(withdrawLimit, r.limit()), new(limited))",
 			New:  "context.WithTimeout(ctx, min(withdrawLimit, r.limit()))",
 			Test: "TestLocker_Lock_cancelledInFirstAsk",
 		},
 		{
-			Name: "left-before-another", Why: "a call leaves a place behind and does not say so, if one of another kind waits behind it",
+			Name: "left-before-another", Why: "a call leaves a queue entry behind and does not report it, if a call of another kind waits behind it",
 			File: "waiter.go", Old: "	if n.running && n.idle() && ", New: "	if n.running && n.first() == nil && ",
 			Test: "TestLocker_Lock_notWithdrawnBeforeAnother",
 		},
 		{
-			Name: "granted-unseen-before-another", Why: "a call leaves a claim behind and says that nothing was changed",
+			Name: "granted-unseen-before-another", Why: "a call leaves a claim behind and reports that nothing was changed",
 			File: "waiter.go", Old: "	if n.running && n.idle() && ", New: "	if n.running && n.first() == nil && ",
 			Test: "TestLocker_Lock_unknownBeforeAnother",
 		},
 		{
-			Name: "unknown-and-unavailable", Why: "a call that may have left a claim says also that nothing was changed",
+			Name: "unknown-and-unavailable", Why: "a call that may have left a claim also reports that nothing was changed",
 			File: "waiter.go", Old: "				unsure.Unknown = true\n", New: "",
 			Test: "TestLocker_Lock_unknownBeforeAnother",
 		},
 		{
-			Name: "ask-goes-on-before-another", Why: "a call that is cancelled waits for an answer that is of use to nobody",
+			Name: "attempt-continues-before-another", Why: "a cancelled call waits for an answer that nobody needs",
 			File: "line.go", Old: "	if n.interrupt != nil && n.idle() {\n", New: "	if n.interrupt != nil && n.first() == nil {\n",
 			Test: "TestLocker_Lock_cancelledBeforeAnother",
 		},
 		{
-			Name: "observer-panics-asking", Why: "all calls for the key wait for one that is over",
+			Name: "observer-panics-in-attempt", Why: "all calls for the key wait for one that has ended",
 			File: "line.go", Old: "			n.finish(r)\n			l.tidy(n)\n", New: "",
 			Test: "TestObserver_panics",
 		},
 		{
-			Name: "observer-panics-waiting", Why: "a call that is over stays in line, and all behind it",
+			Name: "observer-panics-waiting", Why: "a call that has ended stays in the queue, and so do all behind it",
 			File: "waiter.go", Old: "			l.leave(ctx, n, w)\n			if", New: "			if",
 			Test: "TestObserver_panics",
 		},
 		{
-			Name: "observer-panics-served", Why: "a lease that nobody has is renewed for ever",
+			Name: "observer-panics-delivered", Why: "a lease without a caller is renewed for ever",
 			File: "waiter.go", Old: "				w.lease.unless(ctx, &told)\n", New: "				_ = w\n",
 			Test: "TestObserver_panics",
 		},
 		{
-			Name: "observer-panics-granted", Why: "a lease that nobody has is renewed for ever",
+			Name: "observer-panics-granted", Why: "a lease without a caller is renewed for ever",
 			File: "line.go", Old: "	if !*got {\n		_ = l.discard(ctx)\n", New: "	if !*got {\n		_ = ctx\n",
 			Test: "TestObserver_panics",
 		},
@@ -212,7 +212,7 @@ func root() []mutant {
 			Test: "TestObserver_panics",
 		},
 		{
-			Name: "observer-panics-filling", Why: "all calls for the name wait for a share that nobody asks for",
+			Name: "observer-panics-filling", Why: "all calls for the name wait for a share that no call requests",
 			File: "share.go", Old: "	defer func() { // also if an observer panics: then there is neither a share nor an error\n",
 			New:  "	defer func() {\n		if err == nil && s.left == 0 {\n			return\n		}\n",
 			Test: "TestObserver_panics_othersGoOn",
@@ -223,17 +223,17 @@ func root() []mutant {
 			Test: "TestLease_Unlock",
 		},
 		{
-			Name: "renewal-survives-release", M: "M18 M19", Why: "a lease is renewed after it was given back",
+			Name: "renewal-survives-release", M: "M18 M19", Why: "a lease is renewed after it was released",
 			File: "lease.go", Old: "		err = hold.Stop(call) // no renewal is under way from here on\n", New: "		_ = hold.Stop\n",
 			Test: "TestLease_Unlock_endsRenewing",
 		},
 		{
-			Name: "loss-by-the-timer-alone", M: "M16", Why: "a process that was paused goes on with a lease that another has by now",
+			Name: "loss-by-the-timer-alone", M: "M16", Why: "a process that was paused continues with a lease that another process has by now",
 			File: "lease.go", Old: "	if !l.t.hold.Lose() {\n", New: "	if l.t != nil {\n",
 			Test: "TestLease_lost_lookingAtTheClock",
 		},
 		{
-			Name: "not-held-is-a-clean-release", Why: "work that met with another's is called done",
+			Name: "not-held-is-a-clean-release", Why: "work that overlapped with another holder is reported as done",
 			File: "lease.go", Old: " && unsure:", New: ":",
 			Test: "TestLease_lost_saysTheStore",
 		},
@@ -243,69 +243,69 @@ func root() []mutant {
 			Test: "TestDo",
 		},
 		{
-			Name: "fence-reused-on-hand-off", M: "M04a M04b", Why: "two holders in a row have one fence",
+			Name: "fence-reused-on-hand-off", M: "M04a M04b", Why: "two successive holders have the same fence",
 			File: "turn.go", Old: "		lease.fence = t.fence + t.used\n", New: "		lease.fence = t.fence\n",
 			Test: "TestTurn_handsOn",
 		},
 		{
-			Name: "prolonged-without-a-floor", Why: "the fences of a turn are used up and begin again",
+			Name: "reacquired-without-a-floor", Why: "the fences of a tenure are used up and start again",
 			File: "turn.go", Old: "		ask.Floor = t.fence + driver.Span\n", New: "		ask.Floor = 0\n",
 			Test: "TestTurn_handsOn",
 		},
 		{
-			Name: "turn-goes-on-for-ever", Why: "other processes starve while one has waiters",
+			Name: "tenure-goes-on-for-ever", Why: "other processes starve while one has waiters",
 			File: "turn.go", Old: "	return (t.behind > 0 || !t.l.features.Queue) &&", New: "	return false &&",
 			Test: "TestTurn_makesRoomWithoutALine",
 		},
 		{
-			Name: "store-never-asked-again", Why: "a turn does not learn that others wait",
+			Name: "store-never-checked-again", Why: "a tenure does not learn that others wait",
 			File: "turn.go", Old: "t.heard < min(turnTime, t.r.opt.ttl/4)\n", New: "t.heard < t.r.opt.ttl\n",
 			Test: "TestTurn_endsForOthers",
 		},
 		{
-			Name: "shared-handed-on", Why: "a reader gets a fence below one that has come and gone, and passes a writer",
+			Name: "shared-handed-off", Why: "a reader gets a fence lower than one that has already ended, and passes a writer",
 			File: "turn.go", Old: "	if w == nil || !t.r.alone() || t.sealed ||", New: "	if w == nil || t.sealed ||",
 			Test: "TestChaos", Args: chaos("500"),
 		},
 		{
-			Name: "handed-on-though-extended", Why: "the next holder has a TTL that it did not ask for",
+			Name: "handed-off-though-extended", Why: "the next holder has a TTL that it did not request",
 			File: "lease.go", Old: "	l.t.sealed = true\n", New: "",
 			Test: "TestTurn_handsOnOnlyWhatIsTheSame",
 		},
 		{
-			Name: "handed-on-to-another-kind", Why: "a caller gets a claim that shows somebody else's holder",
+			Name: "handed-off-to-another-kind", Why: "a caller gets a claim that shows the holder of another call",
 			File: "turn.go", Old: " || !w.r.same(t.r) || !t.hold.Trusted(0) {\n		return false\n", New: " || !t.hold.Trusted(0) {\n		return false\n",
 			Test: "TestTurn_handsOnOnlyWhatIsTheSame",
 		},
 		{
-			Name: "ask-then-subscribe", M: "M23", Why: "a release between the refusal and the watch wakes nobody",
+			Name: "attempt-then-subscribe", M: "M23", Why: "a release between the refusal and the watch wakes nobody",
 			File: "runner.go",
 			Old:  "		if p.wake == nil {\n			// Watch before the ask that follows, so that no wake-up falls in between.\n			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)\n		}\n		granted, pause := l.ask(n, p, w)\n",
 			New:  "		granted, pause := l.ask(n, p, w)\n		if p.wake == nil {\n			p.wake = driver.Watch(p.ctx, l.store, p.ask.ID)\n		}\n",
 			Test: "TestLocker_Lock_watchesBeforeItAsks",
 		},
 		{
-			Name: "no-poll", M: "M24", Why: "a wake-up that is lost is waited for, for ever",
+			Name: "no-poll", M: "M24", Why: "a waiter waits for ever after a lost wake-up",
 			File: "place.go", Old: "and wakes nobody\n	}\n	return pause\n", New: "and wakes nobody\n	}\n	return pause + 1000*time.Hour\n",
 			Test: "TestLocker_Lock_wakeUpLost",
 		},
 		{
-			Name: "place-not-given-up", Why: "a cancelled waiter stands in everybody's way",
+			Name: "queue-entry-not-removed", Why: "a cancelled waiter blocks the queue",
 			File: "place.go", Old: "	return l.withdraw(l.running, p.r, p.ask.ID)\n", New: "	return nil\n",
 			Test: "TestLocker_Lock_cancelled",
 		},
 		{
-			Name: "place-lives-long", M: "M25", Why: "a waiter that died holds up all behind it",
+			Name: "queue-entry-lives-long", M: "M25", Why: "a dead waiter blocks all waiters behind it",
 			File: "place.go", Old: "min(3*max(r.opt.most, time.Second), longestPlace)", New: "300 * max(r.opt.most, time.Second)",
 			Test: "TestLocker_Lock_placeIsShort",
 		},
 		{
-			Name: "ensure-renews-nothing", Why: "a step is begun under a lease that ends in the middle of it",
+			Name: "ensure-renews-nothing", Why: "a step begins under a lease that ends during the step",
 			File: "internal/keeper/hold.go", Old: "	if h.Trusted(d) { // a renewal may have been under way\n", New: "	if true {\n",
 			Test: "TestLease_Ensure",
 		},
 		{
-			Name: "ensured-although-it-ends", Why: "a step is begun that a MaxHold cuts off",
+			Name: "ensured-although-it-ends", Why: "a step begins that MaxHold cuts off",
 			File: "lease.go", Old: "	case hold.Life() > d: // what ends it sooner is not the store\n", New: "	case hold.Life() > d:\n		return nil\n	case false:\n",
 			Test: "TestLease_Ensure",
 		},
@@ -330,39 +330,39 @@ func root() []mutant {
 			Test: "TestLocker_Lock_firstError",
 		},
 		{
-			Name: "release-never-sent", Why: "every key stays taken until its TTL is over",
+			Name: "release-never-sent", Why: "every key stays taken until its TTL expires",
 			File: "lease.go", Old: "	return store.Release(ctx, id)\n", New: "	return nil\n",
 			Test: "TestChaos", Args: chaos("400"),
 		},
 		{
-			Name: "withdrawal-never-sent", Why: "places and unseen grants stay in everybody's way",
+			Name: "withdrawal-never-sent", Why: "queue entries and unseen grants block other callers",
 			File: "request.go", Old: "	err := l.store.Release(call, id)\n", New: "	err := call.Err()\n",
 			Test: "TestChaos", Args: chaos("400"),
 		},
 		{
-			Name: "foreign-code-under-the-lock", Why: "the context of a lease ends the lease when it is asked, and that waits for the lock",
+			Name: "foreign-code-under-the-lock", Why: "a check of a lease context ends the lease, and that waits for the lock",
 			File: "claims.go",
 			Old:  "	cause := context.Cause(ctx) // before the lock is taken: to look at a lease's context may end the lease\n	l.mu.Lock()\n",
 			New:  "	l.mu.Lock()\n	cause := context.Cause(ctx)\n",
 			Test: "TestLocker_callsNobodyUnderItsLock",
 		},
 		{
-			Name: "lock-delay-forgotten", Why: "a rival begins while the work of a lost lease still ends",
+			Name: "lock-delay-forgotten", Why: "another process begins while the work of a lost lease still ends",
 			File: "internal/keeper/hold.go", Old: "{ return t.TTL + t.Delay }", New: "{ return t.TTL }",
 			Test: "TestLease_lockDelay",
 		},
 		{
-			Name: "try-leaves-what-is-under-way", Why: "an ask that took effect after the next one was refused for its sake keeps the key for a TTL",
+			Name: "try-leaves-an-attempt-in-flight", Why: "an attempt takes effect after the next one was refused because of it, and keeps the key for a TTL",
 			File: "request.go", Old: "	case err == nil && (res.Granted || !unknown):\n", New: "	case err == nil && (res.Granted || true):\n",
 			Test: "TestLocker_TryLock_underWay",
 		},
 		{
-			Name: "waiter-keeps-a-barred-owner", Why: "a majority that was silent for a moment takes no ask of the one who waits for a minute",
+			Name: "waiter-keeps-a-barred-owner", Why: "a majority that was silent for a moment refuses all attempts of a waiter for a minute",
 			File: "runner.go", Old: "		case p.forsaken(l):\n", New: "		case false && p.forsaken(l):\n",
 			Pkg: "store/quorum", Test: "TestStore_waiter_after_silence/cut",
 		},
 	}
 }
 
-// chaos are the arguments of a short chaos run.
+// chaos returns the arguments of a short chaos run.
 func chaos(seeds string) []string { return []string{"-args", "-seeds=" + seeds} }

@@ -1,32 +1,32 @@
 package main
 
-// redisTold are mutants of what store/redis makes of the answers of a server.
-func redisTold() []mutant {
+// redisReplies are mutants of how store/redis reads the replies of a server.
+func redisReplies() []mutant {
 	const dir, pkg = "store/redis/", "store/redis"
 	const asked = "	if err != nil {\n		return driver.Result{}, definite(r.Key, err)\n	}\n	return result(r.Key, r.Floor, text)\n"
 	return []mutant{
 		{
-			Name: "redis-full-is-held", M: "M31", Why: "a server that is out of memory is told as a key that is held",
+			Name: "redis-full-is-held", M: "M31", Why: "a server that is out of memory is reported as a held key",
 			File: dir + "store.go", Old: asked, New: "	if strings.HasPrefix(replied(err), \"OOM\") {\n		return driver.Result{}, nil\n	}\n" + asked,
 			Pkg: pkg, Test: "TestStore_unavailable/goredis",
 		},
 		{
-			Name: "redis-read-only-is-held", M: "M31", Why: "a replica is told as a key that is held",
+			Name: "redis-read-only-is-held", M: "M31", Why: "a replica is reported as a held key",
 			File: dir + "store.go", Old: asked, New: "	if strings.HasPrefix(replied(err), \"READONLY\") {\n		return driver.Result{}, nil\n	}\n" + asked,
 			Pkg: pkg, Test: "TestStore_unavailable/goredis",
 		},
 		{
-			Name: "redis-unknown-is-held", M: "M21a", Why: "an ask whose answer was lost is told as a key that is held",
+			Name: "redis-unknown-is-held", M: "M21a", Why: "an attempt whose answer was lost is reported as a held key",
 			File: dir + "store.go", Old: asked, New: "	if err != nil && replied(err) == \"\" {\n		return driver.Result{}, nil\n	}\n" + asked,
 			Pkg: pkg, Test: "TestStore_lostReply/goredis",
 		},
 		{
-			Name: "redis-unknown-is-granted", M: "M21b", Why: "an ask whose answer was lost is told as a grant",
+			Name: "redis-unknown-is-granted", M: "M21b", Why: "an attempt whose answer was lost is reported as granted",
 			File: dir + "store.go", Old: asked, New: "	if err != nil && replied(err) == \"\" {\n		return driver.Result{Granted: true, Fence: 1}, nil\n	}\n" + asked,
 			Pkg: pkg, Test: "TestStore_lostReply/goredis",
 		},
 		{
-			Name: "redis-unknown-release-is-done", M: "M21b", Why: "a release whose answer was lost is told as done",
+			Name: "redis-unknown-release-is-done", M: "M21b", Why: "a release whose answer was lost is reported as done",
 			File: dir + "store.go", Old: "	case err != nil:\n		return definite(id.Key, err)\n", New: "	case err != nil && replied(err) == \"\":\n		return nil\n	case err != nil:\n		return definite(id.Key, err)\n",
 			Pkg: pkg, Test: "TestStore_lostRelease/goredis",
 		},
