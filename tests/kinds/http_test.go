@@ -21,7 +21,7 @@ func post(h http.Handler, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// A request that is repeated, to whatever instance, is served one time.
+// A repeated request is served once, by any instance.
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	onEach(t, keeps, func(t *testing.T, url string) {
@@ -58,7 +58,7 @@ func TestIdempotency(t *testing.T) {
 	})
 }
 
-// The instances of a service have one limit together.
+// All instances of a service share one limit.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	onEach(t, counts, func(t *testing.T, url string) {
