@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// A pass is a call that a limiter allowed, at some moment between call and return.
-type pass struct{ call, back time.Time }
+// An allowed is a call that a limiter allowed, at some moment between call and return.
+type allowed struct{ call, back time.Time }
 
 // Processes pass as fast as possible. No window has more passes than the limit, even if each pass
 // counts at any moment between its call and its return. The passes of all windows use at least half
@@ -29,7 +29,7 @@ func TestLimiter_neverOver(t *testing.T) {
 func neverOver(t *testing.T, n, weight int64, window time.Duration) {
 	onEach(t, counts, func(t *testing.T, url string) {
 		var mu sync.Mutex
-		var all []pass
+		var all []allowed
 		var wg sync.WaitGroup
 		ctx, stop := context.WithTimeout(t.Context(), 2*soon)
 		defer stop()
@@ -49,7 +49,7 @@ func neverOver(t *testing.T, n, weight int64, window time.Duration) {
 					switch err := m.Wait(ctx, "x", distlock.Weight(weight)); {
 					case err == nil:
 						mu.Lock()
-						all = append(all, pass{call, time.Now()})
+						all = append(all, allowed{call, time.Now()})
 						mu.Unlock()
 					case errors.Is(err, distlock.ErrLimited):
 					case errors.Is(err, distlock.ErrUnavailable): // on a busy machine, a file may be in use for long
@@ -74,10 +74,10 @@ func neverOver(t *testing.T, n, weight int64, window time.Duration) {
 }
 
 // checkPasses checks that no window has more than n passes that surely lie within it.
-func checkPasses(t *testing.T, all []pass, n int64, window time.Duration) {
+func checkPasses(t *testing.T, all []allowed, n int64, window time.Duration) {
 	t.Helper()
 	const slack = 10 * time.Millisecond // clocks of servers count in milliseconds, at slightly different rates
-	slices.SortFunc(all, func(a, b pass) int { return a.call.Compare(b.call) })
+	slices.SortFunc(all, func(a, b allowed) int { return a.call.Compare(b.call) })
 	most := 0
 	for i, first := range all {
 		sure := 0
