@@ -171,62 +171,62 @@ func kindsOnce() []mutant {
 		{
 			Name: "key-used-for-another-request", Why: "a client gets the answer to another request",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "	case a.mark != mark:\n", New: "	case false:\n",
-			Pkg: "./idempotency", Test: "TestMiddleware_otherRequest",
+			Pkg: "adapter/httpidempotency", Test: "TestMiddleware_otherRequest",
 		},
 		{
 			Name: "key-used-for-another-form", Why: "the same, if a handler around the middleware has parsed the form",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "r.URL.RequestURI(), string(body), form)", New: "r.URL.RequestURI(), string(body))\n			_ = form",
-			Pkg: "./idempotency", Test: "TestMiddleware_otherForm",
+			Pkg: "adapter/httpidempotency", Test: "TestMiddleware_otherForm",
 		},
 		{
 			Name: "key-used-for-another-file", Why: "the same, if only a file of the form is another",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "texts = append(texts, name, file.Filename, content)", New: "texts = append(texts, name, file.Filename, content[:0])",
-			Pkg: "./idempotency", Test: "TestMiddleware_otherForm",
+			Pkg: "adapter/httpidempotency", Test: "TestMiddleware_otherForm",
 		},
 		{
 			Name: "key-of-everybody", Why: "a client reads the answer for another client",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "digest(m.o.Scope(r), key)", New: "digest(key)",
-			Pkg: "./idempotency", Test: "TestMiddleware_replays",
+			Pkg: "adapter/httpidempotency", Test: "TestMiddleware_replays",
 		},
 		{
 			Name: "idempotency-scope-is-the-token", Why: "a client that repeats a request with a refreshed token is served again",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "	if m.o.Scope == nil {\n", New: "	if m.o.Scope == nil {\n		m.o.Scope = func(r *http.Request) string { return r.Header.Get(\"Authorization\") }\n	}\n	if m.o.Scope == nil {\n",
-			Pkg: "./idempotency", Test: "TestMiddleware_scope",
+			Pkg: "adapter/httpidempotency", Test: "TestMiddleware_scope",
 		},
 		{
 			Name: "failed-answer-remembered", Why: "a client that tries again gets the old failure",
 			File: "adapter/httpidempotency/answer.go", Old: "	return status >= http.StatusInternalServerError\n", New: "	return false\n",
-			Pkg: "./idempotency", Test: "TestMiddleware_notRemembered",
+			Pkg: "adapter/httpidempotency", Test: "TestMiddleware_notRemembered",
 		},
 		{
 			Name: "idempotency-remembers-429", Why: "a client that got 429 gets it again for a whole day",
 			File: "adapter/httpidempotency/answer.go", Old: ", http.StatusTooManyRequests:", New: ":",
-			Pkg: "./idempotency", Test: "TestMiddleware_passing",
+			Pkg: "adapter/httpidempotency", Test: "TestMiddleware_passing",
 		},
 		{
 			Name: "idempotency-without-the-host", Why: "the order of one tenant is the answer to the request of another",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "strings.ToLower(r.Host), ", New: "",
-			Pkg: "./idempotency", Test: "TestMiddleware_host",
+			Pkg: "adapter/httpidempotency", Test: "TestMiddleware_host",
 		},
 		{
 			Name: "no-splay", Why: "a scheduler whose clock is late runs a quick job again",
 			File: "adapter/gocronlock/gocronlock.go", Old: "distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay+patience))...)", New: "distlock.New(store, opts...)",
-			Pkg: "./gocron", Test: "TestLocker",
+			Pkg: "adapter/gocronlock", Test: "TestLocker",
 		},
 		{
 			Name: "schedulers-refuse-each-other", Why: "schedulers that fire at the same moment split the votes of a majority, and none runs the job",
 			File: "adapter/gocronlock/gocronlock.go", Old: "distlock.MaxWait(l.patience)", New: "distlock.MaxWait(0)",
-			Pkg: "./gocron", Test: "TestLocker_Lock_noLine",
+			Pkg: "adapter/gocronlock", Test: "TestLocker_Lock_noLine",
 		},
 		{
 			Name: "fires-hours-apart", Why: "processes that began hours apart each run a job, when the fire of another is forgotten",
 			File: "adapter/robfigcron/robfigcron.go", Old: "		return byTheClock(every.Delay), nil\n", New: "		return every, nil\n",
-			Pkg: "./robfig", Test: "TestCron_Add_everyFewHours",
+			Pkg: "adapter/robfigcron", Test: "TestCron_Add_everyFewHours",
 		},
 		{
 			Name: "fire-by-the-local-clock", Why: "every scheduler takes the time at which it reached the job for the time of the fire",
 			File: "adapter/robfigcron/robfigcron.go", Old: "	at := entry.Prev\n", New: "	at := time.Now()\n",
-			Pkg: "./robfig", Test: "TestCron_Add_oncePerFire",
+			Pkg: "adapter/robfigcron", Test: "TestCron_Add_oncePerFire",
 		},
 	}
 }

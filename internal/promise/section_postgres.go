@@ -147,7 +147,7 @@ func postgres() Section {
 				Holds: `the call returns "unknown". A repeated request repairs it: one grant, ` +
 					`one fence`,
 				Tests: []Test{
-					"tests/promise/link_test.go:TestCuts/postgres 200 cuts",
+					"tests/promise/link_test.go:TestCuts/postgres 60 cuts; 1,000 in long runs",
 					"store/postgres/trouble_test.go:TestStore_lostReply",
 				},
 			},
@@ -385,7 +385,7 @@ func advisory() Section {
 				Holds: `the call returns "unknown". A repeated request repairs it, and no lock ` +
 					`is left behind`,
 				Tests: []Test{
-					"tests/promise/link_test.go:TestCuts/advisory 200 cuts",
+					"tests/promise/link_test.go:TestCuts/advisory 60 cuts; 1,000 in long runs",
 					"store/pgadvisory/fault_test.go:TestStore_lost_reply",
 				},
 			},

@@ -42,8 +42,8 @@ var fencesRise = Promise{
 				Answer: Yes,
 				What:   "over restarts, with and without data, and over clock jumps",
 				Tests: []Test{
-					"tests/promise/order_test.go:TestOrder/redis,_data_kept 20 restarts",
-					"tests/promise/order_test.go:TestOrder/redis,_data_lost 20 restarts",
+					"tests/promise/order_test.go:TestOrder/redis,_data_kept 8 restarts; 100 in long runs",
+					"tests/promise/order_test.go:TestOrder/redis,_data_lost 8 restarts; 100 in long runs",
 					"tests/promise/clock_test.go:TestClock_back/redis",
 					"tests/promise/clock_test.go:TestClock_corrected/redis",
 					"tests/redis/restart_test.go:TestRestart_forgetful",
@@ -72,7 +72,7 @@ var fencesRise = Promise{
 				Answer: Yes,
 				What:   "over failovers that lose the last claims",
 				Tests: []Test{
-					"tests/promise/order_test.go:TestOrder/replicated,_failovers 20 failovers",
+					"tests/promise/order_test.go:TestOrder/replicated,_failovers 8 failovers; 100 in long runs",
 					"tests/redis/failover_test.go:TestFailover_forgets",
 					"tests/redis/failover_test.go:TestFailover_sentinel",
 					"tests/promise/clock_test.go:TestClock_corrected/replicated",
@@ -100,7 +100,7 @@ var fencesRise = Promise{
 				Tests: []Test{
 					"store/quorum/fences_test.go:TestFences more than 100,000 grants; without " +
 						"the write-back the test fails",
-					"tests/promise/order_test.go:TestOrder/redlock 20 restarts",
+					"tests/promise/order_test.go:TestOrder/redlock 8 restarts; 100 in long runs",
 					"tests/redis/redlock_test.go:TestRedlock",
 					"tests/promise/clock_test.go:TestClock_corrected/redlock",
 				},
@@ -117,8 +117,8 @@ var fencesRise = Promise{
 				Answer: Yes,
 				What:   "over restarts, crashes and failovers",
 				Tests: []Test{
-					"tests/promise/order_test.go:TestOrder/postgres 20 restarts",
-					"tests/promise/order_test.go:TestOrder/postgres,_failovers 2 failovers",
+					"tests/promise/order_test.go:TestOrder/postgres 8 restarts; 100 in long runs",
+					"tests/promise/order_test.go:TestOrder/postgres,_failovers 2 failovers; 10 in long runs",
 					"tests/promise/clock_test.go:TestClock_back/postgres",
 					"tests/promise/clock_test.go:TestClock_corrected/postgres",
 					"store/postgres/trouble_test.go:TestStore_restartUnderLoad",
@@ -136,9 +136,9 @@ var fencesRise = Promise{
 				Answer: Yes,
 				What:   "over restarts: the sequence is on the disk",
 				Tests: []Test{
-					"tests/promise/order_test.go:TestOrder/advisory 20 restarts",
+					"tests/promise/order_test.go:TestOrder/advisory 8 restarts; 100 in long runs",
 					"store/pgadvisory/fault_test.go:TestStore_restart",
-					"store/pgadvisory/fault_test.go:TestStore_failover the standby has it all",
+					"store/pgadvisory/fault_test.go:TestStore_failover the standby has all data",
 				},
 			},
 			{
@@ -210,7 +210,7 @@ var clients = Promise{
 		Advisory: {
 			{
 				Answer: Yes,
-				When:   "while only the client or the server closes the connection",
+				When:   "while no device in between closes the connection",
 				What:   "the server closes a connection that is silent for a TTL, and no earlier",
 				Tests: []Test{
 					"tests/promise/link_test.go:TestCutOff/advisory",
