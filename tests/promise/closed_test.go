@@ -81,7 +81,7 @@ func TestBound_serverHangs(t *testing.T) {
 			p.Pause()
 		}
 		const bound = 90 * time.Millisecond
-		var over []time.Duration
+		var late []time.Duration
 		for i := range 50 {
 			ctx, cancel := context.WithTimeout(t.Context(), bound)
 			began := time.Now()
@@ -94,17 +94,17 @@ func TestBound_serverHangs(t *testing.T) {
 			default:
 				_, err = l.Lock(t.Context(), name, distlock.MaxWait(bound))
 			}
-			over = append(over, time.Since(began)-bound)
+			late = append(late, time.Since(began)-bound)
 			cancel()
 			if !errors.Is(err, distlock.ErrNotAcquired) || errors.Is(err, distlock.ErrHeld) {
 				t.Error(err)
 			}
 		}
-		slices.Sort(over)
-		if most := over[len(over)-1]; most > 500*time.Millisecond { // a busy machine needs some time
+		slices.Sort(late)
+		if most := late[len(late)-1]; most > 500*time.Millisecond { // a busy machine needs some time
 			t.Errorf("a call returned %v after the end of its context", most)
 		}
-		t.Logf("after the end of ctx: p50 %v, p98 %v, max %v", over[len(over)/2], over[len(over)-2], over[len(over)-1])
+		t.Logf("after the end of ctx: p50 %v, p98 %v, max %v", late[len(late)/2], late[len(late)-2], late[len(late)-1])
 		for _, r := range s.redis {
 			r.Resume()
 		}
