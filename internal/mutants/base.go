@@ -80,7 +80,8 @@ func changeSince(ctx context.Context, rev string) (change, error) {
 		now, _ := os.ReadFile(filepath.FromSlash(file)) // a removed one has none after
 		maps.Copy(after, rowsOf(string(now)))
 	}
-	return change{packagesOf(files, hasGo), rowsThatDiffer(before, after), tree{hasGo, testImports}}, nil
+	return change{packagesOf(files, hasGo), rowsThatDiffer(before, after),
+		tree{hasGo, testImports}}, nil
 }
 
 // seedOf returns a seed that is the same for the same commit.

@@ -51,7 +51,8 @@ func build(ctx context.Context, chosen []mutant, dir string, stdout io.Writer) (
 			return p, ctx.Err()
 		}
 		fmt.Fprintf(stdout, "mutants: compiled alone: %s\n", strings.Join(guilty, ", "))
-		chosen = slices.DeleteFunc(slices.Clone(chosen), func(m mutant) bool { return slices.Contains(guilty, m.Name) })
+		chosen = slices.DeleteFunc(slices.Clone(chosen),
+			func(m mutant) bool { return slices.Contains(guilty, m.Name) })
 	}
 }
 
@@ -59,7 +60,8 @@ func build(ctx context.Context, chosen []mutant, dir string, stdout io.Writer) (
 func batches(packages []string) (all [][]string) {
 	for _, p := range packages {
 		i := slices.IndexFunc(all, func(batch []string) bool {
-			return !slices.ContainsFunc(batch, func(other string) bool { return program(other) == program(p) })
+			return !slices.ContainsFunc(batch,
+				func(other string) bool { return program(other) == program(p) })
 		})
 		if i < 0 {
 			all = append(all, nil)
@@ -79,17 +81,21 @@ func program(pkg string) string {
 }
 
 // compile compiles the tests of some packages. It writes the output of the compiler to out.
-func (p programs) compile(ctx context.Context, packages []string, overlay, dir string, out *strings.Builder) {
+func (p programs) compile(
+	ctx context.Context, packages []string, overlay, dir string, out *strings.Builder,
+) {
 	to, err := os.MkdirTemp(dir, "tests-")
 	if err != nil {
 		out.WriteString(err.Error())
 		return
 	}
-	args := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", to + string(filepath.Separator)}
+	args := []string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o",
+		to + string(filepath.Separator)}
 	for _, pkg := range packages {
 		args = append(args, "./"+pkg)
 	}
-	text, _ := exec.CommandContext(ctx, "go", args...).CombinedOutput() // a missing program shows an error
+	// A missing program shows an error.
+	text, _ := exec.CommandContext(ctx, "go", args...).CombinedOutput()
 	out.Write(text)
 	for _, pkg := range packages {
 		file := filepath.Join(to, program(pkg))
@@ -113,11 +119,15 @@ func blamed(out string, names map[string]bool) (guilty []string) {
 }
 
 // run runs tests of a program with one mutant switched on, or none.
-func (p programs) run(ctx context.Context, most time.Duration, on string, m mutant) (string, error) {
+func (p programs) run(
+	ctx context.Context, most time.Duration, on string, m mutant,
+) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, most+limit)
 	defer cancel()
-	args := []string{"-test.count=1", "-test.v", "-test.paniconexit0", "-test.timeout=" + most.String(), "-test.run=" + pattern(m.Test)}
-	args = append(args, slices.DeleteFunc(slices.Clone(m.Args), func(a string) bool { return a == "-args" })...)
+	args := []string{"-test.count=1", "-test.v", "-test.paniconexit0",
+		"-test.timeout=" + most.String(), "-test.run=" + pattern(m.Test)}
+	args = append(args, slices.DeleteFunc(slices.Clone(m.Args),
+		func(a string) bool { return a == "-args" })...)
 	cmd := exec.CommandContext(ctx, p.paths[m.Pkg], args...)
 	cmd.Dir = "./" + m.Pkg
 	cmd.Env = append(os.Environ(), variable+"="+on)

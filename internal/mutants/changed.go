@@ -53,7 +53,8 @@ func packageOf(file string, hasGo func(dir string) bool) string {
 		return ""
 	}
 	dir := folderOf(file, hasGo)
-	if dir == "." && !strings.HasPrefix(file, "testdata/") && (path.Dir(file) != "." || path.Ext(file) != ".go") {
+	if dir == "." && !strings.HasPrefix(file, "testdata/") &&
+		(path.Dir(file) != "." || path.Ext(file) != ".go") {
 		return ""
 	}
 	return dir

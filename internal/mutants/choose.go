@@ -30,10 +30,14 @@ func parse(args []string, stderr io.Writer) (c choice, err error) {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.IntVar(&c.times, "times", 1, "number of runs of every mutant; each run must catch it")
-	flags.StringVar(&c.since, "since", "", "only mutants of packages, tests and rows that differ from this `revision`; auto: from the last landed commit")
-	flags.StringVar(&c.share, "share", "", "only a sample, such as 1/8; with -since: a sample in addition")
-	flags.Int64Var(&c.seed, "seed", -1, "which sample: seeds 0 to n-1 together cover all mutants (default: by the commit)")
-	flags.DurationVar(&c.budget, "budget", 0, "start no mutant after this time; compiling does not count (default: no limit)")
+	flags.StringVar(&c.since, "since", "",
+		"only mutants of packages, tests and rows that differ from this `revision`; auto: from the last landed commit")
+	flags.StringVar(&c.share, "share", "",
+		"only a sample, such as 1/8; with -since: a sample in addition")
+	flags.Int64Var(&c.seed, "seed", -1,
+		"which sample: seeds 0 to n-1 together cover all mutants (default: by the commit)")
+	flags.DurationVar(&c.budget, "budget", 0,
+		"start no mutant after this time; compiling does not count (default: no limit)")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -72,7 +76,8 @@ func (c choice) choose(ctx context.Context, all []mutant, stdout io.Writer) ([]m
 		rev, diff, err := c.changes(ctx)
 		if err != nil {
 			c.share = cmp.Or(c.share, share)
-			fmt.Fprintf(stdout, "mutants: unknown differences from %s (%v): a sample of %s instead\n", cmp.Or(rev, c.since), err, c.share)
+			fmt.Fprintf(stdout, "mutants: unknown differences from %s (%v): a sample of %s instead\n",
+				cmp.Or(rev, c.since), err, c.share)
 		} else {
 			chosen = slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !diff.touches(m) })
 			fmt.Fprintf(stdout, "mutants: %d of packages that differ from %s\n", len(chosen), rev)
@@ -90,7 +95,8 @@ func (c choice) choose(ctx context.Context, all []mutant, stdout io.Writer) ([]m
 		return nil, err
 	}
 	picked := sample(all, k, n, seed)
-	fmt.Fprintf(stdout, "mutants: %d as a sample: scripts/mutants -share %s -seed %d '%s'\n", len(picked), c.share, seed%uint64(n), c.wanted)
+	fmt.Fprintf(stdout, "mutants: %d as a sample: scripts/mutants -share %s -seed %d '%s'\n",
+		len(picked), c.share, seed%uint64(n), c.wanted)
 	return join(chosen, picked), nil
 }
 
@@ -122,5 +128,6 @@ func join(first, others []mutant) []mutant {
 	for _, m := range first {
 		names[m.Name] = true
 	}
-	return append(slices.Clone(first), slices.DeleteFunc(slices.Clone(others), func(m mutant) bool { return names[m.Name] })...)
+	return append(slices.Clone(first),
+		slices.DeleteFunc(slices.Clone(others), func(m mutant) bool { return names[m.Name] })...)
 }

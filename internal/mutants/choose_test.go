@@ -30,9 +30,12 @@ func TestChange_touches(t *testing.T) {
 		{Name: "adapter", File: "store/redis/goredisstore/goredisstore.go", Pkg: "store/redis"},
 		{Name: "cron", File: "robfig/lock.go", Pkg: "./robfig"},
 	}
-	code := []string{"internal/keeper", "internal/testenv", "store/redis", "store/redis/goredisstore", "robfig"}
-	imports := map[string][]string{"store/redis": {"internal/testenv", "."}, ".": {"internal/lab/history"}}
-	known := tree{func(dir string) bool { return slices.Contains(code, dir) }, func(pkg string) []string { return imports[pkg] }}
+	code := []string{"internal/keeper", "internal/testenv", "store/redis", "store/redis/goredisstore",
+		"robfig"}
+	imports := map[string][]string{"store/redis": {"internal/testenv", "."},
+		".": {"internal/lab/history"}}
+	known := tree{func(dir string) bool { return slices.Contains(code, dir) },
+		func(pkg string) []string { return imports[pkg] }}
 	for files, want := range map[string]string{
 		"":                                         "",
 		"README.md docs/testing.md Makefile":       "",
@@ -131,7 +134,8 @@ func TestSample(t *testing.T) {
 }
 
 func TestParse_share(t *testing.T) {
-	for share, ok := range map[string]bool{"1/8": true, "3/4": true, "1/1": true, "0/8": false, "9/8": false, "1": false, "1/8x": false, "1/": false, "-1/8": false} {
+	for share, ok := range map[string]bool{"1/8": true, "3/4": true, "1/1": true, "0/8": false,
+		"9/8": false, "1": false, "1/8x": false, "1/": false, "-1/8": false} {
 		if _, err := parse([]string{"-share", share}, io.Discard); (err == nil) != ok {
 			t.Errorf("%s: %v", share, err)
 		}

@@ -125,13 +125,15 @@ func verdictOf(test, out string, err error) (verdict, string) {
 		return broken, "the code with the mutant does not compile:\n" + out
 	}
 	for line := range strings.Lines(out) {
-		if fields := strings.Fields(line); len(fields) == 4 && fields[0] == "---" && fields[1] == "FAIL:" && fields[2] == test {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[0] == "---" &&
+			fields[1] == "FAIL:" && fields[2] == test {
 			return caught, ""
 		}
 	}
 	if _, running, late := strings.Cut(out, "panic: test timed out after "); late {
 		for line := range strings.Lines(running) {
-			if name, _, ok := strings.Cut(strings.TrimSpace(line), " ("); ok && (name == test || strings.HasPrefix(name, test+"/")) {
+			if name, _, ok := strings.Cut(strings.TrimSpace(line), " ("); ok &&
+				(name == test || strings.HasPrefix(name, test+"/")) {
 				return caught, ""
 			}
 		}
@@ -141,9 +143,11 @@ func verdictOf(test, out string, err error) (verdict, string) {
 
 // goTest runs the named tests of a mutant for at most the given time, and returns their output.
 func goTest(ctx context.Context, overlay string, most time.Duration, m mutant) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, most+2*limit) // compiling comes on top of the test's own limit
+	// Compiling comes on top of the test's own limit.
+	ctx, cancel := context.WithTimeout(ctx, most+2*limit)
 	defer cancel()
-	args := []string{"test", "-count=1", "-v", "-vet=off", "-ldflags=-s -w", "-timeout", most.String(), "-run", pattern(m.Test)}
+	args := []string{"test", "-count=1", "-v", "-vet=off", "-ldflags=-s -w", "-timeout", most.String(),
+		"-run", pattern(m.Test)}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}

@@ -19,15 +19,20 @@ func TestVerdictOf(t *testing.T) {
 		"does not compile": {"# p\na.go:1:1: syntax error\nFAIL\tp [build failed]\n", failed, broken},
 		"no such package":  {"FAIL\tp [setup failed]\n", failed, broken},
 		"another fails":    {"--- PASS: TestA (0.00s)\n--- FAIL: TestAB (0.01s)\nFAIL\n", failed, broken},
-		"a subtest fails":  {"    --- FAIL: TestA/part (0.01s)\n--- FAIL: TestA (0.01s)\nFAIL\n", failed, caught},
-		"killed":           {"signal: killed\n", failed, broken},
-		"a leak after it":  {"--- PASS: TestA (0.00s)\nPASS\ngoleak: Errors on successful test run\nFAIL\tp\n", failed, broken},
-		"hangs":            {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA (1m0s)\n", failed, caught},
-		"a subtest hangs":  {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA/part (1m0s)\n", failed, caught},
-		"another hangs":    {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestB (1m0s)\n", failed, broken},
-		"only mentioned":   {"--- FAIL: TestB (0.00s)\n    b_test.go:1: --- FAIL: TestA\n", failed, broken},
+		"a subtest fails": {"    --- FAIL: TestA/part (0.01s)\n--- FAIL: TestA (0.01s)\nFAIL\n",
+			failed, caught},
+		"killed":          {"signal: killed\n", failed, broken},
+		"a leak after it": {"--- PASS: TestA (0.00s)\nPASS\ngoleak: Errors on successful test run\nFAIL\tp\n", failed, broken},
+		"hangs": {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA (1m0s)\n",
+			failed, caught},
+		"a subtest hangs": {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA/part (1m0s)\n", failed, caught},
+		"another hangs": {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestB (1m0s)\n",
+			failed, broken},
+		"only mentioned": {"--- FAIL: TestB (0.00s)\n    b_test.go:1: --- FAIL: TestA\n",
+			failed, broken},
 	} {
-		if got, detail := verdictOf("TestA", c.out, c.err); got != c.want || (got == caught) != (detail == "") {
+		if got, detail := verdictOf("TestA", c.out, c.err); got != c.want ||
+			(got == caught) != (detail == "") {
 			t.Errorf("%s: %s (%s), want %s", name, got, detail, c.want)
 		}
 	}

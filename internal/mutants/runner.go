@@ -34,7 +34,8 @@ func (r *runner) run(ctx context.Context, chosen []mutant) (err error) {
 	if err := r.control(ctx, chosen); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.stdout, "control: the named tests pass on the unbroken code; compiled in %v, run in %v\n",
+	fmt.Fprintf(r.stdout,
+		"control: the named tests pass on the unbroken code; compiled in %v, run in %v\n",
 		built.Sub(start).Round(time.Second), time.Since(built).Round(time.Second))
 	began := time.Now()
 	parallel(chosen, func(m mutant) {
@@ -67,7 +68,8 @@ func (r *runner) report(m mutant, v verdict, detail string, took time.Duration) 
 	}
 	fmt.Fprintf(r.stdout, "%-9s %-34s by %-46s %5.1fs\n", v, m.Name, m.Test, took.Seconds())
 	if v != caught {
-		fmt.Fprintf(r.stdout, "          %s: %s\n          again: scripts/mutants '^%s$'\n", m.Why, detail, m.Name)
+		fmt.Fprintf(r.stdout, "          %s: %s\n          again: scripts/mutants '^%s$'\n", m.Why,
+			detail, m.Name)
 	}
 }
 
@@ -135,7 +137,8 @@ func controls(chosen []mutant) (all []mutant) {
 
 // covers reports whether a control runs the test of a mutant.
 func (c mutant) covers(m mutant) bool {
-	return c.Pkg == m.Pkg && slices.Equal(c.Args, m.Args) && c.Name == top(m.Test) && strings.Count(c.Test, "/") == strings.Count(m.Test, "/")
+	return c.Pkg == m.Pkg && slices.Equal(c.Args, m.Args) && c.Name == top(m.Test) &&
+		strings.Count(c.Test, "/") == strings.Count(m.Test, "/")
 }
 
 // top returns the test of a subtest.

@@ -78,7 +78,8 @@ func uncovered(all []Section, declared source) []string {
 	for _, s := range all {
 		happens, absence := map[string]bool{}, map[string]bool{}
 		for _, r := range s.Rows {
-			wrong = append(wrong, absent(fmt.Sprintf("%s, %s", s.Title, r.Fault), r.Tests, declared, s.Store)...)
+			wrong = append(wrong,
+				absent(fmt.Sprintf("%s, %s", s.Title, r.Fault), r.Tests, declared, s.Store)...)
 			for _, id := range r.Under {
 				happens[id] = true
 			}
@@ -94,7 +95,8 @@ func uncovered(all []Section, declared source) []string {
 		for _, f := range Faults {
 			switch {
 			case happens[f.ID] && absence[f.ID]:
-				wrong = append(wrong, fmt.Sprintf("%s: %s %s is listed as possible and as impossible", s.Title, f.ID, f.Name))
+				wrong = append(wrong,
+					fmt.Sprintf("%s: %s %s is listed as possible and as impossible", s.Title, f.ID, f.Name))
 			case !happens[f.ID] && !absence[f.ID]:
 				wrong = append(wrong, fmt.Sprintf("%s: no row for %s, %s", s.Title, f.ID, f.Name))
 			}
@@ -153,15 +155,23 @@ func TestPromises_canFail(t *testing.T) {
 		"":                              full(Claim{Yes, "", "", a}, Claim{No, "then", "", a}),
 		"P, Redis: the cell is missing": full(),
 		"P, Redis, : no test shows it":  full(Claim{No, "", "", nil}),
-		"P, Redis, : there is no TestB in a_test.go":                           full(Claim{Yes, "", "", []Test{"a_test.go:TestB"}}),
-		"P, Redis, : there is no TestA/slow in a_test.go":                      full(Claim{Yes, "", "", []Test{"a_test.go:TestA/slow"}}),
-		"P, Redis, : there is no TestEach/redis in a_test.go":                  full(Claim{Yes, "", "", []Test{"a_test.go:TestEach/redis,_quick", "a_test.go:TestEach/redis"}}),
-		"P, Redis, : TestEach has a subtest for each store, and none is named": full(Claim{Yes, "", "", []Test{"a_test.go:TestEach"}}),
-		"P, Redis, : TestEach/sqlite runs on SQLite":                           full(Claim{Yes, "", "", []Test{"a_test.go:TestA/quick", "a_test.go:TestEach/sqlite"}}),
-		"P, Redis, : TestA is not a test of Redis":                             full(Claim{Yes, "", "", []Test{"store/redis/a_test.go:TestA", "store/mem/a_test.go:TestA"}}),
-		"P, Redis, : file does not exist":                                      full(Claim{Yes, "", "", []Test{"b_test.go:TestA"}}),
-		"P, Redis, neither a promise nor a reason for its absence":             full(Claim{}),
-		"P, Redis, why: does not apply, but has tests or more claims":          full(Claim{NotApplicable, "why", "", a}),
+		"P, Redis, : there is no TestB in a_test.go": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestB"}}),
+		"P, Redis, : there is no TestA/slow in a_test.go": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestA/slow"}}),
+		"P, Redis, : there is no TestEach/redis in a_test.go": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestEach/redis,_quick", "a_test.go:TestEach/redis"}}),
+		"P, Redis, : TestEach has a subtest for each store, and none is named": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestEach"}}),
+		"P, Redis, : TestEach/sqlite runs on SQLite": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestA/quick", "a_test.go:TestEach/sqlite"}}),
+		"P, Redis, : TestA is not a test of Redis": full(Claim{Yes, "", "",
+			[]Test{"store/redis/a_test.go:TestA", "store/mem/a_test.go:TestA"}}),
+		"P, Redis, : file does not exist": full(Claim{Yes, "", "",
+			[]Test{"b_test.go:TestA"}}),
+		"P, Redis, neither a promise nor a reason for its absence": full(Claim{}),
+		"P, Redis, why: does not apply, but has tests or more claims": full(Claim{NotApplicable,
+			"why", "", a}),
 	} {
 		if got := strings.Join(unproved(ps, declared), ", "); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -174,10 +184,13 @@ func TestPromises_canFail(t *testing.T) {
 	for want, s := range map[string]Section{
 		"":                                       {Rows: []Row{{Under: ids, Tests: a}}},
 		"S: no row for F01, crash of the holder": {Title: "S", Rows: []Row{{Under: ids[1:], Tests: a}}},
-		"S: F02 pause of the holder is listed as possible and as impossible": {Title: "S", Rows: []Row{{Under: ids, Tests: a}}, Absent: []Absence{{ids[1:2], "why"}}},
-		"S: [F01] without a reason": {Title: "S", Rows: []Row{{Under: ids[1:], Tests: a}}, Absent: []Absence{{ids[:1], ""}}},
-		"S: there is no fault F99":  {Title: "S", Rows: []Row{{Under: append(slices.Clone(ids), "F99"), Tests: a}}},
-		"S, x: no test shows it":    {Title: "S", Rows: []Row{{Under: ids, Fault: "x"}}},
+		"S: F02 pause of the holder is listed as possible and as impossible": {Title: "S",
+			Rows: []Row{{Under: ids, Tests: a}}, Absent: []Absence{{ids[1:2], "why"}}},
+		"S: [F01] without a reason": {Title: "S", Rows: []Row{{Under: ids[1:], Tests: a}},
+			Absent: []Absence{{ids[:1], ""}}},
+		"S: there is no fault F99": {Title: "S",
+			Rows: []Row{{Under: append(slices.Clone(ids), "F99"), Tests: a}}},
+		"S, x: no test shows it": {Title: "S", Rows: []Row{{Under: ids, Fault: "x"}}},
 	} {
 		if got := strings.Join(uncovered([]Section{s}, declared), ", "); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -224,7 +237,8 @@ func same(t *testing.T, name string, want func(old string) string) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s differs from the tables in internal/promise: %s\nrun `make docs`", name, differs(string(old), now))
+		t.Errorf("%s differs from the tables in internal/promise: %s\nrun `make docs`", name,
+			differs(string(old), now))
 	}
 }
 

@@ -168,7 +168,8 @@ var called = []string{"memory", "sqlite", "redis", "replicated", "redlock", "pos
 
 // homes are folders with tests of certain stores.
 var homes = map[string][]Store{
-	"store/mem/": {Memory}, "store/sqlite/": {SQLite}, "store/redis/": {Redis, Replicated}, "store/quorum/": {Redlock},
+	"store/mem/": {Memory}, "store/sqlite/": {SQLite}, "store/redis/": {Redis, Replicated},
+	"store/quorum/":   {Redlock},
 	"store/postgres/": {Postgres}, "store/pgadvisory/": {Advisory},
 }
 
@@ -222,7 +223,8 @@ func TestD(t *testing.T) { each(t, nil) }
 	}
 	got := f.tests("a_test.go")
 	for name, want := range map[string][]string{
-		"TestA": {"redlock,_one_node"}, "TestB": {"postgres", "redis"}, "TestC": {"with_data"}, "TestD": {"redis", "sqlite"},
+		"TestA": {"redlock,_one_node"}, "TestB": {"postgres", "redis"}, "TestC": {"with_data"},
+		"TestD": {"redis", "sqlite"},
 	} {
 		if !slices.Equal(got[name], want) {
 			t.Errorf("%s: %q, want %q", name, got[name], want)

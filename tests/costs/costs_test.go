@@ -218,7 +218,8 @@ func (b *bill) renewals(t *testing.T, s subject) {
 	for i := range leases {
 		// A node of Redlock has a tenth of the TTL, which may be too short on a busy machine.
 		_, err := l.Lock(t.Context(), fmt.Sprintf("kept/%05d", i))
-		for tries := 1; tries < 20 && (errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable)); tries++ {
+		for tries := 1; tries < 20 &&
+			(errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable)); tries++ {
 			_, err = l.Lock(t.Context(), fmt.Sprintf("kept/%05d", i))
 		}
 		if err != nil {
@@ -241,7 +242,8 @@ func (b *bill) renewals(t *testing.T, s subject) {
 			b.renewal = one
 		}
 	}
-	_ = l.ReleaseAll(context.Background()) // on a busy machine some leases may be lost, which changes no average
+	// On a busy machine some leases may be lost, which changes no average.
+	_ = l.ReleaseAll(context.Background())
 }
 
 // waits measures the costs of a waiter, and of the hand-off that ends the wait.
@@ -266,7 +268,8 @@ func (b *bill) waits(t *testing.T, s subject, l *distlock.Locker) {
 	before, _ = s.read()
 	time.Sleep(watch)
 	after, _ = s.read()
-	b.wait = after.minus(before).per(watch.Seconds()).minus(b.idle) // without the costs of the idle holder
+	// The costs of the idle holder are subtracted.
+	b.wait = after.minus(before).per(watch.Seconds()).minus(b.idle)
 	before, _ = s.read()
 	if err := lease.Unlock(t.Context()); err != nil {
 		t.Fatal(err)

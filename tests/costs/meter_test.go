@@ -21,7 +21,8 @@ type tally struct {
 }
 
 func (a tally) minus(b tally) tally {
-	return tally{a.conns - b.conns, a.commands - b.commands, a.trips - b.trips, a.sent - b.sent, a.received - b.received}
+	return tally{a.conns - b.conns, a.commands - b.commands, a.trips - b.trips, a.sent - b.sent,
+		a.received - b.received}
 }
 
 func (a tally) per(n float64) tally {

@@ -41,7 +41,8 @@ var subjects = []struct {
 func unmeasured() (float64, bool) { return 0, false }
 
 func memory(*testing.T) subject {
-	return subject{url: "memory:", inner: unmeasured, disk: unmeasured, size: func() (float64, float64) { return heap(), 0 }}
+	return subject{url: "memory:", inner: unmeasured, disk: unmeasured,
+		size: func() (float64, float64) { return heap(), 0 }}
 }
 
 // heap returns the memory in use.
@@ -106,7 +107,8 @@ func redisNodes(t *testing.T, n int) subject {
 			}
 			for line := range strings.Lines(fmt.Sprint(info)) {
 				name, rest, found := strings.Cut(line, ":calls=")
-				if count, _, _ := strings.Cut(rest, ","); found && name != "cmdstat_info" && name != "cmdstat_ping" {
+				if count, _, _ := strings.Cut(rest, ","); found && name != "cmdstat_info" &&
+					name != "cmdstat_ping" {
 					calls, _ := strconv.ParseFloat(count, 64)
 					sum += calls
 				}

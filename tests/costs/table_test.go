@@ -39,7 +39,8 @@ var tables = []table{
 		return []float64{b.renewal.trips * leases, b.renewal.sent, b.renewal.received}
 	}, nil},
 	{"wait", []string{"commands in a second", "bytes in a second", "commands of a hand-off", "bytes of a hand-off"}, func(b bill) []float64 {
-		return []float64{b.wait.commands, b.wait.sent + b.wait.received, b.handOff.commands, b.handOff.sent + b.handOff.received}
+		return []float64{b.wait.commands, b.wait.sent + b.wait.received, b.handOff.commands,
+			b.handOff.sent + b.handOff.received}
 	}, nil},
 	{"rest", []string{"held: bytes", "held: keys or rows", "after that: bytes", "after that: keys or rows"}, func(b bill) []float64 {
 		return []float64{b.heldBytes, b.heldRows, b.freeBytes, b.freeRows}
@@ -55,7 +56,8 @@ func (b bill) remote() bool { return b.hold.commands > 0 }
 // text returns the table in the format of the page.
 func (t table) text(bills []bill) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "| | %s |\n|---|%s\n", strings.Join(t.columns, " | "), strings.Repeat("---|", len(t.columns)))
+	fmt.Fprintf(&s, "| | %s |\n|---|%s\n", strings.Join(t.columns, " | "),
+		strings.Repeat("---|", len(t.columns)))
 	for _, b := range bills {
 		s.WriteString("| " + b.store)
 		for i, v := range t.row(b) {
@@ -103,7 +105,8 @@ func write(t *testing.T, bills []bill) {
 		if !ok {
 			t.Fatalf("%s has no table %q", page, table.mark)
 		}
-		out = strings.Replace(out, whole, "<!-- measured: "+table.mark+" -->\n"+table.text(bills)+"<!-- end -->\n", 1)
+		out = strings.Replace(out, whole,
+			"<!-- measured: "+table.mark+" -->\n"+table.text(bills)+"<!-- end -->\n", 1)
 	}
 	if err := os.WriteFile(page, []byte(out), 0o644); err != nil {
 		t.Fatal(err)
@@ -152,7 +155,8 @@ func differences(was, now string, slack []float64) (out []string) {
 	written := rows(was)
 	measured := rows(now)
 	if !slices.Equal(written[""], measured[""]) {
-		return []string{fmt.Sprintf("the columns are %q, but %q were measured", written[""], measured[""])}
+		return []string{fmt.Sprintf("the columns are %q, but %q were measured", written[""],
+			measured[""])}
 	}
 	delete(measured, "")
 	for _, store := range slices.Sorted(maps.Keys(measured)) {

@@ -93,10 +93,12 @@ func playCounter(args []string) int {
 	defer plain.Close()
 	return obey(plain, func(key string, ttl time.Duration, tries int, pause time.Duration) (lock, error) {
 		name := strings.TrimPrefix(key, "lock:")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(tries)*max(pause, time.Second))
+		ctx, cancel := context.WithTimeout(context.Background(),
+			time.Duration(tries)*max(pause, time.Second))
 		defer cancel()
 		// Other clients notify nobody of their release, so distlock polls as often as they do.
-		lease, err := o.Lock(ctx, name, distlock.TTL(ttl), distlock.Backoff(max(pause, poll), max(pause, poll)))
+		lease, err := o.Lock(ctx, name, distlock.TTL(ttl),
+			distlock.Backoff(max(pause, poll), max(pause, poll)))
 		if err != nil {
 			return nil, err
 		}

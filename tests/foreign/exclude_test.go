@@ -169,7 +169,8 @@ var rules = []rule{
 			p.acquire(late)
 			p.other.must("yes", "await", p.key, long, poll, soon)
 			p.untouched(func() {
-				if _, err := p.ours.store.Renew(p.ctx, driver.Renewal{ID: late.ID, TTL: long}); !errors.Is(err, driver.ErrNotHeld) {
+				_, err := p.ours.store.Renew(p.ctx, driver.Renewal{ID: late.ID, TTL: long})
+				if !errors.Is(err, driver.ErrNotHeld) {
 					p.t.Errorf("%s: renew: %v", h.name, err)
 				}
 				if err := p.ours.store.Release(p.ctx, late.ID); !errors.Is(err, driver.ErrNotHeld) {
@@ -282,7 +283,9 @@ func (h hold) take(p *pair, ttl time.Duration) held {
 	}
 }
 
-func (h hold) lease(ctx context.Context, o ours, name string, ttl time.Duration) (*distlock.Lease, error) {
+func (h hold) lease(
+	ctx context.Context, o ours, name string, ttl time.Duration,
+) (*distlock.Lease, error) {
 	if h.shared {
 		return o.TryRLock(ctx, name, distlock.TTL(ttl))
 	}
@@ -314,7 +317,8 @@ func holdOn(addr, name, how, ttl string) error {
 		switch {
 		case h.name != how:
 		case how == "counted":
-			r := driver.Request{ID: driver.ID{Key: name, Owner: rand.Text()}, Weight: h.weight, Limit: h.limit, TTL: d}
+			r := driver.Request{ID: driver.ID{Key: name, Owner: rand.Text()}, Weight: h.weight,
+				Limit: h.limit, TTL: d}
 			if res, err := o.store.Acquire(ctx, r); err != nil || !res.Granted {
 				return fmt.Errorf("not granted: %+v, %w", res, err)
 			}

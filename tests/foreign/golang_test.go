@@ -70,7 +70,8 @@ func playRedsync(args []string) int {
 	return obey(client, func(key string, ttl time.Duration, tries int, pause time.Duration) (lock, error) {
 		// By default a call may take a twentieth of the TTL, which is too short on a busy machine.
 		// The whole TTL is the longest useful time.
-		m := rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(tries), redsync.WithRetryDelay(pause), redsync.WithTimeoutFactor(1))
+		m := rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(tries),
+			redsync.WithRetryDelay(pause), redsync.WithTimeoutFactor(1))
 		err := m.Lock()
 		if taken(err) {
 			return nil, nil
@@ -167,7 +168,9 @@ func (a *actor) hammer(key string, ttl, limit time.Duration) (string, error) {
 	return fmt.Sprint("no ", tries), nil
 }
 
-func (a *actor) count(key string, ttl time.Duration, counter string, span time.Duration) (string, error) {
+func (a *actor) count(
+	key string, ttl time.Duration, counter string, span time.Duration,
+) (string, error) {
 	rounds := 0
 	for end := time.Now().Add(span); time.Now().Before(end); {
 		const pause = 5 * time.Millisecond

@@ -62,7 +62,8 @@ func TestEndless(t *testing.T) {
 // A key of another type is not a lock: calls return ErrInvalid and write nothing.
 func TestWrongType(t *testing.T) {
 	t.Parallel()
-	for _, command := range [][]string{{"RPUSH", "x"}, {"HSET", "a", "b"}, {"SADD", "x"}, {"ZADD", "1", "x"}} {
+	for _, command := range [][]string{{"RPUSH", "x"}, {"HSET", "a", "b"}, {"SADD", "x"},
+		{"ZADD", "1", "x"}} {
 		t.Run(command[0], func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t, testenv.Redis(t, testenv.Shared()), nil)

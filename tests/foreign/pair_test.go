@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	long  = 20 * time.Second      // a TTL that does not expire during a test
-	short = 2 * time.Second       // a TTL that expires, but not before the next steps in a short scheduler stall
+	long = 20 * time.Second // a TTL that does not expire during a test
+	// A TTL that expires, but not before the next steps in a short scheduler stall.
+	short = 2 * time.Second
 	alive = 4 * time.Second       // a TTL that is renewed in time, also on a busy machine
 	poll  = 20 * time.Millisecond // between two tries of a waiting client
 	soon  = 5 * time.Second       // the limit for an immediate action on a busy machine
@@ -111,13 +112,16 @@ func (p *pair) named(err error, least, most time.Duration) {
 	if !errors.Is(err, distlock.ErrHeld) || !errors.As(err, &held) {
 		p.t.Fatalf("got %v, want ErrHeld", err)
 	}
-	if held.Name != p.name || held.Holder != another || held.Fence != 0 || held.Left < least || held.Left > most+time.Millisecond {
-		p.t.Fatalf("got %v (fence %d), want held by %s with %v to %v left", err, held.Fence, another, least, most)
+	if held.Name != p.name || held.Holder != another || held.Fence != 0 || held.Left < least ||
+		held.Left > most+time.Millisecond {
+		p.t.Fatalf("got %v (fence %d), want held by %s with %v to %v left", err, held.Fence, another,
+			least, most)
 	}
 }
 
 func (p *pair) request(weight, limit int64, ttl time.Duration) driver.Request {
-	return driver.Request{ID: driver.ID{Key: p.name, Owner: rand.Text()}, Weight: weight, Limit: limit, TTL: ttl, Holder: "ours"}
+	return driver.Request{ID: driver.ID{Key: p.name, Owner: rand.Text()}, Weight: weight, Limit: limit,
+		TTL: ttl, Holder: "ours"}
 }
 
 func (p *pair) acquire(r driver.Request) driver.Result {

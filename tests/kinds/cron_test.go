@@ -36,7 +36,9 @@ func crons(t *testing.T, url string, o *distlock.CronOptions) (out []*distlock.C
 
 // fireAll lets all processes reach a fire at the same time. It returns the number of processes that
 // ran the job.
-func fireAll(t *testing.T, all []*distlock.Cron, at time.Time, job func(ctx context.Context) error) int64 {
+func fireAll(
+	t *testing.T, all []*distlock.Cron, at time.Time, job func(ctx context.Context) error,
+) int64 {
 	t.Helper()
 	var runs atomic.Int64
 	var wg sync.WaitGroup
@@ -129,7 +131,8 @@ func TestCron_refused(t *testing.T) {
 			return err
 		}},
 		"idempotency": {keeps, func(t *testing.T, url string) error {
-			_, err := httpidempotency.Middleware(locker(t, url), time.Hour, &httpidempotency.Options{Scope: httpidempotency.SharedScope})
+			_, err := httpidempotency.Middleware(locker(t, url), time.Hour,
+				&httpidempotency.Options{Scope: httpidempotency.SharedScope})
 			return err
 		}},
 		"gocron": {outlives, func(t *testing.T, url string) error {
@@ -140,7 +143,8 @@ func TestCron_refused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(f driver.Features) bool { return !tt.needs(f) }, func(t *testing.T, url string) {
 				err := tt.make(t, url)
-				if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "store "+name) {
+				if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) ||
+					!strings.Contains(fmt.Sprint(err), "store "+name) {
 					t.Errorf("store %s: %v", name, err)
 				}
 			})

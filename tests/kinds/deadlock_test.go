@@ -41,7 +41,8 @@ func meet(t *testing.T, tasks []task) *distlock.DeadlockError {
 			case last:
 				took := formed.Elapsed()
 				t.Logf("found after %v: %v", took.Round(time.Millisecond), err)
-				if took > 4*time.Second { // tests in virtual time check the bound of 2 s; test machines may be slow
+				// Tests in virtual time check the bound of 2 s; test machines may be slow.
+				if took > 4*time.Second {
 					t.Errorf("found after %v", took)
 				}
 			case err != nil:
@@ -79,7 +80,8 @@ func TestDeadlock(t *testing.T) {
 		}
 		for i, p := range found.Cycle {
 			at := (n - 1 + i) % n
-			if p.Holder != fmt.Sprint("p", at) || len(p.Holds) != 1 || p.Holds[0].Name != fmt.Sprint("k", at) || p.Holds[0].Held < time.Second ||
+			if p.Holder != fmt.Sprint("p", at) || len(p.Holds) != 1 ||
+				p.Holds[0].Name != fmt.Sprint("k", at) || p.Holds[0].Held < time.Second ||
 				p.Waits.Name != fmt.Sprint("k", (at+1)%n) || p.Waits.Held < 900*time.Millisecond {
 				t.Errorf("task %d: %+v", i, p)
 			}
@@ -142,7 +144,8 @@ func TestDeadlock_notFound(t *testing.T) {
 			unlock(t, lease, y)
 		})
 		_, err := steady(a.Lock)(ctx, "y")
-		if !errors.Is(err, distlock.ErrHeld) && !slow(err) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, distlock.ErrDeadlock) {
+		if !errors.Is(err, distlock.ErrHeld) && !slow(err) ||
+			!errors.Is(err, context.DeadlineExceeded) || errors.Is(err, distlock.ErrDeadlock) {
 			t.Errorf("%v", err)
 		}
 		unlock(t, x)

@@ -87,7 +87,8 @@ func TestElection_kill(t *testing.T) {
 			t.Fatal(err)
 		}
 		queue := store(t, url).Features().Queue
-		before := await(t, e, func(l distlock.Leader) bool { return l.Holder == "node-0" && (l.Line == 2 || !queue) })
+		before := await(t, e,
+			func(l distlock.Leader) bool { return l.Holder == "node-0" && (l.Line == 2 || !queue) })
 		watch := testenv.NewStopwatch(t)
 		all[0].Kill()
 		after := await(t, e, func(l distlock.Leader) bool { return l.Term != 0 && l.Holder != "node-0" })
@@ -319,7 +320,8 @@ func TestElection_refused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(f driver.Features) bool { return !elects(f) }, func(t *testing.T, url string) {
 		_, err := locker(t, url).Election("e")
-		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "store "+name) {
+		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "store "+name) {
 			t.Errorf("store %s: %v", name, err)
 		}
 	})

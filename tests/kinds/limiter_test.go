@@ -21,7 +21,8 @@ type allowed struct{ call, back time.Time }
 func TestLimiter_neverOver(t *testing.T) {
 	t.Parallel()
 	const window = time.Second
-	for _, tt := range []struct{ n, weight int64 }{{5, 1}, {3000, 20}} { // the second in shares of three
+	// The second limiter takes shares of three passes.
+	for _, tt := range []struct{ n, weight int64 }{{5, 1}, {3000, 20}} {
 		t.Run(fmt.Sprint(tt.n), func(t *testing.T) { neverOver(t, tt.n, tt.weight, window) })
 	}
 }
@@ -76,7 +77,8 @@ func neverOver(t *testing.T, n, weight int64, window time.Duration) {
 // checkPasses checks that no window has more than n passes that surely lie within it.
 func checkPasses(t *testing.T, all []allowed, n int64, window time.Duration) {
 	t.Helper()
-	const slack = 10 * time.Millisecond // clocks of servers count in milliseconds, at slightly different rates
+	// Clocks of servers count in milliseconds, at slightly different rates.
+	const slack = 10 * time.Millisecond
 	slices.SortFunc(all, func(a, b allowed) int { return a.call.Compare(b.call) })
 	most := 0
 	for i, first := range all {

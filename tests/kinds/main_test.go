@@ -22,7 +22,8 @@ import (
 const soon = 10 * time.Second
 
 func TestMain(m *testing.M) {
-	run := testenv.Main(m, testenv.Roles{"candidate": playCandidate, "slots": playSlots, "nested": playNested})
+	run := testenv.Main(m,
+		testenv.Roles{"candidate": playCandidate, "slots": playSlots, "nested": playNested})
 	flag.Parse()
 	// The tests mostly wait, which needs no processor.
 	if err := flag.Set("test.parallel", "8"); err != nil {
@@ -37,7 +38,8 @@ var stores = map[string]func(t *testing.T) string{
 	"redis":    func(t *testing.T) string { return testenv.Redis(t).URL },
 	"postgres": func(t *testing.T) string { return testenv.Postgres(t, testenv.Shared()).Database(t) },
 	"redlock": func(t *testing.T) string {
-		url := "redlock:?lock_node_limit=2s" // a scheduler stall may last longer than the default of 100 ms
+		// A scheduler stall may last longer than the default of 100 ms.
+		url := "redlock:?lock_node_limit=2s"
 		for range 3 {
 			url += "&node=" + testenv.Redis(t).URL
 		}

@@ -35,7 +35,8 @@ func TestLocker_LockAll(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(p), 1))
 				for range 10 {
 					order := rng.Perm(3)[:2]
-					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]}, distlock.MaxWait(3*soon))
+					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]},
+						distlock.MaxWait(3*soon))
 					if err != nil {
 						t.Error(err)
 						return

@@ -59,7 +59,8 @@ func TestOnce_forgets(t *testing.T) {
 		defer cancel()
 		l := locker(t, url)
 		const kept = 500 * time.Millisecond
-		o, err := distlock.NewOnce(l, kept, &distlock.OnceOptions[int]{Failures: func(error) bool { return true }})
+		o, err := distlock.NewOnce(l, kept,
+			&distlock.OnceOptions[int]{Failures: func(error) bool { return true }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +100,8 @@ func TestOnce_refused(t *testing.T) {
 	onEach(t, func(f driver.Features) bool { return !keeps(f) }, func(t *testing.T, url string) {
 		l := locker(t, url)
 		_, err := distlock.NewOnce[int](l, time.Hour, nil)
-		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "store "+name) {
+		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "store "+name) {
 			t.Errorf("store %s: %v", name, err)
 		}
 	})

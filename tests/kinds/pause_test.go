@@ -63,7 +63,9 @@ func playNested(args []string) int {
 	return 0
 }
 
-func nest(ctx context.Context, l *distlock.Locker, how string, ttl time.Duration) (context.Context, error) {
+func nest(
+	ctx context.Context, l *distlock.Locker, how string, ttl time.Duration,
+) (context.Context, error) {
 	if how == "LockAll" {
 		all, err := l.LockAll(ctx, []string{"a", "b"}, distlock.TTL(time.Minute))
 		if err != nil {

@@ -28,7 +28,8 @@ func TestRobfig(t *testing.T) {
 	onEach(t, keeps, func(t *testing.T, url string) {
 		var runs atomic.Int64
 		var all []*cron.Cron
-		for _, jobs := range crons(t, url, &distlock.CronOptions{Overlap: true}) { // no fire is skipped on a slow machine
+		// No fire is skipped on a slow machine.
+		for _, jobs := range crons(t, url, &distlock.CronOptions{Overlap: true}) {
 			c := cron.New(cron.WithSeconds(), cron.WithLocation(time.UTC))
 			_, err := robfigcron.New(c, jobs, nil).Add(t.Context(), everySecond, "report", func(context.Context) error {
 				runs.Add(1)
@@ -135,7 +136,8 @@ func TestGocron_Locker(t *testing.T) {
 		var runs [jobs]atomic.Int64
 		for _, s := range all {
 			for i := range jobs {
-				_, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), gocron.NewTask(func() { runs[i].Add(1) }), gocron.WithName(fmt.Sprint("job ", i)))
+				_, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
+					gocron.NewTask(func() { runs[i].Add(1) }), gocron.WithName(fmt.Sprint("job ", i)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -144,7 +146,8 @@ func TestGocron_Locker(t *testing.T) {
 		for _, s := range all {
 			go s.Start() // with a start time, a scheduler that is not ready by then would never run a job
 		}
-		until(t, "all schedulers have tried all jobs", func() bool { return granted.Load()+refused.Load() == processes*jobs })
+		until(t, "all schedulers have tried all jobs",
+			func() bool { return granted.Load()+refused.Load() == processes*jobs })
 		for _, s := range all {
 			if err := s.StopJobs(); err != nil { // waits for their end
 				t.Error(err)

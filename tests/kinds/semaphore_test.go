@@ -58,7 +58,8 @@ func TestSemaphore_history(t *testing.T) {
 		stop()
 		wg.Wait()
 		rules := history.Rules{Tolerance: soon, Min: history.Minimums{Grants: 150, ContendedWaits: 10}}
-		v, err := history.Judge(load.Recorder.History(), rules, history.Search{Dir: t.TempDir(), Name: "semaphore"})
+		v, err := history.Judge(load.Recorder.History(), rules,
+			history.Search{Dir: t.TempDir(), Name: "semaphore"})
 		if err != nil {
 			t.Fatal(err)
 		}

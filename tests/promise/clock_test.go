@@ -59,11 +59,13 @@ func TestClock_forward(t *testing.T) {
 		time.Sleep(renewal)
 		extend(t, first.Lease, ttl)
 		first.hold.Renew().Extended(first.Until())
-		link.each(func(p *testenv.ProxyServer) { p.Hold(testenv.ToClient) }) // or the holder would be notified at once
+		// Otherwise the holder would be notified at once.
+		link.each(func(p *testenv.ProxyServer) { p.Hold(testenv.ToClient) })
 		clock.Set(jump)
 		second := sc.granted(next, soon)
 		sc.twoHolders(first)
-		t.Logf("set forward by %v: the second grant came %v before the end of the first holder's trust", jump, time.Until(first.Until()).Round(time.Millisecond))
+		t.Logf("set forward by %v: the second grant came %v before the end of the first holder's trust",
+			jump, time.Until(first.Until()).Round(time.Millisecond))
 		sc.release(second)
 	})
 }
@@ -91,7 +93,8 @@ func TestClock_back(t *testing.T) {
 		if took := set.Elapsed(); took > ttl+jump+2*time.Second {
 			t.Errorf("granted %v after the clock was set back by %v", took, jump)
 		} else {
-			t.Logf("TTL %v, set back by %v: the next grant came after %v", ttl, jump, took.Round(time.Millisecond))
+			t.Logf("TTL %v, set back by %v: the next grant came after %v", ttl, jump,
+				took.Round(time.Millisecond))
 		}
 		sc.release(second)
 		for range 3 {
@@ -111,7 +114,8 @@ func TestClock_deadWaiter(t *testing.T) {
 		clock := clocked(t, s)
 		store := s.store(t)
 		r := func(owner string) driver.Request {
-			return driver.Request{ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, QueueTTL: wait}
+			return driver.Request{ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole,
+				Limit: driver.Whole, TTL: time.Minute, QueueTTL: wait}
 		}
 		acquire := func(owner string) error {
 			res, err := store.Acquire(t.Context(), r(owner))
@@ -127,7 +131,8 @@ func TestClock_deadWaiter(t *testing.T) {
 		clock.Set(-jump)
 		eventually(t, "a release", func() error { return store.Release(t.Context(), r("holder").ID) })
 		claims, err := driver.Show(t.Context(), store, "key")
-		if err != nil || len(claims) != 1 || claims[0].Owner != driver.Tag("dead") || claims[0].Left > wait {
+		if err != nil || len(claims) != 1 || claims[0].Owner != driver.Tag("dead") ||
+			claims[0].Left > wait {
 			t.Fatalf("%+v, %v; want the claim of the dead waiter, for at most %v", claims, err, wait)
 		}
 		eventually(t, "the next holder", func() error { return acquire("next") })
@@ -174,7 +179,8 @@ func TestClock_corrected(t *testing.T) {
 		for _, name := range []string{"a", "b", "a"} {
 			after := fence(name)
 			if after <= before[name] {
-				t.Errorf("%s: fence %d, lower than the last one by %v", name, after, time.Duration(before[name]-after)*time.Microsecond)
+				t.Errorf("%s: fence %d, lower than the last one by %v", name, after,
+					time.Duration(before[name]-after)*time.Microsecond)
 			}
 			before[name] = after
 		}
@@ -189,7 +195,8 @@ func TestClock_corrected_noFloor(t *testing.T) {
 	const ahead, unused = time.Hour, 11 * time.Minute
 	for name, start := range map[string]func(t *testing.T) (servers []*testenv.RedisServer, url string){
 		"redis, own names": func(t *testing.T) ([]*testenv.RedisServer, string) {
-			r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user app on >secret ~lock:app/* ~{lock:app/* &* +@all"))
+			r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all",
+				"user app on >secret ~lock:app/* ~{lock:app/* &* +@all"))
 			return []*testenv.RedisServer{r}, "redis://app:secret@" + r.Addr
 		},
 		"replicated, cluster": func(t *testing.T) ([]*testenv.RedisServer, string) {
@@ -218,7 +225,8 @@ func TestClock_corrected_noFloor(t *testing.T) {
 			clock.Set(0)
 			second := persist(t, l, "app/a")
 			if second.Fence() > first.Fence() {
-				t.Errorf("fence %d after %d: the fence rose, so the test shows no broken promise", second.Fence(), first.Fence())
+				t.Errorf("fence %d after %d: the fence rose, so the test shows no broken promise",
+					second.Fence(), first.Fence())
 			}
 			unlock(t, second)
 		})
@@ -262,7 +270,8 @@ func TestClock_born(t *testing.T) {
 	}
 	ahead, old := testenv.NewClock(t, servers[:2]...), testenv.NewClock(t, servers[2])
 	ahead.Set(time.Hour)
-	l := locker(t, majority(t, longest, addrs...), distlock.TTL(longest)) // the nodes record their first use
+	// The nodes record their first use.
+	l := locker(t, majority(t, longest, addrs...), distlock.TTL(longest))
 	ahead.Set(0)
 	old.Set(time.Hour) // the third node is not new: new nodes count at once if all of them are new
 	began := time.Now()
@@ -294,7 +303,8 @@ func TestClock_node(t *testing.T) {
 				last = testenv.Proxy(t, r.Addr)
 				servers, addrs, through = append(servers, r), append(addrs, r.Addr), append(through, last.Addr)
 			}
-			clock, others := testenv.NewClock(t, servers[0].Server), testenv.NewClock(t, servers[1].Server, servers[2].Server)
+			clock := testenv.NewClock(t, servers[0].Server)
+			others := testenv.NewClock(t, servers[1].Server, servers[2].Server)
 			// Nodes count when they are older than LongestTTL. The clocks make these nodes old.
 			clock.Set(-time.Hour)
 			others.Set(-time.Hour)
@@ -304,7 +314,8 @@ func TestClock_node(t *testing.T) {
 			waitCounted(t, majority(t, ttl, addrs...), ttl)
 
 			sc := newScene(t)
-			a, b := locker(t, majority(t, ttl, through...), distlock.TTL(ttl)), locker(t, majority(t, ttl, addrs...), distlock.TTL(ttl))
+			a := locker(t, majority(t, ttl, through...), distlock.TTL(ttl))
+			b := locker(t, majority(t, ttl, addrs...), distlock.TTL(ttl))
 			var opts []distlock.Option
 			if bare {
 				last.Refuse()

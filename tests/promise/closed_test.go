@@ -18,7 +18,8 @@ func TestConnectionClosed(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redis", "redlock", "postgres"}, func(t *testing.T, s *site) {
 		holder, next := locker(t, s.store(t)), locker(t, s.store(t))
-		for _, pause := range []time.Duration{0, 5 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+		for _, pause := range []time.Duration{0, 5 * time.Millisecond, 100 * time.Millisecond,
+			time.Second} {
 			name := fmt.Sprint("after ", pause)
 			lease := persist(t, holder, name)
 			s.closeAll(t)
@@ -50,7 +51,8 @@ func TestDo_serverDies(t *testing.T) {
 			}
 			return nil
 		})
-		if !ran || errors.Is(err, distlock.ErrNotAcquired) || err != nil && !errors.Is(err, distlock.ErrLost) {
+		if !ran || errors.Is(err, distlock.ErrNotAcquired) ||
+			err != nil && !errors.Is(err, distlock.ErrLost) {
 			t.Errorf("ran %v, error %v", ran, err)
 		}
 	})
@@ -104,7 +106,8 @@ func TestBound_serverHangs(t *testing.T) {
 		if most := late[len(late)-1]; most > 500*time.Millisecond { // a busy machine needs some time
 			t.Errorf("a call returned %v after the end of its context", most)
 		}
-		t.Logf("after the end of ctx: p50 %v, p98 %v, max %v", late[len(late)/2], late[len(late)-2], late[len(late)-1])
+		t.Logf("after the end of ctx: p50 %v, p98 %v, max %v", late[len(late)/2], late[len(late)-2],
+			late[len(late)-1])
 		for _, r := range s.redis {
 			r.Resume()
 		}
@@ -119,7 +122,8 @@ func TestBound_serverHangs(t *testing.T) {
 func TestAtLeast_end(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redlock"}, func(t *testing.T, s *site) {
-		l, other := locker(t, s.store(t), distlock.TTL(2*longest/5)), locker(t, s.store(t), distlock.TTL(2*longest/5))
+		l := locker(t, s.store(t), distlock.TTL(2*longest/5))
+		other := locker(t, s.store(t), distlock.TTL(2*longest/5))
 		const atLeast = 100 * time.Millisecond
 		for i := range 20 {
 			name := fmt.Sprint("key", i)

@@ -54,7 +54,8 @@ func (p *pair) synchronous(t *testing.T) {
 	query(t, p.primary, "alter system set synchronous_standby_names = '*'")
 	query(t, p.primary, "select pg_reload_conf()")
 	eventually(t, "commits wait for the standby", func() error {
-		if rows := query(t, p.primary, "select 1 from pg_stat_replication where sync_state = 'sync'"); len(rows) == 0 {
+		if rows := query(t, p.primary,
+			"select 1 from pg_stat_replication where sync_state = 'sync'"); len(rows) == 0 {
 			return errors.New("no standby is synchronous")
 		}
 		return nil
@@ -89,11 +90,13 @@ func TestFailover_postgres(t *testing.T) {
 		p.link.Cut(testenv.Both)
 		// Without the standby a grant is not answered, so the call returns no lease.
 		began := time.Now()
-		lease, err := locker(t, p.open(t, p.primary), distlock.TTL(2*time.Second)).TryLock(t.Context(), "other")
+		lease, err := locker(t, p.open(t, p.primary),
+			distlock.TTL(2*time.Second)).TryLock(t.Context(), "other")
 		if err == nil {
 			t.Errorf("granted without the standby, fence %d", lease.Fence())
 		}
-		t.Logf("an attempt without the standby ended after %v: %v", time.Since(began).Round(time.Millisecond), err)
+		t.Logf("an attempt without the standby ended after %v: %v",
+			time.Since(began).Round(time.Millisecond), err)
 		p.primary.Kill()
 		p.standby.Promote()
 		b := locker(t, p.open(t, p.standby), distlock.TTL(ttl))
@@ -123,7 +126,8 @@ func TestFailover_cancelled(t *testing.T) {
 	go func() { got <- sc.try("a", a) }()
 	var first *grant
 	eventually(t, "the first is granted", func() error {
-		rows := query(t, p.primary, "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
+		rows := query(t, p.primary,
+			"select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
 		select {
 		case first = <-got:
 			return nil
@@ -249,7 +253,8 @@ func (r *replicas) join(t *testing.T) {
 func (r *replicas) level(t *testing.T) {
 	t.Helper()
 	eventually(t, "the replica has all data", func() error {
-		if r.replica.Info(t.Context(), "slave_repl_offset") != r.primary.Info(t.Context(), "master_repl_offset") {
+		has := r.replica.Info(t.Context(), "slave_repl_offset")
+		if has != r.primary.Info(t.Context(), "master_repl_offset") {
 			return errors.New("it is behind")
 		}
 		return nil
@@ -285,7 +290,8 @@ func TestFailover_restart(t *testing.T) {
 			r := newReplicas(t, opts...)
 			r.join(t)
 			sc := newScene(t)
-			a, b := locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl)), locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl))
+			a := locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl))
+			b := locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl))
 			first := sc.lock("a", a)
 			next := sc.wait("b", b)
 			r.primary.Kill()
@@ -328,7 +334,8 @@ func TestFailover_split(t *testing.T) {
 	t.Run("replicated, guarded", func(t *testing.T) {
 		t.Parallel()
 		const ttl = 4 * time.Second
-		r := newReplicas(t, testenv.Config("min-replicas-to-write 1", "min-replicas-max-lag 1", "repl-ping-replica-period 1"))
+		r := newReplicas(t, testenv.Config("min-replicas-to-write 1", "min-replicas-max-lag 1",
+			"repl-ping-replica-period 1"))
 		r.join(t)
 		a := locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl))
 		held := persist(t, a, "key")
@@ -351,7 +358,8 @@ func TestFailover_split(t *testing.T) {
 		case <-time.After(ttl + soon):
 			t.Error("the holder at the old primary was not notified")
 		}
-		t.Logf("two primaries for %v; the holder at the old primary was notified after %v", window.Round(time.Millisecond), cut.Elapsed().Round(time.Millisecond))
+		t.Logf("two primaries for %v; the holder at the old primary was notified after %v",
+			window.Round(time.Millisecond), cut.Elapsed().Round(time.Millisecond))
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()

@@ -24,7 +24,8 @@ func TestCutOff(t *testing.T) {
 	const ttl = 1500 * time.Millisecond
 	onLinks(t, []string{"replicated", "postgres", "advisory"}, func(t *testing.T, s *site) {
 		b := locker(t, s.store(t), distlock.TTL(ttl))
-		for name, way := range map[string]testenv.Direction{"both ways": testenv.Both, "requests": testenv.ToServer, "replies": testenv.ToClient} {
+		for name, way := range map[string]testenv.Direction{"both ways": testenv.Both,
+			"requests": testenv.ToServer, "replies": testenv.ToClient} {
 			t.Run(name, func(t *testing.T) {
 				sc := newScene(t)
 				linked, link := s.through(t)
@@ -71,7 +72,8 @@ func TestCutOff_ended(t *testing.T) {
 		sc := newScene(t)
 		first, next, heal := closeBetween(t, s, sc)
 		second := sc.granted(next, soon)
-		t.Logf("another process got the lock with %v of trust left", time.Until(first.Until()).Round(time.Millisecond))
+		t.Logf("another process got the lock with %v of trust left",
+			time.Until(first.Until()).Round(time.Millisecond))
 		sc.twoHolders(first)
 		heal()
 		sc.lost(first, soon)
@@ -123,7 +125,8 @@ func TestSlow(t *testing.T) {
 				t.Errorf("granted a lease that has ended: %v", lease.Err())
 			}
 			if err == nil {
-				t.Errorf("granted with a round trip of %v and a TTL of %v: the lease cannot be trusted", 2*ttl, ttl)
+				t.Errorf("granted with a round trip of %v and a TTL of %v: the lease cannot be trusted",
+					2*ttl, ttl)
 			}
 			cancel()
 		}
@@ -227,13 +230,15 @@ func TestHerd(t *testing.T) {
 		}
 		wg.Wait()
 		t.Logf("%d served in %v", served.Load(), time.Since(began).Round(time.Millisecond))
-		if v := history.Check(rec.History(), history.Rules{Tolerance: 500 * time.Millisecond, Min: history.Minimums{Grants: 2 * each, ContendedWaits: each}}); v.Err() != nil {
+		if v := history.Check(rec.History(), history.Rules{Tolerance: 500 * time.Millisecond,
+			Min: history.Minimums{Grants: 2 * each, ContendedWaits: each}}); v.Err() != nil {
 			t.Error(v.Err())
 		}
 	})
 }
 
-var cutCount = flag.Int("cuts", 60, "number of connections that TestCuts cuts; make nightly has 1,000")
+var cutCount = flag.Int("cuts", 60,
+	"number of connections that TestCuts cuts; make nightly has 1,000")
 
 // Replies are cut off at random bytes. A locker never waits for its own claim, a grant has one
 // fence, a release with an unknown outcome is reported, and fences rise.
@@ -241,7 +246,8 @@ func TestCuts(t *testing.T) {
 	t.Parallel()
 	const ttl = 30 * time.Second
 	cuts := *cutCount
-	for name, reply := range map[string]int{"redlock": 72, "postgres": 400, "advisory": 60} { // about the size of an answer, in bytes
+	// The values are the approximate sizes of an answer, in bytes.
+	for name, reply := range map[string]int{"redlock": 72, "postgres": 400, "advisory": 60} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rng := chance(t)
@@ -252,7 +258,8 @@ func TestCuts(t *testing.T) {
 				s = shared(t, name)
 			}
 			linked, link := s.through(t)
-			c := &cutter{t: t, l: locker(t, linked, distlock.TTL(ttl)), rival: locker(t, s.store(t), distlock.TTL(ttl)), ttl: ttl}
+			c := &cutter{t: t, l: locker(t, linked, distlock.TTL(ttl)),
+				rival: locker(t, s.store(t), distlock.TTL(ttl)), ttl: ttl}
 			unlock(t, persist(t, c.l, "warm"))
 			for cut := range cuts {
 				fired := link[rng.IntN(len(link))].CutAfter(rng.IntN(reply))
@@ -268,7 +275,8 @@ func TestCuts(t *testing.T) {
 					t.Fatalf("at cut %d", cut)
 				}
 			}
-			t.Logf("%d cuts in %d rounds: %d granted, %d in trouble, %d unknown, %d releases repeated", cuts, c.rounds, c.grants, c.trouble, c.unknown, c.again)
+			t.Logf("%d cuts in %d rounds: %d granted, %d in trouble, %d unknown, %d releases repeated", cuts,
+				c.rounds, c.grants, c.trouble, c.unknown, c.again)
 			if c.grants < cuts/2 || c.seen < cuts/2 {
 				t.Errorf("%d grants, %d names seen free: too few for a result", c.grants, c.seen)
 			}
@@ -291,7 +299,8 @@ func (c *cutter) round() {
 	t.Helper()
 	c.rounds++
 	name := fmt.Sprint("key ", c.rounds)
-	ctx, cancel := context.WithTimeout(t.Context(), c.ttl/3) // a call that waits for its own claim takes longer
+	// A call that waits for its own claim takes longer.
+	ctx, cancel := context.WithTimeout(t.Context(), c.ttl/3)
 	defer cancel()
 	lease, err := c.l.Lock(ctx, name)
 	switch {

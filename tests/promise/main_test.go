@@ -232,7 +232,8 @@ func majorityErr(t testing.TB, longest time.Duration, urls ...string) (driver.St
 		}
 		nodes = append(nodes, n)
 	}
-	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: min(2*time.Second, longest/10)})
+	q, err := quorum.New(t.Context(), nodes,
+		&quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: min(2*time.Second, longest/10)})
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +291,9 @@ func locker(t testing.TB, s driver.Store, opts ...distlock.Option) *distlock.Loc
 
 // persist acquires a lock of a store that may be unavailable for a while. It fails the test after
 // some time.
-func persist(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
+func persist(
+	t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option,
+) *distlock.Lease {
 	t.Helper()
 	began := time.Now()
 	for {

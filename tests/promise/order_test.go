@@ -10,7 +10,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-var restarts = flag.Int("restarts", 8, "number of restarts or failovers, each between two grants; make nightly has 100")
+var restarts = flag.Int("restarts", 8,
+	"number of restarts or failovers, each between two grants; make nightly has 100")
 
 // Fences rise over many restarts and failovers. Each of them may lose the claims.
 func TestOrder(t *testing.T) {
@@ -30,7 +31,8 @@ func TestOrder(t *testing.T) {
 			lease := persist(t, l(), "key", distlock.NoRenewal())
 			rise(lease)
 			fault(i)
-			if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, distlock.ErrLost) && !troubled(err) {
+			if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, distlock.ErrLost) &&
+				!troubled(err) {
 				t.Errorf("Unlock: %v", err)
 			}
 		}
@@ -38,12 +40,14 @@ func TestOrder(t *testing.T) {
 		t.Logf("%d faults, 0 fences repeated", n)
 	}
 	const ttl = time.Second
-	for name, opts := range map[string][]testenv.Option{"redis, data kept": {testenv.AOF()}, "redis, data lost": nil} {
+	for name, opts := range map[string][]testenv.Option{"redis, data kept": {testenv.AOF()},
+		"redis, data lost": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := testenv.Redis(t, opts...)
 			l := locker(t, openURL(t, srv.URL), distlock.TTL(ttl))
-			order(t, func() *distlock.Locker { return l }, *restarts, func(int) { srv.Kill(); srv.Restart() })
+			order(t, func() *distlock.Locker { return l }, *restarts,
+				func(int) { srv.Kill(); srv.Restart() })
 		})
 	}
 	t.Run("replicated, failovers", func(t *testing.T) {
@@ -82,14 +86,16 @@ func TestOrder(t *testing.T) {
 		t.Parallel()
 		s := onNewNodes(t)
 		l := locker(t, s.store(t), distlock.TTL(ttl))
-		order(t, func() *distlock.Locker { return l }, *restarts, func(i int) { s.redis[i%3].Kill(); s.redis[i%3].Restart() })
+		order(t, func() *distlock.Locker { return l }, *restarts,
+			func(i int) { s.redis[i%3].Kill(); s.redis[i%3].Restart() })
 	})
 	for name, mode := range map[string]string{"postgres": "", "advisory": "&lock_mode=advisory"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := testenv.Postgres(t)
 			l := locker(t, openURL(t, srv.URL+mode), distlock.TTL(ttl))
-			order(t, func() *distlock.Locker { return l }, *restarts, func(int) { srv.Kill(); srv.Restart() })
+			order(t, func() *distlock.Locker { return l }, *restarts,
+				func(int) { srv.Kill(); srv.Restart() })
 		})
 	}
 	t.Run("postgres, failovers", func(t *testing.T) {

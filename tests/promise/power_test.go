@@ -62,7 +62,8 @@ func TestPower(t *testing.T) {
 	})
 	t.Run("postgres, synchronous_commit off", func(t *testing.T) {
 		t.Parallel()
-		srv := testenv.Postgres(t, testenv.Config("synchronous_commit = off", "wal_writer_delay = 10s", "wal_writer_flush_after = 0"))
+		srv := testenv.Postgres(t, testenv.Config("synchronous_commit = off", "wal_writer_delay = 10s",
+			"wal_writer_flush_after = 0"))
 		warm(t, openURL(t, srv.URL))
 		query(t, srv, "checkpoint")
 		forgets(t, srv.URL, func(grant func()) {
@@ -97,7 +98,8 @@ func remembers(t *testing.T, url string, crash func()) {
 	t.Helper()
 	const ttl = 10 * time.Second
 	sc := newScene(t)
-	a, b := locker(t, openURL(t, url), distlock.TTL(ttl)), locker(t, openURL(t, url), distlock.TTL(ttl))
+	a := locker(t, openURL(t, url), distlock.TTL(ttl))
+	b := locker(t, openURL(t, url), distlock.TTL(ttl))
 	sc.release(sc.lock("b", b))
 	first := sc.lock("a", a)
 	crash()
@@ -128,7 +130,8 @@ func forgets(t *testing.T, url string, crash func(grant func())) {
 // A server that may evict keys evicts locks. The doctor warns about it.
 func TestEviction(t *testing.T) {
 	t.Parallel()
-	srv := testenv.Redis(t, testenv.Config("maxmemory 4mb", "maxmemory-policy allkeys-lru", "maxmemory-samples 64", "maxmemory-eviction-tenacity 100"))
+	srv := testenv.Redis(t, testenv.Config("maxmemory 4mb", "maxmemory-policy allkeys-lru",
+		"maxmemory-samples 64", "maxmemory-eviction-tenacity 100"))
 	s := openURL(t, srv.URL)
 	info, err := driver.Inspect(t.Context(), s)
 	if err != nil {

@@ -35,7 +35,8 @@ func TestRefusal_nodes(t *testing.T) {
 		},
 		"another's data": {
 			func(t *testing.T, r *testenv.RedisServer) {
-				eventually(t, "the node has received the release", func() error { // the answer came when a majority had it
+				// The answer came when a majority had it.
+				eventually(t, "the node has received the release", func() error {
 					_, err := r.Do(t.Context(), "RPUSH", "lock:free", "1")
 					return err
 				})

@@ -23,10 +23,12 @@ func TestRemoved(t *testing.T) {
 		site   string
 		remove func(t *testing.T, s *site)
 	}{
-		"redis, the key":         {"redis", func(t *testing.T, s *site) { do(t, s.redis[0], "DEL", "lock:key") }},
+		"redis, the key": {"redis",
+			func(t *testing.T, s *site) { do(t, s.redis[0], "DEL", "lock:key") }},
 		"redis, everything":      {"redis", func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
 		"replicated, everything": {"replicated", func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
-		"postgres, the rows":     {"postgres", func(t *testing.T, s *site) { query(t, s.pg[0], "delete from distlock.claim") }},
+		"postgres, the rows": {"postgres",
+			func(t *testing.T, s *site) { query(t, s.pg[0], "delete from distlock.claim") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

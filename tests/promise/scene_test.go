@@ -63,8 +63,11 @@ func (s *scene) try(name string, l *distlock.Locker, opts ...distlock.Option) *g
 	return s.acquire(ctx, name, l, func() {}, opts...)
 }
 
-func (s *scene) acquire(ctx context.Context, name string, l *distlock.Locker, waits func(), opts ...distlock.Option) *grant {
-	p := &grant{ended: make(chan struct{}), hold: s.rec.Ask(history.Want{Client: name, Key: "key", TTL: time.Hour})}
+func (s *scene) acquire(
+	ctx context.Context, name string, l *distlock.Locker, waits func(), opts ...distlock.Option,
+) *grant {
+	p := &grant{ended: make(chan struct{}),
+		hold: s.rec.Ask(history.Want{Client: name, Key: "key", TTL: time.Hour})}
 	var lease *distlock.Lease
 	var mu sync.Mutex
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -173,7 +176,8 @@ func (s *scene) release(p *grant) {
 
 // verdict checks the history so far.
 func (s *scene) verdict() *history.Verdict {
-	return history.Check(s.rec.History(), history.Rules{Tolerance: 500 * time.Millisecond, Min: history.Minimums{Grants: 2}})
+	return history.Check(s.rec.History(),
+		history.Rules{Tolerance: 500 * time.Millisecond, Min: history.Minimums{Grants: 2}})
 }
 
 // oneHolder checks that the history has no violation: one holder at a time, notified in time, and

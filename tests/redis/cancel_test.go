@@ -29,13 +29,15 @@ func TestCancel_silentServer(t *testing.T) {
 	)
 	for name, open := range clients {
 		for how, most := range map[string]time.Duration{
-			"waits":            withdraw,
-			"attempts":         withdraw,
-			"attempts at once": map[string]time.Duration{"goredis": withdraw, "rueidis": limit + withdraw}[name],
+			"waits":    withdraw,
+			"attempts": withdraw,
+			"attempts at once": map[string]time.Duration{"goredis": withdraw,
+				"rueidis": limit + withdraw}[name],
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				t.Parallel()
-				s := silence{how: how, ttl: ttl, most: most + slack, released: how == "attempts" && name == "rueidis"}
+				released := how == "attempts" && name == "rueidis"
+				s := silence{how: how, ttl: ttl, most: most + slack, released: released}
 				for tries := 1; !s.cancelled(t, open); tries++ {
 					if tries == 5 {
 						t.Fatal("no request was sent in time: this tests nothing")
@@ -96,7 +98,8 @@ func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.St
 		release(t, held)
 	}
 	left := settled(t, srv, "lock:key", s.released)
-	if after := calls(t, srv); after["evalsha"] == before["evalsha"] && after["eval"] == before["eval"] {
+	if after := calls(t, srv); after["evalsha"] == before["evalsha"] &&
+		after["eval"] == before["eval"] {
 		return false
 	}
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrUnknown) {
@@ -111,7 +114,8 @@ func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.St
 	if s.released && left >= 0 {
 		t.Errorf("the key is held for %d ms, want a free key: the grant had to be released", left)
 	}
-	t.Logf("returned %v after its context was cancelled; left in the store for %v", took.Round(time.Millisecond),
+	t.Logf("returned %v after its context was cancelled; left in the store for %v",
+		took.Round(time.Millisecond),
 		max(0, time.Duration(left)*time.Millisecond))
 	return true
 }

@@ -23,7 +23,8 @@ func TestCut(t *testing.T) {
 			rng := chance(t)
 			srv := testenv.Redis(t)
 			proxy := testenv.Proxy(t, srv.Addr)
-			c := &cutter{t: t, srv: srv, l: locker(t, open(t, proxy.Addr), distlock.TTL(ttl)), ttl: ttl, doubtful: map[string]bool{}}
+			c := &cutter{t: t, srv: srv, l: locker(t, open(t, proxy.Addr), distlock.TTL(ttl)), ttl: ttl,
+				doubtful: map[string]bool{}}
 			lock(t, c.l, "warm") // loads the scripts
 			for cut := range cuts {
 				var fired <-chan struct{}
@@ -70,7 +71,8 @@ func (c *cutter) round() {
 	t.Helper()
 	name := fmt.Sprint("key ", c.rounds)
 	c.rounds++
-	ctx, cancel := context.WithTimeout(t.Context(), c.ttl/3) // a call that waits for its own claim takes longer
+	// A call that waits for its own claim takes longer.
+	ctx, cancel := context.WithTimeout(t.Context(), c.ttl/3)
 	defer cancel()
 	lease, err := c.l.Lock(ctx, name)
 	switch {
@@ -89,13 +91,15 @@ func (c *cutter) round() {
 	c.grants++
 	last, _ := do(t, c.srv, "HGET", "{lock:"+name+"}:c", "last").(string)
 	if last != strconv.FormatUint(lease.Fence(), 10) {
-		t.Errorf("%s: the lease has fence %d, but the store issued %s: a lost answer used up a fence", name, lease.Fence(), last)
+		t.Errorf("%s: the lease has fence %d, but the store issued %s: a lost answer used up a fence",
+			name, lease.Fence(), last)
 	}
 	if left := do(t, c.srv, "PTTL", "lock:"+name).(int64); left <= 0 || left > c.ttl.Milliseconds() {
 		t.Errorf("%s: held, but the store has a TTL of %d ms", name, left)
 	}
 	err = lease.Unlock(t.Context())
-	for try := 1; errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable); try++ {
+	for try := 1; errors.Is(err, distlock.ErrUnknown) ||
+		errors.Is(err, distlock.ErrUnavailable); try++ {
 		if try > 5 {
 			t.Errorf("%s: released %d times: %v", name, try, err)
 			return

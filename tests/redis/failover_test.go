@@ -41,11 +41,13 @@ func TestFailover_forgets(t *testing.T) {
 		a := locker(t, open(t, primary.Addr))
 		unlock(t, lock(t, a, "key"))
 
-		for replica.Info(t.Context(), "slave_repl_offset") != primary.Info(t.Context(), "master_repl_offset") {
+		for replica.Info(t.Context(), "slave_repl_offset") !=
+			primary.Info(t.Context(), "master_repl_offset") {
 			time.Sleep(time.Millisecond)
 		}
 		link.Cut(testenv.ToClient)
-		if lease, err := careful.TryLock(t.Context(), "careful"); !errors.Is(err, distlock.ErrUnavailable) {
+		lease, err := careful.TryLock(t.Context(), "careful")
+		if !errors.Is(err, distlock.ErrUnavailable) {
 			t.Errorf("a grant that no replica has: %v, %v; want ErrUnavailable", lease, err)
 		}
 		if v := do(t, primary, "EXISTS", "lock:careful"); v != int64(0) {
@@ -132,7 +134,8 @@ func TestFailover_sentinel(t *testing.T) {
 
 // bySentinel opens a store through go-redis.
 func bySentinel(t testing.TB, group *testenv.SentinelGroup) driver.Store {
-	c := goclient.NewFailoverClient(&goclient.FailoverOptions{MasterName: group.Name, SentinelAddrs: group.Addrs()})
+	c := goclient.NewFailoverClient(&goclient.FailoverOptions{MasterName: group.Name,
+		SentinelAddrs: group.Addrs()})
 	t.Cleanup(func() { c.Close() })
 	s, err := goredisstore.New(c, nil)
 	if err != nil {

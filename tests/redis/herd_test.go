@@ -48,7 +48,9 @@ func TestHerd_goroutines(t *testing.T) {
 				t.Error(err)
 			}
 			took := time.Now().UnixNano() - released.Load()
-			for was := slowest.Load(); took > was && !slowest.CompareAndSwap(was, took); was = slowest.Load() {
+			was := slowest.Load()
+			for took > was && !slowest.CompareAndSwap(was, took) {
+				was = slowest.Load()
 			}
 		})
 	}
@@ -96,9 +98,13 @@ func TestHerd_processes(t *testing.T) {
 			t.Fatalf("a process printed %q", line)
 		}
 	}
-	for began := time.Now(); len(queue(t, holder, "key")) < processes; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		n := len(queue(t, holder, "key"))
+		if n >= processes {
+			break
+		}
 		if time.Since(began) > soon {
-			t.Fatalf("%d queue entries", len(queue(t, holder, "key")))
+			t.Fatalf("%d queue entries", n)
 		}
 	}
 	do(t, srv, "CONFIG", "RESETSTAT")

@@ -24,7 +24,8 @@ func TestHistory(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		srv := testenv.Redis(t)
-		contend(t, ttl, lasts, []*testenv.RedisServer{srv}, func(addrs []string) driver.Store { return open(t, addrs[0]) })
+		contend(t, ttl, lasts, []*testenv.RedisServer{srv},
+			func(addrs []string) driver.Store { return open(t, addrs[0]) })
 	})
 	t.Run("redlock", func(t *testing.T) {
 		t.Parallel()
@@ -35,7 +36,8 @@ func TestHistory(t *testing.T) {
 			nodes, addrs = append(nodes, srv), append(addrs, srv.Addr)
 		}
 		waitCounted(t, redlock(t, ttl, addrs...), ttl)
-		contend(t, ttl, lasts, nodes, func(addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
+		contend(t, ttl, lasts, nodes,
+			func(addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
 	})
 }
 
@@ -93,9 +95,12 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 		Tolerance: 500 * time.Millisecond, // the machine may be busy
 		Stuck:     10*ttl + soon,
 		Min:       history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 15},
-	}, history.Search{Dir: dir, Name: fmt.Sprint(filepath.Base(t.Name()), "-seed-", *seed), Timeout: time.Minute})
+	}, history.Search{
+		Dir: dir, Name: fmt.Sprint(filepath.Base(t.Name()), "-seed-", *seed), Timeout: time.Minute,
+	})
 	t.Logf("faults %v", faults)
-	t.Logf("%d grants, %d contended waits, %d faults during a hold, %d losses, %d unknown", v.Grants, v.Waits, v.FaultsOverHold, d.Losses.Load(), v.Unknown)
+	t.Logf("%d grants, %d contended waits, %d faults during a hold, %d losses, %d unknown", v.Grants,
+		v.Waits, v.FaultsOverHold, d.Losses.Load(), v.Unknown)
 	if err != nil {
 		t.Error(err)
 	}

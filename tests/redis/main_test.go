@@ -94,7 +94,8 @@ func nodeLimit(longest time.Duration) time.Duration { return min(longest/10, 2*t
 
 func majority(t testing.TB, longest time.Duration, nodes []driver.Store) *quorum.Store {
 	t.Helper()
-	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: nodeLimit(longest)})
+	q, err := quorum.New(t.Context(), nodes,
+		&quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: nodeLimit(longest)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,8 @@ func unlock(t testing.TB, lease *distlock.Lease) {
 func release(t testing.TB, lease *distlock.Lease) {
 	t.Helper()
 	err := lease.Unlock(t.Context())
-	for try := 1; try < 10 && (errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable)); try++ {
+	for try := 1; try < 10 &&
+		(errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable)); try++ {
 		err = lease.Unlock(t.Context())
 	}
 	if err != nil && !expired(err) {
@@ -171,7 +173,9 @@ func expired(err error) bool {
 
 // persist acquires a lock of a store that may be unavailable for a while. It fails the test after
 // some time.
-func persist(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
+func persist(
+	t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option,
+) *distlock.Lease {
 	t.Helper()
 	began := time.Now()
 	for {
@@ -181,7 +185,8 @@ func persist(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Opt
 		switch {
 		case err == nil:
 			return lease
-		case !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown), time.Since(began) > soon:
+		case !errors.Is(err, distlock.ErrUnavailable) &&
+			!errors.Is(err, distlock.ErrUnknown), time.Since(began) > soon:
 			t.Fatalf("Lock: %v after %v", err, time.Since(began))
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -208,7 +213,8 @@ func wait(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option
 	}))
 	go func() {
 		lease, err := l.Lock(context.Background(), name, opts...)
-		for began := time.Now(); (errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown)) && time.Since(began) < soon; {
+		for began := time.Now(); (errors.Is(err, distlock.ErrUnavailable) ||
+			errors.Is(err, distlock.ErrUnknown)) && time.Since(began) < soon; {
 			select {
 			case <-waiting: // the error is not of the first attempt
 				out <- grant{lease, err, time.Now()}
@@ -310,4 +316,6 @@ func do(t testing.TB, srv *testenv.RedisServer, args ...string) any {
 }
 
 // upTo returns a random duration below d.
-func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
+func upTo(rng *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(rng.Int64N(int64(d)))
+}

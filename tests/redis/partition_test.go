@@ -20,7 +20,8 @@ func TestPartition(t *testing.T) {
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		srv := testenv.Redis(t)
-		partitions(t, runs, ttl, []string{srv.Addr}, func(t testing.TB, addrs []string) driver.Store { return open(t, addrs[0]) })
+		partitions(t, runs, ttl, []string{srv.Addr},
+			func(t testing.TB, addrs []string) driver.Store { return open(t, addrs[0]) })
 	})
 	t.Run("redlock", func(t *testing.T) {
 		t.Parallel()
@@ -29,7 +30,8 @@ func TestPartition(t *testing.T) {
 			addrs = append(addrs, testenv.Redis(t).Addr)
 		}
 		waitCounted(t, redlock(t, ttl, addrs...), ttl)
-		partitions(t, runs, ttl, addrs, func(t testing.TB, addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
+		partitions(t, runs, ttl, addrs,
+			func(t testing.TB, addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
 	})
 }
 
@@ -55,7 +57,8 @@ func partitions(t *testing.T, runs int, ttl time.Duration, addrs []string, open 
 			delay := upTo(rng, ttl) // anywhere between two renewals
 			t.Run(fmt.Sprint(run, " ", ways[run%len(ways)].name), func(t *testing.T) {
 				t.Parallel()
-				overlap := cutOff(t, fmt.Sprint("key ", run), ttl, delay, ways[run%len(ways)].cut, rival, addrs, open)
+				overlap := cutOff(t, fmt.Sprint("key ", run), ttl, delay, ways[run%len(ways)].cut, rival,
+					addrs, open)
 				mu.Lock()
 				defer mu.Unlock()
 				overlaps = append(overlaps, overlap)
@@ -73,7 +76,8 @@ func partitions(t *testing.T, runs int, ttl time.Duration, addrs []string, open 
 // cutOff cuts off a holder, and returns the time with two holders. A negative result is the time
 // without a holder.
 func cutOff(
-	t *testing.T, key string, ttl, delay time.Duration, cut func(*testenv.ProxyServer), rival *distlock.Locker, addrs []string,
+	t *testing.T, key string, ttl, delay time.Duration, cut func(*testenv.ProxyServer),
+	rival *distlock.Locker, addrs []string,
 	open func(testing.TB, []string) driver.Store,
 ) time.Duration {
 	var proxies []*testenv.ProxyServer

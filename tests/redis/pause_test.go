@@ -28,7 +28,8 @@ func TestPause_server(t *testing.T) {
 			t.Parallel()
 			const ttl, rounds = time.Second, 3
 			srv := testenv.Redis(t)
-			a, b := locker(t, open(t, srv.Addr), distlock.TTL(ttl)), locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+			a := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+			b := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
 			var f fences
 			for range rounds {
 				first := persist(t, a, "key")
@@ -79,7 +80,8 @@ func TestPause_holder(t *testing.T) {
 		for range 3 {
 			addrs = append(addrs, testenv.Redis(t).Addr)
 		}
-		pauses(t, testenv.Redis(t).Addr, redlock(t, time.Minute, addrs...), testenv.URL("redlock", addrs...))
+		pauses(t, testenv.Redis(t).Addr, redlock(t, time.Minute, addrs...),
+			testenv.URL("redlock", addrs...))
 	})
 }
 
@@ -163,7 +165,8 @@ func readRegisters(ctx context.Context, c *goclient.Client, fence uint64) (r reg
 
 // write writes the read values plus one.
 func (r *registers) write(ctx context.Context, c *goclient.Client, fence uint64) (err error) {
-	if r.fenced, err = c.Eval(ctx, guard, []string{"fenced"}, fence, r.fencedSaw+1).Text(); err != nil {
+	r.fenced, err = c.Eval(ctx, guard, []string{"fenced"}, fence, r.fencedSaw+1).Text()
+	if err != nil {
 		return err
 	}
 	r.plain = "yes"
@@ -192,7 +195,8 @@ func playHolder(args []string) int {
 		}
 		ttl := distlock.TTL(time.Duration(ms) * time.Millisecond)
 		lease, err := l.Lock(ctx, "key", ttl)
-		for errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) { // busy nodes may not answer in time
+		// Busy nodes may not answer in time.
+		for errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) {
 			lease, err = l.Lock(ctx, "key", ttl)
 		}
 		if err != nil {
@@ -209,7 +213,8 @@ func playHolder(args []string) int {
 		if err := r.write(ctx, c, lease.Fence()); err != nil {
 			return fail(err)
 		}
-		fmt.Printf("lease %s, context %s, fenced %s, plain %s\n", state(first), state(second), r.fenced, r.plain)
+		fmt.Printf("lease %s, context %s, fenced %s, plain %s\n", state(first), state(second),
+			r.fenced, r.plain)
 		_ = lease.Unlock(ctx)
 	}
 	return 0

@@ -25,7 +25,8 @@ import (
 // need such a connection, and functions that occupy one.
 var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.Store, takes []func(context.Context)){
 	"goredis": func(t *testing.T, srv *testenv.RedisServer) (driver.Store, []func(context.Context)) {
-		c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 300 * time.Millisecond})
+		c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, PoolSize: 2, MaxActiveConns: 2,
+			PoolTimeout: 300 * time.Millisecond})
 		t.Cleanup(func() { c.Close() })
 		s, err := goredisstore.New(c, nil)
 		if err != nil {
@@ -41,11 +42,13 @@ var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.St
 		// The primary sends nothing to a new replica before the replica has reported its offset,
 		// which it does once a second.
 		do(t, srv, "SET", "first", "")
-		for !strings.Contains(srv.Info(t.Context(), "slave0"), ",state=online,offset="+srv.Info(t.Context(), "master_repl_offset")+",") {
+		for !strings.Contains(srv.Info(t.Context(), "slave0"),
+			",state=online,offset="+srv.Info(t.Context(), "master_repl_offset")+",") {
 			time.Sleep(time.Millisecond)
 		}
 		c, err := ruclient.NewClient(ruclient.ClientOption{
-			InitAddress: []string{srv.Addr}, DisableCache: true, ForceSingleClient: true, DisableAutoPipelining: true, BlockingPoolSize: 2,
+			InitAddress: []string{srv.Addr}, DisableCache: true, ForceSingleClient: true,
+			DisableAutoPipelining: true, BlockingPoolSize: 2,
 		})
 		if err != nil {
 			t.Fatal(err)

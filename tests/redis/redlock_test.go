@@ -48,7 +48,8 @@ func newRing(t *testing.T, n int, ttl time.Duration, opts ...testenv.Option) *ri
 	}
 	r.q = redlock(t, ttl, r.addrs...)
 	waitCounted(t, r.q, ttl)
-	r.a, r.b = locker(t, r.q, distlock.TTL(r.ttl)), locker(t, redlock(t, ttl, r.addrs...), distlock.TTL(r.ttl))
+	r.a = locker(t, r.q, distlock.TTL(r.ttl))
+	r.b = locker(t, redlock(t, ttl, r.addrs...), distlock.TTL(r.ttl))
 	return r
 }
 
@@ -65,7 +66,8 @@ func (r *ring) play() {
 	}
 	down := r.latency("a minority is dead", 100)
 	time.Sleep(r.ttl)
-	for tries := 1; held.Err() != nil; tries++ { // the lease may expire in a scheduler stall: then take it again
+	// The lease may expire in a scheduler stall: then take it again.
+	for tries := 1; held.Err() != nil; tries++ {
 		if tries == 4 || !expired(held.Err()) {
 			t.Fatalf("a minority is dead, and the lease is lost: %v", held.Err())
 		}
@@ -123,14 +125,17 @@ func (r *ring) flush() {
 			for ctx.Err() == nil {
 				lease, err := l.Lock(ctx, "key")
 				if err != nil {
-					if ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown) {
+					if ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) &&
+						!errors.Is(err, distlock.ErrUnknown) {
 						r.t.Errorf("Lock: %v", err)
 					}
 					continue
 				}
 				r.fences.rise(r.t, lease)
 				err = lease.Unlock(context.Background())
-				if err != nil && !errors.Is(err, distlock.ErrUnknown) && !errors.Is(err, distlock.ErrUnavailable) && !expired(err) { // the machine may be busy
+				// The machine may be busy.
+				if err != nil && !errors.Is(err, distlock.ErrUnknown) &&
+					!errors.Is(err, distlock.ErrUnavailable) && !expired(err) {
 					r.t.Errorf("Unlock: %v", err)
 				}
 			}
@@ -139,7 +144,8 @@ func (r *ring) flush() {
 	flushed, enough := 0, 10
 	// On a busy machine a second may be too short: a claim that was not released blocks the key for
 	// a TTL.
-	for began := time.Now(); time.Since(began) < time.Second || r.fences.count()-before < enough && time.Since(began) < 3*soon; {
+	for began := time.Now(); time.Since(began) < time.Second || r.fences.count()-before < enough &&
+		time.Since(began) < 3*soon; {
 		for _, n := range r.nodes {
 			do(r.t, n, "SCRIPT", "FLUSH")
 		}
@@ -148,7 +154,8 @@ func (r *ring) flush() {
 	}
 	cancel()
 	wg.Wait()
-	r.t.Logf("%d nodes: %d grants while scripts were flushed %d times", len(r.nodes), r.fences.n-before, flushed)
+	r.t.Logf("%d nodes: %d grants while scripts were flushed %d times", len(r.nodes),
+		r.fences.n-before, flushed)
 	if r.fences.n-before < enough {
 		r.t.Errorf("%d grants: too few", r.fences.n-before)
 	}
@@ -179,7 +186,8 @@ func (r *ring) majorityDown() {
 		}
 	}
 	if definite == 0 || slowest > 2*time.Second {
-		t.Errorf("with a dead majority %d of %d calls were unavailable, and the slowest took %v", definite, tries, slowest)
+		t.Errorf("with a dead majority %d of %d calls were unavailable, and the slowest took %v",
+			definite, tries, slowest)
 	}
 	trusted.lost(t, soon)
 	heldFor := trusted.last.Sub(killed)
@@ -300,11 +308,14 @@ func (r *ring) bare() *distlock.Lease {
 		}
 		through = append(through, p.Addr)
 	}
-	return persist(r.t, locker(r.t, redlock(r.t, r.ttl, through...), distlock.TTL(r.ttl)), "key", distlock.NoRenewal())
+	return persist(r.t, locker(r.t, redlock(r.t, r.ttl, through...), distlock.TTL(r.ttl)), "key",
+		distlock.NoRenewal())
 }
 
 // insist retries until it is granted, and counts the refused attempts.
-func insist(t testing.TB, l *distlock.Locker, name string, within time.Duration, attempts *int) grant {
+func insist(
+	t testing.TB, l *distlock.Locker, name string, within time.Duration, attempts *int,
+) grant {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < within; *attempts++ {
 		lease, err := l.TryLock(t.Context(), name)

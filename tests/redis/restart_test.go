@@ -19,7 +19,8 @@ func TestRestart_durable(t *testing.T) {
 			t.Parallel()
 			const ttl, fixed = 8 * time.Second, 30 * time.Second // the restart may take seconds
 			srv := testenv.Redis(t, testenv.AOF())
-			a, b := locker(t, open(t, srv.Addr), distlock.TTL(ttl)), locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+			a := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+			b := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
 			held := lock(t, a, "held")
 			next := wait(t, b, "held")
 			lock(t, a, "ran on", distlock.TTL(fixed), distlock.NoRenewal())
@@ -30,7 +31,8 @@ func TestRestart_durable(t *testing.T) {
 			srv.Restart()
 			up := time.Now()
 			before := time.Since(began)
-			if left := time.Duration(do(t, srv, "PTTL", "lock:ran on").(int64)) * time.Millisecond; left < 0 || left > fixed-before+5*time.Millisecond {
+			left := time.Duration(do(t, srv, "PTTL", "lock:ran on").(int64)) * time.Millisecond
+			if left < 0 || left > fixed-before+5*time.Millisecond {
 				t.Errorf("%v are left of %v after %v", left, fixed, before)
 			}
 			fresh := persist(t, a, "other")
@@ -54,7 +56,8 @@ func TestRestart_durable(t *testing.T) {
 			if g.lease.Fence() <= held.Fence() {
 				t.Errorf("fence %d after %d", g.lease.Fence(), held.Fence())
 			}
-			t.Logf("down for %v; the first lock %v after the restart; the claim survived", up.Sub(began).Round(time.Millisecond), resumed.Round(time.Millisecond))
+			t.Logf("down for %v; the first lock %v after the restart; the claim survived",
+				up.Sub(began).Round(time.Millisecond), resumed.Round(time.Millisecond))
 		})
 	}
 }
@@ -65,7 +68,8 @@ func TestRestart_forgetful(t *testing.T) {
 	t.Parallel()
 	const ttl, rounds = 6 * time.Second, 10
 	srv := testenv.Redis(t)
-	a, b := locker(t, open(t, srv.Addr), distlock.TTL(ttl)), locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+	a := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+	b := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
 	var f fences
 	twice := 0
 	for round := range rounds {
@@ -87,7 +91,11 @@ func TestRestart_forgetful(t *testing.T) {
 			}
 		}
 		// A connection that the restart broke may lose the answer of the first call.
-		for err := first.Extend(t.Context(), ttl); !errors.Is(err, distlock.ErrLost); err = first.Extend(t.Context(), ttl) {
+		for {
+			err := first.Extend(t.Context(), ttl)
+			if errors.Is(err, distlock.ErrLost) {
+				break
+			}
 			if !errors.Is(err, distlock.ErrUnknown) && !errors.Is(err, distlock.ErrUnavailable) {
 				t.Fatalf("Extend: %v, want ErrLost", err)
 			}

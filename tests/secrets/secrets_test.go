@@ -96,7 +96,8 @@ func (r *trace) check(t *testing.T, leastErrors int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.errs < leastErrors || r.text.Len() == 0 {
-		t.Errorf("%d errors and %d bytes were checked, want at least %d errors", r.errs, r.text.Len(), leastErrors)
+		t.Errorf("%d errors and %d bytes were checked, want at least %d errors", r.errs, r.text.Len(),
+			leastErrors)
 	}
 	for line := range strings.Lines(r.text.String()) {
 		if found := testenv.Leaks(line, testenv.Canary); len(found) > 0 {
@@ -176,7 +177,8 @@ func wrongs(t *testing.T, text string) map[string]string {
 		all["TLS with a server without TLS"] = strings.Replace(text, "redis://", "rediss://", 1)
 		all["a missing database"] = edit(func(e *url.URL) { e.Path = "/99" })
 	} else {
-		all["TLS with a server without TLS"] = strings.Replace(text, "sslmode=disable", "sslmode=require", 1)
+		all["TLS with a server without TLS"] = strings.Replace(text, "sslmode=disable",
+			"sslmode=require", 1)
 		all["a missing database"] = edit(func(e *url.URL) { e.Path = "/nosuch" })
 	}
 	return all
@@ -249,7 +251,8 @@ func TestSecrets_revoked(t *testing.T) {
 		"postgres": {postgres.URL, func(ctx context.Context) error {
 			// The new password is set before the connections are closed. Otherwise a client that
 			// reconnects in between would keep its connection.
-			_, err := postgres.Query(ctx, "begin; alter role postgres password 'another'; commit; select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")
+			_, err := postgres.Query(ctx,
+				"begin; alter role postgres password 'another'; commit; select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")
 			return err
 		}},
 	} {
@@ -266,7 +269,8 @@ func revoked(t *testing.T, name, text string, revoke func(context.Context) error
 		t.Fatal(name, errors.New(open.Redact(err.Error())))
 	}
 	defer source.Close()
-	l, err := distlock.New(source.Store, distlock.Observe(r.observe()), distlock.TTL(500*time.Millisecond))
+	l, err := distlock.New(source.Store, distlock.Observe(r.observe()),
+		distlock.TTL(500*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
