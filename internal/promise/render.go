@@ -159,7 +159,7 @@ func sections() string {
 		}
 		b.WriteString(table(head, rows) + "\n")
 		if len(s.Absent) > 0 {
-			b.WriteString("These faults cannot happen here:\n\n")
+			b.WriteString("These faults do not apply here:\n\n")
 			for _, a := range s.Absent {
 				if names := named(a.Under); names != "" {
 					fmt.Fprintf(&b, "- %s: %s\n", names, a.Why)
