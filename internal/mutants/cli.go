@@ -15,7 +15,7 @@ func cli() []mutant {
 			Pkg: "cmd/distlock", Test: "TestConfig_ofOthers",
 		},
 		{
-			Name: "config-of-everybody", Why: "others choose the store by writing to the configuration",
+			Name: "config-of-everybody", Why: "other users choose the store by writing to the configuration",
 			File: "cmd/distlock/config.go", Old: "info.Mode().Perm()&0o002 != 0", New: "info.Mode().Perm()&0o1000 != 0",
 			Pkg: "cmd/distlock", Test: "TestConfig_ofOthers",
 		},
@@ -25,7 +25,7 @@ func cli() []mutant {
 			Pkg: "cmd/distlock", Test: "TestJob_discard",
 		},
 		{
-			Name: "protocol-not-asked-while-connecting", Why: "a wrong scheme is an error after the client gave up, without a word of the cause",
+			Name: "protocol-not-checked-while-connecting", Why: "a wrong scheme is an error after the client gave up, and the error does not name the cause",
 			File: "internal/protocol/protocol.go", Old: "			cancel(err)\n", New: "			_ = err\n",
 			Pkg: "internal/protocol", Test: "TestConnect_hangs",
 		},
@@ -35,27 +35,27 @@ func cli() []mutant {
 			Pkg: "open", Test: "TestOpen_refuses",
 		},
 		{
-			Name: "stepped-down-for-good", Why: "who has stepped down once leads for ever later on, with no command",
+			Name: "stepped-down-for-good", Why: "a candidate that stepped down once later leads for ever, without a command",
 			File: pkg + "/supervise.go", Old: "			resign = nil\n", New: "			resign, j.ending = nil, true\n",
 			Pkg: pkg, Test: "TestElect_afterSteppingDown",
 		},
 		{
-			Name: "signal-of-the-wait-is-kept", Why: "a signal that came while nobody ran hits the next command",
+			Name: "signal-of-the-wait-is-kept", Why: "a signal that came while no command ran hits the next command",
 			File: pkg + "/elect.go", Old: "	if e.drain() {\n", New: "	if false {\n",
 			Pkg: pkg, Test: "TestElect_signalWhileWaiting",
 		},
 		{
-			Name: "signal-with-the-election-is-lost", Why: "a command is started that nobody tells to end",
+			Name: "signal-with-the-election-is-lost", Why: "a command is started, and no signal ends it",
 			File: pkg + "/elect.go", Old: "ending || ends(", New: "ending && ends(",
 			Pkg: pkg, Test: "TestElect_signalWithTheElection",
 		},
 		{
-			Name: "second-reason-postpones-kill", Why: "a command whose lock is lost runs on for a second grace",
+			Name: "second-reason-postpones-kill", Why: "a command whose lock is lost continues for a second grace period",
 			File: pkg + "/supervise.go", Old: "at.Before(k.at)", New: "at.After(k.at)",
 			Pkg: pkg, Test: "TestKillTimer",
 		},
 		{
-			Name: "closed-pipe-leaves-a-lock", Why: "a lock stays taken whose handle nobody has",
+			Name: "closed-pipe-leaves-a-lock", Why: "a lock stays taken, and no process has its handle",
 			File: pkg + "/acquire.go", Old: "		notify(make(chan os.Signal, 1), syscall.SIGPIPE)", New: "		_ = []any{os.Args, syscall.SIGPIPE}",
 			Pkg: pkg, Test: "TestAcquire_closedPipe",
 		},
@@ -70,17 +70,17 @@ func cli() []mutant {
 			Pkg: "open", Test: "TestRedact_lettersOfSecrets",
 		},
 		{
-			Name: "space-hides-a-secret", Why: "a file with a password that everybody may read is taken",
+			Name: "space-hides-a-secret", Why: "a file with a password that everybody may read is accepted",
 			File: "open/redact.go", Old: "Redact(text) != text || len(passwords(text)) > 0", New: "Redact(text) != text",
 			Pkg: "open", Test: "TestRedact_lettersOfSecrets",
 		},
 		{
-			Name: "question-shows-a-password", Why: "the question before a store of others shows what stands in its URL",
+			Name: "question-shows-a-password", Why: "the confirmation prompt for a store of other people shows the password in its URL",
 			File: pkg + "/host.go", Old: "a.redact(store)", New: "store",
 			Pkg: pkg, Test: "TestBench_terminal_confirms",
 		},
 		{
-			Name: "host-of-a-variable-is-not-asked-about", Why: "load is put on a store of others, unasked",
+			Name: "host-of-a-variable-is-not-confirmed", Why: "load is put on a store of other people without confirmation",
 			File: pkg + "/host.go", Old: "		hosts = os.Getenv(\"PGHOST\")\n", New: "		_ = os.Getenv(\"PGHOST\")\n",
 			Pkg: pkg, Test: "TestOnThisHost_variables",
 		},

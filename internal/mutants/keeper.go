@@ -22,7 +22,7 @@ func keeper() []mutant {
 			Pkg: pkg, Test: "TestHold_survives_failures_shorter_than_its_trust",
 		},
 		{
-			Name: "late-reply-resurrects", M: "M19", Why: "a renewal that is answered after the loss brings the hold back",
+			Name: "late-reply-resurrects", M: "M19", Why: "a renewal that is answered after the loss brings the lease back",
 			File: file, Old: "		if h.ended == nil {\n			h.answered(sent, now, out[i])\n		}\n",
 			New: "		h.ended = nil\n		h.until.Store(int64(never))\n		h.answered(sent, now, out[i])\n",
 			Pkg: pkg, Test: "TestHold_trust_ends_though_a_renewal_hangs",
@@ -43,27 +43,27 @@ func keeper() []mutant {
 			Pkg: pkg, Test: "TestKeeper_gathers_nothing_that_is_under_way",
 		},
 		{
-			Name: "sleep-does-not-count", M: "M14", Why: "a machine that was suspended wakes up with a lease that another process has by now",
+			Name: "sleep-does-not-count", M: "M14", Why: "a machine wakes from a suspension with a lease that another process has by now",
 			File: "internal/keeper/clock.go", Old: "	return now.Sub(c.base) + time.Duration(c.slept.Load())\n", New: "	return now.Sub(c.base)\n",
 			Pkg: pkg, Test: "TestClock_counts_the_time_asleep",
 		},
 		{
-			Name: "time-of-day-counts", M: "M15", Why: "a change of the time of day ends or extends all leases",
+			Name: "time-of-day-counts", M: "M15", Why: "a change of the clock ends or prolongs all leases",
 			File: "internal/keeper/clock.go", Old: "	return now.Sub(c.base) + time.Duration(c.slept.Load())\n", New: "	return now.Sub(c.base) + moved\n",
 			Pkg: pkg, Test: "TestClock_ignores_a_time_of_day_that_is_set",
 		},
 		{
-			Name: "late-grant-counts", M: "M06", Why: "a grant is trusted though its answer took longer than the trust it gives",
+			Name: "late-grant-counts", M: "M06", Why: "a grant is trusted although its answer took longer than the trust it gives",
 			File: file, Old: "	if k.closed || k.clock.Now() >= h.valid {\n", New: "	if k.closed {\n",
 			Pkg: pkg, Test: "TestKeeper_Keep_too_late",
 		},
 		{
-			Name: "timer-of-before-the-sleep", Why: "a hold that begins after a suspension is not renewed, and its loss not reported, until an old timer fires",
+			Name: "timer-of-before-the-sleep", Why: "leases that begin after a suspension are not renewed, and their loss is not reported, until an old timer fires",
 			File: file, Old: "k.queue[0].at-k.clock.Slept() >= k.wake", New: "k.queue[0].at >= k.wake",
 			Pkg: pkg, Test: "TestKeeper_renews_what_begins_after_a_suspension",
 		},
 		{
-			Name: "ended-one-takes-the-time", Why: "healthy renewals fail because one of their batch ended before it was sent",
+			Name: "ended-one-takes-the-time", Why: "healthy renewals fail because one of their batch ended before the batch was sent",
 			File: hold, Old: "	if h.provisional && h.ended == nil {", New: "	if h.provisional {",
 			Pkg: pkg, Test: "TestKeeper_renews_together_with_a_provisional_one_that_ended",
 		},

@@ -117,9 +117,9 @@ func (n *night) chaos(t *testing.T) {
 		heals, worst, errs := r.Heals()
 		v, short := check(t, r, history.Minimums{Grants: 2000, ContendedWaits: 300, FaultsOverHold: 15}, errs...)
 		must(t, short)
-		n.put(t, "90 s of chaos", "%d grants, %d faults over a hold, 0 violations, overlap %v", v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
+		n.put(t, "90 s of chaos", "%d grants, %d faults during a hold, 0 violations, overlap %v", v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
 		if heals > 0 {
-			n.put(t, "first grant after a server's trouble", "%v at most, %d times", worst.Round(time.Millisecond), heals)
+			n.put(t, "first grant after a server fault", "at most %v, %d times", worst.Round(time.Millisecond), heals)
 		}
 	})
 }
@@ -151,7 +151,7 @@ func (n *night) takeover(t *testing.T) {
 			times, worst = times+more, max(worst, longest)
 		}
 		must(t, atLeast(times, kills, "takeovers"))
-		n.put(t, "from the kill of a holder to the next grant", "%v at most, %d times, TTL %v", worst.Round(time.Millisecond), times, ttl)
+		n.put(t, "from the kill of a holder to the next grant", "at most %v, %d times, TTL %v", worst.Round(time.Millisecond), times, ttl)
 	})
 }
 
@@ -165,7 +165,7 @@ func (n *night) histories(t *testing.T) {
 			total, grants, over = total+more, grants+v.Grants, over+v.OverHold
 			operations, unknown, unexplained = operations+v.Operations, unknown+v.Unknown, unexplained+v.Unexplained
 		}
-		n.put(t, "histories of 300 operations and more", "%d, %d grants, %d faults over a hold, 0 violations, 0 not decided; %d of %d outcomes not known, %d without a fault",
+		n.put(t, "histories of 300 operations and more", "%d, %d grants, %d faults during a hold, 0 violations, 0 undecided; %d of %d outcomes unknown, %d of them without a fault",
 			total, grants, over, unknown, operations, unexplained)
 	})
 }
@@ -184,7 +184,7 @@ func (n *night) cycles(t *testing.T) {
 		defer heavy()()
 		released, givenUp, short := cycles(t, n.sys, *seed, 10_000, 5*time.Minute)
 		must(t, short)
-		n.put(t, "left behind by locks that come and go", "nothing after %d that were released, and %d waits that were given up", released, givenUp)
+		n.put(t, "left behind after many releases and cancelled waits", "nothing after %d releases and %d cancelled waits", released, givenUp)
 	})
 }
 

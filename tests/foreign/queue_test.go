@@ -13,9 +13,9 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A release hands the key to the first in line. Clients that try all the time do not get in between, and do not
-// change the order.
-func TestLine(t *testing.T) {
+// A release hands the key to the head of the queue. Clients that try all the time do not get the
+// key in between, and do not change the order.
+func TestQueue(t *testing.T) {
 	srv := testenv.Redis(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -26,7 +26,7 @@ func TestLine(t *testing.T) {
 	for i := range lockers {
 		lockers[i] = connect(t, srv)
 	}
-	// One client of each kind. What is missing on this machine skips its own subtest, and the rest goes on.
+	// One client of each kind. A kind that is missing on this machine skips only its own subtest.
 	var others []*client
 	for _, k := range kinds {
 		t.Run(k.name, func(s *testing.T) {
@@ -41,11 +41,11 @@ func TestLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range others { // all are up before it begins
+	for _, c := range others { // all are ready before the test begins
 		c.must("no", "take", key, long)
 	}
 	for _, c := range others {
-		c.tell("hammer", key, long, time.Minute)
+		c.send("hammer", key, long, time.Minute)
 	}
 	holder, handed := 0, 0
 	for range rounds {
@@ -55,7 +55,7 @@ func TestLine(t *testing.T) {
 			at := (holder + 1 + i) % members
 			want = append(want, at)
 			go queue.join(ctx, lockers[at], name, at)
-			inLine(t, lockers[at], name, i+1)
+			inQueue(t, lockers[at], name, i+1)
 		}
 		if err := first.Unlock(ctx); err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestLine(t *testing.T) {
 		for range want {
 			m := <-queue.in
 			if m.err != nil {
-				t.Fatalf("after %d hand-overs: %v", handed, m.err)
+				t.Fatalf("after %d hand-offs: %v", handed, m.err)
 			}
 			got = append(got, m.at)
 			handed++
@@ -76,7 +76,7 @@ func TestLine(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("the key went to %v, the line was %v", got, want)
+			t.Fatalf("the key went to %v, the queue was %v", got, want)
 		}
 		holder = got[len(got)-1]
 	}
@@ -88,20 +88,20 @@ func TestLine(t *testing.T) {
 	}
 	sum := 0
 	for _, c := range others {
-		verdict, tries, _ := strings.Cut(c.answer(), " ")
+		answer, tries, _ := strings.Cut(c.answer(), " ")
 		n, err := strconv.Atoi(tries)
-		if verdict != "yes" || err != nil {
-			t.Errorf("%s: %s %s after the line had ended", c.kind, verdict, tries)
+		if answer != "yes" || err != nil {
+			t.Errorf("%s: %s %s after the queue was empty", c.kind, answer, tries)
 		}
-		t.Logf("%s tried %d times during %d hand-overs", c.kind, n, handed)
+		t.Logf("%s tried %d times during %d hand-offs", c.kind, n, handed)
 		sum += n
 	}
 	if sum < handed {
-		t.Errorf("%d tries are too few to fall between %d hand-overs", sum, handed)
+		t.Errorf("%d tries are too few for %d hand-offs", sum, handed)
 	}
 }
 
-// A queue gathers those who wait as they are granted.
+// A queue collects waiters in the order of their grants.
 type queue struct{ in chan member }
 
 type member struct {
@@ -117,8 +117,8 @@ func (q queue) join(ctx context.Context, o ours, name string, at int) {
 	q.in <- member{at, lease, err}
 }
 
-// Waiters behind a client of others are served in the order in which they came, once it is gone.
-func TestLine_behindAnother(t *testing.T) {
+// Waiters behind another client are served in the order of their arrival when its lock has expired.
+func TestQueue_behindAnother(t *testing.T) {
 	t.Parallel()
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -131,13 +131,13 @@ func TestLine_behindAnother(t *testing.T) {
 			for at := range members {
 				o := connect(t, p.srv)
 				go queue.join(p.ctx, o, p.name, at)
-				inLine(t, o, p.name, at+1)
+				inQueue(t, o, p.name, at+1)
 			}
 			for at := range members {
 				m := <-queue.in
 				p.ok(m.err)
 				if m.at != at {
-					t.Fatalf("number %d was granted in place of %d", m.at, at)
+					t.Fatalf("waiter %d was granted instead of %d", m.at, at)
 				}
 				p.other.must("no", "take", p.key, long)
 				p.ok(m.lease.Unlock(p.ctx))

@@ -13,12 +13,12 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-// five runs the laws also over five nodes.
-var five = flag.Bool("five", false, "run the laws over five nodes too")
+// five also runs the rules over five nodes.
+var five = flag.Bool("five", false, "also run the rules over five nodes")
 
-// The contract, on servers that know nothing of each other. A node has as long as a TTL allows: on a busy machine it
-// may well need it.
-func TestLaws_redlock(t *testing.T) {
+// The rules of drivertest, on a majority of independent servers. A node has as much time as the TTL
+// allows, because a busy machine may need it.
+func TestRules_redlock(t *testing.T) {
 	const ttl = 8 * time.Second
 	nodes := []int{3}
 	if *five {
