@@ -43,7 +43,7 @@ func ExampleReason_String() {
 	why, _ := locker.Why(ctx, "report")
 	why.Holders[0].Held, why.Holders[0].Fence = 90*time.Second, 1789000000000000 // for this example
 	fmt.Println(why)
-	// Output: "report" is held by host:1 for 1m30s (fence 1789000000000000); 0 in line
+	// Output: "report" is held by host:1 for 1m30s (fence 1789000000000000); 0 in the queue
 }
 
 func ExampleSemaphore_Why() {

@@ -47,7 +47,7 @@ func ExampleDeadlockError_Report() {
 	}
 	// Output:
 	// deadlock: one waits for itself
-	//   host:1 (told)
+	//   host:1 (its call failed)
 	//     holds     "report" for 0s
 	//     waits for "report" for 0s
 }
