@@ -178,7 +178,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	if l.store == nil {
 		return errNoNew
 	}
-	return l.queue.Close(ctx)
+	return l.queue.Close(ctx, l.defaults.onClose...)
 }
 
 var (

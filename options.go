@@ -59,6 +59,7 @@ type options struct {
 	value        []byte
 	meta         map[string]string // never changed, only replaced
 	observe      Observer
+	onClose      []func() // of New only
 }
 
 // TTL sets how long the store keeps a lease after each renewal: 30 s by default, 100 ms to
@@ -184,6 +185,7 @@ var (
 	errWeight    = fmt.Errorf("%w: a lock has no weight", ErrInvalid)
 	errExact     = fmt.Errorf("%w: Exact is for a Limiter", ErrInvalid)
 	errPreferred = fmt.Errorf("%w: Preferred is for an Election", ErrInvalid)
+	errOnClose   = fmt.Errorf("%w: OnClose is for New", ErrInvalid)
 )
 
 // NoRenewal makes a lease that is not renewed: it is lost after its TTL, unless [Lease.Extend] is
@@ -287,6 +289,18 @@ func Observe(o Observer) Option {
 		default:
 			opts.observe = both(opts.observe, o)
 		}
+		return nil
+	}
+}
+
+// OnClose has [Locker.Close] call f at its end, when all leases were released and nothing uses the
+// store any more: for a Locker that owns its store. It is an option of [New] only.
+func OnClose(f func()) Option {
+	return func(o *options) error {
+		if f == nil {
+			return errNilFunc
+		}
+		o.onClose = append(o.onClose[:len(o.onClose):len(o.onClose)], f)
 		return nil
 	}
 }

@@ -17,16 +17,11 @@ func charge(context.Context, uint64) error {
 
 // README.md quotes the body.
 func quoteOpen(ctx context.Context, url string) error {
-	source, err := open.Open(ctx, url) // such as "postgres://user@host/database"
+	locker, err := open.Locker(ctx, url) // such as "postgres://user@host/database"
 	if err != nil {
 		return err
 	}
-	defer source.Close()
-	locker, err := distlock.New(source.Store)
-	if err != nil {
-		return err
-	}
-	defer locker.Close(ctx) // releases all locks that are still held
+	defer locker.Close(ctx) // releases all locks that are still held, and closes the store
 	err = locker.Do(ctx, "invoice/42", func(ctx context.Context) error {
 		// ctx is cancelled before another process can acquire the lock.
 		return charge(ctx, distlock.FromContext(ctx).Fence())
@@ -37,8 +32,8 @@ func quoteOpen(ctx context.Context, url string) error {
 	return err
 }
 
-// ExampleOpen_locker acquires a lock in the store that a URL names.
-func ExampleOpen_locker() {
+// ExampleLocker acquires a lock in the store that a URL names.
+func ExampleLocker() {
 	dir, remove := folder()
 	defer remove()
 	fmt.Println(quoteOpen(context.Background(), "sqlite://"+dir+"/locks.db"))

@@ -1,4 +1,4 @@
-// Package open opens a store by its URL.
+// Package open opens a store, or a Locker on it, by its URL.
 //
 //	sqlite:                                            a file in the user's state folder, for one host
 //	sqlite:locks.db, sqlite:///var/lib/locks.db        the same, in a file by its path
@@ -13,7 +13,7 @@
 //	postgres://user:password@host:5432/database        tables in PostgreSQL; hosts with commas
 //	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
 //
-// Every URL may have lock_ttl and lock_poll: see [Source]. A URL for Redlock may also have
+// [Locker] is what most programs need. Every URL may have lock_ttl and lock_poll: see [Source]. A URL for Redlock may also have
 // lock_longest_ttl, which must be the same for all programs, and lock_node_limit: see
 // [quorum.Options]. The other keys are those of the store, or of each node: see
 // [rueidisstore.Open]. A key that no store knows is an error, and so is a key that is given twice.
@@ -33,6 +33,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/typo"
 	"github.com/distlock/distlock/store/mem"
@@ -62,6 +63,17 @@ type Source struct {
 	Findings []driver.Finding
 
 	closes []func() // called in this order
+}
+
+// Options returns the settings of the URL as options of a Locker.
+func (s *Source) Options() (opts []distlock.Option) {
+	if s.TTL > 0 {
+		opts = append(opts, distlock.TTL(s.TTL))
+	}
+	if s.Poll > 0 {
+		opts = append(opts, distlock.Backoff(min(s.Poll, 20*time.Millisecond), s.Poll))
+	}
+	return opts
 }
 
 // Close closes the store and its connections. Claims that are still held stay until their TTL ends.
@@ -98,6 +110,22 @@ func Open(ctx context.Context, text string) (*Source, error) {
 		return nil, redacted(err, text)
 	}
 	return s, nil
+}
+
+// Locker opens the store that a URL names, see [Open], and returns a Locker that owns it: the
+// settings of the URL are the defaults of the Locker, before the options, and [distlock.Locker.Close]
+// closes the store too.
+func Locker(ctx context.Context, text string, opts ...distlock.Option) (*distlock.Locker, error) {
+	s, err := Open(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	l, err := distlock.New(s.Store, slices.Concat(s.Options(), opts, []distlock.Option{distlock.OnClose(s.Close)})...)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return l, nil
 }
 
 func open(ctx context.Context, text string) (*Source, error) {

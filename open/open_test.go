@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/open"
@@ -254,4 +256,55 @@ func FuzzRedactor(f *testing.F) {
 			t.Errorf("%q: %s", password, got)
 		}
 	})
+}
+
+// TestLocker shows that the settings of the URL are defaults, that options come after them, and that
+// Close closes the store.
+func TestLocker(t *testing.T) {
+	ctx := t.Context()
+	l, err := open.Locker(ctx, "memory:?lock_ttl=7s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := l.Lock(ctx, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(lease.Until()); left <= 5*time.Second || left > 7*time.Second {
+		t.Errorf("with lock_ttl=7s the lease is trusted for %v", left)
+	}
+	if err := l.Close(ctx); err != nil {
+		t.Error(err)
+	}
+
+	file := "sqlite://" + filepath.Join(t.TempDir(), "locks.db")
+	closed := 0
+	l, err = open.Locker(ctx, file+"?lock_ttl=7s", distlock.TTL(time.Minute), distlock.OnClose(func() { closed++ }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease, err = l.Lock(ctx, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(lease.Until()); left < 20*time.Second {
+		t.Errorf("with TTL(1m) the lease is trusted for %v", left)
+	}
+	if _, err := l.Lock(ctx, "y", distlock.OnClose(func() {})); !errors.Is(err, distlock.ErrInvalid) {
+		t.Errorf("OnClose for a call: %v", err)
+	}
+	for range 2 {
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if closed != 1 {
+		t.Errorf("the function of OnClose was called %d times", closed)
+	}
+
+	if _, err := open.Locker(ctx, file, distlock.TTL(time.Nanosecond)); !errors.Is(err, distlock.ErrInvalid) {
+		t.Errorf("a wrong option: %v", err)
+	}
+	if _, err := open.Locker(ctx, "nothing:"); !errors.Is(err, open.ErrURL) {
+		t.Errorf("a wrong URL: %v", err)
+	}
 }

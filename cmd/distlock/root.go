@@ -281,13 +281,7 @@ func (a *app) connect(ctx context.Context, url string) (_ *distlock.Locker, err 
 	if s, ok := a.source.Store.(interface{ Brief() }); ok && a.exits {
 		s.Brief()
 	}
-	var opts []distlock.Option
-	if a.source.TTL > 0 {
-		opts = append(opts, distlock.TTL(a.source.TTL))
-	}
-	if p := a.source.Poll; p > 0 {
-		opts = append(opts, distlock.Backoff(min(p, 20*time.Millisecond), p))
-	}
+	opts := a.source.Options()
 	if a.recorder != nil {
 		a.recorder.Store = a.source.Store
 		return distlock.New(a.recorder, opts...)

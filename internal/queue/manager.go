@@ -176,9 +176,9 @@ func (m *Manager) ReleaseAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close ends all waits with ErrClosed, releases all leases, and stops all renewals. A second Close
-// waits for the first, and returns nil.
-func (m *Manager) Close(ctx context.Context) error {
+// Close ends all waits with ErrClosed, releases all leases, stops all renewals, and calls the
+// functions. A second Close waits for the first, and returns nil.
+func (m *Manager) Close(ctx context.Context, last ...func()) error {
 	if !m.beginClose() {
 		<-m.finished
 		return nil
@@ -190,6 +190,9 @@ func (m *Manager) Close(ctx context.Context) error {
 	m.stop()
 	m.listening.Wait()
 	m.keeper.Close()
+	for _, f := range last {
+		f()
+	}
 	return err
 }
 
