@@ -91,9 +91,9 @@ func redis() []mutant {
 			Pkg: "tests/promise", Test: "TestClock_deadWaiter/redis",
 		},
 		{
-			Name: "mail-closes-for-one", Why: "a store that is closed while calls are held back never ends",
-			File: "store/redis/rueidisstore/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
-			Pkg: "store/redis/rueidisstore", Test: "TestMail_closed_busy",
+			Name: "batcher-closes-for-one", Why: "a store that is closed while calls are held back never ends",
+			File: "store/redis/rueidisstore/batcher.go", Old: "				b.wake.Broadcast() // other workers", New: "				// other workers",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_closed_busy",
 		},
 		{
 			Name: "client-sends-again", M: "M20", Why: "go-redis sends a script again whose answer was lost, and one ask is run several times",
@@ -102,8 +102,8 @@ func redis() []mutant {
 		},
 		{
 			Name: "withdrawals-are-dropped", Why: "a release is not sent because its caller has left, and the key stays taken for a TTL",
-			File: "store/redis/rueidisstore/mail.go", Old: "	case len(m.box) > longest:\n", New: "	case len(m.box) > 0*longest:\n",
-			Pkg: "store/redis/rueidisstore", Test: "TestMail_keeps_order",
+			File: "store/redis/rueidisstore/batcher.go", Old: "	case len(b.queue) > maxQueued:\n", New: "	case len(b.queue) > 0*maxQueued:\n",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_keeps_order",
 		},
 		{
 			Name: "redis-full-server-renews-no-shares", Why: "claims that take no more room are lost for want of it, and others with them",
