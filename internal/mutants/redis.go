@@ -72,12 +72,12 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-shows-all-at-once", Why: "a look at a name with many claims stops the server for all its clients",
-			File: pkg + "/tell.go", Old: "const showStep = 200\n", New: "const showStep = 1 << 20\n",
+			File: pkg + "/show.go", Old: "const showStep = 200\n", New: "const showStep = 1 << 20\n",
 			Pkg: pkg, Test: "TestStore_virtual_breakPages",
 		},
 		{
 			Name: "redis-shows-one-page", Why: "claims after the first 200 on a name are hidden",
-			File: pkg + "/tell.go", Old: "		if err != nil || next == \"\" {\n", New: "		if err != nil || next != at {\n",
+			File: pkg + "/show.go", Old: "		if err != nil || next == \"\" {\n", New: "		if err != nil || next != at {\n",
 			Pkg: pkg, Test: "TestStore_virtual_pages",
 		},
 		{
