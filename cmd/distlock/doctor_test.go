@@ -86,7 +86,7 @@ func TestDoctor(t *testing.T) {
 			func(t *testing.T) string {
 				g := testenv.Sentinel(t, testenv.Password("hunter22"))
 				return "redis+sentinel://:hunter22@" + strings.Join(g.Addrs(), ",") + "?master_name=" + g.Name
-			}, 0, []string{"warning: replicas are told of claims after they are granted", "warning: a primary that is cut off from its replicas does not stop", "ok: a lock was taken"},
+			}, 0, []string{"warning: replicas receive claims after they are granted", "warning: a primary that is cut off from its replicas does not stop", "ok: a lock was taken"},
 		},
 		"a cluster": {
 			func(t *testing.T) string {

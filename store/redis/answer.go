@@ -204,7 +204,8 @@ func result(key string, floor uint64, text string) (res driver.Result, err error
 	case 'm':
 		return res, errForgets
 	case 'v':
-		return res, fmt.Errorf("redis: the server is Redis %s, and %s is the first that will do: %w: %w", r.rest, firstServer, driver.ErrUnavailable, errors.ErrUnsupported)
+		return res, fmt.Errorf("redis: the server is Redis %s, and %s or newer is required: %w: %w",
+			r.rest, firstServer, driver.ErrUnavailable, errors.ErrUnsupported)
 	case 'f':
 		return res, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
 	default:

@@ -88,7 +88,7 @@ func TestStore_Inspect_replication(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Redis(t, testenv.Password("secret"))
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
-	finds(t, at(t, primary.URL), "warning: replicas are told of claims after they are granted (1 connected)",
+	finds(t, at(t, primary.URL), "warning: replicas receive claims after they are granted (1 connected)",
 		"warning: a primary that is cut off from its replicas does not stop (min-replicas-to-write 0)")
 	finds(t, at(t, primary.URL+"?lock_replicas=1"), "warning: of 1 replicas, grants wait for 1")
 	finds(t, at(t, replica.URL), "danger: it is a replica (of 127.0.0.1:")
@@ -167,7 +167,7 @@ func TestStore_Inspect_answers(t *testing.T) {
 		want string
 	}{
 		"too old":           {told{says: map[string]any{"INFO": "redis_version:4.0.14\r\n"}}, "danger: Redis 4.0.14 is too old"},
-		"a little too old":  {told{says: map[string]any{"INFO": "redis_version:6.0.16\r\n"}}, "danger: Redis 6.0.16 is too old: 6.2 is the first that will do"},
+		"a little too old":  {told{says: map[string]any{"INFO": "redis_version:6.0.16\r\n"}}, "danger: Redis 6.0.16 is too old: 6.2 or newer is required"},
 		"old":               {told{says: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "ok: the server is Redis 6.2.1"},
 		"old cluster":       {told{cluster: true, says: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "warning: Redis 6.2.1 has no channels"},
 		"Valkey":            {told{says: map[string]any{"INFO": "redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n"}}, "ok: the server is Valkey 9.0.0"},
