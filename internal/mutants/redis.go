@@ -52,7 +52,7 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-hands-over-for-a-jump", Why: "the clock is set back, and a waiter that died is handed the key for as long as the jump",
-			File: dir + "release.lua", Old: "    if asked ~= '0' then left = math.min(left, asked) end", New: "   ",
+			File: dir + "release.lua", Old: "    if requested ~= '0' then left = math.min(left, requested) end", New: "   ",
 			Pkg: "tests/promise", Test: "TestClock_deadWaiter/redis",
 		},
 		{
@@ -62,7 +62,7 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-polls-for-dead-waiters", Why: "a caller waits a second for every hundred waiters that died",
-			File: dir + "common.lua", Old: "return math.max(1, ends[i + 1] - PLACES - nowms) end", New: "return math.max(0, ends[i + 1] - PLACES - nowms) end",
+			File: dir + "common.lua", Old: "return math.max(1, ends[i + 1] - ENTRIES - nowms) end", New: "return math.max(0, ends[i + 1] - ENTRIES - nowms) end",
 			Pkg: pkg, Test: "TestStore_virtual_manyDead",
 		},
 		{
