@@ -35,25 +35,25 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 		channel = string(s.appendChannel(nil, id.Key)[1:])
 	}
 	//nolint:contextcheck // a subscription serves many watches, and ends with the last of them
-	f := s.subs.get(channel, func(ctx context.Context, f *subscription) {
+	sub := s.subs.get(channel, func(ctx context.Context, sub *subscription) {
 		if id.Owner == "" {
-			f.wg.Go(func() { s.observe(ctx, f, id.Key) })
+			sub.wg.Go(func() { s.observe(ctx, sub, id.Key) })
 		}
-		f.hints = s.opt.Replicas > 0
-		f.receive(ctx, s.client, channel, sharded)
+		sub.hints = s.opt.Replicas > 0
+		sub.receive(ctx, s.client, channel, sharded)
 	})
-	if f == nil {
+	if sub == nil {
 		return nil // the store is closed
 	}
-	w := f.add(id.Owner)
+	w := sub.add(id.Owner)
 	drop := func() {
-		f.remove(w)
+		sub.remove(w)
 		if channel != s.channel {
-			s.subs.put(channel, f)
+			s.subs.put(channel, sub)
 		}
 	}
 	stop := context.AfterFunc(ctx, drop)
-	if f.ready(ctx, id.Owner == "") {
+	if sub.ready(ctx, id.Owner == "") {
 		return w.wake
 	}
 	if stop() {
@@ -138,31 +138,31 @@ func (ss *subscriptions) get(channel string, run func(context.Context, *subscrip
 	if ss.all == nil {
 		return nil
 	}
-	f := ss.all[channel]
-	if f == nil {
-		f = &subscription{
+	sub := ss.all[channel]
+	if sub == nil {
+		sub = &subscription{
 			up: make(chan struct{}), down: make(chan struct{}), marked: make(chan struct{}),
 			watches: map[string][]*watch{},
 		}
-		ss.all[channel] = f
+		ss.all[channel] = sub
 		var ctx context.Context
-		ctx, f.stop = context.WithCancel(ss.ctx)
+		ctx, sub.stop = context.WithCancel(ss.ctx)
 		ss.wg.Go(func() {
-			run(ctx, f)
-			f.wg.Wait()
+			run(ctx, sub)
+			sub.wg.Wait()
 		})
 	}
-	f.users++
-	return f
+	sub.users++
+	return sub
 }
 
 // put ends a subscription without users.
-func (ss *subscriptions) put(channel string, f *subscription) {
+func (ss *subscriptions) put(channel string, sub *subscription) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if f.users--; f.users == 0 {
-		f.stop()
-		if ss.all[channel] == f {
+	if sub.users--; sub.users == 0 {
+		sub.stop()
+		if ss.all[channel] == sub {
 			delete(ss.all, channel)
 		}
 	}
@@ -197,12 +197,12 @@ type watch struct {
 // ready waits until the subscription is active, and for observers until the key has a note of them:
 // without the note a release does not notify them. It returns true if so, or if ctx has ended. It
 // does not wait for a subscription that the server refuses: that would delay the attempt.
-func (f *subscription) ready(ctx context.Context, observer bool) bool {
+func (sub *subscription) ready(ctx context.Context, observer bool) bool {
 	limit := time.NewTimer(watchLimit)
 	defer limit.Stop()
-	waits := []<-chan struct{}{f.up}
+	waits := []<-chan struct{}{sub.up}
 	if observer {
-		waits = append(waits, f.marked)
+		waits = append(waits, sub.marked)
 	}
 	for _, ready := range waits {
 		select {
@@ -214,7 +214,7 @@ func (f *subscription) ready(ctx context.Context, observer bool) bool {
 		case <-ready:
 		case <-ctx.Done():
 			return true
-		case <-f.down:
+		case <-sub.down:
 			return false
 		case <-limit.C:
 			return false
@@ -224,18 +224,18 @@ func (f *subscription) ready(ctx context.Context, observer bool) bool {
 }
 
 // receive keeps the subscription alive until ctx ends.
-func (f *subscription) receive(ctx context.Context, c Client, channel string, sharded bool) {
+func (sub *subscription) receive(ctx context.Context, c Client, channel string, sharded bool) {
 	up := func() {
-		f.once.Do(func() { close(f.up) })
-		f.wakeAll() // messages may have been missed
+		sub.once.Do(func() { close(sub.up) })
+		sub.wakeAll() // messages may have been missed
 	}
 	first := true
 	for try := 1; ctx.Err() == nil; try++ {
 		began := time.Now()
-		_ = c.Receive(ctx, channel, sharded, up, f.deliver) // the loop subscribes again after any error
+		_ = c.Receive(ctx, channel, sharded, up, sub.deliver) // the loop subscribes again after any error
 		if first {
 			first = false
-			close(f.down)
+			close(sub.down)
 		}
 		if time.Since(began) > time.Minute {
 			try = 1
@@ -247,44 +247,44 @@ func (f *subscription) receive(ctx context.Context, c Client, channel string, sh
 	}
 }
 
-func (f *subscription) add(owner string) *watch {
+func (sub *subscription) add(owner string) *watch {
 	w := &watch{owner: owner, wake: make(chan driver.Wake, 1)}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.watches[owner] = append(f.watches[owner], w)
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	sub.watches[owner] = append(sub.watches[owner], w)
 	return w
 }
 
-func (f *subscription) remove(w *watch) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	rest := slices.DeleteFunc(f.watches[w.owner], func(o *watch) bool { return o == w })
-	if f.watches[w.owner] = rest; len(rest) == 0 {
-		delete(f.watches, w.owner)
+func (sub *subscription) remove(w *watch) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	rest := slices.DeleteFunc(sub.watches[w.owner], func(o *watch) bool { return o == w })
+	if sub.watches[w.owner] = rest; len(rest) == 0 {
+		delete(sub.watches, w.owner)
 	}
 }
 
 // deliver wakes the owner that a message names: "fence behind owner".
-func (f *subscription) deliver(message string) {
+func (sub *subscription) deliver(message string) {
 	r := reader{rest: message}
 	wake := driver.Wake{Fence: uint64(r.number()), Behind: int(r.number())}
 	if r.err != nil {
 		return // the message of another program
 	}
-	if wake.Granted = wake.Fence > 0; f.hints {
+	if wake.Granted = wake.Fence > 0; sub.hints {
 		wake = driver.Wake{}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, w := range f.watches[r.rest] {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	for _, w := range sub.watches[r.rest] {
 		w.send(wake)
 	}
 }
 
-func (f *subscription) wakeAll() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, ws := range f.watches {
+func (sub *subscription) wakeAll() {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	for _, ws := range sub.watches {
 		for _, w := range ws {
 			w.send(driver.Wake{})
 		}
