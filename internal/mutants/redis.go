@@ -27,7 +27,7 @@ func redis() []mutant {
 		{
 			Name: "redis-joins-for-a-shorter-life", Why: "a place that lives for long is forgotten when another joins the line behind it",
 			File: dir + "acquire.lua", Old: "if call('PTTL', KEYS[3]) < 600000 then call('PEXPIRE', KEYS[3], '600000') end", New: "call('PEXPIRE', KEYS[3], '600000')",
-			Pkg: pkg, Test: "TestStore_longPlace",
+			Pkg: pkg, Test: "TestStore_longEntry",
 		},
 		{
 			Name: "redis-marks-by-the-clock", Why: "two servers that forgot at the same time are taken for one, and a majority refuses them for good",

@@ -54,7 +54,7 @@ func redis() Section {
 			{[]string{"F27"}, "read-only server", "unavailable, never held", []Test{"store/redis/redis_test.go:TestStore_unavailable", "store/redis/refusal_test.go:TestStore_stale"}, ""},
 			{[]string{"F30"}, "all notifications lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf/redis"}, "0.6 to 0.9 s after the release, poll 1 s"},
 			{[]string{"F30"}, "a user who may not subscribe", "those who wait poll, and no ask is held up", []Test{"store/redis/heal_test.go:TestStore_noSubscription"}, ""},
-			{[]string{"F34"}, "the server takes no more connections", "an error, never a grant or a refusal; who is in stays in", []Test{"store/redis/refusal_test.go:TestStore_noRoom"}, ""},
+			{[]string{"F34"}, "the server takes no more connections", "an error, never a grant or a refusal; who is in stays in", []Test{"store/redis/refusal_test.go:TestStore_noConnections"}, ""},
 			{[]string{"F34"}, "the program's own pool is exhausted", "no lease is lost", []Test{"tests/redis/pool_test.go:TestPool_exhausted", "store/redis/trouble_test.go:TestStore_poolExhausted"},
 				"20 leases, TTL 1 s, 4 s, 2,800 acquires refused meanwhile"},
 			{[]string{"F36"}, "a key of another type", "invalid, with the key's name; nothing is changed", []Test{"store/redis/redis_test.go:TestStore_wrongType"}, ""},
