@@ -18,7 +18,9 @@ import (
 // changed.
 func tooOld(t *testing.T, err error, version string) {
 	t.Helper()
-	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "the server is Redis "+version+", and 6.2 is the first") {
+	want := "the server is Redis " + version + ", and 6.2 or newer is required"
+	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("%v, want that Redis %s is too old", err, version)
 	}
 }
