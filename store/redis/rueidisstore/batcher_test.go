@@ -29,7 +29,7 @@ func dial(t *testing.T, srv *testenv.RedisServer) *batcher {
 		c.Close()
 		b.close()
 	})
-	return m
+	return b
 }
 
 func (b *batcher) do(ctx context.Context, args ...string) error {
