@@ -50,7 +50,7 @@ func ExampleNew() {
 	fmt.Println(quoteRedis(ctx, client, held("invoice/42", 1)))
 	// Output:
 	// <nil>
-	// fence: "invoice/42": fence 1 is stale, 128 was there before
+	// fence: "invoice/42": fence 1 is stale, the highest so far is 128
 }
 
 func ExampleGuard_Set() {
@@ -104,5 +104,5 @@ func ExampleGuard_Advance() {
 	fmt.Println(register.Advance(ctx, held("ledger", 1)))
 	// Output:
 	// <nil>
-	// fence: "ledger": fence 1 is stale, 128 was there before
+	// fence: "ledger": fence 1 is stale, the highest so far is 128
 }
