@@ -25,7 +25,7 @@ func server() (*redis.Client, func()) {
 	return c, func() { _ = c.Close(); s.Close() }
 }
 
-// held is the proof of a lease that had this fence.
+// held returns the proof of a lease with this fence.
 func held(name string, n uint64) fence.Proof {
 	p, err := fence.New(name, n)
 	if err != nil {
