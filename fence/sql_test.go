@@ -401,7 +401,8 @@ func TestOnce_together(t *testing.T) {
 	})
 }
 
-// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no count is lost.
+// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no
+// count is lost.
 func TestRow_count(t *testing.T) {
 	each(t, func(t *testing.T, s source, style fence.Placeholders) {
 		const goroutines, rounds = 50, 4

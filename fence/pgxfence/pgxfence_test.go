@@ -279,7 +279,8 @@ func TestRegister_restart(t *testing.T) {
 	}
 }
 
-// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no count is lost.
+// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no
+// count is lost.
 func TestRow_count(t *testing.T) {
 	const goroutines, rounds = 50, 4
 	ctx, db := t.Context(), database(t)

@@ -100,7 +100,8 @@ func (g *Guard) Del(ctx context.Context, l fence.Lease, key string) error {
 // nothing was changed. Other errors of the server are returned as they are, and the key is
 // unchanged. After all other errors the outcome is unknown.
 //
-// A key without a hash tag must not contain a closing brace: its register could not be in the same slot.
+// A key without a hash tag must not contain a closing brace: its register could not be in the same
+// slot.
 func (g *Guard) Do(ctx context.Context, l fence.Lease, key, command string, args ...string) (any, error) {
 	tag, ok := hashTag(key)
 	if !ok {

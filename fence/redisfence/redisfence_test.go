@@ -319,7 +319,8 @@ func TestRegister(t *testing.T) {
 	})
 }
 
-// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no count is lost.
+// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no
+// count is lost.
 func TestGuard_count(t *testing.T) {
 	const goroutines, rounds = 50, 20
 	r := testenv.Redis(t, testenv.Shared())

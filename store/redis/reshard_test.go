@@ -22,7 +22,8 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// clusterAdapters open a store on a cluster through each of the two clients. The address is one of its nodes.
+// clusterAdapters open a store on a cluster through each of the two clients. The address is one of
+// its nodes.
 var clusterAdapters = map[string]func(t testing.TB, l login) *redis.Store{
 	"goredis": func(t testing.TB, l login) *redis.Store {
 		c := goclient.NewClusterClient(&goclient.ClusterOptions{Addrs: strings.Split(l.addr, ","), Username: l.user, Password: l.password})

@@ -112,13 +112,13 @@ func claims(key, text string) (all []shown, err error) {
 // inOrder sorts claims by the order of their grants and removes duplicates. Queue entries come last
 // and are already in order.
 func inOrder(all []shown) (out []driver.Claim) {
-	entries := slices.IndexFunc(all, func(c shown) bool { return c.Waiting })
-	if entries < 0 {
-		entries = len(all)
+	firstEntry := slices.IndexFunc(all, func(c shown) bool { return c.Waiting })
+	if firstEntry < 0 {
+		firstEntry = len(all)
 	}
-	slices.SortStableFunc(all[:entries], func(a, b shown) int { return cmp.Compare(a.order, b.order) })
+	slices.SortStableFunc(all[:firstEntry], func(a, b shown) int { return cmp.Compare(a.order, b.order) })
 	for i, c := range all {
-		if i+1 < entries && c.order > 0 && c.order == all[i+1].order {
+		if i+1 < firstEntry && c.order > 0 && c.order == all[i+1].order {
 			continue // the later page is newer
 		}
 		out = append(out, c.Claim)
