@@ -13,7 +13,7 @@ func ExampleLocker_Why() {
 	_, _ = locker.Lock(ctx, "nightly report", distlock.Note("for the auditors"))
 
 	why, err := locker.Why(ctx, "nightly report")
-	fmt.Println(why.Holders[0].Holder, why.Holders[0].Note, len(why.Line), err)
+	fmt.Println(why.Holders[0].Holder, why.Holders[0].Note, len(why.Waiters), err)
 
 	why, _ = locker.Why(ctx, "invoice/42")
 	fmt.Println(why)

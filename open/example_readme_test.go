@@ -2,20 +2,22 @@ package open_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log"
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/open"
 )
 
-func charge(context.Context) error {
+func charge(context.Context, uint64) error {
 	fmt.Println("charged")
 	return nil
 }
 
 // README.md quotes the body.
 func quoteOpen(ctx context.Context, url string) error {
-	source, err := open.Open(ctx, url) // "postgres://user@host/database", "redis://host:6379/0", "sqlite:///var/lib/app/locks.db"
+	source, err := open.Open(ctx, url) // such as "postgres://user@host/database"
 	if err != nil {
 		return err
 	}
@@ -24,11 +26,18 @@ func quoteOpen(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	defer locker.Close(ctx) // gives back what is still held
-	return locker.Do(ctx, "invoice/42", charge)
+	defer locker.Close(ctx) // releases all locks that are still held
+	err = locker.Do(ctx, "invoice/42", func(ctx context.Context) error {
+		// ctx is cancelled before another process can acquire the lock.
+		return charge(ctx, distlock.FromContext(ctx).Fence())
+	})
+	if errors.Is(err, distlock.ErrLost) {
+		log.Print("the lock was lost before charge returned")
+	}
+	return err
 }
 
-// A lock in a store that is named by its URL.
+// ExampleOpen_locker acquires a lock in the store that a URL names.
 func ExampleOpen_locker() {
 	dir, remove := folder()
 	defer remove()
