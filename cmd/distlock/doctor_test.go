@@ -93,7 +93,7 @@ func TestDoctor(t *testing.T) {
 				g := testenv.Sentinel(t, testenv.Password("hunter22"))
 				return "redis+sentinel://:hunter22@" + strings.Join(g.Addrs(), ",") + "?master_name=" + g.Name
 			}, 0, []string{
-				"warning: replicas are told of claims after they are granted",
+				"warning: replicas receive claims after they are granted",
 				"warning: a primary that is cut off from its replicas does not stop", "ok: a lock was acquired",
 			},
 		},

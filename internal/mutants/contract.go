@@ -14,8 +14,8 @@ func contract() []mutant {
 		},
 		{
 			Name: "goredis-cut-off-is-unavailable", Why: "a call whose ctx ended is reported as one that changed nothing, and its claim stays",
-			File: "store/redis/goredisstore/goredisstore.go", Old: "	case <-ctx.Done():\n	}\n	late := time.NewTimer(grace)\n",
-			New: "	case <-ctx.Done():\n		return fmt.Errorf(\"%w: %w\", driver.ErrUnavailable, ctx.Err())\n	}\n	late := time.NewTimer(grace)\n",
+			File: "store/redis/calls.go", Old: "	case <-ctx.Done():\n	}\n	late := time.NewTimer(grace)\n",
+			New: "	case <-ctx.Done():\n		return ReplyError(\"LOADING\")\n	}\n	late := time.NewTimer(grace)\n",
 			Pkg: "store/redis/goredisstore", Test: "TestStore/cut_off",
 		},
 		{

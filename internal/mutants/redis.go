@@ -27,7 +27,7 @@ func redis() []mutant {
 		{
 			Name: "redis-joins-for-a-shorter-life", Why: "a queue entry with a long TTL is forgotten when another joins the queue behind it",
 			File: dir + "acquire.lua", Old: "if call('PTTL', KEYS[3]) < 600000 then call('PEXPIRE', KEYS[3], '600000') end", New: "call('PEXPIRE', KEYS[3], '600000')",
-			Pkg: pkg, Test: "TestStore_longPlace",
+			Pkg: pkg, Test: "TestStore_longEntry",
 		},
 		{
 			Name: "redis-marks-by-the-clock", Why: "two servers that forgot at the same time are taken for one, and a majority refuses them for ever",
@@ -52,7 +52,7 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-hands-off-for-a-jump", Why: "the clock is set back, and a dead waiter is handed the key for the length of the jump",
-			File: dir + "release.lua", Old: "    if asked ~= '0' then left = math.min(left, asked) end", New: "   ",
+			File: dir + "release.lua", Old: "    if requested ~= '0' then left = math.min(left, requested) end", New: "   ",
 			Pkg: "tests/promise", Test: "TestClock_deadWaiter/redis",
 		},
 		{
@@ -62,7 +62,7 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-polls-for-dead-waiters", Why: "a caller waits a second for every hundred waiters that died",
-			File: dir + "common.lua", Old: "return math.max(1, ends[i + 1] - PLACES - nowms) end", New: "return math.max(0, ends[i + 1] - PLACES - nowms) end",
+			File: dir + "common.lua", Old: "return math.max(1, ends[i + 1] - ENTRIES - nowms) end", New: "return math.max(0, ends[i + 1] - ENTRIES - nowms) end",
 			Pkg: pkg, Test: "TestStore_virtual_manyDead",
 		},
 		{
@@ -72,12 +72,12 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-shows-all-at-once", Why: "listing a name with many claims blocks the server for all its clients",
-			File: pkg + "/tell.go", Old: "const showStep = 200\n", New: "const showStep = 1 << 20\n",
+			File: pkg + "/show.go", Old: "const showStep = 200\n", New: "const showStep = 1 << 20\n",
 			Pkg: pkg, Test: "TestStore_virtual_breakPages",
 		},
 		{
 			Name: "redis-shows-one-page", Why: "claims after the first 200 on a name are hidden",
-			File: pkg + "/tell.go", Old: "		if err != nil || next == \"\" {\n", New: "		if err != nil || next != at {\n",
+			File: pkg + "/show.go", Old: "		if err != nil || next == \"\" {\n", New: "		if err != nil || next != at {\n",
 			Pkg: pkg, Test: "TestStore_virtual_pages",
 		},
 		{
@@ -92,8 +92,8 @@ func redis() []mutant {
 		},
 		{
 			Name: "batcher-closes-for-one", Why: "a store that is closed while calls are held back never ends",
-			File: "store/redis/rueidisstore/mail.go", Old: "				m.posted.Broadcast() // others", New: "				// others",
-			Pkg: "store/redis/rueidisstore", Test: "TestMail_closed_busy",
+			File: "store/redis/rueidisstore/batcher.go", Old: "				b.wake.Broadcast() // other workers", New: "				// other workers",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_closed_busy",
 		},
 		{
 			Name: "client-sends-again", M: "M20", Why: "go-redis sends a script again after a lost answer, and one attempt runs several times",
@@ -102,8 +102,8 @@ func redis() []mutant {
 		},
 		{
 			Name: "withdrawals-are-dropped", Why: "a release is not sent because its caller has left, and the key stays taken for a TTL",
-			File: "store/redis/rueidisstore/mail.go", Old: "	case len(m.box) > longest:\n", New: "	case len(m.box) > 0*longest:\n",
-			Pkg: "store/redis/rueidisstore", Test: "TestMail_keeps_order",
+			File: "store/redis/rueidisstore/batcher.go", Old: "	case len(b.queue) > maxQueued:\n", New: "	case len(b.queue) > 0*maxQueued:\n",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_keeps_order",
 		},
 		{
 			Name: "redis-full-server-renews-no-shares", Why: "a full server refuses renewals that need no more memory, and the leases are lost",

@@ -32,7 +32,7 @@ func redisReplies() []mutant {
 		},
 		{
 			Name: "redis-lists-by-a-raw-pattern", M: "M32b", Why: "a name with a star in it lists the claims of others",
-			File: dir + "tell.go", Old: ").Replace(s)\n", New: ").Replace(\"\") + s\n",
+			File: dir + "show.go", Old: ").Replace(s)\n", New: ").Replace(\"\") + s\n",
 			Pkg: pkg, Test: "TestStore_virtual/list",
 		},
 	}

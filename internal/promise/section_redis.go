@@ -233,7 +233,7 @@ func redis() Section {
 				Fault: "the server accepts no more connections",
 				Holds: "calls return an error, never a grant or a refusal. Connected clients " +
 					"continue",
-				Tests: []Test{"store/redis/refusal_test.go:TestStore_noRoom"},
+				Tests: []Test{"store/redis/refusal_test.go:TestStore_noConnections"},
 			},
 			{
 				Under: []string{"F34"},

@@ -11,12 +11,11 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// showStep is how many claims one script shows. A script of this many keeps the server for about 2
-// ms.
+// showStep is how many claims one script returns. Such a script blocks the server for about 2 ms.
 const showStep = 200
 
-// Show returns the claims on a key and its queue. Of a key with more than showStep of them it is no
-// snapshot: it is read in pages.
+// Show returns the claims on a key and its queue. If there are more than showStep of them, Show
+// reads them in pages, and the result is no snapshot.
 func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
@@ -46,8 +45,8 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	return inOrder(all), nil
 }
 
-// pages reads page after page. A page that begins where the one before it did has too few for those
-// that end in the same ms.
+// pages reads page after page. A page that begins where the page before it began was too small for
+// the claims that end in the same ms.
 func pages(read func(at string, most int) (next string, err error)) error {
 	for at, most := "", showStep; ; {
 		next, err := read(at, most)
@@ -62,14 +61,14 @@ func pages(read func(at string, most int) (next string, err error)) error {
 	}
 }
 
-// Break ends the claims on a key. If there are more than showStep of them, and an error comes
-// between two pages, the others stay.
+// Break ends the claims on a key. If there are more than showStep of them, and an error occurs
+// between two pages, the remaining claims stay.
 func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
 	}
 	var all []shown
-	high := int64(0) // the last fence when it began
+	high := int64(0) // the last fence when Break began
 	err := pages(func(at string, most int) (next string, err error) {
 		f := newFrame()
 		defer f.free()
@@ -94,7 +93,7 @@ func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, 
 	return inOrder(all), nil
 }
 
-// shown is a claim or a queue entry, and its place in the order of grants.
+// shown is a claim or a queue entry, and its position in the order of grants.
 type shown struct {
 	driver.Claim
 	order int64
@@ -110,24 +109,25 @@ func claims(key, text string) (all []shown, err error) {
 	return all, r.err
 }
 
-// inOrder puts claims in the order of their grants, each once. Queue entries, which come last, are
-// in order.
+// inOrder sorts claims by the order of their grants and removes duplicates. Queue entries come last
+// and are already in order.
 func inOrder(all []shown) (out []driver.Claim) {
-	places := slices.IndexFunc(all, func(c shown) bool { return c.Waiting })
-	if places < 0 {
-		places = len(all)
+	firstEntry := slices.IndexFunc(all, func(c shown) bool { return c.Waiting })
+	if firstEntry < 0 {
+		firstEntry = len(all)
 	}
-	slices.SortStableFunc(all[:places], func(a, b shown) int { return cmp.Compare(a.order, b.order) })
+	slices.SortStableFunc(all[:firstEntry], func(a, b shown) int { return cmp.Compare(a.order, b.order) })
 	for i, c := range all {
-		if i+1 < places && c.order > 0 && c.order == all[i+1].order {
-			continue // the later page knows better
+		if i+1 < firstEntry && c.order > 0 && c.order == all[i+1].order {
+			continue // the later page is newer
 		}
 		out = append(out, c.Claim)
 	}
 	return out
 }
 
-// List yields the claims and lines of all keys with a prefix. It looks at every key of every node, in small steps.
+// List yields the claims and queue entries of all keys with a prefix. It scans every key of every
+// node, in small steps.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 	return func(yield func(driver.Claim, error) bool) {
 		seen := map[string]bool{}
@@ -139,7 +139,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 				seen[key] = true
 				cs, err := s.Show(ctx, key)
 				if errors.Is(err, driver.ErrInvalid) {
-					return nil // it is not ours
+					return nil // another program wrote the key
 				}
 				for _, c := range cs {
 					if !yield(c, nil) {
@@ -157,7 +157,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 
 var errStop = errors.New("redis: the caller has seen enough")
 
-// scan finds the keys with a prefix of which a node has something. A line may stand on a key that is free.
+// scan finds the keys with a prefix that have claims or queue entries on a node. A key without a
+// claim may have a queue.
 func (s *Store) scan(ctx context.Context, n Node, prefix string, found func(key string) error) error {
 	name := string(appendName(nil, s.prefix, prefix))
 	for _, pattern := range []string{glob(name) + "*", "{" + glob(name) + "*" + setPart} {
@@ -191,7 +192,7 @@ func (s *Store) scan(ctx context.Context, n Node, prefix string, found func(key 
 	return nil
 }
 
-// glob escapes what has a meaning in a pattern.
+// glob escapes the characters that have a meaning in a pattern.
 func glob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(s)
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// A user who may run scripts and lacks a command that a script needs is stopped in the middle of it. No such answer says that nothing was
-// changed if something was.
-func TestStore_missingRight(t *testing.T) {
+// A user who may run scripts and lacks a command that a script needs is stopped half way. No answer
+// says that nothing was changed if something was.
+func TestStore_missingPermission(t *testing.T) {
 	t.Parallel()
 	line := documentedUser(t)
 	for name, open := range adapters {
 		t.Run(name, func(t *testing.T) {
 			srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", line))
 			stopped := 0
-			for _, right := range strings.Fields(line) {
-				if !strings.HasPrefix(right, "+") || right == "+evalsha" || right == "+eval" {
+			for _, permission := range strings.Fields(line) {
+				if !strings.HasPrefix(permission, "+") || permission == "+evalsha" || permission == "+eval" {
 					continue
 				}
-				without := "-" + right[1:]
+				without := "-" + permission[1:]
 				opt := fresh()
 				s := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: opt})
 				a, w, b := exclusive("key"), exclusive("key"), shared("key")
@@ -52,25 +52,25 @@ func TestStore_missingRight(t *testing.T) {
 					before := contents(t, srv, opt.Prefix)
 					err := step.do()
 					after := contents(t, srv, opt.Prefix)
-					do(t, srv, "ACL", "SETUSER", "distlock", right)
+					do(t, srv, "ACL", "SETUSER", "distlock", permission)
 					if err == nil {
 						continue
 					}
 					stopped++
 					if errors.Is(err, driver.ErrUnavailable) && before != after {
-						t.Errorf("%s with %s: %v, and it changed something", step.name, without, err)
+						t.Errorf("%s with %s: %v, and something was changed", step.name, without, err)
 					}
-					_ = step.do() // what was left half done may be in its way
+					_ = step.do() // partial writes may block it
 				}
 			}
 			if stopped == 0 {
-				t.Error("no right was missed: this tests nothing")
+				t.Error("no permission was missed: this tests nothing")
 			}
 		})
 	}
 }
 
-// contents is all that lies under a prefix, but for how long it lives.
+// contents returns all data under a prefix, without the times to live.
 func contents(t testing.TB, srv *testenv.RedisServer, prefix string) string {
 	t.Helper()
 	text, _ := do(t, srv, "EVAL", `
@@ -81,7 +81,7 @@ return redis.sha1hex(table.concat(all, '\n'))`, "0", prefix).(string)
 	return text
 }
 
-// documentedUser is the line of docs/layout.md that makes the user of a store.
+// documentedUser returns the line of docs/layout.md that creates the user of a store.
 func documentedUser(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/layout.md")
@@ -96,7 +96,8 @@ func documentedUser(t testing.TB) string {
 	return strings.Replace(line, ">PASSWORD", ">secret", 1)
 }
 
-// documentedFor is the documented user with what docs/layout.md adds in a case.
+// documentedFor returns the documented user with the permissions that docs/layout.md adds in a
+// case.
 func documentedFor(t testing.TB, which string) string {
 	t.Helper()
 	return documentedUser(t) + " " + addition(t, which)
@@ -117,8 +118,8 @@ func addition(t testing.TB, which string) string {
 	return more
 }
 
-// allowNames gives the documented user what docs/layout.md adds for servers that know CLIENT
-// SETINFO.
+// allowNames gives the documented user the permissions that docs/layout.md adds for servers that
+// know CLIENT SETINFO.
 func allowNames(t testing.TB, nodes ...*testenv.RedisServer) {
 	t.Helper()
 	more := addition(t, "From Redis 7.2 on, and for Valkey,")
@@ -129,7 +130,7 @@ func allowNames(t testing.TB, nodes ...*testenv.RedisServer) {
 	}
 }
 
-// refusedNothing wants that nobody asked the servers for what its user may not do.
+// refusedNothing checks that the servers refused no command for lack of a permission.
 func refusedNothing(t testing.TB, nodes ...*testenv.RedisServer) {
 	t.Helper()
 	for _, node := range nodes {
@@ -166,7 +167,8 @@ func TestStore_database(t *testing.T) {
 	}
 }
 
-// A cluster, by the user in docs/layout.md: it may do all that a store does, and is refused nothing that a client asks.
+// A cluster, by the user in docs/layout.md: the user may do all that a store does, and the server
+// refuses no command of a client.
 func TestStore_cluster(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.RedisCluster(t, testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "On a cluster")))
