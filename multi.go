@@ -47,16 +47,16 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 	s := newLeases(len(names))
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	asking := false
+	locking := false
 	defer func() {
-		if asking { // an observer panicked
+		if locking { // an observer panicked
 			_ = s.discard(ctx)
 		}
 	}()
 	for _, name := range names {
-		asking = true
+		locking = true
 		lease, err := l.Lock(waiting, name, opts...)
-		asking = false
+		locking = false
 		if err != nil {
 			return nil, s.undo(ctx, l, err)
 		}
