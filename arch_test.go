@@ -30,7 +30,7 @@ type layer struct {
 // layers is the only direction of imports. The first row that matches a package rules it. A
 // package without a row fails the test: add one, with its reason.
 var layers = []layer{
-	{pkg: ".", may: []string{"driver", "internal/keeper", "internal/backoff", "internal/deadlock", "internal/queue"},
+	{pkg: ".", may: []string{"driver", "internal/keeper", "internal/backoff", "internal/deadlock", "internal/names", "internal/proof", "internal/queue"},
 		why: "whoever locks with one store must not compile the clients of all the others"},
 	{pkg: "driver",
 		why: "the contract: everything may lean on it, it leans on nothing"},
@@ -40,11 +40,15 @@ var layers = []layer{
 		why: "letters and nothing else"},
 	{pkg: "internal/keeper", may: []string{"driver", "internal/backoff"},
 		why: "it renews by the contract and knows no kind of lock"},
+	{pkg: "internal/names",
+		why: "the rules of names, and their keys"},
+	{pkg: "internal/proof", may: []string{"internal/names"},
+		why: "one text for leases and guards"},
 	{pkg: "internal/queue", may: []string{"driver", "internal/backoff", "internal/keeper"},
 		why: "it acquires and hands on claims by the contract, and knows no kind of lock"},
 	{pkg: "internal/deadlock", may: []string{"driver"},
 		why: "it reads who waits for whom by the contract, and knows no kind of lock"},
-	{pkg: "fence", may: []string{"internal/guard", "internal/backoff"},
+	{pkg: "fence", may: []string{"internal/guard", "internal/backoff", "internal/names", "internal/proof"},
 		why: "a guard stands beside the protected resource, where there may be no lock at all"},
 	{pkg: "fence/redisfence", may: []string{"fence"},
 		why: "the guard for Redis is a script: which client sends it is the user's choice"},
@@ -94,7 +98,7 @@ var layers = []layer{
 
 	{pkg: "drivertest", may: []string{"driver", "store/mem", "internal/lab/history", "internal/lab/chaos", "internal/proxy"}, out: true, lab: true,
 		why: "the contract as tests: the authors of stores run it, and compare with the memory store"},
-	{pkg: "locktest", may: []string{".", "driver", "store/mem", "internal/lab/chaos"}, lab: true,
+	{pkg: "locktest", may: []string{".", "driver", "store/mem", "internal/lab/chaos", "internal/names"}, lab: true,
 		why: "for users' own tests: it must cost them no new module"},
 	{pkg: "internal/lab/chaos", may: []string{"driver"}, out: true, lab: true, why: "faults, for tests only"},
 	{pkg: "internal/lab/history", may: []string{"driver"}, out: true, lab: true, why: "a judge of what happened, for tests only"},

@@ -529,12 +529,12 @@ func TestLocker_Election_refuses(t *testing.T) {
 	for what, lacks := range map[string]func(*driver.Features){
 		"fences": func(f *driver.Features) { f.Fence = false },
 		"values": func(f *driver.Features) { f.Value = false },
-		"line":   func(f *driver.Features) { f.Queue = false },
+		"queue":  func(f *driver.Features) { f.Queue = false },
 	} {
 		g := newGate()
 		g.features = lacks
 		_, err := g.locker(t).Election("e")
-		if what == "line" {
+		if what == "queue" {
 			if err != nil {
 				t.Error(err)
 			}

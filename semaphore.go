@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 )
 
 // A Semaphore lets up to n hold a name at a time, across all processes. Its leases are like those of
@@ -58,7 +59,7 @@ func (s *Semaphore) Resize(n int64) error {
 // call for many. The context bounds the wait and nothing else. An error leaves nothing behind, unless
 // it is [ErrUnknown].
 func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	r, err := s.l.request(ctx, kindSem, name, ModeCounted, opts)
+	r, err := s.l.request(ctx, names.Semaphore, name, ModeCounted, opts)
 	if err != nil {
 		return nil, outcome(false, err)
 	}
