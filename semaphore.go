@@ -75,15 +75,3 @@ func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*
 func (s *Semaphore) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return s.Acquire(ctx, name, append(opts[:len(opts):len(opts)], MaxWait(0))...)
 }
-
-// Do runs f with a slot of a name, as [Locker.Do] does with a lock.
-func (s *Semaphore) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
-	if f == nil {
-		return outcome(false, errNilFunc)
-	}
-	lease, err := s.Acquire(ctx, name, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.do(ctx, f)
-}
