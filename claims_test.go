@@ -290,7 +290,7 @@ func TestWhy_kinds(t *testing.T) {
 	wants(t, err, distlock.ErrInvalidName)
 }
 
-func TestReason_String_crowd(t *testing.T) {
+func TestReason_String_many(t *testing.T) {
 	r := distlock.Reason{Name: "gpu", Kind: "sem"}
 	for range 5 {
 		r.Holders = append(r.Holders, distlock.Claim{Holder: "me", Held: time.Second})

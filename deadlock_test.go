@@ -201,7 +201,7 @@ func TestDeadlock_readersAndWriters(t *testing.T) {
 }
 
 // A reader waits behind a writer, which waits for a reader that waits for the first one: the line closes the circle.
-func TestDeadlock_line(t *testing.T) {
+func TestDeadlock_queue(t *testing.T) {
 	for _, near := range []bool{false, true} { // whether the writer that stands between them is of the same process
 		inBubble(t, func(t *testing.T, g *gate) {
 			a, b, c := g.locker(t), g.locker(t), g.locker(t)

@@ -271,7 +271,7 @@ func TestDeadlock_noticeUnanswered(t *testing.T) {
 }
 
 // A call that goes on to wait when its lease is over holds nobody up.
-func TestDeadlock_leaseOver(t *testing.T) {
+func TestDeadlock_leaseEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		x := must(t)(a.Lock(t.Context(), "x"))
@@ -336,7 +336,7 @@ func TestDeadlock_cost(t *testing.T) {
 }
 
 // Who no longer waits has no notices, whatever it still holds.
-func TestDeadlock_waitOver(t *testing.T) {
+func TestDeadlock_waitEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		x := must(t)(a.Lock(t.Context(), "x"))

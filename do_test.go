@@ -178,7 +178,7 @@ func TestDo_unlocksHoweverFEnds(t *testing.T) {
 	}
 }
 
-func TestDo_unlocksAlthoughTheContextIsOver(t *testing.T) {
+func TestDo_unlocksAlthoughTheContextHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := lockerOn(t, newWire())
 		ctx, cancel := context.WithCancel(t.Context())

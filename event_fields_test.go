@@ -100,7 +100,7 @@ func TestEvent_margin(t *testing.T) {
 }
 
 // A lease that begins with a part of its TTL has little trust by design.
-func TestEvent_margin_ofAYoungLease(t *testing.T) {
+func TestEvent_margin_ofAProvisionalLease(t *testing.T) {
 	p := &tape{}
 	told(t, []distlock.Option{distlock.Observe(p.observe)}, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, _ *tally) {
 		free(t, first)

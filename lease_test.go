@@ -100,7 +100,7 @@ func TestLease_lost_lookingAtTheClock(t *testing.T) {
 	})
 }
 
-func TestLease_lost_saysTheStore(t *testing.T) {
+func TestLease_lost_inTheStore(t *testing.T) {
 	t.Run("taken away", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, p := newWire(), &tape{}
@@ -280,7 +280,7 @@ type fragile struct {
 func (f fragile) Losses(context.Context) <-chan []driver.ID { return f.losses }
 
 // A loss that the store tells of is told at once, and to nobody else.
-func TestLease_lost_toldByTheStore(t *testing.T) {
+func TestLease_lost_reportedByTheStore(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		store := fragile{g, make(chan []driver.ID)}
 		var ids []driver.ID

@@ -231,7 +231,7 @@ func TestLease_Unlock_duringRenewal(t *testing.T) {
 }
 
 // A loss that nobody has told of yet comes before Unlock, for the contexts too.
-func TestLease_Unlock_lostUntold(t *testing.T) {
+func TestLease_Unlock_lostUnreported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p := newWire(), &tape{}
 		slow := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}

@@ -34,7 +34,7 @@ func TestLocker_Lock_free(t *testing.T) {
 }
 
 // A call does not ask while another one of its process is at it.
-func TestLocker_Lock_asksOnce(t *testing.T) {
+func TestLocker_Lock_attemptsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
@@ -201,7 +201,7 @@ func TestLocker_Close(t *testing.T) {
 func errOf[T any](_ T, err error) error { return err }
 
 // Close while calls ask the store: what they are granted is given back.
-func TestLocker_Close_duringAsks(t *testing.T) {
+func TestLocker_Close_duringAttempts(t *testing.T) {
 	for _, ask := range []string{"first, granted", "first, refused", "of the runner", "to prolong"} {
 		t.Run(ask, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -501,7 +501,7 @@ func (s *stress) give(rng *rand.Rand, lease *distlock.Lease) *distlock.Lease {
 }
 
 // Names that are idle leave nothing behind, however many there were.
-func TestLocker_forgetsLines(t *testing.T) {
+func TestLocker_forgetsKeys(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l, other := g.locker(t), g.locker(t)
 		for i := range 300 {

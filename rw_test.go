@@ -162,7 +162,7 @@ func TestLease_Downgrade_lost(t *testing.T) {
 }
 
 // The answer comes after the trust: the claim has a new TTL by then, and has to be given back.
-func TestLease_Downgrade_lostAndNotGivenBack(t *testing.T) {
+func TestLease_Downgrade_lostAndNotReleased(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		writer := must(t)(l.Lock(t.Context(), "x", distlock.TTL(time.Second), distlock.NoRenewal()))

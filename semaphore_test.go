@@ -116,7 +116,7 @@ func TestSemaphore_Resize(t *testing.T) {
 	})
 }
 
-func TestSemaphore_Resize_keepsThePlace(t *testing.T) {
+func TestSemaphore_Resize_keepsTheEntry(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		s, far := slots(t, a, 1), slots(t, b, 1)
@@ -140,9 +140,9 @@ func TestSemaphore_Resize_keepsThePlace(t *testing.T) {
 	})
 }
 
-// TestSemaphore_Resize_passesThePlaceOn has one wait since before a resize and one since after: the place of the first is the other's
+// TestSemaphore_Resize_passesTheEntryOn has one wait since before a resize and one since after: the place of the first is the other's
 // when it leaves.
-func TestSemaphore_Resize_passesThePlaceOn(t *testing.T) {
+func TestSemaphore_Resize_passesTheEntryOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		s, far := slots(t, a, 2), slots(t, b, 3)

@@ -155,7 +155,7 @@ func TestLocker_Lock_pollIsBounded(t *testing.T) {
 }
 
 // Whoever waits is told of a release that falls between the refusal and the watch.
-func TestLocker_Lock_watchesBeforeItAsks(t *testing.T) {
+func TestLocker_Lock_watchesBeforeItAttempts(t *testing.T) {
 	for _, gap := range []string{"after the first refusal", "before the watch", "after the watch"} {
 		t.Run(gap, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -227,7 +227,7 @@ func TestLocker_Lock_passesDeadWaiter(t *testing.T) {
 }
 
 // A place outlives its waiter by half a minute at most, however seldom that wanted to ask.
-func TestLocker_Lock_placeIsShort(t *testing.T) {
+func TestLocker_Lock_entryIsShort(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t, distlock.Backoff(time.Hour, time.Hour))
 		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(24*time.Hour)))
@@ -246,7 +246,7 @@ func TestLocker_Lock_placeIsShort(t *testing.T) {
 }
 
 // A place is kept as long as its process waits, and no longer.
-func TestLocker_Lock_keepsItsPlace(t *testing.T) {
+func TestLocker_Lock_keepsItsEntry(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b, c := g.locker(t), g.locker(t), g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
@@ -411,7 +411,7 @@ func TestLocker_Lock_cancelled(t *testing.T) {
 }
 
 // A call whose ctx is over before it begins does nothing.
-func TestLocker_Lock_ctxIsOver(t *testing.T) {
+func TestLocker_Lock_ctxHasEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -431,7 +431,7 @@ func TestLocker_Lock_ctxIsOver(t *testing.T) {
 }
 
 // A ctx that ends while the first ask is under way ends the call, and what the ask did is undone.
-func TestLocker_Lock_cancelledInFirstAsk(t *testing.T) {
+func TestLocker_Lock_cancelledInFirstAttempt(t *testing.T) {
 	for _, lost := range []string{"request", "reply"} {
 		t.Run(lost+" lost", func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {

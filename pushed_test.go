@@ -60,7 +60,7 @@ func told(t *testing.T, opts []distlock.Option, play func(t *testing.T, first *d
 }
 
 // A waiter that is told of its grant asks no more, and makes the claim a full lease if it keeps it.
-func TestLocker_Lock_told(t *testing.T) {
+func TestLocker_Lock_pushed(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, seen *tally) {
 		asks := seen.of(distlock.EventAttempted)
 		free(t, first)
@@ -83,7 +83,7 @@ func TestLocker_Lock_told(t *testing.T) {
 }
 
 // One that is given back at once costs no renewal.
-func TestLocker_Lock_toldAndBrief(t *testing.T) {
+func TestLocker_Lock_pushedAndBrief(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, seen *tally) {
 		free(t, first)
 		free(t, second.now(t))
@@ -95,7 +95,7 @@ func TestLocker_Lock_toldAndBrief(t *testing.T) {
 }
 
 // Ensure can be asked for more than the rest of a place.
-func TestLease_Ensure_told(t *testing.T) {
+func TestLease_Ensure_pushed(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
 		free(t, first)
 		lease := second.now(t)
@@ -120,7 +120,7 @@ func TestLease_Ensure_told(t *testing.T) {
 }
 
 // A place may be as long as a TTL.
-func TestLease_Ensure_toldOfALongPlace(t *testing.T) {
+func TestLease_Ensure_pushedToLongEntry(t *testing.T) {
 	opts := []distlock.Option{distlock.Backoff(time.Second, 10*time.Second)} // a place of 30 s, as the TTL
 	told(t, opts, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, _ *tally) {
 		time.Sleep(4 * time.Second)
@@ -134,7 +134,7 @@ func TestLease_Ensure_toldOfALongPlace(t *testing.T) {
 }
 
 // A renewal that Ensure asked for and that is not answered leaves time for another.
-func TestLease_Ensure_toldAndNotRenewed(t *testing.T) {
+func TestLease_Ensure_pushedAndNotRenewed(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
 		link.Next(chaos.Renew, chaos.Action{Kind: chaos.RequestLost})
 		free(t, first)
@@ -151,7 +151,7 @@ func TestLease_Ensure_toldAndNotRenewed(t *testing.T) {
 }
 
 // A renewal that Ensure asks for does not undo an Extend that is under way.
-func TestLease_Ensure_toldAndExtended(t *testing.T) {
+func TestLease_Ensure_pushedAndExtended(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
 		free(t, first)
 		lease := second.now(t)
@@ -173,7 +173,7 @@ func TestLease_Ensure_toldAndExtended(t *testing.T) {
 }
 
 // A handle is good for a TTL, and not for the rest of a place.
-func TestLease_Handle_told(t *testing.T) {
+func TestLease_Handle_pushed(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
 		free(t, first)
 		lease := second.now(t)
@@ -199,7 +199,7 @@ func TestLease_Handle_told(t *testing.T) {
 }
 
 // A first renewal that is not answered leaves time for another.
-func TestLocker_Lock_toldAndNotRenewed(t *testing.T) {
+func TestLocker_Lock_pushedAndNotRenewed(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
 		link.Next(chaos.Renew, chaos.Action{Kind: chaos.RequestLost})
 		free(t, first)
@@ -213,7 +213,7 @@ func TestLocker_Lock_toldAndNotRenewed(t *testing.T) {
 }
 
 // Trust counts from the ask that gave the place its life, and not from the message.
-func TestLocker_Lock_toldLate(t *testing.T) {
+func TestLocker_Lock_pushedLate(t *testing.T) {
 	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
 		asked := time.Now() // the waiter asked just now: its place lasts for 3 s
 		time.Sleep(400 * time.Millisecond)
@@ -229,7 +229,7 @@ func TestLocker_Lock_toldLate(t *testing.T) {
 }
 
 // What needs its whole TTL in the store is asked for.
-func TestLocker_Lock_toldButAsked(t *testing.T) {
+func TestLocker_Lock_pushedButAttempted(t *testing.T) {
 	for name, opt := range map[string]distlock.Option{
 		"fixed": distlock.NoRenewal(), "lock delay": distlock.LockDelay(time.Minute),
 	} {
@@ -248,7 +248,7 @@ func TestLocker_Lock_toldButAsked(t *testing.T) {
 }
 
 // A message that tells of an earlier place, or of a claim that has ended, is no grant.
-func TestLocker_Lock_toldOfThePast(t *testing.T) {
+func TestLocker_Lock_pushedStale(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		wake := make(chan driver.Wake, 1)
 		g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return wake }
@@ -278,7 +278,7 @@ func TestLocker_Lock_toldOfThePast(t *testing.T) {
 }
 
 // The first answer to a waiter may come after an ask that was not answered took a place, and lost it.
-func TestLocker_Lock_toldOfAnUnseenPlace(t *testing.T) {
+func TestLocker_Lock_pushedToUnseenEntry(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		wake := make(chan driver.Wake, 1)
 		g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return wake }
@@ -313,7 +313,7 @@ func TestLocker_Lock_toldOfAnUnseenPlace(t *testing.T) {
 
 // A reader does not inherit a claim that the store granted unasked before it came: claims with higher fences may have
 // come and gone since.
-func TestTurn_readerInheritsNoUnaskedGrant(t *testing.T) {
+func TestTenure_readerInheritsNoPushedGrant(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		wake := make(chan driver.Wake, 1)
 		g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return wake }
@@ -349,7 +349,7 @@ func TestTurn_readerInheritsNoUnaskedGrant(t *testing.T) {
 
 // A store's error at the first ask is shown, also of a key that was refused a moment ago: after a second
 // try if the outcome is unknown.
-func TestLocker_Lock_firstAskOfACrowd(t *testing.T) {
+func TestLocker_Lock_firstAttemptOfContendedName(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error

@@ -22,7 +22,7 @@ const (
 )
 
 // Calls of one process are served in order of arrival.
-func TestTurn_fifoInProcess(t *testing.T) {
+func TestTenure_fifoInProcess(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Second} {
 		t.Run(hold.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -49,7 +49,7 @@ func TestTurn_fifoInProcess(t *testing.T) {
 }
 
 // Processes are served in order of arrival, each with one turn.
-func TestTurn_fifoAmongProcesses(t *testing.T) {
+func TestTenure_fifoAmongProcesses(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		var got order
 		first := must(t)(g.locker(t).Lock(t.Context(), "k"))
@@ -77,7 +77,7 @@ func TestTurn_fifoAmongProcesses(t *testing.T) {
 }
 
 // Whoever has had its turn goes to the end of the line.
-func TestTurn_againGoesToTheEnd(t *testing.T) {
+func TestTenure_againGoesToTheEnd(t *testing.T) {
 	for _, processes := range []int{1, 3} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -143,7 +143,7 @@ func crowd(t *testing.T, lockers []*distlock.Locker, goroutines, rounds int, hol
 
 // A hand-off costs no word to the store, and every lease has a fence of its own. The store is
 // asked for more fences when the 128 of a grant are used up.
-func TestTurn_handsOn(t *testing.T) {
+func TestTenure_handsOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		n := len(crowd(t, []*distlock.Locker{l}, 40, 100, time.Microsecond)) // somebody always waits
@@ -155,7 +155,7 @@ func TestTurn_handsOn(t *testing.T) {
 }
 
 // Hand-offs of many processes between each other keep the order of fences.
-func TestTurn_handsOnAmongProcesses(t *testing.T) {
+func TestTenure_handsOffAmongProcesses(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Microsecond, 100 * time.Microsecond, 20 * time.Millisecond} {
 		t.Run(hold.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -172,7 +172,7 @@ func TestTurn_handsOnAmongProcesses(t *testing.T) {
 
 // A turn ends soon when another process waits: within turnTime and the hold that is under way
 // then. If no time passes at all, within two times the fences of a grant.
-func TestTurn_endsForOthers(t *testing.T) {
+func TestTenure_endsForOthers(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
 		t.Run(hold.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -225,7 +225,7 @@ func TestTurn_endsForOthers(t *testing.T) {
 }
 
 // A turn that knows from its renewal that another process waits ends with the lease in hand.
-func TestTurn_knowsOfOthersByRenewal(t *testing.T) {
+func TestTenure_learnsOfOthersByRenewal(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		renewed := make(chan struct{}, 1)
 		a := g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -252,7 +252,7 @@ func TestTurn_knowsOfOthersByRenewal(t *testing.T) {
 }
 
 // With several busy processes each gets its share.
-func TestTurn_sharesAreEven(t *testing.T) {
+func TestTenure_sharesAreEven(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -289,7 +289,7 @@ func TestTurn_sharesAreEven(t *testing.T) {
 
 // What is handed on, and what is not: the next lease has the next fence, or the fence of a new
 // grant.
-func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
+func TestTenure_handsOffOnlyTheSame(t *testing.T) {
 	type opts = []distlock.Option
 	long := time.Minute
 	for _, c := range []struct {
@@ -389,7 +389,7 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 }
 
 // The longest hold is that of the lease in hand, not of the turn.
-func TestTurn_maxHoldIsOfTheLease(t *testing.T) {
+func TestTenure_maxHoldIsOfTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		a := must(t)(l.Lock(t.Context(), "k", distlock.MaxHold(time.Second)))
@@ -410,7 +410,7 @@ func TestTurn_maxHoldIsOfTheLease(t *testing.T) {
 }
 
 // A turn that was ended in the store behind its back: the next lease is a new grant, or waits.
-func TestTurn_brokenBeforeItWasProlonged(t *testing.T) {
+func TestTenure_brokenBeforeReacquire(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		t.Run(fmt.Sprintf("taken by another %v", taken), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -443,7 +443,7 @@ func TestTurn_brokenBeforeItWasProlonged(t *testing.T) {
 }
 
 // A turn that has lasted long is asked for again at the hand-off, once, and begins anew.
-func TestTurn_prolonged(t *testing.T) {
+func TestTenure_reacquired(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t, distlock.TTL(30*time.Second))
 		lease := must(t)(l.Lock(t.Context(), "k"))
@@ -473,7 +473,7 @@ func TestTurn_prolonged(t *testing.T) {
 }
 
 // A turn that cannot be prolonged is ended, and those who wait go on.
-func TestTurn_notProlonged(t *testing.T) {
+func TestTenure_notReacquired(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		first := must(t)(l.Lock(t.Context(), "k"))
@@ -500,7 +500,7 @@ func TestTurn_notProlonged(t *testing.T) {
 }
 
 // A turn whose prolongation hangs does not keep a waiter that leaves.
-func TestTurn_prolongedTooSlowly(t *testing.T) {
+func TestTenure_reacquiredTooSlowly(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		first := must(t)(l.Lock(t.Context(), "k"))
@@ -526,7 +526,7 @@ func TestTurn_prolongedTooSlowly(t *testing.T) {
 
 // A place that was taken before a lock of the same process was had is given up when
 // nobody waits for it any more.
-func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
+func TestTenure_givesUpEntryAfterHandOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		tried := make(chan struct{})
@@ -557,7 +557,7 @@ func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
 
 // A turn to prolong and a grant that nobody wants any more, both in the runner's hands: both
 // are ended.
-func TestTurn_twoToEnd(t *testing.T) {
+func TestTenure_twoToEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 			r.QueueTTL = 0 // so that TryLock passes the one that waits
@@ -593,7 +593,7 @@ func TestTurn_twoToEnd(t *testing.T) {
 }
 
 // Readers are not handed on: another's fence may have come and gone meanwhile.
-func TestTurn_readers(t *testing.T) {
+func TestTenure_readers(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		first, second := must(t)(a.RLock(t.Context(), "k")), must(t)(a.RLock(t.Context(), "k"))
@@ -619,7 +619,7 @@ func TestTurn_readers(t *testing.T) {
 }
 
 // A store with less to offer is not asked for more.
-func TestTurn_poorStores(t *testing.T) {
+func TestTenure_poorStores(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		lacks  func(*driver.Features)
@@ -670,7 +670,7 @@ func TestTurn_poorStores(t *testing.T) {
 }
 
 // Without a line nobody can tell whether others wait, so a busy process makes room for them.
-func TestTurn_makesRoomWithoutALine(t *testing.T) {
+func TestTenure_yieldsWithoutAQueue(t *testing.T) {
 	for _, watches := range []bool{true, false} {
 		t.Run(fmt.Sprint("watches ", watches), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -713,7 +713,7 @@ func TestTurn_makesRoomWithoutALine(t *testing.T) {
 
 // A reader does not inherit a claim that was granted before it came, to another whose answer was
 // lost: claims with higher fences may have come and gone since.
-func TestTurn_readerInheritsNoOldFence(t *testing.T) {
+func TestTenure_readerInheritsNoOldFence(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		writer := must(t)(b.Lock(t.Context(), "k"))
