@@ -3,7 +3,6 @@ package distlock_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,118 +13,96 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// tally counts events.
-type tally struct {
-	mu   sync.Mutex
-	seen map[distlock.EventType]int
+// A pushTest is a test with two processes on a store that pushes grants.
+type pushTest struct {
+	first  *distlock.Lease // the first process holds the key
+	second *call           // the second process waits for it
+	link   *chaos.Store    // from the second process to the store
+	seen   *tape           // events of the second process
 }
 
-func (c *tally) watch(_ context.Context, e distlock.Event) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.seen == nil {
-		c.seen = map[distlock.EventType]int{}
-	}
-	c.seen[e.Type]++
-}
-
-func (c *tally) of(k distlock.EventType) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.seen[k]
-}
-
-// told plays two processes on a store that hands a key on unasked. The first one holds the key and the second one
-// waits for it, on a link of its own.
-func told(t *testing.T, opts []distlock.Option, play func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, seen *tally)) {
+// pushed runs a pushTest. The options are those of the second process.
+func pushed(t *testing.T, opts []distlock.Option, play func(t *testing.T, p *pushTest)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := chaos.HandOff(mem.New())
 		link := chaos.New(store, &chaos.Options{Name: "second", Timeout: time.Minute})
-		defer link.Close()
-		seen := &tally{}
-		a, err := distlock.New(store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := distlock.New(link, append(opts, distlock.Observe(seen.watch))...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = b.Close(context.Background()) }()
-		defer func() { _ = a.Close(context.Background()) }()
+		t.Cleanup(link.Close)
+		seen := &tape{}
+		a, b := lockerOn(t, store), lockerOn(t, link, append(opts, distlock.Observe(seen.observe))...)
 		first := must(t)(a.Lock(t.Context(), "k"))
-		play(t, first, begin(t.Context(), b.Lock, "k").waits(t), link, seen)
+		play(t, &pushTest{first, begin(t.Context(), b.Lock, "k").waits(t), link, seen})
 	})
 }
 
-// A waiter that is told of its grant asks no more, and makes the claim a full lease if it keeps it.
+// A waiter with a pushed grant makes no further attempt. Its first renewal turns the provisional
+// claim into a full lease, if the lease is kept that long.
 func TestLocker_Lock_pushed(t *testing.T) {
-	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, seen *tally) {
-		asks := seen.of(distlock.EventAttempted)
-		free(t, first)
-		lease := second.now(t)
-		if n := seen.of(distlock.EventAttempted) - asks; n != 0 {
-			t.Errorf("%d asks after the grant was told", n)
+	pushed(t, nil, func(t *testing.T, p *pushTest) {
+		attempts := len(p.seen.all(distlock.EventAttempted))
+		free(t, p.first)
+		lease := p.second.now(t)
+		if n := len(p.seen.all(distlock.EventAttempted)) - attempts; n != 0 {
+			t.Errorf("%d attempts after the pushed grant", n)
 		}
-		if lease.Fence() <= first.Fence() {
-			t.Errorf("fence %d after %d", lease.Fence(), first.Fence())
+		if lease.Fence() <= p.first.Fence() {
+			t.Errorf("fence %d after %d", lease.Fence(), p.first.Fence())
 		}
 		if left := time.Until(lease.Until()); left > 3*time.Second {
-			t.Errorf("trusted for %v, with a place of 3s", left)
+			t.Errorf("trusted for %v, with a queue entry of 3s", left)
 		}
 		time.Sleep(30 * time.Millisecond)
-		if left := time.Until(lease.Until()); seen.of(distlock.EventRenewed) != 1 || left < 25*time.Second {
-			t.Errorf("%d renewals, trusted for %v: want one, and a full lease", seen.of(distlock.EventRenewed), left)
+		if left := time.Until(lease.Until()); len(p.seen.all(distlock.EventRenewed)) != 1 || left < 25*time.Second {
+			t.Errorf("%d renewals, trusted for %v: want one, and a full lease", len(p.seen.all(distlock.EventRenewed)), left)
 		}
 		free(t, lease)
 	})
 }
 
-// One that is given back at once costs no renewal.
+// A lease that is released at once costs no renewal.
 func TestLocker_Lock_pushedAndBrief(t *testing.T) {
-	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, seen *tally) {
-		free(t, first)
-		free(t, second.now(t))
+	pushed(t, nil, func(t *testing.T, p *pushTest) {
+		free(t, p.first)
+		free(t, p.second.now(t))
 		time.Sleep(time.Minute)
-		if n := seen.of(distlock.EventRenewed); n != 0 {
-			t.Errorf("%d renewals of a lease that was given back", n)
+		if n := len(p.seen.all(distlock.EventRenewed)); n != 0 {
+			t.Errorf("%d renewals of a lease that was released", n)
 		}
 	})
 }
 
-// Ensure can be asked for more than the rest of a place.
+// Ensure confirms a pushed grant if the wanted time is longer than the queue entry lasts.
 func TestLease_Ensure_pushed(t *testing.T) {
-	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
-		free(t, first)
-		lease := second.now(t)
+	pushed(t, nil, func(t *testing.T, p *pushTest) {
+		free(t, p.first)
+		lease := p.second.now(t)
 		if !lease.Valid(time.Second) || lease.Ensure(t.Context(), 20*time.Second) != nil {
-			t.Error("not valid for what its TTL allows")
+			t.Error("not valid for a time that its TTL allows")
 		}
 		if lease.Ensure(t.Context(), time.Minute) == nil {
 			t.Error("valid for longer than its TTL")
 		}
 		free(t, lease)
 	})
-	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
-		free(t, first)
-		lease := second.now(t)
-		link.Freeze()
+	pushed(t, nil, func(t *testing.T, p *pushTest) {
+		free(t, p.first)
+		lease := p.second.now(t)
+		p.link.Freeze()
 		if !lease.Valid(time.Second) || lease.Ensure(t.Context(), 20*time.Second) == nil {
-			t.Error("valid for more than the store has said, or for less")
+			t.Error("valid for longer or shorter than the store has confirmed")
 		}
-		link.Thaw()
+		p.link.Thaw()
 		_ = lease.Unlock(t.Context())
 	})
 }
 
-// A place may be as long as a TTL.
+// A queue entry may last as long as a TTL.
 func TestLease_Ensure_pushedToLongEntry(t *testing.T) {
-	opts := []distlock.Option{distlock.Backoff(time.Second, 10*time.Second)} // a place of 30 s, as the TTL
-	told(t, opts, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, _ *tally) {
+	opts := []distlock.Option{distlock.Backoff(time.Second, 10*time.Second)} // an entry of 30 s, as long as the TTL
+	pushed(t, opts, func(t *testing.T, p *pushTest) {
 		time.Sleep(4 * time.Second)
-		free(t, first)
-		lease := second.now(t)
+		free(t, p.first)
+		lease := p.second.now(t)
 		if lease.Ensure(t.Context(), 28*time.Second) != nil {
 			t.Errorf("%v left, and not renewed", time.Until(lease.Until()))
 		}
@@ -133,14 +110,14 @@ func TestLease_Ensure_pushedToLongEntry(t *testing.T) {
 	})
 }
 
-// A renewal that Ensure asked for and that is not answered leaves time for another.
+// A renewal that Ensure requests and the store does not answer leaves time for another one.
 func TestLease_Ensure_pushedAndNotRenewed(t *testing.T) {
-	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
-		link.Next(chaos.Renew, chaos.Action{Kind: chaos.RequestLost})
-		free(t, first)
-		lease := second.now(t)
+	pushed(t, nil, func(t *testing.T, p *pushTest) {
+		p.link.Next(chaos.Renew, chaos.Action{Kind: chaos.RequestLost})
+		free(t, p.first)
+		lease := p.second.now(t)
 		if lease.Ensure(t.Context(), 20*time.Second) == nil {
-			t.Error("valid for more than the store has said")
+			t.Error("valid for longer than the store has confirmed")
 		}
 		time.Sleep(20 * time.Second)
 		if err := lease.Err(); err != nil {
@@ -150,17 +127,17 @@ func TestLease_Ensure_pushedAndNotRenewed(t *testing.T) {
 	})
 }
 
-// A renewal that Ensure asks for does not undo an Extend that is under way.
+// A renewal that Ensure requests does not undo an Extend that is under way.
 func TestLease_Ensure_pushedAndExtended(t *testing.T) {
-	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
-		free(t, first)
-		lease := second.now(t)
-		link.Next(chaos.Renew, chaos.Action{Kind: chaos.ReplyLate, For: 500 * time.Millisecond})
+	pushed(t, nil, func(t *testing.T, p *pushTest) {
+		free(t, p.first)
+		lease := p.second.now(t)
+		p.link.Next(chaos.Renew, chaos.Action{Kind: chaos.ReplyLate, For: 500 * time.Millisecond})
 		done := make(chan error, 1)
 		go func() { done <- lease.Extend(t.Context(), time.Hour) }()
 		synctest.Wait()
 		if lease.Ensure(t.Context(), 20*time.Second) != nil {
-			t.Error("not valid for what its TTL allows")
+			t.Error("not valid for a time that its TTL allows")
 		}
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -172,38 +149,33 @@ func TestLease_Ensure_pushedAndExtended(t *testing.T) {
 	})
 }
 
-// A handle is good for a TTL, and not for the rest of a place.
+// A handle is valid for a TTL, not only until the queue entry expires.
 func TestLease_Handle_pushed(t *testing.T) {
-	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
-		free(t, first)
-		lease := second.now(t)
-		link.Freeze()
+	pushed(t, nil, func(t *testing.T, p *pushTest) {
+		free(t, p.first)
+		lease := p.second.now(t)
+		p.link.Freeze()
 		_, err := lease.Handle(t.Context())
 		wants(t, err, distlock.ErrUnknown)
-		link.Thaw()
+		p.link.Thaw()
 		if err := lease.Err(); err != nil {
-			t.Fatalf("the lease is not as it was: %v", err)
+			t.Fatalf("the lease has changed: %v", err)
 		}
 		h, err := lease.Handle(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(h.TTL() - time.Second)
-		c, err := distlock.New(link)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = c.Close(context.Background()) }()
-		free(t, must(t)(c.Attach(t.Context(), h)))
+		free(t, must(t)(lockerOn(t, p.link).Attach(t.Context(), h)))
 	})
 }
 
-// A first renewal that is not answered leaves time for another.
+// A first renewal that the store does not answer leaves time for another one.
 func TestLocker_Lock_pushedAndNotRenewed(t *testing.T) {
-	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
-		link.Next(chaos.Renew, chaos.Action{Kind: chaos.RequestLost})
-		free(t, first)
-		lease := second.now(t)
+	pushed(t, nil, func(t *testing.T, p *pushTest) {
+		p.link.Next(chaos.Renew, chaos.Action{Kind: chaos.RequestLost})
+		free(t, p.first)
+		lease := p.second.now(t)
 		time.Sleep(20 * time.Second)
 		if err := lease.Err(); err != nil {
 			t.Error(err)
@@ -212,34 +184,35 @@ func TestLocker_Lock_pushedAndNotRenewed(t *testing.T) {
 	})
 }
 
-// Trust counts from the ask that gave the place its life, and not from the message.
+// Trust counts from the attempt that last renewed the queue entry, not from the message.
 func TestLocker_Lock_pushedLate(t *testing.T) {
-	told(t, nil, func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, _ *tally) {
-		asked := time.Now() // the waiter asked just now: its place lasts for 3 s
+	pushed(t, nil, func(t *testing.T, p *pushTest) {
+		attempted := time.Now() // the waiter has just renewed its entry, for 3 s
 		time.Sleep(400 * time.Millisecond)
-		free(t, first)
-		lease := second.now(t)
-		link.Freeze() // no renewal arrives
+		free(t, p.first)
+		lease := p.second.now(t)
+		p.link.Freeze() // no renewal arrives
 		<-lease.Done()
-		if d := time.Since(asked); d >= 3*time.Second {
-			t.Errorf("trusted until %v after the ask, with a place of 3s", d)
+		if d := time.Since(attempted); d >= 3*time.Second {
+			t.Errorf("trusted until %v after the attempt, with an entry of 3s", d)
 		}
-		link.Thaw()
+		p.link.Thaw()
 	})
 }
 
-// What needs its whole TTL in the store is asked for.
+// A claim that needs its whole TTL in the store is acquired by an attempt: a pushed grant has only
+// the rest of the queue entry.
 func TestLocker_Lock_pushedButAttempted(t *testing.T) {
 	for name, opt := range map[string]distlock.Option{
 		"fixed": distlock.NoRenewal(), "lock delay": distlock.LockDelay(time.Minute),
 	} {
 		t.Run(name, func(t *testing.T) {
-			told(t, []distlock.Option{opt}, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, seen *tally) {
-				asks := seen.of(distlock.EventAttempted)
-				free(t, first)
-				lease := second.now(t)
-				if n := seen.of(distlock.EventAttempted) - asks; n != 1 || time.Until(lease.Until()) < 25*time.Second {
-					t.Errorf("%d asks, trusted until %v: want one ask and a full lease", n, lease.Until())
+			pushed(t, []distlock.Option{opt}, func(t *testing.T, p *pushTest) {
+				attempts := len(p.seen.all(distlock.EventAttempted))
+				free(t, p.first)
+				lease := p.second.now(t)
+				if n := len(p.seen.all(distlock.EventAttempted)) - attempts; n != 1 || time.Until(lease.Until()) < 25*time.Second {
+					t.Errorf("%d attempts, trusted until %v: want one attempt and a full lease", n, lease.Until())
 				}
 				free(t, lease)
 			})
@@ -247,7 +220,7 @@ func TestLocker_Lock_pushedButAttempted(t *testing.T) {
 	}
 }
 
-// A message that tells of an earlier place, or of a claim that has ended, is no grant.
+// A message about an earlier queue entry, or about a claim that has ended, is no grant.
 func TestLocker_Lock_pushedStale(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		wake := make(chan driver.Wake, 1)
@@ -257,19 +230,19 @@ func TestLocker_Lock_pushedStale(t *testing.T) {
 		c := begin(t.Context(), b.Lock, "k").waits(t)
 
 		wake <- driver.Wake{Granted: true, Fence: first.Fence() - driver.Span}
-		c.waits(t) // its fence is below that of the holder
+		c.waits(t) // its fence is below the holder's
 
 		g.set(func(g *gate) {
 			g.acquire = func(context.Context, driver.Request, acquireFunc) (driver.Result, error) {
 				return driver.Result{}, driver.ErrUnavailable
 			}
 		})
-		time.Sleep(4 * time.Second) // the place ends
+		time.Sleep(4 * time.Second) // the entry expires
 		g.set(func(g *gate) { g.acquire = nil })
-		time.Sleep(2 * time.Second) // another begins
+		time.Sleep(2 * time.Second) // there is a new entry
 		g.expect(t, 1, 1)
 		wake <- driver.Wake{Granted: true, Fence: first.Fence() + driver.Span}
-		c.waits(t) // it may be of the first place
+		c.waits(t) // the message may be about the first entry
 
 		free(t, first)
 		wake <- driver.Wake{}
@@ -277,7 +250,8 @@ func TestLocker_Lock_pushedStale(t *testing.T) {
 	})
 }
 
-// The first answer to a waiter may come after an ask that was not answered took a place, and lost it.
+// An attempt without an answer created a queue entry, and the entry expired, before the first
+// answer that the waiter gets. A message about that entry is no grant.
 func TestLocker_Lock_pushedToUnseenEntry(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		wake := make(chan driver.Wake, 1)
@@ -311,16 +285,16 @@ func TestLocker_Lock_pushedToUnseenEntry(t *testing.T) {
 	})
 }
 
-// A reader does not inherit a claim that the store granted unasked before it came: claims with higher fences may have
-// come and gone since.
+// A reader does not get a claim that the store pushed before the reader came: claims with higher
+// fences may have come and gone since.
 func TestTenure_readerInheritsNoPushedGrant(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		wake := make(chan driver.Wake, 1)
 		g.watch = func(context.Context, driver.ID, func() <-chan driver.Wake) <-chan driver.Wake { return wake }
-		var place driver.Request
+		var entry driver.Request
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 			if r.QueueTTL > 0 {
-				place = r
+				entry = r
 			}
 			return next(ctx, r)
 		}
@@ -329,8 +303,9 @@ func TestTenure_readerInheritsNoPushedGrant(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		early := begin(ctx, b.RLock, "k").waits(t)
 		free(t, writer)
-		place.QueueTTL = 0
-		if res, err := g.Store.Acquire(t.Context(), place); err != nil || !res.Granted { // as a store that hands on does it
+		entry.QueueTTL = 0
+		// A store that pushes grants does the same.
+		if res, err := g.Store.Acquire(t.Context(), entry); err != nil || !res.Granted {
 			t.Fatal(res, err)
 		}
 		other := must(t)(a.RLock(t.Context(), "k"))
@@ -347,13 +322,13 @@ func TestTenure_readerInheritsNoPushedGrant(t *testing.T) {
 	})
 }
 
-// A store's error at the first ask is shown, also of a key that was refused a moment ago: after a second
-// try if the outcome is unknown.
+// Lock returns a store's error of the first attempt, also for a key that was refused a moment ago.
+// If the outcome is unknown, it attempts once more before.
 func TestLocker_Lock_firstAttemptOfContendedName(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		err  error
-		asks int
+		name     string
+		err      error
+		attempts int
 	}{{"unavailable", driver.ErrUnavailable, 1}, {"invalid", driver.ErrInvalid, 1}, {"unknown", errCut, 2}} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -368,8 +343,8 @@ func TestLocker_Lock_firstAttemptOfContendedName(t *testing.T) {
 				g.reset()
 				one := begin(t.Context(), b.Lock, "k")
 				one.within(t, 0, 2*time.Second)
-				if one.err == nil || errors.Is(one.err, distlock.ErrUnknown) || g.count("acquire") != c.asks {
-					t.Errorf("%v after %d asks, want an error after %d", one.err, g.count("acquire"), c.asks)
+				if one.err == nil || errors.Is(one.err, distlock.ErrUnknown) || g.count("acquire") != c.attempts {
+					t.Errorf("%v after %d attempts, want an error after %d", one.err, g.count("acquire"), c.attempts)
 				}
 				g.set(func(g *gate) { g.acquire = nil })
 				free(t, lease)
