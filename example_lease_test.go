@@ -242,5 +242,5 @@ func ExampleParseFence() {
 	fmt.Println(err)
 	// Output:
 	// 1789000000000000 <nil>
-	// distlock: invalid fence: "01"
+	// distlock: invalid fence: fence "01" is not a number from 1 to 2^53-1
 }

@@ -112,12 +112,12 @@ func kinds() []mutant {
 		},
 		{
 			Name: "lock-with-a-weight", Why: "a weight is accepted for a lock and has no effect",
-			File: "request.go", Old: "	case opt.weight > 0 && k != kindSem && k != kindRate:\n", New: "	case false:\n",
+			File: "request.go", Old: "	case opt.weight > 0 && k != names.Semaphore && k != names.RateLimit:\n", New: "	case false:\n",
 			Test: "TestSemaphore_refused",
 		},
 		{
 			Name: "several-in-any-order", Why: "two callers that take the same names wait for each other for ever",
-			File: "multi.go", Old: "slices.Compact(slices.Sorted(slices.Values(names)))", New: "slices.Compact(slices.Clone(names))",
+			File: "multi.go", Old: "slices.Compact(slices.Sorted(slices.Values(all)))", New: "slices.Compact(slices.Clone(all))",
 			Test: "TestLocker_LockAll_noDeadlock",
 		},
 		{
