@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// endFaults and sizeFaults are wrong where calls meet an end, and where there is much.
+// endFaults are wrong when a call coincides with an end, and sizeFaults with large numbers.
 
 func endFaults() []fault {
 	// unavailable reports the end of ctx as if nothing had been changed, after the change.
@@ -70,7 +70,7 @@ func endFaults() []fault {
 				return cs, err
 			}
 		}},
-		{"what ends soon is swept", []string{"swept"}, func(b *bent) {
+		{"claims that end soon are swept", []string{"swept"}, func(b *bent) {
 			calls := 0
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				b.mu.Lock()
@@ -89,7 +89,7 @@ func endFaults() []fault {
 }
 
 func sizeFaults() []fault {
-	// pages makes List leave out what is not wanted: key is the number of the key.
+	// pages makes List omit claims that are not wanted. The argument key is the number of the key.
 	pages := func(wanted func(key int, c driver.Claim) bool) func(b *bent) {
 		return func(b *bent) {
 			b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
@@ -127,7 +127,7 @@ func sizeFaults() []fault {
 				return out
 			}
 		}},
-		{"RenewAll drops what is over a packet", []string{"crowd"}, func(b *bent) {
+		{"RenewAll drops the claims that exceed a packet", []string{"many slots"}, func(b *bent) {
 			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 				out := b.mem.RenewAll(ctx, rs[:min(len(rs), 150)])
 				for range rs[len(out):] {
@@ -139,7 +139,7 @@ func sizeFaults() []fault {
 		{"the queue is counted to a hundred", []string{"long queue"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) {
 			res.Ahead = min(res.Ahead, 100)
 		})},
-		{"Show ends after a hundred", []string{"long queue"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+		{"Show ends after a hundred", []string{"long queue"}, shown(func(_ *bent, cs []driver.Claim) []driver.Claim {
 			return slices.Clip(cs[:min(len(cs), 100)])
 		})},
 	}

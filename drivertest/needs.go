@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A need is a set of what a law asks of a store.
+// A need is a set of features and verbs that a rule needs.
 type need uint
 
 const (
@@ -20,17 +20,17 @@ const (
 	keep
 	expiry
 	detached
-	maxTTL // there is a longest TTL
+	maxTTL // Features.MaxTTL is set
 	watch
 	show
 	list
 	breaks
 	restart
 	virtual
-	eve // the store is opened when a clock has nearly used up the fences
+	eve // the store is opened when the clock has nearly used up the fences
 )
 
-// String names what is in the set.
+// String lists the set.
 func (n need) String() string {
 	words := []string{
 		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "a longest TTL",
@@ -45,16 +45,16 @@ func (n need) String() string {
 	return strings.Join(in, ", ")
 }
 
-// abilities returns what the store declares, what verbs it has, and what env can do.
-// A store that wraps another may have a verb that says errors.ErrUnsupported, so the verbs
-// are tried, on a key that nobody uses.
+// abilities returns the features and verbs of the store, and the abilities of env. A store that
+// wraps another may have a verb that returns errors.ErrUnsupported, so each verb is called once, on
+// an unused key.
 func abilities(ctx context.Context, env Env, s driver.Store, key string) need {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	has := func(err error) bool { return !errors.Is(err, errors.ErrUnsupported) }
 
 	_, showErr := driver.Show(ctx, s, key)
-	_, breakErr := driver.Break(ctx, s, key, "nobody is here")
+	_, breakErr := driver.Break(ctx, s, key, "an unused key")
 	var listErr error
 	for _, err := range driver.List(ctx, s, key) {
 		listErr = err

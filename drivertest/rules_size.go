@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// keys is how many keys the rules about size use, and onOneKey how many claims and queue entries
-// they put on one key.
+// keys returns the number of keys that the rules about size use, and onOneKey the number of claims
+// and queue entries that they put on one key.
 
 func (p *probe) keys() int { return cmp.Or(p.env.Many, 1000) }
 
@@ -24,9 +24,9 @@ func (p *probe) onOneKey() int {
 	return cmp.Or(p.env.Many, 200)
 }
 
-// sizeRules state that nothing depends on how much there is.
-func sizeRules() []law {
-	return []law{
+// sizeRules state that nothing depends on the number of keys, claims and entries.
+func sizeRules() []rule {
+	return []rule{
 		{"many keys", "List yields every claim, however many there are", list, func(p *probe) {
 			rs := p.manyKeys()
 			want := map[string]bool{}
@@ -41,7 +41,7 @@ func sizeRules() []law {
 				}
 			}
 			for id := range want {
-				p.fail("List leaves out %d of %d claims, such as %q", len(want), len(rs), id)
+				p.fail("List omits %d of %d claims, such as %q", len(want), len(rs), id)
 			}
 		}},
 		{"many renewals", "RenewAll renews every claim, however many there are", 0, func(p *probe) {
@@ -65,24 +65,24 @@ func sizeRules() []law {
 					continue // some are enough
 				}
 				res := p.refuse(on(p.exclusive(), rs[i].Key))
-				// Where nothing is reported of when a claim ends, nothing is compared.
+				// A store that does not report Retry is not compared.
 				if _, most := p.since(born); res.Retry > 0 && res.Retry < p.long-most-p.grain {
 					p.fail("claim %d of %d was renewed for %v, and ends in %v", i, len(rs), p.long, res.Retry)
 				}
 			}
 		}},
-		{"long queue", "a queue of any length is in order, and each attempt reports where its owner stands", queue, func(p *probe) {
+		{"long queue", "a queue of any length is in order, and each attempt reports the position of its owner", queue, func(p *probe) {
 			a, n := p.exclusive(), p.onOneKey()
 			p.grant(a)
 			ws := make([]driver.Request, n)
 			var mu sync.Mutex // guards ws
 			p.each(n, func(int) string {
-				w := placed(p.exclusive(), p.long)
+				w := queued(p.exclusive(), p.long)
 				res, err := p.store.Acquire(p.t.Context(), w)
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil || res.Granted || res.Ahead >= n || ws[res.Ahead].Key != "" {
-					return fmt.Sprintf("Acquire behind a queue: granted %v, error %v, ahead %d, where another owner may stand", res.Granted, err, res.Ahead)
+					return fmt.Sprintf("Acquire behind a queue: granted %v, error %v, ahead %d, which may be the position of another owner", res.Granted, err, res.Ahead)
 				}
 				ws[res.Ahead] = w
 				return ""
@@ -103,7 +103,7 @@ func sizeRules() []law {
 			p.release(ws[0].ID, nil)
 			p.grant(ws[2])
 		}},
-		{"crowd", "a limit is exact for many claims too", count, func(p *probe) {
+		{"many slots", "a limit is exact for many claims too", count, func(p *probe) {
 			n := p.onOneKey()
 			rs := make([]driver.Renewal, n)
 			p.each(n, func(i int) string {
@@ -124,8 +124,8 @@ func sizeRules() []law {
 	}
 }
 
-// manyKeys grants claims on many keys. Many differ from the next by what is easily lost where one
-// page of a listing ends and the next begins. Every fifth has two claims.
+// manyKeys grants claims on many keys. Neighbours differ by bytes that are easily lost where one
+// page of a list ends and the next begins. Every fifth key has two claims.
 func (p *probe) manyKeys() []driver.Request {
 	ends := []string{"", "\x00", "\x00\x00", "\x00\xff", " ", "0", "\xff"}
 	var rs []driver.Request
@@ -145,25 +145,26 @@ func (p *probe) renewAll(rs []driver.Renewal) []driver.Renewed {
 	began := time.Now()
 	got := driver.RenewAll(p.t.Context(), p.store, rs)
 	p.last = span{began, time.Now()}
-	p.equal("how many answers RenewAll gives", len(got), len(rs))
+	p.equal("how many answers RenewAll returns", len(got), len(rs))
 	return got
 }
 
-// granted wants a claim to be granted. It returns what is wrong.
+// granted acquires a claim. It returns a mistake, or "".
 func (p *probe) granted(r driver.Request) (wrong string) {
 	if res, err := p.store.Acquire(p.t.Context(), r); err != nil || !res.Granted {
-		return fmt.Sprintf("Acquire(%s): granted %v, error %v; want granted", words(r), res.Granted, err)
+		return fmt.Sprintf("Acquire(%s): granted %v, error %v; want granted", describe(r), res.Granted, err)
 	}
 	return ""
 }
 
-// each makes n calls, several at a time. What the rule relies on afterwards lives from here on.
+// each makes n calls, several at a time. The claims that the rule relies on afterwards live from
+// here on.
 func (p *probe) each(n int, call func(i int) (wrong string)) {
 	const workers = 8
 	p.until = time.Now().Add(p.long / 2)
 	var next atomic.Int64
 	var failed atomic.Pointer[string]
-	p.crowd(workers, func(int) string {
+	p.together(workers, func(int) string {
 		for failed.Load() == nil {
 			i := int(next.Add(1)) - 1
 			if i >= n {

@@ -67,7 +67,7 @@ func contract() []mutant {
 		{
 			Name: "postgres-retry-too-short", Why: "a waiter attempts too early, and waits for the next wake-up or poll",
 			File: functions, Old: "  retry := greatest(retry, 1000);", New: "  retry := greatest(retry - 50000, 1000);",
-			Pkg: postgres, Test: "TestStore/when_to_ask",
+			Pkg: postgres, Test: "TestStore/when_to_retry",
 		},
 		{
 			Name: "owners-of-any-length", Why: "an owner is too long for a column, and cut, or fails in the middle of the work",
@@ -83,7 +83,7 @@ func contract() []mutant {
 			Name: "a-look-at-a-bad-name-fails", Why: "a listing of names ends at one that cannot be locked",
 			File: mem, Old: "	k := s.peek(key, now)\n	if k == nil {\n		return nil, nil\n	}\n",
 			New: "	k := s.peek(key, now)\n	if len(key) > driver.MaxKey {\n		return nil, driver.ErrInvalid\n	}\n	if k == nil {\n		return nil, nil\n	}\n",
-			Pkg: pkg, Test: "TestStore/no_such_key",
+			Pkg: pkg, Test: "TestStore/invalid_key",
 		},
 	}
 }

@@ -7,7 +7,7 @@ func redis() []mutant {
 		{
 			Name: "hand-over-for-a-whole-TTL", Why: "a waiter that died is handed the key, and nobody gets it before a TTL is over",
 			File: dir + "common.lua", Old: "      grant(c, 0, math.ceil(left))\n", New: "      grant(c, 0, math.ceil(left) + 30000)\n",
-			Pkg: pkg, Test: "TestStore_virtual/dead_waiter",
+			Pkg: pkg, Test: "TestStore_virtual/expired_entry",
 		},
 		{
 			Name: "redis-renews-a-record-by-the-short-cut", Why: "a renewal that was under way for long makes a result be forgotten with the lease",

@@ -1,6 +1,6 @@
 package main
 
-// sqlite are mutants of what store/sqlite has to know of its file and host. Those of the laws are the reference store's.
+// sqlite are mutants of what store/sqlite has to know of its file and host. Those of the rules are the reference store's.
 func sqlite() []mutant {
 	const dir, pkg = "store/sqlite/", "store/sqlite"
 	return []mutant{

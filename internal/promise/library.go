@@ -29,7 +29,7 @@ var Library = []Pledge{
 	},
 	{
 		"Fences of exclusive leases rise strictly in the order of grants, hand-offs included",
-		[]Test{"chaos_test.go:TestChaos invariant I2", "turn_test.go:TestTurn_handsOn", `store/mem/mem_test.go:TestStore law "fence"`},
+		[]Test{"chaos_test.go:TestChaos invariant I2", "turn_test.go:TestTurn_handsOn", `store/mem/mem_test.go:TestStore rule "fence"`},
 	},
 	{
 		"First come, first served where the store can queue: goroutines of a process one by one, processes in turns of at most 128 leases, 50 ms long when another waits",
@@ -86,7 +86,7 @@ var Library = []Pledge{
 	},
 	{
 		"A result that was kept lives for as long as it was kept for, though a renewal or an ask arrives late",
-		[]Test{`store/mem/mem_test.go:TestStore law "record"`},
+		[]Test{`store/mem/mem_test.go:TestStore rule "record"`},
 	},
 	{
 		"An error of `Do`, and of every other call that runs a function under a lock, is `ErrNotAcquired` if and only if the function did not run; a release that failed is no error of the run",

@@ -1,7 +1,7 @@
 package promise
 
 func memory() Section {
-	laws := func(words string) []Test { return []Test{Test("store/mem/mem_test.go:TestStore " + words)} }
+	rules := func(words string) []Test { return []Test{Test("store/mem/mem_test.go:TestStore " + words)} }
 	return Section{
 		Store: Memory, Title: "Memory",
 		Intro: "`store/mem`: the locks of one process, and the model that other stores are compared with. Shown in virtual time:",
@@ -11,9 +11,9 @@ func memory() Section {
 				[]Test{"store/mem/clock_test.go:TestStore_time_of_day"}, ""},
 			{[]string{"F17"}, "a client's clock is wrong", wrongClockHolds, wrongClock, ""},
 			{[]string{"F01"}, "a holder goes without releasing", "free when its TTL is over", []Test{"wait_test.go:TestLocker_Lock_succeedsCrash"}, ""},
-			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", rules(`rules "stale", "ended"`), ""},
 			{[]string{"F23"}, "a waiter goes without leaving the line", "the next one is served when the place is over",
-				[]Test{"wait_test.go:TestLocker_Lock_passesDeadWaiter", `store/mem/mem_test.go:TestStore law "dead waiter"`}, ""},
+				[]Test{"wait_test.go:TestLocker_Lock_passesDeadWaiter", `store/mem/mem_test.go:TestStore rule "expired entry"`}, ""},
 			{[]string{"F24"}, "a crowd waits for one key", "all are served", []Test{"locker_test.go:TestLocker_stress"}, ""},
 			{[]string{"F30"}, "all wake-ups lost", "those who wait ask again within the poll", []Test{"wait_test.go:TestLocker_Lock_wakeUpLost"}, ""},
 			{[]string{"F35"}, "claims broken by hand", "the holder is told why at its next renewal; fences rise", []Test{"claims_test.go:TestClaims_break"}, ""},
@@ -28,7 +28,7 @@ func memory() Section {
 }
 
 func sqlite() Section {
-	laws := func(words string) []Test { return []Test{Test("store/sqlite/sqlite_test.go:TestStore_two " + words)} }
+	rules := func(words string) []Test { return []Test{Test("store/sqlite/sqlite_test.go:TestStore_two " + words)} }
 	return Section{
 		Store: SQLite, Title: "SQLite, a file of one host",
 		Intro: "`store/sqlite`: processes of one host share a file. Shown on real files:",
@@ -61,8 +61,8 @@ func sqlite() Section {
 			{[]string{"F35"}, "the file is removed or replaced", "holders are told of the loss by their next renewal or release; those who look see the new file", []Test{
 				"store/sqlite/fault_test.go:TestStore_file_replaced", "store/sqlite/fault_test.go:TestStore_file_removed_without_its_log",
 			}, ""},
-			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
-			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", rules(`rules "stale", "ended"`), ""},
+			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", rules(`rule "expired entry"`), ""},
 			{[]string{"F30"}, "all wake-ups lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf/sqlite"}, ""},
 			{[]string{"F36", "F27"}, "network file system, symbolic link, hard link, a file that is mounted alone (Linux), file that others may open, read-only file, newer layout", "refused when it is opened, with the reason", []Test{
 				"store/sqlite/fault_test.go:TestOpen_refuses", "store/sqlite/mount_linux_test.go:TestOpen_mounted_file",

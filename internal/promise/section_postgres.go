@@ -1,7 +1,7 @@
 package promise
 
 func postgres() Section {
-	laws := func(words string) []Test { return []Test{Test("store/postgres/postgres_test.go:TestStore " + words)} }
+	rules := func(words string) []Test { return []Test{Test("store/postgres/postgres_test.go:TestStore " + words)} }
 	return Section{
 		Store: Postgres, Title: "PostgreSQL, tables",
 		Intro: "`store/postgres`: claims are rows that end by the server's clock. Shown on a real server:",
@@ -29,8 +29,8 @@ func postgres() Section {
 			{[]string{"F17"}, "a client's clock is wrong", wrongClockHolds, wrongClock, ""},
 			{[]string{"F18"}, "a way that takes longer than the TTL", "no lease is told whose trust is over", []Test{"tests/promise/link_test.go:TestSlow/postgres"}, ""},
 			{[]string{"F19"}, "reply lost, or cut at any byte", "unknown; asking again repairs it: one grant, one fence", []Test{"tests/promise/link_test.go:TestCuts/postgres 200 cuts", "store/postgres/trouble_test.go:TestStore_lostReply"}, ""},
-			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
-			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", rules(`rules "stale", "ended"`), ""},
+			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", rules(`rule "expired entry"`), ""},
 			{[]string{"F24"}, "two processes with 250 waiters each", "all are served", []Test{"tests/promise/link_test.go:TestHerd/postgres"}, ""},
 			{[]string{"F26", "F34"}, "statement cancelled, no connection left, disk full", "unavailable, nothing is changed; held claims stay, and it heals by itself", []Test{
 				"store/postgres/trouble_test.go:TestStore_cancelled", "store/postgres/trouble_test.go:TestStore_down", "store/postgres/full_linux_test.go:TestStore_diskFull",
@@ -55,7 +55,7 @@ func postgres() Section {
 }
 
 func advisory() Section {
-	laws := func(words string) []Test {
+	rules := func(words string) []Test {
 		return []Test{Test("store/pgadvisory/pgadvisory_test.go:TestStore " + words)}
 	}
 	return Section{
@@ -83,7 +83,7 @@ func advisory() Section {
 			{[]string{"F19"}, "reply lost, or cut at any byte", "unknown; asking again repairs it, and no lock is left behind", []Test{"tests/promise/link_test.go:TestCuts/advisory 200 cuts", "store/pgadvisory/fault_test.go:TestStore_lost_reply"}, ""},
 			{[]string{"F18"}, "a way that takes longer than the TTL", "no lease is told whose trust is over", []Test{"tests/promise/link_test.go:TestSlow/advisory"}, ""},
 			{[]string{"F18"}, "news of a grant that comes late", "is not trusted: the server is asked first", []Test{"store/pgadvisory/fault_test.go:TestStore_late_grant"}, ""},
-			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", rules(`rules "stale", "ended"`), ""},
 			{[]string{"F34"}, "the server takes no more connections", "what is held stays so, and the connections that are there go on; unavailable where one is needed", []Test{"store/pgadvisory/fault_test.go:TestStore_no_connections_left"}, ""},
 			{nil, "a statement cancelled, no fence left", "unavailable; no lock is left behind", []Test{"store/pgadvisory/fault_test.go:TestStore_statement_cancelled", "store/pgadvisory/behave_test.go:TestStore_grants"}, ""},
 			{[]string{"F27", "F29", "F36"}, "a pooler that mixes connections, a standby, a sequence with a cache", "refused when it is opened, with the reason", []Test{

@@ -1,7 +1,7 @@
 package promise
 
 func redis() Section {
-	laws := func(words string) []Test {
+	rules := func(words string) []Test {
 		return []Test{Test("store/redis/rueidisstore/rueidisstore_test.go:TestStore " + words)}
 	}
 	return Section{
@@ -37,8 +37,8 @@ func redis() Section {
 			{[]string{"F19"}, "a reply is lost or cut at any byte", "no wait for oneself, one fence a grant, nothing left that nobody was told of", []Test{
 				"tests/redis/cut_test.go:TestCut 200 cuts for each client", "store/redis/redis_test.go:TestStore_lostReply",
 			}, "0 left, 0 unknown locks; one release in ten had to be asked for again"},
-			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", laws(`laws "stale", "ended"`), ""},
-			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", laws(`law "dead waiter"`), ""},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", rules(`rules "stale", "ended"`), ""},
+			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", rules(`rule "expired entry"`), ""},
 			{[]string{"F01", "F23"}, "hundreds of readers or waiters of one name die at once", "the next one is served when the last of them is over: 100 are cleared at a time, with no poll in between", []Test{"store/redis/virtual_test.go:TestStore_virtual_manyDead"}, ""},
 			{[]string{"F24"}, "10,000 goroutines wait for one key", "all are served", []Test{"tests/redis/herd_test.go:TestHerd_goroutines"}, "39 to 57 ms, 83 requests in all, 5.6 KB a waiter"},
 			{[]string{"F24"}, "20 processes x 50 wait for one key", "all are served, at most 6 requests for each hand-over", []Test{"tests/redis/herd_test.go:TestHerd_processes"}, "51 to 706 ms, 4.0 to 4.4 requests"},
@@ -140,7 +140,7 @@ func redlock() Section {
 			{[]string{"F19"}, "a reply of a node is cut at any byte", "no wait for oneself, nothing left that nobody was told of, fences rise", []Test{"tests/promise/link_test.go:TestCuts/redlock 200 cuts"}, "0 left"},
 			{[]string{"F18"}, "a way that takes longer than the TTL", "no lease is told whose trust is over", []Test{"tests/promise/link_test.go:TestSlow/redlock"}, ""},
 			{[]string{"F18"}, "grants that come too late", "are not counted, and released", []Test{"store/quorum/faults_test.go:TestStore_late_grants_do_not_count", "store/quorum/faults_test.go:TestStore_losers_are_released"}, ""},
-			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", []Test{`store/quorum/quorum_test.go:TestStore laws "stale", "ended"`}, ""},
+			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", []Test{`store/quorum/quorum_test.go:TestStore rules "stale", "ended"`}, ""},
 			{[]string{"F24"}, "many contend", "they make progress, and a hand-over costs round trips and no poll", []Test{"store/quorum/contend_test.go:TestStore_split_votes", "store/quorum/tell_test.go:TestLocker_hand_over", "tests/promise/link_test.go:TestHerd/redlock"}, ""},
 			{[]string{"F25", "F26", "F27", "F34", "F36"}, "nodes that are out of memory, take no writes, are read-only, have another's data or no connection left", "one of three: nothing happens. Two: an error, never held; it heals by itself", []Test{"tests/promise/refusal_test.go:TestRefusal_nodes"}, ""},
 			{[]string{"F30"}, "all notifications lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf/redlock"}, ""},

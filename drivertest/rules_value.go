@@ -7,53 +7,53 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// valueLaws say what becomes of that which a request carries. A store that cannot show tells it
-// with Result.Blocker all the same.
-func valueLaws() []law {
-	return []law{
-		{"holder", "holder and party are always told to others, of claims and of places", 0, func(p *probe) {
+// valueRules state how the data of a request is stored and shown. A store without Show still shows
+// it in Result.Blocker.
+func valueRules() []rule {
+	return []rule{
+		{"holder", "holder and task of claims and of entries are always shown to others", 0, func(p *probe) {
 			a := p.shared()
 			a.Holder, a.Task = "host 1, \"é\"\n", "task:1"
 			p.grant(a)
-			p.told(a)
+			p.visible(a)
 			p.renew(a.ID, p.long, nil, nil)
-			p.told(a)
+			p.visible(a)
 			if p.has(queue) {
-				w := placed(p.exclusive(), p.long)
+				w := queued(p.exclusive(), p.long)
 				w.Holder, w.Task = "host 2", "{task}'2'"
 				p.refuse(w)
 				p.same(p.refuse(p.shared()).Blocker, w)
 			}
 		}},
-		{"value", "value and meta are kept byte for byte and told to others, and a renewal may change the value or clear it", value, func(p *probe) {
+		{"value", "value and meta are kept byte by byte and shown to others, and a renewal may change the value or clear it", value, func(p *probe) {
 			a := p.exclusive()
 			a.Meta = map[string]string{"": "empty", "k": "", "é\x00": "\xff{}'\"\n", "n": "1"}
 			a.Value = []byte("\x00\xff{}'\"\n\xc3\x28")
 			p.grant(a)
-			p.told(a)
+			p.visible(a)
 			p.renew(a.ID, p.long, nil, nil)
-			p.told(a)
+			p.visible(a)
 			for _, v := range [][]byte{bytes.Repeat([]byte{0xfe, 0}, driver.MaxValue)[:driver.MaxValue], {}, []byte("last")} {
 				p.renew(a.ID, p.long, v, nil)
 				a.Value = v
-				p.told(a)
+				p.visible(a)
 			}
 		}},
-		{"no value", "a claim without value and meta is told without them", 0, func(p *probe) {
+		{"no value", "a claim without value and meta is shown without them", 0, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
-			for _, c := range p.told(a) {
+			for _, c := range p.visible(a) {
 				p.equal("kept", c.Kept, false)
 			}
 		}},
-		{"copies", "what a request or a renewal carries stays the caller's, and what a store returns is the caller's", value, func(p *probe) {
+		{"copies", "Meta and Value of a request, a renewal and an answer belong to the caller: a store copies them", value, func(p *probe) {
 			a := p.shared()
 			a.Value, a.Meta = []byte("one"), map[string]string{"n": "1"}
 			scribbled(p.grant, a)
-			p.told(a)
-			for _, c := range p.told(a) {
+			p.visible(a)
+			for _, c := range p.visible(a) {
 				scribble(c.Value, c.Meta)
-				p.told(a)
+				p.visible(a)
 			}
 			for _, v := range []string{"two", "three"} {
 				sent := []byte(v)
@@ -64,13 +64,13 @@ func valueLaws() []law {
 				}
 				scribble(sent, nil)
 				a.Value = []byte(v)
-				p.told(a)
+				p.visible(a)
 			}
 			if !p.has(queue) {
 				return
 			}
-			w := placed(p.exclusive(), p.long)
-			for _, v := range []string{"taken", "asked again"} {
+			w := queued(p.exclusive(), p.long)
+			for _, v := range []string{"first attempt", "second attempt"} {
 				w.Value, w.Meta = []byte(v), map[string]string{"n": v}
 				scribbled(p.refuse, w)
 				for range 2 {
@@ -83,15 +83,15 @@ func valueLaws() []law {
 	}
 }
 
-// scribbled asks for r with a copy of what it carries, and writes over the copy afterwards.
-func scribbled(ask func(driver.Request) driver.Result, r driver.Request) {
+// scribbled makes the call with a copy of the data of r, and writes over the copy afterwards.
+func scribbled(call func(driver.Request) driver.Result, r driver.Request) {
 	sent := r
 	sent.Value, sent.Meta = bytes.Clone(r.Value), maps.Clone(r.Meta)
-	ask(sent)
+	call(sent)
 	scribble(sent.Value, sent.Meta)
 }
 
-// scribble writes over what is the caller's.
+// scribble writes over data that belongs to the caller.
 func scribble(value []byte, meta map[string]string) {
 	for i := range value {
 		value[i] = '#'
@@ -101,8 +101,9 @@ func scribble(value []byte, meta map[string]string) {
 	}
 }
 
-// told wants others to be told of r, the one claim on its key, by all verbs that tell.
-func (p *probe) told(r driver.Request) (cs []driver.Claim) {
+// visible fails unless r, the only claim on its key, is shown to others by a refusal, Show and
+// List.
+func (p *probe) visible(r driver.Request) (cs []driver.Claim) {
 	res := p.refuse(on(p.exclusive(), r.Key))
 	p.names(res, r, false)
 	cs = append(cs, res.Blocker)
@@ -112,7 +113,7 @@ func (p *probe) told(r driver.Request) (cs []driver.Claim) {
 	}
 	if p.has(list) {
 		if all := p.list(r.Key); len(all) != 1 {
-			p.fail("List tells %d claims, want 1", len(all))
+			p.fail("List yields %d claims, want 1", len(all))
 		} else {
 			cs = append(cs, all...)
 			p.same(all[0], r)
@@ -121,12 +122,12 @@ func (p *probe) told(r driver.Request) (cs []driver.Claim) {
 	return cs
 }
 
-// same wants a claim to tell what was asked for.
+// same fails unless a claim shows the data of the request.
 func (p *probe) same(c driver.Claim, r driver.Request) {
 	p.equal("key", c.Key, r.Key)
 	p.equal("owner", c.Owner, driver.Tag(r.Owner))
 	p.equal("holder", c.Holder, r.Holder)
-	p.equal("party", c.Task, r.Task)
+	p.equal("task", c.Task, r.Task)
 	p.equal("weight", c.Weight, r.Weight)
 	p.equal("limit", c.Limit, r.Limit)
 	if !maps.Equal(c.Meta, r.Meta) {

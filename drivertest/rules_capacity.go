@@ -2,10 +2,10 @@ package drivertest
 
 import "github.com/distlock/distlock/driver"
 
-// roomLaws say when there is room for a claim.
-func roomLaws() []law {
-	return []law{
-		{"exclusive", "a claim of weight Whole leaves room for nobody", 0, func(p *probe) {
+// capacityRules state when there is capacity for a claim.
+func capacityRules() []rule {
+	return []rule{
+		{"exclusive", "a claim of weight Whole leaves no capacity", 0, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()
 			p.equal("used", p.grant(a).Used, driver.Whole)
 			p.equal("used", p.refuse(b).Used, driver.Whole)
@@ -15,7 +15,7 @@ func roomLaws() []law {
 			p.grant(b)
 			p.refuse(p.exclusive())
 		}},
-		{"shared", "claims of weight 1 under the limit Whole stand side by side and keep an exclusive one out", 0, func(p *probe) {
+		{"shared", "claims of weight 1 under the limit Whole coexist and exclude a claim of weight Whole", 0, func(p *probe) {
 			r1, r2, r3, w := p.shared(), p.shared(), p.shared(), p.exclusive()
 			p.grant(r1)
 			p.grant(r2)
@@ -28,7 +28,7 @@ func roomLaws() []law {
 			p.grant(w)
 			p.refuse(p.shared())
 		}},
-		{"downgrade", "a lower weight asked again lowers the weight and makes room", 0, func(p *probe) {
+		{"downgrade", "a repeated Acquire with a lower weight lowers the weight and makes capacity", 0, func(p *probe) {
 			a, b := p.exclusive(), p.shared()
 			was := p.grant(a)
 			p.refuse(b)
@@ -42,7 +42,7 @@ func roomLaws() []law {
 			p.release(b.ID, nil)
 			p.grant(p.exclusive())
 		}},
-		{"downgrade by part", "a lower weight asked again makes room for the difference and no more", count, func(p *probe) {
+		{"downgrade by part", "a repeated Acquire with a lower weight makes capacity for the difference and no more", count, func(p *probe) {
 			a := p.request(5, 5)
 			p.grant(a)
 			a.Weight = 3

@@ -6,19 +6,19 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// floorLaws say how a caller may raise a fence.
-func floorLaws() []law {
-	return []law{
+// floorRules state how a caller may raise a fence.
+func floorRules() []rule {
+	return []rule{
 		{"floor", "a fence is at least the Floor, and the next grant is Span above that", floor, func(p *probe) {
 			a := p.exclusive()
 			was := p.grant(a).Fence
 			a.Floor = was + 1e6
 			raised := p.grant(a).Fence
-			p.equal("the fence asked for again with a higher Floor", raised, a.Floor)
+			p.equal("the fence of a repeated Acquire with a higher Floor", raised, a.Floor)
 			a.Floor = was + 1
-			p.equal("the fence asked for again with a lower Floor", p.grant(a).Fence, raised)
+			p.equal("the fence of a repeated Acquire with a lower Floor", p.grant(a).Fence, raised)
 			a.Floor = 0
-			p.equal("the fence asked for again without Floor", p.grant(a).Fence, raised)
+			p.equal("the fence of a repeated Acquire without Floor", p.grant(a).Fence, raised)
 			p.release(a.ID, nil)
 			b := p.exclusive()
 			got := p.grant(b).Fence
@@ -34,19 +34,19 @@ func floorLaws() []law {
 			d.Floor = 1
 			p.atLeast("the fence after that", p.grant(d).Fence, first+driver.Span)
 		}},
-		{"floor too far", "a Floor more than MaxAhead beyond the clock and the last fence is ErrInvalid, whatever would become of the claim, and changes nothing", floor, func(p *probe) {
+		{"floor too far", "a Floor more than MaxAhead beyond the clock and the last fence is ErrInvalid for every claim, and changes nothing", floor, func(p *probe) {
 			a := p.exclusive()
 			was := p.grant(a).Fence
-			// The store's clock may differ from this one; two hours of it are forgiven.
+			// The store's clock may differ from this one by up to two hours.
 			far := max(was, uint64(time.Now().UnixMicro())) + 3*driver.MaxAhead
 			for _, f := range []uint64{far, driver.MaxFence - driver.Span - 1, driver.MaxFence - driver.Span, driver.MaxFence - 1, 1 << 63} {
 				free, taken, held := on(p.exclusive(), p.key+"2"), p.exclusive(), a
 				free.Floor, taken.Floor, held.Floor = f, f, f
 				p.invalid(free, "a Floor too far ahead")
-				p.invalid(taken, "a Floor too far ahead, on a key that is taken")
+				p.invalid(taken, "a Floor too far ahead, on a key that another owner holds")
 				p.invalid(held, "a Floor too far ahead, on a claim that is held")
 				if p.has(queue) {
-					p.invalid(placed(taken, p.long), "a Floor too far ahead, in line")
+					p.invalid(queued(taken, p.long), "a Floor too far ahead, with QueueTTL")
 				}
 			}
 			now := p.grant(a)
@@ -77,7 +77,7 @@ func floorLaws() []law {
 			b.Floor = last + driver.MaxAhead + driver.Span
 			p.invalid(b, "a Floor more than MaxAhead beyond the last fence")
 			a.Floor = last + driver.MaxAhead
-			p.equal("the fence asked for again with the highest Floor", p.grant(a).Fence, a.Floor)
+			p.equal("the fence of a repeated Acquire with the highest Floor", p.grant(a).Fence, a.Floor)
 			if p.has(virtual) {
 				c, d := on(p.exclusive(), p.key+"2"), on(p.exclusive(), p.key+"2")
 				p.grant(c)
@@ -86,26 +86,26 @@ func floorLaws() []law {
 				from(clock(), d)
 			}
 		}},
-		{"floor refused", "the Floor of a claim that is refused does not count as a fence given out", floor, func(p *probe) {
+		{"floor refused", "the Floor of a refused claim does not count as an assigned fence", floor, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()
 			b.Floor = p.grant(a).Fence + driver.MaxAhead/2
 			p.refuse(b)
 			if p.has(queue) {
-				p.refuse(placed(b, p.long))
+				p.refuse(queued(b, p.long))
 				p.release(b.ID, nil)
 			}
 			p.release(a.ID, nil)
 			p.below("the next fence", p.grant(p.exclusive()).Fence, b.Floor)
 		}},
-		{"floor in line", "a fence that is raised while others wait is given to none of them", floor | queue, func(p *probe) {
-			a, w := p.exclusive(), placed(p.exclusive(), p.long)
+		{"floor while waiting", "a fence that is raised while others wait is assigned to none of them", floor | queue, func(p *probe) {
+			a, w := p.exclusive(), queued(p.exclusive(), p.long)
 			was := p.grant(a).Fence
 			p.refuse(w)
 			a.Floor = was + driver.MaxAhead/2
 			raised := p.grant(a).Fence
-			p.equal("the fence asked for again with a higher Floor", raised, a.Floor)
+			p.equal("the fence of a repeated Acquire with a higher Floor", raised, a.Floor)
 			p.release(a.ID, nil)
-			p.atLeast("the fence of the head of the line", p.grant(w).Fence, raised+driver.Span)
+			p.atLeast("the fence of the head of the queue", p.grant(w).Fence, raised+driver.Span)
 		}},
 		{"remembered", "a fence ahead of the clock is remembered until the clock has passed it", floor | virtual, func(p *probe) {
 			a := p.exclusive()
@@ -128,7 +128,7 @@ func floorLaws() []law {
 	}
 }
 
-// below wants got to be below limit: a Floor that came to nothing has not raised it.
+// below fails unless got is below limit: a Floor without effect has not raised it.
 func (p *probe) below(what string, got, limit uint64) {
 	if got >= limit {
 		p.wrong("%s: got %d, want below %d", what, got, limit)

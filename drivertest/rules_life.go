@@ -6,10 +6,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// lifeLaws say how claims end.
-func lifeLaws() []law {
-	return []law{
-		{"stale", "a late release or renewal touches no other claim", 0, func(p *probe) {
+// lifeRules state how claims end.
+func lifeRules() []rule {
+	return []rule{
+		{"stale", "a late release or renewal changes no other claim", 0, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()
 			p.grant(a)
 			p.release(a.ID, nil)
@@ -23,21 +23,21 @@ func lifeLaws() []law {
 			p.renew(b.ID, p.long, nil, nil)
 			p.release(b.ID, nil)
 		}},
-		{"expiry", "a claim lives for at least its TTL, and ends though nobody releases it", expiry, func(p *probe) {
+		{"expiry", "a claim lives for at least its TTL, and ends without a release", expiry, func(p *probe) {
 			a, b := p.short(p.exclusive()), p.exclusive()
 			p.grant(a)
-			p.passes(b, p.last, p.ttl)
+			p.grantAfter(b, p.last, p.ttl)
 			p.renew(a.ID, p.ttl, nil, driver.ErrNotHeld)
 			p.release(a.ID, driver.ErrNotHeld)
 			p.refuse(p.exclusive())
 			p.renew(b.ID, p.long, nil, nil)
 		}},
-		{"slots", "a claim that ends by itself makes room for one of its weight and no more", expiry | count, func(p *probe) {
+		{"slots", "a claim that expires makes capacity for its weight and no more", expiry | count, func(p *probe) {
 			a, b, c := p.short(p.slot(2)), p.slot(2), p.slot(2)
 			p.grant(a)
 			born := p.last
 			p.grant(b)
-			p.passes(c, born, p.ttl)
+			p.grantAfter(c, born, p.ttl)
 			p.equal("used", p.refuse(p.slot(2)).Used, int64(2))
 		}},
 		{"renew", "a renewed claim lives for the new TTL, counted from the renewal", expiry, func(p *probe) {
@@ -48,13 +48,13 @@ func lifeLaws() []law {
 				p.wait(0.5)
 				p.while(born, p.ttl, func() { p.renew(a.ID, ttl, nil, nil) })
 			}
-			p.passes(p.exclusive(), p.last, 2*p.ttl)
+			p.grantAfter(p.exclusive(), p.last, 2*p.ttl)
 		}},
 		{"shorten", "a renewal may shorten a life", expiry, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
 			p.renew(a.ID, p.ttl, nil, nil)
-			p.passes(p.exclusive(), p.last, p.ttl)
+			p.grantAfter(p.exclusive(), p.last, p.ttl)
 		}},
 		{"ended", "a renewal never brings back a claim that has ended", 0, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()
@@ -73,7 +73,7 @@ func lifeLaws() []law {
 			p.renew(c.ID, p.long, nil, driver.ErrNotHeld)
 			p.grant(p.exclusive())
 		}},
-		{"keep", "a kept claim is a record: it is marked, and lives for its TTL with nobody renewing it", keep | expiry, func(p *probe) {
+		{"keep", "a kept claim is a record: it is marked, and lives for its TTL without renewals", keep | expiry, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()
 			p.grant(a)
 			p.equal("kept, before", p.refuse(b).Blocker.Kept, false)
@@ -85,14 +85,14 @@ func lifeLaws() []law {
 			born := p.last
 			p.while(born, p.ttl, func() {
 				a.Value = r.Value
-				for _, c := range p.told(a) {
+				for _, c := range p.visible(a) {
 					p.equal("kept", c.Kept, true)
 				}
 			})
-			p.passes(b, born, p.ttl)
+			p.grantAfter(b, born, p.ttl)
 			p.equal("kept, of the next claim", p.refuse(p.exclusive()).Blocker.Kept, false)
 		}},
-		{"record", "a record lives for as long as it was kept for, and has the value it was kept with, though its owner renews it without Keep or asks again", keep | expiry, func(p *probe) {
+		{"record", "a record keeps its life and its value, even if its owner renews it without Keep or repeats Acquire", keep | expiry, func(p *probe) {
 			// Each on a key of its own, and all of them in the same time.
 			key, all := p.key, p.lateCalls()
 			with := func(late lateCall) lateCall {
@@ -116,7 +116,7 @@ func lifeLaws() []law {
 				born[i] = p.last
 				p.while(born[i], p.ttl, func() {
 					late.call(a, 3*p.ttl) // no longer
-					for _, c := range p.told(a) {
+					for _, c := range p.visible(a) {
 						p.equal("kept", c.Kept, true)
 					}
 				})
@@ -125,7 +125,7 @@ func lifeLaws() []law {
 			for i, late := range all {
 				with(late)
 				next[i] = p.exclusive()
-				p.passes(next[i], born[i], p.ttl)
+				p.grantAfter(next[i], born[i], p.ttl)
 				kept(next[i].ID, p.long)
 				late.call(next[i], p.ttl) // no shorter
 			}
@@ -133,15 +133,15 @@ func lifeLaws() []law {
 			for i, late := range all {
 				with(late)
 				p.refuse(p.exclusive())
-				kept(next[i].ID, p.ttl) // its answer was lost: it is kept again
+				kept(next[i].ID, p.ttl) // the reply was lost: the claim is kept again
 				born[i] = p.last
 			}
 			for i, late := range all {
 				with(late)
-				p.passes(p.exclusive(), born[i], p.ttl)
+				p.grantAfter(p.exclusive(), born[i], p.ttl)
 			}
 		}},
-		{"record ended", "a record can be released, and is broken as a claim is", keep, func(p *probe) {
+		{"record ended", "a record can be released, and broken like a claim", keep, func(p *probe) {
 			kept := func() driver.Request {
 				a := p.exclusive()
 				p.grant(a)
@@ -157,7 +157,7 @@ func lifeLaws() []law {
 			}
 			p.grant(p.exclusive())
 		}},
-		{"window", "claims that nobody renews or releases are a rate limit, and Retry says when the next one ends", count | expiry, func(p *probe) {
+		{"window", "claims that are neither renewed nor released are a rate limit, and Retry reports when the next one ends", count | expiry, func(p *probe) {
 			a, b, c := p.short(p.slot(2)), p.short(p.slot(2)), p.short(p.slot(2))
 			p.grant(a)
 			first := p.last
@@ -167,11 +167,11 @@ func lifeLaws() []law {
 			p.while(first, p.ttl, func() {
 				p.retry(p.refuse(c), first, p.ttl)
 			})
-			p.passes(c, first, p.ttl)
+			p.grantAfter(c, first, p.ttl)
 			p.while(second, p.ttl, func() { p.refuse(p.slot(2)) })
-			p.passes(p.slot(2), second, p.ttl)
+			p.grantAfter(p.slot(2), second, p.ttl)
 		}},
-		{"restart", "claims outlive a restart, and fences still rise after it", restart | detached, func(p *probe) {
+		{"restart", "claims outlive a restart, and fences still grow after it", restart | detached, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()
 			was := p.grant(a)
 			p.store = p.env.Restart(p.t, p.store)
@@ -187,7 +187,8 @@ func lifeLaws() []law {
 	}
 }
 
-// A lateCall is what the owner of a claim may have sent before it was made a record, and what arrives after that.
+// A lateCall is a call that the owner of a claim sent before the claim became a record, and that
+// arrives after that.
 type lateCall struct {
 	name string
 	call func(r driver.Request, ttl time.Duration)

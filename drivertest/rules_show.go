@@ -10,11 +10,11 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// tellLaws say what a store tells, and to whom.
-func tellLaws() []law {
-	return []law{
-		{"show", "Show tells the live claims, oldest first, then the line in order", show, func(p *probe) {
-			p.equal("how many stand on an idle key", len(p.show(p.key)), 0)
+// showRules state what a store shows, and what Break and RenewAll do.
+func showRules() []rule {
+	return []rule{
+		{"show", "Show returns the live claims, oldest first, then the queue in order", show, func(p *probe) {
+			p.equal("how many claims and entries are on an idle key", len(p.show(p.key)), 0)
 			rs := []driver.Request{p.shared(), p.shared(), p.shared()}
 			var fences []uint64
 			var born []span
@@ -23,7 +23,7 @@ func tellLaws() []law {
 			}
 			if p.has(queue) {
 				for range 3 {
-					rs = append(rs, placed(p.exclusive(), p.long))
+					rs = append(rs, queued(p.exclusive(), p.long))
 					p.refuse(rs[len(rs)-1])
 					fences, born = append(fences, 0), append(born, p.last)
 				}
@@ -44,24 +44,24 @@ func tellLaws() []law {
 					born[i] = again
 				}
 				if p.has(expiry) {
-					p.rest("left", c.Left, born[i], p.long)
+					p.remaining("left", c.Left, born[i], p.long)
 				}
 			}
 			p.release(rs[1].ID, nil)
 			p.shows(append(rs[:1:1], rs[2:]...)...)
 		}},
-		{"held", "Held counts from the grant of a claim, and from when a place was taken, whatever was renewed or asked for since", show, func(p *probe) {
-			a, w := p.exclusive(), placed(p.exclusive(), p.long)
+		{"held", "Held counts from the grant of a claim and from the arrival of an entry, through renewals and repeated attempts", show, func(p *probe) {
+			a, w := p.exclusive(), queued(p.exclusive(), p.long)
 			since := func(c driver.Claim, born span) {
 				if least, most := p.since(born); c.Held < least-p.grain || c.Held > most+p.grain {
 					p.fail("%s: held %v, want about %v", c.Owner, c.Held, least)
 				}
 			}
 			p.grant(a)
-			granted, taken := p.last, span{}
+			granted, joined := p.last, span{}
 			if p.has(queue) {
 				p.refuse(w)
-				taken = p.last
+				joined = p.last
 			}
 			p.wait(0.8)
 			p.renew(a.ID, p.long, nil, nil)
@@ -75,21 +75,21 @@ func tellLaws() []law {
 			p.refuse(w)
 			cs := p.shows(a, w)
 			since(cs[0], granted)
-			since(cs[1], taken)
+			since(cs[1], joined)
 			p.release(a.ID, nil)
 			granted = p.last // a store may grant by itself
 			p.grant(w)
 			granted.ended = p.last.ended
 			since(p.shows(w)[0], granted)
 		}},
-		{"list", "List tells the claims and the lines of all keys that begin with the prefix, those of a key together", list, func(p *probe) {
+		{"list", "List yields the claims and the queues of all keys that begin with the prefix, those of a key together", list, func(p *probe) {
 			names := []string{"a", "a%b", "a_b", "aXb", "a*b", "A", "b", "ab", "a/b", "a\\b", "a{b}"}
 			each := 2
 			for _, n := range names {
 				p.grant(on(p.shared(), p.key+n))
 				p.grant(on(p.shared(), p.key+n))
 				if p.has(queue) {
-					p.refuse(on(placed(p.exclusive(), p.long), p.key+n))
+					p.refuse(on(queued(p.exclusive(), p.long), p.key+n))
 					each = 3
 				}
 			}
@@ -107,42 +107,42 @@ func tellLaws() []law {
 			}
 			p.grant(on(p.shared(), p.key+"c"))
 		}},
-		{"owner", "an owner is never told to anyone, only its Tag is", 0, func(p *probe) {
+		{"owner", "an owner is never shown, only its Tag is", 0, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()
 			if p.has(queue) {
-				b = placed(b, p.long)
+				b = queued(b, p.long)
 			}
 			p.grant(a)
-			told := []any{p.refuse(b), p.refuse(p.exclusive())}
-			tell := func(_ any, err error) { told = append(told, err) }
-			tell(nil, p.store.Release(p.t.Context(), p.exclusive().ID))
-			tell(p.store.Renew(p.t.Context(), driver.Renewal{ID: p.exclusive().ID, TTL: p.ttl}))
+			seen := []any{p.refuse(b), p.refuse(p.exclusive())}
+			note := func(_ any, err error) { seen = append(seen, err) }
+			note(nil, p.store.Release(p.t.Context(), p.exclusive().ID))
+			note(p.store.Renew(p.t.Context(), driver.Renewal{ID: p.exclusive().ID, TTL: p.ttl}))
 			bad := a
 			bad.Weight = 0
-			tell(p.store.Acquire(p.t.Context(), bad))
-			tell(p.store.Acquire(p.over(), a))
-			tell(nil, p.store.Release(p.over(), driver.ID{Key: p.key, Owner: b.Owner}))
+			note(p.store.Acquire(p.t.Context(), bad))
+			note(p.store.Acquire(p.endedCtx(), a))
+			note(nil, p.store.Release(p.endedCtx(), driver.ID{Key: p.key, Owner: b.Owner}))
 			if p.has(show) {
-				told = append(told, p.show(p.key))
+				seen = append(seen, p.show(p.key))
 			}
 			if p.has(list) {
-				told = append(told, p.list(p.key))
+				seen = append(seen, p.list(p.key))
 			}
 			if p.has(breaks) {
 				cs, err := driver.Break(p.t.Context(), p.store, p.key, "test")
-				told = append(told, cs, err)
+				seen = append(seen, cs, err)
 			}
 			_, err := p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: p.long})
-			tell(nil, p.store.Release(p.t.Context(), a.ID))
-			tell(nil, p.store.Release(p.t.Context(), a.ID))
-			for _, what := range append(told, err) {
+			note(nil, p.store.Release(p.t.Context(), a.ID))
+			note(nil, p.store.Release(p.t.Context(), a.ID))
+			for _, what := range append(seen, err) {
 				text := fmt.Sprintf("%+v", what)
 				if strings.Contains(text, a.Owner) || strings.Contains(text, b.Owner) {
-					p.fail("an owner was told: %s", text)
+					p.fail("an owner is shown: %s", text)
 				}
 			}
 		}},
-		{"break", "Break ends every claim on the key, tells which, and leaves the line", breaks, func(p *probe) {
+		{"break", "Break ends every claim on the key, returns them, and leaves the queue", breaks, func(p *probe) {
 			a, b, other := p.shared(), p.shared(), on(p.exclusive(), p.key+"2")
 			p.grant(other)
 			p.broken(p.key)
@@ -150,7 +150,7 @@ func tellLaws() []law {
 			p.grant(b)
 			w := p.exclusive()
 			if p.has(queue) {
-				w = placed(w, p.long)
+				w = queued(w, p.long)
 			}
 			p.refuse(w)
 			p.broken(p.key, a, b)
@@ -169,7 +169,7 @@ func tellLaws() []law {
 			p.grant(w)
 			p.renew(w.ID, p.long, nil, nil)
 		}},
-		{"renew all", "RenewAll gives one answer each, in order, and one dead claim hurts no other", 0, func(p *probe) {
+		{"renew all", "RenewAll returns one answer for each, in order, and a claim that has ended affects no other", 0, func(p *probe) {
 			var rs []driver.Renewal
 			for i := range 20 {
 				r := on(p.exclusive(), fmt.Sprint(p.key, i))
@@ -177,11 +177,11 @@ func tellLaws() []law {
 					p.grant(r)
 				}
 				if i%4 == 0 && p.has(queue) {
-					p.ask(placed(on(p.exclusive(), r.Key), p.long))
+					p.attempt(queued(on(p.exclusive(), r.Key), p.long))
 				}
 				rs = append(rs, driver.Renewal{ID: r.ID, TTL: p.long})
 			}
-			rs[7].TTL = -1 // invalid: it too hurts no other
+			rs[7].TTL = -1 // invalid: it affects no other either
 			for i, g := range p.renewAll(rs) {
 				var want error
 				behind := 0
@@ -200,7 +200,7 @@ func tellLaws() []law {
 			}
 			p.equal("how many answers to nothing", len(driver.RenewAll(p.t.Context(), p.store, nil)), 0)
 		}},
-		{"keep all", "RenewAll keeps those that are to be kept, and no others", keep, func(p *probe) {
+		{"keep all", "RenewAll keeps the claims that have Keep, and no others", keep, func(p *probe) {
 			var rs []driver.Renewal
 			for i := range 3 {
 				r := on(p.exclusive(), fmt.Sprint(p.key, i))
@@ -225,9 +225,9 @@ func (p *probe) list(prefix string) (cs []driver.Claim) {
 		case err != nil:
 			p.fail("List(%q): %v", prefix, err)
 		case !strings.HasPrefix(c.Key, prefix):
-			p.fail("List(%q) tells of %q", prefix, c.Key)
+			p.fail("List(%q) yields %q", prefix, c.Key)
 		case seen[c.Key] && cs[len(cs)-1].Key != c.Key:
-			p.fail("List(%q) tells of %q in two places, want it together", prefix, c.Key)
+			p.fail("List(%q) yields %q in two parts, want it together", prefix, c.Key)
 		}
 		seen[c.Key] = true
 		cs = append(cs, c)
@@ -236,8 +236,8 @@ func (p *probe) list(prefix string) (cs []driver.Claim) {
 	return cs
 }
 
-// reason is what holders are told when the suite breaks their claims.
-const reason = "a law is tested: \"é\""
+// reason is the reason that holders get when the suite breaks their claims.
+const reason = "a rule is tested: \"é\""
 
 // broken breaks the claims on a key, which must be those of these owners.
 func (p *probe) broken(key string, rs ...driver.Request) {

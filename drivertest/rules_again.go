@@ -2,10 +2,10 @@ package drivertest
 
 import "github.com/distlock/distlock/driver"
 
-// againLaws say what it means to ask again for what one has.
-func againLaws() []law {
-	return []law{
-		{"again", "the same owner asking again gets the same grant with a full TTL from now", 0, func(p *probe) {
+// againRules state the effect of a repeated Acquire of a claim that is held.
+func againRules() []rule {
+	return []rule{
+		{"again", "a repeated Acquire gets the same grant with a full TTL from now", 0, func(p *probe) {
 			a := p.short(p.exclusive())
 			was := p.grant(a)
 			if !p.has(expiry) {
@@ -22,24 +22,24 @@ func againLaws() []law {
 				p.equal("fence", now.Fence, was.Fence)
 				p.equal("used", now.Used, driver.Whole)
 			})
-			p.passes(p.exclusive(), p.last, p.ttl)
+			p.grantAfter(p.exclusive(), p.last, p.ttl)
 		}},
-		{"fresh", "a grant that the owner had already is not told as fresh", 0, func(p *probe) {
+		{"fresh", "a grant that the owner had already is not reported as fresh", 0, func(p *probe) {
 			for _, a := range []driver.Request{p.exclusive(), p.shared()} {
 				p.grant(a)
 				if p.grant(a).Fresh {
-					p.wrong("Acquire(%s) of an owner that has the claim: fresh", words(a))
+					p.wrong("Acquire(%s) of an owner that has the claim: fresh", describe(a))
 				}
 				p.release(a.ID, nil)
 			}
 		}},
-		{"again shorter", "asking again for less time shortens the life", expiry, func(p *probe) {
+		{"again shorter", "a repeated Acquire with a shorter TTL shortens the life", expiry, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
 			p.grant(p.short(a))
-			p.passes(p.exclusive(), p.last, p.ttl)
+			p.grantAfter(p.exclusive(), p.last, p.ttl)
 		}},
-		{"heavier", "asking again never raises the weight, and is granted all the same", 0, func(p *probe) {
+		{"heavier", "a repeated Acquire never raises the weight, and is granted all the same", 0, func(p *probe) {
 			a := p.shared()
 			p.grant(a)
 			a.Weight = driver.Whole
@@ -51,7 +51,7 @@ func againLaws() []law {
 			p.release(a.ID, driver.ErrNotHeld)
 			p.refuse(p.exclusive())
 		}},
-		{"lower limit", "a held claim is granted again though its limit would leave no room", count, func(p *probe) {
+		{"lower limit", "a held claim is granted again even if its limit leaves no capacity", count, func(p *probe) {
 			a := p.slot(3)
 			p.grant(a)
 			p.grant(p.slot(3))
@@ -61,7 +61,7 @@ func againLaws() []law {
 			p.refuse(p.slot(3))
 			p.grant(p.slot(4))
 		}},
-		{"as it was", "asking again changes neither holder, party, meta, value nor limit", 0, func(p *probe) {
+		{"as it was", "a repeated Acquire changes neither holder, task, meta, value nor limit", 0, func(p *probe) {
 			a := p.shared()
 			a.Holder, a.Task = "host-1", "task-1"
 			b := a
@@ -75,10 +75,10 @@ func againLaws() []law {
 			}
 			p.grant(a)
 			p.grant(b)
-			p.told(a)
+			p.visible(a)
 		}},
-		{"again in line", "a claim that is held is granted again whoever stands in line", queue, func(p *probe) {
-			a, b := p.shared(), placed(p.exclusive(), p.long)
+		{"again with a queue", "a held claim is granted again whether or not there is a queue", queue, func(p *probe) {
+			a, b := p.shared(), queued(p.exclusive(), p.long)
 			p.grant(a)
 			p.refuse(b)
 			p.equal("behind", p.grant(a).Behind, 1)

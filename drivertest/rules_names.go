@@ -10,14 +10,14 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// nameLaws say what may be asked for, and under what name.
-func nameLaws() []law {
-	return []law{
+// nameRules state which keys, owners and requests are valid.
+func nameRules() []rule {
+	return []rule{
 		{"opaque names", "two keys are the same if their bytes are the same, and every byte string is a key", 0, func(p *probe) {
 			var held []driver.Request
 			for _, name := range nastyNames() {
 				r := on(p.exclusive(), name)
-				if res := p.ask(r); !res.Granted {
+				if res := p.attempt(r); !res.Granted {
 					p.fail("Acquire(%q): refused by a claim on %q, want granted", name, res.Blocker.Key)
 				}
 				held = append(held, r)
@@ -41,7 +41,7 @@ func nameLaws() []law {
 				p.grant(on(p.exclusive(), r.Key))
 			}
 		}},
-		{"opaque owners", "owners are compared byte for byte too", 0, func(p *probe) {
+		{"opaque owners", "owners are compared byte by byte", 0, func(p *probe) {
 			a := p.exclusive()
 			a.Owner = strings.ToLower(a.Owner)
 			p.grant(a)
@@ -53,7 +53,7 @@ func nameLaws() []law {
 			p.refuse(p.exclusive())
 			p.release(a.ID, nil)
 		}},
-		{"longest texts", "an owner, a holder, a party and metadata of the longest size are stored and shown whole", 0, func(p *probe) {
+		{"longest texts", "an owner, a holder, a task and metadata of the longest size are stored and shown whole", 0, func(p *probe) {
 			a := p.exclusive()
 			a.Owner += strings.Repeat("o", driver.MaxOwner-len(a.Owner))
 			a.Holder, a.Task = strings.Repeat("h", driver.MaxHolder), strings.Repeat("p", driver.MaxHolder)
@@ -65,12 +65,12 @@ func nameLaws() []law {
 				}
 			}
 			p.grant(a)
-			p.told(a)
+			p.visible(a)
 			p.release(driver.ID{Key: a.Key, Owner: a.Owner[:driver.MaxOwner-1]}, driver.ErrNotHeld)
 			p.renew(a.ID, p.long, nil, nil)
 			p.release(a.ID, nil)
 		}},
-		{"no such key", "nothing is on a key that cannot be one: Show, List and Break return none and no error", 0, func(p *probe) {
+		{"invalid key", "an invalid key has no claims: Show, List and Break return none and no error", 0, func(p *probe) {
 			for _, name := range []string{"", strings.Repeat("k", driver.MaxKey+1)} {
 				if p.has(show) {
 					p.equal("how many claims are shown", len(p.show(name)), 0)
@@ -81,10 +81,10 @@ func nameLaws() []law {
 				if p.has(breaks) {
 					p.broken(name)
 				}
-				driver.Watch(p.over(), p.store, driver.ID{Key: name, Owner: "nobody"})
+				driver.Watch(p.endedCtx(), p.store, driver.ID{Key: name, Owner: "nobody"})
 			}
 		}},
-		{"bad names", "an empty key, a key over MaxKey bytes and an empty owner are ErrInvalid, and nothing that could be released", 0, func(p *probe) {
+		{"bad names", "an empty key, a key over MaxKey bytes and an empty owner are ErrInvalid, and ErrNotHeld for Release", 0, func(p *probe) {
 			for _, name := range []string{"", strings.Repeat("k", driver.MaxKey+1), strings.Repeat("é", driver.MaxKey/2+1)} {
 				p.invalid(on(p.exclusive(), name), "a key of a wrong length")
 				p.invalidRenewal(driver.Renewal{ID: on(p.exclusive(), name).ID, TTL: p.ttl}, "a key of a wrong length")
@@ -101,19 +101,19 @@ func nameLaws() []law {
 			free, held := p.key, p.exclusive()
 			held.Key = p.key + "2"
 			p.grant(held)
-			for rule, bend := range p.bends() {
+			for mistake, bend := range p.bends() {
 				r := on(p.exclusive(), free)
 				bend(&r)
-				p.invalid(r, rule)
+				p.invalid(r, mistake)
 				r = held
 				bend(&r)
-				p.invalid(r, rule+", on a claim that is held")
+				p.invalid(r, mistake+", on a claim that is held")
 				if p.has(queue) {
-					r = placed(on(p.exclusive(), held.Key), p.long)
+					r = queued(on(p.exclusive(), held.Key), p.long)
 					if bend(&r); r.QueueTTL < 0 {
 						r.Owner = held.Owner
 					}
-					p.invalid(r, rule+", in line")
+					p.invalid(r, mistake+", with QueueTTL")
 				}
 			}
 			if res := p.grant(held); p.has(queue) {
@@ -137,7 +137,7 @@ func nameLaws() []law {
 	}
 }
 
-// nastyNames returns keys that a careless store mixes up, with each other or with its own.
+// nastyNames returns keys that a careless store confuses, with each other or with its own keys.
 func nastyNames() []string {
 	return []string{
 		"a", "A", "a/", "/a", "a//b", "a/b", "a/./b", "a/../b", "..", ".", "/", "/etc/x", `a\b`,
@@ -159,11 +159,11 @@ func (p *probe) bends() map[string]func(*driver.Request) {
 		"weight 0":          func(r *driver.Request) { r.Weight = 0 },
 		"weight -1":         func(r *driver.Request) { r.Weight = -1 },
 		"weight over limit": func(r *driver.Request) { r.Weight = driver.Whole + 1 },
-		"place -1":          func(r *driver.Request) { r.QueueTTL = -1 },
+		"QueueTTL -1":       func(r *driver.Request) { r.QueueTTL = -1 },
 
 		"an owner over MaxOwner":  func(r *driver.Request) { r.Owner = strings.Repeat("o", driver.MaxOwner+1) },
 		"a holder over MaxHolder": func(r *driver.Request) { r.Holder = strings.Repeat("h", driver.MaxHolder+1) },
-		"a party over MaxHolder":  func(r *driver.Request) { r.Task = strings.Repeat("p", driver.MaxHolder+1) },
+		"a task over MaxHolder":   func(r *driver.Request) { r.Task = strings.Repeat("p", driver.MaxHolder+1) },
 	}
 	for _, ttl := range p.badTTLs() {
 		bends["TTL "+ttl.String()] = func(r *driver.Request) { r.TTL = ttl }
@@ -196,9 +196,9 @@ func (p *probe) badTTLs() []time.Duration {
 	return bad
 }
 
-// invalidRenewal makes a renewal that breaks a rule.
-func (p *probe) invalidRenewal(r driver.Renewal, rule string) {
+// invalidRenewal makes a renewal with a mistake, which must be ErrInvalid.
+func (p *probe) invalidRenewal(r driver.Renewal, mistake string) {
 	if _, err := p.store.Renew(p.t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
-		p.wrong("Renew with %s: error %v, want ErrInvalid", rule, err)
+		p.wrong("Renew with %s: error %v, want ErrInvalid", mistake, err)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// fenceLaws say how grants are numbered.
-func fenceLaws() []law {
-	return []law{
-		{"fence", "fences of exclusive grants rise by at least Span across release, expiry and Break", fence, func(p *probe) {
+// fenceRules state which fence (fencing token) a grant gets.
+func fenceRules() []rule {
+	return []rule{
+		{"fence", "fences of exclusive grants grow by at least Span across release, expiry and Break", fence, func(p *probe) {
 			a := p.exclusive()
 			last := p.grant(a).Fence
 			next := func(how string, res driver.Result) {
@@ -25,7 +25,7 @@ func fenceLaws() []law {
 			if p.has(expiry) {
 				p.renew(a.ID, p.ttl, nil, nil)
 				a = p.exclusive()
-				next("the end of a TTL", p.passes(a, p.last, p.ttl))
+				next("the end of a TTL", p.grantAfter(a, p.last, p.ttl))
 			}
 			if p.has(breaks) {
 				p.broken(p.key, a)
@@ -53,7 +53,7 @@ func fenceLaws() []law {
 			p.release(c.ID, nil)
 			p.atLeast("the fence after all ended", p.grant(p.shared()).Fence, max(first, third)+driver.Span)
 		}},
-		{"idle fence", "fences rise though the key was idle for long", fence | virtual, func(p *probe) {
+		{"idle fence", "fences grow after the key was idle for long", fence | virtual, func(p *probe) {
 			var last uint64
 			for _, d := range []time.Duration{time.Millisecond, time.Second, 11 * time.Minute, time.Hour, 100 * time.Hour} {
 				a := p.exclusive()
@@ -70,12 +70,12 @@ func fenceLaws() []law {
 		{"no fences left", "if fewer than Span fences are left below MaxFence, Acquire returns ErrUnavailable and changes nothing", fence | eve, func(p *probe) {
 			a := p.exclusive()
 			if p.grant(a).Fence < driver.MaxFence-2*driver.MaxAhead {
-				return // fences do not follow the clock, and no law can use them up
+				return // fences do not follow the clock, and no rule can use them up
 			}
 			p.release(a.ID, nil)
 			if p.has(floor) {
 				b := p.exclusive()
-				b.Floor = driver.MaxFence - driver.Span - 1 // the highest that may be asked for
+				b.Floor = driver.MaxFence - driver.Span - 1 // the highest valid Floor
 				p.grant(b)
 				p.release(b.ID, nil)
 				p.unavailable(p.exclusive())
@@ -88,13 +88,13 @@ func fenceLaws() []law {
 	}
 }
 
-// eveOfFences is when a clock in microseconds has nearly used up the fences, and eveLasts is for how long
-// it still has some.
+// eveOfFences returns the time at which a clock in microseconds has nearly used up the fences.
+// Some fences are left for eveLasts.
 func eveOfFences() time.Time { return time.UnixMicro(int64(driver.MaxFence)).Add(-eveLasts) }
 
 const eveLasts = 30 * time.Minute
 
-// unavailable asks for what the store cannot give for want of fences.
+// unavailable makes a request that the store cannot grant because no fences are left.
 func (p *probe) unavailable(r driver.Request) {
 	if res, err := p.store.Acquire(p.t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
 		p.wrong("Acquire: granted %v, fence %d, error %v; want ErrUnavailable", res.Granted, res.Fence, err)
@@ -102,7 +102,7 @@ func (p *probe) unavailable(r driver.Request) {
 	p.release(r.ID, driver.ErrNotHeld)
 }
 
-// idle makes calls on another key, in which a store may clear up.
+// idle makes calls on another key, during which a store may clean up.
 func (p *probe) idle() {
 	for range 64 {
 		a := on(p.exclusive(), p.key+"-idle")

@@ -12,10 +12,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// manyLaws say what holds for many callers, and what remains when they are gone.
-func manyLaws() []law {
-	return []law{
-		{"cancel", "with a ctx that is over a call ends at once, and Release clears up after it", 0, func(p *probe) {
+// manyRules state what holds for many callers, and what they leave behind.
+func manyRules() []rule {
+	return []rule{
+		{"cancel", "with a ctx that has ended a call returns at once, and Release cleans up after it", 0, func(p *probe) {
 			a, b := p.exclusive(), p.exclusive()
 			p.obeys(func(ctx context.Context) error { _, err := p.store.Acquire(ctx, a); return err })
 			p.clear(a)
@@ -28,33 +28,33 @@ func manyLaws() []law {
 			p.obeys(func(ctx context.Context) error { return p.store.Release(ctx, b.ID) })
 			p.clear(b)
 			if p.has(queue) {
-				a, w := p.exclusive(), placed(p.exclusive(), p.long)
+				a, w := p.exclusive(), queued(p.exclusive(), p.long)
 				p.grant(a)
 				p.obeys(func(ctx context.Context) error { _, err := p.store.Acquire(ctx, w); return err })
-				p.dismiss(w)
+				p.withdraw(w)
 				p.release(a.ID, nil)
 				p.clear(w)
 			}
 			if p.has(show) {
-				p.equal("how many stand on the key", len(p.show(p.key)), 0)
+				p.equal("how many claims and entries are on the key", len(p.show(p.key)), 0)
 			}
 		}},
-		{"race", "whatever many callers do at once, one exclusive claim is live, and the fences of all are Span apart", 0, func(p *probe) {
+		{"race", "with many callers at once, one exclusive claim is live, and the fences of all are Span apart", 0, func(p *probe) {
 			fences := p.race(1, p.exclusive)
 			slices.Sort(fences)
 			for i := range fences[1:] {
 				if p.has(fence) {
-					p.atLeast("the next fence of all that were given out", fences[i+1], fences[i]+driver.Span)
+					p.atLeast("the next of all assigned fences", fences[i+1], fences[i]+driver.Span)
 				}
 			}
 		}},
-		{"race for slots", "whatever many callers do at once, the limit holds, and a fence is above those of claims that had ended", count, func(p *probe) {
+		{"race for slots", "with many callers at once, the limit holds, and a fence is above those of claims that had ended", count, func(p *probe) {
 			p.race(3, func() driver.Request { return p.slot(3) })
 		}},
-		{"one owner", "an owner that asks many times at once has one claim", 0, func(p *probe) {
+		{"one owner", "an owner that calls Acquire many times at once has one claim", 0, func(p *probe) {
 			a := p.shared()
 			fences := make([]uint64, 8)
-			p.crowd(len(fences), func(i int) string {
+			p.together(len(fences), func(i int) string {
 				res, err := p.store.Acquire(p.t.Context(), a)
 				if fences[i] = res.Fence; err != nil || !res.Granted || res.Used != 1 {
 					return fmt.Sprintf("granted %v, used %d, error %v; want granted, used 1", res.Granted, res.Used, err)
@@ -68,11 +68,11 @@ func manyLaws() []law {
 			p.release(a.ID, nil)
 			p.grant(p.exclusive())
 		}},
-		{"renew and release", "a renewal at the time of a release does not bring the claim back", 0, func(p *probe) {
+		{"renew and release", "a renewal concurrent with a release does not bring the claim back", 0, func(p *probe) {
 			for range 20 {
 				a := p.exclusive()
 				p.grant(a)
-				p.crowd(4, func(i int) string {
+				p.together(4, func(i int) string {
 					var err error
 					if i == 0 {
 						err = p.store.Release(p.t.Context(), a.ID)
@@ -89,14 +89,14 @@ func manyLaws() []law {
 				p.release(b.ID, nil)
 			}
 		}},
-		{"leak", "nothing is left behind on keys that are idle", 0, func(p *probe) {
+		{"leak", "nothing is left behind on idle keys", 0, func(p *probe) {
 			p.idle()
 			before := p.leftovers()
 			for i := range 10 {
 				p.use(fmt.Sprint(p.key, "-", i))
 			}
 			if p.has(virtual) {
-				time.Sleep(11 * time.Minute) // fences may be remembered for ten
+				time.Sleep(11 * time.Minute) // a store may remember fences for ten
 			} else {
 				p.outlive(p.last, p.ttl)
 			}
@@ -111,25 +111,25 @@ func manyLaws() []law {
 	}
 }
 
-// obeys makes a call with a ctx that is over. It may be done, or end with the ctx's error.
+// obeys makes a call with a ctx that has ended. The call may succeed, or return the error of ctx.
 func (p *probe) obeys(call func(ctx context.Context) error) {
 	began := time.Now()
-	err := call(p.over())
+	err := call(p.endedCtx())
 	if err != nil && !errors.Is(err, context.Canceled) {
-		p.fail("a call with a ctx that is over: error %v, want none or context.Canceled", err)
+		p.fail("a call with a ctx that has ended: error %v, want none or context.Canceled", err)
 	}
 	if took := time.Since(began); took > p.ttl && p.has(virtual) {
-		p.fail("a call with a ctx that is over took %v", took)
+		p.fail("a call with a ctx that has ended took %v", took)
 	}
 }
 
-// clear undoes whatever came of asking for r, after which its key must be free. What was
-// under way may take effect a little later.
+// clear undoes the outcome of a call for r, after which the key must be free. A call that was cut
+// off may take effect a little later.
 func (p *probe) clear(r driver.Request) {
 	for by := time.Now().Add(p.patience); ; time.Sleep(p.ttl / 20) {
-		p.dismiss(r)
+		p.withdraw(r)
 		next := p.exclusive()
-		if p.ask(next).Granted {
+		if p.attempt(next).Granted {
 			p.release(next.ID, nil)
 			return
 		}
@@ -139,23 +139,23 @@ func (p *probe) clear(r driver.Request) {
 	}
 }
 
-// dismiss releases what may or may not be there.
-func (p *probe) dismiss(r driver.Request) {
+// withdraw releases a claim or an entry that may not exist.
+func (p *probe) withdraw(r driver.Request) {
 	if err := p.store.Release(p.t.Context(), r.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		p.fail("Release: %v", err)
 	}
 }
 
-// A racer holds a claim in a race.
+// A racer is one holder of a claim in a race.
 type racer struct{ began time.Time }
 
-// race lets many callers ask for claims of their own, hold them for a moment and release them. It returns
-// the fences that were given out.
+// race lets many callers acquire claims of their own, hold them for a moment and release them. It
+// returns the assigned fences.
 func (p *probe) race(limit int, request func() driver.Request) (fences []uint64) {
 	var mu sync.Mutex
 	var ended uint64 // the highest fence of a claim that has ended
 	live := map[*racer]bool{}
-	turn := func() (wrong string) {
+	round := func() (wrong string) {
 		mu.Lock()
 		least := ended + driver.Span
 		mu.Unlock()
@@ -171,7 +171,7 @@ func (p *probe) race(limit int, request func() driver.Request) (fences []uint64)
 			return fmt.Sprintf("fence %d, though a claim had ended that makes it at least %d", res.Fence, least)
 		}
 		mu.Lock()
-		// On a machine that stood still a claim may have ended that its caller still counts.
+		// After a scheduler stall a claim may have ended that its caller still counts.
 		maps.DeleteFunc(live, func(r *racer, _ bool) bool { return time.Since(r.began) >= p.long })
 		live[me] = true
 		n := len(live)
@@ -180,7 +180,7 @@ func (p *probe) race(limit int, request func() driver.Request) (fences []uint64)
 		if n > limit {
 			return fmt.Sprintf("%d claims are live, want at most %d", n, limit)
 		}
-		time.Sleep(max(p.ttl/1000, time.Since(me.began))) // hold it while the others ask
+		time.Sleep(max(p.ttl/1000, time.Since(me.began))) // hold it while the others attempt
 		mu.Lock()
 		delete(live, me)
 		mu.Unlock()
@@ -192,23 +192,23 @@ func (p *probe) race(limit int, request func() driver.Request) (fences []uint64)
 		mu.Unlock()
 		return ""
 	}
-	p.crowd(8, func(int) (wrong string) {
+	p.together(8, func(int) (wrong string) {
 		for range 30 {
-			if wrong = turn(); wrong != "" {
+			if wrong = round(); wrong != "" {
 				break
 			}
 		}
 		return wrong
 	})
 	if len(fences) == 0 {
-		p.wrong("no claim was granted to anyone")
+		p.wrong("no claim was granted")
 	}
 	p.grant(p.exclusive())
 	return fences
 }
 
-// crowd runs f n times at once, and fails the law if one returns what it found wrong.
-func (p *probe) crowd(n int, f func(i int) (wrong string)) {
+// together runs f n times at once, and fails the rule if a run returns a mistake.
+func (p *probe) together(n int, f func(i int) (wrong string)) {
 	wrongs := make([]string, n)
 	var wg sync.WaitGroup
 	for i := range n {
@@ -222,7 +222,7 @@ func (p *probe) crowd(n int, f func(i int) (wrong string)) {
 	}
 }
 
-// use does with a key what can be done, and leaves it idle, at the latest in one TTL.
+// use makes all kinds of calls on a key, and leaves it idle after at most one TTL.
 func (p *probe) use(key string) {
 	a, b := on(p.exclusive(), key), on(p.short(p.exclusive()), key)
 	ctx, cancel := context.WithCancel(p.t.Context())
@@ -233,9 +233,9 @@ func (p *probe) use(key string) {
 	p.grant(a)
 	p.while(p.last, p.long, func() {
 		if p.has(queue) {
-			p.refuse(placed(b, p.ttl))
+			p.refuse(queued(b, p.ttl))
 			p.until = p.last.began.Add(p.ttl)
-			p.refuse(placed(on(p.exclusive(), key), p.ttl)) // never asks again
+			p.refuse(queued(on(p.exclusive(), key), p.ttl)) // never attempts again
 		}
 		p.release(a.ID, nil)
 		p.grant(b)
@@ -257,7 +257,7 @@ func (p *probe) use(key string) {
 	}
 }
 
-// leftovers counts what the store keeps, as far as env can tell.
+// leftovers counts the things that the store keeps, if env can count them.
 func (p *probe) leftovers() int {
 	if p.env.Leftovers == nil {
 		return 0

@@ -6,10 +6,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// hintLaws say what a refusal tells about what is in the way.
-func hintLaws() []law {
-	return []law{
-		{"retry", "a refusal tells when the next claim in the way ends, and names one that is in the way", 0, func(p *probe) {
+// hintRules state what a refusal reports about the blockers of the claim.
+func hintRules() []rule {
+	return []rule{
+		{"retry", "a refusal reports when the next blocking claim ends, and names a blocking claim", 0, func(p *probe) {
 			a, b := p.short(p.exclusive()), p.exclusive()
 			p.grant(a)
 			p.while(p.last, p.ttl, func() {
@@ -22,7 +22,7 @@ func hintLaws() []law {
 			p.wait(0.5)
 			p.hint(p.refuse(b), a, born, p.long)
 		}},
-		{"first to end", "Retry is the rest of that live claim which ends first, be it old or young", expiry, func(p *probe) {
+		{"first to end", "Retry is the remaining life of the live claim that ends first, the oldest or not", expiry, func(p *probe) {
 			a, b, c := p.shared(), p.short(p.shared()), p.shared()
 			c.TTL = min(3*p.ttl, p.long)
 			p.grant(a)
@@ -36,14 +36,14 @@ func hintLaws() []law {
 			})
 			p.while(second, c.TTL, func() { p.retry(p.refuse(p.exclusive()), second, c.TTL) })
 		}},
-		{"first in line to end", "Retry is the rest of that place before the owner's which ends first, or of any place if it has none, room or not", queue, func(p *probe) {
+		{"first entry to end", "Retry is the remaining life of the entry before the owner's that ends first, or of any entry if it has none, with capacity or without", queue, func(p *probe) {
 			life := min(5*p.ttl, p.long)
-			r, w1, w2 := p.shared(), placed(p.exclusive(), life), placed(p.exclusive(), p.ttl)
-			r2, w3 := placed(p.shared(), p.long), placed(p.exclusive(), p.ttl/2)
+			r, w1, w2 := p.shared(), queued(p.exclusive(), life), queued(p.exclusive(), p.ttl)
+			r2, w3 := queued(p.shared(), p.long), queued(p.exclusive(), p.ttl/2)
 			p.grant(r)
 			p.refuse(w1)
 			head := p.last
-			p.retry(p.refuse(w2), head, life) // the claim is in its way too, and lives longer
+			p.retry(p.refuse(w2), head, life) // the claim blocks it too, and lives longer
 			born := p.last
 			p.while(born, p.ttl, func() {
 				p.retry(p.refuse(r2), born, p.ttl)
@@ -53,10 +53,10 @@ func hintLaws() []law {
 			last := p.last
 			p.while(last, p.ttl/2, func() {
 				p.retry(p.refuse(p.shared()), last, p.ttl/2)
-				p.retry(p.refuse(r2), born, p.ttl) // what stands behind it is not in its way
+				p.retry(p.refuse(r2), born, p.ttl) // an entry behind it does not block it
 			})
 		}},
-		{"when to ask", "when Retry has passed by the store's clock, that of which it told has ended", expiry, func(p *probe) {
+		{"when to retry", "when Retry has passed by the store's clock, the blocker that it is about has ended", expiry, func(p *probe) {
 			life := min(p.ttl+p.ttl/7+1, p.long) // no round number
 			a, b := p.exclusive(), p.exclusive()
 			a.TTL = life
@@ -65,13 +65,13 @@ func hintLaws() []law {
 			if !p.has(queue) {
 				return
 			}
-			r, w := on(p.shared(), p.key+"2"), on(placed(p.exclusive(), life), p.key+"2")
+			r, w := on(p.shared(), p.key+"2"), on(queued(p.exclusive(), life), p.key+"2")
 			p.grant(r)
 			p.refuse(w)
 			p.outlasts(on(p.shared(), r.Key), p.last, life)
 		}},
-		{"blocker", "Blocker is one live claim if there is no room, and otherwise a place that stands before the owner's", queue, func(p *probe) {
-			r, w1, r2, w2 := p.shared(), placed(p.exclusive(), p.long), placed(p.shared(), p.long), placed(p.exclusive(), p.long)
+		{"blocker", "Blocker is one live claim if there is no capacity, and otherwise an entry before the owner's", queue, func(p *probe) {
+			r, w1, r2, w2 := p.shared(), queued(p.exclusive(), p.long), queued(p.shared(), p.long), queued(p.exclusive(), p.long)
 			r.Holder, w1.Holder = "reads", "waits"
 			p.grant(r)
 			for _, w := range []driver.Request{w1, r2, w2} {
@@ -88,7 +88,8 @@ func hintLaws() []law {
 	}
 }
 
-// hint wants a refusal to name its blocker, and the rest of the life that born gave that one.
+// hint fails unless a refusal names its blocker and the remaining life of it, which the call born
+// started.
 func (p *probe) hint(res driver.Result, blocker driver.Request, born span, life time.Duration) {
 	p.names(res, blocker, false)
 	if p.has(expiry) {
@@ -96,34 +97,34 @@ func (p *probe) hint(res driver.Result, blocker driver.Request, born span, life 
 	}
 }
 
-// outlasts attempts r, which is refused for what the call born gave a life, and once more when
-// Retry has passed. In real time too that is exact, since it passes after the answer has come; but
-// a claim may live a little longer than the store says.
+// outlasts attempts r, which is refused because of a blocker that the call born gave a life, and
+// attempts r again when Retry has passed. This is exact in real time too, since Retry is counted
+// from the arrival of the answer; but a claim may live a little longer than the store reports.
 func (p *probe) outlasts(r driver.Request, born span, life time.Duration) {
 	p.wait(0.3)
 	var d time.Duration
 	p.while(born, life, func() { d = p.refuse(r).Retry })
 	for past, most := p.last, d+p.patience; d > 0; {
 		time.Sleep(d)
-		res := p.ask(r)
+		res := p.attempt(r)
 		if res.Granted {
 			return
 		}
 		if least, _ := p.since(past); p.has(virtual) || res.Blocker.Left > p.ttl/100 || least > most {
-			p.fail("Acquire(%s): refused after Retry had passed, by what ends in %v", words(r), res.Blocker.Left)
+			p.fail("Acquire(%s): refused after Retry had passed, by a blocker that ends in %v", describe(r), res.Blocker.Left)
 		}
 		d = p.ttl / 1000
 	}
 }
 
-// retry wants a refusal to tell the rest of a life, if it tells any.
+// retry fails unless a refusal reports the remaining life, or nothing.
 func (p *probe) retry(res driver.Result, born span, life time.Duration) {
-	if res.Retry != 0 { // 0: it cannot tell
-		p.rest("retry", res.Retry, born, life)
+	if res.Retry != 0 { // 0: the store does not know
+		p.remaining("retry", res.Retry, born, life)
 	}
 }
 
-// names wants a refusal to name one claim or place.
+// names fails unless a refusal names this claim or entry.
 func (p *probe) names(res driver.Result, blocker driver.Request, waiting bool) {
 	p.equal("the blocker's owner", res.Blocker.Owner, driver.Tag(blocker.Owner))
 	p.equal("the blocker waits", res.Blocker.Waiting, waiting)

@@ -8,11 +8,11 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// ttlLaws say which lives can be asked for.
-func ttlLaws() []law {
-	return []law{
-		{"odd TTL", "no life is rounded down, be it of a claim, granted, granted again or renewed, of a record or of a place", expiry, func(p *probe) {
-			// A nanosecond below a round number is what loses most.
+// ttlRules state which TTLs a store supports.
+func ttlRules() []rule {
+	return []rule{
+		{"odd TTL", "no life is rounded down: of a claim that is granted, granted again or renewed, of a record or of an entry", expiry, func(p *probe) {
+			// A TTL of a nanosecond below a round number loses most.
 			life := max(p.ttl, min(2*p.ttl, p.long)-1)
 			// Each on a key of its own, and all of them in the same time.
 			key, all := p.key, p.oddLives()
@@ -28,12 +28,12 @@ func ttlLaws() []law {
 			}
 			for i := range all {
 				p.key = fmt.Sprint(key, "-", i)
-				p.passes(p.exclusive(), born[i], life)
+				p.grantAfter(p.exclusive(), born[i], life)
 			}
 		}},
 		{"odd milliseconds", "no life is cut to whole milliseconds", expiry, func(p *probe) {
-			// What a cut takes away, a millisecond at most, is seen where two calls take less time: the
-			// fastest decide.
+			// A cut takes away at most a millisecond. It is visible if two calls take less time, so
+			// the fastest calls decide.
 			life := max(p.store.Features().MinTTL, p.fastest().Truncate(time.Millisecond)+2*time.Millisecond-time.Microsecond)
 			pause, rounds := life/2000, 40 // hardly any pause
 			if p.has(virtual) {
@@ -47,15 +47,15 @@ func ttlLaws() []law {
 					continue // a store may be too slow for such a life
 				}
 				for b := on(p.exclusive(), a.Key); time.Since(began) < life; time.Sleep(pause) {
-					if p.ask(b).Granted && p.last.ended.Sub(began) < life {
-						p.wrong("Acquire(%s): granted after %v, though what is in its way lives for %v", words(b), p.last.ended.Sub(began), life)
+					if p.attempt(b).Granted && p.last.ended.Sub(began) < life {
+						p.wrong("Acquire(%s): granted after %v, though its blocker lives for %v", describe(b), p.last.ended.Sub(began), life)
 					}
 				}
 			}
 		}},
-		{"huge TTL", "every TTL up to MaxTTL is obeyed, without MaxTTL up to the longest Duration, and one above it is ErrInvalid", 0, func(p *probe) {
+		{"huge TTL", "every TTL up to MaxTTL is supported, without MaxTTL up to the longest Duration, and a longer one is ErrInvalid", 0, func(p *probe) {
 			longest := p.store.Features().MaxTTL
-			p.wait(0.5) // the store's clock does not stand at 0
+			p.wait(0.5) // the store's clock is not at 0
 			for _, ttl := range []time.Duration{longest, 25 * time.Hour, 366 * 24 * time.Hour, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64} {
 				a := on(p.exclusive(), p.key+ttl.String())
 				if a.TTL = ttl; ttl == 0 {
@@ -82,7 +82,8 @@ func ttlLaws() []law {
 	}
 }
 
-// oddLives are the ways to give something on the probe's key a life. Each returns the call that gave it.
+// oddLives returns the ways to start a life on the probe's key. Each returns the call that started
+// it.
 func (p *probe) oddLives() []func(life time.Duration) span {
 	held := func() driver.Request {
 		a := p.exclusive()
@@ -116,14 +117,14 @@ func (p *probe) oddLives() []func(life time.Duration) span {
 	if p.has(queue) {
 		all = append(all, func(life time.Duration) span {
 			a := held()
-			p.refuse(placed(p.exclusive(), life))
+			p.refuse(queued(p.exclusive(), life))
 			born := p.last
 			p.release(a.ID, nil)
 			return born
 		}, func(life time.Duration) span {
-			a, w := held(), placed(p.exclusive(), p.long)
+			a, w := held(), queued(p.exclusive(), p.long)
 			p.refuse(w)
-			p.refuse(placed(w, life))
+			p.refuse(queued(w, life))
 			born := p.last
 			p.release(a.ID, nil)
 			return born

@@ -6,13 +6,13 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// wakeLaws say who is told that it may be worth asking again.
-func wakeLaws() []law {
-	return []law{
-		{"wake", "a release wakes the head of the line and no other", watch | queue, func(p *probe) {
+// wakeRules state which watchers are woken to attempt again.
+func wakeRules() []rule {
+	return []rule{
+		{"wake", "a release wakes the head of the queue and no other", watch | queue, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
-			w1, w2 := placed(p.exclusive(), p.long), placed(p.exclusive(), p.long)
+			w1, w2 := queued(p.exclusive(), p.long), queued(p.exclusive(), p.long)
 			c1, c2 := p.watch(w1.ID), p.watch(w2.ID)
 			p.refuse(w1)
 			p.refuse(w2)
@@ -21,33 +21,34 @@ func wakeLaws() []law {
 			p.asleep(c1, "the head, by a renewal,")
 			p.release(a.ID, nil)
 			p.woken(c1, "the head")
-			p.asleep(c2, "the second in line")
+			p.asleep(c2, "the second in the queue")
 			p.grant(w1)
-			p.asleep(c2, "the second in line, by a grant that leaves no room,")
+			p.asleep(c2, "the second in the queue, by a grant that leaves no capacity,")
 			p.release(w1.ID, nil)
-			p.woken(c2, "the second in line, now the head,")
+			p.woken(c2, "the second in the queue, now the head,")
 		}},
-		{"told", "a wake-up that tells of a grant is true: the claim is there, with that fence and so many behind it", watch | queue | fence, func(p *probe) {
+		{"pushed grant", "a wake-up that reports a grant is true: the claim exists, with that fence and that many entries behind it", watch | queue | fence, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
-			w := placed(p.exclusive(), p.long)
+			w := queued(p.exclusive(), p.long)
 			c := p.watch(w.ID)
 			p.refuse(w)
-			p.refuse(placed(p.exclusive(), p.long))
+			p.refuse(queued(p.exclusive(), p.long))
 			p.settle(c)
 			p.release(a.ID, nil)
-			told := p.woken(c, "the head")
-			if !told.Granted {
+			wake := p.woken(c, "the head")
+			if !wake.Granted {
 				return
 			}
-			if res := p.grant(w); res.Fence != told.Fence || res.Behind != told.Behind {
-				p.wrong("the wake-up told of fence %d and %d behind, Acquire of %d and %d", told.Fence, told.Behind, res.Fence, res.Behind)
+			if res := p.grant(w); res.Fence != wake.Fence || res.Behind != wake.Behind {
+				p.wrong("the wake-up reports fence %d and %d behind, Acquire %d and %d",
+					wake.Fence, wake.Behind, res.Fence, res.Behind)
 			}
 		}},
-		{"wake by room", "a lowered weight and a place given up wake the head that has room now", watch | queue, func(p *probe) {
+		{"wake by capacity", "a lowered weight and a withdrawn entry wake the head if it fits now", watch | queue, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
-			r, w, r2 := placed(p.shared(), p.long), placed(p.exclusive(), p.long), placed(p.shared(), p.long)
+			r, w, r2 := queued(p.shared(), p.long), queued(p.exclusive(), p.long), queued(p.shared(), p.long)
 			c, c2 := p.watch(r.ID), p.watch(r2.ID)
 			p.refuse(r)
 			p.settle(c)
@@ -59,16 +60,16 @@ func wakeLaws() []law {
 			p.refuse(r2)
 			p.settle(c2)
 			p.release(w.ID, nil)
-			p.woken(c2, "the reader, by a place given up,")
+			p.woken(c2, "the reader, by a withdrawn entry,")
 			p.grant(r2)
 		}},
-		{"wake in turn", "a grant that leaves room wakes the next in line", watch | queue, func(p *probe) {
+		{"wake the next", "a grant that leaves capacity wakes the next in the queue", watch | queue, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
 			var rs []driver.Request
 			var cs []<-chan driver.Wake
 			for range 3 {
-				r := placed(p.shared(), p.long)
+				r := queued(p.shared(), p.long)
 				rs, cs = append(rs, r), append(cs, p.watch(r.ID))
 				p.refuse(r)
 			}
@@ -79,42 +80,42 @@ func wakeLaws() []law {
 				p.grant(r)
 			}
 		}},
-		{"wake all", "a record that is kept wakes all in line", watch | queue | keep, func(p *probe) {
+		{"wake all", "a claim that becomes a record wakes all waiters", watch | queue | keep, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
-			w1, w2 := placed(p.exclusive(), p.long), placed(p.exclusive(), p.long)
+			w1, w2 := queued(p.exclusive(), p.long), queued(p.exclusive(), p.long)
 			c1, c2 := p.watch(w1.ID), p.watch(w2.ID)
 			p.refuse(w1)
 			p.refuse(w2)
 			p.settle(c1, c2)
 			p.renewal(driver.Renewal{ID: a.ID, TTL: p.long, Keep: true}, nil)
 			p.woken(c1, "the head")
-			p.woken(c2, "the second in line")
+			p.woken(c2, "the second in the queue")
 		}},
-		{"onlooker", "a watch without an owner is woken when a claim on the key ends or becomes a record", watch, func(p *probe) {
+		{"observer", "a watch without an owner is woken when a claim on the key ends or becomes a record", watch, func(p *probe) {
 			a := p.exclusive()
 			p.grant(a)
 			c := p.watch(driver.ID{Key: p.key})
 			p.settle(c)
 			p.release(a.ID, nil)
-			p.woken(c, "the onlooker, by a release,")
+			p.woken(c, "the observer, by a release,")
 			if p.has(breaks) {
 				b := p.exclusive()
 				p.grant(b)
 				p.settle(c)
 				p.broken(p.key, b)
-				p.woken(c, "the onlooker, by Break,")
+				p.woken(c, "the observer, by Break,")
 			}
 			if p.has(keep) {
 				b := p.exclusive()
 				p.grant(b)
 				p.settle(c)
 				p.renewal(driver.Renewal{ID: b.ID, TTL: p.long, Keep: true}, nil)
-				p.woken(c, "the onlooker, by a record,")
+				p.woken(c, "the observer, by a record,")
 			}
 		}},
-		{"wake by break", "Break wakes the head of the line", watch | queue | breaks, func(p *probe) {
-			a, w := p.exclusive(), placed(p.exclusive(), p.long)
+		{"wake by break", "Break wakes the head of the queue", watch | queue | breaks, func(p *probe) {
+			a, w := p.exclusive(), queued(p.exclusive(), p.long)
 			p.grant(a)
 			c := p.watch(w.ID)
 			p.refuse(w)
@@ -132,7 +133,7 @@ func wakeLaws() []law {
 			cancel()
 			p.pause()
 			p.release(a.ID, nil)
-			p.asleep(c, "a watcher whose ctx is over")
+			p.asleep(c, "a watcher whose ctx has ended")
 		}},
 	}
 }
