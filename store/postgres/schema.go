@@ -19,8 +19,8 @@ import (
 const (
 	layout    = 1
 	oldest    = 1
-	functions = 7
-	enough    = 5
+	functions = 8
+	enough    = 8
 )
 
 // noRight is the SQLSTATE of what a role may not do.

@@ -51,7 +51,7 @@ func (n *names) statements() statements {
 		},
 		show:   statement{sql: n.sql(selectTold + `@schema@.show($1)`), formats: []int16{0}, results: toldFormats},
 		list:   statement{sql: n.sql(selectTold + `@schema@.list($1, $2)`), formats: []int16{0}, results: toldFormats},
-		breaks: statement{sql: n.sql(selectTold + `@schema@.break($1, $2)`), formats: []int16{0}, results: toldFormats},
+		breaks: statement{sql: n.sql(selectTold + `@schema@.break($1, $2, $3)`), formats: []int16{0}, results: toldFormats},
 		watch:  statement{sql: n.sql(`select @schema@.watch($1, $2)`), formats: []int16{0}, results: []int16{0}},
 		// What a crash of the server forgets of a sweep, another one does: nobody waits for the disk.
 		sweep:   statement{sql: n.sql(`select set_config('synchronous_commit', 'off', true), @schema@.sweep()`), results: []int16{0}},

@@ -263,7 +263,7 @@ func TestProcesses_killed(t *testing.T) {
 				t.Errorf("%s has %+v, and another got %+v, %v", key, claims[key], res, err)
 			}
 		}
-		if _, err := s.Break(t.Context(), wanted, "the next round"); err != nil {
+		if _, err := s.Break(t.Context(), wanted, 0, "the next round"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -113,8 +113,8 @@ func (p pair) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, e
 	return p[0].List(ctx, prefix)
 }
 
-func (p pair) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	return p[0].Break(ctx, key, reason)
+func (p pair) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	return p[0].Break(ctx, key, upTo, reason)
 }
 
 func (p pair) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {

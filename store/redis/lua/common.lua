@@ -324,13 +324,13 @@ local function show(kind, c, left)
     c.owner .. c.who .. c.value
 end
 
--- holder shows the exclusive claim, or the other client that holds the name, and for how many ms; 0 is for ever.
+-- holder shows the exclusive claim, or the other client that holds the name, for how many ms (0 is for ever), and its fence.
 local function holder()
   local left = call('PTTL', name) + 1 -- the key is there until its time has passed
   local c = latest == held and parse(held, call('HGET', hash, 'claim'))
-  if c then return show('c', c, left), left end
+  if c then return show('c', c, left), left, c.fence end
   return show('o', {owner = held, weight = WHOLE, limit = WHOLE, fence = 0, since = now, order = 0, kept = 0, who = '', value = ''}, left),
-    left
+    left, 0
 end
 
 -- inTheWay shows the claim that ends first, and in how many ms: 1 if it has ended, and is cleared by one of the next calls.
