@@ -131,13 +131,13 @@ func TestEvent_risk(t *testing.T) {
 		}, true},
 		"longest hold": {func(_ *testing.T, _ *wire, lease *distlock.Lease) { <-lease.Done() }, false},
 		"gone": {func(t *testing.T, w *wire, lease *distlock.Lease) {
-			if _, err := w.Break(t.Context(), "x", "a test"); err != nil {
+			if _, err := w.Break(t.Context(), "x", 0, "a test"); err != nil {
 				t.Error(err)
 			}
 			_ = lease.Unlock(t.Context())
 		}, false},
 		"gone while the store was away": {func(t *testing.T, w *wire, lease *distlock.Lease) {
-			if _, err := w.Break(t.Context(), "x", "a test"); err != nil {
+			if _, err := w.Break(t.Context(), "x", 0, "a test"); err != nil {
 				t.Error(err)
 			}
 			w.cut()

@@ -343,7 +343,7 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 			time.AfterFunc(10*time.Second, g.thaw)
 		}, unlock: distlock.ErrUnknown, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},
 		{name: "lost", before: func(t *testing.T, g *gate, lease *distlock.Lease) {
-			if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {
+			if _, err := g.Store.Break(t.Context(), "k", 0, "test"); err != nil {
 				t.Error(err)
 			}
 			<-lease.Done()
@@ -418,7 +418,7 @@ func TestTurn_brokenBeforeItWasProlonged(t *testing.T) {
 				first := must(t)(l.Lock(t.Context(), "k"))
 				next := begin(t.Context(), l.Lock, "k").waits(t)
 				time.Sleep(time.Second) // long enough that the store is asked at the hand-off
-				if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {
+				if _, err := g.Store.Break(t.Context(), "k", 0, "test"); err != nil {
 					t.Fatal(err)
 				}
 				last := first.Fence()
@@ -575,7 +575,7 @@ func TestTurn_twoToEnd(t *testing.T) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 				close(asking)
 				<-answer
-				if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {
+				if _, err := g.Store.Break(t.Context(), "k", 0, "test"); err != nil {
 					t.Error(err)
 				}
 				return next(t.Context(), r)

@@ -161,9 +161,10 @@ func ExampleRenewAll() {
 func ExampleBreak() {
 	ctx, store := context.Background(), mem.New()
 	r := want("invoice/42", "secret", "worker 1")
-	_, _ = store.Acquire(ctx, r)
+	seen, _ := store.Acquire(ctx, r)
 
-	ended, err := driver.Break(ctx, store, "invoice/42", "its machine burnt down")
+	// The fence makes sure that a claim which another owner was granted meanwhile does not end.
+	ended, err := driver.Break(ctx, store, "invoice/42", seen.Fence, "its machine burnt down")
 	fmt.Println(len(ended), ended[0].Holder, err)
 
 	_, err = store.Renew(ctx, driver.Renewal{ID: r.ID, TTL: time.Minute})

@@ -61,7 +61,7 @@ type AllRenewer interface {
 type Breaker interface {
 	Store
 	// Break implements the function [Break].
-	Break(ctx context.Context, key, reason string) ([]Claim, error)
+	Break(ctx context.Context, key string, upTo uint64, reason string) ([]Claim, error)
 }
 
 // A LossTeller is a store that knows at once when a claim has ended.
@@ -171,16 +171,25 @@ func RenewAll(ctx context.Context, s Store, rs []Renewal) []Renewed {
 	return out
 }
 
-// Break ends every live claim on key, of any owner, and returns the claims that it ended; none is
-// no error. The queue stays, and its head is woken. The reason is for the holders: a store that can
-// returns it in the *[BrokenError] of their next Renew, for as long as the claim would have lived.
-// One hour is enough for a longer claim, and a record needs no reason. For a store that cannot
-// break claims, the error is [errors.ErrUnsupported].
-func Break(ctx context.Context, s Store, key, reason string) ([]Claim, error) {
-	if b, ok := s.(Breaker); ok {
-		return b.Break(ctx, key, reason)
+// Break ends live claims on key, of any owner, and returns the claims that it ended; none is no
+// error. With upTo 0 it ends all of them. Otherwise it ends only claims whose fence is at most
+// upTo. The store compares and ends in one atomic step: a claim granted meanwhile, with a higher
+// fence, is never ended. So a caller that has seen a claim breaks that claim and no later one. A
+// claim without a fence, such as the claim of a foreign client, is ended by upTo 0 only.
+//
+// The queue stays, and its head is woken. The reason is for the holders: a store that can returns
+// it in the *[BrokenError] of their next Renew, for as long as the claim would have lived. One hour
+// is enough for a longer claim, and a record needs no reason. For a store that cannot break claims,
+// and for a bound on a store without fences, the error is [errors.ErrUnsupported].
+func Break(ctx context.Context, s Store, key string, upTo uint64, reason string) ([]Claim, error) {
+	b, ok := s.(Breaker)
+	switch {
+	case !ok:
+		return nil, unsupported(s, "break a claim")
+	case upTo > 0 && !s.Features().Fence:
+		return nil, unsupported(s, "break a claim by its fence")
 	}
-	return nil, unsupported(s, "break a claim")
+	return b.Break(ctx, key, upTo, reason)
 }
 
 // Inspect returns what the store knows about itself. For a store that cannot inspect itself, the

@@ -18,8 +18,8 @@ func TestRun_allowed(t *testing.T) {
 				b.handOff(ctx, id.Key)
 				return err
 			}
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-				cs, err := b.mem.Break(ctx, key, reason)
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				cs, err := b.mem.Break(ctx, key, upTo, reason)
 				b.handOff(ctx, key)
 				return cs, err
 			}
@@ -140,6 +140,8 @@ func TestCompare_catches_faults(t *testing.T) {
 		"owners are in errors",
 		"the prefix is a pattern",
 		"the prefix is folded",
+		"Break ignores the bound",
+		"Break spares the fence of the bound",
 		"Break gives another reason",
 		"RenewAll keeps nothing",
 		"RenewAll omits some", // of many more

@@ -24,7 +24,7 @@ type bent struct {
 	watch    func(ctx context.Context, id driver.ID) <-chan driver.Wake
 	show     func(ctx context.Context, key string) ([]driver.Claim, error)
 	list     func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error]
-	breaks   func(ctx context.Context, key, reason string) ([]driver.Claim, error)
+	breaks   func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error)
 	restart  func() driver.Store
 
 	leftovers int // the result of Env.Leftovers
@@ -119,11 +119,11 @@ func (b *bent) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, 
 	return b.mem.List(ctx, prefix)
 }
 
-func (b *bent) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+func (b *bent) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 	if b.breaks != nil {
-		return b.breaks(ctx, key, reason)
+		return b.breaks(ctx, key, upTo, reason)
 	}
-	return b.mem.Break(ctx, key, reason)
+	return b.mem.Break(ctx, key, upTo, reason)
 }
 
 // on returns the claim or entry of id, if there is one.

@@ -63,11 +63,24 @@ func endFaults() []fault {
 			}
 		}},
 		{"Break looks, then acts", []string{"break and acquire"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 				cs := b.held(key)
 				time.Sleep(10 * time.Millisecond)
-				_, err := b.mem.Break(ctx, key, reason)
+				_, err := b.mem.Break(ctx, key, upTo, reason)
 				return cs, err
+			}
+		}},
+		{"Break compares, then acts", []string{"break and grant"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				if upTo == 0 {
+					return b.mem.Break(ctx, key, 0, reason)
+				}
+				old := slices.ContainsFunc(b.held(key), func(c driver.Claim) bool { return c.Fence <= upTo })
+				time.Sleep(10 * time.Millisecond)
+				if !old {
+					return nil, nil
+				}
+				return b.mem.Break(ctx, key, 0, reason)
 			}
 		}},
 		{"claims that end soon are swept", []string{"swept"}, func(b *bent) {
@@ -79,7 +92,7 @@ func endFaults() []fault {
 				b.mu.Unlock()
 				for c := range b.mem.List(ctx, "") {
 					if sweep && c.Left < time.Second && !c.Waiting {
-						_, _ = b.mem.Break(ctx, c.Key, "")
+						_, _ = b.mem.Break(ctx, c.Key, 0, "")
 					}
 				}
 				return b.mem.Acquire(ctx, r)

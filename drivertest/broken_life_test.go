@@ -71,7 +71,7 @@ func lifeFaults() []fault {
 		{"release forgets the owner", []string{"stale", "opaque owners", "other key"}, func(b *bent) {
 			b.release = func(ctx context.Context, id driver.ID) error {
 				err := b.mem.Release(ctx, id)
-				if cs, _ := b.mem.Break(ctx, id.Key, ""); len(cs) > 0 {
+				if cs, _ := b.mem.Break(ctx, id.Key, 0, ""); len(cs) > 0 {
 					return nil
 				}
 				return err

@@ -151,33 +151,45 @@ func showFaults() []fault {
 			}
 		}},
 		{"Break ends nothing", []string{"break", "fence", "wake by break"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, _ string) ([]driver.Claim, error) { return b.mem.Show(ctx, key) }
+			b.breaks = func(ctx context.Context, key string, _ uint64, _ string) ([]driver.Claim, error) {
+				return b.mem.Show(ctx, key)
+			}
 		}},
 		{"Break spares records", []string{"record ended"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 				if slices.ContainsFunc(b.held(key), func(c driver.Claim) bool { return c.Kept }) {
 					return nil, nil
 				}
-				return b.mem.Break(ctx, key, reason)
+				return b.mem.Break(ctx, key, upTo, reason)
 			}
 		}},
 		{"Break ends the queue", []string{"break", "wake by break"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 				for _, w := range b.queue(key) {
 					_ = b.mem.Release(ctx, w.ID)
 				}
-				return b.mem.Break(ctx, key, reason)
+				return b.mem.Break(ctx, key, upTo, reason)
 			}
 		}},
 		{"Break returns nothing", []string{"break"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-				_, err := b.mem.Break(ctx, key, reason)
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				_, err := b.mem.Break(ctx, key, upTo, reason)
 				return nil, err
 			}
 		}},
+		{"Break ignores the bound", []string{"break up to"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key string, _ uint64, reason string) ([]driver.Claim, error) {
+				return b.mem.Break(ctx, key, 0, reason)
+			}
+		}},
+		{"Break spares the fence of the bound", []string{"break up to"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				return b.mem.Break(ctx, key, max(upTo, 1)-1, reason)
+			}
+		}},
 		{"Break gives another reason", []string{"break"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, _ string) ([]driver.Claim, error) {
-				return b.mem.Break(ctx, key, "because")
+			b.breaks = func(ctx context.Context, key string, upTo uint64, _ string) ([]driver.Claim, error) {
+				return b.mem.Break(ctx, key, upTo, "because")
 			}
 		}},
 		{"RenewAll stops at the first that has ended", []string{"renew all"}, func(b *bent) {

@@ -133,8 +133,20 @@ func numbered(next func(b *bent, r driver.Request) uint64) func(b *bent) {
 				}
 			}
 		}
-		b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-			cs, err := b.mem.Break(ctx, key, reason)
+		b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+			b.step.Lock() // the bound is one of the new fences, and store/mem knows the old ones
+			defer b.step.Unlock()
+			var bound uint64
+			held := b.held(key)
+			for i, c := range renumber(b, b.held(key)) {
+				if c.Fence <= upTo {
+					bound = max(bound, held[i].Fence)
+				}
+			}
+			if upTo > 0 && bound == 0 {
+				return nil, nil
+			}
+			cs, err := b.mem.Break(ctx, key, bound, reason)
 			return renumber(b, cs), err
 		}
 	}

@@ -97,8 +97,8 @@ func owned(c copying) func(b *bent) {
 			return n, err
 		}
 		shown(func(_ *bent, cs []driver.Claim) []driver.Claim { return dress(c.shown, cs...) })(b)
-		b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-			cs, err := b.mem.Break(ctx, key, reason)
+		b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+			cs, err := b.mem.Break(ctx, key, upTo, reason)
 			return dress(true, cs...), err
 		}
 		b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {

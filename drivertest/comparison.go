@@ -196,8 +196,8 @@ func (c *comparison) smash(key string) {
 	if c.can&breaks == 0 {
 		return
 	}
-	want, wantErr := driver.Break(c.ctx, c.model, key, "compared")
-	got, gotErr := driver.Break(c.ctx, c.store, key, "compared")
+	want, wantErr := driver.Break(c.ctx, c.model, key, 0, "compared")
+	got, gotErr := driver.Break(c.ctx, c.store, key, 0, "compared")
 	c.errors("Break", gotErr, wantErr)
 	slices.SortFunc(want, byOwner)
 	slices.SortFunc(got, byOwner)

@@ -104,7 +104,7 @@ func faultVerbs() []faultVerb {
 		{
 			name: "Break", prepare: held, needs: breaks, ends: true,
 			call: func(ctx context.Context, s driver.Store, r driver.Request) error {
-				_, err := driver.Break(ctx, s, r.Key, reason)
+				_, err := driver.Break(ctx, s, r.Key, 0, reason)
 				return err
 			},
 			differs: func(p *probe, r driver.Request, err error) string {

@@ -54,7 +54,7 @@ func abilities(ctx context.Context, env Env, s driver.Store, key string) need {
 	has := func(err error) bool { return !errors.Is(err, errors.ErrUnsupported) }
 
 	_, showErr := driver.Show(ctx, s, key)
-	_, breakErr := driver.Break(ctx, s, key, "an unused key")
+	_, breakErr := driver.Break(ctx, s, key, 0, "an unused key")
 	var listErr error
 	for _, err := range driver.List(ctx, s, key) {
 		listErr = err

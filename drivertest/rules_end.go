@@ -72,7 +72,7 @@ func endRules() []rule {
 					return ""
 				}
 				for running.Load() > 0 {
-					cs, err := driver.Break(p.t.Context(), p.store, p.key, reason)
+					cs, err := driver.Break(p.t.Context(), p.store, p.key, 0, reason)
 					if err != nil {
 						return fmt.Sprintf("Break: %v", err)
 					}
@@ -89,6 +89,14 @@ func endRules() []rule {
 				}
 			}
 		}},
+		{"break and grant", "a claim granted meanwhile, with a higher fence, is never ended by Break", breaks | fence, func(p *probe) {
+			for i := range p.rounds(20) {
+				a, b := p.exclusive(), p.exclusive()
+				p.breakAndGrant(a, b, p.grant(a).Fence, p.brief()/2000*time.Duration(i%4))
+				p.renew(b.ID, p.long, nil, nil)
+				p.release(b.ID, nil)
+			}
+		}},
 		{"swept", "a store that cleans up ends no claim before its TTL has passed", expiry, func(p *probe) {
 			const workers, holders = 1, 16
 			until := time.Now().Add(p.brief() / 4 * time.Duration(p.rounds(8)))
@@ -101,6 +109,39 @@ func endRules() []rule {
 			})
 		}},
 	}
+}
+
+// breakAndGrant breaks the claims on the key up to a fence. After a while the owner of that fence
+// releases its claim, and another owner acquires the key.
+func (p *probe) breakAndGrant(a, b driver.Request, upTo uint64, after time.Duration) {
+	ctx := p.t.Context()
+	var granted atomic.Bool
+	p.together(2, func(w int) (wrong string) {
+		if w == 0 {
+			for done := false; !done; time.Sleep(p.brief() / 1000) {
+				done = granted.Load() // Break once more after the grant
+				cs, err := driver.Break(ctx, p.store, p.key, upTo, reason)
+				if err != nil {
+					return fmt.Sprintf("Break: %v", err)
+				}
+				for _, c := range cs {
+					if c.Owner == driver.Tag(b.Owner) {
+						return fmt.Sprintf("Break up to %d ended a claim with the fence %d", upTo, c.Fence)
+					}
+				}
+			}
+			return ""
+		}
+		defer granted.Store(true)
+		time.Sleep(after)
+		for by := time.Now().Add(5 * p.patience); time.Now().Before(by); time.Sleep(p.brief() / 1000) {
+			_ = p.store.Release(ctx, a.ID) // Break may have ended the claim
+			if res, err := p.store.Acquire(ctx, b); err == nil && res.Granted {
+				return ""
+			}
+		}
+		return "the key is not free after Release"
+	})
 }
 
 // rounds returns n, or a quarter of it if Env.Many is small.

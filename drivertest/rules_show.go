@@ -129,7 +129,7 @@ func showRules() []rule {
 				seen = append(seen, p.list(p.key))
 			}
 			if p.has(breaks) {
-				cs, err := driver.Break(p.t.Context(), p.store, p.key, "test")
+				cs, err := driver.Break(p.t.Context(), p.store, p.key, 0, "test")
 				seen = append(seen, cs, err)
 			}
 			_, err := p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: p.long})
@@ -168,6 +168,34 @@ func showRules() []rule {
 			}
 			p.grant(w)
 			p.renew(w.ID, p.long, nil, nil)
+		}},
+		{"break up to", "Break with a bound ends the claims whose fence is at most the bound, and no others", breaks | fence, func(p *probe) {
+			a, b := p.exclusive(), p.exclusive()
+			old := p.grant(a).Fence
+			if old > 1 {
+				p.brokenUpTo(p.key, old-1)
+			}
+			p.renew(a.ID, p.long, nil, nil)
+			p.brokenUpTo(p.key, old, a)
+			p.renew(a.ID, p.long, nil, driver.ErrNotHeld)
+			next := p.grant(b).Fence
+			p.brokenUpTo(p.key, old)
+			p.brokenUpTo(p.key, next-1)
+			p.renew(b.ID, p.long, nil, nil)
+			p.brokenUpTo(p.key, next+1, b)
+
+			// Live claims of a lower weight may have the same fence, and end together.
+			r1, r2 := p.shared(), p.shared()
+			low, high := p.grant(r1).Fence, p.grant(r2).Fence
+			if low < high {
+				p.brokenUpTo(p.key, low, r1)
+				p.refuse(p.exclusive())
+				p.renew(r2.ID, p.long, nil, nil)
+				p.brokenUpTo(p.key, high, r2)
+			} else {
+				p.brokenUpTo(p.key, max(low, high), r1, r2)
+			}
+			p.grant(p.exclusive())
 		}},
 		{"renew all", "RenewAll returns one answer for each, in order, and a claim that has ended affects no other", 0, func(p *probe) {
 			var rs []driver.Renewal
@@ -239,10 +267,13 @@ func (p *probe) list(prefix string) (cs []driver.Claim) {
 // reason is the reason that holders get when the suite breaks their claims.
 const reason = "a rule is tested: \"é\""
 
-// broken breaks the claims on a key, which must be those of these owners.
-func (p *probe) broken(key string, rs ...driver.Request) {
+// broken breaks all claims on a key, which must be those of these owners.
+func (p *probe) broken(key string, rs ...driver.Request) { p.brokenUpTo(key, 0, rs...) }
+
+// brokenUpTo breaks the claims on a key up to a fence, which must be those of these owners.
+func (p *probe) brokenUpTo(key string, upTo uint64, rs ...driver.Request) {
 	began := time.Now()
-	cs, err := driver.Break(p.t.Context(), p.store, key, reason)
+	cs, err := driver.Break(p.t.Context(), p.store, key, upTo, reason)
 	p.last = span{began, time.Now()}
 	if err != nil {
 		p.fail("Break: %v", err)

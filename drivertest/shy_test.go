@@ -80,8 +80,8 @@ func (s outgoing) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return s.mem.Watch(ctx, id)
 }
 
-func (s outgoing) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	cs, err := s.mem.Break(ctx, key, reason)
+func (s outgoing) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	cs, err := s.mem.Break(ctx, key, upTo, reason)
 	for i := range cs {
 		if !s.features.Fence {
 			cs[i].Fence = 0

@@ -20,6 +20,7 @@ type (
 		Verb    string
 		Request driver.Request
 		Renewal driver.Renewal
+		UpTo    uint64
 		Reason  string
 	}
 	tcpAnswer struct {
@@ -75,7 +76,7 @@ func serveConn(ctx context.Context, m *mem.Store, c net.Conn) {
 		case "release":
 			err = m.Release(ctx, call.Request.ID)
 		case "break":
-			a.Claims, err = m.Break(ctx, call.Request.Key, call.Reason)
+			a.Claims, err = m.Break(ctx, call.Request.Key, call.UpTo, call.Reason)
 		case "show":
 			a.Claims, err = m.Show(ctx, call.Request.Key)
 		case "watch":
@@ -221,8 +222,9 @@ func (s *tcpStore) Release(ctx context.Context, id driver.ID) error {
 	return err
 }
 
-func (s *tcpStore) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	a, err := s.do(ctx, tcpCall{Verb: "break", Request: driver.Request{ID: driver.ID{Key: key}}, Reason: reason})
+func (s *tcpStore) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	r := driver.Request{ID: driver.ID{Key: key}}
+	a, err := s.do(ctx, tcpCall{Verb: "break", Request: r, UpTo: upTo, Reason: reason})
 	return a.Claims, err
 }
 

@@ -75,8 +75,8 @@ func (s *asked) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 	return driver.RenewAll(ctx, s.Store, rs)
 }
 
-func (s *asked) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	return driver.Break(ctx, s.Store, key, reason)
+func (s *asked) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	return driver.Break(ctx, s.Store, key, upTo, reason)
 }
 
 func (s *asked) Inspect(ctx context.Context) (driver.Info, error) {

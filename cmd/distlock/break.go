@@ -49,7 +49,7 @@ func (a *app) breaks() *cobra.Command {
 				return err
 			}
 		}
-		broken, err := driver.Break(c.Context(), a.source.Store, key, reason)
+		broken, err := driver.Break(c.Context(), a.source.Store, key, 0, reason)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			return usage("this store cannot take a lock from its holder: end the program that holds it; for PostgreSQL's advisory locks see docs/pgadvisory.md")

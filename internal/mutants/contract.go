@@ -36,8 +36,19 @@ func contract() []mutant {
 		},
 		{
 			Name: "break-looks-and-then-acts", Why: "a claim is ended by force, and nobody is told which",
-			File: mem, Old: "	k.claims = nil\n	k.wakeOnlookers()\n", New: "	s.mu.Unlock()\n	time.Sleep(10 * time.Millisecond)\n	s.mu.Lock()\n	k.claims = nil\n	k.wakeOnlookers()\n",
+			File: mem, Old: "	k.claims = stay\n	k.wakeOnlookers()\n", New: "	s.mu.Unlock()\n	time.Sleep(10 * time.Millisecond)\n	s.mu.Lock()\n	k.claims = stay\n	k.wakeOnlookers()\n",
 			Pkg: pkg, Test: "TestStore/break_and_acquire",
+		},
+		{
+			Name: "break-ignores-the-fence", Why: "a claim is ended that was granted after the operator looked",
+			File: mem, Old: "		if upTo > 0 && c.fence > upTo {\n", New: "		if upTo > 0 && c.fence > upTo && false {\n",
+			Pkg: pkg, Test: "TestStore/break_up_to",
+		},
+		{
+			Name: "break-looks-at-the-fence-and-then-acts", Why: "the claim that was granted in between is ended",
+			File: mem, Old: "	var stay []*claim\n	for _, c := range k.claims {\n",
+			New: "	var stay []*claim\n	if upTo > 0 && k.claims[0].fence <= upTo {\n		upTo = 0\n		s.mu.Unlock()\n		time.Sleep(10 * time.Millisecond)\n		s.mu.Lock()\n	}\n	for _, c := range k.claims {\n",
+			Pkg: pkg, Test: "TestStore/break_and_grant",
 		},
 		{
 			Name: "swept-too-early", Why: "the sweep ends claims that have some time left: two holders",

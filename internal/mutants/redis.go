@@ -82,7 +82,7 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-breaks-what-came-later", Why: "a Break in pages ends claims that were granted after it began",
-			File: dir + "break.lua", Old: "  if not c or c.order <= high then\n", New: "  if true then\n",
+			File: dir + "break.lua", Old: "  if not c or c.order <= high and (upto == 0 or c.fence <= upto) then\n", New: "  if true then\n",
 			Pkg: pkg, Test: "TestStore_virtual_breakPages",
 		},
 		{

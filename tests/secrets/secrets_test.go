@@ -145,7 +145,7 @@ func use(t *testing.T, r *trace, text string) {
 	why, err := l.Why(ctx, "a")
 	r.say("why", why, err)
 	r.say("extend", lease.Extend(ctx, time.Second))
-	_, err = driver.Break(ctx, source.Store, "a", "test")
+	_, err = driver.Break(ctx, source.Store, "a", 0, "test")
 	r.say("break", err)
 	r.say("unlock", lease.Unlock(ctx))
 }

@@ -56,10 +56,10 @@ func (h *handing) Release(ctx context.Context, id driver.ID) error {
 }
 
 // Break hands the key on.
-func (h *handing) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+func (h *handing) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cs, err := driver.Break(ctx, h.Store, key, reason)
+	cs, err := driver.Break(ctx, h.Store, key, upTo, reason)
 	h.handOn(ctx, key)
 	return cs, err
 }
