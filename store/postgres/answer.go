@@ -19,7 +19,8 @@ type answer struct {
 
 // A toldClaim is the type told of the schema.
 type toldClaim struct {
-	Key, Owner, Holder, Task         string
+	Key, Owner, Holder               string
+	Task                             string `json:"party"` // the name of the column
 	Weight, Limit, Fence, Held, Left int64
 	Meta                             json.RawMessage
 	Value                            string
