@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/queue"
 )
 
 // A Claim is what a store tells about a lock that is held, or waited for.
@@ -202,7 +203,7 @@ func (l *Locker) show(ctx context.Context, k kind, name string) ([]driver.Claim,
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	call, cancel := l.call(ctx, callLimit)
+	call, cancel := l.queue.Call(ctx, queue.CallLimit)
 	defer cancel()
 	claims, err := driver.Show(call, l.store, k.key(name))
 	if err != nil {
@@ -220,9 +221,7 @@ func (l *Locker) mayRead(ctx context.Context) error {
 		return errNoNew
 	}
 	cause := context.Cause(ctx) // before the lock is taken: to look at a lease's context may end the lease
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
+	if l.queue.Closed() {
 		return ErrClosed
 	}
 	return cause

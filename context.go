@@ -14,23 +14,11 @@ func (l *Lease) Context(parent context.Context) context.Context {
 		return inner
 	}
 	ctx := &leaseContext{inner, l, cancel}
-	locker := l.t.l
-	locker.mu.Lock()
-	if why := l.why.Load(); why != nil {
-		locker.mu.Unlock()
-		cancel(*why)
+	if why := l.q.OnEnd(ctx, cancel); why != nil {
+		cancel(why)
 		return ctx
 	}
-	if l.ends == nil {
-		l.ends = map[*leaseContext]context.CancelCauseFunc{}
-	}
-	l.ends[ctx] = cancel
-	locker.mu.Unlock()
-	context.AfterFunc(inner, func() { // a lease may outlive many contexts
-		locker.mu.Lock()
-		defer locker.mu.Unlock()
-		delete(l.ends, ctx)
-	})
+	context.AfterFunc(inner, func() { l.q.Forget(ctx) }) // a lease may outlive many contexts
 	return ctx
 }
 
@@ -56,7 +44,7 @@ func (c *leaseContext) Err() error {
 
 func (c *leaseContext) Value(key any) any {
 	switch key {
-	case leaseKey{}, holdKey{c.lease.t.l, c.lease.r.Key}:
+	case leaseKey{}, holdKey{c.lease.r.l, c.lease.r.Key}:
 		return c.lease
 	case contextKey{}:
 		return c

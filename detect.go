@@ -6,77 +6,67 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/deadlock"
+	"github.com/distlock/distlock/internal/queue"
 )
 
-// detect starts to look for a deadlock while w waits. It returns nil if the context holds no
-// leases, if the store cannot say who waits, or for a rate limit: what that counts ends by itself.
-func (l *Locker) detect(ctx context.Context, n *line, w *waiter) *deadlock.Detector {
-	if k, _, _ := splitKey(w.r.Key); k == kindRate || !deadlock.Supported(&l.features) {
+// Waits starts to look for a deadlock while a call waits, unless its context holds no leases, the
+// store cannot say who waits, or it is for a rate limit: its claims end by themselves.
+func (c *caller) Waits(ctx context.Context, w *queue.Waiter) (ended func() <-chan struct{}) {
+	l := c.l
+	if k, _, _ := splitKey(c.Key); k == kindRate || !deadlock.Supported(&l.features) {
 		return nil
 	}
 	var held []deadlock.Held
 	for _, lease := range holdings(ctx) {
-		owner := driver.Tag(lease.t.id.Owner)
-		held = append(held, deadlock.Held{Lease: lease, Key: lease.r.Key, Owner: owner, Fence: lease.fence, Since: lease.since})
+		owner := driver.Tag(lease.q.ID().Owner)
+		held = append(held, deadlock.Held{Lease: lease, Key: lease.r.Key, Owner: owner, Fence: lease.q.Fence(), Since: lease.q.Since()})
 	}
 	if len(held) == 0 {
 		return nil
 	}
-	c := deadlock.Config{Store: l.store, Now: l.clock.Awake, Key: kindWait.key}
-	return deadlock.Start(l.running, c, held, &suspect{l, n, w}) //nolint:contextcheck // the notices are removed also when ctx has ended
+	config := deadlock.Config{Store: l.store, Now: l.clock.Awake, Key: kindWait.key}
+	d := deadlock.Start(l.queue.Running(), config, held, &suspect{c, w}) //nolint:contextcheck // the notices are removed also when ctx has ended
+	return d.Stop
 }
 
 // A suspect is a call that waits, as its detector sees it.
 type suspect struct {
-	l *Locker
-	n *line
-	w *waiter
+	c *caller
+	w *queue.Waiter
 }
 
 // Begin has Close wait for the detector.
-func (s *suspect) Begin() (end func()) { return s.l.enter() }
+func (s *suspect) Begin() (end func()) { return s.c.l.queue.Enter() }
 
 // Snapshot returns what the call waits for, and behind which other calls of the process.
 func (s *suspect) Snapshot() (wait deadlock.Wait, waits bool) {
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	at := slices.Index(s.n.waiters, s.w)
-	if at < 0 {
+	p, waits := s.w.Position()
+	if !waits {
 		return wait, false
 	}
-	wait = deadlock.Wait{Key: s.w.r.Key, Holder: s.w.r.opt.holder, Demand: s.w.r.demand()}
-	if s.n.placed != nil {
-		wait.Entry = driver.Tag(s.n.owner)
-	}
-	for _, before := range s.n.waiters[:at] {
-		if d := before.r.demand(); d != wait.Demand && !slices.Contains(wait.Ahead, d) {
+	wait = deadlock.Wait{Key: p.Call.Key, Holder: p.Call.Holder, Demand: demand(p.Call), Entry: p.Entry}
+	for _, before := range p.Before {
+		if d := demand(before); d != wait.Demand && !slices.Contains(wait.Ahead, d) {
 			wait.Ahead = append(wait.Ahead, d)
 		}
 	}
 	return wait, true
 }
 
-func (r *request) demand() deadlock.Demand {
-	return deadlock.Demand{Weight: r.Weight, Limit: r.bound()}
+func demand(c *queue.Call) deadlock.Demand {
+	return deadlock.Demand{Weight: c.Weight, Limit: c.Bound()}
 }
 
-// Fail ends the wait with a DeadlockError, unless the call was served at the same moment, or has
+// Fail ends the wait with a DeadlockError, unless the call got its lease at the same moment, or has
 // given up.
 func (s *suspect) Fail(c *deadlock.Cycle) {
-	l, n, w := s.l, s.n, s.w
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := slices.Index(n.waiters, w)
-	if at < 0 {
-		return
-	}
-	n.waiters = slices.Delete(n.waiters, at, at+1)
-	n.fail(w, &DeadlockError{Name: w.r.name, Cycle: parties(c), Err: n.inTheWay(w, at)})
-	l.tidy(n)
+	s.w.Fail(func(blocked error) error {
+		return &DeadlockError{Name: s.c.name, Cycle: tasks(c), Err: blocked}
+	})
 }
 
-// parties returns the tasks of a cycle as people see them.
-func parties(c *deadlock.Cycle) (out []Task) {
+// tasks returns the tasks of a cycle as people see them.
+func tasks(c *deadlock.Cycle) (out []Task) {
 	for _, t := range c.Tasks() {
 		p := Task{Holder: t.Waits.Holder}
 		p.Waits, _ = newClaim(t.Waits)

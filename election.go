@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/backoff"
+	"github.com/distlock/distlock/internal/queue"
 )
 
 // ErrStepDown is why a term ended: a preferred candidate waits.
@@ -98,7 +98,7 @@ func (e *Election) stand(ctx context.Context, lead func(ctx context.Context, t *
 		if err != nil {
 			return err
 		}
-		lease, err := e.l.get(ctx, r)
+		lease, err := e.l.acquire(ctx, r)
 		switch {
 		case err == nil:
 			failed, stood = 0, true
@@ -136,7 +136,7 @@ func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Co
 		}
 	}()
 	// Every term is a claim of its own, and never handed on in memory: its number is the fence that the store shows.
-	if lease.seal() != nil || e.outranked(term, lease) { //nolint:contextcheck // seal waits for nothing
+	if lease.q.Pin() != nil || e.outranked(term, lease) { //nolint:contextcheck // Pin waits for nothing
 		return nil
 	}
 	wg.Go(func() { e.listen(term, lease, leave) })
@@ -169,7 +169,8 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 	if lease.r.opt.preferred || !e.l.features.Queue || !lease.Wanted() {
 		return false
 	}
-	if lease.t.n.prefers(e.l) {
+	// A candidate of this process has no entry in the store, since the leader is of this process too.
+	if lease.q.AnyWaiter(func(c *queue.Call) bool { return c.Caller.(*caller).opt.preferred }) {
 		return true
 	}
 	claims, err := e.l.show(ctx, kindLead, e.name)
@@ -184,19 +185,11 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 	return false
 }
 
-// prefers reports whether a preferred candidate of this process waits. It has no place in the store, since the leader is of this
-// process too.
-func (n *line) prefers(l *Locker) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(n.waiters, func(w *waiter) bool { return w.r.opt.preferred })
-}
-
 // A Term is a time of leading.
 type Term struct{ lease *Lease }
 
 // Number returns the number of the term: the fence of its lease, greater than that of every term before.
-func (t *Term) Number() uint64 { return t.lease.fence }
+func (t *Term) Number() uint64 { return t.lease.Fence() }
 
 // Publish stores a value for all to see in Leader.Value, at most 64 KiB; it replaces that of Value. It is gone with the term.
 func (t *Term) Publish(ctx context.Context, value []byte) error {
@@ -216,18 +209,18 @@ func (t *Term) Publish(ctx context.Context, value []byte) error {
 	if value == nil {
 		value = []byte{} // nil would leave it as it was
 	}
-	hold := &lease.t.hold
-	call, cancel := context.WithTimeout(ctx, min(callLimit, hold.Left()))
+	hold := lease.q.Hold()
+	call, cancel := context.WithTimeout(ctx, min(queue.CallLimit, hold.Left()))
 	defer cancel()
 	err := hold.Alone(call, func(ctx context.Context, ttl time.Duration) error { // an Extend may be under way
 		// The claim may live longer by this. Trust does not: the next renewal sees to that.
-		_, err := lease.t.l.store.Renew(ctx, driver.Renewal{ID: lease.t.id, TTL: ttl, Value: value})
+		_, err := lease.r.l.store.Renew(ctx, driver.Renewal{ID: lease.q.ID(), TTL: ttl, Value: value})
 		return err
 	})
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
 		_ = hold.Extend(call, hold.Terms().TTL) // the lease is told that it is lost
-		return newLostError(lease.r.name, lease.fence, err)
+		return newLostError(lease.r.name, lease.Fence(), err)
 	case err != nil && lease.Err() != nil: //nolint:contextcheck // Err waits for nothing
 		return lease.Err() //nolint:contextcheck // Err waits for nothing
 	case err != nil:

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/keeper"
+	"github.com/distlock/distlock/internal/queue"
 )
 
 // The errors to tell apart with errors.Is. What a kind of lock needs and a store cannot do is
@@ -37,10 +37,10 @@ var (
 	ErrMaxHold error = &kindOf{"distlock: longest hold reached", ErrLost}
 
 	// ErrReleased says that the lease was given back by Unlock or given away by Handle.
-	ErrReleased = errors.New("distlock: lease released")
+	ErrReleased = queue.ErrReleased
 
 	// ErrClosed says that the Locker was closed.
-	ErrClosed = errors.New("distlock: locker closed")
+	ErrClosed = queue.ErrClosed
 
 	// ErrUnavailable says that the store could not be used for now. It is definite: nothing was
 	// changed, so a call that asked for a lock holds nothing. The error is an *OpError.
@@ -84,14 +84,6 @@ func outcome(ran bool, err error) error {
 	}
 }
 
-// withCause joins the reason why a context ended to an error, unless the error says it already.
-func withCause(err, cause error) error {
-	if errors.Is(err, cause) {
-		return err
-	}
-	return errors.Join(err, cause)
-}
-
 // A notAcquiredError is the reason why a lock was not acquired. It is ErrNotAcquired.
 type notAcquiredError struct{ err error }
 
@@ -122,20 +114,7 @@ type HeldError struct {
 	Retry  time.Duration // before that nothing of what is in the way ends by itself; 0: not known
 
 	record  *driver.Claim // what holds it is a record, which nobody gives back; nil: it is not
-	heard   time.Time     // when the store said so
 	endless bool          // another program holds it, and it has no end
-}
-
-// now returns e as it is now, if the holder has not renewed since the store said so.
-func (e *HeldError) now() HeldError {
-	is, passed := *e, time.Since(e.heard)
-	if e.Fence > 0 || e.Held > 0 { // else the age is not known
-		is.Held += passed
-	}
-	// Zero would say that the rest is not known, or that there is no end.
-	is.Left = min(e.Left, max(e.Left-passed, time.Millisecond))
-	is.Retry = min(e.Retry, max(e.Retry-passed, time.Millisecond))
-	return is
 }
 
 func (e *HeldError) Error() string {
@@ -181,20 +160,6 @@ const (
 	LossMaxHold Loss = "maxhold" // it was held for as long as its MaxHold permits
 )
 
-func newLostError(key string, fence uint64, cause error) *LostError {
-	e := &LostError{Name: key, Fence: fence, Reason: LossTaken, Err: cause}
-	var broken *driver.BrokenError
-	switch {
-	case errors.Is(cause, keeper.ErrMaxHold):
-		e.Reason, e.Err = LossMaxHold, nil
-	case errors.Is(cause, keeper.ErrExpired):
-		e.Reason, e.Err = LossExpired, nil
-	case errors.As(cause, &broken):
-		e.Reason = LossBroken
-	}
-	return e
-}
-
 func (e *LostError) Error() string {
 	s := fmt.Sprintf("distlock: lease of %s lost: ", quote(e.Name))
 	var broken *driver.BrokenError
@@ -229,12 +194,6 @@ type OpError struct {
 	Name    string
 	Unknown bool // whether the call may have taken effect
 	Err     error
-}
-
-// newOpError wraps what a store returned.
-func newOpError(op, key string, err error) *OpError {
-	definite := errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, errors.ErrUnsupported)
-	return &OpError{Op: op, Name: key, Unknown: !definite, Err: err}
 }
 
 func (e *OpError) Error() string {

@@ -3,8 +3,6 @@ package distlock
 import (
 	"context"
 	"time"
-
-	"github.com/distlock/distlock/internal/keeper"
 )
 
 // An Observer is told what happens, for logs, metrics and traces. It is called by the goroutine to
@@ -77,23 +75,4 @@ func both(a, b Observer) Observer {
 		a(ctx, e)
 		b(ctx, e)
 	}
-}
-
-// tellWaiting tells that a call begins to wait, and returns when. If nobody observes, it spares the look at the clock.
-func (r *request) tellWaiting(ctx context.Context, clock *keeper.Clock) time.Duration {
-	if r.opt.observe == nil {
-		return 0
-	}
-	began := clock.Awake()
-	r.tell(ctx, Event{Type: EventWaiting})
-	return began
-}
-
-// tell tells an event about a request to its observer.
-func (r *request) tell(ctx context.Context, e Event) {
-	if r.opt.observe == nil {
-		return
-	}
-	e.Store, e.Name, e.Mode, e.Holder, e.Origin = r.store, r.name, r.mode, r.opt.holder, r.origin
-	r.opt.observe(ctx, e)
 }

@@ -2,20 +2,15 @@ package distlock
 
 import "runtime"
 
-// Lines tells how many keys the Locker has anything to do with.
-func Lines(l *Locker) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.lines)
-}
+// Keys returns how many keys the Locker has anything to do with.
+func Keys(l *Locker) int { return l.queue.Keys() }
 
-// Locked tells whether the Locker's lock is held, and stays so: by whom asks, that is, and not by another goroutine
-// for a moment. That one may be on a processor that the machine takes away for a while, and the clock of a bubble stands
-// still meanwhile: so many looks take seconds.
+// Locked reports whether the Locker's mutex is held, and stays so: by the caller, and not by
+// another goroutine for a moment. That one may be on a processor that the machine takes away for a
+// while, and the clock of a bubble stands still meanwhile: so many looks take seconds.
 func Locked(l *Locker) bool {
 	for range 10_000_000 {
-		if l.mu.TryLock() {
-			l.mu.Unlock()
+		if l.queue.TryMutex() {
 			return false
 		}
 		runtime.Gosched()
@@ -23,7 +18,7 @@ func Locked(l *Locker) bool {
 	return true
 }
 
-// Pools tells how many names the Limiter remembers shares of.
+// Pools returns how many names the Limiter remembers shares of.
 func Pools(m *Limiter) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,7 +1,6 @@
 package distlock
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,8 +110,6 @@ var errNotOurs = fmt.Errorf("%w: it was not made by Lease.Handle", ErrInvalidHan
 // Whoever calls Attach with the handle before that goes on with it. A lease that began with a part
 // of its TTL is renewed first: see [Lease.Ensure]. If Handle fails, the lease is as it was. The
 // store must be able to keep a claim without the process.
-//
-//nolint:contextcheck // Err waits for nothing
 func (l *Lease) Handle(ctx context.Context) (Handle, error) {
 	if ctx == nil {
 		return Handle{}, errNilContext
@@ -121,28 +117,16 @@ func (l *Lease) Handle(ctx context.Context) (Handle, error) {
 	if l.none() {
 		return Handle{}, ErrReleased
 	}
-	locker := l.t.l
-	if !locker.features.Detached {
-		return Handle{}, unsupported(locker.features, "keeps no claim without its process, as Handle needs")
+	if f := l.r.l.features; !f.Detached {
+		return Handle{}, unsupported(f, "keeps no claim without its process, as Handle needs")
 	}
-	// Nobody renews the claim until it is attached: it must not have less than its TTL to live.
-	if err := l.mature(ctx); err != nil {
-		return Handle{}, cmp.Or(l.Err(), error(newOpError("handle", l.r.name, err)))
-	}
-	if mine, _ := l.depart(false, departLimit); !mine {
-		return Handle{}, l.Err()
-	}
-	ctx, cancel := l.t.l.lastCall(ctx, l.r.limit(), new(limited)) // from here on it goes on after the end of ctx
-	defer cancel()
-	if cause := l.t.hold.Stop(ctx); cause != nil {
-		err := newLostError(l.r.name, l.fence, cause)
-		l.part(ctx, EventLost, err, true)
+	terms, err := l.q.GiveAway(ctx)
+	if err != nil {
 		return Handle{}, err
 	}
-	l.part(ctx, EventDetached, nil, true)
-	owner, terms := l.t.id.Owner, l.t.hold.Terms() // Extend may have changed the terms until now
+	owner := l.q.ID().Owner
 	return Handle{handle{
-		Key: l.r.Key, Owner: &owner, Fence: l.fence, Mode: l.r.mode, TTL: terms.TTL, Delay: terms.Delay,
+		Key: l.r.Key, Owner: &owner, Fence: l.q.Fence(), Mode: l.r.mode, TTL: terms.TTL, Delay: terms.Delay,
 	}}, nil
 }
 
@@ -173,63 +157,11 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 	if r.mode == ModeExclusive {
 		r.Weight = driver.Whole
 	}
-	lease, err := l.attach(ctx, r, given.Fence)
-	if err != nil {
-		r.tell(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.began, Err: err})
-		return nil, err
-	}
-	return l.welcome(ctx, lease, Event{}), nil
-}
-
-// attach renews the claim of r's owner and makes a lease of it.
-func (l *Locker) attach(ctx context.Context, r *request, fence uint64) (*Lease, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	l.mu.Lock()
-	err := l.mayAttach(r, fence)
-	if err == nil {
-		l.wg.Add(1)
-		defer l.wg.Done()
-	}
-	l.mu.Unlock()
+	lease, err := l.queue.Attach(ctx, &r.Call, given.Fence)
 	if err != nil {
 		return nil, err
 	}
-	call, cancel := context.WithTimeout(ctx, r.limit())
-	defer cancel()
-	sent := l.clock.Now()
-	behind, err := l.store.Renew(call, driver.Renewal{ID: r.ID, TTL: r.TTL})
-	switch {
-	case errors.Is(err, driver.ErrNotHeld):
-		return nil, newLostError(r.name, fence, err)
-	case err != nil:
-		return nil, newOpError("attach", r.name, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.mayAttach(r, fence); err != nil {
-		return nil, err // the claim runs out, or the handle is attached elsewhere
-	}
-	n := l.line(r)
-	defer l.tidy(n)
-	lease := l.grant(n, r, r.ID, driver.Result{Fence: fence, Behind: behind}, sent, 0)
-	if lease == nil {
-		return nil, &OpError{Op: "attach", Name: r.name, Unknown: true, Err: errTooLate}
-	}
-	lease.t.sealed = true // how many of its fences were used is not known
-	return lease, nil
-}
-
-// mayAttach says what keeps a handle from being attached. The lock is held.
-func (l *Locker) mayAttach(r *request, fence uint64) error {
-	if l.closed {
-		return ErrClosed
-	}
-	if n := l.lines[r.Key]; n != nil && slices.ContainsFunc(n.turns, func(t *turn) bool { return t.id == r.ID }) {
-		return &HeldError{Name: r.name, Holder: r.opt.holder, Fence: fence}
-	}
-	return nil
+	return r.newLease(lease), nil
 }
 
 // Proof returns fence, mode and name as one word, for the header Distlock-Fence or a message: whoever is asked

@@ -168,7 +168,7 @@ func (g *gate) locker(t *testing.T, opts ...distlock.Option) *distlock.Locker {
 	}
 	t.Cleanup(func() {
 		_ = l.Close(context.Background())
-		if n := distlock.Lines(l); n != 0 {
+		if n := distlock.Keys(l); n != 0 {
 			t.Errorf("%d lines are left after Close", n)
 		}
 	})
@@ -210,7 +210,7 @@ func (g *gate) empty(t *testing.T, lockers ...*distlock.Locker) {
 	}
 	g.expect(t, 0, 0)
 	for i, l := range lockers {
-		if n := distlock.Lines(l); n != 0 {
+		if n := distlock.Keys(l); n != 0 {
 			t.Errorf("Locker %d has %d lines left", i, n)
 		}
 	}
@@ -220,7 +220,7 @@ func (g *gate) empty(t *testing.T, lockers ...*distlock.Locker) {
 // after ten seconds will not end.
 func rest(lockers []*distlock.Locker) {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
-		if !slices.ContainsFunc(lockers, func(l *distlock.Locker) bool { return distlock.Lines(l) > 0 }) {
+		if !slices.ContainsFunc(lockers, func(l *distlock.Locker) bool { return distlock.Keys(l) > 0 }) {
 			return
 		}
 	}

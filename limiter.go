@@ -114,17 +114,17 @@ func (m *Limiter) wait(ctx context.Context, name string, opts []Option) error {
 		return err
 	}
 	r.Weight, r.Limit = max(1, r.opt.weight), m.n
-	if err := r.tooHeavy(); err != nil {
+	if err := r.Call.TooHeavy(); err != nil {
 		return err
 	}
 	if m.shared(&r.opt) {
 		return m.spend(ctx, r)
 	}
-	lease, err := m.l.get(ctx, r)
+	lease, err := m.l.acquire(ctx, r)
 	if err != nil {
 		return m.limited(name, err)
 	}
-	return lease.leave(ctx)
+	return lease.q.Detach(ctx)
 }
 
 // limited makes an error of a refusal.
@@ -134,19 +134,4 @@ func (m *Limiter) limited(name string, err error) error {
 		return err
 	}
 	return &LimitError{Name: name, Limit: m.n, Window: m.window, Retry: held.Retry, Err: err}
-}
-
-// leave ends the lease and leaves the claim to end by itself.
-func (l *Lease) leave(ctx context.Context) error {
-	if mine, _ := l.depart(false, departLimit); !mine { //nolint:contextcheck // Err waits for nothing
-		if why := l.Err(); !errors.Is(why, ErrLost) { //nolint:contextcheck // Err waits for nothing
-			return why // the Locker gave it back
-		}
-		return nil // it lived for as long as it was to
-	}
-	now, cancel := context.WithCancel(ctx)
-	cancel()
-	_ = l.t.hold.Stop(now) // it is not renewed: there is nothing to wait for
-	l.part(ctx, EventDetached, nil, true)
-	return nil
 }

@@ -90,7 +90,7 @@ func TestLimiter_Allow(t *testing.T) {
 		wants(t, here.Allow(t.Context(), "api"), distlock.ErrLimited)
 		time.Sleep(20 * time.Second)
 		allow(here, distlock.Weight(2))
-		if n := distlock.Lines(a) + distlock.Lines(b); n != 0 {
+		if n := distlock.Keys(a) + distlock.Keys(b); n != 0 {
 			t.Errorf("%d lines are left", n)
 		}
 		time.Sleep(time.Minute)

@@ -7,17 +7,11 @@ import (
 	"io"
 	"os"
 	"reflect"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/keeper"
+	"github.com/distlock/distlock/internal/queue"
 )
-
-// callLimit bounds every single call to a store but for lists, so that a store that never answers cannot hold up
-// more than that. The trust that an answer would bring bounds it too.
-const callLimit = 5 * time.Second
 
 // A Locker takes locks in one store. A process needs one for each store it uses: calls for the same
 // name share one place in the store's line and pass the lock on among each other. All its methods
@@ -26,22 +20,9 @@ type Locker struct {
 	store    driver.Store
 	features driver.Features
 	defaults options
-	clock    *keeper.Clock
-	keeper   *keeper.Keeper
-	self     string // what Check locks
-
-	limits  atomic.Pointer[sharedLimit]
-	closing chan struct{}   // closed when Close begins
-	running context.Context // ends with Close; what the lines ask the store with
-	stop    context.CancelFunc
-	wg      sync.WaitGroup // the runners of lines
-	ear     sync.WaitGroup // what listens for losses
-
-	mu     sync.Mutex // guards all below, and every line, turn and lease. It is never held over a call
-	lines  map[string]*line
-	seq    uint64 // numbers the calls in order of arrival
-	crowds crowds
-	closed bool
+	queue    *queue.Manager
+	clock    *keeper.Clock // of the queue
+	self     string        // the name that Check locks
 }
 
 // New returns a Locker on a store. The options are the defaults of its calls. The store stays
@@ -62,15 +43,8 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Locker{store: store, features: f, defaults: defaults, clock: keeper.NewClock(), self: newOwner(), closing: make(chan struct{}), lines: map[string]*line{}, crowds: crowds{}}
-	l.keeper = keeper.New(l.clock, func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
-		return driver.RenewAll(ctx, store, rs)
-	})
-	l.running, l.stop = context.WithCancel(context.Background())
-	if losses := driver.Losses(l.running, store); losses != nil {
-		l.ear.Go(func() { l.listen(losses) })
-	}
-	return l, nil
+	q := queue.New(store)
+	return &Locker{store: store, features: f, defaults: defaults, queue: q, clock: q.Clock(), self: queue.NewOwner()}, nil
 }
 
 // String names the locker's store.
@@ -136,7 +110,7 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 			return nil, outcome(false, err)
 		}
 	}
-	lease, err := l.get(ctx, r)
+	lease, err := l.acquire(ctx, r)
 	return lease, outcome(false, err)
 }
 
@@ -152,21 +126,21 @@ func (l *Locker) Check(ctx context.Context) error {
 		return err
 	}
 	r.Weight, r.Limit = driver.Whole, driver.Whole
-	lease, err := l.get(ctx, r)
+	lease, err := l.acquire(ctx, r)
 	if errors.Is(err, ErrHeld) {
 		return nil // another check of this Locker has just written to the store
 	}
 	if err != nil {
 		return nameless(err)
 	}
-	leave := l.enter()
+	leave := l.queue.Enter()
 	if leave == nil {
 		return ErrClosed
 	}
 	defer leave()
-	err = l.aside(ctx, l.graceOf(r), func() error { return lease.Unlock(ctx) })
-	if err == errNoAnswer { //nolint:errorlint // this very one: that of the lease is wrapped
-		err = lease.unanswered()
+	err = l.queue.Behind(ctx, l.queue.Grace(&r.Call), func() error { return lease.Unlock(ctx) })
+	if err == queue.ErrNoAnswer { //nolint:errorlint // this very one: that of the lease is wrapped
+		err = lease.q.Unanswered()
 	}
 	return nameless(err)
 }
@@ -188,63 +162,10 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	l.mu.Lock()
-	var leases []*Lease
-	for _, n := range l.lines {
-		for _, t := range n.turns {
-			if t.lease != nil {
-				leases = append(leases, t.lease)
-			}
-		}
+	if l.store == nil {
+		return errNoNew
 	}
-	l.mu.Unlock()
-
-	errs := make([]error, len(leases))
-	late := time.Now().Add(2 * callLimit)
-	var wg sync.WaitGroup
-	for w := range min(16, len(leases)) { // a store's connections are few
-		wg.Go(func() {
-			for i := w; i < len(leases); i += 16 {
-				if time.Now().After(late) {
-					errs[i] = leases[i].abandon(ctx)
-					continue
-				}
-				errs[i] = leases[i].Unlock(ctx)
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// listen ends leases whose claims the store says are gone.
-func (l *Locker) listen(losses <-chan []driver.ID) {
-	for {
-		select {
-		case <-l.running.Done():
-			return
-		case ids := <-losses:
-			for _, t := range l.turnsOf(ids) {
-				t.hold.Gone()
-			}
-		}
-	}
-}
-
-// turnsOf returns the turns of some claims.
-func (l *Locker) turnsOf(ids []driver.ID) (turns []*turn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, id := range ids {
-		if n := l.lines[id.Key]; n != nil {
-			for _, t := range n.turns {
-				if t.id == id {
-					turns = append(turns, t)
-				}
-			}
-		}
-	}
-	return turns
+	return l.queue.ReleaseAll(ctx)
 }
 
 // Close ends all waiting with ErrClosed, unlocks all leases as ReleaseAll does and ends all renewing. It returns
@@ -257,24 +178,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	if l.store == nil {
 		return errNoNew
 	}
-	l.mu.Lock()
-	first := !l.closed
-	l.closed = true
-	for _, n := range l.lines {
-		n.dissolve(ErrClosed)
-		n.shake()
-	}
-	l.mu.Unlock()
-	if !first {
-		return nil
-	}
-	close(l.closing)
-	err := l.ReleaseAll(ctx)
-	l.wg.Wait() // the runners give their places up
-	l.stop()
-	l.ear.Wait()
-	l.keeper.Close()
-	return err
+	return l.queue.Close(ctx)
 }
 
 var (

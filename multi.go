@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/queue"
 )
 
 // Leases are the locks of several names in one hand. They end together: Unlock gives back all, and if one is
@@ -101,18 +102,22 @@ func newLeases(n int) *Leases {
 	return s
 }
 
+// setGrace is how long LockAll waits, after the end of its ctx, for the release of the locks that it
+// acquired before another lock of the set was refused.
+const setGrace = 5 * time.Millisecond
+
 // undo gives back what was taken before one could not be had, and returns why not.
 func (s *Leases) undo(ctx context.Context, l *Locker, why error) error {
 	if len(s.all) == 0 {
 		return why
 	}
-	leave := l.enter()
+	leave := l.queue.Enter()
 	if leave == nil {
 		return why
 	}
 	defer leave()
-	err := l.aside(ctx, func() time.Duration { return setGrace }, func() error { return s.discard(ctx) })
-	if err == errNoAnswer { //nolint:errorlint // this very one: those of leases are wrapped
+	err := l.queue.Behind(ctx, func() time.Duration { return setGrace }, func() error { return s.discard(ctx) })
+	if err == queue.ErrNoAnswer { //nolint:errorlint // this very one: those of leases are wrapped
 		err = &OpError{Op: "release", Name: s.all[0].r.name, Unknown: true, Err: err}
 	}
 	if err != nil {
@@ -124,11 +129,11 @@ func (s *Leases) undo(ctx context.Context, l *Locker, why error) error {
 // discard gives back leases that their caller never got, within the time that ReleaseAll takes.
 func (s *Leases) discard(ctx context.Context) error {
 	var errs []error
-	late := time.Now().Add(2 * callLimit)
+	late := time.Now().Add(2 * queue.CallLimit)
 	for _, lease := range slices.Backward(s.all) {
-		end := lease.discard
+		end := lease.q.Discard
 		if time.Now().After(late) {
-			end = lease.abandon
+			end = lease.q.Abandon
 		}
 		// A loss is the reason why the wait ended, or came after it: nothing was done under the lease.
 		if err := end(ctx); err != nil && !errors.Is(err, ErrLost) {
@@ -180,7 +185,7 @@ func (s *Leases) Ensure(ctx context.Context, d time.Duration) error {
 	}
 	// Those that were ensured first have had to wait for the others.
 	if !s.Valid(d) { //nolint:contextcheck // Valid waits for nothing
-		return cmp.Or(s.Err(), error(&OpError{Op: "renew", Name: s.all[0].r.name, Err: errTooLate})) //nolint:contextcheck // Err waits for nothing
+		return cmp.Or(s.Err(), error(&OpError{Op: "renew", Name: s.all[0].r.name, Err: queue.ErrTooLate})) //nolint:contextcheck // Err waits for nothing
 	}
 	return nil
 }

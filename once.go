@@ -1,7 +1,6 @@
 package distlock
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +8,6 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/backoff"
-	"github.com/distlock/distlock/internal/keeper"
 )
 
 var (
@@ -120,7 +117,7 @@ func (o *Once[T]) do(ctx context.Context, name string, f func(ctx context.Contex
 		return none, err
 	}
 	r.Weight, r.Limit = driver.Whole, driver.Whole
-	lease, err := o.l.get(ctx, r)
+	lease, err := o.l.acquire(ctx, r)
 	var held *HeldError
 	switch {
 	case errors.As(err, &held) && held.record != nil:
@@ -158,7 +155,7 @@ func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Cont
 	defer func() {
 		if !returned { // the panic goes on, whatever comes of the recording
 			if record, _ = o.write(v, ErrPanicked); record != nil { // Failures may panic too
-				_ = lease.record(ctx, o.keep, record)
+				_ = lease.q.Record(ctx, o.keep, record)
 			}
 		}
 	}()
@@ -168,7 +165,7 @@ func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Cont
 	if record == nil {
 		return v, errors.Join(err, bad)
 	}
-	if lost := lease.record(ctx, o.keep, record); lost != nil {
+	if lost := lease.q.Record(ctx, o.keep, record); lost != nil {
 		return v, errors.Join(err, fmt.Errorf("%w: %w", ErrNotRecorded, lost))
 	}
 	return v, err
@@ -212,54 +209,4 @@ func (o *Once[T]) read(name string, record []byte) (v T, err error) {
 		err = errors.New("it has no mark")
 	}
 	return v, fmt.Errorf("distlock: the record of %s cannot be read: %w", quote(name), err)
-}
-
-// record ends the lease and leaves its claim in the store as a record, for ttl.
-func (l *Lease) record(ctx context.Context, ttl time.Duration, value []byte) error {
-	clock, hold := l.t.l.clock, &l.t.hold
-	until := clock.Now() + hold.Left()
-	if mine, answer := l.depart(false, departLimit); !mine { //nolint:contextcheck // Err waits for nothing
-		return cmp.Or(answer, l.Err()) //nolint:contextcheck // as above
-	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.r.limit())
-	defer cancel()
-	err := hold.Stop(call) // no renewal is under way from here on
-	if err == nil {
-		err = l.keep(ctx, driver.Renewal{ID: l.t.id, TTL: ttl, Value: value, Keep: true}, until)
-	}
-	kind := EventReleased
-	switch {
-	case err == nil:
-	case errors.Is(err, driver.ErrNotHeld), errors.Is(err, keeper.ErrExpired), errors.Is(err, keeper.ErrMaxHold):
-		err, kind = newLostError(l.r.name, l.fence, err), EventLost
-	default:
-		err = newOpError("record", l.r.name, err)
-	}
-	// It is never released: a recording that was not answered may have taken effect.
-	l.part(ctx, kind, err, true)
-	return err
-}
-
-// keep sends the last renewal, again and again while trust lasts. It goes out although ctx is over or the Locker is closed, but
-// then not for longer than an Unlock would.
-func (l *Lease) keep(ctx context.Context, r driver.Renewal, until time.Duration) error {
-	clock, ttl, running := l.t.l.clock, l.r.opt.ttl, l.t.l.running
-	began := clock.Now()
-	for {
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(callLimit, ttl/4, until-clock.Now()))
-		_, err := l.t.l.store.Renew(call, r)
-		cancel()
-		if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) {
-			return err
-		}
-		now := clock.Now()
-		pause := min(backoff.Jitter(min(ttl/20, time.Second)), until-now) // short: one who has left is seen after it
-		if pause <= 0 || (ctx.Err() != nil || running.Err() != nil) && now-began > callLimit {
-			return err
-		}
-		time.Sleep(pause)
-		if clock.Now() >= until {
-			return err
-		}
-	}
 }

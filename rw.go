@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
-
-	"github.com/distlock/distlock/driver"
 )
 
 // ErrUpgrade says that a task which has the lock of a name as a reader asked for it as the writer: it would wait for
@@ -37,96 +34,13 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if mine, _ := l.depart(false, departLimit); !mine { //nolint:contextcheck // Err waits for nothing
-		return nil, l.Err() //nolint:contextcheck // Err waits for nothing
-	}
-	reader, closed := l.succeed()
-	if closed {
-		return nil, errors.Join(ErrClosed, l.release(ctx))
-	}
-	if reader == nil { // lost at the same moment
-		now, cancel := context.WithCancel(ctx)
-		cancel()
-		err := newLostError(l.r.name, l.fence, l.t.hold.Stop(now))
-		l.part(ctx, EventLost, err, true)
-		return nil, err
-	}
-	got := false
-	defer reader.unless(ctx, &got)
-	l.tell(ctx, Event{Type: EventHandedOff, Took: l.t.l.clock.Awake() - l.since})
-	l.t.l.welcome(ctx, reader, Event{})
-	err := reader.lower(ctx)
-	got = true
+	r := l.r.derive()
+	r.Weight, r.mode = 1, ModeShared
+	reader, err := l.q.Downgrade(ctx, &r.Call)
 	if err != nil {
 		return nil, err
 	}
-	return reader, nil
-}
-
-// succeed puts a reader's lease in the place of the writer's, in the same turn. It returns nil if the turn is over, or the
-// Locker closed: Close has seen the writer's lease by then, and would not look for another.
-func (l *Lease) succeed() (reader *Lease, closed bool) {
-	r := *l.r
-	r.Weight, r.mode, r.room = 1, ModeShared, nil
-	locker := l.t.l
-	r.began = locker.clock.Awake() // what the writer waited is told already
-	locker.mu.Lock()
-	defer locker.mu.Unlock()
-	if l.t.lease != l || locker.closed {
-		return nil, locker.closed
-	}
-	l.conclude(nil, true)
-	l.t.sealed = true
-	reader = l.t.next(new(Lease), &r, true)
-	reader.fence = l.fence // it is one hold of one claim
-	return reader, false
-}
-
-// lower tells the store that the claim takes less. If the answer is lost it asks again, once. If it fails the lock is given back.
-func (l *Lease) lower(ctx context.Context) error {
-	t, res, same := l.t, driver.Result{}, false
-	ask := l.r.Request
-	ask.Owner = t.id.Owner
-	call := func(ctx context.Context, ttl time.Duration) (err error) {
-		var sent time.Duration
-		ask.TTL = ttl
-		res, sent, err = t.l.acquire(ctx, l.r, ask)
-		// A claim that had ended was not lowered: what was granted is another one, with a higher fence.
-		if same = err == nil && res.Granted && res.Fence <= t.fence; same {
-			t.hold.Again(sent)
-		}
-		return err
-	}
-	err := t.hold.Alone(ctx, call) // an Extend of the writer's lease may be under way
-	if err != nil && ctx.Err() == nil {
-		err = t.hold.Alone(ctx, call)
-	}
-	switch {
-	case t.hold.Trusted(0) && err != nil:
-		op, left := newOpError("downgrade", l.r.name, err), l.Unlock(ctx)
-		op.Unknown = left != nil
-		return withCause(errors.Join(op, left), context.Cause(ctx))
-	case !t.hold.Trusted(0) || !same:
-		return l.forsake(ctx)
-	}
-	t.l.mu.Lock()
-	defer t.l.mu.Unlock()
-	t.heard, t.behind = t.l.clock.Awake(), res.Behind
-	t.l.tidy(t.n) // readers of this process may ask now
-	return nil
-}
-
-// forsake gives back the claim of a reader that was not to be: the lease was lost meanwhile, or released by ReleaseAll.
-func (l *Lease) forsake(ctx context.Context) error {
-	l.t.hold.Gone() // it stays what it is if trust is over
-	why := l.Err()  //nolint:contextcheck // Err waits for nothing
-	if !errors.Is(why, ErrLost) {
-		return errors.Join(why, l.Unlock(ctx)) // it is being given back: a second release would make that a loss
-	}
-	if err := l.t.l.withdraw(ctx, l.r, l.t.id); err != nil {
-		return errors.Join(why, &OpError{Op: "downgrade", Name: l.r.name, Unknown: true, Err: err})
-	}
-	return why
+	return r.newLease(reader), nil
 }
 
 // upgrades says that a writer's request comes from a task that has the lock as a reader.
@@ -139,6 +53,6 @@ func (l *Locker) upgrades(ctx context.Context, r *request) error {
 		return nil
 	}
 	err := fmt.Errorf("%w: %s is held by the caller", ErrUpgrade, quote(r.name))
-	r.tell(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.began, Err: err})
+	r.emit(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.Began, Err: err})
 	return err
 }

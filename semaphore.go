@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/distlock/distlock/driver"
@@ -48,32 +47,8 @@ func (s *Semaphore) Resize(n int64) error {
 	if n < 1 || n >= driver.Whole {
 		return fmt.Errorf("%w: a semaphore of %d slots is not 1 to %d", ErrInvalid, n, driver.Whole-1)
 	}
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	s.size.Store(n) // the lock is held: nobody who gets in line meanwhile is forgotten
-	for _, line := range s.l.lines {
-		s.l.resized(line, s.size)
-	}
+	s.l.queue.Resize(s.size, n)
 	return nil
-}
-
-// resized tells those in a line that a size has changed: who wants more than that is sent home, wherever it stands. The lock is held.
-func (l *Locker) resized(n *line, size *atomic.Int64) {
-	var heavy []*waiter
-	n.waiters = slices.DeleteFunc(n.waiters, func(w *waiter) bool {
-		gone := w.r.size == size && w.r.tooHeavy() != nil
-		if gone {
-			heavy = append(heavy, w)
-		}
-		return gone
-	})
-	for _, w := range heavy { // when all are out of the line, so that the place of one is not kept for another
-		n.fail(w, w.r.tooHeavy())
-	}
-	if w := n.first(); w != nil && w.r.size == size {
-		n.shake()
-	}
-	l.tidy(n)
 }
 
 // Acquire takes a slot of a name, or as many as Weight says, and waits until they are free: first come, first served where
@@ -84,11 +59,11 @@ func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*
 	if err != nil {
 		return nil, outcome(false, err)
 	}
-	r.Weight, r.Limit, r.size = max(1, r.opt.weight), s.Size(), s.size
-	if err := r.tooHeavy(); err != nil {
+	r.Weight, r.Limit, r.Size = max(1, r.opt.weight), s.Size(), s.size
+	if err := r.Call.TooHeavy(); err != nil {
 		return nil, outcome(false, err)
 	}
-	lease, err := s.l.get(ctx, r)
+	lease, err := s.l.acquire(ctx, r)
 	return lease, outcome(false, err)
 }
 
@@ -107,29 +82,4 @@ func (s *Semaphore) Do(ctx context.Context, name string, f func(ctx context.Cont
 		return err
 	}
 	return lease.do(ctx, f)
-}
-
-// bound is the limit to ask with, now.
-func (r *request) bound() int64 {
-	if r.size != nil {
-		return r.size.Load()
-	}
-	return r.Limit
-}
-
-// sameLimit reports whether r and other are bound by the same, also after it has changed.
-func (r *request) sameLimit(other *request) bool {
-	if r.size != nil || other.size != nil {
-		return r.size == other.size
-	}
-	return r.Limit == other.Limit
-}
-
-// tooHeavy says that r can never be granted, or nothing.
-func (r *request) tooHeavy() error {
-	limit := r.bound()
-	if r.Weight <= limit {
-		return nil
-	}
-	return fmt.Errorf("%w: %s: a weight of %d is over the limit of %d", ErrInvalid, quote(r.name), r.Weight, limit)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/backoff"
+	"github.com/distlock/distlock/internal/queue"
 )
 
 // A pool is what a process has of a name beyond what it has spent.
@@ -44,7 +45,8 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 		if r.opt.wait != 0 && errors.As(err, &refused) {
 			at = m.l.clock.Now()
 			if !waited {
-				began = r.tellWaiting(ctx, m.l.clock)
+				began = m.l.clock.Awake()
+				r.emit(ctx, Event{Type: EventWaiting})
 			}
 			waited = true
 			if m.pause(ctx, max(refused.Retry, r.opt.first)+backoff.Jitter(r.opt.first)) {
@@ -69,13 +71,13 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 
 // conclude tells what came of a call.
 func (m *Limiter) conclude(ctx context.Context, r *request, e Event) {
-	e.Type, e.Took = EventGranted, m.l.clock.Awake()-r.began
+	e.Type, e.Took = EventGranted, m.l.clock.Awake()-r.Began
 	if e.Err != nil {
 		e.Type, e.Handed = EventRefused, false
 	}
-	r.tell(ctx, e)
+	r.emit(ctx, e)
 	if e.Err == nil {
-		r.tell(ctx, Event{Type: EventDetached})
+		r.emit(ctx, Event{Type: EventDetached})
 	}
 }
 
@@ -86,7 +88,7 @@ func (m *Limiter) pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-pause.C:
 		return true
-	case <-m.l.closing:
+	case <-m.l.queue.Closing():
 		return true // the next ask says so
 	case <-ctx.Done():
 		return false
@@ -156,30 +158,29 @@ func (m *Limiter) refill(ctx context.Context, r *request, p *pool, f *fill) erro
 
 // ask takes a share from the store.
 func (m *Limiter) ask(ctx context.Context, r *request, weight int64) (share, error) {
-	ask := *r
-	ask.room, ask.opt.wait = nil, 0
-	if o := r.opt.observe; o != nil { // the call is told of once, however often it asks
-		ask.opt.observe = func(ctx context.Context, e Event) {
+	call := r.derive()
+	call.Weight, call.Wait = weight, 0
+	if o := r.opt.observe; o != nil { // the call is reported once, however many attempts it makes
+		call.opt.observe = func(ctx context.Context, e Event) {
 			if e.Type == EventAttempted || e.Type == EventWithdrawn {
 				o(ctx, e)
 			}
 		}
 	}
-	ask.Weight = weight
-	lease, err := m.l.get(ctx, &ask)
+	lease, err := m.l.queue.Acquire(ctx, &call.Call)
 	if err != nil {
 		return share{}, m.limited(r.name, err)
 	}
 	// Trust ends before the claim does. What is spent until a window before that counts for a window.
-	s := share{lease.t.id, ask.Weight, m.l.clock.Now() + lease.t.hold.Left() - m.window}
-	return s, lease.leave(ctx)
+	s := share{lease.ID(), weight, m.l.clock.Now() + lease.Hold().Left() - m.window}
+	return s, lease.Detach(ctx)
 }
 
 // settle cuts the claims of shares that are spent to what they still have to count for: a window from now. If that fails they
 // count for longer.
 func (m *Limiter) settle(ctx context.Context, r *request, spent []driver.ID) {
 	for _, id := range spent {
-		call, cancel := m.l.call(ctx, r.limit())
+		call, cancel := m.l.queue.Call(ctx, min(queue.CallLimit, r.opt.ttl))
 		_, _ = m.l.store.Renew(call, driver.Renewal{ID: id, TTL: m.window})
 		cancel()
 	}

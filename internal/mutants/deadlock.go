@@ -70,17 +70,17 @@ func deadlock() []mutant {
 		},
 		{
 			Name: "reentry-waits", Why: "a call waits for what its own context holds",
-			File: "line.go", Old: "	if err := l.reenters(ctx, r); err != nil {\n", New: "	if err := error(nil); err != nil {\n",
+			File: "request.go", Old: "	if err := l.reenters(ctx, r); err != nil {\n", New: "	if err := error(nil); err != nil {\n",
 			Test: "TestLocker_reentry",
 		},
 		{
 			Name: "reentry-of-room", Why: "a semaphore with room is refused to whoever has a slot of it",
-			File: "party.go", Old: "	if own == nil || weight <= r.bound() {\n", New: "	if own == nil {\n",
+			File: "reentry.go", Old: "	if own == nil || weight <= r.Bound() {\n", New: "	if own == nil {\n",
 			Test: "TestLocker_reentry",
 		},
 		{
 			Name: "reentry-counts-twice", Why: "the slots of a lease that made two contexts count twice",
-			File: "party.go", Old: "		if !slices.Contains(out, c.lease) &&", New: "		if !slices.Contains(out[:0], c.lease) &&",
+			File: "reentry.go", Old: "		if !slices.Contains(out, c.lease) &&", New: "		if !slices.Contains(out[:0], c.lease) &&",
 			Test: "TestLocker_reentry",
 		},
 		{

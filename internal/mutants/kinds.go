@@ -5,59 +5,59 @@ func kinds() []mutant {
 	return []mutant{
 		{
 			Name: "downgrade-while-writing", Why: "a writer's work goes on beside readers that were let in",
-			File: "rw.go", Old: "	if mine, _ := l.depart(false, departLimit); !mine { //nolint:contextcheck // Err waits for nothing\n",
-			New:  "	defer l.depart(false, departLimit)\n	if l.Err() != nil {\n",
+			File: "internal/queue/downgrade.go", Old: "	if mine, _ := l.beginEnd(false, endLimit); !mine { //nolint:contextcheck // Err waits for nothing\n",
+			New:  "	defer l.beginEnd(false, endLimit)\n	if l.Err() != nil {\n",
 			Test: "TestLease_Downgrade_endsTheWorkFirst",
 		},
 		{
 			Name: "downgrade-of-what-is-gone", Why: "another writer was there in between, and nobody is told",
-			File: "rw.go", Old: " && res.Fence <= t.fence; same {", New: "; same {",
+			File: "internal/queue/downgrade.go", Old: " && res.Fence <= t.fence; same {", New: "; same {",
 			Test: "TestLease_Downgrade_lost",
 		},
 		{
 			Name: "downgrade-after-the-trust", Why: "a lease is handed out that is over",
-			File: "rw.go", Old: "	case !t.hold.Trusted(0) || !same:\n", New: "	case !same:\n",
+			File: "internal/queue/downgrade.go", Old: "	case !t.hold.Trusted(0) || !same:\n", New: "	case !same:\n",
 			Test: "TestLease_Downgrade_lostAndNotGivenBack",
 		},
 		{
 			Name: "downgrade-crosses-extend", Why: "a reader is trusted for longer than its claim lives",
-			File: "rw.go", Old: "	err := t.hold.Alone(ctx, call) //", New: "	err := call(ctx, t.hold.Terms().StoreTTL()) //",
+			File: "internal/queue/downgrade.go", Old: "	err := t.hold.Alone(ctx, call) //", New: "	err := call(ctx, t.hold.Terms().StoreTTL()) //",
 			Test: "TestLease_Downgrade_crossesExtend",
 		},
 		{
 			Name: "downgrade-after-close", Why: "Close leaves a claim and a lease that nobody ends",
-			File: "rw.go", Old: "	if l.t.lease != l || locker.closed {\n		return nil, locker.closed\n", New: "	if l.t.lease != l {\n		return nil, false\n",
+			File: "internal/queue/downgrade.go", Old: "	if l.t.lease != l || m.closed {\n		return nil, m.closed\n", New: "	if l.t.lease != l {\n		return nil, false\n",
 			Test: "TestLease_Downgrade_closedMeanwhile",
 		},
 		{
 			Name: "downgrade-leaves-a-claim-unsaid", Why: "a claim that was prolonged too late is left, and the error does not say so",
-			File: "rw.go", Old: "l.t.l.withdraw(ctx, l.r, l.t.id); err != nil {", New: "l.t.l.withdraw(ctx, l.r, l.t.id); err != nil && false {",
+			File: "internal/queue/downgrade.go", Old: "l.t.m.withdraw(ctx, l.call, l.t.id); err != nil {", New: "l.t.m.withdraw(ctx, l.call, l.t.id); err != nil && false {",
 			Test: "TestLease_Downgrade_lostAndNotGivenBack",
 		},
 		{
 			Name: "downgrade-released-twice", Why: "a lease that ReleaseAll gives back is told as lost",
-			File: "rw.go", Old: "	if !errors.Is(why, ErrLost) {\n", New: "	if false {\n",
+			File: "internal/queue/downgrade.go", Old: "	if why == ErrReleased { //nolint:errorlint // this very one\n", New: "	if false {\n",
 			Test: "TestLease_Downgrade_releasedMeanwhile",
 		},
 		{
 			Name: "publish-crosses-extend", Why: "a leader is trusted for longer than its claim lives",
-			File: "election.go", Old: "		_, err := lease.t.l.store.Renew(ctx, driver.Renewal{ID: lease.t.id, TTL: ttl, Value: value})\n		return err\n	})\n",
-			New:  "		return nil\n	})\n	_, err = lease.t.l.store.Renew(call, driver.Renewal{ID: lease.t.id, TTL: hold.Terms().StoreTTL(), Value: value})\n",
+			File: "election.go", Old: "		_, err := lease.r.l.store.Renew(ctx, driver.Renewal{ID: lease.q.ID(), TTL: ttl, Value: value})\n		return err\n	})\n",
+			New:  "		return nil\n	})\n	_, err = lease.r.l.store.Renew(call, driver.Renewal{ID: lease.q.ID(), TTL: hold.Terms().StoreTTL(), Value: value})\n",
 			Test: "TestTerm_Publish_crossesExtend",
 		},
 		{
 			Name: "downgrade-not-given-back", Why: "a downgrade that failed leaves the lock taken for a TTL",
-			File: "rw.go", Old: "newOpError(\"downgrade\", l.r.name, err), l.Unlock(ctx)\n", New: "newOpError(\"downgrade\", l.r.name, err), error(nil)\n",
+			File: "internal/queue/downgrade.go", Old: "		left := l.End(ctx)\n", New: "		left := error(nil)\n",
 			Test: "TestLease_Downgrade_answerLost",
 		},
 		{
 			Name: "downgrade-keeps-the-weight", Why: "readers wait for as long as the downgraded writer reads",
-			File: "rw.go", Old: "	r.Weight, r.mode, r.room = 1, ModeShared, nil\n", New: "	r.mode, r.room = ModeShared, nil\n",
+			File: "rw.go", Old: "	r.Weight, r.mode = 1, ModeShared\n", New: "	r.mode = ModeShared\n",
 			Test: "TestLease_Downgrade",
 		},
 		{
 			Name: "readers-here-not-told", Why: "readers of the same process sleep on after a downgrade",
-			File: "rw.go", Old: "	t.l.tidy(t.n) // readers of this process may ask now\n", New: "",
+			File: "internal/queue/downgrade.go", Old: "	t.m.reconcileLocked(t.k) // waiters of this process may attempt now\n", New: "",
 			Test: "TestLease_Downgrade",
 		},
 		{
@@ -77,37 +77,37 @@ func kinds() []mutant {
 		},
 		{
 			Name: "one-slot-too-many-in-line", M: "M34a", Why: "the same, for those who waited",
-			File: "semaphore.go", Old: "		return r.size.Load()\n	}\n	return r.Limit\n", New: "		return r.size.Load() + 1\n	}\n	return r.Limit\n",
+			File: "internal/queue/call.go", Old: "		return c.Size.Load()\n	}\n	return c.Limit\n", New: "		return c.Size.Load() + 1\n	}\n	return c.Limit\n",
 			Test: "TestSemaphore_chaos", Args: chaos("400"),
 		},
 		{
 			Name: "resize-not-heard", Why: "who waits goes on asking with the old size",
-			File: "runner.go", Old: "		p.ask.Limit = p.r.bound()\n", New: "",
+			File: "internal/queue/runner.go", Old: "	(*e).request.Limit = (*e).call.Bound()\n", New: "",
 			Test: "TestSemaphore_Resize",
 		},
 		{
 			Name: "resize-not-told", Why: "who waits hears of the new size at its next poll",
-			File: "semaphore.go", Old: "		n.shake()\n", New: "		_ = n\n",
+			File: "internal/queue/key.go", Old: "w.call.Size == size {\n		k.wakeRunnerLocked()\n", New: "w.call.Size == size {\n		_ = k\n",
 			Test: "TestSemaphore_Resize",
 		},
 		{
 			Name: "resize-loses-the-place", Why: "who waits goes to the end of the line",
-			File: "semaphore.go", Old: "		return r.size == other.size\n", New: "		return r.size == other.size && r.Limit == other.Limit\n",
+			File: "internal/queue/call.go", Old: "		return c.Size == other.Size\n", New: "		return c.Size == other.Size && c.Limit == other.Limit\n",
 			Test: "TestSemaphore_Resize_passesThePlaceOn",
 		},
 		{
 			Name: "waits-for-more-than-there-is", Why: "a call waits for slots that a resize took away, and all behind it",
-			File: "semaphore.go", Old: "w.r.size == size && w.r.tooHeavy() != nil\n", New: "false\n",
+			File: "internal/queue/key.go", Old: "w.call.Size == size && w.call.TooHeavy() != nil\n", New: "false\n",
 			Test: "TestSemaphore_Resize_tooSmall",
 		},
 		{
 			Name: "waits-behind-for-more-than-there-is", Why: "the same, if it is not the first in line",
-			File: "semaphore.go", Old: "w.r.size == size && w.r.tooHeavy() != nil\n", New: "w == n.first() && w.r.size == size && w.r.tooHeavy() != nil\n",
+			File: "internal/queue/key.go", Old: "w.call.Size == size && w.call.TooHeavy() != nil\n", New: "w == k.firstLocked() && w.call.Size == size && w.call.TooHeavy() != nil\n",
 			Test: "TestSemaphore_Resize_tooSmallBehind",
 		},
 		{
 			Name: "gets-in-line-for-more-than-there-is", Why: "the same, if the resize comes just before it gets in line",
-			File: "waiter.go", Old: "	if w.err = w.r.tooHeavy(); w.err != nil {", New: "	if false {",
+			File: "internal/queue/waiter.go", Old: "	if err := w.call.TooHeavy(); err != nil {", New: "	if err := error(nil); err != nil {",
 			Test: "TestSemaphore_Resize_onTheWay",
 		},
 		{
@@ -137,17 +137,17 @@ func kinds() []mutant {
 		},
 		{
 			Name: "pass-given-back", Why: "a rate limit counts nothing",
-			File: "limiter.go", Old: "	return lease.leave(ctx)\n", New: "	return lease.Unlock(ctx)\n",
+			File: "limiter.go", Old: "	return lease.q.Detach(ctx)\n", New: "	return lease.Unlock(ctx)\n",
 			Test: "TestLimiter_Allow",
 		},
 		{
 			Name: "no-retry-after", Why: "a refused caller does not know when to come back",
-			File: "request.go", Old: ", Retry: res.Retry, heard", New: ", heard",
+			File: "internal/queue/call.go", Old: ", Retry: res.Retry, heard", New: ", heard",
 			Test: "TestLimiter_Allow",
 		},
 		{
 			Name: "share-spent-too-late", Why: "what is spent at the end of a share is forgotten before its window is over",
-			File: "share.go", Old: " + lease.t.hold.Left() - m.window}\n", New: " + lease.t.hold.Left()}\n",
+			File: "share.go", Old: " + lease.Hold().Left() - m.window}\n", New: " + lease.Hold().Left()}\n",
 			Test: "TestLimiter_shares_unspent",
 		},
 		{
@@ -177,7 +177,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "share-waits-after-close", Why: "a call waits for a window of a limit although its Locker is closed",
-			File: "share.go", Old: "	case <-m.l.closing:\n", New: "	case <-(chan struct{})(nil):\n",
+			File: "share.go", Old: "	case <-m.l.queue.Closing():\n", New: "	case <-(chan struct{})(nil):\n",
 			Test: "TestLimiter_closedWhileWaiting",
 		},
 		{
@@ -207,12 +207,12 @@ func kinds() []mutant {
 		},
 		{
 			Name: "handle-of-a-young-claim", Why: "a handle is good for the rest of a place in line, and not for its TTL",
-			File: "handle.go", Old: "	if err := l.mature(ctx); err != nil {\n", New: "	if err := error(nil); err != nil {\n",
+			File: "internal/queue/end.go", Old: "	if err := l.confirm(ctx); err != nil {\n", New: "	if err := error(nil); err != nil {\n",
 			Test: "TestLease_Handle_told",
 		},
 		{
 			Name: "young-claim-asked-for-once", Why: "one renewal that is not answered takes all the time of a claim that began with a part of its TTL",
-			File: "lease.go", Old: "context.WithTimeout(ctx, min(callLimit, hold.Left()/3))", New: "context.WithTimeout(ctx, min(callLimit, hold.Left()))",
+			File: "lease.go", Old: "context.WithTimeout(ctx, min(queue.CallLimit, hold.Left()/3))", New: "context.WithTimeout(ctx, min(queue.CallLimit, hold.Left()))",
 			Test: "TestLease_Ensure_toldAndNotRenewed",
 		},
 		{

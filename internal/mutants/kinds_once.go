@@ -15,22 +15,22 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "record-without-keep", Why: "the claim of a result runs out, or those in line are not woken to read it",
-			File: "once.go", Old: "Value: value, Keep: true}", New: "Value: value}",
+			File: "internal/queue/end.go", Old: "Value: value, Keep: true}", New: "Value: value}",
 			Test: "TestOnce_Do_remembers",
 		},
 		{
 			Name: "record-for-the-ttl", Why: "a result is forgotten as soon as a lease would be",
-			File: "once.go", Old: "driver.Renewal{ID: l.t.id, TTL: ttl,", New: "driver.Renewal{ID: l.t.id, TTL: l.r.TTL,",
+			File: "internal/queue/end.go", Old: "driver.Renewal{ID: l.t.id, TTL: ttl,", New: "driver.Renewal{ID: l.t.id, TTL: l.r.TTL,",
 			Test: "TestOnce_Do_forgets",
 		},
 		{
 			Name: "record-waited-for", Why: "those in line wait until the record ends, instead of reading it",
-			File: "place.go", Old: "		if res.Blocker.Kept {\n", New: "		if false {\n",
+			File: "internal/queue/entry.go", Old: "		if res.Blocker.Kept {\n", New: "		if false {\n",
 			Test: "TestOnce_Do_waits",
 		},
 		{
 			Name: "record-waited-for-at-once", Why: "a caller that comes later gets in line for a record",
-			File: "line.go", Old: " || r.opt.maxAttempts == 1 || res.Blocker.Kept:", New: " || r.opt.maxAttempts == 1:",
+			File: "internal/queue/acquire.go", Old: " || c.MaxAttempts == 1 || res.Blocker.Kept:", New: " || c.MaxAttempts == 1:",
 			Test: "TestOnce_Do_remembers",
 		},
 		{
@@ -40,37 +40,37 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "recording-tried-once", Why: "an answer that was lost makes the next caller do it again",
-			File: "once.go", Old: "errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) {\n			return err\n", New: "true {\n			return err\n",
+			File: "internal/queue/end.go", Old: "errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) {\n			return err\n", New: "true {\n			return err\n",
 			Test: "TestOnce_Do_recordsAgain",
 		},
 		{
 			Name: "recording-tried-for-too-long", Why: "a recording is sent when another may be doing it already",
-			File: "once.go", Old: "	until := clock.Now() + hold.Left()\n", New: "	until := clock.Now() + hold.Left() + 2*time.Second\n",
+			File: "internal/queue/end.go", Old: "	until := clock.Now() + hold.Left()\n", New: "	until := clock.Now() + hold.Left() + 2*time.Second\n",
 			Test: "TestOnce_Do_notRecorded",
 		},
 		{
 			Name: "recording-ends-with-the-caller", Why: "a result is lost because the caller has gone, which is when it is needed most",
-			File: "once.go", Old: "		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(callLimit,", New: "		call, cancel := context.WithTimeout(ctx, min(callLimit,",
+			File: "internal/queue/end.go", Old: "		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(CallLimit,", New: "		call, cancel := context.WithTimeout(ctx, min(CallLimit,",
 			Test: "TestOnce_Do_recordsThoughDone",
 		},
 		{
 			Name: "recording-outlives-its-locker", Why: "a call goes on for minutes after Close, on a store that may be closed too",
-			File: "once.go", Old: "(ctx.Err() != nil || running.Err() != nil) &&", New: "(ctx.Err() != nil || running == nil) &&",
+			File: "internal/queue/end.go", Old: "(ctx.Err() != nil || m.running.Err() != nil) &&", New: "(ctx.Err() != nil || m.running == nil) &&",
 			Test: "TestOnce_Do_closedWhileRecording",
 		},
 		{
 			Name: "recording-waited-for", Why: "Close takes as long as the TTL of a result that cannot be recorded",
-			File: "lease.go", Old: "time.NewTimer(patience)", New: "time.NewTimer(maxTTL)",
+			File: "internal/queue/end.go", Old: "time.NewTimer(patience)", New: "time.NewTimer(maxTTL)",
 			Test: "TestOnce_Do_closedWhileRecording",
 		},
 		{
 			Name: "recordings-waited-for-one-by-one", Why: "ReleaseAll does not give up after 10 s: it waits for each recording that it meets",
-			File: "lease.go", Old: "l.depart(true, 0)", New: "l.depart(true, departLimit)",
+			File: "internal/queue/end.go", Old: "l.beginEnd(true, 0)", New: "l.beginEnd(true, endLimit)",
 			Test: "TestOnce_Do_closedWhileRecording",
 		},
 		{
 			Name: "recording-pauses-for-long", Why: "a caller that has left is kept for a part of a long TTL",
-			File: "once.go", Old: "backoff.Jitter(min(ttl/20, time.Second))", New: "backoff.Jitter(ttl/20)",
+			File: "internal/queue/end.go", Old: "backoff.Jitter(min(ttl/20, time.Second))", New: "backoff.Jitter(ttl/20)",
 			Test: "TestOnce_Do_notRecordedForOneWhoLeaves",
 		},
 		{
@@ -115,7 +115,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "terms-handed-on", Why: "the store tells onlookers of a term that is over",
-			File: "election.go", Old: "	if lease.seal() != nil || e.outranked(", New: "	if e.outranked(",
+			File: "election.go", Old: "	if lease.q.Pin() != nil || e.outranked(", New: "	if e.outranked(",
 			Test: "TestElection_Run_oneProcess",
 		},
 		{
@@ -125,12 +125,12 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "preferred-here-not-seen", Why: "the same, if the candidate is on the leader's own Locker",
-			File: "election.go", Old: "	if lease.t.n.prefers(e.l) {\n", New: "	if false {\n",
+			File: "election.go", Old: "c.Caller.(*caller).opt.preferred })", New: "c == nil })",
 			Test: "TestElection_preferred_oneProcess",
 		},
 		{
 			Name: "preferred-passed-over", Why: "one who stands before the preferred candidate leads instead",
-			File: "election.go", Old: "seal() != nil || e.outranked(term, lease) {", New: "seal() != nil {",
+			File: "election.go", Old: "Pin() != nil || e.outranked(term, lease) {", New: "Pin() != nil {",
 			Test: "TestElection_preferred",
 		},
 		{
@@ -171,62 +171,62 @@ func kindsOnce() []mutant {
 		{
 			Name: "key-used-for-another-request", Why: "a client gets the answer to another request",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "	case a.mark != mark:\n", New: "	case false:\n",
-			Pkg: "./idempotency", Test: "TestMiddleware_otherRequest",
+			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_otherRequest",
 		},
 		{
 			Name: "key-used-for-another-form", Why: "the same, if a handler around the middleware has parsed the form",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "r.URL.RequestURI(), string(body), form)", New: "r.URL.RequestURI(), string(body))\n			_ = form",
-			Pkg: "./idempotency", Test: "TestMiddleware_otherForm",
+			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_otherForm",
 		},
 		{
 			Name: "key-used-for-another-file", Why: "the same, if only a file of the form is another",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "texts = append(texts, name, file.Filename, content)", New: "texts = append(texts, name, file.Filename, content[:0])",
-			Pkg: "./idempotency", Test: "TestMiddleware_otherForm",
+			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_otherForm",
 		},
 		{
 			Name: "key-of-everybody", Why: "a client reads the answer of another",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "digest(m.o.Scope(r), key)", New: "digest(key)",
-			Pkg: "./idempotency", Test: "TestMiddleware_replays",
+			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_replays",
 		},
 		{
 			Name: "idempotency-scope-is-the-token", Why: "a client that repeats a request with a refreshed token is served again",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "	if m.o.Scope == nil {\n", New: "	if m.o.Scope == nil {\n		m.o.Scope = func(r *http.Request) string { return r.Header.Get(\"Authorization\") }\n	}\n	if m.o.Scope == nil {\n",
-			Pkg: "./idempotency", Test: "TestMiddleware_scope",
+			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_scope",
 		},
 		{
 			Name: "failed-answer-remembered", Why: "a client that tries again gets the old failure",
 			File: "adapter/httpidempotency/answer.go", Old: "	return status >= http.StatusInternalServerError\n", New: "	return false\n",
-			Pkg: "./idempotency", Test: "TestMiddleware_notRemembered",
+			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_notRemembered",
 		},
 		{
 			Name: "idempotency-remembers-429", Why: "a client that was asked to come back later is asked so for a day",
 			File: "adapter/httpidempotency/answer.go", Old: ", http.StatusTooManyRequests:", New: ":",
-			Pkg: "./idempotency", Test: "TestMiddleware_passing",
+			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_passing",
 		},
 		{
 			Name: "idempotency-without-the-host", Why: "the order of one tenant is the answer to another's",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "strings.ToLower(r.Host), ", New: "",
-			Pkg: "./idempotency", Test: "TestMiddleware_host",
+			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_host",
 		},
 		{
 			Name: "no-splay", Why: "a scheduler whose clock is late runs a quick job again",
 			File: "adapter/gocronlock/gocronlock.go", Old: "distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay+patience))...)", New: "distlock.New(store, opts...)",
-			Pkg: "./gocron", Test: "TestLocker",
+			Pkg: "./adapter/gocronlock", Test: "TestLocker",
 		},
 		{
 			Name: "schedulers-refuse-each-other", Why: "schedulers that fire at the same moment split the votes of a majority, and none runs the job",
 			File: "adapter/gocronlock/gocronlock.go", Old: "distlock.MaxWait(l.patience)", New: "distlock.MaxWait(0)",
-			Pkg: "./gocron", Test: "TestLocker_Lock_noLine",
+			Pkg: "./adapter/gocronlock", Test: "TestLocker_Lock_noLine",
 		},
 		{
 			Name: "fires-hours-apart", Why: "processes that began hours apart each run a job, when the fire of another is forgotten",
 			File: "adapter/robfigcron/robfigcron.go", Old: "		return byTheClock(every.Delay), nil\n", New: "		return every, nil\n",
-			Pkg: "./robfig", Test: "TestCron_Add_everyFewHours",
+			Pkg: "./adapter/robfigcron", Test: "TestCron_Add_everyFewHours",
 		},
 		{
 			Name: "fire-by-the-local-clock", Why: "every scheduler takes the time at which it got to a job for the fire",
 			File: "adapter/robfigcron/robfigcron.go", Old: "	at := entry.Prev\n", New: "	at := time.Now()\n",
-			Pkg: "./robfig", Test: "TestCron_Add_oncePerFire",
+			Pkg: "./adapter/robfigcron", Test: "TestCron_Add_oncePerFire",
 		},
 	}
 }

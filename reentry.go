@@ -30,28 +30,28 @@ func (l *Locker) reenters(ctx context.Context, r *request) error {
 	var own []*Lease
 	weight := r.Weight
 	for _, lease := range holdings(ctx) {
-		if lease.r.Key == r.Key && lease.t.l.shares(l) {
+		if lease.r.Key == r.Key && lease.r.l.shares(l) {
 			own = append(own, lease)
 			weight += lease.r.Weight
 		}
 	}
-	if own == nil || weight <= r.bound() {
+	if own == nil || weight <= r.Bound() {
 		return nil
 	}
 	now := l.clock.Awake()
-	party := Task{Holder: r.opt.holder, Waits: r.claim()}
-	party.Waits.Waiting = true
+	task := Task{Holder: r.opt.holder, Waits: r.claim()}
+	task.Waits.Waiting = true
 	for _, lease := range own {
 		c := lease.r.claim()
-		c.Owner, c.Fence, c.Held, c.Left = driver.Tag(lease.t.id.Owner), lease.fence, now-lease.since, max(0, lease.t.hold.Left())
-		party.Holds = append(party.Holds, c)
+		c.Owner, c.Fence, c.Held, c.Left = driver.Tag(lease.q.ID().Owner), lease.q.Fence(), now-lease.q.Since(), max(0, lease.q.Hold().Left())
+		task.Holds = append(task.Holds, c)
 	}
-	first := party.Holds[0]
+	first := task.Holds[0]
 	err := &DeadlockError{
-		Name: r.name, Cycle: []Task{party},
+		Name: r.name, Cycle: []Task{task},
 		Err: &HeldError{Name: r.name, Holder: first.Holder, Held: first.Held, Left: first.Left, Fence: first.Fence},
 	}
-	r.tell(ctx, Event{Type: EventRefused, Took: now - r.began, Err: err})
+	r.emit(ctx, Event{Type: EventRefused, Took: now - r.Began, Err: err})
 	return err
 }
 
@@ -62,6 +62,6 @@ func (l *Locker) shares(other *Locker) bool {
 
 // claim is what r asks for, as people see it.
 func (r *request) claim() Claim {
-	c, _ := newClaim(driver.Claim{Key: r.Key, Holder: r.opt.holder, Weight: r.Weight, Limit: r.bound()})
+	c, _ := newClaim(driver.Claim{Key: r.Key, Holder: r.opt.holder, Weight: r.Weight, Limit: r.Bound()})
 	return c
 }
