@@ -40,7 +40,7 @@ func New() *Store { return &Store{born: time.Now()} }
 func (s *Store) Features() driver.Features {
 	return driver.Features{
 		Name: "mem", Fence: true, Floor: true, Count: true, Queue: true, Value: true, Keep: true,
-		Expiry: true,
+		Expiry: true, AnyServer: true,
 		// Attach works within the process, which is as far as the store itself reaches.
 		Detached: true,
 	}

@@ -93,7 +93,7 @@
 //     about
 //     one claim have an order within one Store only: a late undo of the one may release what the
 //     other was
-//     granted, and a rival gets it. A claim is acquired through one Store.
+//     granted, and a rival gets it. A claim is acquired through one Store, and Features.AnyServer is not declared.
 //   - Order among those who wait.
 //   - That the fence of a shared claim is above those of other shared claims that ended while its owner asked for it in vain: a node
 //     may have granted it to an earlier try, unheard. It is above those of all exclusive claims that have ended.

@@ -86,8 +86,13 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// Features declares everything.
-func (s *Store) Features() driver.Features { return features() }
+// Features declares everything. With Options.Replicas a grant that too few replicas have is undone, so
+// an owner must not use another store at the same time.
+func (s *Store) Features() driver.Features {
+	f := features()
+	f.AnyServer = s.opt.Replicas == 0
+	return f
+}
 
 func features() driver.Features {
 	return driver.Features{

@@ -65,6 +65,7 @@ func virtual() drivertest.Env {
 			s.(*sqlite.Store).Close()
 			return on(t, s.(*sqlite.Store).Path(), m)
 		},
+		Second:    func(t testing.TB, s driver.Store) driver.Store { return on(t, s.(*sqlite.Store).Path(), m) },
 		Leftovers: func(_ testing.TB, s driver.Store) int { return s.(*sqlite.Store).Rows() - 1 }, // the other key
 	}
 }
@@ -135,6 +136,7 @@ func two() drivertest.Env {
 			p[1].Close()
 			return pair{opened(t, p[0].Path(), nil), opened(t, p[0].Path(), nil)}
 		},
+		Second: func(t testing.TB, s driver.Store) driver.Store { return opened(t, s.(pair)[0].Path(), nil) },
 	}
 }
 
