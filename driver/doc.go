@@ -145,6 +145,20 @@
 // The TTL of such a claim is the time that was left of the queue entry, and no more. The head's
 // next Acquire gives the claim a full TTL, as for every claim that is held.
 //
+// # Several stores
+//
+// Many stores may work on one backend: each process, and each lock server, has its own. Different
+// owners may always use different stores. If [Features].AnyServer is declared, one owner may use
+// several stores too, even at the same time: a client may repeat a call at another lock server when
+// the first does not answer. Its claim, once granted through one store, never ends because of an
+// undo that another store makes late.
+//
+// A store that never undoes a grant by itself, such as a store on one database, may declare it. A
+// store must not declare it if its claims end with a connection, or if it releases a claim that it
+// could not complete: parts on a minority of nodes, or a grant that too few replicas have. Such a
+// release may arrive after the owner was granted the claim through another store. Then an owner
+// uses one store for all its calls.
+//
 // # What a store must not do
 //
 //   - Wait, retry, or renew by itself.

@@ -174,6 +174,10 @@ type Features struct {
 	// Detached says that a claim outlives the process that acquired it.
 	Detached bool
 
+	// AnyServer says that the calls of one owner may go through several stores on the same backend
+	// at the same time, as through two lock servers. See "Several stores" in the package comment.
+	AnyServer bool
+
 	// MinTTL and MaxTTL bound Request.TTL and Renewal.TTL, but not Request.QueueTTL. MaxTTL 0
 	// means that every TTL is supported, up to the longest Duration.
 	MinTTL, MaxTTL time.Duration

@@ -26,6 +26,7 @@ type bent struct {
 	list     func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error]
 	breaks   func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error)
 	restart  func() driver.Store
+	second   func() driver.Store
 
 	leftovers int // the result of Env.Leftovers
 
@@ -199,6 +200,12 @@ func bentEnv(bend func(b *bent)) Env {
 		Restart: func(_ testing.TB, s driver.Store) driver.Store {
 			if r := s.(*bent).restart; r != nil {
 				return r()
+			}
+			return s
+		},
+		Second: func(_ testing.TB, s driver.Store) driver.Store {
+			if b, ok := s.(*bent); ok && b.second != nil {
+				return b.second()
 			}
 			return s
 		},

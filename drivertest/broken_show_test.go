@@ -281,6 +281,15 @@ func manyFaults() []fault {
 				return b.mem.Acquire(ctx, r)
 			}
 		}},
+		{"an undo ends the grant of another store", []string{"two stores"}, func(b *bent) {
+			undoes(b)
+			b.second = func() driver.Store {
+				other := newBent()
+				other.mem = b.mem
+				undoes(other)
+				return other
+			}
+		}},
 		{"every key is remembered", []string{"leak"}, func(b *bent) {
 			keys := map[string]bool{}
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -291,5 +300,29 @@ func manyFaults() []fault {
 				return b.mem.Acquire(ctx, r)
 			}
 		}},
+	}
+}
+
+// undoes makes a store undo a grant whose call was cut off, a little later. The calls of one store
+// wait for the undo, as those of a quorum do. The calls of another store do not.
+func undoes(b *bent) {
+	order := make(chan struct{}, 1)
+	b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		order <- struct{}{}
+		res, err := b.mem.Acquire(context.WithoutCancel(ctx), r)
+		select {
+		case <-ctx.Done():
+			go func() {
+				time.Sleep(5 * time.Millisecond)
+				if res.Fresh {
+					_ = b.mem.Release(context.WithoutCancel(ctx), r.ID)
+				}
+				<-order
+			}()
+			return driver.Result{}, ctx.Err()
+		case <-time.After(time.Millisecond):
+			<-order
+			return res, err
+		}
 	}
 }

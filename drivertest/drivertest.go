@@ -28,6 +28,11 @@ type Env struct {
 	// The store s is not used again. If nil, the rule is skipped.
 	Restart func(t testing.TB, s driver.Store) driver.Store
 
+	// Second returns another store over the claims of s, a store that Open returned, and closes it
+	// through t.Cleanup. If nil, Through is used, with the address Server. If that is nil too, the
+	// rule is skipped.
+	Second func(t testing.TB, s driver.Store) driver.Store
+
 	// Leftovers counts the things (keys, rows, ...) that the store keeps. It is called when there
 	// are no claims, after some calls on another key, during which a store may clean up. In
 	// virtual time the ten minutes for which a store may remember a fence have passed. In real
@@ -120,6 +125,17 @@ func (r rule) try(t testing.TB, env Env) (v verdict) {
 	}()
 	r.check(p)
 	return v
+}
+
+// hasSecond reports whether second works.
+func (e Env) hasSecond() bool { return e.Second != nil || e.Through != nil && e.Server != "" }
+
+// second returns another store over the claims of s.
+func (e Env) second(t testing.TB, s driver.Store) driver.Store {
+	if e.Second != nil {
+		return e.Second(t, s)
+	}
+	return e.Through(t, s, e.Server)
 }
 
 // inTime runs f in the time of env: in a bubble if it is virtual.

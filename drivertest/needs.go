@@ -20,12 +20,14 @@ const (
 	keep
 	expiry
 	detached
+	anyServer
 	maxTTL // Features.MaxTTL is set
 	watch
 	show
 	list
 	breaks
 	restart
+	second // env has another store over the same claims
 	virtual
 	eve // the store is opened when the clock has nearly used up the fences
 )
@@ -33,8 +35,9 @@ const (
 // String lists the set.
 func (n need) String() string {
 	words := []string{
-		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "a longest TTL",
-		"watch", "show", "list", "break", "Env.Restart", "virtual time", "virtual time, centuries of it",
+		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "any server", "a longest TTL",
+		"watch", "show", "list", "break", "Env.Restart", "Env.Second or Env.Through", "virtual time",
+		"virtual time, centuries of it",
 	}
 	var in []string
 	for i, w := range words {
@@ -63,10 +66,10 @@ func abilities(ctx context.Context, env Env, s driver.Store, key string) need {
 	var n need
 	for bit, ok := range map[need]bool{
 		fence: f.Fence, floor: f.Floor, count: f.Count, queue: f.Queue, value: f.Value, keep: f.Keep,
-		expiry: f.Expiry, detached: f.Detached, maxTTL: f.MaxTTL > 0,
+		expiry: f.Expiry, detached: f.Detached, anyServer: f.AnyServer, maxTTL: f.MaxTTL > 0,
 		watch: driver.Watch(ctx, s, driver.ID{Key: key, Owner: "nobody"}) != nil,
 		show:  has(showErr), list: has(listErr), breaks: has(breakErr),
-		restart: env.Restart != nil, virtual: env.Virtual, eve: env.Virtual,
+		restart: env.Restart != nil, second: env.hasSecond(), virtual: env.Virtual, eve: env.Virtual,
 	} {
 		if ok {
 			n |= bit

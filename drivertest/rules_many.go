@@ -68,6 +68,28 @@ func manyRules() []rule {
 			p.release(a.ID, nil)
 			p.grant(p.exclusive())
 		}},
+		{"two stores", "one owner, through two stores at once, is never lost", anyServer | second, func(p *probe) {
+			n, took := p.rounds(24), p.roundTrip()
+			stores := []driver.Store{p.env.second(p.t, p.store), p.store}
+			rs, granted := make([]driver.Request, n), make([]driver.Result, n)
+			for i := range n {
+				rs[i] = on(p.exclusive(), fmt.Sprint(p.key, "-", i))
+				granted[i] = p.throughBoth(rs[i], stores[i/2%2], stores[1-i/2%2], i, took)
+			}
+			p.wait(0.5) // for an undo that comes late
+			for i, r := range rs {
+				if !granted[i].Granted {
+					continue // the outcome is unknown
+				}
+				for _, s := range stores {
+					p.store = s
+					p.renew(r.ID, p.long, nil, nil)
+					p.refuse(on(p.exclusive(), r.Key))
+				}
+				p.equal("the fence of a repeated Acquire", p.grant(r).Fence, granted[i].Fence)
+				p.release(r.ID, nil)
+			}
+		}},
 		{"renew and release", "a renewal concurrent with a release does not bring the claim back", 0, func(p *probe) {
 			for range 20 {
 				a := p.exclusive()
@@ -109,6 +131,36 @@ func manyRules() []rule {
 			}
 		}},
 	}
+}
+
+// throughBoth acquires r through one store with a ctx that ends during the call, and through another
+// with one that does not: at the same time, or after the first call has returned. It returns the
+// result of the second call, or none if its outcome is unknown.
+func (p *probe) throughBoth(r driver.Request, first, second driver.Store, i int, took time.Duration) (res driver.Result) {
+	returned := make(chan struct{})
+	p.together(2, func(w int) (wrong string) {
+		if w == 0 {
+			defer close(returned)
+			_ = p.cut(i, float64(i%8)/6, took, func(ctx context.Context) error {
+				_, err := first.Acquire(ctx, r)
+				return err
+			})
+			return ""
+		}
+		if i%2 == 1 {
+			<-returned
+		}
+		got, err := second.Acquire(p.t.Context(), r)
+		switch {
+		case err != nil:
+			return "" // a busy store may return an error
+		case !got.Granted:
+			return "a claim was refused that the same owner acquired through another store"
+		}
+		res = got
+		return ""
+	})
+	return res
 }
 
 // obeys makes a call with a ctx that has ended. The call may succeed, or return the error of ctx.

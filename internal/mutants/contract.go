@@ -51,6 +51,11 @@ func contract() []mutant {
 			Pkg: pkg, Test: "TestStore/break_and_grant",
 		},
 		{
+			Name: "postgres-break-ignores-the-fence", Why: "a claim is ended that was granted after the operator looked",
+			File: functions, Old: "c.ends > now and (break.up_to = 0 or c.fence <= break.up_to);\n", New: "c.ends > now;\n",
+			Pkg: postgres, Test: "TestStore/break_up_to",
+		},
+		{
 			Name: "swept-too-early", Why: "the sweep ends claims that have some time left: two holders",
 			File: mem, Old: "		k := s.peek(name, now)\n		idle", New: "		k := s.peek(name, now+100*time.Millisecond)\n		idle",
 			Pkg: pkg, Test: "TestStore/swept",

@@ -81,6 +81,11 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_virtual_pages",
 		},
 		{
+			Name: "redis-break-ignores-the-fence", Why: "a claim is ended that was granted after the operator looked",
+			File: dir + "break.lua", Old: "    if upto == 0 or fence > 0 and fence <= upto then\n", New: "    if true then\n",
+			Pkg: pkg, Test: "TestStore_virtual/break_up_to",
+		},
+		{
 			Name: "redis-breaks-what-came-later", Why: "a Break in pages ends claims that were granted after it began",
 			File: dir + "break.lua", Old: "  if not c or c.order <= high and (upto == 0 or c.fence <= upto) then\n", New: "  if true then\n",
 			Pkg: pkg, Test: "TestStore_virtual_breakPages",

@@ -146,6 +146,7 @@ func redlock() Section {
 			{[]string{"F30"}, "all notifications lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf/redlock"}, ""},
 			{[]string{"F35"}, "FLUSHALL by hand", "one node: nothing happens. A majority: the holder is told before a rival is granted; fences rise", []Test{"tests/promise/removed_test.go:TestRemoved/redlock,_one_node_and_then_a_majority"}, ""},
 			{[]string{"F38"}, "passwords replaced during a hold", "connections that are there go on, and no lease is lost", []Test{"tests/promise/rotate_test.go:TestRotate_password/redlock"}, ""},
+			{nil, "one owner acquires through two servers at the same time", "the late undo of one server may end the grant of the other: **two holders**; their fences differ and rise", []Test{"store/quorum/order_test.go:TestStore_one_owner_through_two_stores"}, ""},
 			{nil, "one node at a time cut off, frozen or without its memory", "trusted spans are disjoint", []Test{"store/quorum/chaos_test.go:TestChaos", "store/quorum/fences_test.go:TestExclusion"}, ""},
 			{nil, "forgotten scripts under load", "they are sent again", []Test{"tests/redis/redlock_test.go:TestRedlock"}, "413 grants in 1 s beside 70 times SCRIPT FLUSH"},
 			{nil, "five clients, two bad links, nodes that stop, 20 s", "0 violations", []Test{"tests/redis/history_test.go:TestHistory/redlock"}, "508 to 940 grants, 27 and more faults over a hold"},
