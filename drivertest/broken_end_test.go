@@ -88,7 +88,7 @@ func endFaults() []fault {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				b.mu.Lock()
 				calls++
-				sweep := calls%64 == 0
+				sweep := calls%16 == 0
 				b.mu.Unlock()
 				for c := range b.mem.List(ctx, "") {
 					if sweep && c.Left < time.Second && !c.Waiting {

@@ -16,98 +16,124 @@ import (
 // endRules state what holds when a call coincides with the end of a claim, or of its own ctx.
 func endRules() []rule {
 	return []rule{
-		{"renewed at the end", "a renewal at the end of its claim is ErrNotHeld, or excludes others until the new end", expiry, func(p *probe) {
-			const workers = 8
-			rounds := p.rounds(8)
-			p.together(workers, func(w int) (wrong string) {
-				for i := range rounds {
-					share := float64(i*workers+w) / float64(workers*rounds)
-					if wrong = p.renewAtEnd(fmt.Sprintf("%s-%d-%d", p.key, w, i), share); wrong != "" {
-						break
+		{
+			name: "renewed at the end",
+			sentence: "a renewal at the end of its claim is ErrNotHeld, or excludes others " +
+				"until the new end",
+			needs: expiry,
+			check: func(p *probe) {
+				const workers = 8
+				rounds := p.rounds(8)
+				p.together(workers, func(w int) (wrong string) {
+					for i := range rounds {
+						share := float64(i*workers+w) / float64(workers*rounds)
+						if wrong = p.renewAtEnd(fmt.Sprintf("%s-%d-%d", p.key, w, i), share); wrong != "" {
+							break
+						}
+					}
+					return wrong
+				})
+			},
+		},
+		{
+			name: "cut off",
+			sentence: "a call whose ctx ends during the call reports the true or an unknown " +
+				"outcome, and can be repeated, or undone by Release",
+			check: func(p *probe) {
+				n, took := p.rounds(12), p.roundTrip()
+				p.until = time.Now().Add(p.long / 3)
+				var cuts []cutCall
+				for i := range n {
+					share := 1.5 * float64(i) / float64(n)
+					cuts = append(cuts, p.cutAcquire(i, share, took), p.cutRelease(i, share, took))
+					if p.has(expiry) {
+						cuts = append(cuts, p.cutRenew(i, share, took))
 					}
 				}
-				return wrong
-			})
-		}},
-		{"cut off", "a call whose ctx ends during the call reports the true or an unknown outcome, and can be repeated, or undone by Release", 0, func(p *probe) {
-			n, took := p.rounds(12), p.roundTrip()
-			p.until = time.Now().Add(p.long / 3)
-			var cuts []cutCall
-			for i := range n {
-				share := 1.5 * float64(i) / float64(n)
-				cuts = append(cuts, p.cutAcquire(i, share, took), p.cutRelease(i, share, took))
-				if p.has(expiry) {
-					cuts = append(cuts, p.cutRenew(i, share, took))
+				p.pause() // a call may take effect a little later
+				for i, c := range cuts {
+					p.verify(c)
+					if c.verb == "Acquire" && i%2 == 0 {
+						p.grant(c.r)
+					}
+					p.key = c.r.Key
+					p.clear(c.r)
 				}
-			}
-			p.pause() // a call may take effect a little later
-			for i, c := range cuts {
-				p.verify(c)
-				if c.verb == "Acquire" && i%2 == 0 {
-					p.grant(c.r)
+			},
+		},
+		{
+			name:     "break and acquire",
+			sentence: "Break returns every claim that it ended, also with concurrent calls",
+			needs:    breaks,
+			check: func(p *probe) {
+				const workers, each = 4, 20
+				rs := make([]driver.Renewal, workers*each)
+				for i := range rs {
+					rs[i] = driver.Renewal{ID: p.shared().ID, TTL: p.long}
 				}
-				p.key = c.r.Key
-				p.clear(c.r)
-			}
-		}},
-		{"break and acquire", "Break returns every claim that it ended, also with concurrent calls", breaks, func(p *probe) {
-			const workers, each = 4, 20
-			rs := make([]driver.Renewal, workers*each)
-			for i := range rs {
-				rs[i] = driver.Renewal{ID: p.shared().ID, TTL: p.long}
-			}
-			broken, granted := map[string]bool{}, make([]bool, len(rs))
-			var running atomic.Int64
-			running.Store(workers)
-			p.together(1+workers, func(w int) (wrong string) {
-				if w < workers {
-					defer running.Add(-1)
-					for i := w * each; i < (w+1)*each; i++ {
-						r := p.shared()
-						r.ID = rs[i].ID
-						res, err := p.store.Acquire(p.t.Context(), r)
-						granted[i] = err == nil && res.Granted
-						time.Sleep(p.brief() / 2000)
+				broken, granted := map[string]bool{}, make([]bool, len(rs))
+				var running atomic.Int64
+				running.Store(workers)
+				p.together(1+workers, func(w int) (wrong string) {
+					if w < workers {
+						defer running.Add(-1)
+						for i := w * each; i < (w+1)*each; i++ {
+							r := p.shared()
+							r.ID = rs[i].ID
+							res, err := p.store.Acquire(p.t.Context(), r)
+							granted[i] = err == nil && res.Granted
+							time.Sleep(p.brief() / 2000)
+						}
+						return ""
+					}
+					for running.Load() > 0 {
+						cs, err := driver.Break(p.t.Context(), p.store, p.key, 0, reason)
+						if err != nil {
+							return fmt.Sprintf("Break: %v", err)
+						}
+						for _, c := range cs {
+							broken[c.Owner] = true
+						}
+						time.Sleep(p.brief() / 1000)
 					}
 					return ""
-				}
-				for running.Load() > 0 {
-					cs, err := driver.Break(p.t.Context(), p.store, p.key, 0, reason)
-					if err != nil {
-						return fmt.Sprintf("Break: %v", err)
+				})
+				for i, got := range p.renewAll(rs) {
+					if granted[i] && errors.Is(got.Err, driver.ErrNotHeld) && !broken[driver.Tag(rs[i].Owner)] {
+						p.fail("a claim was granted and has ended, and no Break returned it")
 					}
-					for _, c := range cs {
-						broken[c.Owner] = true
+				}
+			},
+		},
+		{
+			name:     "break and grant",
+			sentence: "a claim granted meanwhile, with a higher fence, is never ended by Break",
+			needs:    breaks | fence,
+			check: func(p *probe) {
+				for i := range p.rounds(20) {
+					a, b := p.exclusive(), p.exclusive()
+					p.breakAndGrant(a, b, p.grant(a).Fence, p.brief()/2000*time.Duration(i%4))
+					p.renew(b.ID, p.long, nil, nil)
+					p.release(b.ID, nil)
+				}
+			},
+		},
+		{
+			name:     "swept",
+			sentence: "a store that cleans up ends no claim before its TTL has passed",
+			needs:    expiry,
+			check: func(p *probe) {
+				const workers, holders = 1, 16
+				until := time.Now().Add(p.brief() / 4 * time.Duration(p.rounds(8)))
+				p.together(workers+holders, func(i int) string {
+					if i < workers {
+						p.traffic(fmt.Sprint(p.key, "-traffic-", i), until)
+						return ""
 					}
-					time.Sleep(p.brief() / 1000)
-				}
-				return ""
-			})
-			for i, got := range p.renewAll(rs) {
-				if granted[i] && errors.Is(got.Err, driver.ErrNotHeld) && !broken[driver.Tag(rs[i].Owner)] {
-					p.fail("a claim was granted and has ended, and no Break returned it")
-				}
-			}
-		}},
-		{"break and grant", "a claim granted meanwhile, with a higher fence, is never ended by Break", breaks | fence, func(p *probe) {
-			for i := range p.rounds(20) {
-				a, b := p.exclusive(), p.exclusive()
-				p.breakAndGrant(a, b, p.grant(a).Fence, p.brief()/2000*time.Duration(i%4))
-				p.renew(b.ID, p.long, nil, nil)
-				p.release(b.ID, nil)
-			}
-		}},
-		{"swept", "a store that cleans up ends no claim before its TTL has passed", expiry, func(p *probe) {
-			const workers, holders = 1, 16
-			until := time.Now().Add(p.brief() / 4 * time.Duration(p.rounds(8)))
-			p.together(workers+holders, func(i int) string {
-				if i < workers {
-					p.traffic(fmt.Sprint(p.key, "-traffic-", i), until)
-					return ""
-				}
-				return p.hold(fmt.Sprint(p.key, "-", i), i-workers, until)
-			})
-		}},
+					return p.hold(fmt.Sprint(p.key, "-", i), i-workers, until)
+				})
+			},
+		},
 	}
 }
 

@@ -15,127 +15,160 @@ import (
 // manyRules state what holds for many callers, and what they leave behind.
 func manyRules() []rule {
 	return []rule{
-		{"cancel", "with a ctx that has ended a call returns at once, and Release cleans up after it", 0, func(p *probe) {
-			a, b := p.exclusive(), p.exclusive()
-			p.obeys(func(ctx context.Context) error { _, err := p.store.Acquire(ctx, a); return err })
-			p.clear(a)
-			p.grant(b)
-			p.obeys(func(ctx context.Context) error {
-				_, err := p.store.Renew(ctx, driver.Renewal{ID: b.ID, TTL: p.long})
-				return err
-			})
-			p.refuse(p.exclusive())
-			p.obeys(func(ctx context.Context) error { return p.store.Release(ctx, b.ID) })
-			p.clear(b)
-			if p.has(queue) {
-				a, w := p.exclusive(), queued(p.exclusive(), p.long)
-				p.grant(a)
-				p.obeys(func(ctx context.Context) error { _, err := p.store.Acquire(ctx, w); return err })
-				p.withdraw(w)
-				p.release(a.ID, nil)
-				p.clear(w)
-			}
-			if p.has(show) {
-				p.equal("how many claims and entries are on the key", len(p.show(p.key)), 0)
-			}
-		}},
-		{"race", "with many callers at once, one exclusive claim is live, and the fences of all are Span apart", 0, func(p *probe) {
-			fences := p.race(1, p.exclusive)
-			slices.Sort(fences)
-			for i := range fences[1:] {
-				if p.has(fence) {
-					p.atLeast("the next of all assigned fences", fences[i+1], fences[i]+driver.Span)
+		{
+			name: "cancel",
+			sentence: "with a ctx that has ended a call returns at once, and Release cleans up " +
+				"after it",
+			check: func(p *probe) {
+				a, b := p.exclusive(), p.exclusive()
+				p.obeys(func(ctx context.Context) error { _, err := p.store.Acquire(ctx, a); return err })
+				p.clear(a)
+				p.grant(b)
+				p.obeys(func(ctx context.Context) error {
+					_, err := p.store.Renew(ctx, driver.Renewal{ID: b.ID, TTL: p.long})
+					return err
+				})
+				p.refuse(p.exclusive())
+				p.obeys(func(ctx context.Context) error { return p.store.Release(ctx, b.ID) })
+				p.clear(b)
+				if p.has(queue) {
+					a, w := p.exclusive(), queued(p.exclusive(), p.long)
+					p.grant(a)
+					p.obeys(func(ctx context.Context) error { _, err := p.store.Acquire(ctx, w); return err })
+					p.withdraw(w)
+					p.release(a.ID, nil)
+					p.clear(w)
 				}
-			}
-		}},
-		{"race for slots", "with many callers at once, the limit holds, and a fence is above those of claims that had ended", count, func(p *probe) {
-			p.race(3, func() driver.Request { return p.slot(3) })
-		}},
-		{"one owner", "an owner that calls Acquire many times at once has one claim", 0, func(p *probe) {
-			a := p.shared()
-			fences := make([]uint64, 8)
-			p.together(len(fences), func(i int) string {
-				res, err := p.store.Acquire(p.t.Context(), a)
-				if fences[i] = res.Fence; err != nil || !res.Granted || res.Used != 1 {
-					return fmt.Sprintf("granted %v, used %d, error %v; want granted, used 1", res.Granted, res.Used, err)
+				if p.has(show) {
+					p.equal("how many claims and entries are on the key", len(p.show(p.key)), 0)
 				}
-				return ""
-			})
-			for _, f := range append(fences, p.grant(a).Fence) {
-				p.equal("fence", f, fences[0])
-			}
-			p.equal("used", p.grant(a).Used, int64(1))
-			p.release(a.ID, nil)
-			p.grant(p.exclusive())
-		}},
-		{"two stores", "one owner, through two stores at once, is never lost", anyServer | second, func(p *probe) {
-			n, took := p.rounds(24), p.roundTrip()
-			stores := []driver.Store{p.env.second(p.t, p.store), p.store}
-			rs, granted := make([]driver.Request, n), make([]driver.Result, n)
-			for i := range n {
-				rs[i] = on(p.exclusive(), fmt.Sprint(p.key, "-", i))
-				granted[i] = p.throughBoth(rs[i], stores[i/2%2], stores[1-i/2%2], i, took)
-			}
-			p.wait(0.5) // for an undo that comes late
-			for i, r := range rs {
-				if !granted[i].Granted {
-					continue // the outcome is unknown
-				}
-				for _, s := range stores {
-					p.store = s
-					p.renew(r.ID, p.long, nil, nil)
-					p.refuse(on(p.exclusive(), r.Key))
-				}
-				p.equal("the fence of a repeated Acquire", p.grant(r).Fence, granted[i].Fence)
-				p.release(r.ID, nil)
-			}
-		}},
-		{"renew and release", "a renewal concurrent with a release does not bring the claim back", 0, func(p *probe) {
-			for range 20 {
-				a := p.exclusive()
-				p.grant(a)
-				p.together(4, func(i int) string {
-					var err error
-					if i == 0 {
-						err = p.store.Release(p.t.Context(), a.ID)
-					} else if _, err = p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: p.long}); errors.Is(err, driver.ErrNotHeld) {
-						err = nil
+			},
+		},
+		{
+			name: "race",
+			sentence: "with many callers at once, one exclusive claim is live, and the fences " +
+				"of all are Span apart",
+			check: func(p *probe) {
+				fences := p.race(1, p.exclusive)
+				slices.Sort(fences)
+				for i := range fences[1:] {
+					if p.has(fence) {
+						p.atLeast("the next of all assigned fences", fences[i+1], fences[i]+driver.Span)
 					}
-					if err != nil {
-						return err.Error()
+				}
+			},
+		},
+		{
+			name: "race for slots",
+			sentence: "with many callers at once, the limit holds, and a fence is above those " +
+				"of claims that had ended",
+			needs: count,
+			check: func(p *probe) {
+				p.race(3, func() driver.Request { return p.slot(3) })
+			},
+		},
+		{
+			name:     "one owner",
+			sentence: "an owner that calls Acquire many times at once has one claim",
+			check: func(p *probe) {
+				a := p.shared()
+				fences := make([]uint64, 8)
+				p.together(len(fences), func(i int) string {
+					res, err := p.store.Acquire(p.t.Context(), a)
+					if fences[i] = res.Fence; err != nil || !res.Granted || res.Used != 1 {
+						return fmt.Sprintf("granted %v, used %d, error %v; want granted, used 1", res.Granted, res.Used, err)
 					}
 					return ""
 				})
-				b := p.exclusive()
-				p.grant(b)
-				p.release(b.ID, nil)
-			}
-		}},
-		{"leak", "nothing is left behind on idle keys", 0, func(p *probe) {
-			p.idle()
-			before := p.leftovers()
-			for i := range 10 {
-				p.use(fmt.Sprint(p.key, "-", i))
-			}
-			if p.has(virtual) {
-				time.Sleep(11 * time.Minute) // a store may remember fences for ten
-			} else {
-				p.outlive(p.last, p.ttl)
-			}
-			p.idle()
-			if after := p.leftovers(); after > before {
-				p.fail("the store keeps %d things more than before", after-before)
-			}
-			if p.has(list) {
-				p.equal("how many claims are listed", len(p.list(p.key)), 0)
-			}
-		}},
+				for _, f := range append(fences, p.grant(a).Fence) {
+					p.equal("fence", f, fences[0])
+				}
+				p.equal("used", p.grant(a).Used, int64(1))
+				p.release(a.ID, nil)
+				p.grant(p.exclusive())
+			},
+		},
+		{
+			name:     "two stores",
+			sentence: "one owner, through two stores at once, is never lost",
+			needs:    anyServer | second,
+			check: func(p *probe) {
+				n, took := p.rounds(24), p.roundTrip()
+				stores := []driver.Store{p.env.second(p.t, p.store), p.store}
+				rs, granted := make([]driver.Request, n), make([]driver.Result, n)
+				for i := range n {
+					rs[i] = on(p.exclusive(), fmt.Sprint(p.key, "-", i))
+					granted[i] = p.throughBoth(rs[i], stores[i/2%2], stores[1-i/2%2], i, took)
+				}
+				p.wait(0.5) // for an undo that comes late
+				for i, r := range rs {
+					if !granted[i].Granted {
+						continue // the outcome is unknown
+					}
+					for _, s := range stores {
+						p.store = s
+						p.renew(r.ID, p.long, nil, nil)
+						p.refuse(on(p.exclusive(), r.Key))
+					}
+					p.equal("the fence of a repeated Acquire", p.grant(r).Fence, granted[i].Fence)
+					p.release(r.ID, nil)
+				}
+			},
+		},
+		{
+			name:     "renew and release",
+			sentence: "a renewal concurrent with a release does not bring the claim back",
+			check: func(p *probe) {
+				for range 20 {
+					a := p.exclusive()
+					p.grant(a)
+					p.together(4, func(i int) string {
+						var err error
+						if i == 0 {
+							err = p.store.Release(p.t.Context(), a.ID)
+						} else if _, err = p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: p.long}); errors.Is(err, driver.ErrNotHeld) {
+							err = nil
+						}
+						if err != nil {
+							return err.Error()
+						}
+						return ""
+					})
+					b := p.exclusive()
+					p.grant(b)
+					p.release(b.ID, nil)
+				}
+			},
+		},
+		{
+			name:     "leak",
+			sentence: "nothing is left behind on idle keys",
+			check: func(p *probe) {
+				p.idle()
+				before := p.leftovers()
+				for i := range 10 {
+					p.use(fmt.Sprint(p.key, "-", i))
+				}
+				if p.has(virtual) {
+					time.Sleep(11 * time.Minute) // a store may remember fences for ten
+				} else {
+					p.outlive(p.last, p.ttl)
+				}
+				p.idle()
+				if after := p.leftovers(); after > before {
+					p.fail("the store keeps %d things more than before", after-before)
+				}
+				if p.has(list) {
+					p.equal("how many claims are listed", len(p.list(p.key)), 0)
+				}
+			},
+		},
 	}
 }
 
-// throughBoth acquires r through one store with a ctx that ends during the call, and through another
-// with one that does not: at the same time, or after the first call has returned. It returns the
-// result of the second call, or none if its outcome is unknown.
+// throughBoth acquires r through one store with a ctx that ends during the call, and through
+// another with one that does not: at the same time, or after the first call has returned. It
+// returns the result of the second call, or none if its outcome is unknown.
 func (p *probe) throughBoth(r driver.Request, first, second driver.Store, i int, took time.Duration) (res driver.Result) {
 	returned := make(chan struct{})
 	p.together(2, func(w int) (wrong string) {

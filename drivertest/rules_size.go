@@ -27,100 +27,120 @@ func (p *probe) onOneKey() int {
 // sizeRules state that nothing depends on the number of keys, claims and entries.
 func sizeRules() []rule {
 	return []rule{
-		{"many keys", "List yields every claim, however many there are", list, func(p *probe) {
-			rs := p.manyKeys()
-			want := map[string]bool{}
-			for _, r := range rs {
-				want[r.Key+"/"+driver.Tag(r.Owner)] = true
-			}
-			for _, c := range p.list(p.key) {
-				if id := c.Key + "/" + c.Owner; !want[id] {
-					p.fail("List yields %q, which is not there, or for the second time", id)
-				} else {
-					delete(want, id)
+		{
+			name:     "many keys",
+			sentence: "List yields every claim, however many there are",
+			needs:    list,
+			check: func(p *probe) {
+				rs := p.manyKeys()
+				want := map[string]bool{}
+				for _, r := range rs {
+					want[r.Key+"/"+driver.Tag(r.Owner)] = true
 				}
-			}
-			for id := range want {
-				p.fail("List omits %d of %d claims, such as %q", len(want), len(rs), id)
-			}
-		}},
-		{"many renewals", "RenewAll renews every claim, however many there are", 0, func(p *probe) {
-			rs := make([]driver.Renewal, p.keys()/2)
-			p.each(len(rs), func(i int) string {
-				r := on(p.exclusive(), fmt.Sprint(p.key, "-", i))
-				r.TTL, rs[i] = p.long/2, driver.Renewal{ID: r.ID, TTL: p.long}
-				if i%7 == 3 {
-					return "" // it is not held
+				for _, c := range p.list(p.key) {
+					if id := c.Key + "/" + c.Owner; !want[id] {
+						p.fail("List yields %q, which is not there, or for the second time", id)
+					} else {
+						delete(want, id)
+					}
 				}
-				return p.granted(r)
-			})
-			for i, got := range p.renewAll(rs) {
-				if held := i%7 != 3; held && got.Err != nil || !held && !errors.Is(got.Err, driver.ErrNotHeld) {
-					p.fail("answer %d: error %v, the claim is held: %v", i, got.Err, held)
+				for id := range want {
+					p.fail("List omits %d of %d claims, such as %q", len(want), len(rs), id)
 				}
-			}
-			born := p.last
-			for i := range rs {
-				if i%7 == 3 || i%17 != 0 && i < len(rs)-2 {
-					continue // some are enough
+			},
+		},
+		{
+			name:     "many renewals",
+			sentence: "RenewAll renews every claim, however many there are",
+			check: func(p *probe) {
+				rs := make([]driver.Renewal, p.keys()/2)
+				p.each(len(rs), func(i int) string {
+					r := on(p.exclusive(), fmt.Sprint(p.key, "-", i))
+					r.TTL, rs[i] = p.long/2, driver.Renewal{ID: r.ID, TTL: p.long}
+					if i%7 == 3 {
+						return "" // it is not held
+					}
+					return p.granted(r)
+				})
+				for i, got := range p.renewAll(rs) {
+					if held := i%7 != 3; held && got.Err != nil || !held && !errors.Is(got.Err, driver.ErrNotHeld) {
+						p.fail("answer %d: error %v, the claim is held: %v", i, got.Err, held)
+					}
 				}
-				res := p.refuse(on(p.exclusive(), rs[i].Key))
-				// A store that does not report Retry is not compared.
-				if _, most := p.since(born); res.Retry > 0 && res.Retry < p.long-most-p.grain {
-					p.fail("claim %d of %d was renewed for %v, and ends in %v", i, len(rs), p.long, res.Retry)
+				born := p.last
+				for i := range rs {
+					if i%7 == 3 || i%17 != 0 && i < len(rs)-2 {
+						continue // some are enough
+					}
+					res := p.refuse(on(p.exclusive(), rs[i].Key))
+					// A store that does not report Retry is not compared.
+					if _, most := p.since(born); res.Retry > 0 && res.Retry < p.long-most-p.grain {
+						p.fail("claim %d of %d was renewed for %v, and ends in %v", i, len(rs), p.long, res.Retry)
+					}
 				}
-			}
-		}},
-		{"long queue", "a queue of any length is in order, and each attempt reports the position of its owner", queue, func(p *probe) {
-			a, n := p.exclusive(), p.onOneKey()
-			p.grant(a)
-			ws := make([]driver.Request, n)
-			var mu sync.Mutex // guards ws
-			p.each(n, func(int) string {
-				w := queued(p.exclusive(), p.long)
-				res, err := p.store.Acquire(p.t.Context(), w)
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil || res.Granted || res.Ahead >= n || ws[res.Ahead].Key != "" {
-					return fmt.Sprintf("Acquire behind a queue: granted %v, error %v, ahead %d, which may be the position of another owner", res.Granted, err, res.Ahead)
+			},
+		},
+		{
+			name: "long queue",
+			sentence: "a queue of any length is in order, and each attempt reports the position " +
+				"of its owner",
+			needs: queue,
+			check: func(p *probe) {
+				a, n := p.exclusive(), p.onOneKey()
+				p.grant(a)
+				ws := make([]driver.Request, n)
+				var mu sync.Mutex // guards ws
+				p.each(n, func(int) string {
+					w := queued(p.exclusive(), p.long)
+					res, err := p.store.Acquire(p.t.Context(), w)
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil || res.Granted || res.Ahead >= n || ws[res.Ahead].Key != "" {
+						return fmt.Sprintf("Acquire behind a queue: granted %v, error %v, ahead %d, which may be the position of another owner", res.Granted, err, res.Ahead)
+					}
+					ws[res.Ahead] = w
+					return ""
+				})
+				for _, i := range []int{0, 1, n / 2, n - 1} {
+					res := p.refuse(ws[i])
+					p.equal("ahead", res.Ahead, i)
+					p.equal("behind", res.Behind, n-1-i)
 				}
-				ws[res.Ahead] = w
-				return ""
-			})
-			for _, i := range []int{0, 1, n / 2, n - 1} {
-				res := p.refuse(ws[i])
-				p.equal("ahead", res.Ahead, i)
-				p.equal("behind", res.Behind, n-1-i)
-			}
-			if p.has(show) {
-				p.shows(slices.Concat([]driver.Request{a}, ws)...)
-			}
-			p.equal("behind, renewed", p.renew(a.ID, p.long, nil, nil), n)
-			p.release(ws[1].ID, nil)
-			p.release(a.ID, nil)
-			p.refuse(ws[2])
-			p.equal("behind, granted from the queue", p.grant(ws[0]).Behind, n-2)
-			p.release(ws[0].ID, nil)
-			p.grant(ws[2])
-		}},
-		{"many slots", "a limit is exact for many claims too", count, func(p *probe) {
-			n := p.onOneKey()
-			rs := make([]driver.Renewal, n)
-			p.each(n, func(i int) string {
-				r := p.slot(int64(n))
-				rs[i] = driver.Renewal{ID: r.ID, TTL: p.long}
-				return p.granted(r)
-			})
-			p.equal("used", p.refuse(p.slot(int64(n))).Used, int64(n))
-			for i, got := range p.renewAll(rs) {
-				if got.Err != nil {
-					p.fail("renewing claim %d of %d: %v", i, n, got.Err)
+				if p.has(show) {
+					p.shows(slices.Concat([]driver.Request{a}, ws)...)
 				}
-			}
-			p.release(rs[n/2].ID, nil)
-			p.equal("used", p.grant(p.slot(int64(n))).Used, int64(n))
-			p.refuse(p.slot(int64(n)))
-		}},
+				p.equal("behind, renewed", p.renew(a.ID, p.long, nil, nil), n)
+				p.release(ws[1].ID, nil)
+				p.release(a.ID, nil)
+				p.refuse(ws[2])
+				p.equal("behind, granted from the queue", p.grant(ws[0]).Behind, n-2)
+				p.release(ws[0].ID, nil)
+				p.grant(ws[2])
+			},
+		},
+		{
+			name:     "many slots",
+			sentence: "a limit is exact for many claims too",
+			needs:    count,
+			check: func(p *probe) {
+				n := p.onOneKey()
+				rs := make([]driver.Renewal, n)
+				p.each(n, func(i int) string {
+					r := p.slot(int64(n))
+					rs[i] = driver.Renewal{ID: r.ID, TTL: p.long}
+					return p.granted(r)
+				})
+				p.equal("used", p.refuse(p.slot(int64(n))).Used, int64(n))
+				for i, got := range p.renewAll(rs) {
+					if got.Err != nil {
+						p.fail("renewing claim %d of %d: %v", i, n, got.Err)
+					}
+				}
+				p.release(rs[n/2].ID, nil)
+				p.equal("used", p.grant(p.slot(int64(n))).Used, int64(n))
+				p.refuse(p.slot(int64(n)))
+			},
+		},
 	}
 }
 

@@ -11,75 +11,95 @@ import (
 // it in Result.Blocker.
 func valueRules() []rule {
 	return []rule{
-		{"holder", "holder and task of claims and of entries are always shown to others", 0, func(p *probe) {
-			a := p.shared()
-			a.Holder, a.Task = "host 1, \"é\"\n", "task:1"
-			p.grant(a)
-			p.visible(a)
-			p.renew(a.ID, p.long, nil, nil)
-			p.visible(a)
-			if p.has(queue) {
-				w := queued(p.exclusive(), p.long)
-				w.Holder, w.Task = "host 2", "{task}'2'"
-				p.refuse(w)
-				p.same(p.refuse(p.shared()).Blocker, w)
-			}
-		}},
-		{"value", "value and meta are kept byte by byte and shown to others, and a renewal may change the value or clear it", value, func(p *probe) {
-			a := p.exclusive()
-			a.Meta = map[string]string{"": "empty", "k": "", "é\x00": "\xff{}'\"\n", "n": "1"}
-			a.Value = []byte("\x00\xff{}'\"\n\xc3\x28")
-			p.grant(a)
-			p.visible(a)
-			p.renew(a.ID, p.long, nil, nil)
-			p.visible(a)
-			for _, v := range [][]byte{bytes.Repeat([]byte{0xfe, 0}, driver.MaxValue)[:driver.MaxValue], {}, []byte("last")} {
-				p.renew(a.ID, p.long, v, nil)
-				a.Value = v
+		{
+			name:     "holder",
+			sentence: "holder and task of claims and of entries are always shown to others",
+			check: func(p *probe) {
+				a := p.shared()
+				a.Holder, a.Task = "host 1, \"é\"\n", "task:1"
+				p.grant(a)
 				p.visible(a)
-			}
-		}},
-		{"no value", "a claim without value and meta is shown without them", 0, func(p *probe) {
-			a := p.exclusive()
-			p.grant(a)
-			for _, c := range p.visible(a) {
-				p.equal("kept", c.Kept, false)
-			}
-		}},
-		{"copies", "Meta and Value of a request, a renewal and an answer belong to the caller: a store copies them", value, func(p *probe) {
-			a := p.shared()
-			a.Value, a.Meta = []byte("one"), map[string]string{"n": "1"}
-			scribbled(p.grant, a)
-			p.visible(a)
-			for _, c := range p.visible(a) {
-				scribble(c.Value, c.Meta)
+				p.renew(a.ID, p.long, nil, nil)
 				p.visible(a)
-			}
-			for _, v := range []string{"two", "three"} {
-				sent := []byte(v)
-				if v == "two" {
-					p.renew(a.ID, p.long, sent, nil)
-				} else {
-					driver.RenewAll(p.t.Context(), p.store, []driver.Renewal{{ID: a.ID, TTL: p.long, Value: sent}})
+				if p.has(queue) {
+					w := queued(p.exclusive(), p.long)
+					w.Holder, w.Task = "host 2", "{task}'2'"
+					p.refuse(w)
+					p.same(p.refuse(p.shared()).Blocker, w)
 				}
-				scribble(sent, nil)
-				a.Value = []byte(v)
+			},
+		},
+		{
+			name: "value",
+			sentence: "value and meta are kept byte by byte and shown to others, and a renewal " +
+				"may change the value or clear it",
+			needs: value,
+			check: func(p *probe) {
+				a := p.exclusive()
+				a.Meta = map[string]string{"": "empty", "k": "", "é\x00": "\xff{}'\"\n", "n": "1"}
+				a.Value = []byte("\x00\xff{}'\"\n\xc3\x28")
+				p.grant(a)
 				p.visible(a)
-			}
-			if !p.has(queue) {
-				return
-			}
-			w := queued(p.exclusive(), p.long)
-			for _, v := range []string{"first attempt", "second attempt"} {
-				w.Value, w.Meta = []byte(v), map[string]string{"n": v}
-				scribbled(p.refuse, w)
-				for range 2 {
-					c := p.refuse(p.shared()).Blocker
-					p.same(c, w)
+				p.renew(a.ID, p.long, nil, nil)
+				p.visible(a)
+				for _, v := range [][]byte{bytes.Repeat([]byte{0xfe, 0}, driver.MaxValue)[:driver.MaxValue], {}, []byte("last")} {
+					p.renew(a.ID, p.long, v, nil)
+					a.Value = v
+					p.visible(a)
+				}
+			},
+		},
+		{
+			name:     "no value",
+			sentence: "a claim without value and meta is shown without them",
+			check: func(p *probe) {
+				a := p.exclusive()
+				p.grant(a)
+				for _, c := range p.visible(a) {
+					p.equal("kept", c.Kept, false)
+				}
+			},
+		},
+		{
+			name: "copies",
+			sentence: "Meta and Value of a request, a renewal and an answer belong to the " +
+				"caller: a store copies them",
+			needs: value,
+			check: func(p *probe) {
+				a := p.shared()
+				a.Value, a.Meta = []byte("one"), map[string]string{"n": "1"}
+				scribbled(p.grant, a)
+				p.visible(a)
+				for _, c := range p.visible(a) {
 					scribble(c.Value, c.Meta)
+					p.visible(a)
 				}
-			}
-		}},
+				for _, v := range []string{"two", "three"} {
+					sent := []byte(v)
+					if v == "two" {
+						p.renew(a.ID, p.long, sent, nil)
+					} else {
+						driver.RenewAll(p.t.Context(), p.store, []driver.Renewal{{ID: a.ID, TTL: p.long, Value: sent}})
+					}
+					scribble(sent, nil)
+					a.Value = []byte(v)
+					p.visible(a)
+				}
+				if !p.has(queue) {
+					return
+				}
+				w := queued(p.exclusive(), p.long)
+				for _, v := range []string{"first attempt", "second attempt"} {
+					w.Value, w.Meta = []byte(v), map[string]string{"n": v}
+					scribbled(p.refuse, w)
+					for range 2 {
+						c := p.refuse(p.shared()).Blocker
+						p.same(c, w)
+						scribble(c.Value, c.Meta)
+					}
+				}
+			},
+		},
 	}
 }
 
