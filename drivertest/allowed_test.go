@@ -146,7 +146,8 @@ func TestCompare_catches_faults(t *testing.T) {
 		"RenewAll keeps nothing",
 		"RenewAll omits some", // of many more
 	}
-	for _, f := range slices.Concat(capacityFaults(), lifeFaults(), againFaults(), fenceFaults(), floorFaults(), queueFaults(), hintFaults(), valueFaults(), showFaults(), heldFaults()) {
+	for _, f := range slices.Concat(capacityFaults(), lifeFaults(), againFaults(), fenceFaults(),
+		floorFaults(), queueFaults(), hintFaults(), valueFaults(), showFaults(), heldFaults()) {
 		if slices.Contains(blind, f.name) {
 			continue
 		}

@@ -69,7 +69,8 @@ func (e Env) ping(b *testing.B) time.Duration {
 
 func benchRequest(key string) driver.Request {
 	return driver.Request{
-		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, Holder: "bench",
+		ID:     driver.ID{Key: key, Owner: rand.Text()},
+		Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, Holder: "bench",
 	}
 }
 

@@ -53,7 +53,8 @@ func Compare(t *testing.T, env Env) {
 			}
 			cut += late
 		})
-		t.Logf("%d random runs were compared with store/mem, of which %d were cut short since the machine was slow", runs, cut)
+		t.Logf("%d random runs were compared with store/mem, of which %d were cut short "+
+			"since the machine was slow", runs, cut)
 		if cut > 0 && cut == runs {
 			t.Skip("no verdict, since the machine was slow: no run was complete")
 		}
@@ -125,7 +126,9 @@ func program(f driver.Features) *rapid.Generator[[]step] {
 	if f.Count {
 		kinds = append(kinds, [2]int64{1, 3}, [2]int64{2, 3}, [2]int64{1, 2})
 	}
-	ops := []op{acquire, acquire, acquire, acquire, acquire, release, release, renew, renewAll, stale, smash, look, advance}
+	ops := []op{
+		acquire, acquire, acquire, acquire, acquire, release, release, renew, renewAll, stale, smash, look, advance,
+	}
 	if f.Keep {
 		ops = append(ops, record)
 	}

@@ -58,7 +58,8 @@ func (p *probe) shared() driver.Request { return p.request(1, driver.Whole) }
 func (p *probe) slot(n int64) driver.Request { return p.request(1, n) }
 
 func (p *probe) request(weight, limit int64) driver.Request {
-	return driver.Request{ID: driver.ID{Key: p.key, Owner: rand.Text()}, Weight: weight, Limit: limit, TTL: p.long}
+	id := driver.ID{Key: p.key, Owner: rand.Text()}
+	return driver.Request{ID: id, Weight: weight, Limit: limit, TTL: p.long}
 }
 
 // short returns r with a TTL that ends while the rule runs.

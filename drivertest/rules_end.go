@@ -251,7 +251,8 @@ type cutCall struct {
 
 // definite reports whether an error means that the call changed nothing.
 func definite(err error) bool {
-	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrNotHeld)
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) ||
+		errors.Is(err, driver.ErrNotHeld)
 }
 
 // roundTrip measures the average of some calls, and fastest the fastest of them.

@@ -71,7 +71,9 @@ func fenceRules() []rule {
 			needs:    fence | virtual,
 			check: func(p *probe) {
 				var last uint64
-				for _, d := range []time.Duration{time.Millisecond, time.Second, 11 * time.Minute, time.Hour, 100 * time.Hour} {
+				for _, d := range []time.Duration{
+					time.Millisecond, time.Second, 11 * time.Minute, time.Hour, 100 * time.Hour,
+				} {
 					a := p.exclusive()
 					got := p.grant(a).Fence
 					if last > 0 {

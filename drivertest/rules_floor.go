@@ -49,7 +49,8 @@ func floorRules() []rule {
 				was := p.grant(a).Fence
 				// The store's clock may differ from this one by up to two hours.
 				far := max(was, uint64(time.Now().UnixMicro())) + 3*driver.MaxAhead
-				for _, f := range []uint64{far, driver.MaxFence - driver.Span - 1, driver.MaxFence - driver.Span, driver.MaxFence - 1, 1 << 63} {
+				const most = driver.MaxFence - driver.Span
+				for _, f := range []uint64{far, most - 1, most, driver.MaxFence - 1, 1 << 63} {
 					free, taken, held := on(p.exclusive(), p.key+"2"), p.exclusive(), a
 					free.Floor, taken.Floor, held.Floor = f, f, f
 					p.invalid(free, "a Floor too far ahead")

@@ -99,7 +99,8 @@ func hintRules() []rule {
 				"entry before the owner's",
 			needs: queue,
 			check: func(p *probe) {
-				r, w1, r2, w2 := p.shared(), queued(p.exclusive(), p.long), queued(p.shared(), p.long), queued(p.exclusive(), p.long)
+				r, r2 := p.shared(), queued(p.shared(), p.long)
+				w1, w2 := queued(p.exclusive(), p.long), queued(p.exclusive(), p.long)
 				r.Holder, w1.Holder = "reads", "waits"
 				p.grant(r)
 				for _, w := range []driver.Request{w1, r2, w2} {
@@ -140,7 +141,8 @@ func (p *probe) outlasts(r driver.Request, born span, life time.Duration) {
 			return
 		}
 		if least, _ := p.since(past); p.has(virtual) || res.Blocker.Left > p.ttl/100 || least > most {
-			p.fail("Acquire(%s): refused after Retry had passed, by a blocker that ends in %v", describe(r), res.Blocker.Left)
+			p.fail("Acquire(%s): refused after Retry had passed, by a blocker that ends in %v",
+				describe(r), res.Blocker.Left)
 		}
 		d = p.ttl / 1000
 	}

@@ -76,7 +76,8 @@ func manyRules() []rule {
 				p.together(len(fences), func(i int) string {
 					res, err := p.store.Acquire(p.t.Context(), a)
 					if fences[i] = res.Fence; err != nil || !res.Granted || res.Used != 1 {
-						return fmt.Sprintf("granted %v, used %d, error %v; want granted, used 1", res.Granted, res.Used, err)
+						return fmt.Sprintf("granted %v, used %d, error %v; want granted, used 1",
+							res.Granted, res.Used, err)
 					}
 					return ""
 				})
@@ -126,7 +127,10 @@ func manyRules() []rule {
 						var err error
 						if i == 0 {
 							err = p.store.Release(p.t.Context(), a.ID)
-						} else if _, err = p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: p.long}); errors.Is(err, driver.ErrNotHeld) {
+						} else {
+							_, err = p.store.Renew(p.t.Context(), driver.Renewal{ID: a.ID, TTL: p.long})
+						}
+						if i > 0 && errors.Is(err, driver.ErrNotHeld) {
 							err = nil
 						}
 						if err != nil {
@@ -169,7 +173,9 @@ func manyRules() []rule {
 // throughBoth acquires r through one store with a ctx that ends during the call, and through
 // another with one that does not: at the same time, or after the first call has returned. It
 // returns the result of the second call, or none if its outcome is unknown.
-func (p *probe) throughBoth(r driver.Request, first, second driver.Store, i int, took time.Duration) (res driver.Result) {
+func (p *probe) throughBoth(
+	r driver.Request, first, second driver.Store, i int, took time.Duration,
+) (res driver.Result) {
 	returned := make(chan struct{})
 	p.together(2, func(w int) (wrong string) {
 		if w == 0 {

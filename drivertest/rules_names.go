@@ -53,7 +53,9 @@ func nameRules() []rule {
 				a := p.exclusive()
 				a.Owner = strings.ToLower(a.Owner)
 				p.grant(a)
-				for _, owner := range []string{strings.ToUpper(a.Owner), a.Owner + " ", " " + a.Owner, a.Owner + "\x00", a.Owner[1:], "%", "*", "'"} {
+				for _, owner := range []string{
+					strings.ToUpper(a.Owner), a.Owner + " ", " " + a.Owner, a.Owner + "\x00", a.Owner[1:], "%", "*", "'",
+				} {
 					id := driver.ID{Key: p.key, Owner: owner}
 					p.release(id, driver.ErrNotHeld)
 					p.renew(id, p.ttl, nil, driver.ErrNotHeld)
@@ -107,7 +109,9 @@ func nameRules() []rule {
 			sentence: "an empty key, a key over MaxKey bytes and an empty owner are ErrInvalid, " +
 				"and ErrNotHeld for Release",
 			check: func(p *probe) {
-				for _, name := range []string{"", strings.Repeat("k", driver.MaxKey+1), strings.Repeat("é", driver.MaxKey/2+1)} {
+				for _, name := range []string{
+					"", strings.Repeat("k", driver.MaxKey+1), strings.Repeat("é", driver.MaxKey/2+1),
+				} {
 					p.invalid(on(p.exclusive(), name), "a key of a wrong length")
 					p.invalidRenewal(driver.Renewal{ID: on(p.exclusive(), name).ID, TTL: p.ttl}, "a key of a wrong length")
 					p.release(on(p.exclusive(), name).ID, driver.ErrNotHeld)

@@ -96,7 +96,8 @@ func sizeRules() []rule {
 					mu.Lock()
 					defer mu.Unlock()
 					if err != nil || res.Granted || res.Ahead >= n || ws[res.Ahead].Key != "" {
-						return fmt.Sprintf("Acquire behind a queue: granted %v, error %v, ahead %d, which may be the position of another owner", res.Granted, err, res.Ahead)
+						return fmt.Sprintf("Acquire behind a queue: granted %v, error %v, ahead %d, which may be "+
+							"the position of another owner", res.Granted, err, res.Ahead)
 					}
 					ws[res.Ahead] = w
 					return ""

@@ -44,7 +44,8 @@ func ttlRules() []rule {
 			check: func(p *probe) {
 				// A cut takes away at most a millisecond. It is visible if two calls take less
 				// time, so the fastest calls decide.
-				life := max(p.store.Features().MinTTL, p.fastest().Truncate(time.Millisecond)+2*time.Millisecond-time.Microsecond)
+				life := p.fastest().Truncate(time.Millisecond) + 2*time.Millisecond - time.Microsecond
+				life = max(life, p.store.Features().MinTTL)
 				pause, rounds := life/2000, 40 // hardly any pause
 				if p.has(virtual) {
 					pause, rounds = life/20, 2 // all calls take the same time
@@ -58,7 +59,8 @@ func ttlRules() []rule {
 					}
 					for b := on(p.exclusive(), a.Key); time.Since(began) < life; time.Sleep(pause) {
 						if p.attempt(b).Granted && p.last.ended.Sub(began) < life {
-							p.wrong("Acquire(%s): granted after %v, though its blocker lives for %v", describe(b), p.last.ended.Sub(began), life)
+							p.wrong("Acquire(%s): granted after %v, though its blocker lives for %v",
+								describe(b), p.last.ended.Sub(began), life)
 						}
 					}
 				}
@@ -71,7 +73,9 @@ func ttlRules() []rule {
 			check: func(p *probe) {
 				longest := p.store.Features().MaxTTL
 				p.wait(0.5) // the store's clock is not at 0
-				for _, ttl := range []time.Duration{longest, 25 * time.Hour, 366 * 24 * time.Hour, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64} {
+				for _, ttl := range []time.Duration{
+					longest, 25 * time.Hour, 366 * 24 * time.Hour, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64,
+				} {
 					a := on(p.exclusive(), p.key+ttl.String())
 					if a.TTL = ttl; ttl == 0 {
 						continue
