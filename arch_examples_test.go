@@ -33,7 +33,8 @@ var hidden = []struct{ pkg, call, why string }{
 	{"*", "*.GoString", "package fmt calls it"},
 	{"*", "*.LogValue", "package slog calls it"},
 	{"*", "*.MarshalJSON", "package json calls it"},
-	{"store/redis", "New", "it is for the authors of adapters; users call New of goredis or rueidis"},
+	{"store/redis", "New", "it is for the authors of adapters; users call New of goredisstore or rueidisstore"},
+	{"store/redis", "Calls.*", "it is for the authors of adapters"},
 }
 
 // unshown returns the calls of a package without an example, and the examples that do not run though they could.

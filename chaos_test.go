@@ -132,7 +132,7 @@ func bubble(t *testing.T, seed uint64, slots int64) (*bubbleVerdict, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	v, err := history.Judge(r.rec.History(), rules, history.Search{Timeout: time.Minute, Dir: dir, Name: fmt.Sprint("seed-", seed)})
+	v, err := history.Verify(r.rec.History(), rules, history.Search{Timeout: time.Minute, Dir: dir, Name: fmt.Sprint("seed-", seed)})
 	return &bubbleVerdict{v, r.load.Losses.Load(), r.handed.Load(), r.told.Load(), r.clean}, err
 }
 
@@ -159,7 +159,7 @@ type run struct {
 func newRun(t *testing.T, seed uint64) *run {
 	r := &run{rng: rand.New(rand.NewPCG(seed, 7)), rec: history.New(), store: mem.New()}
 	if seed%2 == 1 {
-		r.store = chaos.HandOn(mem.New())
+		r.store = chaos.HandOff(mem.New())
 	}
 	r.ttl = time.Duration(500+r.rng.IntN(4500)) * time.Millisecond
 	keys := 1 + r.rng.IntN(2)

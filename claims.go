@@ -11,11 +11,11 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// A Claim is what a store tells about a lock that is held, or waited for.
+// A Claim is a lock that is held, or waited for, as the store shows it.
 type Claim struct {
 	Name   string
 	Kind   string // "" for locks, "sem", "rate", "once", "lead" for the others
-	Owner  string // tells claims apart; it is no secret
+	Owner  string // distinguishes claims; it is no secret
 	Holder string
 	Note   string
 	Meta   map[string]string
@@ -25,9 +25,9 @@ type Claim struct {
 	Limit  int64
 	Mode   Mode
 	Held   time.Duration // since it was granted, or began to wait
-	Left   time.Duration // until it ends unless renewed; 0: it does not end by itself
+	Left   time.Duration // until it expires unless renewed; 0: it does not expire
 
-	Waiting bool // in line, not held
+	Waiting bool // a queue entry, not held
 	Kept    bool // a record that nobody renews
 }
 
@@ -51,8 +51,8 @@ func newClaim(c driver.Claim) (Claim, bool) {
 	return out, true
 }
 
-// String says in a few words who holds or waits, and for how long. What another program holds has neither a fence nor an age, and
-// may have no expiry.
+// String returns in a few words who holds or waits, and for how long. A lock of another program has
+// neither a fence nor an age, and may have no expiry.
 func (c Claim) String() string {
 	verb := "held"
 	switch {
@@ -74,10 +74,10 @@ func (c Claim) String() string {
 	return s
 }
 
-// Claims yields what is held and waited for under all names that begin with prefix, in no
-// promised order but that those of one name come together: holders first, then the line.
-// It is no snapshot. An error is yielded last and means that the list is not complete; it is
-// errors.ErrUnsupported if the store cannot list.
+// Claims yields the claims and queue entries of all names that begin with prefix. Their order is not
+// promised, but those of one name come together: holders first, then the queue. It is no snapshot.
+// An error is yielded last, and says that the list is not complete. It is [errors.ErrUnsupported] if
+// the store cannot list.
 func (l *Locker) Claims(ctx context.Context, prefix string) iter.Seq2[Claim, error] {
 	return func(yield func(Claim, error) bool) {
 		if err := l.mayRead(ctx); err != nil {
@@ -105,15 +105,15 @@ func (l *Locker) Claims(ctx context.Context, prefix string) iter.Seq2[Claim, err
 	}
 }
 
-// Reason is why a lock cannot be had, now.
+// A Reason says why a lock cannot be acquired now.
 type Reason struct {
 	Name    string
 	Kind    string  // as in Claim: "" for a lock
-	Holders []Claim // nobody: it is free
-	Line    []Claim // who waits, in order
+	Holders []Claim // none: it is free
+	Waiters []Claim // in order
 }
 
-// String says it in one line.
+// String returns a text of one line.
 func (r Reason) String() string {
 	name := quote(r.Name)
 	switch kind("~" + r.Kind + "/") {
@@ -126,7 +126,7 @@ func (r Reason) String() string {
 	case kindLead:
 		name = "election " + name
 	}
-	if len(r.Holders)+len(r.Line) == 0 {
+	if len(r.Holders)+len(r.Waiters) == 0 {
 		return name + " is free"
 	}
 	var parts []string
@@ -140,30 +140,31 @@ func (r Reason) String() string {
 	if len(parts) == 0 {
 		parts = append(parts, "held by nobody")
 	}
-	return fmt.Sprintf("%s is %s; %d in line", name, strings.Join(parts, ", "), len(r.Line))
+	return fmt.Sprintf("%s is %s; %d in the queue", name, strings.Join(parts, ", "), len(r.Waiters))
 }
 
-// maxReasons is how many holders of one name are told in a line.
+// maxReasons is how many holders of one name the text of a Reason has.
 const maxReasons = 3
 
-// Why tells who holds the lock of a name and who waits for it. It is errors.ErrUnsupported if the
-// store cannot tell. Semaphores, rate limits, results and elections are other things, whatever their names: see WhyAll.
+// Why returns who holds the lock of a name and who waits for it. The error is
+// [errors.ErrUnsupported] if the store cannot show it. Semaphores, rate limits, results and elections
+// are apart, whatever their names: see [Locker.WhyAll].
 func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
 	return l.why(ctx, kindLock, name)
 }
 
-// Why tells who holds the slots of a name and who waits for some.
+// Why returns who holds the slots of a name and who waits for some.
 func (s *Semaphore) Why(ctx context.Context, name string) (Reason, error) {
 	return s.l.why(ctx, kindSem, name)
 }
 
-// Why tells who took the passes of a name that count now, and who waits for one.
+// Why returns who took the passes of a name that count now, and who waits for one.
 func (m *Limiter) Why(ctx context.Context, name string) (Reason, error) {
 	return m.l.why(ctx, kindRate, name)
 }
 
-// WhyAll is Why for all that goes by a name: its lock, semaphore, rate limit, remembered result and election. Those of which nothing is
-// held or waited for are left out; none at all means that the name is free. It costs a round trip for each.
+// WhyAll is [Locker.Why] for all kinds of a name: lock, semaphore, rate limit, remembered result and
+// election. Kinds that nobody holds or waits for are left out. It costs a round trip for each kind.
 func (l *Locker) WhyAll(ctx context.Context, name string) ([]Reason, error) {
 	var all []Reason
 	for _, k := range shownKinds {
@@ -171,7 +172,7 @@ func (l *Locker) WhyAll(ctx context.Context, name string) ([]Reason, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(r.Holders)+len(r.Line) > 0 {
+		if len(r.Holders)+len(r.Waiters) > 0 {
 			all = append(all, r)
 		}
 	}
@@ -187,7 +188,7 @@ func (l *Locker) why(ctx context.Context, k kind, name string) (Reason, error) {
 	for _, c := range claims {
 		claim, _ := newClaim(c)
 		if claim.Waiting {
-			r.Line = append(r.Line, claim)
+			r.Waiters = append(r.Waiters, claim)
 		} else {
 			r.Holders = append(r.Holders, claim)
 		}
@@ -195,7 +196,7 @@ func (l *Locker) why(ctx context.Context, k kind, name string) (Reason, error) {
 	return r, nil
 }
 
-// show asks the store what stands on the key of a name.
+// show returns the claims and queue entries of a name.
 func (l *Locker) show(ctx context.Context, k kind, name string) ([]driver.Claim, error) {
 	if err := l.mayRead(ctx); err != nil {
 		return nil, err
@@ -212,7 +213,7 @@ func (l *Locker) show(ctx context.Context, k kind, name string) ([]driver.Claim,
 	return claims, nil
 }
 
-// mayRead says what keeps the Locker from asking its store what is there.
+// mayRead returns an error if the Locker cannot read its store.
 func (l *Locker) mayRead(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -220,7 +221,7 @@ func (l *Locker) mayRead(ctx context.Context) error {
 	if l.store == nil {
 		return errNoNew
 	}
-	cause := context.Cause(ctx) // before the lock is taken: to look at a lease's context may end the lease
+	cause := context.Cause(ctx) // before the mutex is locked: a look at a lease's context may end the lease
 	if l.queue.Closed() {
 		return ErrClosed
 	}

@@ -100,10 +100,10 @@ func TestClaims_facts(t *testing.T) {
 			t.Errorf("%+v", b)
 		}
 		why, err := l.Why(t.Context(), "x")
-		if err != nil || len(why.Holders) != 1 || len(why.Line) != 1 || why.Holders[0].Note != "nightly" || why.Line[0].Note != "soon" || why.Name != "x" {
+		if err != nil || len(why.Holders) != 1 || len(why.Waiters) != 1 || why.Holders[0].Note != "nightly" || why.Waiters[0].Note != "soon" || why.Name != "x" {
 			t.Errorf("%+v %v", why, err)
 		}
-		if got, want := why.String(), fmt.Sprintf(`"x" is held by me for 5s (fence %d); 1 in line`, lease.Fence()); got != want {
+		if got, want := why.String(), fmt.Sprintf(`"x" is held by me for 5s (fence %d); 1 in the queue`, lease.Fence()); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	})
@@ -225,14 +225,14 @@ func TestReason_String(t *testing.T) {
 	c := distlock.Claim{Holder: "me", Held: 90 * time.Second, Fence: 7}
 	for want, r := range map[string]distlock.Reason{
 		`"x" is free`: {Name: "x"},
-		`"x" is held by me for 1m30s (fence 7); 0 in line`:                                 {Name: "x", Holders: []distlock.Claim{c}},
-		`"x" is held by me for 1m30s (fence 7), held by me for 1m30s (fence 7); 2 in line`: {Name: "x", Holders: []distlock.Claim{c, c}, Line: make([]distlock.Claim, 2)},
-		`"x" is held by nobody; 1 in line`:                                                 {Name: "x", Line: []distlock.Claim{c}},
-		`"x" is kept by me for 1ms; 0 in line`:                                             {Name: "x", Holders: []distlock.Claim{{Holder: "me", Held: time.Millisecond, Kept: true}}},
-		`"a\nb" is held by "\x1b[2J" for 0s (fence 7); 0 in line`:                          {Name: "a\nb", Holders: []distlock.Claim{{Holder: "\x1b[2J", Fence: 7}}},
-		`"x" is held by another client, no expiry; 0 in line`:                              {Name: "x", Holders: []distlock.Claim{{Holder: "another client"}}},
-		`"x" is held by another client; 0 in line`:                                         {Name: "x", Holders: []distlock.Claim{{Holder: "another client", Left: time.Second}}},
-		`"` + strings.Repeat("x", 64) + `"... is free`:                                     {Name: strings.Repeat("x", 99)},
+		`"x" is held by me for 1m30s (fence 7); 0 in the queue`:                                 {Name: "x", Holders: []distlock.Claim{c}},
+		`"x" is held by me for 1m30s (fence 7), held by me for 1m30s (fence 7); 2 in the queue`: {Name: "x", Holders: []distlock.Claim{c, c}, Waiters: make([]distlock.Claim, 2)},
+		`"x" is held by nobody; 1 in the queue`:                                                 {Name: "x", Waiters: []distlock.Claim{c}},
+		`"x" is kept by me for 1ms; 0 in the queue`:                                             {Name: "x", Holders: []distlock.Claim{{Holder: "me", Held: time.Millisecond, Kept: true}}},
+		`"a\nb" is held by "\x1b[2J" for 0s (fence 7); 0 in the queue`:                          {Name: "a\nb", Holders: []distlock.Claim{{Holder: "\x1b[2J", Fence: 7}}},
+		`"x" is held by another client, no expiry; 0 in the queue`:                              {Name: "x", Holders: []distlock.Claim{{Holder: "another client"}}},
+		`"x" is held by another client; 0 in the queue`:                                         {Name: "x", Holders: []distlock.Claim{{Holder: "another client", Left: time.Second}}},
+		`"` + strings.Repeat("x", 64) + `"... is free`:                                          {Name: strings.Repeat("x", 99)},
 	} {
 		if got := r.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -246,7 +246,7 @@ func TestReason_String(t *testing.T) {
 func TestWhy_free(t *testing.T) {
 	l := lockerOn(t, mem.New())
 	why, err := l.Why(t.Context(), "~x")
-	if err != nil || why.Name != "~x" || len(why.Holders)+len(why.Line) != 0 {
+	if err != nil || why.Name != "~x" || len(why.Holders)+len(why.Waiters) != 0 {
 		t.Errorf("%+v %v", why, err)
 	}
 }
@@ -295,7 +295,7 @@ func TestReason_String_crowd(t *testing.T) {
 	for range 5 {
 		r.Holders = append(r.Holders, distlock.Claim{Holder: "me", Held: time.Second})
 	}
-	if got, want := r.String(), `semaphore "gpu" is held by me for 1s, held by me for 1s, held by me for 1s, and by 2 others; 0 in line`; got != want {
+	if got, want := r.String(), `semaphore "gpu" is held by me for 1s, held by me for 1s, held by me for 1s, and by 2 others; 0 in the queue`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got, want := (distlock.Reason{Name: "api", Kind: "rate"}).String(), `rate limit "api" is free`; got != want {

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// maxJob is how many bytes of a name leave room for any fire of the job.
+// maxJob is how many bytes the name of a job may have, so that the time of a fire fits behind it.
 const maxJob = maxName - len("@2006-01-02T15:04:05.999999999Z")
 
-// A Cron runs a job one time for each fire, though several schedulers fire it and their clocks differ. A process that is lost
-// while it runs a job leaves the fire undone, unless the clock of another comes to it later: then it is run again.
+// A Cron runs a job one time for each fire, although several schedulers fire it and their clocks
+// differ. If a process dies while it runs a job, the fire is not done, unless the clock of another
+// scheduler reaches it later: then the job runs again.
 type Cron struct {
 	once    *Once[struct{}]
 	overlap bool
@@ -19,14 +20,17 @@ type Cron struct {
 
 // CronOptions are the options of a Cron. The zero value is good.
 type CronOptions struct {
-	// Keep is how long a fire is remembered after its job has ended: longer than the clocks of the schedulers can differ. 0 means 1 h.
+	// Keep is how long a fire is remembered after its job has ended: longer than the clocks of the
+	// schedulers can differ. 0 means 1 h.
 	Keep time.Duration
 
-	// Overlap runs a job though an earlier fire of it is still running. By default that fire is skipped.
+	// Overlap runs a job although an earlier fire of it is still running. By default that fire is
+	// skipped.
 	Overlap bool
 }
 
-// Cron returns a Cron; nil for o is the zero CronOptions. It is errors.ErrUnsupported if the store cannot keep a record.
+// Cron returns a Cron; nil for o is the zero CronOptions. The error is [errors.ErrUnsupported] if
+// the store cannot keep a record.
 func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 	if o == nil {
 		o = &CronOptions{}
@@ -42,11 +46,14 @@ func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 	return &Cron{once, o.Overlap}, nil
 }
 
-// Run runs f for the fire of a job, unless that fire was or is being run, or an earlier one still is. It reports whether it ran
-// f; the error is that of f, or says that the store failed: it is ErrNotAcquired if and only if f
-// did not run. A job that fails or panics has run, and the panic goes on. A fire is known by the
-// name and the time for which it was planned,
-// which has to be the same in all schedulers: not the time at which one of them got to it. The name has at most 224 bytes.
+// Run runs f for the fire of a job, unless that fire ran or runs already, or an earlier one still
+// runs. It reports whether it ran f. The error is that of f, or says that the store failed: it is
+// [ErrNotAcquired] if and only if f did not run. A job that fails or panics has run, and the panic
+// continues.
+//
+// A fire is known by the name and the time for which it was planned. That time has to be the same
+// in all schedulers: not the time at which one of them started the job. The name has at most 224
+// bytes.
 //
 // Unless jobs may overlap, f runs under the lock of the name, and its context carries that lease.
 func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx context.Context) error) (ran bool, err error) {
@@ -62,8 +69,8 @@ func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx 
 	}
 	key := name + "@" + fire.UTC().Format(time.RFC3339Nano)
 	own, once := false, *c.once
-	// A job that failed, or panicked, has run: a scheduler that is late must not run it again. The error does not tell: a
-	// job may return that of another, which could not begin.
+	// A job that failed, or panicked, has run: a late scheduler must not run it again. The error does
+	// not show that: a job may return the error of another job, which could not begin.
 	once.o.Failures = func(error) bool { return ran }
 	_, err = once.Do(ctx, key, func(ctx context.Context) (struct{}, error) {
 		own = true
@@ -74,7 +81,7 @@ func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx 
 	}, MaxWait(0))
 	var past *PastError
 	if !own && (errors.Is(err, ErrHeld) || errors.As(err, &past)) {
-		return false, nil // another runs it, or has
+		return false, nil // another runs it, or ran it
 	}
 	return ran, err
 }

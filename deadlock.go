@@ -6,30 +6,32 @@ import (
 	"strings"
 )
 
-// ErrDeadlock says that the call waited for itself: others wait for what its context holds, and it for what they hold, in a circle.
-// It is the one of them that is told, and the others go on when it has given back what it holds. It is an ErrHeld too: the caller
-// got nothing. The error is a *DeadlockError.
+// ErrDeadlock says that a call would wait for ever: it waits for a lock whose holder waits, directly
+// or through others, for a lock that the context of the call holds. One call of such a cycle fails,
+// and the others continue when it has released its locks. The error is an [ErrHeld] too: the caller
+// got nothing. It is a [*DeadlockError].
 //
-// A party to it is a call whose context was made by Lease.Context, Do or one of their kin, and holds those leases. One that
-// asks for what its own context holds is told at once. One that waits in a circle with others, of any process, is told within two seconds, on a
-// store that has a line and stores values; on others the calls wait until their contexts end.
+// A call takes part with the leases that its context carries: a context that was made by
+// [Lease.Context], [Locker.Do] and the like. A call for a lock that its own context holds fails at
+// once. A cycle of several calls, of any process, is found within two seconds on a store that can
+// queue and stores values. On other stores the calls wait until their contexts end.
 var ErrDeadlock = errors.New("distlock: deadlock")
 
 // A DeadlockError says who waits for whom. It is ErrDeadlock.
 type DeadlockError struct {
-	Name  string // what was asked for
-	Cycle []Task // whoever takes part, the caller first; each holds what the one before it waits for, if there are no branches
-	Err   error  // what was in the way: a *HeldError
+	Name  string // of the lock
+	Cycle []Task // the caller first; each task holds what the one before it waits for, if there are no branches
+	Err   error  // who holds the lock: a *HeldError
 }
 
-// A Task is one that takes part in a deadlock.
+// A Task is a call that takes part in a deadlock, with the leases of its context.
 type Task struct {
 	Holder string
-	Waits  Claim   // what it waits for; Held: for how long
-	Holds  []Claim // what of its leases is in the way of others
+	Waits  Claim   // the lock that it waits for; Held: for how long
+	Holds  []Claim // those of its locks that others wait for
 }
 
-// String says in a few words what the party holds and waits for.
+// String returns in a few words what the task holds and waits for.
 func (p Task) String() string {
 	var holds []string
 	for _, c := range p.Holds {
@@ -38,7 +40,7 @@ func (p Task) String() string {
 	return fmt.Sprintf("%s holds %s and waits for %s", label(p.Holder), strings.Join(holds, ", "), p.Waits.title())
 }
 
-// title names the lock of a claim.
+// title returns the name and the kind of a claim.
 func (c Claim) title() string {
 	if c.Kind == "" {
 		return quote(c.Name)
@@ -57,7 +59,8 @@ func (e *DeadlockError) Error() string {
 	return "distlock: deadlock: " + strings.Join(parts, "; ")
 }
 
-// Report tells the same as Error for a terminal: on several lines, with how long each holds and waits.
+// Report returns the same as Error for a terminal: on several lines, with how long each task holds
+// and waits.
 func (e *DeadlockError) Report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "deadlock: %d wait for each other\n", len(e.Cycle))
@@ -66,11 +69,11 @@ func (e *DeadlockError) Report() string {
 		b.WriteString("deadlock: one waits for itself\n")
 	}
 	for i, p := range e.Cycle {
-		told := ""
+		failed := ""
 		if i == 0 {
-			told = " (told)"
+			failed = " (its call failed)"
 		}
-		fmt.Fprintf(&b, "  %s%s\n", label(p.Holder), told)
+		fmt.Fprintf(&b, "  %s%s\n", label(p.Holder), failed)
 		for _, c := range p.Holds {
 			fmt.Fprintf(&b, "    holds     %s for %v", c.title(), round(c.Held))
 			if c.Fence > 0 {
@@ -86,5 +89,5 @@ func (e *DeadlockError) Report() string {
 // Is makes a DeadlockError an ErrDeadlock.
 func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 
-// Unwrap gives what was in the way.
+// Unwrap returns who holds the lock.
 func (e *DeadlockError) Unwrap() error { return e.Err }

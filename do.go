@@ -5,14 +5,14 @@ import (
 	"errors"
 )
 
-// Do runs f under the lock of a name, waiting for it as Lock does. The context that f gets ends when
-// the lease is lost; FromContext finds the lease, and its fence, in it.
+// Do runs f under the lock of a name, and waits for the lock as [Locker.Lock] does. The context of f
+// ends when the lease is lost; [FromContext] finds the lease, and its fence, in it.
 //
 // Do returns an error if the lock was not acquired, if f returned one, or if the lease was lost
-// before f returned: a run that lost its lock never returns nil. The error is ErrNotAcquired if and
-// only if f did not run. If the lock could not be released, because the store did not answer for 5
-// s, it stays taken until its TTL ends. The work is done then, and Do does not return that error:
-// observers get it with the event Released, and Log logs it.
+// before f returned: a run that lost its lock never returns nil. The error is [ErrNotAcquired] if
+// and only if f did not run. If the lock could not be released, because the store did not answer for
+// 5 s, it stays held until its TTL has passed. The work is done then, and Do does not return that
+// error: observers get it with [EventReleased], and [Log] logs it.
 func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
 	if f == nil {
 		return outcome(false, errNilFunc)
@@ -24,9 +24,8 @@ func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context
 	return lease.do(ctx, f)
 }
 
-// TryDo runs f under the lock of a name if nobody has it, and otherwise returns false and no
-// error: somebody else is at it. The error is that of Do: ErrNotAcquired if and only if ran is
-// false.
+// TryDo runs f under the lock of a name if nobody holds it, and otherwise returns false and no error.
+// The error is that of [Locker.Do]: [ErrNotAcquired] if and only if ran is false.
 func (l *Locker) TryDo(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
 	if f == nil {
 		return false, outcome(false, errNilFunc)
@@ -41,7 +40,7 @@ func (l *Locker) TryDo(ctx context.Context, name string, f func(ctx context.Cont
 	return true, lease.do(ctx, f)
 }
 
-// DoValue is Do for a function that returns a value. If the lease was lost the value is
+// DoValue is [Locker.Do] for a function that returns a value. If the lease was lost, the value is
 // returned together with the error.
 func DoValue[T any](ctx context.Context, l *Locker, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	var v T
@@ -61,8 +60,8 @@ func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (err 
 	return f(l.Context(ctx))
 }
 
-// finish unlocks after the work, and returns what came of the work, and of the lease if it was
-// lost. A release that failed is not the work's error: part has told observers.
+// finish unlocks after the work, and returns the error of the work, and that of the lease if it was
+// lost. A release that failed is not an error of the work: observers have it.
 func (l *Lease) finish(ctx context.Context, err error) error {
 	if lost := l.Unlock(ctx); errors.Is(lost, ErrLost) && !errors.Is(err, lost) { // f may return it too
 		return errors.Join(err, lost)

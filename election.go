@@ -13,22 +13,24 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// ErrStepDown is why a term ended: a preferred candidate waits.
-var ErrStepDown = errors.New("distlock: asked to step down")
+// ErrStepDown is the cause of the end of a term: a preferred candidate waits.
+var ErrStepDown = errors.New("distlock: leader steps down")
 
-// preferKey marks the place of a preferred candidate.
+// preferKey marks the queue entry of a preferred candidate.
 const preferKey = "_preferred"
 
-// An Election lets one of many candidates lead at a time. It does not keep a leader that was paused from acting
-// when another leads already: send the term along with what the leader does, and let what is changed refuse a lower one.
+// An Election is a leader election: one of many candidates leads at a time. It cannot stop a leader
+// that was paused and acts when another leads already. Send [Term.Number], a fencing token, along
+// with every change that the leader makes, and let the changed resource refuse a lower one.
 type Election struct {
 	l    *Locker
 	name string
 	opts []Option
 }
 
-// Election returns the election of a name. The options are those of its candidate; Wait and Asks do not count, since
-// candidates wait until they are elected. It is errors.ErrUnsupported if the store has no fences or stores no values.
+// Election returns the election of a name. The options are those of its candidate. [MaxWait] and
+// [MaxAttempts] have no effect: candidates wait until they are elected. The error is
+// [errors.ErrUnsupported] if the store has no fences or stores no values.
 func (l *Locker) Election(name string, opts ...Option) (*Election, error) {
 	e := &Election{l, name, opts[:len(opts):len(opts)]}
 	r, err := e.request(context.Background())
@@ -40,13 +42,14 @@ func (l *Locker) Election(name string, opts ...Option) (*Election, error) {
 	case !f.Value:
 		return nil, unsupported(f, "stores no values, as an Election needs")
 	case r.opt.preferred && !f.Queue:
-		return nil, unsupported(f, "has no line, as Preferred needs")
+		return nil, unsupported(f, "has no queue, as Preferred needs")
 	}
 	return e, nil
 }
 
-// Preferred makes the candidate of an Election a preferred one: while it waits, a leader that is not preferred is asked to step
-// down, which it learns of within a third of its TTL. Calls of other kinds refuse it.
+// Preferred makes the candidate of an [Election] a preferred one: while it waits, a leader that is
+// not preferred has to step down, and learns that within a third of its TTL. Calls of other kinds
+// refuse the option.
 func Preferred() Option {
 	return func(o *options) error {
 		o.preferred = true
@@ -54,13 +57,13 @@ func Preferred() Option {
 	}
 }
 
-// request makes the request of the candidate.
+// request returns the request of the candidate.
 func (e *Election) request(ctx context.Context) (*request, error) {
 	r, err := e.l.request(ctx, kindLead, e.name, ModeExclusive, e.opts)
 	if err != nil {
 		return nil, err
 	}
-	r.Weight, r.Limit, r.opt.wait, r.opt.maxAttempts = driver.Whole, driver.Whole, -1, 0
+	r.Weight, r.Limit, r.Wait, r.MaxAttempts = driver.Whole, driver.Whole, -1, 0
 	if r.opt.preferred {
 		meta := map[string]string{preferKey: "yes"}
 		maps.Copy(meta, r.Meta)
@@ -69,16 +72,17 @@ func (e *Election) request(ctx context.Context) (*request, error) {
 	return r, nil
 }
 
-// Run stands for election again and again, and calls lead whenever it is elected, until ctx ends or lead returns an error.
+// Run stands for election again and again, and calls lead whenever it is elected, until ctx ends or
+// lead returns an error.
 //
-// The context of lead ends with ctx, with the loss of the lease, and with ErrStepDown when a preferred candidate waits.
-// Leadership is given back only when lead has returned, and then at once; to return nil is to resign. An
-// error of lead ends Run, unless lead's context was over by then.
+// The context of lead ends with ctx, with the loss of the lease, and with [ErrStepDown] when a
+// preferred candidate waits. Run releases the leadership when lead has returned, and not before. If
+// lead returns nil, it resigns. An error of lead ends Run, unless the context of lead had ended.
 //
-// The error is ErrNotAcquired if and only if lead was never called.
+// The error is [ErrNotAcquired] if and only if lead was never called.
 //
-// A store that fails is tried again, but for the very first call. To shut down, end ctx and wait for Run: Locker.Close
-// does not wait for lead.
+// Run retries when the store fails, but not if the very first call fails. To shut down, end ctx and
+// wait for Run: [Locker.Close] does not wait for lead.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
 	if lead == nil {
 		return outcome(false, errNilFunc)
@@ -128,21 +132,22 @@ func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Co
 	defer func() {
 		leave(ErrReleased)
 		wg.Wait()
-		_ = lease.Unlock(ctx) // observers get what went wrong; the term is over in any case
+		_ = lease.Unlock(ctx) // observers get the error; the term has ended in any case
 		switch {
 		case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		case ctx.Err() != nil:
 			err = errors.Join(err, context.Cause(ctx))
 		}
 	}()
-	// Every term is a claim of its own, and never handed on in memory: its number is the fence that the store shows.
+	// Every term is a claim of its own, and never handed off in memory: its number is the fence that
+	// the store shows.
 	if lease.q.Pin() != nil || e.outranked(term, lease) { //nolint:contextcheck // Pin waits for nothing
 		return nil
 	}
 	wg.Go(func() { e.listen(term, lease, leave) })
 	err = lead(term, &Term{lease})
 	if term.Err() != nil && ctx.Err() == nil {
-		return nil // what lead says of a term that was ended for it ends nothing else
+		return nil // the term had ended, so the error of lead does not end Run
 	}
 	return err
 }
@@ -175,7 +180,7 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 	}
 	claims, err := e.l.show(ctx, kindLead, e.name)
 	if err != nil {
-		return false // the next look may tell
+		return false // the next read may show it
 	}
 	for _, c := range claims {
 		if c.Waiting && c.Meta[preferKey] != "" {
@@ -185,13 +190,15 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 	return false
 }
 
-// A Term is a time of leading.
+// A Term is one period of leadership.
 type Term struct{ lease *Lease }
 
-// Number returns the number of the term: the fence of its lease, greater than that of every term before.
+// Number returns the number of the term: the fence of its lease, greater than that of every earlier
+// term.
 func (t *Term) Number() uint64 { return t.lease.Fence() }
 
-// Publish stores a value for all to see in Leader.Value, at most 64 KiB; it replaces that of Value. It is gone with the term.
+// Publish stores a value that others read in [Leader].Value, at most 64 KiB. It replaces the value of
+// the option [Value], and is gone with the term.
 func (t *Term) Publish(ctx context.Context, value []byte) error {
 	if ctx == nil {
 		return errNilContext
@@ -213,13 +220,13 @@ func (t *Term) Publish(ctx context.Context, value []byte) error {
 	call, cancel := context.WithTimeout(ctx, min(queue.CallLimit, hold.Left()))
 	defer cancel()
 	err := hold.Alone(call, func(ctx context.Context, ttl time.Duration) error { // an Extend may be under way
-		// The claim may live longer by this. Trust does not: the next renewal sees to that.
+		// The claim may live longer by this. Trust does not: the next renewal extends it.
 		_, err := lease.r.l.store.Renew(ctx, driver.Renewal{ID: lease.q.ID(), TTL: ttl, Value: value})
 		return err
 	})
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
-		_ = hold.Extend(call, hold.Terms().TTL) // the lease is told that it is lost
+		_ = hold.Extend(call, hold.Terms().TTL) // it ends the lease
 		return newLostError(lease.r.name, lease.Fence(), err)
 	case err != nil && lease.Err() != nil: //nolint:contextcheck // Err waits for nothing
 		return lease.Err() //nolint:contextcheck // Err waits for nothing

@@ -258,7 +258,7 @@ func TestElection_Leader(t *testing.T) {
 		sees := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if now, err := e.Leader(ctx); err != nil || now.Holder != "ann" || now.Term == 0 || now.Line != 1 || string(now.Value) != want {
+			if now, err := e.Leader(ctx); err != nil || now.Holder != "ann" || now.Term == 0 || now.Waiters != 1 || string(now.Value) != want {
 				t.Errorf("want the value %q, and one in line: %+v, %v", want, now, err)
 			}
 		}
@@ -549,4 +549,41 @@ func TestLocker_Election_refuses(t *testing.T) {
 	wants(t, err, distlock.ErrInvalidName)
 	_, err = newGate().locker(t).Election("e", distlock.TTL(0))
 	wants(t, err, distlock.ErrInvalidTTL)
+}
+
+// TestElection_waits shows that a candidate waits, also if the calls of its Locker do not.
+func TestElection_waits(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		first, err := g.locker(t).Election("e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := g.locker(t, distlock.MaxWait(0), distlock.MaxAttempts(1)).Election("e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, resign := context.WithCancel(t.Context())
+		led, ended := make(chan error, 1), make(chan error, 1)
+		go func() {
+			led <- first.Run(ctx, func(ctx context.Context, _ *distlock.Term) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		synctest.Wait()
+		go func() {
+			ended <- second.Run(t.Context(), func(context.Context, *distlock.Term) error { return errors.New("enough") })
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-ended:
+			t.Fatalf("a candidate did not wait: %v", err)
+		default:
+		}
+		resign()
+		wants(t, <-led, context.Canceled)
+		if err := <-ended; err == nil || err.Error() != "enough" {
+			t.Errorf("the second candidate: %v", err)
+		}
+	})
 }

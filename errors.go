@@ -12,43 +12,42 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// The errors to tell apart with errors.Is. What a kind of lock needs and a store cannot do is
-// errors.ErrUnsupported.
+// The errors to distinguish with [errors.Is]. If a store cannot do what a kind of lock needs, the
+// error is [errors.ErrUnsupported].
 var (
 	// ErrNotAcquired says that the lock was not acquired, whatever the reason: it was held, the
 	// store failed, the wait ended, an argument was wrong, the Locker was closed, it would have
-	// been a deadlock. It comes together with the error that says which.
+	// been a deadlock. The error of the reason comes with it.
 	//
-	// It answers whether a function ran. The error of Locker.Do, TryDo, DoValue, Semaphore.Do,
-	// Once.Do, Cron.Run and Election.Run is ErrNotAcquired if and only if the call did not run the
-	// function it was given. If the function itself returns such an error, of a lock within, then
-	// the call returns it without the match.
+	// It answers whether a function ran. The error of [Locker.Do], [Locker.TryDo], [DoValue],
+	// [Semaphore.Do], [Once.Do], [Cron.Run] and [Election.Run] is ErrNotAcquired if and only if the
+	// call did not run its function. If the function itself returns such an error, of a lock within
+	// it, the call returns that error without the match.
 	ErrNotAcquired = errors.New("distlock: not acquired")
 
-	// ErrHeld says that another holds what was asked for. It is definite: the caller holds
-	// nothing. A wait that ended carries the reason of its context too. The error is a *HeldError.
+	// ErrHeld says that another holds the lock. It is definite: the caller holds nothing. If a wait
+	// ended, the error has the cause of its context too. The error is a [*HeldError].
 	ErrHeld = errors.New("distlock: held")
 
-	// ErrLost says that the lease ended without Unlock: its work must stop. It is the cause with which
-	// the lease's contexts end. The error is a *LostError.
+	// ErrLost says that the lease ended without Unlock: its work must stop. It is the cause of the
+	// contexts of the lease. The error is a [*LostError].
 	ErrLost = errors.New("distlock: lease lost")
 
-	// ErrMaxHold is the ErrLost of a lease that reached its MaxHold.
+	// ErrMaxHold is the [ErrLost] of a lease that reached its [MaxHold].
 	ErrMaxHold error = &kindOf{"distlock: longest hold reached", ErrLost}
 
-	// ErrReleased says that the lease was given back by Unlock or given away by Handle.
+	// ErrReleased says that the lease was released by [Lease.Unlock] or given away by [Lease.Handle].
 	ErrReleased = queue.ErrReleased
 
 	// ErrClosed says that the Locker was closed.
 	ErrClosed = queue.ErrClosed
 
 	// ErrUnavailable says that the store could not be used for now. It is definite: nothing was
-	// changed, so a call that asked for a lock holds nothing. The error is an *OpError.
+	// changed, so a call for a lock holds nothing. The error is an [*OpError].
 	ErrUnavailable = errors.New("distlock: store unavailable")
 
-	// ErrUnknown says that a call may or may not have taken effect, and that it could not be
-	// found out: the store may keep a claim of the caller's until its TTL is over. The error
-	// is an *OpError.
+	// ErrUnknown says that a call may or may not have taken effect: the store may keep a claim of the
+	// caller until its TTL has passed. The error is an [*OpError].
 	ErrUnknown = errors.New("distlock: outcome unknown")
 
 	// ErrInvalid says that an argument is out of bounds, and nothing was changed. The errors
@@ -71,8 +70,8 @@ type kindOf struct {
 func (k *kindOf) Error() string { return k.text }
 func (k *kindOf) Unwrap() error { return k.of }
 
-// outcome makes an error say whether the function of a call ran: it is ErrNotAcquired if and only
-// if the function did not.
+// outcome returns err with the answer whether the function of a call ran: the error is
+// ErrNotAcquired if and only if the function did not run.
 func outcome(ran bool, err error) error {
 	switch {
 	case err == nil || errors.Is(err, ErrNotAcquired) == !ran:
@@ -84,15 +83,16 @@ func outcome(ran bool, err error) error {
 	}
 }
 
-// A notAcquiredError is the reason why a lock was not acquired. It is ErrNotAcquired.
+// A notAcquiredError has the reason why a lock was not acquired. It is ErrNotAcquired.
 type notAcquiredError struct{ err error }
 
 func (e *notAcquiredError) Error() string        { return e.err.Error() }
 func (e *notAcquiredError) Is(target error) bool { return target == ErrNotAcquired }
 func (e *notAcquiredError) Unwrap() error        { return e.err }
 
-// A ranError is the error of a function that ran. It is all that the error is but ErrNotAcquired,
-// which belongs to a lock within the function. It has no Unwrap: errors.Is would find the match.
+// A ranError is the error of a function that ran. It matches everything that the error matches but
+// ErrNotAcquired, which belongs to a lock within the function. It has no Unwrap: errors.Is would
+// find the match.
 type ranError struct{ err error }
 
 func (e *ranError) Error() string { return e.err.Error() }
@@ -103,18 +103,18 @@ func (e *ranError) Is(target error) bool {
 
 func (e *ranError) As(target any) bool { return errors.As(e.err, target) }
 
-// A HeldError says who holds what was asked for. It is ErrHeld.
+// A HeldError says who holds the lock. It is [ErrHeld].
 type HeldError struct {
-	Name   string        // what was asked for
-	Holder string        // who has it
-	Held   time.Duration // for how long the holder has had it
-	Left   time.Duration // until it ends unless renewed; 0: not known
+	Name   string        // of the lock
+	Holder string        // who holds it
+	Held   time.Duration // for how long
+	Left   time.Duration // until it expires unless renewed; 0: not known
 	Fence  uint64        // the holder's fence; 0: none
 	Ahead  int           // how many wait before the caller
-	Retry  time.Duration // before that nothing of what is in the way ends by itself; 0: not known
+	Retry  time.Duration // until the first of the claims in the way expires; 0: not known
 
-	record  *driver.Claim // what holds it is a record, which nobody gives back; nil: it is not
-	endless bool          // another program holds it, and it has no end
+	record  *driver.Claim // the claim is a record, which nobody releases; nil: it is not
+	endless bool          // another program holds it, without an expiry
 }
 
 func (e *HeldError) Error() string {
@@ -141,12 +141,12 @@ func (e *HeldError) Error() string {
 // Is makes a HeldError an ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// A LostError says how a lease was lost. It is ErrLost, and ErrMaxHold if that was the reason.
+// A LostError says why a lease was lost. It is [ErrLost], and [ErrMaxHold] if that was the reason.
 type LostError struct {
 	Name   string
 	Fence  uint64
 	Reason Loss
-	Err    error // what the store said, or nil
+	Err    error // of the store, or nil
 }
 
 // Loss is the reason for a loss.
@@ -155,9 +155,9 @@ type Loss string
 // The reasons for a loss.
 const (
 	LossExpired Loss = "expired" // it could not be renewed in time
-	LossTaken   Loss = "taken"   // the store no longer knows the claim
+	LossTaken   Loss = "taken"   // the store no longer has the claim
 	LossBroken  Loss = "broken"  // somebody broke the claim on purpose
-	LossMaxHold Loss = "maxhold" // it was held for as long as its MaxHold permits
+	LossMaxHold Loss = "maxhold" // its MaxHold was reached
 )
 
 func (e *LostError) Error() string {
@@ -175,8 +175,8 @@ func (e *LostError) Error() string {
 	}
 }
 
-// Is makes a LostError an ErrLost, and an ErrMaxHold if that was the reason. Two errors about the
-// same loss are one.
+// Is makes a LostError an [ErrLost], and an [ErrMaxHold] if that was the reason. Two errors of the
+// same loss are equal.
 func (e *LostError) Is(target error) bool {
 	if o, ok := target.(*LostError); ok {
 		return o != nil && o.Name == e.Name && o.Fence == e.Fence && o.Reason == e.Reason
@@ -184,11 +184,11 @@ func (e *LostError) Is(target error) bool {
 	return target == ErrLost || target == ErrMaxHold && e.Reason == LossMaxHold
 }
 
-// Unwrap gives what the store said.
+// Unwrap returns the error of the store.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// An OpError says that a call to the store failed. It is ErrUnknown if the call may have
-// taken effect, and ErrUnavailable if it did not or was undone.
+// An OpError says that a call of the store failed. It is [ErrUnknown] if the call may have taken
+// effect, and [ErrUnavailable] if it did not or was undone.
 type OpError struct {
 	Op      string // "acquire", "extend", "release", "withdraw", "handle", "attach", "downgrade", "show", "list", "check", "record", "publish"
 	Name    string
@@ -207,7 +207,7 @@ func (e *OpError) Error() string {
 	return s + ": " + e.Err.Error()
 }
 
-// Is tells whether the outcome is known.
+// Is makes an OpError an [ErrUnknown], [ErrUnavailable] or [ErrInvalid].
 func (e *OpError) Is(target error) bool {
 	switch target {
 	case ErrUnknown:
@@ -220,10 +220,10 @@ func (e *OpError) Is(target error) bool {
 	return false
 }
 
-// Unwrap gives what the store returned.
+// Unwrap returns the error of the store.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// quote shows a name or another's input: escaped, and not more than 64 bytes of that.
+// quote returns a name or other input for an error: escaped, and at most 64 bytes of it.
 func quote(s string) string {
 	const most = 64
 	var b strings.Builder
@@ -240,8 +240,8 @@ func quote(s string) string {
 	return `"` + b.String() + `"`
 }
 
-// label shows a holder: as it is, unless it is none that Holder would take. Others may write
-// to the store too.
+// label returns a holder for people: as it is, unless the option [Holder] would refuse it. Other
+// programs may write to the store too.
 func label(s string) string {
 	if flaw(s, maxHolder) != "" {
 		return quote(s)
@@ -249,7 +249,7 @@ func label(s string) string {
 	return s
 }
 
-// round makes a duration readable.
+// round rounds a duration for people.
 func round(d time.Duration) time.Duration {
 	switch {
 	case d > 10*time.Second:

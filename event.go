@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// An Observer is told what happens, for logs, metrics and traces. It is called by the goroutine to
-// which it happens, with no lock held: it should return soon, and must not call the Locker. If it panics in a call, the panic
-// goes on to the caller, who gets nothing: what the call has taken is given back, or ends with its TTL.
-// The context is that of the call that the event belongs to; for what happens to a lease by itself, Event.Origin;
-// for what is asked of the store on behalf of all who wait, an empty one.
+// An Observer is called for each event, for logs, metrics and traces. The goroutine that causes the
+// event calls it, with no lock held. It should return soon, and must not call the Locker. If it
+// panics during a call, the panic continues in the caller, and the call leaves nothing: its lock is
+// released, or expires.
+//
+// The context is that of the call that the event belongs to. For an event that a lease has by itself
+// it is the Origin of the event, and for attempts on behalf of all waiters an empty one.
 type Observer func(ctx context.Context, e Event)
 
-// An Event is one thing that happened. Fields that say nothing about a kind are zero.
+// An Event is one thing that happened. Fields without a meaning for its type are zero.
 type Event struct {
 	Type   EventType
 	Store  string // Features.Name of the store
@@ -21,27 +23,26 @@ type Event struct {
 	Holder string
 	Fence  uint64
 
-	Took   time.Duration // how long it took: see the kinds
+	Took   time.Duration // how long it took: see the types
 	Wait   time.Duration // Granted, Refused: the part of Took that came after Waiting
-	Left   time.Duration // the trust that was left
-	Margin time.Duration // Renewed: how long before the end of its trust; 0: it failed, or the lease had not had all of its TTL yet
+	Left   time.Duration // how much trust was left
+	Margin time.Duration // Renewed: how long before the end of its trust; 0: it failed, or the lease was provisional
 	Behind int           // how many wait in the store behind the lease
 	Handed bool          // Granted: by another goroutine of this process, without the store
 	Waited bool          // Granted, Refused: a Waiting came before
-	Thin   bool          // Renewed: so late that there might have been no time for another try
+	Thin   bool          // Renewed: so late that there was hardly time for another attempt
 	Risk   bool          // Renewed, Lost: the renewal before had failed
 	Err    error
 
-	// Origin is the context of the call that asked for the lock, without its end: it tells which trace the lease belongs to,
-	// whoever gives it back.
+	// Origin is the context of the call that acquired the lock, without its end: it has the trace that
+	// the lease belongs to, also if another goroutine unlocks it.
 	Origin context.Context
 }
 
-// EventType says what happened.
+// EventType is the type of an event.
 type EventType string
 
-// The kinds of events. Every call that asks for a lock ends in one EventGranted or one
-// EventRefused; every EventGranted is followed by one EventReleased, EventHandedOff, EventDetached
+// The types of events. Every call for a lock ends in one EventGranted or one EventRefused; every EventGranted is followed by one EventReleased, EventHandedOff, EventDetached
 // or EventLost.
 const (
 	EventAttempted EventType = "attempted"  // the store answered one Acquire: Took, Err
@@ -55,7 +56,7 @@ const (
 	EventReleased  EventType = "released"   // the store answered the release: Took since the grant, Err
 	EventHandedOff EventType = "handed off" // the lease went to the next in this process: Took since the grant
 	EventDetached  EventType = "detached"   // Handle was called: Took since the grant
-	EventWithdrawn EventType = "withdrawn"  // a place, or an unseen grant, was given up: Err
+	EventWithdrawn EventType = "withdrawn"  // a queue entry, or an unseen grant, was removed: Err
 )
 
 // Mode is how a lease excludes others.

@@ -13,7 +13,7 @@ func ExampleLocker_Why() {
 	_, _ = locker.Lock(ctx, "nightly report", distlock.Note("for the auditors"))
 
 	why, err := locker.Why(ctx, "nightly report")
-	fmt.Println(why.Holders[0].Holder, why.Holders[0].Note, len(why.Line), err)
+	fmt.Println(why.Holders[0].Holder, why.Holders[0].Note, len(why.Waiters), err)
 
 	why, _ = locker.Why(ctx, "invoice/42")
 	fmt.Println(why)
@@ -43,7 +43,7 @@ func ExampleReason_String() {
 	why, _ := locker.Why(ctx, "report")
 	why.Holders[0].Held, why.Holders[0].Fence = 90*time.Second, 1789000000000000 // for this example
 	fmt.Println(why)
-	// Output: "report" is held by host:1 for 1m30s (fence 1789000000000000); 0 in line
+	// Output: "report" is held by host:1 for 1m30s (fence 1789000000000000); 0 in the queue
 }
 
 func ExampleSemaphore_Why() {

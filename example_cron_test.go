@@ -26,7 +26,7 @@ func ExampleCron_Run() {
 		fmt.Println("writing the report")
 		return nil
 	}
-	fire := time.Date(2030, 1, 1, 3, 0, 0, 0, time.UTC) // the time it was planned for
+	fire := time.Date(2030, 1, 1, 3, 0, 0, 0, time.UTC) // the scheduled time
 	for range 3 {                                       // as if by three schedulers
 		ran, err := jobs.Run(ctx, "nightly report", fire, report)
 		fmt.Println(ran, err)

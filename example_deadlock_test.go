@@ -15,18 +15,18 @@ func ExampleDeadlockError() {
 	bob, _ := locker.Lock(ctx, "bob")
 	other := make(chan error)
 	go func() {
-		_, err := locker.Lock(ann.Context(ctx), "bob") // the context tells that this is done under the lock of ann
+		_, err := locker.Lock(ann.Context(ctx), "bob") // the context carries the lock of ann
 		other <- err
 	}()
 
 	_, err := locker.Lock(bob.Context(ctx), "ann")
 	var deadlock *distlock.DeadlockError
 	if errors.As(err, &deadlock) {
-		for _, party := range deadlock.Cycle {
-			fmt.Println("one holds", party.Holds[0].Name, "and waits for", party.Waits.Name)
+		for _, task := range deadlock.Cycle {
+			fmt.Println("one holds", task.Holds[0].Name, "and waits for", task.Waits.Name)
 		}
 	}
-	_ = bob.Unlock(ctx) // the other goes on
+	_ = bob.Unlock(ctx) // the other call continues
 	fmt.Println(<-other)
 	// Output:
 	// one holds bob and waits for ann
@@ -47,7 +47,7 @@ func ExampleDeadlockError_Report() {
 	}
 	// Output:
 	// deadlock: one waits for itself
-	//   host:1 (told)
+	//   host:1 (its call failed)
 	//     holds     "report" for 0s
 	//     waits for "report" for 0s
 }

@@ -27,16 +27,16 @@ func ExampleElection_Run() {
 
 	err := election.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
 		fmt.Println("elected; the term is a fence:", t.Number() == distlock.FromContext(ctx).Fence())
-		cancel() // the program is asked to shut down
+		cancel() // the program shuts down
 
 		<-ctx.Done() // lead until then, or until leadership is lost
-		fmt.Println("giving it back")
+		fmt.Println("releasing leadership")
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
 	// elected; the term is a fence: true
-	// giving it back
+	// releasing leadership
 	// context canceled
 }
 
@@ -106,7 +106,7 @@ func ExamplePreferred() {
 	ctx, locker := context.Background(), newLocker()
 	election, err := locker.Election("scheduler", distlock.Preferred(), distlock.Holder("big node"))
 	if err != nil {
-		fmt.Println(err) // the store has no line
+		fmt.Println(err) // the store has no queue
 		return
 	}
 	errEnough := errors.New("that was enough")

@@ -30,18 +30,18 @@ var errUsed = errors.New("used already")
 
 func quoteCoupon(ctx context.Context, locker *distlock.Locker, coupon *voucher) error {
 	return locker.Do(ctx, "coupon/SUMMER", func(ctx context.Context) error {
-		if coupon.used { // look
+		if coupon.used { // check
 			return errUsed
 		}
-		return coupon.redeem(distlock.FromContext(ctx).Fence()) // and act, one at a time, and refused if late
+		return coupon.redeem(distlock.FromContext(ctx).Fence()) // and write, one at a time; a late write is rejected
 	}, distlock.MaxWait(5*time.Second))
 }
 
 func quoteNames(ctx context.Context, locker *distlock.Locker, user string, id int) error {
-	resource := fmt.Sprintf("invoice/%d", id) // what is changed: one name for one row, whoever changes it
-	job := "job/nightly-report"               // what is done: skipped if it is under way
-	singleton := "singleton/mail-poller"      // what there is one of: held for as long as the process lives
-	mine := "cart/" + user                    // what a user named: words of up to 255 bytes, and no two names are the same
+	resource := fmt.Sprintf("invoice/%d", id) // a resource: one name for one row, in all programs
+	job := "job/nightly-report"               // a job: skipped while it runs
+	singleton := "singleton/mail-poller"      // a singleton: held for as long as the process lives
+	mine := "cart/" + user                    // with user input: up to 255 bytes, compared byte by byte
 	for _, name := range []string{resource, job, singleton, mine} {
 		if _, err := locker.TryDo(ctx, name, report); err != nil {
 			return err
@@ -53,7 +53,7 @@ func quoteNames(ctx context.Context, locker *distlock.Locker, user string, id in
 func quoteTTL(ctx context.Context, locker *distlock.Locker) error {
 	lease, err := locker.Lock(ctx, "export",
 		distlock.TTL(15*time.Second), // how long others wait after this process has died
-		distlock.MaxHold(time.Hour),  // and how long at most if it lives, and hangs
+		distlock.MaxHold(time.Hour),  // the longest hold of a process that lives but hangs
 	)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func quoteTTL(ctx context.Context, locker *distlock.Locker) error {
 }
 
 func quoteFixed(ctx context.Context, locker *distlock.Locker) error {
-	// Three times as long as it ever took. Nothing is renewed: what hangs is over after that.
+	// Three times the longest run. Nothing is renewed: the lock of a run that hangs ends after that.
 	return locker.Do(ctx, "thumbnail/7", report, distlock.TTL(30*time.Second), distlock.NoRenewal())
 }
 
@@ -86,7 +86,7 @@ func quoteRefusal(ctx context.Context, locker *distlock.Locker) (status string, 
 	return "it did not run: the context ended, the Locker is closed, or the call is wrong", err
 }
 
-// Look and act under a lock, and let what is changed refuse the late.
+// Check and write under a lock, and reject late writes.
 func Example_coupon() {
 	ctx, locker, coupon := context.Background(), newLocker(), new(voucher)
 	fmt.Println(quoteCoupon(ctx, locker, coupon))
@@ -117,7 +117,7 @@ func Example_ttl() {
 	// <nil> <nil>
 }
 
-// Tell whether something ran, and why not.
+// Find out whether the function ran, and why not.
 func Example_refusal() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")

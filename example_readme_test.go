@@ -35,7 +35,7 @@ func quoteStart(ctx context.Context) error {
 func quoteSkip(ctx context.Context, locker *distlock.Locker) error {
 	ran, err := locker.TryDo(ctx, "nightly-report", report)
 	if err == nil && !ran {
-		fmt.Println("somebody else is at it")
+		fmt.Println("another process is running it")
 	}
 	return err
 }
@@ -47,9 +47,9 @@ func quoteWait(ctx context.Context, locker *distlock.Locker) error {
 		// context deadline exceeded
 		return fmt.Errorf("not deployed: %w", err)
 	} else if err != nil {
-		return err // the store is not available, the argument is invalid, ...
+		return err // the store is unavailable, an argument is invalid, ...
 	}
-	return lease.Unlock(ctx) // ErrLost, if the lease did not last until here
+	return lease.Unlock(ctx) // ErrLost if the lease was lost before
 }
 
 func quoteStop(ctx context.Context, locker *distlock.Locker) error {
@@ -57,10 +57,10 @@ func quoteStop(ctx context.Context, locker *distlock.Locker) error {
 	if err != nil {
 		return err
 	}
-	defer lease.Unlock(ctx) // goes out even if ctx is over
+	defer lease.Unlock(ctx) // is sent even if ctx has ended
 	work := lease.Context(ctx)
-	for _, row := range rows(work) { // work ends when the lease is lost
-		if !lease.Valid(time.Second) { // not enough trust left for the next step
+	for _, row := range rows(work) { // work is cancelled when the lease is lost
+		if !lease.Valid(time.Second) { // too little time left for the next step
 			return fmt.Errorf("stopped before %s: %w", row, distlock.ErrLost)
 		}
 		store(work, row)
@@ -107,7 +107,7 @@ func Example() {
 	// <nil>
 }
 
-// Skip what another is doing.
+// Skip the work if another process is doing it.
 func Example_skip() {
 	ctx, locker := context.Background(), newLocker()
 	other, _ := locker.Lock(ctx, "nightly-report")
@@ -115,13 +115,13 @@ func Example_skip() {
 	_ = other.Unlock(ctx)
 	fmt.Println(quoteSkip(ctx, locker))
 	// Output:
-	// somebody else is at it
+	// another process is running it
 	// <nil>
 	// reported
 	// <nil>
 }
 
-// Wait for your turn, not longer than you want.
+// Wait, with a limit.
 func Example_wait() {
 	ctx, locker := context.Background(), newLocker()
 	fmt.Println(quoteWait(ctx, locker))
@@ -135,7 +135,7 @@ func Example_wait() {
 	// true true
 }
 
-// Stop before another can begin.
+// Stop before another process can start.
 func Example_stop() {
 	ctx, locker := context.Background(), newLocker()
 	fmt.Println(quoteStop(ctx, locker))
@@ -145,7 +145,7 @@ func Example_stop() {
 	// <nil>
 }
 
-// Let what is changed refuse the late.
+// Reject stale writers.
 func Example_fence() {
 	ctx, locker, db := context.Background(), newLocker(), database{new(uint64)}
 	late, _ := locker.Lock(ctx, "invoice/42")
@@ -158,7 +158,7 @@ func Example_fence() {
 	// somebody else has held the lock since
 }
 
-// Read together, write alone.
+// Many readers, or one writer.
 func Example_read() {
 	ctx, locker := context.Background(), newLocker()
 	other, _ := locker.RLock(ctx, "catalogue")

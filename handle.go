@@ -16,12 +16,12 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A Handle is a lock on its way from one process to another. Whoever has it can renew and
-// release the lock: it is a secret, and prints as one. Text gives the secret itself. With
-// direct access to a store a handle is no boundary: the store knows all owners.
+// A Handle is a lock on its way from one process to another. A program that has it can renew and
+// release the lock: it is a secret, and does not print it. [Handle.Text] returns the secret. With
+// direct access to the store a handle is no boundary: the store has all owners.
 type Handle struct{ h handle }
 
-// handle is what a handle carries, under the names that it has in the text.
+// handle has the fields of a handle, with their names in the text.
 type handle struct {
 	Key   string        `json:"k"` // in the store
 	Owner *string       `json:"o"` // a pointer: fmt shows no more than its address, also where it can call no method of Handle
@@ -37,7 +37,7 @@ const (
 	maxOwner     = 64      // bytes of an owner; ours have 26
 )
 
-// valid reports whether Lease.Handle can have made h.
+// valid reports whether [Lease.Handle] can have made h.
 func (h *handle) valid() bool {
 	_, name, ok := splitKey(h.Key)
 	return ok && checkName(name) == nil && h.Owner != nil && flaw(*h.Owner, maxOwner) == "" && h.Mode.valid() && h.Fence < driver.MaxFence &&
@@ -53,10 +53,10 @@ func (h Handle) Name() string {
 // Fence returns the fence of the lease that the handle was made of.
 func (h Handle) Fence() uint64 { return h.h.Fence }
 
-// TTL returns how long the store keeps the lock after each renewal.
+// TTL returns how long the store keeps the lock after each renewal of the lease.
 func (h Handle) TTL() time.Duration { return h.h.TTL }
 
-// Text returns the handle as one word, for ParseHandle. It is a secret.
+// Text returns the handle as one word, for [ParseHandle]. It is a secret.
 func (h Handle) Text() string {
 	b, err := json.Marshal(h.h)
 	if err != nil {
@@ -65,7 +65,7 @@ func (h Handle) Text() string {
 	return handlePrefix + base64.RawURLEncoding.EncodeToString(b)
 }
 
-// String shows the handle without its secret.
+// String returns a text without the secret.
 func (h Handle) String() string {
 	if h.h.Owner == nil {
 		return "no handle"
@@ -73,18 +73,19 @@ func (h Handle) String() string {
 	return fmt.Sprintf("handle of %s (fence %d, owner %s)", quote(h.Name()), h.h.Fence, driver.Tag(*h.h.Owner))
 }
 
-// Format shows the handle without its secret, whatever the verb.
+// Format prints what String returns, whatever the verb.
 func (h Handle) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String()) }
 
-// LogValue shows the handle without its secret.
+// LogValue returns what String returns.
 func (h Handle) LogValue() slog.Value { return slog.StringValue(h.String()) }
 
-// MarshalJSON refuses: a secret gets into JSON by Text or not at all.
+// MarshalJSON returns an error: use [Handle.Text] to put the secret into JSON.
 func (h Handle) MarshalJSON() ([]byte, error) {
 	return nil, fmt.Errorf("distlock: a handle is a secret: use Text: %w", errors.ErrUnsupported)
 }
 
-// ParseHandle reads what Text returned. The error is ErrInvalidHandle and shows nothing of the text.
+// ParseHandle reads the result of [Handle.Text]. The error is ErrInvalidHandle, and has nothing of
+// the text.
 func ParseHandle(text string) (Handle, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), handlePrefix)
 	if !ok {
@@ -106,10 +107,10 @@ func ParseHandle(text string) (Handle, error) {
 
 var errNotOurs = fmt.Errorf("%w: it was not made by Lease.Handle", ErrInvalidHandle)
 
-// Handle gives the lock away: the lease is over, and the lock stays taken for the rest of its TTL.
-// Whoever calls Attach with the handle before that goes on with it. A lease that began with a part
-// of its TTL is renewed first: see [Lease.Ensure]. If Handle fails, the lease is as it was. The
-// store must be able to keep a claim without the process.
+// Handle gives the lock away: the lease ends, and the lock stays held for the rest of its TTL. A
+// process that calls [Locker.Attach] with the handle before that continues with the lock. A
+// provisional lease is renewed first: see [Lease.Ensure]. If Handle fails, the lease is as it was.
+// The store must be able to keep a claim without the process.
 func (l *Lease) Handle(ctx context.Context) (Handle, error) {
 	if ctx == nil {
 		return Handle{}, errNilContext
@@ -130,12 +131,12 @@ func (l *Lease) Handle(ctx context.Context) (Handle, error) {
 	}}, nil
 }
 
-// Attach goes on with a lock that another process gave away, and renews it first. If it is no longer
-// held the error is ErrLost. A handle is good for one lease at a time: two processes that
-// attach the same one would both believe that they hold the lock.
+// Attach continues with a lock that another process gave away, and renews it first. If it is no
+// longer held, the error is [ErrLost]. A handle is good for one lease at a time: two processes that
+// attach the same handle would both believe that they hold the lock.
 //
-// TTL, lock delay, holder, value and metadata stay what they were; MaxHold counts from here; AtLeast
-// is over.
+// TTL, lock delay, holder, value and metadata stay as they were. [MaxHold] counts from here, and
+// [AtLeast] has no effect any more.
 func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, error) {
 	given := h.h
 	if !given.valid() {
@@ -164,22 +165,22 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 	return r.newLease(lease), nil
 }
 
-// Proof returns fence, mode and name as one word, for the header Distlock-Fence or a message: whoever is asked
-// to act under the lock can check it with ParseProof and remember the highest
-// fence. It is no secret, and no proof against those who lie. Without a fence it proves
-// nothing, and ParseProof refuses it.
+// Proof returns fence, mode and name as one word, for the header Distlock-Fence or a message. A
+// service that acts under the lock checks it with [ParseProof], and remembers the highest fence. It
+// is no secret, and no protection against a client that lies. Without a fence it proves nothing, and
+// ParseProof refuses it.
 func (l *Lease) Proof() string {
 	return fmt.Sprintf("%d;%s;%s", l.Fence(), l.Mode(), url.QueryEscape(l.Name()))
 }
 
-// A Proof is what Lease.Proof says.
+// A Proof has the fields of [Lease.Proof].
 type Proof struct {
 	Name  string
 	Mode  Mode
 	Fence uint64
 }
 
-// ParseProof reads what Lease.Proof returned. The error is ErrInvalidFence.
+// ParseProof reads the result of [Lease.Proof]. The error is ErrInvalidFence.
 func ParseProof(s string) (Proof, error) {
 	parts := strings.SplitN(s, ";", 4) // a fourth is one too many
 	if len(parts) != 3 {

@@ -11,22 +11,23 @@ import (
 	"github.com/distlock/distlock/internal/backoff"
 )
 
-// A Leader is who leads, as far as the store knows. The zero Leader is nobody.
+// A Leader is the leader of an election, as the store knows it. The zero Leader says that nobody
+// leads.
 type Leader struct {
-	Term   uint64 // 0: nobody leads
-	Holder string
-	Value  []byte        // what it published last
-	Held   time.Duration // for how long it has led
-	Line   int           // how many candidates wait
+	Term    uint64 // 0: nobody leads
+	Holder  string
+	Value   []byte        // the value that it published last
+	Held    time.Duration // for how long it has led
+	Waiters int           // how many candidates wait
 }
 
-// Leader returns who leads. It may have changed by the time it is read.
+// Leader returns the leader. It may have changed by the time it is read.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	claims, err := e.l.show(ctx, kindLead, e.name)
 	var out Leader
 	for _, c := range claims {
 		if c.Waiting {
-			out.Line++
+			out.Waiters++
 		} else {
 			out.Term, out.Holder, out.Value, out.Held = c.Fence, c.Holder, c.Value, c.Held
 		}
@@ -34,12 +35,13 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return out, err
 }
 
-// Observe yields who leads, and again whenever that or its value changes; nobody is the zero Leader. It looks when the store tells
-// that a term ended, and otherwise as often as Backoff permits: once a second by default. What
-// changed and changed back between two looks is not seen.
+// Observe yields the leader, and again whenever the leader or its value changes; the zero Leader if
+// nobody leads. It reads the store when the store notifies it that a term ended, and otherwise after
+// the pauses of [Backoff]: once a second by default. It does not see what changed and changed back
+// between two reads.
 //
-// An error says that the store does not answer. It is yielded once, and the looking goes on. Observe ends with ctx, or
-// after an error that will not pass.
+// An error says that the store does not answer. It is yielded once, and Observe continues. Observe
+// ends with ctx, or after an error that is permanent.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		r, err := e.request(ctx)
@@ -50,11 +52,11 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		var wake <-chan driver.Wake
-		var last *Leader // what was yielded; nil: an error, or nothing yet
+		var last *Leader // the last one that was yielded; nil: an error, or nothing yet
 		failing := false
 		for n := 1; ; n++ {
 			if wake == nil {
-				wake = driver.Watch(ctx, e.l.store, driver.ID{Key: r.Key}) // before the look, so that nothing falls in between
+				wake = driver.Watch(ctx, e.l.store, driver.ID{Key: r.Key}) // before the read, so that nothing falls in between
 			}
 			now, err := e.Leader(ctx)
 			news := last == nil || last.Term != now.Term || !bytes.Equal(last.Value, now.Value)
@@ -74,7 +76,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			}
 			pause := backoff.Jitter(r.opt.most)
 			if err == nil && now.Term == 0 {
-				pause = backoff.Pause(n, r.opt.first, r.opt.most) // somebody is about to be elected
+				pause = backoff.Pause(n, r.opt.first, r.opt.most) // an election is under way
 			}
 			select {
 			case <-ctx.Done():

@@ -10,18 +10,17 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// A Lease is a lock in the caller's hand. It lasts until Unlock or until it is lost, and is
-// renewed by itself. All its methods may be called by many goroutines at once.
+// A Lease is a lock that is held. It lasts until [Lease.Unlock] or until it is lost, and is renewed
+// in the background. All methods may be called by many goroutines at once.
 //
 // The nil *Lease, which [FromContext] returns for a context without a lease, and the zero Lease
-// hold nothing, as if they were released: Err, Unlock and Extend return ErrReleased, Done is
+// hold nothing, as if they were released: Err, Unlock and Extend return [ErrReleased], Done is
 // closed, and Fence is 0, which every guard refuses.
 //
-// A lease is lost when it could not be renewed in time, when the store says that it is
-// gone, or when its MaxHold is reached. The loss is told, by Done, Err and the contexts,
-// before the store can grant the lock to another. But a goroutine or a whole
-// process can be paused at any moment and act without having looked: only the fence, checked
-// by what is acted upon, stops that.
+// A lease is lost when it could not be renewed in time, when the store reports that it is gone, or
+// when its [MaxHold] is reached. Done, Err and the contexts report the loss before the store can
+// grant the lock to another. But a goroutine or a whole process can be paused at any moment, and
+// act without a look at its lease. Only the fence stops that, if the resource checks it.
 type Lease struct {
 	q *queue.Lease
 	r *request
@@ -35,7 +34,7 @@ func (l *Lease) Name() string {
 	return l.r.name
 }
 
-// Mode tells how the lease excludes others.
+// Mode returns how the lease excludes others.
 func (l *Lease) Mode() Mode {
 	if l.none() {
 		return ""
@@ -43,10 +42,10 @@ func (l *Lease) Mode() Mode {
 	return l.r.mode
 }
 
-// Fence returns the number of this lease. For exclusive leases of one name it is greater than
-// that of every lease before it. Send it along with every change under the lock, so that what
-// is changed can refuse one that comes late. It is below 2^53, and 0 if the store has no
-// fences: see RequireFence.
+// Fence returns the fencing token of this lease: a number that is greater than that of every
+// earlier exclusive lease of the name. Send it along with every change under the lock, so that the
+// changed resource can refuse a late one. It is below 2^53, and 0 if the store has no fences: see
+// [RequireFence].
 func (l *Lease) Fence() uint64 {
 	if l.none() {
 		return 0
@@ -57,7 +56,7 @@ func (l *Lease) Fence() uint64 {
 // none reports whether there is no lease: l is nil, or the zero Lease.
 func (l *Lease) none() bool { return l == nil || l.q == nil }
 
-// String names the lease for people.
+// String returns a text for people.
 func (l *Lease) String() string {
 	if l.none() {
 		return "no lease"
@@ -65,11 +64,11 @@ func (l *Lease) String() string {
 	return fmt.Sprintf("lease of %s (fence %d)", quote(l.r.name), l.Fence())
 }
 
-// Format shows what String returns, whatever the verb: the owner inside is a secret.
+// Format prints what String returns, whatever the verb: the owner inside is a secret.
 func (l *Lease) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
 
-// Until returns when the lease is lost unless it is renewed before. It is for display; to
-// decide, use Valid.
+// Until returns when the lease is lost unless it is renewed before; the zero Time if it has ended. It
+// is for display; use [Lease.Valid] to decide.
 func (l *Lease) Until() time.Time {
 	if l.Err() != nil {
 		return time.Time{}
@@ -77,8 +76,16 @@ func (l *Lease) Until() time.Time {
 	return time.Now().Add(l.q.Hold().Left())
 }
 
-// Err returns nil while the lease is held, and then why it ended: ErrLost or ErrReleased. It looks
-// at the clock at every call.
+// Remaining returns how long the lease may be trusted unless it is renewed before; 0 if it has ended.
+func (l *Lease) Remaining() time.Duration {
+	if l.Err() != nil {
+		return 0
+	}
+	return max(0, l.q.Hold().Left())
+}
+
+// Err returns nil while the lease is held, and then why it ended: [ErrLost] or [ErrReleased]. It
+// reads the clock at every call.
 func (l *Lease) Err() error {
 	if l.none() {
 		return ErrReleased
@@ -87,17 +94,17 @@ func (l *Lease) Err() error {
 }
 
 // Valid reports whether the lease is held and will be for d from now, even if the store cannot be
-// reached. It calls nothing: [Lease.Ensure] renews the lease first if that is needed.
+// reached. It does not call the store: [Lease.Ensure] renews the lease first if that is needed.
 func (l *Lease) Valid(d time.Duration) bool { return l.Err() == nil && l.q.Hold().Trusted(d) }
 
-// Ensure sees to it that the lease is held for d from now, even if the store cannot be reached
-// meanwhile: for a step that takes d and must not be done by two. If less trust is left, Ensure
-// renews the lease. A lease that was waited for often needs that: it begins with a part of its
-// TTL, and is renewed some milliseconds later.
+// Ensure makes sure that the lease is held for d from now, even if the store cannot be reached
+// meanwhile. Call it before a step that takes d and must not run twice at a time. If less trust is
+// left, Ensure renews the lease. A lease after a wait often needs that: it is provisional, with a
+// part of its TTL, until it is renewed some milliseconds later.
 //
-// The error is nil if the lease is held for d. ErrInvalid says that d is longer than the TTL
-// allows, and ErrMaxHold that [MaxHold] comes before. With ErrUnavailable and ErrUnknown the lease
-// is still held, for what is left.
+// The error is nil if the lease is held for d. [ErrInvalid] says that d is longer than the TTL
+// allows, and [ErrMaxHold] that [MaxHold] comes before. With [ErrUnavailable] and [ErrUnknown] the
+// lease is still held, for the time that is left.
 func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		return errNilContext
@@ -127,7 +134,7 @@ func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 		return newOpError("renew", l.r.name, err)
 	case hold.Trusted(d):
 		return nil
-	case hold.Life() > d: // what ends it sooner is not the store
+	case hold.Life() > d: // the store would keep it: MaxHold ends it
 		return fmt.Errorf("%w: it ends within %v", ErrMaxHold, d)
 	}
 	return &OpError{Op: "renew", Name: l.r.name, Err: queue.ErrTooLate}
@@ -145,8 +152,8 @@ func (l *Lease) Done() <-chan struct{} {
 	return l.q.Done()
 }
 
-// Extend renews the lease now, for a TTL of d from now on. If it fails with ErrUnavailable or
-// ErrUnknown, the lease is still held for what is left, and not more than d.
+// Extend renews the lease now, with a TTL of d from now on. If it fails with [ErrUnavailable] or
+// [ErrUnknown], the lease is still held for the time that is left, and for at most d.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		return errNilContext
@@ -179,14 +186,14 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	return newOpError("extend", l.r.name, err)
 }
 
-// Unlock gives the lock back. It returns nil if the lease was held until now, and ErrLost if it was not:
-// then what was done under it may have met with the work of another. Any other error says that the store
-// did not answer: the lease is over, the lock may stay taken until its TTL is, and Unlock
-// may be called again.
+// Unlock releases the lock. It returns nil if the lease was held until now, and [ErrLost] if it was
+// not: then the work under the lease may have overlapped with that of another holder. Any other
+// error says that the store did not answer: the lease has ended, the lock may stay held until its
+// TTL has passed, and Unlock may be called again.
 //
-// Unlock goes out even if ctx is over. It is repeated if the store fails or does not answer, for at
-// most 5 s, and hardly longer than the lease could be trusted. Once it was answered, calling it
-// again does nothing and returns the same.
+// Unlock calls the store even if ctx has ended. It repeats the call if the store fails or does not
+// answer, for at most 5 s, and hardly longer than the lease could be trusted. Once the store has
+// answered, another Unlock does nothing and returns the same.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

@@ -10,19 +10,20 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// maxShares is how many claims a rate limit has in a store at the most.
+// maxShares is how many claims a rate limit has in a store at most.
 const maxShares = 1000
 
-// ErrLimited says that a rate limit is used up for now. It is an ErrHeld. The error is a *LimitError.
+// ErrLimited says that a rate limit is used up for now. It is an [ErrHeld]. The error is a
+// [*LimitError].
 var ErrLimited error = &kindOf{"distlock: rate limit reached", ErrHeld}
 
-// A LimitError says that a rate limit is used up, and when to ask again. It is ErrLimited.
+// A LimitError says that a rate limit is used up, and when to try again. It is [ErrLimited].
 type LimitError struct {
 	Name   string
 	Limit  int64
 	Window time.Duration
-	Retry  time.Duration // before that there is no room; 0: not known
-	Err    error         // what ended the call: a *HeldError, joined with the reason of a wait that ended
+	Retry  time.Duration // until a pass may be free; 0: not known
+	Err    error         // a *HeldError, joined with the cause of a wait that ended
 }
 
 func (e *LimitError) Error() string {
@@ -36,19 +37,21 @@ func (e *LimitError) Error() string {
 // Is makes a LimitError an ErrLimited.
 func (e *LimitError) Is(target error) bool { return target == ErrLimited }
 
-// Unwrap gives what ended the call.
+// Unwrap returns the reason.
 func (e *LimitError) Unwrap() error { return e.Err }
 
-// A Limiter lets a name pass up to n times in any window of time, across all processes. A pass is a claim that nobody gives back: it ends by itself
-// when the window is over, so the window slides. What counts is the moment at which the store grants it.
+// A Limiter is a rate limit: a name passes up to n times in any window of time, across all processes.
+// A pass is a claim that nobody releases: it expires when its window has passed, so the window
+// slides. The moment counts at which the store grants the claim.
 //
-// Limits above 1,000 are taken from the store in shares of n/1000, rounded up, which the process spends without asking: so a name
-// never has more than 1,000 claims, and the limit is never exceeded. It may be reached early: by shares that other processes have taken and not yet
-// spent, and by up to a share if n is no multiple of it. What a process has not spent when it ends is lost for up to two windows. Exact takes no
-// shares.
+// A limit above 1,000 is taken from the store in shares of n/1000, rounded up, and the process spends
+// them without a call of the store. So a name never has more than 1,000 claims, and the limit is
+// never exceeded. It may be reached early: by shares that other processes have taken and not yet
+// spent, and by up to a share if n is not a multiple of it. Passes that a process has not spent when
+// it ends are lost for up to two windows. [Exact] takes no shares.
 //
-// Of the options Weight, Exact, Wait, Backoff, Holder, Value, Meta and Observe mean what they mean for locks. The others, about how long a lease
-// is kept, mean nothing.
+// The options [Weight], [Exact], [MaxWait], [MaxAttempts], [Backoff], [Holder], [Value], [Meta] and
+// [Observe] mean what they mean for locks. Options about how long a lease is kept have no effect.
 type Limiter struct {
 	l      *Locker
 	n      int64
@@ -59,8 +62,8 @@ type Limiter struct {
 	pools map[string]*pool // by name, if share > 1
 }
 
-// Limiter returns a limiter of n passes in any window of time for each name. The error is errors.ErrUnsupported if the store
-// cannot count, or cannot end claims by itself.
+// Limiter returns a limiter of n passes in any window of time for each name. The error is
+// [errors.ErrUnsupported] if the store cannot count, or cannot expire claims by itself.
 func (l *Locker) Limiter(n int64, window time.Duration) (*Limiter, error) {
 	switch {
 	case l.store == nil:
@@ -84,26 +87,27 @@ func (l *Locker) Limiter(n int64, window time.Duration) (*Limiter, error) {
 	return m, nil
 }
 
-// set makes options those of a claim that nobody keeps.
+// set sets the options of a claim that is not renewed.
 func (m *Limiter) set(o *options) error {
 	o.ttl, o.fixed, o.maxHold, o.atLeast, o.delay = m.window, true, 0, 0, 0
 	if m.shared(o) {
-		o.ttl = 2 * m.window // a share may be spent for a window, and what is spent last counts for one more
+		o.ttl = 2 * m.window // a share may be spent for a window, and the last pass counts for one more
 	}
 	return nil
 }
 
-// shared reports whether what a call takes comes out of shares.
+// shared reports whether a call takes its passes from shares.
 func (m *Limiter) shared(o *options) bool { return m.share > 1 && !o.exact }
 
-// Allow lets a name pass once, or as often as Weight says, or returns ErrLimited at once.
+// Allow takes a pass of a name, or as many as [Weight] says, or returns [ErrLimited] at once.
 func (m *Limiter) Allow(ctx context.Context, name string, opts ...Option) error {
 	return m.Wait(ctx, name, append(opts[:len(opts):len(opts)], MaxWait(0))...)
 }
 
-// Wait lets a name pass once, or as often as Weight says, and waits until it may: first come, first served where the store can queue
-// and the limit is at most 1,000, or Exact. The context, and the option Wait, bound the wait; if they end it the error is ErrLimited too.
-// Every error is ErrNotAcquired: the name may not pass.
+// Wait takes a pass of a name, or as many as [Weight] says, and waits until there are enough: first
+// come, first served where the store can queue and the limit is at most 1,000, or [Exact]. The
+// context and [MaxWait] bound the wait; if they end it, the error is [ErrLimited] too. Every error is
+// [ErrNotAcquired]: the name may not pass.
 func (m *Limiter) Wait(ctx context.Context, name string, opts ...Option) error {
 	return outcome(false, m.wait(ctx, name, opts))
 }
@@ -127,7 +131,7 @@ func (m *Limiter) wait(ctx context.Context, name string, opts []Option) error {
 	return lease.q.Detach(ctx)
 }
 
-// limited makes an error of a refusal.
+// limited returns the error of a refusal.
 func (m *Limiter) limited(name string, err error) error {
 	var held *HeldError
 	if !errors.As(err, &held) {

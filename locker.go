@@ -13,9 +13,9 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// A Locker takes locks in one store. A process needs one for each store it uses: calls for the same
-// name share one place in the store's line and pass the lock on among each other. All its methods
-// may be called by many goroutines at once.
+// A Locker acquires locks in one store. A process needs one Locker for each store: its calls for the
+// same name share one entry in the queue of the store, and hand the lock off among each other. All
+// methods may be called by many goroutines at once.
 type Locker struct {
 	store    driver.Store
 	features driver.Features
@@ -25,10 +25,10 @@ type Locker struct {
 	self     string        // the name that Check locks
 }
 
-// New returns a Locker on a store. The options are the defaults of its calls. The store stays
-// the caller's: Close does not close it.
+// New returns a Locker on a store. The options are the defaults of its calls. The caller closes the
+// store, after the Locker.
 func New(store driver.Store, opts ...Option) (*Locker, error) {
-	// A nil pointer in an interface is the usual trace of an error that nobody looked at when the store was made.
+	// A nil pointer in an interface is the usual trace of an error that was ignored when the store was made.
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the store is nil", ErrInvalid)
 	}
@@ -47,13 +47,13 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 	return &Locker{store: store, features: f, defaults: defaults, queue: q, clock: q.Clock(), self: queue.NewOwner()}, nil
 }
 
-// String names the locker's store.
+// String returns a text with the name of the store.
 func (l *Locker) String() string { return "locker on " + l.features.Name }
 
-// Format shows the locker without what is in it: a store may know a password.
+// Format prints what String returns, whatever the verb: a store may contain a password.
 func (l *Locker) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
 
-// self names this process: host and pid.
+// self returns host and pid of this process.
 func self() string {
 	host, err := os.Hostname()
 	if err != nil || flaw(host, maxHolder-12) != "" {
@@ -62,39 +62,39 @@ func self() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// Lock takes the lock of a name, and waits for it if it is held: first come, first
-// served where the store can queue. The context bounds the wait and nothing else; see
-// Lease.Context for the work.
+// Lock acquires the lock of a name, and waits while it is held: first come, first served where the
+// store can queue. The context bounds the wait and nothing else; see [Lease.Context] for the work.
 //
-// An error leaves nothing behind: no place in line and no lock, unless it is ErrUnknown. It is
-// always ErrNotAcquired, together with the reason.
+// An error leaves nothing behind, no queue entry and no lock, unless it is [ErrUnknown]. It is
+// always [ErrNotAcquired], together with the reason.
 //
-// Lock returns within 20 ms of the end of ctx, also if the store does not answer. What it has to
-// undo is undone behind it then, and Close waits for that. A ctx that does not end bounds nothing:
-// the first attempt then fails after 5 s, or after the TTL if that is shorter, and up to 1 s more
-// to undo it.
+// Lock returns within 20 ms of the end of ctx, also if the store does not answer. Then it undoes its
+// attempt in the background, and [Locker.Close] waits for that. If ctx does not end, the first
+// attempt fails after 5 s, or after the TTL if that is shorter, and after up to 1 s more to undo
+// it.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return l.take(ctx, ModeExclusive, name, opts)
 }
 
-// TryLock takes the lock of a name, or returns ErrHeld at once if it is held. On a store that does
-// not answer it takes as long as the first attempt of Lock.
+// TryLock acquires the lock of a name, or returns [ErrHeld] at once if it is held. On a store that
+// does not answer it takes as long as the first attempt of [Locker.Lock].
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return l.take(ctx, ModeExclusive, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
 }
 
-// RLock takes the lock of a name together with other readers, and waits while it is held by
-// Lock or another waits for that. Where the store can queue, readers do not overtake a writer.
+// RLock acquires the lock of a name together with other readers. It waits while a writer holds the
+// lock, or waits for it: where the store can queue, readers do not overtake a writer. [Locker.Lock]
+// is the writer's side.
 func (l *Locker) RLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return l.take(ctx, ModeShared, name, opts)
 }
 
-// TryRLock takes the lock of a name together with other readers, or returns ErrHeld at once.
+// TryRLock acquires the lock of a name together with other readers, or returns [ErrHeld] at once.
 func (l *Locker) TryRLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return l.take(ctx, ModeShared, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
 }
 
-// take takes the plain lock of a name.
+// take acquires the plain lock of a name.
 func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option) (*Lease, error) {
 	weight := driver.Whole
 	if mode == ModeShared {
@@ -114,10 +114,10 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 	return lease, outcome(false, err)
 }
 
-// Check takes and gives back a lock that nobody else uses. It returns nil if the store can be
+// Check acquires and releases a lock that nobody else uses. It returns nil if the store can be
 // reached and written to: for readiness probes.
 func (l *Locker) Check(ctx context.Context) error {
-	plain := func(o *options) error { // it is nobody's lock, and leaves nothing behind
+	plain := func(o *options) error { // without the value and the like of users' locks
 		*o = options{ttl: o.ttl, first: o.first, most: o.most, holder: o.holder}
 		return nil
 	}
@@ -145,7 +145,7 @@ func (l *Locker) Check(ctx context.Context) error {
 	return nameless(err)
 }
 
-// nameless takes the name out of an error where there was none that anybody gave.
+// nameless removes the name from an error of Check, whose callers gave none.
 func nameless(err error) error {
 	var op *OpError
 	if errors.As(err, &op) {
@@ -154,10 +154,10 @@ func nameless(err error) error {
 	return err
 }
 
-// ReleaseAll unlocks all leases of this Locker, and returns what went wrong with any of them.
-// Calls that wait are not touched, and may be granted meanwhile. Like Unlock it goes out even if ctx is over. After 10 s it
-// gives up on a store that does not answer: leases that were not reached by then are over too, their locks stay
-// taken until the TTL is, and the error is ErrUnknown.
+// ReleaseAll unlocks all leases of this Locker, and returns the errors of all. Calls that wait
+// continue, and may get the lock meanwhile. Like [Lease.Unlock], ReleaseAll calls the store even if
+// ctx has ended. After 10 s it gives up on a store that does not answer: the remaining leases have
+// ended too, their locks stay held until their TTL has passed, and the error is [ErrUnknown].
 func (l *Locker) ReleaseAll(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -168,9 +168,9 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 	return l.queue.ReleaseAll(ctx)
 }
 
-// Close ends all waiting with ErrClosed, unlocks all leases as ReleaseAll does and ends all renewing. It returns
-// what went wrong with unlocking. Calls that ask for a lock fail with ErrClosed from then on; a
-// second Close does nothing, and does not wait for the first.
+// Close ends all waits with [ErrClosed], unlocks all leases as [Locker.ReleaseAll] does, and stops
+// all renewals. It returns the errors of unlocking. Later calls for a lock fail with [ErrClosed]. A
+// second Close waits for the first, and returns nil.
 func (l *Locker) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -178,7 +178,7 @@ func (l *Locker) Close(ctx context.Context) error {
 	if l.store == nil {
 		return errNoNew
 	}
-	return l.queue.Close(ctx)
+	return l.queue.Close(ctx, l.defaults.onClose...)
 }
 
 var (

@@ -6,12 +6,13 @@ import (
 	"log/slog"
 )
 
-// Log returns an observer that writes to a logger, or to slog's default one if it is nil. Warnings are a loss, a release that
-// failed, a lease at risk, a deadlock, and a renewal that came late: with less trust left than a quarter of the TTL, which is what one more
-// try may take. So the next slow answer may be the loss. Everything else is for debugging. Names are written, owners never are.
+// Log returns an observer that writes to a logger; nil is the default logger of slog. It warns of a
+// loss, of a release that failed, of a lease at risk, of a deadlock, and of a late renewal: one with
+// less trust left than a quarter of the TTL, which is the time of one more attempt. So the next slow
+// answer may be a loss. Everything else has the level Debug. Names are written, owners never are.
 //
-// The context of each event goes to the logger's handler, with what it carries: a handler that reads the trace from it does so for
-// losses too, see Event.Origin.
+// The context of each event goes to the handler of the logger: a handler that reads the trace from
+// it does so for losses too, see [Event].Origin.
 func Log(logger *slog.Logger) Observer {
 	if logger == nil {
 		logger = slog.Default()

@@ -14,20 +14,21 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// Leases are the locks of several names in one hand. They end together: Unlock gives back all, and if one is
-// lost, Err, Done and the contexts tell so of all. Each has a fence of its own: what is protected by a name checks the
-// fence of that name.
+// Leases are the leases of several names. They end together: Unlock releases all, and if one is
+// lost, Err, Done and the contexts report it for all. Each lease has a fence of its own: a resource
+// checks the fence of its name.
 type Leases struct {
-	all  []*Lease // in the order in which they were taken
+	all  []*Lease // in the order in which they were acquired
 	done func() <-chan struct{}
 }
 
-// LockAll takes the locks of several names, all or none, and waits for them as Lock does. They are taken one after the other in the order of
-// their bytes, whatever order they are given in: so two calls of LockAll never wait for each other in a circle. A name that is given twice is taken
-// once. The context, and Wait, bound the whole of it. What is taken first is kept while the rest is waited for, and if it is lost meanwhile, the call
-// fails with ErrLost.
+// LockAll acquires the locks of several names, all or none, and waits for them as [Locker.Lock] does.
+// It acquires them one after the other in the order of their bytes, whatever their order in names:
+// so two calls of LockAll never deadlock with each other. A name that is given twice is acquired
+// once. The context and [MaxWait] bound the whole call. LockAll holds the first locks while it waits
+// for the others. If one of them is lost meanwhile, the call fails with [ErrLost].
 //
-// An error leaves nothing behind, unless it is ErrUnknown. It is always ErrNotAcquired.
+// An error leaves nothing behind, unless it is [ErrUnknown]. It is always [ErrNotAcquired].
 func (l *Locker) LockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
 	all, err := l.lockAll(ctx, names, opts)
 	return all, outcome(false, err)
@@ -38,7 +39,7 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 	if err != nil {
 		return nil, err
 	}
-	if wait := r.opt.wait; wait > 0 {
+	if wait := r.Wait; wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
@@ -68,12 +69,14 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 	return s, nil
 }
 
-// TryLockAll takes the locks of several names, all or none, or returns ErrHeld at once if one of them is held.
+// TryLockAll acquires the locks of several names, all or none, or returns [ErrHeld] at once if one of
+// them is held.
 func (l *Locker) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
 	return l.LockAll(ctx, names, append(opts[:len(opts):len(opts)], MaxWait(0))...)
 }
 
-// several checks all names and options before the first is taken, and returns the names in order.
+// several checks all names and options before the first lock is acquired, and returns the names in
+// order.
 func (l *Locker) several(ctx context.Context, names []string, opts []Option) (*request, []string, error) {
 	if len(names) == 0 {
 		return nil, nil, fmt.Errorf("%w: no names", ErrInvalid)
@@ -106,7 +109,7 @@ func newLeases(n int) *Leases {
 // acquired before another lock of the set was refused.
 const setGrace = 5 * time.Millisecond
 
-// undo gives back what was taken before one could not be had, and returns why not.
+// undo releases the locks that were acquired before one was refused, and returns why that was.
 func (s *Leases) undo(ctx context.Context, l *Locker, why error) error {
 	if len(s.all) == 0 {
 		return why
@@ -126,7 +129,7 @@ func (s *Leases) undo(ctx context.Context, l *Locker, why error) error {
 	return why
 }
 
-// discard gives back leases that their caller never got, within the time that ReleaseAll takes.
+// discard releases leases that their caller never got, within the time that ReleaseAll takes.
 func (s *Leases) discard(ctx context.Context) error {
 	var errs []error
 	late := time.Now().Add(2 * queue.CallLimit)
@@ -135,7 +138,7 @@ func (s *Leases) discard(ctx context.Context) error {
 		if time.Now().After(late) {
 			end = lease.q.Abandon
 		}
-		// A loss is the reason why the wait ended, or came after it: nothing was done under the lease.
+		// A loss ended the wait, or came after it: no work was done under the lease.
 		if err := end(ctx); err != nil && !errors.Is(err, ErrLost) {
 			errs = append(errs, err)
 		}
@@ -166,7 +169,7 @@ func (s *Leases) Err() error {
 	return nil
 }
 
-// Valid reports whether all leases are held and will be for d from now: see Lease.Valid.
+// Valid reports whether all leases are held and will be for d from now: see [Lease.Valid].
 func (s *Leases) Valid(d time.Duration) bool {
 	for _, lease := range s.all {
 		if !lease.Valid(d) {
@@ -176,7 +179,7 @@ func (s *Leases) Valid(d time.Duration) bool {
 	return true
 }
 
-// Ensure sees to it that all leases are held for d from now: see Lease.Ensure.
+// Ensure makes sure that all leases are held for d from now: see [Lease.Ensure].
 func (s *Leases) Ensure(ctx context.Context, d time.Duration) error {
 	for _, lease := range s.all {
 		if err := lease.Ensure(ctx, d); err != nil {

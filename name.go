@@ -13,9 +13,9 @@ const (
 	maxValue  = 64 << 10 // bytes of a value or a result
 )
 
-// A kind of lock keeps its claims under keys of its own, so that kinds never meet. The plain
-// lock, and the read/write lock that shares keys with it, use the name itself; a
-// name that begins with a tilde has it doubled.
+// A kind of lock has keys of its own in the store, so that kinds never meet. The plain lock, and the
+// read/write lock that shares its keys, use the name itself; a tilde at the beginning of a name is
+// doubled.
 type kind string
 
 const (
@@ -39,7 +39,7 @@ func (k kind) key(name string) string {
 	return string(k) + name
 }
 
-// word is the kind as Claim.Kind tells it.
+// word returns the kind as Claim.Kind has it.
 func (k kind) word() string { return strings.Trim(string(k), "~/") }
 
 // splitKey is the reverse of key. It fails for keys that no kind made.
@@ -58,9 +58,8 @@ func splitKey(key string) (k kind, name string, ok bool) {
 	return "", "", false
 }
 
-// checkName returns an ErrInvalidName that says what is wrong with a name. Any other
-// string is a good name on every store; no two of them are the same unless their
-// bytes are.
+// checkName returns an ErrInvalidName if a name is not valid. Every other string is a name on every
+// store. Two names are the same if and only if their bytes are.
 func checkName(name string) error {
 	if why := flaw(name, maxName); why != "" {
 		return fmt.Errorf("%w: %s", ErrInvalidName, why)
@@ -71,7 +70,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// flaw says why s is no text for people on one line, or nothing if it is.
+// flaw returns why s is not a text of one line for people, or "" if it is.
 func flaw(s string, most int) string {
 	switch {
 	case s == "":
@@ -89,8 +88,8 @@ func flaw(s string, most int) string {
 	return ""
 }
 
-// invisible reports whether r changes how a text reads without being seen: line and
-// paragraph separators, marks that turn the direction, and the byte order mark.
+// invisible reports whether r changes how a text reads without being visible: line and paragraph
+// separators, marks that change the direction, and the byte order mark.
 func invisible(r rune) bool {
 	switch {
 	case r == 0x2028, r == 0x2029, r == 0xFEFF,

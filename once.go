@@ -11,33 +11,36 @@ import (
 )
 
 var (
-	// ErrNotRecorded says that the function ran and that what came of it is not known to be stored: a later caller may
-	// run it again. What it returned comes with the error, which also says why: ErrLost, ErrUnknown, ErrTooLarge.
+	// ErrNotRecorded says that the function ran, and that its result may not be stored: a later caller
+	// may run it again. The result is returned with the error, which also has the reason: [ErrLost],
+	// [ErrUnknown] or [ErrTooLarge].
 	ErrNotRecorded = errors.New("distlock: result not recorded")
 
-	// ErrTooLarge is the ErrNotRecorded of a result of more than 64 KiB. Nothing was stored.
+	// ErrTooLarge is the [ErrNotRecorded] of a result of more than 64 KiB. Nothing was stored.
 	ErrTooLarge error = &kindOf{"distlock: result over 64 KiB", ErrNotRecorded}
 
-	// ErrPanicked is what OnceOptions.Failures is asked about if the function did not return: it panicked, or ended its goroutine.
+	// ErrPanicked is the argument of Failures in [OnceOptions] if the function did not return: it
+	// panicked, or ended its goroutine.
 	ErrPanicked = errors.New("distlock: the function panicked")
 )
 
 // A PastError is the failure of an earlier call of Once, which was remembered.
 type PastError struct {
 	Name string
-	Text string // what the error said then
+	Text string // the text of that error
 }
 
 func (e *PastError) Error() string {
 	return fmt.Sprintf("distlock: %s failed before: %s", quote(e.Name), e.Text)
 }
 
-// A Once does a thing and remembers its result, but a process that is lost between the doing and the recording leaves
-// nothing to remember: the next caller does it again. Where that must not happen, record it in the transaction that
-// does it: see package fence.
+// A Once runs a function and remembers its result. If the process dies between the run and the
+// recording, nothing is remembered, and the next caller runs the function again: at least once, not
+// exactly once. Where that must not happen, record the result in the transaction of the work: see
+// package fence.
 //
-// Results are kept in the store for a time. Two callers at once do not both run the function: the second waits
-// for the first, or with Wait(0) is refused with ErrHeld.
+// Results are kept in the store for a time. Two callers at once do not both run the function: the
+// second waits for the first, or gets [ErrHeld] with [MaxWait] 0.
 type Once[T any] struct {
 	l    *Locker
 	keep time.Duration
@@ -45,18 +48,20 @@ type Once[T any] struct {
 	opts []Option
 }
 
-// OnceOptions say what a Once remembers. The zero value is good.
+// OnceOptions are the options of a [Once]. The zero value is good.
 type OnceOptions[T any] struct {
-	// Failures says which errors of the function are remembered: later callers get a *PastError then. Nil remembers
-	// none: the next caller tries again. A panic is asked about as ErrPanicked, and goes on after that.
+	// Failures reports whether an error of the function is remembered: then later callers get a
+	// [*PastError]. Nil remembers none, and the next caller runs the function again. A panic is passed
+	// as [ErrPanicked], and continues after that.
 	Failures func(err error) bool
 
 	Encode func(T) ([]byte, error) // nil: JSON
 	Decode func([]byte) (T, error) // nil: JSON
 }
 
-// NewOnce returns a Once that remembers results for as long as keep, at most 400 days. Nil for o is the zero OnceOptions; the options are
-// the defaults of its calls. It is errors.ErrUnsupported if the store cannot keep a record.
+// NewOnce returns a [Once] that remembers results for keep, at most 400 days. Nil for o is the zero
+// OnceOptions; the options are the defaults of its calls. The error is [errors.ErrUnsupported] if the
+// store cannot keep a record.
 func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Option) (*Once[T], error) {
 	if l == nil || l.store == nil {
 		return nil, errNoNew
@@ -89,14 +94,16 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 	return once, nil
 }
 
-// Do returns the remembered result of a name, or runs f and remembers what came of it. The context that f gets ends if
-// the lease is lost. A failure that is not to be remembered, a result that cannot be stored and a panic leave nothing behind.
+// Do returns the remembered result of a name, or runs f and remembers its result. The context of f
+// ends if the lease is lost. A failure that is not remembered, a result that cannot be stored, and a
+// panic leave nothing behind.
 //
-// An unanswered recording is tried again for as long as the lease can be trusted; not for longer than Unlock takes, if ctx is over or
-// the Locker is closed. Then the result is returned with ErrNotRecorded.
+// If the store does not answer the recording, Do repeats it while the lease can be trusted; if ctx
+// has ended or the Locker is closed, for as long as [Lease.Unlock] would. Then it returns the result
+// with [ErrNotRecorded].
 //
-// The error is ErrNotAcquired if and only if this call did not run f. A *PastError, of a call
-// before, is one of these.
+// The error is [ErrNotAcquired] if and only if this call did not run f. A [*PastError] of an earlier
+// call is such an error.
 func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	if f == nil {
 		var none T
@@ -128,7 +135,8 @@ func (o *Once[T]) do(ctx context.Context, name string, f func(ctx context.Contex
 	return o.run(ctx, lease, f)
 }
 
-// Result returns the remembered result of a name, and whether there is one. A remembered failure is a *PastError.
+// Result returns the remembered result of a name, and whether there is one. A remembered failure is
+// a [*PastError].
 func (o *Once[T]) Result(ctx context.Context, name string) (v T, found bool, err error) {
 	claims, err := o.l.show(ctx, kindOnce, name)
 	if err != nil {
@@ -143,7 +151,8 @@ func (o *Once[T]) Result(ctx context.Context, name string) (v T, found bool, err
 	return v, false, nil
 }
 
-// run runs f under a lease and records what came of it, or else gives the lease back, also if f panics, or what is asked about that.
+// run runs f under a lease and records its result, or else releases the lease, also if f or Failures
+// panics.
 func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Context) (T, error)) (v T, err error) {
 	var record []byte
 	returned := false
@@ -153,7 +162,7 @@ func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Cont
 		}
 	}()
 	defer func() {
-		if !returned { // the panic goes on, whatever comes of the recording
+		if !returned { // the panic continues, whatever the recording returns
 			if record, _ = o.write(v, ErrPanicked); record != nil { // Failures may panic too
 				_ = lease.q.Record(ctx, o.keep, record)
 			}
@@ -171,13 +180,13 @@ func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Cont
 	return v, err
 }
 
-// What a record begins with.
+// The first byte of a record.
 const (
 	markResult  = '+' // the encoded result follows
 	markFailure = '-' // the text of the error follows
 )
 
-// write makes the record of a run. It is nil if there is nothing to remember.
+// write returns the record of a run; nil if there is nothing to remember.
 func (o *Once[T]) write(v T, failed error) ([]byte, error) {
 	if failed != nil {
 		if o.o.Failures == nil || !o.o.Failures(failed) {

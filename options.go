@@ -36,8 +36,8 @@ const (
 	defaultMost  = time.Second
 )
 
-// An Option changes how a lock is taken and kept. Options given to New are the defaults of
-// that Locker; options given to a call hold for that call. Of two that set the same the later one counts. A
+// An Option changes how a lock is acquired and kept. Options of [New] are the defaults of that
+// Locker; options of a call hold for that call. Of two that set the same, the later one counts. A
 // nil Option changes nothing.
 type Option func(*options) error
 
@@ -52,18 +52,20 @@ type options struct {
 	atLeast      time.Duration
 	delay        time.Duration
 	fixed        bool
-	exact        bool // a Limiter takes no more than it is asked for
+	exact        bool // a Limiter takes no shares
 	requireFence bool
-	preferred    bool // a candidate that leaders make way for
+	preferred    bool // a candidate for whom other leaders step down
 	holder       string
 	value        []byte
 	meta         map[string]string // never changed, only replaced
 	observe      Observer
+	onClose      []func() // of New only
 }
 
 // TTL sets how long the store keeps a lease after each renewal: 30 s by default, 100 ms to
-// 24 h. A holder that dies is succeeded after at most this long. A lease is renewed after about
-// a third of it, so a short one costs round trips and gives up sooner when the store is slow.
+// 24 h. If a holder dies, the next one gets the lock after at most this time. A lease is renewed
+// after about a third of its TTL, so a short TTL costs round trips, and is lost sooner when the
+// store is slow.
 func TTL(d time.Duration) Option {
 	return func(o *options) error {
 		o.ttl = d
@@ -78,10 +80,10 @@ func checkTTL(d time.Duration) error {
 	return nil
 }
 
-// MaxWait bounds how long a call waits for the lock, in addition to its context: 0 is
-// the same as trying. By default the wait is bounded by the context alone.
+// MaxWait bounds how long a call waits for the lock, in addition to its context. With 0 the call does
+// not wait. By default the context alone bounds the wait.
 //
-// MaxWait bridges a holder, not a store that is down: if the store fails at the first attempt, the
+// MaxWait is for a lock that is held, not for a store that is down: if the store fails at the first attempt, the
 // call returns ErrUnavailable or ErrUnknown at once, so that a wrong password shows. If it fails
 // later, while the call waits in the queue, it is tried again until the wait ends.
 func MaxWait(d time.Duration) Option {
@@ -91,14 +93,14 @@ func MaxWait(d time.Duration) Option {
 	}
 }
 
-// MaxAttempts bounds how often a call tries to acquire the lock, with the pauses of [Backoff] in
-// between. Then the call returns what kept it from the lock, a [HeldError] for instance. By default
-// the number of attempts is not bounded.
+// MaxAttempts bounds how often a call attempts to acquire the lock, with the pauses of [Backoff] in
+// between. After the last attempt the call returns the reason, for instance a [HeldError]. By
+// default the number of attempts is not bounded.
 //
 // MaxAttempts(3), Backoff(200*time.Millisecond, 200*time.Millisecond) is a retry count of 3 with a
 // retry delay of 200 ms in other libraries. A lock that becomes free after 300 ms is acquired. An
 // attempt that comes earlier than its pause, because the store sent a notification, does not
-// count. Behind another call of the same process the attempts are counted without asking the
+// count. Behind another call of the same process, attempts are counted without a call of the
 // store.
 func MaxAttempts(n int) Option {
 	return func(o *options) error {
@@ -127,8 +129,8 @@ func Backoff(shortest, longest time.Duration) Option {
 	}
 }
 
-// MaxHold bounds how long a lease may be held although its renewals work. Then it
-// is lost with ErrMaxHold, and the store's claim runs out by itself.
+// MaxHold bounds how long a lease may be held although its renewals succeed. After that it is lost
+// with [ErrMaxHold], and its claim in the store expires.
 func MaxHold(d time.Duration) Option {
 	return func(o *options) error {
 		o.maxHold = d
@@ -136,9 +138,9 @@ func MaxHold(d time.Duration) Option {
 	}
 }
 
-// AtLeast keeps the lock taken until d after the grant, even if it is unlocked earlier: for jobs
-// that start on several machines whose clocks differ. The store must be able to keep a
-// claim without the process.
+// AtLeast keeps the lock held until d after the grant, even if it is unlocked earlier: for jobs that
+// start on several machines whose clocks differ. The store must be able to keep a claim without the
+// process.
 func AtLeast(d time.Duration) Option {
 	return func(o *options) error {
 		o.atLeast = d
@@ -146,9 +148,9 @@ func AtLeast(d time.Duration) Option {
 	}
 }
 
-// LockDelay keeps the lock closed for d after a lease was lost, so that work which is still under way
-// can end. A lease that is unlocked is free at once. The store must be able to keep a
-// claim without the process.
+// LockDelay keeps the lock held for d after a lease was lost, so that work which is still under way
+// can end. A lease that is unlocked is free at once. The store must be able to keep a claim without
+// the process.
 func LockDelay(d time.Duration) Option {
 	return func(o *options) error {
 		o.delay = d
@@ -166,8 +168,8 @@ func within(what string, d, least, most time.Duration) error {
 	return nil
 }
 
-// Weight says how much of a Semaphore or a Limiter a call takes: 1 by default, and at most the whole of it.
-// Locks have no weight and refuse it.
+// Weight sets how many slots of a [Semaphore], or passes of a [Limiter], a call takes: 1 by default,
+// and at most all of them. Locks have no weight and refuse the option.
 func Weight(n int64) Option {
 	return func(o *options) error {
 		o.weight = n
@@ -178,14 +180,16 @@ func Weight(n int64) Option {
 	}
 }
 
-// What options say that belong to another kind: see Locker.fits.
+// The errors of options that belong to another kind: see Locker.fits.
 var (
 	errWeight    = fmt.Errorf("%w: a lock has no weight", ErrInvalid)
 	errExact     = fmt.Errorf("%w: Exact is for a Limiter", ErrInvalid)
 	errPreferred = fmt.Errorf("%w: Preferred is for an Election", ErrInvalid)
+	errOnClose   = fmt.Errorf("%w: OnClose is for New", ErrInvalid)
 )
 
-// NoRenewal takes a lease that is not renewed: it is lost after its TTL, unless Extend is called.
+// NoRenewal makes a lease that is not renewed: it is lost after its TTL, unless [Lease.Extend] is
+// called.
 func NoRenewal() Option {
 	return func(o *options) error {
 		o.fixed = true
@@ -193,9 +197,10 @@ func NoRenewal() Option {
 	}
 }
 
-// Exact has a Limiter of more than 1,000 take from the store what a call asks for, and no share to spend later: for processes that end after a few
-// calls, whose shares would be lost. Every pass is a round trip and a claim then, which lives for the window, so a name has as many claims
-// as there were passes. Smaller limits are always exact. Calls of other kinds refuse it.
+// Exact makes a [Limiter] of more than 1,000 take from the store exactly what a call needs, and no
+// share to spend later: for processes that end after a few calls, whose shares would be lost. Then
+// every pass is a round trip and a claim that lives for the window, so a name has as many claims as
+// there were passes. Smaller limits are always exact. Calls of other kinds refuse the option.
 func Exact() Option {
 	return func(o *options) error {
 		o.exact = true
@@ -211,7 +216,7 @@ func RequireFence() Option {
 	}
 }
 
-// Holder says who holds the lock, to those who wait and to those who look: host and process
+// Holder sets who holds the lock, for errors and for people who inspect the store: host and process
 // by default.
 func Holder(s string) Option {
 	return func(o *options) error {
@@ -234,8 +239,8 @@ func Value(b []byte) Option {
 	}
 }
 
-// Meta stores one word and its meaning with the claim, for people to read: up to 64 and 256 bytes. It can be
-// given up to 16 times, and 4 KiB in all; the same word again replaces its meaning.
+// Meta stores a key and a value with the claim, for people to read: up to 64 and 256 bytes. The
+// option may be given up to 16 times, with 4 KiB in all. The same key again replaces the value.
 func Meta(key, value string) Option {
 	return func(o *options) error {
 		if len(key) > 0 && key[0] == '_' {
@@ -245,7 +250,8 @@ func Meta(key, value string) Option {
 	}
 }
 
-// Note says in a few words why the lock is held, for people to read: up to 256 bytes. It counts as a Meta.
+// Note stores in a few words why the lock is held, for people to read: up to 256 bytes. It counts as
+// a [Meta].
 func Note(s string) Option {
 	return func(o *options) error { return o.setMeta(noteKey, s) }
 }
@@ -257,7 +263,7 @@ func (o *options) setMeta(key, value string) error {
 	if len(value) > maxMetaValue || !utf8.ValidString(value) {
 		return fmt.Errorf("%w: the value of %s must be UTF-8 of at most %d bytes", ErrInvalidMeta, quote(key), maxMetaValue)
 	}
-	meta := maps.Clone(o.meta) // the one at hand may be a default that others share
+	meta := maps.Clone(o.meta) // it may be a default that other calls share
 	if meta == nil {
 		meta = map[string]string{}
 	}
@@ -273,7 +279,7 @@ func (o *options) setMeta(key, value string) error {
 	return nil
 }
 
-// Observe tells what happens to o, in addition to those that were given before. Nil adds nobody.
+// Observe adds an observer to those that were given before. Nil adds none.
 func Observe(o Observer) Option {
 	return func(opts *options) error {
 		switch {
@@ -287,8 +293,20 @@ func Observe(o Observer) Option {
 	}
 }
 
-// with returns the options with more of them applied, checked against each other and against
-// what the store can do.
+// OnClose has [Locker.Close] call f at its end, when all leases were released and nothing uses the
+// store any more: for a Locker that owns its store. It is an option of [New] only.
+func OnClose(f func()) Option {
+	return func(o *options) error {
+		if f == nil {
+			return errNilFunc
+		}
+		o.onClose = append(o.onClose[:len(o.onClose):len(o.onClose)], f)
+		return nil
+	}
+}
+
+// with returns the options with more of them applied, checked against each other and against the
+// features of the store.
 func (o options) with(opts []Option, f driver.Features) (options, error) {
 	for _, opt := range opts {
 		if opt == nil {
@@ -322,7 +340,7 @@ func (o *options) check(f driver.Features) error {
 	return nil
 }
 
-// raise says what raises the longest TTL of a store, if anything does.
+// raise returns which option raises the longest TTL of a store, if there is one.
 func raise(f driver.Features) string {
 	if f.MaxTTLOption == "" {
 		return ""

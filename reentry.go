@@ -20,11 +20,11 @@ func holdings(ctx context.Context) []*Lease {
 	return out
 }
 
-// reenters says that a call would wait for what its own context holds: then nobody but itself could end the wait, and it
-// need not begin. A semaphore that has room beside the caller's own slots is no such case, and neither is a reader beside itself.
-// A call that does not wait is refused by the store.
+// reenters returns a DeadlockError if a call would wait for a lock that its own context holds: then
+// nobody but itself could end the wait. A semaphore with enough slots next to the caller's own is no
+// such case, nor is a second reader. A call that does not wait is refused by the store.
 func (l *Locker) reenters(ctx context.Context, r *request) error {
-	if r.opt.wait == 0 {
+	if r.Wait == 0 {
 		return nil
 	}
 	var own []*Lease
@@ -55,12 +55,12 @@ func (l *Locker) reenters(ctx context.Context, r *request) error {
 	return err
 }
 
-// shares reports whether two Lockers surely have one store.
+// shares reports whether two Lockers have the same store, as far as is known.
 func (l *Locker) shares(other *Locker) bool {
 	return l == other || reflect.ValueOf(l.store).Comparable() && reflect.ValueOf(other.store).Comparable() && l.store == other.store
 }
 
-// claim is what r asks for, as people see it.
+// claim returns the claim of r, as people see it.
 func (r *request) claim() Claim {
 	c, _ := newClaim(driver.Claim{Key: r.Key, Holder: r.opt.holder, Weight: r.Weight, Limit: r.Bound()})
 	return c

@@ -78,6 +78,8 @@ func (l *Locker) fits(opt *options, k kind) error {
 		return errExact
 	case opt.preferred && !l.defaults.preferred && k != kindLead:
 		return errPreferred
+	case len(opt.onClose) != len(l.defaults.onClose):
+		return errOnClose
 	}
 	return nil
 }

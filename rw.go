@@ -6,21 +6,24 @@ import (
 	"fmt"
 )
 
-// ErrUpgrade says that a task which has the lock of a name as a reader asked for it as the writer: it would wait for
-// itself. Two readers that did so would wait for each other. Give the lease back first, and look again at what was read:
-// another writer may come before.
+// ErrUpgrade says that a call for a lock as the writer has a context that holds the same lock as a
+// reader: it would wait for itself. Two readers that did so would wait for each other. Unlock the
+// lease first, and read the data again: another writer may come before.
 //
-// It is known from the context: that of Lock was made by Context of the reader's lease. Nothing was asked of the store.
+// The context shows this: it was made by [Lease.Context] of the reader's lease. The store is not
+// called.
 var ErrUpgrade = errors.New("distlock: a reader cannot become the writer")
 
-// Downgrade makes a reader of a writer without a gap: no other writer can come before. Readers that wait are let in,
-// those that wait behind a writer are not.
+// Downgrade makes a reader of a writer without a gap: no other writer can come in between. Readers
+// that wait get the lock, but those behind a writer in the queue do not.
 //
-// The lease that it is called on is over, with ErrReleased, before the store is asked: what still works under its context must not
-// write beside readers. The lease that is returned has the same fence and a full TTL, and its mode is Shared. MaxHold goes on.
+// The writer's lease ends with [ErrReleased] before the store is called: work under its context must
+// not write while others read. The new lease has the same fence, a full TTL, and [ModeShared]; its
+// [MaxHold] continues.
 //
-// An error leaves nothing behind, unless it is ErrUnknown: the lock is given back. It is ErrLost if the lease was lost before or
-// meanwhile, ErrClosed if the Locker was closed meanwhile, and ErrInvalid, with the lease as it was, if it was not made by Lock or TryLock.
+// An error leaves nothing behind, unless it is [ErrUnknown]: the lock is released. The error is
+// [ErrLost] if the lease was lost before or meanwhile, [ErrClosed] if the Locker was closed
+// meanwhile, and [ErrInvalid], with the lease as it was, if Lock or TryLock did not make it.
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if ctx == nil {
 		return nil, errNilContext
@@ -43,7 +46,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	return r.newLease(reader), nil
 }
 
-// upgrades says that a writer's request comes from a task that has the lock as a reader.
+// upgrades returns an ErrUpgrade if the context of a writer's request holds the lock as a reader.
 func (l *Locker) upgrades(ctx context.Context, r *request) error {
 	if FromContext(ctx) == nil { // most calls come under no lease
 		return nil

@@ -28,7 +28,7 @@ func TestLease_Downgrade_history(t *testing.T) {
 			lowered += downgraders(t, seed, rec)
 		})
 		search := history.Search{Timeout: time.Minute, Dir: t.TempDir(), Name: "downgrade"}
-		v, err := history.Judge(rec.History(), history.Rules{HandOver: 10 * time.Second}, search)
+		v, err := history.Verify(rec.History(), history.Rules{HandOver: 10 * time.Second}, search)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -76,7 +76,7 @@ func hold(t *testing.T, rec *history.Recorder, client string, l *distlock.Locker
 	if write {
 		want.Weight, take = driver.Whole, l.Lock
 	}
-	h := rec.Ask(want)
+	h := rec.Acquire(want)
 	lease, err := take(t.Context(), "x", distlock.Observe(func(_ context.Context, e distlock.Event) {
 		if e.Type == distlock.EventWaiting {
 			h.Waiting()

@@ -8,19 +8,20 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A Semaphore lets up to n hold a name at a time, across all processes. Its leases are like those of Lock: renewed by themselves, told
-// their loss in time, and the slots of a holder that dies are free after its TTL. The names of semaphores
-// have nothing to do with those of locks.
+// A Semaphore lets up to n hold a name at a time, across all processes. Its leases are like those of
+// [Locker.Lock]: renewed in the background, with their loss reported in time. The slots of a holder
+// that dies are free after its TTL. The names of semaphores are apart from those of locks.
 //
-// The size belongs to the caller and is not kept in the store: each grant obeys the size that was asked with. Give all processes the same
-// one. While they differ, there are never more holders than the largest of them says.
+// The size belongs to the caller and is not kept in the store: each grant obeys the size of its own
+// call. Give all processes the same size. While the sizes differ, there are never more holders than
+// the largest size.
 type Semaphore struct {
 	l    *Locker
 	size *atomic.Int64
 }
 
-// Semaphore returns a semaphore of n slots for each name. The error is errors.ErrUnsupported if the store cannot count: then it would
-// be no limit at all.
+// Semaphore returns a semaphore of n slots for each name. The error is [errors.ErrUnsupported] if the
+// store cannot count.
 func (l *Locker) Semaphore(n int64) (*Semaphore, error) {
 	if l.store == nil {
 		return nil, errNoNew
@@ -38,11 +39,12 @@ func (l *Locker) Semaphore(n int64) (*Semaphore, error) {
 // Size returns how many slots there are.
 func (s *Semaphore) Size() int64 { return s.size.Load() }
 
-// Resize changes how many slots there are, for all calls of this process from now on and for those that wait. Who holds a slot keeps it:
-// a semaphore that was made smaller grants nothing until enough slots were given back. A call that waits for more slots than
-// there are now fails with ErrInvalid.
+// Resize changes how many slots there are, for later calls of this process and for those that wait.
+// Holders keep their slots: a semaphore that was made smaller grants nothing until enough slots were
+// released. A call that waits for more slots than there are now fails with [ErrInvalid].
 //
-// In the store's line nobody passes: a call of another process that waits with the old size is served first.
+// In the queue of the store nobody overtakes: a call of another process that waits with the old size
+// comes first.
 func (s *Semaphore) Resize(n int64) error {
 	if n < 1 || n >= driver.Whole {
 		return fmt.Errorf("%w: a semaphore of %d slots is not 1 to %d", ErrInvalid, n, driver.Whole-1)
@@ -51,9 +53,10 @@ func (s *Semaphore) Resize(n int64) error {
 	return nil
 }
 
-// Acquire takes a slot of a name, or as many as Weight says, and waits until they are free: first come, first served where
-// the store can queue, so that one who wants many is not passed by those who want few. The context bounds the wait and
-// nothing else. An error leaves nothing behind, unless it is ErrUnknown.
+// Acquire acquires a slot of a name, or as many as [Weight] says, and waits until they are free:
+// first come, first served where the store can queue, so that calls for few slots do not overtake a
+// call for many. The context bounds the wait and nothing else. An error leaves nothing behind, unless
+// it is [ErrUnknown].
 func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	r, err := s.l.request(ctx, kindSem, name, ModeCounted, opts)
 	if err != nil {
@@ -67,12 +70,12 @@ func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*
 	return lease, outcome(false, err)
 }
 
-// TryAcquire takes a slot of a name, or as many as Weight says, or returns ErrHeld at once.
+// TryAcquire acquires a slot of a name, or as many as [Weight] says, or returns [ErrHeld] at once.
 func (s *Semaphore) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return s.Acquire(ctx, name, append(opts[:len(opts):len(opts)], MaxWait(0))...)
 }
 
-// Do runs f with a slot of a name, as Locker.Do does with a lock.
+// Do runs f with a slot of a name, as [Locker.Do] does with a lock.
 func (s *Semaphore) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
 	if f == nil {
 		return outcome(false, errNilFunc)

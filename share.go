@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// A pool is what a process has of a name beyond what it has spent.
+// A pool has the passes of a name that a process has taken and not yet spent.
 type pool struct {
 	shares []share
 	fill   *fill // under way; nil: none is
@@ -20,29 +20,29 @@ type pool struct {
 type share struct {
 	id    driver.ID
 	left  int64
-	until time.Duration // after that it is spent no more: its claim would end too early
+	until time.Duration // it is not spent after that: its claim would expire too early
 }
 
-// A fill is one ask for a share.
+// A fill is one call of the store for a share.
 type fill struct {
 	weight int64
 	done   chan struct{}
 	err    error // set when done is closed
 }
 
-// spend takes from the pool, and waits for it to be filled.
+// spend takes passes from the pool, and waits until it is filled.
 func (m *Limiter) spend(ctx context.Context, r *request) error {
-	if r.opt.wait > 0 {
+	if r.Wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.opt.wait)
+		ctx, cancel = context.WithTimeout(ctx, r.Wait)
 		defer cancel()
 	}
 	var refused *LimitError     // the last refusal; nil: there was none
 	var began, at time.Duration // of the wait, and of the refusal
 	for {
-		asked, err := m.draw(ctx, r)
+		filled, err := m.draw(ctx, r)
 		waited := refused != nil
-		if r.opt.wait != 0 && errors.As(err, &refused) {
+		if r.Wait != 0 && errors.As(err, &refused) {
 			at = m.l.clock.Now()
 			if !waited {
 				began = m.l.clock.Awake()
@@ -54,13 +54,13 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 			}
 			err = context.Cause(ctx)
 		}
-		if waited && ctx.Err() != nil && err != nil { // between two asks, or in one
-			both := *refused // others look at what the store said
+		if waited && ctx.Err() != nil && err != nil { // between two attempts, or in one
+			both := *refused // others read the refusal of the store
 			both.Retry = max(0, refused.Retry-(m.l.clock.Now()-at))
-			both.Err = errors.Join(refused.Err, err) // an ask that was cut short may have left something
+			both.Err = errors.Join(refused.Err, err) // an attempt that was interrupted may have left something
 			err = &both
 		}
-		e := Event{Waited: waited, Handed: !asked, Err: err}
+		e := Event{Waited: waited, Handed: !filled, Err: err}
 		if waited {
 			e.Wait = m.l.clock.Awake() - began
 		}
@@ -69,7 +69,7 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 	}
 }
 
-// conclude tells what came of a call.
+// conclude reports the result of a call.
 func (m *Limiter) conclude(ctx context.Context, r *request, e Event) {
 	e.Type, e.Took = EventGranted, m.l.clock.Awake()-r.Began
 	if e.Err != nil {
@@ -81,7 +81,7 @@ func (m *Limiter) conclude(ctx context.Context, r *request, e Event) {
 	}
 }
 
-// pause waits for d, and reports whether ctx lasted as long. A Close cuts it short.
+// pause waits for d, and reports whether ctx lasted as long. Close ends the pause.
 func (m *Limiter) pause(ctx context.Context, d time.Duration) bool {
 	pause := time.NewTimer(d)
 	defer pause.Stop()
@@ -89,14 +89,14 @@ func (m *Limiter) pause(ctx context.Context, d time.Duration) bool {
 	case <-pause.C:
 		return true
 	case <-m.l.queue.Closing():
-		return true // the next ask says so
+		return true // the next attempt returns ErrClosed
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// draw takes from the pool, and fills it if there is too little in it. It reports whether it asked the store.
-func (m *Limiter) draw(ctx context.Context, r *request) (asked bool, err error) {
+// draw takes passes from the pool, and fills it if there are too few. It reports whether it did.
+func (m *Limiter) draw(ctx context.Context, r *request) (filled bool, err error) {
 	if err := m.l.mayRead(ctx); err != nil {
 		return false, err
 	}
@@ -107,39 +107,39 @@ func (m *Limiter) draw(ctx context.Context, r *request) (asked bool, err error) 
 		if missing == 0 {
 			m.mu.Unlock()
 			m.settle(ctx, r, spent)
-			return asked, nil
+			return filled, nil
 		}
 		f, weight := p.fill, m.whole(missing)
 		if f == nil {
 			f = &fill{weight: weight, done: make(chan struct{})}
 			p.fill = f
 			m.mu.Unlock()
-			asked = true
+			filled = true
 			if err := m.refill(ctx, r, p, f); err != nil {
 				return true, err
 			}
 			continue
 		}
 		m.mu.Unlock()
-		// One asks for all that come meanwhile: those who want no less are refused together with it. Whatever else went wrong was
-		// the other's.
+		// One call fills the pool for all that come meanwhile: calls that need no less are refused
+		// together with it. Any other error is the other call's own.
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return asked, context.Cause(ctx)
+			return filled, context.Cause(ctx)
 		}
 		var limited *LimitError
 		if errors.As(f.err, &limited) && weight >= f.weight {
 			own := *limited
-			return asked, &own
+			return filled, &own
 		}
 	}
 }
 
-// whole is what is missing, in whole shares.
+// whole returns how much is missing, in whole shares.
 func (m *Limiter) whole(missing int64) int64 { return min(m.n, (missing+m.share-1)/m.share*m.share) }
 
-// refill asks the store for what a pool's fill says, and ends the fill.
+// refill takes a share from the store, and ends the fill.
 func (m *Limiter) refill(ctx context.Context, r *request, p *pool, f *fill) error {
 	var s share
 	var err error
@@ -152,12 +152,12 @@ func (m *Limiter) refill(ctx context.Context, r *request, p *pool, f *fill) erro
 		p.fill, f.err = nil, err
 		close(f.done)
 	}()
-	s, err = m.ask(ctx, r, f.weight)
+	s, err = m.takeShare(ctx, r, f.weight)
 	return err
 }
 
-// ask takes a share from the store.
-func (m *Limiter) ask(ctx context.Context, r *request, weight int64) (share, error) {
+// takeShare takes a share from the store.
+func (m *Limiter) takeShare(ctx context.Context, r *request, weight int64) (share, error) {
 	call := r.derive()
 	call.Weight, call.Wait = weight, 0
 	if o := r.opt.observe; o != nil { // the call is reported once, however many attempts it makes
@@ -171,13 +171,13 @@ func (m *Limiter) ask(ctx context.Context, r *request, weight int64) (share, err
 	if err != nil {
 		return share{}, m.limited(r.name, err)
 	}
-	// Trust ends before the claim does. What is spent until a window before that counts for a window.
+	// Trust ends before the claim does. A pass that is spent a window before that counts for a window.
 	s := share{lease.ID(), weight, m.l.clock.Now() + lease.Hold().Left() - m.window}
 	return s, lease.Detach(ctx)
 }
 
-// settle cuts the claims of shares that are spent to what they still have to count for: a window from now. If that fails they
-// count for longer.
+// settle shortens the claims of spent shares to the window for which they still count. If that fails,
+// they count for longer.
 func (m *Limiter) settle(ctx context.Context, r *request, spent []driver.ID) {
 	for _, id := range spent {
 		call, cancel := m.l.queue.Call(ctx, min(queue.CallLimit, r.opt.ttl))
@@ -205,8 +205,9 @@ func (m *Limiter) pool(name string) *pool {
 	return p
 }
 
-// take takes n from the shares, those that end first before others. It returns the claims of shares that are spent by that; or how much is
-// missing, with nothing taken. The limiter's lock is held.
+// take takes n passes from the shares, those that expire first before others. It returns the claims
+// of shares that are spent by that; or how many are missing, with nothing taken. The limiter's lock
+// is held.
 func (p *pool) take(n int64, now time.Duration) (spent []driver.ID, missing int64) {
 	if left := p.expire(now); left < n {
 		return nil, n - left
@@ -224,7 +225,8 @@ func (p *pool) take(n int64, now time.Duration) (spent []driver.ID, missing int6
 	return spent, 0
 }
 
-// expire drops shares that may be spent no more, and returns how much is left. The limiter's lock is held.
+// expire drops shares that may not be spent any more, and returns how many passes are left. The
+// limiter's lock is held.
 func (p *pool) expire(now time.Duration) (left int64) {
 	live := p.shares[:0]
 	for _, s := range p.shares {

@@ -40,7 +40,7 @@ func (c *tally) of(k distlock.EventType) int {
 func told(t *testing.T, opts []distlock.Option, play func(t *testing.T, first *distlock.Lease, second *call, link *chaos.Store, seen *tally)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store := chaos.HandOn(mem.New())
+		store := chaos.HandOff(mem.New())
 		link := chaos.New(store, &chaos.Options{Name: "second", Timeout: time.Minute})
 		defer link.Close()
 		seen := &tally{}

@@ -235,7 +235,7 @@ func TestLocker_Lock_placeIsShort(t *testing.T) {
 		for range 100 {
 			time.Sleep(time.Minute)
 			why, err := b.Why(t.Context(), "k")
-			if err != nil || len(why.Line) != 1 || why.Line[0].Left > 30*time.Second || why.Line[0].Held < time.Minute {
+			if err != nil || len(why.Waiters) != 1 || why.Waiters[0].Left > 30*time.Second || why.Waiters[0].Held < time.Minute {
 				t.Fatal(why, err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// cli measures what distlock run adds to a command, and what processes that wait take.
+// cli measures the time that distlock run adds to a command, and the CPU time of waiting processes.
 func (b *bench) cli() error {
 	dir, err := os.MkdirTemp("", "distlock-bench-")
 	if err != nil {
@@ -22,7 +22,7 @@ func (b *bench) cli() error {
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "distlock")
 	build := osexec.CommandContext(b.ctx, "go", "build", "-o", program, "./cmd/distlock")
-	build.Dir = ".." // this module's folder is within the product's
+	build.Dir = ".." // the folder of this module is inside the main module
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w: %s", err, out)
 	}
@@ -38,11 +38,11 @@ type command struct {
 	argv []string
 }
 
-// An expense is what one run of a command took.
+// An expense is the cost of one run of a command.
 type expense struct{ wall, computing time.Duration }
 
-// added measures commands that are run in turn, so that all meet the same noise. Computing is of the command and all that it started; it says
-// more than the time on a machine that has other things to do.
+// added runs commands alternately, so that all meet the same noise. Computing is the CPU time of
+// the command and its child processes; on a busy machine it says more than the elapsed time.
 func (b *bench) added(program, dir string) error {
 	title := "distlock run: what it adds to a command"
 	if !b.pick(title) {
@@ -55,7 +55,7 @@ func (b *bench) added(program, dir string) error {
 		{"distlock version", []string{program, "version"}},
 		{"distlock run --store memory: x -- true", []string{program, "run", "--store", "memory:", "x", "--", "true"}},
 		{"distlock run x -- true", []string{program, "run", "--store", store, "x", "--", "true"}},
-		{"the same, while another has the file open", []string{program, "run", "--store", kept, "x", "--", "true"}},
+		{"the same, while another process has the file open", []string{program, "run", "--store", kept, "x", "--", "true"}},
 	}
 	if flock, err := osexec.LookPath("flock"); err == nil {
 		all = append(all, command{"flock FILE true", []string{flock, filepath.Join(dir, "flock"), "true"}})
@@ -111,7 +111,7 @@ func (b *bench) once(c command) (expense, error) {
 	return expense{took, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}, nil
 }
 
-// keepOpen has a process that holds another lock of the file until end is called.
+// keepOpen starts a process that holds another lock of the file until end is called.
 func (b *bench) keepOpen(program, store string) (end func(), err error) {
 	cmd := osexec.CommandContext(b.ctx, program, "run", "--store", store, "other", "--", "cat")
 	in, err := cmd.StdinPipe()
@@ -124,7 +124,7 @@ func (b *bench) keepOpen(program, store string) (end func(), err error) {
 	return func() { _ = in.Close(); _ = cmd.Wait() }, nil
 }
 
-// waiters measures processes that wait for a lock which nobody gives back.
+// waiters measures processes that wait for a lock that is never released.
 func (b *bench) waiters(program, dir string) error {
 	const n = 50
 	title := fmt.Sprintf("distlock run: %d processes that wait, SQLite", n)
@@ -156,7 +156,7 @@ func (b *bench) waiters(program, dir string) error {
 			break
 		}
 		if time.Since(began) > time.Minute {
-			return errors.New("they do not stand in line")
+			return errors.New("the processes are not in the queue")
 		}
 	}
 	span := 20 * b.each
@@ -167,14 +167,14 @@ func (b *bench) waiters(program, dir string) error {
 		return b.ctx.Err()
 	}
 	share := math.NaN()
-	if after := computing(pids); after > 0 { // else this system does not tell
+	if after := computing(pids); after > 0 { // otherwise this system does not report it
 		share = 100 * (after - before).Seconds() / span.Seconds()
 	}
 	b.report(table{Title: title, Columns: []column{{"of a core", "%"}}, Rows: []row{{"all of them", []float64{share}}}})
 	return nil
 }
 
-// computing is how long processes have been computing, by what Linux tells of each of their threads.
+// computing returns the CPU time of processes, which Linux reports for each of their threads.
 func computing(pids []int) time.Duration {
 	var sum time.Duration
 	for _, pid := range pids {

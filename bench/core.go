@@ -17,13 +17,13 @@ func (b *bench) core() error {
 		baton(), contended()); err != nil {
 		return err
 	}
-	if err := b.rates("a free key, 1 goroutine, no server: take and give back", 1, rawPair(), freePair()); err != nil {
+	if err := b.rates("a free key, 1 goroutine, no server: Lock and Unlock", 1, rawPair(), freePair()); err != nil {
 		return err
 	}
 	return b.leases()
 }
 
-// rates compares rates; the first scenario is the measure of the others.
+// rates compares rates. The ratios are relative to the first scenario.
 func (b *bench) rates(title string, workers int, scenarios ...scenario) error {
 	if !b.pick(title) {
 		return nil
@@ -40,7 +40,7 @@ func (b *bench) rates(title string, workers int, scenarios ...scenario) error {
 	return nil
 }
 
-// baton is the best that can be had without a store: a channel that goes from hand to hand.
+// baton is the fastest hand-off without a store: a channel.
 func baton() scenario {
 	return scenario{"a channel as baton, no store", func(later func(func())) (deed, error) {
 		baton := make(chan struct{}, 1)
@@ -57,7 +57,8 @@ func baton() scenario {
 	}}
 }
 
-// contended checks that every fence is above the one before, since it has the lock when it looks.
+// contended contends for one key, and checks under the lock that every fence is above the previous
+// one.
 func contended() scenario {
 	return scenario{"distlock on store/mem, fences checked", func(later func(func())) (deed, error) {
 		l := must(distlock.New(mem.New()))
@@ -77,13 +78,13 @@ func contended() scenario {
 	}}
 }
 
-// rawPair is the same two calls to the store, and nothing else.
+// rawPair makes only the two calls to the store.
 func rawPair() scenario {
 	return scenario{"store/mem: Acquire and Release", func(later func(func())) (deed, error) {
 		s := mem.New()
 		var n atomic.Int64
 		return func(ctx context.Context, _ int) error {
-			ctx = context.WithoutCancel(ctx) // a pair that has begun is ended
+			ctx = context.WithoutCancel(ctx) // a pair that has started is finished
 			id := driver.ID{Key: "key", Owner: fmt.Sprint(n.Add(1))}
 			_, err := s.Acquire(ctx, driver.Request{ID: id, Weight: driver.Whole, Limit: driver.Whole, TTL: 30 * time.Second})
 			if err != nil {
@@ -108,7 +109,7 @@ func freePair() scenario {
 	}}
 }
 
-// renewals counts what is renewed, in how many calls.
+// renewals counts renewed claims and the calls that renew them.
 type renewals struct {
 	driver.Store
 	calls, n atomic.Int64

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processTime is how long this process has been computing.
+// processTime returns the CPU time of this process.
 func processTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

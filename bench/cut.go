@@ -9,20 +9,20 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A cutter is a library whose holder is behind a link that is cut: it can tell whether the holder still
-// believes in its lock.
+// A cutter is a library whose holder is behind a link that is cut. The library can report whether
+// the holder still trusts its lock.
 type cutter struct {
 	name string
 	runs int
-	// open returns a holder at the address of the link, that takes the key and tells what it believes, and a rival
-	// that returns when it has the key.
-	open func(link, addr string, life time.Duration, later func(func())) (hold func(ctx context.Context, key string) (believes func() bool, err error), rival locker, err error)
+	// open returns two functions: hold acquires the key through the link and returns a function
+	// that reports whether the holder trusts its lock; rival acquires the key directly.
+	open func(link, addr string, life time.Duration, later func(func())) (hold func(ctx context.Context, key string) (trusts func() bool, err error), rival locker, err error)
 }
 
-// cutLink measures for how long two believe that they have the key, after the holder's link was cut.
+// cutLink measures for how long two holders trust their lock, after the link of the first was cut.
 func (b *bench) cutLink(addr string) error {
 	const life = time.Second
-	title := fmt.Sprintf("Redis, the holder's link is cut, TTL %v: until when the holder believes, after the rival's Lock returned", life)
+	title := fmt.Sprintf("Redis, the holder's link is cut, TTL %v: until when the holder trusts its lock, after the rival's Lock returned", life)
 	if !b.pick(title) {
 		return nil
 	}
@@ -53,8 +53,9 @@ func (b *bench) cutLink(addr string) error {
 	return nil
 }
 
-// cut is one run. The last moment at which the holder believed is read after it said so, and the rival's after Lock
-// returned: one clock, and the overlap is rather too long.
+// cut is one run. The clock is read after the holder has reported its trust, and after the Lock of
+// the rival has returned. Both times are of one clock, so the measured overlap is at least the real
+// one.
 func (b *bench) cut(c cutter, addr, key string, life time.Duration) (time.Duration, error) {
 	var s stack
 	defer s.undo()
@@ -70,8 +71,8 @@ func (b *bench) cut(c cutter, addr, key string, life time.Duration) (time.Durati
 	if err != nil {
 		return 0, err
 	}
-	s.push(p.Heal) // first of all, so that the rest can be closed
-	believes, err := take(b.ctx, key)
+	s.push(p.Heal) // runs first, so that the rest can be closed
+	trusts, err := take(b.ctx, key)
 	if err != nil {
 		return 0, err
 	}
@@ -91,9 +92,9 @@ func (b *bench) cut(c cutter, addr, key string, life time.Duration) (time.Durati
 	time.Sleep(life/2 + time.Duration(len(key)*7%20)*life/40) // some renewals
 	p.Cut(testenv.Both)
 	last := time.Now()
-	for limit := last.Add(20 * life); believes(); {
+	for limit := last.Add(20 * life); trusts(); {
 		if last = time.Now(); last.After(limit) {
-			return 0, fmt.Errorf("the holder still believes after %v", 20*life)
+			return 0, fmt.Errorf("the holder still trusts its lock after %v", 20*life)
 		}
 	}
 	select {
@@ -135,7 +136,7 @@ func cutRueidislock(link, addr string, life time.Duration, later func(func())) (
 	}, polling{rival}, nil
 }
 
-// polling asks rueidislock again and again: its own wait may miss that a key has expired.
+// polling polls rueidislock: its own wait may miss that a key has expired.
 type polling struct{ byRueidislock }
 
 func (p polling) lock(ctx context.Context, key string) (hold, error) {

@@ -13,16 +13,16 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// held are the leases of one library that are held at the same time.
+// held has counters for the leases of one library that are held at the same time.
 type held struct {
 	lost    func() int
-	renewed func() float64 // how many renewals there were; nil: one in a round trip
+	renewed func() float64 // the number of renewals; nil: one per round trip
 }
 
 // heldLeases holds 10,000 leases for two renewal intervals.
 func (b *bench) heldLeases(addr string) error {
-	const n, life, rest = 10_000, 15 * time.Second, 10 * time.Second
-	title := fmt.Sprintf("Redis, %d leases held with a TTL of %v, for %v", n, life, rest)
+	const n, life, pause = 10_000, 15 * time.Second, 10 * time.Second
+	title := fmt.Sprintf("Redis, %d leases held with a TTL of %v, for %v", n, life, pause)
 	if !b.pick(title) {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (b *bench) heldLeases(addr string) error {
 		name string
 		hold func(addr string, life time.Duration, keys []string, later func(func())) (held, error)
 	}{{"distlock", b.holdOurs}, {"rueidislock, 1 key", b.holdRueidislock}} {
-		values, err := b.observe(addr, way.name, rest, func(later func(func())) (held, error) { return way.hold(addr, life, keys, later) }, n)
+		values, err := b.observe(addr, way.name, pause, func(later func(func())) (held, error) { return way.hold(addr, life, keys, later) }, n)
 		if err != nil {
 			return fmt.Errorf("%s: %w", way.name, err)
 		}
@@ -54,7 +54,7 @@ func (b *bench) heldLeases(addr string) error {
 	return nil
 }
 
-// observe tells what it costs to hold n leases for a while.
+// observe measures the cost of n leases that are held for d.
 func (b *bench) observe(addr, name string, d time.Duration, take func(later func(func())) (held, error), n int) ([]float64, error) {
 	var s stack
 	defer s.undo()
@@ -91,7 +91,7 @@ func (b *bench) observe(addr, name string, d time.Duration, take func(later func
 	}, b.ctx.Err()
 }
 
-// holdOurs takes the leases by distlock.
+// holdOurs acquires the leases with distlock.
 func (b *bench) holdOurs(addr string, life time.Duration, keys []string, later func(func())) (held, error) {
 	s, err := openStore(addr, later)
 	if err != nil {
@@ -118,7 +118,7 @@ func (b *bench) holdOurs(addr string, life time.Duration, keys []string, later f
 	}, func() float64 { return float64(count.n.Load()) }}, nil
 }
 
-// holdRueidislock takes the leases by rueidislock.
+// holdRueidislock acquires the leases with rueidislock.
 func (b *bench) holdRueidislock(addr string, life time.Duration, keys []string, later func(func())) (held, error) {
 	l, err := newRueidislock(addr, life, 1, later)
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *bench) holdRueidislock(addr string, life time.Duration, keys []string, 
 	}
 	ctxs := make([]context.Context, len(keys))
 	for i, key := range keys {
-		if ctxs[i], _, err = l.WithContext(b.ctx, key); err != nil { //nolint:govet // Close ends them
+		if ctxs[i], _, err = l.WithContext(b.ctx, key); err != nil { //nolint:govet // Close ends the contexts
 			return held{}, err
 		}
 	}
@@ -140,7 +140,7 @@ func (b *bench) holdRueidislock(addr string, life time.Duration, keys []string, 
 	}}, nil
 }
 
-// info returns a number that INFO tells after a word.
+// info returns the number that follows a word in the output of INFO.
 func info(ctx context.Context, c client.Client, section, word string) float64 {
 	text, err := c.Do(ctx, c.B().Info().Section(section).Build()).ToString()
 	if err != nil {
@@ -152,7 +152,7 @@ func info(ctx context.Context, c client.Client, section, word string) float64 {
 	return v
 }
 
-// serverTime is how many seconds the server has been computing.
+// serverTime returns the CPU time of the server in seconds.
 func serverTime(ctx context.Context, c client.Client) float64 {
 	return info(ctx, c, "cpu", "used_cpu_user:") + info(ctx, c, "cpu", "used_cpu_sys:")
 }

@@ -1,5 +1,5 @@
-// Command bench measures distlock beside its peers and beside what it could at best be, in one run: rounds are
-// interleaved, repeated, and told as medians and ratios, since machines are noisy.
+// Command bench compares distlock with other libraries and with bare commands, in one run: rounds
+// are interleaved and repeated, and the tables show medians and ratios, since machines are noisy.
 //
 //	cd bench && go run . core
 //	cd bench && go run . redis
@@ -8,13 +8,15 @@
 //	cd bench && go run . cli
 //	cd bench && go run . postgres
 //
-// core measures what needs no server: one key that many goroutines contend for, a free key, and
-// 10,000 leases that are held at the same time.
+// core needs no server: one key that many goroutines contend for, a free key, and 10,000 leases
+// that are held at the same time.
 //
-// sqlite measures a file, and cli what distlock run adds to a command, which it builds for that.
+// sqlite measures a file, and cli the time that distlock run adds to a command. cli builds the
+// program first.
 //
-// redis and redlock start Redis servers on free loopback ports, without persistence, and stop them at the end; -redis names
-// servers to be used instead. postgres starts a PostgreSQL server that waits for its disk. docs/benchmarks.md says what each table means.
+// redis and redlock start Redis servers on free loopback ports, without persistence, and stop them
+// at the end; -redis names servers to use instead. postgres starts a PostgreSQL server that waits
+// for its disk. docs/benchmarks.md explains each table.
 package main
 
 import (
@@ -36,7 +38,7 @@ func main() {
 	os.Exit(exec(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// suites are what can be run.
+// suites has all suites by name.
 var suites = map[string]func(*bench) error{
 	"core": (*bench).core, "redis": (*bench).redis, "redlock": (*bench).redlock,
 	"sqlite": (*bench).sqlite, "cli": (*bench).cli,
@@ -51,9 +53,9 @@ func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	rounds := flags.Int("rounds", 7, "how often each scenario is run")
-	each := flags.Duration("each", 500*time.Millisecond, "how long one run of a scenario takes; of those on one key four times as long")
+	each := flags.Duration("each", 500*time.Millisecond, "how long one run of a scenario takes; four times as long for one key")
 	only := flags.String("only", "", "run the tables whose title matches this regular expression")
-	addrs := flags.String("redis", "", "host:port of a Redis server to be used and written to, or several with commas for redlock; started if empty")
+	addrs := flags.String("redis", "", "host:port of a Redis server to use and to write to, or several with commas for redlock; empty: start servers")
 	file := flags.String("json", "", "also write the tables to this file, as JSON")
 	profile := flags.String("cpuprofile", "", "write a CPU profile of this process to this file")
 	flags.Usage = func() {
@@ -75,7 +77,7 @@ func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	}
 	if f, ok := stderr.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			b.progress = stderr // a line that is written over and over is for terminals
+			b.progress = stderr // a line that is overwritten again and again is for terminals
 		}
 	}
 	err = profiled(*profile, func() error { return suite(b) })

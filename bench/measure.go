@@ -18,24 +18,24 @@ type bench struct {
 	ctx           context.Context
 	rounds        int
 	each          time.Duration
-	addrs         []string // of servers that were given instead of ones to be started
+	addrs         []string // servers to use; nil: start servers
 	pick          func(title string) bool
 	out, progress io.Writer
 
-	round  int // which one is under way; 0 is the one that does not count
+	round  int // the current round; round 0 is a warm-up and does not count
 	tables []table
 }
 
-// A deed is what is done again and again by each of several goroutines.
+// A deed is the operation that each of several goroutines repeats.
 type deed func(ctx context.Context, worker int) error
 
-// A scenario is one way to do something. What open has to undo it gives to later.
+// A scenario is one way to do something. open passes its clean-up functions to later.
 type scenario struct {
 	name string
 	open func(later func(func())) (deed, error)
 }
 
-// A figure is what one round of a scenario gave.
+// A figure is the result of one round of a scenario.
 type figure struct {
 	Rate  float64       // deeds per second
 	P50   time.Duration // of a single deed
@@ -45,13 +45,13 @@ type figure struct {
 	Failed float64 // deeds that ended with errFailed
 }
 
-// errFailed says that a deed could not be done, and that the next one may.
+// errFailed means that a deed has failed, and that the next one may succeed.
 var errFailed = errors.New("failed")
 
-// errNothing says that a round was over before the first deed.
+// errNothing means that a round ended before the first deed.
 var errNothing = errors.New("nothing was done")
 
-// A stack undoes things in reverse order.
+// A stack runs clean-up functions in reverse order.
 type stack []func()
 
 func (s *stack) push(f func()) { *s = append(*s, f) }
@@ -63,8 +63,8 @@ func (s *stack) undo() {
 	*s = nil
 }
 
-// compare runs scenarios in turn, and returns their medians. Each round begins with another one, so that none
-// always follows the same.
+// compare runs scenarios alternately, and returns their medians. Each round starts with another
+// scenario, so that none always follows the same one.
 func (b *bench) compare(title string, workers int, each time.Duration, scenarios ...scenario) ([]figure, error) {
 	var s stack
 	defer s.undo()
@@ -82,7 +82,7 @@ func (b *bench) compare(title string, workers int, each time.Duration, scenarios
 		}
 		f, err := b.measure(deeds[i], workers, d)
 		if errors.Is(err, errNothing) && b.round == 0 {
-			return f, nil // on a busy machine it takes longer to begin
+			return f, nil // on a busy machine the start takes longer
 		}
 		if err != nil {
 			return f, fmt.Errorf("%s: %w", name, err)
@@ -91,7 +91,8 @@ func (b *bench) compare(title string, workers int, each time.Duration, scenarios
 	})
 }
 
-// rotate calls f for each of n things in turn, b.rounds times over, after a round 0 that does not count, and returns the medians.
+// rotate calls f for each of n scenarios in b.rounds rounds, after a warm-up round 0 that does not
+// count, and returns the medians.
 func (b *bench) rotate(title string, n int, f func(i int) (figure, error)) ([]figure, error) {
 	figures := make([][]figure, n)
 	for b.round = 0; b.round <= b.rounds; b.round++ {
@@ -127,7 +128,7 @@ func (b *bench) rotate(title string, n int, f func(i int) (figure, error)) ([]fi
 	return out, nil
 }
 
-// measure does a deed for so long.
+// measure repeats a deed for d.
 func (b *bench) measure(do deed, workers int, d time.Duration) (figure, error) {
 	runs, took, err := run(b.ctx, do, workers, d)
 	if err != nil {
@@ -136,7 +137,7 @@ func (b *bench) measure(do deed, workers int, d time.Duration) (figure, error) {
 	return sum(runs, took)
 }
 
-// A tally is what one goroutine did in a round.
+// A tally is the result of one goroutine in a round.
 type tally struct {
 	Count float64
 	Worst time.Duration
@@ -145,8 +146,8 @@ type tally struct {
 	spans  histogram
 }
 
-// run does a deed with so many goroutines for so long. The context of the deeds has no deadline, since some
-// would make it part of what they do; it is cancelled.
+// run repeats a deed in several goroutines for d. The context of the deeds is cancelled and has no
+// deadline, since some libraries would use the deadline.
 func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally, time.Duration, error) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -189,7 +190,7 @@ func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally
 	return tallies, took, errors.Join(errs...)
 }
 
-// sum is a round as one figure.
+// sum returns the figure of a round.
 func sum(tallies []tally, took time.Duration) (figure, error) {
 	var f figure
 	var total, squares float64
@@ -219,7 +220,7 @@ func (h *histogram) add(d time.Duration) {
 	h.total++
 }
 
-// step is the number of the step that a duration falls in: 128 steps for each power of two.
+// step returns the number of the step of a duration: there are 128 steps for each power of two.
 func step(d time.Duration) int {
 	n := uint64(max(d, 128))
 	shift := bits.Len64(n) - 8

@@ -19,7 +19,7 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// ttl is how long a lock lives unless it is renewed, for all.
+// ttl is the TTL of all locks.
 const ttl = 30 * time.Second
 
 // A locker is a library in one process: lock waits for a key.
@@ -27,8 +27,8 @@ type locker interface {
 	lock(ctx context.Context, key string) (hold, error)
 }
 
-// A hold is a lock that was taken. The types below are pointers within, so that a hold costs no
-// allocation of our own.
+// A hold is an acquired lock. The types below contain one pointer, so that a hold causes no
+// allocation in the bench itself.
 type hold interface{ unlock() error }
 
 // A peer is a library and the way it is used here.
@@ -37,27 +37,27 @@ type peer struct {
 	open func(addr string, later func(func())) (locker, error)
 }
 
-// peers are the libraries, distlock first. Those that poll are given a pause of 1 ms between asks, much less than what their
-// documentation shows: the shorter it is the better their figures.
+// peers returns the libraries, distlock first. Libraries that poll get a pause of 1 ms between
+// attempts, much less than in their documentation: a shorter pause gives them better figures.
 func peers() []peer {
 	return []peer{
 		{"distlock", openDistlock},
-		{"redislock, asks every 1 ms", openRedislock(time.Millisecond)},
-		{"redsync, asks every 1 ms", openRedsync(time.Millisecond)},
+		{"redislock, polls every 1 ms", openRedislock(time.Millisecond)},
+		{"redsync, polls every 1 ms", openRedsync(time.Millisecond)},
 		{"rueidislock, 1 key", openRueidislock(1)},
 	}
 }
 
-// byDefault are the peers with the pauses and the number of keys that their documentation shows.
+// byDefault returns the peers with the pauses and the number of keys of their documentation.
 func byDefault() []peer {
 	return []peer{
-		{"redislock, asks every 100 ms as documented", openRedislock(100 * time.Millisecond)},
+		{"redislock, polls every 100 ms as documented", openRedislock(100 * time.Millisecond)},
 		{"redsync by default", openRedsync(0)},
 		{"rueidislock by default", openRueidislock(2)},
 	}
 }
 
-// connect opens the client on which both distlock and what is raw are measured.
+// connect opens the client that both distlock and the raw commands use.
 func connect(addr string, later func(func())) (client.Client, error) {
 	c, err := client.NewClient(client.ClientOption{InitAddress: []string{addr}, DisableCache: true})
 	if err != nil {
@@ -108,7 +108,7 @@ type ourHold struct{ *distlock.Lease }
 
 func (h ourHold) unlock() error { return h.Unlock(context.Background()) }
 
-// connectGo opens a go-redis client with a connection for every goroutine that is used here.
+// connectGo opens a go-redis client with a connection for every goroutine.
 func connectGo(addr string, later func(func())) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{Addr: addr, PoolSize: contenders})
 	later(func() { _ = c.Close() })
@@ -183,7 +183,8 @@ func newRueidislock(addr string, validity time.Duration, majority int32, later f
 	opt := rueidislock.LockerOption{ClientOption: client.ClientOption{InitAddress: []string{addr}}, KeyMajority: majority, KeyValidity: validity}
 	if majority == 1 {
 		opt.NoLoopTracking = true
-		// By default it gives up an ask after 20 ms, and may then wait for a wake-up that never comes.
+		// By default it gives up an attempt after 20 ms, and may then wait for a notification that
+		// never comes.
 		opt.TryNextAfter = time.Second
 	}
 	l, err := rueidislock.NewLocker(opt)

@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/store/pgadvisory"
 )
 
-// advisoryWays are the bare statements, on a connection for each worker, and distlock.
+// advisoryWays returns the bare statements, with a connection for each worker, and distlock.
 func advisoryWays(workers int) []way {
 	return []way{
 		{"raw: try with nextval, unlock (pgx)", func(url string, later func(func())) (pair, error) { return rawAdvisory(url, workers, later) }},
@@ -30,14 +30,14 @@ func (b *bench) advisoryPairs(url string) error {
 	return b.pairsTable("PostgreSQL advisory, free keys, 16 goroutines: pairs (raw on a connection each, distlock on 4)", url, advisoryWays(16), 16, 0)
 }
 
-// advisoryHandOff measures how soon one who waits elsewhere has the lock.
+// advisoryHandOff measures how soon a waiter elsewhere has the lock.
 func (b *bench) advisoryHandOff(url string) error {
 	title := "PostgreSQL advisory, one waiter elsewhere: from the call of Unlock until Lock returns"
 	if !b.pick(title) {
 		return nil
 	}
 	all := []waking{
-		{"raw: unlock, to one in pg_advisory_lock (pgx)", rawAdvisoryHandOff},
+		{"raw: unlock, to a waiter in pg_advisory_lock (pgx)", rawAdvisoryHandOff},
 		wakeLocker(peer{"distlock", func(url string, later func(func())) (locker, error) { return openAdvisory(url, later) }}),
 	}
 	return b.wakeTable(title, url, all, "p50 of the server's own wait", 1.5)
@@ -52,7 +52,7 @@ func openAdvisory(url string, later func(func())) (ours, error) {
 	return newDistlock(s, later, distlock.TTL(ttl))
 }
 
-// rawConns opens connections of pgx, and the sequence.
+// rawConns opens connections of pgx, and creates the sequence.
 func rawConns(url string, n int, later func(func())) ([]*pgx.Conn, error) {
 	ctx := context.Background()
 	conns := make([]*pgx.Conn, n)
@@ -68,7 +68,7 @@ func rawConns(url string, n int, later func(func())) ([]*pgx.Conn, error) {
 	return conns, err
 }
 
-// rawAdvisory is the least that a fenced pair takes: two statements on a connection of one's own.
+// rawAdvisory is the minimum for a pair with a fence: two statements on a dedicated connection.
 func rawAdvisory(url string, workers int, later func(func())) (pair, error) {
 	conns, err := rawConns(url, workers, later)
 	if err != nil {
@@ -100,7 +100,8 @@ func rawAdvisory(url string, workers int, later func(func())) (pair, error) {
 	}, nil
 }
 
-// rawAdvisoryHandOff has one connection wait in the server for what another gives back.
+// rawAdvisoryHandOff measures a connection that waits in the server until another connection
+// unlocks.
 func rawAdvisoryHandOff(url string, later func(func())) (func(context.Context) (time.Duration, error), error) {
 	conns, err := rawConns(url, 2, later)
 	if err != nil {
@@ -110,7 +111,7 @@ func rawAdvisoryHandOff(url string, later func(func())) (func(context.Context) (
 	run := func(c *pgx.Conn, f string) error {
 		tag, err := c.Exec(context.Background(), "select "+f+"($1)", n)
 		if err == nil && tag.RowsAffected() != 1 {
-			err = errors.New("no answer")
+			err = errors.New("no reply")
 		}
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// postgres measures distlock on tables and on advisory locks of PostgreSQL, beside the bare statements.
+// postgres compares distlock on tables and on advisory locks of PostgreSQL with the bare
+// statements.
 func (b *bench) postgres() error {
 	var s stack
 	defer s.undo()
@@ -36,7 +37,7 @@ func (b *bench) postgres() error {
 	return nil
 }
 
-// leaseWays are the bare statements, on a connection for each worker, and distlock.
+// leaseWays returns the bare statements, with a connection for each worker, and distlock.
 func leaseWays(workers int) []way {
 	return []way{
 		{"raw: insert or take over with a fence, delete (pgx)", func(url string, later func(func())) (pair, error) { return rawLease(url, workers, later) }},
@@ -55,7 +56,8 @@ func (b *bench) leasePairs(url string) error {
 	return b.pairsTable("PostgreSQL lease, free keys, 16 goroutines: pairs (raw on a connection each, distlock on one)", url, leaseWays(16), 16, 1.2)
 }
 
-// pairTable measures pairs of one goroutine. The second way is distlock's, and may take 1.3 times as long as the first.
+// pairTable measures pairs of one goroutine. The second way is distlock; its limit is 1.3 times the
+// first.
 func (b *bench) pairTable(title, url string, ways []way) error {
 	figures, err := b.pairs(title, url, ways, 1)
 	if figures == nil || err != nil {
@@ -71,7 +73,8 @@ func (b *bench) pairTable(title, url string, ways []way) error {
 	return nil
 }
 
-// pairsTable measures pairs of many. The second way is distlock's, and shall do so many times as many as the first; 0: whatever it does.
+// pairsTable measures pairs of many goroutines. The second way is distlock; its goal is least times
+// the rate of the first. Without a goal, least is 0.
 func (b *bench) pairsTable(title, url string, ways []way, workers int, least float64) error {
 	figures, err := b.pairs(title, url, ways, workers)
 	if figures == nil || err != nil {
@@ -88,7 +91,7 @@ func (b *bench) pairsTable(title, url string, ways []way, workers int, least flo
 	return nil
 }
 
-// pairs measures pairs on free keys; nil: they were not asked for.
+// pairs measures pairs on free keys. It returns nil if the table was not chosen.
 func (b *bench) pairs(title, url string, ways []way, workers int) ([]figure, error) {
 	if !b.pick(title) {
 		return nil, nil
@@ -100,7 +103,8 @@ func (b *bench) pairs(title, url string, ways []way, workers int) ([]figure, err
 	return b.compare(title, workers, b.each, scenarios...)
 }
 
-// leaseHandOff measures how soon one who waits elsewhere has the lock, in round trips of a statement that commits.
+// leaseHandOff measures how soon a waiter elsewhere has the lock, in round trips of a statement
+// that commits.
 func (b *bench) leaseHandOff(url string) error {
 	title := "PostgreSQL lease, one waiter elsewhere: from the call of Unlock until Lock returns"
 	if !b.pick(title) {
@@ -113,7 +117,7 @@ func (b *bench) leaseHandOff(url string) error {
 	return b.wakeTable(title, url, all, "p50 in statements", 3)
 }
 
-// leasesRenewed measures the renewal of many claims, which is one statement.
+// leasesRenewed measures the renewal of many claims in one statement.
 func (b *bench) leasesRenewed(url string) error {
 	const claims = 1000
 	title := fmt.Sprintf("PostgreSQL lease, %d claims held: one renewal of all", claims)
@@ -186,7 +190,7 @@ func renewing(s *postgres.Store, rs []driver.Renewal) pair {
 	}
 }
 
-// leaseConns opens connections of pgx, and makes the table of the bare statements.
+// leaseConns opens connections of pgx, and creates the table of the bare statements.
 func leaseConns(url string, n int, later func(func())) (chan *pgx.Conn, error) {
 	ctx := context.Background()
 	idle := make(chan *pgx.Conn, n)
@@ -207,7 +211,8 @@ func leaseConns(url string, n int, later func(func())) (chan *pgx.Conn, error) {
 	return idle, nil
 }
 
-// rawLease is the least that a pair with an expiry takes: two statements on a connection of one's own. Its fence is forgotten with the row.
+// rawLease is the minimum for a pair with an expiry: two statements on a dedicated connection. Its
+// fence is deleted with the row.
 func rawLease(url string, workers int, later func(func())) (pair, error) {
 	idle, err := leaseConns(url, workers, later)
 	if err != nil {
@@ -231,7 +236,7 @@ func rawLease(url string, workers int, later func(func())) (pair, error) {
 	}, nil
 }
 
-// rawStatement is one statement that commits.
+// rawStatement measures one statement that commits.
 func rawStatement(url string, later func(func())) (func(context.Context) (time.Duration, error), error) {
 	idle, err := leaseConns(url, 1, later)
 	if err != nil {

@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	childWord = "child" // makes of this program one of the processes that want a key
-	childs    = 4       // how many there are
+	childWord = "child" // the argument that makes this program one of the competing processes
+	childs    = 4       // the number of processes
 	threads   = 4       // goroutines of each
 )
 
-// A kind is what the processes do, by a word that is told to them.
+// A kind is the work of the processes. Its word is passed to them as an argument.
 type kind struct {
 	word, name string
-	open       func(addr string, later func(func())) ([]locker, error) // for each goroutine one
+	open       func(addr string, later func(func())) ([]locker, error) // one for each goroutine
 }
 
 // An opener opens a locker.
 type opener func(addr string, later func(func())) (locker, error)
 
-// shared has all goroutines of a process use one locker.
+// shared opens one locker for all goroutines of a process.
 func (open opener) shared(addr string, later func(func())) ([]locker, error) {
 	l, err := open(addr, later)
 	return slices.Repeat([]locker{l}, threads), err
@@ -42,7 +42,7 @@ func (open opener) shared(addr string, later func(func())) ([]locker, error) {
 func kinds() []kind {
 	out := []kind{
 		{"baton", "raw: a baton through BLPOP and LPUSH", opener(openBaton).shared},
-		{"told", "raw: a line by scripts, and a message", openTold},
+		{"queue", "raw: a queue by scripts, and a message", openQueue},
 	}
 	for i, p := range peers() {
 		out = append(out, kind{[]string{"distlock", "redislock", "redsync", "rueidislock"}[i], p.name, opener(p.open).shared})
@@ -50,7 +50,8 @@ func kinds() []kind {
 	return append(out, kind{"alone", "distlock, 16 lockers: no local hand-offs", openLockers})
 }
 
-// openLockers opens a Locker for each goroutine, all on one client: they pass keys on through the server only.
+// openLockers opens a Locker for each goroutine, all on one client: hand-offs go through the server
+// only.
 func openLockers(addr string, later func(func())) ([]locker, error) {
 	s, err := openStore(addr, later)
 	if err != nil {
@@ -71,15 +72,15 @@ func lockers(s driver.Store, later func(func()), opts ...distlock.Option) ([]loc
 	return out, nil
 }
 
-// The places of kinds in their list.
+// The indexes of the kinds.
 const (
 	kindBaton = iota
-	_         // the raw line
+	_         // the raw queue
 	kindOurs
 	kindRedislock
 )
 
-// A batonLocker passes an element of a list from hand to hand.
+// A batonLocker hands off an element of a list.
 type batonLocker struct {
 	take, pass func(context.Context, string) error
 }
@@ -106,7 +107,7 @@ type batonHold struct {
 
 func (h batonHold) unlock() error { return h.l.pass(context.Background(), h.key) }
 
-// processes measures one key that several processes want.
+// processes measures one key that several processes contend for.
 func (b *bench) processes(addr string) error {
 	title := fmt.Sprintf("Redis, one key, %d processes with %d goroutines each, hold 0", childs, threads)
 	if !b.pick(title) {
@@ -222,7 +223,7 @@ func start(ctx context.Context, program, addr, word, key string, d time.Duration
 	return m, m.cmd.Start()
 }
 
-// end waits for the process, and tells what it had to say if it failed.
+// end waits for the process. If the process failed, the error has its standard error.
 func (m *member) end() error {
 	if m.ended {
 		return nil
@@ -235,13 +236,14 @@ func (m *member) end() error {
 	return nil
 }
 
-// A childReport is what one of the processes did.
+// A childReport is the result of one of the processes.
 type childReport struct {
 	Tallies []tally
 	Took    time.Duration
 }
 
-// child is one of the processes: it connects, says so, waits for a line, works, and reports.
+// child is one of the processes: it connects, prints that it is ready, waits for a line, works, and
+// prints its result.
 func child(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(childWord, flag.ContinueOnError)
 	flags.SetOutput(stderr)

@@ -10,17 +10,17 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// A pair takes a key and gives it back. If ctx ends meanwhile, nothing may be left behind.
+// A pair acquires and releases a key. If ctx ends meanwhile, nothing may be left behind.
 type pair func(ctx context.Context, key string) error
 
 var (
-	errTaken   = errors.New("the key is taken")
-	errNotOurs = errors.New("the key was another's")
+	errTaken   = errors.New("the key is held")
+	errNotOurs = errors.New("the key has another owner")
 
 	millis = strconv.FormatInt(ttl.Milliseconds(), 10)
 )
 
-// The scripts of what is raw. Dropping is what every library does; it is compare and delete.
+// The raw scripts. rawDrop releases as every library does: compare and delete.
 var (
 	rawDrop = client.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
@@ -29,7 +29,8 @@ var (
 end
 return 0`)
 
-	// rawSame writes what distlock writes for an exclusive claim, and makes its fence by the same rule.
+	// rawSame writes the same data as distlock for an exclusive claim, and computes the fence by
+	// the same rule.
 	rawSame = client.NewLuaScript(`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local fence = string.format('%.0f', math.max((redis.call('HGET', KEYS[2], 'last') or 0) + 128, now))
@@ -39,7 +40,7 @@ redis.call('PEXPIRE', KEYS[2], 600000)
 return fence`)
 )
 
-// who is as long as what distlock writes of a holder by default.
+// who is as long as the default holder of distlock.
 const who = "18:host-of-bench:12345"
 
 // The three raw pairs: bare commands, with a fence, and with distlock's data.
@@ -84,7 +85,7 @@ func drop(ctx context.Context, c client.Client, key, owner string) error {
 	return err
 }
 
-// pairOf is a library's pair.
+// pairOf returns the pair of a library.
 func pairOf(l locker) pair {
 	return func(ctx context.Context, key string) error {
 		h, err := l.lock(ctx, key)
@@ -101,7 +102,7 @@ type way struct {
 	open func(addr string, later func(func())) (pair, error)
 }
 
-// ways are all of them: three raw ones and those of the libraries.
+// ways returns all ways: three raw ones and those of the libraries.
 func ways() []way {
 	raw := func(name string, of func(client.Client) pair) way {
 		return way{name, func(addr string, later func(func())) (pair, error) {
@@ -130,7 +131,7 @@ func ways() []way {
 	return out
 }
 
-// The places of the ways in their list.
+// The indexes of the ways.
 const (
 	wayRaw = iota
 	wayFenced

@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// redis measures distlock on one Redis server, beside its peers on the same one.
+// redis measures distlock and its peers on one Redis server.
 func (b *bench) redis() error {
 	var s stack
 	defer s.undo()
@@ -25,10 +25,10 @@ func (b *bench) redis() error {
 	return nil
 }
 
-// names are how many names each goroutine uses in turn for keys that are free.
+// names is how many free keys each goroutine uses one after the other.
 const names = 1000
 
-// onFreeKeys makes a scenario of a pair: each goroutine has names of its own.
+// onFreeKeys makes a scenario of a pair: each goroutine has its own names.
 func onFreeKeys(addr string, w way, workers int) scenario {
 	return scenario{w.name, func(later func(func())) (deed, error) {
 		do, err := w.open(addr, later)
@@ -105,7 +105,7 @@ func (b *bench) freeKeys(addr string) error {
 	return nil
 }
 
-// allocations counts what a pair allocates in the client's process.
+// allocations counts the allocations of a pair in the process of the client.
 func (b *bench) allocations(addr string) error {
 	title := "Redis, free key, 1 goroutine: allocations for a pair"
 	if !b.pick(title) {
@@ -134,7 +134,7 @@ func (b *bench) allocations(addr string) error {
 	return nil
 }
 
-// allocated is how many allocations and bytes a deed takes, of n after a warm-up.
+// allocated returns the allocations and bytes of a deed, the mean of n after a warm-up.
 func allocated(ctx context.Context, do deed, n int) (count, bytes float64, err error) {
 	var before, after runtime.MemStats
 	for i := range 2 * n {

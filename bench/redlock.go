@@ -37,8 +37,8 @@ func (b *bench) redlock() error {
 	return nil
 }
 
-// establish makes servers that were started just now look as if they had been up for a day. In its first two minutes a deployment
-// needs all its nodes for a grant; what is of interest is how it does for the rest of its life.
+// establish makes new servers look as if they had been up for a day. In its first two minutes a
+// deployment needs all its nodes for a grant; the bench measures the normal state after that.
 func establish(ctx context.Context, addrs []string) error {
 	var s stack
 	defer s.undo()
@@ -94,11 +94,11 @@ func (b *bench) majority(addrs []string, workers int) error {
 	return nil
 }
 
-// A cost is how many seconds of computing one pair took. Where client and servers share the cores, this
-// is what decides the rate, and other work on the machine changes it little.
+// A cost is the CPU time of one pair in seconds. Where client and servers share the cores, it
+// decides the rate, and other work on the machine changes it little.
 type cost struct{ client, servers float64 }
 
-// costs runs all ways in turn, and returns their medians, and what each round cost.
+// costs runs all ways alternately, and returns their medians, and the cost of each round.
 func (b *bench) costs(title string, addrs []string, workers int, all []majorityWay) ([]figure, [][]cost, error) {
 	var s stack
 	defer s.undo()
@@ -148,13 +148,13 @@ func sumOf(ctx context.Context, servers []client.Client, of func(context.Context
 	return n
 }
 
-// A majorityWay does a pair on several servers.
+// A majorityWay is a pair on several servers.
 type majorityWay struct {
 	name string
 	open func(ctx context.Context, addrs []string, later func(func())) (pair, error)
 }
 
-// The places of the ways in their list.
+// The indexes of the ways.
 const (
 	majorityRaw = iota
 	majoritySame
@@ -210,8 +210,9 @@ func rawTakeWithData(ctx context.Context, c client.Client, key, owner string) er
 	return err
 }
 
-// rawMajority takes a key on all servers at once and goes on when a majority has granted it, and drops it in the same way. A server
-// is asked to drop a key after it has answered, so that nothing is left behind.
+// rawMajority acquires a key on all servers in parallel and continues when a majority has granted
+// it, and releases it in the same way. A server gets the release after it has answered, so that
+// nothing is left behind.
 func rawMajority(take func(ctx context.Context, c client.Client, key, owner string) error) func(context.Context, []string, func(func())) (pair, error) {
 	return func(_ context.Context, addrs []string, later func(func())) (pair, error) {
 		var nodes []client.Client
@@ -244,7 +245,7 @@ func rawMajority(take func(ctx context.Context, c client.Client, key, owner stri
 	}
 }
 
-// most returns when a majority of n has succeeded, or cannot.
+// most returns when a majority of n has succeeded, or can no longer succeed.
 func most(answers chan error, n int) error {
 	good, bad := 0, 0
 	var last error

@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// servers starts n Redis servers, or takes those that were given.
+// servers starts n Redis servers, or uses those of the flag -redis.
 func (b *bench) servers(n int, later func(func())) (addrs []string, err error) {
 	if b.addrs != nil {
 		if len(b.addrs) < n {
@@ -34,9 +34,10 @@ func (b *bench) servers(n int, later func(func())) (addrs []string, err error) {
 	return addrs, err
 }
 
-// An env stands for a test where servers are started that tests use: what fails is returned as an error.
+// An env replaces a test for the functions that start servers for tests. A failure is returned as
+// an error.
 type env struct {
-	testing.TB // nil: what is not written below is not used
+	testing.TB // nil: only the methods below are used
 	dir        string
 	later      func(func())
 	failed     []error
@@ -51,7 +52,7 @@ func newEnv(later func(func())) (*env, error) {
 	return &env{dir: dir, later: later}, nil
 }
 
-// do runs f, which may end by failing.
+// do runs f, which may end with Fatal, and returns the failures.
 func (e *env) do(f func()) error {
 	done := make(chan struct{})
 	go func() { // Fatal ends the goroutine
@@ -89,7 +90,7 @@ func (e *env) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Skip fails: without its servers there is nothing to measure.
+// Skip fails: without servers there is nothing to measure.
 func (e *env) Skip(args ...any) { e.Fatal(fmt.Sprint(args...)) }
 
 // Skipf fails as Skip does.

@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// sqlite measures distlock on a file, beside what a file could give at best.
+// sqlite compares distlock on a file with bare transactions.
 func (b *bench) sqlite() error {
 	dir, err := os.MkdirTemp("", "distlock-bench-")
 	if err != nil {
@@ -29,7 +29,7 @@ func (b *bench) sqlite() error {
 	return b.fileProcesses(dir)
 }
 
-// filePair measures a claim that is taken and released by the store itself, beside two bare transactions.
+// filePair compares Acquire and Release of the store with two bare transactions.
 func (b *bench) filePair(dir string, full bool) error {
 	mode := "NORMAL"
 	if full {
@@ -63,7 +63,8 @@ func (b *bench) filePair(dir string, full bool) error {
 	return nil
 }
 
-// rawFile is the least that a lock in SQLite costs: a transaction that writes a row, and one that takes it away.
+// rawFile is the minimum for a lock in SQLite: a transaction that inserts a row, and one that
+// deletes it.
 func rawFile(ctx context.Context, path, mode string, later func(func())) (deed, error) {
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
@@ -102,7 +103,7 @@ func rawFile(ctx context.Context, path, mode string, later func(func())) (deed, 
 			{begin, nil}, {insert, []any{name, owner, time.Now().UnixNano()}}, {commit, nil},
 			{begin, nil}, {remove, []any{name, owner}}, {commit, nil},
 		} {
-			// Without a context that can end, or database/sql starts a goroutine for each.
+			// The context cannot end. Otherwise database/sql starts a goroutine for each call.
 			if _, err := step.st.ExecContext(context.Background(), step.args...); err != nil {
 				return err
 			}
@@ -149,7 +150,7 @@ func lockerFile(ctx context.Context, path string, full bool, later func(func()))
 	}, "file", 1), nil
 }
 
-// fileKinds are what processes do on a file. The address is its path.
+// fileKinds returns the kinds for processes on a file. The address is its path.
 func fileKinds() []kind {
 	return []kind{
 		{"file", "distlock", opener(openFile).shared},
@@ -183,7 +184,7 @@ func openFileStore(path string, later func(func())) (driver.Store, error) {
 	return s, nil
 }
 
-// fileProcesses measures one key that several processes want.
+// fileProcesses measures one key that several processes contend for.
 func (b *bench) fileProcesses(dir string) error {
 	title := fmt.Sprintf("SQLite, one key, %d processes with %d goroutines each, hold 0", childs, threads)
 	if !b.pick(title) {

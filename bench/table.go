@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A table is what one comparison gave.
+// A table is the result of one comparison.
 type table struct {
 	Title   string   `json:"title"`
 	Columns []column `json:"columns"`
@@ -19,7 +19,7 @@ type table struct {
 	Goals   []goal   `json:"goals,omitempty"`
 }
 
-// A column has a name and a way to show its numbers.
+// A column has a name and a unit for its numbers.
 type column struct {
 	Name string `json:"name"`
 	Unit string `json:"unit,omitempty"` // "s" for seconds, "%", "x" for a ratio
@@ -31,7 +31,7 @@ type row struct {
 	Values []float64
 }
 
-// MarshalJSON leaves out what is not a number.
+// MarshalJSON writes null for a value that is not a number.
 func (r row) MarshalJSON() ([]byte, error) {
 	values := make([]*float64, len(r.Values))
 	for i, v := range r.Values {
@@ -45,7 +45,7 @@ func (r row) MarshalJSON() ([]byte, error) {
 	}{r.Name, values})
 }
 
-// A goal is what was set for a number, and what it is.
+// A goal is the limit for a number, and its measured value.
 type goal struct {
 	Want    string `json:"want"`
 	Got     string `json:"got"`
@@ -119,7 +119,7 @@ func (b *bench) report(t table) {
 	fmt.Fprintln(b.out)
 }
 
-// write writes all tables to a file, with what they were measured on.
+// write writes all tables to a file, with the versions and the machine.
 func (b *bench) write(file, suite string) error {
 	versions := map[string]string{}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -138,7 +138,7 @@ func (b *bench) write(file, suite string) error {
 	return os.WriteFile(file, append(out, '\n'), 0o644)
 }
 
-// summary says how many goals were reached, and which were not.
+// summary prints how many goals were reached, and which were not.
 func (b *bench) summary() {
 	reached, all := 0, 0
 	var missed []string

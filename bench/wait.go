@@ -9,13 +9,14 @@ import (
 	client "github.com/redis/rueidis"
 )
 
-// A waking measures one wake-up: how long after the holder began to give the key back another process had it.
+// A waking measures one wake-up: the time from the start of the release until another process has
+// the key.
 type waking struct {
 	name string
 	open func(addr string, later func(func())) (func(ctx context.Context) (time.Duration, error), error)
 }
 
-// wakeUp measures how soon one who waits in another process has the key.
+// wakeUp measures how soon a waiter in another process has the key.
 func (b *bench) wakeUp(addr string) error {
 	title := "Redis, one waiter of another process: from the call of Unlock until Lock returns"
 	if !b.pick(title) {
@@ -28,7 +29,8 @@ func (b *bench) wakeUp(addr string) error {
 	return b.wakeTable(title, addr, all, "p50 of the baton's", 1.6)
 }
 
-// wakeTable measures wake-ups in turn, and reports them. The second is distlock's, and may take so many times as long as the first.
+// wakeTable measures wake-ups alternately, and reports them. The second is distlock; its limit is a
+// multiple of the first.
 func (b *bench) wakeTable(title, addr string, all []waking, what string, limit float64) error {
 	var s stack
 	defer s.undo()
@@ -65,33 +67,34 @@ func (b *bench) wakeTable(title, addr string, all []waking, what string, limit f
 	return nil
 }
 
-// settle is how long a waiter is given to take its place, and to fall asleep.
+// settle gives a waiter time to enter the queue, and to block.
 func settle() { time.Sleep(5*time.Millisecond + rand.N(5*time.Millisecond)) }
 
-// missed is how long a wake-up is waited for. One that takes longer counts as this long.
+// missed is the longest wait for a wake-up. A wake-up that takes longer counts as this long.
 const missed = 2 * time.Second
 
-// handOver starts wait, and when it waits calls give. It returns how long after that wait was over.
+// handOver starts wait, and calls give when wait blocks. It returns the time from the call of give
+// to the end of wait.
 func handOver(wait, give func() error) (time.Duration, error) {
 	type end struct {
 		at  time.Time
 		err error
 	}
-	over := make(chan end, 1)
+	ended := make(chan end, 1)
 	go func() {
 		err := wait()
-		over <- end{time.Now(), err}
+		ended <- end{time.Now(), err}
 	}()
 	settle()
 	began := time.Now()
 	if err := give(); err != nil {
 		return 0, err
 	}
-	e := <-over
+	e := <-ended
 	return e.at.Sub(began), e.err
 }
 
-// wakeLocker measures a library, with a client for each of the two.
+// wakeLocker measures a library, with a client for each of the two processes.
 func wakeLocker(p peer) waking {
 	return waking{p.name, func(addr string, later func(func())) (func(context.Context) (time.Duration, error), error) {
 		first, err := p.open(addr, later)
@@ -129,9 +132,9 @@ func wakeLocker(p peer) waking {
 	}}
 }
 
-// wakeBaton is the least that a server can do: one process waits in BLPOP, and another pushes.
+// wakeBaton is the minimum for a server: one process waits in BLPOP, and another pushes.
 func wakeBaton() waking {
-	return waking{"raw: LPUSH to one in BLPOP", func(addr string, later func(func())) (func(context.Context) (time.Duration, error), error) {
+	return waking{"raw: LPUSH to a client in BLPOP", func(addr string, later func(func())) (func(context.Context) (time.Duration, error), error) {
 		first, err := connect(addr, later)
 		if err != nil {
 			return nil, err
@@ -155,10 +158,10 @@ func passBaton(ctx context.Context, c client.Client, key string) error {
 	return c.Do(ctx, c.B().Lpush().Key(key).Element("1").Build()).Error()
 }
 
-// longer is how much longer a round on one key takes, for the worst wait to show.
+// longer is how many times longer a round on one key takes, so that the worst wait shows.
 const longer = 4
 
-// oneKey measures one key that all goroutines of one process want.
+// oneKey measures one key that all goroutines of one process contend for.
 func (b *bench) oneKey(addr string) error {
 	title := fmt.Sprintf("Redis, one key, %d goroutines of one process, hold 0", contenders)
 	if !b.pick(title) {
@@ -191,7 +194,7 @@ func (b *bench) oneKey(addr string) error {
 	return nil
 }
 
-// contendedGoals are what is asked of distlock on one key that many want.
+// contendedGoals returns the goals of distlock on one contended key.
 func contendedGoals(f figure, best float64) []goal {
 	return []goal{
 		atLeast("rate of the best peer's", f.Rate/best, 30),
@@ -200,14 +203,14 @@ func contendedGoals(f figure, best float64) []goal {
 	}
 }
 
-// contend takes and gives back one key, another one in each round: a lock that was left behind by one round
-// must not be in the way of the next. The fences of distlock are checked.
+// contend acquires and releases one key, another one in each round: a lock that one round left
+// behind must not block the next round. It checks the fences of distlock.
 func (b *bench) contend(l locker, tag string) deed {
 	keys := make([]string, b.rounds+1)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("%s-%d", tag, i)
 	}
-	last := make([]uint64, len(keys)) // whoever holds the key may write it
+	last := make([]uint64, len(keys)) // only the holder of the key writes it
 	return func(ctx context.Context, _ int) error {
 		h, err := l.lock(ctx, keys[b.round])
 		if err != nil {

@@ -1,4 +1,4 @@
-// Package examples_test runs the programs of the folders beside it.
+// Package examples_test runs the programs of the folders next to it.
 package examples_test
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// needs are servers that a program starts itself, by the program's name.
+// needs has the server that an example starts itself, by the name of the example.
 var needs = map[string]string{"payment": "redis-server"}
 
-// TestExamples builds every program and compares what it prints with its output.txt. A program without one, or
-// without a line in README.md, fails.
+// TestExamples builds every program and compares its output with its output.txt. A program without
+// an output.txt, or without a row in README.md, fails.
 func TestExamples(t *testing.T) {
 	mains, err := filepath.Glob("*/main.go")
 	if err != nil || len(mains) == 0 {
@@ -37,7 +37,7 @@ func TestExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if !strings.Contains(string(readme), "["+name+"]("+name+"/main.go)") {
-				t.Error("README.md has no line about it")
+				t.Error("README.md has no row for it")
 			}
 			if program := needs[name]; program != "" {
 				if _, err := exec.LookPath(program); err != nil {

@@ -32,7 +32,7 @@ func shop() *sql.DB {
 	if err != nil {
 		panic(err)
 	}
-	db.SetMaxOpenConns(1) // each connection would have a memory of its own
+	db.SetMaxOpenConns(1) // each connection would have its own database in memory
 	for _, s := range []string{
 		"create table invoice (id integer primary key, paid boolean not null default false, fence bigint not null default 0)",
 		"insert into invoice (id) values (42)",
@@ -47,7 +47,7 @@ func shop() *sql.DB {
 	return db
 }
 
-// earlier is the proof of somebody who held the lock long ago.
+// earlier returns the proof of an earlier holder of the lock.
 func earlier(name string) fence.Proof {
 	p, err := fence.New(name, 1)
 	if err != nil {
@@ -68,7 +68,7 @@ func quoteSQL(ctx context.Context, db *sql.DB, lease interface{ Fence() uint64 }
 	return err
 }
 
-// What the guards do, by hand.
+// The work of a guard, by hand.
 func Example_byHand() {
 	ctx, db := context.Background(), shop()
 	defer db.Close()
@@ -159,7 +159,7 @@ func ExampleTable_Sweep() {
 	if err := guard.Do(ctx, db, earlier("ledger"), func(*sql.Tx) error { return nil }); err != nil {
 		panic(err)
 	}
-	yesterday := uint64(128) // a fence that was written down a day ago
+	yesterday := uint64(128) // a fence that was recorded a day ago
 	n, err := guard.Sweep(ctx, db, yesterday)
 	fmt.Println(n, err)
 	// Output: 1 <nil>

@@ -11,7 +11,7 @@ import (
 
 func quoteServer(mux *http.ServeMux, register fence.Register, put http.Handler) {
 	key := func(r *http.Request) string { return "invoice/" + r.PathValue("id") }
-	guarded := fence.Middleware(register, key, nil) // 409 for a stale fence, 400 for none of this lock, 428 without one
+	guarded := fence.Middleware(register, key, nil) // 409 stale, 400 invalid or of another lock, 428 missing
 	mux.Handle("PUT /invoice/{id}", guarded(put))
 }
 

@@ -7,44 +7,51 @@ import (
 	"net/http"
 )
 
-// Header is the HTTP header in which a proof travels.
+// Header is the HTTP header that carries a proof.
 const Header = "Distlock-Fence"
 
 // ErrMissing says that a request has no header Distlock-Fence.
 var ErrMissing = errors.New("fence: the header " + Header + " is missing")
 
-// A Register remembers the highest fence of every lock. It is shared by all instances of a service, and outlives them.
+// A Register remembers the highest fence of every lock. All instances of a service share it, and it
+// outlives them.
 type Register interface {
-	// Advance makes the fence of the lease the highest of its lock, and returns nil when that is durable. If a higher one was
-	// there before the error is ErrStale, and nothing is changed. Other errors leave it open.
+	// Advance makes the fence of the lease the highest of its lock, and returns nil when that is
+	// durable. If there is a higher one the error is [ErrStale], and nothing is changed. After
+	// other errors the outcome is unknown.
 	Advance(ctx context.Context, l Lease) error
 }
 
-// MiddlewareOptions are the options of Middleware.
+// MiddlewareOptions are the options of [Middleware].
 type MiddlewareOptions struct {
-	// Optional lets requests without the header pass, for as long as not all callers send one. They find no
-	// proof in their context.
+	// Optional lets requests without the header pass, while not all callers send one yet. Their
+	// context has no proof.
 	Optional bool
 
-	// Refuse answers a request that is refused. The status is 409 for a stale fence, 400 for a proof that is malformed, not
-	// exclusive or of another lock, 428 if there is none, and 503 if the register failed. By default the answer is a line of
-	// plain text, which does not tell how the register failed.
+	// Refuse answers a refused request. The status is 409 for a stale fence, 400 for a proof that
+	// is malformed, not exclusive or of another lock, 428 without a proof, and 503 if the register
+	// failed. By default the answer is a line of plain text, which does not contain the error of
+	// the register.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 
-// Middleware lets requests pass that carry the proof of a lease of the right lock, with a fence that is not stale. Wrap those that
-// change something:
+// Middleware passes requests that carry the proof of a lease of the right lock, with a fence that
+// is not stale. Wrap the handlers that change something:
 //
-//	guarded := fence.Middleware(register, func(r *http.Request) string { return "invoice/" + r.PathValue("id") }, nil)
+//	guarded := fence.Middleware(register, func(r *http.Request) string {
+//		return "invoice/" + r.PathValue("id")
+//	}, nil)
 //	mux.Handle("PUT /invoice/{id}", guarded(put))
 //
-// The function says which lock protects what a request would change. A proof of any other lock is refused, and
-// nothing is remembered of it: a client cannot close something else by its own, higher fence. If the function returns "" the request is refused.
-// Middleware panics if the register or the function is nil.
+// The function returns the name of the lock that protects the resource of a request. A proof of any
+// other lock is refused, and its fence is not remembered: a client cannot block another resource by
+// its own, higher fence. If the function returns "" the request is refused. Middleware panics if
+// the register or the function is nil.
 //
-// The handler finds the proof by FromContext. A request that has passed may be paused before it acts, and one with a
-// higher fence may overtake it. So the register keeps out what arrives late, and a handler that must not be overtaken gives the
-// proof to a Row or a Table in the transaction that makes the change.
+// The handler gets the proof by [FromContext]. A request that has passed may be paused before it
+// acts, and a request with a higher fence may overtake it. The register only refuses requests that
+// arrive late. A handler that must not be overtaken passes the proof to a [Row] or a [Table] in the
+// transaction that makes the change.
 func Middleware(reg Register, key func(*http.Request) string, opt *MiddlewareOptions) func(http.Handler) http.Handler {
 	if reg == nil || key == nil {
 		panic("fence: Middleware needs a register and a key")
@@ -82,7 +89,7 @@ func Middleware(reg Register, key func(*http.Request) string, opt *MiddlewareOpt
 	}
 }
 
-// proofOf returns the proof that a request carries, if it is of the right lock.
+// proofOf returns the proof of a request, if it is of the right lock.
 func proofOf(r *http.Request, key func(*http.Request) string) (Proof, error) {
 	values := r.Header.Values(Header)
 	switch len(values) {
@@ -90,7 +97,7 @@ func proofOf(r *http.Request, key func(*http.Request) string) (Proof, error) {
 		return Proof{}, ErrMissing
 	case 1:
 	default:
-		return Proof{}, fmt.Errorf("%w: the header %s is there %d times", ErrInvalid, Header, len(values))
+		return Proof{}, fmt.Errorf("%w: the request has the header %s %d times", ErrInvalid, Header, len(values))
 	}
 	p, err := Parse(values[0])
 	if err != nil {
@@ -105,12 +112,12 @@ func proofOf(r *http.Request, key func(*http.Request) string) (Proof, error) {
 func refusePlainly(w http.ResponseWriter, _ *http.Request, status int, err error) {
 	text := err.Error()
 	if status == http.StatusServiceUnavailable {
-		text = "fence: the fence cannot be checked now" // what a database says is not for others
+		text = "fence: the fence cannot be checked now" // errors of a database are not for clients
 	}
 	http.Error(w, text, status)
 }
 
-// SetHeader puts the proof of a lease into the header of a request.
+// SetHeader sets the header of a request to the proof of a lease.
 func SetHeader(h http.Header, l Lease) error {
 	p, err := Of(l)
 	if err != nil {
@@ -120,9 +127,10 @@ func SetHeader(h http.Header, l Lease) error {
 	return nil
 }
 
-// Transport returns a transport that sends along the proof that is in the context of a request: see NewContext. A service whose
-// handler calls another with the context of its own request passes the proof on. Use it for
-// services that want proofs of that lock, and no others. If base is nil it is http.DefaultTransport.
+// Transport returns a transport that sends the proof in the context of a request: see [NewContext].
+// A handler that calls another service with the context of its own request passes its proof on. Use
+// the transport only for services that check proofs of that lock. If base is nil it is
+// http.DefaultTransport.
 func Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -132,7 +140,7 @@ func Transport(base http.RoundTripper) http.RoundTripper {
 
 type transport struct{ base http.RoundTripper }
 
-// RoundTrip sends a copy: a transport does not change the request that it is given.
+// RoundTrip sends a copy: a transport must not change the request that it is given.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if p, ok := FromContext(r.Context()); ok {
 		r = r.Clone(r.Context())

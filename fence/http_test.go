@@ -16,7 +16,7 @@ import (
 
 func invoiceKey(r *http.Request) string { return "invoice/" + r.PathValue("id") }
 
-// service starts one instance. Its handler answers with the proof that it was given.
+// service starts one instance. Its handler answers with the proof of the request.
 func service(t *testing.T, reg fence.Register, opt *fence.MiddlewareOptions) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -45,7 +45,8 @@ func put(t *testing.T, s *httptest.Server, id string, headers ...string) (int, s
 	return res.StatusCode, strings.TrimSpace(string(body))
 }
 
-// Two instances share a register: what one has seen the other one knows, and both know it after a restart.
+// Two instances share a register: each knows the fences that the other has seen, also after a
+// restart.
 func TestMiddleware(t *testing.T) {
 	each(t, func(t *testing.T, s source, style fence.Placeholders) {
 		table, db := fence.Table{Placeholders: style}, s.open(t)
@@ -72,9 +73,9 @@ func TestMiddleware(t *testing.T) {
 			want(one, 400, "42", bad)
 		}
 		want(one, 400, "42", "11;exclusive;invoice%2F42", "12;exclusive;invoice%2F42")
-		want(one, 200, "42", "10;exclusive;invoice%2F42") // none of those was remembered
+		want(one, 200, "42", "10;exclusive;invoice%2F42") // none of the refused fences was remembered
 
-		// A client that holds another lock cannot close this one, nor the other way round.
+		// A client that holds another lock cannot block this one, nor the other way round.
 		want(one, 400, "42", "99;exclusive;invoice%2F43")
 		want(one, 200, "42", "10;exclusive;invoice%2F42")
 		want(one, 200, "43", "9;exclusive;invoice%2F43")
@@ -88,7 +89,7 @@ func TestMiddleware(t *testing.T) {
 	})
 }
 
-// broken is a register whose database is away.
+// broken is a register whose database is unreachable.
 type broken struct{}
 
 func (broken) Advance(context.Context, fence.Lease) error {
@@ -98,7 +99,7 @@ func (broken) Advance(context.Context, fence.Lease) error {
 func TestMiddleware_options(t *testing.T) {
 	t.Parallel()
 	if status, body := put(t, service(t, broken{}, nil), "42", "9;exclusive;invoice%2F42"); status != 503 || strings.Contains(body, "secret") {
-		t.Errorf("a register that fails: %d %s, want 503 without its words", status, body)
+		t.Errorf("a register that fails: %d %s, want 503 without its error", status, body)
 	}
 	opt := &fence.MiddlewareOptions{Optional: true, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
 		if status == 503 && err != nil {
@@ -115,7 +116,7 @@ func TestMiddleware_options(t *testing.T) {
 		t.Errorf("optional and malformed: %d, want 400", status)
 	}
 	if status, _ := put(t, s, "42", "9;exclusive;invoice%2F42"); status != http.StatusTeapot {
-		t.Errorf("an answer of one's own: %d, want 418", status)
+		t.Errorf("an own Refuse: %d, want 418", status)
 	}
 	nothing := fence.Middleware(broken{}, func(*http.Request) string { return "" }, nil)(http.NotFoundHandler())
 	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/", nil)

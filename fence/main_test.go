@@ -28,20 +28,21 @@ func (s source) open(t testing.TB) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.SetMaxOpenConns(10) // the server has about a hundred for all
+	db.SetMaxOpenConns(10) // the server has about a hundred for all tests
 	t.Cleanup(func() { db.Close() })
 	return db
 }
 
-// sqliteFile is a new file. Transactions begin with the right to write, and wait for it.
+// sqliteFile returns a new file. Transactions begin with a write lock, and wait for it.
 func sqliteFile(t testing.TB) source {
 	q := url.Values{"_txlock": {"immediate"}, "_pragma": {"busy_timeout(20000)", "journal_mode(wal)", "synchronous(normal)"}}
 	s := source{"sqlite", "file:" + filepath.ToSlash(filepath.Join(t.TempDir(), "data.db")) + "?" + q.Encode()}
-	must(t, s.open(t).PingContext(t.Context())) // the first one makes the file what it is: others would get in its way
+	// The first connection sets up the file: others at the same time would get in its way.
+	must(t, s.open(t).PingContext(t.Context()))
 	return s
 }
 
-// postgresBase is a new database of the shared server.
+// postgresBase returns a new database of the shared server.
 func postgresBase(t testing.TB) source {
 	return source{"pgx", testenv.Postgres(t, testenv.Shared()).Database(t)}
 }
@@ -75,7 +76,7 @@ func run(t testing.TB, db *sql.DB, query string, args ...any) {
 	must(t, err)
 }
 
-// wantStale fails unless err says that fence is stale, and that current was there before.
+// wantStale fails unless err says that fence is stale, and that current is the highest.
 func wantStale(t testing.TB, err error, n, current uint64) {
 	t.Helper()
 	var stale *fence.StaleError
@@ -83,6 +84,6 @@ func wantStale(t testing.TB, err error, n, current uint64) {
 		t.Fatalf("fence %d after %d: %v, want ErrStale", n, current, err)
 	}
 	if stale.Fence != n || stale.Current != current {
-		t.Errorf("the error says %d after %d, want %d after %d", stale.Fence, stale.Current, n, current)
+		t.Errorf("the error has fence %d and current %d, want %d and %d", stale.Fence, stale.Current, n, current)
 	}
 }

@@ -8,15 +8,17 @@ import (
 	"fmt"
 )
 
-// ErrRecorded says that there is a result already, and nothing was changed: roll back, and ask Recorded for it.
-var ErrRecorded = errors.New("fence: recorded already")
+// ErrRecorded says that there is already a result, and nothing was changed: roll back, and call
+// [Recorded] for the result.
+var ErrRecorded = errors.New("fence: already recorded")
 
-// Once runs f in a transaction and keeps what it returns, as JSON, in the same transaction: what f does there is done once, and whoever
-// asks later gets the result. A holder that is lost on the way leaves nothing behind, and the next one begins anew. What f
-// does elsewhere may be done again.
+// Once runs f in a transaction and records the result, as JSON, in the same transaction: the
+// changes that f makes in it are made once, and later calls return the recorded result. A holder
+// that is lost half way leaves nothing behind, and the next one starts again. Effects of f outside
+// the transaction may happen again.
 //
-// The key is the name of the lock. If there is a result it is returned, and f does not run, also if the lease's
-// fence is stale. A stale fence without a result is ErrStale.
+// The key is the name of the lock. If there is a result Once returns it and does not run f, even if
+// the lease's fence is stale. A stale fence without a result is [ErrStale].
 func Once[T any](ctx context.Context, db Beginner, t Table, l Lease, f func(tx *sql.Tx) (T, error)) (T, error) {
 	var out T
 	p, err := Of(l)
@@ -25,7 +27,7 @@ func Once[T any](ctx context.Context, db Beginner, t Table, l Lease, f func(tx *
 	}
 	found := false
 	err = within(ctx, db, func(tx *sql.Tx) error {
-		stale := t.Advance(ctx, tx, p) // it waits for whoever is at it
+		stale := t.Advance(ctx, tx, p) // waits for another transaction under the same lock
 		if stale != nil && !errors.Is(stale, ErrStale) {
 			return stale
 		}
@@ -53,11 +55,12 @@ func Once[T any](ctx context.Context, db Beginner, t Table, l Lease, f func(tx *
 	return out, nil
 }
 
-// errFound rolls a transaction back that has nothing to do.
+// errFound rolls back a transaction that has nothing to do.
 var errFound = errors.New("fence: found")
 
-// Record keeps a result under the name of the lock, as JSON, in the caller's transaction. If there is one already the error is
-// ErrRecorded, if the lease's fence is stale it is ErrStale: roll back.
+// Record records a result under the name of the lock, as JSON, in the caller's transaction. If
+// there is already one the error is [ErrRecorded]. If the lease's fence is stale it is [ErrStale].
+// In both cases roll back.
 func Record[T any](ctx context.Context, tx *sql.Tx, t Table, l Lease, result T) error {
 	p, err := Of(l)
 	if err != nil {
@@ -75,7 +78,8 @@ func Record[T any](ctx context.Context, tx *sql.Tx, t Table, l Lease, result T) 
 	return verdict(p, v, err)
 }
 
-// Recorded returns the result that was recorded under the name of a lock. It reports false if there is none.
+// Recorded returns the result that was recorded under the name of a lock. It reports whether there
+// is one.
 func Recorded[T any](ctx context.Context, db DB, t Table, key string) (result T, ok bool, err error) {
 	g, err := t.guard()
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 
 var balance = fence.Row{Table: "balance"}
 
-// holderRole locks, reads two balances, and is paused: until it is told to go on. It then writes both without another
-// look at its lease, one through the guard and one as people do.
+// holderRole locks, reads two balances, and waits for a line on stdin while it is paused. It then
+// writes both without checking its lease again, one through the guard and one without.
 func holderRole(args []string) int {
 	if err := hold(args[0], source{args[1], args[2]}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -56,7 +56,7 @@ func hold(locks string, s source) error {
 	}
 	fmt.Println("read")
 	if !bufio.NewScanner(os.Stdin).Scan() {
-		return errors.New("nobody said go")
+		return errors.New("no line on stdin")
 	}
 	if _, err := db.ExecContext(ctx, "update balance set amount = $1 where id = 2", plain+1); err != nil {
 		return err
@@ -72,8 +72,8 @@ func read(ctx context.Context, db *sql.DB, fenced, plain *int) error {
 	return db.QueryRowContext(ctx, "select a.amount, b.amount from balance a, balance b where a.id = 1 and b.id = 2").Scan(fenced, plain)
 }
 
-// A holder is stopped for longer than its lock lasts, and goes on writing. Its fenced write is refused; the
-// unfenced one overwrites what the next holder wrote.
+// A holder is stopped for longer than its lock lasts, and continues to write. Its fenced write is
+// refused. Its unfenced write overwrites the value of the next holder.
 func TestPausedHolder(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("processes cannot be stopped here")
@@ -95,7 +95,7 @@ func TestPausedHolder(t *testing.T) {
 
 		h := testenv.Helper(t, "holder", locks, s.driver, s.name)
 		if line := h.Line(); line != "read" {
-			t.Fatalf("the holder says %q", line)
+			t.Fatalf("the holder printed %q", line)
 		}
 		h.Pause()
 		lease, err := locker.Lock(ctx, "balance", distlock.MaxWait(20*time.Second))
@@ -109,7 +109,7 @@ func TestPausedHolder(t *testing.T) {
 		answer := h.Line()
 		must(t, read(ctx, db, &fenced, &plain))
 		if answer[:4] != "true" {
-			t.Errorf("the paused holder was told %q, want ErrStale", answer)
+			t.Errorf("the paused holder got %q, want ErrStale", answer)
 		}
 		if fenced != 100 {
 			t.Errorf("the fenced balance is %d, want 100: the late write was not refused", fenced)

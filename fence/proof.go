@@ -12,56 +12,59 @@ import (
 	"unicode/utf8"
 )
 
-// The errors to tell apart with errors.Is.
+// The errors of guards, for errors.Is.
 var (
-	// ErrStale says that a higher fence was there before, and nothing was changed: the caller does not
-	// hold the lock any more. It is definite. The error is a *StaleError.
+	// ErrStale says that there is a higher fence, and nothing was changed: the caller does not hold
+	// the lock any more. It is definite. The error is a *[StaleError].
 	ErrStale = errors.New("fence: stale")
 
-	// ErrInvalid says that a proof or an argument is none, and nothing was changed: a fence that is no number from 1 to 2^53-1 in
-	// its one form, a lease that is not exclusive, the name of a table that is no name.
+	// ErrInvalid says that a proof or an argument is invalid, and nothing was changed: a fence that
+	// is not a number from 1 to 2^53-1 in its canonical form, a lease that is not exclusive, a bad
+	// name of a table.
 	ErrInvalid = errors.New("fence: invalid")
 )
 
-// A StaleError says by how much a fence is too low. It is ErrStale.
+// A StaleError is an [ErrStale] with the numbers.
 type StaleError struct {
-	Name    string // the lock
-	Fence   uint64 // what was refused
-	Current uint64 // the highest so far; 0: it could not be read
+	Name    string // the name of the lock
+	Fence   uint64 // the refused fence
+	Current uint64 // the highest fence so far, or 0 if it could not be read
 }
 
 func (e *StaleError) Error() string {
 	s := fmt.Sprintf("fence: %s: fence %d is stale", quote(e.Name), e.Fence)
 	if e.Current > 0 {
-		s += fmt.Sprintf(", %d was there before", e.Current)
+		s += fmt.Sprintf(", the highest so far is %d", e.Current)
 	}
 	return s
 }
 
-// Is makes a StaleError an ErrStale.
+// Is reports whether target is [ErrStale].
 func (e *StaleError) Is(target error) bool { return target == ErrStale }
 
-// A Lease shows under which lock its holder acts. A *distlock.Lease is one, and so is a Proof.
+// A Lease proves under which lock its holder acts. A *distlock.Lease implements it, and so does a
+// [Proof].
 type Lease interface {
-	// Proof returns fence, mode and name of the lock as one word: 1763191200000000;exclusive;invoice%2F42.
+	// Proof returns fence, mode and name of the lock as one word:
+	// 1763191200000000;exclusive;invoice%2F42.
 	Proof() string
 }
 
-// A Proof is a lease as another process sees it: the name of an exclusive lock, and the fence. The zero
-// Proof is none, and all guards refuse it.
+// A Proof is a lease as another process sees it: the name of an exclusive lock, and the fence. All
+// guards refuse the zero Proof.
 type Proof struct {
 	key   string
 	fence uint64
 }
 
 const (
-	maxFence  = 1 << 53 // the first number that a float64 may confuse with another
+	maxFence  = 1 << 53 // above it, float64 cannot represent every integer
 	maxKey    = 255     // bytes of a name
 	exclusive = "exclusive"
 )
 
-// New returns the proof of a fence that came by another way than a lease, such as the environment of a command. Whoever calls
-// it vouches that the lock is exclusive.
+// New returns the proof of a fence that does not come from a lease, but for example from the
+// environment of a command. The caller guarantees that the lock is exclusive.
 func New(key string, fence uint64) (Proof, error) {
 	if fence == 0 || fence >= maxFence {
 		return Proof{}, fmt.Errorf("%w: fence %d is not from 1 to 2^53-1", ErrInvalid, fence)
@@ -72,8 +75,8 @@ func New(key string, fence uint64) (Proof, error) {
 	return Proof{key, fence}, nil
 }
 
-// Of returns the proof of a lease. The error is ErrInvalid if there is none, such as the nil that distlock.FromContext returns, if the lease
-// is not exclusive, or has no fence.
+// Of returns the proof of a lease. The error is [ErrInvalid] if the lease is nil, such as the
+// result of distlock.FromContext without a lease, is not exclusive, or has no fence.
 func Of(l Lease) (Proof, error) {
 	if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return Proof{}, fmt.Errorf("%w: no lease", ErrInvalid)
@@ -87,9 +90,9 @@ func Of(l Lease) (Proof, error) {
 	return Parse(l.Proof())
 }
 
-// Parse reads what the method Proof of a lease returned. The error is ErrInvalid.
+// Parse reads the result of the method Proof of a lease. The error is [ErrInvalid].
 func Parse(s string) (Proof, error) {
-	parts := strings.SplitN(s, ";", 4) // a fourth is one too many
+	parts := strings.SplitN(s, ";", 4) // a fourth part is invalid
 	if len(parts) != 3 {
 		return Proof{}, fmt.Errorf("%w: %s is not fence;mode;name", ErrInvalid, quote(s))
 	}
@@ -107,7 +110,8 @@ func Parse(s string) (Proof, error) {
 	return New(key, fence)
 }
 
-// ParseFence reads a fence in its one form: digits, no sign, no leading zero, 1 to 2^53-1. The error is ErrInvalid.
+// ParseFence reads a fence in its canonical form: digits, no sign, no leading zero, 1 to 2^53-1.
+// The error is [ErrInvalid].
 func ParseFence(s string) (uint64, error) {
 	f, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || f == 0 || f >= maxFence || strconv.FormatUint(f, 10) != s {
@@ -122,7 +126,7 @@ func (p Proof) Name() string { return p.key }
 // Fence returns the fence.
 func (p Proof) Fence() uint64 { return p.fence }
 
-// Proof returns the proof as one word, for Parse. With it a proof is a Lease.
+// Proof returns the proof as one word, for [Parse]. It makes a proof a [Lease].
 func (p Proof) Proof() string {
 	return fmt.Sprintf("%d;%s;%s", p.fence, exclusive, url.QueryEscape(p.key))
 }
@@ -131,7 +135,7 @@ func (p Proof) String() string { return p.Proof() }
 
 type contextKey struct{}
 
-// NewContext returns a context that carries the proof of a lease: Transport sends it along.
+// NewContext returns a context that carries the proof of a lease: [Transport] sends it along.
 func NewContext(parent context.Context, l Lease) (context.Context, error) {
 	p, err := Of(l)
 	if err != nil {
@@ -140,14 +144,14 @@ func NewContext(parent context.Context, l Lease) (context.Context, error) {
 	return context.WithValue(parent, contextKey{}, p), nil
 }
 
-// FromContext returns the proof that NewContext or Middleware put into a context. It reports false if
-// there is none.
+// FromContext returns the proof that [NewContext] or [Middleware] put into a context. It reports
+// whether there is one.
 func FromContext(ctx context.Context) (Proof, bool) {
 	p, ok := ctx.Value(contextKey{}).(Proof)
 	return p, ok
 }
 
-// checkKey says what is wrong with the name of a lock. The rule is the library's.
+// checkKey checks the name of a lock. The rule is the same as in package distlock.
 func checkKey(key string) error {
 	switch {
 	case strings.TrimSpace(key) == "":
@@ -165,7 +169,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// quote shows a text that may come from others.
+// quote quotes a text that may come from outside, and shortens it.
 func quote(s string) string {
 	const most = 64
 	if len(s) <= most {

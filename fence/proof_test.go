@@ -49,7 +49,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A proof is read by the library and here: both must see the same in it.
+// Package distlock and this package read a proof: both must read the same.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"7;exclusive;a", "7;shared;a", "7;counted;a", "9007199254740991;exclusive;%C3%A9", "07;exclusive;a", "7;exclusive;%E2%80%A8",
@@ -98,7 +98,7 @@ func TestOf(t *testing.T) {
 	must(t, err)
 	none := distlock.FromContext(ctx)
 	if none != nil {
-		t.Fatal("a lease from nowhere")
+		t.Fatal("a context without a lease has one")
 	}
 	for what, l := range map[string]fence.Lease{
 		"shared": reader, "zero": fence.Proof{}, "pointer to the zero": &fence.Proof{}, "nil": nil, "nil lease": none, "nil proof": (*fence.Proof)(nil),

@@ -9,10 +9,10 @@ import (
 	"github.com/distlock/distlock/internal/guard"
 )
 
-// Placeholders is how a database wants the places of arguments to be marked.
+// Placeholders is the form of a database's placeholders for arguments.
 type Placeholders int
 
-// The ways to mark them.
+// The forms.
 const (
 	Dollar   Placeholders = iota // $1, $2: PostgreSQL, SQLite
 	Question                     // ?: SQLite
@@ -26,25 +26,26 @@ type DB interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// A Row guards rows that have a column for the fence. All changes of such a row go through Update, under one lock: the
-// one for its key.
+// A Row guards rows that have a column for the fence. All changes of such a row go through
+// [Row.Update], under one lock: the lock for its key.
 //
 //	alter table invoice add column fence bigint not null default 0
 //
-// The names become part of SQL statements as they are. Nothing that came from outside may be among them.
+// The names become part of SQL statements as they are. None of them may come from outside.
 type Row struct {
 	Table        string       // invoice, or billing.invoice
-	Key          string       // the column that names a row; "": id
-	Column       string       // the column of the fence; "": fence
-	Placeholders Placeholders // Dollar, unless said otherwise
+	Key          string       // the column of the key; "" means id
+	Column       string       // the column of the fence; "" means fence
+	Placeholders Placeholders // the default is Dollar
 }
 
-// Update changes the row whose key is id and its fence, by one statement, if the fence of the lease is not below
-// the row's. The text set is what stands after the word set, with the placeholders from the first on for args; it
-// may be empty. The lease is a *distlock.Lease, or a Proof. The database may be a transaction.
+// Update changes the row whose key is id, and its fence, by one statement, if the fence of the
+// lease is not below the row's. set is the text after the SQL word set, with the first placeholders
+// for args; it may be empty. The lease is a *distlock.Lease or a [Proof]. db may be a transaction.
 //
-// If the row has a higher fence the error is ErrStale. If there is no such row it is sql.ErrNoRows. In both cases nothing was changed:
-// whoever has changed something before in the same transaction rolls it back.
+// If the row has a higher fence the error is [ErrStale]. If there is no such row it is
+// sql.ErrNoRows. In both cases nothing was changed: if the same transaction has changed something
+// before, roll it back.
 func (r Row) Update(ctx context.Context, db DB, l Lease, id any, set string, args ...any) error {
 	p, err := Of(l)
 	if err != nil {
@@ -66,7 +67,7 @@ func (r Row) Update(ctx context.Context, db DB, l Lease, id any, set string, arg
 
 func (p Placeholders) style() guard.Style { return guard.Style(p == Question) }
 
-// verdict makes an error of what a guard says.
+// verdict converts the answer of a guard to an error.
 func verdict(p Proof, v guard.Verdict, err error) error {
 	switch {
 	case err != nil:

@@ -12,7 +12,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// marks are the placeholders of a text for set.
+// marks returns the placeholders of a text for set.
 func marks(style fence.Placeholders, dollar, question string) string {
 	if style == fence.Question {
 		return question
@@ -45,10 +45,10 @@ func TestRow(t *testing.T) {
 			want(2, 9)
 		})
 		t.Run("integers", func(t *testing.T) {
-			must(t, update(10, 3)) // as text it is less
+			must(t, update(10, 3)) // less as a text
 			wantStale(t, update(9, 4), 9, 10)
 			must(t, update(1<<53-2, 5))
-			must(t, update(1<<53-1, 6)) // as a short float it is the same
+			must(t, update(1<<53-1, 6)) // the same as a short float
 			wantStale(t, update(1<<53-2, 7), 1<<53-2, 1<<53-1)
 			want(6, 1<<53-1)
 		})
@@ -151,7 +151,7 @@ func TestTable(t *testing.T) {
 			wantStale(t, write(1<<53-2, "g"), 1<<53-2, 1<<53-1)
 			want(5)
 		})
-		t.Run("keys apart", func(t *testing.T) {
+		t.Run("separate keys", func(t *testing.T) {
 			must(t, table.Do(ctx, db, proof(t, "Notes", 1), func(*sql.Tx) error { return nil }))
 		})
 		t.Run("rolled back", func(t *testing.T) {
@@ -216,7 +216,8 @@ func TestTable_Ensure_together(t *testing.T) {
 	})
 }
 
-// The next holder's transaction waits for that of the last one, which has passed the guard: it cannot write after.
+// The transaction of the next holder waits for that of the last one, which has passed the guard:
+// the last holder cannot write after the next.
 func TestTable_Advance_waits(t *testing.T) {
 	ctx, db := t.Context(), postgresBase(t).open(t)
 	table := fence.Table{}
@@ -229,11 +230,11 @@ func TestTable_Advance_waits(t *testing.T) {
 	go func() {
 		next <- table.Do(ctx, db, proof(t, "a", 6), func(*sql.Tx) error { return nil })
 	}()
-	for waiting := 0; waiting == 0; { // until the server says that it waits
+	for waiting := 0; waiting == 0; { // until the server reports a waiting transaction
 		must(t, db.QueryRowContext(ctx, "select count(*) from pg_locks where not granted").Scan(&waiting))
 		select {
 		case err := <-next:
-			t.Fatalf("fence 6 passed beside a transaction of fence 5: %v", err)
+			t.Fatalf("fence 6 passed during a transaction of fence 5: %v", err)
 		default:
 		}
 	}
@@ -326,7 +327,7 @@ func TestRecord_refuses(t *testing.T) {
 	})
 }
 
-// A transaction that fails in some way leaves nothing, and no connection taken.
+// A transaction that fails in any way leaves nothing, and keeps no connection.
 func TestTable_Do_fails(t *testing.T) {
 	each(t, func(t *testing.T, s source, style fence.Placeholders) {
 		ctx, db := t.Context(), s.open(t)
@@ -365,7 +366,7 @@ func TestTable_Do_fails(t *testing.T) {
 	})
 }
 
-// Even where the lock fails and many hold it, what is done in the transaction is done once.
+// Even where the lock fails and many hold it, the changes of the transaction are made once.
 func TestOnce_together(t *testing.T) {
 	each(t, func(t *testing.T, s source, style fence.Placeholders) {
 		ctx, db := t.Context(), s.open(t)
@@ -400,7 +401,8 @@ func TestOnce_together(t *testing.T) {
 	})
 }
 
-// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no count is lost.
+// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no
+// count is lost.
 func TestRow_count(t *testing.T) {
 	each(t, func(t *testing.T, s source, style fence.Placeholders) {
 		const goroutines, rounds = 50, 4

@@ -9,8 +9,9 @@ import (
 	"github.com/distlock/distlock/internal/guard"
 )
 
-// A Table guards what has no column for a fence: it remembers the highest fence of every lock. A change is guarded if it is made in the same
-// transaction. Ensure creates the table, which is:
+// A Table guards resources that have no column for a fence: it remembers the highest fence of every
+// lock. It guards the changes that are made in the same transaction. [Table.Ensure] creates the
+// table, which is:
 //
 //	create table if not exists distlock_fence (
 //		key text primary key,
@@ -20,8 +21,8 @@ import (
 //
 // The zero Table is ready for use. It works on PostgreSQL and SQLite.
 type Table struct {
-	Name         string       // it becomes part of SQL statements as it is; "": distlock_fence
-	Placeholders Placeholders // Dollar, unless said otherwise
+	Name         string       // becomes part of SQL statements as it is; "" means distlock_fence
+	Placeholders Placeholders // the default is Dollar
 }
 
 // A Beginner begins transactions: a *sql.DB or a *sql.Conn.
@@ -30,7 +31,7 @@ type Beginner interface {
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
 }
 
-// Ensure creates the table if it is not there. Many may call it at once.
+// Ensure creates the table if it does not exist. Many processes may call it at once.
 func (t Table) Ensure(ctx context.Context, db DB) error {
 	g, err := t.guard()
 	if err != nil {
@@ -42,10 +43,11 @@ func (t Table) Ensure(ctx context.Context, db DB) error {
 	return nil
 }
 
-// Do runs f in a transaction that is guarded by the lease, and commits it. If the lease's fence is stale the error is ErrStale, and f
-// does not run. If f returns an error the transaction is rolled back.
+// Do runs f in a transaction that is guarded by the lease, and commits it. If the lease's fence is
+// stale the error is [ErrStale], and f does not run. If f returns an error the transaction is
+// rolled back.
 //
-// While it runs, other transactions under the same lock wait for its end.
+// While f runs, other transactions under the same lock wait for its end.
 func (t Table) Do(ctx context.Context, db Beginner, l Lease, f func(tx *sql.Tx) error) error {
 	return within(ctx, db, func(tx *sql.Tx) error {
 		if err := t.Advance(ctx, tx, l); err != nil {
@@ -55,11 +57,11 @@ func (t Table) Do(ctx context.Context, db Beginner, l Lease, f func(tx *sql.Tx) 
 	})
 }
 
-// Advance makes the fence of the lease the highest of its lock, in the caller's transaction: what is changed in that transaction
-// is guarded. If a higher one was there before the error is ErrStale: roll back. Until the transaction ends, others
-// that call Advance under the same lock wait.
+// Advance makes the fence of the lease the highest of its lock, in the caller's transaction: the
+// changes of that transaction are guarded. If there is a higher one the error is [ErrStale]: roll
+// back. Until the transaction ends, other calls of Advance under the same lock wait.
 //
-// Call it before anything else: on SQLite a transaction that has only read so far may be refused the right to write.
+// Call it before anything else: SQLite may not let a transaction write that has only read so far.
 func (t Table) Advance(ctx context.Context, tx *sql.Tx, l Lease) error {
 	return t.advance(ctx, tx, l)
 }
@@ -77,10 +79,10 @@ func (t Table) advance(ctx context.Context, db DB, l Lease) error {
 	return verdict(p, v, err)
 }
 
-// Sweep removes what the table knows of locks whose highest fence is below a bound, results included, and tells how many
-// there were. Fences of such locks are accepted again, whatever they are. So the bound must be a fence that some lock of the
-// same store was given so long ago that all who held a lock before are done or dead, and results as old as that are not asked for
-// any more.
+// Sweep removes the rows of locks whose highest fence is below a bound, results included, and
+// returns their number. Any fence of such a lock is accepted again. So the bound must be a fence
+// that a lock of the same store was given long ago: all earlier holders of a lock have ended, and
+// nobody needs results that old.
 func (t Table) Sweep(ctx context.Context, db DB, below uint64) (int64, error) {
 	g, err := t.guard()
 	if err != nil {
@@ -96,7 +98,7 @@ func (t Table) Sweep(ctx context.Context, db DB, below uint64) (int64, error) {
 	return n, nil
 }
 
-// Register returns the table as a register for Middleware.
+// Register returns the table as a [Register] for [Middleware].
 func (t Table) Register(db *sql.DB) Register { return register{t, db} }
 
 type register struct {
@@ -104,7 +106,7 @@ type register struct {
 	db *sql.DB
 }
 
-// Advance is one statement: it is a transaction of its own.
+// Advance runs one statement, which is a transaction of its own.
 func (r register) Advance(ctx context.Context, l Lease) error { return r.t.advance(ctx, r.db, l) }
 
 func (t Table) guard() (guard.Table, error) {
@@ -129,7 +131,7 @@ func within(ctx context.Context, db Beginner, f func(tx *sql.Tx) error) (err err
 		if committed {
 			return
 		}
-		// Also after a panic. The end of ctx has rolled it back already.
+		// Also after a panic. If ctx has ended, the transaction is already rolled back.
 		if undo := tx.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
 			err = errors.Join(err, fmt.Errorf("fence: roll back: %w", undo))
 		}

@@ -9,41 +9,45 @@ import (
 	"github.com/distlock/distlock/internal/backoff"
 )
 
-// ErrConflict says that others were faster each time, and nothing was saved. The error is a *ConflictError.
+// ErrConflict says that other writers were faster each time, and nothing was saved. The error is a
+// *[ConflictError].
 var ErrConflict = errors.New("fence: conflict")
 
-// A ConflictError says how often Update tried. It is ErrConflict.
+// A ConflictError is an [ErrConflict] with the number of attempts of [Update].
 type ConflictError struct{ Tries int }
 
 func (e *ConflictError) Error() string {
 	return fmt.Sprintf("fence: conflict: others were faster %d times", e.Tries)
 }
 
-// Is makes a ConflictError an ErrConflict.
+// Is reports whether target is [ErrConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// The pauses after a conflict: the first is about as long as a save takes, the longest is for a crowd.
+// The pauses after a conflict: the first is about as long as a save takes, the longest is for many
+// writers.
 const (
 	firstPause   = 2 * time.Millisecond
 	longestPause = 250 * time.Millisecond
 	defaultTries = 100
 )
 
-// UpdateOptions are the options of Update.
+// UpdateOptions are the options of [Update].
 type UpdateOptions struct {
-	Tries int // how often to try; 0: 100
+	Tries int // the maximum number of attempts; 0 means 100
 }
 
-// Update changes a value without a lock. It loads the value with its version, lets change make another of it, and
-// saves that if the version is still the same; if not, it pauses for a moment and begins anew. V is whatever tells one version from another: a
-// number, a time, a hash, the old value itself.
+// Update changes a value without a lock. It loads the value with its version, calls change for the
+// new value, and saves that if the version is still the same. If not, it pauses for a moment and
+// starts again. V is anything that distinguishes versions: a number, a time, a hash, the old value
+// itself.
 //
 //	load     reads value and version
-//	change   makes the new value; an error ends Update. It may run several times, and has no effect but its result
-//	save     compares the version and saves, in one step; false: the version was another, nothing was saved
+//	change   returns the new value; an error ends Update. It may run several times, without side effects
+//	save     compares the version and saves, in one step; false: another version, nothing was saved
 //
-// It returns what was saved. After too many tries the error is ErrConflict; if ctx ends meanwhile it is the cause too. Errors of load and
-// save end it as they are: after an error of save it is not known whether it was done.
+// Update returns the saved value. After too many attempts the error is [ErrConflict]; if ctx ends
+// before, the error also has the cause of ctx. Errors of load and save are returned as they are.
+// After an error of save it is unknown whether the value was saved.
 func Update[T, V any](
 	ctx context.Context,
 	load func(ctx context.Context) (T, V, error),
@@ -90,7 +94,7 @@ func Update[T, V any](
 	}
 }
 
-// ended says that ctx is over, and how many conflicts there were before.
+// ended returns the error for the end of ctx after so many conflicts.
 func ended(ctx context.Context, conflicts int) error {
 	if conflicts == 0 {
 		return context.Cause(ctx)

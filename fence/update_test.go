@@ -14,12 +14,12 @@ import (
 	"github.com/distlock/distlock/fence"
 )
 
-// A cell is a value with a version that others change.
+// A cell is a value with a version that other writers change.
 type cell struct {
 	mu      sync.Mutex
 	value   int
 	version int
-	stolen  int // so many saves find another version
+	stolen  int // how many saves find another version
 }
 
 func (c *cell) load(context.Context) (int, int, error) {
@@ -109,7 +109,8 @@ func TestUpdate(t *testing.T) {
 
 var errTaken = errors.New("the seat is taken")
 
-// Fifty ask for one seat and for one of many: the seat is sold once, and no other sale is lost.
+// Fifty guests want one seat, and fifty want any of many: the seat is sold once, and no other sale
+// is lost.
 func TestUpdate_seat(t *testing.T) {
 	each(t, func(t *testing.T, s source, style fence.Placeholders) {
 		if style == fence.Question {
@@ -119,10 +120,10 @@ func TestUpdate_seat(t *testing.T) {
 		run(t, db, "create table seat (id integer primary key, guest integer not null, sold integer not null, version integer not null)")
 		run(t, db, "insert into seat values (1, 0, 0, 1), (2, 0, 0, 1)")
 		type seat struct{ guest, sold int }
-		var crowd sync.WaitGroup // all have seen the seats free before the first one books
-		crowd.Add(100)
+		var ready sync.WaitGroup // all have seen the seats free before the first one books
+		ready.Add(100)
 		book := func(id int, change func(seat) (seat, error)) error {
-			together := sync.OnceFunc(func() { crowd.Done(); crowd.Wait() })
+			together := sync.OnceFunc(func() { ready.Done(); ready.Wait() })
 			_, err := fence.Update(ctx,
 				func(ctx context.Context) (s seat, version int, err error) {
 					err = db.QueryRowContext(ctx, "select guest, sold, version from seat where id = $1", id).Scan(&s.guest, &s.sold, &version)
@@ -163,7 +164,7 @@ func TestUpdate_seat(t *testing.T) {
 		}
 		wg.Wait()
 		if won.Load() != 1 || taken.Load() != 49 {
-			t.Errorf("%d won and %d were told that it is taken, want 1 and 49", won.Load(), taken.Load())
+			t.Errorf("%d won and %d found it taken, want 1 and 49", won.Load(), taken.Load())
 		}
 		for id, want := range map[int]int{1: 1, 2: 50} {
 			var sold int

@@ -13,62 +13,62 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// rivalTTL is how long a Rival holds unless it releases: longer than any test lasts,
-// in virtual time too.
+// rivalTTL is how long a Rival holds unless it releases: longer than any test takes, also in
+// virtual time.
 const rivalTTL = 100 * 365 * 24 * time.Hour
 
 var (
 	errFree = errors.New("nobody holds it")
-	errHeld = errors.New("it is held already")
+	errHeld = errors.New("it is already held")
 )
 
-// A base is the store behind all links. It remembers the owners of what is claimed, which a store
-// tells nobody, so that a test can end the claims of others.
+// A base is the store behind all links. It remembers the owners of all claims, which a store does
+// not reveal, so that a test can end the claims of others.
 type base struct {
 	*mem.Store
 
-	mu    sync.Mutex // held over every call that takes or gives up anything, so that seize is one step
-	asked map[mark]driver.Request
+	mu       sync.Mutex // held during every Acquire and Release, so that seize is one step
+	requests map[mark]driver.Request
 }
 
-// A mark is what a store shows of an ID.
+// A mark is the part of an ID that a store shows.
 type mark struct{ key, tag string }
 
 func markOf(id driver.ID) mark { return mark{id.Key, driver.Tag(id.Owner)} }
 
-func newBase() *base { return &base{Store: mem.New(), asked: map[mark]driver.Request{}} }
+func newBase() *base { return &base{Store: mem.New(), requests: map[mark]driver.Request{}} }
 
-// Features are those of the memory store, under the name of this package.
+// Features returns the features of the memory store, with the name of this package.
 func (b *base) Features() driver.Features {
 	f := b.Store.Features()
 	f.Name = "locktest"
 	return f
 }
 
-// Acquire remembers who asks.
+// Acquire remembers the request.
 func (b *base) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	res, err := b.Store.Acquire(ctx, r)
 	if err == nil && (res.Granted || r.QueueTTL > 0) {
-		b.asked[markOf(r.ID)] = r
+		b.requests[markOf(r.ID)] = r
 	}
 	return res, err
 }
 
-// Release forgets who asked.
+// Release forgets the request.
 func (b *base) Release(ctx context.Context, id driver.ID) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	err := b.Store.Release(ctx, id)
 	if err == nil {
-		delete(b.asked, markOf(id))
+		delete(b.requests, markOf(id))
 	}
 	return err
 }
 
-// claims returns who holds a key and who waits for it, in order.
-func (b *base) claims(key string) (held, line []driver.Claim) {
+// claims returns the claims on a key and its queue, in order.
+func (b *base) claims(key string) (held, queue []driver.Claim) {
 	all, err := b.Show(context.Background(), key)
 	if err != nil {
 		panic(err) // the memory store fails only with its ctx
@@ -93,7 +93,7 @@ func (b *base) names() (names []string) {
 	return names
 }
 
-// expire ends all claims on a key, and wakes the head of its line.
+// expire ends all claims on a key, and wakes the head of its queue.
 func (b *base) expire(key string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,21 +105,21 @@ func (b *base) expire(key string) error {
 	return nil
 }
 
-// seize gives a key to a new owner before all who stand in line: from those who hold it, or, if
-// it is to be free, from nobody.
+// seize grants a key to a new owner before all waiters. If free is true, the key must be free; if
+// not, it must be held, and the holders lose it.
 func (b *base) seize(key, holder string, free bool) (driver.ID, driver.Result, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	held, line := b.claims(key)
+	held, queue := b.claims(key)
 	switch {
 	case free && len(held) > 0:
 		return driver.ID{}, driver.Result{}, errHeld
 	case !free && len(held) == 0:
 		return driver.ID{}, driver.Result{}, errFree
 	}
-	// A store lets nobody pass a line, so those in it step aside for a moment. They go before the
-	// claims end, so that none of them is woken for nothing.
-	waiting := b.drop(line)
+	// A store lets no owner overtake its queue, so seize removes the queue for a moment. It does so
+	// before the claims end, so that no waiter is woken without need.
+	waiting := b.drop(queue)
 	b.drop(held)
 	r := driver.Request{
 		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole,
@@ -130,23 +130,23 @@ func (b *base) seize(key, holder string, free bool) (driver.ID, driver.Result, e
 		return driver.ID{}, driver.Result{}, err
 	}
 	for _, w := range append([]driver.Request{r}, waiting...) {
-		b.asked[markOf(w.ID)] = w
+		b.requests[markOf(w.ID)] = w
 	}
 	for _, w := range waiting {
 		if _, err := b.Store.Acquire(context.Background(), w); err != nil {
-			panic(err) // it was good before
+			panic(err) // the same request was valid before
 		}
 	}
 	return r.ID, res, nil
 }
 
-// drop ends claims and places, and returns how they were asked for.
+// drop ends claims and queue entries, and returns their requests.
 func (b *base) drop(claims []driver.Claim) []driver.Request {
 	rs := make([]driver.Request, len(claims))
 	for i, c := range claims {
 		m := mark{c.Key, c.Owner}
-		rs[i] = b.asked[m]
-		delete(b.asked, m)
+		rs[i] = b.requests[m]
+		delete(b.requests, m)
 		if err := b.Store.Release(context.Background(), rs[i].ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 			panic(err) // the memory store fails only with its ctx
 		}
@@ -154,7 +154,7 @@ func (b *base) drop(claims []driver.Claim) []driver.Request {
 	return rs
 }
 
-// keyOf is the key of the plain lock of a name: the name itself, with a leading tilde doubled.
+// keyOf returns the key of the plain lock of a name: the name itself, with a leading tilde doubled.
 func keyOf(name string) string {
 	if strings.HasPrefix(name, "~") {
 		return "~" + name
@@ -162,7 +162,7 @@ func keyOf(name string) string {
 	return name
 }
 
-// nameOf is the reverse of keyOf. It fails for keys of other kinds of locks.
+// nameOf is the reverse of keyOf. It returns false for keys of other kinds of locks.
 func nameOf(key string) (name string, plain bool) {
 	name, tilde := strings.CutPrefix(key, "~")
 	return name, !tilde || strings.HasPrefix(name, "~")

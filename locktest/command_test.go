@@ -16,7 +16,7 @@ import (
 
 const ttl = 30 * time.Second // the default
 
-// A process is a Locker at the end of a link, and what its leases were told.
+// A process is a Locker on a link, with the types of its events.
 type process struct {
 	*distlock.Locker
 	store *locktest.Store
@@ -37,8 +37,8 @@ func newProcess(t *testing.T, store *locktest.Store, name string) *process {
 	return p
 }
 
-// told reports whether an event of a kind came.
-func (p *process) told(k distlock.EventType) bool {
+// saw reports whether an event of a type was emitted.
+func (p *process) saw(k distlock.EventType) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Contains(p.kinds, k)
@@ -82,7 +82,7 @@ func wantHolders(t *testing.T, store *locktest.Store, name string, want ...strin
 	}
 }
 
-// wantTook checks how long something took; in real life nobody could be that exact.
+// wantTook checks how long a step took. Only virtual time is so exact.
 func wantTook(t *testing.T, from time.Time, want time.Duration) {
 	t.Helper()
 	if took := time.Since(from); took < want || took > want+time.Millisecond {
@@ -98,9 +98,9 @@ func TestStore_Cut_losesTheLease(t *testing.T) {
 		<-lease.Done()
 		wantTook(t, from, ttl-time.Second) // the margin
 		wantLoss(t, lease, distlock.LossExpired)
-		wantHolders(t, p.store, "x", "first") // the loss is told before the store ends the claim
-		if !p.told(distlock.EventAtRisk) {
-			t.Error("the lease was not told to be at risk")
+		wantHolders(t, p.store, "x", "first") // the loss is reported before the store ends the claim
+		if !p.saw(distlock.EventAtRisk) {
+			t.Error("the event AtRisk was not emitted")
 		}
 		wantErr(t, "unlock", lease.Unlock(t.Context()), distlock.ErrLost)
 	})
@@ -110,14 +110,14 @@ func TestStore_Heal_inTime(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		lease := p.lock(t, "x")
 		p.store.Cut()
-		time.Sleep(ttl * 2 / 3) // a renewal went out after a third, and was given up after a quarter more
-		if !p.told(distlock.EventAtRisk) || p.told(distlock.EventRecovered) {
-			t.Error("the lease was not told to be at risk")
+		time.Sleep(ttl * 2 / 3) // a renewal was sent after a third of the TTL, and failed after another quarter
+		if !p.saw(distlock.EventAtRisk) || p.saw(distlock.EventRecovered) {
+			t.Error("the event AtRisk was not emitted")
 		}
 		p.store.Heal()
 		time.Sleep(ttl)
-		if !p.told(distlock.EventRecovered) {
-			t.Error("the lease was not told to have recovered")
+		if !p.saw(distlock.EventRecovered) {
+			t.Error("the event Recovered was not emitted")
 		}
 		wantErr(t, "unlock", lease.Unlock(t.Context()), nil)
 	})
@@ -139,10 +139,10 @@ func TestStore_Heal_endsHangingCalls(t *testing.T) {
 		p.store.Cut()
 		time.AfterFunc(time.Second, p.store.Heal)
 		from := time.Now()
-		p.lock(t, "x") // the first ask fails, the second one is answered
+		p.lock(t, "x") // the first attempt fails, the second succeeds
 		wantTook(t, from, time.Second)
 		if n := p.store.Calls(locktest.Acquire); n != 2 {
-			t.Errorf("%d asks, want 2", n)
+			t.Errorf("%d attempts, want 2", n)
 		}
 	})
 }
@@ -157,10 +157,10 @@ func TestStore_Cut_stopsWakeUps(t *testing.T) {
 		rival.Release()
 		synctest.Wait()
 		if n := p.store.Calls(locktest.Acquire); n != 2 || len(granted) > 0 {
-			t.Errorf("it was woken: %d asks", n) // the first one, and the one for a place in line
+			t.Errorf("it was woken: %d attempts", n) // the first one, and the one for a queue entry
 		}
 		p.store.Heal()
-		<-granted // it asks now and then without being woken
+		<-granted // it also polls
 	})
 }
 
@@ -172,7 +172,7 @@ func TestStore_Freeze(t *testing.T) {
 		lease := p.lock(t, "x")
 		wantTook(t, from, time.Second)
 		if n := p.store.Calls(locktest.Acquire); n != 1 {
-			t.Errorf("%d asks, want that the first one goes on", n)
+			t.Errorf("%d attempts, want only the first one", n)
 		}
 
 		p.store.Freeze()
@@ -200,11 +200,11 @@ func TestStore_Delay(t *testing.T) {
 	})
 }
 
-// A request whose caller has given up arrives all the same.
+// A request whose caller has given up still arrives.
 func TestStore_Delay_beyondPatience(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		p.store.Delay(6 * time.Second)
-		_, err := p.Lock(t.Context(), "x") // the attempt is given 5 s, the withdrawal 1 s
+		_, err := p.Lock(t.Context(), "x") // the limit is 5 s for the attempt, and 1 s for the withdrawal
 		wantErr(t, "lock", err, distlock.ErrUnknown)
 		time.Sleep(time.Second)
 		wantHolders(t, p.store, "x", "first")
@@ -220,16 +220,16 @@ func TestStore_Down(t *testing.T) {
 		_, err := p.TryLock(t.Context(), "y")
 		wantErr(t, "lock", err, distlock.ErrUnavailable)
 		if errors.Is(err, distlock.ErrHeld) || errors.Is(err, distlock.ErrUnknown) {
-			t.Errorf("%v is more than unavailable", err)
+			t.Errorf("%v is not only unavailable", err)
 		}
 		time.Sleep(ttl / 2)
-		if !p.told(distlock.EventAtRisk) {
-			t.Error("the lease was not told to be at risk")
+		if !p.saw(distlock.EventAtRisk) {
+			t.Error("the event AtRisk was not emitted")
 		}
 		p.store.Up()
 		time.Sleep(ttl)
-		if !p.told(distlock.EventRecovered) {
-			t.Error("the lease was not told to have recovered")
+		if !p.saw(distlock.EventRecovered) {
+			t.Error("the event Recovered was not emitted")
 		}
 		wantErr(t, "lease", lease.Err(), nil)
 
@@ -253,7 +253,7 @@ func TestStore_Unavailable(t *testing.T) {
 	})
 }
 
-// The store is down is an answer: it does not come over a link that is cut.
+// "The store is down" is an answer, which does not arrive on a link that is cut.
 func TestStore_Cut_isStrongerThanDown(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		p.store.Down()
@@ -266,9 +266,9 @@ func TestStore_Cut_isStrongerThanDown(t *testing.T) {
 func TestStore_LoseRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		p.store.LoseRequests(1)
-		lease := p.lock(t, "x") // it asks again
+		lease := p.lock(t, "x") // it tries again
 		if n := p.store.Calls(locktest.Acquire); n != 2 {
-			t.Errorf("%d asks, want 2", n)
+			t.Errorf("%d attempts, want 2", n)
 		}
 		p.store.LoseRequests(1, locktest.Release)
 		wantErr(t, "unlock", lease.Unlock(t.Context()), nil) // it is repeated
@@ -278,7 +278,7 @@ func TestStore_LoseRequests(t *testing.T) {
 		wantHolders(t, p.store, "x")
 
 		from := time.Now()
-		p.store.LoseRequests(3) // two asks, and the withdrawal
+		p.store.LoseRequests(3) // two attempts, and the withdrawal
 		_, err := p.Lock(t.Context(), "x")
 		wantErr(t, "lock", err, distlock.ErrUnknown)
 		wantHolders(t, p.store, "x")
@@ -289,12 +289,12 @@ func TestStore_LoseRequests(t *testing.T) {
 func TestStore_LoseReplies(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		p.store.LoseReplies(1)
-		lease := p.lock(t, "x") // it asks again
+		lease := p.lock(t, "x") // it tries again
 		if n := p.store.Calls(locktest.Acquire); n != 2 {
-			t.Errorf("%d asks, want 2", n)
+			t.Errorf("%d attempts, want 2", n)
 		}
 		p.store.LoseReplies(1, locktest.Release)
-		wantErr(t, "unlock", lease.Unlock(t.Context()), nil) // the first was served, and the second finds nothing
+		wantErr(t, "unlock", lease.Unlock(t.Context()), nil) // the first release succeeded, and the second finds nothing
 		if n := p.store.Calls(locktest.Release); n != 2 {
 			t.Errorf("%d releases, want 2", n)
 		}
@@ -305,7 +305,7 @@ func TestStore_LoseReplies(t *testing.T) {
 		p.store.LoseRequests(1)
 		_, err := p.Lock(t.Context(), "x")
 		wantErr(t, "lock", err, distlock.ErrUnknown)
-		wantHolders(t, p.store, "x", "first") // two asks were served, the withdrawal was not
+		wantHolders(t, p.store, "x", "first") // two attempts reached the store, and the withdrawal did not
 		wantTook(t, from, 0)
 	})
 }
@@ -315,26 +315,26 @@ func TestStore_LoseReplies_ofRenewals(t *testing.T) {
 		lease := p.lock(t, "x")
 		p.store.LoseReplies(1, locktest.Renew)
 		time.Sleep(ttl)
-		if !p.told(distlock.EventAtRisk) || !p.told(distlock.EventRecovered) {
-			t.Error("the lease was not told to be at risk and to have recovered")
+		if !p.saw(distlock.EventAtRisk) || !p.saw(distlock.EventRecovered) {
+			t.Error("the events AtRisk and Recovered were not emitted")
 		}
 		wantErr(t, "unlock", lease.Unlock(t.Context()), nil)
 	})
 }
 
-// Commands for the next calls are done in order, each by a call that it is for.
+// Commands for the next calls apply in order, each to a call of its verbs.
 func TestStore_order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.New(t)
 		show := func(ctx context.Context) error { _, err := s.Show(ctx, "x"); return err }
 		inspect := func(ctx context.Context) error { _, err := s.Inspect(ctx); return err }
-		over, cancel := context.WithCancel(t.Context())
+		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 
 		s.Unavailable(1, locktest.Inspect, locktest.List)
 		s.Unavailable(1)
 		s.LoseRequests(1)
-		wantErr(t, "a call that is not sent", show(over), context.Canceled)
+		wantErr(t, "a call that is not sent", show(ended), context.Canceled)
 		wantErr(t, "show", show(t.Context()), driver.ErrUnavailable)
 		if err := show(t.Context()); err == nil || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("show: %v, want it lost", err)
@@ -345,14 +345,14 @@ func TestStore_order(t *testing.T) {
 	})
 }
 
-// A call that is not sent, since its ctx is over, leaves nothing behind for the next one.
+// A call that is not sent, because its ctx has ended, does not affect the next call.
 func TestStore_Down_unsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.New(t)
-		over, cancel := context.WithCancel(t.Context())
+		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		s.Down()
-		_, err := s.Show(over, "x")
+		_, err := s.Show(ended, "x")
 		wantErr(t, "show", err, context.Canceled)
 		s.Up()
 		_, err = s.Show(t.Context(), "x")
@@ -360,7 +360,7 @@ func TestStore_Down_unsent(t *testing.T) {
 	})
 }
 
-// The renewal of many is one call, with one fate.
+// The renewal of many leases is one call, with one result.
 func TestStore_RenewAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.New(t)
@@ -420,18 +420,18 @@ func TestStore_Calls(t *testing.T) {
 			}
 		}
 		if got := p.store.Calls(); got != sum {
-			t.Errorf("%d calls in all, want %d", got, sum)
+			t.Errorf("%d calls in total, want %d", got, sum)
 		}
 		if got := p.store.Calls(locktest.Acquire, locktest.Release); got != 3 {
 			t.Errorf("%d calls of two verbs, want 3", got)
 		}
 		if got := other.store.Calls(); got != 0 {
-			t.Errorf("%d calls on a link that nobody used", got)
+			t.Errorf("%d calls on an unused link", got)
 		}
 	})
 }
 
-// What is broken is one link: the others go on.
+// Only one link is broken: the others still work.
 func TestStore_Link(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		other := newProcess(t, p.store.Link(), "second")
@@ -441,16 +441,16 @@ func TestStore_Link(t *testing.T) {
 		p.store.LoseReplies(1)
 		lease := other.lock(t, "x")
 		p.store.Freeze()
-		wantHolders(t, p.store, "x", "second") // the store is the same, and asked in spite of all
+		wantHolders(t, p.store, "x", "second") // the store is the same, and Holders works on a broken link
 		time.Sleep(ttl)
 		wantErr(t, "unlock", lease.Unlock(t.Context()), nil)
-		if other.told(distlock.EventAtRisk) {
+		if other.saw(distlock.EventAtRisk) {
 			t.Error("the other link is broken too")
 		}
 	})
 }
 
-// The end of the test ends calls that would hang for ever, in the bubble.
+// The end of the test ends calls that would hang forever, in the bubble.
 func TestNew_closes(t *testing.T) {
 	ended := make(chan error, 2)
 	synctest.Test(t, func(t *testing.T) {

@@ -1,14 +1,13 @@
-// Package locktest tests code that uses distlock: a store in memory that a test cuts off, delays,
-// takes down and lets others steal from, on command.
+// Package locktest tests code that uses distlock. It is a store in memory whose link a test can
+// cut, delay or take down, and from which a test can steal locks.
 //
-// A test gives it to the code under test in the place of the real one:
+// A test passes it to the code under test instead of the real store:
 //
 //	store := locktest.New(t)
 //	locker, err := distlock.New(store)
 //
-// The store itself is always right, as every store is that follows package driver. What is broken is the
-// link to it. So a test sees what a bad day would bring, told in the same words: ErrHeld, ErrLost,
-// ErrUnavailable, ErrUnknown.
+// The store itself always works as package driver requires. Only the link to it breaks. So a test
+// sees the errors of a bad day: ErrHeld, ErrLost, ErrUnavailable, ErrUnknown.
 //
 // # My job stops when it loses its lock
 //
@@ -25,15 +24,16 @@
 //		})
 //	}
 //
-// Steal is how another takes the lock; Expire leaves it free; Cut and Freeze have the job lose its lock because
-// it cannot renew, which takes as long as its TTL. In the bubble of testing/synctest that is no time.
+// [Store.Steal] gives the lock to another holder. [Store.Expire] leaves it free. With [Store.Cut]
+// and [Store.Freeze] the job loses its lock because it cannot renew, which takes as long as its
+// TTL. In a bubble of testing/synctest that takes no real time.
 //
 // # My job is skipped when another runs
 //
 //	store.Hold("nightly", "the other machine")
 //	ran := runNightly(ctx, locker) // calls locker.TryDo, or locker.TryLock
 //	if ran {
-//		t.Error("the job ran beside another")
+//		t.Error("the job ran while another ran")
 //	}
 //
 // # My job survives a lost reply
@@ -41,10 +41,10 @@
 //	store.LoseReplies(1, locktest.Acquire)
 //	err := runNightly(ctx, locker)
 //	if err != nil || store.Calls(locktest.Acquire) != 2 {
-//		t.Error("the job did not ask again")
+//		t.Error("the job did not try again")
 //	}
 //
-// # The fence of the late writer is refused
+// # The fencing token of the late writer is refused
 //
 //	lease, err := locker.Lock(ctx, "nightly")
 //	...
@@ -53,13 +53,13 @@
 //		t.Error(err)
 //	}
 //	if err := table.write(lease.Fence(), "late"); err == nil {
-//		t.Error("a late write was taken")
+//		t.Error("a late write was accepted")
 //	}
 //
 // # Several processes
 //
-// Link returns another link to the same store. A Locker on each stands for a process, and one can be cut off
-// while the others go on:
+// [Store.Link] returns another link to the same store. A Locker on each link stands for a process.
+// A test can cut one of them off while the others continue:
 //
 //	a, err := distlock.New(store)
 //	...
@@ -69,20 +69,21 @@
 //
 // # Time
 //
-// The package uses no clock but that of package time and leaves no goroutine behind, so tests run in
-// testing/synctest bubbles, where hours take no time and synctest.Wait returns when nothing is going on. A Store
-// belongs to the bubble it is made in: give New the bubble's own t. Outside of a bubble it
-// works too, in real time; there, take a short TTL (distlock.TTL), and Holders and Waiting tell how far the
-// code under test has come.
+// The package uses no clock but that of package time and leaves no goroutine behind. So tests run
+// in testing/synctest bubbles, where hours take no real time, and where synctest.Wait returns when
+// all goroutines wait. A Store belongs to the bubble in which it is made: pass the t of the bubble
+// to [New]. The store also works outside of a bubble, in real time. Use a short TTL there
+// (distlock.TTL), and [Store.Holders] and [Store.Waiting] to see the progress of the code under
+// test.
 //
 // # Names
 //
-// Names are those that are given to the Locker. The commands about names are for locks and read/write
-// locks; keys of other kinds they do not reach.
+// Names are the names that the code passes to the Locker. The commands about names work for locks
+// and read/write locks, and not for keys of other kinds.
 //
 // # Mistakes
 //
-// A command that makes no sense, such as to steal a lock that nobody holds, fails the test with t.Fatalf and says what
-// is held: it is a wrong name, or the code under test has not come that far. As with all of
-// t.Fatalf, give those commands from the test's own goroutine.
+// A command that makes no sense, such as to steal a lock that no one holds, fails the test with
+// t.Fatalf and lists the held locks: the name is wrong, or the code under test has not acquired the
+// lock yet. As always with t.Fatalf, call these commands from the goroutine of the test.
 package locktest

@@ -10,7 +10,8 @@ import (
 	"github.com/distlock/distlock/locktest"
 )
 
-// newStore returns a store for an example, and a Locker on it. In a test, newStore would be locktest.New(t).
+// newStore returns a store for an example, and a Locker on it. In a test, newStore would be
+// locktest.New(t).
 func newStore() (*locktest.Store, *distlock.Locker) {
 	store := locktest.New(nil)
 	locker, err := distlock.New(store)
@@ -20,15 +21,15 @@ func newStore() (*locktest.Store, *distlock.Locker) {
 	return store, locker
 }
 
-// end closes both, the link last: Close gives back what is held.
+// end closes both, the link last: Locker.Close releases all held leases through it.
 func end(store *locktest.Store, locker *distlock.Locker) {
 	_ = locker.Close(context.Background())
 	store.Close()
 }
 
 func ExampleNew() {
-	store := locktest.New(nil) // a test gives its t
-	defer store.Close()        // and need not do this
+	store := locktest.New(nil) // a test passes its t
+	defer store.Close()        // and need not close the store
 	locker, err := distlock.New(store)
 	if err != nil {
 		fmt.Println(err)
@@ -249,7 +250,7 @@ func ExampleStore_LoseRequests() {
 	defer end(store, locker)
 
 	store.LoseRequests(1, locktest.Acquire)
-	_, err := locker.Lock(context.Background(), "nightly") // it asks again
+	_, err := locker.Lock(context.Background(), "nightly") // it tries again
 	fmt.Println(store.Calls(locktest.Acquire), err)
 	// Output: 2 <nil>
 }

@@ -29,7 +29,7 @@ func nightly(ctx context.Context, locker *distlock.Locker, rows *table) error {
 	})
 }
 
-// A table refuses what comes with a lower fence than it has seen.
+// A table refuses a write with a lower fence than it has seen.
 type table struct {
 	highest uint64
 	rows    int
@@ -46,10 +46,10 @@ func (t *table) write(fence uint64) error {
 	return nil
 }
 
-// A job has to stop when it loses its lock: here another one steals it.
+// A job has to stop when it loses its lock: here a rival steals it.
 func Example() {
 	ctx := context.Background()
-	store := locktest.New(nil) // a test gives its t, and need not close the store
+	store := locktest.New(nil) // a test passes its t, and need not close the store
 	defer store.Close()
 	locker, err := distlock.New(store, distlock.TTL(time.Second))
 	if err != nil {
@@ -57,7 +57,7 @@ func Example() {
 	}
 	err = locker.Do(ctx, "nightly", func(ctx context.Context) error {
 		store.Steal("nightly")
-		<-ctx.Done() // the job under test, which would work for ever
+		<-ctx.Done() // the job under test, which would work forever
 		return nil
 	})
 	fmt.Println(errors.Is(err, distlock.ErrLost), store.Holders("nightly"))
@@ -105,10 +105,10 @@ func TestJob_survivesALostReply(t *testing.T) {
 		rows := &table{}
 		err := nightly(ctx, locker, rows)
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, distlock.ErrLost) || rows.rows < 500 {
-			t.Errorf("%v after %d rows, want to work until the minute is over", err, rows.rows)
+			t.Errorf("%v after %d rows, want to work until the minute has ended", err, rows.rows)
 		}
 		if n := store.Calls(locktest.Acquire); n != 2 {
-			t.Errorf("the store was asked %d times, want 2", n)
+			t.Errorf("%d attempts, want 2", n)
 		}
 		if held := store.Holders("nightly"); len(held) > 0 {
 			t.Errorf("the lock was left to %q", held)
@@ -126,7 +126,7 @@ func TestJob_theFenceOfTheLateWriterIsRefused(t *testing.T) {
 			if err := rows.write(rival.Fence()); err != nil {
 				t.Errorf("the rival's write: %v", err)
 			}
-			// The job was paused before it could look at its lease: this is the write that comes late.
+			// The job was paused before it could check its lease: this write is late.
 			return rows.write(distlock.FromContext(ctx).Fence())
 		})
 		if !errors.Is(err, errLate) {
@@ -162,7 +162,7 @@ func TestJob_goesOnWhenAnotherProcessIsCutOff(t *testing.T) {
 	})
 }
 
-// newLocker is a process at the end of a link. It is closed with the test, before the store.
+// newLocker returns the Locker of a process. It is closed at the end of the test, before the store.
 func newLocker(t *testing.T, store *locktest.Store, opts ...distlock.Option) *distlock.Locker {
 	t.Helper()
 	locker, err := distlock.New(store, opts...)

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A store that gets no commands is as good as any.
+// A store without commands follows the contract.
 func TestStore(t *testing.T) {
 	drivertest.Run(t, env(func(t testing.TB) driver.Store { return locktest.New(t) }))
 }
@@ -21,7 +21,7 @@ func TestStore_compared(t *testing.T) {
 	drivertest.Compare(t, env(func(t testing.TB) driver.Store { return locktest.New(t) }))
 }
 
-// So is one that had commands which are over.
+// A store whose commands have ended follows the contract.
 func TestStore_healed(t *testing.T) {
 	drivertest.Run(t, env(func(t testing.TB) driver.Store {
 		s := locktest.New(t).Link()

@@ -7,45 +7,44 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A Rival is somebody else who holds a lock, at a test's command. It is not renewed and does not end
-// by itself.
+// A Rival is another holder of a lock, which a test controls. Its claim is not renewed and does not
+// expire.
 type Rival struct {
 	base  *base
 	id    driver.ID
 	fence uint64
 }
 
-// Hold gives a free lock to somebody else, who holds it, before all who wait for it, until
-// Release. The holder is what others are told about who it is. If the lock is held, the test
-// fails.
+// Hold gives a free lock to a [Rival] before all waiters, until [Rival.Release]. holder is the name
+// that others see. If the lock is held, the test fails.
 func (s *Store) Hold(name, holder string) *Rival {
 	s.t.Helper()
 	return s.seize("Hold", name, holder, true)
 }
 
-// Steal takes a lock away from all who hold it and gives it to somebody else, before all who wait for
-// it. Those who held it learn of it from their next renewal, after about a third of their TTL: in a
-// bubble that is no time, elsewhere take a short TTL. If nobody holds the lock, the
-// test fails.
+// Steal takes a lock away from all its holders and gives it to a [Rival], before all waiters. The
+// former holders get the loss with their next renewal, after about a third of their TTL. In a
+// bubble that takes no real time; use a short TTL elsewhere. If no one holds the lock, the test
+// fails.
 func (s *Store) Steal(name string) *Rival {
 	s.t.Helper()
 	return s.seize("Steal", name, "thief", false)
 }
 
-// Fence returns the rival's fence. It is higher than those of all who held the lock before.
+// Fence returns the fencing token of the rival. It is higher than those of all earlier holders.
 func (r *Rival) Fence() uint64 { return r.fence }
 
-// Release gives the lock back, as an Unlock does: the first in line is next. If the rival does not
-// hold it any more, it does nothing.
+// Release releases the lock, like an Unlock: the head of the queue is next. If the rival no longer
+// holds the lock, Release does nothing.
 func (r *Rival) Release() {
 	if err := r.base.Release(context.Background(), r.id); err != nil && !errors.Is(err, driver.ErrNotHeld) {
 		panic(err) // the memory store fails only with its ctx
 	}
 }
 
-// Expire ends the claims of all who hold a lock, as if their TTL were over: it is free for the
-// next. They learn of it from their next renewal, as with Steal. If nobody holds the
-// lock, the test fails.
+// Expire ends the claims of all holders of a lock, as if their TTL had ended: the lock is free for
+// the next waiter. The former holders get the loss with their next renewal, as with [Store.Steal].
+// If no one holds the lock, the test fails.
 func (s *Store) Expire(name string) {
 	if err := s.base.expire(keyOf(name)); err != nil {
 		s.t.Helper()
@@ -53,7 +52,8 @@ func (s *Store) Expire(name string) {
 	}
 }
 
-// Holders returns who holds a lock in the store, oldest first; nobody, if it is free.
+// Holders returns the holders of a lock in the store, oldest first. It returns none if the lock is
+// free.
 func (s *Store) Holders(name string) []string {
 	held, _ := s.base.claims(keyOf(name))
 	var holders []string
@@ -63,11 +63,11 @@ func (s *Store) Holders(name string) []string {
 	return holders
 }
 
-// Waiting returns how many stand in the store's line for a lock. A Locker stands there once, however
-// many of its calls wait, and not at all while it holds the lock itself.
+// Waiting returns the length of the store's queue for a lock. A Locker has one queue entry for all
+// its waiting calls, and none while it holds the lock itself.
 func (s *Store) Waiting(name string) int {
-	_, line := s.base.claims(keyOf(name))
-	return len(line)
+	_, queue := s.base.claims(keyOf(name))
+	return len(queue)
 }
 
 func (s *Store) seize(command, name, holder string, free bool) *Rival {

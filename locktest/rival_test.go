@@ -22,13 +22,13 @@ func TestStore_Hold(t *testing.T) {
 			t.Errorf("try: %v, want it held with the rival's fence", err)
 		}
 		time.Sleep(365 * 24 * time.Hour)
-		wantHolders(t, p.store, "x", "the other machine") // nobody renews it
+		wantHolders(t, p.store, "x", "the other machine") // it is not renewed
 
 		granted := make(chan *distlock.Lease, 1)
 		go func() { granted <- p.lock(t, "x") }()
 		synctest.Wait()
 		if n := p.store.Waiting("x"); n != 1 {
-			t.Errorf("%d in line, want 1", n)
+			t.Errorf("%d in the queue, want 1", n)
 		}
 		from := time.Now()
 		rival.Release()
@@ -37,10 +37,10 @@ func TestStore_Hold(t *testing.T) {
 		if lease.Fence() <= rival.Fence() {
 			t.Errorf("fence %d after %d", lease.Fence(), rival.Fence())
 		}
-		rival.Release() // it holds nothing any more
+		rival.Release() // it no longer holds the lock
 		wantHolders(t, p.store, "x", "first")
 		if n := p.store.Waiting("x"); n != 0 {
-			t.Errorf("%d in line, want none", n)
+			t.Errorf("%d in the queue, want none", n)
 		}
 	})
 }
@@ -50,7 +50,7 @@ func TestStore_Steal(t *testing.T) {
 		lease := p.lock(t, "x")
 		rival := p.store.Steal("x")
 		wantHolders(t, p.store, "x", "thief")
-		wantErr(t, "the lease", lease.Err(), nil) // nobody has told it
+		wantErr(t, "the lease", lease.Err(), nil) // it does not know yet
 		if rival.Fence() <= lease.Fence() {
 			t.Errorf("fence %d after %d", rival.Fence(), lease.Fence())
 		}
@@ -65,7 +65,7 @@ func TestStore_Steal(t *testing.T) {
 
 		second := p.store.Steal("x")
 		rival.Release()
-		wantHolders(t, p.store, "x", "thief") // what was stolen from the first is not its own any more
+		wantHolders(t, p.store, "x", "thief") // the first rival no longer holds the lock
 		second.Release()
 		if lease := p.lock(t, "x"); lease.Fence() <= second.Fence() {
 			t.Errorf("fence %d after %d", lease.Fence(), second.Fence())
@@ -94,8 +94,8 @@ func TestStore_Steal_fromReaders(t *testing.T) {
 	})
 }
 
-// A thief passes the line and leaves it as it was.
-func TestStore_Steal_keepsTheLine(t *testing.T) {
+// A thief overtakes the queue and leaves it as it was.
+func TestStore_Steal_keepsTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		p.lock(t, "x")
 		granted := make(chan string, 3)
@@ -111,17 +111,17 @@ func TestStore_Steal_keepsTheLine(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		asks := links[0].Calls(locktest.Acquire)
+		attempts := links[0].Calls(locktest.Acquire)
 		rival := p.store.Steal("x")
 		synctest.Wait()
 		wantHolders(t, p.store, "x", "thief")
 		if n := p.store.Waiting("x"); n != 3 {
-			t.Errorf("%d in line, want 3", n)
+			t.Errorf("%d in the queue, want 3", n)
 		}
-		if n := links[0].Calls(locktest.Acquire); n != asks {
-			t.Errorf("the first in line was woken for nothing: %d asks, want %d", n, asks)
+		if n := links[0].Calls(locktest.Acquire); n != attempts {
+			t.Errorf("the head of the queue was woken without need: %d attempts, want %d", n, attempts)
 		}
-		time.Sleep(time.Minute) // they keep their places
+		time.Sleep(time.Minute) // they keep their queue entries
 		from := time.Now()
 		rival.Release()
 		for _, want := range names {
@@ -133,8 +133,8 @@ func TestStore_Steal_keepsTheLine(t *testing.T) {
 	})
 }
 
-// Hold passes a line that has formed already.
-func TestStore_Hold_passesTheLine(t *testing.T) {
+// Hold overtakes a queue that exists already.
+func TestStore_Hold_overtakesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.New(t)
 		rival := s.Hold("x", "rival")
@@ -144,7 +144,7 @@ func TestStore_Hold_passesTheLine(t *testing.T) {
 		if res, err := s.Acquire(t.Context(), r); err != nil || res.Granted {
 			t.Fatal(res, err)
 		}
-		r.QueueTTL = 0 // it asks again without giving up its place
+		r.QueueTTL = 0 // it tries again and keeps its queue entry
 		if res, err := s.Acquire(t.Context(), r); err != nil || res.Granted {
 			t.Fatal(res, err)
 		}
@@ -152,11 +152,11 @@ func TestStore_Hold_passesTheLine(t *testing.T) {
 		rival = s.Hold("x", "another")
 		wantHolders(t, s, "x", "another")
 		if n := s.Waiting("x"); n != 1 {
-			t.Errorf("%d in line, want 1", n)
+			t.Errorf("%d in the queue, want 1", n)
 		}
 		rival.Release()
 		if res, err := s.Acquire(t.Context(), r); err != nil || !res.Granted {
-			t.Errorf("%v, %v: the place is lost", res, err)
+			t.Errorf("%v, %v: the queue entry is lost", res, err)
 		}
 	})
 }
@@ -173,7 +173,7 @@ func TestStore_Expire(t *testing.T) {
 		next := <-granted
 		wantTook(t, from, 0)
 		wantHolders(t, p.store, "x", "second")
-		wantErr(t, "the lease", lease.Err(), nil) // nobody has told it
+		wantErr(t, "the lease", lease.Err(), nil) // it does not know yet
 		if next.Fence() <= lease.Fence() {
 			t.Errorf("fence %d after %d", next.Fence(), lease.Fence())
 		}
@@ -183,7 +183,7 @@ func TestStore_Expire(t *testing.T) {
 	})
 }
 
-// What a lost release left behind can be ended.
+// Expire ends a claim whose release was lost.
 func TestStore_Expire_afterALostRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		lease := p.lock(t, "x")
@@ -195,7 +195,7 @@ func TestStore_Expire_afterALostRelease(t *testing.T) {
 	})
 }
 
-// Names are those that the Locker is given, also if they look like keys.
+// Names are those that the code passes to the Locker, also if they look like keys.
 func TestStore_names(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		for _, name := range []string{"x", "~x", "~~x", "~sem/x"} {
@@ -213,7 +213,7 @@ func TestStore_names(t *testing.T) {
 	})
 }
 
-// A spy is a test that can fail without failing.
+// A spy is a test whose Fatalf panics instead of failing.
 type spy struct {
 	testing.TB
 	closed func()
@@ -231,12 +231,12 @@ func TestStore_mistakes(t *testing.T) {
 	}{
 		{"steal", func(s *locktest.Store) { s.Steal("weekly") }, `locktest: Steal("weekly"): nobody holds it; held are ["nightly" "~x"]`},
 		{"expire", func(s *locktest.Store) { s.Expire("weekly") }, `locktest: Expire("weekly"): nobody holds it; held are ["nightly" "~x"]`},
-		{"hold", func(s *locktest.Store) { s.Hold("nightly", "me") }, `locktest: Hold("nightly"): it is held already; held are ["nightly" "~x"]`},
+		{"hold", func(s *locktest.Store) { s.Hold("nightly", "me") }, `locktest: Hold("nightly"): it is already held; held are ["nightly" "~x"]`},
 		{"no name", func(s *locktest.Store) { s.Hold("", "me") }, `locktest: Hold(""): driver: invalid request: `},
 		{"requests", func(s *locktest.Store) { s.LoseRequests(0) }, `locktest: LoseRequests(0): less than one call`},
 		{"replies", func(s *locktest.Store) { s.LoseReplies(-1) }, `locktest: LoseReplies(-1): less than one call`},
 		{"unavailable", func(s *locktest.Store) { s.Unavailable(0) }, `locktest: Unavailable(0): less than one call`},
-		{"delay", func(s *locktest.Store) { s.Delay(-1) }, `locktest: Delay(-1ns): less than nothing`},
+		{"delay", func(s *locktest.Store) { s.Delay(-1) }, `locktest: Delay(-1ns): less than zero`},
 	}
 	for _, m := range mistakes {
 		t.Run(m.name, func(t *testing.T) {
@@ -245,13 +245,13 @@ func TestStore_mistakes(t *testing.T) {
 			s.Hold("nightly", "rival")
 			s.Hold("~x", "rival")
 			if got := panics(func() { m.make(s) }); !strings.HasPrefix(got, m.want) {
-				t.Errorf("it says %q, want %q", got, m.want)
+				t.Errorf("the error is %q, want %q", got, m.want)
 			}
 			wantHolders(t, s, "nightly", "rival")
 
 			test := &spy{}
 			if got := panics(func() { m.make(holding(test)) }); !strings.HasPrefix(got, "fatal: locktest: ") {
-				t.Errorf("the test was told %q", got)
+				t.Errorf("the test failed with %q", got)
 			}
 			test.closed()
 		})
@@ -264,14 +264,14 @@ func holding(t testing.TB) *locktest.Store {
 	return s
 }
 
-// panics returns what f panics with.
+// panics returns the text that f panics with.
 func panics(f func()) (text string) {
 	defer func() { text, _ = recover().(string) }()
 	f()
 	return ""
 }
 
-// Outside of a bubble all is the same, but for the time it takes.
+// Outside of a bubble the store works the same, in real time.
 func TestStore_realTime(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, locktest.New(t), "first")

@@ -2,34 +2,38 @@ package open_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log"
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/open"
 )
 
-func charge(context.Context) error {
+func charge(context.Context, uint64) error {
 	fmt.Println("charged")
 	return nil
 }
 
 // README.md quotes the body.
 func quoteOpen(ctx context.Context, url string) error {
-	source, err := open.Open(ctx, url) // "postgres://user@host/database", "redis://host:6379/0", "sqlite:///var/lib/app/locks.db"
+	locker, err := open.Locker(ctx, url) // such as "postgres://user@host/database"
 	if err != nil {
 		return err
 	}
-	defer source.Close()
-	locker, err := distlock.New(source.Store)
-	if err != nil {
-		return err
+	defer locker.Close(ctx) // releases all locks that are still held, and closes the store
+	err = locker.Do(ctx, "invoice/42", func(ctx context.Context) error {
+		// ctx is cancelled before another process can acquire the lock.
+		return charge(ctx, distlock.FromContext(ctx).Fence())
+	})
+	if errors.Is(err, distlock.ErrLost) {
+		log.Print("the lock was lost before charge returned")
 	}
-	defer locker.Close(ctx) // gives back what is still held
-	return locker.Do(ctx, "invoice/42", charge)
+	return err
 }
 
-// A lock in a store that is named by its URL.
-func ExampleOpen_locker() {
+// ExampleLocker acquires a lock in the store that a URL names.
+func ExampleLocker() {
 	dir, remove := folder()
 	defer remove()
 	fmt.Println(quoteOpen(context.Background(), "sqlite://"+dir+"/locks.db"))

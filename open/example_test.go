@@ -42,14 +42,14 @@ func ExampleSource_Close() {
 }
 
 func ExampleMigrate() {
-	_, _, err := open.Migrate(context.Background(), "memory:") // "postgres://..." says from which version to which
+	_, _, err := open.Migrate(context.Background(), "memory:") // "postgres://..." returns the old and the new version
 	fmt.Println(errors.Is(err, errors.ErrUnsupported), err)
 	// Output: true mem has no schema: unsupported operation
 }
 
 func ExampleMigration() {
 	sql, err := open.Migration("postgres://db1/billing")
-	fmt.Println(len(sql) > 0, err) // for those who let nobody else change their database
+	fmt.Println(len(sql) > 0, err) // for users who run it themselves
 	// Output: true <nil>
 }
 
@@ -69,7 +69,7 @@ func ExampleHasSecret() {
 	// Output: true false
 }
 
-// folder makes a folder for an example, which has no t.TempDir.
+// folder creates a folder for an example, which has no t.TempDir.
 func folder() (string, func()) {
 	dir, err := os.MkdirTemp("", "distlock-example-")
 	if err != nil {

@@ -1,6 +1,6 @@
 package open
 
-// WayToRedis is what a URL for Redis tells about the way there.
-var WayToRedis = wayToRedis
-
-var WayToPostgres = wayToPostgres
+var (
+	RedisTransport    = redisTransport
+	PostgresTransport = postgresTransport
+)

@@ -9,10 +9,15 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// FuzzOpen holds that a URL of any store, however it goes on behind the password, is opened or refused without a panic, and that the
-// error shows no part of the password. The ctx has ended: nothing is asked of a server. Clusters are left out: their client leaves a goroutine asleep for a second.
+// FuzzOpen checks that a URL of any store, with any text after the password, is opened or refused
+// without a panic, and that the error shows no part of the password. The ctx has ended, so no
+// server is called. Clusters are left out, because their client leaves a goroutine asleep for a
+// second.
 func FuzzOpen(f *testing.F) {
-	schemes := []string{"redis", "rediss", "valkeys", "redis+unix", "redis+sentinel", "redlock", "redlocks", "postgres", "postgresql", "reddis", "etcd", "https", "memory", "sqlite"}
+	schemes := []string{
+		"redis", "rediss", "valkeys", "redis+unix", "redis+sentinel", "redlock", "redlocks",
+		"postgres", "postgresql", "reddis", "etcd", "https", "memory", "sqlite",
+	}
 	for i := range schemes {
 		f.Add(uint8(i), "", "@127.0.0.1:1/0")
 		f.Add(uint8(i), "%zz", "@h:65536/-1?lock_ttl=5&lock_ttl=5")

@@ -7,15 +7,16 @@ import (
 	"strings"
 )
 
-// ports are the schemes that the usual ports are for.
+// ports are the schemes of the usual ports.
 var ports = map[string]string{"6379": "redis", "5432": "postgres", "26379": "redis+sentinel"}
 
-// meant is the URL that a text without a scheme may stand for, such as redis://localhost:6379. It
-// is empty if nothing is like it. Before the host there may be a user and a password, which are not
-// shown.
-func meant(text string) string {
+// suggest returns the URL that a text without a scheme may stand for, such as
+// redis://localhost:6379, or "" if there is none. It hides the user and the password before the
+// host.
+func suggest(text string) string {
 	base, _, _ := strings.Cut(text, "?")
-	if slices.Contains([]string{".db", ".sqlite", ".sqlite3"}, filepath.Ext(base)) && !strings.ContainsAny(base, "@") && !strings.Contains(base, "://") {
+	if slices.Contains([]string{".db", ".sqlite", ".sqlite3"}, filepath.Ext(base)) &&
+		!strings.ContainsAny(base, "@") && !strings.Contains(base, "://") {
 		return "sqlite:" + base
 	}
 	authority, path, _ := strings.Cut(base, "/")
@@ -34,5 +35,5 @@ func meant(text string) string {
 	return scheme + "://" + before + authority + path
 }
 
-// hostLetters are those of names and addresses.
+// hostLetters are the characters of host names and addresses.
 const hostLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:"

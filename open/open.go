@@ -1,21 +1,26 @@
-// Package open makes a store of a URL.
+// Package open opens a store, or a Locker on it, by its URL.
 //
-//	sqlite:                                            a file in the user's state directory, for the processes of one host
+//	sqlite:                                            a file in the user's state folder, for one host
 //	sqlite:locks.db, sqlite:///var/lib/locks.db        the same, in a file by its path
 //	memory:                                            the memory of this process
-//	redis://user:password@host:6379/0                  one server; rediss:// with TLS; valkey:// and valkeys:// are the same
+//	redis://user:password@host:6379/0                  one server; rediss:// with TLS
+//	valkey://host:6379/0                               the same; valkeys:// with TLS
 //	redis+unix:///run/redis.sock?db=0                  one server by its socket
 //	redis+sentinel://h1:26379,h2/0?master_name=main    Sentinel; rediss+sentinel:// with TLS
 //	redis+cluster://h1:7000,h2:7001                    a cluster; rediss+cluster:// with TLS
 //	redlock://h1,h2,h3/0                               a majority of servers; redlocks:// with TLS
-//	redlock:?node=redis://a:1&node=rediss://u:p@b:2/3  the same, each node with a URL of its own
-//	postgres://user:password@host:5432/database        tables of a PostgreSQL database; several hosts with commas
+//	redlock:?node=redis://a:1&node=rediss://u:p@b:2/3  the same, each node with its own URL
+//	postgres://user:password@host:5432/database        tables in PostgreSQL; hosts with commas
 //	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
 //
-// Every URL may have lock_ttl and lock_poll: see Source. One for Redlock may have lock_longest_ttl (quorum.Options.LongestTTL), which is the same
-// for all programs, and lock_node_limit (NodeLimit). The other keys are those of the store, or of each node: see rueidisstore.Open. A key that nobody reads is an error, and so is one that is given twice. In passwords write @ : / % as %40 %3A %2F %25.
+// [Locker] is what most programs need. Every URL may have lock_ttl and lock_poll: see [Source]. A URL for Redlock may also have
+// lock_longest_ttl, which must be the same for all programs, and lock_node_limit: see
+// [quorum.Options]. The other keys are those of the store, or of each node: see
+// [rueidisstore.Open]. A key that no store knows is an error, and so is a key that is given twice.
+// In passwords, write @ : / % as %40 %3A %2F %25.
 //
-// It is the one package that links all stores. A program that uses one store imports that store alone.
+// This is the only package that links all stores. A program that uses one store can import that
+// store alone.
 package open
 
 import (
@@ -28,6 +33,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/typo"
 	"github.com/distlock/distlock/store/mem"
@@ -36,28 +42,41 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// ErrURL says that a URL is not well written, or names a store that is not known or must not be used as it is. To wait and open it
-// again does not help.
+// ErrURL means that a URL is malformed, or that it names a store that is not known or must not be
+// used in its current state. A later attempt with the same URL does not help.
 var ErrURL = errors.New("open: bad store URL")
 
-// maxURL bounds a URL, in bytes. It is far more than any has, and keeps a wrong file from being shown as one.
+// maxURL is the longest URL, in bytes. It is far longer than any real URL, and keeps the content of
+// a wrong file from being shown as a URL.
 const maxURL = 16 << 10
 
-// A Source is a store that was opened, and what its URL says about how to use it.
+// A Source is an open store, with the settings of its URL.
 type Source struct {
 	Store driver.Store
 
-	TTL  time.Duration // lock_ttl: the TTL of locks for which nobody says another; 0: not said
-	Poll time.Duration // lock_poll: the longest pause between two attempts; 0: not said
+	TTL  time.Duration // lock_ttl: the default TTL of locks; 0: not set
+	Poll time.Duration // lock_poll: the longest pause between two attempts; 0: not set
 
-	// Findings are what the URL alone tells about the way to the store: whether others can read along, and whether the
-	// store asks who comes. The store's own are in driver.Inspect.
+	// Findings are about the connection, as far as the URL alone shows it: whether others can read
+	// the traffic, and whether the store requires a password. [driver.Inspect] returns the findings
+	// of the store.
 	Findings []driver.Finding
 
-	closes []func() // in this order
+	closes []func() // called in this order
 }
 
-// Close closes the store and its connections. What is held stays taken until its TTL is over.
+// Options returns the settings of the URL as options of a Locker.
+func (s *Source) Options() (opts []distlock.Option) {
+	if s.TTL > 0 {
+		opts = append(opts, distlock.TTL(s.TTL))
+	}
+	if s.Poll > 0 {
+		opts = append(opts, distlock.Backoff(min(s.Poll, 20*time.Millisecond), s.Poll))
+	}
+	return opts
+}
+
+// Close closes the store and its connections. Claims that are still held stay until their TTL ends.
 func (s *Source) Close() {
 	for _, c := range s.closes {
 		c()
@@ -65,8 +84,8 @@ func (s *Source) Close() {
 	s.closes = nil
 }
 
-// schemes are the ways to open a store, by the part of the URL before the first colon. An opener gets the
-// URL without the keys of every store.
+// schemes returns the functions that open a store, by the part of the URL before the first colon. A
+// function gets the URL without lock_ttl and lock_poll.
 func schemes() map[string]func(ctx context.Context, text string) (*Source, error) {
 	all := map[string]func(context.Context, string) (*Source, error){
 		"sqlite": openSQLite, "memory": openMemory, "redlock": openRedlock, "redlocks": openRedlock,
@@ -82,9 +101,9 @@ func schemes() map[string]func(ctx context.Context, text string) (*Source, error
 	return all
 }
 
-// Open opens the store that a URL names. A server that does not answer need not be an error: then the store is
-// unavailable until it does. An error that is ErrURL says that the URL is wrong, or that a server
-// speaks another protocol than the URL names. No error shows a password.
+// Open opens the store that a URL names. If a server does not answer, Open may succeed: the store
+// is then unavailable until the server answers. An error that is [ErrURL] means that the URL is
+// wrong, or that a server speaks another protocol than the URL names. No error shows a password.
 func Open(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
 	if err != nil {
@@ -93,12 +112,28 @@ func Open(ctx context.Context, text string) (*Source, error) {
 	return s, nil
 }
 
+// Locker opens the store that a URL names, see [Open], and returns a Locker that owns it: the
+// settings of the URL are the defaults of the Locker, before the options, and [distlock.Locker.Close]
+// closes the store too.
+func Locker(ctx context.Context, text string, opts ...distlock.Option) (*distlock.Locker, error) {
+	s, err := Open(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	l, err := distlock.New(s.Store, slices.Concat(s.Options(), opts, []distlock.Option{distlock.OnClose(s.Close)})...)
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
 func open(ctx context.Context, text string) (*Source, error) {
 	if len(text) > maxURL {
 		return nil, fmt.Errorf("%w: it has %d bytes, more than %d", ErrURL, len(text), maxURL)
 	}
 	scheme, _, ok := strings.Cut(text, ":")
-	how, known := schemes()[scheme]
+	opener, known := schemes()[scheme]
 	if !ok || !known {
 		return nil, unknownScheme(text)
 	}
@@ -106,7 +141,7 @@ func open(ctx context.Context, text string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := how(ctx, rest)
+	s, err := opener(ctx, rest)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +149,7 @@ func open(ctx context.Context, text string) (*Source, error) {
 	return s, nil
 }
 
-// strip takes keys with durations out of the query of a URL. The rest stays as it was written.
+// strip removes keys with durations from the query of a URL. The rest of the URL stays as it is.
 func strip(text string, keys ...string) (rest string, ours map[string]time.Duration, err error) {
 	base, query, has := strings.Cut(text, "?")
 	if !has {
@@ -160,11 +195,12 @@ func openSQLite(ctx context.Context, text string) (*Source, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil //nolint:contextcheck // to close takes no ctx
+	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil //nolint:contextcheck // Close takes no ctx
 }
 
-// An unusableError is about a store that must not be used as it is, such as a file that others may write. It is ErrURL,
-// but the URL may be well written, and so the message does not blame it.
+// An unusableError means that a store must not be used in its current state, such as a file that
+// others may write. It is ErrURL, but the URL may be correct, so the message does not mention the
+// URL.
 type unusableError struct{ error }
 
 func (e *unusableError) Is(target error) bool { return target == ErrURL }
@@ -179,10 +215,10 @@ func openRedis(ctx context.Context, text string) (*Source, error) {
 		}
 		return nil, err
 	}
-	return &Source{Store: s, Findings: wayToRedis(text), closes: []func(){func() { _ = s.Close() }}}, nil
+	return &Source{Store: s, Findings: redisTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 
-// openRedlock opens all nodes at once, since one that does not answer takes its time.
+// openRedlock opens all nodes at once, because a node that does not answer takes long.
 func openRedlock(ctx context.Context, text string) (*Source, error) {
 	text, ours, err := strip(text, "lock_longest_ttl", "lock_node_limit")
 	if err != nil {
@@ -227,11 +263,11 @@ func openRedlock(ctx context.Context, text string) (*Source, error) {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	all.Store = q
-	all.closes = slices.Insert(all.closes, 0, q.Close) // it calls nodes until it is closed
+	all.closes = slices.Insert(all.closes, 0, q.Close) // first: it calls nodes until it is closed
 	return all, nil
 }
 
-// address is where a node is, for messages: host:port or the path of a socket, and never a
+// address returns the address of a node for messages: host:port or the path of a socket, without a
 // password.
 func address(text string) string {
 	_, rest, _ := strings.Cut(text, "://")
@@ -247,7 +283,8 @@ func address(text string) string {
 	return host + ":6379"
 }
 
-// joined says which nodes could not be opened. What is wrong with all of them alike is wrong with the URL, and is said once.
+// joined returns which nodes could not be opened. An error that all nodes share is an error of the
+// URL, and is reported once.
 func joined(names []string, errs []error) error {
 	if !slices.ContainsFunc(errs, func(err error) bool { return err == nil || err.Error() != errs[0].Error() }) {
 		return errs[0]
@@ -285,7 +322,7 @@ func nodes(text string) ([]string, error) {
 	return urls, nil
 }
 
-// nodeURLs returns the URLs in a query of node= keys. The other keys are meant for every node.
+// nodeURLs returns the URLs in a query of node= keys. The other keys apply to every node.
 func nodeURLs(query string) ([]string, error) {
 	var urls, others []string
 	for part := range strings.SplitSeq(query, "&") {
@@ -296,12 +333,12 @@ func nodeURLs(query string) ([]string, error) {
 			}
 			continue
 		}
-		// A node with a query of its own must be escaped; one without may be written as it is. A plus is no
-		// space here: it is part of schemes.
+		// The URL of a node must be escaped if it has a query. Otherwise it need not be escaped. A plus
+		// is not a space here, but part of schemes.
 		if !strings.Contains(value, "://") {
 			plain, err := url.PathUnescape(value)
 			if err != nil {
-				return nil, fmt.Errorf("%w: node %d is not well written", ErrURL, len(urls)+1)
+				return nil, fmt.Errorf("%w: node %d is malformed", ErrURL, len(urls)+1)
 			}
 			value = plain
 		}
@@ -322,9 +359,9 @@ func nodeURLs(query string) ([]string, error) {
 	return urls, nil
 }
 
-// unknownScheme names the URL or the scheme that may have been meant.
+// unknownScheme returns an error that suggests a URL or a scheme.
 func unknownScheme(text string) error {
-	if url := meant(text); url != "" {
+	if url := suggest(text); url != "" {
 		return fmt.Errorf("%w: it has no scheme: did you mean %.256s?", ErrURL, url)
 	}
 	scheme, _, ok := strings.Cut(text, ":")

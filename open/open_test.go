@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/open"
@@ -21,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(testenv.Main(m, nil), testenv.IgnoreRueidis()...)
 }
 
-// use takes and gives back a claim.
+// use acquires and releases a claim.
 func use(t *testing.T, url string) *open.Source {
 	t.Helper()
 	ctx := t.Context()
@@ -62,7 +64,8 @@ func TestOpen_redis(t *testing.T) {
 	host := ":s3cret%2F%40%3A%25@" + r.Addr
 	use(t, "redis://"+host+"/0?lock_prefix=a:&lock_ttl=1s")
 	use(t, "valkey://"+host)
-	if _, err := open.Open(t.Context(), "redis://:wrong-pass@"+r.Addr); err == nil || strings.Contains(err.Error(), "wrong-pass") || errors.Is(err, open.ErrURL) {
+	_, err := open.Open(t.Context(), "redis://:wrong-pass@"+r.Addr)
+	if err == nil || strings.Contains(err.Error(), "wrong-pass") || errors.Is(err, open.ErrURL) {
 		t.Error("with a wrong password:", err)
 	}
 }
@@ -94,14 +97,15 @@ func TestOpen_redlock(t *testing.T) {
 	}
 }
 
-// What is wrong with the URL is told once, and what is wrong with a node with its number.
+// An error of the URL is reported once, and an error of a node with the number of the node.
 func TestOpen_redlock_once(t *testing.T) {
 	_, err := open.Open(t.Context(), "redlock://a,b,c,d,e?lock_prefx=x")
 	if err == nil || strings.Count(err.Error(), "unknown option") != 1 || strings.Contains(err.Error(), "node") {
-		t.Errorf("an option that nobody reads: %v, want it once", err)
+		t.Errorf("an option that no store knows: %v, want it once", err)
 	}
 	_, err = open.Open(t.Context(), "redlock:?node=redis://a/x&node=redis://b/y&node=redis://c/x")
-	if err == nil || !strings.Contains(err.Error(), "node 1") || !strings.Contains(err.Error(), "node 2") || !strings.Contains(err.Error(), "node 3") {
+	if err == nil || !strings.Contains(err.Error(), "node 1") ||
+		!strings.Contains(err.Error(), "node 2") || !strings.Contains(err.Error(), "node 3") {
 		t.Errorf("nodes that differ: %v, want each", err)
 	}
 }
@@ -176,7 +180,7 @@ func TestOpen_refuses(t *testing.T) {
 	}
 }
 
-// No error shows a password, however it is written and whatever else is wrong.
+// No error shows a password, in any spelling and with any other mistake in the URL.
 func TestOpen_hidesPasswords(t *testing.T) {
 	for _, url := range []string{
 		"redis://u:%s@h:x", "redis://:%s@h:0", "redis://u:%s@h/-1", "redis://u:%s@h?nosuch=1", "redis://u:%s@", "redis://u:%s@h,i",
@@ -239,7 +243,7 @@ func TestOpen_gone(t *testing.T) {
 	}
 }
 
-// What a URL keeps secret is in no text that passed its redactor.
+// A redactor removes the password of its URL from every text.
 func FuzzRedactor(f *testing.F) {
 	f.Add("p@ss:/%?#word")
 	f.Add("canary1 canary2")
@@ -247,8 +251,60 @@ func FuzzRedactor(f *testing.F) {
 		const before, after = "AUTH <", "> failed for "
 		text := "redis://" + url.UserPassword("u", password).String() + "@h:1/0"
 		got := open.Redactor(text)(before + password + after + text)
-		if len(password) > 3 && utf8.ValidString(password) && !strings.Contains(before+after+"redis://u:@h:1/0[redacted]", password) && strings.Contains(got, password) {
+		if len(password) > 3 && utf8.ValidString(password) && strings.Contains(got, password) &&
+			!strings.Contains(before+after+"redis://u:@h:1/0[redacted]", password) {
 			t.Errorf("%q: %s", password, got)
 		}
 	})
+}
+
+// TestLocker shows that the settings of the URL are defaults, that options come after them, and that
+// Close closes the store.
+func TestLocker(t *testing.T) {
+	ctx := t.Context()
+	l, err := open.Locker(ctx, "memory:?lock_ttl=7s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := l.Lock(ctx, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(lease.Until()); left <= 5*time.Second || left > 7*time.Second {
+		t.Errorf("with lock_ttl=7s the lease is trusted for %v", left)
+	}
+	if err := l.Close(ctx); err != nil {
+		t.Error(err)
+	}
+
+	file := "sqlite://" + filepath.Join(t.TempDir(), "locks.db")
+	closed := 0
+	l, err = open.Locker(ctx, file+"?lock_ttl=7s", distlock.TTL(time.Minute), distlock.OnClose(func() { closed++ }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease, err = l.Lock(ctx, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(lease.Until()); left < 20*time.Second {
+		t.Errorf("with TTL(1m) the lease is trusted for %v", left)
+	}
+	if _, err := l.Lock(ctx, "y", distlock.OnClose(func() {})); !errors.Is(err, distlock.ErrInvalid) {
+		t.Errorf("OnClose for a call: %v", err)
+	}
+	for range 2 {
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if closed != 1 {
+		t.Errorf("the function of OnClose was called %d times", closed)
+	}
+
+	if _, err := open.Locker(ctx, file, distlock.TTL(time.Nanosecond)); !errors.Is(err, distlock.ErrInvalid) {
+		t.Errorf("a wrong option: %v", err)
+	}
+	if _, err := open.Locker(ctx, "nothing:"); !errors.Is(err, open.ErrURL) {
+		t.Errorf("a wrong URL: %v", err)
+	}
 }

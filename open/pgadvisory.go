@@ -14,21 +14,21 @@ func openPostgresAdvisory(ctx context.Context, text string) (*Source, error) {
 	s, err := pgadvisory.Open(ctx, text)
 	switch {
 	case errors.Is(err, pgadvisory.ErrURL), errors.Is(err, pgadvisory.ErrPooler):
-		return nil, fmt.Errorf("%w: %w", ErrURL, err) // a pooler too: to wait does not help
+		return nil, fmt.Errorf("%w: %w", ErrURL, err) // a pooler too: a later attempt does not help
 	case err != nil && ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable):
 		return nil, &unfencedError{err}
 	case err != nil:
 		return nil, err
 	}
-	return &Source{Store: s, Findings: wayToPostgres(text), closes: []func(){func() { _ = s.Close() }}}, nil
+	return &Source{Store: s, Findings: postgresTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 
-// An unfencedError is about a server that answers, and where there can be no fences.
+// An unfencedError means that a server answers, but cannot provide fencing tokens.
 type unfencedError struct{ error }
 
 func (e *unfencedError) Unwrap() error { return e.error }
 
-// Finding says the same for people who look at the store.
+// Finding returns the same error for people who inspect the store.
 func (e *unfencedError) Finding() driver.Finding {
 	const cure = "run distlock migrate"
 	what, rest, ok := strings.Cut(strings.TrimPrefix(e.Error(), "pgadvisory: "), ": "+cure)
@@ -38,7 +38,7 @@ func (e *unfencedError) Finding() driver.Finding {
 	return driver.Finding{Level: driver.Danger, What: what, Means: "nothing can be claimed", Cure: cure + rest}
 }
 
-// migrateAdvisory creates the sequence of fences, which opening the store does, if it is not there.
+// migrateAdvisory creates the sequence of fences if it does not exist: opening the store does that.
 func migrateAdvisory(ctx context.Context, text string) (from, to string, err error) {
 	s, err := Open(ctx, text)
 	if err != nil {

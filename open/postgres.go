@@ -14,7 +14,8 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// postgresModes are the stores that a URL for PostgreSQL may mean, by its lock_mode; table if it has none.
+// postgresModes returns the functions that open a store on PostgreSQL, by lock_mode. The default is
+// table.
 func postgresModes() map[string]func(ctx context.Context, text string) (*Source, error) {
 	return map[string]func(context.Context, string) (*Source, error){
 		"table": openPostgresTable, "advisory": openPostgresAdvisory,
@@ -23,14 +24,14 @@ func postgresModes() map[string]func(ctx context.Context, text string) (*Source,
 
 func openPostgres(ctx context.Context, text string) (*Source, error) {
 	mode := postgresMode(text)
-	how, ok := postgresModes()[mode]
+	opener, ok := postgresModes()[mode]
 	if !ok {
 		return nil, fmt.Errorf("%w: lock_mode is %.64q, want table or advisory", ErrURL, mode)
 	}
-	return how(ctx, text)
+	return opener(ctx, text)
 }
 
-// postgresMode is the lock_mode of a URL.
+// postgresMode returns the lock_mode of a URL.
 func postgresMode(text string) string {
 	_, query, _ := strings.Cut(text, "?")
 	mode := "table"
@@ -50,12 +51,13 @@ func openPostgresTable(ctx context.Context, text string) (*Source, error) {
 		}
 		return nil, err
 	}
-	//nolint:contextcheck // to close needs no permission: it goes out although the opener's ctx is over
-	return &Source{Store: s, Findings: wayToPostgres(text), closes: []func(){func() { _ = s.Close() }}}, nil
+	//nolint:contextcheck // Close must work although the ctx of Open has ended
+	return &Source{Store: s, Findings: postgresTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 
-// wayToPostgres is what a URL for PostgreSQL, and the variables that stand in for what it leaves out, tell about the way there.
-func wayToPostgres(text string) []driver.Finding {
+// postgresTransport returns the findings about the connection that a URL for PostgreSQL shows. The
+// environment variables of libpq replace missing parts of the URL.
+func postgresTransport(text string) []driver.Finding {
 	_, rest, _ := strings.Cut(text, "://")
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, _, _ := strings.Cut(rest, "/")
@@ -68,11 +70,11 @@ func wayToPostgres(text string) []driver.Finding {
 	if hosts == "" {
 		hosts = os.Getenv("PGHOST")
 		if service := cmp.Or(values.Get("service"), os.Getenv("PGSERVICE")); service != "" {
-			hosts = "service " + service // its file may name any host
+			hosts = "service " + service // the service file may name any host
 		}
 	}
 	if onlySockets(hosts) {
-		return []driver.Finding{{Level: driver.OK, What: "what is sent stays on this host (a socket)"}}
+		return []driver.Finding{{Level: driver.OK, What: "traffic stays on this host (a socket)"}}
 	}
 	mode := cmp.Or(values.Get("sslmode"), os.Getenv("PGSSLMODE"))
 	for key := range values {
@@ -85,22 +87,27 @@ func wayToPostgres(text string) []driver.Finding {
 	}
 	switch {
 	case mode == "verify-full" || mode == "verify-ca":
-		return []driver.Finding{{Level: driver.OK, What: "what is sent is encrypted, and the server shows a certificate (sslmode " + mode + ")"}}
+		return []driver.Finding{{
+			Level: driver.OK, What: "traffic is encrypted, and the server shows a certificate (sslmode " + mode + ")",
+		}}
 	case onThisHost(hosts):
-		return []driver.Finding{{Level: driver.OK, What: "what is sent stays on this host"}}
+		return []driver.Finding{{Level: driver.OK, What: "traffic stays on this host"}}
 	case mode == "require":
 		return []driver.Finding{{
 			Level: driver.Warning, What: "the certificate of the server is not checked (sslmode require)",
-			Means: "another can pose as the store, learn the password and grant what is held", Cure: "use sslmode=verify-full, and name the authority with tls_ca",
+			Means: "another server can pose as the store, learn the password and grant claims that are held",
+			Cure:  "use sslmode=verify-full, and name the authority with tls_ca",
 		}}
 	}
 	return []driver.Finding{{
-		Level: driver.Warning, What: "what is sent may not be encrypted (sslmode below require)",
-		Means: "others on the network can read the password and the owners of claims, and end them", Cure: "use sslmode=verify-full",
+		Level: driver.Warning, What: "traffic may not be encrypted (sslmode below require)",
+		Means: "others on the network can read the password and the owners of claims, and end the claims",
+		Cure:  "use sslmode=verify-full",
 	}}
 }
 
-// onlySockets reports whether a list of hosts has none but folders of sockets. No host at all is the default of clients: a socket.
+// onlySockets reports whether a list of hosts has only folders of sockets. Without a host, clients
+// use a socket.
 func onlySockets(list string) bool {
 	for host := range strings.SplitSeq(list, ",") {
 		if host != "" && !strings.HasPrefix(host, "/") {
@@ -110,9 +117,10 @@ func onlySockets(list string) bool {
 	return true
 }
 
-// Migrate creates what the store of a URL keeps its claims in, or brings it to the version of this program, and tells from which version
-// to which, such as 1.3; empty is none. The number after the dot is that of functions, which change while the tables stay. On a store that needs
-// no such thing the error is errors.ErrUnsupported.
+// Migrate creates the schema of the store of a URL, or updates it to the version of this program.
+// It returns the old and the new version, such as 1.3; an empty version means that there was no
+// schema. The number after the dot is the version of the functions, which change while the tables
+// stay. If a store has no schema, the error is [errors.ErrUnsupported].
 func Migrate(ctx context.Context, text string) (from, to string, err error) {
 	if postgresMode(text) == "advisory" {
 		return migrateAdvisory(ctx, text)
@@ -135,7 +143,8 @@ func Migrate(ctx context.Context, text string) (from, to string, err error) {
 	return from, to, err
 }
 
-// Migration returns the SQL by which Migrate does it for a URL, for those who run it themselves. It may be run again.
+// Migration returns the SQL that [Migrate] runs for a URL, for users who run it themselves. It may
+// be run again.
 func Migration(text string) (string, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	if scheme != "postgres" && scheme != "postgresql" {
@@ -144,7 +153,7 @@ func Migration(text string) (string, error) {
 	_, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return "", fmt.Errorf("%w: its query is not well written", ErrURL)
+		return "", fmt.Errorf("%w: its query is malformed", ErrURL)
 	}
 	if postgresMode(text) == "advisory" {
 		return pgadvisory.Migration(values.Get("lock_schema")), nil
@@ -152,7 +161,7 @@ func Migration(text string) (string, error) {
 	return postgres.Migration(values.Get("lock_schema"))
 }
 
-// manual is a URL of which the store leaves the schema to its caller.
+// manual returns a URL whose store does not migrate its schema when it is opened.
 func manual(text string) string {
 	scheme, _, _ := strings.Cut(text, ":")
 	if scheme != "postgres" && scheme != "postgresql" {

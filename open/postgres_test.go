@@ -15,7 +15,7 @@ func TestOpen_postgres(t *testing.T) {
 	if name := s.Store.Features().Name; name != "postgres" {
 		t.Error("it is called", name)
 	}
-	finds(t, s, "ok: what is sent stays on this host")
+	finds(t, s, "ok: traffic stays on this host")
 	use(t, strings.Replace(srv.URL, "postgres://", "postgresql://", 1)+"&lock_mode=table")
 	wrong := strings.Replace(srv.URL, "s3cret%2F%40%3A%25", "wrong-pass", 1)
 	if _, err := open.Open(t.Context(), wrong); err == nil || strings.Contains(err.Error(), "wrong-pass") || errors.Is(err, open.ErrURL) {
@@ -33,15 +33,15 @@ func TestOpen_postgres(t *testing.T) {
 	}
 }
 
-// What a URL alone tells about the way: nothing is connected to.
-func TestOpen_postgres_way(t *testing.T) {
+// The URL alone shows these findings, without a connection.
+func TestOpen_postgres_transport(t *testing.T) {
 	const gone = "postgres://127.0.0.1:1,10.255.255.1:1/db?connect_timeout=1&"
 	for url, want := range map[string]string{
-		gone + "sslmode=disable":                         "warning: what is sent may not be encrypted",
+		gone + "sslmode=disable":                         "warning: traffic may not be encrypted",
 		gone + "sslmode=require":                         "warning: the certificate of the server is not checked",
-		gone + "sslmode=verify-full":                     "ok: what is sent is encrypted",
+		gone + "sslmode=verify-full":                     "ok: traffic is encrypted",
 		gone + "tls_skip_verify=true":                    "warning: the certificate of the server is not checked",
-		"postgres:///db?host=/nowhere&connect_timeout=1": "ok: what is sent stays on this host (a socket)",
+		"postgres:///db?host=/nowhere&connect_timeout=1": "ok: traffic stays on this host (a socket)",
 	} {
 		s, err := open.Open(t.Context(), url)
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// The keys tls_... mean the same for both stores on PostgreSQL as for the others.
+// The keys tls_... have the same meaning for both stores on PostgreSQL as for other stores.
 func TestOpen_postgres_tls(t *testing.T) {
 	certs := forPostgres(t)
 	srv := testenv.Postgres(t, testenv.Config("ssl = on", "ssl_cert_file = '"+certs.Cert+"'", "ssl_key_file = '"+certs.Key+"'"))
@@ -57,7 +57,8 @@ func TestOpen_postgres_tls(t *testing.T) {
 	}
 }
 
-// forPostgres makes certificates that the server may read: it does not run as root, and wants its key for itself.
+// forPostgres creates certificates that the server may read: the server does not run as root, and
+// requires that only its user can read the key.
 func forPostgres(t *testing.T) *testenv.Certs {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "distlock-certs")
@@ -71,7 +72,7 @@ func forPostgres(t *testing.T) *testenv.Certs {
 	}
 	u, err := user.Lookup("postgres")
 	if os.Getuid() != 0 || err != nil {
-		return certs // the server runs as we do, or is not there at all
+		return certs // the server runs as this user, or is not installed
 	}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)

@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// A server that speaks another protocol than the URL names is an error about the URL. It comes
-// before the client gives up, names the address and the URL to try, and shows no password.
+// If a server speaks another protocol than the URL names, the error is ErrURL. Open returns it
+// before the client gives up. The error has the address and the URL to try, and shows no password.
 func TestOpen_otherProtocol(t *testing.T) {
 	plain, secure, pg := testenv.Redis(t), testenv.Redis(t, testenv.TLS()), testenv.Postgres(t, testenv.Shared())
 	at, err := url.Parse(pg.URL)
@@ -48,7 +48,7 @@ func TestOpen_otherProtocol(t *testing.T) {
 	}
 }
 
-// A server that speaks as the URL says and refuses is not taken for another one.
+// If a server speaks the protocol of the URL and refuses the client, the error is not ErrURL.
 func TestOpen_sameProtocol(t *testing.T) {
 	plain, secure, pg := testenv.Redis(t, testenv.Password("secret")), testenv.Redis(t, testenv.TLS()), testenv.Postgres(t, testenv.Shared())
 	at, err := url.Parse(pg.URL)
@@ -59,7 +59,7 @@ func TestOpen_sameProtocol(t *testing.T) {
 		"a wrong password":     "redis://:hunter22@" + plain.Addr,
 		"an unknown authority": "rediss://" + secure.Addr,
 		"no such database":     "postgres://" + at.User.String() + "@" + at.Host + "/nosuch?sslmode=disable",
-		"nobody":               "redis://127.0.0.1:1",
+		"no server":            "redis://127.0.0.1:1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +68,7 @@ func TestOpen_sameProtocol(t *testing.T) {
 				s.Close()
 			}
 			if errors.Is(err, open.ErrURL) {
-				t.Errorf("%v: the URL is well written", err)
+				t.Errorf("%v: the URL is correct", err)
 			}
 		})
 	}

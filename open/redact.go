@@ -11,20 +11,23 @@ import (
 
 const hidden = "[redacted]"
 
-// A URL may hold quotes and & where its secrets are. In a text they are taken for a part of it: rather too much is hidden than too little.
+// The secrets of a URL may contain quotes and &. In a text, these count as part of the secret: it
+// is better to hide too much than too little.
 const secretKey = `(?i)((?:[?&;\s]|%3F|%26)(?:[a-z_]*(?:password|token|secret)|sslkey)(?:=|%3D))`
 
 var (
-	// userinfo finds the password of a URL in any text: between the colon after the user and the last @ of the word. A
-	// password may hold an @, as people write it wrongly. The text may be escaped, as a URL within a URL is.
+	// userinfo finds the password of a URL in any text: between the colon after the user and the
+	// last @ of the word, because users forget to escape an @ in a password. The text may be escaped,
+	// as a URL within a URL is.
 	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*(?::|%3A)(?:/|%2F){2}[^\s:/?#@]*?)(?::|%3A)[^\s]*(@|%40)`)
 
-	// secretKeys finds the values of keys that are secrets, in any text; secretKeysOfURL in a URL, which may have spaces.
+	// secretKeys finds the values of secret keys in any text, and secretKeysOfURL in a URL, which may
+	// contain spaces.
 	secretKeys      = regexp.MustCompile(secretKey + `[^\s&]+`)
 	secretKeysOfURL = regexp.MustCompile(secretKey + `[^&]+`)
 )
 
-// nextNode stands between the URLs of nodes, which have secrets of their own.
+// nextNode separates the URLs of nodes, which have their own secrets.
 const nextNode = "&node="
 
 // Redact returns a URL, or a text with URLs in it, without passwords and other secrets.
@@ -36,8 +39,8 @@ func Redact(text string) string {
 	return secretKeys.ReplaceAllString(strings.Join(parts, nextNode), "${1}"+hidden)
 }
 
-// Redactor returns Redact for texts in which the secrets of a URL may also stand alone, as they do in
-// messages of servers and of the standard library.
+// Redactor returns a function like [Redact] that also hides the secrets of a URL where they appear
+// alone, as in messages of servers and of the standard library.
 func Redactor(text string) func(string) string {
 	secrets := secretsOf(text)
 	return func(s string) string {
@@ -48,18 +51,19 @@ func Redactor(text string) func(string) string {
 	}
 }
 
-// HasSecret reports whether a URL has a password or another secret in it.
+// HasSecret reports whether a URL contains a password or another secret.
 func HasSecret(text string) bool {
-	return Redact(text) != text || len(passwords(text)) > 0 // in a text with spaces Redact sees no URL
+	return Redact(text) != text || len(passwords(text)) > 0 // Redact finds no URL in a text with spaces
 }
 
-// secretsOf returns the secrets of a URL as written and as meant, the longest first. Those of one to three letters are left
-// out: they are in every second word, and hiding them there would tell them.
+// secretsOf returns the secrets of a URL, escaped and unescaped, the longest first. It leaves out
+// secrets of one to three letters: they are part of many words, and hiding them there would reveal
+// them.
 func secretsOf(text string) []string {
 	var all []string
 	add := func(s string) {
 		for _, form := range []string{s, unescape(s), url.QueryEscape(unescape(s)), url.PathEscape(unescape(s))} {
-			// Messages quote what they show, and show no more than 64 letters of it.
+			// Messages quote the texts that they show, and cut them at 64 letters.
 			for _, shown := range []string{form, quoted("%q", form), quoted("%.64q", form)} {
 				if len(shown) > 3 && !slices.Contains(all, shown) {
 					all = append(all, shown)
@@ -70,7 +74,7 @@ func secretsOf(text string) []string {
 	for _, t := range []string{text, unescape(text)} {
 		for _, secret := range passwords(t) {
 			add(secret)
-			// A password with a delimiter that is not escaped is taken apart by whoever reads the URL, and shown in parts.
+			// URL parsers split a password at a delimiter that is not escaped, and show the parts.
 			for _, part := range strings.FieldsFunc(secret, func(r rune) bool { return strings.ContainsRune("/?#@: &=", r) }) {
 				add(part)
 			}
@@ -83,8 +87,8 @@ func secretsOf(text string) []string {
 	return all
 }
 
-// passwords returns what may be a password in a URL, or in the URLs of its nodes: from the first colon behind
-// the slashes to the last @. It may be too much, if there is an @ in the query.
+// passwords returns the possible passwords of a URL and of the URLs of its nodes: from the first
+// colon after the slashes to the last @. A result is too long if the query contains an @.
 func passwords(text string) []string {
 	var all []string
 	for {
@@ -102,7 +106,7 @@ func passwords(text string) []string {
 	}
 }
 
-// quoted is a text as it stands between the quotes of a message.
+// quoted returns a text as it appears between the quotes of a message.
 func quoted(format, s string) string {
 	q := fmt.Sprintf(format, s)
 	return q[1 : len(q)-1]
@@ -115,7 +119,7 @@ func unescape(s string) string {
 	return s
 }
 
-// redacted is err with a message that has none of the secrets of a URL.
+// redacted returns err with a message without the secrets of a URL.
 func redacted(err error, text string) error {
 	message := Redactor(text)(err.Error())
 	if message == err.Error() {
@@ -124,7 +128,7 @@ func redacted(err error, text string) error {
 	return &redactedError{message, err}
 }
 
-// A redactedError hides what an error says, not what it is.
+// A redactedError hides the message of an error, but not its identity.
 type redactedError struct {
 	message string
 	err     error
@@ -132,5 +136,5 @@ type redactedError struct {
 
 func (e *redactedError) Error() string { return e.message }
 
-// Is looks at the error behind the message. There is no Unwrap: it would give the message away.
+// Is compares the hidden error. There is no Unwrap, which would reveal the message.
 func (e *redactedError) Is(target error) bool { return errors.Is(e.err, target) }

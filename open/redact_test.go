@@ -8,7 +8,8 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// A secret may have every letter in it that a URL allows there, and some that people write all the same.
+// A secret may contain every letter that a URL allows there, and some that users write although it
+// does not.
 func TestRedact_lettersOfSecrets(t *testing.T) {
 	for _, letter := range strings.Split(`!$&'()*+,;=-._~:@/?#"|^[]{}<>\`+"`%", "") {
 		for _, url := range []string{

@@ -22,13 +22,14 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// finds fails unless the URL tells what is wanted: "level: words".
+// finds fails the test unless the findings of the URL are the wanted ones: "level: words".
 func finds(t *testing.T, s *open.Source, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
 		level, words, _ := strings.Cut(want, ": ")
 		if !slices.ContainsFunc(s.Findings, func(f driver.Finding) bool {
-			return f.Level.String() == level && strings.Contains(f.What, words) && (f.Means == "") == (f.Level == driver.OK) && (f.Cure == "") == (f.Means == "")
+			return f.Level.String() == level && strings.Contains(f.What, words) &&
+				(f.Means == "") == (f.Level == driver.OK) && (f.Cure == "") == (f.Means == "")
 		}) {
 			t.Errorf("no finding is %q: %+v", want, s.Findings)
 		}
@@ -38,7 +39,7 @@ func finds(t *testing.T, s *open.Source, wants ...string) {
 	}
 }
 
-// tlsKeys is the part of a query that names the authority and our certificate.
+// tlsKeys returns the part of a query that names the authority and our certificate.
 func tlsKeys(c *testenv.Certs) string {
 	return "tls_ca=" + c.CA + "&tls_cert=" + c.Cert + "&tls_key=" + c.Key
 }
@@ -46,7 +47,7 @@ func tlsKeys(c *testenv.Certs) string {
 func TestOpen_tls(t *testing.T) {
 	r := testenv.Redis(t, testenv.TLS(), testenv.Config("tls-auth-clients yes"))
 	_, port, _ := net.SplitHostPort(r.Addr)
-	const secure, unchecked = "ok: what is sent is encrypted", "warning: the certificate of the server is not checked"
+	const secure, unchecked = "ok: traffic is encrypted", "warning: the certificate of the server is not checked"
 	for url, want := range map[string]string{
 		"rediss://" + r.Addr + "/0?" + tlsKeys(r.Certs):                                     secure,
 		"valkeys://localhost:" + port + "?" + tlsKeys(r.Certs):                              secure,
@@ -79,28 +80,29 @@ func TestOpen_tls(t *testing.T) {
 func TestOpen_unix(t *testing.T) {
 	r := testenv.Redis(t, testenv.UnixSocket(), testenv.Password(secret))
 	const auth = ":" + secretInURL + "@"
-	finds(t, use(t, "redis+unix://"+auth+r.Socket), "ok: what is sent stays on this host (a socket)")
+	finds(t, use(t, "redis+unix://"+auth+r.Socket), "ok: traffic stays on this host (a socket)")
 	use(t, "valkey+unix://"+auth+r.Socket+"?db=3&lock_prefix=own:")
 	if n, err := r.Do(t.Context(), "DBSIZE"); err != nil || n != int64(2) { // the name, and the floor of all names
 		t.Errorf("%v keys in database 0, %v: the other is not the one that was named", n, err)
 	}
 }
 
-func TestWayToRedis(t *testing.T) {
+func TestRedisTransport(t *testing.T) {
 	const bare = "warning: the URL has no password"
 	for url, wants := range map[string][]string{
-		"redis://127.0.0.1:1":                          {"ok: what is sent stays on this host", bare},
-		"redis://u:p@localhost:1":                      {"ok: what is sent stays on this host"},
-		"redis://u@[::1]:1":                            {"ok: what is sent stays on this host", bare},
-		"redis://:p@192.0.2.1:1":                       {"warning: what is sent is not encrypted"},
-		"redis://:p@localhost.example:1":               {"warning: what is sent is not encrypted"},
+		"redis://127.0.0.1:1":                          {"ok: traffic stays on this host", bare},
+		"redis://u:p@localhost:1":                      {"ok: traffic stays on this host"},
+		"redis://u@[::1]:1":                            {"ok: traffic stays on this host", bare},
+		"redis://:p@192.0.2.1:1":                       {"warning: traffic is not encrypted"},
+		"redis://:p@localhost.example:1":               {"warning: traffic is not encrypted"},
 		"rediss://:p@192.0.2.1:1?tls_skip_verify=true": {"warning: the certificate of the server is not checked (tls_skip_verify)"},
 	} {
-		finds(t, &open.Source{Findings: open.WayToRedis(url)}, wants...)
+		finds(t, &open.Source{Findings: open.RedisTransport(url)}, wants...)
 	}
 }
 
-// The password of servers that want one, with letters that a URL escapes. Whatever prints it fails the whole run.
+// The password of servers that require one, with letters that a URL escapes. If any output contains
+// it, the whole run fails.
 const (
 	secret      = testenv.Canary + "@:/%"
 	secretInURL = testenv.Canary + "%40%3A%2F%25"
@@ -110,7 +112,7 @@ func TestOpen_sentinel(t *testing.T) {
 	g := testenv.Sentinel(t, testenv.Password(secret))
 	list := strings.Join(g.Addrs(), ",")
 	s := use(t, "redis+sentinel://:"+secretInURL+"@"+list+"/1?master_name="+g.Name)
-	finds(t, s, "ok: what is sent stays on this host")
+	finds(t, s, "ok: traffic stays on this host")
 	use(t, "valkey+sentinel://:"+secretInURL+"@"+list+"?lock_ttl=2s&master_name="+g.Name)
 	for _, query := range []string{"?master_name=nobody", "?master_name=" + g.Name} { // the second without the password
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -123,14 +125,14 @@ func TestOpen_sentinel(t *testing.T) {
 
 func TestOpen_cluster(t *testing.T) {
 	c := testenv.RedisCluster(t, testenv.Replicas(0), testenv.Password(secret))
-	finds(t, use(t, "redis+cluster://:"+secretInURL+"@"+strings.Join(c.Addrs()[:2], ",")), "ok: what is sent stays on this host")
+	finds(t, use(t, "redis+cluster://:"+secretInURL+"@"+strings.Join(c.Addrs()[:2], ",")), "ok: traffic stays on this host")
 	use(t, "valkey+cluster://:"+secretInURL+"@"+c.Addrs()[0]+"/0?lock_poll=1s")
 	if _, err := open.Open(t.Context(), "redis+cluster://:hunter22@"+c.Addrs()[0]); err == nil || errors.Is(err, open.ErrURL) || strings.Contains(err.Error(), "hunter22") {
 		t.Error("with a wrong password:", err)
 	}
 }
 
-// Clients of a cluster that refuses them leave nothing behind but what testenv knows of.
+// Clients of a cluster that refuses them leave no goroutine behind, except those of IgnoreRueidis.
 func TestOpen_cluster_refused(t *testing.T) {
 	c := testenv.RedisCluster(t, testenv.Primaries(1), testenv.Replicas(0), testenv.Password(secret))
 	before := goleak.IgnoreCurrent()
@@ -159,7 +161,7 @@ func TestOpen_cluster_tls(t *testing.T) {
 			t.Fatal(info, err)
 		}
 	}
-	finds(t, use(t, "rediss+cluster://"+r.Addr+"?"+tlsKeys(r.Certs)), "ok: what is sent is encrypted")
+	finds(t, use(t, "rediss+cluster://"+r.Addr+"?"+tlsKeys(r.Certs)), "ok: traffic is encrypted")
 	use(t, "valkeys+cluster://"+r.Addr+"?"+tlsKeys(r.Certs))
 }
 
@@ -175,7 +177,7 @@ func TestOpen_sentinel_tls(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
-	l.Close() // another may take the port before the sentinel does: then the test fails, it does not lie
+	l.Close() // if another process takes the port first, the test fails
 	host, own, _ := net.SplitHostPort(r.Addr)
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "sentinel.conf")
@@ -208,18 +210,18 @@ func TestOpen_sentinel_tls(t *testing.T) {
 		}
 	}
 	url := "+sentinel://:secret@" + addr + "/0?master_name=main&" + tlsKeys(r.Certs)
-	finds(t, use(t, "rediss"+url), "ok: what is sent is encrypted")
+	finds(t, use(t, "rediss"+url), "ok: traffic is encrypted")
 	use(t, "valkeys"+url)
 }
 
-// Nodes with passwords and URLs of their own, and options for all of them.
+// Nodes with their own passwords and URLs, and options for all of them.
 func TestOpen_redlock_general(t *testing.T) {
 	a, b, c := testenv.Redis(t, testenv.Password(secret)), testenv.Redis(t, testenv.TLS()), testenv.Redis(t, testenv.UnixSocket())
 	escape := strings.NewReplacer("%", "%25", "&", "%26", "?", "%3F", "=", "%3D", ":", "%3A", "/", "%2F", "@", "%40").Replace
 	s := use(t, "redlock:?node=redis://:"+secretInURL+"@"+a.Addr+"/2&node="+escape("rediss://"+b.Addr+"?"+tlsKeys(b.Certs))+
 		"&node=redis+unix://"+c.Socket+"&lock_prefix=x:&lock_ttl=3s")
-	finds(t, s, "ok: node "+a.Addr+": what is sent stays on this host", "ok: node "+b.Addr+": what is sent is encrypted",
-		"ok: node "+c.Socket+": what is sent stays on this host (a socket)")
+	finds(t, s, "ok: node "+a.Addr+": traffic stays on this host", "ok: node "+b.Addr+": traffic is encrypted",
+		"ok: node "+c.Socket+": traffic stays on this host (a socket)")
 	if s.TTL != 3*time.Second {
 		t.Error("lock_ttl is", s.TTL)
 	}
@@ -231,14 +233,14 @@ func TestOpen_redlock_general(t *testing.T) {
 }
 
 func TestOpen_redlocks(t *testing.T) {
-	// Three servers with one authority: the certificate of the first is shown by all.
+	// Three servers with one authority: all of them show the certificate of the first.
 	a := testenv.Redis(t, testenv.TLS())
 	own := testenv.Config("tls-ca-cert-file "+a.Certs.CA, "tls-cert-file "+a.Certs.Cert, "tls-key-file "+a.Certs.Key)
 	b, c := plainTLS(t, own), plainTLS(t, own)
 	use(t, "redlocks://"+strings.Join([]string{a.Addr, b, c}, ",")+"/0?"+tlsKeys(a.Certs))
 }
 
-// plainTLS starts a server that speaks TLS on a port beside its own.
+// plainTLS starts a server that speaks TLS on a second port.
 func plainTLS(t *testing.T, own testenv.Option) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,7 +14,7 @@ import (
 )
 
 func ExampleNewLocker() {
-	store := mem.New() // in earnest, one that the processes share
+	store := mem.New() // a real program uses a store that its processes share
 
 	// Clocks differ by less than 5 s, and jobs are at least a minute apart.
 	locker, err := gocronlock.NewLocker(store, 5*time.Second)
@@ -55,7 +55,7 @@ func ExampleLocker_Close() {
 }
 
 func ExampleNewElector() {
-	locker, _ := distlock.New(mem.New()) // in earnest, a store that the processes share
+	locker, _ := distlock.New(mem.New()) // a real program uses a store that its processes share
 	defer locker.Close(context.Background())
 	election, err := locker.Election("schedulers")
 	if err != nil {
@@ -77,7 +77,7 @@ func ExampleElector_IsLeader() {
 	election, _ := locker.Election("schedulers")
 	elector := gocronlock.NewElector(election)
 
-	for elector.IsLeader(ctx) != nil { // it is about to be elected
+	for elector.IsLeader(ctx) != nil { // wait for the election
 		time.Sleep(time.Millisecond)
 	}
 	elector.Close()

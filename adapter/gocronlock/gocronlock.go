@@ -1,8 +1,10 @@
-// Package gocronlock joins distlock to the scheduler go-co-op/gocron: a Locker and an Elector for schedulers of several processes.
+// Package gocronlock connects distlock to the scheduler go-co-op/gocron: a [Locker] and an
+// [Elector] for the schedulers of several processes.
 //
-// A Locker takes the lock of a job for each of its runs. It spreads jobs over the processes and bridges clocks that differ. An Elector
-// lets one process run all jobs. Neither can tell a running job that its lock was lost, since gocron has no way to: a job that must
-// not run beside another takes a lock of its own, or is run by distlock.Cron.
+// A Locker acquires the lock of a job for each of its runs. It distributes jobs over the processes
+// and tolerates clocks that differ. An Elector lets one process run all jobs. Neither can cancel a
+// running job whose lock was lost, since gocron offers no way: a job that must never run twice at
+// the same time acquires its own lock, or is run by [distlock.Cron].
 package gocronlock
 
 import (
@@ -17,24 +19,28 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A Locker is the lock of jobs, for gocron.WithDistributedLocker and gocron.WithDistributedJobLocker.
+// A Locker locks jobs, for [gocron.WithDistributedLocker] and [gocron.WithDistributedJobLocker].
 type Locker struct {
 	l        *distlock.Locker
-	patience time.Duration // how long a lock is asked for
+	patience time.Duration // how long Lock waits
 }
 
-// NewLocker returns a Locker on a store. The lock of a job is held while it runs, and at least for splay: a scheduler whose clock is
-// late finds it taken though the run has ended. So splay has to be longer than the clocks differ, and shorter than the
-// period of the job less that. It is errors.ErrUnsupported if the store keeps no claim without its process.
+// NewLocker returns a Locker on a store. The lock of a job is held while the job runs, and at least
+// for splay: a scheduler whose clock is late finds the lock held although the run has ended. So
+// splay must be longer than the clocks differ, and shorter than the period of the job minus that
+// difference. The error is [errors.ErrUnsupported] if the store cannot keep a claim after its
+// process has ended.
 //
-// On a store that has no line, such as a majority, schedulers that ask at the same moment may all be refused, each because of the others. There
-// a lock is asked for again for half of splay, and held for half of splay longer.
+// On a store without a queue, such as a majority, schedulers that start at the same moment may all
+// be refused, each because of the others. On such a store [Locker.Lock] retries for half of splay,
+// and the lock is held for half of splay longer.
 func NewLocker(store driver.Store, splay time.Duration, opts ...distlock.Option) (*Locker, error) {
 	patience := time.Duration(0)
 	if store != nil && !store.Features().Queue {
 		patience = splay / 2
 	}
-	// Whoever asks last, and asks for as long as it may, must still find the lock taken.
+	// A scheduler that starts last, and retries for its whole patience, must still find the lock
+	// held.
 	l, err := distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay+patience))...)
 	if err != nil {
 		return nil, err
@@ -42,40 +48,42 @@ func NewLocker(store driver.Store, splay time.Duration, opts ...distlock.Option)
 	return &Locker{l, patience}, nil
 }
 
-// Lock takes the lock of a job, or returns distlock.ErrHeld: gocron skips the run then. Every error
-// is distlock.ErrNotAcquired.
+// Lock acquires the lock of a job, or returns [distlock.ErrHeld]: gocron skips the run then. Every
+// error is [distlock.ErrNotAcquired].
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lease, err := l.l.Lock(ctx, key, distlock.MaxWait(l.patience))
 	if err != nil {
-		return nil, err // and no Lock that is a nil *Lease
+		return nil, err // not a gocron.Lock that contains a nil *Lease
 	}
 	return lease, nil
 }
 
-// Close gives back the locks of jobs that run. Shut the scheduler down first.
+// Close releases the locks of running jobs. Shut the scheduler down first.
 func (l *Locker) Close(ctx context.Context) error { return l.l.Close(ctx) }
 
-// ErrNotLeader says that another process runs the jobs. It is distlock.ErrNotAcquired.
+// ErrNotLeader means that another process runs the jobs. It is a [distlock.ErrNotAcquired].
 var ErrNotLeader error = notLeader{}
 
 type notLeader struct{}
 
-func (notLeader) Error() string { return "gocron: not the leader" }
+func (notLeader) Error() string { return "gocronlock: not the leader" }
 func (notLeader) Unwrap() error { return distlock.ErrNotAcquired }
 
-// An Elector lets one process run all jobs, for gocron.WithDistributedElector. When leadership passes on, a job may be run
-// twice for one fire, or not at all, if the clocks of the two leaders differ.
+// An Elector lets one process run all jobs, for [gocron.WithDistributedElector]. When leadership
+// moves to another process, a job may run twice for one scheduled time, or not at all, if the
+// clocks of the two leaders differ.
 type Elector struct {
 	stop context.CancelFunc
 	done chan struct{}
-	err  atomic.Pointer[error]           // why it does not stand
+	err  atomic.Pointer[error]           // why it is no candidate
 	term atomic.Pointer[context.Context] // of the current term
 }
 
-// standAgain is how long an Elector pauses after the store could not be used.
-const standAgain = 5 * time.Second
+// retryPause is how long an Elector pauses after the store has failed.
+const retryPause = 5 * time.Second
 
-// NewElector begins to stand for election, until Close. A store that cannot be used is tried again.
+// NewElector returns an Elector that is a candidate until [Elector.Close]. It retries when the
+// store fails.
 func NewElector(e *distlock.Election) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	out := &Elector{stop: stop, done: make(chan struct{})}
@@ -89,14 +97,14 @@ func NewElector(e *distlock.Election) *Elector {
 			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(standAgain):
+			case <-time.After(retryPause):
 			}
 		}
 	}()
 	return out
 }
 
-// lead is a term.
+// lead is one term of leadership.
 func (e *Elector) lead(ctx context.Context, _ *distlock.Term) error {
 	e.err.Store(nil)
 	e.term.Store(&ctx)
@@ -104,8 +112,8 @@ func (e *Elector) lead(ctx context.Context, _ *distlock.Term) error {
 	return nil
 }
 
-// IsLeader returns nil if this process leads now, by its own clock and without asking the store; otherwise ErrNotLeader, or why the
-// election failed.
+// IsLeader returns nil if this process leads now. It compares the local clock and does not call the
+// store. Otherwise it returns [ErrNotLeader], joined with the error of the election if that failed.
 func (e *Elector) IsLeader(context.Context) error {
 	if term := e.term.Load(); term != nil && (*term).Err() == nil {
 		return nil

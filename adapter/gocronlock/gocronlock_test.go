@@ -34,10 +34,10 @@ func (s skewed) Now() time.Time                  { return s.Clock.Now().Add(-s.l
 func (s skewed) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 func (s skewed) Until(t time.Time) time.Duration { return t.Sub(s.Now()) }
 
-// lates are how late the clocks of the three schedulers are.
+// lates has how late the clocks of the three schedulers are.
 var lates = []time.Duration{0, 400 * time.Millisecond, 3 * time.Second}
 
-// A diary counts what ran, by the fire that it was planned for.
+// A diary counts runs, by their scheduled time.
 type diary struct {
 	mu   sync.Mutex
 	runs map[time.Time]int
@@ -52,11 +52,11 @@ func (d *diary) note(scheduler int) {
 	d.by[scheduler]++
 }
 
-// schedule runs three schedulers with a job that fires every ten seconds, for a while.
+// schedule runs three schedulers for a while, with a job that is due every ten seconds.
 func schedule(t *testing.T, opt func(i int) gocron.SchedulerOption, while func()) *diary {
 	t.Helper()
 	d := &diary{runs: map[time.Time]int{}, by: map[int]int{}}
-	// A job is planned for full multiples of ten seconds by every clock.
+	// By every clock, the job is due at multiples of ten seconds.
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute - 5*time.Second)))
 	var all []gocron.Scheduler
 	for i, late := range lates {
@@ -80,7 +80,7 @@ func schedule(t *testing.T, opt func(i int) gocron.SchedulerOption, while func()
 	return d
 }
 
-// once checks that a number of fires ran one time each.
+// once checks that a number of scheduled times had one run each.
 func (d *diary) once(t *testing.T, fires int) {
 	t.Helper()
 	if len(d.runs) < fires-1 || len(d.runs) > fires+1 {
@@ -89,10 +89,10 @@ func (d *diary) once(t *testing.T, fires int) {
 	at := slices.SortedFunc(maps.Keys(d.runs), time.Time.Compare)
 	for i, fire := range at {
 		if d.runs[fire] != 1 {
-			t.Errorf("the fire of %v was run %d times", fire, d.runs[fire])
+			t.Errorf("the job of %v ran %d times", fire, d.runs[fire])
 		}
 		if i > 0 && fire.Sub(at[i-1]) != 10*time.Second {
-			t.Errorf("no fire was run between %v and %v", at[i-1], fire)
+			t.Errorf("no job ran between %v and %v", at[i-1], fire)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestLocker(t *testing.T) {
 	})
 }
 
-// The same without a splay runs fires twice: it is what the test must be able to see.
+// TestLocker_canFail checks that the test detects double runs: without a splay there are some.
 func TestLocker_canFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := distlock.New(mem.New())
@@ -132,7 +132,7 @@ func TestLocker_canFail(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("no fire ran twice: %v", d.runs)
+		t.Errorf("no job ran twice: %v", d.runs)
 	})
 }
 
@@ -160,7 +160,7 @@ func TestLocker_Lock(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := l.Lock(ctx, "a"); !errors.Is(err, distlock.ErrHeld) {
-			t.Errorf("before the splay is over: %v", err)
+			t.Errorf("before the splay has ended: %v", err)
 		}
 		time.Sleep(time.Second)
 		if _, err := l.Lock(ctx, "a"); err != nil {
@@ -173,19 +173,20 @@ func TestLocker_Lock(t *testing.T) {
 	})
 }
 
-// lineless is a store that has no line, and refuses at first, as a majority does if its votes are split.
-type lineless struct {
+// queueless is a store without a queue that refuses at first, as a majority does if its votes are
+// split.
+type queueless struct {
 	*mem.Store
 	split int
 }
 
-func (s *lineless) Features() driver.Features {
+func (s *queueless) Features() driver.Features {
 	f := s.Store.Features()
-	f.Name, f.Queue = "lineless", false
+	f.Name, f.Queue = "queueless", false
 	return f
 }
 
-func (s *lineless) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (s *queueless) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	if s.split > 0 {
 		s.split--
 		return driver.Result{}, nil
@@ -193,10 +194,10 @@ func (s *lineless) Acquire(ctx context.Context, r driver.Request) (driver.Result
 	return s.Store.Acquire(ctx, r)
 }
 
-func TestLocker_Lock_noLine(t *testing.T) {
+func TestLocker_Lock_noQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const splay = 4 * time.Second
-		l, err := gocronlock.NewLocker(&lineless{mem.New(), 3}, splay)
+		l, err := gocronlock.NewLocker(&queueless{mem.New(), 3}, splay)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,12 +211,12 @@ func TestLocker_Lock_noLine(t *testing.T) {
 		if err := lock.Unlock(ctx); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(splay - time.Millisecond) // the clock of the next one is so late
+		time.Sleep(splay - time.Millisecond) // the clock of the next scheduler is late by that much
 		if _, err := l.Lock(ctx, "a"); !errors.Is(err, distlock.ErrHeld) {
-			t.Errorf("before the splay is over: %v", err)
+			t.Errorf("before the splay has ended: %v", err)
 		}
 		if _, err := l.Lock(ctx, "a"); err != nil || time.Since(held) < splay {
-			t.Errorf("the next fire: %v", err)
+			t.Errorf("the next run: %v", err)
 		}
 		if err := l.Close(ctx); err != nil {
 			t.Error(err)
@@ -223,7 +224,7 @@ func TestLocker_Lock_noLine(t *testing.T) {
 	})
 }
 
-// tied is a store whose claims end with the process.
+// tied is a store whose claims end with their process.
 type tied struct{ *mem.Store }
 
 func (s tied) Features() driver.Features {
@@ -257,15 +258,15 @@ func TestElector(t *testing.T) {
 				t.Fatal(err)
 			}
 			electors, lockers = append(electors, gocronlock.NewElector(e)), append(lockers, l)
-			synctest.Wait() // the first one leads
+			synctest.Wait() // the first elector leads
 			return gocron.WithDistributedElector(electors[i])
 		}
 		d := schedule(t, elect, func() {
 			time.Sleep(5 * time.Minute)
-			electors[0].Close() // between two fires
+			electors[0].Close() // between two runs
 			synctest.Wait()
 			if err := electors[0].IsLeader(t.Context()); !errors.Is(err, gocronlock.ErrNotLeader) || !errors.Is(err, context.Canceled) {
-				t.Errorf("one that resigned: %v", err)
+				t.Errorf("an elector that resigned: %v", err)
 			}
 			time.Sleep(5 * time.Minute)
 		})
@@ -314,7 +315,8 @@ func TestElector_lost(t *testing.T) {
 	})
 }
 
-// A process that begins while the store is down stands as soon as it is back, and says meanwhile why it does not lead.
+// TestElector_storeDown checks that a process that starts while the store is down is a candidate as
+// soon as the store is back, and reports meanwhile why it does not lead.
 func TestElector_storeDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := chaos.New(mem.New(), nil)

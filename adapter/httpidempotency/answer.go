@@ -12,26 +12,26 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// An answer is what is remembered of a request.
+// An answer is the stored response to a request.
 type answer struct {
-	mark   string // of the request that it answers
+	mark   string // the digest of the request
 	status int
 	header http.Header
 	body   []byte
 }
 
-// A head is an answer without its body, as it is recorded.
+// A head is an answer without its body, in its stored form.
 type head struct {
 	Mark   string              `json:"mark"`
 	Status int                 `json:"status"`
 	Header map[string][][]byte `json:"header"` // bytes, since they need not be UTF-8
 }
 
-// encode writes the answer as a line of JSON and then the body, byte for byte.
+// encode returns the answer as a line of JSON, followed by the body.
 func (a answer) encode() ([]byte, error) {
 	h := head{a.mark, a.status, map[string][][]byte{}}
 	for name, values := range a.header {
-		h.Header[name] = nil // without a value it keeps the server from setting one
+		h.Header[name] = nil // a header without a value stops the server from setting one
 		for _, v := range values {
 			h.Header[name] = append(h.Header[name], []byte(v))
 		}
@@ -43,7 +43,7 @@ func (a answer) encode() ([]byte, error) {
 func decode(b []byte) (answer, error) {
 	line, body, ok := bytes.Cut(b, []byte("\n"))
 	if !ok {
-		return answer{}, errors.New("idempotency: an answer without a body")
+		return answer{}, errors.New("httpidempotency: a stored response without a body")
 	}
 	var h head
 	if err := json.Unmarshal(line, &h); err != nil {
@@ -62,16 +62,16 @@ func decode(b []byte) (answer, error) {
 func (a *answer) send(w http.ResponseWriter) {
 	maps.Copy(w.Header(), a.header)
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // the client may be gone, and nobody else is there to tell
+	_, _ = w.Write(a.body) // the client may be gone, and there is nowhere to report that
 }
 
-// A recorder holds an answer back until it is complete, or too large to be remembered.
+// A recorder buffers a response until it is complete, or too large to be stored.
 type recorder struct {
 	w       http.ResponseWriter
 	header  http.Header // the handler's
 	a       answer
-	sent    bool // it was too large, and goes straight to the client
-	written bool // the handler said something
+	sent    bool // too large: further writes go straight to the client
+	written bool // the handler has written
 }
 
 func newRecorder(w http.ResponseWriter) *recorder {
@@ -81,11 +81,11 @@ func newRecorder(w http.ResponseWriter) *recorder {
 func (r *recorder) Header() http.Header { return r.header }
 
 func (r *recorder) WriteHeader(status int) {
-	if status < http.StatusOK || r.a.status != 0 { // an interim answer is for one who waits now, and only the first final one counts
+	if status < http.StatusOK || r.a.status != 0 { // 1xx is not stored, and only the first final status counts
 		return
 	}
 	r.a.status, r.written = status, true
-	r.a.header = r.header.Clone() // what is set later does not count
+	r.a.header = r.header.Clone() // headers that are set later do not count
 }
 
 func (r *recorder) Write(b []byte) (int, error) {
@@ -100,7 +100,7 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// answer returns the answer, or an error if it is not to be remembered.
+// answer returns the response, with an error if it must not be stored.
 func (r *recorder) answer(ctx context.Context, mark string) (answer, error) {
 	unserved := ctx.Err() != nil && !r.written // the handler gave up
 	r.WriteHeader(http.StatusOK)
@@ -114,8 +114,8 @@ func (r *recorder) answer(ctx context.Context, mark string) (answer, error) {
 	return r.a, nil
 }
 
-// passing reports whether an answer holds for now only: the client is to try again, with other
-// rights or later. Remembered, it would be the answer to all of these tries.
+// passing reports whether a status is temporary: the client should retry, with other rights or
+// later. If such a response were stored, every retry would get it.
 func passing(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -124,7 +124,7 @@ func passing(status int) bool {
 	return status >= http.StatusInternalServerError
 }
 
-// send sends what is held back.
+// send sends the buffered response.
 func (r *recorder) send() {
 	if !r.sent {
 		r.sent = true

@@ -13,10 +13,10 @@ import (
 )
 
 func ExampleMiddleware() {
-	locker, _ := distlock.New(mem.New()) // in earnest, a store that all instances of the service share
+	locker, _ := distlock.New(mem.New()) // a real service uses a store that all its instances share
 	defer locker.Close(context.Background())
 
-	type account struct{} // what the authentication in front of this puts into the context
+	type account struct{} // the key under which the authentication stores the account in the context
 	once, err := httpidempotency.Middleware(locker, 24*time.Hour, &httpidempotency.Options{
 		Scope: func(r *http.Request) string { return fmt.Sprint(r.Context().Value(account{})) },
 	})

@@ -1,8 +1,10 @@
-// Package httpidempotency lets HTTP clients repeat a request without its being done twice. The first request with an Idempotency-Key is
-// served and its answer is remembered; a repetition gets that answer.
+// Package httpidempotency lets HTTP clients repeat a request that must be handled once. The first
+// request with an Idempotency-Key is handled and its response is stored; a repetition gets that
+// response.
 //
-// It does not promise that a request is served at most once: a process that is lost after serving a request and before
-// recording the answer leaves nothing to remember, and the repetition is served again. See distlock.Once.
+// It does not guarantee that a request is handled at most once: a process that dies after it has
+// handled a request and before it has stored the response leaves no record, and the repetition is
+// handled again. See [distlock.Once].
 package httpidempotency
 
 import (
@@ -25,64 +27,66 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// The headers of requests and of answers.
+// The headers of requests and responses.
 const (
-	Header   = "Idempotency-Key"      // of a request: a word that the client makes up for it, in quotes or without
-	Replayed = "Idempotency-Replayed" // of an answer: "true" if it was remembered
+	Header   = "Idempotency-Key"      // of a request: a word that the client chooses, with or without quotes
+	Replayed = "Idempotency-Replayed" // of a response: "true" if it was stored
 )
 
-// Why a request is not served.
+// The reasons why a request is not handled, with their status codes.
 var (
-	ErrMissing  = errors.New("idempotency: the header " + Header + " is missing")                  // 400
-	ErrKey      = errors.New("idempotency: the header " + Header + " is not one word of 1 to 255") // 400
-	ErrBody     = errors.New("idempotency: the body of the request is too large")                  // 413
-	ErrInFlight = errors.New("idempotency: a request with this key is being served")               // 409
-	ErrReused   = errors.New("idempotency: the key was used for another request")                  // 422
-	ErrStore    = errors.New("idempotency: it cannot be found out whether the request was served") // 503
-	errForm     = errors.New("idempotency: the form of the request cannot be read")                // 500
-	errUnfit    = errors.New("idempotency: answers that fail are not remembered")                  // nobody sees it
+	ErrMissing  = errors.New("httpidempotency: the header " + Header + " is missing")                             // 400
+	ErrKey      = errors.New("httpidempotency: the header " + Header + " is not one word of 1 to 255 characters") // 400
+	ErrBody     = errors.New("httpidempotency: the body of the request is too large")                             // 413
+	ErrInFlight = errors.New("httpidempotency: a request with this key is being handled")                         // 409
+	ErrReused   = errors.New("httpidempotency: the key was used for another request")                             // 422
+	ErrStore    = errors.New("httpidempotency: unknown whether the request was handled: the store failed")        // 503
+	errForm     = errors.New("httpidempotency: the form of the request cannot be read")                           // 500
+	errUnfit    = errors.New("httpidempotency: responses with this status are not stored")                        // internal
 )
 
-// Options are the options of Middleware. Scope must be set, and the zero value of every other field
-// is good.
+// Options are the options of [Middleware]. Scope must be set. The zero value of every other field
+// is its default.
 type Options struct {
-	// Name keeps the keys of services apart that share a store: "http" by default.
+	// Name separates the keys of services that share a store: "http" by default.
 	Name string
 
-	// Scope says who the client is: the same key of two clients is two keys. It must be set. Return
-	// the user or account that the request was authenticated as, and not the token: a client that
-	// repeats a request with a refreshed token is the same client, and must not be served again.
-	// Clients in one scope can read each other's answers, cookies included: SharedScope is for
-	// those that may.
+	// Scope returns the client: the same key of two clients is two keys. It must be set. Return the
+	// user or account that the request was authenticated as, and not the token: a client that
+	// repeats a request with a refreshed token is the same client, and its request must not be
+	// handled again. Clients in one scope can read each other's responses, cookies included:
+	// [SharedScope] is for clients that may.
 	Scope func(*http.Request) string
 
-	// Optional serves requests without the header as if there were no middleware.
+	// Optional passes requests without the header to the handler, as if there were no middleware.
 	Optional bool
 
 	MaxBody int64        // bytes of a request's body; 0: 1 MiB
-	Log     *slog.Logger // told of answers that could not be remembered; nil: slog.Default
+	Log     *slog.Logger // gets responses that could not be stored; nil: slog.Default
 
-	// Refuse answers a request that is not served. By default the answer is a line of plain text, and does not tell how
-	// the store failed.
+	// Refuse writes the response to a request that is not handled. The default response is a line
+	// of plain text, without the error of the store.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 
-// SharedScope is a Scope for clients that may read each other's answers: those of one owner, or
-// behind a proxy that makes the keys.
+// SharedScope is a Scope for clients that may read each other's responses: clients of one owner, or
+// clients behind a proxy that makes the keys.
 func SharedScope(*http.Request) string { return "" }
 
-// Middleware returns what makes handlers idempotent: answers are remembered for as long as keep. GET, HEAD, OPTIONS and TRACE pass
-// as they are. The error is that of distlock.NewOnce, or distlock.ErrInvalid if there is no Scope.
+// Middleware returns a function that makes handlers idempotent: it stores responses for keep. GET,
+// HEAD, OPTIONS and TRACE requests pass unchanged. The error is that of [distlock.NewOnce], or
+// [distlock.ErrInvalid] if there is no Scope.
 //
-// Of requests with the same key at the same time one is served, and the others get 409. A key that comes again with another method,
-// host, URL or body gets 422. An answer that asks for another try (401, 403, 408, 409, 425, 429,
-// 500 and above), or of more than 64 KiB with its headers, is not remembered: the repetition is
-// served again.
+// Of several requests with the same key at the same time one is handled, and the others get 409. A
+// key that comes again with another method, host, URL or body gets 422. A response that suggests a
+// retry (401, 403, 408, 409, 425, 429, 500 and above), or that has more than 64 KiB with its
+// headers, is not stored: the repetition is handled again.
 //
-// A handler around this one that reads the body has to put it back, or all bodies are alike. A form that it has parsed counts as it was parsed.
+// A handler around this one that reads the body must put it back, or all bodies look alike. A form
+// that it has parsed counts in its parsed form.
 //
-// The context of a served request ends if its lease is lost. The handler's answer is held back until it returns or has
-// written 64 KiB; it cannot be flushed or hijacked.
+// The context of a request ends if its lease is lost. The response is buffered until the handler
+// returns or has written 64 KiB; it cannot be flushed or hijacked.
 func Middleware(l *distlock.Locker, keep time.Duration, o *Options, opts ...distlock.Option) (func(http.Handler) http.Handler, error) {
 	once, err := distlock.NewOnce(l, keep, &distlock.OnceOptions[answer]{Encode: answer.encode, Decode: decode}, opts...)
 	if err != nil {
@@ -96,15 +100,15 @@ func Middleware(l *distlock.Locker, keep time.Duration, o *Options, opts ...dist
 		m.o.Name = "http"
 	}
 	if m.o.Scope == nil {
-		return nil, fmt.Errorf("%w: idempotency: Options.Scope is missing: it says who the client of a request is", distlock.ErrInvalid)
+		return nil, fmt.Errorf("%w: httpidempotency: Options.Scope is missing: it returns the client of a request", distlock.ErrInvalid)
 	}
 	if m.o.MaxBody < 0 {
-		return nil, fmt.Errorf("idempotency: MaxBody is %d", m.o.MaxBody)
+		return nil, fmt.Errorf("httpidempotency: MaxBody is %d", m.o.MaxBody)
 	}
 	if m.o.MaxBody == 0 {
 		m.o.MaxBody = 1 << 20
 	}
-	m.o.MaxBody = min(m.o.MaxBody, math.MaxInt64-1) // one byte more is read, to see that it is too many
+	m.o.MaxBody = min(m.o.MaxBody, math.MaxInt64-1) // one more byte is read, to detect a body that is too large
 	if m.o.Log == nil {
 		m.o.Log = slog.Default()
 	}
@@ -142,7 +146,7 @@ func (m *middleware) wrap(next http.Handler) http.Handler {
 		switch {
 		case err != nil:
 			m.o.Refuse(w, r, http.StatusBadRequest, err)
-		case bad != nil: // it may tell where this machine keeps files
+		case bad != nil: // the error may contain paths of this machine: log it, do not return it
 			m.o.Log.WarnContext(r.Context(), "a form could not be read", "error", bad)
 			m.o.Refuse(w, r, http.StatusInternalServerError, errForm)
 		case int64(len(body)) > m.o.MaxBody:
@@ -154,7 +158,8 @@ func (m *middleware) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// serve serves a request, or answers it as it was answered before. The mark tells it from other requests.
+// serve handles a request, or sends its stored response. The mark distinguishes it from other
+// requests with the same key.
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler, name, mark string, body []byte) {
 	var own *recorder
 	a, err := m.once.Do(r.Context(), name, func(ctx context.Context) (answer, error) {
@@ -167,13 +172,13 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	switch {
 	case own != nil:
 		if err != nil && !errors.Is(err, errUnfit) {
-			m.o.Log.WarnContext(r.Context(), "an answer could not be remembered", "name", name, "error", err)
+			m.o.Log.WarnContext(r.Context(), "a response could not be stored", "name", name, "error", err)
 		}
 		own.send()
 	case errors.Is(err, distlock.ErrHeld):
 		m.o.Refuse(w, r, http.StatusConflict, ErrInFlight)
 	case err != nil:
-		m.o.Log.WarnContext(r.Context(), "a request could not be served once", "name", name, "error", err)
+		m.o.Log.WarnContext(r.Context(), "a request could not be handled once", "name", name, "error", err)
 		m.o.Refuse(w, r, http.StatusServiceUnavailable, ErrStore)
 	case a.mark != mark:
 		m.o.Refuse(w, r, http.StatusUnprocessableEntity, ErrReused)
@@ -200,7 +205,8 @@ func keyOf(r *http.Request) (string, error) {
 	return key, nil
 }
 
-// formOf is a short word for the form that was parsed before, and is not in the body any more. It is empty if there is none.
+// formOf returns a digest of a form that was parsed before and is no longer in the body. It is
+// empty if there is none.
 func formOf(r *http.Request) (string, error) {
 	if len(r.PostForm) == 0 && r.MultipartForm == nil {
 		return "", nil
@@ -220,7 +226,7 @@ func formOf(r *http.Request) (string, error) {
 	return digest(texts...), nil
 }
 
-// digestOf is a short word for a file, which may be too large for memory.
+// digestOf returns a digest of a file, which may be too large for memory.
 func digestOf(file *multipart.FileHeader) (string, error) {
 	f, err := file.Open()
 	if err != nil {
@@ -232,7 +238,7 @@ func digestOf(file *multipart.FileHeader) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), err
 }
 
-// digest is a short word for some texts, that no other texts have.
+// digest returns a digest of several texts. Other texts have another digest.
 func digest(texts ...string) string {
 	h := sha256.New()
 	for _, s := range texts {

@@ -27,12 +27,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A shop counts the orders that its handler serves.
+// A shop counts the orders that its handler handles.
 type shop struct {
 	http.Handler
 	store  *flaky
 	orders int
-	serve  http.HandlerFunc // what it does with an order; nil: answers 201 with its number
+	serve  http.HandlerFunc // handles an order; nil: responds 201 with its number
 	log    bytes.Buffer
 }
 
@@ -93,7 +93,7 @@ func open(t *testing.T, o *httpidempotency.Options) *shop {
 	return s
 }
 
-// order is a request. Its headers are name and value in turn.
+// order returns a request. Its headers are pairs of name and value.
 func order(body string, headers ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(body))
 	for i := 0; i < len(headers); i += 2 {
@@ -104,7 +104,7 @@ func order(body string, headers ...string) *http.Request {
 
 func keyed(body, key string) *http.Request { return order(body, httpidempotency.Header, key) }
 
-// wants sends a request and checks the answer.
+// wants sends a request and checks the response.
 func (s *shop) wants(t *testing.T, r *http.Request, status int, body string, orders int) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -120,7 +120,7 @@ func TestMiddleware_replays(t *testing.T) {
 	s := open(t, nil)
 	first := s.wants(t, keyed("tea", "k1"), 201, "order 1: tea", 1)
 	if first.Header().Get(httpidempotency.Replayed) != "" {
-		t.Error("the first answer says that it was remembered")
+		t.Error("the first response is marked as stored")
 	}
 	for _, key := range []string{"k1", `"k1"`} {
 		again := s.wants(t, keyed("tea", key), 201, "order 1: tea", 1)
@@ -129,7 +129,7 @@ func TestMiddleware_replays(t *testing.T) {
 		}
 	}
 	s.wants(t, keyed("tea", "k2"), 201, "order 2: tea", 2)
-	s.wants(t, order("tea", httpidempotency.Header, "k1", "Authorization", "ann:token1"), 201, "order 3: tea", 3) // somebody else's key
+	s.wants(t, order("tea", httpidempotency.Header, "k1", "Authorization", "ann:token1"), 201, "order 3: tea", 3) // the key of another client
 	s.wants(t, order("tea", httpidempotency.Header, "k1", "Authorization", "ann:token2"), 201, "order 3: tea", 3) // with a new token
 	if s.log.Len() > 0 {
 		t.Error(s.log.String())
@@ -150,7 +150,7 @@ func TestMiddleware_otherRequest(t *testing.T) {
 	s.wants(t, keyed("tea", "k"), 201, "order 1", 1)
 }
 
-// parsed is a request with a form that another handler has read. Its file is on disk.
+// parsed returns a request with a form that another handler has read. Its file is on disk.
 func parsed(t *testing.T, amount, file, content string) *http.Request {
 	t.Helper()
 	var body bytes.Buffer
@@ -167,7 +167,8 @@ func parsed(t *testing.T, amount, file, content string) *http.Request {
 	return r
 }
 
-// A handler around the middleware may have parsed the form: then it is not in the body any more.
+// TestMiddleware_otherForm checks a form that a handler around the middleware has parsed: it is no
+// longer in the body.
 func TestMiddleware_otherForm(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -194,11 +195,12 @@ func TestMiddleware_otherForm(t *testing.T) {
 	}
 	w := s.wants(t, gone, 500, "cannot be read", 2)
 	if strings.Contains(w.Body.String(), "multipart") || !strings.Contains(s.log.String(), "multipart") { // the name of the file on disk
-		t.Errorf("the client is told %q, the log %q", w.Body, &s.log)
+		t.Errorf("the response has %q, the log %q", w.Body, &s.log)
 	}
 }
 
-// The values of headers are bytes: an old client may want another alphabet than UTF-8.
+// TestMiddleware_headers checks that the values of headers are bytes: an old client may use another
+// encoding than UTF-8.
 func TestMiddleware_headers(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -218,7 +220,7 @@ func TestMiddleware_inFlight(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
 	s.serve = func(http.ResponseWriter, *http.Request) {
-		s.wants(t, keyed("tea", "k"), 409, "being served", 1)
+		s.wants(t, keyed("tea", "k"), 409, "being handled", 1)
 		s.wants(t, keyed("cake", "k"), 409, "", 1)
 	}
 	s.wants(t, keyed("tea", "k"), 200, "", 1)
@@ -251,7 +253,8 @@ func TestMiddleware_refuses(t *testing.T) {
 	s.wants(t, keyed("tea", ""), 418, "true", 2)
 }
 
-// The largest body that can be named is no limit at all, and hides no other.
+// TestMiddleware_anyBody checks that the largest MaxBody is no limit, and that it does not
+// overflow.
 func TestMiddleware_anyBody(t *testing.T) {
 	t.Parallel()
 	s := open(t, &httpidempotency.Options{MaxBody: math.MaxInt64})
@@ -263,11 +266,11 @@ func TestMiddleware_anyBody(t *testing.T) {
 	}
 	defer l.Close(t.Context())
 	if _, err := httpidempotency.Middleware(l, time.Hour, &httpidempotency.Options{MaxBody: -1, Scope: httpidempotency.SharedScope}); err == nil {
-		t.Error("a limit below zero is taken")
+		t.Error("a limit below zero is accepted")
 	}
 }
 
-// Whoever answers refusals in words of its own can tell them apart.
+// TestMiddleware_refusals checks that Refuse gets a different error for each refusal.
 func TestMiddleware_refusals(t *testing.T) {
 	t.Parallel()
 	var why error
@@ -297,7 +300,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("cut") }
 
-func TestMiddleware_notRemembered(t *testing.T) {
+func TestMiddleware_notStored(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
 	s.serve = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "oh", http.StatusBadGateway) }
@@ -313,7 +316,7 @@ func TestMiddleware_notRemembered(t *testing.T) {
 	}
 	for i := range 2 {
 		if r := s.wants(t, keyed("a", "k"), 200, "", 3+i); r.Header().Get(httpidempotency.Replayed) != "" {
-			t.Error("it was remembered")
+			t.Error("it was stored")
 		}
 	}
 	if !strings.Contains(s.log.String(), "64 KiB") {
@@ -332,7 +335,7 @@ func TestMiddleware_panic(t *testing.T) {
 	s.serve = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	func() {
 		defer func() {
-			if recover() != http.ErrAbortHandler { //nolint:errorlint // this very one
+			if recover() != http.ErrAbortHandler { //nolint:errorlint // this value itself
 				t.Error("the panic is gone")
 			}
 		}()
@@ -346,12 +349,12 @@ func TestMiddleware_storeFails(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
 	s.store.acquire = fmt.Errorf("%w: secret host", driver.ErrUnavailable)
-	r := s.wants(t, keyed("a", "k"), 503, "cannot be found out", 0)
+	r := s.wants(t, keyed("a", "k"), 503, "unknown whether", 0)
 	if b := r.Body.Bytes(); bytes.Contains(b, []byte("secret")) || !strings.Contains(s.log.String(), "secret host") {
-		t.Errorf("the client is told %q, the log %q", b, &s.log)
+		t.Errorf("the response has %q, the log %q", b, &s.log)
 	}
 	s.store.acquire, s.store.renew = nil, driver.ErrNotHeld
-	s.wants(t, keyed("a", "k"), 201, "order 1", 1) // it was served, so the client hears of it
+	s.wants(t, keyed("a", "k"), 201, "order 1", 1) // it was handled, so the client gets the response
 	if !strings.Contains(s.log.String(), "not recorded") {
 		t.Errorf("the log says %q", &s.log)
 	}
@@ -380,7 +383,7 @@ func TestMiddleware_unsupported(t *testing.T) {
 	}
 }
 
-// Without a scope nobody knows whose key it is.
+// TestMiddleware_scope checks that Scope must be set: without it the owner of a key is unknown.
 func TestMiddleware_scope(t *testing.T) {
 	t.Parallel()
 	l, err := distlock.New(mem.New())
@@ -398,8 +401,8 @@ func TestMiddleware_scope(t *testing.T) {
 	s.wants(t, order("tea", httpidempotency.Header, "k", "Authorization", "bob"), 201, "order 1: tea", 1)
 }
 
-// The same key at two hosts of one service is two requests, however the name of the host is
-// written.
+// TestMiddleware_host checks that the same key at two hosts of one service is two requests, and
+// that the case of the host does not matter.
 func TestMiddleware_host(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -413,7 +416,8 @@ func TestMiddleware_host(t *testing.T) {
 	s.wants(t, at("tenant2.example"), 422, "", 1)
 }
 
-// An answer that asks the client to try again is not the answer to that try.
+// TestMiddleware_passing checks that a response that suggests a retry is not the response to that
+// retry.
 func TestMiddleware_passing(t *testing.T) {
 	t.Parallel()
 	for status, remembered := range map[int]bool{200: true, 400: true, 401: false, 402: true, 403: false, 404: true, 408: false, 409: false, 410: true, 422: true, 425: false, 429: false, 500: false, 503: false} {

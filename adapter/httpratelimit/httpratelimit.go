@@ -1,13 +1,14 @@
-// Package httpratelimit limits how often an HTTP handler is called, across all instances of a service.
+// Package httpratelimit limits how often an HTTP handler is called, across all instances of a
+// service.
 //
 //	limiter, err := locker.Limiter(100, time.Minute)
 //	...
-//	mux.Handle("POST /orders", ratelimit.Middleware(limiter, nil)(orders))
+//	mux.Handle("POST /orders", httpratelimit.Middleware(limiter, nil)(orders))
 //
-// A request over the limit is answered with 429 and Retry-After, and the handler does not see it.
+// A request over the limit gets 429 with Retry-After, and the handler is not called.
 //
-// It does not protect against floods: every request costs a round trip to the store. Whoever makes names at will, by addresses
-// or keys of their own choice, has as many limits.
+// It does not protect against floods: every request costs a round trip to the store. A client that
+// can choose its name, by many addresses or invented keys, has a limit for each of them.
 package httpratelimit
 
 import (
@@ -21,35 +22,38 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// Options are the options of Middleware. The zero value of each field is its default.
+// Options are the options of [Middleware]. The zero value of each field is its default.
 type Options struct {
-	// Key names what a request counts for: a user, a tenant, an API key. Requests for which it returns "" are not limited. By default it is
-	// the address that the request comes from, without its port. Behind a proxy that is the proxy's.
+	// Key returns the name under which a request counts: a user, a tenant, an API key. Requests for
+	// which it returns "" are not limited. The default is the address of the client, without its
+	// port. Behind a proxy that is the address of the proxy.
 	Key func(*http.Request) string
 
-	// Weight is how much a request counts: 1 by default. A request that it gives less than 1 or more than the limit is refused with 500: no wait would
-	// let it pass, and its sender is not to blame.
+	// Weight returns how much a request counts: 1 by default. A request with a weight below 1 or
+	// above the limit is refused with 500: it could never pass, and that is not the fault of the
+	// client.
 	Weight func(*http.Request) int64
 
-	// Wait is how long a request waits for its turn before it is refused. By default it does not.
+	// Wait is how long a request may wait before it is refused. By default it does not wait.
 	Wait time.Duration
 
-	// PassOnError lets requests pass that the store could not be asked about. By default they are refused with 503.
+	// PassOnError lets requests pass if the store fails. By default they are refused with 503.
 	PassOnError bool
 
-	// Log is told of requests that are refused with 500. By default it is slog.Default.
+	// Log gets requests that are refused with 500. The default is [slog.Default].
 	Log *slog.Logger
 
-	// Refuse answers a request that does not pass. The status is 429 over the limit, 503 if the store could not be asked, both with Retry-After
-	// set; 400 if the key is no name, and 500 if the weight can never pass. By default the answer is a line of plain text, which does not tell how
-	// the store failed.
+	// Refuse writes the response to a request that does not pass. The status is 429 over the limit
+	// and 503 if the store failed, both with Retry-After set; 400 if the key is not a valid name,
+	// and 500 if the weight can never pass. The default response is a line of plain text, without
+	// the error of the store.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, err error)
 }
 
 // Middleware lets requests pass as often as the limiter allows. It panics if the limiter is nil.
 func Middleware(l *distlock.Limiter, o *Options) func(http.Handler) http.Handler {
 	if l == nil {
-		panic("ratelimit: Middleware needs a limiter")
+		panic("httpratelimit: Middleware needs a limiter")
 	}
 	m := middleware{limiter: l}
 	if o != nil {
@@ -94,7 +98,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.Refuse(w, r, http.StatusTooManyRequests, err)
 	case errors.Is(err, distlock.ErrInvalidName):
 		m.Refuse(w, r, http.StatusBadRequest, err)
-	case errors.Is(err, distlock.ErrInvalid): // what this service made of the request
+	case errors.Is(err, distlock.ErrInvalid): // an error of this service: the weight
 		m.Log.ErrorContext(r.Context(), "a request could not be counted", "error", err)
 		m.Refuse(w, r, http.StatusInternalServerError, err)
 	case m.PassOnError && r.Context().Err() == nil:
@@ -105,12 +109,12 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 }
 
-// seconds is a duration as Retry-After has it: rounded up, since earlier is too early.
+// seconds formats a duration for Retry-After: rounded up, since a retry before that is too early.
 func seconds(d time.Duration) string {
 	return strconv.FormatInt(max(1, int64((d+time.Second-1)/time.Second)), 10)
 }
 
-// address is where a request comes from.
+// address returns the address of the client.
 func address(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

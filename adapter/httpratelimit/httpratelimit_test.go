@@ -30,7 +30,7 @@ func (down) Acquire(context.Context, driver.Request) (driver.Result, error) {
 	return driver.Result{}, fmt.Errorf("%w: password hunter2", driver.ErrUnavailable)
 }
 
-// handler counts its calls behind a middleware of two in a minute.
+// handler counts its calls behind a middleware with a limit of two in a minute.
 func handler(t *testing.T, store driver.Store, o *httpratelimit.Options) (http.Handler, *int) {
 	t.Helper()
 	l, err := distlock.New(store)
@@ -106,7 +106,7 @@ func TestMiddleware_options(t *testing.T) {
 			took time.Duration
 		}{
 			{"ann", 200, 0},
-			{"free", 200, 0}, // it has no key
+			{"free", 200, 0}, // a request without a key
 			{"ann", 429, 40 * time.Second},
 			{"ann", 200, 20 * time.Second},
 			{"a\nb", 400, 0},
@@ -126,7 +126,8 @@ func TestMiddleware_options(t *testing.T) {
 	})
 }
 
-// A weight that can never pass is the mistake of the service: the client is not told that its request is bad, and the log says what is.
+// TestMiddleware_badWeight checks a weight that can never pass. It is an error of the service: the
+// response does not blame the client, and the log has the weight.
 func TestMiddleware_badWeight(t *testing.T) {
 	for _, weight := range []int64{-1, 0, 3} { // of a limit of two
 		var log bytes.Buffer
@@ -139,8 +140,8 @@ func TestMiddleware_badWeight(t *testing.T) {
 		if w.Code != http.StatusInternalServerError || *served != 0 || w.Header().Get("Retry-After") != "" {
 			t.Errorf("a weight of %d: %d, %d served, retry after %q", weight, w.Code, *served, w.Header().Get("Retry-After"))
 		}
-		if told := fmt.Sprintf("a weight of %d", weight); !strings.Contains(log.String(), told) || strings.Contains(w.Body.String(), told) {
-			t.Errorf("the log says %q, and the client was told %q", &log, w.Body)
+		if text := fmt.Sprintf("a weight of %d", weight); !strings.Contains(log.String(), text) || strings.Contains(w.Body.String(), text) {
+			t.Errorf("the log has %q, and the response %q", &log, w.Body)
 		}
 	}
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// TestMetrics_balance lets clients of all kinds contend over bad links, and closes their Lockers in the midst of it. In the end nobody waits and nobody
-// holds a lease, whatever happened.
+// TestMetrics_balance lets clients of all kinds compete over bad links, and closes their Lockers in
+// the middle of it. In the end distlock.waiters and distlock.leases must be 0.
 func TestMetrics_balance(t *testing.T) {
 	seen := map[string]uint64{}
 	for seed := range uint64(25) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newProbe(t, nil)
-			storm(t, p, seed)
+			compete(t, p, seed)
 			for s, x := range p.points() {
 				if strings.HasPrefix(s, "distlock.leases") || strings.HasPrefix(s, "distlock.waiters") {
 					t.Errorf("seed %d: %s is %v in the end", seed, s, x.sum)
@@ -44,15 +44,16 @@ func TestMetrics_balance(t *testing.T) {
 		"kind=unavailable", "kind=timeout", "kind=unknown",
 	} {
 		if seen[s] < 5 {
-			t.Errorf("%s happened %d times: the storm is too mild", s, seen[s])
+			t.Errorf("%s happened %d times: too few to test it", s, seen[s])
 		}
 	}
 }
 
-func storm(t *testing.T, p *probe, seed uint64) {
+// compete runs the clients of one seed until their Lockers are closed.
+func compete(t *testing.T, p *probe, seed uint64) {
 	const ttl = 2 * time.Second
 	rng := rand.New(rand.NewPCG(seed, 1))
-	store := chaos.HandOn(mem.New())
+	store := chaos.HandOff(mem.New())
 	var wg sync.WaitGroup
 	for i := range 3 {
 		link := chaos.New(store, &chaos.Options{Name: fmt.Sprint("link-", i), Timeout: ttl / 2, Plan: chaos.Plan{
@@ -81,11 +82,11 @@ func storm(t *testing.T, p *probe, seed uint64) {
 		}
 	}
 	wg.Wait()
-	time.Sleep(time.Minute) // of what is told late
+	time.Sleep(time.Minute) // for late events
 	synctest.Wait()
 }
 
-// A client does what comes to its mind.
+// A client makes random calls.
 type client struct {
 	l     *distlock.Locker
 	store driver.Store
@@ -134,12 +135,12 @@ func (c *client) step(parent context.Context) error {
 	return c.hold(parent, lease)
 }
 
-// hold does something with a lease.
+// hold does something random with a lease.
 func (c *client) hold(ctx context.Context, lease *distlock.Lease) error {
 	c.pause(2 * time.Second)
 	switch c.rng.IntN(8) {
 	case 0:
-		return nil // it is forgotten, and ends with its MaxHold or with the Locker
+		return nil // the lease is not released, and ends with its MaxHold or with the Locker
 	case 1:
 		h, err := lease.Handle(ctx)
 		if err != nil {

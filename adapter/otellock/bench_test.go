@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// lives are what a lock goes through, most often and else.
+// lives has the events of typical locks.
 var lives = []struct {
 	name   string
 	events []distlock.Event
@@ -31,7 +31,7 @@ func play(ctx context.Context, observe distlock.Observer, events []distlock.Even
 	}
 }
 
-// providers are ways to set the adapter up, by what they cost.
+// providers returns configurations of the adapter, with different costs.
 func providers(t testing.TB) map[string]*otellock.Options {
 	t.Helper()
 	never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
@@ -41,14 +41,14 @@ func providers(t testing.TB) map[string]*otellock.Options {
 		return sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 	}
 	return map[string]*otellock.Options{
-		"metrics":                 {MeterProvider: meters(), TracerProvider: noop.NewTracerProvider()},
-		"groups":                  {MeterProvider: meters(), TracerProvider: noop.NewTracerProvider(), Group: group},
-		"spans that nobody keeps": {MeterProvider: meters(), TracerProvider: never},
-		"spans":                   {MeterProvider: meters(), TracerProvider: always},
+		"metrics":                {MeterProvider: meters(), TracerProvider: noop.NewTracerProvider()},
+		"groups":                 {MeterProvider: meters(), TracerProvider: noop.NewTracerProvider(), Group: group},
+		"spans without sampling": {MeterProvider: meters(), TracerProvider: never},
+		"spans":                  {MeterProvider: meters(), TracerProvider: always},
 	}
 }
 
-// Metrics cost no memory.
+// TestObserver_allocations checks that metrics allocate no memory.
 func TestObserver_allocations(t *testing.T) {
 	for name, opt := range providers(t) {
 		if _, off := opt.TracerProvider.(noop.TracerProvider); !off {
@@ -67,7 +67,7 @@ func TestObserver_allocations(t *testing.T) {
 	}
 }
 
-// BenchmarkObserver is what the events of one pair, one handed lock and one renewal cost.
+// BenchmarkObserver measures the events of one pair, one handed-off lock and one renewal.
 func BenchmarkObserver(b *testing.B) {
 	for name, opt := range providers(b) {
 		observe, err := otellock.New(opt)
@@ -85,7 +85,7 @@ func BenchmarkObserver(b *testing.B) {
 	}
 }
 
-// BenchmarkPair takes and gives back a free lock in memory, without an observer and with one.
+// BenchmarkPair acquires and releases a free lock in memory, with and without an observer.
 func BenchmarkPair(b *testing.B) {
 	run := func(name string, opts ...distlock.Option) {
 		b.Run(name, func(b *testing.B) {

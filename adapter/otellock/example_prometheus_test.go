@@ -20,7 +20,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// quoteServe and the functions below are on the page docs/observability.md.
+// The page docs/observability.md quotes quoteServe and the functions below.
 func quoteServe(store driver.Store, mux *http.ServeMux) (*distlock.Locker, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry)) // go.opentelemetry.io/otel/exporters/prometheus
@@ -31,7 +31,7 @@ func quoteServe(store driver.Store, mux *http.ServeMux) (*distlock.Locker, error
 	if err != nil {
 		return nil, err
 	}
-	// OpenMetrics carries exemplars, the older format does not.
+	// OpenMetrics has exemplars, the older format does not.
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	return distlock.New(store,
 		distlock.Observe(observer),
@@ -68,7 +68,7 @@ func quoteSpan(ctx context.Context, tracer trace.Tracer, locker *distlock.Locker
 		return err
 	}
 	defer lease.Unlock(ctx)                 // distlock.hold, below charge
-	return charge(lease.Context(ctx), span) // beside it
+	return charge(lease.Context(ctx), span) // its spans are next to distlock.hold
 }
 
 func charge(context.Context, trace.Span) error { return nil }

@@ -14,7 +14,7 @@ import (
 
 func ExampleNew() {
 	ctx := context.Background()
-	reader := metric.NewManualReader() // in earnest, an exporter's
+	reader := metric.NewManualReader() // a real program uses the reader of an exporter
 	observer, err := otellock.New(&otellock.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
 	if err != nil {
 		panic(err)
@@ -39,14 +39,14 @@ func ExampleNew() {
 	// distlock.hold.duration 1
 }
 
-// Without options it is told to the global providers.
+// Without options, the observer uses the global providers.
 func ExampleNew_global() {
 	locker, err := quoteGlobal(mem.New())
 	fmt.Println(locker, err)
 	// Output: locker on mem <nil>
 }
 
-// The names of locks are no attributes. What comes before the first slash may be one.
+// The names of locks are no attributes. Here the part before the first slash is one.
 func ExampleOptions() {
 	locker, err := quoteGroup(mem.New())
 	fmt.Println(locker, err)

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A probe is an observer and what it has told.
+// A probe is an observer and the data that it has exported.
 type probe struct {
 	testing.TB
 	observe distlock.Observer
@@ -46,7 +46,7 @@ func newProbe(t testing.TB, group func(string) string) *probe {
 	return p
 }
 
-// locker returns a Locker that tells the probe.
+// locker returns a Locker that the probe observes.
 func (p *probe) locker(store driver.Store, opts ...distlock.Option) *distlock.Locker {
 	p.Helper()
 	l, err := distlock.New(store, append(opts, distlock.Observe(p.observe), distlock.Holder("me"))...)
@@ -79,7 +79,8 @@ type point struct {
 	sum   float64
 }
 
-// points returns all series that are not 0, by name and attributes: "distlock.leases mode=exclusive store=mem".
+// points returns all series that are not 0, by name and attributes: "distlock.leases mode=exclusive
+// store=mem".
 func (p *probe) points() map[string]point {
 	p.Helper()
 	out := map[string]point{}
@@ -110,7 +111,7 @@ func series(name string, set attribute.Set) string {
 	return name
 }
 
-// want fails if other series than these are not 0.
+// want fails if the series that are not 0 are others than these.
 func (p *probe) want(want ...string) {
 	p.Helper()
 	got := slices.Sorted(maps.Keys(p.points()))

@@ -10,7 +10,7 @@ import (
 // buckets are the same for all histograms: from a round trip in memory to a hold of half an hour.
 var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 
-// instruments are what is measured.
+// instruments has all metrics.
 type instruments struct {
 	acquired metric.Float64Histogram
 	held     metric.Float64Histogram
@@ -47,12 +47,13 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		leases:   level("distlock.leases", "{lease}", "Leases that are held now."),
 		waiters:  level("distlock.waiters", "{call}", "Calls that wait for a lock now."),
 		lost:     count("distlock.lost", "{lease}", "Leases that were lost."),
-		errors:   count("distlock.store.errors", "{error}", "Calls to the store that failed, one for each lease that they were for."),
+		errors:   count("distlock.store.errors", "{error}", "Calls to the store that failed, counted once for each lease of the call."),
 	}
 	return i, errors.Join(errs...)
 }
 
-// begin makes the counters of errors and losses begin with 0: a rate sees no increase in a series that begins with 1.
+// begin starts the counters of errors and losses with 0: a rate sees no increase in a series that
+// starts with 1.
 func (i *instruments) begin(at *label) {
 	ctx := context.Background()
 	for _, opts := range at.lost {

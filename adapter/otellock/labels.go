@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	maxGroups = 100     // more would be names, not groups
-	other     = "other" // the group of all beyond
+	maxGroups = 100     // a program with more groups uses names as groups
+	other     = "other" // the group of all further names
 )
 
-// A label is the attributes of one store and group, made once: an event costs no memory for them.
+// A label has the attributes of one store and group. They are created once, so an event allocates
+// no memory for them.
 type label struct {
 	store    *storeLabel
 	acquired [len(modes)][len(outcomes)][]metric.RecordOption
@@ -28,18 +29,18 @@ type label struct {
 	lost     [len(reasons)][]metric.AddOption
 }
 
-// A storeLabel is the attributes of one store, whatever the group.
+// A storeLabel has the attributes of one store, for all groups.
 type storeLabel struct {
 	renewals [len(renewOutcomes)][]metric.RecordOption
 	errors   [len(ops)][len(failures)][]metric.AddOption
 }
 
-// labels are all of them. They are read without a lock: whoever adds one makes a copy of all.
+// labels has all labels. Readers take no mutex: add stores a changed copy of the map.
 type labels struct {
 	group func(key string) string
-	begin func(*label) // is told of every new one
+	begin func(*label) // called for every new label
 	known atomic.Pointer[known]
-	mu    sync.Mutex // of those who add
+	mu    sync.Mutex // for add
 }
 
 type known struct {
@@ -47,7 +48,7 @@ type known struct {
 	groups map[string]bool
 }
 
-// A site is where a label is found.
+// A site is the key of a label.
 type site struct{ store, group string }
 
 func newLabels(group func(string) string, begin func(*label)) *labels {
@@ -69,7 +70,7 @@ func (l *labels) of(e *distlock.Event) *label {
 	return l.add(at)
 }
 
-// cap puts a group that would be one too many into the last one.
+// cap replaces a group beyond maxGroups with the group other.
 func (k *known) cap(at site) site {
 	if at.group != "" && !k.groups[at.group] && len(k.groups) >= maxGroups {
 		at.group = other
@@ -77,7 +78,7 @@ func (k *known) cap(at site) site {
 	return at
 }
 
-// add makes a label, unless another did it meanwhile.
+// add creates a label, unless another goroutine has created it meanwhile.
 func (l *labels) add(at site) *label {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +150,7 @@ func add(base []attribute.KeyValue, pairs ...string) []metric.AddOption {
 	return []metric.AddOption{metric.WithAttributeSet(set(base, pairs))}
 }
 
-// set makes a set of base and of pairs of names and values.
+// set returns a set of base and of pairs of names and values.
 func set(base []attribute.KeyValue, pairs []string) attribute.Set {
 	all := append([]attribute.KeyValue(nil), base...)
 	for i := 0; i < len(pairs); i += 2 {

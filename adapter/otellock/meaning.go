@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// The values of attributes are closed sets. What follows finds the one that an event means.
+// Every attribute has a fixed set of values. The functions below choose the value for an event.
 
 const (
 	granted = iota
@@ -20,25 +20,25 @@ const (
 
 var outcomes = [...]string{"granted", "busy", "timeout", "cancelled", "error"}
 
-// outcomeOf tells how a call for a lock ended.
+// outcomeOf returns the outcome of a call for a lock.
 func outcomeOf(ctx context.Context, e *distlock.Event) int {
 	if e.Err == nil {
 		return granted
 	}
-	over := ctx.Err()
+	ended := ctx.Err()
 	switch {
 	case errors.Is(e.Err, distlock.ErrClosed):
 		return cancelled
-	case errors.Is(e.Err, distlock.ErrHeld) && (!e.Waited || over == nil):
+	case errors.Is(e.Err, distlock.ErrHeld) && (!e.Waited || ended == nil):
 		return busy
-	case errors.Is(over, context.Canceled):
+	case errors.Is(ended, context.Canceled):
 		return cancelled
 	case errors.Is(e.Err, distlock.ErrHeld):
 		return timeout
-	case over != nil && !ofStore(e.Err): // it was late before the store was asked
+	case ended != nil && !ofStore(e.Err): // the time had ended before the store was called
 		return timeout
 	}
-	return failed // also if time ran out before the store ever answered
+	return failed // also if the time ended before the store ever replied
 }
 
 // ofStore reports whether a call to the store failed.
@@ -55,7 +55,8 @@ const (
 
 var renewOutcomes = [...]string{"ok", "lost", "error"}
 
-// renewalOf tells how a renewal ended. A good answer that came when trust was over does not save the lease.
+// renewalOf returns the outcome of a renewal. A success that arrives after the end of trust does
+// not save the lease.
 func renewalOf(e *distlock.Event) int {
 	switch {
 	case errors.Is(e.Err, driver.ErrNotHeld), e.Err == nil && e.Left <= 0:
@@ -84,8 +85,9 @@ const (
 
 var reasons = [...]string{"expired", "taken", "broken", "store"}
 
-// lossOf tells why a lease was lost, and how its hold ended by that. A lease that was not renewed in time because renewals failed is the
-// store's; the others are those of the program: it was paused, or the lease was Fixed or had a MaxHold.
+// lossOf returns why a lease was lost, and how its hold ended. If a lease was not renewed in time
+// because renewals failed, the reason is the store. Otherwise it is the program: the process was
+// paused, or the lease was NoRenewal or had a MaxHold.
 func lossOf(e *distlock.Event) (reason, end int) {
 	var lost *distlock.LostError
 	if !errors.As(e.Err, &lost) {
@@ -120,7 +122,7 @@ const (
 
 var failures = [...]string{"unavailable", "timeout", "unknown", "invalid"}
 
-// failureOf tells what an error of a store means.
+// failureOf returns the kind of an error of a store.
 func failureOf(err error) int {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):

@@ -11,9 +11,9 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// What an event means that is seldom seen.
-func TestMetrics_seldom(t *testing.T) {
-	over, cancel := context.WithCancel(context.Background())
+// TestMetrics_rare checks the metrics of events that are rare.
+func TestMetrics_rare(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	late, cancel := context.WithTimeout(context.Background(), -1)
 	defer cancel()
@@ -27,19 +27,19 @@ func TestMetrics_seldom(t *testing.T) {
 		want []string
 	}{
 		"a renewal too late": {t.Context(), distlock.Event{Type: distlock.EventRenewed, Left: -1}, []string{"distlock.renew.duration outcome=lost store=mem"}},
-		"a renewal of a young lease": {
+		"a renewal of a provisional lease": {
 			t.Context(), distlock.Event{Type: distlock.EventRenewed, Left: time.Second}, []string{"distlock.renew.duration outcome=ok store=mem"},
 		},
-		"an ask that its caller cut short": {over, distlock.Event{Type: distlock.EventAttempted, Err: context.Canceled}, nil},
-		"an ask that was late": {
+		"an attempt that its caller cancelled": {ended, distlock.Event{Type: distlock.EventAttempted, Err: context.Canceled}, nil},
+		"an attempt that was late": {
 			late, distlock.Event{Type: distlock.EventAttempted, Err: fmt.Errorf("no answer: %w", context.DeadlineExceeded)},
 			[]string{"distlock.store.errors kind=timeout op=acquire store=mem"},
 		},
-		"a release that was cut short":         {over, distlock.Event{Type: distlock.EventReleased, Err: op}, []string{"distlock.hold.duration end=released mode=exclusive store=mem", "distlock.leases mode=exclusive store=mem", "distlock.store.errors kind=unavailable op=release store=mem"}},
-		"time over, and the store never there": {late, distlock.Event{Type: distlock.EventRefused, Err: errors.Join(op, late.Err())}, refused("error")},
-		"left, and the store never there":      {over, distlock.Event{Type: distlock.EventRefused, Err: errors.Join(op, over.Err())}, refused("cancelled")},
-		"held, and the time over since":        {late, distlock.Event{Type: distlock.EventRefused, Err: &distlock.HeldError{}}, refused("busy")},
-		"a reader that would write":            {t.Context(), distlock.Event{Type: distlock.EventRefused, Err: distlock.ErrUpgrade}, refused("error")},
+		"a release that was cancelled":         {ended, distlock.Event{Type: distlock.EventReleased, Err: op}, []string{"distlock.hold.duration end=released mode=exclusive store=mem", "distlock.leases mode=exclusive store=mem", "distlock.store.errors kind=unavailable op=release store=mem"}},
+		"a timeout, and the store never there": {late, distlock.Event{Type: distlock.EventRefused, Err: errors.Join(op, late.Err())}, refused("error")},
+		"cancelled, and the store never there": {ended, distlock.Event{Type: distlock.EventRefused, Err: errors.Join(op, ended.Err())}, refused("cancelled")},
+		"held, and a timeout since":            {late, distlock.Event{Type: distlock.EventRefused, Err: &distlock.HeldError{}}, refused("busy")},
+		"a reader that wants to write":         {t.Context(), distlock.Event{Type: distlock.EventRefused, Err: distlock.ErrUpgrade}, refused("error")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProbe(t, nil)
@@ -50,7 +50,7 @@ func TestMetrics_seldom(t *testing.T) {
 	}
 }
 
-// A group that is called as the last one, and one that is cut in the midst of a letter.
+// TestGroups_odd checks a group with the name "other", and one that ends within a UTF-8 character.
 func TestGroups_odd(t *testing.T) {
 	p := newProbe(t, func(key string) string { return key })
 	for i := range 100 {

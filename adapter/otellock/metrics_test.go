@@ -21,7 +21,7 @@ import (
 	"github.com/distlock/distlock/locktest"
 )
 
-// must returns a lease that is there to be had.
+// must returns the lease, and fails the test if there is an error.
 func must(t testing.TB) func(*distlock.Lease, error) *distlock.Lease {
 	return func(lease *distlock.Lease, err error) *distlock.Lease {
 		t.Helper()
@@ -32,11 +32,11 @@ func must(t testing.TB) func(*distlock.Lease, error) *distlock.Lease {
 	}
 }
 
-// Every way in which a call and a lease can end, and all that is measured by it.
+// TestMetrics_outcomes checks the metrics of every way in which a call and a lease can end.
 func TestMetrics_outcomes(t *testing.T) {
 	const ok = "distlock.acquire.duration mode=exclusive outcome=granted store=locktest"
 	ended := func(end string) string { return "distlock.hold.duration end=" + end + " mode=exclusive store=locktest" }
-	asked := func(outcome string) string {
+	answered := func(outcome string) string {
 		return "distlock.acquire.duration mode=exclusive outcome=" + outcome + " store=locktest"
 	}
 	renewed := func(outcome string) string { return "distlock.renew.duration outcome=" + outcome + " store=locktest" }
@@ -62,71 +62,71 @@ func TestMetrics_outcomes(t *testing.T) {
 			time.Sleep(time.Minute)
 			_ = lease.Unlock(t.Context())
 		}, []string{ok, renewed("ok"), margin, ended("released")}},
-		"given away": {func(t *testing.T, _ *locktest.Store, l *distlock.Locker) {
+		"passed on": {func(t *testing.T, _ *locktest.Store, l *distlock.Locker) {
 			_, _ = must(t)(l.Lock(t.Context(), "x")).Handle(t.Context())
 		}, []string{ok}},
 		"busy": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
 			_, _ = l.TryLock(t.Context(), "x")
-		}, []string{asked("busy")}},
-		"timeout by Wait": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
+		}, []string{answered("busy")}},
+		"timeout by MaxWait": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
 			_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
-		}, []string{asked("timeout")}},
+		}, []string{answered("timeout")}},
 		"timeout by the context": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, boom)
 			defer cancel()
 			_, _ = l.Lock(ctx, "x")
-		}, []string{asked("timeout")}},
-		"too late to ask": {func(t *testing.T, _ *locktest.Store, l *distlock.Locker) {
+		}, []string{answered("timeout")}},
+		"too late for an attempt": {func(t *testing.T, _ *locktest.Store, l *distlock.Locker) {
 			ctx, cancel := context.WithTimeout(t.Context(), -1)
 			defer cancel()
 			_, _ = l.Lock(ctx, "x")
-		}, []string{asked("timeout")}},
+		}, []string{answered("timeout")}},
 		"cancelled": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Minute, func() { cancel(boom) })
 			_, _ = l.Lock(ctx, "x")
-		}, []string{asked("cancelled")}},
-		"cancelled in an ask": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
+		}, []string{answered("cancelled")}},
+		"cancelled in an attempt": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Delay(100 * time.Millisecond)
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Millisecond, cancel)
 			_, _ = l.Lock(ctx, "x")
 			s.Delay(0)
-		}, []string{asked("cancelled")}},
+		}, []string{answered("cancelled")}},
 		"closed": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
 			time.AfterFunc(time.Minute, func() { _ = l.Close(context.Background()) })
 			_, _ = l.Lock(t.Context(), "x")
-		}, []string{asked("cancelled")}},
+		}, []string{answered("cancelled")}},
 		"unavailable": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Unavailable(1)
 			_, _ = l.Lock(t.Context(), "x")
-		}, []string{asked("error"), failed("acquire", "unavailable")}},
-		"unavailable for as long as one may wait": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
+		}, []string{answered("error"), failed("acquire", "unavailable")}},
+		"unavailable for the whole wait": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")
 			time.AfterFunc(time.Second, s.Down)
 			_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
 			s.Up()
-		}, []string{asked("timeout"), failed("acquire", "unavailable"), failed("withdraw", "unavailable")}}, // held, as far as is known
-		"an answer lost": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
+		}, []string{answered("timeout"), failed("acquire", "unavailable"), failed("withdraw", "unavailable")}}, // the last reply was "held"
+		"a reply lost": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.LoseReplies(1, locktest.Acquire)
 			_ = must(t)(l.Lock(t.Context(), "x")).Unlock(t.Context())
 		}, []string{ok, ended("released"), failed("acquire", "unknown")}},
-		"no answer": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
+		"no reply": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Cut()
 			_, _ = l.Lock(t.Context(), "x")
 			s.Heal()
-		}, []string{asked("error"), failed("acquire", "timeout"), failed("withdraw", "timeout")}},
+		}, []string{answered("error"), failed("acquire", "timeout"), failed("withdraw", "timeout")}},
 		"a release lost": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			lease := must(t)(l.Lock(t.Context(), "x"))
-			s.LoseRequests(1000, locktest.Release) // it is repeated for 5 s
+			s.LoseRequests(1000, locktest.Release) // the release is repeated for 5 s
 			_, _ = lease.Unlock(t.Context()), lease.Unlock(t.Context())
 		}, []string{ok, ended("released"), failed("release", "unknown")}},
-		"the store is away": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
+		"the store is down": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			lease := must(t)(l.Lock(t.Context(), "x"))
 			s.Down()
 			<-lease.Done()
@@ -219,7 +219,8 @@ func TestMetrics_figures(t *testing.T) {
 	})
 }
 
-// What is exported has the names, units, buckets and attributes that are promised, and those only.
+// TestMetrics_table checks that the exported metrics have the documented names, units, buckets and
+// attributes, and no others.
 func TestMetrics_table(t *testing.T) {
 	want := map[string]string{
 		"distlock.acquire.duration": "s histogram mode outcome store",
@@ -285,7 +286,7 @@ func TestMetrics_table(t *testing.T) {
 	}
 }
 
-// everything makes one event of every sort.
+// everything emits one event of every type.
 func everything(t testing.TB, observe distlock.Observer) {
 	t.Helper()
 	ctx := context.Background()
@@ -293,7 +294,7 @@ func everything(t testing.TB, observe distlock.Observer) {
 	cancel()
 	late, cancel := context.WithTimeout(ctx, -1)
 	defer cancel()
-	tell := func(ctx context.Context, e distlock.Event) {
+	emit := func(ctx context.Context, e distlock.Event) {
 		for _, e.Mode = range []distlock.Mode{distlock.ModeExclusive, distlock.ModeShared, distlock.ModeCounted} {
 			e.Store, e.Name, e.Holder = "mem", "x", "me"
 			observe(ctx, e)
@@ -301,38 +302,39 @@ func everything(t testing.TB, observe distlock.Observer) {
 	}
 	errs := []error{nil, driver.ErrUnavailable, driver.ErrInvalid, context.DeadlineExceeded, errors.New("reset")}
 	for _, err := range errs {
-		tell(ctx, distlock.Event{Type: distlock.EventAttempted, Err: err})
-		tell(ctx, distlock.Event{Type: distlock.EventRenewed, Left: time.Second, Margin: time.Second, Err: err})
-		tell(ctx, distlock.Event{Type: distlock.EventReleased, Err: err})
-		tell(ctx, distlock.Event{Type: distlock.EventWithdrawn, Err: err})
+		emit(ctx, distlock.Event{Type: distlock.EventAttempted, Err: err})
+		emit(ctx, distlock.Event{Type: distlock.EventRenewed, Left: time.Second, Margin: time.Second, Err: err})
+		emit(ctx, distlock.Event{Type: distlock.EventReleased, Err: err})
+		emit(ctx, distlock.Event{Type: distlock.EventWithdrawn, Err: err})
 	}
-	tell(ctx, distlock.Event{Type: distlock.EventRenewed, Err: driver.ErrNotHeld})
+	emit(ctx, distlock.Event{Type: distlock.EventRenewed, Err: driver.ErrNotHeld})
 	for range errs {
-		tell(ctx, distlock.Event{Type: distlock.EventGranted})
+		emit(ctx, distlock.Event{Type: distlock.EventGranted})
 	}
 	held := &distlock.HeldError{Name: "x", Holder: "you"}
 	for range 2 {
-		tell(ctx, distlock.Event{Type: distlock.EventWaiting})
+		emit(ctx, distlock.Event{Type: distlock.EventWaiting})
 	}
-	tell(ctx, distlock.Event{Type: distlock.EventRefused, Err: held})
-	tell(over, distlock.Event{Type: distlock.EventRefused, Waited: true, Err: held})
-	tell(late, distlock.Event{Type: distlock.EventRefused, Waited: true, Err: held})
-	tell(ctx, distlock.Event{Type: distlock.EventRefused, Err: distlock.ErrUpgrade})
+	emit(ctx, distlock.Event{Type: distlock.EventRefused, Err: held})
+	emit(over, distlock.Event{Type: distlock.EventRefused, Waited: true, Err: held})
+	emit(late, distlock.Event{Type: distlock.EventRefused, Waited: true, Err: held})
+	emit(ctx, distlock.Event{Type: distlock.EventRefused, Err: distlock.ErrUpgrade})
 	for _, reason := range []distlock.Loss{distlock.LossExpired, distlock.LossTaken, distlock.LossBroken, distlock.LossMaxHold} {
 		for _, risk := range []bool{false, true} {
-			tell(ctx, distlock.Event{Type: distlock.EventGranted})
-			tell(ctx, distlock.Event{Type: distlock.EventLost, Risk: risk, Err: &distlock.LostError{Name: "x", Reason: reason}})
+			emit(ctx, distlock.Event{Type: distlock.EventGranted})
+			emit(ctx, distlock.Event{Type: distlock.EventLost, Risk: risk, Err: &distlock.LostError{Name: "x", Reason: reason}})
 		}
 	}
 	for _, kind := range []distlock.EventType{distlock.EventHandedOff, distlock.EventDetached} {
-		tell(ctx, distlock.Event{Type: distlock.EventGranted, Handed: true})
-		tell(ctx, distlock.Event{Type: kind})
+		emit(ctx, distlock.Event{Type: distlock.EventGranted, Handed: true})
+		emit(ctx, distlock.Event{Type: kind})
 	}
-	tell(ctx, distlock.Event{Type: distlock.EventAtRisk})
-	tell(ctx, distlock.Event{Type: distlock.EventRecovered})
+	emit(ctx, distlock.Event{Type: distlock.EventAtRisk})
+	emit(ctx, distlock.Event{Type: distlock.EventRecovered})
 }
 
-// A rate sees no increase in a series that begins with 1.
+// TestMetrics_begin checks that counters start with 0: a rate sees no increase in a series that
+// starts with 1.
 func TestMetrics_begin(t *testing.T) {
 	p := newProbe(t, func(string) string { return "g" })
 	p.observe(t.Context(), distlock.Event{Type: distlock.EventGranted, Store: "mem", Name: "x"})

@@ -1,4 +1,4 @@
-// Package otellock tells OpenTelemetry what happens to locks: metrics, and spans for the wait and for the hold.
+// Package otellock exports metrics and spans of distributed locks to OpenTelemetry.
 //
 //	observer, err := otellock.New(nil) // to the global providers
 //	...
@@ -16,18 +16,22 @@
 //	distlock.store.errors       counter           store, op: acquire, renew, release, withdraw;
 //	                                              kind: unavailable, timeout, unknown, invalid
 //
-// The margin is how much trust was left when a renewal succeeded. It is about 60 % of the TTL while all is well, and shrinks
-// before leases are lost. The page docs/observability.md tells what every value means, and has a dashboard and alerts.
+// The margin is how much trust was left when a renewal succeeded. It is about 60 % of the TTL in
+// normal operation, and shrinks before leases are lost. The page docs/observability.md explains
+// every value, and has a dashboard and alerts.
 //
-// The names of locks are on no metric: there may be millions. Options.Group makes a few groups of them.
+// The names of locks are on no metric: there may be millions. [Options].Group puts them into a few
+// groups.
 //
 // # Spans
 //
-// A call that asks for a lock is a span distlock.acquire, a child of the span in its context, with an event where the wait began. A lease is
-// a span distlock.hold beside it, whoever gives it back. It ends with an error if the lease was lost. Both carry the name, the
-// mode, the holder and the fence. They are made when they end, so the client of a store does not put its own spans below them.
+// A call for a lock is a span distlock.acquire, a child of the span in its context, with an event
+// at the start of the wait. A lease is a span distlock.hold next to it, also if another goroutine
+// releases the lease. It ends with an error if the lease was lost. Both have the name, the mode,
+// the holder and the fence (fencing token). The spans are created when they end, so the spans of
+// the client of a store are not their children.
 //
-// What is measured is recorded under these spans: exemplars lead from a slow bucket to the trace.
+// Durations are recorded under these spans: exemplars link a slow bucket to the trace.
 package otellock
 
 import (
@@ -45,19 +49,20 @@ import (
 // Scope is the name of the instrumentation scope of all metrics and spans.
 const Scope = "github.com/distlock/distlock/adapter/otellock"
 
-// Options are where to tell it, and how. The zero Options are the defaults.
+// Options are the options of [New]. The zero value of each field is its default.
 type Options struct {
 	MeterProvider  metric.MeterProvider // nil: the global one
 	TracerProvider trace.TracerProvider // nil: the global one; noop.NewTracerProvider makes no spans
 
-	// Group makes an attribute "group" of the name of a lock, for the metrics about leases: all but distlock.renew.duration
-	// and distlock.store.errors. An empty group is no attribute. The first 100 groups are kept apart, all others are
-	// "other". It is called for every event, by many goroutines. Nil: there are no groups.
+	// Group returns the attribute "group" for the name of a lock. It is on all metrics except
+	// distlock.renew.duration and distlock.store.errors. An empty group is no attribute. The first
+	// 100 groups are separate, all others are "other". Group is called for every event, by many
+	// goroutines. Nil means no groups.
 	Group func(key string) string
 }
 
-// New returns an observer for distlock.Observe. It may serve many Lockers. Nil Options are the defaults. The error is that of a
-// provider which refuses an instrument.
+// New returns an observer for [distlock.Observe]. Several Lockers may share it. Nil Options are the
+// defaults. New returns an error if a provider refuses an instrument.
 func New(opt *Options) (distlock.Observer, error) {
 	if opt == nil {
 		opt = &Options{}
@@ -82,7 +87,8 @@ func New(opt *Options) (distlock.Observer, error) {
 	return o.observe, nil
 }
 
-// version is that of the module in this program; empty if it is not known.
+// version returns the version of the module in this program. It is empty if the version is not
+// known.
 func version() string {
 	const module = "github.com/distlock/distlock"
 	info, ok := debug.ReadBuildInfo()
@@ -103,8 +109,8 @@ func version() string {
 	return ""
 }
 
-// An observer keeps nothing about a lease: every event says all that there is to tell. So nothing can leak, and
-// the order in which the events of several goroutines come does not matter.
+// An observer stores nothing about a lease: every event has all the data to record. So nothing can
+// leak, and the order of the events of several goroutines does not matter.
 type observer struct {
 	*instruments
 	spans
@@ -116,7 +122,7 @@ func (o *observer) observe(ctx context.Context, e distlock.Event) {
 	mode := modeOf(e.Mode)
 	switch e.Type {
 	case distlock.EventAttempted:
-		// A call that was cut short by its caller says nothing about the store.
+		// A call that its caller cancelled says nothing about the store.
 		if e.Err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 			o.failed(ctx, at, opAcquire, e.Err)
 		}
@@ -125,18 +131,18 @@ func (o *observer) observe(ctx context.Context, e distlock.Event) {
 	case distlock.EventWaiting:
 		o.waiters.Add(ctx, 1, at.waiters[mode]...)
 	case distlock.EventGranted, distlock.EventRefused:
-		o.asked(ctx, at, mode, &e)
+		o.answered(ctx, at, mode, &e)
 	case distlock.EventRenewed:
 		o.renewed(ctx, at, &e)
 	case distlock.EventReleased, distlock.EventHandedOff, distlock.EventLost:
 		o.ended(ctx, at, mode, &e)
-	case distlock.EventDetached: // it is held on elsewhere, or was only a pass of a limiter
+	case distlock.EventDetached: // another process holds it now, or it was a pass of a Limiter
 		o.leases.Add(ctx, -1, at.leases[mode]...)
 	}
 }
 
-// asked tells how a call for a lock ended.
-func (o *observer) asked(ctx context.Context, at *label, mode int, e *distlock.Event) {
+// answered records the end of a call for a lock.
+func (o *observer) answered(ctx context.Context, at *label, mode int, e *distlock.Event) {
 	if e.Waited {
 		o.waiters.Add(ctx, -1, at.waiters[mode]...)
 	}
@@ -149,7 +155,7 @@ func (o *observer) asked(ctx context.Context, at *label, mode int, e *distlock.E
 	span.End()
 }
 
-// renewed tells how a renewal ended.
+// renewed records the end of a renewal.
 func (o *observer) renewed(ctx context.Context, at *label, e *distlock.Event) {
 	outcome := renewalOf(e)
 	o.renewals.Record(ctx, e.Took.Seconds(), at.store.renewals[outcome]...)
@@ -161,7 +167,7 @@ func (o *observer) renewed(ctx context.Context, at *label, e *distlock.Event) {
 	}
 }
 
-// ended tells how a hold ended.
+// ended records the end of a hold.
 func (o *observer) ended(ctx context.Context, at *label, mode int, e *distlock.Event) {
 	o.leases.Add(ctx, -1, at.leases[mode]...)
 	if e.Type == distlock.EventReleased {
@@ -178,7 +184,7 @@ func (o *observer) ended(ctx context.Context, at *label, mode int, e *distlock.E
 	span.End()
 }
 
-// failed counts an error of the store, if there is one.
+// failed counts err as an error of the store, if err is not nil.
 func (o *observer) failed(ctx context.Context, at *label, op int, err error) {
 	if err != nil {
 		o.errors.Add(ctx, 1, at.store.errors[op][failureOf(err)]...)

@@ -21,15 +21,16 @@ import (
 )
 
 const (
-	dashboardFile = "../contrib/grafana/distlock.json"
-	alertsFile    = "../contrib/prometheus/alerts.yml"
-	pageFile      = "../docs/observability.md"
+	dashboardFile = "../../contrib/grafana/distlock.json"
+	alertsFile    = "../../contrib/prometheus/alerts.yml"
+	pageFile      = "../../docs/observability.md"
 )
 
-// A catalogue is what Prometheus sees: by the name of a series, the values of its labels.
+// A catalogue has the series that Prometheus sees: the values of the labels, by the name of the
+// series.
 type catalogue map[string]map[string][]string
 
-// exported returns what the code exports through the exporter for Prometheus.
+// exported returns the series that the code exports through the exporter for Prometheus.
 func exported(t *testing.T) catalogue {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -86,7 +87,8 @@ var (
 // scraped are the labels that Prometheus adds.
 var scraped = []string{"job", "instance"}
 
-// flaws returns what an expression, and the labels that a text beside it shows, asks for and the code does not export.
+// flaws returns the metrics, labels and values that an expression uses and the code does not
+// export, and the labels in text that the result does not have.
 func (c catalogue) flaws(expr, text string) (found []string) {
 	all := map[string]bool{}
 	names := selector.FindAllStringSubmatch(expr, -1)
@@ -156,7 +158,7 @@ func TestFlaws_canFail(t *testing.T) {
 	}
 }
 
-// A dashboard is what of Grafana's format is used here.
+// A dashboard is the part of Grafana's format that is used here.
 type dashboard struct {
 	UID           string
 	Title         string
@@ -204,7 +206,7 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// units are those of Grafana that fit what is measured.
+// units has the units of Grafana that fit the metrics.
 var units = []string{"s", "ops", "short"}
 
 func TestDashboard(t *testing.T) {
@@ -275,7 +277,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// family is the name of a metric without what a histogram adds.
+// family returns the name of a metric without the suffix of a histogram.
 func family(name string) string {
 	for _, s := range []string{"_bucket", "_sum", "_count"} {
 		name = strings.TrimSuffix(name, s)
@@ -283,7 +285,8 @@ func family(name string) string {
 	return name
 }
 
-// An alert is one of the rules. They are written one key a line, so that no library is needed to read them; promtool reads them in earnest.
+// An alert is one of the rules. The file has one key a line, so that this test needs no YAML
+// library; promtool checks the syntax.
 type alert struct{ name, expr, text string }
 
 func readAlerts(t *testing.T) []alert {
@@ -324,12 +327,13 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("%s: no runbook", a.name)
 		}
 		if !strings.Contains(string(page), "\n### "+a.name+"\n") {
-			t.Errorf("%s: the page does not tell what to do", a.name)
+			t.Errorf("%s: the page does not say how to handle it", a.name)
 		}
 	}
 }
 
-// The table on the page has every metric with its name in Prometheus and its labels.
+// TestPage checks that the table on the page has every metric with its name in Prometheus and its
+// labels.
 func TestPage(t *testing.T) {
 	c := exported(t)
 	text, err := os.ReadFile(pageFile)
@@ -356,11 +360,11 @@ func TestPage(t *testing.T) {
 				continue
 			}
 			if !strings.Contains(row, "`"+l+"`") {
-				t.Errorf("%s: the page does not tell of %s", name, l)
+				t.Errorf("%s: the page does not have the label %s", name, l)
 			}
 			for _, v := range c.values(name, l) {
 				if l != "store" && !strings.Contains(string(text), "`"+v+"`") {
-					t.Errorf("%s: the page does not tell what %s=%s means", name, l, v)
+					t.Errorf("%s: the page does not explain %s=%s", name, l, v)
 				}
 			}
 		}
@@ -393,7 +397,8 @@ func TestAlerts_promtool(t *testing.T) {
 	promtool(t, "test", "rules", strings.Replace(alertsFile, ".yml", "_test.yml", 1))
 }
 
-// Every expression of the dashboard is one that Prometheus understands: as a rule, with values in the place of Grafana's variables.
+// TestDashboard_promtool checks that Prometheus can parse every expression of the dashboard: as a
+// rule, with values instead of Grafana's variables.
 func TestDashboard_promtool(t *testing.T) {
 	rules := "groups:\n  - name: dashboard\n    rules:\n"
 	n := 0

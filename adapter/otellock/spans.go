@@ -14,7 +14,8 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// The attributes of spans. Other than those of metrics they stand beside attributes of everybody else, and are named in full.
+// The attributes of spans. Unlike those of metrics they are mixed with attributes of other
+// packages, so they have full names.
 const (
 	attrStore   = attribute.Key("distlock.store")
 	attrName    = attribute.Key("distlock.name")
@@ -22,23 +23,23 @@ const (
 	attrHolder  = attribute.Key("distlock.holder")
 	attrFence   = attribute.Key("distlock.fence")
 	attrOutcome = attribute.Key("distlock.outcome") // of distlock.acquire
-	attrWait    = attribute.Key("distlock.wait")    // seconds of it in line
+	attrWait    = attribute.Key("distlock.wait")    // seconds of it that were spent waiting
 	attrHanded  = attribute.Key("distlock.handed")  // by another goroutine of the process, without the store
-	attrBlocker = attribute.Key("distlock.blocker") // who has what was refused
+	attrBlocker = attribute.Key("distlock.blocker") // the holder of the refused lock
 	attrEnd     = attribute.Key("distlock.end")     // of distlock.hold
 )
 
-// spans makes spans of what is over: of an event that says how long it took.
-type spans struct{ tracer trace.Tracer } // nil: nobody wants any
+// spans creates spans that end now, from events that say how long they took.
+type spans struct{ tracer trace.Tracer } // nil: no spans are wanted
 
 func newSpans(p trace.TracerProvider, version string) spans {
-	if _, off := p.(noop.TracerProvider); off { // to ask it for a span costs memory all the same
+	if _, off := p.(noop.TracerProvider); off { // its Start would still allocate memory
 		return spans{}
 	}
 	return spans{p.Tracer(Scope, trace.WithInstrumentationVersion(version))}
 }
 
-// acquire begins the span of a call for a lock, which ends now.
+// acquire starts the span of a call for a lock, which ends now.
 func (s spans) acquire(ctx context.Context, e *distlock.Event, outcome string) (context.Context, trace.Span) {
 	if s.tracer == nil {
 		return ctx, noop.Span{}
@@ -62,20 +63,21 @@ func (s spans) acquire(ctx context.Context, e *distlock.Event, outcome string) (
 	return ctx, span
 }
 
-// refused tells why a call got no lease.
+// refused records why a call got no lease.
 func refused(span trace.Span, err error, outcome string) {
 	var held *distlock.HeldError
 	if errors.As(err, &held) && held.Holder != "" {
 		span.SetAttributes(attrBlocker.String(clean(held.Holder)))
 	}
 	switch outcome {
-	case outcomes[timeout], outcomes[failed]: // to find it busy, or to leave, may be what the caller wants
+	case outcomes[timeout], outcomes[failed]: // busy and cancelled may be what the caller wants
 		span.SetStatus(codes.Error, clean(err.Error()))
 	}
 }
 
-// hold begins the span of a lease, which ends now. It belongs to the trace of the call that took the lease. If it was given back in another
-// trace, there is a link to that.
+// hold starts the span of a lease, which ends now. It belongs to the trace of the call that
+// acquired the lease. If the lease was released in another trace, the span has a link to that
+// trace.
 func (s spans) hold(ctx context.Context, e *distlock.Event, end string) (context.Context, trace.Span) {
 	from := ctx
 	if e.Origin != nil {
@@ -92,13 +94,13 @@ func (s spans) hold(ctx context.Context, e *distlock.Event, end string) (context
 	if by := trace.SpanContextFromContext(ctx); by.IsValid() && by.TraceID() != span.SpanContext().TraceID() {
 		span.AddLink(trace.Link{SpanContext: by})
 	}
-	if e.Err != nil { // it is lost, or may stay taken
+	if e.Err != nil { // the lease is lost, or the name may stay locked
 		span.SetStatus(codes.Error, clean(e.Err.Error()))
 	}
 	return at, span
 }
 
-// common are the attributes of both, and one more.
+// common returns the attributes of both spans, and one more.
 func common(e *distlock.Event, more attribute.KeyValue) []attribute.KeyValue {
 	all := make([]attribute.KeyValue, 0, 6)
 	all = append(all, attrStore.String(e.Store), attrName.String(clean(e.Name)), attrMode.String(string(e.Mode)), attrHolder.String(clean(e.Holder)), more)
@@ -108,5 +110,6 @@ func common(e *distlock.Event, more attribute.KeyValue) []attribute.KeyValue {
 	return all
 }
 
-// clean makes a text fit for a protocol that takes UTF-8 only, and else loses the whole batch: a store may say anything.
+// clean replaces invalid UTF-8. The text may come from a store, and the OTLP protocol would lose
+// the whole batch because of one invalid text.
 func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -32,7 +32,7 @@ func TestSpans(t *testing.T) {
 		lease := must(t)(l.Lock(ctx, "x"))
 		parent.End()
 		time.Sleep(5 * time.Second)
-		_ = lease.Unlock(context.Background()) // with a context that knows no trace
+		_ = lease.Unlock(context.Background()) // with a context without a trace
 
 		acquire, hold := p.ended("distlock.acquire")[0], p.ended("distlock.hold")[0]
 		for _, span := range []interface{ Parent() trace.SpanContext }{acquire, hold} {
@@ -112,7 +112,7 @@ func TestSpans_status(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, s := newProbe(t, nil), locktest.New(t)
-				if name == "not UTF-8" { // a server may say anything
+				if name == "not UTF-8" { // a server may send any text
 					c.text = "down \uFFFD"
 					p.observe(t.Context(), distlock.Event{Type: distlock.EventReleased, Name: bad, Err: errors.New(bad)})
 				} else {
@@ -143,7 +143,8 @@ func TestSpans_status(t *testing.T) {
 	}
 }
 
-// A lease that another request gives back belongs to the trace that took it, with a link.
+// TestSpans_link checks that a lease belongs to the trace that acquired it, with a link to the
+// trace that released it.
 func TestSpans_link(t *testing.T) {
 	p, s := newProbe(t, nil), locktest.New(t)
 	l := p.locker(s)
@@ -166,7 +167,7 @@ func TestSpans_link(t *testing.T) {
 	}
 }
 
-// Exemplars name the spans of distlock.
+// TestSpans_exemplars checks that exemplars refer to the spans of distlock.
 func TestSpans_exemplars(t *testing.T) {
 	p, s := newProbe(t, nil), locktest.New(t)
 	ctx, parent := p.tracers.Tracer("test").Start(t.Context(), "request")
@@ -197,7 +198,7 @@ func TestNew_defaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		everything(t, observe)
-		observe(t.Context(), distlock.Event{}) // of a kind that is not known yet
+		observe(t.Context(), distlock.Event{}) // of an unknown type
 		observe(t.Context(), distlock.Event{Type: distlock.EventReleased, Err: driver.ErrUnavailable})
 	}
 }

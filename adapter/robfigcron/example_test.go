@@ -12,7 +12,7 @@ import (
 )
 
 func ExampleNew() {
-	locker, _ := distlock.New(mem.New()) // in earnest, a store that the processes share
+	locker, _ := distlock.New(mem.New()) // a real program uses a store that its processes share
 	defer locker.Close(context.Background())
 	jobs, err := locker.Cron(nil)
 	if err != nil {

@@ -1,5 +1,7 @@
-// Package robfigcron joins distlock to the scheduler robfig/cron: jobs that the crons of several processes fire run one time for each
-// fire, though the clocks differ, and not while an earlier fire is still running. See distlock.Cron for what that means when a process dies.
+// Package robfigcron connects distlock to the scheduler robfig/cron: a job that the crons of
+// several processes start runs one time for each scheduled time, although the clocks differ, and
+// not while an earlier run is still under way. See [distlock.Cron] for the case that a process
+// dies.
 package robfigcron
 
 import (
@@ -20,7 +22,8 @@ type Cron struct {
 	log  *slog.Logger
 }
 
-// New returns a Cron that runs jobs by jobs when c fires them. What goes wrong with a job is told to log; nil is slog.Default.
+// New returns a Cron that runs jobs through jobs when c starts them. Errors of jobs are logged to
+// log; nil means [slog.Default].
 func New(c *cron.Cron, jobs *distlock.Cron, log *slog.Logger) *Cron {
 	if log == nil {
 		log = slog.Default()
@@ -28,18 +31,21 @@ func New(c *cron.Cron, jobs *distlock.Cron, log *slog.Logger) *Cron {
 	return &Cron{c, jobs, log}
 }
 
-// Add adds a job, as AddFunc of the cron does. Its context ends with ctx, and when the job's lease is lost.
+// Add adds a job, as [cron.Cron.AddFunc] does. The context of the job ends with ctx, and when the
+// lease of the job is lost.
 //
-// A job is known by its name, and a fire by the time that the schedule gives, so all processes add a job with the same name and
-// the same schedule, read in the same time zone. "@every 5m" would count from when the process began, which no other knows. A job with such
-// a schedule is fired when the clock comes to a multiple of five minutes instead, counted in UTC.
+// A job is identified by its name, and a run by the scheduled time. So all processes must add a job
+// with the same name and the same schedule, in the same time zone. "@every 5m" would count from the
+// start of the process, which no other process knows. A job with such a schedule starts at
+// multiples of five minutes instead, counted in UTC.
 //
-// The cron tells no run for which fire it was begun. A run that is held back until the next fire is due, by cron.DelayIfStillRunning or another
-// wrapper of the cron, is taken for that fire: the two are run one time.
+// The cron does not pass the scheduled time to a run. If a run is delayed until the next scheduled
+// time, by [cron.DelayIfStillRunning] or another wrapper of the cron, it counts as the run of that
+// time: the two run one time.
 func (c *Cron) Add(ctx context.Context, spec, name string, f func(ctx context.Context) error) (cron.EntryID, error) {
 	schedule, err := c.read(spec)
 	if err != nil {
-		return 0, fmt.Errorf("robfig: job %q: %w", name, err)
+		return 0, fmt.Errorf("robfigcron: job %q: %w", name, err)
 	}
 	added := make(chan struct{})
 	var id cron.EntryID
@@ -51,7 +57,8 @@ func (c *Cron) Add(ctx context.Context, spec, name string, f func(ctx context.Co
 	return id, nil
 }
 
-// read reads a schedule as the cron does. It keeps its parser to itself, so an entry that does nothing has to tell.
+// read parses a schedule as the cron does. The cron does not export its parser, so read adds an
+// entry that does nothing and returns its schedule.
 func (c *Cron) read(spec string) (cron.Schedule, error) {
 	id, err := c.cron.AddFunc(spec, func() {})
 	if err != nil {
@@ -65,25 +72,27 @@ func (c *Cron) read(spec string) (cron.Schedule, error) {
 	return schedule, nil
 }
 
-// byTheClock fires at multiples of a time. Fires that each process counts from its own beginning would be up to that time apart, and a
-// fire is remembered for as long as clocks differ.
+// byTheClock is a schedule of multiples of a duration. If each process counted from its own start,
+// the runs of two processes would be up to that duration apart, and a run is stored only for as
+// long as clocks may differ.
 type byTheClock time.Duration
 
-// Next returns the first fire after t.
+// Next returns the first scheduled time after t.
 func (b byTheClock) Next(t time.Time) time.Time {
 	every := time.Duration(b)
 	return t.Truncate(every).Add(every)
 }
 
-// fire runs a job that the cron has fired.
+// fire runs a job that the cron has started.
 func (c *Cron) fire(ctx context.Context, id cron.EntryID, name string, f func(ctx context.Context) error) {
 	entry := c.cron.Entry(id)
 	if !entry.Valid() {
-		return // it was removed meanwhile
+		return // the entry was removed meanwhile
 	}
-	// The cron answers only when it is done with firing: Prev is this fire, or a later one if this run was held back for so long. Counting the
-	// fires that the schedule gave would not tell more: a wrapper may drop runs as well, as cron.SkipIfStillRunning does, and then
-	// every later run would be taken for a fire of the past.
+	// The cron returns the entry only after it has started all due jobs: Prev is the scheduled time
+	// of this run, or a later one if this run was delayed for that long. Counting the scheduled
+	// times would not be better: a wrapper may also drop runs, as cron.SkipIfStillRunning does, and
+	// then every later run would count as a run of the past.
 	at := entry.Prev
 	began := time.Now()
 	if ran, err := c.jobs.Run(ctx, name, at, f); err != nil {

@@ -23,8 +23,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// late holds runs back for a while. For less than a period that is what a clock does that is late: the cron takes them for what was planned. After a
-// longer while it takes them for the last fire that is due.
+// late delays runs. A delay of less than a period has the effect of a clock that is late: the cron
+// assigns the runs to their scheduled time. After a longer delay it assigns them to the last
+// scheduled time that is due.
 func late(d time.Duration) cron.JobWrapper {
 	return func(j cron.Job) cron.Job {
 		return cron.FuncJob(func() {
@@ -34,7 +35,8 @@ func late(d time.Duration) cron.JobWrapper {
 	}
 }
 
-// begin starts the cron of a process. What it returns ends it, when its jobs have ended.
+// begin starts the cron of a process. It returns a function that stops the cron after its jobs have
+// ended.
 func begin(t *testing.T, store driver.Store, late cron.JobWrapper, add func(c *robfigcron.Cron)) (end func()) {
 	t.Helper()
 	l, err := distlock.New(store)
@@ -56,7 +58,7 @@ func begin(t *testing.T, store driver.Store, late cron.JobWrapper, add func(c *r
 	}
 }
 
-// three runs the crons of three processes, for a while. It returns when their jobs have ended.
+// three runs the crons of three processes for a while. It returns when their jobs have ended.
 func three(t *testing.T, store driver.Store, lates, begins [3]time.Duration, while time.Duration, add func(c *robfigcron.Cron)) {
 	t.Helper()
 	var ends []func()
@@ -83,7 +85,7 @@ func counted(t *testing.T, spec string, runs *atomic.Int64) func(c *robfigcron.C
 	}
 }
 
-// remembered checks that a store remembers as many fires as there were runs, one every ten seconds.
+// remembered checks that a store has as many records as there were runs, one every ten seconds.
 func remembered(t *testing.T, store driver.Store, runs int64) {
 	t.Helper()
 	var fires []time.Time
@@ -96,7 +98,7 @@ func remembered(t *testing.T, store driver.Store, runs int64) {
 			t.Fatal(err)
 		}
 		if n := len(fires); n > 0 && fire.Sub(fires[n-1]) != 10*time.Second {
-			t.Errorf("a fire of %v after one of %v", fire, fires[n-1])
+			t.Errorf("a run of %v after one of %v", fire, fires[n-1])
 		}
 		fires = append(fires, fire)
 	}
@@ -113,9 +115,9 @@ func TestCron_Add_oncePerFire(t *testing.T) {
 	}{
 		"clocks that agree":  {spec: "*/10 * * * * *"},
 		"clocks that differ": {spec: "*/10 * * * * *", lates: [3]time.Duration{0, 300 * time.Millisecond, 7 * time.Second}},
-		"one held back":      {spec: "*/10 * * * * *", lates: [3]time.Duration{0, 0, 25 * time.Second}},
-		"all held back":      {spec: "*/10 * * * * *", lates: [3]time.Duration{13 * time.Second, 14 * time.Second, 25 * time.Second}},
-		"begun at any time":  {spec: "@every 10s", begins: [3]time.Duration{0, 3 * time.Second, 4 * time.Second}},
+		"one delayed":        {spec: "*/10 * * * * *", lates: [3]time.Duration{0, 0, 25 * time.Second}},
+		"all delayed":        {spec: "*/10 * * * * *", lates: [3]time.Duration{13 * time.Second, 14 * time.Second, 25 * time.Second}},
+		"started any time":   {spec: "@every 10s", begins: [3]time.Duration{0, 3 * time.Second, 4 * time.Second}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +125,7 @@ func TestCron_Add_oncePerFire(t *testing.T) {
 				var runs atomic.Int64
 				store := mem.New()
 				three(t, store, tt.lates, tt.begins, 10*time.Minute, counted(t, tt.spec, &runs))
-				if n := runs.Load(); n < 59 || n > 61 { // those held back merge with the next
+				if n := runs.Load(); n < 59 || n > 61 { // delayed runs merge with the next
 					t.Errorf("%d runs in ten minutes, want one every ten seconds", n)
 				}
 				remembered(t, store, runs.Load())
@@ -132,7 +134,8 @@ func TestCron_Add_oncePerFire(t *testing.T) {
 	}
 }
 
-// Processes that begin hours apart fire together, whatever the schedule, and remember a fire for an hour.
+// TestCron_Add_everyFewHours checks that processes that start hours apart run at the same times,
+// with any schedule, and store a run for an hour.
 func TestCron_Add_everyFewHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -154,10 +157,11 @@ func TestCron_Add_everyFewHours(t *testing.T) {
 	})
 }
 
-// Every bubble begins at the same moment of its own clock. So the second process is late by all that the first one has done, and the third by that of
-// both: whatever fires were run before they find done, and they run what nobody has.
+// TestCron_Add_lateByMinutes checks clocks that are late by minutes. Every bubble starts at the
+// same moment of its own clock. So the second process is late by the duration of the first one, and
+// the third by that of both: they find earlier runs done, and run those that no process has done.
 func TestCron_Add_lateByMinutes(t *testing.T) {
-	var store mem.Store // its clock begins in the first bubble
+	var store mem.Store // its clock starts in the first bubble
 	var all int64
 	for _, p := range []struct {
 		late, while time.Duration
@@ -170,10 +174,10 @@ func TestCron_Add_lateByMinutes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var runs atomic.Int64
 			end := begin(t, &store, late(p.late), counted(t, "*/10 * * * * *", &runs))
-			time.Sleep(p.while + 5*time.Second) // between two fires
+			time.Sleep(p.while + 5*time.Second) // between two runs
 			end()
 			if n := runs.Load(); n != p.runs {
-				t.Errorf("the process that is late by %v more ran %d fires, want %d", p.late, n, p.runs)
+				t.Errorf("the process that is late by %v more had %d runs, want %d", p.late, n, p.runs)
 			}
 			all += runs.Load()
 			remembered(t, &store, all)
@@ -231,10 +235,10 @@ func TestCron_Add_fails(t *testing.T) {
 		}
 		c.Start()
 		time.Sleep(2500 * time.Millisecond)
-		c.Remove(id) // one fire is on its way, and finds its job gone
+		c.Remove(id) // one run is due, and finds its job removed
 		<-c.Stop().Done()
 		if n := strings.Count(log.String(), "out of paper"); n != 1 || !strings.Contains(log.String(), "ran=true") {
-			t.Errorf("%d failures were told: %s", n, &log)
+			t.Errorf("%d failures were logged: %s", n, &log)
 		}
 	})
 }

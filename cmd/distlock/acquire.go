@@ -12,11 +12,11 @@ import (
 )
 
 func (a *app) acquire() *cobra.Command {
-	k := &ask{}
+	k := &lockFlags{}
 	var asJSON bool
 	c := &cobra.Command{
 		Use:               "acquire NAME",
-		Short:             "Take a lock and print its handle, the secret that renews and releases it",
+		Short:             "Acquire a lock and print its handle, the secret that renews and releases it",
 		Example:           "  h=$(distlock acquire deploy --ttl 10m) && ./deploy.sh; echo \"$h\" | distlock release -",
 		Args:              exact("NAME"),
 		ValidArgsFunction: a.completeNames,
@@ -30,9 +30,11 @@ func (a *app) acquire() *cobra.Command {
 		}
 		switch {
 		case a.private():
-			return usage("the store is forgotten when this command ends: acquire needs one that stays")
+			return usage("the store lives in the memory of this command and ends with it: " +
+				"acquire needs a store that stays")
 		case !a.source.Store.Features().Detached:
-			return usage("the locks of this store end with the connection that holds them, so a command cannot leave one behind: take it with run, or use a store whose locks have a lease")
+			return usage("a lock of this store ends with the connection that holds it, so acquire cannot keep one: " +
+				"use run, or a store whose locks have a lease")
 		}
 		if err := k.check(a); err != nil {
 			return err
@@ -41,10 +43,12 @@ func (a *app) acquire() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a reader that has gone must not end us before the lock is given back
+		// If the reader of the output has gone, SIGPIPE must not end the process before the lock
+		// is released.
+		notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		ctx, stop := interruptible(c.Context())
 		defer stop()
-		lease, err := k.take(ctx, l, args[0], opts)
+		lease, err := k.acquire(ctx, l, args[0], opts)
 		if err != nil {
 			return err
 		}
@@ -55,11 +59,11 @@ func (a *app) acquire() *cobra.Command {
 			return err
 		}
 		if err := a.printHandle(h, mode, k.holder, asJSON); err != nil {
-			// Nobody has the handle: the lock must not stay taken.
+			// Nobody has the handle, so nobody else can release the lock.
 			if again, e := l.Attach(c.Context(), h); e == nil {
 				_ = again.Unlock(c.Context())
 			}
-			return &exitError{exitFailed, fmt.Errorf("the handle could not be written, the lock was given back: %w", err)}
+			return &exitError{exitFailed, fmt.Errorf("the handle could not be written, the lock was released: %w", err)}
 		}
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A lock whose handle nobody can read is given back.
+// acquire releases the lock if nobody can read the handle.
 func TestAcquire_closedPipe(t *testing.T) {
 	t.Parallel()
 	store := sqliteStore(t)
@@ -25,7 +25,7 @@ func TestAcquire_closedPipe(t *testing.T) {
 	c.Stdout, c.Stderr = w, &stderr
 	_ = c.Run()
 	_ = w.Close()
-	if code := c.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "the lock was given back") {
+	if code := c.ProcessState.ExitCode(); code != exitFailed || !strings.Contains(stderr.String(), "the lock was released") {
 		t.Error(c.ProcessState, stderr.String())
 	}
 	free(t, store, "a")

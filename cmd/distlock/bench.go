@@ -24,17 +24,18 @@ func (a *app) bench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure the latency and throughput of locks in a store",
-		Long: `Measure how long a lock takes in your own store, under names of its own: a free one, one that many want, and how soon a waiter knows.
-It is compared with a round trip, one call that changes nothing; the output says which.`,
+		Long: `Measure how long a lock takes in your own store: a free name, a contended name, and the delay
+between a release and the next grant. bench uses names of its own. It compares the times with a
+round trip, a call that changes nothing; the output says which call.`,
 		Example: "  distlock bench --store memory: --time 1s\n  distlock bench --store redis://localhost --clients 16",
 		Args:    exact(),
 		RunE:    func(c *cobra.Command, _ []string) error { return b.main(c) },
 	}
 	f := c.Flags()
-	f.DurationVar(&b.time, "time", 5*time.Second, "how long to measure, in all")
-	f.IntVar(&b.clients, "clients", 8, "how many contend at once")
+	f.DurationVar(&b.time, "time", 5*time.Second, "how long to measure, in total")
+	f.IntVar(&b.clients, "clients", 8, "the number of clients that contend")
 	f.BoolVar(&b.asJSON, "json", false, "print one JSON object")
-	f.BoolVar(&b.yes, "yes", false, "do not ask before a store that is not on this host")
+	f.BoolVar(&b.yes, "yes", false, "skip the confirmation for a store that is not on this host")
 	return c
 }
 
@@ -49,7 +50,7 @@ func (b *bench) main(c *cobra.Command) error {
 	case b.clients < 1 || b.clients > 10_000:
 		return usage("--clients is %d, want 1 to 10000", b.clients)
 	}
-	if err := b.mayLoad(c.Context(), b.store, "bench", b.yes); err != nil {
+	if err := b.confirmLoad(c.Context(), b.store, "bench", b.yes); err != nil {
 		return err
 	}
 	l, err := b.connect(c.Context(), b.store)
@@ -66,7 +67,7 @@ func (b *bench) main(c *cobra.Command) error {
 	if b.source.TTL > 0 {
 		m.ttl = b.source.TTL
 	}
-	if !private(b.store) { // the wake-up has to cross the store, not the memory of one client of it
+	if !private(b.store) { // the wake-up must go through the store, not through one client's memory
 		far, err := b.open(ctx, b.store)
 		if err != nil {
 			return &exitError{exitUnavailable, err}
@@ -81,12 +82,12 @@ func (b *bench) main(c *cobra.Command) error {
 	return b.print(found)
 }
 
-// measure runs each part for its share of the time.
-func (b *bench) measure(ctx context.Context, m *measure) (*benched, error) {
+// measure runs each measurement for its share of the time.
+func (b *bench) measure(ctx context.Context, m *measure) (*benchResult, error) {
 	parts := []struct {
 		name  string
 		share float64
-		run   func(ctx context.Context, until time.Time, found *benched) error
+		run   func(ctx context.Context, until time.Time, found *benchResult) error
 	}{
 		{"round trips", .15, m.roundTrips},
 		{"a free name", .3, m.pairs},
@@ -94,10 +95,12 @@ func (b *bench) measure(ctx context.Context, m *measure) (*benched, error) {
 		{fmt.Sprintf("%d clients, one name", m.clients), .2, m.contended},
 		{"waking a waiter", .15, m.wakes},
 	}
-	found := &benched{Seconds: b.time.Seconds(), Clients: b.clients}
+	found := &benchResult{Seconds: b.time.Seconds(), Clients: b.clients}
 	began := time.Now()
 	for _, p := range parts {
-		stop := b.showProgress(func() string { return fmt.Sprintf("bench %v of %v: %s", short(time.Since(began)), b.time, p.name) })
+		stop := b.showProgress(func() string {
+			return fmt.Sprintf("bench %v of %v: %s", short(time.Since(began)), b.time, p.name)
+		})
 		err := p.run(ctx, time.Now().Add(time.Duration(p.share*float64(b.time))), found)
 		stop()
 		if ctx.Err() != nil {

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// A benched is what bench found.
-type benched struct {
+// A benchResult is the result of bench.
+type benchResult struct {
 	Seconds                 float64
 	Clients                 int
-	Trip                    string // what a round trip is
+	Trip                    string // the call that was measured as a round trip
 	RoundTrip, Pair, WakeUp latency
 	Rate, Contended         throughput
 }
 
-func (b *bench) print(f *benched) error {
+func (b *bench) print(f *benchResult) error {
 	if b.asJSON {
 		e := json.NewEncoder(b.out)
 		e.SetIndent("", "  ")
@@ -30,21 +30,23 @@ func (b *bench) print(f *benched) error {
 	row("round trip", f.RoundTrip)
 	row("lock and unlock", f.Pair)
 	row("unlock to next holder", f.WakeUp)
-	fmt.Fprintf(w, "\n  lock and unlock take as long as %.1f round trips; a round trip is %s\n\n", f.Pair.RoundTrips, f.Trip)
+	fmt.Fprintf(w, "\n  lock and unlock take as long as %.1f round trips; a round trip is %s\n\n",
+		f.Pair.RoundTrips, f.Trip)
 	fmt.Fprintf(w, "  %-32s %9.0f a second\n", fmt.Sprintf("%d clients, a name each", f.Clients), f.Rate.PerSecond)
-	fmt.Fprintf(w, "  %-32s %9.0f a second, fairness %.2f of 1\n\n", fmt.Sprintf("%d clients, one name", f.Clients), f.Contended.PerSecond, f.Contended.Fairness)
+	fmt.Fprintf(w, "  %-32s %9.0f a second, fairness %.2f of 1\n\n",
+		fmt.Sprintf("%d clients, one name", f.Clients), f.Contended.PerSecond, f.Contended.Fairness)
 	fmt.Fprintln(w, "  lock and unlock of a free name:")
 	draw(w, f.Pair.Buckets, width(b.out), plain)
 	_, err := fmt.Fprintln(w)
 	return err
 }
 
-// A benchJSON is what bench prints in JSON. Times are in seconds.
+// A benchJSON is the JSON output of bench. Times are in seconds.
 type benchJSON struct {
 	Store     string         `json:"store"`
 	Time      float64        `json:"time"`
 	Clients   int            `json:"clients"`
-	Trip      string         `json:"trip"` // what a round trip is
+	Trip      string         `json:"trip"` // the call that was measured as a round trip
 	RoundTrip latencyJSON    `json:"roundTrip"`
 	Pair      latencyJSON    `json:"pair"`
 	WakeUp    latencyJSON    `json:"wakeUp"`
@@ -74,9 +76,10 @@ type throughputJSON struct {
 	Fairness  float64 `json:"fairness"`
 }
 
-func newBenchJSON(store string, f *benched) benchJSON {
+func newBenchJSON(store string, f *benchResult) benchJSON {
 	return benchJSON{
-		store, f.Seconds, f.Clients, f.Trip, newLatencyJSON(f.RoundTrip), newLatencyJSON(f.Pair), newLatencyJSON(f.WakeUp),
+		store, f.Seconds, f.Clients, f.Trip,
+		newLatencyJSON(f.RoundTrip), newLatencyJSON(f.Pair), newLatencyJSON(f.WakeUp),
 		throughputJSON(f.Rate), throughputJSON(f.Contended),
 	}
 }

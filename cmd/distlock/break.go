@@ -18,15 +18,17 @@ func (a *app) breaks() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "break NAME --reason TEXT",
-		Short: "Take a lock away from whoever holds it",
-		Long: "Take a lock away from whoever holds it; or with --kind all slots of a name, all passes that count, a result that is kept, or the leadership. The holder may go on working " +
-			"until its next renewal: what it does then only a fence can stop.",
-		Example:           "  distlock break deploy --reason 'ci-3 is gone' --yes\n  distlock break nightly@2030-01-31 --kind once --reason 'run it again' --yes",
+		Short: "Take a lock away from its holder",
+		Long: "Take a lock away from its holder. With --kind, take away all slots of a name, all passes " +
+			"of its rate limit, its stored result, or its leadership. The holder notices the loss at " +
+			"its next renewal and may work until then: only a fencing token can reject its writes.",
+		Example: "  distlock break deploy --reason 'ci-3 is gone' --yes\n" +
+			"  distlock break nightly@2030-01-31 --kind once --reason 'run it again' --yes",
 		Args:              exact("NAME"),
 		ValidArgsFunction: a.completeNames,
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why, for the holder and for the record")
-	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().StringVar(&reason, "reason", "", "why; stored, and reported to the holder")
+	c.Flags().BoolVar(&yes, "yes", false, "skip the confirmation")
 	of.flag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		l, err := a.locker(c)
@@ -40,7 +42,7 @@ func (a *app) breaks() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		why, err := of.why(c.Context(), l) // it checks the name too
+		why, err := of.why(c.Context(), l) // also validates the name
 		if err != nil {
 			return err
 		}
@@ -52,7 +54,8 @@ func (a *app) breaks() *cobra.Command {
 		broken, err := driver.Break(c.Context(), a.source.Store, key, 0, reason)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
-			return usage("this store cannot take a lock from its holder: end the program that holds it; for PostgreSQL's advisory locks see docs/pgadvisory.md")
+			return usage("this store cannot take a lock from its holder: stop the program that holds it; " +
+				"for advisory locks of PostgreSQL see docs/pgadvisory.md")
 		case errors.Is(err, driver.ErrInvalid):
 			return &exitError{exitUsage, err}
 		case err != nil:
@@ -62,7 +65,7 @@ func (a *app) breaks() *cobra.Command {
 			return nil
 		}
 		if other := of.others(c.Context(), l, held); other != "" {
-			return usage("nobody holds the lock of %s, but there is its %s: nothing was broken", clean(of.name), other)
+			return usage("nobody holds the lock %s, but the name is in use as %s: nothing was broken", clean(of.name), other)
 		}
 		_, err = fmt.Fprintf(a.out, "%s was held by nobody\n", title(of.kind, of.name))
 		return err
@@ -70,10 +73,10 @@ func (a *app) breaks() *cobra.Command {
 	return c
 }
 
-// confirm asks for the name again.
+// confirm makes the user type the name again.
 func (a *app) confirm(why distlock.Reason) error {
 	if !isTerminal(a.in) {
-		return usage("nobody can be asked here: give --yes")
+		return usage("standard input is not a terminal, so break cannot be confirmed: give --yes")
 	}
 	a.printReason(why)
 	fmt.Fprintf(a.err, "type the name again to break it: ")
@@ -84,9 +87,9 @@ func (a *app) confirm(why distlock.Reason) error {
 	return nil
 }
 
-// printBroken tells what was taken from whom.
+// printBroken prints the claims that were broken, and their holders.
 func (a *app) printBroken(name, kind string, broken []driver.Claim) {
-	if kind == "rate" { // there may be thousands
+	if kind == "rate" { // a rate limit may have thousands of claims
 		passes := int64(0)
 		for _, b := range broken {
 			passes += b.Weight
@@ -96,9 +99,10 @@ func (a *app) printBroken(name, kind string, broken []driver.Claim) {
 	}
 	for _, b := range broken {
 		if b.Kept {
-			fmt.Fprintf(a.out, "%s is broken: it was left by %s\n", name, clean(b.Holder))
+			fmt.Fprintf(a.out, "%s is broken: it was stored by %s\n", name, clean(b.Holder))
 			continue
 		}
-		fmt.Fprintf(a.out, "%s is broken: it was %s\n", name, heldBy(distlock.Claim{Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence}))
+		c := distlock.Claim{Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence}
+		fmt.Fprintf(a.out, "%s is broken: it was %s\n", name, heldBy(c))
 	}
 }

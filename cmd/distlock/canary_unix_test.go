@@ -17,8 +17,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// Every command, with the password in a flag, a file and the configuration, on a store that is well and on some that are not, shows
-// it nowhere: neither on its output nor in its reports.
+// No command shows a password in its output or in its reports. The password is in a flag, in a file
+// and in the configuration; one store works and others do not.
 func TestCommands_hidePasswords(t *testing.T) {
 	t.Parallel()
 	const secret = testenv.Canary + "/@:%"
@@ -26,8 +26,8 @@ func TestCommands_hidePasswords(t *testing.T) {
 	postgres := testenv.Postgres(t, testenv.Password(secret))
 	user := url.UserPassword("u", secret).String()
 	stores := []struct {
-		url  string
-		well bool
+		url   string
+		works bool
 	}{
 		{redis.URL, true},
 		{postgres.URL, true},
@@ -40,9 +40,12 @@ func TestCommands_hidePasswords(t *testing.T) {
 		{"reddis://:" + secret + "@h", false},
 	}
 	commands := []string{
-		"run a -v --log-format json --report REPORT --ttl 20s -- true", "run a -v -w 10s -c true", "run --once k a true", "acquire b --json --ttl 1s", "ls --json", "ls", "show a --json", "wait a -w 10ms",
-		"watch --json", "break a --yes --reason x", "limit a --rate 9/1m -- true", "elect a -- sleep 9", "doctor", "doctor --json", "migrate", "migrate --print", "bench --time 100ms --clients 1 --json",
-		"torture --time 600ms --ttl 100ms --clients 2 --processes 0 --yes", "renew nothandle", "release dlh1.e30", "completion bash", "version",
+		"run a -v --log-format json --report REPORT --ttl 20s -- true", "run a -v -w 10s -c true",
+		"run --once k a true", "acquire b --json --ttl 1s", "ls --json", "ls", "show a --json", "wait a -w 10ms",
+		"watch --json", "break a --yes --reason x", "limit a --rate 9/1m -- true", "elect a -- sleep 9",
+		"doctor", "doctor --json", "migrate", "migrate --print", "bench --time 100ms --clients 1 --json",
+		"torture --time 600ms --ttl 100ms --clients 2 --processes 0 --yes", "renew nothandle", "release dlh1.e30",
+		"completion bash", "version",
 	}
 	for i, s := range stores {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
@@ -50,15 +53,16 @@ func TestCommands_hidePasswords(t *testing.T) {
 			for j, line := range commands {
 				dir := t.TempDir()
 				limit := time.Second
-				if s.well {
-					limit = 20 * time.Second // a busy machine
+				if s.works {
+					limit = 20 * time.Second // enough for a busy machine
 				}
-				out, code := tell(t, limit, dir, j%3, s.url, strings.Fields(strings.ReplaceAll(line, "REPORT", filepath.Join(dir, "report"))))
+				args := strings.Fields(strings.ReplaceAll(line, "REPORT", filepath.Join(dir, "report")))
+				out, code := runLimited(t, limit, dir, j%3, s.url, args)
 				report, _ := os.ReadFile(filepath.Join(dir, "report"))
 				if found := testenv.Leaks(out+string(report), testenv.Canary); len(found) > 0 {
 					t.Errorf("%s: the password is shown: %s", line, strings.ReplaceAll(out, testenv.Canary, "(HERE)"))
 				}
-				if runs := strings.HasPrefix(line, "run"); runs && s.well != (code == 0) {
+				if runs := strings.HasPrefix(line, "run"); runs && s.works != (code == 0) {
 					t.Errorf("%s ends with %d: %s", line, code, strings.ReplaceAll(out, testenv.Canary, "(HERE)"))
 				}
 			}
@@ -66,8 +70,9 @@ func TestCommands_hidePasswords(t *testing.T) {
 	}
 }
 
-// tell runs a command for a limited time. It learns the URL in one of three ways. What it says is returned, and its code.
-func tell(t *testing.T, limit time.Duration, dir string, way int, store string, args []string) (string, int) {
+// runLimited runs a command for a limited time and returns its output and exit code. The way says
+// how the command gets the URL: 0 by a flag, 1 by a file that a flag names, 2 by the configuration.
+func runLimited(t *testing.T, limit time.Duration, dir string, way int, store string, args []string) (string, int) {
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -84,7 +89,7 @@ func tell(t *testing.T, limit time.Duration, dir string, way int, store string, 
 	default:
 		more = []string{"--config", write("config.toml", "store = '"+store+"'\n")}
 	}
-	if args[0] == "watch" || args[0] == "elect" { // they do not end
+	if args[0] == "watch" || args[0] == "elect" { // these commands do not end by themselves
 		limit = 300 * time.Millisecond
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -4,8 +4,9 @@ package main
 
 import "syscall"
 
-// attributes of the child. It outlives us if we are killed: then the lock ends with its TTL, and the
-// fence is what protects.
+// attributes returns the attributes of the child process. On this system the child outlives a
+// distlock process that is killed. The lock then ends with its TTL, and only the fencing token
+// protects the resource.
 func attributes(group bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: group}
 }

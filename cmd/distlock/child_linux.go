@@ -2,7 +2,8 @@ package main
 
 import "syscall"
 
-// attributes of the child: it dies with the thread that started it, and so with us.
+// attributes returns the attributes of the child process. The kernel kills the child when the
+// thread that started it ends, so the child ends together with this process.
 func attributes(group bool) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: group, Pdeathsig: syscall.SIGKILL}
 }

@@ -6,7 +6,8 @@ import (
 	"syscall"
 )
 
-// Windows has no groups and no TERM: Ctrl-C reaches the child by its console, and to stop it is to kill it.
+// Windows has no process groups and no SIGTERM. Ctrl-C reaches the child by its console, and the
+// only way to stop the child is to kill it.
 
 func forwarded() []os.Signal { return []os.Signal{os.Interrupt, syscall.SIGTERM} }
 
@@ -18,8 +19,8 @@ func (j *job) forward(s syscall.Signal) {
 	}
 }
 
-// A family is a child. Its descendants are not known on this system.
-type family struct{}
+// A processTree is the child alone: its descendants are not known on this system.
+type processTree struct{}
 
 func (j *job) signal(syscall.Signal) { _ = j.child.Process.Kill() }
 

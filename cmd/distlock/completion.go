@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completeLimit is how long a user waits for names after pressing Tab. After that there are none.
+// completeLimit is how long completion waits for the names of locks. After that it offers none.
 const completeLimit = 200 * time.Millisecond
 
 func (a *app) completion() *cobra.Command {
 	return &cobra.Command{
-		Use: "completion bash|zsh|fish", Short: "Print a script that completes commands, flags and the names of live locks",
+		Use:     "completion bash|zsh|fish",
+		Short:   "Print a script that completes commands, flags and the names of live locks",
 		Example: "  source <(distlock completion bash)", Args: exact("SHELL"), ValidArgs: []string{"bash", "zsh", "fish"},
 		RunE: func(c *cobra.Command, args []string) error {
 			switch args[0] {
@@ -24,23 +25,24 @@ func (a *app) completion() *cobra.Command {
 			case "fish":
 				return c.Root().GenFishCompletion(a.out, true)
 			}
-			return usage("unknown shell %.64q: there are bash, zsh and fish", args[0])
+			return usage("unknown shell %.64q: want bash, zsh or fish", args[0])
 		},
 	}
 }
 
-// completeNames offers the names of live locks, or of what --kind says, or none if the store does not tell them in time.
+// completeNames offers the names of live locks, or of the kind that --kind names. It offers none if
+// the store does not answer within completeLimit.
 func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault // files, for the command of run
+		return nil, cobra.ShellCompDirectiveDefault // the shell completes files for the command
 	}
 	kind := kindLock
 	if f := c.Flags().Lookup("kind"); f != nil {
 		kind = f.Value.String()
 	}
 	names := make(chan []string, 1)
-	go func() { // to connect may take longer than the user waits
-		late := *a // which may end later than a does
+	go func() { // connecting may take longer than completeLimit
+		late := *a // this goroutine may still run after a has ended
 		l, err := late.locker(c)
 		if err != nil {
 			names <- nil
@@ -55,8 +57,9 @@ func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]st
 				names <- nil
 				return
 			}
-			// A name that would steer the terminal, or end the line, is not offered: it is not easily typed either.
-			if kindWord(claim.Kind) == kind && clean(claim.Name) == claim.Name && !slices.Contains(all, claim.Name) {
+			// A name with control characters could change the terminal or end the line. It is not
+			// offered.
+			if kindName(claim.Kind) == kind && clean(claim.Name) == claim.Name && !slices.Contains(all, claim.Name) {
 				all = append(all, claim.Name)
 			}
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// complete asks the program as the shells' scripts do, and returns the names it offers and how long it took.
+// complete runs the program as the scripts of the shells do. It returns the names that the program
+// offers, and how long the program took.
 func complete(t *testing.T, store string, args ...string) ([]string, time.Duration) {
 	t.Helper()
 	watch := testenv.NewStopwatch(t)
@@ -30,7 +31,8 @@ func complete(t *testing.T, store string, args ...string) ([]string, time.Durati
 	return lines[:len(lines)-1], took
 }
 
-// offers wants names to be offered, before long: a store that takes more than completeLimit to tell them offers none.
+// offers fails the test unless completion offers these names within 20 s. It repeats the
+// completion, because a store that needs more than completeLimit offers none.
 func offers(t *testing.T, want []string, store string, args ...string) {
 	t.Helper()
 	var got []string
@@ -55,7 +57,7 @@ func TestComplete_names(t *testing.T) {
 	offers(t, []string{"app/a", "app/b", "web", "with blank"}, store, "run", "")
 	offers(t, []string{"web", "with blank"}, store, "run", "--ttl", "1m", "w")
 	if got, _ := complete(t, store, "run", "app/a", ""); len(got) > 0 {
-		t.Errorf("for the command: %q, want what the shell knows", got)
+		t.Errorf("for the command: %q, want none, so that the shell completes files", got)
 	}
 	if code := start(t, store, "limit", "app/rate", "--rate", "1/1h").code(t); code != 0 {
 		t.Fatal(code)
@@ -69,14 +71,16 @@ func TestComplete_names(t *testing.T) {
 	}
 }
 
-// A store that hangs, is away, or is named wrongly offers none, and keeps nobody waiting.
+// Completion offers no names and does not block if the store hangs, cannot be reached, or has a
+// wrong URL.
 func TestComplete_hangs(t *testing.T) {
 	r := testenv.Redis(t, testenv.Password("hunter22"))
 	url := "redis://:hunter22@" + r.Addr
 	if code := start(t, url, "acquire", "deploy", "--ttl", "10m").code(t); code != 0 {
 		t.Fatal(code)
 	}
-	for _, name := range []string{"lock:bad\x1b[2Jname", "lock:two\nlines", "lock:tab\tbed"} { // of another client
+	// Another client writes these names.
+	for _, name := range []string{"lock:bad\x1b[2Jname", "lock:two\nlines", "lock:tab\tbed"} {
 		if _, err := r.Do(t.Context(), "SET", name, "x", "PX", "600000"); err != nil {
 			t.Fatal(err)
 		}
@@ -84,13 +88,16 @@ func TestComplete_hangs(t *testing.T) {
 	offers(t, []string{"deploy"}, url, "run", "")
 	r.Pause()
 	defer r.Resume()
-	for _, store := range []string{url, "redis://:hunter22@127.0.0.1:1", "redis://:hunter22@192.0.2.1:6379", "reddis://:hunter22@h", "redlock://127.0.0.1:1,127.0.0.2:1," + r.Addr} {
-		_, plain := complete(t, "memory:", "run", "") // to start a process takes its time, too
+	for _, store := range []string{
+		url, "redis://:hunter22@127.0.0.1:1", "redis://:hunter22@192.0.2.1:6379", "reddis://:hunter22@h",
+		"redlock://127.0.0.1:1,127.0.0.2:1," + r.Addr,
+	} {
+		_, plain := complete(t, "memory:", "run", "") // the time that the start of a process takes
 		got, took := complete(t, store, "run", "")
 		if len(got) > 0 {
 			t.Errorf("%s: %q", store, got)
 		}
-		// Without the limit it would be 5 s, and to connect anew would go on behind it.
+		// Without the limit completion would take 5 s, and reconnecting would go on after that.
 		if late := took - plain; late > completeLimit+2*time.Second {
 			t.Errorf("%s: after %v", store, late)
 		}

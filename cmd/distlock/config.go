@@ -18,18 +18,18 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// maxFile bounds files that are read whole, in bytes.
+// maxFile is the largest size of a file that is read, in bytes.
 const maxFile = 1 << 20
 
-// A config knows where the value of a flag came from.
+// A config records the origin of each flag's value.
 type config struct {
 	from map[string]origin
 	file string // the configuration file that was read, if any
 
-	shared []string // files that were read, and that their group may write to
+	shared []string // files that were read and are writable by their group
 }
 
-// An origin is where a value came from. A higher one wins.
+// An origin is the source of a flag's value. The value with the highest origin wins.
 type origin int
 
 const (
@@ -39,10 +39,11 @@ const (
 	fromFlag
 )
 
-// personal are the flags that belong to one call: no file and no variable sets them.
+// personal are the flags that belong to one call. No configuration file and no variable can set
+// them.
 var personal = []string{"help", "config", "command", "yes", "reason", "kind"}
 
-// once is a flag that may be given once.
+// A once is the value of a flag that may be given once only.
 type once struct {
 	pflag.Value
 	set bool
@@ -61,20 +62,21 @@ func onceEach(flags *pflag.FlagSet) {
 		if f.Value.Type() != "stringArray" {
 			f.Value = &once{Value: f.Value}
 		}
-		// Help does not print a zero as a default, but knows it by the type, which once hides. To leave such a flag
-		// out is something else than to give it 0s.
+		// Help prints no default of zero, but it recognizes zero by the type of the value, which
+		// once hides. A flag that is left out does not mean the same as 0s.
 		if f.DefValue == "0s" {
 			f.DefValue = ""
 		}
 	})
 }
 
-// envName is the variable of a flag.
+// envName returns the name of the environment variable of a flag.
 func envName(flag string) string {
 	return "DISTLOCK_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// configure gives every flag that was not given the value of its variable, or of the file.
+// configure sets every flag that was not given to the value of its environment variable or, without
+// one, to the value in the configuration file.
 func (a *app) configure(c *cobra.Command) error {
 	values, err := a.readConfig(c)
 	if err != nil {
@@ -88,7 +90,7 @@ func (a *app) configure(c *cobra.Command) error {
 		case f.Changed:
 			a.config.from[f.Name] = fromFlag
 		case has && env == "":
-			// An empty DISTLOCK_STORE must not send locks to another store than was meant.
+			// With an empty DISTLOCK_STORE, locks must not go to the default store.
 			err = usage("%s is empty: unset it, or give it a value", envName(f.Name))
 		case has:
 			a.config.from[f.Name] = fromEnv
@@ -107,9 +109,9 @@ func (a *app) configure(c *cobra.Command) error {
 	return err
 }
 
-// readConfig reads the configuration file: flags and their values.
+// readConfig reads the configuration file. It returns the values of flags by their names.
 func (a *app) readConfig(c *cobra.Command) (map[string][]string, error) {
-	path, asked := c.Flags().Lookup("config").Value.String(), true
+	path, explicit := c.Flags().Lookup("config").Value.String(), true
 	if env, has := os.LookupEnv("DISTLOCK_CONFIG"); path == "" && has {
 		if path = env; env == "" {
 			return nil, usage("DISTLOCK_CONFIG is empty: unset it, or name a file")
@@ -120,17 +122,17 @@ func (a *app) readConfig(c *cobra.Command) (map[string][]string, error) {
 			return nil, usage("--config is empty")
 		}
 		dir := os.Getenv("XDG_CONFIG_HOME")
-		if !filepath.IsAbs(dir) { // the specification says to ignore one that is relative
+		if !filepath.IsAbs(dir) { // the XDG specification says to ignore a relative path
 			home, err := os.UserHomeDir()
 			if err != nil {
-				return nil, nil //nolint:nilerr // without a home there is no file in it
+				return nil, nil //nolint:nilerr // without a home directory there is no configuration file
 			}
 			dir = filepath.Join(home, ".config")
 		}
-		path, asked = filepath.Join(dir, "distlock", "config.toml"), false
+		path, explicit = filepath.Join(dir, "distlock", "config.toml"), false
 	}
-	text, open2all, err := a.readFile(path)
-	if errors.Is(err, fs.ErrNotExist) && !asked {
+	text, everybody, err := a.readFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !explicit {
 		return nil, nil
 	}
 	if err != nil {
@@ -143,19 +145,20 @@ func (a *app) readConfig(c *cobra.Command) (map[string][]string, error) {
 	var raw map[string]any
 	if _, err := toml.Decode(string(text), &raw); err != nil {
 		var parse toml.ParseError
-		if errors.As(err, &parse) { // its text may quote a password
+		if errors.As(err, &parse) { // the text of the error may contain a password
 			return nil, usage("%s: line %d is not TOML", path, parse.Position.Line)
 		}
 		return nil, usage("%s is not TOML", path)
 	}
 	values, err := flagValues(c.Root(), path, raw)
-	if err == nil && open2all && len(values["store"]) == 1 && open.HasSecret(values["store"][0]) {
-		err = usage("%s holds a password and everybody may read it: chmod 600 it", path)
+	if err == nil && everybody && len(values["store"]) == 1 && open.HasSecret(values["store"][0]) {
+		err = usage("%s contains a password and everybody may read it: chmod 600 it", path)
 	}
 	return values, err
 }
 
-// flagValues turns a configuration into values of flags. A key that no command has is an error.
+// flagValues converts a configuration to values of flags. A key that is no flag of any command is
+// an error.
 func flagValues(root *cobra.Command, path string, raw map[string]any) (map[string][]string, error) {
 	known := map[string]bool{}
 	for _, c := range append(root.Commands(), root) {
@@ -176,27 +179,27 @@ func flagValues(root *cobra.Command, path string, raw map[string]any) (map[strin
 				values[key] = append(values[key], fmt.Sprint(one))
 			}
 		default:
-			return nil, usage("%s: %s is neither a text, a number, true, false nor a list", path, key)
+			return nil, usage("%s: %s is not a string, a number, a boolean or a list", path, key)
 		}
 	}
 	return values, nil
 }
 
-// readFile reads a small file, and reports whether everybody may read it. One that everybody may
-// write to is refused: others would choose the store. One that its group may write to is noted for
-// doctor: the group may be that of the user alone.
+// readFile reads a small file, and reports whether everybody may read it. It refuses a file that
+// everybody may write to, because others could then choose the store. It records a file that its
+// group may write to, for doctor: the user may be the only member of the group.
 func (a *app) readFile(path string) (text []byte, everybody bool, err error) {
 	f, err := os.Open(path) //nolint:gosec // the user names the file
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // the file was only read
 	info, err := f.Stat()
 	if err != nil {
 		return nil, false, err
 	}
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 && os.PathSeparator == '/' {
-		return nil, false, fmt.Errorf("%s may be written by everybody: chmod o-w it", path)
+		return nil, false, fmt.Errorf("everybody may write to %s: chmod o-w it", path)
 	}
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o020 != 0 && os.PathSeparator == '/' {
 		a.config.shared = append(a.config.shared, path)
@@ -208,7 +211,8 @@ func (a *app) readFile(path string) (text []byte, everybody bool, err error) {
 	return text, info.Mode().Perm()&0o004 != 0 && os.PathSeparator == '/', err
 }
 
-// storeURL returns the URL of the store, from a file if that is what was said.
+// storeURL returns the URL of the store. If the flag or a variable names a file, the URL is read
+// from that file.
 func (a *app) storeURL(c *cobra.Command) (string, error) {
 	url := c.Flags().Lookup("store").Value.String()
 	file, has := os.LookupEnv("DISTLOCK_STORE_FILE")
@@ -235,9 +239,9 @@ func (a *app) storeURL(c *cobra.Command) (string, error) {
 	url = strings.TrimSpace(string(text))
 	switch {
 	case url == "" || strings.ContainsAny(url, "\n\r"):
-		return "", usage("%s must have one line, the URL of the store", path)
+		return "", usage("%s must contain one line, the URL of the store", path)
 	case everybody && open.HasSecret(url):
-		return "", usage("%s holds a password and everybody may read it: chmod 600 it", path)
+		return "", usage("%s contains a password and everybody may read it: chmod 600 it", path)
 	}
 	return url, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// Whatever is in a configuration file, it sets flags or is an error of usage in one line, and shows no password.
+// Any configuration file either sets flags or is a usage error. The error shows no password.
 func FuzzConfig(f *testing.F) {
 	f.Add("store = \"redis://:hunter22@h\"\nttl = \"5s\"\nlabel = [\"a=b\"]\n")
 	f.Add("store = \"redis://:hunter22@h\nttl = 5")
@@ -27,7 +27,7 @@ func FuzzConfig(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.InheritedFlags() // merges them in, as Execute does
+		c.InheritedFlags() // adds the inherited flags, as Execute does
 		if err := c.Flags().Set("config", path); err != nil {
 			t.Fatal(err)
 		}
@@ -36,8 +36,9 @@ func FuzzConfig(f *testing.F) {
 		switch {
 		case err == nil:
 		case !errors.As(err, &exit) || exit.code != exitUsage:
-			t.Errorf("%v, want an error of usage", err)
-		case strings.Count(text, "hunter22") != strings.Count(text, "redis://:hunter22@"): // it is not a password
+			t.Errorf("%v, want a usage error", err)
+		// The text contains hunter22 also outside of a password.
+		case strings.Count(text, "hunter22") != strings.Count(text, "redis://:hunter22@"):
 		case strings.Contains(a.redact(err.Error()), "hunter22"):
 			t.Errorf("the password is shown: %v", err)
 		}

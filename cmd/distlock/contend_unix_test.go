@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Fifty processes each add one to a number in a plain file, which only the lock protects: read, then write.
+// Fifty processes each add one to a number in a plain file. They read the number and then write it,
+// so only the lock protects it.
 func TestRun_fifty(t *testing.T) {
 	store, n := sqliteStore(t), filepath.Join(t.TempDir(), "n")
 	if err := os.WriteFile(n, []byte("0\n"), 0o600); err != nil {
@@ -18,12 +19,13 @@ func TestRun_fifty(t *testing.T) {
 		return start(t, store, "run", "n", "-c", "read x <"+n+"; sleep 0; echo $((x+1)) >"+n)
 	}
 	var all []*program
-	for range 50 { // they race for making the store, too
+	for range 50 { // the processes also race to create the store
 		all = append(all, add())
 	}
 	for _, p := range all {
 		code := p.code(t)
-		for code == exitUnavailable && p.out.Len() == 0 { // others had the file for too long: nothing was done
+		// Other processes used the file for too long: nothing was done.
+		for code == exitUnavailable && p.out.Len() == 0 {
 			p = add()
 			code = p.code(t)
 		}

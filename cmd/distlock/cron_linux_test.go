@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Real cron starts two jobs at the same minute: one runs, and the other is skipped without a word, since cron mails every byte.
+// Real cron starts two jobs at the same minute. One runs, and the other is skipped. The skipped one
+// prints nothing, because cron mails all output.
 func TestRun_cron(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -22,7 +23,8 @@ func TestRun_cron(t *testing.T) {
 
 	read := func(name string) string { text, _ := os.ReadFile(file(name)); return string(text) }
 	within(t, 90*time.Second, "one job is skipped", func() bool { return read("codes") == "0\n" })
-	eventually(t, "the other runs", func() bool { return read("ran") != "" }) // it has the lock, and may be starting
+	// The other job has the lock, but may still be starting.
+	eventually(t, "the other runs", func() bool { return read("ran") != "" })
 	if err := os.WriteFile(file("enough"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +37,8 @@ func TestRun_cron(t *testing.T) {
 	}
 }
 
-// cron runs cron with a crontab of root's, and with nothing else of this machine: it has mounts of its own.
+// cron runs cron with this crontab for root. It has mounts of its own, so that it does not run the
+// other crontabs of this machine.
 func cron(t *testing.T, crontab string) {
 	t.Helper()
 	program, err := exec.LookPath("/usr/sbin/cron")
@@ -60,8 +63,9 @@ func cron(t *testing.T, crontab string) {
 	write("d/.none", "")
 	write("crontab", "")
 	write("pam", "auth required pam_permit.so\naccount required pam_permit.so\nsession required pam_permit.so\n")
-	script := "set -e; mount --make-rprivate /; mount --bind spool /var/spool/cron; mount --bind d /etc/cron.d; mount --bind pam /etc/pam.d/cron; " +
-		"test ! -e /etc/crontab || mount --bind crontab /etc/crontab; mount -t tmpfs none /run; exec env " + soon() + " " + program + " -f"
+	script := "set -e; mount --make-rprivate /; mount --bind spool /var/spool/cron; mount --bind d /etc/cron.d; " +
+		"mount --bind pam /etc/pam.d/cron; test ! -e /etc/crontab || mount --bind crontab /etc/crontab; " +
+		"mount -t tmpfs none /run; exec env " + soonEnv() + " " + program + " -f"
 	c := exec.Command("sh", "-c", script)
 	c.Dir = dir
 	var log strings.Builder
@@ -74,14 +78,14 @@ func cron(t *testing.T, crontab string) {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 		if t.Failed() {
-			t.Log("cron said:", log.String())
+			t.Log("the output of cron:", log.String())
 		}
 	})
 }
 
-// soon is the environment in which cron believes that a minute begins in three seconds. Without the library for that it has to
-// be waited for.
-func soon() string {
+// soonEnv returns the environment in which cron sees a minute begin in three seconds. Without
+// libfaketime the environment is empty, and the test waits for the next minute.
+func soonEnv() string {
 	lib, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
 	if len(lib) == 0 {
 		return ""

@@ -1,4 +1,4 @@
 package main
 
-// defaultStore is the store of those who name none: a file in the user's state directory.
+// defaultStore is the store that is used if none is named: a file in the user's state directory.
 const defaultStore = "sqlite:"

@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A lock under which the command was not started is free at once, whatever --at-least says.
+// A lock is free at once if the command was not started, even with --at-least.
 func TestJob_discard(t *testing.T) {
 	for _, atLeast := range []time.Duration{0, time.Hour} {
 		l, err := distlock.New(mem.New())

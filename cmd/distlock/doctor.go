@@ -17,23 +17,23 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// doctorLimit bounds the whole visit, so that a store that answers now and then does not keep the user.
+// doctorLimit bounds the whole examination, also for a store that answers only some of the calls.
 const doctorLimit = 30 * time.Second
 
-// A visit is what doctor finds out.
-type visit struct {
-	Store     string    `json:"store"` // its URL without secrets
+// A diagnosis is the result of doctor.
+type diagnosis struct {
+	Store     string    `json:"store"` // the URL without secrets
 	Reachable bool      `json:"reachable"`
-	Error     string    `json:"error,omitempty"` // why it could not be reached
+	Error     string    `json:"error,omitempty"` // why the store could not be reached
 	Version   string    `json:"version,omitempty"`
-	Age       float64   `json:"age,omitempty"` // for how long it has remembered claims, in seconds
+	Age       float64   `json:"age,omitempty"` // for how long the store has remembered claims, in seconds
 	Features  *features `json:"features,omitempty"`
-	Virtual   bool      `json:"virtual_host"` // this host is a virtual machine, and the store may be elsewhere
+	Virtual   bool      `json:"virtual_host"` // this host is a virtual machine, and the store may be on another host
 	Speed     *speed    `json:"speed,omitempty"`
 	Findings  []finding `json:"findings"`
 }
 
-// features are what a store can do. TTLs are in seconds; 0 is no bound.
+// features are those of a store. TTLs are in seconds; 0 is no bound.
 type features struct {
 	Fence    bool    `json:"fence"`
 	Count    bool    `json:"count"`
@@ -46,7 +46,7 @@ type features struct {
 	MaxTTL   float64 `json:"max_ttl"`
 }
 
-// A finding is a driver.Finding as doctor prints it.
+// A finding is a [driver.Finding] as doctor prints it.
 type finding struct {
 	Level string `json:"level"`
 	What  string `json:"what"`
@@ -58,30 +58,31 @@ func (a *app) doctor() *cobra.Command {
 	var asJSON, strict bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Tell what the store can do, and what about it endangers locks",
-		Long: `Look at the store: what it is, what it can and cannot do, and what about it endangers locks, each finding with what follows
-from it and how to mend it. What this user may not look at is unknown, and not fine. Then take, renew and give back a lock
-under a name of its own.
+		Short: "Check a store: its features, and the settings that endanger locks",
+		Long: `Check the store: its version, its features, and the settings that endanger locks. Each finding has
+its consequence and a cure. A setting that this user may not read is reported as unknown, not as
+fine. Then doctor acquires, renews and releases a lock under a name of its own.
 
-It exits with 0 if nothing endangers locks, with 1 if something does, and with 69 if the store cannot be reached.`,
+doctor exits with 0 if nothing endangers locks, with 1 if something does, and with 69 if the store
+cannot be reached.`,
 		Example: "  distlock doctor\n  distlock doctor --strict --json",
 		Args:    exact(),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 for warnings and for what is unknown, too")
+	c.Flags().BoolVar(&strict, "strict", false, "exit with 1 also for warnings and unknown settings")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		v := &visit{Findings: []finding{}}
+		v := &diagnosis{Findings: []finding{}}
 		err := a.examine(c, v)
 		if err != nil && exitCode(err) != exitUnavailable {
 			return err
 		}
 		if err != nil {
-			v.Error = a.tidy(strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": "))
+			v.Error = a.printable(strings.TrimPrefix(err.Error(), driver.ErrUnavailable.Error()+": "))
 		}
 		if asJSON {
 			err = json.NewEncoder(a.out).Encode(v)
 		} else {
-			err = a.printVisit(v)
+			err = a.printDiagnosis(v)
 		}
 		if err != nil {
 			return err
@@ -91,8 +92,9 @@ It exits with 0 if nothing endangers locks, with 1 if something does, and with 6
 	return c
 }
 
-// verdict is how the command ends. All has been said.
-func (v *visit) verdict(strict bool) error {
+// verdict returns the error with the exit code of the command. It has no message, because the
+// diagnosis has been printed.
+func (v *diagnosis) verdict(strict bool) error {
 	if !v.Reachable {
 		return &exitError{exitUnavailable, nil}
 	}
@@ -104,8 +106,9 @@ func (v *visit) verdict(strict bool) error {
 	return nil
 }
 
-// examine fills in a visit. An error says that the store could not be reached, or that the command cannot be meant.
-func (a *app) examine(c *cobra.Command, v *visit) error {
+// examine fills in a diagnosis. It returns an error if the store could not be reached, or if the
+// command line or the configuration is wrong.
+func (a *app) examine(c *cobra.Command, v *diagnosis) error {
 	signals, stop := interruptible(c.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(signals, doctorLimit)
@@ -114,7 +117,7 @@ func (a *app) examine(c *cobra.Command, v *visit) error {
 	if err != nil {
 		return err
 	}
-	v.Store = a.tidy(url)
+	v.Store = a.printable(url)
 	if _, err := a.connect(ctx, url); err != nil {
 		return a.unfit(v, nil, err)
 	}
@@ -125,112 +128,120 @@ func (a *app) examine(c *cobra.Command, v *visit) error {
 	if signals.Err() != nil {
 		return context.Cause(signals)
 	}
-	blind := errors.Is(err, errors.ErrUnsupported)
-	if err != nil && !blind {
+	opaque := errors.Is(err, errors.ErrUnsupported)
+	if err != nil && !opaque {
 		return a.unfit(v, a.source.Findings, &exitError{exitUnavailable, err})
 	}
 	v.Version, v.Age = info.Version, info.Age.Seconds()
 	all := slices.Concat(a.config.findings(), a.source.Findings, info.Findings)
-	if blind {
+	if opaque {
 		all = append(all, driver.Finding{
-			What: "the store tells nothing about itself", Means: "nobody knows what a crash does to claims", Cure: "look at its own tools",
+			What:  "the store reports nothing about itself",
+			Means: "it is not known whether claims survive a crash", Cure: "use the tools of the store",
 		})
 	}
 	p := newProbe(s)
-	p.known = slices.ContainsFunc(info.Findings, func(f driver.Finding) bool { return f.Level != driver.OK && strings.HasPrefix(f.Means, asksAgain) })
+	p.polls = slices.ContainsFunc(info.Findings, func(f driver.Finding) bool {
+		return f.Level != driver.OK && strings.HasPrefix(f.Means, waitersPoll)
+	})
 	p.run(ctx)
 	if signals.Err() != nil {
 		return context.Cause(signals)
 	}
-	v.Reachable = !blind || p.granted
+	v.Reachable = !opaque || p.granted
 	v.Speed = p.speed()
-	a.enter(v, append(all, p.findings...))
+	a.addFindings(v, append(all, p.findings...))
 	if !v.Reachable {
 		return &exitError{exitUnavailable, p.err}
 	}
 	return nil
 }
 
-// findings are what is to be said of the files that name the store.
+// findings returns the findings about the files that name the store.
 func (c *config) findings() []driver.Finding {
 	var all []driver.Finding
 	for _, path := range c.shared {
 		all = append(all, driver.Finding{
 			Level: driver.Warning, What: "the group of " + path + " may write to it",
-			Means: "whoever is in the group can choose another store, which excludes nobody", Cure: "chmod g-w it",
+			Means: "every member of the group can choose another store, which excludes nobody", Cure: "chmod g-w it",
 		})
 	}
 	return all
 }
 
-// unfit is for a store that answers, and cannot be used as it is: its error says what is the matter, and the cure. Any other error is returned.
-func (a *app) unfit(v *visit, way []driver.Finding, err error) error {
-	var told interface {
+// unfit handles the error of a store that answers but cannot be used: the error itself is a finding
+// with a cure. unfit returns any other error.
+func (a *app) unfit(v *diagnosis, all []driver.Finding, err error) error {
+	var unusable interface {
 		error
 		Finding() driver.Finding
 	}
-	if !errors.As(err, &told) {
+	if !errors.As(err, &unusable) {
 		return err
 	}
 	v.Reachable = true
-	a.enter(v, append(slices.Clone(way), told.Finding()))
+	a.addFindings(v, append(slices.Clone(all), unusable.Finding()))
 	return nil
 }
 
-// enter writes down what was found, what is worst first.
-func (a *app) enter(v *visit, all []driver.Finding) {
+// addFindings adds findings to a diagnosis, the worst first.
+func (a *app) addFindings(v *diagnosis, all []driver.Finding) {
 	slices.SortStableFunc(all, func(x, y driver.Finding) int { return cmp.Compare(urgency(x.Level), urgency(y.Level)) })
 	for _, f := range all {
-		v.Findings = append(v.Findings, finding{f.Level.String(), a.tidy(f.What), a.tidy(f.Means), a.tidy(f.Cure)})
+		v.Findings = append(v.Findings, finding{
+			f.Level.String(), a.printable(f.What), a.printable(f.Means), a.printable(f.Cure),
+		})
 	}
 }
 
-// local reports whether the store is on this host, and stands still with it.
+// local reports whether the store is on this host, and is therefore paused together with it.
 func local(url string) bool {
 	scheme, _, _ := strings.Cut(url, ":")
 	return scheme == "sqlite" || scheme == "memory"
 }
 
-// virtual reports whether this host is a virtual machine, as far as Linux says.
+// virtual reports whether this host is a virtual machine, as far as Linux shows it.
 func virtual() bool {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	return err == nil && bytes.Contains(info, []byte(" hypervisor"))
 }
 
-// urgency is the place of a level in the list: what endangers locks first, what is fine last.
+// urgency returns the rank of a level: 0 for danger, and the highest for OK.
 func urgency(l driver.Level) int {
 	return slices.Index([]driver.Level{driver.Danger, driver.Warning, driver.Unknown, driver.OK}, l)
 }
 
-// tidy makes a text one line without secrets, fit for a terminal.
-func (a *app) tidy(s string) string {
+// printable returns a text as one line without secrets that is safe for a terminal.
+func (a *app) printable(s string) string {
 	return clean(oneLine(a.redact(s)))
 }
 
 func featuresOf(f driver.Features) *features {
-	return &features{f.Fence, f.Count, f.Queue, f.Value, f.Keep, f.Expiry, f.Detached, f.MinTTL.Seconds(), f.MaxTTL.Seconds()}
+	return &features{
+		f.Fence, f.Count, f.Queue, f.Value, f.Keep, f.Expiry, f.Detached, f.MinTTL.Seconds(), f.MaxTTL.Seconds(),
+	}
 }
 
-// An ability is what a feature is for, and what is refused without it.
+// An ability describes a feature.
 type ability struct {
 	has     bool
-	can     string
-	without string
+	can     string // the feature
+	without string // the consequence if the store does not have it
 }
 
 func (f *features) abilities() []ability {
 	return []ability{
-		{f.Fence, "fences", "number its grants: a resource cannot refuse a late writer (--require-fence is refused)"},
-		{f.Queue, "a line", "keep a line: whoever asks first after a release is next"},
+		{f.Fence, "fencing tokens", "issue fencing tokens: a resource cannot reject a late writer (--require-fence is refused)"},
+		{f.Queue, "a queue", "keep a queue: the first attempt after a release gets the lock"},
 		{f.Count, "counting", "count: no semaphores and no rate limits"},
 		{f.Value, "values and labels", "store values, notes and labels"},
-		{f.Keep, "records", "keep records: nothing is done at most once"},
-		{f.Expiry, "ending claims by itself", "end a claim while its process lives"},
+		{f.Keep, "records", "keep records: no run-once"},
+		{f.Expiry, "expiring claims", "expire a claim while its process lives"},
 		{f.Detached, "claims that outlive their process", "keep a claim when its process ends: no acquire, renew and release"},
 	}
 }
 
-// ttls tells which TTLs the store takes.
+// ttls returns the range of TTLs that the store accepts.
 func (f *features) ttls() string {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	switch {

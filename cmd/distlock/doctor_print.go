@@ -13,15 +13,15 @@ import (
 // margin is the width of the first column.
 const margin = 9
 
-// A paper is text in two columns. On a terminal it is wrapped and has colours; elsewhere a line is a line.
-type paper struct {
+// A columns is text in two columns. On a terminal the text is wrapped and has colours.
+type columns struct {
 	bytes.Buffer
 	width  int // 0: lines are not wrapped
 	colour bool
 }
 
-func (a *app) newPaper() *paper {
-	p := &paper{}
+func (a *app) newColumns() *columns {
+	p := &columns{}
 	if isTerminal(a.out) {
 		p.width = max(width(a.out), 40)
 		p.colour = !plainText()
@@ -29,27 +29,27 @@ func (a *app) newPaper() *paper {
 	return p
 }
 
-// colours are those of levels: red, yellow, magenta, green.
+// colours are the colours of the levels: red, yellow, magenta, green.
 var colours = map[string]string{"danger": "1;31", "warning": "33", "unknown": "35", "ok": "32"}
 
-// row writes a word and what it is about.
-func (p *paper) row(head, text string) {
-	word := fmt.Sprintf("%-*s", margin, head)
+// row writes a line with a head in the first column.
+func (p *columns) row(head, text string) {
+	padded := fmt.Sprintf("%-*s", margin, head)
 	if code := colours[head]; p.colour && code != "" {
-		word = "\x1b[" + code + "m" + head + "\x1b[0m" + strings.Repeat(" ", margin-len(head))
+		padded = "\x1b[" + code + "m" + head + "\x1b[0m" + strings.Repeat(" ", margin-len(head))
 	}
-	p.WriteString(word)
+	p.WriteString(padded)
 	p.wrap(text, margin)
 }
 
-// below writes a line that belongs to the one before.
-func (p *paper) below(head, text string) {
+// below writes a line that continues the row before it.
+func (p *columns) below(head, text string) {
 	p.WriteString(strings.Repeat(" ", margin) + head)
 	p.wrap(text, margin+len(head))
 }
 
-// wrap writes words, and begins a new line, indented, where the terminal would.
-func (p *paper) wrap(text string, indent int) {
+// wrap writes text. It begins a new, indented line before a word that exceeds the width.
+func (p *columns) wrap(text string, indent int) {
 	at := indent
 	for i, word := range strings.Fields(text) {
 		n := len([]rune(word))
@@ -68,9 +68,9 @@ func (p *paper) wrap(text string, indent int) {
 	p.WriteByte('\n')
 }
 
-// printVisit writes what doctor found out, for people.
-func (a *app) printVisit(v *visit) error {
-	p := a.newPaper()
+// printDiagnosis prints a diagnosis for people.
+func (a *app) printDiagnosis(v *diagnosis) error {
+	p := a.newColumns()
 	p.row("store", v.Store)
 	if v.Error != "" {
 		p.row("", "cannot be reached: "+v.Error)
@@ -79,13 +79,14 @@ func (a *app) printVisit(v *visit) error {
 		p.row("server", v.Version)
 	}
 	if v.Age > 0 {
-		p.row("age", fmt.Sprintf("it has remembered claims for %v", short(time.Duration(v.Age*float64(time.Second)))))
+		p.row("age", fmt.Sprintf("the store has remembered claims for %v", short(time.Duration(v.Age*float64(time.Second)))))
 	}
 	if v.Reachable && v.Features != nil {
 		p.abilities(v.Features)
 	}
 	if v.Virtual {
-		p.row("host", "a virtual machine. No clock here moves while the hypervisor pauses it, as for a snapshot or a live migration: a holder may then trust a lease that has ended. Check fencing tokens where the work is done")
+		p.row("host", "a virtual machine. Its clocks stop while the hypervisor pauses it, for example during a snapshot or a "+
+			"live migration: after the pause a holder may trust a lease that has ended. Check fencing tokens where the work is done")
 	}
 	if v.Speed != nil {
 		p.row("speed", v.Speed.String())
@@ -97,7 +98,7 @@ func (a *app) printVisit(v *visit) error {
 	for _, f := range v.Findings {
 		count[f.Level]++
 	}
-	for _, f := range together(v.Findings) {
+	for _, f := range mergeNodes(v.Findings) {
 		p.row(f.Level, f.What)
 		if f.Means != "" {
 			p.below("so:   ", f.Means)
@@ -105,18 +106,19 @@ func (a *app) printVisit(v *visit) error {
 		}
 	}
 	if v.Reachable {
-		fmt.Fprintf(p, "\nendangers locks: %d, warnings: %d, unknown: %d, fine: %d\n", count[driver.Danger.String()], count[driver.Warning.String()],
+		fmt.Fprintf(p, "\nendangers locks: %d, warnings: %d, unknown: %d, fine: %d\n",
+			count[driver.Danger.String()], count[driver.Warning.String()],
 			count[driver.Unknown.String()], count[driver.OK.String()])
 	}
 	_, err := p.WriteTo(a.out)
 	return err
 }
 
-// ofNode is how what is found of one node of several begins.
+// ofNode matches the beginning of a finding about one node of several.
 var ofNode = regexp.MustCompile(`^node (\d+ \([^)]*\)|\S+): `)
 
-// together makes one of what is found of several nodes alike.
-func together(all []finding) []finding {
+// mergeNodes merges equal findings about several nodes into one.
+func mergeNodes(all []finding) []finding {
 	nodes := map[finding][]string{}
 	var out []finding
 	for _, f := range all {
@@ -143,7 +145,7 @@ func together(all []finding) []finding {
 	return out
 }
 
-func (p *paper) abilities(f *features) {
+func (p *columns) abilities(f *features) {
 	var can []string
 	for _, a := range f.abilities() {
 		if a.has {
@@ -158,10 +160,12 @@ func (p *paper) abilities(f *features) {
 	}
 }
 
-// String gives times in round trips: they say what the store does, and the round trip how far it is.
+// String returns the times as multiples of the round trip. The round trip shows the distance of the
+// store, and the multiples show its work.
 func (s *speed) String() string {
 	if s.RoundTrip == 0 {
-		return fmt.Sprintf("acquire takes %.2f ms, renew %.2f ms, release %.2f ms", 1000*s.Acquire, 1000*s.Renew, 1000*s.Release)
+		return fmt.Sprintf("acquire takes %.2f ms, renew %.2f ms, release %.2f ms",
+			1000*s.Acquire, 1000*s.Renew, 1000*s.Release)
 	}
 	times := func(d float64) float64 { return d / max(s.RoundTrip, 1e-9) }
 	return fmt.Sprintf("a round trip takes %.2f ms; acquire takes %.1f, renew %.1f, release %.1f round trips",

@@ -18,18 +18,22 @@ type campaign struct {
 	argv      []string
 	value     string
 	preferred bool
-	ended     error // how the command ended when it was last run
-	told      bool  // a signal came while it ran
+
+	ended       error // the result of the last run of the command
+	interrupted bool  // a signal arrived during the last run
 }
 
 func (a *app) elect() *cobra.Command {
 	e := &campaign{job: job{app: a, onLost: "stop"}}
 	c := &cobra.Command{
 		Use:   "elect [flags] NAME [--] COMMAND [ARG...]",
-		Short: "Run a command in one place at a time, and elsewhere when that fails",
-		Long: "Run a command in one place at a time, and elsewhere when that fails. Whoever is elected runs it. When leadership is lost the command is stopped, and " +
-			"when it exits with 0 leadership is given back; then elect stands again. Any other exit code ends elect.",
-		Example: "  distlock elect scheduler -- ./scheduler\n  distlock elect scheduler --value 10.0.0.1:8080 --preferred -- ./scheduler",
+		Short: "Stand for election, and run a command while this process is the leader",
+		Long: "Stand for election, and run a command while this process is the leader. If the leader " +
+			"fails, another candidate runs the command. If elect loses leadership, it stops the " +
+			"command; if the command exits with 0, it releases leadership. In both cases elect stands " +
+			"for election again. Any other exit code ends elect.",
+		Example: "  distlock elect scheduler -- ./scheduler\n" +
+			"  distlock elect scheduler --value 10.0.0.1:8080 --preferred -- ./scheduler",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("NAME is missing")
@@ -40,20 +44,20 @@ func (a *app) elect() *cobra.Command {
 		ValidArgsFunction: a.completeNames,
 	}
 	f := c.Flags()
-	f.SetInterspersed(false) // what stands after COMMAND is the command's own
-	f.StringVar(&e.value, "value", "", "what the leader publishes: its address, say")
+	f.SetInterspersed(false) // flags after COMMAND belong to the command
+	f.StringVar(&e.value, "value", "", "a value that the leader publishes, such as its address")
 	f.BoolVar(&e.preferred, "preferred", false, "make a leader that is not preferred step down: its command gets TERM")
 	f.DurationVar(&e.ttl, "ttl", 30*time.Second, "how long the store keeps a leader after each renewal")
-	f.StringVar(&e.holder, "holder", "", "who it is, for people (host:process)")
-	f.StringVar(&e.note, "note", "", "anything, for people")
-	f.DurationVar(&e.grace, "grace", 5*time.Second, "between TERM and KILL; at most TTL/3")
-	f.BoolVarP(&e.quiet, "quiet", "q", false, "say nothing about a term that was lost")
+	f.StringVar(&e.holder, "holder", "", "the name of the candidate, shown to people (host:process)")
+	f.StringVar(&e.note, "note", "", "a note, shown to people")
+	f.DurationVar(&e.grace, "grace", 5*time.Second, "the time between TERM and KILL; at most TTL/3")
+	f.BoolVarP(&e.quiet, "quiet", "q", false, "print nothing when leadership is lost")
 	return c
 }
 
 func (e *campaign) main(c *cobra.Command, args []string) error {
 	e.name = args[0]
-	if err := c.Flags().Parse(args[1:]); err != nil { // flags may stand after NAME too
+	if err := c.Flags().Parse(args[1:]); err != nil { // flags may also follow NAME
 		return flagError(c, err)
 	}
 	if help, err := c.Flags().GetBool("help"); err == nil && help {
@@ -67,17 +71,17 @@ func (e *campaign) main(c *cobra.Command, args []string) error {
 		return err
 	}
 	e.logFormat = "text"
-	if err := errors.Join(e.ask.check(e.app), e.job.check()); err != nil {
+	if err := errors.Join(e.lockFlags.check(e.app), e.job.check()); err != nil {
 		return err
 	}
 	opts, err := e.options(e.app)
 	if err != nil {
 		return err
 	}
-	if err := e.find(e.argv); err != nil { // before the wait: a typo is told at once
+	if err := e.find(e.argv); err != nil { // before the wait, so that a typo fails at once
 		return err
 	}
-	// A command that ends at once is not to be started a hundred times a second.
+	// The pause keeps a command that ends at once from being started a hundred times a second.
 	opts = append(opts, distlock.Value([]byte(e.value)), distlock.Backoff(time.Second, time.Second))
 	if e.preferred {
 		opts = append(opts, distlock.Preferred())
@@ -89,11 +93,11 @@ func (e *campaign) main(c *cobra.Command, args []string) error {
 	return e.run(c.Context(), election)
 }
 
-// run stands for election until the command fails or a signal comes.
+// run stands for election until the command fails or a signal arrives.
 func (e *campaign) run(parent context.Context, election *distlock.Election) error {
 	e.sigs = make(chan os.Signal, 16)
 	notify(e.sigs, forwarded()...)
-	notify(make(chan os.Signal, 1), syscall.SIGPIPE) // as in hold
+	notify(make(chan os.Signal, 1), syscall.SIGPIPE) // for the same reason as in job.hold
 	ctx, stop := interruptible(parent)
 	defer stop()
 	err := election.Run(ctx, e.lead)
@@ -101,7 +105,7 @@ func (e *campaign) run(parent context.Context, election *distlock.Election) erro
 	switch {
 	case !errors.As(context.Cause(ctx), &sig):
 		return err
-	case e.told:
+	case e.interrupted:
 		return e.ended
 	}
 	return &exitError{exitSignal + int(sig.sig), nil}
@@ -117,13 +121,14 @@ func (e *campaign) lead(ctx context.Context, _ *distlock.Term) error {
 		return nil
 	}
 	if e.drain() {
-		<-ctx.Done() // the campaign ends too, be it a moment later
+		<-ctx.Done() // the same signal ends ctx, perhaps a moment later
 	}
 	if ctx.Err() != nil {
 		return nil
 	}
 	e.child.Env = environment(lease, e.holder)
-	resign := make(chan struct{}) // of this term: the next one's command must not hear of it
+	// Each term has a channel of its own, so that the command of a later term is not stopped.
+	resign := make(chan struct{})
 	e.resign = resign
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), distlock.ErrStepDown) {
@@ -131,24 +136,25 @@ func (e *campaign) lead(ctx context.Context, _ *distlock.Term) error {
 		}
 	})
 	defer stop()
-	err := e.supervise(lease) //nolint:contextcheck // the child ends by its own rules, and is waited for
+	err := e.supervise(lease) //nolint:contextcheck // supervise stops the child by its own rules
 	e.ended = err
 	if e.ending {
-		<-ctx.Done() // the signal ends the campaign too, be it a moment later
+		<-ctx.Done() // the same signal ends ctx, perhaps a moment later
 	}
 	var sig signalError
-	e.told = errors.As(context.Cause(ctx), &sig)
+	e.interrupted = errors.As(context.Cause(ctx), &sig)
 	var verdict *exitError
 	if errors.As(err, &verdict) && verdict.code == exitLost && verdict.err != nil {
 		if !e.quiet {
 			e.say("%v", verdict.err)
 		}
-		return nil // it stands again
+		return nil // Run stands for election again
 	}
 	return err
 }
 
-// drain takes the signals that came while there was no command, which are not for the next one. It reports whether one of them asks us to end.
+// drain discards the signals that arrived while no command ran: they are not meant for the next
+// command. It reports whether one of them ends this process.
 func (e *campaign) drain() (ending bool) {
 	for {
 		select {

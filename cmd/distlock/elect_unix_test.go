@@ -17,14 +17,16 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// ended is how a program ends by itself. One that does not is killed in the end.
+// ended waits until the program ends by itself and returns its exit code. After 10 s it kills the
+// program.
 func (p *program) ended(t *testing.T) int {
 	t.Helper()
 	defer time.AfterFunc(10*time.Second, func() { _ = p.Process.Kill() }).Stop()
 	return p.code(t)
 }
 
-// One that has stepped down before ends with its command in a later term, as in the first.
+// A candidate that has stepped down once ends with its command in a later term, as in the first
+// term.
 func TestElect_afterSteppingDown(t *testing.T) {
 	t.Parallel()
 	store, dir := sqliteStore(t), t.TempDir()
@@ -35,21 +37,23 @@ func TestElect_afterSteppingDown(t *testing.T) {
 	if code := start(t, store, "elect", "--preferred", "a", "--", "sh", "-c", "exit 5").ended(t); code != 5 || !exists(down)() {
 		t.Fatal("it did not step down:", code)
 	}
-	if code := p.ended(t); code != 7 || strings.Contains(p.err.String(), "distlock:") { // the shell has a line about its sleep
+	// The shell prints a line about its sleep.
+	if code := p.ended(t); code != 7 || strings.Contains(p.err.String(), "distlock:") {
 		t.Error(code, p.err.String())
 	}
 }
 
-// A signal that comes while a candidate waits is not for the command that it runs later.
+// A signal that arrives while a candidate waits is not forwarded to the command that it runs later.
 func TestElect_signalWhileWaiting(t *testing.T) {
 	t.Parallel()
 	store, dir := sqliteStore(t), t.TempDir()
-	up, leave := filepath.Join(dir, "up"), filepath.Join(dir, "leave")
-	start(t, store, "elect", "a", "--", "sh", "-c", "echo >"+up+"; while ! test -e "+leave+"; do sleep 0.02; done; exit 1")
+	up, end := filepath.Join(dir, "up"), filepath.Join(dir, "end")
+	start(t, store, "elect", "a", "--", "sh", "-c", "echo >"+up+"; while ! test -e "+end+"; do sleep 0.02; done; exit 1")
 	eventually(t, "the leader's command runs", exists(up))
 	p := start(t, store, "elect", "a", "--", "sh", "-c", "sleep 0.2; exit 3")
 	before := 0.0
-	renewed := func() bool { // the candidate is in the queue, and has renewed its entry since the last look
+	// The candidate is in the queue, and has renewed its entry since the last call.
+	renewed := func() bool {
 		ls := start(t, store, "ls", "--json", "a")
 		ls.code(t)
 		left := 0.0
@@ -68,8 +72,8 @@ func TestElect_signalWhileWaiting(t *testing.T) {
 	}
 	eventually(t, "it waits", renewed)
 	_ = p.Process.Signal(syscall.SIGUSR1)
-	eventually(t, "it runs after the signal", renewed)
-	if err := os.WriteFile(leave, []byte("x"), 0o600); err != nil {
+	eventually(t, "it still waits after the signal", renewed)
+	if err := os.WriteFile(end, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code := p.ended(t); code != 3 || p.err.Len() > 0 {
@@ -77,7 +81,7 @@ func TestElect_signalWhileWaiting(t *testing.T) {
 	}
 }
 
-// A signal that comes together with the election ends the campaign, and no command is started.
+// A signal that arrives together with the election ends the campaign, and no command is started.
 func TestElect_signalWithTheElection(t *testing.T) {
 	ran := filepath.Join(t.TempDir(), "ran")
 	synctest.Test(t, func(t *testing.T) {
@@ -96,7 +100,8 @@ func TestElect_signalWithTheElection(t *testing.T) {
 		e.sigs <- syscall.SIGUSR1
 		e.sigs <- syscall.SIGTERM
 		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(signalError{syscall.SIGTERM}) }) // who hears of it on another way is a moment late
+		// ctx ends a moment after the signal.
+		time.AfterFunc(time.Second, func() { cancel(signalError{syscall.SIGTERM}) })
 		if code := exitCode(election.Run(ctx, e.lead)); code != exitSignal+int(syscall.SIGTERM) {
 			t.Error("it ends with", code)
 		}

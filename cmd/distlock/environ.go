@@ -12,7 +12,7 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// The variables that tell the command about the lock.
+// The environment variables that describe the lock to the command.
 const (
 	nameVariable   = "DISTLOCK_LOCK_NAME"
 	fenceVariable  = "DISTLOCK_LOCK_FENCE"
@@ -20,36 +20,39 @@ const (
 	modeVariable   = "DISTLOCK_LOCK_MODE"
 	handleVariable = "DISTLOCK_LOCK_HANDLE"
 
-	// fencesVariable has the fences of all runs that the command runs in, the outermost first. A
-	// run within finds its parents by them.
+	// fencesVariable contains the fencing tokens of all runs that enclose the command, the outermost
+	// first. A nested run recognizes the locks of its parents by them.
 	fencesVariable = "DISTLOCK_LOCK_FENCES"
 )
 
-// environment is ours, and what the child learns about the lock.
+// environment returns the environment of the child: that of this process and the variables that
+// describe the lock.
 func environment(l *distlock.Lease, holder string) []string {
 	fence := fenceText(l.Fence())
 	fences := fence
 	if outer := os.Getenv(fencesVariable); outer != "" && os.Getenv(nameVariable) != "" {
 		fences = outer + " " + fence
 	}
-	// The handle of a run around this one is of another lock.
+	// The handle of an enclosing run belongs to another lock.
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, handleVariable+"=") })
 	return append(env,
-		nameVariable+"="+l.Name(), fenceVariable+"="+fence, holderVariable+"="+holder, modeVariable+"="+string(l.Mode()),
-		fencesVariable+"="+fences)
+		nameVariable+"="+l.Name(), fenceVariable+"="+fence, holderVariable+"="+holder,
+		modeVariable+"="+string(l.Mode()), fencesVariable+"="+fences)
 }
 
-// nested refuses a lock that a run holds in which this one runs: it would wait for itself. Names do not tell, since the other
-// may be in another store; URLs do not either, since one store has many. The fence of who holds the name does.
+// nested returns an error if an enclosing run holds the lock, because this run would wait for
+// itself. It compares the fencing token of the holder with those of the enclosing runs. The name is
+// not enough, because the enclosing run may use another store. The URL is not enough either,
+// because one store has many URLs.
 func (j *job) nested(ctx context.Context, locker *distlock.Locker) error {
 	name := os.Getenv(nameVariable)
-	if name == "" || j.slots > 0 { // there may be another slot
+	if name == "" || j.slots > 0 { // another slot may be free
 		return nil
 	}
-	own := usage("%s is held by your parent process: it would wait for itself", j.name)
+	own := usage("%s is held by your parent process: this run would wait for itself", j.name)
 	fences := strings.Fields(cmp.Or(os.Getenv(fencesVariable), os.Getenv(fenceVariable)))
 	if name == j.name && (len(fences) == 0 || slices.Contains(fences, "0")) {
-		return own // a store without fences
+		return own // the store has no fencing tokens
 	}
 	why, err := locker.Why(ctx, j.name)
 	switch {

@@ -7,18 +7,18 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// otherCommands are words of other programs, and ours.
+// otherCommands maps the commands of other programs to those of this one.
 var otherCommands = map[string]string{
 	"list": "ls", "locks": "ls", "ps": "ls",
 	"lock": "run, or acquire and release", "exec": "run", "with": "run",
-	"unlock": "release, or break for the lock of another", "free": "release",
+	"unlock": "release, or break for the lock of another holder", "free": "release",
 	"status": "show", "info": "show", "get": "show", "stat": "show",
 	"extend": "renew", "refresh": "renew",
 	"force-unlock": "break", "kill": "break", "steal": "break",
 	"check": "doctor", "ping": "doctor", "leader": "elect", "semaphore": "run --slots",
 }
 
-// otherFlags are the same for flags.
+// otherFlags maps the flags of other programs to those of this one.
 var otherFlags = map[string]string{
 	"timeout": "wait", "wait-timeout": "wait", "max-wait": "wait",
 	"nonblock": "try", "non-blocking": "try", "no-wait": "try", "nowait": "try",
@@ -27,7 +27,7 @@ var otherFlags = map[string]string{
 	"read": "shared", "max-time": "max-run", "owner": "holder",
 }
 
-// unknownCommand names the command that may have been meant.
+// unknownCommand returns the error for an unknown command. It suggests a similar one.
 func unknownCommand(root *cobra.Command, name string) error {
 	if ours := otherCommands[name]; ours != "" {
 		return usage("unknown command %.64q: did you mean %s?", name, ours)
@@ -39,7 +39,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return usage("unknown command %.64q: see distlock --help", name)
 }
 
-// flagError names the flag that may have been meant.
+// flagError returns the error for a wrong flag. It suggests a similar one if the flag is unknown.
 func flagError(c *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
 	if errors.As(err, &missing) {

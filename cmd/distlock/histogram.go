@@ -7,17 +7,18 @@ import (
 	"time"
 )
 
-// A bucket counts times from one up to another.
+// A bucket counts the times from From up to but not including To.
 type bucket struct {
 	From, To time.Duration
 	Count    int
 }
 
-// buckets sorts times, which are in order, into buckets of 1, 2 and 5 times a power of ten, without empty ones at the ends.
+// buckets sorts times into buckets whose bounds are 1, 2 and 5 times a power of ten. The times must
+// be sorted. There are no empty buckets at the ends.
 func buckets(all times) []bucket {
 	var out []bucket
 	from, steps := time.Duration(0), []time.Duration{1, 2, 5}
-	unit, i := time.Duration(100), 0 // nanoseconds: no call takes less
+	unit, i := time.Duration(100), 0 // 100 ns: no call takes less
 	for n := 0; n < len(all); i++ {
 		if i == len(steps) {
 			i, unit = 0, unit*10
@@ -34,23 +35,23 @@ func buckets(all times) []bucket {
 	return out
 }
 
-// draw draws buckets as bars, in lines of a width.
+// draw prints buckets as bars, in lines of this width.
 func draw(w io.Writer, all []bucket, width int, plain bool) {
 	most, sum := 0, 0
 	for _, b := range all {
 		most, sum = max(most, b.Count), sum+b.Count
 	}
-	const around = 35 // what stands beside a bar
-	room := max(width-around, 8)
+	const labels = 35 // the width of the text before and after a bar
+	longest := max(width-labels, 8)
 	for _, b := range all {
 		label := fmt.Sprintf("%s to %s", brief(b.From, plain), brief(b.To, plain))
-		bar := barOf(float64(b.Count)/float64(most)*float64(room), plain)
-		pad := strings.Repeat(" ", room-len([]rune(bar)))
+		bar := barOf(float64(b.Count)/float64(most)*float64(longest), plain)
+		pad := strings.Repeat(" ", longest-len([]rune(bar)))
 		fmt.Fprintf(w, "  %16s %s%s %8d %5.1f%%\n", label, bar, pad, b.Count, 100*float64(b.Count)/float64(sum))
 	}
 }
 
-// barOf is a bar of a length. What is not nothing is seen.
+// barOf returns a bar of this length. A length above zero is always visible.
 func barOf(length float64, plain bool) string {
 	if plain {
 		n := int(length + .5)
@@ -64,8 +65,8 @@ func barOf(length float64, plain bool) string {
 		eighths = 1
 	}
 	bar := strings.Repeat("█", eighths/8)
-	if rest := eighths % 8; rest > 0 {
-		bar += string([]rune(" ▏▎▍▌▋▊▉")[rest])
+	if remainder := eighths % 8; remainder > 0 {
+		bar += string([]rune(" ▏▎▍▌▋▊▉")[remainder])
 	}
 	return bar
 }

@@ -26,7 +26,12 @@ func TestBuckets(t *testing.T) {
 }
 
 func TestDraw(t *testing.T) {
-	all := []bucket{{20 * time.Microsecond, 50 * time.Microsecond, 800}, {50 * time.Microsecond, 100 * time.Microsecond, 100}, {time.Second, 2 * time.Second, 0}, {2 * time.Second, 5 * time.Second, 1}}
+	all := []bucket{
+		{20 * time.Microsecond, 50 * time.Microsecond, 800},
+		{50 * time.Microsecond, 100 * time.Microsecond, 100},
+		{time.Second, 2 * time.Second, 0},
+		{2 * time.Second, 5 * time.Second, 1},
+	}
 	for _, tt := range []struct {
 		width int
 		plain bool
@@ -58,7 +63,7 @@ func TestDraw(t *testing.T) {
 		}
 		for line := range strings.Lines(out.String()) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > max(tt.width, 43) {
-				t.Errorf("a line has %d letters: %q", n, line)
+				t.Errorf("a line has %d characters: %q", n, line)
 			}
 		}
 	}
@@ -74,7 +79,8 @@ func TestBarOf(t *testing.T) {
 
 func TestBrief(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0s", 60: "60ns", 999: "999ns", 1234: "1.23µs", 123456: "123µs", 12345678: "12.3ms", 1234567890: "1.23s", 100 * time.Second: "1m40s",
+		0: "0s", 60: "60ns", 999: "999ns", 1234: "1.23µs", 123456: "123µs", 12345678: "12.3ms",
+		1234567890: "1.23s", 100 * time.Second: "1m40s",
 	} {
 		if got := brief(d, false); got != want {
 			t.Errorf("%d: %q, want %q", d, got, want)
@@ -91,7 +97,7 @@ func TestLatency(t *testing.T) {
 	if l.P50 != 500 || l.P90 != 900 || l.P99 != 990 || l.Most != 1000 || l.Count != 1000 {
 		t.Errorf("%+v", l)
 	}
-	// Once at least, however late it is; an error ends it.
+	// take measures at least once, even if the time has passed. An error ends it.
 	if err := l.take(time.Time{}, func() (time.Duration, error) { return 7, nil }); err != nil || l.Count != 1 || l.P99 != 7 {
 		t.Error(l, err)
 	}

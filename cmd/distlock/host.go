@@ -15,15 +15,15 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// onThisHost reports whether all that a store's URL names is on this host. A name is not looked up: who calls this
-// host by another name than localhost is asked once too often rather than never.
+// onThisHost reports whether all servers that a store's URL names are on this host. Host names are
+// not resolved: a name other than localhost counts as another host, so that the user confirms once
+// too often rather than never.
 func onThisHost(store string) bool {
-	scheme, rest, _ := strings.Cut(store, ":")
-	switch {
-	case scheme == "memory" || scheme == "sqlite" || strings.HasSuffix(scheme, "+unix"):
+	scheme, path, _ := strings.Cut(store, ":")
+	if scheme == "memory" || scheme == "sqlite" || strings.HasSuffix(scheme, "+unix") {
 		return true
 	}
-	rest, query, _ := strings.Cut(rest, "?")
+	path, query, _ := strings.Cut(path, "?")
 	keys, err := url.ParseQuery(query)
 	if err != nil {
 		return false
@@ -33,20 +33,21 @@ func onThisHost(store string) bool {
 			return false
 		}
 	}
-	hosts, found := strings.CutPrefix(rest, "//")
+	hosts, found := strings.CutPrefix(path, "//")
 	if !found {
 		return len(keys["node"]) > 0
 	}
 	hosts, _, _ = strings.Cut(hosts, "/")
 	hosts = hosts[strings.LastIndex(hosts, "@")+1:]
-	if strings.HasPrefix(scheme, "postgres") && strings.Trim(hosts, ":,0123456789") == "" && keys.Get("host") == "" { // at most ports
+	// A URL of PostgreSQL may have no host, or only ports.
+	if strings.HasPrefix(scheme, "postgres") && strings.Trim(hosts, ":,0123456789") == "" && keys.Get("host") == "" {
 		if cmp.Or(keys.Get("service"), os.Getenv("PGSERVICE")) != "" {
-			return false // its file may name any host
+			return false // the service file may name any host
 		}
 		hosts = os.Getenv("PGHOST")
 	}
 	all := strings.Split(hosts, ",")
-	for _, key := range []string{"host", "hostaddr"} { // PostgreSQL: they stand in for the host
+	for _, key := range []string{"host", "hostaddr"} { // PostgreSQL: these keys replace the host
 		for _, h := range keys[key] {
 			all = append(all, strings.Split(h, ",")...)
 		}
@@ -59,51 +60,54 @@ func onThisHost(store string) bool {
 	return true
 }
 
-// private reports whether a store is one process's own.
+// private reports whether a store belongs to one process only.
 func private(store string) bool { return strings.HasPrefix(store, "memory:") }
 
-// loopback reports whether a host, with a port or without, is this one. No host at all is the default of clients: this one.
+// loopback reports whether a host, with or without a port, is this host. An empty host is this
+// host, because that is the default of clients.
 func loopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	host = strings.Trim(host, "[]")
-	if host == "" || host == "localhost" || strings.HasPrefix(host, "/") { // a socket
+	if host == "" || host == "localhost" || strings.HasPrefix(host, "/") { // a path is a socket
 		return true
 	}
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.IsLoopback()
 }
 
-// mayLoad asks before a command puts load on a store that others may use. A URL that is wrong is told before that.
-func (a *app) mayLoad(ctx context.Context, store, what string, yes bool) error {
+// confirmLoad makes the user confirm before a command puts load on a store that others may use. It
+// returns the error of a wrong URL before that.
+func (a *app) confirmLoad(ctx context.Context, store, command string, yes bool) error {
 	if yes || onThisHost(store) {
 		return nil
 	}
-	if err := a.misspelt(ctx, store); err != nil {
+	if err := a.checkURL(ctx, store); err != nil {
 		return err
 	}
 	if !isTerminal(a.in) {
-		return usage("the store is not on this host: %s would put load on it; give --yes if that is meant", what)
+		return usage("the store is not on this host: %s would put load on it; give --yes if that is intended", command)
 	}
-	fmt.Fprintf(a.err, "%s is not on this host. %s will put load on it, under names of its own.\ntype yes to go on: ", a.redact(store), what)
+	fmt.Fprintf(a.err, "%s is not on this host. %s will put load on it, under names of its own.\ntype yes to go on: ",
+		a.redact(store), command)
 	text, _ := bufio.NewReader(a.in).ReadString('\n')
 	if strings.TrimRight(text, "\r\n") != "yes" {
-		return usage("nothing was done")
+		return usage("not confirmed: nothing was done")
 	}
 	return nil
 }
 
-// misspelt returns what is wrong with a URL, and waits for no server.
-func (a *app) misspelt(ctx context.Context, store string) error {
-	over, cancel := context.WithCancel(ctx)
+// checkURL returns an error if a URL is invalid. It does not wait for a server.
+func (a *app) checkURL(ctx context.Context, store string) error {
+	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	s, err := a.open(over, store)
+	s, err := a.open(ended, store)
 	switch {
 	case errors.Is(err, open.ErrURL):
 		return err
 	case err == nil:
 		s.Close()
 	}
-	return nil // whatever else it is, connect tells it
+	return nil // connect returns all other errors
 }

@@ -2,8 +2,9 @@ package main
 
 import "testing"
 
-// The question before a store of others names it, and shows no password, whatever letters that has.
-func TestBench_terminal_asks(t *testing.T) {
+// The confirmation for a store on another host names the store and shows no password, even if the
+// password contains special characters.
+func TestBench_terminal_confirms(t *testing.T) {
 	t.Parallel()
 	for _, store := range []string{"redis://u:top&hunter2@192.0.2.1/0", "redis://u:top'hunter2@192.0.2.1/0"} {
 		w := newTerminal(t)

@@ -39,10 +39,12 @@ func TestOnThisHost(t *testing.T) {
 	}
 }
 
-// A URL that names no host is for the one that PostgreSQL's variables name.
+// If the URL names no host, the variables of PostgreSQL do.
 func TestOnThisHost_variables(t *testing.T) {
 	t.Setenv("PGSERVICE", "")
-	for host, want := range map[string]bool{"192.0.2.77": false, "localhost,db.example": false, "localhost": true, "::1": true, "/run/pg": true} {
+	for host, want := range map[string]bool{
+		"192.0.2.77": false, "localhost,db.example": false, "localhost": true, "::1": true, "/run/pg": true,
+	} {
 		t.Setenv("PGHOST", host)
 		for _, url := range []string{"postgres:///db", "postgresql://u:p@:5433/db"} {
 			if got := onThisHost(url); got != want {
@@ -50,15 +52,15 @@ func TestOnThisHost_variables(t *testing.T) {
 			}
 		}
 		if !onThisHost("postgres://localhost/db") || onThisHost("postgresql://db.example/db") || !onThisHost("redis://") {
-			t.Errorf("PGHOST=%s counts though the URL names a host", host)
+			t.Errorf("PGHOST=%s is used although the URL names a host", host)
 		}
 	}
 	t.Setenv("PGHOST", "")
 	if onThisHost("postgres:///db?service=far") {
-		t.Error("a service may be anywhere")
+		t.Error("a service may be on any host")
 	}
 	t.Setenv("PGSERVICE", "far")
 	if onThisHost("postgres:///db") || !onThisHost("postgres:///db?host=/run/pg") {
-		t.Error("a service may be anywhere, unless the URL names a host")
+		t.Error("a service may be on any host, unless the URL names a host")
 	}
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// kindLock is the word for a lock, which Claim.Kind has none for.
+// kindLock is the kind of a lock on the command line. In [distlock.Claim] it is empty.
 const kindLock = "lock"
 
-// kinds are the words for what may go by a name.
+// kinds are the values of --kind.
 var kinds = []string{kindLock, "sem", "rate", "once", "lead"}
 
-// kindWord is the word for a Claim.Kind.
-func kindWord(kind string) string {
+// kindName returns the value of --kind for a kind of a [distlock.Claim].
+func kindName(kind string) string {
 	if kind == "" {
 		return kindLock
 	}
 	return kind
 }
 
-// noun is what people call a kind.
+// noun returns the name of a kind for people.
 func noun(kind string) string {
 	switch kind {
 	case "sem":
@@ -40,19 +40,20 @@ func noun(kind string) string {
 	return kindLock
 }
 
-// title is a name with what it is the name of, unless that is a lock.
+// title returns a name with the kind before it, unless it is a lock.
 func title(kind, name string) string {
-	if kindWord(kind) == kindLock {
+	if kindName(kind) == kindLock {
 		return clean(name)
 	}
 	return noun(kind) + " " + clean(name)
 }
 
-// storeKey is the key of a name in a store. That of a lock is the name itself; one that begins with a tilde has it doubled.
+// storeKey returns the key of a name in a store. The key of a lock is its name; a tilde at its
+// beginning is doubled.
 func storeKey(kind, name string) (string, error) {
 	key := name
 	switch {
-	case kindWord(kind) != kindLock:
+	case kindName(kind) != kindLock:
 		key = "~" + kind + "/" + name
 	case strings.HasPrefix(name, "~"):
 		key = "~" + name
@@ -63,19 +64,20 @@ func storeKey(kind, name string) (string, error) {
 	return key, nil
 }
 
-// A target is what break and wait are about: the lock of a name, or another thing that goes by it.
+// A target is the subject of break and wait: a name and a kind.
 type target struct {
 	name  string
 	kind  string
-	given bool // the kind was asked for
+	given bool // --kind was given
 }
 
 func (t *target) flag(c *cobra.Command) {
-	c.Flags().StringVar(&t.kind, "kind", kindLock, "which `KIND` of thing by that name: "+strings.Join(kinds, "|"))
-	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp)) // it is there
+	c.Flags().StringVar(&t.kind, "kind", kindLock, "the `KIND` that the name belongs to: "+strings.Join(kinds, "|"))
+	complete := cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp)
+	_ = c.RegisterFlagCompletionFunc("kind", complete) // it fails only for an unknown flag
 }
 
-// check returns the key in the store.
+// check validates --kind and returns the key of the target in the store.
 func (t *target) check(c *cobra.Command, name string) (key string, err error) {
 	if !slices.Contains(kinds, t.kind) {
 		return "", usage("--kind is %.64q, want one of %s", t.kind, strings.Join(kinds, ", "))
@@ -84,7 +86,8 @@ func (t *target) check(c *cobra.Command, name string) (key string, err error) {
 	return storeKey(t.kind, name)
 }
 
-// why tells who holds it and who waits. That is a round trip for a lock, and one for each kind otherwise.
+// why returns the holders and the waiters. It takes one round trip for a lock, and one for each
+// kind otherwise.
 func (t *target) why(ctx context.Context, l *distlock.Locker) (distlock.Reason, error) {
 	if t.kind == kindLock {
 		return l.Why(ctx, t.name)
@@ -98,33 +101,35 @@ func (t *target) why(ctx context.Context, l *distlock.Locker) (distlock.Reason, 
 	return distlock.Reason{Name: t.name, Kind: t.kind}, err
 }
 
-// others names the other things of the name that are so, and how to ask for them: whoever has not said what is meant may have meant one of them. It is
-// empty if there are none, or if the store does not tell.
-func (t *target) others(ctx context.Context, l *distlock.Locker, are func(distlock.Reason) bool) string {
+// others returns the other kinds of the name for which match is true, each with its --kind: a user
+// who gave no --kind may have meant one of them. It is empty if there are none, if --kind was
+// given, or if the store does not answer.
+func (t *target) others(ctx context.Context, l *distlock.Locker, match func(distlock.Reason) bool) string {
 	if t.given {
 		return ""
 	}
-	all, _ := l.WhyAll(ctx, t.name) // it is a hint
-	var words []string
+	all, _ := l.WhyAll(ctx, t.name) // the result is only a hint
+	var found []string
 	for _, r := range all {
-		if kindWord(r.Kind) != t.kind && are(r) {
-			words = append(words, noun(r.Kind)+" (--kind "+r.Kind+")")
+		if kindName(r.Kind) != t.kind && match(r) {
+			found = append(found, noun(r.Kind)+" (--kind "+r.Kind+")")
 		}
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(found, ", ")
 }
 
-// held reports whether anybody has it.
+// held reports whether there is a holder.
 func held(why distlock.Reason) bool { return len(why.Holders) > 0 }
 
-// full reports whether one that asked now would not be granted it: somebody has it, or waits, and there is no slot and no pass left.
+// full reports whether an attempt would be refused now: there are waiters, or there are holders and
+// no slot or pass is left.
 func full(why distlock.Reason) bool {
 	used, limit := taken(why)
 	counted := why.Kind == "sem" || why.Kind == "rate"
-	return len(why.Line) > 0 || held(why) && (!counted || used >= limit)
+	return len(why.Waiters) > 0 || held(why) && (!counted || used >= limit)
 }
 
-// taken is how much of its limit is held.
+// taken returns how much of the limit is held, and the limit.
 func taken(why distlock.Reason) (used, limit int64) {
 	for _, h := range why.Holders {
 		used, limit = used+h.Weight, max(limit, h.Limit)

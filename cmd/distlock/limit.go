@@ -24,10 +24,13 @@ type quota struct {
 func (a *app) limit() *cobra.Command {
 	q := &quota{job: job{app: a}}
 	c := &cobra.Command{
-		Use:     "limit [flags] KEY [--] [COMMAND [ARG...]]",
-		Short:   "Run a command at most so often in any span of time, on all hosts together",
-		Long:    "Run a command at most so often in any span of time, on all hosts together. Without a COMMAND it counts, and tells by its exit code whether there was room.",
-		Example: "  distlock limit partner-api --rate 10/1m -- ./call.sh\n  distlock limit mail --rate 100/1h --wait 10m -- ./send.sh",
+		Use:   "limit [flags] KEY [--] [COMMAND [ARG...]]",
+		Short: "Run a command at most N times in any span of time, on all hosts together",
+		Long: "Run a command at most N times in any span of time, on all hosts together. Without a " +
+			"COMMAND, limit only counts, and its exit code reports whether the call is within the " +
+			"limit.",
+		Example: "  distlock limit partner-api --rate 10/1m -- ./call.sh\n" +
+			"  distlock limit mail --rate 100/1h --wait 10m -- ./send.sh",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("KEY is missing")
@@ -38,19 +41,19 @@ func (a *app) limit() *cobra.Command {
 		ValidArgsFunction: a.completeNames,
 	}
 	f := c.Flags()
-	f.SetInterspersed(false) // what stands after COMMAND is the command's own
-	f.StringVar(&q.rate, "rate", "", "how often in what time: `N/D`, as 10/1m")
-	f.DurationVarP(&q.ask.wait, "wait", "w", 0, "wait at most `D` (do not wait)")
+	f.SetInterspersed(false) // flags after COMMAND belong to the command
+	f.StringVar(&q.rate, "rate", "", "at most N calls in any time D: `N/D`, as 10/1m")
+	f.DurationVarP(&q.lockFlags.wait, "wait", "w", 0, "wait at most `D` (do not wait)")
 	f.Int64Var(&q.weight, "weight", 1, "count the command as `N`")
-	f.IntVarP(&q.busy, "busy-exit-code", "E", exitBusy, "exit with `N` if there is no room; 0 is silent")
-	f.StringVar(&q.holder, "holder", "", "who it is, for people (host:process)")
-	f.BoolVarP(&q.quiet, "quiet", "q", false, "say nothing if there is no room")
+	f.IntVarP(&q.busy, "busy-exit-code", "E", exitBusy, "exit with `N` if the limit is reached; 0 also prints nothing")
+	f.StringVar(&q.holder, "holder", "", "the name of the caller, shown to people (host:process)")
+	f.BoolVarP(&q.quiet, "quiet", "q", false, "print nothing if the limit is reached")
 	return c
 }
 
 func (q *quota) main(c *cobra.Command, args []string) error {
 	q.name = args[0]
-	if err := c.Flags().Parse(args[1:]); err != nil { // flags may stand after KEY too
+	if err := c.Flags().Parse(args[1:]); err != nil { // flags may also follow KEY
 		return flagError(c, err)
 	}
 	if help, err := c.Flags().GetBool("help"); err == nil && help {
@@ -60,7 +63,7 @@ func (q *quota) main(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := q.ask.check(q.app); err != nil {
+	if err := q.lockFlags.check(q.app); err != nil {
 		return err
 	}
 	n, window, err := parseRate(q.rate)
@@ -68,7 +71,7 @@ func (q *quota) main(c *cobra.Command, args []string) error {
 		return err
 	}
 	if argv := c.Flags().Args(); len(argv) > 0 {
-		if err := q.find(argv); err != nil { // before it counts
+		if err := q.find(argv); err != nil { // a command that cannot run is not counted
 			return err
 		}
 	}
@@ -76,7 +79,7 @@ func (q *quota) main(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := q.pass(c.Context(), limiter); err != nil || q.child == nil {
+	if err := q.count(c.Context(), limiter); err != nil || q.child == nil {
 		return err
 	}
 	return q.follow()
@@ -93,25 +96,26 @@ func parseRate(s string) (n int64, window time.Duration, err error) {
 	return n, window, nil
 }
 
-// pass asks the limiter. A signal ends the wait.
-func (q *quota) pass(parent context.Context, l *distlock.Limiter) error {
+// count counts the call, and waits for up to --wait if the limit is reached. A signal ends the
+// wait.
+func (q *quota) count(parent context.Context, l *distlock.Limiter) error {
 	ctx, stop := interruptible(parent)
 	defer stop()
-	// This process counts once and ends: the rest of a share would be lost.
-	err := l.Wait(ctx, q.name, distlock.Exact(), distlock.MaxWait(q.ask.wait), distlock.Weight(q.weight), distlock.Holder(q.holder))
+	// This process counts one call and ends, so the surplus of a share would be lost.
+	err := l.Wait(ctx, q.name, distlock.Exact(),
+		distlock.MaxWait(q.lockFlags.wait), distlock.Weight(q.weight), distlock.Holder(q.holder))
 	var sig signalError
 	var limited *distlock.LimitError
 	switch {
 	case err != nil && errors.As(context.Cause(ctx), &sig):
 		return &exitError{exitSignal + int(sig.sig), nil}
 	case errors.As(err, &limited):
-		line := errors.New(strings.TrimPrefix(limited.Error(), "distlock: "))
-		return &exitError{q.busy, q.unless(q.quiet || q.busy == 0, line)}
+		return q.busyError(errors.New(strings.TrimPrefix(limited.Error(), "distlock: ")))
 	}
 	return err
 }
 
-// follow runs the command and passes signals on. There is no lock to keep meanwhile.
+// follow runs the command and forwards signals. No lock is held meanwhile.
 func (q *quota) follow() error {
 	q.sigs = make(chan os.Signal, 16)
 	notify(q.sigs, forwarded()...)

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On a terminal progress is shown and taken away again, and the histogram fits.
+// On a terminal bench shows its progress and erases it at the end, and the histogram fits.
 func TestBench_terminal(t *testing.T) {
 	t.Parallel()
 	w := newTerminal(t)
@@ -30,7 +30,7 @@ func TestBench_terminal(t *testing.T) {
 		}
 		drawn = true
 		if n := len([]rune(line)); n > 60 {
-			t.Errorf("%d letters: %q", n, line)
+			t.Errorf("%d characters: %q", n, line)
 		}
 	}
 	if !drawn {
@@ -38,7 +38,8 @@ func TestBench_terminal(t *testing.T) {
 	}
 }
 
-// Ctrl-C ends both commands at once, and nothing of theirs is left but places, which end by themselves.
+// Ctrl-C ends both commands at once. They leave nothing in the store but queue entries, which
+// expire.
 func TestLoad_interrupt(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"bench", "torture"} {
@@ -61,8 +62,8 @@ func TestLoad_interrupt(t *testing.T) {
 	}
 }
 
-// A store elsewhere is asked about.
-func TestLoad_asks(t *testing.T) {
+// A command that puts load on a store on another host must be confirmed.
+func TestLoad_confirms(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]int{"no\n": exitUsage, "yes\n": exitUnavailable} {
 		w := newTerminal(t)

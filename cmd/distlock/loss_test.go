@@ -18,10 +18,10 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A program is distlock in a process of its own.
+// A program is a distlock command in a process of its own.
 type program struct {
 	*exec.Cmd
-	out, err pad
+	out, err syncBuffer
 }
 
 func start(t *testing.T, store string, args ...string) *program {
@@ -51,7 +51,7 @@ func (p *program) code(t *testing.T) int {
 	return p.ProcessState.ExitCode()
 }
 
-// eventually waits for what another process does.
+// eventually waits until f is true, for up to 20 s.
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	within(t, 20*time.Second, what, f)
@@ -70,7 +70,7 @@ func exists(file string) func() bool {
 	return func() bool { info, err := os.Stat(file); return err == nil && info.Size() > 0 }
 }
 
-// lastTime is the last whole line of a file of times in nanoseconds.
+// lastTime returns the last complete line of a file, which is a time in nanoseconds.
 func lastTime(t *testing.T, file string) time.Time {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -85,17 +85,18 @@ func lastTime(t *testing.T, file string) time.Time {
 	return time.Unix(0, n)
 }
 
-// The store goes away while a command runs that does not obey TERM. It must be gone before the lock can go to a rival, who
-// still reaches the store, or reaches it as soon as it is back.
+// The store becomes unreachable while a command runs that ignores TERM. The command must end before
+// a rival can acquire the lock. The rival still reaches the store, or reaches it as soon as it
+// answers again.
 func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("date has no nanoseconds here")
 	}
-	// It measures time: no other test runs beside it.
+	// The test measures time, so no other test runs at the same time.
 	for name, outage := range map[string]func(*testing.T, *testenv.RedisServer, *testenv.ProxyServer){
 		"cut": func(_ *testing.T, _ *testenv.RedisServer, p *testenv.ProxyServer) { p.Cut(testenv.Both) },
 		"replies cut": func(_ *testing.T, _ *testenv.RedisServer, p *testenv.ProxyServer) {
-			p.Cut(testenv.ToClient) // renewals arrive, and nobody hears of it
+			p.Cut(testenv.ToClient) // renewals arrive, but their replies do not
 		},
 		"paused": func(_ *testing.T, r *testenv.RedisServer, _ *testenv.ProxyServer) {
 			r.Pause()
@@ -105,7 +106,8 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var grace time.Duration
-			// The child is gone in time always. How long it had to leave is seen if the machine lets it run: once in three tries.
+			// The child must end in time in every try. The time between TERM and KILL can only be measured
+			// if the machine lets the child run, which must be the case in one of three tries.
 			for try := 0; try < 3 && grace < 250*time.Millisecond && !t.Failed(); try++ {
 				r := testenv.Redis(t)
 				proxy := testenv.Proxy(t, r.Addr)
@@ -118,17 +120,18 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 	}
 }
 
-// lose runs a command until the store goes away for it, and measures when it was last seen. It returns how long the command had
-// between TERM and its last sign.
+// lose runs a command until its store becomes unreachable. It checks that the last sign of the
+// command is before the start of the rival, and returns the time between TERM and the last sign.
 func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) time.Duration {
 	dir := t.TempDir()
 	ticks, term, rivals := filepath.Join(dir, "ticks"), filepath.Join(dir, "term"), filepath.Join(dir, "rival")
-	p := start(t, "redis://"+addr, "run", "--ttl", "2400ms", "--grace", "500ms", "--report", filepath.Join(dir, "report"), "a", "-c",
+	p := start(t, "redis://"+addr, "run", "--ttl", "2400ms", "--grace", "500ms",
+		"--report", filepath.Join(dir, "report"), "a", "-c",
 		"trap 'date +%s%N >>"+term+"' TERM; while :; do date +%s%N >>"+ticks+"; sleep 0.01; done")
 	eventually(t, "the child runs", exists(ticks))
 	rival := start(t, "redis://"+r.Addr, "run", "a", "-c", "date +%s%N >>"+rivals)
 	outage()
-	// The shell may have its own line about the child's child.
+	// The shell may print a line about its own child.
 	if code := p.code(t); code != exitLost || strings.Count(p.err.String(), "distlock: a: the lock ") != 1 {
 		t.Error(code, p.err.String())
 	}
@@ -139,7 +142,7 @@ func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) time
 	if gap <= 0 {
 		t.Errorf("the child was seen %v after the rival began", -gap)
 	}
-	// The shell tells when TERM came, if the machine lets it run.
+	// The shell writes the time of TERM, if the machine lets it run.
 	grace := time.Duration(0)
 	if exists(term)() {
 		grace = lastTime(t, ticks).Sub(lastTime(t, term))
@@ -151,7 +154,8 @@ func lose(t *testing.T, r *testenv.RedisServer, addr string, outage func()) time
 	return grace
 }
 
-// A lock that is handed over by the store is held for a moment only at first. The command must not be stopped for that.
+// A claim that the store hands off to the next waiter has a short TTL at first. run must not stop
+// the command because of that.
 func TestRun_handedOver(t *testing.T) {
 	t.Parallel()
 	r := testenv.Redis(t)
@@ -159,7 +163,8 @@ func TestRun_handedOver(t *testing.T) {
 	first := start(t, r.URL, "run", "a", "-c", "echo >"+up+"; sleep 0.5")
 	eventually(t, "the first runs", exists(up))
 	for range 2 {
-		next := start(t, r.URL, "run", "--grace", "10s", "a", "sleep", "0.2") // longer than a place in line lives
+		// The grace is longer than the TTL of a queue entry.
+		next := start(t, r.URL, "run", "--grace", "10s", "a", "sleep", "0.2")
 		if code := next.code(t); code != 0 {
 			t.Error(code, next.err.String())
 		}
@@ -175,13 +180,14 @@ func TestRun_lost_broken(t *testing.T) {
 	dir := t.TempDir()
 	for _, how := range []string{"stop", "warn"} {
 		up, end := filepath.Join(dir, how), filepath.Join(dir, how+".end")
-		p := start(t, r.URL, "run", "--ttl", "3s", "--grace", "500ms", "--on-lost", how, how, "-c", "echo >"+up+"; while ! test -e "+end+"; do sleep 0.02; done; echo survived")
+		p := start(t, r.URL, "run", "--ttl", "3s", "--grace", "500ms", "--on-lost", how, how, "-c",
+			"echo >"+up+"; while ! test -e "+end+"; do sleep 0.02; done; echo survived")
 		eventually(t, "the child runs", exists(up))
 		if code := start(t, r.URL, "break", how, "--reason", "test", "--yes").code(t); code != 0 {
 			t.Fatal(code)
 		}
 		if how == "warn" {
-			time.Sleep(2 * time.Second) // it knows by then, and lets the child run on
+			time.Sleep(2 * time.Second) // run has noticed the loss by then, and lets the child run
 			if err := os.WriteFile(end, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +201,8 @@ func TestRun_lost_broken(t *testing.T) {
 	}
 }
 
-// A store that is gone when the command ends in time changes nothing about its exit code.
+// If the store cannot be reached when the command ends, and the command ended in time, the exit
+// code is that of the command.
 func TestRun_storeGoneAtTheEnd(t *testing.T) {
 	t.Parallel()
 	r := testenv.Redis(t)
@@ -207,7 +214,7 @@ func TestRun_storeGoneAtTheEnd(t *testing.T) {
 	if err := os.WriteFile(end, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.code(t); code != 3 || !strings.Contains(p.err.String(), "not given back") {
+	if code := p.code(t); code != 3 || !strings.Contains(p.err.String(), "could not be released") {
 		t.Error(code, p.err.String())
 	}
 }
@@ -238,11 +245,11 @@ func TestRun_wrapperKilled(t *testing.T) {
 	_ = p.Process.Kill()
 	eventually(t, "the child is gone", func() bool {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		return err != nil || strings.Contains(string(stat), ") Z ") // nobody may be there to bury it
+		return err != nil || strings.Contains(string(stat), ") Z ") // a zombie that no process waits for
 	})
 }
 
-// Signals reach the whole group: a grandchild too.
+// Signals reach the whole process group, also a grandchild.
 func TestRun_group(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -256,7 +263,7 @@ func TestRun_group(t *testing.T) {
 	}
 }
 
-// Completion waits 200 ms for a store, and not longer.
+// Completion waits 200 ms for a store, not longer.
 func TestComplete_silentStore(t *testing.T) {
 	r := testenv.Redis(t)
 	proxy := testenv.Proxy(t, r.Addr)
@@ -265,7 +272,8 @@ func TestComplete_silentStore(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	watch := testenv.NewStopwatch(t)
 	var out, errs bytes.Buffer
-	code := execute(t.Context(), []string{"__complete", "run", ""}, nil, &out, &errs) // a process would add its own start and end
+	// The command runs in this process, because the start and end of a process take time too.
+	code := execute(t.Context(), []string{"__complete", "run", ""}, nil, &out, &errs)
 	if took := watch.Elapsed(); code != 0 || took > time.Second || !strings.HasPrefix(out.String(), ":") {
 		t.Errorf("%v %d %q", took, code, out.String())
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// lsLimit bounds a list, so that a store of a million names does not keep the user.
+// lsLimit bounds the time of a list: a store may have a million names.
 const lsLimit = 10 * time.Second
 
-// A line is a claim as ls and show print it in JSON. Times are in seconds.
-type line struct {
+// A claimJSON is the JSON of a claim in the output of ls, show and watch. Times are in seconds.
+type claimJSON struct {
 	Name    string            `json:"name"`
 	Kind    string            `json:"kind,omitempty"`
 	Mode    distlock.Mode     `json:"mode"`
@@ -33,10 +33,10 @@ type line struct {
 	Waiting bool              `json:"waiting,omitempty"`
 }
 
-func newLine(c distlock.Claim) line {
-	l := line{
-		Name: c.Name, Kind: c.Kind, Mode: c.Mode, Holder: c.Holder, Note: c.Note, Labels: c.Meta, Fence: c.Fence, Value: c.Value,
-		Held: c.Held.Seconds(), Left: c.Left.Seconds(), Waiting: c.Waiting,
+func newClaimJSON(c distlock.Claim) claimJSON {
+	l := claimJSON{
+		Name: c.Name, Kind: c.Kind, Mode: c.Mode, Holder: c.Holder, Note: c.Note, Labels: c.Meta,
+		Fence: c.Fence, Value: c.Value, Held: c.Held.Seconds(), Left: c.Left.Seconds(), Waiting: c.Waiting,
 	}
 	if c.Mode == distlock.ModeCounted {
 		l.Weight, l.Limit = c.Weight, c.Limit
@@ -48,7 +48,7 @@ func (a *app) ls() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:               "ls [PREFIX]",
-		Short:             "List who holds what, and who waits",
+		Short:             "List the holders of names, and the waiters",
 		Example:           "  distlock ls deploy/",
 		Args:              atMost("PREFIX"),
 		ValidArgsFunction: a.completeNames,
@@ -64,7 +64,7 @@ func (a *app) ls() *cobra.Command {
 		ctx, cancel := context.WithTimeout(signals, lsLimit)
 		defer cancel()
 		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-		defer func() { _ = table.Flush() }() // if standard output is closed there is nobody to tell
+		defer func() { _ = table.Flush() }() // it fails only if standard output is closed
 		const head = "NAME\tKIND\tMODE\tSTATE\tHOLDER\tFOR\tLEFT\tFENCE\tNOTE"
 		prefix := ""
 		if len(args) > 0 {
@@ -79,11 +79,11 @@ func (a *app) ls() *cobra.Command {
 				}
 				return errors.Join(context.Cause(signals), unlisted(err))
 			}
-			if seen++; seen == 1 && !asJSON { // not before the store has answered: a head over nothing is no list
+			if seen++; seen == 1 && !asJSON { // after the first answer, so that an error prints no head
 				fmt.Fprintln(table, head)
 			}
 			if asJSON {
-				err = out.Encode(newLine(claim))
+				err = out.Encode(newClaimJSON(claim))
 			} else {
 				err = writeRow(table, claim)
 			}
@@ -99,12 +99,14 @@ func (a *app) ls() *cobra.Command {
 	return c
 }
 
-// unlisted is the error of a list, for people if the store has none.
+// unlisted returns the error of a list. If the store cannot list, the error says what to do
+// instead.
 func unlisted(err error) error {
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
-	return usage("this store does not know the names of its locks, and cannot list them: show NAME tells of one; for PostgreSQL's advisory locks see the query in docs/pgadvisory.md")
+	return usage("this store does not know the names of its locks and cannot list them: use show NAME; " +
+		"for advisory locks of PostgreSQL see the query in docs/pgadvisory.md")
 }
 
 func writeRow(w *tabwriter.Writer, c distlock.Claim) error {
@@ -122,6 +124,6 @@ func writeRow(w *tabwriter.Writer, c distlock.Claim) error {
 		left = short(c.Left).String()
 	}
 	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\t%s\n",
-		clean(c.Name), kindWord(c.Kind), c.Mode, state, clean(c.Holder), short(c.Held), left, fence, clean(c.Note))
+		clean(c.Name), kindName(c.Kind), c.Mode, state, clean(c.Holder), short(c.Held), left, fence, clean(c.Note))
 	return err
 }

@@ -1,5 +1,6 @@
-// Command distlock takes locks from the shell: it runs a command under a lock, hands locks from one
-// process to another, and shows who holds what.
+// Command distlock acquires distributed locks from the shell. It runs a command while it holds a
+// lock, passes locks from one process to another, and shows the holders of locks. The command finds
+// the fencing token of the lock in its environment.
 //
 //	distlock run deploy -- ./deploy.sh
 package main
@@ -12,14 +13,15 @@ import (
 )
 
 func main() {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, redact: open.Redact, open: open.Open, brief: true}
+	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, redact: open.Redact, open: open.Open, exits: true}
 	os.Exit(a.execute(context.Background(), os.Args[1:]))
 }
 
-// close closes the store. One that can be left to the end of the process is: to close a file properly is to wait for the disk.
+// close closes the store. A store with a method Leave is left to the end of the process, because
+// closing its file properly waits for the disk.
 func (a *app) close() {
-	if s, ok := a.source.Store.(interface{ Leave() error }); ok && a.brief {
-		_ = s.Leave() // there is nobody to be told
+	if s, ok := a.source.Store.(interface{ Leave() error }); ok && a.exits {
+		_ = s.Leave() // the process ends: nothing can be done about an error
 		return
 	}
 	a.source.Close()

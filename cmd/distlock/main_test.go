@@ -23,11 +23,13 @@ type runner struct{ m *testing.M }
 
 func (r runner) Run() int {
 	flag.Parse()
-	// Most tests wait for a clock or another process: more of them than there are processors can run at once.
+	// Most tests wait for a clock or another process, so more of them than there are processors can
+	// run at the same time.
 	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
-	// The race detector lets a program sleep for a second at its end. Here there are hundreds of them.
+	// The race detector makes every program sleep for a second at its end. The tests run hundreds of
+	// programs.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
@@ -38,8 +40,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(runner{m}, map[string]func(){"distlock": main, "distlock-broken": brokenMain})
 }
 
-// TestScripts runs the files of testdata/script, each with a SQLite file and a home of its own. code N CMD
-// checks an exit code; the handle of acquire is taken from a file.
+// TestScripts runs the files of testdata/script, each with a SQLite file and a home of its own. The
+// command "code N CMD" checks an exit code.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -52,7 +54,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// code runs sh with a line and checks how it exits: code N 'line'. Output and errors are in the files out and err.
+// code runs a line of shell and checks its exit code: code N 'line'. The output is in the files out
+// and err.
 func code(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: code N 'line'")
@@ -64,7 +67,7 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func TestExecute_memory(t *testing.T) {
-	t.Cleanup(func() { // run keeps the signals of its process
+	t.Cleanup(func() { // run does not reset the signal handlers of its process
 		signal.Reset()
 		testenv.HandleIgnored()
 	})
@@ -89,7 +92,7 @@ func TestExecute_memory(t *testing.T) {
 		{"break a --reason x --yes", 0, "a was held by nobody\n", ""},
 		{"break a --reason x", 64, "", "--yes"},
 		{"break a --yes", 64, "", "--reason"},
-		{"acquire a", 64, "", "forgotten"},
+		{"acquire a", 64, "", "a store that stays"},
 		{"renew x", 64, "", "invalid handle"},
 		{"release -", 64, "", "invalid handle"},
 		{"ls x y", 64, "", "too many"},
@@ -107,8 +110,8 @@ func TestExecute_memory(t *testing.T) {
 		{"run --timeout 5s a true", 64, "", "unknown flag: --timeout: did you mean --wait?"},
 		{"run a --timeout 5s true", 64, "", "did you mean --wait?"},
 		{"wait a --timeout 5s", 64, "", "did you mean --wait?"},
-		{"version --timeout 5s", 64, "", "unknown flag: --timeout\n"}, // it has no --wait
-		{"release a", 64, "", "give the handle that distlock acquire printed, not the name of the lock"},
+		{"version --timeout 5s", 64, "", "unknown flag: --timeout\n"}, // version has no --wait
+		{"release a", 64, "", "want the handle that distlock acquire printed, not the name of the lock"},
 		{"ls --store localhost:6379", 64, "", "did you mean redis://localhost:6379?"},
 		{"run", 64, "", "NAME is missing"},
 		{"run a", 64, "", "COMMAND is missing"},
@@ -137,7 +140,7 @@ func TestExecute_memory(t *testing.T) {
 		{"run a /etc/passwd", 126, "", "permission"},
 		{"run a /etc", 126, "", "/etc"},
 		{"ls", 0, "NAME  KIND  MODE  STATE  HOLDER  FOR  LEFT  FENCE  NOTE\n", ""},
-		{"ls --store redis://127.0.0.1:1", 69, "", "127.0.0.1:1"}, // and no head of a table
+		{"ls --store redis://127.0.0.1:1", 69, "", "127.0.0.1:1"}, // prints no head of a table
 		{"run --require-fence a true", 0, "", ""},
 		{"run -v --log-format json a true", 0, "", `"msg"`},
 	} {
@@ -160,7 +163,8 @@ func TestComplete_flags(t *testing.T) {
 		t.Fatal(code, errs.String())
 	}
 	text := out.String()
-	if !strings.Contains(text, "--on-lost\twhat to do when the lock is lost: stop|warn\n") || !strings.Contains(text, "--store\tthe URL of the store\n") || strings.Contains(text, "`") {
+	if !strings.Contains(text, "--on-lost\tthe action when the lock is lost: stop|warn\n") ||
+		!strings.Contains(text, "--store\tthe URL of the store\n") || strings.Contains(text, "`") {
 		t.Error(text)
 	}
 }
@@ -186,7 +190,7 @@ func TestExecute_help(t *testing.T) {
 		var out, want, errs bytes.Buffer
 		execute(context.Background(), strings.Fields(flag), nil, &want, &errs)
 		if code := execute(context.Background(), strings.Fields(word), nil, &out, &errs); code != 0 || out.String() != want.String() || errs.Len() > 0 {
-			t.Errorf("%s: %d %q %s, want what %s prints", word, code, out.String(), errs.String(), flag)
+			t.Errorf("%s: %d %q %s, want the output of %s", word, code, out.String(), errs.String(), flag)
 		}
 	}
 	for _, c := range (&app{redact: open.Redact}).root().Commands() {
@@ -197,16 +201,18 @@ func TestExecute_help(t *testing.T) {
 		if code := execute(context.Background(), []string{c.Name(), "--help"}, nil, &out, &errs); code != 0 || !strings.Contains(out.String(), "Examples:\n  ") {
 			t.Error(c.Name(), code, out.String(), errs.String())
 		}
-		// To leave a flag out is not to give it 0: --wait 0s does not wait, and without --wait it is for ever.
+		// A flag that is left out does not mean the same as 0: --wait 0s does not wait, and without
+		// --wait the wait has no limit.
 		if strings.Contains(out.String(), "(default 0") {
 			t.Errorf("%s: a default of zero: %s", c.Name(), out.String())
 		}
 	}
 }
 
-// With -v, run names the file: the default store of a login and that of cron may be two files.
-func TestExecute_namesTheFile(t *testing.T) {
-	t.Cleanup(func() { // run keeps the signals of its process
+// With -v, run logs the path of the file: the default stores of a login and of cron may be two
+// files.
+func TestExecute_logsTheFile(t *testing.T) {
+	t.Cleanup(func() { // run does not reset the signal handlers of its process
 		signal.Reset()
 		testenv.HandleIgnored()
 	})
@@ -215,10 +221,13 @@ func TestExecute_namesTheFile(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", state)
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	want := filepath.Join(state, "distlock", "locks.db")
-	for args, named := range map[string]bool{"run -v a true": true, "run -v --log-format json a true": true, "run a true": false} {
+	for args, logged := range map[string]bool{
+		"run -v a true": true, "run -v --log-format json a true": true, "run a true": false,
+	} {
 		var out, errs bytes.Buffer
-		if code := execute(context.Background(), strings.Fields(args), nil, &out, &errs); code != 0 || strings.Contains(errs.String(), want) != named {
-			t.Errorf("%s: %d %s, want %s in it: %v", args, code, errs.String(), want, named)
+		code := execute(context.Background(), strings.Fields(args), nil, &out, &errs)
+		if code != 0 || strings.Contains(errs.String(), want) != logged {
+			t.Errorf("%s: %d %s, want %s in it: %v", args, code, errs.String(), want, logged)
 		}
 	}
 }

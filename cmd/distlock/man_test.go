@@ -15,31 +15,31 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-var update = flag.Bool("update", false, "write docs/man anew")
+var update = flag.Bool("update", false, "rewrite docs/man")
 
-// manSections are what a page says that help does not, by command.
+// manSections are the sections of the man pages that are not in the help, by command.
 var manSections = map[string]string{
 	"distlock-run": `.SH EXIT STATUS
 .PP
 The status of COMMAND if it ended by itself and the lock was held throughout, and 128+n if signal n ended it. Otherwise:
 .TP
 .B 64
-usage or configuration; a run of the same name inside the command
+wrong usage or configuration; a nested run of a lock that an enclosing run holds
 .TP
 .B 69
 the store could not be reached before the grant
 .TP
 .B 75
-not acquired: \fB--try\fP, or \fB--wait\fP is over. \fB-E\fP changes it
+the lock was not acquired: \fB--try\fP was given, or the time of \fB--wait\fP has passed. \fB-E\fP changes it
 .TP
 .B 79
 the lock was lost while the command ran
 .TP
 .B 124
-\fB--max-run\fP is over
+the time of \fB--max-run\fP has passed
 .TP
 .B 125
-distlock itself failed otherwise
+another error of distlock itself
 .TP
 .B 126, 127
 the command cannot be run, or was not found
@@ -48,8 +48,8 @@ the command cannot be run, or was not found
 HUP, INT, QUIT or TERM while waiting
 .SH ENVIRONMENT
 .PP
-COMMAND finds \fBDISTLOCK_LOCK_NAME\fP, \fBDISTLOCK_LOCK_FENCE\fP, \fBDISTLOCK_LOCK_HOLDER\fP and \fBDISTLOCK_LOCK_MODE\fP, and with
-\fB--pass-handle\fP the secret \fBDISTLOCK_LOCK_HANDLE\fP.
+run sets \fBDISTLOCK_LOCK_NAME\fP, \fBDISTLOCK_LOCK_FENCE\fP (the fencing token), \fBDISTLOCK_LOCK_HOLDER\fP and \fBDISTLOCK_LOCK_MODE\fP
+for COMMAND, and with \fB--pass-handle\fP also the secret \fBDISTLOCK_LOCK_HANDLE\fP.
 `,
 	"distlock": `.SH STORES
 .PP
@@ -68,7 +68,7 @@ postgres://host/database?lock_mode=advisory  its advisory locks
 .fi
 .SH ENVIRONMENT
 .PP
-Every flag has a variable: \fB--at-least\fP is \fBDISTLOCK_AT_LEAST\fP. A flag wins over its variable, that over the configuration file.
+Every flag has a variable: \fB--at-least\fP is \fBDISTLOCK_AT_LEAST\fP. A flag wins over its variable, and the variable over the configuration file.
 .TP
 .B DISTLOCK_STORE, DISTLOCK_STORE_FILE
 the URL of the store, or a file with the URL in it
@@ -88,22 +88,23 @@ the default store
 `,
 }
 
-// pages are the man pages by their file names.
+// pages returns the man pages by their file names.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	root := (&app{redact: open.Redact}).root()
 	for _, c := range append(root.Commands(), root) {
-		c.DisableAutoGenTag = true // it has the date
+		c.DisableAutoGenTag = true // the tag contains the date
 		c.InitDefaultHelpFlag()
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			if name, _ := pflag.UnquoteUsage(f); f.DefValue == "0" || f.DefValue == "0s" {
-				f.DefValue = name // to leave the flag out is not to give it 0
+				f.DefValue = name // a flag that is left out does not mean the same as 0
 			}
 		})
 	}
 	dir := t.TempDir()
 	day := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "distlock", Manual: "distlock", Date: &day}, dir); err != nil {
+	header := &doc.GenManHeader{Section: "1", Source: "distlock", Manual: "distlock", Date: &day}
+	if err := doc.GenManTree(root, header, dir); err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]string{}
@@ -117,8 +118,8 @@ func pages(t *testing.T) map[string]string {
 			t.Fatal(err)
 		}
 		name := filepath.Base(file)
-		page := strings.Replace(string(text), `"Jan 2000"`, `""`, 1) // a page of today is as true tomorrow
-		page = strings.ReplaceAll(page, `[=false]`, "")              // a switch that is off
+		page := strings.Replace(string(text), `"Jan 2000"`, `""`, 1) // a page has no date
+		page = strings.ReplaceAll(page, `[=false]`, "")              // the default of a boolean flag
 		if more := manSections[strings.TrimSuffix(name, ".1")]; more != "" {
 			before, after, _ := strings.Cut(page, ".SH SEE ALSO")
 			page = before + more + ".SH SEE ALSO" + after
@@ -128,7 +129,7 @@ func pages(t *testing.T) map[string]string {
 	return all
 }
 
-// The pages in docs/man are those of this program.
+// The pages in docs/man are up to date.
 func TestMan(t *testing.T) {
 	dir := filepath.Join("..", "..", "docs", "man")
 	want := pages(t)
@@ -140,7 +141,7 @@ func TestMan(t *testing.T) {
 		if _, ok := want[filepath.Base(file)]; !ok && *update {
 			err = os.Remove(file)
 		} else if !ok {
-			t.Errorf("%s is of no command", file)
+			t.Errorf("%s belongs to no command", file)
 		}
 	}
 	if err != nil {
@@ -168,7 +169,7 @@ func TestMan(t *testing.T) {
 	}
 	for _, scheme := range regexp.MustCompile("`([a-z+]+)://").FindAllStringSubmatch(string(text), -1) {
 		if !strings.Contains(want["distlock.1"], scheme[1]+"://") {
-			t.Errorf("the page of distlock has no %s://, which docs/cli.md has", scheme[1])
+			t.Errorf("the man page of distlock has no %s://, but docs/cli.md has it", scheme[1])
 		}
 	}
 }

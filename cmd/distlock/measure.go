@@ -16,13 +16,14 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// benchTTL is that of the locks: what an interrupted measurement leaves is soon over.
+// benchTTL is the TTL of the locks. It is short, so that the locks of an interrupted measurement
+// soon expire.
 const benchTTL = 10 * time.Second
 
-// A measure takes locks and times.
+// A measure acquires locks and measures the time that they take.
 type measure struct {
 	store   driver.Store
-	far     driver.Store // the same, by connections of its own
+	far     driver.Store // the same store, with connections of its own
 	prefix  string
 	clients int
 	ttl     time.Duration
@@ -32,37 +33,38 @@ func (m *measure) locker(s driver.Store) (*distlock.Locker, error) {
 	return distlock.New(s, distlock.TTL(cmp.Or(m.ttl, benchTTL)), distlock.Holder("distlock bench"))
 }
 
-// roundTrips times the cheapest call that a store cannot answer by itself: a release of what nobody holds. A store whose claims
-// end with the process knows them without asking; there it is asked for what another holds, which is refused. Neither
-// changes anything.
-func (m *measure) roundTrips(ctx context.Context, until time.Time, found *benched) error {
+// roundTrips measures the cheapest call that needs the server: the release of a lock that nobody
+// holds. A store whose claims end with the process knows its claims and answers that without the
+// server. For such a store roundTrips measures an attempt that is refused. Neither call changes
+// anything.
+func (m *measure) roundTrips(ctx context.Context, until time.Time, found *benchResult) error {
 	if !m.store.Features().Detached {
 		return m.refusals(ctx, until, found)
 	}
-	found.Trip = "a release of what nobody holds"
+	found.Trip = "the release of a lock that nobody holds"
 	return found.RoundTrip.take(until, func() (time.Duration, error) {
 		id := driver.ID{Key: m.prefix + "nobody", Owner: rand.Text()}
 		began := time.Now()
 		err := m.store.Release(ctx, id)
 		took := time.Since(began)
 		if !errors.Is(err, driver.ErrNotHeld) {
-			return 0, fmt.Errorf("a release of what nobody holds: %w", cmp.Or(err, errors.New("it was done")))
+			return 0, fmt.Errorf("%s: %w", found.Trip, cmp.Or(err, errors.New("it succeeded")))
 		}
 		return took, nil
 	})
 }
 
-func (m *measure) refusals(ctx context.Context, until time.Time, found *benched) error {
+func (m *measure) refusals(ctx context.Context, until time.Time, found *benchResult) error {
 	l, err := m.locker(m.far)
 	if err != nil {
 		return err
 	}
-	defer leave(ctx, l)
+	defer closeLocker(ctx, l)
 	held, err := l.Lock(ctx, m.prefix+"taken")
 	if err != nil {
 		return err
 	}
-	found.Trip = "asking for what another holds"
+	found.Trip = "an attempt to acquire a lock that is held"
 	err = found.RoundTrip.take(until, func() (time.Duration, error) {
 		r := driver.Request{
 			ID: driver.ID{Key: m.prefix + "taken", Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole,
@@ -72,20 +74,20 @@ func (m *measure) refusals(ctx context.Context, until time.Time, found *benched)
 		res, err := m.store.Acquire(ctx, r)
 		took := time.Since(began)
 		if err == nil && res.Granted {
-			err = errors.Join(errors.New("the store gave a lock away that was held"), m.store.Release(ctx, r.ID))
+			err = errors.Join(errors.New("the store granted a lock that was held"), m.store.Release(ctx, r.ID))
 		}
 		return took, err
 	})
 	return errors.Join(err, held.Unlock(ctx))
 }
 
-// pairs times the lock and unlock of a free name, one after the other.
-func (m *measure) pairs(ctx context.Context, until time.Time, found *benched) error {
+// pairs measures pairs of lock and unlock of a free name, one after the other.
+func (m *measure) pairs(ctx context.Context, until time.Time, found *benchResult) error {
 	l, err := m.locker(m.store)
 	if err != nil {
 		return err
 	}
-	defer leave(ctx, l)
+	defer closeLocker(ctx, l)
 	return found.Pair.take(until, func() (time.Duration, error) {
 		began := time.Now()
 		err := pair(ctx, l, m.prefix+"free")
@@ -102,38 +104,46 @@ func pair(ctx context.Context, l *distlock.Locker, name string) error {
 	return lease.Unlock(ctx)
 }
 
-func leave(ctx context.Context, l *distlock.Locker) { _ = l.Close(ctx) } // its locks are given back already
+// closeLocker closes a locker whose locks are already released.
+func closeLocker(ctx context.Context, l *distlock.Locker) { _ = l.Close(ctx) }
 
-// rate counts what many clients of one process do, each with a name of its own.
-func (m *measure) rate(ctx context.Context, until time.Time, found *benched) error {
+// rate counts the pairs of many clients in one process, each with a name of its own.
+func (m *measure) rate(ctx context.Context, until time.Time, found *benchResult) error {
 	l, err := m.locker(m.store)
 	if err != nil {
 		return err
 	}
-	defer leave(ctx, l)
-	found.Rate, err = m.count(ctx, until, func(int) *distlock.Locker { return l }, func(i int) string { return fmt.Sprint(m.prefix, "own/", i) })
+	defer closeLocker(ctx, l)
+	found.Rate, err = m.count(ctx, until,
+		func(int) *distlock.Locker { return l },
+		func(i int) string { return fmt.Sprint(m.prefix, "own/", i) })
 	return err
 }
 
-// contended counts what many clients do that want the same name, each as if it were a process.
-func (m *measure) contended(ctx context.Context, until time.Time, found *benched) error {
+// contended counts the pairs of many clients that contend for one name. Each client has a
+// [distlock.Locker] of its own, as if it were a process.
+func (m *measure) contended(ctx context.Context, until time.Time, found *benchResult) error {
 	lockers := make([]*distlock.Locker, m.clients)
 	for i := range lockers {
 		l, err := m.locker(m.store)
 		if err != nil {
 			return err
 		}
-		defer leave(ctx, l)
+		defer closeLocker(ctx, l)
 		lockers[i] = l
 	}
 	var err error
-	found.Contended, err = m.count(ctx, until, func(i int) *distlock.Locker { return lockers[i] }, func(int) string { return m.prefix + "wanted" })
+	found.Contended, err = m.count(ctx, until,
+		func(i int) *distlock.Locker { return lockers[i] },
+		func(int) string { return m.prefix + "wanted" })
 	return err
 }
 
-// count lets clients lock and unlock until a time, and once at least: a disk that stands still for a moment is no rate of 0. Those
-// that wait then are sent away.
-func (m *measure) count(ctx context.Context, until time.Time, locker func(int) *distlock.Locker, name func(int) string) (throughput, error) {
+// count lets clients lock and unlock until a time, and at least once: the rate is not 0 because the
+// disk stalled for a moment. Then it cancels the calls that wait.
+func (m *measure) count(
+	ctx context.Context, until time.Time, locker func(int) *distlock.Locker, name func(int) string,
+) (throughput, error) {
 	counts, errs := make([]int, m.clients), make([]error, m.clients)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -148,7 +158,7 @@ func (m *measure) count(ctx context.Context, until time.Time, locker func(int) *
 	for i := range m.clients {
 		wg.Go(func() {
 			for ctx.Err() == nil && errs[i] == nil {
-				if err := pair(ctx, locker(i), name(i)); ctx.Err() == nil { // else it does not count
+				if err := pair(ctx, locker(i), name(i)); ctx.Err() == nil { // a cancelled pair does not count
 					counts[i]++
 					errs[i] = err
 					if once.Store(true); !time.Now().Before(until) {
@@ -162,18 +172,18 @@ func (m *measure) count(ctx context.Context, until time.Time, locker func(int) *
 	return newThroughput(counts, time.Since(began)), errors.Join(errs...)
 }
 
-// wakes times how soon one that waits is granted after the holder began to unlock.
-func (m *measure) wakes(ctx context.Context, until time.Time, found *benched) error {
+// wakes measures the time from the holder's call of Unlock to the grant of the waiter.
+func (m *measure) wakes(ctx context.Context, until time.Time, found *benchResult) error {
 	near, err := m.locker(m.store)
 	if err != nil {
 		return err
 	}
-	defer leave(ctx, near)
+	defer closeLocker(ctx, near)
 	far, err := m.locker(m.far)
 	if err != nil {
 		return err
 	}
-	defer leave(ctx, far)
+	defer closeLocker(ctx, far)
 	return found.WakeUp.take(until, func() (time.Duration, error) { return m.wake(ctx, near, far) })
 }
 
@@ -196,9 +206,9 @@ func (m *measure) wake(ctx context.Context, near, far *distlock.Locker) (time.Du
 	}()
 	select {
 	case <-waiting:
-		// It has to be in line, and deaf to nothing, before it is worth waking.
+		// The waiter needs a moment to enter the queue and to subscribe to notifications.
 		time.Sleep(5 * time.Millisecond)
-	case <-granted: // it failed
+	case <-granted: // Lock failed
 	}
 	began := time.Now()
 	first := held.Unlock(ctx)
@@ -209,18 +219,18 @@ func (m *measure) wake(ctx context.Context, near, far *distlock.Locker) (time.Du
 	return at.Sub(began), errors.Join(first, lease.Unlock(ctx))
 }
 
-// times are how long each of many calls took.
+// times are the durations of many calls.
 type times []time.Duration
 
-// A latency sums up times.
+// A latency summarizes times.
 type latency struct {
 	Count               int
 	P50, P90, P99, Most time.Duration
-	RoundTrips          float64 // P50, in round trips; 0: not said
+	RoundTrips          float64 // P50, in round trips; 0: not computed
 	Buckets             []bucket
 }
 
-// take does something again and again until a time, and at least once, and sums up how long it took.
+// take calls do until a time, and at least once, and summarizes the durations that do returns.
 func (l *latency) take(until time.Time, do func() (time.Duration, error)) error {
 	var all times
 	for len(all) == 0 || time.Now().Before(until) {
@@ -237,14 +247,16 @@ func (l *latency) take(until time.Time, do func() (time.Duration, error)) error 
 func newLatency(all times) latency {
 	slices.Sort(all)
 	at := func(p float64) time.Duration { return all[int(math.Ceil(p*float64(len(all))))-1] }
-	return latency{Count: len(all), P50: at(.5), P90: at(.9), P99: at(.99), Most: all[len(all)-1], Buckets: buckets(all)}
+	return latency{
+		Count: len(all), P50: at(.5), P90: at(.9), P99: at(.99), Most: all[len(all)-1], Buckets: buckets(all),
+	}
 }
 
-// A throughput is what several clients did.
+// A throughput is the number of pairs of several clients.
 type throughput struct {
 	Count     int
 	PerSecond float64
-	Fairness  float64 // Jain's index of their shares: 1 is even, 1/n is one client alone
+	Fairness  float64 // Jain's index of the shares: 1 if they are equal, 1/n if one client did all
 }
 
 func newThroughput(counts []int, took time.Duration) throughput {

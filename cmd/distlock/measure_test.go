@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A rate is counted from one pair at least, also if the time for it is over before one is done.
+// count counts at least one pair, even if the time ends before the first pair is done.
 func TestMeasure_count_once(t *testing.T) {
 	t.Parallel()
 	l, err := distlock.New(mem.New())
@@ -16,7 +16,8 @@ func TestMeasure_count_once(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := &measure{clients: 3}
-	got, err := m.count(t.Context(), time.Now(), func(int) *distlock.Locker { return l }, func(int) string { return "a" })
+	got, err := m.count(t.Context(), time.Now(),
+		func(int) *distlock.Locker { return l }, func(int) string { return "a" })
 	if err != nil || got.Count < 1 || got.PerSecond <= 0 {
 		t.Errorf("%+v, %v", got, err)
 	}

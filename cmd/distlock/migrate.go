@@ -12,7 +12,8 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// migrateLimit bounds how long a migration may take. Another that runs at the same time is waited for.
+// migrateLimit bounds the time of a migration, which includes the wait for another migration that
+// runs at the same time.
 const migrateLimit = time.Minute
 
 func (a *app) migrate() *cobra.Command {
@@ -20,13 +21,15 @@ func (a *app) migrate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create the tables of a store, or bring them up to date",
-		Long: "Create the tables of a store, or bring them and their functions up to date. It may be run again, and by many at once: " +
-			"what is held stays. A store creates its tables itself if its role may: this is for roles that may not, and for new versions. " +
-			"What it prints instead, for those who run it themselves, may be run again, too.",
-		Example: "  distlock migrate --store postgres://admin@db/app\n  distlock migrate --store postgres://db/app --print | psql -v ON_ERROR_STOP=1 app",
-		Args:    exact(),
+		Long: "Create the tables of a store, or bring them and their functions up to date. It is safe " +
+			"to run migrate again, and to run several at once: locks stay held. A store creates its " +
+			"tables by itself if its role may; migrate is for roles that may not, and for new " +
+			"versions. With --print it prints the SQL instead, which is also safe to run again.",
+		Example: "  distlock migrate --store postgres://admin@db/app\n" +
+			"  distlock migrate --store postgres://db/app --print | psql -v ON_ERROR_STOP=1 app",
+		Args: exact(),
 	}
-	c.Flags().BoolVar(&show, "print", false, "print the SQL that does it, and do nothing")
+	c.Flags().BoolVar(&show, "print", false, "print the SQL and change nothing")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		url, err := a.address(c)
 		if err != nil {
@@ -55,7 +58,7 @@ func (a *app) migrate() *cobra.Command {
 	return c
 }
 
-// noSchema is the error for a URL of which no tables can be made.
+// noSchema returns the error for a URL whose store has no tables.
 func noSchema(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = fmt.Errorf("%w: give the URL of a PostgreSQL with --store", err)
@@ -63,16 +66,17 @@ func noSchema(err error) error {
 	return &exitError{exitUsage, err}
 }
 
-// migrated tells what was done. What stands before the dot of a version is that of the tables.
+// migrated returns a message about the migration. In a version, the number before the dot is the
+// version of the tables.
 func migrated(from, to string) string {
 	tables := func(version string) string { v, _, _ := strings.Cut(version, "."); return v }
 	switch {
 	case from == to:
-		return fmt.Sprintf("version %s is there already", to)
+		return fmt.Sprintf("already at version %s", to)
 	case from == "":
 		return fmt.Sprintf("created, version %s", to)
 	case tables(from) == tables(to):
-		return fmt.Sprintf("replaced the functions: version %s is now %s", from, to)
+		return fmt.Sprintf("replaced the functions: from version %s to %s", from, to)
 	}
-	return fmt.Sprintf("brought from version %s to %s", from, to)
+	return fmt.Sprintf("migrated from version %s to %s", from, to)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// TestScripts_postgres runs the files of testdata/postgres, each with a database of its own: $PG is its URL, without the password, which the
-// scripts' logs would show.
+// TestScripts_postgres runs the files of testdata/postgres, each with a database of its own. $PG is
+// the URL of the database. It has no password, because the logs of the scripts would show it.
 func TestScripts_postgres(t *testing.T) {
 	srv := testenv.Postgres(t, testenv.Shared())
 	if _, err := exec.LookPath("psql"); err != nil {

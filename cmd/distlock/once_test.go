@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// Two jobs never share a record, whatever is in their names.
+// Two jobs never share a record, even if their names contain @ or %.
 func TestRecordName(t *testing.T) {
 	seen := map[string]string{}
 	for _, pair := range [][2]string{{"a", "b@c"}, {"a@b", "c"}, {"a%40b", "c"}, {"a%2540b", "c"}, {"a", "b"}} {

@@ -10,17 +10,17 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// A planted store is a good one with one mistake in it.
+// A planted store is a correct store with one planted bug.
 type planted struct {
 	driver.Store
 	calls   atomic.Int64
 	refused atomic.Int64
 	fault   string
 	mu      sync.Mutex
-	granted map[string]uint64 // by key: a fence that was given
+	granted map[string]uint64 // a fencing token that was granted, by key
 }
 
-// plant is open.Open with a mistake in the store.
+// plant returns [open.Open] with a bug planted in the store.
 func plant(fault string) func(context.Context, string) (*open.Source, error) {
 	return func(ctx context.Context, url string) (*open.Source, error) {
 		s, err := open.Open(ctx, url)
@@ -31,13 +31,14 @@ func plant(fault string) func(context.Context, string) (*open.Source, error) {
 	}
 }
 
-// brokenMain is the program on a store with the mistake that the environment names.
+// brokenMain is the main function of a program whose store has the bug that TEST_PLANTED names.
 func brokenMain() {
 	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr, redact: open.Redact, open: plant(os.Getenv("TEST_PLANTED"))}
 	os.Exit(a.execute(context.Background(), os.Args[1:]))
 }
 
-// Acquire forgets now and then what is held, takes another for the holder that asks again, or gives a fence twice.
+// Acquire has three bugs. "forgets" sometimes forgets the claims of the key. "owners" sometimes
+// confuses another owner with the holder. "fences" sometimes grants a fencing token twice.
 func (s *planted) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	n := s.calls.Add(1)
 	if s.fault == "forgets" && n%10 == 0 {
@@ -46,7 +47,7 @@ func (s *planted) Acquire(ctx context.Context, r driver.Request) (driver.Result,
 		}
 	}
 	res, err := s.Store.Acquire(ctx, r)
-	// The first refusal counts: under load there may be few.
+	// The first refusal counts, because there may be few under load.
 	if b := res.Blocker; s.fault == "owners" && err == nil && !res.Granted && b.Fence > 0 && s.refused.Add(1)%3 == 1 {
 		return driver.Result{Granted: true, Fence: b.Fence, Used: res.Used}, nil
 	}
@@ -61,7 +62,7 @@ func (s *planted) Acquire(ctx context.Context, r driver.Request) (driver.Result,
 	return res, err
 }
 
-// Release ends what is held, whoever asks.
+// Release with the bug "owners" ends the claim of any owner.
 func (s *planted) Release(ctx context.Context, id driver.ID) error {
 	err := s.Store.Release(ctx, id)
 	if s.fault == "owners" {
@@ -73,7 +74,7 @@ func (s *planted) Release(ctx context.Context, id driver.ID) error {
 	return err
 }
 
-// Renew finds a claim, whoever asks.
+// Renew with the bug "owners" succeeds for any owner if the key is held.
 func (s *planted) Renew(ctx context.Context, r driver.Renewal) (int, error) {
 	behind, err := s.Store.Renew(ctx, r)
 	if s.fault == "owners" && err != nil {
@@ -85,7 +86,8 @@ func (s *planted) Renew(ctx context.Context, r driver.Renewal) (int, error) {
 	return behind, err
 }
 
-// Show, Watch and Break are those of the good store.
+// Show, Watch and Break have no bug.
+
 func (s *planted) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	return driver.Show(ctx, s.Store, key)
 }

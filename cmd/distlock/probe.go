@@ -13,34 +13,39 @@ import (
 )
 
 const (
-	// probePrefix is of no kind that has a list: probes are not shown by ls.
+	// probePrefix belongs to no kind, so ls does not show probes.
 	probePrefix = "~doctor/"
 
-	// A probe takes the lock so many times, for medians, unless that takes longer than probeTime.
+	// A probe acquires the lock probeRounds times, for medians, and stops earlier if that takes
+	// longer than probeTime.
 	probeRounds = 15
 	probeTime   = time.Second
 
 	probeTTL   = 10 * time.Second
 	probeLimit = 5 * time.Second // for one call
 
-	// wakeLimit is how long a probe waits for the word of a release, and wakeTries how often. It is many round trips.
+	// A probe waits wakeLimit for the notification of a release, and tries wakeTries times.
+	// wakeLimit is many round trips.
 	wakeLimit = 500 * time.Millisecond
 	wakeTries = 2
 
-	// mostTrips is how many round trips a renewal may take. If it took more, what was measured was none.
+	// mostTrips is the largest number of round trips that a renewal may take. If a renewal takes
+	// more, the measured call was no round trip: the store answered it by itself.
 	mostTrips = 50
 
-	// slow is when an acquire takes so long that short TTLs cannot be renewed in time.
+	// slow is the time of an acquire from which short TTLs cannot be renewed in time.
 	slow = 250 * time.Millisecond
 )
 
-// asksAgain is what follows if nobody is told of a release, in the words of the stores.
-const asksAgain = "those who wait ask again up to a second after a release"
+// waitersPoll is the consequence if waiters are not notified. The stores use the same words, so
+// that doctor does not report it twice.
+const waitersPoll = "waiters poll, and notice a release up to a second late"
 
 var errStillHeld = errors.New("it was still held")
 
-// A speed is how long calls took, in seconds: the median of a few. RoundTrip is the least that a call can take, that
-// of one which changes nothing; 0 if the store answers that without asking anybody.
+// A speed has the medians of a few calls, in seconds. RoundTrip is the time of a call that changes
+// nothing, which is the least that a call can take. It is 0 if the store answers that call by
+// itself.
 type speed struct {
 	RoundTrip float64 `json:"round_trip,omitempty"`
 	Acquire   float64 `json:"acquire"`
@@ -48,15 +53,15 @@ type speed struct {
 	Release   float64 `json:"release"`
 }
 
-// A probe takes a lock as others do, under a name that nobody else has.
+// A probe acquires a lock as other clients do, under a name that nobody else uses.
 type probe struct {
 	store    driver.Store
 	key      string
 	ttl      time.Duration
 	findings []driver.Finding
-	known    bool // the store says itself that nobody is told of a release
+	polls    bool // the store itself reports that waiters are not notified
 	granted  bool
-	err      error // what ended it before its time
+	err      error // the error that ended the probe early
 
 	trips, acquires, renews, releases []time.Duration
 }
@@ -70,7 +75,8 @@ func newProbe(s driver.Store) *probe {
 	return p
 }
 
-// run does all of it, and leaves nothing behind but the key's last fence, which the store forgets by itself.
+// run runs the probe. It leaves nothing in the store but the last fencing token of the key, which
+// the store forgets by itself.
 func (p *probe) run(ctx context.Context) {
 	var last uint64
 	began := time.Now()
@@ -83,24 +89,28 @@ func (p *probe) run(ctx context.Context) {
 			return
 		}
 		if p.store.Features().Fence && i > 0 && fence < last+driver.Span {
-			p.danger(fmt.Sprintf("a fence did not rise: %d after %d", fence, last), "a resource lets a late writer in",
-				"use another store, and tell its author")
+			p.danger(fmt.Sprintf("a fencing token did not grow: %d after %d", fence, last),
+				"a resource accepts a late writer", useAnother)
 			return
 		}
 		last = fence
 	}
 	p.leftovers(ctx)
-	p.found(driver.Finding{Level: driver.OK, What: "a lock was taken, kept from a rival, renewed and given back"})
+	p.found(driver.Finding{Level: driver.OK, What: "a lock was acquired, denied to a rival, renewed and released"})
 	if median(p.acquires) > slow {
 		p.found(driver.Finding{
-			Level: driver.Warning, What: fmt.Sprintf("to take a lock takes %v", short(median(p.acquires))),
-			Means: "a lease that is short is lost before it could be renewed twice", Cure: "use TTLs of 30 s and more, or a store that is nearer",
+			Level: driver.Warning, What: fmt.Sprintf("acquiring a lock takes %v", short(median(p.acquires))),
+			Means: "a lease with a short TTL is lost before it can be renewed twice",
+			Cure:  "use TTLs of 30 s or more, or a store that is nearer",
 		})
 	}
 	p.wake(ctx)
 }
 
-// round takes a lock, renews it and gives it back. In the first one a rival asks too.
+// useAnother is the cure for a store that breaks a rule of its contract.
+const useAnother = "use another store, and report the bug to its author"
+
+// round acquires a lock, renews it and releases it. With rival, a second owner must be refused.
 func (p *probe) round(ctx context.Context, rival bool) (fence uint64, ok bool) {
 	a := p.request()
 	defer p.withdraw(ctx, a.ID)
@@ -111,9 +121,9 @@ func (p *probe) round(ctx context.Context, rival bool) (fence uint64, ok bool) {
 	})
 	switch {
 	case err != nil:
-		return 0, p.failed("taken", err)
+		return 0, p.failed("acquired", err)
 	case !res.Granted:
-		p.danger("a name that nobody uses is refused", "locks cannot be had", "use another store, and tell its author")
+		p.danger("a name that nobody uses is refused", "locks cannot be acquired", useAnother)
 		return 0, false
 	}
 	p.granted = true
@@ -127,12 +137,13 @@ func (p *probe) round(ctx context.Context, rival bool) (fence uint64, ok bool) {
 	if err != nil {
 		return 0, p.failed("renewed", err)
 	}
-	if err := p.timed(ctx, &p.releases, func(ctx context.Context) error { return p.store.Release(ctx, a.ID) }); err != nil {
-		return 0, p.failed("given back", err)
+	release := func(ctx context.Context) error { return p.store.Release(ctx, a.ID) }
+	if err := p.timed(ctx, &p.releases, release); err != nil {
+		return 0, p.failed("released", err)
 	}
-	err = p.timed(ctx, &p.trips, func(ctx context.Context) error { return p.store.Release(ctx, a.ID) })
+	err = p.timed(ctx, &p.trips, release)
 	if !errors.Is(err, driver.ErrNotHeld) {
-		return 0, p.failed("found free after it was given back", cmp.Or(err, errStillHeld))
+		return 0, p.failed("found free after its release", cmp.Or(err, errStillHeld))
 	}
 	return res.Fence, true
 }
@@ -147,65 +158,70 @@ func (p *probe) excludes(ctx context.Context) bool {
 		return err
 	})
 	if err != nil {
-		return p.failed("asked for by a rival", err)
+		return p.failed("requested by a rival", err)
 	}
 	if res.Granted {
-		p.danger("two owners were granted one lock", "nobody is excluded", "use another store, and tell its author")
+		p.danger("two owners were granted one lock", "nobody is excluded", useAnother)
 	}
 	return !res.Granted
 }
 
-// leftovers looks whether anything of the probe is still there.
+// leftovers reports claims of the probe that are still in the store.
 func (p *probe) leftovers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	if left, err := driver.Show(ctx, p.store, p.key); err == nil && len(left) > 0 {
-		p.danger(fmt.Sprintf("%d claims are left of locks that were given back", len(left)), "names stay taken", "use another store, and tell its author")
+		p.danger(fmt.Sprintf("%d claims of released locks are still in the store", len(left)), "names stay held", useAnother)
 	}
 }
 
-// wake finds out whether the word of a release comes to those who wait for it. It is a hint, and one may be missed.
+// wake checks whether waiters are notified of a release. A notification is a hint, and one may be
+// missed.
 func (p *probe) wake(ctx context.Context) {
-	if p.known {
+	if p.polls {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	news := driver.Watch(ctx, p.store, driver.ID{Key: p.key})
+	wakes := driver.Watch(ctx, p.store, driver.ID{Key: p.key})
 	for range wakeTries {
-		told, ok := p.told(ctx, news)
+		notified, ok := p.notified(ctx, wakes)
 		if !ok {
 			return
 		}
-		if told {
-			p.found(driver.Finding{Level: driver.OK, What: "those who wait are told of a release"})
+		if notified {
+			p.found(driver.Finding{Level: driver.OK, What: "waiters are notified of a release"})
 			return
 		}
 	}
 	p.found(driver.Finding{
-		Level: driver.Warning, What: fmt.Sprintf("no word of a release came within %v", wakeTries*wakeLimit),
-		Means: asksAgain, Cure: "allow this user the channels of the store, and let nothing in between hold them back: see " + p.page(),
+		Level: driver.Warning,
+		What:  fmt.Sprintf("no notification of a release arrived within %v", wakeTries*wakeLimit),
+		Means: waitersPoll,
+		Cure: "give this user access to the channels of the store, and check that no proxy delays notifications: see " +
+			p.page(),
 	})
 }
 
-// told takes and gives back the lock, and reports whether there was word of it. If it could not, it is not ok.
-func (p *probe) told(ctx context.Context, news <-chan driver.Wake) (told, ok bool) {
+// notified acquires and releases the lock, and reports whether a notification of the release
+// arrived. It is not ok if a call failed.
+func (p *probe) notified(ctx context.Context, wakes <-chan driver.Wake) (notified, ok bool) {
 	a := p.request()
 	defer p.withdraw(ctx, a.ID)
 	if _, err := p.store.Acquire(ctx, a); err != nil {
-		return false, p.failed("taken again", err)
+		return false, p.failed("acquired again", err)
 	}
 	select {
-	case <-news: // that the watch began
+	case <-wakes: // the wake-up at the beginning of the watch
 	default:
 	}
 	if err := p.store.Release(ctx, a.ID); err != nil {
-		return false, p.failed("given back again", err)
+		return false, p.failed("released again", err)
 	}
 	late := time.NewTimer(wakeLimit)
 	defer late.Stop()
 	select {
-	case <-news:
+	case <-wakes:
 		return true, true
 	case <-late.C:
 		return false, true
@@ -214,18 +230,19 @@ func (p *probe) told(ctx context.Context, news <-chan driver.Wake) (told, ok boo
 	}
 }
 
-// request asks for the probe's lock as somebody new.
+// request returns a request for the lock of the probe by a new owner.
 func (p *probe) request() driver.Request {
 	return driver.Request{
-		ID: driver.ID{Key: p.key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: p.ttl, Holder: "distlock doctor",
+		ID: driver.ID{Key: p.key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole,
+		TTL: p.ttl, Holder: "distlock doctor",
 	}
 }
 
-// withdraw gives back what may have been granted, also when the user has left.
+// withdraw releases a claim that may have been granted, also after ctx has ended.
 func (p *probe) withdraw(ctx context.Context, id driver.ID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = p.store.Release(ctx, id) // if it fails, the claim ends by itself
+	_ = p.store.Release(ctx, id) // if it fails, the claim expires
 }
 
 func (p *probe) timed(ctx context.Context, times *[]time.Duration, f func(context.Context) error) error {
@@ -243,15 +260,15 @@ func (p *probe) danger(what, means, cure string) {
 	p.found(driver.Finding{Level: driver.Danger, What: what, Means: means, Cure: cure})
 }
 
-// failed notes that a step ended in an error. It is false, for whoever asks whether to go on.
+// failed records that a step failed. It returns false, so that a caller can return its result.
 func (p *probe) failed(step string, err error) bool {
 	p.err = err
-	p.danger("a lock could not be "+step+": "+err.Error(), "locks cannot be had or kept",
-		"mend what the error names; what a user of the store needs is in "+p.page())
+	p.danger("a lock could not be "+step+": "+err.Error(), "locks cannot be acquired or kept",
+		"fix the cause of the error; "+p.page()+" lists the permissions that a user of the store needs")
 	return false
 }
 
-// page is where the rights are that a user of the store needs.
+// page returns the document that lists the permissions that a user of the store needs.
 func (p *probe) page() string {
 	if name := p.store.Features().Name; name == "postgres" || name == "pgadvisory" {
 		return "docs/" + name + ".md"
@@ -259,12 +276,14 @@ func (p *probe) page() string {
 	return "docs/layout.md"
 }
 
-// speed is what was measured, if all was.
+// speed returns the medians of the measured times. It is nil if no round of the probe succeeded.
 func (p *probe) speed() *speed {
 	if len(p.trips) == 0 {
 		return nil
 	}
-	s := &speed{median(p.trips).Seconds(), median(p.acquires).Seconds(), median(p.renews).Seconds(), median(p.releases).Seconds()}
+	s := &speed{
+		median(p.trips).Seconds(), median(p.acquires).Seconds(), median(p.renews).Seconds(), median(p.releases).Seconds(),
+	}
 	if s.RoundTrip*mostTrips < s.Renew {
 		s.RoundTrip = 0
 	}

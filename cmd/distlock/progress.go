@@ -8,8 +8,9 @@ import (
 	"golang.org/x/term"
 )
 
-// showProgress rewrites a line on a terminal a few times a second, until stop is called, which takes it away. Elsewhere, and
-// on a terminal that cannot rewrite a line, nothing is shown.
+// showProgress rewrites a line on a terminal a few times a second. stop ends that and erases the
+// line. showProgress prints nothing if standard error is no terminal, or a terminal that cannot
+// rewrite a line.
 func (a *app) showProgress(line func() string) (stop func()) {
 	if !isTerminal(a.err) || os.Getenv("TERM") == "dumb" {
 		return func() {}
@@ -32,10 +33,10 @@ func (a *app) showProgress(line func() string) (stop func()) {
 	return func() { close(end); <-done }
 }
 
-// plainText reports whether output is to be made of ASCII alone.
+// plainText reports whether the output must be ASCII only.
 func plainText() bool { return os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" }
 
-// width is that of the terminal that a stream is, or of a page.
+// width returns the width of the terminal that a stream is, or 80 if it is none.
 func width(stream any) int {
 	const page = 80
 	f, ok := stream.(*os.File)

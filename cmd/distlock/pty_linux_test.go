@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is a pty, and what was written to it.
+// A terminal is a pty and the output that was written to it.
 type terminal struct {
 	master, slave *os.File
 	mu            sync.Mutex
@@ -55,7 +55,7 @@ func newTerminal(t *testing.T) *terminal {
 	return term
 }
 
-// shown is all that was written so far.
+// shown returns the output so far.
 func (w *terminal) shown() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *terminal) shows(s string) func() bool {
 	return func() bool { return strings.Contains(w.shown(), s) }
 }
 
-// start runs distlock with the terminal as its own.
+// start runs distlock on the terminal.
 func (w *terminal) start(t *testing.T, store string, args ...string) *exec.Cmd {
 	t.Helper()
 	return w.run(t, store, "distlock", args...)
@@ -91,10 +91,10 @@ func TestRun_terminal_waitingLine(t *testing.T) {
 	if code := start(t, store, "acquire", "deploy", "--holder", "ci-3", "--ttl", "10m").code(t); code != 0 {
 		t.Fatal(code)
 	}
-	for range 2 { // they have the same holder as the one on the terminal, and are others all the same
+	for range 2 { // the same holder as on the terminal, but other owners
 		start(t, store, "run", "deploy", "--holder", "ci-4", "true")
 	}
-	eventually(t, "two in line", func() bool {
+	eventually(t, "two in the queue", func() bool {
 		ls := start(t, store, "ls", "deploy")
 		ls.code(t)
 		return strings.Count(ls.out.String(), "waiting") == 2
@@ -116,11 +116,12 @@ func TestRun_terminal_waitingLine(t *testing.T) {
 	}
 }
 
-// Ctrl-C reaches the child once, by the terminal, and the wrapper waits for it.
+// Ctrl-C reaches the child once, from the terminal, and run waits for the child.
 func TestRun_terminal_interrupt(t *testing.T) {
 	t.Parallel()
 	w := newTerminal(t)
-	c := w.start(t, "memory:", "run", "a", "-c", `n=0; trap 'n=$((n+1))' INT; echo up; while test $n = 0; do sleep 0.05; done; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done; echo "got $n"; exit 3`)
+	c := w.start(t, "memory:", "run", "a", "-c", `n=0; trap 'n=$((n+1))' INT; echo up; while test $n = 0; do sleep 0.05; done; `+
+		`for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done; echo "got $n"; exit 3`)
 	eventually(t, "the child runs", w.shows("up"))
 	_, _ = w.master.Write([]byte{3})
 	eventually(t, "the child counts", w.shows("got "))
@@ -130,7 +131,7 @@ func TestRun_terminal_interrupt(t *testing.T) {
 	}
 }
 
-func TestBreak_terminal_asks(t *testing.T) {
+func TestBreak_terminal_confirms(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]int{"a\n": 0, "b\n": exitUsage} {
 		store := sqliteStore(t)

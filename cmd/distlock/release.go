@@ -4,9 +4,10 @@ import "github.com/spf13/cobra"
 
 func (a *app) release() *cobra.Command {
 	return &cobra.Command{
-		Use:     "release HANDLE",
-		Short:   "Give a lock back",
-		Long:    "Give a lock back. HANDLE is what acquire printed, or - for standard input, which keeps it out of the list of processes.",
+		Use:   "release HANDLE",
+		Short: "Release a lock",
+		Long: "Release a lock. HANDLE is the output of acquire, or - to read it from standard input, " +
+			"which keeps it out of the list of processes.",
 		Example: "  echo \"$h\" | distlock release -",
 		Args:    exact("HANDLE"),
 		RunE: func(c *cobra.Command, args []string) error {

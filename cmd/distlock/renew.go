@@ -12,9 +12,10 @@ import (
 
 func (a *app) renew() *cobra.Command {
 	return &cobra.Command{
-		Use:     "renew HANDLE",
-		Short:   "Give a lock its whole TTL again",
-		Long:    "Give a lock its whole TTL again. HANDLE is what acquire printed, or - for standard input, which keeps it out of the list of processes.",
+		Use:   "renew HANDLE",
+		Short: "Renew a lock for its whole TTL",
+		Long: "Renew a lock for its whole TTL. HANDLE is the output of acquire, or - to read it from " +
+			"standard input, which keeps it out of the list of processes.",
 		Example: "  echo \"$h\" | distlock renew -",
 		Args:    exact("HANDLE"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -22,13 +23,13 @@ func (a *app) renew() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = lease.Handle(c.Context()) // the lock stays taken, and the handle is as it was
+			_, err = lease.Handle(c.Context()) // the lock stays held, and the handle does not change
 			return err
 		},
 	}
 }
 
-// attach goes on with a handle, which renews it.
+// attach attaches to the lock of a handle, which also renews the lock.
 func (a *app) attach(c *cobra.Command, text string) (*distlock.Lease, error) {
 	if text == "-" {
 		b, err := io.ReadAll(io.LimitReader(a.in, maxFile))
@@ -39,7 +40,7 @@ func (a *app) attach(c *cobra.Command, text string) (*distlock.Lease, error) {
 	}
 	h, err := distlock.ParseHandle(text)
 	if err != nil {
-		return nil, fmt.Errorf("%w: give the handle that distlock acquire printed, not the name of the lock", err)
+		return nil, fmt.Errorf("%w: want the handle that distlock acquire printed, not the name of the lock", err)
 	}
 	l, err := a.locker(c)
 	if err != nil {

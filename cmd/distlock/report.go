@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// A report is what --report writes about a run. Times are in seconds.
+// A report is the JSON object that --report writes about a run. Times are in seconds.
 type report struct {
 	Name   string  `json:"name"`
 	Waited float64 `json:"waited"`
@@ -25,7 +25,7 @@ func (r *report) begin(name string, waited time.Duration, lease *distlock.Lease)
 	}
 }
 
-// write writes the report to a file, if one is named.
+// write writes the report to a file, unless the name of the file is empty.
 func (r *report) write(file string) error {
 	if file == "" {
 		return nil
@@ -34,5 +34,5 @@ func (r *report) write(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, append(b, '\n'), 0o666) //nolint:gosec // no secret is in it, and the umask has its say
+	return os.WriteFile(file, append(b, '\n'), 0o666) //nolint:gosec // it contains no secret, and the umask applies
 }

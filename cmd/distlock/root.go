@@ -19,9 +19,9 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// The exit codes that are ours. Those of docs/cli.md are a promise.
+// The exit codes of distlock itself. docs/cli.md promises them.
 const (
-	exitFound       = 1 // torture and doctor: something is wrong
+	exitFound       = 1 // torture and doctor found a problem
 	exitUsage       = 64
 	exitUnavailable = 69
 	exitBusy        = 75
@@ -30,10 +30,10 @@ const (
 	exitFailed      = 125
 	exitNotRunnable = 126
 	exitNotFound    = 127
-	exitSignal      = 128 // and the number of the signal
+	exitSignal      = 128 // plus the number of the signal
 )
 
-// An exitError ends the program with a code, and with a line on standard error if it has an err.
+// An exitError ends the program with a code. If err is not nil, it is printed to standard error.
 type exitError struct {
 	code int
 	err  error
@@ -62,12 +62,13 @@ type app struct {
 	in     io.Reader
 	out    io.Writer
 	err    io.Writer
-	redact func(string) string // takes secrets out of what is printed
+	redact func(string) string // removes secrets from output
 	open   func(ctx context.Context, url string) (*open.Source, error)
 	source *open.Source
-	asked  *asked // if not nil, what stands before the store
 	config config
-	brief  bool // the process ends with this call
+	exits  bool // the process ends with this call
+
+	recorder *recorder // if not nil, it wraps the store
 }
 
 // execute runs one command and returns the exit code.
@@ -79,7 +80,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 func (a *app) execute(ctx context.Context, args []string) int {
 	root := a.root() //nolint:contextcheck // commands get theirs from cobra
 	if len(args) == 0 || args[0] != cobra.ShellCompRequestCmd && args[0] != cobra.ShellCompNoDescRequestCmd {
-		refuseTwice(root) // what a shell has completed cobra reads twice
+		refuseTwice(root) // not for completion, because cobra parses a completed line twice
 	} else {
 		unmark(root)
 	}
@@ -94,7 +95,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	return a.finish(err)
 }
 
-// finish says what went wrong in one line, and returns the code for it.
+// finish prints the error in one line and returns its exit code.
 func (a *app) finish(err error) int {
 	if err == nil {
 		return 0
@@ -112,33 +113,34 @@ func (a *app) say(format string, args ...any) {
 	fmt.Fprintln(a.err, "distlock: "+oneLine(a.redact(fmt.Sprintf(format, args...))))
 }
 
-// oneLine makes a line of a text. Lines that begin with a tab are tries of what the line before says, as those of a client of PostgreSQL are that
-// tries with TLS and without, and every address: the last is the one that counts.
+// oneLine joins the lines of a text. A line that begins with a tab is one attempt of the operation
+// in the line before. The client of PostgreSQL, for example, tries every address with and without
+// TLS. oneLine keeps only the last attempt.
 func oneLine(text string) string {
 	var out []string
-	try := ""
+	attempt := ""
 	flush := func() {
-		if try != "" {
-			out[len(out)-1] += " " + try
+		if attempt != "" {
+			out[len(out)-1] += " " + attempt
 		}
-		try = ""
+		attempt = ""
 	}
 	for line := range strings.SplitSeq(text, "\n") {
-		words := strings.Join(strings.FieldsFunc(line, func(r rune) bool { return r == '\t' || r == '\r' }), " ")
+		joined := strings.Join(strings.FieldsFunc(line, func(r rune) bool { return r == '\t' || r == '\r' }), " ")
 		switch {
-		case strings.TrimSpace(words) == "":
+		case strings.TrimSpace(joined) == "":
 		case strings.HasPrefix(line, "\t") && len(out) > 0:
-			try = words
+			attempt = joined
 		default:
 			flush()
-			out = append(out, words)
+			out = append(out, joined)
 		}
 	}
 	flush()
 	return strings.Join(out, "; ")
 }
 
-// exitCode is the code for an error of a command.
+// exitCode returns the exit code for the error of a command.
 func exitCode(err error) int {
 	var e *exitError
 	var sig signalError
@@ -153,7 +155,8 @@ func exitCode(err error) int {
 		return exitLost
 	case errors.Is(err, distlock.ErrInvalid), errors.Is(err, errors.ErrUnsupported), errors.Is(err, open.ErrURL):
 		return exitUsage
-	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, distlock.ErrUnavailable), errors.Is(err, distlock.ErrUnknown),
+		errors.Is(err, context.DeadlineExceeded):
 		return exitUnavailable
 	}
 	return exitFailed
@@ -161,7 +164,7 @@ func exitCode(err error) int {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: "distlock", Short: "Make one thing happen at a time, across processes and machines",
+		Use: "distlock", Short: "Distributed locks for the shell, across processes and machines",
 		Example:       "  distlock run demo -- echo hello\n  distlock run --help",
 		SilenceErrors: true, SilenceUsage: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args: cobra.ArbitraryArgs,
@@ -179,14 +182,15 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().String("config", "", "the configuration `FILE`")
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
-	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks(), a.version(), a.completion())
+	root.AddCommand(a.run(), a.acquire(), a.renew(), a.release(), a.ls(), a.show(), a.wait(), a.breaks())
+	root.AddCommand(a.version(), a.completion())
 	root.AddCommand(a.bench(), a.torture(), a.tortureProcess())
 	root.AddCommand(a.doctor(), a.watch())
 	root.AddCommand(a.migrate(), a.limit(), a.elect())
 	return root
 }
 
-// refuseTwice makes every flag one that may be given once.
+// refuseTwice makes every flag an error if it is given twice.
 func refuseTwice(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		onceEach(c.Flags())
@@ -194,7 +198,8 @@ func refuseTwice(root *cobra.Command) {
 	onceEach(root.PersistentFlags())
 }
 
-// unmark takes the marks around the words for values out of what is said of flags: help and man pages read them, shells show them as they are.
+// unmark removes the backquotes around the names of values from the usage of flags. Help and man
+// pages use the backquotes, but shells would show them.
 func unmark(root *cobra.Command) {
 	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
 	for _, c := range root.Commands() {
@@ -203,7 +208,7 @@ func unmark(root *cobra.Command) {
 	root.PersistentFlags().VisitAll(plain)
 }
 
-// help is what people type who do not know of --help.
+// help prints the help of a command, for users who type "help" instead of "--help".
 func help(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return root.Help()
@@ -212,11 +217,11 @@ func help(root *cobra.Command, args []string) error {
 	if err != nil || c == root {
 		return unknownCommand(root, args[0])
 	}
-	c.InitDefaultHelpFlag() // else it is missing in the list
+	c.InitDefaultHelpFlag() // otherwise --help is missing in the list of flags
 	return c.Help()
 }
 
-// exact refuses any other number of arguments than those named.
+// exact returns an error unless there is one argument for each of the names.
 func exact(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < len(names) {
@@ -262,7 +267,8 @@ func (a *app) address(c *cobra.Command) (string, error) {
 
 // connect opens a store.
 func (a *app) connect(ctx context.Context, url string) (_ *distlock.Locker, err error) {
-	// A server that refuses connections is told at once; one that is silent must not keep a script for longer.
+	// If the server refuses the connection, the error is returned at once. The limit is for a server
+	// that does not answer, so that a script does not hang.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	a.source, err = a.open(ctx, url)
@@ -272,24 +278,18 @@ func (a *app) connect(ctx context.Context, url string) (_ *distlock.Locker, err 
 	case err != nil:
 		return nil, &exitError{exitUnavailable, err}
 	}
-	if s, ok := a.source.Store.(interface{ Brief() }); ok && a.brief {
+	if s, ok := a.source.Store.(interface{ Brief() }); ok && a.exits {
 		s.Brief()
 	}
-	var opts []distlock.Option
-	if a.source.TTL > 0 {
-		opts = append(opts, distlock.TTL(a.source.TTL))
-	}
-	if p := a.source.Poll; p > 0 {
-		opts = append(opts, distlock.Backoff(min(p, 20*time.Millisecond), p))
-	}
-	if a.asked != nil {
-		a.asked.Store = a.source.Store
-		return distlock.New(a.asked, opts...)
+	opts := a.source.Options()
+	if a.recorder != nil {
+		a.recorder.Store = a.source.Store
+		return distlock.New(a.recorder, opts...)
 	}
 	return distlock.New(a.source.Store, opts...)
 }
 
-// interruptible returns a context that ends with the signals that end a program.
+// interruptible returns a context that is cancelled by the signals that end a program.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	sigs := make(chan os.Signal, 4)
@@ -305,8 +305,8 @@ func interruptible(parent context.Context) (context.Context, func()) {
 	return ctx, func() { signal.Stop(sigs); close(stop); cancel(nil) }
 }
 
-// notify asks for signals, but for those that whoever started us wants ignored, as nohup and the
-// shell's & do. A child inherits that.
+// notify subscribes to signals, except those that this process inherited as ignored, for example
+// from nohup or from the shell's &. The child inherits them as ignored too.
 func notify(c chan<- os.Signal, sigs ...os.Signal) {
 	for _, s := range sigs {
 		if !signal.Ignored(s) {

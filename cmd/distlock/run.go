@@ -20,31 +20,32 @@ import (
 // A job is one call of run.
 type job struct {
 	*app
-	ask
+	lockFlags
 	name                   string
 	command                string // -c
 	atLeast, maxRun, grace time.Duration
 	onLost, logFormat      string
 	reportFile             string
-	once                   string // a key: run one time for it
+	once                   string // run the command once for this key
 	keep                   time.Duration
 	verbose, passHandle    bool
 
 	sigs   chan os.Signal
-	ending bool            // one that ends us was passed on
-	resign <-chan struct{} // if closed, the child is to end
+	ending bool            // a signal that ends this process was forwarded
+	resign <-chan struct{} // closed when the child must end
 	child  *exec.Cmd
-	group  bool   // the child has a process group of its own
-	family family // whom to signal if it has none
+	group  bool        // the child has a process group of its own
+	tree   processTree // the processes to signal if the child has no process group of its own
 	report
 }
 
 func (a *app) run() *cobra.Command {
 	j := &job{app: a}
 	c := &cobra.Command{
-		Use:     "run [flags] NAME [--] COMMAND [ARG...]",
-		Short:   "Hold a lock while a command runs",
-		Example: "  distlock run deploy -- ./deploy.sh\n  distlock run -n -E 0 nightly -c 'make report | mail -s report ops'",
+		Use:   "run [flags] NAME [--] COMMAND [ARG...]",
+		Short: "Hold a lock while a command runs",
+		Example: "  distlock run deploy -- ./deploy.sh\n" +
+			"  distlock run -n -E 0 nightly -c 'make report | mail -s report ops'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("NAME is missing")
@@ -56,24 +57,24 @@ func (a *app) run() *cobra.Command {
 	}
 	j.flags(c)
 	f := c.Flags()
-	f.SetInterspersed(false) // what stands after COMMAND is the command's own
-	f.Int64Var(&j.slots, "slots", 0, "take one of `N` slots of the name, instead of its lock")
+	f.SetInterspersed(false) // flags after COMMAND belong to the command
+	f.Int64Var(&j.slots, "slots", 0, "acquire one of `N` slots of the name, instead of its lock")
 	f.StringVarP(&j.command, "command", "c", "", "run a `LINE` of shell")
-	f.DurationVar(&j.atLeast, "at-least", 0, "keep the name taken until `D` since the grant, even if the command was quick")
-	f.StringVar(&j.once, "once", "", "run one time for `KEY`, such as the time of a cron job: what succeeded is not run again")
-	f.DurationVar(&j.keep, "keep", 24*time.Hour, "how long --once remembers")
+	f.DurationVar(&j.atLeast, "at-least", 0, "hold the lock for at least `D`, even if the command ends sooner")
+	f.StringVar(&j.once, "once", "", "run once for `KEY`, such as the time of a cron job: a command that succeeded is not run again")
+	f.DurationVar(&j.keep, "keep", 24*time.Hour, "how long --once remembers that the command succeeded")
 	f.DurationVar(&j.maxRun, "max-run", 0, "stop the command after `D`, and exit with 124")
-	f.DurationVar(&j.grace, "grace", 5*time.Second, "between TERM and KILL; at most TTL/3")
-	f.StringVar(&j.onLost, "on-lost", "stop", "what to do when the lock is lost: `stop|warn`")
-	f.BoolVarP(&j.verbose, "verbose", "v", false, "tell what happens")
-	f.StringVar(&j.logFormat, "log-format", "text", "how -v tells it: `text|json`")
+	f.DurationVar(&j.grace, "grace", 5*time.Second, "the time between TERM and KILL; at most TTL/3")
+	f.StringVar(&j.onLost, "on-lost", "stop", "the action when the lock is lost: `stop|warn`")
+	f.BoolVarP(&j.verbose, "verbose", "v", false, "log events to standard error")
+	f.StringVar(&j.logFormat, "log-format", "text", "the format of the log of -v: `text|json`")
 	f.StringVar(&j.reportFile, "report", "", "write one JSON object about the run to `FILE`")
-	f.BoolVar(&j.passHandle, "pass-handle", false, "give the command the handle too, in DISTLOCK_LOCK_HANDLE: it is a secret")
+	f.BoolVar(&j.passHandle, "pass-handle", false, "pass the handle to the command in DISTLOCK_LOCK_HANDLE: it is a secret")
 	return c
 }
 
 func (j *job) main(c *cobra.Command, args []string) error {
-	// Flags may stand after NAME too.
+	// Flags may also follow NAME.
 	j.name = args[0]
 	if err := c.Flags().Parse(args[1:]); err != nil {
 		return flagError(c, err)
@@ -90,19 +91,19 @@ func (j *job) main(c *cobra.Command, args []string) error {
 	case len(argv) == 0:
 		return usage("COMMAND is missing")
 	}
-	j.asked = new(asked) // for the line about the wait, and the reason of a loss
+	j.recorder = new(recorder) // for the line about the wait and the reason of a loss
 	locker, err := j.locker(c)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(j.ask.check(j.app), j.check()); err != nil {
+	if err := errors.Join(j.lockFlags.check(j.app), j.check()); err != nil {
 		return err
 	}
 	opts, err := j.options(j.app)
 	if err != nil {
 		return err
 	}
-	if err := j.find(argv); err != nil { // before the wait: a typo holds no queue
+	if err := j.find(argv); err != nil { // before the wait, so that a typo fails at once
 		return err
 	}
 	if err := j.nested(c.Context(), locker); err != nil {
@@ -137,7 +138,7 @@ func (j *job) check() error {
 		return usage("--quiet and --verbose exclude each other")
 	case j.slots < 0 || j.slots == 0 && j.config.from["slots"] > fromDefault:
 		return usage("--slots is %d, want 1 or more", j.slots)
-	case j.slots > 0 && j.ask.shared:
+	case j.slots > 0 && j.lockFlags.shared:
 		return usage("--slots and --shared exclude each other")
 	case j.atLeast < 0:
 		return usage("--at-least is %v, want 0s or more", j.atLeast)
@@ -158,7 +159,7 @@ func (j *job) check() error {
 	return nil
 }
 
-// find makes the command, or says why it cannot run.
+// find creates the command. It returns an error if the command cannot run.
 func (j *job) find(argv []string) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
@@ -176,7 +177,7 @@ func (j *job) find(argv []string) error {
 	return nil
 }
 
-// observer tells what happens with -v.
+// observer returns the observer that logs events with -v.
 func (j *job) observer() distlock.Observer {
 	if !j.verbose {
 		return nil
@@ -184,15 +185,15 @@ func (j *job) observer() distlock.Observer {
 	return distlock.Log(j.logger())
 }
 
-// nameStore logs with -v where the file of a store is. Two environments, such as a login and cron,
-// may name two files by "sqlite:".
-func (j *job) nameStore() {
+// logPath logs the path of the store's file with -v. In two environments, such as a login and cron,
+// "sqlite:" may name two different files.
+func (j *job) logPath() {
 	if file, ok := j.source.Store.(interface{ Path() string }); ok && j.verbose {
 		j.logger().Debug("store", "file", file.Path())
 	}
 }
 
-// logger writes the lines of -v.
+// logger returns the logger of -v.
 func (j *job) logger() *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, at slog.Attr) slog.Attr {
 		switch v := at.Value.Any().(type) {
@@ -210,15 +211,16 @@ func (j *job) logger() *slog.Logger {
 	return slog.New(h)
 }
 
-// hold takes the lock, runs the command and gives the lock back.
+// hold acquires the lock, runs the command and releases the lock.
 func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock.Option) error {
-	// From here on signals are ours until the process ends: none must fall between the wait and the child, and
-	// a second one must not end us while the lock is given back.
+	// From here on this process handles signals until it ends. No signal may get lost between the wait
+	// and the start of the child, and a second signal must not end this process during the release.
 	j.sigs = make(chan os.Signal, 16)
 	notify(j.sigs, forwarded()...)
-	// A reader of our messages that has gone must not end us either, and the command with us.
+	// If the reader of the messages has gone, SIGPIPE must not end this process, and with it the
+	// command.
 	notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	j.nameStore()
+	j.logPath()
 
 	began := time.Now()
 	lease, err := j.await(ctx, locker, opts)
@@ -227,11 +229,13 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 		return err
 	}
 	granted := time.Now()
-	// A lease may begin with a part of its TTL, and Ensure has it renewed then. Without that the
-	// command would have to be stopped as soon as it is started.
+	// A lease may begin with a part of its TTL only. Ensure renews it in that case: otherwise
+	// supervise would stop the command right after its start.
 	if lease.Ensure(ctx, j.grace+j.ttl/10) != nil {
 		j.discard(context.WithoutCancel(ctx), locker, lease)
-		return &exitError{exitUnavailable, errors.New(j.name + ": the lock could not be renewed in time, the command was not started")}
+		return &exitError{
+			exitUnavailable, errors.New(j.name + ": the lock could not be renewed in time, the command was not started"),
+		}
 	}
 	j.child.Env = environment(lease, j.holder)
 	if j.passHandle {
@@ -239,34 +243,36 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 			return err
 		}
 	}
-	err = j.supervise(lease)                         //nolint:contextcheck // the child ends by its own rules, and is waited for
-	lost := errors.Is(lease.Err(), distlock.ErrLost) //nolint:contextcheck // Err waits for nothing
-	told := ""
+	err = j.supervise(lease)                         //nolint:contextcheck // supervise stops the child by its own rules
+	lost := errors.Is(lease.Err(), distlock.ErrLost) //nolint:contextcheck // Err does not wait
+	reason := ""
 	switch unlock := lease.Unlock(context.WithoutCancel(ctx)); {
 	case errors.Is(unlock, distlock.ErrLost):
-		lost, told = true, j.whyLost(context.WithoutCancel(ctx), unlock)
+		lost, reason = true, j.lossReason(context.WithoutCancel(ctx), unlock)
 	case unlock != nil && !j.quiet:
-		j.say("%s was not given back, and stays taken for up to %v: %v", j.name, j.ttl, unlock)
+		j.say("%s could not be released, and stays held for up to %v: %v", j.name, j.ttl, unlock)
 	}
 	var verdict *exitError
-	stopped := errors.As(err, &verdict) && verdict.code == exitLost && verdict.err != nil // a child may exit with 79 by itself
+	// A child may exit with 79 by itself. Then the error has no message.
+	stopped := errors.As(err, &verdict) && verdict.code == exitLost && verdict.err != nil
 	j.report.Held = time.Since(granted).Seconds()
 	j.report.Lost = lost || stopped
 	if lost && !stopped {
-		return &exitError{exitLost, errors.New(j.name + ": the lock was lost while the command ran" + told)}
+		return &exitError{exitLost, errors.New(j.name + ": the lock was lost while the command ran" + reason)}
 	}
 	return err
 }
 
-// whyLost tells for which reason a lock was broken, if it was: with a colon before it, for the end of a message. If the command ended before the next
-// renewal nobody has been told the reason yet.
-func (j *job) whyLost(ctx context.Context, unlock error) string {
+// lossReason returns the reason for which the lock was broken, as the end of a message, with a
+// colon before it. It is empty if the lock was not broken. If the command ended before the next
+// renewal, the lease does not know the reason yet, and lossReason requests it from the store.
+func (j *job) lossReason(ctx context.Context, unlock error) string {
 	var broken *driver.BrokenError
 	reason := ""
 	if errors.As(unlock, &broken) {
 		reason = broken.Reason
-	} else if j.asked != nil {
-		reason = j.asked.whyBroken(ctx)
+	} else if j.recorder != nil {
+		reason = j.recorder.breakReason(ctx)
 	}
 	if reason == "" {
 		return ""
@@ -274,14 +280,14 @@ func (j *job) whyLost(ctx context.Context, unlock error) string {
 	return ": broken: " + strconv.Quote(reason)
 }
 
-// await takes the lock, while a terminal shows for whom we wait.
+// await acquires the lock. On a terminal it shows the current holder meanwhile.
 func (j *job) await(parent context.Context, locker *distlock.Locker, opts []distlock.Option) (*distlock.Lease, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
 	done := make(chan struct{})
-	over := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(ended)
 		for {
 			select {
 			case s := <-j.sigs:
@@ -294,20 +300,21 @@ func (j *job) await(parent context.Context, locker *distlock.Locker, opts []dist
 		}
 	}()
 	stop := j.showWaiting(ctx, locker)
-	lease, err := j.take(ctx, locker, j.name, opts)
+	lease, err := j.lockFlags.acquire(ctx, locker, j.name, opts)
 	stop()
 	close(done)
-	<-over
+	<-ended
 	var sig signalError
-	if err == nil && errors.As(context.Cause(ctx), &sig) { // it came together with the grant
+	// A signal may arrive together with the grant.
+	if err == nil && errors.As(context.Cause(ctx), &sig) {
 		j.discard(context.WithoutCancel(parent), locker, lease)
 		return nil, &exitError{exitSignal + int(sig.sig), nil}
 	}
 	return lease, err
 }
 
-// discard gives back a lock under which the command was not started. --at-least does not count
-// then: a lease that is attached has no shortest hold.
+// discard releases a lock if the command was not started. --at-least does not apply then, so
+// discard attaches to the lock first: an attached lease has no shortest hold.
 func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) {
 	if j.atLeast > 0 {
 		if h, err := lease.Handle(ctx); err == nil {
@@ -319,8 +326,8 @@ func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distl
 	_ = lease.Unlock(ctx)
 }
 
-// giveHandle puts the handle into the child's environment. A lease ends when its handle is made, so we go on with
-// the handle ourselves.
+// giveHandle puts the handle into the child's environment. A lease ends when its handle is created,
+// so giveHandle attaches to the handle and returns the new lease.
 func (j *job) giveHandle(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) (*distlock.Lease, error) {
 	h, err := lease.Handle(ctx)
 	if err != nil {

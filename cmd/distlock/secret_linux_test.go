@@ -10,8 +10,9 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A password that is in a file is in no argument and no variable: neither of ours nor of the command's. One that is in
-// DISTLOCK_STORE is inherited by the command, as all variables are, and is nowhere else.
+// A password from a file is in no argument and no variable of distlock or of the command. The
+// command inherits a password in DISTLOCK_STORE, as it inherits all variables, and the password is
+// nowhere else.
 func TestRun_secretsOfProcesses(t *testing.T) {
 	const secret = "hunter22"
 	r := testenv.Redis(t, testenv.Password(secret))
@@ -26,18 +27,19 @@ func TestRun_secretsOfProcesses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args []string
 		env  string
-		want int // how often the secret is seen
+		want int // how often the password appears
 	}{
 		"--store @file":       {[]string{"--store", "@" + file}, "", 0},
 		"DISTLOCK_STORE=@":    {nil, "DISTLOCK_STORE=@" + file, 0},
 		"DISTLOCK_STORE_FILE": {nil, "DISTLOCK_STORE_FILE=" + file, 0},
 		"configuration":       {[]string{"--config", config}, "", 0},
-		"DISTLOCK_STORE":      {nil, "DISTLOCK_STORE=" + url, 2}, // in our variables, and in the command's
-		"--store":             {[]string{"--store", url}, "", 1}, // in our arguments, for everybody to see: docs/cli.md warns
+		"DISTLOCK_STORE":      {nil, "DISTLOCK_STORE=" + url, 2}, // in the variables of distlock and of the command
+		"--store":             {[]string{"--store", url}, "", 1}, // in the arguments of distlock: docs/cli.md warns of it
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"run", "a", "-v", "--report", filepath.Join(t.TempDir(), "report")}, tt.args...)
-			c := exec.Command("distlock", append(args, "-c", "cat /proc/$PPID/cmdline /proc/$PPID/environ /proc/$$/environ /proc/$$/cmdline | tr '\\0' '\\n'")...)
+			c := exec.Command("distlock", append(args, "-c",
+				"cat /proc/$PPID/cmdline /proc/$PPID/environ /proc/$$/environ /proc/$$/cmdline | tr '\\0' '\\n'")...)
 			c.Env = append(os.Environ(), "XDG_CONFIG_HOME="+t.TempDir())
 			if tt.env != "" {
 				c.Env = append(c.Env, tt.env)
@@ -47,7 +49,7 @@ func TestRun_secretsOfProcesses(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			if n := strings.Count(string(out), secret); n != tt.want {
-				t.Errorf("the password is seen %d times, want %d: %s", n, tt.want, out)
+				t.Errorf("the password appears %d times, want %d: %s", n, tt.want, out)
 			}
 		})
 	}

@@ -14,9 +14,10 @@ import (
 func (a *app) show() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:               "show NAME",
-		Short:             "Show who holds a name, and its line",
-		Long:              "Show who holds the lock of a name, its slots, the passes of its rate limit, a result that is kept under it and its election, and who waits.",
+		Use:   "show NAME",
+		Short: "Show the holders of a name, and its queue",
+		Long: "Show the holders of a name and its waiters: of its lock, its slots, its rate limit, its " +
+			"stored result and its election.",
 		Example:           "  distlock show deploy",
 		Args:              exact("NAME"),
 		ValidArgsFunction: a.completeNames,
@@ -47,26 +48,27 @@ func (a *app) show() *cobra.Command {
 
 func (a *app) encodeReasons(name string, all []distlock.Reason) error {
 	out := struct {
-		Name    string `json:"name"`
-		Holders []line `json:"holders"`
-		Line    []line `json:"line"`
-	}{name, []line{}, []line{}}
+		Name    string      `json:"name"`
+		Holders []claimJSON `json:"holders"`
+		Line    []claimJSON `json:"line"`
+	}{name, []claimJSON{}, []claimJSON{}}
 	for _, why := range all {
 		for _, h := range why.Holders {
-			out.Holders = append(out.Holders, newLine(h))
+			out.Holders = append(out.Holders, newClaimJSON(h))
 		}
-		for _, w := range why.Line {
-			out.Line = append(out.Line, newLine(w))
+		for _, w := range why.Waiters {
+			out.Line = append(out.Line, newClaimJSON(w))
 		}
 	}
 	return json.NewEncoder(a.out).Encode(out)
 }
 
-// maxPasses is how many passes of a rate limit are printed one by one: there may be a thousand.
+// maxPasses is how many passes of a rate limit are printed one by one. A rate limit may have
+// thousands.
 const maxPasses = 10
 
 func (a *app) printReason(why distlock.Reason) {
-	if len(why.Holders)+len(why.Line) == 0 {
+	if len(why.Holders)+len(why.Waiters) == 0 {
 		fmt.Fprintf(a.out, "%s is free\n", title(why.Kind, why.Name))
 		return
 	}
@@ -85,8 +87,8 @@ func (a *app) printReason(why distlock.Reason) {
 		}
 		a.printHolder(name, h)
 	}
-	for i, w := range why.Line {
-		fmt.Fprintf(a.out, "%d in line: %s for %v\n", i+1, clean(w.Holder), short(w.Held))
+	for i, w := range why.Waiters {
+		fmt.Fprintf(a.out, "%d in the queue: %s for %v\n", i+1, clean(w.Holder), short(w.Held))
 	}
 }
 
@@ -95,7 +97,7 @@ func (a *app) printHolder(name string, h distlock.Claim) {
 	case h.Kind == "rate":
 		fmt.Fprintf(a.out, "  %d by %s %v ago, free again in %v\n", h.Weight, clean(h.Holder), short(h.Held), short(h.Left))
 	case h.Kept:
-		fmt.Fprintf(a.out, "%s was left by %s, kept for %v more\n", name, clean(h.Holder), short(h.Left))
+		fmt.Fprintf(a.out, "%s was stored by %s, expires in %v\n", name, clean(h.Holder), short(h.Left))
 	default:
 		if h.Kind == "sem" {
 			fmt.Fprintf(a.out, "  %d %s", h.Weight, heldBy(h))
@@ -103,7 +105,7 @@ func (a *app) printHolder(name string, h distlock.Claim) {
 			fmt.Fprintf(a.out, "%s is %s, %s", name, heldBy(h), h.Mode)
 		}
 		if h.Left > 0 {
-			fmt.Fprintf(a.out, ", %v left unless renewed", short(h.Left))
+			fmt.Fprintf(a.out, ", expires in %v unless renewed", short(h.Left))
 		}
 		fmt.Fprintln(a.out)
 	}
@@ -118,7 +120,8 @@ func (a *app) printHolder(name string, h distlock.Claim) {
 	}
 }
 
-// valueText is what a holder has stored. Once marks what it keeps: a result, which is an exit code if it is of run --once, or the text of an error.
+// valueText returns the value that a holder has stored, for people. [distlock.Once] marks its
+// values as a result or as the text of an error. The result of run --once is an exit code.
 func valueText(h distlock.Claim) string {
 	if h.Kind == "once" {
 		switch text := string(h.Value[1:]); h.Value[0] {

@@ -11,12 +11,13 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// glance is the longest time between two looks at the lease's end. A renewal moves it, and a machine that was
-// suspended has lost time that timers do not count.
-const glance = time.Second
+// checkInterval is the longest time between two checks of the lease's end. A renewal moves the end,
+// and timers do not count the time for which the machine was suspended.
+const checkInterval = time.Second
 
-// supervise runs the child until it has ended, passes signals on, and sees to it that it is gone before the
-// lease is. What it returns is the way the child ended, or why it had to.
+// supervise runs the child until it has ended, and forwards signals. If the lease cannot be
+// renewed, it ends the child before the lease ends. It returns the result of the child, or the
+// reason for which it stopped the child.
 //
 //	last good renewal sent                      TERM          KILL    a rival may start
 //	|-------------------------------------------|--- grace ---|- margin -|
@@ -34,16 +35,16 @@ func (j *job) supervise(lease *distlock.Lease) error {
 	var (
 		lost    = lease.Done()
 		resign  = j.resign
-		struck  <-chan time.Time // --max-run
-		kill    fuse
+		maxRun  <-chan time.Time // ends the time of --max-run
+		kill    killTimer
 		verdict error // why the child is being stopped
-		look    = time.NewTimer(0)
+		check   = time.NewTimer(0)
 	)
-	defer look.Stop()
+	defer check.Stop()
 	if j.maxRun > 0 {
 		t := time.NewTimer(j.maxRun)
 		defer t.Stop()
-		struck = t.C
+		maxRun = t.C
 	}
 	stop := func(grace time.Duration, why error) {
 		if verdict == nil {
@@ -54,13 +55,13 @@ func (j *job) supervise(lease *distlock.Lease) error {
 			j.signal(syscall.SIGKILL)
 			return
 		}
-		kill.light(grace)
+		kill.start(grace)
 	}
 	for {
 		select {
 		case err := <-ended:
 			if verdict != nil {
-				j.signal(syscall.SIGKILL) // what the child has left behind
+				j.signal(syscall.SIGKILL) // for processes that the child has started and that still run
 				return verdict
 			}
 			return childError(err)
@@ -71,55 +72,61 @@ func (j *job) supervise(lease *distlock.Lease) error {
 		case <-resign:
 			resign = nil
 			j.signal(syscall.SIGTERM)
-		case <-struck:
+		case <-maxRun:
 			stop(j.grace, &exitError{exitMaxRun, fmt.Errorf("%s: stopped after %v", j.name, j.maxRun)})
-		case <-kill.burnt:
+		case <-kill.expired:
 			j.signal(syscall.SIGKILL)
 		case <-lost:
 			lost = nil
 			grace := j.grace
 			var why *distlock.LostError
 			if errors.As(lease.Err(), &why) && why.Reason == distlock.LossExpired {
-				grace = 0 // a rival may start a margin from now
+				grace = 0 // a rival may start after the margin
 			}
 			if j.onLost == "warn" {
 				j.say("warning: %s: %v", j.name, lease.Err())
 				continue
 			}
-			stop(grace, &exitError{exitLost, fmt.Errorf("%s: the lock was lost, the command was stopped: %w", j.name, lease.Err())})
-		case <-look.C:
-			left := time.Until(lease.Until()) // of a lease that is over: long ago, and Done tells
+			stop(grace, &exitError{
+				exitLost, fmt.Errorf("%s: the lock was lost, the command was stopped: %w", j.name, lease.Err()),
+			})
+		case <-check.C:
+			left := time.Until(lease.Until()) // not valid for a lease that has ended: lost handles that
 			if lost == nil || j.onLost == "warn" || lease.Err() != nil {
 				continue
 			}
 			if left > j.grace {
-				look.Reset(min(left-j.grace, glance))
+				check.Reset(min(left-j.grace, checkInterval))
 				continue
 			}
-			stop(left, &exitError{exitLost, fmt.Errorf("%s: the lock could not be renewed in time, the command was stopped", j.name)})
+			stop(left, &exitError{
+				exitLost, fmt.Errorf("%s: the lock could not be renewed in time, the command was stopped", j.name),
+			})
 		}
 	}
 }
 
-// A fuse burns for a while once it is lit.
-type fuse struct {
-	burnt <-chan time.Time
-	at    time.Time // when it will be
+// A killTimer is the time between TERM and KILL.
+type killTimer struct {
+	expired <-chan time.Time
+	at      time.Time // when expired receives
 }
 
-// light lights it, or makes it shorter: a second reason to stop gives the child no more time than the first did.
-func (f *fuse) light(d time.Duration) {
-	if at := time.Now().Add(d); f.burnt == nil || at.Before(f.at) {
-		f.burnt, f.at = time.After(d), at
+// start starts the timer. A second call may make the time shorter, but not longer: a second reason
+// to stop gives the child no more time than the first one did.
+func (k *killTimer) start(d time.Duration) {
+	if at := time.Now().Add(d); k.expired == nil || at.Before(k.at) {
+		k.expired, k.at = time.After(d), at
 	}
 }
 
-// start starts the child. What it returns tells how it ended.
+// start starts the child. The channel receives the result of the child.
 func (j *job) start() (<-chan error, error) {
 	j.child.SysProcAttr = attributes(j.group)
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
-		// Linux ends the child together with the thread that started it. So the thread must last as long.
+		// Linux kills the child when the thread that started it ends. LockOSThread keeps the thread
+		// alive until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := j.child.Start()
@@ -131,7 +138,8 @@ func (j *job) start() (<-chan error, error) {
 	return ended, <-started
 }
 
-// childError tells how the child ended: nil for success.
+// childError returns the error with the exit code for the result of the child. It is nil for
+// success.
 func childError(err error) error {
 	var exit *exec.ExitError
 	switch {

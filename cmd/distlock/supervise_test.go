@@ -6,20 +6,21 @@ import (
 	"time"
 )
 
-// The time to leave is counted from the first reason to stop. Another one may make it shorter, and never longer.
-func TestFuse(t *testing.T) {
+// The time between TERM and KILL begins with the first reason to stop. A second reason may make it
+// shorter, but never longer.
+func TestKillTimer(t *testing.T) {
 	for name, c := range map[string]struct{ second, want time.Duration }{
 		"as long": {3 * time.Second, 3 * time.Second}, "shorter": {200 * time.Millisecond, 2700 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var f fuse
+				var k killTimer
 				began := time.Now()
-				f.light(3 * time.Second)
+				k.start(3 * time.Second)
 				time.Sleep(2500 * time.Millisecond)
-				f.light(c.second)
-				if <-f.burnt; time.Since(began) != c.want {
-					t.Errorf("it burnt for %v, want %v", time.Since(began), c.want)
+				k.start(c.second)
+				if <-k.expired; time.Since(began) != c.want {
+					t.Errorf("it expired after %v, want %v", time.Since(began), c.want)
 				}
 			})
 		})

@@ -14,13 +14,13 @@ import (
 func (w *terminal) shell(t *testing.T, store string) {
 	t.Helper()
 	w.run(t, store, "sh", "-i")
-	w.typed("PS1=; echo re''ady\n")
+	w.enter("PS1=; echo re''ady\n")
 	eventually(t, "the shell", w.shows("ready"))
 }
 
-func (w *terminal) typed(s string) { _, _ = w.master.WriteString(s) }
+func (w *terminal) enter(s string) { _, _ = w.master.WriteString(s) }
 
-// finds waits for a text and returns the first group of it.
+// finds waits until the output matches a pattern, and returns the first group of the match.
 func (w *terminal) finds(t *testing.T, pattern string) string {
 	t.Helper()
 	var found []string
@@ -36,7 +36,8 @@ const (
 	ctrlZ = "\x1a"
 )
 
-// size is how much the child has written. A child that is stopped writes nothing.
+// size returns the number of bytes that the child has written. A child that is stopped writes
+// nothing.
 func size(file string) int64 {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -45,72 +46,73 @@ func size(file string) int64 {
 	return info.Size()
 }
 
-// still fails the test if a file grows.
-func still(t *testing.T, file string) {
+// stopped fails the test if a file grows.
+func stopped(t *testing.T, file string) {
 	t.Helper()
-	time.Sleep(50 * time.Millisecond) // what was under way when the signal came
+	time.Sleep(50 * time.Millisecond) // for a write that had begun when the signal arrived
 	before := size(file)
 	time.Sleep(200 * time.Millisecond)
 	if after := size(file); after != before {
-		t.Error("the child runs on while the job is stopped")
+		t.Error("the child runs while the job is stopped")
 	}
 }
 
-// Ctrl-Z stops the command and us together; fg lets both go on; the lock is held throughout. Ctrl-C ends it.
+// Ctrl-Z stops the command and distlock together, and fg continues both. The lock is held
+// throughout. Ctrl-C ends the command.
 func TestRun_terminal_stopped(t *testing.T) {
 	t.Parallel()
 	store, ticks := sqliteStore(t), filepath.Join(t.TempDir(), "ticks")
 	w := newTerminal(t)
 	w.shell(t, store)
-	w.typed("distlock run a -c 'trap \"exit 7\" INT; while :; do echo x >>" + ticks + "; sleep 0.02; done'; echo \"co\"\"de $?\"\n")
+	w.enter("distlock run a -c 'trap \"exit 7\" INT; while :; do echo x >>" + ticks + "; sleep 0.02; done'; echo \"co\"\"de $?\"\n")
 	eventually(t, "the child runs", exists(ticks))
-	w.typed(ctrlZ)
+	w.enter(ctrlZ)
 	eventually(t, "the job is stopped", w.shows("Stopped"))
-	still(t, ticks)
+	stopped(t, ticks)
 	if rival := start(t, store, "run", "-n", "a", "true"); rival.code(t) != exitBusy {
-		t.Error("the lock was given back")
+		t.Error("the lock was released")
 	}
 	before := size(ticks)
-	w.typed("fg; echo \"co\"\"de $?\"\n")
+	w.enter("fg; echo \"co\"\"de $?\"\n")
 	eventually(t, "the child goes on", func() bool { return size(ticks) > before })
-	w.typed(ctrlC)
+	w.enter(ctrlC)
 	if code := w.finds(t, `code (\d+)\D[^c]*$`); code != "7" {
 		t.Error("it ended with", code)
 	}
 	free(t, store, "a")
 }
 
-// A job that is stopped for longer than its TTL has lost the lock: fg ends it.
+// A job that is stopped for longer than the TTL loses the lock, and ends after fg.
 func TestRun_terminal_stoppedTooLong(t *testing.T) {
 	t.Parallel()
 	dir, store := t.TempDir(), sqliteStore(t)
 	ticks, pid := filepath.Join(dir, "ticks"), filepath.Join(dir, "pid")
 	w := newTerminal(t)
 	w.shell(t, store)
-	w.typed("distlock run --ttl 3s --grace 300ms a -c 'echo $$ >" + pid + "; while :; do echo x >>" + ticks + "; sleep 0.02; done'\n")
+	w.enter("distlock run --ttl 3s --grace 300ms a -c 'echo $$ >" + pid + "; while :; do echo x >>" + ticks + "; sleep 0.02; done'\n")
 	eventually(t, "the child runs", exists(ticks))
-	w.typed(ctrlZ)
+	w.enter(ctrlZ)
 	eventually(t, "the job is stopped", w.shows("Stopped"))
 	if rival := start(t, store, "run", "a", "true"); rival.code(t) != 0 {
 		t.Fatal("the rival:", rival.err.String())
 	}
-	w.typed("fg; echo \"co\"\"de $?\"\n")
+	w.enter("fg; echo \"co\"\"de $?\"\n")
 	if code := w.finds(t, `code (\d+)\D`); code != fmt.Sprint(exitLost) {
 		t.Error("it ended with", code)
 	}
 	eventually(t, "the child is gone", gone(number(t, pid)))
 }
 
-// On a terminal the command shares our group. A loss ends its descendants all the same, also one that ignores TERM and
-// whose parent is gone, and nobody else.
+// On a terminal the command shares the process group of distlock. A loss ends the descendants of
+// the command too, even one that ignores TERM and whose parent has ended. It ends no other process.
 func TestRun_terminal_lost(t *testing.T) {
 	t.Parallel()
 	dir, store := t.TempDir(), sqliteStore(t)
 	pid, mate := filepath.Join(dir, "pid"), filepath.Join(dir, "mate")
 	w := newTerminal(t)
 	w.shell(t, store)
-	// The mate is in our group, as the rest of a pipeline is, and is no descendant.
-	w.typed("distlock run --ttl 2s --grace 200ms a -c 'sh -c \"trap : TERM; echo \\$\\$ >" + pid +
+	// The mate is the rest of a pipeline. It is in the same group, but no descendant of the command.
+	w.enter("distlock run --ttl 2s --grace 200ms a -c 'sh -c \"trap : TERM; echo \\$\\$ >" + pid +
 		"; while :; do sleep 0.02; done\" & wait' | sh -c 'trap \"echo term >" + mate + "\" TERM; cat; echo \"ma\"\"te $?\"'\n")
 	eventually(t, "the grandchild runs", exists(pid))
 	if p := start(t, store, "break", "a", "--reason", "test", "--yes"); p.code(t) != 0 {
@@ -124,7 +126,7 @@ func TestRun_terminal_lost(t *testing.T) {
 	}
 }
 
-// A dumb terminal gets one line, which is not rewritten.
+// On a dumb terminal run prints one line and does not rewrite it.
 func TestRun_terminal_dumb(t *testing.T) {
 	t.Parallel()
 	store := sqliteStore(t)
@@ -133,7 +135,7 @@ func TestRun_terminal_dumb(t *testing.T) {
 	}
 	w := newTerminal(t)
 	w.shell(t, store)
-	w.typed("TERM=dumb NO_COLOR=1 distlock run -w 5s deploy true; echo \"co\"\"de $?\"\n")
+	w.enter("TERM=dumb NO_COLOR=1 distlock run -w 5s deploy true; echo \"co\"\"de $?\"\n")
 	if code := w.finds(t, `code (\d+)\D`); code != fmt.Sprint(exitBusy) {
 		t.Error("it ended with", code)
 	}

@@ -19,45 +19,47 @@ import (
 	"github.com/distlock/distlock/internal/lab/torture"
 )
 
-// A tormentor is one call of torture.
-type tormentor struct {
+// A tortureRun is one call of torture.
+type tortureRun struct {
 	*app
 	torture.Options
 	dir         string
 	yes, asJSON bool
 	store       string
-	notes       []string // what could not be done, for people
+	notes       []string // limits of this run, for people
 }
 
 func (a *app) torture() *cobra.Command {
-	t := &tormentor{app: a}
+	t := &tortureRun{app: a}
 	c := &cobra.Command{
 		Use:   "torture",
-		Short: "Contend for locks, break clients and links, and check what the store did",
-		Long: `Contend for locks in your own store under names of its own, while clients are paused for longer than the TTL, killed and cut off,
-and requests are lost, delayed and repeated. What happened is then judged: exclusion, fences, losses told in time, ownership.
+		Short: "Contend for locks, break clients and links, and check the answers of the store",
+		Long: `Contend for locks in your own store, under names of its own. Meanwhile clients are paused for longer
+than the TTL, killed and cut off, and requests are lost, delayed and repeated. Then torture checks
+the history: exclusion, fencing tokens, losses reported in time, ownership.
 
-The verdict is clean, violated, or not enough. It exits with 0 if it is clean and with 1 if not; with 69 if the store cannot be
-reached, at the end too. See docs/torture.md.`,
-		Example: "  distlock torture --store memory: --time 3s --ttl 300ms --keys 8\n  distlock torture --store redis://localhost --seed 4711",
-		Args:    exact(),
-		RunE:    func(c *cobra.Command, _ []string) error { return t.main(c) },
+The verdict is clean, violated, or not enough. torture exits with 0 if it is clean and with 1 if
+not. It exits with 69 if the store cannot be reached, also at the end. See docs/torture.md.`,
+		Example: "  distlock torture --store memory: --time 3s --ttl 300ms --keys 8\n" +
+			"  distlock torture --store redis://localhost --seed 4711",
+		Args: exact(),
+		RunE: func(c *cobra.Command, _ []string) error { return t.main(c) },
 	}
 	f := c.Flags()
-	f.Uint64Var(&t.Seed, "seed", 0, "what decides the plan; 0 draws one")
+	f.Uint64Var(&t.Seed, "seed", 0, "the seed of the plan; 0 chooses a random one")
 	f.DurationVar(&t.Time, "time", 20*time.Second, "how long clients contend; at least 6 TTLs")
-	f.DurationVar(&t.TTL, "ttl", time.Second, "of the locks; pauses are longer")
-	f.IntVar(&t.Clients, "clients", 4, "how many clients in this process, each with a bad link of its own")
-	f.IntVar(&t.Processes, "processes", 2, "how many processes, which are paused and killed")
-	f.IntVar(&t.Keys, "keys", 4, "how many names are contended for at a time")
-	f.Float64Var(&t.Rate, "rate", 200, "how often all of them together ask for a lock, in a second")
+	f.DurationVar(&t.TTL, "ttl", time.Second, "the TTL of the locks; pauses are longer")
+	f.IntVar(&t.Clients, "clients", 4, "the number of clients in this process, each with a bad link of its own")
+	f.IntVar(&t.Processes, "processes", 2, "the number of processes, which are paused and killed")
+	f.IntVar(&t.Keys, "keys", 4, "the number of names that are contended for at a time")
+	f.Float64Var(&t.Rate, "rate", 200, "the number of attempts in a second, of all clients together")
 	f.StringVar(&t.dir, "dir", "", "the folder for the history of a run that fails (a temporary one)")
 	f.BoolVar(&t.asJSON, "json", false, "print one JSON object")
-	f.BoolVar(&t.yes, "yes", false, "do not ask before a store that is not on this host")
+	f.BoolVar(&t.yes, "yes", false, "skip the confirmation for a store that is not on this host")
 	return c
 }
 
-func (t *tormentor) main(c *cobra.Command) error {
+func (t *tortureRun) main(c *cobra.Command) error {
 	var err error
 	if t.store, err = t.address(c); err != nil {
 		return err
@@ -65,7 +67,7 @@ func (t *tormentor) main(c *cobra.Command) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	if err := t.mayLoad(c.Context(), t.store, "torture", t.yes); err != nil {
+	if err := t.confirmLoad(c.Context(), t.store, "torture", t.yes); err != nil {
 		return err
 	}
 	l, err := t.connect(c.Context(), t.store)
@@ -73,7 +75,7 @@ func (t *tormentor) main(c *cobra.Command) error {
 		return err
 	}
 	if least := t.source.Store.Features().MinTTL; t.TTL < least {
-		return usage("--ttl is %v, and this store wants %v", t.TTL, least)
+		return usage("--ttl is %v, and this store needs at least %v", t.TTL, least)
 	}
 	ctx, stop := interruptible(c.Context())
 	defer stop()
@@ -85,14 +87,16 @@ func (t *tormentor) main(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	// A store that went away broke no rule after that: what is said of it would be said of too little.
+	// A store that cannot be reached any more breaks no rule after that. The verdict would be based on
+	// a part of the run only.
 	if rep.Verdict != torture.Violated {
 		err := reach(ctx, l)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil:
-			return &exitError{exitUnavailable, fmt.Errorf("the store went away after %d holds, 0 violations until then: %w", rep.Holds(), err)}
+			return &exitError{exitUnavailable, fmt.Errorf(
+				"the store became unreachable after %d holds, with 0 violations until then: %w", rep.Holds(), err)}
 		}
 	}
 	if err := t.print(plan, rep); err != nil {
@@ -104,7 +108,7 @@ func (t *tormentor) main(c *cobra.Command) error {
 	return nil
 }
 
-// reach makes sure that the store can be used.
+// reach returns an error if the store cannot be used.
 func reach(ctx context.Context, l *distlock.Locker) error {
 	call, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -114,8 +118,8 @@ func reach(ctx context.Context, l *distlock.Locker) error {
 	return nil
 }
 
-func (t *tormentor) check() error {
-	const least = 200 * time.Millisecond // below that the machine's own delays decide
+func (t *tortureRun) check() error {
+	const least = 200 * time.Millisecond // with less, delays of the machine itself decide the result
 	switch {
 	case t.TTL < least || t.TTL > time.Minute:
 		return usage("--ttl is %v, want %v to 1m", t.TTL, least)
@@ -127,13 +131,13 @@ func (t *tormentor) check() error {
 		return usage("--processes is %d, want 0 to 50", t.Processes)
 	case t.Keys < 1 || t.Keys > 1000:
 		return usage("--keys is %d, want 1 to 1000", t.Keys)
-	case !(t.Rate > 0 && t.Rate <= 1e5): // NaN is neither
+	case !(t.Rate > 0 && t.Rate <= 1e5): // also true for NaN
 		return usage("--rate is %v, want more than 0, at most 100000", t.Rate)
 	}
 	switch {
 	case t.Processes == 0:
 	case private(t.store):
-		t.Processes, t.notes = 0, append(t.notes, "memory: is one process's own, so no process was paused or killed")
+		t.Processes, t.notes = 0, append(t.notes, "memory: belongs to one process, so no process was paused or killed")
 	case !torture.CanProcess:
 		t.Processes, t.notes = 0, append(t.notes, "on this system no process was paused or killed")
 	}
@@ -142,48 +146,49 @@ func (t *tormentor) check() error {
 	}
 	if t.Seed == 0 {
 		var b [4]byte
-		_, _ = rand.Read(b[:]) // it never fails
+		_, _ = rand.Read(b[:]) // never fails
 		t.Seed = uint64(binary.LittleEndian.Uint32(b[:])) + 1
 	}
 	return nil
 }
 
-// play runs the plan, cleans up, and has the history judged.
-func (t *tormentor) play(ctx context.Context, plan *torture.Plan) (*torture.Report, error) {
+// play runs the plan, removes the claims that are left, and evaluates the history.
+func (t *tortureRun) play(ctx context.Context, plan *torture.Plan) (*torture.Report, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	prefix := ownPrefix("torture")
 	r := torture.New(t.source.Store, t.store, plan, prefix, func() *exec.Cmd {
-		//nolint:noctx // it is this program, and ends when its standard input does
+		//nolint:noctx // the process ends when its standard input ends
 		c := exec.Command(self, "torture-process")
 		c.Args[0] = os.Args[0]
-		c.SysProcAttr = attributes(true) // not to be hit by Ctrl-C: it is told to end
+		c.SysProcAttr = attributes(true) // a group of its own, so that Ctrl-C does not reach it
 		return c
 	})
 	began := time.Now()
 	stop := t.showProgress(func() string {
 		p := r.Progress()
-		return fmt.Sprintf("torture %v of %v: %d holds, %d waits, %d faults, %d losses", short(time.Since(began)), t.Time, p.Holds, p.Waits, p.Faults, p.Losses)
+		return fmt.Sprintf("torture %v of %v: %d holds, %d waits, %d faults, %d losses",
+			short(time.Since(began)), t.Time, p.Holds, p.Waits, p.Faults, p.Losses)
 	})
 	err = r.Play(ctx)
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if _, e := r.Clean(clean); e != nil && !errors.Is(e, errors.ErrUnsupported) {
-		t.notes = append(t.notes, "what killed processes held ends with its TTL: "+e.Error())
+		t.notes = append(t.notes, "locks of killed processes end with their TTL: "+e.Error())
 	}
 	stop()
 	if err := errors.Join(context.Cause(ctx), err); err != nil {
 		return nil, err
 	}
-	rep, err := t.judge(r)
+	rep, err := t.evaluate(r)
 	if err != nil {
 		return nil, err
 	}
 	stop = t.showProgress(func() string { return "torture: waiting until nothing is left in the store" })
 	defer stop()
-	wait, cancel := context.WithTimeout(ctx, t.TTL+5*time.Second) // a place lives for 3 s
+	wait, cancel := context.WithTimeout(ctx, t.TTL+5*time.Second) // a queue entry expires after 3 s
 	defer cancel()
 	if e := r.Settle(wait); e != nil && !errors.Is(e, errors.ErrUnsupported) {
 		t.notes = append(t.notes, e.Error())
@@ -191,29 +196,30 @@ func (t *tormentor) play(ctx context.Context, plan *torture.Plan) (*torture.Repo
 	return rep, nil
 }
 
-// judge keeps the folder of the history only if there is something in it.
-func (t *tormentor) judge(r *torture.Run) (*torture.Report, error) {
+// evaluate checks the history against the rules. It removes the temporary folder for the history if
+// the folder is empty.
+func (t *tortureRun) evaluate(r *torture.Run) (*torture.Report, error) {
 	dir := t.dir
 	if dir == "" {
 		var err error
 		if dir, err = os.MkdirTemp("", "distlock-torture-"); err != nil {
 			return nil, err
 		}
-		defer func() { _ = os.Remove(dir) }() // which fails if there is
+		defer func() { _ = os.Remove(dir) }() // fails if the folder is not empty
 	} else if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	stop := t.showProgress(func() string { return "torture: judging the history" })
+	stop := t.showProgress(func() string { return "torture: checking the history" })
 	defer stop()
-	return r.Judge(dir)
+	return r.Check(dir)
 }
 
-// ownPrefix is what the names of a command's own begin with.
+// ownPrefix returns a new prefix for the names of a command.
 func ownPrefix(command string) string {
 	return "distlock-" + command + "-" + strings.ToLower(rand.Text()[:8]) + "/"
 }
 
-// tortureProcess is what torture starts to have clients that it can pause and kill.
+// tortureProcess is the command of the processes that torture starts, pauses and kills.
 func (a *app) tortureProcess() *cobra.Command {
 	return &cobra.Command{
 		Use: "torture-process", Hidden: true, Args: exact(),
@@ -221,7 +227,7 @@ func (a *app) tortureProcess() *cobra.Command {
 			in := json.NewDecoder(a.in)
 			var j torture.Job
 			if err := in.Decode(&j); err != nil {
-				return usage("it is started by torture alone: %w", err)
+				return usage("torture-process is only started by torture: %w", err)
 			}
 			var err error
 			if a.source, err = a.open(c.Context(), j.Store); err != nil {
@@ -230,7 +236,7 @@ func (a *app) tortureProcess() *cobra.Command {
 			ctx, cancel := context.WithCancel(c.Context())
 			defer cancel()
 			go func() {
-				_, _ = io.Copy(io.Discard, a.in) // its end says that all is over
+				_, _ = io.Copy(io.Discard, a.in) // torture closes standard input at the end of the run
 				cancel()
 			}()
 			return torture.Work(ctx, a.source.Store, &j, a.out)

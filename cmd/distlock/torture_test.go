@@ -21,12 +21,12 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// Each mistake in a store is found, and called by its name. The control has none.
+// torture finds each planted bug and names the violated rule. The control has no bug.
 func TestTorture_planted(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		fault string
-		rules []history.Invariant // one of them at least
+		rules []history.Invariant // at least one of them is violated
 		not   []history.Invariant
 		code  int
 		out   bytes.Buffer
@@ -37,11 +37,11 @@ func TestTorture_planted(t *testing.T) {
 		{fault: "owners", rules: []history.Invariant{history.I3, history.I9}},
 		{fault: "fences", rules: []history.Invariant{history.I2}, not: []history.Invariant{history.I3, history.I9}},
 	}
-	// The runtime starts to watch signals once, which must not be in a bubble.
+	// The goroutine of package os/signal must start outside of the bubble.
 	sigs := make(chan os.Signal, 1)
 	signal.Notify(sigs, os.Interrupt)
 	signal.Stop(sigs)
-	// In virtual time a busy machine holds up nobody.
+	// In virtual time a busy machine delays no client.
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var wg sync.WaitGroup
@@ -61,7 +61,7 @@ func TestTorture_planted(t *testing.T) {
 	for i := range tests {
 		tt := &tests[i]
 		t.Run(tt.fault, func(t *testing.T) {
-			var rep tortured
+			var rep tortureJSON
 			if err := json.Unmarshal(tt.out.Bytes(), &rep); err != nil {
 				t.Fatal(err, tt.out.String(), tt.err.String())
 			}
@@ -88,7 +88,7 @@ func TestTorture_planted(t *testing.T) {
 	}
 }
 
-// written makes sure that a failing run leaves its history and a picture.
+// written fails the test unless there are a history and a picture.
 func written(t *testing.T, files []string) {
 	t.Helper()
 	var kinds []string
@@ -110,11 +110,10 @@ func written(t *testing.T, files []string) {
 	}
 }
 
-// The first example of the help of bench and torture works as it is printed, with nothing
-// installed. That of torture runs in virtual time: its verdict asks for waits that a busy machine
-// leaves no time for.
+// The first example in the help of bench and torture works as printed, with no server. The example
+// of torture runs in virtual time: a busy machine might not have enough waits for its verdict.
 func TestLoad_examples(t *testing.T) {
-	// The goroutine of package os/signal begins outside of the bubble.
+	// The goroutine of package os/signal must start outside of the bubble.
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
 	signal.Stop(signals)
@@ -141,25 +140,32 @@ func TestLoad_examples(t *testing.T) {
 	})
 }
 
-// Stores on servers are clean too, with processes.
+// The verdict is also clean for stores on servers, with processes.
 func TestTorture_servers(t *testing.T) {
 	t.Parallel()
 	one, two, three := testenv.Redis(t), testenv.Redis(t), testenv.Redis(t)
 	for name, tt := range map[string]struct {
 		url  string
-		time time.Duration // what is too short for a busy machine is run for longer
+		time time.Duration // if a busy machine needs more, the test runs again for longer
 		ttl  string
 	}{
 		"redis": {one.URL, 4 * time.Second, "500ms"},
-		// Each node has a tenth of the TTL to answer, and on a busy machine needs it.
-		"redlock": {"redlock://" + one.Addr + "," + two.Addr + "," + three.Addr + "?lock_node_limit=2s", 12 * time.Second, "2s"},
+		// Each node has a tenth of the TTL to answer, and needs it on a busy machine.
+		"redlock": {
+			"redlock://" + one.Addr + "," + two.Addr + "," + three.Addr + "?lock_node_limit=2s", 12 * time.Second, "2s",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := start(t, tt.url, "torture", "--time", tt.time.String(), "--ttl", tt.ttl, "--keys", "6", "--rate", "500", "--dir", t.TempDir())
+			run := func(d time.Duration) *program {
+				return start(t, tt.url, "torture", "--time", d.String(), "--ttl", tt.ttl, "--keys", "6",
+					"--rate", "500", "--dir", t.TempDir())
+			}
+			p := run(tt.time)
 			code := p.code(t)
-			if strings.Contains(p.out.String(), "note: the machine itself stopped a client") && strings.Contains(p.out.String(), "verdict: not enough") {
-				p = start(t, tt.url, "torture", "--time", (5 * tt.time).String(), "--ttl", tt.ttl, "--keys", "6", "--rate", "500", "--dir", t.TempDir())
+			if strings.Contains(p.out.String(), "note: scheduler stalls stopped a client") &&
+				strings.Contains(p.out.String(), "verdict: not enough") {
+				p = run(5 * tt.time)
 				code = p.code(t)
 			}
 			if code != 0 || !strings.Contains(p.out.String(), "\nverdict: clean\n") {
@@ -172,14 +178,17 @@ func TestTorture_servers(t *testing.T) {
 	}
 }
 
-// A store that dies in the middle of a run breaks no rule any more. That is not clean.
+// If the store dies in the middle of a run, it breaks no rule after that. The verdict is not clean
+// then.
 func TestTorture_gone(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t)
-	p := start(t, srv.URL, "torture", "--time", "6s", "--ttl", "500ms", "--keys", "6", "--rate", "500", "--seed", "3", "--dir", t.TempDir())
-	time.Sleep(4 * time.Second) // by then enough has happened for a clean verdict
+	p := start(t, srv.URL, "torture", "--time", "6s", "--ttl", "500ms", "--keys", "6", "--rate", "500", "--seed", "3",
+		"--dir", t.TempDir())
+	time.Sleep(4 * time.Second) // enough for a clean verdict
 	srv.Kill()
-	if code := p.code(t); code != exitUnavailable || p.out.Len() > 0 || !strings.Contains(p.err.String(), "the store went away after ") {
+	if code := p.code(t); code != exitUnavailable || p.out.Len() > 0 ||
+		!strings.Contains(p.err.String(), "the store became unreachable after ") {
 		t.Errorf("exit %d: %s%s", code, p.out.String(), p.err.String())
 	}
 }

@@ -15,9 +15,10 @@ func (a *app) wait() *cobra.Command {
 	var of target
 	var most time.Duration
 	c := &cobra.Command{
-		Use:               "wait NAME",
-		Short:             "Wait until a lock is free, without taking it",
-		Long:              "Wait until a lock is free, without taking it; or with --kind until there is a slot or a pass left, until a result is forgotten, until nobody leads.",
+		Use:   "wait NAME",
+		Short: "Wait until a lock is free, without acquiring it",
+		Long: "Wait until a lock is free, without acquiring it. With --kind, wait until a slot or a " +
+			"pass is left, until a result is forgotten, or until there is no leader.",
 		Example:           "  distlock wait deploy && echo free\n  distlock wait gpu --kind sem -w 10m",
 		Args:              exact("NAME"),
 		ValidArgsFunction: a.completeNames,
@@ -38,19 +39,21 @@ func (a *app) wait() *cobra.Command {
 		}
 		ctx, stop := interruptible(c.Context())
 		defer stop()
-		// The watch comes before the first look, or the news could fall in between.
-		news := driver.Watch(ctx, a.source.Store, driver.ID{Key: key})
-		var over <-chan time.Time
+		// The watch begins before the first check, so that no wake-up is missed in between.
+		wakes := driver.Watch(ctx, a.source.Store, driver.ID{Key: key})
+		var deadline <-chan time.Time
 		if a.config.from["wait"] > fromDefault {
-			over = time.After(most)
+			deadline = time.After(most)
 		}
-		return a.untilFree(ctx, l, &of, news, over)
+		return a.untilFree(ctx, l, &of, wakes, deadline)
 	}
 	return c
 }
 
-// untilFree looks again at news, and once a second without.
-func (a *app) untilFree(ctx context.Context, l *distlock.Locker, of *target, news <-chan driver.Wake, over <-chan time.Time) error {
+// untilFree checks the target after every wake-up, and at least once a second, until it is free.
+func (a *app) untilFree(
+	ctx context.Context, l *distlock.Locker, of *target, wakes <-chan driver.Wake, deadline <-chan time.Time,
+) error {
 	for first := true; ; first = false {
 		why, err := of.why(ctx, l)
 		var sig signalError
@@ -64,16 +67,16 @@ func (a *app) untilFree(ctx context.Context, l *distlock.Locker, of *target, new
 				return nil
 			}
 			if other := of.others(ctx, l, full); other != "" {
-				a.say("the lock of %s is free, but not its %s", clean(of.name), other)
+				a.say("the lock %s is free, but not the %s of that name", clean(of.name), other)
 			}
 			return nil
 		}
 		again := time.NewTimer(time.Second)
 		select {
-		case <-news:
+		case <-wakes:
 		case <-again.C:
 		case <-ctx.Done():
-		case <-over:
+		case <-deadline:
 			if err == nil && len(why.Holders) > 0 {
 				h := why.Holders[0]
 				return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " is " + heldBy(h))}

@@ -13,7 +13,8 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// showWaiting shows on a terminal for whom we wait, from the first second on, until stop is called.
+// showWaiting shows the holder of the lock on a terminal, from the first second of the wait on,
+// until stop is called.
 func (j *job) showWaiting(ctx context.Context, locker *distlock.Locker) (stop func()) {
 	if !isTerminal(j.app.err) || j.quiet || j.try {
 		return func() {}
@@ -37,7 +38,7 @@ func (j *job) showWaiting(ctx context.Context, locker *distlock.Locker) (stop fu
 			case <-tick.C:
 			}
 			if dumb && shown {
-				continue // it cannot rewrite a line, and one is enough
+				continue // a dumb terminal cannot rewrite a line, so one line is enough
 			}
 			line := j.waitingLine(ctx, locker, time.Since(began))
 			if ctx.Err() != nil {
@@ -54,11 +55,11 @@ func (j *job) showWaiting(ctx context.Context, locker *distlock.Locker) (stop fu
 	return func() { cancel(); <-done }
 }
 
-// waitingLine says for whom we wait.
+// waitingLine returns the line that names the holder of the lock.
 func (j *job) waitingLine(ctx context.Context, locker *distlock.Locker, waited time.Duration) string {
 	line := fmt.Sprintf("waiting for %s %v", j.name, short(waited))
 	if j.slots > 0 {
-		return line // many hold it
+		return line // slots have many holders
 	}
 	call, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -68,13 +69,14 @@ func (j *job) waitingLine(ctx context.Context, locker *distlock.Locker, waited t
 	}
 	h := why.Holders[0]
 	line += ": " + heldBy(h)
-	if at := slices.IndexFunc(why.Line, func(c distlock.Claim) bool { return j.asked.is(c.Owner) }); at > 0 {
+	own := func(c distlock.Claim) bool { return j.recorder.isOwner(c.Owner) }
+	if at := slices.IndexFunc(why.Waiters, own); at > 0 {
 		line += fmt.Sprintf(", %d ahead", at)
 	}
 	return line
 }
 
-// fit cuts a line that the terminal would wrap, since a wrapped line cannot be rewritten in place.
+// fit cuts a line that the terminal would wrap: a wrapped line cannot be rewritten in place.
 func fit(line string, w io.Writer) string {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -19,59 +19,61 @@ import (
 )
 
 const (
-	// leastInterval keeps a typo from asking without a pause.
+	// leastInterval keeps a typo in --interval from listing without a pause.
 	leastInterval = 50 * time.Millisecond
 
-	// hintsPerInterval bounds how often one name is looked at between two lists, because the store told of a release.
+	// hintsPerInterval bounds how many names are refreshed between two lists because of a
+	// notification.
 	hintsPerInterval = 20
 
-	// mostHints bounds for how many names a store is asked to tell of releases. The others are seen with the next list.
+	// mostHints bounds the number of names whose releases the store notifies of. The next list shows
+	// the changes of all other names.
 	mostHints = 64
 )
 
-// What may happen to a claim, as watch sees it.
+// The events that watch prints.
 const (
-	eventHeld     = "held"     // it was there when the watch began
-	eventWaiting  = "waiting"  // the same, in line
-	eventGranted  = "granted"  // it was taken
-	eventQueued   = "queued"   // somebody began to wait
-	eventChanged  = "changed"  // its value, weight or fence
-	eventReleased = "released" // it ended before its time: given back, or broken
-	eventEnded    = "ended"    // it ended, and may have run out
-	eventLeft     = "left"     // a place in line was given up, or ran out
+	eventHeld     = "held"     // the claim existed when the watch began
+	eventWaiting  = "waiting"  // the queue entry existed when the watch began
+	eventGranted  = "granted"  // a claim was granted
+	eventQueued   = "queued"   // a waiter entered the queue
+	eventChanged  = "changed"  // the value, the weight or the fencing token of a claim changed
+	eventReleased = "released" // a claim ended before its TTL: it was released or broken
+	eventEnded    = "ended"    // a claim ended, and may have expired
+	eventLeft     = "left"     // a waiter left the queue, or its entry expired
 	eventAway     = "away"     // the store does not answer
-	eventBack     = "back"     // it does again
+	eventBack     = "back"     // the store answers again
 )
 
-// An event is what watch prints.
+// An event is one line of the output of watch.
 type event struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
-	Error string    `json:"error,omitempty"` // of away
-	*line
+	Error string    `json:"error,omitempty"` // only for eventAway
+	*claimJSON
 }
 
-// A watcher lists claims again and again, and tells what has changed.
+// A watcher lists claims repeatedly and emits the changes.
 type watcher struct {
 	locker   *distlock.Locker
 	store    driver.Store
 	prefix   string
 	interval time.Duration
-	tell     func(event) error
+	emit     func(event) error
 
-	known map[who]sight
+	known map[claimID]observation
 	away  bool
 
-	hints   chan string                   // names of which a claim ended
-	watched map[string]context.CancelFunc // for which the store tells that
-	wg      sync.WaitGroup                // of those who pass hints on
+	hints   chan string                   // names of which a claim has ended
+	watched map[string]context.CancelFunc // the names whose releases the store notifies of
+	wg      sync.WaitGroup                // for the goroutines that forward hints
 }
 
-// who tells claims apart.
-type who struct{ kind, key, owner string }
+// A claimID identifies a claim.
+type claimID struct{ kind, key, owner string }
 
-// A sight is a claim, and when it was seen.
-type sight struct {
+// An observation is a claim and the time at which it was seen.
+type observation struct {
 	distlock.Claim
 	at time.Time
 }
@@ -81,11 +83,13 @@ func (a *app) watch() *cobra.Command {
 	var interval time.Duration
 	c := &cobra.Command{
 		Use:   "watch [PREFIX]",
-		Short: "Show locks as they are taken, waited for and given back",
-		Long: `Show what is held and waited for, and then what changes, until it is interrupted. The store is listed once an interval; between two
-lists it tells of releases if it can. A list that takes long is made less often. What is taken and given back within an interval may not be seen.
+		Short: "Show locks as they are acquired, waited for and released",
+		Long: `Show the holders and waiters, and then every change, until watch is interrupted. watch lists the
+store once an interval; between two lists the store notifies it of releases, if it can. If a list
+takes long, watch lists less often. A lock that is acquired and released within an interval may not
+be seen.
 
-If the store goes away, that is told, and the watch goes on.`,
+If the store becomes unreachable, watch reports that and goes on.`,
 		Example:           "  distlock watch deploy/\n  distlock watch --json --interval 5s",
 		Args:              atMost("PREFIX"),
 		ValidArgsFunction: a.completeNames,
@@ -100,14 +104,14 @@ If the store goes away, that is told, and the watch goes on.`,
 		case interval < leastInterval:
 			return usage("--interval is %v, want %v or more", interval, leastInterval)
 		case a.private():
-			return usage("the store is in the memory of this command: nobody else's locks are there")
+			return usage("the store is in the memory of this command: it has no locks of other processes")
 		}
 		ctx, stop := interruptible(c.Context())
 		defer stop()
-		w := &watcher{locker: l, store: a.source.Store, interval: interval, tell: a.textTeller()}
+		w := &watcher{locker: l, store: a.source.Store, interval: interval, emit: a.emitText}
 		if asJSON {
 			out := json.NewEncoder(a.out)
-			w.tell = func(e event) error {
+			w.emit = func(e event) error {
 				e.Error = oneLine(a.redact(e.Error))
 				return out.Encode(e)
 			}
@@ -125,41 +129,44 @@ If the store goes away, that is told, and the watch goes on.`,
 	return c
 }
 
-// run watches until ctx ends or nobody reads on. The first list must succeed: a wrong password is no store that went away.
+// run watches until ctx ends or the output cannot be written. It returns the error of the first
+// list: after a wrong password the watch does not go on as it does for a store that does not
+// answer.
 func (w *watcher) run(ctx context.Context) error {
-	w.known, w.watched, w.hints = map[who]sight{}, map[string]context.CancelFunc{}, make(chan string, mostHints)
+	w.known, w.watched = map[claimID]observation{}, map[string]context.CancelFunc{}
+	w.hints = make(chan string, mostHints)
 	defer w.wg.Wait()
-	ctx, cancel := context.WithCancel(ctx) // ends the hints
+	ctx, cancel := context.WithCancel(ctx) // ends the goroutines that forward hints
 	defer cancel()
 	seen, err := w.list(ctx)
 	if err != nil {
 		return err
 	}
 	for _, c := range seen {
-		w.known[whoIs(c.Claim)] = c
-		if err := w.say(begun(c.Claim), c.Claim); err != nil {
+		w.known[idOf(c.Claim)] = c
+		if err := w.emitClaim(initialEvent(c.Claim), c.Claim); err != nil {
 			return err
 		}
 	}
 	again := time.NewTimer(w.interval)
 	defer again.Stop()
-	rest := time.NewTimer(0) // until the next hint may be heeded
-	defer rest.Stop()
+	pause := time.NewTimer(0) // until the next hint may be handled
+	defer pause.Stop()
 	var hints chan string
 	for {
-		w.listen(ctx)
+		w.updateWatches(ctx)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-rest.C:
+		case <-pause.C:
 			hints = w.hints
 		case name := <-hints:
 			hints = nil
-			rest.Reset(w.interval / hintsPerInterval)
-			err = w.lookAt(ctx, name)
+			pause.Reset(w.interval / hintsPerInterval)
+			err = w.refreshName(ctx, name)
 		case <-again.C:
 			began := time.Now()
-			err = w.lookAround(ctx)
+			err = w.refreshAll(ctx)
 			again.Reset(w.pause(time.Since(began)))
 		}
 		if err != nil {
@@ -168,72 +175,74 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// pause returns how long to wait after a list that took so long. A name may have tens of thousands
-// of claims, as a rate limit has, and their lists must not keep the store busy.
+// pause returns the time between a list that took this long and the next one. A rate limit may have
+// tens of thousands of claims, and their lists must not keep the store busy.
 func (w *watcher) pause(took time.Duration) time.Duration { return max(w.interval, 9*took) }
 
-// list returns all claims, and an error if there may be more.
-func (w *watcher) list(ctx context.Context) (out []sight, err error) {
+// list returns all claims. With an error, there may be more.
+func (w *watcher) list(ctx context.Context) (out []observation, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lsLimit)
 	defer cancel()
 	for c, err := range w.locker.Claims(ctx, w.prefix) {
 		if err != nil {
 			return out, err
 		}
-		out = append(out, sight{c, time.Now()})
+		out = append(out, observation{c, time.Now()})
 	}
 	return out, nil
 }
 
-// lookAround lists the claims and tells what has changed.
-func (w *watcher) lookAround(ctx context.Context) error {
+// refreshAll lists the claims and emits the changes.
+func (w *watcher) refreshAll(ctx context.Context) error {
 	seen, err := w.list(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err := w.weather(err); err != nil {
+	if err := w.availability(err); err != nil {
 		return err
 	}
-	among := func(who) bool { return err == nil } // what was not listed may be there all the same
-	return w.compare(seen, among)
+	// After an error, a claim may exist but not be listed.
+	complete := func(claimID) bool { return err == nil }
+	return w.compare(seen, complete)
 }
 
-// lookAt tells what has changed of one name. If it cannot be seen, the next list will tell.
-func (w *watcher) lookAt(ctx context.Context, name string) error {
+// refreshName emits the changes of one name. After an error, the next list shows them.
+func (w *watcher) refreshName(ctx context.Context, name string) error {
 	why, err := w.locker.Why(ctx, name)
 	if err != nil {
 		return ctx.Err()
 	}
-	var seen []sight
-	for _, c := range slices.Concat(why.Holders, why.Line) {
-		seen = append(seen, sight{c, time.Now()})
+	var seen []observation
+	for _, c := range slices.Concat(why.Holders, why.Waiters) {
+		seen = append(seen, observation{c, time.Now()})
 	}
-	return w.compare(seen, func(k who) bool { return k.kind == "" && k.key == name })
+	return w.compare(seen, func(k claimID) bool { return k.kind == "" && k.key == name })
 }
 
-// weather tells that the store went away, or is back.
-func (w *watcher) weather(err error) error {
+// availability emits an event if the store has stopped answering, or answers again.
+func (w *watcher) availability(err error) error {
 	switch {
 	case err != nil && !w.away:
 		w.away = true
-		return w.tell(event{Time: time.Now(), Event: eventAway, Error: err.Error()})
+		return w.emit(event{Time: time.Now(), Event: eventAway, Error: err.Error()})
 	case err == nil && w.away:
 		w.away = false
-		return w.tell(event{Time: time.Now(), Event: eventBack})
+		return w.emit(event{Time: time.Now(), Event: eventBack})
 	}
 	return nil
 }
 
-// compare tells in what the claims that are seen differ from those that are known. Of those among which all were
-// seen, the missing ones have ended: they come first, since others were granted after them.
-func (w *watcher) compare(seen []sight, among func(who) bool) error {
-	now := map[who]bool{}
+// compare emits the differences between the observed claims and the known ones. complete reports
+// whether a claim would have been observed if it existed; if so, and it was not, it has ended. The
+// claims that have ended come first, because others were granted after them.
+func (w *watcher) compare(seen []observation, complete func(claimID) bool) error {
+	now := map[claimID]bool{}
 	for _, s := range seen {
-		now[whoIs(s.Claim)] = true
+		now[idOf(s.Claim)] = true
 	}
-	gone := slices.SortedFunc(maps.Keys(w.known), func(a, b who) int { return cmp.Compare(w.known[b].Held, w.known[a].Held) })
-	for _, k := range gone {
-		if now[k] || !among(k) {
+	oldestFirst := func(a, b claimID) int { return cmp.Compare(w.known[b].Held, w.known[a].Held) }
+	for _, k := range slices.SortedFunc(maps.Keys(w.known), oldestFirst) {
+		if now[k] || !complete(k) {
 			continue
 		}
 		last := w.known[k]
@@ -241,12 +250,12 @@ func (w *watcher) compare(seen []sight, among func(who) bool) error {
 		passed := time.Since(last.at)
 		c := last.Claim
 		c.Held, c.Left = c.Held+passed, 0
-		if err := w.say(over(last.Claim, passed), c); err != nil {
+		if err := w.emitClaim(endEvent(last.Claim, passed), c); err != nil {
 			return err
 		}
 	}
 	for _, s := range seen {
-		k := whoIs(s.Claim)
+		k := idOf(s.Claim)
 		last, had := w.known[k]
 		w.known[k] = s
 		what := ""
@@ -261,15 +270,15 @@ func (w *watcher) compare(seen []sight, among func(who) bool) error {
 		if what == "" {
 			continue
 		}
-		if err := w.say(what, s.Claim); err != nil {
+		if err := w.emitClaim(what, s.Claim); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// listen has the store tell of releases of the names that are held, and of no others.
-func (w *watcher) listen(ctx context.Context) {
+// updateWatches subscribes to the releases of the names that are held, and of no others.
+func (w *watcher) updateWatches(ctx context.Context) {
 	held := map[string]bool{}
 	for k, s := range w.known {
 		if k.kind == "" && !s.Waiting {
@@ -289,45 +298,46 @@ func (w *watcher) listen(ctx context.Context) {
 		}
 		ctx, stop := context.WithCancel(ctx)
 		w.watched[name] = stop
-		news := driver.Watch(ctx, w.store, driver.ID{Key: key})
-		if news == nil {
-			continue // it cannot, now: nothing is told until the name is taken anew
+		wakes := driver.Watch(ctx, w.store, driver.ID{Key: key})
+		if wakes == nil {
+			continue // the store cannot watch now: there are no hints until the name is held again
 		}
-		w.wg.Go(func() { w.pass(ctx, name, news) })
+		w.wg.Go(func() { w.forwardHints(ctx, name, wakes) })
 	}
 }
 
-// pass notes that a claim of a name ended, whenever the store tells so.
-func (w *watcher) pass(ctx context.Context, name string, news <-chan driver.Wake) {
+// forwardHints sends the name to w.hints after every wake-up.
+func (w *watcher) forwardHints(ctx context.Context, name string, wakes <-chan driver.Wake) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-news:
+		case <-wakes:
 		}
 		select {
 		case w.hints <- name:
-		default: // so many are known that the next list will do
+		default: // there are many hints: the next list shows the change
 		}
 	}
 }
 
-func (w *watcher) say(what string, c distlock.Claim) error {
-	l := newLine(c)
-	return w.tell(event{Time: time.Now(), Event: what, line: &l})
+func (w *watcher) emitClaim(what string, c distlock.Claim) error {
+	l := newClaimJSON(c)
+	return w.emit(event{Time: time.Now(), Event: what, claimJSON: &l})
 }
 
-func whoIs(c distlock.Claim) who { return who{c.Kind, c.Name, c.Owner} }
+func idOf(c distlock.Claim) claimID { return claimID{c.Kind, c.Name, c.Owner} }
 
-func begun(c distlock.Claim) string {
+func initialEvent(c distlock.Claim) string {
 	if c.Waiting {
 		return eventWaiting
 	}
 	return eventHeld
 }
 
-// over is how a claim ended that is not there any more, so long after it was seen.
-func over(c distlock.Claim, passed time.Duration) string {
+// endEvent returns the event for a claim that has ended. The time has passed since the claim was
+// seen.
+func endEvent(c distlock.Claim, passed time.Duration) string {
 	switch {
 	case c.Waiting:
 		return eventLeft
@@ -341,23 +351,23 @@ func differ(a, b distlock.Claim) bool {
 	return a.Weight != b.Weight || a.Fence != b.Fence || a.Kept != b.Kept || string(a.Value) != string(b.Value)
 }
 
-// textTeller prints events for people: those of locks to standard output, those of the store to standard error.
-func (a *app) textTeller() func(event) error {
-	return func(e event) error {
-		switch e.Event {
-		case eventAway:
-			a.say("the store does not answer, the watch goes on: %s", a.tidy(e.Error))
-			return nil
-		case eventBack:
-			a.say("the store answers again")
-			return nil
-		}
-		return writeEvent(a.out, e)
+// emitText prints an event for people: events of locks to standard output, events of the store to
+// standard error.
+func (a *app) emitText(e event) error {
+	switch e.Event {
+	case eventAway:
+		a.say("the store does not answer, the watch goes on: %s", a.printable(e.Error))
+		return nil
+	case eventBack:
+		a.say("the store answers again")
+		return nil
 	}
+	return writeEvent(a.out, e)
 }
 
 func writeEvent(out io.Writer, e event) error {
-	text := fmt.Sprintf("%s  %-8s  %-16s  %s, %s", e.Time.Format(time.TimeOnly), e.Event, clean(e.Name), clean(e.Holder), e.Mode)
+	text := fmt.Sprintf("%s  %-8s  %-16s  %s, %s",
+		e.Time.Format(time.TimeOnly), e.Event, clean(e.Name), clean(e.Holder), e.Mode)
 	if e.Kind != "" {
 		text += ", " + e.Kind
 	}

@@ -19,15 +19,15 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A counted store counts lists, and can be away.
-type counted struct {
+// A countingStore counts the calls of List and Show. It can be made unreachable.
+type countingStore struct {
 	*mem.Store
 	lists, shows atomic.Int64
 	away         atomic.Bool
-	deaf         bool
+	noWatch      bool
 }
 
-func (c *counted) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
+func (c *countingStore) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 	c.lists.Add(1)
 	if c.away.Load() {
 		return func(yield func(driver.Claim, error) bool) { yield(driver.Claim{}, driver.ErrUnavailable) }
@@ -35,7 +35,7 @@ func (c *counted) List(ctx context.Context, prefix string) iter.Seq2[driver.Clai
 	return c.Store.List(ctx, prefix)
 }
 
-func (c *counted) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+func (c *countingStore) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	c.shows.Add(1)
 	if c.away.Load() {
 		return nil, driver.ErrUnavailable
@@ -43,46 +43,46 @@ func (c *counted) Show(ctx context.Context, key string) ([]driver.Claim, error) 
 	return c.Store.Show(ctx, key)
 }
 
-func (c *counted) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
-	if c.deaf {
+func (c *countingStore) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
+	if c.noWatch {
 		return nil
 	}
 	return c.Store.Watch(ctx, id)
 }
 
-// A lookout is a watch in a bubble, and what it told.
-type lookout struct {
+// A watchTest is a watch in a bubble, and the events that it emitted.
+type watchTest struct {
 	*testing.T
-	store *counted
-	mu    sync.Mutex
-	told  []string
+	store  *countingStore
+	mu     sync.Mutex
+	events []string
 }
 
-// lookOut runs f with a watch of a second that has begun.
-func lookOut(t *testing.T, s *counted, f func(o *lookout)) {
+// testWatch starts a watch with an interval of a second, and then runs f.
+func testWatch(t *testing.T, s *countingStore, f func(o *watchTest)) {
 	synctest.Test(t, func(t *testing.T) {
 		s.Store = mem.New()
-		o := &lookout{T: t, store: s}
+		o := &watchTest{T: t, store: s}
 		l, err := distlock.New(s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.grant("before", "a", time.Hour)
-		w := &watcher{locker: l, store: s, interval: time.Second, tell: func(e event) error {
+		w := &watcher{locker: l, store: s, interval: time.Second, emit: func(e event) error {
 			text := e.Event
-			if e.line != nil {
+			if e.claimJSON != nil {
 				text += " " + e.Name + " " + e.Holder
 			}
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.told = append(o.told, text)
+			o.events = append(o.events, text)
 			return nil
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- w.run(ctx) }()
 		synctest.Wait()
-		o.tells("held before a")
+		o.expect("held before a")
 		f(o)
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
@@ -94,91 +94,94 @@ func lookOut(t *testing.T, s *counted, f func(o *lookout)) {
 	})
 }
 
-func (o *lookout) ask(key, owner string, ttl, place time.Duration, value string) {
+func (o *watchTest) acquire(key, owner string, ttl, queueTTL time.Duration, value string) {
 	o.Helper()
 	if _, err := o.store.Acquire(o.Context(), driver.Request{
-		ID: driver.ID{Key: key, Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, QueueTTL: place, Holder: owner, Value: []byte(value),
+		ID: driver.ID{Key: key, Owner: owner}, Weight: driver.Whole, Limit: driver.Whole,
+		TTL: ttl, QueueTTL: queueTTL, Holder: owner, Value: []byte(value),
 	}); err != nil {
 		o.Error(err)
 	}
 }
 
-func (o *lookout) grant(key, owner string, ttl time.Duration) { o.ask(key, owner, ttl, 0, "") }
+func (o *watchTest) grant(key, owner string, ttl time.Duration) { o.acquire(key, owner, ttl, 0, "") }
 
-func (o *lookout) release(key, owner string) {
+func (o *watchTest) release(key, owner string) {
 	o.Helper()
 	if err := o.store.Release(o.Context(), driver.ID{Key: key, Owner: owner}); err != nil {
 		o.Error(err)
 	}
 }
 
-// tells fails unless these events were told since the last time.
-func (o *lookout) tells(want ...string) {
+// expect fails the test unless exactly these events were emitted since the last call.
+func (o *watchTest) expect(want ...string) {
 	o.Helper()
 	synctest.Wait()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !slices.Equal(o.told, want) {
-		o.Errorf("told %q, want %q", o.told, want)
+	if !slices.Equal(o.events, want) {
+		o.Errorf("events %q, want %q", o.events, want)
 	}
-	o.told = nil
+	o.events = nil
 }
 
 func TestWatch(t *testing.T) {
-	lookOut(t, &counted{deaf: true}, func(o *lookout) {
+	testWatch(t, &countingStore{noWatch: true}, func(o *watchTest) {
 		o.grant("key", "a", time.Minute)
-		o.tells()
+		o.expect()
 		time.Sleep(time.Second)
-		o.tells("granted key a")
-		o.ask("key", "b", time.Minute, time.Minute, "")
-		o.ask("key", "c", time.Minute, time.Minute, "")
+		o.expect("granted key a")
+		o.acquire("key", "b", time.Minute, time.Minute, "")
+		o.acquire("key", "c", time.Minute, time.Minute, "")
 		time.Sleep(time.Second)
-		o.tells("queued key b", "queued key c")
+		o.expect("queued key b", "queued key c")
 		o.release("key", "c")
 		time.Sleep(time.Second)
-		o.tells("left key c")
+		o.expect("left key c")
 		o.release("key", "a")
-		o.ask("key", "b", 5*time.Second, time.Minute, "")
+		o.acquire("key", "b", 5*time.Second, time.Minute, "")
 		time.Sleep(time.Second)
-		o.tells("released key a", "granted key b")
-		if _, err := o.store.Renew(o.Context(), driver.Renewal{ID: driver.ID{Key: "key", Owner: "b"}, TTL: 2 * time.Second, Value: []byte("x")}); err != nil {
+		o.expect("released key a", "granted key b")
+		renewal := driver.Renewal{ID: driver.ID{Key: "key", Owner: "b"}, TTL: 2 * time.Second, Value: []byte("x")}
+		if _, err := o.store.Renew(o.Context(), renewal); err != nil {
 			o.Error(err)
 		}
 		time.Sleep(time.Second)
-		o.tells("changed key b")
+		o.expect("changed key b")
 		time.Sleep(2 * time.Second)
-		o.tells("ended key b")
+		o.expect("ended key b")
 		if n := o.store.shows.Load(); n > 0 {
-			o.Errorf("%d names were looked at with no hint", n)
+			o.Errorf("%d names were refreshed without a hint", n)
 		}
 		lists := o.store.lists.Load()
 		time.Sleep(100 * time.Second)
 		if n := o.store.lists.Load() - lists; n > 101 {
 			o.Errorf("%d lists in 100 s, want one a second", n)
 		}
-		o.tells()
+		o.expect()
 	})
 }
 
-// A store that tells of releases is asked about that name at once, but not more often than is bounded.
+// After the notification of a release, watch refreshes the name at once, but only a bounded number
+// of times.
 func TestWatch_hints(t *testing.T) {
-	lookOut(t, &counted{}, func(o *lookout) {
+	testWatch(t, &countingStore{}, func(o *watchTest) {
 		o.grant("key", "a", time.Minute)
 		time.Sleep(time.Second)
-		o.tells("granted key a")
+		o.expect("granted key a")
 		time.Sleep(100 * time.Millisecond)
 		lists, shows := o.store.lists.Load(), o.store.shows.Load()
 		o.release("key", "a")
-		o.tells("released key a")
+		o.expect("released key a")
 		if l, s := o.store.lists.Load()-lists, o.store.shows.Load()-shows; l != 0 || s != 1 {
 			o.Errorf("%d lists and %d names, want one name", l, s)
 		}
 		o.release("before", "a")
 		time.Sleep(100 * time.Millisecond)
-		o.tells("released before a")
+		o.expect("released before a")
 		o.grant("busy", "a", time.Hour)
 		time.Sleep(time.Second)
-		o.tells("granted busy a")
+		o.expect("granted busy a")
 		shows = o.store.shows.Load()
 		for range 1000 {
 			o.release("busy", "a")
@@ -186,28 +189,28 @@ func TestWatch_hints(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if n := o.store.shows.Load() - shows; n > hintsPerInterval+1 {
-			o.Errorf("%d looks in a second, want %d at most", n, hintsPerInterval)
+			o.Errorf("%d names were refreshed in a second, want at most %d", n, hintsPerInterval)
 		}
 	})
 }
 
 func TestWatch_away(t *testing.T) {
-	lookOut(t, &counted{deaf: true}, func(o *lookout) {
+	testWatch(t, &countingStore{noWatch: true}, func(o *watchTest) {
 		o.store.away.Store(true)
 		time.Sleep(5 * time.Second)
-		o.tells("away")
+		o.expect("away")
 		o.release("before", "a")
 		o.grant("later", "b", time.Hour)
 		time.Sleep(5 * time.Second)
-		o.tells()
+		o.expect()
 		o.store.away.Store(false)
 		time.Sleep(time.Second)
-		o.tells("back", "released before a", "granted later b")
+		o.expect("back", "released before a", "granted later b")
 	})
 }
 
 func TestWatch_firstList(t *testing.T) {
-	s := &counted{Store: mem.New()}
+	s := &countingStore{Store: mem.New()}
 	s.away.Store(true)
 	l, err := distlock.New(s)
 	if err != nil {
@@ -222,18 +225,22 @@ func TestWatch_firstList(t *testing.T) {
 
 func TestWriteEvent(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	l := newLine(distlock.Claim{Name: "deploy", Kind: "", Holder: "ci-3\x1b[2J", Note: "why\n", Mode: distlock.ModeExclusive, Fence: 41, Held: 12 * time.Second})
+	l := newClaimJSON(distlock.Claim{
+		Name: "deploy", Kind: "", Holder: "ci-3\x1b[2J", Note: "why\n",
+		Mode: distlock.ModeExclusive, Fence: 41, Held: 12 * time.Second,
+	})
 	for what, want := range map[string]string{
 		eventGranted:  "03:04:05  granted   deploy            ci-3?[2J, exclusive, fence 41: why?\n",
 		eventReleased: "03:04:05  released  deploy            ci-3?[2J, exclusive, fence 41, for 12s: why?\n",
 	} {
 		var out bytes.Buffer
-		if err := writeEvent(&out, event{Time: at, Event: what, line: &l}); err != nil || out.String() != want {
+		if err := writeEvent(&out, event{Time: at, Event: what, claimJSON: &l}); err != nil || out.String() != want {
 			t.Errorf("%q, %v; want %q", out.String(), err, want)
 		}
 	}
-	text, err := json.Marshal(event{Time: at, Event: eventGranted, line: &l})
-	if err != nil || !strings.HasPrefix(string(text), `{"time":"2026-01-02T03:04:05Z","event":"granted","name":"deploy","mode":"exclusive","holder":`) {
+	text, err := json.Marshal(event{Time: at, Event: eventGranted, claimJSON: &l})
+	const want = `{"time":"2026-01-02T03:04:05Z","event":"granted","name":"deploy","mode":"exclusive","holder":`
+	if err != nil || !strings.HasPrefix(string(text), want) {
 		t.Errorf("%s, %v", text, err)
 	}
 	text, err = json.Marshal(event{Time: at, Event: eventAway, Error: "gone"})
@@ -242,11 +249,13 @@ func TestWriteEvent(t *testing.T) {
 	}
 }
 
-// Lists take at most a tenth of the time, however many claims there are.
+// Lists take at most a tenth of the time, even if there are many claims.
 func TestWatch_pause(t *testing.T) {
 	t.Parallel()
 	w := &watcher{interval: time.Second}
-	for took, want := range map[time.Duration]time.Duration{0: time.Second, 50 * time.Millisecond: time.Second, time.Second: 9 * time.Second} {
+	for took, want := range map[time.Duration]time.Duration{
+		0: time.Second, 50 * time.Millisecond: time.Second, time.Second: 9 * time.Second,
+	} {
 		if got := w.pause(took); got != want {
 			t.Errorf("after a list of %v: %v, want %v", took, got, want)
 		}

@@ -1,5 +1,5 @@
-// Command cache has three servers answer from one cache. When it is stale, one request refreshes it, and all others are answered with what
-// is there: they do not wait, and the source is asked one time.
+// Command cache runs three servers with one cache. When the cache is stale, one request refreshes
+// it. All other requests get the stale data: they do not wait, and the source is called one time.
 package main
 
 import (
@@ -25,7 +25,7 @@ const (
 	requests = 50 // of each
 	rounds   = 4  // how often the cache becomes stale
 
-	slow = 100 * time.Millisecond // what the source takes to answer: all requests have come by then
+	slow = 100 * time.Millisecond // the response time of the source: all requests have come by then
 )
 
 func main() {
@@ -41,7 +41,8 @@ func main() {
 	}
 }
 
-// start starts the servers, and has requests come to all of them at once whenever the cache is stale.
+// start starts the servers, and sends requests to all of them at the same time whenever the cache
+// is stale.
 func start(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "cache")
 	if err != nil {
@@ -54,19 +55,19 @@ func start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := p.Line(); err != nil { // it is ready
+		if _, err := p.Line(); err != nil { // the server is ready
 			return err
 		}
 		all = append(all, p)
 	}
 	for round := range rounds {
 		for _, p := range all {
-			if err := p.Tell(fmt.Sprint("prices of day ", round+1)); err != nil {
+			if err := p.Send(fmt.Sprint("prices of day ", round+1)); err != nil {
 				return err
 			}
 		}
 		for _, p := range all {
-			if _, err := p.Line(); err != nil { // it has answered
+			if _, err := p.Line(); err != nil { // the server has answered
 				return err
 			}
 		}
@@ -76,15 +77,16 @@ func start(ctx context.Context) error {
 			return err
 		}
 	}
-	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
+	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d requests, %d times stale: the source was asked %d times\n", servers*requests*rounds, rounds, bytes.Count(asked, []byte("\n")))
+	fmt.Printf("%d requests, %d times stale: the source was called %d times\n", servers*requests*rounds, rounds, bytes.Count(calls, []byte("\n")))
 	return nil
 }
 
-// serve is a server. A line that it reads is what is in force from now on, and brings its requests.
+// serve is a server. Each line that it reads is the new data of the source, and starts its
+// requests.
 func serve(ctx context.Context, dir, me string) error {
 	store, err := sqlite.Open(ctx, filepath.Join(dir, "locks.db"), nil)
 	if err != nil {
@@ -117,15 +119,15 @@ func answer(ctx context.Context, locker *distlock.Locker, dir, now string) error
 		return err
 	}
 	_, err := locker.TryDo(ctx, "refresh/prices", func(context.Context) error {
-		if fresh, err := cached(dir, now); fresh || err != nil { // somebody did between the look and the lock
+		if fresh, err := cached(dir, now); fresh || err != nil { // another request refreshed it between the check and the lock
 			return err
 		}
 		return refresh(dir, now)
 	})
-	return err // nil too if somebody else is at it: the answer is stale then
+	return err // also nil if another request refreshes it: this response is stale then
 }
 
-// cached reports whether the cache has what is in force now.
+// cached reports whether the cache has the current data.
 func cached(dir, now string) (bool, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "cache"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,9 +136,9 @@ func cached(dir, now string) (bool, error) {
 	return string(b) == now, err
 }
 
-// refresh asks the source, which counts how often it is asked, and stores what it says.
+// refresh calls the source, which counts its calls, and stores the result.
 func refresh(dir, now string) error {
-	f, err := os.OpenFile(filepath.Join(dir, "asked"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, "calls"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,5 @@
-// Command coupon redeems a coupon once, though two instances of a shop get a hundred requests for it at the same time.
+// Command coupon redeems a coupon once, although two instances of a shop get a hundred requests for
+// it at the same time.
 package main
 
 import (
@@ -19,11 +20,11 @@ import (
 
 const requests = 100
 
-// A ledger stands for the shop's database, which all instances share. To look and to write are two steps, and anything
-// may happen between them.
+// A ledger stands for the shop's database, which all instances share. Its check and its write are
+// two steps, and anything may happen between them.
 type ledger struct {
 	mu       sync.Mutex
-	redeemed map[string]uint64 // by coupon: the fence it was redeemed with
+	redeemed map[string]uint64 // by coupon: the fencing token of the redemption
 }
 
 func (l *ledger) used(code string) bool {
@@ -32,7 +33,8 @@ func (l *ledger) used(code string) bool {
 	return l.redeemed[code] > 0
 }
 
-// redeem refuses what comes with a lower fence than one it has seen: from an instance that was paused and lost its lock.
+// redeem rejects a fence that is not above the last one: an instance that was paused and lost its
+// lock writes with such a fence.
 func (l *ledger) redeem(code string, fence uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -43,7 +45,7 @@ func (l *ledger) redeem(code string, fence uint64) error {
 	return nil
 }
 
-var errUsed = errors.New("the coupon was redeemed before")
+var errUsed = errors.New("the coupon was redeemed already")
 
 // shop is one instance.
 func shop(locker *distlock.Locker, db *ledger) http.Handler {
@@ -54,7 +56,7 @@ func shop(locker *distlock.Locker, db *ledger) http.Handler {
 			if db.used(code) {
 				return errUsed
 			}
-			time.Sleep(10 * time.Millisecond) // the price is worked out, a mail is sent
+			time.Sleep(10 * time.Millisecond) // compute the price, send a mail
 			return db.redeem(code, distlock.FromContext(ctx).Fence())
 		})
 		switch {
@@ -102,17 +104,17 @@ func run(ctx context.Context) error {
 		go func() { _ = server.Serve(listener) }()
 		urls = append(urls, "http://"+listener.Addr().String())
 	}
-	answers, err := storm(urls)
+	answers, err := sendAll(urls)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d requests at once: %d redeemed the coupon, %d were told that it is used\n",
+	fmt.Printf("%d requests at the same time: %d redeemed the coupon, %d were refused because it is used\n",
 		requests, answers[http.StatusOK], answers[http.StatusConflict])
 	return nil
 }
 
-// storm sends all requests at the same time, and counts the answers.
-func storm(urls []string) (map[int]int, error) {
+// sendAll sends all requests at the same time, and counts the status codes.
+func sendAll(urls []string) (map[int]int, error) {
 	var (
 		mu      sync.Mutex
 		wg      sync.WaitGroup

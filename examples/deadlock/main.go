@@ -1,5 +1,6 @@
-// Command deadlock has two processes move money between the same two accounts, in opposite directions: each locks one account and then wants the
-// other's. One of them is told who waits for whom, gives its lock back and begins anew; so both transfers are made.
+// Command deadlock runs two processes that move money between the same two accounts in opposite
+// directions: each locks one account and then wants the other. One of them gets an error that lists
+// the cycle, releases its lock and starts again. So both transfers are made.
 package main
 
 import (
@@ -51,35 +52,37 @@ func work(ctx context.Context, file, me, from, to string) error {
 		if !errors.As(err, &deadlock) {
 			return err
 		}
-		// The lock that it had is given back by now, and nothing was moved.
-		fmt.Println(me, "was told, and begins anew:")
-		for _, party := range deadlock.Cycle {
-			fmt.Println("  " + party.String())
+		// Its first lock is released by now, and nothing was moved.
+		fmt.Println(me, "found a deadlock, and starts again:")
+		for _, task := range deadlock.Cycle {
+			fmt.Println("  " + task.String())
 		}
 		fmt.Fprint(os.Stderr, deadlock.Report()) // the same, with times and fences
 		both = func() error { return nil }
 	}
 }
 
-// transfer locks one account after the other: LockAll would take both in one order, and never wait in a circle.
+// transfer locks one account after the other. LockAll would lock both in one order, and never
+// deadlock.
 func transfer(ctx context.Context, locker *distlock.Locker, from, to string, both func() error) error {
 	return locker.Do(ctx, from, func(ctx context.Context) error {
 		if err := both(); err != nil {
 			return err
 		}
-		// The context tells that this is done under the lock of the first account.
+		// The context carries the lock of the first account.
 		return locker.Do(ctx, to, func(context.Context) error { return nil })
 	})
 }
 
-// bothHold says that this teller has its first lock, and returns when the other one has too.
+// bothHold reports that this teller has its first lock, and returns when the other teller has one
+// too.
 func bothHold() error {
 	fmt.Println()
 	_, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	return err
 }
 
-// start starts the tellers, and tells what they say.
+// start starts the tellers, and prints their output.
 func start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -95,13 +98,13 @@ func start() error {
 		if err != nil {
 			return err
 		}
-		if _, err := p.Line(); err != nil { // it has its first lock
+		if _, err := p.Line(); err != nil { // the teller has its first lock
 			return err
 		}
 		tellers = append(tellers, p)
 	}
 	for _, p := range tellers {
-		if err := p.Tell("both hold"); err != nil {
+		if err := p.Send("both hold"); err != nil {
 			return err
 		}
 	}

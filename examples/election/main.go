@@ -1,5 +1,5 @@
-// Command election has three processes elect a leader among them, and kills the leader twice: each time another one leads when the TTL
-// is over, and its term is higher.
+// Command election runs three processes that elect a leader, and kills the leader twice. Each time
+// another process leads when the TTL has ended, and its term is higher.
 package main
 
 import (
@@ -21,14 +21,14 @@ func main() {
 	log.SetFlags(0)
 	run := start
 	if len(os.Args) > 2 {
-		run = func() error { return stand(context.Background(), os.Args[1], os.Args[2]) }
+		run = func() error { return candidate(context.Background(), os.Args[1], os.Args[2]) }
 	}
 	if err := run(); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// election opens the store and returns the election, and what closes both.
+// election opens the store and returns the election, and a function that closes both.
 func election(ctx context.Context, file, me string) (*distlock.Election, func(), error) {
 	store, err := sqlite.Open(ctx, file, nil)
 	if err != nil {
@@ -42,15 +42,16 @@ func election(ctx context.Context, file, me string) (*distlock.Election, func(),
 	return e, func() { _ = locker.Close(ctx); _ = store.Close() }, err
 }
 
-// stand is a candidate. It leads until it is killed.
-func stand(ctx context.Context, file, me string) error {
+// candidate is one candidate. It leads until it is killed.
+func candidate(ctx context.Context, file, me string) error {
 	e, stop, err := election(ctx, file, me)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	return e.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
-		// Send the term along with what the leader does: what it acts upon refuses a lower one.
+		// The term is a fencing token. Send it with every action of the leader, and let the
+		// resource reject a lower one.
 		if err := t.Publish(ctx, fmt.Appendf(nil, "%s, term %d", me, t.Number())); err != nil {
 			return err
 		}
@@ -59,7 +60,7 @@ func stand(ctx context.Context, file, me string) error {
 	})
 }
 
-// start starts the candidates, and kills whoever leads.
+// start starts the candidates, and kills the leader.
 func start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -80,7 +81,7 @@ func start() error {
 			_ = c.Kill()
 		}
 	}()
-	e, stop, err := election(ctx, file, "onlooker")
+	e, stop, err := election(ctx, file, "observer")
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func start() error {
 	return watch(ctx, e, candidates)
 }
 
-// watch looks who leads, and kills the first two leaders.
+// watch observes the leader, and kills the first two.
 func watch(ctx context.Context, e *distlock.Election, candidates map[string]*process.Process) error {
 	var last distlock.Leader
 	var killed time.Time
@@ -97,7 +98,7 @@ func watch(ctx context.Context, e *distlock.Election, candidates map[string]*pro
 		case err != nil:
 			return err
 		case leader.Term == 0 || leader.Term == last.Term || len(leader.Value) == 0:
-			continue // nobody, or the same one, or one that has yet to publish
+			continue // no leader, the same leader, or one that has not published yet
 		case leader.Term < last.Term:
 			return fmt.Errorf("term %d after %d", leader.Term, last.Term)
 		}

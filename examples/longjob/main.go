@@ -1,5 +1,6 @@
-// Command longjob does work that takes longer than a lock lasts. A usual lease is renewed by itself. A fixed one is extended by the job, step by
-// step, so that a job that hangs loses it; and it is lost when the job forgets.
+// Command longjob does work that takes longer than a TTL. A normal lease is renewed in the
+// background. A lease without renewal is extended by the job at each step, so that a job that hangs
+// loses it. It is lost if the job does not extend it.
 package main
 
 import (
@@ -26,7 +27,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	store := mem.New() // in earnest, one that the processes share
+	store := mem.New() // a real program uses a store that its processes share
 	worker, err := distlock.New(store, distlock.TTL(ttl), distlock.Holder("worker"))
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func run(ctx context.Context) error {
 		fmt.Printf("%s: held after %v: %v; a rival is refused: %v\n", lease.Name(), 4*step, lease.Err() == nil, errors.Is(err, distlock.ErrHeld))
 		switch err := lease.Unlock(ctx); {
 		case errors.Is(err, distlock.ErrLost):
-			fmt.Printf("%s: what was done since the loss may have met the work of another: only the fence stops it\n", lease.Name())
+			fmt.Printf("%s: work since the loss may have overlapped with that of another holder: only the fence stops its writes\n", lease.Name())
 		case err != nil:
 			return err
 		}

@@ -1,5 +1,6 @@
-// Command nightly has the schedulers of three hosts fire a report. Each fire is run by one of them, though their clocks differ, and a fire that
-// comes while an earlier one still runs is skipped.
+// Command nightly runs the schedulers of three hosts, which all start a report. Each scheduled run
+// is done by one host, although their clocks differ. A run that is due while an earlier one is
+// still under way is skipped.
 package main
 
 import (
@@ -19,8 +20,8 @@ import (
 
 const (
 	hosts  = 3
-	late   = 40 * time.Millisecond // the clock of each host is that much behind the one before
-	effort = 60 * time.Millisecond // of a report: the second host fires while it is written, and the third one later
+	late   = 40 * time.Millisecond // the clock of each host is that much behind the previous one
+	effort = 60 * time.Millisecond // to write a report: the second host starts meanwhile, and the third one later
 	long   = "2030-01-02"          // the night whose report takes until the morning after the next one
 )
 
@@ -37,7 +38,7 @@ func main() {
 	}
 }
 
-// schedule is the scheduler of a host. The lines that it reads are the nights, when they come by its clock, and "morning".
+// schedule is the scheduler of a host. It reads lines: a night when it begins, and "morning".
 func schedule(ctx context.Context, file, behind string) error {
 	skew, err := time.ParseDuration(behind)
 	if err != nil {
@@ -70,7 +71,7 @@ func schedule(ctx context.Context, file, behind string) error {
 		dawn := morning
 		wg.Go(func() {
 			time.Sleep(skew)
-			if err := fire(ctx, jobs, line, dawn); err != nil {
+			if err := runReport(ctx, jobs, line, dawn); err != nil {
 				log.Print(err)
 			}
 		})
@@ -78,13 +79,14 @@ func schedule(ctx context.Context, file, behind string) error {
 	return nil
 }
 
-// fire is what the scheduler of a host does at night.
-func fire(ctx context.Context, jobs *distlock.Cron, night string, dawn <-chan struct{}) error {
+// runReport is the job of a host at night.
+func runReport(ctx context.Context, jobs *distlock.Cron, night string, dawn <-chan struct{}) error {
 	at, err := time.Parse(time.DateOnly, night)
 	if err != nil {
 		return err
 	}
-	// The fire is the time that was planned, the same on all hosts, and not the time by the clock of this one.
+	// Pass the scheduled time, which is the same on all hosts, and not the time of this host's
+	// clock.
 	ran, err := jobs.Run(ctx, "nightly report", at, func(context.Context) error {
 		fmt.Println("writes")
 		if night == long {
@@ -101,7 +103,7 @@ func fire(ctx context.Context, jobs *distlock.Cron, night string, dawn <-chan st
 	return err
 }
 
-// start starts the hosts, and has the nights come.
+// start starts the hosts, and sends them the nights.
 func start(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "nightly")
 	if err != nil {
@@ -122,7 +124,7 @@ func start(ctx context.Context) error {
 			return err
 		}
 		if night == long {
-			continue // the next night comes before the morning does
+			continue // the next night begins before the morning
 		}
 		if err := c.morning(ctx); err != nil {
 			return err
@@ -134,8 +136,8 @@ func start(ctx context.Context) error {
 // A company is all hosts.
 type company struct {
 	hosts   []*process.Process
-	said    chan string // what they print
-	writing int         // how many write a report
+	said    chan string // the lines that the hosts print
+	writing int         // how many hosts write a report
 }
 
 func (c *company) listen(p *process.Process) {
@@ -144,17 +146,17 @@ func (c *company) listen(p *process.Process) {
 	}
 }
 
-func (c *company) tell(line string) error {
+func (c *company) send(line string) error {
 	for _, p := range c.hosts {
-		if err := p.Tell(line); err != nil {
+		if err := p.Send(line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hear waits for the next thing that a host says.
-func (c *company) hear(ctx context.Context) (said string, err error) {
+// next returns the next line of any host.
+func (c *company) next(ctx context.Context) (said string, err error) {
 	select {
 	case said = <-c.said:
 	case <-ctx.Done():
@@ -169,14 +171,14 @@ func (c *company) hear(ctx context.Context) (said string, err error) {
 	return said, nil
 }
 
-// night has a night come, and tells how many hosts began to write the report.
+// night sends a night to all hosts, and prints how many hosts started to write the report.
 func (c *company) night(ctx context.Context, night string) error {
-	if err := c.tell(night); err != nil {
+	if err := c.send(night); err != nil {
 		return err
 	}
 	wrote := 0
 	for answers := 0; answers < len(c.hosts); {
-		switch said, err := c.hear(ctx); {
+		switch said, err := c.next(ctx); {
 		case err != nil:
 			return err
 		case said == "writes":
@@ -187,18 +189,18 @@ func (c *company) night(ctx context.Context, night string) error {
 		}
 	}
 	if wrote == 0 {
-		fmt.Printf("%s: skipped, since the report before was still being written\n", night)
+		fmt.Printf("%s: skipped, since the previous report was still being written\n", night)
 		return nil
 	}
 	fmt.Printf("%s: written by %d of %d hosts\n", night, wrote, len(c.hosts))
 	return nil
 }
 
-// morning has the morning come. It returns when all reports are written.
+// morning sends the morning to all hosts. It returns when all reports are written.
 func (c *company) morning(ctx context.Context) error {
-	err := c.tell("morning")
+	err := c.send("morning")
 	for err == nil && c.writing > 0 {
-		_, err = c.hear(ctx)
+		_, err = c.next(ctx)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
-// Command payment has two tills pay one invoice under a Redlock of three Redis servers, which it starts. The first till is stopped
-// between its last look at the lock and its write, for longer than the lock lasts. The second one pays meanwhile. What the first writes when it
-// goes on comes too late: a table with a fence refuses it, and a table without one takes it.
+// Command payment runs two tills that pay one invoice under a Redlock of three Redis servers, which
+// it starts. The first till is stopped between its last check of the lock and its write, for longer
+// than the TTL. The second till pays meanwhile. When the first till continues, its write is too
+// late: a table with a fencing token rejects it, and a table without one accepts it.
 package main
 
 import (
@@ -42,7 +43,7 @@ func main() {
 	}
 }
 
-// pay is a till. It pays the invoice under the lock, and tells what it does.
+// pay is a till. It pays the invoice under the lock, and prints each step.
 func pay(ctx context.Context, url, file, me string) error {
 	source, err := open.Open(ctx, url)
 	if err != nil {
@@ -66,31 +67,31 @@ func pay(ctx context.Context, url, file, me string) error {
 	if lease.Ensure(ctx, ttl/2) != nil {
 		return distlock.ErrLost
 	}
-	fmt.Println("looked") // the lock is held: go on
+	fmt.Println("checked") // the lock is held
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		return err // it takes a moment until the write begins
+		return err // the till waits here, between the check and the write
 	}
 	// The row has a column for the fence: one statement checks and writes.
 	err = fence.Row{Table: "guarded"}.Update(ctx, db, lease, invoice, "paid_by = $1, times = times + 1", me)
-	// What happens without: nobody looks at a fence here.
+	// This table has no guard: nothing checks the fence.
 	if _, err := db.ExecContext(ctx, "update unguarded set paid_by = $1, times = times + 1 where id = $2", me, invoice); err != nil {
 		return err
 	}
 	switch {
 	case errors.Is(err, fence.ErrStale):
-		fmt.Println("refused: somebody else has held the lock since")
+		fmt.Println("rejected: somebody else has held the lock since")
 	case err != nil:
 		return err
 	default:
 		fmt.Println("paid")
 	}
-	_ = lease.Unlock(ctx) // ErrLost, for the one that was late
+	_ = lease.Unlock(ctx) // ErrLost for the late till
 	return nil
 }
 
-// write lets the till begin its write, and returns what came of it.
+// write lets the till write, and returns the result.
 func write(till *process.Process) (string, error) {
-	if err := till.Tell("go"); err != nil {
+	if err := till.Send("go"); err != nil {
 		return "", err
 	}
 	said, err := till.Line()
@@ -107,7 +108,7 @@ func start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	nodes, err := startNodes(ctx, 3)
 	defer func() {
-		cancel() // ends them
+		cancel() // ends the servers
 		for _, n := range nodes {
 			_ = n.cmd.Wait()
 		}
@@ -144,7 +145,7 @@ func start(ctx context.Context) error {
 	return nil
 }
 
-// scene is what happens.
+// scene runs the two tills, and stops and resumes the first.
 func scene(ctx context.Context, url, file string) error {
 	first, err := process.Start(ctx, url, file, "till 1")
 	if err != nil {
@@ -153,30 +154,30 @@ func scene(ctx context.Context, url, file string) error {
 	if _, err := first.Line(); err != nil {
 		return err
 	}
-	fmt.Println("till 1 has the lock of the invoice, has looked at it, and is about to write")
+	fmt.Println("till 1 has the lock of the invoice, has checked it, and is about to write")
 	if err := stop(first.Process); err != nil {
 		return err
 	}
-	fmt.Println("till 1 is stopped: a long pause, a host that is moved")
+	fmt.Println("till 1 is stopped: a long pause, a migrated host")
 	second, err := process.Start(ctx, url, file, "till 2")
 	if err != nil {
 		return err
 	}
-	if _, err := second.Line(); err != nil { // when the lock of the first has run out
+	if _, err := second.Line(); err != nil { // when the lock of the first till has expired
 		return err
 	}
 	said, err := write(second)
 	if err != nil {
 		return err
 	}
-	fmt.Println("till 2 has the lock, since it has run out, and writes:", said)
+	fmt.Println("till 2 has the lock, since that of till 1 has expired, and writes:", said)
 	if err := resume(first.Process); err != nil {
 		return err
 	}
 	if said, err = write(first); err != nil {
 		return err
 	}
-	fmt.Println("till 1 goes on where it was, and writes:", said)
+	fmt.Println("till 1 continues where it was, and writes:", said)
 	return nil
 }
 
@@ -186,7 +187,7 @@ type node struct {
 	addr string
 }
 
-// startNodes starts servers that know nothing of each other and keep nothing on disk. They end with ctx.
+// startNodes starts independent servers that keep nothing on disk. They end with ctx.
 func startNodes(ctx context.Context, n int) (nodes []node, err error) {
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -220,7 +221,7 @@ func startNodes(ctx context.Context, n int) (nodes []node, err error) {
 	return nodes, nil
 }
 
-// freeAddr returns an address at which nobody listens.
+// freeAddr returns a free address.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

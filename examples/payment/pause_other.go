@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-var errNoPause = errors.New("this example stops a process for a while, which this system cannot do from outside")
+var errNoPause = errors.New("this example stops a process for a while, and this system cannot do that")
 
 func stop(*os.Process) error { return errNoPause }
 

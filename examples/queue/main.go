@@ -1,6 +1,6 @@
-// Command queue has three processes work through one queue. The first one is killed in the middle of a job: another begins that
-// job anew when the lock of the dead has run out, and not before. One job takes longer than a lock lasts: its lock is renewed, and nobody
-// else begins it.
+// Command queue runs three processes on one job queue. The first process is killed in the middle of
+// a job: another process starts that job again when the lock has expired, and not before. One job
+// takes longer than the TTL: its lock is renewed, and no other process starts it.
 package main
 
 import (
@@ -38,14 +38,14 @@ func main() {
 	}
 }
 
-// start runs the workers and tells what they have done.
+// start runs the workers and reports what they did.
 func start(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "queue")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	// The first worker has begun a job, and never ends it, when the others start.
+	// The first worker has started a job, which it never ends, before the others start.
 	victim, err := process.Start(ctx, dir, "victim")
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func start(ctx context.Context) error {
 		}
 		others = append(others, p)
 	}
-	time.Sleep(2 * ttl) // the victim lives: its job stays its own for longer than a TTL
+	time.Sleep(2 * ttl) // the victim lives: it keeps its job for longer than a TTL
 	if err := note(dir, "kill victim"); err != nil {
 		return err
 	}
@@ -73,10 +73,10 @@ func start(ctx context.Context) error {
 			return err
 		}
 	}
-	return tell(dir)
+	return report(dir)
 }
 
-// work does every job that nobody has done and nobody is at, until all are done.
+// work does every job that is neither done nor locked, until all jobs are done.
 func work(ctx context.Context, dir, me string) error {
 	store, err := sqlite.Open(ctx, filepath.Join(dir, "locks.db"), nil)
 	if err != nil {
@@ -105,7 +105,8 @@ func work(ctx context.Context, dir, me string) error {
 	return nil
 }
 
-// do does a job. It looks again whether it is done: another may have come between the look and the lock.
+// do does a job. It first checks again whether the job is done: another worker may have done it
+// between the first check and the lock.
 func do(ctx context.Context, dir, me string, job int) error {
 	if finished(dir, job) {
 		return nil
@@ -123,7 +124,7 @@ func do(ctx context.Context, dir, me string, job int) error {
 	select {
 	case <-time.After(effort):
 	case <-ctx.Done():
-		return context.Cause(ctx) // the lock is lost: another may be at it
+		return context.Cause(ctx) // the lock is lost: another worker may have started the job
 	}
 	if err := note(dir, fmt.Sprintf("end %d %s", job, me)); err != nil {
 		return err
@@ -153,8 +154,9 @@ func logged(dir, word string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && strings.Contains(string(b), word)
 }
 
-// tell reads the log: who began what, and whether two were ever at one job.
-func tell(dir string) error {
+// report reads the log, prints how many jobs were done, and fails if two workers ever did one job
+// at the same time.
+func report(dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, "log"))
 	if err != nil {
 		return err
@@ -180,9 +182,9 @@ func tell(dir string) error {
 			at[job] = word[2]
 			again++
 		default:
-			return fmt.Errorf("%s began job %d while %s was at it", word[2], job, at[job])
+			return fmt.Errorf("%s started job %d while %s was working on it", word[2], job, at[job])
 		}
 	}
-	fmt.Printf("%d jobs were done, %d of them begun anew after its worker was killed; no two workers were ever at one job\n", ended, again)
+	fmt.Printf("%d jobs were done, %d of them started again after its worker was killed; no two workers did one job at the same time\n", ended, again)
 	return nil
 }

@@ -1,4 +1,5 @@
-// Command ratelimit lets four processes share one rate limit: twenty calls in any minute, whoever makes them.
+// Command ratelimit shares one rate limit among four processes: twenty calls in any minute, over
+// all processes together.
 package main
 
 import (
@@ -18,7 +19,7 @@ import (
 
 const (
 	processes = 4
-	calls     = 20 // that each of them would like to make
+	calls     = 20 // attempts of each process
 	limit     = 20
 	window    = time.Minute
 )
@@ -34,7 +35,7 @@ func main() {
 	}
 }
 
-// start runs the processes and adds up what they print.
+// start runs the processes and adds up the numbers that they print.
 func start(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "ratelimit")
 	if err != nil {
@@ -49,7 +50,7 @@ func start(ctx context.Context) error {
 	}
 	passed := 0
 	for _, c := range callers {
-		line, _ := c.Line() // none if it failed, which Wait tells
+		line, _ := c.Line() // empty if the process failed, which Wait reports
 		if err := c.Wait(); err != nil {
 			return err
 		}
@@ -59,12 +60,12 @@ func start(ctx context.Context) error {
 		}
 		passed += n
 	}
-	fmt.Printf("%d processes asked %d times: %d passed, %d were told to come back later\n",
+	fmt.Printf("%d processes made %d calls: %d passed, %d were refused with the time to retry\n",
 		processes, processes*calls, passed, processes*calls-passed)
 	return nil
 }
 
-// call makes as many calls as the limit lets it, and prints how many those were.
+// call makes its calls, and prints how many passed the limit.
 func call(ctx context.Context, file string) error {
 	store, err := sqlite.Open(ctx, file, nil)
 	if err != nil {
@@ -85,9 +86,9 @@ func call(ctx context.Context, file string) error {
 		var limited *distlock.LimitError
 		switch {
 		case err == nil:
-			passed++ // here the partner would be called
+			passed++ // a real program calls the partner here
 		case errors.As(err, &limited) && limited.Retry > 0 && limited.Retry <= window:
-			// A patient caller would sleep for limited.Retry, or use limiter.Wait.
+			// A program that can wait sleeps for limited.Retry, or uses limiter.Wait.
 		default:
 			return fmt.Errorf("neither passed nor limited: %w", err)
 		}

@@ -86,7 +86,7 @@ func ExampleTable_Sweep() {
 	ctx := context.Background()
 	pool := connect(ctx)
 	defer pool.Close()
-	yesterday := uint64(1763191200000000) // a fence that was written down a day ago
+	yesterday := uint64(1763191200000000) // a fence that was recorded a day ago
 	n, err := pgxfence.Table{}.Sweep(ctx, pool, yesterday)
 	fmt.Println(n, err)
 }

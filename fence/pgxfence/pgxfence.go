@@ -1,5 +1,6 @@
-// Package pgxfence has the guards of package fence for pgx: they refuse a change that comes too late, by the fence of an
-// exclusive lock. What is said there holds here. Tables and results are the same, so both may be used on one database.
+// Package pgxfence has the guards of package fence for pgx: they refuse a change that comes too
+// late, by the fencing token of an exclusive lock. The rules are those of package fence. Tables and
+// results are the same, so both packages may be used on one database.
 package pgxfence
 
 import (
@@ -28,24 +29,26 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// A Row guards rows that have a column for the fence. All changes of such a row go through Update, under one lock: the
-// one for its key.
+// A Row guards rows that have a column for the fence. All changes of such a row go through
+// [Row.Update], under one lock: the lock for its key.
 //
 //	alter table invoice add column fence bigint not null default 0
 //
-// The names become part of SQL statements as they are. Nothing that came from outside may be among them.
+// The names become part of SQL statements as they are. None of them may come from outside.
 type Row struct {
 	Table  string // invoice, or billing.invoice
-	Key    string // the column that names a row; "": id
-	Column string // the column of the fence; "": fence
+	Key    string // the column of the key; "" means id
+	Column string // the column of the fence; "" means fence
 }
 
-// Update changes the row whose key is id and its fence, by one statement, if the fence of the lease is not below
-// the row's. The text set is what stands after the word set, with the placeholders from $1 on for args; it
-// may be empty. The lease is a *distlock.Lease, or a fence.Proof. The database may be a transaction.
+// Update changes the row whose key is id, and its fence, by one statement, if the fence of the
+// lease is not below the row's. set is the text after the SQL word set, with the placeholders from
+// $1 on for args; it may be empty. The lease is a *distlock.Lease or a [fence.Proof]. db may be a
+// transaction.
 //
-// If the row has a higher fence the error is fence.ErrStale. If there is no such row it is pgx.ErrNoRows. In both cases nothing was
-// changed: whoever has changed something before in the same transaction rolls it back.
+// If the row has a higher fence the error is [fence.ErrStale]. If there is no such row it is
+// [pgx.ErrNoRows]. In both cases nothing was changed: if the same transaction has changed something
+// before, roll it back.
 func (r Row) Update(ctx context.Context, db DB, l fence.Lease, id any, set string, args ...any) error {
 	p, err := fence.Of(l)
 	if err != nil {
@@ -65,7 +68,7 @@ func (r Row) Update(ctx context.Context, db DB, l fence.Lease, id any, set strin
 	return verdict(p, v, err)
 }
 
-// verdict makes an error of what a guard says.
+// verdict converts the answer of a guard to an error.
 func verdict(p fence.Proof, v guard.Verdict, err error) error {
 	switch {
 	case err != nil:

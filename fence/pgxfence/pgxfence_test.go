@@ -65,7 +65,7 @@ func proof(t testing.TB, key string, n uint64) fence.Proof {
 	return p
 }
 
-// wantStale fails unless err says that fence is stale, and that current was there before.
+// wantStale fails unless err says that fence is stale, and that current is the highest.
 func wantStale(t testing.TB, err error, n, current uint64) {
 	t.Helper()
 	var stale *fence.StaleError
@@ -73,7 +73,7 @@ func wantStale(t testing.TB, err error, n, current uint64) {
 		t.Fatalf("fence %d after %d: %v, want ErrStale", n, current, err)
 	}
 	if stale.Fence != n || stale.Current != current {
-		t.Errorf("the error says %d after %d, want %d after %d", stale.Fence, stale.Current, n, current)
+		t.Errorf("the error has fence %d and current %d, want %d and %d", stale.Fence, stale.Current, n, current)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A role that may not create tables uses one that is there.
+// A role that may not create tables uses an existing one.
 func TestTable_Ensure_role(t *testing.T) {
 	ctx, server := t.Context(), testenv.Postgres(t, testenv.Shared())
 	url := server.Database(t)
@@ -279,7 +279,8 @@ func TestRegister_restart(t *testing.T) {
 	}
 }
 
-// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no count is lost.
+// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no
+// count is lost.
 func TestRow_count(t *testing.T) {
 	const goroutines, rounds = 50, 4
 	ctx, db := t.Context(), database(t)

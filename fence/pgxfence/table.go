@@ -13,13 +13,15 @@ import (
 	"github.com/distlock/distlock/internal/guard"
 )
 
-// A Table guards what has no column for a fence: it remembers the highest fence of every lock. A change is guarded if it is made in the same
-// transaction. Ensure creates the table, which is that of fence.Table. The zero Table is ready for use.
+// A Table guards resources that have no column for a fence: it remembers the highest fence of every
+// lock. It guards the changes that are made in the same transaction. [Table.Ensure] creates the
+// table, the same as that of [fence.Table]. The zero Table is ready for use.
 type Table struct {
-	Name string // it becomes part of SQL statements as it is; "": distlock_fence
+	Name string // becomes part of SQL statements as it is; "" means distlock_fence
 }
 
-// Ensure creates the table if it is not there. Many may call it at once. It is not for a transaction.
+// Ensure creates the table if it does not exist. Many processes may call it at once. Do not call it
+// in a transaction.
 func (t Table) Ensure(ctx context.Context, db DB) error {
 	g, err := t.guard()
 	if err != nil {
@@ -31,10 +33,11 @@ func (t Table) Ensure(ctx context.Context, db DB) error {
 	return nil
 }
 
-// Do runs f in a transaction that is guarded by the lease, and commits it. If the lease's fence is stale the error is fence.ErrStale, and
-// f does not run. If f returns an error the transaction is rolled back.
+// Do runs f in a transaction that is guarded by the lease, and commits it. If the lease's fence is
+// stale the error is [fence.ErrStale], and f does not run. If f returns an error the transaction is
+// rolled back.
 //
-// While it runs, other transactions under the same lock wait for its end.
+// While f runs, other transactions under the same lock wait for its end.
 func (t Table) Do(ctx context.Context, db Beginner, l fence.Lease, f func(tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		if err := t.Advance(ctx, tx, l); err != nil {
@@ -44,9 +47,9 @@ func (t Table) Do(ctx context.Context, db Beginner, l fence.Lease, f func(tx pgx
 	})
 }
 
-// Advance makes the fence of the lease the highest of its lock, in the caller's transaction: what is changed in that transaction
-// is guarded. If a higher one was there before the error is fence.ErrStale: roll back. Until the transaction ends, others
-// that call Advance under the same lock wait.
+// Advance makes the fence of the lease the highest of its lock, in the caller's transaction: the
+// changes of that transaction are guarded. If there is a higher one the error is [fence.ErrStale]:
+// roll back. Until the transaction ends, other calls of Advance under the same lock wait.
 func (t Table) Advance(ctx context.Context, tx pgx.Tx, l fence.Lease) error {
 	return t.advance(ctx, tx, l)
 }
@@ -64,8 +67,8 @@ func (t Table) advance(ctx context.Context, db DB, l fence.Lease) error {
 	return verdict(p, v, err)
 }
 
-// Sweep removes what the table knows of locks whose highest fence is below a bound, and tells how many there were. See
-// fence.Table.Sweep for what the bound must be.
+// Sweep removes the rows of locks whose highest fence is below a bound, and returns their number.
+// See [fence.Table.Sweep] for the bound.
 func (t Table) Sweep(ctx context.Context, db DB, below uint64) (int64, error) {
 	g, err := t.guard()
 	if err != nil {
@@ -81,7 +84,7 @@ func (t Table) Sweep(ctx context.Context, db DB, below uint64) (int64, error) {
 	return n, nil
 }
 
-// Register returns the table as a register for fence.Middleware.
+// Register returns the table as a register for [fence.Middleware].
 func (t Table) Register(pool *pgxpool.Pool) fence.Register { return register{t, pool} }
 
 type register struct {
@@ -89,7 +92,7 @@ type register struct {
 	pool *pgxpool.Pool // not a transaction: nothing would be durable until its end
 }
 
-// Advance is one statement: it is a transaction of its own.
+// Advance runs one statement, which is a transaction of its own.
 func (r register) Advance(ctx context.Context, l fence.Lease) error {
 	return r.t.advance(ctx, r.pool, l)
 }
@@ -105,12 +108,13 @@ func (t Table) guard() (guard.Table, error) {
 	return g, nil
 }
 
-// Once runs f in a transaction and keeps what it returns, as JSON, in the same transaction: what f does there is done once, and whoever
-// asks later gets the result. A holder that is lost on the way leaves nothing behind, and the next one begins anew. What f
-// does elsewhere may be done again.
+// Once runs f in a transaction and records the result, as JSON, in the same transaction: the
+// changes that f makes in it are made once, and later calls return the recorded result. A holder
+// that is lost half way leaves nothing behind, and the next one starts again. Effects of f outside
+// the transaction may happen again.
 //
-// The key is the name of the lock. If there is a result it is returned, and f does not run, also if the lease's
-// fence is stale. A stale fence without a result is fence.ErrStale.
+// The key is the name of the lock. If there is a result Once returns it and does not run f, even if
+// the lease's fence is stale. A stale fence without a result is [fence.ErrStale].
 func Once[T any](ctx context.Context, db Beginner, t Table, l fence.Lease, f func(tx pgx.Tx) (T, error)) (T, error) {
 	var out, none T
 	p, err := fence.Of(l)
@@ -119,7 +123,7 @@ func Once[T any](ctx context.Context, db Beginner, t Table, l fence.Lease, f fun
 	}
 	found := false
 	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-		stale := t.Advance(ctx, tx, p) // it waits for whoever is at it
+		stale := t.Advance(ctx, tx, p) // waits for another transaction under the same lock
 		if stale != nil && !errors.Is(stale, fence.ErrStale) {
 			return stale
 		}
@@ -144,11 +148,12 @@ func Once[T any](ctx context.Context, db Beginner, t Table, l fence.Lease, f fun
 	return out, nil
 }
 
-// errFound rolls a transaction back that has nothing to do.
+// errFound rolls back a transaction that has nothing to do.
 var errFound = errors.New("pgxfence: found")
 
-// Record keeps a result under the name of the lock, as JSON, in the caller's transaction. If there is one already the error is
-// fence.ErrRecorded, if the lease's fence is stale it is fence.ErrStale: roll back.
+// Record records a result under the name of the lock, as JSON, in the caller's transaction. If
+// there is already one the error is [fence.ErrRecorded]. If the lease's fence is stale it is
+// [fence.ErrStale]. In both cases roll back.
 func Record[T any](ctx context.Context, tx pgx.Tx, t Table, l fence.Lease, result T) error {
 	p, err := fence.Of(l)
 	if err != nil {
@@ -166,7 +171,8 @@ func Record[T any](ctx context.Context, tx pgx.Tx, t Table, l fence.Lease, resul
 	return verdict(p, v, err)
 }
 
-// Recorded returns the result that was recorded under the name of a lock. It reports false if there is none.
+// Recorded returns the result that was recorded under the name of a lock. It reports whether there
+// is one.
 func Recorded[T any](ctx context.Context, db DB, t Table, key string) (result T, ok bool, err error) {
 	g, err := t.guard()
 	if err != nil {

@@ -25,7 +25,7 @@ func server() (*redis.Client, func()) {
 	return c, func() { _ = c.Close(); s.Close() }
 }
 
-// held is the proof of a lease that had this fence.
+// held returns the proof of a lease with this fence.
 func held(name string, n uint64) fence.Proof {
 	p, err := fence.New(name, n)
 	if err != nil {
@@ -50,7 +50,7 @@ func ExampleNew() {
 	fmt.Println(quoteRedis(ctx, client, held("invoice/42", 1)))
 	// Output:
 	// <nil>
-	// fence: "invoice/42": fence 1 is stale, 128 was there before
+	// fence: "invoice/42": fence 1 is stale, the highest so far is 128
 }
 
 func ExampleGuard_Set() {
@@ -104,5 +104,5 @@ func ExampleGuard_Advance() {
 	fmt.Println(register.Advance(ctx, held("ledger", 1)))
 	// Output:
 	// <nil>
-	// fence: "ledger": fence 1 is stale, 128 was there before
+	// fence: "ledger": fence 1 is stale, the highest so far is 128
 }

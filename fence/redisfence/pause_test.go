@@ -21,8 +21,8 @@ import (
 	"github.com/distlock/distlock/store/redis/goredisstore"
 )
 
-// holderRole locks in the Redis at args[0] and is paused until it is told to go on. It then writes two keys without another
-// look at its lease, one through the guard and one as people do.
+// holderRole locks in the Redis at args[0], and waits for a line on stdin while it is paused. It
+// then writes two keys without checking its lease again, one through the guard and one without.
 func holderRole(args []string) int {
 	if err := hold(args[0]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,7 +53,7 @@ func hold(addr string) error {
 	}
 	fmt.Println("held")
 	if !bufio.NewScanner(os.Stdin).Scan() {
-		return errors.New("nobody said go")
+		return errors.New("no line on stdin")
 	}
 	if err := c.Set(ctx, "plain", "late", 0).Err(); err != nil {
 		return err
@@ -63,8 +63,8 @@ func hold(addr string) error {
 	return nil
 }
 
-// A holder is stopped for longer than its lock lasts, and goes on writing. Its fenced write is refused; the
-// unfenced one overwrites what the next holder wrote.
+// A holder is stopped for longer than its lock lasts, and continues to write. Its fenced write is
+// refused. Its unfenced write overwrites the value of the next holder.
 func TestPausedHolder(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("processes cannot be stopped here")
@@ -82,7 +82,7 @@ func TestPausedHolder(t *testing.T) {
 
 	h := testenv.Helper(t, "holder", r.Addr)
 	if line := h.Line(); line != "held" {
-		t.Fatalf("the holder says %q", line)
+		t.Fatalf("the holder printed %q", line)
 	}
 	h.Pause()
 	lease, err := locker.Lock(ctx, "balance", distlock.MaxWait(20*time.Second))
@@ -92,7 +92,7 @@ func TestPausedHolder(t *testing.T) {
 	h.Say("go")
 	h.Resume()
 	if answer := h.Line(); !strings.HasPrefix(answer, "true") {
-		t.Errorf("the paused holder was told %q, want ErrStale", answer)
+		t.Errorf("the paused holder got %q, want ErrStale", answer)
 	}
 	if v := value(t, r, "GET", "fenced"); v != "next" {
 		t.Errorf("the fenced key holds %v: the late write was not refused", v)

@@ -1,15 +1,16 @@
-// Package redisfence guards keys in Redis: it refuses a change that comes too late, by the fence of an exclusive lock. See package
-// fence for what that is.
+// Package redisfence guards keys in Redis: it refuses a change that comes too late, by the fencing
+// token of an exclusive lock. See package fence for the rule.
 //
-// A script compares the fence with the highest so far, remembers it, and changes the key, in one step and one round trip. Packages goredis
-// and rueidis below this one make a Client of theirs.
+// A script compares the fence with the highest so far, remembers it, and changes the key, in one
+// step and one round trip. Packages goredisfence and rueidisfence make a [Client] from theirs.
 //
-// The fence of a lock is remembered in the same slot of a cluster as the key: keys with one hash tag share
-// it. So a lock that protects several keys gives them one tag, such as {invoice/42}:total and {invoice/42}:rows. Without a tag each
-// key is guarded by itself: a late change of one of them is not noticed by a change of another.
+// The fence of a lock is remembered in the same slot of a cluster as the key: keys with one hash
+// tag share it. So a lock that protects several keys gives them one tag, such as {invoice/42}:total
+// and {invoice/42}:rows. Without a tag each key is guarded by itself: a change of one key does not
+// make a late change of another one stale.
 //
-// Redis forgets what it has not saved. A register is as durable as appendfsync and the replicas are; for one that must
-// survive everything there is fence.Table.
+// Redis loses data that it has not saved. A register is as durable as appendfsync and the replicas
+// are. For a register that must survive everything there is [fence.Table].
 package redisfence
 
 import (
@@ -29,21 +30,21 @@ import (
 //go:embed guard.lua
 var script string
 
-// A Client runs scripts. It sends a script once: not again because the answer did not come, since the command
-// inside may not bear it. MOVED and ASK may be followed.
+// A Client runs scripts. It sends a script once: it must not send it again because the answer did
+// not come, since the command inside may not be idempotent. It may follow MOVED and ASK.
 type Client interface {
-	// Eval sends EVALSHA or EVAL to the node that has the keys. The answer is a string, an int64, nil or a []any of
-	// these. The text of an error that the server answered is its own.
+	// Eval sends EVALSHA or EVAL to the node that has the keys. The answer is a string, an int64,
+	// nil or a []any of these. An error of the server keeps its text.
 	Eval(ctx context.Context, verb, script string, keys, args []string) (any, error)
 }
 
-// Options are the options of New.
+// Options are the options of [New].
 type Options struct {
-	// Prefix is what the names of registers begin with; "": fence:
+	// Prefix is the prefix of the keys of registers. The default is "fence:".
 	Prefix string
 
-	// Keep is for how long a fence is remembered after the last change under it; 0: for ever. It must be longer than
-	// the longest time for which a holder can be late.
+	// Keep is how long a fence is remembered after the last change under it; 0 means for ever. It
+	// must be longer than any delay of a holder.
 	Keep time.Duration
 }
 
@@ -71,29 +72,36 @@ func New(c Client, opt *Options) (*Guard, error) {
 		return nil, fmt.Errorf("%w: the prefix %.64q has braces, which name a slot", fence.ErrInvalid, o.Prefix)
 	}
 	if o.Keep < 0 || o.Keep > 0 && o.Keep < time.Millisecond {
-		return nil, fmt.Errorf("%w: to keep fences for %v", fence.ErrInvalid, o.Keep)
+		return nil, fmt.Errorf("%w: Keep is %v, want 0 or at least 1ms", fence.ErrInvalid, o.Keep)
 	}
 	sum := sha1.Sum([]byte(script)) //nolint:gosec // see above
-	return &Guard{c: c, prefix: o.Prefix, keep: strconv.FormatInt(o.Keep.Milliseconds(), 10), sha: hex.EncodeToString(sum[:])}, nil
+	return &Guard{
+		c: c, prefix: o.Prefix, keep: strconv.FormatInt(o.Keep.Milliseconds(), 10),
+		sha: hex.EncodeToString(sum[:]),
+	}, nil
 }
 
-// Set sets a key. If the lease's fence is stale the error is fence.ErrStale, and nothing was changed.
+// Set sets a key. If the lease's fence is stale the error is [fence.ErrStale], and nothing was
+// changed.
 func (g *Guard) Set(ctx context.Context, l fence.Lease, key, value string) error {
 	_, err := g.Do(ctx, l, key, "SET", value)
 	return err
 }
 
-// Del removes a key. If the lease's fence is stale the error is fence.ErrStale, and nothing was changed.
+// Del removes a key. If the lease's fence is stale the error is [fence.ErrStale], and nothing was
+// changed.
 func (g *Guard) Del(ctx context.Context, l fence.Lease, key string) error {
 	_, err := g.Do(ctx, l, key, "DEL")
 	return err
 }
 
-// Do runs a command whose first argument is its one key; args are those after it. It returns the command's answer. If the
-// lease's fence is stale the error is fence.ErrStale, and nothing was changed. Other errors of the server are returned as they are, and the
-// key is unchanged. After all others it is not known whether the command was done.
+// Do runs a command whose first argument is its only key; args are the arguments after it. Do
+// returns the command's answer. If the lease's fence is stale the error is [fence.ErrStale], and
+// nothing was changed. Other errors of the server are returned as they are, and the key is
+// unchanged. After all other errors the outcome is unknown.
 //
-// A key without a hash tag must not contain a closing brace: its register could not be in the same slot.
+// A key without a hash tag must not contain a closing brace: its register could not be in the same
+// slot.
 func (g *Guard) Do(ctx context.Context, l fence.Lease, key, command string, args ...string) (any, error) {
 	tag, ok := hashTag(key)
 	if !ok {
@@ -102,14 +110,14 @@ func (g *Guard) Do(ctx context.Context, l fence.Lease, key, command string, args
 	return g.run(ctx, l, tag, []string{key}, append([]string{command}, args...))
 }
 
-// Advance makes the fence of the lease the highest of its lock. With it a Guard is a fence.Register. It is the
-// register of Do for a key that has the name of the lock as its tag.
+// Advance makes the fence of the lease the highest of its lock. It makes a Guard a
+// [fence.Register]: that of [Guard.Do] for a key that has the name of the lock as its tag.
 func (g *Guard) Advance(ctx context.Context, l fence.Lease) error {
 	_, err := g.run(ctx, l, "", nil, nil)
 	return err
 }
 
-// run runs the script. Without a tag the name of the lock is it.
+// run runs the script. Without a tag, the name of the lock is the tag.
 func (g *Guard) run(ctx context.Context, l fence.Lease, tag string, keys, command []string) (any, error) {
 	p, err := fence.Of(l)
 	if err != nil {
@@ -134,7 +142,7 @@ func (g *Guard) run(ctx context.Context, l fence.Lease, tag string, keys, comman
 	if list[0] == "stale" {
 		stale := &fence.StaleError{Name: p.Name(), Fence: p.Fence()}
 		if text, ok := list[len(list)-1].(string); ok {
-			stale.Current, _ = fence.ParseFence(text) // 0 if it is none: that it is stale is certain
+			stale.Current, _ = fence.ParseFence(text) // 0 if the text is no fence: the verdict is certain
 		}
 		return nil, stale
 	}
@@ -144,7 +152,8 @@ func (g *Guard) run(ctx context.Context, l fence.Lease, tag string, keys, comman
 	return nil, nil
 }
 
-// hashTag returns what Redis Cluster hashes of a key. It reports false if that cannot stand between braces.
+// hashTag returns the part of a key that Redis Cluster hashes. It reports whether that part can
+// stand between braces.
 func hashTag(key string) (string, bool) {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
@@ -154,7 +163,7 @@ func hashTag(key string) (string, bool) {
 	return key, key != "" && !strings.Contains(key, "}")
 }
 
-// escape makes a name fit to stand between braces.
+// escape escapes the braces of a name.
 func escape(name string) string {
 	return strings.NewReplacer("{", "%7B", "}", "%7D", "%", "%25").Replace(name)
 }

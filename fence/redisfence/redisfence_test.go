@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 		testenv.IgnoreRueidis()...)
 }
 
-// An opener makes a client. More than one address is a cluster.
+// An opener makes a client. More than one address means a cluster.
 type opener func(t testing.TB, addrs ...string) redisfence.Client
 
-// adapters make a client of each library.
+// adapters make a client from each library.
 var adapters = map[string]opener{
 	"goredis": func(t testing.TB, addrs ...string) redisfence.Client {
 		c := goclient.NewUniversalClient(&goclient.UniversalOptions{Addrs: addrs})
@@ -76,7 +76,7 @@ func proof(t testing.TB, key string, n uint64) fence.Proof {
 	return p
 }
 
-// value asks the server itself.
+// value runs a command on the server itself.
 func value(t testing.TB, r *testenv.RedisServer, args ...string) any {
 	t.Helper()
 	v, err := r.Do(t.Context(), args...)
@@ -84,7 +84,7 @@ func value(t testing.TB, r *testenv.RedisServer, args ...string) any {
 	return v
 }
 
-// wantStale fails unless err says that fence is stale, and that current was there before.
+// wantStale fails unless err says that fence is stale, and that current is the highest.
 func wantStale(t testing.TB, err error, n, current uint64) {
 	t.Helper()
 	var stale *fence.StaleError
@@ -92,7 +92,7 @@ func wantStale(t testing.TB, err error, n, current uint64) {
 		t.Fatalf("fence %d after %d: %v, want ErrStale", n, current, err)
 	}
 	if stale.Fence != n || stale.Current != current {
-		t.Errorf("the error says %d after %d, want %d after %d", stale.Fence, stale.Current, n, current)
+		t.Errorf("the error has fence %d and current %d, want %d and %d", stale.Fence, stale.Current, n, current)
 	}
 }
 
@@ -204,15 +204,15 @@ func TestGuard_refuses(t *testing.T) {
 	}
 }
 
-// unreachable is a client that must not be asked.
+// unreachable is a client that must not be called.
 type unreachable struct{ t *testing.T }
 
 func (u unreachable) Eval(context.Context, string, string, []string, []string) (any, error) {
-	u.t.Error("the server was asked")
-	return nil, errors.New("asked")
+	u.t.Error("the client was called")
+	return nil, errors.New("called")
 }
 
-// A fence that is kept for a while is renewed by every change, and then forgotten.
+// A fence with Keep is renewed by every change, and forgotten after that time.
 func TestGuard_keep(t *testing.T) {
 	r := testenv.Redis(t, testenv.Shared())
 	ctx, key := t.Context(), rand.Text()
@@ -224,7 +224,7 @@ func TestGuard_keep(t *testing.T) {
 	if left := value(t, r, "PTTL", register).(int64); left < 3_590_000 || left > 3_600_000 {
 		t.Errorf("the fence is kept for %d ms more, want an hour", left)
 	}
-	value(t, r, "DEL", register) // the hour is over
+	value(t, r, "DEL", register) // the hour has passed
 	must(t, g.Set(ctx, proof(t, key, 8), key, "c"))
 }
 
@@ -250,7 +250,7 @@ func TestGuard_roundTrips(t *testing.T) {
 	})
 }
 
-// A command whose answer is lost is not sent again: it may not bear it.
+// A command whose answer is lost is not sent again: it may not be idempotent.
 func TestGuard_lostReply(t *testing.T) {
 	each(t, func(t *testing.T, open opener) {
 		r := testenv.Redis(t, testenv.Shared())
@@ -276,7 +276,7 @@ func TestGuard_cluster(t *testing.T) {
 		for _, key := range []string{"a", "b{", "{c", "{d}e", "f{g}h{i}", "{{j}}k", "l m", "n{}o{p}x", "é"} {
 			for _, lock := range []string{rand.Text(), "{" + rand.Text() + "}", "}" + rand.Text() + "{"} {
 				err := g.Set(ctx, proof(t, lock, 9), key, "x")
-				if key == "n{}o{p}x" { // Redis takes the whole of it
+				if key == "n{}o{p}x" { // Redis hashes the whole key
 					if !errors.Is(err, fence.ErrInvalid) {
 						t.Errorf("%q: %v, want ErrInvalid", key, err)
 					}
@@ -290,7 +290,8 @@ func TestGuard_cluster(t *testing.T) {
 	})
 }
 
-// Two instances share a register in Redis: what one has seen the other one knows, and both know it after a crash.
+// Two instances share a register in Redis: each knows the fences that the other has seen, also
+// after a crash.
 func TestRegister(t *testing.T) {
 	each(t, func(t *testing.T, open opener) {
 		r := testenv.Redis(t, testenv.AOF(), testenv.Config("appendfsync always"))
@@ -318,7 +319,8 @@ func TestRegister(t *testing.T) {
 	})
 }
 
-// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no count is lost.
+// Fifty goroutines count under a lock, and the counter checks their fences: none is refused, no
+// count is lost.
 func TestGuard_count(t *testing.T) {
 	const goroutines, rounds = 50, 20
 	r := testenv.Redis(t, testenv.Shared())
@@ -351,7 +353,8 @@ func TestGuard_count(t *testing.T) {
 	}
 }
 
-// Fifty ask for one seat in Redis, without a lock: it is sold once. The old value is the version.
+// Fifty guests want one seat in Redis, without a lock: it is sold once. The old value is the
+// version.
 func TestUpdate_seat(t *testing.T) {
 	r := testenv.Redis(t, testenv.Shared())
 	c := goclient.NewClient(&goclient.Options{Addr: r.Addr, MaxRetries: -1})
@@ -404,7 +407,7 @@ func TestUpdate_seat(t *testing.T) {
 	}
 	wg.Wait()
 	if won.Load() != 1 || lost.Load() != 49 {
-		t.Errorf("%d won and %d were told that it is taken, want 1 and 49", won.Load(), lost.Load())
+		t.Errorf("%d won and %d found it taken, want 1 and 49", won.Load(), lost.Load())
 	}
 	if got := value(t, r, "GET", key+":sold"); got != "50" {
 		t.Errorf("sold %v, want 50", got)

@@ -1,6 +1,6 @@
-// Package apicheck writes the public API of a package down as text, one line for each
-// exported thing, so that a change of the API shows as a change of a file and cannot happen
-// by accident. It reads the syntax alone: no package has to compile, and none is linked.
+// Package apicheck describes the public API of a package as text, one line for each exported name.
+// A change of the API shows as a change of a file and cannot happen by accident. The package reads
+// only the syntax: no package has to compile, and none is linked.
 package apicheck
 
 import (
@@ -75,7 +75,7 @@ func receiver(e ast.Expr) string {
 }
 
 func (w *writer) group(d *ast.GenDecl) {
-	var last *ast.ValueSpec // of a const group: the one whose type and value are repeated
+	var last *ast.ValueSpec // in a const group: the spec whose type and value are repeated
 	for i, s := range d.Specs {
 		switch s := s.(type) {
 		case *ast.TypeSpec:
@@ -91,24 +91,24 @@ func (w *writer) group(d *ast.GenDecl) {
 	}
 }
 
-// values writes constants with their value, which is a promise, and variables with their
-// type alone, if the source names it.
+// values adds constants with their value, which is part of the API, and variables with their type
+// only, if the source names it.
 func (w *writer) values(tok token.Token, s, from *ast.ValueSpec, iota int) {
 	for i, n := range s.Names {
 		if !n.IsExported() {
 			continue
 		}
-		line := tok.String() + " " + n.Name
+		entry := tok.String() + " " + n.Name
 		if from.Type != nil {
-			line += " " + w.text(from.Type)
+			entry += " " + w.text(from.Type)
 		}
 		if tok == token.CONST && i < len(from.Values) {
-			line += " = " + w.text(from.Values[i])
+			entry += " = " + w.text(from.Values[i])
 			if usesIota(from.Values[i]) {
-				line += fmt.Sprintf(" (iota %d)", iota)
+				entry += fmt.Sprintf(" (iota %d)", iota)
 			}
 		}
-		w.add("%s", line)
+		w.add("%s", entry)
 	}
 }
 
@@ -163,7 +163,7 @@ func (w *writer) fields(l *ast.FieldList) string {
 func (w *writer) field(prefix string, f *ast.Field) {
 	tag := ""
 	if f.Tag != nil {
-		tag = " " + f.Tag.Value // it decides how a value looks on the wire
+		tag = " " + f.Tag.Value // the tag decides the encoding of a value
 	}
 	if f.Names == nil {
 		w.add("%sembedded %s%s", prefix, w.text(f.Type), tag)
@@ -181,7 +181,7 @@ func (w *writer) method(prefix string, m *ast.Field) {
 	}
 	for _, n := range m.Names {
 		if !n.IsExported() {
-			w.add("%sunexported methods", prefix) // nobody else can implement it
+			w.add("%sunexported methods", prefix) // other packages cannot implement it
 			continue
 		}
 		w.add("%s%s%s", prefix, n.Name, strings.TrimPrefix(w.text(m.Type), "func"))

@@ -14,12 +14,12 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write testdata again")
+var update = flag.Bool("update", false, "write the files of testdata")
 
-// root is where the module begins, seen from this package.
+// root is the folder of the module, relative to this package.
 const root = "../.."
 
-// TestAPI compares the API of every public package with the one that is written down.
+// TestAPI compares the API of every public package with its file in testdata.
 func TestAPI(t *testing.T) {
 	known, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
 	if err != nil {
@@ -39,7 +39,7 @@ func TestAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d := diff(strings.Split(strings.TrimSpace(string(old)), "\n"), lines); d != "" {
-			t.Errorf("the public API differs from %s:\n%sif that is meant: run `make api`, and add a line to CHANGELOG.md", filepath.ToSlash(file), d)
+			t.Errorf("the public API differs from %s:\n%sif this is intended: run `make api`, and add a line to CHANGELOG.md", filepath.ToSlash(file), d)
 		}
 	}
 	for _, gone := range known {
@@ -49,7 +49,7 @@ func TestAPI(t *testing.T) {
 			}
 			continue
 		}
-		t.Errorf("%s describes a package that is gone; if that is meant: run `make api`, and add a line to CHANGELOG.md", gone)
+		t.Errorf("%s describes a package that is gone; if this is intended: run `make api`, and add a line to CHANGELOG.md", gone)
 	}
 }
 
@@ -83,13 +83,13 @@ func public(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	if len(apis["driver.txt"]) == 0 {
-		t.Fatal("package driver was not found: the test looks in the wrong place")
+		t.Fatal("package driver was not found: the test searches the wrong folder")
 	}
 	return apis
 }
 
-// api describes the package in a folder, as it is on Linux: the API is the same everywhere,
-// and a file for another system would say it twice.
+// api describes the package in a folder as compiled on Linux. The API is the same on all systems,
+// and a file for another system would repeat it.
 func api(t *testing.T, dir string) []string {
 	t.Helper()
 	linux := build.Default
@@ -118,8 +118,8 @@ func api(t *testing.T, dir string) []string {
 	return Describe(fset, files)
 }
 
-// diff returns the lines that were removed and added. Both lists are sorted sets, so no
-// more is needed to see every change.
+// diff returns the lines that were removed and added. Both lists are sorted sets, so this shows
+// every change.
 func diff(old, now []string) string {
 	var b strings.Builder
 	for _, l := range old {

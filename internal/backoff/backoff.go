@@ -1,4 +1,4 @@
-// Package backoff says how long to pause between one try and the next.
+// Package backoff computes the pause between two attempts.
 package backoff
 
 import (
@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Pause returns how long to pause after n attempts have failed: a random time between shortest and
-// shortest times 2 to the power of n, and at most longest, so that clients that failed together do
-// not come back together. If both are equal, nothing is random. Pause has no state; n may be any
-// number.
+// Pause returns how long to pause after n attempts have failed: a random duration between shortest
+// and shortest times 2 to the power of n, at most longest. Randomness keeps clients that failed
+// together from trying again together. If shortest equals longest, the result is exact. Pause has
+// no state, and n may be any number.
 func Pause(n int, shortest, longest time.Duration) time.Duration {
 	d := shortest
 	for i := 0; i < max(n, 1) && d < longest; i++ {

@@ -43,7 +43,7 @@ func TestPause_doesNotOverflow(t *testing.T) {
 		t.Errorf("got %v", d)
 	}
 	if d := backoff.Pause(1, time.Hour, time.Second); d > time.Second {
-		t.Errorf("a first pause above the most gives %v", d)
+		t.Errorf("a shortest pause above the longest gives %v", d)
 	}
 }
 

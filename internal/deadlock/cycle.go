@@ -19,18 +19,21 @@ type Cycle struct {
 
 // A Task is one of the tasks of a cycle.
 type Task struct {
-	Waits driver.Claim   // what it waits for; Held: for how long
-	Holds []driver.Claim // those of its leases that are in the way of others
+	Waits driver.Claim   // the claim that it waits for; Held: for how long
+	Holds []driver.Claim // its leases that block other tasks of the cycle
 }
 
-// Tasks returns all tasks of the cycle, the detector's own first, in the order of who waits for
-// whom.
+// Tasks returns all tasks of the cycle. The detector's own task is first, and each task comes after
+// one that waits for it.
 func (c *Cycle) Tasks() (out []Task) {
 	seen := map[string]bool{}
 	var add func(one *node)
 	add = func(one *node) {
 		seen[one.task] = true
-		waits := driver.Claim{Key: one.Key, Holder: one.Holder, Weight: one.Weight, Limit: one.Limit, Held: one.waited, Waiting: true}
+		waits := driver.Claim{
+			Key: one.Key, Holder: one.Holder, Weight: one.Weight, Limit: one.Limit,
+			Held: one.waited, Waiting: true,
+		}
 		out = append(out, Task{waits, c.edges(one)})
 		for _, next := range c.graph.blockers(one, c.set) {
 			if !seen[next.task] {
@@ -42,14 +45,14 @@ func (c *Cycle) Tasks() (out []Task) {
 	return out
 }
 
-// edges returns the leases of a node that are in the way of others in the cycle, in order.
+// edges returns the leases of a node that block other nodes of the cycle, in order of their fences.
 func (c *Cycle) edges(one *node) (out []driver.Claim) {
 	for _, other := range c.set {
 		for _, claim := range other.claims {
 			id := claimID{claim.Key, claim.Owner}
 			known := slices.ContainsFunc(out, func(o driver.Claim) bool { return o.Key == id.key && o.Owner == id.tag })
-			if what, ok := one.holds[id]; ok && !known {
-				claim.Fence, claim.Held = what.fence, what.held // a claim may have been handed on from lease to lease
+			if lease, ok := one.holds[id]; ok && !known {
+				claim.Fence, claim.Held = lease.fence, lease.held // several leases can share a claim, one after the other
 				out = append(out, claim)
 			}
 		}
@@ -62,8 +65,8 @@ func byFence(a, b driver.Claim) int {
 	return cmp.Or(cmp.Compare(a.Fence, b.Fence), strings.Compare(a.Key, b.Key), strings.Compare(a.Owner, b.Owner))
 }
 
-// victim returns the task whose call fails: that with the highest fence, which has worked for the
-// shortest time. All tasks of the cycle choose the same.
+// victim returns the task whose call fails: the task with the highest fence, which has worked for
+// the shortest time. All tasks of the cycle choose the same victim.
 func (c *Cycle) victim() *node {
 	var out *node
 	var highest driver.Claim
@@ -77,8 +80,8 @@ func (c *Cycle) victim() *node {
 	return out
 }
 
-// fingerprint tells cycles apart by who waits for what, and by the owners and fences of what they
-// hold.
+// fingerprint identifies a cycle by its tasks, the keys that they wait for, and the owners and
+// fences of their leases.
 func (c *Cycle) fingerprint() string {
 	var b strings.Builder
 	for _, task := range slices.Sorted(maps.Keys(c.set)) {

@@ -10,16 +10,17 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// The last task of a cycle that begins to wait posts its notices after a second. The victim looks
-// at the latest 400 ms later, and again after 200 ms: 1.6 s, and 400 ms are left for the store.
+// A victim is found within 2 s. The task that closes the cycle posts its notices after 1 s. The
+// victim checks the graph at most 400 ms later, and again after 200 ms. That leaves 400 ms for the
+// store.
 const (
-	patience  = time.Second            // how long a call waits before its detector starts to look
-	lookEvery = 400 * time.Millisecond // how often the detector looks from then on
-	lookAgain = 200 * time.Millisecond // how soon it looks a second time at a cycle
+	patience  = time.Second            // how long a call waits before its first check
+	lookEvery = 400 * time.Millisecond // the pause between checks
+	lookAgain = 200 * time.Millisecond // the pause before the second check of a cycle
 
-	// noticeTTL is how long a notice outlives its task. It is less than patience and lookAgain
-	// together: a process that died is in no cycle with a task that begins to wait later, which would
-	// have to see the notice two times.
+	// noticeTTL is how long a notice outlives its task. It is less than patience plus lookAgain. A
+	// task that begins to wait after a process died would have to see the notices of that process
+	// two times, so it finds no cycle with a dead process.
 	noticeTTL = 1100 * time.Millisecond
 
 	// maxNotices bounds how many leases of a task have notices.
@@ -29,7 +30,7 @@ const (
 	removeLimit = time.Second
 )
 
-// A Lease is what a detector needs of a lease that its task holds.
+// A Lease is the part of a lease that a detector needs.
 type Lease interface {
 	Err() error
 	Context(context.Context) context.Context
@@ -39,47 +40,48 @@ type Lease interface {
 type Held struct {
 	Lease
 	Key   string
-	Owner string        // its tag: see driver.Tag
+	Owner string        // the tag of the owner: see [driver.Tag]
 	Fence uint64        // of the lease
 	Since time.Duration // when it was granted, by the clock of the Config
 }
 
-// A Demand is what a claim needs to be granted.
+// A Demand is the capacity that a claim needs to be granted: used capacity + Weight <= Limit.
 type Demand struct {
 	Weight int64 `json:"weight"`
 	Limit  int64 `json:"limit"`
 }
 
-// A Wait is what a task waits for.
+// A Wait describes the claim that a task waits for.
 type Wait struct {
 	Key    string
 	Holder string
 	Demand
-	Entry string   // the tag of the queue entry with which the process waits; empty: it has none
-	Ahead []Demand // what other calls of the process want first
+	Entry string   // the tag of the process's queue entry; empty: it has none
+	Ahead []Demand // the demands of other calls of the process that come first
 }
 
 // A Waiter is the call that a detector belongs to.
 type Waiter interface {
-	// Begin is called before the detector looks for the first time, and end when it has ended. If end
-	// is nil, the detector does not start.
+	// Begin is called before the first check. The detector calls end when it has ended. If end is
+	// nil, the detector does not start.
 	Begin() (end func())
 
-	// Snapshot returns what the call waits for. It is false when the call does not wait any more.
+	// Snapshot returns the claim that the call waits for. It returns false if the call no longer
+	// waits.
 	Snapshot() (Wait, bool)
 
 	// Fail ends the wait because of a cycle.
 	Fail(*Cycle)
 }
 
-// A Config is what the detectors of a Locker share.
+// A Config is shared by the detectors of a Locker.
 type Config struct {
 	Store driver.Store
 	Now   func() time.Duration
 	Key   func(tag string) string // the key of the notices about an owner
 }
 
-// Supported reports whether a store can hold notices, and can list who waits.
+// Supported reports whether a store can hold notices, and can list its queues.
 func Supported(f *driver.Features) bool {
 	return f.Queue && f.Value && f.MinTTL <= noticeTTL && (f.MaxTTL == 0 || f.MaxTTL >= noticeTTL)
 }
@@ -96,13 +98,16 @@ type Detector struct {
 	cancel context.CancelFunc
 	timer  *time.Timer
 	ended  chan struct{} // a lease has ended
-	done   chan struct{} // closed when nothing of it runs any more
+	done   chan struct{} // closed when the detector has ended
 }
 
-// Start starts a detector for a call that waits. It looks for nothing during the first second. It
-// ends with ctx, or with Stop.
+// Start starts a detector for a call that waits. The first check is after a second. The detector
+// ends with ctx or with [Detector.Stop].
 func Start(ctx context.Context, c Config, held []Held, w Waiter) *Detector {
-	d := &Detector{Config: c, waiter: w, task: rand.Text(), since: c.Now(), ended: make(chan struct{}, 1), done: make(chan struct{})}
+	d := &Detector{
+		Config: c, waiter: w, task: rand.Text(), since: c.Now(),
+		ended: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	for _, h := range held[:min(len(held), maxNotices)] {
 		d.notices = append(d.notices, &notice{held: h, id: driver.ID{Key: c.Key(h.Owner), Owner: rand.Text()}})
 	}
@@ -112,7 +117,7 @@ func Start(ctx context.Context, c Config, held []Held, w Waiter) *Detector {
 }
 
 // Stop ends the detector. It returns a channel that is closed when the notices are removed, or nil
-// if there were none. A nil Detector may be stopped.
+// if there were none. Stop of a nil Detector does nothing.
 func (d *Detector) Stop() <-chan struct{} {
 	if d == nil {
 		return nil
@@ -134,7 +139,7 @@ func (d *Detector) run() {
 	defer end()
 	defer d.removeAll()
 	d.listen()
-	last, pause := "", lookAgain // tasks that began to wait at the same time may not all have posted yet
+	last, pause := "", lookAgain // other tasks that began to wait at the same time may not have posted yet
 	for d.ctx.Err() == nil {
 		self := d.post()
 		if self == nil {
@@ -142,12 +147,12 @@ func (d *Detector) run() {
 		}
 		now := ""
 		c, err := d.findCycle(self)
-		if err == nil && c != nil { // a look that failed saw nothing
+		if err == nil && c != nil { // a check that failed saw nothing
 			now = c.fingerprint()
 			pause = lookAgain
 		}
 		if now != "" && now == last && c.victim() == self {
-			// Other tasks that look from now on do not count this one, and find no other victim.
+			// Later checks of other tasks do not see this task, so they find no second victim.
 			d.removeAll()
 			d.waiter.Fail(c)
 			return
@@ -157,13 +162,13 @@ func (d *Detector) run() {
 	}
 }
 
-// listen makes the detector look as soon as one of the leases has ended.
+// listen makes the detector check as soon as one of the leases has ended.
 func (d *Detector) listen() {
 	for _, n := range d.notices {
 		context.AfterFunc(n.held.Context(d.ctx), func() {
 			select {
 			case d.ended <- struct{}{}:
-			default: // it will look already
+			default: // a check is already due
 			}
 		})
 	}
@@ -179,8 +184,7 @@ func (d *Detector) pause(p time.Duration) {
 	}
 }
 
-// snapshot returns what the call waits for, as a node of the graph: nil if it does not wait any
-// more.
+// snapshot returns the call as a node of the graph, or nil if the call no longer waits.
 func (d *Detector) snapshot() *node {
 	w, waits := d.waiter.Snapshot()
 	if !waits {
@@ -189,8 +193,8 @@ func (d *Detector) snapshot() *node {
 	return &node{task: d.task, Wait: w, waited: d.Now() - d.since}
 }
 
-// post posts the notices, or renews them, and returns what they say: nil if the call does not wait
-// any more. A notice that the store does not take now is posted at the next look.
+// post posts or renews the notices, and returns the node that they describe, or nil if the call no
+// longer waits. If the store does not accept a notice, post tries again at the next check.
 func (d *Detector) post() *node {
 	d.dropEnded()
 	self := d.snapshot()
@@ -221,7 +225,7 @@ func (d *Detector) post() *node {
 		if errors.Is(r.Err, driver.ErrNotHeld) {
 			old[i].id.Owner, old[i].posted = rand.Text(), false
 		} else if r.Err != nil {
-			old[i].text = nil // it is not known which text the store has
+			old[i].text = nil // the store may have the old text or the new one
 		}
 	}
 	return self
@@ -236,21 +240,21 @@ func (d *Detector) postNew(ctx context.Context, n *notice, c content, holder str
 	})
 	n.posted = err == nil && res.Granted
 	if n.posted && again {
-		n.text = nil // an attempt that was not answered may have been granted: its text stays
+		n.text = nil // an earlier attempt without an answer may have been granted: then its text stays
 	}
 }
 
-// dropEnded removes the notices of leases that have ended: a call may outlive what its context
-// holds, if it waits under context.WithoutCancel.
+// dropEnded removes the notices of leases that have ended. A call can outlive the leases of its
+// context if it waits under [context.WithoutCancel].
 func (d *Detector) dropEnded() {
-	over := func(n *notice) bool { return n.held.Err() != nil }
-	if !slices.ContainsFunc(d.notices, over) {
+	ended := func(n *notice) bool { return n.held.Err() != nil }
+	if !slices.ContainsFunc(d.notices, ended) {
 		return
 	}
 	call, cancel := d.lastCall()
 	defer cancel()
 	d.notices = slices.DeleteFunc(d.notices, func(n *notice) bool {
-		if !over(n) {
+		if !ended(n) {
 			return false
 		}
 		d.remove(call, n)
@@ -258,7 +262,7 @@ func (d *Detector) dropEnded() {
 	})
 }
 
-// removeAll removes all notices. What the store does not answer ends by itself.
+// removeAll removes all notices. A notice whose removal fails expires.
 func (d *Detector) removeAll() {
 	call, cancel := d.lastCall()
 	defer cancel()
@@ -268,7 +272,7 @@ func (d *Detector) removeAll() {
 	d.notices = nil
 }
 
-// lastCall returns a context for removals, which are also made when the wait has ended.
+// lastCall returns a context for removals, which must also work after the wait has ended.
 func (d *Detector) lastCall() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(d.ctx), removeLimit)
 }

@@ -11,60 +11,58 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// maxLooks bounds how many keys are read for one graph. A task beyond that counts as free.
-const maxLooks = 128
+// maxReads bounds how many keys are read for one graph. A task beyond that counts as free.
+const maxReads = 128
 
-// A node is a task that waits, as its notices say.
+// A node is a task that waits, as its notices describe it.
 type node struct {
 	task   string
-	Wait                       // what it waits for
+	Wait                       // the claim that it waits for
 	waited time.Duration       // for how long
-	holds  map[claimID]holding // those of its leases that the graph has met
+	holds  map[claimID]holding // its leases that the graph has found so far
 
-	claims  []driver.Claim // that are held on the key it waits for
-	demands []Demand       // its own, and those that are served before it
-	free    bool           // it is surely not blocked for ever
+	claims  []driver.Claim // the claims that are held on the key it waits for
+	demands []Demand       // its own demand, and those that are granted before it
+	free    bool           // it is certainly not blocked forever
 }
 
 // A claimID names a claim that is held: its key, and the tag of its owner.
 type claimID struct{ key, tag string }
 
-// A holding is what is known of a lease.
+// A holding describes a lease.
 type holding struct {
 	fence uint64
 	held  time.Duration
 }
 
-func (n *node) hold(id claimID, what holding) {
+func (n *node) hold(id claimID, h holding) {
 	if n.holds == nil {
 		n.holds = map[claimID]holding{}
 	}
-	n.holds[id] = what
+	n.holds[id] = h
 }
 
-// blocked reports whether n waits for ever if so much of its key is never released.
+// blocked reports whether n waits forever if used of its key's capacity is never released.
 func (n *node) blocked(used int64) bool {
 	return slices.ContainsFunc(n.demands, func(d Demand) bool { return used+d.Weight > d.Limit })
 }
 
-// A graph is the wait-for graph: from one task to the holders in its way, and on to those in their
-// way, as far as they wait.
+// A graph is the wait-for graph: it leads from one task to the tasks that hold the claims that
+// block it, and from those to the tasks that block them, as far as they wait.
 type graph struct {
 	d     *Detector
-	looks int
+	reads int
 	nodes map[string]*node    // by task
 	held  map[claimID][]*node // the tasks that wait while they hold a claim
 }
 
-// findCycle reads all keys on the way from a node, and returns the cycle that the node is part of:
-// nil if there is
-// none.
+// findCycle reads all keys that can be reached from a node, and returns the cycle that the node is
+// part of, or nil if there is none.
 //
-// A node is blocked if there will never be capacity for it, or for one that is served before it,
-// although all other tasks release what they can: that is, if the claims of nodes that are blocked
-// themselves leave too little. So one blocked reader blocks a writer, but one of many holders of a
-// semaphore blocks nobody. A cycle is a set of nodes that are blocked because of each other, and
-// of nobody else.
+// A node is blocked if there will never be capacity for it, or for a demand that is granted before
+// it, even when all tasks that are not blocked release their claims. So one blocked reader blocks a
+// writer, but one blocked holder of a semaphore that has other holders does not block a waiter. A
+// cycle is a set of nodes that are blocked because of each other, and of no other node.
 func (d *Detector) findCycle(self *node) (*Cycle, error) {
 	g := &graph{d: d, nodes: map[string]*node{self.task: self}, held: map[claimID][]*node{}}
 	for todo := []*node{self}; len(todo) > 0; todo = todo[1:] {
@@ -84,11 +82,11 @@ func (d *Detector) findCycle(self *node) (*Cycle, error) {
 		if len(ring) == len(blocked) {
 			return &Cycle{g, self, ring}, nil
 		}
-		blocked = ring // the others can go on, or wait for what does not belong to this cycle
+		blocked = ring // the other nodes can continue, or wait for nodes outside this cycle
 	}
 }
 
-// visit reads what is in the way of a node. It returns the nodes that were not known before.
+// visit reads the claims that block a node. It returns the nodes that were not known before.
 func (g *graph) visit(ctx context.Context, at *node) (found []*node, err error) {
 	claims, err := g.show(ctx, at.Key)
 	if err != nil {
@@ -110,16 +108,16 @@ func (g *graph) visit(ctx context.Context, at *node) (found []*node, err error) 
 		used += c.Weight
 	}
 	for _, c := range at.claims {
-		if at.free = at.free || g.looks >= maxLooks || !at.blocked(used); at.free {
+		if at.free = at.free || g.reads >= maxReads || !at.blocked(used); at.free {
 			return found, nil
 		}
-		news, err := g.holders(ctx, c)
+		more, err := g.holders(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, news...)
+		found = append(found, more...)
 		if len(g.held[claimID{c.Key, c.Owner}]) == 0 {
-			used -= c.Weight // its holder does not wait: it will be released
+			used -= c.Weight // its holder does not wait, and will release it
 		}
 	}
 	at.free = !at.blocked(used)
@@ -139,7 +137,8 @@ func (g *graph) holders(ctx context.Context, claim driver.Claim) (found []*node,
 	g.held[id] = nil
 	for _, n := range notices {
 		var c content
-		if json.Unmarshal(n.Value, &c) != nil || c.Key != claim.Key || n.Waiting { // tags are short: another key's may be the same
+		// Tags are short: an owner of another key may have the same tag.
+		if json.Unmarshal(n.Value, &c) != nil || c.Key != claim.Key || n.Waiting {
 			continue
 		}
 		one := g.nodes[n.Task]
@@ -159,13 +158,14 @@ func (g *graph) holders(ctx context.Context, claim driver.Claim) (found []*node,
 
 // show reads one key.
 func (g *graph) show(ctx context.Context, key string) ([]driver.Claim, error) {
-	g.looks++
+	g.reads++
 	call, cancel := context.WithTimeout(ctx, noticeTTL)
 	defer cancel()
 	return driver.Show(call, g.d.Store, key)
 }
 
-// shrink takes the nodes out of a set that are not blocked if all nodes outside of it can go on.
+// shrink removes from a set the nodes that are not blocked if all nodes outside the set can
+// continue.
 func (g *graph) shrink(blocked map[string]*node) {
 	for again := true; again; {
 		again = false
@@ -184,8 +184,8 @@ func (g *graph) shrink(blocked map[string]*node) {
 	}
 }
 
-// ring returns the nodes of a set that are in the way of self, through others or directly, and in
-// whose way self is.
+// ring returns the nodes of a set that block self, directly or through other nodes, and that self
+// blocks.
 func (g *graph) ring(self *node, set map[string]*node) map[string]*node {
 	behind := map[string][]*node{}
 	for _, one := range set {
@@ -199,7 +199,7 @@ func (g *graph) ring(self *node, set map[string]*node) map[string]*node {
 	return to
 }
 
-// blockers returns the nodes of a set that hold what is in the way of one.
+// blockers returns the nodes of a set that hold claims on the key that one waits for.
 func (g *graph) blockers(one *node, set map[string]*node) (out []*node) {
 	for _, c := range one.claims {
 		for _, by := range g.held[claimID{c.Key, c.Owner}] {
@@ -212,7 +212,7 @@ func (g *graph) blockers(one *node, set map[string]*node) (out []*node) {
 	return out
 }
 
-// reach returns all nodes that can be reached from one by at least one step.
+// reach returns all nodes that can be reached from a node by at least one step.
 func reach(from *node, next func(*node) []*node) map[string]*node {
 	out := map[string]*node{}
 	for todo := next(from); len(todo) > 0; todo = todo[1:] {

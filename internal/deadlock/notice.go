@@ -8,18 +8,18 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A notice says that a task waits while it holds a lease.
+// A notice in the store shows that a task waits while it holds a lease.
 type notice struct {
 	held   Held
 	id     driver.ID
-	posted bool   // surely; if not, it may be in the store all the same
-	text   []byte // as it was posted; nil: it is not known, or none was
+	posted bool   // it is certainly in the store; if false, it may be there too
+	text   []byte // the posted text; nil: not posted, or not known
 }
 
-// content is the text of a notice. Durations count to the moment when the notice was granted: the
-// time of day of one host means nothing to another.
+// content is the text of a notice. Durations end at the moment when the notice was granted, because
+// hosts cannot compare their times of day.
 type content struct {
-	Key    string        `json:"key"`   // what is held
+	Key    string        `json:"key"`   // the key of the lease
 	Fence  uint64        `json:"fence"` // of the lease
 	Held   time.Duration `json:"held"`
 	Wants  string        `json:"wants"` // the key that the task waits for
@@ -29,9 +29,8 @@ type content struct {
 	Ahead []Demand `json:"ahead,omitempty"`
 }
 
-// changed returns the new text of a notice, or nil if the text is the same. The durations stay:
-// they
-// count to when the notice was granted.
+// changed returns the new text of a notice, or nil if the text is the same. The durations stay,
+// because they end at the moment when the notice was granted.
 func (n *notice) changed(c content) []byte {
 	var old content
 	if json.Unmarshal(n.text, &old) == nil {

@@ -1,5 +1,5 @@
-// Package guard has the statements of the SQL guards, written once for database/sql and pgx. They are PostgreSQL's and
-// SQLite's alike.
+// Package guard has the SQL statements of the fencing-token guards, written once for database/sql
+// and pgx. They work on PostgreSQL and SQLite.
 package guard
 
 import (
@@ -12,45 +12,45 @@ import (
 
 // A DB runs statements.
 type DB interface {
-	// Exec runs a statement and tells how many rows it changed.
+	// Exec runs a statement and returns how many rows it changed.
 	Exec(ctx context.Context, query string, args ...any) (rows int64, err error)
 
-	// Row reads one row. It reports false if there is none.
+	// Row reads one row. It reports whether there is one.
 	Row(ctx context.Context, query string, args []any, to ...any) (found bool, err error)
 }
 
-// A Verdict is what a guard says of a fence.
+// A Verdict is the answer of a guard to a fence.
 type Verdict struct {
 	Outcome Outcome
-	Current uint64 // the fence that is higher, if it was Stale; 0: it could not be read
+	Current uint64 // if Stale: the highest fence so far, or 0 if it could not be read
 }
 
-// Outcome is the kind of a verdict.
+// Outcome is the kind of a [Verdict].
 type Outcome int
 
-// The outcomes. Only with Passed was anything written.
+// The outcomes. Only Passed means that something was written.
 const (
 	Passed   Outcome = iota
-	Stale            // a higher fence was there before
+	Stale            // there is a higher fence
 	Absent           // there is no such row
-	Recorded         // there is a result already
+	Recorded         // there is already a result
 )
 
-// identifier is a name of SQL, or several with dots between them, each plain or quoted.
+// identifier matches an SQL name, or several separated by dots, each plain or quoted.
 var identifier = regexp.MustCompile(`^(?:[A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+")(?:\.(?:[A-Za-z_][A-Za-z0-9_]*|"[^"\x00]+"))*$`)
 
-// CheckNames says which of some names is none that SQL would take. They become part of statements: nothing
-// that came from outside may be among them.
+// CheckNames returns an error for the first name that is not a valid SQL name. The names become
+// part of statements: none of them may come from outside.
 func CheckNames(names ...string) error {
 	for _, n := range names {
 		if !identifier.MatchString(n) {
-			return fmt.Errorf("%.64q is no name of a table or column", n)
+			return fmt.Errorf("%.64q is not the name of a table or column", n)
 		}
 	}
 	return nil
 }
 
-// A Style is how a database wants its placeholders.
+// A Style is the form of a database's placeholders.
 type Style bool
 
 // The styles.
@@ -59,8 +59,8 @@ const (
 	Question Style = true  // ?
 )
 
-// mark writes the placeholders of a statement: {} becomes $1 or ?, in order, so that
-// both styles take the same arguments.
+// mark replaces each {} of a statement by a placeholder, $1 or ?, in order, so that both styles
+// take the same arguments.
 func (s Style) mark(query string, first int) string {
 	var b strings.Builder
 	for {

@@ -6,19 +6,21 @@ import (
 	"fmt"
 )
 
-// A Row is where rows have their fences.
+// A Row names the table, the key and the column of rows that have a fence.
 type Row struct {
 	Table, Key, Column string
 	Style              Style
 }
 
-// Update changes the row whose key is id, if fence is not below the row's. The arguments of set are args.
+// Update changes the row whose key is id, if fence is not below the row's fence. args are the
+// arguments of set.
 func (r Row) Update(ctx context.Context, db DB, fence uint64, id any, set string, args []any) (Verdict, error) {
 	if set != "" {
 		set += ", "
 	}
-	// The cast keeps the comparison one of numbers: a column that was declared as text by mistake would
-	// hold 9 for more than 10. There PostgreSQL refuses to compare, and SQLite compares as it should.
+	// The cast makes the comparison one of numbers: in a column that was declared as text by
+	// mistake, 9 would be more than 10. There PostgreSQL refuses to compare, and SQLite compares
+	// numbers.
 	tail := r.Style.mark(r.Column+" = {} where "+r.Key+" = {} and "+r.Column+" <= cast({} as bigint)", len(args)+1)
 	args = append(args[:len(args):len(args)], int64(fence), id, int64(fence))
 	rows, err := db.Exec(ctx, "update "+r.Table+" set "+set+tail, args...)
@@ -33,7 +35,7 @@ func (r Row) Update(ctx context.Context, db DB, fence uint64, id any, set string
 	return r.explain(ctx, db, fence, id)
 }
 
-// explain says why no row was changed.
+// explain finds the reason why no row was changed.
 func (r Row) explain(ctx context.Context, db DB, fence uint64, id any) (Verdict, error) {
 	var current *int64
 	query := r.Style.mark("select "+r.Column+" from "+r.Table+" where "+r.Key+" = {}", 1)
@@ -43,7 +45,7 @@ func (r Row) explain(ctx context.Context, db DB, fence uint64, id any) (Verdict,
 		return Verdict{}, fmt.Errorf("no row was changed, and the reason cannot be read: %w", err)
 	case found && current == nil:
 		return Verdict{}, errors.New("the column " + r.Column + " is null, which compares with nothing: declare it not null default 0")
-	case !found || *current <= int64(fence): // or it has come since
+	case !found || *current <= int64(fence): // or the row was inserted after the update
 		return Verdict{Outcome: Absent}, nil
 	}
 	return Verdict{Stale, uint64(*current)}, nil

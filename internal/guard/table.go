@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// A Table keeps the highest fence of every key, and the results that were recorded.
+// A Table keeps the highest fence of every key, and the recorded results.
 type Table struct {
 	Name  string
 	Style Style
 }
 
-// Ensure creates the table if it is not there.
+// Ensure creates the table if it does not exist.
 func (t Table) Ensure(ctx context.Context, db DB) error {
 	_, err := db.Exec(ctx, `create table if not exists `+t.Name+` (
 	key text primary key,
@@ -22,15 +22,16 @@ func (t Table) Ensure(ctx context.Context, db DB) error {
 	if err == nil {
 		return nil
 	}
-	// Others may have created it in the same moment, or for a role that may not. Then it can be read.
+	// Another process may have created the table at the same moment, or for a role that may not
+	// create it. Then it can be read.
 	if _, _, _, missing := t.read(ctx, db, ""); missing != nil {
 		return errors.Join(err, missing)
 	}
 	return nil
 }
 
-// Advance makes fence the highest of its key, if it is not below that. The row is locked until the transaction ends: another fence is
-// compared after that.
+// Advance makes fence the highest of its key, unless the key has a higher one. The row stays locked
+// until the transaction ends: other fences are compared after that.
 func (t Table) Advance(ctx context.Context, db DB, key string, fence uint64) (Verdict, error) {
 	query := t.Style.mark(`insert into `+t.Name+` as g (key, fence) values ({}, {})
 on conflict (key) do update set fence = excluded.fence where g.fence <= excluded.fence`, 1)
@@ -38,11 +39,11 @@ on conflict (key) do update set fence = excluded.fence where g.fence <= excluded
 	if err != nil || rows == 1 {
 		return Verdict{}, err
 	}
-	current, _, _, _ := t.read(ctx, db, key) // that it is stale is certain, whatever the higher fence is
+	current, _, _, _ := t.read(ctx, db, key) // the fence is stale, even if the higher one cannot be read
 	return Verdict{Stale, current}, nil
 }
 
-// Record is Advance, and keeps a result if there is none.
+// Record is Advance, and keeps a result unless there is one.
 func (t Table) Record(ctx context.Context, db DB, key string, fence uint64, result string) (Verdict, error) {
 	query := t.Style.mark(`insert into `+t.Name+` as g (key, fence, result) values ({}, {}, {})
 on conflict (key) do update set fence = excluded.fence, result = excluded.result where g.fence <= excluded.fence and g.result is null`, 1)
@@ -60,13 +61,13 @@ on conflict (key) do update set fence = excluded.fence, result = excluded.result
 	return Verdict{Stale, current}, nil
 }
 
-// Result returns what was recorded.
+// Result returns the recorded result.
 func (t Table) Result(ctx context.Context, db DB, key string) (result string, ok bool, err error) {
 	_, result, ok, err = t.read(ctx, db, key)
 	return result, ok, err
 }
 
-// Sweep removes the keys whose fences are below a bound, and tells how many.
+// Sweep removes the keys whose fences are below a bound, and returns their number.
 func (t Table) Sweep(ctx context.Context, db DB, below uint64) (int64, error) {
 	return db.Exec(ctx, t.Style.mark("delete from "+t.Name+" where fence < cast({} as bigint)", 1), int64(below))
 }

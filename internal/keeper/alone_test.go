@@ -8,7 +8,7 @@ import (
 )
 
 func TestHold_Alone_waits_for_Extend_and_Extend_for_it(t *testing.T) {
-	play(t, slow(time.Second, nil), func(s *stage) {
+	inBubble(t, slow(time.Second, nil), func(s *harness) {
 		h, _ := s.keep(Terms{TTL: ttl, Delay: time.Second})
 		extended := make(chan error, 2)
 		extend := func(d time.Duration) {
@@ -36,16 +36,16 @@ func TestHold_Alone_waits_for_Extend_and_Extend_for_it(t *testing.T) {
 	})
 }
 
-// What is under way keeps renewals off, so it may take no longer than one of them.
+// Alone delays renewals, so its call may take no longer than one renewal.
 func TestHold_Alone_leaves_time_for_renewals(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl})
 		s.at(9 * time.Second) // a renewal falls due at any moment
 		err := h.Alone(s.Context(), func(ctx context.Context, _ time.Duration) error {
 			before := len(s.made())
 			<-ctx.Done()
 			if n := len(s.made()); n != before {
-				s.Errorf("%d renewals beside it", n-before)
+				s.Errorf("%d renewals during the call", n-before)
 			}
 			return ctx.Err()
 		})
@@ -54,27 +54,28 @@ func TestHold_Alone_leaves_time_for_renewals(t *testing.T) {
 		}
 		s.at(10 * ttl)
 		if !h.Trusted(0) {
-			s.Errorf("told %v", w.story())
+			s.Errorf("listener got %v", w.summary())
 		}
 	})
 }
 
 func TestHold_Alone_again_and_again_keeps_no_renewal_off(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl})
 		for s.now() < 3*ttl {
-			if err := h.Alone(s.Context(), func(context.Context, time.Duration) error { time.Sleep(time.Second); return nil }); err != nil {
+			err := h.Alone(s.Context(), func(context.Context, time.Duration) error { time.Sleep(time.Second); return nil })
+			if err != nil {
 				s.Fatal(err)
 			}
 		}
 		if n := len(s.made()); !h.Trusted(0) || n < 7 || n > 12 {
-			s.Errorf("%d renewals, told %v", n, w.story())
+			s.Errorf("%d renewals, listener got %v", n, w.summary())
 		}
 	})
 }
 
-func TestHold_Alone_does_not_prolong_trust(t *testing.T) {
-	play(t, fine, func(s *stage) {
+func TestHold_Alone_does_not_extend_trust(t *testing.T) {
+	inBubble(t, fine, func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl, Fixed: true})
 		s.at(10 * time.Second)
 		if err := h.Alone(s.Context(), func(context.Context, time.Duration) error { return nil }); err != nil {
@@ -88,11 +89,11 @@ func TestHold_Alone_does_not_prolong_trust(t *testing.T) {
 }
 
 func TestHold_Stop_cuts_Alone_short(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		h, _ := s.keep(Terms{TTL: ttl})
-		over := make(chan error, 1)
+		done := make(chan error, 1)
 		go func() {
-			over <- h.Alone(s.Context(), func(ctx context.Context, _ time.Duration) error {
+			done <- h.Alone(s.Context(), func(ctx context.Context, _ time.Duration) error {
 				<-ctx.Done()
 				time.Sleep(time.Second)
 				return ctx.Err()
@@ -102,7 +103,7 @@ func TestHold_Stop_cuts_Alone_short(t *testing.T) {
 		if err := h.Stop(s.Context()); err != nil || s.now() != 2*time.Second {
 			s.Errorf("Stop = %v at %v", err, s.now())
 		}
-		if err := <-over; !errors.Is(err, context.Canceled) {
+		if err := <-done; !errors.Is(err, context.Canceled) {
 			s.Errorf("Alone = %v", err)
 		}
 		err := h.Alone(s.Context(), func(context.Context, time.Duration) error { s.Error("called"); return nil })

@@ -13,8 +13,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// crowd keeps n claims, all asked for within d.
-func (s *stage) crowd(n int, d time.Duration, terms Terms, l Listener) []*Hold {
+// keepMany keeps n claims, all requested within d.
+func (s *harness) keepMany(n int, d time.Duration, terms Terms, l Listener) []*Hold {
 	s.Helper()
 	holds := make([]*Hold, n)
 	start := s.now()
@@ -28,7 +28,7 @@ func (s *stage) crowd(n int, d time.Duration, terms Terms, l Listener) []*Hold {
 }
 
 // sizes returns how many holds the calls renewed at most and on average.
-func (s *stage) sizes() (most int, mean float64) {
+func (s *harness) sizes() (most int, mean float64) {
 	all, calls := 0, s.made()
 	for _, c := range calls {
 		all += len(c.rs)
@@ -47,8 +47,8 @@ func TestKeeper_renews_many_in_one_round_trip(t *testing.T) {
 		{30 * time.Second, fine, 400},
 		{3 * time.Second, slow(100*time.Millisecond, nil), 350},
 	} {
-		play(t, c.a, func(s *stage) {
-			holds := s.crowd(n, time.Second, Terms{TTL: c.ttl}, quiet{})
+		inBubble(t, c.a, func(s *harness) {
+			holds := s.keepMany(n, time.Second, Terms{TTL: c.ttl}, quiet{})
 			s.at(3 * c.ttl)
 			for i, h := range holds {
 				if !h.Trusted(0) {
@@ -77,9 +77,9 @@ func TestKeeper_renews_many_in_one_round_trip(t *testing.T) {
 }
 
 func TestKeeper_tries_many_again_in_one_round_trip(t *testing.T) {
-	play(t, down, func(s *stage) {
-		w := &witness{clock: s.clock}
-		holds := s.crowd(2000, time.Second, Terms{TTL: ttl}, w)
+	inBubble(t, down, func(s *harness) {
+		w := &recorder{clock: s.clock}
+		holds := s.keepMany(2000, time.Second, Terms{TTL: ttl}, w)
 		s.at(2 * ttl)
 		for i, h := range holds {
 			if h.Trusted(0) {
@@ -99,10 +99,10 @@ func TestKeeper_tries_many_again_in_one_round_trip(t *testing.T) {
 }
 
 func TestKeeper_does_not_mix_TTLs_far_apart(t *testing.T) {
-	play(t, fine, func(s *stage) {
-		w := &witness{clock: s.clock}
+	inBubble(t, fine, func(s *harness) {
+		w := &recorder{clock: s.clock}
 		for d := time.Second; d < 10*time.Minute; d += d / 3 {
-			s.crowd(50, 0, Terms{TTL: d}, w)
+			s.keepMany(50, 0, Terms{TTL: d}, w)
 		}
 		s.at(time.Minute)
 		mixed := 0
@@ -125,7 +125,7 @@ func TestKeeper_does_not_mix_TTLs_far_apart(t *testing.T) {
 }
 
 func TestKeeper_gathers_nothing_that_is_under_way(t *testing.T) {
-	play(t, nil, func(s *stage) {
+	inBubble(t, nil, func(s *harness) {
 		until := make(chan struct{})
 		defer close(until)
 		s.answer = func(context.Context, int) error { <-until; return errDown }
@@ -135,7 +135,7 @@ func TestKeeper_gathers_nothing_that_is_under_way(t *testing.T) {
 			s.Fatal("no renewal is under way")
 		}
 		s.answer = fine
-		b := s.Keep(id("b"), Terms{TTL: 24 * time.Second}, 0, &witness{clock: s.clock}) // due at 7.2 s to 8.8 s
+		b := s.Keep(id("b"), Terms{TTL: 24 * time.Second}, 0, &recorder{clock: s.clock}) // due at 7.2 s to 8.8 s
 		s.at(8900 * time.Millisecond)
 		if len(s.made()) != 2 || len(s.made()[1].rs) != 1 || !b.Trusted(0) {
 			s.Errorf("calls %+v", s.made())
@@ -144,8 +144,8 @@ func TestKeeper_gathers_nothing_that_is_under_way(t *testing.T) {
 }
 
 func TestKeeper_gathers_each_by_its_own_TTL(t *testing.T) {
-	play(t, fine, func(s *stage) {
-		w := &witness{clock: s.clock}
+	inBubble(t, fine, func(s *harness) {
+		w := &recorder{clock: s.clock}
 		s.keep(Terms{TTL: ttl})
 		for i := range 100 { // each is due at once, and 2 h before that would have been early enough
 			s.at(time.Duration(i) * time.Second)
@@ -166,9 +166,9 @@ func TestKeeper_gathers_each_by_its_own_TTL(t *testing.T) {
 	})
 }
 
-// Half of the time between two renewals is too far apart to come along.
+// A hold that is due half a renewal interval later does not join the batch.
 func TestKeeper_gathers_only_what_is_due_soon(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		s.keep(Terms{TTL: ttl})
 		s.at(ttl / 6)
 		s.Keep(id("b"), Terms{TTL: ttl}, s.now(), quiet{})
@@ -182,9 +182,9 @@ func TestKeeper_gathers_only_what_is_due_soon(t *testing.T) {
 }
 
 func TestKeeper_gathers_past_what_is_about_to_end(t *testing.T) {
-	play(t, fine, func(s *stage) {
-		w := &witness{clock: s.clock}
-		s.crowd(1000, 0, Terms{TTL: ttl}, w)
+	inBubble(t, fine, func(s *harness) {
+		w := &recorder{clock: s.clock}
+		s.keepMany(1000, 0, Terms{TTL: ttl}, w)
 		for i := range 1000 { // one ends every 3 ms while the others fall due
 			s.Keep(id(fmt.Sprint("fixed", i)), Terms{TTL: 9*time.Second + 3*time.Millisecond*time.Duration(i), Fixed: true}, 0, w)
 		}
@@ -195,18 +195,19 @@ func TestKeeper_gathers_past_what_is_about_to_end(t *testing.T) {
 	})
 }
 
-// A batch is on its way before it is sent. What ends meanwhile must not take the time of the others.
-func TestKeeper_renews_beside_a_young_one_that_ended(t *testing.T) {
-	play(t, fine, func(s *stage) {
+// A hold may end after its batch was made and before the batch is sent. It must not shorten the
+// time limit of the other holds.
+func TestKeeper_renews_together_with_a_provisional_one_that_ended(t *testing.T) {
+	inBubble(t, fine, func(s *harness) {
 		old, _ := s.keep(Terms{TTL: ttl})
-		young := new(Hold)
-		s.KeepProvisional(young, id("b"), Terms{TTL: ttl}, s.now(), 3*time.Second, quiet{})
+		provisional := new(Hold)
+		s.KeepProvisional(provisional, id("b"), Terms{TTL: ttl}, s.now(), 3*time.Second, quiet{})
 		s.mu.Lock()
 		s.drop(old)
-		s.drop(young)
-		batches := s.batches([]*Hold{old, young}, s.now())
+		s.drop(provisional)
+		batches := s.batches([]*Hold{old, provisional}, s.now())
 		s.mu.Unlock()
-		go func() { _ = young.Stop(s.Context()) }()
+		go func() { _ = provisional.Stop(s.Context()) }()
 		synctest.Wait()
 		batches[0].run()
 		if got := s.made(); len(got) != 1 || got[0].limit != ttl/tries {
@@ -215,24 +216,25 @@ func TestKeeper_renews_beside_a_young_one_that_ended(t *testing.T) {
 	})
 }
 
-// goroutines counts those of the program. runtime.NumGoroutine also counts one that the garbage collector may begin meanwhile.
+// goroutines counts the goroutines of the program. runtime.NumGoroutine also counts one that the
+// garbage collector may start meanwhile.
 func goroutines() int {
 	stacks := make([]byte, 4<<20)
 	return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("\n\ngoroutine ")) + 1
 }
 
 func TestKeeper_has_no_goroutine_of_its_own(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		before := goroutines()
-		holds := s.crowd(10_000, time.Second, Terms{TTL: ttl}, quiet{})
+		holds := s.keepMany(10_000, time.Second, Terms{TTL: ttl}, quiet{})
 		s.at(25 * time.Second)
 		if after := goroutines(); after > before {
 			s.Errorf("%d goroutines, %d before the first of %d holds", after, before, len(holds))
 		}
 	})
-	play(t, deaf, func(s *stage) {
+	inBubble(t, silent, func(s *harness) {
 		before := goroutines()
-		s.crowd(10_000, time.Second, Terms{TTL: ttl}, quiet{})
+		s.keepMany(10_000, time.Second, Terms{TTL: ttl}, quiet{})
 		s.at(12 * time.Second) // all are being renewed
 		if n, after := s.underWay(), goroutines()-before; n != 10_000 || after > 2*n/batchSize {
 			s.Errorf("%d goroutines renew %d holds", after, n)
@@ -280,7 +282,7 @@ func TestKeeper_memory_of_a_hold(t *testing.T) {
 	})
 }
 
-// quiet is a listener that does not care.
+// quiet is a listener that ignores all calls.
 type quiet struct{}
 
 func (quiet) Renewed(Renewal) {}

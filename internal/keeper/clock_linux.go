@@ -11,15 +11,15 @@ const (
 	clockBoottime  = 7 // CLOCK_BOOTTIME does not
 )
 
-// asleep returns for how long the machine has been suspended since it was booted, and the
-// pause between the two readings more.
+// asleep returns how long the machine has been suspended since boot, plus the pause between the
+// two readings.
 func asleep() time.Duration {
 	awake := read(clockMonotonic)
 	return read(clockBoottime) - awake
 }
 
-// read asks the kernel itself: the standard library has no call for these clocks, and
-// what it has is virtual in a synctest bubble.
+// read calls the kernel directly. The standard library has no call for these clocks, and its own
+// clocks are virtual in a synctest bubble.
 func read(clock uintptr) time.Duration {
 	var ts syscall.Timespec
 	_, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0)

@@ -27,8 +27,9 @@ func TestRead_of_a_clock_that_is_not_there(t *testing.T) {
 	}
 }
 
-// The time asleep is what the one clock of the kernel is ahead of the other, not more: a machine that has run for a day has not slept for two.
-func TestClock_asks_the_kernel(t *testing.T) {
+// The time asleep is the difference of the two kernel clocks, and not more: a machine that has run
+// for a day has not slept for two.
+func TestClock_reads_the_kernel_clocks(t *testing.T) {
 	before := read(clockMonotonic)
 	got := asleep()
 	most := read(clockBoottime) - before // also if the thread was stopped in between

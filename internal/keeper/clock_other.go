@@ -4,6 +4,6 @@ package keeper
 
 import "time"
 
-// asleep is not known on this system: a suspended machine is noticed by the store's
-// answer to the first renewal, and by the fence.
+// asleep returns 0: the time asleep is not known on this system. After a suspend, the store's
+// answer to the first renewal shows the loss, and the fencing token rejects late writes.
 func asleep() time.Duration { return 0 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// sleeper is the clock of a machine that has been asleep for as long as the test says, and
-// whose time of day moves with every sleep.
+// sleeper returns the clock of a machine whose total time asleep is asleep, and whose time of day
+// moves with every sleep.
 func sleeper(asleep func() time.Duration) *Clock {
 	c := NewClock()
 	c.asleep = asleep
@@ -60,7 +60,7 @@ func TestClock_believes_no_sleep_below_the_grain(t *testing.T) {
 		if c.Now() != 0 {
 			t.Errorf("it reads %v", c.Now())
 		}
-		// Short sleeps add up: what is not believed stays below every margin.
+		// Short sleeps add up: the part that is not counted stays below every margin.
 		for range 1000 {
 			slept += rand.N(grain)
 			if miss := slept - c.Now(); miss < 0 || miss > grain+grain/2 || miss >= Margin(100*time.Millisecond) {
@@ -70,7 +70,7 @@ func TestClock_believes_no_sleep_below_the_grain(t *testing.T) {
 	})
 }
 
-// A thread that is stopped between the two readings makes one of them too long, not all.
+// A thread that is stopped between the two readings makes one reading too long, but not all.
 func TestClock_does_not_believe_one_reading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -104,7 +104,7 @@ func TestClock_never_goes_back(t *testing.T) {
 	}
 }
 
-// A system that refuses to tell its clocks is one that never sleeps.
+// A system that does not return its clocks counts as one that never sleeps.
 func TestClock_without_the_time_asleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -133,7 +133,7 @@ func TestClock_ignores_a_time_of_day_that_is_set(t *testing.T) {
 	})
 }
 
-// What makes the clock read the time asleep is not there as long as the machine is awake.
+// The clock does not read the time asleep while the machine is awake.
 func TestClock_time_of_day(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewClock()
@@ -174,12 +174,12 @@ func TestClock_of_this_machine(t *testing.T) {
 	wg.Wait()
 }
 
-// suspendable returns a stage whose machine can be suspended.
-func suspendable(t *testing.T, a answer) (*stage, func(time.Duration)) {
+// suspendable returns a harness whose machine can be suspended.
+func suspendable(t *testing.T, a answer) (*harness, func(time.Duration)) {
 	var mu sync.Mutex
 	var slept time.Duration
 	clock := sleeper(func() time.Duration { mu.Lock(); defer mu.Unlock(); return slept })
-	return newStage(t, clock, a), func(d time.Duration) { mu.Lock(); defer mu.Unlock(); slept += d }
+	return newHarness(t, clock, a), func(d time.Duration) { mu.Lock(); defer mu.Unlock(); slept += d }
 }
 
 func TestHold_suspended_sees_the_loss_in_its_first_look(t *testing.T) {
@@ -190,7 +190,7 @@ func TestHold_suspended_sees_the_loss_in_its_first_look(t *testing.T) {
 		s.at(time.Second)
 		suspend(trust - time.Second - 1)
 		if !h.Trusted(0) || h.Lose() {
-			t.Error("lost before its trust was over")
+			t.Error("lost before its trust had ended")
 		}
 		suspend(grain + 1)
 		if h.Trusted(0) {
@@ -212,7 +212,7 @@ func TestKeeper_notices_a_suspension_by_itself(t *testing.T) {
 		_, w := s.keep(Terms{TTL: 24 * time.Hour})
 		s.at(100 * time.Millisecond)
 		suspend(25 * time.Hour)
-		time.Sleep(lookEvery)
+		time.Sleep(checkEvery)
 		synctest.Wait()
 		if at, cause := w.end(t); !errors.Is(cause, ErrExpired) {
 			t.Errorf("lost at %v by %v", at, cause)
@@ -227,15 +227,16 @@ func TestKeeper_renews_at_once_after_a_short_suspension(t *testing.T) {
 		h, _ := s.keep(Terms{TTL: ttl})
 		s.at(time.Second)
 		suspend(20 * time.Second)
-		time.Sleep(lookEvery)
+		time.Sleep(checkEvery)
 		synctest.Wait()
-		if len(s.made()) != 1 || !h.Trusted(trust-lookEvery-1) {
+		if len(s.made()) != 1 || !h.Trusted(trust-checkEvery-1) {
 			t.Errorf("%d renewals, %v left", len(s.made()), h.Left())
 		}
 	})
 }
 
-// The timer stood still while the machine was suspended: what begins before it fires must not wait for it.
+// The timer stood still while the machine was suspended. A hold that begins before the timer fires
+// must not wait for it.
 func TestKeeper_renews_what_begins_after_a_suspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, suspend := suspendable(t, fine)
@@ -251,17 +252,17 @@ func TestKeeper_renews_what_begins_after_a_suspension(t *testing.T) {
 	})
 }
 
-// The trust is over, and nobody has said so yet.
+// Trust has ended, and nothing has recorded the loss yet.
 func TestHold_suspended_is_not_brought_back(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		terms Terms
-		back  func(*stage, *Hold)
+		back  func(*harness, *Hold)
 	}{
-		{"by nothing", Terms{TTL: ttl, Fixed: true}, func(*stage, *Hold) {}},
-		{"by Again", Terms{TTL: ttl, Fixed: true}, func(s *stage, h *Hold) { h.Again(s.now()) }},
-		{"by Pass", Terms{TTL: ttl, MaxHold: trust}, func(_ *stage, h *Hold) { h.Pass(time.Hour) }},
-		{"by Extend", Terms{TTL: ttl, Fixed: true}, func(s *stage, h *Hold) { _ = h.Extend(s.Context(), time.Hour) }},
+		{"by nothing", Terms{TTL: ttl, Fixed: true}, func(*harness, *Hold) {}},
+		{"by Again", Terms{TTL: ttl, Fixed: true}, func(s *harness, h *Hold) { h.Again(s.now()) }},
+		{"by Pass", Terms{TTL: ttl, MaxHold: trust}, func(_ *harness, h *Hold) { h.Pass(time.Hour) }},
+		{"by Extend", Terms{TTL: ttl, Fixed: true}, func(s *harness, h *Hold) { _ = h.Extend(s.Context(), time.Hour) }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, suspend := suspendable(t, fine)
@@ -274,9 +275,9 @@ func TestHold_suspended_is_not_brought_back(t *testing.T) {
 			}
 			c.back(s, h)
 			if h.Trusted(0) {
-				t.Errorf("%s: what was lost came back", c.name)
+				t.Errorf("%s: a lost hold came back", c.name)
 			}
-			s.at(s.now() + lookEvery)
+			s.at(s.now() + checkEvery)
 			w.end(t)
 		})
 	}
@@ -289,7 +290,7 @@ func TestHold_suspended_is_not_brought_back_by_a_good_answer(t *testing.T) {
 		h, w := s.keep(Terms{TTL: ttl})
 		s.answer = func(context.Context, int) error {
 			time.Sleep(5 * time.Second)
-			suspend(20 * time.Second) // the trust ends in the sleep, that of the renewal does not
+			suspend(20 * time.Second) // the old trust ends in the sleep; the trust of the renewal would not
 			if h.Trusted(0) {
 				t.Error("trusted for too long")
 			}
@@ -297,7 +298,7 @@ func TestHold_suspended_is_not_brought_back_by_a_good_answer(t *testing.T) {
 		}
 		s.at(17 * time.Second)
 		if h.Trusted(0) {
-			t.Error("what was lost came back")
+			t.Error("a lost hold came back")
 		}
 		if _, cause := w.end(t); !errors.Is(cause, ErrExpired) {
 			t.Errorf("lost by %v", cause)
@@ -305,10 +306,10 @@ func TestHold_suspended_is_not_brought_back_by_a_good_answer(t *testing.T) {
 	})
 }
 
-// A renewal may succeed between the two things that Lose compares.
+// A renewal may succeed between the two readings that Lose compares.
 func TestHold_Lose_looks_twice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, suspend := suspendable(t, deaf)
+		s, suspend := suspendable(t, silent)
 		defer s.Close()
 		h, w := s.keep(Terms{TTL: ttl})
 		s.at(20 * time.Second)
@@ -320,7 +321,7 @@ func TestHold_Lose_looks_twice(t *testing.T) {
 			return moved(now)
 		}
 		if h.Lose() || !h.Trusted(0) || len(w.all()) != 1 {
-			t.Errorf("lost with %v left, told %v", h.Left(), w.story())
+			t.Errorf("lost with %v left, listener got %v", h.Left(), w.summary())
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestHold_Extend_longer(t *testing.T) {
-	play(t, slow(2*time.Second, nil), func(s *stage) {
+	inBubble(t, slow(2*time.Second, nil), func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl, Delay: time.Second})
 		s.at(5 * time.Second)
 		if err := h.Extend(s.Context(), 10*time.Minute); err != nil {
@@ -22,13 +22,13 @@ func TestHold_Extend_longer(t *testing.T) {
 		if got := s.made()[0].rs; len(got) != 1 || got[0].TTL != 10*time.Minute+time.Second {
 			s.Errorf("sent %+v", got)
 		}
-		left := 10*time.Minute - 6*time.Second - 2*time.Second // the margin, and what the answer took
+		left := 10*time.Minute - 6*time.Second - 2*time.Second // minus the margin and the time until the answer
 		between(s.T, "trust", h.Left(), left, left)
 		if h.Terms() != (Terms{TTL: 10 * time.Minute, Delay: time.Second}) {
 			s.Errorf("terms %+v", h.Terms())
 		}
-		if !slices.Equal(w.story(), []string{"renewed"}) {
-			s.Errorf("told %v", w.story())
+		if !slices.Equal(w.summary(), []string{"renewed"}) {
+			s.Errorf("listener got %v", w.summary())
 		}
 		s.at(time.Hour)
 		for i, sent := range s.sent()[1:] {
@@ -38,7 +38,7 @@ func TestHold_Extend_longer(t *testing.T) {
 }
 
 func TestHold_Extend_shorter(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		h, _ := s.keep(Terms{TTL: time.Hour})
 		if err := h.Extend(s.Context(), 10*time.Second); err != nil {
 			s.Fatal(err)
@@ -51,9 +51,9 @@ func TestHold_Extend_shorter(t *testing.T) {
 	})
 }
 
-// The store may have obeyed a call whose answer was lost.
+// The store may have applied a call whose answer was lost.
 func TestHold_Extend_shorter_and_unanswered(t *testing.T) {
-	play(t, first(deaf, fine), func(s *stage) {
+	inBubble(t, first(silent, fine), func(s *harness) {
 		h, w := s.keep(Terms{TTL: time.Hour})
 		s.at(time.Minute)
 		ctx, cancel := context.WithTimeout(s.Context(), 2*time.Second)
@@ -68,21 +68,21 @@ func TestHold_Extend_shorter_and_unanswered(t *testing.T) {
 		between(s.T, "trust", h.Left(), 7*time.Second, 7*time.Second)
 		s.at(2 * time.Minute)
 		if !h.Trusted(0) || h.Terms().TTL != 10*time.Second {
-			s.Errorf("told %v: it was to be tried again while there was trust", w.story())
+			s.Errorf("listener got %v: want another try while there was trust", w.summary())
 		}
-		if got := w.story(); got[0] != "at risk" || got[1] != "recovered" {
-			s.Errorf("told %v", got)
+		if got := w.summary(); got[0] != "at risk" || got[1] != "recovered" {
+			s.Errorf("listener got %v", got)
 		}
 		for _, c := range s.made() {
-			if c.rs[0].TTL != 10*time.Second { // an old call may arrive late, and shorten what a new one made longer
-				s.Errorf("a TTL of %v was asked for while a shorter one may be under way", c.rs[0].TTL)
+			if c.rs[0].TTL != 10*time.Second { // an old call may arrive late and shorten the claim again
+				s.Errorf("a TTL of %v was requested while a shorter one may be under way", c.rs[0].TTL)
 			}
 		}
 	})
 }
 
 func TestHold_Extend_longer_and_failed(t *testing.T) {
-	play(t, first(down, fine), func(s *stage) {
+	inBubble(t, first(down, fine), func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl})
 		if err := h.Extend(s.Context(), time.Hour); !errors.Is(err, errDown) {
 			s.Errorf("Extend = %v", err)
@@ -91,14 +91,14 @@ func TestHold_Extend_longer_and_failed(t *testing.T) {
 			s.Errorf("terms %+v, %v left", h.Terms(), h.Left())
 		}
 		s.at(3 * time.Second)
-		if got := w.story(); !slices.Equal(got, []string{"at risk", "recovered"}) {
-			s.Errorf("told %v", got)
+		if got := w.summary(); !slices.Equal(got, []string{"at risk", "recovered"}) {
+			s.Errorf("listener got %v", got)
 		}
 	})
 }
 
 func TestHold_Extend_of_what_is_not_held(t *testing.T) {
-	play(t, func(context.Context, int) error { return driver.ErrNotHeld }, func(s *stage) {
+	inBubble(t, func(context.Context, int) error { return driver.ErrNotHeld }, func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl})
 		if err := h.Extend(s.Context(), time.Hour); !errors.Is(err, driver.ErrNotHeld) {
 			s.Errorf("Extend = %v", err)
@@ -112,8 +112,8 @@ func TestHold_Extend_of_what_is_not_held(t *testing.T) {
 	})
 }
 
-func TestHold_Extend_fails_when_it_is_over(t *testing.T) {
-	play(t, fine, func(s *stage) {
+func TestHold_Extend_fails_after_the_end(t *testing.T) {
+	inBubble(t, fine, func(s *harness) {
 		h, _ := s.keep(Terms{TTL: ttl})
 		_ = h.Stop(s.Context())
 		if err := h.Extend(s.Context(), ttl); !errors.Is(err, ErrStopped) {
@@ -131,7 +131,7 @@ func TestHold_Extend_fails_when_it_is_over(t *testing.T) {
 }
 
 func TestHold_Extend_keeps_a_fixed_hold_and_its_bound(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl, Fixed: true, MaxHold: time.Minute})
 		s.at(20 * time.Second)
 		if err := h.Extend(s.Context(), time.Hour); err != nil {
@@ -145,9 +145,9 @@ func TestHold_Extend_keeps_a_fixed_hold_and_its_bound(t *testing.T) {
 	})
 }
 
-// A fixed hold has no second try: who failed to extend it has to say so again.
+// The keeper does not retry a failed Extend of a fixed hold: the caller has to call it again.
 func TestHold_Extend_of_a_fixed_hold_fails(t *testing.T) {
-	play(t, down, func(s *stage) {
+	inBubble(t, down, func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl, Fixed: true})
 		if err := h.Extend(s.Context(), ttl); !errors.Is(err, errDown) {
 			s.Error(err)
@@ -159,9 +159,9 @@ func TestHold_Extend_of_a_fixed_hold_fails(t *testing.T) {
 	})
 }
 
-// The stage fails the test if two renewals of a hold are under way.
+// The harness fails the test if two renewals of a hold are under way.
 func TestHold_Extend_waits_for_a_renewal_and_a_renewal_for_it(t *testing.T) {
-	play(t, slow(4*time.Second, nil), func(s *stage) {
+	inBubble(t, slow(4*time.Second, nil), func(s *harness) {
 		h, _ := s.keep(Terms{TTL: ttl})
 		s.at(11 * ttl / 30)
 		if s.underWay() != 1 {
@@ -175,7 +175,7 @@ func TestHold_Extend_waits_for_a_renewal_and_a_renewal_for_it(t *testing.T) {
 		}
 		s.at(100 * time.Second)
 	})
-	play(t, slow(20*time.Second, nil), func(s *stage) {
+	inBubble(t, slow(20*time.Second, nil), func(s *harness) {
 		h, _ := s.keep(Terms{TTL: ttl})
 		if err := h.Extend(s.Context(), ttl); err != nil { // a renewal falls due meanwhile
 			s.Error(err)
@@ -187,7 +187,7 @@ func TestHold_Extend_waits_for_a_renewal_and_a_renewal_for_it(t *testing.T) {
 }
 
 func TestHold_Extend_waits_no_longer_than_ctx(t *testing.T) {
-	play(t, deaf, func(s *stage) {
+	inBubble(t, silent, func(s *harness) {
 		h, _ := s.keep(Terms{TTL: ttl})
 		s.at(11 * ttl / 30)
 		why := errors.New("no more patience")
@@ -200,11 +200,11 @@ func TestHold_Extend_waits_no_longer_than_ctx(t *testing.T) {
 }
 
 func TestHold_Stop_cuts_Extend_short(t *testing.T) {
-	for _, end := range []func(s *stage, h *Hold) error{
-		func(s *stage, h *Hold) error { return h.Stop(s.Context()) },
-		func(s *stage, _ *Hold) error { s.Close(); return nil },
+	for _, end := range []func(s *harness, h *Hold) error{
+		func(s *harness, h *Hold) error { return h.Stop(s.Context()) },
+		func(s *harness, _ *Hold) error { s.Close(); return nil },
 	} {
-		play(t, deaf, func(s *stage) {
+		inBubble(t, silent, func(s *harness) {
 			h, w := s.keep(Terms{TTL: ttl})
 			extended := make(chan error, 1)
 			go func() { extended <- h.Extend(s.Context(), time.Hour) }()
@@ -220,14 +220,14 @@ func TestHold_Stop_cuts_Extend_short(t *testing.T) {
 			}
 			s.at(2 * ttl)
 			if len(w.all()) != 0 || len(s.made()) != 1 || h.Trusted(0) || len(s.queue) != 0 {
-				s.Errorf("told %v after %d calls", w.story(), len(s.made()))
+				s.Errorf("listener got %v after %d calls", w.summary(), len(s.made()))
 			}
 		})
 	}
 }
 
-func TestHold_Extend_that_hangs_does_not_prolong_trust(t *testing.T) {
-	play(t, deaf, func(s *stage) {
+func TestHold_Extend_that_hangs_does_not_extend_trust(t *testing.T) {
+	inBubble(t, silent, func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl})
 		if err := h.Extend(s.Context(), time.Hour); !errors.Is(err, ErrExpired) {
 			s.Errorf("Extend = %v", err)
@@ -238,7 +238,7 @@ func TestHold_Extend_that_hangs_does_not_prolong_trust(t *testing.T) {
 	})
 }
 
-// Stop may come at any moment of Extend, and what has ended must not come back.
+// Stop may run at any moment of Extend. A hold that has ended must not come back.
 func TestHold_Stop_races_with_Extend(t *testing.T) {
 	send := func(_ context.Context, rs []driver.Renewal) []driver.Renewed { return make([]driver.Renewed, len(rs)) }
 	for range 20 {
@@ -257,13 +257,13 @@ func TestHold_Stop_races_with_Extend(t *testing.T) {
 				runtime.Gosched()
 				_ = h.Stop(context.Background())
 				if h.Trusted(0) {
-					t.Error("what was stopped is trusted")
+					t.Error("a stopped hold is trusted")
 				}
 			})
 		}
 		wg.Wait()
 		if left := len(k.queue); left != 0 {
-			t.Fatalf("%d that were stopped are in the queue", left)
+			t.Fatalf("%d stopped holds are in the queue", left)
 		}
 		k.Close()
 	}

@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// batchSize is how many holds one round trip renews at most. More would keep a
-	// store busy for so long that others notice.
+	// batchSize is how many holds one round trip renews at most. A larger batch would keep the
+	// store busy for so long that other clients notice.
 	batchSize = 500
 
-	// lookEvery is how often the keeper looks at the clock while anything is held: the
-	// timers of Go stand still while the machine is suspended.
-	lookEvery = time.Second
+	// checkEvery is how often the keeper reads the clock while it has holds. Go's timers stand
+	// still while the machine is suspended.
+	checkEvery = time.Second
 )
 
-// A Send renews many claims, as driver.RenewAll does.
+// A Send renews many claims, as [driver.RenewAll] does.
 type Send func(ctx context.Context, rs []driver.Renewal) []driver.Renewed
 
-// A Keeper renews all holds of a process on one schedule. It has no goroutine of its own: a
-// timer wakes it, and a goroutine lives as long as a batch of renewals is under way.
+// A Keeper renews all holds of a process on one schedule. It has no goroutine of its own: a timer
+// wakes it, and each batch of renewals has a goroutine while it is in flight.
 type Keeper struct {
 	send  Send
 	clock *Clock
 
 	mu     sync.Mutex
-	queue  queue // all holds that have not ended, by when they need a look
+	queue  queue // all holds that have not ended, in order of their next check
 	timer  *time.Timer
-	wake   time.Duration // when the timer fires, in time awake: it stands still while the machine is suspended
+	wake   time.Duration // when the timer fires, in time awake: timers stop while the machine is suspended
 	closed bool
-	wg     sync.WaitGroup // renewals and looks under way
+	wg     sync.WaitGroup // renewals and checks under way
 }
 
 // New returns a keeper that renews through send.
@@ -42,8 +42,8 @@ func New(clock *Clock, send Send) *Keeper {
 	return &Keeper{send: send, clock: clock, wake: never}
 }
 
-// Keep keeps a claim that was granted by a request sent at sent, until Stop or its loss. It returns
-// nil if there is no trust left to begin with: then the claim was never held.
+// Keep keeps a claim until [Hold.Stop] or its loss. The store granted the claim by a request sent
+// at sent. Keep returns nil if no trust is left at the start: the claim was never held then.
 func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Listener) *Hold {
 	h := new(Hold)
 	if !k.KeepProvisional(h, id, terms, sent, 0, listener) {
@@ -52,8 +52,9 @@ func (k *Keeper) Keep(id driver.ID, terms Terms, sent time.Duration, listener Li
 	return h
 }
 
-// KeepProvisional is Keep for a claim that was given only so much of its TTL to live from sent on; 0: all of it. It is renewed
-// soon. The hold is made in h, which nobody has used.
+// KeepProvisional is [Keeper.Keep] for a claim that the store keeps only for life from sent on, and
+// not for its TTL; 0: for all of the TTL. The keeper renews such a claim soon. h is a new Hold,
+// which KeepProvisional fills in.
 func (k *Keeper) KeepProvisional(h *Hold, id driver.ID, terms Terms, sent, life time.Duration, listener Listener) bool {
 	h.k, h.id, h.listener, h.terms, h.index = k, id, listener, terms, -1
 	k.mu.Lock()
@@ -61,9 +62,9 @@ func (k *Keeper) KeepProvisional(h *Hold, id driver.ID, terms Terms, sent, life 
 	h.bound(terms.MaxHold)
 	h.renewed(sent)
 	if life > 0 {
-		h.young = true
+		h.provisional = true
 		h.valid = sent + life - Margin(life)
-		h.renew = k.clock.Now() + jitter(youth)
+		h.renew = k.clock.Now() + jitter(confirmAfter)
 	}
 	if k.closed || k.clock.Now() >= h.valid {
 		return false
@@ -72,8 +73,9 @@ func (k *Keeper) KeepProvisional(h *Hold, id driver.ID, terms Terms, sent, life 
 	return true
 }
 
-// Close ends all renewing. It returns when none is under way, nor any call of a listener, so none
-// may call it. What is still held is neither released nor told.
+// Close ends all renewals. It returns when no renewal and no call of a listener is under way, so a
+// listener must not call it. Holds that have not ended are neither released nor reported to their
+// listeners.
 func (k *Keeper) Close() {
 	k.mu.Lock()
 	k.closed = true
@@ -87,7 +89,7 @@ func (k *Keeper) Close() {
 	k.wg.Wait()
 }
 
-// put puts h where it belongs in the queue, and the timer with it.
+// put sorts h into the queue and sets the timer.
 func (k *Keeper) put(h *Hold) {
 	if h.index < 0 {
 		heap.Push(&k.queue, h)
@@ -97,34 +99,34 @@ func (k *Keeper) put(h *Hold) {
 	k.arm()
 }
 
-// drop takes h out of the queue. The timer may fire for nothing: cheaper than to set it.
+// drop removes h from the queue. The timer may fire without need, which costs less than to set it.
 func (k *Keeper) drop(h *Hold) {
 	if h.index >= 0 {
 		heap.Remove(&k.queue, h.index)
 	}
 }
 
-// arm sets the timer if the first of the queue is due before it would fire.
+// arm sets the timer if the first hold of the queue is due before the timer would fire.
 func (k *Keeper) arm() {
 	if len(k.queue) == 0 || k.closed || k.queue[0].at-k.clock.Slept() >= k.wake {
 		return
 	}
 	now := k.clock.Now()
-	d := max(0, min(k.queue[0].at-now, lookEvery))
+	d := max(0, min(k.queue[0].at-now, checkEvery))
 	wake := now + d - k.clock.Slept()
 	if wake >= k.wake {
 		return
 	}
 	k.wake = wake
 	if k.timer == nil {
-		k.timer = time.AfterFunc(d, k.look)
+		k.timer = time.AfterFunc(d, k.check)
 	} else {
 		k.timer.Reset(d)
 	}
 }
 
-// look tells the losses and sends the renewals that are due.
-func (k *Keeper) look() {
+// check reports the losses and sends the renewals that are due.
+func (k *Keeper) check() {
 	k.mu.Lock()
 	if k.closed {
 		k.mu.Unlock()
@@ -134,8 +136,8 @@ func (k *Keeper) look() {
 	defer k.wg.Done()
 	k.wake = never
 	now := k.clock.Now()
-	var lost, due, aside []*Hold
-	open := map[int]bool{} // the sizes of which a renewal is due
+	var lost, due, later []*Hold
+	open := map[int]bool{} // the TTL sizes for which a renewal is due
 	horizon := now
 	for len(k.queue) > 0 && k.queue[0].at <= horizon {
 		h := k.queue[0]
@@ -145,18 +147,18 @@ func (k *Keeper) look() {
 		case now >= until:
 			h.lose(h.overdue())
 			lost = append(lost, h)
-		case h.under == nil && (h.renew <= now || open[size] && h.renew <= soon):
-			// Whoever of its size would be due soon comes along: one round trip for
-			// many, and the jitter does not tear them apart. Other sizes are
-			// left alone: to come early for a few would tear those apart.
+		case h.inFlight == nil && (h.renew <= now || open[size] && h.renew <= soon):
+			// A hold of the same size that is due soon joins: one round trip renews
+			// many, and the jitter does not split the batch. Holds of other sizes
+			// wait: to renew a few of those early would split their batch.
 			open[size] = true
 			horizon = max(horizon, soon)
 			due = append(due, h)
 		default:
-			aside = append(aside, h)
+			later = append(later, h)
 		}
 	}
-	for _, h := range aside {
+	for _, h := range later {
 		k.put(h)
 	}
 	for _, b := range k.batches(due, now) {
@@ -166,16 +168,17 @@ func (k *Keeper) look() {
 	k.mu.Unlock()
 	for i, h := range lost {
 		if i < len(lost)-1 {
-			k.wg.Go(h.tell) // a listener that takes its time holds up its own news only
+			k.wg.Go(h.notify) // a slow listener delays only its own notices
 		} else {
-			h.tell()
+			h.notify()
 		}
 	}
 }
 
-// batches sorts holds by the size of their TTL, since a batch has to be answered within a part
-// of the shortest one, and puts them back into the queue with a renewal under way. Those that would only make a last
-// batch that is not full, and are not due yet, go back without: they fill the next one.
+// batches groups holds by the size of their TTL, because a batch must be answered within a part of
+// its shortest TTL. It puts the holds back into the queue with a renewal in flight. If the last
+// batch is not full and its holds are not due yet, they go back without a renewal and fill the next
+// batch.
 func (k *Keeper) batches(due []*Hold, now time.Duration) []*batch {
 	groups := map[int][]*Hold{}
 	for _, h := range due {
@@ -218,31 +221,32 @@ func (k *Keeper) renew(b *batch) {
 	k.settle(b, sent, k.send(ctx, rs))
 }
 
-// settle notes the answers to a batch and tells them.
+// settle records the answers to a batch and notifies the listeners.
 func (k *Keeper) settle(b *batch, sent time.Duration, out []driver.Renewed) {
 	k.mu.Lock()
 	now := k.clock.Now()
 	for i, h := range b.holds {
-		h.under = nil
+		h.inFlight = nil
 		if h.ended == nil {
 			h.answered(sent, now, out[i])
 		}
 	}
 	k.mu.Unlock()
-	// Those who wait in Stop go on now: a listener may take its time, or wait in Stop itself.
+	// Callers that wait in Stop continue before the listeners are called: a listener may be slow,
+	// or wait in Stop itself.
 	b.end()
 	for _, h := range b.holds {
-		h.tell()
+		h.notify()
 	}
 }
 
-// A batch is a renewal of some holds that is under way.
+// A batch is one renewal of several holds, in flight.
 type batch struct {
 	holds  []*Hold
-	stay   int // how many of them still care; guarded by the keeper's lock
+	live   int // how many of them have not ended; guarded by the keeper's lock
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{} // closed when no hold has to do with the batch any more
+	done   chan struct{} // closed when no hold refers to the batch any more
 	run    func()
 }
 
@@ -253,19 +257,19 @@ func newBatch(ctx context.Context, run func()) *batch {
 }
 
 func (b *batch) add(h *Hold) {
-	h.under = b
+	h.inFlight = b
 	b.holds = append(b.holds, h)
-	b.stay++
+	b.live++
 }
 
-// leave says that one hold of the batch no longer cares. A batch nobody cares about is cut short.
-func (b *batch) leave() {
-	if b.stay--; b.stay == 0 {
+// detach records that one hold of the batch has ended. After the last one the batch is cancelled.
+func (b *batch) detach() {
+	if b.live--; b.live == 0 {
 		b.cancel()
 	}
 }
 
-// wait waits for the end of the batch, or of ctx.
+// wait blocks until the batch or ctx ends.
 func (b *batch) wait(ctx context.Context) error {
 	select {
 	case <-b.done:
@@ -280,7 +284,7 @@ func (b *batch) end() {
 	close(b.done)
 }
 
-// A queue is a heap of holds, the one to look at first on top.
+// A queue is a heap of holds. The hold that must be checked first is on top.
 type queue []*Hold
 
 func (q queue) Len() int           { return len(q) }

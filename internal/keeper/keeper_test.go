@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ttl is the TTL of most tests, and trust what of it may be trusted.
+// ttl is the TTL of most tests, and trust is ttl minus its margin.
 const (
 	ttl   = 30 * time.Second
 	trust = 29 * time.Second
@@ -25,14 +25,14 @@ const (
 
 var errDown = errors.New("the store is down")
 
-// An answer is what a store does with the n-th call, counted from 0.
+// An answer is the store's reaction to the n-th call, counted from 0.
 type answer func(ctx context.Context, n int) error
 
 func fine(context.Context, int) error { return nil }
 func down(context.Context, int) error { return errDown }
 
-// deaf is a store that never answers.
-func deaf(ctx context.Context, _ int) error {
+// silent is a store that never answers.
+func silent(ctx context.Context, _ int) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -49,49 +49,49 @@ func slow(d time.Duration, err error) answer {
 	}
 }
 
-// first gives the first answers one after the other, and the last of them from then on.
+// first gives the answers one after the other, and repeats the last.
 func first(answers ...answer) answer {
 	return func(ctx context.Context, n int) error {
 		return answers[min(n, len(answers)-1)](ctx, n)
 	}
 }
 
-// A call is one that came to the store.
+// A call is one call of the store.
 type call struct {
 	sent, took time.Duration
 	limit      time.Duration // how long it may take; 0: no limit
 	rs         []driver.Renewal
 }
 
-// A stage is a keeper in front of a store that answers as the test says. It fails the test if
-// a hold has two renewals under way.
-type stage struct {
+// A harness is a keeper with a store whose answers the test chooses. It fails the test if a hold
+// has two renewals under way.
+type harness struct {
 	*testing.T
 	*Keeper
 	answer answer
 
-	lock   sync.Mutex
-	calls  []call
-	flying map[driver.ID]bool
+	lock     sync.Mutex
+	calls    []call
+	inFlight map[driver.ID]bool
 }
 
-// play runs f in a bubble. Whatever f leaves held, nothing is under way afterwards.
-func play(t *testing.T, a answer, f func(s *stage)) {
+// inBubble runs f in a synctest bubble and closes the keeper afterwards.
+func inBubble(t *testing.T, a answer, f func(s *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, NewClock(), a)
+		s := newHarness(t, NewClock(), a)
 		defer s.Close()
 		f(s)
 	})
 }
 
-func newStage(t *testing.T, clock *Clock, a answer) *stage {
-	s := &stage{T: t, answer: a, flying: map[driver.ID]bool{}}
-	s.Keeper = New(clock, s.serve)
+func newHarness(t *testing.T, clock *Clock, a answer) *harness {
+	s := &harness{T: t, answer: a, inFlight: map[driver.ID]bool{}}
+	s.Keeper = New(clock, s.renewAll)
 	return s
 }
 
-func (s *stage) serve(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+func (s *harness) renewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	c := call{sent: s.now(), rs: rs}
 	if end, ok := ctx.Deadline(); ok {
 		c.limit = time.Until(end)
@@ -100,10 +100,10 @@ func (s *stage) serve(ctx context.Context, rs []driver.Renewal) []driver.Renewed
 	n := len(s.calls)
 	s.calls = append(s.calls, c)
 	for _, r := range rs {
-		if s.flying[r.ID] {
+		if s.inFlight[r.ID] {
 			s.Errorf("%v: a second renewal of %s is under way", c.sent, r.Key)
 		}
-		s.flying[r.ID] = true
+		s.inFlight[r.ID] = true
 	}
 	s.lock.Unlock()
 	err := s.answer(ctx, n)
@@ -112,16 +112,16 @@ func (s *stage) serve(ctx context.Context, rs []driver.Renewal) []driver.Renewed
 	s.calls[n].took = s.now() - c.sent
 	out := make([]driver.Renewed, len(rs))
 	for i, r := range rs {
-		delete(s.flying, r.ID)
+		delete(s.inFlight, r.ID)
 		out[i] = driver.Renewed{Behind: 7, Err: err}
 	}
 	return out
 }
 
-func (s *stage) now() time.Duration { return s.clock.Now() }
+func (s *harness) now() time.Duration { return s.clock.Now() }
 
-// at sleeps until the time is d, and lets everybody else finish what is to be done then.
-func (s *stage) at(d time.Duration) {
+// at sleeps until the time is d, and lets the other goroutines finish their work of that instant.
+func (s *harness) at(d time.Duration) {
 	s.Helper()
 	if d < s.now() {
 		s.Fatalf("it is %v: too late for %v", s.now(), d)
@@ -131,14 +131,14 @@ func (s *stage) at(d time.Duration) {
 }
 
 // made returns the calls so far.
-func (s *stage) made() []call {
+func (s *harness) made() []call {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return slices.Clone(s.calls)
 }
 
 // sent returns when the calls so far were sent.
-func (s *stage) sent() []time.Duration {
+func (s *harness) sent() []time.Duration {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	var out []time.Duration
@@ -148,17 +148,17 @@ func (s *stage) sent() []time.Duration {
 	return out
 }
 
-// underWay tells how many claims are being renewed.
-func (s *stage) underWay() int {
+// underWay returns how many claims are being renewed.
+func (s *harness) underWay() int {
 	s.lock.Lock()
 	defer s.lock.Unlock()
-	return len(s.flying)
+	return len(s.inFlight)
 }
 
-// keep keeps a claim that was asked for just now.
-func (s *stage) keep(terms Terms) (*Hold, *witness) {
+// keep keeps a claim that was requested just now.
+func (s *harness) keep(terms Terms) (*Hold, *recorder) {
 	s.Helper()
-	w := &witness{clock: s.clock}
+	w := &recorder{clock: s.clock}
 	h := s.Keep(id("a"), terms, s.now(), w)
 	if h == nil {
 		s.Fatal("no trust to begin with")
@@ -168,33 +168,33 @@ func (s *stage) keep(terms Terms) (*Hold, *witness) {
 
 func id(key string) driver.ID { return driver.ID{Key: key, Owner: key + "'s owner"} }
 
-// A witness writes down what it is told, and does what the test wants.
-type witness struct {
+// A recorder is a listener that records its calls, and calls do with each.
+type recorder struct {
 	clock *Clock
 
-	mu   sync.Mutex
-	told []told
-	do   func(told) // what to do when something is told
+	mu      sync.Mutex
+	records []record
+	do      func(record)
 }
 
-// told is one thing that was told: a renewal, or a loss.
-type told struct {
+// A record is one call of the listener: a renewal or a loss.
+type record struct {
 	at   time.Duration
 	r    Renewal
 	lost error
 }
 
-func (w *witness) Renewed(r Renewal) {
-	w.add(told{at: w.clock.Now(), r: r})
+func (w *recorder) Renewed(r Renewal) {
+	w.add(record{at: w.clock.Now(), r: r})
 }
 
-func (w *witness) Lost(cause error) {
-	w.add(told{at: w.clock.Now(), lost: cause})
+func (w *recorder) Lost(cause error) {
+	w.add(record{at: w.clock.Now(), lost: cause})
 }
 
-func (w *witness) add(n told) {
+func (w *recorder) add(n record) {
 	w.mu.Lock()
-	w.told = append(w.told, n)
+	w.records = append(w.records, n)
 	do := w.do
 	w.mu.Unlock()
 	if do != nil {
@@ -202,21 +202,21 @@ func (w *witness) add(n told) {
 	}
 }
 
-// whenTold says what to do from now on when something is told.
-func (w *witness) whenTold(do func(told)) {
+// onCall sets the function that is called with each record from now on.
+func (w *recorder) onCall(do func(record)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.do = do
 }
 
-func (w *witness) all() []told {
+func (w *recorder) all() []record {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.told)
+	return slices.Clone(w.records)
 }
 
-// story is what was told, in words: "renewed", "at risk", "failed" again, "recovered", "lost".
-func (w *witness) story() []string {
+// summary returns the calls as words: "renewed", "at risk", "failed" again, "recovered", "lost".
+func (w *recorder) summary() []string {
 	var out []string
 	for _, n := range w.all() {
 		switch {
@@ -235,17 +235,18 @@ func (w *witness) story() []string {
 	return out
 }
 
-// end returns when and why the loss was told, and fails the test if it was not told once and last.
-func (w *witness) end(t *testing.T) (time.Duration, error) {
+// end returns when the loss was reported, and its cause. It fails the test unless the loss was
+// reported once, as the last call.
+func (w *recorder) end(t *testing.T) (time.Duration, error) {
 	t.Helper()
 	all := w.all()
 	for i, n := range all {
 		if (n.lost != nil) != (i == len(all)-1) {
-			t.Fatalf("told %v: want one loss, at the end", w.story())
+			t.Fatalf("listener got %v: want one loss, at the end", w.summary())
 		}
 	}
 	if len(all) == 0 {
-		t.Fatal("no loss was told")
+		t.Fatal("no loss was reported")
 	}
 	return all[len(all)-1].at, all[len(all)-1].lost
 }
@@ -261,7 +262,7 @@ func between(t *testing.T, what string, d, low, high time.Duration) {
 func TestKeeper_renews_after_about_a_third(t *testing.T) {
 	seen := map[time.Duration]bool{}
 	for range 20 {
-		play(t, fine, func(s *stage) {
+		inBubble(t, fine, func(s *harness) {
 			h, w := s.keep(Terms{TTL: ttl})
 			s.at(10 * ttl)
 			last := time.Duration(0)
@@ -273,7 +274,7 @@ func TestKeeper_renews_after_about_a_third(t *testing.T) {
 			if n := len(s.sent()); n < 27 || n > 34 {
 				s.Errorf("%d renewals in ten TTLs", n)
 			}
-			if !h.Trusted(0) || slices.Contains(w.story(), "lost") {
+			if !h.Trusted(0) || slices.Contains(w.summary(), "lost") {
 				s.Error("the hold is lost though every renewal succeeded")
 			}
 		})
@@ -283,22 +284,23 @@ func TestKeeper_renews_after_about_a_third(t *testing.T) {
 	}
 }
 
-func TestKeeper_asks_for_the_TTL_and_the_delay(t *testing.T) {
-	play(t, fine, func(s *stage) {
+func TestKeeper_requests_the_TTL_and_the_delay(t *testing.T) {
+	inBubble(t, fine, func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl, Delay: 7 * time.Second})
 		between(s.T, "trust", h.Left(), trust, trust)
 		s.at(ttl / 2)
-		if got := s.made()[0].rs; len(got) != 1 || got[0].TTL != ttl+7*time.Second || got[0].ID != id("a") || got[0].Keep || got[0].Value != nil {
+		got := s.made()[0].rs
+		if len(got) != 1 || got[0].TTL != ttl+7*time.Second || got[0].ID != id("a") || got[0].Keep || got[0].Value != nil {
 			s.Errorf("sent %+v", got)
 		}
 		if r := w.all()[0].r; r.Behind != 7 || r.Err != nil || r.Took != 0 || r.Left != trust-s.sent()[0] {
-			s.Errorf("told %+v", r)
+			s.Errorf("listener got %+v", r)
 		}
 	})
 }
 
 func TestKeeper_tries_again_at_a_twentieth_while_there_is_trust(t *testing.T) {
-	play(t, down, func(s *stage) {
+	inBubble(t, down, func(s *harness) {
 		_, w := s.keep(Terms{TTL: ttl})
 		s.at(3 * ttl)
 		sent := s.sent()
@@ -310,9 +312,9 @@ func TestKeeper_tries_again_at_a_twentieth_while_there_is_trust(t *testing.T) {
 		if len(sent) < 11 || len(sent) > 16 {
 			s.Errorf("%d tries", len(sent))
 		}
-		story := w.story()
-		if story[0] != "at risk" || story[1] != "failed" || len(story) != len(sent)+1 {
-			s.Errorf("told %v", story)
+		got := w.summary()
+		if got[0] != "at risk" || got[1] != "failed" || len(got) != len(sent)+1 {
+			s.Errorf("listener got %v", got)
 		}
 		if at, cause := w.end(s.T); at != trust || !errors.Is(cause, ErrExpired) {
 			s.Errorf("lost at %v by %v", at, cause)
@@ -321,7 +323,7 @@ func TestKeeper_tries_again_at_a_twentieth_while_there_is_trust(t *testing.T) {
 }
 
 func TestKeeper_limits_a_try_to_a_quarter(t *testing.T) {
-	play(t, deaf, func(s *stage) {
+	inBubble(t, silent, func(s *harness) {
 		_, w := s.keep(Terms{TTL: ttl})
 		s.at(2 * ttl)
 		if len(s.made()) < 2 {
@@ -340,14 +342,14 @@ func TestKeeper_limits_a_try_to_a_quarter(t *testing.T) {
 	})
 }
 
-func TestKeeper_tells_risk_recovery_and_loss_in_order(t *testing.T) {
+func TestKeeper_reports_risk_recovery_and_loss_in_order(t *testing.T) {
 	answers := first(down, down, fine, fine, down, fine, down, down, func(context.Context, int) error { return driver.ErrNotHeld })
-	play(t, answers, func(s *stage) {
+	inBubble(t, answers, func(s *harness) {
 		_, w := s.keep(Terms{TTL: ttl})
 		s.at(3 * ttl)
 		want := []string{"at risk", "failed", "recovered", "renewed", "at risk", "recovered", "at risk", "failed", "failed", "lost"}
-		if got := w.story(); !slices.Equal(got, want) {
-			s.Errorf("told %v, want %v", got, want)
+		if got := w.summary(); !slices.Equal(got, want) {
+			s.Errorf("listener got %v, want %v", got, want)
 		}
 		for _, n := range w.all() {
 			if n.lost == nil && n.r.Left <= 0 {
@@ -360,7 +362,7 @@ func TestKeeper_tells_risk_recovery_and_loss_in_order(t *testing.T) {
 func TestKeeper_loses_at_once_what_the_store_does_not_hold(t *testing.T) {
 	broken := &driver.BrokenError{Reason: "maintenance"}
 	for _, cause := range []error{driver.ErrNotHeld, broken, fmt.Errorf("node 3: %w", driver.ErrNotHeld)} {
-		play(t, func(context.Context, int) error { return cause }, func(s *stage) {
+		inBubble(t, func(context.Context, int) error { return cause }, func(s *harness) {
 			h, w := s.keep(Terms{TTL: ttl})
 			s.at(3 * ttl)
 			at, got := w.end(s.T)
@@ -372,19 +374,19 @@ func TestKeeper_loses_at_once_what_the_store_does_not_hold(t *testing.T) {
 				s.Errorf("the reason is gone: %v", got)
 			}
 			if h.Trusted(0) || !h.Lose() || !errors.Is(h.Stop(s.Context()), cause) {
-				s.Error("what was lost is trusted, or its cause forgotten")
+				s.Error("a lost hold is trusted, or its cause forgotten")
 			}
 		})
 	}
 }
 
 func TestKeeper_Keep_too_late(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		s.at(trust)
-		if s.Keep(id("a"), Terms{TTL: ttl}, 0, &witness{clock: s.clock}) != nil {
+		if s.Keep(id("a"), Terms{TTL: ttl}, 0, &recorder{clock: s.clock}) != nil {
 			s.Error("kept without trust")
 		}
-		h := s.Keep(id("b"), Terms{TTL: ttl}, 1, &witness{clock: s.clock})
+		h := s.Keep(id("b"), Terms{TTL: ttl}, 1, &recorder{clock: s.clock})
 		if h == nil || h.Left() != 1 {
 			s.Error("not kept, with a nanosecond of trust")
 		}
@@ -392,7 +394,7 @@ func TestKeeper_Keep_too_late(t *testing.T) {
 }
 
 func TestKeeper_Close(t *testing.T) {
-	play(t, deaf, func(s *stage) {
+	inBubble(t, silent, func(s *harness) {
 		a, w := s.keep(Terms{TTL: ttl})
 		s.at(11 * ttl / 30)
 		if s.underWay() != 1 {
@@ -420,14 +422,14 @@ func TestKeeper_Close(t *testing.T) {
 		s.Close()
 		s.at(10 * ttl)
 		if len(s.made()) != 1 || len(w.all()) != 0 || len(s.queue) != 0 {
-			s.Errorf("after Close: %d calls, told %v, %d in the queue", len(s.made()), w.story(), len(s.queue))
+			s.Errorf("after Close: %d calls, listener got %v, %d in the queue", len(s.made()), w.summary(), len(s.queue))
 		}
 	})
 }
 
-// A bubble whose clock does not move when only a timer could move it has no timers left.
+// Stop of a timer returns true only if the timer was running.
 func TestKeeper_Close_leaves_no_timer(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		s.keep(Terms{TTL: ttl})
 		s.Close()
 		if s.timer.Stop() {
@@ -437,12 +439,12 @@ func TestKeeper_Close_leaves_no_timer(t *testing.T) {
 }
 
 func TestKeeper_sleeps_when_nothing_is_held(t *testing.T) {
-	play(t, fine, func(s *stage) {
+	inBubble(t, fine, func(s *harness) {
 		h, _ := s.keep(Terms{TTL: ttl})
 		if err := h.Stop(s.Context()); err != nil {
 			s.Fatal(err)
 		}
-		s.at(lookEvery + 1)
+		s.at(checkEvery + 1)
 		if s.timer.Stop() {
 			s.Error("the keeper looks at nothing")
 		}

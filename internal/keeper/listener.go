@@ -2,53 +2,57 @@ package keeper
 
 import "time"
 
-// A Listener is told what becomes of a hold, in order and by one call at a time. It is called without
-// any lock held, never after Stop has returned but for a call that had already begun. Other holds
-// may have to wait for it, though not their trust: it should return soon.
+// A Listener gets the events of a hold, in order and one call at a time. The keeper holds no lock
+// during a call. After [Hold.Stop] has returned, no new call begins. Other holds may have to wait
+// for a call, but not their trust: a call should return soon.
 type Listener interface {
-	// Renewed tells how one renewal ended.
+	// Renewed reports how one renewal ended.
 	Renewed(Renewal)
-	// Lost tells that the hold is lost and why. It is the last call.
+	// Lost reports that the hold is lost and why. It is the last call.
 	Lost(cause error)
 }
 
-// A Renewal tells how one renewal ended.
+// A Renewal describes how one renewal ended.
 type Renewal struct {
-	Took   time.Duration
-	Left   time.Duration // the trust that was left when it ended
-	Margin time.Duration // the same whatever MaxHold says, if it succeeded in time and the claim had been given all of its TTL; or 0
-	Thin   bool          // the margin was less than another try may take
-	Behind int           // how many wait for the key, if Err is nil
-	Err    error         // nil, or why it failed; it will be tried again unless the hold is lost
-	Risk   bool          // the renewal before this one had failed
+	Took time.Duration
+	Left time.Duration // the trust that was left when the renewal ended
+
+	// Margin is Left without the bound of MaxHold. It is 0 if the renewal failed or came too
+	// late, or if the claim was provisional.
+	Margin time.Duration
+
+	Thin   bool  // Margin was less than another try may take
+	Behind int   // how many claims wait for the key, if Err is nil
+	Err    error // nil, or why the renewal failed; the keeper tries again unless the hold is lost
+	Risk   bool  // the renewal before this one had failed
 }
 
-// news is a renewal, or a loss.
-type news struct {
+// A notice is a call that the listener has not had yet: a renewal or a loss.
+type notice struct {
 	r    Renewal
 	lost error
 }
 
-// tell tells the listener what it has yet to be told, unless somebody else is telling it. News
-// of one hold may come from several goroutines, and from within the listener itself.
-func (h *Hold) tell() {
+// notify calls the listener for all queued notices, unless another goroutine is doing so. Several
+// goroutines may queue notices of one hold, and the listener itself may do so during a call.
+func (h *Hold) notify() {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	if h.telling {
+	if h.notifying {
 		return
 	}
-	h.telling = true
-	defer func() { h.telling = false }()
-	for len(h.news) > 0 {
-		n := h.news[0]
-		h.news = h.news[1:]
-		h.announce(n)
+	h.notifying = true
+	defer func() { h.notifying = false }()
+	for len(h.notices) > 0 {
+		n := h.notices[0]
+		h.notices = h.notices[1:]
+		h.deliver(n)
 	}
-	h.news = nil
+	h.notices = nil
 }
 
-// announce calls the listener without the keeper's lock, which is held before and after.
-func (h *Hold) announce(n news) {
+// deliver calls the listener. It releases the keeper's lock for the call and locks it again.
+func (h *Hold) deliver(n notice) {
 	h.k.mu.Unlock()
 	defer h.k.mu.Lock() // also if the listener panics
 	if n.lost != nil {

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// last returns the last renewal that was told.
-func (w *witness) last(t *testing.T) Renewal {
+// last returns the last renewal that was reported.
+func (w *recorder) last(t *testing.T) Renewal {
 	t.Helper()
 	all := w.all()
 	if len(all) == 0 {
-		t.Fatal("nothing was told")
+		t.Fatal("nothing was reported")
 	}
 	return all[len(all)-1].r
 }
@@ -18,8 +18,8 @@ func (w *witness) last(t *testing.T) Renewal {
 func TestRenewal_Margin(t *testing.T) {
 	for name, c := range map[string]struct {
 		terms Terms
-		late  time.Duration // after which Extend is called by hand
-		to    time.Duration // the TTL that it asks for
+		late  time.Duration // when the test calls Extend
+		to    time.Duration // the TTL of that call
 		want  time.Duration
 		thin  bool
 	}{
@@ -31,7 +31,7 @@ func TestRenewal_Margin(t *testing.T) {
 		"before a long hold": {Terms{TTL: ttl, Fixed: true, MaxHold: 11 * time.Second}, 10 * time.Second, ttl, 19 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, fine, func(s *stage) {
+			inBubble(t, fine, func(s *harness) {
 				h, w := s.keep(c.terms)
 				s.at(c.late)
 				if err := h.Extend(s.Context(), c.to); err != nil {
@@ -45,11 +45,11 @@ func TestRenewal_Margin(t *testing.T) {
 	}
 }
 
-// There is none if the answer is bad, or good and too late.
+// A renewal that failed or came too late has no margin.
 func TestRenewal_Margin_of_none(t *testing.T) {
 	for name, a := range map[string]answer{"down": down, "too late": slow(20*time.Second, nil)} {
 		t.Run(name, func(t *testing.T) {
-			play(t, a, func(s *stage) {
+			inBubble(t, a, func(s *harness) {
 				h, w := s.keep(Terms{TTL: ttl, Fixed: true})
 				s.at(10 * time.Second)
 				if err := h.Extend(s.Context(), ttl); err == nil {

@@ -16,8 +16,8 @@ import (
 
 var seeds = flag.Int("seeds", 300, "how many runs TestKeeper_random makes")
 
-// TestKeeper_random plays holds against a store that answers at random. An oracle that sees
-// only what is asked and answered knows at every instant which of them may be trusted.
+// TestKeeper_random runs holds against a store that answers at random. An oracle that sees only the
+// requests and the answers knows at every instant which holds may be trusted.
 func TestKeeper_random(t *testing.T) {
 	sum := map[string]int{}
 	for seed := range uint64(*seeds) {
@@ -28,8 +28,8 @@ func TestKeeper_random(t *testing.T) {
 	}
 	t.Log(sum)
 	for _, what := range []string{
-		"fine", "slow", "down", "lost reply", "not held", "deaf", "hung", // what the store did
-		"expired", "reached its bound", "taken away", "stopped", "extended", "held to the end", // what became of holds
+		"fine", "slow", "down", "lost reply", "not held", "silent", "hung", // answers of the store
+		"expired", "reached its bound", "taken away", "stopped", "extended", "held to the end", // ends of holds
 	} {
 		if sum[what] == 0 && *seeds >= 100 {
 			t.Errorf("no run came to %q", what)
@@ -37,15 +37,15 @@ func TestKeeper_random(t *testing.T) {
 	}
 }
 
-// An oracle is what is known of one claim.
+// An oracle knows the expected state of one claim.
 type oracle struct {
-	h       *Hold
-	w       *witness
-	until   time.Duration // when trust ends by what was asked and answered
-	cut     time.Duration // when MaxHold is over
-	gone    time.Duration // when the store said that it is not held
-	stopped time.Duration // when Stop was called
-	flying  bool          // a renewal is under way
+	h        *Hold
+	w        *recorder
+	until    time.Duration // when trust ends by the requests and answers so far
+	cut      time.Duration // when MaxHold ends the hold
+	gone     time.Duration // when the store answered "not held"
+	stopped  time.Duration // when Stop was called
+	inFlight bool          // a renewal is under way
 }
 
 // loss returns when and why the hold is lost, if nothing else happens.
@@ -60,7 +60,7 @@ func (o *oracle) loss() (time.Duration, error) {
 	}
 }
 
-// trusted tells whether the hold must be trusted at now, and must not otherwise.
+// trusted reports whether the hold must be trusted at now. If not, it must not be trusted.
 func (o *oracle) trusted(now time.Duration) bool {
 	lost, _ := o.loss()
 	return now < lost && now < o.stopped
@@ -70,8 +70,8 @@ func (o *oracle) trusted(now time.Duration) bool {
 type run struct {
 	*testing.T
 	*Keeper
-	end  chan struct{} // closed when the run is over
-	mood int           // how good the store is: of that many calls, 13 go wrong
+	end  chan struct{} // closed when the run ends
+	mood int           // how good the store is: of so many calls, 13 go wrong
 
 	lock   sync.Mutex
 	rnd    *rand.Rand
@@ -82,7 +82,7 @@ type run struct {
 func newRun(t *testing.T, seed uint64, sum map[string]int) *run {
 	r := &run{T: t, end: make(chan struct{}), rnd: rand.New(rand.NewPCG(seed, 0)), claims: map[string]*oracle{}, sum: sum}
 	r.mood = []int{20, 60, 200}[r.n(3)]
-	r.Keeper = New(NewClock(), r.serve)
+	r.Keeper = New(NewClock(), r.renewAll)
 	return r
 }
 
@@ -102,7 +102,7 @@ func (r *run) play() {
 	synctest.Wait()
 	r.check()
 	r.Close()
-	r.judge()
+	r.verify()
 }
 
 // n is a random number below most.
@@ -112,7 +112,7 @@ func (r *run) n(most int) int {
 	return r.rnd.IntN(most)
 }
 
-// d is a random time up to most, so fine that no two things happen at one instant by chance.
+// d is a random duration up to most, so fine that no two events share an instant by chance.
 func (r *run) d(most time.Duration) time.Duration { return time.Duration(1 + r.n(int(most))) }
 
 // pause sleeps for d, or to the end of the run; it reports whether there is more to do.
@@ -125,7 +125,7 @@ func (r *run) pause(d time.Duration) bool {
 	}
 }
 
-// live is the life of one hold and of those who use it.
+// live runs one hold and its users.
 func (r *run) live(key string) {
 	if !r.pause(r.d(5 * time.Second)) {
 		return
@@ -137,7 +137,7 @@ func (r *run) live(key string) {
 	sent := r.clock.Now()
 	time.Sleep(r.d(terms.TTL / 2)) // the answer to the request takes its time
 	o := &oracle{
-		w: &witness{clock: r.clock}, until: sent + terms.TTL - Margin(terms.TTL), cut: never, gone: never, stopped: never,
+		w: &recorder{clock: r.clock}, until: sent + terms.TTL - Margin(terms.TTL), cut: never, gone: never, stopped: never,
 	}
 	if terms.MaxHold > 0 {
 		o.cut = r.clock.Now() + terms.MaxHold
@@ -171,7 +171,7 @@ func (r *run) stop(o *oracle) {
 	}
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	if o.flying {
+	if o.inFlight {
 		r.Errorf("%v: a renewal is under way after Stop", r.clock.Now())
 	}
 }
@@ -191,19 +191,19 @@ func (r *run) extend(o *oracle) {
 }
 
 // serve answers a batch, all of it alike.
-func (r *run) serve(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+func (r *run) renewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	sent := r.clock.Now()
 	r.lock.Lock()
 	for _, a := range rs {
 		o := r.claims[a.Key]
-		if o.flying {
+		if o.inFlight {
 			r.Errorf("%v: a second renewal of %s is under way", sent, a.Key)
 		}
 		if !o.trusted(sent) {
 			r.Errorf("%v: %s is renewed after its end", sent, a.Key)
 		}
-		o.flying = true
-		// A shorter TTL may be obeyed and never answered. An equal one changes nothing.
+		o.inFlight = true
+		// The store may apply a shorter TTL and never answer. An equal one changes nothing.
 		o.until = min(o.until, sent+a.TTL-Margin(a.TTL))
 	}
 	r.lock.Unlock()
@@ -215,10 +215,10 @@ func (r *run) serve(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
 	for i, a := range rs {
 		o := r.claims[a.Key]
-		o.flying = false
+		o.inFlight = false
 		out[i].Err = err
 		switch {
-		case !o.trusted(now): // what is over stays over
+		case !o.trusted(now): // a hold that has ended stays ended
 		case err == nil:
 			o.until = max(o.until, sent+a.TTL-Margin(a.TTL))
 		case errors.Is(err, driver.ErrNotHeld):
@@ -228,7 +228,7 @@ func (r *run) serve(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	return out
 }
 
-// outcome decides what becomes of a call, and how long that takes.
+// outcome chooses the answer to a call, and how long the answer takes.
 func (r *run) outcome(ctx context.Context, ttl time.Duration) (string, error) {
 	switch r.n(r.mood) {
 	case 0:
@@ -236,8 +236,8 @@ func (r *run) outcome(ctx context.Context, ttl time.Duration) (string, error) {
 	case 1, 2, 3, 4:
 		return "down", errDown
 	case 5, 6:
-		return "deaf", deaf(ctx, 0)
-	case 7: // it does not obey its limit, and says in the end that all is well
+		return "silent", silent(ctx, 0)
+	case 7: // it ignores its limit, and reports success in the end
 		r.pause(r.d(2 * ttl))
 		return "hung", nil
 	case 8, 9:
@@ -250,7 +250,7 @@ func (r *run) outcome(ctx context.Context, ttl time.Duration) (string, error) {
 	}
 }
 
-// check compares what is trusted now with what may be.
+// check compares the holds that are trusted now with those that the oracle trusts.
 func (r *run) check() {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -263,8 +263,8 @@ func (r *run) check() {
 	}
 }
 
-// judge looks at what was told in the end.
-func (r *run) judge() {
+// verify checks the calls of the listeners after the run.
+func (r *run) verify() {
 	now := r.clock.Now()
 	for key, o := range r.claims {
 		lost, why := o.loss()
@@ -273,27 +273,27 @@ func (r *run) judge() {
 		for i, n := range all {
 			if n.lost != nil {
 				if i != len(all)-1 || n.at != lost || !errors.Is(n.lost, why) {
-					r.Errorf("%s: told %v, lost at %v by %v, want %v by %v", key, o.w.story(), n.at, n.lost, lost, why)
+					r.Errorf("%s: listener got %v, lost at %v by %v, want %v by %v", key, o.w.summary(), n.at, n.lost, lost, why)
 				}
 				continue
 			}
 			if n.r.Risk != risk || n.at > o.stopped {
-				r.Errorf("%s: told %+v at %v, stopped at %v", key, n.r, n.at, o.stopped)
+				r.Errorf("%s: listener got %+v at %v, stopped at %v", key, n.r, n.at, o.stopped)
 			}
 			risk = n.r.Err != nil
 		}
-		told := len(all) > 0 && all[len(all)-1].lost != nil
-		if want := lost <= now && lost < o.stopped; told != want {
-			r.Errorf("%s: told %v, lost at %v by %v, stopped at %v", key, o.w.story(), lost, why, o.stopped)
+		reported := len(all) > 0 && all[len(all)-1].lost != nil
+		if want := lost <= now && lost < o.stopped; reported != want {
+			r.Errorf("%s: listener got %v, lost at %v by %v, stopped at %v", key, o.w.summary(), lost, why, o.stopped)
 		}
 		switch {
-		case !told && o.stopped == never:
+		case !reported && o.stopped == never:
 			r.sum["held to the end"]++
-		case told && errors.Is(why, ErrExpired):
+		case reported && errors.Is(why, ErrExpired):
 			r.sum["expired"]++
-		case told && errors.Is(why, ErrMaxHold):
+		case reported && errors.Is(why, ErrMaxHold):
 			r.sum["reached its bound"]++
-		case told:
+		case reported:
 			r.sum["taken away"]++
 		}
 	}

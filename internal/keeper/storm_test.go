@@ -12,30 +12,30 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A storm is a keeper whose store, whenever it is asked, sets callers loose on the very holds
-// that are being renewed: everything happens at one instant, on all processors.
+// A storm is a keeper whose store, at every call, starts goroutines that use the holds that are
+// being renewed. Everything happens at one instant, on all processors.
 type storm struct {
 	*testing.T
 	*Keeper
 	wg sync.WaitGroup
 
-	lock   sync.Mutex
-	holds  map[string]*Hold
-	flying map[string]bool
+	lock     sync.Mutex
+	holds    map[string]*Hold
+	inFlight map[string]bool
 }
 
 func TestKeeper_storm(t *testing.T) {
 	for range 1000 {
 		synctest.Test(t, func(t *testing.T) {
-			s := &storm{T: t, holds: map[string]*Hold{}, flying: map[string]bool{}}
-			s.Keeper = New(NewClock(), s.serve)
-			var ears []*witness
+			s := &storm{T: t, holds: map[string]*Hold{}, inFlight: map[string]bool{}}
+			s.Keeper = New(NewClock(), s.renewAll)
+			var recorders []*recorder
 			s.lock.Lock()
 			for i := range 10 {
-				w := &witness{clock: s.clock}
+				w := &recorder{clock: s.clock}
 				s.holds[fmt.Sprint(i)] = s.Keep(id(fmt.Sprint(i)), Terms{TTL: time.Second}, 0, w)
-				w.whenTold(func(told) { s.act(s.holds[fmt.Sprint(i)]) })
-				ears = append(ears, w)
+				w.onCall(func(record) { s.act(s.holds[fmt.Sprint(i)]) })
+				recorders = append(recorders, w)
 			}
 			s.lock.Unlock()
 			time.Sleep(3 * time.Second)
@@ -43,18 +43,18 @@ func TestKeeper_storm(t *testing.T) {
 				s.wg.Go(func() { s.act(h) })
 			}
 			s.Close()
-			if len(s.queue) != 0 || len(s.flying) != 0 {
-				t.Errorf("after Close: %d in the queue, %d being renewed", len(s.queue), len(s.flying))
+			if len(s.queue) != 0 || len(s.inFlight) != 0 {
+				t.Errorf("after Close: %d in the queue, %d being renewed", len(s.queue), len(s.inFlight))
 			}
 			s.wg.Wait()
-			for i, w := range ears {
+			for i, w := range recorders {
 				all := w.all()
 				for j, n := range all {
 					if n.lost != nil && j < len(all)-1 {
-						t.Errorf("told %v", w.story())
+						t.Errorf("listener got %v", w.summary())
 					}
 				}
-				if h := s.holds[fmt.Sprint(i)]; h.Trusted(0) || h.ended == nil || h.under != nil || h.telling {
+				if h := s.holds[fmt.Sprint(i)]; h.Trusted(0) || h.ended == nil || h.inFlight != nil || h.notifying {
 					t.Errorf("hold %d outlived its keeper", i)
 				}
 			}
@@ -65,15 +65,15 @@ func TestKeeper_storm(t *testing.T) {
 	}
 }
 
-func (s *storm) serve(_ context.Context, rs []driver.Renewal) []driver.Renewed {
+func (s *storm) renewAll(_ context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	for _, r := range rs {
-		if s.flying[r.Key] {
+		if s.inFlight[r.Key] {
 			s.Errorf("a second renewal of %s is under way", r.Key)
 		}
-		s.flying[r.Key] = true
+		s.inFlight[r.Key] = true
 		h := s.holds[r.Key]
 		for range 3 {
 			s.wg.Go(func() { s.act(h) })
@@ -85,7 +85,7 @@ func (s *storm) serve(_ context.Context, rs []driver.Renewal) []driver.Renewed {
 	}
 	s.lock.Lock()
 	for i, r := range rs {
-		delete(s.flying, r.Key)
+		delete(s.inFlight, r.Key)
 		switch rand.N(20) {
 		case 0:
 			out[i].Err = driver.ErrNotHeld

@@ -16,10 +16,10 @@ import (
 // auto is the revision of -since that [base] chooses.
 const auto = "auto"
 
-// recent is how many commits back the base is where nothing else tells what has landed.
+// recent is the number of commits to go back if nothing else defines the base.
 const recent = 20
 
-// git runs git and returns what it prints.
+// git runs git and returns its output.
 func git(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	var stderr strings.Builder
@@ -33,8 +33,8 @@ func git(ctx context.Context, args ...string) (string, error) {
 }
 
 // base returns the commit that the working tree is compared with: DISTLOCK_BASE if it is set; else
-// the merge base with origin/main, if that is not HEAD; else the commit [recent] steps back, or
-// the first one. In a fresh clone of main, origin/main is HEAD: only the last rule is left.
+// the merge base with origin/main, if that is not HEAD; else the commit [recent] steps back, or the
+// first one. In a fresh clone of main, origin/main is HEAD, and only the last rule applies.
 func base(ctx context.Context) (string, error) {
 	if rev := os.Getenv("DISTLOCK_BASE"); rev != "" {
 		return rev, nil
@@ -80,7 +80,8 @@ func changeSince(ctx context.Context, rev string) (change, error) {
 		now, _ := os.ReadFile(filepath.FromSlash(file)) // a removed one has none after
 		maps.Copy(after, rowsOf(string(now)))
 	}
-	return change{packagesOf(files, hasGo), rowsThatDiffer(before, after), tree{hasGo, testImports}}, nil
+	return change{packagesOf(files, hasGo), rowsThatDiffer(before, after),
+		tree{hasGo, testImports}}, nil
 }
 
 // seedOf returns a seed that is the same for the same commit.

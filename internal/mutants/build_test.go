@@ -78,40 +78,46 @@ func want(t *testing.T, ok bool) {
 	}
 }
 
-// Mutants that share a program have the verdicts that they have by themselves, and one that does
-// not compile takes no other with it.
+// Mutants that share a program get the same verdicts as alone. A mutant that does not compile does
+// not affect the others.
 func TestRunner(t *testing.T) {
 	t.Chdir(t.TempDir())
 	all := module(t)
 	out, err := runAll(t, all, 0)
-	if !strings.Contains(out, "compiled by themselves: unknown-name\n") || strings.Contains(out, "do not compile with many") {
-		t.Errorf("not one alone is compiled by itself:\n%s", out)
+	if !strings.Contains(out, "compiled alone: unknown-name\n") ||
+		strings.Contains(out, "do not compile with many") {
+		t.Errorf("not exactly one mutant is compiled alone:\n%s", out)
 	}
 	if err == nil || !strings.Contains(out, "11 mutants, 1 survived, 3 broken") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for name, want := range map[string]verdict{
-		"in-a-body": caught, "same-body": caught, "whole-body": caught, "embedded-text": caught, "embedded-files": caught,
-		"constant": caught, "label": caught, "survivor": survived, "unknown-name": broken, "not-there": broken,
+		"in-a-body": caught, "same-body": caught, "whole-body": caught, "embedded-text": caught,
+		"embedded-files": caught,
+		"constant":       caught, "label": caught, "survivor": survived, "unknown-name": broken,
+		"not-there":   broken,
 		"there-twice": broken,
 	} {
-		if !hasVerdict(out, want, name) || (want != caught) != strings.Contains(out, "again: scripts/mutants '^"+name+"$'") {
+		if !hasVerdict(out, want, name) ||
+			(want != caught) != strings.Contains(out, "again: scripts/mutants '^"+name+"$'") {
 			t.Errorf("%s: want %s\n%s", name, want, out)
 		}
 	}
 
 	c, err := combine(all)
-	if err != nil || len(c.names) != 7 || c.names["constant"] || c.names["label"] || c.names["there-twice"] || c.names["not-there"] {
+	if err != nil || len(c.names) != 7 || c.names["constant"] || c.names["label"] ||
+		c.names["there-twice"] || c.names["not-there"] {
 		t.Errorf("in one program: %v (%v)", c.names, err)
 	}
 }
 
-// A missing return is no branch's own: then all are compiled by themselves.
+// A missing return cannot be assigned to a branch. All mutants are then compiled alone.
 func TestRunner_missingReturn(t *testing.T) {
 	t.Chdir(t.TempDir())
 	all := append(module(t)[:1], mutant{Name: "no-return", File: "a.go", Old: "	return a + b", New: "	_ = a + b", Test: "TestSum/both"})
 	out, err := runAll(t, all, 0)
-	if err == nil || !strings.Contains(out, "do not compile with many") || !hasVerdict(out, caught, "in-a-body") || !hasVerdict(out, broken, "no-return") {
+	if err == nil || !strings.Contains(out, "do not compile with many") ||
+		!hasVerdict(out, caught, "in-a-body") || !hasVerdict(out, broken, "no-return") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -125,22 +131,25 @@ func hasVerdict(out string, v verdict, name string) bool {
 	return false
 }
 
-// What is not started in time is said, and is no failure. A test that fails anyway, or is not
-// there, is one.
+// Mutants that did not start in time are reported, and are no failure. A test that also fails on
+// the unbroken code, or does not exist, is a failure.
 func TestRunner_budget(t *testing.T) {
 	t.Chdir(t.TempDir())
 	all := module(t)[:1]
 	out, err := runAll(t, all, 1)
-	if err != nil || !strings.Contains(out, "0 mutants, 0 survived") || !strings.Contains(out, "1 NOT RUN for want of time; all run in make nightly") {
+	if err != nil || !strings.Contains(out, "0 mutants, 0 survived") ||
+		!strings.Contains(out, "1 NOT RUN, no time left; make nightly runs all") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	all[0].Test = "TestSum/neither"
-	if out, err = runAll(t, all, 0); err == nil || !strings.Contains(err.Error(), "there is no test TestSum/neither") {
+	if out, err = runAll(t, all, 0); err == nil ||
+		!strings.Contains(err.Error(), "there is no test TestSum/neither") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	write(t, "one.txt", "another")
 	all[0].Test = "TestText"
-	if out, err = runAll(t, all, 0); err == nil || !strings.Contains(err.Error(), "the unbroken code fails") {
+	if out, err = runAll(t, all, 0); err == nil ||
+		!strings.Contains(err.Error(), "the unbroken code fails") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -148,7 +157,8 @@ func TestRunner_budget(t *testing.T) {
 // runAll runs mutants of the current folder.
 func runAll(t *testing.T, all []mutant, budget time.Duration) (string, error) {
 	var out strings.Builder
-	r := runner{choice: choice{times: 1, budget: budget}, dir: t.TempDir(), stdout: &out, count: map[verdict]int{}}
+	r := runner{choice: choice{times: 1, budget: budget}, dir: t.TempDir(), stdout: &out,
+		count: map[verdict]int{}}
 	err := r.run(t.Context(), all)
 	return out.String(), err
 }

@@ -19,22 +19,22 @@ type change struct {
 	tree     tree
 }
 
-// A tree is what has to be known of the packages.
+// A tree answers questions about the packages.
 type tree struct {
-	hasGo   func(dir string) bool     // whether a folder has Go code
-	imports func(pkg string) []string // the packages of this module that the test files of a package import
+	hasGo   func(dir string) bool     // reports whether a folder has Go code
+	imports func(pkg string) []string // returns the packages of this module that its test files import
 }
 
-// touches reports whether a mutant has to be tried again: its row differs, or the package that it
-// breaks, or the package of its test, or a package that the test files there import. Packages that
-// those import in turn do not count: the sample is for them.
+// touches reports whether a mutant has to run again: its row differs, or the package that it
+// breaks, or the package of its test, or a package that the test files there import. Indirect
+// imports do not count; the sample covers them.
 func (c change) touches(m mutant) bool {
 	test := path.Clean(m.Pkg)
 	return c.rows[m.Name] || c.packages[packageOf(m.File, c.tree.hasGo)] || c.packages[test] ||
 		slices.ContainsFunc(c.tree.imports(test), func(pkg string) bool { return c.packages[pkg] })
 }
 
-// packagesOf returns the packages that files are of.
+// packagesOf returns the packages of the files.
 func packagesOf(files []string, hasGo func(dir string) bool) map[string]bool {
 	packages := map[string]bool{}
 	for _, file := range files {
@@ -45,21 +45,22 @@ func packagesOf(files []string, hasGo func(dir string) bool) map[string]bool {
 	return packages
 }
 
-// packageOf returns the folder of the package that a file is of: the nearest one with Go code. A
-// page of documentation is of none. Of the files above all other packages, only Go code and
-// testdata are of the root package.
+// packageOf returns the folder of the package of a file: the nearest folder with Go code. A
+// Markdown file belongs to no package. If the nearest folder is the root, only Go code in the root
+// itself and testdata belong to the root package.
 func packageOf(file string, hasGo func(dir string) bool) string {
 	if path.Ext(file) == ".md" {
 		return ""
 	}
 	dir := folderOf(file, hasGo)
-	if dir == "." && !strings.HasPrefix(file, "testdata/") && (path.Dir(file) != "." || path.Ext(file) != ".go") {
+	if dir == "." && !strings.HasPrefix(file, "testdata/") &&
+		(path.Dir(file) != "." || path.Ext(file) != ".go") {
 		return ""
 	}
 	return dir
 }
 
-// folderOf returns the nearest folder of a file that has Go code, or the root.
+// folderOf returns the nearest folder above a file that has Go code, or the root.
 func folderOf(file string, hasGo func(dir string) bool) string {
 	dir := path.Dir(file)
 	for dir != "." && !hasGo(dir) {
@@ -77,8 +78,8 @@ func hasGo(dir string) bool {
 // testImports returns the packages of this module that the test files of a package import.
 func testImports(pkg string) (all []string) {
 	mod, _ := os.ReadFile("go.mod")
-	line, _, _ := strings.Cut(string(mod), "\n")
-	module := strings.TrimPrefix(line, "module ")
+	first, _, _ := strings.Cut(string(mod), "\n")
+	module := strings.TrimPrefix(first, "module ")
 	files, _ := filepath.Glob(filepath.Join(pkg, "*_test.go"))
 	for _, file := range files {
 		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
@@ -96,8 +97,8 @@ func testImports(pkg string) (all []string) {
 	return all
 }
 
-// rowsOf returns the rows of a table's source, by the name of the mutant: the text of the row, and
-// that of the function around it without the other rows.
+// rowsOf returns the rows in the source of a table, by the name of the mutant: the text of the row,
+// and the text of the function around it without the other rows.
 func rowsOf(code string) map[string]string {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, "", code, parser.SkipObjectResolution)
@@ -124,7 +125,7 @@ func rowsOf(code string) map[string]string {
 			return false
 		})
 		around.WriteString(code[end:at(d.End())])
-		// Rows stand between commas: one more or one less is no change of the others.
+		// Commas separate the rows. One row more or less is no change of the others.
 		rest := strings.Join(strings.Fields(strings.ReplaceAll(around.String(), ",", " ")), " ")
 		for name, text := range here {
 			rows[name] = text + rest
@@ -133,7 +134,7 @@ func rowsOf(code string) map[string]string {
 	return rows
 }
 
-// nameIn returns the name of the mutant that a literal is, or nothing.
+// nameIn returns the name of the mutant in a literal, or "" if the literal is no mutant.
 func nameIn(lit *ast.CompositeLit) string {
 	for _, e := range lit.Elts {
 		pair, ok := e.(*ast.KeyValueExpr)

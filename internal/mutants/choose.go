@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// share is the sample that stands in for the changed mutants if nobody can tell which those are.
+// share is the sample that replaces the changed mutants if the changes are unknown.
 const share = "1/8"
 
 // A choice says which mutants to run, and how.
 type choice struct {
 	wanted *regexp.Regexp
 	times  int
-	since  string // a revision, or auto; empty: whatever has changed
+	since  string // a revision, or auto; empty: changes do not matter
 	share  string // k/n of all; empty: no sample
 	seed   int64  // of the sample; negative: by the commit
 	budget time.Duration
@@ -29,11 +29,15 @@ type choice struct {
 func parse(args []string, stderr io.Writer) (c choice, err error) {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&c.times, "times", 1, "how often every mutant is tried: it must be caught each time")
-	flags.StringVar(&c.since, "since", "", "only mutants of packages, tests and rows that differ from this `revision`; auto: from what has landed")
-	flags.StringVar(&c.share, "share", "", "only a sample, such as 1/8; with -since: a sample in addition")
-	flags.Int64Var(&c.seed, "seed", -1, "which sample: seeds 0 to n-1 are all of the mutants together (default: by the commit)")
-	flags.DurationVar(&c.budget, "budget", 0, "start no mutant after so long; compiling does not count (default: no bound)")
+	flags.IntVar(&c.times, "times", 1, "number of runs of every mutant; each run must catch it")
+	flags.StringVar(&c.since, "since", "",
+		"only mutants of packages, tests and rows that differ from this `revision`; auto: from the last landed commit")
+	flags.StringVar(&c.share, "share", "",
+		"only a sample, such as 1/8; with -since: a sample in addition")
+	flags.Int64Var(&c.seed, "seed", -1,
+		"which sample: seeds 0 to n-1 together cover all mutants (default: by the commit)")
+	flags.DurationVar(&c.budget, "budget", 0,
+		"start no mutant after this time; compiling does not count (default: no limit)")
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}
@@ -55,8 +59,8 @@ func parts(share string) (k, n int, err error) {
 	return k, n, nil
 }
 
-// choose returns the mutants to run: those that changed first, then the sample. What it chose, and
-// why, is written to stdout.
+// choose returns the mutants to run: the changed ones first, then the sample. It writes its choice
+// and the reason to stdout.
 func (c choice) choose(ctx context.Context, all []mutant, stdout io.Writer) ([]mutant, error) {
 	all = slices.DeleteFunc(all, func(m mutant) bool {
 		return !c.wanted.MatchString(m.Name) && !slices.ContainsFunc(m.classes(), c.wanted.MatchString)
@@ -72,7 +76,8 @@ func (c choice) choose(ctx context.Context, all []mutant, stdout io.Writer) ([]m
 		rev, diff, err := c.changes(ctx)
 		if err != nil {
 			c.share = cmp.Or(c.share, share)
-			fmt.Fprintf(stdout, "mutants: nobody can tell what differs from %s (%v): a sample of %s instead\n", cmp.Or(rev, c.since), err, c.share)
+			fmt.Fprintf(stdout, "mutants: unknown differences from %s (%v): a sample of %s instead\n",
+				cmp.Or(rev, c.since), err, c.share)
 		} else {
 			chosen = slices.DeleteFunc(slices.Clone(all), func(m mutant) bool { return !diff.touches(m) })
 			fmt.Fprintf(stdout, "mutants: %d of packages that differ from %s\n", len(chosen), rev)
@@ -90,7 +95,8 @@ func (c choice) choose(ctx context.Context, all []mutant, stdout io.Writer) ([]m
 		return nil, err
 	}
 	picked := sample(all, k, n, seed)
-	fmt.Fprintf(stdout, "mutants: %d as a sample: scripts/mutants -share %s -seed %d '%s'\n", len(picked), c.share, seed%uint64(n), c.wanted)
+	fmt.Fprintf(stdout, "mutants: %d as a sample: scripts/mutants -share %s -seed %d '%s'\n",
+		len(picked), c.share, seed%uint64(n), c.wanted)
 	return join(chosen, picked), nil
 }
 
@@ -105,8 +111,8 @@ func (c choice) changes(ctx context.Context) (rev string, diff change, err error
 	return rev, diff, err
 }
 
-// sample returns k of every n mutants. The mutants of one kind of code stand together in the table,
-// so a sample has some of each.
+// sample returns k of every n mutants. The table groups mutants by package, so a sample has some of
+// each package.
 func sample(all []mutant, k, n int, seed uint64) (picked []mutant) {
 	for i, m := range all {
 		if (uint64(i)+seed)%uint64(n) < uint64(k) {
@@ -116,11 +122,12 @@ func sample(all []mutant, k, n int, seed uint64) (picked []mutant) {
 	return picked
 }
 
-// join returns the first mutants, and then those of the others that are not among them.
+// join returns the first mutants, followed by the others that are not among them.
 func join(first, others []mutant) []mutant {
 	names := map[string]bool{}
 	for _, m := range first {
 		names[m.Name] = true
 	}
-	return append(slices.Clone(first), slices.DeleteFunc(slices.Clone(others), func(m mutant) bool { return names[m.Name] })...)
+	return append(slices.Clone(first),
+		slices.DeleteFunc(slices.Clone(others), func(m mutant) bool { return names[m.Name] })...)
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// names returns the names of mutants, with spaces between.
+// names returns the names of mutants, separated by spaces.
 func names(all []mutant) string {
 	var s []string
 	for _, m := range all {
@@ -30,9 +30,12 @@ func TestChange_touches(t *testing.T) {
 		{Name: "adapter", File: "store/redis/goredisstore/goredisstore.go", Pkg: "store/redis"},
 		{Name: "cron", File: "robfig/lock.go", Pkg: "./robfig"},
 	}
-	code := []string{"internal/keeper", "internal/testenv", "store/redis", "store/redis/goredisstore", "robfig"}
-	imports := map[string][]string{"store/redis": {"internal/testenv", "."}, ".": {"internal/lab/history"}}
-	known := tree{func(dir string) bool { return slices.Contains(code, dir) }, func(pkg string) []string { return imports[pkg] }}
+	code := []string{"internal/keeper", "internal/testenv", "store/redis", "store/redis/goredisstore",
+		"robfig"}
+	imports := map[string][]string{"store/redis": {"internal/testenv", "."},
+		".": {"internal/lab/history"}}
+	known := tree{func(dir string) bool { return slices.Contains(code, dir) },
+		func(pkg string) []string { return imports[pkg] }}
 	for files, want := range map[string]string{
 		"":                                         "",
 		"README.md docs/testing.md Makefile":       "",
@@ -65,7 +68,7 @@ func TestChange_touches(t *testing.T) {
 	}
 }
 
-// A row differs if its text does, or the code around the rows.
+// A row differs if its text or the code around the rows differs.
 func TestRowsThatDiffer(t *testing.T) {
 	const head, a, b = "package main\nfunc rows() []mutant {\n", "\t\t{Name: \"a\", Old: \"x\"},\n", "\t\t{Name: \"b\", Old: dir},\n"
 	before := head + "const dir = 1\nreturn []mutant{\n" + a + b + "}\n}\n"
@@ -84,7 +87,8 @@ func TestRowsThatDiffer(t *testing.T) {
 	}
 }
 
-// Every row is found in the source of the table: a change of one that is not would choose nothing.
+// Every row is found in the source of the table. A change of a row that is not found would choose
+// nothing.
 func TestRowsOf_table(t *testing.T) {
 	found := map[string]bool{}
 	files, err := filepath.Glob("*.go")
@@ -107,7 +111,7 @@ func TestRowsOf_table(t *testing.T) {
 	}
 }
 
-// The samples of seeds 0 to n-1 are all mutants, each once.
+// The samples of seeds 0 to n-1 cover all mutants, each once.
 func TestSample(t *testing.T) {
 	all := table()
 	for _, n := range []int{1, 3, 8} {
@@ -130,15 +134,16 @@ func TestSample(t *testing.T) {
 }
 
 func TestParse_share(t *testing.T) {
-	for share, ok := range map[string]bool{"1/8": true, "3/4": true, "1/1": true, "0/8": false, "9/8": false, "1": false, "1/8x": false, "1/": false, "-1/8": false} {
+	for share, ok := range map[string]bool{"1/8": true, "3/4": true, "1/1": true, "0/8": false,
+		"9/8": false, "1": false, "1/8x": false, "1/": false, "-1/8": false} {
 		if _, err := parse([]string{"-share", share}, io.Discard); (err == nil) != ok {
 			t.Errorf("%s: %v", share, err)
 		}
 	}
 }
 
-// repository makes a repository with so many commits in the current folder, each with another
-// lock.go.
+// repository makes a repository with the given number of commits in the current folder, each with
+// another lock.go.
 func repository(t *testing.T, commits int) {
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
@@ -172,7 +177,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// The base is what DISTLOCK_BASE names, or where a branch left origin/main, or some commits back.
+// The base is DISTLOCK_BASE, or the commit where a branch left origin/main, or some commits back.
 func TestBase(t *testing.T) {
 	t.Chdir(t.TempDir())
 	repository(t, recent-1)
@@ -197,7 +202,7 @@ func TestBase(t *testing.T) {
 	check("a base that is named", "HEAD~5")
 }
 
-// In a clone of one commit nobody can tell what has changed: there is a sample.
+// In a clone of one commit the changes are unknown, and a sample is chosen.
 func TestChoose_shallow(t *testing.T) {
 	t.Chdir(t.TempDir())
 	repository(t, 1)
@@ -212,7 +217,7 @@ func TestChoose_shallow(t *testing.T) {
 	}
 }
 
-// What differs from a revision is chosen first, whether it is committed or not, then the sample.
+// Differences from a revision are chosen first, committed or not, then the sample.
 func TestChoose(t *testing.T) {
 	t.Chdir(t.TempDir())
 	repository(t, 2)
@@ -241,7 +246,7 @@ func TestChoose(t *testing.T) {
 	check("-since HEAD~1 -share 1/2 -seed 0", "core script", "scripts/mutants -share 1/2 -seed 0")
 	check("-since HEAD~1 -share 1/2 -seed 1", "core redis cron", "scripts/mutants -share 1/2 -seed 1")
 	check("-since HEAD~1 -share 1/2 -seed 1 cron", "", "")
-	check("-since nowhere -seed 0", "core", "nobody can tell what differs from nowhere") // one of eight
+	check("-since nowhere -seed 0", "core", "unknown differences from nowhere") // one of eight
 	check("-since HEAD~9 -share 1/2 -seed 1", "redis cron", "a sample of 1/2 instead")
 	write(t, "store/redis/lua/renew.lua", "untracked")
 	check("-since HEAD", "redis script", "")
@@ -256,7 +261,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A row that differs from the one of the revision chooses its mutant.
+// A row that differs from the row in the revision chooses its mutant.
 func TestChangeSince_rows(t *testing.T) {
 	t.Chdir(t.TempDir())
 	repository(t, 1)

@@ -19,16 +19,16 @@ import (
 const variable = "MUTANT"
 
 // A combined is the tree with many mutants in it, each switched on by its name in [variable].
-// Compiling and linking cost many times what most tests cost, and are paid once for all mutants.
+// Compiling and linking take much longer than most tests, and happen once for all mutants.
 //
 // A mutant inside the body of a function becomes a branch of that function:
 //
 //	{ if mutantOn == "a" { the body with mutant a } else { the body } }
 //
 // A mutant of an embedded file is applied when the program reads the file. Any other mutant (of a
-// constant, of a variable) is not in the tree: it is compiled by itself.
+// constant, of a variable) is not in the tree, and is compiled alone.
 type combined struct {
-	names   map[string]bool   // the mutants that are in the tree
+	names   map[string]bool   // the mutants in the tree
 	replace map[string]string // the text of each file that differs, by path
 }
 
@@ -40,7 +40,7 @@ func combine(all []mutant) (combined, error) {
 	for _, m := range all {
 		files[m.File] = append(files[m.File], m)
 	}
-	for _, file := range slices.Sorted(maps.Keys(files)) { // the same text each time: go's cache knows it
+	for _, file := range slices.Sorted(maps.Keys(files)) { // the same text each time, for go's cache
 		ms := files[file]
 		var err error
 		if filepath.Ext(file) == ".go" {
@@ -58,7 +58,7 @@ func combine(all []mutant) (combined, error) {
 	return c, nil
 }
 
-// text returns what a file holds so far.
+// text returns the current text of a file.
 func (c combined) text(file string) (string, error) {
 	if text, ok := c.replace[file]; ok {
 		return text, nil
@@ -104,7 +104,7 @@ func (c combined) branch(file string, ms []mutant, helpers map[string]*helper) e
 type body struct{ from, to, line int }
 
 // bodiesOf returns the bodies of the functions that can have branches, in order. A function with a
-// label cannot: a label may be declared once in a function.
+// label cannot, because a function may declare a label only once.
 func bodiesOf(code string) (all []body, pkg string, err error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, "", code, parser.SkipObjectResolution)
@@ -130,7 +130,7 @@ func bodiesOf(code string) (all []body, pkg string, err error) {
 }
 
 // with returns the body with a mutant in it, and whether the mutant changes this body and no more.
-// A mutant with another occurrence than the one in the body is not combined: its row is wrong.
+// If Old also occurs outside the body, the row is wrong, and the mutant is not combined.
 func (b body) with(code string, m mutant) (string, bool) {
 	text := code[b.from:b.to]
 	if strings.Count(text, m.Old) != 1 {
@@ -149,7 +149,7 @@ func (b body) with(code string, m mutant) (string, bool) {
 	return text, ok && f.Body != nil
 }
 
-// embed adds mutants of a file that a package has in it by go:embed.
+// embed adds mutants of a file that a package embeds.
 func (c combined) embed(file string, ms []mutant, helpers map[string]*helper) error {
 	dir := folderOf(file, hasGo)
 	within := strings.TrimPrefix(filepath.ToSlash(file), filepath.ToSlash(dir)+"/")
@@ -197,7 +197,7 @@ type foundEmbed struct {
 	at  int // the offset of the name in the file
 }
 
-// embedOf finds the variable that has a file in it.
+// embedOf returns the variable that embeds a file.
 func embedOf(code, file string) (foundEmbed, bool, error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, "", code, parser.SkipObjectResolution|parser.ParseComments)
@@ -214,14 +214,14 @@ func embedOf(code, file string) (foundEmbed, bool, error) {
 			continue
 		}
 		at := set.Position(v.Names[0].Pos()).Offset
-		name := strings.TrimSuffix(v.Names[0].Name, "Embedded") // another file's mutants came first
+		name := strings.TrimSuffix(v.Names[0].Name, "Embedded") // renamed for the mutants of another file
 		_, fs := v.Type.(*ast.SelectorExpr)
 		return foundEmbed{embedded{name, fs}, tree.Name.Name, at}, true, nil
 	}
 	return foundEmbed{}, false, nil
 }
 
-// embeds reports whether a comment is an order to embed a file.
+// embeds reports whether a comment is a go:embed directive for a file.
 func embeds(comment, file string) bool {
 	patterns, ok := strings.CutPrefix(comment, "//go:embed ")
 	return ok && slices.ContainsFunc(strings.Fields(patterns), func(p string) bool {
@@ -230,7 +230,7 @@ func embeds(comment, file string) bool {
 	})
 }
 
-// A helper is the file that is added to a package with mutants.
+// A helper is a file that is added to a package with mutants.
 type helper struct {
 	pkg   string
 	vars  []embedded
@@ -239,7 +239,7 @@ type helper struct {
 
 // An embedding is a mutant of an embedded file.
 type embedding struct {
-	file string // as the package knows it
+	file string // relative to the package
 	mutant
 }
 
@@ -251,7 +251,7 @@ func on(helpers map[string]*helper, dir, pkg string) *helper {
 	return helpers[dir]
 }
 
-// text is the helper's code.
+// text returns the code of the helper.
 func (h *helper) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "package %s\n\nimport \"os\"\n", h.pkg)
@@ -278,7 +278,7 @@ func (h *helper) text() string {
 	return b.String()
 }
 
-// write writes the files into dir and returns what lays them over the tree.
+// write writes the files into dir and returns the path of the overlay file.
 func (c combined) write(dir string) (string, error) {
 	replace := map[string]string{}
 	for file, text := range c.replace {

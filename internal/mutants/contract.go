@@ -6,7 +6,7 @@ func contract() []mutant {
 	const functions, postgres = "store/postgres/sql/functions.sql", "store/postgres"
 	return []mutant{
 		{
-			Name: "renewal-judged-before-the-lock", Why: "a renewal finds its claim live, and is written after another was granted the key: two holders",
+			Name: "renewal-judged-before-the-lock", Why: "a renewal finds its claim live, and is written after another owner was granted the key: two holders",
 			File: mem, Old: "	s.mu.Lock()\n	defer s.mu.Unlock()\n	return s.renew(r, s.now())\n",
 			New: "	s.mu.Lock()\n	k := s.peek(r.Key, s.now())\n	live := k != nil && find(k.claims, r.Owner) != nil\n	s.mu.Unlock()\n	time.Sleep(r.TTL / 100000)\n" +
 				"	s.mu.Lock()\n	defer s.mu.Unlock()\n	if behind, err = s.renew(r, s.now()); live {\n		err = nil\n	}\n	return behind, err\n",
@@ -14,13 +14,13 @@ func contract() []mutant {
 		},
 		{
 			Name: "goredis-cut-off-is-unavailable", Why: "a call whose ctx ended is reported as one that changed nothing, and its claim stays",
-			File: "store/redis/goredisstore/goredisstore.go", Old: "	case <-ctx.Done():\n	}\n	late := time.NewTimer(grace)\n",
-			New: "	case <-ctx.Done():\n		return fmt.Errorf(\"%w: %w\", driver.ErrUnavailable, ctx.Err())\n	}\n	late := time.NewTimer(grace)\n",
+			File: "store/redis/calls.go", Old: "	case <-ctx.Done():\n	}\n	late := time.NewTimer(grace)\n",
+			New: "	case <-ctx.Done():\n		return ReplyError(\"LOADING\")\n	}\n	late := time.NewTimer(grace)\n",
 			Pkg: "store/redis/goredisstore", Test: "TestStore/cut_off",
 		},
 		{
 			Name: "postgres-silence-is-unavailable", Why: "a call whose reply did not come is reported as one that changed nothing, and its claim stays",
-			File: "store/postgres/lane.go", Old: "		l.leave(c)\n		return ctx.Err()\n", New: "		l.leave(c)\n		return unavailable(ctx.Err())\n",
+			File: "store/postgres/batcher.go", Old: "		b.detach(c)\n		return ctx.Err()\n", New: "		b.detach(c)\n		return unavailable(ctx.Err())\n",
 			Pkg: postgres, Test: "TestStore_faults",
 		},
 		{
@@ -35,8 +35,8 @@ func contract() []mutant {
 			Pkg: pkg, Test: "TestStore/odd_milliseconds",
 		},
 		{
-			Name: "break-looks-and-then-acts", Why: "a claim is ended by force, and nobody is told which",
-			File: mem, Old: "	k.claims = stay\n	k.wakeOnlookers()\n", New: "	s.mu.Unlock()\n	time.Sleep(10 * time.Millisecond)\n	s.mu.Lock()\n	k.claims = stay\n	k.wakeOnlookers()\n",
+			Name: "break-looks-and-then-acts", Why: "a claim is ended by force, and the result does not say which one",
+			File: mem, Old: "	k.claims = stay\n	k.wakeObservers()\n", New: "	s.mu.Unlock()\n	time.Sleep(10 * time.Millisecond)\n	s.mu.Lock()\n	k.claims = stay\n	k.wakeObservers()\n",
 			Pkg: pkg, Test: "TestStore/break_and_acquire",
 		},
 		{
@@ -52,7 +52,7 @@ func contract() []mutant {
 		},
 		{
 			Name: "postgres-break-ignores-the-fence", Why: "a claim is ended that was granted after the operator looked",
-			File: functions, Old: "c.ends > now and (break.up_to = 0 or c.fence <= break.up_to);\n", New: "c.ends > now;\n",
+			File: functions, Old: "c.ends > now\n      and (break.up_to = 0 or c.fence <= break.up_to);\n", New: "c.ends > now;\n",
 			Pkg: postgres, Test: "TestStore/break_up_to",
 		},
 		{
@@ -61,8 +61,8 @@ func contract() []mutant {
 			Pkg: pkg, Test: "TestStore/swept",
 		},
 		{
-			Name: "postgres-list-loses-a-key-between-pages", Why: "claims are hidden from those who look",
-			File: "store/postgres/tell.go", Old: "		after = string(rows[len(rows)-1][0])\n", New: "		after = string(rows[len(rows)-1][0]) + \"0\"\n",
+			Name: "postgres-list-loses-a-key-between-pages", Why: "claims are missing from a listing",
+			File: "store/postgres/list.go", Old: "		after = string(rows[len(rows)-1][0])\n", New: "		after = string(rows[len(rows)-1][0]) + \"0\"\n",
 			Pkg: postgres, Test: "TestStore/many_keys",
 		},
 		{
@@ -76,8 +76,8 @@ func contract() []mutant {
 			Pkg: pkg, Test: "TestStore/long_queue",
 		},
 		{
-			Name: "attempt-without-place-changes-the-entry", Why: "the queue entry of a waiter stands for less than it waits for",
-			File: key, Old: "	ahead := len(k.line)\n	if at >= 0 {\n", New: "	ahead := len(k.line)\n	if at >= 0 {\n		k.line[at].Weight = r.Weight\n",
+			Name: "attempt-without-queueing-changes-the-entry", Why: "the queue entry of a waiter stands for less than it waits for",
+			File: key, Old: "	ahead := len(k.queue)\n	if at >= 0 {\n", New: "	ahead := len(k.queue)\n	if at >= 0 {\n		k.queue[at].Weight = r.Weight\n",
 			Pkg: pkg, Test: "TestStore/entry_as_it_was",
 		},
 		{
@@ -91,12 +91,12 @@ func contract() []mutant {
 			Pkg: pkg, Test: "TestStore/invalid",
 		},
 		{
-			Name: "holders-are-cut", Why: "those who wait are shown half a name",
+			Name: "holders-are-cut", Why: "waiters are shown half a name",
 			File: key, Old: "Holder: c.Holder, Task", New: "Holder: c.Holder[:min(len(c.Holder), 255)], Task",
 			Pkg: pkg, Test: "TestStore/longest_texts",
 		},
 		{
-			Name: "a-look-at-a-bad-name-fails", Why: "a listing of names ends at one that cannot be locked",
+			Name: "listing-of-a-bad-name-fails", Why: "a listing of names ends at one that cannot be locked",
 			File: mem, Old: "	k := s.peek(key, now)\n	if k == nil {\n		return nil, nil\n	}\n",
 			New: "	k := s.peek(key, now)\n	if len(key) > driver.MaxKey {\n		return nil, driver.ErrInvalid\n	}\n	if k == nil {\n		return nil, nil\n	}\n",
 			Pkg: pkg, Test: "TestStore/invalid_key",

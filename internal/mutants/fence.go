@@ -1,6 +1,7 @@
 package main
 
-// fence are mutants of the guards: a late write gets through, or one in time is refused.
+// fence are mutants of the guards, which compare fencing tokens: a late write gets through, or a
+// timely write is refused.
 func fence() []mutant {
 	const row, table, lua, pkg = "internal/guard/row.go", "internal/guard/table.go", "fence/redisfence/guard.lua", "fence"
 	const check = `r.Column+" <= cast({} as bigint)"`
@@ -18,7 +19,7 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestRow_text/sqlite",
 		},
 		{
-			Name: "fence-of-row-above-only", M: "M37a", Why: "a holder can write but once",
+			Name: "fence-of-row-above-only", M: "M37a", Why: "a holder can write only once",
 			File: row, Old: check, New: `r.Column+" < cast({} as bigint)"`,
 			Pkg: pkg, Test: "TestRow/sqlite/a_higher_fence_and_the_same_one_again",
 		},
@@ -28,7 +29,7 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestPausedHolder/sqlite",
 		},
 		{
-			Name: "fence-of-row-not-kept", Why: "the row never learns who wrote last",
+			Name: "fence-of-row-not-kept", Why: "the row does not remember the last fence",
 			File: row, Old: `mark(r.Column+" = {} where`, New: `mark(r.Column+" = 0 * {} where`,
 			Pkg: pkg, Test: "TestPausedHolder/sqlite",
 		},
@@ -38,7 +39,7 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestTable/sqlite/integers",
 		},
 		{
-			Name: "fence-in-table-above-only", M: "M37a", Why: "a holder can write but once",
+			Name: "fence-in-table-above-only", M: "M37a", Why: "a holder can write only once",
 			File: table, Old: upsert, New: "where g.fence < excluded.fence`, 1)\n",
 			Pkg: pkg, Test: "TestTable/sqlite/a_higher_fence_and_the_same_one_again",
 		},
@@ -48,12 +49,12 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestMiddleware/sqlite",
 		},
 		{
-			Name: "once-recorded-twice", Why: "a second result takes the place of the first",
+			Name: "once-recorded-twice", Why: "a second result replaces the first",
 			File: table, Old: " and g.result is null`, 1)", New: "`, 1)",
 			Pkg: pkg, Test: "TestOnce/sqlite",
 		},
 		{
-			Name: "once-looks-before-it-waits", Why: "two that came together both do it",
+			Name: "once-looks-before-it-waits", Why: "two callers that came at the same time both run the function",
 			File: "fence/once.go", Old: "		case ok:\n", New: "		case ok && stale != nil:\n",
 			Pkg: pkg, Test: "TestOnce/sqlite",
 		},
@@ -70,7 +71,7 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestParse",
 		},
 		{
-			Name: "proof-of-another-lock", Why: "a client closes what its lock does not protect",
+			Name: "proof-of-another-lock", Why: "a client closes a resource that its lock does not protect",
 			File: "fence/http.go", Old: `p.key != want || want == ""`, New: `want == ""`,
 			Pkg: pkg, Test: "TestMiddleware/sqlite",
 		},
@@ -90,7 +91,7 @@ func fence() []mutant {
 			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
 		},
 		{
-			Name: "fence-in-redis-above-only", M: "M37a", Why: "a holder can write but once",
+			Name: "fence-in-redis-above-only", M: "M37a", Why: "a holder can write only once",
 			File: lua, Old: compare, New: "if fence <= highest then return {'stale', stored} end\n",
 			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/a_higher_fence_and_the_same_one_again",
 		},
@@ -100,7 +101,7 @@ func fence() []mutant {
 			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
 		},
 		{
-			Name: "fence-in-redis-not-kept", Why: "the register never learns who wrote last",
+			Name: "fence-in-redis-not-kept", Why: "the register does not remember the last fence",
 			File: lua, Old: "elseif fence > highest then\n", New: "elseif fence < highest then\n",
 			Pkg: pkg + "/redisfence", Test: "TestGuard_virtual/goredis/integers",
 		},

@@ -14,7 +14,7 @@ func kindsOnce() []mutant {
 			Test: "TestErrNotAcquired",
 		},
 		{
-			Name: "record-without-keep", Why: "the claim of a result runs out, or those in line are not woken to read it",
+			Name: "record-without-keep", Why: "the claim of a result expires, or queued callers are not woken to read it",
 			File: "internal/queue/end.go", Old: "Value: value, Keep: true}", New: "Value: value}",
 			Test: "TestOnce_Do_remembers",
 		},
@@ -24,37 +24,37 @@ func kindsOnce() []mutant {
 			Test: "TestOnce_Do_forgets",
 		},
 		{
-			Name: "record-waited-for", Why: "those in line wait until the record ends, instead of reading it",
+			Name: "record-waited-for", Why: "queued callers wait until the record ends, instead of reading it",
 			File: "internal/queue/entry.go", Old: "		if res.Blocker.Kept {\n", New: "		if false {\n",
 			Test: "TestOnce_Do_waits",
 		},
 		{
-			Name: "record-waited-for-at-once", Why: "a caller that comes later gets in line for a record",
+			Name: "record-waited-for-at-once", Why: "a caller that comes later enters the queue for a record",
 			File: "internal/queue/acquire.go", Old: " || c.MaxAttempts == 1 || res.Blocker.Kept:", New: " || c.MaxAttempts == 1:",
 			Test: "TestOnce_Do_remembers",
 		},
 		{
-			Name: "result-recorded-though-lost", Why: "a result is called recorded that another may be working on",
+			Name: "result-recorded-though-lost", Why: "a result is reported as recorded although another caller may be working on it",
 			File: "once.go", Old: "o.keep, record); lost != nil {", New: "o.keep, record); lost != nil && !errors.Is(lost, ErrLost) {",
 			Test: "TestOnce_Do_lostBetween",
 		},
 		{
-			Name: "recording-tried-once", Why: "an answer that was lost makes the next caller do it again",
+			Name: "recording-tried-once", Why: "a lost answer makes the next caller run the function again",
 			File: "internal/queue/end.go", Old: "errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) {\n			return err\n", New: "true {\n			return err\n",
 			Test: "TestOnce_Do_recordsAgain",
 		},
 		{
-			Name: "recording-tried-for-too-long", Why: "a recording is sent when another may be doing it already",
+			Name: "recording-tried-for-too-long", Why: "a recording is sent when another caller may already run the function",
 			File: "internal/queue/end.go", Old: "	until := clock.Now() + hold.Left()\n", New: "	until := clock.Now() + hold.Left() + 2*time.Second\n",
 			Test: "TestOnce_Do_notRecorded",
 		},
 		{
-			Name: "recording-ends-with-the-caller", Why: "a result is lost because the caller has gone, which is when it is needed most",
+			Name: "recording-ends-with-the-caller", Why: "a result is lost because the caller has gone, which is when the result is needed most",
 			File: "internal/queue/end.go", Old: "		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(CallLimit,", New: "		call, cancel := context.WithTimeout(ctx, min(CallLimit,",
 			Test: "TestOnce_Do_recordsThoughDone",
 		},
 		{
-			Name: "recording-outlives-its-locker", Why: "a call goes on for minutes after Close, on a store that may be closed too",
+			Name: "recording-outlives-its-locker", Why: "a call continues for minutes after Close, on a store that may be closed too",
 			File: "internal/queue/end.go", Old: "(ctx.Err() != nil || m.running.Err() != nil) &&", New: "(ctx.Err() != nil || m.running == nil) &&",
 			Test: "TestOnce_Do_closedWhileRecording",
 		},
@@ -64,12 +64,12 @@ func kindsOnce() []mutant {
 			Test: "TestOnce_Do_closedWhileRecording",
 		},
 		{
-			Name: "recordings-waited-for-one-by-one", Why: "ReleaseAll does not give up after 10 s: it waits for each recording that it meets",
+			Name: "recordings-waited-for-one-by-one", Why: "ReleaseAll does not give up after 10 s: it waits for each recording that it finds",
 			File: "internal/queue/end.go", Old: "l.beginEnd(true, 0)", New: "l.beginEnd(true, endLimit)",
 			Test: "TestOnce_Do_closedWhileRecording",
 		},
 		{
-			Name: "recording-pauses-for-long", Why: "a caller that has left is kept for a part of a long TTL",
+			Name: "recording-pauses-for-long", Why: "a caller that has left is blocked for a part of a long TTL",
 			File: "internal/queue/end.go", Old: "backoff.Jitter(min(ttl/20, time.Second))", New: "backoff.Jitter(ttl/20)",
 			Test: "TestOnce_Do_notRecordedForOneWhoLeaves",
 		},
@@ -79,12 +79,12 @@ func kindsOnce() []mutant {
 			Test: "TestOnce_Do_failures",
 		},
 		{
-			Name: "panic-keeps-the-claim", Why: "nobody can do it until the TTL is over",
+			Name: "panic-keeps-the-claim", Why: "no caller can run the function until the TTL expires",
 			File: "once.go", Old: "		if record == nil {\n			err = lease.finish(ctx, err)", New: "		if record == nil && err != nil {\n			err = lease.finish(ctx, err)",
 			Test: "TestOnce_Do_panic",
 		},
 		{
-			Name: "second-panic-keeps-the-claim", Why: "a panic in what is asked about a panic leaves a lease that is renewed for ever",
+			Name: "second-panic-keeps-the-claim", Why: "a panic in the callback that decides about a panic leaves a lease that is renewed for ever",
 			File: "once.go", Old: "			if record, _ = o.write(v, ErrPanicked); record != nil {", New: "			record = []byte{}\n			if record, _ = o.write(v, ErrPanicked); record != nil {",
 			Test: "TestOnce_Do_panicPanics",
 		},
@@ -99,12 +99,12 @@ func kindsOnce() []mutant {
 			Test: "TestOnce_Do_tooLarge",
 		},
 		{
-			Name: "leadership-let-go-early", Why: "another leads while the work of the first is still under way",
+			Name: "leadership-released-early", Why: "another candidate leads while the work of the first is still in progress",
 			File: "election.go", Old: "	term := lease.Context(office)\n", New: "	term := lease.Context(office)\n	context.AfterFunc(ctx, func() { _ = lease.Unlock(ctx) })\n",
 			Test: "TestElection_Run_letsGoLast",
 		},
 		{
-			Name: "leadership-kept-after-lead", Why: "nobody leads until the TTL is over",
+			Name: "leadership-kept-after-lead", Why: "there is no leader until the TTL expires",
 			File: "election.go", Old: "		_ = lease.Unlock(ctx) //", New: "		_ = lease.abandon(ctx) //",
 			Test: "TestElection_Run_handsOver",
 		},
@@ -114,12 +114,12 @@ func kindsOnce() []mutant {
 			Test: "TestElection_Run_lost",
 		},
 		{
-			Name: "terms-handed-on", Why: "the store tells onlookers of a term that is over",
+			Name: "terms-handed-off", Why: "the store shows observers a term that has ended",
 			File: "election.go", Old: "	if lease.q.Pin() != nil || e.outranked(", New: "	if e.outranked(",
 			Test: "TestElection_Run_oneProcess",
 		},
 		{
-			Name: "preferred-not-asked-for", Why: "a leader never steps down for a preferred candidate",
+			Name: "preferred-not-looked-up", Why: "a leader never steps down for a preferred candidate",
 			File: "election.go", Old: "				leave(ErrStepDown)\n", New: "",
 			Test: "TestElection_preferred",
 		},
@@ -129,22 +129,22 @@ func kindsOnce() []mutant {
 			Test: "TestElection_preferred_oneProcess",
 		},
 		{
-			Name: "preferred-passed-over", Why: "one who stands before the preferred candidate leads instead",
+			Name: "preferred-passed-over", Why: "a candidate that stands before the preferred one leads instead",
 			File: "election.go", Old: "Pin() != nil || e.outranked(term, lease) {", New: "Pin() != nil {",
 			Test: "TestElection_preferred",
 		},
 		{
-			Name: "published-value-forgotten", Why: "to publish nothing leaves the old address",
+			Name: "published-value-forgotten", Why: "publishing an empty value leaves the old address",
 			File: "election.go", Old: "		value = []byte{} // nil would leave it as it was\n", New: "",
 			Test: "TestElection_Leader",
 		},
 		{
-			Name: "observer-misses-the-end", Why: "an onlooker hears of the end of a term a second late",
+			Name: "observer-misses-the-end", Why: "an observer is notified of the end of a term a second late",
 			File: "leader.go", Old: "			case <-wake:\n				n = 0\n", New: "",
 			Test: "TestElection_Observe",
 		},
 		{
-			Name: "observer-ends-with-trouble", Why: "an onlooker is blind for good after the store was away",
+			Name: "observer-ends-with-trouble", Why: "an observer gets no more events after the store was unavailable",
 			File: "leader.go", Old: " || !errors.Is(err, ErrUnavailable) {", New: " || errors.Is(err, ErrUnavailable) {",
 			Test: "TestElection_Observe_trouble",
 		},
@@ -154,7 +154,7 @@ func kindsOnce() []mutant {
 			Test: "TestCron_Run_oncePerFire",
 		},
 		{
-			Name: "fire-not-begun-remembered", Why: "a fire is called done though the store failed before it began",
+			Name: "fire-not-begun-remembered", Why: "a fire is reported as done although the store failed before it began",
 			File: "cron.go", Old: "func(error) bool { return ran }", New: "func(error) bool { return true }",
 			Test: "TestCron_Run_storeFails",
 		},
@@ -164,7 +164,7 @@ func kindsOnce() []mutant {
 			Test: "TestCron_Run_nested",
 		},
 		{
-			Name: "fires-overlap", Why: "a job is begun while an earlier fire of it is still running",
+			Name: "fires-overlap", Why: "a job starts while an earlier fire of it is still running",
 			File: "cron.go", Old: "	if c.overlap {\n", New: "	if true {\n",
 			Test: "TestCron_Run_skipsIfRunning",
 		},
@@ -184,7 +184,7 @@ func kindsOnce() []mutant {
 			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_otherForm",
 		},
 		{
-			Name: "key-of-everybody", Why: "a client reads the answer of another",
+			Name: "key-of-everybody", Why: "a client reads the answer for another client",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "digest(m.o.Scope(r), key)", New: "digest(key)",
 			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_replays",
 		},
@@ -196,15 +196,15 @@ func kindsOnce() []mutant {
 		{
 			Name: "failed-answer-remembered", Why: "a client that tries again gets the old failure",
 			File: "adapter/httpidempotency/answer.go", Old: "	return status >= http.StatusInternalServerError\n", New: "	return false\n",
-			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_notRemembered",
+			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_notStored",
 		},
 		{
-			Name: "idempotency-remembers-429", Why: "a client that was asked to come back later is asked so for a day",
+			Name: "idempotency-remembers-429", Why: "a client that got 429 gets it again for a whole day",
 			File: "adapter/httpidempotency/answer.go", Old: ", http.StatusTooManyRequests:", New: ":",
 			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_passing",
 		},
 		{
-			Name: "idempotency-without-the-host", Why: "the order of one tenant is the answer to another's",
+			Name: "idempotency-without-the-host", Why: "the order of one tenant is the answer to the request of another",
 			File: "adapter/httpidempotency/httpidempotency.go", Old: "strings.ToLower(r.Host), ", New: "",
 			Pkg: "./adapter/httpidempotency", Test: "TestMiddleware_host",
 		},
@@ -216,7 +216,7 @@ func kindsOnce() []mutant {
 		{
 			Name: "schedulers-refuse-each-other", Why: "schedulers that fire at the same moment split the votes of a majority, and none runs the job",
 			File: "adapter/gocronlock/gocronlock.go", Old: "distlock.MaxWait(l.patience)", New: "distlock.MaxWait(0)",
-			Pkg: "./adapter/gocronlock", Test: "TestLocker_Lock_noLine",
+			Pkg: "./adapter/gocronlock", Test: "TestLocker_Lock_noQueue",
 		},
 		{
 			Name: "fires-hours-apart", Why: "processes that began hours apart each run a job, when the fire of another is forgotten",
@@ -224,7 +224,7 @@ func kindsOnce() []mutant {
 			Pkg: "./adapter/robfigcron", Test: "TestCron_Add_everyFewHours",
 		},
 		{
-			Name: "fire-by-the-local-clock", Why: "every scheduler takes the time at which it got to a job for the fire",
+			Name: "fire-by-the-local-clock", Why: "every scheduler takes the time at which it reached the job for the time of the fire",
 			File: "adapter/robfigcron/robfigcron.go", Old: "	at := entry.Prev\n", New: "	at := time.Now()\n",
 			Pkg: "./adapter/robfigcron", Test: "TestCron_Add_oncePerFire",
 		},

@@ -1,14 +1,13 @@
-// Command mutants breaks the code one line at a time, and fails if a breakage is not caught by the
-// test that is named for it. It changes no file: the broken ones are laid over the tree by
-// go test -overlay.
+// Command mutants breaks the code in one line at a time, and fails if the named test does not catch
+// the breakage. It changes no file in the tree: go test -overlay replaces the broken ones.
 //
 //	scripts/mutants              all of them
-//	scripts/mutants REGEXP       those whose name matches, or one of their classes: fence, M04
-//	scripts/mutants -times 20    each of them twenty times: a test that catches a mutant by luck is found
+//	scripts/mutants REGEXP       those whose name or class matches: fence, M04
+//	scripts/mutants -times 20    each of them twenty times, to find tests that catch a mutant by luck
 //	scripts/mutants -since REV   those of packages, tests and rows that differ from a revision
-//	scripts/mutants -since auto  the same, from the last commit that has landed: see base
+//	scripts/mutants -since auto  the same, from the last landed commit: see base
 //	scripts/mutants -share 1/8   a sample; with -since: in addition
-//	scripts/mutants -budget 2m   no new one after two minutes
+//	scripts/mutants -budget 2m   start none after two minutes
 package main
 
 import (
@@ -23,23 +22,23 @@ import (
 	"time"
 )
 
-// limit bounds one mutant. A test that hangs has noticed it too, but a person has to wait.
+// limit bounds the run of one mutant. A test that hangs also catches the mutant, but takes time.
 const limit = 60 * time.Second
 
 // A mutant is one breakage: in File, the only occurrence of Old becomes New.
 type mutant struct {
 	Name string // a few words with dashes
-	M    string // the classes that it is of, with spaces between; empty: of none
-	Why  string // the mistake that it stands for
+	M    string // its classes, separated by spaces; may be empty
+	Why  string // the mistake that it represents
 	File string
 	Old  string
 	New  string
-	Pkg  string // where the test is; empty: the root package
+	Pkg  string // the package of the test; empty: the root package
 	Test string // the test that must fail, or Test/subtest
 	Args []string
 }
 
-// classes are the classes that m is of.
+// classes returns the classes of m.
 func (m mutant) classes() []string { return strings.Fields(m.M) }
 
 func main() {
@@ -48,7 +47,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run runs the mutants that are asked for and returns the exit code.
+// run runs the requested mutants and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c, err := parse(args, stderr)
 	if err != nil {
@@ -61,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 64
 	}
 	if len(chosen) == 0 {
-		return 0 // the line about the choice says so
+		return 0 // choose has printed the reason
 	}
 	dir, err := os.MkdirTemp("", "distlock-mutants-")
 	if err != nil {
@@ -77,17 +76,17 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// A verdict is what became of a mutant.
+// A verdict is the result of a mutant.
 type verdict string
 
 const (
 	caught   verdict = "caught"
 	survived verdict = "SURVIVED"
-	late     verdict = "LATE"   // it was not tried: the time was up
-	broken   verdict = "BROKEN" // it was not tried: the table is wrong, or the code with the mutant does not compile
+	late     verdict = "LATE"   // not run: the time was up
+	broken   verdict = "BROKEN" // not run: the row is wrong, or the mutant does not compile
 )
 
-// lay writes the broken file into dir and returns what lays it over the tree.
+// lay writes the broken file into dir and returns the path of the overlay file.
 func (m mutant) lay(dir string) (string, error) {
 	code, err := m.apply()
 	if err != nil {
@@ -111,14 +110,14 @@ func (m mutant) apply() ([]byte, error) {
 		return nil, err
 	}
 	if n := strings.Count(string(code), m.Old); n != 1 {
-		return nil, fmt.Errorf("what it breaks occurs %d times in %s: mend the table", n, m.File)
+		return nil, fmt.Errorf("Old occurs %d times in %s: correct the row", n, m.File)
 	}
 	return []byte(strings.Replace(string(code), m.Old, m.New, 1)), nil
 }
 
-// judge tells what the output of go test means. The named test itself must have failed, or have been running when time
-// was up: that the go command fails may have other reasons.
-func judge(test, out string, err error) (verdict, string) {
+// verdictOf returns the verdict for an output of go test. The named test itself must have failed,
+// or must have been running when the time was up. The go command may also fail for other reasons.
+func verdictOf(test, out string, err error) (verdict, string) {
 	switch {
 	case err == nil:
 		return survived, "the test passes"
@@ -126,25 +125,29 @@ func judge(test, out string, err error) (verdict, string) {
 		return broken, "the code with the mutant does not compile:\n" + out
 	}
 	for line := range strings.Lines(out) {
-		if fields := strings.Fields(line); len(fields) == 4 && fields[0] == "---" && fields[1] == "FAIL:" && fields[2] == test {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[0] == "---" &&
+			fields[1] == "FAIL:" && fields[2] == test {
 			return caught, ""
 		}
 	}
 	if _, running, late := strings.Cut(out, "panic: test timed out after "); late {
 		for line := range strings.Lines(running) {
-			if name, _, ok := strings.Cut(strings.TrimSpace(line), " ("); ok && (name == test || strings.HasPrefix(name, test+"/")) {
+			if name, _, ok := strings.Cut(strings.TrimSpace(line), " ("); ok &&
+				(name == test || strings.HasPrefix(name, test+"/")) {
 				return caught, ""
 			}
 		}
 	}
-	return broken, "go test failed, and the named test did not:\n" + out
+	return broken, "go test failed, but the named test did not:\n" + out
 }
 
-// goTest runs the named tests of a mutant for so long at most, and returns what they printed.
+// goTest runs the named tests of a mutant for at most the given time, and returns their output.
 func goTest(ctx context.Context, overlay string, most time.Duration, m mutant) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, most+2*limit) // compiling comes on top of the test's own limit
+	// Compiling comes on top of the test's own limit.
+	ctx, cancel := context.WithTimeout(ctx, most+2*limit)
 	defer cancel()
-	args := []string{"test", "-count=1", "-v", "-vet=off", "-ldflags=-s -w", "-timeout", most.String(), "-run", pattern(m.Test)}
+	args := []string{"test", "-count=1", "-v", "-vet=off", "-ldflags=-s -w", "-timeout", most.String(),
+		"-run", pattern(m.Test)}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}

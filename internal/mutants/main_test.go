@@ -7,39 +7,44 @@ import (
 	"testing"
 )
 
-func TestJudge(t *testing.T) {
+func TestVerdictOf(t *testing.T) {
 	failed := errors.New("exit status 1")
 	for name, c := range map[string]struct {
 		out  string
 		err  error
 		want verdict
 	}{
-		"passes":               {"--- PASS: TestA (0.00s)\nPASS\n", nil, survived},
-		"fails":                {"=== RUN   TestA\n--- FAIL: TestA (0.01s)\nFAIL\n", failed, caught},
-		"does not compile":     {"# p\na.go:1:1: syntax error\nFAIL\tp [build failed]\n", failed, broken},
-		"no such package":      {"FAIL\tp [setup failed]\n", failed, broken},
-		"another fails":        {"--- PASS: TestA (0.00s)\n--- FAIL: TestAB (0.01s)\nFAIL\n", failed, broken},
-		"a part of it fails":   {"    --- FAIL: TestA/part (0.01s)\n--- FAIL: TestA (0.01s)\nFAIL\n", failed, caught},
-		"killed":               {"signal: killed\n", failed, broken},
-		"a leak after it":      {"--- PASS: TestA (0.00s)\nPASS\ngoleak: Errors on successful test run\nFAIL\tp\n", failed, broken},
-		"hangs":                {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA (1m0s)\n", failed, caught},
-		"a part of it hangs":   {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA/part (1m0s)\n", failed, caught},
-		"another hangs":        {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestB (1m0s)\n", failed, broken},
-		"it is only mentioned": {"--- FAIL: TestB (0.00s)\n    b_test.go:1: --- FAIL: TestA\n", failed, broken},
+		"passes":           {"--- PASS: TestA (0.00s)\nPASS\n", nil, survived},
+		"fails":            {"=== RUN   TestA\n--- FAIL: TestA (0.01s)\nFAIL\n", failed, caught},
+		"does not compile": {"# p\na.go:1:1: syntax error\nFAIL\tp [build failed]\n", failed, broken},
+		"no such package":  {"FAIL\tp [setup failed]\n", failed, broken},
+		"another fails":    {"--- PASS: TestA (0.00s)\n--- FAIL: TestAB (0.01s)\nFAIL\n", failed, broken},
+		"a subtest fails": {"    --- FAIL: TestA/part (0.01s)\n--- FAIL: TestA (0.01s)\nFAIL\n",
+			failed, caught},
+		"killed":          {"signal: killed\n", failed, broken},
+		"a leak after it": {"--- PASS: TestA (0.00s)\nPASS\ngoleak: Errors on successful test run\nFAIL\tp\n", failed, broken},
+		"hangs": {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA (1m0s)\n",
+			failed, caught},
+		"a subtest hangs": {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestA/part (1m0s)\n", failed, caught},
+		"another hangs": {"panic: test timed out after 1m0s\n\trunning tests:\n\t\tTestB (1m0s)\n",
+			failed, broken},
+		"only mentioned": {"--- FAIL: TestB (0.00s)\n    b_test.go:1: --- FAIL: TestA\n",
+			failed, broken},
 	} {
-		if got, detail := judge("TestA", c.out, c.err); got != c.want || (got == caught) != (detail == "") {
+		if got, detail := verdictOf("TestA", c.out, c.err); got != c.want ||
+			(got == caught) != (detail == "") {
 			t.Errorf("%s: %s (%s), want %s", name, got, detail, c.want)
 		}
 	}
 }
 
-// A row that no longer fits the code is found here, long before it is run.
+// Every row matches the code. A row that does not is found here, long before it runs.
 func TestTable(t *testing.T) {
 	t.Chdir("../..")
 	names := map[string]bool{}
 	for _, m := range table() {
 		if names[m.Name] || m.Name == "" || m.Why == "" || m.Test == "" || m.Old == m.New {
-			t.Errorf("%s: its name is not its own, or a part is missing", m.Name)
+			t.Errorf("%s: the name is not unique, or a field is missing", m.Name)
 		}
 		names[m.Name] = true
 		if _, err := m.apply(); err != nil {
@@ -56,7 +61,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Every class has a mutant, and none is of a class that is not there.
+// Every class has a mutant, and every mutant names existing classes.
 func TestClasses(t *testing.T) {
 	known, seen := classes(), map[string]bool{}
 	for _, m := range table() {
@@ -74,7 +79,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// hasTest reports whether a folder has a test of that name.
+// hasTest reports whether a folder has a test with the name.
 func hasTest(t *testing.T, dir, name string) bool {
 	files, err := os.ReadDir(dir)
 	if err != nil {

@@ -6,12 +6,12 @@ func quorum() []mutant {
 	fences := []string{"-grants=255", "-rapid.checks=20", "-rapid.nofailfile", "-rapid.shrinktime=1s"}
 	return []mutant{
 		{
-			Name: "value-of-the-first-node", Why: "a value that was replaced is shown again",
-			File: pkg + "/tell.go", Old: "		one.Value = current(one.values)\n", New: "",
+			Name: "value-of-the-first-node", Why: "a value that was replaced is returned again",
+			File: pkg + "/show.go", Old: "		one.Value = current(one.values)\n", New: "",
 			Pkg: pkg, Test: "TestStore_shows_the_renewed_value",
 		},
 		{
-			Name: "no-write-back", M: "M08", Why: "the highest fence of a majority is used though only some have stored it",
+			Name: "no-write-back", M: "M08", Why: "the highest fence of a majority is used although only some nodes have stored it",
 			File: dir + "ballot.go", Old: "	return fence, len(fences) - at\n", New: "	return fences[len(fences)-1], len(fences) + 0*at\n",
 			Pkg: pkg, Test: "TestFences/3_nodes", Args: fences,
 		},
@@ -21,7 +21,7 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_all_refuse",
 		},
 		{
-			Name: "counted-for-its-age", Why: "an error says the age of a node in place of the time until it is counted",
+			Name: "counted-for-its-age", Why: "an error shows the age of a node in place of the time until it is counted",
 			File: dir + "vote.go", Old: "out[i].Counted = s.longest - r.Age", New: "out[i].Counted = r.Age",
 			Pkg: pkg, Test: "TestStore_node_that_forgot",
 		},
@@ -41,42 +41,42 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestNew_refuses/the_same_by_links",
 		},
 		{
-			Name: "young-node-counts", M: "M10", Why: "a node that forgot the holder grants the key again",
-			File: dir + "ballot.go", Old: "v.young = age < s.longest", New: "v.young = age < 0*s.longest",
+			Name: "new-node-counts", M: "M10", Why: "a node that forgot the holder grants the key again",
+			File: dir + "ballot.go", Old: "v.uncounted = age < s.longest", New: "v.uncounted = age < 0*s.longest",
 			Pkg: pkg, Test: "TestStore_node_that_forgot",
 		},
 		{
-			Name: "new-nodes-need-only-a-majority", Why: "in a new deployment, a node that forgets is as young as all others",
+			Name: "new-nodes-need-only-a-majority", Why: "in a new deployment, a node that forgets is as new as all others",
 			File: dir + "ballot.go", Old: " && b.granted == len(votes) {", New: " && b.granted >= s.majority() {",
 			Pkg: pkg, Test: "TestStore_new_deployment",
 		},
 		{
-			Name: "a-release-in-parts-is-not-held", Why: "a claim that this very release ended is told as one that had ended before",
+			Name: "a-release-in-parts-is-not-held", Why: "a claim that this very release ended is reported as ended before",
 			File: dir + "quorum.go", Old: "	case gone >= s.majority() && done == 0:\n", New: "	case gone >= s.majority():\n",
 			Pkg: pkg, Test: "TestStore_Release_in_parts",
 		},
 		{
-			Name: "late-vote-counts", M: "M06", Why: "a grant is counted whose answer came after the limit",
+			Name: "late-vote-counts", M: "M06", Why: "a grant is counted although its answer came after the limit",
 			File: dir + "round.go", Old: "context.WithoutCancel(ctx), limit, errLate)", New: "context.WithoutCancel(ctx), 100*limit, errLate)",
 			Pkg: pkg, Test: "TestStore_late_grants_do_not_count",
 		},
 		{
-			Name: "losers-are-kept", M: "M09a", Why: "parts of claims that nobody holds are in everybody's way",
+			Name: "losers-are-kept", M: "M09a", Why: "parts of claims that nobody holds block other callers",
 			File: dir + "acquire.go", Old: "{ return possible(a.last.answer(i)) }", New: "{ return a.last.answer(i).err != nil }",
 			Pkg: pkg, Test: "TestStore_losers_are_released",
 		},
 		{
-			Name: "unanswered-losers-are-kept", M: "M09b", Why: "what was granted without an answer stays for a TTL",
+			Name: "unanswered-losers-are-kept", M: "M09b", Why: "grants without an answer stay for a TTL",
 			File: dir + "acquire.go", Old: "{ return possible(a.last.answer(i)) }", New: "{ return a.last.answer(i).value.Granted }",
 			Pkg: pkg, Test: "TestStore_majority_silent",
 		},
 		{
-			Name: "created-node-counts-as-renewed", M: "M11b", Why: "a claim that was lost goes on, over another's grant",
+			Name: "created-node-counts-as-renewed", M: "M11b", Why: "a lost claim lives again, although another owner was granted the key",
 			File: dir + "renew.go", Old: "			c.gone++\n", New: "			c.good++\n",
 			Pkg: pkg, Test: "TestStore_Renew_counts_no_node_that_lost_it",
 		},
 		{
-			Name: "nobody-is-topped-up", Why: "a claim hangs on a bare majority after the outage of a node",
+			Name: "nobody-is-topped-up", Why: "a claim stays on a bare majority after the outage of a node",
 			File: dir + "renew.go", Old: "		_, _ = s.acquire(ctx, node, r)\n", New: "		_ = r\n",
 			Pkg: pkg, Test: "TestStore_Renew_tops_up",
 		},
@@ -86,19 +86,19 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_Release_waits_for_its_acquire",
 		},
 		{
-			Name: "late-release-undoes-a-grant", Why: "a node is asked that may still release what it grants",
+			Name: "late-release-undoes-a-grant", Why: "a node is used that may still release what it grants",
 			File: dir + "calls.go", Old: "	return len(c.doubts) > 0 && ", New: "	return k.node < 0 && ",
-			Pkg: pkg, Test: "TestStore_asks_no_node_that_owes_a_release",
+			Pkg: pkg, Test: "TestStore_calls_no_node_that_owes_a_release",
 		},
 		{
-			Name: "doubt-only-when-it-is-queued", Why: "a release before it in the queue turns out to be unanswered",
+			Name: "doubt-only-when-it-is-queued", Why: "a release ahead in the queue of calls turns out to be unanswered",
 			File: dir + "calls.go", Old: "	if s.acquire && s.ready != nil { // the", New: "	if s.acquire && s.calls == nil { // the",
-			Pkg: pkg, Test: "TestStore_asks_no_node_that_comes_to_owe_a_release",
+			Pkg: pkg, Test: "TestStore_calls_no_node_that_comes_to_owe_a_release",
 		},
 		{
-			Name: "earlier-try-lowers-the-fence", Why: "a node that granted an earlier try is thought to have had the claim all the while",
+			Name: "earlier-try-lowers-the-fence", Why: "a node that granted an earlier attempt is regarded as one that had the claim all the time",
 			File: dir + "claims.go", Old: "	same := k.held && ", New: "	same := ",
-			Pkg: pkg, Test: "TestStore_late_grant_to_an_owner_that_asks_again",
+			Pkg: pkg, Test: "TestStore_late_grant_to_an_owner_that_tries_again",
 		},
 		{
 			Name: "idle-goroutines-stay", Why: "a burst of calls leaves its goroutines behind",
@@ -106,17 +106,17 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_idle_goroutines_end",
 		},
 		{
-			Name: "failed-repetition-releases", Why: "a claim is given away that its holder trusts in",
+			Name: "failed-repetition-releases", Why: "a claim is released that its holder trusts",
 			File: dir + "acquire.go", Old: "	if a.held && !lost {\n", New: "	if a.held && !lost && a.r.TTL < 0 {\n",
 			Pkg: pkg, Test: "TestStore_failed_repetition_keeps_what_is_held",
 		},
 		{
-			Name: "unavailable-is-refused", M: "M31", Why: "down is told for held",
+			Name: "unavailable-is-refused", M: "M31", Why: "a store that is down is reported as a held key",
 			File: dir + "acquire.go", Old: "	default:\n		return no(driver.ErrUnavailable)\n", New: "	default:\n		return driver.Result{}, nil\n",
 			Pkg: pkg, Test: "TestStore_majority_unavailable",
 		},
 		{
-			Name: "silent-is-refused", M: "M21a", Why: "a majority that did not answer is told for held",
+			Name: "silent-is-refused", M: "M21a", Why: "a majority that did not answer is reported as a held key",
 			File: dir + "acquire.go", Old: "	case left >= s.majority():\n		return no(errNoMajority)\n", New: "	case left >= s.majority():\n		return driver.Result{}, nil\n",
 			Pkg: pkg, Test: "TestStore_majority_silent",
 		},

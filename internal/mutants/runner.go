@@ -23,8 +23,8 @@ type runner struct {
 	count map[verdict]int
 }
 
-// run runs the chosen mutants, in order. It returns an error if one of those that it ran was not
-// caught.
+// run runs the chosen mutants, in order. It returns an error if a mutant was not caught. Mutants
+// without time to run are no error.
 func (r *runner) run(ctx context.Context, chosen []mutant) (err error) {
 	start := time.Now()
 	if r.tests, err = build(ctx, chosen, r.dir, r.stdout); err != nil {
@@ -34,7 +34,8 @@ func (r *runner) run(ctx context.Context, chosen []mutant) (err error) {
 	if err := r.control(ctx, chosen); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.stdout, "control: the named tests pass on the unbroken code; compiled in %v, run in %v\n",
+	fmt.Fprintf(r.stdout,
+		"control: the named tests pass on the unbroken code; compiled in %v, run in %v\n",
 		built.Sub(start).Round(time.Second), time.Since(built).Round(time.Second))
 	began := time.Now()
 	parallel(chosen, func(m mutant) {
@@ -49,7 +50,7 @@ func (r *runner) run(ctx context.Context, chosen []mutant) (err error) {
 	fmt.Fprintf(r.stdout, "%d mutants, %d survived, %d broken, in %v\n",
 		len(chosen)-r.count[late], r.count[survived], r.count[broken], time.Since(start).Round(time.Second))
 	if n := r.count[late]; n > 0 {
-		fmt.Fprintf(r.stdout, "mutants: %d NOT RUN for want of time; all run in make nightly\n", n)
+		fmt.Fprintf(r.stdout, "mutants: %d NOT RUN, no time left; make nightly runs all\n", n)
 	}
 	if n := r.count[survived] + r.count[broken]; n > 0 {
 		return fmt.Errorf("%d of %d not caught", n, len(chosen))
@@ -57,7 +58,7 @@ func (r *runner) run(ctx context.Context, chosen []mutant) (err error) {
 	return ctx.Err()
 }
 
-// report prints what became of a mutant.
+// report prints the result of a mutant.
 func (r *runner) report(m mutant, v verdict, detail string, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,14 +68,15 @@ func (r *runner) report(m mutant, v verdict, detail string, took time.Duration) 
 	}
 	fmt.Fprintf(r.stdout, "%-9s %-34s by %-46s %5.1fs\n", v, m.Name, m.Test, took.Seconds())
 	if v != caught {
-		fmt.Fprintf(r.stdout, "          %s: %s\n          again: scripts/mutants '^%s$'\n", m.Why, detail, m.Name)
+		fmt.Fprintf(r.stdout, "          %s: %s\n          again: scripts/mutants '^%s$'\n", m.Why,
+			detail, m.Name)
 	}
 }
 
-// parallel calls f for all, a few at once, and starts them in order.
+// parallel calls f for all, a few at a time, and starts them in order.
 func parallel[T any](all []T, f func(T)) {
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, runtime.NumCPU()+1) // some wait for a server
+	slots := make(chan struct{}, runtime.NumCPU()+1) // one more: some wait for a server
 	for _, one := range all {
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -85,7 +87,7 @@ func parallel[T any](all []T, f func(T)) {
 	wg.Wait()
 }
 
-// control runs the named tests on the unbroken code: a test that fails anyway catches nothing.
+// control runs the named tests on the unbroken code. A test that fails there catches nothing.
 func (r *runner) control(ctx context.Context, chosen []mutant) error {
 	var mu sync.Mutex
 	var failed error
@@ -112,8 +114,9 @@ func (r *runner) control(ctx context.Context, chosen []mutant) error {
 	return failed
 }
 
-// controls returns what has to be run to run the tests of all mutants once. A pattern cannot name
-// subtests of several tests, so there is one for each test; subtests of one depth are together.
+// controls returns the runs that cover the tests of all mutants once. A pattern cannot name
+// subtests of several tests, so there is one run for each test. Subtests of the same depth share a
+// run.
 func controls(chosen []mutant) (all []mutant) {
 	for _, m := range chosen {
 		i := slices.IndexFunc(all, func(c mutant) bool { return c.covers(m) })
@@ -134,10 +137,11 @@ func controls(chosen []mutant) (all []mutant) {
 
 // covers reports whether a control runs the test of a mutant.
 func (c mutant) covers(m mutant) bool {
-	return c.Pkg == m.Pkg && slices.Equal(c.Args, m.Args) && c.Name == top(m.Test) && strings.Count(c.Test, "/") == strings.Count(m.Test, "/")
+	return c.Pkg == m.Pkg && slices.Equal(c.Args, m.Args) && c.Name == top(m.Test) &&
+		strings.Count(c.Test, "/") == strings.Count(m.Test, "/")
 }
 
-// top is the test that a subtest is of.
+// top returns the test of a subtest.
 func top(test string) string {
 	name, _, _ := strings.Cut(test, "/")
 	return name
@@ -146,21 +150,21 @@ func top(test string) string {
 // try runs the test on the mutant.
 func (r *runner) try(ctx context.Context, m mutant) (verdict, string) {
 	if r.tests.in[m.Name] && r.tests.paths[m.Pkg] != "" {
-		return m.ask(r.times, func() (string, error) { return r.tests.run(ctx, limit, m.Name, m) })
+		return m.repeat(r.times, func() (string, error) { return r.tests.run(ctx, limit, m.Name, m) })
 	}
 	overlay, err := m.lay(r.dir)
 	if err != nil {
 		return broken, err.Error()
 	}
-	return m.ask(r.times, func() (string, error) { return goTest(ctx, overlay, limit, m) })
+	return m.repeat(r.times, func() (string, error) { return goTest(ctx, overlay, limit, m) })
 }
 
-// ask runs the test so many times, or until it does not catch the mutant.
-func (m mutant) ask(times int, test func() (string, error)) (verdict, string) {
+// repeat runs the test the given number of times, or until a run does not catch the mutant.
+func (m mutant) repeat(times int, test func() (string, error)) (verdict, string) {
 	for i := range times {
 		out, err := test()
-		if v, detail := judge(m.Test, out, err); v != caught {
-			return v, fmt.Sprintf("try %d: %s", i+1, detail)
+		if v, detail := verdictOf(m.Test, out, err); v != caught {
+			return v, fmt.Sprintf("run %d: %s", i+1, detail)
 		}
 	}
 	return caught, ""

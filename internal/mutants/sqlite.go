@@ -1,17 +1,18 @@
 package main
 
-// sqlite are mutants of what store/sqlite has to know of its file and host. Those of the rules are the reference store's.
+// sqlite are mutants of how store/sqlite handles its file and host. The mutants of the rules of
+// drivertest are in store.
 func sqlite() []mutant {
 	const dir, pkg = "store/sqlite/", "store/sqlite"
 	return []mutant{
 		{
-			Name: "sqlite-boot-frees-a-file-in-use", Why: "a container with a boot_id of its own frees the claims of holders that live",
+			Name: "sqlite-boot-frees-a-file-in-use", Why: "a container with its own boot_id frees the claims of live holders",
 			File: dir + "base.go", Old: "		if err = b.reboot(s); err == nil {\n			err = b.setup(s)\n		}\n",
 			New: "		_ = b.exec(\"update key set ends = 0, state = null where key <> x''\")\n		_ = b.stamp(s)\n		err = b.setup(s)\n",
 			Pkg: pkg, Test: "TestOpen_boot_of_a_container",
 		},
 		{
-			Name: "sqlite-busy-by-nobody", Why: "nobody knows which process keeps the file from all others",
+			Name: "sqlite-busy-by-nobody", Why: "the error does not say which process keeps the file locked",
 			File: dir + "tx.go", Old: "if who := user(s.path); who != \"\" {", New: "if who := user(s.path); who == \"-\" {",
 			Pkg: pkg, Test: "TestStore_busy_by",
 		},
@@ -21,7 +22,7 @@ func sqlite() []mutant {
 			Pkg: pkg, Test: "TestOpen_refuses/a_second_name",
 		},
 		{
-			Name: "sqlite-file-mounted-alone", Why: "a container that mounts the file alone has a log of its own, and both hold a lock",
+			Name: "sqlite-file-mounted-alone", Why: "a container that mounts only the file has its own log, and both hold a lock",
 			File: dir + "file.go", Old: "	case mountPoint(path):\n", New: "	case false:\n",
 			Pkg: pkg, Test: "TestOpen_mounted_file",
 		},
@@ -31,22 +32,22 @@ func sqlite() []mutant {
 			Pkg: pkg, Test: "TestStore_Watch_root",
 		},
 		{
-			Name: "sqlite-draft-is-a-second-name", Why: "a process that dies while it makes the file closes it for all",
+			Name: "sqlite-draft-is-a-second-name", Why: "a process that dies while it creates the file makes the file unusable for all",
 			File: dir + "file.go", Old: "			_ = os.Remove(draft) //", New: "			_ = draft //",
 			Pkg: pkg, Test: "TestOpen_draft_left",
 		},
 		{
-			Name: "sqlite-boot-hidden", Why: "a process that does not see the boot_id frees the claims of those who do",
+			Name: "sqlite-boot-hidden", Why: "a process that does not see the boot_id frees the claims of processes that do",
 			File: dir + "host_linux.go", Old: "	if err != nil {\n		return host{}, err\n	}\n", New: "	_ = err\n",
 			Pkg: pkg, Test: "TestOpen_boot_hidden",
 		},
 		{
-			Name: "sqlite-renewal-in-a-removed-file", Why: "a claim is renewed in a file that nobody else sees",
+			Name: "sqlite-renewal-in-a-removed-file", Why: "a claim is renewed in a file that no other process sees",
 			File: dir + "tx.go", Old: "		case !busy(err) && !s.same(): ", New: "		case false: ",
 			Pkg: pkg, Test: "TestStore_file_replaced/renew",
 		},
 		{
-			Name: "sqlite-release-in-a-removed-file", Why: "a holder is not told that another has come in",
+			Name: "sqlite-release-in-a-removed-file", Why: "a holder is not notified that another has the lock",
 			File: dir + "solo.go", Old: "	case busy(err), !s.same(): ", New: "	case busy(err): ",
 			Pkg: pkg, Test: "TestStore_file_replaced/release_by_one_statement",
 		},

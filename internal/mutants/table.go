@@ -2,7 +2,11 @@ package main
 
 import "slices"
 
-// table lists the mutants. Each is a mistake that lock libraries have made.
+// table returns all mutants. Each is a mistake that lock libraries have made.
 func table() []mutant {
-	return slices.Concat(root(), kinds(), kindsOnce(), deadlock(), keeper(), store(), sqlite(), redis(), redisOwner(), redisTold(), quorum(), pgadvisory(), postgres(), fence(), proof(), cli(), contract())
+	return slices.Concat(
+		root(), kinds(), kindsOnce(), deadlock(), keeper(), store(), sqlite(),
+		redis(), redisOwner(), redisReplies(), quorum(), pgadvisory(), postgres(),
+		fence(), proof(), cli(), contract(),
+	)
 }

@@ -12,9 +12,11 @@ import (
 	"github.com/distlock/distlock/internal/protocol"
 )
 
-// Connect calls connect, which connects to the servers of a configuration. The error is a
-// *protocol.Error if one of them is no server of PostgreSQL, or has no TLS where only that will do.
-func Connect(ctx context.Context, conf *pgconn.Config, connect func(ctx context.Context) error) error {
+// Connect calls connect, which connects to the servers of a configuration. It returns a
+// [*protocol.Error] if one of them is not a PostgreSQL server, or has no TLS although it is
+// required.
+func Connect(ctx context.Context, conf *pgconn.Config,
+	connect func(ctx context.Context) error) error {
 	want := protocol.PostgresTLS
 	var addrs []string
 	add := func(host string, port uint16, plain bool) {

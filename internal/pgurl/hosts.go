@@ -5,17 +5,18 @@ import (
 	"strings"
 )
 
-// Writable adds to the parts of a query that the one of several hosts which takes writes is meant, unless they say which: on a standby nothing
-// can be claimed. Base is the URL before its query.
+// Writable adds a parameter to those of a query, so that pgx uses the host that accepts writes
+// if there are several, unless the query selects one: a standby grants no claims. base is the URL
+// before its query.
 func Writable(base string, kept []string) []string {
 	_, hosts, _ := strings.Cut(base, "://")
 	hosts, _, _ = strings.Cut(hosts, "/")
 	hosts = hosts[strings.LastIndex(hosts, "@")+1:]
-	for _, part := range kept {
-		switch key, value, _ := strings.Cut(part, "="); key {
+	for _, param := range kept {
+		switch key, value, _ := strings.Cut(param, "="); key {
 		case "target_session_attrs":
 			return kept
-		case "host": // which pgx takes instead
+		case "host": // pgx uses it instead
 			hosts, _ = url.QueryUnescape(value)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package pgurl reads what the URLs of all stores on PostgreSQL have in common.
+// Package pgurl reads the common parts of the URLs of all stores on PostgreSQL.
 package pgurl
 
 import (
@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Security is what the keys tls_... of a URL say. They are the same for all stores; PostgreSQL has names of its own for them.
+// Security holds the keys tls_... of a URL. They are the same for all stores, and PostgreSQL has
+// other names for them.
 type Security struct {
 	ca, cert, key, server string
 	skip, given           bool
@@ -44,7 +45,8 @@ func (s *Security) Set(key, value string) (known bool, err error) {
 	return true, nil
 }
 
-// Keys adds to the parts of a query what PostgreSQL calls them. Seen are the keys that the query has.
+// Keys adds the keys to the parameters of a query, with PostgreSQL's names. seen are the keys of the
+// query.
 func (s *Security) Keys(kept, seen []string) ([]string, error) {
 	if !s.given {
 		return kept, nil
@@ -62,7 +64,8 @@ func (s *Security) Keys(kept, seen []string) ([]string, error) {
 		mode = "require"
 	}
 	kept = append(kept, "sslmode="+mode)
-	for name, value := range map[string]string{"sslrootcert": s.ca, "sslcert": s.cert, "sslkey": s.key} {
+	names := map[string]string{"sslrootcert": s.ca, "sslcert": s.cert, "sslkey": s.key}
+	for name, value := range names {
 		if value != "" && (name != "sslrootcert" || !s.skip) { // with an authority, "require" would check it
 			kept = append(kept, name+"="+url.QueryEscape(value))
 		}
@@ -70,7 +73,7 @@ func (s *Security) Keys(kept, seen []string) ([]string, error) {
 	return kept, nil
 }
 
-// Apply sets what PostgreSQL has no name for.
+// Apply sets the values for which PostgreSQL has no name.
 func (s *Security) Apply(conf *pgconn.Config) {
 	set := func(c *tls.Config) {
 		if c != nil && s.server != "" {

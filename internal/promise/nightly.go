@@ -12,7 +12,7 @@ import (
 //go:embed nightly.json
 var figures []byte
 
-// A Figure is what a long run measured.
+// A Figure is one measurement of a long run.
 type Figure struct {
 	Store   string `json:"store"`
 	Figure  string `json:"figure"`
@@ -22,7 +22,7 @@ type Figure struct {
 	Date    string `json:"date"`
 }
 
-// Figures returns what nightly.json says. The long runs write that file.
+// Figures returns the contents of nightly.json. The long runs write that file.
 func Figures() ([]Figure, error) {
 	var all []Figure
 	if err := json.Unmarshal(figures, &all); err != nil {
@@ -31,10 +31,10 @@ func Figures() ([]Figure, error) {
 	return all, nil
 }
 
-// nightly writes the figures, those of one run together.
+// nightly renders the figures as tables, one table for each run.
 func nightly(all []Figure) string {
 	if len(all) == 0 {
-		return "No long run has been written down yet.\n"
+		return "No long run has been recorded yet.\n"
 	}
 	type run struct {
 		command, date string
@@ -52,7 +52,8 @@ func nightly(all []Figure) string {
 	var b strings.Builder
 	for _, r := range runs {
 		slices.SortStableFunc(rows[r], func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
-		fmt.Fprintf(&b, "`%s`, seed %d, %s:\n\n%s\n", r.command, r.seed, r.date, table([]string{"figure", "store", "value"}, rows[r]))
+		fmt.Fprintf(&b, "`%s`, seed %d, %s:\n\n%s\n", r.command, r.seed, r.date,
+			table([]string{"figure", "store", "value"}, rows[r]))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

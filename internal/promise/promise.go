@@ -1,10 +1,12 @@
-// Package promise is what distlock promises on each store, under which faults, and which test shows it: as tables, so
-// that no page can say more than what is tested. docs/guarantees.md and the table of README.md are written from it:
+// Package promise contains tables of the guarantees of distlock: what each store promises, under
+// which faults, and which test shows it. docs/guarantees.md and the table in README.md are
+// generated from these tables, so no page can promise more than is tested:
 //
 //	make docs
 //
-// A test of this package holds the pages to the tables, and the tables to the tests they name: every yes and every no
-// has a test, and one that runs on that store; every fault has a row, or a reason why it cannot happen, for every store.
+// The tests of this package check that the pages match the tables, and that the tables match the
+// tests they name. Every yes and every no has a test that runs on that store. For every store,
+// every fault has a row or a reason why it cannot happen.
 package promise
 
 import "strings"
@@ -12,7 +14,8 @@ import "strings"
 // A Store is one column of the tables.
 type Store int
 
-// The stores, in the order of the columns. A new one is added here, in Names, to each Promise, and as a Section.
+// The stores, in the order of the columns. To add a store, add it here, in [Names], to the Cells of
+// each [Promise], and as a [Section].
 const (
 	Memory Store = iota
 	SQLite
@@ -24,14 +27,16 @@ const (
 )
 
 // Names are the heads of the columns, in order.
-var Names = []string{"memory", "SQLite", "Redis", "Redis with replicas", "Redlock", "PostgreSQL", "advisory locks"}
+var Names = []string{
+	"memory", "SQLite", "Redis", "Redis with replicas", "Redlock", "PostgreSQL", "advisory locks",
+}
 
 func (s Store) String() string { return Names[s] }
 
-// An Answer is what a table says at a glance.
+// An Answer is the yes or no in a cell of the overview table.
 type Answer int
 
-// The answers. No is a promise that is not made, and has a test that shows why not.
+// The answers. No means that the promise is not made; a test shows how it breaks.
 const (
 	NotApplicable Answer = iota
 	Yes
@@ -40,41 +45,43 @@ const (
 
 func (a Answer) String() string { return [...]string{"-", "yes", "**no**"}[a] }
 
-// A Test names a test and the file it is in, as "store/mem/mem_test.go:TestStore". Where a test has a part for each store, it names
-// the part, as go test does: "tests/promise/order_test.go:TestOrder/redis,_data_kept". Words after a blank are for the reader:
-// what to look for in it.
+// A Test names a test and its file: "store/mem/mem_test.go:TestStore". If a test has a subtest for
+// each store, the name includes the subtest, written as go test prints it:
+// "tests/promise/order_test.go:TestOrder/redis,_data_kept". Text after a blank is a note for the
+// reader.
 type Test string
 
-// File is the path of its file in the module.
+// File returns the path of the test's file in the module.
 func (t Test) File() string { file, _, _ := strings.Cut(string(t), ":"); return file }
 
-// Name is the name of the test, as go test -run takes it.
+// Name returns the name of the test, as go test -run accepts it.
 func (t Test) Name() string {
 	_, rest, _ := strings.Cut(string(t), ":")
 	name, _, _ := strings.Cut(rest, " ")
 	return name
 }
 
-// Note is what the reader is told about it.
+// Note returns the note for the reader, or "".
 func (t Test) Note() string { _, note, _ := strings.Cut(string(t), " "); return note }
 
-// A Pledge is what the library promises on every store.
+// A Pledge is a promise of the library that holds on every store.
 type Pledge struct {
 	What  string
 	Tests []Test
 }
 
-// A Promise is a row of the table of promises: one question, and the answer of each store.
+// A Promise is a row of the table of promises: one question, and the answers of each store.
 type Promise struct {
 	Name  string // in the table
 	Text  string // under its heading
 	Cells map[Store][]Claim
 }
 
-// A Claim is one answer of a store. A cell has several if it depends.
+// A Claim is one answer of a store. A cell has several claims if the answer depends on a
+// condition.
 type Claim struct {
 	Answer Answer
-	When   string // the condition, in a few words that follow the answer; of NotApplicable: the reason
+	When   string // the condition, printed after the answer; for NotApplicable, the reason
 	What   string // what happens, in a sentence
 	Tests  []Test
 }
@@ -82,7 +89,7 @@ type Claim struct {
 // A Fault is a class of faults: a row of the fault matrix.
 type Fault struct{ ID, Name string }
 
-// A Section is a column of the fault matrix: what a store promises under each fault.
+// A Section is a column of the fault matrix: the promises of one store under each fault.
 type Section struct {
 	Store  Store
 	Title  string
@@ -92,16 +99,16 @@ type Section struct {
 	Tail   string
 }
 
-// A Row is what holds under some faults.
+// A Row says what holds under some faults.
 type Row struct {
-	Under    []string // the IDs of the faults; none: something that is not in the list of faults
+	Under    []string // IDs of the faults; empty if the fault is not in Faults
 	Fault    string
 	Holds    string
 	Tests    []Test
-	Measured string // the extremes of several runs, if there are any
+	Measured string // the extremes of several runs; may be empty
 }
 
-// An Absence says why faults do not happen to a store.
+// An Absence says why some faults cannot happen to a store.
 type Absence struct {
 	Under []string
 	Why   string
@@ -131,8 +138,8 @@ var Faults = []Fault{
 	{"F20", "released twice"},
 	{"F21", "renewed or released by another"},
 	{"F22", "late call of a holder whose claim has ended"},
-	{"F23", "waiter dies in line"},
-	{"F24", "a crowd waits for one key"},
+	{"F23", "waiter dies in the queue"},
+	{"F24", "many waiters for one name"},
 	{"F25", "out of memory or eviction"},
 	{"F26", "disk full"},
 	{"F27", "read-only server"},

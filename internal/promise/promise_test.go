@@ -11,15 +11,16 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/guarantees.md and the table in README.md anew")
+var update = flag.Bool("update", false, "rewrite docs/guarantees.md and the table in README.md")
 
-// root is where the module begins, seen from this package.
+// root is the root folder of the module, relative to this package.
 const root = "../.."
 
-// mostWords is how long a cell may be: whoever needs more has two rows to write.
+// mostWords is the longest cell, in words. A longer text needs two rows.
 const mostWords = 45
 
-// absent returns what is wrong with the tests that something names. Those for a claim about stores have to run on one of them.
+// absent returns the problems of a list of tests: no test, a test that does not exist, and a test
+// that does not run on the given stores.
 func absent(of string, tests []Test, declared source, on ...Store) []string {
 	if len(tests) == 0 {
 		return []string{of + ": no test shows it"}
@@ -27,18 +28,18 @@ func absent(of string, tests []Test, declared source, on ...Store) []string {
 	var wrong []string
 	for _, t := range tests {
 		found, err := declared(t.File())
-		name, part, named := strings.Cut(t.Name(), "/")
-		parts, there := found[name]
+		name, subtest, named := strings.Cut(t.Name(), "/")
+		subtests, exists := found[name]
 		switch {
 		case err != nil:
 			wrong = append(wrong, fmt.Sprintf("%s: %v", of, err))
 			continue
-		case !there, named && !slices.Contains(parts, part):
+		case !exists, named && !slices.Contains(subtests, subtest):
 			wrong = append(wrong, fmt.Sprintf("%s: there is no %s in %s", of, t.Name(), t.File()))
 			continue
 		}
 		for _, s := range on {
-			if why := elsewhere(t, s, parts); why != "" {
+			if why := elsewhere(t, s, subtests); why != "" {
 				wrong = append(wrong, fmt.Sprintf("%s: %s %s", of, t.Name(), why))
 			}
 		}
@@ -46,13 +47,13 @@ func absent(of string, tests []Test, declared source, on ...Store) []string {
 	return wrong
 }
 
-// unproved returns what is wrong with promises: cells that are missing, and answers that no test shows.
+// unproved returns the problems of the promises: missing cells, and answers without a test.
 func unproved(all []Promise, declared source) []string {
 	var wrong []string
 	for _, p := range all {
 		for _, s := range stores() {
 			if len(p.Cells[s]) == 0 {
-				wrong = append(wrong, fmt.Sprintf("%s, %s: nothing is said", p.Name, s))
+				wrong = append(wrong, fmt.Sprintf("%s, %s: the cell is missing", p.Name, s))
 			}
 			for _, c := range p.Cells[s] {
 				of := fmt.Sprintf("%s, %s, %s", p.Name, s, c.When)
@@ -60,9 +61,9 @@ func unproved(all []Promise, declared source) []string {
 				case c.Answer != NotApplicable:
 					wrong = append(wrong, absent(of, c.Tests, declared, s)...)
 				case c.When == "":
-					wrong = append(wrong, of+"neither a promise nor a reason why there is none")
+					wrong = append(wrong, of+"neither a promise nor a reason for its absence")
 				case len(p.Cells[s]) > 1 || len(c.Tests) > 0:
-					wrong = append(wrong, of+": does not apply, and says more")
+					wrong = append(wrong, of+": does not apply, but has tests or more claims")
 				}
 			}
 		}
@@ -70,14 +71,15 @@ func unproved(all []Promise, declared source) []string {
 	return wrong
 }
 
-// uncovered returns what is wrong with the fault matrix: faults of which a store says nothing, or two things, and rows
-// without a test.
+// uncovered returns the problems of the fault matrix: faults that a store does not mention, or that
+// it lists both as possible and as impossible, and rows without a test.
 func uncovered(all []Section, declared source) []string {
 	var wrong []string
 	for _, s := range all {
 		happens, absence := map[string]bool{}, map[string]bool{}
 		for _, r := range s.Rows {
-			wrong = append(wrong, absent(fmt.Sprintf("%s, %s", s.Title, r.Fault), r.Tests, declared, s.Store)...)
+			wrong = append(wrong,
+				absent(fmt.Sprintf("%s, %s", s.Title, r.Fault), r.Tests, declared, s.Store)...)
 			for _, id := range r.Under {
 				happens[id] = true
 			}
@@ -93,9 +95,10 @@ func uncovered(all []Section, declared source) []string {
 		for _, f := range Faults {
 			switch {
 			case happens[f.ID] && absence[f.ID]:
-				wrong = append(wrong, fmt.Sprintf("%s: %s %s does and does not happen", s.Title, f.ID, f.Name))
+				wrong = append(wrong,
+					fmt.Sprintf("%s: %s %s is listed as possible and as impossible", s.Title, f.ID, f.Name))
 			case !happens[f.ID] && !absence[f.ID]:
-				wrong = append(wrong, fmt.Sprintf("%s: nothing is said of %s, %s", s.Title, f.ID, f.Name))
+				wrong = append(wrong, fmt.Sprintf("%s: no row for %s, %s", s.Title, f.ID, f.Name))
 			}
 			delete(happens, f.ID)
 			delete(absence, f.ID)
@@ -110,14 +113,14 @@ func uncovered(all []Section, declared source) []string {
 	return wrong
 }
 
-// Every answer of the tables has a test, and it is there.
+// Every answer in the tables names a test, and the test exists.
 func TestPromises(t *testing.T) {
 	if len(Names) != len(Sections()) {
-		t.Errorf("%d stores, and %d sections", len(Names), len(Sections()))
+		t.Errorf("%d stores, but %d sections", len(Names), len(Sections()))
 	}
 	for i, s := range Sections() {
 		if s.Store != Store(i) {
-			t.Errorf("section %d is that of %s", i, s.Store)
+			t.Errorf("section %d is the section of %s", i, s.Store)
 		}
 	}
 	var wrong []string
@@ -149,18 +152,26 @@ func TestPromises_canFail(t *testing.T) {
 		return []Promise{{"P", "", cells}}
 	}
 	for want, ps := range map[string][]Promise{
-		"":                             full(Claim{Yes, "", "", a}, Claim{No, "then", "", a}),
-		"P, Redis: nothing is said":    full(),
-		"P, Redis, : no test shows it": full(Claim{No, "", "", nil}),
-		"P, Redis, : there is no TestB in a_test.go":                        full(Claim{Yes, "", "", []Test{"a_test.go:TestB"}}),
-		"P, Redis, : there is no TestA/slow in a_test.go":                   full(Claim{Yes, "", "", []Test{"a_test.go:TestA/slow"}}),
-		"P, Redis, : there is no TestEach/redis in a_test.go":               full(Claim{Yes, "", "", []Test{"a_test.go:TestEach/redis,_quick", "a_test.go:TestEach/redis"}}),
-		"P, Redis, : TestEach has a part for each store, and none is named": full(Claim{Yes, "", "", []Test{"a_test.go:TestEach"}}),
-		"P, Redis, : TestEach/sqlite runs on SQLite":                        full(Claim{Yes, "", "", []Test{"a_test.go:TestA/quick", "a_test.go:TestEach/sqlite"}}),
-		"P, Redis, : TestA is not of Redis":                                 full(Claim{Yes, "", "", []Test{"store/redis/a_test.go:TestA", "store/mem/a_test.go:TestA"}}),
-		"P, Redis, : file does not exist":                                   full(Claim{Yes, "", "", []Test{"b_test.go:TestA"}}),
-		"P, Redis, neither a promise nor a reason why there is none":        full(Claim{}),
-		"P, Redis, it is so: does not apply, and says more":                 full(Claim{NotApplicable, "it is so", "", a}),
+		"":                              full(Claim{Yes, "", "", a}, Claim{No, "then", "", a}),
+		"P, Redis: the cell is missing": full(),
+		"P, Redis, : no test shows it":  full(Claim{No, "", "", nil}),
+		"P, Redis, : there is no TestB in a_test.go": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestB"}}),
+		"P, Redis, : there is no TestA/slow in a_test.go": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestA/slow"}}),
+		"P, Redis, : there is no TestEach/redis in a_test.go": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestEach/redis,_quick", "a_test.go:TestEach/redis"}}),
+		"P, Redis, : TestEach has a subtest for each store, and none is named": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestEach"}}),
+		"P, Redis, : TestEach/sqlite runs on SQLite": full(Claim{Yes, "", "",
+			[]Test{"a_test.go:TestA/quick", "a_test.go:TestEach/sqlite"}}),
+		"P, Redis, : TestA is not a test of Redis": full(Claim{Yes, "", "",
+			[]Test{"store/redis/a_test.go:TestA", "store/mem/a_test.go:TestA"}}),
+		"P, Redis, : file does not exist": full(Claim{Yes, "", "",
+			[]Test{"b_test.go:TestA"}}),
+		"P, Redis, neither a promise nor a reason for its absence": full(Claim{}),
+		"P, Redis, why: does not apply, but has tests or more claims": full(Claim{NotApplicable,
+			"why", "", a}),
 	} {
 		if got := strings.Join(unproved(ps, declared), ", "); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -171,12 +182,15 @@ func TestPromises_canFail(t *testing.T) {
 		ids = append(ids, f.ID)
 	}
 	for want, s := range map[string]Section{
-		"": {Rows: []Row{{Under: ids, Tests: a}}},
-		"S: nothing is said of F01, crash of the holder":      {Title: "S", Rows: []Row{{Under: ids[1:], Tests: a}}},
-		"S: F02 pause of the holder does and does not happen": {Title: "S", Rows: []Row{{Under: ids, Tests: a}}, Absent: []Absence{{ids[1:2], "why"}}},
-		"S: [F01] without a reason":                           {Title: "S", Rows: []Row{{Under: ids[1:], Tests: a}}, Absent: []Absence{{ids[:1], ""}}},
-		"S: there is no fault F99":                            {Title: "S", Rows: []Row{{Under: append(slices.Clone(ids), "F99"), Tests: a}}},
-		"S, x: no test shows it":                              {Title: "S", Rows: []Row{{Under: ids, Fault: "x"}}},
+		"":                                       {Rows: []Row{{Under: ids, Tests: a}}},
+		"S: no row for F01, crash of the holder": {Title: "S", Rows: []Row{{Under: ids[1:], Tests: a}}},
+		"S: F02 pause of the holder is listed as possible and as impossible": {Title: "S",
+			Rows: []Row{{Under: ids, Tests: a}}, Absent: []Absence{{ids[1:2], "why"}}},
+		"S: [F01] without a reason": {Title: "S", Rows: []Row{{Under: ids[1:], Tests: a}},
+			Absent: []Absence{{ids[:1], ""}}},
+		"S: there is no fault F99": {Title: "S",
+			Rows: []Row{{Under: append(slices.Clone(ids), "F99"), Tests: a}}},
+		"S, x: no test shows it": {Title: "S", Rows: []Row{{Under: ids, Fault: "x"}}},
 	} {
 		if got := strings.Join(uncovered([]Section{s}, declared), ", "); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -184,7 +198,7 @@ func TestPromises_canFail(t *testing.T) {
 	}
 }
 
-// The pages are what the tables say.
+// The pages match the tables.
 func TestPages(t *testing.T) {
 	page, err := Guarantees()
 	if err != nil {
@@ -201,13 +215,13 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// begin and end are around the table in README.md.
+// begin and end enclose the table in README.md.
 const (
 	begin = "<!-- promises: written by make docs from internal/promise -->"
 	end   = "<!-- promises end -->"
 )
 
-// same holds a file to what it should be, or makes it so.
+// same fails the test if a file differs from the wanted text. With -update it writes the file.
 func same(t *testing.T, name string, want func(old string) string) {
 	t.Helper()
 	file := filepath.Join(root, name)
@@ -223,11 +237,12 @@ func same(t *testing.T, name string, want func(old string) string) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s differs from the tables in internal/promise: %s\nrun `make docs`", name, differs(string(old), now))
+		t.Errorf("%s differs from the tables in internal/promise: %s\nrun `make docs`", name,
+			differs(string(old), now))
 	}
 }
 
-// differs shows the first line in which two texts differ.
+// differs returns the first line in which two texts differ.
 func differs(old, now string) string {
 	o, n := strings.Split(old, "\n"), strings.Split(now, "\n")
 	for i := range min(len(o), len(n)) {
@@ -240,7 +255,7 @@ func differs(old, now string) string {
 
 var linked = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// wordy returns the cells of a page's tables that are too long to be read in a table.
+// wordy returns the cells in the tables of a page that have more than mostWords words.
 func wordy(page string) []string {
 	var long []string
 	for i, line := range strings.Split(page, "\n") {
@@ -273,7 +288,7 @@ func TestPages_readable(t *testing.T) {
 	}
 }
 
-// Every test that a page names is linked, so the words around the tables name none that is gone.
+// The page links every test that it names, so the text around the tables names no missing test.
 func TestPages_links(t *testing.T) {
 	page, err := Guarantees()
 	if err != nil {
@@ -291,7 +306,7 @@ func TestPages_links(t *testing.T) {
 	}
 }
 
-// The figures of one run stand together, under the command that made them.
+// The page groups the figures of one run under the command that measured them.
 func TestPages_nightly(t *testing.T) {
 	got := nightly([]Figure{
 		{"redis", "b", "1", 7, "make nightly", "2026-01-02"},

@@ -1,7 +1,7 @@
 package promise
 
 import (
-	_ "embed" // the words around the tables
+	_ "embed" // the text around the tables
 	"fmt"
 	"path"
 	"slices"
@@ -10,9 +10,9 @@ import (
 )
 
 //go:embed guarantees.tmpl
-var words string
+var page string
 
-// Guarantees returns docs/guarantees.md.
+// Guarantees renders docs/guarantees.md.
 func Guarantees() (string, error) {
 	figures, err := Figures()
 	if err != nil {
@@ -24,7 +24,7 @@ func Guarantees() (string, error) {
 		"promises": promises,
 		"sections": sections,
 		"nightly":  func() string { return nightly(figures) },
-	}).Parse(words)
+	}).Parse(page)
 	if err != nil {
 		return "", err
 	}
@@ -33,7 +33,8 @@ func Guarantees() (string, error) {
 	return b.String(), err
 }
 
-// README returns the table of promises of README.md. The memory store is left out: who reads it looks for a store to share.
+// README renders the table of promises for README.md. It leaves out the memory store, because
+// readers of README.md look for a store that processes can share.
 func README() string { return grid(Promises, stores()[SQLite:]) }
 
 func stores() []Store {
@@ -44,19 +45,19 @@ func stores() []Store {
 	return all
 }
 
-// table writes a table; each row has as many cells as the head.
+// table renders a table. Each row has as many cells as the head.
 func table(head []string, rows [][]string) string {
 	var b strings.Builder
-	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	line(head)
+	writeRow := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
+	writeRow(head)
 	b.WriteString(strings.Repeat("|---", len(head)) + "|\n")
 	for _, r := range rows {
-		line(r)
+		writeRow(r)
 	}
 	return b.String()
 }
 
-// links names tests as a page in docs does.
+// links renders the tests as links from a page in docs.
 func links(tests []Test) string {
 	var all []string
 	for _, t := range tests {
@@ -77,7 +78,7 @@ func library() string {
 	return table([]string{"", "promise", "shown by"}, rows)
 }
 
-// grid writes the promises at a glance.
+// grid renders the overview table: promises and stores.
 func grid(all []Promise, cols []Store) string {
 	head := []string{""}
 	for _, s := range cols {
@@ -94,7 +95,7 @@ func grid(all []Promise, cols []Store) string {
 	return table(head, rows)
 }
 
-// glance is a cell in a few words.
+// glance renders a cell of the overview table: the answers with their conditions.
 func glance(claims []Claim) string {
 	var all []string
 	for _, c := range claims {
@@ -107,7 +108,7 @@ func glance(claims []Claim) string {
 	return strings.Join(all, "; ")
 }
 
-// promises writes each promise with what is behind its cells.
+// promises renders each promise with the details and the tests of its cells.
 func promises() string {
 	var b strings.Builder
 	for _, p := range Promises {
@@ -135,7 +136,7 @@ func promises() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// sections writes the fault matrix, a store at a time.
+// sections renders the fault matrix, one section for each store.
 func sections() string {
 	var b strings.Builder
 	for _, s := range Sections() {
@@ -158,10 +159,10 @@ func sections() string {
 		}
 		b.WriteString(table(head, rows) + "\n")
 		if len(s.Absent) > 0 {
-			b.WriteString("What does not happen here, and why:\n\n")
+			b.WriteString("These faults do not apply here:\n\n")
 			for _, a := range s.Absent {
 				if names := named(a.Under); names != "" {
-					fmt.Fprintf(&b, "- %s: %s\n", a.Why, names)
+					fmt.Fprintf(&b, "- %s: %s\n", names, a.Why)
 				}
 			}
 			b.WriteString("\n")
@@ -173,7 +174,7 @@ func sections() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// named are faults by their names. Those that happen to no store are nothing to tell the reader.
+// named returns the names of the faults, without those that happen to no store.
 func named(ids []string) string {
 	happens := map[string]bool{}
 	for _, s := range Sections() {

@@ -1,78 +1,250 @@
 package promise
 
 func memory() Section {
-	rules := func(words string) []Test { return []Test{Test("store/mem/mem_test.go:TestStore " + words)} }
+	rules := func(words string) []Test {
+		return []Test{Test("store/mem/mem_test.go:TestStore " + words)}
+	}
 	return Section{
 		Store: Memory, Title: "Memory",
-		Intro: "`store/mem`: the locks of one process, and the model that other stores are compared with. Shown in virtual time:",
+		Intro: "`store/mem`: locks within one process, and the model that other stores are " +
+			"compared with. Tested in virtual time:",
 		Rows: []Row{
-			{[]string{"F03"}, "suspended host", "holders are told of the loss. The store's own clock stands still, so a dead holder is succeeded later", asleep, ""},
-			{[]string{"F15", "F16"}, "the time of day is set", "no effect on who holds: it reads the monotonic clock; fences rise, for the last one is remembered",
-				[]Test{"store/mem/clock_test.go:TestStore_time_of_day"}, ""},
-			{[]string{"F17"}, "a client's clock is wrong", wrongClockHolds, wrongClock, ""},
-			{[]string{"F01"}, "a holder goes without releasing", "free when its TTL is over", []Test{"wait_test.go:TestLocker_Lock_succeedsCrash"}, ""},
-			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", rules(`rules "stale", "ended"`), ""},
-			{[]string{"F23"}, "a waiter goes without leaving the line", "the next one is served when the place is over",
-				[]Test{"wait_test.go:TestLocker_Lock_passesDeadWaiter", `store/mem/mem_test.go:TestStore rule "expired entry"`}, ""},
-			{[]string{"F24"}, "a crowd waits for one key", "all are served", []Test{"locker_test.go:TestLocker_stress"}, ""},
-			{[]string{"F30"}, "all wake-ups lost", "those who wait ask again within the poll", []Test{"wait_test.go:TestLocker_Lock_wakeUpLost"}, ""},
-			{[]string{"F35"}, "claims broken by hand", "the holder is told why at its next renewal; fences rise", []Test{"claims_test.go:TestClaims_break"}, ""},
+			{
+				Under: []string{"F03"},
+				Fault: "suspended host",
+				Holds: "holders are notified of the loss. The store's own clock stops during " +
+					"the suspension, so the claim of a dead holder expires later",
+				Tests: asleep,
+			},
+			{
+				Under: []string{"F15", "F16"},
+				Fault: "the time of day is set",
+				Holds: "no effect on holders: the store reads the monotonic clock. Fences rise, " +
+					"because the store remembers the last one",
+				Tests: []Test{"store/mem/clock_test.go:TestStore_time_of_day"},
+			},
+			{
+				Under: []string{"F17"},
+				Fault: "a client's clock is wrong",
+				Holds: wrongClockHolds,
+				Tests: wrongClock,
+			},
+			{
+				Under: []string{"F01"},
+				Fault: "a holder ends without releasing",
+				Holds: "free when the TTL expires",
+				Tests: []Test{"wait_test.go:TestLocker_Lock_succeedsCrash"},
+			},
+			{
+				Under: []string{"F20", "F21", "F22"},
+				Fault: "released twice, by another, or late",
+				Holds: `the call returns "not held" and changes nothing`,
+				Tests: rules(`rules "stale", "ended"`),
+			},
+			{
+				Under: []string{"F23"},
+				Fault: "a waiter ends without leaving the queue",
+				Holds: "the next waiter is served when the dead waiter's queue entry expires",
+				Tests: []Test{
+					"wait_test.go:TestLocker_Lock_passesDeadWaiter",
+					`store/mem/mem_test.go:TestStore rule "expired entry"`,
+				},
+			},
+			{
+				Under: []string{"F24"},
+				Fault: "many waiters for one name",
+				Holds: "all are served",
+				Tests: []Test{"locker_test.go:TestLocker_stress"},
+			},
+			{
+				Under: []string{"F30"},
+				Fault: "all wake-ups lost",
+				Holds: "waiters retry within the poll interval",
+				Tests: []Test{"wait_test.go:TestLocker_Lock_wakeUpLost"},
+			},
+			{
+				Under: []string{"F35"},
+				Fault: "claims broken by hand",
+				Holds: "the holder is notified at its next renewal, with the reason. Fences rise",
+				Tests: []Test{"claims_test.go:TestClaims_break"},
+			},
 		},
 		Absent: []Absence{
-			{[]string{"F02", "F08", "F09"}, "the store stops, ends and begins with its process"},
-			{[]string{"F04", "F05", "F06", "F07", "F18", "F19", "F29", "F34", "F38"}, "there is no link"},
-			{[]string{"F10", "F11", "F12", "F13", "F14", "F27", "F28", "F31", "F37"}, "there is one store, and it is not replicated"},
-			{[]string{"F25", "F26", "F36"}, "it has no data but its own, in the memory of the process"},
+			{[]string{"F02", "F08", "F09"}, "the store starts, pauses and ends with its process"},
+			{
+				[]string{"F04", "F05", "F06", "F07", "F18", "F19", "F29", "F34", "F38"},
+				"there is no network link",
+			},
+			{
+				[]string{"F10", "F11", "F12", "F13", "F14", "F27", "F28", "F31", "F37"},
+				"there is one store, and it is not replicated",
+			},
+			{
+				[]string{"F25", "F26", "F36"},
+				"all data is the store's own, in the memory of the process",
+			},
 		},
 	}
 }
 
 func sqlite() Section {
-	rules := func(words string) []Test { return []Test{Test("store/sqlite/sqlite_test.go:TestStore_two " + words)} }
+	rules := func(words string) []Test {
+		return []Test{Test("store/sqlite/sqlite_test.go:TestStore_two " + words)}
+	}
 	return Section{
 		Store: SQLite, Title: "SQLite, a file of one host",
-		Intro: "`store/sqlite`: processes of one host share a file. Shown on real files:",
+		Intro: "`store/sqlite`: processes of one host share a file. Tested on real files:",
 		Rows: []Row{
-			{[]string{"F01"}, "crash or `kill -9` of a process at any instant", "spans disjoint, fences rise; what it was told to hold stays held until its TTL is over", []Test{
-				"store/sqlite/process_test.go:TestProcesses_killed", "store/sqlite/process_test.go:TestProcesses_count", "tests/kinds/semaphore_test.go:TestSemaphore_kill/sqlite",
-			}, ""},
-			{[]string{"F02"}, "pause of the holder", "it refuses its first guarded action; a fenced write of it is refused, an unfenced one overwrites", []Test{"fence/pause_test.go:TestPausedHolder"}, ""},
-			{[]string{"F15", "F16"}, "the time of day is set", "no effect on who holds (Linux, macOS); fences rise, for the last one is in the file", []Test{
-				"store/sqlite/fault_test.go:TestStore_time_of_day", "store/sqlite/fault_test.go:TestStore_swept_fences_stay_below",
-			}, ""},
-			{[]string{"F17"}, "a client's clock is wrong", wrongClockHolds, wrongClock, ""},
-			{[]string{"F24"}, "processes that contend all the time", "nobody is starved", []Test{
-				"store/sqlite/contend_test.go:TestProcesses_fair", "store/sqlite/contend_test.go:TestProcesses_fifty",
-			}, "four had the key evenly, by a Jain index of 0.95 and more"},
-			{[]string{"F03"}, "suspended machine", "the time counts, for holders and for the file alike (Linux)", []Test{
-				"internal/keeper/clock_test.go:TestClock_counts_the_time_asleep both read this clock",
-			}, ""},
-			{[]string{"F08", "F09"}, "reboot", "everything is free, fences rise", []Test{
-				"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/boot_test.go:TestOpen_boot_crowd",
-			}, ""},
-			{nil, "a container that hides the boot_id, or has one of its own", "refused when it is opened; with one of its own, for as long as another has the file open", []Test{
-				"store/sqlite/boot_linux_test.go:TestOpen_boot_hidden", "store/sqlite/boot_test.go:TestOpen_boot_of_a_container",
-			}, ""},
-			{nil, "power failure", "as a reboot. Without `Options.Full` the last fences may be forgotten: then the clock keeps them rising", []Test{
-				"store/sqlite/fault_test.go:TestStore_reboot", "store/sqlite/fault_test.go:TestStore_swept_fences_stay_below no power is cut",
-			}, ""},
-			{[]string{"F26"}, "full disk", "unavailable, nothing is changed; it heals when there is room", []Test{"store/sqlite/full_linux_test.go:TestStore_full_disk"}, ""},
-			{[]string{"F18"}, "somebody keeps the file, such as a process that is stopped (SIGSTOP, Ctrl-Z, a debugger) in the middle of a call", "unavailable after a quarter of the TTL, at most 2 s; never held. Leases that cannot be renewed for so long are lost, of every process", []Test{"store/sqlite/fault_test.go:TestStore_busy"}, ""},
-			{[]string{"F35"}, "the file is removed or replaced", "holders are told of the loss by their next renewal or release; those who look see the new file", []Test{
-				"store/sqlite/fault_test.go:TestStore_file_replaced", "store/sqlite/fault_test.go:TestStore_file_removed_without_its_log",
-			}, ""},
-			{[]string{"F20", "F21", "F22"}, "released twice, by another, or late", "not held, and nothing is changed", rules(`rules "stale", "ended"`), ""},
-			{[]string{"F23"}, "a waiter dies in line", "the next one is served when the place is over", rules(`rule "expired entry"`), ""},
-			{[]string{"F30"}, "all wake-ups lost", "those who wait ask again within the poll", []Test{"tests/promise/link_test.go:TestDeaf/sqlite"}, ""},
-			{[]string{"F36", "F27"}, "network file system, symbolic link, hard link, a file that is mounted alone (Linux), file that others may open, read-only file, newer layout", "refused when it is opened, with the reason", []Test{
-				"store/sqlite/fault_test.go:TestOpen_refuses", "store/sqlite/mount_linux_test.go:TestOpen_mounted_file",
-			}, ""},
+			{
+				Under: []string{"F01"},
+				Fault: "crash or `kill -9` of a process at any instant",
+				Holds: "one holder at a time, fences rise. A granted lock stays held until its " +
+					"TTL expires",
+				Tests: []Test{
+					"store/sqlite/process_test.go:TestProcesses_killed",
+					"store/sqlite/process_test.go:TestProcesses_count",
+					"tests/kinds/semaphore_test.go:TestSemaphore_kill/sqlite",
+				},
+			},
+			{
+				Under: []string{"F02"},
+				Fault: "pause of the holder",
+				Holds: "its first check of the lease fails. A late write with a fence is " +
+					"refused, a late write without a fence overwrites",
+				Tests: []Test{"fence/pause_test.go:TestPausedHolder"},
+			},
+			{
+				Under: []string{"F15", "F16"},
+				Fault: "the time of day is set",
+				Holds: "no effect on holders (Linux, macOS). Fences rise, because the last one " +
+					"is in the file",
+				Tests: []Test{
+					"store/sqlite/fault_test.go:TestStore_time_of_day",
+					"store/sqlite/fault_test.go:TestStore_swept_fences_stay_below",
+				},
+			},
+			{
+				Under: []string{"F17"},
+				Fault: "a client's clock is wrong",
+				Holds: wrongClockHolds,
+				Tests: wrongClock,
+			},
+			{
+				Under: []string{"F24"},
+				Fault: "processes that compete all the time",
+				Holds: "no process starves",
+				Tests: []Test{
+					"store/sqlite/contend_test.go:TestProcesses_fair",
+					"store/sqlite/contend_test.go:TestProcesses_fifty",
+				},
+				Measured: "four processes had even shares of the lock: Jain index 0.95 and more",
+			},
+			{
+				Under: []string{"F03"},
+				Fault: "suspended machine",
+				Holds: "the time counts, both for holders and for the file (Linux)",
+				Tests: []Test{
+					"internal/keeper/clock_test.go:TestClock_counts_the_time_asleep holders and " +
+						"the file read this clock",
+				},
+			},
+			{
+				Under: []string{"F08", "F09"},
+				Fault: "reboot",
+				Holds: "all locks are free. Fences rise",
+				Tests: []Test{
+					"store/sqlite/fault_test.go:TestStore_reboot",
+					"store/sqlite/boot_test.go:TestOpen_boot_many",
+				},
+			},
+			{
+				Fault: "a container that hides the boot_id, or has its own",
+				Holds: "hidden boot_id: opening the file fails. Own boot_id: opening fails " +
+					"while another process has the file open",
+				Tests: []Test{
+					"store/sqlite/boot_linux_test.go:TestOpen_boot_hidden",
+					"store/sqlite/boot_test.go:TestOpen_boot_of_a_container",
+				},
+			},
+			{
+				Fault: "power failure",
+				Holds: "the same as a reboot. Without `Options.Full` the last fences may be " +
+					"lost; new fences then rise because they follow the clock",
+				Tests: []Test{
+					"store/sqlite/fault_test.go:TestStore_reboot",
+					"store/sqlite/fault_test.go:TestStore_swept_fences_stay_below the power " +
+						"stays on",
+				},
+			},
+			{
+				Under: []string{"F26"},
+				Fault: "full disk",
+				Holds: "unavailable, nothing is changed. The store recovers when the disk has " +
+					"free space",
+				Tests: []Test{"store/sqlite/full_linux_test.go:TestStore_full_disk"},
+			},
+			{
+				Under: []string{"F18"},
+				Fault: "a process keeps the file locked, for example because it was stopped " +
+					"(SIGSTOP, Ctrl-Z, a debugger) in the middle of a call",
+				Holds: `calls return "unavailable" after a quarter of the TTL, at most 2 s, and ` +
+					`never "held". Leases of all processes are lost if they cannot be renewed ` +
+					`in time`,
+				Tests: []Test{"store/sqlite/fault_test.go:TestStore_busy"},
+			},
+			{
+				Under: []string{"F35"},
+				Fault: "the file is removed or replaced",
+				Holds: "holders are notified at their next renewal or release. Status calls " +
+					"read the new file",
+				Tests: []Test{
+					"store/sqlite/fault_test.go:TestStore_file_replaced",
+					"store/sqlite/fault_test.go:TestStore_file_removed_without_its_log",
+				},
+			},
+			{
+				Under: []string{"F20", "F21", "F22"},
+				Fault: "released twice, by another, or late",
+				Holds: `the call returns "not held" and changes nothing`,
+				Tests: rules(`rules "stale", "ended"`),
+			},
+			{
+				Under: []string{"F23"},
+				Fault: "a waiter dies in the queue",
+				Holds: "the next waiter is served when the dead waiter's queue entry expires",
+				Tests: rules(`rule "expired entry"`),
+			},
+			{
+				Under: []string{"F30"},
+				Fault: "all wake-ups lost",
+				Holds: "waiters retry within the poll interval",
+				Tests: []Test{"tests/promise/link_test.go:TestDeaf/sqlite"},
+			},
+			{
+				Under: []string{"F36", "F27"},
+				Fault: "network file system, symbolic link, hard link, a file mounted alone " +
+					"(Linux), a file that other users may open, read-only file, newer layout",
+				Holds: "opening fails, with the reason",
+				Tests: []Test{
+					"store/sqlite/fault_test.go:TestOpen_refuses",
+					"store/sqlite/mount_linux_test.go:TestOpen_mounted_file",
+				},
+			},
 		},
 		Absent: []Absence{
-			{[]string{"F04", "F05", "F06", "F07", "F19", "F29", "F34", "F38"}, "there is no link"},
-			{[]string{"F10", "F11", "F12", "F13", "F14", "F28", "F31", "F37"}, "there is one file, and it is not replicated"},
-			{[]string{"F25"}, "nothing is evicted from a file, and what is full is the disk"},
+			{
+				[]string{"F04", "F05", "F06", "F07", "F19", "F29", "F34", "F38"},
+				"there is no network link",
+			},
+			{
+				[]string{"F10", "F11", "F12", "F13", "F14", "F28", "F31", "F37"},
+				"there is one file, and it is not replicated",
+			},
+			{[]string{"F25"}, "a file evicts nothing; only its disk can be full"},
 		},
-		Tail: "Not promised: anything about a file that two kernels write; claims in a file that nobody has open when a container with a boot_id of its own opens it. On systems other than Linux and macOS claims end by the time of day.\n[Why](adr/0010-sqlite.md).",
+		Tail: "Not promised: anything about a file that two kernels write; claims in a file " +
+			"that no process has open when a container with its own boot_id opens it. On " +
+			"systems other than Linux and macOS, claims expire by the time of " +
+			"day.\n[Why](adr/0010-sqlite.md).",
 	}
 }

@@ -5,9 +5,11 @@ func Sections() []Section {
 	return []Section{memory(), sqlite(), redis(), replicated(), redlock(), postgres(), advisory()}
 }
 
-// wrongClock are the tests of a client whose clock is wrong: durations cross the contract, and never times of day.
+// wrongClock are the tests of a client whose clock is wrong. Requests to a store carry durations,
+// never times of day.
 var wrongClock = []Test{
-	"internal/keeper/clock_test.go:TestClock_ignores_a_time_of_day_that_is_set", "lease_skew_test.go:TestLease_lost_beforeAFastStoreEndsIt",
+	"internal/keeper/clock_test.go:TestClock_ignores_a_time_of_day_that_is_set",
+	"lease_skew_test.go:TestLease_lost_beforeAFastStoreEndsIt",
 }
 
-const wrongClockHolds = "no effect: durations are sent, and never times of day"
+const wrongClockHolds = "no effect: requests carry durations, never times of day"

@@ -13,10 +13,11 @@ import (
 	"testing"
 )
 
-// A source tells the tests that a file of the module declares, each with the names of its parts, as far as they are written in the source.
+// A source returns the tests that a file of the module declares. Each test comes with the names of
+// its subtests, as far as the names are literals in the source.
 type source func(file string) (map[string][]string, error)
 
-// reader returns a source that remembers: many rows name the same file.
+// reader returns a source with a cache, because many rows name the same file.
 func reader() source {
 	known := map[string]map[string][]string{}
 	folders := map[string]*folder{}
@@ -40,7 +41,7 @@ func reader() source {
 	}
 }
 
-// A folder is the declarations of the tests of a package.
+// A folder holds the declarations in the test files of a package.
 type folder struct {
 	files map[string]*ast.File // by base name
 	funcs map[string]*ast.FuncDecl
@@ -66,7 +67,7 @@ func parse(dir string) (*folder, error) {
 	return f, nil
 }
 
-// declare remembers the functions and the variables with a value.
+// declare records functions, and variables with a value.
 func (f *folder) declare(d ast.Decl) {
 	switch d := d.(type) {
 	case *ast.FuncDecl:
@@ -88,15 +89,16 @@ func (f *folder) tests(file string) map[string][]string {
 	all := map[string][]string{}
 	for _, d := range f.files[file].Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
-			all[fn.Name.Name] = f.parts(fn)
+			all[fn.Name.Name] = f.subtests(fn)
 		}
 	}
 	return all
 }
 
-// parts finds the names that a test gives to its parts: those it says to Run, those it gives to another function as a list, and
-// the keys of a map that it goes through, or that such a function goes through.
-func (f *folder) parts(fn *ast.FuncDecl) []string {
+// subtests returns the names of the subtests of a test: literals in calls of Run, literals in a
+// list that the test passes to another function, and the keys of a map that the test or such a
+// function ranges over.
+func (f *folder) subtests(fn *ast.FuncDecl) []string {
 	var names []string
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -133,7 +135,7 @@ func (f *folder) parts(fn *ast.FuncDecl) []string {
 	return slices.Compact(names)
 }
 
-// keys are those of a map that is written out, there or as a variable of the package.
+// keys returns the keys of a map literal, given directly or as a variable of the package.
 func (f *folder) keys(e ast.Expr) []string {
 	if id, ok := e.(*ast.Ident); ok {
 		e = f.vars[id.Name]
@@ -151,7 +153,7 @@ func (f *folder) keys(e ast.Expr) []string {
 	return names
 }
 
-// text is that of a string that is written out.
+// text returns the value of a string literal, or nil for other expressions.
 func text(e ast.Expr) []string {
 	if l, ok := e.(*ast.BasicLit); ok && l.Kind == token.STRING {
 		if s, err := strconv.Unquote(l.Value); err == nil {
@@ -161,46 +163,47 @@ func text(e ast.Expr) []string {
 	return nil
 }
 
-// called is how tests call the stores, in order.
+// called are the names of the stores in tests, in the order of the constants.
 var called = []string{"memory", "sqlite", "redis", "replicated", "redlock", "postgres", "advisory"}
 
-// homes are the folders with the tests of one store.
+// homes are folders with tests of certain stores.
 var homes = map[string][]Store{
-	"store/mem/": {Memory}, "store/sqlite/": {SQLite}, "store/redis/": {Redis, Replicated}, "store/quorum/": {Redlock},
+	"store/mem/": {Memory}, "store/sqlite/": {SQLite}, "store/redis/": {Redis, Replicated},
+	"store/quorum/":   {Redlock},
 	"store/postgres/": {Postgres}, "store/pgadvisory/": {Advisory},
 }
 
-// about is the store that a part of a test is about, by the first word of its name.
-func about(part string) (Store, bool) {
-	first, _, _ := strings.Cut(strings.ReplaceAll(part, ",", "_"), "_")
+// about returns the store of a subtest, which is the first word of its name.
+func about(subtest string) (Store, bool) {
+	first, _, _ := strings.Cut(strings.ReplaceAll(subtest, ",", "_"), "_")
 	i := slices.Index(called, first)
 	return Store(i), i >= 0
 }
 
-// elsewhere says what is wrong with a test that is there, for a claim about a store: that it does not run on it. Of a test whose name
-// and parts tell nothing of stores only people can say.
-func elsewhere(t Test, s Store, parts []string) string {
+// elsewhere returns the reason why an existing test does not run on a store, or "". If neither the
+// file nor the subtests of a test name a store, elsewhere accepts the test.
+func elsewhere(t Test, s Store, subtests []string) string {
 	for prefix, on := range homes {
 		if strings.HasPrefix(t.File(), prefix) && !slices.Contains(on, s) {
-			return "is not of " + s.String()
+			return "is not a test of " + s.String()
 		}
 	}
-	_, part, named := strings.Cut(t.Name(), "/")
+	_, subtest, named := strings.Cut(t.Name(), "/")
 	if named {
-		if on, ok := about(part); ok && on != s {
+		if on, ok := about(subtest); ok && on != s {
 			return "runs on " + on.String()
 		}
 		return ""
 	}
-	for _, p := range parts {
+	for _, p := range subtests {
 		if _, ok := about(p); ok {
-			return "has a part for each store, and none is named"
+			return "has a subtest for each store, and none is named"
 		}
 	}
 	return ""
 }
 
-func TestSource_parts(t *testing.T) {
+func TestSource_subtests(t *testing.T) {
 	dir := t.TempDir()
 	const text = `package a
 var stores = map[string]int{"redis": 1, "sqlite": 2}
@@ -220,7 +223,8 @@ func TestD(t *testing.T) { each(t, nil) }
 	}
 	got := f.tests("a_test.go")
 	for name, want := range map[string][]string{
-		"TestA": {"redlock,_one_node"}, "TestB": {"postgres", "redis"}, "TestC": {"with_data"}, "TestD": {"redis", "sqlite"},
+		"TestA": {"redlock,_one_node"}, "TestB": {"postgres", "redis"}, "TestC": {"with_data"},
+		"TestD": {"redis", "sqlite"},
 	} {
 		if !slices.Equal(got[name], want) {
 			t.Errorf("%s: %q, want %q", name, got[name], want)

@@ -1,5 +1,5 @@
-// Package protocol finds out which protocol the server at an address speaks, for a clear error
-// about a URL that names another one. It sends neither a user nor a password.
+// Package protocol detects the protocol of the server at an address, for a clear error about a URL
+// that names another one. It sends neither a user nor a password.
 package protocol
 
 import (
@@ -12,34 +12,34 @@ import (
 	"time"
 )
 
-// A Protocol is what a server speaks.
+// A Protocol is the protocol of a server.
 type Protocol string
 
 // The protocols that can be distinguished.
 const (
 	Redis       Protocol = "Redis"
-	RedisTLS    Protocol = "Redis over TLS" // is only wanted: what is found is TLS
+	RedisTLS    Protocol = "Redis over TLS" // only wanted: the one found is TLS
 	Postgres    Protocol = "PostgreSQL"
-	PostgresTLS Protocol = "PostgreSQL with TLS" // plain connections may do as well
-	TLS         Protocol = "TLS"                 // from the first byte, with anything inside
+	PostgresTLS Protocol = "PostgreSQL with TLS" // plain connections may work too
+	TLS         Protocol = "TLS"                 // from the first byte, with any protocol inside
 	Unknown     Protocol = ""
 )
 
 const (
-	// patience is how long a connection may take before the server is asked. A server far away with
+	// patience is how long a connection may take before the server is probed. A distant server with
 	// TLS takes about as long.
 	patience = time.Second
 
-	// silence is how long a server may take for a word before it is asked in another way, too. Redis
-	// says nothing until a line has ended.
+	// silence is how long a server may be silent before a second probe is sent too. Redis answers
+	// only after the end of a line.
 	silence = 300 * time.Millisecond
 
-	// limit bounds all questions to one server.
+	// limit bounds all probes of one server.
 	limit = 3 * time.Second
 )
 
-// An Error says that a server speaks another protocol than the URL names. It names the address and
-// what to try.
+// An Error reports that a server speaks another protocol than the URL names. Its text names the
+// address and a URL to try.
 type Error struct {
 	Addr        string
 	Want, Found Protocol
@@ -64,14 +64,15 @@ func (e *Error) Error() string {
 	return not
 }
 
-// Connect calls connect. If that fails or takes long, the servers at the addresses are asked what
-// they speak. If one of them speaks something else than what is wanted, the ctx of connect ends and
-// the error is an *Error. Otherwise it is what connect returns.
-func Connect(ctx context.Context, want Protocol, addrs []string, connect func(ctx context.Context) error) error {
+// Connect calls connect. If that fails or takes long, Connect probes the servers at the addresses.
+// If one of them speaks another protocol than the wanted one, Connect cancels the ctx of connect
+// and returns an [*Error]. Otherwise it returns the result of connect.
+func Connect(ctx context.Context, want Protocol, addrs []string,
+	connect func(ctx context.Context) error) error {
 	call, cancel := context.WithCancelCause(ctx)
-	asked := make(chan struct{})
+	probed := make(chan struct{})
 	timer := time.AfterFunc(patience, func() {
-		defer close(asked)
+		defer close(probed)
 		if err := mismatch(call, want, addrs); err != nil {
 			cancel(err)
 		}
@@ -82,7 +83,7 @@ func Connect(ctx context.Context, want Protocol, addrs []string, connect func(ct
 	cancel(nil)
 	again := timer.Stop()
 	if !again {
-		<-asked
+		<-probed
 	}
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -98,11 +99,13 @@ func Connect(ctx context.Context, want Protocol, addrs []string, connect func(ct
 	return err
 }
 
-// mismatch returns an *Error if one of the servers surely speaks something else than is wanted.
+// mismatch returns an [*Error] if one of the servers certainly speaks another protocol than the
+// wanted one.
 func mismatch(ctx context.Context, want Protocol, addrs []string) error {
 	for _, addr := range addrs {
 		found := At(ctx, addr)
-		fits := found == want || want == RedisTLS && found == TLS || want == Postgres && found == PostgresTLS
+		fits := found == want || want == RedisTLS && found == TLS ||
+			want == Postgres && found == PostgresTLS
 		if fits || found == Unknown {
 			continue
 		}
@@ -111,33 +114,33 @@ func mismatch(ctx context.Context, want Protocol, addrs []string) error {
 	return nil
 }
 
-// startTLS is how a client of PostgreSQL asks whether the server speaks TLS. A server of PostgreSQL
-// answers it with one letter, and Redis waits for the end of the line.
+// startTLS is the message with which a PostgreSQL client requests TLS. A PostgreSQL server answers
+// it with one letter, and Redis waits for the end of the line.
 const startTLS = "\x00\x00\x00\x08\x04\xd2\x16\x2f"
 
-// At asks the server at an address what it speaks.
+// At returns the protocol of the server at an address.
 func At(ctx context.Context, addr string) Protocol {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	answers := make(chan Protocol, 2)
-	wg.Go(func() { answers <- ask(ctx, addr, startTLS) })
+	wg.Go(func() { answers <- probe(ctx, addr, startTLS) })
 	select {
 	case p := <-answers:
 		return p
 	case <-time.After(silence):
 	}
-	// A connection of its own: Redis waits for ever behind the zeros of the first question.
-	wg.Go(func() { answers <- ask(ctx, addr, "PING\r\n") })
+	// A second connection: Redis waits for ever after the zeros of the first probe.
+	wg.Go(func() { answers <- probe(ctx, addr, "PING\r\n") })
 	if p := <-answers; p != Unknown {
 		return p
 	}
 	return <-answers
 }
 
-// ask sends some words to a server, and identifies it by the first byte of its answer.
-func ask(ctx context.Context, addr, words string) Protocol {
+// probe sends a message to a server, and identifies it by the first byte of its answer.
+func probe(ctx context.Context, addr, message string) Protocol {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return Unknown
@@ -145,20 +148,20 @@ func ask(ctx context.Context, addr, words string) Protocol {
 	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	var first [1]byte
-	if _, err = c.Write([]byte(words)); err == nil {
+	if _, err = c.Write([]byte(message)); err == nil {
 		_, err = c.Read(first[:])
 	}
 	switch {
 	case err == nil:
 		return begins(first[0])
-	case ctx.Err() == nil && speaksTLS(ctx, addr): // it hung up
+	case ctx.Err() == nil && speaksTLS(ctx, addr): // it closed the connection
 		return TLS
 	}
 	return Unknown
 }
 
 // begins identifies a protocol by the first byte of an answer. HTTP is left out: some networks
-// answer so in place of a host that cannot be reached.
+// answer with HTTP for a host that cannot be reached.
 func begins(b byte) Protocol {
 	switch b {
 	case 'S':
@@ -175,7 +178,7 @@ func begins(b byte) Protocol {
 
 // speaksTLS reports whether a server answers a TLS handshake.
 func speaksTLS(ctx context.Context, addr string) bool {
-	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // nothing is sent over it: only the handshake counts
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // it sends nothing after the handshake
 	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return errors.As(err, new(tls.AlertError))

@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/internal/protocol"
 )
 
-// A server that says nothing, or that hangs up, is not taken for another one.
+// A server that is silent, or closes the connection, is not identified as another one.
 func TestConnect_unknown(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){
 		"silent":   func(net.Conn) {},
@@ -26,12 +26,12 @@ func TestConnect_unknown(t *testing.T) {
 				t.Errorf("it speaks %q", found)
 			}
 			if name == "silent" {
-				return // Connect would ask for longer
+				return // Connect would take longer
 			}
 			mine := errors.New("mine")
 			for _, want := range []protocol.Protocol{protocol.Redis, protocol.RedisTLS, protocol.Postgres, protocol.PostgresTLS} {
 				err := protocol.Connect(t.Context(), want, []string{addr, "127.0.0.1:1"}, func(context.Context) error { return mine })
-				if err != mine { //nolint:errorlint // this very one
+				if err != mine { //nolint:errorlint // exactly this error
 					t.Errorf("%s: %v, want what connect returns", want, err)
 				}
 			}
@@ -39,7 +39,7 @@ func TestConnect_unknown(t *testing.T) {
 	}
 }
 
-// A connection that hangs is cut off when the server is found to speak another protocol.
+// A connection that hangs is cancelled when the server turns out to speak another protocol.
 func TestConnect_hangs(t *testing.T) {
 	t.Parallel()
 	addr := listen(t, func(c net.Conn) { _, _ = c.Write([]byte("-ERR unknown command\r\n")) })

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// drainLimit is for a server to finish what a client that left has asked for.
+// drainLimit is for a server to finish the requests of a client that left.
 const drainLimit = 5 * time.Second
 
 // A link is one connection through a proxy.
@@ -20,9 +20,9 @@ type link struct {
 	done           chan struct{} // closed by reset
 
 	// Guarded by p.mu.
-	lossy bool          // something was swallowed
+	lossy bool          // data was swallowed
 	eat   chan struct{} // not nil: the next reply is to be swallowed
-	sent  chan struct{} // closed when the request with the marker is with the server
+	sent  chan struct{} // closed when the server has received the request with the marker
 	seen  []byte        // the end of the requests so far, in which a marker may begin
 }
 
@@ -49,11 +49,11 @@ func (l *link) pump(to, from *net.TCPConn, d Direction) {
 	}
 }
 
-// hangUp passes the end of a connection on. A cut or held direction carries that as
-// little as data.
+// hangUp forwards the end of a connection. A cut or held direction does not carry the end, just as
+// it does not carry data.
 func (l *link) hangUp(to *net.TCPConn, err error, d Direction) {
 	if errors.Is(err, net.ErrClosed) {
-		return // by this side, which has a reason
+		return // closed by this side, which has a reason
 	}
 	l.wait(func() bool {
 		l.lossy = l.lossy || l.p.swallow&d != 0
@@ -66,15 +66,15 @@ func (l *link) hangUp(to *net.TCPConn, err error, d Direction) {
 		l.reset()
 		return
 	}
-	_ = to.CloseWrite() // the other direction may still have something to say
+	_ = to.CloseWrite() // the other direction may still carry data
 }
 
-// carry passes one piece on as the faults want it, and tells whether to go on.
+// carry forwards one piece of data subject to the faults, and reports whether to continue.
 func (l *link) carry(to *net.TCPConn, b []byte, d Direction) bool {
-	if !l.pass(d) {
+	if !l.delay(d) {
 		return false
 	}
-	v := l.judge(b, d)
+	v := l.decide(b, d)
 	if len(v.pass) > 0 {
 		if _, err := to.Write(v.pass); err != nil {
 			l.reset()
@@ -92,8 +92,8 @@ func (l *link) carry(to *net.TCPConn, b []byte, d Direction) bool {
 	return false
 }
 
-// pass waits as Latency and Hold want it. It is false if the connection ended meanwhile.
-func (l *link) pass(d Direction) bool {
+// delay waits as Latency and Hold require. It returns false if the connection ended meanwhile.
+func (l *link) delay(d Direction) bool {
 	l.p.mu.Lock()
 	delay := l.p.delay
 	l.p.mu.Unlock()
@@ -107,8 +107,8 @@ func (l *link) pass(d Direction) bool {
 	return l.wait(func() bool { return l.p.hold&d != 0 })
 }
 
-// wait waits while the condition, which is called with p.mu held, is true. It is false if
-// the connection ended meanwhile.
+// wait waits while the condition is true. It calls the condition with p.mu held. It returns false
+// if the connection ended meanwhile.
 func (l *link) wait(while func() bool) bool {
 	for {
 		l.p.mu.Lock()
@@ -125,16 +125,16 @@ func (l *link) wait(while func() bool) bool {
 	}
 }
 
-// A verdict is what becomes of one piece.
+// A verdict is the decision about one piece.
 type verdict struct {
-	pass  []byte        // what of it goes on
-	sent  chan struct{} // to be closed then
+	pass  []byte        // the part that is forwarded
+	sent  chan struct{} // to be closed after that
 	fired chan struct{} // not nil: the connection ends, and this is to be closed then
-	after chan struct{} // what the end waits for; nil: nothing
+	after chan struct{} // the end waits for this; nil: for nothing
 }
 
-// judge decides about one piece.
-func (l *link) judge(b []byte, d Direction) verdict {
+// decide returns the verdict about one piece.
+func (l *link) decide(b []byte, d Direction) verdict {
 	p := l.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,10 +157,9 @@ func (l *link) judge(b []byte, d Direction) verdict {
 	return v
 }
 
-// spot looks for the marker in the requests, also where it lies across two pieces. If it
-// is there, the reply is to be swallowed, and the channel is to be closed when the
-// request was sent: an earlier reply may come first, and must not end the connection
-// before.
+// spot searches for the marker in the requests, also where it spans two pieces. If the marker is
+// there, the reply is to be swallowed, and the channel is to be closed when the request was sent:
+// an earlier reply may arrive first, and must not end the connection before.
 func (l *link) spot(b []byte) chan struct{} {
 	p := l.p
 	if p.marker == nil {
@@ -177,8 +176,8 @@ func (l *link) spot(b []byte) chan struct{} {
 	return l.sent
 }
 
-// finish closes the connection in order, and gives the server the time to do all that it
-// was asked for: a reset could make it drop requests which it has not read.
+// finish closes the connection in order, and gives the server time to execute all requests: a reset
+// could make it drop requests that it has not read.
 func (l *link) finish(after chan struct{}) {
 	if after != nil {
 		select {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// dialLimit is for the server to take a connection. A busy machine takes seconds.
+// dialLimit is for the server to accept a connection. A busy machine takes seconds.
 const dialLimit = 30 * time.Second
 
 // A Direction is a way through a [Proxy]. ToServer carries requests, ToClient replies.
@@ -23,8 +23,8 @@ const (
 	Both = ToServer | ToClient
 )
 
-// A Proxy is a TCP proxy that misbehaves on command. All methods may be called at any
-// time and act on connections that are open and on those to come.
+// A Proxy is a TCP proxy that produces faults on command. All methods may be called at any time.
+// They act on open and on future connections.
 type Proxy struct {
 	Addr string // where clients connect
 
@@ -38,7 +38,7 @@ type Proxy struct {
 	faults
 }
 
-// faults are what Heal takes back.
+// faults are the faults that Heal ends.
 type faults struct {
 	delay    time.Duration
 	swallow  Direction
@@ -51,8 +51,8 @@ type faults struct {
 	cutArmed chan struct{} // not nil: the cut is armed
 }
 
-// New starts a proxy in front of addr, which clients reach through l. It passes everything on
-// until it is changed.
+// New starts a proxy in front of addr, which clients reach through l. The proxy forwards everything
+// until a method changes that.
 func New(l net.Listener, addr string) *Proxy {
 	p := &Proxy{Addr: l.Addr().String(), target: addr, listen: l, links: map[*link]struct{}{}}
 	p.held = make(chan struct{})
@@ -60,8 +60,8 @@ func New(l net.Listener, addr string) *Proxy {
 	return p
 }
 
-// Retarget makes the proxy stand before another server, as an address does that moves with a
-// failover. Open connections are broken.
+// Retarget points the proxy at another server, like an address that moves with a failover. Open
+// connections are broken.
 func (p *Proxy) Retarget(addr string) {
 	p.change(func() {
 		p.target = addr
@@ -72,12 +72,12 @@ func (p *Proxy) Retarget(addr string) {
 // Latency makes every piece of data wait for d, in each direction.
 func (p *Proxy) Latency(d time.Duration) { p.change(func() { p.delay = d }) }
 
-// Cut swallows what goes in the direction. Connections stay open, and new ones are
-// accepted. Heal breaks those that lost something.
+// Cut swallows all data in the direction. Connections stay open, and new ones are accepted. Heal
+// breaks the connections that lost data.
 func (p *Proxy) Cut(d Direction) { p.change(func() { p.swallow = d }) }
 
-// Hold keeps back what goes in the direction, and Heal delivers it, late. This is what a
-// short partition does to TCP.
+// Hold keeps back all data in the direction, and Heal delivers it late. A short partition has this
+// effect on TCP.
 func (p *Proxy) Hold(d Direction) { p.change(func() { p.hold = d }) }
 
 // Reset breaks all open connections with a TCP reset. New ones work.
@@ -91,7 +91,7 @@ func (p *Proxy) Refuse() {
 	})
 }
 
-// EatReply waits for a request that contains the marker. It passes that on, swallows the
+// EatReply waits for a request that contains the marker. It forwards the request, swallows the
 // reply, and closes the connection. It does so once, and then closes the channel.
 func (p *Proxy) EatReply(marker []byte) <-chan struct{} {
 	eaten := make(chan struct{})
@@ -99,17 +99,17 @@ func (p *Proxy) EatReply(marker []byte) <-chan struct{} {
 	return eaten
 }
 
-// CutAfter lets n more bytes of replies pass, over all connections, and then closes the
-// connection that carries the next: the one whose reply reaches n bytes. With n = 0 the
-// next reply is lost whole. It does so once, and then closes the channel.
+// CutAfter lets n more bytes of replies pass, over all connections, and then closes the connection
+// whose reply reaches n bytes. With n = 0 the whole next reply is lost. It does so once, and then
+// closes the channel.
 func (p *Proxy) CutAfter(n int) <-chan struct{} {
 	done := make(chan struct{})
 	p.change(func() { p.cutLeft, p.cutArmed = n, done })
 	return done
 }
 
-// Heal ends all faults. Connections of which something was swallowed are reset, since
-// what follows on them would make no sense.
+// Heal ends all faults. Connections that lost data are reset, since the data after the gap would
+// make no sense.
 func (p *Proxy) Heal() {
 	p.change(func() {
 		p.faults = faults{held: p.held}
@@ -128,7 +128,7 @@ func (p *Proxy) Conns() int {
 	return len(p.links)
 }
 
-// change changes the faults, and wakes what was held.
+// change changes the faults, and wakes the goroutines that wait for a change.
 func (p *Proxy) change(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,15 +20,15 @@ type Call struct {
 	MaxAttempts int           // 0: any number
 	MinPause    time.Duration // between attempts
 	MaxPause    time.Duration
-	Paced       bool          // attempts keep these pauses also where the store notifies
 	AtLeast     time.Duration // the shortest hold
 	Size        *atomic.Int64 // the limit, where it can change; nil: Limit stays
 	Began       time.Duration // when the call was made, on the Manager's clock
 
 	Caller   Caller
 	Origin   context.Context // of events that the lease has by itself
-	Observed bool            // Caller.Event has to be called
 	Slab     *Slab           // memory; nil: it is in use
+	Paced    bool            // attempts keep MinPause and MaxPause also where the store notifies
+	Observed bool            // Caller.Event has to be called
 
 	seq  uint64        // the order of arrival
 	late time.Duration // until when the call waits for what it undoes; 0: its ctx has not ended

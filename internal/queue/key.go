@@ -16,11 +16,11 @@ type key struct {
 	attempts  int        // calls that attempt the store themselves
 	exclusive bool       // one of these calls wants an exclusive claim
 	yield     bool       // the claim was released for other processes: they shall attempt first
+	running   bool       // there is a runner
 
 	held   *Held    // the store's last refusal since this process had the key
 	failed *failure // the store's last error, if that came after the refusal
 
-	running   bool               // there is a runner
 	goal      *Call              // what the runner acquires or releases; nil: neither
 	entry     *Call              // what the runner's queue entry is for; nil: it has none
 	owner     string             // of that entry

@@ -18,25 +18,25 @@ type Lease struct {
 	call   *Call
 	fence  uint64
 	since  time.Duration // the grant, on the Manager's clock
-	handed bool          // by another goroutine of the process
 	behind int           // how many waited in the store at the grant
 
 	// why the lease has ended; nil: it has not. Written once, under Manager.mu.
 	why atomic.Pointer[error]
 
 	// The rest is guarded by Manager.mu.
-	state    state
 	done     chan struct{}                   // closed when the lease has ended; nil: nobody needs it yet
 	contexts map[any]context.CancelCauseFunc // end with the lease
 	finished chan struct{}                   // closed when state is no longer ending; nil: nobody waits for that
 	answer   error                           // of End, once state is ended or unanswered
 	last     limited                         // memory for the context of the first release
-	tried    bool                            // a release was sent and not answered
-	unused   bool                            // no work was done under the lease: its shortest hold does not count
+	state    state
+	handed   bool // by another goroutine of the process
+	tried    bool // a release was sent and not answered
+	unused   bool // no work was done under the lease: its shortest hold does not count
 }
 
 // A state is how far the end of a lease is.
-type state int
+type state uint8
 
 const (
 	held       state = iota

@@ -26,6 +26,7 @@ type Manager struct {
 
 	limits    atomic.Pointer[sharedLimit]
 	closing   chan struct{}   // closed when Close begins
+	finished  chan struct{}   // closed when Close has ended
 	running   context.Context // ends with Close; of the calls that the runners make
 	stop      context.CancelFunc
 	wg        sync.WaitGroup // runners, attempts, and what is undone behind calls
@@ -42,7 +43,7 @@ type Manager struct {
 func New(store driver.Store) *Manager {
 	m := &Manager{
 		store: store, features: store.Features(), clock: keeper.NewClock(),
-		closing: make(chan struct{}), keys: map[string]*key{}, contended: contended{},
+		closing: make(chan struct{}), finished: make(chan struct{}), keys: map[string]*key{}, contended: contended{},
 	}
 	m.keeper = keeper.New(m.clock, func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 		return driver.RenewAll(ctx, store, rs)
@@ -175,18 +176,23 @@ func (m *Manager) ReleaseAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close ends all waits with ErrClosed, releases all leases, and stops all renewals. A second Close
-// returns at once.
-func (m *Manager) Close(ctx context.Context) error {
+// Close ends all waits with ErrClosed, releases all leases, stops all renewals, and calls the
+// functions. A second Close waits for the first, and returns nil.
+func (m *Manager) Close(ctx context.Context, last ...func()) error {
 	if !m.beginClose() {
+		<-m.finished
 		return nil
 	}
+	defer close(m.finished)
 	close(m.closing)
 	err := m.ReleaseAll(ctx)
 	m.wg.Wait() // the runners remove their entries
 	m.stop()
 	m.listening.Wait()
 	m.keeper.Close()
+	for _, f := range last {
+		f()
+	}
 	return err
 }
 

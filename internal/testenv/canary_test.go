@@ -13,7 +13,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A plain server takes the password of its URL, and it is in the URL of several too.
+// A plain server accepts the password of its URL. The URL of several servers contains the password
+// too.
 func TestURL(t *testing.T) {
 	t.Parallel()
 	r := testenv.Redis(t, testenv.Shared())
@@ -24,30 +25,29 @@ func TestURL(t *testing.T) {
 	is(t, testenv.URL("redlock", "a:1", "b:2"), "redlock://default:"+testenv.Canary+"@a:1,b:2")
 }
 
-// No test that breaks something makes a URL without a password of an address: what such a one shows would show none.
+// No test that breaks something builds a URL without a password from an address. Output with such a
+// URL could show no password, so no check would find a leak.
 func TestURL_everywhere(t *testing.T) {
 	t.Parallel()
 	bare := regexp.MustCompile(`"(redis|rediss|redlock)://" ?\+`)
 	read := 0
-	for _, root := range []string{"../faults", "../../tests"} {
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") {
-				return err
-			}
-			text, err := os.ReadFile(path)
-			if read++; err != nil {
-				return err
-			}
-			for line := range strings.Lines(string(text)) {
-				if bare.MatchString(line) {
-					t.Errorf("%s: take testenv.URL: %s", path, strings.TrimSpace(line))
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
+	err := filepath.WalkDir("../../tests", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
 		}
+		text, err := os.ReadFile(path)
+		if read++; err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if bare.MatchString(line) {
+				t.Errorf("%s: use testenv.URL: %s", path, strings.TrimSpace(line))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	if read < 20 {
 		t.Errorf("%d files were read", read)
@@ -62,7 +62,7 @@ func TestLeaks(t *testing.T) {
 		base64.StdEncoding.EncodeToString([]byte("a" + secret + "bc")), base64.URLEncoding.EncodeToString([]byte("ab" + secret + "c")), base64.StdEncoding.EncodeToString([]byte("\x00u\x00" + secret)),
 	} {
 		if len(testenv.Leaks(text, secret)) == 0 {
-			t.Errorf("it is not found in %q", text)
+			t.Errorf("the secret is not found in %q", text)
 		}
 	}
 	for _, text := range []string{"", secret[1:], "redis://u:[redacted]@h", base64.StdEncoding.EncodeToString([]byte(secret[2:]))} {

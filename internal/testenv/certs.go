@@ -52,8 +52,8 @@ func NewCerts(dir string) (*Certs, error) {
 	return c, c.Issue(time.Hour)
 }
 
-// Issue writes a new certificate and key, which end after d. Servers read them when they
-// start; Redis also with CONFIG SET tls-cert-file.
+// Issue writes a new certificate and key, which expire after d. Servers read them when they start;
+// Redis also on CONFIG SET tls-cert-file.
 func (c *Certs) Issue(d time.Duration) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *Certs) Issue(d time.Duration) error {
 	return writePEM(c.Key, "PRIVATE KEY", secret)
 }
 
-// Client returns a configuration for clients that trusts the authority, and shows the
-// current certificate if it is asked for one.
+// Client returns a configuration for clients. It trusts the authority, and presents the current
+// certificate if the server requests one.
 func (c *Certs) Client() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 	if err != nil {

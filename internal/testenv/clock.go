@@ -11,18 +11,18 @@ import (
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// clockVariable names the file of the offset to the library.
+// clockVariable is the environment variable that names the file of the offset.
 const clockVariable = "DISTLOCK_TEST_CLOCK"
 
-// A Clock is the time of day of some servers, which a test sets while they run. Other clocks go on as they are: what a
-// server counts by a monotonic clock is not touched, nor is the clock of the machine.
+// A Clock is the time of day of some servers. A test sets it while they run. It changes neither the
+// monotonic clocks of the servers nor the clock of the machine.
 type Clock struct {
 	tb   testing.TB
 	file *os.File
 }
 
-// NewClock takes over the time of day of servers that the test started. They are restarted, with their data if they
-// keep any. It needs Linux and a C compiler.
+// NewClock takes control of the time of day of servers that the test started. The servers are
+// restarted, with their data if they keep any. NewClock needs Linux and a C compiler.
 func NewClock(t testing.TB, servers ...*Server) *Clock {
 	t.Helper()
 	name := servers[0].path("clock")
@@ -36,7 +36,7 @@ func NewClock(t testing.TB, servers ...*Server) *Clock {
 	return c
 }
 
-// Set makes the servers' time of day differ from the machine's from now on, by so much ahead.
+// Set makes the servers' time of day differ from the machine's from now on, by the given lead.
 func (c *Clock) Set(ahead time.Duration) {
 	c.tb.Helper()
 	if _, err := c.file.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(ahead)), 0); err != nil {

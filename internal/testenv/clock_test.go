@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A server's time of day is set while it runs, and nothing else of it.
+// The time of day of a server is set while the server runs. Its other clocks do not change.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	near := func(t *testing.T, what string, seconds string, ahead time.Duration) {
@@ -45,7 +45,7 @@ func TestClock(t *testing.T) {
 			near(t, "TIME in a script", fmt.Sprint(do("EVAL", "return redis.call('TIME')[1]", "0")), ahead)
 		}
 		if v := do("GET", "b"); v != nil {
-			t.Errorf("%v of a key that ended half a minute ago", v)
+			t.Errorf("%v for a key that expired half a minute ago", v)
 		}
 		if up, err := strconv.Atoi(r.Info(t.Context(), "uptime_in_seconds")); err != nil || up < 0 {
 			t.Error(up, err)

@@ -33,9 +33,9 @@ type Cluster struct {
 	Nodes []*RedisServer // first the primaries of the start, then their replicas
 }
 
-// RedisCluster starts a Redis Cluster with 3 primaries and 1 replica of each, and returns when
-// all slots are served and all replicas have their data. A node that is gone for 1 s is
-// replaced by its replica. A node after RestartEmpty has forgotten the cluster.
+// RedisCluster starts a Redis Cluster with 3 primaries and 1 replica of each, and returns when all
+// slots are served and all replicas have their data. A replica replaces a node that is gone for 1
+// s. RestartEmpty makes a node forget the cluster.
 func RedisCluster(t testing.TB, opts ...Option) *Cluster {
 	t.Helper()
 	o := collect(t, "RedisCluster", opts, "Config", "AOF", "DebugCommand", "Password", "Primaries", "Replicas")
@@ -73,11 +73,11 @@ func (c *Cluster) start(g *group, o settings) error {
 	return await("the cluster serves all slots", c.whole)
 }
 
-// join makes one cluster of the nodes: slots, epochs, acquaintance, replication.
+// join makes one cluster of the nodes: slots, epochs, introductions, replication.
 func (c *Cluster) join(primaries int) error {
 	ctx := context.Background()
 	for i, node := range c.Nodes {
-		// Epochs that differ from the start spare the nodes to settle it among themselves.
+		// With different epochs from the start, the nodes need not resolve a conflict of epochs.
 		cmds := [][]string{{"CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i + 1)}}
 		if i < primaries {
 			add := []string{"CLUSTER", "ADDSLOTS"}
@@ -101,7 +101,7 @@ func (c *Cluster) join(primaries int) error {
 		if err != nil {
 			return err
 		}
-		// It fails until the replica has heard of its primary.
+		// The command fails until the replica has heard of its primary.
 		if err := await("a replica joins", func(ctx context.Context) error {
 			_, err := replica.Do(ctx, "CLUSTER", "REPLICATE", id.(string))
 			return err
@@ -112,7 +112,7 @@ func (c *Cluster) join(primaries int) error {
 	return nil
 }
 
-// whole is nil when every node knows all nodes and all slots, and replicas are in step.
+// whole returns nil when every node knows all nodes and all slots, and replicas are up to date.
 func (c *Cluster) whole(ctx context.Context) error {
 	for _, node := range c.Nodes {
 		v, err := node.Do(ctx, "CLUSTER", "INFO")
@@ -130,7 +130,7 @@ func (c *Cluster) whole(ctx context.Context) error {
 			}
 		}
 		if node.Info(ctx, "role") == "slave" && node.Info(ctx, "master_link_status") != "up" {
-			return fmt.Errorf("%s: not in step with its primary", node.Addr)
+			return fmt.Errorf("%s: not up to date with its primary", node.Addr)
 		}
 	}
 	return nil
@@ -139,8 +139,8 @@ func (c *Cluster) whole(ctx context.Context) error {
 // Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }
 
-// PrimaryOf returns the node that serves the key, by its own word, or an error if none
-// does at the moment. After a failover the former primary may still think so too.
+// PrimaryOf returns the node that claims to serve the key, or an error if none does at the moment.
+// After a failover the former primary may still claim it too.
 func (c *Cluster) PrimaryOf(ctx context.Context, key string) (*RedisServer, error) {
 	var errs []error
 	for _, node := range c.Nodes {
@@ -153,11 +153,11 @@ func (c *Cluster) PrimaryOf(ctx context.Context, key string) (*RedisServer, erro
 	return nil, fmt.Errorf("no node serves the key: %w", errors.Join(errs...))
 }
 
-// serves tells whether the node is the primary of the key's slot. A replica and a stranger
-// answer MOVED, and a node that is cut off CLUSTERDOWN.
+// serves reports whether the node is the primary of the key's slot. A replica and a node of other
+// slots reply MOVED, and a node that is cut off replies CLUSTERDOWN.
 func (r *RedisServer) serves(ctx context.Context, key string) (bool, error) {
-	// EXISTS is redirected by replicas too, unless the connection said READONLY.
-	_, err := r.ask(ctx, "EXISTS", key)
+	// Replicas redirect EXISTS too, unless the connection sent READONLY.
+	_, err := r.probe(ctx, "EXISTS", key)
 	return err == nil, err
 }
 

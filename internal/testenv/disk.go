@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A Disk is a small file system of its own, which can be full.
+// A Disk is a small separate file system, which can be full.
 type Disk struct {
 	Path string
 }
@@ -16,7 +16,7 @@ type Disk struct {
 // ballast is the file that fills a disk.
 const ballast = "ballast"
 
-// NewDisk mounts a disk of so many bytes, for as long as the test runs. It needs Linux and root.
+// NewDisk mounts a disk of size bytes for the duration of the test. It needs Linux and root.
 func NewDisk(t testing.TB, size int64) *Disk {
 	t.Helper()
 	f, err := newFolder()
@@ -37,7 +37,7 @@ func NewDisk(t testing.TB, size int64) *Disk {
 	return &Disk{Path: path}
 }
 
-// CanDisk reports whether this machine lets the tests make disks.
+// CanDisk reports whether this machine allows the tests to create disks.
 func CanDisk() bool {
 	path, err := os.MkdirTemp("", "distlock-disk-")
 	if err != nil {
@@ -47,14 +47,14 @@ func CanDisk() bool {
 	return mount(path, 1<<20) == nil && unmount(path) == nil
 }
 
-// Fill leaves no room on the disk.
+// Fill leaves no free space on the disk.
 func (d *Disk) Fill() error {
 	f, err := os.Create(filepath.Join(d.Path, ballast))
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	// Large pieces first, and then what is left to the last byte.
+	// Large pieces come first, then smaller ones, to the last byte.
 	for size := 1 << 20; size > 0; size /= 16 {
 		piece := make([]byte, size)
 		for err = nil; err == nil; {
@@ -67,7 +67,7 @@ func (d *Disk) Fill() error {
 	return nil
 }
 
-// Free makes room again.
+// Free makes space again.
 func (d *Disk) Free() error {
 	err := os.Remove(filepath.Join(d.Path, ballast))
 	if errors.Is(err, os.ErrNotExist) {

@@ -20,9 +20,9 @@ type EtcdCluster struct {
 	Members []*Server
 }
 
-// Etcd starts an etcd cluster, of one member unless Members is given, and returns when all
-// members are healthy. It does not wait for the disk, unless Fsync is given. RestartEmpty
-// works for a cluster of one; a member of more must be replaced by etcd's own means.
+// Etcd starts an etcd cluster, of one member unless Members is given, and returns when all members
+// are healthy. It does not wait for the disk, unless Fsync is given. RestartEmpty works for a
+// cluster of one member; a member of a larger cluster must be replaced with etcd's own commands.
 func Etcd(t testing.TB, opts ...Option) *EtcdCluster {
 	t.Helper()
 	o := collect(t, "Etcd", opts, "Config", "Fsync", "Members")
@@ -109,13 +109,13 @@ func etcdArgs(s *Server, i int, peers []string, o settings) []string {
 	return append(args, o.lines...)
 }
 
-// etcdReady is nil when the member is healthy, that is, sees a leader and can commit.
+// etcdReady returns nil when the member is healthy, that is, sees a leader and can commit.
 func etcdReady(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
 		return err
 	}
-	// A transport of its own: one shared by all would keep connections.
+	// The transport is not the shared default, which would keep connections.
 	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}).Do(req)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// etcdCall uses etcd's JSON gateway, and returns the answer's field of the name "kvs".
+// etcdCall uses etcd's JSON gateway, and returns the field "kvs" of the reply.
 func etcdCall(t *testing.T, url, path, key, value string) (values []string, err error) {
 	t.Helper()
 	in, err := json.Marshal(map[string][]byte{"key": []byte(key), "value": []byte(value)})

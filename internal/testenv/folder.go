@@ -9,13 +9,13 @@ import (
 const (
 	folderPrefix = "distlock-env-"
 	lockName     = "in-use"
-	// A folder is created before it is locked. Younger folders are left alone, so that
-	// none is removed in between.
+	// A folder is created before it is locked. Newer folders are left alone, so that none is
+	// removed between the two steps.
 	orphanAge = time.Minute
 )
 
-// A folder is a temporary folder which the next run removes if this one cannot. Its path
-// is short, since a unix socket's path may have no more than about 100 bytes.
+// A folder is a temporary folder. If this run cannot remove it, the next run does. Its path is
+// short, since the path of a unix socket is limited to about 100 bytes.
 type folder struct {
 	path string
 	lock *os.File // locked while this process lives
@@ -27,7 +27,7 @@ func newFolder() (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Servers that run as another user must be able to reach what is theirs inside.
+	// Servers that run as another user must be able to reach their files inside.
 	if err := os.Chmod(path, 0o711); err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (f *folder) remove() error {
 	return os.RemoveAll(f.path)
 }
 
-// sweep removes the folders that killed test binaries left in dir. The lock of a dead
-// process is free; process ids would lie where containers share the folder.
+// sweep removes the folders that killed test binaries left in dir. The lock of a dead process is
+// free. Process ids would be misleading where containers share the folder.
 func sweep(dir string) {
 	orphans, _ := filepath.Glob(filepath.Join(dir, folderPrefix+"*", lockName))
 	for _, name := range orphans {
@@ -65,13 +65,13 @@ func sweep(dir string) {
 	}
 }
 
-// What a folder may have beside files: a disk that is mounted, and the name of a network.
+// A folder may contain, besides files, a mounted disk and the name of a network.
 const (
 	diskName    = "disk"
 	networkName = "network"
 )
 
-// reclaim takes back what a killed test binary got from the kernel, as far as it can.
+// reclaim releases, as far as it can, the kernel resources of a killed test binary.
 func reclaim(dir string) {
 	if _, err := os.Lstat(filepath.Join(dir, diskName)); err == nil {
 		_ = unmount(filepath.Join(dir, diskName))

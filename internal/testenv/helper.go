@@ -21,8 +21,8 @@ const (
 	lineLimit    = 30 * time.Second
 )
 
-// Roles are the functions that Helper can run in a process of their own, by name. Give
-// them to Main. What a role returns is the exit code.
+// Roles are the functions that [Helper] can run in a separate process, by name. Pass them to
+// [Main]. The return value of a role is the exit code.
 type Roles map[string]func(args []string) int
 
 // play runs the role of this process, if it has one, and exits.
@@ -31,7 +31,7 @@ func (r Roles) play() {
 	if !ok {
 		return
 	}
-	// The role's own children are no helpers unless they are started as such.
+	// The role's own children are no helpers unless they are started as helpers.
 	os.Unsetenv(roleVariable)
 	role, ok := r[name]
 	if !ok {
@@ -49,8 +49,8 @@ func (r Roles) play() {
 	os.Exit(role(args))
 }
 
-// readArgs reads the arguments of a helper, which are the first line that it is told, and not a byte more: the rest is for the role, or for the
-// program that it becomes.
+// readArgs reads the arguments of a helper: the first line of standard input, and not a byte more.
+// The remaining input is for the role, or for the program that the role executes.
 func readArgs(in io.Reader) (args []string, err error) {
 	var line []byte
 	for b := make([]byte, 1); b[0] != '\n'; line = append(line, b[0]) {
@@ -61,18 +61,19 @@ func readArgs(in io.Reader) (args []string, err error) {
 	return args, json.Unmarshal(line, &args)
 }
 
-// A HelperProcess is the test binary in a role. It talks with the test line by line through
-// its standard input and output. What it writes to standard error is its log.
+// A HelperProcess is the test binary in a role. It exchanges lines with the test through its
+// standard input and output. Its standard error is its log.
 type HelperProcess struct {
 	Process
-	in   *os.File
-	out  *os.File
-	read *bufio.Reader
-	rest string // the beginning of a line whose end has not come
+	in      *os.File
+	out     *os.File
+	read    *bufio.Reader
+	partial string // the beginning of a line whose end has not arrived
 }
 
-// Helper starts the test binary as a child process in the role. It ends with the test. The arguments may be URLs with passwords: they are told by
-// standard input, since everybody on the machine sees the command line of a process.
+// Helper starts the test binary as a child process in the role. The process ends with the test. The
+// arguments may be URLs with passwords. They are passed on standard input, since every user of the
+// machine sees the command line of a process.
 func Helper(t testing.TB, role string, args ...string) *HelperProcess {
 	t.Helper()
 	h := &HelperProcess{}
@@ -103,7 +104,7 @@ func (h *HelperProcess) start(role string, args []string) error {
 	if err != nil {
 		return errors.Join(err, childIn.Close(), in.Close())
 	}
-	// The child's ends are closed here in any case: the end of its output is to be seen.
+	// The child's ends are always closed here, so that the test sees the end of the child's output.
 	defer childIn.Close()
 	defer childOut.Close()
 	cmd := exec.Command(program, argsFollow)
@@ -116,9 +117,9 @@ func (h *HelperProcess) start(role string, args []string) error {
 	return json.NewEncoder(in).Encode(append([]string{}, args...))
 }
 
-// Actor is a command that runs the test binary in a role, for whoever starts and ends it by other means: inside a
-// network, if it is not nil. It dies with the thread that starts it. Its arguments are seen by everybody: what is secret is told by
-// standard input.
+// Actor returns a command that runs the test binary in a role, inside a network if n is not nil.
+// The caller starts and ends the command. The process dies with the thread that starts it. Every
+// user of the machine sees the arguments: pass secrets on standard input.
 func Actor(n *Network, role string, args ...string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -141,8 +142,8 @@ func (h *HelperProcess) Say(line string) {
 	}
 }
 
-// Line returns the next line that the helper writes. The test fails if none comes within
-// 30 s. Only the test's own goroutine may call it.
+// Line returns the next line that the helper writes. The test fails if none arrives within 30 s.
+// Only the test's own goroutine may call it.
 func (h *HelperProcess) Line() string {
 	h.tb.Helper()
 	line, err := h.LineWithin(lineLimit)
@@ -152,25 +153,24 @@ func (h *HelperProcess) Line() string {
 	return line
 }
 
-// LineWithin returns the next line, [os.ErrDeadlineExceeded] if none comes in time, or io.EOF
-// if none will come. On Windows, whose pipes know no deadline, it waits until there is one or
-// the other.
+// LineWithin returns the next line, [os.ErrDeadlineExceeded] if none arrives in time, or [io.EOF]
+// if none will arrive. Pipes on Windows have no deadlines: there LineWithin waits for a line or the
+// end.
 func (h *HelperProcess) LineWithin(d time.Duration) (string, error) {
 	if err := h.out.SetReadDeadline(time.Now().Add(d)); err != nil && !errors.Is(err, os.ErrNoDeadline) {
 		return "", err
 	}
 	part, err := h.read.ReadString('\n')
-	h.rest += part
+	h.partial += part
 	if err != nil {
 		return "", err
 	}
-	line := strings.TrimRight(h.rest, "\r\n")
-	h.rest = ""
+	line := strings.TrimRight(h.partial, "\r\n")
+	h.partial = ""
 	return line, nil
 }
 
-// Wait waits until the helper has ended and returns its exit code, or -1 if a signal
-// ended it.
+// Wait waits until the helper has ended and returns its exit code, or -1 if a signal ended it.
 func (h *HelperProcess) Wait() int {
 	h.mu.Lock()
 	r := h.run

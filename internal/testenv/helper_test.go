@@ -27,20 +27,21 @@ func TestHelper(t *testing.T) {
 	is(t, h.Log(), "ending")
 }
 
-// A password among the arguments of a helper is not in the list of processes, and no process is started in whose line it would be.
+// A password in the arguments of a helper is not in the process list. A process whose command
+// line would contain it is not started.
 func TestHelper_secret(t *testing.T) {
 	t.Parallel()
 	secret := "redis://u:" + testenv.Canary + "@h"
 	h := testenv.Helper(t, "echo", secret, "two\nlines")
 	is(t, h.Line(), "ready ["+secret+" two")
 	is(t, h.Line(), "lines]")
-	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", h.PID())); err == nil && len(testenv.Leaks(string(line), testenv.Canary)) > 0 {
-		t.Error("the list of processes shows it")
+	if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", h.PID())); err == nil && len(testenv.Leaks(string(cmdline), testenv.Canary)) > 0 {
+		t.Error("the process list shows the password")
 	} else if err != nil && runtime.GOOS == "linux" {
 		t.Error(err)
 	}
 	if _, err := testenv.Actor(nil, "echo", "x", secret); err == nil || len(testenv.Leaks(err.Error(), testenv.Canary)) > 0 {
-		t.Errorf("of an actor: %v", err)
+		t.Errorf("an actor with a password in its arguments: %v", err)
 	}
 }
 

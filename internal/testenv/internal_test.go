@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A port that someone takes between the look and the start costs a try, not the test.
+// If another process takes the port between the check and the start, the server start is retried.
 func TestBuild_clash(t *testing.T) {
 	t.Parallel()
 	var taken net.Listener
@@ -38,7 +38,7 @@ func TestBuild_clash(t *testing.T) {
 	}
 }
 
-// A port that is taken is seen in the log of every kind of server.
+// A port that is taken is detected in the log of every kind of server.
 func TestBuild_clashSeen(t *testing.T) {
 	t.Parallel()
 	pg := Postgres(t, Shared())
@@ -86,7 +86,7 @@ func TestBuild_clashSeen(t *testing.T) {
 	}
 }
 
-// A server in whose line the password would be is not started.
+// A server whose command line would contain the password is not started.
 func TestProcess_begin_secret(t *testing.T) {
 	t.Parallel()
 	p := &Process{name: "x", log: filepath.Join(t.TempDir(), "log")}
@@ -118,7 +118,7 @@ func TestPorts(t *testing.T) {
 	if len(b.guards) != 2 {
 		t.Errorf("%d blocks", len(b.guards))
 	}
-	// A port that is given back comes last.
+	// A port that is returned is used again last.
 	first, _ := b.take()
 	b.give(first)
 	if next, _ := b.take(); next == first {
@@ -143,7 +143,7 @@ func TestSweep(t *testing.T) {
 		}
 		return lock
 	}
-	orphan, young, used := make("orphan", old), make("young", time.Now()), make("used", old)
+	orphan, recent, used := make("orphan", old), make("recent", time.Now()), make("used", old)
 	f, err := os.Open(used)
 	if err != nil {
 		t.Fatal(err)
@@ -153,14 +153,14 @@ func TestSweep(t *testing.T) {
 		t.Skip("this system has no locks on files, and sweeps nothing")
 	}
 	sweep(tmp)
-	for name, want := range map[string]bool{orphan: false, young: true, used: true} {
+	for name, want := range map[string]bool{orphan: false, recent: true, used: true} {
 		if _, err := os.Stat(name); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// What a killed test binary got from the kernel is given back with its folder.
+// The kernel resources of a killed test binary are released with its folder.
 func TestSweep_kernel(t *testing.T) {
 	if !CanDisk() || !CanNetwork() {
 		check(t, &missingError{"right to mount and to make networks", "run the tests as root"})
@@ -218,7 +218,7 @@ func TestPostgres_noBasebackup(t *testing.T) {
 	}
 }
 
-// Pause stops the backends too, which serve the connections that are open.
+// Pause also stops the backends, which serve the open connections.
 func TestPostgres_pause(t *testing.T) {
 	t.Parallel()
 	p := Postgres(t, Fsync())
@@ -248,7 +248,7 @@ func TestPostgres_pause(t *testing.T) {
 	}
 }
 
-// What a killed PostgreSQL leaves in the kernel is removed.
+// The shared memory that a killed PostgreSQL leaves in the kernel is removed.
 func TestPostgres_sharedMemory(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("ipcs"); err != nil {

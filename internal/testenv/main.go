@@ -12,16 +12,16 @@ import (
 	"testing"
 )
 
-// A Runner runs the tests of a package. It has the method that [testing.M] has, so other
-// wrappers of TestMain take it in place of that.
+// A Runner runs the tests of a package. It has the Run method of [testing.M], so other wrappers of
+// TestMain accept it.
 type Runner struct{ m interface{ Run() int } }
 
-// Main returns what TestMain runs:
+// Main returns the runner for TestMain:
 //
 //	os.Exit(testenv.Main(m, nil).Run())
 //	goleak.VerifyTestMain(testenv.Main(m, roles))
 //
-// In a process that Helper started it does not return: it plays the role and exits.
+// In a process that [Helper] started, Main does not return: it runs the role and exits.
 func Main(m interface{ Run() int }, roles Roles) *Runner {
 	roles.play()
 	shared.mu.Lock()
@@ -41,16 +41,16 @@ func (r *Runner) Run() int {
 	return code
 }
 
-// shared are the servers of Shared, one of each kind. They belong to the test binary.
+// shared are the servers of [Shared], one of each kind. They belong to the test binary.
 var shared sharedServers
 
 type sharedServers struct {
 	mu       sync.Mutex
-	allowed  bool // Main is there to stop them
+	allowed  bool // Main will stop them
 	group    group
 	redis    *RedisServer
 	postgres *PostgresServer
-	failed   map[string]error // by kind: a start that failed is not tried again
+	failed   map[string]error // by kind: a failed start is not retried
 }
 
 // start calls f once for each kind of server.
@@ -81,7 +81,7 @@ func (s *sharedServers) close() error {
 	return errors.Join(errs...)
 }
 
-// view is the shared server as one test sees it.
+// view returns the shared server for one test.
 func (s *Server) view(t testing.TB) *Server {
 	v := &Server{Addr: s.Addr, URL: s.URL}
 	v.name, v.tb, v.log = s.name, t, s.log
@@ -105,7 +105,7 @@ func sharedRedis(t testing.TB) *RedisServer {
 	return &r
 }
 
-// redisAt is a server that someone else runs.
+// redisAt returns a server that was started outside the tests.
 func redisAt(raw string) (*RedisServer, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "redis" || u.Host == "" {
@@ -136,14 +136,14 @@ func sharedPostgres(t testing.TB) *PostgresServer {
 	return &p
 }
 
-// postgresAt is a server that someone else runs.
+// postgresAt returns a server that was started outside the tests.
 func postgresAt(raw string) (*PostgresServer, error) {
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") || u.Host == "" {
 		return nil, errors.New("DISTLOCK_TEST_POSTGRES is not postgres://user[:password]@host[:port]/database")
 	}
 	p := &PostgresServer{Server: foreign("postgres", u, raw, "5432")}
-	p.own.password, _ = u.User.Password() // for a PgBouncer before it
+	p.own.password, _ = u.User.Password() // for a PgBouncer in front of the server
 	if _, err := p.Query(context.Background(), "select 1"); err != nil {
 		return nil, fmt.Errorf("the PostgreSQL that DISTLOCK_TEST_POSTGRES names does not answer: %w", err)
 	}

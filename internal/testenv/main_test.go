@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// echo is a role: it says its arguments, then what it hears, and ends with code 7.
+// echo is a role: it writes its arguments, then every line that it reads, and ends with code 7.
 func echo(args []string) int {
 	fmt.Println("ready", args)
 	in := bufio.NewScanner(os.Stdin)
@@ -33,7 +33,7 @@ func echo(args []string) int {
 	return 0
 }
 
-// eventually polls until f is true. It is for servers, whose time is real.
+// eventually polls until f returns true. It is for servers, whose time is real.
 func eventually(t *testing.T, limit time.Duration, what string, f func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !f(); time.Sleep(20 * time.Millisecond) {
@@ -43,7 +43,7 @@ func eventually(t *testing.T, limit time.Duration, what string, f func() bool) {
 	}
 }
 
-// do sends a command to Redis, which must succeed, and returns the answer as text.
+// do sends a command to Redis, which must succeed, and returns the reply as text.
 func do(t *testing.T, r *testenv.RedisServer, args ...string) string {
 	t.Helper()
 	v, err := r.Do(t.Context(), args...)
@@ -53,7 +53,7 @@ func do(t *testing.T, r *testenv.RedisServer, args ...string) string {
 	return fmt.Sprint(v)
 }
 
-// query asks PostgreSQL, which must succeed.
+// query runs a query in PostgreSQL, which must succeed.
 func query(t *testing.T, p interface {
 	Query(context.Context, string) ([][]string, error)
 }, sql string,

@@ -23,15 +23,15 @@ func (e *missingError) Error() string {
 	return fmt.Sprintf("no %s on this machine; to get it: %s", e.program, e.install)
 }
 
-// Missing ends the test because a program, other than a server of this package, is not on this machine: it skips if nobody requires
-// the servers, and fails otherwise.
+// Missing ends the test because a program, other than a server of this package, is not on this
+// machine. It skips the test, or fails it if the servers are required.
 func Missing(t testing.TB, program, install string) {
 	t.Helper()
 	check(t, &missingError{program: program, install: install})
 }
 
-// check ends the test if err is not nil: it skips if a program is missing and nobody
-// requires the servers, and fails otherwise.
+// check ends the test if err is not nil. It skips the test if a program is missing and the servers
+// are not required, and fails it otherwise.
 func check(t testing.TB, err error) {
 	t.Helper()
 	var missing *missingError
@@ -44,10 +44,11 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// Required tells whether what is missing on this machine is a failure: in CI, and wherever the servers are required.
+// Required reports whether a missing program is a failure: in CI, and wherever the servers are
+// required.
 func Required() bool { return required() }
 
-// required tells whether a missing server program is a failure.
+// required reports whether a missing server program is a failure.
 func required() bool {
 	switch os.Getenv("DISTLOCK_REQUIRE_SERVERS") {
 	case "1", "true":
@@ -58,9 +59,9 @@ func required() bool {
 	return os.Getenv("CI") == "true"
 }
 
-// Where packages put server programs beside PATH. Debian keeps PostgreSQL out of PATH, where
-// only wrappers of it may be, so its folders come first. PgBouncer is in sbin, which the
-// PATH of ordinary users may lack.
+// The folders outside PATH where packages install server programs. Debian keeps PostgreSQL out of
+// PATH, where only wrappers of it may be, so its folders come first. PgBouncer is in sbin, which
+// the PATH of ordinary users may lack.
 var (
 	beforePath = []string{
 		"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
@@ -86,7 +87,7 @@ func find(program, install string) (string, error) {
 		if folder == "" {
 			continue
 		}
-		// LookPath of a name with a slash looks nowhere else, and knows about .exe.
+		// LookPath of a name with a slash searches no other folder, and handles .exe.
 		if path, err := exec.LookPath(filepath.Join(folder, program)); err == nil {
 			return filepath.Abs(path)
 		}
@@ -94,7 +95,7 @@ func find(program, install string) (string, error) {
 	return "", &missingError{program, install}
 }
 
-// byVersion puts the folder with the higher version first: 15 before 9.6.
+// byVersion sorts the folder with the higher version first: 15 before 9.6.
 func byVersion(a, b string) int { return cmp.Compare(version(b), version(a)) }
 
 var versionPattern = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)

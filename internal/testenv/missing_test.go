@@ -16,10 +16,10 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// childVariable makes TestChild do something, in a test binary that a test started.
+// childVariable selects what TestChild does, in a test binary that a test started.
 const childVariable = "TESTENV_CHILD"
 
-// TestChild is run by other tests in a process of its own. It does nothing otherwise.
+// TestChild is run by other tests in a separate process. Otherwise it does nothing.
 func TestChild(t *testing.T) {
 	switch os.Getenv(childVariable) {
 	case "":
@@ -52,7 +52,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// kinds are all that can be missing, and what the test must say then.
+// kinds are all programs that can be missing, and the text that the test must then show.
 var kinds = []struct {
 	name, install string
 	start         func(*testing.T)
@@ -104,7 +104,7 @@ func TestMissing(t *testing.T) {
 			t.Parallel()
 			out, passed := child(t, "all", append(c.env, "DISTLOCK_TEST_PATH="+t.TempDir(), "DISTLOCK_ETCD=")...)
 			is(t, passed, c.verdict == "SKIP")
-			// A part begins with a test's start, and has its verdict and reason.
+			// A part begins with a test's start, and contains its verdict and reason.
 			parts := strings.Split(out, "=== RUN ")
 			for _, k := range kinds {
 				part := parts[slices.IndexFunc(parts, func(p string) bool {
@@ -133,7 +133,7 @@ func TestMissing_emptyPath(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	testenv.Redis(t, testenv.Shared()) // or there is nothing to see
+	testenv.Redis(t, testenv.Shared()) // skips if there is no server
 	for _, c := range []struct {
 		name, want string
 		env        []string
@@ -174,13 +174,13 @@ func TestShared_environment(t *testing.T) {
 	query(t, p, "select 1")
 }
 
-// A killed test binary takes its servers with it, on Linux.
+// On Linux, the servers of a killed test binary end with it.
 func TestKilledBinary(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("servers outlive a killed test binary on this system")
 	}
-	testenv.Postgres(t, testenv.Shared()) // skips where there is none
+	testenv.Postgres(t, testenv.Shared()) // skips if there is no server
 	cmd := childCommand(t.Context(), t, "hang")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -210,7 +210,7 @@ func TestKilledBinary(t *testing.T) {
 	}
 }
 
-// gone tells whether a process has ended. Its parent may not have asked for it yet.
+// gone reports whether a process has ended. Its parent may not have reaped it yet.
 func gone(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(b), ") Z ")

@@ -15,8 +15,9 @@ import (
 
 const installNetwork = "apt-get install iproute2 nftables, or scripts/servers"
 
-// A Network is a network namespace: a host of its own for a process, joined to this host by a cable that the kernel
-// can cut, in each direction for itself. Proxies on Host lead out of it.
+// A Network is a network namespace: a separate host for a process. A virtual cable connects it to
+// this host. The kernel can cut the cable in each direction separately. Proxies on Host lead out of
+// the network.
 type Network struct {
 	Host string // the address of this host, as seen from inside
 
@@ -24,7 +25,7 @@ type Network struct {
 	ip, nft string // the programs
 }
 
-// NewNetwork makes a network for as long as the test runs. It needs Linux, root, ip and nft.
+// NewNetwork creates a network for the duration of the test. It needs Linux, root, ip and nft.
 func NewNetwork(t testing.TB) *Network {
 	t.Helper()
 	n := &Network{}
@@ -37,11 +38,12 @@ func NewNetwork(t testing.TB) *Network {
 		}
 	})
 	n.choose()
-	// Its name is written down first, so that the next run finds it if this one is killed.
+	// The name is written to a file first, so that the next run finds the network if this one is
+	// killed.
 	check(t, os.WriteFile(filepath.Join(f.path, networkName), []byte(n.name), 0o600))
 	check(t, n.make())
 	t.Cleanup(func() {
-		// The pair of the cable goes with the end that is inside.
+		// The kernel removes both ends of the cable with the end that is inside.
 		if err := n.run(n.ip, "netns", "del", n.name); err != nil {
 			t.Errorf("testenv: network: %v", err)
 		}
@@ -50,7 +52,7 @@ func NewNetwork(t testing.TB) *Network {
 	return n
 }
 
-// CanNetwork reports whether this machine lets the tests make networks.
+// CanNetwork reports whether this machine allows the tests to create networks.
 func CanNetwork() bool {
 	n := &Network{}
 	n.choose()
@@ -71,7 +73,7 @@ func (n *Network) find() (err error) {
 	return err
 }
 
-// choose finds a name, which is that of the cable too: of at most 15 bytes.
+// choose picks a name for the network and the cable. It has at most 15 bytes.
 func (n *Network) choose() { n.name = "distlock" + strings.ToLower(rand.Text()[:6]) }
 
 func (n *Network) make() error {
@@ -81,8 +83,8 @@ func (n *Network) make() error {
 	return nil
 }
 
-// join lays the cable. Both ends have addresses of a small net of their own, by chance: the one that is taken already
-// is not taken.
+// join lays the cable. Both ends have addresses of a random small subnet. A subnet that is already
+// in use is skipped.
 func (n *Network) join() error {
 	const pairs = 1 << 12 // in 10.213.0.0/16, four addresses each
 	var b [2]byte
@@ -117,7 +119,7 @@ func (n *Network) join() error {
 	return nil
 }
 
-// ours reports whether an address is one of this host's.
+// ours reports whether an address belongs to this host.
 func ours(host string) bool {
 	all, _ := net.InterfaceAddrs()
 	for _, a := range all {
@@ -128,12 +130,14 @@ func ours(host string) bool {
 	return false
 }
 
-// Command is a command that runs inside. It becomes the program itself: its process is the program's.
+// Command returns a command that runs inside the network. ip executes the program in its own
+// process, so the process id is the program's.
 func (n *Network) Command(program string, args ...string) *exec.Cmd {
 	return exec.Command(n.ip, append([]string{"netns", "exec", n.name, program}, args...)...)
 }
 
-// Cut drops every packet in the directions; ToServer is what goes out. Nobody is told, and connections stay open.
+// Cut drops every packet in the directions; ToServer is outgoing. No endpoint is notified, and
+// connections stay open.
 func (n *Network) Cut(d Direction) error {
 	var errs []error
 	if d&ToServer != 0 {
@@ -145,7 +149,7 @@ func (n *Network) Cut(d Direction) error {
 	return errors.Join(errs...)
 }
 
-// Heal lets everything pass again. What TCP sent meanwhile it sends again by itself.
+// Heal lets everything pass again. TCP retransmits the packets that were dropped.
 func (n *Network) Heal() error { return n.run(n.filter("flush table inet f")...) }
 
 func (n *Network) filter(command string) []string {

@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// playDial connects, and says for each line that it gets whether it comes back.
+// playDial connects, and writes for each line that it reads whether the line comes back.
 func playDial(args []string) int {
 	c, err := net.Dial("tcp", args[0])
 	if err != nil {
@@ -36,7 +36,7 @@ func playDial(args []string) int {
 	}
 }
 
-// Packets that are dropped come through after the cable is whole again, each direction for itself.
+// Dropped packets arrive after the cable is healed, in each direction separately.
 func TestNetwork(t *testing.T) {
 	n := testenv.NewNetwork(t)
 	l, err := net.Listen("tcp", n.Host+":0")
@@ -107,7 +107,7 @@ func TestNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !comes(b, 10*time.Second) {
-			t.Errorf("%v: it never came", d)
+			t.Errorf("%v: it never arrived", d)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(d.Path, "y"), make([]byte, 10<<10), 0o600); err == nil {
-			t.Error("there is room on a full disk")
+			t.Error("there is space on a full disk")
 		}
 		if err := d.Free(); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// A server whose data is on a disk of its own writes there.
+// A server whose data is on a separate disk writes there.
 func TestOnDisk(t *testing.T) {
 	d := testenv.NewDisk(t, 4<<20)
 	r := testenv.Redis(t, testenv.AOF(), testenv.OnDisk(d))

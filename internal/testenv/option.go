@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// An Option changes how a server is started. Each says which servers know it; with any
-// other the test fails.
+// An Option changes how a server is started. The comment of each option lists the servers that know
+// it. Any other server fails the test.
 type Option struct {
 	name string
 	set  func(*settings)
@@ -30,29 +30,29 @@ type settings struct {
 	disk      *Disk
 }
 
-// Config adds lines to the configuration, in the server's own syntax: redis.conf,
-// postgresql.conf, the [pgbouncer] section of pgbouncer.ini. For Etcd they are arguments.
-// The last line about a setting counts, and they come after those of this package.
+// Config adds lines to the configuration, in the server's own syntax: redis.conf, postgresql.conf,
+// the [pgbouncer] section of pgbouncer.ini. For Etcd they are arguments. The last line about a
+// setting counts, and these lines come after the lines of this package.
 func Config(lines ...string) Option {
 	return Option{"Config", func(s *settings) { s.lines = append(s.lines, lines...) }}
 }
 
-// AOF makes Redis write its append-only file at every write, so that the data survives
-// Kill. Without it Redis keeps nothing. Known to Redis, RedisCluster and Sentinel.
+// AOF makes Redis write its append-only file at every write, so that the data survives Kill.
+// Without this option Redis keeps nothing. Known to Redis, RedisCluster and Sentinel.
 func AOF() Option { return Option{"AOF", func(s *settings) { s.aof = true }} }
 
-// Fsync makes the server wait for the disk, which without it does not happen, since Kill
-// loses nothing that the kernel has. Known to Postgres and Etcd.
+// Fsync makes the server wait for the disk. Without this option the server does not wait, since
+// Kill loses nothing that the kernel has. Known to Postgres and Etcd.
 func Fsync() Option { return Option{"Fsync", func(s *settings) { s.fsync = true }} }
 
 // DebugCommand allows Redis's DEBUG command. Known to Redis, RedisCluster and Sentinel.
 func DebugCommand() Option { return Option{"DebugCommand", func(s *settings) { s.debug = true }} }
 
-// UnixSocket makes Redis listen on RedisServer.Socket too. Known to Redis.
+// UnixSocket makes Redis listen on [RedisServer.Socket] too. Known to Redis.
 func UnixSocket() Option { return Option{"UnixSocket", func(s *settings) { s.socket = true }} }
 
-// TLS makes the server speak TLS only, with certificates made for it; see
-// RedisServer.Certs. Known to Redis.
+// TLS makes the server speak TLS only, with certificates made for it; see [RedisServer.Certs].
+// Known to Redis.
 func TLS() Option { return Option{"TLS", func(s *settings) { s.tls = true }} }
 
 // Password is required from clients. Known to Redis, RedisCluster, Sentinel (for the data
@@ -75,9 +75,9 @@ func StandbyOf(primary *PostgresServer) Option {
 	return Option{"StandbyOf", func(s *settings) { s.postgres = primary }}
 }
 
-// Shared asks for the plain server that all tests of the package share, or the one that
-// the environment names. It cannot be stopped or configured, and what other tests wrote
-// is there. It needs Main, which stops it. Known to Redis and Postgres.
+// Shared selects the plain server that all tests of the package share, or the server that the
+// environment names. A shared server cannot be stopped or configured, and it contains the data that
+// other tests wrote. It needs [Main], which stops it. Known to Redis and Postgres.
 func Shared() Option { return Option{"Shared", func(s *settings) { s.shared = true }} }
 
 // Primaries sets the number of primaries, 3 if not given. Known to RedisCluster.
@@ -93,7 +93,7 @@ func OnDisk(d *Disk) Option { return Option{"OnDisk", func(s *settings) { s.disk
 // Members sets the number of members, 1 if not given. Known to Etcd.
 func Members(n int) Option { return Option{"Members", func(s *settings) { s.members = n }} }
 
-// collect applies the options, of which only those that are known may occur.
+// collect applies the options. An option outside known fails the test.
 func collect(t testing.TB, server string, opts []Option, known ...string) settings {
 	t.Helper()
 	s := settings{primaries: 3, replicas: 1, members: 1}

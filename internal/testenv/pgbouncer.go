@@ -12,10 +12,10 @@ import (
 
 const installPgBouncer = "apt-get install pgbouncer, or scripts/servers, or brew install pgbouncer"
 
-// A PoolMode says when PgBouncer gives a server connection to another client.
+// A PoolMode says when PgBouncer assigns a server connection to another client.
 type PoolMode string
 
-// The modes: after the client's connection, transaction or statement.
+// The modes: at the end of the client's connection, transaction or statement.
 const (
 	PoolSession     PoolMode = "session"
 	PoolTransaction PoolMode = "transaction"
@@ -25,8 +25,8 @@ const (
 // A PgBouncerServer is a PgBouncer in front of a PostgresServer.
 type PgBouncerServer struct{ *Server }
 
-// PgBouncer starts a PgBouncer in front of pg. It knows the user postgres, lets clients in
-// without a password and serves every database of pg. It knows the option Config.
+// PgBouncer starts a PgBouncer in front of pg. It knows the user postgres, accepts clients without
+// a password and serves every database of pg. It knows the option Config.
 func PgBouncer(t testing.TB, pg *PostgresServer, mode PoolMode, opts ...Option) *PgBouncerServer {
 	t.Helper()
 	o := collect(t, "PgBouncer", opts, "Config")
@@ -46,7 +46,7 @@ func newPgBouncer(g *group, pg *PostgresServer, mode PoolMode, o settings) (*PgB
 	if err != nil {
 		return nil, err
 	}
-	// It refuses to run as root too.
+	// PgBouncer refuses to run as root too.
 	as, err := unprivileged()
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func newPgBouncer(g *group, pg *PostgresServer, mode PoolMode, o settings) (*PgB
 		User: url.UserPassword(pgUser, Canary),
 	}
 	s.URL = u.String()
-	s.stop = syscall.SIGQUIT // at once in all versions; what the others do has changed
+	s.stop = syscall.SIGQUIT // at once in all versions; the meaning of the other signals has changed
 	s.plan = plan{
 		fill: func() error { return p.configure(pg, mode, o) },
 		cmd:  func() *exec.Cmd { return exec.Command(program, s.path("pgbouncer.ini")) },
@@ -91,13 +91,12 @@ func (p *PgBouncerServer) configure(pg *PostgresServer, mode PoolMode, o setting
 		"listen_addr = " + host, "listen_port = " + port, "unix_socket_dir =",
 		"auth_type = trust", "auth_file = " + users, "admin_users = " + pgUser,
 		"pool_mode = " + string(mode),
-		// A server that comes back is tried again soon.
+		// A server that comes back is retried soon.
 		"server_login_retry = 1",
 	}, o.lines...))
 }
 
-// Query runs statements on a new connection through PgBouncer, as PostgresServer.Query
-// does.
+// Query runs statements on a new connection through PgBouncer, as [PostgresServer.Query] does.
 func (p *PgBouncerServer) Query(ctx context.Context, sql string) ([][]string, error) {
 	return queryURL(ctx, p.Addr, p.URL, sql)
 }

@@ -21,7 +21,7 @@ import (
 
 const pgProtocol = 3 << 16
 
-// A PostgresError is an error that PostgreSQL or PgBouncer answered.
+// A PostgresError is an error reply of PostgreSQL or PgBouncer.
 type PostgresError struct {
 	Code    string // SQLSTATE
 	Message string
@@ -29,14 +29,14 @@ type PostgresError struct {
 
 func (e *PostgresError) Error() string { return e.Message + " (" + e.Code + ")" }
 
-// A pgConn is a connection that speaks the simple part of PostgreSQL's protocol, just
-// enough to see whether a server lives and to ask it something.
+// A pgConn is a connection that speaks the simple part of PostgreSQL's protocol, just enough to
+// check that a server is alive and to run queries.
 type pgConn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// pgQuery asks one question on a new connection, and returns the rows as text. NULL is "".
+// pgQuery runs statements on a new connection, and returns the rows as text. NULL is "".
 func pgQuery(ctx context.Context, addr, user, password, database, sql string) ([][]string, error) {
 	conn, err := dial(ctx, addr, nil)
 	if err != nil {
@@ -54,7 +54,7 @@ func pgQuery(ctx context.Context, addr, user, password, database, sql string) ([
 	return rows, c.send('X', nil)
 }
 
-// login starts the conversation.
+// login opens the session.
 func (c *pgConn) login(user, password, database string) error {
 	var b bytes.Buffer
 	b.Write(binary.BigEndian.AppendUint32(nil, pgProtocol))
@@ -80,8 +80,8 @@ func (c *pgConn) login(user, password, database string) error {
 	}
 }
 
-// authenticate answers what the server asks for. The server's own proof is not checked:
-// it is a test's.
+// authenticate answers the server's authentication request. It does not check the server's own
+// proof, because the server belongs to the test.
 func (c *pgConn) authenticate(body []byte, password string) error {
 	if len(body) < 4 {
 		return io.ErrUnexpectedEOF

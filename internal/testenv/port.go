@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// Ports are taken from below the range that systems use for outgoing connections (32768
-// and up). A port of that range could be taken by any dial while its server is down, and
-// a client that dials it could even be connected with itself.
+// Ports are taken from below the range that systems use for outgoing connections (32768 and up).
+// Any dial could take a port of that range while its server is down, and a client that dials such a
+// port could even be connected with itself.
 //
-// Each test binary owns a block of ports for as long as it listens on the block's first
-// one, so test binaries that run side by side never meet, also not on the port of a
-// server that was killed and will be restarted. The port of a Redis cluster's bus is 10000
-// above, still below the range and outside all blocks.
+// Each test binary owns a block of ports while it listens on the block's first one. Test binaries
+// that run side by side therefore never use the same port, also not the port of a server that was
+// killed and will be restarted. The port of a Redis cluster's bus is 10000 above, still below the
+// range and outside all blocks.
 const (
 	portMin   = 12000
 	portMax   = 22000
@@ -32,11 +32,11 @@ var ports portBlocks
 
 type portBlocks struct {
 	mu     sync.Mutex
-	guards []net.Listener // on the first port of each block; closed by the process's end
+	guards []net.Listener // on the first port of each block; closed by the end of the process
 	next   []int          // free ports, the longest unused first
 }
 
-// take returns a port on which nobody listens, nor on the bus port that belongs to it.
+// take returns a port that is free, and whose bus port is free too.
 func (b *portBlocks) take() (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +53,7 @@ func (b *portBlocks) take() (int, error) {
 	}
 }
 
-// listen listens on a port of a host's.
+// listen listens on a free port of the host.
 func (b *portBlocks) listen(host string) (net.Listener, int, error) {
 	for {
 		port, err := b.take()
@@ -65,15 +65,16 @@ func (b *portBlocks) listen(host string) (net.Listener, int, error) {
 			return l, port, nil
 		}
 		b.give(port)
-		// A process that was forked while take looked has the socket of that look, until it runs its program.
+		// A process that was forked during the check of take holds the checked socket until it
+		// executes its program.
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return nil, 0, err
 		}
 	}
 }
 
-// give returns a port. It goes to the end, so that a late client of a server that is gone
-// does not soon meet another.
+// give returns a port. The port goes to the end of the list, so that a late client of a server that
+// is gone does not soon meet another server.
 func (b *portBlocks) give(port int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,9 +30,9 @@ type PostgresServer struct {
 	own settings // for its standbys
 }
 
-// Postgres starts a PostgreSQL server. It does not wait for the disk, unless Fsync is
-// given. Since PostgreSQL refuses to run as root, tests that are root run it as the user
-// postgres, or nobody.
+// Postgres starts a PostgreSQL server. The server does not wait for the disk, unless Fsync is
+// given. PostgreSQL refuses to run as root. Tests that run as root start it as the user postgres or
+// nobody.
 func Postgres(t testing.TB, opts ...Option) *PostgresServer {
 	t.Helper()
 	o := collect(t, "Postgres", opts, "Config", "Fsync", "Password", "StandbyOf", "Shared", "OnDisk")
@@ -57,7 +57,7 @@ func startPostgres(g *group, o settings) (*PostgresServer, error) {
 
 // newPostgres prepares a server of the group.
 func newPostgres(g *group, o settings) (*PostgresServer, error) {
-	// initdb is only where the server is; psql and its wrappers may be alone.
+	// Only the server package contains initdb; psql and its wrappers may be installed alone.
 	initdb, err := find("initdb", installPostgres)
 	if err != nil {
 		return nil, err
@@ -71,14 +71,14 @@ func newPostgres(g *group, o settings) (*PostgresServer, error) {
 		return nil, err
 	}
 	s.disk = o.disk
-	// A link to initdb says where the others are.
+	// If initdb is a link, the other programs are next to its target.
 	if initdb, err = filepath.EvalSymlinks(initdb); err != nil {
 		return nil, err
 	}
 	bin := filepath.Dir(initdb)
 	if o.postgres != nil {
-		o.password = o.postgres.own.password // its users are the primary's
-		// pg_basebackup has to be of the server's version, so no other folder is searched.
+		o.password = o.postgres.own.password // the users of a standby are those of its primary
+		// pg_basebackup must have the version of the server, so no other folder is searched.
 		if _, err := exec.LookPath(filepath.Join(bin, "pg_basebackup")); err != nil {
 			return nil, &missingError{"pg_basebackup in the folder of initdb", installPostgres}
 		}
@@ -89,21 +89,21 @@ func newPostgres(g *group, o settings) (*PostgresServer, error) {
 		User: url.UserPassword(pgUser, cmp.Or(o.password, Canary)),
 	}
 	s.URL = u.String()
-	s.stop = syscall.SIGINT // disconnects the clients and ends in order
+	s.stop = syscall.SIGINT // disconnects the clients and shuts down in order
 	s.plan = plan{
 		fill: func() error { return p.fill(o) },
 		cmd: func() *exec.Cmd {
 			return exec.Command(filepath.Join(p.bin, "postgres"), "-D", s.data())
 		},
 		ready: p.ready,
-		death: syscall.SIGQUIT, // ends at once, and gives its shared memory back
+		death: syscall.SIGQUIT, // ends at once and releases its shared memory
 		as:    as,
 		after: p.releaseMemory,
 	}
 	return p, nil
 }
 
-// fill makes the data folder: a new one, or a copy of the primary's.
+// fill creates the data folder: a new one, or a copy of the primary's.
 func (p *PostgresServer) fill(o settings) error {
 	var err error
 	switch {
@@ -134,7 +134,7 @@ func (p *PostgresServer) initdb(args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(p.bin, "initdb"), args...)
 }
 
-// produce runs the command that makes the data folder.
+// produce runs the command that creates the data folder.
 func (p *PostgresServer) produce(cmd *exec.Cmd) error {
 	cmd.Dir = p.data()
 	setAttributes(cmd, os.Kill, p.plan.as)
@@ -150,7 +150,8 @@ func (p *PostgresServer) configure(o settings) error {
 	lines := []string{
 		"listen_addresses = '" + host + "'", "port = " + port,
 		"unix_socket_directories = ''",
-		// In files of the data folder, since a killed server leaves other kinds behind.
+		// Shared memory is in files of the data folder, since a killed server leaves other kinds
+		// behind.
 		"dynamic_shared_memory_type = mmap",
 		"hot_standby_feedback = on", "wal_retrieve_retry_interval = '100ms'",
 	}
@@ -164,7 +165,7 @@ func (p *PostgresServer) configure(o settings) error {
 			info += " password=" + libpqQuote.Replace(o.password)
 		}
 		lines = append(lines, "primary_conninfo = '"+confQuote.Replace(info)+"'")
-		// These may not be lower than the primary's.
+		// These settings may not be lower than the primary's.
 		for _, line := range primary.own.lines {
 			name, _, _ := strings.Cut(line, "=")
 			if slices.Contains(pgMatched, strings.TrimSpace(name)) {
@@ -183,20 +184,20 @@ func (p *PostgresServer) configure(o settings) error {
 	return cmp.Or(writeLines(conf, append(lines, o.lines...)), p.plan.as.own(conf))
 }
 
-// Within a connection string a special character has a backslash before it; within a
-// setting, quotes and backslashes are doubled.
+// In a connection string a backslash precedes a special character. In a setting, quotes and
+// backslashes are doubled.
 var (
 	libpqQuote = strings.NewReplacer(`\`, `\\`, `'`, `\'`, ` `, `\ `)
 	confQuote  = strings.NewReplacer(`\`, `\\`, `'`, `''`)
 )
 
-// pgMatched are the settings which a standby must not have lower than its primary.
+// pgMatched are the settings that must not be lower on a standby than on its primary.
 var pgMatched = []string{
 	"max_connections", "max_worker_processes", "max_wal_senders", "max_prepared_transactions",
 	"max_locks_per_transaction",
 }
 
-// ready is nil when the server answers, and a standby receives from its primary.
+// ready returns nil when the server answers, and a standby receives from its primary.
 func (p *PostgresServer) ready(ctx context.Context) error {
 	rows, err := p.Query(ctx, `select current_setting('data_directory'), pg_is_in_recovery(), count(*)
 		from pg_stat_wal_receiver where status = 'streaming'`)
@@ -204,7 +205,7 @@ func (p *PostgresServer) ready(ctx context.Context) error {
 		return err
 	}
 	if folder := rows[0][0]; folder != p.data() {
-		return fmt.Errorf("the server that answers has its data in %s", folder)
+		return fmt.Errorf("the answering server has its data in %s", folder)
 	}
 	if p.own.postgres != nil && slices.Equal(rows[0][1:], []string{"t", "0"}) && p.own.postgres.reachable(ctx) {
 		return errors.New("the standby does not stream from its primary yet")
@@ -212,19 +213,19 @@ func (p *PostgresServer) ready(ctx context.Context) error {
 	return nil
 }
 
-// reachable tells whether the server answers: a standby may be restarted without its primary.
+// reachable reports whether the server answers: a standby may be restarted without its primary.
 func (p *PostgresServer) reachable(ctx context.Context) bool {
 	_, err := p.Query(ctx, "select 1")
 	return err == nil
 }
 
-// Query runs statements on a new connection and returns the rows as text, NULL as "". An
-// answer that is an error is a *PostgresError. If ctx has no deadline, it waits 30 s at most.
+// Query runs statements on a new connection and returns the rows as text, NULL as "". An error of
+// the server is a [*PostgresError]. If ctx has no deadline, Query waits 30 s at most.
 func (p *PostgresServer) Query(ctx context.Context, sql string) ([][]string, error) {
 	return queryURL(ctx, p.Addr, p.URL, sql)
 }
 
-// Promote makes a standby a primary, and returns when it takes writes.
+// Promote makes a standby a primary, and returns when it accepts writes.
 func (p *PostgresServer) Promote() {
 	p.tb.Helper()
 	if _, err := p.Query(context.Background(), "select pg_promote(true, 20)"); err != nil {
@@ -232,7 +233,7 @@ func (p *PostgresServer) Promote() {
 	}
 }
 
-// Database creates an empty database, and returns its URL. It is dropped when the test
+// Database creates an empty database, and returns its URL. The database is dropped when the test
 // ends, if the server still answers.
 func (p *PostgresServer) Database(t testing.TB) string {
 	t.Helper()
@@ -241,7 +242,7 @@ func (p *PostgresServer) Database(t testing.TB) string {
 		t.Fatalf("testenv: create a database: %v", err)
 	}
 	t.Cleanup(func() {
-		// A failure is no harm: the server is gone, or goes with the test.
+		// A failure does no harm: the server is gone, or ends with the test.
 		p.Query(context.Background(), "drop database "+name+" with (force)")
 	})
 	u, err := url.Parse(p.URL)
@@ -252,8 +253,8 @@ func (p *PostgresServer) Database(t testing.TB) string {
 	return u.String()
 }
 
-// releaseMemory removes the segment of shared memory that a killed server leaves behind.
-// Its id is in the seventh line of postmaster.pid, which a server that ended by itself has removed.
+// releaseMemory removes the segment of shared memory that a killed server leaves behind. Its id is
+// in the seventh line of postmaster.pid. A server that ended by itself has removed that file.
 func (p *PostgresServer) releaseMemory() {
 	b, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
 	if err != nil {

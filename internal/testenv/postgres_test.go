@@ -99,7 +99,7 @@ func TestPgBouncer(t *testing.T) {
 	p := testenv.Postgres(t, testenv.Shared())
 	b := testenv.PgBouncer(t, p, testenv.PoolTransaction, testenv.Config("default_pool_size = 1"))
 	is(t, query(t, b, "select 42")[0][0], "42")
-	// One server connection for all: clients in transaction mode share its session.
+	// There is one server connection for all clients: in transaction mode they share its session.
 	pid := query(t, b, "select pg_backend_pid()")[0][0]
 	is(t, query(t, b, "select pg_backend_pid()")[0][0], pid)
 	is(t, query(t, b, "select pg_try_advisory_lock(1)")[0][0], "t")

@@ -13,17 +13,18 @@ import (
 //go:embed testdata/power.c
 var powerSource []byte
 
-// A Power is the power of a server's machine. When it fails, what the server wrote and did not sync is lost, which a Kill leaves in the
-// memory of the kernel. It knows of files that grow, such as those of Redis: what is overwritten stays.
+// A Power is the power supply of a server's machine. When it fails, data that the server wrote and
+// did not sync is lost. A Kill leaves such data in the memory of the kernel. Power handles files
+// that grow, such as those of Redis. It does not undo overwritten bytes.
 type Power struct {
 	tb     testing.TB
 	server *Server
-	record string           // what the server synced
-	begun  map[uint64]int64 // by its number: the length of a file that was there before
+	record string           // the inode and length of each file that the server synced
+	begun  map[uint64]int64 // by inode: the length of a file that existed before
 }
 
-// NewPower takes over the power of a server that the test started. The server is restarted, with its data if it keeps any. It needs
-// Linux and a C compiler.
+// NewPower takes control of the power of a server that the test started. The server is restarted,
+// with its data if it keeps any. NewPower needs Linux and a C compiler.
 func NewPower(t testing.TB, s *Server) *Power {
 	t.Helper()
 	p := &Power{tb: t, server: s, record: s.path("synced"), begun: map[uint64]int64{}}
@@ -36,15 +37,15 @@ func NewPower(t testing.TB, s *Server) *Power {
 	return p
 }
 
-// Fail kills the server, and cuts its files to what it had synced.
+// Fail kills the server, and truncates its files to the length that it had synced.
 func (p *Power) Fail() {
 	p.tb.Helper()
 	p.server.Kill()
 	synced := p.begun
-	lines, err := os.ReadFile(p.record)
+	records, err := os.ReadFile(p.record)
 	check(p.tb, err)
-	for ; len(lines) >= 16; lines = lines[16:] {
-		ino, size := binary.NativeEndian.Uint64(lines), int64(binary.NativeEndian.Uint64(lines[8:]))
+	for ; len(records) >= 16; records = records[16:] {
+		ino, size := binary.NativeEndian.Uint64(records), int64(binary.NativeEndian.Uint64(records[8:]))
 		synced[ino] = max(synced[ino], size)
 	}
 	p.each(func(path string, ino uint64, size int64) error {
@@ -56,7 +57,7 @@ func (p *Power) Fail() {
 	})
 }
 
-// each goes through the files of the server.
+// each calls f for every file of the server.
 func (p *Power) each(f func(path string, ino uint64, size int64) error) {
 	p.tb.Helper()
 	err := filepath.WalkDir(p.server.data(), func(path string, d fs.DirEntry, err error) error {

@@ -4,7 +4,7 @@ package testenv
 
 import "testing"
 
-// A Power is the power of a server's machine. It needs Linux.
+// A Power is the power supply of a server's machine. It needs Linux.
 type Power struct{}
 
 // NewPower skips the test.

@@ -6,7 +6,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// When the power fails a server has what it synced, and no more.
+// When the power fails, a server keeps the data that it synced, and no more.
 func TestPower(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -29,7 +29,7 @@ func TestPower(t *testing.T) {
 			}
 			do("SET", "before", "1")
 			p := testenv.NewPower(t, r.Server)
-			for range 2 { // it is there again after each
+			for range 2 { // the data is there again after each failure
 				do("SET", "key", "1")
 				p.Fail()
 				r.Restart()
@@ -38,7 +38,7 @@ func TestPower(t *testing.T) {
 				}
 			}
 			if got := do("GET", "before"); got != "1" {
-				t.Errorf("what was there before is %v", got)
+				t.Errorf("the data from before NewPower is %v", got)
 			}
 		})
 	}

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// preload restarts servers with a library before the C library, and with variables of the environment for it. The name is that of its source. It
-// needs Linux and a C compiler. A server has one such library at a time.
+// preload restarts servers with a library that is loaded before the C library, and with environment
+// variables for it. The name is that of the library's source. It needs Linux and a C compiler. A
+// server has one such library at a time.
 func preload(t testing.TB, name string, source []byte, servers []*Server, env ...string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {

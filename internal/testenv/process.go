@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	stopLimit = 5 * time.Second // for a process that was asked to end, before it is killed
+	stopLimit = 5 * time.Second // for a process that received its stop signal, before it is killed
 	tailLines = 30
 )
 
 // A Process is a child process of the test. It ends with the test.
 type Process struct {
 	name string
-	tb   testing.TB // nil until someone owns it
+	tb   testing.TB // nil until a test owns it
 	log  string     // path
-	stop os.Signal  // asks it to end
+	stop os.Signal  // the signal that requests an orderly end
 
 	mu     sync.Mutex
 	run    *run // nil if it was never started, or is not ours
@@ -32,16 +32,15 @@ type Process struct {
 	mark   int64 // where the log of the current run begins
 }
 
-// A run is one life of a process.
+// A run is one start of a process, until its end.
 type run struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
-	err  error         // of Wait; read it after done
+	err  error         // result of Wait; read it after done
 }
 
-// launch starts cmd and waits for it in the background. The goroutine stays on the thread
-// that started the process, because on Linux the process is to die with its parent, and
-// the parent is the thread.
+// launch starts cmd and waits for it in the background. The goroutine stays on the thread that
+// started the process: on Linux the process dies with its parent, and the parent is the thread.
 func launch(cmd *exec.Cmd) (*run, error) {
 	r := &run{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
@@ -58,7 +57,7 @@ func launch(cmd *exec.Cmd) (*run, error) {
 	return r, <-started
 }
 
-// ended tells whether the process has ended.
+// ended reports whether the process has ended.
 func (r *run) ended() bool {
 	select {
 	case <-r.done:
@@ -78,15 +77,16 @@ func (p *Process) PID() int {
 	return p.run.cmd.Process.Pid
 }
 
-// Running tells whether the process runs, or is paused. One that is not the test's own does not.
+// Running reports whether the process runs or is paused. It is false for a process that is not the
+// test's own.
 func (p *Process) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.run != nil && !p.run.ended()
 }
 
-// LogPath returns the path of the log, which is everything that the process wrote to
-// standard output and standard error. It is empty if the process is not the test's own.
+// LogPath returns the path of the log: everything that the process wrote to standard output and
+// standard error. It is empty if the process is not the test's own.
 func (p *Process) LogPath() string { return p.log }
 
 // Log returns the last lines of the log.
@@ -108,8 +108,8 @@ func (p *Process) logSince(from int64) string {
 // It does nothing to a process that has ended.
 func (p *Process) Kill() { p.control("kill", p.kill) }
 
-// Stop asks the process to end, also if it is paused, and returns when it is gone. One
-// that takes longer than 5 s is killed.
+// Stop sends the stop signal to the process, also if it is paused, and returns when it is gone. A
+// process that takes longer than 5 s is killed.
 func (p *Process) Stop() { p.control("stop", func(r *run) error { return p.end(r, p.stop) }) }
 
 // Pause stops the process and its children with SIGSTOP. They keep their connections, and
@@ -139,7 +139,7 @@ func (p *Process) Resume() {
 	})
 }
 
-// control does something to the current run.
+// control calls f with the current run, and reports its error.
 func (p *Process) control(what string, f func(*run) error) {
 	p.tb.Helper()
 	p.mu.Lock()
@@ -166,7 +166,7 @@ func (p *Process) kill(r *run) error {
 	return nil
 }
 
-func (p *Process) end(r *run, ask os.Signal) error {
+func (p *Process) end(r *run, request os.Signal) error {
 	if r.ended() {
 		return nil
 	}
@@ -176,7 +176,7 @@ func (p *Process) end(r *run, ask os.Signal) error {
 			return err
 		}
 	}
-	if ask == os.Kill || r.cmd.Process.Signal(ask) != nil {
+	if request == os.Kill || r.cmd.Process.Signal(request) != nil {
 		return p.kill(r)
 	}
 	select {
@@ -187,17 +187,17 @@ func (p *Process) end(r *run, ask os.Signal) error {
 	}
 }
 
-// close ends whatever still runs, asking with the given signal.
-func (p *Process) close(ask os.Signal) error {
+// close ends the process if it still runs. It sends the given signal first.
+func (p *Process) close(request os.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run == nil {
 		return nil
 	}
-	return p.end(p.run, ask)
+	return p.end(p.run, request)
 }
 
-// begin starts cmd as the process's next life, with its output appended to the log.
+// begin starts the next run of the process, with its output appended to the log.
 func (p *Process) begin(cmd *exec.Cmd, death os.Signal, as *account) error {
 	if p.run != nil && !p.run.ended() {
 		return errors.New("it is running")

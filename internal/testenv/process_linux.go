@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// setAttributes makes the kernel send death to the process when the thread that started
-// it ends, and runs it as another user.
+// setAttributes makes the kernel send the signal death to the process when the thread that started
+// it ends. It also runs the process as another user.
 func setAttributes(cmd *exec.Cmd, death os.Signal, as *account) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: death.(syscall.Signal), Credential: as.credential()}
 }
 
-// parents returns the parent of every process, and the state letter of each.
+// parents returns the parent of every process, and its state character.
 func parents() (parent map[int]int, state map[int]byte, err error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -32,39 +32,39 @@ func parents() (parent map[int]int, state map[int]byte, err error) {
 		if err != nil {
 			continue // not a process
 		}
-		ppid, letter, err := stat(pid)
+		ppid, char, err := stat(pid)
 		if err != nil {
 			return nil, nil, err
 		}
-		if letter != 0 {
-			parent[pid], state[pid] = ppid, letter
+		if char != 0 {
+			parent[pid], state[pid] = ppid, char
 		}
 	}
 	return parent, state, nil
 }
 
-// states returns the state letters of processes. One that has ended has none.
+// states returns the state characters of processes. A process that has ended has none.
 func states(pids []int) (map[int]byte, error) {
 	state := map[int]byte{}
 	for _, pid := range pids {
-		_, letter, err := stat(pid)
+		_, char, err := stat(pid)
 		if err != nil {
 			return nil, err
 		}
-		if letter != 0 {
-			state[pid] = letter
+		if char != 0 {
+			state[pid] = char
 		}
 	}
 	return state, nil
 }
 
-// stat returns the parent and the state letter of a process. The letter is 0 if the process has
-// ended.
-func stat(pid int) (ppid int, letter byte, err error) {
+// stat returns the parent and the state character of a process. The character is 0 if the process
+// has ended.
+func stat(pid int) (ppid int, char byte, err error) {
 	name := "/proc/" + strconv.Itoa(pid) + "/stat"
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return 0, 0, nil // it ended in the meantime
+		return 0, 0, nil // the process ended in the meantime
 	}
 	// "pid (name) state ppid ...", and the name may contain anything.
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])

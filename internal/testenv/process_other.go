@@ -8,8 +8,8 @@ import (
 	"os/exec"
 )
 
-// This system has no signals that stop a process, and no users to run servers as. Kill
-// ends the process alone, and servers outlive a test binary that is killed.
+// This system has no signals that stop a process, and no users to run servers as. Kill ends only
+// the process itself, and servers outlive a test binary that is killed.
 
 var errNoSignals = errors.New("this system cannot pause a process")
 
@@ -21,7 +21,7 @@ func (*account) own(string) error { return nil }
 
 func setAttributes(*exec.Cmd, os.Signal, *account) {}
 
-// lockFile says that the folder is in use, so none is ever swept.
+// lockFile reports that the folder is in use, so none is ever swept.
 func lockFile(*os.File) bool { return false }
 
 func pauseTree(int) error { return errNoSignals }

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// settleLimit is for signals to take effect, which they do at once on a healthy machine.
+// settleLimit is the time for signals to take effect. They do so at once on a healthy machine.
 const settleLimit = 5 * time.Second
 
 // An account is the user that a server runs as. Nil is the user of the tests.
 type account struct{ uid, gid int }
 
-// unprivileged returns who runs the servers that refuse to run as root: nobody else, if
-// the tests are not root.
+// unprivileged returns the account for servers that refuse to run as root. It is nil if the tests
+// do not run as root.
 func unprivileged() (*account, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -52,17 +52,17 @@ func (a *account) own(path string) error {
 	return os.Chown(path, a.uid, a.gid)
 }
 
-// lockFile locks f for this process, and tells whether it could. The lock goes with the process.
+// lockFile locks f for this process, and reports whether it could. The lock ends with the process.
 func lockFile(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 
-// The signals go to all descendants one by one, not to a process group: PostgreSQL's
-// backends have groups of their own.
+// The signals go to all descendants one by one, not to a process group: PostgreSQL's backends have
+// their own groups.
 
 func pauseTree(pid int) error {
-	// The parent first, so that it starts no more children, and again until no child
-	// that still moves is found.
+	// The parent is stopped first, so that it starts no more children. The loop repeats until it
+	// finds no child that still runs.
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -96,8 +96,8 @@ func resumeTree(pid int) error {
 }
 
 func killTree(root *os.Process) error {
-	// Stopped, it can neither start another child nor reap one, so the ids stay true. The signal
-	// takes effect a moment later, in which it may start one more.
+	// A stopped process can neither start another child nor reap one, so the ids stay valid. The
+	// signal takes effect a moment later. Until then the process may start one more child.
 	if err := root.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func killTree(root *os.Process) error {
 	for _, p := range slices.Backward(tree) {
 		ignoreGone(syscall.Kill(p.pid, syscall.SIGKILL))
 	}
-	// The children are gone when nothing but their entries is left: a restarted server
-	// must not meet them.
+	// A killed child is gone when only its process table entry is left. A restarted server must not
+	// meet one that still runs.
 	var children []int
 	for _, p := range tree[1:] {
 		children = append(children, p.pid)
@@ -132,29 +132,29 @@ func killTree(root *os.Process) error {
 	})
 }
 
-type relative struct {
+type descendant struct {
 	pid   int
 	state byte
 }
 
-// descend returns the process and all that descend from it, parents first.
-func descend(pid int) ([]relative, error) {
+// descend returns the process and all its descendants, parents first.
+func descend(pid int) ([]descendant, error) {
 	parent, state, err := parents()
 	if err != nil {
 		return nil, err
 	}
-	tree := []relative{{pid, state[pid]}}
+	tree := []descendant{{pid, state[pid]}}
 	for i := 0; i < len(tree); i++ {
 		for child, p := range parent {
 			if p == tree[i].pid {
-				tree = append(tree, relative{child, state[child]})
+				tree = append(tree, descendant{child, state[child]})
 			}
 		}
 	}
 	return tree, nil
 }
 
-// settle polls until done says so.
+// settle polls until done returns true.
 func settle(done func() (bool, error)) error {
 	for end := time.Now().Add(settleLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if ok, err := done(); ok || err != nil {

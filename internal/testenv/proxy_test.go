@@ -13,7 +13,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// An echoServer answers every byte with itself, and remembers what it read.
+// An echoServer sends every byte back, and remembers what it read.
 type echoServer struct {
 	addr string
 	mu   sync.Mutex
@@ -86,7 +86,7 @@ func say(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-// hear reads up to n bytes, and returns what came within the time and the error.
+// hear reads up to n bytes, and returns the bytes that arrived within the time and the error.
 func hear(c net.Conn, n int, within time.Duration) (string, error) {
 	c.SetReadDeadline(time.Now().Add(within))
 	b := make([]byte, n)
@@ -104,7 +104,7 @@ func exchange(t *testing.T, c net.Conn, text string) string {
 	return got
 }
 
-// silent checks that nothing comes, and the connection is still open.
+// silent checks that nothing arrives, and the connection is still open.
 func silent(t *testing.T, c net.Conn) {
 	t.Helper()
 	if got, err := hear(c, 1, 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -124,8 +124,8 @@ func broken(t *testing.T, c net.Conn, reset bool) {
 	}
 }
 
-// told checks that the proxy says it has done what it was armed for.
-func told(t *testing.T, c <-chan struct{}) {
+// fired checks that the proxy reports that it has triggered the armed fault.
+func fired(t *testing.T, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
@@ -154,7 +154,7 @@ func TestProxy_latency(t *testing.T) {
 		t.Errorf("the way there and back took %v", took)
 	}
 	p.Latency(time.Hour)
-	say(t, c, "x") // the end of the test must not wait for it
+	say(t, c, "x") // the end of the test must not wait for this data
 }
 
 func TestProxy_cut(t *testing.T) {
@@ -231,11 +231,11 @@ func TestProxy_eatReply(t *testing.T) {
 	p, s, c := setUp(t)
 	eaten := p.EatReply([]byte("marker"))
 	is(t, exchange(t, c, "other"), "other")
-	// The marker lies across two pieces.
+	// The marker spans two pieces.
 	is(t, exchange(t, c, "mar"), "mar")
 	say(t, c, "ker!")
 	broken(t, c, false)
-	told(t, eaten)
+	fired(t, eaten)
 	is(t, s.heard(), "helloothermarker!")
 	is(t, exchange(t, connect(t, p), "marker"), "marker") // once only
 }
@@ -251,7 +251,7 @@ func TestProxy_cutAfter(t *testing.T) {
 				t.Errorf("the connection is open: %v", err)
 			}
 			is(t, got, want)
-			told(t, done)
+			fired(t, done)
 			is(t, s.heard(), "helloabc")
 			is(t, exchange(t, connect(t, p), "abc"), "abc")
 		})
@@ -278,7 +278,7 @@ func TestProxy_redis(t *testing.T) {
 	if v, err := through.Do(t.Context(), "INCR", "n"); err == nil {
 		t.Errorf("the reply arrived: %v", v)
 	}
-	told(t, eaten)
+	fired(t, eaten)
 	is(t, do(t, r, "GET", "n"), "1")
 	is(t, do(t, through, "INCR", "n"), "2")
 }

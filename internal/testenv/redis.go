@@ -68,10 +68,10 @@ func newRedis(g *group, o settings) (*RedisServer, error) {
 	case o.password != "":
 		u.User = url.UserPassword("", o.password)
 	case o.acl == nil:
-		u.User = url.UserPassword("default", Canary) // that user has no password, and may say any
+		u.User = url.UserPassword("default", Canary) // the default user has no password and accepts any
 	}
 	if o.redis != nil && o.redis.Certs != nil {
-		// They speak TLS with each other, so they have one authority.
+		// Both servers speak TLS with each other, so they have one authority.
 		o.tls, r.Certs = true, o.redis.Certs
 	} else if o.tls {
 		if r.Certs, err = NewCerts(s.folder.path); err != nil {
@@ -100,9 +100,9 @@ func newRedis(g *group, o settings) (*RedisServer, error) {
 // configure writes redis.conf and the file of users.
 func (r *RedisServer) configure(o settings) error {
 	host, port, _ := net.SplitHostPort(r.Addr)
-	// A primary sends its data to a new replica at once, instead of waiting for others. The thread of
-	// the allocator waits by the time of day, and keeps a processor busy where a test has set that
-	// back.
+	// A primary sends its data to a new replica at once, instead of waiting for others. The
+	// background thread of the allocator waits by the time of day. It would keep a processor busy
+	// after a test has set the time back.
 	lines := []string{"bind " + host, "dir " + r.data(), `save ""`, "repl-diskless-sync-delay 0", "jemalloc-bg-thread no"}
 	if o.tls {
 		lines = append(lines, "port 0", "tls-port "+port, "tls-auth-clients optional", "tls-replication yes",
@@ -139,12 +139,12 @@ func (r *RedisServer) configure(o settings) error {
 	return writeLines(r.path("redis.conf"), append(lines, o.lines...))
 }
 
-// ready is nil when the server answers PING, and a replica has its primary's data.
+// ready returns nil when the server answers PING, and a replica has its primary's data.
 func (r *RedisServer) ready(ctx context.Context, replica bool) error {
 	_, err := r.Do(ctx, "PING")
 	var refusal RedisError
 	if errors.As(err, &refusal) {
-		// Who is asked for a password by a server with users of its own has met a server that is up.
+		// A server with its own users is up when it requires a password.
 		if code, _, _ := strings.Cut(string(refusal), " "); code == "NOAUTH" || code == "NOPERM" {
 			return nil
 		}
@@ -152,9 +152,9 @@ func (r *RedisServer) ready(ctx context.Context, replica bool) error {
 	if err != nil {
 		return err
 	}
-	// On a port that was taken another Redis may have answered.
+	// Another Redis may have answered on a port that was taken.
 	if pid := r.Info(ctx, "process_id"); pid != strconv.Itoa(r.run.cmd.Process.Pid) {
-		return fmt.Errorf("the server that answers is process %s", pid)
+		return fmt.Errorf("the answering server is process %s", pid)
 	}
 	if !replica {
 		return nil
@@ -165,9 +165,9 @@ func (r *RedisServer) ready(ctx context.Context, replica bool) error {
 	return nil
 }
 
-// Do sends a command on a new connection, with the password if there is one, and returns
-// its answer: a string, an int64, nil or a []any of them. An answer that is an error is a
-// RedisError. If ctx has no deadline, it waits 30 s at most.
+// Do sends a command on a new connection, with the password if there is one, and returns its reply:
+// a string, an int64, nil or a []any of them. An error reply is a [RedisError]. If ctx has no
+// deadline, Do waits 30 s at most.
 func (r *RedisServer) Do(ctx context.Context, args ...string) (any, error) {
 	c, err := r.dial(ctx)
 	if err != nil {
@@ -177,8 +177,8 @@ func (r *RedisServer) Do(ctx context.Context, args ...string) (any, error) {
 	return c.do(args...)
 }
 
-// ask is Do for one node of many, of which some may be paused.
-func (r *RedisServer) ask(ctx context.Context, args ...string) (any, error) {
+// probe is Do with a short limit, for one node of many, of which some may be paused.
+func (r *RedisServer) probe(ctx context.Context, args ...string) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	return r.Do(ctx, args...)
@@ -227,7 +227,7 @@ func lineValue(text, name string) string {
 	return ""
 }
 
-// quote writes a value as redis.conf wants it.
+// quote formats a value for redis.conf.
 func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

@@ -66,7 +66,8 @@ func TestRedis_pause(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := r.Do(ctx, "PING")
-	if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) { // the second: before there was a connection
+	// context.DeadlineExceeded is the error before there is a connection.
+	if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a paused server: %v", err)
 	}
 	r.Resume()
@@ -79,7 +80,7 @@ func TestRedis_pause(t *testing.T) {
 	}
 	r.Restart()
 	is(t, do(t, r, "PING"), "PONG")
-	r.Pause() // and the end of the test must still end it
+	r.Pause() // the end of the test must still end a paused server
 }
 
 func TestRedis_password(t *testing.T) {
@@ -184,7 +185,7 @@ func TestRedis_shared(t *testing.T) {
 		is(t, do(t, b, "GET", "testenv"), "1")
 		is(t, b.PID(), 0)
 	})
-	is(t, do(t, a, "PING"), "PONG") // it did not end with the subtest
+	is(t, do(t, a, "PING"), "PONG") // the server did not end with the subtest
 }
 
 func TestRedisCluster(t *testing.T) {
@@ -214,7 +215,8 @@ func TestRedisCluster(t *testing.T) {
 	}
 	is(t, len(owners), 3)
 
-	// Replication is asynchronous: what the replica has not got yet is lost with the primary.
+	// Replication is asynchronous: data that the replica has not received yet is lost with the
+	// primary.
 	eventually(t, 15*time.Second, "the replica has it all", func() bool {
 		return strings.Contains(first.Info(t.Context(), "slave0"), ",state=online,offset="+first.Info(t.Context(), "master_repl_offset")+",")
 	})

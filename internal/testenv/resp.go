@@ -16,19 +16,19 @@ import (
 // callLimit ends a call whose context has no deadline. A busy machine takes seconds.
 const callLimit = 30 * time.Second
 
-// A RedisError is an error that Redis answered, such as "NOAUTH Authentication required.".
+// A RedisError is an error reply of Redis, such as "NOAUTH Authentication required.".
 type RedisError string
 
 func (e RedisError) Error() string { return string(e) }
 
-// A respConn is a connection that speaks RESP2, just enough to see whether a server lives.
+// A respConn is a connection that speaks RESP2, just enough to check that a server is alive.
 type respConn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// dial opens a connection, with TLS if conf is not nil, that lasts until the context's
-// deadline, or callLimit.
+// dial opens a connection, with TLS if conf is not nil. The connection lasts until the deadline of
+// ctx, or callLimit.
 func dial(ctx context.Context, addr string, conf *tls.Config) (net.Conn, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -55,7 +55,7 @@ func dial(ctx context.Context, addr string, conf *tls.Config) (net.Conn, error) 
 	return secure, nil
 }
 
-// do sends a command and returns its answer: a string, an int64, nil or a []any of them.
+// do sends a command and returns its reply: a string, an int64, nil or a []any of them.
 func (c *respConn) do(args ...string) (any, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))

@@ -25,13 +25,13 @@ var errNoAnswer = errors.New("no address")
 
 // A SentinelGroup is a primary with replicas, and the sentinels that watch them.
 type SentinelGroup struct {
-	Name      string         // by which clients ask for the primary
+	Name      string         // the name by which clients look up the primary
 	Nodes     []*RedisServer // the primary of the start, then its replicas
 	Sentinels []*RedisServer
 }
 
-// Sentinel starts a primary, its replicas (1 if not given) and 3 sentinels, and returns
-// when the sentinels could fail over. They do when the primary is gone for 500 ms.
+// Sentinel starts a primary, its replicas (1 if not given) and 3 sentinels, and returns when the
+// sentinels can fail over. They fail over when the primary is gone for 500 ms.
 func Sentinel(t testing.TB, opts ...Option) *SentinelGroup {
 	t.Helper()
 	o := collect(t, "Sentinel", opts, "Config", "AOF", "DebugCommand", "Password", "Replicas")
@@ -89,8 +89,8 @@ func newSentinel(g *group) (*RedisServer, error) {
 	return r, nil
 }
 
-// introduce tells each sentinel about the primary, the replicas and the other sentinels.
-// They would find out by themselves, but take several seconds over it.
+// introduce writes the primary, the replicas and the other sentinels into the configuration of each
+// sentinel. They would discover each other, but that takes several seconds.
 func (s *SentinelGroup) introduce(password string) {
 	ids := make([]string, len(s.Sentinels))
 	for i := range ids {
@@ -104,7 +104,7 @@ func (s *SentinelGroup) introduce(password string) {
 			"bind " + host, "port " + port, "dir " + watch.data(), "sentinel myid " + ids[i],
 			fmt.Sprintf("sentinel monitor %s %s %d", s.Name, spaced(s.Nodes[0].Addr), sentinelQuorum),
 			"sentinel down-after-milliseconds " + s.Name + " 500",
-			// After a failed attempt, the next comes after twice this time.
+			// After a failed attempt, the next one comes after twice this time.
 			"sentinel failover-timeout " + s.Name + " 3000",
 		}
 		if password != "" {
@@ -122,7 +122,7 @@ func (s *SentinelGroup) introduce(password string) {
 	}
 }
 
-// agreed is nil when every sentinel reaches the others and every replica.
+// agreed returns nil when every sentinel reaches the others and every replica.
 func (s *SentinelGroup) agreed(ctx context.Context) error {
 	for _, watch := range s.Sentinels {
 		if _, err := watch.Do(ctx, "SENTINEL", "CKQUORUM", s.Name); err != nil {
@@ -155,7 +155,7 @@ func (s *SentinelGroup) Primary(ctx context.Context) (*RedisServer, error) {
 	votes := map[string]int{}
 	var errs []error
 	for _, watch := range s.Sentinels {
-		v, err := watch.ask(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Name)
+		v, err := watch.probe(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.Name)
 		pair, ok := v.([]any)
 		if err != nil || !ok || len(pair) != 2 {
 			errs = append(errs, fmt.Errorf("%s: %v, %w", watch.Addr, v, cmp.Or(err, errNoAnswer)))
@@ -174,7 +174,7 @@ func (s *SentinelGroup) Primary(ctx context.Context) (*RedisServer, error) {
 // spaced writes an address as Redis's configuration wants it.
 func spaced(addr string) string { return strings.Replace(addr, ":", " ", 1) }
 
-// fields reads an answer that is a list of names and values.
+// fields reads a reply that is a list of names and values.
 func fields(v any) map[string]string {
 	list, _ := v.([]any)
 	out := map[string]string{}

@@ -16,13 +16,13 @@ import (
 const (
 	readyLimit = 30 * time.Second // for a server to answer; a busy machine takes seconds
 	readyPoll  = 10 * time.Millisecond
-	// probeLimit is for one look at the server. It is short, because on a port that was
-	// taken someone else may listen and say nothing.
+	// probeLimit is for one probe of the server. It is short, because another process may listen on
+	// a port that was taken and answer nothing.
 	probeLimit = time.Second
 	clashTries = 5
 )
 
-// errClash is a port that someone took after it was found free.
+// errClash is a port that another process took after it was found free.
 var errClash = errors.New("the port was taken")
 
 // A Server is a server that a test started, or shares.
@@ -40,11 +40,11 @@ type Server struct {
 // A plan is how one server is run.
 type plan struct {
 	fill  func() error                // writes the configuration and the first data
-	cmd   func() *exec.Cmd            // made anew for every start
-	ready func(context.Context) error // nil when the server, and no other, answers
+	cmd   func() *exec.Cmd            // called for every start
+	ready func(context.Context) error // nil when this server answers
 	death os.Signal                   // ends it at once, leaving nothing in the kernel
-	as    *account                    // who runs it; nil: who runs the tests
-	after func()                      // clears what a killed one left in the kernel; nil: nothing
+	as    *account                    // the user that runs the server; nil: the user of the tests
+	after func()                      // removes what a killed server left in the kernel; nil: nothing
 }
 
 // newServer prepares a server with a folder and one port.
@@ -72,12 +72,12 @@ func (s *Server) port() (int, error) {
 	return port, err
 }
 
-// path returns the path of something in the server's folder.
+// path returns the path of a file in the server's folder.
 func (s *Server) path(elem ...string) string {
 	return filepath.Join(append([]string{s.folder.path}, elem...)...)
 }
 
-// data is the path of the folder that Restart keeps and RestartEmpty makes anew.
+// data returns the path of the folder that Restart keeps and RestartEmpty creates again.
 func (s *Server) data() string {
 	if s.disk != nil {
 		return filepath.Join(s.disk.Path, filepath.Base(s.folder.path))
@@ -93,7 +93,7 @@ func (s *Server) up() error {
 	return s.await()
 }
 
-// spawn starts the server. It is called with mu held, or before anyone else knows it.
+// spawn starts the server. It is called with mu held, or before other goroutines know the server.
 func (s *Server) spawn(fill bool) error {
 	if fill {
 		if err := os.RemoveAll(s.data()); err != nil {
@@ -137,7 +137,7 @@ func probe(ctx context.Context, ready func(context.Context) error) error {
 	return ready(ctx)
 }
 
-// failure adds the log to err, and finds out whether the reason is a port.
+// failure adds the log to err, and detects a port that was taken.
 func (s *Server) failure(err error) error {
 	if strings.Contains(strings.ToLower(s.logSince(s.mark)), "address already in use") {
 		err = fmt.Errorf("%w: %w", errClash, err)
@@ -158,7 +158,7 @@ func (s *Server) again(what string, empty bool) {
 		if err := s.end(r, s.stop); err != nil {
 			return err
 		}
-		// The port is reserved among tests, so whoever else has it may only pass by.
+		// The port is reserved among tests, so another process uses it only for a short time.
 		var err error
 		for range clashTries {
 			if err = s.spawn(empty); err == nil {
@@ -186,7 +186,7 @@ func (s *Server) discard() error {
 	return errors.Join(err, s.folder.remove())
 }
 
-// adopt makes the server the test's: it ends with the test.
+// adopt ties the server to the test: it ends with the test.
 func (s *Server) adopt(t testing.TB) {
 	s.tb = t
 	t.Cleanup(func() {
@@ -199,11 +199,11 @@ func (s *Server) adopt(t testing.TB) {
 	})
 }
 
-// group is how several servers are built at once.
+// A group collects servers that are built together.
 type group []*Server
 
-// build calls f with a group to which it adds every server that it makes. If a port was
-// taken meanwhile all are discarded and f is called again. If it fails, none is left.
+// build calls f with a group, to which f adds every server that it makes. If a port was taken
+// meanwhile, build discards all servers and calls f again. If build fails, no server is left.
 func build(f func(*group) error) (group, error) {
 	var err error
 	for range clashTries {
@@ -221,7 +221,7 @@ func build(f func(*group) error) (group, error) {
 	return nil, err
 }
 
-// add makes a server of the group.
+// add creates a server in the group.
 func (g *group) add(name string) (*Server, error) {
 	s, err := newServer(name)
 	if err == nil {

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// ignored are the signals that this process ignores since it was started: nohup ignores SIGHUP, and
+// ignored are the signals that this process has ignored since its start: nohup ignores SIGHUP, and
 // a shell script ignores SIGINT for a command that it starts with "&". The Go runtime handles every
 // other signal that a program may inherit as ignored.
 var ignored = func() (found []os.Signal) {
@@ -19,9 +19,9 @@ var ignored = func() (found []os.Signal) {
 }()
 
 // HandleIgnored keeps the children of this process from inheriting ignored signals. It handles
-// these signals and discards them: a child starts with the default for a handled signal, and this
-// process still does not end by it. [Runner.Run] calls it. A test that calls [signal.Reset] must
-// call it again.
+// these signals and discards them. A child starts with the default action for a handled signal, and
+// this process still does not end by it. [Runner.Run] calls HandleIgnored. A test that calls
+// [signal.Reset] must call it again.
 func HandleIgnored() {
 	if len(ignored) > 0 { // without a signal, Notify would relay all of them
 		signal.Notify(make(chan os.Signal, 1), ignored...)

@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	beat  = 5 * time.Millisecond  // how often a Stopwatch looks
-	stall = 25 * time.Millisecond // with more than this between two looks, the machine ran others
+	beat  = 5 * time.Millisecond  // the period of a Stopwatch's checks
+	stall = 25 * time.Millisecond // a longer gap between two checks is a scheduler stall
 )
 
-// A Stopwatch measures how long something took, without the time in which the machine did not run this process. So a bound of time is one
-// of what distlock and its server do, and not of what else a busy machine does.
+// A Stopwatch measures how long something took, without the time in which the machine did not run
+// this process. A time bound then measures distlock and its server, and not the other load of a
+// busy machine.
 type Stopwatch struct {
 	began time.Time
 
 	mu   sync.Mutex
-	last time.Time     // of the last look
-	lost time.Duration // in which the process did not run, before the last look
+	last time.Time     // time of the last check
+	lost time.Duration // time in which the process did not run, before the last check
 }
 
 // NewStopwatch starts a stopwatch. It runs until the test ends.
@@ -43,19 +44,20 @@ func (w *Stopwatch) look(now time.Time) time.Duration {
 	return now.Sub(w.began) - w.lost
 }
 
-// Stalls tells of each time of more than least in which the machine did not run this process, until the function that it returns was called. Nobody can be
-// told anything then, and no lock can help it.
-func Stalls(least time.Duration, told func(from, to time.Time)) (stop func()) {
+// Stalls calls report for each period longer than least in which the machine did not run this
+// process, until the returned function is called. In such a period nothing can be notified, and no
+// lock can change that.
+func Stalls(least time.Duration, report func(from, to time.Time)) (stop func()) {
 	last := time.Now()
 	return beats(func(now time.Time) {
 		if now.Sub(last) > least {
-			told(last, now)
+			report(last, now)
 		}
 		last = now
 	})
 }
 
-// beats looks every few milliseconds, until the function that it returns was called.
+// beats calls look every few milliseconds, until the returned function is called.
 func beats(look func(now time.Time)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A stopwatch counts what passes while it can look, and not what passes while nobody runs.
+// A stopwatch counts the time in which it can check, and not the time of a stall.
 func TestStopwatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestStopwatch(t *testing.T) {
 		stop()
 		none()
 		if stalls != 10 {
-			t.Errorf("told of %d, want each beat", stalls)
+			t.Errorf("%d stalls reported, want each beat", stalls)
 		}
 	})
 	began := time.Now()

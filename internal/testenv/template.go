@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// fromTemplate fills a data folder with a copy of what initdb made for an earlier server of the
-// same version, which takes a tenth of its time. The first server runs initdb, and leaves a copy in
-// the cache of the user.
+// fromTemplate fills a data folder with a copy of a folder that initdb created for an earlier
+// server of the same version. The copy takes a tenth of initdb's time. The first server runs
+// initdb, and leaves a copy in the cache of the user.
 func fromTemplate(initdb, data string, as *account, initialize func() error) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -37,8 +37,8 @@ func fromTemplate(initdb, data string, as *account, initialize func() error) err
 	return nil
 }
 
-// saveTemplate keeps a copy of a fresh data folder. Of several processes that do so at once, one is
-// successful. A failure does no harm: the next server runs initdb again.
+// saveTemplate keeps a copy of a fresh data folder. If several processes do so at once, one
+// succeeds. A failure does no harm: the next server runs initdb again.
 func saveTemplate(data, folder string) {
 	if os.MkdirAll(filepath.Dir(folder), 0o700) != nil {
 		return
@@ -52,7 +52,7 @@ func saveTemplate(data, folder string) {
 	}
 }
 
-// copyTemplate fills a data folder, and gives the server an identity of its own.
+// copyTemplate fills a data folder, and gives the server a unique identity.
 func copyTemplate(folder, data string, as *account) error {
 	if err := os.CopyFS(data, os.DirFS(folder)); err != nil {
 		return err
@@ -72,9 +72,9 @@ func copyTemplate(folder, data string, as *account) error {
 	})
 }
 
-// renameCluster gives a data folder another system identifier, by which PostgreSQL tells servers
-// apart. It stands at the start of pg_control, which ends with a checksum, and in the header of
-// the first file of the log.
+// renameCluster gives a data folder another system identifier. PostgreSQL uses it to distinguish
+// servers. It is at the start of pg_control, which ends with a checksum, and in the header of the
+// first WAL file.
 func renameCluster(data string) error {
 	control := filepath.Join(data, "global", "pg_control")
 	b, err := os.ReadFile(control)
@@ -90,7 +90,7 @@ func renameCluster(data string) error {
 	binary.LittleEndian.PutUint32(b[end:], crc32.Checksum(b[:end], castagnoli))
 	logs, err := filepath.Glob(filepath.Join(data, "pg_wal", "0*"))
 	if err != nil || len(logs) != 1 {
-		return errors.Join(err, errors.New("testenv: a fresh server has one file of the log"))
+		return errors.Join(err, errors.New("testenv: a fresh server has one WAL file"))
 	}
 	wal, err := os.OpenFile(logs[0], os.O_RDWR, 0)
 	if err != nil {
@@ -100,7 +100,7 @@ func renameCluster(data string) error {
 	const offset = 24 // of xlp_sysid in XLogLongPageHeaderData
 	found := make([]byte, 8)
 	if _, err := wal.ReadAt(found, offset); err != nil || !bytes.Equal(found, old) {
-		return errors.Join(err, errors.New("testenv: the log has another identifier than pg_control"))
+		return errors.Join(err, errors.New("testenv: the WAL has another identifier than pg_control"))
 	}
 	_, err = wal.WriteAt(b[:8], offset)
 	return errors.Join(err, os.WriteFile(control, b, 0o600))

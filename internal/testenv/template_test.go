@@ -6,7 +6,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// Servers that are copies of one template are told apart by PostgreSQL, and survive a restart.
+// PostgreSQL distinguishes servers that are copies of one template, and they survive a restart.
 func TestPostgres_identity(t *testing.T) {
 	t.Parallel()
 	const identity = "select system_identifier from pg_control_system()"

@@ -1,19 +1,19 @@
-// Package typo finds the word that may have been meant.
+// Package typo finds the known word that a misspelled word may stand for.
 package typo
 
 import "slices"
 
-// Of returns the known word that is nearest to a word, the first of several. It reports whether so few letters have to change that it may
-// have been meant.
-func Of(word string, known []string, most int) (string, bool) {
+// Of returns the known word that is nearest to word, or the first of several. It reports whether at
+// most limit letters differ.
+func Of(word string, known []string, limit int) (string, bool) {
 	if len(known) == 0 {
 		return "", false
 	}
 	best := slices.MinFunc(known, func(a, b string) int { return distance(word, a) - distance(word, b) })
-	return best, distance(word, best) <= most
+	return best, distance(word, best) <= limit
 }
 
-// distance is how many letters have to change to make b of a.
+// distance returns how many letters must change to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -22,6 +22,6 @@ func TestOf(t *testing.T) {
 		}
 	}
 	if got, ok := Of("redis", nil, 9); got != "" || ok {
-		t.Errorf("of no words: %q, %v", got, ok)
+		t.Errorf("no known words: %q, %v", got, ok)
 	}
 }

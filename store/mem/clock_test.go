@@ -8,10 +8,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// set moves the time of day in a reading of the clock and leaves its monotonic part: all later readings then differ
-// from it as if the clock of the machine had been set by so much, the other way round.
+// set moves the time of day in a reading of the clock and leaves its monotonic part. All later
+// readings then differ from it as if the clock of the machine had been set by -by.
 func set(t *time.Time, by time.Duration) {
-	const seconds = 30 // where they begin in the first word of a time.Time that has a monotonic reading
+	const seconds = 30 // the first bit of the seconds in a time.Time that has a monotonic reading
 	word := (*uint64)(unsafe.Pointer(t))
 	*word += uint64(by/time.Second) << seconds
 }
@@ -21,9 +21,9 @@ func TestStore_time_of_day(t *testing.T) {
 	s := New()
 	was := s.born
 	if set(&was, time.Hour); was.Round(0).Sub(s.born.Round(0)) != time.Hour || was.Sub(s.born) != 0 {
-		t.Fatalf("%v and %v: a time.Time is made otherwise than this test knows", s.born, was)
+		t.Fatalf("%v and %v: this test does not know the layout of time.Time", s.born, was)
 	}
-	ask := func(owner string) driver.Result {
+	acquire := func(owner string) driver.Result {
 		t.Helper()
 		res, err := s.Acquire(t.Context(), driver.Request{
 			ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute,
@@ -33,17 +33,17 @@ func TestStore_time_of_day(t *testing.T) {
 		}
 		return res
 	}
-	first := ask("a")
+	first := acquire("a")
 	for _, by := range []time.Duration{time.Hour, -2 * time.Hour} {
 		set(&s.born, by)
-		if ask("b").Granted {
-			t.Errorf("the clock was set, and the key was given to another")
+		if acquire("b").Granted {
+			t.Errorf("the clock was set, and the key was granted to another owner")
 		}
 	}
 	if err := s.Release(t.Context(), driver.ID{Key: "key", Owner: "a"}); err != nil {
 		t.Fatal(err)
 	}
-	if next := ask("b"); !next.Granted || next.Fence < first.Fence+driver.Span {
+	if next := acquire("b"); !next.Granted || next.Fence < first.Fence+driver.Span {
 		t.Errorf("granted %v, fence %d after %d", next.Granted, next.Fence, first.Fence)
 	}
 }

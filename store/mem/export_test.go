@@ -1,6 +1,6 @@
 package mem
 
-// Keys tells how many keys the store remembers.
+// Keys returns how many keys the store has.
 func (s *Store) Keys() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

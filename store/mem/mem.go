@@ -1,9 +1,9 @@
-// Package mem is a store in the memory of one process. It is the reference that other
-// stores are compared with, and the store for tests; it excludes nobody outside
-// the process, and forgets everything with it.
+// Package mem is a store in the memory of one process, for tests. It is also the reference
+// implementation that other stores are compared with. It does not exclude other processes, and its
+// claims end with the process.
 //
-// It has every feature of the contract, and reads no clock but time.Now, so it runs in
-// virtual time in a testing/synctest bubble.
+// The store has every feature of the contract in package driver, fencing tokens included. It reads
+// no clock but [time.Now], so it runs in virtual time in a testing/synctest bubble.
 package mem
 
 import (
@@ -21,27 +21,28 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// sweepStep is how many keys each Acquire looks at for something to forget. Two are
-// enough: a call adds one key at most, so the idle ones always grow fewer.
+// sweepStep is how many keys each Acquire and Watch examines and, if they are idle, removes. Two
+// are enough: a call adds at most one key, so the number of idle keys always falls.
 const sweepStep = 2
 
-// A Store keeps claims in memory. The zero Store is empty, and begins to count its age with its first call.
+// A Store keeps claims in memory. The zero Store is empty and ready for use. Its age counts from
+// its first call.
 type Store struct {
-	mu    sync.Mutex // guards all below
-	born  time.Time  // its monotonic reading is where the store's clock begins
+	mu    sync.Mutex // guards all fields below
+	born  time.Time  // its monotonic reading is the zero of the store's clock
 	keys  map[string]*key
-	round []string // all of keys, in the order in which sweep looks at them
+	round []string // the names of all keys, in the order in which sweep examines them
 }
 
 // New returns an empty store.
 func New() *Store { return &Store{born: time.Now()} }
 
-// Features declares everything.
+// Features declares every feature.
 func (s *Store) Features() driver.Features {
 	return driver.Features{
 		Name: "mem", Fence: true, Floor: true, Count: true, Queue: true, Value: true, Keep: true,
 		Expiry: true, AnyServer: true,
-		// Attach works within the process, which is as far as the store itself reaches.
+		// Attach works within the process: the store reaches no further.
 		Detached: true,
 	}
 }
@@ -62,7 +63,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	if c := find(k.claims, r.Owner); c != nil {
 		return k.again(c, r, now), nil
 	}
-	at := slices.IndexFunc(k.line, func(p *claim) bool { return p.Owner == r.Owner })
+	at := slices.IndexFunc(k.queue, func(c *claim) bool { return c.Owner == r.Owner })
 	if !k.free(at, r) {
 		return k.refuse(at, r, now), nil
 	}
@@ -72,12 +73,12 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	}
 	k.last = fence
 	if at >= 0 {
-		k.line = slices.Delete(k.line, at, at+1)
+		k.queue = slices.Delete(k.queue, at, at+1)
 	}
 	r.Value, r.Meta = slices.Clone(r.Value), maps.Clone(r.Meta)
 	k.claims = append(k.claims, &claim{Request: r, fence: k.last, since: now, ends: after(now, r.TTL)})
 	k.wakeHead()
-	return driver.Result{Granted: true, Fresh: true, Fence: k.last, Used: k.used(), Behind: len(k.line), Age: age(now)}, nil
+	return driver.Result{Granted: true, Fresh: true, Fence: k.last, Used: k.used(), Behind: len(k.queue), Age: age(now)}, nil
 }
 
 // Renew gives a claim a new TTL.
@@ -117,7 +118,7 @@ func (s *Store) renew(r driver.Renewal, now time.Duration) (behind int, err erro
 		return 0, driver.ErrNotHeld
 	}
 	if c.kept && !r.Keep {
-		return len(k.line), nil // it came late: a record lives for as long as it was kept for
+		return len(k.queue), nil // a late renewal: a record keeps its own TTL
 	}
 	c.ends = after(now, r.TTL)
 	if r.Value != nil {
@@ -125,12 +126,12 @@ func (s *Store) renew(r driver.Renewal, now time.Duration) (behind int, err erro
 	}
 	if r.Keep {
 		c.kept = true
-		k.wake(func(string) bool { return true }) // everybody may read the record
+		k.wake(func(string) bool { return true }) // all waiters may read the record
 	}
-	return len(k.line), nil
+	return len(k.queue), nil
 }
 
-// Release ends a claim or gives up a place.
+// Release ends a claim or removes a queue entry.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -142,15 +143,15 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		return driver.ErrNotHeld
 	}
 	mine := func(c *claim) bool { return c.Owner == id.Owner }
-	before := len(k.claims) + len(k.line)
+	before := len(k.claims) + len(k.queue)
 	held := len(k.claims)
 	k.claims = slices.DeleteFunc(k.claims, mine)
-	k.line = slices.DeleteFunc(k.line, mine)
-	if len(k.claims)+len(k.line) == before {
+	k.queue = slices.DeleteFunc(k.queue, mine)
+	if len(k.claims)+len(k.queue) == before {
 		return driver.ErrNotHeld
 	}
 	if len(k.claims) < held {
-		k.wakeOnlookers()
+		k.wakeObservers()
 	}
 	k.wakeHead()
 	return nil
@@ -169,12 +170,12 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	context.AfterFunc(ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(k.watches, w) // a key that is watched is not forgotten, so k is still the key's
+		delete(k.watches, w) // a watched key is not swept, so k is still in use
 	})
 	return w.wake
 }
 
-// Show returns the claims on a key and its line.
+// Show returns the claims on a key and its queue.
 func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -187,13 +188,13 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 		return nil, nil
 	}
 	var out []driver.Claim
-	for _, c := range slices.Concat(k.claims, k.line) {
-		out = append(out, c.tell(now))
+	for _, c := range slices.Concat(k.claims, k.queue) {
+		out = append(out, c.describe(now))
 	}
 	return out, nil
 }
 
-// List yields the claims and lines of all keys with a prefix, in order of their names.
+// List yields the claims and queues of all keys with a prefix, in order of the keys.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 	return func(yield func(driver.Claim, error) bool) {
 		s.mu.Lock()
@@ -218,7 +219,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 }
 
 // Break ends the claims on a key whose fence is at most upTo, or all of them if upTo is 0.
-func (s *Store) Break(ctx context.Context, name string, upTo uint64, reason string) ([]driver.Claim, error) {
+func (s *Store) Break(
+	ctx context.Context, name string, upTo uint64, reason string,
+) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -239,19 +242,19 @@ func (s *Store) Break(ctx context.Context, name string, upTo uint64, reason stri
 			stay = append(stay, c)
 			continue
 		}
-		out = append(out, c.tell(now))
+		out = append(out, c.describe(now))
 		k.broken[c.Owner] = broken{reason, c.ends}
 	}
 	if len(out) == 0 {
 		return nil, nil
 	}
 	k.claims = stay
-	k.wakeOnlookers()
+	k.wakeObservers()
 	k.wakeHead()
 	return out, nil
 }
 
-// Inspect tells what the store is.
+// Inspect describes the store, and warns that its claims are in memory.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,10 +271,10 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	}, ctx.Err()
 }
 
-// age is how old the store is; a store that was made just now is not of unknown age.
+// age returns the age of the store. It is never 0, which would mean an unknown age.
 func age(now time.Duration) time.Duration { return max(now, 1) }
 
-// now is the store's clock for TTLs. The lock is held.
+// now reads the store's clock for TTLs. The caller holds the lock.
 func (s *Store) now() time.Duration {
 	if s.born.IsZero() {
 		s.born = time.Now()
@@ -279,18 +282,18 @@ func (s *Store) now() time.Duration {
 	return time.Since(s.born)
 }
 
-// after is when something ends that lives for life from now on. A life that the clock cannot
-// hold ends with the clock, 292 years from the start.
+// after returns the end of a life that begins now. If the clock cannot represent it, after returns
+// the end of the clock, 292 years from the start.
 func after(now, life time.Duration) time.Duration {
 	return now + min(life, math.MaxInt64-now)
 }
 
-// clock is the store's clock for fences. It runs on the monotonic clock, so that it never goes back.
+// clock reads the store's clock for fences. It follows the monotonic clock, so it never goes back.
 func (s *Store) clock(now time.Duration) uint64 {
 	return uint64((s.born.UnixMicro() + now.Microseconds()))
 }
 
-// use returns what is known about a key, now, and remembers the key if it is new.
+// use returns the current state of a key, and adds the key if it is new.
 func (s *Store) use(name string, now time.Duration) *key {
 	s.sweep(now)
 	k := s.peek(name, now)
@@ -305,7 +308,7 @@ func (s *Store) use(name string, now time.Duration) *key {
 	return k
 }
 
-// peek returns what is known about a key, now, or nil if nothing is.
+// peek returns the current state of a key, or nil if the store does not have the key.
 func (s *Store) peek(name string, now time.Duration) *key {
 	k := s.keys[name]
 	if k != nil {
@@ -314,13 +317,13 @@ func (s *Store) peek(name string, now time.Duration) *key {
 	return k
 }
 
-// sweep forgets a few keys that are idle and whose last fence the clock has passed.
+// sweep removes a few keys that are idle and whose last fence the clock has passed.
 func (s *Store) sweep(now time.Duration) {
 	for range min(sweepStep, len(s.round)) {
 		name := s.round[0]
 		s.round = s.round[1:]
 		k := s.peek(name, now)
-		idle := len(k.claims)+len(k.line)+len(k.watches)+len(k.broken) == 0
+		idle := len(k.claims)+len(k.queue)+len(k.watches)+len(k.broken) == 0
 		if idle && k.last+driver.Span <= s.clock(now) {
 			delete(s.keys, name)
 		} else {

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// env reaches the store in virtual time.
+// env opens the store in virtual time.
 func env() drivertest.Env {
 	return drivertest.Env{
 		Virtual:   true,
@@ -24,7 +24,7 @@ func env() drivertest.Env {
 
 func TestStore(t *testing.T) { drivertest.Run(t, env()) }
 
-// The zero Store is a store.
+// The zero Store is ready for use.
 func TestStore_zero(t *testing.T) {
 	e := env()
 	e.Open = func(testing.TB) driver.Store { return &mem.Store{} }

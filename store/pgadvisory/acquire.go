@@ -9,18 +9,19 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Acquire takes the lock if it is free. The weight is 1 or Whole: a lock is shared or it is not.
+// Acquire acquires the lock if it is free. The weight is 1 or [driver.Whole]: a lock is shared or
+// exclusive.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	if err := r.Validate(s.Features()); err != nil {
 		return driver.Result{}, err
 	}
 	if r.Weight != 1 && r.Weight != driver.Whole {
-		return driver.Result{}, fmt.Errorf("%w: an advisory lock is shared (weight 1) or exclusive, and knows no weight %d", driver.ErrInvalid, r.Weight)
+		return driver.Result{}, fmt.Errorf("%w: an advisory lock is shared (weight 1) or exclusive, and cannot have the weight %d", driver.ErrInvalid, r.Weight)
 	}
 	if err := ctx.Err(); err != nil {
 		return driver.Result{}, err
 	}
-	a := &ask{Request: r, number: s.number(r.Key), called: s.clock.Now()}
+	a := &attempt{Request: r, number: s.number(r.Key), called: s.clock.Now()}
 	for {
 		s.mu.Lock()
 		step, err := s.step(a)
@@ -38,7 +39,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 			if err := s.dial(ctx); err != nil && (a.failed || ctx.Err() != nil || !s.linked()) {
 				return driver.Result{}, err
 			} else if err != nil {
-				a.failed = true // those that there are have to do
+				a.failed = true // use an existing connection
 			}
 		case step.refused:
 			return s.refuse(ctx, a), nil
@@ -53,29 +54,29 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	}
 }
 
-// An ask is a request on its way.
-type ask struct {
+// An attempt is a request in progress.
+type attempt struct {
 	driver.Request
 	number int64
 	called time.Duration
 	failed bool // a connection could not be made
 }
 
-// A step is what has to be done next about an ask. One of its fields is set.
+// A step is the next action for an attempt. One of its fields is set.
 type step struct {
 	res     driver.Result   // the answer, if nothing else is set
-	wait    <-chan struct{} // look again after this
+	wait    <-chan struct{} // check again after this
 	dial    bool            // another connection is needed
 	refused bool
-	claim   *claim // a statement is to be sent about it
+	claim   *claim // send a statement about this claim
 	verb    verb
 	link    *link
 	was     time.Duration // the TTL that the claim had; 0: it is new
-	try     *attempt
+	op      *operation
 }
 
-// step decides. It is called with the lock held.
-func (s *Store) step(a *ask) (step, error) {
+// step decides the next action. s.mu is held.
+func (s *Store) step(a *attempt) (step, error) {
 	if s.closed {
 		return step{}, errClosed
 	}
@@ -87,7 +88,7 @@ func (s *Store) step(a *ask) (step, error) {
 			continue
 		}
 		switch c.state {
-		case asked, leaving:
+		case requested, releasing:
 			return step{wait: c.busy.done}, nil
 		case held, ready:
 			return step{refused: true}, nil
@@ -96,8 +97,8 @@ func (s *Store) step(a *ask) (step, error) {
 	return s.stepNew(a), nil
 }
 
-// stepOwn decides about an owner who has a claim, or waits for one.
-func (s *Store) stepOwn(a *ask, c *claim) step {
+// stepOwn decides for an owner that has a claim or waits for one.
+func (s *Store) stepOwn(a *attempt, c *claim) step {
 	switch {
 	case c.busy != nil:
 		return step{wait: c.busy.done}
@@ -106,17 +107,18 @@ func (s *Store) stepOwn(a *ask, c *claim) step {
 	case c.state == waiting:
 		return step{wait: s.withdraw(c)}
 	case c.state == ready && a.Weight > c.weight, c.state == held && s.clock.Now() >= c.ends:
-		return step{wait: s.giveBackLater(c).done}
-	case c.state == ready && c.weight == a.Weight && c.ttl == a.TTL && a.called-c.since < lineGrace:
-		// The server counts from later than c.since, and for lineGrace longer than the TTL.
+		return step{wait: s.releaseLater(c).done}
+	case c.state == ready && c.weight == a.Weight && c.ttl == a.TTL &&
+		a.called-c.since < queueGrace:
+		// The server starts to count after c.since, and counts for queueGrace longer than the TTL.
 		s.hold(c, a.TTL)
-		c.holder, c.party = a.Holder, a.Task
+		c.holder, c.task = a.Holder, a.Task
 		return step{res: s.granted(c)}
 	}
 	if c.state == ready {
-		c.holder, c.party = a.Holder, a.Task
+		c.holder, c.task = a.Holder, a.Task
 	}
-	st := step{claim: c, verb: beat, link: c.link, was: c.ttl, try: c.begin()}
+	st := step{claim: c, verb: beat, link: c.link, was: c.ttl, op: c.begin()}
 	if a.Weight < c.weight {
 		st.verb = lower
 	}
@@ -124,8 +126,8 @@ func (s *Store) stepOwn(a *ask, c *claim) step {
 	return st
 }
 
-// stepNew decides about an owner who has nothing.
-func (s *Store) stepNew(a *ask) step {
+// stepNew decides for an owner without a claim.
+func (s *Store) stepNew(a *attempt) step {
 	l, wait := s.pick(a.number, a.TTL)
 	if wait != nil {
 		return step{wait: wait}
@@ -135,20 +137,24 @@ func (s *Store) stepNew(a *ask) step {
 		v = tryShared
 	}
 	if l == nil {
-		if l = s.crowded(a.number); l == nil {
+		if l = s.sharedLink(a.number); l == nil {
 			s.dialing++
 			return step{dial: true}
 		}
 		v = joinShared
 	}
-	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, party: a.Task, ttl: a.TTL}
+	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, task: a.Task,
+		ttl: a.TTL}
 	s.add(c)
-	s.place(c, l)
-	return step{claim: c, verb: v, link: l, try: c.begin()}
+	s.assign(c, l)
+	return step{claim: c, verb: v, link: l, op: c.begin()}
 }
 
-// await sends the statement of a step and waits for the answer. If ctx ends first, the answer is noted all the same.
-func (s *Store) await(ctx context.Context, a *ask, st step) (res driver.Result, answered bool, err error) {
+// await sends the statement of a step and waits for the answer. If ctx ends first, the answer is
+// still recorded.
+func (s *Store) await(
+	ctx context.Context, a *attempt, st step,
+) (res driver.Result, answered bool, err error) {
 	c := st.claim
 	then := func(k *call) { s.taken(c, k) }
 	if st.was > 0 {
@@ -160,13 +166,13 @@ func (s *Store) await(ctx context.Context, a *ask, st step) (res driver.Result, 
 		c.finish(false, unavailable(err)) // it was not sent
 		s.mu.Unlock()
 	}
-	if err := st.link.wire.await(ctx, st.try.done); err != nil {
+	if err := st.link.conn.await(ctx, st.op.done); err != nil {
 		return driver.Result{}, false, err
 	}
 	switch {
-	case st.try.err != nil:
-		return driver.Result{}, false, st.try.err
-	case !st.try.ok:
+	case st.op.err != nil:
+		return driver.Result{}, false, st.op.err
+	case !st.op.ok:
 		return s.refuse(ctx, a), true, nil
 	}
 	s.mu.Lock()
@@ -174,13 +180,13 @@ func (s *Store) await(ctx context.Context, a *ask, st step) (res driver.Result, 
 	return s.granted(c), true, nil
 }
 
-// granted is the answer to the owner of a claim that is held.
+// granted returns the result for the owner of a held claim.
 func (s *Store) granted(c *claim) driver.Result {
-	used := max(s.used(c.number), c.weight) // at least its own, if it was given back meanwhile
+	used := max(s.used(c.number), c.weight) // at least its own, if it was released in the meantime
 	return driver.Result{Granted: true, Fence: c.fence, Used: used}
 }
 
-// taken notes the answer to a new claim.
+// taken records the answer to a new claim.
 func (s *Store) taken(c *claim, k *call) {
 	l := c.link
 	value, ok, err := l.answer(k)
@@ -191,7 +197,7 @@ func (s *Store) taken(c *claim, k *call) {
 		s.remove(c)
 		c.finish(false, err)
 	case err != nil:
-		// The lock may have been taken before the statement failed.
+		// The server may have granted the lock before the statement failed.
 		l.failed(c, c.ttl)
 		if s.doubt(c, unavailable(err)) {
 			s.undo(c, unavailable(err))
@@ -207,7 +213,7 @@ func (s *Store) taken(c *claim, k *call) {
 	}
 }
 
-// takenAgain notes the answer to an owner who had the claim.
+// takenAgain records the answer to an owner that had the claim.
 func (s *Store) takenAgain(c *claim, st step, weight int64, k *call) {
 	l := c.link
 	value, ok, err := l.answer(k)
@@ -224,7 +230,7 @@ func (s *Store) takenAgain(c *claim, st step, weight int64, k *call) {
 		c.ttl = max(c.ttl, st.was)
 		l.failed(c, c.ttl)
 		if st.verb == lower {
-			s.breakLink(l) // nobody knows which of the two locks it has
+			s.breakLink(l) // it may have either of the two locks
 		}
 		c.finish(false, unavailable(err))
 	default:

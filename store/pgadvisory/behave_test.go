@@ -21,7 +21,7 @@ import (
 	"github.com/distlock/distlock/store/pgadvisory"
 )
 
-// psqlKey is the number of a name as the documentation has it.
+// psqlKey is the number of a name, as documented.
 const psqlKey = "('x' || left(encode(sha256(convert_to('%s', 'UTF8')), 'hex'), 16))::bit(64)::bigint"
 
 // TestStore_psql shows that the store and psql exclude each other, both ways.
@@ -35,7 +35,7 @@ func TestStore_psql(t *testing.T) {
 	s := opened(t, url)
 	const name = "night ly/é"
 	key := fmt.Sprintf(psqlKey, name)
-	// The script tells when it has the lock, and keeps it until its input ends.
+	// The script reports when it has the lock, and keeps it until its input ends.
 	u, err := neturl.Parse(url)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestStore_psql(t *testing.T) {
 	password, _ := u.User.Password()
 	u.User = neturl.User(u.User.Username())
 	cmd := exec.CommandContext(t.Context(), program, "-XAtq", u.String())
-	cmd.Env = append(os.Environ(), "PGPASSWORD="+password) // everybody sees the arguments
+	cmd.Env = append(os.Environ(), "PGPASSWORD="+password) // everybody can see the arguments
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestStore_psql(t *testing.T) {
 	fmt.Fprintf(in, "set application_name = 'people';\nselect 'got', pg_advisory_lock(%s);\n", key)
 	soon(t, 10*time.Second, func() error {
 		if !strings.Contains(out.String(), "got") {
-			return errors.New("psql says " + out.String())
+			return errors.New("psql wrote " + out.String())
 		}
 		return nil
 	})
@@ -76,7 +76,7 @@ func TestStore_psql(t *testing.T) {
 	fmt.Fprintf(in, "select 'tried ' || pg_try_advisory_lock(%s);\n", key)
 	soon(t, 10*time.Second, func() error {
 		if !strings.Contains(out.String(), "tried false") {
-			return errors.New("psql says " + out.String())
+			return errors.New("psql wrote " + out.String())
 		}
 		return nil
 	})
@@ -86,7 +86,7 @@ func TestStore_psql(t *testing.T) {
 	}
 }
 
-// A syncBuffer may be written and read at the same time.
+// A syncBuffer may be written and read concurrently.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -104,7 +104,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// TestKey pins the numbers: other programs count on them.
+// TestKey pins the numbers: other programs depend on them.
 func TestKey(t *testing.T) {
 	for name, want := range map[string]int64{"": -2039914840885289964, "abc": -5010229573455851542, "key": 3202306911907497721} {
 		if got := pgadvisory.Key(name); got != want {
@@ -113,7 +113,8 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestStore_collision shows that two names with one number refuse each other, and that no one is granted what another holds.
+// TestStore_collision shows that two names with one number refuse each other, and that no lock is
+// granted twice.
 func TestStore_collision(t *testing.T) {
 	t.Parallel()
 	_, url := server(t)
@@ -135,7 +136,7 @@ func TestStore_collision(t *testing.T) {
 	refused(t, a, exclusive("three", time.Minute))
 }
 
-// TestKey_apart shows that names differ whose numbers of 32 bits are the same.
+// TestKey_apart shows that names with the same 32-bit number have different keys.
 func TestKey_apart(t *testing.T) {
 	seen := map[int32]string{}
 	for i := range 300_000 {
@@ -152,7 +153,8 @@ func TestKey_apart(t *testing.T) {
 	t.Fatal("no pair was found: the numbers are not spread")
 }
 
-// TestStore_pooler shows that a pooler which mixes connections is refused, and one that does not is not.
+// TestStore_pooler shows that a pooler that mixes connections is refused, and that another one is
+// accepted.
 func TestStore_pooler(t *testing.T) {
 	t.Parallel()
 	pg := testenv.Postgres(t, testenv.Shared())
@@ -180,7 +182,7 @@ func TestStore_pooler(t *testing.T) {
 	free(t, b, take1(t, b, "pooled"))
 }
 
-// TestStore_many_keys holds a thousand keys on few connections; to give one back frees that one alone.
+// TestStore_many_keys holds a thousand keys on few connections. Releasing one frees only that one.
 func TestStore_many_keys(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -220,8 +222,9 @@ func TestStore_many_keys(t *testing.T) {
 	}
 }
 
-// TestStore_line shows that who waits stands in the server's own line: no poll, no grant lost, nothing left behind.
-func TestStore_line(t *testing.T) {
+// TestStore_queue shows that waiters stand in the server's queue: no poll, no lost grant, no lock
+// left behind.
+func TestStore_queue(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
 	var lockers []*distlock.Locker
@@ -263,7 +266,7 @@ func TestStore_line(t *testing.T) {
 	}
 	wg.Wait()
 	if d := watch.Elapsed(); d > 15*time.Second {
-		t.Errorf("60 turns of 5 ms took %v: who waits was not woken", d)
+		t.Errorf("60 holds of 5 ms took %v: waiters were not woken", d)
 	}
 	soon(t, 5*time.Second, func() error {
 		if n := locks(t, pg, url); n != 0 {
@@ -273,8 +276,8 @@ func TestStore_line(t *testing.T) {
 	})
 }
 
-// TestStore_line_left shows that who stops waiting leaves the server's line.
-func TestStore_line_left(t *testing.T) {
+// TestStore_queue_left shows that a waiter that gives up leaves the server's queue.
+func TestStore_queue_left(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
 	a, b := opened(t, url), opened(t, url)
@@ -299,7 +302,7 @@ func TestStore_line_left(t *testing.T) {
 			return nil
 		})
 	}
-	// One whose owner does not come is given back.
+	// A lock that its owner does not take is released.
 	w := exclusive("key", time.Minute)
 	wake := driver.Watch(t.Context(), b, w.ID)
 	refused(t, b, w)
@@ -308,12 +311,14 @@ func TestStore_line_left(t *testing.T) {
 	soon(t, 5*time.Second, func() error { return got(t, a, exclusive("key", time.Minute)) })
 }
 
-// TestStore_questions shows that nobody waits in line on a connection that a question is about to be sent on: its answer would come when the wait is over.
+// TestStore_questions shows that no waiter uses a connection on which a question is about to be
+// sent: the answer would arrive only after the wait.
 func TestStore_questions(t *testing.T) {
 	t.Parallel()
 	_, url := server(t)
 	s := opened(t, url)
-	short, long := exclusive("short", time.Minute), exclusive("long", time.Hour) // each on a connection of its own
+	// Each on a connection of its own.
+	short, long := exclusive("short", time.Minute), exclusive("long", time.Hour)
 	take(t, s, short)
 	take(t, s, long)
 	free(t, s, short.ID)
@@ -321,14 +326,15 @@ func TestStore_questions(t *testing.T) {
 	if n := s.Links(); n < 2 {
 		t.Fatalf("%d connections, want one to wait on", n)
 	}
-	for range 30 { // which of them is picked is luck
-		if taken, err := s.Asked(t.Context()); taken || err != nil {
+	for range 30 { // the choice is random
+		if taken, err := s.WaiterTakesQuestion(t.Context()); taken || err != nil {
 			t.Fatalf("the connection of a question is taken: %v, %v", taken, err)
 		}
 	}
 }
 
-// TestStore_connections shows that there are no more connections than Options say, also of one who waited for all that it holds.
+// TestStore_connections shows that there are no more connections than Options allow, even if every
+// lock was granted in the queue.
 func TestStore_connections(t *testing.T) {
 	t.Parallel()
 	_, url := server(t)
@@ -339,7 +345,7 @@ func TestStore_connections(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		driver.Watch(ctx, s, w.ID)
 		refused(t, s, w)
-		time.Sleep(20 * time.Millisecond) // it may stand in line by now
+		time.Sleep(20 * time.Millisecond) // it may be in the queue by now
 		free(t, rival, held.ID)
 		soon(t, 5*time.Second, func() error { return got(t, s, w) })
 		cancel()
@@ -349,7 +355,8 @@ func TestStore_connections(t *testing.T) {
 	}
 }
 
-// TestStore_grants shows the least that a role needs, and what is said to one that has less.
+// TestStore_grants shows the permissions that a role needs, and the errors for a role that has
+// fewer.
 func TestStore_grants(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -369,20 +376,20 @@ func TestStore_grants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	password, _ := u.User.Password() // a server that others started may ask for one
+	password, _ := u.User.Password() // a server started by others may require one
 	u.User = neturl.UserPassword(app, password)
 	as := u.String()
 	run("create role " + app + " login password '" + strings.ReplaceAll(password, "'", "''") + "'")
 	t.Cleanup(func() {
 		_, _ = pg.Query(context.Background(), "drop role if exists "+app)
 	})
-	wants := func(word string) {
+	wants := func(text string) {
 		t.Helper()
-		if s, err := pgadvisory.Open(t.Context(), as); err == nil || !strings.Contains(err.Error(), word) {
+		if s, err := pgadvisory.Open(t.Context(), as); err == nil || !strings.Contains(err.Error(), text) {
 			if err == nil {
 				s.Close()
 			}
-			t.Errorf("%v, want %q", err, word)
+			t.Errorf("%v, want %q", err, text)
 		}
 	}
 	wants("permission denied")
@@ -395,7 +402,7 @@ func TestStore_grants(t *testing.T) {
 	wants("may not use it")
 	run("grant usage on schema distlock to " + app + "; grant usage on sequence distlock.advisory_fence to " + app)
 	s := opened(t, as)
-	// V11: the role took what another role asks for.
+	// The role acquired a lock that another role needs.
 	take(t, s, exclusive("theirs", time.Minute))
 	refused(t, opened(t, url), exclusive("theirs", time.Minute))
 	run("alter sequence distlock.advisory_fence cache 10")
@@ -441,7 +448,7 @@ func TestStore_oldServer(t *testing.T) {
 	}
 }
 
-// TestNew_together opens many stores at once in a database that has nothing yet.
+// TestNew_together opens many stores at once in an empty database.
 func TestNew_together(t *testing.T) {
 	t.Parallel()
 	_, url := server(t)
@@ -463,7 +470,7 @@ func TestNew_together(t *testing.T) {
 func TestNew_standby(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Postgres(t)
-	opened(t, primary.URL) // it makes the sequence
+	opened(t, primary.URL) // creates the sequence
 	standby := testenv.Postgres(t, testenv.StandbyOf(primary))
 	s, err := pgadvisory.Open(t.Context(), standby.URL)
 	if err == nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/distlock/distlock/store/pgadvisory"
 )
 
-// BenchmarkPair compares the pair of the store with the bare statements on one connection, in turn. It tells the medians.
+// BenchmarkPair compares a lock and unlock of the store with the plain statements on one
+// connection, alternately. It reports the medians.
 func BenchmarkPair(b *testing.B) {
 	pg := testenv.Postgres(b, testenv.Shared())
 	url := pg.Database(b)

@@ -13,7 +13,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// The table of docs/pgadvisory.md says yes to what the store can do, and no to what is refused.
+// The table of docs/pgadvisory.md says yes for every supported feature and no for every refused
+// one.
 func TestStore_can(t *testing.T) {
 	t.Parallel()
 	_, url := server(t)
@@ -85,24 +86,24 @@ func TestStore_can(t *testing.T) {
 	for row := range strings.SplitSeq(table, "\n") {
 		cells := strings.Split(row, "|")
 		yes := strings.HasPrefix(cells[2], " yes")
-		for word := range strings.SplitSeq(strings.TrimSpace(cells[1]), ", ") {
-			call := calls[word]
+		for feature := range strings.SplitSeq(strings.TrimSpace(cells[1]), ", ") {
+			call := calls[feature]
 			if call == nil {
-				t.Errorf("%q is in the table, or twice, and nothing tries it", word)
+				t.Errorf("%q is in the table, or twice, and nothing tries it", feature)
 				continue
 			}
-			delete(calls, word)
+			delete(calls, feature)
 			if err := call(t.Context()); yes && err != nil || !yes && !errors.Is(err, errors.ErrUnsupported) {
-				t.Errorf("%s: %v, and the table says%s", word, err, cells[2])
+				t.Errorf("%s: %v, and the table says%s", feature, err, cells[2])
 			}
 		}
 	}
-	for word := range calls {
-		t.Errorf("%q is not in the table", word)
+	for feature := range calls {
+		t.Errorf("%q is not in the table", feature)
 	}
 }
 
-// handle is one that another store made.
+// handle returns a handle of another store.
 func handle(t *testing.T) distlock.Handle {
 	t.Helper()
 	l, err := distlock.New(mem.New())
@@ -121,7 +122,7 @@ func handle(t *testing.T) distlock.Handle {
 	return h
 }
 
-// can is errors.ErrUnsupported if there is no such feature.
+// can returns errors.ErrUnsupported if there is no such feature.
 func can(has bool) error {
 	if has {
 		return nil

@@ -6,55 +6,55 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A state is what is the case with a claim.
+// A state is the state of a claim.
 type state int
 
 const (
-	asked   state = iota // the server has not answered yet
-	waiting              // in the server's line
-	ready                // granted from the line, and its owner has not asked for it yet
+	requested state = iota // the server has not answered yet
+	waiting                // in the server's queue
+	ready                  // granted from the queue, before the owner's next attempt
 	held
-	leaving // it is given back
+	releasing // being released
 	ended
 )
 
-// A claim is a lock that the store holds, or is about to. It is guarded by the store's lock.
+// A claim is a lock that the store holds or is about to hold. Store.mu guards it.
 type claim struct {
 	driver.ID
-	number        int64
-	link          *link // nil: there is none yet
-	weight        int64
-	fence         uint64
-	holder, party string
-	ttl           time.Duration // that the link counts with
+	number       int64
+	link         *link // nil: there is none yet
+	weight       int64
+	fence        uint64
+	holder, task string
+	ttl          time.Duration // as counted by the link
 
 	state   state
-	doubted bool          // nobody knows whether the server holds it
-	since   time.Duration // when it was granted; of one that waits or is ready: a time before which the server did not grant it
-	ends    time.Duration // when its TTL is over
-	timer   *time.Timer   // until ends; of one that is ready, until it is given back
+	doubted bool          // unknown whether the server holds the lock
+	since   time.Duration // time of the grant; if waiting or ready: the server granted it no earlier
+	ends    time.Duration // end of the TTL
+	timer   *time.Timer   // runs until ends; if ready, until the release
 
-	busy *attempt // what is under way with it; nothing else is begun meanwhile
+	busy *operation // the operation in progress; no other one starts meanwhile
 }
 
-// An attempt is something under way with a claim.
-type attempt struct {
-	done chan struct{} // closed when the rest is set
+// An operation is an action in progress on a claim.
+type operation struct {
+	done chan struct{} // closed when the fields below are set
 	ok   bool
 	err  error
 }
 
-func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
+func newOperation() *operation { return &operation{done: make(chan struct{})} }
 
-// What follows is called with the store's lock held.
+// Store.mu is held in all functions below.
 
-// begin notes that something is under way with the claim.
-func (c *claim) begin() *attempt {
-	c.busy = newAttempt()
+// begin starts an operation on the claim.
+func (c *claim) begin() *operation {
+	c.busy = newOperation()
 	return c.busy
 }
 
-// finish notes how it went.
+// finish ends the operation with its result.
 func (c *claim) finish(ok bool, err error) {
 	if a := c.busy; a != nil {
 		a.ok, a.err = ok, err
@@ -63,16 +63,16 @@ func (c *claim) finish(ok bool, err error) {
 	}
 }
 
-// exclusive reports whether the claim leaves room for nobody.
+// exclusive reports whether the claim excludes all others.
 func (c *claim) exclusive() bool { return c.weight == driver.Whole }
 
-// add notes a claim, on a link if it has one.
+// add adds a claim, on a link if it has one.
 func (s *Store) add(c *claim) {
 	s.claims[c.ID] = c
 	s.list(c)
 }
 
-// list has those who ask for the number see the claim.
+// list makes the claim visible to attempts on its number.
 func (s *Store) list(c *claim) {
 	if s.byKey[c.number] == nil {
 		s.byKey[c.number] = map[*claim]bool{}
@@ -80,7 +80,7 @@ func (s *Store) list(c *claim) {
 	s.byKey[c.number][c] = true
 }
 
-// unlist hides the claim from them, and from its owner.
+// unlist hides the claim from these attempts and from its owner.
 func (s *Store) unlist(c *claim) {
 	if s.claims[c.ID] == c {
 		delete(s.claims, c.ID)
@@ -91,18 +91,18 @@ func (s *Store) unlist(c *claim) {
 	}
 }
 
-func (s *Store) place(c *claim, l *link) {
+func (s *Store) assign(c *claim, l *link) {
 	c.link = l
 	l.holds[c.number]++
 	l.claims[c] = true
 }
 
-// remove forgets a claim that has ended. The link's account of TTLs is not touched.
+// remove deletes an ended claim. It does not change the TTLs that the link counts.
 func (s *Store) remove(c *claim) {
 	if c.state == ended {
 		return
 	}
-	told := c.state == held || c.state == leaving
+	wasHeld := c.state == held || c.state == releasing
 	c.state = ended
 	if c.timer != nil {
 		c.timer.Stop()
@@ -116,19 +116,19 @@ func (s *Store) remove(c *claim) {
 		}
 		s.settle(l, c.number)
 	}
-	if told {
-		s.watches.tellKey(c.number)
+	if wasHeld {
+		s.watches.notifyKey(c.number)
 	}
 }
 
-// countDown counts one less, and forgets what is none.
+// countDown decrements a counter, and deletes it at zero.
 func countDown(counts map[int64]int, number int64) {
 	if counts[number]--; counts[number] <= 0 {
 		delete(counts, number)
 	}
 }
 
-// hold makes a claim one that is held, for a TTL from now.
+// hold changes the state of a claim to held, for a TTL from now.
 func (s *Store) hold(c *claim, ttl time.Duration) {
 	now := s.clock.Now()
 	if c.state != held {
@@ -146,7 +146,7 @@ func (s *Store) arm(c *claim, d time.Duration, f func(*claim)) {
 	c.timer = time.AfterFunc(d, func() { f(c) })
 }
 
-// used is the sum of the weights that this process holds.
+// used returns the sum of the weights that this process holds.
 func (s *Store) used(number int64) (sum int64) {
 	for c := range s.byKey[number] {
 		if c.state == held {
@@ -156,11 +156,11 @@ func (s *Store) used(number int64) (sum int64) {
 	return sum
 }
 
-// shown is a claim as it is told.
+// shown returns the public form of a claim.
 func (s *Store) shown(c *claim) driver.Claim {
 	now := s.clock.Now()
 	return driver.Claim{
 		Key: c.Key, Owner: driver.Tag(c.Owner), Weight: c.weight, Limit: driver.Whole, Fence: c.fence,
-		Holder: c.holder, Task: c.party, Held: now - c.since, Left: max(c.ends-now, 1),
+		Holder: c.holder, Task: c.task, Held: now - c.since, Left: max(c.ends-now, 1),
 	}
 }

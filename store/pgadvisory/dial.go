@@ -12,30 +12,30 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// dialLimit bounds how long a connection may take to be made.
+// dialLimit bounds the time to connect.
 const dialLimit = 10 * time.Second
 
-// ErrPooler says that a pooler gives a connection of the server to others between transactions.
-var ErrPooler = errors.New("pgadvisory: a pooler stands before the server that does not keep connections apart (PgBouncer: pool_mode transaction or statement), " +
+// ErrPooler reports that a pooler gives a server connection to other clients between transactions.
+var ErrPooler = errors.New("pgadvisory: a pooler in front of the server does not keep connections apart (PgBouncer: pool_mode transaction or statement), " +
 	"so that two clients would hold one lock: connect to the server itself, or use pool_mode session, or the lease table")
 
-// Settings of every connection. What a server does not know is left out. Limits on statements and transactions
-// would cut short those that wait in line. The others let the server notice that a client is gone; some systems cannot do
-// so, and refuse.
+// The settings of every connection. Settings that a server does not know are left out. Limits on
+// statements and transactions would end waits in the queue. The optional settings let the server
+// notice that a client is gone; some systems do not support them and refuse.
 const (
-	needed = `select set_config(name, value, false) from (values
+	required = `select set_config(name, value, false) from (values
 		('statement_timeout', '0'), ('lock_timeout', '0'), ('transaction_timeout', '0'), ('idle_session_timeout', '60s'),
 		('synchronous_commit', case current_setting('synchronous_commit') when 'off' then 'on' else current_setting('synchronous_commit') end)
 		) as t (name, value) where current_setting(name, true) is not null`
-	wished = `select set_config(name, value, false) from (values
+	optional = `select set_config(name, value, false) from (values
 		('client_connection_check_interval', '2s'), ('tcp_user_timeout', '10s'),
 		('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '3'), ('tcp_keepalives_count', '3')
 		) as t (name, value) where current_setting(name, true) is not null`
 
-	firstLease = time.Minute // the idle_session_timeout of needed
+	firstLease = time.Minute // the idle_session_timeout of required
 )
 
-// connect makes a connection that can take locks.
+// connect makes a connection that can acquire locks.
 func (s *Store) connect(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -45,7 +45,7 @@ func (s *Store) connect(ctx context.Context) (*link, error) {
 	}
 	l, err := s.prepare(ctx, pg)
 	if err != nil {
-		// Nothing is held: an end without a word is no harm.
+		// The connection holds nothing, so a failed close is harmless.
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = pg.Close(closing)
@@ -60,19 +60,19 @@ func (s *Store) prepare(ctx context.Context, pg *pgconn.PgConn) (*link, error) {
 		return nil, unavailable(err)
 	}
 	if v, _ := strconv.Atoi(rows[0][0]); v < 140000 {
-		return nil, fmt.Errorf("pgadvisory: the server's version is %d, and before 14 it cannot end a connection that is idle: %w", v/10000, errors.ErrUnsupported)
+		return nil, fmt.Errorf("pgadvisory: the server's version is %d, and servers before 14 cannot end idle connections: %w", v/10000, errors.ErrUnsupported)
 	}
 	if rows[0][1] == "t" {
-		return nil, fmt.Errorf("%w: pgadvisory: the server is a standby, on which a lock excludes nobody at the primary", driver.ErrUnavailable)
+		return nil, fmt.Errorf("%w: pgadvisory: the server is a standby, and its locks exclude nobody at the primary", driver.ErrUnavailable)
 	}
-	if _, err := query(ctx, pg, needed); err != nil {
+	if _, err := query(ctx, pg, required); err != nil {
 		return nil, unavailable(err)
 	}
 	var refused *pgconn.PgError
-	if _, err := query(ctx, pg, wished); err != nil && !errors.As(err, &refused) {
+	if _, err := query(ctx, pg, optional); err != nil && !errors.As(err, &refused) {
 		return nil, unavailable(err)
 	}
-	for v, sql := range statements(s.next()) {
+	for v, sql := range statements(s.fenceSQL()) {
 		types := []uint32{oidBigint, oidText}
 		if v == look {
 			types = types[:1]
@@ -81,14 +81,14 @@ func (s *Store) prepare(ctx context.Context, pg *pgconn.PgConn) (*link, error) {
 			return nil, unavailable(err)
 		}
 	}
-	w, err := newWire(pg)
+	c, err := newConn(pg)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	if w.pid, err = strconv.ParseInt(rows[0][2], 10, 64); err != nil {
+	if c.pid, err = strconv.ParseInt(rows[0][2], 10, 64); err != nil {
 		return nil, unavailable(err)
 	}
-	l := newLink(w)
+	l := newLink(c)
 	l.lease = firstLease
 	return l, nil
 }
@@ -98,7 +98,8 @@ const (
 	oidText   = 25
 )
 
-// query runs one statement by the simple protocol, which every pooler passes on, and returns the rows as text.
+// query runs one statement with the simple protocol, which every pooler supports, and returns the
+// rows as text.
 func query(ctx context.Context, pg *pgconn.PgConn, sql string) ([][]string, error) {
 	all, err := pg.Exec(ctx, sql).ReadAll()
 	if err != nil {

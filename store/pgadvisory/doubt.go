@@ -1,18 +1,20 @@
 package pgadvisory
 
-// A connection has a shared lock as often as it took it. The server does not tell how often, an unlock takes back one of them
-// whoever asked for it, and a rollback undoes neither. So when a statement that takes or frees a lock fails, it may have been done or not,
-// and to free the lock again may free it for another reader on the same connection, who would not be told.
+// A connection holds a shared lock as many times as it acquired it. The server does not report the
+// count, an unlock removes one of them without regard to the reader, and a rollback undoes neither.
+// When a statement that acquires or frees a lock fails, it may have had its effect or not. A second
+// unlock may then free the lock of another reader on the same connection, and nobody would notice.
 //
-// Such a claim is in doubt. It is given back when no claim on its connection but such ones is left of the number: then an unlock too
-// many finds nothing. Until then those who do hold the lock keep it, and more may join them. The connection is not broken: that would
-// end what others hold.
+// Such a claim is in doubt. It is freed when the connection has only claims in doubt on that
+// number: then an unlock too many has no effect. Until then the real holders keep the lock, and
+// more readers may join them. The connection stays open: closing it would end the claims of others.
 
-// doubt notes that nobody knows whether the server holds the lock of a claim that is busy. It reports whether the claim can be given
-// back now. If not, it is ended for its owner, and given back later. It is called with the lock held.
+// doubt records that it is unknown whether the server holds the lock of a busy claim. It reports
+// whether the claim can be freed now. If not, the claim ends for its owner and is freed later. s.mu
+// is held.
 func (s *Store) doubt(c *claim, reason error) (now bool) {
 	l := c.link
-	c.state = leaving
+	c.state = releasing
 	if !c.doubted {
 		c.doubted = true
 		l.doubts[c.number]++
@@ -27,18 +29,19 @@ func (s *Store) doubt(c *claim, reason error) (now bool) {
 	return false
 }
 
-// settle gives back the claims in doubt, if there are no others of the number on a connection. While it does, nobody joins: one who did
-// so before the unlock is sent would be freed by it. It is called with the lock held.
+// settle frees the claims in doubt if the connection has no other claims on the number. Meanwhile
+// no reader joins: the unlock could free the lock of a reader that joined before it was sent. s.mu
+// is held.
 func (s *Store) settle(l *link, number int64) {
 	if n := l.doubts[number]; n == 0 || n < l.holds[number] {
 		return
 	}
 	for c := range l.claims {
-		if c.number != number || c.busy != nil { // it is given back just now
+		if c.number != number || c.busy != nil { // it is being freed
 			continue
 		}
 		c.begin()
 		s.list(c)
-		s.wg.Go(func() { s.freeUnseen(c, 0, nil) })
+		s.wg.Go(func() { s.freeAsync(c, 0, nil) })
 	}
 }

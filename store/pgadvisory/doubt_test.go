@@ -17,8 +17,9 @@ const (
 	freeShared = "pg_advisory_unlock_shared"
 )
 
-// spoiled puts functions that fail in the way of the server's own for those who come through the URL. Each does what the server's does, and
-// fails in a call that fail names, before it does that or after; 0: in none. Who locks its gate holds it up.
+// spoiled puts failing functions before those of the server, for clients that use the returned URL.
+// Each one works as the server's, and fails in the call that fail names, before or after its
+// effect; 0: in none. A lock on its gate delays it.
 func spoiled(t *testing.T, url string) (through string, fail func(name string, call int, after bool)) {
 	t.Helper()
 	run := func(sql string) {
@@ -35,7 +36,7 @@ func spoiled(t *testing.T, url string) (through string, fail func(name string, c
 	run("create schema spoiled")
 	fail = func(name string, call int, after bool) {
 		t.Helper()
-		// No rollback undoes a sequence: it counts also the calls that fail.
+		// No rollback undoes a sequence: it also counts failed calls.
 		run(fmt.Sprintf(`create sequence spoiled.calls_of_%[1]s; create table spoiled.gate_of_%[1]s ();
 			create function spoiled.%[1]s(number bigint) returns boolean language plpgsql as $$
 			declare done boolean; fails boolean := nextval('spoiled.calls_of_%[1]s') = %[2]d;
@@ -50,11 +51,11 @@ func spoiled(t *testing.T, url string) (through string, fail func(name string, c
 	return url + "&search_path=spoiled,pg_catalog", fail
 }
 
-// moments are when a statement fails: what it is to do is not done, or done.
+// moments are the moments of failure: before and after the effect of the statement.
 var moments = map[string]bool{"before": false, "after": true}
 
-// TestStore_join_fails has a reader fail to join another on its connection, before it has the lock or after. The other keeps its
-// own, those who fail can ask again, and no lock is left behind.
+// TestStore_join_fails lets a reader fail to join another on its connection, before or after its
+// lock. The other one keeps its lock, failed readers can try again, and no lock is left behind.
 func TestStore_join_fails(t *testing.T) {
 	for name, after := range moments {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +81,8 @@ func TestStore_join_fails(t *testing.T) {
 	}
 }
 
-// TestStore_free_fails has one of two readers on a connection fail to give its lock back. The other keeps its own, and no lock is
-// left behind.
+// TestStore_free_fails lets one of two readers on a connection fail to release its lock. The other
+// one keeps its lock, and no lock is left behind.
 func TestStore_free_fails(t *testing.T) {
 	for name, after := range moments {
 		t.Run(name, func(t *testing.T) {
@@ -105,8 +106,8 @@ func TestStore_free_fails(t *testing.T) {
 	}
 }
 
-// TestStore_free_fails_alone has the only reader on a connection fail to give its lock back: it is tried again, and its owner hears
-// nothing of it.
+// TestStore_free_fails_alone lets the only reader on a connection fail to release its lock: the
+// store tries again, and its owner does not notice.
 func TestStore_free_fails_alone(t *testing.T) {
 	for name, after := range moments {
 		t.Run(name, func(t *testing.T) {
@@ -125,8 +126,8 @@ func TestStore_free_fails_alone(t *testing.T) {
 	}
 }
 
-// TestStore_doubt_is_settled_alone has a reader ask while a lock that may not be held is given back: it waits, and sends nothing that the
-// unlock could undo.
+// TestStore_doubt_is_settled_alone lets a reader attempt a lock while an uncertain one is freed:
+// the attempt waits, and sends nothing that the unlock could undo.
 func TestStore_doubt_is_settled_alone(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -150,7 +151,7 @@ func TestStore_doubt_is_settled_alone(t *testing.T) {
 	soon(t, 5*time.Second, func() error {
 		rows, err := pg.Query(t.Context(), "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = '"+database(url)+"'")
 		if err == nil && len(rows) != 1 {
-			err = fmt.Errorf("%d stand at the gate", len(rows))
+			err = fmt.Errorf("%d wait at the gate", len(rows))
 		}
 		return err
 	})
@@ -165,10 +166,10 @@ func TestStore_doubt_is_settled_alone(t *testing.T) {
 	if err := <-failed; !errors.Is(err, driver.ErrUnavailable) {
 		t.Error("Acquire:", err)
 	}
-	take(t, s, exclusive("key", time.Minute)) // it would find a reader that has asked
+	take(t, s, exclusive("key", time.Minute)) // it would find a reader
 }
 
-// stillHeld wants a claim to be renewed, and a rival to be refused.
+// stillHeld checks that a claim can be renewed and that a rival is refused.
 func stillHeld(t *testing.T, s, rival driver.Store, id driver.ID) {
 	t.Helper()
 	if _, err := s.Renew(t.Context(), driver.Renewal{ID: id, TTL: time.Minute}); err != nil {

@@ -75,7 +75,7 @@ func ExampleTryLockTx() {
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		fence, granted, err := pgadvisory.TryLockTx(ctx, tx, "nightly", nil)
 		if err != nil || !granted {
-			return err // somebody else does it
+			return err // another process does the work
 		}
 		_, err = tx.Exec(ctx, "update report set made = now(), fence = $1 where fence <= $1", fence)
 		return err
@@ -111,7 +111,7 @@ func ExampleStore_Losses() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	for _, id := range <-s.Losses(ctx) { // a connection is over
+	for _, id := range <-s.Losses(ctx) { // a connection has ended
 		log.Println("lost", id.Key)
 	}
 }

@@ -2,17 +2,17 @@ package pgadvisory
 
 import "context"
 
-// Collide makes names that share what f returns share a lock.
+// Collide makes names with the same result of f share a lock.
 func (s *Store) Collide(f func(name string) int64) { s.number = f }
 
-// Links tells how many connections the store has.
+// Links returns the number of connections of the store.
 func (s *Store) Links() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.links)
 }
 
-// PIDs are the server's processes that hold something.
+// PIDs returns the server processes that hold locks.
 func (s *Store) PIDs() (pids []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,15 +24,16 @@ func (s *Store) PIDs() (pids []int64) {
 	return pids
 }
 
-// Asked picks a connection for a question, and reports whether one who waits in line could take it before the question is sent.
-func (s *Store) Asked(ctx context.Context) (taken bool, err error) {
-	l, err := s.any(ctx)
+// WaiterTakesQuestion picks a connection for a question, and reports whether a waiter could take it
+// before the question is sent.
+func (s *Store) WaiterTakesQuestion(ctx context.Context) (taken bool, err error) {
+	l, err := s.anyLink(ctx)
 	if err != nil {
 		return false, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken = s.spare() == l
+	taken = s.surplus() == l
 	l.questions--
 	return taken, nil
 }

@@ -20,7 +20,7 @@ import (
 
 var roles = testenv.Roles{"holder": holder}
 
-// holder holds a key until it is told to go, and then says whether it still may.
+// holder holds a key until its input ends, and then reports whether its lease is lost.
 func holder(args []string) int {
 	ctx := context.Background()
 	s, err := pgadvisory.Open(ctx, args[0])
@@ -49,28 +49,29 @@ func holder(args []string) int {
 	return 0
 }
 
-// through returns a URL by way of a proxy.
+// through returns a URL that leads through a proxy.
 func through(p *testenv.ProxyServer, addr, url string) string {
 	return strings.Replace(url, addr, p.Addr, 1)
 }
 
-// lostSoon wants a claim to be told lost without a renewal.
+// lostSoon checks that the loss of a claim is reported without a renewal.
 func lostSoon(t *testing.T, s *pgadvisory.Store, id driver.ID, lost <-chan []driver.ID) {
 	t.Helper()
 	select {
 	case ids := <-lost:
 		if !slices.Contains(ids, id) {
-			t.Fatal("told of others:", ids)
+			t.Fatal("other claims were reported:", ids)
 		}
 	case <-time.After(5 * time.Second):
-		t.Fatal("the loss was not told")
+		t.Fatal("the loss was not reported")
 	}
 	if _, err := s.Renew(t.Context(), driver.Renewal{ID: id, TTL: time.Minute}); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatal("Renew:", err)
 	}
 }
 
-// TestStore_backend_ended shows that a holder whose connection the server ends is told at once, and that nothing is taken again by itself.
+// TestStore_backend_ended shows that a holder whose connection the server ends is notified at once,
+// and that nothing is acquired again automatically.
 func TestStore_backend_ended(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -87,7 +88,7 @@ func TestStore_backend_ended(t *testing.T) {
 	select {
 	case <-wake:
 	case <-time.After(5 * time.Second):
-		t.Error("who watches the key was not woken")
+		t.Error("the watcher of the key was not woken")
 	}
 	next := exclusive("key", time.Minute)
 	soon(t, 5*time.Second, func() error { return got(t, b, next) })
@@ -100,7 +101,8 @@ func TestStore_backend_ended(t *testing.T) {
 	refused(t, a, r)
 }
 
-// TestStore_lease_ended shows that a lease is lost when its connection is, and not with its next renewal.
+// TestStore_lease_ended shows that a lease is lost with its connection, and not at its next
+// renewal.
 func TestStore_lease_ended(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -122,7 +124,7 @@ func TestStore_lease_ended(t *testing.T) {
 	select {
 	case <-lease.Done():
 	case <-time.After(5 * time.Second):
-		t.Fatal("the loss was not told")
+		t.Fatal("the loss was not reported")
 	}
 	if err := lease.Err(); !errors.Is(err, distlock.ErrLost) {
 		t.Error(err)
@@ -143,8 +145,8 @@ func TestStore_holder_killed(t *testing.T) {
 	soon(t, 5*time.Second, func() error { return got(t, s, exclusive("key", time.Minute)) })
 }
 
-// TestStore_holder_stopped shows that the server ends what a stopped process holds, not before its TTL, and that the process knows
-// when it runs again.
+// TestStore_holder_stopped shows that the server ends the claims of a stopped process, not before
+// their TTL, and that the process notices when it runs again.
 func TestStore_holder_stopped(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -170,11 +172,12 @@ func TestStore_holder_stopped(t *testing.T) {
 	h.Resume()
 	h.Say("go")
 	if line := h.Line(); line != "true" {
-		t.Error("the holder thinks that it still holds:", line)
+		t.Error("the holder still trusts its lease:", line)
 	}
 }
 
-// TestStore_cut_off shows that a rival is granted only after the trust of a holder whose link swallows everything.
+// TestStore_cut_off shows that a rival is granted only after the trust of a holder whose network
+// drops everything.
 func TestStore_cut_off(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -193,7 +196,7 @@ func TestStore_cut_off(t *testing.T) {
 	p.Cut(testenv.Both)
 	last := make(chan time.Time)
 	go func() {
-		var trusted time.Time // it was so then, or later
+		var trusted time.Time // at this time or later
 		for now := time.Now(); lease.Err() == nil; now = time.Now() {
 			trusted = now
 			time.Sleep(time.Millisecond)
@@ -210,7 +213,8 @@ func TestStore_cut_off(t *testing.T) {
 	soon(t, 15*time.Second, func() error { return got(t, a, exclusive("other", time.Minute)) })
 }
 
-// TestStore_lost_reply cuts the connection where the reply to a grant is: the outcome is unknown, and asking again repairs it.
+// TestStore_lost_reply cuts the connection during the reply to a grant: the outcome is unknown, and
+// another attempt repairs it.
 func TestStore_lost_reply(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -233,7 +237,7 @@ func TestStore_lost_reply(t *testing.T) {
 	}
 }
 
-// take1 takes a key exclusively.
+// take1 acquires a key exclusively.
 func take1(t testing.TB, s driver.Store, key string) driver.ID {
 	t.Helper()
 	r := exclusive(key, time.Minute)
@@ -241,7 +245,8 @@ func take1(t testing.TB, s driver.Store, key string) driver.ID {
 	return r.ID
 }
 
-// TestStore_restart shows that a restart of the server frees everything and is told, that fences rise, and that no process has to be restarted.
+// TestStore_restart shows that a restart of the server frees everything and is reported, that
+// fences rise, and that no client needs a restart.
 func TestStore_restart(t *testing.T) {
 	t.Parallel()
 	pg := testenv.Postgres(t)
@@ -265,8 +270,9 @@ func TestStore_restart(t *testing.T) {
 	}
 }
 
-// TestStore_failover shows that a new primary knows nothing of locks, that the holder is told, and that the store finds the new one. Here
-// the standby had all fences; one that is behind would not.
+// TestStore_failover shows that a new primary has no locks, that the holder is notified, and that
+// the store finds the new primary. Here the standby had all fences; a standby that is behind would
+// not.
 func TestStore_failover(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Postgres(t)
@@ -297,7 +303,8 @@ func TestStore_failover(t *testing.T) {
 	}
 }
 
-// TestStore_late_grant holds back the news of a grant in the server's line for longer than anybody may trust it. Who takes it then has it for a whole TTL.
+// TestStore_late_grant delays the answer about a grant in the server's queue for longer than
+// anybody may trust it. The attempt that takes it then has it for a whole TTL.
 func TestStore_late_grant(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -328,8 +335,9 @@ func TestStore_late_grant(t *testing.T) {
 	}
 }
 
-// TestStore_no_connections_left shows that what is held stays so when the server takes no more connections, that those the store has go on, and that a store
-// which has none is told unavailable.
+// TestStore_no_connections_left shows that locks stay held when the server accepts no more
+// connections, that existing connections continue, and that a store without one returns
+// unavailable.
 func TestStore_no_connections_left(t *testing.T) {
 	t.Parallel()
 	pg := testenv.Postgres(t, testenv.Config("max_connections = 12", "max_wal_senders = 0"))
@@ -342,7 +350,7 @@ func TestStore_no_connections_left(t *testing.T) {
 			c.Close(context.Background())
 		}
 	}()
-	// Those that were closed before have their places until the server's processes have ended.
+	// Closed connections use their slots until the server's processes have ended.
 	soon(t, 20*time.Second, func() error {
 		for {
 			c, err := pgx.Connect(t.Context(), pg.URL)
@@ -359,7 +367,7 @@ func TestStore_no_connections_left(t *testing.T) {
 	if _, err := s.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: time.Minute}); err != nil {
 		t.Error("Renew:", err)
 	}
-	take(t, s, exclusive("other", time.Hour)) // for whose TTL another connection would be better
+	take(t, s, exclusive("other", time.Hour)) // another connection would fit its TTL better
 	free(t, s, r.ID)
 	if _, err := late.Acquire(t.Context(), exclusive("key", time.Minute)); !errors.Is(err, driver.ErrUnavailable) {
 		t.Error("Acquire:", err)
@@ -370,8 +378,8 @@ func TestStore_no_connections_left(t *testing.T) {
 	soon(t, 10*time.Second, func() error { return got(t, late, exclusive("key", time.Minute)) })
 }
 
-// TestStore_statement_cancelled has somebody cancel those who wait in the server's line: they are woken and can wait again, no lock is left behind, and
-// what is held stays so.
+// TestStore_statement_cancelled cancels the waits in the server's queue: the waiters are woken and
+// can wait again, no lock is left behind, and held locks stay held.
 func TestStore_statement_cancelled(t *testing.T) {
 	t.Parallel()
 	pg, url := server(t)
@@ -419,7 +427,7 @@ func locks(t testing.TB, pg *testenv.PostgresServer, url string) int {
 	return n
 }
 
-// idle tells for how long the server has not heard of the one who holds a lock in a database.
+// idle returns how long the server has not heard from the holder of a lock in a database.
 func idle(t testing.TB, pg *testenv.PostgresServer, url string) time.Duration {
 	t.Helper()
 	rows, err := pg.Query(t.Context(), "select extract(epoch from clock_timestamp() - state_change) from pg_locks join pg_stat_activity using (pid) where locktype = 'advisory' and granted and datname = '"+database(url)+"'")
@@ -433,7 +441,7 @@ func idle(t testing.TB, pg *testenv.PostgresServer, url string) time.Duration {
 	return d
 }
 
-// database is the name in a URL.
+// database returns the name in a URL.
 func database(url string) string {
 	name, _, _ := strings.Cut(url[strings.LastIndex(url, "/")+1:], "?")
 	return name

@@ -10,7 +10,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Inspect tells what the server says of itself. Its locks are as old as the server's start: a restart frees them.
+// Inspect reports the state of the server. The age is the time since the server's start, because a
+// restart frees all locks.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -30,11 +31,12 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	r := rows[0]
 	age, _ := strconv.ParseInt(r[3], 10, 64)
 	info := driver.Info{
-		Identity: "pgadvisory:" + r[0] + "/" + r[1], Version: "PostgreSQL " + r[2], Age: max(time.Duration(age)*time.Millisecond, 1),
+		Identity: "pgadvisory:" + r[0] + "/" + r[1], Version: "PostgreSQL " + r[2],
+		Age: max(time.Duration(age)*time.Millisecond, 1),
 	}
 	info.Findings = append(info.Findings,
 		driver.Finding{Level: driver.OK, What: "connections are kept apart, and the server ends those that are idle for longer than the TTL"},
-		s.fences(), strangers(r[5]), standbys(r[4]))
+		s.fences(), otherRoles(r[5]), standbys(r[4]))
 	return info, nil
 }
 
@@ -42,30 +44,34 @@ func (s *Store) fences() driver.Finding {
 	if s.opt.Unfenced {
 		return driver.Finding{
 			Level: driver.Warning, What: "claims have no fences (Unfenced)",
-			Means: "a holder that was stopped cannot be told from the one after it", Cure: "run pgadvisory.Migration, and leave Unfenced out",
+			Means: "a stopped holder cannot be distinguished from the next one",
+			Cure:  "run pgadvisory.Migration, and leave Unfenced out",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "fences come from the sequence " + qualified(s.opt.Schema)}
+	return driver.Finding{
+		Level: driver.OK, What: "fences come from the sequence " + qualified(s.opt.Schema),
+	}
 }
 
-func strangers(roles string) driver.Finding {
+func otherRoles(roles string) driver.Finding {
 	if roles == "0" {
 		return driver.Finding{Level: driver.OK, What: "no other role may connect to the database"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: "roles beside this one may connect to the database: " + roles,
-		Means: "advisory locks know no permissions: each of them can take any lock, and block its holders",
+		Level: driver.Warning, What: "other roles may connect to the database: " + roles,
+		Means: "advisory locks have no permissions: each of these roles can acquire any lock and block others",
 		Cure:  "revoke connect on the database from roles that you do not trust, or use the lease table",
 	}
 }
 
 func standbys(n string) driver.Finding {
 	if n == "0" {
-		return driver.Finding{Level: driver.OK, What: "there is no standby that this role can see: no failover can forget locks"}
+		return driver.Finding{Level: driver.OK,
+			What: "there is no standby that this role can see: no failover can lose locks"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: n + " standbys, which know nothing of locks",
-		Means: "a failover frees every lock at once, and to a standby that is behind may give a fence again",
+		Level: driver.Warning, What: n + " standbys, which have no locks",
+		Means: "a failover frees every lock at once, and one to a standby that is behind may repeat a fence",
 		Cure:  "let protected resources check the fence, and have a synchronous standby",
 	}
 }

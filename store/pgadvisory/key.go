@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 )
 
-// Key is the number of the advisory lock that stands for a name: the first 64 bits of the name's SHA-256, signed. In SQL:
+// Key returns the number of the advisory lock for a name: the first 64 bits of the name's SHA-256,
+// signed. In SQL:
 //
 //	('x' || left(encode(sha256(convert_to('name', 'UTF8')), 'hex'), 16))::bit(64)::bigint
 //
-// Two names may have one number. Then each refuses the other, and nobody is granted what another holds. With a million names in
-// use at the same time the odds that there is such a pair are one in 37 million.
+// Two names may have the same number. Then each refuses the other, and no lock is granted twice.
+// With a million names in use at the same time, the probability of such a pair is one in 37
+// million.
 func Key(name string) int64 {
 	sum := sha256.Sum256([]byte(name))
 	return int64(binary.BigEndian.Uint64(sum[:8]))

@@ -5,37 +5,39 @@ import (
 	"time"
 )
 
-// grace is by how much later than its TTL the server ends an idle connection: a process that runs ends its claims itself, and
-// keeps the connection. It also covers the time between a grant that was waited for and the call that takes it.
+// grace is the extra time after the TTL before the server ends an idle connection: a running
+// process ends its claims itself and keeps the connection. It also covers the time between a grant
+// in the server's queue and the attempt that takes it.
 const grace = 500 * time.Millisecond
 
-// stuck is how long a statement may be unanswered before others are sent elsewhere.
+// stuck is how long a statement may be unanswered before others are sent on another connection.
 const stuck = 250 * time.Millisecond
 
-// A link is a connection and what the store holds on it.
+// A link is a connection and the claims that it holds.
 type link struct {
-	*wire
+	*conn
 
-	order sync.Mutex               // held while the lease is looked at and a statement is sent: the last one sent decides
+	order sync.Mutex               // held while a statement with a lease is sent: the last one sent decides
 	of    map[*claim]time.Duration // the TTLs of the claims
 	lives map[time.Duration]int    // how many claims have this TTL
-	lease time.Duration            // after which idle time the server ends the connection; 0: never
+	lease time.Duration            // idle time after which the server ends the connection; 0: never
 
-	// The rest is guarded by the store's lock.
-	holds  map[int64]int // how many claims there are of a number, also those that are asked for or given back
-	doubts map[int64]int // how many of them are in doubt
+	// Store.mu guards the fields below.
+	holds  map[int64]int // number of claims on a lock number, including requested and releasing ones
+	doubts map[int64]int // number of them in doubt
 	claims map[*claim]bool
 
-	questions int  // that are about to be sent
-	waits     bool // the server keeps it in line for a lock; it can do nothing else meanwhile
+	questions int  // about to be sent
+	waits     bool // it waits in the server's queue for a lock, and can do nothing else
 }
 
-func newLink(w *wire) *link {
-	return &link{wire: w, of: map[*claim]time.Duration{}, lives: map[time.Duration]int{}, holds: map[int64]int{}, doubts: map[int64]int{}, claims: map[*claim]bool{}}
+func newLink(c *conn) *link {
+	return &link{conn: c, of: map[*claim]time.Duration{}, lives: map[time.Duration]int{},
+		holds: map[int64]int{}, doubts: map[int64]int{}, claims: map[*claim]bool{}}
 }
 
-// do sends a statement about a claim that has the TTL from here on; 0: it is none any more. With it goes the time after which
-// the server ends the connection, if that changes.
+// do sends a statement about a claim, which has this TTL from now on; 0: the claim ends. If the
+// idle time after which the server ends the connection changes, the statement sets it too.
 func (l *link) do(v verb, c *claim, ttl time.Duration, then func(*call)) error {
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -43,7 +45,7 @@ func (l *link) do(v verb, c *claim, ttl time.Duration, then func(*call)) error {
 	return l.sendLeased(v, c.number, then)
 }
 
-// beatAll sends the statement that renews many claims. Those that ended meanwhile stay so.
+// beatAll sends the statement that renews many claims. Claims that have ended stay ended.
 func (l *link) beatAll(claims []renewal, then func(*call)) error {
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -55,21 +57,21 @@ func (l *link) beatAll(claims []renewal, then func(*call)) error {
 	return l.sendLeased(beat, 0, then)
 }
 
-// forget takes a claim out of account that the server does not hold.
+// forget removes a claim that the server does not hold from the TTLs.
 func (l *link) forget(c *claim) {
 	l.order.Lock()
 	defer l.order.Unlock()
 	l.count(c, 0)
 }
 
-// failed says that a statement that gave claims other TTLs was refused by the server: what it set is not in force.
+// failed records that the server refused a statement with new TTLs: its settings are not in force.
 func (l *link) failed(c *claim, ttl time.Duration) {
 	l.order.Lock()
 	defer l.order.Unlock()
 	if _, ok := l.of[c]; ok {
 		l.count(c, ttl)
 	}
-	l.lease = -1 // nobody knows: it is said again with the next statement
+	l.lease = -1 // unknown: the next statement sets it again
 }
 
 func (l *link) count(c *claim, ttl time.Duration) {
@@ -90,20 +92,21 @@ func (l *link) sendLeased(v verb, key int64, then func(*call)) error {
 	for d := range l.lives {
 		longest = max(longest, d)
 	}
-	// A link that holds nothing keeps what it had, and so ends by itself if it is not used.
+	// A link without claims keeps its setting, and so ends by itself if it is not used.
 	if want := leaseFor(longest); longest > 0 && want != l.lease {
 		timeout, l.lease = want, want
 	}
 	return l.send(v, arguments(key, timeout), then)
 }
 
-// leaseFor is how long a connection with claims of this TTL may be idle, in whole milliseconds.
+// leaseFor returns how long a connection with claims of this TTL may be idle, in whole
+// milliseconds.
 func leaseFor(ttl time.Duration) time.Duration {
 	return (ttl + grace + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// fits tells how well a claim with this TTL goes on the link; less is better. Where TTLs differ, a claim of a process that
-// stops lives for the longest of them.
+// fits returns how well a claim with this TTL fits on the link; less is better. If TTLs differ, a
+// claim of a stopped process lives for the longest of them.
 func (l *link) fits(ttl time.Duration) (misfit time.Duration) {
 	l.order.Lock()
 	defer l.order.Unlock()
@@ -113,7 +116,7 @@ func (l *link) fits(ttl time.Duration) (misfit time.Duration) {
 	return (leaseFor(ttl) - l.lease).Abs()
 }
 
-// stale reports whether the server may be about to end the link, which holds nothing.
+// stale reports whether the server may be about to end the link, which has no claims.
 func (l *link) stale(idle time.Duration) bool {
 	l.order.Lock()
 	defer l.order.Unlock()

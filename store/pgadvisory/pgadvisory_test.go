@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Laws in real time are asleep most of the time: more of them than there are processors can run at once.
+	// Rules in real time sleep most of the time, so more of them than processors can run at once.
 	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
@@ -42,7 +42,7 @@ func opened(t testing.TB, url string) *pgadvisory.Store {
 	return s
 }
 
-// server is the shared server, and the URL of a database of its own.
+// server returns the shared server and the URL of a new database.
 func server(t testing.TB) (*testenv.PostgresServer, string) {
 	t.Helper()
 	pg := testenv.Postgres(t, testenv.Shared())
@@ -63,7 +63,8 @@ func TestStore_compare(t *testing.T) {
 	drivertest.Compare(t, env(url))
 }
 
-// TestStore_few_connections runs the laws where readers have to share connections, and nobody waits in the server's line.
+// TestStore_few_connections runs the rules where readers must share connections, and nobody waits
+// in the server's queue.
 func TestStore_few_connections(t *testing.T) {
 	_, url := server(t)
 	e := env(url + "&lock_conns=1&lock_waits=-1")
@@ -88,7 +89,7 @@ func shared(key string, ttl time.Duration) driver.Request {
 	return r
 }
 
-// take wants a claim to be granted.
+// take checks that a claim is granted.
 func take(t testing.TB, s driver.Store, r driver.Request) driver.Result {
 	t.Helper()
 	res, err := s.Acquire(context.WithoutCancel(t.Context()), r)
@@ -98,7 +99,7 @@ func take(t testing.TB, s driver.Store, r driver.Request) driver.Result {
 	return res
 }
 
-// refused wants a claim to be refused.
+// refused checks that a claim is refused.
 func refused(t testing.TB, s driver.Store, r driver.Request) driver.Result {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), r)
@@ -115,7 +116,7 @@ func free(t testing.TB, s driver.Store, id driver.ID) {
 	}
 }
 
-// soon waits until f is nil, and fails with its last error.
+// soon waits until f returns nil, and fails with its last error.
 func soon(t testing.TB, within time.Duration, f func() error) {
 	t.Helper()
 	for by := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
@@ -129,7 +130,7 @@ func soon(t testing.TB, within time.Duration, f func() error) {
 	}
 }
 
-// got asks for r, and says if it is refused.
+// got attempts r, and returns an error if it is refused.
 func got(t testing.TB, s driver.Store, r driver.Request) error {
 	res, err := s.Acquire(t.Context(), r)
 	if err == nil && !res.Granted {

@@ -9,15 +9,15 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// callLimit is how long the server may take for an answer before its connection is given up. It is longer than any trust in
-// what is asked for that way, and there for the sake of those who come later.
+// callLimit is how long the server may take for an answer before its connection is closed. It is
+// longer than any trust in the answer, and only helps later calls.
 const callLimit = 10 * time.Second
 
-// scarceFor is how long no connection is asked for that is not needed, after one could not be made.
+// scarceFor is the time after a failed connection in which no optional connection is made.
 const scarceFor = time.Second
 
-// pick returns the connection for a new claim, or what to wait for. Neither: another connection has to be made, or all of them hold the key.
-// It is called with the lock held.
+// pick returns the connection for a new claim, or a channel to wait for. If it returns neither,
+// another connection must be made, or all of them hold the key. s.mu is held.
 func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan struct{}) {
 	type merit struct {
 		stuck  bool
@@ -34,7 +34,7 @@ func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan s
 		case a.calls != b.calls:
 			return a.calls < b.calls
 		}
-		return a.idle < b.idle // the server has it at hand, and others may end
+		return a.idle < b.idle // recently used ones are fast, and the others may end
 	}
 	var top merit
 	taking := s.dialing
@@ -66,8 +66,9 @@ func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan s
 	return best, nil
 }
 
-// crowded returns a connection that holds a key for other readers, if all that there may be do. It is called with the lock held.
-func (s *Store) crowded(number int64) (best *link) {
+// sharedLink returns a connection that holds a key for other readers, if no further connection is
+// allowed. s.mu is held.
+func (s *Store) sharedLink(number int64) (best *link) {
 	taking := 0
 	for l := range s.links {
 		if l.waits {
@@ -84,7 +85,7 @@ func (s *Store) crowded(number int64) (best *link) {
 	return best
 }
 
-// dial makes another connection that takes locks, which the caller has counted in dialing.
+// dial makes another connection that acquires locks. The caller has counted it in dialing.
 func (s *Store) dial(ctx context.Context) error {
 	l, err := s.connect(ctx)
 	s.mu.Lock()
@@ -105,34 +106,35 @@ func (s *Store) linked() bool {
 	return len(s.links) > 0
 }
 
-// adopt makes a connection one of the store's. It is called with the lock held.
+// adopt adds a connection to the store. s.mu is held.
 func (s *Store) adopt(l *link) error {
 	if s.closed {
-		_ = l.conn.Close()
+		_ = l.socket.Close()
 		return errClosed
 	}
-	keepAlive(l.conn)
+	keepAlive(l.socket)
 	s.links[l] = true
 	s.wg.Add(1)
 	l.begin(func() {
-		s.over(l)
+		s.linkEnded(l)
 		s.wg.Done()
 	})
 	return nil
 }
 
-// keepAlive has a peer noticed that is gone, also where nothing is sent.
+// keepAlive enables TCP keepalives, so that a lost peer is noticed even if nothing is sent.
 func keepAlive(c net.Conn) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
 	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 3 * time.Second, Count: 3})
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second,
+			Interval: 3 * time.Second, Count: 3})
 	}
 }
 
-// over notes that a connection has ended: all that it held is lost.
-func (s *Store) over(l *link) {
+// linkEnded records that a connection has ended: all its claims are lost.
+func (s *Store) linkEnded(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.links, l)
@@ -141,30 +143,30 @@ func (s *Store) over(l *link) {
 		if c.state == held {
 			lost = append(lost, c.ID)
 		}
-		s.watches.tellOwner(c.ID)
+		s.watches.notifyOwner(c.ID)
 		s.remove(c)
-		c.finish(false, l.wire.err)
+		c.finish(false, l.conn.err)
 	}
 	if len(lost) > 0 {
-		s.tellLosses(lost)
+		s.notifyLosses(lost)
 	}
 	s.change()
 }
 
-// breakLink ends a connection, and what it holds. It is called with the lock held.
+// breakLink ends a connection and its claims. s.mu is held.
 func (s *Store) breakLink(l *link) {
-	delete(s.links, l) // nobody shall pick it any more
+	delete(s.links, l) // pick must not return it again
 	s.wg.Go(l.end)
 }
 
-// cancel has the server end the wait of a connection.
+// cancel makes the server end the wait of a connection.
 func (l *link) cancel(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	_ = l.pg.CancelRequest(ctx)
 }
 
-// sweep ends connections that nobody answers on, and those that nobody needs.
+// sweep closes connections that do not answer, and those that are no longer needed.
 func (s *Store) sweep() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -180,7 +182,7 @@ func (s *Store) sweep() {
 			switch {
 			case l.waits:
 			case calls > 0 && first > callLimit:
-				_ = l.conn.Close()
+				_ = l.socket.Close()
 			case calls == 0 && len(l.claims) == 0 && l.stale(idle):
 				s.breakLink(l)
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Release gives the lock back. Who waits for it in the server's line has it at once.
+// Release releases the lock. The next waiter in the server's queue has it at once.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -15,8 +15,8 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	for {
 		s.mu.Lock()
 		c := s.claims[id]
-		var wait *attempt
-		free, over := false, false
+		var wait *operation
+		free, expired := false, false
 		switch {
 		case s.closed:
 			s.mu.Unlock()
@@ -31,14 +31,14 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 			s.mu.Unlock()
 			return driver.ErrNotHeld
 		default:
-			over = c.state == held && s.clock.Now() >= c.ends
-			wait, free = s.giveBack(c), true
+			expired = c.state == held && s.clock.Now() >= c.ends
+			wait, free = s.beginRelease(c), true
 		}
 		s.mu.Unlock()
 		if !free {
 			select {
 			case <-wait.done:
-				continue // look again
+				continue // check again
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -50,7 +50,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		switch {
 		case wait.err != nil:
 			return wait.err
-		case over || !wait.ok:
+		case expired || !wait.ok:
 			return driver.ErrNotHeld
 		default:
 			return nil
@@ -58,7 +58,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	}
 }
 
-// expire ends a claim whose TTL is over.
+// expire ends a claim whose TTL has passed.
 func (s *Store) expire(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,38 +66,40 @@ func (s *Store) expire(c *claim) {
 		return
 	}
 	if left := c.ends - s.clock.Now(); left > 0 || c.busy != nil {
-		s.arm(c, max(left, grace/50), s.expire) // it is asked for again just now
+		s.arm(c, max(left, grace/50), s.expire) // another attempt of its owner is in progress
 		return
 	}
-	s.giveBackLater(c)
+	s.releaseLater(c)
 }
 
-// giveBack notes that a claim which is held or ready is ending; the caller calls free next, without the lock.
-func (s *Store) giveBack(c *claim) *attempt {
+// beginRelease starts the release of a claim that is held or ready. The caller then calls free
+// without the mutex.
+func (s *Store) beginRelease(c *claim) *operation {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	c.state = leaving
+	c.state = releasing
 	return c.begin()
 }
 
-// giveBackLater is giveBack and free, for those who have the lock.
-func (s *Store) giveBackLater(c *claim) *attempt {
-	try := s.giveBack(c)
-	s.wg.Go(func() { s.freeUnseen(c, 0, nil) })
-	return try
+// releaseLater is beginRelease and free, for callers that hold the mutex.
+func (s *Store) releaseLater(c *claim) *operation {
+	op := s.beginRelease(c)
+	s.wg.Go(func() { s.freeAsync(c, 0, nil) })
+	return op
 }
 
-// undo ends a claim that is busy. The reason is for whoever asked for it. It is called with the lock held.
+// undo ends a busy claim. The attempt returns the reason. s.mu is held.
 func (s *Store) undo(c *claim, reason error) {
-	c.state = leaving
-	s.wg.Go(func() { s.freeUnseen(c, 0, reason) })
+	c.state = releasing
+	s.wg.Go(func() { s.freeAsync(c, 0, reason) })
 }
 
-// freeTries is how often a lock is given back before its connection is ended: somebody may cancel the statement.
+// freeTries is how often an unlock is sent before its connection is closed: somebody may cancel the
+// statement.
 const freeTries = 3
 
-// free gives a lock back.
+// free sends the unlock of a claim.
 func (s *Store) free(c *claim, tries int, reason error) {
 	l := c.link
 	v := freeShared
@@ -110,7 +112,7 @@ func (s *Store) free(c *claim, tries int, reason error) {
 		case err != nil && !lost(err) && tries+1 < freeTries:
 			s.mu.Lock()
 			if s.doubt(c, reason) {
-				s.wg.Go(func() { s.freeUnseen(c, tries+1, reason) })
+				s.wg.Go(func() { s.freeAsync(c, tries+1, reason) })
 			}
 			s.mu.Unlock()
 			return
@@ -126,19 +128,20 @@ func (s *Store) free(c *claim, tries int, reason error) {
 	}
 }
 
-// freeUnseen is free for those who do not wait for the answer.
-func (s *Store) freeUnseen(c *claim, tries int, reason error) {
+// freeAsync is free for callers that do not wait for the answer.
+func (s *Store) freeAsync(c *claim, tries int, reason error) {
 	s.free(c, tries, reason)
-	c.link.listen()
+	c.link.watchNow()
 }
 
-// freed notes that a lock is not held any more, or that nobody knows.
+// freed records that a lock is no longer held, or that this is unknown.
 func (s *Store) freed(c *claim, ok bool, reason, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(c)
 	if lost(err) && errors.Is(err, driver.ErrUnavailable) {
-		err = nil // the server ended the connection, and the lock with it: it is not held
+		err = nil // the server ended the connection and with it the lock
 	}
-	c.finish(ok || c.doubted, errors.Join(reason, err)) // one in doubt was held until it was first given back
+	// A claim in doubt was held until its first unlock.
+	c.finish(ok || c.doubted, errors.Join(reason, err))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Renew gives a claim that is held a new TTL.
+// Renew gives a held claim a new TTL.
 func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
 	return 0, s.RenewAll(ctx, []driver.Renewal{r})[0].Err
 }
@@ -26,7 +26,7 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 		c := s.claims[r.ID]
 		g := rounds[c.link]
 		if g == nil {
-			g = &round{attempt: newAttempt()}
+			g = &round{operation: newOperation()}
 			rounds[c.link] = g
 		}
 		g.claims = append(g.claims, renewal{claim: c, at: i, was: c.ttl, ttl: r.TTL})
@@ -52,18 +52,18 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 
 // A round is a statement that renews the claims on one connection.
 type round struct {
-	*attempt
+	*operation
 	claims []renewal
 }
 
 type renewal struct {
 	claim    *claim
-	at       int // in the caller's list
+	at       int // index in the caller's list
 	was, ttl time.Duration
 	err      error
 }
 
-// renewable returns nil if there is a claim to renew. It is called with the lock held.
+// renewable returns nil if there is a claim to renew. s.mu is held.
 func (s *Store) renewable(ctx context.Context, r driver.Renewal, now time.Duration) error {
 	if err := r.Validate(s.Features()); err != nil {
 		return err
@@ -75,14 +75,15 @@ func (s *Store) renewable(ctx context.Context, r driver.Renewal, now time.Durati
 		return errClosed
 	}
 	c := s.claims[r.ID]
-	// One whose TTL is over is not brought back, though the server may hold its lock for a moment longer.
+	// A claim whose TTL has passed is not renewed, though the server may hold its lock for a moment
+	// longer.
 	if c == nil || c.state != held || now >= c.ends {
 		return driver.ErrNotHeld
 	}
 	return nil
 }
 
-// renewed notes the answer to a round. A connection that ended has lost its claims: that is definite.
+// renewed records the answer to a round. The claims of an ended connection are definitely lost.
 func (s *Store) renewed(l *link, g *round, k *call) {
 	err := k.err
 	if err == nil {

@@ -14,19 +14,22 @@ import (
 	"github.com/distlock/distlock/internal/protocol"
 )
 
-// Migration returns the SQL that creates what the store needs in a schema, for those who run it by hand. It may be run again. A role that uses
-// the store needs USAGE on the schema and on the sequence. The empty schema is "distlock".
+// Migration returns the SQL that creates the schema and the sequence of a store, for operators who
+// run it by hand. It may run again. A role that uses the store needs USAGE on the schema and on the
+// sequence. The empty schema is "distlock".
 func Migration(schema string) string {
 	if schema == "" {
 		schema = defaultSchema
 	}
 	return "create schema if not exists " + pgx.Identifier{schema}.Sanitize() + ";\n" +
-		"create sequence if not exists " + qualified(schema) + " as bigint minvalue 1 maxvalue " + fmt.Sprint(int64(driver.MaxFence>>7-1)) + " cache 1 no cycle;\n"
+		"create sequence if not exists " + qualified(schema) + " as bigint minvalue 1 maxvalue " +
+		fmt.Sprint(int64(driver.MaxFence>>7-1)) + " cache 1 no cycle;\n"
 }
 
 const defaultSchema = "distlock"
 
-// setUp looks at the server once, before the first claim: is it what it seems to be, and are there fences?
+// setUp checks the server once, before the first claim: no pooler mixes connections, and there are
+// fences.
 func (s *Store) setUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
@@ -56,9 +59,10 @@ func (s *Store) setUp(ctx context.Context) error {
 	return s.migrate(ctx, pair[0])
 }
 
-// keptApart finds out whether two connections are connections to the server. Behind a pooler that lends the server's connections for a transaction
-// at a time, one after the other are served by the same process of the server, or one of them by several. Poolers that
-// take turns are found by the turns in which the two ask.
+// keptApart checks that two connections stay separate at the server. A pooler that lends server
+// connections for one transaction at a time serves both with the same server process, or one of
+// them with several. The order of the queries also finds poolers that alternate between their
+// connections.
 func keptApart(ctx context.Context, a, b *pgconn.PgConn) error {
 	pids := map[*pgconn.PgConn]string{}
 	for _, pg := range []*pgconn.PgConn{a, a, b, b, b, a, b, a, a, a, b} {
@@ -77,12 +81,14 @@ func keptApart(ctx context.Context, a, b *pgconn.PgConn) error {
 	return nil
 }
 
-// migrate creates the sequence if it is not there, and checks that its numbers rise for all connections alike.
+// migrate creates the sequence if it is missing, and checks that its numbers rise for all
+// connections.
 func (s *Store) migrate(ctx context.Context, pg *pgconn.PgConn) error {
 	state, err := s.sequence(ctx, pg)
 	if err == nil && state == "" {
-		// One at a time: two that create the same at once get errors. The lock ends with the transaction.
-		_, err = query(ctx, pg, fmt.Sprintf("begin; select pg_advisory_xact_lock(%d); %s commit", Key("distlock/migrate"), Migration(s.opt.Schema)))
+		// One at a time: concurrent creation fails. The lock ends with the transaction.
+		_, err = query(ctx, pg, fmt.Sprintf("begin; select pg_advisory_xact_lock(%d); %s commit",
+			Key("distlock/migrate"), Migration(s.opt.Schema)))
 		var refused *pgconn.PgError
 		if errors.As(err, &refused) {
 			_, _ = query(ctx, pg, "rollback")
@@ -106,7 +112,7 @@ func (s *Store) migrate(ctx context.Context, pg *pgconn.PgConn) error {
 	return nil
 }
 
-// sequence tells how the sequence is; "" if it is not there.
+// sequence returns the state of the sequence, or "" if it is missing.
 func (s *Store) sequence(ctx context.Context, pg *pgconn.PgConn) (string, error) {
 	rows, err := query(ctx, pg, `select case
 		when s.seqcache > 1 or s.seqcycle or s.seqincrement < 1 then 'bad'
@@ -120,11 +126,11 @@ func (s *Store) sequence(ctx context.Context, pg *pgconn.PgConn) (string, error)
 	return rows[0][0], nil
 }
 
-// noFences says why there can be none, and what to do.
+// noFences returns an error with the reason and the cure.
 func (s *Store) noFences(why string) error {
 	return fmt.Errorf("pgadvisory: fences need the sequence %s, and %s: run distlock migrate as a role that may (in Go: pgadvisory.Migration) and grant this one usage on the schema and the sequence, or do without fences: lock_unfenced=true (in Go: Unfenced)",
 		qualified(s.opt.Schema), why)
 }
 
-// quoted is a text for SQL.
+// quoted returns a text as an SQL literal.
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }

@@ -20,20 +20,22 @@ import (
 // maxTTL is below the longest idle_session_timeout, which is 2^31-1 milliseconds.
 const maxTTL = 24 * 24 * time.Hour
 
-// Options change what a store does. The zero value of each field is its default.
+// Options configure a store. The zero value of each field is its default.
 type Options struct {
-	// Conns is how many connections there may be that take locks. The default is 4. One is enough for any number of keys; more of them do more at a
-	// time, keep claims with different TTLs apart, and let readers of one key stand on connections of their own.
+	// Conns is the maximum number of connections that acquire locks. The default is 4. One is
+	// enough for any number of keys. More connections do more at a time, separate claims with
+	// different TTLs, and let readers of one key have connections of their own.
 	Conns int
 
-	// Waits is how many more connections there may be on which the server keeps a waiter in line. The default is 4. Whoever waits
-	// for a further key asks again from time to time only. -1: none.
+	// Waits is the maximum number of further connections on which a waiter stands in the server's
+	// queue. The default is 4; -1 means none. All other waiters poll.
 	Waits int
 
-	// Schema is where the sequence advisory_fence is. The default is "distlock". New creates both if they are not there and the role may do so: see Migration.
+	// Schema is the schema of the sequence advisory_fence. The default is "distlock". New creates
+	// both if they are missing and the role may: see [Migration].
 	Schema string
 
-	// Unfenced does without the sequence. Then claims have no fences, and Features says so.
+	// Unfenced works without the sequence. Then claims have no fences, and Features reports so.
 	Unfenced bool
 }
 
@@ -44,28 +46,28 @@ type Store struct {
 	clock  *keeper.Clock
 	number func(name string) int64 // Key
 
-	created bool // by New: the sequence
+	created bool // New created the sequence
 
-	running context.Context // over when the store is closed
+	running context.Context // ends when the store is closed
 	stop    context.CancelFunc
 	wg      sync.WaitGroup // readers, waits
 
-	mu      sync.Mutex // guards all below
-	closed  bool
-	links   map[*link]bool
-	dialing int           // connections that are being made to take locks
-	lining  int           // those that are being made to wait
-	scarce  time.Time     // when one could last not be made
-	changed chan struct{} // closed when there may be a connection for those who want one
-	claims  map[driver.ID]*claim
-	byKey   map[int64]map[*claim]bool
-	watches watches
-	losses  []chan []driver.ID
+	mu              sync.Mutex // guards all below
+	closed          bool
+	links           map[*link]bool
+	dialing         int           // connections being made to acquire locks
+	connectingWaits int           // connections being made to wait
+	scarce          time.Time     // when the last connection failed
+	changed         chan struct{} // closed when a connection may be available
+	claims          map[driver.ID]*claim
+	byKey           map[int64]map[*claim]bool
+	watches         watches
+	losses          []chan []driver.ID
 }
 
-// New returns a store on the server of a configuration, as pgx.ParseConfig makes it. It connects, and says no if there is no server, if a
-// pooler stands before it that does not keep connections apart, or if there can be no fences. The store uses a copy of the
-// configuration, and no connection but its own.
+// New returns a store on the server of a configuration, as returned by pgx.ParseConfig. New
+// connects. It fails if there is no server, if a pooler does not keep connections apart, or if
+// fences are impossible. The store uses a copy of the configuration, and only its own connections.
 func New(ctx context.Context, config *pgx.ConnConfig, opt *Options) (*Store, error) {
 	if config == nil {
 		return nil, errors.New("pgadvisory: the configuration is nil")
@@ -99,9 +101,10 @@ func (o *Options) complete() error {
 	case o.Conns < 0 || o.Conns > 1000:
 		return fmt.Errorf("pgadvisory: Conns is %d, want 1 to 1000, or 0 for 4", o.Conns)
 	case o.Waits < -1 || o.Waits > 1000:
-		return fmt.Errorf("pgadvisory: Waits is %d, want 1 to 1000, 0 for 4, or -1 for none", o.Waits)
+		return fmt.Errorf("pgadvisory: Waits is %d, want 1 to 1000, 0 for 4, or -1 for none",
+			o.Waits)
 	case len(o.Schema) > 63 || strings.ContainsRune(o.Schema, 0):
-		return errors.New("pgadvisory: Schema is no name that PostgreSQL takes")
+		return errors.New("pgadvisory: Schema is not a valid name in PostgreSQL")
 	}
 	if o.Conns == 0 {
 		o.Conns = 4
@@ -115,30 +118,30 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// applicationName is how the store's connections are shown to people.
+// applicationName is the name of the store's connections, for people.
 func applicationName() string {
 	host, _ := os.Hostname()
 	name := fmt.Sprintf("distlock %s[%d]@%s", filepath.Base(os.Args[0]), os.Getpid(), host)
-	return name[:min(len(name), 63)] // the server would cut it, with a warning
+	return name[:min(len(name), 63)] // the server would truncate it with a warning
 }
 
-// Created reports whether New had to create what fences come from: see Migration.
+// Created reports whether New created the sequence of fences: see [Migration].
 func (s *Store) Created() bool { return s.created }
 
-// Features declares what an advisory lock can do.
+// Features declares the features of an advisory lock.
 func (s *Store) Features() driver.Features {
 	return driver.Features{Name: "pgadvisory", Fence: !s.opt.Unfenced, Expiry: true, MaxTTL: maxTTL}
 }
 
-// next is the expression that a grant gives.
-func (s *Store) next() string {
+// fenceSQL returns the expression for the fence of a grant.
+func (s *Store) fenceSQL() string {
 	if s.opt.Unfenced {
 		return "0::bigint"
 	}
 	return nextFence(s.opt.Schema)
 }
 
-// Close ends the store and its connections, and with them every claim.
+// Close closes the store and its connections, and so ends every claim.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -162,7 +165,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// change wakes those who want a connection. It is called with the lock held.
+// change wakes goroutines that wait for a connection. s.mu is held.
 func (s *Store) change() {
 	close(s.changed)
 	s.changed = make(chan struct{})

@@ -9,19 +9,23 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// TxOptions change what LockTx and TryLockTx do. The zero value of each field is its default.
+// TxOptions configure [LockTx] and [TryLockTx]. The zero value of each field is its default.
 type TxOptions struct {
-	Shared   bool   // beside others that are shared
-	Schema   string // where the sequence of fences is, as in Options; it must be there: see Migration
+	Shared   bool   // shared with other shared locks
+	Schema   string // the schema of the sequence of fences, as in Options; it must exist: see Migration
 	Unfenced bool   // take no fence
 }
 
-// TryLockTx takes the lock of a key for the caller's own transaction, if it is free. It lasts until the transaction is committed or rolled back, and
-// also to a savepoint before it; nothing renews or releases it. It excludes the claims of a Store, and every other way to take the same
-// lock, but not the transaction itself: who has it is granted it again.
+// TryLockTx acquires the lock of a key for the caller's own transaction, if it is free. The lock
+// lasts until the transaction is committed or rolled back, also to a savepoint before the lock;
+// nothing renews or releases it. It excludes the claims of a [Store] and every other way to acquire
+// the same lock, but not the same transaction, which is granted it again.
 //
-// The fence rises with every grant, and is 0 with Unfenced. After an error the transaction has to be rolled back.
-func TryLockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fence uint64, granted bool, err error) {
+// The fence rises with every grant, and is 0 with Unfenced. After an error the transaction must be
+// rolled back.
+func TryLockTx(
+	ctx context.Context, tx pgx.Tx, key string, opt *TxOptions,
+) (fence uint64, granted bool, err error) {
 	take := "pg_try_advisory_xact_lock($1)"
 	if opt != nil && opt.Shared {
 		take = "pg_try_advisory_xact_lock_shared($1)"
@@ -33,8 +37,8 @@ func TryLockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fenc
 	return uint64(*value), true, nil
 }
 
-// LockTx is TryLockTx for those who wait. They stand in the server's own line until the lock is theirs, lock_timeout is over, or ctx is; with ctx ends the
-// connection, as pgx does it.
+// LockTx is a [TryLockTx] that waits. It waits in the server's queue until the lock is granted,
+// lock_timeout has passed or ctx ends. At the end of ctx, pgx closes the connection.
 func LockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fence uint64, err error) {
 	take := "pg_advisory_xact_lock($1) is not null"
 	if opt != nil && opt.Shared {
@@ -47,9 +51,12 @@ func LockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fence u
 	return uint64(*value), nil
 }
 
-func txGrant(ctx context.Context, tx pgx.Tx, key, take string, opt *TxOptions) (value *int64, err error) {
+func txGrant(
+	ctx context.Context, tx pgx.Tx, key, take string, opt *TxOptions,
+) (value *int64, err error) {
 	if len(key) == 0 || len(key) > driver.MaxKey {
-		return nil, fmt.Errorf("%w: a key of %d bytes is not 1 to %d bytes", driver.ErrInvalid, len(key), driver.MaxKey)
+		return nil, fmt.Errorf("%w: a key of %d bytes is not 1 to %d bytes", driver.ErrInvalid,
+			len(key), driver.MaxKey)
 	}
 	next, schema := "0::bigint", defaultSchema
 	if opt != nil && opt.Schema != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/distlock/store/pgadvisory"
 )
 
-// txs opens connections of the caller's own, and begins a transaction on each.
+// txs opens connections of the caller, and begins a transaction on each.
 func txs(t *testing.T, url string, n int) (all []pgx.Tx) {
 	t.Helper()
 	for range n {
@@ -33,7 +33,8 @@ func txs(t *testing.T, url string, n int) (all []pgx.Tx) {
 	return all
 }
 
-// TestTryLockTx shows that a lock of a transaction excludes others and the store, and ends with the transaction.
+// TestTryLockTx shows that a lock of a transaction excludes others and the store, and ends with the
+// transaction.
 func TestTryLockTx(t *testing.T) {
 	t.Parallel()
 	_, url := server(t)
@@ -75,7 +76,8 @@ func TestTryLockTx(t *testing.T) {
 	}
 }
 
-// TestLockTx shows that a transaction waits in the server's line, until the lock is free, lock_timeout or its ctx.
+// TestLockTx shows that a transaction waits in the server's queue until the lock is free,
+// lock_timeout has passed or its ctx ends.
 func TestLockTx(t *testing.T) {
 	t.Parallel()
 	_, url := server(t)
@@ -109,12 +111,12 @@ func TestLockTx(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, s, exclusive("key", time.Minute))
-	// The server may not have noticed yet that the second transaction is gone from its line.
+	// The server may not have noticed yet that the second transaction has left its queue.
 	reader := shared("key", time.Minute)
 	soon(t, 10*time.Second, func() error { return got(t, s, reader) })
 }
 
-// TestStore_monitoring runs the query that the documentation has for people who look.
+// TestStore_monitoring runs the query that the documentation has for monitoring.
 func TestStore_monitoring(t *testing.T) {
 	t.Parallel()
 	_, url := server(t)

@@ -14,19 +14,22 @@ import (
 	"github.com/distlock/distlock/internal/pgurl"
 )
 
-// ErrURL says that a URL is not well written, or that the server speaks another protocol than it
+// ErrURL reports that a URL is invalid, or that the server speaks another protocol than the URL
 // names.
 var ErrURL = errors.New("pgadvisory: bad URL")
 
-// Open returns a store on the server that a URL names, such as postgres://user:password@host:5432/database?lock_mode=advisory. The query may have
-// lock_mode (advisory), lock_conns, lock_waits, lock_schema and lock_unfenced (true or false), as Options say, tls_ca, tls_cert, tls_key (files), tls_server_name,
-// tls_skip_verify (true or false), and what pgx and the server know. With several hosts target_session_attrs is read-write, unless it is given. Errors show no password.
+// Open returns a store on the server that a URL names, such as
+// postgres://user:password@host:5432/database?lock_mode=advisory. The query may have lock_mode
+// (advisory), lock_conns, lock_waits, lock_schema and lock_unfenced (true or false) as described in
+// [Options], tls_ca, tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false),
+// and the parameters of pgx and the server. With several hosts the default of target_session_attrs
+// is read-write. Errors show no password.
 func Open(ctx context.Context, text string) (*Store, error) {
-	rest, opt, secure, err := parse(text)
+	remaining, opt, secure, err := parse(text)
 	if err != nil {
 		return nil, err
 	}
-	config, err := pgx.ParseConfig(rest)
+	config, err := pgx.ParseConfig(remaining)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err) // pgx redacts passwords
 	}
@@ -34,20 +37,20 @@ func Open(ctx context.Context, text string) (*Store, error) {
 	return New(ctx, config, opt)
 }
 
-// parse takes the keys that are not pgx's out of a URL.
-func parse(text string) (rest string, opt *Options, secure *pgurl.Security, err error) {
+// parse removes the keys that are not pgx's from a URL.
+func parse(text string) (remaining string, opt *Options, secure *pgurl.Security, err error) {
 	base, query, _ := strings.Cut(text, "?")
 	if !strings.HasPrefix(base, "postgres://") && !strings.HasPrefix(base, "postgresql://") {
 		return "", nil, nil, fmt.Errorf("%w: it begins with postgres:// or postgresql://", ErrURL)
 	}
 	opt, secure = &Options{}, &pgurl.Security{}
 	var seen, kept []string
-	for part := range strings.SplitSeq(query, "&") {
-		key, raw, _ := strings.Cut(part, "=")
+	for param := range strings.SplitSeq(query, "&") {
+		key, raw, _ := strings.Cut(param, "=")
 		if slices.Contains(seen, key) {
 			return "", nil, nil, fmt.Errorf("%w: %.64q is in it twice", ErrURL, key)
 		}
-		if part != "" {
+		if param != "" {
 			seen = append(seen, key)
 		}
 		value, err := url.QueryUnescape(raw)
@@ -60,8 +63,8 @@ func parse(text string) (rest string, opt *Options, secure *pgurl.Security, err 
 		default:
 			known, err = secure.Set(key, value)
 		}
-		if !known && part != "" {
-			kept = append(kept, part)
+		if !known && param != "" {
+			kept = append(kept, param)
 		}
 		if err != nil {
 			return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
@@ -71,13 +74,13 @@ func parse(text string) (rest string, opt *Options, secure *pgurl.Security, err 
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	if rest = base; len(kept) > 0 {
-		rest += "?" + strings.Join(kept, "&")
+	if remaining = base; len(kept) > 0 {
+		remaining += "?" + strings.Join(kept, "&")
 	}
 	if err := opt.complete(); err != nil {
 		return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
-	return rest, opt, secure, nil
+	return remaining, opt, secure, nil
 }
 
 // set reads one key of a URL.

@@ -9,24 +9,28 @@ import (
 )
 
 const (
-	// readyFor is how long a lock that was granted from the line waits for its owner, who was told and is in this process.
+	// readyFor is how long a lock granted in the server's queue waits for the next attempt of its
+	// owner, which is in this process and was notified.
 	readyFor = time.Second
 
-	// lineGrace is grace for what is granted from the line, until it is first renewed. When the server granted it nobody here knows: the answer
-	// may have been on its way for long. But it was after the wait began, and after every look at the line that still saw it
-	// wait, and whoever waits looks about once a second. If that is not long ago, the grant needs no proof by another statement.
-	lineGrace = 2 * time.Second
+	// queueGrace replaces grace for a lock granted in the server's queue, until its first renewal.
+	// The time of the grant is unknown: the answer may have been delayed. But the grant came after
+	// the start of the wait, and after every look at the queue that still saw the waiter, and a
+	// waiter looks about once a second. If that was recent, the grant needs no proof by another
+	// statement.
+	queueGrace = 2 * time.Second
 )
 
-// watches are those who want to be told. They are guarded by the store's lock.
+// watches holds the channels of the watchers. Store.mu guards it.
 type watches struct {
 	owners map[driver.ID]chan driver.Wake
 	keys   map[int64][]chan driver.Wake
 }
 
-// Watch returns a channel that is ready when id has been granted in the server's line, in which it stands from its next refusal on. It is nil if
-// Options.Waits others do already. Without an owner it is ready when a claim of this process on the key ends; of
-// others the server tells nothing.
+// Watch returns a channel that is ready when id was granted in the server's queue. id joins the
+// queue at its next refusal. Watch returns nil if [Options.Waits] others wait already. Without an
+// owner, the channel is ready when a claim of this process on the key ends; the server does not
+// report claims of other processes.
 func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	wake := make(chan driver.Wake, 1)
 	s.mu.Lock()
@@ -59,12 +63,13 @@ func (s *Store) unwatchKey(number int64, wake chan driver.Wake) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.watches.keys
-	if k[number] = slices.DeleteFunc(k[number], func(c chan driver.Wake) bool { return c == wake }); len(k[number]) == 0 {
+	k[number] = slices.DeleteFunc(k[number], func(c chan driver.Wake) bool { return c == wake })
+	if len(k[number]) == 0 {
 		delete(k, number)
 	}
 }
 
-// unwatch ends the watch of an owner, who leaves the line with it.
+// unwatch ends the watch of an owner, which then leaves the queue.
 func (s *Store) unwatch(id driver.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,78 +80,79 @@ func (s *Store) unwatch(id driver.ID) {
 	case c.state == waiting:
 		s.withdraw(c)
 	case c.state == ready && c.busy == nil:
-		s.giveBackLater(c)
+		s.releaseLater(c)
 	}
 }
 
-// tellOwner and tellKey wake. They are called with the lock held.
+// notifyOwner and notifyKey wake watchers. Store.mu is held.
 
-func (w *watches) tellOwner(id driver.ID) {
+func (w *watches) notifyOwner(id driver.ID) {
 	if c := w.owners[id]; c != nil {
-		poke(c)
+		notify(c)
 	}
 }
 
-func (w *watches) tellKey(number int64) {
+func (w *watches) notifyKey(number int64) {
 	for _, c := range w.keys[number] {
-		poke(c)
+		notify(c)
 	}
 }
 
-func poke(c chan driver.Wake) {
+func notify(c chan driver.Wake) {
 	select {
 	case c <- driver.Wake{}:
-	default: // it is ready already
+	default: // already ready
 	}
 }
 
-// enqueue has the server keep an owner in line that was refused and watches. It is called with the lock held.
-func (s *Store) enqueue(a *ask) {
+// enqueue makes a refused owner that watches wait in the server's queue. s.mu is held.
+func (s *Store) enqueue(a *attempt) {
 	if s.closed || s.watches.owners[a.ID] == nil || s.claims[a.ID] != nil {
 		return
 	}
-	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, party: a.Task, ttl: a.TTL, state: waiting}
+	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, task: a.Task,
+		ttl: a.TTL, state: waiting}
 	s.add(c)
-	s.wg.Go(func() { s.standInLine(c) })
+	s.wg.Go(func() { s.waitInQueue(c) })
 }
 
-// standInLine waits in the server's line, on a connection that does nothing else meanwhile.
-func (s *Store) standInLine(c *claim) {
+// waitInQueue waits in the server's queue, on a connection that does nothing else meanwhile.
+func (s *Store) waitInQueue(c *claim) {
 	s.mu.Lock()
-	l := s.spare()
-	// Those that were granted in line hold on to their connections: there may be none left.
-	if l == nil && len(s.links)+s.dialing+s.lining < s.opt.Conns+s.opt.Waits {
-		s.lining++
+	l := s.surplus()
+	// Locks granted in the queue keep their connections: there may be none left.
+	if l == nil && len(s.links)+s.dialing+s.connectingWaits < s.opt.Conns+s.opt.Waits {
+		s.connectingWaits++
 		s.mu.Unlock()
 		made, err := s.connect(s.running)
 		s.mu.Lock()
-		s.lining--
+		s.connectingWaits--
 		if err == nil && s.adopt(made) == nil {
 			l = made
 		}
 	}
-	if l == nil || c.state != waiting { // its owner asks again from time to time; or it was withdrawn
+	if l == nil || c.state != waiting { // its owner polls, or it was withdrawn
 		s.remove(c)
 		c.finish(false, nil)
 		s.mu.Unlock()
 		return
 	}
 	l.waits = true
-	s.place(c, l)
+	s.assign(c, l)
 	c.since = s.clock.Now()
 	v := waitShared
 	if c.exclusive() {
 		v = waitExclusive
 	}
 	s.mu.Unlock()
-	if err := l.do(v, c, c.ttl+lineGrace-grace, func(k *call) { s.served(c, k) }); err != nil {
-		return // the connection is over, and the claim with it
+	if err := l.do(v, c, c.ttl+queueGrace-grace, func(k *call) { s.waitDone(c, k) }); err != nil {
+		return // the connection has ended, and the claim with it
 	}
-	l.listen()
+	l.watchNow()
 }
 
-// spare returns a connection that holds nothing, if there are more than needed. It is called with the lock held.
-func (s *Store) spare() (best *link) {
+// surplus returns a connection without claims, if there are more than needed. s.mu is held.
+func (s *Store) surplus() (best *link) {
 	taking := 0
 	for l := range s.links {
 		calls, _, idle := l.load()
@@ -159,13 +165,13 @@ func (s *Store) spare() (best *link) {
 		}
 	}
 	if taking < 2 {
-		return nil // those who take locks need one
+		return nil // acquiring locks needs one
 	}
 	return best
 }
 
-// served notes that the wait in line is over.
-func (s *Store) served(c *claim, k *call) {
+// waitDone records the end of the wait in the queue.
+func (s *Store) waitDone(c *claim, k *call) {
 	l := c.link
 	value, ok, err := l.answer(k)
 	s.mu.Lock()
@@ -176,46 +182,49 @@ func (s *Store) served(c *claim, k *call) {
 		s.mu.Unlock()
 		return
 	case err != nil || !ok || c.state != waiting:
-		// It was withdrawn, or somebody else cancelled it: the lock may have been granted before.
+		// It was withdrawn, or another client cancelled it. The server may have granted the lock
+		// before.
 		if c.busy == nil {
 			c.begin()
 		}
 		now := s.doubt(c, nil)
-		s.watches.tellOwner(c.ID)
+		s.watches.notifyOwner(c.ID)
 		s.mu.Unlock()
 		if now {
-			s.freeUnseen(c, 0, nil)
+			s.freeAsync(c, 0, nil)
 		}
 		return
 	}
 	c.state, c.fence = ready, uint64(value)
-	s.arm(c, readyFor, s.unclaimed)
-	if s.clock.Now()-c.since < lineGrace/2 {
-		s.watches.tellOwner(c.ID)
+	s.arm(c, readyFor, s.expireReady)
+	if s.clock.Now()-c.since < queueGrace/2 {
+		s.watches.notifyOwner(c.ID)
 		s.mu.Unlock()
 		return
 	}
 	c.since = s.clock.Now()
 	c.begin()
 	s.mu.Unlock()
-	if err := l.do(beat, c, c.ttl+lineGrace-grace, func(k *call) { s.beaten(c, k) }); err != nil {
+	done := func(k *call) { s.beatDone(c, k) }
+	if err := l.do(beat, c, c.ttl+queueGrace-grace, done); err != nil {
 		return
 	}
-	l.listen()
+	l.watchNow()
 	s.mu.Lock()
-	s.watches.tellOwner(c.ID)
+	s.watches.notifyOwner(c.ID)
 	s.mu.Unlock()
 }
 
-// stillWaits notes that a claim stood in line when the server was asked at the time sent. It is called with the lock held.
-func (c *claim) stillWaits(sent time.Duration) {
+// sawWaiting records that a claim was in the queue when the server was queried at the time sent.
+// Store.mu is held.
+func (c *claim) sawWaiting(sent time.Duration) {
 	if c.state == waiting || c.state == ready {
 		c.since = max(c.since, sent)
 	}
 }
 
-// beaten notes that the server counts the TTL of a claim that is ready from later than c.since.
-func (s *Store) beaten(c *claim, k *call) {
+// beatDone records that the server counts the TTL of a ready claim from a time after c.since.
+func (s *Store) beatDone(c *claim, k *call) {
 	_, _, err := c.link.answer(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,37 +238,38 @@ func (s *Store) beaten(c *claim, k *call) {
 	}
 }
 
-// unclaimed gives a lock back whose owner did not come for it.
-func (s *Store) unclaimed(c *claim) {
+// expireReady releases a lock whose owner did not take it.
+func (s *Store) expireReady(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case c.state != ready || s.closed:
 	case c.busy != nil:
-		s.arm(c, readyFor, s.unclaimed)
+		s.arm(c, readyFor, s.expireReady)
 	default:
-		s.giveBackLater(c)
+		s.releaseLater(c)
 	}
 }
 
-// withdraw takes a claim out of the server's line, and returns what is closed when it is. It is called with the lock held.
+// withdraw removes a claim from the server's queue, and returns a channel that is then closed. s.mu
+// is held.
 func (s *Store) withdraw(c *claim) <-chan struct{} {
-	c.state = leaving
-	try := c.begin()
+	c.state = releasing
+	op := c.begin()
 	if l := c.link; l != nil {
-		s.wg.Go(func() { s.cancelWait(l, try) })
+		s.wg.Go(func() { s.cancelWait(l, op) })
 	}
-	return try.done
+	return op.done
 }
 
-// cancelWait ends the wait of a connection. One that cannot be cancelled is broken.
-func (s *Store) cancelWait(l *link, try *attempt) {
+// cancelWait ends the wait of a connection. It closes a connection that cannot be cancelled.
+func (s *Store) cancelWait(l *link, op *operation) {
 	timer := time.NewTimer(callLimit / 4)
 	defer timer.Stop()
 	l.cancel(s.running)
 	select {
-	case <-try.done:
+	case <-op.done:
 	case <-timer.C:
-		_ = l.conn.Close()
+		_ = l.socket.Close()
 	}
 }

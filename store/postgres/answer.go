@@ -10,17 +10,16 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// An answer is what acquire says if it is more than a fence.
+// An answer is the result of acquire, if it is more than a fence.
 type answer struct {
 	Answer                            string
 	Fence, Used, Ahead, Behind, Retry int64
-	Blocker                           *toldClaim
+	Blocker                           *claimInfo
 }
 
-// A toldClaim is the type told of the schema.
-type toldClaim struct {
-	Key, Owner, Holder               string
-	Task                             string `json:"party"` // the name of the column
+// A claimInfo is the type claim_info of the schema.
+type claimInfo struct {
+	Key, Owner, Holder, Task         string
 	Weight, Limit, Fence, Held, Left int64
 	Meta                             json.RawMessage
 	Value                            string
@@ -33,7 +32,7 @@ func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error)
 		return driver.Result{}, errAnswer
 	}
 	text := rows[0][0]
-	if text[0] != '{' { // nothing stood there, and nobody waits
+	if text[0] != '{' { // the key was free, and no one waits
 		fence, err := strconv.ParseInt(string(text), 10, 64)
 		if err != nil || !isFence(fence) {
 			return driver.Result{}, errAnswer
@@ -49,11 +48,14 @@ func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error)
 		if !isFence(a.Fence) {
 			break
 		}
-		return driver.Result{Granted: true, Fence: uint64(a.Fence), Used: a.Used, Behind: int(a.Behind)}, nil
+		return driver.Result{Granted: true, Fence: uint64(a.Fence), Used: a.Used,
+			Behind: int(a.Behind)}, nil
 	case "-":
-		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind), Retry: span(a.Retry), Blocker: a.Blocker.claim()}, nil
+		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind),
+			Retry: span(a.Retry), Blocker: a.Blocker.claim()}, nil
 	case "i":
-		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
+		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead",
+			driver.ErrInvalid, r.Floor)
 	case "f":
 		return driver.Result{}, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
 	case "b":
@@ -62,28 +64,29 @@ func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error)
 	return driver.Result{}, errAnswer
 }
 
-// isFence reports whether a grant may have a number as its fence.
+// isFence reports whether n is a valid fence of a grant.
 func isFence(n int64) bool { return n > 0 && n < 1<<53 }
 
-// span is a duration of so many microseconds: none is below 0, and all fit.
+// span returns a duration of this many microseconds, at least 0 and at most the maximum.
 func span(us int64) time.Duration {
 	return time.Duration(min(max(us, 0), math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 }
 
-// claim is nothing if there is none.
-func (t *toldClaim) claim() driver.Claim {
+// claim returns the zero claim for nil.
+func (t *claimInfo) claim() driver.Claim {
 	if t == nil {
 		return driver.Claim{}
 	}
 	c := driver.Claim{
-		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(max(t.Fence, 0)), Holder: plain(t.Holder), Task: plain(t.Task),
+		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(max(t.Fence, 0)),
+		Holder: plain(t.Holder), Task: plain(t.Task),
 		Meta: decodeMeta(t.Meta), Held: span(t.Held), Left: span(t.Left), Waiting: t.Waiting, Kept: t.Kept,
 	}
 	if t.Owner != "" {
 		c.Owner = driver.Tag(plain(t.Owner))
 	}
 	if t.Value != "" {
-		c.Value = []byte(plain(t.Value)) // bytea is shown as storable shows it
+		c.Value = []byte(plain(t.Value)) // row_to_json writes bytea in the format of storable
 	}
 	return c
 }

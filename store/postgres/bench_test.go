@@ -16,7 +16,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// BenchmarkPair takes and gives back a free key: by two bare statements on a connection for each goroutine, and by the store.
+// BenchmarkPair acquires and releases a free key: with two plain statements on one connection per
+// goroutine, and with the store.
 func BenchmarkPair(b *testing.B) {
 	srv := testenv.Postgres(b, testenv.Shared())
 	table := "raw_" + rand.Text()[:8]

@@ -20,26 +20,26 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// A turnCounter is a connection that counts how often something is sent and then waited for.
-type turnCounter struct {
+// A tripCounter is a connection that counts round trips: writes that are followed by a read.
+type tripCounter struct {
 	net.Conn
-	turns *atomic.Int64
+	trips *atomic.Int64
 	wrote atomic.Bool
 }
 
-func (c *turnCounter) Write(b []byte) (int, error) {
+func (c *tripCounter) Write(b []byte) (int, error) {
 	c.wrote.Store(true)
 	return c.Conn.Write(b)
 }
 
-func (c *turnCounter) Read(b []byte) (int, error) {
+func (c *tripCounter) Read(b []byte) (int, error) {
 	if c.wrote.Swap(false) {
-		c.turns.Add(1)
+		c.trips.Add(1)
 	}
 	return c.Conn.Read(b)
 }
 
-// Every verb is one round trip.
+// Every operation is one round trip.
 func TestStore_roundTrips(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -47,17 +47,17 @@ func TestStore_roundTrips(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var turns atomic.Int64
+	var trips atomic.Int64
 	conf.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return &turnCounter{Conn: c, turns: &turns}, err
+		return &tripCounter{Conn: c, trips: &trips}, err
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), conf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s := over(t, pool, fresh(t))
+	s := newStore(t, pool, fresh(t))
 	var many []driver.Renewal
 	for i := range 300 {
 		r := exclusive(fmt.Sprint("many", i))
@@ -66,47 +66,48 @@ func TestStore_roundTrips(t *testing.T) {
 	}
 	counts := map[string][]int64{}
 	count := func(verb string, f func()) {
-		before := turns.Load()
+		before := trips.Load()
 		f()
-		counts[verb] = append(counts[verb], turns.Load()-before)
+		counts[verb] = append(counts[verb], trips.Load()-before)
 	}
 	for i := range 11 {
 		used, unused := exclusive("used"), exclusive(fmt.Sprint("unused", i))
 		count("Acquire", func() { grant(t, s, used) })
 		count("Acquire of a new key", func() { grant(t, s, unused) })
 		count("Acquire that is refused", func() { refuse(t, s, exclusive("used")) })
-		count("Acquire that waits in line", func() { refuse(t, s, placed(exclusive("unused0"))) })
+		count("Acquire that joins the queue", func() { refuse(t, s, queueing(exclusive("unused0"))) })
 		count("Renew", func() { renew(t, s, used) })
 		count("RenewAll", func() { s.RenewAll(t.Context(), many) })
 		count("Release", func() { release(t, s, used) })
 	}
 	for verb, all := range counts {
-		slices.Sort(all) // the first makes a connection, and some have a sweep beside them, or are read before they are written
+		// The first one connects, and some run during a sweep or are read before they are written.
+		slices.Sort(all)
 		if all[len(all)/2] != 1 {
 			t.Errorf("%s: %d round trips, want 1", verb, all)
 		}
 	}
 }
 
-// Who is refused and keeps no place writes nothing: its transaction has no number.
+// A refused attempt without a queue entry writes nothing: its transaction has no number.
 func TestSQL_loserWritesNothing(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	s := made(t, srv.URL, opt)
 	grant(t, s, exclusive("held"))
-	c, ask := plainSQL(t, srv.URL, opt)
-	const call = "select Schema.ask('held', 'o', '1 min', 1073741824, 1073741824, %s, 0, '', '', '{}', null, '', true) like '{%%'"
-	for place, wrote := range map[string]bool{"null": false, "'1 min'": true} {
+	c, eval := plainSQL(t, srv.URL, opt)
+	const call = "select Schema.attempt('held', 'o', '1 min', 1073741824, 1073741824, %s, 0, '', '', '{}', null, '', true) like '{%%'"
+	for queueTTL, wrote := range map[string]bool{"null": false, "'1 min'": true} {
 		tx, err := c.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := ask(fmt.Sprintf(call, place)); err != nil || !ok {
+		if ok, err := eval(fmt.Sprintf(call, queueTTL)); err != nil || !ok {
 			t.Errorf("not refused: %v, %v", ok, err)
 		}
-		if got, err := ask("select pg_current_xact_id_if_assigned() is not null"); err != nil || got != wrote {
-			t.Errorf("with a place for %s it wrote: %v, %v; want %v", place, got, err, wrote)
+		if got, err := eval("select pg_current_xact_id_if_assigned() is not null"); err != nil || got != wrote {
+			t.Errorf("with a queue TTL of %s it wrote: %v, %v; want %v", queueTTL, got, err, wrote)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
@@ -114,21 +115,21 @@ func TestSQL_loserWritesNothing(t *testing.T) {
 	}
 }
 
-// Nobody is told of a lock that nobody waits for.
+// A release without waiters sends no notification.
 func TestSQL_notifies(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	s := made(t, srv.URL, opt)
 	works(t, s)
-	c, ask := plainSQL(t, srv.URL, opt)
+	c, eval := plainSQL(t, srv.URL, opt)
 	const mine = "mine"
 	for _, channel := range []string{opt.Schema, mine + opt.Schema} {
 		if _, err := c.Exec(t.Context(), "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// heard returns the channels of what was told so far: news comes in the order of commits.
+	// heard returns the channels of the notifications so far. They arrive in the order of commits.
 	heard := func() (all []string) {
 		t.Helper()
 		if _, err := c.Exec(t.Context(), "select pg_notify($1, 'end')", mine+opt.Schema); err != nil {
@@ -157,21 +158,21 @@ func TestSQL_notifies(t *testing.T) {
 	}
 	wg.Wait()
 	grant(t, s, a)
-	refuse(t, s, exclusive("key")) // and goes away
+	refuse(t, s, exclusive("key")) // and does not wait
 	if all := heard(); len(all) > 0 {
-		t.Errorf("with nobody who waits %q were told", all)
+		t.Errorf("without waiters %q were notified", all)
 	}
-	if ok, err := ask("select answer = '-' from Schema.acquire('key', 'o', '1 min', place => '1 min', channel => $1)", mine+opt.Schema); err != nil || !ok {
+	if ok, err := eval("select answer = '-' from Schema.acquire('key', 'o', '1 min', queue_ttl => '1 min', channel => $1)", mine+opt.Schema); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	release(t, s, a)
 	if all := heard(); strings.Join(all, " ") != mine+opt.Schema {
-		t.Errorf("with one who waits %q were told, want that one", all)
+		t.Errorf("with one waiter %q were notified, want that one", all)
 	}
 }
 
-// Whoever waits and is told nothing asks again before long.
-func TestStore_deaf(t *testing.T) {
+// A waiter that receives no notification polls within seconds.
+func TestStore_withoutNotifications(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
@@ -195,14 +196,14 @@ func TestStore_deaf(t *testing.T) {
 			}
 			done <- err
 		}()
-		eventually(t, name+" is in line", func() error {
+		eventually(t, name+" is in the queue", func() error {
 			cs, err := direct.Show(t.Context(), name)
 			if err == nil && len(cs) != 2 {
-				err = fmt.Errorf("%d stand on the key", len(cs))
+				err = fmt.Errorf("%d rows on the key", len(cs))
 			}
 			return err
 		})
-		proxy.Cut(testenv.Both) // what is told reaches nobody
+		proxy.Cut(testenv.Both) // no notification arrives
 		release(t, direct, a)
 		select {
 		case err := <-done:

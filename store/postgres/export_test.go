@@ -1,10 +1,11 @@
 package postgres
 
-// Queued tells how many calls about claims wait until one that is under way is answered; -1: none is under way.
+// Queued returns the number of calls about claims that wait behind the call in progress, or -1 if
+// none is in progress.
 func (s *Store) Queued() int {
 	s.claims.mu.Lock()
 	defer s.claims.mu.Unlock()
-	if s.claims.wire == nil {
+	if s.claims.active == nil {
 		return -1
 	}
 	return len(s.claims.queue)

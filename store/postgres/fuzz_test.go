@@ -9,8 +9,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// FuzzText holds that any text comes back from a column as it was, that PostgreSQL can store it, and that an array of texts
-// has as many as were put into it.
+// FuzzText checks that any text survives a round trip through a column, that PostgreSQL can store
+// it, and that an array of texts keeps its length.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{"", "a", "\x00", "\xff", `\x`, `\x00`, `\x4`, `a"b`, `a\b`, "{a,b}", "NULL", "é"} {
 		f.Add(s, "b")
@@ -36,25 +36,26 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// elements reads an array literal as the server does: every element is in quotes, a backslash takes the next byte as it is.
+// elements reads an array literal as the server does: every element is in quotes, and a backslash
+// escapes the next byte.
 func elements(literal []byte) (all []string) {
-	rest := literal[1 : len(literal)-1]
-	for len(rest) > 0 && rest[0] == '"' {
+	tail := literal[1 : len(literal)-1]
+	for len(tail) > 0 && tail[0] == '"' {
 		var one []byte
 		i := 1
-		for ; i < len(rest) && rest[i] != '"'; i++ {
-			if rest[i] == '\\' {
+		for ; i < len(tail) && tail[i] != '"'; i++ {
+			if tail[i] == '\\' {
 				i++
 			}
-			one = append(one, rest[i])
+			one = append(one, tail[i])
 		}
 		all = append(all, string(one))
-		rest = bytes.TrimPrefix(rest[min(i+1, len(rest)):], []byte(","))
+		tail = bytes.TrimPrefix(tail[min(i+1, len(tail)):], []byte(","))
 	}
 	return all
 }
 
-// FuzzAnswer holds that what is not an answer of ours is an error, and that what is read makes sense.
+// FuzzAnswer checks that an invalid answer is an error, and that a valid one is plausible.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"", "1", "-1", "0", "x", "{}", `{"answer":"+","fence":1,"used":1}`, `{"answer":"=","fence":-1}`, `{"answer":"-","retry":-5,"blocker":{"key":"k","meta":{"a":1},"left":-1}}`,
@@ -72,7 +73,7 @@ func FuzzAnswer(f *testing.F) {
 		case err == nil && (res.Retry < 0 || res.Ahead < 0 || res.Behind < 0 || res.Used < 0):
 			t.Errorf("%q is %+v", text, res)
 		case err == nil && (res.Blocker.Held < 0 || res.Blocker.Left < 0):
-			t.Errorf("%q tells of a claim before its time: %+v", text, res.Blocker)
+			t.Errorf("%q has a claim with a negative time: %+v", text, res.Blocker)
 		}
 	})
 }

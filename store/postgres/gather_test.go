@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Those who were answered together are waited for, beside those who came meanwhile, but not if they do not come.
-func TestLane_gather(t *testing.T) {
+// gather waits for the callers of the last batch in addition to the waiting calls, but not if they
+// do not come.
+func TestBatcher_gather(t *testing.T) {
 	t.Parallel()
 	const half = together / 2
 	for name, tt := range map[string]struct{ last, queued, back, want int }{
@@ -21,7 +22,7 @@ func TestLane_gather(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := 0
-			for range 20 { // those who come may be late where others have the cores
+			for range 20 { // callers may be late if all cores are busy
 				if got = gathered(t, tt.last, tt.queued, tt.back); got == tt.want {
 					return
 				}
@@ -31,25 +32,26 @@ func TestLane_gather(t *testing.T) {
 	}
 }
 
-// gathered tells how many calls wait after gather, if so many went out before it, wait already and come back.
+// gathered returns how many calls wait after gather, if last calls went out before, queued calls
+// wait already and back calls arrive.
 func gathered(t *testing.T, last, queued, back int) int {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := newLane(nil)
-	l.running = true // so that calls wait
+	b := newBatcher(nil)
+	b.running = true // so that calls wait
 	var wg sync.WaitGroup
 	come := func(n int) {
 		for range n {
-			wg.Go(func() { _ = l.do(ctx, &call{}) })
+			wg.Go(func() { _ = b.do(ctx, &call{}) })
 		}
 	}
 	come(queued)
-	for n := 0; n < queued; n, _ = l.waiting() {
+	for n := 0; n < queued; n, _ = b.waiting() {
 		time.Sleep(time.Microsecond)
 	}
 	come(back)
-	l.gather(last)
-	n, _ := l.waiting()
+	b.gather(last)
+	n, _ := b.waiting()
 	cancel()
 	wg.Wait()
 	return n

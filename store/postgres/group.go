@@ -1,13 +1,13 @@
 package postgres
 
-// A group is calls that are one statement.
+// A group is a set of calls that run as one statement.
 type group struct {
 	st    *statement
 	args  [][]byte
 	calls []*call
 }
 
-// grouped puts calls next to each other together, where their statement has a form for many.
+// grouped combines adjacent calls whose statement has a form for many calls.
 func grouped(calls []*call) []group {
 	var groups []group
 	for i := 0; i < len(calls); {
@@ -44,8 +44,9 @@ func columns(calls []*call) [][]byte {
 	return args
 }
 
-// deal gives each call its rows. If there are not as many as calls, none gets any.
-func (g group) deal(rows [][][]byte) {
+// assign gives each call its rows. If the number of rows differs from the number of calls, no call
+// gets any.
+func (g group) assign(rows [][][]byte) {
 	for i, c := range g.calls {
 		c.answered = true
 		switch len(g.calls) {

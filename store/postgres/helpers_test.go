@@ -28,7 +28,7 @@ func shared(key string) driver.Request {
 	return r
 }
 
-func placed(r driver.Request) driver.Request {
+func queueing(r driver.Request) driver.Request {
 	r.QueueTTL = time.Minute
 	return r
 }
@@ -65,7 +65,7 @@ func renew(t testing.TB, s driver.Store, r driver.Request) {
 	}
 }
 
-// eventually wants f to be nil before long.
+// eventually fails the test unless f returns nil within 20 s.
 func eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -81,7 +81,7 @@ func eventually(t testing.TB, what string, f func() error) {
 	}
 }
 
-// works wants a store to grant and take back a claim before long.
+// works waits until a store grants and releases a claim.
 func works(t testing.TB, s driver.Store) {
 	t.Helper()
 	eventually(t, "the store works again", func() error {
@@ -124,8 +124,8 @@ func query(t testing.TB, srv *testenv.PostgresServer, sql string) [][]string {
 	return rows
 }
 
-// plainSQL returns a connection, as a client of another language has it, and a function that asks it for one value. Schema
-// stands for the store's schema in what is asked.
+// plainSQL returns a connection of an SQL client, and a function that selects one boolean with it.
+// Schema in the SQL stands for the store's schema.
 func plainSQL(t testing.TB, url string, opt *postgres.Options) (*pgx.Conn, func(sql string, args ...any) (bool, error)) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)

@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Inspect tells what the server says of itself, and what this role may do there.
+// Inspect reports the state of the server, and the permissions of this role.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	before := time.Now()
 	rows, err := s.query(ctx, &s.st.inspect)
@@ -31,33 +31,43 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	if row.err != nil {
 		return driver.Info{}, row.err
 	}
-	info := driver.Info{Identity: "postgres:" + identity + "/" + s.opt.Schema, Age: max(age, 1), Version: "PostgreSQL " + server}
+	info := driver.Info{Identity: "postgres:" + identity + "/" + s.opt.Schema, Age: max(age, 1),
+		Version: "PostgreSQL " + server}
 	info.Findings = []driver.Finding{
 		role(standby), durability(fsync, commit), failover(standbys, syncs, commit),
-		{Level: driver.OK, What: fmt.Sprintf("the schema %q has version %v", s.opt.Schema, version{int(tables), int(verbs)})},
-		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after), snapshots(oldest, hidden),
+		{Level: driver.OK, What: fmt.Sprintf("the schema %q has version %v", s.opt.Schema,
+			version{int(tables), int(verbs)})},
+		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after),
+		snapshots(oldest, hidden),
 	}
 	return info, nil
 }
 
-const inspectSQL = `select current_setting('server_version'), (select value from @schema@.meta where name = 'version'),
+const inspectSQL = `select current_setting('server_version'),
+	(select value from @schema@.meta where name = 'version'),
 	(select value from @schema@.meta where name = 'functions'),
 	(select value from @schema@.meta where name = 'identity'),
 	(select @schema@.microseconds(clock_timestamp() - value::timestamptz) from @schema@.meta where name = 'born'),
-	pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
+	pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'),
+	current_setting('synchronous_standby_names'),
 	(select count(*) from pg_stat_replication), @schema@.microseconds(clock_timestamp() - timestamptz 'epoch'),
-	(select bool_and(has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert') and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))
+	(select bool_and(has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
+			and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))
 		from pg_class c join pg_namespace n on n.oid = c.relnamespace
-		where n.nspname = @channel@ and c.relname in ('key', 'claim', 'place', 'onlooker')),
+		where n.nspname = @channel@ and c.relname in ('key', 'claim', 'queue', 'observer')),
 	current_setting('transaction_isolation'),
 	(select o.took || ' ' || o.who from (
-		select @schema@.microseconds(clock_timestamp() - a.xact_start) as took, concat_ws(', ', 'process ' || a.pid, nullif(a.application_name, ''), a.state) as who
+		select @schema@.microseconds(clock_timestamp() - a.xact_start) as took,
+			concat_ws(', ', 'process ' || a.pid, nullif(a.application_name, ''), a.state) as who
 		from pg_stat_activity a
-		where a.backend_xmin is not null and a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type <> 'autovacuum worker'
+		where a.backend_xmin is not null and a.datname = current_database()
+			and a.pid <> pg_backend_pid() and a.backend_type <> 'autovacuum worker'
 		union all
-		select @schema@.microseconds(clock_timestamp() - p.prepared), 'prepared transaction ' || p.gid from pg_prepared_xacts p where p.database = current_database()
+		select @schema@.microseconds(clock_timestamp() - p.prepared), 'prepared transaction ' || p.gid
+		from pg_prepared_xacts p where p.database = current_database()
 	) o order by o.took desc nulls last limit 1),
-	(select count(*) from pg_stat_activity a where a.datname = current_database() and a.query = '<insufficient privilege>')`
+	(select count(*) from pg_stat_activity a
+		where a.datname = current_database() and a.query = '<insufficient privilege>')`
 
 func role(standby bool) driver.Finding {
 	if !standby {
@@ -65,39 +75,41 @@ func role(standby bool) driver.Finding {
 	}
 	return driver.Finding{
 		Level: driver.Danger, What: "this is a standby, which is read-only",
-		Means: "nothing can be claimed here", Cure: "name the primary, or all hosts: with several, the one that takes writes is used",
+		Means: "nothing can be claimed here", Cure: "name the primary, or all hosts: with several hosts, the store uses the one that accepts writes",
 	}
 }
 
-// durability finds out what a crash forgets.
+// durability reports the effect of a crash on claims.
 func durability(fsync, commit string) driver.Finding {
 	switch {
 	case fsync == "off":
 		return driver.Finding{
 			Level: driver.Danger, What: "the server does not wait for its disk (fsync off)",
-			Means: "a power failure may damage the database, and forgets claims", Cure: "set fsync = on",
+			Means: "a power failure may damage the database and loses claims", Cure: "set fsync = on",
 		}
 	case commit == "off":
 		return driver.Finding{
 			Level: driver.Warning, What: "commits are answered before they are on disk (synchronous_commit off)",
-			Means: "a crash of the server forgets the claims of the last moments, and another is granted; the clock keeps fences rising",
+			Means: "a crash of the server loses the claims of the last moments, and others may be granted; the clock keeps fences rising",
 			Cure:  "set synchronous_commit = on for this role: alter role ... set synchronous_commit = on",
 		}
 	}
 	return driver.Finding{Level: driver.OK, What: "every claim is on disk before it is answered"}
 }
 
-// failover finds out what the loss of the primary forgets.
+// failover reports the effect of losing the primary on claims.
 func failover(standbys int64, names, commit string) driver.Finding {
 	switch {
 	case names != "" && commit != "off" && commit != "local":
 		return driver.Finding{Level: driver.OK, What: "commits wait for a synchronous standby"}
 	case standbys == 0:
-		return driver.Finding{Level: driver.OK, What: "no standby is connected that a failover could go to"}
+		return driver.Finding{Level: driver.OK,
+			What: "no standby is connected that a failover could go to"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: strconv.FormatInt(standbys, 10) + " standbys, which are told of claims after they are granted",
-		Means: "a failover may forget the last claims, and another is granted; fences rise unless the new primary's clock is behind",
+		Level: driver.Warning, What: strconv.FormatInt(standbys, 10) +
+			" standbys, which receive claims after the grant",
+		Means: "a failover may lose the last claims, and others may be granted; fences rise unless the new primary's clock is behind",
 		Cure:  "set synchronous_standby_names, or let protected resources check the fence",
 	}
 }
@@ -112,38 +124,41 @@ func rights(writes bool) driver.Finding {
 	}
 }
 
-// pooling finds out how those who wait are told.
+// pooling reports how waiters are notified.
 func (s *Store) pooling() driver.Finding {
 	known := s.ready.Load()
 	switch {
 	case s.opt.Polling:
 		return driver.Finding{
-			Level: driver.Warning, What: "nothing listens for news, as it was asked for",
-			Means: "those who wait ask again up to a second after a release", Cure: "leave out Options.Polling",
+			Level: driver.Warning, What: "no connection listens for notifications (Options.Polling)",
+			Means: "waiters poll, and notice a release up to a second late", Cure: "leave out Options.Polling",
 		}
 	case known != nil && known.pooled && s.opt.Listen == "":
 		return driver.Finding{
-			Level: driver.Warning, What: "a pooler stands before the server, and news does not come through it",
-			Means: "those who wait ask again up to a second after a release; locks are as safe as without it",
-			Cure:  "give an address of the server itself to listen at (Options.Listen, lock_listen)",
+			Level: driver.Warning, What: "a pooler is in front of the server, and notifications do not pass through it",
+			Means: "waiters poll, and notice a release up to a second late; locks are as safe as without it",
+			Cure:  "set an address of the server itself for listening (lock_listen, in Go Options.Listen)",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "those who wait are told by LISTEN and NOTIFY"}
+	return driver.Finding{Level: driver.OK, What: "waiters are notified with LISTEN and NOTIFY"}
 }
 
-// oldSnapshot is how old a snapshot may be. Dead rows of a minute do not slow a lock down much.
+// oldSnapshot is the age at which a snapshot is reported. Dead rows of one minute do not slow down
+// a lock much.
 const oldSnapshot = time.Minute
 
-// snapshots looks for a transaction that keeps vacuum from clearing up. Oldest has its age in
-// microseconds and a word on it, and hidden is how many sessions this role may not look at.
+// snapshots reports a transaction that keeps vacuum from removing dead rows. oldest holds its age
+// in microseconds and a description, and hidden is the number of sessions that this role may not
+// see.
 func snapshots(oldest string, hidden int64) driver.Finding {
-	const means = "vacuum cannot clear what locks leave behind: the longer that lasts, the longer each hold takes"
+	const means = "vacuum cannot remove the dead rows of locks: the longer that lasts, the longer each hold takes"
 	age, who, _ := strings.Cut(oldest, " ")
 	micros, _ := strconv.ParseInt(age, 10, 64)
 	switch d := span(micros); {
 	case d >= oldSnapshot:
 		return driver.Finding{
-			Level: driver.Warning, What: fmt.Sprintf("a snapshot has been open for %v (%.128s)", d.Round(time.Second), who),
+			Level: driver.Warning, What: fmt.Sprintf("a snapshot has been open for %v (%.128s)",
+				d.Round(time.Second), who),
 			Means: means, Cure: "end that transaction; set idle_in_transaction_session_timeout; back up from a standby",
 		}
 	case hidden > 0:
@@ -160,12 +175,14 @@ func level(isolation string) driver.Finding {
 		return driver.Finding{Level: driver.OK, What: "transactions are READ COMMITTED"}
 	}
 	return driver.Finding{
-		Level: driver.Danger, What: "transactions are " + strings.ToUpper(isolation) + " for this role or database",
+		Level: driver.Danger, What: "transactions are " + strings.ToUpper(isolation) +
+			" for this role or database",
 		Means: "nothing can be claimed: such a transaction sees the past", Cure: "alter role ... set default_transaction_isolation = 'read committed'",
 	}
 }
 
-// clocks compares the server's clock with ours. Claims do not depend on ours, but people do who read both.
+// clocks compares the server's clock with the local one. Claims do not depend on the local clock,
+// but people who read both do.
 func clocks(theirs time.Duration, before, after time.Time) driver.Finding {
 	at := time.UnixMicro(0).Add(theirs)
 	off := time.Duration(0)
@@ -176,10 +193,12 @@ func clocks(theirs time.Duration, before, after time.Time) driver.Finding {
 		off = at.Sub(after)
 	}
 	if off.Abs() < time.Second {
-		return driver.Finding{Level: driver.OK, What: "its clock and ours differ by less than a second"}
+		return driver.Finding{Level: driver.OK,
+			What: "its clock and ours differ by less than a second"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: fmt.Sprintf("its clock is off from ours by %v", off.Round(time.Millisecond)),
+		Level: driver.Warning, What: fmt.Sprintf("its clock is off from ours by %v",
+			off.Round(time.Millisecond)),
 		Means: "claims last as long as they should; but if the clock is set while claims are held, they end early or late", Cure: "run NTP on the server",
 	}
 }

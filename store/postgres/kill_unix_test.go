@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// killBackend kills one process of the server, upon which the server ends all connections and recovers.
+// killBackend kills one process of the server. The server then ends all connections and recovers.
 func killBackend(t testing.TB, srv *testenv.PostgresServer) {
 	t.Helper()
 	rows := query(t, srv, "select pid from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend' limit 1")
@@ -26,8 +26,9 @@ func killBackend(t testing.TB, srv *testenv.PostgresServer) {
 	}
 }
 
-// The context manager of docs/postgres.md tells that the lock is lost when the connection breaks, and when the server says nothing: then before
-// a rival has it. What the body raises goes on.
+// The context manager of docs/postgres.md reports the loss of the lock when the connection breaks.
+// It also does so when the server is silent, before a rival can have the lock. An exception of the
+// body is raised.
 func TestSQL_pythonLost(t *testing.T) {
 	t.Parallel()
 	const script = `
@@ -47,21 +48,21 @@ except ValueError as e:
     assert isinstance(e.__cause__, Lost) and isinstance(e.__cause__.__cause__, KeyError), repr(e.__cause__)
     print("ValueError", flush=True)
 `
-	srv := testenv.Postgres(t) // one of our own: its processes are stopped
+	srv := testenv.Postgres(t) // a server of our own: its processes are stopped
 	s := made(t, srv.URL, nil)
 	works(t, s)
 	for _, tt := range []struct{ name, answer, end string }{{"silent", "", "Lost"}, {"broken", "raise", "ValueError"}} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := startPython(t, srv.URL, script)
-			p.tell(tt.name)
-			p.says("held")
+			p.send(tt.name)
+			p.expect("held")
 			backend, err := strconv.Atoi(query(t, srv, "select pid from pg_stat_activity where application_name = 'python'")[0][0])
 			if err != nil {
 				t.Fatal(err)
 			}
 			if tt.name == "broken" {
 				query(t, srv, "select pg_terminate_backend("+strconv.Itoa(backend)+")")
-				p.says("lost")
+				p.expect("lost")
 				<-p.lines
 			} else {
 				if err := syscall.Kill(backend, syscall.SIGSTOP); err != nil {
@@ -73,13 +74,14 @@ except ValueError as e:
 				if err != nil {
 					t.Fatal(err)
 				}
-				p.says("lost")
-				if at, err := strconv.ParseFloat(<-p.lines, 64); err != nil || at >= ends { // a tenth of the TTL is left
-					t.Errorf("told at %f, %v, when a rival may have had it since %f", at, err, ends)
+				p.expect("lost")
+				// A tenth of the TTL is left.
+				if at, err := strconv.ParseFloat(<-p.lines, 64); err != nil || at >= ends {
+					t.Errorf("reported at %f, %v, when a rival may have had it since %f", at, err, ends)
 				}
 			}
-			p.tell(tt.answer)
-			p.says(tt.end)
+			p.send(tt.answer)
+			p.expect(tt.end)
 		})
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// What Migration returns may be run again: it creates what is missing, replaces functions that are older, and leaves alone what is newer.
+// The script of Migration may run again: it creates a missing schema, replaces older functions, and
+// changes nothing newer.
 func TestMigration_again(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -21,7 +22,7 @@ func TestMigration_again(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := srv.URL + "&default_transaction_isolation=serializable" // whatever the role has
+	url := srv.URL + "&default_transaction_isolation=serializable" // the settings of the role have no effect
 	run := func() error {
 		c, err := pgx.Connect(t.Context(), url)
 		if err != nil {
@@ -31,7 +32,7 @@ func TestMigration_again(t *testing.T) {
 		_, err = c.PgConn().Exec(t.Context(), script).ReadAll()
 		return err
 	}
-	ask := func(sql string) string {
+	eval := func(sql string) string {
 		rows := query(t, srv, strings.ReplaceAll(sql, "Schema", quoted(opt)))
 		if len(rows) == 0 {
 			return ""
@@ -45,7 +46,7 @@ func TestMigration_again(t *testing.T) {
 	s := made(t, srv.URL, opt)
 	a := exclusive("held")
 	fence := grant(t, s, a).Fence
-	was := ask(meta)
+	was := eval(meta)
 	if from, to, err := s.Migrate(t.Context()); from != to || err != nil {
 		t.Errorf("Migrate after the script: %s, %s, %v", from, to, err)
 	}
@@ -59,25 +60,27 @@ func TestMigration_again(t *testing.T) {
 		{"older functions", "update Schema.meta set value = '2' where name = 'functions'", true, ""},
 		{"newer functions", "update Schema.meta set value = '99' where name = 'functions'", false, ""},
 		{"newer tables", "update Schema.meta set value = '99' where name = 'version'", false, "newer program"},
+		{"tables from before the first release", "update Schema.meta set value = '1' where name = 'version'", false, "before the first release"},
 		{"foreign tables", "delete from Schema.meta where name = 'version'", false, "not made by distlock"},
 	} {
-		ask("create or replace function Schema.tag(owner text) returns text language sql return 'old'")
-		ask(tt.before)
-		before := ask(meta)
+		eval("create or replace function Schema.tag(owner text) returns text language sql return 'old'")
+		eval(tt.before)
+		before := eval(meta)
 		if err := run(); tt.fails == "" && err != nil || tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if after := ask(meta); tt.replaced != (ask(body) != "old") || tt.replaced && after != was || !tt.replaced && after != before {
-			t.Errorf("%s: meta was %s and is %s, replaced is %v", tt.name, before, after, ask(body) != "old")
+		if after := eval(meta); tt.replaced != (eval(body) != "old") || tt.replaced && after != was || !tt.replaced && after != before {
+			t.Errorf("%s: meta was %s and is %s, replaced is %v", tt.name, before, after, eval(body) != "old")
 		}
 	}
-	ask("insert into Schema.meta values ('version', '1')")
+	eval("insert into Schema.meta values ('version', '2')")
 	if again := grant(t, made(t, srv.URL, opt), a); again.Fence != fence {
 		t.Errorf("fence %d, want %d: what was held is gone", again.Fence, fence)
 	}
 }
 
-// Who may use the schema and does not own it is told why it cannot replace the functions, and who can.
+// A role that may use the schema but does not own it gets the reason why it cannot replace the
+// functions, and the role that can.
 func TestMigrate_notOwner(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t)
@@ -93,14 +96,14 @@ func TestMigrate_notOwner(t *testing.T) {
 	if !errors.As(err, &schema) || schema.Err == nil || schema.Functions != 1 || !errors.Is(err, driver.ErrUnavailable) || from != to {
 		t.Fatalf("Migrate: %s, %s, %v, want a SchemaError with its cause", from, to, err)
 	}
-	for _, want := range []string{"has version 1.1", "42501", "as the owner"} {
+	for _, want := range []string{"has version 2.1", "42501", "as the owner"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: says nothing of %q", err, want)
 		}
 	}
 }
 
-// A role that may create no schemas makes the tables in one that it was given.
+// A role that may not create schemas creates the tables in a schema made for it.
 func TestMigrate_givenSchema(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t)

@@ -13,9 +13,9 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// A later program replaces the functions under a lease. One that returns more columns is no reason
-// to fail; one that returns another type fails a call, and the next one prepares its statement
-// again.
+// A later program replaces the functions during a lease. A function that returns more columns does
+// not fail. A function that returns another type fails one call, and the next call prepares its
+// statement again.
 func TestRenew_replacedFunctions(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -38,7 +38,7 @@ func TestRenew_replacedFunctions(t *testing.T) {
 	if err := renew(); err != nil {
 		t.Fatal(err)
 	}
-	// replace gives both functions a body that renews, and says so with these columns.
+	// replace gives both functions a body that returns a renewal with these columns.
 	replace := func(columns, values string) {
 		t.Helper()
 		c, _ := plainSQL(t, url, &postgres.Options{Schema: "distlock"})
@@ -68,11 +68,11 @@ func TestRenew_replacedFunctions(t *testing.T) {
 	}
 }
 
-// The server closes the connections of a client that makes no call, as at a restart or after a time
-// without use. The next call goes out on a new one, and does not fail: the server has done nothing
-// of it. The call is one that its caller sends, one too large for that, one whose statement the
-// connection does not know yet, or several at once.
-func TestLane_closedByServer(t *testing.T) {
+// The server closes the connections of an idle client, for example at a restart or after a timeout.
+// The next call goes out on a new connection and does not fail, because the server has not executed
+// it. The cases are a call that its caller sends, one too large for that, one whose statement is
+// not prepared yet, and several at once.
+func TestBatcher_closedByServer(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	s := made(t, srv.Database(t)+"&application_name=closed", nil)
@@ -102,7 +102,7 @@ func TestLane_closedByServer(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			grant(t, s, exclusive("before "+tt.name)) // there is a connection
+			grant(t, s, exclusive("before "+tt.name)) // ensures a connection
 			rows := query(t, srv, "select pg_terminate_backend(pid, 60000) from pg_stat_activity where application_name = 'closed'")
 			if len(rows) == 0 || rows[0][0] != "t" {
 				t.Fatalf("closed: %v", rows)
@@ -112,9 +112,9 @@ func TestLane_closedByServer(t *testing.T) {
 	}
 }
 
-// The server closes the connection after the answer and before the commit. Nobody knows what became
-// of the call: it is not repeated, and the error is not a definite one.
-func TestLane_closedAtCommit(t *testing.T) {
+// The server closes the connection after the answer and before the commit. The outcome of the call
+// is unknown: it is not repeated, and the error is not ErrUnavailable.
+func TestBatcher_closedAtCommit(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	url := srv.Database(t)
@@ -141,8 +141,7 @@ func TestLane_closedAtCommit(t *testing.T) {
 	grant(t, s, r)
 }
 
-// A store that was opened by a URL keeps no connection that it does not use: a waiting process has
-// few.
+// A store opened by a URL keeps no connection that it does not use, so a waiting process has few.
 func TestOpen_connections(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())

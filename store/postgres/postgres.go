@@ -1,21 +1,24 @@
-// Package postgres is a store in tables of a PostgreSQL database: claims are leases that end by the server's clock.
+// Package postgres stores claims in tables of a PostgreSQL database. Claims are leases that expire
+// by the clock of the server, and every grant has a fencing token that grows.
 //
-// All of it is in one schema, by functions that psql, Python and anything else that speaks SQL may call: see docs/postgres.md. A
-// call is one round trip. Calls of one process that come while another is under way go out together, in one transaction.
+// Tables and functions are in one schema. psql, Python and every other SQL client can call the
+// functions: see docs/postgres.md. A call is one round trip. Calls of one process that arrive
+// during another call go out together, in one transaction.
 //
 // # Connections
 //
-// A store has up to three connections of its own, beside the pool it is given: one for claims, one
-// for renewals and one that listens; after [Store.Brief] the first of them listens too. So a pool
-// that is exhausted keeps nobody from renewing. Behind a pooler such as PgBouncer in transaction
-// mode everything works but listening: there, those who wait ask again from time to time, unless
-// Options.Listen names a way around the pooler.
+// A store has up to three connections of its own, in addition to the pool: one for claims, one for
+// renewals and one that listens. After [Store.Brief] the connection for claims also listens. An
+// exhausted pool therefore blocks no renewal. Behind a pooler such as PgBouncer in transaction mode
+// everything works except listening: waiters poll, unless [Options.Listen] names an address of the
+// server itself.
 //
 // # What is not guaranteed
 //
-// A server whose clock is set forward ends claims early. A failover to a standby that was not synchronous may forget
-// the last claims, and then two may hold one: the later one has the higher fence, unless the new primary's clock is behind. Whoever may
-// write the tables can end every claim.
+// A server whose clock is set forward ends claims early. A failover to a standby that was not
+// synchronous may lose the last claims, and then two processes may hold one lock. The later one has
+// the higher fence, unless the clock of the new primary is behind. Every role that may write the
+// tables can end every claim.
 package postgres
 
 import (
@@ -37,19 +40,20 @@ import (
 
 const defaultSchema = "distlock"
 
-// Options change what a store does. The zero value of each field is its default.
+// Options configure a store. The zero value of each field is its default.
 type Options struct {
-	// Schema is where the tables are. The default is "distlock". It has at most 40 bytes.
+	// Schema is the schema of the tables, of at most 40 bytes. The default is "distlock".
 	Schema string
 
-	// Manual leaves a schema that is missing to whoever runs Migrate. The default is to create it with the first call, if the role may.
+	// Manual leaves a missing schema to [Store.Migrate]. By default the first call creates the
+	// schema, if the role may.
 	Manual bool
 
-	// Listen is a connection string for the connection that listens, for a server whose usual address is a pooler. The default is
-	// the configuration of the pool.
+	// Listen is a connection string for the connection that listens, if the usual address of the
+	// server is a pooler. The default is the configuration of the pool.
 	Listen string
 
-	// Polling leaves out the connection that listens. Those who wait then ask again from time to time only.
+	// Polling leaves out the connection that listens. Waiters then only poll.
 	Polling bool
 }
 
@@ -62,20 +66,22 @@ type Store struct {
 	channel string // of this process
 	closers []func()
 
-	claims *lane // calls about claims, one transaction after the other: two at once would wait for the disk twice
-	renews *lane // so that renewals wait for nobody
-	feed   feed
-	brief  bool // the claims' connection listens too
+	claims   *batcher // calls about claims, one transaction at a time: two would wait for the disk twice
+	renews   *batcher // a connection of their own, so that renewals wait for no other call
+	listener listener
+	brief    bool // the connection for claims also listens
 
-	ready  atomic.Pointer[server] // nil: the schema was not looked at yet
-	mu     sync.Mutex             // held while it is looked at
+	ready  atomic.Pointer[server] // nil: the schema has not been checked yet
+	mu     sync.Mutex             // held during the check
 	closed atomic.Bool
 	sweeps sync.WaitGroup
 }
 
-// New returns a store on the server of a pool. It connects with the first call. Close the store before the pool.
+// New returns a store on the server of a pool. The store connects at the first call. Close the
+// store before the pool.
 //
-// The store's own connections are made as the pool makes them, and do not count among the pool's.
+// The store makes its own connections with the configuration of the pool. They do not count as
+// connections of the pool.
 func New(pool *pgxpool.Pool, opt *Options) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New("postgres: the pool is nil")
@@ -85,7 +91,7 @@ func New(pool *pgxpool.Pool, opt *Options) (*Store, error) {
 		s.opt = *opt
 	}
 	s.opt.Schema = cmp.Or(s.opt.Schema, defaultSchema)
-	// A longer name would be cut by the server, and two might become one.
+	// The server would truncate a longer name, and two names might become one.
 	if len(s.opt.Schema) > 40 || strings.ContainsRune(s.opt.Schema, 0) {
 		return nil, fmt.Errorf("postgres: the schema %.64q is longer than 40 bytes, or has a zero byte", s.opt.Schema)
 	}
@@ -93,23 +99,24 @@ func New(pool *pgxpool.Pool, opt *Options) (*Store, error) {
 	if s.opt.Listen != "" {
 		var err error
 		if listen, err = pgx.ParseConfig(s.opt.Listen); err != nil {
-			return nil, errors.New("postgres: Options.Listen is no connection string") // its error may show a password
+			// The error of pgx may contain a password.
+			return nil, errors.New("postgres: Options.Listen is not a connection string")
 		}
 	}
 	s.names = namesOf(s.opt.Schema)
 	s.st = s.names.statements()
 	s.channel = s.opt.Schema + "_" + strings.ToLower(rand.Text()[:16])
-	s.claims, s.renews = newLane(s), newLane(s)
-	s.feed.open(s, listen)
+	s.claims, s.renews = newBatcher(s), newBatcher(s)
+	s.listener.open(s, listen)
 	return s, nil
 }
 
-// Close ends the store's own connections. Claims stay as they are.
+// Close closes the store's own connections. Claims stay as they are.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	s.feed.close()
+	s.listener.close()
 	s.claims.close()
 	s.renews.close()
 	s.sweeps.Wait()
@@ -119,7 +126,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Features declares everything.
+// Features declares all features.
 func (s *Store) Features() driver.Features { return features() }
 
 func features() driver.Features {
@@ -130,7 +137,7 @@ func features() driver.Features {
 	}
 }
 
-// connect makes a connection as the pool would.
+// connect makes a connection as the pool does.
 func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	conf := s.pool.Config()
 	conn := conf.ConnConfig.Copy()
@@ -148,21 +155,21 @@ func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	if conf.AfterConnect != nil {
 		if err := conf.AfterConnect(ctx, c); err != nil {
-			closeConn(c) //nolint:contextcheck // a connection is closed also when ctx is over
+			closeConn(c) //nolint:contextcheck // the connection is closed even if ctx has ended
 			return nil, unavailable(err)
 		}
 	}
 	return c, nil
 }
 
-// connectLimit bounds how long a connection may take if the configuration does not say.
+// connectLimit bounds the time to connect if the configuration sets no limit.
 const connectLimit = 5 * time.Second
 
 // closeConn closes a connection without waiting for the server.
 func closeConn(c *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = c.Close(ctx) // it is gone in any case
+	_ = c.Close(ctx) // the connection is closed even after an error
 }
 
 var _ interface {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Laws in real time are asleep most of the time: more of them than there are processors can run at once.
+	// Rules in real time sleep most of the time, so more of them than processors can run at once.
 	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
@@ -39,10 +39,10 @@ func pooled(t testing.TB, url string) *pgxpool.Pool {
 
 func made(t testing.TB, url string, opt *postgres.Options) *postgres.Store {
 	t.Helper()
-	return over(t, pooled(t, url), opt)
+	return newStore(t, pooled(t, url), opt)
 }
 
-func over(t testing.TB, pool *pgxpool.Pool, opt *postgres.Options) *postgres.Store {
+func newStore(t testing.TB, pool *pgxpool.Pool, opt *postgres.Options) *postgres.Store {
 	t.Helper()
 	s, err := postgres.New(pool, opt)
 	if err != nil {
@@ -52,7 +52,7 @@ func over(t testing.TB, pool *pgxpool.Pool, opt *postgres.Options) *postgres.Sto
 	return s
 }
 
-// fresh returns options for a schema that nobody has used.
+// fresh returns options for a new schema.
 func fresh(t testing.TB) *postgres.Options {
 	opt := &postgres.Options{Schema: `Te"st ` + rand.Text()[:12]}
 	srv := testenv.Postgres(t, testenv.Shared())

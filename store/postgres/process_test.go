@@ -20,7 +20,7 @@ import (
 
 var roles = testenv.Roles{"first": firstRole, "hold": holdRole}
 
-// reach opens a store in a process of its own.
+// reach opens a store in a helper process.
 func reach(url, schema string) (*postgres.Store, func(), error) {
 	pool, err := pgxpool.New(context.Background(), url)
 	if err != nil {
@@ -33,7 +33,7 @@ func reach(url, schema string) (*postgres.Store, func(), error) {
 	return s, func() { s.Close(); pool.Close() }, nil
 }
 
-// firstRole takes a key of its own on a database that has nothing yet.
+// firstRole acquires a key of its own in an empty database.
 func firstRole(args []string) int {
 	s, done, err := reach(args[0], "distlock")
 	if err != nil {
@@ -41,7 +41,7 @@ func firstRole(args []string) int {
 		return 1
 	}
 	defer done()
-	bufio.NewReader(os.Stdin).ReadString('\n') // all begin at once
+	bufio.NewReader(os.Stdin).ReadString('\n') // all begin at the same time
 	r := exclusive("own/" + args[1])
 	if res, err := s.Acquire(context.Background(), r); err != nil || !res.Granted {
 		fmt.Fprintln(os.Stderr, res, err)
@@ -79,11 +79,11 @@ func TestProcesses_first(t *testing.T) {
 	}
 }
 
-// holdTTL is for how long holdRole has its key.
+// holdTTL is the TTL of holdRole's claim.
 const holdTTL = 700 * time.Millisecond
 
-// holdRole takes a key for a short while, and when it is told to, acts as if it had it still: an update that compares fences, one that does
-// not, and a renewal.
+// holdRole acquires a key for a short time. After a signal it acts as if it still held the key: it
+// sends an update that compares fences, an update that does not, and a renewal.
 func holdRole(args []string) int {
 	s, done, err := reach(args[0], args[1])
 	if err != nil {
@@ -122,7 +122,8 @@ func holdRole(args []string) int {
 	return 0
 }
 
-// A holder that stood still for longer than its TTL is refused by its fence, and hurts no one. What does not compare fences is overwritten.
+// A holder that was paused for longer than its TTL is refused by its fence and harms no one. A
+// write that does not compare fences overwrites data.
 func TestProcesses_paused(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -152,7 +153,7 @@ func TestProcesses_paused(t *testing.T) {
 	renew(t, s, r)
 }
 
-// A holder that is killed is succeeded when its TTL is over.
+// After a holder is killed, the next one is granted when the TTL has passed.
 func TestProcesses_killed(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -166,19 +167,19 @@ func TestProcesses_killed(t *testing.T) {
 	succeed(t, s, exclusive("row"), held)
 }
 
-// succeed asks for the key of a holder that does not renew, and was granted it before a moment. It must not be refused when the TTL is over,
-// however long this process is kept from asking. It returns the fence.
+// succeed acquires the key of a holder that does not renew and was granted before held. A refusal
+// after the TTL is an error, even if this process is delayed. It returns the fence.
 func succeed(t *testing.T, s driver.Store, r driver.Request, held time.Time) (fence uint64) {
 	t.Helper()
 	refused := 0
 	eventually(t, "the next holder", func() error {
-		asked := time.Now()
+		began := time.Now()
 		res, err := s.Acquire(t.Context(), r)
 		if fence = res.Fence; err != nil || res.Granted {
 			return err
 		}
 		refused++
-		if late := asked.Sub(held.Add(holdTTL)); late > 0 {
+		if late := began.Sub(held.Add(holdTTL)); late > 0 {
 			t.Errorf("refused %v after the holder's TTL", late)
 		}
 		return errors.New("refused")

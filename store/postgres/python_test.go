@@ -13,7 +13,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A python is a program that has the context manager of docs/postgres.md, and connect, which leads to a database.
+// A python is a Python program with the context manager of docs/postgres.md, and a function connect
+// for a database.
 type python struct {
 	t     *testing.T
 	in    io.Writer
@@ -38,7 +39,7 @@ import sys, psycopg2
 connect = lambda: psycopg2.connect(os.environ["STORE"], application_name="python")
 `
 	cmd := exec.Command(program, "-c", code+script)
-	cmd.Env = append(os.Environ(), "STORE="+url) // everybody sees the arguments
+	cmd.Env = append(os.Environ(), "STORE="+url) // everybody can see the arguments
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
@@ -64,7 +65,7 @@ connect = lambda: psycopg2.connect(os.environ["STORE"], application_name="python
 		stuck := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 		defer stuck.Stop()
 		for line := range p.lines {
-			t.Errorf("python said %q, and nobody asked", line)
+			t.Errorf("unexpected output of python: %q", line)
 		}
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("python: %v; %s", err, stderr.String())
@@ -73,18 +74,18 @@ connect = lambda: psycopg2.connect(os.environ["STORE"], application_name="python
 	return p
 }
 
-// says waits for a line of the program's.
-func (p *python) says(want string) {
+// expect waits for a line of output.
+func (p *python) expect(want string) {
 	p.t.Helper()
 	select {
 	case got := <-p.lines:
 		if got != want {
-			p.t.Fatalf("python said %q, want %q", got, want)
+			p.t.Fatalf("python wrote %q, want %q", got, want)
 		}
 	case <-time.After(20 * time.Second):
-		p.t.Fatalf("python did not say %q", want)
+		p.t.Fatalf("python did not write %q", want)
 	}
 }
 
-// tell sends the program a line.
-func (p *python) tell(line string) { fmt.Fprintln(p.in, line) }
+// send writes a line to the program.
+func (p *python) send(line string) { fmt.Fprintln(p.in, line) }

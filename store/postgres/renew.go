@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// renewStep is how many claims one statement renews.
+// renewStep is the maximum number of claims that one statement renews.
 const renewStep = 1000
 
 // Renew gives a claim a new TTL.
@@ -18,7 +18,8 @@ func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err er
 		return 0, err
 	}
 	c := &call{st: &s.st.renew, key: storable(r.Key)}
-	c.args = [][]byte{[]byte(c.key), []byte(owner), appendLife(nil, r.TTL), r.Value, []byte("f")}
+	c.args = [][]byte{[]byte(c.key), []byte(owner), appendInterval(nil, r.TTL), r.Value,
+		[]byte("f")}
 	if r.Keep {
 		c.args[4] = []byte("t")
 	}
@@ -36,12 +37,13 @@ func (s *Store) checkRenewal(ctx context.Context, r *driver.Renewal) (owner stri
 		return "", err
 	}
 	if owner, err = ownerOf(r.Owner); err != nil {
-		return "", driver.ErrNotHeld // nobody can have it
+		return "", driver.ErrNotHeld // no owner can hold it
 	}
 	return owner, nil
 }
 
-// renewed reads an answer of renew and renew_all. W, which renew does not give, is errBusy.
+// renewed reads an answer of renew or renew_all. The answer w, which only renew_all returns, is
+// errBusy.
 func renewed(cells [][]byte) (behind int, err error) {
 	row := reader{cells: cells}
 	answer, n, reason := row.text(), row.number(), row.plain()
@@ -60,40 +62,46 @@ func renewed(cells [][]byte) (behind int, err error) {
 	return 0, errAnswer
 }
 
-// RenewAll renews many claims: up to renewStep in one statement. Renewals with a value or Keep, which are rare, go one by one.
+// RenewAll renews many claims, up to renewStep in one statement. Renewals with a value or Keep are
+// rare and run one by one.
 func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
 	owners := make([]string, len(rs))
-	var plain, rest []int
+	var plain, single []int
 	for i := range rs {
 		if owners[i], out[i].Err = s.checkRenewal(ctx, &rs[i]); out[i].Err != nil {
 			continue
 		}
 		if rs[i].Value != nil || rs[i].Keep {
-			rest = append(rest, i)
+			single = append(single, i)
 		} else {
 			plain = append(plain, i)
 		}
 	}
 	for len(plain) > 0 {
 		n := min(len(plain), renewStep)
-		rest = append(rest, s.renewTogether(ctx, rs, owners, plain[:n], out)...)
+		single = append(single, s.renewTogether(ctx, rs, owners, plain[:n], out)...)
 		plain = plain[n:]
 	}
-	for _, i := range rest {
+	for _, i := range single {
 		out[i].Behind, out[i].Err = s.Renew(ctx, rs[i])
 	}
 	return out
 }
 
-// renewTogether renews the claims with these numbers in one statement. It returns those that have to be renewed
-// alone, since another transaction has its hands on them.
-func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, owners []string, which []int, out []driver.Renewed) (busy []int) {
+// renewTogether renews the claims with these indexes in one statement. It returns the indexes of
+// claims that another transaction has locked: they must be renewed alone.
+func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, owners []string,
+	which []int, out []driver.Renewed) (busy []int) {
 	c := &call{st: &s.st.renewAll}
 	c.args = [][]byte{
-		array(len(which), func(b []byte, n int) []byte { return appendText(b, storable(rs[which[n]].Key)) }),
+		array(len(which), func(b []byte, n int) []byte {
+			return appendText(b, storable(rs[which[n]].Key))
+		}),
 		array(len(which), func(b []byte, n int) []byte { return appendText(b, owners[which[n]]) }),
-		array(len(which), func(b []byte, n int) []byte { return append(appendLife(append(b, '"'), rs[which[n]].TTL), '"') }),
+		array(len(which), func(b []byte, n int) []byte {
+			return append(appendInterval(append(b, '"'), rs[which[n]].TTL), '"')
+		}),
 	}
 	err := s.renews.do(ctx, c)
 	if err == nil && len(c.rows) != len(which) {

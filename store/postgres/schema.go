@@ -14,75 +14,97 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// layout is the version of the schema that this package writes, and oldest the first that it can work with. functions is the
-// number of the functions, and enough the first that do all that this package asks of them: so do all later ones.
 const (
-	layout    = 1
-	oldest    = 1
-	functions = 8
-	enough    = 8
+	// layout is the version of the tables that this package creates.
+	layout = 2
+
+	// first is the first layout that a migration starts from or creates. Layout 1, from before the
+	// first release, has other names.
+	first = 2
+
+	// oldest is the oldest layout that this package can work with.
+	oldest = 2
+
+	// functions is the number of the functions that this package creates.
+	functions = 9
+
+	// enough is the lowest number of functions that this package can work with. Functions with a
+	// higher number do everything that those with a lower one do.
+	enough = 9
 )
 
-// noRight is the SQLSTATE of what a role may not do.
+// noRight is the SQLSTATE of a missing permission.
 const noRight = "42501"
 
-// firstServer is the first version of PostgreSQL that can do all that the functions ask of it: functions whose body is
-// read when they are made.
+// firstServer is the first version of PostgreSQL that supports the functions: it parses the body of
+// an SQL function when the function is created.
 const firstServer = 14
 
-// A SchemaError says that the schema is missing, cannot be read, or is not of a version that this program can work with. It is a
-// driver.ErrUnavailable: nothing was changed.
+// A SchemaError reports that the schema is missing, cannot be read, or has a version that this
+// program cannot work with. It matches [driver.ErrUnavailable]: nothing was changed.
 type SchemaError struct {
 	Schema    string
-	Have      int   // its version; 0: it is missing; -1: this role may not read it
-	Want      int   // the version of this program
-	Functions int   // the number of its functions, if they are older than this program needs, or could not be replaced; 0: they are not
-	Err       error // why it could not be read, created, or brought to that version; nil: it was not tried
+	Have      int   // version of the schema; 0: it is missing; -1: this role may not read it
+	Want      int   // version of this program
+	Functions int   // number of its functions, if they are too old or could not be replaced; otherwise 0
+	Err       error // why it could not be read, created or migrated; nil: no attempt was made
 }
 
 func (e *SchemaError) Error() string {
-	what, cure := e.tell()
+	what, cure := e.describe()
 	return "postgres: " + what + ": " + cure
 }
 
-// Finding says the same for people who look at the store.
+// Finding returns the error as a finding of an inspection.
 func (e *SchemaError) Finding() driver.Finding {
-	what, cure := e.tell()
-	return driver.Finding{Level: driver.Danger, What: what, Means: "nothing can be claimed", Cure: cure}
+	what, cure := e.describe()
+	return driver.Finding{
+		Level: driver.Danger, What: what, Means: "nothing can be claimed", Cure: cure,
+	}
 }
 
-// tell says what is the matter, and what to do.
-func (e *SchemaError) tell() (what, cure string) {
+// describe returns the problem and the cure.
+func (e *SchemaError) describe() (what, cure string) {
 	const migrate, owner = "run distlock migrate", " as the owner of the schema"
-	schema := fmt.Sprintf("the schema %q ", e.Schema)
+	problem := func(format string, args ...any) string {
+		return fmt.Sprintf("the schema %q ", e.Schema) + fmt.Sprintf(format, args...)
+	}
 	switch {
 	case e.Have < 0:
-		return schema + fmt.Sprintf("cannot be read by this role: %v", e.Err), "grant it the rights of docs/postgres.md"
+		return problem("cannot be read by this role: %v", e.Err),
+			"grant it the permissions of docs/postgres.md"
 	case e.Have > e.Want:
-		return schema + fmt.Sprintf("has version %d, and this program knows %d", e.Have, e.Want), "use a newer program"
+		return problem("has version %d, and this program knows %d", e.Have, e.Want),
+			"use a newer program"
+	case e.Have > 0 && e.Have < first:
+		const old = "has version %d, from before the first release, and this program needs %d"
+		return problem(old, e.Have, e.Want), "drop the schema, or use another one (lock_schema)"
 	case e.Have > 0 && e.Err != nil:
-		what = schema + fmt.Sprintf("has version %v, and cannot be brought to %v: %v", version{e.Have, e.Functions}, version{e.Want, functions}, e.Err)
+		what = problem("has version %v, and cannot be migrated to %v: %v",
+			version{e.Have, e.Functions}, version{e.Want, functions}, e.Err)
 		if code(e.Err) == noRight {
 			return what, migrate + owner
 		}
-		return what, "mend that, and " + migrate
+		return what, "fix this, and " + migrate
 	case e.Functions > 0:
-		return schema + fmt.Sprintf("has the functions of an older program, no. %d, and this one needs no. %d", e.Functions, enough), migrate + owner
+		const old = "has the functions of an older program, no. %d, and this one needs no. %d"
+		return problem(old, e.Functions, enough), migrate + owner
 	case e.Have > 0:
-		return schema + fmt.Sprintf("has version %d, and this program needs %d", e.Have, e.Want), migrate + owner
+		return problem("has version %d, and this program needs %d", e.Have, e.Want), migrate + owner
 	case e.Err != nil:
-		return schema + fmt.Sprintf("is missing, and cannot be created: %v", e.Err), migrate + " as a role that may"
+		return problem("is missing, and cannot be created: %v", e.Err),
+			migrate + " as a role that may"
 	}
-	return schema + "is missing", migrate
+	return problem("is missing"), migrate
 }
 
-// Is makes a SchemaError a driver.ErrUnavailable.
+// Is makes a SchemaError match [driver.ErrUnavailable].
 func (e *SchemaError) Is(target error) bool { return target == driver.ErrUnavailable }
 
 // Unwrap returns Err.
 func (e *SchemaError) Unwrap() error { return e.Err }
 
-// names are what stands for the schema in SQL.
+// names holds the names that stand for the schema in SQL.
 type names struct {
 	schema  string // quoted
 	channel string // of the whole schema
@@ -97,14 +119,15 @@ func namesOf(schema string) names {
 	if strings.Contains(schema, `\`) {
 		literal = "E" + strings.ReplaceAll(literal, `\`, `\\`)
 	}
-	n.replace = strings.NewReplacer("@schema@", n.schema, "@channel@", literal, "@seed@", strconv.FormatInt(int64(seed.Sum64()>>1), 10))
+	n.replace = strings.NewReplacer("@schema@", n.schema, "@channel@", literal,
+		"@seed@", strconv.FormatInt(int64(seed.Sum64()>>1), 10))
 	return n
 }
 
-// sql fills in the names.
+// sql inserts the names into a text.
 func (n *names) sql(text string) string { return n.replace.Replace(text) }
 
-// A version is that of a schema. The zero version is of one that is missing.
+// A version is the version of a schema. The zero version is that of a missing schema.
 type version struct{ tables, functions int }
 
 func (v version) String() string {
@@ -114,7 +137,7 @@ func (v version) String() string {
 	return fmt.Sprintf("%d.%d", v.tables, v.functions)
 }
 
-// version returns the version of the schema. It leaves a transaction as it is.
+// version returns the version of the schema. It does not end an open transaction.
 func (s *Store) version(ctx context.Context, conn *pgx.Conn) (version, error) {
 	row := func(sql string) (string, error) {
 		res := conn.PgConn().ExecParams(ctx, s.names.sql(sql), nil, nil, nil, nil).Read()
@@ -128,32 +151,35 @@ func (s *Store) version(ctx context.Context, conn *pgx.Conn) (version, error) {
 		}
 		return string(res.Rows[0][0]), nil
 	}
-	// A schema that others made in advance, for a role that may not, is empty: it is as good as none.
+	// A schema that was created in advance, for a role that may not create one, is empty and counts
+	// as missing.
 	has, err := row(`select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 		where n.nspname = ` + "@channel@" + ` and c.relname = 'meta')`)
 	if err != nil || has != "t" {
 		return version{}, err
 	}
-	// The functions have had a number since the second.
+	// A schema without a number has the first functions.
 	text, err := row(`select (select value from @schema@.meta where name = 'version') || ' ' ||
 		coalesce((select value from @schema@.meta where name = 'functions'), '1')`)
 	if err != nil {
 		return version{}, err
 	}
 	var v version
-	if _, err := fmt.Sscanf(text, "%d %d", &v.tables, &v.functions); err != nil || v.tables < 1 || v.functions < 1 {
-		return version{}, fmt.Errorf("%w: the schema %q was not made by distlock", driver.ErrUnavailable, s.opt.Schema)
+	_, err = fmt.Sscanf(text, "%d %d", &v.tables, &v.functions)
+	if err != nil || v.tables < 1 || v.functions < 1 {
+		return version{}, fmt.Errorf("%w: the schema %q was not made by distlock",
+			driver.ErrUnavailable, s.opt.Schema)
 	}
 	return v, nil
 }
 
-// A server is what is known of the server once it was reached.
+// A server holds what the store knows about the server after the first connection.
 type server struct {
-	pooled bool // there is a pooler before it: a connection is not the same backend from one statement to the next
+	pooled bool // a pooler is in front of it: the backend may change between two statements
 }
 
-// prepare looks at the server behind a new connection, and creates the schema if it is missing. It does so once for all
-// connections, and again until it has succeeded.
+// prepare checks the server behind a new connection, and creates a missing schema. It succeeds once
+// for all connections.
 func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*server, error) {
 	if v := s.ready.Load(); v != nil {
 		return v, nil
@@ -180,13 +206,15 @@ func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*server, error) {
 	case have.tables < oldest, have.tables > layout:
 		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.tables, Want: layout}
 	case have.functions < enough:
-		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.tables, Want: layout, Functions: have.functions}
+		return nil, &SchemaError{Schema: s.opt.Schema, Have: have.tables, Want: layout,
+			Functions: have.functions}
 	}
 	s.ready.Store(v)
 	return v, nil
 }
 
-// look asks the server for its version, and for the process that serves us: if that is not the one that we connected to, there is a pooler.
+// look reads the version of the server and the process id of the backend. If the backend is not the
+// one that the connection was made to, there is a pooler.
 func look(ctx context.Context, conn *pgx.Conn) (*server, error) {
 	const sql = "select pg_catalog.pg_backend_pid(), pg_catalog.current_setting('server_version_num')"
 	res := conn.PgConn().ExecParams(ctx, sql, nil, nil, nil, nil).Read()
@@ -204,7 +232,8 @@ func look(ctx context.Context, conn *pgx.Conn) (*server, error) {
 		return nil, fmt.Errorf("postgres: the server is PostgreSQL %d, and %d is the first that will do: %w: %w",
 			number/10000, firstServer, driver.ErrUnavailable, errors.ErrUnsupported)
 	}
-	return &server{pooled: string(res.Rows[0][0]) != strconv.FormatUint(uint64(conn.PgConn().PID()), 10)}, nil
+	connected := strconv.FormatUint(uint64(conn.PgConn().PID()), 10)
+	return &server{pooled: string(res.Rows[0][0]) != connected}, nil
 }
 
 // newName returns a name for a prepared statement.

@@ -12,7 +12,8 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// A role with the rights that docs/postgres.md grants can do everything but create; without them it is told what is missing.
+// A role with the permissions of docs/postgres.md can do everything except create the schema.
+// Without them the error names the missing ones.
 func TestSchema_rights(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t)
@@ -28,10 +29,10 @@ func TestSchema_rights(t *testing.T) {
 	if _, err := admin.Acquire(t.Context(), exclusive("key")); !errors.As(err, &schema) || schema.Err != nil {
 		t.Errorf("a store that leaves the schema to others: %v, want a SchemaError", err)
 	}
-	if from, to, err := admin.Migrate(t.Context()); from != "" || !strings.HasPrefix(to, "1.") || err != nil {
+	if from, to, err := admin.Migrate(t.Context()); from != "" || !strings.HasPrefix(to, "2.") || err != nil {
 		t.Errorf("Migrate: %s, %s, %v", from, to, err)
 	}
-	if from, to, err := admin.Migrate(t.Context()); from != to || !strings.HasPrefix(to, "1.") || err != nil {
+	if from, to, err := admin.Migrate(t.Context()); from != to || !strings.HasPrefix(to, "2.") || err != nil {
 		t.Errorf("Migrate again: %s, %s, %v", from, to, err)
 	}
 	if _, err := s.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "42501") {
@@ -45,7 +46,7 @@ func TestSchema_rights(t *testing.T) {
 	_, grants, _ := strings.Cut(string(doc), "```sql\ngrant")
 	grants, _, _ = strings.Cut(grants, "```")
 	query(t, srv, "grant"+grants)
-	a, w := exclusive("key"), placed(exclusive("key"))
+	a, w := exclusive("key"), queueing(exclusive("key"))
 	grant(t, s, a)
 	wake := s.Watch(t.Context(), w.ID)
 	s.Watch(t.Context(), driver.ID{Key: "key"})
@@ -63,12 +64,12 @@ func TestSchema_rights(t *testing.T) {
 	woken(t, wake, "by Break")
 	grant(t, s, w)
 	release(t, s, w)
-	if _, ask := plainSQL(t, app, &postgres.Options{Schema: "distlock"}); true {
+	if _, eval := plainSQL(t, app, &postgres.Options{Schema: "distlock"}); true {
 		for _, sql := range []string{
 			"select Schema.acquire_lock('n', 'h', 1)", "select Schema.release_lock('n', 'h')", "select Schema.sweep() >= 0",
 			"select count(*) = 0 from Schema.locks", "select count(*) = 0 from Schema.waiters",
 		} {
-			if ok, err := ask(sql); err != nil || !ok {
+			if ok, err := eval(sql); err != nil || !ok {
 				t.Errorf("%s: %v, %v", sql, ok, err)
 			}
 		}
@@ -83,7 +84,7 @@ func TestSchema_rights(t *testing.T) {
 	}
 }
 
-// A schema that is newer is left alone, and so is one that is not ours.
+// A newer schema is refused, and so are a schema from before the first release and a foreign one.
 func TestSchema_foreign(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -106,6 +107,16 @@ func TestSchema_foreign(t *testing.T) {
 			t.Errorf("%s on a newer schema: %v, want a SchemaError", name, err)
 		}
 	}
+	query(t, srv, "update "+quoted(opt)+".meta set value = '1' where name = 'version'")
+	for name, err := range map[string]error{
+		"Acquire": func() error { _, err := made(t, srv.URL, opt).Acquire(t.Context(), exclusive("key")); return err }(),
+		"Migrate": func() error { _, _, err := made(t, srv.URL, opt).Migrate(t.Context()); return err }(),
+	} {
+		var schema *postgres.SchemaError
+		if !errors.As(err, &schema) || schema.Have != 1 || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "drop the schema") {
+			t.Errorf("%s on a schema from before the first release: %v, want a SchemaError", name, err)
+		}
+	}
 	query(t, srv, "update "+quoted(opt)+".meta set value = 'x' where name = 'version'")
 	if _, err := made(t, srv.URL, opt).Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "not made by distlock") {
 		t.Errorf("a foreign schema: %v", err)
@@ -117,19 +128,19 @@ func TestSchema_foreign(t *testing.T) {
 	}
 }
 
-// Behind a pooler in transaction mode everything works but listening.
+// Behind a pooler in transaction mode everything works except listening.
 func TestStore_pgbouncer(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	if srv.PID() == 0 {
-		srv = testenv.Postgres(t) // PgBouncer needs one of our own
+		srv = testenv.Postgres(t) // PgBouncer needs a server of our own
 	}
 	pooler := testenv.PgBouncer(t, srv, testenv.PoolTransaction, testenv.Config("default_pool_size = 3"))
 	url := on(t, srv.URL, pooler.Addr, "")
 	opt := &postgres.Options{Schema: "pooled"}
 	a, b := made(t, url, opt), made(t, url, opt)
 	works(t, a)
-	x, w := exclusive("key"), placed(exclusive("key"))
+	x, w := exclusive("key"), queueing(exclusive("key"))
 	x.Value, x.Meta = []byte{0, 1, 255}, map[string]string{"k": "v"}
 	grant(t, a, x)
 	brief := made(t, url, opt)
@@ -163,28 +174,28 @@ func TestStore_pgbouncer(t *testing.T) {
 	if err != nil || !found(info, driver.Warning, "pooler") {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
-	// With a way around the pooler news arrives.
+	// With an address of the server itself, notifications arrive.
 	c := made(t, url, &postgres.Options{Schema: "pooled", Listen: srv.URL})
-	v := placed(exclusive("key"))
+	v := queueing(exclusive("key"))
 	wake := c.Watch(t.Context(), v.ID)
 	refuse(t, c, v)
 	drain(wake)
 	release(t, a, w)
-	woken(t, wake, "through a connection beside the pooler")
+	woken(t, wake, "through a connection around the pooler")
 	grant(t, c, v)
 	if info, err := c.Inspect(t.Context()); err != nil || !found(info, driver.OK, "LISTEN") {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
 }
 
-// What a caller's search_path puts before the server's own functions is not called by ours.
+// Functions that a caller's search_path puts before those of the server are not called.
 func TestSQL_searchPath(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t, testenv.Shared()).Database(t)
 	opt := &postgres.Options{Schema: "distlock"}
 	s := made(t, url, opt)
 	works(t, s)
-	c, ask := plainSQL(t, url, opt)
+	c, eval := plainSQL(t, url, opt)
 	hostile := "create schema hostile; create table hostile.claim (); create table hostile.key ();"
 	for _, f := range []string{
 		"clock_timestamp() returns timestamptz", "pg_try_advisory_xact_lock(bigint) returns boolean", "pg_advisory_xact_lock(bigint) returns void",
@@ -194,28 +205,29 @@ func TestSQL_searchPath(t *testing.T) {
 	} {
 		hostile += "create function hostile." + f + " language plpgsql as $$ begin raise exception 'hostile'; end $$;"
 	}
-	// There is no such operator in the server, so this one is nearer than the one that is meant.
+	// The server has no operator with these types, so this one is a better match than the intended
+	// one.
 	hostile += "create operator hostile.* (function = hostile.times, leftarg = numeric, rightarg = int); set search_path = hostile, pg_catalog"
 	if _, err := c.Exec(t.Context(), hostile); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"select clock_timestamp() is null", "select extract(epoch from now()) * 1000000 > 0"} {
-		if _, err := ask(bad); err == nil || !strings.Contains(err.Error(), "hostile") {
+		if _, err := eval(bad); err == nil || !strings.Contains(err.Error(), "hostile") {
 			t.Fatalf("%s: %v, want that it is hostile", bad, err)
 		}
 	}
 	for _, call := range []string{
 		"select Schema.acquire_lock('n', 'h', 60)", "select Schema.acquire_lock('n', 'h', 60)", "select not Schema.acquire_lock('n', 'other', 60)",
-		"select answer = '-' from Schema.acquire('n', 'o', '1 min', place => '1 min')",
-		"select Schema.ask('k', 'o', '1 min', 1, 1, null, 0, '', '', '{}', null, '', true) ~ '^[0-9]+$'",
-		"select Schema.ask_all('{a,b}', '{o,o}', '{1 min,1 min}', '{1,1}', '{1,1}', '{null,null}', '{0,0}', '{\"\",\"\"}', '{\"\",\"\"}', '{\"{}\",\"{}\"}', '{null,null}', '{\"\",\"\"}', '{t,t}') ~ '^[0-9]+$' limit 1",
+		"select answer = '-' from Schema.acquire('n', 'o', '1 min', queue_ttl => '1 min')",
+		"select Schema.attempt('k', 'o', '1 min', 1, 1, null, 0, '', '', '{}', null, '', true) ~ '^[0-9]+$'",
+		"select Schema.attempt_all('{a,b}', '{o,o}', '{1 min,1 min}', '{1,1}', '{1,1}', '{null,null}', '{0,0}', '{\"\",\"\"}', '{\"\",\"\"}', '{\"{}\",\"{}\"}', '{null,null}', '{\"\",\"\"}', '{t,t}') ~ '^[0-9]+$' limit 1",
 		"select answer = '+' from Schema.renew('k', 'o', '1 min')", "select answer = '+' from Schema.renew_all('{k}', '{o}', '{1 min}')",
 		"select count(*) = 1 from Schema.show('k')", "select count(*) = 4 from Schema.list('', 'a')",
 		"select count(*) = 4 from Schema.locks where owner <> ''", "select count(*) = 1 from Schema.waiters where owner <> ''",
 		"select count(*) = 1 from Schema.watch('k', '1 min')", "select Schema.sweep() >= 0", "select count(*) = 1 from Schema.break('a', 'why')",
 		"select Schema.release('k', 'o')", "select Schema.release_all('{b}', '{o}')", "select Schema.release_lock('n', 'h')",
 	} {
-		if ok, err := ask(call); err != nil || !ok {
+		if ok, err := eval(call); err != nil || !ok {
 			t.Errorf("%s: %v, %v", call, ok, err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// Every verb refuses arguments that break a rule of the contract, and names the one.
+// Every function refuses arguments that break a rule of the contract, and names the argument.
 func TestSQL_arguments(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -22,18 +22,18 @@ func TestSQL_arguments(t *testing.T) {
 	r := exclusive("held")
 	r.Owner = "o"
 	grant(t, s, r)
-	_, ask := plainSQL(t, srv.URL, opt)
+	_, eval := plainSQL(t, srv.URL, opt)
 	value := func(n int) string { return fmt.Sprintf("convert_to(repeat('v', %d), 'UTF8')", n) }
 	want := func(call, name string) {
 		t.Helper()
 		var pg *pgconn.PgError
-		if _, err := ask("select count(*) = 0 from Schema." + call); !errors.As(err, &pg) || pg.Code != "22023" || !strings.HasPrefix(pg.Message, "distlock: "+name+" must ") {
+		if _, err := eval("select count(*) = 0 from Schema." + call); !errors.As(err, &pg) || pg.Code != "22023" || !strings.HasPrefix(pg.Message, "distlock: "+name+" must ") {
 			t.Errorf("%s: %v, want 22023 that names %s", call, err, name)
 		}
 	}
 
-	// What a claim is made of, on a key that is free and on one that is held, alone and among others.
-	claim := []string{"key", "owner", "ttl", "weight", `"limit"`, "place", "floor", "holder", "party", "meta", "value", "channel", "wait"}
+	// The arguments of a claim: on a free key and on a held one, alone and in an array.
+	claim := []string{"key", "owner", "ttl", "weight", `"limit"`, "queue_ttl", "floor", "holder", "task", "meta", "value", "channel", "wait"}
 	for i, bad := range [][]string{
 		{"null", "''", "repeat('k', 513)", `'\x' || repeat('61', 513)`},
 		{"null", "''", "repeat('o', 1025)"},
@@ -55,15 +55,15 @@ func TestSQL_arguments(t *testing.T) {
 				args[i] = arg
 				want("acquire("+strings.Join(args, ", ")+")", name)
 				switch name {
-				case "place", "floor", "channel", "wait", "holder", "party", "value":
-					continue // on a free key they do nobody harm, and what does not fit is refused by the tables
+				case "queue_ttl", "floor", "channel", "wait", "holder", "task", "value":
+					continue // harmless on a free key; the tables refuse values that do not fit
 				}
-				want("ask("+strings.Join(args, ", ")+")", name)
+				want("attempt("+strings.Join(args, ", ")+")", name)
 				all := make([]string, len(args))
 				for i := range args {
 					all[i] = "array[" + args[i] + "]::" + []string{"text", "text", "interval", "bigint", "bigint", "interval", "bigint", "text", "text", "jsonb", "bytea", "text", "boolean"}[i] + "[]"
 				}
-				want("ask_all("+strings.Join(all, ", ")+")", name)
+				want("attempt_all("+strings.Join(all, ", ")+")", name)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func TestSQL_arguments(t *testing.T) {
 	for call, name := range map[string]string{
 		"renew('held', 'o', '0')": "ttl", "renew('held', 'o', '-1 s')": "ttl", "renew('held', 'o', null)": "ttl", "renew('held', 'o', '106752 days')": "ttl",
 		"renew('held', 'o', '1 min', null, null)": "keep", "renew('held', 'o', '1 min', " + value(driver.MaxValue+1) + ")": "value",
-		"break('held', null)": "reason", "break('held', 'why', null)": "up_to", "break('held', 'why', -1)": "up_to", "watch(null, '1 min')": "key", "watch('', '1 min')": "key", "watch('held', '0')": "life", "watch('held', null)": "life",
+		"break('held', null)": "reason", "break('held', 'why', null)": "up_to", "break('held', 'why', -1)": "up_to", "watch(null, '1 min')": "key", "watch('', '1 min')": "key", "watch('held', '0')": "ttl", "watch('held', null)": "ttl",
 		"sweep(0)": "step", "sweep(null)": "step", "sweep(1001)": "step",
 		"acquire_lock('', 'h', 1)": "name", "acquire_lock(null, 'h', 1)": "name", "acquire_lock(repeat('n', 256), 'h', 1)": "name",
 		"acquire_lock('n', '', 1)": "holder", "acquire_lock('n', null, 1)": "holder", "acquire_lock('n', repeat('h', 100000), 1)": "holder",
@@ -83,8 +83,8 @@ func TestSQL_arguments(t *testing.T) {
 	} {
 		want(call, name)
 	}
-	// A renewal of many leaves to renew what is wrong.
-	if ok, err := ask("select string_agg(answer, '') = '+ww' from Schema.renew_all('{held,held,held}', '{o,o,o}', '{1 min,-1 s,null}')"); err != nil || !ok {
+	// renew_all leaves the error about an invalid argument to renew.
+	if ok, err := eval("select string_agg(answer, '') = '+ww' from Schema.renew_all('{held,held,held}', '{o,o,o}', '{1 min,-1 s,null}')"); err != nil || !ok {
 		t.Error("renew_all:", ok, err)
 	}
 	if cs, err := s.Show(t.Context(), "held"); err != nil || len(cs) != 1 || cs[0].Left < 30*time.Second {
@@ -96,71 +96,71 @@ func TestSQL_arguments(t *testing.T) {
 		}
 	}
 
-	// The last that is taken.
+	// The largest valid values.
 	for _, call := range []string{
 		`acquire(repeat('k', 512), repeat('o', 1024), '106751 days', 10, 10, '0', 0, '', '', '{"k": [1]}', ` + value(driver.MaxValue) + `, repeat('c', 63))`,
 		`acquire('\x' || repeat('61', 512), 'o', '1 microsecond', 1073741824, 1073741824)`,
 	} {
-		if ok, err := ask("select answer = '+' from Schema." + call); err != nil || !ok {
+		if ok, err := eval("select answer = '+' from Schema." + call); err != nil || !ok {
 			t.Errorf("%s: %v, %v", call, ok, err)
 		}
 	}
 	for _, call := range []string{
 		"acquire_lock(repeat('n', 255), repeat('h', 255), 9223372036)", "release_lock(repeat('n', 255), repeat('h', 255))", "acquire_lock('tiny', 'h', 1e-9)",
 	} {
-		if ok, err := ask("select Schema." + call); err != nil || !ok {
+		if ok, err := eval("select Schema." + call); err != nil || !ok {
 			t.Errorf("%s: %v, %v", call, ok, err)
 		}
 	}
 }
 
-// What others wrote into the tables by hand hides nothing else, and is shown as far as it can be.
+// Rows that were written by hand hide no other rows, and are shown as far as possible.
 func TestStore_strangeRows(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	s := made(t, srv.URL, opt)
-	ask := func(sql string) [][]string { return query(t, srv, strings.ReplaceAll(sql, "Schema", quoted(opt))) }
+	eval := func(sql string) [][]string { return query(t, srv, strings.ReplaceAll(sql, "Schema", quoted(opt))) }
 	good := exclusive("zz good")
 	grant(t, s, good)
 	for key, set := range map[string]string{
 		"meta": "meta = '[1]'", "null": "meta = 'null'", "ever": "ends = 'infinity', since = '-infinity'", "far": "ends = '99999-01-01', since = '99999-01-01'",
-		"fence": "fence = -1", "weight": "weight = 9223372036854775807", "hex": `owner = '\xzz', holder = '\xz', party = '\x6'`,
+		"fence": "fence = -1", "weight": "weight = 9223372036854775807", "hex": `owner = '\xzz', holder = '\xz', task = '\x6'`,
 	} {
 		grant(t, s, exclusive(key))
-		ask("update Schema.claim set " + set + " where key = '" + key + "'")
+		eval("update Schema.claim set " + set + " where key = '" + key + "'")
 	}
-	told := map[string]driver.Claim{}
+	listed := map[string]driver.Claim{}
 	for c, err := range s.List(t.Context(), "") {
 		if err != nil {
-			t.Fatalf("List: %v after %d claims", err, len(told))
+			t.Fatalf("List: %v after %d claims", err, len(listed))
 		}
-		told[c.Key] = c
+		listed[c.Key] = c
 	}
-	if len(told) != 8 {
-		t.Errorf("List told of %d claims, want 8: %v", len(told), told)
+	if len(listed) != 8 {
+		t.Errorf("List returned %d claims, want 8: %v", len(listed), listed)
 	}
 	const century = 100 * 365 * 24 * time.Hour
-	for _, c := range []driver.Claim{told["meta"], refuse(t, s, exclusive("meta")).Blocker} {
+	for _, c := range []driver.Claim{listed["meta"], refuse(t, s, exclusive("meta")).Blocker} {
 		if c.Meta["meta"] != "[1]" {
-			t.Errorf("metadata that is an array was told as %q", c.Meta)
+			t.Errorf("metadata that is an array was listed as %q", c.Meta)
 		}
 	}
-	for _, c := range []driver.Claim{told["ever"], refuse(t, s, exclusive("ever")).Blocker} {
+	for _, c := range []driver.Claim{listed["ever"], refuse(t, s, exclusive("ever")).Blocker} {
 		if c.Left < century || c.Held < century {
-			t.Errorf("a claim for ever was told with %v left, held for %v", c.Left, c.Held)
+			t.Errorf("a claim for ever was listed with %v left, held for %v", c.Left, c.Held)
 		}
 	}
-	if res := refuse(t, s, exclusive("far")); told["far"].Left < century || told["far"].Held != 0 || res.Retry < century {
-		t.Errorf("a claim until the year 99999 was told as %+v, to be asked for again in %v", told["far"], res.Retry)
+	if res := refuse(t, s, exclusive("far")); listed["far"].Left < century || listed["far"].Held != 0 || res.Retry < century {
+		t.Errorf("a claim until the year 99999 was listed as %+v, with a retry in %v", listed["far"], res.Retry)
 	}
-	if told["fence"].Fence != 0 {
-		t.Errorf("a fence of -1 was told as %d", told["fence"].Fence)
+	if listed["fence"].Fence != 0 {
+		t.Errorf("a fence of -1 was listed as %d", listed["fence"].Fence)
 	}
 	if c := refuse(t, s, exclusive("hex")).Blocker; c.Holder != `\xz` || c.Task != `\x6` {
 		t.Errorf("the blocker is %+v", c)
 	}
-	if rows := ask(`select count(*), max(holder) filter (where name = 'hex'), max(owner) filter (where name = 'hex') from Schema.locks`); rows[0][0] != "8" ||
+	if rows := eval(`select count(*), max(holder) filter (where name = 'hex'), max(owner) filter (where name = 'hex') from Schema.locks`); rows[0][0] != "8" ||
 		rows[0][1] != `\xz` || rows[0][2] != driver.Tag(`\xzz`) {
 		t.Errorf("the locks are %q", rows)
 	}

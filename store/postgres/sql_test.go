@@ -17,22 +17,23 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// What SQL clients take by name, stores are refused, and the other way round.
+// A lock that an SQL client holds is refused to stores, and the other way round.
 func TestSQL_excludes(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	s := made(t, srv.URL, opt)
 	works(t, s)
-	_, ask := plainSQL(t, srv.URL, opt)
+	_, eval := plainSQL(t, srv.URL, opt)
 	want := func(wanted bool, sql string, args ...any) {
 		t.Helper()
-		if got, err := ask(sql, args...); err != nil || got != wanted {
+		if got, err := eval(sql, args...); err != nil || got != wanted {
 			t.Errorf("%s %q: %v, %v; want %v", sql, args, got, err, wanted)
 		}
 	}
 	const acquire, give = "select Schema.acquire_lock($1, $2, 60, '{\"n\": 1}')", "select Schema.release_lock($1, $2)"
-	// A name of a user's is doubled at the tilde, as the library does it; one that looks like an escape is escaped.
+	// A tilde at the start of a user's name is doubled, as in the library. A name that looks like
+	// an escape is escaped.
 	for name, key := range map[string]string{"job": "job", "~job": "~~job", `\x61`: `\x61`, "jöb ' \"": "jöb ' \""} {
 		want(true, acquire, name, "psql")
 		res := refuse(t, s, exclusive(key))
@@ -42,13 +43,13 @@ func TestSQL_excludes(t *testing.T) {
 		want(true, acquire, name, "psql") // extends
 		want(false, acquire, name, "other")
 		want(false, give, name, "other")
-		w := placed(exclusive(key))
+		w := queueing(exclusive(key))
 		wake := s.Watch(t.Context(), w.ID)
 		refuse(t, s, w)
 		drain(wake)
 		want(true, give, name, "psql")
 		woken(t, wake, "by a release in SQL")
-		want(false, acquire, name, "psql") // there is a line
+		want(false, acquire, name, "psql") // there is a queue
 		grant(t, s, w)
 		want(false, acquire, name, "psql")
 		want(false, give, name, "psql")
@@ -57,15 +58,15 @@ func TestSQL_excludes(t *testing.T) {
 	}
 }
 
-// A lock in SQL lives for 30 s if its caller does not say otherwise, as everywhere else.
+// The default TTL in SQL is 30 s, as everywhere else.
 func TestSQL_defaultTTL(t *testing.T) {
 	t.Parallel()
 	srv, opt := testenv.Postgres(t, testenv.Shared()), fresh(t)
 	s := made(t, srv.URL, opt)
 	works(t, s)
-	_, ask := plainSQL(t, srv.URL, opt)
+	_, eval := plainSQL(t, srv.URL, opt)
 	for _, sql := range []string{"select Schema.acquire_lock('a', 'h')", "select Schema.acquire_lock('b', 'h', metadata => '{\"n\": 1}')"} {
-		if ok, err := ask(sql); err != nil || !ok {
+		if ok, err := eval(sql); err != nil || !ok {
 			t.Errorf("%s: %v, %v", sql, ok, err)
 		}
 	}
@@ -76,7 +77,7 @@ func TestSQL_defaultTTL(t *testing.T) {
 	}
 }
 
-// However many ask in Go and in SQL, one holds.
+// However many attempts run in Go and in SQL, only one holds the lock.
 func TestSQL_race(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -94,12 +95,12 @@ func TestSQL_race(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for i := range 3 {
-		_, ask := plainSQL(t, srv.URL, opt)
+		_, eval := plainSQL(t, srv.URL, opt)
 		holder := fmt.Sprint("sql", i)
 		wg.Go(func() {
 			for range 40 {
-				ok, err := ask("select Schema.acquire_lock('race', $1, 60)", holder)
-				if err != nil && !stood(err) {
+				ok, err := eval("select Schema.acquire_lock('race', $1, 60)", holder)
+				if err != nil && !lockTimedOut(err) {
 					t.Error(err)
 				}
 				if !ok {
@@ -108,7 +109,7 @@ func TestSQL_race(t *testing.T) {
 				}
 				hold()
 				for ok = false; !ok; {
-					if ok, err = ask("select Schema.release_lock('race', $1)", holder); err == nil && !ok || err != nil && !stood(err) {
+					if ok, err = eval("select Schema.release_lock('race', $1)", holder); err == nil && !ok || err != nil && !lockTimedOut(err) {
 						t.Error("release_lock:", ok, err)
 						return
 					}
@@ -130,7 +131,7 @@ func TestSQL_race(t *testing.T) {
 					continue
 				}
 				hold()
-				if err := given(t.Context(), s, r); err != nil {
+				if err := releaseEventually(t.Context(), s, r); err != nil {
 					t.Error("Release:", err)
 				}
 			}
@@ -138,13 +139,13 @@ func TestSQL_race(t *testing.T) {
 	}
 	wg.Wait()
 	if grants.Load() < 10 {
-		t.Errorf("%d grants: nobody contended", grants.Load())
+		t.Errorf("%d grants: no contention", grants.Load())
 	}
 }
 
-// stood reports whether an error says that nothing was changed since another had the key for too long: on a busy machine one may stand still
-// in the middle of its statement.
-func stood(err error) bool {
+// lockTimedOut reports whether nothing was changed because another transaction had the key for too
+// long: on a busy machine its statement may stall.
+func lockTimedOut(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == "55P03"
 }
@@ -154,12 +155,12 @@ func TestSQL_views(t *testing.T) {
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	s := made(t, srv.URL, opt)
-	a, w := exclusive("a\x00b"), placed(exclusive("a\x00b"))
+	a, w := exclusive("a\x00b"), queueing(exclusive("a\x00b"))
 	a.Holder, a.Task, a.Meta = "host/1", "task", map[string]string{"k": "v"}
 	w.Holder = "host/2"
 	fence := grant(t, s, a).Fence
 	refuse(t, s, w)
-	rows := query(t, srv, strings.ReplaceAll(`select name, holder, fence, owner, party, metadata->>'k', waiting, acquired_at <= clock_timestamp(),
+	rows := query(t, srv, strings.ReplaceAll(`select name, holder, fence, owner, task, metadata->>'k', waiting, acquired_at <= clock_timestamp(),
 		expires_at - acquired_at = '1 min' from Schema.locks`, "Schema", quoted(opt)))
 	want := []string{"a\\000b", "host/1", fmt.Sprint(fence), driver.Tag(a.Owner), "task", "v", "1", "t", "t"}
 	if len(rows) != 1 || fmt.Sprint(rows[0]) != fmt.Sprint(want) {
@@ -171,35 +172,35 @@ func TestSQL_views(t *testing.T) {
 	}
 }
 
-// A lock is found in the views by the name that it was taken by, and by its key.
+// The views find a lock by its name and by its key.
 func TestSQL_viewsByName(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
 	opt := fresh(t)
 	s := made(t, srv.URL, opt)
 	works(t, s)
-	_, ask := plainSQL(t, srv.URL, opt)
+	_, eval := plainSQL(t, srv.URL, opt)
 	for name, key := range map[string]string{"plain": "plain", "~tilde": "~~tilde", "~~two": "~~~two", "~sem/a": "~~sem/a", `\x61`: `\x5c783631`, `~\x61`: `~~\x61`} {
-		if ok, err := ask("select Schema.acquire_lock($1, 'h', 60)", name); err != nil || !ok {
+		if ok, err := eval("select Schema.acquire_lock($1, 'h', 60)", name); err != nil || !ok {
 			t.Fatal(name, ok, err)
 		}
-		if ok, err := ask("select answer = '-' from Schema.acquire($1, 'o', '1 min', place => '1 min')", key); err != nil || !ok {
+		if ok, err := eval("select answer = '-' from Schema.acquire($1, 'o', '1 min', queue_ttl => '1 min')", key); err != nil || !ok {
 			t.Fatal(key, ok, err)
 		}
 		for _, view := range []string{"locks", "waiters"} {
-			if ok, err := ask("select count(*) = 1 and min(key) = $2 from Schema."+view+" where name = $1", name, key); err != nil || !ok {
+			if ok, err := eval("select count(*) = 1 and min(key) = $2 from Schema."+view+" where name = $1", name, key); err != nil || !ok {
 				t.Errorf("%s: the lock %q is not found by its name: %v", view, name, err)
 			}
 		}
 	}
 	grant(t, s, exclusive("~sem/b")) // a key of another kind
-	if ok, err := ask("select count(*) = 1 from Schema.locks where name = '~sem/b' and key = '~sem/b'"); err != nil || !ok {
+	if ok, err := eval("select count(*) = 1 from Schema.locks where name = '~sem/b' and key = '~sem/b'"); err != nil || !ok {
 		t.Error("the semaphore is not shown by its key:", err)
 	}
 }
 
-// A transaction that began long ago is judged by the clock, not by when it began: a lease that it takes lives from now, and one
-// that ended meanwhile has ended.
+// In a transaction that began long ago, leases follow the clock and not the start of the
+// transaction: a new lease starts now, and an expired one has ended.
 func TestSQL_oldTransaction(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -208,22 +209,22 @@ func TestSQL_oldTransaction(t *testing.T) {
 	short := exclusive("short")
 	short.TTL = 1500 * time.Millisecond
 	works(t, s)
-	c, ask := plainSQL(t, srv.URL, opt)
+	c, eval := plainSQL(t, srv.URL, opt)
 	tx, err := c.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	if _, err := ask("select true"); err != nil { // the transaction has its time now
+	if _, err := eval("select true"); err != nil { // sets the time of the transaction
 		t.Fatal(err)
 	}
 	grant(t, s, short)
 	time.Sleep(2 * time.Second)
 	began := time.Now()
-	if ok, err := ask("select Schema.acquire_lock('short', 'old', 30)"); err != nil || !ok {
+	if ok, err := eval("select Schema.acquire_lock('short', 'old', 30)"); err != nil || !ok {
 		t.Errorf("a key whose claim ended since the transaction began: %v, %v; want it granted", ok, err)
 	}
-	if ok, err := ask("select Schema.acquire_lock('new', 'old', 30)"); err != nil || !ok {
+	if ok, err := eval("select Schema.acquire_lock('new', 'old', 30)"); err != nil || !ok {
 		t.Errorf("a free key: %v, %v", ok, err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
@@ -231,8 +232,8 @@ func TestSQL_oldTransaction(t *testing.T) {
 	}
 	refuse(t, s, exclusive("new"))
 	left := refuse(t, s, exclusive("short")).Retry
-	if life := left + time.Since(began); left > 30*time.Second || life < 30*time.Second {
-		t.Errorf("the lease of the old transaction lives for %v more, want 30 s from when it was taken", left)
+	if total := left + time.Since(began); left > 30*time.Second || total < 30*time.Second {
+		t.Errorf("the lease of the old transaction has %v left, want 30 s from the call", left)
 	}
 }
 
@@ -244,13 +245,13 @@ func TestSQL_isolation(t *testing.T) {
 	s := made(t, srv.URL, opt)
 	works(t, s)
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
-		c, ask := plainSQL(t, srv.URL, opt)
+		c, eval := plainSQL(t, srv.URL, opt)
 		tx, err := c.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var pg *pgconn.PgError
-		if _, err := ask("select Schema.acquire_lock('key', 'h', 60)"); !errors.As(err, &pg) || pg.Code != "25000" || !strings.Contains(pg.Hint, "READ COMMITTED") {
+		if _, err := eval("select Schema.acquire_lock('key', 'h', 60)"); !errors.As(err, &pg) || pg.Code != "25000" || !strings.Contains(pg.Hint, "READ COMMITTED") {
 			t.Errorf("%s: %v, want 25000 with a hint", level, err)
 		}
 		tx.Rollback(t.Context())
@@ -262,8 +263,8 @@ func TestSQL_isolation(t *testing.T) {
 	}
 }
 
-// A client that idles in its transaction after it took a lock hurts nobody's hold: neither on other keys, nor of those who share
-// its own. Whoever asks for its key is refused, also before it commits.
+// A client that is idle in its transaction after it acquired a lock affects no other hold, neither
+// on other keys nor on a shared one. Attempts on its key are refused, even before the commit.
 func TestSQL_idle(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -273,16 +274,16 @@ func TestSQL_idle(t *testing.T) {
 	slot.Limit = 2
 	grant(t, s, other)
 	grant(t, s, slot)
-	c, ask := plainSQL(t, srv.URL, opt)
+	c, eval := plainSQL(t, srv.URL, opt)
 	tx, err := c.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	if ok, err := ask("select Schema.acquire_lock('mine', 'idle', 60)"); err != nil || !ok {
+	if ok, err := eval("select Schema.acquire_lock('mine', 'idle', 60)"); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	if ok, err := ask("select answer = '+' from Schema.acquire('slots', 'idle', '1 min', 1, 2)"); err != nil || !ok {
+	if ok, err := eval("select answer = '+' from Schema.acquire('slots', 'idle', '1 min', 1, 2)"); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	watch := testenv.NewStopwatch(t)
@@ -296,15 +297,15 @@ func TestSQL_idle(t *testing.T) {
 	release(t, s, other)
 	grant(t, s, other)
 	if took := watch.Elapsed(); took > 5*time.Second {
-		t.Errorf("beside an idle transaction renewals took %v", took)
+		t.Errorf("during an idle transaction renewals took %v", took)
 	}
-	w := placed(exclusive("mine"))
+	w := queueing(exclusive("mine"))
 	if res := refuse(t, s, w); !strings.Contains(res.Blocker.Holder, "transaction") || res.Retry != 0 {
 		t.Errorf("refused with %+v, want the open transaction named", res)
 	}
 	wake := s.Watch(t.Context(), w.ID)
 	refuse(t, s, w)
-	release(t, s, slot) // its key is not to be had
+	release(t, s, slot) // its key is not free
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -312,14 +313,15 @@ func TestSQL_idle(t *testing.T) {
 		t.Errorf("after the commit the blocker is %+v", res.Blocker)
 	}
 	drain(wake)
-	if ok, err := ask("select Schema.release_lock('mine', 'idle')"); err != nil || !ok {
+	if ok, err := eval("select Schema.release_lock('mine', 'idle')"); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	woken(t, wake, "by the release")
 	grant(t, s, w)
 }
 
-// The context manager of docs/postgres.md, and a client that leaves psycopg2's default on and idles in its transaction.
+// The context manager of docs/postgres.md, and a client that uses psycopg2's default and is idle in
+// its transaction.
 func TestSQL_python(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -348,16 +350,16 @@ print("done", flush=True)
 	held := exclusive("go")
 	grant(t, s, held)
 	p := startPython(t, url, script)
-	p.says("held")
-	time.Sleep(7 * time.Second) // it extends
+	p.expect("held")
+	time.Sleep(7 * time.Second) // it extends the lock
 	refuse(t, s, exclusive("nightly"))
 	renew(t, s, held)
 	refuse(t, s, exclusive("idle"))
-	p.tell("")
-	p.says("released")
+	p.send("")
+	p.expect("released")
 	grant(t, s, exclusive("nightly"))
-	p.tell("")
-	p.says("done")
+	p.send("")
+	p.expect("done")
 	refuse(t, s, exclusive("idle"))
 	renew(t, s, held)
 }

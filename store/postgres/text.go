@@ -9,10 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// escape begins a text that is kept as the hex digits of its bytes.
+// escape begins a text that is stored as the hex digits of its bytes.
 const escape = `\x`
 
-// storable returns a text as the tables have it. PostgreSQL stores no zero byte and no invalid UTF-8.
+// storable returns a text as the tables store it. PostgreSQL stores neither zero bytes nor invalid
+// UTF-8.
 func storable(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 && !strings.HasPrefix(s, escape) {
 		return s
@@ -20,7 +21,8 @@ func storable(s string) string {
 	return escape + hex.EncodeToString([]byte(s))
 }
 
-// plain undoes storable. What others wrote by hand and is no hex is left as it is.
+// plain reverses storable. It returns text that is not valid hex, such as text written by hand,
+// unchanged.
 func plain(s string) string {
 	digits, ok := strings.CutPrefix(s, escape)
 	if !ok {
@@ -42,11 +44,12 @@ func encodeMeta(meta map[string]string) []byte {
 	for k, v := range meta {
 		safe[storable(k)] = storable(v)
 	}
-	b, _ := json.Marshal(safe) // a map of strings has a JSON
+	b, _ := json.Marshal(safe) // a map of strings always has a JSON form
 	return b
 }
 
-// decodeMeta reads metadata. What is no text, or no object at all, as others may write it, is shown as its JSON.
+// decodeMeta reads metadata. Rows written by hand may have values that are not text, or something
+// else than an object. decodeMeta returns their JSON.
 func decodeMeta(b []byte) map[string]string {
 	if len(b) == 0 || string(b) == "{}" {
 		return nil
@@ -66,9 +69,9 @@ func decodeMeta(b []byte) map[string]string {
 	return meta
 }
 
-// appendLife appends a duration as an interval, rounded up to what the server can count. No number
-// is above 2^31: PostgreSQL 14 cannot read it.
-func appendLife(b []byte, d time.Duration) []byte {
+// appendInterval appends a duration as an interval, rounded up to microseconds. No number is above
+// 2^31: PostgreSQL 14 cannot read it.
+func appendInterval(b []byte, d time.Duration) []byte {
 	us := int64(d / time.Microsecond)
 	if d%time.Microsecond > 0 {
 		us++

@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// Whatever bytes a request carries, the tables give them back.
+// Any bytes in a request survive a round trip through the tables.
 func TestStore_anyBytes(t *testing.T) {
 	t.Parallel()
 	s := made(t, testenv.Postgres(t, testenv.Shared()).URL, fresh(t))
@@ -18,7 +18,7 @@ func TestStore_anyBytes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := exclusive(texts.Filter(func(s string) bool { return s != "" && len(s) <= 512 }).Draw(rt, "key"))
 		r.Owner += texts.Filter(func(s string) bool { return len(s) < 400 }).Draw(rt, "owner")
-		r.Holder, r.Task = texts.Draw(rt, "holder"), texts.Draw(rt, "party")
+		r.Holder, r.Task = texts.Draw(rt, "holder"), texts.Draw(rt, "task")
 		r.Meta = rapid.MapOfN(texts, texts, 0, 3).Draw(rt, "meta")
 		r.Value = rapid.SliceOf(rapid.Byte()).Draw(rt, "value")
 		grant(t, s, r)
@@ -28,7 +28,7 @@ func TestStore_anyBytes(t *testing.T) {
 		}
 		c := cs[0]
 		if c.Key != r.Key || c.Holder != r.Holder || c.Task != r.Task || string(c.Value) != string(r.Value) || !maps.Equal(c.Meta, r.Meta) {
-			rt.Fatalf("%+v was told as %+v", r, c)
+			rt.Fatalf("%+v was returned as %+v", r, c)
 		}
 		n := 0
 		for c, err := range s.List(t.Context(), r.Key[:(len(r.Key)+1)/2]) {
@@ -40,7 +40,7 @@ func TestStore_anyBytes(t *testing.T) {
 			}
 		}
 		if n != 1 {
-			rt.Fatalf("List told the claim %d times", n)
+			rt.Fatalf("List returned the claim %d times", n)
 		}
 		renew(t, s, r)
 		if got := s.RenewAll(t.Context(), renewals(r)); got[0].Err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// unavailable wants every verb that writes to say that nothing was changed.
+// unavailable checks that every writing operation returns that nothing was changed.
 func unavailable(t *testing.T, s driver.Store, held driver.ID, code string) {
 	t.Helper()
 	check := func(verb string, err error) {
@@ -37,7 +37,7 @@ func unavailable(t *testing.T, s driver.Store, held driver.ID, code string) {
 	check("Break", err)
 }
 
-// A standby takes no claims, and says so; after its promotion it does.
+// A standby grants no claims and reports why. After its promotion it does.
 func TestStore_standby(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Postgres(t)
@@ -67,20 +67,21 @@ func TestStore_standby(t *testing.T) {
 	}
 }
 
-func found(info driver.Info, level driver.Level, words string) bool {
+func found(info driver.Info, level driver.Level, text string) bool {
 	for _, f := range info.Findings {
-		if f.Level == level && strings.Contains(f.What, words) && (f.Means == "") == (level == driver.OK) && (f.Cure == "") == (f.Means == "") {
+		if f.Level == level && strings.Contains(f.What, text) && (f.Means == "") == (level == driver.OK) && (f.Cure == "") == (f.Means == "") {
 			return true
 		}
 	}
 	return false
 }
 
-// With no connection left, and with no server, nothing was changed. Claims survive both.
+// Without a free connection, and without a server, nothing is changed. Claims survive both.
 func TestStore_down(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Config("max_connections = 5", "superuser_reserved_connections = 0", "max_wal_senders = 0"))
-	// One connection asks all that is asked of the server: each of its own would take a place until its process has ended.
+	// One connection runs all queries of the test: each further one would use a slot until its
+	// process has ended.
 	c, err := pgx.Connect(t.Context(), srv.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +104,7 @@ func TestStore_down(t *testing.T) {
 	a := exclusive("held")
 	fence := grant(t, s, a).Fence
 	eventually(t, "the connection for renewals is there before the first of them", func() error {
-		// It is known by its statements: a sweep has a connection too.
+		// Its statements identify it: a sweep has a connection too.
 		if n := count("query like 'select answer, %renew%'"); n != 1 {
 			return fmt.Errorf("%d connections", n)
 		}
@@ -147,7 +148,7 @@ func TestStore_down(t *testing.T) {
 	}
 }
 
-// A statement is never sent twice for one ask: the caller is told that the outcome is not known, and asks again.
+// A statement is never sent twice for one call. The caller gets an unknown outcome and calls again.
 func TestStore_lostReply(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -176,7 +177,7 @@ func TestStore_lostReply(t *testing.T) {
 		return nil
 	})
 	if again := grant(t, s, a); again.Fence != fence {
-		t.Errorf("asked again: fence %d, want %d", again.Fence, fence)
+		t.Errorf("second call: fence %d, want %d", again.Fence, fence)
 	}
 	proxy.EatReply([]byte(a.Owner))
 	_, err = s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute})
@@ -192,7 +193,7 @@ func TestStore_lostReply(t *testing.T) {
 	grant(t, s, exclusive("key"))
 }
 
-// A call ends with its ctx though nothing comes back, and a partition that heals leaves a store that works.
+// A call ends with its ctx even if no answer arrives, and after a partition the store works again.
 func TestStore_partition(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -219,7 +220,7 @@ func TestStore_partition(t *testing.T) {
 			t.Errorf("behind a cut: %v, want that the outcome is not known", err)
 		}
 		if took := watch.Elapsed(); took > time.Second {
-			t.Errorf("a call took %v after its ctx was over", took)
+			t.Errorf("a call took %v after its ctx had ended", took)
 		}
 	}
 	b := exclusive("key")
@@ -238,14 +239,15 @@ func TestStore_partition(t *testing.T) {
 	renew(t, rival, b)
 }
 
-// Whatever dies on the server, one holds, fences rise, and nobody needs a restart.
+// Whatever crashes on the server, one process holds the lock, fences rise, and no client needs a
+// restart.
 func TestStore_restartUnderLoad(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t)
 	a, b := made(t, srv.URL, nil), made(t, srv.URL, nil)
 	works(t, a)
 	var mu sync.Mutex
-	var until time.Time // of the claim that was granted last
+	var until time.Time // of the last granted claim
 	var last uint64
 	var grants, failures atomic.Int32
 	stop := make(chan struct{})
@@ -283,7 +285,7 @@ func TestStore_restartUnderLoad(t *testing.T) {
 					until = time.Time{}
 					mu.Unlock()
 				}
-				for err != nil || res.Granted { // what may be there is given back
+				for err != nil || res.Granted { // release a claim that may exist
 					if err = s.Release(t.Context(), r.ID); err == nil || errors.Is(err, driver.ErrNotHeld) {
 						break
 					}
@@ -324,7 +326,7 @@ func TestStore_restartUnderLoad(t *testing.T) {
 	t.Logf("%d grants, %d failed calls", grants.Load(), failures.Load())
 }
 
-// A statement that the server cancels in the middle has changed nothing.
+// A statement that the server cancels has changed nothing.
 func TestStore_cancelled(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -332,12 +334,12 @@ func TestStore_cancelled(t *testing.T) {
 	s := made(t, srv.URL+"&application_name=cancelled-"+opt.Schema[6:], opt)
 	a := exclusive("key")
 	grant(t, s, a)
-	c, ask := plainSQL(t, srv.URL, opt)
+	c, eval := plainSQL(t, srv.URL, opt)
 	tx, err := c.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := ask("select answer = '+' from Schema.renew('key', $1, '1 min')", a.Owner); err != nil || !ok {
+	if ok, err := eval("select answer = '+' from Schema.renew('key', $1, '1 min')", a.Owner); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	done := make(chan struct{})
@@ -365,7 +367,7 @@ func TestStore_cancelled(t *testing.T) {
 	release(t, s, a)
 }
 
-// With all connections of the pool taken, claims are taken, renewed and given back.
+// With all connections of the pool in use, claims are granted, renewed and released.
 func TestStore_poolExhausted(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -378,7 +380,7 @@ func TestStore_poolExhausted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s := over(t, pool, fresh(t))
+	s := newStore(t, pool, fresh(t))
 	a := exclusive("key")
 	grant(t, s, a)
 	for range 2 {
@@ -404,7 +406,8 @@ func TestStore_poolExhausted(t *testing.T) {
 	}
 }
 
-// After a reconnect all who watch are woken, since news may have been missed, and news arrives again.
+// After a reconnect all watches are woken, because notifications may have been lost. New
+// notifications arrive again.
 func TestStore_watchReconnects(t *testing.T) {
 	t.Parallel()
 	for name, brief := range map[string]bool{"listener": false, "brief": true} {
@@ -423,7 +426,7 @@ func watchReconnects(t *testing.T, brief bool) {
 	if brief {
 		s.Brief()
 	}
-	a, w := exclusive("key"), placed(exclusive("key"))
+	a, w := exclusive("key"), queueing(exclusive("key"))
 	grant(t, direct, a)
 	wake := s.Watch(t.Context(), w.ID)
 	refuse(t, s, w)
@@ -444,7 +447,7 @@ func watchReconnects(t *testing.T, brief bool) {
 	})
 }
 
-// A wrong password is told, and no password ever is.
+// A wrong password is an error, and no error shows a password.
 func TestStore_noPassword(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Password("right-pw"))
@@ -458,24 +461,24 @@ func TestStore_noPassword(t *testing.T) {
 	works(t, made(t, srv.URL, nil))
 }
 
-// A transaction that stays open keeps vacuum from clearing up, and each hold takes longer.
+// A transaction that stays open keeps vacuum from removing dead rows, and each hold takes longer.
 func TestStore_Inspect_oldSnapshot(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t)
 	clock := testenv.NewClock(t, srv.Server)
 	s := made(t, srv.URL, nil)
 	works(t, s)
-	look := func(level driver.Level, words string) {
+	look := func(level driver.Level, text string) {
 		t.Helper()
-		if info, err := s.Inspect(t.Context()); err != nil || !found(info, level, words) {
-			t.Errorf("want %v with %q: %+v, %v", level, words, info.Findings, err)
+		if info, err := s.Inspect(t.Context()); err != nil || !found(info, level, text) {
+			t.Errorf("want %v with %q: %+v, %v", level, text, info.Findings, err)
 		}
 	}
-	c, ask := plainSQL(t, srv.URL+"&application_name=report", &postgres.Options{Schema: "distlock"})
+	c, eval := plainSQL(t, srv.URL+"&application_name=report", &postgres.Options{Schema: "distlock"})
 	if _, err := c.Exec(t.Context(), "begin isolation level repeatable read"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask("select count(*) > 0 from Schema.meta"); err != nil {
+	if _, err := eval("select count(*) > 0 from Schema.meta"); err != nil {
 		t.Fatal(err)
 	}
 	look(driver.OK, "no snapshot is older than a minute")

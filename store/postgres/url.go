@@ -17,33 +17,38 @@ import (
 	"github.com/distlock/distlock/internal/protocol"
 )
 
-// ErrURL says that a URL is not well written, or that the server speaks another protocol than it
+// ErrURL reports that a URL is invalid, or that the server speaks another protocol than the URL
 // names.
 var ErrURL = errors.New("postgres: bad URL")
 
-// A urlError is an error that is ErrURL. Its text says enough alone.
+// A urlError is an error that matches ErrURL and keeps its own text.
 type urlError struct{ error }
 
 func (urlError) Is(target error) bool { return target == ErrURL }
 
 func (e urlError) Unwrap() error { return e.error }
 
-// poolIdle is for how long a connection of the store's own pool may be idle.
+// poolIdle is how long a connection of the store's own pool may be idle.
 const poolIdle = 2 * time.Second
 
-// Open returns a store on the server that a URL names, and closes its connections when the store is closed:
+// Open returns a store on the server that a URL names. Closing the store closes its connections.
 //
-//	postgres://user:password@host:5432/database    postgresql:// is the same; several hosts, with commas, for a primary and its standbys
+//	postgres://user:password@host:5432/database
 //
-// A server that does not answer is no error: the store is unavailable until it does. One that
-// refuses the user is one, and so is a schema that cannot be used. A server that speaks another
-// protocol, or has no TLS where the URL asks for it, is an ErrURL. A schema that is missing is
-// created, if the role may.
+// The scheme postgresql:// is the same. Several hosts, separated by commas, name a primary and its
+// standbys.
 //
-// The query may have lock_mode (table), lock_schema (Options.Schema), lock_migrate (false: Options.Manual), lock_listen (Options.Listen), tls_ca,
-// tls_cert, tls_key (files), tls_server_name, tls_skip_verify (true or false), and what pgx, its
-// pool and the server know: sslmode, pool_max_conns (1 by default),
-// connect_timeout and others. With several hosts target_session_attrs is read-write, unless it is given. Errors show no password; those about the URL are ErrURL.
+// A server that does not answer is not an error: the store is unavailable until the server answers.
+// Open fails if the server refuses the user, or if the schema cannot be used. It returns [ErrURL]
+// if the server speaks another protocol, or has no TLS where the URL requires it. A missing schema
+// is created, if the role may.
+//
+// The query may have lock_mode (table), lock_schema ([Options.Schema]), lock_migrate (false:
+// [Options.Manual]), lock_listen ([Options.Listen]), tls_ca, tls_cert, tls_key (files),
+// tls_server_name, tls_skip_verify (true or false), and the parameters of pgx, its pool and the
+// server: sslmode, pool_max_conns (1 by default), connect_timeout and others. With several hosts
+// the default of target_session_attrs is read-write. Errors show no password. Errors about the URL
+// match [ErrURL].
 func Open(ctx context.Context, text string) (*Store, error) {
 	conf, opt, err := parse(text)
 	if err != nil {
@@ -59,23 +64,25 @@ func Open(ctx context.Context, text string) (*Store, error) {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	s.closers = append(s.closers, pool.Close)
-	if err := s.greet(ctx); err != nil {
-		_ = s.Close() //nolint:contextcheck // a connection is closed also when ctx is over
+	if err := s.firstConnect(ctx); err != nil {
+		_ = s.Close() //nolint:contextcheck // the connection is closed even if ctx has ended
 		return nil, err
 	}
 	return s, nil
 }
 
-// greet reaches the server for the first time. It is nil if the server cannot be reached.
-func (s *Store) greet(ctx context.Context) error {
+// firstConnect connects to the server for the first time. It returns nil if the server cannot be
+// reached.
+func (s *Store) firstConnect(ctx context.Context) error {
 	var conn *pgx.Conn
-	err := pgurl.Connect(ctx, &s.pool.Config().ConnConfig.Config, func(ctx context.Context) (err error) {
-		conn, err = s.connect(ctx)
-		return err
-	})
+	err := pgurl.Connect(ctx, &s.pool.Config().ConnConfig.Config,
+		func(ctx context.Context) (err error) {
+			conn, err = s.connect(ctx)
+			return err
+		})
 	if err == nil {
-		defer closeConn(conn) //nolint:contextcheck // a connection is closed also when ctx is over
-		if s.opt.Manual {     // whoever opened it may be about to migrate
+		defer closeConn(conn) //nolint:contextcheck // the connection is closed even if ctx has ended
+		if s.opt.Manual {     // the caller may be about to migrate
 			return nil
 		}
 		_, err = s.prepare(ctx, conn)
@@ -87,15 +94,17 @@ func (s *Store) greet(ctx context.Context) error {
 		return urlError{fmt.Errorf("postgres: %w", other)}
 	case err == nil, ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &schema), errors.Is(err, errors.ErrUnsupported), strings.HasPrefix(class, "28"), strings.HasPrefix(class, "3D"), strings.HasPrefix(class, "42"):
-		return err // who we are, the database and its version, what we may do: to wait does not help
+	case errors.As(err, &schema), errors.Is(err, errors.ErrUnsupported),
+		strings.HasPrefix(class, "28"),
+		strings.HasPrefix(class, "3D"), strings.HasPrefix(class, "42"):
+		return err // waiting does not help: user, database, version or permissions are wrong
 	case errors.Is(err, driver.ErrUnavailable):
 		return nil
 	}
 	return err
 }
 
-// parse reads a URL. What it returns as an error never has the password.
+// parse reads a URL. Its errors never contain the password.
 func parse(text string) (*pgxpool.Config, *Options, error) {
 	base, query, _ := strings.Cut(text, "?")
 	if !strings.HasPrefix(base, "postgres://") && !strings.HasPrefix(base, "postgresql://") {
@@ -104,9 +113,9 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 	opt := &Options{}
 	var secure pgurl.Security
 	var seen, kept []string
-	for part := range strings.SplitSeq(query, "&") {
-		key, raw, _ := strings.Cut(part, "=")
-		if part == "" {
+	for param := range strings.SplitSeq(query, "&") {
+		key, raw, _ := strings.Cut(param, "=")
+		if param == "" {
 			continue
 		}
 		if slices.Contains(seen, key) {
@@ -125,7 +134,7 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 			return nil, nil, err
 		}
 		if !known {
-			kept = append(kept, part)
+			kept = append(kept, param)
 		}
 	}
 	kept, err := secure.Keys(pgurl.Writable(base, kept), seen)
@@ -137,17 +146,17 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 	}
 	conf, err := pgxpool.ParseConfig(base)
 	if err != nil {
-		return nil, nil, err // pgx takes the password out
+		return nil, nil, err // pgx removes the password
 	}
 	secure.Apply(&conf.ConnConfig.Config)
-	frugal(conf, seen)
+	shrinkPool(conf, seen)
 	return conf, opt, nil
 }
 
-// frugal makes a pool that nobody else uses a small one, unless the URL says otherwise. Few calls
-// need it, such as one that waits for another's transaction, and an idle connection of each waiting
-// process may be what fills the server.
-func frugal(conf *pgxpool.Config, seen []string) {
+// shrinkPool makes the store's own pool small, unless the URL sets its size. Only few calls need
+// the pool, for example a call that waits for another transaction. Idle connections of many waiting
+// processes may fill the server.
+func shrinkPool(conf *pgxpool.Config, seen []string) {
 	if !slices.Contains(seen, "pool_max_conns") {
 		conf.MaxConns = 1
 	}
@@ -155,11 +164,11 @@ func frugal(conf *pgxpool.Config, seen []string) {
 		conf.MaxConnIdleTime = poolIdle
 	}
 	if !slices.Contains(seen, "pool_health_check_period") {
-		conf.HealthCheckPeriod = poolIdle // it closes what is idle
+		conf.HealthCheckPeriod = poolIdle // the health check closes idle connections
 	}
 }
 
-// set reads one of the store's own keys, and reports whether it is one.
+// set reads one of the store's own keys, and reports whether the key is one of them.
 func (o *Options) set(key, value string) (known bool, err error) {
 	switch key {
 	case "lock_mode":

@@ -48,10 +48,10 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A server that is not there is no error, and is found when it comes.
+// A server that is down is not an error, and is found when it starts.
 func TestOpen_gone(t *testing.T) {
 	t.Parallel()
-	const addr = "127.0.0.1:1" // a port that was closed another may have by now
+	const addr = "127.0.0.1:1" // a port that was closed may be in use by now
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	s, err := postgres.Open(ctx, "postgres://u:hunter22@"+addr+"/db?sslmode=disable")

@@ -13,57 +13,72 @@ import (
 )
 
 const (
-	// sweepOdds is how many grants there are to one sweep, which looks at 200 keys: more than the grants between two can
-	// have added.
+	// sweepOdds is the average number of grants between two sweeps. A sweep checks 200 keys, more
+	// than that number of grants can have added.
 	sweepOdds = 64
 
-	// poolLimit is for how long a call waits for a connection of the pool.
+	// poolLimit is how long a call waits for a connection of the pool.
 	poolLimit = 2 * time.Second
 )
 
-// statements are the verbs as a schema has them.
+// statements holds the SQL of all operations for one schema.
 type statements struct {
 	acquire, release, renew, renewAll, show, list, breaks, watch, sweep, inspect statement
 }
 
 func (n *names) statements() statements {
+	text := []int16{0} // one format for all parameters or columns
+	const thirteen = `($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 	return statements{
 		acquire: statement{
-			sql:     n.sql(`select @schema@.ask($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`),
-			formats: []int16{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0}, results: []int16{0},
+			sql:     n.sql(`select @schema@.attempt` + thirteen),
+			formats: []int16{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0}, results: text,
 			all: &statement{
-				sql:     n.sql(`select @schema@.ask_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`),
-				formats: []int16{0}, results: []int16{0},
+				sql: n.sql(`select @schema@.attempt_all` + thirteen), formats: text, results: text,
 			},
 			order: 2,
 		},
 		release: statement{
-			sql: n.sql(`select @schema@.release($1, $2, $3)`), formats: []int16{0, 0, 0}, results: []int16{0},
-			all:   &statement{sql: n.sql(`select @schema@.release_all($1, $2, $3)`), formats: []int16{0}, results: []int16{0}},
+			sql:     n.sql(`select @schema@.release($1, $2, $3)`),
+			formats: []int16{0, 0, 0}, results: text,
+			all: &statement{
+				sql: n.sql(`select @schema@.release_all($1, $2, $3)`), formats: text, results: text,
+			},
 			order: 1,
 		},
 		renew: statement{
 			sql:     n.sql(`select answer, behind, reason from @schema@.renew($1, $2, $3, $4, $5)`),
-			formats: []int16{0, 0, 0, 1, 0}, results: []int16{0},
+			formats: []int16{0, 0, 0, 1, 0}, results: text,
 		},
 		renewAll: statement{
-			sql: n.sql(`select answer, behind, reason from @schema@.renew_all($1, $2, $3)`), formats: []int16{0}, results: []int16{0},
+			sql:     n.sql(`select answer, behind, reason from @schema@.renew_all($1, $2, $3)`),
+			formats: text, results: text,
 		},
-		show:   statement{sql: n.sql(selectTold + `@schema@.show($1)`), formats: []int16{0}, results: toldFormats},
-		list:   statement{sql: n.sql(selectTold + `@schema@.list($1, $2)`), formats: []int16{0}, results: toldFormats},
-		breaks: statement{sql: n.sql(selectTold + `@schema@.break($1, $2, $3)`), formats: []int16{0}, results: toldFormats},
-		watch:  statement{sql: n.sql(`select @schema@.watch($1, $2)`), formats: []int16{0}, results: []int16{0}},
-		// What a crash of the server forgets of a sweep, another one does: nobody waits for the disk.
-		sweep:   statement{sql: n.sql(`select set_config('synchronous_commit', 'off', true), @schema@.sweep()`), results: []int16{0}},
-		inspect: statement{sql: n.sql(inspectSQL), results: []int16{0}},
+		show:   n.selectInfo(`@schema@.show($1)`),
+		list:   n.selectInfo(`@schema@.list($1, $2)`),
+		breaks: n.selectInfo(`@schema@.break($1, $2, $3)`),
+		watch: statement{
+			sql: n.sql(`select @schema@.watch($1, $2)`), formats: text, results: text,
+		},
+		// If a crash of the server undoes a sweep, another sweep does the work. So the commit does
+		// not wait for the disk.
+		sweep: statement{
+			sql:     n.sql(`select set_config('synchronous_commit', 'off', true), @schema@.sweep()`),
+			results: text,
+		},
+		inspect: statement{sql: n.sql(inspectSQL), results: text},
 	}
 }
 
-// selectTold names the columns of the type told: later functions may return more.
-const selectTold = `select key, owner, weight, "limit", fence, holder, party, meta, value, held, "left", waiting, kept from `
-
-// toldFormats are those of the columns of the type told: the value is binary.
-var toldFormats = []int16{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0}
+// selectInfo returns a statement that selects from a function that returns claim_info. It names the
+// columns, because later functions may return more. The value is binary.
+func (n *names) selectInfo(function string) statement {
+	return statement{
+		sql: n.sql(`select key, owner, weight, "limit", fence, holder, task, meta, value,
+			held, "left", waiting, kept from ` + function),
+		formats: []int16{0}, results: []int16{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0},
+	}
+}
 
 // Acquire grants or refuses a claim.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -76,90 +91,94 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	}
 	c := &call{st: &s.st.acquire, key: storable(r.Key)}
 	c.args = [][]byte{
-		[]byte(c.key), []byte(owner), appendLife(nil, r.TTL), number(r.Weight), number(r.Limit), nil, number(int64(r.Floor)),
+		[]byte(c.key), []byte(owner), appendInterval(nil, r.TTL),
+		number(r.Weight), number(r.Limit), nil, number(int64(r.Floor)),
 		[]byte(storable(r.Holder)), []byte(storable(r.Task)), encodeMeta(r.Meta), r.Value, nil, []byte("f"),
 	}
 	c.args[11] = []byte{}
 	if r.QueueTTL > 0 {
-		c.args[5] = appendLife(nil, r.QueueTTL)
-		c.args[11] = []byte(s.feed.address())
+		c.args[5] = appendInterval(nil, r.QueueTTL)
+		c.args[11] = []byte(s.listener.address())
 	}
 	if len(r.Value) == 0 {
-		c.args[10] = nil // as it is stored
+		c.args[10] = nil // the tables store no empty value
 	}
 	if err := s.claims.do(ctx, c); err != nil {
 		return driver.Result{}, err
 	}
 	res, err := s.result(r, c.rows)
 	if errors.Is(err, errBusy) {
-		// Another transaction has the key. To wait for it in the lane would hold up all others.
+		// Another transaction has the key. Waiting for it in the batcher would delay all other
+		// calls.
 		c.args[12] = []byte("t")
-		if err := s.alone(ctx, c); err != nil {
+		if err := s.runAlone(ctx, c); err != nil {
 			return driver.Result{}, err
 		}
 		res, err = s.result(r, c.rows)
 	}
 	if res.Granted {
-		s.renews.open(&s.st.renew, &s.st.renewAll) //nolint:contextcheck // it goes on beside the call
-		if rand.N(sweepOdds) == 0 {                //nolint:gosec // it is no secret when
-			s.sweep() //nolint:contextcheck // it goes on beside the call
+		s.renews.open(&s.st.renew, &s.st.renewAll) //nolint:contextcheck // it runs in the background
+		if rand.N(sweepOdds) == 0 {                //nolint:gosec // it needs no secret randomness
+			s.sweep() //nolint:contextcheck // it runs in the background
 		}
 	}
 	return res, err
 }
 
-// maxOwner bounds an owner as it is stored: key and owner must fit into an entry of an index.
+// maxOwner bounds an owner as stored: key and owner must fit into one index entry.
 const maxOwner = 1024
 
 func ownerOf(owner string) (string, error) {
 	if owner = storable(owner); len(owner) > maxOwner {
-		return "", fmt.Errorf("%w: an owner of %d bytes is over %d bytes", driver.ErrInvalid, len(owner), maxOwner)
+		return "", fmt.Errorf("%w: an owner of %d bytes is longer than %d bytes", driver.ErrInvalid,
+			len(owner), maxOwner)
 	}
 	return owner, nil
 }
 
-// alone runs a call on a connection of the pool.
-func (s *Store) alone(ctx context.Context, c *call) error {
+// runAlone runs a call on a connection of the pool.
+func (s *Store) runAlone(ctx context.Context, c *call) error {
 	wait, cancel := context.WithTimeout(ctx, poolLimit)
 	defer cancel()
 	conn, err := s.pool.Acquire(wait)
 	if err != nil {
 		return unavailable(cmp.Or(ctx.Err(), err))
 	}
-	if s.brief { // an idle connection of each process may be what fills the server
-		defer func() { closeConn(conn.Hijack()) }() //nolint:contextcheck // a connection is closed also when ctx is over
+	if s.brief { // idle connections of many processes may fill the server
+		defer func() { closeConn(conn.Hijack()) }() //nolint:contextcheck // the connection is closed even if ctx has ended
 	} else {
 		defer conn.Release()
 	}
 	if _, err := s.prepare(ctx, conn.Conn()); err != nil {
 		return err
 	}
-	res := conn.Conn().PgConn().ExecParams(ctx, c.st.sql, c.args, nil, c.st.formats, c.st.results).Read()
+	res := conn.Conn().PgConn().ExecParams(ctx, c.st.sql, c.args, nil, c.st.formats,
+		c.st.results).Read()
 	c.rows = res.Rows
 	return cmp.Or(ctx.Err(), definite(res.Err, len(res.Rows) > 0))
 }
 
-// query runs a statement that a user of the store waits for, on a connection of the pool.
+// query runs a statement on a connection of the pool.
 func (s *Store) query(ctx context.Context, st *statement, args ...[]byte) ([][][]byte, error) {
 	if s.closed.Load() {
 		return nil, errClosed
 	}
 	c := &call{st: st, args: args}
-	err := s.alone(ctx, c)
+	err := s.runAlone(ctx, c)
 	return c.rows, err
 }
 
-// waitArg is the argument of a release that says for whom it waits.
+// waitArg is the index of the argument of release that says whether to wait.
 const waitArg = 2
 
-// Release ends a claim or gives up a place.
+// Release ends a claim or removes a queue entry.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	owner, err := ownerOf(id.Owner)
 	if id.Key == "" || len(id.Key) > driver.MaxKey || id.Owner == "" || err != nil {
-		return driver.ErrNotHeld // nobody can have it
+		return driver.ErrNotHeld // no owner can hold it
 	}
 	c := &call{st: &s.st.release, key: storable(id.Key)}
 	c.args = [][]byte{[]byte(c.key), []byte(owner), waitArg: []byte("f")}
@@ -167,17 +186,18 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		err = released(c.rows)
 	}
 	if errors.Is(err, errBusy) {
-		// Another transaction has the key, and may be granting it to this owner, or has its hands on the claim. To wait for it in the lane
-		// would hold up all others.
+		// Another transaction has the key and may be granting it to this owner, or has locked the
+		// claim. Waiting for it in the batcher would delay all other calls.
 		c.args[waitArg] = []byte("t")
-		if err = s.alone(ctx, c); err == nil {
+		if err = s.runAlone(ctx, c); err == nil {
 			err = released(c.rows)
 		}
 	}
 	return err
 }
 
-// released reads an answer of release. Null, which it does not give if it may wait, is errBusy.
+// released reads an answer of release. Null is errBusy; release returns null only if it may not
+// wait.
 func released(rows [][][]byte) error {
 	switch {
 	case len(rows) != 1 || len(rows[0]) != 1:
@@ -190,7 +210,7 @@ func released(rows [][][]byte) error {
 	return nil
 }
 
-// sweep clears up a little, beside the calls of others.
+// sweep deletes some ended claims in the background.
 func (s *Store) sweep() {
 	if s.closed.Load() {
 		return
@@ -198,13 +218,13 @@ func (s *Store) sweep() {
 	s.sweeps.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), poolLimit)
 		defer cancel()
-		_, _ = s.query(ctx, &s.st.sweep) // another time will do
+		_, _ = s.query(ctx, &s.st.sweep) // a later sweep will do
 	})
 }
 
 func number(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 
-// A reader reads the columns of a row one after the other. Null is the zero value.
+// A reader reads the columns of a row in order. Null is the zero value.
 type reader struct {
 	cells [][]byte
 	err   error
@@ -240,7 +260,7 @@ func (r *reader) number() int64 {
 
 func (r *reader) micros() time.Duration { return span(r.number()) }
 
-// claim reads the columns of the type told.
+// claim reads the columns of the type claim_info.
 func (r *reader) claim() driver.Claim {
 	c := driver.Claim{Key: r.plain()}
 	if owner := r.plain(); owner != "" {

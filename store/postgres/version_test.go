@@ -19,7 +19,8 @@ import (
 	"github.com/distlock/distlock/store/postgres"
 )
 
-// Functions of an older program are told of, and replaced by Migrate, which ten may call at once. What is held stays.
+// Functions of an older program are refused. Migrate replaces them, also if ten processes call it
+// at once. Claims stay.
 func TestSchema_oldFunctions(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())
@@ -28,7 +29,7 @@ func TestSchema_oldFunctions(t *testing.T) {
 	a := exclusive("held")
 	fence := grant(t, s, a).Fence
 	for _, sql := range []string{
-		"delete from Schema.meta where name = 'functions'", "drop function Schema.ask_all", "drop function Schema.ask_anywhere", "drop function Schema.release_all(text[], text[], boolean[])",
+		"delete from Schema.meta where name = 'functions'", "drop function Schema.attempt_all", "drop function Schema.attempt_anywhere", "drop function Schema.release_all(text[], text[], boolean[])",
 		"create or replace function Schema.tag(owner text) returns text language sql as 'select null::text'",
 	} {
 		query(t, srv, strings.ReplaceAll(sql, "Schema", quoted(opt)))
@@ -45,7 +46,7 @@ func TestSchema_oldFunctions(t *testing.T) {
 	for range 10 {
 		wg.Go(func() {
 			from, to, err := made(t, srv.URL, opt).Migrate(t.Context())
-			if from == "1.1" {
+			if from == "2.1" {
 				replaced.Add(1)
 			} else if from != to || err != nil {
 				t.Errorf("Migrate: %s, %s, %v", from, to, err)
@@ -64,8 +65,8 @@ func TestSchema_oldFunctions(t *testing.T) {
 		t.Errorf("the locks are %v: not all functions were replaced", rows)
 	}
 
-	// Those of a program before do not do all that this one asks, and Migrate replaces them; those of a later one do, and stay.
-	for have, want := range map[string]string{"2": "8", "7": "8", "99": "99"} {
+	// Migrate replaces functions that are too old for this program, and keeps newer ones.
+	for have, want := range map[string]string{"2": "9", "8": "9", "99": "99"} {
 		query(t, srv, "update "+quoted(opt)+".meta set value = '"+have+"' where name = 'functions'")
 		if _, err := made(t, srv.URL, opt).Acquire(t.Context(), exclusive("key")); errors.As(err, &schema) != (want != have) {
 			t.Errorf("with functions no. %s: %v", have, err)
@@ -80,10 +81,10 @@ func TestSchema_oldFunctions(t *testing.T) {
 	}
 }
 
-// Whoever changes the functions gives them another number, so that programs find out whether a schema has them.
+// Changed functions need another number, so that programs can check whether a schema has them.
 func TestSchema_functionsNumber(t *testing.T) {
 	t.Parallel()
-	const of = "486183d0e334c05d" // those of functions = 8
+	const of = "6798cbbac91220c6" // the hash of functions = 9
 	text, err := os.ReadFile("sql/functions.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -93,7 +94,8 @@ func TestSchema_functionsNumber(t *testing.T) {
 	}
 }
 
-// A server that is too old is told of by its version, and not by the first statement that it does not know.
+// A server that is too old is refused by its version, not by the first statement that it does not
+// know.
 func TestOpen_oldServer(t *testing.T) {
 	t.Parallel()
 	for version, ok := range map[int]bool{130021: false, 90624: false, 140000: true} {
@@ -102,8 +104,8 @@ func TestOpen_oldServer(t *testing.T) {
 		if err == nil {
 			s.Close()
 		}
-		told := errors.Is(err, errors.ErrUnsupported) && errors.Is(err, driver.ErrUnavailable) && strings.Contains(err.Error(), "14 is the first")
-		if told == ok {
+		refused := errors.Is(err, errors.ErrUnsupported) && errors.Is(err, driver.ErrUnavailable) && strings.Contains(err.Error(), "14 is the first")
+		if refused == ok {
 			t.Errorf("Open on version %d: %v", version, err)
 		}
 		if _, _, err := made(t, url, nil).Migrate(t.Context()); errors.Is(err, errors.ErrUnsupported) == ok {
@@ -125,7 +127,8 @@ func TestStore_oldServer(t *testing.T) {
 	}
 }
 
-// oldServer answers as a PostgreSQL of a version does that is asked for its process and its version, and refuses all else.
+// oldServer answers the query for the process and the version as a PostgreSQL of this version, and
+// refuses everything else.
 func oldServer(t *testing.T, version int) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -16,83 +16,87 @@ import (
 )
 
 const (
-	// watchLimit is how long Watch waits for the connection that listens before it says that it cannot.
+	// watchLimit is how long Watch waits for the listening connection before it returns nil.
 	watchLimit = 2 * time.Second
 
-	// onlook is how long a key remembers that somebody watches it without a claim. It is told again three times as often.
-	onlook = time.Minute
+	// observeFor is how long a key remembers that a process watches it without a claim. The process
+	// renews the record three times as often.
+	observeFor = time.Minute
 
-	// silence is after how long the connection that listens is asked whether it is there.
-	silence = 30 * time.Second
+	// pingAfter is the time without notifications after which the listening connection is pinged.
+	pingAfter = 30 * time.Second
 )
 
-// Watch returns a channel that is ready when id may be granted. All watches of a process share one connection.
+// Watch returns a channel that is ready when id may be granted. All watches of a process share one
+// connection.
 func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	if id.Key == "" || s.closed.Load() {
 		return nil
 	}
-	f := &s.feed
-	w := f.add(id) //nolint:contextcheck // the connection that listens is for all who watch
+	l := &s.listener
+	w := l.add(id) //nolint:contextcheck // all watches share the listening connection
 	if w == nil {
 		return nil
 	}
 	if id.Owner == "" {
-		told := make(chan struct{})
-		if !f.beside(func() { s.onlook(ctx, id.Key, told) }) {
+		recorded := make(chan struct{})
+		if !l.spawn(func() { s.observe(ctx, id.Key, recorded) }) {
 			return nil
 		}
-		select { // from here on a release knows that somebody watches
-		case <-told:
+		select { // after this a release knows about the observer
+		case <-recorded:
 		case <-ctx.Done():
 		case <-time.After(watchLimit):
 		}
 	}
-	context.AfterFunc(ctx, func() { f.remove(w) })
+	context.AfterFunc(ctx, func() { l.remove(w) })
 	limit := time.NewTimer(watchLimit)
 	defer limit.Stop()
 	select {
-	case <-f.up:
+	case <-l.up:
 		return w.wake
 	case <-ctx.Done():
 		return w.wake
-	case <-f.deaf:
+	case <-l.polling:
 		return nil
 	case <-limit.C:
 		return nil
 	}
 }
 
-// onlook tells a key again and again that it is watched, until ctx is over or the store is closed.
-func (s *Store) onlook(ctx context.Context, key string, told chan struct{}) {
-	tick := time.NewTicker(onlook / 3)
+// observe records again and again that this process watches a key, until ctx ends or the store is
+// closed.
+func (s *Store) observe(ctx context.Context, key string, recorded chan struct{}) {
+	tick := time.NewTicker(observeFor / 3)
 	defer tick.Stop()
 	for {
-		_, _ = s.query(ctx, &s.st.watch, []byte(storable(key)), appendLife(nil, onlook)) // it is a hint
-		if told != nil {
-			close(told)
-			told = nil
+		// Only a hint.
+		_, _ = s.query(ctx, &s.st.watch, []byte(storable(key)), appendInterval(nil, observeFor))
+		if recorded != nil {
+			close(recorded)
+			recorded = nil
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.feed.ctx.Done():
+		case <-s.listener.ctx.Done():
 			return
 		case <-tick.C:
 		}
 	}
 }
 
-// A feed is the connection that listens, and those who are told by it. It is made with the first watch.
-type feed struct {
-	s      *Store
-	conf   *pgx.ConnConfig // nil: that of the pool
-	ctx    context.Context
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
-	begin  sync.Once
-	up     chan struct{} // closed when it listens for the first time
-	deaf   chan struct{} // closed when it is known that it cannot
-	upOnce sync.Once
+// A listener is the connection that listens, and its watches. It connects at the first watch.
+type listener struct {
+	s       *Store
+	conf    *pgx.ConnConfig // nil: the configuration of the pool
+	ctx     context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
+	begin   sync.Once
+	up      chan struct{} // closed when it listens for the first time
+	polling chan struct{} // closed when the listener gives up, so that waiters poll
+	upOnce  sync.Once
 
 	mu      sync.Mutex
 	closed  bool
@@ -101,142 +105,142 @@ type feed struct {
 }
 
 type watch struct {
-	owner string // its hash; "" for an onlooker
+	owner string // its hash; "" for an observer without a claim
 	key   string // its hash
 	wake  chan driver.Wake
 }
 
-func (f *feed) open(s *Store, conf *pgx.ConnConfig) {
-	f.s, f.conf = s, conf
-	f.ctx, f.stop = context.WithCancel(context.Background())
-	f.up, f.deaf = make(chan struct{}), make(chan struct{})
-	f.byOwner, f.byKey = map[string][]*watch{}, map[string][]*watch{}
+func (l *listener) open(s *Store, conf *pgx.ConnConfig) {
+	l.s, l.conf = s, conf
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	l.up, l.polling = make(chan struct{}), make(chan struct{})
+	l.byOwner, l.byKey = map[string][]*watch{}, map[string][]*watch{}
 	if s.opt.Polling {
-		close(f.deaf)
+		close(l.polling)
 	}
 }
 
-func (f *feed) close() {
-	f.mu.Lock()
-	f.closed = true
-	f.mu.Unlock()
-	f.stop()
-	f.wg.Wait()
+func (l *listener) close() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.stop()
+	l.wg.Wait()
 }
 
-// beside runs f until the feed is closed, which waits for it. It reports whether it began.
-func (f *feed) beside(run func()) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.closed {
-		f.wg.Go(run)
+// spawn runs a function in a goroutine. close waits for it. spawn reports whether it started.
+func (l *listener) spawn(run func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.wg.Go(run)
 	}
-	return !f.closed
+	return !l.closed
 }
 
-// address is the channel of this process; "" if nobody listens there.
-func (f *feed) address() string {
+// address returns the channel of this process, or "" if nobody listens there.
+func (l *listener) address() string {
 	select {
-	case <-f.deaf:
+	case <-l.polling:
 		return ""
 	default:
-		return f.s.channel
+		return l.s.channel
 	}
 }
 
-// add adds a watch, and begins to listen with the first.
-func (f *feed) add(id driver.ID) *watch {
+// add adds a watch. The first watch starts listening.
+func (l *listener) add(id driver.ID) *watch {
 	w := &watch{key: hashOf(id.Key)[:16], wake: make(chan driver.Wake, 1)}
 	if id.Owner != "" {
 		w.owner = hashOf(id.Owner)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
 		return nil
 	}
-	f.begin.Do(func() {
+	l.begin.Do(func() {
 		switch {
-		case f.s.opt.Polling:
-		case f.s.brief:
-			f.s.claims.share()
+		case l.s.opt.Polling:
+		case l.s.brief:
+			l.s.claims.share()
 		default:
-			f.wg.Go(f.receive)
+			l.wg.Go(l.receive)
 		}
 	})
-	f.byKey[w.key] = append(f.byKey[w.key], w)
+	l.byKey[w.key] = append(l.byKey[w.key], w)
 	if w.owner != "" {
-		f.byOwner[w.owner] = append(f.byOwner[w.owner], w)
+		l.byOwner[w.owner] = append(l.byOwner[w.owner], w)
 	}
 	return w
 }
 
-// hashOf is how messages name keys and owners, which not everybody who listens may know. An owner is told of a grant, so
-// that no two may have the same.
+// hashOf returns the form of keys and owners in messages: not every listener may know them. The
+// hash of an owner must be unique, because a message with it reports a grant.
 func hashOf(text string) string {
 	h := sha256.Sum256([]byte(storable(text)))
 	return hex.EncodeToString(h[:16])
 }
 
-func (f *feed) remove(w *watch) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	drop(f.byKey, w.key, w)
+func (l *listener) remove(w *watch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	drop(l.byKey, w.key, w)
 	if w.owner != "" {
-		drop(f.byOwner, w.owner, w)
+		drop(l.byOwner, w.owner, w)
 	}
 }
 
 func drop(m map[string][]*watch, name string, w *watch) {
-	rest := slices.DeleteFunc(m[name], func(o *watch) bool { return o == w })
-	if m[name] = rest; len(rest) == 0 {
+	others := slices.DeleteFunc(m[name], func(o *watch) bool { return o == w })
+	if m[name] = others; len(others) == 0 {
 		delete(m, name)
 	}
 }
 
-// receive keeps up the connection until the store is closed.
-func (f *feed) receive() {
-	for try := 1; f.ctx.Err() == nil; try++ {
+// receive keeps the connection open until the store is closed.
+func (l *listener) receive() {
+	for try := 1; l.ctx.Err() == nil; try++ {
 		began := time.Now()
-		if deaf := f.listen(); deaf {
-			f.giveUp()
+		if polling := l.listen(); polling {
+			l.giveUp()
 			return
 		}
 		if time.Since(began) > time.Minute {
 			try = 1
 		}
 		select {
-		case <-f.ctx.Done():
+		case <-l.ctx.Done():
 		case <-time.After(backoff.Pause(try, 10*time.Millisecond, time.Second)):
 		}
 	}
 }
 
-// listen listens until the connection fails. It reports whether there is no use in trying again: behind a pooler a
-// message reaches nobody.
-func (f *feed) listen() (deaf bool) {
-	conn, err := f.connect()
+// listen listens until the connection fails. It reports whether trying again is useless, because no
+// message arrives behind a pooler.
+func (l *listener) listen() (polling bool) {
+	conn, err := l.connect()
 	if err != nil {
 		return false
 	}
 	defer closeConn(conn)
-	if v, err := look(f.ctx, conn); err != nil || v.pooled {
+	if v, err := look(l.ctx, conn); err != nil || v.pooled {
 		return err == nil
 	}
-	if err := f.subscribe(f.ctx, conn); err != nil {
+	if err := l.subscribe(l.ctx, conn); err != nil {
 		return false
 	}
 	for {
-		ctx, cancel := context.WithTimeout(f.ctx, silence)
+		ctx, cancel := context.WithTimeout(l.ctx, pingAfter)
 		n, err := conn.WaitForNotification(ctx)
 		cancel()
 		switch {
 		case err == nil:
-			f.news(n.Channel, n.Payload)
-		case f.ctx.Err() != nil:
+			l.deliver(n.Channel, n.Payload)
+		case l.ctx.Err() != nil:
 			return false
 		default:
-			ctx, cancel := context.WithTimeout(f.ctx, watchLimit)
+			ctx, cancel := context.WithTimeout(l.ctx, watchLimit)
 			err := conn.Ping(ctx)
 			cancel()
 			if err != nil {
@@ -247,70 +251,74 @@ func (f *feed) listen() (deaf bool) {
 }
 
 // subscribe makes the server send notifications to a connection.
-func (f *feed) subscribe(ctx context.Context, conn *pgx.Conn) error {
-	for _, channel := range []string{f.s.names.channel, f.s.channel} {
+func (l *listener) subscribe(ctx context.Context, conn *pgx.Conn) error {
+	for _, channel := range []string{l.s.names.channel, l.s.channel} {
 		if _, err := conn.PgConn().Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize()).ReadAll(); err != nil {
 			return err
 		}
 	}
-	f.upOnce.Do(func() { close(f.up) })
-	f.wakeAll() // news may have been missed
+	l.upOnce.Do(func() { close(l.up) })
+	l.wakeAll() // messages may have been lost before
 	return nil
 }
 
-// giveUp makes all who wait poll from now on.
-func (f *feed) giveUp() {
-	close(f.deaf)
-	f.wakeAll()
+// giveUp makes all waiters poll from now on.
+func (l *listener) giveUp() {
+	close(l.polling)
+	l.wakeAll()
 }
 
-func (f *feed) connect() (*pgx.Conn, error) {
-	if f.conf == nil {
-		return f.s.connect(f.ctx)
+func (l *listener) connect() (*pgx.Conn, error) {
+	if l.conf == nil {
+		return l.s.connect(l.ctx)
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, connectLimit)
+	ctx, cancel := context.WithTimeout(l.ctx, connectLimit)
 	defer cancel()
-	return pgx.ConnectConfig(ctx, f.conf.Copy())
+	return pgx.ConnectConfig(ctx, l.conf.Copy())
 }
 
-// news wakes whom a message names: on the channel of this process an owner that was granted its claim, with the fence and how
-// many wait behind; on that of the schema a key, after "k" for all who watch it and "o" for onlookers.
-func (f *feed) news(channel, message string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if channel == f.s.channel {
+// deliver wakes the watches that a message names. On the channel of this process, a message names
+// an owner that was granted its claim, with the fence and the number of waiters behind it. On the
+// channel of the schema, a message names a key, after "k" for all watchers and "o" for observers
+// without a claim.
+func (l *listener) deliver(channel, message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if channel == l.s.channel {
 		var owner string
 		wake := driver.Wake{Granted: true}
-		if n, err := fmt.Sscanf(message, "%s %d %d", &owner, &wake.Fence, &wake.Behind); n != 3 || err != nil {
-			return // it is none of ours
+		n, err := fmt.Sscanf(message, "%s %d %d", &owner, &wake.Fence, &wake.Behind)
+		if n != 3 || err != nil {
+			return // not a message of this package
 		}
-		for _, w := range f.byOwner[owner] {
-			w.poke(wake)
+		for _, w := range l.byOwner[owner] {
+			w.notify(wake)
 		}
 		return
 	}
 	if message == "" {
 		return
 	}
-	for _, w := range f.byKey[message[1:]] {
+	for _, w := range l.byKey[message[1:]] {
 		if message[0] == 'k' || w.owner == "" {
-			w.poke(driver.Wake{})
+			w.notify(driver.Wake{})
 		}
 	}
 }
 
-func (f *feed) wakeAll() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, ws := range f.byKey {
+func (l *listener) wakeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, ws := range l.byKey {
 		for _, w := range ws {
-			w.poke(driver.Wake{})
+			w.notify(driver.Wake{})
 		}
 	}
 }
 
-// poke makes the channel ready. A grant takes the place of what has not been read. The lock of the feed is held.
-func (w *watch) poke(wake driver.Wake) {
+// notify makes the channel ready. A grant replaces an unread value. The mutex of the listener is
+// held.
+func (w *watch) notify(wake driver.Wake) {
 	if wake.Granted {
 		select {
 		case <-w.wake:
@@ -319,6 +327,6 @@ func (w *watch) poke(wake driver.Wake) {
 	}
 	select {
 	case w.wake <- wake:
-	default: // it is ready already
+	default: // already ready
 	}
 }

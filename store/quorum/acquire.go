@@ -8,11 +8,11 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// headStart is how far a proposed fence lies ahead of the client's clock. Nodes count by
-// their clocks too: a proposal above all of them is answered alike by all, in one round.
+// headStart is how far a proposed fence is ahead of the client's clock. Nodes also use their own
+// clocks. If the proposal is above all of them, all nodes give the same answer in one round.
 const headStart = uint64(time.Second / time.Microsecond)
 
-// Acquire asks all nodes for the claim.
+// Acquire acquires the claim on all nodes. See the package comment for its results.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	if err := r.Validate(s.features); err != nil {
 		return driver.Result{}, err
@@ -22,14 +22,14 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 		return driver.Result{}, err
 	}
 	defer leave()
-	if err := s.calls.ask(ctx, r.ID, len(s.nodes)); err != nil {
+	if err := s.calls.beginAcquire(ctx, r.ID, len(s.nodes)); err != nil {
 		return driver.Result{}, err
 	}
-	defer s.calls.asked(r.ID)
+	defer s.calls.endAcquire(r.ID)
 
 	began := time.Now()
-	r, held := s.claims.ask(r, len(s.nodes))
-	a := s.ask(ctx, r, held)
+	r, held := s.claims.request(r, len(s.nodes))
+	a := s.try(ctx, r, held)
 	s.pace.Store(int64(time.Since(began)))
 	if !s.won(a.ballot) {
 		return s.lose(ctx, a)
@@ -38,36 +38,36 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	return driver.Result{Granted: true, Fence: a.fence, Used: used(a.votes)}, nil
 }
 
-// An attempt is one Acquire: what was asked, and what the nodes said.
+// An attempt is one Acquire: its request and the votes of the nodes.
 type attempt struct {
 	ballot
 	r     driver.Request
-	held  bool // the claim is held already, as far as this process knows
+	held  bool // the claim is already held, as far as this process knows
 	votes []vote[driver.Result]
-	line  []slot // of the first round: where it was not asked at all
+	slots []slot // of the first round: a slot with an error was not called
 	last  *round[driver.Result]
 }
 
-// ask makes one or two rounds: one if a majority stored the fence at once, and
-// otherwise another to write it back.
-func (s *Store) ask(ctx context.Context, r driver.Request, held bool) *attempt {
+// try makes one or two rounds: one if a majority stored the fence at once, and otherwise another to
+// write the fence back.
+func (s *Store) try(ctx context.Context, r driver.Request, held bool) *attempt {
 	floor := r.Floor
 	if s.features.Fence && !held {
 		r.Floor = max(r.Floor, uint64(time.Now().UnixMicro())+headStart)
 	}
 	a := &attempt{r: r, held: held}
-	line := s.calls.acquires(r.ID, len(s.nodes))
-	a.line = line
+	slots := s.calls.acquires(r.ID, len(s.nodes))
+	a.slots = slots
 	a.last = begin(ctx, s, s.limit(r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
-		err := line[i].enter(ctx)
-		defer line[i].leave()
+		err := slots[i].enter(ctx)
+		defer slots[i].leave()
 		if err != nil {
 			return driver.Result{}, err
 		}
 		res, err := s.acquire(ctx, i, r)
 		if errors.Is(err, driver.ErrInvalid) && r.Floor > floor {
-			// This client's clock and that node's are more than an hour apart. The node's own clock
-			// is good enough: a fence that a majority stored rises whatever the clocks say.
+			// The clocks of this client and the node are more than an hour apart. The node's own
+			// clock is good enough: a fence that a majority stored rises for any clocks.
 			r := r
 			r.Floor = floor
 			res, err = s.acquire(ctx, i, r)
@@ -84,24 +84,25 @@ func (s *Store) ask(ctx context.Context, r driver.Request, held bool) *attempt {
 	return a
 }
 
-// acquire asks one node. If it has the claim since before with a fence above the one that was granted, as a node may
-// that was slow or was topped up, that is no reason to raise the others': it has stored what is asked for.
+// acquire acquires the claim on one node. A node that was slow or was topped up may already have
+// the claim with a higher fence than the granted one. The other nodes need not follow: that node
+// has stored the requested fence, and acquire returns the Floor.
 func (s *Store) acquire(ctx context.Context, node int, r driver.Request) (driver.Result, error) {
 	res, err := s.nodes[node].Acquire(ctx, r)
-	if err == nil && res.Granted && s.claims.told(r.ID, node, res.Fence) {
+	if err == nil && res.Granted && s.claims.sameFence(r.ID, node, res.Fence) {
 		res.Fence = min(res.Fence, r.Floor)
 	}
 	return res, err
 }
 
-// writeBack asks those that granted the claim with a lower fence again, also those that have yet to answer,
-// until a majority has stored the fence.
+// writeBack calls the nodes that granted the claim with a lower fence again, also those that have
+// not answered yet, until a majority has stored the fence.
 func (s *Store) writeBack(ctx context.Context, a *attempt) {
 	first, fence := a.last, a.fence
-	line := s.calls.acquires(a.r.ID, len(s.nodes))
+	slots := s.calls.acquires(a.r.ID, len(s.nodes))
 	a.last = begin(ctx, s, s.limit(a.r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
-		err := line[i].enter(ctx)
-		defer line[i].leave()
+		err := slots[i].enter(ctx)
+		defer slots[i].leave()
 		if err != nil {
 			return driver.Result{}, err
 		}
@@ -114,7 +115,7 @@ func (s *Store) writeBack(ctx context.Context, a *attempt) {
 		if res, err := s.acquire(ctx, i, r); err == nil {
 			return res, nil
 		}
-		return was.value, nil // what it granted before, it granted
+		return was.value, nil // the earlier grant still counts
 	})
 	a.last.collect(ctx, a.votes, func(votes []vote[driver.Result]) bool {
 		a.ballot = s.count(votes)
@@ -122,16 +123,18 @@ func (s *Store) writeBack(ctx context.Context, a *attempt) {
 	})
 }
 
-// lose releases what was granted, and says why the claim was not.
+// lose releases the claim where it may have been granted, and returns why no majority granted it.
 //
-// Refused: a majority refused it; or a majority answered, some of them refused, and no majority can hold it any more.
-// Unavailable or invalid: nobody refused it, and no majority can hold it. Anything else is unknown.
+// Refused: a majority refused it; or a majority answered, some of them refused, and no majority can
+// hold it any more. Unavailable or invalid: no node refused it, and no majority can hold it. All
+// else is unknown.
 //
-// The release goes on in the background, if the answer does not depend on it. A part of a claim that is left on a minority
-// is no claim, and ends with its TTL. A claim that is held stays held, unless a majority says that it is not.
+// The release continues in the background if the result does not depend on it. A part of a claim on
+// a minority is no claim, and ends with its TTL. A claim that is held stays held, unless a majority
+// answers that it is not.
 func (s *Store) lose(ctx context.Context, a *attempt) (driver.Result, error) {
 	no := func(err error) (driver.Result, error) {
-		return driver.Result{}, s.failed(ctx, "acquire", tell(s, a.votes), err)
+		return driver.Result{}, s.failed(ctx, "acquire", describe(s, a.votes), err)
 	}
 	lost := a.refused >= s.majority()
 	if a.held && !lost {
@@ -145,7 +148,7 @@ func (s *Store) lose(ctx context.Context, a *attempt) (driver.Result, error) {
 	}
 	undo := s.release(ctx, a.r.ID, a)
 	contested := a.refused > 0 && a.refused+a.granted >= s.majority()
-	left := a.granted + a.unknown // where something may be left
+	left := a.granted + a.unknown // the nodes that may still have the claim
 	if contested && left >= s.majority() {
 		undo.until(ctx, func(votes []vote[struct{}]) bool {
 			left = 0
@@ -169,7 +172,8 @@ func (s *Store) lose(ctx context.Context, a *attempt) (driver.Result, error) {
 	}
 }
 
-// left reports whether an attempt that failed may have left something on a node, once it was asked for the last time.
+// left reports whether a node may have granted a failed attempt. It waits for the node's last
+// answer.
 func (a *attempt) left(i int) bool { return possible(a.last.answer(i)) }
 
 // possible reports whether a node may have granted the claim.
@@ -178,7 +182,7 @@ func possible(v vote[driver.Result]) bool {
 		v.err != nil && !errors.Is(v.err, driver.ErrUnavailable) && !errors.Is(v.err, driver.ErrInvalid)
 }
 
-// used is the highest sum of weights that was told.
+// used returns the highest sum of weights that a counted node returned.
 func used(votes []vote[driver.Result]) int64 {
 	var n int64
 	for i := range votes {

@@ -11,14 +11,14 @@ import (
 // A ballot is the votes on an Acquire, counted.
 type ballot struct {
 	granted int // nodes that granted
-	counted int // those of them that may be counted
+	counted int // those of them that count
 	refused int
 	invalid int
 	down    int // unavailable
-	unknown int // nodes of which it is not known whether they granted
+	unknown int // nodes that may have granted
 
 	fence  uint64 // the highest of the lowest majority of fences, if a majority is counted
-	stored int    // how many nodes have stored that or more
+	stored int    // how many nodes have stored that fence or a higher one
 }
 
 // count counts votes, and marks those that do not count.
@@ -31,15 +31,15 @@ func (s *Store) count(votes []vote[driver.Result]) ballot {
 		case v.err == nil:
 			age := v.value.Age
 			if age == 0 {
-				age = 2 * s.longest // it cannot tell: it is believed to remember
+				age = 2 * s.longest // not reported: the node is assumed to remember
 			}
 			oldest = max(oldest, age)
-			v.young = age < s.longest
+			v.uncounted = age < s.longest
 			if !v.value.Granted {
 				b.refused++
 				continue
 			}
-			if b.granted++; !v.young {
+			if b.granted++; !v.uncounted {
 				b.counted++
 			}
 			continue
@@ -56,10 +56,10 @@ func (s *Store) count(votes []vote[driver.Result]) ballot {
 		s.fresh.Store(fresh)
 	}
 	if fresh && b.counted < s.majority() && b.granted == len(votes) {
-		// A new deployment: nobody can have forgotten more than there was to remember. If one
-		// node restarts now, the others still know; so all of them must agree.
+		// In a new deployment no node can have forgotten a claim from before it. If a node restarts
+		// now, the others still remember. So all of them must grant.
 		for i := range votes {
-			votes[i].young = false
+			votes[i].uncounted = false
 		}
 		b.counted = b.granted
 	}
@@ -71,7 +71,7 @@ func (s *Store) count(votes []vote[driver.Result]) ballot {
 
 // fence chooses the fence of a claim that a majority has granted.
 func (s *Store) fence(votes []vote[driver.Result]) (fence uint64, stored int) {
-	var few [5]uint64 // no allocation for so many nodes
+	var few [5]uint64 // no allocation for up to 5 nodes
 	fences := few[:0]
 	for i := range votes {
 		if counts(&votes[i]) {
@@ -87,19 +87,20 @@ func (s *Store) fence(votes []vote[driver.Result]) (fence uint64, stored int) {
 	return fence, len(fences) - at
 }
 
-// counts reports whether a node granted, and may be counted.
-func counts(v *vote[driver.Result]) bool { return v.err == nil && v.value.Granted && !v.young }
+// counts reports whether a node granted, and counts.
+func counts(v *vote[driver.Result]) bool { return v.err == nil && v.value.Granted && !v.uncounted }
 
 // won reports whether the claim is granted.
 func (s *Store) won(b ballot) bool { return b.stored >= s.majority() }
 
-// settled reports whether the votes that are still missing can be done without. If a majority is
-// down, nothing is gained by haste: the error says of every node what is wrong with it.
+// settled reports whether the missing votes cannot change the result. If a majority is down,
+// settled returns false: the caller waits for all nodes, so that the error shows the problem of
+// every node.
 func (s *Store) settled(b ballot) bool {
 	return max(b.counted, b.refused, b.invalid) >= s.majority()
 }
 
-// refusal is what those who refused tell.
+// refusal combines the results of the nodes that refused.
 func (s *Store) refusal(votes []vote[driver.Result], b ballot) driver.Result {
 	var res driver.Result
 	var retries []time.Duration
@@ -112,11 +113,11 @@ func (s *Store) refusal(votes []vote[driver.Result], b ballot) driver.Result {
 		retries = append(retries, v.value.Retry)
 		blockers = append(blockers, []driver.Claim{v.value.Blocker})
 	}
-	// It may be worth asking again when so many have room as are wanting for a majority.
+	// Another attempt may succeed when as many nodes have capacity as a majority still needs.
 	slices.Sort(retries)
 	res.Retry = retries[min(max(s.majority()-b.granted, 1), len(retries))-1]
 	if retries[0] == 0 {
-		res.Retry = 0 // one cannot tell
+		res.Retry = 0 // a node does not report it
 	}
 	for _, c := range s.merge(blockers) {
 		if c.votes > 0 && (res.Blocker.Key == "" || c.Left > res.Blocker.Left) {

@@ -11,11 +11,13 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-// An eager node grants all it is asked for at once: what is left is what the majority itself costs.
+// An eager node grants every request at once, so that only the majority itself costs time.
 type eager struct{ id string }
 
 func (eager) Features() driver.Features {
-	return driver.Features{Name: "eager", Fence: true, Floor: true, Value: true, Expiry: true, Detached: true, MinTTL: time.Millisecond}
+	return driver.Features{
+		Name: "eager", Fence: true, Floor: true, Value: true, Expiry: true, Detached: true, MinTTL: time.Millisecond,
+	}
 }
 
 func (eager) Acquire(_ context.Context, r driver.Request) (driver.Result, error) {

@@ -8,32 +8,32 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// calls keeps the calls about one claim in order on each node. A caller goes on when a majority has
-// answered; what it does next about the same claim must not overtake, at a slow node,
-// what it did before. A release that overtakes its acquire releases nothing, and an acquire that
-// overtakes the release of an earlier try is undone by it, though it was counted.
+// calls keeps the calls about one claim in order on each node. A caller continues when a majority
+// has answered. Its next call about the same claim must not overtake the earlier one at a slow
+// node. A release that overtakes its acquire releases nothing. An acquire that overtakes the
+// release of an earlier attempt is undone by that release, although it was counted.
 type calls struct {
-	mu    sync.Mutex
-	under map[driver.ID]*queues
+	mu     sync.Mutex
+	active map[driver.ID]*queues
 
-	// A release that was not answered may arrive at any time later. Until that can be ruled
-	// out, what the node grants to the same owner may be taken back, and is not asked for.
+	// A release without an answer may arrive at any later time, and undo a grant of the node to the
+	// same owner. Until that can be ruled out, the node gets no Acquire of that owner.
 	doubts map[call]time.Time
-	order  []call // of doubts, in the order in which they end
+	order  []call // the keys of doubts, in the order in which they end
 }
 
-// A call is what is asked of one node about one claim.
+// A call identifies the calls to one node about one claim.
 type call struct {
 	driver.ID
 	node int
 }
 
-// queues are what is under way about one claim.
+// queues are the calls about one claim that are under way.
 type queues struct {
-	nodes  []queue
-	n      int           // how many slots and Acquires there are: without any, it is forgotten
-	asking bool          // an Acquire is under way
-	asked  chan struct{} // closed when it is over; nil: nobody waits for that
+	nodes     []queue
+	n         int           // how many slots and Acquires there are; at 0 the queues are removed
+	acquiring bool          // an Acquire is under way
+	acquired  chan struct{} // closed when the Acquire ends; nil: no other Acquire waits
 }
 
 // A queue is the calls about one claim that a node has not answered.
@@ -43,42 +43,43 @@ type queue struct {
 	releases    int // how many of them are releases
 }
 
-// longestQueue is how many calls about one claim a node may owe an answer before it is asked for it no more: two
-// acquires, each with the release after it. A waiter asks again and again; a node that hangs
-// must not gather all that.
+// longestQueue is how many calls about one claim may wait for an answer of a node: two acquires,
+// each with its release. A node with more gets no further Acquire of the claim. A waiter tries
+// again and again, and a node that hangs must not collect all these calls.
 const longestQueue = 4
 
-// A slot is one call's place in a queue.
+// A slot is the position of one call in a queue.
 type slot struct {
-	calls   *calls // nil: it is in no queue, for the call is not to be made
+	calls   *calls // nil: the slot is in no queue, because the call must not be made
 	call    call
 	acquire bool
-	err     error         // why the call is not to be made
+	err     error         // why the call must not be made
 	ready   chan struct{} // closed when the call may be made; nil: at once
 	entered bool
-	gone    bool // it was left before it could be entered
+	gone    bool // leave was called before enter succeeded
 	next    *slot
 }
 
-// ask waits until no other Acquire of the claim is under way: they would raise each other's fence.
-func (c *calls) ask(ctx context.Context, id driver.ID, n int) error {
+// beginAcquire waits until no other Acquire of the claim is under way: two would raise each other's
+// fence.
+func (c *calls) beginAcquire(ctx context.Context, id driver.ID, n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
 		q := c.queues(id, n)
-		if !q.asking {
-			q.asking = true
+		if !q.acquiring {
+			q.acquiring = true
 			q.n++
 			return nil
 		}
-		if q.asked == nil {
-			q.asked = make(chan struct{})
+		if q.acquired == nil {
+			q.acquired = make(chan struct{})
 		}
-		asked := q.asked
+		acquired := q.acquired
 		c.mu.Unlock()
 		var err error
 		select {
-		case <-asked:
+		case <-acquired:
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -89,20 +90,21 @@ func (c *calls) ask(ctx context.Context, id driver.ID, n int) error {
 	}
 }
 
-// asked lets the next Acquire of the claim go.
-func (c *calls) asked(id driver.ID) {
+// endAcquire lets the next Acquire of the claim begin.
+func (c *calls) endAcquire(id driver.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := c.under[id]
-	q.asking = false
-	if q.asked != nil {
-		close(q.asked)
-		q.asked = nil
+	q := c.active[id]
+	q.acquiring = false
+	if q.acquired != nil {
+		close(q.acquired)
+		q.acquired = nil
 	}
 	c.drop(id, q)
 }
 
-// acquires takes a slot for an Acquire on every one of n nodes, but for those where it would not count.
+// acquires takes a slot for an Acquire on each of n nodes, except where the Acquire must not be
+// made.
 func (c *calls) acquires(id driver.ID, n int) []slot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,24 +113,25 @@ func (c *calls) acquires(id driver.ID, n int) []slot {
 	for i := range out {
 		c.enqueue(q, &out[i], call{id, i}, true)
 	}
-	c.tidy(id, q)
+	c.prune(id, q)
 	return out
 }
 
-// releases takes a slot for a release on every one of n nodes, but for those that an attempt has not asked.
+// releases takes a slot for a release on each of n nodes, except those that the attempt did not
+// call.
 func (c *calls) releases(id driver.ID, n int, of *attempt) []slot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make([]slot, n)
 	q := c.queues(id, n)
 	for i := range out {
-		if of != nil && of.line[i].err != nil {
-			out[i].err = of.line[i].err
+		if of != nil && of.slots[i].err != nil {
+			out[i].err = of.slots[i].err
 			continue
 		}
 		c.enqueue(q, &out[i], call{id, i}, false)
 	}
-	c.tidy(id, q)
+	c.prune(id, q)
 	return out
 }
 
@@ -139,39 +142,39 @@ func (c *calls) slot(k call, n int) *slot {
 	s := &slot{}
 	q := c.queues(k.ID, n)
 	c.enqueue(q, s, k, true)
-	c.tidy(k.ID, q)
+	c.prune(k.ID, q)
 	return s
 }
 
-// What follows is called with the lock held.
+// The functions below, up to doubtful, are called with the lock held.
 
-// queues returns those of a claim.
+// queues returns the queues of a claim, and creates them if there are none.
 func (c *calls) queues(id driver.ID, n int) *queues {
-	q := c.under[id]
+	q := c.active[id]
 	if q == nil {
-		if c.under == nil {
-			c.under = map[driver.ID]*queues{}
+		if c.active == nil {
+			c.active = map[driver.ID]*queues{}
 		}
 		q = &queues{nodes: make([]queue, n)}
-		c.under[id] = q
+		c.active[id] = q
 	}
 	return q
 }
 
-// drop ends one of those that need the queues.
+// drop records that a slot or an Acquire no longer needs the queues.
 func (c *calls) drop(id driver.ID, q *queues) {
 	q.n--
-	c.tidy(id, q)
+	c.prune(id, q)
 }
 
-// tidy forgets queues that nobody needs.
-func (c *calls) tidy(id driver.ID, q *queues) {
+// prune removes queues that no slot and no Acquire needs.
+func (c *calls) prune(id driver.ID, q *queues) {
 	if q.n == 0 {
-		delete(c.under, id)
+		delete(c.active, id)
 	}
 }
 
-// enqueue makes s the last of its queue, unless the call is not to be made.
+// enqueue adds s to the end of its queue, unless the call must not be made.
 func (c *calls) enqueue(all *queues, s *slot, k call, acquire bool) {
 	q := &all.nodes[k.node]
 	s.call, s.acquire = k, acquire
@@ -198,7 +201,8 @@ func (c *calls) enqueue(all *queues, s *slot, k call, acquire bool) {
 	}
 }
 
-// advance takes the first slot out of its queue, and those after it that were left, and lets the next call go.
+// advance removes the first slot from its queue, and the slots after it that are gone, and lets the
+// next call begin.
 func (c *calls) advance(all *queues, node int) {
 	q := &all.nodes[node]
 	for {
@@ -225,9 +229,7 @@ func (c *calls) doubtful(k call) bool {
 	return len(c.doubts) > 0 && time.Now().Before(c.doubts[k])
 }
 
-// What was called with the lock held ends here.
-
-// enter waits until the call may be made. If it returns an error, it must not be made.
+// enter waits until the call may be made. If enter returns an error, the call must not be made.
 func (s *slot) enter(ctx context.Context) error {
 	if s.err != nil {
 		return s.err
@@ -250,14 +252,15 @@ func (s *slot) enter(ctx context.Context) error {
 	return nil
 }
 
-// leave lets the next call go, also if this one was not made: then when all before it are over.
+// leave lets the next call begin. If this call was not made, the next one begins when all calls
+// before this one have ended.
 func (s *slot) leave() {
 	if s.calls == nil {
 		return
 	}
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
-	all := s.calls.under[s.call.ID]
+	all := s.calls.active[s.call.ID]
 	if s.entered || all.nodes[s.call.node].first == s {
 		s.calls.advance(all, s.call.node)
 		return
@@ -269,7 +272,7 @@ func (s *slot) leave() {
 func (c *calls) releasing(id driver.ID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if q := c.under[id]; q != nil {
+	if q := c.active[id]; q != nil {
 		for i := range q.nodes {
 			if q.nodes[i].releases > 0 {
 				return true
@@ -279,7 +282,7 @@ func (c *calls) releasing(id driver.ID) bool {
 	return false
 }
 
-// suspect notes that a release was not answered, and forgets what is too old to matter.
+// suspect records that a release was not answered, and removes doubts that have ended.
 func (c *calls) suspect(k call, d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,8 +33,8 @@ const (
 	chaosClients = 6
 )
 
-// TestChaos lets processes contend for a few keys over nodes with bad links, of which one at a time is cut off,
-// frozen, or forgets everything, and has two judges look at the history.
+// TestChaos lets processes contend for a few keys over nodes with bad links. One node at a time is
+// cut off, frozen, or forgets everything. Two checkers check the history.
 func TestChaos(t *testing.T) {
 	var grants, waits, faults, unknown, losses, forgot atomic.Int64
 	var next atomic.Uint64
@@ -64,14 +64,14 @@ func TestChaos(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d bubbles: %d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown outcomes, %d times a node forgot, 0 violations",
-		*seeds, grants.Load(), waits.Load(), faults.Load(), losses.Load(), unknown.Load(), forgot.Load())
+	t.Logf("%d bubbles: %d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown outcomes, "+
+		"%d times a node forgot, 0 violations", *seeds, grants.Load(), waits.Load(), faults.Load(), losses.Load(), unknown.Load(), forgot.Load())
 	if !t.Failed() && *seeds >= 200 && (losses.Load() == 0 || unknown.Load() == 0 || forgot.Load() == 0) {
-		t.Error("nothing was lost, unknown or forgotten: the faults do not bite")
+		t.Error("nothing was lost, unknown or forgotten: the faults have no effect")
 	}
 }
 
-// chaosBubble runs one seed and judges it.
+// chaosBubble runs one seed and checks its history.
 func chaosBubble(t *testing.T, seed uint64) (*chaosRun, *history.Verdict, error) {
 	var r *chaosRun
 	synctest.Test(t, func(t *testing.T) {
@@ -82,20 +82,21 @@ func chaosBubble(t *testing.T, seed uint64) (*chaosRun, *history.Verdict, error)
 		return nil, nil, errors.New("the run itself failed")
 	}
 	rules := history.Rules{
-		// There is no line: the bound is that nobody starves.
+		// There is no queue: the bound is that no client starves.
 		Stuck: 2*chaosClients*r.ttl + 2*time.Minute,
 		Min:   history.Minimums{Grants: chaosGrants, ContendedWaits: 1, FaultsOverHold: 1},
 	}
-	dir := filepath.Join(os.TempDir(), "distlock-chaos") // kept: what a failed run leaves is to be looked at
+	dir := filepath.Join(os.TempDir(), "distlock-chaos") // kept: the files of a failed run help to find the fault
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
 	if !r.amnesia {
-		v, err := history.Judge(r.rec.History(), rules, history.Search{Dir: dir, Name: fmt.Sprint("quorum-", seed), Timeout: time.Minute})
+		v, err := history.Verify(r.rec.History(), rules, history.Search{Dir: dir, Name: fmt.Sprint("quorum-", seed), Timeout: time.Minute})
 		return r, v, err
 	}
-	// A node that forgets ends a claim that hangs on a bare majority. Its holder is told at the next renewal, and
-	// nobody has the key before: that it ended is no violation, and all else is.
+	// A node that forgets ends a claim that depends on a bare majority. Its holder gets the loss with
+	// the next renewal, and no other owner gets the key before that. So the end of the claim is no
+	// violation, and all else is.
 	v := history.Check(r.rec.History(), rules)
 	v.Violations = slices.DeleteFunc(v.Violations, func(v history.Violation) bool { return v.Invariant == "I9" })
 	delete(v.Count, "I9")
@@ -139,8 +140,8 @@ func newChaosRun(t *testing.T, seed uint64) *chaosRun {
 	return r
 }
 
-// process links one more process to the nodes. No request arrives twice: a release that does could undo
-// what the same owner was granted after it, and clients of nodes are told not to repeat.
+// process links one more process to the nodes. No request arrives twice: a repeated release could
+// undo a later grant to the same owner, and the clients of nodes must not repeat requests.
 func (r *chaosRun) process(t *testing.T, name string, seed uint64) {
 	var links []*chaos.Store
 	var stores []driver.Store
@@ -151,8 +152,10 @@ func (r *chaosRun) process(t *testing.T, name string, seed uint64) {
 			Plan: chaos.Plan{
 				Seed: seed,
 				Chance: map[chaos.Kind]float64{
-					chaos.RequestLost: chance(.03), chaos.ReplyLost: chance(.03), chaos.RequestLate: chance(.03), chaos.ReplyLate: chance(.03),
-					chaos.Frozen: chance(.01), chaos.Unavailable: chance(.03), chaos.WakeLost: chance(.2), chaos.WakeFalse: chance(.2),
+					chaos.RequestLost: chance(.03), chaos.ReplyLost: chance(.03),
+					chaos.RequestLate: chance(.03), chaos.ReplyLate: chance(.03),
+					chaos.Frozen: chance(.01), chaos.Unavailable: chance(.03),
+					chaos.WakeLost: chance(.2), chaos.WakeFalse: chance(.2),
 				},
 				Delay: r.ttl, Latency: time.Duration(r.rng.IntN(10)) * time.Millisecond, Calm: 30 * time.Second,
 			},
@@ -172,8 +175,8 @@ func (r *chaosRun) process(t *testing.T, name string, seed uint64) {
 	r.links, r.stores, r.lockers = append(r.links, links), append(r.stores, s), append(r.lockers, l)
 }
 
-// play lets the clients contend until there were enough grants, with trouble meanwhile, and checks that
-// nothing is left behind.
+// play lets the clients contend until there were enough grants, makes faults meanwhile, and checks
+// that nothing is left behind.
 func (r *chaosRun) play(t *testing.T) {
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
@@ -197,21 +200,21 @@ func (r *chaosRun) play(t *testing.T) {
 		}
 		r.stores[i].Close()
 	}
-	time.Sleep(2*r.ttl + 11*time.Minute) // what could not be given back ends by itself
+	time.Sleep(2*r.ttl + 11*time.Minute) // claims that could not be released expire
 	for i, n := range r.nodes {
 		for c, err := range driver.List(context.Background(), n, "") {
 			t.Errorf("left behind on node %d: %v %v", i, c, err)
 		}
 	}
 	for _, s := range r.stores {
-		if n := quorum.Under(s); n > 0 {
-			t.Errorf("%d calls are under way in a store that is closed", n)
+		if n := quorum.Active(s); n > 0 {
+			t.Errorf("%d claims have calls under way in a store that is closed", n)
 		}
 	}
 }
 
-// trouble cuts off a process, freezes a node for all, or makes a node forget. One node forgets at a time:
-// the next one when the last counts again.
+// trouble cuts off a process, freezes a node for all, or makes a node forget. One node forgets at a
+// time: the next one forgets when the last one counts again.
 func (r *chaosRun) trouble() {
 	from := time.Now()
 	d := time.Duration(r.rng.Int64N(int64(2 * r.ttl)))

@@ -9,31 +9,32 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// claims are those that this process asked for or renewed, with what is needed to ask a
-// node for them that has none. They are forgotten when they are refused or released, and some time after they
-// have ended.
+// claims are the claims that this process requested or renewed, with the request that tops up a
+// node that does not have them. A claim is removed when it is refused or released, and some time
+// after it has ended.
 type claims struct {
 	mu    sync.Mutex
 	known map[driver.ID]*claim
-	old   []driver.ID // of known, in the order in which sweep looks at them
+	old   []driver.ID // the keys of known, in the order in which note examines them
 }
 
-// A claim is one of them.
+// A claim is one claim of this process.
 type claim struct {
-	r      driver.Request // as it was asked for first; without a weight: it was not asked for here
-	held   bool           // it was granted, or renewed
-	fence  uint64         // that was granted; 0: none, or not known
-	fences []uint64       // that each node has told last
-	ends   time.Time      // when it is surely over
+	r      driver.Request // the first request; without a weight: this process did not request it
+	held   bool           // it was granted or renewed
+	fence  uint64         // the granted fence; 0: none, or not known
+	fences []uint64       // the last fence that each node returned
+	ends   time.Time      // when it has certainly ended
 }
 
-// sweepStep is how many claims are looked at for one that is noted. Two are enough: those that
-// are over always grow fewer.
+// sweepStep is how many claims each note examines and, if they have ended, removes. Two are enough:
+// the number of ended claims always falls.
 const sweepStep = 2
 
-// ask notes what is asked for, and fills it in, with nothing of the caller's in it. If the claim is held, that is
-// what was asked for first, for less weight if that is wanted, and with its fence or more.
-func (c *claims) ask(r driver.Request, nodes int) (ask driver.Request, held bool) {
+// request records a request, and returns the request to send, which shares no memory with r. If the
+// claim is known, the returned request is the first one, with the lower weight, the new TTL, and
+// the claim's fence or a higher one as Floor.
+func (c *claims) request(r driver.Request, nodes int) (send driver.Request, held bool) {
 	r.Value, r.Meta = bytes.Clone(r.Value), maps.Clone(r.Meta)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +55,7 @@ func (c *claims) ask(r driver.Request, nodes int) (ask driver.Request, held bool
 	return r, k.held
 }
 
-// granted notes that a claim is held.
+// granted records that a claim is held.
 func (c *claims) granted(r driver.Request, fence uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,12 +63,12 @@ func (c *claims) granted(r driver.Request, fence uint64) {
 	if k.r.Weight == 0 {
 		k.r = r
 	}
-	k.r.Weight = r.Weight // it may have been lowered
+	k.r.Weight = r.Weight // the owner may have lowered it
 	k.held, k.fence = true, fence
 }
 
-// renewed notes that a claim was renewed, and returns what to ask nodes for that have none of it;
-// without a weight if that is not known.
+// renewed records that a claim was renewed, and returns the request that tops up a node that does
+// not have the claim. The request has no weight if it is not known.
 func (c *claims) renewed(r driver.Renewal) (top driver.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,10 +82,11 @@ func (c *claims) renewed(r driver.Renewal) (top driver.Request) {
 	return top
 }
 
-// told notes the fence that a node has for a claim, and reports whether it is what it told before: then it
-// has kept the claim all the while, for a new grant has new fences. What it told of a claim that was not granted
-// yet does not count: the answer may be to an earlier try of the same owner, and its fence is above those of others.
-func (c *claims) told(id driver.ID, node int, fence uint64) bool {
+// sameFence records the fence that a node returned for a claim, and reports whether the node
+// returned the same fence before. If so, the node has kept the claim in between, because a new
+// grant has a new fence. A fence from before the claim was granted does not count: the answer may
+// belong to an earlier attempt of the same owner, with a fence above those of other owners.
+func (c *claims) sameFence(id driver.ID, node int, fence uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.known[id]
@@ -96,21 +98,22 @@ func (c *claims) told(id driver.ID, node int, fence uint64) bool {
 	return same
 }
 
-// live reports whether a claim is still held, as far as is known here.
+// live reports whether a claim is still held, as far as this process knows.
 func (c *claims) live(id driver.ID) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known[id] != nil
 }
 
-// forget forgets a claim.
+// forget removes a claim.
 func (c *claims) forget(id driver.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, id)
 }
 
-// note notes that a claim has a new TTL, and forgets a few that are over. The lock is held.
+// note records that a claim has a new TTL, and removes a few claims that have ended. The caller
+// holds the lock.
 func (c *claims) note(id driver.ID, ttl time.Duration) *claim {
 	now := time.Now()
 	k := c.known[id]

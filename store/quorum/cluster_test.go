@@ -16,14 +16,14 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-// options say what nodes there are.
+// options describe a cluster.
 type options struct {
 	nodes   int
-	young   bool            // they have just been made
+	fresh   bool            // they have just been created
 	latency time.Duration   // the longest of a request or a reply
 	clocks  []time.Duration // how far the nodes' clocks are ahead
 	trouble func(c *cluster)
-	apart   bool // the clocks are so far apart that nodes tell different fences of one claim
+	apart   bool // the clocks are so far apart that nodes return different fences for one claim
 	plan    chaos.Plan
 	store   *quorum.Options
 }
@@ -35,11 +35,11 @@ type cluster struct {
 	nodes []*node
 }
 
-// open makes a cluster in a bubble, and closes it when the test ends.
+// open creates a cluster in a bubble, and closes it when the test ends.
 func open(t testing.TB, o options) *cluster {
 	t.Helper()
 	c := &cluster{nodes: newNodes(o.nodes, o.clocks)}
-	if !o.young {
+	if !o.fresh {
 		time.Sleep(3 * time.Minute) // until they are all old enough to count
 	}
 	c.join(t, "client", o)
@@ -84,7 +84,7 @@ func (c *cluster) join(t testing.TB, name string, o options) {
 	})
 }
 
-// peer is another client of the same nodes.
+// peer returns another client of the same nodes.
 func (c *cluster) peer(t testing.TB, name string, o options) *cluster {
 	t.Helper()
 	p := &cluster{nodes: c.nodes}
@@ -102,14 +102,14 @@ func (c *cluster) holds(id driver.ID) (n int) {
 	return n
 }
 
-// A node is a store in memory that can forget all it knows, and whose clock for fences may be off: to
-// those who ask, its fences are all shifted by as much.
+// A node is a store in memory that can forget all its claims. Its clock for fences may be wrong:
+// all fences that it returns are shifted by ahead.
 type node struct {
 	ahead time.Duration
 
-	mu    sync.Mutex
-	inner *mem.Store
-	asks  int // Acquires that arrived
+	mu       sync.Mutex
+	inner    *mem.Store
+	acquires int // Acquire calls that arrived
 }
 
 func newNode() *node { return &node{inner: mem.New()} }
@@ -121,11 +121,11 @@ func (n *node) restart() {
 	n.inner = mem.New()
 }
 
-// asked tells how many Acquires have arrived.
-func (n *node) asked() int {
+// acquired returns how many Acquire calls have arrived.
+func (n *node) acquired() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.asks
+	return n.acquires
 }
 
 func (n *node) store() *mem.Store {
@@ -152,7 +152,7 @@ func (n *node) Features() driver.Features { return n.store().Features() }
 
 func (n *node) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	n.mu.Lock()
-	n.asks++
+	n.acquires++
 	n.mu.Unlock()
 	return shifted{n.store(), n.ahead}.Acquire(ctx, r)
 }
@@ -200,8 +200,8 @@ func (n *node) Break(ctx context.Context, key string, upTo uint64, reason string
 	return cs, err
 }
 
-// shifted is a store whose fences are all higher by some time: for those who ask, its clock is ahead. The
-// other way round, for whoever asks through it, the own clock is behind.
+// shifted is a store whose fences are all higher by some time: for its clients, its clock is ahead.
+// A client that uses it as its only store behaves as if its own clock were behind.
 type shifted struct {
 	driver.Store
 	by time.Duration
@@ -218,7 +218,7 @@ func (s shifted) Acquire(ctx context.Context, r driver.Request) (driver.Result, 
 	return res, err
 }
 
-// shift moves a fence by some time; no fence stays none.
+// shift moves a fence by some time. 0, which is no fence, stays 0.
 func shift(fence uint64, by time.Duration) uint64 {
 	if fence == 0 {
 		return 0
@@ -227,7 +227,9 @@ func shift(fence uint64, by time.Duration) uint64 {
 }
 
 func exclusive(key string, ttl time.Duration) driver.Request {
-	return driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl}
+	return driver.Request{
+		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl,
+	}
 }
 
 func isUnavailable(err error) bool { return errors.Is(err, driver.ErrUnavailable) }

@@ -9,13 +9,13 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// TestStore_split_votes lets clients contend for one key, and counts how many asks a grant costs.
+// TestStore_split_votes lets clients contend for one key, and counts the attempts for each grant.
 func TestStore_split_votes(t *testing.T) {
 	for _, clients := range []int{2, 3, 5, 10} {
 		bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 			const each = 20
 			var mu sync.Mutex
-			asks, grants := 0, 0
+			attempts, grants := 0, 0
 			var longest time.Duration
 			var wg sync.WaitGroup
 			began := time.Now()
@@ -29,7 +29,7 @@ func TestStore_split_votes(t *testing.T) {
 						for {
 							res, err := p.store.Acquire(t.Context(), r)
 							mu.Lock()
-							asks++
+							attempts++
 							mu.Unlock()
 							if err == nil && res.Granted {
 								break
@@ -52,8 +52,8 @@ func TestStore_split_votes(t *testing.T) {
 			}
 			wg.Wait()
 			took := time.Since(began)
-			t.Logf("%2d clients: %d grants in %v (%v each), %.1f asks a grant, longest wait %v",
-				clients, grants, took, took/time.Duration(grants), float64(asks)/float64(grants), longest)
+			t.Logf("%2d clients: %d grants in %v (%v each), %.1f attempts a grant, longest wait %v",
+				clients, grants, took, took/time.Duration(grants), float64(attempts)/float64(grants), longest)
 			if per := took / time.Duration(grants); per > 100*near {
 				t.Errorf("%d clients: a grant took %v, want far less than a poll", clients, per)
 			}

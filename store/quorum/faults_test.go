@@ -29,7 +29,7 @@ func bubble(t *testing.T, o options, f func(t *testing.T, c *cluster)) {
 	synctest.Test(t, func(t *testing.T) { f(t, open(t, o)) })
 }
 
-// grants asks for r, which must be granted.
+// grants acquires r, which must be granted.
 func (c *cluster) grants(t *testing.T, r driver.Request) driver.Result {
 	t.Helper()
 	res, err := c.store.Acquire(t.Context(), r)
@@ -39,7 +39,7 @@ func (c *cluster) grants(t *testing.T, r driver.Request) driver.Result {
 	return res
 }
 
-// refuses asks for r, which must be refused.
+// refuses acquires r, which must be refused.
 func (c *cluster) refuses(t *testing.T, r driver.Request) driver.Result {
 	t.Helper()
 	res, err := c.store.Acquire(t.Context(), r)
@@ -74,7 +74,7 @@ func TestStore_minority_in_trouble(t *testing.T) {
 		for name, trouble := range map[string]func(l *chaos.Store){
 			"cut":         func(l *chaos.Store) { l.Cut(chaos.All) },
 			"frozen":      func(l *chaos.Store) { l.Freeze() },
-			"deaf":        func(l *chaos.Store) { l.Cut(chaos.Replies) },
+			"no replies":  func(l *chaos.Store) { l.Cut(chaos.Replies) },
 			"unavailable": func(l *chaos.Store) { unavailable(l, 1000) },
 		} {
 			t.Run(fmt.Sprint(nodes, " nodes, minority ", name), func(t *testing.T) {
@@ -115,7 +115,8 @@ func TestStore_majority_unavailable(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnavailable) || !errors.As(err, &v) || len(v.Votes) != 3 {
 			t.Fatalf("error %v, want unavailable with the votes of 3 nodes", err)
 		}
-		if !errors.Is(v.Votes[0].Err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "acquire: 1 (mem): ") || !strings.Contains(err.Error(), "3 (mem): ") {
+		if !errors.Is(v.Votes[0].Err, driver.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "acquire: 1 (mem): ") || !strings.Contains(err.Error(), "3 (mem): ") {
 			t.Errorf("the votes cannot be read: %v", err)
 		}
 		settle()
@@ -131,8 +132,9 @@ func TestStore_majority_unavailable(t *testing.T) {
 	})
 }
 
-// A release that reaches one node ends the claim if that hangs on a bare majority. If the rest of it comes late, after the claim has run out there,
-// a majority does not have it any more; whether it was held until the release is unknown.
+// A release that reaches one node ends a claim that depends on a bare majority. If its other calls
+// arrive late, after the claim has expired there, a majority no longer has the claim. Whether it
+// was held until the release is unknown.
 func TestStore_Release_in_parts(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 		r := exclusive("key", ttl)
@@ -158,7 +160,7 @@ func TestStore_Release_in_parts(t *testing.T) {
 	})
 }
 
-// Nodes that are far away are waited for as long as they need.
+// With a longer NodeLimit the store waits for nodes that are far away.
 func TestStore_nodeLimit(t *testing.T) {
 	for limit, want := range map[time.Duration]bool{0: false, 500 * time.Millisecond: true} {
 		t.Run(limit.String(), func(t *testing.T) {
@@ -188,7 +190,7 @@ func TestStore_nodeLimit(t *testing.T) {
 
 func TestStore_majority_silent(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
-		c.links[0].Cut(chaos.Replies) // what is asked of it takes effect
+		c.links[0].Cut(chaos.Replies) // its requests take effect
 		c.links[2].Freeze()
 		r := exclusive("key", ttl)
 		began := time.Now()
@@ -209,7 +211,8 @@ func TestStore_majority_silent(t *testing.T) {
 	})
 }
 
-// One who waits while a majority says nothing for a moment is not barred by what it could not undo then.
+// A waiter that could not undo an attempt, because a majority did not answer for a moment, still
+// gets the key afterwards.
 func TestStore_waiter_after_silence(t *testing.T) {
 	for name, trouble := range map[string]func(*chaos.Store) (heal func()){
 		"cut":    func(l *chaos.Store) func() { l.Cut(chaos.Requests); return l.Heal },
@@ -258,9 +261,9 @@ func TestStore_waiter_after_silence(t *testing.T) {
 	}
 }
 
-func TestStore_refusal_beside_a_dead_node(t *testing.T) {
+func TestStore_refusal_with_a_dead_node(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
-		// Another holds a part: node 2 refuses, node 1 grants, node 3 says nothing.
+		// Another owner holds a part: node 2 refuses, node 1 grants, node 3 does not answer.
 		other := exclusive("key", ttl)
 		if _, err := c.nodes[1].Acquire(t.Context(), other); err != nil {
 			t.Fatal(err)
@@ -313,7 +316,7 @@ func TestStore_late_grants_do_not_count(t *testing.T) {
 	})
 }
 
-// late is a store that answers after a while, whatever its ctx says.
+// late is a store that answers after a while, even if its ctx has ended.
 type late struct{ driver.Store }
 
 func (l late) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -321,8 +324,8 @@ func (l late) Acquire(ctx context.Context, r driver.Request) (driver.Result, err
 	return l.Store.Acquire(context.WithoutCancel(ctx), r)
 }
 
-// If all nodes refuse, the error says so of every node, also of the one whose answer decided
-// nothing.
+// If all nodes are unavailable, the error shows that for every node, also for the node whose answer
+// came last.
 func TestStore_all_refuse(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 		for _, l := range c.links {

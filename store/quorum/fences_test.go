@@ -19,28 +19,30 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-// modelGrants is small in the plain test run. CI has 255, which with -rapid.checks=200 is more than 100,000 in all.
+// modelGrants is small in the plain test run. CI uses 255, which with -rapid.checks=200 is more
+// than 100,000 grants in total.
 var modelGrants = flag.Int("grants", 50, "how many grants a run of TestFences has, and a tenth of that of TestExclusion")
 
 const week = 7 * 24 * time.Hour
 
-// A model says what one run is like.
+// A model describes one run.
 type model struct {
 	Nodes   int
 	Seed    uint64
 	Latency time.Duration
-	Clocks  []time.Duration // of the nodes: how far ahead
-	Clients []time.Duration // one for each, how far its clock is ahead
+	Clocks  []time.Duration // how far the clock of each node is ahead
+	Clients []time.Duration // how far the clock of each client is ahead
 	Amnesia bool            // now and then a node forgets everything
 	Loss    float64         // how likely a call is lost, late, or unavailable
 
 	TTL, Hold time.Duration // of claims; the longest that one is held
-	Tries     int           // how often the same owner asks
+	Tries     int           // how often the same owner tries
 	Grants    int           // after how many the run ends
 }
 
-// drawModel draws a run. After a loss of memory the clocks decide, so those runs have clocks that are less
-// than LongestTTL apart; those of clients that are so far off that nodes refuse them do no harm.
+// drawModel draws a run. After a loss of memory only the clocks keep the order, so the clocks of
+// those runs are less than LongestTTL apart. A client clock that is so wrong that nodes refuse it
+// does no harm.
 func drawModel(t *rapid.T, nodes int) model {
 	m := model{
 		Nodes:   nodes,
@@ -63,8 +65,8 @@ func drawModel(t *rapid.T, nodes int) model {
 	return m
 }
 
-// TestFences makes random clients contend for one key over nodes whose clocks, memories and links are
-// bad, and wants the fences to follow the order of the grants in real time.
+// TestFences lets random clients contend for one key over nodes whose clocks, memory and links are
+// bad, and checks that the fences follow the order of the grants in real time.
 func TestFences(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
@@ -77,18 +79,20 @@ func TestFences(t *testing.T) {
 				}
 				sum.add(g.score)
 			})
-			t.Logf("%d runs: %d grants in order (%d shared, %d raised by asking again, %d after a refusal), %d crashes (%d between the rounds), "+
+			t.Logf("%d runs: %d grants in order (%d shared, %d raised by another Acquire, %d after a refusal), %d crashes (%d between the rounds), "+
 				"%d times a node forgot, %d unknown, %d unavailable, %d refused", sum.runs, sum.grants, sum.shared, sum.raised,
 				sum.retried, sum.crashes, sum.between, sum.forgot, sum.unknown, sum.unavailable, sum.refused)
-			if sum.runs >= 100 && (sum.grants < sum.runs**modelGrants || sum.between == 0 || sum.forgot == 0 || sum.unknown == 0 || sum.shared == 0) {
-				t.Error("that is too little to prove anything")
+			if sum.runs >= 100 && (sum.grants < sum.runs**modelGrants ||
+				sum.between == 0 || sum.forgot == 0 || sum.unknown == 0 || sum.shared == 0) {
+				t.Error("the runs had too few grants or faults to prove anything")
 			}
 		})
 	}
 }
 
-// TestExclusion plays the same with few grants that are held for long, by owners that ask again and again over links that lose
-// and delay much: what an earlier try has left under way meets a later one that is held.
+// TestExclusion does the same with few grants that are held for long, by owners that try again and
+// again over links that lose and delay many calls: calls of an earlier attempt meet a later one
+// that is held.
 func TestExclusion(t *testing.T) {
 	t.Parallel()
 	var sum score
@@ -102,10 +106,11 @@ func TestExclusion(t *testing.T) {
 		}
 		sum.add(g.score)
 	})
-	t.Logf("%d runs: %d grants, %d of them after a refusal, %d unknown, %d refused", sum.runs, sum.grants, sum.retried, sum.unknown, sum.refused)
+	t.Logf("%d runs: %d grants, %d of them after a refusal, %d unknown, %d refused",
+		sum.runs, sum.grants, sum.retried, sum.unknown, sum.refused)
 }
 
-// A score is what happened in one or more runs.
+// A score counts the events of one or more runs.
 type score struct {
 	runs, grants, shared, raised, retried, crashes, forgot, unknown, unavailable, refused int
 
@@ -136,11 +141,11 @@ type game struct {
 	score
 	wrong   string
 	live    map[*grant]bool
-	highest uint64 // of all that were granted
-	ended   uint64 // the highest of those that surely have ended
+	highest uint64 // the highest fence of all grants
+	ended   uint64 // the highest fence of the grants that have certainly ended
 }
 
-// A grant is what a client was told.
+// A grant is a granted claim, as its client sees it.
 type grant struct {
 	shared bool
 	fence  uint64
@@ -158,7 +163,9 @@ func (m model) play(t *testing.T) *game {
 		}
 		var wg sync.WaitGroup
 		for i, ahead := range m.Clients {
-			p := &player{game: g, name: fmt.Sprint("client", i), ahead: ahead, rng: rand.New(rand.NewPCG(m.Seed, uint64(2+i)))}
+			p := &player{
+				game: g, name: fmt.Sprint("client", i), ahead: ahead, rng: rand.New(rand.NewPCG(m.Seed, uint64(2+i))),
+			}
 			wg.Go(func() { p.loop(t) })
 		}
 		if m.Amnesia {
@@ -169,7 +176,7 @@ func (m model) play(t *testing.T) *game {
 	return g
 }
 
-// forget lets one node after the other forget everything, one at a time.
+// forget makes one random node after the other forget everything.
 func (g *game) forget(rng *rand.Rand) {
 	for !g.done.Load() {
 		time.Sleep(time.Minute + g.TTL + time.Duration(rng.IntN(30_000))*time.Millisecond)
@@ -185,7 +192,7 @@ func (g *game) note(f func()) {
 	f()
 }
 
-// fail ends the game. The lock is held.
+// fail ends the game. The caller holds the lock.
 func (g *game) fail(format string, args ...any) {
 	if g.wrong == "" {
 		g.wrong = fmt.Sprintf(format, args...)
@@ -193,14 +200,14 @@ func (g *game) fail(format string, args ...any) {
 	g.done.Store(true)
 }
 
-// granted judges a grant. At the time of the call the highest fence of claims that had ended was ended.
+// granted checks a grant. ended is the highest fence of the claims that had ended before the call.
 func (g *game) granted(n *grant, ended uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	for o := range g.live {
 		if !now.Before(o.until) {
-			g.over(o)
+			g.remove(o)
 		} else if !o.shared || !n.shared {
 			g.fail("fence %d (shared %v) was granted while %d (shared %v) is trusted", n.fence, n.shared, o.fence, o.shared)
 		}
@@ -210,7 +217,8 @@ func (g *game) granted(n *grant, ended uint64) {
 		least = ended
 	}
 	if least > 0 && n.fence < least+driver.Span {
-		g.fail("grant %d: fence %d (shared %v) after %d: %d too low", g.grants, n.fence, n.shared, least, least+driver.Span-n.fence)
+		g.fail("grant %d: fence %d (shared %v) after %d: %d too low",
+			g.grants, n.fence, n.shared, least, least+driver.Span-n.fence)
 	}
 	g.live[n] = true
 	g.highest = max(g.highest, n.fence)
@@ -222,8 +230,8 @@ func (g *game) granted(n *grant, ended uint64) {
 	}
 }
 
-// over notes that a claim has ended. The lock is held.
-func (g *game) over(n *grant) {
+// remove records that a claim has ended. The caller holds the lock.
+func (g *game) remove(n *grant) {
 	delete(g.live, n)
 	g.ended = max(g.ended, n.fence)
 }
@@ -243,12 +251,12 @@ func (p *player) loop(t *testing.T) {
 	p.start(t)
 	defer p.stop()
 	for !p.done.Load() {
-		p.turn(t)
+		p.step(t)
 		switch n := p.rng.IntN(1000); {
 		case n < 20:
 			time.Sleep(time.Duration(p.rng.IntN(20_000)) * time.Millisecond)
 		case n < 21:
-			time.Sleep(11*time.Minute + time.Duration(p.rng.IntN(600))*time.Second) // idle names are forgotten
+			time.Sleep(11*time.Minute + time.Duration(p.rng.IntN(600))*time.Second) // nodes sweep idle names
 		default:
 			time.Sleep(time.Duration(p.rng.Int64N(int64(8*p.Latency + 20*time.Millisecond))))
 		}
@@ -264,11 +272,12 @@ func (p *player) start(t *testing.T) {
 		link := chaos.New(n, &chaos.Options{
 			Name: fmt.Sprint(p.name, "-", p.lives, "-", i),
 			Plan: chaos.Plan{Seed: p.Seed, Latency: p.Latency, Delay: time.Second, Chance: map[chaos.Kind]float64{
-				chaos.RequestLost: p.Loss, chaos.ReplyLost: p.Loss, chaos.RequestLate: p.Loss, chaos.ReplyLate: p.Loss, chaos.Unavailable: p.Loss,
+				chaos.RequestLost: p.Loss, chaos.ReplyLost: p.Loss, chaos.RequestLate: p.Loss, chaos.ReplyLate: p.Loss,
+				chaos.Unavailable: p.Loss,
 			}},
 		})
 		p.links = append(p.links, link)
-		// To this client all nodes' clocks are behind by as much as its own is ahead.
+		// For this client, the clocks of all nodes are behind by as much as its own clock is ahead.
 		stores = append(stores, shifted{link, -p.ahead})
 	}
 	s, err := quorum.New(t.Context(), stores, nil)
@@ -285,8 +294,8 @@ func (p *player) stop() {
 	p.store.Close()
 }
 
-// turn asks for a claim, and holds it for a while if it is granted.
-func (p *player) turn(t *testing.T) {
+// step acquires a claim, and holds it for a while if it is granted.
+func (p *player) step(t *testing.T) {
 	r := exclusive("key", p.TTL)
 	if p.rng.IntN(4) == 0 {
 		r.Weight = 1
@@ -301,36 +310,37 @@ func (p *player) turn(t *testing.T) {
 	for try := range p.Tries {
 		began := time.Now()
 		res, err := p.store.Acquire(t.Context(), r)
-		if p.told(res, err); err == nil && res.Granted {
+		if p.record(res, err); err == nil && res.Granted {
 			if try > 0 {
 				p.note(func() { p.retried++ })
 			}
 			p.hold(t, r, p.take(r, res, began, ended))
 			return
 		}
-		time.Sleep(time.Duration(p.rng.Int64N(int64(8*p.Latency + 20*time.Millisecond)))) // for others to be done
+		time.Sleep(time.Duration(p.rng.Int64N(int64(8*p.Latency + 20*time.Millisecond)))) // for other clients to finish
 	}
 	_ = p.store.Release(t.Context(), r.ID)
 }
 
-// take judges a grant.
+// take records and checks a grant.
 func (p *player) take(r driver.Request, res driver.Result, began time.Time, ended uint64) *grant {
 	g := &grant{shared: r.Weight == 1, fence: shift(res.Fence, p.ahead), until: began.Add(p.TTL)}
 	p.granted(g, ended)
 	return g
 }
 
-// hold keeps a claim for a while, asks again with a higher Floor, and releases it or lets it run out.
+// hold keeps a claim for a while, sometimes acquires it again with a higher Floor, and releases it
+// or lets it expire.
 func (p *player) hold(t *testing.T, r driver.Request, g *grant) {
 	time.Sleep(time.Duration(p.rng.Int64N(int64(p.Hold))))
 	if p.rng.IntN(10) == 0 {
 		r.Floor = shift(g.fence, -p.ahead) + driver.Span
 		res, err := p.store.Acquire(t.Context(), r)
-		p.told(res, err)
+		p.record(res, err)
 		p.mu.Lock()
 		if err == nil && res.Granted && time.Now().Before(g.until) {
 			if f := shift(res.Fence, p.ahead); f < g.fence+driver.Span {
-				p.fail("asked again, fence %d became %d", g.fence, f)
+				p.fail("acquired again, fence %d became %d", g.fence, f)
 			} else {
 				g.fence = f
 				p.highest = max(p.highest, f)
@@ -340,15 +350,15 @@ func (p *player) hold(t *testing.T, r driver.Request, g *grant) {
 		p.mu.Unlock()
 	}
 	if p.rng.IntN(100) == 0 {
-		return // it runs out
+		return // it expires
 	}
-	p.note(func() { g.until = time.Now() }) // it is trusted no more when it is being released
+	p.note(func() { g.until = time.Now() }) // trust ends before the release
 	if p.store.Release(t.Context(), r.ID) == nil {
-		p.note(func() { p.over(g) })
+		p.note(func() { p.remove(g) })
 	}
 }
 
-// crash asks, and dies at some point of it: nothing goes in or out any more, and the next life knows nothing.
+// crash starts an Acquire, and dies during it: all links are cut, and the next life knows nothing.
 func (p *player) crash(t *testing.T, r driver.Request) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -364,7 +374,7 @@ func (p *player) crash(t *testing.T, r driver.Request) {
 	p.mu.Unlock()
 	began := time.Now()
 	if res, err := p.store.Acquire(ctx, r); err == nil && res.Granted {
-		g := p.take(r, res, began, ended) // just before it died
+		g := p.take(r, res, began, ended) // it was granted just before the crash
 		p.note(func() { g.until = time.Now() })
 	}
 	wg.Wait()
@@ -379,8 +389,8 @@ func (p *player) crash(t *testing.T, r driver.Request) {
 	p.start(t)
 }
 
-// between reports whether a majority of nodes has granted a claim, and none has stored the highest of its fences: a second round
-// would have been to write it back.
+// between reports whether a majority of nodes has granted a claim, and no majority has stored the
+// highest of its fences: a second round was needed to write it back.
 func (p *player) between(id driver.ID) bool {
 	var fences []uint64
 	for _, n := range p.nodes {
@@ -393,8 +403,8 @@ func (p *player) between(id driver.ID) bool {
 	return len(fences) >= most && fences[len(fences)-most] < fences[len(fences)-1]
 }
 
-// told keeps the score of answers.
-func (p *player) told(res driver.Result, err error) {
+// record counts the results.
+func (p *player) record(res driver.Result, err error) {
 	p.note(func() {
 		switch {
 		case err == nil && !res.Granted:

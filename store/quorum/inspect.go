@@ -11,14 +11,15 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Inspect tells about all nodes. The age is that of the oldest majority. If no node is heard of it is an error.
+// Inspect describes all nodes. The age is that of the youngest node of the oldest majority. If no
+// node answers, Inspect returns an error.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return driver.Info{}, err
 	}
 	defer leave()
-	votes := begin(ctx, s, s.lookLimit(), func(ctx context.Context, i int) (driver.Info, error) {
+	votes := begin(ctx, s, s.adminLimit(), func(ctx context.Context, i int) (driver.Info, error) {
 		return driver.Inspect(ctx, s.nodes[i])
 	}).all(ctx)
 	var heard, down, gone int
@@ -26,7 +27,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		switch {
 		case v.err == nil:
 			heard++
-		case errors.Is(v.err, errors.ErrUnsupported): // it may work all the same
+		case errors.Is(v.err, errors.ErrUnsupported): // the node may still work
 		case errors.Is(v.err, driver.ErrUnavailable):
 			down++
 			gone++
@@ -36,15 +37,15 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	}
 	switch len(votes) {
 	case down:
-		return driver.Info{}, s.failed(ctx, "inspect", tell(s, votes), driver.ErrUnavailable)
+		return driver.Info{}, s.failed(ctx, "inspect", describe(s, votes), driver.ErrUnavailable)
 	case gone:
-		return driver.Info{}, s.failed(ctx, "inspect", tell(s, votes), errNoMajority)
+		return driver.Info{}, s.failed(ctx, "inspect", describe(s, votes), errNoMajority)
 	}
-	info := driver.Info{Findings: s.doubles(votes)}
+	info := driver.Info{Findings: s.duplicates(votes)}
 	var ids, versions []string
 	var ages []time.Duration
 	for i, v := range votes {
-		info.Findings = append(info.Findings, s.told(i, v, gone)...)
+		info.Findings = append(info.Findings, s.nodeFindings(i, v, gone)...)
 		if v.err != nil {
 			continue
 		}
@@ -68,21 +69,22 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	return info, nil
 }
 
-// doubles finds nodes that are one. New refuses those that it sees; a node that was down then is seen later.
-func (s *Store) doubles(votes []vote[driver.Info]) []driver.Finding {
+// duplicates finds nodes that are the same store. [New] refuses those that it finds. A node that
+// was down during New is found here.
+func (s *Store) duplicates(votes []vote[driver.Info]) []driver.Finding {
 	var out []driver.Finding
-	unseen := 0
+	unread := 0
 	for i, v := range votes {
 		if v.err != nil || v.value.Identity == "" {
-			unseen++
+			unread++
 			continue
 		}
 		for j := range i {
 			if votes[j].err == nil && votes[j].value.Identity == v.value.Identity {
 				out = append(out, driver.Finding{
-					Level: driver.Danger, What: fmt.Sprintf("nodes %s and %s are one", s.names[j], s.names[i]),
+					Level: driver.Danger, What: fmt.Sprintf("nodes %s and %s are the same store", s.names[j], s.names[i]),
 					Means: "it counts twice in a majority: when it forgets a claim, another may be granted",
-					Cure:  "give every node a store of its own, that copies from no other",
+					Cure:  "give every node its own store, which copies from no other",
 				})
 			}
 		}
@@ -90,26 +92,27 @@ func (s *Store) doubles(votes []vote[driver.Info]) []driver.Finding {
 	switch {
 	case len(out) > 0:
 		return out
-	case unseen > 0:
+	case unread > 0:
 		return []driver.Finding{{
-			What: fmt.Sprintf("the identity of %d nodes could not be seen", unseen), Means: "a node that is there twice is no majority",
-			Cure: "make sure that every node is a store of its own",
+			What:  fmt.Sprintf("the identity of %d nodes could not be read", unread),
+			Means: "one store that counts as two nodes makes no majority",
+			Cure:  "make sure that every node is its own store",
 		}}
 	}
 	return []driver.Finding{{Level: driver.OK, What: fmt.Sprintf("the %d nodes are different stores", len(votes))}}
 }
 
-// told is what there is to say of one node, when so many are gone.
-func (s *Store) told(i int, v vote[driver.Info], gone int) []driver.Finding {
+// nodeFindings returns the findings of one node. gone is how many nodes did not answer.
+func (s *Store) nodeFindings(i int, v vote[driver.Info], gone int) []driver.Finding {
 	node := "node " + s.names[i] + ": "
 	if v.err != nil {
-		return []driver.Finding{s.unheard(node, v.err, gone)}
+		return []driver.Finding{s.silentNode(node, v.err, gone)}
 	}
 	var out []driver.Finding
 	if age := v.value.Age; age > 0 && age < s.longest {
 		out = append(out, driver.Finding{
 			Level: driver.Warning, What: node + fmt.Sprintf("has remembered claims only for %v", age.Round(time.Second)),
-			Means: fmt.Sprintf("it is not counted until that is %v, unless all nodes are as new", s.longest),
+			Means: fmt.Sprintf("it does not count until that is %v, unless all nodes are as new", s.longest),
 			Cure:  "wait; restart nodes one at a time, with that long in between",
 		})
 	}
@@ -120,21 +123,23 @@ func (s *Store) told(i int, v vote[driver.Info], gone int) []driver.Finding {
 	return out
 }
 
-// unheard is what is to be said of a node that told nothing.
-func (s *Store) unheard(node string, err error, gone int) driver.Finding {
+// silentNode returns the finding of a node that returned no information.
+func (s *Store) silentNode(node string, err error, gone int) driver.Finding {
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		return driver.Finding{
-			What: node + "cannot tell about itself", Means: "it is not known whether it is another's double, or has forgotten claims",
-			Cure: "make sure that every node is a store of its own, and keeps its data",
+			What:  node + "cannot describe itself",
+			Means: "it is not known whether it is the same store as another node, or has forgotten claims",
+			Cure:  "make sure that every node is its own store, and keeps its data",
 		}
 	case len(s.nodes)-gone >= s.majority():
 		return driver.Finding{
 			Level: driver.Warning, What: node + err.Error(),
-			Means: fmt.Sprintf("claims hang on the others: %d more may go", len(s.nodes)-gone-s.majority()), Cure: "bring it back",
+			Means: fmt.Sprintf("claims depend on the other nodes: %d more may fail", len(s.nodes)-gone-s.majority()), Cure: "bring it back",
 		}
 	}
 	return driver.Finding{
-		Level: driver.Danger, What: node + err.Error(), Means: "too few nodes are left: nothing can be claimed or renewed", Cure: "bring it back",
+		Level: driver.Danger, What: node + err.Error(),
+		Means: "too few nodes are left: no claim can be granted or renewed", Cure: "bring it back",
 	}
 }

@@ -30,7 +30,7 @@ func TestStore_node_that_forgot(t *testing.T) {
 			}
 			settle()
 			time.Sleep(ttl)
-			c.grants(t, b) // the others are a majority
+			c.grants(t, b) // the other nodes are a majority
 			if err := c.store.Release(t.Context(), b.ID); err != nil {
 				t.Fatal(err)
 			}
@@ -40,20 +40,22 @@ func TestStore_node_that_forgot(t *testing.T) {
 			left := time.Minute - time.Since(born)
 			res, err := c.store.Acquire(t.Context(), exclusive("key", ttl))
 			if err == nil {
-				t.Fatalf("granted %v: a majority only with a young node", res.Granted)
+				t.Fatalf("granted %v: a majority only with a new node", res.Granted)
 			}
 			var v *quorum.VoteError
-			if !errors.As(err, &v) || (v.Votes[0].Counted-left).Abs() > 10*near || !strings.Contains(err.Error(), "1 (mem): yes, but it may have forgotten claims: counted in ") {
+			if !errors.As(err, &v) || (v.Votes[0].Counted-left).Abs() > 10*near ||
+				!strings.Contains(err.Error(), "1 (mem): yes, but it may have forgotten claims: counted in ") {
 				t.Errorf("want a vote that is counted in %v: %v", left, err)
 			}
 			time.Sleep(time.Minute)
-			c.grants(t, exclusive("key", ttl)) // it has nothing to remember that it forgot
+			c.grants(t, exclusive("key", ttl)) // every claim that it forgot has ended
 		})
 	}
 }
 
-// TestStore_node_whose_clock_jumps shows what is not promised: one node that ends a claim early gives the key away if the
-// claim hangs on a bare majority. The fence still tells the two holders apart.
+// TestStore_node_whose_clock_jumps shows a limit: one node that ends a claim early leads to a
+// second holder if the claim depends on a bare majority. The fences of the two holders still differ
+// and rise.
 func TestStore_node_whose_clock_jumps(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
@@ -64,7 +66,7 @@ func TestStore_node_whose_clock_jumps(t *testing.T) {
 			fence := c.grants(t, a).Fence
 			settle()
 			c.links[2].Thaw()
-			if err := c.nodes[1].Release(t.Context(), a.ID); err != nil { // as far as it can tell, the TTL is over
+			if err := c.nodes[1].Release(t.Context(), a.ID); err != nil { // for this node, the TTL has ended
 				t.Fatal(err)
 			}
 			res, err := c.store.Acquire(t.Context(), b)
@@ -79,7 +81,7 @@ func TestStore_node_whose_clock_jumps(t *testing.T) {
 }
 
 func TestStore_new_deployment(t *testing.T) {
-	bubble(t, options{nodes: 3, young: true}, func(t *testing.T, c *cluster) {
+	bubble(t, options{nodes: 3, fresh: true}, func(t *testing.T, c *cluster) {
 		c.links[2].Freeze()
 		a := exclusive("key", ttl)
 		if res, err := c.store.Acquire(t.Context(), a); err == nil {
@@ -94,7 +96,7 @@ func TestStore_new_deployment(t *testing.T) {
 		if err := c.store.Release(t.Context(), a.ID); err != nil {
 			t.Fatal(err)
 		}
-		for range 180 { // there is no second in which some have come of age and some have not
+		for range 180 { // also while only some nodes count
 			time.Sleep(time.Second)
 			b := exclusive("key", ttl)
 			c.grants(t, b)
@@ -148,8 +150,9 @@ func TestStore_client_with_a_mad_clock(t *testing.T) {
 	}
 }
 
-// TestStore_majority_that_forgot shows what is not promised: when all nodes have forgotten, the key is granted again, and nothing but the
-// clocks keeps the fences in order. A first holder whose clock was ahead has the higher fence.
+// TestStore_majority_that_forgot shows a limit: when all nodes have forgotten a claim, the key is
+// granted again, and only the clocks keep the fences in order. A first holder whose clock was ahead
+// has the higher fence.
 func TestStore_majority_that_forgot(t *testing.T) {
 	const ahead = 50 * time.Minute
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
@@ -170,9 +173,9 @@ func TestStore_majority_that_forgot(t *testing.T) {
 		for _, n := range c.nodes {
 			n.restart()
 		}
-		second := c.grants(t, exclusive("key", ttl)) // and there are two
+		second := c.grants(t, exclusive("key", ttl)) // now there are two holders
 		if was := shift(first.Fence, ahead); second.Fence > was {
-			t.Errorf("fence %d after %d: this shows nothing of what is not promised", second.Fence, was)
+			t.Errorf("fence %d after %d: this does not show the limit", second.Fence, was)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestStore_Acquire_waits_for_the_release_of_an_earlier_try(t *testing.T) {
 		}
 		a := exclusive("key", ttl)
 		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: 30 * time.Millisecond})
-		c.refuses(t, a) // node 1 granted it, and is told so late that it is refused
+		c.refuses(t, a) // node 1 granted it, and gets the release late
 		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +47,7 @@ func TestStore_Acquire_waits_for_the_release_of_an_earlier_try(t *testing.T) {
 	})
 }
 
-func TestStore_asks_no_node_that_owes_a_release(t *testing.T) {
+func TestStore_calls_no_node_that_owes_a_release(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 		other := exclusive("key", ttl)
 		for _, n := range c.nodes[1:] {
@@ -58,7 +58,7 @@ func TestStore_asks_no_node_that_owes_a_release(t *testing.T) {
 		a := exclusive("key", ttl)
 		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: 5 * time.Second})
 		c.refuses(t, a)
-		settle() // nobody waits for the release any more, but it is on its way
+		settle() // no call waits for the release any more, but it is on its way
 		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestStore_asks_no_node_that_owes_a_release(t *testing.T) {
 		if err := c.nodes[2].Release(t.Context(), other.ID); err != nil {
 			t.Fatal(err)
 		}
-		c.grants(t, a) // the others are enough
+		c.grants(t, a) // the other nodes are enough
 		if n := quorum.Doubts(c.store); n != 1 {
 			t.Errorf("%d doubts, want 1", n)
 		}
@@ -81,12 +81,12 @@ func TestStore_asks_no_node_that_owes_a_release(t *testing.T) {
 		c.grants(t, a)
 		settle()
 		if n := c.holds(a.ID); n != 3 {
-			t.Errorf("%d nodes hold it, want 3: what is not answered in a minute does not come", n)
+			t.Errorf("%d nodes hold it, want 3: a release without an answer does not count after a minute", n)
 		}
 	})
 }
 
-func TestStore_asks_no_node_that_comes_to_owe_a_release(t *testing.T) {
+func TestStore_calls_no_node_that_comes_to_owe_a_release(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
 		other := exclusive("key", ttl)
 		for _, n := range c.nodes[1:] {
@@ -100,7 +100,7 @@ func TestStore_asks_no_node_that_comes_to_owe_a_release(t *testing.T) {
 		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(150 * time.Millisecond) // the release may still be answered, and will not be while the next ask waits for it
+		time.Sleep(150 * time.Millisecond) // the release has no answer yet, and gets none while the next Acquire waits for it
 		res, err := c.store.Acquire(t.Context(), a)
 		time.Sleep(6 * time.Second)
 		if n := c.holds(a.ID); err == nil && res.Granted && n < 2 {
@@ -123,7 +123,7 @@ func TestStore_hanging_node_gathers_no_calls(t *testing.T) {
 			c.refuses(t, a)
 		}
 		if n := quorum.Leftovers(c.store); n > 10 {
-			t.Errorf("%d things are remembered for one claim", n)
+			t.Errorf("the store remembers %d claims and calls for one claim", n)
 		}
 	})
 }
@@ -161,14 +161,14 @@ func TestStore_failed_repetition_keeps_what_is_held(t *testing.T) {
 	})
 }
 
-func TestStore_asking_again_is_one_round_trip(t *testing.T) {
+func TestStore_another_Acquire_is_one_round_trip(t *testing.T) {
 	for _, trouble := range []func(*cluster){nil, func(c *cluster) { c.links[1].Freeze() }} {
 		bubble(t, options{nodes: 3, trouble: trouble}, func(t *testing.T, c *cluster) {
 			a := exclusive("key", ttl)
 			a.Floor = c.grants(t, a).Fence
 			settle()
 			for range 100 {
-				asks := c.nodes[0].asked()
+				before := c.nodes[0].acquired()
 				a.Floor += driver.Span
 				began := time.Now()
 				if got := c.grants(t, a).Fence; got != a.Floor {
@@ -178,8 +178,8 @@ func TestStore_asking_again_is_one_round_trip(t *testing.T) {
 					t.Errorf("it took %v, want one round trip of at most %v", took, 2*near)
 				}
 				settle()
-				if n := c.nodes[0].asked() - asks; n != 1 {
-					t.Errorf("a node was asked %d times, want once", n)
+				if n := c.nodes[0].acquired() - before; n != 1 {
+					t.Errorf("a node got %d Acquire calls, want 1", n)
 				}
 				stored := 0
 				for _, n := range c.nodes {
@@ -195,9 +195,9 @@ func TestStore_asking_again_is_one_round_trip(t *testing.T) {
 	}
 }
 
-func TestStore_late_grant_to_an_owner_that_asks_again(t *testing.T) {
+func TestStore_late_grant_to_an_owner_that_tries_again(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
-		// One whose clock is ahead held the key on nodes 1 and 3. Another has it on nodes 2 and 3.
+		// An owner whose clock is ahead held the key on nodes 1 and 3. Another holds it on nodes 2 and 3.
 		ahead := exclusive("key", ttl)
 		ahead.Floor = uint64(time.Now().Add(time.Minute).UnixMicro())
 		for _, n := range []*node{c.nodes[0], c.nodes[2]} {
@@ -214,8 +214,8 @@ func TestStore_late_grant_to_an_owner_that_asks_again(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Node 1 grants the first ask when it was refused already, and cannot take that back. It still has the claim when it is asked
-		// again, with a fence above what is proposed.
+		// Node 1 grants the first attempt after it was refused, and the release fails. Node 1 still has
+		// the claim at the next attempt, with a fence above the proposal.
 		c.links[0].Next(chaos.Acquire, chaos.Action{Kind: chaos.ReplyLate, For: 50 * time.Millisecond})
 		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.Unavailable})
 		a := exclusive("key", ttl)
@@ -224,7 +224,8 @@ func TestStore_late_grant_to_an_owner_that_asks_again(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := c.grants(t, a).Fence; got < ahead.Floor+driver.Span {
-			t.Errorf("fence %d, want at least %d: that of one who held the key before, and %d", got, ahead.Floor+driver.Span, driver.Span)
+			t.Errorf("fence %d, want at least %d: the fence of an earlier holder plus %d",
+				got, ahead.Floor+driver.Span, driver.Span)
 		}
 		settle()
 		if n := c.holds(a.ID); n != 2 {

@@ -19,25 +19,27 @@ const (
 	defaultNodeLimit  = 100 * time.Millisecond
 )
 
-// Options change a Store. The zero value of a field stands for its default.
+// Options configure a Store. The zero value of each field is its default.
 type Options struct {
 	Name string // for messages and metrics; "quorum" by default
 
-	// Nodes are the names of the nodes, in their order, for messages: such as host:port, and no
-	// password. By default a node is its number and its kind: 1 (redis).
+	// Nodes are the names of the nodes, in their order, for messages: such as host:port, without a
+	// password. The default name of a node is its number and its kind: 1 (redis).
 	Nodes []string
 
-	// LongestTTL is the longest TTL that a claim may ask for, 60 s by default. A node that
-	// has forgotten its claims is not counted for this long.
+	// LongestTTL is the longest TTL of a claim, 60 s by default. A node that has forgotten its
+	// claims does not count for this long.
 	LongestTTL time.Duration
 
-	// NodeLimit is how long a node may take to answer, 100 ms by default, and never more than a tenth of the TTL: slow nodes
-	// must not eat the trust that the others bring. A release, which may have to wait until its acquire is over, has twice as
-	// long, and calls that people make ten times. Give more if nodes are far away: no fewer than some round trips.
+	// NodeLimit is how long a node may take to answer, 100 ms by default, and never more than a
+	// tenth of the TTL: slow nodes must not use up the trust that the others give. A release, which
+	// may have to wait until its acquire has ended, has twice as long. List, Break and Inspect have
+	// ten times as long. Increase NodeLimit if nodes are far away: it should allow several round
+	// trips.
 	NodeLimit time.Duration
 }
 
-// A Store keeps claims on a majority of nodes. Make one with New.
+// A Store keeps claims on a majority of nodes. [New] makes one.
 type Store struct {
 	nodes    []driver.Store
 	names    []string
@@ -59,23 +61,29 @@ type Store struct {
 	end    context.CancelFunc
 }
 
-// New makes one store of an odd number of nodes, three at least. Nodes must be independent: stores that
-// copy from each other, or one store reached in two ways, are no majority. Nodes that tell the same identity are refused;
-// one that cannot be reached now is believed.
+// New combines an odd number of nodes, three at least, into one store. Nodes must be independent:
+// stores that copy from each other, or one store reached in two ways, are no majority. New refuses
+// nodes that report the same identity. It accepts a node that it cannot reach now.
 func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{nodes: slices.Clone(nodes), longest: cmp.Or(o.LongestTTL, defaultLongestTTL), within: cmp.Or(o.NodeLimit, defaultNodeLimit)}
+	s := &Store{
+		nodes:   slices.Clone(nodes),
+		longest: cmp.Or(o.LongestTTL, defaultLongestTTL),
+		within:  cmp.Or(o.NodeLimit, defaultNodeLimit),
+	}
 	switch n := len(nodes); {
 	case n < 3:
 		return nil, fmt.Errorf("quorum: %d nodes: a majority that survives the loss of one needs three: %w", n, driver.ErrInvalid)
 	case n%2 == 0:
-		return nil, fmt.Errorf("quorum: %d nodes: an even number needs a larger majority and survives no more: take %d: %w", n, n-1, driver.ErrInvalid)
+		return nil, fmt.Errorf("quorum: %d nodes: an even number needs a larger majority and survives no more losses: take %d: %w",
+			n, n-1, driver.ErrInvalid)
 	case s.longest < 0:
 		return nil, fmt.Errorf("quorum: LongestTTL %v is negative: %w", s.longest, driver.ErrInvalid)
 	case o.NodeLimit < 0, o.NodeLimit > s.longest/10:
-		return nil, fmt.Errorf("quorum: NodeLimit %v is not above 0 and at most a tenth of LongestTTL, %v: %w", o.NodeLimit, s.longest/10, driver.ErrInvalid)
+		return nil, fmt.Errorf("quorum: NodeLimit %v is not above 0 and at most a tenth of LongestTTL, %v: %w",
+			o.NodeLimit, s.longest/10, driver.ErrInvalid)
 	case len(o.Nodes) > 0 && len(o.Nodes) != n:
 		return nil, fmt.Errorf("quorum: %d names for %d nodes: %w", len(o.Nodes), n, driver.ErrInvalid)
 	}
@@ -92,9 +100,12 @@ func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) 
 	return s, nil
 }
 
-// declare works out what the nodes can do together.
+// declare computes the features that all nodes have.
 func (s *Store) declare(name string) error {
-	f := driver.Features{Name: name, Fence: true, Value: true, Expiry: true, Detached: true, MaxTTL: s.longest, MaxTTLOption: "LongestTTL (lock_longest_ttl in a URL)"}
+	f := driver.Features{
+		Name: name, Fence: true, Value: true, Expiry: true, Detached: true,
+		MaxTTL: s.longest, MaxTTLOption: "LongestTTL (lock_longest_ttl in a URL)",
+	}
 	for i, node := range s.nodes {
 		if node == nil {
 			return fmt.Errorf("quorum: node %d is nil: %w", i+1, driver.ErrInvalid)
@@ -104,7 +115,7 @@ func (s *Store) declare(name string) error {
 			s.names = append(s.names, fmt.Sprintf("%d (%s)", i+1, n.Name))
 		}
 		if !n.Expiry {
-			return fmt.Errorf("quorum: node %s does not end claims by itself: %w", s.names[i], errors.ErrUnsupported)
+			return fmt.Errorf("quorum: node %s does not expire claims: %w", s.names[i], errors.ErrUnsupported)
 		}
 		f.Fence = f.Fence && n.Fence && n.Floor
 		f.Value = f.Value && n.Value
@@ -113,49 +124,52 @@ func (s *Store) declare(name string) error {
 		if n.MaxTTL > 0 {
 			f.MaxTTL = min(f.MaxTTL, n.MaxTTL)
 			if f.MaxTTL < s.longest {
-				f.MaxTTLOption = "" // it would not help
+				f.MaxTTLOption = "" // a longer LongestTTL would not help
 			}
 		}
 	}
 	f.Floor = f.Fence
 	s.features = f
 	if f.MinTTL > f.MaxTTL {
-		return fmt.Errorf("quorum: the nodes' shortest TTL of %v is above the longest of %v: %w", f.MinTTL, f.MaxTTL, driver.ErrInvalid)
+		return fmt.Errorf("quorum: the nodes' shortest TTL of %v is above the longest of %v: %w",
+			f.MinTTL, f.MaxTTL, driver.ErrInvalid)
 	}
 	return nil
 }
 
-// distinct refuses nodes that are one.
+// distinct refuses nodes that are the same store.
 func (s *Store) distinct(ctx context.Context) error {
-	infos := begin(ctx, s, s.lookLimit(), func(ctx context.Context, i int) (driver.Info, error) {
+	infos := begin(ctx, s, s.adminLimit(), func(ctx context.Context, i int) (driver.Info, error) {
 		return driver.Inspect(ctx, s.nodes[i])
 	}).all(ctx)
 	for i := range s.nodes {
 		for j := range i {
 			same := s.nodes[i]
 			one := reflect.TypeOf(same).Comparable() && same == s.nodes[j]
-			one = one || infos[i].err == nil && infos[j].err == nil && infos[i].value.Identity != "" && infos[i].value.Identity == infos[j].value.Identity
+			one = one || infos[i].err == nil && infos[j].err == nil && infos[i].value.Identity != "" &&
+				infos[i].value.Identity == infos[j].value.Identity
 			if one {
-				return fmt.Errorf("quorum: nodes %s and %s are one: a majority needs nodes that fail apart: %w", s.names[j], s.names[i], driver.ErrInvalid)
+				return fmt.Errorf("quorum: nodes %s and %s are the same store: a majority needs nodes that fail independently: %w",
+					s.names[j], s.names[i], driver.ErrInvalid)
 			}
 		}
 	}
 	return ctx.Err()
 }
 
-// Features are those that all nodes have, without a line, counting and records.
+// Features returns the features that all nodes have, without queues, counting and records.
 func (s *Store) Features() driver.Features { return s.features }
 
-// majority is how many nodes decide.
+// majority returns how many nodes decide.
 func (s *Store) majority() int { return len(s.nodes)/2 + 1 }
 
-// limit is how long a node may take for a claim of a TTL.
+// limit returns how long a node may take for a call about a claim with a TTL.
 func (s *Store) limit(ttl time.Duration) time.Duration { return min(s.within, ttl/10) }
 
-// lookLimit is the same for calls that people make: List, Break, Inspect.
-func (s *Store) lookLimit() time.Duration { return 10 * s.within }
+// adminLimit returns how long a node may take for List, Break and Inspect, which people call.
+func (s *Store) adminLimit() time.Duration { return 10 * s.within }
 
-// enter notes that a call is under way, until leave is called.
+// enter registers a call that is under way. The caller calls leave at its end.
 func (s *Store) enter(ctx context.Context) (leave func(), err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -169,8 +183,8 @@ func (s *Store) enter(ctx context.Context) (leave func(), err error) {
 	return s.leave, nil
 }
 
-// Close ends watches, and waits until no call to a node is under way. Later calls are
-// unavailable. It closes no node.
+// Close ends all watches, and waits until no call to a node is under way. Later calls return
+// [driver.ErrUnavailable]. Close does not close the nodes.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -180,9 +194,9 @@ func (s *Store) Close() {
 	s.workers.close()
 }
 
-// Release releases a claim on all nodes. It returns when a majority has; in a new deployment, where all must
-// grant the next claim, when all have. If a majority did not hold it, it was not held: what the others had of it is
-// released all the same.
+// Release releases a claim on all nodes. It returns when a majority has released it. In a new
+// deployment, where all nodes must grant the next claim, it waits for all nodes. If a majority did
+// not hold the claim, the claim was not held; the other nodes release their parts of it anyway.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	leave, err := s.enter(ctx)
 	if err != nil {
@@ -202,32 +216,32 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 				down++
 			}
 		}
-		return done >= s.majority() && !s.fresh.Load() // of those that do not have it, all are heard: see below
+		return done >= s.majority() && !s.fresh.Load() // if some do not have it, wait for all: see below
 	})
 	switch {
 	case gone >= s.majority() && done == 0:
 		return driver.ErrNotHeld
 	case gone >= s.majority():
-		// A node had it. It may have been the last of a majority until this very release, whose other parts went out late; or what was left of
-		// a claim that had ended.
-		return s.failed(ctx, "release", tell(s, votes), errNoMajority)
+		// A node had the claim. It may have been the last of a majority until this release, whose
+		// other calls arrived late; or the claim had ended and the node had a part of it.
+		return s.failed(ctx, "release", describe(s, votes), errNoMajority)
 	case done+gone >= s.majority():
-		return nil // what is left, if anything, is no majority
+		return nil // the nodes that may still have it are no majority
 	case done == 0 && gone+down == len(votes):
-		return s.failed(ctx, "release", tell(s, votes), driver.ErrUnavailable)
+		return s.failed(ctx, "release", describe(s, votes), driver.ErrUnavailable)
 	default:
-		return s.failed(ctx, "release", tell(s, votes), errNoMajority)
+		return s.failed(ctx, "release", describe(s, votes), errNoMajority)
 	}
 }
 
-// release forgets a claim, and sends a release to all nodes; if it is of an attempt that failed, to those where it may have left
-// something.
+// release forgets a claim and sends a release to all nodes. If of is not nil, it is a failed
+// attempt, and only the nodes that may have granted it get a release.
 func (s *Store) release(ctx context.Context, id driver.ID, of *attempt) *round[struct{}] {
-	line := s.calls.releases(id, len(s.nodes), of)
-	s.claims.forget(id) // after it is known that it is being released: see RenewAll
+	slots := s.calls.releases(id, len(s.nodes), of)
+	s.claims.forget(id) // after the release is in the queues: see RenewAll
 	return begin(ctx, s, 2*s.within, func(ctx context.Context, i int) (struct{}, error) {
-		err := line[i].enter(ctx) // a release that overtakes its acquire releases nothing
-		defer line[i].leave()
+		err := slots[i].enter(ctx) // a release that overtakes its acquire releases nothing
+		defer slots[i].leave()
 		if err != nil || of != nil && !of.left(i) {
 			return struct{}{}, err
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Renew renews a claim on all nodes. It counts if a majority truly renewed it; nodes that do
+// Renew renews a claim on all nodes. It succeeds if a majority renewed the claim. The nodes that do
 // not hold it are then topped up.
 func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
 	out := s.RenewAll(ctx, []driver.Renewal{r})
@@ -29,16 +29,16 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 	defer leave()
 	var valid []driver.Renewal
 	var at []int
-	var live []bool // known here when they are asked for
+	var live []bool // known to this process at the time of the call
 	least := s.longest
 	for i, r := range rs {
 		known := s.claims.live(r.ID)
 		switch out[i].Err = r.Validate(s.features); {
 		case out[i].Err != nil:
 		case s.calls.releasing(r.ID):
-			out[i].Err = driver.ErrNotHeld // some nodes still know it, and some no longer
+			out[i].Err = driver.ErrNotHeld // only some nodes still have it
 		default:
-			r.Value = bytes.Clone(r.Value) // a node may still read it when the caller has it back
+			r.Value = bytes.Clone(r.Value) // a node may still read it after RenewAll has returned
 			valid, at, live = append(valid, r), append(at, i), append(live, known)
 			least = min(least, r.TTL)
 		}
@@ -46,10 +46,10 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 	if len(valid) == 0 {
 		return out
 	}
-	asked := begin(ctx, s, s.limit(least), func(ctx context.Context, i int) ([]driver.Renewed, error) {
+	all := begin(ctx, s, s.limit(least), func(ctx context.Context, i int) ([]driver.Renewed, error) {
 		return driver.RenewAll(ctx, s.nodes[i], valid), nil
 	})
-	votes := asked.until(ctx, func(votes []vote[[]driver.Renewed]) bool {
+	votes := all.until(ctx, func(votes []vote[[]driver.Renewed]) bool {
 		for j := range valid {
 			if c := countRenewed(votes, j); c.good < s.majority() && c.gone < s.majority() {
 				return false
@@ -69,7 +69,7 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 		}
 	}
 	for i := range s.nodes {
-		s.wg.Go(func() { s.topUp(context.WithoutCancel(ctx), i, asked.answer(i), tops) })
+		s.wg.Go(func() { s.topUp(context.WithoutCancel(ctx), i, all.answer(i), tops) })
 	}
 	return out
 }
@@ -77,7 +77,7 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 // A renewal is the votes on one renewal, counted.
 type renewal struct {
 	good, gone, down, behind int
-	broken                   error // a node knows why it is gone
+	broken                   error // the error of a node that knows why the claim was broken
 }
 
 // countRenewed counts the votes on the j-th renewal.
@@ -102,7 +102,7 @@ func countRenewed(votes []vote[[]driver.Renewed], j int) (c renewal) {
 	return c
 }
 
-// renew says what came of the j-th renewal.
+// renew returns the result of the j-th renewal.
 func (s *Store) renew(ctx context.Context, r driver.Renewal, votes []vote[[]driver.Renewed], j int) driver.Renewed {
 	c := countRenewed(votes, j)
 	if c.good >= s.majority() {
@@ -116,11 +116,11 @@ func (s *Store) renew(ctx context.Context, r driver.Renewal, votes []vote[[]driv
 		}
 	}
 	fail := func(err error) driver.Renewed {
-		return driver.Renewed{Err: s.failed(ctx, "renew", tell(s, one), err)}
+		return driver.Renewed{Err: s.failed(ctx, "renew", describe(s, one), err)}
 	}
 	switch {
 	case c.gone >= s.majority(): // no majority can hold it any more
-		s.release(ctx, r.ID, nil) // what the others have of it is in the way of the next
+		s.release(ctx, r.ID, nil) // the parts on other nodes would block the next claim
 		if c.broken != nil {
 			return driver.Renewed{Err: c.broken}
 		}
@@ -135,15 +135,15 @@ func (s *Store) renew(ctx context.Context, r driver.Renewal, votes []vote[[]driv
 // toppers is how many claims are topped up at a time on one node.
 const toppers = 8
 
-// topUp asks a node to grant the claims that it did not hold, of those that a majority
-// has renewed just now, so that they no longer hang on a bare majority. Whether it does changes nothing in
-// this round: a node counts when it has renewed.
-func (s *Store) topUp(ctx context.Context, node int, said vote[[]driver.Renewed], tops []driver.Request) {
-	if said.err != nil {
+// topUp acquires claims on a node that does not hold them, although a majority has just renewed
+// them, so that they no longer depend on a bare majority. The result does not change this round: a
+// node counts when it has renewed.
+func (s *Store) topUp(ctx context.Context, node int, answer vote[[]driver.Renewed], tops []driver.Request) {
+	if answer.err != nil {
 		return
 	}
 	var missing []driver.Request
-	for j, one := range said.value {
+	for j, one := range answer.value {
 		if tops[j].Weight > 0 && errors.Is(one.Err, driver.ErrNotHeld) {
 			missing = append(missing, tops[j])
 		}
@@ -163,7 +163,7 @@ func (s *Store) top(ctx context.Context, node int, r driver.Request) {
 	defer cancel()
 	slot := s.calls.slot(call{r.ID, node}, len(s.nodes))
 	defer slot.leave()
-	// A release that comes later waits for the slot; one that came before has forgotten the claim.
+	// A later release waits for the slot. An earlier release has removed the claim from s.claims.
 	if slot.enter(ctx) == nil && s.claims.live(r.ID) {
 		_, _ = s.acquire(ctx, node, r)
 	}

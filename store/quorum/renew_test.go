@@ -35,10 +35,10 @@ func TestStore_Renew_tops_up(t *testing.T) {
 		if string(got.Value) != "two" || got.Holder != "me" || got.Fence < fence {
 			t.Errorf("topped up with value %q, holder %q, fence %d; want two, me, at least %d", got.Value, got.Holder, got.Fence, fence)
 		}
-		c.nodes[0].restart() // the node that was topped up counts by now
+		c.nodes[0].restart() // the node that was topped up counts now
 		renew(nil)
 		if res := c.grants(t, a); res.Fence != fence {
-			t.Errorf("asked again, the fence %d became %d", fence, res.Fence)
+			t.Errorf("acquired again, the fence %d became %d", fence, res.Fence)
 		}
 		if err := c.store.Release(t.Context(), a.ID); err != nil {
 			t.Fatal(err)

@@ -6,37 +6,38 @@ import (
 	"time"
 )
 
-// A round is one question to all nodes. Whoever gathers the answers is woken once, when they are enough: most
-// rounds are over after one wait, however many nodes there are.
+// A round is one call to all nodes. The goroutine that collects the answers is woken once, when
+// there are enough: most rounds end after one wait, for any number of nodes.
 type round[T any] struct {
 	s      *Store
-	ask    func(ctx context.Context, i int) (T, error)
-	ctx    context.Context // of the calls: over when the limit is, or all calls are
+	f      func(ctx context.Context, i int) (T, error)
+	ctx    context.Context // of the calls: ends with the limit, or when all calls have ended
 	cancel context.CancelFunc
 
-	mu      sync.Mutex
-	votes   []vote[T]       // by node, as they have come
-	heard   []chan struct{} // by node: closed when it has answered, if somebody waits for that
-	left    int             // calls that are under way
-	seen    []vote[T]       // what is being gathered
-	enough  func([]vote[T]) bool
-	settled chan struct{} // closed when it is enough; nil: nobody gathers
+	mu       sync.Mutex
+	votes    []vote[T]       // by node, as they arrive
+	answered []chan struct{} // by node: closed when the node has answered, if answer waits for it
+	left     int             // calls that are under way
+	seen     []vote[T]       // the votes for collect
+	enough   func([]vote[T]) bool
+	settled  chan struct{} // closed when there are enough votes; nil: collect does not wait
 }
 
 // A vote is one node's answer.
 type vote[T any] struct {
-	value T
-	err   error // errLate until it has answered
-	young bool  // the node may have forgotten a claim: its grant does not count
-	given bool
+	value     T
+	err       error // errLate until the node has answered
+	uncounted bool  // the node may have forgotten a claim: its grant does not count
+	given     bool
 }
 
-// begin asks all nodes at once, each within the limit. A call that nobody waits for any more goes on to its end: a
-// request that was sent is not taken back by not listening. An answer after the limit is none.
+// begin calls all nodes at once, each with the limit. If the caller stops waiting, the call
+// continues to its end, because a request that was sent cannot be taken back. An answer after the
+// limit does not count.
 func begin[T any](ctx context.Context, s *Store, limit time.Duration, f func(ctx context.Context, i int) (T, error)) *round[T] {
 	n := len(s.nodes)
-	votes := make([]vote[T], 2*n) // room for until, too
-	r := &round[T]{s: s, ask: f, votes: votes[:n:n], seen: votes[n:], left: n}
+	votes := make([]vote[T], 2*n) // one allocation for votes and seen
+	r := &round[T]{s: s, f: f, votes: votes[:n:n], seen: votes[n:], left: n}
 	r.ctx, r.cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), limit, errLate)
 	s.wg.Add(n)
 	for i := range n {
@@ -45,19 +46,19 @@ func begin[T any](ctx context.Context, s *Store, limit time.Duration, f func(ctx
 	return r
 }
 
-// call asks one node.
+// call calls one node.
 func (r *round[T]) call(i int) {
 	defer r.s.wg.Done()
 	v := vote[T]{given: true}
-	v.value, v.err = r.ask(r.ctx, i)
+	v.value, v.err = r.f(r.ctx, i)
 	if v.err == nil && r.ctx.Err() != nil {
 		v.err = errLate
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.votes[i] = v
-	if r.heard != nil && r.heard[i] != nil {
-		close(r.heard[i])
+	if r.answered != nil && r.answered[i] != nil {
+		close(r.answered[i])
 	}
 	if r.left--; r.left == 0 {
 		r.cancel()
@@ -72,27 +73,27 @@ func (r *round[T]) call(i int) {
 	}
 }
 
-// answer returns what a node answered, once its call is over.
+// answer waits until the call to a node has ended, and returns its vote.
 func (r *round[T]) answer(i int) vote[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.votes[i].given {
-		if r.heard == nil {
-			r.heard = make([]chan struct{}, len(r.votes))
+		if r.answered == nil {
+			r.answered = make([]chan struct{}, len(r.votes))
 		}
-		if r.heard[i] == nil {
-			r.heard[i] = make(chan struct{})
+		if r.answered[i] == nil {
+			r.answered[i] = make(chan struct{})
 		}
-		heard := r.heard[i]
+		answered := r.answered[i]
 		r.mu.Unlock()
-		<-heard
+		<-answered
 		r.mu.Lock()
 	}
 	return r.votes[i]
 }
 
-// until collects votes until there are enough, or all, or ctx or the limit is over. Nodes that have not
-// answered by then did not vote. It is called once.
+// until collects votes until there are enough, or all, or until ctx or the limit ends. The vote of
+// a node that has not answered by then is errLate. until is called once.
 func (r *round[T]) until(ctx context.Context, enough func([]vote[T]) bool) []vote[T] {
 	votes := r.seen
 	for i := range votes {
@@ -107,7 +108,8 @@ func (r *round[T]) all(ctx context.Context) []vote[T] {
 	return r.until(ctx, func([]vote[T]) bool { return false })
 }
 
-// collect writes the answers over votes. Until it returns, they and what enough writes to belong to the round.
+// collect writes the answers to votes. Until collect returns, votes and the variables that enough
+// writes to belong to the round.
 func (r *round[T]) collect(ctx context.Context, votes []vote[T], enough func([]vote[T]) bool) {
 	r.mu.Lock()
 	for i := range r.votes {

@@ -13,33 +13,36 @@ import (
 var (
 	errNoMajority = errors.New("quorum: no majority of the nodes agreed")
 	errLate       = errors.New("no answer in time")
-	errBusy       = errors.New("not asked: it has not answered the calls before")
-	errDoubt      = errors.New("not asked: it has not answered a release")
+	errBusy       = errors.New("not called: it has not answered earlier calls")
+	errDoubt      = errors.New("not called: it has not answered a release")
 )
 
-// A VoteError says how the nodes voted when no majority came about.
+// A VoteError reports how the nodes voted when there was no majority.
 type VoteError struct {
 	Op    string
 	Votes []Vote
-	Err   error // driver.ErrNotHeld, driver.ErrUnavailable, driver.ErrInvalid, or none of these: the outcome is unknown
+
+	// Err is driver.ErrNotHeld, driver.ErrUnavailable or driver.ErrInvalid. With any other error the
+	// outcome is unknown.
+	Err error
 }
 
-// A Vote is what one node said.
+// A Vote is the answer of one node.
 type Vote struct {
-	Node    string // see Options.Nodes
-	Granted bool   // or done
-	Young   bool   // granted, but not counted: see Options.LongestTTL
-	Err     error  // nil if it granted or refused
+	Node      string // see Options.Nodes
+	Granted   bool   // or renewed, or released
+	Uncounted bool   // granted, but the node may have forgotten claims: see Options.LongestTTL
+	Err       error  // nil if the node granted or refused
 
-	Counted time.Duration // if Young: in how long it is counted
+	Counted time.Duration // if Uncounted: in how long the node counts again
 }
 
-// String tells the vote in a few words.
+// String returns the vote in a few words.
 func (v Vote) String() string {
 	switch {
 	case v.Err != nil:
 		return v.Node + ": " + v.Err.Error()
-	case v.Granted && v.Young:
+	case v.Granted && v.Uncounted:
 		return fmt.Sprintf("%s: yes, but it may have forgotten claims: counted in %v", v.Node, ceil(v.Counted))
 	case v.Granted:
 		return v.Node + ": yes"
@@ -48,12 +51,12 @@ func (v Vote) String() string {
 	}
 }
 
-// ceil rounds up to seconds: what was counted on must not come too early.
+// ceil rounds up to seconds: a retry after the printed time must not be too early.
 func ceil(d time.Duration) time.Duration {
 	return (d + time.Second - 1).Truncate(time.Second)
 }
 
-// Error tells every vote.
+// Error returns the outcome and every vote.
 func (e *VoteError) Error() string {
 	parts := make([]string, len(e.Votes))
 	for i, v := range e.Votes {
@@ -62,10 +65,10 @@ func (e *VoteError) Error() string {
 	return fmt.Sprintf("%v: %s: %s", e.Err, e.Op, strings.Join(parts, "; "))
 }
 
-// Unwrap returns what came of it. What single nodes said is not to be taken for that.
+// Unwrap returns e.Err. The errors of single nodes are not the outcome.
 func (e *VoteError) Unwrap() error { return e.Err }
 
-// failed makes an error of votes. If the caller left, it is the error of its ctx too.
+// failed returns a [*VoteError]. If ctx has ended, it is joined with the error of ctx.
 func (s *Store) failed(ctx context.Context, op string, votes []Vote, err error) error {
 	e := &VoteError{Op: op, Votes: votes, Err: err}
 	if ctx.Err() != nil {
@@ -74,14 +77,14 @@ func (s *Store) failed(ctx context.Context, op string, votes []Vote, err error) 
 	return e
 }
 
-// tell makes votes readable.
-func tell[T any](s *Store, votes []vote[T]) []Vote {
+// describe converts votes for a [VoteError].
+func describe[T any](s *Store, votes []vote[T]) []Vote {
 	out := make([]Vote, len(votes))
 	for i, v := range votes {
-		out[i] = Vote{Node: s.names[i], Young: v.young, Err: v.err, Granted: v.err == nil}
+		out[i] = Vote{Node: s.names[i], Uncounted: v.uncounted, Err: v.err, Granted: v.err == nil}
 		if r, ok := any(v.value).(driver.Result); ok {
 			out[i].Granted = v.err == nil && r.Granted
-			if v.young {
+			if v.uncounted {
 				out[i].Counted = s.longest - r.Age
 			}
 		}

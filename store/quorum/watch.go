@@ -9,9 +9,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Watch is ready when claims on the key ended on a majority of nodes, or the losers of a split
-// vote gave up their parts of it. There is no line, so all who watch are woken; each waits for a moment by
-// chance, a few round trips long, so that one of them has asked before the next does.
+// Watch returns a channel that is ready when claims on the key ended on a majority of nodes, or
+// when the losers of a split vote released their parts. There is no queue, so all watchers are
+// woken. Each waits for a random moment, a few round trips long, so that one of them has acquired
+// the key before the next one tries.
 func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	leave, err := s.enter(ctx)
 	if err != nil {
@@ -19,9 +20,9 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	}
 	defer leave()
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(s.life, cancel) //nolint:contextcheck // it ends with the store, too
+	stop := context.AfterFunc(s.life, cancel) //nolint:contextcheck // it also ends with the store
 	context.AfterFunc(ctx, func() { stop() })
-	w := &watch{s: s, ctx: ctx, out: make(chan driver.Wake, 1), told: make([]bool, len(s.nodes))}
+	w := &watch{s: s, ctx: ctx, out: make(chan driver.Wake, 1), notified: make([]bool, len(s.nodes))}
 	watching := begin(ctx, s, s.within, func(_ context.Context, i int) (bool, error) {
 		in := driver.Watch(ctx, s.nodes[i], driver.ID{Key: id.Key})
 		if in != nil {
@@ -42,17 +43,17 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return w.out
 }
 
-// A watch gathers the news of all nodes.
+// A watch combines the wake-ups of all nodes.
 type watch struct {
 	s   *Store
 	ctx context.Context
 	out chan driver.Wake
 
-	mu   sync.Mutex
-	told []bool // which nodes had news since the last wake-up
+	mu       sync.Mutex
+	notified []bool // the nodes that woke since the last wake-up of the watcher
 }
 
-// relay takes the news of one node.
+// relay receives the wake-ups of one node.
 func (w *watch) relay(node int, in <-chan driver.Wake) {
 	for {
 		select {
@@ -60,35 +61,36 @@ func (w *watch) relay(node int, in <-chan driver.Wake) {
 			return
 		case <-in:
 		}
-		if w.news(node) {
-			// A little longer than the last question took, for each to be out of the other's way.
+		if w.note(node) {
+			// The pause is a multiple of the last Acquire, so that watchers do not collide.
 			pause := max(time.Duration(w.s.pace.Load()), shortest) * spread
-			time.AfterFunc(rand.N(pause+1), w.wake) //nolint:gosec // it need not be hard to guess
+			time.AfterFunc(rand.N(pause+1), w.wake) //nolint:gosec // it need not be unpredictable
 		}
 	}
 }
 
-// spread is over how many times the length of an Acquire those who watch are spread.
+// Watchers spread over spread times the duration of an Acquire.
 const spread = 8
 
-// shortest is the least that an Acquire is thought to take, so that those who lost together part, however near the nodes.
+// shortest is the assumed minimum duration of an Acquire, so that watchers that lost together
+// spread also when the nodes are very near.
 const shortest = 100 * time.Microsecond
 
-// news notes that a node had news, and reports whether a majority has.
-func (w *watch) news(node int) bool {
+// note records a wake-up of a node, and reports whether a majority of nodes has woken.
+func (w *watch) note(node int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told[node] = true
+	w.notified[node] = true
 	n := 0
-	for _, told := range w.told {
-		if told {
+	for _, yes := range w.notified {
+		if yes {
 			n++
 		}
 	}
 	if n < w.s.majority() {
 		return false
 	}
-	clear(w.told)
+	clear(w.notified)
 	return true
 }
 
@@ -98,6 +100,6 @@ func (w *watch) wake() {
 	}
 	select {
 	case w.out <- driver.Wake{}:
-	default: // it is ready already
+	default: // the channel is already ready
 	}
 }

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// workers are the goroutines that make the calls to nodes. One that is done waits for the next call: a client's call goes
-// deep, and the stack of a new goroutine would have to grow for each.
+// workers are the goroutines that make the calls to nodes. A worker waits for the next call when it
+// is done: a client's call needs a deep stack, and the stack of a new goroutine would have to grow
+// for each call.
 type workers struct {
 	mu     sync.Mutex
-	idle   []chan task // of those that wait; the one that came last is used first
-	fewest int         // of them since trim was last called
+	idle   []chan task // of the workers that wait; the last one is used first
+	fewest int         // the smallest number of idle workers since the last trim
 	timer  *time.Timer // calls trim; nil: it was never needed
 	armed  bool
 	closed bool
@@ -23,7 +24,7 @@ type task struct {
 	node  int
 }
 
-// idleLimit is how long workers wait at least that are not needed, and twice that at most.
+// A worker that is not needed ends after idleLimit at least, and twice idleLimit at most.
 const idleLimit = time.Second
 
 // do lets a worker make a call.
@@ -31,7 +32,7 @@ func (w *workers) do(t task) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.idle); n > 0 {
-		w.idle[n-1] <- t // it has room for one
+		w.idle[n-1] <- t // its buffer holds one task
 		w.idle = w.idle[:n-1]
 		w.fewest = min(w.fewest, n-1)
 		return
@@ -39,7 +40,7 @@ func (w *workers) do(t task) {
 	w.wg.Go(func() { w.work(t) })
 }
 
-// work makes calls, as long as there are any.
+// work makes calls until its channel is closed.
 func (w *workers) work(t task) {
 	tasks := make(chan task, 1)
 	for ok := true; ok; t, ok = <-tasks {
@@ -50,7 +51,7 @@ func (w *workers) work(t task) {
 	}
 }
 
-// wait notes that a worker waits for a task, unless no more will come.
+// wait adds a worker to the idle ones. It returns false if the workers are closed.
 func (w *workers) wait(tasks chan task) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +70,7 @@ func (w *workers) wait(tasks chan task) bool {
 	return true
 }
 
-// trim ends those that were not needed since it was last called.
+// trim ends the workers that were not needed since the last trim.
 func (w *workers) trim() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,7 +84,7 @@ func (w *workers) trim() {
 	}
 }
 
-// close ends all, once their calls are over.
+// close ends all workers, after their calls have ended.
 func (w *workers) close() {
 	w.mu.Lock()
 	w.closed = true

@@ -43,8 +43,8 @@ func TestStore_idle_goroutines_end(t *testing.T) {
 		}
 		time.Sleep(3 * time.Second)
 		if n := quorum.Idle(c.store); n != 0 {
-			t.Errorf("%d goroutines wait though nobody called for three seconds", n)
+			t.Errorf("%d goroutines wait after three seconds without a call", n)
 		}
-		pairs(1) // they come back
+		pairs(1) // new workers start
 	})
 }

@@ -14,14 +14,15 @@ import (
 // firstServer is the first version that has all commands of the scripts.
 const firstServer = "6.2"
 
-// errAnswer says that a script answered what it never does.
+// errAnswer says that the answer of a script is malformed.
 var errAnswer = errors.New("redis: the answer is not one of ours")
 
-// errForgets says that the server has no mark, or a stale one: it has forgotten claims, and the
-// script changed nothing.
-var errForgets = fmt.Errorf("%w: redis: the server forgets what it was told", driver.ErrUnavailable)
+// errForgets says that the server has no mark or a stale one: it has lost claims, and the script
+// changed nothing.
+var errForgets = fmt.Errorf("%w: redis: the server does not remember all claims", driver.ErrUnavailable)
 
-// A reader reads the answer of a script. The first thing that it cannot read is its err, and all after it is zero.
+// A reader reads the answer of a script. The first value that it cannot read sets err, and all
+// values after it are zero.
 type reader struct {
 	rest string
 	err  error
@@ -70,7 +71,7 @@ func (r *reader) bytes(n int64) string {
 
 func (r *reader) ms() time.Duration { return span(r.number(), time.Millisecond) }
 
-// span is a duration of n units, at most the longest there is.
+// span returns a duration of n units, at most the longest duration.
 func span(n int64, unit time.Duration) time.Duration {
 	return time.Duration(min(n, int64(math.MaxInt64/unit))) * unit
 }
@@ -81,10 +82,11 @@ func (r *reader) fail() {
 	}
 }
 
-// another is who holds a name that no claim of ours is on.
+// another is the holder of a Redis key that no distlock claim is on.
 const another = "another client"
 
-// claim reads a claim as the scripts tell it, and its place in the order of grants.
+// claim reads a claim in the format of the Lua function show, and its position in the order of
+// grants.
 func (r *reader) claim(key string) (c driver.Claim, order int64) {
 	c.Key = key
 	kind := r.word()
@@ -100,7 +102,7 @@ func (r *reader) claim(key string) (c driver.Claim, order int64) {
 	c.Kept = r.number() == 1
 	owner, who, value := r.number(), r.number(), r.number()
 	c.Owner = driver.Tag(r.bytes(owner))
-	told := reader{rest: r.bytes(who)}
+	whoReader := reader{rest: r.bytes(who)}
 	if v := r.bytes(value); v != "" {
 		c.Value = []byte(v)
 	}
@@ -108,11 +110,12 @@ func (r *reader) claim(key string) (c driver.Claim, order int64) {
 		c.Holder = another
 		return c, order
 	}
-	told.who(&c)
+	whoReader.who(&c)
 	return c, order
 }
 
-// record reads an exclusive claim that is told as it is kept: "left now length-of-owner\n" owner "length-of-record " record.
+// record reads an exclusive claim as it is stored: "left now length-of-owner\n" owner
+// "length-of-record " record.
 func (r *reader) record(c driver.Claim) (_ driver.Claim, order int64) {
 	c.Left = r.ms()
 	now := r.number()
@@ -124,7 +127,7 @@ func (r *reader) record(c driver.Claim) (_ driver.Claim, order int64) {
 	order = kept.number()
 	c.Kept = kept.number() == 1
 	who, channel := kept.number(), kept.number()
-	told := reader{rest: kept.bytes(who)}
+	whoReader := reader{rest: kept.bytes(who)}
 	kept.bytes(channel)
 	if kept.err != nil {
 		r.fail()
@@ -133,11 +136,11 @@ func (r *reader) record(c driver.Claim) (_ driver.Claim, order int64) {
 	if kept.rest != "" {
 		c.Value = []byte(kept.rest)
 	}
-	told.who(&c)
+	whoReader.who(&c)
 	return c, order
 }
 
-// who reads holder, party and meta.
+// who reads holder, task and meta.
 func (r *reader) who(c *driver.Claim) {
 	c.Holder, c.Task = r.part(), r.part()
 	for r.rest != "" {
@@ -149,7 +152,7 @@ func (r *reader) who(c *driver.Claim) {
 	}
 }
 
-// part reads "length:text". What is no such text is told as nothing: other programs may have written it.
+// part reads "length:text". It returns "" for other texts: another program may have written them.
 func (r *reader) part() string {
 	length, rest, ok := strings.Cut(r.rest, ":")
 	n, err := strconv.Atoi(length)
@@ -161,21 +164,21 @@ func (r *reader) part() string {
 	return rest[:n]
 }
 
-// aged takes the age, if there is one, off the answer to Acquire: "aSINCE NOW ".
-func aged(text string) (age time.Duration, rest string) {
-	told, ok := strings.CutPrefix(text, "a")
+// cutAge removes the age, if there is one, from the answer to Acquire: "aSINCE NOW ".
+func cutAge(text string) (age time.Duration, rest string) {
+	times, ok := strings.CutPrefix(text, "a")
 	if !ok {
 		return 0, text
 	}
-	r := reader{rest: told}
+	r := reader{rest: times}
 	since := r.number()
 	age = span(max(1, r.number()-since), time.Microsecond)
-	return age, r.rest // nothing, if it could not be read
+	return age, r.rest // "" if it could not be read
 }
 
 // result reads the answer to Acquire.
 func result(key string, floor uint64, text string) (res driver.Result, err error) {
-	if res.Age, text = aged(text); text == "" {
+	if res.Age, text = cutAge(text); text == "" {
 		return res, errAnswer
 	}
 	r := reader{rest: text[1:]}
@@ -201,7 +204,8 @@ func result(key string, floor uint64, text string) (res driver.Result, err error
 	case 'm':
 		return res, errForgets
 	case 'v':
-		return res, fmt.Errorf("redis: the server is Redis %s, and %s is the first that will do: %w: %w", r.rest, firstServer, driver.ErrUnavailable, errors.ErrUnsupported)
+		return res, fmt.Errorf("redis: the server is Redis %s, and %s or newer is required: %w: %w",
+			r.rest, firstServer, driver.ErrUnavailable, errors.ErrUnsupported)
 	case 'f':
 		return res, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
 	default:

@@ -19,7 +19,8 @@ func renewals(rs ...driver.Request) (all []driver.Renewal) {
 	return all
 }
 
-// What is renewed takes no more room, so a full server renews it, shared claims too and in any order.
+// A renewed claim takes no more memory, so a full server renews it, shared claims too and in any
+// order.
 func TestStore_renewAll_full(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -40,7 +41,7 @@ func TestStore_renewAll_full(t *testing.T) {
 	})
 }
 
-// A key in which another program keeps something else fails its own renewal, and no other.
+// A Redis key in which another program keeps something else fails its own renewal, and no other.
 func TestStore_renewAll_wrongType(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -54,13 +55,13 @@ func TestStore_renewAll_wrongType(t *testing.T) {
 			"lock:name": {"LPUSH", "lock:name", "x"}, "{lock:hash}:c": {"SET", "{lock:hash}:c", "x"}, "{lock:set}:z": {"SET", "{lock:set}:z", "x"},
 		} {
 			if n := do(t, srv, "DEL", key); n != int64(1) {
-				t.Fatalf("%s is not there", key)
+				t.Fatalf("%s does not exist", key)
 			}
 			do(t, srv, write...)
 		}
 		for i, got := range s.RenewAll(t.Context(), renewals(name, sound, hash, sound, set, sound)) {
 			if i%2 == 1 && got.Err != nil {
-				t.Errorf("renewal %d, of a sound claim: %v", i, got.Err)
+				t.Errorf("renewal %d, of a valid claim: %v", i, got.Err)
 			}
 			if i%2 == 0 && !errors.Is(got.Err, driver.ErrInvalid) {
 				t.Errorf("renewal %d: %v, want ErrInvalid", i, got.Err)
@@ -69,7 +70,8 @@ func TestStore_renewAll_wrongType(t *testing.T) {
 	})
 }
 
-// The reason for which a claim was broken is kept until it would have ended. Another client's lock that never would leaves nothing.
+// The reason for breaking a claim is kept until the claim would have ended. Another client's lock
+// without an end leaves nothing.
 func TestStore_break_foreign(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t)
@@ -89,7 +91,8 @@ func TestStore_break_foreign(t *testing.T) {
 	}
 }
 
-// What was sent to a primary and not answered when another takes its place may have been done: rueidis closes the connection then, by itself.
+// A call that was sent to a primary and not answered before another primary replaces it may have
+// run: rueidis closes the connection then.
 func TestStore_failover_underWay(t *testing.T) {
 	t.Parallel()
 	g := testenv.Sentinel(t)
@@ -99,12 +102,12 @@ func TestStore_failover_underWay(t *testing.T) {
 	old.Pause()
 	_, err := s.Acquire(t.Context(), exclusive("key"))
 	if err == nil || errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("%v, want that the outcome is not known", err)
+		t.Errorf("%v, want an unknown outcome", err)
 	}
 	old.Resume()
 }
 
-// The same goes for what is under way when the store is closed. What comes later is not sent.
+// The same holds for a call in flight when the store is closed. Later calls are not sent.
 func TestStore_close_underWay(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t)
@@ -123,7 +126,7 @@ func TestStore_close_underWay(t *testing.T) {
 	}
 	s.Close()
 	if err := <-under; err == nil || errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("%v, want that the outcome is not known: the claim is there", err)
+		t.Errorf("%v, want an unknown outcome: the claim exists", err)
 	}
 	way.Heal()
 	_, err := s.Acquire(t.Context(), exclusive("later"))

@@ -13,11 +13,12 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// BenchmarkClients compares the two clients under the store: pairs of Acquire and Release on free keys, in turns of 100 ms.
+// BenchmarkClients compares the two clients under the store: pairs of Acquire and Release on free
+// keys, alternating every 100 ms.
 func BenchmarkClients(b *testing.B) {
 	srv := testenv.Redis(b)
-	for _, crowd := range []int{1, 64} {
-		b.Run(fmt.Sprint(crowd), func(b *testing.B) {
+	for _, goroutines := range []int{1, 64} {
+		b.Run(fmt.Sprint(goroutines), func(b *testing.B) {
 			count := map[string]*atomic.Int64{}
 			for range max(b.N, 5) {
 				for name, open := range adapters {
@@ -27,7 +28,7 @@ func BenchmarkClients(b *testing.B) {
 					}
 					var wg sync.WaitGroup
 					until := time.Now().Add(100 * time.Millisecond)
-					for g := range crowd {
+					for g := range goroutines {
 						wg.Go(func() {
 							r := exclusive(fmt.Sprint("key-", g))
 							for time.Now().Before(until) {
@@ -53,8 +54,8 @@ func BenchmarkClients(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver shows what the server spends on a key that 16 want: each grant is a release that hands the key on, and
-// an ask that takes a place at the end of the line.
+// BenchmarkHandOver measures the server's work on a key that 16 owners want: each grant is a
+// release that hands the key over, and an attempt that adds an entry to the end of the queue.
 func BenchmarkHandOver(b *testing.B) {
 	srv := testenv.Redis(b)
 	s := adapters["rueidis"](b, login{addr: srv.Addr})
@@ -68,25 +69,25 @@ func BenchmarkHandOver(b *testing.B) {
 		n, _ := strconv.ParseFloat(strings.SplitN(rest, ",", 2)[0], 64)
 		return n
 	}
-	var line []driver.Request
+	var queue []driver.Request
 	for i := range 16 {
 		r := exclusive("key")
 		r.Owner, r.QueueTTL = fmt.Sprint("owner-", i), time.Minute
 		if _, err := s.Acquire(b.Context(), r); err != nil {
 			b.Fatal(err)
 		}
-		line = append(line, r)
+		queue = append(queue, r)
 	}
 	before := spent()
 	for b.Loop() {
-		r := line[0]
+		r := queue[0]
 		if err := s.Release(b.Context(), r.ID); err != nil {
 			b.Fatal(err)
 		}
 		if res, err := s.Acquire(b.Context(), r); err != nil || res.Granted {
 			b.Fatal(res, err)
 		}
-		line = append(line[1:], r)
+		queue = append(queue[1:], r)
 	}
 	b.ReportMetric((spent()-before)/float64(b.N), "server-us/op")
 }

@@ -31,9 +31,9 @@ func inspected(t *testing.T, srv *testenv.RedisServer) *redis.Store {
 	return s
 }
 
-// young asks for a name until the server answers, and wants the answer of a server that was born
-// after began.
-func young(t *testing.T, s *redis.Store, began time.Time) {
+// bornAfter acquires a name until the server answers, and checks that the answer has the age of a
+// server that was born after began.
+func bornAfter(t *testing.T, s *redis.Store, began time.Time) {
 	t.Helper()
 	for tries := 1; ; tries++ {
 		res, err := s.Acquire(t.Context(), exclusive("key"))
@@ -50,8 +50,8 @@ func young(t *testing.T, s *redis.Store, began time.Time) {
 	}
 }
 
-// A server that restarts with its mark and without its last writes, or with all of them, is young:
-// nobody can tell which it is.
+// A server that restarts with its mark, with or without its last writes, counts as just born: the
+// two cases look the same.
 func TestStore_age_restart(t *testing.T) {
 	for name, opts := range map[string][]testenv.Option{
 		"snapshot": {testenv.Config("save 3600 1")},
@@ -70,17 +70,17 @@ func TestStore_age_restart(t *testing.T) {
 			srv.Kill()
 			srv.Restart()
 			if do(t, srv, "EXISTS", birthMark) != int64(1) {
-				t.Fatal("the mark is gone: this tests nothing")
+				t.Fatal("the mark is lost: this tests nothing")
 			}
-			young(t, s, began)
+			bornAfter(t, s, began)
 			if after := identity(t, s); after != before {
-				t.Errorf("it was %s, and is %s", before, after)
+				t.Errorf("identity %s, before the restart %s", after, before)
 			}
 		})
 	}
 }
 
-// A replica that takes its primary's place has the primary's mark, and may lack its last claims.
+// A replica that replaces its primary has the primary's mark, and may lack its last claims.
 func TestStore_age_promoted(t *testing.T) {
 	primary := testenv.Redis(t)
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
@@ -94,7 +94,7 @@ func TestStore_age_promoted(t *testing.T) {
 	if _, err := s.Inspect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	young(t, s, began)
+	bornAfter(t, s, began)
 }
 
 // A mark from the future was written before the clock was set back. The server counts its age from
@@ -105,15 +105,15 @@ func TestStore_age_future(t *testing.T) {
 	began := time.Now()
 	id := srv.Info(t.Context(), "master_replid")
 	do(t, srv, "SET", birthMark, fmt.Sprint("name ", began.Add(time.Hour).UnixMicro(), " ", id))
-	young(t, s, began)
+	bornAfter(t, s, began)
 	time.Sleep(20 * time.Millisecond)
 	if age := grant(t, s, exclusive("key 2")).Age; age < 20*time.Millisecond {
 		t.Errorf("age %v after 20ms", age)
 	}
 }
 
-// A user who may not see the replication id has a server that is always young, and spoils nobody
-// else's mark.
+// For a user who may not see the replication ID, the server always counts as just born. Such a user
+// does not change the mark for others.
 func TestStore_age_blind(t *testing.T) {
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user blind on >secret ~* &* +@all -info"))
 	s := inspected(t, srv)
@@ -122,7 +122,7 @@ func TestStore_age_blind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if age := grant(t, blind, exclusive("key")).Age; age != time.Microsecond {
-		t.Errorf("age %v, want as young as can be", age)
+		t.Errorf("age %v, want the lowest", age)
 	}
 	if age := grant(t, s, exclusive("key 2")).Age; age < time.Hour {
 		t.Errorf("age %v for another user, want an hour", age)

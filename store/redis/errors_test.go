@@ -7,7 +7,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A user who lacks a right is told so before a script, or in the middle of one. Only the first has changed nothing.
+// The server refuses a user who lacks a permission before a script, or in the middle of one. Only
+// the first has changed nothing.
 func TestDefinite_stopped(t *testing.T) {
 	for text, want := range map[string]bool{
 		"NOPERM this user has no permissions to run the 'evalsha' command":                                                            true,

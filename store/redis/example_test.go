@@ -29,6 +29,6 @@ func ExampleStore_Close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	_ = driver.Watch(ctx, store, driver.ID{Key: "invoice/42"})
-	fmt.Println(store.Close()) // it ends the subscription, so that the client can be closed
+	fmt.Println(store.Close()) // ends the subscription, so that the client can be closed
 	// Output: <nil>
 }

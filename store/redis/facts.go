@@ -12,22 +12,27 @@ import (
 )
 
 const (
-	// clockLimit is by how much a server's clock may differ from ours before it is told. Less is usual between hosts
-	// that nobody looks after, and far less than a TTL.
+	// clockLimit is the difference between the server's clock and the local clock from which it is
+	// reported. Smaller differences are usual between hosts without maintenance, and far smaller
+	// than a TTL.
 	clockLimit = time.Second
 
-	// fullness is the share of maxmemory from which on it is told. Above it a burst of data may leave no room for claims.
+	// fullness is the share of maxmemory from which it is reported. Above it a burst of data may
+	// leave no memory for claims.
 	fullness = 0.9
 )
 
-// facts are what a node says of itself: the fields of INFO by their names, settings as "config NAME", and
-// fields of CLUSTER INFO. What it does not tell to this user is not there.
+// facts are the information of a node about itself: the fields of INFO by their names, settings as
+// "config NAME", and fields of CLUSTER INFO. Fields that the node withholds from this user are
+// missing.
 type facts map[string]string
 
-// settings are what is asked for by CONFIG GET. One is asked at a time: servers before 7.0 know no other way.
+// settings are the settings that are read by CONFIG GET, one at a time: servers before 7.0 take
+// only one.
 var settings = []string{"save", "appendfsync", "min-replicas-to-write", "cluster-require-full-coverage"}
 
-func ask(ctx context.Context, n Node) (facts, error) {
+// collect reads the facts of a node.
+func collect(ctx context.Context, n Node) (facts, error) {
 	all := facts{}
 	if err := all.lines(ctx, n, "INFO"); err != nil {
 		return nil, err
@@ -53,14 +58,14 @@ func ask(ctx context.Context, n Node) (facts, error) {
 	return all, all.time(ctx, n)
 }
 
-// lines asks for a list of fields. One that is refused gives none.
+// lines reads a list of fields. A refused command adds none.
 func (f facts) lines(ctx context.Context, n Node, command ...string) error {
 	reply, err := n.Do(ctx, command...)
 	if refused(err) {
 		return nil
 	}
 	text, _ := reply.(string)
-	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // some clients leave the kind of a text before it
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) { // some clients keep this prefix
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
 			f[k] = v
 		}
@@ -68,7 +73,8 @@ func (f facts) lines(ctx context.Context, n Node, command ...string) error {
 	return err
 }
 
-// time notes by how much the server's clock is ahead of ours, at least: what the question was on its way is not counted.
+// time notes how far the server's clock is ahead of the local clock, at least: the time of the
+// round trip is not counted.
 func (f facts) time(ctx context.Context, n Node) error {
 	before := time.Now()
 	reply, err := n.Do(ctx, "TIME")
@@ -101,13 +107,15 @@ func (f facts) time(ctx context.Context, n Node) error {
 	return nil
 }
 
-// refused reports whether the server does not answer this user. One that asks who the user is has not been reached yet.
+// refused reports whether the server refuses the command for this user. NOAUTH is no refusal: the
+// server does not know the user yet.
 func refused(err error) bool {
 	var reply ReplyError
 	return errors.As(err, &reply) && !strings.HasPrefix(string(reply), "NOAUTH")
 }
 
-// version names the server. Valkey tells the version of Redis that it is like, too.
+// version returns the name and version of the server. Valkey also reports the version of Redis that
+// it is compatible with.
 func (f facts) version() string {
 	switch {
 	case f["valkey_version"] != "":
@@ -120,7 +128,7 @@ func (f facts) version() string {
 
 func (f facts) findings(cluster bool, wait int) []driver.Finding {
 	all := []driver.Finding{f.age(cluster), f.role(), f.eviction(), f.disk()}
-	for _, more := range []driver.Finding{f.room(), f.trouble(), f.replicas(wait), f.cutOff(), f.clock()} {
+	for _, more := range []driver.Finding{f.memory(), f.trouble(), f.replicas(wait), f.cutOff(), f.clock()} {
 		if more.What != "" {
 			all = append(all, more)
 		}
@@ -131,40 +139,40 @@ func (f facts) findings(cluster bool, wait int) []driver.Finding {
 	return all
 }
 
-// tooOld reports whether the server is older than firstServer. One whose version cannot be seen is
+// tooOld reports whether the server is older than firstServer. A server with an unknown version is
 // not.
 func (f facts) tooOld() bool {
 	major, minor, ok := f.number()
 	return ok && (major < 6 || major == 6 && minor < 2)
 }
 
-// number returns the version of Redis that the server is, or is like.
+// number returns the version of Redis that the server is or is compatible with.
 func (f facts) number() (major, minor int, ok bool) {
 	n, _ := fmt.Sscanf(f["redis_version"], "%d.%d", &major, &minor)
 	return major, minor, n == 2
 }
 
-// age finds out whether the server is too old.
+// age checks whether the server is too old.
 func (f facts) age(cluster bool) driver.Finding {
 	major, _, ok := f.number()
 	switch {
 	case !ok:
-		return unknown("the version", "a server that is too old refuses claims, or wakes nobody", "allow this user INFO")
+		return unknown("the version", "a server that is too old refuses claims, or notifies no waiter", "allow this user INFO")
 	case f.tooOld():
 		return driver.Finding{
-			Level: driver.Danger, What: f.version() + " is too old: " + firstServer + " is the first that will do",
+			Level: driver.Danger, What: f.version() + " is too old: " + firstServer + " or newer is required",
 			Means: "nothing can be claimed: it lacks commands of the scripts", Cure: "use Redis 7 or Valkey",
 		}
 	case major < 7 && cluster:
 		return driver.Finding{
 			Level: driver.Warning, What: f.version() + " has no channels for clusters (SSUBSCRIBE)",
-			Means: "nobody is woken by a release: those who wait find out by asking again", Cure: "use Redis 7 or Valkey",
+			Means: "a release does not notify waiters: they poll", Cure: "use Redis 7 or Valkey",
 		}
 	}
 	return driver.Finding{Level: driver.OK, What: "the server is " + f.version()}
 }
 
-// role finds out whether the server takes writes.
+// role checks whether the server accepts writes.
 func (f facts) role() driver.Finding {
 	switch f["role"] {
 	case "":
@@ -178,7 +186,7 @@ func (f facts) role() driver.Finding {
 	}
 }
 
-// eviction finds out whether claims may be evicted.
+// eviction checks whether claims may be evicted.
 func (f facts) eviction() driver.Finding {
 	switch policy := f["maxmemory_policy"]; {
 	case policy == "":
@@ -200,8 +208,8 @@ func (f facts) eviction() driver.Finding {
 	}
 }
 
-// room finds out whether memory is nearly full. It says nothing of a server without bounds.
-func (f facts) room() driver.Finding {
+// memory checks whether memory is nearly full. A server without a limit has no finding.
+func (f facts) memory() driver.Finding {
 	most, _ := strconv.ParseFloat(f["maxmemory"], 64)
 	used, _ := strconv.ParseFloat(f["used_memory"], 64)
 	if most == 0 || used < most*fullness {
@@ -214,7 +222,7 @@ func (f facts) room() driver.Finding {
 	}
 }
 
-// disk finds out what a crash forgets.
+// disk checks which claims a crash loses.
 func (f facts) disk() driver.Finding {
 	save, known := f["config save"]
 	switch sync := f["config appendfsync"]; {
@@ -253,20 +261,21 @@ func (f facts) disk() driver.Finding {
 	}
 }
 
-// trouble finds out whether the disk fails.
+// trouble checks whether the disk fails.
 func (f facts) trouble() driver.Finding {
 	for _, field := range []string{"aof_last_write_status", "rdb_last_bgsave_status"} {
 		if v := f[field]; v != "" && v != "ok" {
 			return driver.Finding{
 				Level: driver.Danger, What: "the server cannot write to its disk (" + field + " " + v + ")",
-				Means: "it refuses claims and renewals (MISCONF), or forgets them when it restarts", Cure: "free or mend the disk: see the server's log",
+				Means: "it refuses claims and renewals (MISCONF), or forgets them when it restarts",
+				Cure:  "free or repair the disk: see the server's log",
 			}
 		}
 	}
 	return driver.Finding{}
 }
 
-// replicas finds out what a failover forgets. Of a replica there is nothing to say: see role.
+// replicas checks which claims a failover loses. A replica has no finding: see role.
 func (f facts) replicas(wait int) driver.Finding {
 	n := f["connected_slaves"]
 	switch {
@@ -284,13 +293,15 @@ func (f facts) replicas(wait int) driver.Finding {
 	}
 	return driver.Finding{
 		Level: driver.Warning,
-		What:  "replicas are told of claims after they are granted (" + n + " connected)",
+		What:  "replicas receive claims after they are granted (" + n + " connected)",
 		Means: "a failover may forget the last claims, and another is granted; fences rise unless the clock is behind",
-		Cure:  "set lock_replicas (Options.Replicas), let protected resources check the fence, or use several servers as a quorum",
+		Cure: "set lock_replicas (Options.Replicas), let protected resources check the fence, " +
+			"or use several servers as a quorum",
 	}
 }
 
-// cutOff finds out whether a primary that lost its replicas, one of which may be primary by now, goes on granting.
+// cutOff checks whether a primary that lost its replicas, one of which may have become primary,
+// continues to grant.
 func (f facts) cutOff() driver.Finding {
 	if f["role"] != "master" || f["connected_slaves"] == "0" || f["connected_slaves"] == "" {
 		return driver.Finding{}
@@ -309,7 +320,7 @@ func (f facts) cutOff() driver.Finding {
 	}
 }
 
-// clock finds out whether the server's clock is one that somebody will set.
+// clock checks whether the server's clock is wrong, and so may be set.
 func (f facts) clock() driver.Finding {
 	ahead, err := time.ParseDuration(f["ahead"])
 	const means = "when it is set right at once, claims end early or late by as much; after a failover from it fences may go back"
@@ -329,27 +340,31 @@ func (f facts) clock() driver.Finding {
 	}
 }
 
-// slots finds out whether the cluster serves all names.
+// slots checks whether the cluster serves all names.
 func (f facts) slots() driver.Finding {
 	switch state := f["cluster_state"]; state {
 	case "":
-		return unknown("the state of the cluster", "names whose slots nobody serves cannot be claimed", "allow this user CLUSTER|INFO")
+		return unknown("the state of the cluster", "names in slots without a node cannot be claimed",
+			"allow this user CLUSTER|INFO")
 	case "ok":
 		return driver.Finding{Level: driver.OK, What: "the cluster serves all slots"}
 	default:
 		return driver.Finding{
-			Level: driver.Danger, What: "the cluster is down (cluster_state " + state + ", " + f["cluster_slots_ok"] + " of 16384 slots are served)",
+			Level: driver.Danger,
+			What: "the cluster is down (cluster_state " + state + ", " + f["cluster_slots_ok"] +
+				" of 16384 slots are served)",
 			Means: "claims and renewals are refused, and holders lose theirs", Cure: "bring the missing nodes back",
 		}
 	}
 }
 
-// coverage finds out whether the loss of one shard stops all.
+// coverage checks whether the loss of one shard stops all.
 func (f facts) coverage() driver.Finding {
 	const means = "while one shard has no node, names of all shards are refused and cannot be renewed"
 	switch v := f["config cluster-require-full-coverage"]; v {
 	case "":
-		return unknown("what the loss of one shard does (cluster-require-full-coverage)", "if it stops the cluster, "+means, "allow this user CONFIG|GET")
+		return unknown("what the loss of one shard does (cluster-require-full-coverage)",
+			"if it stops the cluster, "+means, "allow this user CONFIG|GET")
 	case "no":
 		return driver.Finding{Level: driver.OK, What: "the loss of one shard leaves the others working (cluster-require-full-coverage no)"}
 	default:

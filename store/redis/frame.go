@@ -10,15 +10,15 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A frame is the making of one call. All texts of a call are parts of one string, so that a call costs one
-// allocation for them; the rest of a frame is used again.
+// A frame builds one call. All texts of a call are parts of one string, so that they cost one
+// allocation. The other fields of a frame are reused.
 type frame struct {
 	buf  []byte
 	ends []int // where the texts end in buf
 	list []string
 	keys int // how many of the texts are keys
 
-	channel []byte // room for the name of one
+	channel []byte // buffer for the name of a channel
 }
 
 var frames = sync.Pool{New: func() any { return new(frame) }}
@@ -29,7 +29,7 @@ func newFrame() *frame {
 	return f
 }
 
-// free gives the frame back. Nothing of the call but its strings may be used after that.
+// free returns the frame to the pool. After it, only the strings of the call may be used.
 func (f *frame) free() {
 	if cap(f.buf) > 16<<10 {
 		f.buf = nil
@@ -38,7 +38,7 @@ func (f *frame) free() {
 	frames.Put(f)
 }
 
-// name adds the keys of a name: itself and the parts beside it.
+// name adds the Redis keys of a name: its own and those with a suffix.
 func (f *frame) name(prefix, key string, parts ...string) {
 	at := len(f.buf)
 	f.buf = appendName(f.buf, prefix, key)
@@ -68,7 +68,7 @@ func (f *frame) number(n int64) {
 // life adds a duration in ms.
 func (f *frame) life(d time.Duration) { f.number(ms(d)) }
 
-// ms rounds up: a claim lives no shorter than it was asked for.
+// ms rounds up: a claim lives at least as long as requested.
 func ms(d time.Duration) int64 {
 	n := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -77,7 +77,7 @@ func ms(d time.Duration) int64 {
 	return n
 }
 
-// terms adds weight, limit and place of a request.
+// terms adds weight, limit and queue TTL of a request.
 func (f *frame) terms(r *driver.Request) {
 	f.buf = strconv.AppendInt(f.buf, r.Weight, 10)
 	f.buf = append(f.buf, ' ')
@@ -93,7 +93,7 @@ func (f *frame) value(b []byte) {
 	f.end()
 }
 
-// who adds holder, party and meta without an end.
+// who adds holder, task and meta, without an end.
 func (f *frame) who(r *driver.Request) {
 	f.part(r.Holder)
 	f.part(r.Task)
@@ -105,7 +105,7 @@ func (f *frame) who(r *driver.Request) {
 	}
 }
 
-// whoSize is how many bytes who adds.
+// whoSize returns how many bytes who adds.
 func whoSize(r *driver.Request) int {
 	n := partSize(r.Holder) + partSize(r.Task)
 	for k, v := range r.Meta {
@@ -120,7 +120,7 @@ func (f *frame) part(s string) {
 	f.buf = append(f.buf, s...)
 }
 
-// partSize is how many bytes part adds.
+// partSize returns how many bytes part adds.
 func partSize(s string) int {
 	digits := 1
 	for n := len(s); n > 9; n /= 10 {
@@ -129,7 +129,7 @@ func partSize(s string) int {
 	return digits + 1 + len(s)
 }
 
-// call is the finished call of a script.
+// call returns the finished call of a script.
 func (f *frame) call(s *script) Call {
 	all := string(f.buf)
 	f.list = f.list[:0]

@@ -8,8 +8,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// FuzzName holds that a key has one name and a name one key, and that the braces around a name, by which a cluster
-// chooses the node, hold the whole of it.
+// FuzzName checks that a key has one Redis key and a Redis key one key, and that the braces around
+// a name, by which a cluster chooses the node, enclose the whole name.
 func FuzzName(f *testing.F) {
 	for _, pair := range [][2]string{{"a", "b"}, {"{", "%7B"}, {"}", "%7D"}, {"%", "%25"}, {"{}", "%7B%7D"}, {"%257B", "%7B"}, {"", "}:c"}, {"a}:c", "a"}, {"\xff", "é"}} {
 		f.Add(pair[0], pair[1])
@@ -38,7 +38,8 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// FuzzAnswer holds that what is not an answer of ours is an error, and that what is read makes sense.
+// FuzzAnswer checks that a text that no script returns is an error, and that the result makes sense
+// otherwise.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{
 		"", "+1", "=128 1073741824 2", "-1 2 3 4\no 5 0 1073741824 1073741824 0 0 0 1 0 0\nx", "i", "f", "a1 2 +1", "a", "+-1", "+9223372036854775808",
@@ -59,7 +60,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Errorf("%q is granted and an error: %v", text, err)
 		}
 		if b := res.Blocker; err == nil && (b.Held < 0 || b.Left < 0) {
-			t.Errorf("%q tells of a claim before its time: %+v", text, b)
+			t.Errorf("%q has a claim with a negative time: %+v", text, b)
 		}
 		r := reader{rest: text}
 		for r.rest != "" && r.err == nil {
@@ -75,7 +76,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// Names that would leave the braces of their own keys, or look like an escape, stay apart and on one node.
+// Names that would break the braces of their own Redis keys, or look like an escape, stay distinct
+// and on one node.
 func TestName(t *testing.T) {
 	seen := map[string]string{}
 	for _, key := range []string{"a", "{", "}", "{}", "}{", "%", "%7B", "%7D", "%25", "%257B", "a}:c", "{a}", "a{b}c", "*", "?", "[", "_", "'", `"`, ";--", "..", "/etc/x", "$(x)", "é", "e\u0301"} {

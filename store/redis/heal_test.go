@@ -17,11 +17,12 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
-// What is beside a name may be lost: evicted, or deleted by somebody. The name decides who holds the key, so nobody is let in
-// beside a holder. The line goes on when the places that it remembers are over, and what was shared when it has ended.
+// The data of a name may be lost: evicted, or deleted by another program. The Redis key of the name
+// decides who holds it, so nobody is granted next to a holder. The queue continues when the entries
+// that it remembers have ended, and shared claims when they have ended.
 func TestStore_virtual_heals(t *testing.T) {
 	t.Parallel()
-	const ttl, place = 5 * time.Second, 3 * time.Second // of a waiter with the usual pauses
+	const ttl, queueTTL = 5 * time.Second, 3 * time.Second // queueTTL is that of a waiter with the usual pauses
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -51,13 +52,13 @@ func TestStore_virtual_heals(t *testing.T) {
 								}
 								return
 							}
-							if waited := time.Since(began); waited > ttl+place {
+							if waited := time.Since(began); waited > ttl+queueTTL {
 								t.Errorf("waited for %v", waited)
 							}
 							grants.Add(1)
 							mine.Add(1)
 							if w, r := writers.Load(), readers.Load(); w > 1 || w > 0 && r > 0 {
-								t.Errorf("%d writers beside %d readers", w, r)
+								t.Errorf("%d writers next to %d readers", w, r)
 							}
 							select {
 							case <-time.After(time.Duration(pause.IntN(400)) * time.Millisecond):
@@ -70,7 +71,7 @@ func TestStore_virtual_heals(t *testing.T) {
 					})
 				}
 				for range 5 {
-					time.Sleep(2*(ttl+place) + time.Duration(draw.Int64N(int64(time.Second)))) // it has healed by then
+					time.Sleep(2*(ttl+queueTTL) + time.Duration(draw.Int64N(int64(time.Second)))) // it has healed by then
 					for part, lost := range map[string]bool{"{lock:key}:c": draw.IntN(2) == 0, "{lock:key}:z": draw.IntN(2) == 0} {
 						if lost {
 							server.server.Del(part)
@@ -87,7 +88,7 @@ func TestStore_virtual_heals(t *testing.T) {
 	}
 }
 
-// Readers whose data is lost are waited out: they trust their claims until they ask.
+// Readers whose data is lost are waited out: they trust their claims until the next renewal.
 func TestStore_virtual_lostHash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,8 +109,8 @@ func TestStore_virtual_lostHash(t *testing.T) {
 	})
 }
 
-// With Replicas a grant counts once they have it. A release that hands the key on does not wait for them, so a waiter is woken and told
-// of no grant: it asks, and that waits for them.
+// With Replicas a grant counts once they have it. A release that hands the key over does not wait
+// for them. So the waiter is notified without a grant: its next attempt waits for the replicas.
 func TestStore_replicas_woken(t *testing.T) {
 	srv := testenv.Redis(t, testenv.Shared())
 	open := adapters["goredis"]
@@ -125,16 +126,16 @@ func TestStore_replicas_woken(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case told := <-wake:
-		if told.Granted {
-			t.Errorf("told %+v of a grant that no replica has", told)
+	case got := <-wake:
+		if got.Granted {
+			t.Errorf("notified of a grant that no replica has: %+v", got)
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("not woken")
 	}
 }
 
-// A user who may not subscribe polls, and no ask waits for the subscription.
+// A user who may not subscribe polls, and no attempt waits for the subscription.
 func TestStore_noSubscription(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user deaf on nopass ~* &* +@all -subscribe -ssubscribe"))

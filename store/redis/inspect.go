@@ -12,21 +12,22 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Inspect tells what the server says of itself. What it does not tell to this user is Unknown.
+// Inspect returns the server's information about itself. Information that the server withholds from
+// this user is Unknown.
 //
-// Identity and age come from a mark that the first Inspect leaves beside the claims, without a time
-// to live. It names the primary's replication id, which a restart and a failover change: a server
-// that comes back with an old snapshot, or without the end of its log, has the mark of a server
-// that is no more. From the first call on, Acquire returns the age with every answer, and writes
-// the mark again if it is gone or stale: a majority, which inspects its nodes, must not count a
-// node that may have forgotten a claim. A server that does not let this user run INFO is always as
-// young as can be. On a cluster, where a script sees one name only, there is no age.
+// Identity and age come from a mark, a Redis key that the first Inspect writes without a time to
+// live. The mark names the replication ID of the primary, which a restart and a failover change. So
+// a server that comes back with an old snapshot, or without the end of its log, has the mark of its
+// predecessor. From the first Inspect on, [Store.Acquire] returns the age with every answer, and
+// writes the mark again if it is missing or stale: a quorum, which inspects its nodes, must not
+// count a node that may have lost a claim. A server that does not let this user run INFO always has
+// the lowest age. On a cluster, where a script sees one name only, there is no age.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	s.aged.Store(!s.client.Cluster())
 	var info driver.Info
 	var nodes []facts
 	err := s.client.Each(ctx, func(n Node) error {
-		f, err := ask(ctx, n)
+		f, err := collect(ctx, n)
 		nodes = append(nodes, f)
 		return err
 	})
@@ -41,17 +42,18 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	}
 	info.Findings = s.findings(nodes)
 	if slices.ContainsFunc(nodes, facts.tooOld) {
-		return info, nil // nothing is written there
+		return info, nil // an old server gets no mark
 	}
 	info.Identity, info.Age, err = s.birth(ctx)
 	var reply ReplyError
 	if err != nil && !errors.As(err, &reply) {
 		return driver.Info{}, definite("", err)
 	}
-	return info, nil // a server that may not be written to has no mark: it is unknown who it is
+	return info, nil // a server that this user cannot write to has no mark: its identity is unknown
 }
 
-// findings are what the nodes of the store tell. What all of them tell is told once; what only some do, with their ports.
+// findings returns the findings of all nodes, each once. A finding that only some nodes have names
+// their ports.
 func (s *Store) findings(nodes []facts) []driver.Finding {
 	var all []driver.Finding
 	who := map[driver.Finding][]string{}
@@ -71,10 +73,10 @@ func (s *Store) findings(nodes []facts) []driver.Finding {
 	return all
 }
 
-// birthKey is where the mark is. No key is empty, so that no claim has this name.
+// birthKey is the Redis key of the mark. No key is empty, so no claim has this Redis key.
 func (s *Store) birthKey() string { return "{" + s.prefix + "}:birth" }
 
-// floorKey is where the floor of fences is; it is empty on a cluster, which has none.
+// floorKey is the Redis key of the floor of fences. It is "" on a cluster, which has no floor.
 func (s *Store) floorKey() string {
 	if s.client.Cluster() {
 		return ""
@@ -82,7 +84,7 @@ func (s *Store) floorKey() string {
 	return "{" + s.prefix + "}:floor"
 }
 
-// birth returns who the server is, and for how long it has been.
+// birth returns the identity of the server, and how long it has had it.
 func (s *Store) birth(ctx context.Context) (identity string, age time.Duration, err error) {
 	f := newFrame()
 	defer f.free()

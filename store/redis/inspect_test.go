@@ -18,7 +18,7 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// finds fails unless the store tells what is wanted: "level: words".
+// finds fails unless the store has the wanted findings: "level: words".
 func finds(t *testing.T, s driver.Store, wants ...string) {
 	t.Helper()
 	info, err := driver.Inspect(t.Context(), s)
@@ -35,7 +35,7 @@ func finds(t *testing.T, s driver.Store, wants ...string) {
 	}
 	for _, f := range info.Findings {
 		if (f.Level == driver.OK) != (f.Means == "") || (f.Means == "") != (f.Cure == "") || f.What == "" {
-			t.Errorf("a finding without its consequence or cure, or with one that it needs not: %+v", f)
+			t.Errorf("a finding lacks its consequence or cure, or has one without need: %+v", f)
 		}
 	}
 }
@@ -74,8 +74,8 @@ func TestStore_Inspect(t *testing.T) {
 	}
 }
 
-// product returns the name and the version of a server: Valkey also has the version of the Redis
-// that it is like.
+// product returns the name and the version of a server: Valkey also has the version of Redis that
+// it is compatible with.
 func product(t testing.TB, srv *testenv.RedisServer) string {
 	t.Helper()
 	if v := srv.Info(t.Context(), "valkey_version"); v != "" {
@@ -88,7 +88,7 @@ func TestStore_Inspect_replication(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Redis(t, testenv.Password("secret"))
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
-	finds(t, at(t, primary.URL), "warning: replicas are told of claims after they are granted (1 connected)",
+	finds(t, at(t, primary.URL), "warning: replicas receive claims after they are granted (1 connected)",
 		"warning: a primary that is cut off from its replicas does not stop (min-replicas-to-write 0)")
 	finds(t, at(t, primary.URL+"?lock_replicas=1"), "warning: of 1 replicas, grants wait for 1")
 	finds(t, at(t, replica.URL), "danger: it is a replica (of 127.0.0.1:")
@@ -114,8 +114,8 @@ func TestStore_Inspect_cluster(t *testing.T) {
 	finds(t, s, "danger: on port "+c.Nodes[0].Addr[strings.LastIndex(c.Nodes[0].Addr, ":")+1:]+": the cluster is down (cluster_state fail, 16383 of 16384")
 }
 
-// What the user may not see is unknown, not fine.
-func TestStore_Inspect_rights(t *testing.T) {
+// A fact that the user may not see is unknown, not fine.
+func TestStore_Inspect_permissions(t *testing.T) {
 	t.Parallel()
 	const locks = "on >secret ~* &* +@all -acl "
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user blind "+locks+"-info -config -time",
@@ -128,22 +128,22 @@ func TestStore_Inspect_rights(t *testing.T) {
 		"unknown: whether a primary that is cut off stops (min-replicas-to-write)")
 }
 
-// A told is a server that answers what a test wants, and runs no script.
-type told struct {
+// A stub is a server with fixed answers. It runs no script.
+type stub struct {
 	redis.Client
 	cluster bool
-	says    map[string]any
+	answers map[string]any
 }
 
-func (c told) Cluster() bool { return c.cluster }
-func (c told) Close() error  { return nil }
+func (c stub) Cluster() bool { return c.cluster }
+func (c stub) Close() error  { return nil }
 
-func (c told) Each(_ context.Context, f func(redis.Node) error) error { return f(c) }
+func (c stub) Each(_ context.Context, f func(redis.Node) error) error { return f(c) }
 
-func (c told) Run(context.Context, redis.Call) (string, error) { return "", redis.ReplyError("NOPERM") }
+func (c stub) Run(context.Context, redis.Call) (string, error) { return "", redis.ReplyError("NOPERM") }
 
-func (c told) Do(_ context.Context, args ...string) (any, error) {
-	switch v := c.says[strings.Join(args, " ")].(type) {
+func (c stub) Do(_ context.Context, args ...string) (any, error) {
+	switch v := c.answers[strings.Join(args, " ")].(type) {
 	case nil:
 		return nil, redis.ReplyError("NOPERM")
 	case error:
@@ -156,29 +156,29 @@ func (c told) Do(_ context.Context, args ...string) (any, error) {
 }
 
 func TestStore_Inspect_answers(t *testing.T) {
-	clock := func(ahead time.Duration) func() any { // it tells the time at which it is asked
+	clock := func(ahead time.Duration) func() any { // returns the time of the call
 		return func() any {
 			now := time.Now().Add(ahead)
 			return []any{fmt.Sprint(now.Unix()), fmt.Sprint(now.Nanosecond() / 1000)}
 		}
 	}
 	for name, tt := range map[string]struct {
-		c    told
+		c    stub
 		want string
 	}{
-		"too old":           {told{says: map[string]any{"INFO": "redis_version:4.0.14\r\n"}}, "danger: Redis 4.0.14 is too old"},
-		"a little too old":  {told{says: map[string]any{"INFO": "redis_version:6.0.16\r\n"}}, "danger: Redis 6.0.16 is too old: 6.2 is the first that will do"},
-		"old":               {told{says: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "ok: the server is Redis 6.2.1"},
-		"old cluster":       {told{cluster: true, says: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "warning: Redis 6.2.1 has no channels"},
-		"Valkey":            {told{says: map[string]any{"INFO": "redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n"}}, "ok: the server is Valkey 9.0.0"},
-		"no version":        {told{says: map[string]any{"INFO": "role:master\r\n"}}, "unknown: the version"},
-		"disk":              {told{says: map[string]any{"INFO": "aof_last_write_status:err\r\n"}}, "danger: the server cannot write to its disk"},
-		"snapshot":          {told{says: map[string]any{"INFO": "rdb_last_bgsave_status:err\r\n"}}, "danger: the server cannot write to its disk"},
-		"clock ahead":       {told{says: map[string]any{"TIME": clock(time.Minute)}}, "warning: the server's clock is "},
-		"clock behind":      {told{says: map[string]any{"TIME": clock(-time.Minute)}}, " behind ours"},
-		"clock right":       {told{says: map[string]any{"TIME": clock(0)}}, "ok: the server's clock"},
-		"cluster not shown": {told{cluster: true, says: map[string]any{"INFO": "cluster_enabled:1\r\n"}}, "unknown: the state of the cluster"},
-		"coverage":          {told{cluster: true, says: map[string]any{}}, "unknown: what the loss of one shard does"},
+		"too old":           {stub{answers: map[string]any{"INFO": "redis_version:4.0.14\r\n"}}, "danger: Redis 4.0.14 is too old"},
+		"a little too old":  {stub{answers: map[string]any{"INFO": "redis_version:6.0.16\r\n"}}, "danger: Redis 6.0.16 is too old: 6.2 or newer is required"},
+		"old":               {stub{answers: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "ok: the server is Redis 6.2.1"},
+		"old cluster":       {stub{cluster: true, answers: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "warning: Redis 6.2.1 has no channels"},
+		"Valkey":            {stub{answers: map[string]any{"INFO": "redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n"}}, "ok: the server is Valkey 9.0.0"},
+		"no version":        {stub{answers: map[string]any{"INFO": "role:master\r\n"}}, "unknown: the version"},
+		"disk":              {stub{answers: map[string]any{"INFO": "aof_last_write_status:err\r\n"}}, "danger: the server cannot write to its disk"},
+		"snapshot":          {stub{answers: map[string]any{"INFO": "rdb_last_bgsave_status:err\r\n"}}, "danger: the server cannot write to its disk"},
+		"clock ahead":       {stub{answers: map[string]any{"TIME": clock(time.Minute)}}, "warning: the server's clock is "},
+		"clock behind":      {stub{answers: map[string]any{"TIME": clock(-time.Minute)}}, " behind ours"},
+		"clock right":       {stub{answers: map[string]any{"TIME": clock(0)}}, "ok: the server's clock"},
+		"cluster not shown": {stub{cluster: true, answers: map[string]any{"INFO": "cluster_enabled:1\r\n"}}, "unknown: the state of the cluster"},
+		"coverage":          {stub{cluster: true, answers: map[string]any{}}, "unknown: what the loss of one shard does"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(tt.want, ": ") {
@@ -187,21 +187,21 @@ func TestStore_Inspect_answers(t *testing.T) {
 			finds(t, made(t)(redis.New(tt.c, nil)), tt.want)
 		})
 	}
-	for name, says := range map[string]map[string]any{
+	for name, answers := range map[string]map[string]any{
 		"gone":       {"INFO": errors.New("gone")},
 		"gone later": {"INFO": "", "TIME": errors.New("gone")},
 		"no clock":   {"INFO": "", "TIME": []any{"1"}},
 		"no number":  {"INFO": "", "TIME": []any{"x", "y"}},
 		"no name":    {"INFO": redis.ReplyError("NOAUTH Authentication required.")},
 	} {
-		if info, err := driver.Inspect(t.Context(), made(t)(redis.New(told{says: says}, nil))); err == nil {
+		if info, err := driver.Inspect(t.Context(), made(t)(redis.New(stub{answers: answers}, nil))); err == nil {
 			t.Errorf("%s: %+v, want an error", name, info)
 		}
 	}
 }
 
-// shift moves the clock of a program that loads it. It asks the kernel itself: the allocator of Redis reads the
-// clock before the library is ready.
+// shift moves the clock of a program that loads it. It calls the kernel itself: the allocator of
+// Redis reads the clock before the library is ready.
 const shift = `
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -252,15 +252,15 @@ func TestStore_Inspect_clock(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := time.Duration(0)
+			off := time.Duration(0)
 			for _, f := range info.Findings {
 				if text, ok := strings.CutPrefix(f.What, "the server's clock is "); ok && f.Level == driver.Warning {
 					text, _ = strings.CutSuffix(text, " "+want+" ours")
-					told, _ = time.ParseDuration(text)
+					off, _ = time.ParseDuration(text)
 				}
 			}
-			if told < 50*time.Second || told > time.Minute { // what the question was on its way is not counted
-				t.Errorf("the clock is told to be %v %s ours, want 1m0s: %+v", told, want, info.Findings)
+			if off < 50*time.Second || off > time.Minute { // the time of the round trip is not counted
+				t.Errorf("the clock is reported to be %v %s ours, want 1m0s: %+v", off, want, info.Findings)
 			}
 		})
 	}

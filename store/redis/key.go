@@ -4,18 +4,19 @@ import (
 	"strings"
 )
 
-// The parts of the names of keys that stand beside the key itself. They follow the name in braces, which keeps
-// all of them on one node of a cluster.
+// The suffixes of the Redis keys that accompany the key of a name. They follow the name in braces,
+// which keeps all of them on one node of a cluster.
 const (
 	hashPart   = "}:c"
 	setPart    = "}:z"
 	brokenPart = "}:b"
 )
 
-// nasty are the bytes that would break the braces, and the one that escapes them.
+// nasty are the bytes that would break the braces, and the byte that escapes them.
 const nasty = "{}%"
 
-// appendName appends a key as Redis sees it: the prefix and the key byte for byte, with nasty bytes escaped.
+// appendName appends the Redis key of a name: the prefix and the name byte for byte, with nasty
+// bytes escaped.
 func appendName(b []byte, prefix, key string) []byte {
 	b = append(b, prefix...)
 	if !strings.ContainsAny(key, nasty) {
@@ -36,7 +37,8 @@ func appendName(b []byte, prefix, key string) []byte {
 	return b
 }
 
-// keyOf is the key of a name without its prefix. It reports whether the name can be one of ours.
+// keyOf returns the key of a Redis key without its prefix. It reports whether the store can have
+// written it.
 func keyOf(name string) (string, bool) {
 	if !strings.ContainsAny(name, nasty) {
 		return name, true

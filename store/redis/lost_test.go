@@ -17,13 +17,13 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// What TestStore_lostReply wants, on a cluster, whose clients have other ways to send a command again.
+// TestStore_lostReply on a cluster, whose clients have other ways to send a command again.
 func TestStore_lostReply_cluster(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.RedisCluster(t, testenv.Primaries(1), testenv.Replicas(0))
 	node := cluster.Nodes[0]
 	proxy := testenv.Proxy(t, node.Addr)
-	var dial net.Dialer // the node tells its own address; all the same the way goes through the proxy
+	var dial net.Dialer // the node reports its own address, but the connection goes through the proxy
 	for name, open := range map[string]func(t *testing.T, opt *redis.Options) *redis.Store{
 		"goredis": func(t *testing.T, opt *redis.Options) *redis.Store {
 			c := goclient.NewClusterClient(&goclient.ClusterOptions{
@@ -61,7 +61,7 @@ func TestStore_lostReply_cluster(t *testing.T) {
 	}
 }
 
-// lostReply loses the answer to an ask of s, which goes through the proxy. The other store does not.
+// lostReply loses the answer to an attempt of s, which goes through the proxy. direct does not.
 func lostReply(t *testing.T, srv *testenv.RedisServer, proxy *testenv.ProxyServer, s, direct *redis.Store) {
 	_, _ = s.Acquire(t.Context(), exclusive("other")) // the script is known, and connections are made
 	r := exclusive("key")
@@ -70,7 +70,7 @@ func lostReply(t *testing.T, srv *testenv.RedisServer, proxy *testenv.ProxyServe
 	res, err := s.Acquire(t.Context(), r)
 	<-eaten
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) {
-		t.Fatalf("Acquire: granted %v, error %v; want an error that leaves the outcome open", res.Granted, err)
+		t.Fatalf("Acquire: granted %v, error %v; want an unknown outcome", res.Granted, err)
 	}
 	if n := count(t, srv, "set"); n != 1 {
 		t.Fatalf("the script ran %d times, want once", n)
@@ -80,11 +80,11 @@ func lostReply(t *testing.T, srv *testenv.RedisServer, proxy *testenv.ProxyServe
 		t.Fatalf("%d claims, want the one whose grant was not seen", len(cs))
 	}
 	if again := grant(t, direct, r); again.Fence != cs[0].Fence {
-		t.Errorf("fence %d, asked again %d; want the same", cs[0].Fence, again.Fence)
+		t.Errorf("fence %d, after another attempt %d; want the same", cs[0].Fence, again.Fence)
 	}
 }
 
-// The answer of WAIT is lost. The claim is given back, and nothing is sent again.
+// The answer of WAIT is lost. The store releases the claim, and sends nothing again.
 func TestStore_lostWait(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {

@@ -53,12 +53,13 @@ for _, k in ipairs(keys) do
 end
 return worst`, "0", floorKey)
 	if ms, ok := left.(int64); !ok || ms > 600_001 {
-		t.Errorf("the last key that is left behind goes in %v ms, want ten minutes at most", left)
+		t.Errorf("the last Redis key expires in %v ms, want ten minutes at most", left)
 	}
 }
 
-// The last fence of a key that is granted again and again is remembered for ten minutes, but for ten seconds: whether it is by an
-// acquire or by a release that hands it on, the first grant of ten seconds lets the hash live for ten minutes more.
+// The last fence of a key that is granted again and again is remembered for ten minutes, less ten
+// seconds: the first grant of ten seconds, by an acquire or by a release that hands the key over,
+// gives the hash ten minutes more.
 func TestStore_remembers(t *testing.T) {
 	t.Parallel()
 	const hash, period = "{lock:key}:c", 10_000_000 // µs
@@ -118,8 +119,9 @@ func TestStore_remembers(t *testing.T) {
 	}
 }
 
-// Whoever joins the line does not shorten the life of a place before it, also where the last fence is far ahead of the clock.
-func TestStore_longPlace(t *testing.T) {
+// A new queue entry does not shorten the life of an entry before it, also where the last fence is
+// far ahead of the clock.
+func TestStore_longEntry(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t)
 	s := adapters["rueidis"](t, login{addr: srv.Addr})
@@ -131,7 +133,7 @@ func TestStore_longPlace(t *testing.T) {
 	refuse(t, s, short)
 	for _, key := range []string{"{lock:key}:z", "{lock:key}:c"} {
 		if left := do(t, srv, "PTTL", key).(int64); left < long.QueueTTL.Milliseconds() {
-			t.Errorf("%s lives for %d ms, and a place in it for 55 minutes", key, left)
+			t.Errorf("%s lives for %d ms, and a queue entry in it for 55 minutes", key, left)
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// The primary of a key dies and its replica takes its place. Every verb finds it soon, by itself: a claim is kept if its TTL is
-// longer than that.
+// The primary of a key dies and its replica replaces it. Every operation finds the new primary
+// soon, by itself: a claim survives if its TTL is longer than that.
 func TestStore_clusterFailover(t *testing.T) {
 	t.Parallel()
-	const soon = 20 * time.Second // go-redis looks by itself once a minute
+	const soon = 20 * time.Second // go-redis reads the map of slots once a minute
 	cluster := testenv.RedisCluster(t)
 	opt := fresh()
 	verbs := map[string]func(ctx context.Context, s driver.Store, r driver.Request) error{
@@ -35,7 +35,7 @@ func TestStore_clusterFailover(t *testing.T) {
 		"Acquire with Replicas": func(ctx context.Context, s driver.Store, r driver.Request) error {
 			_, err := s.Acquire(ctx, r)
 			if err != nil && strings.Contains(err.Error(), "0 of 1 replicas") {
-				return nil // the new primary has none, and it was asked
+				return nil // the new primary answered; it has no replicas
 			}
 			return err
 		},
@@ -45,14 +45,15 @@ func TestStore_clusterFailover(t *testing.T) {
 		return n
 	}
 	lost := primary("key")
-	for began := time.Now(); lost == nil && time.Since(began) < soon; lost = primary("key") { // a busy node may not answer in time
+	// A busy node may not answer in time.
+	for began := time.Now(); lost == nil && time.Since(began) < soon; lost = primary("key") {
 		time.Sleep(10 * time.Millisecond)
 	}
 	var tries []func() (string, error)
 	for adapter, open := range clusterAdapters {
 		plain := open(t, login{addr: strings.Join(cluster.Addrs(), ","), opt: opt})
 		for verb, call := range verbs {
-			own := *opt // and a store of its own: what one finds out helps the others of its client
+			own := *opt // and a store of its own: one call that finds the primary helps all calls of its client
 			if strings.HasSuffix(verb, "Replicas") {
 				own.Replicas = 1
 			}

@@ -22,27 +22,27 @@ import (
 
 func TestMain(m *testing.M) {
 	run := testenv.Main(m, nil)
-	// The command line may say more: scripts/check chaos does.
+	// The command line may set more: scripts/check chaos does.
 	if err := flag.Set("rapid.checks", "25"); err != nil {
 		panic(err)
 	}
 	flag.Parse()
-	// The laws wait most of their time. They need no processor for that.
+	// The rules wait most of their time. They need no processor for that.
 	if err := flag.Set("test.parallel", "10"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(run, testenv.IgnoreRueidis()...)
 }
 
-// A login is how a test reaches a server.
+// A login says how a test reaches a server.
 type login struct {
 	addr           string
 	user, password string
 	opt            *redis.Options
 }
 
-// buffer is the size of the buffers of a rueidis connection. The usual 512 KiB cost more than the
-// calls of a test.
+// buffer is the size of the buffers of a rueidis connection. The default of 512 KiB costs more than
+// the calls of a test.
 const buffer = 32 << 10
 
 // adapters open a store through each of the two clients.
@@ -122,13 +122,14 @@ func do(t testing.TB, srv *testenv.RedisServer, args ...string) any {
 	return v
 }
 
-// unavailable wants every verb that writes to say that nothing was changed.
+// unavailable checks that every operation that writes reports that nothing was changed.
 func unavailable(t *testing.T, s *redis.Store, held driver.ID, code string) {
 	t.Helper()
 	check := func(verb string, call func() error) {
 		t.Helper()
 		err := call()
-		// A server that wants a password closes connections that have none. A call on such a one has no answer, and is made again.
+		// A server that wants a password closes connections that have none. A call on such a
+		// connection has no answer, and is repeated.
 		for range 100 {
 			if !errors.Is(err, io.EOF) {
 				break
@@ -139,16 +140,16 @@ func unavailable(t *testing.T, s *redis.Store, held driver.ID, code string) {
 			t.Errorf("%s: error %v, want ErrUnavailable with %s", verb, err, code)
 		}
 	}
-	ask := func(r driver.Request) func() error {
+	acquire := func(r driver.Request) func() error {
 		return func() error {
 			_, err := s.Acquire(t.Context(), r)
 			return err
 		}
 	}
-	check("Acquire of a free key", ask(exclusive("free")))
-	check("Acquire of a share", ask(shared("free")))
+	check("Acquire of a free key", acquire(exclusive("free")))
+	check("Acquire of a share", acquire(shared("free")))
 	if code == "OOM" {
-		return // what takes no memory still works
+		return // operations that take no memory still work
 	}
 	check("Renew", func() error {
 		_, err := s.Renew(t.Context(), driver.Renewal{ID: held, TTL: time.Minute})
@@ -184,7 +185,7 @@ func TestStore_unavailable(t *testing.T) {
 			t.Errorf("Release on a full server: %v", err)
 		}
 		if got := do(t, srv, "GET", "lock:held"); got != w.Owner {
-			t.Errorf("a full server: the key holds %v, want the next in line", got)
+			t.Errorf("a full server: the key holds %v, want the head of the queue", got)
 		}
 		do(t, srv, "CONFIG", "SET", "maxmemory", "0")
 		grant(t, s, w)
@@ -197,7 +198,7 @@ func TestStore_unavailable(t *testing.T) {
 		for {
 			_, err := s.Acquire(t.Context(), exclusive("free"))
 			if errors.Is(err, driver.ErrUnavailable) {
-				break // the connection is gone, and no new one can be made
+				break // the connection is lost, and no new one can be made
 			}
 			if err == nil || time.Now().After(deadline) {
 				t.Fatalf("Acquire without a server: error %v, want ErrUnavailable", err)
@@ -271,12 +272,12 @@ func TestStore_wrongType(t *testing.T) {
 			t.Errorf("RenewAll: %v, %v; want ErrInvalid, nil", got[0].Err, got[1].Err)
 		}
 		if n := do(t, srv, "EXISTS", "{lock:list}:c", "{lock:list}:z"); n != int64(0) {
-			t.Errorf("%v keys were written beside a key that is not ours", n)
+			t.Errorf("%v Redis keys were written next to a key of another program", n)
 		}
 	})
 }
 
-// A script is never run twice for one ask: the caller is told that the outcome is not known.
+// A script never runs twice for one attempt: the store reports that the outcome is unknown.
 func TestStore_lostReply(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -290,7 +291,7 @@ func TestStore_lostReply(t *testing.T) {
 	})
 }
 
-// count is how often the server was told to do a command, by a client or by a script.
+// count returns how often the server ran a command, for a client or a script.
 func count(t testing.TB, srv *testenv.RedisServer, command string) (n int) {
 	t.Helper()
 	stats, _ := do(t, srv, "INFO", "commandstats").(string)
@@ -324,13 +325,13 @@ func TestStore_otherClients(t *testing.T) {
 	refuse(t, s, shared("key"))
 	do(t, srv, "PERSIST", "lock:key")
 	if res := refuse(t, s, w); res.Retry != 0 || res.Blocker.Left != 0 || res.Blocker.Holder != "another client" {
-		t.Errorf("refused with %+v by a key without expiry, want Retry 0", res)
+		t.Errorf("refused with %+v by a Redis key without a TTL, want Retry 0", res)
 	}
 	if err := s.Release(t.Context(), a.ID); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Release: %v, want ErrNotHeld", err)
 	}
 	do(t, srv, "DEL", "lock:key")
-	refuse(t, s, a) // somebody is in line
+	refuse(t, s, a) // the queue has an entry
 	first := grant(t, s, w)
 	if take("30000") != nil {
 		t.Error("the other client took a key that is held")
@@ -359,7 +360,7 @@ func TestStore_otherClients(t *testing.T) {
 	grant(t, s, a)
 }
 
-// A release hands the key to the head of the line, so that no other client comes in between.
+// A release hands the key to the head of the queue, so that no other client comes in between.
 func TestStore_handOver(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t)
@@ -372,9 +373,9 @@ func TestStore_handOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := do(t, srv, "GET", "lock:key"); got != w.Owner {
-		t.Errorf("the key holds %v, want the owner that stood in line", got)
+		t.Errorf("the key holds %v, want the owner at the head of the queue", got)
 	}
 	if left := do(t, srv, "PTTL", "lock:key").(int64); left <= 0 || left > 5001 {
-		t.Errorf("it was handed on for %d ms, want the rest of the place", left)
+		t.Errorf("handed over for %d ms, want the remaining life of the queue entry", left)
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
-// A trouble is a reason for a server to refuse its work.
+// A trouble is a reason for a server to refuse commands.
 type trouble struct {
-	code     string // what its answers begin with, or have
+	code     string // the beginning or a part of its answers
 	opts     []testenv.Option
-	login    login  // how the store comes in, but for the address
+	login    login  // the login of the store, without the address
 	password string // of the default user, if it has one
 
-	// begin makes the trouble, and end is the end of it. Both speak over a connection that is made before.
+	// begin starts the trouble, and end ends it. Both use a connection that was made before.
 	begin func(t *testing.T, v victim)
 	end   func(t *testing.T, v victim)
 }
@@ -32,7 +32,7 @@ type trouble struct {
 type victim struct {
 	*testenv.RedisServer
 	control *goclient.Client
-	stuck   chan struct{} // closed when what begin left under way is over
+	stuck   chan struct{} // closed when the call that begin left in flight has ended
 }
 
 func newVictim(t testing.TB, tr trouble) victim {
@@ -40,19 +40,19 @@ func newVictim(t testing.TB, tr trouble) victim {
 	v := victim{RedisServer: testenv.Redis(t, tr.opts...), stuck: make(chan struct{})}
 	v.control = goclient.NewClient(&goclient.Options{Addr: v.Addr, Password: tr.password, PoolSize: 1})
 	t.Cleanup(func() { v.control.Close() })
-	v.tell(t, "PING")
+	v.send(t, "PING")
 	return v
 }
 
-// tell sends a command over the connection that was made before the trouble.
-func (v victim) tell(t testing.TB, args ...any) {
+// send sends a command over the connection that was made before the trouble.
+func (v victim) send(t testing.TB, args ...any) {
 	t.Helper()
 	if err := v.control.Do(t.Context(), args...).Err(); err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
 }
 
-// nothingLeft wants no trace of the key that was never granted.
+// nothingLeft checks that there is no trace of the key that was never granted.
 func (v victim) nothingLeft(t testing.TB) {
 	t.Helper()
 	left, err := v.control.Keys(t.Context(), "*free*").Result()
@@ -61,36 +61,37 @@ func (v victim) nothingLeft(t testing.TB) {
 	}
 }
 
-// setting is a trouble that comes and goes with a setting, for those who connect anew.
+// setting is a trouble that comes and goes with a setting, for new connections.
 func setting(code, name, bad, good string) trouble {
 	return trouble{
 		code: code,
 		begin: func(t *testing.T, v victim) {
-			v.tell(t, "CONFIG", "SET", name, bad)
-			v.tell(t, "CLIENT", "KILL", "TYPE", "normal")
+			v.send(t, "CONFIG", "SET", name, bad)
+			v.send(t, "CLIENT", "KILL", "TYPE", "normal")
 		},
-		end: func(t *testing.T, v victim) { v.tell(t, "CONFIG", "SET", name, good) },
+		end: func(t *testing.T, v victim) { v.send(t, "CONFIG", "SET", name, good) },
 	}
 }
 
-// user is a trouble of a user whose rights change.
+// user is a trouble of a user whose permissions change.
 func user(code, bad, good string) trouble {
 	const rights = "user app on >secret ~* &* +@all"
 	return trouble{
 		code: code, login: login{user: "app", password: "secret"},
 		opts: []testenv.Option{testenv.ACL("user default on nopass ~* &* +@all", rights)},
 		begin: func(t *testing.T, v victim) {
-			v.tell(t, "ACL", "SETUSER", "app", bad)
-			v.tell(t, "CLIENT", "KILL", "USER", "app")
+			v.send(t, "ACL", "SETUSER", "app", bad)
+			v.send(t, "CLIENT", "KILL", "USER", "app")
 		},
-		end: func(t *testing.T, v victim) { v.tell(t, "ACL", "SETUSER", "app", good) },
+		end: func(t *testing.T, v victim) { v.send(t, "ACL", "SETUSER", "app", good) },
 	}
 }
 
 func troubles() map[string]trouble {
 	return map[string]trouble{
 		"no replicas": setting("NOREPLICAS", "min-replicas-to-write", "1", "0"),
-		// NOAUTH, or for a command of many words: "Protocol error: unauthenticated multibulk length".
+		// NOAUTH, or for a command of many arguments: "Protocol error: unauthenticated multibulk
+		// length".
 		"no password": setting("uthenticat", "requirepass", "secret", ""),
 		"wrong password": {
 			code: "WRONGPASS", login: login{password: "secret"}, password: "secret", opts: []testenv.Option{testenv.Config("requirepass secret")},
@@ -106,7 +107,7 @@ func troubles() map[string]trouble {
 	}
 }
 
-// loading is a server that has just started and has much to read.
+// loading is a server that has just started and has much data to load.
 func loading() trouble {
 	return trouble{
 		code: "LOADING",
@@ -114,27 +115,27 @@ func loading() trouble {
 			"key-load-delay 10000", // in microseconds
 			"loading-process-events-interval-bytes 1024")},
 		begin: func(t *testing.T, v victim) {
-			v.tell(t, "EVAL", "for i = 1, 2000 do redis.call('SET', 'data' .. i, string.rep('x', 2000)) end return 1", "0")
+			v.send(t, "EVAL", "for i = 1, 2000 do redis.call('SET', 'data' .. i, string.rep('x', 2000)) end return 1", "0")
 			go func() {
 				defer close(v.stuck)
 				v.Restart()
 			}()
 		},
 		end: func(t *testing.T, v victim) {
-			v.tell(t, "CONFIG", "SET", "key-load-delay", "0")
+			v.send(t, "CONFIG", "SET", "key-load-delay", "0")
 			<-v.stuck
 		},
 	}
 }
 
-// disk is a server that cannot save.
+// disk is a server that cannot write to its disk.
 func disk() trouble {
 	file := func(t *testing.T, v victim) string {
 		dir, _ := do(t, v.RedisServer, "CONFIG", "GET", "dir").([]any)
 		return filepath.Join(dir[1].(string), "dump.rdb")
 	}
 	saved := func(t *testing.T, v victim, how string) {
-		v.tell(t, "BGSAVE")
+		v.send(t, "BGSAVE")
 		for v.Info(t.Context(), "rdb_bgsave_in_progress") != "0" || v.Info(t.Context(), "rdb_last_bgsave_status") != how {
 			time.Sleep(5 * time.Millisecond)
 		}
@@ -142,7 +143,7 @@ func disk() trouble {
 	return trouble{
 		code: "MISCONF", opts: []testenv.Option{testenv.Config("save 3600 1000000")},
 		begin: func(t *testing.T, v victim) {
-			if err := os.Mkdir(file(t, v), 0o700); err != nil { // where the file should come to lie, for root too
+			if err := os.Mkdir(file(t, v), 0o700); err != nil { // at the path of the file; stops root too
 				t.Fatal(err)
 			}
 			saved(t, v, "err")
@@ -156,7 +157,7 @@ func disk() trouble {
 	}
 }
 
-// busy is a server on which a script of somebody else does not end.
+// busy is a server on which another program's script does not end.
 func busy() trouble {
 	return trouble{
 		code: "BUSY", opts: []testenv.Option{testenv.Config("busy-reply-threshold 1")},
@@ -167,13 +168,14 @@ func busy() trouble {
 			}()
 		},
 		end: func(t *testing.T, v victim) {
-			v.tell(t, "SCRIPT", "KILL")
+			v.send(t, "SCRIPT", "KILL")
 			<-v.stuck
 		},
 	}
 }
 
-// Whatever a server refuses its work for, it is never "locked", nothing is changed, and all goes on when the trouble is over.
+// Whatever the reason for a refusal, the store never reports a key as held, nothing is changed, and
+// all continues when the trouble has ended.
 func TestStore_refusals(t *testing.T) {
 	t.Parallel()
 	for name, tr := range troubles() {
@@ -212,7 +214,8 @@ func (tr trouble) play(t *testing.T, open func(testing.TB, login) *redis.Store) 
 	v.nothingLeft(t)
 }
 
-// refusing waits until the server refuses its work. Until then a connection may break, and leave open what became of a call.
+// refusing waits until the server refuses commands. Until then a connection may break, and the
+// outcome of a call be unknown.
 func refusing(t *testing.T, s *redis.Store, code string) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -236,7 +239,8 @@ func refusing(t *testing.T, s *redis.Store, code string) {
 	}
 }
 
-// working waits until the store can renew a claim. Until then each answer says that it cannot, or that it does not know.
+// working waits until the store can renew a claim. Until then each answer is ErrUnavailable or an
+// unknown outcome.
 func working(t *testing.T, s *redis.Store, held driver.ID) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -250,9 +254,10 @@ func working(t *testing.T, s *redis.Store, held driver.ID) {
 	}
 }
 
-// A server with no room for another connection says so and closes it. Whether the client still reads that is luck: what it sends
-// meanwhile may make the system forget the answer. So the outcome may be left open, and is never a grant or a refusal.
-func TestStore_noRoom(t *testing.T) {
+// A server without capacity for another connection answers so and closes it. The client may not
+// read the answer: data that it sends meanwhile may make the system drop the answer. So the outcome
+// may be unknown, and is never a grant or a refusal.
+func TestStore_noConnections(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		t.Parallel()
@@ -260,9 +265,9 @@ func TestStore_noRoom(t *testing.T) {
 		s := open(t, login{addr: v.Addr})
 		a := exclusive("held")
 		grant(t, s, a)
-		v.tell(t, "CONFIG", "SET", "maxclients", "1")
-		grant(t, s, a) // who is in stays in
-		v.tell(t, "CLIENT", "KILL", "TYPE", "normal")
+		v.send(t, "CONFIG", "SET", "maxclients", "1")
+		grant(t, s, a) // an existing connection keeps working
+		v.send(t, "CLIENT", "KILL", "TYPE", "normal")
 		for range 10 {
 			if res, err := s.Acquire(t.Context(), exclusive("free")); err == nil || errors.Is(err, driver.ErrInvalid) {
 				t.Fatalf("granted %v, error %v; want an error", res.Granted, err)
@@ -271,13 +276,14 @@ func TestStore_noRoom(t *testing.T) {
 				t.Fatalf("Renew: error %v", err)
 			}
 		}
-		v.tell(t, "CONFIG", "SET", "maxclients", "1000")
+		v.send(t, "CONFIG", "SET", "maxclients", "1000")
 		working(t, s, a.ID)
 		v.nothingLeft(t)
 	})
 }
 
-// A replica that lost its primary and gives no old answers is asked for nothing, and works when it is made a primary.
+// A replica that lost its primary and serves no stale data refuses everything, and works after its
+// promotion.
 func TestStore_stale(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {

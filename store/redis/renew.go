@@ -52,29 +52,29 @@ func (f *frame) renewalArgs(r *driver.Renewal) {
 	f.value(r.Value)
 }
 
-// RenewAll renews many claims: up to renewStep in one script, or on a cluster, where a script has the keys of
-// one name, all scripts of a node in one go.
+// RenewAll renews many claims: up to renewStep in one script. On a cluster a script has the keys of
+// one name only, and RenewAll sends all scripts of a node in one round trip.
 func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
-	var sound []int // the renewals that are worth asking for
+	var valid []int // indexes of the valid renewals
 	for i := range rs {
 		if out[i].Err = s.checkRenewal(ctx, &rs[i]); out[i].Err == nil {
-			sound = append(sound, i)
+			valid = append(valid, i)
 		}
 	}
 	if s.client.Cluster() {
-		s.renewEach(ctx, rs, sound, out)
+		s.renewEach(ctx, rs, valid, out)
 		return out
 	}
-	for len(sound) > 0 {
-		n := min(len(sound), renewStep)
-		s.renewTogether(ctx, rs, sound[:n], out)
-		sound = sound[n:]
+	for len(valid) > 0 {
+		n := min(len(valid), renewStep)
+		s.renewTogether(ctx, rs, valid[:n], out)
+		valid = valid[n:]
 	}
 	return out
 }
 
-// renewTogether renews the claims with these numbers in one script.
+// renewTogether renews the claims with these indexes in one script.
 func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, which []int, out []driver.Renewed) {
 	f := newFrame()
 	defer f.free()
@@ -95,7 +95,7 @@ func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, which []
 	}
 }
 
-// renewEach renews the claims with these numbers in a script each.
+// renewEach renews the claims with these indexes in one script each.
 func (s *Store) renewEach(ctx context.Context, rs []driver.Renewal, which []int, out []driver.Renewed) {
 	calls := make([]Call, len(which))
 	for n, i := range which {

@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// replicated asks for a claim that counts only if enough replicas have it.
+// replicated acquires a claim that counts only if enough replicas have it.
 func (s *Store) replicated(ctx context.Context, f *frame, r driver.Request) (driver.Result, error) {
 	c := f.call(&s.scripts.acquire)
 	text, have, err := s.client.RunWait(ctx, c, s.opt.Replicas, s.opt.ReplicaTimeout)
@@ -25,20 +25,20 @@ func (s *Store) replicated(ctx context.Context, f *frame, r driver.Request) (dri
 	}
 	few := fmt.Errorf("redis: %d of %d replicas have the claim", have, s.opt.Replicas)
 	if err != nil {
-		few = untold("redis: WAIT did not tell how many replicas have the claim", err)
+		few = unknownOutcome("redis: WAIT did not report how many replicas have the claim", err)
 	}
-	if _, text := aged(text); text[0] == '=' {
-		return driver.Result{}, few // the owner has had the claim before, and it was prolonged
+	if _, text := cutAge(text); text[0] == '=' {
+		return driver.Result{}, few // the owner already had the claim: this call only renewed it
 	}
 	if err := s.Release(ctx, r.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
-		return driver.Result{}, untold(few.Error()+", and it could not be given back", err)
+		return driver.Result{}, unknownOutcome(few.Error()+", and it could not be released", err)
 	}
 	return driver.Result{}, fmt.Errorf("%w: %w", driver.ErrUnavailable, few)
 }
 
-// untold is an error that leaves the outcome open, also if the reason says that nothing was changed: that is said of the last step alone,
-// and the claim is there.
-func untold(what string, reason error) error {
+// unknownOutcome returns an error that is not driver.ErrUnavailable. A reason that is
+// ErrUnavailable speaks of the last step only: that step changed nothing, but the claim exists.
+func unknownOutcome(what string, reason error) error {
 	if errors.Is(reason, driver.ErrUnavailable) {
 		return errors.New(what + ": " + reason.Error())
 	}

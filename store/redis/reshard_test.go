@@ -22,7 +22,8 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// clusterAdapters open a store on a cluster through each of the two clients. The address is one of its nodes.
+// clusterAdapters open a store on a cluster through each of the two clients. The address is one of
+// its nodes.
 var clusterAdapters = map[string]func(t testing.TB, l login) *redis.Store{
 	"goredis": func(t testing.TB, l login) *redis.Store {
 		c := goclient.NewClusterClient(&goclient.ClusterOptions{Addrs: strings.Split(l.addr, ","), Username: l.user, Password: l.password})
@@ -42,7 +43,8 @@ var clusterAdapters = map[string]func(t testing.TB, l login) *redis.Store{
 	},
 }
 
-// A client that knows no cluster is sent away by its nodes, and told what to use.
+// A node of a cluster redirects a client that is no cluster client. The error names the scheme to
+// use.
 func TestStore_clusterNode(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.RedisCluster(t, testenv.Primaries(1), testenv.Replicas(1))
@@ -58,7 +60,8 @@ func TestStore_clusterNode(t *testing.T) {
 	})
 }
 
-// A cluster that has lost a node with slots refuses its work, on the others too, until the node is back.
+// A cluster that has lost a node with slots refuses commands, on the other nodes too, until the
+// node is back.
 func TestStore_clusterDown(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.RedisCluster(t, testenv.Replicas(0), testenv.AOF())
@@ -112,11 +115,11 @@ func TestStore_clusterDown(t *testing.T) {
 	}
 }
 
-// A move is a slot on its way from one node to another.
+// A move is a slot that moves from one node to another.
 type move struct {
 	slot     string
 	from, to *testenv.RedisServer
-	ids      [2]string // of from and to
+	ids      [2]string // the IDs of from and to
 }
 
 // newMove prepares to move the slot of a key.
@@ -132,7 +135,7 @@ func newMove(t testing.TB, cluster *testenv.Cluster, key string) move {
 	return m
 }
 
-// begin announces the move to both.
+// begin announces the move to both nodes.
 func (m move) begin(t testing.TB) {
 	do(t, m.to, "CLUSTER", "SETSLOT", m.slot, "IMPORTING", m.ids[0])
 	do(t, m.from, "CLUSTER", "SETSLOT", m.slot, "MIGRATING", m.ids[1])
@@ -152,7 +155,7 @@ func (m move) carry(t testing.TB, n int) int {
 	return len(keys)
 }
 
-// end gives the slot to the other node.
+// end assigns the slot to the other node.
 func (m move) end(t testing.TB) {
 	for m.carry(t, 100) > 0 {
 	}
@@ -160,7 +163,8 @@ func (m move) end(t testing.TB) {
 	do(t, m.from, "CLUSTER", "SETSLOT", m.slot, "NODE", m.ids[1])
 }
 
-// While the slot of a key is on its way to another node its verbs work or are unavailable, and nothing is lost.
+// While the slot of a key moves to another node, operations on the key work or are unavailable, and
+// nothing is lost.
 func TestStore_reshard(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.RedisCluster(t, testenv.Replicas(0), testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "On a cluster")))
@@ -173,7 +177,7 @@ func TestStore_reshard(t *testing.T) {
 			fence := grant(t, s, a).Fence
 			wake := driver.Watch(t.Context(), s, w.ID)
 			refuse(t, s, w)
-			again := 0 // how often the store was told to try again
+			again := 0 // how many calls were unavailable
 			tries := func(when string) {
 				t.Helper()
 				check := func(verb string, err error) {
@@ -189,8 +193,8 @@ func TestStore_reshard(t *testing.T) {
 				check("renew", err)
 				check("renew all", s.RenewAll(t.Context(), []driver.Renewal{{ID: a.ID, TTL: time.Minute}})[0].Err)
 				res, err := s.Acquire(t.Context(), w)
-				if check("ask", err); err == nil && res.Granted {
-					t.Errorf("%s: granted beside a holder", when)
+				if check("Acquire", err); err == nil && res.Granted {
+					t.Errorf("%s: granted next to a holder", when)
 				}
 				other := exclusive("key")
 				if err := s.Release(t.Context(), other.ID); !errors.Is(err, driver.ErrNotHeld) {
@@ -209,7 +213,7 @@ func TestStore_reshard(t *testing.T) {
 			drain(wake)
 			m.end(t)
 			tries("ended")
-			woken(t, wake, "by the subscription that is made anew")
+			woken(t, wake, "by the new subscription")
 			drain(wake)
 			if again == 0 {
 				t.Error("nothing was refused: this tests nothing")
@@ -226,15 +230,16 @@ func TestStore_reshard(t *testing.T) {
 	}
 }
 
-// The slot of a key moves while one holds it and another waits. Renewals fail while the keys beside it are on two nodes, and are made again:
-// the lease survives, and the waiter gets the key on the other node.
+// The slot of a key moves while one client holds the key and another waits. Renewals fail while the
+// Redis keys of the name are on two nodes, and are repeated: the lease survives, and the waiter
+// gets the key on the other node.
 func TestStore_reshard_lease(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.RedisCluster(t, testenv.Replicas(0))
 	for name, open := range clusterAdapters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			const ttl = 5 * time.Second // long enough for a machine that stands still for a while
+			const ttl = 5 * time.Second // longer than a scheduler stall
 			var failed atomic.Int64     // renewals
 			count := distlock.Observe(func(_ context.Context, e distlock.Event) {
 				if e.Type == distlock.EventRenewed && e.Err != nil {
@@ -266,7 +271,7 @@ func TestStore_reshard_lease(t *testing.T) {
 			}()
 			m := newMove(t, cluster, opt.Prefix+"key")
 			for do(t, m.from, "EXISTS", "{"+opt.Prefix+"key}:z") != int64(1) {
-				time.Sleep(time.Millisecond) // until it stands in line
+				time.Sleep(time.Millisecond) // until the queue has the entry
 			}
 			m.begin(t)
 			m.carry(t, 1)
@@ -276,7 +281,7 @@ func TestStore_reshard_lease(t *testing.T) {
 				}
 			}
 			m.end(t)
-			time.Sleep(ttl + ttl/4) // longer than it lives without a renewal
+			time.Sleep(ttl + ttl/4) // longer than the claim lives without a renewal
 			if err := lease.Err(); err != nil {
 				t.Fatalf("the lease was lost: %v", err)
 			}
@@ -290,7 +295,7 @@ func TestStore_reshard_lease(t *testing.T) {
 				return
 			}
 			if took > ttl+time.Second || second.Fence() <= lease.Fence() {
-				t.Errorf("fence %d after %d, handed on within %v", second.Fence(), lease.Fence(), took)
+				t.Errorf("fence %d after %d, handed over within %v", second.Fence(), lease.Fence(), took)
 			}
 			if err := second.Unlock(t.Context()); err != nil {
 				t.Error(err)

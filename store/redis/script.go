@@ -11,20 +11,23 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// A script is one verb as the server runs it: all of it, or nothing.
+// A script is one operation of the store. The server runs all of it or nothing.
 type script struct {
 	text string
-	sha  string // by which the server knows the text, if it has seen it
+	sha  string // the name of the text on a server that has seen it
 }
 
-// scripts are the verbs.
+// scripts are the operations.
 type scripts struct {
 	acquire, renew, release, show, breaks, watch, birth script
 }
 
-// loadScripts returns the scripts of a store whose floor is a key; it has none if that is empty.
+// loadScripts returns the scripts of a store. floor is the Redis key of the floor, or "" for no
+// floor.
 func loadScripts(floor string) (s scripts) {
-	include := strings.NewReplacer("--#include common\n", read("common"), "--#include floor\n", strings.Replace(read("floor"), "@floor@", literal(floor), 1))
+	include := strings.NewReplacer(
+		"--#include common\n", read("common"),
+		"--#include floor\n", strings.Replace(read("floor"), "@floor@", literal(floor), 1))
 	for name, to := range map[string]*script{
 		"acquire": &s.acquire, "renew": &s.renew, "release": &s.release,
 		"show": &s.show, "break": &s.breaks, "watch": &s.watch, "birth": &s.birth,
@@ -36,7 +39,7 @@ func loadScripts(floor string) (s scripts) {
 	return s
 }
 
-// literal is a text as Lua reads it.
+// literal returns a text as a Lua literal.
 func literal(text string) string {
 	out := []byte{'\''}
 	for i := range len(text) {
@@ -48,7 +51,7 @@ func literal(text string) string {
 func read(name string) string {
 	text, err := files.ReadFile("lua/" + name + ".lua")
 	if err != nil {
-		panic(err) // it is not in the program
+		panic(err) // the file is not embedded
 	}
 	return string(text)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
-// between makes a call, and what a rival does after the first script of the call: before the second, or after the call if there is none.
+// between makes a call, and runs rival after the first script of the call: before the second, or
+// after the call if there is none.
 func between(t *testing.T, s capped, call func() error, rival func()) {
 	t.Helper()
 	var scripts atomic.Int64
@@ -29,7 +30,7 @@ func between(t *testing.T, s capped, call func() error, rival func()) {
 	})
 	go func() {
 		err := call()
-		scripts.Add(2) // those of the rival are not counted
+		scripts.Add(2) // scripts of the rival do not count
 		done <- err
 	}()
 	var err error
@@ -48,8 +49,8 @@ func between(t *testing.T, s capped, call func() error, rival func()) {
 	}
 }
 
-// A verb compares the owner, makes its change and learns the fence in one step: there is no moment at which a rival's claim could be taken
-// for its own.
+// An operation compares the owner, makes its change and learns the fence in one step: at no moment
+// could a rival's claim be taken for its own.
 func TestStore_virtual_oneStep(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
@@ -108,7 +109,7 @@ func TestStore_virtual_oneStep(t *testing.T) {
 	}
 }
 
-// The short ways, which claims with a TTL of minutes go, compare the owner as the long one does.
+// The fast paths, for claims with a TTL of minutes, compare the owner as the slow path does.
 func TestStore_virtual_stale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,7 +121,7 @@ func TestStore_virtual_stale(t *testing.T) {
 			t.Fatal(err)
 		}
 		grant(t, s, b)
-		for range 2 { // the second time with a line
+		for range 2 { // the second time with a queue
 			if err := s.Release(t.Context(), a.ID); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("a late release: %v, want ErrNotHeld", err)
 			}
@@ -136,7 +137,7 @@ func TestStore_virtual_stale(t *testing.T) {
 	})
 }
 
-// The fences of a key rise whatever came in between.
+// The fences of a key rise, whatever happens between two grants.
 func TestStore_virtual_fences(t *testing.T) {
 	t.Parallel()
 	for name, pass := range map[string]func(t *testing.T, s capped, a, b driver.Request){
@@ -166,7 +167,8 @@ func TestStore_virtual_fences(t *testing.T) {
 	}
 }
 
-// A reader that is renewed just before its end keeps a writer out for a TTL from then on.
+// A reader that is renewed just before its end keeps a writer out for a whole TTL after the
+// renewal.
 func TestStore_virtual_lateReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +188,7 @@ func TestStore_virtual_lateReader(t *testing.T) {
 	})
 }
 
-// A release that was not answered is not told as done, nor as not held.
+// A release without an answer is reported neither as done nor as not held.
 func TestStore_lostRelease(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -203,10 +205,10 @@ func TestStore_lostRelease(t *testing.T) {
 		err := s.Release(t.Context(), r.ID)
 		<-eaten
 		if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) {
-			t.Fatalf("Release: %v; want an error that leaves the outcome open", err)
+			t.Fatalf("Release: %v; want an unknown outcome", err)
 		}
 		if err := s.Release(t.Context(), r.ID); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("Release, after one that was not answered: %v, want ErrNotHeld", err)
+			t.Errorf("Release, after one without an answer: %v, want ErrNotHeld", err)
 		}
 	})
 }

@@ -1,16 +1,20 @@
-// Package redis is a store on a Redis or Valkey server: one server, one with replicas and Sentinel, or a cluster.
+// Package redis is a store on Redis or Valkey: one server, a server with replicas and Sentinel, or
+// a cluster.
 //
-// It links no client. Package goredis makes a store of a go-redis client, package rueidis of a rueidis client or a URL.
+// The package links no client. Package goredisstore makes a [Store] from a go-redis client, package
+// rueidisstore from a rueidis client or a URL.
 //
-// An exclusive claim is the plain key "lock:NAME" with the owner for a value and a time to live. Programs that lock by
-// SET NX PX and a compare-and-delete script on the same key exclude distlock, and are excluded by it.
+// An exclusive claim is the plain Redis key "lock:NAME". Its value is the owner, and it has a time
+// to live. Programs that lock by SET NX PX and a compare-and-delete script on the same Redis key
+// exclude distlock, and distlock excludes them.
 //
 // # What is not guaranteed
 //
-// Redis replicates after it has answered. A failover may forget the last claims, and then two may hold one: the
-// later one has the higher fence, unless the new primary's clock is behind. Options.Replicas makes this rarer
-// and not impossible. A server whose clock is set forward ends claims early.
-// A server that evicts keys may evict claims: see Inspect.
+// Redis replicates a write after it has answered. A failover may forget the last claims, and then
+// two clients may hold one claim. The later claim has the higher fencing token, unless the clock of
+// the new primary is behind. Options.Replicas makes this less likely, not impossible. A server
+// whose clock is set forward ends claims early. A server that evicts keys may evict claims: see
+// [Store.Inspect].
 package redis
 
 import (
@@ -27,21 +31,21 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// mark is what a name holds while shared claims live. It is no owner.
+// mark is the value of a Redis key while shared claims live. It cannot be an owner.
 const mark = "distlock:shared"
 
-// renewStep is how many claims one script renews. A script of this many keeps the server for about 2 ms.
+// renewStep is how many claims one script renews. Such a script blocks the server for about 2 ms.
 const renewStep = 500
 
-// Options change what a store does. The zero value of each field is its default.
+// Options configure a store. The zero value of each field means its default.
 type Options struct {
-	// Prefix is what the names of all keys begin with. The default is "lock:". It may not have braces.
+	// Prefix is the prefix of all Redis keys. The default is "lock:". It must not contain braces.
 	Prefix string
 
-	// Replicas is how many replicas must have a grant before it is one: WAIT is sent after it, and
-	// if too few answer within ReplicaTimeout, the claim is given back and the answer is
-	// driver.ErrUnavailable. A claim that the owner had already, or that was handed on to it, stays, and the
-	// outcome is unknown. The default is 0: none is asked.
+	// Replicas is how many replicas must have a grant before it counts. The store sends WAIT after
+	// the grant. If too few replicas answer within ReplicaTimeout, the store releases the claim and
+	// returns driver.ErrUnavailable. A claim that the owner already had, or that was handed to it,
+	// stays, and the outcome is unknown. The default is 0: the store does not wait for replicas.
 	Replicas       int
 	ReplicaTimeout time.Duration // 100 ms if 0
 }
@@ -51,10 +55,10 @@ type Store struct {
 	client  Client
 	scripts scripts
 	prefix  string
-	channel string // of this process, after a letter for the way to tell it
+	channel string // the channel of this process
 	opt     Options
-	feeds   feeds
-	aged    atomic.Bool // Acquire tells the age: see Inspect
+	subs    subscriptions
+	aged    atomic.Bool // Acquire returns the age: see Inspect
 }
 
 // New returns a store on a client. Close the store before the client.
@@ -72,22 +76,23 @@ func New(c Client, opt *Options) (*Store, error) {
 	case strings.ContainsAny(s.prefix, "{}"):
 		return nil, fmt.Errorf("redis: the prefix %q has braces, which decide the node of a key", s.prefix)
 	case s.opt.Replicas < 0 || s.opt.ReplicaTimeout < time.Millisecond:
-		return nil, fmt.Errorf("redis: %d replicas within %v cannot be waited for", s.opt.Replicas, s.opt.ReplicaTimeout)
+		return nil, fmt.Errorf("redis: cannot wait for %d replicas within %v",
+			s.opt.Replicas, s.opt.ReplicaTimeout)
 	}
 	s.scripts = loadScripts(s.floorKey())
 	s.channel = s.prefix + "wake:" + rand.Text()
-	s.feeds.open()
+	s.subs.open()
 	return s, nil
 }
 
 // Close ends the store's subscriptions. Claims stay as they are.
 func (s *Store) Close() error {
-	s.feeds.close()
+	s.subs.close()
 	return s.client.Close()
 }
 
-// Features declares everything. With Options.Replicas a grant that too few replicas have is undone, so
-// an owner must not use another store at the same time.
+// Features returns the features of the store: all of them, except AnyServer with Options.Replicas. A
+// grant that too few replicas have is undone, and a late undo could end the grant of another Store.
 func (s *Store) Features() driver.Features {
 	f := features()
 	f.AnyServer = s.opt.Replicas == 0
@@ -127,18 +132,18 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	if !plain {
 		f.terms(&r)
 	}
-	res, err := s.ask(ctx, f, r)
+	res, err := s.acquire(ctx, f, r)
 	if errors.Is(err, errForgets) {
 		if _, _, err := s.birth(ctx); err != nil {
 			return driver.Result{}, definite(r.Key, err)
 		}
-		return s.ask(ctx, f, r)
+		return s.acquire(ctx, f, r)
 	}
 	return res, err
 }
 
-// ask sends the call that Acquire has made.
-func (s *Store) ask(ctx context.Context, f *frame, r driver.Request) (driver.Result, error) {
+// acquire sends the call that Acquire has built.
+func (s *Store) acquire(ctx context.Context, f *frame, r driver.Request) (driver.Result, error) {
 	if s.opt.Replicas > 0 {
 		return s.replicated(ctx, f, r)
 	}
@@ -149,8 +154,9 @@ func (s *Store) ask(ctx context.Context, f *frame, r driver.Request) (driver.Res
 	return result(r.Key, r.Floor, text)
 }
 
-// appendData adds the end of a claim's record: that it is not kept, how long the next two parts are, and then who (holder, party
-// and meta, each as "length:text"), the channel of a place, and the value.
+// appendData adds the end of a claim's record: "0" for not kept, the lengths of the next two parts,
+// then who (holder, task and meta, each as "length:text"), the channel of a queue entry, and the
+// value.
 func (s *Store) appendData(f *frame, r *driver.Request) {
 	f.buf = append(f.buf, "0 "...)
 	f.buf = strconv.AppendInt(f.buf, int64(whoSize(r)), 10)
@@ -168,13 +174,13 @@ func (s *Store) appendData(f *frame, r *driver.Request) {
 	f.value(r.Value)
 }
 
-// Release ends a claim or gives up a place.
+// Release ends a claim or removes a queue entry.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if id.Key == "" || id.Owner == "" || id.Owner == mark {
-		return driver.ErrNotHeld // nobody can have it
+		return driver.ErrNotHeld // no claim can have such an ID
 	}
 	f := newFrame()
 	defer f.free()
@@ -191,8 +197,8 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	return nil
 }
 
-// run runs a script on the keys and texts of a frame. A server that does not know the script has done
-// nothing, and is told it whole.
+// run runs a script on the keys and arguments of a frame. A server that does not know the script
+// has done nothing, and run sends the whole script.
 func (s *Store) run(ctx context.Context, f *frame, sc *script) (string, error) {
 	c := f.call(sc)
 	c.Renewal = sc == &s.scripts.renew
@@ -211,7 +217,7 @@ func unknownScript(err error) bool {
 	return err != nil && strings.HasPrefix(replied(err), "NOSCRIPT")
 }
 
-// replied returns what the server answered, if the error came from there.
+// replied returns the error text of the server, or "" if err has another origin.
 func replied(err error) string {
 	var reply ReplyError
 	errors.As(err, &reply)

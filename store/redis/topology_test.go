@@ -19,10 +19,11 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// fresh is a prefix that nobody else uses.
+// fresh returns options with an unused prefix.
 func fresh() *redis.Options { return &redis.Options{Prefix: "lock:" + rand.Text() + ":"} }
 
-// Sentinel, by the user in docs/layout.md: it may do all that a store does, and is refused nothing that a client asks.
+// Sentinel, by the user in docs/layout.md: the user may do all that a store does, and the server
+// refuses no command of a client.
 func TestStore_sentinel(t *testing.T) {
 	t.Parallel()
 	group := testenv.Sentinel(t, testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "With Sentinel")))
@@ -66,7 +67,7 @@ func TestStore_sentinel(t *testing.T) {
 	}
 }
 
-// With Options.Replicas a grant that too few replicas have is none.
+// With Options.Replicas a grant that too few replicas have does not count.
 func TestStore_replicas(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Redis(t)
@@ -81,7 +82,7 @@ func TestStore_replicas(t *testing.T) {
 			t.Error("AnyServer is declared, though a grant that too few replicas have is undone")
 		}
 		a, b := exclusive("key"), exclusive("other")
-		mark := fresh().Prefix // a new replica has to come into step first: it gets no writes until then
+		mark := fresh().Prefix // a new replica has to synchronize first: until then it gets no writes
 		do(t, primary, "SET", mark, "here")
 		for fmt.Sprint(do(t, replica, "GET", mark)) != "here" {
 			time.Sleep(5 * time.Millisecond)
@@ -96,7 +97,7 @@ func TestStore_replicas(t *testing.T) {
 			t.Errorf("%d claims are left of a grant that did not count", n)
 		}
 		if _, err := s.Acquire(t.Context(), a); err == nil || errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("asked again without the replica: error %v, want one that leaves the outcome open", err)
+			t.Errorf("a second attempt without the replica: error %v, want an unknown outcome", err)
 		}
 		if n := len(claims(t, s, "key")); n != 1 {
 			t.Errorf("%d claims, want the one that was held before", n)
@@ -104,7 +105,8 @@ func TestStore_replicas(t *testing.T) {
 	})
 }
 
-// A server that grants and refuses WAIT has not refused the claim. It is given back, or the outcome is open.
+// A server that grants and refuses WAIT has not refused the claim. The store releases it, or the
+// outcome is unknown.
 func TestStore_waitRefused(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user app on >secret ~* &* +@all -wait"))
@@ -123,7 +125,7 @@ func TestStore_waitRefused(t *testing.T) {
 			t.Errorf("%d claims are left, and nothing was to be changed", n)
 		}
 		if _, err := strict.Acquire(t.Context(), held); err == nil || errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("a claim that the owner has: %v, want an error that leaves the outcome open", err)
+			t.Errorf("a claim that the owner has: %v, want an unknown outcome", err)
 		}
 		if res, err := strict.Acquire(t.Context(), exclusive("held")); err != nil || res.Granted {
 			t.Errorf("a key that is held: granted %v, error %v; want refused", res.Granted, err)
@@ -132,7 +134,7 @@ func TestStore_waitRefused(t *testing.T) {
 }
 
 // The user in docs/layout.md may do all that a store does, and nothing on other keys.
-func TestStore_leastRights(t *testing.T) {
+func TestStore_leastPermissions(t *testing.T) {
 	t.Parallel()
 	line := documentedUser(t)
 	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", line))

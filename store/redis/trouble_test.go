@@ -20,8 +20,8 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// small makes a client with two connections in each of its pools, and returns how to make a store on it, and what takes each connection
-// for a while.
+// small makes a client with two connections in each of its pools. It returns a function that makes
+// a store on the client, and functions that take one connection each for a while.
 var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options) (*redis.Store, error), takes []func(ctx context.Context)){
 	"goredis": func(t *testing.T, addr string) (func(*redis.Options) (*redis.Store, error), []func(context.Context)) {
 		c := goclient.NewClient(&goclient.Options{Addr: addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 100 * time.Millisecond})
@@ -38,13 +38,14 @@ var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options
 		}
 		t.Cleanup(c.Close)
 		pop := func() ruclient.Completed { return c.B().Blpop().Key("nothing").Timeout(60).Build() }
-		take := func(ctx context.Context) { c.Do(ctx, pop()) }          // of the pool for all commands
-		hold := func(ctx context.Context) { c.Do(ctx, pop().ToPipe()) } // of the pool for those that block, and for WAIT
+		take := func(ctx context.Context) { c.Do(ctx, pop()) }          // from the pool for all commands
+		hold := func(ctx context.Context) { c.Do(ctx, pop().ToPipe()) } // from the pool for WAIT and blocking commands
 		return func(opt *redis.Options) (*redis.Store, error) { return rueidisstore.New(c, opt) }, []func(context.Context){take, take, hold, hold}
 	},
 }
 
-// With all connections of the caller's client taken, renewals go through. Who needs one of them leaves when its ctx is over.
+// While all connections of the caller's client are taken, renewals succeed. A call that needs one
+// of them ends with its ctx.
 func TestStore_poolExhausted(t *testing.T) {
 	t.Parallel()
 	const limit, soon = time.Second, 10 * time.Second
@@ -58,7 +59,7 @@ func TestStore_poolExhausted(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			free := func() {
-				cancel() // before they would ask again
+				cancel() // before they would send again
 				do(t, srv, "CLIENT", "KILL", "TYPE", "normal")
 				wg.Wait()
 			}
@@ -110,7 +111,7 @@ func TestStore_poolExhausted(t *testing.T) {
 			free()
 			time.Sleep(limit)
 			if n := do(t, srv, "EXISTS", "lock:careful"); n != int64(0) {
-				t.Error("a connection came free, and the ask of a caller who had left was made")
+				t.Error("a connection came free, and the attempt of a caller that had left was made")
 			}
 		})
 	}
@@ -144,7 +145,8 @@ func silent(t *testing.T, open func(testing.TB, login) *redis.Store, opt *redis.
 			return ctx, cancel
 		},
 	} {
-		// What a busy machine did not come to send in time has changed nothing, and is said to have: then it gets more time.
+		// A call that a busy machine did not send in time has changed nothing, and reports that:
+		// then it gets more time.
 		err := driver.ErrUnavailable
 		for d := 50 * time.Millisecond; errors.Is(err, driver.ErrUnavailable) && d < 10*time.Second; d *= 8 {
 			ctx, cancel := limit(d)
@@ -152,16 +154,17 @@ func silent(t *testing.T, open func(testing.TB, login) *redis.Store, opt *redis.
 			_, err = s.Acquire(ctx, exclusive("key"))
 			cancel()
 			if took := clock.Elapsed(); took > d+2*time.Second {
-				t.Errorf("%s: the call took %v, and its ctx was over after %v", name, took, d)
+				t.Errorf("%s: the call took %v, and its ctx ended after %v", name, took, d)
 			}
 		}
 		if err == nil || errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("%s: error %v, want one that leaves the outcome open", name, err)
+			t.Errorf("%s: error %v, want an unknown outcome", name, err)
 		}
 	}
 }
 
-// After a reconnect all who watch are woken, since news may have been missed, and news arrives again.
+// After a reconnect all watches are woken, since messages may have been missed, and later messages
+// arrive.
 func TestStore_watchReconnects(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -183,7 +186,8 @@ func TestStore_watchReconnects(t *testing.T) {
 			t.Fatal(err)
 		}
 		woken(t, wake, "by a release")
-		for began := time.Now(); ; time.Sleep(time.Millisecond) { // a connection that the reset broke may cost a call its answer
+		// A connection that the reset broke may cost a call its answer.
+		for began := time.Now(); ; time.Sleep(time.Millisecond) {
 			res, err := s.Acquire(t.Context(), w)
 			if res.Granted {
 				break
@@ -195,8 +199,9 @@ func TestStore_watchReconnects(t *testing.T) {
 	})
 }
 
-// Whoever watches a key without an owner is told of what happens once Watch has returned: the key knows of it by then. A server
-// that takes subscriptions but no writes for long is not watched.
+// A watch without an owner is notified of everything after Watch has returned: by then the key has
+// a note of the observer. Watch returns nil if the server takes subscriptions but no writes for
+// long.
 func TestStore_watchMarks(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -211,9 +216,10 @@ func TestStore_watchMarks(t *testing.T) {
 			began := time.Now()
 			do(t, srv, "CLIENT", "PAUSE", strconv.Itoa(int(pause/time.Millisecond)), "WRITE")
 			wake = driver.Watch(t.Context(), s, driver.ID{Key: "key"})
-			// One that took much longer was held up by a busy machine: that is a reason for none.
+			// A Watch that took much longer was delayed by a busy machine, which is a reason for
+			// nil.
 			if took := time.Since(began); took < pause || wake == nil && (took < 3*pause || tries == 5) {
-				t.Fatalf("Watch returned %v after %v, before the key could know of it", wake, took)
+				t.Fatalf("Watch returned %v after %v, before the key could have the note", wake, took)
 			}
 		}
 		drain(wake)
@@ -245,7 +251,7 @@ func woken(t *testing.T, wake <-chan driver.Wake, how string) {
 	}
 }
 
-// What many claims cost to renew, and that each gets its own answer.
+// RenewAll renews many claims in few calls, and each claim gets its own answer.
 func TestStore_renewMany(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -265,13 +271,13 @@ func TestStore_renewMany(t *testing.T) {
 				t.Fatalf("claim %d: %v", i, got.Err)
 			}
 		}
-		if n := count(t, srv, "evalsha") + count(t, srv, "eval"); n > 4 { // the first is told the script
+		if n := count(t, srv, "evalsha") + count(t, srv, "eval"); n > 4 { // the first sends the script
 			t.Errorf("%d calls for 1200 renewals, want one for 500", n)
 		}
 	})
 }
 
-// A holder of a mark's name would be mistaken for it.
+// An owner with the name of the mark would be mistaken for the mark.
 func TestStore_mark(t *testing.T) {
 	s := adapters["rueidis"](t, login{addr: testenv.Redis(t, testenv.Shared()).Addr, opt: fresh()})
 	r := exclusive("key")
@@ -288,7 +294,7 @@ func TestStore_mark(t *testing.T) {
 	}
 }
 
-// A line of which many have died, and a crowd of claims that have ended, are cleared in bounded steps.
+// Many dead queue entries and many ended claims are removed in bounded steps.
 func TestStore_manyDead(t *testing.T) {
 	s := adapters["rueidis"](t, login{addr: testenv.Redis(t, testenv.Shared()).Addr, opt: fresh()})
 	a := exclusive("key")
@@ -325,8 +331,8 @@ func TestStore_manyDead(t *testing.T) {
 	}
 }
 
-// A store that was inspected tells with every answer for how long the server has remembered, and a server that
-// forgot everything is young again.
+// An inspected store returns with every answer how long the server has remembered. A server that
+// forgot everything counts as just born.
 func TestStore_age(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
@@ -334,7 +340,7 @@ func TestStore_age(t *testing.T) {
 		s := open(t, login{addr: srv.Addr})
 		a := exclusive("key")
 		if age := grant(t, s, a).Age; age != 0 {
-			t.Errorf("age %v before anybody asked for it", age)
+			t.Errorf("age %v before Inspect", age)
 		}
 		if _, err := s.Inspect(t.Context()); err != nil {
 			t.Fatal(err)
@@ -346,12 +352,12 @@ func TestStore_age(t *testing.T) {
 		}
 		began := time.Now()
 		do(t, srv, "FLUSHALL")
-		young := grant(t, s, exclusive("key")).Age
-		if young <= 0 || young > time.Since(began) {
-			t.Errorf("age %v, %v after everything was forgotten", young, time.Since(began))
+		again := grant(t, s, exclusive("key")).Age
+		if again <= 0 || again > time.Since(began) {
+			t.Errorf("age %v, %v after everything was forgotten", again, time.Since(began))
 		}
 		info, err := s.Inspect(t.Context())
-		if err != nil || info.Age < young || info.Identity == "" {
+		if err != nil || info.Age < again || info.Identity == "" {
 			t.Errorf("Inspect: %+v, %v", info, err)
 		}
 	})

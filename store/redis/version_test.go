@@ -14,10 +14,13 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
-// tooOld wants a refusal that names the version, what is needed, and that nothing was changed.
+// tooOld checks that an error names the version and the required one, and says that nothing was
+// changed.
 func tooOld(t *testing.T, err error, version string) {
 	t.Helper()
-	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(fmt.Sprint(err), "the server is Redis "+version+", and 6.2 is the first") {
+	want := "the server is Redis " + version + ", and 6.2 or newer is required"
+	if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(fmt.Sprint(err), want) {
 		t.Errorf("%v, want that Redis %s is too old", err, version)
 	}
 }
@@ -46,7 +49,7 @@ func TestStore_oldServer(t *testing.T) {
 	})
 }
 
-// The version is read from INFO where the server does not say it to scripts.
+// The version is read from INFO where the server has no variable for scripts.
 func TestStore_virtual_version(t *testing.T) {
 	for info, old := range map[string]bool{
 		"redis_version:4.0.14": true, "redis_version:5.0.3": true, "redis_version:6.0.16": true, "redis_version:6.1.240": true,
@@ -55,7 +58,8 @@ func TestStore_virtual_version(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := virtual().Open(t).(capped)
-			if err := s.Release(t.Context(), exclusive("key").ID); !errors.Is(err, driver.ErrNotHeld) { // it is there when it is first called
+			// The first call makes the server.
+			if err := s.Release(t.Context(), exclusive("key").ID); !errors.Is(err, driver.ErrNotHeld) {
 				t.Fatal(err)
 			}
 			s.server.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {

@@ -19,8 +19,8 @@ import (
 	"github.com/distlock/distlock/store/redis/goredisstore"
 )
 
-// capped asks for no more than 100 years: miniredis counts in nanoseconds, and more would overflow. Real servers are asked for
-// more, by the same laws.
+// capped limits TTLs to 100 years: miniredis counts in nanoseconds, and more would overflow. The
+// same rules use longer TTLs on real servers.
 type capped struct {
 	*redis.Store
 	server *miniredis.Miniredis
@@ -41,11 +41,11 @@ func (c capped) Renew(ctx context.Context, r driver.Renewal) (int, error) {
 	return c.Store.Renew(ctx, r)
 }
 
-// virtual reaches a store on a Redis in memory, in virtual time.
+// virtual opens a store on a Redis in memory, in virtual time.
 func virtual() drivertest.Env {
 	return drivertest.Env{
 		Virtual: true,
-		Many:    200, // real servers are asked for more
+		Many:    200, // real servers get more
 		Open: func(t testing.TB) driver.Store {
 			m := miniredis.NewMiniRedis()
 			m.ClockTTL(true)
@@ -68,7 +68,8 @@ func TestStore_virtual(t *testing.T) { drivertest.Run(t, virtual()) }
 
 func TestStore_virtual_compared(t *testing.T) { drivertest.Compare(t, virtual()) }
 
-// Servers that forgot at the same time are marked anew by one ask to all of them, and are not taken for one. Their clocks are the same here.
+// One attempt on several servers that forgot at the same time marks each of them again, with
+// different marks. Their clocks are the same here.
 func TestStore_virtual_forgot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,8 +97,8 @@ func TestStore_virtual_forgot(t *testing.T) {
 	})
 }
 
-// More readers, or more waiters, have died than one call clears. Each refusal says when to try
-// again: at once, and not after a poll.
+// More readers, or more waiters, have died than one call removes. Each refusal says to try again at
+// once, not after a poll.
 func TestStore_virtual_manyDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, ttl = 350, 5 * time.Second
@@ -112,7 +113,7 @@ func TestStore_virtual_manyDead(t *testing.T) {
 				case res.Granted:
 					return
 				case res.Retry != time.Millisecond || tries > many/100+1:
-					t.Fatalf("refused %d times, try again after %v; want that all are cleared, 100 a millisecond", tries, res.Retry)
+					t.Fatalf("refused %d times, retry after %v; want all removed, 100 a millisecond", tries, res.Retry)
 				}
 				time.Sleep(res.Retry)
 			}
@@ -138,7 +139,7 @@ func TestStore_virtual_manyDead(t *testing.T) {
 	})
 }
 
-// A key with more claims than a page has is shown whole, each claim once, also where more of them
+// A key with more claims than a page has is shown whole, each claim once, also where more claims
 // end in one ms than a page has.
 func TestStore_virtual_pages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

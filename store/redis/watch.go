@@ -11,72 +11,74 @@ import (
 )
 
 const (
-	// watchLimit is how long Watch waits for a subscription before it says that it cannot.
+	// watchLimit is how long Watch waits for a subscription before it returns nil.
 	watchLimit = 2 * time.Second
 
-	// onlook is how long a key remembers that somebody watches it without a claim. It is told again three times as often.
-	onlook = time.Minute
+	// observeTTL is how long a key remembers that a process observes it without a claim. The
+	// process repeats the note three times as often.
+	observeTTL = time.Minute
 )
 
 // Watch returns a channel that is ready when id may be granted.
 //
-// Outside a cluster all owners of a process are told on one channel. On a cluster each key has one
-// for the process, since a script may only tell a channel of its own slot. Watching a key without an owner
-// takes a channel of that key.
+// Outside a cluster all owners of a process are notified on one channel. On a cluster there is a
+// channel for each key and process, since a script may only publish to channels of its own slot.
+// Watching a key without an owner takes a channel of that key.
 func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	channel, sharded := s.channel, s.client.Cluster()
 	switch {
 	case id.Key == "":
 		return nil
 	case id.Owner == "":
-		channel = string(s.appendBeside(nil, id.Key)) + "wake"
+		channel = string(s.appendSlot(nil, id.Key)) + "wake"
 	case sharded:
 		channel = string(s.appendChannel(nil, id.Key)[1:])
 	}
-	//nolint:contextcheck // a feed serves many watches, and ends with the last of them
-	f := s.feeds.get(channel, func(ctx context.Context, f *feed) {
+	//nolint:contextcheck // a subscription serves many watches, and ends with the last of them
+	sub := s.subs.get(channel, func(ctx context.Context, sub *subscription) {
 		if id.Owner == "" {
-			f.wg.Go(func() { s.onlook(ctx, f, id.Key) })
+			sub.wg.Go(func() { s.observe(ctx, sub, id.Key) })
 		}
-		f.hints = s.opt.Replicas > 0
-		f.receive(ctx, s.client, channel, sharded)
+		sub.hints = s.opt.Replicas > 0
+		sub.receive(ctx, s.client, channel, sharded)
 	})
-	if f == nil {
+	if sub == nil {
 		return nil // the store is closed
 	}
-	w := f.add(id.Owner)
+	w := sub.add(id.Owner)
 	drop := func() {
-		f.remove(w)
+		sub.remove(w)
 		if channel != s.channel {
-			s.feeds.put(channel, f)
+			s.subs.put(channel, sub)
 		}
 	}
 	stop := context.AfterFunc(ctx, drop)
-	if f.ready(ctx, id.Owner == "") {
+	if sub.ready(ctx, id.Owner == "") {
 		return w.wake
 	}
 	if stop() {
-		drop() // whoever waits tries again before each ask
+		drop() // the caller calls Watch again before each attempt
 	}
 	return nil
 }
 
-// appendBeside appends the beginning of the names of channels that are told by scripts of a key.
-func (s *Store) appendBeside(b []byte, key string) []byte {
+// appendSlot appends the beginning of the names of channels that scripts of a key may publish to.
+func (s *Store) appendSlot(b []byte, key string) []byte {
 	return append(appendName(append(b, '{'), s.prefix, key), '}', ':')
 }
 
-// appendChannel appends where the owners of this process that wait for a key are told, after a letter for the way: "p" for
-// PUBLISH, "s" for SPUBLISH.
+// appendChannel appends the channel on which the owners of this process that wait for a key are
+// notified, after a letter for the command: "p" for PUBLISH, "s" for SPUBLISH.
 func (s *Store) appendChannel(b []byte, key string) []byte {
 	if !s.client.Cluster() {
 		return append(append(b, 'p'), s.channel...)
 	}
-	return append(s.appendBeside(append(b, 's'), key), s.channel...)
+	return append(s.appendSlot(append(b, 's'), key), s.channel...)
 }
 
-// onlook tells a key again and again that it is watched, and closes marked when it was told for the first time.
-func (s *Store) onlook(ctx context.Context, fd *feed, key string) {
+// observe notes on a key, again and again, that this process observes it. It closes marked after
+// the first note.
+func (s *Store) observe(ctx context.Context, sub *subscription, key string) {
 	way := "p"
 	if s.client.Cluster() {
 		way = "s"
@@ -85,18 +87,18 @@ func (s *Store) onlook(ctx context.Context, fd *feed, key string) {
 	for try := 1; ; try++ {
 		f := newFrame()
 		f.name(s.prefix, key, hashPart, setPart)
-		f.life(onlook)
+		f.life(observeTTL)
 		f.text(way)
 		_, err := s.run(ctx, f, &s.scripts.watch)
 		f.free()
-		pause := onlook / 3
+		pause := observeTTL / 3
 		switch {
 		case err == nil && !marked:
 			marked = true
-			close(fd.marked)
-		case err != nil && !marked: // somebody waits for it
+			close(sub.marked)
+		case err != nil && !marked: // Watch waits for it
 			pause = backoff.Pause(try, 10*time.Millisecond, time.Second)
-		case err != nil: // it is a hint: whoever watches asks from time to time
+		case err != nil: // the note is a hint: observers also poll from time to time
 		}
 		select {
 		case <-ctx.Done():
@@ -106,74 +108,82 @@ func (s *Store) onlook(ctx context.Context, fd *feed, key string) {
 	}
 }
 
-// feeds are the subscriptions of a store, by channel.
-type feeds struct {
+// subscriptions are the subscriptions of a store, by channel.
+type subscriptions struct {
 	mu   sync.Mutex
-	all  map[string]*feed // nil: closed
+	all  map[string]*subscription // nil: closed
 	ctx  context.Context
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
 
-func (fs *feeds) open() {
-	fs.all = map[string]*feed{}
-	fs.ctx, fs.stop = context.WithCancel(context.Background())
+func (ss *subscriptions) open() {
+	ss.all = map[string]*subscription{}
+	ss.ctx, ss.stop = context.WithCancel(context.Background())
 }
 
-func (fs *feeds) close() {
-	fs.mu.Lock()
-	fs.all = nil
-	fs.mu.Unlock()
-	fs.stop()
-	fs.wg.Wait()
+func (ss *subscriptions) close() {
+	ss.mu.Lock()
+	ss.all = nil
+	ss.mu.Unlock()
+	ss.stop()
+	ss.wg.Wait()
 }
 
-// get returns the subscription to a channel, and begins it if there is none. Each get but of the process's own
-// channel is followed by a put.
-func (fs *feeds) get(channel string, run func(context.Context, *feed)) *feed {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if fs.all == nil {
+// get returns the subscription to a channel, and starts it if there is none. Each get must be
+// followed by a put, except for the channel of the process.
+func (ss *subscriptions) get(channel string, run func(context.Context, *subscription)) *subscription {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.all == nil {
 		return nil
 	}
-	f := fs.all[channel]
-	if f == nil {
-		f = &feed{up: make(chan struct{}), down: make(chan struct{}), marked: make(chan struct{}), watches: map[string][]*watch{}}
-		fs.all[channel] = f
+	sub := ss.all[channel]
+	if sub == nil {
+		sub = &subscription{
+			up: make(chan struct{}), down: make(chan struct{}), marked: make(chan struct{}),
+			watches: map[string][]*watch{},
+		}
+		ss.all[channel] = sub
 		var ctx context.Context
-		ctx, f.stop = context.WithCancel(fs.ctx)
-		fs.wg.Go(func() {
-			run(ctx, f)
-			f.wg.Wait()
+		ctx, sub.stop = context.WithCancel(ss.ctx)
+		ss.wg.Go(func() {
+			run(ctx, sub)
+			sub.wg.Wait()
 		})
 	}
-	f.users++
-	return f
+	sub.users++
+	return sub
 }
 
-// put ends a subscription that nobody uses any more.
-func (fs *feeds) put(channel string, f *feed) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if f.users--; f.users == 0 {
-		f.stop()
-		if fs.all[channel] == f {
-			delete(fs.all, channel)
+// put ends a subscription without users.
+func (ss *subscriptions) put(channel string, sub *subscription) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if sub.users--; sub.users == 0 {
+		sub.stop()
+		if ss.all[channel] == sub {
+			delete(ss.all, channel)
 		}
 	}
 }
 
-// A feed is one subscription, and those who are told by it.
-type feed struct {
-	users int // guarded by the mu of feeds
+// A subscription receives the messages of one channel for its watches.
+type subscription struct {
+	users int // guarded by subscriptions.mu
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
-	up    chan struct{} // closed when the subscription is in force for the first time
+	up    chan struct{} // closed when the subscription becomes active for the first time
 	once  sync.Once
-	down  chan struct{} // closed when the first try to subscribe has failed
+	down  chan struct{} // closed when the first attempt to subscribe has failed
 
-	marked chan struct{} // closed when the key knows that it is watched: of a feed for those without an owner
-	hints  bool          // nobody is told of grants: they count when replicas have them, for which a release does not wait
+	// marked is closed when the key has a note of its observers. It is only for watches without an
+	// owner.
+	marked chan struct{}
+
+	// hints says that messages report no grants: a grant counts when replicas have it, and a
+	// release does not wait for that.
+	hints bool
 
 	mu      sync.Mutex
 	watches map[string][]*watch // by owner
@@ -184,14 +194,15 @@ type watch struct {
 	wake  chan driver.Wake
 }
 
-// ready waits until the subscription is in force, and for onlookers until the key knows of them: without that a release tells
-// nobody. It reports whether it is, or ctx is over. One that the server refuses is not waited for: it would hold up an ask.
-func (f *feed) ready(ctx context.Context, onlooker bool) bool {
+// ready waits until the subscription is active, and for observers until the key has a note of them:
+// without the note a release does not notify them. It returns true if so, or if ctx has ended. It
+// does not wait for a subscription that the server refuses: that would delay the attempt.
+func (sub *subscription) ready(ctx context.Context, observer bool) bool {
 	limit := time.NewTimer(watchLimit)
 	defer limit.Stop()
-	waits := []<-chan struct{}{f.up}
-	if onlooker {
-		waits = append(waits, f.marked)
+	waits := []<-chan struct{}{sub.up}
+	if observer {
+		waits = append(waits, sub.marked)
 	}
 	for _, ready := range waits {
 		select {
@@ -203,7 +214,7 @@ func (f *feed) ready(ctx context.Context, onlooker bool) bool {
 		case <-ready:
 		case <-ctx.Done():
 			return true
-		case <-f.down:
+		case <-sub.down:
 			return false
 		case <-limit.C:
 			return false
@@ -212,19 +223,19 @@ func (f *feed) ready(ctx context.Context, onlooker bool) bool {
 	return true
 }
 
-// receive keeps up the subscription until ctx is over.
-func (f *feed) receive(ctx context.Context, c Client, channel string, sharded bool) {
+// receive keeps the subscription alive until ctx ends.
+func (sub *subscription) receive(ctx context.Context, c Client, channel string, sharded bool) {
 	up := func() {
-		f.once.Do(func() { close(f.up) })
-		f.wakeAll() // news may have been missed
+		sub.once.Do(func() { close(sub.up) })
+		sub.wakeAll() // messages may have been missed
 	}
 	first := true
 	for try := 1; ctx.Err() == nil; try++ {
 		began := time.Now()
-		_ = c.Receive(ctx, channel, sharded, up, f.news) // whatever ended it, it is made anew
+		_ = c.Receive(ctx, channel, sharded, up, sub.deliver) // the loop subscribes again after any error
 		if first {
 			first = false
-			close(f.down)
+			close(sub.down)
 		}
 		if time.Since(began) > time.Minute {
 			try = 1
@@ -236,53 +247,53 @@ func (f *feed) receive(ctx context.Context, c Client, channel string, sharded bo
 	}
 }
 
-func (f *feed) add(owner string) *watch {
+func (sub *subscription) add(owner string) *watch {
 	w := &watch{owner: owner, wake: make(chan driver.Wake, 1)}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.watches[owner] = append(f.watches[owner], w)
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	sub.watches[owner] = append(sub.watches[owner], w)
 	return w
 }
 
-func (f *feed) remove(w *watch) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	rest := slices.DeleteFunc(f.watches[w.owner], func(o *watch) bool { return o == w })
-	if f.watches[w.owner] = rest; len(rest) == 0 {
-		delete(f.watches, w.owner)
+func (sub *subscription) remove(w *watch) {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	rest := slices.DeleteFunc(sub.watches[w.owner], func(o *watch) bool { return o == w })
+	if sub.watches[w.owner] = rest; len(rest) == 0 {
+		delete(sub.watches, w.owner)
 	}
 }
 
-// news tells the owner that a message names: "fence behind owner".
-func (f *feed) news(message string) {
+// deliver wakes the owner that a message names: "fence behind owner".
+func (sub *subscription) deliver(message string) {
 	r := reader{rest: message}
-	told := driver.Wake{Fence: uint64(r.number()), Behind: int(r.number())}
+	wake := driver.Wake{Fence: uint64(r.number()), Behind: int(r.number())}
 	if r.err != nil {
-		return // another program's
+		return // the message of another program
 	}
-	if told.Granted = told.Fence > 0; f.hints {
-		told = driver.Wake{}
+	if wake.Granted = wake.Fence > 0; sub.hints {
+		wake = driver.Wake{}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, w := range f.watches[r.rest] {
-		w.poke(told)
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	for _, w := range sub.watches[r.rest] {
+		w.send(wake)
 	}
 }
 
-func (f *feed) wakeAll() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, ws := range f.watches {
+func (sub *subscription) wakeAll() {
+	sub.mu.Lock()
+	defer sub.mu.Unlock()
+	for _, ws := range sub.watches {
 		for _, w := range ws {
-			w.poke(driver.Wake{})
+			w.send(driver.Wake{})
 		}
 	}
 }
 
-func (w *watch) poke(told driver.Wake) {
+func (w *watch) send(wake driver.Wake) {
 	select {
-	case w.wake <- told:
-	default: // it is ready already
+	case w.wake <- wake:
+	default: // the channel is already ready
 	}
 }

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// openLimit is how long Open waits for others that use the file.
+	// openLimit is how long Open waits for other processes that use the file.
 	openLimit = 5 * time.Second
 
-	// openPause is the longest pause between two attempts to open it. After a reboot many may come at once, and one of them must
-	// find a moment when it has the file alone.
+	// openPause is the longest pause between two attempts to open the file. After a reboot many
+	// processes may open it at once, and one of them must have the file to itself for a moment.
 	openPause = 20 * time.Millisecond
 
 	// application is the application_id of the file: "dlck".
@@ -27,17 +27,17 @@ const (
 
 	schema = `
 create table key (
-	key   blob primary key, -- the empty key is the file's own: its fence is above those that were swept
-	fence integer not null, -- the last one
-	ends  integer not null, -- of the last entry: ns since the boot
-	state blob              -- what stands on the key
+	key   blob primary key, -- the empty key belongs to the file: its fence is above those of all swept keys
+	fence integer not null, -- the last fence of the key
+	ends  integer not null, -- the end of the last entry: ns since the boot
+	state blob              -- the entries of the key
 ) without rowid;
 create table meta (name text primary key, value text not null) without rowid;
 insert into key values (x'', 0, 0, null);`
 )
 
-// A base is an open file. It has one connection, for SQLite lets one write at a time in any case, and
-// no pool of database/sql before it: the gate does that work already.
+// A base is an open file. It has one connection, because SQLite allows one writer at a time anyway.
+// It does not use the pool of database/sql, because the gate already does that work.
 type base struct {
 	conn sqldriver.Conn
 	file os.FileInfo
@@ -50,7 +50,7 @@ type base struct {
 	version, journal, synchrony string
 }
 
-// connect opens the file, and makes it if it is not there.
+// connect opens the file, and creates it if it does not exist.
 func (s *Store) connect(ctx context.Context) (*base, error) {
 	fail := func(err error) (*base, error) { return nil, fmt.Errorf("sqlite: %s: %w", s.path, err) }
 	if err := s.prepare(); err != nil {
@@ -60,19 +60,19 @@ func (s *Store) connect(ctx context.Context) (*base, error) {
 	if err != nil {
 		return fail(err)
 	}
-	// A URI, for a path may have a question mark.
+	// A URI, because a path may contain a question mark.
 	name := (&url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(s.path)}).String()
 	for try := 0; ; try++ {
 		b, err := s.attempt(name, file)
 		if err == nil {
 			return b, nil
 		}
-		if strange := errors.Is(err, errBoot); ctx.Err() != nil || !busy(err) && !strange {
+		if otherBoot := errors.Is(err, errBoot); ctx.Err() != nil || !busy(err) && !otherBoot {
 			switch {
 			case busy(err):
 				err = definite(s.by(errBusy))
-			case code(err) != 0 || strange:
-				err = definite(err) // SQLite's own trouble may pass; what we refuse stays as it is
+			case code(err) != 0 || otherBoot:
+				err = definite(err) // errors of SQLite may pass; a file that we refuse stays refused
 			}
 			return fail(err)
 		}
@@ -80,7 +80,8 @@ func (s *Store) connect(ctx context.Context) (*base, error) {
 	}
 }
 
-// attempt opens the file once. If it fails the file is closed again: while others find it open, they cannot free it after a reboot.
+// attempt opens the file once. If that fails, attempt closes the file again: while the file is
+// open, other processes cannot free its claims after a reboot.
 func (s *Store) attempt(name string, file os.FileInfo) (*base, error) {
 	conn, err := new(sqlite.Driver).Open(name)
 	if err != nil {
@@ -100,13 +101,13 @@ func (s *Store) attempt(name string, file os.FileInfo) (*base, error) {
 	return b, nil
 }
 
-// setup readies the connection. It may be called again after errBoot.
+// setup prepares the connection. It may be called again after errBoot.
 func (b *base) setup(s *Store) error {
 	level := "normal"
 	if s.opt.Full {
 		level = "full"
 	}
-	// No busy_timeout: whoever waits does so in begin, where ctx is heard and renewals go first.
+	// No busy_timeout: calls wait in begin, which obeys ctx and lets renewals go first.
 	for _, q := range []string{"pragma busy_timeout = 0", "pragma synchronous = " + level, "pragma journal_mode = wal"} {
 		if err := b.exec(q); err != nil {
 			return err
@@ -120,21 +121,23 @@ func (b *base) setup(s *Store) error {
 		return errors.Join(err, b.exec("rollback"))
 	}
 	if err := b.exec("commit"); err != nil {
-		_ = b.exec("rollback") // it may be over already
+		_ = b.exec("rollback") // the transaction may have ended already
 		return err
 	}
 	if made {
-		_ = b.checkpoint() // so that the file has room of its own when the disk is full
+		_ = b.checkpoint() // so that the file has its pages when the disk is full
 	}
 	return b.prepare()
 }
 
-// checkpoint moves the log of what was written to its place, if nobody else uses the file now.
+// checkpoint moves the write-ahead log into the file, if no other connection uses the file now.
 func (b *base) checkpoint() error { return b.exec("pragma wal_checkpoint(truncate)") }
 
-// enter looks whose file it is, and of which boot. It reports whether it has made the tables.
+// enter checks the application, the layout and the boot of the file. It reports whether it has
+// created the tables.
 func (b *base) enter(s *Store) (made bool, err error) {
-	layout, app, tables := b.number("pragma user_version"), b.number("pragma application_id"), b.number("select count(*) from sqlite_schema")
+	layout, app := b.number("pragma user_version"), b.number("pragma application_id")
+	tables := b.number("select count(*) from sqlite_schema")
 	switch {
 	case tables == 0 && layout == 0:
 		if err := b.create(); err != nil {
@@ -142,11 +145,12 @@ func (b *base) enter(s *Store) (made bool, err error) {
 		}
 		made = true
 	case app != application:
-		return false, errors.New("the file is a database of something else")
+		return false, errors.New("the file is a database of another application")
 	case layout > stateVersion:
-		return false, fmt.Errorf("the file has layout %d, and this program knows %d: use a newer one", layout, stateVersion)
+		return false, fmt.Errorf("the file has layout %d, and this program supports %d: use a newer version", layout, stateVersion)
 	}
-	b.version, b.journal, b.synchrony = b.text("select sqlite_version()"), b.text("pragma journal_mode"), b.text("pragma synchronous")
+	b.version = b.text("select sqlite_version()")
+	b.journal, b.synchrony = b.text("pragma journal_mode"), b.text("pragma synchronous")
 	b.identity = b.text("select value from meta where name = 'identity'")
 	if made {
 		b.since = s.now()
@@ -156,12 +160,17 @@ func (b *base) enter(s *Store) (made bool, err error) {
 }
 
 func (b *base) create() error {
-	for _, q := range []string{schema, fmt.Sprintf("pragma application_id = %d", application), fmt.Sprintf("pragma user_version = %d", stateVersion)} {
+	for _, q := range []string{
+		schema,
+		fmt.Sprintf("pragma application_id = %d", application),
+		fmt.Sprintf("pragma user_version = %d", stateVersion),
+	} {
 		if err := b.exec(q); err != nil {
 			return err
 		}
 	}
-	return b.exec("insert into meta values ('identity', ?), ('made', ?)", rand.Text(), time.Now().UTC().Format(time.RFC3339))
+	return b.exec("insert into meta values ('identity', ?), ('made', ?)",
+		rand.Text(), time.Now().UTC().Format(time.RFC3339))
 }
 
 func (b *base) prepare() error {
@@ -194,31 +203,32 @@ func (b *base) exec(q string, args ...sqldriver.Value) error {
 	return errors.Join(err, made.Close())
 }
 
-// number returns what a query tells, or -1 if it tells nothing.
+// number returns the integer that a query returns, or -1 if it returns none.
 func (b *base) number(q string) int64 {
-	if n, ok := b.ask(q).(int64); ok {
+	if n, ok := b.value(q).(int64); ok {
 		return n
 	}
 	return -1
 }
 
-// text returns what a query tells, or nothing.
+// text returns the result of a query as text, or "" if there is none.
 func (b *base) text(q string) string {
-	v := b.ask(q)
+	v := b.value(q)
 	if v == nil {
 		return ""
 	}
 	return fmt.Sprint(v)
 }
 
-func (b *base) ask(q string) sqldriver.Value {
+// value returns the first column of the first row of a query, or nil.
+func (b *base) value(q string) sqldriver.Value {
 	made, err := b.conn.Prepare(q)
 	if err != nil {
 		return nil
 	}
 	defer made.Close()
 	dest := make([]sqldriver.Value, 1)
-	if there, err := (&stmt{made}).row(dest); err != nil || !there {
+	if found, err := (&stmt{made}).row(dest); err != nil || !found {
 		return nil
 	}
 	return dest[0]
@@ -234,7 +244,7 @@ func (b *base) close() error {
 	return errors.Join(err, b.conn.Close())
 }
 
-// drop closes the file. The next call opens it anew.
+// drop closes the file. The next call opens it again.
 func (s *Store) drop() error {
 	if s.base == nil {
 		return nil

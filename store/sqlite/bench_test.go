@@ -13,7 +13,8 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// rawPair is the least that a lock in SQLite costs: a transaction that writes a row, and one that takes it away.
+// rawPair returns the minimum that a lock in SQLite costs: a transaction that inserts a row, and
+// one that deletes it.
 func rawPair(b *testing.B, full bool) func() {
 	db, err := sql.Open("sqlite", filepath.Join(b.TempDir(), "raw.db"))
 	if err != nil {
@@ -39,7 +40,9 @@ func rawPair(b *testing.B, full bool) func() {
 	}
 	b.Cleanup(func() { conn.Close() })
 	var stmts []*sql.Stmt
-	for _, q := range []string{"begin immediate", "insert into lock values (?, ?, ?)", "delete from lock where name = ? and owner = ?", "commit"} {
+	for _, q := range []string{
+		"begin immediate", "insert into lock values (?, ?, ?)", "delete from lock where name = ? and owner = ?", "commit",
+	} {
 		st, err := conn.PrepareContext(b.Context(), q)
 		if err != nil {
 			b.Fatal(err)
@@ -62,7 +65,7 @@ func rawPair(b *testing.B, full bool) func() {
 	}
 }
 
-// BenchmarkPair compares acquire and release with the raw pair, turn by turn, so that both meet the same noise.
+// BenchmarkPair alternates acquire and release with the raw pair, so that both have the same noise.
 func BenchmarkPair(b *testing.B) {
 	for _, full := range []bool{false, true} {
 		b.Run("full="+strconv.FormatBool(full), func(b *testing.B) {
@@ -77,8 +80,8 @@ func BenchmarkPair(b *testing.B) {
 			ours := func() {
 				n++
 				r := driver.Request{
-					ID: driver.ID{Key: "name", Owner: "0123456789ABCDEFGHIJ" + strconv.Itoa(100000+n)}, Weight: driver.Whole, Limit: driver.Whole,
-					TTL: 10 * time.Second, Holder: "bench@host",
+					ID:     driver.ID{Key: "name", Owner: "0123456789ABCDEFGHIJ" + strconv.Itoa(100000+n)},
+					Weight: driver.Whole, Limit: driver.Whole, TTL: 10 * time.Second, Holder: "bench@host",
 				}
 				if res, err := s.Acquire(ctx, r); err != nil || !res.Granted {
 					b.Fatal(res, err)
@@ -103,7 +106,7 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// median leaves out what the machine did meanwhile.
+// median returns the median in microseconds, which ignores outliers.
 func median(all []time.Duration) float64 {
 	slices.Sort(all)
 	return float64(all[len(all)/2].Nanoseconds()) / 1000

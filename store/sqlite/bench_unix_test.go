@@ -14,8 +14,8 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// BenchmarkIdle tells what share of a core 50 waiters take, each with a store of its own as in a process of its own, while nothing
-// happens: they keep their places and poll once in a second.
+// BenchmarkIdle measures the share of a core that 50 idle waiters take. Each has its own store, as
+// in its own process, renews its queue entry and polls once in a second.
 func BenchmarkIdle(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "locks.db")
 	holder, err := sqlite.Open(b.Context(), path, nil)
@@ -67,7 +67,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkHandover is how long it takes from a release in one store to the grant in another that waits.
+// BenchmarkHandover measures the time from a release in one store to the grant in another that
+// waits.
 func BenchmarkHandover(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "locks.db")
 	var stores [2]*sqlite.Store

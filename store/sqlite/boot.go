@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// errBoot says that the claims in the file are of another boot than ours.
-var errBoot = errors.New("others use it under another name of the boot, which would free their claims: a container with a boot_id of its own " +
-	"(systemd-nspawn, LXC) needs a file of its own, or a store on a server")
+// errBoot means that the claims in the file are of another boot than ours.
+var errBoot = errors.New("other processes use it with another boot identifier, and opening it would free their claims: " +
+	"a container with a boot_id of its own (systemd-nspawn, LXC) needs a file of its own, or a store on a server")
 
-// check makes sure that the claims in the file are of this boot.
+// check returns errBoot unless the claims in the file are of this boot.
 func (b *base) check(s *Store) error {
 	var dest [2]sqldriver.Value
 	made, err := b.conn.Prepare("select a.value, b.value from meta a, meta b where a.name = 'boot' and b.name = 'since'")
@@ -20,11 +20,11 @@ func (b *base) check(s *Store) error {
 		return err
 	}
 	defer made.Close()
-	there, err := (&stmt{made}).row(dest[:])
+	found, err := (&stmt{made}).row(dest[:])
 	if err != nil {
-		return err // it must not pass for another boot
+		return err // a failed read must not count as another boot
 	}
-	if !there || dest[0] != s.host.boot {
+	if !found || dest[0] != s.host.boot {
 		return errBoot
 	}
 	since, err := strconv.ParseInt(fmt.Sprint(dest[1]), 10, 64)
@@ -32,17 +32,20 @@ func (b *base) check(s *Store) error {
 	return err
 }
 
-// stamp writes down that the claims in the file are of this boot.
+// stamp records in the file that its claims are of this boot.
 func (b *base) stamp(s *Store) error {
-	return b.exec("insert or replace into meta values ('boot', ?), ('since', ?)", s.host.boot, strconv.FormatInt(int64(s.now()), 10))
+	return b.exec("insert or replace into meta values ('boot', ?), ('since', ?)",
+		s.host.boot, strconv.FormatInt(int64(s.now()), 10))
 }
 
-// reboot frees everything, if nobody else has the file open: no holder has survived a reboot, but whoever has the file open has. Then the names
-// of the boot differ for another reason, and the answer is errBoot.
+// reboot frees all claims, because no holder survives a reboot. If another process has the file
+// open, that process is alive: the boot identifiers differ for another reason, and reboot returns
+// errBoot.
 //
-// A connection has a shared lock on a file with a write-ahead log from its first look until it is closed, so only one that is alone can
-// give up the log. In the transaction that follows the log is still given up unless somebody has opened the file in
-// between, and until its end nobody can.
+// A connection to a file with a write-ahead log has a shared lock from its first read until it is
+// closed. So only a connection that is alone can turn the log off. If the log is still off in the
+// transaction that follows, no other process has opened the file in between, and none can until the
+// transaction ends.
 func (b *base) reboot(s *Store) (err error) {
 	defer func() {
 		if busy(err) {

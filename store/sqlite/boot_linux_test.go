@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// Whoever does not see the name of the boot would free the claims of those who do.
+// A process that cannot read the boot identifier would free the claims of processes that can.
 func TestOpen_boot_hidden(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

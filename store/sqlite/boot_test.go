@@ -16,7 +16,8 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// bootRole opens a file under a boot, takes a claim and keeps the file open until it is killed.
+// bootRole opens a file with a boot identifier, acquires a claim and keeps the file open until it
+// is killed.
 func bootRole(args []string) int {
 	var s *sqlite.Store
 	err := patient(func() (err error) {
@@ -41,7 +42,7 @@ func held(t *testing.T, h *testenv.HelperProcess) {
 	}
 }
 
-// A container may have a name of its own for the boot that goes on outside.
+// A container may have its own boot identifier while the host's boot continues.
 func TestOpen_boot_of_a_container(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")
@@ -60,7 +61,7 @@ func TestOpen_boot_of_a_container(t *testing.T) {
 	}
 	s.Close()
 
-	h.Kill() // as a reboot does: the log is left behind
+	h.Kill() // as in a reboot, the log stays
 	s = on(t, path, sqlite.Machine{Boot: "inside"})
 	if claims := claimsIn(t, s)["k"]; len(claims) > 0 {
 		t.Errorf("a claim survived the reboot: %+v", claims)
@@ -70,8 +71,9 @@ func TestOpen_boot_of_a_container(t *testing.T) {
 	}
 }
 
-// After a reboot many come at once. One of them frees everything, and none what another has taken since.
-func TestOpen_boot_crowd(t *testing.T) {
+// After a reboot many processes open the file at once. One of them frees all old claims, and none
+// of them frees a new claim of another.
+func TestOpen_boot_many(t *testing.T) {
 	t.Parallel()
 	const processes = 6
 	path := filepath.Join(t.TempDir(), "locks.db")

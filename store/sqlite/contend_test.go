@@ -17,7 +17,8 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// contendRole says that it is ready, waits for a line, adds to a counter under the lock for as long as it is told, and says how often.
+// contendRole prints that it is ready, waits for a line of input, increments a counter under the
+// lock for a given time, and prints how often.
 func contendRole(args []string) int {
 	n, err := contend(args[0], args[1], args[2])
 	if err != nil {
@@ -99,7 +100,7 @@ func compete(t *testing.T, processes int, d time.Duration) []int {
 	return grants
 }
 
-// jain is Jain's index of how even numbers are: 1 if all are the same, and 1/n if one has all.
+// jain returns Jain's fairness index: 1 if all numbers are the same, and 1/n if one has all.
 func jain(all []int) float64 {
 	var sum, squares float64
 	for _, n := range all {
@@ -109,10 +110,10 @@ func jain(all []int) float64 {
 	return sum * sum / (float64(len(all)) * squares)
 }
 
-// Four processes want one key all the time: nothing is lost, and nobody is starved.
+// Four processes contend for one key all the time: no addition is lost, and no process starves.
 func TestProcesses_fair(t *testing.T) {
 	t.Parallel()
-	grants := compete(t, 4, 4*time.Second) // one that stood still for a second of it had a fourth less
+	grants := compete(t, 4, 4*time.Second) // a scheduler stall of a second costs a process a quarter
 	if j := jain(grants); j < 0.95 {
 		t.Errorf("Jain's index of %v is %.3f, want at least 0.95", grants, j)
 	} else {
@@ -120,7 +121,7 @@ func TestProcesses_fair(t *testing.T) {
 	}
 }
 
-// Fifty processes lose nothing either, and each has its turn.
+// Fifty processes lose no addition either, and each gets the key.
 func TestProcesses_fifty(t *testing.T) {
 	t.Parallel()
 	grants := compete(t, 50, 3*time.Second)

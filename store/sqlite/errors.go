@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// code is SQLite's own number of an error, without its details; 0 if it is from elsewhere.
+// code returns SQLite's primary result code of an error, or 0 if the error is not from SQLite.
 func code(err error) int {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -19,14 +19,14 @@ func code(err error) int {
 	return e.Code() & 0xff
 }
 
-// busy reports whether others use the file.
+// busy reports whether err means that another connection uses the file.
 func busy(err error) bool {
 	return code(err) == sqlite3.SQLITE_BUSY || code(err) == sqlite3.SQLITE_LOCKED
 }
 
 func full(err error) bool { return code(err) == sqlite3.SQLITE_FULL }
 
-// broke reports whether the connection should be made anew.
+// broke reports whether the store should open a new connection.
 func broke(err error) bool {
 	switch code(err) {
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
@@ -40,7 +40,8 @@ func isAnswer(err error) bool {
 	return errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable)
 }
 
-// definite makes of an error before the commit what the contract says of it: nothing was changed.
+// definite marks an error before the commit as [driver.ErrUnavailable]: nothing was changed.
+// Answers of the contract stay as they are.
 func definite(err error) error {
 	if isAnswer(err) {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// folder makes a folder for an example, which has no t.TempDir.
+// folder creates a folder for an example, which has no t.TempDir.
 func folder() (string, func()) {
 	dir, err := os.MkdirTemp("", "distlock-example-")
 	if err != nil {
@@ -87,6 +87,6 @@ func ExampleStore_Leave() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(store.Leave()) // the last call of a short command: what is still open goes with the process
+	fmt.Println(store.Leave()) // the last call of a short command: the file is closed with the process
 	// Output: <nil>
 }

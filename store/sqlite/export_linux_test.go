@@ -1,6 +1,6 @@
 package sqlite
 
-// BootIn is the boot of a host that has its name in a file.
+// BootIn returns the boot of a host whose boot identifier is in a file.
 func BootIn(path string) (string, error) {
 	h, err := hostOf(path)
 	return h.boot, err

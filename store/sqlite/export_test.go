@@ -8,15 +8,15 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A Machine is a host of a test's making.
+// A Machine is a simulated host.
 type Machine struct {
 	Boot    string
-	Elapsed func() time.Duration // nil: that of this machine
-	Magic   int64                // of the file system; 0: what it is
-	Limit   time.Duration        // for opening the file; 0: that of Open
+	Elapsed func() time.Duration // nil: the clock of this machine
+	Magic   int64                // the number of the file system; 0: the real one
+	Limit   time.Duration        // for opening the file; 0: the limit of Open
 }
 
-// OpenOn opens a file on a host of a test's making.
+// OpenOn opens a file on a simulated host.
 func OpenOn(path string, opt *Options, m Machine) (*Store, error) {
 	h, err := thisHost()
 	if err != nil {
@@ -27,14 +27,14 @@ func OpenOn(path string, opt *Options, m Machine) (*Store, error) {
 		h.elapsed = m.Elapsed
 	}
 	if m.Magic != 0 {
-		h.kind = func(string) (fileSystem, error) { return judged(m.Magic), nil }
+		h.kind = func(string) (fileSystem, error) { return classify(m.Magic), nil }
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(m.Limit, openLimit))
 	defer cancel()
 	return open(ctx, path, opt, h)
 }
 
-// Rows counts the keys that the file remembers.
+// Rows counts the keys in the file.
 func (s *Store) Rows() int {
 	n := -1
 	_ = s.read(context.Background(), func(t *tx) error {
@@ -53,17 +53,17 @@ func (s *Store) Run(q string) error {
 	return s.base.exec(q)
 }
 
-// Forget makes the store forget that a claim was all that stood on its key.
+// Forget makes the store forget that a claim is a solo.
 func (s *Store) Forget(id driver.ID) { delete(s.solos.all, id) }
 
-// InLine is how many stand before the gate.
-func (s *Store) InLine() int {
+// Queued returns how many calls wait at the gate.
+func (s *Store) Queued() int {
 	s.gate.mu.Lock()
 	defer s.gate.mu.Unlock()
 	return len(s.gate.first) + len(s.gate.later)
 }
 
-// Taken reports whether somebody has the connection.
+// Taken reports whether a call has the connection.
 func (s *Store) Taken() bool {
 	s.gate.mu.Lock()
 	defer s.gate.mu.Unlock()

@@ -28,7 +28,7 @@ func TestStore_reboot(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	r := exclusive("k", time.Hour)
 	s := on(t, path, sqlite.Machine{Boot: "first"})
-	// A fence ahead of the clock shows that the last one is in the file.
+	// A fence ahead of the clock shows that the last fence is in the file.
 	r.Floor = uint64(time.Now().Add(30 * time.Minute).UnixMicro())
 	fence := grant(t, s, r)
 	s.Close()
@@ -51,7 +51,8 @@ func TestStore_reboot(t *testing.T) {
 	}
 }
 
-// The clock of the host is all that counts: two who opened the file at different times of day agree.
+// Only the clock of the host counts: two processes that opened the file at different times of day
+// agree.
 func TestStore_time_of_day(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	elapsed := func() time.Duration { return time.Hour }
@@ -59,7 +60,7 @@ func TestStore_time_of_day(t *testing.T) {
 		s := on(t, path, sqlite.Machine{Boot: "b", Elapsed: elapsed})
 		defer s.Close()
 		grant(t, s, exclusive("k", 30*time.Second))
-		time.Sleep(time.Hour) // the time of day moves for whoever opens the file, and the clock of the host does not
+		time.Sleep(time.Hour) // the time of day moves, and the clock of the host does not
 		other := on(t, path, sqlite.Machine{Boot: "b", Elapsed: elapsed})
 		defer other.Close()
 		if res, err := other.Acquire(t.Context(), exclusive("k", time.Second)); err != nil || res.Granted {
@@ -78,7 +79,7 @@ func TestStore_swept_fences_stay_below(t *testing.T) {
 		time.Sleep(time.Hour)
 		grant(t, s, exclusive("other", time.Second))
 		if n := s.Rows(); n != 1 {
-			t.Fatalf("%d keys are remembered, not the other alone", n)
+			t.Fatalf("%d keys are in the file, want only the other one", n)
 		}
 		if err := s.Run("update key set fence = fence + 1000000000000000 where key = x''"); err != nil {
 			t.Fatal(err)
@@ -99,13 +100,25 @@ func TestOpen_refuses(t *testing.T) {
 		{"a network file system", "network file system (NFS)", nil, sqlite.Machine{Magic: 0x6969}},
 		{"FUSE", "network file system (FUSE)", nil, sqlite.Machine{Magic: 0x65735546}},
 		{"a symbolic link", "symbolic link", func(p string) error { return os.Symlink(p+"-elsewhere", p) }, sqlite.Machine{}},
-		{"a second name", "hard links", func(p string) error { return errors.Join(later("select 1")(p), os.Link(p, p+"-second")) }, sqlite.Machine{}},
-		{"a folder", "no file", func(p string) error { return os.Mkdir(p, 0o700) }, sqlite.Machine{}},
-		{"a file for all", "chmod go-rwx", func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Chmod(p, 0o644)) }, sqlite.Machine{}},
+		{
+			"a second name", "hard links",
+			func(p string) error { return errors.Join(later("select 1")(p), os.Link(p, p+"-second")) },
+			sqlite.Machine{},
+		},
+		{"a folder", "not a regular file", func(p string) error { return os.Mkdir(p, 0o700) }, sqlite.Machine{}},
+		{
+			"a file for all", "chmod go-rwx",
+			func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Chmod(p, 0o644)) },
+			sqlite.Machine{},
+		},
 		{"a read-only file", "read-only", func(p string) error { return os.WriteFile(p, nil, 0o400) }, sqlite.Machine{}},
-		{"something else", "not a database", func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("x", 8192)), 0o600) }, sqlite.Machine{}},
+		{
+			"something else", "not a database",
+			func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("x", 8192)), 0o600) },
+			sqlite.Machine{},
+		},
 		{"a newer layout", "layout 99", later("pragma user_version = 99"), sqlite.Machine{}},
-		{"another's database", "something else", later("pragma application_id = 7"), sqlite.Machine{}},
+		{"another's database", "another application", later("pragma application_id = 7"), sqlite.Machine{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -126,8 +139,8 @@ func TestOpen_refuses(t *testing.T) {
 	}
 }
 
-// A process that died while it made the file left a draft, which is a second name. It keeps nobody
-// from opening the file.
+// A process that died while it created the file left a draft, which is a second name. Other
+// processes can still open the file.
 func TestOpen_draft_left(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")
@@ -141,7 +154,7 @@ func TestOpen_draft_left(t *testing.T) {
 	}
 }
 
-// later makes a file, and changes it.
+// later creates a file and then changes it.
 func later(q string) func(string) error {
 	return func(path string) error {
 		s, err := sqlite.OpenOn(path, nil, sqlite.Machine{})
@@ -176,12 +189,12 @@ func TestOpen_rights(t *testing.T) {
 	}
 }
 
-// Whoever has a file open that is gone must see the one that is there now, whatever it asks.
+// A store whose open file was removed must use the file that is at the path now, for every call.
 func TestStore_file_replaced(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		ask  func(s *sqlite.Store, id driver.ID) error
+		call func(s *sqlite.Store, id driver.ID) error
 		want error
 	}{
 		{"renew", func(s *sqlite.Store, id driver.ID) error {
@@ -218,7 +231,7 @@ func TestStore_file_replaced(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := tt.ask(s, r.ID); !errors.Is(err, tt.want) {
+			if err := tt.call(s, r.ID); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 			if claims := claimsIn(t, opened(t, s.Path(), nil)); (len(claims) > 0) != (tt.name == "acquire") {
@@ -228,7 +241,7 @@ func TestStore_file_replaced(t *testing.T) {
 	}
 }
 
-// With the log of the file that is gone the new one cannot be read: whoever has it open must let go.
+// The new file cannot be read with the log of the removed file, so the store must close that log.
 func TestStore_file_removed_without_its_log(t *testing.T) {
 	t.Parallel()
 	s := opened(t, filepath.Join(t.TempDir(), "locks.db"), nil)
@@ -238,12 +251,13 @@ func TestStore_file_removed_without_its_log(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Release(t.Context(), r.ID); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("released in a file that nobody else sees: %v", err)
+		t.Errorf("released in a file that no other process sees: %v", err)
 	}
 	grant(t, opened(t, s.Path(), nil), exclusive("k", time.Minute))
 }
 
-// Somebody who keeps the file is trouble of the store, and tells nothing about the key.
+// If another process keeps the file, the store is unavailable: the call reports nothing about the
+// key.
 func TestStore_busy(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")
@@ -280,7 +294,8 @@ func TestOpenURL_folder(t *testing.T) {
 	}
 	// A typo must not make a second store.
 	missing := filepath.Join(dir, "typo", "folder")
-	if _, err := sqlite.OpenURL(t.Context(), "sqlite:"+filepath.ToSlash(missing)+"/locks.db"); err == nil || !strings.Contains(err.Error(), "there is no folder "+missing) {
+	_, err := sqlite.OpenURL(t.Context(), "sqlite:"+filepath.ToSlash(missing)+"/locks.db")
+	if err == nil || !strings.Contains(err.Error(), "there is no folder "+missing) {
 		t.Errorf("a folder that is missing: %v", err)
 	}
 	if _, err := os.Stat(filepath.Dir(missing)); !errors.Is(err, os.ErrNotExist) {
@@ -289,7 +304,7 @@ func TestOpenURL_folder(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "")
 	t.Setenv("HOME", "relative")
 	t.Setenv("USERPROFILE", "relative")
-	if _, err := sqlite.OpenURL(t.Context(), "sqlite:"); err == nil || !strings.Contains(err.Error(), "not a whole path") {
+	if _, err := sqlite.OpenURL(t.Context(), "sqlite:"); err == nil || !strings.Contains(err.Error(), "not an absolute path") {
 		t.Errorf("a relative home: %v", err)
 	}
 }
@@ -307,7 +322,9 @@ func TestParse(t *testing.T) {
 	if _, opt, err := sqlite.Parse("sqlite:l.db?synchronous=full"); err != nil || !opt.Full {
 		t.Errorf("%+v, %v", opt, err)
 	}
-	for _, text := range []string{"sqlite://var/lib/l.db", "sqlite:l.db?sync=full", "sqlite:l.db?synchronous=off", "redis:x", "sqlite:%zz"} {
+	for _, text := range []string{
+		"sqlite://var/lib/l.db", "sqlite:l.db?sync=full", "sqlite:l.db?synchronous=off", "redis:x", "sqlite:%zz",
+	} {
 		if path, _, err := sqlite.Parse(text); err == nil {
 			t.Errorf("%s: %q", text, path)
 		}

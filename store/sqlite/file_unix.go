@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writable asks the system, which also knows of read-only mounts.
+// writable returns an error if this user cannot write the file, also because of a read-only mount.
 func writable(path string) error {
 	if err := unix.Access(path, unix.W_OK); err != nil {
 		return fmt.Errorf("it is read-only for this user: %w", err)
@@ -18,7 +18,7 @@ func writable(path string) error {
 	return nil
 }
 
-// links is how many names a file has.
+// links returns how many names a file has.
 func links(file fs.FileInfo) uint64 {
 	if st, ok := file.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Nlink) //nolint:unconvert // its type differs between systems

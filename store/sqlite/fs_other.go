@@ -2,5 +2,5 @@
 
 package sqlite
 
-// fileSystemOf cannot tell on this system.
+// fileSystemOf returns an unknown file system: this system has no call for it.
 func fileSystemOf(string) (fileSystem, error) { return fileSystem{}, nil }

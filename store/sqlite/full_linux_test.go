@@ -30,7 +30,7 @@ func TestStore_full_disk(t *testing.T) {
 	}
 	f.Close()
 	var full error
-	for i := range 200 { // the log has some room left over
+	for i := range 200 { // the log has some space left
 		r := exclusive("k"+strconv.Itoa(i), time.Hour)
 		r.Value = make([]byte, 8192)
 		if _, full = s.Acquire(t.Context(), r); full != nil {
@@ -52,10 +52,11 @@ func TestStore_full_disk(t *testing.T) {
 	grant(t, s, exclusive("later", time.Hour))
 }
 
-// The log of what was written grows until it is moved to its place. If the disk is full before that, it is moved then.
+// The write-ahead log grows until SQLite moves it into the file. If it fills the disk before that,
+// the store moves it.
 func TestStore_full_log(t *testing.T) {
 	path := filepath.Join(testenv.NewDisk(t, 1<<20).Path, "locks.db")
-	s, other := opened(t, path, nil), opened(t, path, nil) // the last one to close a file would move the log
+	s, other := opened(t, path, nil), opened(t, path, nil) // the last store to close the file would move the log
 	grant(t, other, exclusive("held", time.Hour))
 	failed := 0
 	for range 1000 { // 4 KiB each at least
@@ -72,7 +73,8 @@ func TestStore_full_log(t *testing.T) {
 	}
 }
 
-// A file that cannot be made because the disk is full can be made later: that is no reason to refuse it for good.
+// A file that cannot be created because the disk is full can be created later, so the error is
+// ErrUnavailable.
 func TestOpen_full_disk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=1,mode=700"); err != nil {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// errBusy says that others kept the file for too long.
+// errBusy means that other processes kept the file for too long.
 var errBusy = errors.New("the file is in use by others")
 
-// A gate lets one call at a time use the connection. Renewals and releases go before those who want something new: a
-// crowd that asks for claims must not cost others theirs.
+// A gate lets one call at a time use the connection. Renewals and releases go before new claims, so
+// that many acquires at once do not make a holder lose its claim.
 type gate struct {
 	mu    sync.Mutex
 	taken bool
@@ -20,7 +20,7 @@ type gate struct {
 	later []chan struct{}
 }
 
-// enter waits for the connection until ctx is over or a time has come; the zero time never comes.
+// enter waits for the connection until ctx ends or the time is until; the zero time: no limit.
 func (g *gate) enter(ctx context.Context, until time.Time, first bool) error {
 	g.mu.Lock()
 	if !g.taken {
@@ -28,12 +28,12 @@ func (g *gate) enter(ctx context.Context, until time.Time, first bool) error {
 		g.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{})
-	line := &g.later
+	ready := make(chan struct{})
+	queue := &g.later
 	if first {
-		line = &g.first
+		queue = &g.first
 	}
-	*line = append(*line, turn)
+	*queue = append(*queue, ready)
 	g.mu.Unlock()
 
 	var late <-chan time.Time
@@ -44,32 +44,32 @@ func (g *gate) enter(ctx context.Context, until time.Time, first bool) error {
 	}
 	err := errBusy
 	select {
-	case <-turn:
+	case <-ready:
 		return nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-late:
 	}
 	g.mu.Lock()
-	at := slices.Index(*line, turn)
+	at := slices.Index(*queue, ready)
 	if at >= 0 {
-		*line = slices.Delete(*line, at, at+1)
+		*queue = slices.Delete(*queue, at, at+1)
 	}
 	g.mu.Unlock()
 	if at < 0 {
-		g.leave() // the turn came at the same moment
+		g.leave() // the gate was handed to this call at the same moment
 	}
 	return err
 }
 
-// leave hands the connection to the next.
+// leave hands the connection to the next call.
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, line := range []*[]chan struct{}{&g.first, &g.later} {
-		if len(*line) > 0 {
-			close((*line)[0])
-			*line = slices.Delete(*line, 0, 1)
+	for _, queue := range []*[]chan struct{}{&g.first, &g.later} {
+		if len(*queue) > 0 {
+			close((*queue)[0])
+			*queue = slices.Delete(*queue, 0, 1)
 			return
 		}
 	}

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// Renewals and releases go before those who want something new, whoever came first; among their like the first comes first.
+// Renewals and releases go before acquires, in any order of arrival. Calls of one kind go in order
+// of arrival.
 func TestGate_first(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate
 		order := make(chan string, 5)
-		come := func(name string, first bool) {
+		arrive := func(name string, first bool) {
 			go func() {
 				if err := g.enter(context.Background(), time.Time{}, first); err != nil {
 					t.Error(err)
@@ -21,26 +22,26 @@ func TestGate_first(t *testing.T) {
 				order <- name
 				g.leave()
 			}()
-			synctest.Wait() // it stands in line, or has gone in
+			synctest.Wait() // the call waits at the gate, or has entered
 		}
 		if err := g.enter(context.Background(), time.Time{}, false); err != nil {
 			t.Fatal(err)
 		}
-		come("acquire 1", false)
-		come("acquire 2", false)
-		come("renew 1", true)
-		come("acquire 3", false)
-		come("renew 2", true)
+		arrive("acquire 1", false)
+		arrive("acquire 2", false)
+		arrive("renew 1", true)
+		arrive("acquire 3", false)
+		arrive("renew 2", true)
 		g.leave()
 		for _, want := range []string{"renew 1", "renew 2", "acquire 1", "acquire 2", "acquire 3"} {
 			if got := <-order; got != want {
-				t.Fatalf("%s went in, not %s", got, want)
+				t.Fatalf("%s entered, not %s", got, want)
 			}
 		}
 	})
 }
 
-// Who gives up leaves the line, and keeps nobody else from going in.
+// A call that gives up leaves the queue, and blocks no other call.
 func TestGate_gives_up(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate
@@ -57,7 +58,7 @@ func TestGate_gives_up(t *testing.T) {
 		}
 		g.leave()
 		if err := g.enter(context.Background(), time.Time{}, false); err != nil || len(g.first)+len(g.later) > 0 {
-			t.Errorf("%v, %d and %d in line", err, len(g.first), len(g.later))
+			t.Errorf("%v, %d and %d in the queues", err, len(g.first), len(g.later))
 		}
 	})
 }

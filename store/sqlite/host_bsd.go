@@ -10,11 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thisHost counts from kern.boottime, which the system moves along when the time of day is set. It moves by that, so it
-// cannot name the boot: macOS has a name for it, the BSDs have none.
+// thisHost counts from kern.boottime, which the system adjusts when the time of day is set. So
+// kern.boottime cannot identify the boot. macOS has a boot identifier; the BSDs have none.
 func thisHost() (host, error) {
 	if runtime.GOOS != "darwin" {
-		return wallHost(), nil // without a name for the boot its clock would free nothing after a reboot, and hold for long
+		// Without a boot identifier, claims by the boot clock would outlive a reboot for long.
+		return wallHost(), nil
 	}
 	_, err := unix.SysctlTimeval("kern.boottime")
 	id := ""
@@ -22,8 +23,9 @@ func thisHost() (host, error) {
 		id, err = unix.Sysctl("kern.bootsessionuuid")
 	}
 	if err != nil {
-		// By another clock or name than that of other processes, their claims would be free.
-		return host{}, fmt.Errorf("sqlite: kern.boottime and kern.bootsessionuuid cannot be read here, by which the processes of a host agree on the time: %w: "+
+		// With another clock or identifier than other processes, this one would free their claims.
+		return host{}, fmt.Errorf("sqlite: kern.boottime and kern.bootsessionuuid cannot be read here, "+
+			"by which the processes of a host agree on the time: %w: "+
 			"let the sandbox allow it, or use a store on a server", err)
 	}
 	h := wallHost()

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// thisHost reads the clock that counts since the boot, suspends included. A time namespace shifts it for the processes inside; the
-// shift is taken out, so that containers of one host agree.
+// thisHost uses the clock that counts since the boot, suspends included. A time namespace shifts
+// this clock for its processes. thisHost removes the shift, so that containers of one host agree.
 func thisHost() (host, error) { return hostOf("/proc/sys/kernel/random/boot_id") }
 
-// hostOf is thisHost, with the name of the boot in a file.
+// hostOf is thisHost, with the boot identifier in a file.
 func hostOf(path string) (host, error) {
 	boot, err := bootName(path)
 	if err != nil {
@@ -26,7 +26,7 @@ func hostOf(path string) (host, error) {
 		elapsed: func() time.Duration {
 			var ts unix.Timespec
 			if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-				return 0 // not since Linux 2.6.39
+				return 0 // only before Linux 2.6.39
 			}
 			return time.Duration(ts.Nano()) - shift
 		},
@@ -34,8 +34,8 @@ func hostOf(path string) (host, error) {
 	}, nil
 }
 
-// bootName reads the name of the boot. Where it is hidden nothing else will do: by another clock than theirs, or by a name that is not
-// theirs, the claims of those who see it would be free.
+// bootName reads the boot identifier. If it is hidden, there is no substitute: with another clock
+// or another identifier, this process would free the claims of the processes that can read it.
 func bootName(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	name := strings.TrimSpace(string(text))
@@ -43,13 +43,14 @@ func bootName(path string) (string, error) {
 		err = errors.New(path + " is empty")
 	}
 	if err != nil {
-		return "", fmt.Errorf("sqlite: the name of the boot cannot be read here, by which the processes of a host agree on the time: %w: "+
-			"let it be seen (systemd: ProcSubset=all; chroot: mount -t proc), or use a store on a server", err)
+		return "", fmt.Errorf("sqlite: the boot identifier cannot be read here, by which the processes of a host agree on the time: %w: "+
+			"make it visible (systemd: ProcSubset=all; chroot: mount -t proc), or use a store on a server", err)
 	}
 	return name, nil
 }
 
-// bootShift is by how much the boot clock is shifted here: a line "boottime SECONDS NANOSECONDS".
+// bootShift returns by how much this time namespace shifts the boot clock. The kernel reports it in
+// a line "boottime SECONDS NANOSECONDS".
 func bootShift() time.Duration {
 	text, err := os.ReadFile("/proc/self/timens_offsets")
 	if err != nil {
@@ -64,11 +65,11 @@ func bootShift() time.Duration {
 	return 0
 }
 
-// fileSystemOf asks what lies under a folder.
+// fileSystemOf returns the file system of a folder.
 func fileSystemOf(folder string) (fileSystem, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(folder, &st); err != nil {
 		return fileSystem{}, err
 	}
-	return judged(int64(st.Type) & 0xffffffff), nil
+	return classify(int64(st.Type) & 0xffffffff), nil
 }

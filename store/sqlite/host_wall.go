@@ -4,11 +4,11 @@ package sqlite
 
 import "time"
 
-// wallHost is a host that tells nothing of its boots: claims end by the time of day.
+// wallHost returns a host without a boot identifier: claims end by the time of day.
 func wallHost() host {
 	return host{
 		elapsed: func() time.Duration { return time.Duration(time.Now().UnixNano()) },
-		direct:  true, // after a jump, those who opened the file before and after it must agree
+		direct:  true, // processes that opened the file before and after a jump must agree
 		kind:    fileSystemOf,
 	}
 }

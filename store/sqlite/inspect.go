@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Inspect tells what the file is.
+// Inspect describes the file, and reports risks.
 func (s *Store) Inspect(ctx context.Context) (info driver.Info, err error) {
 	err = s.read(ctx, func(t *tx) error {
 		info = driver.Info{
@@ -23,7 +23,7 @@ func (s *Store) Inspect(ctx context.Context) (info driver.Info, err error) {
 	return info, err
 }
 
-// durability finds out what a power failure forgets.
+// durability reports which claims a power failure may forget.
 func (s *Store) durability(b *base) driver.Finding {
 	switch {
 	case b.journal != "wal":
@@ -32,56 +32,58 @@ func (s *Store) durability(b *base) driver.Finding {
 			Means: "every answer takes longer, and readers wait for writers", Cure: "use a file system with shared memory",
 		}
 	case b.synchrony == "2":
-		return driver.Finding{Level: driver.OK, What: "every answer is on disk before it is given (synchronous=FULL)"}
+		return driver.Finding{Level: driver.OK, What: "every result is on disk before it is returned (synchronous=FULL)"}
 	case s.host.boot == "":
 		return driver.Finding{
 			Level: driver.Warning, What: "a power failure may forget the last claims (synchronous=NORMAL)",
-			Means: "whoever holds one of them, on a system that does not tell its boots, may meet another that was granted after it",
+			Means: "this system has no boot identifier: a holder of a forgotten claim may meet another holder that was granted after it",
 			Cure:  "open it with synchronous=full (Options.Full)",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "a power failure may forget the last claims, which the reboot frees in any case (synchronous=NORMAL)"}
+	return driver.Finding{
+		Level: driver.OK, What: "a power failure may forget the last claims, which the reboot frees in any case (synchronous=NORMAL)",
+	}
 }
 
-// timing finds out what the clock of the host is worth.
+// timing reports which clock ends claims.
 func (s *Store) timing() driver.Finding {
 	if s.host.boot != "" {
 		return driver.Finding{Level: driver.OK, What: "claims end by the time since the boot"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: "this system does not tell when it was booted: claims end by the time of day",
+		Level: driver.Warning, What: "this system has no boot identifier: claims end by the time of day",
 		Means: "a clock that is set forward ends claims early", Cure: "let the clock be slewed, not set, or check fences",
 	}
 }
 
-// findings tells where the file lies, and who may open it.
+// findings reports where the file is, and which users may open it.
 func (s *Store) findings() []driver.Finding {
 	rights := driver.Finding{Level: driver.OK, What: "only its user may open the file"}
 	file, err := os.Lstat(s.path)
 	switch {
 	case err != nil || runtime.GOOS == "windows":
 		rights = driver.Finding{
-			What: "the rights of the file could not be seen", Means: "others may be able to end claims",
+			What: "the permissions of the file could not be read", Means: "others may be able to end claims",
 			Cure: "make sure that only its user may open the file",
 		}
 	case file.Mode().Perm()&0o077 != 0:
 		rights = driver.Finding{
 			Level: driver.Danger, What: fmt.Sprintf("others may open the file (mode %04o)", file.Mode().Perm()),
-			Means: "whoever writes to it can end every claim", Cure: "chmod go-rwx",
+			Means: "a user who writes to it can end every claim", Cure: "chmod go-rwx",
 		}
 	}
-	// Two environments, such as a login and cron, may name two files by "sqlite:".
+	// In two environments, such as a login and cron, "sqlite:" may be two files.
 	path := driver.Finding{Level: driver.OK, What: "the file is " + s.path}
-	return []driver.Finding{path, s.place(), rights, s.folder(), s.room()}
+	return []driver.Finding{path, s.location(), rights, s.folder(), s.space()}
 }
 
-// folder tells who may replace the file.
+// folder reports whether other users may replace the file.
 func (s *Store) folder() driver.Finding {
 	info, err := os.Stat(filepath.Dir(s.path))
 	switch {
 	case err != nil || runtime.GOOS == "windows":
 		return driver.Finding{
-			What: "the rights of the folder could not be seen", Means: "others may be able to replace the file",
+			What: "the permissions of the folder could not be read", Means: "others may be able to replace the file",
 			Cure: "make sure that only its user may write to the folder",
 		}
 	case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
@@ -93,15 +95,15 @@ func (s *Store) folder() driver.Finding {
 	return driver.Finding{Level: driver.OK, What: "others cannot replace the file"}
 }
 
-// place tells where the file lies.
-func (s *Store) place() driver.Finding {
+// location reports on which file system the file is.
+func (s *Store) location() driver.Finding {
 	kind, err := s.host.kind(filepath.Dir(s.path))
 	if err == nil && kind.known {
 		return driver.Finding{Level: driver.OK, What: "the file is " + s.path + ", on a local file system (" + kind.name + ")"}
 	}
-	what := "the file system of " + s.path + " could not be seen"
+	what := "the file system of " + s.path + " could not be read"
 	if kind.name != "" {
-		what = "the file system of " + s.path + ", " + kind.name + ", is not one that is known here"
+		what = "the file system of " + s.path + ", " + kind.name + ", is not known"
 	}
 	return driver.Finding{
 		What: what, Means: "on a network file system processes of other machines are not excluded",
@@ -109,19 +111,20 @@ func (s *Store) place() driver.Finding {
 	}
 }
 
-// leastRoom is how much room a disk should have. The log of a busy file grows to some megabytes.
-const leastRoom = 16 << 20
+// minSpace is how much free space a disk should have. The log of a busy file grows to some
+// megabytes.
+const minSpace = 16 << 20
 
-// room tells whether the disk is nearly full.
-func (s *Store) room() driver.Finding {
-	const means = "when the disk is full nothing can be claimed or renewed, and holders lose what they have"
-	switch left, known := roomIn(filepath.Dir(s.path)); {
+// space reports whether the disk is nearly full.
+func (s *Store) space() driver.Finding {
+	const means = "on a full disk no claim can be granted or renewed, and holders lose their claims"
+	switch left, known := spaceIn(filepath.Dir(s.path)); {
 	case !known:
-		return driver.Finding{What: "the room on the disk could not be seen", Means: means, Cure: "make sure that there is some"}
-	case left < leastRoom:
+		return driver.Finding{What: "the free space of the disk could not be read", Means: means, Cure: "make sure that there is some"}
+	case left < minSpace:
 		return driver.Finding{
-			Level: driver.Warning, What: fmt.Sprintf("the disk has only %d kB left", left>>10), Means: means, Cure: "make room",
+			Level: driver.Warning, What: fmt.Sprintf("the disk has only %d kB left", left>>10), Means: means, Cure: "free some space",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "the disk has room"}
+	return driver.Finding{Level: driver.OK, What: "the disk has free space"}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// finds fails unless the store tells what is wanted: "level: words".
+// finds fails the test unless the store reports a finding "level: words".
 func finds(t *testing.T, s *sqlite.Store, want string) {
 	t.Helper()
 	info, err := s.Inspect(t.Context())
@@ -21,7 +21,8 @@ func finds(t *testing.T, s *sqlite.Store, want string) {
 	}
 	level, words, _ := strings.Cut(want, ": ")
 	if !slices.ContainsFunc(info.Findings, func(f driver.Finding) bool {
-		return f.Level.String() == level && strings.Contains(f.What, words) && (f.Means == "") == (f.Level == driver.OK) && (f.Cure == "") == (f.Means == "")
+		return f.Level.String() == level && strings.Contains(f.What, words) &&
+			(f.Means == "") == (f.Level == driver.OK) && (f.Cure == "") == (f.Means == "")
 	}) {
 		t.Errorf("no finding is %q: %+v", want, info.Findings)
 	}
@@ -35,12 +36,12 @@ func TestStore_Inspect(t *testing.T) {
 		meddle  func(path string) error
 		want    string
 	}{
-		"synchronous=FULL":    {&sqlite.Options{Full: true}, sqlite.Machine{Boot: "b"}, nil, "ok: every answer is on disk"},
+		"synchronous=FULL":    {&sqlite.Options{Full: true}, sqlite.Machine{Boot: "b"}, nil, "ok: every result is on disk"},
 		"synchronous=NORMAL":  {nil, sqlite.Machine{Boot: "b"}, nil, "ok: a power failure may forget the last claims, which the reboot frees"},
 		"no boots, NORMAL":    {nil, sqlite.Machine{}, nil, "warning: a power failure may forget the last claims (synchronous=NORMAL)"},
-		"no boots":            {nil, sqlite.Machine{}, nil, "warning: this system does not tell when it was booted"},
+		"no boots":            {nil, sqlite.Machine{}, nil, "warning: this system has no boot identifier"},
 		"local":               {nil, sqlite.Machine{Boot: "b", Magic: 0x58465342}, nil, "ok: locks.db, on a local file system (xfs)"},
-		"unknown file system": {nil, sqlite.Machine{Boot: "b", Magic: 0x1234}, nil, "unknown: locks.db, of type 0x1234, is not one that is known"},
+		"unknown file system": {nil, sqlite.Machine{Boot: "b", Magic: 0x1234}, nil, "unknown: locks.db, of type 0x1234, is not known"},
 		"file mode": {
 			nil, sqlite.Machine{Boot: "b"},
 			func(path string) error { return os.Chmod(path, 0o664) }, "danger: others may open the file (mode 0664)",

@@ -10,29 +10,29 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A key is what is known about one key, read from its row in a transaction.
+// A key is the state of one key, read from its row in a transaction.
 type key struct {
 	name      string
-	last      uint64   // the highest fence that was given out or asked for
+	last      uint64   // the highest fence of a grant, or Floor of a claim
 	claims    []*claim // granted, oldest first
-	line      []*claim // waiting, in order
+	queue     []*claim // waiting, in order
 	broken    []broken
-	onlookers []onlooker
+	observers []observer
 
-	there bool // the key has a row
-	pokes []poke
+	exists  bool // the key has a row
+	wakeups []wakeup
 }
 
-// A claim is a granted claim, or a place in line.
+// A claim is a granted claim or a queue entry.
 type claim struct {
-	owner, holder, party string
-	weight, limit        int64
-	fence                uint64        // 0 for a place
-	since, ends          time.Duration // granted or taken, and over
-	kept                 bool
-	socket               string // where the owner's process is told, for a place
-	meta                 map[string]string
-	value                []byte
+	owner, holder, task string
+	weight, limit       int64
+	fence               uint64        // 0 for a queue entry
+	since, ends         time.Duration // when it was granted or queued, and when it ends
+	kept                bool
+	socket              string // of the owner's process, for a queue entry
+	meta                map[string]string
+	value               []byte
 }
 
 type broken struct {
@@ -40,29 +40,29 @@ type broken struct {
 	ends          time.Duration
 }
 
-type onlooker struct {
+type observer struct {
 	socket string
 	ends   time.Duration
 }
 
-// expire drops what has ended.
+// expire removes all entries that have ended.
 func (k *key) expire(now time.Duration) {
-	over := func(c *claim) bool { return c.ends <= now }
-	before := len(k.claims) + len(k.line)
-	k.claims = slices.DeleteFunc(k.claims, over)
-	k.line = slices.DeleteFunc(k.line, over)
-	if len(k.claims)+len(k.line) < before {
-		k.wakeOnlookers()
+	ended := func(c *claim) bool { return c.ends <= now }
+	before := len(k.claims) + len(k.queue)
+	k.claims = slices.DeleteFunc(k.claims, ended)
+	k.queue = slices.DeleteFunc(k.queue, ended)
+	if len(k.claims)+len(k.queue) < before {
+		k.wakeObservers()
 		k.wakeHead()
 	}
 	k.broken = slices.DeleteFunc(k.broken, func(b broken) bool { return b.ends <= now })
-	k.onlookers = slices.DeleteFunc(k.onlookers, func(o onlooker) bool { return o.ends <= now })
+	k.observers = slices.DeleteFunc(k.observers, func(o observer) bool { return o.ends <= now })
 }
 
-// free reports whether a claim can be granted to an owner at a position in line; -1: with no
-// place, which is behind everybody.
+// free reports whether a claim can be granted to an owner at a position in the queue; -1: the owner
+// has no queue entry and comes after all entries.
 func (k *key) free(at int, weight, limit int64) bool {
-	if at > 0 || at < 0 && len(k.line) > 0 {
+	if at > 0 || at < 0 && len(k.queue) > 0 {
 		return false
 	}
 	return k.used()+weight <= limit
@@ -76,9 +76,9 @@ func (k *key) used() int64 {
 	return n
 }
 
-// again answers an owner that has the claim c already.
+// again answers an owner that already has the claim c.
 func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result {
-	if !c.kept { // a record lives for as long as it was kept for
+	if !c.kept { // a record keeps its own TTL
 		c.ends = after(now, r.TTL)
 	}
 	c.fence = max(c.fence, r.Floor)
@@ -87,82 +87,82 @@ func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result
 		c.weight = r.Weight
 		k.wakeHead()
 	}
-	return driver.Result{Granted: true, Fence: c.fence, Used: k.used(), Behind: len(k.line)}
+	return driver.Result{Granted: true, Fence: c.fence, Used: k.used(), Behind: len(k.queue)}
 }
 
-// refuse answers an owner that has to wait, and keeps or gives it a place if it wants one.
+// refuse answers an owner that has to wait. If QueueTTL is set, it adds or renews the queue entry.
 func (k *key) refuse(at int, r driver.Request, socket string, now time.Duration) driver.Result {
 	if r.QueueTTL > 0 {
-		place := made(r, now, r.QueueTTL)
-		place.socket = socket
+		entry := newClaim(r, now, r.QueueTTL)
+		entry.socket = socket
 		if at < 0 {
-			at = len(k.line)
-			k.line = append(k.line, place)
+			at = len(k.queue)
+			k.queue = append(k.queue, entry)
 		} else {
-			place.since = k.line[at].since
-			k.line[at] = place
+			entry.since = k.queue[at].since
+			k.queue[at] = entry
 		}
 	}
-	res := driver.Result{Used: k.used(), Ahead: len(k.line)}
+	res := driver.Result{Used: k.used(), Ahead: len(k.queue)}
 	if at >= 0 {
-		res.Ahead, res.Behind = at, len(k.line)-at-1
+		res.Ahead, res.Behind = at, len(k.queue)-at-1
 	}
-	inWay := k.line[:res.Ahead]
+	blockers := k.queue[:res.Ahead]
 	if res.Used+r.Weight > r.Limit {
-		inWay = slices.Concat(k.claims, inWay)
+		blockers = slices.Concat(k.claims, blockers)
 	}
-	first := slices.MinFunc(inWay, func(a, b *claim) int { return cmp.Compare(a.ends, b.ends) })
+	first := slices.MinFunc(blockers, func(a, b *claim) int { return cmp.Compare(a.ends, b.ends) })
 	res.Retry = first.ends - now
-	res.Blocker = k.tell(inWay[0], now)
+	res.Blocker = k.describe(blockers[0], now)
 	return res
 }
 
-// made is a claim or place for what was asked.
-func made(r driver.Request, now, life time.Duration) *claim {
+// newClaim returns a claim or a queue entry for a request.
+func newClaim(r driver.Request, now, life time.Duration) *claim {
 	return &claim{
-		owner: r.Owner, holder: r.Holder, party: r.Task, weight: r.Weight, limit: r.Limit,
+		owner: r.Owner, holder: r.Holder, task: r.Task, weight: r.Weight, limit: r.Limit,
 		since: now, ends: after(now, life), meta: r.Meta, value: r.Value,
 	}
 }
 
-// after is when something ends that lives for life from now on. A life that the clock cannot
-// hold ends with the clock, 292 years from the boot.
+// after returns the end of a life that begins now. If the clock cannot represent it, after returns
+// the end of the clock, 292 years from the boot.
 func after(now, life time.Duration) time.Duration {
 	return now + min(life, math.MaxInt64-now)
 }
 
-// wakeHead wakes the head of the line if it would be granted now.
+// wakeHead wakes the head of the queue if it would be granted now.
 func (k *key) wakeHead() {
-	if len(k.line) > 0 && k.free(0, k.line[0].weight, k.line[0].limit) {
-		k.wake(k.line[0])
+	if len(k.queue) > 0 && k.free(0, k.queue[0].weight, k.queue[0].limit) {
+		k.wake(k.queue[0])
 	}
 }
 
-func (k *key) wake(place *claim) {
-	k.pokes = append(k.pokes, poke{place.socket, ownerNews(place.owner)})
+func (k *key) wake(entry *claim) {
+	k.wakeups = append(k.wakeups, wakeup{entry.socket, ownerHint(entry.owner)})
 }
 
-// wakeOnlookers wakes those who watch the key without a claim of their own.
-func (k *key) wakeOnlookers() {
-	k.pokes = append(k.pokes, poke{"", keyNews(k.name)}) // those of this process need no entry
-	for _, o := range k.onlookers {
-		k.pokes = append(k.pokes, poke{o.socket, keyNews(k.name)})
+// wakeObservers wakes the watchers that have no owner.
+func (k *key) wakeObservers() {
+	k.wakeups = append(k.wakeups, wakeup{"", keyHint(k.name)}) // observers in this process need no entry
+	for _, o := range k.observers {
+		k.wakeups = append(k.wakeups, wakeup{o.socket, keyHint(k.name)})
 	}
 }
 
-// tell is what others may know about c.
-func (k *key) tell(c *claim, now time.Duration) driver.Claim {
+// describe returns the public part of c: the owner's tag instead of the owner.
+func (k *key) describe(c *claim, now time.Duration) driver.Claim {
 	return driver.Claim{
 		Key: k.name, Owner: driver.Tag(c.owner), Weight: c.weight, Limit: c.limit, Fence: c.fence,
-		Holder: c.holder, Task: c.party, Meta: maps.Clone(c.meta), Value: slices.Clone(c.value),
+		Holder: c.holder, Task: c.task, Meta: maps.Clone(c.meta), Value: slices.Clone(c.value),
 		Held: now - c.since, Left: c.ends - now, Waiting: c.fence == 0, Kept: c.kept,
 	}
 }
 
 func (k *key) all(now time.Duration) []driver.Claim {
 	var out []driver.Claim
-	for _, c := range slices.Concat(k.claims, k.line) {
-		out = append(out, k.tell(c, now))
+	for _, c := range slices.Concat(k.claims, k.queue) {
+		out = append(out, k.describe(c, now))
 	}
 	return out
 }

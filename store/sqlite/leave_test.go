@@ -13,7 +13,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// leaveRole takes a claim for an hour, and leaves.
+// leaveRole acquires a claim for an hour, and calls Leave.
 func leaveRole(args []string) int {
 	s, err := sqlite.Open(context.Background(), args[0], nil)
 	if err != nil {
@@ -32,7 +32,8 @@ func leaveRole(args []string) int {
 	return 0
 }
 
-// What a process did that has left is there for the next, and the log that it leaves does not grow without end.
+// The next process finds the claims of a process that called Leave, and the log does not grow
+// forever.
 func TestStore_leave(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")
@@ -49,7 +50,7 @@ func TestStore_leave(t *testing.T) {
 		longest, shortest = max(longest, log), min(shortest, log)
 	}
 	if shortest > 0 || longest == 0 || longest > 300<<10 {
-		t.Errorf("the log had %d to %d bytes, want nothing now and then, and not much more than 256 KiB", shortest, longest)
+		t.Errorf("the log had %d to %d bytes, want 0 now and then, and not much more than 256 KiB", shortest, longest)
 	}
 	s := opened(t, path, nil)
 	if n := len(claimsIn(t, s)); n != 80 {

@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// A file that is mounted alone, as docker -v and the subPath of Kubernetes do, has its log in two
+// A file that is mounted alone, as by docker -v or the subPath of Kubernetes, has its log in two
 // folders.
 func TestOpen_mounted_file(t *testing.T) {
 	if !testenv.CanDisk() {

@@ -2,6 +2,5 @@
 
 package sqlite
 
-// mountPoint reports whether something is mounted at the path itself: files are mounted on Linux
-// only.
+// mountPoint returns false: only Linux mounts files.
 func mountPoint(string) bool { return false }

@@ -20,15 +20,19 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-var roles = testenv.Roles{"count": countRole, "grab": grabRole, "contend": contendRole, "watch": watchRole, "leave": leaveRole, "boot": bootRole, "keep": keepRole}
+var roles = testenv.Roles{
+	"count": countRole, "grab": grabRole, "contend": contendRole, "watch": watchRole,
+	"leave": leaveRole, "boot": bootRole, "keep": keepRole,
+}
 
 func exclusive(key string, ttl time.Duration) driver.Request {
 	return driver.Request{
-		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, QueueTTL: 5 * time.Second,
+		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole,
+		TTL: ttl, QueueTTL: 5 * time.Second,
 	}
 }
 
-// lock waits for a claim as the library does: it watches, asks, and polls behind.
+// lock waits for a claim as the library does: it watches, calls Acquire, and also polls.
 func lock(s *sqlite.Store, r driver.Request) (driver.Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
@@ -54,8 +58,8 @@ func lock(s *sqlite.Store, r driver.Request) (driver.Result, error) {
 	}
 }
 
-// countRole adds one to the number in a file, again and again, under a lock. The file has the last fence as well: it
-// must rise.
+// countRole increments the number in a file, again and again, under a lock. The file also has the
+// last fence, which must rise.
 func countRole(args []string) int {
 	s, err := sqlite.Open(context.Background(), args[0], nil)
 	if err != nil {
@@ -106,7 +110,7 @@ func TestProcesses_count(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all []*testenv.HelperProcess
-	for range processes { // they race for making the file, too
+	for range processes { // they also race to create the file
 		all = append(all, testenv.Helper(t, "count", filepath.Join(dir, "locks.db"), counter, strconv.Itoa(rounds)))
 	}
 	for _, h := range all {
@@ -127,8 +131,9 @@ func TestProcesses_count(t *testing.T) {
 	}
 }
 
-// patient calls f until the store is there, for a minute at most. Under load others may keep the file for longer than a call
-// waits: then nothing was changed, and the caller asks again.
+// patient calls f until the store is available, for a minute at most. Under load other processes
+// may keep the file for longer than a call waits. Nothing was changed then, and patient calls f
+// again.
 func patient(f func() error) error {
 	for end := time.Now().Add(time.Minute); ; {
 		if err := f(); !errors.Is(err, driver.ErrUnavailable) || time.Now().After(end) {
@@ -151,7 +156,8 @@ func keepRole(args []string) int {
 	select {}
 }
 
-// grabRole takes and gives back claims on its own keys and on one that all want, and writes down what it was told, until it is killed.
+// grabRole acquires and releases claims on its own keys and on a shared key, and prints each
+// result, until it is killed.
 func grabRole(args []string) int {
 	var s *sqlite.Store
 	err := patient(func() (err error) { s, err = sqlite.Open(context.Background(), args[0], nil); return err })
@@ -159,40 +165,40 @@ func grabRole(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	say := func(word string, id driver.ID) { fmt.Println(word, id.Key, id.Owner) }
+	report := func(state string, id driver.ID) { fmt.Println(state, id.Key, id.Owner) }
 	take := func(r driver.Request) bool {
 		var res driver.Result
 		err := patient(func() (err error) { res, err = s.Acquire(context.Background(), r); return err })
-		if err != nil || !res.Granted && r.Key != wanted {
+		if err != nil || !res.Granted && r.Key != shared {
 			panic(fmt.Sprint(r.Key, res, err))
 		}
 		if res.Granted {
-			say("held", r.ID)
+			report("held", r.ID)
 		}
 		return res.Granted
 	}
-	give := func(id driver.ID) {
-		say("giving", id)
+	release := func(id driver.ID) {
+		report("releasing", id)
 		if err := patient(func() error { return s.Release(context.Background(), id) }); err != nil {
 			panic(err)
 		}
-		say("gave", id)
+		report("released", id)
 	}
 	for i := 0; ; i += 2 {
-		all := exclusive(wanted, time.Hour)
+		all := exclusive(shared, time.Hour)
 		all.QueueTTL = 0
 		has := take(all)
 		take(exclusive("own/"+args[1]+"/"+strconv.Itoa(i), time.Hour))
 		r := exclusive("own/"+args[1]+"/"+strconv.Itoa(i+1), time.Hour)
 		take(r)
-		give(r.ID)
+		release(r.ID)
 		if has {
-			give(all.ID)
+			release(all.ID)
 		}
 	}
 }
 
-// watchRole watches a key, and says so, until it is killed.
+// watchRole watches a key, and prints that it does, until it is woken or killed.
 func watchRole(args []string) int {
 	s, err := sqlite.Open(context.Background(), args[0], nil)
 	if err != nil {
@@ -205,22 +211,22 @@ func watchRole(args []string) int {
 	return 0
 }
 
-// wanted is the key that all want.
-const wanted = "wanted"
+// shared is the key that all processes want.
+const shared = "shared"
 
-// A word is the last that a process said of a key.
-type word struct{ said, owner string }
+// A report is the last state of a key that a process printed.
+type report struct{ state, owner string }
 
-// listen reads what a process says for a while, kills it, and reads the rest: it writes to a pipe, so that what it
-// said before it died is known. The key of its last word is the last that it had to do with.
-func listen(h *testenv.HelperProcess, d time.Duration) (words map[string]word, last string) {
-	words = map[string]word{}
+// listen reads the reports of a process for a while, kills it, and reads the remaining reports:
+// they are in a pipe, so none is lost. last is the key of the last report.
+func listen(h *testenv.HelperProcess, d time.Duration) (reports map[string]report, last string) {
+	reports = map[string]report{}
 	note := func(limit time.Duration) bool {
 		line, err := h.LineWithin(limit)
 		if err == nil {
 			f := strings.Fields(line)
 			last = f[1]
-			words[last] = word{f[0], f[2]}
+			reports[last] = report{f[0], f[2]}
 		}
 		return err == nil
 	}
@@ -230,10 +236,11 @@ func listen(h *testenv.HelperProcess, d time.Duration) (words map[string]word, l
 	h.Kill()
 	for note(10 * time.Second) {
 	}
-	return words, last
+	return reports, last
 }
 
-// Processes are killed at any instant. What they were told they hold is still held, by them alone; what they gave back is free.
+// Processes are killed at any instant. A claim that a process reported as held is still held, by
+// that process alone. A claim that it reported as released is free.
 func TestProcesses_killed(t *testing.T) {
 	t.Parallel()
 	const rounds, writers = 26, 4
@@ -242,56 +249,56 @@ func TestProcesses_killed(t *testing.T) {
 	held, keys := 0, 0
 	for round := range rounds {
 		prefix := fmt.Sprintf("%d-", round)
-		words, lasts := slay(t, path, prefix, writers)
+		reports, lasts := killAll(t, path, prefix, writers)
 		claims := claimsIn(t, s)
 		holders := 0
-		for key, w := range words {
-			if strings.HasPrefix(key, wanted) && w.said == "held" { // of the others' it may be by now
-				key, holders = wanted, holders+1
+		for key, r := range reports {
+			if strings.HasPrefix(key, shared) && r.state == "held" { // if it was released, another may hold it now
+				key, holders = shared, holders+1
 			}
-			judge(t, claims[key], key, w)
+			verify(t, claims[key], key, r)
 		}
 		if holders > 1 {
-			t.Errorf("%d held the one key that all want", holders)
+			t.Errorf("%d held the shared key", holders)
 		}
-		held, keys = held+holders, keys+len(words)
+		held, keys = held+holders, keys+len(reports)
 		slices.Sort(lasts)
-		for _, key := range slices.Compact(lasts) { // what stands there is heeded, too
+		for _, key := range slices.Compact(lasts) { // later calls respect these claims
 			r := exclusive(key, time.Minute)
 			r.QueueTTL = 0
 			if res, err := s.Acquire(t.Context(), r); err != nil || res.Granted == (len(claims[key]) > 0) {
 				t.Errorf("%s has %+v, and another got %+v, %v", key, claims[key], res, err)
 			}
 		}
-		if _, err := s.Break(t.Context(), wanted, 0, "the next round"); err != nil {
+		if _, err := s.Break(t.Context(), shared, 0, "the next round"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if held == 0 {
-		t.Error("nobody was killed with the key that all want: nothing was shown")
+		t.Error("no process was killed while it held the shared key: the test has shown nothing")
 	}
-	t.Logf("%d processes killed, %d keys looked at, %d times with the one that all want", rounds*writers, keys, held)
+	t.Logf("%d processes killed, %d keys checked, the shared key was held %d times", rounds*writers, keys, held)
 }
 
-// slay lets processes write and kills each at some instant. It returns their last words, those about the key that all want under
-// a name for each process, and the last key of each.
-func slay(t *testing.T, path, prefix string, writers int) (all map[string]word, lasts []string) {
+// killAll starts processes and kills each at a random instant. It returns their last reports, those
+// about the shared key under a name for each process, and the last key of each process.
+func killAll(t *testing.T, path, prefix string, writers int) (all map[string]report, lasts []string) {
 	t.Helper()
-	all = map[string]word{}
+	all = map[string]report{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i := range writers {
 		h := testenv.Helper(t, "grab", path, prefix+strconv.Itoa(i))
 		wg.Go(func() {
-			words, last := listen(h, time.Duration(mathrand.IntN(10000))*time.Microsecond)
+			reports, last := listen(h, time.Duration(mathrand.IntN(10000))*time.Microsecond)
 			mu.Lock()
 			defer mu.Unlock()
 			lasts = append(lasts, last)
-			for key, w := range words {
-				if key == wanted {
+			for key, r := range reports {
+				if key == shared {
 					key += prefix + strconv.Itoa(i)
 				}
-				all[key] = w
+				all[key] = r
 			}
 		})
 	}
@@ -299,7 +306,7 @@ func slay(t *testing.T, path, prefix string, writers int) (all map[string]word, 
 	return all, lasts
 }
 
-// claimsIn are the claims in the file, by key.
+// claimsIn returns the claims in the file, by key.
 func claimsIn(t *testing.T, s *sqlite.Store) map[string][]driver.Claim {
 	t.Helper()
 	all := map[string][]driver.Claim{}
@@ -312,13 +319,13 @@ func claimsIn(t *testing.T, s *sqlite.Store) map[string][]driver.Claim {
 	return all
 }
 
-// judge compares what is in the file with what a process was told.
-func judge(t *testing.T, claims []driver.Claim, key string, w word) {
+// verify compares the claims in the file with the last report of a process.
+func verify(t *testing.T, claims []driver.Claim, key string, r report) {
 	t.Helper()
-	if holds := len(claims) == 1 && claims[0].Owner == driver.Tag(w.owner); w.said == "held" && !holds {
+	if holds := len(claims) == 1 && claims[0].Owner == driver.Tag(r.owner); r.state == "held" && !holds {
 		t.Errorf("the claim on %s was lost: %+v", key, claims)
 	}
-	if w.said == "gave" && len(claims) > 0 {
+	if r.state == "released" && len(claims) > 0 {
 		t.Errorf("the claim on %s came back: %+v", key, claims)
 	}
 }

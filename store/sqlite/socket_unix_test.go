@@ -29,7 +29,7 @@ func sockets(t *testing.T, path string) []string {
 	return names
 }
 
-// The sockets of processes that were killed are taken away by the next one that makes its own; those of the living stay.
+// A process that opens its own socket removes the sockets of killed processes, and no others.
 func TestStore_stale_sockets(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")
@@ -52,7 +52,7 @@ func TestStore_stale_sockets(t *testing.T) {
 	if len(left) != 2 || !slices.Contains(left, kept[0]) {
 		t.Errorf("there are %v, want one more than %v", left, kept)
 	}
-	// The one that lives still hears.
+	// The live process still gets hints.
 	grant(t, s, exclusive("k", time.Minute))
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -62,7 +62,7 @@ func TestStore_stale_sockets(t *testing.T) {
 	}
 }
 
-// Root that waits once leaves a folder in which the owner of the file can be woken.
+// After root has waited once, the owner of the file can still be woken in the folder.
 func TestStore_Watch_root(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -86,26 +86,26 @@ func TestStore_Watch_root(t *testing.T) {
 	}
 }
 
-// A renewal does not stand in line behind a crowd that wants something new.
+// A renewal does not wait behind many acquires.
 func TestStore_renewals_first(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")
 	s, other := opened(t, path, nil), opened(t, path, nil)
 	held := exclusive("held", 40*time.Second)
 	grant(t, s, held)
-	if err := other.Run("begin immediate"); err != nil { // nobody comes further than to the file
+	if err := other.Run("begin immediate"); err != nil { // no call gets past the file lock
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	come := func(name string, f func() error) {
-		before := s.InLine()
+	arrive := func(name string, f func() error) {
+		before := s.Queued()
 		wg.Go(func() {
 			if err := f(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
 		if name != "ahead" { // it has the connection
-			for s.InLine() == before {
+			for s.Queued() == before {
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -113,14 +113,14 @@ func TestStore_renewals_first(t *testing.T) {
 	acquire := func(key string) func() error {
 		return func() error { _, err := s.Acquire(t.Context(), exclusive(key, 40*time.Second)); return err }
 	}
-	come("ahead", acquire("ahead"))
+	arrive("ahead", acquire("ahead"))
 	for !s.Taken() {
 		time.Sleep(time.Millisecond)
 	}
 	for i := range 5 {
-		come("acquire", acquire(fmt.Sprint("new", i)))
+		arrive("acquire", acquire(fmt.Sprint("new", i)))
 	}
-	come("renew", func() error {
+	arrive("renew", func() error {
 		_, err := s.Renew(t.Context(), driver.Renewal{ID: held.ID, TTL: 40 * time.Second})
 		return err
 	})

@@ -1,32 +1,44 @@
-// Package sqlite is a store in one file, which the processes of a host share with no server.
+// Package sqlite is a store in one file that the processes of a host share. It needs no server.
 //
 // # Time
 //
-// A claim ends by the clock that counts since the host was booted, also while it is suspended (CLOCK_BOOTTIME on
-// Linux): all processes of the host agree on it, and nobody sets it. A jump of the time of day frees nothing. A
-// reboot frees everything: no holder has survived it. The kernel names the boot; where the name is hidden Open says so and does nothing, and
-// where it is another one than the file's, Open does so for as long as somebody has the file open. Fences follow the time of day, and the last one of a key is in the file.
-// On macOS the clock is the time since kern.boottime, which the system moves along when the
-// time of day is set. On other systems it is the time of day: there a jump forward ends claims early, and
-// a reboot frees nothing before its time.
+// A claim ends by the clock that counts the time since the host was booted, suspends included
+// (CLOCK_BOOTTIME on Linux). All processes of the host share this clock, and nothing sets it. A
+// jump of the time of day frees nothing. A reboot frees all claims, because no holder survives it.
+//
+// The kernel has an identifier for each boot. [Open] fails if the identifier is hidden. It also
+// fails if the identifier differs from that in the file while another process has the file open.
+// Fences (fencing tokens) follow the time of day, and the last fence of each key is in the file.
+//
+// On macOS the clock is the time since kern.boottime, which the system adjusts when the time of day
+// is set. On other systems the clock is the time of day: a jump forward ends claims early, and a
+// reboot frees no claim before its time.
 //
 // # Cost
 //
-// Acquire and release take 32 us together, and the two raw transactions that insert and delete a row 26 us: 0.81 of the raw rate; with
-// Options.Full both wait for the disk, and the rate is the same but for noise (medians of an interleaved run, two cores under load:
-// go test -run '^$' -bench Pair). 50 stores of one process that wait take 1 % of a core in all, with a poll a second (-bench Idle), and
-// 50 processes 3 % to 4 % (cd bench && go run . cli). From a
-// release to the grant in another store that waits is 0.3 ms (-bench Handover).
+// Acquire and release take 32 us together. The two raw transactions that insert and delete a row
+// take 26 us: 0.81 of the raw rate. With [Options].Full both wait for the disk, and the rates are
+// equal within the noise (medians of an interleaved run, two cores under load: go test -run '^$'
+// -bench Pair).
+//
+// 50 waiting stores of one process, each with one poll a second, take 1 % of a core in total
+// (-bench Idle). 50 processes take 3 % to 4 % (cd bench && go run . cli). From a release in one
+// store to the grant in another that waits it takes 0.3 ms (-bench Handover).
 //
 // # What is not guaranteed
 //
-// A file that two kernels write, by a network file system or in two virtual machines, excludes nobody: network file
-// systems are refused as far as they can be told. A container that has a name of its own for the boot (systemd-nspawn, LXC) needs a file of its
-// own: it is refused one that others have open, and frees the claims in one that nobody has, those of processes that left them for
-// others too. With Options.Full left out, a power failure may forget the last claims, which
-// a reboot frees in any case; their fences are then behind the clock, unless it is set back. Whoever may write the file
-// can end every claim in it. A file that is removed while it is in use is made anew, empty: holders are told of
-// the loss with their next renewal, or when they release.
+// A file that two kernels write, over a network file system or from two virtual machines, excludes
+// nothing. Open refuses network file systems as far as it can recognize them.
+//
+// A container with its own boot identifier (systemd-nspawn, LXC) needs its own file. Open refuses a
+// file that processes outside the container have open. If no process has the file open, Open frees
+// all claims in it, also claims that processes have left for others.
+//
+// Without [Options].Full, a power failure may forget the last claims, which the reboot frees
+// anyway. Their fences are then lower than the clock, unless the clock is set back.
+//
+// A user who can write the file can end every claim in it. If the file is removed while it is in
+// use, the store creates a new, empty one. Holders get the loss with their next renewal or release.
 package sqlite
 
 import (
@@ -41,15 +53,16 @@ import (
 	"github.com/distlock/distlock/internal/keeper"
 )
 
-// Options change what a store does. The zero value of each field is its default.
+// Options configure a store. The zero value of each field is its default.
 type Options struct {
-	// Full makes every answer wait until it is on disk (synchronous=FULL): for holders that outlive the
-	// host. The default is NORMAL, where a power failure may forget the last claims.
+	// Full makes every call wait until its result is on disk (synchronous=FULL). Use it for
+	// holders that outlive the host. The default is NORMAL: a power failure may forget the last
+	// claims.
 	Full bool
 
-	// Polling leaves out the sockets by which processes wake each other. Those who wait for another process then
-	// ask again from time to time only. A testing/synctest bubble needs it: no virtual time passes
-	// while somebody reads from a socket.
+	// Polling turns off the sockets by which processes wake each other. A waiter then polls for
+	// releases of other processes. A testing/synctest bubble needs Polling, because virtual time
+	// stands still while a goroutine reads from a socket.
 	Polling bool
 }
 
@@ -59,32 +72,33 @@ type Store struct {
 	opt   Options
 	host  host
 	clock *keeper.Clock
-	boot  time.Duration // what the host's clock said when ours said zero
+	boot  time.Duration // the reading of the host's clock when clock read zero
 
-	gate   gate // guards all below
+	gate   gate // guards base, closed, sweeps and solos
 	base   *base
 	closed bool
 	sweeps sweeps
 	solos  solos
 
-	post post
+	notifier notifier
 }
 
-// A host is what the store has to know of the machine.
+// A host describes the machine.
 type host struct {
-	boot    string               // differs from boot to boot; empty: unknown
-	elapsed func() time.Duration // a clock that all processes of this boot read alike
+	boot    string               // the boot identifier; empty: unknown
+	elapsed func() time.Duration // a clock that all processes of this boot share
 
-	// direct has the clock asked every time. Without it, it is asked once and our own counts on, which is quick, and virtual
-	// in a synctest bubble; but only on Linux does ours count the time asleep, and go on as theirs does.
+	// direct makes the store call elapsed for every reading. Without it, the store calls elapsed
+	// once and then counts with its own clock. That is faster, and virtual in a synctest bubble.
+	// But only on Linux does its own clock count the time asleep and run like the host's clock.
 	direct bool
 
 	kind func(folder string) (fileSystem, error)
 }
 
-// Open returns a store in the file at path. The file and its folder are made if they are not there, for this user
-// alone. Others may not be able to read or write a file that is there: then Open says so and does nothing. The file must
-// not be a symbolic link, read-only or on a network file system.
+// Open returns a store in the file at path. If the file or its folder does not exist, Open creates
+// it, for this user only. Open refuses a file that other users can read or write, a symbolic link,
+// a read-only file and a file on a network file system.
 func Open(ctx context.Context, path string, opt *Options) (*Store, error) {
 	h, err := thisHost()
 	if err != nil {
@@ -106,7 +120,7 @@ func open(ctx context.Context, path string, opt *Options, h host) (*Store, error
 		s.opt = *opt
 	}
 	s.boot = offset(h.elapsed, s.clock.Now)
-	s.post = post{folder: path + wakeSuffix, name: socketName(), off: s.opt.Polling, over: make(chan struct{})}
+	s.notifier = notifier{folder: path + wakeSuffix, name: socketName(), off: s.opt.Polling, done: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(ctx, openLimit)
 	defer cancel()
 	if s.base, err = s.connect(ctx); err != nil {
@@ -115,8 +129,8 @@ func open(ctx context.Context, path string, opt *Options, h host) (*Store, error
 	return s, nil
 }
 
-// offset returns by how much the clock of the host is ahead of ours. The two cannot be read at one instant: what
-// was read with the shortest pause counts.
+// offset returns by how much the clock of the host is ahead of ours. The two cannot be read at one
+// instant, so offset uses the reading with the shortest pause.
 func offset(theirs, ours func() time.Duration) time.Duration {
 	var best time.Duration
 	least := time.Duration(-1)
@@ -130,15 +144,18 @@ func offset(theirs, ours func() time.Duration) time.Duration {
 	return best
 }
 
-// Close ends the store. Claims stay as they are.
+// Close closes the store. Its claims stay in the file.
 func (s *Store) Close() error { return s.shut(s.drop) }
 
-// leaveLimit is how long the write-ahead log may be that Leave leaves behind, in bytes. Whoever opens the file next reads all of it.
+// leaveLimit is the longest write-ahead log that Leave leaves behind, in bytes. The next Open reads
+// all of it.
 const leaveLimit = 256 << 10
 
-// Leave is Close for a process that ends right after it. The open file is left to the system, and the log of what was written beside
-// the file: to move that to its place, as Close does if nobody else has the file open, is to wait for the disk four times. Whoever opens the file
-// next finds all of it, as after a process that was killed. A log that has become long is not left.
+// Leave is [Store.Close] for a process that exits right after the call. It leaves the open file to
+// the operating system, and the write-ahead log next to the file. Close moves the log into the file
+// if no other process has the file open, which waits for the disk four times. The next process that
+// opens the file finds everything, as after a process that was killed. If the log is long, Leave
+// calls Close.
 func (s *Store) Leave() error {
 	if log, err := os.Stat(s.path + "-wal"); err != nil || log.Size() > leaveLimit {
 		return s.Close()
@@ -146,23 +163,23 @@ func (s *Store) Leave() error {
 	return s.shut(func() error { return nil })
 }
 
-// shut ends the store, and its file by what it is given.
+// shut closes the store, and calls end to close its file.
 func (s *Store) shut(end func() error) error {
-	s.post.close()
+	s.notifier.close()
 	if err := s.gate.enter(context.Background(), time.Time{}, true); err != nil {
 		return err
 	}
 	s.closed = true
 	err := end()
 	s.gate.leave()
-	s.post.wg.Wait() // with the gate open, for an onlooker may stand before it
+	s.notifier.wg.Wait() // after leave, because keepObserving may wait at the gate
 	return err
 }
 
 // Path returns the path of the file.
 func (s *Store) Path() string { return s.path }
 
-// Features declares everything.
+// Features declares every feature.
 func (s *Store) Features() driver.Features { return features() }
 
 func features() driver.Features {
@@ -172,7 +189,7 @@ func features() driver.Features {
 	}
 }
 
-// now is the clock for TTLs: the time since the host was booted.
+// now reads the clock for TTLs: the time since the host was booted.
 func (s *Store) now() time.Duration {
 	if s.host.direct {
 		return s.host.elapsed()
@@ -180,7 +197,7 @@ func (s *Store) now() time.Duration {
 	return s.boot + s.clock.Now()
 }
 
-// wall is the clock for fences.
+// wall reads the clock for fences: the time of day in microseconds.
 func wall() uint64 { return uint64(max(time.Now().UnixMicro(), 1)) }
 
 var _ interface {

@@ -20,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Laws in real time are asleep most of the time: more of them than there are processors can run at once.
+	// Rules in real time sleep most of the time: more of them than processors can run at once.
 	if err := flag.Set("test.parallel", strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(testenv.Main(m, roles))
 }
 
-// opened opens a file, and closes it with the test.
+// opened opens a file, and closes it at the end of the test.
 func opened(t testing.TB, path string, opt *sqlite.Options) *sqlite.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path, opt)
@@ -42,7 +42,7 @@ func opened(t testing.TB, path string, opt *sqlite.Options) *sqlite.Store {
 	return s
 }
 
-// on opens a file on a machine of the test's making.
+// on opens a file on a simulated machine.
 func on(t testing.TB, path string, m sqlite.Machine) *sqlite.Store {
 	t.Helper()
 	s, err := sqlite.OpenOn(path, &sqlite.Options{Polling: true}, m)
@@ -74,7 +74,8 @@ func TestStore_virtual(t *testing.T) { drivertest.Run(t, virtual()) }
 
 func TestStore_virtual_compared(t *testing.T) { drivertest.Compare(t, virtual()) }
 
-// A pair is two stores on one file. An owner asks one of them and waits there, and renews and releases at the other.
+// A pair is two stores on one file. An owner acquires and waits at one of them, and renews and
+// releases at the other.
 type pair [2]*sqlite.Store
 
 func (p pair) of(owner string) *sqlite.Store {

@@ -6,33 +6,34 @@ import (
 	"time"
 )
 
-// What stands on a key is one text in its row: entries in the order of the lines below, each a letter and its fields. Whole
-// numbers are varints, texts are their length and their bytes. See docs/layout.md.
+// The state of a key is one blob in its row: entries in the order of the constants below, each a
+// letter and its fields. Integers are varints, and a text is its length and its bytes. See
+// docs/layout.md.
 const (
-	claimEntry   = 'c' // claims, oldest first
-	placeEntry   = 'p' // the line
-	brokenEntry  = 'b' // owners whose claim was broken
-	onlookEntry  = 'o' // sockets that watch the key without a claim
-	stateVersion = 1   // of the file: its user_version
+	claimEntry    = 'c' // claims, oldest first
+	queueEntry    = 'p' // the queue
+	brokenEntry   = 'b' // owners whose claim was broken
+	observerEntry = 'o' // sockets of processes that watch the key without a claim
+	stateVersion  = 1   // of the file: its user_version
 )
 
 var errState = errors.New("the row of the key cannot be read")
 
-// encode returns the text of k, nil if there is nothing in it, and when the last of it ends.
+// encode returns the state of k, nil if k has no entries, and the end of the last entry.
 func (k *key) encode() (state []byte, ends time.Duration) {
 	var b []byte
 	for _, c := range k.claims {
 		b, ends = c.encode(append(b, claimEntry)), max(ends, c.ends)
 	}
-	for _, c := range k.line {
-		b, ends = c.encode(append(b, placeEntry)), max(ends, c.ends)
+	for _, c := range k.queue {
+		b, ends = c.encode(append(b, queueEntry)), max(ends, c.ends)
 	}
 	for _, x := range k.broken {
 		b = text(text(append(b, brokenEntry), x.owner), x.reason)
 		b, ends = binary.AppendVarint(b, int64(x.ends)), max(ends, x.ends)
 	}
-	for _, o := range k.onlookers {
-		b = text(append(b, onlookEntry), o.socket)
+	for _, o := range k.observers {
+		b = text(append(b, observerEntry), o.socket)
 		b, ends = binary.AppendVarint(b, int64(o.ends)), max(ends, o.ends)
 	}
 	return b, ends
@@ -47,7 +48,7 @@ func (c *claim) encode(b []byte) []byte {
 	for _, n := range []int64{c.weight, c.limit, int64(c.fence), int64(c.since), int64(c.ends), kept} {
 		b = binary.AppendVarint(b, n)
 	}
-	b = text(text(text(b, c.socket), c.holder), c.party)
+	b = text(text(text(b, c.socket), c.holder), c.task)
 	b = binary.AppendVarint(b, int64(len(c.meta)))
 	for name, v := range c.meta {
 		b = text(text(b, name), v)
@@ -59,7 +60,7 @@ func text(b []byte, s string) []byte {
 	return append(binary.AppendVarint(b, int64(len(s))), s...)
 }
 
-// decode adds the entries of a text to k.
+// decode adds the entries of a state to k.
 func (k *key) decode(state []byte) error {
 	r := reader{rest: state}
 	for len(r.rest) > 0 && !r.bad {
@@ -68,12 +69,12 @@ func (k *key) decode(state []byte) error {
 		switch entry {
 		case claimEntry:
 			k.claims = append(k.claims, r.claim())
-		case placeEntry:
-			k.line = append(k.line, r.claim())
+		case queueEntry:
+			k.queue = append(k.queue, r.claim())
 		case brokenEntry:
 			k.broken = append(k.broken, broken{r.text(), r.text(), r.time()})
-		case onlookEntry:
-			k.onlookers = append(k.onlookers, onlooker{r.text(), r.time()})
+		case observerEntry:
+			k.observers = append(k.observers, observer{r.text(), r.time()})
 		default:
 			return errState
 		}
@@ -84,7 +85,7 @@ func (k *key) decode(state []byte) error {
 	return nil
 }
 
-// A reader reads what encode wrote.
+// A reader reads the output of encode.
 type reader struct {
 	rest []byte
 	bad  bool
@@ -93,7 +94,7 @@ type reader struct {
 func (r *reader) claim() *claim {
 	c := &claim{
 		owner: r.text(), weight: r.number(), limit: r.number(), fence: uint64(r.number()), since: r.time(), ends: r.time(),
-		kept: r.number() != 0, socket: r.text(), holder: r.text(), party: r.text(),
+		kept: r.number() != 0, socket: r.text(), holder: r.text(), task: r.text(),
 	}
 	for n := r.number(); n > 0 && !r.bad; n-- {
 		if c.meta == nil {

@@ -7,7 +7,8 @@ import (
 	"io"
 )
 
-// A stmt is a prepared statement. It gets no context: one that ended would leave it unknown whether the statement was run.
+// A stmt is a prepared statement. It takes no context: if a context ended during the call, the
+// caller could not know whether the statement was run.
 type stmt struct{ made driver.Stmt }
 
 // exec runs the statement and returns how many rows it changed.
@@ -20,15 +21,15 @@ func (s *stmt) exec(args ...driver.Value) (changed int64, err error) {
 }
 
 // row reads the first row into dest, and reports whether there is one.
-func (s *stmt) row(dest []driver.Value, args ...driver.Value) (there bool, err error) {
+func (s *stmt) row(dest []driver.Value, args ...driver.Value) (found bool, err error) {
 	err = s.rows(dest, func() bool {
-		there = true
+		found = true
 		return false
 	}, args...)
-	return there, err
+	return found, err
 }
 
-// rows calls f for every row, which is in dest then, until f returns false.
+// rows reads each row into dest and calls f, until f returns false.
 func (s *stmt) rows(dest []driver.Value, f func() bool, args ...driver.Value) (err error) {
 	rows, err := s.made.(driver.StmtQueryContext).QueryContext(context.Background(), named(args))
 	if err != nil {

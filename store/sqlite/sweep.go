@@ -9,20 +9,20 @@ const (
 	// memory is how long the last fence of an idle key is kept after the clock has passed it.
 	memory = 10 * time.Minute
 
-	// Every sweepEvery grants, and once in a second with grants, sweepStep keys are looked at. A grant adds one key
-	// at most, so the idle ones always grow fewer.
+	// After every sweepEvery grants, and once in a second with grants, a sweep examines sweepStep
+	// keys. A grant adds at most one key, so the number of idle keys always falls.
 	sweepEvery = 64
 	sweepStep  = 4 * sweepEvery
 )
 
-// sweeps is how far the sweep has come.
+// sweeps is the progress of the sweep.
 type sweeps struct {
 	grants int
 	next   time.Duration
-	from   []byte // keys up to this one have been looked at
+	from   []byte // keys up to this one have been examined
 }
 
-// sweep forgets a few keys that have been idle for long.
+// sweep removes a few keys that have been idle for long.
 func (t *tx) sweep(s *sweeps, granted bool) error {
 	if granted {
 		s.grants++
@@ -42,7 +42,7 @@ func (t *tx) sweep(s *sweeps, granted bool) error {
 	}
 	to, _ := dest[0].([]byte)
 	if !more {
-		to = []byte{} // to the end, and from the start the next time
+		to = []byte{} // sweep to the end now, and from the start the next time
 	}
 	old := int64(wall()) - memory.Microseconds()
 	n, err := t.base.sweep.exec(from, !more, to, int64(t.now), old)
@@ -53,6 +53,6 @@ func (t *tx) sweep(s *sweeps, granted bool) error {
 	if n == 0 {
 		return nil
 	}
-	_, err = t.base.swept.exec(old) // what was swept is below
+	_, err = t.base.swept.exec(old) // the fences of the swept keys are lower
 	return err
 }

@@ -13,23 +13,24 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// busyLimit is how long a call waits for others that use the file, if its TTL does not say less.
+// busyLimit is how long a call waits for other processes that use the file, unless its TTL requires
+// less.
 const busyLimit = 2 * time.Second
 
-// A call says how long a transaction is waited for.
+// A call says how long, and with which priority, a call waits for the file.
 type call struct {
 	limit time.Duration
 	first bool // renewals and releases go before acquires
 
-	alone *driver.ID // if this is still all that stands on its key, it is to be released
+	alone *driver.ID // a claim to release by one statement, if it is a solo
 }
 
 // A tx is a transaction that has the file to itself.
 type tx struct {
-	base  *base
-	now   time.Duration // read when the file was had
-	pokes []poke
-	solos []solo // claims that are all that stands on their keys, as they are written
+	base    *base
+	now     time.Duration // read after the transaction had the file
+	wakeups []wakeup
+	solos   []solo // claims that are the only entries of their keys, as written
 }
 
 // write runs f in a transaction. If f returns an error, nothing is changed.
@@ -41,7 +42,7 @@ func (s *Store) write(ctx context.Context, c call, f func(*tx) error) error {
 	if c.alone != nil {
 		if done, err := s.alone(*c.alone); done {
 			s.gate.leave()
-			s.post.hear(keyNews(c.alone.Key))
+			s.notifier.deliver(keyHint(c.alone.Key))
 			return err
 		}
 	}
@@ -56,11 +57,11 @@ func (s *Store) write(ctx context.Context, c call, f func(*tx) error) error {
 	if err != nil {
 		return err
 	}
-	s.post.send(t.pokes)
+	s.notifier.send(t.wakeups)
 	return nil
 }
 
-// begin waits until the file is ours. Whatever goes wrong here has changed nothing.
+// begin waits until the transaction has the file. If begin fails, nothing was changed.
 func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error) {
 	if s.closed {
 		return nil, fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
@@ -74,13 +75,13 @@ func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error)
 		_, err := s.base.begin.exec()
 		reason := errBusy
 		switch {
-		case !busy(err) && !s.same(): // what went wrong in the other file is of no interest
+		case !busy(err) && !s.same(): // the file was replaced: an error of the old file does not matter
 			_ = s.drop()
 			reason = errGone
 		case err == nil:
 			return &tx{base: s.base, now: s.now()}, nil
 		case !busy(err):
-			_ = s.drop() // opened anew, the file may be well again
+			_ = s.drop() // a new connection may work again
 			return nil, definite(err)
 		}
 		switch {
@@ -97,9 +98,9 @@ func (s *Store) begin(ctx context.Context, c call, until time.Time) (*tx, error)
 	}
 }
 
-// by adds to errBusy which process has the file, if that is known.
+// by adds the process that has the file to errBusy, if it is known.
 func (s *Store) by(reason error) error {
-	if reason == errBusy { //nolint:errorlint // this very one
+	if reason == errBusy { //nolint:errorlint // errBusy itself, not wrapped
 		if who := user(s.path); who != "" {
 			return fmt.Errorf("%w: %s", reason, who)
 		}
@@ -115,17 +116,18 @@ func (s *Store) reopen(ctx context.Context, until time.Time) (err error) {
 	return err
 }
 
-// errGone says that the file was replaced, and the one that is there now could not be had in time.
+// errGone means that the file was replaced, and that the new one could not be opened in time.
 var errGone = errors.New("the file was removed or replaced")
 
-// same reports whether the open file is still the one at the path. In a file that nobody opens any more a grant excludes nobody, a
-// release does not tell the holder of its loss, and those who look see nothing of what others do.
+// same reports whether the open file is still the file at the path. In a file that was replaced, a
+// grant excludes no other process, a release does not report the loss to the holder, and a read
+// does not see the claims of other processes.
 func (s *Store) same() bool {
 	file, err := os.Lstat(s.path)
 	return err == nil && os.SameFile(file, s.base.file)
 }
 
-// end commits, or takes everything back if err is not nil.
+// end commits, or rolls back if err is not nil.
 func (s *Store) end(t *tx, err error) error {
 	if err != nil {
 		s.undo(t, err)
@@ -137,16 +139,17 @@ func (s *Store) end(t *tx, err error) error {
 	}
 	s.undo(t, err)
 	if full(err) || busy(err) {
-		return definite(err) // the last frame, which makes it a commit, was not written
+		return definite(err) // the last frame, which completes a commit, was not written
 	}
-	return fmt.Errorf("sqlite: commit: %w", err) // it may have been written: nobody knows
+	return fmt.Errorf("sqlite: commit: %w", err) // the commit may have been written
 }
 
-// undo takes back what a transaction has written, which counts for nothing without a commit.
+// undo rolls back a transaction that was not committed.
 func (s *Store) undo(t *tx, err error) {
 	_, failed := t.base.rollback.exec()
 	if full(err) {
-		// It may be the log that fills the disk. SQLite moves it to its place after a commit, of which there will be none.
+		// The write-ahead log may fill the disk. SQLite moves it into the file only after a
+		// commit, and no commit can succeed now.
 		_ = t.base.checkpoint()
 	}
 	if failed != nil || broke(err) {
@@ -154,14 +157,14 @@ func (s *Store) undo(t *tx, err error) {
 	}
 }
 
-// The longest pauses before the file is asked for again. Renewals ask more often than acquires, so that they are not starved by other
-// processes either.
+// The longest pauses between two attempts to get the file. Renewals try more often than acquires,
+// so that other processes cannot starve them either.
 const (
 	firstPause = time.Millisecond
 	laterPause = 4 * time.Millisecond
 )
 
-// pause waits before the file is asked for again, longer from try to try.
+// pause waits before the next attempt to get the file, longer from try to try.
 func pause(ctx context.Context, try int, longest time.Duration) {
 	d := min(50*time.Microsecond<<min(try, 10), longest)
 	timer := time.NewTimer(d/2 + rand.N(d/2))
@@ -172,21 +175,21 @@ func pause(ctx context.Context, try int, longest time.Duration) {
 	}
 }
 
-// load reads what is known about a key, now.
+// load reads the current state of a key.
 func (t *tx) load(name string) (*key, error) {
 	k := &key{name: name}
-	there, state, err := t.base.row(k)
+	found, state, err := t.base.row(k)
 	if err != nil {
 		return nil, err
 	}
-	if !there {
-		// It may have been swept: new fences must be above those it had.
+	if !found {
+		// The key may have been swept: new fences must be higher than its last one.
 		file := &key{}
 		_, _, err := t.base.row(file)
 		k.last = file.last
 		return k, err
 	}
-	k.there = true
+	k.exists = true
 	if err := k.decode(state); err != nil {
 		return nil, err
 	}
@@ -195,10 +198,10 @@ func (t *tx) load(name string) (*key, error) {
 }
 
 // row reads the row of a key.
-func (b *base) row(k *key) (there bool, state []byte, err error) {
+func (b *base) row(k *key) (found bool, state []byte, err error) {
 	var dest [2]sqldriver.Value
-	there, err = b.load.row(dest[:], []byte(k.name))
-	if err != nil || !there {
+	found, err = b.load.row(dest[:], []byte(k.name))
+	if err != nil || !found {
 		return false, nil, err
 	}
 	fence, ok := dest[0].(int64)
@@ -210,18 +213,18 @@ func (b *base) row(k *key) (there bool, state []byte, err error) {
 	return true, state, nil
 }
 
-// save writes a key back, and lets its news be told after the commit.
+// save writes a key back. Its hints are sent after the commit.
 func (t *tx) save(k *key) error {
-	if !k.there && k.idle() {
+	if !k.exists && k.idle() {
 		return nil
 	}
 	state, ends := k.encode()
-	if len(k.claims) == 1 && len(k.line)+len(k.broken)+len(k.onlookers) == 0 {
+	if len(k.claims) == 1 && len(k.queue)+len(k.broken)+len(k.observers) == 0 {
 		t.solos = append(t.solos, solo{driver.ID{Key: k.name, Owner: k.claims[0].owner}, state, ends})
 	}
 	_, err := t.base.save.exec([]byte(k.name), int64(k.last), int64(ends), state)
-	t.pokes = append(t.pokes, k.pokes...)
+	t.wakeups = append(t.wakeups, k.wakeups...)
 	return err
 }
 
-func (k *key) idle() bool { return len(k.claims)+len(k.line)+len(k.broken)+len(k.onlookers) == 0 }
+func (k *key) idle() bool { return len(k.claims)+len(k.queue)+len(k.broken)+len(k.observers) == 0 }

@@ -11,13 +11,15 @@ import (
 	"strings"
 )
 
-// ErrURL says that a URL is not well written. No file was looked at.
+// ErrURL means that a URL is malformed. No file was opened.
 var ErrURL = errors.New("sqlite: bad URL")
 
-// OpenURL returns a store for a URL: "sqlite:" is distlock/locks.db in the user's folder for state ($XDG_STATE_HOME, or
-// ~/.local/state), "sqlite:locks.db" a file in the current folder, and "sqlite:///var/lib/locks.db" one anywhere. Queries are
-// "synchronous=full" or "normal", as Options.Full says. The folder of a file that the URL names must be there: with a typo in it
-// there would be a second store, and nobody excluded. That of "sqlite:" is made.
+// OpenURL returns a store for a URL: "sqlite:" is distlock/locks.db in the user's folder for state
+// ($XDG_STATE_HOME, or ~/.local/state), "sqlite:locks.db" is a file in the current folder, and
+// "sqlite:///var/lib/locks.db" is a file anywhere. The query is "synchronous=full" or
+// "synchronous=normal": see [Options].Full. If the URL contains a path, its folder must exist,
+// because a typo in it would create a second store that excludes no other process. The folder of
+// "sqlite:" is created.
 func OpenURL(ctx context.Context, text string) (*Store, error) {
 	path, opt, err := parse(text)
 	if err != nil {
@@ -27,7 +29,7 @@ func OpenURL(ctx context.Context, text string) (*Store, error) {
 	if own {
 		path, err = statePath()
 	} else {
-		err = there(filepath.Dir(path))
+		err = checkFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, err
@@ -39,15 +41,15 @@ func OpenURL(ctx context.Context, text string) (*Store, error) {
 	return s, err
 }
 
-// there refuses a folder that is missing. What else is the matter with it Open says.
-func there(folder string) error {
+// checkFolder refuses a folder that does not exist. Open reports any other problem.
+func checkFolder(folder string) error {
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("sqlite: there is no folder %s: is it spelled as meant? If so: mkdir -p -m 700 %[1]s", folder)
 	}
 	return nil
 }
 
-// parse returns the path and the options in a URL. The path is empty if it names none.
+// parse returns the path and the options in a URL. The path is empty if the URL has none.
 func parse(text string) (path string, opt *Options, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -78,27 +80,31 @@ func parse(text string) (path string, opt *Options, err error) {
 	return path, opt, nil
 }
 
-// unknownKey names the key that may have been meant.
+// unknownKey returns an error that suggests a known key.
 func unknownKey(name string) error {
 	if strings.HasPrefix(name, "sync") {
 		return fmt.Errorf("%w: unknown key %.64q: did you mean synchronous?", ErrURL, name)
 	}
-	return fmt.Errorf("%w: unknown key %.64q: there is synchronous; the command and package open also take lock_ttl and lock_poll", ErrURL, name)
+	return fmt.Errorf("%w: unknown key %.64q: there is synchronous; the command and package open also take lock_ttl and lock_poll",
+		ErrURL, name)
 }
 
-// statePath is the file of a user who names none.
+// statePath returns the default file of this user.
 func statePath() (string, error) {
-	// A relative path there is to be ignored, says the XDG specification.
+	// The XDG specification requires that a relative path is ignored.
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "distlock", "locks.db"), nil
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("sqlite: no folder for the locks of this user: %w: set HOME or XDG_STATE_HOME, or name a file, sqlite:///FOLDER/FILE", err)
+		return "", fmt.Errorf("sqlite: no folder for the locks of this user: %w: "+
+			"set HOME or XDG_STATE_HOME, or name a file, sqlite:///FOLDER/FILE", err)
 	}
-	// With a relative one there would be a store in every folder that a command is started in, and nobody excluded.
+	// With a relative HOME, every current folder would have its own store, and commands would not
+	// exclude each other.
 	if !filepath.IsAbs(home) {
-		return "", fmt.Errorf("sqlite: no folder for the locks of this user: HOME is %.64q, which is not a whole path: set HOME or XDG_STATE_HOME, or name a file, sqlite:///FOLDER/FILE", home)
+		return "", fmt.Errorf("sqlite: no folder for the locks of this user: HOME is %.64q, which is not an absolute path: "+
+			"set HOME or XDG_STATE_HOME, or name a file, sqlite:///FOLDER/FILE", home)
 	}
 	return filepath.Join(home, ".local", "state", "distlock", "locks.db"), nil
 }

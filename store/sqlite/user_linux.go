@@ -13,9 +13,9 @@ import (
 // writeLock is the byte of the -shm file that SQLite locks for a transaction that writes.
 const writeLock = "120"
 
-// user names the process that has the file to itself, for an error message: "process 4711 (backup),
-// which is stopped"; "" if it is not known, or this process. The kernel lists locks by inode and
-// byte.
+// user describes the process that has the file to itself, for an error message: "process 4711
+// (backup), which is stopped". It returns "" if the process is not known, or is this process. The
+// kernel lists locks by inode and byte.
 func user(path string) string {
 	info, err := os.Stat(path + "-shm")
 	if err != nil {
@@ -26,7 +26,7 @@ func user(path string) string {
 		return ""
 	}
 	inode := ":" + strconv.FormatUint(st.Ino, 10)
-	// The kernel hands out the list in pieces, and forgets a line where locks come and go meanwhile.
+	// The kernel returns the list in pieces, and may omit a line while locks are added and removed.
 	for range 5 {
 		if who := writer(inode); who != "" {
 			return who

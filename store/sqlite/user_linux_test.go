@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// The error names the process that keeps the file from all others, and says that it is stopped.
+// The error names the process that keeps the file, and reports that the process is stopped.
 func TestStore_busy_by(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.db")

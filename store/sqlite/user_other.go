@@ -2,5 +2,5 @@
 
 package sqlite
 
-// user is not known here.
+// user returns "": this system does not list locks.
 func user(string) string { return "" }

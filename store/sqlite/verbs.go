@@ -26,7 +26,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (res driver.Resul
 		}
 		res.Age = s.age(t)
 		if !res.Granted && r.QueueTTL == 0 {
-			return nil // nothing has changed but what has ended
+			return nil // only expired entries have changed
 		}
 		if err := t.sweep(&s.sweeps, k.last != before); err != nil {
 			return err
@@ -47,9 +47,9 @@ func (s *Store) acquire(k *key, r driver.Request, now time.Duration) (driver.Res
 	if i := find(k.claims, r.Owner); i >= 0 {
 		return k.again(k.claims[i], r, now), nil
 	}
-	at := find(k.line, r.Owner)
+	at := find(k.queue, r.Owner)
 	if !k.free(at, r.Weight, r.Limit) {
-		return k.refuse(at, r, s.post.address(), now), nil
+		return k.refuse(at, r, s.notifier.address(), now), nil
 	}
 	fence := max(k.last+driver.Span, clock, r.Floor)
 	if fence > driver.MaxFence-driver.Span {
@@ -57,14 +57,14 @@ func (s *Store) acquire(k *key, r driver.Request, now time.Duration) (driver.Res
 	}
 	k.last = fence
 	if at >= 0 {
-		k.line = slices.Delete(k.line, at, at+1)
+		k.queue = slices.Delete(k.queue, at, at+1)
 	}
-	c := made(r, now, r.TTL)
+	c := newClaim(r, now, r.TTL)
 	c.fence = fence
 	k.claims = append(k.claims, c)
 	k.broken = slices.DeleteFunc(k.broken, func(b broken) bool { return b.owner == r.Owner })
 	k.wakeHead()
-	return driver.Result{Granted: true, Fresh: true, Fence: fence, Used: k.used(), Behind: len(k.line)}, nil
+	return driver.Result{Granted: true, Fresh: true, Fence: fence, Used: k.used(), Behind: len(k.queue)}, nil
 }
 
 // Renew gives a claim a new TTL.
@@ -77,13 +77,13 @@ func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err er
 func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
 	limit := busyLimit
-	ask := false
+	some := false
 	for i, r := range rs {
 		if out[i].Err = cmp.Or(ctx.Err(), r.Validate(features())); out[i].Err == nil {
-			limit, ask = min(limit, r.TTL/4), true
+			limit, some = min(limit, r.TTL/4), true
 		}
 	}
-	if !ask {
+	if !some {
 		return out
 	}
 	valid := slices.Clone(out)
@@ -124,7 +124,7 @@ func renew(t *tx, r driver.Renewal) (behind int, err error) {
 	}
 	c := k.claims[i]
 	if c.kept && !r.Keep {
-		return len(k.line), nil // it came late: a record lives for as long as it was kept for
+		return len(k.queue), nil // a late renewal: a record keeps its own TTL
 	}
 	c.ends = after(t.now, r.TTL)
 	if r.Value != nil {
@@ -132,34 +132,34 @@ func renew(t *tx, r driver.Renewal) (behind int, err error) {
 	}
 	if r.Keep {
 		c.kept = true
-		k.wakeOnlookers()
-		for _, place := range k.line { // everybody may read the record
-			k.wake(place)
+		k.wakeObservers()
+		for _, entry := range k.queue { // all waiters may read the record
+			k.wake(entry)
 		}
 	}
-	return len(k.line), t.save(k)
+	return len(k.queue), t.save(k)
 }
 
-// Release ends a claim or gives up a place.
+// Release ends a claim or removes a queue entry.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if id.Key == "" || id.Owner == "" {
-		return driver.ErrNotHeld // nobody can have it
+		return driver.ErrNotHeld // no owner can have it
 	}
 	return s.write(ctx, call{limit: busyLimit, first: true, alone: &id}, func(t *tx) error {
 		k, err := t.load(id.Key)
 		if err != nil {
 			return err
 		}
-		i, at := find(k.claims, id.Owner), find(k.line, id.Owner)
+		i, at := find(k.claims, id.Owner), find(k.queue, id.Owner)
 		switch {
 		case i >= 0:
 			k.claims = slices.Delete(k.claims, i, i+1)
-			k.wakeOnlookers()
+			k.wakeObservers()
 		case at >= 0:
-			k.line = slices.Delete(k.line, at, at+1)
+			k.queue = slices.Delete(k.queue, at, at+1)
 		default:
 			return driver.ErrNotHeld
 		}
@@ -169,7 +169,9 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 }
 
 // Break ends the claims on a key whose fence is at most upTo, or all of them if upTo is 0.
-func (s *Store) Break(ctx context.Context, name string, upTo uint64, reason string) (out []driver.Claim, err error) {
+func (s *Store) Break(
+	ctx context.Context, name string, upTo uint64, reason string,
+) (out []driver.Claim, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -187,14 +189,14 @@ func (s *Store) Break(ctx context.Context, name string, upTo uint64, reason stri
 				stay = append(stay, c)
 				continue
 			}
-			out = append(out, k.tell(c, t.now))
+			out = append(out, k.describe(c, t.now))
 			k.broken = append(k.broken, broken{c.owner, reason, c.ends})
 		}
 		if len(out) == 0 {
 			return nil
 		}
 		k.claims = stay
-		k.wakeOnlookers()
+		k.wakeObservers()
 		k.wakeHead()
 		return t.save(k)
 	})

@@ -4,7 +4,7 @@ package sqlite
 
 import "errors"
 
-// A socket is not there on this system: those who wait ask from time to time.
+// A socket does not exist on this system: waiters poll.
 type socket struct{}
 
 func listen(folder, name string) (*socket, error) { return nil, errors.ErrUnsupported }
@@ -13,4 +13,4 @@ func (s *socket) receive(func(string)) {}
 
 func (s *socket) close() {}
 
-func tell(folder, name, news string) error { return errors.ErrUnsupported }
+func sendHint(folder, name, hint string) error { return errors.ErrUnsupported }

@@ -17,18 +17,18 @@ const (
 	// longest is how many bytes the path of a socket may have on every system.
 	longest = 100
 
-	// staleStep is how many sockets of others are looked at when one is made.
+	// staleStep is how many sockets of other processes listen examines.
 	staleStep = 64
 )
 
-// A socket hears news from other processes.
+// A socket receives hints from other processes.
 type socket struct {
 	conn   *net.UnixConn
 	path   string
-	folder *os.File // kept open for a path through it; nil if there was no need
+	folder *os.File // open if the path leads through it; see short
 }
 
-// listen makes a socket, and takes away those of dead processes.
+// listen opens a socket, and removes the sockets of dead processes.
 func listen(folder, name string) (*socket, error) {
 	switch err := os.Mkdir(folder, 0o700); {
 	case err == nil:
@@ -50,9 +50,9 @@ func listen(folder, name string) (*socket, error) {
 	return s, nil
 }
 
-// giveTo gives a folder that root has made to the owner of the file, as SQLite does with its log:
-// the owner could not be woken there otherwise, and would poll. By a path the owner of the folder
-// around it could make root give away something else.
+// giveTo makes the owner of the file the owner of a folder that root has created, as SQLite does
+// with its log. Otherwise the owner could not be woken there, and would poll. giveTo uses a file
+// descriptor: with a path, the owner of the parent folder could make root give away another file.
 func giveTo(folder, file string) {
 	if os.Geteuid() != 0 {
 		return
@@ -68,8 +68,8 @@ func giveTo(folder, file string) {
 	}
 }
 
-// short returns a path to a socket that is not too long for the system: if need be, one through an open folder, which
-// must stay open meanwhile.
+// short returns a path to a socket that is not too long for the system. If necessary, the path
+// leads through an open folder, which the caller must keep open while it uses the path.
 func short(folder, name string) (string, *os.File, error) {
 	if path := filepath.Join(folder, name); len(path) <= longest {
 		return path, nil, nil
@@ -79,21 +79,21 @@ func short(folder, name string) (string, *os.File, error) {
 		return "", nil, err
 	}
 	path := filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), name)
-	if _, err := os.Stat(filepath.Dir(path)); err != nil { // only Linux has these
+	if _, err := os.Stat(filepath.Dir(path)); err != nil { // only Linux has this folder
 		dir.Close()
 		return "", nil, err
 	}
 	return path, dir, nil
 }
 
-func (s *socket) receive(hear func(string)) {
+func (s *socket) receive(deliver func(hint string)) {
 	buf := make([]byte, 64)
 	for {
 		n, err := s.conn.Read(buf)
 		if err != nil {
 			return // closed
 		}
-		hear(string(buf[:n]))
+		deliver(string(buf[:n]))
 	}
 }
 
@@ -109,8 +109,8 @@ func (s *socket) closeFolder() {
 	}
 }
 
-// tell sends news to a socket, if it takes them at once.
-func tell(folder, name, news string) error {
+// sendHint sends a hint to a socket, unless the socket would block.
+func sendHint(folder, name, hint string) error {
 	address, dir, err := short(folder, name)
 	if err != nil {
 		return err
@@ -124,10 +124,10 @@ func tell(folder, name, news string) error {
 	}
 	defer unix.Close(fd)
 	unix.CloseOnExec(fd)
-	return unix.Sendto(fd, []byte(news), unix.MSG_DONTWAIT, &unix.SockaddrUnix{Name: address})
+	return unix.Sendto(fd, []byte(hint), unix.MSG_DONTWAIT, &unix.SockaddrUnix{Name: address})
 }
 
-// sweepSockets takes away some sockets that nobody listens to.
+// sweepSockets removes some sockets that no process listens to.
 func sweepSockets(folder string) {
 	dir, err := os.Open(folder)
 	if err != nil {
@@ -136,7 +136,7 @@ func sweepSockets(folder string) {
 	defer dir.Close()
 	names, _ := dir.Readdirnames(staleStep)
 	for _, name := range names {
-		if err := tell(folder, name, ""); errors.Is(err, unix.ECONNREFUSED) {
+		if err := sendHint(folder, name, ""); errors.Is(err, unix.ECONNREFUSED) {
 			os.Remove(filepath.Join(folder, name))
 		}
 	}

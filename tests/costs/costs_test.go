@@ -16,38 +16,38 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// How much is done to measure a thing. Averages are stable with these.
+// Sizes of the measurements. Averages are stable with these sizes.
 const (
 	holds  = 200
 	leases = 100
 	names  = 1000
 	life   = 1500 * time.Millisecond // the TTL while renewals are counted
-	watch  = 3 * time.Second         // how long waiting is watched
+	watch  = 3 * time.Second         // how long a wait is measured
 )
 
-// A bill is what a store charges. What was not measured is NaN.
+// A bill has the costs of a store. A cost that was not measured is NaN.
 type bill struct {
 	store string
 
-	hold        tally // a lock taken and given back
+	hold        tally // acquire and release of a lock
 	inner, disk float64
-	renewal     tally // of one lease among many, and commands for all of them together
+	renewal     tally // of one lease among many that are renewed together
 	wait        tally // a second of waiting
-	handOver    tally // from one process to another
-	idle        tally // a second of nothing
+	handOff     tally // from one process to another
+	idle        tally // a second without calls
 
 	connsOpen, connsHold, connsWait float64 // open connections of a process
 	heldBytes, heldRows             float64 // of a name that is held
-	restBytes, restRows             float64 // of one that was held before
+	freeBytes, freeRows             float64 // of a name that was held before
 }
 
-// TestCosts measures what cannot depend on the machine or on what else runs there, and compares it
-// with docs/costs.md. With
-// -update it measures everything, on a machine that does nothing else, and writes the page.
+// TestCosts measures the costs that do not depend on the machine or its load, and compares them
+// with docs/costs.md. With -update it measures all costs and writes the page. That needs an idle
+// machine.
 func TestCosts(t *testing.T) {
 	bills := make([]bill, len(subjects))
-	// What a process itself keeps and writes is measured for the whole process, so these stores are
-	// measured one by one.
+	// For some stores the memory and the writes of this whole process are measured. These stores
+	// are measured one by one.
 	for _, alone := range []bool{true, false} {
 		ok := t.Run(fmt.Sprint("alone ", alone), func(t *testing.T) {
 			for i, s := range subjects {
@@ -79,7 +79,7 @@ func TestCosts(t *testing.T) {
 func measure(t *testing.T, s subject) bill {
 	b := bill{store: s.name}
 	l := connect(t, s, "billing-7f9c:4711")
-	pairs(t, l, "warm", 20) // scripts are loaded, statements prepared
+	pairs(t, l, "warm", 20) // loads scripts, prepares statements
 	_, b.connsOpen = s.read()
 
 	_, inner, disk := s.snap()
@@ -87,7 +87,7 @@ func measure(t *testing.T, s subject) bill {
 	_, inner2, disk2 := s.snap()
 	b.inner, b.disk = (inner2-inner)/holds, (disk2-disk)/holds
 
-	b.rest(t, s, l)
+	b.storage(t, s, l)
 	if s.meter == nil || !*update {
 		return b
 	}
@@ -96,9 +96,9 @@ func measure(t *testing.T, s subject) bill {
 	return b
 }
 
-// each measures pairs one by one and returns the median of each figure. A client pings its server
-// once a second, and a slow node of Redlock answers after the pair has ended: the average would
-// depend on the time that the pairs take.
+// each measures pairs one by one and returns the median of each figure. An average would depend on
+// the duration of the pairs, because a client pings its server once a second, and a slow node of
+// Redlock answers after the pair has ended.
 func (s subject) each(t *testing.T, l *distlock.Locker, what string, n int) tally {
 	t.Helper()
 	var all []tally
@@ -122,7 +122,7 @@ func (s subject) each(t *testing.T, l *distlock.Locker, what string, n int) tall
 	}
 }
 
-// connect makes a Locker with connections of its own.
+// connect returns a [distlock.Locker] with its own connections.
 func connect(t *testing.T, s subject, holder string, opts ...distlock.Option) *distlock.Locker {
 	t.Helper()
 	ctx := context.Background()
@@ -148,7 +148,7 @@ func pairs(t *testing.T, l *distlock.Locker, what string, n int) {
 	}
 }
 
-// pair takes and releases a name.
+// pair acquires and releases a name.
 func pair(t *testing.T, l *distlock.Locker, what string, i int) {
 	t.Helper()
 	lease := take(t, l, fmt.Sprintf("%s/%05d", what, i))
@@ -166,7 +166,7 @@ func take(t *testing.T, l *distlock.Locker, name string, opts ...distlock.Option
 	return lease
 }
 
-// read is what has passed over the wire, and how many connections are open.
+// read returns the traffic so far, and the number of open connections.
 func (s subject) read() (tally, float64) {
 	if s.meter == nil {
 		return tally{}, 0
@@ -187,8 +187,8 @@ func or(f float64, ok bool) float64 {
 	return f
 }
 
-// rest measures what names leave behind while they are held and after that.
-func (b *bill) rest(t *testing.T, s subject, l *distlock.Locker) {
+// storage measures the storage of names while they are held and after their release.
+func (b *bill) storage(t *testing.T, s subject, l *distlock.Locker) {
 	bytes, rows := s.size()
 	var all []*distlock.Lease
 	for i := range names {
@@ -201,13 +201,13 @@ func (b *bill) rest(t *testing.T, s subject, l *distlock.Locker) {
 			t.Fatal(err)
 		}
 	}
-	clear(all) // the leases are memory too
-	restBytes, restRows := s.size()
+	clear(all) // frees the memory of the leases
+	freeBytes, freeRows := s.size()
 	b.heldBytes, b.heldRows = (heldBytes-bytes)/names, (heldRows-rows)/names
-	b.restBytes, b.restRows = (restBytes-bytes)/names, (restRows-rows)/names
+	b.freeBytes, b.freeRows = (freeBytes-bytes)/names, (freeRows-rows)/names
 }
 
-// renewals measures what it costs to keep many leases.
+// renewals measures the costs of the renewals of many leases.
 func (b *bill) renewals(t *testing.T, s subject) {
 	var renewed atomic.Int64
 	l := connect(t, s, "billing-7f9c:4711", distlock.TTL(life), distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -216,17 +216,19 @@ func (b *bill) renewals(t *testing.T, s subject) {
 		}
 	}))
 	for i := range leases {
-		// A node of Redlock has a tenth of the TTL, which is short here: on a busy machine it may be too little.
+		// A node of Redlock has a tenth of the TTL, which may be too short on a busy machine.
 		_, err := l.Lock(t.Context(), fmt.Sprintf("kept/%05d", i))
-		for tries := 1; tries < 20 && (errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable)); tries++ {
+		for tries := 1; tries < 20 &&
+			(errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable)); tries++ {
 			_, err = l.Lock(t.Context(), fmt.Sprintf("kept/%05d", i))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(life) // the first renewals come one by one, as the leases did
-	// A busy machine tears apart what is renewed together, and so makes it dearer, and never cheaper: the cheapest of some spans counts.
+	time.Sleep(life) // the first renewals come one by one, like the leases
+	// A busy machine splits renewals that belong together, which only increases the costs. So the
+	// lowest costs of several spans count.
 	for span := range 3 {
 		before, _ := s.read()
 		from := renewed.Load()
@@ -236,14 +238,15 @@ func (b *bill) renewals(t *testing.T, s subject) {
 		if n == 0 {
 			t.Fatal("nothing was renewed")
 		}
-		if one := after.minus(before).over(n); span == 0 || one.trips < b.renewal.trips {
+		if one := after.minus(before).per(n); span == 0 || one.trips < b.renewal.trips {
 			b.renewal = one
 		}
 	}
-	_ = l.ReleaseAll(context.Background()) // on a busy machine some may be lost, which changes no average
+	// On a busy machine some leases may be lost, which changes no average.
+	_ = l.ReleaseAll(context.Background())
 }
 
-// waits measures what one costs who waits, and the hand-over that ends it.
+// waits measures the costs of a waiter, and of the hand-off that ends the wait.
 func (b *bill) waits(t *testing.T, s subject, l *distlock.Locker) {
 	lease := take(t, l, "contended", distlock.TTL(time.Minute))
 	time.Sleep(100 * time.Millisecond)
@@ -251,7 +254,7 @@ func (b *bill) waits(t *testing.T, s subject, l *distlock.Locker) {
 	before, _ := s.read()
 	time.Sleep(watch)
 	after, _ := s.read()
-	b.idle = after.minus(before).over(watch.Seconds())
+	b.idle = after.minus(before).per(watch.Seconds())
 
 	other := connect(t, s, "billing-1a2b:4712")
 	pairs(t, other, "warm", 1)
@@ -265,7 +268,8 @@ func (b *bill) waits(t *testing.T, s subject, l *distlock.Locker) {
 	before, _ = s.read()
 	time.Sleep(watch)
 	after, _ = s.read()
-	b.wait = after.minus(before).over(watch.Seconds()).minus(b.idle) // the holder idles meanwhile
+	// The costs of the idle holder are subtracted.
+	b.wait = after.minus(before).per(watch.Seconds()).minus(b.idle)
 	before, _ = s.read()
 	if err := lease.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
@@ -275,7 +279,7 @@ func (b *bill) waits(t *testing.T, s subject, l *distlock.Locker) {
 		t.Fatal(err)
 	}
 	after, _ = s.read()
-	b.handOver = after.minus(before)
+	b.handOff = after.minus(before)
 	if err := next.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}

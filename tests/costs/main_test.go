@@ -1,4 +1,5 @@
-// Package costs_test measures what a lock costs in each store: commands, bytes and connections. docs/costs.md has what it measured.
+// Package costs_test measures the costs of a lock in each store: commands, bytes and connections.
+// The results are in docs/costs.md.
 package costs_test
 
 import (

@@ -11,40 +11,41 @@ import (
 	"testing"
 )
 
-// A tally is what went over the wire.
+// A tally counts network traffic.
 type tally struct {
-	conns    float64 // that were opened
-	commands float64 // that clients sent
-	trips    float64 // how often a client began to send after it had been answered
+	conns    float64 // opened connections
+	commands float64 // commands that clients sent
+	trips    float64 // times that a client began to send after an answer
 	sent     float64 // bytes
 	received float64
 }
 
 func (a tally) minus(b tally) tally {
-	return tally{a.conns - b.conns, a.commands - b.commands, a.trips - b.trips, a.sent - b.sent, a.received - b.received}
+	return tally{a.conns - b.conns, a.commands - b.commands, a.trips - b.trips, a.sent - b.sent,
+		a.received - b.received}
 }
 
-func (a tally) over(n float64) tally {
+func (a tally) per(n float64) tally {
 	return tally{a.conns / n, a.commands / n, a.trips / n, a.sent / n, a.received / n}
 }
 
-// A meter stands before servers and counts what passes.
+// A meter is a proxy before servers that counts the traffic.
 type meter struct {
-	count func(*stream) int // takes whole commands off the beginning of what a client sent
+	count func(*stream) int // removes complete commands from the stream and counts them
 
 	mu    sync.Mutex
 	total tally
-	open  int // connections that are open now
+	open  int // open connections
 }
 
-// now is what passed until now, and how many connections are open.
+// now returns the traffic so far, and the number of open connections.
 func (m *meter) now() (total tally, open int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.total, m.open
 }
 
-// front returns an address at which the server at another one is reached through the meter.
+// front returns the address of a proxy to a server. The meter counts its traffic.
 func (m *meter) front(t *testing.T, server string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,17 +84,17 @@ func (m *meter) front(t *testing.T, server string) string {
 	return l.Addr().String()
 }
 
-// join passes everything on between two, and counts it.
+// join forwards data between client and server, and counts it.
 func (m *meter) join(client, server net.Conn) {
-	asking := false // the client has sent since it was last answered
+	sending := false // the client has sent data since the last answer
 	in := &stream{}
 	m.add(func() { m.total.conns++; m.open++ })
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		pass(server, client, func(b []byte) {
+		forward(server, client, func(b []byte) {
 			m.add(func() {
-				if !asking {
-					asking = true
+				if !sending {
+					sending = true
 					m.total.trips++
 				}
 				m.total.sent += float64(len(b))
@@ -103,9 +104,9 @@ func (m *meter) join(client, server net.Conn) {
 		})
 	})
 	wg.Go(func() {
-		pass(client, server, func(b []byte) {
+		forward(client, server, func(b []byte) {
 			m.add(func() {
-				asking = false
+				sending = false
 				m.total.received += float64(len(b))
 			})
 		})
@@ -120,8 +121,8 @@ func (m *meter) add(change func()) {
 	change()
 }
 
-// pass copies until one side ends, and ends both.
-func pass(to, from net.Conn, saw func([]byte)) {
+// forward copies data until one side closes, and closes both.
+func forward(to, from net.Conn, saw func([]byte)) {
 	defer to.Close()
 	defer from.Close()
 	b := make([]byte, 64<<10)
@@ -139,13 +140,13 @@ func pass(to, from net.Conn, saw func([]byte)) {
 	}
 }
 
-// A stream is what a client sent and nobody has counted yet.
+// A stream holds data of a client that is not counted yet.
 type stream struct {
 	bytes.Buffer
 	begun bool // the first message was counted
 }
 
-// resp counts commands of Redis: arrays of texts.
+// resp counts commands of Redis: arrays of strings.
 func resp(s *stream) (n int) {
 	for {
 		rest, err := respCommand(s.Bytes())
@@ -175,7 +176,7 @@ func respCommand(b []byte) (rest []byte, err error) {
 	return rest, err
 }
 
-// respNumber reads the number of a line, after its mark.
+// respNumber reads the number of a line, after the type character.
 func respNumber(b []byte) (n int, rest []byte, err error) {
 	line, rest, found := bytes.Cut(b, []byte("\r\n"))
 	if !found || len(line) < 2 {
@@ -185,7 +186,7 @@ func respNumber(b []byte) (n int, rest []byte, err error) {
 	return n, rest, err
 }
 
-// pgwire counts statements of PostgreSQL: those that are executed, prepared or not.
+// pgwire counts executed statements of PostgreSQL, prepared or not.
 func pgwire(s *stream) (n int) {
 	for {
 		kind, err := pgMessage(s)
@@ -201,7 +202,7 @@ func pgwire(s *stream) (n int) {
 func pgMessage(s *stream) (kind byte, err error) {
 	b, mark := s.Bytes(), 1
 	if !s.begun {
-		mark = 0 // the first message has no letter
+		mark = 0 // the first message has no type byte
 	}
 	if len(b) < mark+4 {
 		return 0, io.ErrUnexpectedEOF

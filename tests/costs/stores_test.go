@@ -14,21 +14,21 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A subject is a store whose costs are measured.
+// A subject is a store to measure.
 type subject struct {
 	name  string
 	url   string
-	meter *meter                       // nil: nothing goes over a wire
-	inner func() (float64, bool)       // commands that the server ran, those of scripts included
-	disk  func() (float64, bool)       // bytes that were written for what changed
-	size  func() (bytes, rows float64) // what is kept, and how many things that is
+	meter *meter                       // nil: the store has no network
+	inner func() (float64, bool)       // commands that the server ran, including those of scripts
+	disk  func() (float64, bool)       // bytes written to disk
+	size  func() (bytes, rows float64) // stored bytes, and number of keys or rows
 }
 
-// subjects are made by the names that docs/costs.md gives them.
+// subjects are the stores with their names in docs/costs.md.
 var subjects = []struct {
 	name  string
 	make  func(t *testing.T) subject
-	alone bool // it is measured by what this process does
+	alone bool // the measurement covers this whole process
 }{
 	{"memory", memory, true},
 	{"SQLite", sqlite, true},
@@ -41,13 +41,14 @@ var subjects = []struct {
 func unmeasured() (float64, bool) { return 0, false }
 
 func memory(*testing.T) subject {
-	return subject{url: "memory:", inner: unmeasured, disk: unmeasured, size: func() (float64, float64) { return heap(), 0 }}
+	return subject{url: "memory:", inner: unmeasured, disk: unmeasured,
+		size: func() (float64, float64) { return heap(), 0 }}
 }
 
-// heap is how much memory is in use.
+// heap returns the memory in use.
 func heap() float64 {
 	runtime.GC()
-	runtime.GC() // what had a finalizer
+	runtime.GC() // also frees objects with a finalizer
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
@@ -66,7 +67,8 @@ func sqlite(t *testing.T) subject {
 	}}
 }
 
-// written is how many bytes this process has written to files, where the system tells.
+// written returns the number of bytes that this process has written to files, if the system reports
+// it.
 func written() (float64, bool) {
 	text, err := os.ReadFile("/proc/self/io")
 	if err != nil {
@@ -105,7 +107,8 @@ func redisNodes(t *testing.T, n int) subject {
 			}
 			for line := range strings.Lines(fmt.Sprint(info)) {
 				name, rest, found := strings.Cut(line, ":calls=")
-				if count, _, _ := strings.Cut(rest, ","); found && name != "cmdstat_info" && name != "cmdstat_ping" {
+				if count, _, _ := strings.Cut(rest, ","); found && name != "cmdstat_info" &&
+					name != "cmdstat_ping" {
 					calls, _ := strconv.ParseFloat(count, 64)
 					sum += calls
 				}
@@ -134,7 +137,7 @@ func redisNodes(t *testing.T, n int) subject {
 func postgres(t *testing.T) subject {
 	s, server := postgresServer(t)
 	s.size = func() (float64, float64) {
-		rows := ask(t, server, "select coalesce(sum(b), 0), coalesce(sum(n), 0) from ("+
+		rows := query(t, server, "select coalesce(sum(b), 0), coalesce(sum(n), 0) from ("+
 			"select sum(pg_column_size(k.*)) b, count(*) n from distlock.key k union all select sum(pg_column_size(c.*)), count(*) from distlock.claim c) t")
 		return rows[0], rows[1]
 	}
@@ -158,13 +161,13 @@ func postgresServer(t *testing.T) (subject, *testenv.PostgresServer) {
 	u.Host = s.meter.front(t, server.Addr)
 	s.url = u.String()
 	s.disk = func() (float64, bool) {
-		return ask(t, server, "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")[0], true
+		return query(t, server, "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')")[0], true
 	}
 	return s, server
 }
 
-// ask returns the numbers of a row.
-func ask(t *testing.T, server *testenv.PostgresServer, sql string) []float64 {
+// query returns the numbers of a row.
+func query(t *testing.T, server *testenv.PostgresServer, sql string) []float64 {
 	t.Helper()
 	rows, err := server.Query(context.Background(), sql)
 	if err != nil || len(rows) != 1 {

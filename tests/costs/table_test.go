@@ -13,19 +13,21 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write what was measured into docs/costs.md")
+var update = flag.Bool("update", false, "write the measurements to docs/costs.md")
 
 const page = "../../docs/costs.md"
 
-// A table is a part of the page that is measured.
+// A table is a table of measurements on the page.
 type table struct {
 	mark    string // its name on the page
 	columns []string
 	row     func(b bill) []float64
-	slack   []float64 // for each column, by what part of itself a figure may differ on another machine, or loads; nil: loads
+	// slack is, for each column, the relative difference that is allowed on another machine, or
+	// loads. If slack is nil, it is loads for all columns.
+	slack []float64
 }
 
-// loads is the slack of a column that depends on time or load. Such a column is written and never
+// loads is the slack of a column that depends on time or load. Such a column is written, but never
 // compared.
 const loads = -1
 
@@ -36,28 +38,30 @@ var tables = []table{
 	{"renewal", []string{"round trips for 100 leases", "bytes sent for one", "bytes received for one"}, func(b bill) []float64 {
 		return []float64{b.renewal.trips * leases, b.renewal.sent, b.renewal.received}
 	}, nil},
-	{"wait", []string{"commands in a second", "bytes in a second", "commands of a hand-over", "bytes of a hand-over"}, func(b bill) []float64 {
-		return []float64{b.wait.commands, b.wait.sent + b.wait.received, b.handOver.commands, b.handOver.sent + b.handOver.received}
+	{"wait", []string{"commands in a second", "bytes in a second", "commands of a hand-off", "bytes of a hand-off"}, func(b bill) []float64 {
+		return []float64{b.wait.commands, b.wait.sent + b.wait.received, b.handOff.commands,
+			b.handOff.sent + b.handOff.received}
 	}, nil},
 	{"rest", []string{"held: bytes", "held: keys or rows", "after that: bytes", "after that: keys or rows"}, func(b bill) []float64 {
-		return []float64{b.heldBytes, b.heldRows, b.restBytes, b.restRows}
+		return []float64{b.heldBytes, b.heldRows, b.freeBytes, b.freeRows}
 	}, []float64{loads, 0, loads, 0}},
 	{"conns", []string{"a process that locks", "while it holds 1,000 names", "one more process that waits", "commands in a second of an idle process"}, func(b bill) []float64 {
 		return []float64{b.connsOpen, b.connsHold, b.connsWait, b.idle.commands}
-	}, nil}, // a pool opens more when the machine is slow
+	}, nil}, // a pool opens more connections on a slow machine
 }
 
-// wire are columns that mean nothing where nothing goes over a wire.
-func (b bill) wired() bool { return b.hold.commands > 0 }
+// remote reports whether the store has a network. Most columns have no meaning for other stores.
+func (b bill) remote() bool { return b.hold.commands > 0 }
 
-// text is a table as the page has it.
+// text returns the table in the format of the page.
 func (t table) text(bills []bill) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "| | %s |\n|---|%s\n", strings.Join(t.columns, " | "), strings.Repeat("---|", len(t.columns)))
+	fmt.Fprintf(&s, "| | %s |\n|---|%s\n", strings.Join(t.columns, " | "),
+		strings.Repeat("---|", len(t.columns)))
 	for _, b := range bills {
 		s.WriteString("| " + b.store)
 		for i, v := range t.row(b) {
-			if !b.wired() && t.mark != "rest" && !strings.Contains(t.columns[i], "disk") {
+			if !b.remote() && t.mark != "rest" && !strings.Contains(t.columns[i], "disk") {
 				v = math.NaN()
 			}
 			s.WriteString(" | " + show(v))
@@ -77,8 +81,8 @@ func show(v float64) string {
 	return strconv.FormatFloat(math.Round(v), 'f', -1, 64)
 }
 
-// part finds the table on the page: the whole of it with its marks, and what is between them.
-func (t table) part(page string) (whole, inner string, ok bool) {
+// find returns the table on the page: with its marks, and without them.
+func (t table) find(page string) (whole, inner string, ok bool) {
 	found := regexp.MustCompile("(?s)<!-- measured: " + t.mark + " -->\n(.*?)<!-- end -->\n").FindStringSubmatch(page)
 	if found == nil {
 		return "", "", false
@@ -86,7 +90,7 @@ func (t table) part(page string) (whole, inner string, ok bool) {
 	return found[0], found[1], true
 }
 
-// write writes what was measured into the page. A page with some of the stores would be no help.
+// write writes the measurements to the page. It skips the test if a store is missing.
 func write(t *testing.T, bills []bill) {
 	if slices.ContainsFunc(bills, func(b bill) bool { return b.store == "" }) {
 		t.Skip("a server is missing")
@@ -97,27 +101,28 @@ func write(t *testing.T, bills []bill) {
 	}
 	out := string(text)
 	for _, table := range tables {
-		whole, _, ok := table.part(out)
+		whole, _, ok := table.find(out)
 		if !ok {
-			t.Fatalf("%s has no part %q", page, table.mark)
+			t.Fatalf("%s has no table %q", page, table.mark)
 		}
-		out = strings.Replace(out, whole, "<!-- measured: "+table.mark+" -->\n"+table.text(bills)+"<!-- end -->\n", 1)
+		out = strings.Replace(out, whole,
+			"<!-- measured: "+table.mark+" -->\n"+table.text(bills)+"<!-- end -->\n", 1)
 	}
 	if err := os.WriteFile(page, []byte(out), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// compare compares the stores that were measured with the page.
+// compare compares the measured stores with the page.
 func compare(t *testing.T, bills []bill) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range tables {
-		_, was, ok := table.part(string(text))
+		_, was, ok := table.find(string(text))
 		if !ok {
-			t.Errorf("%s has no part %q", page, table.mark)
+			t.Errorf("%s has no table %q", page, table.mark)
 			continue
 		}
 		if table.slack == nil {
@@ -126,13 +131,13 @@ func compare(t *testing.T, bills []bill) {
 		now := table.text(bills)
 		t.Logf("%s\n%s", table.mark, now)
 		for _, d := range differences(was, now, table.slack) {
-			t.Errorf("%s: %s: %s. If that is meant: go test -count=1 -run '^TestCosts$' ./tests/costs -args -update", page, table.mark, d)
+			t.Errorf("%s: %s: %s. If this is intended: go test -count=1 -run '^TestCosts$' ./tests/costs -args -update", page, table.mark, d)
 		}
 	}
 }
 
-// differences returns in which cells of the measured rows two tables differ, by more than the slack
-// of the column and more than a half.
+// differences returns the cells of the measured rows in which two tables differ by more than the
+// slack of the column and more than 0.5.
 func differences(was, now string, slack []float64) (out []string) {
 	rows := func(text string) map[string][]string {
 		all := map[string][]string{}
@@ -150,7 +155,8 @@ func differences(was, now string, slack []float64) (out []string) {
 	written := rows(was)
 	measured := rows(now)
 	if !slices.Equal(written[""], measured[""]) {
-		return []string{fmt.Sprintf("the columns are %q, and %q were measured", written[""], measured[""])}
+		return []string{fmt.Sprintf("the columns are %q, but %q were measured", written[""],
+			measured[""])}
 	}
 	delete(measured, "")
 	for _, store := range slices.Sorted(maps.Keys(measured)) {
@@ -164,7 +170,7 @@ func differences(was, now string, slack []float64) (out []string) {
 			g, err2 := strconv.ParseFloat(y, 64)
 			close := err == nil && err2 == nil && math.Abs(f-g) <= max(0.5, slack[i]*max(f, g))
 			if row[i] != y && !close && slack[i] != loads {
-				out = append(out, fmt.Sprintf("%s says %q, and %q was measured", store, row[i], y))
+				out = append(out, fmt.Sprintf("%s: the page has %q, but %q was measured", store, row[i], y))
 			}
 		}
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A need finds something on this machine, or says how to get it.
+// A need returns the path of a program on this machine, or an error that says how to get it.
 type need = func() (string, error)
 
-// A kind is a lock client of others.
+// A kind is a lock client other than distlock.
 type kind struct {
 	name  string
-	needs []need // beside Go
+	needs []need // in addition to Go
 	start func(t *testing.T, host, port string) *testenv.HelperProcess
 }
 
@@ -46,15 +46,15 @@ var kinds = []kind{
 	}},
 }
 
-// playProgram is a role: it becomes the program of its first argument. So a program in another
-// language ends with the test as every helper does.
+// playProgram is a role: the process becomes the program of its first argument. So a program in
+// another language ends with the test, like every helper.
 func playProgram(args []string) int {
 	err := syscall.Exec(args[0], args, os.Environ())
 	fmt.Fprintln(os.Stderr, err)
 	return 126
 }
 
-// What the drivers in other languages need is looked for once.
+// The programs for the drivers in other languages are searched once.
 var (
 	python   = sync.OnceValues(findPython)
 	script   = sync.OnceValues(func() (string, error) { return filepath.Abs("testdata/driver.py") })
@@ -62,7 +62,7 @@ var (
 	packages = sync.OnceValues(install)
 )
 
-// have returns what was found, or skips the test. In CI it fails.
+// have returns the path of a needed program, or skips the test. In CI it fails the test.
 func have(t *testing.T, find need) string {
 	t.Helper()
 	path, err := find()
@@ -83,8 +83,8 @@ func have(t *testing.T, find need) string {
 	return ""
 }
 
-// findPython returns a Python that has redis-py. Debian's is asked first: another one in PATH does not
-// see Debian's packages.
+// findPython returns a Python that has redis-py. Debian's Python comes first, because another one
+// in PATH does not see Debian's packages.
 func findPython() (string, error) {
 	var errs []error
 	for _, name := range []string{"/usr/bin/python3", "python3"} {
@@ -109,14 +109,15 @@ func findNode() (string, error) {
 	return path, nil
 }
 
-// install installs the packages of the Node driver where the project keeps what it builds, if that was not done before,
-// and returns the driver that sees them. The folder bears the hash of what it was made of.
+// install installs the packages of the Node driver in the tools folder of the project, if they are
+// not there yet, and returns the path of the driver next to them. The name of the folder has a hash
+// of its sources.
 func install() (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
 		return "", fmt.Errorf("no npm to install the Node clients with: %w", err)
 	}
-	// Helpers run in folders of their own: the path must be whole.
+	// Helpers run in their own folders, so the path must be absolute.
 	tools, err := filepath.Abs("../../.tools")
 	if err != nil {
 		return "", err
@@ -151,14 +152,15 @@ func install() (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("the Node clients could not be installed: npm ci: %w\n%s", err, out)
 	}
-	// The name stands for a whole installation, also while another test run makes the same one.
+	// The rename makes the installation visible only when it is complete. Another test run may make
+	// the same one at the same time.
 	if err := os.Rename(temp, target); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
 	return driver, nil
 }
 
-// A client is a lock client of others, in a process of its own.
+// A client is a lock client other than distlock, in its own process.
 type client struct {
 	*testenv.HelperProcess
 	t    *testing.T
@@ -173,7 +175,7 @@ func start(t *testing.T, k kind, srv *testenv.RedisServer) *client {
 	return &client{k.start(t, host, port), t, k.name}
 }
 
-// in is the client for a subtest.
+// in returns the client for a subtest.
 func (c *client) in(t *testing.T) *client {
 	if c == nil {
 		return nil
@@ -181,8 +183,8 @@ func (c *client) in(t *testing.T) *client {
 	return &client{c.HelperProcess, t, c.kind}
 }
 
-// tell says what to do, and does not wait until it is done.
-func (c *client) tell(verb, key string, args ...any) {
+// send sends a command, and does not wait for the answer.
+func (c *client) send(verb, key string, args ...any) {
 	c.t.Helper()
 	words := []string{verb, key}
 	for _, a := range args {
@@ -194,14 +196,14 @@ func (c *client) tell(verb, key string, args ...any) {
 	c.Say(strings.Join(words, " "))
 }
 
-// ask says what to do, and returns the answer.
-func (c *client) ask(verb, key string, args ...any) string {
+// call sends a command, and returns the answer.
+func (c *client) call(verb, key string, args ...any) string {
 	c.t.Helper()
-	c.tell(verb, key, args...)
+	c.send(verb, key, args...)
 	return c.answer()
 }
 
-// answer returns what the client says next.
+// answer returns the next answer of the client.
 func (c *client) answer() string {
 	c.t.Helper()
 	line, err := c.LineWithin(time.Minute)
@@ -211,15 +213,15 @@ func (c *client) answer() string {
 	return line
 }
 
-// must asks, and fails the test if the answer is another.
+// must sends a command, and fails the test if the answer is not the wanted one.
 func (c *client) must(want, verb, key string, args ...any) {
 	c.t.Helper()
-	if got := c.ask(verb, key, args...); got != want {
+	if got := c.call(verb, key, args...); got != want {
 		c.t.Fatalf("%s: %s: got %q, want %q", c.kind, verb, got, want)
 	}
 }
 
-// silent fails the test if the client has answered already.
+// silent fails the test if the client has already answered.
 func (c *client) silent() {
 	c.t.Helper()
 	if line, err := c.LineWithin(time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {

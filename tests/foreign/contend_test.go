@@ -16,13 +16,14 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// Processes of distlock and of all clients count together under one lock: no count is lost, and everybody gets on.
+// Processes of distlock and of all clients increment one counter under one lock. No increment is
+// lost, and every process makes progress.
 func TestContention(t *testing.T) {
 	srv := testenv.Redis(t)
 	const (
 		span    = 4 * time.Second
 		ourSize = 3
-		size    = 2 // of each kind of others
+		size    = 2 // clients of each other kind
 	)
 	key := "lock:" + rand.Text()
 	var all []*client
@@ -39,11 +40,11 @@ func TestContention(t *testing.T) {
 			}
 		})
 	}
-	for _, c := range all { // all are up before anybody begins
+	for _, c := range all { // all are ready before the first one begins
 		c.must("yes", "take", "ready"+strconv.Itoa(c.PID()), long)
 	}
 	for _, c := range all {
-		c.tell("count", key, long, "counter", span)
+		c.send("count", key, long, "counter", span)
 	}
 	sum := 0
 	for _, c := range all {
@@ -77,10 +78,10 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// fenceList is where distlock writes its fences down, in the order of its rounds.
+// fenceList is the Redis list of the fences of distlock, in the order of its rounds.
 const fenceList = "fences"
 
-// playCounter is a role: distlock counts as the other clients do. Argument: the address.
+// playCounter is a role: distlock counts like the other clients. Argument: the address.
 func playCounter(args []string) int {
 	o, end, err := open(args[0])
 	if err != nil {
@@ -92,10 +93,12 @@ func playCounter(args []string) int {
 	defer plain.Close()
 	return obey(plain, func(key string, ttl time.Duration, tries int, pause time.Duration) (lock, error) {
 		name := strings.TrimPrefix(key, "lock:")
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(tries)*max(pause, time.Second))
+		ctx, cancel := context.WithTimeout(context.Background(),
+			time.Duration(tries)*max(pause, time.Second))
 		defer cancel()
-		// Others tell nobody of their release: distlock looks as often as they do.
-		lease, err := o.Lock(ctx, name, distlock.TTL(ttl), distlock.Backoff(max(pause, poll), max(pause, poll)))
+		// Other clients notify nobody of their release, so distlock polls as often as they do.
+		lease, err := o.Lock(ctx, name, distlock.TTL(ttl),
+			distlock.Backoff(max(pause, poll), max(pause, poll)))
 		if err != nil {
 			return nil, err
 		}

@@ -15,20 +15,20 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A law is a sentence about distlock and a client of others on one key.
-type law struct {
-	says  string
-	check func(p *pair)
+// A rule is a sentence about distlock and another client on one key.
+type rule struct {
+	sentence string
+	check    func(p *pair)
 }
 
-var laws = []law{
-	{"what another client holds is refused, and the error names it", func(p *pair) {
+var rules = []rule{
+	{"a lock of another client is refused, and the error names the client", func(p *pair) {
 		p.other.must("yes", "take", p.key, long)
 		p.untouched(func() { p.refused(long-soon, long) })
 		p.other.must("yes", "release", p.key)
 		p.ok(p.lock().Unlock(p.ctx))
 	}},
-	{"a wait that ends names the other client, and leaves nothing in its way", func(p *pair) {
+	{"a wait that ends names the other client, and leaves nothing behind", func(p *pair) {
 		p.other.must("yes", "take", p.key, long)
 		ctx, cancel := context.WithTimeout(p.ctx, short)
 		defer cancel()
@@ -40,9 +40,9 @@ var laws = []law{
 		p.other.must("yes", "release", p.key)
 		p.other.must("yes", "take", p.key, long)
 	}},
-	{"a release by another client is found within one poll", func(p *pair) {
+	{"a release by another client is found within one poll interval", func(p *pair) {
 		p.other.must("yes", "take", p.key, long)
-		got := p.wait() // polls after a second at most
+		got := p.wait() // polls within a second
 		p.waiting(got)
 		released := time.Now()
 		p.other.must("yes", "release", p.key)
@@ -51,7 +51,7 @@ var laws = []law{
 	{"the end of another client's TTL is found at once, and not before", func(p *pair) {
 		began := time.Now()
 		p.other.must("yes", "take", p.key, short)
-		// Polls would come after 10 s only.
+		// Polls would come only after 10 s.
 		got := p.wait(distlock.Backoff(time.Second, time.Minute))
 		ends := began.Add(short)
 		p.ok(p.granted(got, ends, ends.Add(soon)).Unlock(p.ctx))
@@ -68,7 +68,7 @@ var laws = []law{
 		}
 		p.ok(p.granted(got, began.Add(alive), began.Add(alive+soon)).Unlock(p.ctx))
 	}},
-	{"what distlock holds is refused to another client until the last of it is released", func(p *pair) {
+	{"a lock of distlock is refused to another client until its last holder releases it", func(p *pair) {
 		for _, h := range holds {
 			a := h.take(p, long)
 			p.untouched(func() { p.other.must("no", "take", p.key, long) })
@@ -79,7 +79,7 @@ var laws = []law{
 				p.other.must("no", "take", p.key, long)
 				a = b
 			}
-			p.other.tell("await", p.key, long, poll, soon)
+			p.other.send("await", p.key, long, poll, soon)
 			time.Sleep(5 * poll)
 			p.other.silent()
 			a.release()
@@ -90,20 +90,20 @@ var laws = []law{
 			p.other.must("yes", "release", p.key)
 		}
 	}},
-	{"what distlock renews is refused to another client all the time", func(p *pair) {
+	{"a lock that distlock renews is refused to another client all the time", func(p *pair) {
 		type renewed struct {
 			*pair
 			held
 		}
 		var all []renewed
 		for _, h := range holds {
-			b := p.beside()
+			b := p.onOtherKey()
 			all = append(all, renewed{b, h.take(b, alive)})
 		}
 		for end := time.Now().Add(2 * alive); time.Now().Before(end); time.Sleep(poll) {
 			for _, r := range all {
-				got := p.other.ask("take", r.key, long)
-				r.renew() // fails if it was lost: then the other may have it
+				got := p.other.call("take", r.key, long)
+				r.renew() // fails if the lock was lost; then the other client may have it
 				if got != "no" {
 					p.t.Fatalf("while it was held: %s", got)
 				}
@@ -118,7 +118,7 @@ var laws = []law{
 		for range 20 {
 			r := p.request(driver.Whole, driver.Whole, long)
 			p.acquire(r)
-			p.other.tell("hammer", p.key, long, soon)
+			p.other.send("hammer", p.key, long, soon)
 			for _, r.Weight = range []int64{3, 2, 1} {
 				p.acquire(r)
 				p.other.silent()
@@ -129,15 +129,15 @@ var laws = []law{
 			}
 		}
 	}},
-	{"what a killed holder had is free for another client after its TTL", func(p *pair) {
+	{"the lock of a killed holder is free for another client after its TTL", func(p *pair) {
 		const ttl = 5 * time.Second
 		began := time.Now()
 		var killed []*pair
 		for _, h := range holds {
-			b := p.beside()
+			b := p.onOtherKey()
 			holder := testenv.Helper(p.t, "holder", p.srv.Addr, b.name, h.name, ttl.String())
 			if line := holder.Line(); line != "held" {
-				p.t.Fatalf("the holder says %q", line)
+				p.t.Fatalf("the holder printed %q", line)
 			}
 			holder.Kill()
 			p.other.must("no", "take", b.key, long)
@@ -146,14 +146,14 @@ var laws = []law{
 		for _, b := range killed {
 			p.other.must("yes", "await", b.key, long, poll, ttl+soon)
 			if took := time.Since(began); took < ttl {
-				p.t.Fatalf("taken after %v, before the TTL was over", took)
+				p.t.Fatalf("taken after %v, before the TTL expired", took)
 			}
 		}
 	}},
 	{"a late call of another client touches no claim", func(p *pair) {
 		for _, h := range holds {
 			p.other.must("yes", "take", p.key, short)
-			p.ok(p.lock().Unlock(p.ctx)) // waits for the end of the other
+			p.ok(p.lock().Unlock(p.ctx)) // waits until the other lock expires
 			a := h.take(p, long)
 			p.untouched(func() {
 				p.other.must("no", "renew", p.key, short)
@@ -169,7 +169,8 @@ var laws = []law{
 			p.acquire(late)
 			p.other.must("yes", "await", p.key, long, poll, soon)
 			p.untouched(func() {
-				if _, err := p.ours.store.Renew(p.ctx, driver.Renewal{ID: late.ID, TTL: long}); !errors.Is(err, driver.ErrNotHeld) {
+				_, err := p.ours.store.Renew(p.ctx, driver.Renewal{ID: late.ID, TTL: long})
+				if !errors.Is(err, driver.ErrNotHeld) {
 					p.t.Errorf("%s: renew: %v", h.name, err)
 				}
 				if err := p.ours.store.Release(p.ctx, late.ID); !errors.Is(err, driver.ErrNotHeld) {
@@ -183,7 +184,7 @@ var laws = []law{
 			p.other.must("yes", "release", p.key)
 		}
 	}},
-	{"a lease that was lost to another client says so", func(p *pair) {
+	{"a lease that was lost to another client reports the loss", func(p *pair) {
 		lease := p.lock(distlock.TTL(short), distlock.NoRenewal())
 		p.other.must("yes", "await", p.key, long, poll, soon)
 		if err := lease.Err(); !errors.Is(err, distlock.ErrLost) {
@@ -196,7 +197,7 @@ var laws = []law{
 		})
 		p.other.must("yes", "release", p.key)
 	}},
-	{"a key that was deleted by hand and taken by another client is lost", func(p *pair) {
+	{"a lease whose key was deleted and taken by another client is lost", func(p *pair) {
 		lease := p.lock(distlock.TTL(short))
 		_, err := p.srv.Do(p.ctx, "DEL", p.key)
 		p.ok(err)
@@ -205,14 +206,14 @@ var laws = []law{
 			select {
 			case <-lease.Done():
 			case <-time.After(soon):
-				p.t.Error("nobody told the holder")
+				p.t.Error("the holder was not notified")
 			}
 			if err := lease.Unlock(p.ctx); !errors.Is(err, distlock.ErrLost) {
 				p.t.Errorf("Unlock: %v", err)
 			}
 		})
 	}},
-	{"fences rise across the turns of another client", func(p *pair) {
+	{"fences rise although another client holds the lock in between", func(p *pair) {
 		var last uint64
 		for range 5 {
 			lease := p.lock(distlock.Backoff(poll, poll))
@@ -234,9 +235,9 @@ func TestExclusion(t *testing.T) {
 			t.Parallel()
 			srv := testenv.Redis(t, testenv.Shared())
 			other := start(t, k, srv)
-			for _, l := range laws {
-				if !t.Run(l.says, func(t *testing.T) { l.check(newPair(t, srv, other)) }) {
-					other = start(t, k, srv) // the old one may have an answer to give that nobody waits for
+			for _, r := range rules {
+				if !t.Run(r.sentence, func(t *testing.T) { r.check(newPair(t, srv, other)) }) {
+					other = start(t, k, srv) // the old client may still send an answer
 				}
 			}
 		})
@@ -247,7 +248,7 @@ func TestExclusion(t *testing.T) {
 type hold struct {
 	name          string
 	weight, limit int64
-	shared        bool // there is room for a second one
+	shared        bool // a second holder is possible
 }
 
 var holds = []hold{
@@ -256,10 +257,10 @@ var holds = []hold{
 	{"counted", 2, 5, true},
 }
 
-// held is a key in distlock's hand. Its renew may do nothing: leases renew themselves.
+// held is a key that distlock holds. Its renew may do nothing, because leases renew themselves.
 type held struct{ renew, release func() }
 
-// take takes the key as a caller does: by Lock, by RLock, or as the kinds that count will.
+// take acquires the key like a caller: by TryLock, by TryRLock, or like the kinds that count.
 func (h hold) take(p *pair, ttl time.Duration) held {
 	p.t.Helper()
 	if h.name == "counted" {
@@ -282,14 +283,17 @@ func (h hold) take(p *pair, ttl time.Duration) held {
 	}
 }
 
-func (h hold) lease(ctx context.Context, o ours, name string, ttl time.Duration) (*distlock.Lease, error) {
+func (h hold) lease(
+	ctx context.Context, o ours, name string, ttl time.Duration,
+) (*distlock.Lease, error) {
 	if h.shared {
 		return o.TryRLock(ctx, name, distlock.TTL(ttl))
 	}
 	return o.TryLock(ctx, name, distlock.TTL(ttl))
 }
 
-// playHolder is a role: it holds a key until it is killed. Arguments: address, name, hold and TTL.
+// playHolder is a role: the process holds a key until it is killed. Arguments: address, name, hold
+// and TTL.
 func playHolder(args []string) int {
 	if err := holdOn(args[0], args[1], args[2], args[3]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -313,7 +317,8 @@ func holdOn(addr, name, how, ttl string) error {
 		switch {
 		case h.name != how:
 		case how == "counted":
-			r := driver.Request{ID: driver.ID{Key: name, Owner: rand.Text()}, Weight: h.weight, Limit: h.limit, TTL: d}
+			r := driver.Request{ID: driver.ID{Key: name, Owner: rand.Text()}, Weight: h.weight,
+				Limit: h.limit, TTL: d}
 			if res, err := o.store.Acquire(ctx, r); err != nil || !res.Granted {
 				return fmt.Errorf("not granted: %+v, %w", res, err)
 			}
@@ -323,5 +328,5 @@ func holdOn(addr, name, how, ttl string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("nobody holds a key in the way %q", how)
+	return fmt.Errorf("unknown hold %q", how)
 }

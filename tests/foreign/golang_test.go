@@ -18,13 +18,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A lock is one of another client's, held.
+// A lock is a held lock of another client.
 type lock interface {
 	renew(ttl time.Duration) (bool, error)
 	release() (bool, error)
 }
 
-// A takeFunc takes a lock of another client's, in as many tries as given. It returns nil if it is refused.
+// A takeFunc acquires a lock of another client, with the given number of tries. It returns nil if
+// the lock is refused.
 type takeFunc func(key string, ttl time.Duration, tries int, pause time.Duration) (lock, error)
 
 // playRedislock is a role: github.com/bsm/redislock.
@@ -33,7 +34,7 @@ func playRedislock(args []string) int {
 	locker := redislock.New(client)
 	return obey(client, func(key string, ttl time.Duration, tries int, pause time.Duration) (lock, error) {
 		retry := redislock.LimitRetry(redislock.LinearBackoff(pause), tries-1)
-		// Without a deadline it would give up after the TTL.
+		// Without a deadline redislock would give up after the TTL.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		l, err := locker.Obtain(ctx, key, ttl, &redislock.Options{RetryStrategy: retry})
@@ -67,8 +68,10 @@ func playRedsync(args []string) int {
 	client := dial(args)
 	rs := redsync.New(pool.NewPool(client))
 	return obey(client, func(key string, ttl time.Duration, tries int, pause time.Duration) (lock, error) {
-		// By default a call may take a twentieth of the TTL. On a busy machine it needs more: as long as the TTL, after which it counts for nothing.
-		m := rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(tries), redsync.WithRetryDelay(pause), redsync.WithTimeoutFactor(1))
+		// By default a call may take a twentieth of the TTL, which is too short on a busy machine.
+		// The whole TTL is the longest useful time.
+		m := rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(tries),
+			redsync.WithRetryDelay(pause), redsync.WithTimeoutFactor(1))
 		err := m.Lock()
 		if taken(err) {
 			return nil, nil
@@ -82,7 +85,7 @@ type redsyncLock struct{ m *redsync.Mutex }
 func (l redsyncLock) renew(time.Duration) (bool, error) { return settle(l.m.Extend()) }
 func (l redsyncLock) release() (bool, error)            { return settle(l.m.Unlock()) }
 
-// settle makes a refusal of redsync no error.
+// settle turns a refusal of redsync into false.
 func settle(ok bool, err error) (bool, error) {
 	if taken(err) || errors.Is(err, redsync.ErrLockAlreadyExpired) {
 		return false, nil
@@ -99,14 +102,14 @@ func dial(args []string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: net.JoinHostPort(args[0], args[1])})
 }
 
-// An actor does what the test tells it with locks of another client.
+// An actor runs the commands of the test on locks of another client.
 type actor struct {
 	redis *redis.Client
 	take  takeFunc
 	locks map[string]lock
 }
 
-// obey answers line by line until there is no more.
+// obey answers commands line by line until the input ends.
 func obey(client *redis.Client, take takeFunc) int {
 	a := actor{redis: client, take: take, locks: map[string]lock{}}
 	lines := bufio.NewScanner(os.Stdin)
@@ -137,7 +140,7 @@ func (a *actor) do(words []string) (string, error) {
 	case "count":
 		return a.count(key, ms(rest[0]), rest[1], ms(rest[2]))
 	}
-	return "", fmt.Errorf("no verb is called %q", verb)
+	return "", fmt.Errorf("unknown verb %q", verb)
 }
 
 func (a *actor) get(key string, ttl time.Duration, tries int, pause time.Duration) (bool, error) {
@@ -165,7 +168,9 @@ func (a *actor) hammer(key string, ttl, limit time.Duration) (string, error) {
 	return fmt.Sprint("no ", tries), nil
 }
 
-func (a *actor) count(key string, ttl time.Duration, counter string, span time.Duration) (string, error) {
+func (a *actor) count(
+	key string, ttl time.Duration, counter string, span time.Duration,
+) (string, error) {
 	rounds := 0
 	for end := time.Now().Add(span); time.Now().Before(end); {
 		const pause = 5 * time.Millisecond
@@ -192,7 +197,7 @@ func (a *actor) count(key string, ttl time.Duration, counter string, span time.D
 	return fmt.Sprint("did ", rounds), nil
 }
 
-// increment adds 1 to a counter in a way that loses what others add meanwhile.
+// increment adds 1 to a counter without atomicity: increments of others in this time are lost.
 func increment(client *redis.Client, counter string) error {
 	ctx := context.Background()
 	n, err := client.Get(ctx, counter).Int()
@@ -203,7 +208,7 @@ func increment(client *redis.Client, counter string) error {
 	return client.Set(ctx, counter, n+1, 0).Err()
 }
 
-// between is how long a client leaves the lock alone after each round.
+// between returns the pause of a client after each round.
 func between() time.Duration { return 5*time.Millisecond + rand.N(10*time.Millisecond) }
 
 func yes(ok bool, err error) (string, error) {
@@ -216,7 +221,7 @@ func yes(ok bool, err error) (string, error) {
 func ms(s string) time.Duration {
 	n, err := strconv.Atoi(s)
 	if err != nil {
-		panic(err) // the test says numbers
+		panic(err) // the test sends numbers
 	}
 	return time.Duration(n) * time.Millisecond
 }

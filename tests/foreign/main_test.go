@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 		"counter":   playCounter,
 	})
 	flag.Parse()
-	// The tests wait most of their time. They need no processor for that.
+	// The tests mostly wait, which needs no processor.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}

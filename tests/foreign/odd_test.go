@@ -11,8 +11,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// endless takes a key without expiry, and returns how to give it back.
-func endless(t *testing.T, p *pair) (giveBack func()) {
+// endless takes a key without expiry, and returns a function that releases it.
+func endless(t *testing.T, p *pair) (release func()) {
 	if p.other != nil {
 		p.other.must("yes", "take", p.key, 0)
 		return func() { p.other.must("yes", "release", p.key) }
@@ -26,11 +26,11 @@ func endless(t *testing.T, p *pair) (giveBack func()) {
 	}
 }
 
-// A key without expiry is polled, named in the error, and not stolen.
+// A key without expiry is polled and never taken over, and the error names its holder.
 func TestEndless(t *testing.T) {
 	t.Parallel()
 	check := func(t *testing.T, p *pair) {
-		giveBack := endless(t, p)
+		release := endless(t, p)
 		p.untouched(func() {
 			p.refused(0, 0)
 			ctx, cancel := context.WithTimeout(p.ctx, short)
@@ -40,9 +40,9 @@ func TestEndless(t *testing.T) {
 		})
 		got := p.wait()
 		p.waiting(got)
-		given := time.Now()
-		giveBack()
-		p.ok(p.granted(got, given, time.Now().Add(time.Second+soon)).Unlock(p.ctx))
+		released := time.Now()
+		release()
+		p.ok(p.granted(got, released, time.Now().Add(time.Second+soon)).Unlock(p.ctx))
 	}
 	t.Run("SET", func(t *testing.T) {
 		t.Parallel()
@@ -59,10 +59,11 @@ func TestEndless(t *testing.T) {
 	})
 }
 
-// A key that holds no string is an error of its own, not a lock, and nothing is written.
+// A key of another type is not a lock: calls return ErrInvalid and write nothing.
 func TestWrongType(t *testing.T) {
 	t.Parallel()
-	for _, command := range [][]string{{"RPUSH", "x"}, {"HSET", "a", "b"}, {"SADD", "x"}, {"ZADD", "1", "x"}} {
+	for _, command := range [][]string{{"RPUSH", "x"}, {"HSET", "a", "b"}, {"SADD", "x"},
+		{"ZADD", "1", "x"}} {
 		t.Run(command[0], func(t *testing.T) {
 			t.Parallel()
 			p := newPair(t, testenv.Redis(t, testenv.Shared()), nil)
@@ -95,10 +96,10 @@ func TestWrongType(t *testing.T) {
 			if after != before {
 				t.Error("the key was changed")
 			}
-			beside, err := p.srv.Do(p.ctx, "KEYS", "{"+p.key+"}*")
+			others, err := p.srv.Do(p.ctx, "KEYS", "{"+p.key+"}*")
 			p.ok(err)
-			if keys := beside.([]any); len(keys) > 0 {
-				t.Errorf("left beside it: %v", keys)
+			if keys := others.([]any); len(keys) > 0 {
+				t.Errorf("left next to it: %v", keys)
 			}
 		})
 	}

@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	long  = 20 * time.Second      // a TTL that does not end during a test
-	short = 2 * time.Second       // one that does, and outlives the next steps on a machine that stands still for a moment
-	alive = 4 * time.Second       // one that is renewed in time, on a busy machine too
-	poll  = 20 * time.Millisecond // between two tries of a client that waits
-	soon  = 5 * time.Second       // what happens at once happens within this, on a busy machine too
+	long = 20 * time.Second // a TTL that does not expire during a test
+	// A TTL that expires, but not before the next steps in a short scheduler stall.
+	short = 2 * time.Second
+	alive = 4 * time.Second       // a TTL that is renewed in time, also on a busy machine
+	poll  = 20 * time.Millisecond // between two tries of a waiting client
+	soon  = 5 * time.Second       // the limit for an immediate action on a busy machine
 )
 
-// another is how distlock calls a holder that is not distlock.
+// another is the name that distlock shows for a holder that is not distlock.
 const another = "another client"
 
-// ours is distlock as one process has it.
+// ours is distlock in one process.
 type ours struct {
 	*distlock.Locker
 	store *redis.Store
@@ -63,18 +64,18 @@ func connect(t *testing.T, srv *testenv.RedisServer) ours {
 	return o
 }
 
-// A pair is distlock and a client of others, on one key.
+// A pair is distlock and another client, on one key.
 type pair struct {
 	t     *testing.T
 	ctx   context.Context
 	srv   *testenv.RedisServer
 	ours  ours
 	other *client
-	name  string // as distlock calls it
-	key   string // as Redis and others do
+	name  string // in distlock
+	key   string // in Redis and other clients
 }
 
-// newPair makes a pair of distlock and a client, which may be nil, on a key of their own.
+// newPair returns a pair of distlock and a client, which may be nil, on a new key.
 func newPair(t *testing.T, srv *testenv.RedisServer, other *client) *pair {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
@@ -82,16 +83,16 @@ func newPair(t *testing.T, srv *testenv.RedisServer, other *client) *pair {
 	return &pair{t, ctx, srv, connect(t, srv), other.in(t), name, "lock:" + name}
 }
 
-// beside is the same pair on another key.
-func (p *pair) beside() *pair {
+// onOtherKey returns the same pair on another key.
+func (p *pair) onOtherKey() *pair {
 	b := *p
 	b.name = rand.Text()
 	b.key = "lock:" + b.name
 	return &b
 }
 
-// refused checks that distlock cannot have the key in any way, and says who has it and for how long yet. A holder
-// without expiry has 0 left.
+// refused checks that distlock cannot acquire the key in any mode, and that the error has the
+// holder and the time left. A holder without expiry has 0 left.
 func (p *pair) refused(least, most time.Duration) {
 	p.t.Helper()
 	_, err := p.ours.TryLock(p.ctx, p.name)
@@ -111,13 +112,16 @@ func (p *pair) named(err error, least, most time.Duration) {
 	if !errors.Is(err, distlock.ErrHeld) || !errors.As(err, &held) {
 		p.t.Fatalf("got %v, want ErrHeld", err)
 	}
-	if held.Name != p.name || held.Holder != another || held.Fence != 0 || held.Left < least || held.Left > most+time.Millisecond {
-		p.t.Fatalf("got %v (fence %d), want it held by %s with %v to %v left", err, held.Fence, another, least, most)
+	if held.Name != p.name || held.Holder != another || held.Fence != 0 || held.Left < least ||
+		held.Left > most+time.Millisecond {
+		p.t.Fatalf("got %v (fence %d), want held by %s with %v to %v left", err, held.Fence, another,
+			least, most)
 	}
 }
 
 func (p *pair) request(weight, limit int64, ttl time.Duration) driver.Request {
-	return driver.Request{ID: driver.ID{Key: p.name, Owner: rand.Text()}, Weight: weight, Limit: limit, TTL: ttl, Holder: "ours"}
+	return driver.Request{ID: driver.ID{Key: p.name, Owner: rand.Text()}, Weight: weight, Limit: limit,
+		TTL: ttl, Holder: "ours"}
 }
 
 func (p *pair) acquire(r driver.Request) driver.Result {
@@ -143,14 +147,14 @@ func (p *pair) ok(err error) {
 	}
 }
 
-// A grant is what a wait in the background came to.
+// A grant is the result of a wait in the background.
 type grant struct {
 	lease *distlock.Lease
 	err   error
 	at    time.Time
 }
 
-// wait waits for the lock in the background, and returns when it stands in line.
+// wait acquires the lock in the background, and returns when the call is in the queue.
 func (p *pair) wait(opts ...distlock.Option) <-chan grant {
 	p.t.Helper()
 	got := make(chan grant, 1)
@@ -158,23 +162,23 @@ func (p *pair) wait(opts ...distlock.Option) <-chan grant {
 		lease, err := p.ours.Lock(p.ctx, p.name, opts...)
 		got <- grant{lease, err, time.Now()}
 	}()
-	inLine(p.t, p.ours, p.name, 1)
+	inQueue(p.t, p.ours, p.name, 1)
 	return got
 }
 
-// inLine returns when n wait for a name.
-func inLine(t *testing.T, o ours, name string, n int) {
+// inQueue waits until n callers are in the queue of a name.
+func inQueue(t *testing.T, o ours, name string, n int) {
 	t.Helper()
 	for end := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
 		why, err := o.Why(context.Background(), name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(why.Line) == n {
+		if len(why.Waiters) == n {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d do not wait: %v", n, why)
+			t.Fatalf("want %d waiters: %v", n, why)
 		}
 	}
 }
@@ -185,12 +189,12 @@ func (p *pair) granted(got <-chan grant, least, most time.Time) *distlock.Lease 
 	g := <-got
 	p.ok(g.err)
 	if g.at.Before(least) || g.at.After(most) {
-		p.t.Fatalf("granted %v after it could be, want 0 to %v", g.at.Sub(least), most.Sub(least))
+		p.t.Fatalf("granted after %v, want 0 to %v", g.at.Sub(least), most.Sub(least))
 	}
 	return g.lease
 }
 
-// waiting fails the test if a wait is over.
+// waiting fails the test if a wait has ended.
 func (p *pair) waiting(got <-chan grant) {
 	p.t.Helper()
 	select {
@@ -200,7 +204,7 @@ func (p *pair) waiting(got <-chan grant) {
 	}
 }
 
-// state is what lies under the key: its value, and when it ends by Redis's clock in ms.
+// state returns the value of the key, and the time of its expiry by the clock of Redis in ms.
 func (p *pair) state() string {
 	p.t.Helper()
 	value, err := p.srv.Do(p.ctx, "GET", p.key)
@@ -210,12 +214,12 @@ func (p *pair) state() string {
 	return fmt.Sprint(value, " until ", ends)
 }
 
-// untouched fails the test if f changed what lies under the key.
+// untouched fails the test if f changed the key.
 func (p *pair) untouched(f func()) {
 	p.t.Helper()
 	before := p.state()
 	f()
 	if after := p.state(); after != before {
-		p.t.Fatalf("the key was %s, and is now %s", before, after)
+		p.t.Fatalf("the key was %s, but is now %s", before, after)
 	}
 }

@@ -18,10 +18,10 @@ import (
 
 func outlives(f driver.Features) bool { return f.Detached }
 
-// processes is how many share a store.
+// processes is the number of processes that share a store.
 const processes = 3
 
-// crons makes a Cron for each process.
+// crons returns a [distlock.Cron] for each process.
 func crons(t *testing.T, url string, o *distlock.CronOptions) (out []*distlock.Cron) {
 	t.Helper()
 	for range processes {
@@ -34,8 +34,11 @@ func crons(t *testing.T, url string, o *distlock.CronOptions) (out []*distlock.C
 	return out
 }
 
-// fireAll has all processes come to a fire at once. It returns how many ran the job.
-func fireAll(t *testing.T, all []*distlock.Cron, at time.Time, job func(ctx context.Context) error) int64 {
+// fireAll lets all processes reach a fire at the same time. It returns the number of processes that
+// ran the job.
+func fireAll(
+	t *testing.T, all []*distlock.Cron, at time.Time, job func(ctx context.Context) error,
+) int64 {
 	t.Helper()
 	var runs atomic.Int64
 	var wg sync.WaitGroup
@@ -44,7 +47,7 @@ func fireAll(t *testing.T, all []*distlock.Cron, at time.Time, job func(ctx cont
 			for {
 				ran, err := c.Run(t.Context(), "report", at, job)
 				if !ran && errors.Is(err, distlock.ErrUnavailable) && t.Context().Err() == nil {
-					continue // a file may be in use for long on a busy machine
+					continue // on a busy machine, a file may be in use for long
 				}
 				if err != nil {
 					t.Error(err)
@@ -60,8 +63,8 @@ func fireAll(t *testing.T, all []*distlock.Cron, at time.Time, job func(ctx cont
 	return runs.Load()
 }
 
-// Each fire is run by one of three processes that come to it at once, and by none that comes later, though it failed. Fires that come while one
-// runs are skipped, for good.
+// One of three processes that reach a fire at the same time runs it. No process that comes later
+// runs it again, even if the job failed. Fires during a run are skipped for ever.
 func TestCron(t *testing.T) {
 	t.Parallel()
 	onEach(t, keeps, func(t *testing.T, url string) {
@@ -77,7 +80,7 @@ func TestCron(t *testing.T) {
 		}
 		for i := range 5 {
 			if n := fireAll(t, all, night(i), quick); n != 0 {
-				t.Errorf("%d ran fire %d, which was done", n, i)
+				t.Errorf("%d ran fire %d again", n, i)
 			}
 		}
 		during := int64(-1)
@@ -85,7 +88,7 @@ func TestCron(t *testing.T) {
 			during = fireAll(t, all[1:], night(6), quick)
 			return nil
 		}); n != 1 || during != 0 {
-			t.Errorf("%d ran a fire, and meanwhile %d the next", n, during)
+			t.Errorf("%d ran a fire, and during it %d ran the next", n, during)
 		}
 		if n := fireAll(t, all, night(6), quick); n != 0 || calls.Load() != 5 {
 			t.Errorf("%d ran a fire that was skipped; %d calls in all", n, calls.Load())
@@ -110,15 +113,16 @@ func TestCron_overlap(t *testing.T) {
 			during = fireAll(t, all[1:], now.Add(time.Minute), func(context.Context) error { return nil })
 			return nil
 		}); n != 1 || during != 1 {
-			t.Errorf("%d ran a fire, and meanwhile %d the next", n, during)
+			t.Errorf("%d ran a fire, and during it %d ran the next", n, during)
 		}
 	})
 }
 
-// A majority and advisory locks keep no records, and advisory locks end with their process: who needs more is told when it is made.
+// A majority and advisory locks keep no records, and advisory locks end with their process.
+// Constructors that need more return an error.
 func TestCron_refused(t *testing.T) {
 	t.Parallel()
-	for what, tt := range map[string]struct {
+	for name, tt := range map[string]struct {
 		needs func(driver.Features) bool
 		make  func(t *testing.T, url string) error
 	}{
@@ -127,7 +131,8 @@ func TestCron_refused(t *testing.T) {
 			return err
 		}},
 		"idempotency": {keeps, func(t *testing.T, url string) error {
-			_, err := httpidempotency.Middleware(locker(t, url), time.Hour, &httpidempotency.Options{Scope: httpidempotency.SharedScope})
+			_, err := httpidempotency.Middleware(locker(t, url), time.Hour,
+				&httpidempotency.Options{Scope: httpidempotency.SharedScope})
 			return err
 		}},
 		"gocron": {outlives, func(t *testing.T, url string) error {
@@ -135,10 +140,11 @@ func TestCron_refused(t *testing.T) {
 			return err
 		}},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			onEach(t, func(f driver.Features) bool { return !tt.needs(f) }, func(t *testing.T, url string) {
 				err := tt.make(t, url)
-				if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "store "+name) {
+				if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) ||
+					!strings.Contains(fmt.Sprint(err), "store "+name) {
 					t.Errorf("store %s: %v", name, err)
 				}
 			})

@@ -16,32 +16,34 @@ import (
 
 func detects(f driver.Features) bool { return f.Queue && f.Value }
 
-// A task is one party of a circle: what it holds, and what it wants under that.
+// A task is one member of a cycle: the lease that it holds, and the call that it makes under it.
 type task struct {
 	lease *distlock.Lease
 	wants func(ctx context.Context) (*distlock.Lease, error)
 }
 
-// meet has all tasks wait for each other. It returns what the last of them was told, after checking that nobody else was told anything, and that
-// all others got what they wanted when it had given back what it held.
+// meet lets all tasks wait for each other and returns the error of the last task. It checks that
+// only the last task gets an error, and that all others get their lease after the last task has
+// released its own.
 func meet(t *testing.T, tasks []task) *distlock.DeadlockError {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*soon)
 	defer cancel()
-	var told *distlock.DeadlockError
+	var found *distlock.DeadlockError
 	var wg sync.WaitGroup
 	formed := testenv.NewStopwatch(t)
 	for i, one := range tasks {
 		wg.Go(func() {
 			lease, err := one.wants(one.lease.Context(ctx))
 			switch last := i == len(tasks)-1; {
-			case last && !errors.As(err, &told):
-				t.Errorf("the youngest of the circle got %v, %v", lease, err)
+			case last && !errors.As(err, &found):
+				t.Errorf("the youngest task of the cycle got %v, %v", lease, err)
 			case last:
 				took := formed.Elapsed()
-				t.Logf("told after %v: %v", took.Round(time.Millisecond), err)
-				if took > 4*time.Second { // the bound of 2 s is shown in virtual time; machines of tests are slow at times
-					t.Errorf("told after %v", took)
+				t.Logf("found after %v: %v", took.Round(time.Millisecond), err)
+				// Tests in virtual time check the bound of 2 s; test machines may be slow.
+				if took > 4*time.Second {
+					t.Errorf("found after %v", took)
 				}
 			case err != nil:
 				t.Errorf("task %d: %v", i, err)
@@ -52,10 +54,11 @@ func meet(t *testing.T, tasks []task) *distlock.DeadlockError {
 		})
 	}
 	wg.Wait()
-	return told
+	return found
 }
 
-// Three processes wait for each other: the youngest is told, with the whole circle, within two seconds.
+// Three processes wait for each other. The youngest gets an error with the whole cycle within two
+// seconds.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	onEach(t, detects, func(t *testing.T, url string) {
@@ -71,22 +74,24 @@ func TestDeadlock(t *testing.T) {
 			}})
 			time.Sleep(2 * time.Millisecond) // fences follow clocks that count in milliseconds
 		}
-		told := meet(t, tasks)
-		if told == nil || len(told.Cycle) != n {
-			t.Fatalf("%v", told)
+		found := meet(t, tasks)
+		if found == nil || len(found.Cycle) != n {
+			t.Fatalf("%v", found)
 		}
-		for i, p := range told.Cycle {
+		for i, p := range found.Cycle {
 			at := (n - 1 + i) % n
-			if p.Holder != fmt.Sprint("p", at) || len(p.Holds) != 1 || p.Holds[0].Name != fmt.Sprint("k", at) || p.Holds[0].Held < time.Second ||
+			if p.Holder != fmt.Sprint("p", at) || len(p.Holds) != 1 ||
+				p.Holds[0].Name != fmt.Sprint("k", at) || p.Holds[0].Held < time.Second ||
 				p.Waits.Name != fmt.Sprint("k", (at+1)%n) || p.Waits.Held < 900*time.Millisecond {
-				t.Errorf("party %d: %+v", i, p)
+				t.Errorf("task %d: %+v", i, p)
 			}
 		}
 		nothingLeft(t, url)
 	})
 }
 
-// A circle through a semaphore and a line: both slots are with those who wait for a reader, which a writer keeps out.
+// A cycle through a semaphore and a queue: the holders of both slots wait for a reader, and a
+// queued writer keeps the reader out.
 func TestDeadlock_kinds(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(f driver.Features) bool { return detects(f) && counts(f) }, func(t *testing.T, url string) {
@@ -96,26 +101,27 @@ func TestDeadlock_kinds(t *testing.T) {
 		first, second := take(t, slots(t, b, 2).Acquire, "s"), take(t, slots(t, c, 2).Acquire, "s")
 		time.Sleep(2 * time.Millisecond)
 		other := wait(t, b.Lock) // a writer of x, which holds nothing
-		inLine(t, url, "x")
+		inQueue(t, url, "x")
 		last := take(t, c.Lock, "y")
 		wants := func(take taker, name string) func(context.Context) (*distlock.Lease, error) {
 			return func(ctx context.Context) (*distlock.Lease, error) { return take(ctx, name) }
 		}
-		told := meet(t, []task{
+		found := meet(t, []task{
 			{reader, wants(slots(t, a, 2).Acquire, "s")},
 			{first, wants(b.Lock, "y")},
 			{second, wants(c.Lock, "y")},
 			{last, wants(c.RLock, "x")},
 		})
-		if told == nil || len(told.Cycle) != 4 {
-			t.Errorf("%v", told)
+		if found == nil || len(found.Cycle) != 4 {
+			t.Errorf("%v", found)
 		}
 		unlock(t, granted(t, other))
 		nothingLeft(t, url)
 	})
 }
 
-// Where there is no line, or nobody else's claims can be seen, the calls wait as long as they may, and only one that waits for itself is told.
+// On a store without a queue, or without visible claims of others, the calls wait until their
+// context ends. Only a call that waits for its own lease gets an error.
 func TestDeadlock_notFound(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(f driver.Features) bool { return !detects(f) }, func(t *testing.T, url string) {
@@ -138,7 +144,8 @@ func TestDeadlock_notFound(t *testing.T) {
 			unlock(t, lease, y)
 		})
 		_, err := steady(a.Lock)(ctx, "y")
-		if !errors.Is(err, distlock.ErrHeld) && !slow(err) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, distlock.ErrDeadlock) {
+		if !errors.Is(err, distlock.ErrHeld) && !slow(err) ||
+			!errors.Is(err, context.DeadlineExceeded) || errors.Is(err, distlock.ErrDeadlock) {
 			t.Errorf("%v", err)
 		}
 		unlock(t, x)
@@ -148,9 +155,12 @@ func TestDeadlock_notFound(t *testing.T) {
 
 type taker = func(ctx context.Context, name string, opts ...distlock.Option) (*distlock.Lease, error)
 
-// steady asks again for as long as the store cannot be used, or does not answer: nodes of a majority may all be slow for a moment on a busy machine,
-// and the first ask of a call tells that at once.
-func steady[Name, Held any](take func(context.Context, Name, ...distlock.Option) (Held, error)) func(context.Context, Name, ...distlock.Option) (Held, error) {
+// steady repeats a call while the store is unavailable or does not answer. On a busy machine, all
+// nodes of a majority may be slow for a moment, and the first attempt of a call returns that error
+// at once.
+func steady[Name, Held any](
+	take func(context.Context, Name, ...distlock.Option) (Held, error),
+) func(context.Context, Name, ...distlock.Option) (Held, error) {
 	return func(ctx context.Context, name Name, opts ...distlock.Option) (Held, error) {
 		for {
 			held, err := take(ctx, name, opts...)
@@ -162,12 +172,12 @@ func steady[Name, Held any](take func(context.Context, Name, ...distlock.Option)
 	}
 }
 
-// slow says that the store could not be used, or did not answer.
+// slow reports whether the store was unavailable or did not answer.
 func slow(err error) bool {
 	return errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown)
 }
 
-// take takes what nobody has.
+// take acquires a free name.
 func take(t *testing.T, take taker, name string) *distlock.Lease {
 	t.Helper()
 	lease, err := steady(take)(t.Context(), name)
@@ -177,8 +187,8 @@ func take(t *testing.T, take taker, name string) *distlock.Lease {
 	return lease
 }
 
-// inLine waits until somebody stands in the line of a key.
-func inLine(t *testing.T, url, key string) {
+// inQueue waits until the queue of a key has a waiter.
+func inQueue(t *testing.T, url, key string) {
 	t.Helper()
 	s := store(t, url)
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -187,13 +197,13 @@ func inLine(t *testing.T, url, key string) {
 			return
 		}
 		if time.Since(began) > soon {
-			t.Fatalf("nobody is in line: %v, %v", claims, err)
+			t.Fatalf("no waiter in the queue: %v, %v", claims, err)
 		}
 	}
 }
 
-// nothingLeft waits until no claim and no notice is in the store. What a store that is slow was not seen to take back ends by itself, and all
-// claims that are not taken back do so later than this waits.
+// nothingLeft waits until the store has no claim and no deadlock notice. A claim that was never
+// released would expire only after this wait, so nothingLeft finds it.
 func nothingLeft(t *testing.T, url string) {
 	t.Helper()
 	s := store(t, url)

@@ -20,7 +20,7 @@ import (
 
 func elects(f driver.Features) bool { return f.Fence && f.Value }
 
-// playCandidate stands for election in the store of a URL, and prints its terms.
+// playCandidate is a process that stands for election in the store of a URL and prints its terms.
 func playCandidate(args []string) int {
 	ctx := context.Background()
 	url, name, ttl := args[0], args[1], args[2]
@@ -54,7 +54,7 @@ func candidate(ctx context.Context, s driver.Store, name string, ttl time.Durati
 
 type leadFunc = func(ctx context.Context, t *distlock.Term) error
 
-// stand runs a candidate, and again if its very first call found the store slow.
+// stand runs a candidate. It starts again if the first call found the store slow.
 func stand(ctx context.Context, e *distlock.Election, lead leadFunc) error {
 	run := func(ctx context.Context, lead leadFunc, _ ...distlock.Option) (struct{}, error) {
 		return struct{}{}, e.Run(ctx, lead)
@@ -63,10 +63,11 @@ func stand(ctx context.Context, e *distlock.Election, lead leadFunc) error {
 	return err
 }
 
-// After kill -9 of the leader another leads within its TTL and a second, with a higher term.
+// After kill -9 of the leader, another candidate leads within the TTL plus a second, with a higher
+// term.
 func TestElection_kill(t *testing.T) {
 	t.Parallel()
-	const ttl = 4 * time.Second // longer than a process gets no processor on a busy machine
+	const ttl = 4 * time.Second // longer than a scheduler stall on a busy machine
 	onEach(t, elects, func(t *testing.T, url string) {
 		if !store(t, url).Features().Expiry {
 			t.Skip("leadership ends with the connection")
@@ -86,14 +87,15 @@ func TestElection_kill(t *testing.T) {
 			t.Fatal(err)
 		}
 		queue := store(t, url).Features().Queue
-		before := await(t, e, func(l distlock.Leader) bool { return l.Holder == "node-0" && (l.Line == 2 || !queue) })
+		before := await(t, e,
+			func(l distlock.Leader) bool { return l.Holder == "node-0" && (l.Waiters == 2 || !queue) })
 		watch := testenv.NewStopwatch(t)
 		all[0].Kill()
 		after := await(t, e, func(l distlock.Leader) bool { return l.Term != 0 && l.Holder != "node-0" })
 		took := watch.Elapsed()
 		t.Logf("%s leads %v after the kill", after.Holder, took.Round(time.Millisecond))
 		if took > ttl+time.Second {
-			t.Errorf("the hand-over took %v, more than the TTL of %v and a second", took, ttl)
+			t.Errorf("the new leader came after %v, more than the TTL of %v and a second", took, ttl)
 		}
 		if after.Term <= before.Term {
 			t.Errorf("term %d after %d", after.Term, before.Term)
@@ -101,7 +103,7 @@ func TestElection_kill(t *testing.T) {
 	})
 }
 
-// await looks at the leader until it is as wanted.
+// await polls the leader until it is the wanted one.
 func await(t *testing.T, e *distlock.Election, want func(distlock.Leader) bool) distlock.Leader {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -115,15 +117,16 @@ func await(t *testing.T, e *distlock.Election, want func(distlock.Leader) bool) 
 	}
 }
 
-// The leader publishes, is seen, is asked to step down by a preferred candidate, and hands over when it resigns.
+// The leader publishes a value, others see it, and the leader steps down for a preferred candidate.
+// After a resignation another candidate leads.
 func TestElection(t *testing.T) {
 	t.Parallel()
 	onEach(t, elects, func(t *testing.T, url string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 9*soon)
 		queue := store(t, url).Features().Queue
-		ttl := soon / 2 // a leader sees after a third of it who waits
+		ttl := soon / 2 // a leader sees waiters after a third of it
 		if !queue {
-			ttl = 3 * soon // a node of a majority has a tenth of it at most
+			ttl = 3 * soon // a node of a majority may take at most a tenth of it
 		}
 		leads := make(chan string, 10)
 		var ends []chan error
@@ -148,8 +151,9 @@ func TestElection(t *testing.T) {
 			}()
 			return stop
 		}
-		// elected waits until one leads. Before a preferred one others may: its place ends where the machine stands still, and who does not see it does
-		// not step down.
+		// elected waits until the candidate leads. Others may lead before a preferred candidate:
+		// its queue entry expires in a scheduler stall, and then the leader does not see it and
+		// does not step down.
 		elected := func(name string) {
 			t.Helper()
 			for got, limit := "", time.After(2*soon); got != name; {
@@ -169,7 +173,7 @@ func TestElection(t *testing.T) {
 		elected("a")
 		stopB := run("b")
 		await(t, e, func(l distlock.Leader) bool {
-			return l.Holder == "a" && string(l.Value) == "at a" && (l.Line == 1 || !queue)
+			return l.Holder == "a" && string(l.Value) == "at a" && (l.Waiters == 1 || !queue)
 		})
 		if queue {
 			run("p", distlock.Preferred())
@@ -186,8 +190,8 @@ func TestElection(t *testing.T) {
 				t.Errorf("Run: %v", err)
 			}
 		}
-		// A candidacy that was not withdrawn when Run returned is withdrawn behind it.
-		await(t, e, func(l distlock.Leader) bool { return l.Holder == "" && l.Line == 0 })
+		// A candidacy that was not withdrawn when Run returned is withdrawn in the background.
+		await(t, e, func(l distlock.Leader) bool { return l.Holder == "" && l.Waiters == 0 })
 	})
 }
 
@@ -195,7 +199,7 @@ func TestElection(t *testing.T) {
 type meter struct {
 	*chaos.Store
 	calls, releases *atomic.Int64
-	failed          *atomic.Int64 // of these, those that the store did not answer
+	failed          *atomic.Int64 // calls without an answer of the store
 }
 
 func metered(t *testing.T, url string) (*distlock.Locker, meter) {
@@ -211,7 +215,7 @@ func (m meter) Acquire(ctx context.Context, r driver.Request) (driver.Result, er
 	return res, err
 }
 
-// note counts a call that the store did not answer, unless nobody waited for it any more.
+// note counts a call that the store did not answer, unless its context has ended.
 func (m meter) note(ctx context.Context, err error) {
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) && ctx.Err() == nil {
 		m.failed.Add(1)
@@ -231,15 +235,16 @@ func (m meter) Release(ctx context.Context, id driver.ID) error {
 	return err
 }
 
-// When the leader resigns, the one that waits leads after its release and at most two calls of its own. Where there is no line it
-// is told too, and may ask before all nodes have heard of the release.
+// When the leader resigns, the waiting candidate leads after the release and at most two calls of
+// its own. On a store without a queue it is also notified, but may make an attempt before the
+// release has reached all nodes.
 func TestElection_resign(t *testing.T) {
 	t.Parallel()
 	onEach(t, elects, func(t *testing.T, url string) {
 		queue := store(t, url).Features().Queue
 		limit := 2 * soon
 		if !queue {
-			limit = 3 * time.Minute // for what a majority that was slow keeps: see failed
+			limit = 3 * time.Minute // for leftovers of a slow majority: see failed
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
@@ -261,8 +266,9 @@ func TestElection_resign(t *testing.T) {
 		}
 		one, a := metered(t, url)
 		two, b := metered(t, url)
-		// A majority that is slow keeps what it was asked for until its TTL is over, and longer does not ask a node again that owes an answer. The next one
-		// asks on meanwhile.
+		// A slow majority keeps leftovers of unanswered requests until their TTL expires, and for
+		// longer does not use a node that has not answered. The next candidate retries during this
+		// time.
 		failed := func() int64 {
 			if queue {
 				return 0
@@ -290,31 +296,32 @@ func TestElection_resign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Where there is no line, whoever has asked twice watches the key.
-		await(t, seen, func(l distlock.Leader) bool { return l.Line == 1 || !queue && b.calls.Load() >= 2 })
+		// Without a queue, a candidate watches the key after its second attempt.
+		await(t, seen, func(l distlock.Leader) bool { return l.Waiters == 1 || !queue && b.calls.Load() >= 2 })
 		before := a.releases.Load() + b.calls.Load()
 		began := time.Now()
 		close(resign)
 		most := int64(3)
 		if !queue {
-			most = 5 // one call that was on its way, and one that came too early
+			most = 5 // also one call in flight, and one that came too early
 		}
 		n, took := next()-before, time.Since(began)
-		most += int64(took / (time.Second / 2)) // who waits for long asks now and then, also if nobody calls it
+		most += int64(took / (time.Second / 2)) // a waiter also polls without a wake-up
 		t.Logf("the next one leads after %d calls to the store, %v", n, took.Round(time.Millisecond))
 		if n < 1 || n > most && failed() == 0 {
-			t.Errorf("the next one leads after %d calls to the store, want %d at most", n, most)
+			t.Errorf("the next one leads after %d calls to the store, want at most %d", n, most)
 		}
 		ends.Wait()
 	})
 }
 
-// A store that lacks what an election needs says so when the election is made.
+// On a store without the features that an election needs, the constructor returns an error.
 func TestElection_refused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(f driver.Features) bool { return !elects(f) }, func(t *testing.T, url string) {
 		_, err := locker(t, url).Election("e")
-		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "store "+name) {
+		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "store "+name) {
 			t.Errorf("store %s: %v", name, err)
 		}
 	})

@@ -15,13 +15,14 @@ import (
 
 // post sends an order to an instance of a service.
 func post(h http.Handler, body string) *httptest.ResponseRecorder {
-	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(body))
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader(body))
 	r.Header.Set(httpidempotency.Header, "key")
 	h.ServeHTTP(w, r)
 	return w
 }
 
-// A request that is repeated, to whatever instance, is served one time.
+// A repeated request is served once, by any instance.
 func TestIdempotency(t *testing.T) {
 	t.Parallel()
 	onEach(t, keeps, func(t *testing.T, url string) {
@@ -29,7 +30,8 @@ func TestIdempotency(t *testing.T) {
 		var during *httptest.ResponseRecorder
 		var all []http.Handler
 		for range processes {
-			once, err := httpidempotency.Middleware(locker(t, url), time.Hour, &httpidempotency.Options{Scope: httpidempotency.SharedScope})
+			once, err := httpidempotency.Middleware(locker(t, url), time.Hour,
+				&httpidempotency.Options{Scope: httpidempotency.SharedScope})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +44,8 @@ func TestIdempotency(t *testing.T) {
 		}
 		for i, h := range all {
 			w := post(h, "tea")
-			if w.Code != http.StatusCreated || w.Body.String() != "order 1" || (w.Header().Get(httpidempotency.Replayed) == "true") != (i > 0) {
+			if w.Code != http.StatusCreated || w.Body.String() != "order 1" ||
+				(w.Header().Get(httpidempotency.Replayed) == "true") != (i > 0) {
 				t.Errorf("instance %d: %d %q, %v", i, w.Code, w.Body, w.Header())
 			}
 		}
@@ -58,7 +61,7 @@ func TestIdempotency(t *testing.T) {
 	})
 }
 
-// The instances of a service have one limit together.
+// All instances of a service share one limit.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	onEach(t, counts, func(t *testing.T, url string) {
@@ -69,12 +72,14 @@ func TestRateLimit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			limit := httpratelimit.Middleware(m, &httpratelimit.Options{Key: func(r *http.Request) string { return r.URL.Path }})
+			limit := httpratelimit.Middleware(m,
+				&httpratelimit.Options{Key: func(r *http.Request) string { return r.URL.Path }})
 			all = append(all, limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) })))
 		}
 		for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
 			w := post(all[i], "")
-			if retry := w.Header().Get("Retry-After"); w.Code != want || (retry != "") != (want == http.StatusTooManyRequests) {
+			if retry := w.Header().Get("Retry-After"); w.Code != want ||
+				(retry != "") != (want == http.StatusTooManyRequests) {
 				t.Errorf("request %d: %d, retry after %q", i, w.Code, retry)
 			}
 		}

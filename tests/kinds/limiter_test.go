@@ -12,15 +12,17 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// A pass is one that a limiter allowed, at some moment between two.
-type pass struct{ call, back time.Time }
+// An allowed is a call that a limiter allowed, at some moment between call and return.
+type allowed struct{ call, back time.Time }
 
-// Processes pass as fast as they can. In no window are there more passes than the limit, whatever moment between its call and its
-// return each of them counts for; and over some windows the limit is used.
+// Processes pass as fast as possible. No window has more passes than the limit, even if each pass
+// counts at any moment between its call and its return. The passes of all windows use at least half
+// of the limit.
 func TestLimiter_neverOver(t *testing.T) {
 	t.Parallel()
 	const window = time.Second
-	for _, tt := range []struct{ n, weight int64 }{{5, 1}, {3000, 20}} { // the second in shares of three
+	// The second limiter takes shares of three passes.
+	for _, tt := range []struct{ n, weight int64 }{{5, 1}, {3000, 20}} {
 		t.Run(fmt.Sprint(tt.n), func(t *testing.T) { neverOver(t, tt.n, tt.weight, window) })
 	}
 }
@@ -28,12 +30,12 @@ func TestLimiter_neverOver(t *testing.T) {
 func neverOver(t *testing.T, n, weight int64, window time.Duration) {
 	onEach(t, counts, func(t *testing.T, url string) {
 		var mu sync.Mutex
-		var all []pass
+		var all []allowed
 		var wg sync.WaitGroup
 		ctx, stop := context.WithTimeout(t.Context(), 2*soon)
 		defer stop()
-		// All are open before the first one passes: a SQLite file in constant use may not be opened
-		// within the limit of Open.
+		// All are open before the first pass, because Open may time out on a SQLite file in
+		// constant use.
 		limiters := make([]*distlock.Limiter, 3)
 		for i := range limiters {
 			var err error
@@ -48,9 +50,11 @@ func neverOver(t *testing.T, n, weight int64, window time.Duration) {
 					switch err := m.Wait(ctx, "x", distlock.Weight(weight)); {
 					case err == nil:
 						mu.Lock()
-						all = append(all, pass{call, time.Now()})
+						all = append(all, allowed{call, time.Now()})
 						mu.Unlock()
-					case ctx.Err() == nil && !errors.Is(err, distlock.ErrLimited) && !errors.Is(err, distlock.ErrUnavailable): // a file may be in use for long on a busy machine
+					case errors.Is(err, distlock.ErrLimited):
+					case errors.Is(err, distlock.ErrUnavailable): // on a busy machine, a file may be in use for long
+					case ctx.Err() == nil:
 						t.Error(err)
 					}
 				}
@@ -66,14 +70,16 @@ func neverOver(t *testing.T, n, weight int64, window time.Duration) {
 		}
 		stop()
 		wg.Wait()
-		judge(t, all, n/weight, window)
+		checkPasses(t, all, n/weight, window)
 	})
 }
 
-func judge(t *testing.T, all []pass, n int64, window time.Duration) {
+// checkPasses checks that no window has more than n passes that surely lie within it.
+func checkPasses(t *testing.T, all []allowed, n int64, window time.Duration) {
 	t.Helper()
-	const slack = 10 * time.Millisecond // clocks of servers count in milliseconds, and run a little differently
-	slices.SortFunc(all, func(a, b pass) int { return a.call.Compare(b.call) })
+	// Clocks of servers count in milliseconds, at slightly different rates.
+	const slack = 10 * time.Millisecond
+	slices.SortFunc(all, func(a, b allowed) int { return a.call.Compare(b.call) })
 	most := 0
 	for i, first := range all {
 		sure := 0

@@ -1,5 +1,6 @@
-// Package kinds_test holds every kind of lock to what it says of itself, on the real stores that declare what it needs. What can be
-// shown in virtual time is shown in the root package, on the memory store.
+// Package kinds_test tests every kind of lock (semaphore, election, cron and others) on the real
+// stores that have the features it needs. Tests that can run in virtual time are in the root
+// package, on the memory store.
 package kinds_test
 
 import (
@@ -17,26 +18,28 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// soon is within what happens at once happens, on a busy machine too.
+// soon is the limit for an immediate action on a busy machine.
 const soon = 10 * time.Second
 
 func TestMain(m *testing.M) {
-	run := testenv.Main(m, testenv.Roles{"candidate": playCandidate, "slots": playSlots, "nested": playNested})
+	run := testenv.Main(m,
+		testenv.Roles{"candidate": playCandidate, "slots": playSlots, "nested": playNested})
 	flag.Parse()
-	// The tests wait most of their time. They need no processor for that.
+	// The tests mostly wait, which needs no processor.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(run)
 }
 
-// stores give the URL of a store of their own to a test.
+// stores return the URL of a new store for a test.
 var stores = map[string]func(t *testing.T) string{
 	"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locks.db") },
 	"redis":    func(t *testing.T) string { return testenv.Redis(t).URL },
 	"postgres": func(t *testing.T) string { return testenv.Postgres(t, testenv.Shared()).Database(t) },
 	"redlock": func(t *testing.T) string {
-		url := "redlock:?lock_node_limit=2s" // the machine may stand still for longer than the 100 ms of the default
+		// A scheduler stall may last longer than the default of 100 ms.
+		url := "redlock:?lock_node_limit=2s"
 		for range 3 {
 			url += "&node=" + testenv.Redis(t).URL
 		}
@@ -47,14 +50,14 @@ var stores = map[string]func(t *testing.T) string{
 	},
 }
 
-// onEach runs a test on each store that can do what is needed.
+// onEach runs a test on each store with the needed features.
 func onEach(t *testing.T, needs func(driver.Features) bool, test func(t *testing.T, url string)) {
 	for name, at := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := at(t)
 			if !needs(store(t, url).Features()) {
-				t.Skip("the store does not declare what this kind needs")
+				t.Skip("the store does not have the features that this kind needs")
 			}
 			test(t, url)
 		})
@@ -72,7 +75,7 @@ func store(t *testing.T, url string) driver.Store {
 	return s.Store
 }
 
-// locker makes a Locker with connections of its own.
+// locker returns a [distlock.Locker] with its own connections.
 func locker(t *testing.T, url string, opts ...distlock.Option) *distlock.Locker {
 	t.Helper()
 	return lockerOn(t, store(t, url), opts...)

@@ -11,12 +11,14 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// Processes that take the same names in any order get on, and exclude each other on every name.
+// Processes that take the same names in any order make progress, and exclude each other on every
+// name.
 func TestLocker_LockAll(t *testing.T) {
 	t.Parallel()
-	onEach(t, whatever, func(t *testing.T, url string) {
-		// A majority that is slow may keep parts of what was given up, until they end, and does not ask a node again for the same call while a
-		// release is open there: so calls are bounded, and made anew.
+	onEach(t, anyStore, func(t *testing.T, url string) {
+		// A slow majority may keep parts of a cancelled request until they expire. It does not use
+		// a node again for the same call while a release there is unanswered. Calls are therefore
+		// bounded and repeated.
 		const ttl = 2 * soon
 		leftovers := time.Duration(0)
 		if !store(t, url).Features().Queue {
@@ -33,7 +35,8 @@ func TestLocker_LockAll(t *testing.T) {
 				rng := rand.New(rand.NewPCG(uint64(p), 1))
 				for range 10 {
 					order := rng.Perm(3)[:2]
-					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]}, distlock.MaxWait(3*soon))
+					leases, err := steady(l.LockAll)(ctx, []string{names[order[0]], names[order[1]]},
+						distlock.MaxWait(3*soon))
 					if err != nil {
 						t.Error(err)
 						return
@@ -54,7 +57,7 @@ func TestLocker_LockAll(t *testing.T) {
 		l := locker(t, url)
 		leases, err := steady(l.LockAll)(t.Context(), names, distlock.MaxWait(leftovers))
 		if err != nil {
-			t.Fatalf("something is left: %v", err)
+			t.Fatalf("a lock is left: %v", err)
 		}
 		unlock(t, leases)
 	})

@@ -15,7 +15,8 @@ import (
 
 func keeps(f driver.Features) bool { return f.Keep && f.Value }
 
-// Three processes with four callers each want the same: it is done one time, and all get the result.
+// Three processes with four callers each request the same result. The function runs once, and all
+// callers get its result.
 func TestOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, keeps, func(t *testing.T, url string) {
@@ -44,9 +45,9 @@ func TestOnce(t *testing.T) {
 		}
 		began := time.Now()
 		wg.Wait()
-		t.Logf("all twelve had it after %v", time.Since(began).Round(time.Millisecond))
+		t.Logf("all twelve callers had the result after %v", time.Since(began).Round(time.Millisecond))
 		if n := runs.Load(); n != 1 {
-			t.Errorf("it was done %d times", n)
+			t.Errorf("the function ran %d times", n)
 		}
 	})
 }
@@ -58,7 +59,8 @@ func TestOnce_forgets(t *testing.T) {
 		defer cancel()
 		l := locker(t, url)
 		const kept = 500 * time.Millisecond
-		o, err := distlock.NewOnce(l, kept, &distlock.OnceOptions[int]{Failures: func(error) bool { return true }})
+		o, err := distlock.NewOnce(l, kept,
+			&distlock.OnceOptions[int]{Failures: func(error) bool { return true }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +73,7 @@ func TestOnce_forgets(t *testing.T) {
 			}
 			_, found, err := o.Result(ctx, "a")
 			if !found && err == nil && time.Since(done) > kept && ctx.Err() == nil {
-				continue // the machine stood still until it was forgotten
+				continue // the record expired during a scheduler stall
 			}
 			if !found || !errors.As(err, &past) || past.Text != "no" {
 				t.Errorf("the record: %v, %v", found, err)
@@ -92,13 +94,14 @@ func TestOnce_forgets(t *testing.T) {
 	})
 }
 
-// A majority and advisory locks keep no records: that is said when a Once is made.
+// A majority and advisory locks keep no records. The constructor returns an error.
 func TestOnce_refused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(f driver.Features) bool { return !keeps(f) }, func(t *testing.T, url string) {
 		l := locker(t, url)
 		_, err := distlock.NewOnce[int](l, time.Hour, nil)
-		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "store "+name) {
+		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "store "+name) {
 			t.Errorf("store %s: %v", name, err)
 		}
 	})

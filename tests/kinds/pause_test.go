@@ -13,8 +13,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A process that is stopped for longer than the TTL of an outer lease sees the loss in its first
-// look at the context of an inner lease that is still held.
+// A process that was stopped for longer than the TTL of an outer lease sees the loss at its first
+// check of the context of an inner lease that is still held.
 func TestPause_nested(t *testing.T) {
 	t.Parallel()
 	const ttl, rounds = time.Second, 5
@@ -25,21 +25,21 @@ func TestPause_nested(t *testing.T) {
 			for range rounds {
 				h.Say("take")
 				if line := h.Line(); line != "held" {
-					t.Fatalf("the holder says %q", line)
+					t.Fatalf("the holder printed %q", line)
 				}
 				h.Pause()
 				time.Sleep(ttl + ttl/2)
 				h.Resume()
 				if line := h.Line(); line != "lost" {
-					t.Errorf("the first look after the pause says %q", line)
+					t.Errorf("the first check after the pause printed %q", line)
 				}
 			}
 		})
 	}
 }
 
-// playNested takes an outer lease and a longer inner one for each line, and says what the first
-// look after a pause says.
+// playNested is a process that, for each line of input, takes an outer lease and a longer inner
+// one, and prints the result of the first check after a pause.
 func playNested(args []string) int {
 	ttl, err := time.ParseDuration(args[1])
 	if err != nil {
@@ -57,13 +57,15 @@ func playNested(args []string) int {
 			return 1
 		}
 		fmt.Println("held")
-		fmt.Println(firstLook(work, ttl))
+		fmt.Println(firstCheck(work, ttl))
 		_ = l.Close(ctx)
 	}
 	return 0
 }
 
-func nest(ctx context.Context, l *distlock.Locker, how string, ttl time.Duration) (context.Context, error) {
+func nest(
+	ctx context.Context, l *distlock.Locker, how string, ttl time.Duration,
+) (context.Context, error) {
 	if how == "LockAll" {
 		all, err := l.LockAll(ctx, []string{"a", "b"}, distlock.TTL(time.Minute))
 		if err != nil {
@@ -83,9 +85,10 @@ func nest(ctx context.Context, l *distlock.Locker, how string, ttl time.Duration
 	return inner.Context(work), nil
 }
 
-// firstLook looks until the process was stopped for longer than ttl, and returns what the next look
-// says. It does not yield: the goroutine that reports the loss would come first.
-func firstLook(work context.Context, ttl time.Duration) string {
+// firstCheck checks the context until the process was stopped for longer than ttl, and returns the
+// result of the next check. It does not yield, because the goroutine that reports the loss would
+// run first.
+func firstCheck(work context.Context, ttl time.Duration) string {
 	for last := time.Now(); ; {
 		now := time.Now()
 		if work.Err() != nil { // the process may have been stopped between the two

@@ -11,20 +11,20 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// whatever needs nothing of a store.
-func whatever(driver.Features) bool { return true }
+// anyStore accepts every store.
+func anyStore(driver.Features) bool { return true }
 
-// A grant is what came of a call in the background.
+// A grant is the result of a call in the background.
 type grant struct {
 	lease *distlock.Lease
 	err   error
 }
 
-// wait calls in the background. It returns when the call waits, or has ended.
+// wait starts a call in the background. It returns when the call waits or has ended.
 func wait(t *testing.T, take taker, opts ...distlock.Option) <-chan grant {
 	t.Helper()
 	out, waiting := make(chan grant, 1), make(chan struct{})
-	begun := sync.OnceFunc(func() { close(waiting) }) // it may be asked for several times: see steady
+	begun := sync.OnceFunc(func() { close(waiting) }) // steady may repeat the call
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
 		if e.Type == distlock.EventWaiting {
 			begun()
@@ -41,7 +41,7 @@ func wait(t *testing.T, take taker, opts ...distlock.Option) <-chan grant {
 	return out
 }
 
-// granted returns the lease that wait was for.
+// granted returns the lease of a call that wait started.
 func granted(t *testing.T, c <-chan grant) *distlock.Lease {
 	t.Helper()
 	select {
@@ -56,7 +56,7 @@ func granted(t *testing.T, c <-chan grant) *distlock.Lease {
 	return nil
 }
 
-// unlock gives leases back. A call that is not answered is made again.
+// unlock releases leases. It repeats an unanswered call.
 func unlock[L interface{ Unlock(context.Context) error }](t *testing.T, leases ...L) {
 	t.Helper()
 	for _, lease := range leases {
@@ -71,10 +71,10 @@ func unlock[L interface{ Unlock(context.Context) error }](t *testing.T, leases .
 	}
 }
 
-// A writer becomes a reader, readers that wait come in, and no writer does.
+// A writer becomes a reader. Waiting readers get the lock, and no writer does.
 func TestLease_Downgrade(t *testing.T) {
 	t.Parallel()
-	onEach(t, whatever, func(t *testing.T, url string) {
+	onEach(t, anyStore, func(t *testing.T, url string) {
 		a, b := locker(t, url), locker(t, url)
 		writer := take(t, a.Lock, "x")
 		readers := []<-chan grant{wait(t, a.RLock), wait(t, b.RLock)}
@@ -89,7 +89,7 @@ func TestLease_Downgrade(t *testing.T) {
 			unlock(t, granted(t, c))
 		}
 		if _, err := steady(b.TryLock)(t.Context(), "x"); !errors.Is(err, distlock.ErrHeld) {
-			t.Errorf("a writer beside a reader: %v", err)
+			t.Errorf("a writer next to a reader: %v", err)
 		}
 		next := wait(t, b.Lock)
 		unlock(t, reader)

@@ -22,13 +22,14 @@ import (
 // everySecond is a schedule with seconds.
 const everySecond = "* * * * * *"
 
-// The crons of three processes run each fire one time.
+// The crons of three processes run each fire once.
 func TestRobfig(t *testing.T) {
 	t.Parallel()
 	onEach(t, keeps, func(t *testing.T, url string) {
 		var runs atomic.Int64
 		var all []*cron.Cron
-		for _, jobs := range crons(t, url, &distlock.CronOptions{Overlap: true}) { // a slow machine is no reason to skip one
+		// No fire is skipped on a slow machine.
+		for _, jobs := range crons(t, url, &distlock.CronOptions{Overlap: true}) {
 			c := cron.New(cron.WithSeconds(), cron.WithLocation(time.UTC))
 			_, err := robfigcron.New(c, jobs, nil).Add(t.Context(), everySecond, "report", func(context.Context) error {
 				runs.Add(1)
@@ -50,7 +51,7 @@ func TestRobfig(t *testing.T) {
 			}
 			fire, err := time.Parse(time.RFC3339Nano, strings.TrimPrefix(c.Key, "~once/report@"))
 			if err != nil || !fire.Equal(fire.Truncate(time.Second)) {
-				t.Errorf("%q is no fire that was planned: %v", c.Key, err)
+				t.Errorf("%q is not a planned fire: %v", c.Key, err)
 			}
 			runs.Add(-1)
 		}
@@ -60,17 +61,17 @@ func TestRobfig(t *testing.T) {
 	})
 }
 
-// until waits for something that is about to happen.
-func until(t *testing.T, what string, is func() bool) {
+// until waits until a condition holds.
+func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for began := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Since(began) > 3*soon {
 			t.Fatalf("not within %v: %s", 3*soon, what)
 		}
 	}
 }
 
-// schedulers makes a scheduler of gocron for each process.
+// schedulers returns a gocron scheduler for each process.
 func schedulers(t *testing.T, opt func(i int) gocron.SchedulerOption) (out []gocron.Scheduler) {
 	t.Helper()
 	for i := range processes {
@@ -88,14 +89,14 @@ func schedulers(t *testing.T, opt func(i int) gocron.SchedulerOption) (out []goc
 	return out
 }
 
-// An askedLocker counts what came of asking. It asks again for as long as the store cannot be used.
-type askedLocker struct {
+// A countingLocker counts grants and refusals. It repeats a call while the store is unavailable.
+type countingLocker struct {
 	gocron.Locker
 	granted, refused *atomic.Int64
-	slow             *atomic.Int64 // of the refused, those whom the store did not always answer
+	slow             *atomic.Int64 // refusals after a call that the store did not answer
 }
 
-func (l askedLocker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
+func (l countingLocker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	for {
 		lock, err := l.Locker.Lock(ctx, key)
 		switch {
@@ -114,13 +115,13 @@ func (l askedLocker) Lock(ctx context.Context, key string) (gocron.Lock, error) 
 	}
 }
 
-// Three schedulers fire the same jobs at the same time: each job is run one time.
+// Three schedulers fire the same jobs at the same time. Each job runs once.
 func TestGocron_Locker(t *testing.T) {
 	t.Parallel()
 	onEach(t, outlives, func(t *testing.T, url string) {
 		var granted, refused, slow atomic.Int64
 		all := schedulers(t, func(int) gocron.SchedulerOption {
-			l, err := gocronlock.NewLocker(store(t, url), 2*soon) // no scheduler is later than that
+			l, err := gocronlock.NewLocker(store(t, url), 2*soon) // no scheduler is later than this
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,37 +130,40 @@ func TestGocron_Locker(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			return gocron.WithDistributedLocker(askedLocker{l, &granted, &refused, &slow})
+			return gocron.WithDistributedLocker(countingLocker{l, &granted, &refused, &slow})
 		})
 		const jobs = 5
 		var runs [jobs]atomic.Int64
 		for _, s := range all {
 			for i := range jobs {
-				_, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), gocron.NewTask(func() { runs[i].Add(1) }), gocron.WithName(fmt.Sprint("job ", i)))
+				_, err := s.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
+					gocron.NewTask(func() { runs[i].Add(1) }), gocron.WithName(fmt.Sprint("job ", i)))
 				if err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		for _, s := range all {
-			go s.Start() // with a time to start at, one that is not ready by then would never run a job
+			go s.Start() // with a start time, a scheduler that is not ready by then would never run a job
 		}
-		until(t, "all have asked for all jobs", func() bool { return granted.Load()+refused.Load() == processes*jobs })
+		until(t, "all schedulers have tried all jobs",
+			func() bool { return granted.Load()+refused.Load() == processes*jobs })
 		for _, s := range all {
-			if err := s.StopJobs(); err != nil { // when they have ended
+			if err := s.StopJobs(); err != nil { // waits for their end
 				t.Error(err)
 			}
 		}
 		for i := range runs {
-			// What a majority that is slow was asked for stays in the way of all for a TTL.
+			// A leftover of an unanswered request to a slow majority blocks all schedulers for a
+			// TTL.
 			if n := runs[i].Load(); n > 1 || n == 0 && slow.Load() == 0 {
-				t.Errorf("job %d was run %d times", i, n)
+				t.Errorf("job %d ran %d times", i, n)
 			}
 		}
 	})
 }
 
-// The scheduler that leads runs the jobs, and when it resigns another does.
+// The leading scheduler runs the jobs. After it resigns, another scheduler runs them.
 func TestGocron_Elector(t *testing.T) {
 	t.Parallel()
 	onEach(t, elects, func(t *testing.T, url string) {
@@ -192,13 +196,13 @@ func TestGocron_Elector(t *testing.T) {
 		until(t, "the leader runs the job", func() bool { return len(ran()) > 0 })
 		first := ran()
 		if len(first) != 1 || electors[first[0]].IsLeader(t.Context()) != nil {
-			t.Fatalf("%v ran the job, and none but the leader is to", first)
+			t.Fatalf("%v ran the job, but only the leader may", first)
 		}
 		electors[first[0]].Close()
 		before := runs[first[0]].Load()
 		until(t, "the next leader runs the job", func() bool { return len(ran()) > 1 })
-		if after := runs[first[0]].Load(); after > before+1 { // one may have begun before it resigned
-			t.Errorf("one that resigned ran the job %d times more", after-before)
+		if after := runs[first[0]].Load(); after > before+1 { // a run may have begun before it resigned
+			t.Errorf("the scheduler that resigned ran the job %d more times", after-before)
 		}
 		if who := ran(); len(who) != 2 || !slices.Contains(who, first[0]) {
 			t.Errorf("%v ran the job", who)

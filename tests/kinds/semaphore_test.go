@@ -30,7 +30,8 @@ func slots(t *testing.T, l *distlock.Locker, n int64) *distlock.Semaphore {
 	return s
 }
 
-// Processes contend for slots of any weight. A judge looks whether there were ever more than there are.
+// Processes compete for slots with different weights. A checker verifies that no more slots were
+// held than the semaphore has.
 func TestSemaphore_history(t *testing.T) {
 	t.Parallel()
 	onEach(t, counts, func(t *testing.T, url string) {
@@ -57,7 +58,8 @@ func TestSemaphore_history(t *testing.T) {
 		stop()
 		wg.Wait()
 		rules := history.Rules{Tolerance: soon, Min: history.Minimums{Grants: 150, ContendedWaits: 10}}
-		v, err := history.Judge(load.Recorder.History(), rules, history.Search{Dir: t.TempDir(), Name: "semaphore"})
+		v, err := history.Verify(load.Recorder.History(), rules,
+			history.Search{Dir: t.TempDir(), Name: "semaphore"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,10 +67,11 @@ func TestSemaphore_history(t *testing.T) {
 	})
 }
 
-// slotsTTL is how long the slots of a process outlive it: longer than a process gets no processor on a busy machine.
+// slotsTTL is the time for which the slots of a process outlive it. It is longer than a scheduler
+// stall on a busy machine.
 const slotsTTL = 3 * time.Second
 
-// playSlots holds all slots of a semaphore until it is killed.
+// playSlots is a process that holds all slots of a semaphore until it is killed.
 func playSlots(args []string) int {
 	s, err := open.Open(context.Background(), args[0])
 	if err == nil {
@@ -94,33 +97,34 @@ func holdSlots(ctx context.Context, store driver.Store) error {
 	}, distlock.Weight(2))
 }
 
-// The slots of a process that is killed are free after its TTL, and not before.
+// The slots of a killed process are free after its TTL, and not before.
 func TestSemaphore_kill(t *testing.T) {
 	t.Parallel()
 	onEach(t, counts, func(t *testing.T, url string) {
 		p := testenv.Helper(t, "slots", url)
 		if line := p.Line(); line != "holds" {
-			t.Fatalf("the helper said %q", line)
+			t.Fatalf("the helper printed %q", line)
 		}
 		s := slots(t, locker(t, url), 2)
 		next := wait(t, s.Acquire)
 		time.Sleep(slotsTTL * 3 / 2)
 		select {
 		case g := <-next:
-			t.Fatalf("granted beside a process that renews: %v, %v", g.lease, g.err)
+			t.Fatalf("granted while another process renews: %v, %v", g.lease, g.err)
 		default:
 		}
 		killed := testenv.NewStopwatch(t)
 		p.Kill()
 		lease := granted(t, next)
 		if took := killed.Elapsed(); took > 2*slotsTTL {
-			t.Errorf("granted after %v, and the TTL is %v", took, slotsTTL)
+			t.Errorf("granted after %v, but the TTL is %v", took, slotsTTL)
 		}
 		unlock(t, lease)
 	})
 }
 
-// A semaphore that is made larger lets those in who wait, and one that is made smaller nobody until there is room.
+// A semaphore that is made larger lets waiters in. A semaphore that is made smaller lets no one in
+// until a slot is free.
 func TestSemaphore_Resize(t *testing.T) {
 	t.Parallel()
 	onEach(t, counts, func(t *testing.T, url string) {
@@ -139,13 +143,13 @@ func TestSemaphore_Resize(t *testing.T) {
 		}
 		unlock(t, first)
 		if _, err := here.TryAcquire(t.Context(), "x"); !errors.Is(err, distlock.ErrHeld) {
-			t.Errorf("one holds the one slot, and another got it: %v", err)
+			t.Errorf("the only slot is held, and another caller got it: %v", err)
 		}
 		unlock(t, second)
 	})
 }
 
-// A store that cannot count makes no semaphore and no limiter, and says so at once.
+// On a store that cannot count, the constructors of semaphores and limiters return an error.
 func TestLocker_unsupported(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(f driver.Features) bool { return !counts(f) }, func(t *testing.T, url string) {

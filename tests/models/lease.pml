@@ -1,35 +1,35 @@
 /*
- * A lease with a fence: three clients, one store, one resource that compares fences.
+ * A lease with a fencing token ("fence"): three clients, one store, one resource that compares fences.
  *
- * Time is not a number here. Every request for a life (an acquire, a renewal) is a span of its
- * client, and spans end in order. A claim may run out in the store only when the client's own
- * deadline for that span has passed: trust is counted from before the request was sent, and less a
+ * Time is not a number in this model. Every request with a TTL (an acquire, a renewal) is a span of
+ * its client, and spans end in order. A claim may expire in the store only when the client's own
+ * deadline for that span has passed: trust is counted from before the request was sent, minus a
  * margin (keeper.Hold.Trusted, keeper.Margin). Otherwise everything may happen at any moment: a
- * deadline passes, a claim runs out, an answer is lost, a release or a write arrives late, a
- * client dies, the store forgets all it knows.
+ * deadline passes, a claim expires, an answer is lost, a release or a write arrives late, a client
+ * dies, the store forgets all its data.
  *
  * What must hold:
  *   I1  the resource accepts no write with a fence below one that it has accepted, and refuses
- *       none of the holder that was granted last
+ *       no write of the last holder
  *   I2  every grant has a higher fence than all before, also after the store forgot
  *   I3  no two clients trust their lease at once, unless the store forgot one of them
- *   I9  a claim ends by its own owner or by its own life, and does not come back
+ *   I9  only its owner or its TTL ends a claim, and the claim does not come back
  */
 #define N 3 /* clients */
 #ifndef GRANTS
-#define GRANTS 3 /* grants in all; the bounds are those of a quick run */
+#define GRANTS 3 /* grants in total; the bounds are those of a quick run */
 #endif
-#ifndef ASKS
-#define ASKS 2 /* renewals and repeated asks in all */
+#ifndef CALLS
+#define CALLS 2 /* renewals and repeated attempts in total */
 #endif
 #ifndef RESTARTS
 #define RESTARTS 1
 #endif
 
 /* The store. */
-byte owner = 0;    /* of the claim; every turn has one of its own, 0 is nobody */
-byte span = 0;     /* of its client, from which the claim lives */
-byte last = 0;     /* the highest fence given out; a restart forgets it */
+byte owner = 0;    /* of the claim; every tenure has its own, 0: none */
+byte span = 0;     /* of its client, on which the claim is based */
+byte last = 0;     /* the highest fence so far; a restart forgets it */
 byte given = 0;    /* the fence of the claim */
 byte clock = 1;    /* the store's clock, in fences */
 byte restarts = 0;
@@ -37,32 +37,33 @@ byte restarts = 0;
 /* The resource. */
 byte accepted = 0; /* the highest fence of an accepted write */
 
-/* The clients, as far as others look at them. */
-byte asked[N];  /* spans begun */
+/* The clients, as far as others see them. */
+byte begun[N];  /* spans begun */
 byte passed[N]; /* spans whose deadline has passed */
-byte trusts[N]; /* the span on which the client's trust rests; 0: it holds nothing */
-byte release = 0; /* a release that is late: the owner */
-byte write = 0;   /* a write that is late: its fence */
+byte trusts[N]; /* the span on which the client's trust is based; 0: it holds nothing */
+byte release = 0; /* a late release: the owner */
+byte write = 0;   /* a late write: its fence */
 
-/* Ghosts: what no part of the system knows. */
+/* Ghosts: state that no part of the system knows. */
 byte highest = 0;           /* of all grants */
 byte grants = 0;
-byte asks = 0;
-byte turnOf[GRANTS + 1]; /* the client whose turn an owner is */
-byte fence[N];           /* what each client was told last */
-bool known[N];           /* it was told for the claim that lives */
+byte calls = 0;
+byte clientOf[GRANTS + 1]; /* the client of an owner */
+byte fence[N];           /* the fence that each client got last */
+bool known[N];           /* the client got it for the live claim */
 bool forgot[N];              /* the store forgot a claim that this client trusts */
 
 #define trusting(c) (trusts[c] > passed[c])
-#define text(f) (f < 10 -> 10 * f : f) /* what a fence below 100 is by the order of its letters */
+#define text(f) (f < 10 -> 10 * f : f) /* the order of fences below 100 as text */
 
-/* There is room. Clients are alike: that the first grant goes to the first of them, and the second to one of two, loses nothing. */
-#define room(c) (owner == 0 && grants < GRANTS && c <= grants)
+/* The key is free. Clients are alike: it is enough to give the first grant to the first client, and
+   the second to one of two. */
+#define free(c) (owner == 0 && grants < GRANTS && c <= grants)
 
-/* What is over is forgotten, so that states which differ in nothing but the past are one. */
-inline tidy(c) {
+/* Data of the past is cleared, so that states that differ only in the past are the same state. */
+inline normalize(c) {
 	if
-	:: trusts[c] == 0 && (owner == 0 || turnOf[owner] != c) -> asked[c] = 0; passed[c] = 0; forgot[c] = false
+	:: trusts[c] == 0 && (owner == 0 || clientOf[owner] != c) -> begun[c] = 0; passed[c] = 0; forgot[c] = false
 	:: else
 	fi
 }
@@ -73,33 +74,33 @@ inline drop(c, me) {
 	me = 0;
 	fence[c] = 0;
 	known[c] = false;
-	tidy(c)
+	normalize(c)
 }
 
-inline end(by) { /* the claim goes */
+inline end(by) { /* the claim ends */
 	assert(owner == by); /* I9 */
-	known[turnOf[owner]] = false;
+	known[clientOf[owner]] = false;
 	owner = 0;
 	span = 0;
-	tidy(turnOf[by]);
-	turnOf[by] = 0
+	normalize(clientOf[by]);
+	clientOf[by] = 0
 }
 
-/* acquire.lua, mem.Store.Acquire: grant if there is room, and the same again to the same owner. */
+/* acquire.lua, mem.Store.Acquire: grant a free key, and repeat the grant for the same owner. */
 inline acquire(c, me) {
-	asked[c]++;
+	begun[c]++;
 	if
 	:: me != 0 && owner == me ->
-#ifdef ASK_AGAIN_RAISES /* a call whose answer was lost is made again and gets another fence */
+#ifdef REPEAT_RAISES /* a call whose answer was lost is repeated and gets another fence */
 		last++; given = last; highest = last;
 #endif
 		skip
 	:: else ->
 		grants++;
 		me = grants;
-		turnOf[me] = c;
+		clientOf[me] = c;
 		owner = me;
-#ifdef NO_CLOCK_PART /* the fence is a counter alone */
+#ifdef NO_CLOCK_PART /* the fence is only a counter */
 		last = last + 1;
 #else
 		last = (last + 1 > clock -> last + 1 : clock);
@@ -109,16 +110,16 @@ inline acquire(c, me) {
 		highest = given;
 		forgot[c] = false
 	fi;
-	span = asked[c];
-	assert(!known[c] || fence[c] == given); /* a claim has one fence, however often it is asked for */
+	span = begun[c];
+	assert(!known[c] || fence[c] == given); /* a claim has one fence, however often it is requested */
 	known[c] = true;
 	fence[c] = given
 }
 
-/* A client with the answer of the store trusts the span that it asked for. */
+/* A client with the answer of the store trusts the span that it requested. */
 inline trust(c) {
-	trusts[c] = asked[c];
-	/* A hold does not go on over another's grant. */
+	trusts[c] = begun[c];
+	/* A hold does not continue during another's grant. */
 	assert(!trusting(c) || forgot[c] || fence[c] == highest);
 	/* I3 */
 	assert(!trusting(c) || forgot[c] ||
@@ -138,10 +139,11 @@ inline arrive(whose) {
 	fi
 }
 
-/* A write at the resource (guard.Row.Update, guard.Table.Advance): set fence = new where fence <= new. */
+/* A write at the resource (guard.Row.Update, guard.Table.Advance): set fence = new where fence
+   <= new. */
 inline check(new) {
 	if
-#ifdef NO_FENCE_COMPARE /* the resource takes every write */
+#ifdef NO_FENCE_COMPARE /* the resource accepts every write */
 	:: true ->
 #else
 #ifdef STRICT_COMPARE /* the second write of a holder is refused */
@@ -156,86 +158,97 @@ inline check(new) {
 #endif
 		assert(new >= accepted); /* I1 */
 		accepted = new
-	:: else -> assert(new < highest) /* only who was followed is refused */
+	:: else -> assert(new < highest) /* only an earlier holder is refused */
 	fi
 }
 
 /* Locker.Lock, keeper.Keeper, Lease.Unlock. */
 proctype Client(byte c) {
 	byte me;
-end_ask:
+end_acquire:
 	if
-	:: atomic { room(c) || me != 0 && owner == me -> acquire(c, me); trust(c) } /* Locker.serve */
-	:: atomic { room(c) -> acquire(c, me); /* granted, and the answer is lost */
+	/* Locker.Lock: granted. */
+	:: atomic { free(c) || me != 0 && owner == me -> acquire(c, me); trust(c) }
+	:: atomic { free(c) -> acquire(c, me); /* granted, and the answer is lost */
 		if
-		:: asks < ASKS ->  asks++; goto end_ask                      /* the same owner asks again */
-		:: release == 0 -> release = me; drop(c, me); goto end_ask   /* Locker.leave, place.giveUp: a release that is late */
-		::                 drop(c, me); goto end_ask                 /* the client died: the claim runs out */
+		/* The same owner retries. */
+		:: calls < CALLS ->  calls++; goto end_acquire
+		/* Locker.Lock gives up: a late release. */
+		:: release == 0 -> release = me; drop(c, me); goto end_acquire
+		/* The client died: the claim expires. */
+		::                 drop(c, me); goto end_acquire
 		fi }
 	fi;
 	do
-	:: d_step { trusting(c) -> check(fence[c]) }                      /* Lease.Err was nil: a write */
-	:: d_step { trusting(c) && write == 0 -> write = fence[c] }       /* and one that arrives late */
-	:: d_step { trusting(c) && asks < ASKS -> asks++; asked[c]++ }    /* keeper.Keeper.renew sends */
+	/* Lease.Err was nil: a write. */
+	:: d_step { trusting(c) -> check(fence[c]) }
+	/* A write that arrives late. */
+	:: d_step { trusting(c) && write == 0 -> write = fence[c] }
+	/* keeper.Keeper.renew sends. */
+	:: d_step { trusting(c) && calls < CALLS -> calls++; begun[c]++ }
 		if
 		:: atomic { /* renew.lua, mem.Store.renew */
-#ifdef RENEW_BY_EXISTENCE /* whatever claim is there is prolonged, as by SET XX */
+#ifdef RENEW_BY_EXISTENCE /* the renewal extends any claim, as SET XX does */
 			owner != 0 ->
 #else
-			owner == me -> span = asked[c];
+			owner == me -> span = begun[c];
 #endif
 			if
 			:: trust(c) /* keeper.Hold.renewed: trust from the send of this renewal */
 			:: skip     /* the answer is lost */
 			fi }
-#ifdef EXTEND_OR_CREATE /* a renewal that finds nothing makes the claim anew */
-		:: atomic { owner == 0 -> owner = me; span = asked[c]; trust(c) }
+#ifdef EXTEND_OR_CREATE /* a renewal that finds nothing creates the claim again */
+		:: atomic { owner == 0 -> owner = me; span = begun[c]; trust(c) }
 #endif
-		:: atomic { owner != me -> drop(c, me); goto end_ask } /* keeper.Hold.Gone: the store says that it is not held */
+		/* keeper.Hold.Gone: the store reports that it is not held. */
+		:: atomic { owner != me -> drop(c, me); goto end_acquire }
 		fi
 #ifdef TRUST_UNTIL_RELEASED
-	:: d_step { arrive(me) } atomic { drop(c, me); goto end_ask }
+	:: d_step { arrive(me) } atomic { drop(c, me); goto end_acquire }
 #else
-	:: atomic { trusts[c] = 0; arrive(me); drop(c, me); goto end_ask } /* Lease.seal, Lease.Unlock: trust ends before the release is sent */
+	/* Lease.Unlock: trust ends before the release is sent. */
+	:: atomic { trusts[c] = 0; arrive(me); drop(c, me); goto end_acquire }
 #endif
-	:: atomic { release == 0 -> release = me; drop(c, me); goto end_ask } /* the same, and it arrives late */
-	:: atomic { !trusting(c) -> drop(c, me); goto end_ask } /* the deadline has passed: the lease is lost, and nothing is sent */
+	/* The same, but the release arrives late. */
+	:: atomic { release == 0 -> release = me; drop(c, me); goto end_acquire }
+	/* The deadline has passed: the lease is lost, and nothing is sent. */
+	:: atomic { !trusting(c) -> drop(c, me); goto end_acquire }
 	od
 }
 
-/* What happens by itself. */
+/* Events that no client causes. */
 active proctype World() {
 end_world:
 	do
 	/* Deadlines pass in order. */
-	:: d_step { passed[0] < asked[0] -> passed[0]++ }
-	:: d_step { passed[1] < asked[1] -> passed[1]++ }
-	:: d_step { passed[2] < asked[2] -> passed[2]++ }
+	:: d_step { passed[0] < begun[0] -> passed[0]++ }
+	:: d_step { passed[1] < begun[1] -> passed[1]++ }
+	:: d_step { passed[2] < begun[2] -> passed[2]++ }
 
-	/* A claim runs out (PX, mem.key.expire), after its holder's deadline. */
-#ifdef TRUST_FROM_REPLY /* trust is counted from the answer: the store may be ahead of the holder */
+	/* A claim expires (PX, mem.key.expire), after its holder's deadline. */
+#ifdef TRUST_FROM_REPLY /* trust is counted from the answer: the claim may expire before the deadline */
 	:: d_step { owner != 0 -> end(owner) }
 #else
-	:: d_step { owner != 0 && passed[turnOf[owner]] >= span -> end(owner) }
+	:: d_step { owner != 0 && passed[clientOf[owner]] >= span -> end(owner) }
 #endif
 
-	/* What is late arrives. */
+	/* Late messages arrive. */
 	:: d_step { release != 0 -> arrive(release); release = 0 }
 	:: d_step { write != 0 -> check(write); write = 0 }
 
-	/* The clock goes on; fences that ran ahead of it are caught up with. */
+	/* The clock advances, and catches up with fences that were ahead of it. */
 	:: d_step { clock <= last -> clock = last + 1 }
 
 	/* The store restarts empty. That takes longer than its fences are ahead of the clock. */
 	:: d_step { restarts < RESTARTS && clock > last ->
 		restarts++;
 		if
-		:: owner != 0 -> forgot[turnOf[owner]] = true; end(owner)
+		:: owner != 0 -> forgot[clientOf[owner]] = true; end(owner)
 		:: else
 		fi;
 		last = 0; given = 0 }
 
-#ifdef COUNTER_WITH_THE_KEY /* the counter goes away with the claim */
+#ifdef COUNTER_WITH_THE_KEY /* the counter is deleted with the claim */
 	:: d_step { owner == 0 && last != 0 -> last = 0; clock = 0 }
 #endif
 	od

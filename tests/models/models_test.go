@@ -17,40 +17,40 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// wide adds the runs that take minutes: for the night.
+// wide adds the runs that take minutes: for nightly runs.
 var wide = flag.Bool("wide", false, "also search with the wider bounds")
 
 // A run is one search through all states of a model.
 type run struct {
 	model   string
-	mutant  string // the switch that breaks one rule; empty: the model as it is
+	mutant  string // the switch that breaks one rule; empty: the correct model
 	bounds  string // the other switches, separated by spaces
-	least   int    // how many states there are at least: a model that is stuck proves nothing
+	least   int    // the minimum number of states: a model that is stuck proves nothing
 	wide    bool
-	bits    int  // not 0: there are too many states, and so many as 2^bits bits remember are looked at
+	bits    int  // not 0: there are too many states; the search covers as many as 2^bits bits can record
 	fair    bool // search for cycles in which a waiter is never granted
 	because string
 }
 
-// runs are the models as they are, and one mutant for each rule.
+// runs are the correct models, and one mutant for each rule.
 var runs = []run{
-	{model: "lease", bounds: "GRANTS=3 ASKS=1", least: 500_000},
-	{model: "lease", bounds: "GRANTS=4 ASKS=1", least: 5_000_000, wide: true},
-	{model: "lease", bounds: "GRANTS=3 ASKS=2", least: 2_000_000, wide: true},
-	{model: "lease", bounds: "GRANTS=5 ASKS=0", least: 13_000_000, wide: true},
-	{model: "lease", bounds: "GRANTS=12 ASKS=4", bits: 21, least: 900_000},
-	{model: "lease", bounds: "GRANTS=12 ASKS=4", bits: 25, least: 10_000_000, wide: true},
+	{model: "lease", bounds: "GRANTS=3 CALLS=1", least: 500_000},
+	{model: "lease", bounds: "GRANTS=4 CALLS=1", least: 5_000_000, wide: true},
+	{model: "lease", bounds: "GRANTS=3 CALLS=2", least: 2_000_000, wide: true},
+	{model: "lease", bounds: "GRANTS=5 CALLS=0", least: 13_000_000, wide: true},
+	{model: "lease", bounds: "GRANTS=12 CALLS=4", bits: 21, least: 900_000},
+	{model: "lease", bounds: "GRANTS=12 CALLS=4", bits: 25, least: 10_000_000, wide: true},
 	{model: "lease", mutant: "NO_OWNER_CHECK", because: "a release ends another's claim"},
-	{model: "lease", mutant: "RENEW_BY_EXISTENCE", because: "a renewal takes another's claim for its own"},
-	{model: "lease", mutant: "EXTEND_OR_CREATE", because: "a hold goes on over another's grant"},
-	{model: "lease", mutant: "ASK_AGAIN_RAISES", because: "a repeated ask changes the fence of a claim"},
-	{model: "lease", mutant: "NO_CLOCK_PART", because: "after a restart fences begin anew"},
-	{model: "lease", mutant: "COUNTER_WITH_THE_KEY", because: "fences begin anew with every claim"},
-	{model: "lease", mutant: "TRUST_FROM_REPLY", because: "the claim runs out before its holder knows"},
-	{model: "lease", mutant: "TRUST_UNTIL_RELEASED", because: "a holder trusts what it has given back"},
-	{model: "lease", mutant: "NO_FENCE_COMPARE", because: "a late write lands over a newer one"},
+	{model: "lease", mutant: "RENEW_BY_EXISTENCE", because: "a renewal extends another's claim"},
+	{model: "lease", mutant: "EXTEND_OR_CREATE", because: "a hold continues during another's grant"},
+	{model: "lease", mutant: "REPEAT_RAISES", because: "a repeated attempt changes the fence of a claim"},
+	{model: "lease", mutant: "NO_CLOCK_PART", because: "after a restart fences begin again"},
+	{model: "lease", mutant: "COUNTER_WITH_THE_KEY", because: "fences begin again with every claim"},
+	{model: "lease", mutant: "TRUST_FROM_REPLY", because: "the claim expires before its holder knows"},
+	{model: "lease", mutant: "TRUST_UNTIL_RELEASED", because: "a holder trusts a lease that it has released"},
+	{model: "lease", mutant: "NO_FENCE_COMPARE", because: "a late write overwrites a newer one"},
 	{model: "lease", mutant: "STRICT_COMPARE", because: "a holder's second write is refused"},
-	{model: "lease", mutant: "FENCE_AS_TEXT", bounds: "GRANTS=12 ASKS=4", bits: 21, because: "the tenth fence is refused after the ninth"},
+	{model: "lease", mutant: "FENCE_AS_TEXT", bounds: "GRANTS=12 CALLS=4", bits: 21, because: "the tenth fence is refused after the ninth"},
 
 	{model: "redlock", bounds: "TRIES=2 LOSSES=1 RENEWALS=1 RESTARTS=0", least: 2_000_000},
 	{model: "redlock", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=1", least: 100_000},
@@ -60,20 +60,20 @@ var runs = []run{
 	{model: "redlock", bounds: "TRIES=3 LOSSES=3 RENEWALS=0 RESTARTS=1 ALONE", least: 2_500_000, wide: true},
 	{model: "redlock", mutant: "QUORUM_HALF", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=0", because: "half of the nodes are no majority"},
 	{model: "redlock", mutant: "NO_WRITE_BACK", bounds: "TRIES=3 LOSSES=3 RENEWALS=0 RESTARTS=0 ALONE", because: "a fence that a majority has not stored repeats"},
-	{model: "redlock", mutant: "YOUNG_COUNTED", bounds: "TRIES=2 LOSSES=1 RENEWALS=0 RESTARTS=1", because: "a node that forgot gives the key away"},
-	{model: "redlock", mutant: "LATE_COUNTED", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=0", because: "a grant whose time was over before the last answer"},
-	{model: "redlock", mutant: "TOP_UP_COUNTED", bounds: "TRIES=2 LOSSES=0 RENEWALS=1 RESTARTS=0", because: "a renewal that makes claims anew goes on over another's grant"},
-	{model: "redlock", mutant: "NO_CLOCK_PART", bounds: "TRIES=2 LOSSES=2 RENEWALS=0 RESTARTS=1 ALONE", because: "a node that forgot begins its fences anew"},
+	{model: "redlock", mutant: "RESTARTED_COUNTED", bounds: "TRIES=2 LOSSES=1 RENEWALS=0 RESTARTS=1", because: "a node that forgot grants the key again"},
+	{model: "redlock", mutant: "LATE_COUNTED", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=0", because: "a grant whose deadline passed before the last answer counts"},
+	{model: "redlock", mutant: "TOP_UP_COUNTED", bounds: "TRIES=2 LOSSES=0 RENEWALS=1 RESTARTS=0", because: "a renewal that creates claims again continues during another's grant"},
+	{model: "redlock", mutant: "NO_CLOCK_PART", bounds: "TRIES=2 LOSSES=2 RENEWALS=0 RESTARTS=1 ALONE", because: "a node that forgot begins its fences again"},
 
-	{model: "line", fair: true, least: 3_000},
-	{model: "line", fair: true, bounds: "LOSSLESS NO_POLL", least: 1_000}, // what watching first is good for
-	{model: "line", fair: true, mutant: "NO_POLL", because: "a lost wake-up is never made good"},
-	{model: "line", fair: true, mutant: "DEAD_HEAD_STAYS", because: "who died at the head blocks the line"},
-	{model: "line", fair: true, mutant: "NO_LINE", because: "others are let in before, again and again"},
-	{model: "line", fair: true, mutant: "ASK_THEN_WATCH", bounds: "LOSSLESS NO_POLL", because: "a release between the refusal and the watch is not heard"},
+	{model: "queue", fair: true, least: 3_000},
+	{model: "queue", fair: true, bounds: "LOSSLESS NO_POLL", least: 1_000}, // the reason to watch first
+	{model: "queue", fair: true, mutant: "NO_POLL", because: "a lost wake-up is never repeated"},
+	{model: "queue", fair: true, mutant: "DEAD_HEAD_STAYS", because: "a dead client at the head blocks the queue"},
+	{model: "queue", fair: true, mutant: "NO_QUEUE", because: "others are granted the key first, again and again"},
+	{model: "queue", fair: true, mutant: "ACQUIRE_THEN_WATCH", bounds: "LOSSLESS NO_POLL", because: "a release between the refusal and the watch goes unnoticed"},
 }
 
-// Every model holds, and every mutant of it does not.
+// Every correct model holds, and every mutant does not.
 func TestModels(t *testing.T) {
 	for _, program := range []string{"spin", "gcc"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -97,9 +97,9 @@ func TestModels(t *testing.T) {
 			t.Logf("%d states, %d errors, in %v", states, errs, time.Since(began).Round(time.Millisecond))
 			switch {
 			case strings.Contains(out, "max search depth too small"), strings.Contains(out, "reached -DMEMLIM"):
-				t.Errorf("not all states were looked at:\n%s", out)
+				t.Errorf("not all states were searched:\n%s", out)
 			case r.mutant != "" && errs == 0:
-				t.Errorf("the mutant is not found, though %s:\n%s", r.because, out)
+				t.Errorf("the mutant is not detected, though %s:\n%s", r.because, out)
 			case r.mutant == "" && errs > 0:
 				t.Errorf("the model does not hold:\n%s", out)
 			case r.mutant == "" && states < r.least:
@@ -109,10 +109,10 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// Every switch that breaks a rule is tried, and every one that is tried is in its model.
+// Every switch that breaks a rule is tried, and every switch that is tried is in its model.
 func TestModels_mutants(t *testing.T) {
-	limit := regexp.MustCompile(`^[A-Z]+$`) // bounds have one word: their names are in #ifndef, or in the table
-	for _, model := range []string{"lease", "redlock", "line"} {
+	limit := regexp.MustCompile(`^[A-Z]+$`) // bounds are one word: their names are in #ifndef, or in the table
+	for _, model := range []string{"lease", "redlock", "queue"} {
 		text, err := os.ReadFile(model + ".pml")
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +137,8 @@ func TestModels_mutants(t *testing.T) {
 	}
 }
 
-// search makes a program of the model, which walks through its states, and returns what it says.
+// search compiles the model to a program that walks through its states, runs it, and returns its
+// output.
 func (r run) search(t *testing.T, source string) string {
 	dir := t.TempDir()
 	args := []string{"-a"}
@@ -145,12 +146,12 @@ func (r run) search(t *testing.T, source string) string {
 		args = append(args, "-D"+d)
 	}
 	if r.model == "lease" && r.mutant != "" && r.bounds == "" {
-		args = append(args, "-DGRANTS=2", "-DASKS=1") // enough for every one of them
+		args = append(args, "-DGRANTS=2", "-DCALLS=1") // enough for every mutant
 	}
 	program(t, dir, "spin", append(args, filepath.Join(source, r.model+".pml"))...)
 	compile := []string{"-w", "-O1", "-DMEMLIM=4000", "-o", "pan", "pan.c"}
 	if r.mutant != "" {
-		compile[1] = "-O0" // an error is found before a faster program would be compiled
+		compile[1] = "-O0" // the slower program finds an error before a faster one would be compiled
 	}
 	find := []string{"-m100000"}
 	if r.bits > 0 {
@@ -167,7 +168,7 @@ func (r run) search(t *testing.T, source string) string {
 	return program(t, dir, filepath.Join(dir, "pan"), find...)
 }
 
-// program runs a program in a folder, and returns what it prints.
+// program runs a program in a folder, and returns its output.
 func program(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -182,7 +183,7 @@ func program(t *testing.T, dir, name string, args ...string) string {
 	return out.String()
 }
 
-// number returns the number that a pattern finds in a text.
+// number returns the number that a pattern matches in a text.
 func number(t *testing.T, text, pattern string) int {
 	t.Helper()
 	m := regexp.MustCompile(pattern).FindStringSubmatch(text)

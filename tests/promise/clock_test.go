@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// clocked takes over the clocks of all servers of a site.
+// clocked takes control of the clocks of all servers of a site.
 func clocked(t *testing.T, s *site) *testenv.Clock {
 	t.Helper()
 	var all []*testenv.Server
@@ -24,8 +24,9 @@ func clocked(t *testing.T, s *site) *testenv.Clock {
 	return testenv.NewClock(t, all...)
 }
 
-// The clock of the server is set forward over the end of a claim. A server that ends claims by the time of day gives it to
-// another, and there are two; the fence tells them apart.
+// The clock of the server is set forward past the end of a claim. A server that expires claims by
+// the time of day grants the lock to another process, and there are two holders with different
+// fences.
 func TestClock_forward(t *testing.T) {
 	t.Parallel()
 	const ttl, jump = time.Minute, 2 * time.Minute
@@ -37,15 +38,16 @@ func TestClock_forward(t *testing.T) {
 		next := sc.wait("b", b)
 		clock.Set(jump)
 		second := sc.granted(next, soon)
-		sc.two(first)
-		sc.end(second)
-		t.Logf("set forward by %v: another is granted %v before the end of the first one's trust; fence %d after %d", jump,
+		sc.twoHolders(first)
+		sc.release(second)
+		t.Logf("set forward by %v: the second grant came %v before the end of the first holder's trust; fence %d after %d", jump,
 			time.Until(first.Until()).Round(time.Second), second.Fence(), first.Fence())
 	})
 	t.Run("advisory", func(t *testing.T) {
 		t.Parallel()
-		// The server's timer for idle connections is not set anew with every statement. It goes off where the first one set it, and then
-		// asks the time of day how long the connection has been idle.
+		// The server does not reset its timer for idle connections with every statement. The timer
+		// fires where the first statement set it, and then reads from the time of day how long the
+		// connection has been idle.
 		const ttl, renewal = 8 * time.Second, 5 * time.Second
 		s := sites["advisory"](t)
 		clock := clocked(t, s)
@@ -57,17 +59,19 @@ func TestClock_forward(t *testing.T) {
 		time.Sleep(renewal)
 		extend(t, first.Lease, ttl)
 		first.hold.Renew().Extended(first.Until())
-		link.each(func(p *testenv.ProxyServer) { p.Hold(testenv.ToClient) }) // or the holder would be told at once
+		// Otherwise the holder would be notified at once.
+		link.each(func(p *testenv.ProxyServer) { p.Hold(testenv.ToClient) })
 		clock.Set(jump)
 		second := sc.granted(next, soon)
-		sc.two(first)
-		t.Logf("set forward by %v: another is granted %v before the end of the first one's trust", jump, time.Until(first.Until()).Round(time.Millisecond))
-		sc.end(second)
+		sc.twoHolders(first)
+		t.Logf("set forward by %v: the second grant came %v before the end of the first holder's trust",
+			jump, time.Until(first.Until()).Round(time.Millisecond))
+		sc.release(second)
 	})
 }
 
-// The clock of the server is set back: the claim of a holder that is gone lives for longer, and nobody is granted it before. Fences
-// rise though the clock says less than before.
+// The clock of the server is set back. The claim of a dead holder expires later, and the lock is
+// not granted before. Fences rise although the clock shows an earlier time.
 func TestClock_back(t *testing.T) {
 	t.Parallel()
 	const ttl, jump = 3 * time.Second, 3 * time.Second
@@ -75,7 +79,7 @@ func TestClock_back(t *testing.T) {
 		clock := clocked(t, s)
 		sc := newScene(t)
 		if len(s.redis) == 3 {
-			aged(t, s.store(t), s.redis) // the restart has emptied them
+			aged(t, s.store(t), s.redis) // they lost their data in the restart
 		}
 		linked, link := s.through(t)
 		a, b := locker(t, linked, distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
@@ -84,24 +88,25 @@ func TestClock_back(t *testing.T) {
 		clock.Set(-jump)
 		link.each(func(p *testenv.ProxyServer) { p.Cut(testenv.Both) })
 		set := testenv.NewStopwatch(t)
-		sc.over(first, soon)
+		sc.lost(first, soon)
 		second := sc.granted(next, soon)
 		if took := set.Elapsed(); took > ttl+jump+2*time.Second {
 			t.Errorf("granted %v after the clock was set back by %v", took, jump)
 		} else {
-			t.Logf("TTL %v, set back by %v: the next is granted after %v", ttl, jump, took.Round(time.Millisecond))
+			t.Logf("TTL %v, set back by %v: the next grant came after %v", ttl, jump,
+				took.Round(time.Millisecond))
 		}
-		sc.end(second)
+		sc.release(second)
 		for range 3 {
-			sc.end(sc.lock("b", b))
+			sc.release(sc.lock("b", b))
 		}
-		sc.one()
+		sc.oneHolder()
 	})
 }
 
 // A waiter dies in the queue, and the clock of the server is set back by an hour. The release hands
-// the key to the dead waiter for no longer than it had asked to wait. If there is no release,
-// because the holder dies too, the dead waiter is in the way for no longer than that.
+// the key to the dead waiter for no longer than its queue entry. If the holder also dies and there
+// is no release, the dead waiter blocks the queue for no longer than that.
 func TestClock_deadWaiter(t *testing.T) {
 	t.Parallel()
 	const jump, wait = time.Hour, 2 * time.Second
@@ -109,7 +114,8 @@ func TestClock_deadWaiter(t *testing.T) {
 		clock := clocked(t, s)
 		store := s.store(t)
 		r := func(owner string) driver.Request {
-			return driver.Request{ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, QueueTTL: wait}
+			return driver.Request{ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole,
+				Limit: driver.Whole, TTL: time.Minute, QueueTTL: wait}
 		}
 		acquire := func(owner string) error {
 			res, err := store.Acquire(t.Context(), r(owner))
@@ -125,8 +131,9 @@ func TestClock_deadWaiter(t *testing.T) {
 		clock.Set(-jump)
 		eventually(t, "a release", func() error { return store.Release(t.Context(), r("holder").ID) })
 		claims, err := driver.Show(t.Context(), store, "key")
-		if err != nil || len(claims) != 1 || claims[0].Owner != driver.Tag("dead") || claims[0].Left > wait {
-			t.Fatalf("%+v, %v; want the dead waiter's, for %v at most", claims, err, wait)
+		if err != nil || len(claims) != 1 || claims[0].Owner != driver.Tag("dead") ||
+			claims[0].Left > wait {
+			t.Fatalf("%+v, %v; want the claim of the dead waiter, for at most %v", claims, err, wait)
 		}
 		eventually(t, "the next holder", func() error { return acquire("next") })
 
@@ -142,16 +149,16 @@ func TestClock_deadWaiter(t *testing.T) {
 	})
 }
 
-// The clock of the server is an hour ahead while a name is used. The name rests until the server
-// has forgotten it, and then the clock is corrected. The next fence is above the last one all the
-// same.
+// The clock of the server is an hour ahead while a name is used. The name stays unused until the
+// server has forgotten it, and then the clock is corrected. The next fence is still higher than the
+// last one.
 func TestClock_corrected(t *testing.T) {
 	t.Parallel()
-	const ttl, ahead, rest = 2 * time.Second, time.Hour, 11 * time.Minute
+	const ttl, ahead, unused = 2 * time.Second, time.Hour, 11 * time.Minute
 	onEach(t, []string{"redis", "replicated", "redlock", "postgres"}, func(t *testing.T, s *site) {
 		clock := clocked(t, s)
 		if len(s.redis) == 3 {
-			aged(t, s.store(t), s.redis) // the restart has emptied them
+			aged(t, s.store(t), s.redis) // they lost their data in the restart
 		}
 		l := locker(t, s.store(t), distlock.TTL(ttl))
 		fence := func(name string) uint64 {
@@ -167,26 +174,29 @@ func TestClock_corrected(t *testing.T) {
 				before[name] = fence(name)
 			}
 		}
-		forget(t, s, func(step int) { clock.Set(ahead + time.Duration(step)*rest) }, "a", "b")
+		forget(t, s, func(step int) { clock.Set(ahead + time.Duration(step)*unused) }, "a", "b")
 		clock.Set(0)
 		for _, name := range []string{"a", "b", "a"} {
 			after := fence(name)
 			if after <= before[name] {
-				t.Errorf("%s: fence %d, %v below the one before", name, after, time.Duration(before[name]-after)*time.Microsecond)
+				t.Errorf("%s: fence %d, lower than the last one by %v", name, after,
+					time.Duration(before[name]-after)*time.Microsecond)
 			}
 			before[name] = after
 		}
 	})
 }
 
-// What is not promised: on a cluster, and for a user who may only touch the keys of its own names,
-// there is no floor. There the fences of a name that was forgotten go back with the clock.
+// Not promised: rising fences on a cluster, and for a user who may only access the keys of its own
+// names. Such a store keeps no lower bound for fences. The fences of a forgotten name go back with
+// the clock.
 func TestClock_corrected_noFloor(t *testing.T) {
 	t.Parallel()
-	const ahead, rest = time.Hour, 11 * time.Minute
+	const ahead, unused = time.Hour, 11 * time.Minute
 	for name, start := range map[string]func(t *testing.T) (servers []*testenv.RedisServer, url string){
 		"redis, own names": func(t *testing.T) ([]*testenv.RedisServer, string) {
-			r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user app on >secret ~lock:app/* ~{lock:app/* &* +@all"))
+			r := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all",
+				"user app on >secret ~lock:app/* ~{lock:app/* &* +@all"))
 			return []*testenv.RedisServer{r}, "redis://app:secret@" + r.Addr
 		},
 		"replicated, cluster": func(t *testing.T) ([]*testenv.RedisServer, string) {
@@ -203,10 +213,10 @@ func TestClock_corrected_noFloor(t *testing.T) {
 			clock.Set(ahead)
 			first := persist(t, l, "app/a")
 			unlock(t, first)
-			clock.Set(ahead + rest)
+			clock.Set(ahead + unused)
 			for _, r := range servers {
 				eventually(t, "the name is forgotten", func() error {
-					if n := do(t, r, "DBSIZE"); n != int64(0) { // of a cluster, only one node knows the name
+					if n := do(t, r, "DBSIZE"); n != int64(0) { // in a cluster, only one node knows the name
 						return fmt.Errorf("%v keys are left", n)
 					}
 					return nil
@@ -215,21 +225,22 @@ func TestClock_corrected_noFloor(t *testing.T) {
 			clock.Set(0)
 			second := persist(t, l, "app/a")
 			if second.Fence() > first.Fence() {
-				t.Errorf("fence %d after %d: this shows nothing of what is not promised", second.Fence(), first.Fence())
+				t.Errorf("fence %d after %d: the fence rose, so the test shows no broken promise",
+					second.Fence(), first.Fence())
 			}
 			unlock(t, second)
 		})
 	}
 }
 
-// forget wants servers to forget names that are idle, after a step of the clock. On a node that was
-// slow the last grant may come after it: then that takes another step.
-func forget(t *testing.T, s *site, pass func(step int), names ...string) {
+// forget moves the clock in steps until the servers have forgotten the unused names. On a slow node
+// the last grant may come after the first step, which then needs another step.
+func forget(t *testing.T, s *site, advance func(step int), names ...string) {
 	t.Helper()
 	step := 0
-	eventually(t, "idle names are forgotten", func() error {
+	eventually(t, "unused names are forgotten", func() error {
 		step++
-		pass(step)
+		advance(step)
 		for _, name := range names {
 			for _, r := range s.redis {
 				if do(t, r, "EXISTS", "{lock:"+name+"}:c") != int64(0) {
@@ -248,7 +259,7 @@ func forget(t *testing.T, s *site, pass func(step int), names ...string) {
 }
 
 // Two of three nodes were first used while their clocks were an hour ahead, and the clocks are
-// corrected. The nodes count again after the longest TTL, and not after an hour.
+// corrected. The nodes count again after LongestTTL, and not after an hour.
 func TestClock_born(t *testing.T) {
 	t.Parallel()
 	var servers []*testenv.Server
@@ -259,9 +270,10 @@ func TestClock_born(t *testing.T) {
 	}
 	ahead, old := testenv.NewClock(t, servers[:2]...), testenv.NewClock(t, servers[2])
 	ahead.Set(time.Hour)
-	l := locker(t, majority(t, longest, addrs...), distlock.TTL(longest)) // the nodes note since when they remember
+	// The nodes record their first use.
+	l := locker(t, majority(t, longest, addrs...), distlock.TTL(longest))
 	ahead.Set(0)
-	old.Set(time.Hour) // the third node is no new one, so that not all of them count at once
+	old.Set(time.Hour) // the third node is not new: new nodes count at once if all of them are new
 	began := time.Now()
 	eventually(t, "a majority counts", func() error {
 		lease, err := l.TryLock(t.Context(), "key")
@@ -271,11 +283,12 @@ func TestClock_born(t *testing.T) {
 		return err
 	})
 	if took := time.Since(began); took < longest/2 {
-		t.Errorf("granted after %v: the nodes were old all along, and this tests nothing", took)
+		t.Errorf("granted after %v: the nodes counted from the start, so this tests nothing", took)
 	}
 }
 
-// The clock of one node of three is set forward. A claim that all nodes hold stays; one on a bare majority is given to another.
+// The clock of one node of three is set forward. A claim on all nodes stays. A claim on a bare
+// majority is granted to another process.
 func TestClock_node(t *testing.T) {
 	t.Parallel()
 	const ttl, jump = 20 * time.Second, time.Minute
@@ -290,21 +303,23 @@ func TestClock_node(t *testing.T) {
 				last = testenv.Proxy(t, r.Addr)
 				servers, addrs, through = append(servers, r), append(addrs, r.Addr), append(through, last.Addr)
 			}
-			clock, others := testenv.NewClock(t, servers[0].Server), testenv.NewClock(t, servers[1].Server, servers[2].Server)
-			// The nodes count when they are as old as the longest TTL. They think that they are.
+			clock := testenv.NewClock(t, servers[0].Server)
+			others := testenv.NewClock(t, servers[1].Server, servers[2].Server)
+			// Nodes count when they are older than LongestTTL. The clocks make these nodes old.
 			clock.Set(-time.Hour)
 			others.Set(-time.Hour)
-			majority(t, ttl, addrs...) // which makes them remember since when they do
+			majority(t, ttl, addrs...) // the nodes record their first use
 			clock.Set(0)
 			others.Set(0)
-			mature(t, majority(t, ttl, addrs...), ttl)
+			waitCounted(t, majority(t, ttl, addrs...), ttl)
 
 			sc := newScene(t)
-			a, b := locker(t, majority(t, ttl, through...), distlock.TTL(ttl)), locker(t, majority(t, ttl, addrs...), distlock.TTL(ttl))
+			a := locker(t, majority(t, ttl, through...), distlock.TTL(ttl))
+			b := locker(t, majority(t, ttl, addrs...), distlock.TTL(ttl))
 			var opts []distlock.Option
 			if bare {
 				last.Refuse()
-				opts = append(opts, distlock.NoRenewal()) // a renewal would take the third node as well
+				opts = append(opts, distlock.NoRenewal()) // a renewal would also acquire the third node
 			}
 			first := sc.lock("a", a, opts...)
 			last.Heal()
@@ -315,8 +330,8 @@ func TestClock_node(t *testing.T) {
 			clock.Set(jump)
 			if bare {
 				second := sc.granted(next, soon)
-				sc.two(first)
-				sc.end(second)
+				sc.twoHolders(first)
+				sc.release(second)
 				return
 			}
 			sc.refused(next, 4*time.Second)
@@ -324,9 +339,9 @@ func TestClock_node(t *testing.T) {
 				t.Errorf("the claim did not survive the jump: %v", first.Err())
 			}
 			extend(t, first.Lease, ttl)
-			sc.end(first)
-			sc.end(sc.granted(next, 2*soon))
-			sc.one()
+			sc.release(first)
+			sc.release(sc.granted(next, 2*soon))
+			sc.oneHolder()
 		})
 	}
 }

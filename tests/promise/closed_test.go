@@ -11,14 +11,15 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// The server closes the connections of a holder, as it does at a restart, a failover or after a
-// time without use. The holder's Unlock is answered all the same, and the next lock needs no TTL to
-// end.
+// The server closes the connections of a holder, as in a restart, a failover or after a time
+// without use. The holder's Unlock still succeeds, and the next lock does not have to wait for the
+// TTL.
 func TestConnectionClosed(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redis", "redlock", "postgres"}, func(t *testing.T, s *site) {
 		holder, next := locker(t, s.store(t)), locker(t, s.store(t))
-		for _, pause := range []time.Duration{0, 5 * time.Millisecond, 100 * time.Millisecond, time.Second} {
+		for _, pause := range []time.Duration{0, 5 * time.Millisecond, 100 * time.Millisecond,
+			time.Second} {
 			name := fmt.Sprint("after ", pause)
 			lease := persist(t, holder, name)
 			s.closeAll(t)
@@ -28,13 +29,13 @@ func TestConnectionClosed(t *testing.T) {
 			}
 			after := persist(t, next, name) // in less than the TTL
 			if err := after.Unlock(t.Context()); err != nil {
-				t.Errorf("%s: the next one's Unlock: %v", name, err)
+				t.Errorf("%s: Unlock of the next holder: %v", name, err)
 			}
 		}
 	})
 }
 
-// The server dies while a function runs under its lock, and does not come back. Do does not say
+// The server dies while a function runs under its lock, and does not come back. Do does not report
 // that the function did not run.
 func TestDo_serverDies(t *testing.T) {
 	t.Parallel()
@@ -50,13 +51,14 @@ func TestDo_serverDies(t *testing.T) {
 			}
 			return nil
 		})
-		if !ran || errors.Is(err, distlock.ErrNotAcquired) || err != nil && !errors.Is(err, distlock.ErrLost) {
+		if !ran || errors.Is(err, distlock.ErrNotAcquired) ||
+			err != nil && !errors.Is(err, distlock.ErrLost) {
 			t.Errorf("ran %v, error %v", ran, err)
 		}
 	})
 }
 
-// closeAll has the servers close the connections of all clients.
+// closeAll makes the servers close the connections of all clients.
 func (s *site) closeAll(t *testing.T) {
 	t.Helper()
 	for _, r := range s.redis {
@@ -67,8 +69,8 @@ func (s *site) closeAll(t *testing.T) {
 	}
 }
 
-// The server hangs: it keeps its connections and answers nobody. Calls return soon after their ctx,
-// all the same.
+// The server hangs: it keeps its connections and answers no request. Calls still return soon after
+// the end of their context.
 func TestBound_serverHangs(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redis", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
@@ -81,7 +83,7 @@ func TestBound_serverHangs(t *testing.T) {
 			p.Pause()
 		}
 		const bound = 90 * time.Millisecond
-		var over []time.Duration
+		var late []time.Duration
 		for i := range 50 {
 			ctx, cancel := context.WithTimeout(t.Context(), bound)
 			began := time.Now()
@@ -94,17 +96,18 @@ func TestBound_serverHangs(t *testing.T) {
 			default:
 				_, err = l.Lock(t.Context(), name, distlock.MaxWait(bound))
 			}
-			over = append(over, time.Since(began)-bound)
+			late = append(late, time.Since(began)-bound)
 			cancel()
 			if !errors.Is(err, distlock.ErrNotAcquired) || errors.Is(err, distlock.ErrHeld) {
 				t.Error(err)
 			}
 		}
-		slices.Sort(over)
-		if most := over[len(over)-1]; most > 500*time.Millisecond { // it was a second before; a busy machine takes its time too
-			t.Errorf("a call returned %v after its ctx", most)
+		slices.Sort(late)
+		if most := late[len(late)-1]; most > 500*time.Millisecond { // a busy machine needs some time
+			t.Errorf("a call returned %v after the end of its context", most)
 		}
-		t.Logf("after the end of ctx: p50 %v, p98 %v, max %v", over[len(over)/2], over[len(over)-2], over[len(over)-1])
+		t.Logf("after the end of ctx: p50 %v, p98 %v, max %v", late[len(late)/2], late[len(late)-2],
+			late[len(late)-1])
 		for _, r := range s.redis {
 			r.Resume()
 		}
@@ -114,12 +117,13 @@ func TestBound_serverHangs(t *testing.T) {
 	})
 }
 
-// Unlock near the end of AtLeast is answered on a healthy majority, and the name is free when the
-// shortest hold has ended.
+// Unlock near the end of AtLeast succeeds on a healthy majority, and the name is free when AtLeast
+// has passed.
 func TestAtLeast_end(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redlock"}, func(t *testing.T, s *site) {
-		l, other := locker(t, s.store(t), distlock.TTL(2*longest/5)), locker(t, s.store(t), distlock.TTL(2*longest/5))
+		l := locker(t, s.store(t), distlock.TTL(2*longest/5))
+		other := locker(t, s.store(t), distlock.TTL(2*longest/5))
 		const atLeast = 100 * time.Millisecond
 		for i := range 20 {
 			name := fmt.Sprint("key", i)
@@ -129,7 +133,7 @@ func TestAtLeast_end(t *testing.T) {
 				t.Errorf("Unlock: %v", err)
 			}
 			if err := persist(t, other, name).Unlock(t.Context()); err != nil {
-				t.Errorf("the next one's Unlock: %v", err)
+				t.Errorf("Unlock of the next holder: %v", err)
 			}
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A pair is a primary and a standby that takes over, with a link between them that can be cut.
+// A pair is a primary and a standby that can take over, with a link between them that can be cut.
 type pair struct {
 	primary, standby *testenv.PostgresServer
 	link             *testenv.ProxyServer
@@ -22,7 +22,7 @@ type pair struct {
 func newPair(t *testing.T, mode string) *pair {
 	t.Helper()
 	p := &pair{primary: testenv.Postgres(t), mode: mode}
-	warm(t, p.open(t, p.primary)) // the tables are there
+	warm(t, p.open(t, p.primary)) // creates the tables
 	p.link = testenv.Proxy(t, p.primary.Addr)
 	host, port, _ := strings.Cut(p.link.Addr, ":")
 	p.standby = testenv.Postgres(t, testenv.StandbyOf(p.primary),
@@ -36,11 +36,11 @@ func (p *pair) open(t testing.TB, srv *testenv.PostgresServer) driver.Store {
 	return openURL(t, srv.URL+p.mode)
 }
 
-// level waits until the standby has all that the primary has.
+// level waits until the standby has all data of the primary.
 func (p *pair) level(t *testing.T) {
 	t.Helper()
 	at := query(t, p.primary, "select pg_current_wal_lsn()")[0][0]
-	eventually(t, "the standby has it all", func() error {
+	eventually(t, "the standby has all data", func() error {
 		if query(t, p.standby, "select pg_last_wal_replay_lsn() >= '"+at+"'::pg_lsn")[0][0] != "t" {
 			return errors.New("it is behind")
 		}
@@ -48,21 +48,23 @@ func (p *pair) level(t *testing.T) {
 	})
 }
 
-// synchronous makes the primary answer a commit when the standby has it.
+// synchronous makes the primary answer a commit only when the standby has it.
 func (p *pair) synchronous(t *testing.T) {
 	t.Helper()
 	query(t, p.primary, "alter system set synchronous_standby_names = '*'")
 	query(t, p.primary, "select pg_reload_conf()")
 	eventually(t, "commits wait for the standby", func() error {
-		if rows := query(t, p.primary, "select 1 from pg_stat_replication where sync_state = 'sync'"); len(rows) == 0 {
+		if rows := query(t, p.primary,
+			"select 1 from pg_stat_replication where sync_state = 'sync'"); len(rows) == 0 {
 			return errors.New("no standby is synchronous")
 		}
 		return nil
 	})
 }
 
-// The primary grants, dies before its standby has heard of it, and the standby takes over: it grants the key again. The fence rises
-// all the same. With synchronous replication there is no such first grant.
+// The primary grants a lock and dies before its standby has received the claim. The standby takes
+// over and grants the lock again, with a higher fence. With synchronous replication the first grant
+// is not answered.
 func TestFailover_postgres(t *testing.T) {
 	t.Parallel()
 	t.Run("async", func(t *testing.T) {
@@ -74,42 +76,45 @@ func TestFailover_postgres(t *testing.T) {
 		p.primary.Kill()
 		p.standby.Promote()
 		second := sc.lock("b", locker(t, p.open(t, p.standby)))
-		sc.two(first)
-		sc.end(second)
+		sc.twoHolders(first)
+		sc.release(second)
 	})
 	t.Run("sync", func(t *testing.T) {
 		t.Parallel()
 		p := newPair(t, "")
 		p.synchronous(t)
 		sc := newScene(t)
-		const ttl = time.Minute // a slow machine needs a while to make a new primary
+		const ttl = time.Minute // a slow machine needs some time for the promotion
 		both := at(t, p.primary.URL, p.primary.Addr, p.standby.Addr) + "&target_session_attrs=read-write"
 		held := sc.lock("a", locker(t, openURL(t, both), distlock.TTL(ttl)))
 		p.link.Cut(testenv.Both)
-		// A grant that the standby has not is not answered, and one that is not answered is none.
+		// Without the standby a grant is not answered, so the call returns no lease.
 		began := time.Now()
-		lease, err := locker(t, p.open(t, p.primary), distlock.TTL(2*time.Second)).TryLock(t.Context(), "other")
+		lease, err := locker(t, p.open(t, p.primary),
+			distlock.TTL(2*time.Second)).TryLock(t.Context(), "other")
 		if err == nil {
 			t.Errorf("granted without the standby, fence %d", lease.Fence())
 		}
-		t.Logf("an ask without the standby ends after %v: %v", time.Since(began).Round(time.Millisecond), err)
+		t.Logf("an attempt without the standby ended after %v: %v",
+			time.Since(began).Round(time.Millisecond), err)
 		p.primary.Kill()
 		p.standby.Promote()
 		b := locker(t, p.open(t, p.standby), distlock.TTL(ttl))
-		next := sc.wait("b", b)    // the claim is there
+		next := sc.wait("b", b)    // the standby has the claim
 		extend(t, held.Lease, ttl) // at the new primary
 		sc.refused(next, 2*time.Second)
 		if !held.trusts() {
 			t.Errorf("the claim did not survive: %v", held.Err())
 		}
-		sc.end(held)
-		sc.end(sc.granted(next, soon))
-		sc.one()
+		sc.release(held)
+		sc.release(sc.granted(next, soon))
+		sc.oneHolder()
 	})
 }
 
-// Somebody cancels the statement of a client while it waits for the synchronous standby: PostgreSQL answers it as done, with a warning, and
-// the standby has nothing of it. This is documented there, and no client can tell.
+// An operator cancels the statement of a client while it waits for the synchronous standby.
+// PostgreSQL reports the commit as done, with a warning, although the standby does not have it.
+// PostgreSQL documents this, and no client can detect it.
 func TestFailover_cancelled(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "")
@@ -117,11 +122,12 @@ func TestFailover_cancelled(t *testing.T) {
 	sc := newScene(t)
 	p.link.Cut(testenv.Both)
 	a := locker(t, p.open(t, p.primary), distlock.TTL(time.Minute))
-	got := make(chan *part, 1)
+	got := make(chan *grant, 1)
 	go func() { got <- sc.try("a", a) }()
-	var first *part
+	var first *grant
 	eventually(t, "the first is granted", func() error {
-		rows := query(t, p.primary, "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
+		rows := query(t, p.primary,
+			"select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'")
 		select {
 		case first = <-got:
 			return nil
@@ -135,11 +141,12 @@ func TestFailover_cancelled(t *testing.T) {
 	p.primary.Kill()
 	p.standby.Promote()
 	second := sc.lock("b", locker(t, p.open(t, p.standby)))
-	sc.two(first)
-	sc.end(second)
+	sc.twoHolders(first)
+	sc.release(second)
 }
 
-// A new primary whose clock is behind, and that has not heard of the last grants, gives fences that were there before.
+// A new primary whose clock is behind, and that has not received the last grants, issues old fences
+// again.
 func TestFailover_behind(t *testing.T) {
 	t.Parallel()
 	const behind = time.Hour
@@ -154,7 +161,7 @@ func TestFailover_behind(t *testing.T) {
 		p.primary.Kill()
 		p.standby.Promote()
 		second := sc.lock("b", locker(t, p.open(t, p.standby)))
-		sc.back()
+		sc.fenceRepeats()
 		t.Logf("fence %d after %d", second.Fence(), first.Fence())
 	})
 	t.Run("replicated", func(t *testing.T) {
@@ -169,7 +176,7 @@ func TestFailover_behind(t *testing.T) {
 		r.primary.Kill()
 		do(t, r.replica, "REPLICAOF", "NO", "ONE")
 		second := sc.lock("b", locker(t, openURL(t, r.replica.URL)))
-		sc.back()
+		sc.fenceRepeats()
 		t.Logf("fence %d after %d", second.Fence(), first.Fence())
 	})
 	t.Run("redis without persistence", func(t *testing.T) {
@@ -182,13 +189,14 @@ func TestFailover_behind(t *testing.T) {
 		clock.Set(-behind)
 		srv.Restart()
 		second := sc.lock("b", locker(t, openURL(t, srv.URL)))
-		sc.back()
+		sc.fenceRepeats()
 		t.Logf("fence %d after %d", second.Fence(), first.Fence())
 	})
 }
 
-// Advisory locks are not replicated. A holder whose link to the old primary swallows everything trusts its lease, and the new primary
-// grants the lock; with a standby that has not heard of the last fences they are given again.
+// Advisory locks are not replicated. A holder whose link to the old primary drops everything still
+// trusts its lease, and the new primary grants the lock. A standby that has not received the last
+// fences issues them again.
 func TestFailover_advisory(t *testing.T) {
 	t.Parallel()
 	p := newPair(t, "&lock_mode=advisory")
@@ -196,20 +204,20 @@ func TestFailover_advisory(t *testing.T) {
 	a := locker(t, openURL(t, at(t, p.primary.URL+p.mode, proxy.Addr)))
 	sc := newScene(t)
 	p.link.Cut(testenv.ToClient)
-	// The server writes down 32 numbers of a sequence ahead: only what comes after them is lost.
+	// The server logs 32 numbers of a sequence in advance. Only the numbers after them are lost.
 	for range 64 {
-		sc.end(sc.lock("a", a))
+		sc.release(sc.lock("a", a))
 	}
 	first := sc.lock("a", a)
 	proxy.Cut(testenv.Both)
 	p.standby.Promote()
 	second := sc.lock("b", locker(t, p.open(t, p.standby)))
 	if !first.trusts() {
-		t.Errorf("the first holder knows already: %v", first.Err())
+		t.Errorf("the first holder was already notified: %v", first.Err())
 	}
-	sc.back()
+	sc.fenceRepeats()
 	if n := sc.verdict().Count["I3"]; n == 0 {
-		t.Error("never were there two holders: this shows nothing of what is not promised")
+		t.Error("there were never two holders, so the test shows no broken promise")
 	}
 	t.Logf("fence %d after %d", second.Fence(), first.Fence())
 }
@@ -227,7 +235,7 @@ func newReplicas(t *testing.T, opts ...testenv.Option) *replicas {
 	return r
 }
 
-// join makes the replica follow, and waits until it has it all.
+// join makes the replica follow, and waits until it has all data.
 func (r *replicas) join(t *testing.T) {
 	t.Helper()
 	host, port, _ := strings.Cut(r.link.Addr, ":")
@@ -241,18 +249,20 @@ func (r *replicas) join(t *testing.T) {
 	r.level(t)
 }
 
-// level waits until the replica has all that the primary has.
+// level waits until the replica has all data of the primary.
 func (r *replicas) level(t *testing.T) {
 	t.Helper()
-	eventually(t, "the replica has it all", func() error {
-		if r.replica.Info(t.Context(), "slave_repl_offset") != r.primary.Info(t.Context(), "master_repl_offset") {
+	eventually(t, "the replica has all data", func() error {
+		has := r.replica.Info(t.Context(), "slave_repl_offset")
+		if has != r.primary.Info(t.Context(), "master_repl_offset") {
 			return errors.New("it is behind")
 		}
 		return nil
 	})
 }
 
-// failOver kills the primary and promotes the replica with what it has. The old primary comes back with nothing, and follows.
+// failOver kills the primary and promotes the replica with its current data. The old primary comes
+// back without data and follows.
 func (r *replicas) failOver(t *testing.T) {
 	t.Helper()
 	r.primary.Kill()
@@ -264,14 +274,14 @@ func (r *replicas) failOver(t *testing.T) {
 	r.join(t)
 }
 
-// A primary that keeps nothing is restarted before anybody takes its place: its replica follows it into oblivion. One that keeps its
-// data comes back with it.
+// A primary restarts before a replica takes over. A primary without persistence comes back empty,
+// and its replica also loses the data. A primary with persistence comes back with its data.
 func TestFailover_restart(t *testing.T) {
 	t.Parallel()
 	for name, kept := range map[string]bool{"with data": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ttl := time.Minute // it is a while until a renewal tells
+			ttl := time.Minute // the next renewal, which would show the loss, is far away
 			var opts []testenv.Option
 			if kept {
 				ttl = 10 * time.Second
@@ -280,7 +290,8 @@ func TestFailover_restart(t *testing.T) {
 			r := newReplicas(t, opts...)
 			r.join(t)
 			sc := newScene(t)
-			a, b := locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl)), locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl))
+			a := locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl))
+			b := locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl))
 			first := sc.lock("a", a)
 			next := sc.wait("b", b)
 			r.primary.Kill()
@@ -288,23 +299,24 @@ func TestFailover_restart(t *testing.T) {
 			r.join(t)
 			if !kept {
 				second := sc.granted(next, soon)
-				sc.two(first)
-				sc.end(second)
+				sc.twoHolders(first)
+				sc.release(second)
 				return
 			}
 			sc.refused(next, 2*time.Second)
 			if !first.trusts() {
 				t.Errorf("the claim did not survive: %v", first.Err())
 			}
-			sc.end(first)
-			sc.end(sc.granted(next, soon))
-			sc.one()
+			sc.release(first)
+			sc.release(sc.granted(next, soon))
+			sc.oneHolder()
 		})
 	}
 }
 
-// The replica is promoted while the old primary lives on: each grants the key. With min-replicas-to-write the old one refuses its work
-// soon after it has lost its replica, renewals too, so its holder is told.
+// The replica is promoted while the old primary keeps running, and both grant the lock. With
+// min-replicas-to-write the old primary soon refuses all writes, including renewals, so its holder
+// is notified.
 func TestFailover_split(t *testing.T) {
 	t.Parallel()
 	t.Run("replicated", func(t *testing.T) {
@@ -316,13 +328,14 @@ func TestFailover_split(t *testing.T) {
 		do(t, r.replica, "REPLICAOF", "NO", "ONE")
 		first := sc.lock("a", locker(t, openURL(t, r.primary.URL)))
 		second := sc.lock("b", locker(t, openURL(t, r.replica.URL)))
-		sc.two(first)
-		sc.end(second)
+		sc.twoHolders(first)
+		sc.release(second)
 	})
 	t.Run("replicated, guarded", func(t *testing.T) {
 		t.Parallel()
 		const ttl = 4 * time.Second
-		r := newReplicas(t, testenv.Config("min-replicas-to-write 1", "min-replicas-max-lag 1", "repl-ping-replica-period 1"))
+		r := newReplicas(t, testenv.Config("min-replicas-to-write 1", "min-replicas-max-lag 1",
+			"repl-ping-replica-period 1"))
 		r.join(t)
 		a := locker(t, openURL(t, r.primary.URL), distlock.TTL(ttl))
 		held := persist(t, a, "key")
@@ -339,13 +352,14 @@ func TestFailover_split(t *testing.T) {
 			}
 			return nil
 		})
-		window := cut.Elapsed() // Redis counts the lag in its own timer, which runs late on a busy machine
+		window := cut.Elapsed() // Redis counts the lag in its own timer, which is late on a busy machine
 		select {
 		case <-held.Done():
 		case <-time.After(ttl + soon):
-			t.Error("the holder at the old primary was not told")
+			t.Error("the holder at the old primary was not notified")
 		}
-		t.Logf("two primaries for %v; the holder at the old one told after %v", window.Round(time.Millisecond), cut.Elapsed().Round(time.Millisecond))
+		t.Logf("two primaries for %v; the holder at the old primary was notified after %v",
+			window.Round(time.Millisecond), cut.Elapsed().Round(time.Millisecond))
 	})
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
@@ -355,7 +369,7 @@ func TestFailover_split(t *testing.T) {
 		p.standby.Promote()
 		first := sc.lock("a", locker(t, p.open(t, p.primary)))
 		second := sc.lock("b", locker(t, p.open(t, p.standby)))
-		sc.two(first)
-		sc.end(second)
+		sc.twoHolders(first)
+		sc.release(second)
 	})
 }

@@ -17,14 +17,15 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// The holder is cut off, both ways or one: then messages still arrive, and must not be taken for an answer. It is told before
-// a rival is granted.
+// The holder is cut off, in both directions or in one. If messages still arrive, they must not
+// count as an answer. The holder is notified before another process gets the lock.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	const ttl = 1500 * time.Millisecond
 	onLinks(t, []string{"replicated", "postgres", "advisory"}, func(t *testing.T, s *site) {
 		b := locker(t, s.store(t), distlock.TTL(ttl))
-		for name, way := range map[string]testenv.Direction{"both ways": testenv.Both, "requests": testenv.ToServer, "replies": testenv.ToClient} {
+		for name, way := range map[string]testenv.Direction{"both ways": testenv.Both,
+			"requests": testenv.ToServer, "replies": testenv.ToClient} {
 			t.Run(name, func(t *testing.T) {
 				sc := newScene(t)
 				linked, link := s.through(t)
@@ -32,23 +33,24 @@ func TestCutOff(t *testing.T) {
 				next := sc.wait("b", b)
 				link.each(func(p *testenv.ProxyServer) { p.Cut(way) })
 				second := sc.granted(next, soon)
-				sc.over(first, soon)
+				sc.lost(first, soon)
 				link.each(func(p *testenv.ProxyServer) { p.Heal() })
-				sc.end(second)
-				sc.one()
+				sc.release(second)
+				sc.oneHolder()
 			})
 		}
 	})
 }
 
-// Something on the way, such as a load balancer or a NAT, ends the connection towards the server, and the holder hears nothing of it. A
-// claim in a table is none of the connection's, and stays. An advisory lock is free at once, and another is granted it while the
-// holder trusts its lease.
+// A load balancer or a NAT closes the connection towards the server, and the holder does not see
+// it. A claim in a table does not depend on the connection, and stays. An advisory lock is free at
+// once, and another process gets it while the holder trusts its lease.
 func TestCutOff_ended(t *testing.T) {
 	t.Parallel()
 	const ttl = 10 * time.Second
-	// end has a hold and a call that waits for it, ends the holder's connection on the way, and returns how to let the news through.
-	end := func(t *testing.T, s *site, sc *scene) (first *part, next <-chan *part, heal func()) {
+	// closeBetween starts a holder and a waiter, and closes the holder's connection in the middle.
+	// The function heal lets the holder see it.
+	closeBetween := func(t *testing.T, s *site, sc *scene) (first *grant, next <-chan *grant, heal func()) {
 		far := testenv.Proxy(t, s.addrs[0])
 		near := testenv.Proxy(t, far.Addr)
 		first = sc.lock("a", locker(t, s.open(t, near.Addr), distlock.TTL(ttl)))
@@ -59,26 +61,28 @@ func TestCutOff_ended(t *testing.T) {
 	}
 	onLinks(t, []string{"postgres"}, func(t *testing.T, s *site) {
 		sc := newScene(t)
-		first, next, heal := end(t, s, sc)
+		first, next, heal := closeBetween(t, s, sc)
 		sc.refused(next, time.Second)
 		heal()
-		sc.end(first)
-		sc.end(sc.granted(next, soon))
-		sc.one()
+		sc.release(first)
+		sc.release(sc.granted(next, soon))
+		sc.oneHolder()
 	})
 	onLinks(t, []string{"advisory"}, func(t *testing.T, s *site) {
 		sc := newScene(t)
-		first, next, heal := end(t, s, sc)
+		first, next, heal := closeBetween(t, s, sc)
 		second := sc.granted(next, soon)
-		t.Logf("granted to another with %v of trust left", time.Until(first.Until()).Round(time.Millisecond))
-		sc.two(first)
+		t.Logf("another process got the lock with %v of trust left",
+			time.Until(first.Until()).Round(time.Millisecond))
+		sc.twoHolders(first)
 		heal()
-		sc.over(first, soon)
-		sc.end(second)
+		sc.lost(first, soon)
+		sc.release(second)
 	})
 }
 
-// One who waits is cut off while the key is given back. When the link heals it asks again, and is granted.
+// A waiter is cut off while the lock is released. When the link is back, the waiter retries and
+// gets the lock.
 func TestCutOff_waiter(t *testing.T) {
 	t.Parallel()
 	const ttl = 4 * time.Second
@@ -89,23 +93,23 @@ func TestCutOff_waiter(t *testing.T) {
 		first := sc.lock("a", locker(t, s.store(t), distlock.TTL(ttl)))
 		next := sc.wait("b", locker(t, linked, distlock.TTL(ttl)))
 		link.each(func(p *testenv.ProxyServer) { p.Cut(testenv.Both) })
-		sc.end(first)
+		sc.release(first)
 		sc.refused(next, 500*time.Millisecond)
 		link.each(func(p *testenv.ProxyServer) { p.Heal() })
 		healed := time.Now()
 		second := sc.granted(next, 2*soon)
 		took := time.Since(healed)
 		if took > ttl+soon {
-			t.Errorf("granted %v after the link healed", took)
+			t.Errorf("granted %v after the link was back", took)
 		}
-		t.Logf("granted %v after the link healed", took.Round(time.Millisecond))
-		sc.end(second)
-		sc.one()
+		t.Logf("granted %v after the link was back", took.Round(time.Millisecond))
+		sc.release(second)
+		sc.oneHolder()
 	})
 }
 
-// The way to the store takes longer than a lease lasts: nobody is told of a grant whose trust is over, and what was granted unseen
-// is given back. When the way is short again all goes on.
+// A request to the store takes longer than the TTL. No call returns a lease whose trust has ended,
+// and unseen grants are released. When the link is fast again, the lock works again.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	const ttl = time.Second
@@ -118,10 +122,11 @@ func TestSlow(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*ttl)
 			lease, err := a.Lock(ctx, "key")
 			if err == nil && lease.Err() != nil {
-				t.Errorf("granted a lease that is over: %v", lease.Err())
+				t.Errorf("granted a lease that has ended: %v", lease.Err())
 			}
 			if err == nil {
-				t.Errorf("granted over a way of %v with a TTL of %v: it cannot be trusted", 2*ttl, ttl)
+				t.Errorf("granted with a round trip of %v and a TTL of %v: the lease cannot be trusted",
+					2*ttl, ttl)
 			}
 			cancel()
 		}
@@ -130,7 +135,7 @@ func TestSlow(t *testing.T) {
 		unlock(t, persist(t, b, "key"))
 		unlock(t, persist(t, a, "key"))
 		if took := time.Since(healed); took > 2*ttl+soon {
-			t.Errorf("it took %v until all went on", took)
+			t.Errorf("it took %v until the lock worked again", took)
 		}
 	})
 }
@@ -140,10 +145,10 @@ type deaf struct{ driver.Store }
 
 func (d deaf) Watch(context.Context, driver.ID) <-chan driver.Wake { return make(chan driver.Wake) }
 
-// All notifications are lost: those who wait ask again within the poll.
+// All notifications are lost. Waiters retry within the poll interval.
 func TestDeaf(t *testing.T) {
 	t.Parallel()
-	const bound = 2 * time.Second // the poll of a second, and one for a busy machine
+	const bound = 2 * time.Second // the poll interval of 1 s, and 1 s for a busy machine
 	test := func(t *testing.T, open func() driver.Store) {
 		a := locker(t, open())
 		b := locker(t, deaf{open()})
@@ -153,18 +158,18 @@ func TestDeaf(t *testing.T) {
 		for range 3 {
 			first := sc.lock("a", a)
 			next := sc.wait("b", b)
-			time.Sleep(200 * time.Millisecond) // it has asked for the last time before it sleeps
+			time.Sleep(200 * time.Millisecond) // the waiter has made its last attempt before the pause
 			freed := watch.Elapsed()
-			sc.end(first)
+			sc.release(first)
 			second := sc.granted(next, soon)
 			worst = max(worst, watch.Elapsed()-freed)
-			sc.end(second)
+			sc.release(second)
 		}
 		if worst > bound || worst < 10*time.Millisecond {
-			t.Errorf("a waiter that hears nothing was granted after %v: too late, or it heard something", worst)
+			t.Errorf("a waiter without notifications was granted after %v: too late, or it got a notification", worst)
 		}
-		t.Logf("granted after %v at most", worst.Round(time.Millisecond))
-		sc.one()
+		t.Logf("granted after at most %v", worst.Round(time.Millisecond))
+		sc.oneHolder()
 	}
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -176,7 +181,8 @@ func TestDeaf(t *testing.T) {
 	})
 }
 
-// Two processes with many goroutines each want one key at once: all are served, one at a time.
+// Two processes with many goroutines each lock one name at the same time. All are served, one by
+// one.
 func TestHerd(t *testing.T) {
 	t.Parallel()
 	const each = 250
@@ -195,7 +201,7 @@ func TestHerd(t *testing.T) {
 					var lease *distlock.Lease
 					var h *history.Hold
 					for lease == nil {
-						h = rec.Ask(history.Want{Client: name, Key: "key", TTL: longest})
+						h = rec.Acquire(history.Want{Client: name, Key: "key", TTL: longest})
 						var err error
 						lease, err = l.Lock(ctx, "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
 							if e.Type == distlock.EventWaiting {
@@ -224,21 +230,24 @@ func TestHerd(t *testing.T) {
 		}
 		wg.Wait()
 		t.Logf("%d served in %v", served.Load(), time.Since(began).Round(time.Millisecond))
-		if v := history.Check(rec.History(), history.Rules{Tolerance: 500 * time.Millisecond, Min: history.Minimums{Grants: 2 * each, ContendedWaits: each}}); v.Err() != nil {
+		if v := history.Check(rec.History(), history.Rules{Tolerance: 500 * time.Millisecond,
+			Min: history.Minimums{Grants: 2 * each, ContendedWaits: each}}); v.Err() != nil {
 			t.Error(v.Err())
 		}
 	})
 }
 
-var cutCount = flag.Int("cuts", 60, "how often TestCuts cuts a connection; make nightly has 1,000")
+var cutCount = flag.Int("cuts", 60,
+	"number of connections that TestCuts cuts; make nightly has 1,000")
 
-// Replies are cut off at random bytes. A locker never waits for itself, a grant has one fence, what is not known to be given back is
-// told, and fences rise.
+// Replies are cut off at random bytes. A locker never waits for its own claim, a grant has one
+// fence, a release with an unknown outcome is reported, and fences rise.
 func TestCuts(t *testing.T) {
 	t.Parallel()
 	const ttl = 30 * time.Second
 	cuts := *cutCount
-	for name, reply := range map[string]int{"redlock": 72, "postgres": 400, "advisory": 60} { // the bytes of an answer, about
+	// The values are the approximate sizes of an answer, in bytes.
+	for name, reply := range map[string]int{"redlock": 72, "postgres": 400, "advisory": 60} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rng := chance(t)
@@ -249,7 +258,8 @@ func TestCuts(t *testing.T) {
 				s = shared(t, name)
 			}
 			linked, link := s.through(t)
-			c := &cutter{t: t, l: locker(t, linked, distlock.TTL(ttl)), rival: locker(t, s.store(t), distlock.TTL(ttl)), ttl: ttl}
+			c := &cutter{t: t, l: locker(t, linked, distlock.TTL(ttl)),
+				rival: locker(t, s.store(t), distlock.TTL(ttl)), ttl: ttl}
 			unlock(t, persist(t, c.l, "warm"))
 			for cut := range cuts {
 				fired := link[rng.IntN(len(link))].CutAfter(rng.IntN(reply))
@@ -265,15 +275,17 @@ func TestCuts(t *testing.T) {
 					t.Fatalf("at cut %d", cut)
 				}
 			}
-			t.Logf("%d cuts in %d rounds: %d granted, %d in trouble, %d unknown, %d releases asked for twice", cuts, c.rounds, c.grants, c.trouble, c.unknown, c.again)
+			t.Logf("%d cuts in %d rounds: %d granted, %d in trouble, %d unknown, %d releases repeated", cuts,
+				c.rounds, c.grants, c.trouble, c.unknown, c.again)
 			if c.grants < cuts/2 || c.seen < cuts/2 {
-				t.Errorf("%d grants, %d names seen to be free: too few to mean anything", c.grants, c.seen)
+				t.Errorf("%d grants, %d names seen free: too few for a result", c.grants, c.seen)
 			}
 		})
 	}
 }
 
-// A cutter takes and gives back one name after the other over a link that fails. A rival with a good link looks at what is left.
+// A cutter acquires and releases one name after the other over a link that fails. A rival with a
+// good link checks that the names are free.
 type cutter struct {
 	t        testing.TB
 	l, rival *distlock.Locker
@@ -287,14 +299,15 @@ func (c *cutter) round() {
 	t.Helper()
 	c.rounds++
 	name := fmt.Sprint("key ", c.rounds)
-	ctx, cancel := context.WithTimeout(t.Context(), c.ttl/3) // who waits for itself waits for longer
+	// A call that waits for its own claim takes longer.
+	ctx, cancel := context.WithTimeout(t.Context(), c.ttl/3)
 	defer cancel()
 	lease, err := c.l.Lock(ctx, name)
 	switch {
 	case err == nil:
 	case errors.Is(err, distlock.ErrUnknown):
 		c.unknown++
-		return // it may be left, and that was told
+		return // a lock may be left, and the error says so
 	case errors.Is(err, distlock.ErrUnavailable):
 		c.trouble++
 		c.free(name)
@@ -316,7 +329,7 @@ func (c *cutter) round() {
 		c.again++
 		err = lease.Unlock(t.Context())
 	}
-	// An advisory lock ends with its connection, so it may be gone before it is given back.
+	// An advisory lock ends with its connection, so it may have ended before the release.
 	if err != nil && !errors.Is(err, distlock.ErrLost) {
 		t.Errorf("%s: Unlock: %v", name, err)
 		return
@@ -326,8 +339,8 @@ func (c *cutter) round() {
 	}
 }
 
-// free wants a name to be free, for another that has a good link, and returns the fence of its grant. A busy server may leave the
-// other without an answer, and then there is none.
+// free checks that a name is free for the rival, and returns the fence of the rival's grant. If a
+// busy server does not answer the rival, ok is false.
 func (c *cutter) free(name string) (fence uint64, ok bool) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), c.ttl/3)
@@ -339,7 +352,7 @@ func (c *cutter) free(name string) (fence uint64, ok bool) {
 		c.seen++
 		return lease.Fence(), true
 	case !troubled(err):
-		c.t.Errorf("%s is left, and nobody was told: %v", name, err)
+		c.t.Errorf("%s is left, and no error reported it: %v", name, err)
 	}
 	return 0, false
 }

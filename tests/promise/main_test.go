@@ -1,5 +1,6 @@
-// Package promise_test shows what docs/guarantees.md says of faults that need real servers: each yes with a history in
-// which nothing went wrong, each no with one in which it did. The tables are in internal/promise.
+// Package promise_test shows the answers in docs/guarantees.md about faults that need real servers.
+// For each yes, a test records a history without a violation. For each no, a test records a history
+// with the violation. The tables are in internal/promise. A fence is a fencing token.
 package promise_test
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-// soon is within what happens at once happens, on a busy machine too.
+// soon is the limit for an immediate action on a busy machine.
 const soon = 10 * time.Second
 
 var seed = flag.Uint64("seed", 1, "decides where replies are cut")
@@ -30,28 +31,28 @@ var seed = flag.Uint64("seed", 1, "decides where replies are cut")
 func TestMain(m *testing.M) {
 	run := testenv.Main(m, testenv.Roles{"waiter": playWaiter})
 	flag.Parse()
-	// The tests wait most of their time. They need no processor for that.
+	// The tests mostly wait, which needs no processor.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(run)
 }
 
-// chance returns a source of random numbers for one test, and prints how to get the same again.
+// chance returns a source of random numbers for one test, and prints the seed to repeat the run.
 func chance(t testing.TB) *rand.Rand {
 	t.Helper()
 	t.Logf("seed %d", *seed)
 	return rand.New(rand.NewPCG(*seed, 7))
 }
 
-// A site is servers of the test's own, and the store on them.
+// A site is a store and its servers, which belong to one test.
 type site struct {
 	redis []*testenv.RedisServer    // the nodes, or the primary and its replica
 	pg    []*testenv.PostgresServer // the primary
 
-	url   string                                           // of a database that the test shares a server for
-	addrs []string                                         // what a client has to reach
-	open  func(t testing.TB, addrs ...string) driver.Store // by the addresses of servers, or of proxies before them
+	url   string                                           // of the database, on a shared server
+	addrs []string                                         // of the servers that a client connects to
+	open  func(t testing.TB, addrs ...string) driver.Store // with the addresses of servers or proxies
 }
 
 // store opens the store directly.
@@ -72,7 +73,7 @@ func (s *site) through(t testing.TB) (driver.Store, links) {
 	return s.open(t, addrs...), all
 }
 
-// links are what one process reaches the servers by.
+// links are the proxies between one process and the servers.
 type links []*testenv.ProxyServer
 
 func (l links) each(f func(*testenv.ProxyServer)) {
@@ -81,10 +82,11 @@ func (l links) each(f func(*testenv.ProxyServer)) {
 	}
 }
 
-// longest is the longest TTL on the nodes of a majority: they are mature after twice as long. A tenth of it is how long a node may take.
+// longest is LongestTTL of a majority. After twice this time the nodes no longer count as new. A
+// node may take a tenth of it to answer.
 const longest = 5 * time.Second
 
-// sites make the stores that have servers, each on servers of its own.
+// sites create the stores that have servers, each on its own servers.
 var sites = map[string]func(t *testing.T) *site{
 	"redis":      func(t *testing.T) *site { return onRedis(testenv.Redis(t)) },
 	"replicated": onReplicas,
@@ -93,7 +95,8 @@ var sites = map[string]func(t *testing.T) *site{
 	"advisory":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "&lock_mode=advisory") },
 }
 
-// shared is a site for a test that does nothing to the server itself: a database of its own on the one that all such tests share.
+// shared returns a site for a test that does not disturb the server: its own database on a server
+// that all such tests share.
 func shared(t *testing.T, name string) *site {
 	t.Helper()
 	mode := map[string]string{"postgres": "", "advisory": "&lock_mode=advisory"}
@@ -116,7 +119,7 @@ func onEach(t *testing.T, names []string, test func(t *testing.T, s *site)) {
 	}
 }
 
-// onLinks is onEach for a test that does nothing to the servers themselves.
+// onLinks is [onEach] for a test that does not disturb the servers.
 func onLinks(t *testing.T, names []string, test func(t *testing.T, s *site)) {
 	t.Helper()
 	for _, name := range names {
@@ -138,7 +141,7 @@ func onRedis(r *testenv.RedisServer) *site {
 	}
 }
 
-// onReplicas is a primary with a replica that has to have every grant.
+// onReplicas returns a primary with a replica that must receive every grant.
 func onReplicas(t *testing.T) *site {
 	primary := testenv.Redis(t)
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
@@ -151,7 +154,7 @@ func onReplicas(t *testing.T) *site {
 	return s
 }
 
-// onNodes is three nodes that are old enough to count.
+// onNodes returns three nodes that are old enough to count.
 func onNodes(t *testing.T) *site {
 	s := onNewNodes(t)
 	s.open = func(t testing.TB, addrs ...string) driver.Store { return majority(t, longest, addrs...) }
@@ -159,7 +162,7 @@ func onNodes(t *testing.T) *site {
 	return s
 }
 
-// onNewNodes is three nodes that are new: all of them have to grant.
+// onNewNodes returns three new nodes. All of them have to grant.
 func onNewNodes(t *testing.T) *site {
 	s := &site{open: func(t testing.TB, addrs ...string) driver.Store { return majority(t, time.Minute, addrs...) }}
 	for range 3 {
@@ -195,7 +198,7 @@ func openURL(t testing.TB, url string) driver.Store {
 	return s
 }
 
-// openErr is openURL where it may fail.
+// openErr is openURL with an error.
 func openErr(t testing.TB, url string) (driver.Store, error) {
 	s, err := open.Open(t.Context(), url)
 	if err != nil {
@@ -205,7 +208,7 @@ func openErr(t testing.TB, url string) (driver.Store, error) {
 	return s.Store, nil
 }
 
-// majority makes one store of Redis servers that know nothing of each other.
+// majority combines independent Redis servers into one store.
 func majority(t testing.TB, longest time.Duration, addrs ...string) driver.Store {
 	t.Helper()
 	urls := make([]string, len(addrs))
@@ -219,7 +222,7 @@ func majority(t testing.TB, longest time.Duration, addrs ...string) driver.Store
 	return s
 }
 
-// majorityErr is majority where it may fail, by the URLs of the servers.
+// majorityErr is majority with an error, and with URLs of the servers.
 func majorityErr(t testing.TB, longest time.Duration, urls ...string) (driver.Store, error) {
 	var nodes []driver.Store
 	for _, u := range urls {
@@ -229,7 +232,8 @@ func majorityErr(t testing.TB, longest time.Duration, urls ...string) (driver.St
 		}
 		nodes = append(nodes, n)
 	}
-	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: min(2*time.Second, longest/10)})
+	q, err := quorum.New(t.Context(), nodes,
+		&quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: min(2*time.Second, longest/10)})
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +241,7 @@ func majorityErr(t testing.TB, longest time.Duration, urls ...string) (driver.St
 	return q, nil
 }
 
-// aged makes nodes old enough to count: what they remember since when is set back.
+// aged makes nodes old enough to count, by changing the time of their first use.
 func aged(t testing.TB, s driver.Store, nodes []*testenv.RedisServer) {
 	t.Helper()
 	const mark = "{lock:}:birth"
@@ -249,17 +253,17 @@ func aged(t testing.TB, s driver.Store, nodes []*testenv.RedisServer) {
 		}
 		do(t, r, "SET", mark, fmt.Sprint(name, " ", born-time.Hour.Microseconds(), " ", id))
 	}
-	mature(t, s, longest)
+	waitCounted(t, s, longest)
 }
 
-// mature waits until a majority is no new deployment any more.
-func mature(t testing.TB, s driver.Store, longest time.Duration) {
+// waitCounted waits until a majority is no longer a new deployment.
+func waitCounted(t testing.TB, s driver.Store, longest time.Duration) {
 	t.Helper()
 	eventually(t, "the nodes count", func() error {
 		info, err := driver.Inspect(t.Context(), s)
 		if err == nil && info.Age < 2*longest {
 			time.Sleep(2*longest - info.Age)
-			err = errors.New("they are too young")
+			err = errors.New("the nodes are too new")
 		}
 		return err
 	})
@@ -280,13 +284,16 @@ func locker(t testing.TB, s driver.Store, opts ...distlock.Option) *distlock.Loc
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
-		_ = l.Close(ctx) // its server may be gone
+		_ = l.Close(ctx) // its server may be down
 	})
 	return l
 }
 
-// persist takes a lock of a store that may be in trouble, or says after a while that it could not be had.
-func persist(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
+// persist acquires a lock of a store that may be unavailable for a while. It fails the test after
+// some time.
+func persist(
+	t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option,
+) *distlock.Lease {
 	t.Helper()
 	began := time.Now()
 	for {
@@ -303,7 +310,7 @@ func persist(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Opt
 	}
 }
 
-// unlock gives a lease back; a connection that was broken meanwhile costs a call its answer, and it is made again.
+// unlock releases a lease. If a broken connection loses the answer, it repeats the call.
 func unlock(t testing.TB, lease *distlock.Lease) {
 	t.Helper()
 	err := lease.Unlock(t.Context())
@@ -315,7 +322,8 @@ func unlock(t testing.TB, lease *distlock.Lease) {
 	}
 }
 
-// extend renews a lease by hand; a busy server may cost a call its answer, and it is made again until the lease is lost.
+// extend extends a lease. If a busy server does not answer, it repeats the call until the lease is
+// lost.
 func extend(t testing.TB, lease *distlock.Lease, ttl time.Duration) {
 	t.Helper()
 	err := lease.Extend(t.Context(), ttl)
@@ -327,12 +335,12 @@ func extend(t testing.TB, lease *distlock.Lease, ttl time.Duration) {
 	}
 }
 
-// troubled says that the store is in trouble, and nothing about the lock.
+// troubled reports whether an error is about the store, and not about the lock.
 func troubled(err error) bool {
 	return errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown)
 }
 
-// eventually waits until f is nil, and fails with its last error.
+// eventually calls f until it returns nil. After a while it fails the test with the last error.
 func eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
 	for by := time.Now().Add(2 * soon); ; time.Sleep(5 * time.Millisecond) {
@@ -356,13 +364,14 @@ func do(t testing.TB, srv *testenv.RedisServer, args ...string) any {
 	return v
 }
 
-// spread waits until all nodes hold the key: a busy one may have missed the first ask, and a renewal makes up for it.
+// spread waits until all nodes hold the key. A busy node may have missed the first attempt, and
+// gets the claim with a renewal.
 func spread(t testing.TB, nodes []*testenv.RedisServer) {
 	t.Helper()
 	eventually(t, "all nodes hold the key", func() error {
 		for _, r := range nodes {
 			if do(t, r, "EXISTS", "lock:key") != int64(1) {
-				return errors.New("one does not")
+				return errors.New("a node does not hold it")
 			}
 		}
 		return nil

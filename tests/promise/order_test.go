@@ -10,13 +10,14 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-var restarts = flag.Int("restarts", 8, "how often a server is restarted, or failed over, between two grants; make nightly has 100")
+var restarts = flag.Int("restarts", 8,
+	"number of restarts or failovers, each between two grants; make nightly has 100")
 
-// Fences rise over many restarts and failovers, of which each may lose the claims.
+// Fences rise over many restarts and failovers. Each of them may lose the claims.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	// order takes the key before and after each blow. The lease before it is not given back.
-	order := func(t *testing.T, l func() *distlock.Locker, n int, blow func(i int)) {
+	// order acquires the key before and after each fault, with no release in between.
+	order := func(t *testing.T, l func() *distlock.Locker, n int, fault func(i int)) {
 		var last uint64
 		rise := func(lease *distlock.Lease) {
 			t.Helper()
@@ -26,24 +27,27 @@ func TestOrder(t *testing.T) {
 			last = lease.Fence()
 		}
 		for i := range n {
-			// The claim may have survived the blow: so each is short.
+			// The claim may survive the fault, so its TTL is short.
 			lease := persist(t, l(), "key", distlock.NoRenewal())
 			rise(lease)
-			blow(i)
-			if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, distlock.ErrLost) && !troubled(err) {
+			fault(i)
+			if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, distlock.ErrLost) &&
+				!troubled(err) {
 				t.Errorf("Unlock: %v", err)
 			}
 		}
 		rise(persist(t, l(), "key"))
-		t.Logf("%d blows, 0 fences repeated", n)
+		t.Logf("%d faults, 0 fences repeated", n)
 	}
 	const ttl = time.Second
-	for name, opts := range map[string][]testenv.Option{"redis, data kept": {testenv.AOF()}, "redis, data lost": nil} {
+	for name, opts := range map[string][]testenv.Option{"redis, data kept": {testenv.AOF()},
+		"redis, data lost": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := testenv.Redis(t, opts...)
 			l := locker(t, openURL(t, srv.URL), distlock.TTL(ttl))
-			order(t, func() *distlock.Locker { return l }, *restarts, func(int) { srv.Kill(); srv.Restart() })
+			order(t, func() *distlock.Locker { return l }, *restarts,
+				func(int) { srv.Kill(); srv.Restart() })
 		})
 	}
 	t.Run("replicated, failovers", func(t *testing.T) {
@@ -54,17 +58,17 @@ func TestOrder(t *testing.T) {
 		for _, s := range []*testenv.RedisServer{r.primary, r.replica} {
 			by[s] = locker(t, openURL(t, s.URL), distlock.TTL(ttl))
 		}
-		heard, lost := 0, 0 // by the one that takes over; on a busy machine a claim may end before
+		received, lost := 0, 0 // claims at the new primary; on a busy machine a claim may expire before
 		order(t, func() *distlock.Locker { return by[r.primary] }, *restarts, func(i int) {
-			cut := i%2 == 1 // since before the grant
+			cut := i%2 == 1 // the link was cut before the grant
 			if !cut {
 				r.level(t)
 			}
 			switch known := do(t, r.replica, "EXISTS", "lock:key") == int64(1); {
 			case known && cut:
-				t.Error("the replica heard of the claim, though it is cut off")
+				t.Error("the replica received the claim although it is cut off")
 			case known:
-				heard++
+				received++
 			case cut:
 				lost++
 			}
@@ -73,8 +77,8 @@ func TestOrder(t *testing.T) {
 				r.link.Cut(testenv.ToClient)
 			}
 		})
-		t.Logf("%d claims were known to the new primary, %d lost", heard, lost)
-		if heard == 0 || lost == 0 {
+		t.Logf("%d claims were known to the new primary, %d lost", received, lost)
+		if received == 0 || lost == 0 {
 			t.Error("the failovers were all of one kind")
 		}
 	})
@@ -82,19 +86,21 @@ func TestOrder(t *testing.T) {
 		t.Parallel()
 		s := onNewNodes(t)
 		l := locker(t, s.store(t), distlock.TTL(ttl))
-		order(t, func() *distlock.Locker { return l }, *restarts, func(i int) { s.redis[i%3].Kill(); s.redis[i%3].Restart() })
+		order(t, func() *distlock.Locker { return l }, *restarts,
+			func(i int) { s.redis[i%3].Kill(); s.redis[i%3].Restart() })
 	})
 	for name, mode := range map[string]string{"postgres": "", "advisory": "&lock_mode=advisory"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := testenv.Postgres(t)
 			l := locker(t, openURL(t, srv.URL+mode), distlock.TTL(ttl))
-			order(t, func() *distlock.Locker { return l }, *restarts, func(int) { srv.Kill(); srv.Restart() })
+			order(t, func() *distlock.Locker { return l }, *restarts,
+				func(int) { srv.Kill(); srv.Restart() })
 		})
 	}
 	t.Run("postgres, failovers", func(t *testing.T) {
 		t.Parallel()
-		// Each promotion needs a new standby, which takes a second to make: the long run has more of them.
+		// Each promotion needs a new standby, which takes a second. The long run has more of them.
 		srv := testenv.Postgres(t)
 		l := locker(t, openURL(t, srv.URL), distlock.TTL(ttl))
 		order(t, func() *distlock.Locker { return l }, max(2, *restarts/10), func(int) {

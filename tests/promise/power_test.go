@@ -14,9 +14,10 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A server that answers when its disk has it forgets nothing when the power fails, and one that answers before that forgets the last
-// claims. No power is cut: Redis is killed, and its file is cut to what was synced, or for everysec to what was on disk before
-// the grant. PostgreSQL keeps what it has not written in its own memory, so to kill it is enough.
+// A server that answers after its disk has the data loses nothing in a power failure. A server that
+// answers before loses the last claims. The test cuts no power. It kills Redis and truncates its
+// file to the synced part, or for everysec to the part before the grant. PostgreSQL keeps unwritten
+// data in its own memory, so killing it is enough.
 func TestPower(t *testing.T) {
 	t.Parallel()
 	t.Run("redis, always", func(t *testing.T) {
@@ -36,9 +37,9 @@ func TestPower(t *testing.T) {
 		t.Parallel()
 		srv := testenv.Redis(t, testenv.Config("appendonly yes", "appendfsync everysec"))
 		forgets(t, srv.URL, func(grant func()) {
-			eventually(t, "all is on disk", func() error {
+			eventually(t, "all data is on disk", func() error {
 				if n := srv.Info(t.Context(), "aof_pending_bio_fsync"); n != "0" {
-					return errors.New(n + " are on their way")
+					return errors.New(n + " writes are pending")
 				}
 				return nil
 			})
@@ -61,7 +62,8 @@ func TestPower(t *testing.T) {
 	})
 	t.Run("postgres, synchronous_commit off", func(t *testing.T) {
 		t.Parallel()
-		srv := testenv.Postgres(t, testenv.Config("synchronous_commit = off", "wal_writer_delay = 10s", "wal_writer_flush_after = 0"))
+		srv := testenv.Postgres(t, testenv.Config("synchronous_commit = off", "wal_writer_delay = 10s",
+			"wal_writer_flush_after = 0"))
 		warm(t, openURL(t, srv.URL))
 		query(t, srv, "checkpoint")
 		forgets(t, srv.URL, func(grant func()) {
@@ -72,7 +74,8 @@ func TestPower(t *testing.T) {
 	})
 }
 
-// Advisory locks end with the server. A holder that the news does not reach trusts on, and another is granted.
+// Advisory locks end with the server. A holder that does not see the closed connection still trusts
+// its lease, and another process gets the lock.
 func TestPower_advisory(t *testing.T) {
 	t.Parallel()
 	s := sites["advisory"](t)
@@ -83,19 +86,21 @@ func TestPower_advisory(t *testing.T) {
 	s.pg[0].Kill()
 	s.pg[0].Restart()
 	second := sc.lock("b", locker(t, s.store(t)))
-	sc.two(first)
+	sc.twoHolders(first)
 	link.each(func(p *testenv.ProxyServer) { p.Heal() })
-	sc.over(first, soon)
-	sc.end(second)
+	sc.lost(first, soon)
+	sc.release(second)
 }
 
-// remembers wants one holder after a crash that comes right after a grant: it still holds, and another waits until it gives back.
+// remembers checks that a crash right after a grant leaves one holder. The holder keeps the lock,
+// and another process waits until the release.
 func remembers(t *testing.T, url string, crash func()) {
 	t.Helper()
 	const ttl = 10 * time.Second
 	sc := newScene(t)
-	a, b := locker(t, openURL(t, url), distlock.TTL(ttl)), locker(t, openURL(t, url), distlock.TTL(ttl))
-	sc.end(sc.lock("b", b))
+	a := locker(t, openURL(t, url), distlock.TTL(ttl))
+	b := locker(t, openURL(t, url), distlock.TTL(ttl))
+	sc.release(sc.lock("b", b))
 	first := sc.lock("a", a)
 	crash()
 	next := sc.wait("b", b)
@@ -104,28 +109,29 @@ func remembers(t *testing.T, url string, crash func()) {
 	if !first.trusts() {
 		t.Errorf("the claim did not survive: %v", first.Err())
 	}
-	sc.end(first)
-	sc.end(sc.granted(next, soon))
-	sc.one()
+	sc.release(first)
+	sc.release(sc.granted(next, soon))
+	sc.oneHolder()
 }
 
-// forgets wants two holders after a crash that comes right after a grant.
+// forgets checks that a crash right after a grant leads to two holders.
 func forgets(t *testing.T, url string, crash func(grant func())) {
 	t.Helper()
 	sc := newScene(t)
 	a, b := locker(t, openURL(t, url)), locker(t, openURL(t, url))
-	sc.end(sc.lock("b", b))
-	var first *part
+	sc.release(sc.lock("b", b))
+	var first *grant
 	crash(func() { first = sc.lock("a", a, distlock.TTL(time.Minute)) })
 	second := sc.lock("b", b)
-	sc.two(first)
-	sc.end(second)
+	sc.twoHolders(first)
+	sc.release(second)
 }
 
-// A server that may evict keys evicts locks. The doctor says so before.
+// A server that may evict keys evicts locks. The doctor warns about it.
 func TestEviction(t *testing.T) {
 	t.Parallel()
-	srv := testenv.Redis(t, testenv.Config("maxmemory 4mb", "maxmemory-policy allkeys-lru", "maxmemory-samples 64", "maxmemory-eviction-tenacity 100"))
+	srv := testenv.Redis(t, testenv.Config("maxmemory 4mb", "maxmemory-policy allkeys-lru",
+		"maxmemory-samples 64", "maxmemory-eviction-tenacity 100"))
 	s := openURL(t, srv.URL)
 	info, err := driver.Inspect(t.Context(), s)
 	if err != nil {
@@ -139,11 +145,11 @@ func TestEviction(t *testing.T) {
 		}
 	}
 	if !named {
-		t.Errorf("nobody is warned: %+v", info.Findings)
+		t.Errorf("no warning: %+v", info.Findings)
 	}
 	sc := newScene(t)
 	first := sc.lock("a", locker(t, s, distlock.TTL(time.Minute)))
-	// Nobody asks for the lock meanwhile: it is what was used least.
+	// No call uses the lock in this time, so it is the least recently used key.
 	for began, i := time.Now(), 0; do(t, srv, "EXISTS", "lock:key") == int64(1); i++ {
 		if time.Since(began) > soon {
 			t.Fatal("the lock is not evicted")
@@ -151,6 +157,6 @@ func TestEviction(t *testing.T) {
 		do(t, srv, "EVAL", "for i = 1, 200 do redis.call('SET', ARGV[1] .. i, string.rep('x', 1000)) end return 1", "0", fmt.Sprint("ballast ", i, " "))
 	}
 	second := sc.lock("b", locker(t, openURL(t, srv.URL), distlock.TTL(time.Minute)))
-	sc.two(first)
-	sc.end(second)
+	sc.twoHolders(first)
+	sc.release(second)
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/distlock/distlock/open"
 )
 
-// A node that refuses its work, for whatever reason, is a node less: with one of three nothing happens, with two nothing can be taken, and
-// nobody is told that it is held. When they work again all goes on.
+// A node that refuses requests, for any reason, does not count. With one of three such nodes there
+// is no effect. With two, no lock can be acquired, and no call returns ErrHeld. When the nodes work
+// again, the lock works again.
 func TestRefusal_nodes(t *testing.T) {
 	t.Parallel()
 	const ttl = longest
@@ -27,14 +28,15 @@ func TestRefusal_nodes(t *testing.T) {
 	}
 	for name, trouble := range map[string][2]func(*testing.T, *testenv.RedisServer){
 		"out of memory": set("maxmemory", "1", "0"),
-		"no replicas":   set("min-replicas-to-write", "1", "0"), // as a disk that is full: it takes no writes
+		"no replicas":   set("min-replicas-to-write", "1", "0"), // like a full disk: the server accepts no writes
 		"read-only": {
 			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "REPLICAOF", "127.0.0.1", "1") },
 			func(t *testing.T, r *testenv.RedisServer) { do(t, r, "REPLICAOF", "NO", "ONE") },
 		},
 		"another's data": {
 			func(t *testing.T, r *testenv.RedisServer) {
-				eventually(t, "the node has heard of the release", func() error { // a majority had when it was answered
+				// The answer came when a majority had it.
+				eventually(t, "the node has received the release", func() error {
 					_, err := r.Do(t.Context(), "RPUSH", "lock:free", "1")
 					return err
 				})
@@ -63,7 +65,7 @@ func TestRefusal_nodes(t *testing.T) {
 			for range 5 {
 				lease, err := a.TryLock(t.Context(), "free")
 				if err == nil || errors.Is(err, distlock.ErrHeld) {
-					t.Errorf("with a majority that refuses its work: %v, %v", lease, err)
+					t.Errorf("with a majority that refuses requests: %v, %v", lease, err)
 				}
 			}
 			trouble[1](t, s.redis[0])
@@ -76,7 +78,7 @@ func TestRefusal_nodes(t *testing.T) {
 		s := onNodes(t)
 		held := persist(t, locker(t, s.store(t), distlock.TTL(ttl)), "key")
 		for _, r := range s.redis[:2] {
-			do(t, r, "CONFIG", "SET", "maxclients", "1") // fewer than there are: who is in stays in
+			do(t, r, "CONFIG", "SET", "maxclients", "1") // fewer than connected: connected clients stay
 		}
 		late, err := openErr(t, s.redis[0].URL)
 		if err == nil {
@@ -85,17 +87,17 @@ func TestRefusal_nodes(t *testing.T) {
 			})
 		}
 		if err == nil {
-			t.Error("a node that takes no connections has answered: this tests nothing")
+			t.Error("a node that accepts no connections has answered: this tests nothing")
 		}
 		time.Sleep(ttl + time.Second)
 		if err := held.Err(); err != nil {
-			t.Errorf("a lease of before: %v", err)
+			t.Errorf("the earlier lease: %v", err)
 		}
 		unlock(t, held)
 	})
 }
 
-// A waiter in the server's own line is killed: the next in line is served.
+// A waiter in the queue of the server is killed. The next waiter in the queue is served.
 func TestWaiterKilled(t *testing.T) {
 	t.Parallel()
 	s := shared(t, "advisory")
@@ -107,13 +109,13 @@ func TestWaiterKilled(t *testing.T) {
 	}
 	next := sc.wait("b", locker(t, s.store(t)))
 	w.Kill()
-	sc.end(first)
+	sc.release(first)
 	second := sc.granted(next, soon)
-	sc.end(second)
-	sc.one()
+	sc.release(second)
+	sc.oneHolder()
 }
 
-// playWaiter waits for the key until it is killed.
+// playWaiter is a process that waits for the key until it is killed.
 func playWaiter(args []string) int {
 	ctx := context.Background()
 	s, err := open.Open(ctx, args[0])

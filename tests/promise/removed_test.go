@@ -9,7 +9,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// Somebody deletes what is held, by hand. The holder is told at its next renewal, another is granted, and the fence rises.
+// An operator deletes a held claim by hand. The holder is notified at its next renewal, another
+// process gets the lock, and the fence rises.
 func TestRemoved(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
@@ -22,10 +23,12 @@ func TestRemoved(t *testing.T) {
 		site   string
 		remove func(t *testing.T, s *site)
 	}{
-		"redis, the key":         {"redis", func(t *testing.T, s *site) { do(t, s.redis[0], "DEL", "lock:key") }},
+		"redis, the key": {"redis",
+			func(t *testing.T, s *site) { do(t, s.redis[0], "DEL", "lock:key") }},
 		"redis, everything":      {"redis", func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
 		"replicated, everything": {"replicated", func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
-		"postgres, the rows":     {"postgres", func(t *testing.T, s *site) { query(t, s.pg[0], "delete from distlock.claim") }},
+		"postgres, the rows": {"postgres",
+			func(t *testing.T, s *site) { query(t, s.pg[0], "delete from distlock.claim") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,21 +42,21 @@ func TestRemoved(t *testing.T) {
 			select {
 			case <-first.Done():
 			case <-time.After(soon):
-				t.Fatal("the holder was not told")
+				t.Fatal("the holder was not notified")
 			}
-			told := removed.Elapsed()
+			notified := removed.Elapsed()
 			var lost *distlock.LostError
 			if err := first.Err(); !errors.As(err, &lost) || lost.Reason != distlock.LossTaken {
-				t.Errorf("the holder was told %v, want that it was taken", err)
+				t.Errorf("the error of the lease is %v, want LossTaken", err)
 			}
-			if told > ttl {
-				t.Errorf("told after %v", told)
+			if notified > ttl {
+				t.Errorf("notified after %v", notified)
 			}
 			second := sc.granted(next, soon)
 			if second.Fence() <= first.Fence() {
 				t.Errorf("fence %d after %d", second.Fence(), first.Fence())
 			}
-			sc.end(second)
+			sc.release(second)
 		})
 	}
 	t.Run("redlock, one node and then a majority", func(t *testing.T) {
@@ -69,18 +72,18 @@ func TestRemoved(t *testing.T) {
 		flush(t, s.redis[0])
 		sc.refused(next, ttl+time.Second)
 		if !first.trusts() {
-			t.Fatalf("with one node of three emptied: %v", first.Err())
+			t.Fatalf("with one empty node of three: %v", first.Err())
 		}
-		// A renewal between the two would take the first node again.
+		// A renewal between the two steps would acquire the first node again.
 		link.each(func(p *testenv.ProxyServer) { p.Hold(testenv.Both) })
 		flush(t, s.redis[:2]...)
 		link.each(func(p *testenv.ProxyServer) { p.Heal() })
-		sc.over(first, soon)
-		second := sc.granted(next, 2*soon) // the nodes are young again
+		sc.lost(first, soon)
+		second := sc.granted(next, 2*soon) // the nodes are new again
 		if second.Fence() <= first.Fence() {
 			t.Errorf("fence %d after %d", second.Fence(), first.Fence())
 		}
-		sc.end(second)
-		sc.one()
+		sc.release(second)
+		sc.oneHolder()
 	})
 }

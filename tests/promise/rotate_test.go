@@ -12,8 +12,9 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// The password is replaced during a hold: connections that are there go on, so no lease that was renewed once is lost; a client with the old one is told that
-// the store is unavailable, never that the key is held; one with the new one is served.
+// The password is replaced while a lock is held. Open connections continue, so no lease that was
+// renewed once is lost. A client with the old password gets ErrUnavailable, never ErrHeld. A client
+// with the new password is served.
 func TestRotate_password(t *testing.T) {
 	t.Parallel()
 	const ttl = longest
@@ -78,7 +79,7 @@ func TestRotate_password(t *testing.T) {
 			}
 			sc := newScene(t)
 			first := sc.lock("a", locker(t, store("old-pw"), distlock.TTL(ttl)))
-			// A renewal needs a connection of its own, which is made for the first one.
+			// Renewals use their own connection. The first renewal opens it.
 			extend(t, first.Lease, ttl)
 			rotate()
 			next := sc.wait("b", locker(t, store("new-pw"), distlock.TTL(ttl)))
@@ -101,14 +102,15 @@ func TestRotate_password(t *testing.T) {
 			if err == nil || strings.Contains(err.Error(), "old-pw") || errors.Is(err, distlock.ErrHeld) {
 				t.Errorf("with the old password: %v", err)
 			}
-			sc.end(first)
-			sc.end(sc.granted(next, soon))
-			sc.one()
+			sc.release(first)
+			sc.release(sc.granted(next, soon))
+			sc.oneHolder()
 		})
 	}
 }
 
-// The certificate of the server is replaced during a hold: connections that are there go on, and new ones see the new one.
+// The certificate of the server is replaced while a lock is held. Open connections continue, and
+// new connections get the new certificate.
 func TestRotate_certificate(t *testing.T) {
 	t.Parallel()
 	const ttl = longest
@@ -125,7 +127,7 @@ func TestRotate_certificate(t *testing.T) {
 	if !first.trusts() {
 		t.Errorf("the lease did not survive: %v", first.Err())
 	}
-	sc.end(first)
-	sc.end(sc.granted(next, soon))
-	sc.one()
+	sc.release(first)
+	sc.release(sc.granted(next, soon))
+	sc.oneHolder()
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A scene is what the processes of a test do with one key, taken down for the judge. Under the lock they update a
-// register that compares fences.
+// A scene records the calls of the processes of a test on one key, for the history checker. While
+// they hold the lock, the processes update a register that compares fences.
 type scene struct {
 	t   testing.TB
 	rec *history.Recorder
@@ -24,23 +24,24 @@ func newScene(t testing.TB) *scene {
 	s := &scene{t: t, rec: history.New(), reg: history.Register{Name: "key"}}
 	const least = 25 * time.Millisecond
 	t.Cleanup(testenv.Stalls(least, func(from, to time.Time) {
-		for _, client := range []string{"a", "b"} { // other goroutines may have stopped a little before, and go on a little later
+		// Other goroutines may stop a little earlier and continue a little later.
+		for _, client := range []string{"a", "b"} {
 			s.rec.Fault(client, history.Pause, from.Add(-least), to.Add(least))
 		}
 	}))
 	return s
 }
 
-// A part is one lease in a scene.
-type part struct {
+// A grant is one lease in a scene.
+type grant struct {
 	*distlock.Lease
-	hold *history.Hold
-	err  error
-	told chan struct{} // closed when the end of the lease is written down
+	hold  *history.Hold
+	err   error
+	ended chan struct{} // closed when the end of the lease is recorded
 }
 
-// lock takes the key.
-func (s *scene) lock(name string, l *distlock.Locker, opts ...distlock.Option) *part {
+// lock acquires the key. It repeats the call while the store is unavailable.
+func (s *scene) lock(name string, l *distlock.Locker, opts ...distlock.Option) *grant {
 	s.t.Helper()
 	began := time.Now()
 	for {
@@ -55,15 +56,18 @@ func (s *scene) lock(name string, l *distlock.Locker, opts ...distlock.Option) *
 	}
 }
 
-// try asks for the key, and waits for it for a while.
-func (s *scene) try(name string, l *distlock.Locker, opts ...distlock.Option) *part {
+// try acquires the key, and waits for it for a limited time.
+func (s *scene) try(name string, l *distlock.Locker, opts ...distlock.Option) *grant {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 3*soon)
 	defer cancel()
-	return s.ask(ctx, name, l, func() {}, opts...)
+	return s.acquire(ctx, name, l, func() {}, opts...)
 }
 
-func (s *scene) ask(ctx context.Context, name string, l *distlock.Locker, waits func(), opts ...distlock.Option) *part {
-	p := &part{told: make(chan struct{}), hold: s.rec.Ask(history.Want{Client: name, Key: "key", TTL: time.Hour})}
+func (s *scene) acquire(
+	ctx context.Context, name string, l *distlock.Locker, waits func(), opts ...distlock.Option,
+) *grant {
+	p := &grant{ended: make(chan struct{}),
+		hold: s.rec.Acquire(history.Want{Client: name, Key: "key", TTL: time.Hour})}
 	var lease *distlock.Lease
 	var mu sync.Mutex
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -91,23 +95,23 @@ func (s *scene) ask(ctx context.Context, name string, l *distlock.Locker, waits 
 		p.hold.Update(&s.reg, nil)
 	}
 	go func() {
-		<-got.Done() // after a release it means nothing
+		<-got.Done() // also after a release; the checker ignores it then
 		p.hold.Lost()
-		close(p.told)
+		close(p.ended)
 	}()
 	return p
 }
 
-// wait waits for the key in the background. It returns when the call waits.
-func (s *scene) wait(name string, l *distlock.Locker, opts ...distlock.Option) <-chan *part {
-	out, waiting := make(chan *part, 1), make(chan struct{})
+// wait acquires the key in the background. It returns when the call waits.
+func (s *scene) wait(name string, l *distlock.Locker, opts ...distlock.Option) <-chan *grant {
+	out, waiting := make(chan *grant, 1), make(chan struct{})
 	once := sync.OnceFunc(func() { close(waiting) })
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*soon)
 		defer cancel()
-		p := s.ask(ctx, name, l, once, opts...)
+		p := s.acquire(ctx, name, l, once, opts...)
 		for troubled(p.err) && ctx.Err() == nil { // a busy server may not answer in time
-			p = s.ask(ctx, name, l, once, opts...)
+			p = s.acquire(ctx, name, l, once, opts...)
 		}
 		out <- p
 		once()
@@ -116,8 +120,8 @@ func (s *scene) wait(name string, l *distlock.Locker, opts ...distlock.Option) <
 	return out
 }
 
-// granted returns what wait was for.
-func (s *scene) granted(c <-chan *part, within time.Duration) *part {
+// granted returns the grant of a call that wait started.
+func (s *scene) granted(c <-chan *grant, within time.Duration) *grant {
 	s.t.Helper()
 	select {
 	case p := <-c:
@@ -131,18 +135,18 @@ func (s *scene) granted(c <-chan *part, within time.Duration) *part {
 	return nil
 }
 
-// refused wants nothing to be granted for a while.
-func (s *scene) refused(c <-chan *part, during time.Duration) {
+// refused checks that a waiting call is not granted for some time.
+func (s *scene) refused(c <-chan *grant, during time.Duration) {
 	s.t.Helper()
 	select {
 	case p := <-c:
-		s.t.Errorf("granted, error %v; want that it waits", p.err)
+		s.t.Errorf("granted, error %v; want a call that waits", p.err)
 	case <-time.After(during):
 	}
 }
 
-// trusts looks at a lease as its holder would, and writes down what it says.
-func (p *part) trusts() bool {
+// trusts checks a lease as its holder would, and records the result.
+func (p *grant) trusts() bool {
 	if p.Err() != nil {
 		return false
 	}
@@ -150,18 +154,18 @@ func (p *part) trusts() bool {
 	return true
 }
 
-// over waits until a lease is lost.
-func (s *scene) over(p *part, within time.Duration) {
+// lost waits until a lease is lost.
+func (s *scene) lost(p *grant, within time.Duration) {
 	s.t.Helper()
 	select {
-	case <-p.told:
+	case <-p.ended:
 	case <-time.After(within):
-		s.t.Errorf("not told of the loss within %v", within)
+		s.t.Errorf("not notified of the loss within %v", within)
 	}
 }
 
-// end gives a lease back; a call that is not answered is made again.
-func (s *scene) end(p *part) {
+// release releases a lease. It repeats an unanswered call.
+func (s *scene) release(p *grant) {
 	call := p.hold.Release()
 	err := p.Unlock(context.WithoutCancel(s.t.Context()))
 	for try := 1; try < 10 && troubled(err); try++ {
@@ -170,13 +174,15 @@ func (s *scene) end(p *part) {
 	call.End(workload.Outcome(err))
 }
 
-// verdict judges what happened so far.
+// verdict checks the history so far.
 func (s *scene) verdict() *history.Verdict {
-	return history.Check(s.rec.History(), history.Rules{Tolerance: 500 * time.Millisecond, Min: history.Minimums{Grants: 2}})
+	return history.Check(s.rec.History(),
+		history.Rules{Tolerance: 500 * time.Millisecond, Min: history.Minimums{Grants: 2}})
 }
 
-// one wants a history without a violation: one holder at a time, told in time, and fences that rise.
-func (s *scene) one() {
+// oneHolder checks that the history has no violation: one holder at a time, notified in time, and
+// rising fences.
+func (s *scene) oneHolder() {
 	s.t.Helper()
 	v := s.verdict()
 	if err := v.Err(); err != nil {
@@ -184,34 +190,34 @@ func (s *scene) one() {
 	}
 }
 
-// two wants to see what is not promised, two holders at once: the first still trusts its lease. Fences rise all the same, so what
-// compares them refuses the first one's write.
-func (s *scene) two(first *part) {
+// twoHolders checks that the history shows two holders at the same time: the first still trusts its
+// lease. Fences still rise, so a register that compares them refuses the write of the first holder.
+func (s *scene) twoHolders(first *grant) {
 	s.t.Helper()
 	if !first.trusts() {
-		s.t.Errorf("the first holder knows already: %v", first.Err())
+		s.t.Errorf("the first holder was already notified: %v", first.Err())
 	}
 	if first.hold.Update(&s.reg, nil) {
-		s.t.Error("a fenced write of the first holder was taken after one of the second")
+		s.t.Error("the register accepted a write of the first holder after one of the second")
 	}
 	v := s.verdict()
 	if v.Count[history.I3] == 0 {
-		s.t.Error("never were there two holders: this shows nothing of what is not promised")
+		s.t.Error("there were never two holders, so the test shows no broken promise")
 	}
 	for _, x := range v.Violations {
 		switch x.Invariant {
-		case history.I3, history.I4, history.I9: // there are two; the first is not told before; its claim was ended
-		case history.Minimum: // there are two: that is all there is to show
+		case history.I3, history.I4, history.I9: // two holders; the first was not notified before; its claim was ended
+		case history.Minimum: // two grants are enough here
 		default:
 			s.t.Error(x)
 		}
 	}
 }
 
-// back wants to see what is not promised either, a fence that is not above the one before.
-func (s *scene) back() {
+// fenceRepeats checks that the history shows a fence that is not higher than the one before.
+func (s *scene) fenceRepeats() {
 	s.t.Helper()
 	if v := s.verdict(); v.Count[history.I2] == 0 {
-		s.t.Errorf("all fences rose: this shows nothing of what is not promised: %v", v.Count)
+		s.t.Errorf("all fences rose, so the test shows no broken promise: %v", v.Count)
 	}
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/distlock/distlock/tests/internal/faults"
 )
 
-// onEach runs a test on every store, if it is asked for.
+// onEach runs a test on every store, if the flag -proof is set.
 func onEach(t *testing.T, test func(t *testing.T, sys *faults.System)) {
 	if !*proof {
-		t.Skip("it takes minutes, and is asked for with -proof: make proof")
+		t.Skip("it takes minutes, and needs the flag -proof: make proof")
 	}
 	eachStore(t, faults.Systems(), test)
 }
@@ -32,7 +32,8 @@ func eachStore(t *testing.T, systems []*faults.System, test func(t *testing.T, s
 	}
 }
 
-// play starts a system, and lets processes play on it while it is broken. Stores that cannot do what is needed are skipped.
+// play starts a system, and lets processes play on it while it is broken. Stores without the needed
+// features are skipped.
 func play(t *testing.T, sys *faults.System, o faults.Options, needs ...func(driver.Features) bool) *faults.Run {
 	t.Helper()
 	o.Seed, o.TTL = cmp.Or(o.Seed, *seed), ttl
@@ -43,16 +44,17 @@ func play(t *testing.T, sys *faults.System, o faults.Options, needs ...func(driv
 	}
 	for _, can := range needs {
 		if !can(f) {
-			t.Skip("the store does not declare what this kind needs")
+			t.Skip("the store lacks a feature that this kind needs")
 		}
 	}
 	return env.Run(t, o)
 }
 
-// judge judges a run, together with what was found in it already. It returns what there was too little of.
-func judge(t *testing.T, r *faults.Run, min history.Minimums, found ...error) (v *faults.Verdict, short error) {
+// check checks a run, and includes the errors that were found in it already. It returns
+// faults.ErrTooLittle separately.
+func check(t *testing.T, r *faults.Run, min history.Minimums, found ...error) (v *faults.Verdict, short error) {
 	t.Helper()
-	v, err := r.Judge(min, found...)
+	v, err := r.Check(min, found...)
 	t.Log(v)
 	if errors.Is(err, faults.ErrTooLittle) {
 		return v, err
@@ -63,8 +65,8 @@ func judge(t *testing.T, r *faults.Run, min history.Minimums, found ...error) (v
 	return v, nil
 }
 
-// enough runs a test, and once or twice more if too little happened in it: a machine may be busy with other things. What
-// goes wrong is told by the test itself, and is not tried again.
+// enough runs a test, and once or twice more if too little happened in it: a machine may be busy
+// with other work. The test itself reports violations, and they are not retried.
 func enough(t *testing.T, test func(seed uint64) (short error)) {
 	t.Helper()
 	const tries = 3
@@ -81,7 +83,7 @@ func enough(t *testing.T, test func(seed uint64) (short error)) {
 	}
 }
 
-// atLeast says what there was too little of.
+// atLeast returns an error if there was too little of something.
 func atLeast(got, least int, what string) error {
 	if got < least {
 		return fmt.Errorf("%w: %d %s, want %d", faults.ErrTooLittle, got, what, least)
@@ -89,7 +91,8 @@ func atLeast(got, least int, what string) error {
 	return nil
 }
 
-// Twenty seconds of each store: processes are stopped and killed, servers and the ways to them are broken, and no promise is.
+// Twenty seconds of each store: processes are stopped and killed, servers and the routes to them
+// are broken, and no promise is.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
@@ -97,14 +100,14 @@ func TestChaos(t *testing.T) {
 		enough(t, func(seed uint64) error {
 			r := play(t, sys, faults.Options{Seed: seed, Time: 20 * time.Second, Processes: 4, Keys: 3, Play: "chaos"})
 			n, worst, errs := r.Heals()
-			_, short := judge(t, r, history.Minimums{Grants: 200, ContendedWaits: 50, FaultsOverHold: 5}, errs...)
+			_, short := check(t, r, history.Minimums{Grants: 200, ContendedWaits: 50, FaultsOverHold: 5}, errs...)
 			t.Logf("the first grant came %v at most after a server's trouble, %d times", worst, n)
 			return short
 		})
 	})
 }
 
-// Fifty keys side by side, each with five clients, and each a history of its own.
+// Fifty keys side by side, each with five clients, and each a separate history.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
@@ -116,13 +119,13 @@ func TestHistories(t *testing.T) {
 	})
 }
 
-// keys is how many histories there are at a time.
+// keys is the number of histories at a time.
 const keys = 50
 
 func histories(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration, least int) (v *faults.Verdict, n int, short error) {
 	t.Helper()
 	r := play(t, sys, faults.Options{
-		Seed: seed, Time: lasts, Processes: 5, Keys: keys, Play: "histories", Promised: true, Rest: 8 * ttl, Rate: 150,
+		Seed: seed, Time: lasts, Processes: 5, Keys: keys, Play: "histories", Promised: true, Recovery: 8 * ttl, Rate: 150,
 		Progress: progress(sys.Name, "histories"),
 	})
 	ops := map[string]int{}
@@ -132,14 +135,14 @@ func histories(t *testing.T, sys *faults.System, seed uint64, lasts time.Duratio
 		}
 	}
 	shortest := slices.Min(append(slices.Collect(maps.Values(ops)), math.MaxInt))
-	v, short = judge(t, r, history.Minimums{Grants: least * keys / 10, ContendedWaits: keys, FaultsOverHold: 3},
+	v, short = check(t, r, history.Minimums{Grants: least * keys / 10, ContendedWaits: keys, FaultsOverHold: 3},
 		atLeast(len(ops), keys, "histories"), atLeast(shortest, least, "operations of a history"))
 	t.Logf("%d histories of at least %d operations", len(ops), shortest)
 	return v, len(ops), short
 }
 
-// Holders that are stopped between reading and writing come too late: what compares fences loses no update that it acknowledged. What
-// does not compare them loses some.
+// Holders that are stopped between reading and writing come too late. A counter that compares
+// fences loses no update that it acknowledged. A counter that does not compare them loses some.
 func TestCounter(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
@@ -152,8 +155,9 @@ func TestCounter(t *testing.T) {
 	})
 }
 
-// Locks that are taken and given back, or waited for and given up, over and over leave nothing behind: no goroutine and no file in the processes, no
-// connection, claim or place in the store.
+// Locks that are acquired and released, or waited for and given up, again and again leave nothing
+// behind: no goroutine and no file in the processes, no connection, claim or queue entry in the
+// store.
 func TestCycles(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
@@ -165,28 +169,29 @@ func TestCycles(t *testing.T) {
 	})
 }
 
-func cycles(t *testing.T, sys *faults.System, seed uint64, least int, lasts time.Duration) (taken, givenUp int, short error) {
+func cycles(t *testing.T, sys *faults.System, seed uint64, least int, lasts time.Duration) (released, givenUp int, short error) {
 	t.Helper()
 	r := play(t, sys, faults.Options{
-		Seed: seed, Time: lasts, Processes: 3, Keys: 6, Play: "cycles", Calm: true, Enough: least, NoModel: true, Spare: true,
-		Progress: progress(sys.Name, "cycles"), Rest: 2 * ttl,
+		Seed: seed, Time: lasts, Processes: 3, Keys: 6, Play: "cycles", Calm: true, Enough: least, NoModel: true, NoKills: true,
+		Progress: progress(sys.Name, "cycles"), Recovery: 2 * ttl,
 	})
 	for _, op := range r.History.Ops {
 		if op.Kind == history.Acquire && op.Outcome != history.Granted {
 			givenUp++
 		}
 	}
-	v, short := judge(t, r, history.Minimums{Grants: least, ContendedWaits: 20}, atLeast(givenUp, least/20, "waits that were given up"))
-	t.Logf("%d locks taken and given back, %d given up", v.Grants, givenUp)
+	v, short := check(t, r, history.Minimums{Grants: least, ContendedWaits: 20}, atLeast(givenUp, least/20, "waits that were given up"))
+	t.Logf("%d locks acquired and released, %d given up", v.Grants, givenUp)
 	return v.Grants, givenUp, short
 }
 
-// counter counts until there are so many fenced updates. So many of the others have to be lost at least.
+// counter increments until there are the given number of fenced updates. At least lost of the plain
+// updates must be lost.
 func counter(t *testing.T, sys *faults.System, seed uint64, updates, lost int, lasts time.Duration) (v *faults.Verdict, short error) {
 	t.Helper()
 	r := play(t, sys, faults.Options{
 		Seed: seed, Time: lasts, Processes: 4, Keys: 12, Play: "counter", Calm: !sys.Memory, Enough: updates * 21 / 20, NoModel: true,
-		Progress: progress(sys.Name, "counter"), Spare: true, Rest: 4 * ttl,
+		Progress: progress(sys.Name, "counter"), NoKills: true, Recovery: 4 * ttl,
 	})
 	fenced := 0
 	for _, op := range r.History.Ops {
@@ -195,6 +200,6 @@ func counter(t *testing.T, sys *faults.System, seed uint64, updates, lost int, l
 		}
 	}
 	plain := history.Check(r.History, history.Rules{}).LostPlain
-	return judge(t, r, history.Minimums{Grants: updates, ContendedWaits: 20, FaultsOverHold: 1},
-		atLeast(fenced, updates, "fenced updates"), atLeast(plain, lost, "updates that were lost without a fence, which shows nothing"))
+	return check(t, r, history.Minimums{Grants: updates, ContendedWaits: 20, FaultsOverHold: 1},
+		atLeast(fenced, updates, "fenced updates"), atLeast(plain, lost, "updates that were lost without a fence: otherwise the run shows nothing"))
 }

@@ -1,5 +1,6 @@
-// Package proof_test breaks real servers, the ways to them and the processes that use them, and judges what came of it. It
-// needs the server programs of the machine, and for some faults the rights of root.
+// Package proof_test breaks real servers, the routes to them and the processes that use them, and
+// checks the results. It needs the server programs of the machine, and for some faults the rights
+// of root.
 package proof_test
 
 import (
@@ -15,31 +16,31 @@ import (
 
 var (
 	proof = flag.Bool("proof", false, "run the tests of this package, which take some minutes")
-	seed  = flag.Uint64("seed", 1, "decides what is broken, and when about")
+	seed  = flag.Uint64("seed", 1, "decides the faults, and roughly their times")
 )
 
-// ttl is that of all locks here.
+// ttl is the TTL of all locks in this package.
 const ttl = time.Second
 
 func TestMain(m *testing.M) {
 	run := testenv.Main(m, testenv.Roles{faults.Role: faults.Holder})
 	flag.Parse()
-	// How many go on at a time is up to light and heavy.
+	// light and heavy limit the number of tests that run at a time.
 	if err := flag.Set("test.parallel", "100"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(run)
 }
 
-// light lets some tests at a time go on that wait most of their time, and heavy fewer, that need the processors
-// themselves. They return what ends it.
+// light lets a few tests run at a time that wait most of their time, and heavy fewer tests that
+// need the processors. They return the function that ends the test's share.
 func light() func() { return enter(waiting) }
 
 func heavy() func() { return enter(working) }
 
 var waiting, working = make(chan struct{}, 6), make(chan struct{}, 2)
 
-func enter(room chan struct{}) func() {
-	room <- struct{}{}
-	return func() { <-room }
+func enter(slots chan struct{}) func() {
+	slots <- struct{}{}
+	return func() { <-slots }
 }

@@ -20,7 +20,7 @@ var (
 	only    = flag.String("store", "", "the one store of TestSoak and TestNightly; empty: all of them")
 )
 
-// progress says on standard error how far a run is.
+// progress prints the progress of a run to standard error.
 func progress(name, what string) func(time.Duration, torture.Progress) {
 	return func(took time.Duration, p torture.Progress) {
 		fmt.Fprintf(os.Stderr, "%s %s: %v, %d holds, %d waits, %d faults, %d losses\n",
@@ -28,7 +28,7 @@ func progress(name, what string) func(time.Duration, torture.Progress) {
 	}
 }
 
-// must fails a long run in which too little happened: its figures say how much.
+// must fails a long run in which too little happened: the error contains its figures.
 func must(t *testing.T, short error) {
 	t.Helper()
 	if short != nil {
@@ -36,7 +36,7 @@ func must(t *testing.T, short error) {
 	}
 }
 
-// chosen are the stores that are asked for by name; empty: all of them.
+// chosen returns the store of the given name; empty: all of them.
 func chosen(t testing.TB, name string) []*faults.System {
 	t.Helper()
 	all := faults.Systems()
@@ -54,7 +54,7 @@ func chosen(t testing.TB, name string) []*faults.System {
 	return nil
 }
 
-// A name that is misspelt fails a run, which would test nothing.
+// A misspelt name fails a run, which would test nothing.
 func TestChosen(t *testing.T) {
 	if n := len(chosen(t, "")); n != len(faults.Systems()) {
 		t.Errorf("%d stores", n)
@@ -68,7 +68,7 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// A fatal takes down how a test fails.
+// A fatal records how a test fails.
 type fatal struct {
 	testing.TB
 	said string
@@ -77,18 +77,19 @@ type fatal struct {
 func (*fatal) Helper()                          {}
 func (f *fatal) Fatalf(format string, a ...any) { f.said = fmt.Sprintf(format, a...) }
 
-// The figures that are written down in docs/guarantees.md: make figures.
+// TestNightly measures the figures of docs/guarantees.md: make figures.
 func TestNightly(t *testing.T) {
 	if !*nightly {
-		t.Skip("it is asked for with -nightly: make figures")
+		t.Skip("it needs the flag -nightly: make figures")
 	}
 	t.Parallel()
 	all := chosen(t, *only)
 	eachStore(t, all, func(t *testing.T, sys *faults.System) {
 		n := &night{sys}
-		waits := []func(*testing.T){n.chaos, n.told, n.takeover}
+		waits := []func(*testing.T){n.chaos, n.losses, n.takeover}
 		works := []func(*testing.T){n.histories, n.counter, n.cycles}
-		// What needs the processors is most of the night. Half of the stores begin with it, so that it does not wait for the rest.
+		// Most of the night goes to the tests that need the processors. Half of the stores begin
+		// with them, so that these tests do not wait for the others.
 		parts := append(waits, works...)
 		if slices.Index(all, sys)%2 == 0 {
 			parts = append(works, waits...)
@@ -99,10 +100,10 @@ func TestNightly(t *testing.T) {
 	})
 }
 
-// A night is the long runs of one store.
+// A night is the set of long runs of one store.
 type night struct{ sys *faults.System }
 
-// put writes a figure down.
+// put records a figure.
 func (n *night) put(t *testing.T, name, format string, args ...any) {
 	t.Helper()
 	write(t, figure{Store: n.sys.Name, Figure: name, Value: fmt.Sprintf(format, args...), Seed: *seed, Command: fmt.Sprint("make figures SEED=", *seed)})
@@ -114,31 +115,31 @@ func (n *night) chaos(t *testing.T) {
 			Time: 90 * time.Second, Processes: 5, Keys: 6, Play: "chaos", Progress: progress(n.sys.Name, "chaos"),
 		})
 		heals, worst, errs := r.Heals()
-		v, short := judge(t, r, history.Minimums{Grants: 2000, ContendedWaits: 300, FaultsOverHold: 15}, errs...)
+		v, short := check(t, r, history.Minimums{Grants: 2000, ContendedWaits: 300, FaultsOverHold: 15}, errs...)
 		must(t, short)
-		n.put(t, "90 s of chaos", "%d grants, %d faults over a hold, 0 violations, overlap %v", v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
+		n.put(t, "90 s of chaos", "%d grants, %d faults during a hold, 0 violations, overlap %v", v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
 		if heals > 0 {
-			n.put(t, "first grant after a server's trouble", "%v at most, %d times", worst.Round(time.Millisecond), heals)
+			n.put(t, "first grant after a server fault", "at most %v, %d times", worst.Round(time.Millisecond), heals)
 		}
 	})
 }
 
-func (n *night) told(t *testing.T) {
-	t.Run("told", func(t *testing.T) {
+func (n *night) losses(t *testing.T) {
+	t.Run("losses", func(t *testing.T) {
 		events := 0
 		for round := uint64(0); events < 100 && !t.Failed() && round < 10; round++ {
-			more, short := told(t, n.sys, *seed+round, 60*time.Second, 1)
+			more, short := losses(t, n.sys, *seed+round, 60*time.Second, 1)
 			must(t, short)
 			events += more
 		}
 		must(t, atLeast(events, 100, "pauses and partitions in which a lease was lost"))
-		n.put(t, "pauses and partitions, loss told in time", "%d of %d", events, events)
+		n.put(t, "pauses and partitions, loss reported in time", "%d of %d", events, events)
 	})
 }
 
 func (n *night) takeover(t *testing.T) {
 	if n.sys.Memory {
-		return // it ends with its process
+		return // the store ends with its process
 	}
 	t.Run("takeover", func(t *testing.T) {
 		const kills = 20
@@ -150,7 +151,7 @@ func (n *night) takeover(t *testing.T) {
 			times, worst = times+more, max(worst, longest)
 		}
 		must(t, atLeast(times, kills, "takeovers"))
-		n.put(t, "from the kill of a holder to the next grant", "%v at most, %d times, TTL %v", worst.Round(time.Millisecond), times, ttl)
+		n.put(t, "from the kill of a holder to the next grant", "at most %v, %d times, TTL %v", worst.Round(time.Millisecond), times, ttl)
 	})
 }
 
@@ -164,7 +165,7 @@ func (n *night) histories(t *testing.T) {
 			total, grants, over = total+more, grants+v.Grants, over+v.OverHold
 			operations, unknown, unexplained = operations+v.Operations, unknown+v.Unknown, unexplained+v.Unexplained
 		}
-		n.put(t, "histories of 300 operations and more", "%d, %d grants, %d faults over a hold, 0 violations, 0 not decided; %d of %d outcomes not known, %d without a fault",
+		n.put(t, "histories of 300 operations and more", "%d, %d grants, %d faults during a hold, 0 violations, 0 undecided; %d of %d outcomes unknown, %d of them without a fault",
 			total, grants, over, unknown, operations, unexplained)
 	})
 }
@@ -181,23 +182,23 @@ func (n *night) counter(t *testing.T) {
 func (n *night) cycles(t *testing.T) {
 	t.Run("cycles", func(t *testing.T) {
 		defer heavy()()
-		taken, givenUp, short := cycles(t, n.sys, *seed, 10_000, 5*time.Minute)
+		released, givenUp, short := cycles(t, n.sys, *seed, 10_000, 5*time.Minute)
 		must(t, short)
-		n.put(t, "left behind by locks that come and go", "nothing after %d that were given back, and %d waits that were given up", taken, givenUp)
+		n.put(t, "left behind after many releases and cancelled waits", "nothing after %d releases and %d cancelled waits", released, givenUp)
 	})
 }
 
-// A long run of one store, or of all: make soak STORE=redis TIME=30m SEED=1.
+// TestSoak is a long run of one store, or of all: make soak STORE=redis TIME=30m SEED=1.
 func TestSoak(t *testing.T) {
 	if *soak == 0 {
-		t.Skip("it is asked for with -soak: make soak STORE=redis TIME=30m SEED=1")
+		t.Skip("it needs the flag -soak: make soak STORE=redis TIME=30m SEED=1")
 	}
 	t.Parallel()
 	eachStore(t, chosen(t, *only), func(t *testing.T, sys *faults.System) {
 		r := play(t, sys, faults.Options{Time: *soak, Processes: 5, Keys: 3, Play: "chaos", Progress: progress(sys.Name, "soak")})
 		least := int(*soak / time.Second)
 		n, worst, errs := r.Heals()
-		v, short := judge(t, r, history.Minimums{Grants: 10 * least, ContendedWaits: 2 * least, FaultsOverHold: least / 6}, errs...)
+		v, short := check(t, r, history.Minimums{Grants: 10 * least, ContendedWaits: 2 * least, FaultsOverHold: least / 6}, errs...)
 		must(t, short)
 		put := func(name, format string, args ...any) {
 			write(t, figure{

@@ -16,7 +16,7 @@ import (
 
 var record = flag.String("record", "", "the file to which the figures of long runs are written")
 
-// A figure is what a long run measured. Package promise reads them.
+// A figure is a result of a long run. Package promise reads them.
 type figure struct {
 	Store   string `json:"store"`
 	Figure  string `json:"figure"`
@@ -28,7 +28,7 @@ type figure struct {
 
 var recording sync.Mutex
 
-// write puts figures down. Older ones of the same store and name go.
+// write records figures. It replaces older figures of the same store and name.
 func write(t testing.TB, figures ...figure) {
 	t.Helper()
 	for i := range figures {
@@ -63,20 +63,21 @@ func write(t testing.TB, figures ...figure) {
 	}
 }
 
-// A run by hand writes its figures nowhere unless it is told to, and the run of the page's figures to the file of the page.
+// A manual run records its figures only if a file is given. The run for the document records them
+// in the file of the document.
 func TestMake(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("SKIPPED, NOTHING WAS TESTED: there is no make on this machine")
 	}
-	for line, want := range map[string]string{
+	for args, want := range map[string]string{
 		"soak TIME=3s": `"-record="`, "soak FIGURES=/x.json": `"-record=/x.json"`, "figures FIGURES=/x.json": `"-record=/x.json"`,
 		"figures": `/internal/promise/nightly.json"`,
 	} {
-		cmd := exec.Command("make", append([]string{"-n", "-C", "../.."}, strings.Fields(line)...)...)
-		cmd.Env = append(os.Environ(), "MAKEFLAGS=", "FIGURES=") // of a make that runs this test
+		cmd := exec.Command("make", append([]string{"-n", "-C", "../.."}, strings.Fields(args)...)...)
+		cmd.Env = append(os.Environ(), "MAKEFLAGS=", "FIGURES=") // variables of a make that runs this test
 		out, err := cmd.Output()
 		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("make %s: %v: %s", line, err, out)
+			t.Errorf("make %s: %v: %s", args, err, out)
 		}
 	}
 }

@@ -11,33 +11,36 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// The ctx of a Lock is cancelled while the server says nothing. The call leaves within the second of a withdrawal, whether it waits in
-// line or has asked just now. The error says that the outcome is unknown, and it is: the server goes on with what it was sent. When it does, what it
-// granted is given back, for the withdrawal was sent after it.
+// The context of a Lock is cancelled while the server does not answer. The call returns within the
+// second of a withdrawal, both if it waits in the queue and if it has just sent its first attempt.
+// The error is ErrUnknown, because the server still processes the request later. The withdrawal was
+// sent after the request, so the server then releases its grant.
 //
-// There is one exception. Through rueidis, a call that is alone and follows an answer by less than 50 ms reads its answer in the
-// goroutine of the caller, and looks at nothing but its deadline: it takes the limit of a call, 5 s, and the withdrawal. What is granted then lives
-// for a TTL and no longer.
+// There is one exception. With rueidis, a single call that follows an answer by less than 50 ms
+// reads its answer in the goroutine of the caller, and only obeys its deadline. It takes the limit
+// of a call, 5 s, and the withdrawal. A grant of such a call lives for a TTL and no longer.
 func TestCancel_silentServer(t *testing.T) {
 	t.Parallel()
 	const (
 		ttl      = 30 * time.Second
 		withdraw = time.Second
 		limit    = 5 * time.Second
-		slack    = time.Second // of a busy machine
+		slack    = time.Second // for a busy machine
 	)
 	for name, open := range clients {
 		for how, most := range map[string]time.Duration{
-			"waits":        withdraw,
-			"asks":         withdraw,
-			"asks at once": map[string]time.Duration{"goredis": withdraw, "rueidis": limit + withdraw}[name],
+			"waits":    withdraw,
+			"attempts": withdraw,
+			"attempts at once": map[string]time.Duration{"goredis": withdraw,
+				"rueidis": limit + withdraw}[name],
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				t.Parallel()
-				s := silence{how: how, ttl: ttl, most: most + slack, givenBack: how == "asks" && name == "rueidis"}
+				released := how == "attempts" && name == "rueidis"
+				s := silence{how: how, ttl: ttl, most: most + slack, released: released}
 				for tries := 1; !s.cancelled(t, open); tries++ {
 					if tries == 5 {
-						t.Fatal("it was never asked for in time: this tests nothing")
+						t.Fatal("no request was sent in time: this tests nothing")
 					}
 				}
 			})
@@ -45,18 +48,19 @@ func TestCancel_silentServer(t *testing.T) {
 	}
 }
 
-// A silence is how a Lock is cancelled while the server says nothing.
+// A silence describes how a Lock is cancelled while the server does not answer.
 type silence struct {
 	how       string
 	ttl, most time.Duration
-	givenBack bool // what is granted all the same
+	released  bool // a late grant must be released
 }
 
-// cancelled plays it. It is false if a busy machine had not sent anything when the ctx was cancelled.
-func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.Store) (asked bool) {
+// cancelled runs the case. It returns false if a busy machine had not sent the request when the
+// context was cancelled.
+func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.Store) (sent bool) {
 	srv := testenv.Redis(t)
 	l := locker(t, open(t, srv.Addr), distlock.TTL(s.ttl))
-	unlock(t, lock(t, l, "key")) // connections are made, and scripts are known
+	unlock(t, lock(t, l, "key")) // opens connections and loads scripts
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var held *distlock.Lease
@@ -64,8 +68,8 @@ func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.St
 		held = lock(t, locker(t, open(t, srv.Addr), distlock.TTL(s.ttl)), "key")
 	}
 	before := calls(t, srv)
-	if s.how == "asks" {
-		time.Sleep(100 * time.Millisecond) // nothing was heard of the server for a while
+	if s.how == "attempts" {
+		time.Sleep(100 * time.Millisecond) // the last answer of the server is some time ago
 	}
 	if held == nil {
 		srv.Pause()
@@ -83,7 +87,7 @@ func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.St
 		<-waiting
 		srv.Pause()
 	} else {
-		time.Sleep(100 * time.Millisecond) // it has asked
+		time.Sleep(100 * time.Millisecond) // the attempt was sent
 	}
 	clock := testenv.NewStopwatch(t)
 	cancel()
@@ -91,35 +95,38 @@ func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.St
 	took := clock.Elapsed()
 	srv.Resume()
 	if held != nil {
-		giveBack(t, held)
+		release(t, held)
 	}
-	left := settled(t, srv, "lock:key", s.givenBack)
-	if after := calls(t, srv); after["evalsha"] == before["evalsha"] && after["eval"] == before["eval"] {
+	left := settled(t, srv, "lock:key", s.released)
+	if after := calls(t, srv); after["evalsha"] == before["evalsha"] &&
+		after["eval"] == before["eval"] {
 		return false
 	}
 	if !errors.Is(err, context.Canceled) || !errors.Is(err, distlock.ErrUnknown) {
 		t.Errorf("Lock: %v, want the cause and ErrUnknown", err)
 	}
 	if took > s.most {
-		t.Errorf("Lock returned %v after its ctx was cancelled, want %v at most", took, s.most)
+		t.Errorf("Lock returned %v after its context was cancelled, want at most %v", took, s.most)
 	}
 	if left > s.ttl.Milliseconds() {
-		t.Errorf("the key is held for %d ms, want the TTL of %v at most", left, s.ttl)
+		t.Errorf("the key is held for %d ms, want at most the TTL of %v", left, s.ttl)
 	}
-	if s.givenBack && left >= 0 {
-		t.Errorf("the key is held for %d ms, want it to be free: what was granted was to be given back", left)
+	if s.released && left >= 0 {
+		t.Errorf("the key is held for %d ms, want a free key: the grant had to be released", left)
 	}
-	t.Logf("returned %v after its ctx was cancelled; left in the store for %v", took.Round(time.Millisecond),
+	t.Logf("returned %v after its context was cancelled; left in the store for %v",
+		took.Round(time.Millisecond),
 		max(0, time.Duration(left)*time.Millisecond))
 	return true
 }
 
-// settled returns how long a key lives on, in ms, once the server has done what it was sent before; less than 0 if there is none. If it is
-// to be given back, it waits for that.
-func settled(t *testing.T, srv *testenv.RedisServer, key string, givenBack bool) int64 {
+// settled returns the remaining TTL of a key in ms, after the server has processed all earlier
+// requests. The result is negative if there is no key. If the key must be released, settled waits
+// for the release.
+func settled(t *testing.T, srv *testenv.RedisServer, key string, released bool) int64 {
 	t.Helper()
 	left := int64(0)
-	for i := 0; i < 20 || givenBack && left >= 0 && i < int(soon/(10*time.Millisecond)); i++ {
+	for i := 0; i < 20 || released && left >= 0 && i < int(soon/(10*time.Millisecond)); i++ {
 		left, _ = do(t, srv, "PTTL", key).(int64)
 		if left == -1 {
 			t.Fatal("the key lives for ever")

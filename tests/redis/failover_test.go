@@ -20,15 +20,16 @@ import (
 	"github.com/distlock/distlock/store/redis/goredisstore"
 )
 
-// A replica lags behind, the primary grants and dies, and the replica takes over: it knows nothing of the claim and grants it again.
-// The fence rises all the same. With Options.Replicas there is no such first grant.
+// A replica is behind, the primary grants a lock and dies, and the replica takes over. The replica
+// does not know the claim and grants the lock again, with a higher fence. With Options.Replicas the
+// first grant is refused.
 func TestFailover_forgets(t *testing.T) {
 	t.Parallel()
 	const rounds = 3
 	var f fences
 	for range rounds {
 		primary, replica := testenv.Redis(t), testenv.Redis(t)
-		// A replica that is merely stopped would read afterwards what its socket has kept. So the link swallows it.
+		// A stopped replica would later read the data in its socket, so the link drops the data.
 		link := testenv.Proxy(t, primary.Addr)
 		host, port, _ := strings.Cut(link.Addr, ":")
 		do(t, replica, "REPLICAOF", host, port)
@@ -36,15 +37,17 @@ func TestFailover_forgets(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		careful := locker(t, openURL(t, primary.URL+"?lock_replicas=1"))
-		unlock(t, persist(t, careful, "key")) // in good times it is granted
+		unlock(t, persist(t, careful, "key")) // granted while the replica is connected
 		a := locker(t, open(t, primary.Addr))
 		unlock(t, lock(t, a, "key"))
 
-		for replica.Info(t.Context(), "slave_repl_offset") != primary.Info(t.Context(), "master_repl_offset") {
+		for replica.Info(t.Context(), "slave_repl_offset") !=
+			primary.Info(t.Context(), "master_repl_offset") {
 			time.Sleep(time.Millisecond)
 		}
 		link.Cut(testenv.ToClient)
-		if lease, err := careful.TryLock(t.Context(), "careful"); !errors.Is(err, distlock.ErrUnavailable) {
+		lease, err := careful.TryLock(t.Context(), "careful")
+		if !errors.Is(err, distlock.ErrUnavailable) {
 			t.Errorf("a grant that no replica has: %v, %v; want ErrUnavailable", lease, err)
 		}
 		if v := do(t, primary, "EXISTS", "lock:careful"); v != int64(0) {
@@ -57,14 +60,15 @@ func TestFailover_forgets(t *testing.T) {
 		second := persist(t, locker(t, open(t, replica.Addr)), "key")
 		f.rise(t, second)
 		if err := first.Err(); err != nil {
-			t.Errorf("the first holder knows already: %v: this shows nothing of what is not promised", err)
+			t.Errorf("the first holder was already notified: %v: the test shows no broken promise", err)
 		}
-		f.last = nil // the next servers are others
+		f.last = nil // the next round has other servers
 	}
 	t.Logf("%d failovers that lost the claim: two holders each time, the fence rose each time; with Replicas 1 nothing was granted", rounds)
 }
 
-// Sentinel replaces a primary that died under load. Clients find the new one by themselves, rueidis and go-redis alike.
+// Sentinel replaces a primary that died under load. Clients of rueidis and of go-redis find the new
+// primary by themselves.
 func TestFailover_sentinel(t *testing.T) {
 	t.Parallel()
 	const ttl, clients = 2 * time.Second, 4
@@ -95,7 +99,7 @@ func TestFailover_sentinel(t *testing.T) {
 	before := d.Grants.Load()
 	group.Nodes[0].Kill()
 	killed := time.Now()
-	time.Sleep(100 * time.Millisecond) // what was on its way has arrived
+	time.Sleep(100 * time.Millisecond) // requests in flight have arrived
 	low := d.Grants.Load()
 	dead.Store(true)
 	d.until(t, int(low)+1)
@@ -118,8 +122,8 @@ func TestFailover_sentinel(t *testing.T) {
 	})
 	twice := v.Count[history.I3]
 	for _, one := range v.Violations {
-		// A failover may forget the last claim: that two hold one is not promised, and neither is that the first of them
-		// is told before the other is granted, or still has it when it gives it back. Everything else is.
+		// A failover may lose the last claim. Then there may be two holders, the first may not be
+		// notified before the second gets the lock, and its release may fail. All else is promised.
 		if one.Invariant != history.I3 && one.Invariant != history.I4 && one.Invariant != history.I9 {
 			t.Error(one)
 		}
@@ -130,7 +134,8 @@ func TestFailover_sentinel(t *testing.T) {
 
 // bySentinel opens a store through go-redis.
 func bySentinel(t testing.TB, group *testenv.SentinelGroup) driver.Store {
-	c := goclient.NewFailoverClient(&goclient.FailoverOptions{MasterName: group.Name, SentinelAddrs: group.Addrs()})
+	c := goclient.NewFailoverClient(&goclient.FailoverOptions{MasterName: group.Name,
+		SentinelAddrs: group.Addrs()})
 	t.Cleanup(func() { c.Close() })
 	s, err := goredisstore.New(c, nil)
 	if err != nil {

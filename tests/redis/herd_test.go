@@ -17,10 +17,11 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// longest is how many requests a hand-over may cost the store.
-const longest = 6
+// mostRequests is the largest number of requests for one hand-off.
+const mostRequests = 6
 
-// Ten thousand goroutines of one process wait for one key. They have one place in the store's line, and all of them get it.
+// Ten thousand goroutines of one process wait for one key. The process has one queue entry in the
+// store, and all goroutines get the lock.
 func TestHerd_goroutines(t *testing.T) {
 	const waiters = 10_000
 	srv := testenv.Redis(t)
@@ -47,18 +48,20 @@ func TestHerd_goroutines(t *testing.T) {
 				t.Error(err)
 			}
 			took := time.Now().UnixNano() - released.Load()
-			for was := slowest.Load(); took > was && !slowest.CompareAndSwap(was, took); was = slowest.Load() {
+			was := slowest.Load()
+			for took > was && !slowest.CompareAndSwap(was, took) {
+				was = slowest.Load()
 			}
 		})
 	}
 	for began := time.Now(); waiting.Load() < waiters; time.Sleep(time.Millisecond) {
 		if time.Since(began) > 3*soon {
-			t.Fatalf("%d wait", waiting.Load())
+			t.Fatalf("%d goroutines wait", waiting.Load())
 		}
 	}
 	grown := rss(os.Getpid()) - base
-	if n := len(line(t, l, "key")); n != 1 {
-		t.Errorf("%d places in the store's line, want one for the process", n)
+	if n := len(queue(t, l, "key")); n != 1 {
+		t.Errorf("%d queue entries in the store, want one for the process", n)
 	}
 	do(t, srv, "CONFIG", "RESETSTAT")
 	began := time.Now()
@@ -70,47 +73,51 @@ func TestHerd_goroutines(t *testing.T) {
 	if granted.Load() != waiters {
 		t.Errorf("%d of %d were granted", granted.Load(), waiters)
 	}
-	if each := float64(sent) / waiters; each > longest {
-		t.Errorf("%.2f requests for each hand-over, want %d at most", each, longest)
+	if each := float64(sent) / waiters; each > mostRequests {
+		t.Errorf("%.2f requests for each hand-off, want at most %d", each, mostRequests)
 	}
 	if grown > 80<<10 && !raceDetector {
 		t.Errorf("%d waiters take %d MB", waiters, grown>>10)
 	}
-	t.Logf("%d goroutines: all granted in %v, the last after %v; %d requests (%.3f for each hand-over), %d commands inside scripts; %d MB more (%.1f KB each)",
+	t.Logf("%d goroutines: all granted in %v, the last after %v; %d requests (%.3f for each hand-off), %d commands inside scripts; %d MB more (%.1f KB each)",
 		waiters, took.Round(time.Millisecond), time.Duration(slowest.Load()).Round(time.Millisecond), sent, float64(sent)/waiters, run, grown>>10, float64(grown)/waiters)
 }
 
-// Twenty processes with 50 waiters each, all on one key.
+// Twenty processes with 50 waiters each wait for one key. All are served.
 func TestHerd_processes(t *testing.T) {
 	const processes, each = 20, 50
 	srv := testenv.Redis(t)
 	holder := locker(t, open(t, srv.Addr))
 	held := lock(t, holder, "key")
-	var crowd []*testenv.HelperProcess
+	var helpers []*testenv.HelperProcess
 	for range processes {
-		crowd = append(crowd, testenv.Helper(t, "crowd", srv.Addr, strconv.Itoa(each)))
+		helpers = append(helpers, testenv.Helper(t, "waiters", srv.Addr, strconv.Itoa(each)))
 	}
-	for _, h := range crowd {
+	for _, h := range helpers {
 		if line := h.Line(); line != "waiting" {
-			t.Fatalf("a process says %q", line)
+			t.Fatalf("a process printed %q", line)
 		}
 	}
-	for began := time.Now(); len(line(t, holder, "key")) < processes; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		n := len(queue(t, holder, "key"))
+		if n >= processes {
+			break
+		}
 		if time.Since(began) > soon {
-			t.Fatalf("%d places in line", len(line(t, holder, "key")))
+			t.Fatalf("%d queue entries", n)
 		}
 	}
 	do(t, srv, "CONFIG", "RESETSTAT")
 	began := time.Now()
 	unlock(t, held)
-	var granted, turns, most int
-	for _, h := range crowd {
+	var granted, handOffs, most int
+	for _, h := range helpers {
 		var n, handed, kb int
 		if _, err := fmt.Sscanf(h.Line(), "granted %d handed %d rss %d", &n, &handed, &kb); err != nil {
 			t.Fatal(err)
 		}
 		granted += n
-		turns += n - handed
+		handOffs += n - handed
 		most = max(most, kb)
 	}
 	took := time.Since(began)
@@ -118,15 +125,15 @@ func TestHerd_processes(t *testing.T) {
 	if granted != processes*each {
 		t.Errorf("%d of %d were granted", granted, processes*each)
 	}
-	if per := float64(sent) / float64(turns); per > longest {
-		t.Errorf("%.2f requests for each hand-over between processes, want %d at most", per, longest)
+	if per := float64(sent) / float64(handOffs); per > mostRequests {
+		t.Errorf("%.2f requests for each hand-off between processes, want at most %d", per, mostRequests)
 	}
-	t.Logf("%d processes x %d: all granted in %v; %d hand-overs between processes, %.2f requests for each (%.3f for each grant), %d commands inside scripts; largest process %d MB",
-		processes, each, took.Round(time.Millisecond), turns, float64(sent)/float64(turns), float64(sent)/float64(granted), run, most>>10)
+	t.Logf("%d processes x %d: all granted in %v; %d hand-offs between processes, %.2f requests for each (%.3f for each grant), %d commands inside scripts; largest process %d MB",
+		processes, each, took.Round(time.Millisecond), handOffs, float64(sent)/float64(handOffs), float64(sent)/float64(granted), run, most>>10)
 }
 
-// playCrowd waits for the key many times at once, and gives it back as soon as it has it.
-func playCrowd(args []string) int {
+// playWaiters is a process with many goroutines that wait for the key and release it at once.
+func playWaiters(args []string) int {
 	ctx := context.Background()
 	s, err := rueidisstore.Open(ctx, testenv.URL("redis", args[0]))
 	if err != nil {
@@ -168,24 +175,25 @@ func playCrowd(args []string) int {
 	return 0
 }
 
-// line returns who waits in the store for a name.
-func line(t testing.TB, l *distlock.Locker, name string) []distlock.Claim {
+// queue returns the queue entries of a name in the store.
+func queue(t testing.TB, l *distlock.Locker, name string) []distlock.Claim {
 	t.Helper()
 	why, err := l.Why(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return why.Line
+	return why.Waiters
 }
 
-// requests returns how many commands clients sent since the last reset, and how many the scripts ran.
+// requests returns the number of commands that clients sent since the last reset, and the number of
+// commands that the scripts ran.
 func requests(t testing.TB, srv *testenv.RedisServer) (sent, run int) {
 	t.Helper()
 	for name, n := range calls(t, srv) {
 		switch name {
 		case "evalsha", "eval", "subscribe", "unsubscribe", "hello", "client|setinfo":
 			sent += n
-		case "config|resetstat", "info", "ping": // a client pings by itself every second, however little happens
+		case "config|resetstat", "info", "ping": // an idle client also pings every second
 		default:
 			run += n
 		}
@@ -193,17 +201,17 @@ func requests(t testing.TB, srv *testenv.RedisServer) (sent, run int) {
 	return sent, run
 }
 
-// calls returns how often the server ran each command since its start or the last reset.
+// calls returns the number of calls of each command since the start or the last reset.
 func calls(t testing.TB, srv *testenv.RedisServer) map[string]int {
 	t.Helper()
 	text, _ := do(t, srv, "INFO", "commandstats").(string)
 	all := map[string]int{}
 	for in := bufio.NewScanner(strings.NewReader(text)); in.Scan(); {
-		name, rest, ok := strings.Cut(strings.TrimPrefix(in.Text(), "cmdstat_"), ":calls=")
+		name, fields, ok := strings.Cut(strings.TrimPrefix(in.Text(), "cmdstat_"), ":calls=")
 		if !ok {
 			continue
 		}
-		count, _, _ := strings.Cut(rest, ",")
+		count, _, _ := strings.Cut(fields, ",")
 		n, err := strconv.Atoi(count)
 		if err != nil {
 			t.Fatal(err)
@@ -213,7 +221,7 @@ func calls(t testing.TB, srv *testenv.RedisServer) map[string]int {
 	return all
 }
 
-// rss is the memory of a process in KB, where it can be seen.
+// rss returns the memory of a process in KB, or 0 if it is not known.
 func rss(pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

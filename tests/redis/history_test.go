@@ -16,15 +16,16 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// Five clients on two links contend while the links are slow, break and swallow, and servers stop for a while. Two judges look at what
-// they were told.
+// Five clients on two links compete while the links are slow, break and drop data, and servers stop
+// for a while. Two checkers verify the history of their calls.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	const ttl, lasts = time.Second, 20 * time.Second
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		srv := testenv.Redis(t)
-		contend(t, ttl, lasts, []*testenv.RedisServer{srv}, func(addrs []string) driver.Store { return open(t, addrs[0]) })
+		contend(t, ttl, lasts, []*testenv.RedisServer{srv},
+			func(addrs []string) driver.Store { return open(t, addrs[0]) })
 	})
 	t.Run("redlock", func(t *testing.T) {
 		t.Parallel()
@@ -34,22 +35,24 @@ func TestHistory(t *testing.T) {
 			srv := testenv.Redis(t)
 			nodes, addrs = append(nodes, srv), append(addrs, srv.Addr)
 		}
-		mature(t, redlock(t, ttl, addrs...), ttl)
-		contend(t, ttl, lasts, nodes, func(addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
+		waitCounted(t, redlock(t, ttl, addrs...), ttl)
+		contend(t, ttl, lasts, nodes,
+			func(addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
 	})
 }
 
-// A bad link is what one process reaches the servers by.
+// A badLink is the set of proxies between one process and the servers.
 type badLink struct {
 	name    string
 	proxies []*testenv.ProxyServer // one for each server
 }
 
-// contend runs the clients and judges them.
+// contend runs the clients and checks their history.
 func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServer, open func([]string) driver.Store) {
 	rng := chance(t)
 	began := time.Now()
-	// The search for an order takes long histories of one key badly: the clients move on to others twice a second.
+	// The search for an order is slow for long histories of one key, so the clients change to other
+	// keys twice a second.
 	d := newLoad(ttl, func(rng *rand.Rand) string {
 		return fmt.Sprint("key ", int(time.Since(began)/(500*time.Millisecond)), " ", rng.IntN(2))
 	})
@@ -70,43 +73,46 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 			wg.Go(func() { c.Run(ctx) })
 		}
 	}
-	rest := testenv.Stalls(100*time.Millisecond, func(from, to time.Time) {
+	stopStalls := testenv.Stalls(100*time.Millisecond, func(from, to time.Time) {
 		for _, c := range []string{"link 0", "link 1"} {
 			d.Recorder.Fault(c, history.Pause, from, to)
 		}
 	})
 	faults := map[string]int{}
-	// On a busy machine little happens in the time, and it goes on until there is enough for a verdict.
+	// On a busy machine the run continues until it has enough grants for a verdict.
 	for time.Since(began) < lasts || d.Grants.Load() < 450 && time.Since(began) < 4*lasts {
 		time.Sleep(upTo(rng, 250*time.Millisecond))
 		faults[d.disturb(rng, links[rng.IntN(2)], nodes)]++
 	}
 	stop()
 	wg.Wait()
-	rest()
-	dir := filepath.Join(os.TempDir(), "distlock-redis") // kept: what a failed run leaves is to be looked at
+	stopStalls()
+	dir := filepath.Join(os.TempDir(), "distlock-redis") // kept, to look at the files of a failed run
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	v, err := history.Judge(d.Recorder.History(), history.Rules{
+	v, err := history.Verify(d.Recorder.History(), history.Rules{
 		Tolerance: 500 * time.Millisecond, // the machine may be busy
 		Stuck:     10*ttl + soon,
 		Min:       history.Minimums{Grants: 300, ContendedWaits: 100, FaultsOverHold: 15},
-	}, history.Search{Dir: dir, Name: fmt.Sprint(filepath.Base(t.Name()), "-seed-", *seed), Timeout: time.Minute})
+	}, history.Search{
+		Dir: dir, Name: fmt.Sprint(filepath.Base(t.Name()), "-seed-", *seed), Timeout: time.Minute,
+	})
 	t.Logf("faults %v", faults)
-	t.Logf("%d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown", v.Grants, v.Waits, v.FaultsOverHold, d.Losses.Load(), v.Unknown)
+	t.Logf("%d grants, %d contended waits, %d faults during a hold, %d losses, %d unknown", v.Grants,
+		v.Waits, v.FaultsOverHold, d.Losses.Load(), v.Unknown)
 	if err != nil {
 		t.Error(err)
 	}
 }
 
-// disturb makes one fault happen, and returns its name when it is over.
+// disturb causes one fault, and returns its name when it has ended.
 func (d *load) disturb(rng *rand.Rand, k *badLink, nodes []*testenv.RedisServer) string {
 	at := rng.IntN(len(nodes))
 	proxy, lasts, whom := k.proxies[at], 20*time.Millisecond+upTo(rng, 150*time.Millisecond), k.name
 	var name string
 	from := time.Now()
-	switch rng.IntN(14) { // long ones are rarer
+	switch rng.IntN(14) { // long faults are less frequent
 	case 0, 1:
 		name = "latency"
 		proxy.Latency(upTo(rng, 40*time.Millisecond))
@@ -114,13 +120,13 @@ func (d *load) disturb(rng *rand.Rand, k *badLink, nodes []*testenv.RedisServer)
 		name = "reset"
 		proxy.Reset()
 	case 4, 5:
-		name = "replies swallowed"
+		name = "replies dropped"
 		proxy.Cut(testenv.ToClient)
 	case 6, 7:
-		name = "requests swallowed"
+		name = "requests dropped"
 		proxy.Cut(testenv.ToServer)
 	case 8, 9:
-		name = "held back"
+		name = "delayed"
 		proxy.Hold(testenv.Both)
 	case 10, 11:
 		name = "reply cut"

@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/internal/lab/workload"
 )
 
-// A load is clients that contend for keys, and the record of what they did.
+// A load has clients that compete for keys, and the history of their calls.
 type load struct{ workload.Load }
 
 func newLoad(ttl time.Duration, key func(*rand.Rand) string) *load {
@@ -24,12 +24,12 @@ func (d *load) client(name string, l *distlock.Locker, seed uint64) *workload.Cl
 	return &workload.Client{Load: &d.Load, Name: name, Locker: l, Rand: rand.New(rand.NewPCG(seed, 5))}
 }
 
-// until waits until there were so many grants.
+// until waits until there were n grants.
 func (d *load) until(t testing.TB, n int) {
 	t.Helper()
 	for began := time.Now(); d.Grants.Load() < int64(n); time.Sleep(time.Millisecond) {
 		if time.Since(began) > 4*soon {
-			t.Fatalf("%d grants, and not %d, after %v", d.Grants.Load(), n, 4*soon)
+			t.Fatalf("%d grants instead of %d after %v", d.Grants.Load(), n, 4*soon)
 		}
 	}
 }

@@ -1,7 +1,9 @@
-// Package redis_test holds distlock to what docs/guarantees.md says of Redis and Redlock. The servers are real, and what
-// happens to them is too: they are killed, stopped, emptied, cut off and failed over, while lockers work on them.
+// Package redis_test checks the guarantees of docs/guarantees.md about Redis and Redlock. The
+// servers are real: the tests kill, stop, empty, cut off and fail over servers while lockers use
+// them. A fence is a fencing token.
 //
-// A run prints its seed and its figures. The same seed is the same schedule of faults, as far as a machine keeps to it.
+// A run prints its seed and its measurements. The same seed gives about the same schedule of
+// faults; the timing depends on the machine.
 package redis_test
 
 import (
@@ -24,29 +26,29 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// soon is within what happens at once happens, on a busy machine too.
+// soon is the limit for an immediate action on a busy machine.
 const soon = 10 * time.Second
 
 var seed = flag.Uint64("seed", 1, "decides when and where faults happen")
 
 func TestMain(m *testing.M) {
-	run := testenv.Main(m, testenv.Roles{"holder": playHolder, "crowd": playCrowd})
+	run := testenv.Main(m, testenv.Roles{"holder": playHolder, "waiters": playWaiters})
 	flag.Parse()
-	// The tests wait most of their time. They need no processor for that.
+	// The tests mostly wait, which needs no processor.
 	if err := flag.Set("test.parallel", "10"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(run)
 }
 
-// chance returns a source of random numbers for one test, and prints how to get the same again.
+// chance returns a source of random numbers for one test, and prints the seed to repeat the run.
 func chance(t testing.TB) *rand.Rand {
 	t.Helper()
 	t.Logf("seed %d", *seed)
 	return rand.New(rand.NewPCG(*seed, 3))
 }
 
-// clients open a store on one server through each client library.
+// clients open a store on one server, with each client library.
 var clients = map[string]func(t testing.TB, addr string) driver.Store{
 	"rueidis": open,
 	"goredis": func(t testing.TB, addr string) driver.Store {
@@ -76,7 +78,7 @@ func openURL(t testing.TB, url string) driver.Store {
 	return s
 }
 
-// redlock makes one store of servers that know nothing of each other.
+// redlock combines independent servers into one store.
 func redlock(t testing.TB, longest time.Duration, addrs ...string) *quorum.Store {
 	t.Helper()
 	nodes := make([]driver.Store, len(addrs))
@@ -86,12 +88,14 @@ func redlock(t testing.TB, longest time.Duration, addrs ...string) *quorum.Store
 	return majority(t, longest, nodes)
 }
 
-// nodeLimit is how long a node may take: as long as may be, up to what a machine stands still for.
+// nodeLimit returns the time that a node may take. It is as long as possible, up to the length of a
+// scheduler stall.
 func nodeLimit(longest time.Duration) time.Duration { return min(longest/10, 2*time.Second) }
 
 func majority(t testing.TB, longest time.Duration, nodes []driver.Store) *quorum.Store {
 	t.Helper()
-	q, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: nodeLimit(longest)})
+	q, err := quorum.New(t.Context(), nodes,
+		&quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: nodeLimit(longest)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,8 +103,8 @@ func majority(t testing.TB, longest time.Duration, nodes []driver.Store) *quorum
 	return q
 }
 
-// mature waits until a majority is no new deployment any more.
-func mature(t testing.TB, q *quorum.Store, longest time.Duration) {
+// waitCounted waits until a majority is no longer a new deployment.
+func waitCounted(t testing.TB, q *quorum.Store, longest time.Duration) {
 	t.Helper()
 	for began := time.Now(); ; {
 		info, err := q.Inspect(t.Context())
@@ -124,7 +128,7 @@ func locker(t testing.TB, s driver.Store, opts ...distlock.Option) *distlock.Loc
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), soon)
 		defer cancel()
-		_ = l.Close(ctx) // its server may be gone
+		_ = l.Close(ctx) // its server may be down
 	})
 	return l
 }
@@ -147,27 +151,31 @@ func unlock(t testing.TB, lease *distlock.Lease) {
 	}
 }
 
-// giveBack is unlock after trouble: a connection that was broken meanwhile costs a call its answer, and it is made again. A lease that ran out
-// meanwhile, since the machine stood still for longer than it lives, needs no giving back.
-func giveBack(t testing.TB, lease *distlock.Lease) {
+// release is unlock after a fault. If a broken connection loses the answer, it repeats the call. A
+// lease that expired in a scheduler stall needs no release.
+func release(t testing.TB, lease *distlock.Lease) {
 	t.Helper()
 	err := lease.Unlock(t.Context())
-	for try := 1; try < 10 && (errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable)); try++ {
+	for try := 1; try < 10 &&
+		(errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable)); try++ {
 		err = lease.Unlock(t.Context())
 	}
-	if err != nil && !ranOut(err) {
+	if err != nil && !expired(err) {
 		t.Fatalf("Unlock: %v", err)
 	}
 }
 
-// ranOut reports whether a lease was lost because its time was over.
-func ranOut(err error) bool {
+// expired reports whether a lease was lost because its TTL expired.
+func expired(err error) bool {
 	var lost *distlock.LostError
 	return errors.As(err, &lost) && lost.Reason == distlock.LossExpired
 }
 
-// persist takes a lock of a store that may be in trouble, or says after a while that it could not be had.
-func persist(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
+// persist acquires a lock of a store that may be unavailable for a while. It fails the test after
+// some time.
+func persist(
+	t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option,
+) *distlock.Lease {
 	t.Helper()
 	began := time.Now()
 	for {
@@ -177,21 +185,23 @@ func persist(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Opt
 		switch {
 		case err == nil:
 			return lease
-		case !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown), time.Since(began) > soon:
+		case !errors.Is(err, distlock.ErrUnavailable) &&
+			!errors.Is(err, distlock.ErrUnknown), time.Since(began) > soon:
 			t.Fatalf("Lock: %v after %v", err, time.Since(began))
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// A grant is what came of a Lock in the background.
+// A grant is the result of a Lock in the background.
 type grant struct {
 	lease *distlock.Lease
 	err   error
 	at    time.Time // when Lock returned
 }
 
-// wait waits for a lock in the background. It returns when the call waits. The first ask is made again if a busy machine lost its answer.
+// wait acquires a lock in the background. It returns when the call waits. If a busy machine lost
+// the answer to the first attempt, wait repeats the call.
 func wait(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) <-chan grant {
 	t.Helper()
 	out, waiting := make(chan grant, 1), make(chan struct{})
@@ -203,9 +213,10 @@ func wait(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option
 	}))
 	go func() {
 		lease, err := l.Lock(context.Background(), name, opts...)
-		for began := time.Now(); (errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown)) && time.Since(began) < soon; {
+		for began := time.Now(); (errors.Is(err, distlock.ErrUnavailable) ||
+			errors.Is(err, distlock.ErrUnknown)) && time.Since(began) < soon; {
 			select {
-			case <-waiting: // what ended was not the first ask
+			case <-waiting: // the error is not of the first attempt
 				out <- grant{lease, err, time.Now()}
 				return
 			default:
@@ -219,7 +230,7 @@ func wait(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option
 	return out
 }
 
-// granted returns the lease that wait was for.
+// granted returns the grant of a call that wait started.
 func granted(t testing.TB, c <-chan grant, within time.Duration) grant {
 	t.Helper()
 	select {
@@ -255,18 +266,17 @@ func (f *fences) rise(t testing.TB, lease *distlock.Lease) {
 	f.n++
 }
 
-// count returns how many rose.
+// count returns the number of checked fences.
 func (f *fences) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.n
 }
 
-// A trust looks at a lease again and again, as a careful holder would.
+// A trust checks a lease again and again, as a careful holder would.
 type trust struct {
 	done chan struct{}
-	last time.Time // a moment not after the last look at which it was held
-	told time.Time // a moment not before it was seen to be over
+	last time.Time // when the last check began that found the lease held
 }
 
 func watch(lease *distlock.Lease) *trust {
@@ -276,7 +286,6 @@ func watch(lease *distlock.Lease) *trust {
 		for {
 			at := time.Now()
 			if lease.Err() != nil {
-				w.told = time.Now()
 				return
 			}
 			w.last = at
@@ -286,13 +295,13 @@ func watch(lease *distlock.Lease) *trust {
 	return w
 }
 
-// over waits until the lease is over.
-func (w *trust) over(t testing.TB, within time.Duration) {
+// lost waits until the lease is lost.
+func (w *trust) lost(t testing.TB, within time.Duration) {
 	t.Helper()
 	select {
 	case <-w.done:
 	case <-time.After(within):
-		t.Fatalf("not told of the loss within %v", within)
+		t.Fatalf("not notified of the loss within %v", within)
 	}
 }
 
@@ -306,5 +315,7 @@ func do(t testing.TB, srv *testenv.RedisServer, args ...string) any {
 	return v
 }
 
-// upTo is a duration by chance, below d.
-func upTo(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
+// upTo returns a random duration below d.
+func upTo(rng *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(rng.Int64N(int64(d)))
+}

@@ -12,15 +12,16 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// The holder is cut off from the store, in one of several ways, and a rival is not. The last moment at which the
-// holder's lease said that it is held comes before the rival's Lock returns.
+// The holder is cut off from the store, in one of several ways, and a rival is not. The last moment
+// at which the holder's lease was valid comes before the return of the rival's Lock.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	const ttl, runs = time.Second, 10
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
 		srv := testenv.Redis(t)
-		partitions(t, runs, ttl, []string{srv.Addr}, func(t testing.TB, addrs []string) driver.Store { return open(t, addrs[0]) })
+		partitions(t, runs, ttl, []string{srv.Addr},
+			func(t testing.TB, addrs []string) driver.Store { return open(t, addrs[0]) })
 	})
 	t.Run("redlock", func(t *testing.T) {
 		t.Parallel()
@@ -28,20 +29,21 @@ func TestPartition(t *testing.T) {
 		for range 3 {
 			addrs = append(addrs, testenv.Redis(t).Addr)
 		}
-		mature(t, redlock(t, ttl, addrs...), ttl)
-		partitions(t, runs, ttl, addrs, func(t testing.TB, addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
+		waitCounted(t, redlock(t, ttl, addrs...), ttl)
+		partitions(t, runs, ttl, addrs,
+			func(t testing.TB, addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
 	})
 }
 
-// ways are how a holder is cut off.
+// ways are the ways to cut off a holder.
 var ways = []struct {
 	name string
 	cut  func(p *testenv.ProxyServer)
 }{
-	{"both ways swallowed", func(p *testenv.ProxyServer) { p.Cut(testenv.Both) }},
-	{"replies swallowed", func(p *testenv.ProxyServer) { p.Cut(testenv.ToClient) }},
-	{"requests swallowed", func(p *testenv.ProxyServer) { p.Cut(testenv.ToServer) }},
-	{"both ways held back", func(p *testenv.ProxyServer) { p.Hold(testenv.Both) }},
+	{"both directions dropped", func(p *testenv.ProxyServer) { p.Cut(testenv.Both) }},
+	{"replies dropped", func(p *testenv.ProxyServer) { p.Cut(testenv.ToClient) }},
+	{"requests dropped", func(p *testenv.ProxyServer) { p.Cut(testenv.ToServer) }},
+	{"both directions delayed", func(p *testenv.ProxyServer) { p.Hold(testenv.Both) }},
 	{"refused", func(p *testenv.ProxyServer) { p.Refuse() }},
 }
 
@@ -55,7 +57,8 @@ func partitions(t *testing.T, runs int, ttl time.Duration, addrs []string, open 
 			delay := upTo(rng, ttl) // anywhere between two renewals
 			t.Run(fmt.Sprint(run, " ", ways[run%len(ways)].name), func(t *testing.T) {
 				t.Parallel()
-				overlap := cutOff(t, fmt.Sprint("key ", run), ttl, delay, ways[run%len(ways)].cut, rival, addrs, open)
+				overlap := cutOff(t, fmt.Sprint("key ", run), ttl, delay, ways[run%len(ways)].cut, rival,
+					addrs, open)
 				mu.Lock()
 				defer mu.Unlock()
 				overlaps = append(overlaps, overlap)
@@ -66,13 +69,15 @@ func partitions(t *testing.T, runs int, ttl time.Duration, addrs []string, open 
 	if len(overlaps) != runs {
 		t.Fatalf("%d of %d runs ended", len(overlaps), runs)
 	}
-	t.Logf("%d partitions of a holder, TTL %v: overlap %v at most, %v in the middle", runs, ttl,
+	t.Logf("%d partitions of a holder, TTL %v: overlap at most %v, median %v", runs, ttl,
 		overlaps[runs-1].Round(time.Millisecond), overlaps[runs/2].Round(time.Millisecond))
 }
 
-// cutOff cuts a holder off, and returns for how long there were two; below 0 for how long there was none.
+// cutOff cuts off a holder, and returns the time with two holders. A negative result is the time
+// without a holder.
 func cutOff(
-	t *testing.T, key string, ttl, delay time.Duration, cut func(*testenv.ProxyServer), rival *distlock.Locker, addrs []string,
+	t *testing.T, key string, ttl, delay time.Duration, cut func(*testenv.ProxyServer),
+	rival *distlock.Locker, addrs []string,
 	open func(testing.TB, []string) driver.Store,
 ) time.Duration {
 	var proxies []*testenv.ProxyServer
@@ -86,12 +91,12 @@ func cutOff(
 	trusted := watch(first)
 	time.Sleep(delay)
 	for end := time.Now().Add(soon); first.Err() != nil; time.Sleep(delay) {
-		// The machine stood still for a TTL, and there is nobody to cut off: the rival has the key, and it begins anew.
+		// The lease was lost in a scheduler stall, and the rival has the key. The run starts again.
 		if time.Now().After(end) {
-			t.Fatalf("lost again and again before anything happened: %v", first.Err())
+			t.Fatalf("lost again and again before the fault: %v", first.Err())
 		}
-		trusted.over(t, soon)
-		giveBack(t, granted(t, next, soon).lease)
+		trusted.lost(t, soon)
+		release(t, granted(t, next, soon).lease)
 		first, next = persist(t, holder, key), wait(t, rival, key)
 		trusted = watch(first)
 	}
@@ -101,7 +106,7 @@ func cutOff(
 	clock := testenv.NewStopwatch(t)
 	g := granted(t, next, 3*soon)
 	took := clock.Elapsed()
-	trusted.over(t, soon)
+	trusted.lost(t, soon)
 	for _, p := range proxies {
 		p.Heal()
 	}
@@ -112,6 +117,6 @@ func cutOff(
 	if took > ttl+2*time.Second {
 		t.Errorf("the rival was granted after %v", took)
 	}
-	giveBack(t, g.lease)
+	release(t, g.lease)
 	return overlap
 }

@@ -19,8 +19,8 @@ import (
 	stores "github.com/distlock/distlock/open"
 )
 
-// The server stops for longer than the TTL: the holder is told before anybody else is granted, and when the server goes on,
-// so do all.
+// The server stops for longer than the TTL. The holder is notified before another process gets the
+// lock. When the server continues, the lockers work again.
 func TestPause_server(t *testing.T) {
 	t.Parallel()
 	for name, open := range clients {
@@ -28,7 +28,8 @@ func TestPause_server(t *testing.T) {
 			t.Parallel()
 			const ttl, rounds = time.Second, 3
 			srv := testenv.Redis(t)
-			a, b := locker(t, open(t, srv.Addr), distlock.TTL(ttl)), locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+			a := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+			b := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
 			var f fences
 			for range rounds {
 				first := persist(t, a, "key")
@@ -37,8 +38,8 @@ func TestPause_server(t *testing.T) {
 				trusted := watch(first)
 				srv.Pause()
 				paused := time.Now()
-				trusted.over(t, soon)
-				told := trusted.last.Sub(paused)
+				trusted.lost(t, soon)
+				heldFor := trusted.last.Sub(paused)
 				time.Sleep(time.Until(paused.Add(ttl + 300*time.Millisecond)))
 				clock := testenv.NewStopwatch(t)
 				srv.Resume()
@@ -49,23 +50,23 @@ func TestPause_server(t *testing.T) {
 				if overlap > 0 {
 					t.Errorf("two holders for %v", overlap)
 				}
-				if told > ttl {
-					t.Errorf("held for %v after the server stopped, longer than the TTL of %v", told, ttl)
+				if heldFor > ttl {
+					t.Errorf("held for %v after the server stopped, longer than the TTL of %v", heldFor, ttl)
 				}
 				if again > ttl+2*time.Second {
-					t.Errorf("the next grant came %v after the server went on", again)
+					t.Errorf("the next grant came %v after the server continued", again)
 				}
-				giveBack(t, g.lease)
-				t.Logf("held for %v after the server stopped; overlap %v; granted %v after it went on",
-					told.Round(time.Millisecond), overlap.Round(time.Millisecond), again.Round(time.Millisecond))
+				release(t, g.lease)
+				t.Logf("held for %v after the server stopped; overlap %v; granted %v after it continued",
+					heldFor.Round(time.Millisecond), overlap.Round(time.Millisecond), again.Round(time.Millisecond))
 			}
 		})
 	}
 }
 
-// The holder stops for longer than its TTL, between looking at a register and writing to it. Its first look at the lease
-// afterwards shows the loss. If it does not look, a register that compares fences refuses the write, and one that
-// does not loses the update of the next holder.
+// The holder stops for longer than its TTL, between reading a register and writing to it. Its first
+// check of the lease afterwards shows the loss. If the holder does not check, a register that
+// compares fences refuses the write, and a plain register loses the update of the next holder.
 func TestPause_holder(t *testing.T) {
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
@@ -79,11 +80,13 @@ func TestPause_holder(t *testing.T) {
 		for range 3 {
 			addrs = append(addrs, testenv.Redis(t).Addr)
 		}
-		pauses(t, testenv.Redis(t).Addr, redlock(t, time.Minute, addrs...), testenv.URL("redlock", addrs...))
+		pauses(t, testenv.Redis(t).Addr, redlock(t, time.Minute, addrs...),
+			testenv.URL("redlock", addrs...))
 	})
 }
 
-// pauses stops a holder again and again. It opens the store by its URL, and the registers are on a server, which may be the store's.
+// pauses stops a holder again and again. The holder opens the store by its URL. The registers are
+// on a server, which may be the server of the store.
 func pauses(t *testing.T, registers string, s driver.Store, url string) {
 	const ttl, rounds = 400 * time.Millisecond, 10
 	h := testenv.Helper(t, "holder", registers, url)
@@ -94,7 +97,7 @@ func pauses(t *testing.T, registers string, s driver.Store, url string) {
 	for range rounds {
 		h.Say(fmt.Sprint("take ", ttl.Milliseconds()))
 		if line := h.Line(); line != "read" {
-			t.Fatalf("the holder says %q", line)
+			t.Fatalf("the holder printed %q", line)
 		}
 		h.Pause()
 		h.Say("act")
@@ -105,39 +108,40 @@ func pauses(t *testing.T, registers string, s driver.Store, url string) {
 			err = r.write(t.Context(), c, next.Fence())
 		}
 		if err != nil || r.fenced != "yes" {
-			t.Fatalf("the next holder's writes: %+v, %v", r, err)
+			t.Fatalf("writes of the next holder: %+v, %v", r, err)
 		}
 		taken++
-		giveBack(t, next)
+		release(t, next)
 		h.Resume()
 		if line := h.Line(); line != "lease lost, context lost, fenced no, plain yes" {
-			t.Errorf("the holder that was stopped says %q", line)
+			t.Errorf("the stopped holder printed %q", line)
 		}
 		after, err := readRegisters(t.Context(), c, next.Fence())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if after.plainSaw != r.plainSaw+2 {
-			lost++ // two wrote what they had read and one more
+			lost++ // both wrote the value that they had read plus one
 		}
 		if after.fencedSaw != r.fencedSaw+1 {
 			t.Errorf("the fenced register went from %d to %d", r.fencedSaw, after.fencedSaw)
 		}
 	}
 	if lost == 0 {
-		t.Error("the plain register lost nothing: this shows nothing")
+		t.Error("the plain register lost no update: this shows nothing")
 	}
-	t.Logf("%d pauses: %d first looks refused, fenced updates lost 0 of %d, plain updates lost %d of %d", rounds, rounds, taken, lost, 2*rounds)
+	t.Logf("%d pauses: %d first checks failed, fenced updates lost 0 of %d, plain updates lost %d of %d", rounds, rounds, taken, lost, 2*rounds)
 }
 
-// registers is what a holder read of the two registers, and what became of its writes.
+// registers holds the values that a holder read from the two registers, and the results of its
+// writes.
 type registers struct {
 	fencedSaw, plainSaw int64
 	fenced, plain       string
 }
 
-// guard is a register that takes nothing from those whose fence is lower than one it has seen. A read counts too: without that a
-// holder could write between the read and the write of the next one.
+// guard is a register that refuses calls with a fence lower than one it has seen. It also checks
+// reads. Otherwise a holder could write between the read and the write of the next one.
 const guard = `
 if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'fence') or 0) then return 'no' end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1])
@@ -159,16 +163,18 @@ func readRegisters(ctx context.Context, c *goclient.Client, fence uint64) (r reg
 	return r, err
 }
 
-// write writes one more than was read.
+// write writes the read values plus one.
 func (r *registers) write(ctx context.Context, c *goclient.Client, fence uint64) (err error) {
-	if r.fenced, err = c.Eval(ctx, guard, []string{"fenced"}, fence, r.fencedSaw+1).Text(); err != nil {
+	r.fenced, err = c.Eval(ctx, guard, []string{"fenced"}, fence, r.fencedSaw+1).Text()
+	if err != nil {
 		return err
 	}
 	r.plain = "yes"
 	return c.Set(ctx, "plain", r.plainSaw+1, 0).Err()
 }
 
-// playHolder takes the lock and reads, and when it is told to act, looks at its lease and writes whatever that says.
+// playHolder is a process that takes the lock and reads. At the next line of input it checks its
+// lease and then writes in any case.
 func playHolder(args []string) int {
 	ctx := context.Background()
 	s, err := stores.Open(ctx, args[1])
@@ -189,7 +195,8 @@ func playHolder(args []string) int {
 		}
 		ttl := distlock.TTL(time.Duration(ms) * time.Millisecond)
 		lease, err := l.Lock(ctx, "key", ttl)
-		for errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) { // busy nodes may not answer in time
+		// Busy nodes may not answer in time.
+		for errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) {
 			lease, err = l.Lock(ctx, "key", ttl)
 		}
 		if err != nil {
@@ -206,7 +213,8 @@ func playHolder(args []string) int {
 		if err := r.write(ctx, c, lease.Fence()); err != nil {
 			return fail(err)
 		}
-		fmt.Printf("lease %s, context %s, fenced %s, plain %s\n", state(first), state(second), r.fenced, r.plain)
+		fmt.Printf("lease %s, context %s, fenced %s, plain %s\n", state(first), state(second),
+			r.fenced, r.plain)
 		_ = lease.Unlock(ctx)
 	}
 	return 0

@@ -21,10 +21,12 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// pools are clients with few connections for commands that block. Each returns a store whose acquires need one of them, and what takes one.
+// pools are clients with few connections for blocking commands. Each returns a store whose acquires
+// need such a connection, and functions that occupy one.
 var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.Store, takes []func(context.Context)){
 	"goredis": func(t *testing.T, srv *testenv.RedisServer) (driver.Store, []func(context.Context)) {
-		c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 300 * time.Millisecond})
+		c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, PoolSize: 2, MaxActiveConns: 2,
+			PoolTimeout: 300 * time.Millisecond})
 		t.Cleanup(func() { c.Close() })
 		s, err := goredisstore.New(c, nil)
 		if err != nil {
@@ -34,16 +36,19 @@ var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.St
 		take := func(ctx context.Context) { c.BLPop(ctx, time.Minute, "nothing") }
 		return s, []func(context.Context){take, take}
 	},
-	// An acquire needs a connection of its own only if it waits for replicas.
+	// An acquire needs its own connection only if it waits for replicas.
 	"rueidis": func(t *testing.T, srv *testenv.RedisServer) (driver.Store, []func(context.Context)) {
 		testenv.Redis(t, testenv.ReplicaOf(srv))
-		// The primary sends nothing to a new replica before that has told it how far it is, which it does once a second.
+		// The primary sends nothing to a new replica before the replica has reported its offset,
+		// which it does once a second.
 		do(t, srv, "SET", "first", "")
-		for !strings.Contains(srv.Info(t.Context(), "slave0"), ",state=online,offset="+srv.Info(t.Context(), "master_repl_offset")+",") {
+		for !strings.Contains(srv.Info(t.Context(), "slave0"),
+			",state=online,offset="+srv.Info(t.Context(), "master_repl_offset")+",") {
 			time.Sleep(time.Millisecond)
 		}
 		c, err := ruclient.NewClient(ruclient.ClientOption{
-			InitAddress: []string{srv.Addr}, DisableCache: true, ForceSingleClient: true, DisableAutoPipelining: true, BlockingPoolSize: 2,
+			InitAddress: []string{srv.Addr}, DisableCache: true, ForceSingleClient: true,
+			DisableAutoPipelining: true, BlockingPoolSize: 2,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -56,13 +61,13 @@ var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.St
 		t.Cleanup(func() { s.Close() })
 		pop := func() ruclient.Completed { return c.B().Blpop().Key("nothing").Timeout(60).Build() }
 		take := func(ctx context.Context) { c.Do(ctx, pop()) }
-		hold := func(ctx context.Context) { c.Do(ctx, pop().ToPipe()) } // in another pool: that of WAIT
+		hold := func(ctx context.Context) { c.Do(ctx, pop().ToPipe()) } // in the pool of WAIT
 		return s, []func(context.Context){take, take, hold, hold}
 	},
 }
 
-// All connections of the program's own client are taken, and many acquires are stuck for want of one. No lease is lost: renewals have
-// connections of their own, or one that all share.
+// All connections of the program's own client are in use, and many acquires wait for one. No lease
+// is lost: renewals have their own connections, or a shared one.
 func TestPool_exhausted(t *testing.T) {
 	t.Parallel()
 	for name, open := range pools {
@@ -74,7 +79,8 @@ func TestPool_exhausted(t *testing.T) {
 }
 
 func exhausted(t *testing.T, open func(t *testing.T, srv *testenv.RedisServer) (driver.Store, []func(context.Context))) {
-	const ttl, leases, stuck, lasts = 4 * time.Second, 20, 200, 6 * time.Second // a TTL that outlives a machine that stands still for a while
+	// The TTL is longer than a scheduler stall.
+	const ttl, leases, stuck, lasts = 4 * time.Second, 20, 200, 6 * time.Second
 	srv := testenv.Redis(t)
 	s, takes := open(t, srv)
 	var renewed atomic.Int64
@@ -119,6 +125,6 @@ func exhausted(t *testing.T, open func(t *testing.T, srv *testenv.RedisServer) (
 	if refused.Load() < stuck {
 		t.Errorf("%d of %d were stuck: this tests nothing", refused.Load(), stuck)
 	}
-	t.Logf("%d leases with a TTL of %v lived through %v with no connection left in the pool: %d renewals, %d acquires refused",
+	t.Logf("%d leases with a TTL of %v survived %v without a free connection in the pool: %d renewals, %d acquires refused",
 		leases, ttl, lasts, renewed.Load(), refused.Load())
 }

@@ -2,5 +2,5 @@
 
 package redis_test
 
-// raceDetector tells that memory is taken for every access to memory.
+// raceDetector is true if the race detector is on, which needs much more memory.
 const raceDetector = true

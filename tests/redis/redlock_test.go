@@ -16,7 +16,8 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-// Nodes of a majority die, stop, forget their scripts and come back, while a lease is held or taken anew. Fences rise through all of it.
+// Nodes of a majority die, stop, lose their scripts and come back, while leases are held and
+// acquired. Fences always rise.
 func TestRedlock(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -27,11 +28,11 @@ func TestRedlock(t *testing.T) {
 	}
 }
 
-// A ring is the nodes, and two processes that lock on them.
+// A ring is a set of nodes, and two processes that lock on them.
 type ring struct {
 	t        *testing.T
-	ttl      time.Duration // and the longest one
-	snapshot bool          // nodes that forget come back with a snapshot from before the grant, and not empty
+	ttl      time.Duration // also LongestTTL
+	snapshot bool          // nodes restart with a snapshot from before the grant, and not empty
 	nodes    []*testenv.RedisServer
 	addrs    []string
 	q        *quorum.Store
@@ -46,8 +47,9 @@ func newRing(t *testing.T, n int, ttl time.Duration, opts ...testenv.Option) *ri
 		r.nodes, r.addrs = append(r.nodes, srv), append(r.addrs, srv.Addr)
 	}
 	r.q = redlock(t, ttl, r.addrs...)
-	mature(t, r.q, ttl)
-	r.a, r.b = locker(t, r.q, distlock.TTL(r.ttl)), locker(t, redlock(t, ttl, r.addrs...), distlock.TTL(r.ttl))
+	waitCounted(t, r.q, ttl)
+	r.a = locker(t, r.q, distlock.TTL(r.ttl))
+	r.b = locker(t, redlock(t, ttl, r.addrs...), distlock.TTL(r.ttl))
 	return r
 }
 
@@ -64,9 +66,10 @@ func (r *ring) play() {
 	}
 	down := r.latency("a minority is dead", 100)
 	time.Sleep(r.ttl)
-	for tries := 1; held.Err() != nil; tries++ { // the machine may have stood still for as long as it lives: then it is taken anew
-		if tries == 4 || !ranOut(held.Err()) {
-			t.Fatalf("a minority is dead, and the lease: %v", held.Err())
+	// The lease may expire in a scheduler stall: then take it again.
+	for tries := 1; held.Err() != nil; tries++ {
+		if tries == 4 || !expired(held.Err()) {
+			t.Fatalf("a minority is dead, and the lease is lost: %v", held.Err())
 		}
 		held = persist(t, r.a, "held")
 		time.Sleep(r.ttl + r.ttl/4)
@@ -74,7 +77,7 @@ func (r *ring) play() {
 	for _, n := range r.minority() {
 		n.Restart()
 	}
-	giveBack(t, held)
+	release(t, held)
 
 	for _, n := range r.minority() {
 		n.Pause()
@@ -84,9 +87,10 @@ func (r *ring) play() {
 		n.Resume()
 	}
 	for name, got := range map[string]time.Duration{"dead": down, "silent": slow} {
-		// A node that is waited for costs its whole limit. The rest is the noise of a busy machine.
+		// A call that waits for a node takes the whole limit of the node. Smaller differences are
+		// noise.
 		if got > healthy+nodeLimit(r.ttl)/2 {
-			t.Errorf("with a minority %s a lock takes %v, and %v without", name, got, healthy)
+			t.Errorf("with a %s minority a lock takes %v, otherwise %v", name, got, healthy)
 		}
 	}
 	r.flush()
@@ -94,7 +98,7 @@ func (r *ring) play() {
 	t.Logf("%d fences rose", r.fences.n)
 }
 
-// latency returns how long it takes in the middle to take and give back a lock.
+// latency returns the median time to acquire a lock.
 func (r *ring) latency(name string, rounds int) time.Duration {
 	var all []time.Duration
 	for range rounds {
@@ -102,7 +106,7 @@ func (r *ring) latency(name string, rounds int) time.Duration {
 		lease := persist(r.t, r.a, "key")
 		all = append(all, time.Since(began))
 		r.fences.rise(r.t, lease)
-		giveBack(r.t, lease)
+		release(r.t, lease)
 	}
 	slices.Sort(all)
 	r.t.Logf("%d nodes, %s: a lock takes %v, 99 of 100 take %v", len(r.nodes), name,
@@ -110,7 +114,7 @@ func (r *ring) latency(name string, rounds int) time.Duration {
 	return all[rounds/2]
 }
 
-// flush lets all nodes forget their scripts again and again while two processes contend.
+// flush removes the scripts of all nodes again and again while two processes compete.
 func (r *ring) flush() {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	defer cancel()
@@ -121,22 +125,27 @@ func (r *ring) flush() {
 			for ctx.Err() == nil {
 				lease, err := l.Lock(ctx, "key")
 				if err != nil {
-					if ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown) {
+					if ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) &&
+						!errors.Is(err, distlock.ErrUnknown) {
 						r.t.Errorf("Lock: %v", err)
 					}
 					continue
 				}
 				r.fences.rise(r.t, lease)
 				err = lease.Unlock(context.Background())
-				if err != nil && !errors.Is(err, distlock.ErrUnknown) && !errors.Is(err, distlock.ErrUnavailable) && !ranOut(err) { // the machine may be busy
+				// The machine may be busy.
+				if err != nil && !errors.Is(err, distlock.ErrUnknown) &&
+					!errors.Is(err, distlock.ErrUnavailable) && !expired(err) {
 					r.t.Errorf("Unlock: %v", err)
 				}
 			}
 		})
 	}
 	flushed, enough := 0, 10
-	// On a busy machine little happens in a second: what is left of a claim that was not given back bars the key for a TTL.
-	for began := time.Now(); time.Since(began) < time.Second || r.fences.count()-before < enough && time.Since(began) < 3*soon; {
+	// On a busy machine a second may be too short: a claim that was not released blocks the key for
+	// a TTL.
+	for began := time.Now(); time.Since(began) < time.Second || r.fences.count()-before < enough &&
+		time.Since(began) < 3*soon; {
 		for _, n := range r.nodes {
 			do(r.t, n, "SCRIPT", "FLUSH")
 		}
@@ -145,7 +154,8 @@ func (r *ring) flush() {
 	}
 	cancel()
 	wg.Wait()
-	r.t.Logf("%d nodes: %d grants while scripts were flushed %d times", len(r.nodes), r.fences.n-before, flushed)
+	r.t.Logf("%d nodes: %d grants while scripts were flushed %d times", len(r.nodes),
+		r.fences.n-before, flushed)
 	if r.fences.n-before < enough {
 		r.t.Errorf("%d grants: too few", r.fences.n-before)
 	}
@@ -168,20 +178,21 @@ func (r *ring) majorityDown() {
 		lease, err := r.b.TryLock(t.Context(), "other")
 		slowest = max(slowest, clock.Elapsed())
 		switch {
-		case errors.Is(err, distlock.ErrUnknown): // connections that broke have to be noticed
+		case errors.Is(err, distlock.ErrUnknown): // the client has not yet noticed a broken connection
 		case errors.Is(err, distlock.ErrUnavailable):
 			definite++
 		default:
-			t.Errorf("with a majority dead: %v, %v; want ErrUnavailable", lease, err)
+			t.Errorf("with a dead majority: %v, %v; want ErrUnavailable", lease, err)
 		}
 	}
 	if definite == 0 || slowest > 2*time.Second {
-		t.Errorf("with a majority dead %d of %d were unavailable, and the slowest took %v", definite, tries, slowest)
+		t.Errorf("with a dead majority %d of %d calls were unavailable, and the slowest took %v",
+			definite, tries, slowest)
 	}
-	trusted.over(t, soon)
-	told := trusted.last.Sub(killed)
-	if told > r.ttl {
-		t.Errorf("held for %v after a majority had died", told)
+	trusted.lost(t, soon)
+	heldFor := trusted.last.Sub(killed)
+	if heldFor > r.ttl {
+		t.Errorf("held for %v after a majority had died", heldFor)
 	}
 	for _, n := range r.most() {
 		n.Restart()
@@ -193,14 +204,14 @@ func (r *ring) majorityDown() {
 	if resumed > r.ttl+5*time.Second {
 		t.Errorf("the first lock took %v after a majority was back", resumed)
 	}
-	giveBack(t, next)
-	t.Logf("%d nodes, a majority dead: %d of %d unavailable, the slowest in %v; the holder told after %v; granted %v after they were back",
-		len(r.nodes), definite, tries, slowest.Round(time.Millisecond), told.Round(time.Millisecond), resumed.Round(time.Millisecond))
+	release(t, next)
+	t.Logf("%d nodes, a dead majority: %d of %d unavailable, the slowest in %v; trust ended after %v; granted %v after the nodes were back",
+		len(r.nodes), definite, tries, slowest.Round(time.Millisecond), heldFor.Round(time.Millisecond), resumed.Round(time.Millisecond))
 }
 
-// A lease hangs on a bare majority, and one of its nodes restarts with nothing, or with a snapshot
-// from before the grant. That node is not counted until all that it can have forgotten has ended.
-// So nobody else is granted the lock before. If nodes do not report their age, there are two
+// A lease is held on a bare majority, and one of its nodes restarts empty, or with a snapshot from
+// before the grant. That node is not counted until all claims that it may have forgotten have
+// expired, so the lock is not granted before. If nodes do not report their age, there are two
 // holders.
 func TestRedlock_forgetful(t *testing.T) {
 	t.Parallel()
@@ -223,7 +234,7 @@ func TestRedlock_forgetful(t *testing.T) {
 				first := r.forgotten(round)
 				trusted := watch(first)
 				g := insist(t, r.b, "key", 2*soon, &early)
-				trusted.over(t, soon)
+				trusted.lost(t, soon)
 				overlap := trusted.last.Sub(g.at)
 				closest = min(closest, -overlap)
 				if overlap > 0 {
@@ -231,13 +242,13 @@ func TestRedlock_forgetful(t *testing.T) {
 				}
 				r.fences.rise(t, first)
 				r.fences.rise(t, g.lease)
-				giveBack(t, g.lease)
-				time.Sleep(r.ttl) // it counts again
+				release(t, g.lease)
+				time.Sleep(r.ttl) // the node counts again
 			}
 			if early == 0 {
-				t.Error("nobody asked while the lease was held: this tests nothing")
+				t.Error("no attempt was made while the lease was held: this tests nothing")
 			}
-			t.Logf("%d nodes, %d of them restarted without their last claims under a lease on a bare majority: %d asks refused meanwhile, nobody for %v at least, overlaps 0",
+			t.Logf("%d nodes, %d restarts without the last claims under a lease on a bare majority: %d attempts refused, no holder for at least %v, overlaps 0",
 				n, rounds, early, closest.Round(time.Millisecond))
 
 			var nodes []driver.Store
@@ -247,11 +258,11 @@ func TestRedlock_forgetful(t *testing.T) {
 			naive := locker(t, majority(t, r.ttl, nodes), distlock.TTL(r.ttl))
 			first := r.forgotten(0)
 			g := insist(t, naive, "key", soon, new(int))
-			for tries := 1; first.Err() != nil; tries++ { // the machine may have stood still until it had run out
+			for tries := 1; first.Err() != nil; tries++ { // the lease may expire in a scheduler stall
 				if tries == 5 {
 					t.Fatalf("without the rule: %v: there should have been two holders", first.Err())
 				}
-				giveBack(t, g.lease)
+				release(t, g.lease)
 				time.Sleep(2 * r.ttl) // the node counts again
 				first = r.forgotten(0)
 				g = insist(t, naive, "key", soon, new(int))
@@ -263,7 +274,7 @@ func TestRedlock_forgetful(t *testing.T) {
 	}
 }
 
-// forgotten takes a lock on a bare majority, of which one node, of those that have it, forgets it.
+// forgotten takes a lock on a bare majority, and lets one of its nodes forget the claim.
 func (r *ring) forgotten(node int) *distlock.Lease {
 	r.t.Helper()
 	for range 5 {
@@ -280,13 +291,13 @@ func (r *ring) forgotten(node int) *distlock.Lease {
 		if lease.Valid(r.ttl / 3) {
 			return lease
 		}
-		time.Sleep(2 * r.ttl) // the machine is busy: once more, when the node counts again
+		time.Sleep(2 * r.ttl) // the machine was too slow: retry when the node counts again
 	}
 	r.t.Fatal("no node came back while the lease was held: this tests nothing")
 	return nil
 }
 
-// bare takes a lock that is not renewed, on a bare majority: the first nodes.
+// bare takes a lock without renewal on a bare majority: the first nodes.
 func (r *ring) bare() *distlock.Lease {
 	r.t.Helper()
 	var through []string
@@ -297,13 +308,16 @@ func (r *ring) bare() *distlock.Lease {
 		}
 		through = append(through, p.Addr)
 	}
-	return persist(r.t, locker(r.t, redlock(r.t, r.ttl, through...), distlock.TTL(r.ttl)), "key", distlock.NoRenewal())
+	return persist(r.t, locker(r.t, redlock(r.t, r.ttl, through...), distlock.TTL(r.ttl)), "key",
+		distlock.NoRenewal())
 }
 
-// insist tries until it is granted, and counts the asks before that.
-func insist(t testing.TB, l *distlock.Locker, name string, within time.Duration, asks *int) grant {
+// insist retries until it is granted, and counts the refused attempts.
+func insist(
+	t testing.TB, l *distlock.Locker, name string, within time.Duration, attempts *int,
+) grant {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < within; *asks++ {
+	for began := time.Now(); time.Since(began) < within; *attempts++ {
 		lease, err := l.TryLock(t.Context(), name)
 		if err == nil {
 			return grant{lease: lease, at: time.Now()}
@@ -314,7 +328,7 @@ func insist(t testing.TB, l *distlock.Locker, name string, within time.Duration,
 	return grant{}
 }
 
-// An ageless node does not tell its age.
+// An ageless node does not report its age.
 type ageless struct{ driver.Store }
 
 func (a ageless) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {

@@ -2,5 +2,5 @@
 
 package secrets_test
 
-// racing says whether the race detector looks on.
-const racing = false
+// raceDetector reports whether the race detector is on.
+const raceDetector = false

@@ -2,5 +2,5 @@
 
 package secrets_test
 
-// racing says whether the race detector looks on.
-const racing = true
+// raceDetector reports whether the race detector is on.
+const raceDetector = true

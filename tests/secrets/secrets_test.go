@@ -1,5 +1,6 @@
-// Package secrets_test plants a password in the URLs of real stores, lets everything go well and go wrong with them, and looks for it
-// in all that a program may log or print. What the command shows is looked at in cmd/distlock.
+// Package secrets_test puts a password into the URLs of real stores, makes calls succeed and fail,
+// and searches for the password in all values that a program may log or print. The tests of
+// cmd/distlock check the output of the command.
 package secrets_test
 
 import (
@@ -24,77 +25,79 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, nil)) }
 
-// secret has the letters that URLs escape behind the part that is looked for.
+// secret ends with characters that URLs escape. The part before them is searched for.
 const secret = testenv.Canary + "/@:%?#"
 
-// A trace is all that was said.
+// A trace collects all texts that a program may print.
 type trace struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	errs int
 }
 
-// Write takes what a logger writes.
+// Write collects the output of a logger.
 func (r *trace) Write(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.Write(b)
 }
 
-// say notes a value in every form in which programs print values.
-func (r *trace) say(what string, values ...any) {
+// add collects values in every format in which programs print values.
+func (r *trace) add(what string, values ...any) {
 	for _, v := range values {
 		fmt.Fprintf(r, "%s: %v\n%+v\n%#v\n", what, v, v, v)
 		if err, ok := v.(error); ok {
 			r.mu.Lock()
 			r.errs++
 			r.mu.Unlock()
-			r.walk(what, err)
+			r.addCauses(what, err)
 		}
 	}
 }
 
-// live notes values that others work with. To print such a one reads what they write, so the race detector would see nothing else.
-func (r *trace) live(what string, values ...any) {
-	if !racing {
-		r.say(what, values...)
+// addLive collects values that other goroutines use. Printing such a value reads fields that they
+// write, so addLive does nothing under the race detector.
+func (r *trace) addLive(what string, values ...any) {
+	if !raceDetector {
+		r.add(what, values...)
 	}
 }
 
-// walk notes what is inside an error.
-func (r *trace) walk(what string, err error) {
-	switch inner := err.(type) { //nolint:errorlint // the tree itself is looked at
+// addCauses collects the errors that an error wraps.
+func (r *trace) addCauses(what string, err error) {
+	switch inner := err.(type) { //nolint:errorlint // the test walks the tree itself
 	case interface{ Unwrap() error }:
 		if e := inner.Unwrap(); e != nil {
-			r.say(what+" >", e)
+			r.add(what+" >", e)
 		}
 	case interface{ Unwrap() []error }:
 		for _, e := range inner.Unwrap() {
-			r.say(what+" >", e)
+			r.add(what+" >", e)
 		}
 	}
 }
 
-// observe notes events, and logs them at every level.
+// observe collects events, and logs them at every level.
 func (r *trace) observe() distlock.Observer {
 	log := distlock.Log(slog.New(slog.NewJSONHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	return func(ctx context.Context, e distlock.Event) {
 		log(ctx, e)
-		e.Origin = nil // a context of the test: its values are not ours
-		r.say("event", e)
+		e.Origin = nil // a context of the test, not of the library
+		r.add("event", e)
 		if e.Err != nil {
-			r.say("event", e.Err)
+			r.add("event", e.Err)
 		}
 	}
 }
 
-// check fails the test if the secret is in what was said.
+// check fails the test if the secret is in the collected texts.
 func (r *trace) check(t *testing.T, leastErrors int) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.errs < leastErrors || r.text.Len() == 0 {
-		t.Errorf("%d errors and %d bytes were looked at, want %d errors at least", r.errs, r.text.Len(), leastErrors)
+		t.Errorf("%d errors and %d bytes were checked, want at least %d errors", r.errs, r.text.Len(),
+			leastErrors)
 	}
 	for line := range strings.Lines(r.text.String()) {
 		if found := testenv.Leaks(line, testenv.Canary); len(found) > 0 {
@@ -103,54 +106,54 @@ func (r *trace) check(t *testing.T, leastErrors int) {
 	}
 }
 
-// use takes, keeps, shows and gives back a lock, and lets one wait in vain.
+// use acquires, extends, lists and releases a lock, and lets another call time out.
 func use(t *testing.T, r *trace, text string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	source, err := open.Open(ctx, text)
 	if err != nil {
-		r.say("open", err)
+		r.add("open", err)
 		return
 	}
 	defer source.Close()
-	r.live("source", source, source.Store)
-	r.say("findings", source.Findings, source.Store.Features())
+	r.addLive("source", source, source.Store)
+	r.add("findings", source.Findings, source.Store.Features())
 	l, err := distlock.New(source.Store, distlock.Observe(r.observe()), distlock.TTL(time.Second))
 	if err != nil {
-		r.say("new", err)
+		r.add("new", err)
 		return
 	}
-	defer func() { r.say("close", l.Close(ctx)) }()
-	r.live("locker", l)
+	defer func() { r.add("close", l.Close(ctx)) }()
+	r.addLive("locker", l)
 	info, err := driver.Inspect(ctx, source.Store)
-	r.say("inspect", info, err)
+	r.add("inspect", info, err)
 	lease, err := l.Lock(ctx, "a", distlock.MaxWait(500*time.Millisecond))
 	if err != nil {
-		r.say("lock", err)
+		r.add("lock", err)
 		_, err = l.TryLock(ctx, "a")
-		r.say("try", err)
+		r.add("try", err)
 		for _, err := range l.Claims(ctx, "") {
-			r.say("claims", err)
+			r.add("claims", err)
 		}
 		return
 	}
-	r.live("lease", lease, lease.Context(ctx))
+	r.addLive("lease", lease, lease.Context(ctx))
 	other, err := distlock.New(source.Store, distlock.Observe(r.observe()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = other.Lock(ctx, "a", distlock.MaxWait(50*time.Millisecond))
-	r.say("wait", err)
-	r.say("other", other.Close(ctx))
+	r.add("wait", err)
+	r.add("other", other.Close(ctx))
 	why, err := l.Why(ctx, "a")
-	r.say("why", why, err)
-	r.say("extend", lease.Extend(ctx, time.Second))
+	r.add("why", why, err)
+	r.add("extend", lease.Extend(ctx, time.Second))
 	_, err = driver.Break(ctx, source.Store, "a", 0, "test")
-	r.say("break", err)
-	r.say("unlock", lease.Unlock(ctx))
+	r.add("break", err)
+	r.add("unlock", lease.Unlock(ctx))
 }
 
-// wrongs are URLs of a server under which everything fails, by what is wrong with them.
+// wrongs returns URLs with a mistake, by the name of the mistake. All calls fail with them.
 func wrongs(t *testing.T, text string) map[string]string {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -164,18 +167,19 @@ func wrongs(t *testing.T, text string) map[string]string {
 	all := map[string]string{
 		"another password": edit(func(e *url.URL) { e.User = url.UserPassword(u.User.Username(), secret+"x") }),
 		"another user":     edit(func(e *url.URL) { e.User = url.UserPassword("nobody", secret) }),
-		"nobody there":     edit(func(e *url.URL) { e.Host = "127.0.0.1:1" }),
+		"no server":        edit(func(e *url.URL) { e.Host = "127.0.0.1:1" }),
 		"no such host":     edit(func(e *url.URL) { e.Host = "nosuch.invalid:1" }),
 		"no such option":   edit(func(e *url.URL) { e.RawQuery += "&lock_nosuch=1" }),
 		"port":             edit(func(e *url.URL) { e.Host = "127.0.0.1:65536" }),
 		"not escaped":      strings.Replace(text, url.QueryEscape(secret), secret, 1),
 	}
 	if strings.HasPrefix(text, "redis") {
-		all["TLS with a server that has none"] = strings.Replace(text, "redis://", "rediss://", 1)
-		all["a database that is not there"] = edit(func(e *url.URL) { e.Path = "/99" })
+		all["TLS with a server without TLS"] = strings.Replace(text, "redis://", "rediss://", 1)
+		all["a missing database"] = edit(func(e *url.URL) { e.Path = "/99" })
 	} else {
-		all["TLS with a server that has none"] = strings.Replace(text, "sslmode=disable", "sslmode=require", 1)
-		all["a database that is not there"] = edit(func(e *url.URL) { e.Path = "/nosuch" })
+		all["TLS with a server without TLS"] = strings.Replace(text, "sslmode=disable",
+			"sslmode=require", 1)
+		all["a missing database"] = edit(func(e *url.URL) { e.Path = "/nosuch" })
 	}
 	return all
 }
@@ -189,7 +193,7 @@ func TestSecrets_redis(t *testing.T) {
 	for i, sep := range []string{"?node=", "&node=", "&node="} {
 		redlock += sep + url.QueryEscape(fmt.Sprintf("%s/%d", strings.TrimSuffix(srv.URL, "/0"), i))
 	}
-	use(t, &r, redlock) // one server three times: refused
+	use(t, &r, redlock) // the same server three times is refused
 	for what, text := range wrongs(t, srv.URL) {
 		t.Log(what)
 		use(t, &r, text)
@@ -225,12 +229,12 @@ func TestSecrets_postgres(t *testing.T) {
 			use(t, &r, text)
 		}
 		_, _, err := open.Migrate(t.Context(), wrongs(t, srv.URL)["another password"])
-		r.say("migrate", err)
+		r.add("migrate", err)
 		r.check(t, 15)
 	}
 }
 
-// A password that is changed while a lock is held, and a server that goes away.
+// The password is changed while a lock is held, and the server closes the connection.
 func TestSecrets_revoked(t *testing.T) {
 	t.Parallel()
 	redis := testenv.Redis(t, testenv.Password(secret))
@@ -245,9 +249,10 @@ func TestSecrets_revoked(t *testing.T) {
 			return err
 		}},
 		"postgres": {postgres.URL, func(ctx context.Context) error {
-			// The new password counts before the connections end: a client that returns in between
-			// would keep its connection.
-			_, err := postgres.Query(ctx, "begin; alter role postgres password 'another'; commit; select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")
+			// The new password is set before the connections are closed. Otherwise a client that
+			// reconnects in between would keep its connection.
+			_, err := postgres.Query(ctx,
+				"begin; alter role postgres password 'another'; commit; select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")
 			return err
 		}},
 	} {
@@ -264,7 +269,8 @@ func revoked(t *testing.T, name, text string, revoke func(context.Context) error
 		t.Fatal(name, errors.New(open.Redact(err.Error())))
 	}
 	defer source.Close()
-	l, err := distlock.New(source.Store, distlock.Observe(r.observe()), distlock.TTL(500*time.Millisecond))
+	l, err := distlock.New(source.Store, distlock.Observe(r.observe()),
+		distlock.TTL(500*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,11 +282,11 @@ func revoked(t *testing.T, name, text string, revoke func(context.Context) error
 		t.Fatal(name, errors.New(open.Redact(err.Error())))
 	}
 	<-lease.Done()
-	r.say("lost", lease.Err(), context.Cause(lease.Context(ctx)), lease.Unlock(ctx))
+	r.add("lost", lease.Err(), context.Cause(lease.Context(ctx)), lease.Unlock(ctx))
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err = l.Lock(short, "b")
-	r.say("lock", err)
-	r.say("close", l.Close(short))
+	r.add("lock", err)
+	r.add("close", l.Close(short))
 	r.check(t, 4)
 }

@@ -1,12 +1,12 @@
-// Command testlog reads the output of `go test -json` and prints what a person wants to know:
-// go's own line for each package, everything that a failed test printed, the skipped tests with
-// their reasons, and one closing line. Plain `go test` hides skips, and -v hides everything else.
+// Command testlog reads the output of `go test -json` and prints a short report: go's own line for
+// each package, the whole output of failed tests, the skipped tests with their reasons, and one
+// line with the totals. Plain `go test` hides skips, and -v prints too much.
 //
 // usage: go test -json ./... | TESTLOG_SECRET=... TESTLOG_TIMES=FILE testlog
 //
-// It exits with 1 if a test or a build failed, or if nothing was tested at all. It also does if a
-// test printed the secret, which the tests have as a password, or if the list of processes showed
-// the secret meanwhile. FILE gets the time of each package and test, in seconds.
+// It exits with 1 if a test or a build failed, if nothing was tested, if a test printed the secret
+// (the password of the tests), or if the list of processes showed the secret meanwhile. FILE gets
+// the time of each package and test, in seconds.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	secret := os.Getenv("TESTLOG_SECRET") // which an argument would show to everybody
+	secret := os.Getenv("TESTLOG_SECRET") // an argument would be visible to every user
 	stop := watch(secret)
 	r, err := run(os.Stdin, os.Stdout, secret)
 	if name := os.Getenv("TESTLOG_TIMES"); name != "" {
@@ -42,20 +42,20 @@ type event struct {
 	Elapsed float64
 }
 
-// A report gathers what has been read so far.
+// A report collects the events that were read so far.
 type report struct {
 	out     io.Writer
-	said    map[string]map[string][]string // by package and test: what was printed and is still of use
+	said    map[string]map[string][]string // by package and test: the output that may still be printed
 	skips   map[string][]string            // by reason: the tests
-	reasons []string                       // the keys of skips, as they came
-	ended   int                            // packages with a verdict
+	reasons []string                       // the keys of skips, in order
+	ended   int                            // packages that have ended
 	failed  []string                       // packages
-	secret  string                         // what nobody may print; empty: nothing
-	shown   []string                       // where it was
+	secret  string                         // text that no test may print; empty: none
+	shown   []string                       // the tests that printed it
 	passed  int                            // tests
 	broken  int                            // tests that failed, or never ended
 	skipped int
-	times   strings.Builder // a line each: seconds, package, test
+	times   strings.Builder // lines of seconds, package, test
 }
 
 func run(in io.Reader, out io.Writer, secret string) (*report, error) {
@@ -76,7 +76,7 @@ func run(in io.Reader, out io.Writer, secret string) (*report, error) {
 	return r, r.finish()
 }
 
-// line takes one line. What is no event (a message of the go command itself) is passed on.
+// line processes one line. A line that is no event (a message of the go command itself) is printed.
 func (r *report) line(line string) {
 	var e event
 	known := strings.HasPrefix(line, "{") && json.Unmarshal([]byte(line), &e) == nil
@@ -109,8 +109,8 @@ func (r *report) line(line string) {
 	}
 }
 
-// verdict prints a package that has ended: one line if it is well, else all that was said
-// by tests that did not pass. That includes tests which a panic or a timeout cut off.
+// verdict prints a package that has ended: one line if it passed, otherwise the whole output of the
+// tests that did not pass. That includes tests that a panic or a timeout interrupted.
 func (r *report) verdict(e event) {
 	said := r.said[e.Package]
 	switch e.Action {
@@ -141,9 +141,10 @@ func (r *report) verdict(e event) {
 	delete(r.said, e.Package)
 }
 
-// why says again what a test itself had to say, below the logs of its servers: who has only the end of a long text then has the reason.
+// why repeats the messages of a test below the logs of its servers, so that the end of a long
+// output has the reason.
 func (r *report) why(pkg, test string, said []string) {
-	const few = 20 // lines that anybody can see at once
+	const few = 20 // lines that fit on a screen
 	if len(said) <= few {
 		return
 	}
@@ -154,7 +155,7 @@ func (r *report) why(pkg, test string, said []string) {
 	}
 }
 
-// skip notes a skipped test under its reason: what it said, without go's own frame.
+// skip records a skipped test under its reason: its output, without the lines of go.
 func (r *report) skip(e event) {
 	var reason []string
 	for _, s := range r.said[e.Package][e.Test] {
@@ -174,10 +175,10 @@ func (r *report) skip(e event) {
 	switch {
 	case why == "":
 		why = "no reason given"
-	case strings.Contains(why, "not asked: "): // behind what a client logged
-		// drivertest skips each law about a feature that a store does not declare. They are
-		// hundreds and as meant: one line for all leaves the others to be seen.
-		why = "not asked of a store that does not declare the feature"
+	case strings.Contains(why, ": needs "): // a client may have logged before it
+		// drivertest skips each rule about a feature that a store does not declare. There are
+		// hundreds of them, and they are intended: one line for all keeps the others visible.
+		why = "the store does not declare the feature"
 	}
 	if r.skips[why] == nil {
 		r.reasons = append(r.reasons, why)
@@ -185,7 +186,7 @@ func (r *report) skip(e event) {
 	r.skips[why] = append(r.skips[why], e.Package+"."+e.Test)
 }
 
-// finish prints the skips and the closing line, and returns an error unless all is well.
+// finish prints the skips and the totals, and returns an error unless everything passed.
 func (r *report) finish() error {
 	var missing []string
 	for _, why := range r.reasons {
@@ -217,5 +218,5 @@ func (r *report) finish() error {
 	return nil
 }
 
-// lacking begins the reason of a test that was skipped because a program is not on this machine.
+// lacking is the start of the reason of a test that was skipped because a program is missing.
 const lacking = "SKIPPED, NOTHING WAS TESTED: "

@@ -24,14 +24,14 @@ func TestRun(t *testing.T) {
 		e("output", "a", "TestS", "--- SKIP: TestS (0.00s)\n") +
 		e("skip", "a", "TestS", "")
 	lacks := e("output", "a", "TestL", "    a_test.go:7: "+lacking+"no initdb on this machine; to get it: apt-get install postgresql\n") + e("skip", "a", "TestL", "")
-	law := func(name, needs string) string {
-		return e("output", "a", name, "a line of a client\n") + e("output", "a", name, "    laws.go:3: not asked: needs "+needs+"\n") + e("skip", "a", name, "")
+	rule := func(name, needs string) string {
+		return e("output", "a", name, "a line of a client\n") + e("output", "a", name, "    rules.go:3: skipped: needs "+needs+"\n") + e("skip", "a", name, "")
 	}
 	bad := e("output", "b", "TestY", "    b_test.go:9: want 1, have 2\n") +
 		e("fail", "b", "TestY", "") +
 		e("output", "b", "", "FAIL\tb\t0.02s\n") +
 		e("fail", "b", "", "")
-	// A panic leaves its test without a verdict.
+	// A panic leaves its test without a result.
 	cut := e("output", "c", "TestZ", "panic: oh\n") +
 		e("output", "c", "", "FAIL\tc\t0.02s\n") +
 		e("fail", "c", "", "")
@@ -42,17 +42,17 @@ func TestRun(t *testing.T) {
 		says, hides []string
 		err         string
 	}{
-		{"a package that is well gets go's own line", good, []string{"ok  \ta\t0.01s\n"}, []string{"noise", "PASS", "SKIPPED"}, ""},
-		{"a skip is told with its reason", skip + good, []string{"SKIPPED 1: no redis-server: run scripts/servers\n          a.TestS\n"}, nil, ""},
+		{"a package that passed gets go's own line", good, []string{"ok  \ta\t0.01s\n"}, []string{"noise", "PASS", "SKIPPED"}, ""},
+		{"a skip is printed with its reason", skip + good, []string{"SKIPPED 1: no redis-server: run scripts/servers\n          a.TestS\n"}, nil, ""},
 		{"tests are counted", skip + good + bad, []string{"\n1 passed, 1 failed, 1 skipped\n"}, []string{"left out"}, "packages failed: b"},
-		{"a program that is missing is named in one line", lacks + good, []string{"\nleft out: no initdb on this machine; to get it: apt-get install postgresql\n"}, nil, ""},
-		{"laws that were not asked are one line", law("L1", "floor") + law("L2", "watch") + good, []string{"SKIPPED 2: not asked of a store"}, []string{"needs floor"}, ""},
-		{"a failure is told whole and fails the run", good + bad, []string{"ok  \ta", "want 1, have 2", "FAIL\tb"}, nil, "1 of 2 packages failed: b"},
-		{"the reason is told again below a long log", long, []string{"a line of a log\nwhy b.TestY: b_test.go:9: want 1, have 2\n"}, nil, "packages failed: b"},
-		{"a test that was cut off is told", cut, []string{"panic: oh"}, nil, "1 of 1 packages failed: c"},
-		{"a build that fails is told", `{"ImportPath":"d","Action":"build-output","Output":"d.go:1: oops\n"}` + "\n" + e("fail", "d", "", ""), []string{"d.go:1: oops\n"}, nil, "packages failed: d"},
-		{"a word of the go command is passed on", "go: no such module\n", []string{"go: no such module\n"}, nil, "nothing was tested"},
-		{"a secret that a good test printed fails the run", e("output", "a", "TestX", "at redis://:hunter22@h\n") + good, []string{"ok  \ta"}, []string{"hunter22"}, "printed 1 times: a.TestX"},
+		{"a missing program is named in one line", lacks + good, []string{"\nleft out: no initdb on this machine; to get it: apt-get install postgresql\n"}, nil, ""},
+		{"rules without their feature are one line", rule("L1", "floor") + rule("L2", "watch") + good, []string{"SKIPPED 2: the store does not declare"}, []string{"needs floor"}, ""},
+		{"a failure is printed completely and fails the run", good + bad, []string{"ok  \ta", "want 1, have 2", "FAIL\tb"}, nil, "1 of 2 packages failed: b"},
+		{"the reason is repeated below a long log", long, []string{"a line of a log\nwhy b.TestY: b_test.go:9: want 1, have 2\n"}, nil, "packages failed: b"},
+		{"a test that was interrupted is printed", cut, []string{"panic: oh"}, nil, "1 of 1 packages failed: c"},
+		{"a build that fails is printed", `{"ImportPath":"d","Action":"build-output","Output":"d.go:1: oops\n"}` + "\n" + e("fail", "d", "", ""), []string{"d.go:1: oops\n"}, nil, "packages failed: d"},
+		{"a message of the go command is printed", "go: no such module\n", []string{"go: no such module\n"}, nil, "nothing was tested"},
+		{"a secret in the output of a test that passed fails the run", e("output", "a", "TestX", "at redis://:hunter22@h\n") + good, []string{"ok  \ta"}, []string{"hunter22"}, "printed 1 times: a.TestX"},
 		{"an empty run is a failure", "", nil, nil, "nothing was tested"},
 	}
 	for _, tt := range tests {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// pause is how long there is between two looks at the list of processes: most that tests start live for longer, and a look takes a few
-// milliseconds.
+// pause is the time between two looks at the list of processes: most processes of tests live
+// longer, and a look takes a few milliseconds.
 const pause = 200 * time.Millisecond
 
-// watch looks at the command lines of all processes until it is stopped, which returns the programs in whose line the secret was. Where there is no
-// /proc, nothing is seen.
+// watch checks the command lines of all processes until stop is called. stop returns the programs
+// whose command line had the secret. Without /proc, watch finds nothing.
 func watch(secret string) (stop func() []string) {
 	if secret == "" {
 		return func() []string { return nil }
@@ -25,10 +25,10 @@ func watch(secret string) (stop func() []string) {
 	go func() {
 		var all []string
 		known := map[string]int{}
-		for over := false; !over; {
+		for ended := false; !ended; {
 			select {
 			case <-end:
-				over = true
+				ended = true
 			case <-time.After(pause):
 			}
 			all = append(all, showing(secret, known)...)
@@ -41,12 +41,12 @@ func watch(secret string) (stop func() []string) {
 	}
 }
 
-// looks is how often the line of a process is read: a child has that of its parent until it runs a
-// program of its own.
+// looks is how often the command line of a process is read: a child has that of its parent until it
+// executes its own program.
 const looks = 3
 
-// showing returns the programs that show the secret now. Processes that were looked at before are
-// left out, by the count in known.
+// showing returns the programs that show the secret now. It skips processes that it has read often
+// enough, by the count in known.
 func showing(secret string, known map[string]int) (programs []string) {
 	names, _ := filepath.Glob("/proc/[0-9]*")
 	for _, name := range names {
@@ -59,12 +59,12 @@ func showing(secret string, known map[string]int) (programs []string) {
 			programs = append(programs, strings.ReplaceAll(filepath.Base(string(program)), secret, "(HERE)"))
 		}
 	}
-	// The number of a process that has ended may be given to another.
+	// The id of a process that has ended may be used for another.
 	maps.DeleteFunc(known, func(name string, _ int) bool { return !slices.Contains(names, name) })
 	return programs
 }
 
-// listed is an error if the list of processes showed the secret.
+// listed returns an error if the list of processes showed the secret.
 func listed(programs []string) error {
 	if len(programs) == 0 {
 		return nil

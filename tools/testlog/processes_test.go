@@ -26,8 +26,8 @@ func TestWatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := stop() // which looks once more
-		in.Close()      // which ends it
+		found := stop() // looks once more
+		in.Close()      // ends the process
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}

@@ -1,4 +1,5 @@
-// Package process starts the running program again, in processes of their own: the hosts, servers and workers of the examples.
+// Package process starts the running program again in other processes: the hosts, servers and
+// workers of the examples.
 package process
 
 import (
@@ -12,14 +13,15 @@ import (
 	"strings"
 )
 
-// A Process is this program in another role, which its arguments tell. It is talked to line by line.
+// A Process is this program in another role, which its arguments choose. It reads and prints lines.
 type Process struct {
 	*exec.Cmd
-	Out *bufio.Reader // what it prints
+	Out *bufio.Reader // its standard output
 	in  io.WriteCloser
 }
 
-// Start starts this program with arguments. It is killed when ctx ends. What it writes to standard error is shown.
+// Start starts this program with arguments. The process is killed when ctx ends. Its standard error
+// is that of this process.
 func Start(ctx context.Context, args ...string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -38,24 +40,26 @@ func Start(ctx context.Context, args ...string) (*Process, error) {
 	return &Process{c, bufio.NewReader(out), in}, c.Start()
 }
 
-// Tell sends the process a line.
-func (p *Process) Tell(line string) error {
+// Send sends the process a line.
+func (p *Process) Send(line string) error {
 	_, err := fmt.Fprintln(p.in, line)
 	return err
 }
 
-// Line returns the next line that the process prints, without its end. It is io.EOF if there is none.
+// Line returns the next line that the process prints, without the newline. The error is io.EOF if
+// there is none.
 func (p *Process) Line() (string, error) {
 	line, err := p.Out.ReadString('\n')
 	return strings.TrimSpace(line), err
 }
 
-// End closes the input of the process, and returns when it has ended. Read what it prints first.
+// End closes the input of the process, and returns when the process has ended. Read its output
+// first.
 func (p *Process) End() error { return errors.Join(p.in.Close(), p.Wait()) }
 
-// Kill ends the process as kill -9 does, and returns when it is gone.
+// Kill ends the process as kill -9 does, and returns when the process is gone.
 func (p *Process) Kill() error {
 	err := p.Process.Kill()
-	_ = p.Wait() // it was killed
+	_ = p.Wait() // an error, since the process was killed
 	return err
 }

@@ -1,4 +1,4 @@
-// Package goredisfence makes a client for package redisfence of a go-redis client.
+// Package goredisfence makes a [redisfence.Client] from a go-redis client.
 package goredisfence
 
 import (
@@ -10,16 +10,17 @@ import (
 	"github.com/distlock/distlock/fence/redisfence"
 )
 
-// New returns a client, for a *redis.Client, a *redis.ClusterClient or any other that processes commands. Scripts are sent once, whatever its
-// MaxRetries is. An AutoPipeliner is not fit: it sends whole batches again.
+// New returns a client for a *redis.Client, a *redis.ClusterClient or any other that processes
+// commands. It sends each script once, regardless of MaxRetries. An AutoPipeliner is unsuitable: it
+// sends whole batches again.
 func New(c goredis.UniversalClient) redisfence.Client { return client{c} }
 
 type client struct{ c goredis.UniversalClient }
 
-// once is a command that is never sent again: nobody knows whether it was done.
+// once is a command that go-redis must not send again: the first attempt may have run.
 type once struct{ *goredis.Cmd }
 
-// NoRetry is what go-redis asks before it sends a command again.
+// NoRetry disables the retries of go-redis.
 func (once) NoRetry() bool { return true }
 
 // Eval runs a script.

@@ -1,4 +1,4 @@
-// Package rueidisfence makes a client for package redisfence of a rueidis client.
+// Package rueidisfence makes a [redisfence.Client] from a rueidis client.
 package rueidisfence
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/distlock/distlock/fence/redisfence"
 )
 
-// New returns a client. Scripts are sent once, whatever the client's options say about retries: rueidis sends only
-// commands again that read.
+// New returns a client. It sends each script once, regardless of the client's options for retries:
+// rueidis sends only commands again that read.
 func New(c rueidis.Client) redisfence.Client { return client{c} }
 
 type client struct{ c rueidis.Client }
@@ -32,7 +32,7 @@ func (c client) Eval(ctx context.Context, verb, script string, keys, args []stri
 	return plain(v), nil
 }
 
-// plain puts nil where a list has the error that stands for it.
+// plain replaces the error that stands for nil in a list by nil.
 func plain(v any) any {
 	list, ok := v.([]any)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// call takes one call to the store and its answer back, as far as they get.
+// call carries one call to the store and its reply back, unless a fault prevents that.
 func call[T any](ctx context.Context, s *Store, v Verb, key string, f func(context.Context) (T, error)) (T, error) {
 	var zero T
 	if err := ctx.Err(); err != nil {
@@ -25,9 +25,9 @@ func call[T any](ctx context.Context, s *Store, v Verb, key string, f func(conte
 		fault.Kind = 0
 	case Frozen:
 		s.freezeFor(d.For, fault)
-		fault.Kind = 0 // told already
+		fault.Kind = 0 // already reported
 	case RequestLate, Repeated:
-		// The fault lasts until the last copy has arrived, whether or not the caller stays.
+		// The fault lasts until the last copy has arrived, whether or not the caller still waits.
 		fault.To = from.Add(d.there + d.For)
 	}
 	deliver := func(ctx context.Context) { _, _ = f(ctx) }
@@ -37,8 +37,8 @@ func call[T any](ctx context.Context, s *Store, v Verb, key string, f func(conte
 		}
 		var out T
 		var err error
-		if d.Kind == Unavailable {
-			err = fmt.Errorf("chaos: %w", driver.ErrUnavailable) // an answer like others: it can be lost
+		if d.Kind == Unavailable { // a reply like others: it can be lost
+			err = fmt.Errorf("chaos: %w", driver.ErrUnavailable)
 		} else {
 			out, err = f(ctx)
 		}
@@ -54,12 +54,12 @@ func call[T any](ctx context.Context, s *Store, v Verb, key string, f func(conte
 		if now := time.Now(); fault.To.Before(now) {
 			fault.To = now
 		}
-		s.tell(fault)
+		s.report(fault)
 	}
 	return out, err
 }
 
-// decide says what the next call of a verb, or wake-up, meets.
+// decide returns the fault of the next call of a verb, or of the next wake-up.
 func (s *Store) decide(v Verb, kinds []Kind) draw {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Store) decide(v Verb, kinds []Kind) draw {
 	return d
 }
 
-// send takes a request to the store: nil means that it has arrived.
+// send carries a request to the store: nil means that it has arrived.
 func (s *Store) send(ctx context.Context, d draw, deliver func(context.Context)) error {
 	if err := s.thawed(ctx); err != nil {
 		return err
@@ -86,16 +86,16 @@ func (s *Store) send(ctx context.Context, d draw, deliver func(context.Context))
 	}
 	sent := time.Now()
 	if err := s.sleep(ctx, d.there); err != nil {
-		s.later(d.there-time.Since(sent), deliver) // it is on its way
+		s.later(d.there-time.Since(sent), deliver) // the request is on its way
 		return err
 	}
 	if cut := s.cutOff(Requests); cut != nil {
-		return s.silence(ctx, s.opts.Timeout, cut.over)
+		return s.silence(ctx, s.opts.Timeout, cut.ended)
 	}
 	return nil
 }
 
-// back takes a reply to the caller: nil means that it has arrived.
+// back carries a reply to the caller: nil means that it has arrived.
 func (s *Store) back(ctx context.Context, d draw) error {
 	switch d.Kind {
 	case ReplyLost:
@@ -107,16 +107,16 @@ func (s *Store) back(ctx context.Context, d draw) error {
 		return err
 	}
 	if cut := s.cutOff(Replies); cut != nil {
-		return s.silence(ctx, s.opts.Timeout, cut.over)
+		return s.silence(ctx, s.opts.Timeout, cut.ended)
 	}
 	return s.thawed(ctx)
 }
 
-// later delivers a request after a while, when nobody waits for its reply any more.
+// later delivers a request after a while, when its caller no longer waits for the reply.
 func (s *Store) later(after time.Duration, deliver func(context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed { // Close waits already
+	if s.closed { // Close is already waiting
 		return
 	}
 	s.late.Go(func() {
@@ -126,9 +126,9 @@ func (s *Store) later(after time.Duration, deliver func(context.Context)) {
 	})
 }
 
-// silence waits for an answer that does not come: for a while, or until over is closed;
-// 0 and nil: until ctx ends.
-func (s *Store) silence(ctx context.Context, d time.Duration, over <-chan struct{}) error {
+// silence waits for a reply that does not come: for d, or until ended is closed; 0 and nil: until
+// ctx ends.
+func (s *Store) silence(ctx context.Context, d time.Duration, ended <-chan struct{}) error {
 	var timeout <-chan time.Time
 	if d > 0 {
 		t := time.NewTimer(d)
@@ -138,7 +138,7 @@ func (s *Store) silence(ctx context.Context, d time.Duration, over <-chan struct
 	select {
 	case <-timeout:
 		return ErrNoAnswer
-	case <-over:
+	case <-ended:
 		return ErrNoAnswer
 	case <-ctx.Done():
 		return noAnswer(ctx)
@@ -147,7 +147,7 @@ func (s *Store) silence(ctx context.Context, d time.Duration, over <-chan struct
 	}
 }
 
-// sleep lets time pass. An error means that the caller did not stay.
+// sleep waits for d. An error means that the caller has given up.
 func (s *Store) sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -178,7 +178,7 @@ func (s *Store) thawed(ctx context.Context) error {
 		switch {
 		case frozen != nil:
 			select {
-			case <-frozen.over:
+			case <-frozen.ended:
 			case <-ctx.Done():
 				return noAnswer(ctx)
 			case <-s.ctx.Done():
@@ -202,10 +202,10 @@ func (s *Store) freezeFor(d time.Duration, f Fault) {
 		s.until = f.To
 	}
 	s.mu.Unlock()
-	s.tell(f)
+	s.report(f)
 }
 
-// cutOff returns the cut that stops a direction, or nil.
+// cutOff returns the cut that blocks a direction, or nil.
 func (s *Store) cutOff(d Direction) *spell {
 	s.mu.Lock()
 	defer s.mu.Unlock()

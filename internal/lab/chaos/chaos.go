@@ -9,23 +9,23 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Options say how a link misbehaves by itself, and who is told.
+// Options configure the faults that a link produces by itself, and report them.
 type Options struct {
-	Name string // whose link it is: for Fault.Client and the plan's draws
+	Name string // the client of the link: for Fault.Client and the plan's draws
 	Plan Plan
 
-	// Timeout is how long a caller that is cut off waits for its error. 0 means until its
-	// ctx ends, the link heals or the Store is closed.
+	// Timeout is how long a caller that is cut off waits for its error. 0 means until its ctx ends,
+	// the link heals or the Store is closed.
 	Timeout time.Duration
 
-	// Observe is told of each fault: of a call when the call returns, of a late
-	// delivery and a drawn freeze when they begin, with the time at which they will be over, and
-	// of a command when it is taken back. It is called by many goroutines, and must not
-	// call the Store.
+	// Observe is called for each fault. The fault of a call is reported when the call returns. A
+	// late delivery and a drawn freeze are reported when they begin, with the time at which they
+	// will end. A command is reported when it ends. Many goroutines call Observe. It must not call
+	// the Store.
 	Observe func(Fault)
 }
 
-// A Store is one client's link to a store. Make one with New, and Close it.
+// A Store is one client's link to a store. Create one with [New], and Close it.
 type Store struct {
 	inner driver.Store
 	opts  Options
@@ -33,12 +33,12 @@ type Store struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	late   sync.WaitGroup // deliveries and watches under way
+	late   sync.WaitGroup // deliveries and watches in progress
 
 	mu     sync.Mutex
 	closed bool
-	calls  map[Verb]uint64   // how many there were
-	next   map[Verb][]Action // commanded, for the next ones
+	calls  map[Verb]uint64   // the number of calls
+	next   map[Verb][]Action // commanded, for the next calls
 	until  time.Time         // a drawn freeze lasts until then
 	frozen *spell            // a commanded freeze; nil: none
 	cut    *spell            // a commanded cut; nil: none
@@ -47,12 +47,12 @@ type Store struct {
 
 // A spell is a commanded state of a link.
 type spell struct {
-	from time.Time
-	over chan struct{}
+	from  time.Time
+	ended chan struct{}
 }
 
-// New returns a link to inner. With nil options it does nothing but pass calls on, until
-// it is commanded otherwise. It panics if the chances of the plan are not chances.
+// New returns a link to inner. With nil options it only forwards calls, until a command changes
+// that. It panics if the chances of the plan are invalid.
 func New(inner driver.Store, o *Options) *Store {
 	if o == nil {
 		o = &Options{}
@@ -63,13 +63,13 @@ func New(inner driver.Store, o *Options) *Store {
 	return s
 }
 
-// Close drops what is still on its way, ends calls and watches that are under way, and
-// waits for those that nobody else waits for. It does not close the store behind it.
+// Close drops requests that are still on their way, ends calls and watches in progress, and waits
+// for the goroutines of this Store. It does not close the store behind the link.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.cancel() // before the thaw, which would let calls go on
+	s.cancel() // before Thaw, which would let calls continue
 	s.Thaw()
 	s.Heal()
 	s.late.Wait()
@@ -78,21 +78,21 @@ func (s *Store) Close() {
 // Features are those of the store behind the link.
 func (s *Store) Features() driver.Features { return s.inner.Features() }
 
-// Acquire passes the call on.
+// Acquire forwards the call.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	return call(ctx, s, Acquire, r.Key, func(ctx context.Context) (driver.Result, error) {
 		return s.inner.Acquire(ctx, r)
 	})
 }
 
-// Renew passes the call on.
+// Renew forwards the call.
 func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
 	return call(ctx, s, Renew, r.Key, func(ctx context.Context) (int, error) {
 		return s.inner.Renew(ctx, r)
 	})
 }
 
-// Release passes the call on.
+// Release forwards the call.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	_, err := call(ctx, s, Release, id.Key, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.inner.Release(ctx, id)
@@ -100,7 +100,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	return err
 }
 
-// RenewAll passes the call on. It is one trip: all of its renewals share one fate.
+// RenewAll forwards the call. It is one round trip: all of its renewals share one fate.
 func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	var key string
 	if len(rs) > 0 {
@@ -118,14 +118,14 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 	return out
 }
 
-// Show passes the call on.
+// Show forwards the call.
 func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	return call(ctx, s, Show, key, func(ctx context.Context) ([]driver.Claim, error) {
 		return driver.Show(ctx, s.inner, key)
 	})
 }
 
-// List passes the call on. It is one trip: the whole list comes, or none of it.
+// List forwards the call. It is one round trip: the whole list arrives, or none of it.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 	return func(yield func(driver.Claim, error) bool) {
 		claims, err := call(ctx, s, List, prefix, func(ctx context.Context) (out []driver.Claim, err error) {
@@ -148,14 +148,14 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 	}
 }
 
-// Break passes the call on.
+// Break forwards the call.
 func (s *Store) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 	return call(ctx, s, Break, key, func(ctx context.Context) ([]driver.Claim, error) {
 		return driver.Break(ctx, s.inner, key, upTo, reason)
 	})
 }
 
-// Inspect passes the call on.
+// Inspect forwards the call.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	return call(ctx, s, Inspect, "", func(ctx context.Context) (driver.Info, error) {
 		return driver.Inspect(ctx, s.inner)

@@ -75,7 +75,7 @@ func request(owner string) driver.Request {
 	}
 }
 
-// acquire asks over the link, with a ctx that lives for a while.
+// acquire makes the call over the link, with a ctx that ends after patience.
 func (r *rig) acquire(owner string, patience time.Duration) (driver.Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -92,10 +92,10 @@ func (r *rig) arrived(want ...string) {
 	}
 }
 
-// told fails unless exactly these faults were told.
-func (r *rig) told(want ...string) {
+// reported fails unless exactly these faults were reported.
+func (r *rig) reported(want ...string) {
 	r.Helper()
-	synctest.Wait() // for the one that ended the fault, and reports it then
+	synctest.Wait() // for the goroutine that ended the fault, and reports it then
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var got []string
@@ -103,11 +103,11 @@ func (r *rig) told(want ...string) {
 		got = append(got, f.String())
 	}
 	if !slices.Equal(got, want) {
-		r.Errorf("told of %q, want %q", got, want)
+		r.Errorf("reported %q, want %q", got, want)
 	}
 }
 
-// after fails unless that much time has passed since.
+// after fails unless exactly this much time has passed since.
 func (r *rig) after(since time.Time, want time.Duration) {
 	r.Helper()
 	if got := time.Since(since); got != want {
@@ -115,7 +115,7 @@ func (r *rig) after(since time.Time, want time.Duration) {
 	}
 }
 
-// unknown fails unless err leaves open what happened.
+// unknown fails unless err leaves the outcome open.
 func (r *rig) unknown(err error) {
 	r.Helper()
 	if !errors.Is(err, chaos.ErrNoAnswer) || errors.Is(err, driver.ErrNotHeld) ||
@@ -127,62 +127,62 @@ func (r *rig) unknown(err error) {
 func TestNext(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
-		name    string
-		action  chaos.Action
-		check   func(r *rig, res driver.Result, err error)
-		takes   time.Duration // of a call with a patience of 5 s
-		arrived int           // when the call has returned
-		later   int           // in the end
-		told    string
+		name     string
+		action   chaos.Action
+		check    func(r *rig, res driver.Result, err error)
+		takes    time.Duration // of a call with a patience of 5 s
+		arrived  int           // when the call has returned
+		later    int           // in the end
+		reported string
 	}{
 		{name: "nothing", check: granted, arrived: 1, later: 1},
 		{
 			name: "request lost", action: chaos.Action{Kind: chaos.RequestLost, For: s},
-			check: lost, takes: s, told: `a: acquire of "k" request lost, 1s`,
+			check: lost, takes: s, reported: `a: acquire of "k" request lost, 1s`,
 		},
 		{
 			name: "request lost until the ctx ends", action: chaos.Action{Kind: chaos.RequestLost},
-			check: timeout, takes: 5 * s, told: `a: acquire of "k" request lost, 5s`,
+			check: timeout, takes: 5 * s, reported: `a: acquire of "k" request lost, 5s`,
 		},
 		{
 			name: "reply lost", action: chaos.Action{Kind: chaos.ReplyLost, For: s},
-			check: lost, takes: s, arrived: 1, later: 1, told: `a: acquire of "k" reply lost, 1s`,
+			check: lost, takes: s, arrived: 1, later: 1, reported: `a: acquire of "k" reply lost, 1s`,
 		},
 		{
 			name: "reply lost until the ctx ends", action: chaos.Action{Kind: chaos.ReplyLost},
-			check: timeout, takes: 5 * s, arrived: 1, later: 1, told: `a: acquire of "k" reply lost, 5s`,
+			check: timeout, takes: 5 * s, arrived: 1, later: 1, reported: `a: acquire of "k" reply lost, 5s`,
 		},
 		{
 			name: "request late", action: chaos.Action{Kind: chaos.RequestLate, For: s},
-			check: granted, takes: s, arrived: 1, later: 1, told: `a: acquire of "k" request late, 1s`,
+			check: granted, takes: s, arrived: 1, later: 1, reported: `a: acquire of "k" request late, 1s`,
 		},
 		{
 			name: "request later than its caller", action: chaos.Action{Kind: chaos.RequestLate, For: 6 * s},
-			check: timeout, takes: 5 * s, later: 1, told: `a: acquire of "k" request late, 6s`,
+			check: timeout, takes: 5 * s, later: 1, reported: `a: acquire of "k" request late, 6s`,
 		},
 		{
 			name: "reply late", action: chaos.Action{Kind: chaos.ReplyLate, For: s},
-			check: granted, takes: s, arrived: 1, later: 1, told: `a: acquire of "k" reply late, 1s`,
+			check: granted, takes: s, arrived: 1, later: 1, reported: `a: acquire of "k" reply late, 1s`,
 		},
 		{
 			name: "reply later than its caller", action: chaos.Action{Kind: chaos.ReplyLate, For: 6 * s},
-			check: timeout, takes: 5 * s, arrived: 1, later: 1, told: `a: acquire of "k" reply late, 5s`,
+			check: timeout, takes: 5 * s, arrived: 1, later: 1, reported: `a: acquire of "k" reply late, 5s`,
 		},
 		{
 			name: "repeated", action: chaos.Action{Kind: chaos.Repeated, For: s},
-			check: granted, arrived: 1, later: 2, told: `a: acquire of "k" repeated, 1s`,
+			check: granted, arrived: 1, later: 2, reported: `a: acquire of "k" repeated, 1s`,
 		},
 		{
 			name: "frozen", action: chaos.Action{Kind: chaos.Frozen, For: s},
-			check: granted, takes: s, arrived: 1, later: 1, told: `a: acquire of "k" frozen, 1s`,
+			check: granted, takes: s, arrived: 1, later: 1, reported: `a: acquire of "k" frozen, 1s`,
 		},
 		{
 			name: "frozen for longer than its caller", action: chaos.Action{Kind: chaos.Frozen, For: 6 * s},
-			check: timeout, takes: 5 * s, told: `a: acquire of "k" frozen, 6s`,
+			check: timeout, takes: 5 * s, reported: `a: acquire of "k" frozen, 6s`,
 		},
 		{
 			name: "unavailable", action: chaos.Action{Kind: chaos.Unavailable},
-			check: unavailable, told: `a: acquire of "k" unavailable, 0s`,
+			check: unavailable, reported: `a: acquire of "k" unavailable, 0s`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -198,12 +198,12 @@ func TestNext(t *testing.T) {
 				r.arrived(slices.Repeat([]string{"acquire a"}, c.arrived)...)
 				time.Sleep(10 * time.Second)
 				r.arrived(slices.Repeat([]string{"acquire a"}, c.later)...)
-				if c.told != "" {
-					r.told(c.told)
+				if c.reported != "" {
+					r.reported(c.reported)
 				} else {
-					r.told()
+					r.reported()
 				}
-				// The command was for one call.
+				// The command applied to one call.
 				if res, err := r.acquire("b", time.Second); err != nil || !res.Granted && c.later == 0 {
 					t.Errorf("the next call: %+v, %v", res, err)
 				}
@@ -258,7 +258,7 @@ func TestFreeze(t *testing.T) {
 		granted(r, res, err)
 		r.after(began, 2*time.Second)
 		r.arrived("acquire b")
-		r.told("a: frozen for 2s")
+		r.reported("a: frozen for 2s")
 	})
 }
 
@@ -285,7 +285,7 @@ func TestCut(t *testing.T) {
 				t.Error("a watch was begun over a link that is cut")
 			}
 			r.link.Heal()
-			r.told("a: cut off for 1s")
+			r.reported("a: cut off for 1s")
 			res, err := r.acquire("b", time.Second)
 			granted(r, res, err)
 		})
@@ -297,11 +297,11 @@ func TestCut(t *testing.T) {
 			r.unknown(err)
 			r.arrived("acquire a")
 			r.link.Heal()
-			res, err := r.acquire("a", time.Second) // the same owner again: what it has
+			res, err := r.acquire("a", time.Second) // the same owner gets its claim again
 			granted(r, res, err)
 		})
 	})
-	t.Run("also what says unavailable", func(t *testing.T) {
+	t.Run("also a reply of unavailable", func(t *testing.T) {
 		for _, d := range []chaos.Direction{chaos.Requests, chaos.Replies} {
 			bubble(t, chaos.Options{}, func(r *rig) {
 				r.link.Cut(d)
@@ -366,7 +366,7 @@ func TestWatch(t *testing.T) {
 			if !wakes(r, func() {}) {
 				t.Error("no wake-up")
 			}
-			r.told()
+			r.reported()
 		})
 	})
 	t.Run("lost by command", func(t *testing.T) {
@@ -375,7 +375,7 @@ func TestWatch(t *testing.T) {
 			if wakes(r, func() {}) {
 				t.Error("a wake-up")
 			}
-			r.told(`a: watch of "k" wake lost, 0s`)
+			r.reported(`a: watch of "k" wake lost, 0s`)
 			if !wakes(r, func() {}) {
 				t.Error("the second one is lost too")
 			}
@@ -386,7 +386,7 @@ func TestWatch(t *testing.T) {
 			if wakes(r, func() { r.link.Cut(chaos.Wakes) }) {
 				t.Error("a wake-up")
 			}
-			res, err := r.acquire("a", time.Second) // calls go on
+			res, err := r.acquire("a", time.Second) // calls still work
 			granted(r, res, err)
 		})
 	})
@@ -412,7 +412,7 @@ func TestWatch(t *testing.T) {
 			case <-time.After(time.Second):
 				t.Error("no wake-up")
 			}
-			r.told(`a: watch of "k" wake false, 0s`)
+			r.reported(`a: watch of "k" wake false, 0s`)
 		})
 	})
 	t.Run("ends with ctx", func(t *testing.T) {
@@ -455,7 +455,7 @@ func TestClose(t *testing.T) {
 			t.Error("a watch after Close")
 		}
 		time.Sleep(2 * time.Hour)
-		r.arrived("acquire a") // what was on its way is dropped
+		r.arrived("acquire a") // requests on their way are dropped
 	})
 }
 
@@ -464,13 +464,13 @@ func TestCall_obeys_ctx(t *testing.T) {
 		ctx, cancel := context.WithCancel(r.Context())
 		cancel()
 		if _, err := r.link.Acquire(ctx, request("a")); !errors.Is(err, context.Canceled) {
-			t.Errorf("%v with a ctx that is over", err)
+			t.Errorf("%v with a ctx that has ended", err)
 		}
 		r.arrived()
 	})
 }
 
-// all is a chance for each fault that a call can meet.
+// all returns a chance for each fault that a call can meet.
 func all(p float64) map[chaos.Kind]float64 {
 	m := map[chaos.Kind]float64{}
 	for k := chaos.RequestLost; k <= chaos.WakeFalse; k++ {
@@ -479,7 +479,7 @@ func all(p float64) map[chaos.Kind]float64 {
 	return m
 }
 
-// schedule is what a link of a name does to 200 acquires and releases.
+// schedule returns the faults of 200 acquires and releases on the named link.
 func schedule(t *testing.T, seed uint64, name string, calm time.Duration) (out []string) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -543,7 +543,7 @@ func TestNew_refuses_bad_chances(t *testing.T) {
 	}
 }
 
-// Every verb passes through, and every one can be lost.
+// Every verb is forwarded, and every verb can be lost.
 func TestStore_verbs(t *testing.T) {
 	id := request("a").ID
 	for _, c := range []struct {
@@ -604,7 +604,7 @@ func TestStore_verbs(t *testing.T) {
 	}
 }
 
-// A store with no more than it must have stays one behind a link.
+// A store with only the required methods still has only these behind a link.
 func TestStore_unsupported(t *testing.T) {
 	bubble(t, chaos.Options{}, func(r *rig) {
 		link := chaos.New(struct{ driver.Store }{r.inner}, nil)

@@ -2,7 +2,7 @@ package chaos
 
 import "time"
 
-// A Direction is what a cut stops. Several may be joined by |.
+// A Direction is a set of messages that a cut stops. Several may be combined with |.
 type Direction uint8
 
 // The directions.
@@ -14,8 +14,8 @@ const (
 	All = Requests | Replies | Wakes
 )
 
-// Freeze makes everything on the link hang, requests, replies and wake-ups, until Thaw. A call
-// whose ctx ends meanwhile returns; its request is not sent.
+// Freeze stops everything on the link, requests, replies and wake-ups, until Thaw. A call whose ctx
+// ends meanwhile returns; its request is not sent.
 func (s *Store) Freeze() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -24,7 +24,7 @@ func (s *Store) Freeze() {
 	}
 }
 
-// Thaw ends a freeze, be it commanded or drawn. What hung goes on.
+// Thaw ends a freeze, whether it was commanded or drawn. Calls that were stopped continue.
 func (s *Store) Thaw() {
 	s.mu.Lock()
 	old := s.frozen
@@ -34,8 +34,8 @@ func (s *Store) Thaw() {
 	s.lift(old, Frozen)
 }
 
-// Cut drops all that goes in some directions from now on, until Heal. Callers hear nothing:
-// see Options.Timeout. It replaces an earlier cut.
+// Cut drops everything that is sent in the directions from now on, until Heal. Callers get no
+// reply: see [Options.Timeout]. Cut replaces an earlier cut.
 func (s *Store) Cut(d Direction) {
 	s.mu.Lock()
 	old := s.cut
@@ -44,7 +44,7 @@ func (s *Store) Cut(d Direction) {
 	s.lift(old, CutOff)
 }
 
-// Heal ends a cut. What was lost stays lost, and callers that still wait get their error.
+// Heal ends a cut. Lost messages stay lost, and callers that still wait get their error.
 func (s *Store) Heal() {
 	s.mu.Lock()
 	old := s.cut
@@ -53,26 +53,26 @@ func (s *Store) Heal() {
 	s.lift(old, CutOff)
 }
 
-// Next makes the next call of a verb meet an Action, whatever the plan says. Several
-// commands for one verb are for as many calls, in order. For Watch it is the next
-// wake-up of any watch.
+// Next makes the next call of a verb meet an Action, whatever the plan says. Several commands for
+// one verb apply to as many calls, in order. For Watch the Action applies to the next wake-up of
+// any watch.
 func (s *Store) Next(v Verb, a Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next[v] = append(s.next[v], a)
 }
 
-func newSpell() *spell { return &spell{from: time.Now(), over: make(chan struct{})} }
+func newSpell() *spell { return &spell{from: time.Now(), ended: make(chan struct{})} }
 
-// lift ends a commanded state and tells of it.
+// lift ends a commanded state and reports it.
 func (s *Store) lift(old *spell, k Kind) {
 	if old != nil {
-		close(old.over)
-		s.tell(Fault{Kind: k, From: old.from, To: time.Now()})
+		close(old.ended)
+		s.report(Fault{Kind: k, From: old.from, To: time.Now()})
 	}
 }
 
-func (s *Store) tell(f Fault) {
+func (s *Store) report(f Fault) {
 	if f.Client = s.opts.Name; s.opts.Observe != nil {
 		s.opts.Observe(f)
 	}

@@ -1,20 +1,20 @@
-// Package chaos is a driver.Store that misbehaves: on command, or by a plan drawn from a
-// seed.
+// Package chaos provides a [driver.Store] that produces faults: on command, or by a plan drawn from
+// a seed.
 //
-// Each Store is one client's link to a store that others reach by links of their own, so
-// one client can be cut off while the others go on:
+// Each [Store] is one client's link to a store. Other clients reach the store by their own links,
+// so one client can be cut off while the others continue:
 //
 //	client a -> chaos.Store a --+
 //	                            +--> the store
 //	client b -> chaos.Store b --+
 //
-// It breaks links, not stores: whatever arrives is served truly. What a caller is told is
-// always one of the four answers of package driver. A lost request and a lost reply are
-// both unknown, and only the second one had an effect.
+// The package breaks links, not stores: the store answers every request that arrives correctly. A
+// caller always gets one of the four answers of package driver. The outcome of a lost request and
+// of a lost reply is unknown, and only the lost reply had an effect.
 //
-// A request whose caller has given up arrives all the same, later: a network does not take
-// back what was sent. So does the second copy of a repeated one.
+// A request whose caller has given up still arrives later, because a network does not take back
+// data that was sent. The second copy of a repeated request arrives later too.
 //
-// It uses no clock but package time's and leaves no goroutine behind after Close, so it
-// works in a testing/synctest bubble. A Store must be made, used and closed in one bubble.
+// The package uses only the clock of package time and leaves no goroutine behind after Close, so it
+// works in a testing/synctest bubble. A Store must be created, used and closed in one bubble.
 package chaos

@@ -7,30 +7,30 @@ import (
 )
 
 var (
-	// ErrNoAnswer is the error of a call that was lost on the way, or whose answer was. Its
-	// outcome is unknown. If its ctx ended meanwhile, the error is that of the ctx too.
+	// ErrNoAnswer is the error of a call whose request or reply was lost. Its outcome is unknown.
+	// If its ctx ended meanwhile, the error also wraps the error of the ctx.
 	ErrNoAnswer = errors.New("chaos: no answer")
 
-	// ErrClosed is the error of calls to a Store that is closed, or was closed while they
-	// were under way. The outcome of the latter is unknown.
+	// ErrClosed is the error of calls to a Store that is closed, or was closed during the call. In
+	// the second case the outcome is unknown.
 	ErrClosed = errors.New("chaos: link closed")
 )
 
-// A Kind is a way to misbehave.
+// A Kind is a kind of fault.
 type Kind uint8
 
 // The kinds.
 const (
-	RequestLost Kind = iota + 1 // nothing arrives, and the caller hears nothing
-	ReplyLost                   // the request is served, and the caller hears nothing
-	RequestLate                 // it arrives later, also when the caller has gone
+	RequestLost Kind = iota + 1 // nothing arrives, and the caller gets no reply
+	ReplyLost                   // the request is executed, and the caller gets no reply
+	RequestLate                 // it arrives later, also after the caller has given up
 	ReplyLate
 	Repeated    // it arrives twice, the second time later; the caller gets the first reply
-	Frozen      // nothing of this client moves for a while; then all goes on
+	Frozen      // nothing of this client moves for a while; then everything continues
 	Unavailable // driver.ErrUnavailable, and nothing arrives
 	WakeLost    // a watch stays silent though there is news
-	WakeFalse   // a watch is ready though there is none
-	CutOff      // by command only: all that is sent in a direction is lost
+	WakeFalse   // a watch is ready though there is no news
+	CutOff      // by command only: everything sent in a direction is lost
 )
 
 func (k Kind) String() string {
@@ -44,7 +44,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// A Verb is a call that can be made to a store.
+// A Verb is the name of a call to a store.
 type Verb string
 
 // The verbs.
@@ -60,11 +60,11 @@ const (
 	Inspect  Verb = "inspect"
 )
 
-// A Fault is one misbehaviour, as it is told to Options.Observe.
+// A Fault is one fault, as reported to [Options.Observe].
 type Fault struct {
 	Client   string // Options.Name
 	Kind     Kind
-	Verb     Verb   // the call that met it; empty if it met the whole link
+	Verb     Verb   // the call that met it; empty if it affects the whole link
 	Key      string // of that call
 	From, To time.Time
 }

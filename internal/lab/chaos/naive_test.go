@@ -20,12 +20,12 @@ import (
 const (
 	ttl      = 2 * time.Second
 	margin   = 200 * time.Millisecond
-	place    = time.Second
+	queueTTL = time.Second
 	poll     = 300 * time.Millisecond
 	patience = 20 * time.Second
 )
 
-// A bug is what a naive client does wrong.
+// A bug is a mistake of a naive client.
 type bug string
 
 const (
@@ -34,25 +34,25 @@ const (
 	staleBreak       bug = "a late release goes by the key"
 	unknownIsGranted bug = "an unanswered acquire counts as a grant"
 	unknownIsRenewed bug = "an unanswered renewal counts as one"
-	neverTold        bug = "a loss is not told"
-	noPoll           bug = "only a wake-up makes a waiter ask again"
+	noLoss           bug = "a loss is not reported"
+	noPoll           bug = "a waiter retries only after a wake-up"
 	notHeldIsUntyped bug = "a release that was too late is some error"
 )
 
-// A naive client locks by the bare contract, over its own link.
+// A naive client locks with the bare contract of package driver, over its own link.
 type naive struct {
-	name string
-	kind string // mutex, rw, slots
-	bug  bug
-	link driver.Store
-	rec  *history.Recorder
-	reg  *history.Register
-	rng  *rand.Rand
-	turn int
+	name    string
+	kind    string // mutex, rw, slots
+	bug     bug
+	link    driver.Store
+	rec     *history.Recorder
+	reg     *history.Register
+	rng     *rand.Rand
+	tenures int
 }
 
-// run lets clients lock for a while over links that break, and then for a while over links
-// that do not, and returns what they did. Each call meets a fault with a chance.
+// run lets clients lock for a while over links with faults, and then for a while over links without
+// faults, and returns their history. Each call meets a fault by chance.
 func run(t *testing.T, seed uint64, kind string, b bug, chance map[chaos.Kind]float64) *history.History {
 	t.Helper()
 	var out *history.History
@@ -90,13 +90,13 @@ func run(t *testing.T, seed uint64, kind string, b bug, chance map[chaos.Kind]fl
 
 func (n *naive) random(d time.Duration) time.Duration { return time.Duration(n.rng.Int64N(int64(d))) }
 
-// once is one turn: acquire, work, release.
+// once runs one tenure: acquire, work, release.
 func (n *naive) once() {
 	time.Sleep(n.random(200 * time.Millisecond))
-	n.turn++
+	n.tenures++
 	r := driver.Request{
-		ID:     driver.ID{Key: "k", Owner: fmt.Sprintf("%s-%d", n.name, n.turn)},
-		Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, QueueTTL: place,
+		ID:     driver.ID{Key: "k", Owner: fmt.Sprintf("%s-%d", n.name, n.tenures)},
+		Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, QueueTTL: queueTTL,
 	}
 	switch {
 	case n.kind == "slots":
@@ -104,20 +104,20 @@ func (n *naive) once() {
 	case n.kind == "rw" && n.rng.IntN(3) > 0:
 		r.Weight = 1
 	}
-	h := n.rec.Ask(history.Want{Client: n.name, Key: r.Key, Weight: r.Weight, Limit: r.Limit, TTL: ttl})
+	h := n.rec.Acquire(history.Want{Client: n.name, Key: r.Key, Weight: r.Weight, Limit: r.Limit, TTL: ttl})
 	if until, ok := n.acquire(h, r); ok {
 		n.hold(h, r, until)
 	}
 }
 
-// acquire asks until it is granted, and withdraws when it has no patience left.
+// acquire retries until it is granted the claim. When its patience ends, it withdraws.
 func (n *naive) acquire(h *history.Hold, r driver.Request) (until time.Time, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	wake := driver.Watch(ctx, n.link, r.ID)
 	for ctx.Err() == nil {
 		began := time.Now()
-		res, err := n.ask(ctx, r)
+		res, err := n.try(ctx, r)
 		if n.bug == trustFromReply {
 			began = time.Now()
 		}
@@ -131,14 +131,14 @@ func (n *naive) acquire(h *history.Hold, r driver.Request) (until time.Time, ok 
 			return until, true
 		}
 		wait := poll
-		if res.Retry > 0 { // one in the way may end sooner
+		if res.Retry > 0 { // a claim that blocks the request may end sooner
 			wait = min(wait, res.Retry)
 		}
 		pause := time.After(wait)
 		switch {
-		case res.Granted: // there is no trust left of it: ask again
+		case res.Granted: // no trust in the grant is left: retry
 			continue
-		case !known: // ask again, as the same owner
+		case !known: // retry as the same owner
 		case err == nil:
 			h.Waiting()
 			if n.bug == noPoll {
@@ -159,7 +159,7 @@ func (n *naive) acquire(h *history.Hold, r driver.Request) (until time.Time, ok 
 	return until, false
 }
 
-func (n *naive) ask(ctx context.Context, r driver.Request) (driver.Result, error) {
+func (n *naive) try(ctx context.Context, r driver.Request) (driver.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, ttl)
 	defer cancel()
 	return n.link.Acquire(ctx, r)
@@ -167,13 +167,13 @@ func (n *naive) ask(ctx context.Context, r driver.Request) (driver.Result, error
 
 // hold works and renews until the work is done or trust ends.
 func (n *naive) hold(h *history.Hold, r driver.Request, until time.Time) {
-	lost, tell := context.WithCancel(context.Background())
-	defer tell()
+	lost, lose := context.WithCancel(context.Background())
+	defer lose()
 	timer := time.AfterFunc(time.Until(until), func() {
-		if n.bug != neverTold {
+		if n.bug != noLoss {
 			h.Lost()
 		}
-		tell()
+		lose()
 	})
 	defer timer.Stop()
 
@@ -181,9 +181,9 @@ func (n *naive) hold(h *history.Hold, r driver.Request, until time.Time) {
 		h.Update(n.reg, func() { time.Sleep(n.random(10 * time.Millisecond)) })
 	}
 	done := time.Now().Add(n.random(ttl))
-	if n.bug == unknownIsRenewed { // it takes several renewals in a row to show
+	if n.bug == unknownIsRenewed { // the bug shows only after several renewals in a row
 		done = done.Add(3 * ttl)
-	} else if n.rng.IntN(4) == 0 { // it does not renew, and works for as long as it may
+	} else if n.rng.IntN(4) == 0 { // it does not renew, and works as long as it may
 		<-lost.Done()
 	}
 	for time.Now().Before(done) && lost.Err() == nil {
@@ -200,7 +200,7 @@ func (n *naive) hold(h *history.Hold, r driver.Request, until time.Time) {
 	n.release(h, r.ID)
 }
 
-// renew asks for more time and returns the end of trust after it.
+// renew extends the claim and returns the new end of trust.
 func (n *naive) renew(lost context.Context, h *history.Hold, id driver.ID, until time.Time, timer *time.Timer) time.Time {
 	if lost.Err() != nil {
 		return until
@@ -224,8 +224,8 @@ func (n *naive) renew(lost context.Context, h *history.Hold, id driver.ID, until
 	return until
 }
 
-// release gives a claim or a place back, and reports whether it surely did. Nothing is recorded if h
-// is nil.
+// release releases a claim or a queue entry, and reports whether it certainly succeeded. Nothing is
+// recorded if h is nil.
 func (n *naive) release(h *history.Hold, id driver.ID) bool {
 	for range 3 {
 		ctx, cancel := context.WithTimeout(context.Background(), ttl/2)
@@ -255,24 +255,24 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// naiveRules are what a correct naive client keeps to: it asks every poll, one in front of it may
-// have left its place without a word, and a call may take a TTL to fail.
+// naiveRules are the rules that a correct naive client keeps. It retries every poll, a waiter in
+// front of it may have left its queue entry behind, and a call may take a TTL to fail.
 var naiveRules = history.Rules{
 	Stuck:    patience + 5*time.Second,
-	HandOver: 2*place + poll,
-	Takeover: margin + 2*place + poll,
-	Heal:     ttl + 2*place + poll,
+	HandOver: 2*queueTTL + poll,
+	Takeover: margin + 2*queueTTL + poll,
+	Heal:     ttl + 2*queueTTL + poll,
 	Min:      history.Minimums{Grants: 20, ContendedWaits: 10, FaultsOverHold: 1},
 }
 
-var seeds = flag.Uint64("seeds", 40, "how many histories of each kind TestNaive judges")
+var seeds = flag.Uint64("seeds", 40, "how many histories of each kind TestNaive checks")
 
 func TestNaive(t *testing.T) {
 	for _, kind := range []string{"mutex", "rw", "slots"} {
 		t.Run(kind, func(t *testing.T) {
 			var total history.Verdict
 			for seed := range *seeds {
-				v, err := history.Judge(run(t, seed, kind, none, all(0.03)), naiveRules, history.Search{Timeout: time.Minute})
+				v, err := history.Verify(run(t, seed, kind, none, all(0.03)), naiveRules, history.Search{Timeout: time.Minute})
 				if err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
@@ -290,7 +290,7 @@ func TestNaive(t *testing.T) {
 func TestNaive_bugs_are_flagged(t *testing.T) {
 	slow := map[chaos.Kind]float64{chaos.ReplyLate: 0.4}
 	deaf := map[chaos.Kind]float64{chaos.RequestLost: 0.5}
-	search := history.Search{Timeout: 2 * time.Second} // a broken history may take the model long
+	search := history.Search{Timeout: 2 * time.Second} // the model may take long for a broken history
 	for _, c := range []struct {
 		bug    bug
 		kind   string
@@ -303,14 +303,14 @@ func TestNaive_bugs_are_flagged(t *testing.T) {
 		{unknownIsGranted, "mutex", all(0.06), []history.Invariant{history.I2, history.I3, history.Model}},
 		{unknownIsGranted, "rw", all(0.06), []history.Invariant{history.I2, history.I3, history.Model}},
 		{unknownIsRenewed, "mutex", deaf, []history.Invariant{history.I3, history.Model}},
-		{neverTold, "mutex", all(0.06), []history.Invariant{history.I4}},
+		{noLoss, "mutex", all(0.06), []history.Invariant{history.I4}},
 		{noPoll, "mutex", all(0.06), []history.Invariant{history.I6}},
 		{notHeldIsUntyped, "mutex", all(0.06), []history.Invariant{history.I10}},
 	} {
 		t.Run(c.kind+"/"+string(c.bug), func(t *testing.T) {
 			found := map[history.Invariant]int{}
 			for seed := range uint64(20) {
-				v, _ := history.Judge(run(t, seed, c.kind, c.bug, c.chance), naiveRules, search)
+				v, _ := history.Verify(run(t, seed, c.kind, c.bug, c.chance), naiveRules, search)
 				for i := range v.Count {
 					found[i]++
 				}

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// A Plan makes a link misbehave by chance. What a call meets depends on the seed, the name
-// of the link, the verb, and how many calls with this verb were made before: not on time,
-// nor on other links. The zero Plan does nothing.
+// A Plan makes a link produce faults by chance. The fault of a call depends on the seed, the name
+// of the link, the verb, and the number of earlier calls with this verb. It depends neither on time
+// nor on other links. The zero Plan produces no faults.
 type Plan struct {
 	Seed uint64
 
-	// Chance is how likely a call meets a fault of each kind, from 0 to 1; together at most
-	// 1. Those of WakeLost and WakeFalse are for each wake-up, and the latter for
-	// each watch too.
+	// Chance is the probability that a call meets a fault of each kind, from 0 to 1; together at
+	// most 1. The chances of WakeLost and WakeFalse are for each wake-up, and WakeFalse also for
+	// each watch.
 	Chance map[Kind]float64
 
-	// Delay is the longest that a fault lasts: the delay of a late or repeated request, how
-	// long a link is frozen, how long the caller of a lost one waits for its error. 0 means
+	// Delay is the longest duration of a fault: the delay of a late or repeated request, the time
+	// that a link is frozen, the time that the caller of a lost call waits for its error. 0 means
 	// one second.
 	Delay time.Duration
 
-	// Latency is the longest time that every request and every reply takes on its way. It is
-	// no fault.
+	// Latency is the longest time that each request and each reply takes on its way. It is no
+	// fault.
 	Latency time.Duration
 
-	// Calm ends the faults that long after the Store was made, so that a run can end
-	// well; the latency stays. 0 means that they never end.
+	// Calm ends the faults that long after the Store was created, so that a run can end well; the
+	// latency stays. 0 means that they never end.
 	Calm time.Duration
 }
 
@@ -37,7 +37,7 @@ var (
 	wakeKinds = []Kind{WakeLost, WakeFalse}
 )
 
-// check panics if the chances of a plan are none.
+// check panics if the chances of a plan are invalid.
 func (p *Plan) check() {
 	for _, kinds := range [][]Kind{callKinds, wakeKinds} {
 		sum := 0.0
@@ -53,13 +53,13 @@ func (p *Plan) check() {
 	}
 }
 
-// An Action is what happens to one call.
+// An Action is the fault of one call.
 type Action struct {
 	Kind Kind          // 0: nothing
-	For  time.Duration // how long it lasts; 0 for a lost one: until the ctx of the call ends
+	For  time.Duration // how long it lasts; 0 for a lost call: until its ctx ends
 }
 
-// A draw is an Action and the time of an ordinary trip.
+// A draw is an Action and the durations of an ordinary round trip.
 type draw struct {
 	Action
 	there, back time.Duration

@@ -7,8 +7,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Watch passes wake-ups on, but for those that are lost. On a link that is frozen, or
-// whose requests are cut, it gives nil, as a store does that cannot watch now.
+// Watch forwards wake-ups, except those that are lost. On a link that is frozen, or whose requests
+// are cut, it returns nil, like a store that cannot watch at the moment.
 func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	if !s.open() {
 		return nil
@@ -39,11 +39,11 @@ func (s *Store) open() bool {
 	return !s.closed && s.frozen == nil && time.Until(s.until) <= 0 && s.dirs&Requests == 0
 }
 
-// begins is what the draw of a false wake-up at the beginning of a watch is counted by, apart
-// from those at its wake-ups.
+// begins counts the draws of false wake-ups at the beginning of a watch, separately from the draws
+// at its wake-ups.
 const begins Verb = "watch begins"
 
-// relay takes wake-ups from one channel to the other until ctx ends.
+// relay forwards wake-ups from one channel to the other until ctx ends.
 func (s *Store) relay(ctx context.Context, key string, in <-chan driver.Wake, out chan<- driver.Wake) {
 	var untrue <-chan time.Time // ready when a false wake-up is due
 	if d := s.decide(begins, []Kind{WakeFalse}); d.Kind == WakeFalse {
@@ -51,18 +51,18 @@ func (s *Store) relay(ctx context.Context, key string, in <-chan driver.Wake, ou
 	}
 	for {
 		var met Kind
-		var told driver.Wake
+		var news driver.Wake
 		select {
 		case <-ctx.Done():
 			return
 		case <-untrue:
 			met, untrue = WakeFalse, nil
-		case told = <-in:
+		case news = <-in:
 			d := s.decide(Watch, wakeKinds)
 			if s.sleep(ctx, d.back) != nil {
 				return
 			}
-			if met = d.Kind; met == WakeFalse { // besides the true one, and later
+			if met = d.Kind; met == WakeFalse { // in addition to the true one, and later
 				met, untrue = 0, time.After(d.For)
 			}
 		}
@@ -71,17 +71,17 @@ func (s *Store) relay(ctx context.Context, key string, in <-chan driver.Wake, ou
 		}
 		if met != 0 {
 			now := time.Now()
-			s.tell(Fault{Kind: met, Verb: Watch, Key: key, From: now, To: now})
+			s.report(Fault{Kind: met, Verb: Watch, Key: key, From: now, To: now})
 		}
 		if met != WakeLost && s.cutOff(Wakes) == nil {
-			wake(out, told)
+			wake(out, news)
 		}
 	}
 }
 
-func wake(out chan<- driver.Wake, told driver.Wake) {
+func wake(out chan<- driver.Wake, news driver.Wake) {
 	select {
-	case out <- told:
-	default: // it is ready already
+	case out <- news:
+	default: // already ready
 	}
 }

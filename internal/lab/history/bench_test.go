@@ -12,14 +12,14 @@ func BenchmarkRecorder(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
-			h := r.Ask(Want{Client: "c", Key: "k"})
+			h := r.Acquire(Want{Client: "c", Key: "k"})
 			h.Granted(1, until)
 			h.Release().End(Done)
 		}
 	})
 }
 
-// long is a history of n correct holds in turn on one key, with a waiter each.
+// long returns a history of n correct holds in sequence on one key, with a waiter each.
 func long(n int) *History {
 	h := &History{}
 	var seq int64
@@ -50,7 +50,7 @@ func BenchmarkCheck(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(2*n), "ns/op-judged")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(2*n), "ns/op-checked")
 		})
 	}
 }
@@ -61,7 +61,7 @@ func BenchmarkModel(b *testing.B) {
 			h := long(n)
 			b.ResetTimer()
 			for b.Loop() {
-				if _, err := Judge(h, Rules{}, Search{}); err != nil {
+				if _, err := Verify(h, Rules{}, Search{}); err != nil {
 					b.Fatal(err)
 				}
 			}

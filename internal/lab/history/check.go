@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Check judges a history of any length in O(n log n).
+// Check checks a history of any length in O(n log n).
 func Check(h *History, rules Rules) *Verdict {
 	v := &Verdict{}
 	x, err := newIndex(h, rules, v)
@@ -32,7 +32,7 @@ func Check(h *History, rules Rules) *Verdict {
 	return v
 }
 
-// outcomes is I10, and counts.
+// outcomes checks I10, and counts.
 func (k *keyLog) outcomes(v *Verdict) {
 	for _, op := range k.ops {
 		if op.Outcome == Untyped {
@@ -52,7 +52,7 @@ func (k *keyLog) outcomes(v *Verdict) {
 	}
 }
 
-// overlaps is I3: a sweep over the spans with the sum of their weights.
+// overlaps checks I3: a sweep over the spans with the sum of their weights.
 func (k *keyLog) overlaps(v *Verdict) {
 	s := &sweep{weight: map[*hold]int64{}}
 	for _, h := range k.grants {
@@ -72,24 +72,24 @@ func (k *keyLog) overlaps(v *Verdict) {
 	}
 }
 
-// gaps works out how far apart rivals were.
+// gaps computes the time between rivals.
 func (k *keyLog) gaps(v *Verdict) {
 	rival := k.rivals((*hold).live)
 	for i, h := range k.grants {
 		next := rival[i]
-		if next == nil || !h.live() || len(h.lower) > 0 { // who was lowered may live beside the next
+		if next == nil || !h.live() || len(h.lower) > 0 { // a lowered hold may live together with the next
 			continue
 		}
-		over := time.Duration(math.MaxInt64)
+		ended := time.Duration(math.MaxInt64)
 		if h.until != 0 {
-			over = h.until
+			ended = h.until
 		}
-		for _, op := range []*Op{h.release, h.told, h.gone} {
+		for _, op := range []*Op{h.release, h.lost, h.gone} {
 			if op != nil {
-				over = min(over, op.Call.At)
+				ended = min(ended, op.Call.At)
 			}
 		}
-		if overlap := over - next.op.Return.At; v.Overlap == 0 || overlap > v.Overlap {
+		if overlap := ended - next.op.Return.At; v.Overlap == 0 || overlap > v.Overlap {
 			v.Overlap = overlap
 		}
 	}
@@ -97,12 +97,12 @@ func (k *keyLog) gaps(v *Verdict) {
 
 // A sweep is the state of overlaps at one position.
 type sweep struct {
-	weight map[*hold]int64 // of those in their span
+	weight map[*hold]int64 // of the holds in their span
 	used   int64
 	next   changes
 }
 
-// A change is the end of a span, or a weight that is lowered in it.
+// A change is the end of a span, or a lowered weight in it.
 type change struct {
 	at   int64
 	hold *hold
@@ -118,7 +118,7 @@ func (s *sweep) enter(h *hold) {
 	}
 }
 
-// leave makes the changes that come before a position.
+// leave applies the changes before a position.
 func (s *sweep) leave(at int64) {
 	for len(s.next) > 0 && s.next[0].at <= at {
 		c := heap.Pop(&s.next).(change)
@@ -135,8 +135,8 @@ func (s *sweep) leave(at int64) {
 	}
 }
 
-// limit is the highest limit of those in their span. The rule is the limit of the one that was
-// granted last, and the order of returns does not tell which one that was.
+// limit returns the highest limit of the holds in their span. The rule is the limit of the last
+// grant, and the order of returns does not show which one that was.
 func (s *sweep) limit(h *hold) int64 {
 	limit := h.op.Limit
 	if s.used > limit {
@@ -159,39 +159,39 @@ func (c *changes) Pop() any {
 	return last
 }
 
-// losses is I4: who was not told in time.
+// losses checks I4: the losses that were not reported in time.
 func (x *index) losses(k *keyLog, rules Rules, v *Verdict) {
 	rival := k.rivals(func(*hold) bool { return true })
 	for i, h := range k.grants {
 		if h.until == 0 {
 			continue
 		}
-		// A lease that was lost when its holder first looked is taken down with a trust that ended before the ask: nobody has trusted it,
-		// and its holder cannot be told before it has it.
+		// A lease that was lost when its holder first checked is recorded with a trust that ended
+		// before the acquire: the holder never trusted it, and cannot be notified before it has the
+		// lease.
 		unseen, ended := h.until <= h.op.Call.At, h.until
 		if unseen {
 			ended = h.op.Return.At
 		}
 		paused := x.awake(h.op.Client, ended) > ended
 		due := x.due(h.op.Client, ended, rules.Tolerance)
-		over := time.Duration(math.MaxInt64) // when the holder stopped, or was made to
-		for _, op := range []*Op{h.release, h.told, h.gone} {
+		stopped := time.Duration(math.MaxInt64) // when the holder stopped, or was stopped
+		for _, op := range []*Op{h.release, h.lost, h.gone} {
 			if op != nil {
-				over = min(over, op.Call.At)
+				stopped = min(stopped, op.Call.At)
 			}
 		}
 		next := rival[i]
 		switch {
-		case over > due && x.end > due:
-			v.add(I4, k.key, []*Op{h.op, h.told, h.release}, "trust ended at %v, and nobody told the holder by %v", ended, due)
-		case next != nil && next.op.Return.At < over && next.op.Return.At >= h.until && !paused && !unseen:
-			v.add(I4, k.key, []*Op{h.op, next.op, h.told, h.release}, "trust ended at %v, and a rival was granted before the holder was told", h.until)
+		case stopped > due && x.end > due:
+			v.add(I4, k.key, []*Op{h.op, h.lost, h.release}, "trust ended at %v, and the loss was not reported to the holder by %v", ended, due)
+		case next != nil && next.op.Return.At < stopped && next.op.Return.At >= h.until && !paused && !unseen:
+			v.add(I4, k.key, []*Op{h.op, next.op, h.lost, h.release}, "trust ended at %v, and a rival was granted before the loss was reported to the holder", h.until)
 		}
 	}
 }
 
-// rivals gives for each grant the next one that cannot live beside it, of those that
-// count, or nil.
+// rivals returns for each grant the next counted grant that conflicts with it, or nil.
 func (k *keyLog) rivals(counts func(*hold) bool) []*hold {
 	out := make([]*hold, len(k.grants))
 	var any, whole *hold
@@ -210,7 +210,7 @@ func (k *keyLog) rivals(counts func(*hold) bool) []*hold {
 	return out
 }
 
-// awake is t, or the end of the pause that a client is in at t.
+// awake returns t, or the end of the pause that a client is in at t.
 func (x *index) awake(client string, t time.Duration) time.Duration {
 	p := x.pauses[client]
 	i := sort.Search(len(p), func(i int) bool { return p[i].from > t })
@@ -220,7 +220,7 @@ func (x *index) awake(client string, t time.Duration) time.Duration {
 	return t
 }
 
-// due is when a client has run for d since t. The time that it was paused does not count.
+// due returns when a client has run for d since t. The time of its pauses does not count.
 func (x *index) due(client string, t, d time.Duration) time.Duration {
 	t = x.awake(client, t)
 	all := x.pauses[client]
@@ -234,7 +234,7 @@ func (x *index) due(client string, t, d time.Duration) time.Duration {
 	return t + d
 }
 
-// minimums is M38: whether anything was tested.
+// minimums checks M38: whether anything was tested.
 func (x *index) minimums(m Minimums, v *Verdict) {
 	v.FaultsOverHold = x.faultsOverHold()
 	short := func(got, want int, what string) {
@@ -248,8 +248,8 @@ func (x *index) minimums(m Minimums, v *Verdict) {
 }
 
 func (x *index) faultsOverHold() (n int) {
-	// For each client its spans by start, and the latest end of them up to each. The empty
-	// client is all of them.
+	// For each client its spans by start, and the latest end of them up to each. The empty client
+	// is all of them.
 	type spans struct{ starts, ends []time.Duration }
 	by := map[string]*spans{"": {}}
 	var all []*hold
@@ -285,7 +285,7 @@ func (x *index) faultsOverHold() (n int) {
 	return n
 }
 
-// time is that of the event at or after a position.
+// time returns the time of the event at or after a position.
 func (x *index) time(at int64) time.Duration {
 	if i := at / 2; i < int64(len(x.at)) {
 		return x.at[i]

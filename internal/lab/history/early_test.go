@@ -7,8 +7,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// spansOf makes a history of exclusive holds of one key: from the grant to the end of trust, in seconds, and whether the release,
-// half a second before that, found the claim gone.
+// spansOf returns a history of exclusive holds of one key: from the grant to the end of trust, in
+// seconds, and whether the release, half a second before that, found the claim gone.
 func spansOf(holds ...[3]int) *History {
 	h := &History{End: time.Minute}
 	var seq int64
@@ -33,8 +33,9 @@ func spansOf(holds ...[3]int) *History {
 	return Merge(h)
 }
 
-// A claim that is gone before its time is a violation, unless claims may end early; two holders always are.
-func TestJudge_early(t *testing.T) {
+// A claim that is gone before its time is a violation, unless claims may end early. Two holders are
+// always a violation.
+func TestVerify_early(t *testing.T) {
 	for name, tt := range map[string]struct {
 		h           *History
 		strict, not int // I3, I9 and model
@@ -45,7 +46,7 @@ func TestJudge_early(t *testing.T) {
 		"two, and the first one": {spansOf([3]int{1, 5, 1}, [3]int{3, 7, 0}), 3, 1},
 	} {
 		for early, want := range map[bool]int{false: tt.strict, true: tt.not} {
-			v, _ := Judge(tt.h, Rules{Early: early}, Search{})
+			v, _ := Verify(tt.h, Rules{Early: early}, Search{})
 			if got := v.Count[I3] + v.Count[I9] + v.Count[Model]; got != want {
 				t.Errorf("%s, early %v: %v", name, early, v.Count)
 			}

@@ -12,10 +12,10 @@ import (
 type high struct {
 	at int64
 	n  uint64
-	op *Op // whose it is
+	op *Op // the operation of the number
 }
 
-// highs is a list of them, in order.
+// highs is a list of highs, in order.
 type highs []high
 
 // push adds a number at a position that is not before the last one.
@@ -35,12 +35,12 @@ func (s highs) before(at int64) high {
 	return s[i-1]
 }
 
-// fences is I2. A grant must have a higher fence than each that was surely made before it and
-// surely had ended. One of two grants had, if
+// fences checks I2. A grant must have a higher fence than each grant that was certainly made before
+// it and had certainly ended. That holds for one of two grants if
 //
 //   - it returned before the other was called, and either is whole;
-//   - it returned before the other did, either is whole and both have a span. If it had been made
-//     after the other, that one would have been over before it returned;
+//   - it returned before the other did, either is whole and both have a span. If it had been
+//     made after the other, the other would have ended before it returned;
 //   - its release returned before the other was called.
 func (k *keyLog) fences(v *Verdict) {
 	var called, calledWhole, lived, livedWhole, ended highs
@@ -87,7 +87,7 @@ func (k *keyLog) fences(v *Verdict) {
 	k.unique(v)
 }
 
-// unique makes sure that no whole grant shares its fence.
+// unique checks that no whole grant shares its fence.
 func (k *keyLog) unique(v *Verdict) {
 	seen := map[uint64]*hold{}
 	for _, h := range k.grants {
@@ -101,7 +101,8 @@ func (k *keyLog) unique(v *Verdict) {
 	}
 }
 
-// registers is I1: the order of fences in what registers took, and updates they lost.
+// registers checks I1: the order of fences in the writes that registers accepted, and the updates
+// that they lost.
 func (k *keyLog) registers(v *Verdict) {
 	byName := map[string][]*Op{}
 	for _, op := range k.writes {
@@ -123,7 +124,7 @@ func (k *keyLog) registers(v *Verdict) {
 		owner := map[uint64]*Op{}
 		for _, op := range ops {
 			if o := taken.before(pos(op.Call)); o.n > op.Fence {
-				v.add(I1, k.key, []*Op{o.op, op}, "register %q took fence %d after fence %d", op.What, op.Fence, o.n)
+				v.add(I1, k.key, []*Op{o.op, op}, "register %q accepted fence %d after fence %d", op.What, op.Fence, o.n)
 			}
 			taken = taken.push(pos(op.Return), op.Fence, op)
 			if o := owner[op.Fence]; o != nil && o.Hold != op.Hold {
@@ -134,8 +135,8 @@ func (k *keyLog) registers(v *Verdict) {
 	}
 }
 
-// overwritten calls lost for each update whose value was read by nobody before the next one: two
-// that were made from the same value, or one made from an older value than was acknowledged
+// overwritten calls lost for each update that was overwritten before its value was read: two
+// updates that were made from the same value, or one made from an older value than was acknowledged
 // before it.
 func overwritten(ops []*Op, lost func(a, b *Op)) {
 	from := map[uint64]*Op{}

@@ -2,7 +2,7 @@ package history
 
 import "testing"
 
-// A waiter whose process is gone waits no longer: a key that nobody else wants may stay free.
+// A waiter whose process is gone waits no longer: a key without other waiters may stay free.
 func TestCheck_gone_waiter(t *testing.T) {
 	held := grant(1, 10, 10, 128, 1000)
 	waiter := op(Acquire, Pending, 2, 20, 0).waiting(30).weighing(1, 9)

@@ -15,10 +15,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patient is a search that ends, however slow the machine is: the longest of these takes some seconds on an idle one.
+// patient is a search that ends, however slow the machine is: the longest of these takes some
+// seconds on an idle machine.
 var patient = Search{Timeout: 10 * time.Minute}
 
-// simRules are what a correct simulation keeps to.
+// simRules are the rules that a correct simulation keeps.
 var simRules = Rules{
 	Stuck:    20 * time.Second,
 	HandOver: time.Second,
@@ -27,7 +28,7 @@ var simRules = Rules{
 	Min:      Minimums{Grants: 40, ContendedWaits: 10},
 }
 
-func TestJudge_no_false_alarm(t *testing.T) {
+func TestVerify_no_false_alarm(t *testing.T) {
 	t.Parallel()
 	runs := uint64(80)
 	if testing.Short() {
@@ -36,7 +37,7 @@ func TestJudge_no_false_alarm(t *testing.T) {
 	var total Verdict
 	for _, kind := range []string{"mutex", "rw", "slots"} {
 		for seed := range runs {
-			v, err := Judge(simulate(t, seed, kind, none, 5, 20), simRules, patient)
+			v, err := Verify(simulate(t, seed, kind, none, 5, 20), simRules, patient)
 			if err != nil {
 				t.Fatalf("%s, seed %d: %v", kind, seed, err)
 			}
@@ -52,25 +53,25 @@ func TestJudge_no_false_alarm(t *testing.T) {
 		t.Error("the simulation is too kind")
 	}
 	if total.LostPlain == 0 {
-		t.Error("a register without fences must lose updates when holders are stopped")
+		t.Error("a register without fences must lose updates when holders are paused")
 	}
 }
 
-// Contended histories are what the search could blow up on. A bound on real time would be
-// flaky, so the cost is only told; the timeout of the search is the bound.
-func TestJudge_contended(t *testing.T) {
+// The search could take exponential time on contended histories. A bound on real time would be
+// flaky, so the cost is only logged; the timeout of the search is the bound.
+func TestVerify_contended(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ clients, rounds int }{{5, 60}, {10, 60}, {20, 100}} {
 		for _, kind := range []string{"mutex", "rw", "slots"} {
 			h := simulate(t, 7, kind, none, c.clients, c.rounds)
 			rules := simRules
-			rules.Stuck = 0 // patience is 10 s, and the line is not fair
+			rules.Stuck = 0 // patience is 10 s, and the queue is not fair
 			began := time.Now()
 			if err := Check(h, rules).Err(); err != nil {
 				t.Errorf("%s, %d clients: %v", kind, c.clients, err)
 			}
 			checked := time.Now()
-			if _, err := Judge(h, rules, patient); err != nil {
+			if _, err := Verify(h, rules, patient); err != nil {
 				t.Errorf("%s, %d clients: %v", kind, c.clients, err)
 			}
 			t.Logf("%s: %d clients, %d operations: check %v, check and search %v",
@@ -79,7 +80,7 @@ func TestJudge_contended(t *testing.T) {
 	}
 }
 
-func TestJudge_flags_each_bug(t *testing.T) {
+func TestVerify_flags_each_bug(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		bug  bug
@@ -92,8 +93,8 @@ func TestJudge_flags_each_bug(t *testing.T) {
 		{fenceReset, "slots", []Invariant{I2, Model}},
 		{renewIgnored, "mutex", []Invariant{I3, Model}},
 		{trustFromReply, "mutex", []Invariant{I3, Model}},
-		{toldLate, "mutex", []Invariant{I4}},
-		{neverTold, "mutex", []Invariant{I4}},
+		{reportedLate, "mutex", []Invariant{I4}},
+		{notReported, "mutex", []Invariant{I4}},
 		{saysHeld, "mutex", []Invariant{I4}},
 		{oneTooMany, "slots", []Invariant{I3, Model}},
 		{writerWithReader, "rw", []Invariant{I3, Model}},
@@ -114,7 +115,7 @@ func TestJudge_flags_each_bug(t *testing.T) {
 			}
 			flagged := 0
 			for seed := range uint64(10) {
-				v, err := Judge(simulate(t, seed, c.kind, c.bug, 5, 20), simRules, Search{})
+				v, err := Verify(simulate(t, seed, c.kind, c.bug, 5, 20), simRules, Search{})
 				if err != nil {
 					flagged++
 				}
@@ -130,16 +131,16 @@ func TestJudge_flags_each_bug(t *testing.T) {
 	}
 }
 
-func TestJudge_empty_proves_nothing(t *testing.T) {
+func TestVerify_empty_proves_nothing(t *testing.T) {
 	if v := Check(&History{}, Rules{}); v.Count[Minimum] != 2 {
 		t.Error("an empty history has grants, or waits")
 	}
 	r := New()
-	r.Ask(Want{Client: "a", Key: "k"}).Granted(1, time.Time{})
+	r.Acquire(Want{Client: "a", Key: "k"}).Granted(1, time.Time{})
 	if v := Check(r.History(), Rules{}); v.Count[Minimum] == 0 {
 		t.Error("a history without contention passes")
 	}
-	w := r.Ask(Want{Client: "b", Key: "k"})
+	w := r.Acquire(Want{Client: "b", Key: "k"})
 	w.Waiting()
 	w.Ended(Refused)
 	if err := Check(r.History(), Rules{}).Err(); err != nil {
@@ -150,7 +151,7 @@ func TestJudge_empty_proves_nothing(t *testing.T) {
 	}
 	r.Fault("b", "cut", time.Now(), time.Now()) // b holds nothing
 	if v := Check(r.History(), Rules{Min: Minimums{FaultsOverHold: 1}}); v.Count[Minimum] != 1 {
-		t.Error("a fault of somebody else counts")
+		t.Error("a fault of another client counts")
 	}
 	r.Fault("a", "cut", time.Now(), time.Now())
 	if v := Check(r.History(), Rules{Min: Minimums{FaultsOverHold: 1}}); v.Err() != nil {
@@ -158,18 +159,18 @@ func TestJudge_empty_proves_nothing(t *testing.T) {
 	}
 }
 
-func TestJudge_timeout_is_a_failure(t *testing.T) {
+func TestVerify_timeout_is_a_failure(t *testing.T) {
 	h := simulate(t, 1, "mutex", none, 10, 300) // a third of a second's search: a short one may end before the timer is looked at
-	v, err := Judge(h, simRules, Search{Timeout: 1})
+	v, err := Verify(h, simRules, Search{Timeout: 1})
 	if err == nil || v.Count[Model] == 0 {
 		t.Errorf("a search that did not end passes: %v", err)
 	}
 }
 
-func TestJudge_writes_what_failed(t *testing.T) {
+func TestVerify_writes_what_failed(t *testing.T) {
 	dir := t.TempDir()
 	h := simulate(t, 1, "mutex", doubleGrant, 5, 20)
-	_, err := Judge(h, simRules, Search{Dir: dir, Name: "seed1"})
+	_, err := Verify(h, simRules, Search{Dir: dir, Name: "seed1"})
 	var f *Failure
 	if !errors.As(err, &f) || len(f.Files) != 2 {
 		t.Fatalf("%v, want a Failure with 2 files", err)
@@ -177,7 +178,7 @@ func TestJudge_writes_what_failed(t *testing.T) {
 	key := h.Ops[0].Key
 	page, _ := os.ReadFile(filepath.Join(dir, PictureName("seed1", key)))
 	if !strings.Contains(string(page), "<title>seed1 "+key+"</title>") {
-		t.Error("the picture does not say of which key and seed it is")
+		t.Error("the picture does not name its key and seed")
 	}
 	for _, file := range f.Files {
 		if !strings.Contains(err.Error(), file) {
@@ -194,7 +195,7 @@ func TestJudge_writes_what_failed(t *testing.T) {
 	defer file.Close()
 	back, err := ReadJSON(file)
 	if err != nil || !reflect.DeepEqual(h, back) {
-		t.Errorf("what was read is not what was written: %v", err)
+		t.Errorf("the history that was read differs from the one that was written: %v", err)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A History is what was recorded: operations in the order of their calls, and the
-// time at which recording ended.
+// A History is a recorded run: operations in the order of their calls, and the time at which
+// recording ended.
 type History struct {
 	Ops []Op
 	End time.Duration
@@ -21,36 +21,36 @@ const never = math.MaxInt64
 
 // An index is a history sorted by key and hold.
 //
-// Events and ends of trust are compared by position: an event with number n stands at
-// 2n+1, the end of trust just before the first event that is not earlier. So trust that
-// ends in the very instant in which another is granted is over.
+// Events and ends of trust are compared by position: an event with number n is at 2n+1, the end of
+// trust just before the first event that is not earlier. Trust that ends in the instant of another
+// grant has therefore ended before the grant.
 type index struct {
-	at     []time.Duration // of each event, by Seq
+	at     []time.Duration // the time of each event, by Seq
 	end    time.Duration
 	early  bool               // Rules.Early
 	keys   []*keyLog          // in order of first use
 	faults []*Op              // in order of their beginning
-	heals  []time.Duration    // for each of them, when it and all before it were over
+	heals  []time.Duration    // for each fault: when it and all before it had ended
 	pauses map[string][]pause // by client, in order, more than Rules.Gap apart
 }
 
-// A keyLog is all that happened on one key.
+// A keyLog contains all operations on one key.
 type keyLog struct {
 	key    string
 	ops    []*Op   // in order of calls
-	holds  []*hold // every acquire, whatever became of it, in order of calls
+	holds  []*hold // every acquire, whatever its outcome, in order of calls
 	grants []*hold // the granted ones in order of their returns
 	writes []*Op
 }
 
-// A hold is an acquire and what became of it.
+// A hold is an acquire and the operations that follow it.
 type hold struct {
 	op      *Op           // the acquire
 	until   time.Duration // the end of trust after all renewals; 0: none
-	release *Op           // the first one called
-	ended   *Op           // the first release or renewal that returned with the claim surely ended
-	freeing *Op           // the first release that may have worked
-	told    *Op           // Lost
+	release *Op           // the first release that was called
+	ended   *Op           // the first release or renewal whose return shows that the claim had ended
+	freeing *Op           // the first release that may have succeeded
+	lost    *Op           // Lost
 	gone    *Op
 	lower   []*Op
 	start   int64 // the span, by position
@@ -60,10 +60,10 @@ type hold struct {
 // live reports whether the hold ever had a span.
 func (h *hold) live() bool { return h.start < h.stop }
 
-// pos is the position of an event.
+// pos returns the position of an event.
 func pos(s Stamp) int64 { return 2*s.Seq + 1 }
 
-// before is the position of a time: before all events that are not earlier.
+// before returns the position of a time: before all events that are not earlier.
 func (x *index) before(t time.Duration) int64 {
 	if t == 0 {
 		return never
@@ -71,8 +71,7 @@ func (x *index) before(t time.Duration) int64 {
 	return 2 * int64(sort.Search(len(x.at), func(i int) bool { return i > 0 && x.at[i] >= t }))
 }
 
-// newIndex sorts a history. Violations that are seen on the way, of one hold on its own,
-// are added to v.
+// newIndex sorts a history. It adds to v the violations that concern one hold alone.
 func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
 	x := &index{end: h.End, early: rules.Early, pauses: map[string][]pause{}}
 	if err := x.order(h.Ops); err != nil {
@@ -111,11 +110,11 @@ func newIndex(h *History, rules Rules, v *Verdict) (*index, error) {
 	return x, nil
 }
 
-// A pause is a time in which a client did nothing.
+// A pause is a time in which a client did not run.
 type pause struct{ from, to time.Duration }
 
-// trouble collects the faults, and the pauses among them. Pauses that are no further apart than gap
-// are one.
+// trouble collects the faults, and the pauses among them. Pauses that are at most gap apart are
+// merged.
 func (x *index) trouble(ops []Op, gap time.Duration) {
 	for i := range ops {
 		if ops[i].Kind == Fault {
@@ -139,7 +138,7 @@ func (x *index) trouble(ops []Op, gap time.Duration) {
 	}
 }
 
-// order collects the times of all events and makes sure that numbers and times agree.
+// order collects the times of all events and checks that numbers and times agree.
 func (x *index) order(ops []Op) error {
 	var last int64
 	for i := range ops {
@@ -163,7 +162,7 @@ func (x *index) order(ops []Op) error {
 	}
 	for i := 1; i < len(x.at); i++ {
 		if !seen[i] {
-			x.at[i] = x.at[i-1] // an event nobody kept
+			x.at[i] = x.at[i-1] // an event that was not kept
 		} else if x.at[i] < x.at[i-1] {
 			return fmt.Errorf("event %d is at %v, after one at %v", i, x.at[i], x.at[i-1])
 		}
@@ -171,18 +170,18 @@ func (x *index) order(ops []Op) error {
 	return nil
 }
 
-// follow takes in an operation on a hold.
+// follow adds an operation to its hold.
 func (x *index) follow(h *hold, op *Op, k *keyLog, rules Rules, v *Verdict) {
 	if !rules.Early && op.Outcome == NotHeld && h.op.Outcome == Granted && h.ended == nil && h.freeing == nil && op.Return.At < h.until {
 		v.add(I9, k.key, []*Op{h.op, op}, "a claim was gone before its trust ended, and its owner had not released it")
 	}
-	// What a client learned before a pause it may take down after it.
+	// A client may record after a pause a fact that it learned before the pause.
 	late := h.until != 0 && op.Return.At > x.due(op.Client, h.until, rules.Tolerance)
 	switch op.Kind {
 	case Renew:
 		if op.Outcome == Done && op.Until != 0 {
-			if late || h.told != nil && op.Return.At > h.told.Call.At {
-				v.add(I4, k.key, []*Op{h.op, h.told, op}, "trust came back after it had ended")
+			if late || h.lost != nil && op.Return.At > h.lost.Call.At {
+				v.add(I4, k.key, []*Op{h.op, h.lost, op}, "trust came back after it had ended")
 			}
 			h.until = op.Until
 		}
@@ -198,8 +197,8 @@ func (x *index) follow(h *hold, op *Op, k *keyLog, rules Rules, v *Verdict) {
 			h.lower = append(h.lower, op)
 		}
 	case Lost:
-		if h.told == nil {
-			h.told = op
+		if h.lost == nil {
+			h.lost = op
 		}
 	case Gone:
 		if h.gone == nil {
@@ -207,7 +206,7 @@ func (x *index) follow(h *hold, op *Op, k *keyLog, rules Rules, v *Verdict) {
 		}
 	case Trust:
 		if late {
-			v.add(I4, k.key, []*Op{h.op, op}, "a lease said that it was held %v after its trust ended", op.Return.At-h.until)
+			v.add(I4, k.key, []*Op{h.op, op}, "a lease reported that it was held %v after its trust ended", op.Return.At-h.until)
 		}
 	case Write, Plain:
 		k.writes = append(k.writes, op)
@@ -217,7 +216,7 @@ func (x *index) follow(h *hold, op *Op, k *keyLog, rules Rules, v *Verdict) {
 	}
 }
 
-// finish works out the spans of a key.
+// finish computes the spans of a key.
 func (x *index) finish(k *keyLog) {
 	for _, h := range k.holds {
 		if h.op.Outcome != Granted {
@@ -225,7 +224,7 @@ func (x *index) finish(k *keyLog) {
 		}
 		k.grants = append(k.grants, h)
 		h.start, h.stop = pos(h.op.Return), x.before(h.until)
-		for _, op := range []*Op{h.release, h.told, h.gone} {
+		for _, op := range []*Op{h.release, h.lost, h.gone} {
 			if op != nil {
 				h.stop = min(h.stop, pos(op.Call))
 			}

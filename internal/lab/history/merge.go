@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Merge makes one history of several that were recorded with clocks that read the same: by
-// recorders in several processes of one host. Events are put in the order of their times. Those
-// of one history that share a time stay in order.
+// Merge combines several histories that were recorded with the same clock: by recorders in several
+// processes of one host. Events are sorted by their times. Events of one history that share a time
+// stay in order.
 func Merge(parts ...*History) *History {
 	out := &History{}
 	var from []int // for each operation, its part

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// two lets two processes with recorders of one clock hold a key in turn, or at once.
+// two lets two processes with recorders of one clock hold a key one after the other, or at once.
 func two(t *testing.T, together bool) (a, b *History) {
 	synctest.Test(t, func(*testing.T) {
 		start := time.Now()
-		time.Sleep(time.Second) // the recorders are made later than their clock began
+		time.Sleep(time.Second) // the recorders are created later than their clock began
 		ra, rb := NewSince(start, nil), NewSince(start, nil)
-		ha := ra.Ask(Want{Client: "a", Key: "k"})
+		ha := ra.Acquire(Want{Client: "a", Key: "k"})
 		ha.Granted(1, time.Now().Add(time.Minute))
-		hb := rb.Ask(Want{Client: "b", Key: "k"})
+		hb := rb.Acquire(Want{Client: "b", Key: "k"})
 		hb.Waiting()
 		time.Sleep(time.Second)
 		if together {
@@ -38,7 +38,7 @@ func TestMerge(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		a, b := two(t, together)
 		for _, h := range []*History{Merge(a, b), Merge(b, a)} {
-			v, err := Judge(h, Rules{}, Search{})
+			v, err := Verify(h, Rules{}, Search{})
 			if (err != nil) != together {
 				t.Errorf("together %v: %v", together, err)
 			}
@@ -49,11 +49,11 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// Whoever was told of each change knows as much as the recorder.
-func TestRecorder_tells(t *testing.T) {
-	told := map[int]Op{}
-	r := NewSince(time.Now(), func(n int, op Op) { told[n] = op })
-	h := r.Ask(Want{Client: "a", Key: "k"})
+// The reports of all changes contain as much as the recorder.
+func TestRecorder_reports(t *testing.T) {
+	reported := map[int]Op{}
+	r := NewSince(time.Now(), func(n int, op Op) { reported[n] = op })
+	h := r.Acquire(Want{Client: "a", Key: "k"})
 	h.Waiting()
 	h.Granted(1, time.Now().Add(time.Minute))
 	renewal := h.Renew()
@@ -62,25 +62,26 @@ func TestRecorder_tells(t *testing.T) {
 	r.Fault("a", "cut", time.Now(), time.Now())
 
 	ops := r.History().Ops
-	if len(told) != len(ops) {
-		t.Fatalf("%d were told of %d", len(told), len(ops))
+	if len(reported) != len(ops) {
+		t.Fatalf("%d of %d operations were reported", len(reported), len(ops))
 	}
-	for i, n := range slices.Sorted(maps.Keys(told)) {
-		if told[n] != ops[i] {
-			t.Errorf("told %v of %v", told[n], ops[i])
+	for i, n := range slices.Sorted(maps.Keys(reported)) {
+		if reported[n] != ops[i] {
+			t.Errorf("reported %v, want %v", reported[n], ops[i])
 		}
 	}
 }
 
-// What was learned before a pause and taken down after it is not late; what was learned after it is.
+// A fact that was learned before a pause and recorded after it is not late. A fact that was learned
+// after the pause is late.
 func TestCheck_lateByAPause(t *testing.T) {
 	for _, paused := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			r := New()
-			w := r.Ask(Want{Client: "b", Key: "other"})
+			w := r.Acquire(Want{Client: "b", Key: "other"})
 			w.Waiting()
 			w.Ended(Refused)
-			h := r.Ask(Want{Client: "a", Key: "k"})
+			h := r.Acquire(Want{Client: "a", Key: "k"})
 			h.Granted(1, time.Now().Add(time.Second))
 			if paused {
 				now := time.Now()
@@ -97,15 +98,16 @@ func TestCheck_lateByAPause(t *testing.T) {
 	}
 }
 
-// A store may end the claim of a process that died, before its TTL is over; that of a living one it may not.
-func TestJudge_gone(t *testing.T) {
+// A store may end the claim of a process that died before its TTL has passed. It may not end the
+// claim of a live process.
+func TestVerify_gone(t *testing.T) {
 	for _, gone := range []bool{true, false} {
 		var h *History
 		synctest.Test(t, func(*testing.T) {
 			r := New()
-			dead := r.Ask(Want{Client: "a", Key: "k"})
+			dead := r.Acquire(Want{Client: "a", Key: "k"})
 			dead.Granted(1, time.Now().Add(time.Minute))
-			next := r.Ask(Want{Client: "b", Key: "k"})
+			next := r.Acquire(Want{Client: "b", Key: "k"})
 			next.Waiting()
 			time.Sleep(time.Second)
 			if gone {
@@ -115,7 +117,7 @@ func TestJudge_gone(t *testing.T) {
 			next.Release().End(Done)
 			h = r.History()
 		})
-		if v, err := Judge(h, Rules{}, Search{}); (err == nil) != gone || (v.Count[Model] == 0) != gone {
+		if v, err := Verify(h, Rules{}, Search{}); (err == nil) != gone || (v.Count[Model] == 0) != gone {
 			t.Errorf("gone %v: %v", gone, err)
 		}
 	}

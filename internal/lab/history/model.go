@@ -9,15 +9,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The model is a lock: those who hold it, and the highest fence of those who did.
+// The model is a lock: its holders, and the highest fence of its former holders.
 //
-// Each hold gives it two operations: its acquire, and its end. The end is one that nobody need
-// have called: a claim may run out at any time after the end of its holder's trust. So a grant
-// to a rival before the end of trust, or of the release, fits nowhere. All else that is known
-// of a hold only says between which positions its end lies, and saying it there keeps the
-// search short.
+// Each hold contributes two operations to the model: its acquire, and its end. The end needs no
+// call: a claim may expire at any time after the end of its holder's trust. A grant to a rival
+// before the end of trust, or before the release, therefore fits nowhere in the order. All other
+// facts about a hold only limit the positions of its end. Stating them as limits keeps the search
+// short.
 
-// A step is what an input does.
+// A step is the effect of an input.
 type step uint8
 
 const (
@@ -30,13 +30,13 @@ const (
 // An input is an operation of the model.
 type input struct {
 	step step
-	op   *Op // where it comes from: an end, from the acquire
+	op   *Op // the source: for an end, the acquire
 }
 
-// A state is that of the model's lock.
+// A state is the state of the model's lock.
 type state struct {
 	holders []holder // in order of hold
-	ended   uint64   // the highest fence of those who are not holders any more
+	ended   uint64   // the highest fence of the former holders
 }
 
 type holder struct {
@@ -62,8 +62,8 @@ func lockModel() porcupine.Model {
 	}
 }
 
-// operations are those of a key that the model judges. Refusals say nothing: see the package
-// comment. Neither does an acquire without an answer, while refusals are believed: it could
+// operations returns the operations of a key for the model. Refusals are left out: see the package
+// comment. An acquire without an answer is left out too, while refusals are accepted: it could
 // always have come last.
 func (x *index) operations(k *keyLog) []porcupine.Operation {
 	clients := map[string]int{}
@@ -96,11 +96,11 @@ func (x *index) operations(k *keyLog) []porcupine.Operation {
 	return out
 }
 
-// ending returns between which positions a claim ended: not before its holder let it go, ceased
-// to trust it or died, and not after the holder, or a rival, could tell. Some stores end the claims
-// of the dead at once, which harms nobody. A release that comes later
-// proves nothing by being done: a copy of the acquire that was late on its way may have brought
-// a claim or a place of the same owner back, which harms nobody.
+// ending returns the positions between which a claim ended: not before its holder released it,
+// stopped trusting it or died, and not after the holder, or a rival, could know of the end. Some
+// stores end the claims of the dead at once, which does no harm. A release that comes later proves
+// nothing by its success: a late copy of the acquire may have created another claim or queue entry
+// of the same owner, which does no harm.
 func (x *index) ending(k *keyLog, h *hold) (from, to int64) {
 	from = x.before(h.until)
 	if h.freeing != nil {
@@ -119,8 +119,8 @@ func (x *index) ending(k *keyLog, h *hold) (from, to int64) {
 	return from, to
 }
 
-// cleared is a position by which a hold had surely ended, if it is not before a given one: the
-// return of the next rival that had a span.
+// cleared returns a position, not before from, by which a hold had certainly ended: the return of
+// the next rival that had a span.
 func (x *index) cleared(k *keyLog, h *hold, from int64) int64 {
 	i, _ := slices.BinarySearchFunc(k.grants, max(from, h.start+1), func(g *hold, at int64) int {
 		return cmp.Compare(g.start, at)

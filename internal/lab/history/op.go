@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A Kind is what an operation is.
+// A Kind is the kind of an operation.
 type Kind uint8
 
 // The kinds.
@@ -18,11 +18,11 @@ const (
 	Renew        // the trust of a hold is extended, or shortened
 	Lower        // the weight of a hold is lowered
 	Release
-	Lost  // the holder was told that the lease is lost
-	Gone  // the holder's process ended: nobody is left to tell
-	Trust // the lease was asked and said that it is held
+	Lost  // the loss was reported to the holder
+	Gone  // the holder's process ended: it cannot be notified
+	Trust // the lease reported that it is held
 	Write // to a register that compares fences
-	Plain // a write to a register that does not
+	Plain // a write to a register that does not compare fences
 	Fault
 )
 
@@ -38,11 +38,11 @@ const (
 	Unknown                // it may have had an effect, now or later
 	Done                   // Renew, Lower, Release, Trust, Write
 	NotHeld                // Renew, Lower, Release: the claim is not live
-	Untyped                // the caller could not tell which: always a violation
+	Untyped                // the caller could not determine the outcome: always a violation
 )
 
-// Answer is the outcome of a call to a driver.Store that is not an Acquire. An
-// Acquire that fails ends the same way.
+// Answer returns the outcome of a call to a [driver.Store] other than Acquire. A failed Acquire has
+// the same outcomes.
 func Answer(err error) Outcome {
 	switch {
 	case err == nil:
@@ -56,19 +56,19 @@ func Answer(err error) Outcome {
 	}
 }
 
-// A Stamp is when something happened. At one At, Seq tells what was first: in virtual
-// time much happens in the same instant.
+// A Stamp is the time of an event. Among events with the same At, Seq gives the order: in virtual
+// time many events share one instant.
 type Stamp struct {
-	At  time.Duration `json:"at"`            // since the recorder was made
+	At  time.Duration `json:"at"`            // since the recorder was created
 	Seq int64         `json:"seq,omitempty"` // rises with every event; 0: a time at which nothing was recorded
 }
 
-// An Op is one operation. Which fields are used depends on its Kind.
+// An Op is one operation. The fields that are used depend on its Kind.
 type Op struct {
 	Kind    Kind    `json:"op"`
 	Outcome Outcome `json:"outcome"`
 	Key     string  `json:"key,omitempty"`
-	Client  string  `json:"client,omitempty"` // whose hold it is; of a Fault: whom it met, empty: everybody
+	Client  string  `json:"client,omitempty"` // the owner of the hold; for a Fault: the client it affects, empty: all clients
 	Hold    int64   `json:"hold,omitempty"`   // number of the hold, from 1
 
 	Call   Stamp `json:"call"`
@@ -86,14 +86,14 @@ type Op struct {
 	Put  uint64 `json:"put,omitempty"`  // Write, Plain: the value written
 }
 
-// GivenUp is the What of an Acquire whose caller ended its context. What it has to undo is undone
-// behind it, so its outcome may be unknown though nothing went wrong.
+// GivenUp is the What of an Acquire whose caller ended its context. The library undoes the attempt
+// in the background, so the outcome may be unknown without a fault.
 const GivenUp = "given up"
 
-// whole reports whether a grant leaves room for nobody.
+// whole reports whether a grant leaves no capacity for others.
 func (o *Op) whole() bool { return o.Weight >= o.Limit }
 
-// String is one line for people.
+// String returns one line for readers.
 func (o *Op) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v..", o.Call.At)
@@ -133,16 +133,16 @@ var (
 func (k Kind) String() string    { return name(kinds[:], k) }
 func (o Outcome) String() string { return name(outcomes[:], o) }
 
-// MarshalText makes a Kind a word.
+// MarshalText encodes a Kind as a word.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// MarshalText makes an Outcome a word.
+// MarshalText encodes an Outcome as a word.
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the output of [Kind.MarshalText].
 func (k *Kind) UnmarshalText(b []byte) error { return parse(kinds[:], b, k) }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads the output of [Outcome.MarshalText].
 func (o *Outcome) UnmarshalText(b []byte) error { return parse(outcomes[:], b, o) }
 
 func name[T ~uint8](names []string, v T) string {

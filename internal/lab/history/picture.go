@@ -11,17 +11,17 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// drawn is how many operations a picture has at most: a browser takes long over more.
+// drawn is the largest number of operations in a picture: a browser is slow with more.
 const drawn = 3000
 
-// A Mark is what a client said of a key at a time, beside its operations.
+// A Mark is a note of a client about a key at a time, in addition to its operations.
 type Mark struct {
 	Client, Key, What string
 	At                time.Duration
 }
 
-// Picture writes what happened to a key as a page for people: a row for each client, and one for what met all of them. No order is searched
-// for, so it can be had of any history.
+// Picture writes the events of a key as an HTML page: a row for each client, and one for the faults
+// of all clients. It searches for no order, so it works for any history.
 func (h *History) Picture(w io.Writer, title, key string, marks []Mark) error {
 	var all []porcupine.Annotation
 	add := func(client, text, details, color string, from, to time.Duration) {
@@ -39,7 +39,7 @@ func (h *History) Picture(w io.Writer, title, key string, marks []Mark) error {
 		}
 		switch {
 		case op.Kind == Fault && op.Client == "":
-			add("everybody", op.What, op.String(), "#e99", op.Call.At, to)
+			add("all clients", op.What, op.String(), "#e99", op.Call.At, to)
 		case op.Kind == Fault:
 			add(op.Client, op.What, op.String(), "#e99", op.Call.At, to)
 		case op.Key == key:
@@ -59,7 +59,7 @@ func (h *History) Picture(w io.Writer, title, key string, marks []Mark) error {
 	return visualize(w, title, lockModel(), info)
 }
 
-// visualize writes the page of the model's library, with a title that says what it shows.
+// visualize writes the page of the model's library with the given title.
 func visualize(w io.Writer, title string, model porcupine.Model, info porcupine.LinearizationInfo) error {
 	var page bytes.Buffer
 	if err := porcupine.Visualize(model, info, &page); err != nil {
@@ -69,9 +69,10 @@ func visualize(w io.Writer, title string, model porcupine.Model, info porcupine.
 	return err
 }
 
-// PictureName is the name of the file for the picture of a key: what is no letter in file names is left out of the key.
+// PictureName returns the file name for the picture of a key. Characters of the key that are
+// unusual in file names become underscores.
 func PictureName(run, key string) string {
-	const most = 60 // of the letters of a key
+	const most = 60 // characters of a key
 	plain := strings.Map(func(r rune) rune {
 		if r < 128 && (r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
 			return r

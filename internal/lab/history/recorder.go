@@ -7,14 +7,14 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// chunk is how many operations are allocated at a time. They are not moved
-// afterwards, so that those under way can be filled in.
+// chunk is the number of operations that are allocated at a time. They are not moved afterwards, so
+// that pending operations can be filled in.
 const chunk = 1024
 
-// A Recorder takes down what many goroutines do. Make one with New.
+// A Recorder records the operations of many goroutines. Create one with [New].
 type Recorder struct {
-	start time.Time
-	tell  func(n int, op Op) // nil: nobody is told
+	start  time.Time
+	report func(n int, op Op) // nil: no reports
 
 	mu    sync.Mutex
 	seq   int64
@@ -23,28 +23,28 @@ type Recorder struct {
 	ops   [][]Op
 }
 
-// New returns an empty recorder whose clock begins now. In a synctest bubble it must be made
+// New returns an empty recorder whose clock begins now. In a synctest bubble it must be created
 // inside the bubble.
 func New() *Recorder { return &Recorder{start: time.Now()} }
 
-// NewSince returns an empty recorder whose clock began at a time, which needs a monotonic
-// reading, and which tells each operation by its number: when it is called, and again whenever
-// more is known about it. So another process knows what was done by one that is
-// killed. Nothing goes on before tell has returned, and it must not use the recorder.
-func NewSince(start time.Time, tell func(n int, op Op)) *Recorder {
-	return &Recorder{start: start, tell: tell}
+// NewSince returns an empty recorder whose clock began at start, which needs a monotonic reading.
+// The recorder reports each operation by its number: when it is called, and again whenever more is
+// known about it. Another process thus knows the operations of a process that is killed. An
+// operation does not continue before report has returned, and report must not use the recorder.
+func NewSince(start time.Time, report func(n int, op Op)) *Recorder {
+	return &Recorder{start: start, report: report}
 }
 
-// A Want is what an acquire asks for.
+// A Want is the request of an acquire.
 type Want struct {
 	Client, Key   string
 	Weight, Limit int64         // both 0: an exclusive hold
 	TTL           time.Duration // how long an unanswered acquire may hold the key
 }
 
-// Ask records the call of an acquire: just before the first request is made, however
-// many follow. The result takes down all that becomes of it.
-func (r *Recorder) Ask(w Want) *Hold {
+// Acquire records the call of an acquire. Call it once, just before the first request is made,
+// however many follow. The result records the following operations.
+func (r *Recorder) Acquire(w Want) *Hold {
 	if w.Weight == 0 && w.Limit == 0 {
 		w.Weight, w.Limit = driver.Whole, driver.Whole
 	}
@@ -59,9 +59,8 @@ func (r *Recorder) Ask(w Want) *Hold {
 	return h
 }
 
-// Fault records that something went wrong, from one time to another, for a client or, if
-// client is empty, for all. Both times may lie in the past or the future. The name is for
-// people, but for Pause.
+// Fault records a fault, from one time to another, of a client or, if client is empty, of all
+// clients. Both times may be in the past or the future. The name is for readers, except [Pause].
 func (r *Recorder) Fault(client, name string, from, to time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,11 +70,11 @@ func (r *Recorder) Fault(client, name string, from, to time.Time) {
 	})
 }
 
-// Pause is the name of a fault that stopped the client itself: it can be told nothing
-// before the end of it.
+// Pause is the name of a fault that stopped the client itself: it cannot be notified before the end
+// of the fault.
 const Pause = "pause"
 
-// History returns all that was recorded until now.
+// History returns all operations that were recorded until now.
 func (r *Recorder) History() *History {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +85,7 @@ func (r *Recorder) History() *History {
 	return h
 }
 
-// An entry is an operation that was taken down, and its number.
+// An entry is a recorded operation and its number.
 type entry struct {
 	op *Op
 	n  int
@@ -94,8 +93,8 @@ type entry struct {
 
 // changed must be called with the lock held, after the operation was filled in.
 func (r *Recorder) changed(e entry) {
-	if r.tell != nil {
-		r.tell(e.n, *e.op)
+	if r.report != nil {
+		r.report(e.n, *e.op)
 	}
 }
 
@@ -114,14 +113,14 @@ func (r *Recorder) add(op Op) entry {
 	return e
 }
 
-// stamp must be called with the lock held: so the clock and the count agree.
+// stamp must be called with the lock held, so that the clock and the sequence agree.
 func (r *Recorder) stamp() Stamp {
 	r.seq++
 	return Stamp{At: time.Since(r.start), Seq: r.seq}
 }
 
-// A Hold takes down one acquire and what becomes of it. Its methods may be called by
-// many goroutines.
+// A Hold records one acquire and the operations that follow it. Its methods may be called by many
+// goroutines.
 type Hold struct {
 	r     *Recorder
 	entry // its acquire
@@ -137,8 +136,8 @@ func (h *Hold) Waiting() {
 	}
 }
 
-// Granted records the return of the acquire with a lease. The holder trusts it until a
-// time; the zero time means that trust has no end.
+// Granted records the return of the acquire with a lease. The holder trusts the lease until the
+// given time; the zero time means that trust has no end.
 func (h *Hold) Granted(fence uint64, until time.Time) {
 	h.r.mu.Lock()
 	defer h.r.mu.Unlock()
@@ -147,11 +146,11 @@ func (h *Hold) Granted(fence uint64, until time.Time) {
 	h.r.changed(h.entry)
 }
 
-// Ended records the return of the acquire without a lease: Refused, also for a wait that was
-// given up, Failed, Unknown or Untyped.
+// Ended records the return of the acquire without a lease: Refused, also for a wait that was given
+// up, Failed, Unknown or Untyped.
 func (h *Hold) Ended(o Outcome) { (&Call{h.r, h.entry}).End(o) }
 
-// GiveUp records that the caller ended the acquire, before its return is recorded.
+// GiveUp records that the caller ended the acquire. Call it before the return is recorded.
 func (h *Hold) GiveUp() {
 	h.r.mu.Lock()
 	defer h.r.mu.Unlock()
@@ -167,23 +166,23 @@ func (h *Hold) Lower(weight int64) *Call { return h.call(Op{Kind: Lower, Weight:
 // Release records the call of a release.
 func (h *Hold) Release() *Call { return h.call(Op{Kind: Release}) }
 
-// Lost records that the holder is told now that its lease is lost. After a release it
-// means nothing.
+// Lost records that the loss of the lease is reported to the holder now. After a release it has no
+// meaning.
 func (h *Hold) Lost() { h.call(Op{Kind: Lost}).End(Done) }
 
 // Gone records that the holder's process ends now.
 func (h *Hold) Gone() { h.call(Op{Kind: Gone}).End(Done) }
 
-// Trusted records that the lease, asked just now, said that it is held.
+// Trusted records that the lease reported just now that it is held.
 func (h *Hold) Trusted() { h.call(Op{Kind: Trust}).End(Done) }
 
-// Write records the call that writes to a register guarded by fences. What was read
-// before is saw, what is written is put; the values of a register must rise.
+// Write records the call that writes to a register guarded by fences. The value read before is saw,
+// the value written is put; the values of a register must rise.
 func (h *Hold) Write(register string, fence, saw, put uint64) *Call {
 	return h.call(Op{Kind: Write, What: register, Fence: fence, Saw: saw, Put: put})
 }
 
-// WritePlain is Write for a register that takes everything.
+// WritePlain is Write for a register that accepts every write.
 func (h *Hold) WritePlain(register string, saw, put uint64) *Call {
 	return h.call(Op{Kind: Plain, What: register, Saw: saw, Put: put})
 }
@@ -196,7 +195,7 @@ func (h *Hold) call(op Op) *Call {
 	return &Call{h.r, h.r.add(op)}
 }
 
-// A Call is an operation under way. One that does not end is Pending.
+// A Call is an operation in progress. A call that does not end is Pending.
 type Call struct {
 	r *Recorder
 	entry
@@ -217,7 +216,7 @@ func (c *Call) end(o Outcome, until time.Time) {
 	}
 }
 
-// since is a time on the recorder's clock, at least 1 for a time that is not zero.
+// since returns a time on the recorder's clock, at least 1 for a time that is not zero.
 func (r *Recorder) since(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0

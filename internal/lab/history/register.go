@@ -2,8 +2,8 @@ package history
 
 import "sync"
 
-// A Register is a resource that holds guard: a number that holders count up. It compares
-// fences unless it is Plain. The zero Register is ready.
+// A Register is a resource that holds protect: a number that holders increment. It compares fences
+// unless it is Plain. The zero Register is ready to use.
 type Register struct {
 	Name  string
 	Plain bool
@@ -13,8 +13,8 @@ type Register struct {
 	value uint64
 }
 
-// Update reads the register, calls pause, if any, and writes one more than it read, all under the
-// fence of the hold, and records it. It reports whether the register took it.
+// Update reads the register, calls pause, if any, and writes the value plus one, all under the
+// fence of the hold, and records the write. It reports whether the register accepted the write.
 func (h *Hold) Update(reg *Register, pause func()) bool {
 	h.r.mu.Lock()
 	fence := h.op.Fence
@@ -38,8 +38,8 @@ func (h *Hold) Update(reg *Register, pause func()) bool {
 	return ok
 }
 
-// read raises the fence too: otherwise an older holder could write between the read and the
-// write of a newer one, and that update would be lost.
+// read raises the fence too: otherwise an older holder could write between the read and the write
+// of a newer one, and that update would be lost.
 func (r *Register) read(fence uint64) (value uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

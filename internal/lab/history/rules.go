@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// An Invariant names what was broken: see the package comment.
+// An Invariant names a broken invariant: see the package comment.
 type Invariant string
 
 // The invariants.
@@ -24,43 +24,44 @@ const (
 	I10     Invariant = "I10"
 	Minimum Invariant = "M38"
 	Model   Invariant = "model"
-	Record  Invariant = "record" // the history itself is not one
+	Record  Invariant = "record" // the history itself is invalid
 )
 
-// Rules are what a history is held against. Bounds that are 0 are not judged.
+// Rules are the rules that a history is checked against. A bound of 0 is not checked.
 type Rules struct {
 	// Tolerance is how long the holder may run after the end of trust until the loss is reported.
-	// It is 0 in
-	// virtual time, and the delay of a timer on a machine.
+	// It is 0 in virtual time, and the delay of a timer on a real machine.
 	Tolerance time.Duration
 
 	// Gap is the longest time between two pauses of a client in which the client may not have run
-	// at all. It is 0 in virtual time, and the longest stall that is not recorded on a machine.
+	// at all. It is 0 in virtual time, and the longest unrecorded scheduler stall on a real
+	// machine.
 	Gap time.Duration
 
-	Stuck    time.Duration // I5: from the end of the last fault until a waiter is served or leaves
-	HandOver time.Duration // I6, I7: from a release until the next grant, if somebody waits
+	Stuck    time.Duration // I5: from the end of the last fault until a waiter is granted or leaves
+	HandOver time.Duration // I6, I7: from a release until the next grant, if there is a waiter
 	Takeover time.Duration // I6, I7: from the end of trust without a release until the next grant
 	Heal     time.Duration // I7: from the end of any fault until the next grant; at least HandOver
 
-	// Early says that a claim may end before its time without anybody's doing, as one that ends with a connection. Then I9 is
-	// not judged, and a claim that is found to be gone may have ended at any time since its grant.
+	// Early says that a claim may end before its time by itself, such as a claim that ends with a
+	// connection. Then I9 is not checked, and a claim that is found to be gone may have ended at
+	// any time since its grant.
 	Early bool
 
-	NoFences bool // the store has none: I1 and I2 are not judged
+	NoFences bool // the store has none: I1 and I2 are not checked
 
 	Min Minimums
 }
 
-// Minimums are how much must have happened for a verdict to mean something. One
-// grant and one contended wait are asked for in any case.
+// Minimums are the numbers of events that a meaningful verdict needs. One grant and one contended
+// wait are always required.
 type Minimums struct {
 	Grants         int
 	ContendedWaits int // acquires that were refused and waited
-	FaultsOverHold int // faults that met a client in one of its spans
+	FaultsOverHold int // faults that affected a client in one of its spans
 }
 
-// A Violation is one thing that must not have happened.
+// A Violation is one event that breaks an invariant.
 type Violation struct {
 	Invariant Invariant
 	Key       string
@@ -81,11 +82,11 @@ func (v Violation) String() string {
 	return b.String()
 }
 
-// shown is how many violations of one invariant are kept. A broken lock breaks the same
-// one over and over.
+// shown is the number of violations of one invariant that are kept. A broken lock breaks the same
+// invariant again and again.
 const shown = 10
 
-// A Verdict is what a judge found.
+// A Verdict is the result of a check.
 type Verdict struct {
 	Violations []Violation       // the first few of each invariant
 	Count      map[Invariant]int // all of them
@@ -93,13 +94,13 @@ type Verdict struct {
 	Grants, Waits, FaultsOverHold int // see Minimums
 	Unknown                       int // acquires and releases with an unknown outcome
 
-	// Overlap is the longest time for which two held what excludes the other. Below 0 it is the shortest time between
-	// one and the next. It is 0 if no grant followed another.
+	// Overlap is the longest time for which two conflicting holds existed at once. Below 0 it is
+	// the shortest time between one hold and the next. It is 0 if no grant followed another.
 	Overlap   time.Duration
-	LostPlain int // updates that plain registers lost: no violation, but why there are fences
+	LostPlain int // updates that plain registers lost: no violation, but the reason for fences
 }
 
-// Err returns nil if there was no violation, and a *Failure otherwise.
+// Err returns nil if there was no violation, and a [*Failure] otherwise.
 func (v *Verdict) Err() error {
 	if len(v.Violations) == 0 {
 		return nil
@@ -127,7 +128,7 @@ func (v *Verdict) add(i Invariant, key string, ops []*Op, format string, args ..
 // A Failure is the error of a history that breaks a rule.
 type Failure struct {
 	*Verdict
-	Files []string // where the history and pictures of it were written
+	Files []string // the files of the history and its pictures
 }
 
 func (f *Failure) Error() string {

@@ -11,8 +11,8 @@ import (
 
 const ms = time.Millisecond
 
-// script makes a history of operations whose stamps have times in ms and no numbers yet. What is
-// listed first was first, among events of one time; within one operation the call is.
+// script creates a history of operations whose stamps have times in ms and no numbers yet. Among
+// events of one time the order is that of the list; within one operation the call is first.
 func script(end time.Duration, ops ...Op) *History {
 	h := &History{End: end, Ops: slices.Clone(ops)}
 	slices.SortStableFunc(h.Ops, func(a, b Op) int { return cmp.Compare(a.Call.At, b.Call.At) })
@@ -44,7 +44,7 @@ func op(k Kind, o Outcome, hold int64, call, ret time.Duration) Op {
 	}
 }
 
-// grant is an exclusive one. Its fence is f, its trust lasts until a time.
+// grant returns an exclusive grant with fence f. Its trust lasts until the given time.
 func grant(hold int64, call, ret time.Duration, f uint64, until time.Duration) Op {
 	a := op(Acquire, Granted, hold, call, ret)
 	a.Fence, a.Until, a.Weight, a.Limit = f, until*ms, 9, 9
@@ -80,7 +80,7 @@ func TestCheck_rules(t *testing.T) {
 		{name: "one after the other", ops: []Op{
 			grant(1, 0, 1, 10, 50), released(1, 5, 6), grant(2, 2, 7, 11, 60), released(2, 8, 9),
 		}},
-		{name: "a grant may return before the release that made room", ops: []Op{
+		{name: "a grant may return before the release that made it possible", ops: []Op{
 			grant(1, 0, 1, 10, 50), released(1, 5, 9), grant(2, 2, 7, 11, 60), released(2, 8, 9),
 		}},
 		{name: "in one instant", ops: []Op{
@@ -95,7 +95,7 @@ func TestCheck_rules(t *testing.T) {
 		{name: "trust that ends later", want: []Invariant{I3, Model}, ops: []Op{
 			grant(1, 0, 1, 10, 21), grant(2, 2, 20, 11, 50), lost(1, 21), released(2, 22, 23),
 		}},
-		{name: "told early, so it ended early, but the claim did not", want: []Invariant{Model}, ops: []Op{
+		{name: "a loss reported early, so the hold ended early, but the claim did not", want: []Invariant{Model}, ops: []Op{
 			grant(1, 0, 1, 10, 21), lost(1, 15), grant(2, 2, 20, 11, 50), released(2, 22, 23),
 		}},
 		{name: "a renewal", want: []Invariant{I3, Model}, ops: []Op{
@@ -109,44 +109,44 @@ func TestCheck_rules(t *testing.T) {
 		{name: "a renewal after the end of trust", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), op(Renew, Done, 1, 15, 21).until(40), released(1, 30, 31),
 		}},
-		{name: "a renewal after the loss was told", want: []Invariant{I4}, ops: []Op{
+		{name: "a renewal after the loss was reported", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), lost(1, 10), op(Renew, Done, 1, 11, 12).until(40), released(1, 30, 31),
 		}},
-		{name: "such a renewal that nobody believed", ops: []Op{
+		{name: "such a renewal that the holder ignored", ops: []Op{
 			grant(1, 0, 1, 10, 20), op(Renew, Done, 1, 15, 21), lost(1, 20),
 		}},
 		{name: "a holder that died", ops: []Op{grant(1, 0, 1, 10, 20), op(Gone, Done, 1, 5, 5)}},
 
-		{name: "not told", want: []Invariant{I4}, ops: []Op{grant(1, 0, 1, 10, 20)}},
-		{name: "not told yet", ops: []Op{grant(1, 0, 1, 10, 2000)}},
-		{name: "told late", want: []Invariant{I4}, ops: []Op{grant(1, 0, 1, 10, 20), lost(1, 21)}},
-		{name: "told late, within the tolerance", rules: Rules{Tolerance: ms}, ops: []Op{grant(1, 0, 1, 10, 20), lost(1, 21)}},
-		{name: "told within the tolerance, but after a rival", rules: Rules{Tolerance: 5 * ms}, want: []Invariant{I4}, ops: []Op{
+		{name: "not reported", want: []Invariant{I4}, ops: []Op{grant(1, 0, 1, 10, 20)}},
+		{name: "not reported yet", ops: []Op{grant(1, 0, 1, 10, 2000)}},
+		{name: "reported late", want: []Invariant{I4}, ops: []Op{grant(1, 0, 1, 10, 20), lost(1, 21)}},
+		{name: "reported late, within the tolerance", rules: Rules{Tolerance: ms}, ops: []Op{grant(1, 0, 1, 10, 20), lost(1, 21)}},
+		{name: "reported within the tolerance, but after a rival", rules: Rules{Tolerance: 5 * ms}, want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), lost(1, 23), grant(2, 2, 22, 11, 50), released(2, 24, 25),
 		}},
-		{name: "told when the pause was over", ops: []Op{
+		{name: "reported when the pause had ended", ops: []Op{
 			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 30), lost(1, 30), grant(2, 2, 22, 11, 50), released(2, 24, 25),
 		}},
-		{name: "told after the pause", want: []Invariant{I4}, ops: []Op{
+		{name: "reported after the pause", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 30), lost(1, 31),
 		}},
-		{name: "told after two pauses with a gap in which the holder may not have run", rules: Rules{Gap: ms}, ops: []Op{
+		{name: "reported after two pauses with a gap in which the holder may not have run", rules: Rules{Gap: ms}, ops: []Op{
 			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 20), fault("a", Pause, 21, 30), lost(1, 30), grant(2, 2, 25, 11, 50), released(2, 26, 27),
 		}},
-		{name: "told after two pauses, the holder ran in between", rules: Rules{Gap: ms}, want: []Invariant{I4}, ops: []Op{
+		{name: "reported after two pauses, the holder ran in between", rules: Rules{Gap: ms}, want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 20), fault("a", Pause, 22, 30), lost(1, 30), grant(2, 2, 25, 11, 50), released(2, 26, 27),
 		}},
-		{name: "told within the tolerance of running time", rules: Rules{Tolerance: 3 * ms}, ops: []Op{
+		{name: "reported within the tolerance of running time", rules: Rules{Tolerance: 3 * ms}, ops: []Op{
 			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 30), fault("a", Pause, 32, 60), lost(1, 61),
 		}},
-		{name: "told after the tolerance of running time", rules: Rules{Tolerance: 3 * ms}, want: []Invariant{I4}, ops: []Op{
+		{name: "reported after the tolerance of running time", rules: Rules{Tolerance: 3 * ms}, want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), fault("a", Pause, 10, 30), fault("a", Pause, 32, 60), lost(1, 62),
 		}},
-		{name: "the pause of somebody else", want: []Invariant{I4}, ops: []Op{
+		{name: "the pause of another client", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), fault("b", Pause, 10, 30), lost(1, 30),
 		}},
-		{name: "says that it is held", ops: []Op{grant(1, 0, 1, 10, 20), op(Trust, Done, 1, 20, 20), lost(1, 20)}},
-		{name: "still says that it is held", want: []Invariant{I4}, ops: []Op{
+		{name: "reports that it is held", ops: []Op{grant(1, 0, 1, 10, 20), op(Trust, Done, 1, 20, 20), lost(1, 20)}},
+		{name: "still reports that it is held", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 1, 10, 20), op(Trust, Done, 1, 21, 21), lost(1, 20),
 		}},
 
@@ -160,16 +160,16 @@ func TestCheck_rules(t *testing.T) {
 		{name: "no fences", rules: Rules{NoFences: true}, ops: []Op{
 			grant(1, 0, 1, 0, 50), released(1, 5, 6), grant(2, 7, 8, 0, 60), released(2, 9, 9),
 		}},
-		{name: "a grant whose trust was over when it returned may be an old one", want: []Invariant{I4}, ops: []Op{
+		{name: "a grant whose trust had ended when it returned may be an old one", want: []Invariant{I4}, ops: []Op{
 			grant(1, 0, 40, 10, 20), lost(1, 40), grant(2, 25, 26, 11, 90), released(2, 50, 51),
 		}},
-		{name: "lost when the holder first looked", ops: []Op{
+		{name: "lost when the holder first checked", ops: []Op{
 			grant(1, 5, 40, 10, 4), lost(1, 40), released(1, 41, 42), grant(2, 25, 26, 11, 90), released(2, 50, 51),
 		}},
-		{name: "lost when the holder first looked, and not told then", want: []Invariant{I4}, ops: []Op{
+		{name: "lost when the holder first checked, and not reported then", want: []Invariant{I4}, ops: []Op{
 			grant(1, 5, 40, 10, 4), lost(1, 60), grant(2, 61, 62, 11, 90), released(2, 70, 71),
 		}},
-		{name: "handed on with the next fence", ops: []Op{
+		{name: "handed off with the next fence", ops: []Op{
 			grant(1, 0, 1, 128, 50), released(1, 4, 5), grant(2, 2, 5, 129, 50), released(2, 6, 7), grant(3, 2, 8, 256, 60), released(3, 9, 9),
 		}},
 		{name: "shared ones side by side, in any order of fences", ops: []Op{
@@ -211,11 +211,11 @@ func TestCheck_rules(t *testing.T) {
 		{name: "writer with reader", want: []Invariant{I3, Model}, ops: []Op{
 			grant(1, 0, 1, 10, 50).weighing(1, 9), grant(2, 2, 3, 20, 50), released(1, 4, 5), released(2, 6, 7),
 		}},
-		{name: "reader beside a writer that became one", ops: []Op{
+		{name: "reader together with a writer that became one", ops: []Op{
 			grant(1, 0, 1, 10, 50), op(Lower, Done, 1, 2, 5).weighing(1, 0), grant(2, 3, 4, 20, 50).weighing(1, 9),
 			released(1, 6, 7), released(2, 6, 7),
 		}},
-		{name: "reader beside a writer that was refused to be one", want: []Invariant{I3, Model}, ops: []Op{
+		{name: "reader together with a writer that was refused to be one", want: []Invariant{I3, Model}, ops: []Op{
 			grant(1, 0, 1, 10, 50), op(Lower, Failed, 1, 2, 5).weighing(1, 0), grant(2, 3, 4, 20, 50).weighing(1, 9),
 			released(1, 6, 7), released(2, 6, 7),
 		}},
@@ -226,13 +226,13 @@ func TestCheck_rules(t *testing.T) {
 		{name: "a release that did not return", ops: []Op{
 			grant(1, 0, 1, 10, 50), op(Release, Pending, 1, 5, 0), grant(2, 2, 7, 11, 60), released(2, 8, 9),
 		}},
-		{name: "a claim that somebody else ended", want: []Invariant{I9, Model}, ops: []Op{
+		{name: "a claim that another client ended", want: []Invariant{I9, Model}, ops: []Op{
 			grant(1, 0, 1, 10, 50), op(Release, NotHeld, 1, 5, 6),
 		}},
 		{name: "the same, seen by a renewal", want: []Invariant{I9, Model}, ops: []Op{
 			grant(1, 0, 1, 10, 50), op(Renew, NotHeld, 1, 5, 6), lost(1, 6),
 		}},
-		{name: "the same, and the holder was told", want: []Invariant{I9, Model}, ops: []Op{
+		{name: "the same, and the loss was reported", want: []Invariant{I9, Model}, ops: []Op{
 			grant(1, 0, 1, 10, 50), lost(1, 4), op(Release, NotHeld, 1, 5, 6),
 		}},
 		{name: "a release after the end of trust", ops: []Op{
@@ -290,24 +290,24 @@ func TestCheck_rules(t *testing.T) {
 		{name: "an orphan in the way", rules: bounds, ops: []Op{
 			op(Acquire, Unknown, 1, 1, 2).weighing(9, 9).lasting(30), grant(2, 2, 41, 11, 90).waiting(3), released(2, 42, 43),
 		}},
-		{name: "room, but nobody is granted", rules: bounds, want: []Invariant{I6}, ops: []Op{
+		{name: "capacity, but no waiter is granted", rules: bounds, want: []Invariant{I6}, ops: []Op{
 			grant(1, 0, 1, 10, 90), op(Acquire, Refused, 2, 2, 45).weighing(9, 9).waiting(3), released(1, 28, 30),
 		}},
-		{name: "room for one of two who wait", rules: bounds, ops: []Op{
+		{name: "capacity for one of two waiters", rules: bounds, ops: []Op{
 			grant(1, 0, 1, 10, 90).weighing(1, 2), released(1, 44, 45),
 			grant(2, 0, 46, 20, 90).weighing(2, 2).waiting(2), released(2, 47, 48),
 			grant(3, 0, 49, 30, 90).weighing(1, 2).waiting(3), released(3, 50, 51),
 		}},
-		{name: "room for the reader beside a reader", rules: bounds, want: []Invariant{I7}, ops: []Op{
+		{name: "capacity for a reader together with a reader", rules: bounds, want: []Invariant{I7}, ops: []Op{
 			grant(1, 0, 1, 10, 90).weighing(1, 9), released(1, 44, 45),
 			grant(2, 2, 30, 20, 90).weighing(1, 9).waiting(3), released(2, 47, 48),
 		}},
-		{name: "one after the other through the same room", rules: bounds, ops: []Op{
+		{name: "one after the other through the same capacity", rules: bounds, ops: []Op{
 			grant(1, 0, 1, 10, 90), released(1, 29, 30),
 			grant(2, 2, 38, 20, 90).weighing(1, 9).waiting(3), released(2, 50, 51),
 			grant(3, 2, 46, 30, 90).weighing(1, 9).waiting(3), released(3, 50, 51),
 		}},
-		{name: "another waiter does not set the clock back", rules: bounds, want: []Invariant{I7}, ops: []Op{
+		{name: "another waiter does not restart the bound", rules: bounds, want: []Invariant{I7}, ops: []Op{
 			grant(1, 0, 1, 10, 90), released(1, 29, 30),
 			grant(2, 2, 42, 20, 90).weighing(1, 9).waiting(3), released(2, 50, 51),
 			grant(3, 2, 46, 30, 90).weighing(1, 9).waiting(35), released(3, 50, 51),
@@ -324,7 +324,7 @@ func TestCheck_rules(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := script(100*ms, c.ops...)
-			v, _ := Judge(h, c.rules, Search{})
+			v, _ := Verify(h, c.rules, Search{})
 			delete(v.Count, Minimum)
 			if got := slices.Sorted(maps.Keys(v.Count)); !slices.Equal(got, c.want) {
 				t.Errorf("%v, want %v\n%v", got, c.want, v.Violations)
@@ -347,7 +347,7 @@ func TestCheck_refuses_what_is_no_history(t *testing.T) {
 			t.Fatal(v.Violations)
 		}
 		spoil(h)
-		if _, err := Judge(h, Rules{}, Search{}); err == nil || !strings.Contains(err.Error(), "not a history") {
+		if _, err := Verify(h, Rules{}, Search{}); err == nil || !strings.Contains(err.Error(), "not a history") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -368,13 +368,13 @@ M38: 0 contended waits, and 1 are needed for a verdict`
 
 func TestRegister_read_raises_the_fence(t *testing.T) {
 	r := New()
-	old, young := r.Ask(Want{Client: "a", Key: "k"}), r.Ask(Want{Client: "b", Key: "k"})
-	old.Granted(1, time.Time{})
-	young.Granted(2, time.Time{})
+	older, newer := r.Acquire(Want{Client: "a", Key: "k"}), r.Acquire(Want{Client: "b", Key: "k"})
+	older.Granted(1, time.Time{})
+	newer.Granted(2, time.Time{})
 	reg := &Register{Name: "r"}
-	ok := young.Update(reg, func() {
-		if old.Update(reg, nil) {
-			t.Error("the register took a write of an older holder after a newer one had read")
+	ok := newer.Update(reg, func() {
+		if older.Update(reg, nil) {
+			t.Error("the register accepted a write of an older holder after a newer one had read")
 		}
 	})
 	if !ok || reg.value != 1 {

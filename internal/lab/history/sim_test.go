@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A bug is one way in which a simulated lock, its client or its resource is broken.
+// A bug is one defect of a simulated lock, its client or its resource.
 type bug string
 
 const (
@@ -21,15 +21,15 @@ const (
 	fenceReset        bug = "a release resets the fences"
 	renewIgnored      bug = "trust is extended though the claim is gone"
 	trustFromReply    bug = "trust is counted from the reply"
-	toldLate          bug = "a loss is told late"
-	neverTold         bug = "a loss is not told"
-	saysHeld          bug = "a lease says that it is held after its trust"
+	reportedLate      bug = "a loss is reported late"
+	notReported       bug = "a loss is not reported"
+	saysHeld          bug = "a lease reports that it is held after its trust"
 	oneTooMany        bug = "n+1 slots"
-	writerWithReader  bug = "a writer beside a reader"
-	lateWrite         bug = "the register takes a lower fence"
+	writerWithReader  bug = "a writer together with a reader"
+	lateWrite         bug = "the register accepts a lower fence"
 	readUnguarded     bug = "the register's reads raise no fence"
-	stuckWaiter       bug = "a waiter never asks again"
-	slowWaiter        bug = "a waiter asks again after a minute"
+	stuckWaiter       bug = "a waiter never retries"
+	slowWaiter        bug = "a waiter retries after a minute"
 	theft             bug = "a claim ends early"
 	untyped           bug = "an error without a type"
 	doubleGrant       bug = "a held lock is granted now and then"
@@ -62,7 +62,7 @@ type simClaim struct {
 	ends   time.Time
 }
 
-// simulate runs clients for a number of rounds in a bubble and returns what they did.
+// simulate runs clients for a number of rounds in a bubble and returns their history.
 func simulate(t *testing.T, seed uint64, kind string, b bug, clients, rounds int) *History {
 	t.Helper()
 	var out *History
@@ -77,7 +77,7 @@ func simulate(t *testing.T, seed uint64, kind string, b bug, clients, rounds int
 		var wg sync.WaitGroup
 		for c := range clients {
 			wg.Go(func() {
-				time.Sleep(time.Duration(c)) // no two in one instant: so a seed is one history
+				time.Sleep(time.Duration(c)) // no two in one instant, so that a seed is one history
 				for range rounds {
 					s.round(fmt.Sprintf("c%d", c))
 				}
@@ -201,7 +201,7 @@ func (s *sim) lower(owner string) error {
 	return nil
 }
 
-// round is one turn of a client.
+// round is one tenure of a client.
 func (s *sim) round(client string) {
 	time.Sleep(s.random(20 * time.Millisecond))
 	s.mu.Lock()
@@ -209,7 +209,7 @@ func (s *sim) round(client string) {
 	owner := fmt.Sprint(s.owners)
 	s.mu.Unlock()
 	weight, limit := s.want()
-	h := s.rec.Ask(Want{Client: client, Key: "k", Weight: weight, Limit: limit, TTL: simTTL})
+	h := s.rec.Acquire(Want{Client: client, Key: "k", Weight: weight, Limit: limit, TTL: simTTL})
 	until, ok := s.lock(h, owner, weight, limit)
 	if !ok {
 		return
@@ -217,7 +217,7 @@ func (s *sim) round(client string) {
 	s.hold(h, client, owner, weight, until)
 }
 
-// lock asks until it is granted, or gives up.
+// lock retries until the claim is granted, or gives up.
 func (s *sim) lock(h *Hold, owner string, weight, limit int64) (until time.Time, ok bool) {
 	patience := time.Now().Add(10 * time.Second)
 	for {
@@ -233,7 +233,7 @@ func (s *sim) lock(h *Hold, owner string, weight, limit int64) (until time.Time,
 				c.End(Unknown)
 				return until, false
 			}
-			continue // ask again: the owner is the same
+			continue // retry as the same owner
 		}
 		until = began.Add(simTTL - simMargin)
 		if s.bug == trustFromReply {
@@ -244,7 +244,7 @@ func (s *sim) lock(h *Hold, owner string, weight, limit int64) (until time.Time,
 			h.Granted(fence, until)
 			return until, true
 		case granted:
-			continue // no trust is left of it
+			continue // no trust in the grant is left
 		case s.bug == untyped && s.chance(0.05):
 			h.Ended(Untyped)
 			return until, false
@@ -264,10 +264,10 @@ func (s *sim) lock(h *Hold, owner string, weight, limit int64) (until time.Time,
 	}
 }
 
-// hold works, renews, and leaves in one of several ways.
+// hold works, renews, and ends in one of several ways.
 func (s *sim) hold(h *Hold, client, owner string, weight int64, until time.Time) {
-	told := time.AfterFunc(s.due(until), func() { s.tell(h) })
-	defer told.Stop()
+	loss := time.AfterFunc(s.due(until), func() { s.lose(h) })
+	defer loss.Stop()
 	if weight == driver.Whole {
 		s.write(h)
 	}
@@ -279,7 +279,7 @@ func (s *sim) hold(h *Hold, client, owner string, weight int64, until time.Time)
 		if err == nil && time.Now().Before(until) {
 			until = began.Add(simTTL - simMargin)
 			c.Extended(until)
-			told.Reset(s.due(until))
+			loss.Reset(s.due(until))
 		} else {
 			c.End(Answer(err))
 		}
@@ -299,14 +299,14 @@ func (s *sim) hold(h *Hold, client, owner string, weight int64, until time.Time)
 		way = 1
 	}
 	switch way {
-	case 0: // it dies
-		told.Stop()
+	case 0: // the process dies
+		loss.Stop()
 		h.Gone()
 		return
-	case 1: // it works for too long
+	case 1: // the work takes too long
 		time.Sleep(simTTL)
-	case 2: // it is stopped for too long
-		if told.Stop() {
+	case 2: // the process is paused for too long
+		if loss.Stop() {
 			s.pause(h, client)
 			if s.bug == renewIgnored {
 				h.Renew().Extended(time.Now().Add(simTTL / 2))
@@ -315,7 +315,7 @@ func (s *sim) hold(h *Hold, client, owner string, weight int64, until time.Time)
 		}
 	}
 	s.unlock(h, owner, until)
-	told.Stop()
+	loss.Stop()
 }
 
 // pause stops a client for longer than its trust lasts.
@@ -324,16 +324,16 @@ func (s *sim) pause(h *Hold, client string) {
 	time.Sleep(2 * simTTL)
 	s.rec.Fault(client, Pause, from, time.Now())
 	if s.bug != renewIgnored {
-		s.tell(h)
+		s.lose(h)
 	}
 	if h.op.Weight == driver.Whole {
-		s.write(h) // it does not know better
+		s.write(h) // the client does not know yet that it lost the lease
 	}
 }
 
 func (s *sim) unlock(h *Hold, owner string, until time.Time) {
 	if !time.Now().Before(until) && s.chance(0.5) {
-		return // it was told that it is lost
+		return // the loss was reported
 	}
 	c := h.Release()
 	s.travel()
@@ -346,7 +346,7 @@ func (s *sim) unlock(h *Hold, owner string, until time.Time) {
 	c.End(Answer(err))
 }
 
-// sleep works for a time, if there is trust for it, and reports whether there was.
+// sleep works for d, if trust lasts that long, and reports whether it does.
 func (s *sim) sleep(until time.Time, d time.Duration) bool {
 	if time.Until(until) <= d {
 		return false
@@ -355,26 +355,26 @@ func (s *sim) sleep(until time.Time, d time.Duration) bool {
 	return true
 }
 
-// due is how long from now a holder is told that trust ends at a time.
+// due returns the time from now until a loss at the end of trust is reported.
 func (s *sim) due(until time.Time) time.Duration {
 	d := time.Until(until)
-	if s.bug == toldLate {
+	if s.bug == reportedLate {
 		d += time.Millisecond
 	}
 	return d
 }
 
-func (s *sim) tell(h *Hold) {
+func (s *sim) lose(h *Hold) {
 	if s.bug == saysHeld {
 		time.Sleep(time.Millisecond)
 		h.Trusted()
 	}
-	if s.bug != neverTold {
+	if s.bug != notReported {
 		h.Lost()
 	}
 }
 
-// write counts the registers up, with a pause in between that trust may not outlive.
+// write increments the registers, with a pause in between that trust may not outlive.
 func (s *sim) write(h *Hold) {
 	pause := func() { time.Sleep(s.random(2 * time.Millisecond)) }
 	h.Update(&s.plain, pause)
@@ -386,7 +386,7 @@ func (s *sim) write(h *Hold) {
 	}
 }
 
-// badWrite records a write to a register that is broken as one to a register that is not.
+// badWrite records a write to a broken register as a write to a correct one.
 func (s *sim) badWrite(h *Hold, pause func()) {
 	s.reg.mu.Lock()
 	saw := s.reg.value

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// waits is I5, I6 and I7: who waited too long, and for how long a key had room
-// and waiters and was not granted.
+// waits checks I5, I6 and I7: the waiters that waited too long, and the time in which a key had
+// capacity and waiters and was not granted.
 func (x *index) waits(k *keyLog, rules Rules, v *Verdict) {
 	healed := x.healed(x.end)
 	for _, h := range k.holds {
@@ -17,20 +17,20 @@ func (x *index) waits(k *keyLog, rules Rules, v *Verdict) {
 		}
 		from := max(h.op.Wait.At, healed)
 		if to := x.returned(h); to-from > rules.Stuck {
-			v.add(I5, k.key, []*Op{h.op}, "a waiter was neither served nor sent away for %v", to-from)
+			v.add(I5, k.key, []*Op{h.op}, "a waiter was neither granted nor refused for %v", to-from)
 		}
 	}
 	if rules.HandOver == 0 && rules.Takeover == 0 {
 		return
 	}
-	l := &line{x: x, k: k, rules: rules, v: v, waiting: map[class]int{}}
+	q := &queue{x: x, k: k, rules: rules, v: v, waiting: map[class]int{}}
 	for _, m := range x.moments(k) {
-		l.step(m)
+		q.step(m)
 	}
-	l.judge(x.end, nil)
+	q.check(x.end, nil)
 }
 
-// returned is when an acquire returned, or its caller was gone, or the end of the history.
+// returned returns when an acquire returned, or its caller was gone, or the end of the history.
 func (x *index) returned(h *hold) time.Duration {
 	switch {
 	case h.op.Return.Seq != 0:
@@ -41,7 +41,7 @@ func (x *index) returned(h *hold) time.Duration {
 	return x.end
 }
 
-// healed is when all the faults that began before t were over; 0 if there was none.
+// healed returns when all the faults that began before t had ended; 0 if there was none.
 func (x *index) healed(t time.Duration) time.Duration {
 	i := sort.Search(len(x.faults), func(i int) bool { return x.faults[i].Call.At >= t })
 	if i == 0 {
@@ -50,7 +50,7 @@ func (x *index) healed(t time.Duration) time.Duration {
 	return x.heals[i-1]
 }
 
-// A moment is a change in who holds a key and who waits for it.
+// A moment is a change of the holders or the waiters of a key.
 type moment struct {
 	at    time.Duration
 	pos   int64
@@ -62,7 +62,7 @@ type moment struct {
 type move uint8
 
 const (
-	leaves  move = iota // a claim has surely ended, or trust in it has
+	leaves  move = iota // a claim has certainly ended, or trust in it has
 	quits               // a waiter is gone
 	enters              // a claim may be live
 	granted             // the same, and it is a grant
@@ -91,7 +91,8 @@ func (x *index) moments(k *keyLog) []moment {
 				add(max(h.until, op.Return.At), max(trust, pos(op.Return)), op, leaves, false)
 			}
 		case Unknown, Pending:
-			// It may have been granted unseen, and then nobody ends it before its TTL.
+			// The attempt may have been granted without an answer. Then the claim ends only with
+			// its TTL.
 			end := x.returned(h) + op.TTL
 			add(op.Call.At, pos(op.Call), op, enters, false)
 			add(end, x.before(end), op, leaves, false)
@@ -109,11 +110,11 @@ func (x *index) moments(k *keyLog) []moment {
 	return out
 }
 
-// A class is what waiters of one sort ask for.
+// A class is a set of waiters with the same request.
 type class struct{ weight, limit int64 }
 
-// A line is the state of waits at one moment.
-type line struct {
+// A queue is the state of the waits at one moment.
+type queue struct {
 	x     *index
 	k     *keyLog
 	rules Rules
@@ -121,59 +122,59 @@ type line struct {
 
 	used    int64
 	waiting map[class]int
-	idle    bool          // there is room for everybody who waits, and somebody does
-	since   time.Duration // of idle
-	bound   time.Duration // how long idle may last; 0: not judged
+	idle    bool          // there is capacity for every waiter, and there is a waiter
+	since   time.Duration // the beginning of idle
+	bound   time.Duration // how long idle may last; 0: not checked
 	reason  *Op
 }
 
-func (l *line) step(m moment) {
+func (q *queue) step(m moment) {
 	c := class{m.op.Weight, m.op.Limit}
 	switch m.what {
 	case granted:
-		l.judge(m.at, m.op)
-		l.idle = false // whoever is next has its own time
-		l.used += m.op.Weight
+		q.check(m.at, m.op)
+		q.idle = false // the next waiter has its own time
+		q.used += m.op.Weight
 	case enters:
-		l.used += m.op.Weight
+		q.used += m.op.Weight
 	case leaves:
-		l.used -= m.op.Weight
+		q.used -= m.op.Weight
 	case queues:
-		l.waiting[c]++
+		q.waiting[c]++
 	case quits:
 		if m.op.Outcome != Granted {
-			l.judge(m.at, nil)
+			q.check(m.at, nil)
 		}
-		if l.waiting[c]--; l.waiting[c] == 0 {
-			delete(l.waiting, c)
+		if q.waiting[c]--; q.waiting[c] == 0 {
+			delete(q.waiting, c)
 		}
 	}
-	room := len(l.waiting) > 0
-	for c := range l.waiting {
-		room = room && l.used+c.weight <= c.limit
+	free := len(q.waiting) > 0
+	for c := range q.waiting {
+		free = free && q.used+c.weight <= c.limit
 	}
-	if room && !l.idle {
-		l.since, l.reason, l.bound = m.at, m.op, l.rules.HandOver
+	if free && !q.idle {
+		q.since, q.reason, q.bound = m.at, m.op, q.rules.HandOver
 		if m.what == leaves && !m.bound {
-			l.bound = l.rules.Takeover
+			q.bound = q.rules.Takeover
 		}
 	}
-	l.idle = room
+	q.idle = free
 }
 
-// judge looks at a key that was idle until now, when a grant was made, or when a waiter
-// left or the history ended without one.
-func (l *line) judge(now time.Duration, grant *Op) {
-	if !l.idle || l.bound == 0 {
+// check checks a key that was idle until now, when a grant was made, or when a waiter left or the
+// history ended without one.
+func (q *queue) check(now time.Duration, grant *Op) {
+	if !q.idle || q.bound == 0 {
 		return
 	}
-	due := max(l.since+l.bound, l.x.healed(now)+l.rules.Heal)
+	due := max(q.since+q.bound, q.x.healed(now)+q.rules.Heal)
 	if now <= due {
 		return
 	}
 	if grant == nil {
-		l.v.add(I6, l.k.key, []*Op{l.reason}, "the key had room and waiters from %v to %v, and nobody was granted", l.since, now)
+		q.v.add(I6, q.k.key, []*Op{q.reason}, "the key had capacity and waiters from %v to %v, and no waiter was granted", q.since, now)
 		return
 	}
-	l.v.add(I7, l.k.key, []*Op{l.reason, grant}, "the key had room and waiters from %v, and was granted %v later", l.since, now-l.since)
+	q.v.add(I7, q.k.key, []*Op{q.reason, grant}, "the key had capacity and waiters from %v, and was granted %v later", q.since, now-q.since)
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/distlock/distlock/internal/lab/workload"
 )
 
-// perParty is how many goroutines ask over one link: two, so that locks are handed on in memory too.
-const perParty = 2
+// perLink is the number of goroutines that use one link: two, so that locks are handed off in
+// memory too.
+const perLink = 2
 
-// A party is one link to the store, and the clients that use it. To the store it looks like one
-// process, and in the history it is one client.
-type party struct {
+// A group is one link to the store, and the clients that use it. To the store it is one process,
+// and in the history it is one client.
+type group struct {
 	plan   *Plan
 	name   string // of its holds
 	prefix string // of its keys
@@ -29,10 +30,10 @@ type party struct {
 	locker *distlock.Locker
 }
 
-// join makes a party. The plan knows it by who, the history by name.
-func join(store driver.Store, p *Plan, who, name, prefix string, start time.Time, rec *history.Recorder) (*party, error) {
-	t := &party{plan: p, name: name, prefix: prefix, start: start, rec: rec}
-	t.link = chaos.New(store, &chaos.Options{
+// join creates a group. The plan calls it who, the history calls it name.
+func join(store driver.Store, p *Plan, who, name, prefix string, start time.Time, rec *history.Recorder) (*group, error) {
+	g := &group{plan: p, name: name, prefix: prefix, start: start, rec: rec}
+	g.link = chaos.New(store, &chaos.Options{
 		Name: name,
 		Plan: chaos.Plan{
 			Seed: p.Seed, Chance: p.Links[who].chances(), Delay: p.TTL,
@@ -40,43 +41,43 @@ func join(store driver.Store, p *Plan, who, name, prefix string, start time.Time
 		},
 		Timeout: p.TTL / 2,
 		Observe: func(f chaos.Fault) {
-			if f.Kind != chaos.CutOff { // told by whoever cuts
+			if f.Kind != chaos.CutOff { // the run reports its cuts itself
 				rec.Fault(name, f.Kind.String(), f.From, f.To)
 			}
 		},
 	})
 	var err error
-	t.locker, err = distlock.New(t.link, distlock.TTL(p.TTL), distlock.Holder("torture "+name))
+	g.locker, err = distlock.New(g.link, distlock.TTL(p.TTL), distlock.Holder("torture "+name))
 	if err != nil {
-		t.link.Close()
+		g.link.Close()
 	}
-	return t, err
+	return g, err
 }
 
-// play starts the clients, which ask until ctx ends.
-func (t *party) play(ctx context.Context, wg *sync.WaitGroup) {
-	for n := range perParty {
-		wg.Go(func() { t.client(n).loop(ctx) })
+// play starts the clients, which acquire locks until ctx ends.
+func (g *group) play(ctx context.Context, wg *sync.WaitGroup) {
+	for n := range perLink {
+		wg.Go(func() { g.client(n).loop(ctx) })
 	}
 }
 
-// leave gives everything back, as far as the link lets it.
-func (t *party) leave() {
-	_ = t.locker.Close(context.Background()) // on a bad link it may fail
-	t.link.Close()
+// leave releases everything, as far as the link allows it.
+func (g *group) leave() {
+	_ = g.locker.Close(context.Background()) // on a bad link Close may fail
+	g.link.Close()
 }
 
-// A client takes locks and gives them back.
+// A client acquires and releases locks.
 type client struct {
-	*party
+	*group
 	rng *rand.Rand
 }
 
-func (t *party) client(n int) *client {
-	return &client{t, t.plan.draws(fmt.Sprintf("client %d of %s", n, t.name))}
+func (g *group) client(n int) *client {
+	return &client{g, g.plan.draws(fmt.Sprintf("client %d of %s", n, g.name))}
 }
 
-// loop asks until ctx ends.
+// loop acquires locks until ctx ends.
 func (c *client) loop(ctx context.Context) {
 	for c.sleep(ctx, c.upTo(2*c.plan.think())) {
 		if c.rng.IntN(3) == 0 {
@@ -92,7 +93,7 @@ func (c *client) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.rng.Int64N(int64(d) + 1))
 }
 
-// sleep reports whether ctx goes on.
+// sleep waits for d, and reports whether ctx is still active.
 func (c *client) sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -102,12 +103,12 @@ func (c *client) sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// key draws one of those in use now.
+// key draws one of the keys that are in use now.
 func (c *client) key() string {
 	return fmt.Sprintf("%s%d/%d", c.prefix, time.Since(c.start)/c.plan.round(), c.rng.IntN(c.plan.Keys))
 }
 
-// hold takes one lock in one of the ways there are, works under it and gives it back.
+// hold acquires a lock with a random method, works under it and releases it.
 func (c *client) hold(ctx context.Context) {
 	want := history.Want{Client: c.name, Key: c.key(), TTL: c.plan.TTL, Weight: driver.Whole, Limit: driver.Whole}
 	take := c.locker.Lock
@@ -123,15 +124,15 @@ func (c *client) hold(ctx context.Context) {
 	}
 	defer cancel()
 
-	asked := time.Now()
-	h := c.rec.Ask(want)
+	began := time.Now()
+	h := c.rec.Acquire(want)
 	o := &workload.Scribe{Hold: h}
 	lease, err := take(waiting, want.Key, distlock.Observe(o.Observe))
 	if err != nil {
 		workload.Ended(waiting, h, err)
 		return
 	}
-	h.Granted(lease.Fence(), workload.Trust(lease, asked))
+	h.Granted(lease.Fence(), workload.Trust(lease, began))
 	o.Follow(lease)
 	select {
 	case <-lease.Done():
@@ -146,7 +147,7 @@ func (c *client) hold(ctx context.Context) {
 	release.End(workload.Outcome(lease.Unlock(context.WithoutCancel(ctx))))
 }
 
-// work draws how long a lock is held: short, or now and then long enough to need renewals.
+// work draws how long a lock is held: a short time, or sometimes long enough to need renewals.
 func (c *client) work() time.Duration {
 	if c.rng.IntN(25) == 0 {
 		return c.upTo(c.plan.TTL * 3 / 2)

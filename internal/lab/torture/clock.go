@@ -2,9 +2,9 @@ package torture
 
 import "time"
 
-// instant returns one instant as time.Now tells it, and on the clock that processes share. The two
-// cannot be read at once: of several tries the one that took least is off by its half at most,
-// which is far less than a trip to any store.
+// instant returns one instant as time.Now reports it, and on the clock that processes share. The
+// two clocks cannot be read at once. Of several tries the shortest is off by at most half its
+// duration, which is far less than a round trip to any store.
 func instant() (time.Time, time.Duration) {
 	var now time.Time
 	var shared time.Duration

@@ -4,7 +4,7 @@ package torture
 
 import "time"
 
-// canProcess says that nobody knows here whether the clocks of two processes read the same.
+// canProcess says that the clocks of two processes may differ on this system.
 const canProcess = false
 
 func monotonic() time.Duration { return 0 }

@@ -9,11 +9,11 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// What is here is for a caller who breaks more than clients: who owns the servers and the ways to them, and has a
-// judge of its own.
+// The methods in this file are for callers that break more than clients: callers that own the
+// servers and the links to them, and check the history themselves.
 
-// Cast lets the caller change each job before its process is started: the store's URL, so that every process can
-// have a way of its own, and what it plays. It returns the command of that process.
+// Cast lets the caller change each job before its process is started: the store's URL, so that
+// every process can have its own link, and the play. f returns the command of the process.
 func (r *Run) Cast(f func(*Job) *exec.Cmd) { r.cast = f }
 
 func (r *Run) actor(j *Job) *exec.Cmd {
@@ -23,18 +23,18 @@ func (r *Run) actor(j *Job) *exec.Cmd {
 	return r.cast(j)
 }
 
-// named keeps which process plays whom.
+// named stores the name of the process that plays who.
 func (r *Run) named(who, name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.names[who] = name
 }
 
-// Holds returns the name in the history of whom the plan calls who, and whether it holds something now. If
-// who is empty, that is anybody.
+// Holds returns the name in the history of the client that the plan calls who, and whether the
+// client holds something now. If who is empty, ok reports whether any client does.
 func (r *Run) Holds(who string) (name string, ok bool) {
 	if who == "" {
-		return "", r.ledger.anybody()
+		return "", r.ledger.anyHolds()
 	}
 	r.mu.Lock()
 	name = who
@@ -45,10 +45,11 @@ func (r *Run) Holds(who string) (name string, ok bool) {
 	return name, r.ledger.holds(name)
 }
 
-// Fault takes down what the caller did to a client, by its name in the history, or to all if it is empty.
+// Fault records a fault of a client, by its name in the history, or of all clients if it is empty.
 func (r *Run) Fault(client, name string, from, to time.Time) { r.rec.Fault(client, name, from, to) }
 
-// Stage is one for clients of this process, beside those that Play starts. They are to be done before History is called.
+// Stage returns a stage for clients of this process, in addition to those that Play starts. They
+// must be done before [Run.History] is called.
 func (r *Run) Stage(who string) *Stage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +65,7 @@ func (r *Run) Stage(who string) *Stage {
 	}
 }
 
-// Watch takes down the stalls of this process for all that have a stage in it, until ctx ends.
+// Watch records the stalls of this process for all clients with a stage in it, until ctx ends.
 func (r *Run) Watch(ctx context.Context) {
 	stalls(ctx, r.start, func(s stall) {
 		r.mu.Lock()
@@ -73,26 +74,27 @@ func (r *Run) Watch(ctx context.Context) {
 	}, nil)
 }
 
-// Progressed waits until so many holds were granted and a few faults were made, or ctx ends: on a quick machine the holds alone may be over
-// before the first fault.
+// Progressed waits until the given number of holds was granted and a few faults were made, or ctx
+// ends. On a fast machine the holds alone may have ended before the first fault.
 func (r *Run) Progressed(ctx context.Context, holds int) {
 	const faults = 3
-	for p := r.Progress(); (p.Holds < holds || p.Faults < faults) && over(ctx, 20*time.Millisecond); p = r.Progress() {
+	for p := r.Progress(); (p.Holds < holds || p.Faults < faults) && sleep(ctx, 20*time.Millisecond); p = r.Progress() {
 	}
 }
 
-// Began is when the history begins.
+// Began returns the time at which the history begins.
 func (r *Run) Began() time.Time { return r.start }
 
-// History is all that was done. Call it when Play has returned.
+// History returns all recorded operations. Call it when Play has returned.
 func (r *Run) History() *history.History {
 	h := history.Merge(append(slices.Clone(r.parts), r.rec.History())...)
 	h.End = max(h.End, time.Since(r.start))
 	return h
 }
 
-// Stalls are the pauses that the machine made by itself. They excuse a late word, and are no faults of the run.
+// Stalls returns the pauses that the machine made by itself. They excuse a late report, and are no
+// faults of the run.
 func (r *Run) Stalls() []history.Op { return r.stalled }
 
-// Notes are what the processes said beside their operations.
+// Notes returns the notes of the processes, which are no operations.
 func (r *Run) Notes() []Note { return r.notes }

@@ -1,18 +1,19 @@
-// Package torture lets clients contend for locks in a store, does to them what happens to
-// programs and networks, and has the history judged.
+// Package torture lets clients contend for locks in a store, produces the faults of programs and
+// networks, and checks the history.
 //
-//	this process                          processes of their own
+//	this process                          separate processes
 //	  client c1 -> bad link --+             +-- bad link <- client p1.1 (paused, killed)
 //	  client c2 -> bad link --+--> store <--+-- bad link <- client p2.1
 //
-// A seed decides everything that can be decided before the run: who is stopped, killed or cut off
-// and when about, how bad each link is, what each client draws. The rest is up to the
-// store, the machine and the scheduler. So the same seed is the same plan and not the same history.
+// A seed decides everything that can be decided before the run: the clients that are paused, killed
+// or cut off and roughly when, the faults of each link, the random choices of each client.
+// Everything else depends on the store, the machine and the scheduler. The same seed is therefore
+// the same plan, but not the same history.
 //
-// It breaks clients and links, never the store, and uses names that begin with a prefix of its
-// own. All processes take down what they do by the monotonic clock that they share; package
-// history judges the whole.
+// The package breaks clients and links, never the store, and uses names that begin with a unique
+// prefix. All processes record their operations by the monotonic clock that they share. Package
+// history checks the merged history.
 //
-// The machine may stop a process for a moment by itself. That is noticed and no
-// lock is blamed for it: see stalls.
+// The machine may stop a process for a moment by itself. Such a stall is recorded, and no lock is
+// blamed for it: see stalls.
 package torture

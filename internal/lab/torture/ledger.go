@@ -6,21 +6,21 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// A ledger knows who holds what, while the run goes on.
+// A ledger records the current holders during the run.
 type ledger struct {
 	mu    sync.Mutex
 	open  map[string]map[int64]bool // by client: its holds
 	count Progress
 }
 
-// Progress is how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	Holds, Waits, Faults, Losses int
 }
 
 func newLedger() *ledger { return &ledger{open: map[string]map[int64]bool{}} }
 
-// note takes in an operation that was called or changed.
+// note adds an operation that was called or changed.
 func (l *ledger) note(op *history.Op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,8 +51,8 @@ func (l *ledger) holds(client string) bool {
 	return len(l.open[client]) > 0
 }
 
-// anybody reports whether any client holds anything.
-func (l *ledger) anybody() bool {
+// anyHolds reports whether any client holds anything.
+func (l *ledger) anyHolds() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, open := range l.open {

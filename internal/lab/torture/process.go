@@ -13,23 +13,23 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// A process plays clients that can be paused and killed.
+// A process runs clients that can be paused and killed.
 type process struct {
 	name   string
 	cmd    *exec.Cmd
-	in     io.WriteCloser // its end tells the process to stop
+	in     io.WriteCloser // closing it requests the end of the process
 	stderr bytes.Buffer
-	read   chan struct{} // closed when all it said was read
+	read   chan struct{} // closed when all output was read
 
 	mu     sync.Mutex
 	ops    []history.Op // by number
 	stalls []stall
 	notes  []Note
-	heard  time.Time // when it said something last
-	strays int       // lines that could not be read; the last one of a killed process may be cut short
+	heard  time.Time // the time of the last output
+	strays int       // lines that could not be read; the last line of a killed process may be truncated
 }
 
-// spawn starts a process for a job. It dies with the thread that started it.
+// spawn starts a process for a job. The process dies with the thread that started it.
 func spawn(cmd *exec.Cmd, j *Job, note func(*history.Op)) (*process, error) {
 	p := &process{name: j.Name, cmd: cmd, read: make(chan struct{})}
 	in, err := cmd.StdinPipe()
@@ -52,30 +52,30 @@ func spawn(cmd *exec.Cmd, j *Job, note func(*history.Op)) (*process, error) {
 	return p, nil
 }
 
-// listen takes in what the process says until it is gone.
+// listen reads the messages of the process until it is gone.
 func (p *process) listen(out io.Reader, note func(*history.Op)) {
 	defer close(p.read)
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		var l line
-		err := json.Unmarshal(lines.Bytes(), &l)
+		var m message
+		err := json.Unmarshal(lines.Bytes(), &m)
 		p.mu.Lock()
 		p.heard = time.Now()
 		switch {
 		case err != nil:
 			p.strays++
-		case l.Stall != nil:
-			p.stalls = append(p.stalls, *l.Stall)
-		case l.Note != nil:
-			p.notes = append(p.notes, *l.Note)
-		case l.Op != nil && l.N < len(p.ops):
-			p.ops[l.N] = *l.Op
-		case l.Op != nil: // numbers have no gaps
-			p.ops = append(p.ops, *l.Op)
+		case m.Stall != nil:
+			p.stalls = append(p.stalls, *m.Stall)
+		case m.Note != nil:
+			p.notes = append(p.notes, *m.Note)
+		case m.Op != nil && m.N < len(p.ops):
+			p.ops[m.N] = *m.Op
+		case m.Op != nil: // numbers have no gaps
+			p.ops = append(p.ops, *m.Op)
 		}
 		p.mu.Unlock()
-		if l.Op != nil {
-			note(l.Op)
+		if m.Op != nil {
+			note(m.Op)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (p *process) kill() {
 	_ = p.in.Close()
 }
 
-// finish asks the process to end, and waits for it; after a while it is killed.
+// finish requests the end of the process, and waits for it; after patience the process is killed.
 func (p *process) finish(patience time.Duration) error {
 	_ = p.in.Close()
 	late := time.AfterFunc(patience, func() { _ = p.cmd.Process.Kill() })
@@ -103,8 +103,8 @@ func (p *process) finish(patience time.Duration) error {
 	return nil
 }
 
-// history is what the process did. If it was killed, its holds were over at that time: died is when the
-// signal was sent, and 0 if it was not.
+// history returns the operations of the process. If the process was killed, its holds ended at that
+// time: died is when the signal was sent, and 0 if no signal was sent.
 func (p *process) history(died time.Duration) *history.History {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,12 +117,12 @@ func (p *process) history(died time.Duration) *history.History {
 		seq = max(seq, h.Ops[i].Call.Seq, h.Ops[i].Return.Seq, h.Ops[i].Wait.Seq)
 	}
 	for _, op := range h.Ops {
-		// Nobody waits any more for what was asked for, either.
+		// A pending acquire of a killed process no longer waits either.
 		if op.Kind != history.Acquire || op.Outcome != history.Granted && op.Outcome != history.Pending {
 			continue
 		}
 		gone := history.Op{Kind: history.Gone, Outcome: history.Done, Key: op.Key, Client: op.Client, Hold: op.Hold}
-		at := max(died, op.Return.At) // the signal takes its time
+		at := max(died, op.Return.At) // the signal takes a moment
 		gone.Call, gone.Return = history.Stamp{At: at, Seq: seq + 1}, history.Stamp{At: at, Seq: seq + 2}
 		seq += 2
 		h.Ops = append(h.Ops, gone)

@@ -9,11 +9,12 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// slots is how many may hold a counted key at once.
+// slots is the number of holders that a counted key may have at once.
 const slots = 2
 
-// raw takes a claim by the contract itself, without the library's line and renewals: an exclusive one, or one of a few
-// slots. Then it does what a network may do to any client: it sends copies of what is long over.
+// raw acquires a claim with the driver contract itself, without the library's queue and renewals:
+// an exclusive claim, or one of a few slots. Then it does what a network may do to any client: it
+// sends copies of requests that ended long ago.
 func (c *client) raw(ctx context.Context) {
 	f := c.link.Features()
 	r := driver.Request{
@@ -26,8 +27,8 @@ func (c *client) raw(ctx context.Context) {
 	if f.Count && c.rng.IntN(2) == 0 {
 		r.Key, r.Weight, r.Limit = r.Key+"/slots", 1, slots
 	}
-	h := c.rec.Ask(history.Want{Client: c.name, Key: r.Key, TTL: r.TTL, Weight: r.Weight, Limit: r.Limit})
-	fence, until, ok := c.ask(ctx, h, r)
+	h := c.rec.Acquire(history.Want{Client: c.name, Key: r.Key, TTL: r.TTL, Weight: r.Weight, Limit: r.Limit})
+	fence, until, ok := c.acquire(ctx, h, r)
 	if ok {
 		h.Granted(fence, until)
 		c.sleep(ctx, min(c.work(), time.Until(until)))
@@ -35,7 +36,8 @@ func (c *client) raw(ctx context.Context) {
 			h.Lost()
 		}
 	}
-	// It is undone without a grant too: there may be a place, or the answer was lost.
+	// The attempt is undone without a grant too: there may be a queue entry, or the answer was
+	// lost.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.plan.TTL)
 	defer cancel()
 	if !ok {
@@ -45,13 +47,13 @@ func (c *client) raw(ctx context.Context) {
 	release := h.Release()
 	answer := history.Answer(c.link.Release(end, r.ID))
 	release.End(answer)
-	if answer == history.Done || answer == history.NotHeld { // else a copy would be the one that works
+	if answer == history.Done || answer == history.NotHeld { // otherwise a copy would be the first that has an effect
 		c.stale(ctx, r.ID)
 	}
 }
 
-// ask asks for a claim until it is granted, or for half a TTL.
-func (c *client) ask(ctx context.Context, h *history.Hold, r driver.Request) (fence uint64, until time.Time, ok bool) {
+// acquire retries until a claim is granted, or for half a TTL.
+func (c *client) acquire(ctx context.Context, h *history.Hold, r driver.Request) (fence uint64, until time.Time, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, c.plan.TTL/2)
 	defer cancel()
 	for {
@@ -72,8 +74,9 @@ func (c *client) ask(ctx context.Context, h *history.Hold, r driver.Request) (fe
 	}
 }
 
-// stale sends copies of a renewal and a release after the claim has ended. By then it may be another's, and they must do
-// nothing to it. What they are answered is not judged: what becomes of the other's hold is.
+// stale sends copies of a renewal and a release after the claim has ended. By then the key may
+// belong to another claim, and the copies must not affect it. The answers are not checked, but the
+// other hold is.
 func (c *client) stale(ctx context.Context, id driver.ID) {
 	if !c.sleep(ctx, c.upTo(20*time.Millisecond)) {
 		return

@@ -11,27 +11,27 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// A Word is what the verdict comes down to.
-type Word string
+// A Verdict is the result of a run.
+type Verdict string
 
 // The verdicts.
 const (
-	Clean     Word = "clean"      // much happened, and nothing that must not
-	Violated  Word = "violated"   // something happened that must not
-	NotEnough Word = "not enough" // nothing wrong was seen, and too little was tested to say more
+	Clean     Verdict = "clean"      // much happened, and no violation
+	Violated  Verdict = "violated"   // there was a violation
+	NotEnough Verdict = "not enough" // no violation was seen, and too little was tested for a verdict
 )
 
-// What must have happened for a clean verdict.
+// The events that a clean verdict needs.
 const (
 	minHolds  = 50
 	minWaits  = 10
 	minFaults = 3 // over a hold
 )
 
-// A Report is what became of a run.
+// A Report describes the result of a run.
 type Report struct {
-	Verdict Word     `json:"verdict"`
-	Why     []string `json:"why,omitempty"` // what was not enough
+	Verdict Verdict  `json:"verdict"`
+	Why     []string `json:"why,omitempty"` // the reasons for NotEnough
 
 	Exclusive int `json:"exclusive"` // holds
 	Shared    int `json:"shared"`
@@ -53,19 +53,19 @@ type Report struct {
 	Files      []string                  `json:"files,omitempty"`
 }
 
-// A Violation is one thing that must not have happened.
+// A Violation is one event that breaks a rule.
 type Violation struct {
-	Rule history.Invariant `json:"rule"`
-	Law  string            `json:"law"`
-	Key  string            `json:"key,omitempty"`
-	What string            `json:"what"`
-	Ops  []string          `json:"ops,omitempty"`
+	Rule    history.Invariant `json:"rule"`
+	Meaning string            `json:"law"`
+	Key     string            `json:"key,omitempty"`
+	What    string            `json:"what"`
+	Ops     []string          `json:"ops,omitempty"`
 }
 
-// Holds is how many there were.
+// Holds returns the number of holds.
 func (r *Report) Holds() int { return r.Exclusive + r.Shared + r.Counted }
 
-// Total is how many violations there were.
+// Total returns the number of violations.
 func (r *Report) Total() (n int) {
 	for _, c := range r.Count {
 		n += c
@@ -73,32 +73,33 @@ func (r *Report) Total() (n int) {
 	return n
 }
 
-// Law says what a rule means.
-func Law(rule history.Invariant) string {
+// Meaning returns the meaning of a rule as a sentence.
+func Meaning(rule history.Invariant) string {
 	return map[history.Invariant]string{
 		history.I2:     "fences rise from hold to hold",
-		history.I3:     "no two hold what excludes the other",
-		history.I4:     "a holder is told of its loss in time",
-		history.I5:     "whoever waits is served, or leaves",
-		history.I6:     "a lock with room goes to whoever waits",
-		history.I7:     "a lock that became free goes on soon",
-		history.I9:     "nobody but its owner ends a hold",
+		history.I3:     "two conflicting locks are never held at once",
+		history.I4:     "a loss is reported to the holder in time",
+		history.I5:     "every waiter is granted the lock, or leaves",
+		history.I6:     "a lock with capacity goes to a waiter",
+		history.I7:     "a lock that became free is granted soon",
+		history.I9:     "only its owner ends a hold",
 		history.I10:    "every answer is of a known kind",
 		history.Model:  "the answers fit some order in which a lock could have given them",
 		history.Record: "the history is complete",
 	}[rule]
 }
 
-// Judge tells what the history says. A failing history, and pictures of it, are written to the folder dir.
-func (r *Run) Judge(dir string) (*Report, error) {
+// Check checks the history and returns the report. A failing history, and pictures of it, are
+// written to the folder dir.
+func (r *Run) Check(dir string) (*Report, error) {
 	h := r.History()
 	rep := r.tally(h)
-	// Stalls excuse, and are not of our making: they do not count as faults.
+	// Stalls are an excuse, and this package did not produce them: they do not count as faults.
 	rep.OverHold = history.Check(h, history.Rules{}).FaultsOverHold
 	h.Ops = append(h.Ops, r.stalled...)
 
 	search := history.Search{Timeout: max(10*time.Second, r.plan.Time), Dir: dir, Name: fmt.Sprint("seed-", r.plan.Seed)}
-	v, err := history.Judge(h, r.rules(), search)
+	v, err := history.Verify(h, r.rules(), search)
 	var f *history.Failure
 	if errors.As(err, &f) {
 		rep.Files = f.Files
@@ -107,12 +108,12 @@ func (r *Run) Judge(dir string) (*Report, error) {
 	}
 	rep.Waits, rep.Unknown = v.Waits, v.Unknown
 	rep.Count = maps.Clone(v.Count)
-	delete(rep.Count, history.Minimum) // what is enough is decided here
+	delete(rep.Count, history.Minimum) // decide applies its own minimums
 	for _, x := range v.Violations {
 		if x.Invariant == history.Minimum {
 			continue
 		}
-		out := Violation{Rule: x.Invariant, Law: Law(x.Invariant), Key: x.Key, What: x.What}
+		out := Violation{Rule: x.Invariant, Meaning: Meaning(x.Invariant), Key: x.Key, What: x.What}
 		for i := range x.Ops {
 			out.Ops = append(out.Ops, x.Ops[i].String())
 		}
@@ -122,10 +123,11 @@ func (r *Run) Judge(dir string) (*Report, error) {
 	return rep, nil
 }
 
-// rules are those for real time. The bounds on waiting are wide: this is about right and wrong, bench is about speed.
+// rules returns the rules for real time. The bounds on waiting are wide: this package tests
+// correctness, and the benchmarks measure speed.
 func (r *Run) rules() history.Rules {
 	ttl := r.plan.TTL
-	clients := time.Duration(perParty * (r.plan.Clients + r.plan.Processes))
+	clients := time.Duration(perLink * (r.plan.Clients + r.plan.Processes))
 	return history.Rules{
 		Tolerance: ttl/10 + stallLeast + stallEdge,
 		Gap:       Gap,
@@ -137,7 +139,7 @@ func (r *Run) rules() history.Rules {
 	}
 }
 
-// tally counts what a judge does not.
+// tally counts the events that package history does not count.
 func (r *Run) tally(h *history.History) *Report {
 	rep := &Report{Pauses: r.done[Pause], Kills: r.done[Kill], Cuts: r.done[Cut]}
 	var planned []*history.Op // pauses
@@ -175,7 +177,7 @@ func (r *Run) tally(h *history.History) *Report {
 	return rep
 }
 
-// decide finds the word.
+// decide determines the verdict.
 func (r *Report) decide(p *Plan) {
 	if r.Total() > 0 {
 		r.Verdict = Violated
@@ -189,7 +191,7 @@ func (r *Report) decide(p *Plan) {
 	}
 	need(r.Holds(), minHolds, "holds")
 	need(r.Waits, minWaits, "waits")
-	need(r.OverHold, minFaults, "faults over a hold")
+	need(r.OverHold, minFaults, "faults during a hold")
 	if p.Clients > 0 {
 		need(r.Cuts, 1, "cuts")
 	}
@@ -202,7 +204,7 @@ func (r *Report) decide(p *Plan) {
 	}
 }
 
-// weight puts first what says most.
+// weight sorts the most serious rules first.
 func weight(rule history.Invariant) int {
 	order := []history.Invariant{history.I3, history.I9, history.I2, history.I4}
 	if i := slices.Index(order, rule); i >= 0 {

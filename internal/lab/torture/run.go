@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// A Run is one torture of a store. Make one with New.
+// A Run is one torture run of a store. Create one with [New].
 type Run struct {
 	plan    *Plan
 	store   driver.Store
@@ -33,17 +33,18 @@ type Run struct {
 	parts   []*history.History // of processes that have ended
 	stalled []history.Op
 	notes   []Note
-	staged  []string          // who has a stage in this process
+	staged  []string          // the clients with a stage in this process
 	names   map[string]string // by who: the name of the process that plays it now
-	done    map[What]int      // faults that were done
+	done    map[What]int      // faults that were made
 	errs    []error
 }
 
-// CanProcess says whether a run can have processes of its own on this system.
+// CanProcess says whether a run can have separate processes on this system.
 const CanProcess = canProcess
 
-// New returns a run by a plan, under names that begin with prefix. The command gives a new process that passes
-// a Job from its standard input, with the store's URL, to Work; with no processes in the plan it may be nil.
+// New returns a run of a plan, with names that begin with prefix. command returns a new process
+// that passes a [Job] from its standard input, with the store's URL, to [Work]. It may be nil if
+// the plan has no processes.
 func New(store driver.Store, url string, p *Plan, prefix string, command func() *exec.Cmd) *Run {
 	r := &Run{plan: p, store: store, url: url, command: command, prefix: prefix, ledger: newLedger(), names: map[string]string{}, done: map[What]int{}}
 	r.start, r.origin = instant()
@@ -51,43 +52,43 @@ func New(store driver.Store, url string, p *Plan, prefix string, command func() 
 	return r
 }
 
-// Progress tells how far the run is.
+// Progress returns the progress of the run.
 func (r *Run) Progress() Progress { return r.ledger.progress() }
 
-// Play does it all, until its time is over or ctx ends, and leaves nothing running.
+// Play runs the plan, until its time has passed or ctx ends, and leaves nothing running.
 func (r *Run) Play(ctx context.Context) error {
 	playing, stop := context.WithTimeout(ctx, r.plan.Time)
 	defer stop()
-	var parties []*party
+	var groups []*group
 	var wg, watching sync.WaitGroup
-	watch, rest := context.WithCancel(context.WithoutCancel(ctx))
+	watch, stopWatch := context.WithCancel(context.WithoutCancel(ctx))
 	watching.Go(func() { r.watchStalls(watch) })
 	for i := range r.plan.Clients {
 		who := fmt.Sprint("c", i+1)
-		t, err := join(r.store, r.plan, who, who, r.prefix, r.start, r.rec)
+		g, err := join(r.store, r.plan, who, who, r.prefix, r.start, r.rec)
 		if err != nil {
 			r.fail(err)
 			stop()
 			break
 		}
-		parties = append(parties, t)
-		t.play(playing, &wg)
-		wg.Go(func() { r.cuts(playing, t) })
+		groups = append(groups, g)
+		g.play(playing, &wg)
+		wg.Go(func() { r.cuts(playing, g) })
 	}
 	for i := range r.plan.Processes {
 		wg.Go(func() {
 			if err := r.process(playing, fmt.Sprint("p", i+1)); err != nil {
 				r.fail(err)
-				stop() // one that cannot work is told at once
+				stop() // a process that cannot work ends the run at once
 			}
 		})
 	}
 	wg.Wait()
-	for _, t := range parties {
-		wg.Go(t.leave)
+	for _, g := range groups {
+		wg.Go(g.leave)
 	}
 	wg.Wait()
-	rest()
+	stopWatch()
 	watching.Wait()
 	return errors.Join(r.errs...)
 }
@@ -98,7 +99,7 @@ func (r *Run) fail(err error) {
 	r.errs = append(r.errs, err)
 }
 
-// did counts a fault, and takes it down.
+// did counts and records a fault.
 func (r *Run) did(what What, client, name string, from, to time.Time) {
 	r.rec.Fault(client, name, from, to)
 	r.mu.Lock()
@@ -119,34 +120,34 @@ func (r *Run) watchStalls(ctx context.Context) {
 }
 
 // cuts cuts the link of a client of this process, as planned.
-func (r *Run) cuts(ctx context.Context, t *party) {
-	for _, f := range r.plan.of(t.name) {
-		if !r.due(ctx, f, t.name) {
+func (r *Run) cuts(ctx context.Context, g *group) {
+	for _, f := range r.plan.of(g.name) {
+		if !r.due(ctx, f, g.name) {
 			return
 		}
 		from := time.Now()
-		t.link.Cut(chaos.All)
-		over(ctx, f.For)
-		t.link.Heal()
-		r.did(Cut, t.name, string(Cut), from, time.Now())
+		g.link.Cut(chaos.All)
+		sleep(ctx, f.For)
+		g.link.Heal()
+		r.did(Cut, g.name, string(Cut), from, time.Now())
 	}
 }
 
-// due waits until it is time for a fault and the client holds something.
+// due waits until the time of a fault has come and the client holds something.
 func (r *Run) due(ctx context.Context, f Fault, client string) bool {
-	if !over(ctx, f.At-time.Since(r.start)) {
+	if !sleep(ctx, f.At-time.Since(r.start)) {
 		return false
 	}
 	for !r.ledger.holds(client) {
-		if !over(ctx, time.Millisecond) {
+		if !sleep(ctx, time.Millisecond) {
 			return false
 		}
 	}
 	return true
 }
 
-// over lets time pass, and reports whether ctx goes on.
-func over(ctx context.Context, d time.Duration) bool {
+// sleep waits for d, and reports whether ctx is still active.
+func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -157,9 +158,9 @@ func over(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// process keeps one process running, and does to it what is planned.
+// process keeps one process running, and produces its planned faults.
 func (r *Run) process(ctx context.Context, who string) error {
-	runtime.LockOSThread() // a process that dies with its parent dies with the thread that started it
+	runtime.LockOSThread() // the process dies with the thread that started it
 	defer runtime.UnlockOSThread()
 	faults := r.plan.of(who)
 	for n := 1; ; n++ {
@@ -172,10 +173,10 @@ func (r *Run) process(ctx context.Context, who string) error {
 		r.named(who, p.name)
 		alive, cancel := context.WithCancel(ctx)
 		go func() {
-			<-p.read // it may end by itself
+			<-p.read // the process may end by itself
 			cancel()
 		}()
-		killed, rest, err := r.plague(alive, p, faults)
+		killed, left, err := r.plague(alive, p, faults)
 		if !killed {
 			err = errors.Join(err, p.finish(r.plan.TTL+10*time.Second))
 		}
@@ -190,12 +191,13 @@ func (r *Run) process(ctx context.Context, who string) error {
 		if !killed || err != nil {
 			return err
 		}
-		faults = rest
+		faults = left
 	}
 }
 
-// plague pauses a process as planned, until it is to be killed or ctx, which ends with the process, does.
-func (r *Run) plague(ctx context.Context, p *process, faults []Fault) (kill bool, rest []Fault, err error) {
+// plague pauses a process as planned. It returns when the process is to be killed or ctx ends. The
+// ctx ends with the process.
+func (r *Run) plague(ctx context.Context, p *process, faults []Fault) (kill bool, left []Fault, err error) {
 	for i, f := range faults {
 		if !r.due(ctx, f, p.name) {
 			return false, nil, nil
@@ -207,7 +209,7 @@ func (r *Run) plague(ctx context.Context, p *process, faults []Fault) (kill bool
 		if f.What == Kill {
 			return true, faults[i+1:], nil
 		}
-		over(ctx, f.For)
+		sleep(ctx, f.For)
 		err = p.resume()
 		r.did(Pause, p.name, history.Pause, from, time.Now())
 		if err != nil {
@@ -218,27 +220,27 @@ func (r *Run) plague(ctx context.Context, p *process, faults []Fault) (kill bool
 	return false, nil, nil
 }
 
-// stop stops a process while it holds something: what it holds when the signal comes, it may have given back when
-// the signal works.
+// stop pauses a process while it holds something: between the signal and its effect, the process
+// may release a hold.
 func (r *Run) stop(ctx context.Context, p *process) (from time.Time, err error) {
 	for {
 		from = time.Now()
 		if err := p.pause(); err != nil {
 			return from, err
 		}
-		over(ctx, 5*time.Millisecond) // for what it said last to be read
+		sleep(ctx, 5*time.Millisecond) // time to read the last output of the process
 		if r.ledger.holds(p.name) || ctx.Err() != nil {
 			return from, nil
 		}
 		if err := p.resume(); err != nil {
 			return from, err
 		}
-		for !r.ledger.holds(p.name) && over(ctx, time.Millisecond) {
+		for !r.ledger.holds(p.name) && sleep(ctx, time.Millisecond) {
 		}
 	}
 }
 
-// keep keeps what a process that has ended did.
+// keep stores the history of a process that has ended.
 func (r *Run) keep(p *process, died time.Duration) {
 	h := p.history(died)
 	r.mu.Lock()
@@ -246,13 +248,14 @@ func (r *Run) keep(p *process, died time.Duration) {
 	r.parts = append(r.parts, h)
 	r.notes = append(r.notes, p.notes...)
 	r.stalled = append(r.stalled, pauses(p.stalls, []string{p.name})...)
-	// One that was killed cannot tell of the stall in which that met it.
+	// A killed process cannot report a stall during which it was killed.
 	if silent := died - p.heard.Sub(r.start); died > 0 && silent > (1+beatEvery)*tick+stallLeast {
 		r.stalled = append(r.stalled, pauses([]stall{{died - silent, died}}, []string{p.name})...)
 	}
 }
 
-// Clean ends the claims that killed processes and lost answers left in the store. It returns how many there were.
+// Clean ends the claims that killed processes and lost answers left in the store. It returns their
+// number.
 func (r *Run) Clean(ctx context.Context) (int, error) {
 	var names []string
 	for c, err := range driver.List(ctx, r.store, r.prefix) {
@@ -273,14 +276,14 @@ func (r *Run) Clean(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// Settle waits until nothing of the run is in the store. Places in line that were left behind end by themselves, after
-// seconds, and so does a claim on a store that cannot break one.
+// Settle waits until nothing of the run is in the store. Queue entries that were left behind expire
+// by themselves, after seconds. So does a claim in a store that cannot break claims.
 func (r *Run) Settle(ctx context.Context) error {
 	for known := 0; ; {
 		left := 0
 		for _, err := range driver.List(ctx, r.store, r.prefix) {
 			switch {
-			case err != nil && known > 0 && ctx.Err() != nil: // the time was over while it looked
+			case err != nil && known > 0 && ctx.Err() != nil: // ctx ended during the listing
 				return leftBehind(ctx, known)
 			case err != nil:
 				return err
@@ -290,12 +293,12 @@ func (r *Run) Settle(ctx context.Context) error {
 		if known = left; known == 0 {
 			return nil
 		}
-		if !over(ctx, 50*time.Millisecond) {
+		if !sleep(ctx, 50*time.Millisecond) {
 			return leftBehind(ctx, known)
 		}
 	}
 }
 
 func leftBehind(ctx context.Context, n int) error {
-	return fmt.Errorf("torture: %d claims and places are left: %w", n, context.Cause(ctx))
+	return fmt.Errorf("torture: %d claims and queue entries are left: %w", n, context.Cause(ctx))
 }

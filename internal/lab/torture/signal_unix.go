@@ -4,6 +4,6 @@ package torture
 
 import "syscall"
 
-// pause stops the process, and resume lets it go on.
+// pause stops the process, and resume continues it.
 func (p *process) pause() error  { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

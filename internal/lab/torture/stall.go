@@ -9,30 +9,31 @@ import (
 
 const (
 	tick = 5 * time.Millisecond
-	// stallLeast is the longest delay of a tick that is put up with. The shortest margin between the end of
-	// trust and a rival is several times as long.
+	// stallLeast is the longest delay of a tick that is no stall. The shortest margin between the
+	// end of trust and a rival is several times as long.
 	stallLeast = 20 * time.Millisecond
-	// stallEdge is how much a stall may have begun before the last tick, and ended after the next, for
-	// other goroutines.
+	// stallEdge is how much earlier than the last tick a stall may have begun for other goroutines,
+	// and how much later than the next tick it may have ended.
 	stallEdge = 20 * time.Millisecond
 )
 
-// Gap is the longest stall that is not recorded. A process may not have run at all in a time that
-// is no longer.
+// Gap is the longest stall that is not recorded. A process may not have run at all during a time of
+// up to this length.
 const Gap = tick + stallLeast
 
-// A stall is a time in which the machine let a process do nothing, on the clock of the history. No
-// client can be told anything then, and no lock can help it.
+// A stall is a time in which the machine did not run a process, on the clock of the history. No
+// client can be notified during a stall, and no lock can change that.
 type stall struct {
 	From time.Duration `json:"from"`
 	To   time.Duration `json:"to"`
 }
 
-// beatEvery is after how many ticks a process says that it runs.
+// beatEvery is the number of ticks between two heartbeats of a process.
 const beatEvery = 10
 
-// stalls tells of each stall of this process until ctx ends, and with beat, if it is not nil, that it runs.
-func stalls(ctx context.Context, start time.Time, tell func(stall), beat func()) {
+// stalls reports each stall of this process until ctx ends. It calls beat, if it is not nil, to
+// show that the process runs.
+func stalls(ctx context.Context, start time.Time, report func(stall), beat func()) {
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	n := 0
@@ -44,7 +45,7 @@ func stalls(ctx context.Context, start time.Time, tell func(stall), beat func())
 		}
 		now := time.Now()
 		if now.Sub(last) > Gap {
-			tell(stall{last.Sub(start) - stallEdge, now.Sub(start) + stallEdge})
+			report(stall{last.Sub(start) - stallEdge, now.Sub(start) + stallEdge})
 		}
 		last = now
 		if beat != nil && n%beatEvery == 0 {
@@ -53,7 +54,7 @@ func stalls(ctx context.Context, start time.Time, tell func(stall), beat func())
 	}
 }
 
-// pauses are stalls of a process as a history knows them, for each of its clients.
+// pauses returns the stalls of a process as operations of a history, for each of its clients.
 func pauses(all []stall, clients []string) []history.Op {
 	var ops []history.Op
 	for _, s := range all {

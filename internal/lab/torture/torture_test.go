@@ -20,7 +20,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var usual = Options{Seed: 1, Time: 20 * time.Second, TTL: time.Second, Clients: 4, Processes: 2, Keys: 4, Rate: 200}
 
-// The same seed is the same plan, also after a trip to another process; another seed is another plan.
+// The same seed is the same plan, also after a transfer to another process. Another seed is another
+// plan.
 func TestPlan_seed(t *testing.T) {
 	plan := NewPlan(usual)
 	if !reflect.DeepEqual(plan, NewPlan(usual)) {
@@ -44,7 +45,7 @@ func TestPlan_seed(t *testing.T) {
 	}
 }
 
-// Even the shortest run pauses, kills and cuts, and has a calm end; pauses are longer than the TTL.
+// Even the shortest run has pauses, kills and cuts, and a calm end. Pauses are longer than the TTL.
 func TestPlan_faults(t *testing.T) {
 	for seed := range uint64(200) {
 		o := usual
@@ -68,7 +69,7 @@ func TestPlan_faults(t *testing.T) {
 	}
 }
 
-// Processes may be paused alone or killed alone, and left alone for longer.
+// Processes may only be paused or only be killed, and may have longer times without faults.
 func TestPlan_kinds(t *testing.T) {
 	o := usual
 	o.Clients = 0
@@ -82,17 +83,17 @@ func TestPlan_kinds(t *testing.T) {
 		return seen
 	}
 	both := count(func(*Options) {})
-	spared, slain := count(func(o *Options) { o.Spare = true }), count(func(o *Options) { o.Slay = true })
-	rested := count(func(o *Options) { o.Rest = 5 * o.TTL })
-	if both[Pause] == 0 || both[Kill] == 0 || spared[Pause] == 0 || spared[Kill] != 0 || slain[Kill] == 0 || slain[Pause] != 0 {
-		t.Error(both, spared, slain)
+	paused, killed := count(func(o *Options) { o.NoKills = true }), count(func(o *Options) { o.NoPauses = true })
+	recovering := count(func(o *Options) { o.Recovery = 5 * o.TTL })
+	if both[Pause] == 0 || both[Kill] == 0 || paused[Pause] == 0 || paused[Kill] != 0 || killed[Kill] == 0 || killed[Pause] != 0 {
+		t.Error(both, paused, killed)
 	}
-	if n := rested[Pause] + rested[Kill]; n == 0 || n >= both[Pause]+both[Kill] {
-		t.Error(both, rested)
+	if n := recovering[Pause] + recovering[Kill]; n == 0 || n >= both[Pause]+both[Kill] {
+		t.Error(both, recovering)
 	}
 }
 
-// The silence of a process before it was killed is a stall that it could not tell of.
+// The silence of a process before it was killed is a stall that it could not report.
 func TestRun_keep_silence(t *testing.T) {
 	r := New(mem.New(), "", NewPlan(usual), "x/", nil)
 	r.start = time.Now().Add(-10 * time.Second)
@@ -104,23 +105,23 @@ func TestRun_keep_silence(t *testing.T) {
 		}
 	}
 	r.stalled = nil
-	if r.keep(&process{name: "p1.1", heard: r.start}, 0); len(r.stalled) != 0 { // it ended by itself
+	if r.keep(&process{name: "p1.1", heard: r.start}, 0); len(r.stalled) != 0 { // the process ended by itself
 		t.Error(r.stalled)
 	}
 }
 
-// What a killed process held is over with it, and what it had not heard of stays open.
+// The holds of a killed process end with it. Its calls without an answer stay open.
 func TestProcess_history(t *testing.T) {
 	start := time.Now()
 	p := &process{name: "p1.1", read: make(chan struct{})}
 	var text strings.Builder
 	enc := json.NewEncoder(&text)
-	rec := history.NewSince(start, func(n int, op history.Op) { _ = enc.Encode(line{N: n, Op: &op}) })
-	h := rec.Ask(history.Want{Client: "p1.1", Key: "k", TTL: time.Second})
+	rec := history.NewSince(start, func(n int, op history.Op) { _ = enc.Encode(message{N: n, Op: &op}) })
+	h := rec.Acquire(history.Want{Client: "p1.1", Key: "k", TTL: time.Second})
 	h.Granted(1, start.Add(time.Hour))
-	rec.Ask(history.Want{Client: "p1.1", Key: "k", TTL: time.Second}).Waiting()
-	_ = enc.Encode(line{Stall: &stall{From: 1, To: 2}})
-	text.WriteString(`{"n":7,"op":{"op":"acq`) // it was killed here
+	rec.Acquire(history.Want{Client: "p1.1", Key: "k", TTL: time.Second}).Waiting()
+	_ = enc.Encode(message{Stall: &stall{From: 1, To: 2}})
+	text.WriteString(`{"n":7,"op":{"op":"acq`) // the process was killed here
 	noted := 0
 	p.listen(strings.NewReader(text.String()), func(*history.Op) { noted++ })
 	if noted != 4 || p.strays != 1 || len(p.stalls) != 1 {
@@ -137,7 +138,7 @@ func TestProcess_history(t *testing.T) {
 		}
 	}
 	rival := history.NewSince(start, nil)
-	r := rival.Ask(history.Want{Client: "p2.1", Key: "k", TTL: time.Second})
+	r := rival.Acquire(history.Want{Client: "p2.1", Key: "k", TTL: time.Second})
 	r.Granted(200, start.Add(time.Hour))
 	r.Release().End(history.Done)
 	if v := history.Check(history.Merge(got, rival.History()), history.Rules{}); v.Err() != nil {
@@ -145,7 +146,7 @@ func TestProcess_history(t *testing.T) {
 	}
 }
 
-// A stall that covers the end of trust excuses a late word about it.
+// A stall that covers the end of trust excuses a late report of it.
 func TestPauses(t *testing.T) {
 	ops := pauses([]stall{{-5, 10}, {20, 30}}, []string{"a", "b"})
 	if len(ops) != 4 || ops[0].Call.At != 0 || ops[0].What != history.Pause || ops[3].Client != "b" || ops[3].Return.At != 30 {
@@ -158,7 +159,7 @@ func TestReport_decide(t *testing.T) {
 	p := NewPlan(usual)
 	for _, tt := range []struct {
 		change func(*Report)
-		want   Word
+		want   Verdict
 	}{
 		{func(*Report) {}, Clean},
 		{func(r *Report) { r.Exclusive-- }, NotEnough},
@@ -181,21 +182,21 @@ func TestReport_decide(t *testing.T) {
 	r := enough
 	r.Pauses, r.Kills, r.Cuts = 0, 0, 0
 	if r.decide(NewPlan(o)); r.Verdict != Clean {
-		t.Errorf("faults are asked for that were not planned: %v", r.Why)
+		t.Errorf("faults are required that were not planned: %v", r.Why)
 	}
 }
 
-func TestLaw(t *testing.T) {
+func TestMeaning(t *testing.T) {
 	for _, rule := range []history.Invariant{
 		history.I2, history.I3, history.I4, history.I5, history.I6, history.I7, history.I9, history.I10, history.Model, history.Record,
 	} {
-		if Law(rule) == "" {
+		if Meaning(rule) == "" {
 			t.Errorf("%s has no sentence", rule)
 		}
 	}
 }
 
-// On a good store, in virtual time, every seed is clean.
+// With a correct store, in virtual time, every seed is clean.
 func TestRun_clean(t *testing.T) {
 	for seed := range uint64(10) {
 		o := usual
@@ -207,7 +208,7 @@ func TestRun_clean(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		rep, err := r.Judge(t.TempDir())
+		rep, err := r.Check(t.TempDir())
 		if err != nil || rep.Verdict != Clean || rep.Cuts == 0 || rep.Shared == 0 || rep.Counted == 0 || rep.Holds() < minHolds {
 			t.Errorf("seed %d: %+v %v", seed, rep, err)
 		}
@@ -217,7 +218,7 @@ func TestRun_clean(t *testing.T) {
 	}
 }
 
-// A run that is stopped leaves nothing in the store once it is cleaned.
+// A run that is stopped leaves nothing in the store after Clean.
 func TestRun_stopped(t *testing.T) {
 	o := usual
 	o.Processes = 0
@@ -226,7 +227,7 @@ func TestRun_stopped(t *testing.T) {
 		store := mem.New()
 		r = New(store, "", NewPlan(o), "x/", nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { // as soon as something was done
+		go func() { // as soon as there are some holds
 			defer cancel()
 			for r.Progress().Holds < 10 {
 				time.Sleep(time.Millisecond)
@@ -235,7 +236,7 @@ func TestRun_stopped(t *testing.T) {
 		if err := r.Play(ctx); err != nil {
 			t.Error(err)
 		}
-		leave := func(key string) { // as a lost release leaves it
+		leave := func(key string) { // like a lost release
 			q := driver.Request{ID: driver.ID{Key: key, Owner: "o"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Hour}
 			if res, err := store.Acquire(t.Context(), q); err != nil || !res.Granted {
 				t.Fatal(res, err)
@@ -250,16 +251,16 @@ func TestRun_stopped(t *testing.T) {
 			t.Error(err)
 		}
 		if claims, err := store.Show(t.Context(), "y"); err != nil || len(claims) != 1 {
-			t.Error("another's claim was touched:", claims, err)
+			t.Error("the claim of another client was changed:", claims, err)
 		}
 		leave("x/late")
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := r.Settle(short); err == nil || !strings.Contains(err.Error(), "1 claims and places are left") {
+		if err := r.Settle(short); err == nil || !strings.Contains(err.Error(), "1 claims and queue entries are left") {
 			t.Error(err)
 		}
 	})
-	rep, err := r.Judge(t.TempDir())
+	rep, err := r.Check(t.TempDir())
 	if err != nil || rep.Verdict != NotEnough {
 		t.Errorf("%+v %v", rep, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// A Job is what a process of its own is told.
+// A Job is the input of a separate process.
 type Job struct {
 	Plan   *Plan         `json:"plan"`
 	Who    string        `json:"who"`             // in the plan
@@ -20,19 +20,20 @@ type Job struct {
 	Origin time.Duration `json:"origin"`          // where the history begins, on the clock of the host
 	Store  string        `json:"store"`           // a URL, for the caller of Work
 	Play   string        `json:"play,omitempty"`  // what the clients do, for the caller of Perform
-	Guard  string        `json:"guard,omitempty"` // a URL of what the locks protect, likewise
+	Guard  string        `json:"guard,omitempty"` // a URL of the resource that the locks protect, likewise
 }
 
-// A line is what such a process says: an operation, by its number, a stall, or a note.
-type line struct {
+// A message is one line of output of such a process: an operation, by its number, a stall, or a
+// note.
+type message struct {
 	N     int         `json:"n"`
 	Op    *history.Op `json:"op,omitempty"`
 	Stall *stall      `json:"stall,omitempty"`
 	Note  *Note       `json:"note,omitempty"`
-	Beat  bool        `json:"beat,omitempty"` // it runs, and that is all
+	Beat  bool        `json:"beat,omitempty"` // the process runs, and nothing else
 }
 
-// A Note is something that a process says which is no operation of a lock.
+// A Note is an observation of a process that is no operation of a lock.
 type Note struct {
 	At    time.Duration `json:"at"` // on the clock of the history
 	Who   string        `json:"who"`
@@ -41,7 +42,7 @@ type Note struct {
 	Value string        `json:"value,omitempty"`
 }
 
-// A Stage is where the clients of a process act.
+// A Stage is the environment of the clients of a process.
 type Stage struct {
 	*Job
 	Recorder *history.Recorder
@@ -50,39 +51,39 @@ type Stage struct {
 	note func(Note)
 }
 
-// Note takes something down before it returns.
+// Note records an observation before it returns.
 func (s *Stage) Note(what, key, value string) {
 	s.note(Note{At: time.Since(s.Start), Who: s.Name, What: what, Key: key, Value: value})
 }
 
-// Work is the life of a process of its own. It plays its clients until ctx ends, and writes what they do to out
-// before they go on.
+// Work is the main function of a separate process. It runs the clients until ctx ends, and writes
+// each of their operations to out before the client continues.
 func Work(ctx context.Context, store driver.Store, j *Job, out io.Writer) error {
 	return Perform(ctx, j, out, func(ctx context.Context, s *Stage) error {
-		t, err := join(store, j.Plan, j.Who, j.Name, j.Prefix, s.Start, s.Recorder)
+		g, err := join(store, j.Plan, j.Who, j.Name, j.Prefix, s.Start, s.Recorder)
 		if err != nil {
 			return err
 		}
 		var wg sync.WaitGroup
-		t.play(ctx, &wg)
+		g.play(ctx, &wg)
 		wg.Wait()
-		t.leave()
+		g.leave()
 		return nil
 	})
 }
 
-// Perform is Work with clients of the caller's: play returns when ctx has ended and they are done.
+// Perform is [Work] with clients of the caller: play returns when ctx has ended and they are done.
 func Perform(ctx context.Context, j *Job, out io.Writer, play func(context.Context, *Stage) error) error {
 	now, shared := instant()
 	start := now.Add(j.Origin - shared)
-	w := &teller{start: start, enc: json.NewEncoder(out)}
-	rec := history.NewSince(start, func(n int, op history.Op) { w.say(line{N: n, Op: &op}) })
+	w := &writer{start: start, enc: json.NewEncoder(out)}
+	rec := history.NewSince(start, func(n int, op history.Op) { w.write(message{N: n, Op: &op}) })
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		stalls(watch, start, func(s stall) { w.say(line{Stall: &s}) }, func() { w.say(line{Beat: true}) })
+		stalls(watch, start, func(s stall) { w.write(message{Stall: &s}) }, func() { w.write(message{Beat: true}) })
 	})
-	err := play(ctx, &Stage{Job: j, Recorder: rec, Start: start, note: func(n Note) { w.say(line{Note: &n}) }})
+	err := play(ctx, &Stage{Job: j, Recorder: rec, Start: start, note: func(n Note) { w.write(message{Note: &n}) }})
 	stop()
 	watching.Wait()
 	if err != nil {
@@ -91,8 +92,8 @@ func Perform(ctx context.Context, j *Job, out io.Writer, play func(context.Conte
 	return w.err
 }
 
-// A teller writes lines. It is not buffered: what is written survives the death of the process.
-type teller struct {
+// A writer writes messages. It is not buffered: written messages survive the death of the process.
+type writer struct {
 	start time.Time
 
 	mu  sync.Mutex
@@ -100,16 +101,16 @@ type teller struct {
 	err error
 }
 
-func (w *teller) say(l line) {
+func (w *writer) write(m message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
 		return
 	}
 	began := time.Now()
-	w.err = w.enc.Encode(l)
-	if took := time.Since(began); took > stallLeast && w.err == nil { // nobody read: everybody had to wait
+	w.err = w.enc.Encode(m)
+	if took := time.Since(began); took > stallLeast && w.err == nil { // no reader: every client had to wait
 		from := began.Sub(w.start)
-		w.err = w.enc.Encode(line{Stall: &stall{from - stallEdge, from + took + stallEdge}})
+		w.err = w.enc.Encode(message{Stall: &stall{from - stallEdge, from + took + stallEdge}})
 	}
 }

@@ -1,5 +1,6 @@
-// Package workload is clients that contend for keys through Lockers, and the record of what they did. What is
-// wrong with the links and the store meanwhile is the caller's, and so is the judge. It is for tests alone.
+// Package workload provides clients that contend for keys through Lockers, and records their
+// operations. The caller produces the faults of the links and the store, and checks the record.
+// Only tests use it. Each lease has a fencing token, which the package calls a fence.
 package workload
 
 import (
@@ -15,19 +16,20 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// A Load is what the clients of one run have in common. All fields up to Wait are set before the
+// A Load is the shared state of the clients of one run. All fields up to Wait are set before the
 // first client runs.
 type Load struct {
 	Recorder *history.Recorder
 	TTL      time.Duration           // of the clients' Lockers
-	Key      func(*rand.Rand) string // what is contended for just now
+	Key      func(*rand.Rand) string // chooses the key to contend for
 
 	Pause time.Duration // the longest pause between two holds
-	Work  time.Duration // the longest of most holds
+	Work  time.Duration // the longest duration of most holds
 	Long  int           // one hold in so many may last for two TTLs: it needs renewals
-	Wait  time.Duration // how long an ask waits; one in five waits for a TTL at most
+	Wait  time.Duration // how long an acquire waits; one in five waits for a TTL at most
 
-	// Guard changes what an exclusive lease protects, and takes it down. Nil: a register in the memory of this process.
+	// Guard changes the resource that an exclusive lease protects, and records the change. Nil: a
+	// register in the memory of this process.
 	Guard func(h *history.Hold, lease *distlock.Lease, rng *rand.Rand)
 
 	Grants, Losses atomic.Int64
@@ -36,7 +38,7 @@ type Load struct {
 	registers map[string]*history.Register
 }
 
-// register is what the clients write to under the lock of a key.
+// register returns the register that the clients write to under the lock of a key.
 func (d *Load) register(key string) *history.Register {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,19 +53,19 @@ func (d *Load) register(key string) *history.Register {
 	return r
 }
 
-// A Client takes locks and writes under them.
+// A Client acquires locks and writes under them.
 type Client struct {
 	*Load
-	Name    string // of its process, in the history
+	Name    string // the name of its process in the history
 	Locker  *distlock.Locker
-	Slots   *distlock.Semaphore // what it takes instead of locks; nil: locks
+	Slots   *distlock.Semaphore // used instead of locks; nil: locks
 	Rand    *rand.Rand
-	Careful bool          // it takes nothing but exclusive locks, and does not hold for long
-	Most    int           // it stops after so many asks; 0: it does not
-	Holding *atomic.Int64 // how many leases the process holds; nil: not of interest
+	Careful bool          // it acquires only exclusive locks, and does not hold for long
+	Most    int           // it stops after so many acquires; 0: no limit
+	Holding *atomic.Int64 // the number of leases that the process holds; nil: not counted
 }
 
-// Run takes locks until ctx ends.
+// Run acquires locks until ctx ends.
 func (c *Client) Run(ctx context.Context) {
 	for n := 0; ctx.Err() == nil && (c.Most == 0 || n < c.Most); n++ {
 		c.hold(ctx)
@@ -71,7 +73,7 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// hold takes one lock in one of the ways there are, works under it and gives it back.
+// hold acquires a lock with a random method, works under it and releases it.
 func (c *Client) hold(ctx context.Context) {
 	want := history.Want{Client: c.Name, Key: c.Key(c.Rand), TTL: c.TTL, Weight: driver.Whole, Limit: driver.Whole}
 	take := c.Locker.Lock
@@ -92,15 +94,15 @@ func (c *Client) hold(ctx context.Context) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 
-	asked := time.Now()
-	h := c.Recorder.Ask(want)
+	began := time.Now()
+	h := c.Recorder.Acquire(want)
 	s := &Scribe{Hold: h}
 	lease, err := take(waiting, want.Key, distlock.Observe(s.Observe))
 	if err != nil {
 		Ended(waiting, h, err)
 		return
 	}
-	h.Granted(lease.Fence(), Trust(lease, asked))
+	h.Granted(lease.Fence(), Trust(lease, began))
 	s.Follow(lease)
 	c.Grants.Add(1)
 	if c.Holding != nil {
@@ -109,7 +111,7 @@ func (c *Client) hold(ctx context.Context) {
 	c.work(h, lease, want.Weight == driver.Whole)
 }
 
-// slots returns how to take some slots.
+// slots returns the function that acquires some slots.
 func (c *Client) slots(weight int64, try bool) func(context.Context, string, ...distlock.Option) (*distlock.Lease, error) {
 	take := c.Slots.Acquire
 	if try {
@@ -120,7 +122,7 @@ func (c *Client) slots(weight int64, try bool) func(context.Context, string, ...
 	}
 }
 
-// work works under a lease for a while, or until it is lost, and gives it back.
+// work works under a lease for a while, or until it is lost, and releases it.
 func (c *Client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
 	d := c.about(c.Work)
 	if !c.Careful && c.Rand.IntN(c.Long) == 0 {
@@ -129,9 +131,9 @@ func (c *Client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
 	switch {
 	case !alone || lease.Err() != nil:
 	case c.Guard != nil:
-		rest := tell(h, lease) // what is guarded may keep the client waiting
+		stop := watchLoss(h, lease) // the guarded resource may block the client
 		c.Guard(h, lease, c.Rand)
-		rest()
+		stop()
 	default:
 		h.Update(c.register(lease.Name()), nil)
 	}
@@ -151,8 +153,9 @@ func (c *Client) work(h *history.Hold, lease *distlock.Lease, alone bool) {
 	release.End(Outcome(lease.Unlock(context.Background())))
 }
 
-// tell takes down the loss of a lease while the client does something else, until the function it returns is called.
-func tell(h *history.Hold, lease *distlock.Lease) func() {
+// watchLoss records the loss of a lease while the client does something else, until the returned
+// function is called.
+func watchLoss(h *history.Hold, lease *distlock.Lease) func() {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -170,22 +173,24 @@ func tell(h *history.Hold, lease *distlock.Lease) func() {
 
 func (c *Client) upTo(d time.Duration) time.Duration { return time.Duration(c.Rand.Int64N(int64(d))) }
 
-// about is upTo in whole milliseconds: in virtual time many things then happen at one instant, and races show.
+// about is upTo in whole milliseconds: in virtual time many events then share one instant, and
+// races show.
 func (c *Client) about(d time.Duration) time.Duration {
 	return c.upTo(d).Truncate(time.Millisecond)
 }
 
-// Trust is when the trust in a lease ends that was asked for at a time. One that is lost by now does not tell any more: then it is
-// that time, since the holder never trusted it, and a later one could be after a rival's grant.
-func Trust(lease *distlock.Lease, asked time.Time) time.Time {
+// Trust returns when the trust in a lease ends. The acquire of the lease began at began. A lease
+// that is already lost no longer has an end of trust. Then Trust returns began, since the holder
+// never trusted the lease, and a later time could be after a rival's grant.
+func Trust(lease *distlock.Lease, began time.Time) time.Time {
 	if until := Until(lease); !until.IsZero() {
 		return until
 	}
-	return asked
+	return began
 }
 
-// Until is lease.Until of a process that may be stopped in the middle of the look: then what was read of the clock and what was
-// read of the lease do not go together, and it looks again.
+// Until returns lease.Until in a process that may be stopped during the call. Then the time and the
+// lease were read at different moments and do not match, and Until reads both again.
 func Until(lease *distlock.Lease) time.Time {
 	for {
 		began := time.Now()
@@ -196,22 +201,23 @@ func Until(lease *distlock.Lease) time.Time {
 	}
 }
 
-// A Scribe takes down when an ask begins to wait, and the renewals of its lease.
+// A Scribe records when an acquire begins to wait, and the renewals of its lease.
 type Scribe struct {
 	Hold  *history.Hold
 	lease atomic.Pointer[distlock.Lease]
 }
 
-// Follow tells the scribe the lease, when its grant was taken down.
+// Follow passes the lease to the scribe, after its grant was recorded.
 func (s *Scribe) Follow(lease *distlock.Lease) { s.lease.Store(lease) }
 
-// Observe is for distlock.Observe.
+// Observe is for [distlock.Observe].
 func (s *Scribe) Observe(_ context.Context, e distlock.Event) {
 	switch {
 	case e.Type == distlock.EventWaiting:
 		s.Hold.Waiting()
 	case e.Type == distlock.EventRenewed && e.Err == nil:
-		// A lease that is lost by now has no end of trust to take down, and had one before: it must not become later.
+		// A lease that is already lost has no end of trust to record. It had one before, which must
+		// not become later.
 		if lease := s.lease.Load(); lease != nil {
 			if until := Until(lease); !until.IsZero() {
 				s.Hold.Renew().Extended(until)
@@ -228,7 +234,7 @@ func Ended(ctx context.Context, h *history.Hold, err error) {
 	h.Ended(Outcome(err))
 }
 
-// Outcome sorts the answers of a Locker.
+// Outcome returns the outcome that a Locker's error means.
 func Outcome(err error) history.Outcome {
 	switch {
 	case err == nil:

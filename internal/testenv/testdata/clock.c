@@ -1,6 +1,6 @@
-// A time of day that a test sets: what the machine says, and an offset in nanoseconds that is read from a file which
-// the test writes. It is loaded before the C library, and calls nothing that may allocate: an allocator may ask for the
-// time before it can be asked for memory.
+// A time of day that a test sets: the time of the machine plus an offset in nanoseconds. The offset
+// is read from a file that the test writes. The library is loaded before the C library, and calls
+// nothing that may allocate: an allocator may read the time before it can serve an allocation.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

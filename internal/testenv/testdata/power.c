@@ -1,5 +1,6 @@
-// What is on the disk for certain: for every file that the server syncs, its number and its length when it asked for that, appended to a
-// file that the test reads. It is loaded before the C library.
+// A record of the data that is certainly on the disk. For every file that the server syncs, the
+// library appends the file's inode and its length at the time of the call to a file that the test
+// reads. The library is loaded before the C library.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -17,14 +18,15 @@ __attribute__((constructor)) static void begin(void) {
   if (record < 0) abort();
 }
 
-// sync_file takes the length before the call: what is written meanwhile need not be on the disk after it.
+// sync_file reads the length before the call: data that is written during the call need not be on
+// the disk after it.
 static int sync_file(long call, int fd) {
   struct stat st;
   int known = record >= 0 && !fstat(fd, &st);
   int r = syscall(call, fd);
   if (!r && known) {
-    uint64_t line[2] = {st.st_ino, st.st_size};
-    if (write(record, line, sizeof line) != sizeof line) abort();
+    uint64_t entry[2] = {st.st_ino, st.st_size};
+    if (write(record, entry, sizeof entry) != sizeof entry) abort();
   }
   return r;
 }

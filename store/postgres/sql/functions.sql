@@ -1,81 +1,93 @@
--- The functions. Each is one round trip, and none that is called from outside waits for longer than its lock_timeout.
+-- The functions. Each call from outside is one round trip and waits for a lock no longer than its
+-- lock_timeout.
 --
--- Acquire has a key to itself before it reads the clock and the claims: it takes a lock of the transaction on the key's
--- number. Renew never waits for that lock, nor does release if the claim is there: a client that idles in its transaction keeps nobody from
--- renewing.
--- A caller's search_path changes nothing: functions have their own, and those that are one expression are read when they are made. To set it
--- takes a part of the time of a call, so ask, ask_all and release, which are called most, do so only if the caller has not.
--- Every statement of a function sees what was committed before it began, and no earlier: that is so in READ COMMITTED, and
--- the other levels are refused.
+-- Acquire takes a transaction-level advisory lock on the number of the key before it reads the
+-- clock and the claims. Renew never waits for that lock, and release does not if the claim exists.
+-- A client that is idle in its transaction therefore blocks no renewal.
+--
+-- The search_path of the caller has no effect. Functions set their own, and functions with a single
+-- expression are parsed when they are created. Setting search_path takes a noticeable part of a
+-- call, so attempt, attempt_all and release, the most frequent calls, set it only if the caller has
+-- not.
+--
+-- Every statement of a function sees the data that was committed before the statement began. This
+-- holds in READ COMMITTED only, and acquire refuses the other isolation levels.
 
--- How long a place was asked for. It is null in those that older functions wrote.
-alter table @schema@.place add column if not exists life interval;
-
--- microseconds is a duration as a number.
+-- microseconds returns a duration as a number.
 create or replace function @schema@.microseconds(d interval) returns bigint
 language sql immutable parallel safe
 return (extract(epoch from d) * 1000000)::bigint;
 
--- near is a time, or the nearest to it that a program in Go can count from now: a Duration ends after 292 years. Times that others wrote may lie
--- further off, or be infinite. PostgreSQL 14 cannot read so many microseconds: it is written in hours, here and below.
+-- near returns t, clamped to the range that a Go program can count from now: a Duration ends after
+-- 292 years. Times in the tables may lie further away or be infinite. PostgreSQL 14 cannot parse
+-- that many microseconds, so the limits here and below are written in hours.
 create or replace function @schema@.near(t timestamptz, now timestamptz) returns timestamptz
 language sql stable parallel safe
-return least(greatest(t, now - interval '2562047:47:16.854775'), now + interval '2562047:47:16.854775');
+return least(greatest(t, now - interval '2562047:47:16.854775'),
+  now + interval '2562047:47:16.854775');
 
--- is_life tells whether something may live for so long: what is longer than 292 years, programs in Go cannot count.
-create or replace function @schema@.is_life(d interval) returns boolean
+-- is_ttl reports whether a duration is a valid TTL. Go programs cannot count more than 292 years.
+create or replace function @schema@.is_ttl(d interval) returns boolean
 language sql immutable parallel safe
 return d > interval '0' and d <= interval '2562047:47:16.854776';
 
--- is_key tells whether a text may be a key: 512 bytes, or their hex digits.
+-- is_key reports whether a text is a valid key: 512 bytes, or their hex digits.
 create or replace function @schema@.is_key(key text) returns boolean
 language sql immutable parallel safe
-return key <> '' and (octet_length(key) <= 512 or starts_with(key, '\x') and octet_length(key) <= 1026);
+return key <> ''
+  and (octet_length(key) <= 512 or starts_with(key, '\x') and octet_length(key) <= 1026);
 
--- is_claim tells whether a claim does no harm to others: it takes room, ends, and can be told of. Null is no.
--- It becomes a part of the expressions that call it, and those are made ready anew in every call. So it is short, and acquire looks at the rest.
-create or replace function @schema@.is_claim(key text, owner text, ttl interval, weight bigint, "limit" bigint, meta jsonb) returns boolean
+-- is_claim reports whether the claim has a valid weight, TTL, key, owner and metadata. Null means
+-- no. The server inlines is_claim into the expressions that call it and prepares those in every
+-- call, so is_claim is short. Acquire checks the other arguments.
+create or replace function @schema@.is_claim(key text, owner text, ttl interval, weight bigint,
+  "limit" bigint, meta jsonb) returns boolean
 language sql immutable parallel safe
-return weight >= 1 and weight <= "limit" and "limit" <= 1073741824 and @schema@.is_life(ttl) and @schema@.is_key(key)
+return weight >= 1 and weight <= "limit" and "limit" <= 1073741824 and @schema@.is_ttl(ttl)
+  and @schema@.is_key(key)
   and owner <> '' and octet_length(owner) <= 1024 and jsonb_typeof(meta) = 'object';
 
--- wrong says which argument of acquire breaks a rule.
+-- wrong returns the rule that an argument of acquire breaks.
 create or replace function @schema@.wrong(
-  key text, owner text, ttl interval, weight bigint, "limit" bigint, place interval, floor bigint,
-  holder text, party text, meta jsonb, value bytea, channel text, wait boolean
+  key text, owner text, ttl interval, weight bigint, "limit" bigint,
+  queue_ttl interval, floor bigint,
+  holder text, task text, meta jsonb, value bytea, channel text, wait boolean
 ) returns text language sql immutable parallel safe
 return case
   when @schema@.is_key(key) is not true then 'key must have 1 to 512 bytes'
   when (octet_length(owner) between 1 and 1024) is not true then 'owner must have 1 to 1024 bytes'
-  when @schema@.is_life(ttl) is not true then 'ttl must be above 0 and at most 292 years'
+  when @schema@.is_ttl(ttl) is not true then 'ttl must be above 0 and at most 292 years'
   when ("limit" between 1 and 1073741824) is not true then 'limit must be 1 to 1073741824'
   when (weight between 1 and "limit") is not true then 'weight must be 1 to the limit'
-  when place <> interval '0' and not @schema@.is_life(place) then 'place must be null, or 0 to 292 years'
+  when queue_ttl <> interval '0'
+    and not @schema@.is_ttl(queue_ttl) then 'queue_ttl must be null, or 0 to 292 years'
   when (floor between 0 and 9007199254740863) is not true then 'floor must be 0 to 9007199254740863'
   when holder is null then 'holder must not be null'
-  when party is null then 'party must not be null'
+  when task is null then 'task must not be null'
   when (jsonb_typeof(meta) = 'object') is not true then 'meta must be a JSON object'
   when octet_length(value) > 65537 then 'value must have at most 65537 bytes'
   when (octet_length(channel) <= 63) is not true then 'channel must have at most 63 bytes'
   else 'wait must not be null'
 end;
 
--- storable is a text as keys, owners and holders are kept.
+-- storable returns a text as the tables store keys, owners and holders.
 create or replace function @schema@.storable(plain text) returns text
 language sql immutable parallel safe
-return case when starts_with(plain, '\x') then '\x' || encode(convert_to(plain, 'UTF8'), 'hex') else plain end;
+return case when starts_with(plain, '\x') then '\x' || encode(convert_to(plain, 'UTF8'), 'hex')
+  else plain end;
 
--- lock_key is the key of the lock with a name: see docs/layout.md.
+-- lock_key returns the key of the lock with this name: see docs/layout.md.
 create or replace function @schema@.lock_key(name text) returns text
 language sql immutable parallel safe
 return @schema@.storable(case when starts_with(name, '~') then '~' || name else name end);
 
--- is_hex tells whether a text is the hex digits of bytes, and not something that others wrote.
+-- is_hex reports whether a stored text is the hex digits of bytes. Texts written by hand may not
+-- be.
 create or replace function @schema@.is_hex(stored text) returns boolean
 language sql immutable parallel safe
 return stored ~ '^\\x([0-9a-fA-F]{2})*$';
 
--- readable is a text for people.
+-- readable returns a stored text for people.
 create or replace function @schema@.readable(stored text) returns text
 language plpgsql set search_path = pg_catalog immutable parallel safe as $$
 begin
@@ -90,17 +102,20 @@ begin
 end
 $$;
 
--- lock_name is the name of the lock with a key, for people. Keys of other kinds are shown as they are.
+-- lock_name returns the name of the lock with this key, for people. Keys of other kinds are shown
+-- as they are.
 create or replace function @schema@.lock_name(key text) returns text
 language sql immutable parallel safe
 return regexp_replace(@schema@.readable(key), '^~~', '~');
 
--- tag is how an owner is shown.
+-- tag returns the public form of an owner.
 create or replace function @schema@.tag(owner text) returns text
 language sql immutable parallel safe
-return left(encode(sha256(case when @schema@.is_hex(owner) then owner::bytea else convert_to(owner, 'UTF8') end), 'hex'), 8);
+return left(encode(sha256(case when @schema@.is_hex(owner) then owner::bytea
+  else convert_to(owner, 'UTF8') end), 'hex'), 8);
 
--- enter waits for a key. It returns false if somebody has it for too long, such as a client that idles in its transaction.
+-- enter waits for a key. It returns false if another transaction has the key for too long, for
+-- example a client that is idle in its transaction.
 create or replace function @schema@.enter(number bigint) returns boolean
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 begin
@@ -111,8 +126,9 @@ exception when lock_not_available then
 end
 $$;
 
--- tell wakes whoever listens on a channel. A queue that is nearly full is left alone, since it would make the caller fail.
-create or replace function @schema@.tell(channel text, message text) returns void
+-- notify sends a message to the listeners of a channel. If the notification queue of the server is
+-- nearly full, it sends nothing: an error would make the caller fail.
+create or replace function @schema@.notify(channel text, message text) returns void
 language plpgsql set search_path = pg_catalog as $$
 begin
   if channel <> '' and pg_notification_queue_usage() < 0.9 then
@@ -121,57 +137,69 @@ begin
 end
 $$;
 
--- tell_key wakes all who watch a key ("k"), or only those who watch it without a claim ("o").
-create or replace function @schema@.tell_key(kind text, key text) returns void
+-- notify_key wakes all watchers of a key ("k"), or only the observers without a claim ("o").
+create or replace function @schema@.notify_key(kind text, key text) returns void
 language sql as $$
-  select @schema@.tell(@channel@, kind || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 16))
+  select @schema@.notify(@channel@,
+    kind || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 16))
 $$;
 
--- promote grants those at the head of the line who have room, for the rest of their places, and tells them. If the clock was set back, that is
--- no longer than they asked for: they may have died. The caller has the key.
+-- promote grants the claims at the head of the queue that fit, each until its queue entry expires,
+-- and notifies their owners. The owner may be dead, so if the clock was set back, the claim still
+-- ends after at most the requested queue TTL. The caller has the key.
 create or replace function @schema@.promote(key text) returns void
 language plpgsql set search_path = pg_catalog as $$
 #variable_conflict use_column
 declare
   now timestamptz := clock_timestamp();
   used bigint;
-  over boolean;
-  head @schema@.place;
+  ended boolean;
+  head @schema@.queue;
   number bigint;
 begin
   for step in 1..100 loop
-    select p.* into head from @schema@.place p where p.key = promote.key and p.ends > now order by p.number limit 1;
+    select q.* into head from @schema@.queue q where q.key = promote.key and q.ends > now
+      order by q.number limit 1;
     if not found then
       return;
     end if;
     if used is null then
-      select coalesce(sum(c.weight), 0), bool_or(c.ends <= now) into used, over from @schema@.claim c where c.key = promote.key and c.broken is null;
-      if over then -- what is still there after this lives, or counts as if it did
+      select coalesce(sum(c.weight), 0), bool_or(c.ends <= now) into used, ended
+        from @schema@.claim c where c.key = promote.key and c.broken is null;
+      if ended then -- claims that remain after this are live, or count as live
         perform @schema@.clear(promote.key, now);
-        select coalesce(sum(c.weight), 0) into used from @schema@.claim c where c.key = promote.key and c.broken is null;
+        select coalesce(sum(c.weight), 0) into used from @schema@.claim c
+          where c.key = promote.key and c.broken is null;
       end if;
     end if;
     if used + head.weight > head."limit" then
       return;
     end if;
-    update @schema@.key k set fence = greatest(k.fence + 128, @schema@.microseconds(now - timestamptz 'epoch'))
+    update @schema@.key k
+      set fence = greatest(k.fence + 128, @schema@.microseconds(now - timestamptz 'epoch'))
       where k.key = promote.key and k.fence <= 9007199254740736 returning k.fence into number;
     if not found then
-      return; -- it shall ask, and be told that no fences are left
+      return; -- the waiter's next attempt returns that no fences are left
     end if;
-    -- It may have asked again meanwhile without the key: the claim lives as long as the place does now.
-    delete from @schema@.place p where p.key = promote.key and p.owner = head.owner and p.weight = head.weight and p."limit" = head."limit"
-      returning p.* into head;
+    -- The waiter may have called acquire again without the key: the claim ends when its entry ends
+    -- now.
+    delete from @schema@.queue q where q.key = promote.key and q.owner = head.owner
+      and q.weight = head.weight and q."limit" = head."limit"
+      returning q.* into head;
     if not found then
-      continue; -- it asked for something else, or is gone
+      continue; -- the waiter changed its request, or left
     end if;
-    delete from @schema@.claim c where c.key = promote.key and c.owner = head.owner; -- it was broken
-    insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-      values (promote.key, head.owner, head.weight, head."limit", number, number, head.holder, head.party, head.meta, head.value, now,
-        least(head.ends, now + head.life));
+    -- The owner may have a broken claim.
+    delete from @schema@.claim c where c.key = promote.key and c.owner = head.owner;
+    insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, task, meta,
+      value, since, ends)
+      values (promote.key, head.owner, head.weight, head."limit", number, number, head.holder,
+        head.task, head.meta, head.value, now,
+        least(head.ends, now + head.ttl));
     used := used + head.weight;
-    perform @schema@.tell(head.channel, left(encode(sha256(convert_to(head.owner, 'UTF8')), 'hex'), 32) || ' ' || number || ' ' ||
-      (select count(*) from @schema@.place p where p.key = promote.key and p.ends > now));
+    perform @schema@.notify(head.channel,
+      left(encode(sha256(convert_to(head.owner, 'UTF8')), 'hex'), 32) || ' ' || number || ' ' ||
+      (select count(*) from @schema@.queue q where q.key = promote.key and q.ends > now));
   end loop;
 end
 $$;
@@ -179,40 +207,48 @@ $$;
 -- acquire grants or refuses one claim. The answer is
 --   +  granted          -  refused           =  granted again
 --   i  the floor is too far ahead            f  no fences are left
---   b  others have the key or the claim now, and wait is false
+--   b  another transaction has the key or the claim, and wait is false
 -- Retry is in microseconds.
 create or replace function @schema@.acquire(
   key text, owner text, ttl interval,
   weight bigint default 1073741824, "limit" bigint default 1073741824,
-  place interval default null, floor bigint default 0,
-  holder text default '', party text default '', meta jsonb default '{}', value bytea default null,
+  queue_ttl interval default null, floor bigint default 0,
+  holder text default '', task text default '', meta jsonb default '{}', value bytea default null,
   channel text default '', wait boolean default true,
-  out answer text, out fence bigint, out used bigint, out ahead bigint, out behind bigint, out retry bigint, out blocker @schema@.told
+  out answer text, out fence bigint, out used bigint, out ahead bigint, out behind bigint,
+    out retry bigint, out blocker @schema@.claim_info
 ) language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
   number constant bigint := hashtextextended(acquire.key, @seed@);
-  mine boolean; -- the key is ours alone
+  mine boolean; -- this transaction has the key's lock
   now timestamptz;
   micros bigint;
   last bigint;
   own @schema@.claim;
-  spot bigint; -- our place in line
-  room boolean;
+  entry_number bigint; -- of our queue entry
+  fits boolean;
 begin
-  -- The name of a channel that is longer than the server takes would make the release fail that tells it.
-  if (@schema@.is_claim(acquire.key, acquire.owner, acquire.ttl, acquire.weight, acquire."limit", acquire.meta)
-      and (acquire.place is null or acquire.place = interval '0' or @schema@.is_life(acquire.place))
-      and acquire.floor between 0 and 9007199254740863 and acquire.holder is not null and acquire.party is not null
-      and (acquire.value is null or octet_length(acquire.value) <= 65537) and octet_length(acquire.channel) <= 63
+  -- A channel name that is too long for the server would make the later release fail when it
+  -- notifies.
+  if (@schema@.is_claim(acquire.key, acquire.owner, acquire.ttl,
+        acquire.weight, acquire."limit", acquire.meta)
+      and (acquire.queue_ttl is null or acquire.queue_ttl = interval '0'
+        or @schema@.is_ttl(acquire.queue_ttl))
+      and acquire.floor between 0 and 9007199254740863 and acquire.holder is not null
+        and acquire.task is not null
+      and (acquire.value is null or octet_length(acquire.value) <= 65537)
+        and octet_length(acquire.channel) <= 63
       and acquire.wait is not null) is not true then
-    raise exception 'distlock: %', @schema@.wrong(acquire.key, acquire.owner, acquire.ttl, acquire.weight, acquire."limit", acquire.place,
-        acquire.floor, acquire.holder, acquire.party, acquire.meta, acquire.value, acquire.channel, acquire.wait)
+    raise exception 'distlock: %', @schema@.wrong(acquire.key, acquire.owner, acquire.ttl,
+        acquire.weight, acquire."limit", acquire.queue_ttl, acquire.floor, acquire.holder,
+        acquire.task, acquire.meta, acquire.value, acquire.channel, acquire.wait)
       using errcode = 'invalid_parameter_value';
   end if;
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'distlock: the transaction is %', current_setting('transaction_isolation')
-      using errcode = 'invalid_transaction_state', hint = 'Call it in a READ COMMITTED transaction.';
+      using errcode = 'invalid_transaction_state',
+        hint = 'Call it in a READ COMMITTED transaction.';
   end if;
   mine := pg_try_advisory_xact_lock(number);
   if not mine then
@@ -223,13 +259,14 @@ begin
     mine := @schema@.enter(number);
   end if;
   if not mine then
-    -- Whoever has the key may be granting it to us, and has its hands on our place then. When that is over, the claim is seen.
-    perform from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner for update;
+    -- The transaction that has the key may be granting it to us. Then it has locked our queue
+    -- entry, and after the wait the new claim is visible.
+    perform from @schema@.queue q where q.key = acquire.key and q.owner = acquire.owner for update;
   end if;
   now := clock_timestamp();
   micros := @schema@.microseconds(now - timestamptz 'epoch');
   select k.fence into last from @schema@.key k where k.key = acquire.key;
-  if not found then -- it may have been forgotten: see sweep
+  if not found then -- sweep may have dropped the key
     select k.fence into last from @schema@.key k where k.key = '';
   end if;
   if acquire.floor > greatest(micros, last) + 3600000000 then
@@ -242,51 +279,63 @@ begin
     where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > now;
   if found then
     if not acquire.wait then
-      perform from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner for update skip locked;
+      perform from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner
+        for update skip locked;
       if not found then
         answer := 'b';
         return;
       end if;
     end if;
     update @schema@.claim c
-      set ends = case when c.kept then c.ends else clock_timestamp() + acquire.ttl end, -- a record lives for as long as it was kept for
+      -- A record keeps the end that it was kept with.
+      set ends = case when c.kept then c.ends else clock_timestamp() + acquire.ttl end,
         weight = least(c.weight, acquire.weight), fence = greatest(c.fence, acquire.floor)
-      where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > clock_timestamp()
+      where c.key = acquire.key and c.owner = acquire.owner and c.broken is null
+        and c.ends > clock_timestamp()
       returning c.fence into fence;
     if found then
       if fence > own.fence and mine then
-        update @schema@.key k set fence = greatest(k.fence, acquire.fence) where k.key = acquire.key;
+        update @schema@.key k set fence = greatest(k.fence, acquire.fence)
+          where k.key = acquire.key;
       elsif fence > own.fence then
-        raise exception 'distlock: others have the key' using errcode = 'lock_not_available';
+        raise exception 'distlock: another transaction has the key'
+          using errcode = 'lock_not_available';
       end if;
       answer := '=';
-      delete from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner; -- or it would be granted again after the release
-      select sum(c.weight) into used from @schema@.claim c where c.key = acquire.key and c.broken is null;
-      select count(*) into behind from @schema@.place p where p.key = acquire.key;
+      -- The entry would be granted after the release.
+      delete from @schema@.queue q where q.key = acquire.key and q.owner = acquire.owner;
+      select sum(c.weight) into used from @schema@.claim c
+        where c.key = acquire.key and c.broken is null;
+      select count(*) into behind from @schema@.queue q where q.key = acquire.key;
       if acquire.weight < own.weight and behind > 0 then
         if mine then
           perform @schema@.promote(acquire.key);
         else
-          perform @schema@.tell_key('k', acquire.key);
+          perform @schema@.notify_key('k', acquire.key);
         end if;
       end if;
       return;
     end if;
   end if;
 
-  -- What clear has left lives, or counts as if it did.
-  select coalesce(sum(c.weight), 0) into used from @schema@.claim c where c.key = acquire.key and c.broken is null;
-  select p.number into spot from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner;
-  select count(*) into ahead from @schema@.place p
-    where p.key = acquire.key and p.owner <> acquire.owner and (spot is null or p.number < spot);
-  room := used + acquire.weight <= acquire."limit";
-  if mine and room and ahead > 0 then
-    -- If the clock was set back, those ahead have no more than they asked for: they may have died.
-    update @schema@.place p set ends = now + p.life from (
-      select l.owner from @schema@.place l where l.key = acquire.key and l.ends > now + l.life for update skip locked
-    ) late where p.key = acquire.key and p.owner = late.owner;
+  -- Claims that clear has left are live, or count as live.
+  select coalesce(sum(c.weight), 0) into used from @schema@.claim c
+    where c.key = acquire.key and c.broken is null;
+  select q.number into entry_number from @schema@.queue q
+    where q.key = acquire.key and q.owner = acquire.owner;
+  select count(*) into ahead from @schema@.queue q
+    where q.key = acquire.key and q.owner <> acquire.owner
+      and (entry_number is null or q.number < entry_number);
+  fits := used + acquire.weight <= acquire."limit";
+  if mine and fits and ahead > 0 then
+    -- If the clock was set back, an entry ahead of us ends after at most its requested TTL: its
+    -- owner may be dead.
+    update @schema@.queue q set ends = now + q.ttl from (
+      select l.owner from @schema@.queue l where l.key = acquire.key and l.ends > now + l.ttl
+        for update skip locked
+    ) late where q.key = acquire.key and q.owner = late.owner;
   end if;
-  if mine and room and ahead = 0 then
+  if mine and fits and ahead = 0 then
     fence := greatest(last + 128, micros, acquire.floor);
     if fence > 9007199254740864 then
       answer := 'f';
@@ -294,14 +343,17 @@ begin
     end if;
     insert into @schema@.key as k (key, fence) values (acquire.key, acquire.fence)
       on conflict on constraint key_pkey do update set fence = excluded.fence;
-    delete from @schema@.place p where p.key = acquire.key and p.owner = acquire.owner;
-    delete from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner; -- it was broken
-    insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.fence, acquire.fence, acquire.holder, acquire.party,
+    delete from @schema@.queue q where q.key = acquire.key and q.owner = acquire.owner;
+    -- The owner may have a broken claim.
+    delete from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner;
+    insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, task, meta,
+      value, since, ends)
+      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.fence,
+        acquire.fence, acquire.holder, acquire.task,
         acquire.meta, acquire.value, now, now + acquire.ttl);
     answer := '+';
     used := used + acquire.weight;
-    select count(*) into behind from @schema@.place p where p.key = acquire.key;
+    select count(*) into behind from @schema@.queue q where q.key = acquire.key;
     if behind > 0 then
       perform @schema@.promote(acquire.key);
     end if;
@@ -309,40 +361,51 @@ begin
   end if;
 
   answer := '-';
-  if acquire.place > interval '0' then
-    insert into @schema@.place as p (key, owner, weight, "limit", holder, party, meta, value, channel, since, ends, life)
-      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.holder, acquire.party, acquire.meta, acquire.value,
-        acquire.channel, now, now + acquire.place, acquire.place)
-      on conflict on constraint place_pkey do update set weight = excluded.weight, "limit" = excluded."limit", holder = excluded.holder,
-        party = excluded.party, meta = excluded.meta, value = excluded.value, channel = excluded.channel, ends = excluded.ends, life = excluded.life
-      returning p.number into spot;
+  if acquire.queue_ttl > interval '0' then
+    insert into @schema@.queue as q (key, owner, weight, "limit", holder, task, meta, value,
+      channel, since, ends, ttl)
+      values (acquire.key, acquire.owner, acquire.weight, acquire."limit", acquire.holder,
+        acquire.task, acquire.meta, acquire.value,
+        acquire.channel, now, now + acquire.queue_ttl, acquire.queue_ttl)
+      on conflict on constraint queue_pkey do update set weight = excluded.weight,
+        "limit" = excluded."limit", holder = excluded.holder,
+        task = excluded.task, meta = excluded.meta, value = excluded.value,
+          channel = excluded.channel, ends = excluded.ends, ttl = excluded.ttl
+      returning q.number into entry_number;
   end if;
-  select count(*) into behind from @schema@.place p where p.key = acquire.key and p.number > spot; -- 0 without a place
+  -- The count is 0 without an entry.
+  select count(*) into behind from @schema@.queue q
+    where q.key = acquire.key and q.number > entry_number;
   retry := @schema@.microseconds(@schema@.near(least(
-      (select min(c.ends) from @schema@.claim c where c.key = acquire.key and c.broken is null and not room),
-      (select min(p.ends) from @schema@.place p where p.key = acquire.key and (spot is null or p.number < spot))), now) - now);
-  retry := greatest(retry, 1000); -- what is over and still there is on its way out
-  if not room then
+      (select min(c.ends) from @schema@.claim c where c.key = acquire.key and c.broken is null
+        and not fits),
+      (select min(q.ends) from @schema@.queue q where q.key = acquire.key
+        and (entry_number is null or q.number < entry_number))), now) - now);
+  retry := greatest(retry, 1000); -- an ended claim that is still there is about to be deleted
+  if not fits then
     select t.* into blocker from @schema@.claims_of(acquire.key, acquire.key, now) t limit 1;
   elsif ahead > 0 then
-    select t.* into blocker from @schema@.places_of(acquire.key, acquire.key, now) t limit 1;
+    select t.* into blocker from @schema@.queue_of(acquire.key, acquire.key, now) t limit 1;
   else
-    -- Somebody's transaction has the key, and what it does there cannot be seen yet.
+    -- An open transaction has the key, and its changes are not visible yet.
     retry := 0;
-    blocker := row(acquire.key, '', 1073741824, 1073741824, 0, 'a transaction that is open' ||
-      coalesce((select ': process ' || string_agg(l.pid::text, ', ') || ' of the server' from pg_locks l
-        where l.locktype = 'advisory' and l.granted and l.objsubid = 1 and l.database = (select d.oid from pg_database d where d.datname = current_database())
+    blocker := row(acquire.key, '', 1073741824, 1073741824, 0, 'an open transaction' ||
+      coalesce((select ': server process ' || string_agg(l.pid::text, ', ') from pg_locks l
+        where l.locktype = 'advisory' and l.granted and l.objsubid = 1
+          and l.database = (select d.oid from pg_database d where d.datname = current_database())
           and (l.classid::bigint << 32 | l.objid::bigint) = number), ''),
       '', '{}', null, 0, 0, false, false);
   end if;
 end
 $$;
 
--- ask is acquire for programs that ask often: the answer is the fence, or the row of acquire as JSON. Most calls find a key on which nothing
--- stands, and one text costs less to return than many columns.
-create or replace function @schema@.ask(
-  key text, owner text, ttl interval, weight bigint, "limit" bigint, place interval, floor bigint,
-  holder text, party text, meta jsonb, value bytea, channel text, wait boolean
+-- attempt is acquire for programs that call it often. It returns the fence as text, or the row of
+-- acquire as JSON. Most calls find a key without claims and queue entries, and one text costs less
+-- to return than many columns.
+create or replace function @schema@.attempt(
+  key text, owner text, ttl interval, weight bigint, "limit" bigint,
+  queue_ttl interval, floor bigint,
+  holder text, task text, meta jsonb, value bytea, channel text, wait boolean
 ) returns text language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -351,88 +414,108 @@ declare
   last bigint;
 begin
   if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) 'pg_catalog' then
-    return @schema@.ask_anywhere(ask.key, ask.owner, ask.ttl, ask.weight, ask."limit", ask.place, ask.floor, ask.holder, ask.party, ask.meta,
-      ask.value, ask.channel, ask.wait);
+    return @schema@.attempt_anywhere(attempt.key, attempt.owner, attempt.ttl, attempt.weight,
+      attempt."limit", attempt.queue_ttl, attempt.floor, attempt.holder, attempt.task, attempt.meta,
+      attempt.value, attempt.channel, attempt.wait);
   end if;
-  -- What is wrong is left to acquire, which says so.
-  if @schema@.is_claim(ask.key, ask.owner, ask.ttl, ask.weight, ask."limit", ask.meta)
-    and pg_try_advisory_xact_lock(hashtextextended(ask.key, @seed@)) and current_setting('transaction_isolation') = 'read committed' then
+  -- Acquire reports invalid arguments.
+  if @schema@.is_claim(attempt.key, attempt.owner, attempt.ttl,
+      attempt.weight, attempt."limit", attempt.meta)
+    and pg_try_advisory_xact_lock(hashtextextended(attempt.key, @seed@))
+    and current_setting('transaction_isolation') = 'read committed' then
     now := clock_timestamp();
     micros := @schema@.microseconds(now - timestamptz 'epoch');
-    update @schema@.key k set fence = greatest(k.fence + 128, micros, ask.floor)
-      where k.key = ask.key and greatest(k.fence + 128, micros, ask.floor) <= 9007199254740864
-        and ask.floor <= greatest(k.fence, micros) + 3600000000
-        and not exists (select from @schema@.claim c where c.key = ask.key)
-        and not exists (select from @schema@.place p where p.key = ask.key)
+    update @schema@.key k set fence = greatest(k.fence + 128, micros, attempt.floor)
+      where k.key = attempt.key
+        and greatest(k.fence + 128, micros, attempt.floor) <= 9007199254740864
+        and attempt.floor <= greatest(k.fence, micros) + 3600000000
+        and not exists (select from @schema@.claim c where c.key = attempt.key)
+        and not exists (select from @schema@.queue q where q.key = attempt.key)
       returning k.fence into last;
-    -- A key that was forgotten, and a clock that was set back since, are left to acquire.
-    if last is null and ask.floor <= micros
-      and not exists (select from @schema@.key k where k.key in (ask.key, '') and (k.key <> '' or k.fence + 128 > micros)) then
-      insert into @schema@.key as k (key, fence) select ask.key, micros
-        where not exists (select from @schema@.claim c where c.key = ask.key)
-          and not exists (select from @schema@.place p where p.key = ask.key)
+    -- Acquire handles a key that was dropped before the clock was set back.
+    if last is null and attempt.floor <= micros
+      and not exists (select from @schema@.key k where k.key in (attempt.key, '')
+        and (k.key <> '' or k.fence + 128 > micros)) then
+      insert into @schema@.key as k (key, fence) select attempt.key, micros
+        where not exists (select from @schema@.claim c where c.key = attempt.key)
+          and not exists (select from @schema@.queue q where q.key = attempt.key)
         returning k.fence into last;
     end if;
     if last is not null then
-      insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-        values (ask.key, ask.owner, ask.weight, ask."limit", last, last, ask.holder, ask.party, ask.meta, ask.value, now, now + ask.ttl);
+      insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, task, meta,
+        value, since, ends)
+        values (attempt.key, attempt.owner, attempt.weight, attempt."limit", last, last,
+          attempt.holder, attempt.task, attempt.meta, attempt.value, now, now + attempt.ttl);
       return last;
     end if;
   end if;
-  return (select row_to_json(a) from @schema@.acquire(ask.key, ask.owner, ask.ttl, ask.weight, ask."limit", ask.place, ask.floor,
-    ask.holder, ask.party, ask.meta, ask.value, ask.channel, ask.wait) a);
+  return (select row_to_json(a) from @schema@.acquire(attempt.key, attempt.owner, attempt.ttl,
+    attempt.weight, attempt."limit", attempt.queue_ttl, attempt.floor,
+    attempt.holder, attempt.task, attempt.meta, attempt.value, attempt.channel, attempt.wait) a);
 end
 $$;
 
--- ask_anywhere is ask for a caller with another search_path.
-create or replace function @schema@.ask_anywhere(
-  key text, owner text, ttl interval, weight bigint, "limit" bigint, place interval, floor bigint,
-  holder text, party text, meta jsonb, value bytea, channel text, wait boolean
+-- attempt_anywhere is attempt for a caller with another search_path.
+create or replace function @schema@.attempt_anywhere(
+  key text, owner text, ttl interval, weight bigint, "limit" bigint,
+  queue_ttl interval, floor bigint,
+  holder text, task text, meta jsonb, value bytea, channel text, wait boolean
 ) returns text language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_variable
 begin
-  return @schema@.ask(key, owner, ttl, weight, "limit", place, floor, holder, party, meta, value, channel, wait);
+  return @schema@.attempt(key, owner, ttl, weight, "limit", queue_ttl, floor, holder, task, meta,
+    value, channel, wait);
 end
 $$;
 
--- ask_all is ask for many claims, with an answer for each, in order. Those on keys on which nothing stands are granted by one statement.
--- The settings of ask_all_anywhere, and subqueries that give one row, keep the planner from reading whole tables for each: it plans once, and may find
--- them empty then.
-create or replace function @schema@.ask_all(
-  keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[], places interval[], floors bigint[],
-  holders text[], parties text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
+-- attempt_all is attempt for many claims, with one answer for each, in order. One statement grants
+-- the claims on keys without claims and queue entries. The settings of attempt_all_anywhere, and
+-- subqueries that return one row, keep the planner from reading whole tables for each claim: it
+-- plans once, and the tables may be empty at that time.
+create or replace function @schema@.attempt_all(
+  keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[],
+  queue_ttls interval[], floors bigint[],
+  holders text[], tasks text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
 ) returns setof text language plpgsql as $$
 #variable_conflict use_column
 declare
   now timestamptz;
   micros bigint;
-  ours boolean[]; -- which keys we have to ourselves
-  numbers bigint[]; -- those of the claims that are granted, in order
+  ours boolean[]; -- the keys whose locks this transaction has
+  numbers bigint[]; -- the positions of the granted claims, in order
   fences bigint[];
-  at int := 1; -- which of them is next
+  at int := 1; -- the next of them
   granted text;
 begin
   if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) 'pg_catalog'
     or pg_catalog.current_setting('lock_timeout') operator(pg_catalog.<>) '200ms'
-    or pg_catalog.current_setting('enable_mergejoin') operator(pg_catalog.<>) 'off' then -- whoever sets this one sets them all
-    return query select * from @schema@.ask_all_anywhere(ask_all.keys, ask_all.owners, ask_all.ttls, ask_all.weights, ask_all.limits, ask_all.places,
-      ask_all.floors, ask_all.holders, ask_all.parties, ask_all.metas, ask_all."values", ask_all.channels, ask_all.waits);
+    -- A caller that sets this one sets all of them.
+    or pg_catalog.current_setting('enable_mergejoin') operator(pg_catalog.<>) 'off' then
+    return query select * from @schema@.attempt_all_anywhere(attempt_all.keys, attempt_all.owners,
+      attempt_all.ttls, attempt_all.weights, attempt_all.limits, attempt_all.queue_ttls,
+      attempt_all.floors, attempt_all.holders, attempt_all.tasks, attempt_all.metas,
+        attempt_all."values", attempt_all.channels, attempt_all.waits);
     return;
   end if;
   if current_setting('transaction_isolation') = 'read committed' then
-    ours := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@)) from unnest(ask_all.keys) k);
+    ours := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@))
+      from unnest(attempt_all.keys) k);
     now := clock_timestamp();
     micros := @schema@.microseconds(now - timestamptz 'epoch');
     with free as materialized (
-      -- Of two claims on one key the later is left for afterwards, and sees the first. So is what is wrong.
-      select w.*, (select k.ctid from @schema@.key k where k.key = w.key collate "C") as row -- null: the key was never used, or long ago
-      from unnest(ask_all.keys, ask_all.owners, ask_all.ttls, ask_all.weights, ask_all.limits, ask_all.floors, ask_all.holders, ask_all.parties,
-          ask_all.metas, ask_all."values", ours)
-        with ordinality as w(key, owner, ttl, weight, "limit", floor, holder, party, meta, value, ours, number)
-      where w.ours and array_position(ask_all.keys, w.key) = w.number
+      -- Of two claims on one key, the later one is handled below, where it sees the first. So are
+      -- invalid claims.
+      -- row is null if the key is new or was dropped.
+      select w.*, (select k.ctid from @schema@.key k where k.key = w.key collate "C") as row
+      from unnest(attempt_all.keys, attempt_all.owners, attempt_all.ttls, attempt_all.weights,
+        attempt_all.limits, attempt_all.floors, attempt_all.holders, attempt_all.tasks,
+          attempt_all.metas, attempt_all."values", ours)
+        with ordinality as w(key, owner, ttl, weight, "limit", floor, holder, task, meta, value,
+          ours, number)
+      where w.ours and array_position(attempt_all.keys, w.key) = w.number
         and @schema@.is_claim(w.key, w.owner, w.ttl, w.weight, w."limit", w.meta)
         and (select true from @schema@.claim c where c.key = w.key collate "C" limit 1) is null
-        and (select true from @schema@.place p where p.key = w.key collate "C" limit 1) is null
+        and (select true from @schema@.queue q where q.key = w.key collate "C" limit 1) is null
     ), used as materialized (
       update @schema@.key k set fence = greatest(k.fence + 128, micros, f.floor) from free f
       where k.ctid = f.row and greatest(k.fence + 128, micros, f.floor) <= 9007199254740864
@@ -440,178 +523,216 @@ begin
       returning k.fence, f.*
     ), unused as materialized (
       select micros as fence, f.* from free f where f.row is null and f.floor <= micros
-        and (select true from @schema@.key k where k.key = '' and k.fence + 128 > micros) is null -- the clock was set back: see ask
+        -- Not if the clock was set back: see attempt.
+        and (select true from @schema@.key k where k.key = '' and k.fence + 128 > micros) is null
     ), noted as (
       insert into @schema@.key (key, fence) select u.key, u.fence from unused u
     ), granted as materialized (
       select * from used union all select * from unused
     ), claimed as (
-      insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, party, meta, value, since, ends)
-      select g.key, g.owner, g.weight, g."limit", g.fence, g.fence, g.holder, g.party, g.meta, g.value, now, now + g.ttl from granted g
+      insert into @schema@.claim (key, owner, weight, "limit", fence, granted, holder, task, meta,
+        value, since, ends)
+      select g.key, g.owner, g.weight, g."limit", g.fence, g.fence, g.holder, g.task, g.meta,
+        g.value, now, now + g.ttl from granted g
     )
-    select array_agg(g.number order by g.number), array_agg(g.fence order by g.number) into numbers, fences from granted g;
-    if cardinality(numbers) = cardinality(ask_all.keys) then
+    select array_agg(g.number order by g.number), array_agg(g.fence order by g.number)
+      into numbers, fences from granted g;
+    if cardinality(numbers) = cardinality(attempt_all.keys) then
       foreach granted in array fences loop
         return next granted;
       end loop;
       return;
     end if;
   end if;
-  for i in 1..cardinality(ask_all.keys) loop
+  for i in 1..cardinality(attempt_all.keys) loop
     if numbers[at] = i then
       return next fences[at];
       at := at + 1;
     else
-      return next @schema@.ask(ask_all.keys[i], ask_all.owners[i], ask_all.ttls[i], ask_all.weights[i], ask_all.limits[i], ask_all.places[i],
-        ask_all.floors[i], ask_all.holders[i], ask_all.parties[i], ask_all.metas[i], ask_all."values"[i], ask_all.channels[i], ask_all.waits[i]);
+      return next @schema@.attempt(attempt_all.keys[i], attempt_all.owners[i], attempt_all.ttls[i],
+        attempt_all.weights[i], attempt_all.limits[i], attempt_all.queue_ttls[i],
+        attempt_all.floors[i], attempt_all.holders[i], attempt_all.tasks[i], attempt_all.metas[i],
+          attempt_all."values"[i], attempt_all.channels[i], attempt_all.waits[i]);
     end if;
   end loop;
 end
 $$;
 
--- ask_all_anywhere is ask_all for a caller with other settings.
-create or replace function @schema@.ask_all_anywhere(
-  keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[], places interval[], floors bigint[],
-  holders text[], parties text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
+-- attempt_all_anywhere is attempt_all for a caller with other settings.
+create or replace function @schema@.attempt_all_anywhere(
+  keys text[], owners text[], ttls interval[], weights bigint[], limits bigint[],
+  queue_ttls interval[], floors bigint[],
+  holders text[], tasks text[], metas jsonb[], "values" bytea[], channels text[], waits boolean[]
 ) returns setof text language plpgsql
-set search_path = pg_catalog set lock_timeout = '200ms' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set search_path = pg_catalog set lock_timeout = '200ms'
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_variable
 begin
-  return query select * from @schema@.ask_all(keys, owners, ttls, weights, limits, places, floors, holders, parties, metas, "values", channels, waits);
+  return query select * from @schema@.attempt_all(keys, owners, ttls, weights, limits, queue_ttls,
+    floors, holders, tasks, metas, "values", channels, waits);
 end
 $$;
 
--- clear drops what has ended on a key, in bounded steps. It leaves what another transaction has its hands on: that may be
--- a renewal which came in time.
+-- clear deletes the ended claims and queue entries of a key, in bounded steps. It skips rows that
+-- another transaction has locked: such a transaction may be a renewal in time.
 create or replace function @schema@.clear(key text, now timestamptz) returns void
 language sql as $$
   delete from @schema@.claim c using (
-    select e.owner from @schema@.claim e where e.key = clear.key and e.ends <= clear.now order by e.owner limit 100 for update skip locked
+    select e.owner from @schema@.claim e where e.key = clear.key and e.ends <= clear.now
+      order by e.owner limit 100 for update skip locked
   ) gone where c.key = clear.key and c.owner = gone.owner;
-  delete from @schema@.place p using (
-    select e.owner from @schema@.place e where e.key = clear.key and e.ends <= clear.now order by e.owner limit 100 for update skip locked
-  ) gone where p.key = clear.key and p.owner = gone.owner;
+  delete from @schema@.queue q using (
+    select e.owner from @schema@.queue e where e.key = clear.key and e.ends <= clear.now
+      order by e.owner limit 100 for update skip locked
+  ) gone where q.key = clear.key and q.owner = gone.owner;
 $$;
 
--- claims_of tells the live claims of the keys from one to another, oldest first.
-create or replace function @schema@.claims_of(low text, high text, now timestamptz) returns setof @schema@.told
+-- claims_of returns the live claims of a range of keys, oldest first.
+create or replace function @schema@.claims_of(low text, high text, now timestamptz)
+  returns setof @schema@.claim_info
 language sql stable as $$
-  select c.key, c.owner, c.weight, c."limit", c.fence, c.holder, c.party, c.meta, c.value,
+  select c.key, c.owner, c.weight, c."limit", c.fence, c.holder, c.task, c.meta, c.value,
     @schema@.microseconds(claims_of.now - @schema@.near(c.since, claims_of.now)),
-    greatest(@schema@.microseconds(@schema@.near(c.ends, claims_of.now) - claims_of.now), 1), false, c.kept
+    greatest(@schema@.microseconds(@schema@.near(c.ends, claims_of.now) - claims_of.now), 1),
+    false, c.kept
   from @schema@.claim c
-  where c.key between claims_of.low and claims_of.high and c.broken is null and c.ends > claims_of.now
+  where c.key between claims_of.low and claims_of.high and c.broken is null
+    and c.ends > claims_of.now
   order by c.key, c.granted
 $$;
 
--- places_of tells the lines of the keys from one to another.
-create or replace function @schema@.places_of(low text, high text, now timestamptz) returns setof @schema@.told
+-- queue_of returns the queues of a range of keys.
+create or replace function @schema@.queue_of(low text, high text, now timestamptz)
+  returns setof @schema@.claim_info
 language sql stable as $$
-  select p.key, p.owner, p.weight, p."limit", 0::bigint, p.holder, p.party, p.meta, p.value,
-    @schema@.microseconds(places_of.now - @schema@.near(p.since, places_of.now)),
-    greatest(@schema@.microseconds(@schema@.near(p.ends, places_of.now) - places_of.now), 1), true, false
-  from @schema@.place p
-  where p.key between places_of.low and places_of.high and p.ends > places_of.now
-  order by p.key, p.number
+  select q.key, q.owner, q.weight, q."limit", 0::bigint, q.holder, q.task, q.meta, q.value,
+    @schema@.microseconds(queue_of.now - @schema@.near(q.since, queue_of.now)),
+    greatest(@schema@.microseconds(@schema@.near(q.ends, queue_of.now) - queue_of.now), 1),
+    true, false
+  from @schema@.queue q
+  where q.key between queue_of.low and queue_of.high and q.ends > queue_of.now
+  order by q.key, q.number
 $$;
 
--- show tells the live claims on a key, oldest first, then its line.
-create or replace function @schema@.show(key text) returns setof @schema@.told
+-- show returns the live claims on a key, oldest first, and then its queue.
+create or replace function @schema@.show(key text) returns setof @schema@.claim_info
 language sql stable set search_path = pg_catalog set lock_timeout = '200ms' as $$
   select * from @schema@.claims_of(key, key, clock_timestamp())
   union all
-  select * from @schema@.places_of(key, key, clock_timestamp())
+  select * from @schema@.queue_of(key, key, clock_timestamp())
 $$;
 
--- list tells what stands on the keys after one that begin with a prefix, those of a key together, for so many keys. No rows: there are no more.
-create or replace function @schema@.list(prefix text, after text default '', keys int default 100) returns setof @schema@.told
+-- list returns the claims and queue entries of the keys that begin with a prefix and come after a
+-- key, grouped by key, for at most this many keys. No rows: there are no more keys.
+create or replace function @schema@.list(prefix text, after text default '', keys int default 100)
+  returns setof @schema@.claim_info
 language sql stable set search_path = pg_catalog set lock_timeout = '200ms' as $$
-  -- Each key of a page has something to tell, so what has ended is left out here too, and by the same clock.
+  -- Every key of a page must have rows in the result, so ended claims are left out here too, by the
+  -- same clock.
   with moment as materialized (
     select clock_timestamp() as now
   ), page as (
     select key from (
-      (select distinct c.key from @schema@.claim c where c.key > list.after and c.key >= list.prefix and starts_with(c.key, list.prefix)
+      (select distinct c.key from @schema@.claim c
+        where c.key > list.after and c.key >= list.prefix and starts_with(c.key, list.prefix)
         and c.broken is null and c.ends > (select now from moment) order by c.key limit list.keys)
       union
-      (select distinct p.key from @schema@.place p where p.key > list.after and p.key >= list.prefix and starts_with(p.key, list.prefix)
-        and p.ends > (select now from moment) order by p.key limit list.keys)
+      (select distinct q.key from @schema@.queue q
+        where q.key > list.after and q.key >= list.prefix and starts_with(q.key, list.prefix)
+        and q.ends > (select now from moment) order by q.key limit list.keys)
     ) either order by key limit list.keys
   )
   select t.* from moment, page, lateral (
     select * from @schema@.claims_of(page.key, page.key, moment.now)
     union all
-    select * from @schema@.places_of(page.key, page.key, moment.now)
+    select * from @schema@.queue_of(page.key, page.key, moment.now)
   ) t order by page.key collate "C", t.waiting
 $$;
 
--- renew gives a live claim a new life. The answer is + (done), n (not held) or b (broken, with the reason). A value
--- of null leaves the value as it is. A record is changed only by what keeps it again.
+-- renew gives a live claim a new TTL. The answer is + (done), n (not held) or b (broken, with the
+-- reason). A null value leaves the value unchanged. A record changes only if keep is true again.
 create or replace function @schema@.renew(
   key text, owner text, ttl interval, value bytea default null, keep boolean default false,
   out answer text, out behind bigint, out reason text
 ) language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 begin
-  if (@schema@.is_life(renew.ttl) and renew.keep is not null and (renew.value is null or octet_length(renew.value) <= 65537)) is not true then
+  if (@schema@.is_ttl(renew.ttl) and renew.keep is not null
+    and (renew.value is null or octet_length(renew.value) <= 65537)) is not true then
     raise exception 'distlock: %', case
-        when @schema@.is_life(renew.ttl) is not true then 'ttl must be above 0 and at most 292 years'
+        when @schema@.is_ttl(renew.ttl) is not true then 'ttl must be above 0 and at most 292 years'
         when renew.keep is null then 'keep must not be null'
         else 'value must have at most 65537 bytes' end
       using errcode = 'invalid_parameter_value';
   end if;
   update @schema@.claim c
-    set ends = case when c.kept and not renew.keep then c.ends else clock_timestamp() + renew.ttl end,
-      value = case when c.kept and not renew.keep then c.value else coalesce(renew.value, c.value) end, kept = c.kept or renew.keep
-    where c.key = renew.key and c.owner = renew.owner and c.broken is null and c.ends > clock_timestamp();
+    set ends = case when c.kept and not renew.keep then c.ends
+        else clock_timestamp() + renew.ttl end,
+      value = case when c.kept and not renew.keep then c.value
+        else coalesce(renew.value, c.value) end,
+      kept = c.kept or renew.keep
+    where c.key = renew.key and c.owner = renew.owner and c.broken is null
+      and c.ends > clock_timestamp();
   if not found then
     select c.broken into reason from @schema@.claim c
-      where c.key = renew.key and c.owner = renew.owner and c.broken is not null and c.ends > clock_timestamp();
+      where c.key = renew.key and c.owner = renew.owner and c.broken is not null
+        and c.ends > clock_timestamp();
     answer := case when found then 'b' else 'n' end;
     return;
   end if;
   answer := '+';
-  select count(*) into behind from @schema@.place p where p.key = renew.key and p.ends > clock_timestamp();
+  select count(*) into behind from @schema@.queue q
+    where q.key = renew.key and q.ends > clock_timestamp();
   if renew.keep then
-    perform @schema@.tell_key('k', renew.key);
+    perform @schema@.notify_key('k', renew.key);
   end if;
 end
 $$;
 
--- renew_all renews many claims, and gives an answer for each, in order: those of renew, or w: another transaction has its
--- hands on the claim, and renew may wait for it; or its ttl is wrong, and renew says so.
+-- renew_all renews many claims and returns one answer for each, in order: an answer of renew, or w
+-- if another transaction has locked the claim (renew may wait for it) or if the ttl is invalid
+-- (renew reports it).
 create or replace function @schema@.renew_all(keys text[], owners text[], ttls interval[])
 returns table (answer text, behind bigint, reason text)
 language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
   with wanted as materialized (
-    select w.* from unnest(renew_all.keys, renew_all.owners, renew_all.ttls) with ordinality as w(key, owner, ttl, number)
+    select w.* from unnest(renew_all.keys, renew_all.owners, renew_all.ttls)
+      with ordinality as w(key, owner, ttl, number)
   ), ours as materialized (
-    -- Row by row through the index: the planner takes the arrays for short and the table for small.
+    -- Row by row through the index: the planner assumes short arrays and a small table.
     select l.key, l.owner, w.ttl, w.number from wanted w, lateral (
       select c.key, c.owner from @schema@.claim c
-      where c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.broken is null and c.ends > clock_timestamp() and @schema@.is_life(w.ttl)
+      where c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.broken is null
+        and c.ends > clock_timestamp() and @schema@.is_ttl(w.ttl)
       for update skip locked
     ) l
   ), renewed as materialized (
-    update @schema@.claim c set ends = case when c.kept then c.ends else clock_timestamp() + o.ttl end from ours o
+    update @schema@.claim c
+    set ends = case when c.kept then c.ends else clock_timestamp() + o.ttl end from ours o
     where c.key = o.key and c.owner = o.owner
     returning o.number
   )
-  -- The subquery is a hash whatever the planner thinks of its size, which a join need not be.
+  -- A subquery is always hashed, whatever the planner assumes about its size. A join may not be.
   select case when w.number in (select r.number from renewed r) then '+'
       else coalesce((select case when c.broken is null then 'w' else 'b' end from @schema@.claim c
-        where c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.ends > clock_timestamp()), 'n') end,
-    (select count(*) from @schema@.place p where p.key = w.key collate "C" and p.ends > clock_timestamp()),
+        where c.key = w.key collate "C" and c.owner = w.owner collate "C"
+          and c.ends > clock_timestamp()), 'n') end,
+    (select count(*) from @schema@.queue q where q.key = w.key collate "C"
+      and q.ends > clock_timestamp()),
     (select c.broken from @schema@.claim c
-      where c.key = w.key collate "C" and c.owner = w.owner collate "C" and c.ends > clock_timestamp() and c.broken is not null)
+      where c.key = w.key collate "C" and c.owner = w.owner collate "C"
+        and c.ends > clock_timestamp() and c.broken is not null)
   from wanted w order by w.number
 $$;
 
--- release ends a live claim, or gives up a place. It is false if the owner has neither, and null if others have the key and wait is false, or
--- have their hands on the claim and wait is null: then nothing was changed.
+-- release ends a live claim or removes a queue entry. It returns false if the owner has neither. It
+-- returns null if another transaction has the key and wait is false, or has locked the claim and
+-- wait is null. Then nothing was changed.
 --
--- With the key to ourselves we see everybody who waits, and those who come later see what we did. If another has the key,
--- it may be about to wait, and cannot be seen: then all who watch the key are told, since it watches before it asks.
+-- With the key's lock, release sees every waiter, and later waiters see the release. Another
+-- transaction that has the key may be about to add a waiter that is not visible yet. Then release
+-- notifies all watchers of the key: a waiter watches before its attempt.
 create or replace function @schema@.release(key text, owner text, wait boolean) returns boolean
 language plpgsql as $$
 #variable_conflict use_column
@@ -627,36 +748,44 @@ begin
   end if;
   number := hashtextextended(release.key, @seed@);
   if release.wait is null then
-    perform from @schema@.claim c where c.key = release.key and c.owner = release.owner for update skip locked;
-    if not found and exists (select from @schema@.claim c where c.key = release.key and c.owner = release.owner) then
+    perform from @schema@.claim c where c.key = release.key and c.owner = release.owner
+      for update skip locked;
+    if not found and exists (select from @schema@.claim c
+      where c.key = release.key and c.owner = release.owner) then
       return null;
     end if;
   end if;
   loop
     ours := pg_try_advisory_xact_lock(number);
-    delete from @schema@.claim c where c.key = release.key and c.owner = release.owner and c.broken is null and c.ends > clock_timestamp()
-      returning exists (select from @schema@.place p where p.key = release.key union all select from @schema@.onlooker o where o.key = release.key)
+    delete from @schema@.claim c where c.key = release.key and c.owner = release.owner
+      and c.broken is null and c.ends > clock_timestamp()
+      returning exists (
+        select from @schema@.queue q where q.key = release.key
+        union all select from @schema@.observer o where o.key = release.key)
       into awaited;
     held := found;
     exit when held or ours;
-    -- Whoever has the key may be granting it to this owner, which is seen when that is over. Until then its place proves nothing either.
+    -- The transaction that has the key may be granting it to this owner. The claim is visible when
+    -- that transaction has ended. Until then the queue entry proves nothing either.
     if release.wait is not true then
       return null;
     end if;
     perform pg_advisory_xact_lock(number);
   end loop;
   if not held then
-    delete from @schema@.place p where p.key = release.key and p.owner = release.owner and p.ends > clock_timestamp();
+    delete from @schema@.queue q where q.key = release.key and q.owner = release.owner
+      and q.ends > clock_timestamp();
     if not found then
       return false;
     end if;
     awaited := true;
   end if;
   if not ours then
-    perform @schema@.tell_key('k', release.key);
+    perform @schema@.notify_key('k', release.key);
   elsif awaited then
-    if held and exists (select from @schema@.onlooker o where o.key = release.key and o.ends > clock_timestamp()) then
-      perform @schema@.tell_key('o', release.key);
+    if held and exists (select from @schema@.observer o
+      where o.key = release.key and o.ends > clock_timestamp()) then
+      perform @schema@.notify_key('o', release.key);
     end if;
     perform @schema@.promote(release.key);
   end if;
@@ -665,7 +794,8 @@ end
 $$;
 
 -- release_anywhere is release for a caller with other settings.
-create or replace function @schema@.release_anywhere(key text, owner text, wait boolean) returns boolean
+create or replace function @schema@.release_anywhere(key text, owner text, wait boolean)
+  returns boolean
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_variable
 begin
@@ -673,7 +803,7 @@ begin
 end
 $$;
 
--- release without wait does.
+-- release without the argument wait waits.
 create or replace function @schema@.release(key text, owner text) returns boolean
 language plpgsql as $$
 #variable_conflict use_variable
@@ -682,21 +812,29 @@ begin
 end
 $$;
 
--- release_all releases many, and gives an answer for each, in order. Claims that nobody waits for are ended by one statement.
-create or replace function @schema@.release_all(keys text[], owners text[], waits boolean[]) returns setof boolean language plpgsql
-set search_path = pg_catalog set lock_timeout = '200ms' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+-- release_all releases many claims and returns one answer for each, in order. One statement ends
+-- the claims on keys without waiters.
+create or replace function @schema@.release_all(keys text[], owners text[], waits boolean[])
+  returns setof boolean language plpgsql
+set search_path = pg_catalog set lock_timeout = '200ms'
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 #variable_conflict use_column
 declare
-  ours boolean[] := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@)) from unnest(release_all.keys) k);
-  numbers bigint[]; -- those of the claims that are ended, in order
-  at int := 1; -- which of them is next
+  ours boolean[] := array(select pg_try_advisory_xact_lock(hashtextextended(k, @seed@))
+    from unnest(release_all.keys) k);
+  numbers bigint[]; -- the positions of the ended claims, in order
+  at int := 1; -- the next of them
 begin
   with ended as (
     delete from @schema@.claim c using (
-      select w.number, (select c.ctid from @schema@.claim c where c.key = w.key collate "C" and c.owner = w.owner collate "C") as row
-      from unnest(release_all.keys, release_all.owners, ours) with ordinality as w(key, owner, ours, number)
-      where w.ours and (select true from @schema@.place p where p.key = w.key collate "C" limit 1) is null
-        and (select true from @schema@.onlooker o where o.key = w.key collate "C" limit 1) is null
+      select w.number, (select c.ctid from @schema@.claim c
+        where c.key = w.key collate "C" and c.owner = w.owner collate "C") as row
+      from unnest(release_all.keys, release_all.owners, ours)
+        with ordinality as w(key, owner, ours, number)
+      where w.ours
+        and (select true from @schema@.queue q where q.key = w.key collate "C" limit 1) is null
+        and (select true from @schema@.observer o where o.key = w.key collate "C" limit 1) is null
       offset 0
     ) w
     where c.ctid = w.row and c.broken is null and c.ends > clock_timestamp()
@@ -708,26 +846,29 @@ begin
       return next true;
       at := at + 1;
     else
-      return next @schema@.release(release_all.keys[i], release_all.owners[i], release_all.waits[i]);
+      return next @schema@.release(release_all.keys[i], release_all.owners[i],
+        release_all.waits[i]);
     end if;
   end loop;
 end
 $$;
 
--- release_all without waits does wait. One for which it waits in vain undoes all.
+-- release_all without waits waits. If one wait times out, nothing is released.
 create or replace function @schema@.release_all(keys text[], owners text[]) returns setof boolean
 language sql set search_path = pg_catalog as $$
   select @schema@.release_all(keys, owners, array_fill(true, array[cardinality(keys)]))
 $$;
 
--- break ends the claims on a key whose fence is at most up_to, or all of them if up_to is 0, and returns them.
-create or replace function @schema@.break(key text, reason text, up_to bigint) returns setof @schema@.told
+-- break ends the claims on a key whose fence is at most up_to, or all of them if up_to is 0, and
+-- returns them.
+create or replace function @schema@.break(key text, reason text, up_to bigint)
+returns setof @schema@.claim_info
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
   now timestamptz;
 begin
-  if break.reason is null then -- broken would stay null, which is not broken
+  if break.reason is null then -- a null in the column broken means not broken
     raise exception 'distlock: reason must not be null' using errcode = 'invalid_parameter_value';
   elsif (break.up_to >= 0) is not true then
     raise exception 'distlock: up_to must be 0 or above' using errcode = 'invalid_parameter_value';
@@ -735,40 +876,46 @@ begin
   perform pg_advisory_xact_lock(hashtextextended(break.key, @seed@));
   perform from @schema@.claim c where c.key = break.key order by c.owner for update;
   now := clock_timestamp();
-  return query select * from @schema@.claims_of(break.key, break.key, now) c where break.up_to = 0 or c.fence <= break.up_to;
+  return query select * from @schema@.claims_of(break.key, break.key, now) c
+    where break.up_to = 0 or c.fence <= break.up_to;
   update @schema@.claim c set broken = break.reason
-    where c.key = break.key and c.broken is null and c.ends > now and (break.up_to = 0 or c.fence <= break.up_to);
+    where c.key = break.key and c.broken is null and c.ends > now
+      and (break.up_to = 0 or c.fence <= break.up_to);
   if found then
-    perform @schema@.tell_key('o', break.key);
+    perform @schema@.notify_key('o', break.key);
     perform @schema@.promote(break.key);
   end if;
 end
 $$;
 
 -- break without up_to ends all claims on a key.
-create or replace function @schema@.break(key text, reason text) returns setof @schema@.told
+create or replace function @schema@.break(key text, reason text) returns setof @schema@.claim_info
 language sql set search_path = pg_catalog as $$
   select * from @schema@.break(key, reason, 0)
 $$;
 
--- watch notes that somebody watches a key without a claim.
-create or replace function @schema@.watch(key text, life interval) returns void
+-- watch records that a process watches a key without a claim.
+create or replace function @schema@.watch(key text, ttl interval) returns void
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 begin
-  if (@schema@.is_key(watch.key) and @schema@.is_life(watch.life)) is not true then
-    raise exception 'distlock: %', case when @schema@.is_key(watch.key) then 'life must be above 0 and at most 292 years' else 'key must have 1 to 512 bytes' end
+  if (@schema@.is_key(watch.key) and @schema@.is_ttl(watch.ttl)) is not true then
+    raise exception 'distlock: %', case
+      when @schema@.is_key(watch.key) then 'ttl must be above 0 and at most 292 years'
+      else 'key must have 1 to 512 bytes' end
       using errcode = 'invalid_parameter_value';
   end if;
-  insert into @schema@.onlooker as o (key, ends) values (watch.key, clock_timestamp() + watch.life)
+  insert into @schema@.observer as o (key, ends) values (watch.key, clock_timestamp() + watch.ttl)
     on conflict (key) do update set ends = greatest(o.ends, excluded.ends);
 end
 $$;
 
--- sweep looks at some keys. Where the clock has passed the last fence by ten minutes it drops what has ended, and the key if nothing is left
--- of it. The row of the empty key, which no claim can have, keeps the highest fence of all keys that were dropped: the clock may be
--- set back to before it. It returns how many were dropped, and does nothing while another sweeps. Others are refused what it drops until its transaction ends: it
--- is to have one of its own.
+-- sweep checks some keys. If the clock has passed the last fence of a key by ten minutes, sweep
+-- deletes the ended rows of the key, and the key itself if nothing else is left. The row of the
+-- empty key, which no claim can have, keeps the highest fence of all deleted keys, because the
+-- clock may be set back. Sweep returns the number of deleted rows, and does nothing while another
+-- sweep runs. Until the transaction ends, attempts on the deleted keys are refused, so sweep needs
+-- a transaction of its own.
 create or replace function @schema@.sweep(step int default 200) returns bigint
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
@@ -781,39 +928,45 @@ declare
   high bigint;
   n bigint;
 begin
-  if (sweep.step between 1 and 1000) is not true then -- it has a lock on each until its transaction ends, and the server has room for some thousands
+  -- Each key is locked until the transaction ends, and the server has memory for some thousand
+  -- locks.
+  if (sweep.step between 1 and 1000) is not true then
     raise exception 'distlock: step must be 1 to 1000' using errcode = 'invalid_parameter_value';
   end if;
   select s.after into last from @schema@.sweeper s for update skip locked;
   if not found then
     return 0;
   end if;
-  select array_agg(k.key) filter (where k.fence < past), count(*), max(k.key) into page, looked, last
-    from (select k.key, k.fence from @schema@.key k where k.key > last order by k.key limit sweep.step) k;
-  -- From the last key it goes on with the first.
+  select array_agg(k.key) filter (where k.fence < past), count(*), max(k.key)
+    into page, looked, last
+    from (select k.key, k.fence from @schema@.key k where k.key > last
+      order by k.key limit sweep.step) k;
+  -- After the last key, sweep continues with the first.
   update @schema@.sweeper set after = case when looked < sweep.step then '' else last end;
-  delete from @schema@.onlooker o using (
-    select e.key from @schema@.onlooker e where e.ends <= clock_timestamp() for update skip locked
+  delete from @schema@.observer o using (
+    select e.key from @schema@.observer e where e.ends <= clock_timestamp() for update skip locked
   ) gone where o.key = gone.key;
   if page is null then
     return 0;
   end if;
   delete from @schema@.claim c using (
-    select e.key, e.owner from @schema@.claim e where e.key = any (page) and e.ends <= clock_timestamp() for update skip locked
+    select e.key, e.owner from @schema@.claim e where e.key = any (page)
+      and e.ends <= clock_timestamp() for update skip locked
   ) gone where c.key = gone.key and c.owner = gone.owner;
   get diagnostics n = row_count;
   dropped := dropped + n;
-  delete from @schema@.place p using (
-    select e.key, e.owner from @schema@.place e where e.key = any (page) and e.ends <= clock_timestamp() for update skip locked
-  ) gone where p.key = gone.key and p.owner = gone.owner;
+  delete from @schema@.queue q using (
+    select e.key, e.owner from @schema@.queue e where e.key = any (page)
+      and e.ends <= clock_timestamp() for update skip locked
+  ) gone where q.key = gone.key and q.owner = gone.owner;
   get diagnostics n = row_count;
   dropped := dropped + n;
-  -- A key that is used meanwhile has a new fence, and is not taken for idle.
+  -- A key that was used in the meantime has a new fence and does not count as idle.
   with idle as materialized (
     select k.key from @schema@.key k
     where k.key = any (page) and k.fence < past
       and not exists (select from @schema@.claim c where c.key = k.key)
-      and not exists (select from @schema@.place p where p.key = k.key)
+      and not exists (select from @schema@.queue q where q.key = k.key)
   ), free as materialized (
     select i.key from idle i where pg_try_advisory_xact_lock(hashtextextended(i.key, @seed@))
   ), gone as (
@@ -821,13 +974,15 @@ begin
   )
   select count(*), max(g.fence) into n, high from gone g;
   if n > 0 then
-    insert into @schema@.key as k (key, fence) values ('', high) on conflict on constraint key_pkey do update set fence = greatest(k.fence, excluded.fence);
+    insert into @schema@.key as k (key, fence) values ('', high)
+      on conflict on constraint key_pkey do update set fence = greatest(k.fence, excluded.fence);
   end if;
   return dropped + n;
 end
 $$;
 
--- wrong_lock says what is wrong with the name of a lock, or its holder, or nothing. Both are shown to people.
+-- wrong_lock returns the rule that the name or the holder of a lock breaks, or null. People see
+-- both.
 create or replace function @schema@.wrong_lock(name text, holder text) returns text
 language sql immutable parallel safe
 return case
@@ -835,15 +990,18 @@ return case
   when (octet_length(holder) between 1 and 255) is not true then 'holder must have 1 to 255 bytes'
 end;
 
--- acquire_lock takes a lock by name: true if the holder has it now, for so many seconds. The same holder again extends it. The TTL is that
--- of programs that say none.
--- A holder is who says so: use a name that no other has, such as a host and a process.
--- It does not sweep: what a sweep drops, the caller's transaction would keep from everybody until it ends.
-create or replace function @schema@.acquire_lock(name text, holder text, ttl_seconds double precision default 30, metadata jsonb default '{}')
+-- acquire_lock acquires a lock by name. It returns true if the holder now has the lock, for this
+-- many seconds. A second call of the same holder extends the lock. The default TTL is the default
+-- of all programs. The holder is only a text: use a name that nobody else uses, such as host and
+-- process. acquire_lock does not sweep, because the caller's transaction would block the deleted
+-- keys until it ends.
+create or replace function @schema@.acquire_lock(name text, holder text,
+  ttl_seconds double precision default 30, metadata jsonb default '{}')
 returns boolean language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 declare
   why constant text := coalesce(@schema@.wrong_lock(name, holder), case
-    when (ttl_seconds > 0 and ttl_seconds <= 9223372036) is not true then 'ttl_seconds must be above 0 and at most 9223372036, which is 292 years'
+    when (ttl_seconds > 0 and ttl_seconds <= 9223372036) is not true
+      then 'ttl_seconds must be above 0 and at most 9223372036, which is 292 years'
     when (jsonb_typeof(metadata) = 'object') is not true then 'metadata must be a JSON object'
     when octet_length(metadata::text) > 4096 then 'metadata must have at most 4096 bytes' end);
   answer text;
@@ -851,32 +1009,41 @@ begin
   if why is not null then
     raise exception 'distlock: %', why using errcode = 'invalid_parameter_value';
   end if;
-  answer := @schema@.ask(@schema@.lock_key(name), 'sql/' || holder, greatest(ttl_seconds * interval '1 second', interval '1 microsecond'),
+  answer := @schema@.attempt(@schema@.lock_key(name), 'sql/' || holder,
+    greatest(ttl_seconds * interval '1 second', interval '1 microsecond'),
     1073741824, 1073741824, null, 0, @schema@.storable(holder), '', metadata, null, '', true);
   return not starts_with(answer, '{') or answer::jsonb ->> 'answer' in ('+', '=');
 end
 $$;
 
--- release_lock gives a lock back: true if the holder had it.
+-- release_lock releases a lock. It returns true if the holder had it.
 create or replace function @schema@.release_lock(name text, holder text) returns boolean
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 begin
   if @schema@.wrong_lock(name, holder) is not null then
-    raise exception 'distlock: %', @schema@.wrong_lock(name, holder) using errcode = 'invalid_parameter_value';
+    raise exception 'distlock: %', @schema@.wrong_lock(name, holder)
+      using errcode = 'invalid_parameter_value';
   end if;
   return @schema@.release(@schema@.lock_key(name), 'sql/' || holder, true);
 end
 $$;
 
--- The locks that are held, for people. The owner is shown as its tag. The key is for functions: it also tells the lock ~sem/a from the semaphore a.
+-- The held locks, for people. The owner is shown as its tag. The key is for functions, and
+-- separates the lock ~sem/a from the semaphore a.
 create or replace view @schema@.locks as
-  select @schema@.lock_name(c.key) as name, @schema@.readable(c.holder) as holder, c.fence, c.weight, c."limit", @schema@.tag(c.owner) as owner,
-    @schema@.readable(c.party) as party, c.meta as metadata, c.kept, c.since as acquired_at, c.ends as expires_at,
-    (select count(*) from @schema@.place p where p.key = c.key and p.ends > clock_timestamp()) as waiting, c.key
+  select @schema@.lock_name(c.key) as name, @schema@.readable(c.holder) as holder, c.fence,
+    c.weight, c."limit", @schema@.tag(c.owner) as owner,
+    @schema@.readable(c.task) as task, c.meta as metadata, c.kept,
+    c.since as acquired_at, c.ends as expires_at,
+    (select count(*) from @schema@.queue q
+      where q.key = c.key and q.ends > clock_timestamp()) as waiting,
+    c.key
   from @schema@.claim c where c.broken is null and c.ends > clock_timestamp();
 
--- Those who wait, for people. Position 1 is next.
+-- The waiters, for people. Position 1 is next.
 create or replace view @schema@.waiters as
-  select @schema@.lock_name(p.key) as name, row_number() over (partition by p.key order by p.number) as position, @schema@.readable(p.holder) as holder,
-    p.weight, p."limit", @schema@.tag(p.owner) as owner, @schema@.readable(p.party) as party, p.meta as metadata, p.since as waiting_since, p.ends as expires_at, p.key
-  from @schema@.place p where p.ends > clock_timestamp();
+  select @schema@.lock_name(q.key) as name,
+    row_number() over (partition by q.key order by q.number) as position,
+    @schema@.readable(q.holder) as holder, q.weight, q."limit", @schema@.tag(q.owner) as owner,
+    @schema@.readable(q.task) as task, q.meta as metadata, q.since as waiting_since, q.ends as expires_at, q.key
+  from @schema@.queue q where q.ends > clock_timestamp();

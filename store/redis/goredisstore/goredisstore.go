@@ -1,4 +1,4 @@
-// Package goredisstore makes a store of a go-redis client.
+// Package goredisstore makes a [redis.Store] from a go-redis client.
 package goredisstore
 
 import (
@@ -15,29 +15,28 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
-// Options are those of the store: see [redis.Options].
+// Options are the options of the store: see [redis.Options].
 type Options = redis.Options
 
-// reserved is how many connections renewals have to themselves, on each server. One is enough for the
-// renewals of a process; the second is for the time in which a broken one is replaced.
+// reserved is how many connections per server are reserved for renewals. One is enough for the
+// renewals of a process. The second serves while a broken one is replaced.
 const reserved = 2
 
-// grace is how long a call that is under way may go on after its ctx is over. Most are done by then, and their outcome is
-// known; one that was given up earlier might take effect after the caller has cleared up.
-const grace = 50 * time.Millisecond
-
-// errMoved says that the server has ended a subscription because the slot of the channel went to another node.
+// errMoved says that the server ended a subscription because the slot of the channel moved to
+// another node.
 var errMoved = errors.New("goredis: the channel has moved to another node")
 
-// New returns a store on a client: a *redis.Client, which may be one for Sentinel, or a *redis.ClusterClient. The
-// client stays the caller's: close the store first, and then the client.
+// New returns a store on a client: a *redis.Client, which may be a client for Sentinel, or a
+// *redis.ClusterClient. The client stays the caller's: close the store first, then the client.
 //
-// Scripts are sent once, whatever the client's MaxRetries is, and a call ends with its ctx, whatever
-// its ContextTimeoutEnabled is. Renewals go over connections of their own, made with the client's options: they do not wait for
-// the pool. On a cluster each key that is waited for takes a connection more.
+// New sends each script once, regardless of the client's MaxRetries. A call ends with its ctx,
+// regardless of the client's ContextTimeoutEnabled. Renewals use connections of their own, made
+// with the client's options, and so do not wait for the pool. On a cluster each key that has
+// waiters takes one more connection.
 //
-// Other clients are refused. A Ring gives a key to another server when one does not answer. An AutoPipeliner does not tell with
-// which options it connects, which renewals need, nor whether to a cluster: give the client that it was made of.
+// New refuses other clients. A Ring moves a key to another server when a server does not answer. An
+// AutoPipeliner exposes neither its options, which the connections for renewals need, nor whether
+// it connects to a cluster: pass the client that it was made of.
 func New(c goredis.UniversalClient, opt *Options) (*redis.Store, error) {
 	switch c := c.(type) {
 	case *goredis.Client:
@@ -48,7 +47,7 @@ func New(c goredis.UniversalClient, opt *Options) (*redis.Store, error) {
 		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = reserved, 1, reserved, 0
 		o.MaxRetries, o.ContextTimeoutEnabled = -1, true
 		o.ReadTimeout, o.WriteTimeout = again(o.ReadTimeout), again(o.WriteTimeout)
-		o.PushNotificationProcessor = nil // one for each client
+		o.PushNotificationProcessor = nil // each client needs its own
 		return redis.New(&client{c: c, renewals: goredis.NewClient(&o)}, opt)
 	case *goredis.ClusterClient:
 		if c == nil {
@@ -61,15 +60,18 @@ func New(c goredis.UniversalClient, opt *Options) (*redis.Store, error) {
 		o.PushNotificationProcessor = nil
 		return redis.New(&client{c: c, cluster: c, renewals: goredis.NewClusterClient(&o)}, opt)
 	case *goredis.Ring:
-		return nil, errors.New("goredis: a ring gives a key to another server when one does not answer, and two would hold one claim: give the client of one server, or a majority of them to store/quorum")
+		return nil, errors.New("goredis: a Ring moves a key to another server when a server does not answer, " +
+			"and then two clients hold one claim: give the client of one server, or a majority of them to store/quorum")
 	case *goredis.AutoPipeliner:
-		return nil, errors.New("goredis: an AutoPipeliner does not tell its options, with which renewals connect: give the client that it was made of")
+		return nil, errors.New("goredis: an AutoPipeliner does not expose its options, which the connections " +
+			"for renewals need: give the client that it was made of")
 	}
-	return nil, fmt.Errorf("goredis: %T is neither a *redis.Client nor a *redis.ClusterClient, and may send scripts twice: give one of these", c)
+	return nil, fmt.Errorf("goredis: %T is neither a *redis.Client nor a *redis.ClusterClient, "+
+		"and may send scripts twice: give one of these", c)
 }
 
-// again is a timeout as the options of a client want it, which say 0 for the default and -1 for none, made of
-// what a client says, which has 0 for none.
+// again converts a timeout that a client reports, where 0 means none, to a timeout for the options
+// of a client, where 0 means the default and -1 means none.
 func again(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -77,18 +79,21 @@ func again(d time.Duration) time.Duration {
 	return d
 }
 
-// A client is a go-redis client as the store needs it.
+// A client implements [redis.Client] with go-redis.
 type client struct {
 	c        goredis.UniversalClient
-	cluster  *goredis.ClusterClient // c, if it is one
+	cluster  *goredis.ClusterClient // c if c is a cluster client, else nil
 	renewals goredis.UniversalClient
-	wg       sync.WaitGroup // calls that were given up, and end by themselves
+
+	// calls runs the calls of go-redis, which never observes the cancellation of ctx, and observes
+	// its deadline only if configured to.
+	calls redis.Calls
 }
 
-// once is a command that is never sent again: nobody knows whether it was done.
+// once is a command that go-redis must not send again: the first attempt may have run.
 type once struct{ *goredis.Cmd }
 
-// NoRetry is what go-redis asks before it sends a command again.
+// NoRetry disables the retries of go-redis.
 func (once) NoRetry() bool { return true }
 
 func command(ctx context.Context, call redis.Call) once {
@@ -109,21 +114,22 @@ func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
 	if call.Renewal {
 		by = c.renewals
 	}
-	err := c.bounded(ctx, func() { _ = by.Process(ctx, cmd) })
+	err := c.calls.Do(ctx, func() { _ = by.Process(ctx, cmd) })
 	text := ""
 	if err == nil {
 		text, err = cmd.Text()
 		err = wrap(err)
 	}
-	seek(ctx, by, err)
+	reload(ctx, by, err)
 	return text, err
 }
 
-// seek makes a client of a cluster look anew which node has which slots, after a call that a node did not answer: another may have
-// taken its place. By itself go-redis looks only before it sends a command again, which it must not, and once a minute. MOVED
-// is an answer that RunWait does not follow. It looks in the background, and not again while it does, so a crowd of such calls costs
-// no more than one.
-func seek(ctx context.Context, by goredis.UniversalClient, err error) {
+// reload makes a cluster client read the map of slots again after a call that a node did not
+// answer: another node may have replaced it. By itself go-redis reads the map only before it sends
+// a command again, which is disabled, and once a minute. RunWait does not follow MOVED, so MOVED is
+// a reason too. go-redis reads the map in the background, one reload at a time, so many such calls
+// cost no more than one.
+func reload(ctx context.Context, by goredis.UniversalClient, err error) {
 	cluster, ok := by.(*goredis.ClusterClient)
 	if !ok || err == nil {
 		return
@@ -134,37 +140,11 @@ func seek(ctx context.Context, by goredis.UniversalClient, err error) {
 	}
 }
 
-// bounded makes a call and returns when it is done, or soon after ctx is over. go-redis looks at the deadline of ctx if it is
-// told to, and never at its end.
-func (c *client) bounded(ctx context.Context, call func()) error {
-	if ctx.Done() == nil {
-		call()
-		return nil
-	}
-	done := make(chan struct{})
-	c.wg.Go(func() {
-		call()
-		close(done)
-	})
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	}
-	late := time.NewTimer(grace)
-	defer late.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-late.C:
-		return ctx.Err()
-	}
-}
-
 // RunWait runs a script and WAIT on one connection.
 func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (string, int, error) {
-	key, cmd, wait := call.Keys[0], command(ctx, call), once{goredis.NewCmd(ctx, "WAIT", replicas, within.Milliseconds())}
-	err := c.bounded(ctx, func() {
+	key, cmd := call.Keys[0], command(ctx, call)
+	wait := once{goredis.NewCmd(ctx, "WAIT", replicas, within.Milliseconds())}
+	err := c.calls.Do(ctx, func() {
 		one, ok := c.c.(*goredis.Client)
 		if !ok {
 			var err error
@@ -186,7 +166,7 @@ func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, wit
 		}
 		err = wrap(err)
 	}
-	seek(ctx, c.c, err)
+	reload(ctx, c.c, err)
 	return text, have, err
 }
 
@@ -200,7 +180,7 @@ func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer 
 		}
 	}
 	out := make([]redis.Answer, len(calls))
-	err := c.bounded(ctx, func() {
+	err := c.calls.Do(ctx, func() {
 		pipe := by.Pipeline()
 		for _, cmd := range cmds {
 			_ = pipe.Process(ctx, cmd)
@@ -212,19 +192,20 @@ func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer 
 			out[i].Text, out[i].Err = cmds[i].Text()
 			out[i].Err = wrap(out[i].Err)
 		}
-		seek(ctx, by, out[i].Err)
+		reload(ctx, by, out[i].Err)
 	}
 	return out
 }
 
-// wrap tells errors of the server from all others.
+// wrap converts an error of the server to a [redis.ReplyError], and one of a command that was not
+// sent to a [driver.ErrUnavailable].
 func wrap(err error) error {
 	var reply goredis.Error
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, goredis.ErrClosed), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted):
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err) // it was not sent
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	case errors.As(err, &reply):
 		return redis.ReplyError(reply.Error())
 	}
@@ -272,7 +253,7 @@ func (s server) Do(ctx context.Context, args ...string) (any, error) {
 	return plain(v), wrap(err)
 }
 
-// plain is a reply as strings, numbers and lists.
+// plain converts a reply to strings, numbers and lists.
 func plain(v any) any {
 	switch v := v.(type) {
 	case []any:
@@ -289,20 +270,22 @@ func plain(v any) any {
 	return v
 }
 
-// Receive subscribes to a channel. The client makes the subscription anew by itself, and looks every few seconds
-// whether the connection still answers.
-func (c *client) Receive(ctx context.Context, channel string, sharded bool, up func(), news func(string)) error {
+// Receive subscribes to a channel. go-redis renews a lost subscription by itself, and checks every
+// few seconds whether the connection still answers.
+func (c *client) Receive(
+	ctx context.Context, channel string, sharded bool, up func(), news func(string),
+) error {
 	subscribe := c.c.Subscribe
 	if sharded {
 		subscribe = c.c.SSubscribe
 	}
 	sub := subscribe(ctx, channel)
 	defer sub.Close()
-	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive does not look at ctx while it reads
+	stop := context.AfterFunc(ctx, func() { sub.Close() }) // Receive does not observe ctx while it reads
 	defer stop()
-	if _, err := sub.Receive(ctx); err != nil { // the channel below keeps errors to itself
+	if _, err := sub.Receive(ctx); err != nil { // the Go channel below reports no errors
 		err = wrap(err)
-		seek(ctx, c.c, err)
+		reload(ctx, c.c, err)
 		return err
 	}
 	up()
@@ -318,7 +301,7 @@ func (c *client) Receive(ctx context.Context, channel string, sharded bool, up f
 				case "subscribe", "ssubscribe":
 					up()
 				case "sunsubscribe":
-					return errMoved // nobody here asked for it
+					return errMoved // the server unsubscribed, not this client
 				}
 			case *goredis.Message:
 				news(m.Payload)
@@ -330,12 +313,12 @@ func (c *client) Receive(ctx context.Context, channel string, sharded bool, up f
 	}
 }
 
-// Cluster tells whether this is a cluster.
+// Cluster reports whether the client is a cluster client.
 func (c *client) Cluster() bool { return c.cluster != nil }
 
 // Close closes the connections for renewals.
 func (c *client) Close() error {
 	err := c.renewals.Close()
-	c.wg.Wait()
+	c.calls.Wait()
 	return err
 }

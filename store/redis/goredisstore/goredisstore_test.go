@@ -28,11 +28,11 @@ func open(t testing.TB, c client.UniversalClient, opt *redis.Options) *redis.Sto
 	return s
 }
 
-// env reaches a store with a prefix of its own on the server that all laws share.
+// env opens stores with a prefix of their own on the server that all rules share.
 func env(srv *testenv.RedisServer) drivertest.Env {
 	return drivertest.Env{
 		Open: func(t testing.TB) driver.Store {
-			return spaced(t, srv.Addr, "law-"+rand.Text()+":")
+			return spaced(t, srv.Addr, "rule-"+rand.Text()+":")
 		},
 		Server: srv.Addr,
 		Through: func(t testing.TB, s driver.Store, addr string) driver.Store {
@@ -72,10 +72,10 @@ func TestNew_refused(t *testing.T) {
 		"ring": ring, "auto": auto, "wrapped": wrapped{plain}, "nil": nil, "nil client": (*client.Client)(nil),
 	} {
 		if _, err := goredisstore.New(c, nil); err == nil || !strings.Contains(err.Error(), ": give ") {
-			t.Errorf("%s: error %v, want a refusal that says what to give", name, err)
+			t.Errorf("%s: error %v, want a refusal that names the client to give", name, err)
 		}
 	}
 }
 
-// wrapped is a client of somebody's own.
+// wrapped is a client of another type.
 type wrapped struct{ client.UniversalClient }

@@ -3,8 +3,8 @@
 -- KEYS: for each claim name, hash, set, broken
 -- ARGV: for each claim owner, TTL in ms, mode, value. Mode is 1 for a new value, plus 2 for a record.
 --
--- Answer for each claim: "+behind\n"; or "n\n": not held; or "b" length "\n" reason: it was broken; or "w\n": the
--- key holds something that is no claim.
+-- Answer for each claim: "+behind\n"; or "n\n": not held; or "b" length "\n" reason: it was broken;
+-- or "w\n": the key holds something other than a claim.
 
 local call = redis.call
 local time = call('TIME')
@@ -13,15 +13,16 @@ local now = time[1] * 1000000 + time[2]
 --#include floor
 --#include common
 
--- tellAll tells all in line: everybody may read the record. Those after the first 1,000 find out when they ask.
-local function tellAll()
+-- notifyAll notifies all waiters: each of them may read the record. Waiters after the first 1,000
+-- find the record at their next attempt.
+local function notifyAll()
   for _, head in ipairs(call('ZRANGE', set, 0, math.min(waiting, 1000) - 1)) do
     local c = data('e', string.sub(head, 2))
-    if c then tell(c.channel, '0 0 ' .. c.owner) end
+    if c then notify(c.channel, '0 0 ' .. c.owner) end
   end
 end
 
--- slowly renews what is not an exclusive claim with nobody in line and no new value.
+-- slowly renews all claims except an exclusive claim without a queue and without a new value.
 local function slowly(k, owner, ttl, mode, value)
   open(k)
   sweep()
@@ -33,7 +34,7 @@ local function slowly(k, owner, ttl, mode, value)
     if ends and tonumber(ends) > nowms then return 'b' .. #reason .. '\n' .. reason end
     return 'n\n'
   end
-  if c.kept == '1' and mode < 2 then -- it came late: a record lives for as long as it was kept for
+  if c.kept == '1' and mode < 2 then -- a late renewal: a record keeps the life it was given
     close()
     return '+' .. waiting .. '\n'
   end
@@ -41,21 +42,22 @@ local function slowly(k, owner, ttl, mode, value)
   if mode >= 2 then c.kept, long = '1', 1 end
   renew(c, ttl)
   local behind = waiting
-  if mode >= 2 and waiting > 0 then tellAll() end
-  if mode >= 2 then tellOnlookers() end
+  if mode >= 2 and waiting > 0 then notifyAll() end
+  if mode >= 2 then notifyObservers() end
   close()
   return '+' .. behind .. '\n'
 end
 
 local function one(k, owner, ttl, mode, value)
-  if mode == 0 and call('GET', KEYS[k]) == owner and tonumber(call('HGET', KEYS[k + 1], 'last') or 0) and call('PTTL', KEYS[k + 1]) > ttl then
+  if mode == 0 and call('GET', KEYS[k]) == owner and
+    tonumber(call('HGET', KEYS[k + 1], 'last') or 0) and call('PTTL', KEYS[k + 1]) > ttl then
     call('PEXPIRE', KEYS[k], ttl)
     return '+0\n'
   end
   return slowly(k, owner, ttl, mode, value)
 end
 
--- A key that holds something else is no reason to fail the others.
+-- A key that holds something else does not make the other renewals fail.
 local answers = {}
 for i = 1, #ARGV / 4 do
   local a = 4 * i - 3

@@ -1,10 +1,12 @@
--- show tells the live claims on a key and its line, a page at a time: a script keeps the server from everybody else.
+-- show returns the live claims on a key and its queue, a page at a time: a long script blocks all
+-- clients of the server.
 --
 -- KEYS: name, hash, set
--- ARGV: where the page begins, '' for the first; how many claims and places it has at most
+-- ARGV: where the page begins, '' for the first; how many claims and queue entries it has at most
 --
--- Answer: where the next page begins, or nothing if this is the last; a line end; claims and places, one after the other. A claim that was renewed
--- meanwhile may be on two pages, and so may those that end in the same ms as the last of a page.
+-- Answer: where the next page begins, or nothing if this is the last; a line end; claims and queue
+-- entries, one after the other. A claim that was renewed in the meantime may be on two pages. So
+-- may claims that end in the same ms as the last of a page.
 
 local call = redis.call
 local time = call('TIME')
@@ -22,7 +24,7 @@ if not part then
 end
 
 if part == 's' then
-  local ends = used > 0 and call('ZRANGEBYSCORE', set, from, '(' .. digits(PLACES), 'WITHSCORES', 'LIMIT', 0, most) or {}
+  local ends = used > 0 and call('ZRANGEBYSCORE', set, from, '(' .. digits(ENTRIES), 'WITHSCORES', 'LIMIT', 0, most) or {}
   for i = 1, #ends, 2 do
     local c = data('s', string.sub(ends[i], 2))
     if c then out[#out + 1] = show('c', c, ends[i + 1] - nowms) end
@@ -32,11 +34,11 @@ if part == 's' then
   from = '-inf'
 end
 
-local line = waiting > 0 and call('ZRANGEBYSCORE', set, from, '(0', 'WITHSCORES', 'LIMIT', 0, most) or {}
-for i = 1, #line, 2 do
-  local owner = string.sub(line[i], 2)
-  local left = (call('ZSCORE', set, 'e' .. owner) or 0) - PLACES - nowms
+local queue = waiting > 0 and call('ZRANGEBYSCORE', set, from, '(0', 'WITHSCORES', 'LIMIT', 0, most) or {}
+for i = 1, #queue, 2 do
+  local owner = string.sub(queue[i], 2)
+  local left = (call('ZSCORE', set, 'e' .. owner) or 0) - ENTRIES - nowms
   local c = left > 0 and data('e', owner)
   if c then out[#out + 1] = show('p', c, left) end
 end
-return (#line == 2 * most and 'q (' .. line[#line] or '') .. '\n' .. table.concat(out)
+return (#queue == 2 * most and 'q (' .. queue[#queue] or '') .. '\n' .. table.concat(out)

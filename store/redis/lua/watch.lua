@@ -1,7 +1,7 @@
--- watch notes that somebody watches a key without a claim.
+-- watch notes that a process observes a key without a claim.
 --
 -- KEYS: name, hash, set
--- ARGV: for how many ms, the letter for how to tell
+-- ARGV: for how many ms; "p" to notify by PUBLISH, "s" by SPUBLISH
 --
 -- Answer: "".
 
@@ -13,7 +13,7 @@ local now = time[1] * 1000000 + time[2]
 --#include common
 
 open(1)
-onlookers = ARGV[2] .. digits(math.ceil(nowms) + ARGV[1])
+observers = ARGV[2] .. digits(math.ceil(nowms) + ARGV[1])
 close()
 keep(tonumber(ARGV[1]))
 return ''

@@ -18,13 +18,14 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
-// A pair takes and gives back one free key.
+// A pair locks and unlocks one free key.
 type pair struct {
 	name string
 	do   func(key string) error
 }
 
-// pairs are the ways to lock that are compared: bare commands, scripts that write the same data as the store, the store, and a locker.
+// pairs are the compared ways to lock: plain commands, scripts that write the same data as the
+// store, the store, and a locker.
 func pairs(b *testing.B, c client.Client) []pair {
 	ctx := context.Background()
 	s := open(b, c, &redis.Options{Prefix: "bench:"})
@@ -74,7 +75,8 @@ return fence`)
 	}
 }
 
-// BenchmarkPair is the latency of a pair, all ways in turn: metrics are p50 in us and the ratio to bare commands.
+// BenchmarkPair measures the latency of a pair, alternating between the ways. Its metrics are p50
+// in us and the ratio to plain commands.
 func BenchmarkPair(b *testing.B) {
 	ps := pairs(b, connect(b, testenv.Redis(b).Addr))
 	took := make([][]time.Duration, len(ps))
@@ -99,7 +101,8 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// BenchmarkPairs is the rate of 64 goroutines on keys of their own, all ways in turns of 100 ms.
+// BenchmarkPairs measures the rate of 64 goroutines on separate keys, alternating between the ways
+// every 100 ms.
 func BenchmarkPairs(b *testing.B) {
 	ps := pairs(b, connect(b, testenv.Redis(b).Addr))
 	count := make([]int64, len(ps))
@@ -130,7 +133,7 @@ func BenchmarkPairs(b *testing.B) {
 	}
 }
 
-// BenchmarkAllocs is what one pair allocates.
+// BenchmarkAllocs measures the allocations of one pair.
 func BenchmarkAllocs(b *testing.B) {
 	for _, p := range pairs(b, connect(b, testenv.Redis(b).Addr)) {
 		b.Run(p.name, func(b *testing.B) {

@@ -21,30 +21,33 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
-// ErrURL says that a URL is not well written, or that the server speaks another protocol than it
+// ErrURL says that a URL is malformed, or that the server speaks a protocol other than the URL
 // names.
 var ErrURL = errors.New("redis: bad URL")
 
-// A urlError is an error that is ErrURL. Its text says enough alone.
+// A urlError is an ErrURL with a text of its own.
 type urlError struct{ error }
 
 func (urlError) Is(target error) bool { return target == ErrURL }
 
 func (e urlError) Unwrap() error { return e.error }
 
-// Open returns a store on the server that a URL names, and closes its connections when the store is closed.
-// One server that does not answer is no error: the store is unavailable until it does. A server that refuses the
-// user is one, and so are a Sentinel and a cluster that do not answer. A server that speaks another
-// protocol, or TLS where the URL has none, is an ErrURL.
+// Open returns a store on the server that a URL names. Closing the store closes its connections.
+//
+// A single server that does not answer is no error: the store is unavailable until the server
+// answers. A server that refuses the user is an error, and so is a Sentinel or a cluster that does
+// not answer. A server that speaks another protocol, or TLS where the URL has none, is an [ErrURL].
 //
 //	redis://user:password@host:6379/0       one server; rediss:// with TLS; valkey:// and valkeys:// are the same
 //	redis+unix:///run/redis.sock?db=0       one server by its socket
 //	redis+sentinel://h1:26379,h2/0?master_name=mymaster    rediss+sentinel:// with TLS
 //	redis+cluster://h1:7000,h2:7001                        rediss+cluster:// with TLS
 //
-// The query may have lock_prefix (Options.Prefix), lock_replicas (Options.Replicas), lock_replica_timeout (Options.ReplicaTimeout, such as 200ms), tls_ca, tls_cert, tls_key (files), tls_server_name,
-// tls_skip_verify (true or false), and for Sentinel sentinel_user and sentinel_password. Errors show no passwords; those about the URL
-// and the files that it names are ErrURL.
+// The query may have lock_prefix (Options.Prefix), lock_replicas (Options.Replicas),
+// lock_replica_timeout (Options.ReplicaTimeout, such as 200ms), tls_ca, tls_cert, tls_key
+// (files), tls_server_name, tls_skip_verify (true or false), and for Sentinel sentinel_user and
+// sentinel_password. Errors show no passwords. Errors about the URL and the files that it names are
+// [ErrURL].
 func Open(ctx context.Context, text string) (*redis.Store, error) {
 	opt, own, err := parse(text)
 	if err != nil {
@@ -55,7 +58,7 @@ func Open(ctx context.Context, text string) (*redis.Store, error) {
 		want = protocol.RedisTLS
 	}
 	addrs := opt.InitAddress
-	if opt.DialCtxFn != nil { // a socket
+	if opt.DialCtxFn != nil { // a Unix socket
 		addrs = nil
 	}
 	var m made
@@ -86,7 +89,7 @@ func Open(ctx context.Context, text string) (*redis.Store, error) {
 	return s, nil
 }
 
-// A made is a client, and why it has no connection. It may have both.
+// A made is a client, the reason why it has no connection, or both.
 type made struct {
 	c   rueidis.Client
 	err error
@@ -98,8 +101,8 @@ func (m made) close() {
 	}
 }
 
-// connect makes a client. rueidis does not look at ctx while it connects: a client that is made
-// after the end of ctx is closed.
+// connect makes a client. rueidis does not observe ctx while it connects: connect closes a client
+// that is made after the end of ctx.
 func connect(ctx context.Context, opt rueidis.ClientOption) made {
 	done := make(chan made, 1)
 	go func() {
@@ -115,7 +118,7 @@ func connect(ctx context.Context, opt rueidis.ClientOption) made {
 	}
 }
 
-// queryKeys are what the query of a URL may have, by scheme.
+// queryKeys returns the keys that the query of a URL may have.
 func queryKeys(kind string) []string {
 	keys := []string{"lock_prefix", "lock_replicas", "lock_replica_timeout", "tls_ca", "tls_cert", "tls_key", "tls_server_name", "tls_skip_verify"}
 	switch kind {
@@ -127,11 +130,12 @@ func queryKeys(kind string) []string {
 	return keys
 }
 
-// parse reads a URL. What it returns as an error never has the password.
+// parse reads a URL. Its errors never contain the password.
 func parse(text string) (opt rueidis.ClientOption, own *redis.Options, err error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		return opt, nil, errors.New("redis: a URL begins with redis://, rediss://, redis+unix://, redis+sentinel:// or redis+cluster://")
+		return opt, nil, errors.New("redis: a URL begins with redis://, rediss://, redis+unix://, " +
+			"redis+sentinel:// or redis+cluster://")
 	}
 	base, kind, _ := strings.Cut(scheme, "+")
 	secure := base == "rediss" || base == "valkeys"
@@ -139,14 +143,16 @@ func parse(text string) (opt rueidis.ClientOption, own *redis.Options, err error
 		kind == "unix" && secure || scheme != base && kind == "" {
 		return opt, nil, fmt.Errorf("redis: %q is no scheme for Redis", scheme)
 	}
-	// net/url refuses lists of hosts with ports, and its errors tell the whole URL. So it gets one host, and no error of it is shown.
+	// net/url refuses lists of hosts with ports, and its errors contain the whole URL. So parse
+	// gives it one host, and hides its errors.
 	rest, query, _ := strings.Cut(rest, "?")
 	authority, path, _ := strings.Cut(rest, "/")
 	at := strings.LastIndex(authority, "@")
 	hosts := authority[at+1:]
 	u, err := url.Parse("x://" + authority[:at+1] + "host/" + path)
 	if err != nil {
-		return opt, nil, errors.New("redis: the user, the password or the path of the URL is not well written; write @ : / % in them as %40 %3A %2F %25")
+		return opt, nil, errors.New("redis: the user, the password or the path of the URL is not well written; " +
+			"write @ : / % in them as %40 %3A %2F %25")
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -177,7 +183,7 @@ func parse(text string) (opt rueidis.ClientOption, own *redis.Options, err error
 	return opt, own, err
 }
 
-// options reads what is the store's own.
+// options reads the options of the store.
 func options(values url.Values) (own *redis.Options, err error) {
 	own = &redis.Options{Prefix: values.Get("lock_prefix")}
 	if n := values.Get("lock_replicas"); n != "" {
@@ -197,7 +203,7 @@ func options(values url.Values) (own *redis.Options, err error) {
 	return own, nil
 }
 
-// check refuses keys that nobody would read, and suggests the one that may have been meant.
+// check refuses unknown keys, and suggests a known key that is similar.
 func check(values url.Values, known []string) error {
 	for key, all := range values {
 		if len(all) > 1 {
@@ -209,12 +215,13 @@ func check(values url.Values, known []string) error {
 		if best, ok := typo.Of(key, known, 3); ok {
 			return fmt.Errorf("redis: unknown option %.64q in the URL: did you mean %s?", key, best)
 		}
-		return fmt.Errorf("redis: unknown option %.64q in the URL: the options are %s; the command and package open also take lock_ttl and lock_poll", key, strings.Join(known, ", "))
+		return fmt.Errorf("redis: unknown option %.64q in the URL: the options are %s; "+
+			"the command and package open also take lock_ttl and lock_poll", key, strings.Join(known, ", "))
 	}
 	return nil
 }
 
-// address reads where the server is, and which database.
+// address reads the address of the server and the number of the database.
 func address(opt *rueidis.ClientOption, kind, hosts, path string, values url.Values) error {
 	db := strings.TrimPrefix(path, "/")
 	if kind == "unix" {
@@ -256,7 +263,7 @@ func address(opt *rueidis.ClientOption, kind, hosts, path string, values url.Val
 	return nil
 }
 
-// hostPort is an address with a port.
+// hostPort returns host with the default port if it has none.
 func hostPort(host, port string) (string, error) {
 	h, p, err := net.SplitHostPort(host)
 	if err != nil {
@@ -269,7 +276,7 @@ func hostPort(host, port string) (string, error) {
 	return net.JoinHostPort(h, p), nil
 }
 
-// security reads how to speak TLS, if at all.
+// security returns the TLS configuration, or nil without TLS.
 func security(secure bool, values url.Values) (*tls.Config, error) {
 	if !secure {
 		for key := range values {
@@ -283,7 +290,7 @@ func security(secure bool, values url.Values) (*tls.Config, error) {
 	switch v := values.Get("tls_skip_verify"); v {
 	case "", "false":
 	case "true":
-		conf.InsecureSkipVerify = true // it was asked for by name
+		conf.InsecureSkipVerify = true // the URL requests it by name
 	default:
 		return nil, fmt.Errorf("redis: tls_skip_verify is %.64q, want true or false", v)
 	}
@@ -302,7 +309,8 @@ func security(secure bool, values url.Values) (*tls.Config, error) {
 		return nil, errors.New("redis: tls_cert and tls_key go together")
 	}
 	if cert != "" {
-		// Read at every connection, so that a new certificate is used without a restart.
+		// GetClientCertificate reads the files for every connection: a new certificate needs no
+		// restart.
 		conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(cert, key)
 			return &pair, err

@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
-// works takes and gives back a claim on the store that a URL opens.
+// works acquires and releases a claim on the store that a URL opens.
 func works(t *testing.T, url string) {
 	t.Helper()
 	s, err := rueidisstore.Open(t.Context(), url)
@@ -70,7 +70,7 @@ func TestOpen_TLS(t *testing.T) {
 	works(t, "valkeys://"+srv.Addr+"?tls_skip_verify=true&"+certificate(srv))
 }
 
-// certificate is the part of a query that names the client's certificate and the authority.
+// certificate returns the part of a query that names the client's certificate and the authority.
 func certificate(srv *testenv.RedisServer) string {
 	return strings.Join([]string{"tls_ca=" + srv.Certs.CA, "tls_cert=" + srv.Certs.Cert, "tls_key=" + srv.Certs.Key}, "&")
 }
@@ -89,7 +89,7 @@ func TestOpen_notYetThere(t *testing.T) {
 	}
 }
 
-// A grant is waited for as long as the URL says. There is no replica.
+// Acquire waits for replicas for as long as the URL says. The server has no replica.
 func TestOpen_replicas(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	s, err := rueidisstore.Open(t.Context(), testenv.Redis(t).URL+"?lock_replicas=1&lock_replica_timeout=300ms")
@@ -103,7 +103,7 @@ func TestOpen_replicas(t *testing.T) {
 		t.Errorf("error %v, want ErrUnavailable", err)
 	}
 	if took := time.Since(began); took < limit {
-		t.Errorf("it took %v, want %v", took, limit)
+		t.Errorf("Acquire took %v, want at least %v", took, limit)
 	}
 }
 

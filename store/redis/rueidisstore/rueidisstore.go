@@ -1,7 +1,7 @@
-// Package rueidisstore makes a store of a rueidis client, or of a URL.
+// Package rueidisstore makes a [redis.Store] from a rueidis client or from a URL.
 //
-// Rueidis sends the commands of all goroutines over one connection to a server. So renewals never wait for a connection
-// that acquires have taken, and many calls share a system call.
+// Rueidis sends the commands of all goroutines over one connection to a server. So renewals never
+// wait for a connection that acquires have taken, and many calls share a system call.
 package rueidisstore
 
 import (
@@ -18,26 +18,26 @@ import (
 	"github.com/distlock/distlock/store/redis"
 )
 
-// Options are those of the store: see [redis.Options].
+// Options are the options of the store: see [redis.Options].
 type Options = redis.Options
-
-// grace is how long a call that is under way may go on after its ctx is over. Most are done by then, and their outcome is
-// known; one that was given up earlier might take effect after the caller has cleared up.
-const grace = 50 * time.Millisecond
 
 // errClosed says that a call was not sent.
 var errClosed = fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
 
-// errMoved says that the server has ended a subscription because the slot of the channel went to another node.
+// errMoved says that the server ended a subscription because the slot of the channel moved to
+// another node.
 var errMoved = errors.New("rueidis: the channel has moved to another node")
 
-// New returns a store on a client. The client may be one for a single server, Sentinel or a cluster. It stays the caller's: close the
-// store first, and then the client.
+// New returns a store on a client for a single server, Sentinel or a cluster. The client stays the
+// caller's: close the store first, then the client.
 //
-// Scripts are sent once, whatever the client's options say about retries: rueidis sends only
-// commands again that read. They share a connection also if the client's DisableAutoPipelining is set. A grant that waits for
-// replicas takes a connection of the client's BlockingPoolSize for that time, and so does what is told to those who wait: one for the
-// process, or on a cluster one for each key that is waited for.
+// New sends each script once, regardless of the client's options for retries: rueidis sends only
+// commands again that read. Scripts share a connection even if the client's DisableAutoPipelining
+// is set.
+//
+// A grant that waits for replicas takes a connection of the client's BlockingPoolSize for that
+// time. Notifications for waiters take another: one per process, or on a cluster one for each key
+// that has waiters.
 func New(c rueidis.Client, opt *Options) (*redis.Store, error) {
 	if c == nil {
 		return nil, errors.New("rueidis: the client is nil")
@@ -45,34 +45,39 @@ func New(c rueidis.Client, opt *Options) (*redis.Store, error) {
 	return redis.New(newClient(c), opt)
 }
 
-// A client is a rueidis client as the store needs it.
+// A client implements [redis.Client] with rueidis.
 type client struct {
 	c       rueidis.Client
 	cluster bool
-	closes  bool        // the client is ours
-	mail    mail        // not on a cluster
-	doubt   atomic.Bool // the last call failed on its way: rueidis may have to connect
+	closes  bool        // Close closes c
+	batcher batcher     // not used on a cluster
+	suspect atomic.Bool // the last call got no answer: rueidis may have to connect
 	closed  atomic.Bool
+
+	// calls runs the calls of rueidis, which does not observe ctx while it connects or waits for a
+	// connection of its pool.
+	calls redis.Calls
 }
 
 func newClient(c rueidis.Client) *client {
 	n := &client{c: c, cluster: c.Mode() == rueidis.ClientModeCluster}
-	n.mail.init(c)
+	n.batcher.init(c)
 	return n
 }
 
-// Run runs a script. A renewal waits for nobody; and on a cluster calls that are sent together would wait for the slowest node.
+// Run runs a script. A renewal bypasses the batcher and so waits for no other call. So does every
+// call on a cluster: a batch would wait for the slowest node.
 func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
 	if !c.cluster && !call.Renewal {
-		return answer(c.mail.send(ctx, c.command(c.c.B(), call)))
+		return answer(c.batcher.send(ctx, c.command(c.c.B(), call)))
 	}
 	cmd := c.command(c.c.B(), call)
-	if !c.doubt.Load() {
+	if !c.suspect.Load() {
 		return c.run(ctx, cmd)
 	}
 	var text string
 	var err error
-	if late := apart(ctx, func() { text, err = c.run(ctx, cmd) }); late != nil {
+	if late := c.calls.Do(ctx, func() { text, err = c.run(ctx, cmd) }); late != nil {
 		return "", late
 	}
 	return text, err
@@ -83,36 +88,14 @@ func (c *client) run(ctx context.Context, cmd rueidis.Completed) (string, error)
 		return "", errClosed
 	}
 	text, err := answer(c.c.Do(ctx, cmd))
-	if doubt := err != nil && !errors.As(err, new(redis.ReplyError)); doubt != c.doubt.Load() {
-		c.doubt.Store(doubt)
+	if failed := err != nil && !errors.As(err, new(redis.ReplyError)); failed != c.suspect.Load() {
+		c.suspect.Store(failed)
 	}
 	return text, err
 }
 
-// apart makes a call in a goroutine of its own, and returns when it is done, or soon after ctx is over: rueidis looks at ctx neither
-// while it connects, nor while it waits for a connection of its pool.
-func apart(ctx context.Context, call func()) error {
-	done := make(chan struct{})
-	go func() {
-		call()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-	}
-	late := time.NewTimer(grace)
-	defer late.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-late.C:
-		return context.Cause(ctx)
-	}
-}
-
-// RunWait runs a script and WAIT on a connection that nobody else uses, since WAIT keeps those behind it waiting.
+// RunWait runs a script and WAIT on a connection of its own, since WAIT blocks the commands behind
+// it.
 func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (string, int, error) {
 	if c.closed.Load() {
 		return "", 0, errClosed
@@ -122,9 +105,9 @@ func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, wit
 	var text string
 	var have int64
 	var err error
-	late := apart(ctx, func() {
+	late := c.calls.Do(ctx, func() {
 		err = c.c.Dedicated(func(d rueidis.DedicatedClient) (err error) {
-			if text, err = answer(d.Do(ctx, cmd)); err != nil { // nothing is sent if the caller has left meanwhile
+			if text, err = answer(d.Do(ctx, cmd)); err != nil { // rueidis sends nothing if ctx has ended
 				return err
 			}
 			have, err = d.Do(ctx, wait).AsInt64()
@@ -147,7 +130,7 @@ func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer 
 	var all []rueidis.RedisResult
 	late := errClosed
 	if !c.closed.Load() {
-		late = apart(ctx, func() { all = c.c.DoMulti(ctx, cmds...) })
+		late = c.calls.Do(ctx, func() { all = c.c.DoMulti(ctx, cmds...) })
 	}
 	for i := range out {
 		if out[i].Err = late; late == nil {
@@ -157,9 +140,10 @@ func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer 
 	return out
 }
 
-// command is a call as rueidis sends it: over the connection that all goroutines share, also if the client was told to take one of a pool for
-// each. Outside a cluster it does not say which texts are keys: then rueidis sends all calls over one connection, where a release cannot
-// overtake the acquire that it undoes.
+// command converts a call. ToPipe selects the connection that all goroutines share, even if the
+// client is configured to take one of a pool for each. Outside a cluster, command does not mark
+// which arguments are keys: then rueidis sends all calls over one connection, where a release
+// cannot overtake the acquire that it undoes.
 func (c *client) command(b rueidis.Builder, call redis.Call) rueidis.Completed {
 	cmd := b.Arbitrary(call.Verb, call.Script, strconv.Itoa(len(call.Keys)))
 	if c.cluster {
@@ -173,12 +157,14 @@ func (c *client) command(b rueidis.Builder, call redis.Call) rueidis.Completed {
 func answer(res rueidis.RedisResult) (string, error) {
 	text, err := res.ToString()
 	if err != nil {
-		return "", wrap(err) // the text is that of the error
+		return "", wrap(err) // ToString returns the text of the error too
 	}
 	return text, nil
 }
 
-// wrap tells errors of the server from all others.
+// wrap converts an error of the server to a [redis.ReplyError], and one of a command that was not
+// sent to a [driver.ErrUnavailable]. rueidis.ErrClosing stays as it is: rueidis closes the
+// connection to a primary that was replaced, with commands that were sent and not answered yet.
 func wrap(err error) error {
 	if err == nil {
 		return nil
@@ -189,7 +175,7 @@ func wrap(err error) error {
 	if errors.Is(err, rueidis.ErrNoSlot) {
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
-	return err // rueidis.ErrClosing too: it closes the connection to a primary that was replaced, with what was sent and not answered yet
+	return err
 }
 
 // Each calls f for every primary.
@@ -225,7 +211,7 @@ func (s server) Do(ctx context.Context, args ...string) (any, error) {
 	return plain(msg), nil
 }
 
-// plain is a reply as strings, numbers and lists.
+// plain converts a reply to strings, numbers and lists.
 func plain(m rueidis.RedisMessage) any {
 	switch {
 	case m.IsNil():
@@ -253,11 +239,12 @@ func plain(m rueidis.RedisMessage) any {
 	}
 }
 
-// Receive subscribes to a channel, on a connection of its own: whoever reads that one tells the news itself, and as long as few calls
-// are under way on the others, each is written and read by its caller.
+// Receive subscribes to a channel on a connection of its own. The goroutine that reads this
+// connection calls the hooks itself. While few calls are in flight on the other connections, each
+// call is written and read by its caller.
 func (c *client) Receive(ctx context.Context, channel string, sharded bool, up func(), news func(string)) error {
 	var err error
-	if late := apart(ctx, func() { err = c.receive(ctx, channel, sharded, up, news) }); late != nil {
+	if late := c.calls.Do(ctx, func() { err = c.receive(ctx, channel, sharded, up, news) }); late != nil {
 		return late
 	}
 	return err
@@ -268,16 +255,16 @@ func (c *client) receive(ctx context.Context, channel string, sharded bool, up f
 	defer release()
 	defer d.Close()
 	moved := make(chan struct{}, 1)
-	over := d.SetPubSubHooks(rueidis.PubSubHooks{
+	ended := d.SetPubSubHooks(rueidis.PubSubHooks{
 		OnSubscription: func(s rueidis.PubSubSubscription) {
 			switch {
 			case s.Channel != channel:
 			case s.Kind == "subscribe" || s.Kind == "ssubscribe":
 				up()
-			case s.Kind == "sunsubscribe": // nobody here asked for it
+			case s.Kind == "sunsubscribe": // the server unsubscribed, not this client
 				select {
 				case moved <- struct{}{}:
-				default: // it is known
+				default: // already noted
 				}
 			}
 		},
@@ -295,7 +282,7 @@ func (c *client) receive(ctx context.Context, channel string, sharded bool, up f
 		return wrap(err)
 	}
 	select {
-	case err := <-over:
+	case err := <-ended:
 		return wrap(err)
 	case <-moved:
 		return errMoved
@@ -304,15 +291,17 @@ func (c *client) receive(ctx context.Context, channel string, sharded bool, up f
 	}
 }
 
-// Cluster tells whether this is a cluster.
+// Cluster reports whether the client is a cluster client.
 func (c *client) Cluster() bool { return c.c.Mode() == rueidis.ClientModeCluster }
 
-// Close closes the client if Open made it.
+// Close closes the client if Open made it, and then waits for the calls that were abandoned. A
+// client of the caller may block such a call until the caller closes the client.
 func (c *client) Close() error {
 	c.closed.Store(true)
 	if c.closes {
 		c.c.Close()
+		c.calls.Wait()
 	}
-	c.mail.close()
+	c.batcher.close()
 	return nil
 }

@@ -36,11 +36,11 @@ func open(t testing.TB, c client.Client, opt *redis.Options) *redis.Store {
 	return s
 }
 
-// env reaches a store with a prefix of its own on the server that all laws share.
+// env opens stores with a prefix of their own on the server that all rules share.
 func env(srv *testenv.RedisServer) drivertest.Env {
 	return drivertest.Env{
 		Open: func(t testing.TB) driver.Store {
-			return spaced(t, srv.Addr, "law-"+rand.Text()+":")
+			return spaced(t, srv.Addr, "rule-"+rand.Text()+":")
 		},
 		Server: srv.Addr,
 		Through: func(t testing.TB, s driver.Store, addr string) driver.Store {

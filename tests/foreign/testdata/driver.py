@@ -1,4 +1,4 @@
-"""redis-py's Lock as the test tells it: see doc.go. Arguments: host and port of Redis."""
+"""Runs the commands of the test with the Lock of redis-py: see doc.go. Arguments: host and port of Redis."""
 
 import random
 import sys

@@ -10,13 +10,15 @@ import (
 	"github.com/distlock/distlock/internal/lab/torture"
 )
 
-// place is how long a claim may live that was handed to the head of a line, until its first renewal.
-const place = 3 * time.Second
+// queueTTL is how long a claim may live that was pushed to the first waiter, until its first
+// renewal.
+const queueTTL = 3 * time.Second
 
-// Takeovers are the keys that somebody waited for when their holder was killed: how many there were, and how long it took at
-// most from the kill to the next grant. Those that another fault may have delayed do not count. A TTL and a second is what
-// is promised; a claim that was handed on and not renewed yet lives for the rest of its place, so it may take that and a
-// second. Those are counted for themselves, as handed.
+// Takeovers examines the keys that had a waiter when their holder was killed. It returns their
+// number, and the longest time from the kill to the next grant. Keys that another fault may have
+// delayed do not count. The promise is a TTL and a second. A pushed claim that is not renewed yet
+// lives for the rest of its queue TTL, so it may take that and a second. Such claims are counted
+// separately, as handed.
 func (r *Run) Takeovers() (n, handed int, worst time.Duration, errs []error) {
 	s := r.spans()
 	for _, kill := range s.faults {
@@ -24,7 +26,7 @@ func (r *Run) Takeovers() (n, handed int, worst time.Duration, errs []error) {
 			continue
 		}
 		for _, h := range s.holds {
-			if h.op.Client != kill.Client || h.op.Return.At > kill.Call.At || h.over < kill.Call.At {
+			if h.op.Client != kill.Client || h.op.Return.At > kill.Call.At || h.ended < kill.Call.At {
 				continue
 			}
 			next := s.next(h.op, kill.Call.At)
@@ -37,7 +39,7 @@ func (r *Run) Takeovers() (n, handed int, worst time.Duration, errs []error) {
 			}
 			bound := r.TTL + time.Second
 			if h.op.Wait.Seq != 0 && (h.renewed == 0 || h.renewed > kill.Call.At) {
-				bound = max(bound, place+time.Second)
+				bound = max(bound, queueTTL+time.Second)
 				handed++
 			} else {
 				n++
@@ -51,8 +53,8 @@ func (r *Run) Takeovers() (n, handed int, worst time.Duration, errs []error) {
 	return n, handed, worst, errs
 }
 
-// Heals is how long it took at most from the end of a server's trouble to the next grant of any key, and how often
-// that was. A TTL and two seconds is what is promised.
+// Heals returns the longest time from the end of a server's fault to the next grant of any key, and
+// the number of such faults. The promise is a TTL and two seconds.
 func (r *Run) Heals() (n int, worst time.Duration, errs []error) {
 	s := r.spans()
 	for _, f := range s.faults {
@@ -64,21 +66,22 @@ func (r *Run) Heals() (n int, worst time.Duration, errs []error) {
 		if i < 0 || slices.ContainsFunc(s.faults, func(o *history.Op) bool {
 			return o.Client == "" && o.Call.At >= at && o.Call.At < s.holds[i].op.Return.At
 		}) {
-			continue // the run was over, or the next trouble came before
+			continue // the run had ended, or the next fault came before
 		}
 		n++
 		took := s.holds[i].op.Return.At - at
 		if worst = max(worst, took); took > r.TTL+2*time.Second {
-			errs = append(errs, fmt.Errorf("%s ended at %v, and nobody was granted anything for %v", f.What, at, took))
+			errs = append(errs, fmt.Errorf("%s ended at %v, and no key was granted for %v", f.What, at, took))
 		}
 	}
 	return n, worst, errs
 }
 
-// A span is a hold, when it was renewed first, and when its holder let it go or was told of its loss.
+// A span is a hold with the time of its first renewal, and the time when its holder released it or
+// its loss was reported.
 type span struct {
-	op            *history.Op
-	renewed, over time.Duration
+	op             *history.Op
+	renewed, ended time.Duration
 }
 
 type spans struct {
@@ -89,7 +92,7 @@ type spans struct {
 
 func (r *Run) spans() *spans {
 	s := &spans{stalls: r.stalls}
-	over, renewed := map[int64]time.Duration{}, map[int64]time.Duration{}
+	ended, renewed := map[int64]time.Duration{}, map[int64]time.Duration{}
 	for i := range r.History.Ops {
 		op := &r.History.Ops[i]
 		switch op.Kind {
@@ -100,8 +103,8 @@ func (r *Run) spans() *spans {
 				renewed[op.Hold] = op.Return.At
 			}
 		case history.Release, history.Lost:
-			if was, ok := over[op.Hold]; !ok || op.Call.At < was {
-				over[op.Hold] = op.Call.At
+			if was, ok := ended[op.Hold]; !ok || op.Call.At < was {
+				ended[op.Hold] = op.Call.At
 			}
 		case history.Acquire:
 			if op.Outcome == history.Granted {
@@ -110,17 +113,17 @@ func (r *Run) spans() *spans {
 		}
 	}
 	for i := range s.holds {
-		at, ok := over[s.holds[i].op.Hold]
+		at, ok := ended[s.holds[i].op.Hold]
 		if !ok {
 			at = r.History.End
 		}
-		s.holds[i].over, s.holds[i].renewed = at, renewed[s.holds[i].op.Hold]
+		s.holds[i].ended, s.holds[i].renewed = at, renewed[s.holds[i].op.Hold]
 	}
 	slices.SortFunc(s.holds, func(a, b span) int { return cmp.Compare(a.op.Return.Seq, b.op.Return.Seq) })
 	return s
 }
 
-// next is the next grant of a key after a time, if it was waited for then by somebody else.
+// next returns the next grant of a key after a time, if another client waited for it then.
 func (s *spans) next(op *history.Op, at time.Duration) *history.Op {
 	for _, h := range s.holds {
 		if h.op.Key == op.Key && h.op.Return.At > at {
@@ -133,10 +136,11 @@ func (s *spans) next(op *history.Op, at time.Duration) *history.Op {
 	return nil
 }
 
-// troubled reports whether another fault may have delayed the grant after a kill: places of the dead stand in line for three
-// seconds after their last ask, and who is stopped while it is served keeps the others waiting for a TTL and more.
+// troubled reports whether another fault may have delayed the grant after a kill. Queue entries of
+// dead processes stay for three seconds after their last attempt. A waiter that is stopped while it
+// is granted keeps the others waiting for a TTL and more.
 func (s *spans) troubled(kill, next *history.Op) bool {
-	const dead, slow = place + time.Second, 2 * time.Second
+	const dead, slow = queueTTL + time.Second, 2 * time.Second
 	for _, f := range s.faults {
 		after := f.Return.At + slow
 		if f.What == string(torture.Kill) {

@@ -9,14 +9,14 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A Kind is a way to break something.
+// A Kind is a kind of fault.
 type Kind string
 
 // The kinds. Pause and Kill of processes belong to package torture.
 const (
 	ServerStopped Kind = "server stopped"               // SIGSTOP, and SIGCONT
 	ServerKilled  Kind = "server killed"                // SIGKILL, and a start with its data
-	ServerEmptied Kind = "server killed, its data lost" // SIGKILL, and a start without
+	ServerEmptied Kind = "server killed, its data lost" // SIGKILL, and a start without its data
 	Promoted      Kind = "replica promoted"             // the primary is killed, and its replica takes over
 	NoMemory      Kind = "out of memory"
 	NoDisk        Kind = "disk full"
@@ -33,12 +33,12 @@ const (
 	DroppedBack   Kind = "packets from the server dropped"
 )
 
-// An action is how a kind is done, and to whom.
+// An action describes how a kind is produced, and its target.
 type action struct {
-	client      bool    // to the way of one process; otherwise to a server
+	client      bool    // on the route of one process; otherwise on a server
 	network     bool    // by the kernel: it needs a network
 	disk        bool    // it needs a disk
-	least, most float64 // how long, in TTLs
+	least, most float64 // duration, in TTLs
 	begin       func(e *Env, ev Event) error
 	end         func(e *Env, ev Event) error
 }
@@ -65,35 +65,35 @@ var actions = []struct {
 		end:   func(e *Env, ev Event) error { return e.limit(ev, false) }}},
 	{NoDisk, action{disk: true, least: .2, most: .8,
 		begin: func(e *Env, _ Event) error { return e.disk.Fill() },
-		end:   func(e *Env, _ Event) error { return e.room() }}},
+		end:   func(e *Env, _ Event) error { return e.freeDisk() }}},
 
-	{Slow, onWay(.1, .5, func(p *testenv.ProxyServer, ev Event) { p.Latency(time.Duration(1+ev.Arg%60) * time.Millisecond) })},
-	{RepliesLost, onWay(.1, 1.5, func(p *testenv.ProxyServer, _ Event) { p.Cut(testenv.ToClient) })},
-	{RequestsLost, onWay(.1, 1.5, func(p *testenv.ProxyServer, _ Event) { p.Cut(testenv.ToServer) })},
-	{Partition, onWay(1.2, 1.8, func(p *testenv.ProxyServer, _ Event) { p.Cut(testenv.Both) })},
-	{HeldBack, onWay(.1, 1.5, func(p *testenv.ProxyServer, _ Event) { p.Hold(testenv.Both) })},
-	{Reset, onWay(.01, .05, func(p *testenv.ProxyServer, _ Event) { p.Reset() })},
-	{ReplyCut, onWay(.05, .1, func(p *testenv.ProxyServer, ev Event) { p.CutAfter(ev.Arg % 120) })},
+	{Slow, onRoute(.1, .5, func(p *testenv.ProxyServer, ev Event) { p.Latency(time.Duration(1+ev.Arg%60) * time.Millisecond) })},
+	{RepliesLost, onRoute(.1, 1.5, func(p *testenv.ProxyServer, _ Event) { p.Cut(testenv.ToClient) })},
+	{RequestsLost, onRoute(.1, 1.5, func(p *testenv.ProxyServer, _ Event) { p.Cut(testenv.ToServer) })},
+	{Partition, onRoute(1.2, 1.8, func(p *testenv.ProxyServer, _ Event) { p.Cut(testenv.Both) })},
+	{HeldBack, onRoute(.1, 1.5, func(p *testenv.ProxyServer, _ Event) { p.Hold(testenv.Both) })},
+	{Reset, onRoute(.01, .05, func(p *testenv.ProxyServer, _ Event) { p.Reset() })},
+	{ReplyCut, onRoute(.05, .1, func(p *testenv.ProxyServer, ev Event) { p.CutAfter(ev.Arg % 120) })},
 
 	{Dropped, onCable(1.2, 1.8, testenv.Both)},
 	{DroppedToward, onCable(.5, 1.8, testenv.ToServer)},
 	{DroppedBack, onCable(.5, 1.8, testenv.ToClient)},
 }
 
-func onWay(least, most float64, do func(*testenv.ProxyServer, Event)) action {
+func onRoute(least, most float64, do func(*testenv.ProxyServer, Event)) action {
 	return action{client: true, least: least, most: most,
 		begin: func(e *Env, ev Event) error {
-			w := e.ways[ev.Who]
+			w := e.routes[ev.Who]
 			for _, p := range w.proxies {
 				do(p, ev)
 			}
-			if w.link != nil { // of which there is but one kind
+			if w.link != nil { // a link has only this fault
 				w.link.Cut(chaos.All)
 			}
 			return nil
 		},
 		end: func(e *Env, ev Event) error {
-			w := e.ways[ev.Who]
+			w := e.routes[ev.Who]
 			for _, p := range w.proxies {
 				p.Heal()
 			}
@@ -106,8 +106,8 @@ func onWay(least, most float64, do func(*testenv.ProxyServer, Event)) action {
 
 func onCable(least, most float64, d testenv.Direction) action {
 	return action{client: true, network: true, least: least, most: most,
-		begin: func(e *Env, ev Event) error { return e.ways[ev.Who].network.Cut(d) },
-		end:   func(e *Env, ev Event) error { return e.ways[ev.Who].network.Heal() }}
+		begin: func(e *Env, ev Event) error { return e.routes[ev.Who].network.Cut(d) },
+		end:   func(e *Env, ev Event) error { return e.routes[ev.Who].network.Heal() }}
 }
 
 // how returns the action of a kind.
@@ -117,20 +117,21 @@ func how(k Kind) action {
 			return a.action
 		}
 	}
-	panic(fmt.Sprintf("faults: nobody knows how to make %q", k))
+	panic(fmt.Sprintf("faults: unknown kind %q", k))
 }
 
-// An Applied is a kind that applies to a system.
+// An Applied is a kind of fault that applies to a system.
 type Applied struct {
 	Kind
 	Nodes int                 // how many servers at once; 0: one
-	Not   []history.Invariant // what is not promised under it, for the keys that it met
+	Not   []history.Invariant // promises that do not hold under it, for the keys that it met
 
-	// Before and Rest are for how long the system must have been left alone before, and afterwards, for its promises to
-	// hold.
-	Before, Rest time.Duration
+	// Before and After are how long the system must have no other fault before and after this one,
+	// for its promises to hold.
+	Before, After time.Duration
 }
 
-// forgotten is what is not promised when the store may have forgotten a claim: a second grant, before the first
-// holder knows. Fences, and what they guard, are promised all the same.
+// forgotten lists the promises that do not hold when the store may have forgotten a claim: it may
+// make a second grant before the first holder knows. Fences, and the resources that they guard, are
+// still promised.
 var forgotten = []history.Invariant{history.I3, history.I4, history.I9, history.Model}

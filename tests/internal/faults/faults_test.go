@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// planned is an Env that can be planned for, without servers.
+// planned returns an Env that Plan accepts, without servers.
 func planned(name string) *Env {
 	e := &Env{System: Find(name), Nodes: []*Node{{}}}
 	return e
@@ -32,7 +32,8 @@ func planned(name string) *Env {
 
 var usual = Options{Seed: 1, Time: 2 * time.Minute, TTL: time.Second, Processes: 4}
 
-// The same seed is the same plan, another is another, and every kind that can be made here comes three times in two minutes.
+// The same seed is the same plan, another seed is another plan, and every kind that can be made
+// here comes three times in two minutes.
 func TestEnv_Plan(t *testing.T) {
 	for _, s := range Systems() {
 		e := planned(s.Name)
@@ -49,10 +50,10 @@ func TestEnv_Plan(t *testing.T) {
 		for i, ev := range plan {
 			seen[ev.Kind]++
 			if ev.At+ev.For > usual.Time-3*usual.TTL || i > 0 && ev.At < plan[i-1].At+plan[i-1].For {
-				t.Errorf("%s: %v comes too late, or before the last was over", s.Name, ev)
+				t.Errorf("%s: %v comes too late, or before the last had ended", s.Name, ev)
 			}
 			if how(ev.Kind).client != (ev.Who != "") {
-				t.Errorf("%s: %v meets the wrong one", s.Name, ev)
+				t.Errorf("%s: %v has the wrong target", s.Name, ev)
 			}
 		}
 		for _, f := range e.applied(usual) {
@@ -65,7 +66,7 @@ func TestEnv_Plan(t *testing.T) {
 	o := usual
 	o.Promised = true
 	if slices.ContainsFunc(e.Plan(o), func(ev Event) bool { return ev.Kind == ServerEmptied }) {
-		t.Error("a fault under which less is promised came all the same")
+		t.Error("a fault under which less is promised came")
 	}
 	o.Only = []Kind{Reset}
 	if slices.ContainsFunc(e.Plan(o), func(ev Event) bool { return ev.Kind != Reset }) {
@@ -77,7 +78,7 @@ func TestSystems(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range Systems() {
 		if names[s.Name] || Find(s.Name) == nil || s.Memory != (s.local != nil) || s.Memory == (s.start != nil) {
-			t.Errorf("%s is not whole, or there twice", s.Name)
+			t.Errorf("%s is incomplete, or there twice", s.Name)
 		}
 		names[s.Name] = true
 		for _, f := range s.Faults {
@@ -103,28 +104,29 @@ func (f *forgetful) Acquire(ctx context.Context, r driver.Request) (driver.Resul
 	return res, err
 }
 
-// A broken store is found out, and leaves its history and a picture of it where the error says.
-func TestRun_Judge_broken(t *testing.T) {
+// A broken store is detected. Its history and a picture of it are in the folder that the error
+// names.
+func TestRun_Check_broken(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s := *Find("memory")
 	s.local = func() driver.Store { return &forgetful{Store: mem.New()} }
 	o := Options{Seed: 1, Time: 2 * time.Second, TTL: 300 * time.Millisecond, Processes: 4, Keys: 2, Play: "chaos", Calm: true}
 	r := s.Start(t, o).Run(t, o)
-	_, err := r.Judge(history.Minimums{})
+	_, err := r.Check(history.Minimums{})
 	if err == nil || !strings.Contains(err.Error(), "I3") || !strings.Contains(err.Error(), "seed 1") {
-		t.Fatalf("not found out: %v", err)
+		t.Fatalf("not detected: %v", err)
 	}
 	kept(t, err, "whole.jsonl", "memory-seed-1-key-*.html")
 }
 
-// kept looks for files where an error says.
+// kept looks for files in the folder that an error names.
 func kept(t *testing.T, err error, patterns ...string) (last string) {
 	t.Helper()
 	for _, pattern := range patterns {
 		found, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "distlock-proof-memory-seed-*", pattern))
 		found = slices.DeleteFunc(found, func(path string) bool { return err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) })
 		if len(found) == 0 {
-			t.Errorf("no %s where the error says: %v", pattern, err)
+			t.Errorf("no %s in the folder that the error names: %v", pattern, err)
 			continue
 		}
 		last = found[0]
@@ -132,8 +134,9 @@ func kept(t *testing.T, err error, patterns ...string) (last string) {
 	return last
 }
 
-// Whatever is wrong with a run, its history, its notes and a picture of the key in question are kept.
-func TestRun_Judge_keeps(t *testing.T) {
+// Whatever is wrong with a run, its history, its notes and a picture of the key in question are
+// kept.
+func TestRun_Check_keeps(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	good := made("proof/1/2", [3]int{1, 1000, 3000}, [3]int{2, 4000, 5000})
 	twice := made("proof/1/2", [3]int{1, 1000, 3000}, [3]int{2, 2000, 4000})
@@ -142,8 +145,8 @@ func TestRun_Judge_keeps(t *testing.T) {
 		min   history.Minimums
 		found []error
 	}{
-		"found by another judge":   {Run{History: good}, history.Minimums{}, []error{errors.New("proof/1/2 was told late")}},
-		"found, and no key named":  {Run{History: good}, history.Minimums{}, []error{nil, errors.New("something was told late")}},
+		"found by another check":   {Run{History: good}, history.Minimums{}, []error{errors.New("proof/1/2 was reported late")}},
+		"found, and no key named":  {Run{History: good}, history.Minimums{}, []error{nil, errors.New("something was reported late")}},
 		"a process that fails":     {Run{History: good, wrong: []error{errors.New("exit status 1")}}, history.Minimums{}, nil},
 		"left behind":              {Run{History: good, Left: "a connection"}, history.Minimums{}, nil},
 		"too little":               {Run{History: good}, history.Minimums{Grants: 100}, nil},
@@ -153,14 +156,14 @@ func TestRun_Judge_keeps(t *testing.T) {
 	} {
 		r := tt.run
 		r.Env, r.Seed, r.TTL, r.Processes = &Env{System: Find("memory")}, 7, time.Second, 2
-		_, err := r.Judge(tt.min, tt.found...)
+		_, err := r.Check(tt.min, tt.found...)
 		if err == nil || strings.HasPrefix(name, "too little") != errors.Is(err, ErrTooLittle) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		page, _ := os.ReadFile(kept(t, err, "whole.jsonl", "notes.jsonl", "memory-seed-7-key-proof_1_2.html"))
 		if !strings.Contains(string(page), "<title>memory-seed-7 proof/1/2</title>") || !strings.Contains(string(page), `"p1"`) {
-			t.Errorf("%s: the picture does not tell what it is of, or nothing of it", name)
+			t.Errorf("%s: the picture does not name its key, or is empty", name)
 		}
 	}
 	many := slices.Repeat([]error{errors.New("late")}, 30)
@@ -169,26 +172,26 @@ func TestRun_Judge_keeps(t *testing.T) {
 	}
 }
 
-// A run in which too little happened is no good run.
-func TestRun_Judge_notEnough(t *testing.T) {
+// A run in which too little happened fails.
+func TestRun_Check_notEnough(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	o := Options{Seed: 1, Time: time.Second, TTL: 300 * time.Millisecond, Processes: 3, Keys: 2, Play: "chaos"}
 	r := Find("memory").Start(t, o).Run(t, o)
-	if _, err := r.Judge(history.Minimums{}); err != nil {
+	if _, err := r.Check(history.Minimums{}); err != nil {
 		t.Error(err)
 	}
 	for _, m := range []history.Minimums{{Grants: 1e6}, {ContendedWaits: 1e6}, {FaultsOverHold: 1e6}} {
-		if _, err := r.Judge(m); !errors.Is(err, ErrTooLittle) {
+		if _, err := r.Check(m); !errors.Is(err, ErrTooLittle) {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}
 	r.Left = "a connection"
-	if _, err := r.Judge(history.Minimums{Grants: 1e6}); err == nil || errors.Is(err, ErrTooLittle) || !strings.Contains(err.Error(), "left behind: a connection") {
+	if _, err := r.Check(history.Minimums{Grants: 1e6}); err == nil || errors.Is(err, ErrTooLittle) || !strings.Contains(err.Error(), "left behind: a connection") {
 		t.Error(err)
 	}
 }
 
-// made makes a history of grants of one key: who, from and to in milliseconds.
+// made returns a history of grants of one key: the process, from and to in milliseconds.
 func made(key string, grants ...[3]int) *history.History {
 	h := &history.History{End: 100 * time.Second}
 	var seq int64
@@ -209,8 +212,9 @@ func made(key string, grants ...[3]int) *history.History {
 	return history.Merge(h)
 }
 
-// Two holders are no violation of what is promised after a fault under which that is not, and are one before it, and to others.
-func TestRun_Judge_unpromised(t *testing.T) {
+// Two holders are allowed after a fault under which exclusion is not promised. They are a violation
+// before it, and for other clients.
+func TestRun_Check_unpromised(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	twice := made("k", [3]int{1, 1000, 3000}, [3]int{2, 2000, 4000})
 	ms := time.Millisecond
@@ -221,22 +225,22 @@ func TestRun_Judge_unpromised(t *testing.T) {
 		"no fault":            {nil, false},
 		"fault":               {[]window{{"", 1500 * ms, 2500 * ms, forgotten}}, true},
 		"to one of them":      {[]window{{"p1", 1500 * ms, 2500 * ms, forgotten}}, true},
-		"to somebody else":    {[]window{{"p3", 1500 * ms, 2500 * ms, forgotten}}, false},
+		"to another client":   {[]window{{"p3", 1500 * ms, 2500 * ms, forgotten}}, false},
 		"long before":         {[]window{{"", 0, 10 * ms, forgotten}}, false},
 		"long after":          {[]window{{"", 90000 * ms, 91000 * ms, forgotten}}, false},
 		"it excuses less":     {[]window{{"", 1500 * ms, 2500 * ms, []history.Invariant{history.I4}}}, false},
 		"another came before": {[]window{{"", 0, 10 * ms, forgotten}, {"", 1500 * ms, 2500 * ms, forgotten}}, true},
 	} {
 		r := &Run{Env: &Env{System: Find("memory")}, Options: Options{TTL: 500 * ms, Processes: 2}, History: twice, weak: tt.weak}
-		v, err := r.Judge(history.Minimums{})
+		v, err := r.Check(history.Minimums{})
 		if (err == nil) != tt.ok || tt.ok && v.Unpromised == 0 {
 			t.Errorf("%s: %v %v", name, v, err)
 		}
 	}
 }
 
-// Outcomes that are not known are counted, and more than one in twenty that no fault explains are wrong.
-func TestRun_Judge_unknown(t *testing.T) {
+// Unknown outcomes are counted, and more than one in twenty that no fault explains are a violation.
+func TestRun_Check_unknown(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	h := made("k", [3]int{1, 1000, 3000}, [3]int{2, 60000, 61000})
 	at := func(ms int) history.Stamp {
@@ -258,14 +262,14 @@ func TestRun_Judge_unknown(t *testing.T) {
 	} {
 		whole := history.Merge(&history.History{Ops: append(slices.Clone(h.Ops), tt.fault), End: h.End})
 		r := &Run{Env: &Env{System: Find("memory")}, Options: Options{TTL: time.Second, Processes: 2, NoModel: true}, History: whole}
-		v, err := r.Judge(history.Minimums{})
+		v, err := r.Check(history.Minimums{})
 		if v.Operations != 7 || v.Unknown != 5 || v.Unexplained > 4 || (v.Unexplained == 0) != tt.ok || (err == nil) != tt.ok {
 			t.Errorf("%s: %v: %v", name, v, err)
 		}
 	}
 }
 
-// bare is a run of notes.
+// bare returns a run of notes.
 func bare(notes ...torture.Note) *Run {
 	for i := range notes {
 		notes[i].At = time.Duration(i+1) * time.Second
@@ -280,10 +284,10 @@ func TestRun_Results(t *testing.T) {
 		run *Run
 		bad int
 	}{
-		"once":                  {bare(did("a"), result("a"), result("a")), 0},
-		"again, nobody knew":    {bare(did("a"), did("b"), result("b")), 0},
-		"again, somebody knew":  {bare(did("a"), result("a"), did("b")), 1},
-		"two were told of each": {bare(did("a"), did("b"), result("a"), result("b")), 1},
+		"once":                 {bare(did("a"), result("a"), result("a")), 0},
+		"again, no result yet": {bare(did("a"), did("b"), result("b")), 0},
+		"again after a result": {bare(did("a"), result("a"), did("b")), 1},
+		"two results":          {bare(did("a"), did("b"), result("a"), result("b")), 1},
 	} {
 		if _, _, errs := tt.run.Results(); len(errs) != tt.bad {
 			t.Errorf("%s: %v", name, errs)
@@ -311,7 +315,7 @@ func TestRun_Terms(t *testing.T) {
 		"at once":             {bare(leads("a", 1), leads("b", 2), led("a", 1, 3*time.Second)), 1},
 		"back":                {bare(leads("a", 2), led("a", 2, time.Second), leads("b", 1)), 1},
 		"the same":            {bare(leads("a", 2), led("a", 2, time.Second), leads("b", 2)), 1},
-		"told after a pause":  {bare(leads("a", 1), leads("b", 2), led("a", 1, 1500*time.Millisecond)), 0},
+		"ended after a pause": {bare(leads("a", 1), leads("b", 2), led("a", 1, 1500*time.Millisecond)), 0},
 		"killed before":       {bare(leads("a", 1), looks("a", 1, 1500*time.Millisecond), leads("b", 2)), 0},
 		"killed, but later":   {bare(leads("a", 1), leads("b", 2), looks("a", 1, 2500*time.Millisecond)), 1},
 		"an error of its own": {bare(torture.Note{What: "failed", Key: "k"}), 1},
@@ -322,7 +326,7 @@ func TestRun_Terms(t *testing.T) {
 	}
 }
 
-// Whoever waited when another came is served before it, unless something happened to it.
+// A waiter that was in the queue when another came is granted before it, unless it met a fault.
 func TestRun_Order(t *testing.T) {
 	h := made("k", [3]int{1, 1000, 1001}, [3]int{2, 2000, 2001}, [3]int{3, 3000, 3001})
 	op := func(n int) *history.Op { // the n-th acquire
@@ -341,7 +345,7 @@ func TestRun_Order(t *testing.T) {
 	}
 }
 
-// fault is one that met a client, in milliseconds.
+// fault returns a fault of a client, with times in milliseconds.
 func fault(what Kind, client string, from, to int) history.Op {
 	return history.Op{
 		Kind: history.Fault, What: string(what), Client: client,
@@ -349,23 +353,23 @@ func fault(what Kind, client string, from, to int) history.Op {
 	}
 }
 
-func TestRun_Told(t *testing.T) {
+func TestRun_Reported(t *testing.T) {
 	for name, tt := range map[string]struct {
-		last           int // when it was said last that the lease is held
+		last           int // when a check last said that the lease is held
 		fault          history.Op
 		events, inTime int
 	}{
-		"in time":               {1400, fault("pause", "p1", 1200, 3000), 1, 1},
-		"a look too many":       {2100, fault("pause", "p1", 1200, 3000), 1, 0},
-		"over before the trust": {1400, fault("pause", "p1", 1200, 1300), 0, 0},
-		"to another":            {1400, fault("pause", "p2", 1200, 3000), 0, 0},
-		"killed":                {1400, fault(Kind(torture.Kill), "p1", 1200, 3000), 0, 0},
+		"in time":                {1400, fault("pause", "p1", 1200, 3000), 1, 1},
+		"a look too many":        {2100, fault("pause", "p1", 1200, 3000), 1, 0},
+		"ended before the trust": {1400, fault("pause", "p1", 1200, 1300), 0, 0},
+		"to another":             {1400, fault("pause", "p2", 1200, 3000), 0, 0},
+		"killed":                 {1400, fault(Kind(torture.Kill), "p1", 1200, 3000), 0, 0},
 	} {
 		h := made("k", [3]int{1, 1000, 2000})
 		h.Ops = append(h.Ops, tt.fault)
 		r := bare(torture.Note{What: "last look", Who: "p1", Key: "k", Value: fmt.Sprint(128, " ", tt.last*1e6, " ", int(2000*1e6))})
 		r.History = h
-		if events, inTime, errs := r.Told(); events != tt.events || inTime != tt.inTime || len(errs) != events-inTime {
+		if events, inTime, errs := r.Reported(); events != tt.events || inTime != tt.inTime || len(errs) != events-inTime {
 			t.Errorf("%s: %d %d %v", name, events, inTime, errs)
 		}
 	}
@@ -380,10 +384,10 @@ func TestRun_Takeovers(t *testing.T) {
 	}{
 		"soon":               {2900, false, nil, 1, 0},
 		"late":               {3600, false, nil, 1, 1},
-		"handed on":          {5400, true, nil, 1, 0},
-		"handed on, late":    {5600, true, nil, 1, 1},
+		"handed off":         {5400, true, nil, 1, 0},
+		"handed off, late":   {5600, true, nil, 1, 1},
 		"after another kill": {3600, false, []history.Op{fault(Kind(torture.Kill), "p3", 100, 100)}, 0, 0},
-		"beside a pause":     {3600, false, []history.Op{fault("pause", "p3", 1000, 2000)}, 0, 0},
+		"next to a pause":    {3600, false, []history.Op{fault("pause", "p3", 1000, 2000)}, 0, 0},
 	} {
 		h := made("k", [3]int{1, 1000, 50000}, [3]int{2, tt.granted, 60000})
 		if !tt.handed {
@@ -414,10 +418,10 @@ func TestRun_Heals(t *testing.T) {
 	}
 }
 
-// What a process opens and starts, and does not end, is found.
+// Files and goroutines that a process opens and starts, and does not end, are found.
 func TestInventory(t *testing.T) {
 	if len(openFiles()) == 0 {
-		t.Skip("the system does not tell which files are open")
+		t.Skip("the system does not list open files")
 	}
 	before := newInventory()
 	if err := before.compare(); err != nil {
@@ -439,7 +443,7 @@ func TestInventory(t *testing.T) {
 	close(stop)
 }
 
-// The counters of every kind of resource refuse what is stale, or do not.
+// The counters of every kind of resource refuse stale writes, or accept them if they are plain.
 func TestResource(t *testing.T) {
 	file, err := openResource(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "x.db"))
 	if err != nil {

@@ -10,28 +10,30 @@ import (
 	"go.uber.org/goleak"
 )
 
-// An inventory is what a process has: its goroutines and its open files.
+// An inventory lists the goroutines and the open files of a process.
 type inventory struct {
 	ignore goleak.Option
 	files  int
 }
 
 func newInventory() *inventory {
-	// The first connection makes the runtime open files of its own, which stay.
+	// The first connection makes the runtime open files that stay.
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		_ = l.Close()
 	}
 	return &inventory{ignore: goleak.IgnoreCurrent(), files: len(openFiles())}
 }
 
-// pgxCloses is how pgx closes a connection whose server does not answer: on its own, within 15 seconds.
+// pgxCloses is the goroutine in which pgx closes a connection whose server does not answer: in the
+// background, within 15 seconds.
 const pgxCloses = "github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"
 
-// compare tells what there is more of. What is about to end has a few seconds for it.
+// compare returns an error if the process has more goroutines or files than before. It waits a few
+// seconds for those that are about to end.
 func (i *inventory) compare() error {
 	err := goleak.Find(i.ignore)
 	if err != nil && goleak.Find(i.ignore, goleak.IgnoreAnyFunction(pgxCloses)) == nil {
-		return nil // and it has its files open still
+		return nil // its files are still open
 	}
 	if err != nil {
 		return fmt.Errorf("faults: goroutines are left: %w", err)
@@ -46,12 +48,12 @@ func (i *inventory) compare() error {
 	return fmt.Errorf("faults: %d files are open, and %d were before: %v", len(open), i.files, open)
 }
 
-// openFiles are those of this process, where the system tells.
+// openFiles returns the open files of this process, on systems that list them.
 func openFiles() []string {
 	names, _ := filepath.Glob("/proc/self/fd/*")
 	var open []string
 	for _, n := range names {
-		if target, err := os.Readlink(n); err == nil { // that of the look itself is gone
+		if target, err := os.Readlink(n); err == nil { // the file of the listing itself is gone
 			open = append(open, target)
 		}
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// run names the files of a run.
+// run returns the beginning of the file names of a run.
 func (r *Run) run() string { return fmt.Sprintf("%s-seed-%d", r.Name, r.Seed) }
 
-// keep writes down a whole history, what the processes noted, and pictures of the keys that an error names, or of the busiest one. Those that the
-// search of the model has drawn are there already.
+// keep writes the whole history, the notes of the processes, and pictures of the keys that an error
+// names, or of the busiest key. The search of the model has already drawn some of them.
 func (r *Run) keep(dir string, h *history.History, why string) error {
 	const most = 5 // pictures
 	busy := keys(h)
@@ -28,7 +28,7 @@ func (r *Run) keep(dir string, h *history.History, why string) error {
 		marks[i] = history.Mark{Client: n.Who, Key: n.Key, What: n.What + " " + n.Value, At: n.At}
 		busy[n.Key]++
 	}
-	// Longer ones first: a key may be the beginning of another.
+	// Longer keys come first: a key may be the beginning of another.
 	names := slices.SortedFunc(maps.Keys(busy), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(busy[b], busy[a]), cmp.Compare(a, b))
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/distlock/distlock/internal/lab/torture"
 )
 
-// runMemory is Run for a store that is the memory of this process. Its clients are goroutines with links of their own, which
-// lose, delay and repeat what passes, and are cut.
+// runMemory is Run for a store in the memory of this process. Its clients are goroutines with their
+// own links. The links lose, delay and repeat messages, and are cut.
 func (e *Env) runMemory(t testing.TB, o Options) *Run {
 	r := &Run{Env: e, Options: o, done: map[Kind]int{}}
 	store := e.local()
@@ -20,7 +20,7 @@ func (e *Env) runMemory(t testing.TB, o Options) *Run {
 	playing, stop := context.WithTimeout(t.Context(), o.Time)
 	defer stop()
 	shared := &memoryResource{}
-	e.ways = map[string]*way{}
+	e.routes = map[string]*route{}
 	var wg, others sync.WaitGroup
 	others.Go(func() { run.Watch(playing) })
 	if o.Enough > 0 {
@@ -39,13 +39,13 @@ func (e *Env) runMemory(t testing.TB, o Options) *Run {
 				chaos.Unavailable: .002, chaos.WakeLost: .1, chaos.WakeFalse: .1,
 			}},
 			Observe: func(f chaos.Fault) {
-				if f.Kind != chaos.CutOff { // told by whoever cuts
+				if f.Kind != chaos.CutOff { // disturb reports the cuts
 					run.Fault(who, f.Kind.String(), f.From, f.To)
 				}
 			},
 		})
 		defer link.Close()
-		e.ways[who] = &way{link: link}
+		e.routes[who] = &route{link: link}
 		a := &actor{Stage: run.Stage(who), store: link, resource: shared, memory: true}
 		wg.Go(func() { errs[i] = a.act(playing, plays[o.Play]) })
 	}
@@ -82,7 +82,7 @@ func (m *memoryResource) at(key string) *counters {
 	return m.of[key]
 }
 
-// guarded does something to the counters of a key, if the fence is not too low.
+// guarded calls do with the counters of a key, if the fence is not too low.
 func (m *memoryResource) guarded(l fence.Lease, key string, do func(*counters)) error {
 	p, err := fence.Of(l)
 	if err != nil {

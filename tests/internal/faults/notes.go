@@ -10,12 +10,13 @@ import (
 	"github.com/distlock/distlock/internal/lab/torture"
 )
 
-// What is here judges what is not a matter of grants and releases alone.
+// The checks in this file need more than grants and releases.
 
-// Told counts the faults that lasted beyond the trust of leases which their holder looked at all the time, and those of them in
-// which no look said that a lease is held after the end of its trust.
-func (r *Run) Told() (events, inTime int, errs []error) {
-	type look struct{ at, until time.Duration } // the last one that said so, and how long the lease was trusted
+// Reported counts the faults that lasted beyond the trust of leases whose holder checked them all
+// the time. It also counts those of them in which no check said that a lease is held after the end
+// of its trust.
+func (r *Run) Reported() (events, inTime int, errs []error) {
+	type look struct{ at, until time.Duration } // the last check that said that the lease is held, and the end of its trust
 	last := map[string]look{}                   // by client and fence
 	for _, n := range r.Notes {
 		var fence uint64
@@ -41,14 +42,15 @@ func (r *Run) Told() (events, inTime int, errs []error) {
 		late, losses := 0, 0
 		for _, op := range holds {
 			seen, lost := last[fmt.Sprint(op.Client, " ", op.Fence)]
-			// It held when the fault came, and its trust ended before the fault did.
+			// The client held the lease when the fault came, and its trust ended before the fault
+			// did.
 			if op.Client != f.Client || !lost || op.Return.At > f.Call.At || seen.until < f.Call.At || seen.until > f.Return.At {
 				continue
 			}
 			losses++
 			if seen.at > seen.until {
 				late++
-				errs = append(errs, fmt.Errorf("%s: %v said that it was held %v after the end of its trust at %v", f.What, op, seen.at-seen.until, seen.until))
+				errs = append(errs, fmt.Errorf("%s: %v reported that it was held %v after the end of its trust at %v", f.What, op, seen.at-seen.until, seen.until))
 			}
 		}
 		if losses > 0 {
@@ -61,8 +63,8 @@ func (r *Run) Told() (events, inTime int, errs []error) {
 	return events, inTime, errs
 }
 
-// Order tells who was served before one that had stood in line before it asked. Places of processes that met a fault may have ended, so
-// they are left out.
+// Order returns an error for each waiter that was granted before another that had been in the queue
+// first. Queue entries of processes that met a fault may have ended, so they are left out.
 func (r *Run) Order() (pairs int, errs []error) {
 	byKey := map[string][]*history.Op{}
 	var troubles []*history.Op
@@ -95,7 +97,7 @@ func (r *Run) Order() (pairs int, errs []error) {
 				}
 				pairs++
 				if b.Return.Seq < a.Return.Seq {
-					errs = append(errs, fmt.Errorf("%v was served before %v, which stood in line when it came", b, a))
+					errs = append(errs, fmt.Errorf("%v was granted before %v, which was in the queue when it came", b, a))
 				}
 			}
 		}
@@ -103,8 +105,8 @@ func (r *Run) Order() (pairs int, errs []error) {
 	return pairs, errs
 }
 
-// Results tells whether all who were told a result were told the same, and whether anything was done again after
-// somebody had been told one.
+// Results checks that all callers got the same result, and that nothing was done again after a
+// caller had got one.
 func (r *Run) Results() (keys, done int, errs []error) {
 	first := map[string]*torture.Note{}
 	notes := slices.Clone(r.Notes)
@@ -116,23 +118,23 @@ func (r *Run) Results() (keys, done int, errs []error) {
 		case n.What == "did":
 			done++
 			if was != nil {
-				errs = append(errs, fmt.Errorf("%s was done by %s at %v, after a result was told at %v", n.Key, n.Value, n.At, was.At))
+				errs = append(errs, fmt.Errorf("%s was done by %s at %v, after a result was returned at %v", n.Key, n.Value, n.At, was.At))
 			}
 		case n.What == "result" && was == nil:
 			first[n.Key] = n
 		case n.What == "result" && was.Value != n.Value:
-			errs = append(errs, fmt.Errorf("%s: one was told %q, and another %q", n.Key, was.Value, n.Value))
+			errs = append(errs, fmt.Errorf("%s: one caller got %q, and another %q", n.Key, was.Value, n.Value))
 		}
 	}
 	return len(first), done, errs
 }
 
-// Terms tells whether leaders led one after the other, with terms that rise.
+// Terms checks that leaders led one after the other, with rising terms.
 func (r *Run) Terms() (terms int, errs []error) {
 	type term struct {
 		torture.Note
 		number uint64
-		last   time.Duration // the last look that said that it leads
+		last   time.Duration // the last check that said that it leads
 	}
 	byKey := map[string][]*term{}
 	for _, n := range r.Notes {
@@ -148,7 +150,7 @@ func (r *Run) Terms() (terms int, errs []error) {
 			t.Note, t.last = n, n.At
 			byKey[n.Key] = append(byKey[n.Key], &t)
 			terms++
-		case "looks", "led": // who is killed has not led to the end
+		case "looks", "led": // a killed leader has no end of its term
 			if _, err := fmt.Sscan(n.Value, &t.number, &last); err != nil {
 				errs = append(errs, err)
 			}

@@ -16,16 +16,17 @@ import (
 	"github.com/distlock/distlock/internal/lab/torture"
 )
 
-// Role is the name of Holder among testenv.Roles.
+// Role is the name of [Holder] in [testenv.Roles].
 const Role = "faults-holder"
 
-// Holder is the life of a process that can be stopped and killed. Its argument is the name of its system, its job comes by
-// standard input, and the end of that ends it. Give it to testenv.Main.
+// Holder is the main function of a process that can be stopped and killed. Its argument is the name
+// of its system. Its job arrives on standard input, and the end of standard input ends the process.
+// Pass it to testenv.Main.
 func Holder(args []string) int {
 	before := newInventory()
 	err := hold(args, os.Stdin, os.Stdout)
 	if err == nil {
-		err = before.compare() // when all is closed, nothing may be left in the process
+		err = before.compare() // after everything is closed, nothing may be left in the process
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -76,7 +77,8 @@ func hold(args []string, in io.Reader, out io.Writer) error {
 	})
 }
 
-// patiently opens something that may be broken just now. If the process is to end before, it returns nothing.
+// patiently opens something that may be broken at the moment. If the process is to end before that,
+// it returns nothing.
 func patiently[T any](ctx context.Context, open func(context.Context) (T, func(), error)) (v T, shut func(), err error) {
 	for began := time.Now(); ; {
 		try, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -90,7 +92,7 @@ func patiently[T any](ctx context.Context, open func(context.Context) (T, func()
 		case time.Since(began) > 20*time.Second:
 			return v, nil, err
 		}
-		pass(ctx, 20*time.Millisecond)
+		sleep(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -103,9 +105,9 @@ type actor struct {
 	memory   bool     // it cannot be stopped: it is slow by itself
 }
 
-// plays are what processes do, by name.
+// plays are the workloads of processes, by name.
 var plays = map[string]func(*actor, context.Context, *sync.WaitGroup) error{
-	"chaos": (*actor).chaos, "histories": (*actor).histories, "counter": (*actor).counter, "told": (*actor).told,
+	"chaos": (*actor).chaos, "histories": (*actor).histories, "counter": (*actor).counter, "losses": (*actor).losses,
 	"queue": (*actor).queue, "once": (*actor).once, "election": (*actor).election, "cycles": (*actor).cycles,
 }
 
@@ -120,19 +122,19 @@ func (a *actor) act(ctx context.Context, play func(*actor, context.Context, *syn
 	wg.Wait()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Plan.TTL)
 	defer cancel()
-	_ = a.locker.Close(end) // on a broken way it may fail
+	_ = a.locker.Close(end) // on a broken route Close may fail
 	return err
 }
 
-// draws returns a source of chance that depends on the seed and a name alone.
+// draws returns a source of randomness that depends only on the seed and a name.
 func (a *actor) draws(name string) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(a.Name + "/" + name))
 	return rand.New(rand.NewPCG(a.Plan.Seed, h.Sum64()))
 }
 
-// pass lets time pass, and reports whether ctx goes on.
-func pass(ctx context.Context, d time.Duration) bool {
+// sleep waits for d, and reports whether ctx is still active.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -141,10 +143,10 @@ func pass(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// round is for how long a set of keys is in use: the search of the model is not linear.
+// round is how long a set of keys is in use: the search of the model is not linear.
 const round = time.Second
 
-// key draws one of those in use now.
+// key draws one of the keys that are in use now.
 func (a *actor) key(rng *rand.Rand) string {
 	return fmt.Sprintf("%s%d/%d", a.Prefix, time.Since(a.Start)/round, rng.IntN(a.Plan.Keys))
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/distlock/distlock/internal/lab/workload"
 )
 
-// chaos takes exclusive and shared locks, and slots where the store can count, and counts under the exclusive ones.
+// chaos acquires exclusive and shared locks, and slots if the store can count, and increments
+// counters under the exclusive locks.
 func (a *actor) chaos(ctx context.Context, wg *sync.WaitGroup) error {
 	load := &workload.Load{
 		Recorder: a.Recorder, TTL: a.Plan.TTL, Key: a.key,
@@ -26,7 +27,7 @@ func (a *actor) chaos(ctx context.Context, wg *sync.WaitGroup) error {
 	if a.resource != nil {
 		load.Guard = func(h *history.Hold, l *distlock.Lease, rng *rand.Rand) { a.count(h, l, a.dwell(rng)) }
 	}
-	for n := range 2 { // so that locks are handed on in memory too
+	for n := range 2 { // so that locks are handed off in memory too
 		c := &workload.Client{Load: load, Name: a.Name, Locker: a.locker, Rand: a.draws(fmt.Sprint("client ", n))}
 		wg.Go(func() { c.Run(ctx) })
 	}
@@ -46,7 +47,7 @@ func (a *actor) chaos(ctx context.Context, wg *sync.WaitGroup) error {
 	return nil
 }
 
-// histories is many keys side by side, of which each is a history of its own. Nothing is counted under them.
+// histories uses many keys side by side. Each key is a separate history. There are no counters.
 func (a *actor) histories(ctx context.Context, wg *sync.WaitGroup) error {
 	const most = 100 // of one client: enough for a history, and not too many for the search
 	think := time.Duration(float64(a.Plan.Keys*a.Plan.Processes) / a.Plan.Rate * float64(time.Second))
@@ -62,9 +63,9 @@ func (a *actor) histories(ctx context.Context, wg *sync.WaitGroup) error {
 	return nil
 }
 
-// counter does nothing but count, on a few keys.
+// counter only increments counters, on a few keys.
 func (a *actor) counter(ctx context.Context, wg *sync.WaitGroup) error {
-	for n := range 4 { // some of which share a turn
+	for n := range 4 { // some of which share a tenure
 		load := &workload.Load{
 			Recorder: a.Recorder, TTL: a.Plan.TTL,
 			Key:   func(rng *rand.Rand) string { return fmt.Sprint(a.Prefix, rng.IntN(a.Plan.Keys)) },
@@ -79,8 +80,9 @@ func (a *actor) counter(ctx context.Context, wg *sync.WaitGroup) error {
 	return nil
 }
 
-// cycles takes and gives back, or gives up after a moment, as often as it can: whatever stays behind each time adds up. One in four clients hardly
-// waits, since keys come back soon on a fast store.
+// cycles acquires and releases, or gives up after a moment, as often as it can: anything that is
+// left behind each time adds up. One in four clients waits very briefly, since keys become free
+// soon on a fast store.
 func (a *actor) cycles(ctx context.Context, wg *sync.WaitGroup) error {
 	for n := range 4 {
 		wait := 10 * time.Millisecond
@@ -101,12 +103,12 @@ func (a *actor) cycles(ctx context.Context, wg *sync.WaitGroup) error {
 	return nil
 }
 
-// told holds for long, and looks at its lease all the time.
-func (a *actor) told(ctx context.Context, wg *sync.WaitGroup) error {
+// losses holds for long, and checks its lease all the time.
+func (a *actor) losses(ctx context.Context, wg *sync.WaitGroup) error {
 	for n := range a.Plan.Keys {
 		rng := a.draws(fmt.Sprint("key ", n))
 		wg.Go(func() {
-			for i := 0; pass(ctx, time.Duration(rng.Int64N(int64(100*time.Millisecond)))); i++ {
+			for i := 0; sleep(ctx, time.Duration(rng.Int64N(int64(100*time.Millisecond)))); i++ {
 				a.watch(ctx, fmt.Sprintf("%s%d/%d", a.Prefix, time.Since(a.Start)/(10*round), n), 2*a.Plan.TTL+time.Duration(rng.Int64N(int64(2*a.Plan.TTL))))
 			}
 		})
@@ -114,22 +116,22 @@ func (a *actor) told(ctx context.Context, wg *sync.WaitGroup) error {
 	return nil
 }
 
-// watch takes a key, and looks at the lease until it is lost or the time is over.
+// watch acquires a key, and checks the lease until it is lost or d has passed.
 func (a *actor) watch(ctx context.Context, key string, d time.Duration) {
-	asked := time.Now()
-	h := a.Recorder.Ask(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
+	called := time.Now()
+	h := a.Recorder.Acquire(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
 	s := &workload.Scribe{Hold: h}
 	lease, err := a.locker.Lock(ctx, key, distlock.Observe(s.Observe))
 	if err != nil {
 		workload.Ended(ctx, h, err)
 		return
 	}
-	h.Granted(lease.Fence(), workload.Trust(lease, asked))
+	h.Granted(lease.Fence(), workload.Trust(lease, called))
 	s.Follow(lease)
 	began := time.Now()
-	last, until := began, workload.Trust(lease, asked)
+	last, until := began, workload.Trust(lease, called)
 	for time.Since(began) < d && ctx.Err() == nil {
-		at := time.Now() // before the look: what it says was true not before this
+		at := time.Now() // before the check: its result was not true before this time
 		if lease.Err() != nil {
 			h.Lost()
 			a.Note("last look", key, fmt.Sprint(lease.Fence(), " ", last.Sub(a.Start).Nanoseconds(), " ", until.Sub(a.Start).Nanoseconds()))
@@ -145,29 +147,30 @@ func (a *actor) watch(ctx context.Context, key string, d time.Duration) {
 	release.End(workload.Outcome(lease.Unlock(context.WithoutCancel(ctx))))
 }
 
-// queue is one client a process: nothing is handed on in memory, so that the line is the store's.
+// queue has one client per process: nothing is handed off in memory, so that the queue is the
+// store's.
 func (a *actor) queue(ctx context.Context, wg *sync.WaitGroup) error {
 	rng := a.draws("client")
 	wg.Go(func() {
-		for pass(ctx, time.Duration(rng.Int64N(int64(20*time.Millisecond)))) {
+		for sleep(ctx, time.Duration(rng.Int64N(int64(20*time.Millisecond)))) {
 			key := fmt.Sprint(a.Prefix, time.Since(a.Start)/(5*round))
-			asked := time.Now()
-			h := a.Recorder.Ask(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
+			called := time.Now()
+			h := a.Recorder.Acquire(history.Want{Client: a.Name, Key: key, TTL: a.Plan.TTL})
 			var waits atomic.Bool
 			lease, err := a.locker.Lock(ctx, key, distlock.Observe(func(_ context.Context, e distlock.Event) {
 				switch {
 				case e.Type == distlock.EventWaiting:
-					waits.Store(true) // and asks for a place from now on
+					waits.Store(true) // it requests a queue entry from now on
 				case e.Type == distlock.EventAttempted && e.Err == nil && waits.Load():
-					h.Waiting() // it has one
+					h.Waiting() // it has a queue entry
 				}
 			}))
 			if err != nil {
 				workload.Ended(ctx, h, err)
 				continue
 			}
-			h.Granted(lease.Fence(), workload.Trust(lease, asked))
-			pass(ctx, time.Duration(rng.Int64N(int64(20*time.Millisecond))))
+			h.Granted(lease.Fence(), workload.Trust(lease, called))
+			sleep(ctx, time.Duration(rng.Int64N(int64(20*time.Millisecond))))
 			release := h.Release()
 			release.End(workload.Outcome(lease.Unlock(context.WithoutCancel(ctx))))
 		}
@@ -175,7 +178,7 @@ func (a *actor) queue(ctx context.Context, wg *sync.WaitGroup) error {
 	return nil
 }
 
-// once does things that are to be done one time.
+// once does work that must be done only once.
 func (a *actor) once(ctx context.Context, wg *sync.WaitGroup) error {
 	o, err := distlock.NewOnce[string](a.locker, time.Hour, nil)
 	if err != nil {
@@ -184,18 +187,18 @@ func (a *actor) once(ctx context.Context, wg *sync.WaitGroup) error {
 	for n := range 3 {
 		rng := a.draws(fmt.Sprint("caller ", n))
 		wg.Go(func() {
-			for i := 0; pass(ctx, time.Duration(rng.Int64N(int64(60*time.Millisecond)))); i++ {
+			for i := 0; sleep(ctx, time.Duration(rng.Int64N(int64(60*time.Millisecond)))); i++ {
 				key := fmt.Sprintf("%s%d/%d", a.Prefix, time.Since(a.Start)/(300*time.Millisecond), rng.IntN(2))
-				mine := fmt.Sprintf("%s caller %d ask %d", a.Name, n, i)
+				mine := fmt.Sprintf("%s caller %d attempt %d", a.Name, n, i)
 				work := time.Duration(rng.Int64N(int64(40 * time.Millisecond)))
 				waiting, cancel := context.WithTimeout(ctx, 5*a.Plan.TTL)
 				v, err := o.Do(waiting, key, func(ctx context.Context) (string, error) {
-					if ctx.Err() != nil { // the process was paused between the grant and this
+					if ctx.Err() != nil { // the process was paused between the grant and this call
 						return "", context.Cause(ctx)
 					}
 					a.Note("did", key, mine)
 					defer a.work(key + "/" + mine)()
-					if !pass(ctx, work) {
+					if !sleep(ctx, work) {
 						return "", context.Cause(ctx)
 					}
 					return mine, nil
@@ -210,15 +213,16 @@ func (a *actor) once(ctx context.Context, wg *sync.WaitGroup) error {
 	return nil
 }
 
-// work takes down work under a lock that is not seen from here, until the function that it returns is called. For the history it is the hold of a
-// name of its own: that excludes nobody, and faults are made while there is one.
+// work records work under a lock that is not visible here, until the returned function is called.
+// In the history it is the hold of a unique name: it excludes no other hold, and faults are made
+// during it.
 func (a *actor) work(name string) (done func()) {
-	h := a.Recorder.Ask(history.Want{Client: a.Name, Key: name, TTL: a.Plan.TTL})
+	h := a.Recorder.Acquire(history.Want{Client: a.Name, Key: name, TTL: a.Plan.TTL})
 	h.Granted(driver.Span, time.Time{})
 	return func() { h.Release().End(history.Done) }
 }
 
-// election stands for election.
+// election takes part in elections.
 func (a *actor) election(ctx context.Context, wg *sync.WaitGroup) error {
 	for n := range a.Plan.Keys {
 		key := fmt.Sprint(a.Prefix, n)
@@ -228,7 +232,7 @@ func (a *actor) election(ctx context.Context, wg *sync.WaitGroup) error {
 		}
 		rng := a.draws(key)
 		wg.Go(func() {
-			for ctx.Err() == nil { // the first call's failure ends it
+			for ctx.Err() == nil { // a failure of the first call ends it
 				err := e.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
 					a.lead(ctx, key, t.Number(), time.Duration(rng.Int64N(int64(a.Plan.TTL))))
 					return nil
@@ -236,14 +240,14 @@ func (a *actor) election(ctx context.Context, wg *sync.WaitGroup) error {
 				if err != nil && ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown) {
 					a.Note("failed", key, err.Error())
 				}
-				pass(ctx, 20*time.Millisecond)
+				sleep(ctx, 20*time.Millisecond)
 			}
 		})
 	}
 	return nil
 }
 
-// lead looks whether it leads, until it does not or resigns.
+// lead checks whether it leads, until it does not or resigns.
 func (a *actor) lead(ctx context.Context, key string, term uint64, d time.Duration) {
 	began := time.Now()
 	last := began
@@ -259,7 +263,7 @@ func (a *actor) lead(ctx context.Context, key string, term uint64, d time.Durati
 		if ctx.Err() != nil {
 			break
 		}
-		if last = at; at.Sub(said) > 20*time.Millisecond { // for the case that it is killed
+		if last = at; at.Sub(said) > 20*time.Millisecond { // in case it is killed
 			said = at
 			say("looks")
 		}
@@ -268,7 +272,8 @@ func (a *actor) lead(ctx context.Context, key string, term uint64, d time.Durati
 	say("led")
 }
 
-// dwell is how long a holder takes between reading and writing: now and then long, so that it may be stopped there.
+// dwell returns how long a holder takes between reading and writing: sometimes long, so that it may
+// be stopped in between.
 func (a *actor) dwell(rng *rand.Rand) time.Duration {
 	if a.memory && rng.IntN(200) == 0 {
 		return a.Plan.TTL + time.Duration(rng.Int64N(int64(a.Plan.TTL)))
@@ -279,10 +284,12 @@ func (a *actor) dwell(rng *rand.Rand) time.Duration {
 	return time.Duration(rng.Int64N(int64(30 * time.Millisecond)))
 }
 
-// count counts both counters of the key up by one, and does not look at the lease in between: who is stopped there is
-// refused by the fenced one, and spoils the other.
+// count increments both counters of the key, and does not check the lease in between. If the
+// process is stopped in between, the fenced counter refuses its write, and the plain counter loses
+// an update.
 func (a *actor) count(h *history.Hold, l *distlock.Lease, d time.Duration) {
-	// The resource may be slow or gone. The lease goes on meanwhile, and its loss is no reason to stop.
+	// The resource may be slow or gone. The lease continues meanwhile, and its loss is no reason to
+	// stop.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*a.Plan.TTL)
 	defer cancel()
 	key := l.Name()

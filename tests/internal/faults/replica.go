@@ -10,7 +10,8 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// startReplicated starts a primary and a replica. Clients reach them by an address that moves with a failover.
+// startReplicated starts a primary and a replica. Clients reach them by an address that moves with
+// a failover.
 func startReplicated(e *Env) {
 	e.guardRedis()
 	primary := testenv.Redis(e.tb)
@@ -19,7 +20,8 @@ func startReplicated(e *Env) {
 	e.Nodes, e.URL = []*Node{redisNode(primary), redisNode(replica)}, redisURL
 }
 
-// promote kills the primary, makes its replica one, and moves the ways to it. What the replica had not got yet is lost.
+// promote kills the primary, makes its replica the primary, and moves the routes to it. Data that
+// the replica had not received yet is lost.
 func (e *Env) promote() error {
 	e.replicas[0].Kill()
 	if _, err := e.replicas[1].Do(context.Background(), "REPLICAOF", "NO", "ONE"); err != nil {
@@ -27,7 +29,7 @@ func (e *Env) promote() error {
 	}
 	slices.Reverse(e.replicas)
 	slices.Reverse(e.Nodes)
-	for _, w := range e.ways {
+	for _, w := range e.routes {
 		for _, p := range w.proxies {
 			p.Retarget(e.replicas[0].Addr)
 		}

@@ -18,11 +18,12 @@ import (
 	"github.com/distlock/distlock/fence/redisfence/rueidisfence"
 )
 
-// A resource is what locks protect: two counters a key, one that compares fences and one that takes everything.
-// An error that is fence.ErrStale says that nothing was changed; after any other that is not known.
+// A resource is protected by locks: it has two counters per key, one that compares fences and one
+// that accepts everything. After [fence.ErrStale] nothing was changed; after any other error that
+// is unknown.
 type resource interface {
-	// read reads the fenced counter, and raises its fence: otherwise an older holder could write between the read and
-	// the write of a newer one.
+	// read reads the fenced counter, and raises its fence: otherwise an older holder could write
+	// between the read and the write of a newer one.
 	read(ctx context.Context, l fence.Lease, key string) (uint64, error)
 	write(ctx context.Context, l fence.Lease, key string, value uint64) error
 	readPlain(ctx context.Context, key string) (uint64, error)
@@ -30,9 +31,9 @@ type resource interface {
 	close()
 }
 
-// openResource opens what a URL names.
+// openResource opens the resource of a URL.
 func openResource(ctx context.Context, text string) (resource, error) {
-	scheme, rest, _ := strings.Cut(text, ":")
+	scheme, path, _ := strings.Cut(text, ":")
 	switch scheme {
 	case "redis":
 		return openRedisResource(text)
@@ -40,7 +41,7 @@ func openResource(ctx context.Context, text string) (resource, error) {
 		return openSQLResource(ctx, "pgx", text)
 	case "sqlite":
 		q := url.Values{"_txlock": {"immediate"}, "_pragma": {"busy_timeout(5000)", "journal_mode(wal)", "synchronous(normal)"}}
-		return openSQLResource(ctx, "sqlite", "file:"+rest+"?"+q.Encode())
+		return openSQLResource(ctx, "sqlite", "file:"+path+"?"+q.Encode())
 	}
 	return nil, fmt.Errorf("faults: no resource is called %s", scheme)
 }
@@ -106,7 +107,7 @@ func openSQLResource(ctx context.Context, driver, name string) (resource, error)
 		return nil, err
 	}
 	db.SetMaxOpenConns(4)
-	// Several processes make the tables at once: one of them may find that another was quicker.
+	// Several processes create the tables at once: one of them may find that another was faster.
 	for range 10 {
 		_, err = db.ExecContext(ctx, `create table if not exists counter (id text primary key, fence bigint not null default 0,
 			fenced bigint not null default 0, plain bigint not null default 0)`)
@@ -117,7 +118,7 @@ func openSQLResource(ctx context.Context, driver, name string) (resource, error)
 	return nil, errors.Join(err, db.Close())
 }
 
-// see makes sure that there is a row.
+// see inserts the row if it is missing.
 func (r *sqlResource) see(ctx context.Context, key string) error {
 	_, err := r.db.ExecContext(ctx, "insert into counter (id) values ($1) on conflict do nothing", key)
 	return err

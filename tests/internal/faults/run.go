@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// A Run is what happened to a system.
+// A Run is the record of a run.
 type Run struct {
 	*Env
 	Options
@@ -23,7 +23,7 @@ type Run struct {
 	Notes   []torture.Note
 	Left    string // what was left behind; "": nothing
 
-	wrong  []error // what went wrong with processes and faults themselves
+	wrong  []error // errors of the processes and the faults themselves
 	stalls []history.Op
 	done   map[Kind]int // faults that were made
 	weak   []window
@@ -31,12 +31,13 @@ type Run struct {
 
 // A window is a time after a fault under which less is promised.
 type window struct {
-	client   string // to whom; empty: to all
+	client   string // the client that it affects; empty: all
 	from, to time.Duration
 	not      []history.Invariant
 }
 
-// Run lets processes play while everything is broken in turn, and waits until nothing of them is left. What goes wrong meanwhile is told by Judge.
+// Run lets processes play while one fault follows another, and waits until nothing of them is left.
+// [Run.Check] reports the errors of the run.
 func (e *Env) Run(t testing.TB, o Options) *Run {
 	t.Helper()
 	t.Logf("%s: seed %d", e.Name, o.Seed)
@@ -49,18 +50,18 @@ func (e *Env) Run(t testing.TB, o Options) *Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.mature(t, store, o.TTL)
+	e.confirm(t, store, o.TTL)
 
 	run := torture.New(store, e.url(""), o.plan(), "proof/", nil)
 	run.Cast(func(j *torture.Job) *exec.Cmd {
 		j.Store, j.Play, j.Guard = e.url(j.Who), o.Play, e.Guard
 		var n *testenv.Network
-		if w := e.ways[j.Who]; w != nil {
+		if w := e.routes[j.Who]; w != nil {
 			n, j.Guard = w.network, w.guard
 		}
 		cmd, err := testenv.Actor(n, Role, e.Name)
 		if err != nil {
-			panic(err) // the test binary is where it was
+			panic(err) // the test binary is still in its folder
 		}
 		return cmd
 	})
@@ -71,7 +72,7 @@ func (e *Env) Run(t testing.TB, o Options) *Run {
 	}
 	if o.Progress != nil {
 		wg.Go(func() {
-			for pass(playing, 10*time.Second) {
+			for sleep(playing, 10*time.Second) {
 				o.Progress(time.Since(run.Began()), run.Progress())
 			}
 		})
@@ -94,8 +95,9 @@ func (e *Env) Run(t testing.TB, o Options) *Run {
 	return r
 }
 
-// mature waits until a majority is no new deployment any more. Only then a node that has forgotten is known by its age.
-func (e *Env) mature(t testing.TB, s driver.Store, ttl time.Duration) {
+// confirm waits until a majority is no longer a new deployment. Only then does the age of a node
+// show that it has forgotten.
+func (e *Env) confirm(t testing.TB, s driver.Store, ttl time.Duration) {
 	if len(e.front()) < 2 {
 		return
 	}
@@ -111,19 +113,20 @@ func (e *Env) mature(t testing.TB, s driver.Store, ttl time.Duration) {
 	}
 }
 
-// disturb makes the faults of a plan, one after the other, each when somebody holds what it can meet.
+// disturb makes the faults of a plan, one after the other, each when a client that it can affect
+// holds a lock.
 func (r *Run) disturb(ctx context.Context, run *torture.Run, plan []Event) {
 	ended := run.Began()
 	for _, ev := range plan {
-		if !pass(ctx, max(ev.At-time.Since(run.Began()), ev.After-time.Since(ended))) {
+		if !sleep(ctx, max(ev.At-time.Since(run.Began()), ev.After-time.Since(ended))) {
 			return
 		}
 		if time.Since(run.Began()) > r.Time-2*r.TTL {
-			return // it took long, and the end is to be calm
+			return // the faults took long, and the end must be calm
 		}
 		name, held := run.Holds(ev.Who)
 		for late := time.Now(); !held && time.Since(late) < r.TTL; name, held = run.Holds(ev.Who) {
-			if !pass(ctx, time.Millisecond) {
+			if !sleep(ctx, time.Millisecond) {
 				return
 			}
 		}
@@ -132,7 +135,7 @@ func (r *Run) disturb(ctx context.Context, run *torture.Run, plan []Event) {
 		if err := a.begin(r.Env, ev); err != nil {
 			r.wrong = append(r.wrong, fmt.Errorf("%v: %w", ev, err))
 		}
-		pass(ctx, ev.For)
+		sleep(ctx, ev.For)
 		if err := a.end(r.Env, ev); err != nil {
 			r.wrong = append(r.wrong, fmt.Errorf("end of %v: %w", ev, err))
 		}
@@ -141,13 +144,15 @@ func (r *Run) disturb(ctx context.Context, run *torture.Run, plan []Event) {
 		run.Fault(name, string(ev.Kind), from, to)
 		r.done[ev.Kind]++
 		if len(ev.Not) > 0 {
-			// Whoever held before may trust its lease for a TTL, and be late by as much again if it was stopped meanwhile.
+			// A holder from before may trust its lease for a TTL. If it was stopped meanwhile, it
+			// may be late by another TTL.
 			r.weak = append(r.weak, window{name, from.Sub(run.Began()), to.Sub(run.Began()) + 2*r.TTL, ev.Not})
 		}
 	}
 }
 
-// leftovers tells what is in the store, and who is connected, when all are gone and what they held is over.
+// leftovers returns what is in the store, and which connections are open, when all processes are
+// gone and their claims have ended.
 func (r *Run) leftovers(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -160,7 +165,7 @@ func (r *Run) leftovers(ctx context.Context) string {
 	if err != nil {
 		return err.Error()
 	}
-	for _, w := range r.ways {
+	for _, w := range r.routes {
 		for _, p := range w.proxies {
 			if n := p.Conns(); n > 0 && !wait(ctx, func() bool { return p.Conns() == 0 }) {
 				return fmt.Sprintf("%d connections of processes that have ended", n)
@@ -171,7 +176,7 @@ func (r *Run) leftovers(ctx context.Context) string {
 		return ""
 	}
 	var what string
-	wait(ctx, func() bool { // a server takes a moment to see that a client is gone
+	wait(ctx, func() bool { // a server takes a moment to notice that a client is gone
 		what, err = r.left(ctx, r.Env)
 		return err == nil && what == ""
 	})
@@ -181,14 +186,14 @@ func (r *Run) leftovers(ctx context.Context) string {
 	return what
 }
 
-// settle waits until no claim and no place is in the store.
+// settle waits until no claim and no queue entry is in the store.
 func settle(ctx context.Context, s driver.Store) error {
 	var last string
 	ok := wait(ctx, func() bool {
 		last = ""
 		for c, err := range driver.List(ctx, s, "") {
 			switch {
-			case errors.Is(err, errors.ErrUnsupported): // then the system itself must tell
+			case errors.Is(err, errors.ErrUnsupported): // the system's own check must find leftovers
 			case err != nil:
 				last = err.Error()
 			case !c.Kept:
@@ -205,7 +210,7 @@ func settle(ctx context.Context, s driver.Store) error {
 
 func wait(ctx context.Context, done func() bool) bool {
 	for !done() {
-		if !pass(ctx, 50*time.Millisecond) {
+		if !sleep(ctx, 50*time.Millisecond) {
 			return false
 		}
 	}

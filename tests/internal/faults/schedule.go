@@ -9,29 +9,29 @@ import (
 	"github.com/distlock/distlock/internal/lab/history"
 )
 
-// An Event is a fault that is planned.
+// An Event is a planned fault.
 type Event struct {
 	At    time.Duration // not before, since the beginning
-	After time.Duration // nor sooner than this after the end of the last one, which may take long
+	After time.Duration // and not sooner than this after the end of the last fault, which may take long
 	Kind  Kind
-	Who   string // whose way; empty: a server
+	Who   string // the process of the route; empty: a server
 	Node  int    // the first server
 	Nodes int    // how many
 	For   time.Duration
-	Arg   int // what else chance decides
+	Arg   int // a random number for the action
 	Not   []history.Invariant
 }
 
 func (e Event) String() string {
-	whom := e.Who
-	if whom == "" {
-		whom = fmt.Sprintf("server %d", e.Node+1)
+	target := e.Who
+	if target == "" {
+		target = fmt.Sprintf("server %d", e.Node+1)
 	}
-	return fmt.Sprintf("%v %s: %s for %v", e.At.Round(time.Millisecond), whom, e.Kind, e.For.Round(time.Millisecond))
+	return fmt.Sprintf("%v %s: %s for %v", e.At.Round(time.Millisecond), target, e.Kind, e.For.Round(time.Millisecond))
 }
 
-// Plan decides which faults happen, to whom and when, by the seed alone. Every kind comes once before any comes
-// again. The last TTLs are calm, so that the run can end well.
+// Plan decides the faults, their targets and their times, by the seed alone. Every kind comes once
+// before any comes again. The last TTLs are calm, so that the run can end well.
 func (e *Env) Plan(o Options) []Event {
 	rng := rand.New(rand.NewPCG(o.Seed, 0xfa017))
 	between := func(least, most float64) time.Duration {
@@ -59,7 +59,7 @@ func (e *Env) Plan(o Options) []Event {
 		ev.Node = rng.IntN(max(1, len(e.Nodes)))
 		switch {
 		case a.network:
-			ev.Who = e.wired
+			ev.Who = e.networked
 		case a.client:
 			ev.Who = fmt.Sprint("p", 1+rng.IntN(o.Processes))
 		}
@@ -67,16 +67,16 @@ func (e *Env) Plan(o Options) []Event {
 			return plan
 		}
 		plan = append(plan, ev)
-		gap = max(between(.2, .7), f.Rest)
+		gap = max(between(.2, .7), f.After)
 		at += gap
 	}
 }
 
-// applied are the faults of the system that this machine can make.
+// applied returns the faults of the system that this machine can make.
 func (e *Env) applied(o Options) []Applied {
 	return slices.DeleteFunc(slices.Clone(e.System.Faults), func(f Applied) bool {
 		a := how(f.Kind)
-		return a.network && e.wired == "" || a.disk && e.disk == nil || len(o.Only) > 0 && !slices.Contains(o.Only, f.Kind) ||
+		return a.network && e.networked == "" || a.disk && e.disk == nil || len(o.Only) > 0 && !slices.Contains(o.Only, f.Kind) ||
 			o.Promised && len(f.Not) > 0
 	})
 }

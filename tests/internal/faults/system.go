@@ -18,31 +18,32 @@ import (
 	"github.com/distlock/distlock/store/quorum"
 )
 
-// A System is a store under test, and all that is particular to it.
+// A System is a store under test, and everything that is particular to it.
 type System struct {
 	Name   string
 	Faults []Applied
 
-	// Memory says that the store is the memory of one process, and local makes it: there are no servers, and the clients
-	// are goroutines whose links are bad.
+	// Memory says that the store is the memory of one process, which local creates. There are no
+	// servers, and the clients are goroutines with bad links.
 	Memory bool
 	local  func() driver.Store
 
-	// Early says that claims end with the connection of their process, which the store itself may end. See
-	// history.Rules.
+	// Early says that claims end with the connection of their process, which the store itself may
+	// end. See [history.Rules].
 	Early bool
 
-	// start fills in Nodes, URL and Guard, and what else the faults need.
+	// start sets Nodes, URL and Guard, and everything else that the faults need.
 	start func(e *Env)
 
-	// open opens the store of a URL that Env.URL made. Nil: package open does.
+	// open opens the store of a URL that Env.URL returned. Nil: package open does.
 	open func(ctx context.Context, url string, ttl time.Duration) (driver.Store, func(), error)
 
-	// left tells what the clients left behind in the store, when all of them are gone and their claims over; "": nothing.
+	// left returns what the clients left behind in the store, when all of them are gone and their
+	// claims have ended; "": nothing.
 	left func(ctx context.Context, e *Env) (string, error)
 }
 
-// links are the faults of the ways to a server, under which everything is promised.
+// links returns the faults of the routes to a server, under which everything is promised.
 func links() []Applied {
 	var all []Applied
 	for _, a := range actions {
@@ -53,7 +54,7 @@ func links() []Applied {
 	return all
 }
 
-// except says what is not promised under some of the faults.
+// except sets the promises that do not hold under some of the faults.
 func except(all []Applied, not []history.Invariant, kinds ...Kind) []Applied {
 	for i := range all {
 		if slices.Contains(kinds, all[i].Kind) {
@@ -63,7 +64,7 @@ func except(all []Applied, not []history.Invariant, kinds ...Kind) []Applied {
 	return all
 }
 
-// Systems are all of them. This is the one place where a store is plugged in.
+// Systems returns all systems. A new store is added only here.
 func Systems() []*System {
 	return []*System{
 		{
@@ -72,10 +73,11 @@ func Systems() []*System {
 		},
 		{
 			Name: "sqlite", start: startSQLite,
-			Faults: []Applied{{Kind: NoDisk, Rest: 2 * time.Second}},
+			Faults: []Applied{{Kind: NoDisk, After: 2 * time.Second}},
 		},
 		{
-			// With appendfsync always nothing that was answered is forgotten. A server whose data is lost has forgotten.
+			// With appendfsync always, Redis forgets nothing that it acknowledged. A server whose
+			// data is lost has forgotten.
 			Name: "redis", start: startRedis, left: redisLeft,
 			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled}, Applied{Kind: ServerEmptied, Not: forgotten},
 				Applied{Kind: NoMemory}, Applied{Kind: NoDisk}),
@@ -85,21 +87,23 @@ func Systems() []*System {
 			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: Promoted, Not: forgotten}, Applied{Kind: NoMemory}),
 		},
 		{
-			// A node that has forgotten counts again after the longest TTL. Two that forget within that time are more than
-			// Redlock bears, and so is one that forgets before a claim is on another again that was in trouble: renewals
-			// see to that.
+			// A node that has forgotten counts again after the longest TTL. Redlock does not
+			// tolerate two nodes that forget within that time. Nor does it tolerate a node that
+			// forgets before a claim is again on another node that was in trouble: renewals restore
+			// the claim there.
 			Name: "redlock", start: startRedlock, open: openRedlock, left: redisLeft,
 			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerStopped, Nodes: 2}, Applied{Kind: ServerKilled},
-				Applied{Kind: ServerEmptied, Before: 2 * time.Second, Rest: 5 * time.Second}, Applied{Kind: NoMemory}),
+				Applied{Kind: ServerEmptied, Before: 2 * time.Second, After: 5 * time.Second}, Applied{Kind: NoMemory}),
 		},
 		{
 			Name: "postgres", start: func(e *Env) { startPostgres(e, "") }, left: postgresLeft,
 			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled}, Applied{Kind: NoDisk}),
 		},
 		{
-			// Its locks are those of a connection: when that ends they are free, a moment before their holder knows, and a holder
-			// that is stopped just then knows much later. Of the faults of a way those that the kernel makes, and those that only
-			// delay, end none.
+			// The locks of this store belong to a connection. When the connection ends they are
+			// free, a moment before their holder knows, and a holder that is stopped just then
+			// knows much later. Of the faults of a route, those that the kernel makes and those
+			// that only delay end no connection.
 			Name: "advisory", Early: true, start: func(e *Env) { startPostgres(e, "&lock_mode=advisory") }, left: postgresLeft,
 			Faults: append(except(links(), forgotten, RepliesLost, RequestsLost, Partition, Reset, ReplyCut), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled, Not: forgotten},
 				Applied{Kind: NoDisk, Not: forgotten}), // PostgreSQL may end itself when it cannot write its log
@@ -117,7 +121,7 @@ func Find(name string) *System {
 	return nil
 }
 
-// Start starts the servers, and lays a way to them for each process.
+// Start starts the servers, and creates a route to them for each process.
 func (s *System) Start(t testing.TB, o Options) *Env {
 	t.Helper()
 	e := &Env{System: s, tb: t}
@@ -140,7 +144,7 @@ func (s *System) Open(ctx context.Context, url string, ttl time.Duration) (drive
 	return src.Store, src.Close, nil
 }
 
-// Features are those of the store.
+// Features returns the features of the store.
 func (e *Env) Features(ctx context.Context) (driver.Features, error) {
 	if e.Memory {
 		return e.local().Features(), nil
@@ -153,7 +157,7 @@ func (e *Env) Features(ctx context.Context) (driver.Features, error) {
 	return s.Features(), nil
 }
 
-// small returns a disk, if the machine lets the tests make one.
+// small returns a disk, if the machine allows the tests to create one.
 func (e *Env) small(size int64) []testenv.Option {
 	if !e.may("disks", testenv.CanDisk) {
 		return nil
@@ -168,14 +172,14 @@ func startSQLite(e *Env) {
 	if e.small(16 << 20); e.disk != nil {
 		folder = e.disk.Path
 	}
-	folder = filepath.Join(folder, "locks") // of ours alone, whatever the rights of the disk are
+	folder = filepath.Join(folder, "locks") // a private folder, whatever the permissions of the disk are
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		e.tb.Fatal(err)
 	}
 	e.URL = func([]string) string { return "sqlite:" + filepath.Join(folder, "locks.db") }
 }
 
-// redisNode is a server whose memory can be taken away.
+// redisNode returns a server whose memory can be taken away.
 func redisNode(r *testenv.RedisServer) *Node {
 	return &Node{Server: r.Server, Limit: func(on bool) error {
 		limit := "0"
@@ -189,7 +193,7 @@ func redisNode(r *testenv.RedisServer) *Node {
 
 func redisURL(addrs []string) string { return testenv.URL("redis", addrs[0]) }
 
-// guardRedis starts a Redis of its own for what the locks protect: nothing happens to it.
+// guardRedis starts a separate Redis for the resource that the locks protect: it has no faults.
 func (e *Env) guardRedis() { e.Guard = testenv.Redis(e.tb).URL }
 
 func startRedis(e *Env) {
@@ -206,8 +210,8 @@ func startRedlock(e *Env) {
 	e.URL = func(addrs []string) string { return testenv.URL("redlock", addrs...) }
 }
 
-// openRedlock is what open does, but for the longest TTL: with that of a minute a node that has forgotten would not
-// count again within a run.
+// openRedlock opens the store like package open, except for the longest TTL: with a longest TTL of
+// a minute, a node that has forgotten would not count again within a run.
 func openRedlock(ctx context.Context, url string, ttl time.Duration) (driver.Store, func(), error) {
 	var closes []func()
 	shut := func() {
@@ -234,7 +238,7 @@ func openRedlock(ctx context.Context, url string, ttl time.Duration) (driver.Sto
 	return q, shut, nil
 }
 
-// forever are the keys of the runs that no time ends.
+// forever counts the keys of the runs that have no TTL.
 const forever = `local n = 0
 for _, k in ipairs(redis.call('KEYS', '*proof/*')) do
 	if redis.call('PTTL', k) == -1 then n = n + 1 end
@@ -248,15 +252,15 @@ func redisLeft(ctx context.Context, e *Env) (string, error) {
 		if v, err := r.Do(ctx, "EVAL_RO", forever, "0"); err != nil {
 			return "", err
 		} else if v != int64(0) {
-			return fmt.Sprintf("%v keys without an end on a Redis server", v), nil
+			return fmt.Sprintf("%v keys without a TTL on a Redis server", v), nil
 		}
 		v, err := r.Do(ctx, "CLIENT", "LIST", "TYPE", "normal")
 		if err != nil {
 			return "", err
 		}
 		text, _ := v.(string)
-		if lines := strings.Count(text, "\n"); lines > 1 { // the one that asks
-			return fmt.Sprintf("%d connections to a Redis server", lines-1), nil
+		if conns := strings.Count(text, "\n"); conns > 1 { // one is the connection of this call
+			return fmt.Sprintf("%d connections to a Redis server", conns-1), nil
 		}
 	}
 	return "", nil
@@ -264,7 +268,7 @@ func redisLeft(ctx context.Context, e *Env) (string, error) {
 
 func startPostgres(e *Env, query string) {
 	p := testenv.Postgres(e.tb, append(e.small(400<<20), testenv.Config(
-		// Every advisory claim that is waited for has a connection, and so has every process.
+		// Every advisory claim with a waiter has a connection, and every process has one.
 		"max_connections = 400", "shared_buffers = 16MB", "max_wal_size = 64MB", "restart_after_crash = on"))...)
 	base := p.Database(e.tb)
 	e.Guard = p.Database(e.tb)

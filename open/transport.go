@@ -1,0 +1,70 @@
+package open
+
+import (
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// redisTransport returns the findings about the connection that a URL for Redis shows. The URL is
+// valid.
+func redisTransport(text string) []driver.Finding {
+	scheme, rest, _ := strings.Cut(text, "://")
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, _, _ := strings.Cut(rest, "/")
+	at := strings.LastIndex(authority, "@")
+	_, password, _ := strings.Cut(authority[:at+1], ":")
+	values, _ := url.ParseQuery(query)
+
+	base, kind, _ := strings.Cut(scheme, "+")
+	if kind == "unix" {
+		return []driver.Finding{{Level: driver.OK, What: "traffic stays on this host (a socket)"}}
+	}
+	secure := base == "rediss" || base == "valkeys"
+	all := []driver.Finding{privacy(authority[at+1:], secure, values.Get("tls_skip_verify") == "true")}
+	if strings.TrimSuffix(password, "@") == "" && values.Get("tls_cert") == "" {
+		all = append(all, driver.Finding{
+			Level: driver.Warning, What: "the URL has no password: if the server accepts it, it accepts every client that reaches it",
+			Means: "a client that can connect can end every claim", Cure: "set a password or users on the server, and put one in the URL",
+		})
+	}
+	return all
+}
+
+// privacy reports whether others can read the traffic, or pose as the store.
+func privacy(hosts string, secure, unchecked bool) driver.Finding {
+	switch {
+	case secure && unchecked:
+		return driver.Finding{
+			Level: driver.Warning, What: "the certificate of the server is not checked (tls_skip_verify)",
+			Means: "another server can pose as the store, learn the password and grant claims that are held",
+			Cure:  "name the authority with tls_ca instead",
+		}
+	case secure:
+		return driver.Finding{Level: driver.OK, What: "traffic is encrypted, and the server shows a certificate (TLS)"}
+	case onThisHost(hosts):
+		return driver.Finding{Level: driver.OK, What: "traffic stays on this host"}
+	}
+	return driver.Finding{
+		Level: driver.Warning, What: "traffic is not encrypted",
+		Means: "others on the network can read the password and the owners of claims, and end the claims",
+		Cure:  "use TLS (rediss:// in place of redis://)",
+	}
+}
+
+// onThisHost reports whether all hosts of a list are certainly this host. A name other than
+// localhost may be any host.
+func onThisHost(list string) bool {
+	for host := range strings.SplitSeq(list, ",") {
+		name, _, err := net.SplitHostPort(host)
+		if err != nil {
+			name = strings.Trim(host, "[]")
+		}
+		if ip := net.ParseIP(name); name != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,275 @@
+package rueidisstore
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+const (
+	// minTrips is how many round trips to a nearby server may be in flight before calls are held
+	// back to be sent together. With fewer, the server is idle while answers are read. With more,
+	// each round trip carries fewer calls.
+	minTrips = 3
+
+	// busyLoad is the number of simultaneous calls from which it pays to hold calls back although
+	// fewer round trips are in flight.
+	busyLoad = 8
+
+	// maxTrips is how many round trips to a distant server may be in flight, and tripSpacing is
+	// the time between their starts. A held call waits no longer than tripSpacing, while it waits
+	// for a whole round trip anyway.
+	maxTrips, tripSpacing = 64, 100 * time.Microsecond
+
+	// fresh is how long after an answer the server counts as reachable.
+	fresh = 50 * time.Millisecond
+
+	// abandonedLimit bounds a call whose caller has left. The call is sent all the same: it may be
+	// a release.
+	abandonedLimit = 5 * time.Second
+
+	// maxQueued is how many calls are held back before the calls of callers that leave are
+	// dropped.
+	maxQueued = 1024
+)
+
+// A batcher sends calls to one server. While few round trips are in flight, the caller's goroutine
+// sends its call at once. Otherwise the batcher holds the call back until a round trip ends, and
+// sends it together with all calls that arrived in the meantime: a write to a socket, and waking
+// the goroutine at the other end, cost several times as much as the rest of a call.
+//
+// A worker goroutine of the batcher sends each batch, so that each caller can leave when its own
+// ctx ends. A worker also sends a call to a server that has not answered for a while: in the
+// caller's goroutine, rueidis observes only the deadline while it waits for an answer, and nothing
+// at all while it connects. The way through a worker takes 20 us, a third of a call, and so is not
+// the default.
+type batcher struct {
+	c rueidis.Client
+
+	mu        sync.Mutex
+	wake      sync.Cond     // the queue may be ready to send, or the batcher is closed
+	queue     []*call       // calls that are held back
+	trips     int           // round trips in flight
+	carried   int           // calls in those round trips
+	load      int           // recent number of simultaneous calls, held back or in flight
+	abandoned int           // calls in flight whose callers have left
+	workers   int           // goroutines
+	idle      int           // workers that wait
+	lastReply time.Time     // when the server last answered
+	rtt       time.Duration // time of a round trip without delays
+	closed    bool
+	wg        sync.WaitGroup
+	calls     sync.Pool
+}
+
+// A call is sent by a worker, not by its caller.
+type call struct {
+	ctx       context.Context
+	cmd       rueidis.Completed
+	res       rueidis.RedisResult
+	done      chan struct{} // capacity 1: res is set
+	sent      bool          // the call is in flight
+	abandoned bool          // its caller has left
+}
+
+// init prepares the zero batcher for a client.
+func (b *batcher) init(c rueidis.Client) {
+	b.c = c
+	b.wake.L = &b.mu
+	b.calls.New = func() any { return &call{done: make(chan struct{}, 1)} }
+}
+
+// send sends a command and returns the answer.
+func (b *batcher) send(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return rueidis.NewErrorResult(errClosed)
+	}
+	if began := time.Now(); b.mayStart(1) && b.abandoned == 0 && len(b.queue) == 0 &&
+		began.Sub(b.lastReply) < fresh {
+		b.trips++
+		b.carried++
+		b.mu.Unlock()
+		res := b.c.Do(ctx, cmd)
+		b.mu.Lock()
+		b.finished(began, 1, res)
+		b.wakeWorker()
+		b.mu.Unlock()
+		return res
+	}
+	c := b.calls.Get().(*call)
+	c.ctx, c.cmd = ctx, cmd
+	b.queue = append(b.queue, c)
+	b.wakeWorker()
+	b.mu.Unlock()
+	select {
+	case <-c.done:
+		res := c.res
+		*c = call{done: c.done}
+		b.calls.Put(c)
+		return res
+	case <-ctx.Done():
+		b.abandon(c)
+		return rueidis.NewErrorResult(context.Cause(ctx))
+	}
+}
+
+// abandon notes that the caller has left. A call in flight continues, and the batcher sends nothing
+// else until that call ends: the next call may undo it and must not overtake it. For the same
+// reason a held call is still sent.
+func (b *batcher) abandon(c *call) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.abandoned = true
+	switch {
+	case c.sent:
+		b.abandoned++
+	case len(b.queue) > maxQueued:
+		b.queue = slices.DeleteFunc(b.queue, func(o *call) bool { return o == c })
+	}
+}
+
+// work is a worker: it sends batches of held calls until the batcher is closed.
+func (b *batcher) work() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for {
+		for !b.ready() {
+			if b.closed && len(b.queue) == 0 {
+				b.wake.Broadcast() // other workers may wait since before the queue became empty
+				return
+			}
+			b.idle++
+			b.wake.Wait()
+			b.idle--
+		}
+		b.trips++
+		batch := b.queue
+		b.queue = nil
+		b.carried += len(batch)
+		ctx, cancel := tripContext(batch)
+		for _, c := range batch {
+			if c.sent = true; c.abandoned {
+				b.abandoned++
+			}
+		}
+		b.mu.Unlock()
+		began := time.Now()
+		b.roundTrip(ctx, batch)
+		cancel()
+		b.mu.Lock()
+		b.finished(began, len(batch), batch[0].res)
+		for _, c := range batch {
+			if c.sent = false; c.abandoned {
+				b.abandoned--
+			}
+			c.done <- struct{}{}
+		}
+		b.wakeWorker()
+	}
+}
+
+// roundTrip sends a batch and reads the answers.
+func (b *batcher) roundTrip(ctx context.Context, batch []*call) {
+	if len(batch) == 1 {
+		batch[0].res = b.c.Do(ctx, batch[0].cmd)
+		return
+	}
+	cmds := make(rueidis.Commands, len(batch))
+	for i, c := range batch {
+		cmds[i] = c.cmd
+	}
+	for i, res := range b.c.DoMulti(ctx, cmds...) {
+		batch[i].res = res
+	}
+}
+
+// tripContext returns the context of a round trip. It ends at the latest deadline of the calls: a
+// caller that leaves must not end the calls of others.
+func tripContext(batch []*call) (context.Context, context.CancelFunc) {
+	if len(batch) == 1 && !batch[0].abandoned {
+		return batch[0].ctx, func() {}
+	}
+	var last time.Time
+	for _, c := range batch {
+		d, ok := c.ctx.Deadline()
+		switch {
+		case c.abandoned:
+			d = time.Now().Add(abandonedLimit)
+		case !ok:
+			return context.Background(), func() {}
+		}
+		if d.After(last) {
+			last = d
+		}
+	}
+	return context.WithDeadline(context.Background(), last)
+}
+
+// close ends the workers after all queued calls are answered.
+func (b *batcher) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.wake.Broadcast()
+	b.mu.Unlock()
+	b.wg.Wait()
+}
+
+// The methods below are called with mu held.
+
+// ready reports whether the queued calls may be sent.
+func (b *batcher) ready() bool {
+	return len(b.queue) > 0 && b.mayStart(len(b.queue)) && b.abandoned == 0
+}
+
+// mayStart reports whether a round trip with so many calls may start now. Under load, the calls to
+// a nearby server go in equal shares: callers that were answered together come back one after the
+// other. If the first of them went alone, the others would wait for the server, and the server for
+// them.
+func (b *batcher) mayStart(calls int) bool {
+	limit := b.tripLimit()
+	switch {
+	case b.trips == 0:
+		return true
+	case b.trips >= limit:
+		return false
+	}
+	return limit > minTrips || b.load < busyLoad || calls >= b.load/minTrips
+}
+
+// tripLimit returns how many round trips may be in flight.
+func (b *batcher) tripLimit() int { return min(max(minTrips, int(b.rtt/tripSpacing)), maxTrips) }
+
+// wakeWorker wakes or starts a worker if the queue may be sent.
+func (b *batcher) wakeWorker() {
+	switch {
+	case !b.ready():
+	case b.idle > 0:
+		b.wake.Signal()
+	case b.workers < b.tripLimit():
+		b.workers++
+		b.wg.Go(b.work)
+	}
+}
+
+// finished notes that a round trip with so many calls has ended. A round trip of many calls takes
+// longer than the way to the server, and so does not raise rtt.
+func (b *batcher) finished(began time.Time, calls int, res rueidis.RedisResult) {
+	b.load = max(b.carried+len(b.queue), b.load-b.load/8)
+	b.trips--
+	b.carried -= calls
+	if res.NonRedisError() != nil {
+		return
+	}
+	b.lastReply = time.Now()
+	switch took := b.lastReply.Sub(began); {
+	case took < b.rtt, b.rtt == 0:
+		b.rtt = took
+	case calls == 1:
+		b.rtt += (took - b.rtt) / 64
+	}
+}
