@@ -61,7 +61,7 @@ func TestDo(t *testing.T) {
 							w.mend()
 							return context.Cause(ctx)
 						case "broken":
-							_, _ = driver.Break(t.Context(), w, "x", "")
+							_, _ = driver.Break(t.Context(), w, "x", 0, "")
 						case "cut":
 							w.cut()
 						case "down":

@@ -355,7 +355,7 @@ func TestTerm_Publish_fails(t *testing.T) {
 			})
 			wants(t, term.Publish(ctx, nil), distlock.ErrUnknown, errCut)
 			g.thaw()
-			if _, err := g.Break(ctx, "~lead/e", "test"); err != nil {
+			if _, err := g.Break(ctx, "~lead/e", 0, "test"); err != nil {
 				t.Error(err)
 			}
 			wants(t, term.Publish(ctx, nil), distlock.ErrLost)

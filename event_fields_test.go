@@ -130,13 +130,13 @@ func TestEvent_risk(t *testing.T) {
 		}, true},
 		"longest hold": {func(_ *testing.T, _ *flakyStore, lease *distlock.Lease) { <-lease.Done() }, false},
 		"gone": {func(t *testing.T, w *flakyStore, lease *distlock.Lease) {
-			if _, err := w.Break(t.Context(), "x", "a test"); err != nil {
+			if _, err := w.Break(t.Context(), "x", 0, "a test"); err != nil {
 				t.Error(err)
 			}
 			_ = lease.Unlock(t.Context())
 		}, false},
 		"gone while the store was away": {func(t *testing.T, w *flakyStore, lease *distlock.Lease) {
-			if _, err := w.Break(t.Context(), "x", "a test"); err != nil {
+			if _, err := w.Break(t.Context(), "x", 0, "a test"); err != nil {
 				t.Error(err)
 			}
 			w.cut()

@@ -133,7 +133,7 @@ func TestHandle(t *testing.T) {
 			w := newFlakyStore()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
-			_, _ = driver.Break(t.Context(), w, "x", "enough")
+			_, _ = driver.Break(t.Context(), w, "x", 0, "enough")
 			_, err := l.Attach(t.Context(), h)
 			wantLoss(t, err, distlock.LossBroken)
 		})

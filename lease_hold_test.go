@@ -92,7 +92,7 @@ func TestLease_atLeast(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.AtLeast(time.Minute)), "x")
-			_, _ = driver.Break(t.Context(), w, "x", "no more")
+			_, _ = driver.Break(t.Context(), w, "x", 0, "no more")
 			wantLoss(t, lease.Unlock(t.Context()), distlock.LossBroken)
 		})
 	})

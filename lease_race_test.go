@@ -81,7 +81,7 @@ func endOnce(t *testing.T, r *rand.Rand) {
 			mu.Lock()
 			broken = true
 			mu.Unlock()
-			_, _ = driver.Break(t.Context(), w, "x", "")
+			_, _ = driver.Break(t.Context(), w, "x", 0, "")
 		},
 		func() { _ = lease.Context(t.Context()).Err() },
 		func() { _ = l.Close(t.Context()) },

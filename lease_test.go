@@ -123,7 +123,7 @@ func TestLease_lost_inTheStore(t *testing.T) {
 			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w), "x")
 			ctx := lease.Context(t.Context())
-			if _, err := driver.Break(t.Context(), w, "x", "the disk is on fire"); err != nil {
+			if _, err := driver.Break(t.Context(), w, "x", 0, "the disk is on fire"); err != nil {
 				t.Fatal(err)
 			}
 			<-ctx.Done()
@@ -141,7 +141,7 @@ func TestLease_lost_inTheStore(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, p := newFlakyStore(), &tape{}
 			lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x")
-			if _, err := driver.Break(t.Context(), w, "x", ""); err != nil {
+			if _, err := driver.Break(t.Context(), w, "x", 0, ""); err != nil {
 				t.Fatal(err)
 			}
 			err := lease.Unlock(t.Context())

@@ -65,7 +65,7 @@ func TestLease_Unlock(t *testing.T) {
 					return nil
 				}, nil)
 				if how == "broken" {
-					_, _ = driver.Break(t.Context(), w, "x", "")
+					_, _ = driver.Break(t.Context(), w, "x", 0, "")
 				}
 				answers := make([]error, 100)
 				var wg sync.WaitGroup
@@ -353,13 +353,13 @@ func TestLease_Unlock_repeats(t *testing.T) {
 			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 		}, nil},
 		{"request lost, and another holds it since long", func(w *flakyStore, next func()) {
-			_, _ = driver.Break(context.Background(), w, "x", "")
+			_, _ = driver.Break(context.Background(), w, "x", 0, "")
 			_, _ = w.Store.Acquire(context.Background(), driver.Request{ID: driver.ID{Key: "x", Owner: "other"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute})
 			time.Sleep(time.Second)
 			w.on(func(context.Context, string) error { next(); return errCut }, nil)
 		}, nil}, // the store cannot distinguish it from the claim before
 		{"unavailable, and broken before", func(w *flakyStore, next func()) {
-			_, _ = driver.Break(context.Background(), w, "x", "")
+			_, _ = driver.Break(context.Background(), w, "x", 0, "")
 			w.on(func(context.Context, string) error { next(); return driver.ErrUnavailable }, nil)
 		}, distlock.ErrLost},
 	} {

@@ -139,7 +139,7 @@ func TestLocker_LockAll_lostWhileWaiting(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t, distlock.TTL(10*time.Second)), g.locker(t)
 		other := must(t)(b.Lock(t.Context(), "b"))
-		time.AfterFunc(5*time.Second, func() { _, _ = g.Break(context.Background(), "a", "test") })
+		time.AfterFunc(5*time.Second, func() { _, _ = g.Break(context.Background(), "a", 0, "test") })
 		s, err := a.LockAll(t.Context(), []string{"a", "b"}, distlock.MaxWait(time.Hour))
 		wants(t, err, distlock.ErrLost)
 		if s != nil {
@@ -161,7 +161,7 @@ func TestLeases_lost(t *testing.T) {
 			t.Error("done while held")
 		default:
 		}
-		_, _ = g.Break(t.Context(), "b", "test")
+		_, _ = g.Break(t.Context(), "b", 0, "test")
 		<-done
 		wants(t, s.Err(), distlock.ErrLost)
 		<-ctx.Done() // each lease is reported on its own

@@ -123,7 +123,7 @@ func TestLease_Downgrade_lost(t *testing.T) {
 		name string
 		lose func(g *gate)
 	}{
-		{"broken before", func(g *gate) { _, _ = g.Break(context.Background(), "x", "test") }},
+		{"broken before", func(g *gate) { _, _ = g.Break(context.Background(), "x", 0, "test") }},
 		{"ended before", func(*gate) { time.Sleep(time.Minute) }},
 		{"ended meanwhile", func(g *gate) {
 			time.Sleep(8500 * time.Millisecond)

@@ -11,223 +11,227 @@ import (
 
 const (
 	// Whole is the weight of an exclusive claim and the largest limit.
-	// A claim of weight Whole leaves room for nobody.
+	// A claim of weight Whole leaves no capacity for any other claim.
 	Whole int64 = 1 << 30
 
-	// Span is how many fences every grant owns: Fence to Fence+Span-1. The next grant
-	// of weight Whole on the key begins at Fence+Span or higher.
+	// Span is the number of fences that every grant owns: Fence to Fence+Span-1. The next grant
+	// of weight Whole on the key starts at Fence+Span or higher.
 	Span = 128
 
-	// MaxFence is the first number that is no longer a fence. Every fence is
-	// below it, so that it survives a trip through a float64.
+	// MaxFence is the first number that is not a fence. Every fence is below it, so that a
+	// float64 represents every fence exactly.
 	MaxFence uint64 = 1 << 53
 
-	// MaxAhead is how far a Floor may lie beyond both the store's clock and the
-	// key's last fence, in the unit of fences. It keeps a client with a mad clock
-	// from using up the fences of a key. A fence is a count of microseconds where
-	// it follows the clock, so this is an hour.
+	// MaxAhead is how far a Floor may lie beyond both the store's clock and the key's last fence,
+	// in the unit of fences. The bound prevents a client with a wrong clock from using up the
+	// fences of a key. A fence that follows the clock is a count of microseconds, so MaxAhead is
+	// one hour.
 	MaxAhead uint64 = 3600 * 1e6
 
-	// MaxKey and MaxValue bound what a request may carry, in bytes: 64 KiB of a user's value, and a byte that says what
-	// it is.
+	// MaxKey is the longest key in bytes. MaxValue is the longest value in bytes: 64 KiB of a
+	// user's value, and one byte for its type.
 	MaxKey   = 512
 	MaxValue = 64<<10 + 1
 
-	// MaxOwner and MaxHolder bound an owner, and a holder or a party, in bytes. MaxMeta bounds the
-	// keys and values of Meta in all. What the library sends is far shorter.
+	// MaxOwner is the longest owner in bytes, and MaxHolder the longest holder and the longest
+	// task. MaxMeta is the total of all keys and values of Meta. The library sends far less.
 	MaxOwner  = 1024
 	MaxHolder = 1024
 	MaxMeta   = 16 << 10
 )
 
 var (
-	// ErrNotHeld says that the named claim (or, for Release, claim or place) is
-	// not live: it was never granted, was released, ran out or was broken. The
-	// call changed nothing.
+	// ErrNotHeld says that the claim (or, for Release, the claim or queue entry) is not live: it
+	// was never granted, was released, expired or was broken. The call changed nothing.
 	ErrNotHeld = errors.New("driver: not held")
 
-	// ErrUnavailable says that the store refused to work for now, and that the call
-	// changed nothing: it is read-only, full, loading, without a majority, shutting
-	// down. It never means that a key is taken.
+	// ErrUnavailable says that the store cannot work at the moment, and that the call changed
+	// nothing: the store is read-only, full, loading, without a majority, or shutting down. It
+	// never means that another owner holds the key.
 	ErrUnavailable = errors.New("driver: store unavailable")
 
-	// ErrInvalid says that the call breaks a rule of this contract. The call
-	// changed nothing, and made again now it would fail again.
+	// ErrInvalid says that the call breaks a rule of this contract. The call changed nothing, and
+	// the same call would fail again.
 	ErrInvalid = errors.New("driver: invalid request")
 )
 
-// ID names one claim. The caller makes a new Owner of 128 random bits for
-// every claim it asks for; whoever knows the ID can renew and release the claim.
+// ID identifies one claim. The caller generates a new Owner of 128 random bits for every claim.
+// Any caller that knows the ID can renew and release the claim.
 type ID struct {
-	Key   string // what is claimed: 1 to MaxKey bytes, opaque to the store
-	Owner string // the secret that makes the claim the caller's own: 1 to MaxOwner bytes
+	Key   string // the key that is claimed: 1 to MaxKey bytes, opaque to the store
+	Owner string // the secret that proves ownership of the claim: 1 to MaxOwner bytes
 }
 
-// A Request asks for one claim.
+// A Request is the argument of [Store.Acquire]: it describes one claim.
 type Request struct {
 	ID
-	Weight   int64         // how much of the limit the claim takes: 1 to Limit
-	Limit    int64         // how much may be taken on this key in all: 1 to Whole
-	TTL      time.Duration // how long the claim lives unless renewed: above 0, in the bounds of Features
-	QueueTTL time.Duration // if refused: keep a place in line for this long; 0: do not
+	Weight   int64         // share of the limit that the claim takes: 1 to Limit
+	Limit    int64         // total weight that the key may carry: 1 to Whole
+	TTL      time.Duration // life of the claim unless renewed: above 0, in the bounds of Features
+	QueueTTL time.Duration // if refused: life of the queue entry; 0: do not join the queue
 
-	// Floor is the least fence the caller will take: below MaxFence-Span; 0: any.
+	// Floor is the lowest fence that the caller accepts: below MaxFence-Span; 0: any.
 	Floor uint64
 
-	Holder string            // who asks, for people; always stored and shown, as is Task; at most MaxHolder bytes
-	Task   string            // whose task it is, for deadlock detection; at most MaxHolder bytes
-	Meta   map[string]string // anything, for people; at most MaxMeta bytes in all
-	Value  []byte            // anything, for programs; at most MaxValue bytes
+	// Holder names the caller, for people. Task names the caller's task, for deadlock detection.
+	// Both are always stored and shown, and have at most MaxHolder bytes.
+	Holder, Task string
+
+	Meta  map[string]string // any data for people; at most MaxMeta bytes in all
+	Value []byte            // any data for programs; at most MaxValue bytes
 }
 
-// A Result is a definite answer to a Request: granted, or refused.
+// A Result is a definite answer to a [Request]: granted, or refused.
 type Result struct {
 	Granted bool
 
-	// Fresh says that this very call was granted the claim: the owner did not have it before. False
-	// says nothing.
+	// Fresh says that this call created the claim: the owner did not have it before. False
+	// carries no information.
 	Fresh bool
 
-	// Fence is the first of the fences that this grant owns; 0 if the claim was
-	// refused or the store has no fences.
+	// Fence is the first of the fences that this grant owns. It is 0 if the claim was refused
+	// or the store has no fences.
 	Fence uint64
 
-	// Used is the sum of the weights of the live claims on the key, this one
-	// included if it was granted.
+	// Used is the sum of the weights of the live claims on the key, this claim included if it
+	// was granted.
 	Used int64
 
-	// Ahead is how many live places stand before the owner, or in the whole line if
-	// the owner has none. It is 0 if granted.
+	// Ahead is the number of live queue entries before the owner's, or in the whole queue if the
+	// owner has none. It is 0 if granted.
 	Ahead int
 
-	// Behind is how many live places stand behind the owner's place, 0 if it has none; if
-	// granted, how many stand in line at all.
+	// Behind is the number of live queue entries behind the owner's, 0 if it has none. If
+	// granted, it is the length of the queue.
 	Behind int
 
-	// Retry is how long until the first of what is in the way ends by itself: of all live
-	// claims if there is no room, and of the places before the owner's, or of all places if
-	// it has none. When it has passed by the store's clock, that one has ended. 0 means that the
-	// store cannot tell, or that the claim was granted.
+	// Retry is the time until the first blocker ends by itself. The blockers are all live claims
+	// if there is no capacity, and the queue entries before the owner's, or all entries if it
+	// has none. When Retry has passed by the store's clock, that blocker has ended. 0 means that
+	// the store does not know, or that the claim was granted.
 	Retry time.Duration
 
-	// Blocker is one live claim if there is no room, and otherwise a place that
-	// stands before the owner's. It is the zero Claim if granted.
+	// Blocker is one live claim if there is no capacity, and otherwise a queue entry before the
+	// owner's. It is the zero Claim if granted.
 	Blocker Claim
 
-	// Age is for how long the store has remembered its claims, as in Info. A majority of
-	// stores does not count one that may have forgotten a claim. 0 means unknown.
+	// Age is how long the store has remembered its claims, as in Info. A majority of stores does
+	// not count a store that may have forgotten a claim. 0 means unknown.
 	Age time.Duration
 }
 
-// A Claim is what a store tells about a claim or a place in line.
+// A Claim is the public view of a claim or of a queue entry.
 type Claim struct {
 	Key   string
 	Owner string // Tag of the owner, never the owner itself
 
 	Weight, Limit int64
-	Fence         uint64 // 0 for a place
+	Fence         uint64 // 0 for a queue entry
 	Holder, Task  string
 	Meta          map[string]string
 	Value         []byte
 
-	Held time.Duration // since the claim was granted, or the place was taken
+	Held time.Duration // since the claim was granted, or the entry was added
 	Left time.Duration // until it ends by itself; 0 if it does not
 
-	Waiting bool // a place in line, not a claim
-	Kept    bool // a record that nobody renews: see Renewal.Keep
+	Waiting bool // a queue entry, not a claim
+	Kept    bool // a record that is not renewed: see Renewal.Keep
 }
 
-// A Renewal asks for more time for a claim that is held.
+// A Renewal is the argument of [Store.Renew]: it gives a held claim more time.
 type Renewal struct {
 	ID
-	TTL   time.Duration // how long the claim lives from now on
+	TTL   time.Duration // life of the claim from now on
 	Value []byte        // the new value; nil: as it was; empty: none
 
-	// Keep makes the claim a record: it is marked Kept and lives for TTL with
-	// nobody renewing it, and those in line are woken to look at it. A renewal without Keep
-	// that comes late, after the claim became a record, is answered as ever and changes nothing.
+	// Keep makes the claim a record: it is marked Kept, lives for TTL without renewals, and all
+	// waiters are woken to read it. A late renewal without Keep, after the claim became a record,
+	// gets the usual answer and changes nothing.
 	Keep bool
 }
 
-// Renewed is the answer to one Renewal of many.
+// Renewed is the answer to one of the renewals of [RenewAll].
 type Renewed struct {
-	Behind int   // how many stand in line for the key
-	Err    error // nil, or what Renew would have returned
+	Behind int   // length of the queue of the key
+	Err    error // nil, or the error that Renew would have returned
 }
 
-// Features declare what a store can do. What is not declared is never asked for.
+// Features declare what a store supports. The library never uses a feature that is not declared.
 type Features struct {
 	Name string // a short lower-case word for messages and metrics: "redis"
 
-	Fence bool // grants carry fences that rise
-	Floor bool // Request.Floor is obeyed
-	Count bool // limits other than Whole are obeyed
-	Queue bool // Request.QueueTTL keeps a place in line; it needs no Watch
+	Fence bool // grants carry fences that grow
+	Floor bool // Request.Floor is supported
+	Count bool // limits other than Whole are supported
+	Queue bool // Request.QueueTTL adds a queue entry; Watch is not needed for it
 	Value bool // Value and Meta are stored and shown
-	Keep  bool // Renewal.Keep is obeyed
+	Keep  bool // Renewal.Keep is supported
 
-	// Expiry says that the store itself ends a claim when its TTL is over, though
-	// the claimant is alive. Without it a claim ends with the claimant's connection.
+	// Expiry says that the store itself ends a claim at the end of its TTL, even if the client
+	// is alive. Without it a claim ends with the connection of the client.
 	Expiry bool
 
-	// Detached says that a claim outlives the process that asked for it.
+	// Detached says that a claim outlives the process that acquired it.
 	Detached bool
 
-	// MinTTL and MaxTTL bound Request.TTL and Renewal.TTL, but not Request.QueueTTL. MaxTTL 0 means
-	// that every TTL is obeyed, up to the longest Duration.
+	// AnyServer says that the calls of one owner may go through several stores on the same backend
+	// at the same time, as through two lock servers. See "Several stores" in the package comment.
+	AnyServer bool
+
+	// MinTTL and MaxTTL bound Request.TTL and Renewal.TTL, but not Request.QueueTTL. MaxTTL 0
+	// means that every TTL is supported, up to the longest Duration.
 	MinTTL, MaxTTL time.Duration
 
-	// MaxTTLOption names the option that sets MaxTTL, for error messages; "": there is none.
+	// MaxTTLOption is the name of the option that sets MaxTTL, for error messages; "": none.
 	MaxTTLOption string
 }
 
-// A Store keeps claims. Its methods may be called by many goroutines at once.
+// A Store keeps claims. Its methods are safe for concurrent use.
 //
-// A store answers at once: it does not wait for a key, does not repeat a call and does
-// not renew by itself. It returns soon after ctx ends; one that never blocks need not look at
-// it. See the package comment for the four kinds of answers.
+// A store answers at once: it does not wait for a key, does not repeat a call and does not renew
+// by itself. It returns soon after ctx ends; a store that never blocks may ignore ctx. The package
+// comment describes the four outcomes of a call.
 //
-// What a request or a renewal carries stays the caller's, and what a store returns is the
-// caller's: a store keeps and gives copies of Meta and Value.
+// Meta and Value of a request or a renewal belong to the caller, and so do those that a store
+// returns: a store keeps and returns copies.
 type Store interface {
-	// Features tells what the store can do. The answer never changes.
+	// Features returns what the store supports. The result never changes.
 	Features() Features
 
-	// Acquire grants the claim if there is room for it and nobody stands in line
-	// before it, and refuses it otherwise. Refusal is a Result, not an error.
+	// Acquire grants the claim if the key has capacity for it and no other owner is before it in
+	// the queue, and refuses it otherwise. A refusal is a Result, not an error.
 	//
-	// The claim has room if its Weight and those of the live claims on the key are
-	// at most its Limit together. A grant begins a life of TTL and is given Span new
-	// fences: see Fences in the package comment.
+	// There is capacity if Weight plus the weights of the live claims on the key is at most
+	// Limit. A granted claim lives for TTL and owns Span new fences: see Fences in the package
+	// comment.
 	//
-	// If refused and r.QueueTTL > 0, the owner gets a place at the end of the line that lives for
-	// r.QueueTTL, or keeps the place it has and that place lives for r.QueueTTL from now, be that more or
-	// less than it had. The place stands for what its owner asked last. A place that is not asked for
-	// again in time drops out. Asking with r.QueueTTL 0 neither takes a place nor gives one up, and
-	// changes neither what the owner's place stands for nor how long it lives. The call itself is
-	// judged by its own Weight and Limit. Being granted gives the place up.
+	// If the claim is refused and r.QueueTTL > 0, the owner gets an entry at the end of the queue,
+	// or keeps its entry and its position. The entry lives for r.QueueTTL from now, more or less
+	// than before, and holds the data of this request. An entry that is not refreshed in time by
+	// another Acquire drops out. An Acquire with r.QueueTTL 0 neither adds nor removes an entry,
+	// and changes neither the data nor the life of the owner's entry. The call itself is decided
+	// by its own Weight and Limit. A grant removes the owner's entry.
 	//
-	// An owner that has a live claim on the key is granted again what it has, with a
-	// life of TTL from now, whoever stands in line. Its weight becomes r.Weight if that is lower
-	// and stays otherwise. Its fence becomes r.Floor if that is higher and stays
-	// otherwise. Holder, Task, Meta, Value and Limit stay, and so does the life of a record. So a call whose answer was
-	// lost can be made again. An owner whose claim has ended is granted a new one, with new
-	// fences: stores need not remember owners, and callers do not use one twice.
+	// An owner that has a live claim on the key is granted the same claim again, for TTL from now,
+	// whether or not there is a queue. The weight becomes r.Weight if that is lower. The fence
+	// becomes r.Floor if that is higher. Holder, Task, Meta, Value and Limit stay, and so does the
+	// life of a record. So a caller that lost a reply repeats the call. An owner whose claim has
+	// ended is granted a new claim with new fences: stores need not remember owners, and callers
+	// never use an owner twice.
 	Acquire(ctx context.Context, r Request) (Result, error)
 
-	// Renew gives a live claim a life of r.TTL from now, be that more or less than it
-	// had, and, if r.Value is not nil, a new value. It tells how many stand in line
-	// for the key. It never brings back a claim that has ended: then it returns
-	// ErrNotHeld, or a *BrokenError if the store knows that the claim was broken. A
-	// place in line is not a claim.
+	// Renew makes a live claim live for r.TTL from now, more or less than before, and replaces its
+	// value if r.Value is not nil. It returns the length of the queue of the key. It never brings
+	// back a claim that has ended: then it returns ErrNotHeld, or a *BrokenError if the store
+	// knows that the claim was broken. A queue entry is not a claim.
 	Renew(ctx context.Context, r Renewal) (behind int, err error)
 
-	// Release ends a live claim, or gives up a place in line. If the owner has
-	// neither, or could not have, it returns ErrNotHeld.
+	// Release ends a live claim, or removes a queue entry. If the owner has neither, or cannot
+	// have either, it returns ErrNotHeld.
 	Release(ctx context.Context, id ID) error
 }
 
-// A BrokenError is the ErrNotHeld of a claim that was ended by Break.
+// A BrokenError is the [ErrNotHeld] of a claim that was ended by [Break].
 type BrokenError struct{ Reason string }
 
 func (e *BrokenError) Error() string { return fmt.Sprintf("driver: broken: %q", e.Reason) }
@@ -235,16 +239,16 @@ func (e *BrokenError) Error() string { return fmt.Sprintf("driver: broken: %q", 
 // Is makes a BrokenError an ErrNotHeld.
 func (e *BrokenError) Is(target error) bool { return target == ErrNotHeld }
 
-// Tag is how an owner is shown: 8 hex digits of its hash. It tells owners apart and
-// gives none of them away.
+// Tag returns the public form of an owner: 8 hex digits of its hash. A Tag distinguishes owners
+// without revealing them.
 func Tag(owner string) string {
 	h := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(h[:4])
 }
 
-// Validate returns an error that is ErrInvalid if r breaks a rule that holds for
-// every store, or asks for what f does not declare. Stores call it first in Acquire. What it
-// cannot check is how far a Floor is ahead: see MaxAhead.
+// Validate returns an error that is ErrInvalid if r breaks a rule that holds for every store, or
+// needs a feature that f does not declare. Stores call it first in Acquire. It does not check how
+// far a Floor is ahead: see [MaxAhead].
 func (r *Request) Validate(f Features) error {
 	switch {
 	case r.Limit < 1 || r.Limit > Whole:
@@ -254,17 +258,18 @@ func (r *Request) Validate(f Features) error {
 	case !f.Count && r.Limit != Whole:
 		return invalid("%s cannot count: the limit must be %d", f.Name, Whole)
 	case r.QueueTTL < 0:
-		return invalid("place %v is negative", r.QueueTTL)
+		return invalid("queue TTL %v is negative", r.QueueTTL)
 	case !f.Queue && r.QueueTTL > 0:
-		return invalid("%s has no line", f.Name)
+		return invalid("%s has no queue", f.Name)
 	case !f.Floor && r.Floor > 0:
-		return invalid("%s obeys no floor", f.Name)
+		return invalid("%s supports no floor", f.Name)
 	case r.Floor >= MaxFence-Span:
 		return invalid("floor %d leaves no fences", r.Floor)
 	case !f.Value && (len(r.Value) > 0 || len(r.Meta) > 0):
 		return invalid("%s stores no value", f.Name)
 	case len(r.Holder) > MaxHolder || len(r.Task) > MaxHolder:
-		return invalid("a holder of %d bytes or a party of %d is over %d bytes", len(r.Holder), len(r.Task), MaxHolder)
+		return invalid("a holder of %d bytes or a task of %d is over %d bytes",
+			len(r.Holder), len(r.Task), MaxHolder)
 	}
 	if n := metaBytes(r.Meta); n > MaxMeta {
 		return invalid("metadata of %d bytes is over %d bytes", n, MaxMeta)
@@ -279,8 +284,8 @@ func metaBytes(meta map[string]string) (n int) {
 	return n
 }
 
-// Validate returns an error that is ErrInvalid if r breaks a rule that holds for
-// every store, or asks for what f does not declare. Stores call it first in Renew.
+// Validate returns an error that is ErrInvalid if r breaks a rule that holds for every store, or
+// needs a feature that f does not declare. Stores call it first in Renew.
 func (r *Renewal) Validate(f Features) error {
 	switch {
 	case !f.Keep && r.Keep:

@@ -10,10 +10,11 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// want asks for a whole key, as a mutex does.
+// want returns a request for a whole key, as of a mutex.
 func want(key, owner, holder string) driver.Request {
 	return driver.Request{
-		ID: driver.ID{Key: key, Owner: owner}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, Holder: holder,
+		ID:     driver.ID{Key: key, Owner: owner},
+		Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, Holder: holder,
 	}
 }
 
@@ -24,13 +25,14 @@ func Example() {
 	fmt.Println(first.Granted, err)
 
 	second := want("invoice/42", "secret-b", "worker 2")
-	second.QueueTTL = 3 * time.Second // keep a place in line
+	second.QueueTTL = 3 * time.Second // join the queue
 	refused, err := store.Acquire(ctx, second)
 	fmt.Println(refused.Granted, refused.Blocker.Holder, err)
 
-	behind, err := store.Renew(ctx, driver.Renewal{ID: driver.ID{Key: "invoice/42", Owner: "secret-a"}, TTL: time.Minute})
+	held := driver.ID{Key: "invoice/42", Owner: "secret-a"}
+	behind, err := store.Renew(ctx, driver.Renewal{ID: held, TTL: time.Minute})
 	fmt.Println(behind, err)
-	fmt.Println(store.Release(ctx, driver.ID{Key: "invoice/42", Owner: "secret-a"}))
+	fmt.Println(store.Release(ctx, held))
 
 	granted, err := store.Acquire(ctx, second)
 	fmt.Println(granted.Granted, granted.Fence >= first.Fence+driver.Span, err)
@@ -76,7 +78,7 @@ func (f fragile) Losses(context.Context) <-chan []driver.ID { return f.losses }
 
 func ExampleLosses() {
 	ctx := context.Background()
-	fmt.Println(driver.Losses(ctx, mem.New()) == nil) // its claims end by their TTL alone
+	fmt.Println(driver.Losses(ctx, mem.New()) == nil) // its claims end only by their TTL
 
 	store := fragile{mem.New(), make(chan []driver.ID, 1)}
 	store.losses <- []driver.ID{{Key: "invoice/42", Owner: "secret"}}
@@ -92,11 +94,12 @@ func ExampleWatch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // the watch ends with it
 	store := mem.New()
-	holder, waiter := want("invoice/42", "secret-a", "worker 1"), want("invoice/42", "secret-b", "worker 2")
+	holder := want("invoice/42", "secret-a", "worker 1")
+	waiter := want("invoice/42", "secret-b", "worker 2")
 	waiter.QueueTTL = time.Minute
 	_, _ = store.Acquire(ctx, holder)
 
-	wake := driver.Watch(ctx, store, waiter.ID) // watch, and then ask, so that nothing falls in between
+	wake := driver.Watch(ctx, store, waiter.ID) // before Acquire, so that no message is missed
 	_, _ = store.Acquire(ctx, waiter)
 	_ = store.Release(ctx, holder.ID)
 	<-wake
@@ -158,9 +161,10 @@ func ExampleRenewAll() {
 func ExampleBreak() {
 	ctx, store := context.Background(), mem.New()
 	r := want("invoice/42", "secret", "worker 1")
-	_, _ = store.Acquire(ctx, r)
+	seen, _ := store.Acquire(ctx, r)
 
-	ended, err := driver.Break(ctx, store, "invoice/42", "its machine burnt down")
+	// The fence makes sure that a claim which another owner was granted meanwhile does not end.
+	ended, err := driver.Break(ctx, store, "invoice/42", seen.Fence, "its machine burnt down")
 	fmt.Println(len(ended), ended[0].Holder, err)
 
 	_, err = store.Renew(ctx, driver.Renewal{ID: r.ID, TTL: time.Minute})

@@ -10,87 +10,89 @@ import (
 	"time"
 )
 
-// What follows are the verbs a store may have beside the three it must have. They are
-// called through the functions of the same name and nothing else, so that a store that
-// wraps another has no need to know what the other can do.
+// This file declares the optional verbs of a store. The library calls them only through the
+// functions of the same name, so that a store that wraps another need not know which verbs the
+// other has.
 
-// A Watcher is a store that tells when to ask again.
+// A Watcher is a store that reports when the next attempt is worthwhile.
 type Watcher interface {
 	Store
-	// Watch is what the function Watch calls.
+	// Watch implements the function [Watch].
 	Watch(ctx context.Context, id ID) <-chan Wake
 }
 
-// A Wake is what a store tells one who watches.
+// A Wake is a message to a watcher.
 //
-// A store may grant the claim of the one at the head of the line when another ends, without waiting to be asked. The claim lives
-// for what is left of the owner's place then, so that it does not stand in anybody's way if its owner is gone; the
-// owner's next Acquire gives it a full TTL. Granted tells so: the owner may count on the claim for a QueueTTL from the send of its last
-// Acquire that was answered with a refusal, and on nothing if the store tells it later than that. A store that does not grant unasked, or whose grant needs more than
-// itself (replicas, a majority), gives the zero Wake.
+// A store may grant the claim of the head of the queue when another claim ends, before the head
+// attempts again. Such a claim lives for the time that is left of the owner's queue entry, so that
+// it blocks nobody for long if its owner is gone. The owner's next Acquire gives it a full TTL.
+// Granted reports such a grant. The owner may trust the claim for QueueTTL, counted from the moment
+// at which it sent its last Acquire that was refused. If the message arrives later than that, the
+// owner must not trust it. A store that does not grant by itself, or whose grant needs more than
+// itself (replicas, a majority), sends the zero Wake.
 type Wake struct {
 	Granted bool
 	Fence   uint64 // of the grant, as in Result
-	Behind  int    // how many wait behind it
+	Behind  int    // length of the queue behind it
 }
 
-// A Shower is a store that tells what stands on one key.
+// A Shower is a store that returns the claims and queue entries of one key.
 type Shower interface {
 	Store
-	// Show is what the function Show calls.
+	// Show implements the function [Show].
 	Show(ctx context.Context, key string) ([]Claim, error)
 }
 
-// A Lister is a store that tells what stands on many keys.
+// A Lister is a store that returns the claims and queue entries of many keys.
 type Lister interface {
 	Store
-	// List is what the function List calls.
+	// List implements the function [List].
 	List(ctx context.Context, prefix string) iter.Seq2[Claim, error]
 }
 
 // An AllRenewer is a store that renews many claims in one round trip.
 type AllRenewer interface {
 	Store
-	// RenewAll is what the function RenewAll calls.
+	// RenewAll implements the function [RenewAll].
 	RenewAll(ctx context.Context, rs []Renewal) []Renewed
 }
 
 // A Breaker is a store that can end the claims of others.
 type Breaker interface {
 	Store
-	// Break is what the function Break calls.
-	Break(ctx context.Context, key, reason string) ([]Claim, error)
+	// Break implements the function [Break].
+	Break(ctx context.Context, key string, upTo uint64, reason string) ([]Claim, error)
 }
 
-// A LossTeller is a store that knows at once when a claim is gone.
+// A LossTeller is a store that knows at once when a claim has ended.
 type LossTeller interface {
 	Store
-	// Losses is what the function Losses calls.
+	// Losses implements the function [Losses].
 	Losses(ctx context.Context) <-chan []ID
 }
 
-// An Inspector is a store that tells about itself.
+// An Inspector is a store that reports its own condition.
 type Inspector interface {
 	Store
-	// Inspect is what the function Inspect calls.
+	// Inspect implements the function [Inspect].
 	Inspect(ctx context.Context) (Info, error)
 }
 
-// Watch returns a channel that is ready when it may be worth asking again for id: its
-// place has come to the head of the line, the key has room, or the store's connection was
-// made anew and news may have been missed; or, see Wake, when it was granted. If id.Owner is empty, the channel is ready
-// whenever a claim on id.Key ended or became a record.
+// Watch returns a channel that is ready when an attempt for id may succeed: the owner's entry has
+// come to the head of the queue, the key has capacity, or the store has connected again and
+// messages may have been lost. It is also ready when the claim was granted: see [Wake]. If id.Owner
+// is empty, the channel is ready whenever a claim on id.Key ended or became a record.
 //
-// The watch is in force when Watch returns, and ends with ctx. It is a hint: it may be
-// ready for no reason, and it may miss news, so whoever waits on it asks again from time
-// to time without it. The channel is never closed. A store that cannot watch, or cannot
-// now, gives nil, which is never ready; so it is for a key that cannot be one.
+// The watch is active when Watch returns, and ends with ctx. It is a hint: it may be ready for no
+// reason, and it may miss a message, so a waiter also attempts from time to time without it. The
+// channel is never closed. A store that cannot watch, or cannot at the moment, returns nil, which
+// is never ready. The same holds for a key that is not valid.
 //
-// The library watches before the Acquire by which an owner joins the queue, so what already holds
+// The library watches before the Acquire by which an owner joins the queue, so a state that holds
 // when Watch begins need not make the channel ready. The end of a TTL need not either, with or
 // without an owner. Without Watch the library attempts again after 20 ms, doubled up to a second.
-// A store that can look up all that its process waits for with one query every 20 ms should rather
-// watch in that way.
+// A store that can look up all waiters of its process with one query every 20 ms should watch in
+// that way instead.
 func Watch(ctx context.Context, s Store, id ID) <-chan Wake {
 	if w, ok := s.(Watcher); ok {
 		return w.Watch(ctx, id)
@@ -98,9 +100,11 @@ func Watch(ctx context.Context, s Store, id ID) <-chan Wake {
 	return nil
 }
 
-// Losses returns a channel that tells of claims of this store that have ended although nobody released them and their TTL is
-// not over: those of a connection that died, for a store whose claims end with it. What is told is certain, and what
-// is not told need not be held. It ends with ctx, and is never closed. A store whose claims end by their TTL alone gives nil.
+// Losses returns a channel that reports claims of this store that have ended although they were not
+// released and their TTL has not passed: those of a connection that died, for a store whose claims
+// end with the connection. A reported loss is certain. A claim that is not reported may be lost all
+// the same. The watch ends with ctx, and the channel is never closed. A store whose claims end only
+// by their TTL returns nil.
 func Losses(ctx context.Context, s Store) <-chan []ID {
 	if l, ok := s.(LossTeller); ok {
 		return l.Losses(ctx)
@@ -108,10 +112,10 @@ func Losses(ctx context.Context, s Store) <-chan []ID {
 	return nil
 }
 
-// Show returns the live claims on key, oldest first, then the line in order. An idle key gives
-// none, and so does a key that cannot be one: that is no error, here and in List and Break. A
-// store without Show is asked for its List; one without either gives an error that is
-// errors.ErrUnsupported.
+// Show returns the live claims on key, oldest first, then the queue in order. An idle key has none,
+// and neither has a key that is not valid: that is no error, here and in [List] and [Break]. For a
+// store without Show, it uses List. For a store without either, the error is
+// [errors.ErrUnsupported].
 func Show(ctx context.Context, s Store, key string) ([]Claim, error) {
 	if sh, ok := s.(Shower); ok {
 		return sh.Show(ctx, key)
@@ -128,10 +132,10 @@ func Show(ctx context.Context, s Store, key string) ([]Claim, error) {
 	return claims, nil
 }
 
-// List yields the live claims and places of all keys that begin with prefix; those of one
-// key together, as Show gives them. It is no snapshot: what changes meanwhile may or may
-// not be seen. An error is yielded last, with the zero Claim, and means that
-// the list is not complete; for a store that cannot list it is errors.ErrUnsupported.
+// List yields the live claims and queue entries of all keys that begin with prefix. Those of one
+// key are together, in the order of [Show]. It is no snapshot: a change during the call may or may
+// not be seen. An error is yielded last, with the zero Claim, and means that the list is not
+// complete. For a store that cannot list, the error is [errors.ErrUnsupported].
 func List(ctx context.Context, s Store, prefix string) iter.Seq2[Claim, error] {
 	if l, ok := s.(Lister); ok {
 		return l.List(ctx, prefix)
@@ -139,14 +143,13 @@ func List(ctx context.Context, s Store, prefix string) iter.Seq2[Claim, error] {
 	return func(yield func(Claim, error) bool) { yield(Claim{}, unsupported(s, "list")) }
 }
 
-// renewers is how many calls RenewAll makes at a time on a store without the verb.
+// renewers is the number of concurrent calls of RenewAll on a store without the verb.
 const renewers = 8
 
-// RenewAll renews many claims and returns one answer for each, in order. A store
-// with the verb does it in one round trip for each of its nodes; on one without, Renew is called
-// for each. One claim that is not held does not keep the others from being renewed. No claim is in
-// it twice:
-// a store may answer as it likes.
+// RenewAll renews many claims and returns one answer for each, in order. A store with the verb
+// needs one round trip for each of its nodes. For a store without it, RenewAll calls Renew for
+// each. A claim that is not held does not prevent the renewal of the others. The caller lists no
+// claim twice: the answers to such a call are not specified.
 func RenewAll(ctx context.Context, s Store, rs []Renewal) []Renewed {
 	if a, ok := s.(AllRenewer); ok && len(rs) > 1 {
 		return a.RenewAll(ctx, rs)
@@ -168,20 +171,29 @@ func RenewAll(ctx context.Context, s Store, rs []Renewal) []Renewed {
 	return out
 }
 
-// Break ends every live claim on key, whoever holds it, and returns what it ended; none is no
-// error. The line stays and its head is woken. The reason is for the holders: a store that can
-// tells it to them with the *BrokenError of their next Renew, for as long as the claim would have
-// lived; an hour is enough for a longer one, and for a record nobody asks. On a store that cannot
-// break, the error is errors.ErrUnsupported.
-func Break(ctx context.Context, s Store, key, reason string) ([]Claim, error) {
-	if b, ok := s.(Breaker); ok {
-		return b.Break(ctx, key, reason)
+// Break ends live claims on key, of any owner, and returns the claims that it ended; none is no
+// error. With upTo 0 it ends all of them. Otherwise it ends only claims whose fence is at most
+// upTo. The store compares and ends in one atomic step: a claim granted meanwhile, with a higher
+// fence, is never ended. So a caller that has seen a claim breaks that claim and no later one. A
+// claim without a fence, such as the claim of a foreign client, is ended by upTo 0 only.
+//
+// The queue stays, and its head is woken. The reason is for the holders: a store that can returns
+// it in the *[BrokenError] of their next Renew, for as long as the claim would have lived. One hour
+// is enough for a longer claim, and a record needs no reason. For a store that cannot break claims,
+// and for a bound on a store without fences, the error is [errors.ErrUnsupported].
+func Break(ctx context.Context, s Store, key string, upTo uint64, reason string) ([]Claim, error) {
+	b, ok := s.(Breaker)
+	switch {
+	case !ok:
+		return nil, unsupported(s, "break a claim")
+	case upTo > 0 && !s.Features().Fence:
+		return nil, unsupported(s, "break a claim by its fence")
 	}
-	return nil, unsupported(s, "break a claim")
+	return b.Break(ctx, key, upTo, reason)
 }
 
-// Inspect returns what the store knows about itself. On a store that cannot tell, the
-// error is errors.ErrUnsupported.
+// Inspect returns what the store knows about itself. For a store that cannot inspect itself, the
+// error is [errors.ErrUnsupported].
 func Inspect(ctx context.Context, s Store) (Info, error) {
 	if i, ok := s.(Inspector); ok {
 		return i.Inspect(ctx)
@@ -189,33 +201,33 @@ func Inspect(ctx context.Context, s Store) (Info, error) {
 	return Info{}, unsupported(s, "inspect itself")
 }
 
-// Info is what a store tells about itself.
+// Info describes the condition of a store.
 type Info struct {
-	// Identity is the same for two stores only if they keep the same claims, however they
-	// are reached. Empty means unknown.
+	// Identity is equal for two stores only if they keep the same claims, by whatever address
+	// they are reached. Empty means unknown.
 	Identity string
 
-	// Age is for how long the store has remembered its claims. A store that lost its
-	// memory is young again. 0 means unknown.
+	// Age is how long the store has remembered its claims. It starts again when the store loses
+	// its memory. 0 means unknown.
 	Age time.Duration
 
-	Version  string    // the server's own name and version, for people
-	Findings []Finding // what people should know about this store
+	Version  string    // name and version of the server, for people
+	Findings []Finding // facts that an operator of this store should know
 }
 
-// A Finding is one thing that was looked at in a store.
+// A Finding is the result of one check of a store.
 type Finding struct {
 	Level Level
-	What  string // what was found, in a few words
-	Means string // what follows for locks; empty if Level is OK
-	Cure  string // what to do about it; empty if Level is OK
+	What  string // the fact, in a few words
+	Means string // the consequence for locks; empty if Level is OK
+	Cure  string // the remedy; empty if Level is OK
 }
 
-// A Level tells how bad a Finding is.
+// A Level is the severity of a [Finding].
 type Level int
 
-// The levels. Unknown is the zero Level, and is no praise: it is what a store says of
-// that which it was not allowed to look at.
+// The levels. Unknown is the zero Level. It does not mean OK: the store was not allowed to make
+// the check.
 const (
 	Unknown Level = iota
 	OK

@@ -20,8 +20,8 @@ import (
 //   - behind/N: an attempt of the last owner in a queue of N;
 //   - among/N: an Acquire and a Release of the last of N slots of a key.
 //
-// The figures of one row should hardly grow with N, but for renewall: there ns/claim should fall.
-// With Env.Ping each reports also how many round trips a call takes, as pings/op.
+// The figures of one row should hardly grow with N, except for renewall: there ns/claim should
+// fall. With Env.Ping each also reports the cost of a call in round trips, as pings/op.
 func Bench(b *testing.B, env Env) {
 	f := env.Open(b).Features()
 	ping := env.ping(b)
@@ -50,7 +50,7 @@ func Bench(b *testing.B, env Env) {
 	}
 }
 
-// ping measures a round trip, if env has one: the median of many.
+// ping returns the median of many round trips, or 0 without Env.Ping.
 func (e Env) ping(b *testing.B) time.Duration {
 	if e.Ping == nil {
 		return 0
@@ -69,7 +69,8 @@ func (e Env) ping(b *testing.B) time.Duration {
 
 func benchRequest(key string) driver.Request {
 	return driver.Request{
-		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, Holder: "bench",
+		ID:     driver.ID{Key: key, Owner: rand.Text()},
+		Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, Holder: "bench",
 	}
 }
 

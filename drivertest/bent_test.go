@@ -24,19 +24,22 @@ type bent struct {
 	watch    func(ctx context.Context, id driver.ID) <-chan driver.Wake
 	show     func(ctx context.Context, key string) ([]driver.Claim, error)
 	list     func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error]
-	breaks   func(ctx context.Context, key, reason string) ([]driver.Claim, error)
+	breaks   func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error)
 	restart  func() driver.Store
+	second   func() driver.Store
 
-	leftovers int // that Env.Leftovers tells
+	leftovers int // the result of Env.Leftovers
 
-	step  sync.Mutex // for those that make one call out of several
-	mu    sync.Mutex
-	asked map[driver.ID]driver.Request // all that was ever asked for, but for attempts that leave a queue entry as it is
-	given map[string]uint64            // the highest fence of each key
+	step sync.Mutex // for a fault that makes one call out of several
+	mu   sync.Mutex
+	// requests has the last request of every owner, except attempts that leave a queue entry as it
+	// is.
+	requests map[driver.ID]driver.Request
+	given    map[string]uint64 // the highest fence of each key
 }
 
 func newBent() *bent {
-	return &bent{mem: mem.New(), asked: map[driver.ID]driver.Request{}, given: map[string]uint64{}}
+	return &bent{mem: mem.New(), requests: map[driver.ID]driver.Request{}, given: map[string]uint64{}}
 }
 
 func (b *bent) Features() driver.Features {
@@ -59,16 +62,16 @@ func (b *bent) Acquire(ctx context.Context, r driver.Request) (driver.Result, er
 	return res, err
 }
 
-// note remembers what was asked for.
+// note remembers the request.
 func (b *bent) note(r driver.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r.QueueTTL == 0 && b.asked[r.ID].QueueTTL > 0 {
+	if r.QueueTTL == 0 && b.requests[r.ID].QueueTTL > 0 {
 		if c, _ := b.on(r.ID); c.Waiting {
 			return
 		}
 	}
-	b.asked[r.ID] = r
+	b.requests[r.ID] = r
 }
 
 func (b *bent) Renew(ctx context.Context, r driver.Renewal) (int, error) {
@@ -117,14 +120,14 @@ func (b *bent) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, 
 	return b.mem.List(ctx, prefix)
 }
 
-func (b *bent) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+func (b *bent) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 	if b.breaks != nil {
-		return b.breaks(ctx, key, reason)
+		return b.breaks(ctx, key, upTo, reason)
 	}
-	return b.mem.Break(ctx, key, reason)
+	return b.mem.Break(ctx, key, upTo, reason)
 }
 
-// on tells what id has, if anything.
+// on returns the claim or entry of id, if there is one.
 func (b *bent) on(id driver.ID) (driver.Claim, bool) {
 	cs, _ := b.mem.Show(context.Background(), id.Key)
 	for _, c := range cs {
@@ -135,26 +138,26 @@ func (b *bent) on(id driver.ID) (driver.Claim, bool) {
 	return driver.Claim{}, false
 }
 
-// highest is the last fence of a key.
+// highest returns the last fence of a key.
 func (b *bent) highest(key string) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.given[key]
 }
 
-// held tells the claims on a key, without the line.
+// held returns the claims on a key, without the queue.
 func (b *bent) held(key string) []driver.Claim {
 	cs, _ := b.mem.Show(context.Background(), key)
 	return slices.DeleteFunc(cs, func(c driver.Claim) bool { return c.Waiting })
 }
 
-// line returns the requests of those in line on a key.
-func (b *bent) line(key string) (rs []driver.Request) {
+// queue returns the requests of the waiters on a key.
+func (b *bent) queue(key string) (rs []driver.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cs, _ := b.mem.Show(context.Background(), key)
 	for _, c := range cs {
-		for id, r := range b.asked {
+		for id, r := range b.requests {
 			if c.Waiting && id.Key == key && driver.Tag(id.Owner) == c.Owner {
 				r.QueueTTL = c.Left
 				rs = append(rs, r)
@@ -164,30 +167,30 @@ func (b *bent) line(key string) (rs []driver.Request) {
 	return rs
 }
 
-// unlined acquires r as if there were no line, and puts the line back behind it.
-func (b *bent) unlined(ctx context.Context, r driver.Request) (driver.Result, error) {
-	line := slices.DeleteFunc(b.line(r.Key), func(w driver.Request) bool { return w.ID == r.ID })
-	for _, w := range line {
+// unqueued acquires r as if there were no queue, and puts the queue back behind it.
+func (b *bent) unqueued(ctx context.Context, r driver.Request) (driver.Result, error) {
+	waiters := slices.DeleteFunc(b.queue(r.Key), func(w driver.Request) bool { return w.ID == r.ID })
+	for _, w := range waiters {
 		_ = b.mem.Release(ctx, w.ID)
 	}
 	res, err := b.mem.Acquire(ctx, r)
-	for _, w := range line {
+	for _, w := range waiters {
 		_, _ = b.mem.Acquire(ctx, w)
 	}
 	return res, err
 }
 
-// fewer is how many claims and queue entries are on one key here, and keys: every law is asked for
-// on many stores.
+// fewer is the number of keys, and of claims and queue entries on one key, in these tests: every
+// rule is checked on many stores.
 const fewer = 600
 
-// env opens stores that are bent.
+// bentEnv opens stores that are bent.
 func bentEnv(bend func(b *bent)) Env {
 	return Env{
 		Virtual: true,
 		Many:    fewer,
 		Open: func(testing.TB) driver.Store {
-			time.Sleep(time.Minute) // so that no clock stands at 0
+			time.Sleep(time.Minute) // so that no clock is at 0
 			b := newBent()
 			if bend != nil {
 				bend(b)
@@ -197,6 +200,12 @@ func bentEnv(bend func(b *bent)) Env {
 		Restart: func(_ testing.TB, s driver.Store) driver.Store {
 			if r := s.(*bent).restart; r != nil {
 				return r()
+			}
+			return s
+		},
+		Second: func(_ testing.TB, s driver.Store) driver.Store {
+			if b, ok := s.(*bent); ok && b.second != nil {
+				return b.second()
 			}
 			return s
 		},

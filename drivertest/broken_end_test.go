@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// endFaults and sizeFaults are wrong where calls meet an end, and where there is much.
+// endFaults are wrong when a call coincides with an end, and sizeFaults with large numbers.
 
 func endFaults() []fault {
 	// unavailable reports the end of ctx as if nothing had been changed, after the change.
@@ -63,23 +63,36 @@ func endFaults() []fault {
 			}
 		}},
 		{"Break looks, then acts", []string{"break and acquire"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 				cs := b.held(key)
 				time.Sleep(10 * time.Millisecond)
-				_, err := b.mem.Break(ctx, key, reason)
+				_, err := b.mem.Break(ctx, key, upTo, reason)
 				return cs, err
 			}
 		}},
-		{"what ends soon is swept", []string{"swept"}, func(b *bent) {
+		{"Break compares, then acts", []string{"break and grant"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				if upTo == 0 {
+					return b.mem.Break(ctx, key, 0, reason)
+				}
+				old := slices.ContainsFunc(b.held(key), func(c driver.Claim) bool { return c.Fence <= upTo })
+				time.Sleep(10 * time.Millisecond)
+				if !old {
+					return nil, nil
+				}
+				return b.mem.Break(ctx, key, 0, reason)
+			}
+		}},
+		{"claims that end soon are swept", []string{"swept"}, func(b *bent) {
 			calls := 0
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				b.mu.Lock()
 				calls++
-				sweep := calls%64 == 0
+				sweep := calls%16 == 0
 				b.mu.Unlock()
 				for c := range b.mem.List(ctx, "") {
 					if sweep && c.Left < time.Second && !c.Waiting {
-						_, _ = b.mem.Break(ctx, c.Key, "")
+						_, _ = b.mem.Break(ctx, c.Key, 0, "")
 					}
 				}
 				return b.mem.Acquire(ctx, r)
@@ -89,7 +102,7 @@ func endFaults() []fault {
 }
 
 func sizeFaults() []fault {
-	// pages makes List leave out what is not wanted: key is the number of the key.
+	// pages makes List omit claims that are not wanted. The argument key is the number of the key.
 	pages := func(wanted func(key int, c driver.Claim) bool) func(b *bent) {
 		return func(b *bent) {
 			b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
@@ -127,7 +140,7 @@ func sizeFaults() []fault {
 				return out
 			}
 		}},
-		{"RenewAll drops what is over a packet", []string{"crowd"}, func(b *bent) {
+		{"RenewAll drops the claims that exceed a packet", []string{"many slots"}, func(b *bent) {
 			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 				out := b.mem.RenewAll(ctx, rs[:min(len(rs), 150)])
 				for range rs[len(out):] {
@@ -139,7 +152,7 @@ func sizeFaults() []fault {
 		{"the queue is counted to a hundred", []string{"long queue"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) {
 			res.Ahead = min(res.Ahead, 100)
 		})},
-		{"Show ends after a hundred", []string{"long queue"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+		{"Show ends after a hundred", []string{"long queue"}, shown(func(_ *bent, cs []driver.Claim) []driver.Claim {
 			return slices.Clip(cs[:min(len(cs), 100)])
 		})},
 	}

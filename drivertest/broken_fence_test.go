@@ -50,7 +50,7 @@ func fenceFaults() []fault {
 				return last
 			})(b)
 		}},
-		{"fences leave the float64s", []string{"exclusive"}, numbered(func(*bent, driver.Request) uint64 { return driver.MaxFence })},
+		{"fences exceed a float64", []string{"exclusive"}, numbered(func(*bent, driver.Request) uint64 { return driver.MaxFence })},
 		{"fences run out unseen", []string{"no fences left"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				res, err := b.mem.Acquire(ctx, r)
@@ -73,15 +73,15 @@ func fenceFaults() []fault {
 }
 
 func floorFaults() []fault {
-	// far reports whether mem finds a Floor too far ahead, and asks for nothing.
+	// tooFar reports whether mem finds a Floor too far ahead. It makes no call.
 	tooFar := func(b *bent, r driver.Request) bool {
 		floor := r.Floor
 		r.Floor = 0
 		return floor > max(uint64(time.Now().UnixMicro()), b.highest(r.Key))+driver.MaxAhead && r.Validate(b.Features()) == nil
 	}
 	return []fault{
-		{"Floor is ignored", []string{"floor"}, asks(func(_ *bent, r *driver.Request) { r.Floor = 0 })},
-		{"Floor is told and not kept", []string{"floor", "remembered"}, func(b *bent) {
+		{"Floor is ignored", []string{"floor"}, requests(func(_ *bent, r *driver.Request) { r.Floor = 0 })},
+		{"Floor is reported and not kept", []string{"floor", "remembered"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				low := r
 				low.Floor = 0
@@ -92,7 +92,7 @@ func floorFaults() []fault {
 				return res, err
 			}
 		}},
-		{"Floor too far is cut", []string{"floor too far"}, asks(func(_ *bent, r *driver.Request) {
+		{"Floor too far is cut", []string{"floor too far"}, requests(func(_ *bent, r *driver.Request) {
 			r.Floor = min(r.Floor, uint64(time.Now().UnixMicro())+driver.MaxAhead)
 		})},
 		{"Floor too far is refused and kept", []string{"floor too far"}, func(b *bent) {
@@ -111,12 +111,12 @@ func floorFaults() []fault {
 				return res, err
 			}
 		}},
-		{"Floor too far is refused where the key is taken", []string{"floor too far"}, asks(func(b *bent, r *driver.Request) {
+		{"Floor too far is refused where another owner holds the key", []string{"floor too far"}, requests(func(b *bent, r *driver.Request) {
 			if _, live := b.on(r.ID); tooFar(b, *r) && !live && len(b.held(r.Key)) > 0 {
 				r.Floor = 0
 			}
 		})},
-		{"Floor too far is ignored where the claim is held", []string{"floor too far"}, asks(func(b *bent, r *driver.Request) {
+		{"Floor too far is ignored where the claim is held", []string{"floor too far"}, requests(func(b *bent, r *driver.Request) {
 			if _, live := b.on(r.ID); tooFar(b, *r) && live {
 				r.Floor = 0
 			}
@@ -145,10 +145,10 @@ func floorFaults() []fault {
 				return b.mem.Acquire(ctx, r)
 			}
 		}},
-		{"Floor is told and not kept while others wait", []string{"floor in line"}, func(b *bent) {
+		{"Floor is reported and not kept while others wait", []string{"floor while waiting"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				low := r
-				if len(b.line(r.Key)) > 0 {
+				if len(b.queue(r.Key)) > 0 {
 					low.Floor = 0
 				}
 				res, err := b.mem.Acquire(ctx, low)

@@ -7,45 +7,45 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// heldFaults are wrong about how long something has been held.
+// heldFaults are wrong about Held.
 func heldFaults() []fault {
 	return []fault{
-		{"held begins anew", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+		{"held starts again", []string{"show"}, shown(func(_ *bent, cs []driver.Claim) []driver.Claim {
 			for i := range cs {
 				cs[i].Held = 0
 			}
 			return cs
 		})},
-		{"held begins anew with a renewal", []string{"held"}, func(b *bent) {
+		{"held starts again with a renewal", []string{"held"}, func(b *bent) {
 			from := restarted(b)
 			renews(func(_ *bent, r *driver.Renewal) { from(r.ID, !r.Keep) })(b)
 		}},
-		{"held begins anew with a record", []string{"held"}, func(b *bent) {
+		{"held starts again with a record", []string{"held"}, func(b *bent) {
 			from := restarted(b)
 			renews(func(_ *bent, r *driver.Renewal) { from(r.ID, r.Keep) })(b)
 		}},
-		{"held begins anew with each ask in line", []string{"held"}, func(b *bent) {
+		{"held starts again with each attempt of a waiter", []string{"held"}, func(b *bent) {
 			from := restarted(b)
-			asks(func(b *bent, r *driver.Request) {
+			requests(func(b *bent, r *driver.Request) {
 				c, ok := b.on(r.ID)
 				from(r.ID, ok && c.Waiting)
 			})(b)
 		}},
-		{"held counts the time in line", []string{"held"}, func(b *bent) {
+		{"held includes the time in the queue", []string{"held"}, func(b *bent) {
 			var mu sync.Mutex
-			taken := map[string]time.Time{}
-			asks(func(_ *bent, r *driver.Request) {
+			arrived := map[string]time.Time{}
+			requests(func(_ *bent, r *driver.Request) {
 				mu.Lock()
 				defer mu.Unlock()
-				if tag := driver.Tag(r.Owner); taken[tag].IsZero() {
-					taken[tag] = time.Now()
+				if tag := driver.Tag(r.Owner); arrived[tag].IsZero() {
+					arrived[tag] = time.Now()
 				}
 			})(b)
-			tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+			shown(func(_ *bent, cs []driver.Claim) []driver.Claim {
 				mu.Lock()
 				defer mu.Unlock()
 				for i, c := range cs {
-					cs[i].Held = time.Since(taken[c.Owner])
+					cs[i].Held = time.Since(arrived[c.Owner])
 				}
 				return cs
 			})(b)
@@ -53,11 +53,12 @@ func heldFaults() []fault {
 	}
 }
 
-// restarted makes Show tell Held from the last call of what it returns, if that is told that it counts.
+// restarted makes Show count Held from the last call of the function that it returns, if counts was
+// true.
 func restarted(b *bent) func(id driver.ID, counts bool) {
 	var mu sync.Mutex
 	since := map[string]time.Time{} // by the owner's tag
-	tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+	shown(func(_ *bent, cs []driver.Claim) []driver.Claim {
 		mu.Lock()
 		defer mu.Unlock()
 		for i, c := range cs {

@@ -8,35 +8,35 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// roomFaults, lifeFaults and againFaults are wrong about claims.
+// capacityFaults, lifeFaults and againFaults are wrong about claims.
 
-func roomFaults() []fault {
+func capacityFaults() []fault {
 	return []fault{
 		{"every grant is fresh", []string{"fresh"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Fresh = res.Granted })},
-		{"readers exclude each other", []string{"shared", "downgrade"}, asks(func(_ *bent, r *driver.Request) { r.Weight = r.Limit })},
+		{"readers exclude each other", []string{"shared", "downgrade"}, requests(func(_ *bent, r *driver.Request) { r.Weight = r.Limit })},
 		{"used is off by one", []string{"exclusive", "shared", "count"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Used++ })},
-		{"a downgrade is forgotten", []string{"downgrade", "wake by room"}, asks(func(b *bent, r *driver.Request) {
+		{"a downgrade is forgotten", []string{"downgrade", "wake by capacity"}, requests(func(b *bent, r *driver.Request) {
 			if c, ok := b.on(r.ID); ok {
 				r.Weight = max(r.Weight, c.Weight)
 			}
 		})},
-		{"a downgrade by part is forgotten", []string{"downgrade by part"}, asks(func(b *bent, r *driver.Request) {
+		{"a downgrade by part is forgotten", []string{"downgrade by part"}, requests(func(b *bent, r *driver.Request) {
 			if c, ok := b.on(r.ID); ok && !c.Waiting && r.Weight > 1 {
 				r.Weight = max(r.Weight, c.Weight)
 				r.Limit = max(r.Limit, r.Weight)
 			}
 		})},
-		{"the limit is that of the first claim", []string{"count"}, asks(func(b *bent, r *driver.Request) {
+		{"the limit is that of the first claim", []string{"count"}, requests(func(b *bent, r *driver.Request) {
 			if cs, _ := b.mem.Show(context.Background(), r.Key); len(cs) > 0 && r.Weight <= cs[0].Limit {
 				r.Limit = cs[0].Limit
 			}
 		})},
-		{"one more for large limits", []string{"crowd"}, asks(func(_ *bent, r *driver.Request) {
+		{"one more for large limits", []string{"many slots"}, requests(func(_ *bent, r *driver.Request) {
 			if r.Limit >= 200 && r.Limit < driver.Whole {
 				r.Limit++
 			}
 		})},
-		{"everybody has room", []string{"exclusive", "shared", "count", "race", "race for slots"}, func(b *bent) {
+		{"every claim fits", []string{"exclusive", "shared", "count", "race", "race for slots"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				if err := r.Validate(b.Features()); err != nil {
 					return driver.Result{}, err
@@ -45,10 +45,10 @@ func roomFaults() []fault {
 				return b.mem.Acquire(ctx, r)
 			}
 		}},
-		{"one more slot after an expiry", []string{"slots"}, asks(func(b *bent, r *driver.Request) {
+		{"one more slot after an expiry", []string{"slots"}, requests(func(b *bent, r *driver.Request) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			for id, was := range b.asked {
+			for id, was := range b.requests {
 				if _, live := b.on(id); id.Key == r.Key && was.TTL < time.Minute && id != r.ID && !live && r.Limit < driver.Whole {
 					r.Limit++
 				}
@@ -60,7 +60,7 @@ func roomFaults() []fault {
 func lifeFaults() []fault {
 	lives := func(f func(time.Duration) time.Duration) func(b *bent) {
 		return both(
-			asks(func(_ *bent, r *driver.Request) { r.TTL = f(r.TTL) }),
+			requests(func(_ *bent, r *driver.Request) { r.TTL = f(r.TTL) }),
 			renews(func(_ *bent, r *driver.Renewal) { r.TTL = f(r.TTL) }))
 	}
 	left := func(b *bent, id driver.ID) time.Duration {
@@ -71,13 +71,13 @@ func lifeFaults() []fault {
 		{"release forgets the owner", []string{"stale", "opaque owners", "other key"}, func(b *bent) {
 			b.release = func(ctx context.Context, id driver.ID) error {
 				err := b.mem.Release(ctx, id)
-				if cs, _ := b.mem.Break(ctx, id.Key, ""); len(cs) > 0 {
+				if cs, _ := b.mem.Break(ctx, id.Key, 0, ""); len(cs) > 0 {
 					return nil
 				}
 				return err
 			}
 		}},
-		{"renew forgets the owner", []string{"stale", "opaque owners", "a place is no claim", "ended"}, func(b *bent) {
+		{"renew forgets the owner", []string{"stale", "opaque owners", "entry is no claim", "ended"}, func(b *bent) {
 			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
 				n, err := b.mem.Renew(ctx, r)
 				if errors.Is(err, driver.ErrNotHeld) {
@@ -88,10 +88,10 @@ func lifeFaults() []fault {
 		}},
 		{"renew brings back", []string{"ended", "renew and release"}, func(b *bent) {
 			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
-				time.Sleep(time.Millisecond) // until a release at the same time is done
+				time.Sleep(time.Millisecond) // until a concurrent release is done
 				n, err := b.mem.Renew(ctx, r)
 				b.mu.Lock()
-				was, ok := b.asked[r.ID]
+				was, ok := b.requests[r.ID]
 				b.mu.Unlock()
 				if errors.Is(err, driver.ErrNotHeld) && ok {
 					was.TTL = r.TTL
@@ -103,7 +103,7 @@ func lifeFaults() []fault {
 		{"claims end early", []string{"expiry", "renew", "shorten", "again", "window", "keep"}, lives(func(d time.Duration) time.Duration { return d * 9 / 10 })},
 		{"claims end late", []string{"expiry", "renew", "shorten", "again", "window", "keep"}, lives(func(d time.Duration) time.Duration { return d * 3 / 2 })},
 		{"claims never end", []string{"expiry", "fence", "leak"}, lives(func(d time.Duration) time.Duration { return max(d, d+time.Hour) })},
-		{"windows never end", []string{"window", "slots"}, asks(func(_ *bent, r *driver.Request) {
+		{"windows never end", []string{"window", "slots"}, requests(func(_ *bent, r *driver.Request) {
 			if r.Limit < driver.Whole {
 				r.TTL += time.Hour
 			}
@@ -121,12 +121,12 @@ func lifeFaults() []fault {
 		{"renew does nothing", []string{"renew", "shorten", "value"}, func(b *bent) {
 			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
 				if c, ok := b.on(r.ID); ok && !c.Waiting {
-					return len(b.line(r.Key)), r.Validate(b.Features())
+					return len(b.queue(r.Key)), r.Validate(b.Features())
 				}
 				return b.mem.Renew(ctx, r)
 			}
 		}},
-		{"records are not marked", []string{"keep", "wake all", "onlooker"}, renews(func(_ *bent, r *driver.Renewal) { r.Keep = false })},
+		{"records are not marked", []string{"keep", "wake all", "observer"}, renews(func(_ *bent, r *driver.Renewal) { r.Keep = false })},
 		{"a late renewal changes a record", []string{"record"}, renews(func(b *bent, r *driver.Renewal) {
 			if c, ok := b.on(r.ID); ok && c.Kept {
 				r.Keep = true
@@ -137,7 +137,7 @@ func lifeFaults() []fault {
 				r.Keep, r.TTL = true, c.Left
 			}
 		})},
-		{"asking again changes a record", []string{"record"}, asks(func(b *bent, r *driver.Request) {
+		{"a repeated Acquire changes a record", []string{"record"}, requests(func(b *bent, r *driver.Request) {
 			if c, ok := b.on(r.ID); ok && c.Kept {
 				_, _ = b.mem.Renew(context.Background(), driver.Renewal{ID: r.ID, TTL: r.TTL, Keep: true})
 			}
@@ -152,7 +152,7 @@ func lifeFaults() []fault {
 				r.TTL = roundDown(r.TTL)
 			}
 		}))},
-		{"places are rounded down", []string{"odd TTL"}, both(whole, asks(func(_ *bent, r *driver.Request) { r.QueueTTL = roundDown(r.QueueTTL) }))},
+		{"QueueTTLs are rounded down", []string{"odd TTL"}, both(whole, requests(func(_ *bent, r *driver.Request) { r.QueueTTL = roundDown(r.QueueTTL) }))},
 		{"records cannot be released", []string{"record ended"}, func(b *bent) {
 			b.release = func(ctx context.Context, id driver.ID) error {
 				if c, ok := b.on(id); ok && c.Kept {
@@ -167,7 +167,7 @@ func lifeFaults() []fault {
 			}
 			return d
 		})},
-		{"long places wrap around", []string{"huge place"}, asks(func(_ *bent, r *driver.Request) {
+		{"long QueueTTLs wrap around", []string{"huge QueueTTL"}, requests(func(_ *bent, r *driver.Request) {
 			if r.QueueTTL > 1<<62 {
 				r.QueueTTL = 1
 			}
@@ -182,23 +182,23 @@ func lifeFaults() []fault {
 			}
 		}},
 		{"the longest TTL is too long", []string{"huge TTL"}, bounded(func(r *driver.Request) bool { return r.TTL < longestTTL })},
-		{"the longest TTL is not held to", []string{"huge TTL", "invalid"}, bounded(func(*driver.Request) bool { return true })},
-		{"places are bounded as TTLs are", []string{"huge place"}, bounded(func(r *driver.Request) bool { return max(r.TTL, r.QueueTTL) <= longestTTL })},
+		{"the longest TTL is not enforced", []string{"huge TTL", "invalid"}, bounded(func(*driver.Request) bool { return true })},
+		{"QueueTTLs are bounded like TTLs", []string{"huge QueueTTL"}, bounded(func(r *driver.Request) bool { return max(r.TTL, r.QueueTTL) <= longestTTL })},
 	}
 }
 
-// whole makes a second the shortest TTL, as a store may have it that counts whole seconds.
+// whole makes a second the shortest TTL, as in a store that counts whole seconds.
 func whole(b *bent) {
 	b.features = func(f driver.Features) driver.Features { f.MinTTL = time.Second; return f }
 }
 
-// roundDown is what a store that counts whole seconds must not do.
+// roundDown is the mistake of a store that counts whole seconds.
 func roundDown(d time.Duration) time.Duration { return d.Truncate(time.Second) }
 
-// longestTTL is the MaxTTL of stores that are bounded.
+// longestTTL is the MaxTTL of bounded stores.
 const longestTTL = 2 * time.Minute
 
-// bounded declares a MaxTTL, and takes what is ok.
+// bounded declares a MaxTTL, and accepts requests for which ok returns true.
 func bounded(ok func(r *driver.Request) bool) func(b *bent) {
 	return func(b *bent) {
 		b.features = func(f driver.Features) driver.Features { f.MaxTTL = longestTTL; return f }
@@ -213,17 +213,17 @@ func bounded(ok func(r *driver.Request) bool) func(b *bent) {
 
 func againFaults() []fault {
 	return []fault{
-		{"asking again restarts no TTL", []string{"again", "again shorter"}, asks(func(b *bent, r *driver.Request) {
+		{"a repeated Acquire restarts no TTL", []string{"again", "again shorter"}, requests(func(b *bent, r *driver.Request) {
 			if c, ok := b.on(r.ID); ok && !c.Waiting {
 				r.TTL = c.Left
 			}
 		})},
-		{"asking again is a second claim", []string{"again", "heavier", "one owner"}, asks(func(b *bent, r *driver.Request) {
+		{"a repeated Acquire is a second claim", []string{"again", "heavier", "one owner"}, requests(func(b *bent, r *driver.Request) {
 			if c, ok := b.on(r.ID); ok && !c.Waiting {
 				r.Owner += "2"
 			}
 		})},
-		{"asking again raises the weight", []string{"heavier"}, func(b *bent) {
+		{"a repeated Acquire raises the weight", []string{"heavier"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				if c, ok := b.on(r.ID); ok && !c.Waiting && r.Weight > c.Weight {
 					_ = b.mem.Release(ctx, r.ID)
@@ -231,13 +231,13 @@ func againFaults() []fault {
 				return b.mem.Acquire(ctx, r)
 			}
 		}},
-		{"asking again needs room under the limit", []string{"lower limit"}, refuses(func(_ *bent, r driver.Request, res driver.Result) bool { return res.Used > r.Limit })},
-		{"asking again stands in line", []string{"again in line"}, refuses(func(_ *bent, _ driver.Request, res driver.Result) bool { return res.Behind > 0 })},
-		{"asking again changes the holder", []string{"as it was"}, tells(func(b *bent, cs []driver.Claim) []driver.Claim {
+		{"a repeated Acquire needs capacity", []string{"lower limit"}, refuses(func(_ *bent, r driver.Request, res driver.Result) bool { return res.Used > r.Limit })},
+		{"a repeated Acquire joins the queue", []string{"again with a queue"}, refuses(func(_ *bent, _ driver.Request, res driver.Result) bool { return res.Behind > 0 })},
+		{"a repeated Acquire changes the holder", []string{"as it was"}, shown(func(b *bent, cs []driver.Claim) []driver.Claim {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			for i := range cs {
-				for id, r := range b.asked {
+				for id, r := range b.requests {
 					if driver.Tag(id.Owner) == cs[i].Owner {
 						cs[i].Holder = r.Holder
 					}
@@ -250,7 +250,7 @@ func againFaults() []fault {
 				res, err := b.mem.Acquire(ctx, r)
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				for id := range b.asked {
+				for id := range b.requests {
 					if _, ok := b.on(id); ok && id.Owner == r.Owner && err == nil && !res.Granted {
 						return driver.Result{Granted: true, Fence: 1, Used: res.Used}, nil
 					}

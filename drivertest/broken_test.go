@@ -9,22 +9,22 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A fault is a store that is broken, and the laws that must tell.
+// A fault is a broken store, and the rules that must find it.
 type fault struct {
-	name string
-	laws []string
-	bend func(b *bent)
+	name  string
+	rules []string
+	bend  func(b *bent)
 }
 
-// The shapes that most faults have.
+// Most faults have one of these shapes.
 
 type (
-	asking    = func(b *bent, r *driver.Request)
-	answering = func(b *bent, r driver.Request, res *driver.Result)
+	requestBend = func(b *bent, r *driver.Request)
+	resultBend  = func(b *bent, r driver.Request, res *driver.Result)
 )
 
-// asks bends what is asked for.
-func asks(f asking) func(b *bent) {
+// requests bends the requests of Acquire.
+func requests(f requestBend) func(b *bent) {
 	return func(b *bent) {
 		b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 			f(b, &r)
@@ -33,8 +33,8 @@ func asks(f asking) func(b *bent) {
 	}
 }
 
-// answers bends the answer of Acquire.
-func answers(f answering) func(b *bent) {
+// answers bends the results of Acquire.
+func answers(f resultBend) func(b *bent) {
 	return func(b *bent) {
 		b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 			res, err := b.mem.Acquire(ctx, r)
@@ -46,7 +46,7 @@ func answers(f answering) func(b *bent) {
 	}
 }
 
-// renews bends what Renew is asked for.
+// renews bends the renewals.
 func renews(f func(b *bent, r *driver.Renewal)) func(b *bent) {
 	return func(b *bent) {
 		b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
@@ -65,10 +65,10 @@ func both(bends ...func(b *bent)) func(b *bent) {
 	}
 }
 
-// named bends keys and owners on their way in.
+// named bends the keys and owners of all calls.
 func named(f func(driver.ID) driver.ID) func(b *bent) {
 	return both(
-		asks(func(_ *bent, r *driver.Request) { r.ID = f(r.ID) }),
+		requests(func(_ *bent, r *driver.Request) { r.ID = f(r.ID) }),
 		renews(func(_ *bent, r *driver.Renewal) { r.ID = f(r.ID) }),
 		func(b *bent) {
 			b.release = func(ctx context.Context, id driver.ID) error { return b.mem.Release(ctx, f(id)) }
@@ -82,8 +82,8 @@ func keyed(f func(string) string) func(b *bent) {
 	return named(func(id driver.ID) driver.ID { return driver.ID{Key: f(id.Key), Owner: id.Owner} })
 }
 
-// tells bends what Show tells.
-func tells(f func(b *bent, cs []driver.Claim) []driver.Claim) func(b *bent) {
+// shown bends the results of Show.
+func shown(f func(b *bent, cs []driver.Claim) []driver.Claim) func(b *bent) {
 	return func(b *bent) {
 		b.show = func(ctx context.Context, key string) ([]driver.Claim, error) {
 			cs, err := b.mem.Show(ctx, key)
@@ -92,7 +92,7 @@ func tells(f func(b *bent, cs []driver.Claim) []driver.Claim) func(b *bent) {
 	}
 }
 
-// numbered replaces the fences by those that next gives, wherever they are told.
+// numbered replaces the fences by those that next returns, wherever they are visible.
 func numbered(next func(b *bent, r driver.Request) uint64) func(b *bent) {
 	return func(b *bent) {
 		var mu sync.Mutex
@@ -108,7 +108,7 @@ func numbered(next func(b *bent, r driver.Request) uint64) func(b *bent) {
 			return cs
 		}
 		b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			b.step.Lock() // for whether it is held already to stay true
+			b.step.Lock() // so that the result of b.on stays true
 			defer b.step.Unlock()
 			was, live := b.on(r.ID)
 			res, err := b.mem.Acquire(ctx, r)
@@ -123,7 +123,7 @@ func numbered(next func(b *bent, r driver.Request) uint64) func(b *bent) {
 			res.Blocker = renumber(b, []driver.Claim{res.Blocker})[0]
 			return res, err
 		}
-		tells(renumber)(b)
+		shown(renumber)(b)
 		b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 			return func(yield func(driver.Claim, error) bool) {
 				for c, err := range b.mem.List(ctx, prefix) {
@@ -133,26 +133,38 @@ func numbered(next func(b *bent, r driver.Request) uint64) func(b *bent) {
 				}
 			}
 		}
-		b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-			cs, err := b.mem.Break(ctx, key, reason)
+		b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+			b.step.Lock() // the bound is one of the new fences, and store/mem knows the old ones
+			defer b.step.Unlock()
+			var bound uint64
+			held := b.held(key)
+			for i, c := range renumber(b, b.held(key)) {
+				if c.Fence <= upTo {
+					bound = max(bound, held[i].Fence)
+				}
+			}
+			if upTo > 0 && bound == 0 {
+				return nil, nil
+			}
+			cs, err := b.mem.Break(ctx, key, bound, reason)
 			return renumber(b, cs), err
 		}
 	}
 }
 
-// passing lets requests in without regard to the line.
-func passing(who func(r driver.Request) bool) func(b *bent) {
+// overtaking grants some requests as if there were no queue.
+func overtaking(who func(r driver.Request) bool) func(b *bent) {
 	return func(b *bent) {
 		b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 			if r.Validate(b.Features()) == nil && who(r) {
-				return b.unlined(ctx, r)
+				return b.unqueued(ctx, r)
 			}
 			return b.mem.Acquire(ctx, r)
 		}
 	}
 }
 
-// refuses refuses an owner that holds what it asks for.
+// refuses refuses an owner that already holds the claim.
 func refuses(when func(b *bent, r driver.Request, res driver.Result) bool) func(b *bent) {
 	return func(b *bent) {
 		b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -166,9 +178,9 @@ func refuses(when func(b *bent, r driver.Request, res driver.Result) bool) func(
 	}
 }
 
-// faults returns broken stores. Each law is broken by at least one.
+// faults returns broken stores. At least one of them breaks each rule.
 func faults() []fault {
-	return slices.Concat(roomFaults(), lifeFaults(), againFaults(), fenceFaults(), floorFaults(), lineFaults(), hintFaults(),
-		wakeFaults(), nameFaults(), valueFaults(), tellFaults(), heldFaults(), manyFaults(),
+	return slices.Concat(capacityFaults(), lifeFaults(), againFaults(), fenceFaults(), floorFaults(), queueFaults(), hintFaults(),
+		wakeFaults(), nameFaults(), valueFaults(), showFaults(), heldFaults(), manyFaults(),
 		endFaults(), sizeFaults())
 }

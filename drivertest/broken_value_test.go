@@ -10,11 +10,11 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// valueFaults are wrong about what a request carries.
+// valueFaults are wrong about the data of a request.
 func valueFaults() []fault {
 	return []fault{
-		{"values are lost", []string{"value"}, asks(func(_ *bent, r *driver.Request) { r.Value = nil })},
-		{"values are cut at NUL", []string{"value"}, asks(func(_ *bent, r *driver.Request) { r.Value, _, _ = bytes.Cut(r.Value, []byte{0}) })},
+		{"values are lost", []string{"value"}, requests(func(_ *bent, r *driver.Request) { r.Value = nil })},
+		{"values are cut at NUL", []string{"value"}, requests(func(_ *bent, r *driver.Request) { r.Value, _, _ = bytes.Cut(r.Value, []byte{0}) })},
 		{"renew clears the value", []string{"value"}, renews(func(_ *bent, r *driver.Renewal) {
 			if r.Value == nil {
 				r.Value = []byte{}
@@ -25,34 +25,34 @@ func valueFaults() []fault {
 				r.Value = nil
 			}
 		})},
-		{"values are made up", []string{"no value"}, asks(func(_ *bent, r *driver.Request) {
+		{"values are made up", []string{"no value"}, requests(func(_ *bent, r *driver.Request) {
 			if r.Value == nil {
 				r.Value = []byte("null")
 			}
 		})},
-		{"holders are lost", []string{"holder"}, asks(func(_ *bent, r *driver.Request) { r.Holder = "" })},
-		{"parties are lost", []string{"holder"}, asks(func(_ *bent, r *driver.Request) { r.Task = "" })},
-		{"meta is lost", []string{"value"}, asks(func(_ *bent, r *driver.Request) { r.Meta = nil })},
+		{"holders are lost", []string{"holder"}, requests(func(_ *bent, r *driver.Request) { r.Holder = "" })},
+		{"tasks are lost", []string{"holder"}, requests(func(_ *bent, r *driver.Request) { r.Task = "" })},
+		{"meta is lost", []string{"value"}, requests(func(_ *bent, r *driver.Request) { r.Meta = nil })},
 		{"requests are not copied", []string{"copies"}, owned(copying{false, true, true, true})},
 		{"renewals are not copied", []string{"copies"}, owned(copying{true, false, true, true})},
-		{"Show gives away the store's own", []string{"copies"}, owned(copying{true, true, false, true})},
-		{"blockers give away the store's own", []string{"copies"}, owned(copying{true, true, true, false})},
+		{"Show does not copy", []string{"copies"}, owned(copying{true, true, false, true})},
+		{"blockers are not copied", []string{"copies"}, owned(copying{true, true, true, false})},
 	}
 }
 
-// copying says what is copied.
+// copying lists the data that is copied.
 type copying struct{ request, renewal, shown, blocker bool }
 
-// A luggage is what a request carries.
-type luggage struct {
+// A payload is the data of a request.
+type payload struct {
 	value []byte
 	meta  map[string]string
 }
 
-// or returns l, or a copy.
-func (l luggage) or(clone bool) luggage {
+// or returns l, or a copy if clone is true.
+func (l payload) or(clone bool) payload {
 	if clone {
-		return luggage{bytes.Clone(l.value), maps.Clone(l.meta)}
+		return payload{bytes.Clone(l.value), maps.Clone(l.meta)}
 	}
 	return l
 }
@@ -61,7 +61,7 @@ func (l luggage) or(clone bool) luggage {
 func owned(c copying) func(b *bent) {
 	return func(b *bent) {
 		var mu sync.Mutex
-		own := map[string]luggage{} // by the owner's tag
+		own := map[string]payload{} // by the owner's tag
 		dress := func(clone bool, cs ...driver.Claim) []driver.Claim {
 			mu.Lock()
 			defer mu.Unlock()
@@ -72,13 +72,13 @@ func owned(c copying) func(b *bent) {
 			return cs
 		}
 		b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
-			b.step.Lock() // for whether it is held already to stay true
+			b.step.Lock() // so that the result of b.on stays true
 			defer b.step.Unlock()
 			was, live := b.on(r.ID)
 			res, err := b.mem.Acquire(ctx, r)
 			if held := live && !was.Waiting; err == nil && !held && (res.Granted || r.QueueTTL > 0) {
 				mu.Lock()
-				own[driver.Tag(r.Owner)] = luggage{r.Value, r.Meta}.or(c.request)
+				own[driver.Tag(r.Owner)] = payload{r.Value, r.Meta}.or(c.request)
 				mu.Unlock()
 			}
 			if err == nil && !res.Granted {
@@ -91,14 +91,14 @@ func owned(c copying) func(b *bent) {
 			n, err := b.mem.Renew(ctx, r)
 			if tag := driver.Tag(r.Owner); err == nil && r.Value != nil && (r.Keep || !was.Kept) {
 				mu.Lock()
-				own[tag] = luggage{luggage{value: r.Value}.or(c.renewal).value, own[tag].meta}
+				own[tag] = payload{payload{value: r.Value}.or(c.renewal).value, own[tag].meta}
 				mu.Unlock()
 			}
 			return n, err
 		}
-		tells(func(_ *bent, cs []driver.Claim) []driver.Claim { return dress(c.shown, cs...) })(b)
-		b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-			cs, err := b.mem.Break(ctx, key, reason)
+		shown(func(_ *bent, cs []driver.Claim) []driver.Claim { return dress(c.shown, cs...) })(b)
+		b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+			cs, err := b.mem.Break(ctx, key, upTo, reason)
 			return dress(true, cs...), err
 		}
 		b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {

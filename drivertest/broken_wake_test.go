@@ -6,15 +6,15 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// wakeFaults are wrong about whom they wake.
+// wakeFaults wake the wrong watchers.
 func wakeFaults() []fault {
 	return []fault{
-		{"everybody is woken", []string{"wake"}, func(b *bent) {
+		{"all watchers are woken", []string{"wake"}, func(b *bent) {
 			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
 				return b.mem.Watch(ctx, driver.ID{Key: id.Key})
 			}
 		}},
-		{"nobody is woken", []string{"wake", "wake by room", "wake in turn", "wake all", "wake by break", "onlooker"}, func(b *bent) {
+		{"no watcher is woken", []string{"wake", "wake by capacity", "wake the next", "wake all", "wake by break", "observer"}, func(b *bent) {
 			b.watch = func(context.Context, driver.ID) <-chan driver.Wake { return make(chan driver.Wake) }
 		}},
 		{"a watch outlives its ctx", []string{"watch ends"}, func(b *bent) {
@@ -29,7 +29,7 @@ func wakeFaults() []fault {
 				return ch
 			}
 		}},
-		{"a wake-up tells of a grant that is none", []string{"told"}, func(b *bent) {
+		{"a wake-up reports a grant that is none", []string{"pushed grant"}, func(b *bent) {
 			b.watch = func(ctx context.Context, id driver.ID) <-chan driver.Wake {
 				in, out := b.mem.Watch(ctx, id), make(chan driver.Wake, 1)
 				go func() {
@@ -59,7 +59,7 @@ func wakeFaults() []fault {
 				return b.mem.Renew(ctx, r)
 			}
 		}},
-		{"Break wakes no onlooker", []string{"onlooker"}, func(b *bent) {
+		{"Break wakes no observer", []string{"observer"}, func(b *bent) {
 			woken := make(chan driver.Wake, 1)
 			wake := func() {
 				select {

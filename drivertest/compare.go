@@ -13,21 +13,20 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// In real time each random run takes seconds, nearly all of them asleep: Compare makes realRuns of
-// them unless Env.Runs says otherwise, and realTogether at a time.
+// In real time each random run takes seconds, nearly all of them asleep. Compare makes realRuns
+// runs unless Env.Runs is set, and realTogether at a time.
 const (
 	realRuns     = 8
 	realTogether = 4
 )
 
-// Compare makes random calls on the store and the same calls on store/mem, and fails if the
-// answers differ. It logs how many runs it made. The flags of pgregory.net/rapid apply: in virtual
-// time
-// -rapid.checks is how many runs are made, unless Env.Runs says so; -rapid.seed repeats one.
+// Compare makes random calls on the store and the same calls on store/mem, and fails if the answers
+// differ. It logs the number of runs. The flags of pgregory.net/rapid apply: in virtual time
+// -rapid.checks is the number of runs, unless Env.Runs is set; -rapid.seed repeats a run.
 //
-// Only what the store declares is asked for. Times are compared to within a quarter of
-// Env.TTL, and calls are made when nothing has ended or will end within that time.
-// A store may grant the head of a line before it asks, if it can Show that it did.
+// The calls use only declared features. Times are compared to within a quarter of Env.TTL, and
+// calls are made when no claim has ended or will end within that time. A store may grant the head
+// of a queue before its next attempt, if Show returns the claim.
 func Compare(t *testing.T, env Env) {
 	t.Run("compare", func(t *testing.T) { // rapid refuses a test in which something has failed
 		features := env.features(t)
@@ -49,19 +48,20 @@ func Compare(t *testing.T, env Env) {
 			runs += len(programs)
 			difference, late := env.compareAll(t, programs)
 			if difference != "" {
-				failed = true // from here on rapid looks for a shorter run, and must get answers
+				failed = true // from here on rapid looks for a shorter run, and needs a result
 				rt.Fatal(difference)
 			}
 			cut += late
 		})
-		t.Logf("%d random runs were compared with store/mem, of which %d were cut short since the machine was slow", runs, cut)
+		t.Logf("%d random runs were compared with store/mem, of which %d were cut short "+
+			"since the machine was slow", runs, cut)
 		if cut > 0 && cut == runs {
-			t.Skip("not judged, since the machine was slow: no run came to its end")
+			t.Skip("no verdict, since the machine was slow: no run was complete")
 		}
 	})
 }
 
-// compared is a test without rapid's count of runs: that includes those which were not made.
+// compared is a test that hides rapid's count of runs, which includes runs that were not made.
 type compared struct{ *testing.T }
 
 func (c compared) Logf(format string, args ...any) {
@@ -71,23 +71,24 @@ func (c compared) Logf(format string, args ...any) {
 	}
 }
 
-// features asks the store what can be drawn.
+// features returns the features of the store.
 func (e Env) features(t *testing.T) (f driver.Features) {
 	e.inTime(t, func(t testing.TB) { f = e.Open(t).Features() })
 	return f
 }
 
-// owners is how many on a key have a number. A line can form behind a holder, and they often meet again.
+// owners is the number of owners on a key. They are enough for a queue, and so few that they often
+// meet again.
 const owners = 5
 
-// A step is one random call. Who makes it and with what is found when it is made, since
-// that depends on the calls before.
+// A step is one random call. Its owner and its data are chosen when it is made, since they depend
+// on the calls before.
 type step struct {
 	Op            op
 	Key, Who      int   // small numbers
 	Weight, Limit int64 // of a new request
-	Life          int   // units that the claim lives for, and a half
-	QueueTTL      int   // units that the place lives for, and a half; 0: no place
+	Life          int   // life of the claim in units, plus a half
+	QueueTTL      int   // life of the entry in units, plus a half; 0: none
 	Floor         int   // Spans above the last fence seen; 0: no Floor
 	Value         int   // of a renewal: 0: as it was, 1: none, 2: a new one
 }
@@ -106,26 +107,28 @@ const (
 	advance  op = "advance"
 )
 
-// String is the step as it is told when a run fails.
+// String returns the step for the report of a failed run.
 func (s step) String() string {
 	switch s.Op {
 	case advance:
 		return fmt.Sprintf("advance %d units", s.Life)
 	case acquire:
-		return fmt.Sprintf("acquire key %d, owner %d, weight %d of %d, life %d, place %d, floor %d",
+		return fmt.Sprintf("acquire key %d, owner %d, weight %d of %d, life %d, queue TTL %d, floor %d",
 			s.Key, s.Who, s.Weight, s.Limit, s.Life, s.QueueTTL, s.Floor)
 	default:
 		return fmt.Sprintf("%s key %d, owner %d, life %d, value %d", s.Op, s.Key, s.Who, s.Life, s.Value)
 	}
 }
 
-// program draws runs of steps that ask for no more than f declares.
+// program draws runs of steps that use only what f declares.
 func program(f driver.Features) *rapid.Generator[[]step] {
 	kinds := [][2]int64{{driver.Whole, driver.Whole}, {1, driver.Whole}}
 	if f.Count {
 		kinds = append(kinds, [2]int64{1, 3}, [2]int64{2, 3}, [2]int64{1, 2})
 	}
-	ops := []op{acquire, acquire, acquire, acquire, acquire, release, release, renew, renewAll, stale, smash, look, advance}
+	ops := []op{
+		acquire, acquire, acquire, acquire, acquire, release, release, renew, renewAll, stale, smash, look, advance,
+	}
 	if f.Keep {
 		ops = append(ops, record)
 	}
@@ -140,7 +143,7 @@ func program(f driver.Features) *rapid.Generator[[]step] {
 			Life:   rapid.IntRange(1, 3).Draw(t, "life"),
 		}
 		if f.Queue {
-			s.QueueTTL = rapid.IntRange(0, 3).Draw(t, "place")
+			s.QueueTTL = rapid.IntRange(0, 3).Draw(t, "queue TTL")
 		}
 		if f.Floor {
 			s.Floor = max(0, rapid.IntRange(-4, 3).Draw(t, "floor"))
@@ -153,10 +156,10 @@ func program(f driver.Features) *rapid.Generator[[]step] {
 	return rapid.SliceOfN(one, 10, 60)
 }
 
-// compareAll makes several runs at a time. It returns how the answers of one of them differed, or ""; and how many
-// had to end before the last step.
+// compareAll makes several runs at a time. It returns a difference between the answers, or "", and
+// the number of runs that had to end before the last step.
 func (e Env) compareAll(t *testing.T, programs [][]step) (difference string, cut int) {
-	if e.Virtual { // one: a bubble must be the test's own goroutine's
+	if e.Virtual { // one at a time: a bubble belongs to the goroutine of the test
 		for _, steps := range programs {
 			d, late := e.compare(t, steps)
 			difference = cmp.Or(difference, d)
@@ -188,8 +191,8 @@ func (e Env) compareAll(t *testing.T, programs [][]step) (difference string, cut
 	return difference, cut
 }
 
-// compare makes the steps on a new store and on a new model. It returns how the answers
-// differed, with the steps up to there, or ""; and whether it had to end before the last step.
+// compare makes the steps on a new store and on a new model. It returns a difference between the
+// answers with the steps so far, or "", and whether the run had to end before the last step.
 func (e Env) compare(t *testing.T, steps []step) (difference string, late bool) {
 	e.inTime(t, func(t testing.TB) {
 		c := newComparison(t, e)
@@ -214,12 +217,12 @@ func (e Env) compare(t *testing.T, steps []step) (difference string, late bool) 
 	return difference, late
 }
 
-// slow ends a run in which calls took so long that it is not sure what was live. What was found
-// in the last of them is no difference then.
+// A run panics with slow if calls took so long that it is not certain which claims were live. Then
+// the last answer is not compared.
 type slow struct{}
 
-// period waits until no claim has ended or will end for a while: all lives are a number of
-// units and a half, and so calls are made at the beginning of a unit.
+// period waits until no claim has ended or will end for a while: all lives are a number of units
+// and a half, so calls are made at the beginning of a unit.
 func (c *comparison) period() {
 	for {
 		c.step = time.Now()
@@ -231,14 +234,14 @@ func (c *comparison) period() {
 	}
 }
 
-// inTime reports whether the step is still so near to the beginning of a unit that nothing has ended. In
-// virtual time only the store itself can be slow, and that is no excuse.
+// inTime reports whether the step is still so near to the beginning of a unit that no claim has
+// ended. In virtual time only the store itself can be slow, and that is a failure.
 func (c *comparison) inTime() bool { return c.can&virtual != 0 || time.Since(c.step) <= c.unit/4 }
 
-// life is n units and a half.
+// life returns n units and a half.
 func (c *comparison) life(n int) time.Duration { return c.unit*time.Duration(n) + c.unit/2 }
 
-// ttl is the life of a claim: longer than any run if the store would not end it.
+// ttl returns the life of a claim: longer than any run if the store does not end claims.
 func (c *comparison) ttl(n int) time.Duration {
 	if c.can&expiry != 0 {
 		return c.life(n)

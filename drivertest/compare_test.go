@@ -8,8 +8,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// TestCompare_runs shows that Compare makes as many runs as it is told, and closes the store of
-// each when it has ended.
+// TestCompare_runs shows that Compare makes Env.Runs runs, and closes the store of each when the
+// run has ended.
 func TestCompare_runs(t *testing.T) {
 	for _, virtual := range []bool{false, true} {
 		var mu sync.Mutex
@@ -33,7 +33,7 @@ func TestCompare_runs(t *testing.T) {
 			return open(t)
 		}
 		Compare(t, env)
-		if opened != 7 { // one is asked for its features
+		if opened != 7 { // one of them only for its features
 			t.Errorf("virtual %v: %d stores were opened, want 7", virtual, opened)
 		}
 		if most > realTogether+1 || live != 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A comparison is a store and the model beside it.
+// A comparison is a store and its model, store/mem.
 type comparison struct {
 	ctx          context.Context
 	store, model driver.Store
@@ -25,18 +25,18 @@ type comparison struct {
 	step         time.Time // when the step began
 	prefix       string
 
-	asks  int                          // how many different requests were made
-	asked map[driver.ID]driver.Request // what was asked for, by whom
-	tags  map[string]driver.ID         // by the owner's tag
-	who   map[[2]int]driver.ID         // who the owner with this number on this key is, live or not
-	old   map[[2]int]driver.ID         // who it was before
-	keys  map[string]*numbers
+	drawn    int                          // number of different requests so far
+	requests map[driver.ID]driver.Request // the last request of each owner
+	tags     map[string]driver.ID         // by the owner's tag
+	who      map[[2]int]driver.ID         // the owner with this number on this key, live or not
+	old      map[[2]int]driver.ID         // the owner that had the number before
+	keys     map[string]*numbers
 }
 
 // numbers are the fences of a key.
 type numbers struct {
 	live  map[string]uint64 // by owner's tag
-	any   uint64            // the highest that was given out
+	any   uint64            // the highest that was assigned
 	ended uint64            // the highest of a claim that has ended
 }
 
@@ -44,15 +44,15 @@ func newComparison(t testing.TB, env Env) *comparison {
 	s := env.Open(t)
 	c := &comparison{
 		ctx: t.Context(), store: s, model: mem.New(), unit: env.unit(s.Features()), prefix: rand.Text(),
-		asked: map[driver.ID]driver.Request{}, tags: map[string]driver.ID{}, who: map[[2]int]driver.ID{}, old: map[[2]int]driver.ID{},
-		keys: map[string]*numbers{},
+		requests: map[driver.ID]driver.Request{}, tags: map[string]driver.ID{},
+		who: map[[2]int]driver.ID{}, old: map[[2]int]driver.ID{}, keys: map[string]*numbers{},
 	}
 	c.can = abilities(c.ctx, env, s, c.prefix)
 	c.began = time.Now()
 	return c
 }
 
-// do makes one step on both, and compares all that can be seen afterwards.
+// do makes one step on both, and compares everything that is visible afterwards.
 func (c *comparison) do(s step) {
 	c.period()
 	key := fmt.Sprint(c.prefix, "-", s.Key)
@@ -95,7 +95,7 @@ func (c *comparison) do(s step) {
 	}
 }
 
-// id is who has this number now.
+// id returns the owner that has this number now.
 func (c *comparison) id(key string, at [2]int) driver.ID {
 	if id, ok := c.who[at]; ok {
 		return id
@@ -103,19 +103,19 @@ func (c *comparison) id(key string, at [2]int) driver.ID {
 	return driver.ID{Key: key, Owner: rand.Text()}
 }
 
-// request fills in what the owner with a number attempts: what the step says. If it holds a claim,
-// that may lower its weight and changes nothing else; if it attempts without QueueTTL, its queue
-// entry stays what it was.
+// request returns the request of a step for the owner with a number. If the owner holds a claim,
+// the request may lower its weight and changes nothing else. If it has no QueueTTL, the owner's
+// queue entry stays as it was.
 func (c *comparison) request(s step, key string, at [2]int) driver.Request {
-	r := c.asked[c.who[at]]
+	r := c.requests[c.who[at]]
 	claim, live := c.stands(c.model, r.ID)
 	if !live {
 		c.old[at] = c.who[at]
 		r = driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}}
 	}
-	c.asks++
+	c.drawn++
 	r.Weight, r.Limit = s.Weight, s.Limit
-	r.Holder, r.Task = fmt.Sprint("holder ", c.asks), fmt.Sprint("party ", c.asks)
+	r.Holder, r.Task = fmt.Sprint("holder ", c.drawn), fmt.Sprint("task ", c.drawn)
 	if c.can&value != 0 {
 		r.Value, r.Meta = []byte(r.Holder), map[string]string{"who": r.Holder}
 	}
@@ -128,13 +128,13 @@ func (c *comparison) request(s step, key string, at [2]int) driver.Request {
 	}
 	c.who[at], c.tags[driver.Tag(r.Owner)] = r.ID, r.ID
 	if !live || !claim.Waiting || r.QueueTTL > 0 {
-		c.asked[r.ID] = r
+		c.requests[r.ID] = r
 	}
 	return r
 }
 
 func (c *comparison) acquire(r driver.Request) {
-	line, err := driver.Show(c.ctx, c.model, r.Key)
+	before, err := driver.Show(c.ctx, c.model, r.Key)
 	if err != nil {
 		c.fail("the model: %v", err)
 	}
@@ -142,7 +142,7 @@ func (c *comparison) acquire(r driver.Request) {
 	got, gotErr := c.store.Acquire(c.ctx, r)
 	c.errors("Acquire", gotErr, wantErr)
 	c.equal("granted", got.Granted, want.Granted)
-	if got.Fresh && !want.Fresh { // false says nothing
+	if got.Fresh && !want.Fresh { // false carries no information
 		c.fail("fresh, though the owner had the claim or was refused")
 	}
 	c.equal("used", got.Used, want.Used)
@@ -153,17 +153,17 @@ func (c *comparison) acquire(r driver.Request) {
 		return
 	}
 	c.equal("fence of a refusal", got.Fence, uint64(0))
-	c.blocker(r, got, line)
+	c.blocker(r, got, before)
 }
 
-// known is r as the model gets it. Fences of the two stores need not be alike, so the model
-// knows no Floor.
+// known returns r for the model. The fences of the two stores need not be alike, so the model gets
+// no Floor.
 func (c *comparison) known(r driver.Request) driver.Request {
 	r.Floor = 0
 	return r
 }
 
-// fence holds a grant against the rules of fences.
+// fence checks the fence of a grant.
 func (c *comparison) fence(r driver.Request, f uint64) {
 	if c.can&fence == 0 {
 		c.equal("fence", f, uint64(0))
@@ -196,8 +196,8 @@ func (c *comparison) smash(key string) {
 	if c.can&breaks == 0 {
 		return
 	}
-	want, wantErr := driver.Break(c.ctx, c.model, key, "compared")
-	got, gotErr := driver.Break(c.ctx, c.store, key, "compared")
+	want, wantErr := driver.Break(c.ctx, c.model, key, 0, "compared")
+	got, gotErr := driver.Break(c.ctx, c.store, key, 0, "compared")
 	c.errors("Break", gotErr, wantErr)
 	slices.SortFunc(want, byOwner)
 	slices.SortFunc(got, byOwner)
@@ -206,7 +206,7 @@ func (c *comparison) smash(key string) {
 
 func byOwner(a, b driver.Claim) int { return strings.Compare(a.Owner, b.Owner) }
 
-// follow grants in the model what the store granted to the head of its line by itself.
+// follow grants in the model the claims that the store granted to the head of its queue by itself.
 func (c *comparison) follow(key string) {
 	if c.can&show == 0 {
 		return
@@ -217,20 +217,20 @@ func (c *comparison) follow(key string) {
 	}
 	for _, d := range cs {
 		id := c.tags[d.Owner]
-		place, waits := c.stands(c.model, id)
-		if d.Waiting || !waits || !place.Waiting {
+		entry, waits := c.stands(c.model, id)
+		if d.Waiting || !waits || !entry.Waiting {
 			continue
 		}
-		r := c.known(c.asked[id])
-		r.TTL = place.Left // a claim that nobody asked for lives no longer than the place did
+		r := c.known(c.requests[id])
+		r.TTL = entry.Left // a pushed grant lives no longer than its entry
 		if res, err := c.model.Acquire(c.ctx, r); err != nil || !res.Granted {
-			c.fail("the store granted a claim to %s by itself, which is not first in line with room", d.Owner)
+			c.fail("the store granted a claim to %s by itself, which is not first in the queue or does not fit", d.Owner)
 		}
 		c.fence(r, d.Fence)
 	}
 }
 
-// retire notes which claims have ended, by the model.
+// retire records which claims have ended in the model.
 func (c *comparison) retire(key string) {
 	cs, err := driver.Show(c.ctx, c.model, key)
 	if err != nil {
@@ -245,7 +245,7 @@ func (c *comparison) retire(key string) {
 	}
 }
 
-// stands finds what id has on a store that shows.
+// stands returns the claim or entry of id on a store with Show.
 func (c *comparison) stands(s driver.Store, id driver.ID) (driver.Claim, bool) {
 	cs, err := driver.Show(c.ctx, s, id.Key)
 	if err != nil {
@@ -258,10 +258,10 @@ func (c *comparison) stands(s driver.Store, id driver.ID) (driver.Claim, bool) {
 	return cs[i], true
 }
 
-// near allows for a clock that is coarse.
+// near compares with the tolerance of a coarse clock.
 func (c *comparison) near(a, b time.Duration) bool { return (a - b).Abs() <= c.unit/4 }
 
-// errors wants two errors of one kind.
+// errors fails unless both errors are of one kind.
 func (c *comparison) errors(verb string, got, want error) {
 	for _, kind := range []error{driver.ErrNotHeld, driver.ErrInvalid} {
 		if errors.Is(got, kind) && errors.Is(want, kind) {
@@ -279,7 +279,8 @@ func (c *comparison) equal(what string, got, want any) {
 	}
 }
 
-// fail ends the run with a difference, unless the calls came so late that there need be one.
+// fail ends the run with a difference, or with slow if the calls were so late that the answers need
+// not agree.
 func (c *comparison) fail(format string, args ...any) {
 	if !c.inTime() {
 		panic(slow{})

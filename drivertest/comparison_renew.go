@@ -6,20 +6,20 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// renewal fills in what a step asks for id.
+// renewal returns the renewal of a step for id.
 func (c *comparison) renewal(s step, id driver.ID) driver.Renewal {
 	r := driver.Renewal{ID: id, TTL: c.ttl(s.Life), Keep: s.Op == record}
 	switch s.Value {
 	case 1:
 		r.Value = []byte{}
 	case 2:
-		c.asks++
-		r.Value = fmt.Append(nil, "value ", c.asks)
+		c.drawn++
+		r.Value = fmt.Append(nil, "value ", c.drawn)
 	}
 	return r
 }
 
-// renewAll renews for all that have a number on a key.
+// renewAll renews for all owners that have a number on a key.
 func (c *comparison) renewAll(s step, key string) {
 	var rs []driver.Renewal
 	for who := range owners {
@@ -27,7 +27,7 @@ func (c *comparison) renewAll(s step, key string) {
 	}
 	want := driver.RenewAll(c.ctx, c.model, rs)
 	got := driver.RenewAll(c.ctx, c.store, rs)
-	c.equal("how many answers RenewAll gives", len(got), len(want))
+	c.equal("how many answers RenewAll returns", len(got), len(want))
 	for i, g := range got {
 		c.errors("RenewAll", g.Err, want[i].Err)
 		c.equal("behind", g.Behind, want[i].Behind)

@@ -1,7 +1,7 @@
-// Package drivertest is the contract of package driver as a table of laws. A store that
-// passes carries every kind of lock.
+// Package drivertest tests a store against the contract of package driver, as a table of rules. A
+// store that passes supports every kind of lock.
 //
-// Whoever writes a store runs it from one test:
+// The author of a store runs it from one test:
 //
 //	func TestStore(t *testing.T) {
 //		env := drivertest.Env{
@@ -18,31 +18,29 @@
 //		drivertest.Compare(t, env)
 //	}
 //
-// Run asks for one law after the other, each on a store of its own. A law that is broken quotes
-// its sentence, the line that found it, what was got and what was wanted. Compare makes random
-// calls on the store and on store/mem, and wants the same answers. [Faults] breaks the connection
-// to the store's server while calls are under way, and compares what they report with what they
-// did. [Bench] measures how the calls of a store grow with what it keeps.
+// [Run] checks one rule after the other, each on a store of its own. A broken rule reports its
+// sentence, the line of the check, the value that it got and the value that it wants. [Compare]
+// makes random calls on the store and on store/mem, and fails if the answers differ. [Faults]
+// breaks the connection to the store's server during calls, and compares the reported outcome of
+// each call with its effect. [Bench] measures how the cost of a call grows with the number of
+// claims.
 //
-// What a store does not declare in its Features is never asked of it, and neither are
-// the verbs that it lacks: such a law is skipped and says what it needs. What a store
-// declares is tested.
+// A rule that needs a feature that the store does not declare, or a verb that it lacks, is skipped
+// and reports what it needs. Every declared feature is tested.
 //
 // # Time
 //
-// A store that reads no clock but time.Now and no socket sets Env.Virtual. Its laws run
-// in testing/synctest bubbles, take no time, and are exact. A real server is tested in
-// real time, where all waits are multiples of Env.TTL. There a claim that ends late
-// is forgiven for a while, one that ends early never is.
+// A store that reads no clock except time.Now and uses no socket sets Env.Virtual. Its rules run in
+// testing/synctest bubbles, take no time, and are exact. A real server is tested in real time,
+// where all waits are multiples of Env.TTL. There a claim may end a little late, but never early.
 //
-// No law is asked twice. Every call is timed, and an answer is held against a store only if it is
-// wrong whenever in that time the store served the call. A law that relies on a claim which may have
-// ended before the answer came ends without a verdict: it is skipped and says so. If that happens
-// often, a longer Env.TTL helps.
+// No rule is checked twice. Every call is timed, and an answer fails a rule only if it is wrong for
+// every moment of the call at which the store may have served it. If a rule relies on a claim that
+// may have ended before the answer arrived, the rule has no verdict: it is skipped and reports the
+// reason. If that happens often, set a longer Env.TTL.
 //
 // # What is not tested
 //
-// Failover, jumps of a clock, durability: these need the store's own tests, which know how to
-// break its server. A mistake that shows itself only in a moment between two statements is found
-// by chance: run the suite often.
+// Failover, clock jumps and durability need the store's own tests, which know how to break its
+// server. A race between two statements of a store is found only by chance: run the suite often.
 package drivertest

@@ -12,31 +12,31 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRun shows that a store that is not broken passes, so that the faults below are
-// caught for what they are.
+// TestRun shows that a store without a fault passes, so that the rules below find the faults and
+// nothing else.
 func TestRun(t *testing.T) { Run(t, bentEnv(nil)) }
 
 func TestCompare(t *testing.T) { Compare(t, bentEnv(nil)) }
 
-func TestLaws_catch_faults(t *testing.T) {
-	byName := map[string]law{}
-	for _, l := range laws() {
-		byName[l.name] = l
+func TestRules_catch_faults(t *testing.T) {
+	byName := map[string]rule{}
+	for _, r := range rules() {
+		byName[r.name] = r
 	}
 	caught := map[string]bool{}
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
-			if len(f.laws) == 0 {
-				t.Fatal("no law is named that tells")
+			if len(f.rules) == 0 {
+				t.Fatal("no rule is named that finds it")
 			}
-			for _, name := range f.laws {
-				l, ok := byName[name]
+			for _, name := range f.rules {
+				r, ok := byName[name]
 				if !ok {
-					t.Fatalf("no law is called %q", name)
+					t.Fatalf("there is no rule %q", name)
 				}
-				v := l.judge(t, bentEnv(f.bend))
-				if !strings.Contains(v.failure, l.sentence) {
-					t.Errorf("the law %q holds: %s (failure %q, missing %v)", name, l.sentence, v.failure, v.missing)
+				v := r.run(t, bentEnv(f.bend))
+				if !strings.Contains(v.failure, r.sentence) {
+					t.Errorf("the rule %q holds: %s (failure %q, missing %v)", name, r.sentence, v.failure, v.missing)
 				}
 				caught[name] = true
 			}
@@ -44,23 +44,23 @@ func TestLaws_catch_faults(t *testing.T) {
 	}
 	for name := range byName {
 		if !caught[name] {
-			t.Errorf("no fault breaks the law %q, so it may be unable to fail", name)
+			t.Errorf("no fault breaks the rule %q, so it may be unable to fail", name)
 		}
 	}
 }
 
-func TestLaws_are_told_apart(t *testing.T) {
+func TestRules_are_distinct(t *testing.T) {
 	var names, sentences []string
-	for _, l := range laws() {
-		names, sentences = append(names, l.name), append(sentences, l.sentence)
-		if l.sentence == "" || strings.HasSuffix(l.sentence, ".") || l.sentence != strings.TrimSpace(l.sentence) {
-			t.Errorf("the law %q has the sentence %q", l.name, l.sentence)
+	for _, r := range rules() {
+		names, sentences = append(names, r.name), append(sentences, r.sentence)
+		if r.sentence == "" || strings.HasSuffix(r.sentence, ".") || r.sentence != strings.TrimSpace(r.sentence) {
+			t.Errorf("the rule %q has the sentence %q", r.name, r.sentence)
 		}
 	}
 	slices.Sort(names)
 	slices.Sort(sentences)
-	if len(slices.Compact(names)) != len(laws()) || len(slices.Compact(sentences)) != len(laws()) {
-		t.Error("two laws have one name or one sentence")
+	if len(slices.Compact(names)) != len(rules()) || len(slices.Compact(sentences)) != len(rules()) {
+		t.Error("two rules have one name or one sentence")
 	}
 }
 

@@ -21,14 +21,14 @@ func TestExampleStore(t *testing.T) {
 	drivertest.Compare(t, env)
 }
 
-// Show is the one optional verb of exampleStore. A verb is a method and is declared
-// nowhere. This one lets the suite look at values, and at who stands where.
+// Show is the only optional verb of exampleStore. A verb is a method and needs no declaration in
+// Features. Show lets the suite check values and the order of the queue.
 func (s *exampleStore) Show(_ context.Context, key string) (all []driver.Claim, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, now := s.open(key)
-	for _, e := range slices.Concat(k.claims, k.line) {
-		all = append(all, e.tell(now))
+	for _, e := range slices.Concat(k.claims, k.queue) {
+		all = append(all, e.claim(now))
 	}
 	return all, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A store's own test file calls the suite, here in virtual time.
+// The test file of a store calls the suite, here in virtual time.
 func ExampleRun() {
 	_ = func(t *testing.T) { // func TestStore(t *testing.T)
 		env := drivertest.Env{
@@ -22,7 +22,7 @@ func ExampleRun() {
 }
 
 // A store with a server is also tested behind a proxy that breaks its connection. Through opens a
-// second store on the same claims, at another address: here both get the namespace that Open made.
+// second store over the same claims, at another address: here both use the namespace of Open.
 func ExampleFaults() {
 	type store struct {
 		driver.Store
@@ -43,7 +43,7 @@ func ExampleFaults() {
 	}
 }
 
-// A benchmark of a store shows where its calls grow with what it keeps.
+// A benchmark of a store shows which calls grow with the number of claims.
 func ExampleBench() {
 	_ = func(b *testing.B) { // func BenchmarkStore(b *testing.B)
 		drivertest.Bench(b, drivertest.Env{

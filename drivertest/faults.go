@@ -12,13 +12,14 @@ import (
 	"github.com/distlock/distlock/internal/proxy"
 )
 
-// Faults tests what a store reports while the connection to its server breaks. It needs Env.Server
-// and Env.Through, and takes real time. Each breakage is a subtest, and meets each verb:
+// Faults tests the outcomes that a store reports while the connection to its server breaks. It
+// needs Env.Server and Env.Through, and runs in real time. Each breakage is a subtest, and is
+// applied to each verb:
 //
-//   - a definite answer is true: done, refused, and unavailable, which says that nothing was
+//   - a definite answer is true: done, refused, and unavailable, which means that nothing was
 //     changed;
-//   - a reply that comes late is not taken for the reply to another call;
-//   - the same call made again gets a definite answer, and there is one claim or queue entry;
+//   - a late reply is not used as the reply to another call;
+//   - the same call, repeated, gets a definite answer, and there is one claim or queue entry;
 //   - Release leaves nothing behind;
 //   - a call returns soon after its ctx ends;
 //   - a watch whose connection was lost is ready.
@@ -30,7 +31,7 @@ func Faults(t *testing.T, env Env) {
 	}
 	direct := newProbe(t, env, env.Open(t))
 	if !direct.has(detached) {
-		t.Skip("not asked: needs detached")
+		t.Skip("skipped: needs detached")
 	}
 	t.Run("faults", func(t *testing.T) { // the store is closed after the last of them
 		for _, b := range breakages() {
@@ -44,10 +45,10 @@ func Faults(t *testing.T, env Env) {
 	})
 }
 
-// A breakage is one way in which a connection breaks while a call is under way.
+// A breakage is one way in which a connection breaks during a call.
 type breakage struct {
 	name   string
-	times  int  // how often it meets each verb
+	times  int  // how often it is applied to each verb
 	silent bool // the call ends with its ctx
 	begin  func(p *proxy.Proxy, i int, took time.Duration)
 }
@@ -67,17 +68,17 @@ func breakages() []breakage {
 	}
 }
 
-// A faulty makes calls on a store behind a proxy, and looks at what became of them without it.
+// A faulty makes calls on a store behind a proxy, and checks their effect without the proxy.
 type faulty struct {
 	*probe              // reaches the server directly
 	store  driver.Store // through the proxy
 	proxy  *proxy.Proxy
-	limit  time.Duration // for a call that is not answered
+	limit  time.Duration // for a call that gets no answer
 	heals  time.Duration // for the store to work again
 	took   time.Duration
 }
 
-// try makes all calls under a breakage. It returns what is wrong.
+// try makes all calls under a breakage. It returns a mistake, or "".
 func (b breakage) try(t *testing.T, env Env, direct driver.Store) (wrong string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -93,7 +94,7 @@ func (b breakage) try(t *testing.T, env Env, direct driver.Store) (wrong string)
 		case failure:
 			wrong = fmt.Sprintf("%s: %s", b.name, r)
 		case late:
-			t.Skipf("not judged, since the machine was slow: %s", r)
+			t.Skipf("no verdict, since the machine was slow: %s", r)
 		default:
 			panic(r)
 		}
@@ -112,8 +113,8 @@ func (b breakage) try(t *testing.T, env Env, direct driver.Store) (wrong string)
 	return ""
 }
 
-// meet makes one call while the connection breaks, and holds what it reported against what is
-// there.
+// meet makes one call while the connection breaks, and compares the reported outcome with the
+// claims on the server.
 func (f *faulty) meet(b breakage, v faultVerb, i int) {
 	f.key = fmt.Sprintf("%s/%s/%s/%d", f.probe.key[:12], b.name, v.name, i)
 	f.until = time.Now().Add(f.long)
@@ -141,7 +142,7 @@ func (f *faulty) meet(b breakage, v faultVerb, i int) {
 	f.others(v, held)
 	if err == nil || definite(err) {
 		if err != nil {
-			f.pause() // what was changed may be seen a little later
+			f.pause() // a change may become visible a little later
 		}
 		if what := v.differs(f.probe, r, err); what != "" {
 			f.fail("%s returned the error %v, but %s", v.name, err, what)
@@ -165,8 +166,8 @@ func (f *faulty) warm() {
 	})
 }
 
-// others makes calls whose answers are known after the connection broke: a reply that was meant
-// for another call would be wrong.
+// others makes calls with known answers after the connection broke: the reply to another call would
+// be wrong.
 func (f *faulty) others(v faultVerb, held driver.Request) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), f.heals)
 	defer cancel()
@@ -178,12 +179,12 @@ func (f *faulty) others(v faultVerb, held driver.Request) {
 	}
 }
 
-// again makes the same call until it has a definite answer, after which it is done.
+// again repeats the call until it has a definite answer. Then the effect must be visible.
 func (f *faulty) again(v faultVerb, r driver.Request) {
 	f.soon(v.name+" made again fails", func(ctx context.Context) error {
 		err := v.call(ctx, f.store, r)
 		if v.ends && errors.Is(err, driver.ErrNotHeld) {
-			return nil // it was done by the first call
+			return nil // the first call did it
 		}
 		return err
 	})
@@ -192,7 +193,7 @@ func (f *faulty) again(v faultVerb, r driver.Request) {
 	}
 }
 
-// undone wants Release to leave nothing of r.
+// undone fails unless Release leaves nothing of r.
 func (f *faulty) undone(v faultVerb, r driver.Request) {
 	f.soon("something is left after "+v.name+" and Release", func(ctx context.Context) error {
 		if err := f.store.Release(ctx, r.ID); err != nil && !errors.Is(err, driver.ErrNotHeld) {
@@ -222,14 +223,14 @@ func (f *faulty) soon(what string, call func(ctx context.Context) error) {
 	}
 }
 
-// watches wants a watch to be ready after its connection was lost, or when the key is free.
+// watches fails unless a watch is ready after its connection was lost, or when the key is free.
 func (f *faulty) watches(b breakage) {
 	f.warm()
 	a, w := on(f.exclusive(), f.key+"/watched"), on(f.exclusive(), f.key+"/watched")
 	f.grant(a)
 	ch := driver.Watch(f.t.Context(), f.store, w.ID)
 	if ch == nil {
-		return // it cannot now
+		return // the store cannot watch at the moment
 	}
 	f.settle(ch)
 	if b.silent {
@@ -246,7 +247,7 @@ func (f *faulty) watches(b breakage) {
 	}
 }
 
-// stands looks at what r has on its key, without the proxy.
+// stands returns the claim or entry of r, without the proxy.
 func (p *probe) stands(r driver.Request) (driver.Claim, bool) {
 	if p.has(show) {
 		for _, c := range p.show(r.Key) {
@@ -257,7 +258,7 @@ func (p *probe) stands(r driver.Request) (driver.Claim, bool) {
 		return driver.Claim{}, false
 	}
 	look := on(p.exclusive(), r.Key)
-	res := p.ask(look)
+	res := p.attempt(look)
 	if res.Granted {
 		p.release(look.ID, nil)
 	}

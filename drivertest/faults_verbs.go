@@ -8,24 +8,25 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A faultVerb is a call that meets a breakage.
+// A faultVerb is a call to which a breakage is applied.
 type faultVerb struct {
 	name  string
 	needs need
-	ends  bool // done, there is no claim
+	ends  bool // after it, there is no claim
 
-	// prepare makes what the call needs, without the proxy. The key of the probe is unused.
+	// prepare makes the claims that the call needs, without the proxy. The key of the probe is
+	// unused.
 	prepare func(p *probe) driver.Request
 
-	// call makes the call. An answer other than the right one is an error of its own.
+	// call makes the call. A wrong answer is an errWrong.
 	call func(ctx context.Context, s driver.Store, r driver.Request) error
 
-	// differs compares what is there with what the call returned: nil or a definite error. "" means
-	// that both agree.
+	// differs compares the claims on the server with the result of the call: nil or a definite
+	// error. "" means that they agree.
 	differs func(p *probe, r driver.Request, err error) string
 }
 
-// errWrong is an answer that is wrong whatever became of the connection.
+// errWrong is an answer that is wrong whatever happened to the connection.
 var errWrong = fmt.Errorf("%w, which cannot be", driver.ErrInvalid)
 
 func faultVerbs() []faultVerb {
@@ -55,7 +56,7 @@ func faultVerbs() []faultVerb {
 			name: "Acquire behind another", needs: queue | show,
 			prepare: func(p *probe) driver.Request {
 				p.grant(p.exclusive())
-				return placed(p.exclusive(), p.long)
+				return queued(p.exclusive(), p.long)
 			},
 			call: func(ctx context.Context, s driver.Store, r driver.Request) error {
 				res, err := s.Acquire(ctx, r)
@@ -103,7 +104,7 @@ func faultVerbs() []faultVerb {
 		{
 			name: "Break", prepare: held, needs: breaks, ends: true,
 			call: func(ctx context.Context, s driver.Store, r driver.Request) error {
-				_, err := driver.Break(ctx, s, r.Key, reason)
+				_, err := driver.Break(ctx, s, r.Key, 0, reason)
 				return err
 			},
 			differs: func(p *probe, r driver.Request, err error) string {
@@ -114,12 +115,11 @@ func faultVerbs() []faultVerb {
 	}
 }
 
-// wants says what is wrong if there is a claim or queue entry and should not be, or the other way
-// round.
+// wants returns a mistake if a claim or queue entry exists and should not, or the other way round.
 func (p *probe) wants(there, want bool, err error) string {
 	switch {
 	case errors.Is(err, errWrong):
-		return "nobody else uses the key"
+		return "no other owner uses the key"
 	case errors.Is(err, driver.ErrNotHeld):
 		return "the claim was live"
 	case there && !want:
@@ -130,7 +130,7 @@ func (p *probe) wants(there, want bool, err error) string {
 	return ""
 }
 
-// renewed says what is wrong with the life of a claim that was renewed for twice its TTL.
+// renewed returns a mistake in the life of a claim that was renewed for twice its TTL.
 func (p *probe) renewed(r driver.Request, err error) string {
 	c, there := p.stands(r)
 	if wrong := p.wants(there, true, err); wrong != "" || !p.has(expiry|show) {

@@ -8,7 +8,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A need is a set of what a law asks of a store.
+// A need is a set of features and verbs that a rule needs.
 type need uint
 
 const (
@@ -20,21 +20,24 @@ const (
 	keep
 	expiry
 	detached
-	maxTTL // there is a longest TTL
+	anyServer
+	maxTTL // Features.MaxTTL is set
 	watch
 	show
 	list
 	breaks
 	restart
+	second // env has another store over the same claims
 	virtual
-	eve // the store is opened when a clock has nearly used up the fences
+	eve // the store is opened when the clock has nearly used up the fences
 )
 
-// String names what is in the set.
+// String lists the set.
 func (n need) String() string {
 	words := []string{
-		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "a longest TTL",
-		"watch", "show", "list", "break", "Env.Restart", "virtual time", "virtual time, centuries of it",
+		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "any server", "a longest TTL",
+		"watch", "show", "list", "break", "Env.Restart", "Env.Second or Env.Through", "virtual time",
+		"virtual time, centuries of it",
 	}
 	var in []string
 	for i, w := range words {
@@ -45,16 +48,16 @@ func (n need) String() string {
 	return strings.Join(in, ", ")
 }
 
-// abilities returns what the store declares, what verbs it has, and what env can do.
-// A store that wraps another may have a verb that says errors.ErrUnsupported, so the verbs
-// are tried, on a key that nobody uses.
+// abilities returns the features and verbs of the store, and the abilities of env. A store that
+// wraps another may have a verb that returns errors.ErrUnsupported, so each verb is called once, on
+// an unused key.
 func abilities(ctx context.Context, env Env, s driver.Store, key string) need {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	has := func(err error) bool { return !errors.Is(err, errors.ErrUnsupported) }
 
 	_, showErr := driver.Show(ctx, s, key)
-	_, breakErr := driver.Break(ctx, s, key, "nobody is here")
+	_, breakErr := driver.Break(ctx, s, key, 0, "an unused key")
 	var listErr error
 	for _, err := range driver.List(ctx, s, key) {
 		listErr = err
@@ -63,10 +66,10 @@ func abilities(ctx context.Context, env Env, s driver.Store, key string) need {
 	var n need
 	for bit, ok := range map[need]bool{
 		fence: f.Fence, floor: f.Floor, count: f.Count, queue: f.Queue, value: f.Value, keep: f.Keep,
-		expiry: f.Expiry, detached: f.Detached, maxTTL: f.MaxTTL > 0,
+		expiry: f.Expiry, detached: f.Detached, anyServer: f.AnyServer, maxTTL: f.MaxTTL > 0,
 		watch: driver.Watch(ctx, s, driver.ID{Key: key, Owner: "nobody"}) != nil,
 		show:  has(showErr), list: has(listErr), breaks: has(breakErr),
-		restart: env.Restart != nil, virtual: env.Virtual, eve: env.Virtual,
+		restart: env.Restart != nil, second: env.hasSecond(), virtual: env.Virtual, eve: env.Virtual,
 	} {
 		if ok {
 			n |= bit

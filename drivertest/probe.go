@@ -12,22 +12,22 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A probe makes calls on one store for one law. Its methods fail the law if the answer is
-// not the one they are named after.
+// A probe makes calls on one store for one rule. Its methods fail the rule if the answer is not the
+// one that their name says.
 type probe struct {
 	t     testing.TB
 	env   Env
 	store driver.Store
 	can   need
 
-	key      string        // a key that nobody else uses
+	key      string        // a key that no other rule uses
 	ttl      time.Duration // the unit of time
-	long     time.Duration // longer than any law takes
-	patience time.Duration // how much longer than its TTL a claim may live
-	grain    time.Duration // how far a duration that the store tells may be off
+	long     time.Duration // longer than any rule takes
+	patience time.Duration // the longest time that a claim may outlive its TTL
+	grain    time.Duration // the largest error of a duration that the store reports
 
 	last  span      // the last call
-	until time.Time // what the law relies on surely lives until then
+	until time.Time // the claims that the rule relies on certainly live until then
 }
 
 func newProbe(t testing.TB, env Env, s driver.Store) *probe {
@@ -38,8 +38,8 @@ func newProbe(t testing.TB, env Env, s driver.Store) *probe {
 	if f.MaxTTL > 0 {
 		p.long = min(p.long, f.MaxTTL)
 	}
-	// A virtual store is exact but for the grain of its clock. A real one also needs time to
-	// notice, and clears up in rounds.
+	// A virtual store is exact except for the resolution of its clock. A real one also needs time
+	// to notice the end of a claim, and cleans up in rounds.
 	p.patience, p.grain = p.ttl/10, p.ttl/100
 	if !env.Virtual {
 		p.patience, p.grain = max(p.ttl, 2*time.Second), p.ttl/4
@@ -48,8 +48,8 @@ func newProbe(t testing.TB, env Env, s driver.Store) *probe {
 	return p
 }
 
-// exclusive, shared and slot fill in a request for a claim by a new owner that lives longer
-// than the law.
+// exclusive, shared and slot return a request of a new owner. The claim lives longer than the rule
+// runs.
 
 func (p *probe) exclusive() driver.Request { return p.request(driver.Whole, driver.Whole) }
 
@@ -58,76 +58,77 @@ func (p *probe) shared() driver.Request { return p.request(1, driver.Whole) }
 func (p *probe) slot(n int64) driver.Request { return p.request(1, n) }
 
 func (p *probe) request(weight, limit int64) driver.Request {
-	return driver.Request{ID: driver.ID{Key: p.key, Owner: rand.Text()}, Weight: weight, Limit: limit, TTL: p.long}
+	id := driver.ID{Key: p.key, Owner: rand.Text()}
+	return driver.Request{ID: id, Weight: weight, Limit: limit, TTL: p.long}
 }
 
-// short makes the claim end within the law.
+// short returns r with a TTL that ends while the rule runs.
 func (p *probe) short(r driver.Request) driver.Request {
 	r.TTL = p.ttl
 	return r
 }
 
-// placed makes the request take a place in line that lives for d.
-func placed(r driver.Request, d time.Duration) driver.Request {
+// queued returns r with a QueueTTL.
+func queued(r driver.Request, d time.Duration) driver.Request {
 	r.QueueTTL = d
 	return r
 }
 
-// on puts the request on another key.
+// on returns r on another key.
 func on(r driver.Request, key string) driver.Request {
 	r.Key = key
 	return r
 }
 
-// has reports whether the store can do all of n.
+// has reports whether the store has all of n.
 func (p *probe) has(n need) bool { return p.can&n == n }
 
-// ask makes a request, which must be granted or refused.
-func (p *probe) ask(r driver.Request) driver.Result {
+// attempt makes a request, which must be granted or refused.
+func (p *probe) attempt(r driver.Request) driver.Result {
 	began := time.Now()
 	res, err := p.store.Acquire(p.t.Context(), r)
 	p.last = span{began, time.Now()}
 	if err != nil {
-		p.wrong("Acquire(%s): error %q, want granted or refused", words(r), err)
+		p.wrong("Acquire(%s): error %q, want granted or refused", describe(r), err)
 	}
 	switch {
 	case !res.Granted && res.Fence != 0:
-		p.wrong("Acquire(%s): refused with the fence %d, want 0", words(r), res.Fence)
+		p.wrong("Acquire(%s): refused with the fence %d, want 0", describe(r), res.Fence)
 	case res.Granted && !p.has(fence) && res.Fence != 0:
-		p.wrong("Acquire(%s): fence %d from a store that declares none", words(r), res.Fence)
+		p.wrong("Acquire(%s): fence %d from a store that declares none", describe(r), res.Fence)
 	case res.Granted && p.has(fence) && (res.Fence == 0 || res.Fence >= driver.MaxFence):
-		p.wrong("Acquire(%s): fence %d, want above 0 and below MaxFence", words(r), res.Fence)
+		p.wrong("Acquire(%s): fence %d, want above 0 and below MaxFence", describe(r), res.Fence)
 	case res.Granted && (res.Ahead != 0 || res.Retry != 0 || res.Blocker.Key != ""):
 		p.wrong("Acquire(%s): granted with ahead %d, retry %v, blocker %+v, want none of these",
-			words(r), res.Ahead, res.Retry, res.Blocker)
+			describe(r), res.Ahead, res.Retry, res.Blocker)
 	}
 	return res
 }
 
 func (p *probe) grant(r driver.Request) driver.Result {
-	res := p.ask(r)
+	res := p.attempt(r)
 	if !res.Granted {
-		p.fail("Acquire(%s): refused, used %d, ahead %d; want granted", words(r), res.Used, res.Ahead)
+		p.fail("Acquire(%s): refused, used %d, ahead %d; want granted", describe(r), res.Used, res.Ahead)
 	}
 	return res
 }
 
 func (p *probe) refuse(r driver.Request) driver.Result {
-	res := p.ask(r)
+	res := p.attempt(r)
 	if res.Granted {
-		p.fail("Acquire(%s): granted, used %d; want refused", words(r), res.Used)
+		p.fail("Acquire(%s): granted, used %d; want refused", describe(r), res.Used)
 	}
 	return res
 }
 
-// invalid makes a request that breaks a rule.
-func (p *probe) invalid(r driver.Request, rule string) {
+// invalid makes a request with a mistake, which must be ErrInvalid.
+func (p *probe) invalid(r driver.Request, mistake string) {
 	if res, err := p.store.Acquire(p.t.Context(), r); !errors.Is(err, driver.ErrInvalid) {
-		p.wrong("Acquire with %s: granted %v, error %v; want ErrInvalid", rule, res.Granted, err)
+		p.wrong("Acquire with %s: granted %v, error %v; want ErrInvalid", mistake, res.Granted, err)
 	}
 }
 
-// renew renews a claim, with the error want, and returns how many stand in line.
+// renew renews a claim, with the error want, and returns the length of the queue.
 func (p *probe) renew(id driver.ID, ttl time.Duration, value []byte, want error) int {
 	return p.renewal(driver.Renewal{ID: id, TTL: ttl, Value: value}, want)
 }
@@ -142,7 +143,7 @@ func (p *probe) renewal(r driver.Renewal, want error) int {
 	return behind
 }
 
-// release releases a claim or a place, with the error want.
+// release releases a claim or an entry, with the error want.
 func (p *probe) release(id driver.ID, want error) {
 	began := time.Now()
 	err := p.store.Release(p.t.Context(), id)
@@ -152,7 +153,7 @@ func (p *probe) release(id driver.ID, want error) {
 	}
 }
 
-// show returns what stands on a key.
+// show returns the claims and entries on a key.
 func (p *probe) show(key string) []driver.Claim {
 	began := time.Now()
 	cs, err := driver.Show(p.t.Context(), p.store, key)
@@ -163,7 +164,7 @@ func (p *probe) show(key string) []driver.Claim {
 	return cs
 }
 
-// shows wants these owners on the probe's key, in this order.
+// shows fails unless Show returns these owners on the probe's key, in this order.
 func (p *probe) shows(rs ...driver.Request) []driver.Claim {
 	cs := p.show(p.key)
 	var got, want []string
@@ -177,31 +178,31 @@ func (p *probe) shows(rs ...driver.Request) []driver.Claim {
 	return cs
 }
 
-// equal wants got to be want.
+// equal fails unless got is want.
 func (p *probe) equal(what string, got, want any) {
 	if got != want {
 		p.fail("%s: got %v, want %v", what, got, want)
 	}
 }
 
-// atLeast wants got to be at least least.
+// atLeast fails if got is below least.
 func (p *probe) atLeast(what string, got, least uint64) {
 	if got < least {
 		p.wrong("%s: got %d, want at least %d", what, got, least)
 	}
 }
 
-// words tells a request in a few words.
-func words(r driver.Request) string {
+// describe returns a request in a few words.
+func describe(r driver.Request) string {
 	s := fmt.Sprintf("%s: weight %d of %d for %v", driver.Tag(r.Owner), r.Weight, r.Limit, r.TTL)
 	if r.QueueTTL > 0 {
-		s += fmt.Sprintf(", a place for %v", r.QueueTTL)
+		s += fmt.Sprintf(", in the queue for %v", r.QueueTTL)
 	}
 	return s
 }
 
-// over returns a ctx that is over.
-func (p *probe) over() context.Context {
+// endedCtx returns a ctx that has ended.
+func (p *probe) endedCtx() context.Context {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	cancel()
 	return ctx

@@ -11,32 +11,32 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A span is when a call was under way. The store served it at some instant in between.
+// A span is the time of a call. The store served the call at some moment in between.
 type span struct{ began, ended time.Time }
 
-// failure and late are what a probe panics with. They end the law and no other.
+// A probe panics with a failure or a late. The panic ends only the current rule.
 type (
-	failure string // the store broke the law
-	late    string // what was found proves nothing, since what it relies on may have ended by then
+	failure string // the store broke the rule
+	late    string // no verdict: a claim that the check relies on may have ended
 )
 
-// wrong ends the law with what is wrong whatever time it is.
+// wrong ends the rule with a failure that does not depend on time.
 func (p *probe) wrong(format string, args ...any) {
 	panic(failure(where() + ": " + fmt.Sprintf(format, args...)))
 }
 
-// fail ends the law with what is wrong if all that the law relies on was live when the last call
-// ended. If it may not have been, nothing is proved, and the law ends without a verdict. In
-// virtual time only the store itself can be slow, and that is no excuse.
+// fail ends the rule with a failure if all claims that the rule relies on were live when the last
+// call returned. If one of them may have ended, the rule ends without a verdict. In virtual time
+// only the store itself can be slow, and that is a failure.
 func (p *probe) fail(format string, args ...any) {
 	over := p.last.ended.Sub(p.until)
 	if p.env.Virtual || over < 0 {
 		p.wrong(format, args...)
 	}
-	panic(late(fmt.Sprintf("%s: a call ended %v after what it relies on", where(), over)))
+	panic(late(fmt.Sprintf("%s: a call ended %v after a claim that it relies on", where(), over)))
 }
 
-// while runs a part of the law that relies on what the call born gave a life.
+// while runs a part of the rule that relies on a life that the call born started.
 func (p *probe) while(born span, life time.Duration, part func()) {
 	was := p.until
 	p.until = born.began.Add(life)
@@ -44,39 +44,40 @@ func (p *probe) while(born span, life time.Duration, part func()) {
 	p.until = was
 }
 
-// passes asks for r until it is granted, which must be when something else has ended that the
-// call born gave a life: not before, and soon after. How slow the calls are does not matter:
-// the life began while born was under way, and the answer was found while the ask was.
-func (p *probe) passes(r driver.Request, born span, life time.Duration) driver.Result {
+// grantAfter attempts r until it is granted. The grant must come after the end of a life that the
+// call born started: not before, and soon after. Slow calls are no problem: the life started during
+// the call born, and the store decided during the attempt.
+func (p *probe) grantAfter(r driver.Request, born span, life time.Duration) driver.Result {
 	for {
-		res := p.ask(r)
+		res := p.attempt(r)
 		least, most := p.since(born)
 		switch {
 		case res.Granted && most < life:
-			p.wrong("Acquire(%s): granted after %v, though what is in its way lives for %v", words(r), most, life)
+			p.wrong("Acquire(%s): granted after %v, though its blocker lives for %v", describe(r), most, life)
 		case res.Granted:
 			return res
 		case least > life+p.patience:
-			p.wrong("Acquire(%s): refused after %v, though what is in its way lives for %v", words(r), least, life)
+			p.wrong("Acquire(%s): refused after %v, though its blocker lives for %v", describe(r), least, life)
 		}
 		time.Sleep(p.ttl / 20)
 	}
 }
 
-// since tells how much time passed in the store between the call born and the last one.
+// since returns how much time passed in the store between the call born and the last one.
 func (p *probe) since(born span) (least, most time.Duration) {
 	return max(0, p.last.began.Sub(born.ended)), p.last.ended.Sub(born.began)
 }
 
-// rest wants a duration told by the last call to be what is left of a life that born gave.
-func (p *probe) rest(what string, got time.Duration, born span, life time.Duration) {
+// remaining fails unless a duration that the last call reported is the rest of a life that the call
+// born started.
+func (p *probe) remaining(what string, got time.Duration, born span, life time.Duration) {
 	least, most := p.since(born)
 	if got < life-most-p.grain || got > life-least+max(p.grain, p.ttl/10) {
 		p.fail("%s: got %v, want about %v", what, got, life-most)
 	}
 }
 
-// outlive sleeps until what the call born gave a life has surely ended.
+// outlive sleeps until a life that the call born started has certainly ended.
 func (p *probe) outlive(born span, life time.Duration) {
 	time.Sleep(time.Until(born.ended.Add(life + p.patience)))
 }
@@ -84,7 +85,7 @@ func (p *probe) outlive(born span, life time.Duration) {
 // wait sleeps for a multiple of the TTL.
 func (p *probe) wait(ttls float64) { time.Sleep(time.Duration(ttls * float64(p.ttl))) }
 
-// pause lets the store finish what it does by itself.
+// pause lets the store finish its background work.
 func (p *probe) pause() {
 	if p.env.Virtual {
 		synctest.Wait()
@@ -93,7 +94,7 @@ func (p *probe) pause() {
 	}
 }
 
-// where returns the line of the law that called the probe.
+// where returns the line of the rule that called the probe.
 func where() string {
 	pc := make([]uintptr, 16)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc)])

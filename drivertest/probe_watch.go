@@ -6,7 +6,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// watch watches for id until the law ends.
+// watch watches for id until the rule ends.
 func (p *probe) watch(id driver.ID) <-chan driver.Wake {
 	ch := driver.Watch(p.t.Context(), p.store, id)
 	if ch == nil {
@@ -15,7 +15,7 @@ func (p *probe) watch(id driver.ID) <-chan driver.Wake {
 	return ch
 }
 
-// settle lets news arrive and forgets it: a watch may be ready for no reason.
+// settle drains the channels after a pause: a watch may be ready for no reason.
 func (p *probe) settle(chans ...<-chan driver.Wake) {
 	p.pause()
 	for _, ch := range chans {
@@ -26,21 +26,21 @@ func (p *probe) settle(chans ...<-chan driver.Wake) {
 	}
 }
 
-// woken wants the channel to be ready soon, and returns what it tells.
+// woken fails unless the channel is ready soon, and returns the message.
 func (p *probe) woken(ch <-chan driver.Wake, who string) driver.Wake {
 	select {
-	case told, open := <-ch:
+	case wake, open := <-ch:
 		if !open {
 			p.wrong("the watch of %s was closed, want it left open", who)
 		}
-		return told
-	case <-time.After(5 * p.patience): // waiting costs nothing where the store is well
+		return wake
+	case <-time.After(5 * p.patience): // a correct store is ready earlier
 		p.fail("%s was not woken", who)
 	}
 	return driver.Wake{}
 }
 
-// asleep wants the channel not to be ready.
+// asleep fails if the channel is ready.
 func (p *probe) asleep(ch <-chan driver.Wake, who string) {
 	p.pause()
 	select {

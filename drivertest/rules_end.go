@@ -13,97 +13,164 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// endRules state what holds where a call meets the end of a claim, or of its own ctx.
-func endRules() []law {
-	return []law{
-		{"renewed at the end", "a renewal that meets the end of its claim is ErrNotHeld, or keeps others out until the new end", expiry, func(p *probe) {
-			const workers = 8
-			rounds := p.rounds(8)
-			p.crowd(workers, func(w int) (wrong string) {
-				for i := range rounds {
-					share := float64(i*workers+w) / float64(workers*rounds)
-					if wrong = p.renewAtEnd(fmt.Sprintf("%s-%d-%d", p.key, w, i), share); wrong != "" {
-						break
+// endRules state what holds when a call coincides with the end of a claim, or of its own ctx.
+func endRules() []rule {
+	return []rule{
+		{
+			name: "renewed at the end",
+			sentence: "a renewal at the end of its claim is ErrNotHeld, or excludes others " +
+				"until the new end",
+			needs: expiry,
+			check: func(p *probe) {
+				const workers = 8
+				rounds := p.rounds(8)
+				p.together(workers, func(w int) (wrong string) {
+					for i := range rounds {
+						share := float64(i*workers+w) / float64(workers*rounds)
+						if wrong = p.renewAtEnd(fmt.Sprintf("%s-%d-%d", p.key, w, i), share); wrong != "" {
+							break
+						}
+					}
+					return wrong
+				})
+			},
+		},
+		{
+			name: "cut off",
+			sentence: "a call whose ctx ends during the call reports the true or an unknown " +
+				"outcome, and can be repeated, or undone by Release",
+			check: func(p *probe) {
+				n, took := p.rounds(12), p.roundTrip()
+				p.until = time.Now().Add(p.long / 3)
+				var cuts []cutCall
+				for i := range n {
+					share := 1.5 * float64(i) / float64(n)
+					cuts = append(cuts, p.cutAcquire(i, share, took), p.cutRelease(i, share, took))
+					if p.has(expiry) {
+						cuts = append(cuts, p.cutRenew(i, share, took))
 					}
 				}
-				return wrong
-			})
-		}},
-		{"cut off", "a call whose ctx ends under way reports what it did or an unknown outcome, and can be made again, or undone by Release", 0, func(p *probe) {
-			n, took := p.rounds(12), p.roundTrip()
-			p.until = time.Now().Add(p.long / 3)
-			var cuts []cutCall
-			for i := range n {
-				share := 1.5 * float64(i) / float64(n)
-				cuts = append(cuts, p.cutAcquire(i, share, took), p.cutRelease(i, share, took))
-				if p.has(expiry) {
-					cuts = append(cuts, p.cutRenew(i, share, took))
+				p.pause() // a call may take effect a little later
+				for i, c := range cuts {
+					p.verify(c)
+					if c.verb == "Acquire" && i%2 == 0 {
+						p.grant(c.r)
+					}
+					p.key = c.r.Key
+					p.clear(c.r)
 				}
-			}
-			p.pause() // a call may take effect a little later
-			for i, c := range cuts {
-				p.verify(c)
-				if c.verb == "Acquire" && i%2 == 0 {
-					p.grant(c.r)
+			},
+		},
+		{
+			name:     "break and acquire",
+			sentence: "Break returns every claim that it ended, also with concurrent calls",
+			needs:    breaks,
+			check: func(p *probe) {
+				const workers, each = 4, 20
+				rs := make([]driver.Renewal, workers*each)
+				for i := range rs {
+					rs[i] = driver.Renewal{ID: p.shared().ID, TTL: p.long}
 				}
-				p.key = c.r.Key
-				p.clear(c.r)
-			}
-		}},
-		{"break and acquire", "Break returns every claim that it ended, whatever happens at the same time", breaks, func(p *probe) {
-			const workers, each = 4, 20
-			rs := make([]driver.Renewal, workers*each)
-			for i := range rs {
-				rs[i] = driver.Renewal{ID: p.shared().ID, TTL: p.long}
-			}
-			broken, granted := map[string]bool{}, make([]bool, len(rs))
-			var running atomic.Int64
-			running.Store(workers)
-			p.crowd(1+workers, func(w int) (wrong string) {
-				if w < workers {
-					defer running.Add(-1)
-					for i := w * each; i < (w+1)*each; i++ {
-						r := p.shared()
-						r.ID = rs[i].ID
-						res, err := p.store.Acquire(p.t.Context(), r)
-						granted[i] = err == nil && res.Granted
-						time.Sleep(p.brief() / 2000)
+				broken, granted := map[string]bool{}, make([]bool, len(rs))
+				var running atomic.Int64
+				running.Store(workers)
+				p.together(1+workers, func(w int) (wrong string) {
+					if w < workers {
+						defer running.Add(-1)
+						for i := w * each; i < (w+1)*each; i++ {
+							r := p.shared()
+							r.ID = rs[i].ID
+							res, err := p.store.Acquire(p.t.Context(), r)
+							granted[i] = err == nil && res.Granted
+							time.Sleep(p.brief() / 2000)
+						}
+						return ""
+					}
+					for running.Load() > 0 {
+						cs, err := driver.Break(p.t.Context(), p.store, p.key, 0, reason)
+						if err != nil {
+							return fmt.Sprintf("Break: %v", err)
+						}
+						for _, c := range cs {
+							broken[c.Owner] = true
+						}
+						time.Sleep(p.brief() / 1000)
 					}
 					return ""
-				}
-				for running.Load() > 0 {
-					cs, err := driver.Break(p.t.Context(), p.store, p.key, reason)
-					if err != nil {
-						return fmt.Sprintf("Break: %v", err)
+				})
+				for i, got := range p.renewAll(rs) {
+					if granted[i] && errors.Is(got.Err, driver.ErrNotHeld) && !broken[driver.Tag(rs[i].Owner)] {
+						p.fail("a claim was granted and has ended, and no Break returned it")
 					}
-					for _, c := range cs {
-						broken[c.Owner] = true
+				}
+			},
+		},
+		{
+			name:     "break and grant",
+			sentence: "a claim granted meanwhile, with a higher fence, is never ended by Break",
+			needs:    breaks | fence,
+			check: func(p *probe) {
+				for i := range p.rounds(20) {
+					a, b := p.exclusive(), p.exclusive()
+					p.breakAndGrant(a, b, p.grant(a).Fence, p.brief()/2000*time.Duration(i%4))
+					p.renew(b.ID, p.long, nil, nil)
+					p.release(b.ID, nil)
+				}
+			},
+		},
+		{
+			name:     "swept",
+			sentence: "a store that cleans up ends no claim before its TTL has passed",
+			needs:    expiry,
+			check: func(p *probe) {
+				const workers, holders = 1, 16
+				until := time.Now().Add(p.brief() / 4 * time.Duration(p.rounds(8)))
+				p.together(workers+holders, func(i int) string {
+					if i < workers {
+						p.traffic(fmt.Sprint(p.key, "-traffic-", i), until)
+						return ""
 					}
-					time.Sleep(p.brief() / 1000)
-				}
-				return ""
-			})
-			for i, got := range p.renewAll(rs) {
-				if granted[i] && errors.Is(got.Err, driver.ErrNotHeld) && !broken[driver.Tag(rs[i].Owner)] {
-					p.fail("a claim was granted and has ended, and no Break returned it")
-				}
-			}
-		}},
-		{"swept", "a store that clears up ends no claim before its TTL has passed", expiry, func(p *probe) {
-			const workers, holders = 1, 16
-			until := time.Now().Add(p.brief() / 4 * time.Duration(p.rounds(8)))
-			p.crowd(workers+holders, func(i int) string {
-				if i < workers {
-					p.pass(fmt.Sprint(p.key, "-traffic-", i), until)
-					return ""
-				}
-				return p.hold(fmt.Sprint(p.key, "-", i), i-workers, until)
-			})
-		}},
+					return p.hold(fmt.Sprint(p.key, "-", i), i-workers, until)
+				})
+			},
+		},
 	}
 }
 
-// rounds is n, or a quarter of it where Env.Many says that little is asked for.
+// breakAndGrant breaks the claims on the key up to a fence. After a while the owner of that fence
+// releases its claim, and another owner acquires the key.
+func (p *probe) breakAndGrant(a, b driver.Request, upTo uint64, after time.Duration) {
+	ctx := p.t.Context()
+	var granted atomic.Bool
+	p.together(2, func(w int) (wrong string) {
+		if w == 0 {
+			for done := false; !done; time.Sleep(p.brief() / 1000) {
+				done = granted.Load() // Break once more after the grant
+				cs, err := driver.Break(ctx, p.store, p.key, upTo, reason)
+				if err != nil {
+					return fmt.Sprintf("Break: %v", err)
+				}
+				for _, c := range cs {
+					if c.Owner == driver.Tag(b.Owner) {
+						return fmt.Sprintf("Break up to %d ended a claim with the fence %d", upTo, c.Fence)
+					}
+				}
+			}
+			return ""
+		}
+		defer granted.Store(true)
+		time.Sleep(after)
+		for by := time.Now().Add(5 * p.patience); time.Now().Before(by); time.Sleep(p.brief() / 1000) {
+			_ = p.store.Release(ctx, a.ID) // Break may have ended the claim
+			if res, err := p.store.Acquire(ctx, b); err == nil && res.Granted {
+				return ""
+			}
+		}
+		return "the key is not free after Release"
+	})
+}
+
+// rounds returns n, or a quarter of it if Env.Many is small.
 func (p *probe) rounds(n int) int {
 	if p.keys() < 100 {
 		return n / 4
@@ -111,8 +178,8 @@ func (p *probe) rounds(n int) int {
 	return n
 }
 
-// brief is the unit of the rules in which many claims end. They forgive a store that is too slow
-// for it.
+// brief returns the unit of time of the rules in which many claims end. These rules accept a store
+// that is too slow for it.
 func (p *probe) brief() time.Duration {
 	if p.env.Virtual {
 		return p.ttl
@@ -120,8 +187,8 @@ func (p *probe) brief() time.Duration {
 	return min(p.ttl, 600*time.Millisecond)
 }
 
-// renewAtEnd renews a claim at about the moment at which it ends, while another owner tries to
-// take the key. The share of the time in question, 0 to 1, is when the renewal is sent.
+// renewAtEnd renews a claim close to the moment at which it ends, while another owner attempts to
+// acquire the key. The renewal is sent after a share, 0 to 1, of the time in question.
 func (p *probe) renewAtEnd(key string, share float64) (wrong string) {
 	life := max(p.brief()/20, p.store.Features().MinTTL)
 	a, b := on(p.exclusive(), key), on(p.exclusive(), key)
@@ -130,12 +197,12 @@ func (p *probe) renewAtEnd(key string, share float64) (wrong string) {
 	res, err := p.store.Acquire(p.t.Context(), a)
 	switch {
 	case err != nil:
-		return "" // a store that is busy may say so
+		return "" // a busy store may return an error
 	case !res.Granted:
 		return "a key that nobody else uses was refused"
 	}
-	// The store serves a call somewhere between its sending and its answer: the claim ends between
-	// end and end+spread, and a renewal that is served then was sent a little before.
+	// The store serves a call at some moment between its sending and its answer. So the claim ends
+	// between end and end+spread, and a renewal that is served then was sent a little before.
 	spread := max(time.Since(began), life/100)
 	end := began.Add(life)
 	renewed := make(chan error, 1)
@@ -152,8 +219,8 @@ func (p *probe) renewAtEnd(key string, share float64) (wrong string) {
 	return ""
 }
 
-// attemptUntil tries to take a key until a renewal of the claim on it was answered, and once more
-// after that. It returns the error of the renewal, or its own.
+// attemptUntil attempts to acquire a key until the renewal of the claim on it has returned, and
+// once more after that. It returns the error of the renewal, or its own.
 func (p *probe) attemptUntil(b driver.Request, renewed <-chan error) (granted bool, err error) {
 	for answered := false; ; {
 		res, acquireErr := p.store.Acquire(p.t.Context(), b)
@@ -161,7 +228,7 @@ func (p *probe) attemptUntil(b driver.Request, renewed <-chan error) (granted bo
 			select {
 			case err = <-renewed:
 				answered = true
-			case <-time.After(b.TTL / 1e6): // in virtual time nothing else takes any
+			case <-time.After(b.TTL / 1e6): // in virtual time only this lets time pass
 			}
 			continue
 		}
@@ -175,19 +242,20 @@ func (p *probe) attemptUntil(b driver.Request, renewed <-chan error) (granted bo
 	}
 }
 
-// A cutCall is a call that was cut off, and what it reported.
+// A cutCall is a call that was cut off, and the error that it returned.
 type cutCall struct {
 	verb string
 	r    driver.Request
 	err  error
 }
 
-// definite reports whether an error says that the call changed nothing.
+// definite reports whether an error means that the call changed nothing.
 func definite(err error) bool {
-	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrNotHeld)
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) ||
+		errors.Is(err, driver.ErrNotHeld)
 }
 
-// roundTrip measures a call, and fastest the fastest of some.
+// roundTrip measures the average of some calls, and fastest the fastest of them.
 
 func (p *probe) roundTrip() (took time.Duration) {
 	all := p.roundTrips()
@@ -209,8 +277,8 @@ func (p *probe) roundTrips() (all []time.Duration) {
 	return all
 }
 
-// cut makes a call with a ctx that ends after a share of the time that a call takes. Where calls
-// take no time it ends after some yields of the processor, more with i.
+// cut makes a call with a ctx that ends after a share of the time that a call takes. If calls take
+// no time, ctx ends after i yields of the processor.
 func (p *probe) cut(i int, share float64, took time.Duration, call func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	var wg sync.WaitGroup
@@ -257,16 +325,17 @@ func (p *probe) cutRelease(i int, share float64, took time.Duration) cutCall {
 	return c
 }
 
-// verify compares what a call reported with what is on its key. Nobody else uses that.
+// verify compares the outcome that a call reported with the claim on its key. No other owner uses
+// the key.
 func (p *probe) verify(c cutCall) {
 	if c.err != nil && !definite(c.err) {
-		return // unknown: both may be so
+		return // unknown: both are allowed
 	}
 	if c.verb != "Acquire" && errors.Is(c.err, driver.ErrNotHeld) {
 		p.fail("%s, cut off: error %v, though the claim was live", c.verb, c.err)
 	}
 	look := on(p.exclusive(), c.r.Key)
-	res := p.ask(look)
+	res := p.attempt(look)
 	held := !res.Granted
 	if want := (c.err == nil) == (c.verb != "Release") || c.verb == "Renew"; held != want {
 		p.fail("%s, cut off, returned the error %v: the claim is live: %v, want %v", c.verb, c.err, held, want)
@@ -279,14 +348,14 @@ func (p *probe) verify(c cutCall) {
 	}
 }
 
-// pass takes keys for a short time, and releases every other one, until a time. A store has much
-// to clear up then. The keys are few, so that a store which looks at some of them at a time comes
-// to all of them.
-func (p *probe) pass(key string, until time.Time) {
+// traffic acquires keys for a short time, and releases every other one, until a time. Then a store
+// has much to clean up. The keys are few, so that a store that looks at some of them at a time
+// reaches all of them.
+func (p *probe) traffic(key string, until time.Time) {
 	for i := 0; time.Now().Before(until); i++ {
 		r := on(p.exclusive(), fmt.Sprint(key, "-", i%32))
 		r.TTL = max(p.brief()/100, p.store.Features().MinTTL)
-		_, _ = p.store.Acquire(p.t.Context(), r) // a store that is busy may say so
+		_, _ = p.store.Acquire(p.t.Context(), r) // a busy store may return an error
 		if i%2 == 0 {
 			_ = p.store.Release(p.t.Context(), r.ID)
 		}
@@ -294,7 +363,7 @@ func (p *probe) pass(key string, until time.Time) {
 	}
 }
 
-// hold keeps a short claim alive until a time, by renewals that come shortly before its end.
+// hold keeps a short claim alive until a time, by renewals shortly before its end.
 func (p *probe) hold(key string, i int, until time.Time) (wrong string) {
 	life := max(p.brief()/4, p.store.Features().MinTTL)
 	before := life / 50 * time.Duration(1+i%8)
@@ -314,7 +383,8 @@ func (p *probe) hold(key string, i int, until time.Time) (wrong string) {
 				began = sent
 			}
 		}
-		time.Sleep(p.brief() / 100) // a renewal was late, or not answered, and what it was for may live a little longer
+		// A renewal was late, or got no answer: its claim may live a little longer.
+		time.Sleep(p.brief() / 100)
 	}
 	return ""
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// keys is how many keys the rules about size use, and onOneKey how many claims and queue entries
-// they put on one key.
+// keys returns the number of keys that the rules about size use, and onOneKey the number of claims
+// and queue entries that they put on one key.
 
 func (p *probe) keys() int { return cmp.Or(p.env.Many, 1000) }
 
@@ -24,108 +24,129 @@ func (p *probe) onOneKey() int {
 	return cmp.Or(p.env.Many, 200)
 }
 
-// sizeRules state that nothing depends on how much there is.
-func sizeRules() []law {
-	return []law{
-		{"many keys", "List yields every claim, however many there are", list, func(p *probe) {
-			rs := p.manyKeys()
-			want := map[string]bool{}
-			for _, r := range rs {
-				want[r.Key+"/"+driver.Tag(r.Owner)] = true
-			}
-			for _, c := range p.list(p.key) {
-				if id := c.Key + "/" + c.Owner; !want[id] {
-					p.fail("List yields %q, which is not there, or for the second time", id)
-				} else {
-					delete(want, id)
+// sizeRules state that nothing depends on the number of keys, claims and entries.
+func sizeRules() []rule {
+	return []rule{
+		{
+			name:     "many keys",
+			sentence: "List yields every claim, however many there are",
+			needs:    list,
+			check: func(p *probe) {
+				rs := p.manyKeys()
+				want := map[string]bool{}
+				for _, r := range rs {
+					want[r.Key+"/"+driver.Tag(r.Owner)] = true
 				}
-			}
-			for id := range want {
-				p.fail("List leaves out %d of %d claims, such as %q", len(want), len(rs), id)
-			}
-		}},
-		{"many renewals", "RenewAll renews every claim, however many there are", 0, func(p *probe) {
-			rs := make([]driver.Renewal, p.keys()/2)
-			p.each(len(rs), func(i int) string {
-				r := on(p.exclusive(), fmt.Sprint(p.key, "-", i))
-				r.TTL, rs[i] = p.long/2, driver.Renewal{ID: r.ID, TTL: p.long}
-				if i%7 == 3 {
-					return "" // it is not held
+				for _, c := range p.list(p.key) {
+					if id := c.Key + "/" + c.Owner; !want[id] {
+						p.fail("List yields %q, which is not there, or for the second time", id)
+					} else {
+						delete(want, id)
+					}
 				}
-				return p.granted(r)
-			})
-			for i, got := range p.renewAll(rs) {
-				if held := i%7 != 3; held && got.Err != nil || !held && !errors.Is(got.Err, driver.ErrNotHeld) {
-					p.fail("answer %d: error %v, the claim is held: %v", i, got.Err, held)
+				for id := range want {
+					p.fail("List omits %d of %d claims, such as %q", len(want), len(rs), id)
 				}
-			}
-			born := p.last
-			for i := range rs {
-				if i%7 == 3 || i%17 != 0 && i < len(rs)-2 {
-					continue // some are enough
+			},
+		},
+		{
+			name:     "many renewals",
+			sentence: "RenewAll renews every claim, however many there are",
+			check: func(p *probe) {
+				rs := make([]driver.Renewal, p.keys()/2)
+				p.each(len(rs), func(i int) string {
+					r := on(p.exclusive(), fmt.Sprint(p.key, "-", i))
+					r.TTL, rs[i] = p.long/2, driver.Renewal{ID: r.ID, TTL: p.long}
+					if i%7 == 3 {
+						return "" // it is not held
+					}
+					return p.granted(r)
+				})
+				for i, got := range p.renewAll(rs) {
+					if held := i%7 != 3; held && got.Err != nil || !held && !errors.Is(got.Err, driver.ErrNotHeld) {
+						p.fail("answer %d: error %v, the claim is held: %v", i, got.Err, held)
+					}
 				}
-				res := p.refuse(on(p.exclusive(), rs[i].Key))
-				// Where nothing is reported of when a claim ends, nothing is compared.
-				if _, most := p.since(born); res.Retry > 0 && res.Retry < p.long-most-p.grain {
-					p.fail("claim %d of %d was renewed for %v, and ends in %v", i, len(rs), p.long, res.Retry)
+				born := p.last
+				for i := range rs {
+					if i%7 == 3 || i%17 != 0 && i < len(rs)-2 {
+						continue // some are enough
+					}
+					res := p.refuse(on(p.exclusive(), rs[i].Key))
+					// A store that does not report Retry is not compared.
+					if _, most := p.since(born); res.Retry > 0 && res.Retry < p.long-most-p.grain {
+						p.fail("claim %d of %d was renewed for %v, and ends in %v", i, len(rs), p.long, res.Retry)
+					}
 				}
-			}
-		}},
-		{"long queue", "a queue of any length is in order, and each attempt reports where its owner stands", queue, func(p *probe) {
-			a, n := p.exclusive(), p.onOneKey()
-			p.grant(a)
-			ws := make([]driver.Request, n)
-			var mu sync.Mutex // guards ws
-			p.each(n, func(int) string {
-				w := placed(p.exclusive(), p.long)
-				res, err := p.store.Acquire(p.t.Context(), w)
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil || res.Granted || res.Ahead >= n || ws[res.Ahead].Key != "" {
-					return fmt.Sprintf("Acquire behind a queue: granted %v, error %v, ahead %d, where another owner may stand", res.Granted, err, res.Ahead)
+			},
+		},
+		{
+			name: "long queue",
+			sentence: "a queue of any length is in order, and each attempt reports the position " +
+				"of its owner",
+			needs: queue,
+			check: func(p *probe) {
+				a, n := p.exclusive(), p.onOneKey()
+				p.grant(a)
+				ws := make([]driver.Request, n)
+				var mu sync.Mutex // guards ws
+				p.each(n, func(int) string {
+					w := queued(p.exclusive(), p.long)
+					res, err := p.store.Acquire(p.t.Context(), w)
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil || res.Granted || res.Ahead >= n || ws[res.Ahead].Key != "" {
+						return fmt.Sprintf("Acquire behind a queue: granted %v, error %v, ahead %d, which may be "+
+							"the position of another owner", res.Granted, err, res.Ahead)
+					}
+					ws[res.Ahead] = w
+					return ""
+				})
+				for _, i := range []int{0, 1, n / 2, n - 1} {
+					res := p.refuse(ws[i])
+					p.equal("ahead", res.Ahead, i)
+					p.equal("behind", res.Behind, n-1-i)
 				}
-				ws[res.Ahead] = w
-				return ""
-			})
-			for _, i := range []int{0, 1, n / 2, n - 1} {
-				res := p.refuse(ws[i])
-				p.equal("ahead", res.Ahead, i)
-				p.equal("behind", res.Behind, n-1-i)
-			}
-			if p.has(show) {
-				p.shows(slices.Concat([]driver.Request{a}, ws)...)
-			}
-			p.equal("behind, renewed", p.renew(a.ID, p.long, nil, nil), n)
-			p.release(ws[1].ID, nil)
-			p.release(a.ID, nil)
-			p.refuse(ws[2])
-			p.equal("behind, granted from the queue", p.grant(ws[0]).Behind, n-2)
-			p.release(ws[0].ID, nil)
-			p.grant(ws[2])
-		}},
-		{"crowd", "a limit is exact for many claims too", count, func(p *probe) {
-			n := p.onOneKey()
-			rs := make([]driver.Renewal, n)
-			p.each(n, func(i int) string {
-				r := p.slot(int64(n))
-				rs[i] = driver.Renewal{ID: r.ID, TTL: p.long}
-				return p.granted(r)
-			})
-			p.equal("used", p.refuse(p.slot(int64(n))).Used, int64(n))
-			for i, got := range p.renewAll(rs) {
-				if got.Err != nil {
-					p.fail("renewing claim %d of %d: %v", i, n, got.Err)
+				if p.has(show) {
+					p.shows(slices.Concat([]driver.Request{a}, ws)...)
 				}
-			}
-			p.release(rs[n/2].ID, nil)
-			p.equal("used", p.grant(p.slot(int64(n))).Used, int64(n))
-			p.refuse(p.slot(int64(n)))
-		}},
+				p.equal("behind, renewed", p.renew(a.ID, p.long, nil, nil), n)
+				p.release(ws[1].ID, nil)
+				p.release(a.ID, nil)
+				p.refuse(ws[2])
+				p.equal("behind, granted from the queue", p.grant(ws[0]).Behind, n-2)
+				p.release(ws[0].ID, nil)
+				p.grant(ws[2])
+			},
+		},
+		{
+			name:     "many slots",
+			sentence: "a limit is exact for many claims too",
+			needs:    count,
+			check: func(p *probe) {
+				n := p.onOneKey()
+				rs := make([]driver.Renewal, n)
+				p.each(n, func(i int) string {
+					r := p.slot(int64(n))
+					rs[i] = driver.Renewal{ID: r.ID, TTL: p.long}
+					return p.granted(r)
+				})
+				p.equal("used", p.refuse(p.slot(int64(n))).Used, int64(n))
+				for i, got := range p.renewAll(rs) {
+					if got.Err != nil {
+						p.fail("renewing claim %d of %d: %v", i, n, got.Err)
+					}
+				}
+				p.release(rs[n/2].ID, nil)
+				p.equal("used", p.grant(p.slot(int64(n))).Used, int64(n))
+				p.refuse(p.slot(int64(n)))
+			},
+		},
 	}
 }
 
-// manyKeys grants claims on many keys. Many differ from the next by what is easily lost where one
-// page of a listing ends and the next begins. Every fifth has two claims.
+// manyKeys grants claims on many keys. Neighbours differ by bytes that are easily lost where one
+// page of a list ends and the next begins. Every fifth key has two claims.
 func (p *probe) manyKeys() []driver.Request {
 	ends := []string{"", "\x00", "\x00\x00", "\x00\xff", " ", "0", "\xff"}
 	var rs []driver.Request
@@ -145,25 +166,26 @@ func (p *probe) renewAll(rs []driver.Renewal) []driver.Renewed {
 	began := time.Now()
 	got := driver.RenewAll(p.t.Context(), p.store, rs)
 	p.last = span{began, time.Now()}
-	p.equal("how many answers RenewAll gives", len(got), len(rs))
+	p.equal("how many answers RenewAll returns", len(got), len(rs))
 	return got
 }
 
-// granted wants a claim to be granted. It returns what is wrong.
+// granted acquires a claim. It returns a mistake, or "".
 func (p *probe) granted(r driver.Request) (wrong string) {
 	if res, err := p.store.Acquire(p.t.Context(), r); err != nil || !res.Granted {
-		return fmt.Sprintf("Acquire(%s): granted %v, error %v; want granted", words(r), res.Granted, err)
+		return fmt.Sprintf("Acquire(%s): granted %v, error %v; want granted", describe(r), res.Granted, err)
 	}
 	return ""
 }
 
-// each makes n calls, several at a time. What the rule relies on afterwards lives from here on.
+// each makes n calls, several at a time. The claims that the rule relies on afterwards live from
+// here on.
 func (p *probe) each(n int, call func(i int) (wrong string)) {
 	const workers = 8
 	p.until = time.Now().Add(p.long / 2)
 	var next atomic.Int64
 	var failed atomic.Pointer[string]
-	p.crowd(workers, func(int) string {
+	p.together(workers, func(int) string {
 		for failed.Load() == nil {
 			i := int(next.Add(1)) - 1
 			if i >= n {

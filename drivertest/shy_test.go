@@ -10,8 +10,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A shy store declares less than it can, and complains when it is asked for more. It has none
-// of the verbs that a store may lack.
+// A shy store declares less than it supports, and fails the test when a call uses more. It has none
+// of the optional verbs.
 type shy struct {
 	t        testing.TB
 	mem      *mem.Store
@@ -22,14 +22,14 @@ func (s shy) Features() driver.Features { return s.features }
 
 func (s shy) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	f := s.features
-	for what, asked := range map[string]bool{
-		"a count": !f.Count && r.Limit != driver.Whole,
-		"a place": !f.Queue && r.QueueTTL > 0,
-		"a Floor": !f.Floor && r.Floor != 0,
-		"a value": !f.Value && (len(r.Value) > 0 || len(r.Meta) > 0),
+	for what, used := range map[string]bool{
+		"a count":    !f.Count && r.Limit != driver.Whole,
+		"a QueueTTL": !f.Queue && r.QueueTTL > 0,
+		"a Floor":    !f.Floor && r.Floor != 0,
+		"a value":    !f.Value && (len(r.Value) > 0 || len(r.Meta) > 0),
 	} {
-		if asked {
-			s.t.Errorf("asked for %s, which is not declared", what)
+		if used {
+			s.t.Errorf("the call uses %s, which is not declared", what)
 		}
 	}
 	if err := r.Validate(f); err != nil {
@@ -47,10 +47,10 @@ func (s shy) Acquire(ctx context.Context, r driver.Request) (driver.Result, erro
 
 func (s shy) Renew(ctx context.Context, r driver.Renewal) (int, error) {
 	if !s.features.Keep && r.Keep {
-		s.t.Error("asked for a record, which is not declared")
+		s.t.Error("the call makes a record, which is not declared")
 	}
 	if !s.features.Value && len(r.Value) > 0 {
-		s.t.Error("asked for a value, which is not declared")
+		s.t.Error("the call has a value, which is not declared")
 	}
 	if err := r.Validate(s.features); err != nil {
 		return 0, err
@@ -63,7 +63,7 @@ func (s shy) Renew(ctx context.Context, r driver.Renewal) (int, error) {
 
 func (s shy) Release(ctx context.Context, id driver.ID) error { return s.mem.Release(ctx, id) }
 
-// outgoing is shy with the verbs that tell.
+// outgoing is shy with Show, Watch and Break.
 type outgoing struct{ shy }
 
 func (s outgoing) Show(ctx context.Context, key string) ([]driver.Claim, error) {
@@ -80,8 +80,8 @@ func (s outgoing) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return s.mem.Watch(ctx, id)
 }
 
-func (s outgoing) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	cs, err := s.mem.Break(ctx, key, reason)
+func (s outgoing) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	cs, err := s.mem.Break(ctx, key, upTo, reason)
 	for i := range cs {
 		if !s.features.Fence {
 			cs[i].Fence = 0
@@ -90,8 +90,8 @@ func (s outgoing) Break(ctx context.Context, key, reason string) ([]driver.Claim
 	return cs, err
 }
 
-// TestRun_undeclared shows that what a store does not declare is never asked of it, and that
-// it passes without.
+// TestRun_undeclared shows that the suite never uses a feature that a store does not declare, and
+// that the store passes without it.
 func TestRun_undeclared(t *testing.T) {
 	hides := map[string]func(f *driver.Features){
 		"fence":  func(f *driver.Features) { f.Fence, f.Floor = false, false },
@@ -127,35 +127,35 @@ func TestRun_undeclared(t *testing.T) {
 	}
 }
 
-// TestRun_undeclared_laws shows that a law is left out for what it needs and nothing else.
-func TestRun_undeclared_laws(t *testing.T) {
-	for _, l := range laws() {
-		v := l.judge(t, Env{Virtual: true, Many: fewer, Open: func(t testing.TB) driver.Store {
+// TestRun_undeclared_rules shows that a rule is skipped only because of its needs.
+func TestRun_undeclared_rules(t *testing.T) {
+	for _, r := range rules() {
+		v := r.run(t, Env{Virtual: true, Many: fewer, Open: func(t testing.TB) driver.Store {
 			return shy{t, mem.New(), driver.Features{Name: "shy"}}
 		}})
-		if want := l.needs &^ (virtual | eve); v.missing != want {
-			t.Errorf("the law %q is not asked for want of %q, want %q", l.name, v.missing, want)
+		if want := r.needs &^ (virtual | eve); v.missing != want {
+			t.Errorf("the rule %q is skipped for lack of %q, want %q", r.name, v.missing, want)
 		}
 	}
 }
 
-// TestLaws_catch_faults_without_verbs shows that a store which cannot show is held to what it
-// tells with its refusals.
-func TestLaws_catch_faults_without_verbs(t *testing.T) {
-	byName := map[string]law{}
-	for _, l := range laws() {
-		byName[l.name] = l
+// TestRules_catch_faults_without_verbs shows that the rules check the refusals of a store without
+// Show.
+func TestRules_catch_faults_without_verbs(t *testing.T) {
+	byName := map[string]rule{}
+	for _, r := range rules() {
+		byName[r.name] = r
 	}
 	for _, f := range slices.Concat(hintFaults(), valueFaults()) {
-		if f.name == "Show gives away the store's own" {
+		if f.name == "Show does not copy" {
 			continue
 		}
 		env := bentEnv(f.bend)
 		open := env.Open
 		env.Open = func(t testing.TB) driver.Store { return struct{ driver.Store }{open(t)} }
-		for _, name := range f.laws {
-			if v := byName[name].judge(t, env); v.failure == "" {
-				t.Errorf("%s: the law %q holds (missing %v)", f.name, name, v.missing)
+		for _, name := range f.rules {
+			if v := byName[name].run(t, env); v.failure == "" {
+				t.Errorf("%s: the rule %q holds (missing %v)", f.name, name, v.missing)
 			}
 		}
 	}

@@ -398,7 +398,7 @@ func TestStore_Calls(t *testing.T) {
 		if _, err := driver.Inspect(t.Context(), p.store); err != nil {
 			t.Error(err)
 		}
-		if _, err := driver.Break(t.Context(), p.store, "x", "for a test"); err != nil {
+		if _, err := driver.Break(t.Context(), p.store, "x", 0, "for a test"); err != nil {
 			t.Error(err)
 		}
 		<-lease.Done()

@@ -111,9 +111,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 }
 
 // Break implements [driver.Breaker].
-func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+func (s *Store) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 	s.apply(ctx, Break, chaos.Break)
-	return s.link.Break(ctx, key, reason)
+	return s.link.Break(ctx, key, upTo, reason)
 }
 
 // Inspect implements [driver.Inspector].

@@ -300,7 +300,7 @@ func TestElector_lost(t *testing.T) {
 			t.Error(err)
 		}
 		rival := driver.Request{ID: driver.ID{Key: "~lead/schedulers", Owner: "rival"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Hour}
-		_, _ = store.Break(t.Context(), rival.Key, "test")
+		_, _ = store.Break(t.Context(), rival.Key, 0, "test")
 		if res, err := store.Acquire(t.Context(), rival); err != nil || !res.Granted {
 			t.Fatal(res, err)
 		}

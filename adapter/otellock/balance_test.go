@@ -160,7 +160,7 @@ func (c *client) hold(ctx context.Context, lease *distlock.Lease) error {
 	case 3:
 		_ = lease.Extend(ctx, 4*time.Second)
 	case 4:
-		_, _ = driver.Break(ctx, c.store, lease.Name(), "a test")
+		_, _ = driver.Break(ctx, c.store, lease.Name(), 0, "a test")
 	case 5:
 		<-lease.Done()
 	}

@@ -145,7 +145,7 @@ func TestMetrics_outcomes(t *testing.T) {
 		}, []string{ok, ended("lost"), lost("taken"), renewed("lost")}},
 		"broken": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			lease := must(t)(l.Lock(t.Context(), "x"))
-			_, _ = s.Break(t.Context(), "x", "enough")
+			_, _ = s.Break(t.Context(), "x", 0, "enough")
 			<-lease.Done()
 		}, []string{ok, ended("broken"), lost("broken"), renewed("lost")}},
 		"lost, found by Unlock": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {

@@ -51,7 +51,7 @@ func (a *app) breaks() *cobra.Command {
 				return err
 			}
 		}
-		broken, err := driver.Break(c.Context(), a.source.Store, key, reason)
+		broken, err := driver.Break(c.Context(), a.source.Store, key, 0, reason)
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			return usage("this store cannot take a lock from its holder: stop the program that holds it; " +

@@ -42,7 +42,7 @@ func brokenMain() {
 func (s *planted) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	n := s.calls.Add(1)
 	if s.fault == "forgets" && n%10 == 0 {
-		if _, err := driver.Break(ctx, s.Store, r.Key, "forgotten"); err != nil {
+		if _, err := driver.Break(ctx, s.Store, r.Key, 0, "forgotten"); err != nil {
 			return driver.Result{}, err
 		}
 	}
@@ -66,7 +66,7 @@ func (s *planted) Acquire(ctx context.Context, r driver.Request) (driver.Result,
 func (s *planted) Release(ctx context.Context, id driver.ID) error {
 	err := s.Store.Release(ctx, id)
 	if s.fault == "owners" {
-		if _, e := driver.Break(ctx, s.Store, id.Key, "released by another"); e != nil {
+		if _, e := driver.Break(ctx, s.Store, id.Key, 0, "released by another"); e != nil {
 			return e
 		}
 		return nil
@@ -96,6 +96,6 @@ func (s *planted) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return driver.Watch(ctx, s.Store, id)
 }
 
-func (s *planted) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	return driver.Break(ctx, s.Store, key, reason)
+func (s *planted) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	return driver.Break(ctx, s.Store, key, upTo, reason)
 }

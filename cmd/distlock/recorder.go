@@ -78,8 +78,8 @@ func (s *recorder) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.R
 	return driver.RenewAll(ctx, s.Store, rs)
 }
 
-func (s *recorder) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	return driver.Break(ctx, s.Store, key, reason)
+func (s *recorder) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	return driver.Break(ctx, s.Store, key, upTo, reason)
 }
 
 func (s *recorder) Inspect(ctx context.Context) (driver.Info, error) {

@@ -36,8 +36,24 @@ func contract() []mutant {
 		},
 		{
 			Name: "break-looks-and-then-acts", Why: "a claim is ended by force, and the result does not say which one",
-			File: mem, Old: "	k.claims = nil\n	k.wakeObservers()\n", New: "	s.mu.Unlock()\n	time.Sleep(10 * time.Millisecond)\n	s.mu.Lock()\n	k.claims = nil\n	k.wakeObservers()\n",
+			File: mem, Old: "	k.claims = stay\n	k.wakeObservers()\n", New: "	s.mu.Unlock()\n	time.Sleep(10 * time.Millisecond)\n	s.mu.Lock()\n	k.claims = stay\n	k.wakeObservers()\n",
 			Pkg: pkg, Test: "TestStore/break_and_acquire",
+		},
+		{
+			Name: "break-ignores-the-fence", Why: "a claim is ended that was granted after the operator looked",
+			File: mem, Old: "		if upTo > 0 && c.fence > upTo {\n", New: "		if upTo > 0 && c.fence > upTo && false {\n",
+			Pkg: pkg, Test: "TestStore/break_up_to",
+		},
+		{
+			Name: "break-looks-at-the-fence-and-then-acts", Why: "the claim that was granted in between is ended",
+			File: mem, Old: "	var stay []*claim\n	for _, c := range k.claims {\n",
+			New: "	var stay []*claim\n	if upTo > 0 && k.claims[0].fence <= upTo {\n		upTo = 0\n		s.mu.Unlock()\n		time.Sleep(10 * time.Millisecond)\n		s.mu.Lock()\n	}\n	for _, c := range k.claims {\n",
+			Pkg: pkg, Test: "TestStore/break_and_grant",
+		},
+		{
+			Name: "postgres-break-ignores-the-fence", Why: "a claim is ended that was granted after the operator looked",
+			File: functions, Old: "c.ends > now\n      and (break.up_to = 0 or c.fence <= break.up_to);\n", New: "c.ends > now;\n",
+			Pkg: postgres, Test: "TestStore/break_up_to",
 		},
 		{
 			Name: "swept-too-early", Why: "the sweep ends claims that have some time left: two holders",
@@ -67,7 +83,7 @@ func contract() []mutant {
 		{
 			Name: "postgres-retry-too-short", Why: "a waiter attempts too early, and waits for the next wake-up or poll",
 			File: functions, Old: "  retry := greatest(retry, 1000);", New: "  retry := greatest(retry - 50000, 1000);",
-			Pkg: postgres, Test: "TestStore/when_to_ask",
+			Pkg: postgres, Test: "TestStore/when_to_retry",
 		},
 		{
 			Name: "owners-of-any-length", Why: "an owner is too long for a column, and cut, or fails in the middle of the work",
@@ -83,7 +99,7 @@ func contract() []mutant {
 			Name: "listing-of-a-bad-name-fails", Why: "a listing of names ends at one that cannot be locked",
 			File: mem, Old: "	k := s.peek(key, now)\n	if k == nil {\n		return nil, nil\n	}\n",
 			New: "	k := s.peek(key, now)\n	if len(key) > driver.MaxKey {\n		return nil, driver.ErrInvalid\n	}\n	if k == nil {\n		return nil, nil\n	}\n",
-			Pkg: pkg, Test: "TestStore/no_such_key",
+			Pkg: pkg, Test: "TestStore/invalid_key",
 		},
 	}
 }

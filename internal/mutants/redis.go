@@ -7,7 +7,7 @@ func redis() []mutant {
 		{
 			Name: "hand-off-for-a-whole-TTL", Why: "a dead waiter is handed the key, and no other caller gets it before the TTL expires",
 			File: dir + "common.lua", Old: "      grant(c, 0, math.ceil(left))\n", New: "      grant(c, 0, math.ceil(left) + 30000)\n",
-			Pkg: pkg, Test: "TestStore_virtual/dead_waiter",
+			Pkg: pkg, Test: "TestStore_virtual/expired_entry",
 		},
 		{
 			Name: "redis-renews-a-record-by-the-short-cut", Why: "a renewal that was in flight for long makes a result expire with the lease",
@@ -81,8 +81,13 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_virtual_pages",
 		},
 		{
+			Name: "redis-break-ignores-the-fence", Why: "a claim is ended that was granted after the operator looked",
+			File: dir + "break.lua", Old: "    if upto == 0 or fence > 0 and fence <= upto then\n", New: "    if true then\n",
+			Pkg: pkg, Test: "TestStore_virtual/break_up_to",
+		},
+		{
 			Name: "redis-breaks-what-came-later", Why: "a Break in pages ends claims that were granted after it began",
-			File: dir + "break.lua", Old: "  if not c or c.order <= high then\n", New: "  if true then\n",
+			File: dir + "break.lua", Old: "  if not c or c.order <= high and (upto == 0 or c.fence <= upto) then\n", New: "  if true then\n",
 			Pkg: pkg, Test: "TestStore_virtual_breakPages",
 		},
 		{

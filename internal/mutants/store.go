@@ -1,6 +1,6 @@
 package main
 
-// store are mutants of the reference store: the laws catch them, on every store.
+// store are mutants of the reference store: the rules catch them, on every store.
 func store() []mutant {
 	const file, key, pkg = "store/mem/mem.go", "store/mem/key.go", "store/mem"
 	return []mutant{
@@ -57,7 +57,7 @@ func store() []mutant {
 		{
 			Name: "floor-forgotten-in-the-queue", Why: "the head of the queue gets fences that a prolonged tenure has used",
 			File: key, Old: "	k.last = max(k.last, c.fence)\n", New: "	if len(k.queue) == 0 {\n		k.last = max(k.last, c.fence)\n	}\n",
-			Pkg: pkg, Test: "TestStore/floor_in_line",
+			Pkg: pkg, Test: "TestStore/floor_while_waiting",
 		},
 		{
 			Name: "fence-repeats", M: "M04a", Why: "the late writer has the same fence as the next holder",
@@ -73,17 +73,17 @@ func store() []mutant {
 		{
 			Name: "dead-head-blocks-the-queue", M: "M25", Why: "a dead waiter blocks all waiters behind it",
 			File: key, Old: "	k.queue = slices.DeleteFunc(k.queue, ended)\n", New: "",
-			Pkg: pkg, Test: "TestStore/dead_waiter",
+			Pkg: pkg, Test: "TestStore/expired_entry",
 		},
 		{
 			Name: "queue-entry-lives-for-a-whole-TTL", Why: "a dead waiter is handed the key for much longer than its queue entry",
 			File: key, Old: "queued: true, since: now, ends: after(now, r.QueueTTL)", New: "queued: true, since: now, ends: after(now, r.QueueTTL+r.TTL)",
-			Pkg: pkg, Test: "TestStore/dead_waiter",
+			Pkg: pkg, Test: "TestStore/expired_entry",
 		},
 		{
 			Name: "newcomers-pass-the-queue", Why: "waiters starve",
 			File: key, Old: "	if at > 0 || at < 0 && len(k.queue) > 0 {\n", New: "	if at > 0 {\n",
-			Pkg: pkg, Test: "TestStore/nobody_passes",
+			Pkg: pkg, Test: "TestStore/no_overtaking",
 		},
 		{
 			Name: "everybody-is-woken", M: "M26", Why: "every release wakes all waiters",
@@ -106,7 +106,7 @@ func store() []mutant {
 			Name: "limit-of-the-queue-entry", Why: "a semaphore made smaller lets in those who waited for the larger one",
 			File: key, Old: "	return k.used()+r.Weight <= r.Limit\n",
 			New: "	if at == 0 {\n		r.Limit = max(r.Limit, k.queue[0].Limit)\n	}\n	return k.used()+r.Weight <= r.Limit\n",
-			Pkg: pkg, Test: "TestStore/limit_asked_last",
+			Pkg: pkg, Test: "TestStore/limit_of_last_attempt",
 		},
 		{
 			Name: "renews-no-reader", M: "M34b", Why: "a writer is let in next to a reader whose renewal was reported as done",

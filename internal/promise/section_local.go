@@ -47,7 +47,7 @@ func memory() Section {
 				Holds: "the next waiter is served when the dead waiter's queue entry expires",
 				Tests: []Test{
 					"wait_test.go:TestLocker_Lock_passesDeadWaiter",
-					`store/mem/mem_test.go:TestStore rule "dead waiter"`,
+					`store/mem/mem_test.go:TestStore rule "expired entry"`,
 				},
 			},
 			{
@@ -212,7 +212,7 @@ func sqlite() Section {
 				Under: []string{"F23"},
 				Fault: "a waiter dies in the queue",
 				Holds: "the next waiter is served when the dead waiter's queue entry expires",
-				Tests: rules(`rule "dead waiter"`),
+				Tests: rules(`rule "expired entry"`),
 			},
 			{
 				Under: []string{"F30"},

@@ -161,7 +161,7 @@ func postgres() Section {
 				Under: []string{"F23"},
 				Fault: "a waiter dies in the queue",
 				Holds: "the next waiter is served when the dead waiter's queue entry expires",
-				Tests: rules(`rule "dead waiter"`),
+				Tests: rules(`rule "expired entry"`),
 			},
 			{
 				Under: []string{"F24"},

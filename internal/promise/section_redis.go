@@ -142,7 +142,7 @@ func redis() Section {
 				Under: []string{"F23"},
 				Fault: "a waiter dies in the queue",
 				Holds: "the next waiter is served when the dead waiter's queue entry expires",
-				Tests: rules(`rule "dead waiter"`),
+				Tests: rules(`rule "expired entry"`),
 			},
 			{
 				Under: []string{"F01", "F23"},
@@ -627,6 +627,14 @@ func redlock() Section {
 				Fault: "passwords replaced while a lock is held",
 				Holds: "open connections continue, and no lease is lost",
 				Tests: []Test{"tests/promise/rotate_test.go:TestRotate_password/redlock"},
+			},
+			{
+				Fault: "one owner acquires through two servers at the same time",
+				Holds: "the late undo of one server may end the grant of the other: **two " +
+					"holders**; their fences differ and rise",
+				Tests: []Test{
+					"store/quorum/order_test.go:TestStore_one_owner_through_two_stores",
+				},
 			},
 			{
 				Fault: "one node at a time is cut off, frozen or loses its data",

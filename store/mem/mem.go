@@ -41,7 +41,7 @@ func New() *Store { return &Store{born: time.Now()} }
 func (s *Store) Features() driver.Features {
 	return driver.Features{
 		Name: "mem", Fence: true, Floor: true, Count: true, Queue: true, Value: true, Keep: true,
-		Expiry: true,
+		Expiry: true, AnyServer: true,
 		// Attach works within the process: the store reaches no further.
 		Detached: true,
 	}
@@ -218,8 +218,10 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 	}
 }
 
-// Break ends the claims on a key.
-func (s *Store) Break(ctx context.Context, name, reason string) ([]driver.Claim, error) {
+// Break ends the claims on a key whose fence is at most upTo, or all of them if upTo is 0.
+func (s *Store) Break(
+	ctx context.Context, name string, upTo uint64, reason string,
+) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -234,11 +236,19 @@ func (s *Store) Break(ctx context.Context, name, reason string) ([]driver.Claim,
 		k.broken = map[string]broken{}
 	}
 	var out []driver.Claim
+	var stay []*claim
 	for _, c := range k.claims {
+		if upTo > 0 && c.fence > upTo {
+			stay = append(stay, c)
+			continue
+		}
 		out = append(out, c.describe(now))
 		k.broken[c.Owner] = broken{reason, c.ends}
 	}
-	k.claims = nil
+	if len(out) == 0 {
+		return nil, nil
+	}
+	k.claims = stay
 	k.wakeObservers()
 	k.wakeHead()
 	return out, nil

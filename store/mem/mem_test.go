@@ -17,6 +17,7 @@ func env() drivertest.Env {
 	return drivertest.Env{
 		Virtual:   true,
 		Open:      func(testing.TB) driver.Store { return mem.New() },
+		Second:    func(_ testing.TB, s driver.Store) driver.Store { return s }, // a process has one
 		Leftovers: func(_ testing.TB, s driver.Store) int { return s.(*mem.Store).Keys() },
 	}
 }

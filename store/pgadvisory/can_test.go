@@ -75,7 +75,7 @@ func TestStore_can(t *testing.T) {
 			}
 			return nil
 		},
-		"`break`": func(ctx context.Context) error { _, err := driver.Break(ctx, s, "can", "why"); return err },
+		"`break`": func(ctx context.Context) error { _, err := driver.Break(ctx, s, "can", 0, "why"); return err },
 	}
 	doc, err := os.ReadFile("../../docs/pgadvisory.md")
 	if err != nil {

@@ -22,12 +22,15 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	return claims(rows)
 }
 
-// Break ends the claims on a key.
-func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+// Break ends the claims on a key whose fence is at most upTo, or all of them if upTo is 0.
+func (s *Store) Break(
+	ctx context.Context, key string, upTo uint64, reason string,
+) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
 	}
-	rows, err := s.query(ctx, &s.st.breaks, []byte(storable(key)), []byte(storable(reason)))
+	bound := number(int64(min(upTo, driver.MaxFence)))
+	rows, err := s.query(ctx, &s.st.breaks, []byte(storable(key)), []byte(storable(reason)), bound)
 	if err != nil {
 		return nil, err
 	}

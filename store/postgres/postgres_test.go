@@ -69,6 +69,9 @@ func env() drivertest.Env {
 		Open: func(t testing.TB) driver.Store {
 			return opened(t, testenv.Postgres(t, testenv.Shared()).URL, fresh(t))
 		},
+		Second: func(t testing.TB, s driver.Store) driver.Store {
+			return opened(t, testenv.Postgres(t, testenv.Shared()).URL, s.(space).opt)
+		},
 	}
 }
 

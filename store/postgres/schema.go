@@ -26,11 +26,11 @@ const (
 	oldest = 2
 
 	// functions is the number of the functions that this package creates.
-	functions = 8
+	functions = 9
 
 	// enough is the lowest number of functions that this package can work with. Functions with a
 	// higher number do everything that those with a lower one do.
-	enough = 8
+	enough = 9
 )
 
 // noRight is the SQLSTATE of a missing permission.

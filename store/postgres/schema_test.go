@@ -58,7 +58,7 @@ func TestSchema_rights(t *testing.T) {
 		}
 	}
 	drain(wake)
-	if cs, err := s.Break(t.Context(), "key", "why"); err != nil || len(cs) != 1 {
+	if cs, err := s.Break(t.Context(), "key", 0, "why"); err != nil || len(cs) != 1 {
 		t.Errorf("Break: %v, %v", cs, err)
 	}
 	woken(t, wake, "by Break")

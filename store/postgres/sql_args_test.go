@@ -71,7 +71,7 @@ func TestSQL_arguments(t *testing.T) {
 	for call, name := range map[string]string{
 		"renew('held', 'o', '0')": "ttl", "renew('held', 'o', '-1 s')": "ttl", "renew('held', 'o', null)": "ttl", "renew('held', 'o', '106752 days')": "ttl",
 		"renew('held', 'o', '1 min', null, null)": "keep", "renew('held', 'o', '1 min', " + value(driver.MaxValue+1) + ")": "value",
-		"break('held', null)": "reason", "watch(null, '1 min')": "key", "watch('', '1 min')": "key", "watch('held', '0')": "ttl", "watch('held', null)": "ttl",
+		"break('held', null)": "reason", "break('held', 'why', null)": "up_to", "break('held', 'why', -1)": "up_to", "watch(null, '1 min')": "key", "watch('', '1 min')": "key", "watch('held', '0')": "ttl", "watch('held', null)": "ttl",
 		"sweep(0)": "step", "sweep(null)": "step", "sweep(1001)": "step",
 		"acquire_lock('', 'h', 1)": "name", "acquire_lock(null, 'h', 1)": "name", "acquire_lock(repeat('n', 256), 'h', 1)": "name",
 		"acquire_lock('n', '', 1)": "holder", "acquire_lock('n', null, 1)": "holder", "acquire_lock('n', repeat('h', 100000), 1)": "holder",

@@ -33,7 +33,7 @@ func unavailable(t *testing.T, s driver.Store, held driver.ID, code string) {
 	_, err = s.Renew(t.Context(), driver.Renewal{ID: held, TTL: time.Minute})
 	check("Renew", err)
 	check("Release", s.Release(t.Context(), held))
-	_, err = driver.Break(t.Context(), s, held.Key, "test")
+	_, err = driver.Break(t.Context(), s, held.Key, 0, "test")
 	check("Break", err)
 }
 

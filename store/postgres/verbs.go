@@ -56,7 +56,7 @@ func (n *names) statements() statements {
 		},
 		show:   n.selectInfo(`@schema@.show($1)`),
 		list:   n.selectInfo(`@schema@.list($1, $2)`),
-		breaks: n.selectInfo(`@schema@.break($1, $2)`),
+		breaks: n.selectInfo(`@schema@.break($1, $2, $3)`),
 		watch: statement{
 			sql: n.sql(`select @schema@.watch($1, $2)`), formats: text, results: text,
 		},

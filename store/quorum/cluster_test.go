@@ -192,8 +192,8 @@ func (n *node) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, 
 	}
 }
 
-func (n *node) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	cs, err := n.store().Break(ctx, key, reason)
+func (n *node) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	cs, err := n.store().Break(ctx, key, shift(upTo, -n.ahead), reason)
 	for i := range cs {
 		cs[i].Fence = shift(cs[i].Fence, n.ahead)
 	}

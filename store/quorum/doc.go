@@ -104,7 +104,8 @@
 //     that undoes a later grant to the same owner. The clients of nodes must not repeat requests.
 //   - One owner must not acquire through two Stores at the same time, such as through two servers.
 //     Calls about one claim have an order within one Store only: a late undo of one Store may
-//     release the grant of the other, and another owner gets the key.
+//     release the grant of the other, and another owner gets the key. So [driver.Features].AnyServer
+//     is not declared.
 //   - Waiters have no order.
 //   - The fence of a shared claim may be lower than those of other shared claims that ended while
 //     its owner tried to acquire it: a node may have granted it to an earlier attempt whose answer

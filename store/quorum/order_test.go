@@ -240,3 +240,34 @@ func TestStore_late_grant_to_an_owner_that_tries_again(t *testing.T) {
 		}
 	})
 }
+
+// One owner that acquires through two stores at the same time, as through two servers, may lose its
+// claim to the late undo of one of them: a store orders only its own calls. So the store does not
+// declare AnyServer. The first store gives up on late replies, and its releases are late too. The
+// second store is granted the claim in between, and the releases end it.
+func TestStore_one_owner_through_two_stores(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		if c.store.Features().AnyServer {
+			t.Error("AnyServer is declared, and this test shows why it must not be")
+		}
+		second := c.peer(t, "second", options{latency: near})
+		a := exclusive("key", ttl)
+		for _, link := range c.links {
+			link.Next(chaos.Acquire, chaos.Action{Kind: chaos.ReplyLate, For: 300 * time.Millisecond})
+			link.Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: 300 * time.Millisecond})
+		}
+		if res, err := c.store.Acquire(t.Context(), a); err == nil {
+			t.Fatalf("granted %v, want an unknown outcome", res.Granted)
+		}
+		began := time.Now()
+		granted := second.grants(t, a)
+		time.Sleep(time.Second)
+		rival := second.grants(t, exclusive("key", ttl))
+		if trusted := ttl - time.Since(began); trusted <= 0 {
+			t.Fatalf("the claim ended %v ago, which proves nothing", -trusted)
+		}
+		if rival.Fence < granted.Fence+driver.Span {
+			t.Errorf("the rival has the fence %d, want at least a Span above %d", rival.Fence, granted.Fence)
+		}
+	})
+}

@@ -46,9 +46,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 
 // Break ends the claims on a key on all nodes, parts of claims included. It returns the claims that
 // a majority may have held.
-func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+func (s *Store) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 	return s.collect(ctx, "break", s.adminLimit(), func(ctx context.Context, node driver.Store) ([]driver.Claim, error) {
-		return driver.Break(ctx, node, key, reason)
+		return driver.Break(ctx, node, key, upTo, reason)
 	})
 }
 

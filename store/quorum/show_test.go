@@ -164,10 +164,10 @@ func TestStore_Show_with_a_node_down(t *testing.T) {
 		if cs, err = driver.Show(t.Context(), c.store, "part"); err != nil || len(cs) != 0 {
 			t.Errorf("Show of a claim that no majority holds: %v, %v", cs, err)
 		}
-		if cs, err = driver.Break(t.Context(), c.store, "part", "test"); err != nil || len(cs) != 0 || c.holds(part.ID) != 0 {
+		if cs, err = driver.Break(t.Context(), c.store, "part", 0, "test"); err != nil || len(cs) != 0 || c.holds(part.ID) != 0 {
 			t.Errorf("Break of a claim that no majority holds: %v, %v; %d nodes hold it", cs, err, c.holds(part.ID))
 		}
-		if cs, err = driver.Break(t.Context(), c.store, "key", "test"); err != nil || len(cs) != 1 {
+		if cs, err = driver.Break(t.Context(), c.store, "key", 0, "test"); err != nil || len(cs) != 1 {
 			t.Errorf("Break: %v, %v", cs, err)
 		}
 		var broken *driver.BrokenError

@@ -79,7 +79,7 @@ func TestStore_break_foreign(t *testing.T) {
 	do(t, srv, "SET", "lock:forever", "another")
 	do(t, srv, "SET", "lock:while", "another", "PX", "60000")
 	for _, key := range []string{"forever", "while"} {
-		if cs, err := driver.Break(t.Context(), s, key, "test"); err != nil || len(cs) != 1 {
+		if cs, err := driver.Break(t.Context(), s, key, 0, "test"); err != nil || len(cs) != 1 {
 			t.Fatal(cs, err)
 		}
 	}

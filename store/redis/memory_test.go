@@ -32,7 +32,7 @@ func TestStore_leftovers(t *testing.T) {
 			b.QueueTTL = time.Minute
 			driver.Watch(ctx, s, b.ID)
 			refuse(t, s, b)
-			if _, err := s.Break(t.Context(), key, "test"); err != nil {
+			if _, err := s.Break(t.Context(), key, 0, "test"); err != nil {
 				t.Fatal(err)
 			}
 			grant(t, s, b)

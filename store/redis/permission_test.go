@@ -45,7 +45,7 @@ func TestStore_missingPermission(t *testing.T) {
 					{"renew", func() error { _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); return err }},
 					{"release", func() error { return s.Release(t.Context(), a.ID) }},
 					{"take over", func() error { _, err := s.Acquire(t.Context(), w); return err }},
-					{"break", func() error { _, err := s.Break(t.Context(), "key", "test"); return err }},
+					{"break", func() error { _, err := s.Break(t.Context(), "key", 0, "test"); return err }},
 					{"share", func() error { _, err := s.Acquire(t.Context(), b); return err }},
 				} {
 					do(t, srv, "ACL", "SETUSER", "distlock", without)

@@ -354,7 +354,7 @@ func TestStore_otherClients(t *testing.T) {
 	if take("30000") != "OK" {
 		t.Error("the other client could not take a key that is free again")
 	}
-	if cs, err := s.Break(t.Context(), "key", "test"); err != nil || len(cs) != 1 || cs[0].Holder != "another client" {
+	if cs, err := s.Break(t.Context(), "key", 0, "test"); err != nil || len(cs) != 1 || cs[0].Holder != "another client" {
 		t.Errorf("Break: %+v, %v; want the other client's claim", cs, err)
 	}
 	grant(t, s, a)

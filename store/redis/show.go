@@ -61,9 +61,11 @@ func pages(read func(at string, most int) (next string, err error)) error {
 	}
 }
 
-// Break ends the claims on a key. If there are more than showStep of them, and an error occurs
-// between two pages, the remaining claims stay.
-func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+// Break ends the claims on a key whose fence is at most upTo, or all of them if upTo is 0. If there
+// are more than showStep of them, and an error occurs between two pages, the remaining claims stay.
+func (s *Store) Break(
+	ctx context.Context, key string, upTo uint64, reason string,
+) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
 	}
@@ -77,6 +79,7 @@ func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, 
 		f.text(at)
 		f.number(int64(most))
 		f.number(high)
+		f.number(int64(min(upTo, driver.MaxFence)))
 		text, err := s.run(ctx, f, &s.scripts.breaks)
 		if err != nil {
 			return "", definite(key, err)

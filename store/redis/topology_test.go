@@ -78,6 +78,9 @@ func TestStore_replicas(t *testing.T) {
 		patient := *opt
 		patient.ReplicaTimeout = 10 * time.Second // the machine may be busy
 		s, first := open(t, login{addr: primary.Addr, opt: opt}), open(t, login{addr: primary.Addr, opt: &patient})
+		if s.Features().AnyServer {
+			t.Error("AnyServer is declared, though a grant that too few replicas have is undone")
+		}
 		a, b := exclusive("key"), exclusive("other")
 		mark := fresh().Prefix // a new replica has to synchronize first: until then it gets no writes
 		do(t, primary, "SET", mark, "here")

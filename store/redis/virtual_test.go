@@ -178,7 +178,7 @@ func TestStore_virtual_pages(t *testing.T) {
 			t.Errorf("%d claims that end at once, %v; want %d", len(cs), err, many)
 		}
 		for key, left := range map[string]int{"key": 1, "other": 0} { // the head of the queue has the key then
-			if cs, err := driver.Break(t.Context(), s, key, "test"); err != nil || len(cs) != many {
+			if cs, err := driver.Break(t.Context(), s, key, 0, "test"); err != nil || len(cs) != many {
 				t.Errorf("%s: %d claims were broken, %v; want %d", key, len(cs), err, many)
 			}
 			cs, err := driver.Show(t.Context(), s, key)
@@ -209,7 +209,7 @@ func TestStore_virtual_breakPages(t *testing.T) {
 			}
 			return false
 		})
-		cs, err := s.Break(t.Context(), "key", "test")
+		cs, err := s.Break(t.Context(), "key", 0, "test")
 		if err != nil || len(cs) != many || calls < 2 {
 			t.Errorf("%d claims were broken by %d calls, %v; want %d by some", len(cs), calls, err, many)
 		}

@@ -270,7 +270,7 @@ func TestProcesses_killed(t *testing.T) {
 				t.Errorf("%s has %+v, and another got %+v, %v", key, claims[key], res, err)
 			}
 		}
-		if _, err := s.Break(t.Context(), shared, "the next round"); err != nil {
+		if _, err := s.Break(t.Context(), shared, 0, "the next round"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -65,6 +65,7 @@ func virtual() drivertest.Env {
 			s.(*sqlite.Store).Close()
 			return on(t, s.(*sqlite.Store).Path(), m)
 		},
+		Second:    func(t testing.TB, s driver.Store) driver.Store { return on(t, s.(*sqlite.Store).Path(), m) },
 		Leftovers: func(_ testing.TB, s driver.Store) int { return s.(*sqlite.Store).Rows() - 1 }, // the other key
 	}
 }
@@ -114,8 +115,8 @@ func (p pair) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, e
 	return p[0].List(ctx, prefix)
 }
 
-func (p pair) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	return p[0].Break(ctx, key, reason)
+func (p pair) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	return p[0].Break(ctx, key, upTo, reason)
 }
 
 func (p pair) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
@@ -136,6 +137,7 @@ func two() drivertest.Env {
 			p[1].Close()
 			return pair{opened(t, p[0].Path(), nil), opened(t, p[0].Path(), nil)}
 		},
+		Second: func(t testing.TB, s driver.Store) driver.Store { return opened(t, s.(pair)[0].Path(), nil) },
 	}
 }
 

@@ -168,8 +168,10 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	})
 }
 
-// Break ends the claims on a key.
-func (s *Store) Break(ctx context.Context, name, reason string) (out []driver.Claim, err error) {
+// Break ends the claims on a key whose fence is at most upTo, or all of them if upTo is 0.
+func (s *Store) Break(
+	ctx context.Context, name string, upTo uint64, reason string,
+) (out []driver.Claim, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -181,11 +183,19 @@ func (s *Store) Break(ctx context.Context, name, reason string) (out []driver.Cl
 		if err != nil || len(k.claims) == 0 {
 			return err
 		}
+		var stay []*claim
 		for _, c := range k.claims {
+			if upTo > 0 && c.fence > upTo {
+				stay = append(stay, c)
+				continue
+			}
 			out = append(out, k.describe(c, t.now))
 			k.broken = append(k.broken, broken{c.owner, reason, c.ends})
 		}
-		k.claims = nil
+		if len(out) == 0 {
+			return nil
+		}
+		k.claims = stay
 		k.wakeObservers()
 		k.wakeHead()
 		return t.save(k)

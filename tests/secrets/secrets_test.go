@@ -148,7 +148,7 @@ func use(t *testing.T, r *trace, text string) {
 	why, err := l.Why(ctx, "a")
 	r.add("why", why, err)
 	r.add("extend", lease.Extend(ctx, time.Second))
-	_, err = driver.Break(ctx, source.Store, "a", "test")
+	_, err = driver.Break(ctx, source.Store, "a", 0, "test")
 	r.add("break", err)
 	r.add("unlock", lease.Unlock(ctx))
 }

@@ -149,9 +149,9 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 }
 
 // Break forwards the call.
-func (s *Store) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+func (s *Store) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 	return call(ctx, s, Break, key, func(ctx context.Context) ([]driver.Claim, error) {
-		return driver.Break(ctx, s.inner, key, reason)
+		return driver.Break(ctx, s.inner, key, upTo, reason)
 	})
 }
 

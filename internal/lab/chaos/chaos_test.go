@@ -582,7 +582,7 @@ func TestStore_verbs(t *testing.T) {
 		}},
 		{chaos.Inspect, func(ctx context.Context, s driver.Store) error { _, err := driver.Inspect(ctx, s); return err }},
 		{chaos.Break, func(ctx context.Context, s driver.Store) error {
-			claims, err := driver.Break(ctx, s, "k", "why not")
+			claims, err := driver.Break(ctx, s, "k", 0, "why not")
 			if err == nil && len(claims) != 1 {
 				return fmt.Errorf("%d claims broken", len(claims))
 			}
@@ -612,7 +612,7 @@ func TestStore_unsupported(t *testing.T) {
 		if _, err := driver.Show(r.Context(), link, "k"); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Show: %v", err)
 		}
-		if _, err := driver.Break(r.Context(), link, "k", ""); !errors.Is(err, errors.ErrUnsupported) {
+		if _, err := driver.Break(r.Context(), link, "k", 0, ""); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("Break: %v", err)
 		}
 		if _, err := driver.Inspect(r.Context(), link); !errors.Is(err, errors.ErrUnsupported) {

@@ -57,10 +57,10 @@ func (h *pushing) Release(ctx context.Context, id driver.ID) error {
 }
 
 // Break hands the key to the next waiter.
-func (h *pushing) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+func (h *pushing) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cs, err := driver.Break(ctx, h.Store, key, reason)
+	cs, err := driver.Break(ctx, h.Store, key, upTo, reason)
 	h.handOff(ctx, key)
 	return cs, err
 }

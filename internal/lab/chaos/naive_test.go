@@ -194,7 +194,7 @@ func (n *naive) hold(h *history.Hold, r driver.Request, until time.Time) {
 		h.Update(n.reg, func() { time.Sleep(n.random(10 * time.Millisecond)) })
 	}
 	if n.bug == staleBreak && lost.Err() != nil {
-		driver.Break(context.Background(), n.link, r.Key, "a bug")
+		driver.Break(context.Background(), n.link, r.Key, 0, "a bug")
 		return
 	}
 	n.release(h, r.ID)

@@ -268,7 +268,7 @@ func (r *Run) Clean(ctx context.Context) (int, error) {
 	}
 	n := 0
 	for _, key := range names {
-		broken, err := driver.Break(ctx, r.store, key, "left by distlock torture")
+		broken, err := driver.Break(ctx, r.store, key, 0, "left by distlock torture")
 		if n += len(broken); err != nil {
 			return n, err
 		}

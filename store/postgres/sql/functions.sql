@@ -859,8 +859,10 @@ language sql set search_path = pg_catalog as $$
   select @schema@.release_all(keys, owners, array_fill(true, array[cardinality(keys)]))
 $$;
 
--- break ends all claims on a key and returns them.
-create or replace function @schema@.break(key text, reason text) returns setof @schema@.claim_info
+-- break ends the claims on a key whose fence is at most up_to, or all of them if up_to is 0, and
+-- returns them.
+create or replace function @schema@.break(key text, reason text, up_to bigint)
+returns setof @schema@.claim_info
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 #variable_conflict use_column
 declare
@@ -868,18 +870,28 @@ declare
 begin
   if break.reason is null then -- a null in the column broken means not broken
     raise exception 'distlock: reason must not be null' using errcode = 'invalid_parameter_value';
+  elsif (break.up_to >= 0) is not true then
+    raise exception 'distlock: up_to must be 0 or above' using errcode = 'invalid_parameter_value';
   end if;
   perform pg_advisory_xact_lock(hashtextextended(break.key, @seed@));
   perform from @schema@.claim c where c.key = break.key order by c.owner for update;
   now := clock_timestamp();
-  return query select * from @schema@.claims_of(break.key, break.key, now);
+  return query select * from @schema@.claims_of(break.key, break.key, now) c
+    where break.up_to = 0 or c.fence <= break.up_to;
   update @schema@.claim c set broken = break.reason
-    where c.key = break.key and c.broken is null and c.ends > now;
+    where c.key = break.key and c.broken is null and c.ends > now
+      and (break.up_to = 0 or c.fence <= break.up_to);
   if found then
     perform @schema@.notify_key('o', break.key);
     perform @schema@.promote(break.key);
   end if;
 end
+$$;
+
+-- break without up_to ends all claims on a key.
+create or replace function @schema@.break(key text, reason text) returns setof @schema@.claim_info
+language sql set search_path = pg_catalog as $$
+  select * from @schema@.break(key, reason, 0)
 $$;
 
 -- watch records that a process watches a key without a claim.

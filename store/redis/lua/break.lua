@@ -1,8 +1,10 @@
--- break ends all claims on a key, a page at a time: a long script blocks all clients of the server.
+-- break ends the claims on a key up to a fence, a page at a time: a long script blocks all clients
+-- of the server.
 --
 -- KEYS: name, hash, set, broken
 -- ARGV: reason; where the page begins, '' for the first; how many shared claims it has at most; the
--- last fence when the break began, 0 on the first page
+-- last fence when the break began, 0 on the first page; the highest fence of a claim to end, 0: all
+-- claims. A key of another client has no fence, and is ended by 0 only.
 --
 -- Answer: where the next page begins, or nothing if this is the last; a space; the last fence when
 -- the break began; a line end; the ended claims, one after the other. Claims that were granted
@@ -18,6 +20,7 @@ local now = time[1] * 1000000 + time[2]
 open(1)
 sweep()
 local broken, from, most, high = KEYS[4], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local upto = tonumber(ARGV[5])
 local first = from == ''
 local out, longest = {}, 0
 
@@ -38,18 +41,20 @@ end
 if first then
   from, high = '0', last
   if exclusive() then
-    local text, left = holder()
-    out[1] = text
-    note(held, left)
-    call('DEL', name)
-    held = false
+    local text, left, fence = holder()
+    if upto == 0 or fence > 0 and fence <= upto then
+      out[1] = text
+      note(held, left)
+      call('DEL', name)
+      held = false
+    end
   end
 end
 local ends = call('ZRANGEBYSCORE', set, from, '(' .. digits(ENTRIES), 'WITHSCORES', 'LIMIT', 0, most)
 for i = 1, #ends, 2 do
   local owner, left = string.sub(ends[i], 2), ends[i + 1] - nowms
   local c = data('s', owner)
-  if not c or c.order <= high then
+  if not c or c.order <= high and (upto == 0 or c.fence <= upto) then
     if c and left > 0 then
       out[#out + 1] = show('c', c, left)
       note(owner, left)

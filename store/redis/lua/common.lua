@@ -347,17 +347,17 @@ local function show(kind, c, left)
     c.owner .. c.who .. c.value
 end
 
--- holder returns the exclusive claim, or the other client that holds the name, and how many ms it
--- has left; 0 means for ever.
+-- holder returns the exclusive claim, or the other client that holds the name, how many ms it has
+-- left (0 means for ever), and its fence.
 local function holder()
   local left = call('PTTL', name) + 1 -- the key exists until its time has passed
   local c = latest == held and parse(held, call('HGET', hash, 'claim'))
-  if c then return show('c', c, left), left end
+  if c then return show('c', c, left), left, c.fence end
   local other = {
     owner = held, weight = WHOLE, limit = WHOLE, fence = 0, since = now, order = 0, kept = 0,
     who = '', value = '',
   }
-  return show('o', other, left), left
+  return show('o', other, left), left, 0
 end
 
 -- inTheWay returns the claim that ends first, and in how many ms: 1 if it has ended, and one of the

@@ -9,25 +9,25 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// TestRun_lawful shows that stores pass that use what the contract leaves open.
-func TestRun_lawful(t *testing.T) {
+// TestRun_allowed shows that stores pass that use the freedom of the contract.
+func TestRun_allowed(t *testing.T) {
 	for name, bend := range map[string]func(b *bent){
-		"hands on at release": func(b *bent) {
+		"hands off at release": func(b *bent) {
 			b.release = func(ctx context.Context, id driver.ID) error {
 				err := b.mem.Release(ctx, id)
-				b.handOn(ctx, id.Key)
+				b.handOff(ctx, id.Key)
 				return err
 			}
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-				cs, err := b.mem.Break(ctx, key, reason)
-				b.handOn(ctx, key)
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				cs, err := b.mem.Break(ctx, key, upTo, reason)
+				b.handOff(ctx, key)
 				return cs, err
 			}
 		},
 		"rounds up to seconds": both(
-			asks(func(_ *bent, r *driver.Request) { r.TTL, r.QueueTTL = roundUp(r.TTL), roundUp(r.QueueTTL) }),
+			requests(func(_ *bent, r *driver.Request) { r.TTL, r.QueueTTL = roundUp(r.TTL), roundUp(r.QueueTTL) }),
 			renews(func(_ *bent, r *driver.Renewal) { r.TTL = roundUp(r.TTL) })),
-		"does as it is told though ctx is over": func(b *bent) {
+		"works although ctx has ended": func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				return b.mem.Acquire(context.WithoutCancel(ctx), r)
 			}
@@ -35,7 +35,7 @@ func TestRun_lawful(t *testing.T) {
 				return b.mem.Release(context.WithoutCancel(ctx), id)
 			}
 		},
-		"cannot tell when to try again": answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Retry = 0 }),
+		"does not report Retry": answers(func(_ *bent, _ driver.Request, res *driver.Result) { res.Retry = 0 }),
 		"counts revisions for fences": func(b *bent) {
 			b.features = func(f driver.Features) driver.Features { f.Floor = false; return f }
 			var revision uint64
@@ -59,7 +59,7 @@ func TestRun_lawful(t *testing.T) {
 				for _, c := range b.held(r.Key) {
 					live[c.Owner] = true
 				}
-				live[driver.Tag(r.Owner)] = false // what it may have had before has ended
+				live[driver.Tag(r.Owner)] = false // an earlier claim of this owner has ended
 				for tag, f := range k.live {
 					if !live[tag] {
 						k.ended = max(k.ended, f)
@@ -83,10 +83,10 @@ func TestRun_lawful(t *testing.T) {
 	}
 }
 
-// handOn grants the head of the line what it waits for, for the rest of its place, and the
-// next if there is room.
-func (b *bent) handOn(ctx context.Context, key string) {
-	for _, w := range b.line(key) {
+// handOff grants the head of the queue its claim, for the remaining life of its entry, and so on
+// while there is capacity.
+func (b *bent) handOff(ctx context.Context, key string) {
+	for _, w := range b.queue(key) {
 		w.TTL, w.QueueTTL = w.QueueTTL, 0
 		if res, err := b.mem.Acquire(ctx, w); err != nil || !res.Granted {
 			return
@@ -101,21 +101,21 @@ func roundUp(d time.Duration) time.Duration {
 	return d
 }
 
-// TestCompare_catches_faults shows that Compare finds by chance what laws find by name.
+// TestCompare_catches_faults shows that Compare finds by chance the faults that rules find by name.
 func TestCompare_catches_faults(t *testing.T) {
-	blind := []string{ // what Compare never asks for
+	blind := []string{ // Compare never makes calls that find these
 		"one more for large limits",
-		"lives are rounded down", // by less than it can tell
+		"lives are rounded down", // by less than it can see
 		"lives are cut to milliseconds",
 		"renewals are rounded down",
 		"records are rounded down",
-		"places are rounded down",
+		"QueueTTLs are rounded down",
 		"long lives wrap around",
-		"long places wrap around",
+		"long QueueTTLs wrap around",
 		"a day is the longest life",
 		"the longest TTL is too long",
-		"the longest TTL is not held to",
-		"places are bounded as TTLs are",
+		"the longest TTL is not enforced",
+		"QueueTTLs are bounded like TTLs",
 		"a restart forgets",
 		"an owner is the same on all keys",
 		"an owner that ended is refused",
@@ -124,7 +124,7 @@ func TestCompare_catches_faults(t *testing.T) {
 		"no fence is a refusal",
 		"Floor too far is cut",
 		"Floor too far is refused and kept",
-		"Floor too far is refused where the key is taken",
+		"Floor too far is refused where another owner holds the key",
 		"Floor too far is ignored where the claim is held",
 		"Floor is bounded by the clock alone",
 		"Floor is bounded by the last fence alone",
@@ -135,16 +135,19 @@ func TestCompare_catches_faults(t *testing.T) {
 		"values are made up",
 		"requests are not copied",
 		"renewals are not copied",
-		"Show gives away the store's own",
-		"blockers give away the store's own",
+		"Show does not copy",
+		"blockers are not copied",
 		"owners are in errors",
 		"the prefix is a pattern",
 		"the prefix is folded",
-		"Break tells another reason",
+		"Break ignores the bound",
+		"Break spares the fence of the bound",
+		"Break gives another reason",
 		"RenewAll keeps nothing",
-		"RenewAll leaves some out", // of many more
+		"RenewAll omits some", // of many more
 	}
-	for _, f := range slices.Concat(roomFaults(), lifeFaults(), againFaults(), fenceFaults(), floorFaults(), lineFaults(), hintFaults(), valueFaults(), tellFaults(), heldFaults()) {
+	for _, f := range slices.Concat(capacityFaults(), lifeFaults(), againFaults(), fenceFaults(),
+		floorFaults(), queueFaults(), hintFaults(), valueFaults(), showFaults(), heldFaults()) {
 		if slices.Contains(blind, f.name) {
 			continue
 		}

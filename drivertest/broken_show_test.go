@@ -14,7 +14,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// nameFaults, tellFaults and manyFaults are wrong about what is asked and told.
+// nameFaults are wrong about keys and owners, showFaults about Show, List, Break and RenewAll, and
+// manyFaults about concurrent calls.
 
 func nameFaults() []fault {
 	opaque := []string{"opaque names"}
@@ -37,7 +38,7 @@ func nameFaults() []fault {
 			return driver.ID{Key: id.Key, Owner: strings.ToLower(id.Owner)}
 		})},
 		{"bad names are taken", []string{"bad names"}, keyed(func(s string) string { return ("." + s)[:min(len(s)+1, driver.MaxKey)] })},
-		{"a release of what cannot be is invalid", []string{"bad names"}, func(b *bent) {
+		{"a release of a bad name is invalid", []string{"bad names"}, func(b *bent) {
 			b.release = func(ctx context.Context, id driver.ID) error {
 				if id.Owner == "" || id.Key == "" || len(id.Key) > driver.MaxKey {
 					return driver.ErrInvalid
@@ -48,8 +49,8 @@ func nameFaults() []fault {
 		{"owners are cut", []string{"longest texts"}, named(func(id driver.ID) driver.ID {
 			return driver.ID{Key: id.Key, Owner: id.Owner[:min(len(id.Owner), driver.MaxOwner-1)]}
 		})},
-		{"holders are cut", []string{"longest texts"}, asks(func(_ *bent, r *driver.Request) { r.Holder = r.Holder[:min(len(r.Holder), 255)] })},
-		{"to look at a bad name is invalid", []string{"no such key"}, func(b *bent) {
+		{"holders are cut", []string{"longest texts"}, requests(func(_ *bent, r *driver.Request) { r.Holder = r.Holder[:min(len(r.Holder), 255)] })},
+		{"Show of a bad name is invalid", []string{"invalid key"}, func(b *bent) {
 			b.show = func(ctx context.Context, key string) ([]driver.Claim, error) {
 				if key == "" || len(key) > driver.MaxKey {
 					return nil, driver.ErrInvalid
@@ -58,10 +59,10 @@ func nameFaults() []fault {
 			}
 		}},
 		{"no TTL means a second", []string{"invalid", "invalid renewal"}, both(
-			asks(func(_ *bent, r *driver.Request) { r.TTL = max(r.TTL, time.Second) }),
+			requests(func(_ *bent, r *driver.Request) { r.TTL = max(r.TTL, time.Second) }),
 			renews(func(_ *bent, r *driver.Renewal) { r.TTL = max(r.TTL, time.Second) }))},
-		{"a weight of 0 is free", []string{"invalid"}, asks(func(_ *bent, r *driver.Request) { r.Weight = max(r.Weight, 1) })},
-		{"what is invalid is done all the same", []string{"invalid"}, func(b *bent) {
+		{"a weight of 0 is free", []string{"invalid"}, requests(func(_ *bent, r *driver.Request) { r.Weight = max(r.Weight, 1) })},
+		{"an invalid request takes effect", []string{"invalid"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				res, err := b.mem.Acquire(ctx, r)
 				if errors.Is(err, driver.ErrInvalid) {
@@ -71,7 +72,7 @@ func nameFaults() []fault {
 				return res, err
 			}
 		}},
-		{"what is invalid is refused", []string{"invalid", "bad names", "floor too far"}, func(b *bent) {
+		{"an invalid request is refused", []string{"invalid", "bad names", "floor too far"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
 				res, err := b.mem.Acquire(ctx, r)
 				if errors.Is(err, driver.ErrInvalid) {
@@ -83,12 +84,12 @@ func nameFaults() []fault {
 	}
 }
 
-func tellFaults() []fault {
+func showFaults() []fault {
 	owners := func(b *bent, cs []driver.Claim) []driver.Claim {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for i := range cs {
-			for id := range b.asked {
+			for id := range b.requests {
 				if driver.Tag(id.Owner) == cs[i].Owner {
 					cs[i].Task = id.Owner
 				}
@@ -97,7 +98,7 @@ func tellFaults() []fault {
 		return cs
 	}
 	return []fault{
-		{"owners are shown", []string{"owner"}, tells(owners)},
+		{"owners are shown", []string{"owner"}, shown(owners)},
 		{"owners are in errors", []string{"owner"}, func(b *bent) {
 			b.release = func(ctx context.Context, id driver.ID) error {
 				if err := b.mem.Release(ctx, id); err != nil {
@@ -106,16 +107,16 @@ func tellFaults() []fault {
 				return nil
 			}
 		}},
-		{"blockers tell owners", []string{"owner", "retry"}, answers(func(b *bent, _ driver.Request, res *driver.Result) {
+		{"blockers show owners", []string{"owner", "retry"}, answers(func(b *bent, _ driver.Request, res *driver.Result) {
 			if c := owners(b, []driver.Claim{res.Blocker})[0]; !res.Granted {
 				res.Blocker.Owner = c.Task
 			}
 		})},
-		{"the youngest is shown first", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim { slices.Reverse(cs); return cs })},
-		{"the line is not shown", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+		{"the youngest is shown first", []string{"show"}, shown(func(_ *bent, cs []driver.Claim) []driver.Claim { slices.Reverse(cs); return cs })},
+		{"the queue is not shown", []string{"show"}, shown(func(_ *bent, cs []driver.Claim) []driver.Claim {
 			return slices.DeleteFunc(cs, func(c driver.Claim) bool { return c.Waiting })
 		})},
-		{"places are shown with fences", []string{"show"}, tells(func(_ *bent, cs []driver.Claim) []driver.Claim {
+		{"entries are shown with fences", []string{"show"}, shown(func(_ *bent, cs []driver.Claim) []driver.Claim {
 			for i := range cs {
 				cs[i].Fence = max(cs[i].Fence, 1)
 			}
@@ -127,7 +128,7 @@ func tellFaults() []fault {
 				return b.mem.List(ctx, first)
 			}
 		}},
-		{"the line is not listed", []string{"list"}, func(b *bent) {
+		{"the queue is not listed", []string{"list"}, func(b *bent) {
 			b.list = func(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 				return func(yield func(driver.Claim, error) bool) {
 					for c, err := range b.mem.List(ctx, prefix) {
@@ -150,36 +151,48 @@ func tellFaults() []fault {
 			}
 		}},
 		{"Break ends nothing", []string{"break", "fence", "wake by break"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, _ string) ([]driver.Claim, error) { return b.mem.Show(ctx, key) }
+			b.breaks = func(ctx context.Context, key string, _ uint64, _ string) ([]driver.Claim, error) {
+				return b.mem.Show(ctx, key)
+			}
 		}},
 		{"Break spares records", []string{"record ended"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 				if slices.ContainsFunc(b.held(key), func(c driver.Claim) bool { return c.Kept }) {
 					return nil, nil
 				}
-				return b.mem.Break(ctx, key, reason)
+				return b.mem.Break(ctx, key, upTo, reason)
 			}
 		}},
-		{"Break ends the line", []string{"break", "wake by break"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-				for _, w := range b.line(key) {
+		{"Break ends the queue", []string{"break", "wake by break"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				for _, w := range b.queue(key) {
 					_ = b.mem.Release(ctx, w.ID)
 				}
-				return b.mem.Break(ctx, key, reason)
+				return b.mem.Break(ctx, key, upTo, reason)
 			}
 		}},
-		{"Break tells nothing", []string{"break"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-				_, err := b.mem.Break(ctx, key, reason)
+		{"Break returns nothing", []string{"break"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				_, err := b.mem.Break(ctx, key, upTo, reason)
 				return nil, err
 			}
 		}},
-		{"Break tells another reason", []string{"break"}, func(b *bent) {
-			b.breaks = func(ctx context.Context, key, _ string) ([]driver.Claim, error) {
-				return b.mem.Break(ctx, key, "because")
+		{"Break ignores the bound", []string{"break up to"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key string, _ uint64, reason string) ([]driver.Claim, error) {
+				return b.mem.Break(ctx, key, 0, reason)
 			}
 		}},
-		{"RenewAll ends at the first that is dead", []string{"renew all"}, func(b *bent) {
+		{"Break spares the fence of the bound", []string{"break up to"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				return b.mem.Break(ctx, key, max(upTo, 1)-1, reason)
+			}
+		}},
+		{"Break gives another reason", []string{"break"}, func(b *bent) {
+			b.breaks = func(ctx context.Context, key string, upTo uint64, _ string) ([]driver.Claim, error) {
+				return b.mem.Break(ctx, key, upTo, "because")
+			}
+		}},
+		{"RenewAll stops at the first that has ended", []string{"renew all"}, func(b *bent) {
 			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 				out := make([]driver.Renewed, len(rs))
 				var dead error
@@ -208,7 +221,7 @@ func tellFaults() []fault {
 				return b.mem.RenewAll(ctx, rs)
 			}
 		}},
-		{"RenewAll leaves some out", []string{"many renewals"}, func(b *bent) {
+		{"RenewAll omits some", []string{"many renewals"}, func(b *bent) {
 			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 				out := b.mem.RenewAll(ctx, rs[:min(len(rs), 256)])
 				for range rs[len(out):] {
@@ -221,7 +234,7 @@ func tellFaults() []fault {
 }
 
 func manyFaults() []fault {
-	// orphan grants to nobody when the call is given up.
+	// orphan grants a claim to an unknown owner when ctx has ended.
 	orphan := func(b *bent, ctx context.Context, r driver.Request) (driver.Result, error) {
 		if err := ctx.Err(); err != nil {
 			r.Owner += "-orphan"
@@ -231,10 +244,10 @@ func manyFaults() []fault {
 		return b.mem.Acquire(ctx, r)
 	}
 	return []fault{
-		{"a dead ctx leaves an orphan", []string{"cancel"}, func(b *bent) {
+		{"an ended ctx leaves an orphan", []string{"cancel"}, func(b *bent) {
 			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) { return orphan(b, ctx, r) }
 		}},
-		{"a dead ctx is taken for a refusal to work", []string{"cancel"}, func(b *bent) {
+		{"an ended ctx is reported as not held", []string{"cancel"}, func(b *bent) {
 			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
 				if ctx.Err() != nil {
 					return 0, driver.ErrNotHeld
@@ -261,11 +274,20 @@ func manyFaults() []fault {
 				for _, c := range cs {
 					used += c.Weight
 				}
-				time.Sleep(time.Millisecond) // until all have looked
+				time.Sleep(time.Millisecond) // until all callers have looked
 				if used+r.Weight <= r.Limit {
 					r.Weight, r.Limit = 1, driver.Whole
 				}
 				return b.mem.Acquire(ctx, r)
+			}
+		}},
+		{"an undo ends the grant of another store", []string{"two stores"}, func(b *bent) {
+			undoes(b)
+			b.second = func() driver.Store {
+				other := newBent()
+				other.mem = b.mem
+				undoes(other)
+				return other
 			}
 		}},
 		{"every key is remembered", []string{"leak"}, func(b *bent) {
@@ -278,5 +300,29 @@ func manyFaults() []fault {
 				return b.mem.Acquire(ctx, r)
 			}
 		}},
+	}
+}
+
+// undoes makes a store undo a grant whose call was cut off, a little later. The calls of one store
+// wait for the undo, as those of a quorum do. The calls of another store do not.
+func undoes(b *bent) {
+	order := make(chan struct{}, 1)
+	b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+		order <- struct{}{}
+		res, err := b.mem.Acquire(context.WithoutCancel(ctx), r)
+		select {
+		case <-ctx.Done():
+			go func() {
+				time.Sleep(5 * time.Millisecond)
+				if res.Fresh {
+					_ = b.mem.Release(context.WithoutCancel(ctx), r.ID)
+				}
+				<-order
+			}()
+			return driver.Result{}, ctx.Err()
+		case <-time.After(time.Millisecond):
+			<-order
+			return res, err
+		}
 	}
 }

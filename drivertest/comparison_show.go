@@ -10,14 +10,14 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// blocker wants a refusal to name one of what is in the way, and when the first of that ends. What
-// stood on the key is in order: the claims, then the line.
+// blocker fails unless a refusal names one blocker, and the end of the first of all blockers. The
+// argument stood has the claims on the key before the call, then the queue, in order.
 func (c *comparison) blocker(r driver.Request, got driver.Result, stood []driver.Claim) {
-	line := slices.IndexFunc(stood, func(d driver.Claim) bool { return d.Waiting })
-	if line < 0 {
-		line = len(stood)
+	waiting := slices.IndexFunc(stood, func(d driver.Claim) bool { return d.Waiting })
+	if waiting < 0 {
+		waiting = len(stood)
 	}
-	held, before := stood[:line], stood[line:]
+	held, before := stood[:waiting], stood[waiting:]
 	if i := slices.IndexFunc(before, func(d driver.Claim) bool { return d.Owner == driver.Tag(r.Owner) }); i >= 0 {
 		before = before[:i]
 	}
@@ -25,22 +25,22 @@ func (c *comparison) blocker(r driver.Request, got driver.Result, stood []driver
 	for _, d := range held {
 		used += d.Weight
 	}
-	named, inWay := before, before
+	named, blockers := before, before
 	if used+r.Weight > r.Limit {
-		named, inWay = held, slices.Concat(held, before)
+		named, blockers = held, slices.Concat(held, before)
 	}
 	i := slices.IndexFunc(named, func(d driver.Claim) bool { return d.Owner == got.Blocker.Owner })
 	if i < 0 {
 		c.fail("the blocker is %+v, want one of %+v", got.Blocker, named)
 	}
 	c.claims("Blocker", []driver.Claim{got.Blocker}, named[i:i+1])
-	first := slices.MinFunc(inWay, func(a, b driver.Claim) int { return cmp.Compare(a.Left, b.Left) })
+	first := slices.MinFunc(blockers, func(a, b driver.Claim) int { return cmp.Compare(a.Left, b.Left) })
 	if got.Retry != 0 && c.can&expiry != 0 && !c.near(got.Retry, first.Left) {
 		c.fail("retry %v, want about %v", got.Retry, first.Left)
 	}
 }
 
-// show compares all that stands on a key.
+// show compares the claims and entries on a key.
 func (c *comparison) show(key string) {
 	if c.can&show == 0 {
 		return
@@ -51,12 +51,12 @@ func (c *comparison) show(key string) {
 	c.claims("Show", got, want)
 }
 
-// list compares all that stands on all keys. The order of the keys is the store's own.
+// list compares the claims and entries on all keys. The order of the keys may differ.
 func (c *comparison) list() {
 	if c.can&list == 0 {
 		return
 	}
-	told := func(s driver.Store) (cs []driver.Claim) {
+	all := func(s driver.Store) (cs []driver.Claim) {
 		for d, err := range driver.List(c.ctx, s, c.prefix) {
 			if err != nil {
 				c.fail("List: %v", err)
@@ -66,23 +66,23 @@ func (c *comparison) list() {
 		slices.SortStableFunc(cs, func(a, b driver.Claim) int { return cmp.Compare(a.Key, b.Key) })
 		return cs
 	}
-	want := told(c.model)
-	c.claims("List", told(c.store), want)
+	want := all(c.model)
+	c.claims("List", all(c.store), want)
 }
 
 func (c *comparison) claims(verb string, got, want []driver.Claim) {
-	tell := func(cs []driver.Claim) (s string) {
+	format := func(cs []driver.Claim) (s string) {
 		for _, d := range cs {
 			s += fmt.Sprintf(" [%s %d of %d, waiting %v, kept %v]", d.Owner, d.Weight, d.Limit, d.Waiting, d.Kept)
 		}
 		return s
 	}
-	c.equal(verb, tell(got), tell(want))
+	c.equal(verb, format(got), format(want))
 	for i, g := range got {
 		w := want[i]
 		c.equal(verb+": key", g.Key, w.Key)
 		c.equal(verb+": holder", g.Holder, w.Holder)
-		c.equal(verb+": party", g.Task, w.Task)
+		c.equal(verb+": task", g.Task, w.Task)
 		if !maps.Equal(g.Meta, w.Meta) || !bytes.Equal(g.Value, w.Value) {
 			c.fail("%s: meta %v, value %q; want %v, %q", verb, g.Meta, g.Value, w.Meta, w.Value)
 		}

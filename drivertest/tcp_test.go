@@ -14,16 +14,16 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A wireCall is a call on its way to a wireServer, and a wireAnswer comes back. A server that
-// watches answers many times.
+// A tcpCall is a call to a server over TCP, and a tcpAnswer its answer. A watch has many answers.
 type (
-	wireCall struct {
+	tcpCall struct {
 		Verb    string
 		Request driver.Request
 		Renewal driver.Renewal
+		UpTo    uint64
 		Reason  string
 	}
-	wireAnswer struct {
+	tcpAnswer struct {
 		Result driver.Result
 		Behind int
 		Claims []driver.Claim
@@ -31,8 +31,8 @@ type (
 	}
 )
 
-// serveWire serves a store in memory over TCP until the test ends.
-func serveWire(t *testing.T) (addr string) {
+// serveTCP serves a store in memory over TCP until the test ends.
+func serveTCP(t *testing.T) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -62,11 +62,11 @@ func serveConn(ctx context.Context, m *mem.Store, c net.Conn) {
 	defer c.Close()
 	in, out := json.NewDecoder(c), json.NewEncoder(c)
 	for {
-		var call wireCall
+		var call tcpCall
 		if in.Decode(&call) != nil {
 			return
 		}
-		var a wireAnswer
+		var a tcpAnswer
 		var err error
 		switch call.Verb {
 		case "acquire":
@@ -76,7 +76,7 @@ func serveConn(ctx context.Context, m *mem.Store, c net.Conn) {
 		case "release":
 			err = m.Release(ctx, call.Request.ID)
 		case "break":
-			a.Claims, err = m.Break(ctx, call.Request.Key, call.Reason)
+			a.Claims, err = m.Break(ctx, call.Request.Key, call.UpTo, call.Reason)
 		case "show":
 			a.Claims, err = m.Show(ctx, call.Request.Key)
 		case "watch":
@@ -100,19 +100,19 @@ func serveConn(ctx context.Context, m *mem.Store, c net.Conn) {
 	}
 }
 
-// flaws are the mistakes of a wireStore. The zero flaws are none.
+// flaws are the mistakes of a tcpStore. The zero flaws are none.
 type flaws struct {
 	lostIsUnavailable bool // a reply that is lost is reported as if nothing had been sent
 	sendsAgain        bool // a call without a reply is sent again
-	keepsConn         bool // a connection on which a reply is due is used for the next call
-	deaf              bool // ctx is not looked at
+	keepsConn         bool // a connection with a pending reply is used for the next call
+	deaf              bool // ctx is ignored
 	lostIsRefused     bool // a reply that is lost is a refusal
 	neverDials        bool // a connection that was lost stays so
 	stopsWatching     bool // a watch ends with its connection
 }
 
-// A wireStore is a store behind one connection.
-type wireStore struct {
+// A tcpStore is a store behind one connection.
+type tcpStore struct {
 	addr string
 	flaws
 	ctx context.Context // of the store
@@ -124,9 +124,9 @@ type wireStore struct {
 	dead bool
 }
 
-func openWire(t testing.TB, addr string, f flaws) *wireStore {
+func openTCP(t testing.TB, addr string, f flaws) *tcpStore {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &wireStore{addr: addr, flaws: f, ctx: ctx, wg: new(sync.WaitGroup)}
+	s := &tcpStore{addr: addr, flaws: f, ctx: ctx, wg: new(sync.WaitGroup)}
 	t.Cleanup(func() {
 		cancel()
 		s.mu.Lock()
@@ -137,9 +137,9 @@ func openWire(t testing.TB, addr string, f flaws) *wireStore {
 	return s
 }
 
-func (s *wireStore) Features() driver.Features { return mem.New().Features() }
+func (s *tcpStore) Features() driver.Features { return mem.New().Features() }
 
-func (s *wireStore) drop() {
+func (s *tcpStore) drop() {
 	if s.conn != nil {
 		s.conn.Close()
 		s.conn, s.dead = nil, true
@@ -147,7 +147,7 @@ func (s *wireStore) drop() {
 }
 
 // do makes a call.
-func (s *wireStore) do(ctx context.Context, call wireCall) (a wireAnswer, err error) {
+func (s *tcpStore) do(ctx context.Context, call tcpCall) (a tcpAnswer, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a, err = s.send(ctx, call); err != nil && s.sendsAgain && !errors.Is(err, driver.ErrUnavailable) {
@@ -167,7 +167,7 @@ func (s *wireStore) do(ctx context.Context, call wireCall) (a wireAnswer, err er
 	return a, nil
 }
 
-func (s *wireStore) send(ctx context.Context, call wireCall) (a wireAnswer, err error) {
+func (s *tcpStore) send(ctx context.Context, call tcpCall) (a tcpAnswer, err error) {
 	if s.conn == nil {
 		if s.neverDials && s.dead {
 			return a, fmt.Errorf("%w: closed", driver.ErrUnavailable)
@@ -200,41 +200,42 @@ func (s *wireStore) send(ctx context.Context, call wireCall) (a wireAnswer, err 
 	s.drop()
 	switch {
 	case s.lostIsRefused:
-		return wireAnswer{}, nil
+		return tcpAnswer{}, nil
 	case s.lostIsUnavailable:
 		return a, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return a, err
 }
 
-func (s *wireStore) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
-	a, err := s.do(ctx, wireCall{Verb: "acquire", Request: r})
+func (s *tcpStore) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	a, err := s.do(ctx, tcpCall{Verb: "acquire", Request: r})
 	return a.Result, err
 }
 
-func (s *wireStore) Renew(ctx context.Context, r driver.Renewal) (int, error) {
-	a, err := s.do(ctx, wireCall{Verb: "renew", Renewal: r})
+func (s *tcpStore) Renew(ctx context.Context, r driver.Renewal) (int, error) {
+	a, err := s.do(ctx, tcpCall{Verb: "renew", Renewal: r})
 	return a.Behind, err
 }
 
-func (s *wireStore) Release(ctx context.Context, id driver.ID) error {
-	_, err := s.do(ctx, wireCall{Verb: "release", Request: driver.Request{ID: id}})
+func (s *tcpStore) Release(ctx context.Context, id driver.ID) error {
+	_, err := s.do(ctx, tcpCall{Verb: "release", Request: driver.Request{ID: id}})
 	return err
 }
 
-func (s *wireStore) Break(ctx context.Context, key, reason string) ([]driver.Claim, error) {
-	a, err := s.do(ctx, wireCall{Verb: "break", Request: driver.Request{ID: driver.ID{Key: key}}, Reason: reason})
+func (s *tcpStore) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+	r := driver.Request{ID: driver.ID{Key: key}}
+	a, err := s.do(ctx, tcpCall{Verb: "break", Request: r, UpTo: upTo, Reason: reason})
 	return a.Claims, err
 }
 
-func (s *wireStore) Show(ctx context.Context, key string) ([]driver.Claim, error) {
-	a, err := s.do(ctx, wireCall{Verb: "show", Request: driver.Request{ID: driver.ID{Key: key}}})
+func (s *tcpStore) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+	a, err := s.do(ctx, tcpCall{Verb: "show", Request: driver.Request{ID: driver.ID{Key: key}}})
 	return a.Claims, err
 }
 
-// Watch watches on a connection of its own. Each one wakes, since something may have been missed
-// before it.
-func (s *wireStore) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
+// Watch watches on a connection of its own. Each new connection wakes the watcher, since a message
+// may have been lost before.
+func (s *tcpStore) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	wake := make(chan driver.Wake, 1)
 	ctx, cancel := context.WithCancel(ctx)
 	context.AfterFunc(s.ctx, cancel)
@@ -243,8 +244,8 @@ func (s *wireStore) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake 
 		for ctx.Err() == nil {
 			if conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.addr); err == nil {
 				end := context.AfterFunc(ctx, func() { conn.Close() })
-				_ = json.NewEncoder(conn).Encode(wireCall{Verb: "watch", Request: driver.Request{ID: id}})
-				var a wireAnswer
+				_ = json.NewEncoder(conn).Encode(tcpCall{Verb: "watch", Request: driver.Request{ID: id}})
+				var a tcpAnswer
 				for in := json.NewDecoder(conn); in.Decode(&a) == nil; {
 					select {
 					case wake <- driver.Wake{}:
@@ -263,8 +264,7 @@ func (s *wireStore) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake 
 	return wake
 }
 
-// TestFaults_catch_flaws shows that Faults lets a good store pass, and finds what is wrong with
-// others.
+// TestFaults_catch_flaws shows that Faults passes a correct store, and finds the flaws of others.
 func TestFaults_catch_flaws(t *testing.T) {
 	for name, c := range map[string]struct {
 		flaws flaws
@@ -282,16 +282,16 @@ func TestFaults_catch_flaws(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env := Env{
-				TTL: 30 * time.Millisecond, Server: serveWire(t),
+				TTL: 30 * time.Millisecond, Server: serveTCP(t),
 				Open: func(t testing.TB) driver.Store { return nil }, // below
 				Through: func(t testing.TB, _ driver.Store, addr string) driver.Store {
-					return openWire(t, addr, c.flaws)
+					return openTCP(t, addr, c.flaws)
 				},
 			}
-			direct := openWire(t, env.Server, flaws{})
+			direct := openTCP(t, env.Server, flaws{})
 			env.Open = func(testing.TB) driver.Store { return direct }
 			if c.finds == nil {
-				env.TTL = 200 * time.Millisecond // it must not fail where the machine is slow
+				env.TTL = 200 * time.Millisecond // it must not fail on a slow machine
 				Faults(t, env)
 				return
 			}
