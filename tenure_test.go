@@ -345,7 +345,7 @@ func TestTenure_handsOffOnlyTheSame(t *testing.T) {
 			time.AfterFunc(10*time.Second, g.thaw)
 		}, unlock: distlock.ErrUnknown, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},
 		{name: "lost", before: func(t *testing.T, g *gate, lease *distlock.Lease) {
-			if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {
+			if _, err := g.Store.Break(t.Context(), "k", 0, "test"); err != nil {
 				t.Error(err)
 			}
 			<-lease.Done()
@@ -421,7 +421,7 @@ func TestTenure_brokenBeforeReacquire(t *testing.T) {
 				first := must(t)(l.Lock(t.Context(), "k"))
 				next := begin(t.Context(), l.Lock, "k").waits(t)
 				time.Sleep(time.Second) // long enough that the hand-off calls the store
-				if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {
+				if _, err := g.Store.Break(t.Context(), "k", 0, "test"); err != nil {
 					t.Fatal(err)
 				}
 				last := first.Fence()
@@ -578,7 +578,7 @@ func TestTenure_twoToEnd(t *testing.T) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 				close(attempting)
 				<-answer
-				if _, err := g.Store.Break(t.Context(), "k", "test"); err != nil {
+				if _, err := g.Store.Break(t.Context(), "k", 0, "test"); err != nil {
 					t.Error(err)
 				}
 				return next(t.Context(), r)

@@ -1,0 +1,58 @@
+package distlock_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// retired are words that were used here with a meaning of their own. Each has a common word: notify or
+// report, queue, attempt, task, the caller, again.
+var retired = regexp.MustCompile(`(?i)(^|[^-\w])(told|asks|patrol|crowds?|part(y|ies)|in vain|anew|whoever|onlookers?)\b`)
+
+// retiredNames are the same for identifiers, in lower case.
+var retiredNames = strings.Fields(`
+	turn turns crowd crowds patrol party parties spare spares seal sealed prolong dismiss tidy shake
+	dissolve depart conclude law laws judge lane lanes porter feed feeds onlooker onlookers kin fuse
+	told tell tells ask asks asked asking young mature forsake forsaken`)
+
+// TestArch_words keeps retired words from coming back, in code, texts and documents.
+func TestArch_words(t *testing.T) {
+	names := map[string]bool{}
+	for _, n := range retiredNames {
+		names[n] = true
+	}
+	for _, file := range tree(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file == "arch_words_test.go" || bytes.IndexByte(text, 0) >= 0 {
+			continue
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if w := retired.FindString(line); w != "" {
+				t.Errorf("%s:%d: %q is a retired word: %s", file, i+1, w, strings.TrimSpace(line))
+			}
+		}
+		if !strings.HasSuffix(file, ".go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		f, err := parser.ParseFile(fset, file, text, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && names[strings.ToLower(id.Name)] {
+				t.Errorf("%v: %s is a retired name", fset.Position(id.Pos()), id.Name)
+			}
+			return true
+		})
+	}
+}
