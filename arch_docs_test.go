@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-// plain are methods whose meaning their name and signature fix: a comment could only repeat it.
+// plain are methods whose name and signature say everything: a comment could only repeat it.
 var plain = []string{"Error", "String", "Unwrap"}
 
-// undocumented returns the exported names of a file that have no comment. A name in a group
-// is documented by its own comment, by that of the group, or by one above it that names it.
+// undocumented returns the exported names of a file that have no comment. A name in a group needs a
+// comment of its own, a comment of the group, or a comment above it that names it.
 func undocumented(f *ast.File) []string {
 	var names []string
 	for _, d := range f.Decls {
@@ -54,7 +54,7 @@ func undocumented(f *ast.File) []string {
 	return names
 }
 
-// callable returns the name under which users call d, if they can.
+// callable returns the name under which users call d. It reports whether they can call it.
 func callable(d *ast.FuncDecl) (string, bool) {
 	if !d.Name.IsExported() {
 		return "", false
@@ -96,12 +96,12 @@ func silentMethods(s *ast.TypeSpec) []string {
 }
 
 func TestDocs_comments(t *testing.T) {
-	said := map[string]bool{} // by package folder: whether there is a package comment
+	commented := map[string]bool{} // by package folder: whether the package has a comment
 	for _, f := range source(t) {
 		if f.test {
 			continue
 		}
-		said[f.pkg] = said[f.pkg] || packageComment(f.ast)
+		commented[f.pkg] = commented[f.pkg] || packageComment(f.ast)
 		if f.ast.Name.Name == "main" || strings.Contains("/"+f.pkg+"/", "/internal/") || ast.IsGenerated(f.ast) {
 			continue
 		}
@@ -109,14 +109,14 @@ func TestDocs_comments(t *testing.T) {
 			t.Errorf("%s: %s has no comment", f.name, name)
 		}
 	}
-	for pkg, ok := range said {
+	for pkg, ok := range commented {
 		if !ok {
 			t.Errorf("the package in folder %s has no package comment (\"Package name ...\", \"Command name ...\")", pkg)
 		}
 	}
 }
 
-// packageComment reports whether a file says what its package, or its program, is.
+// packageComment reports whether a file has the comment of its package or program.
 func packageComment(f *ast.File) bool {
 	text := f.Doc.Text()
 	if f.Name.Name == "main" {
@@ -155,8 +155,8 @@ func TestDocs_comments_canFail(t *testing.T) {
 	}
 }
 
-// alien are words that do not belong into the project, each with the reason. This file is
-// not searched: it names them.
+// alien are texts that do not belong in the project, each with the reason. This file is not
+// searched: it contains them.
 var alien = []struct {
 	re  *regexp.Regexp
 	why string
@@ -167,7 +167,7 @@ var alien = []struct {
 	{regexp.MustCompile(`(?m)^(<{7}|>{7}|\|{7}) `), "a merge was left half done"},
 }
 
-// aliens returns the lines of a text that hold what does not belong.
+// aliens returns the lines of a text that contain an alien text.
 func aliens(text []byte) []string {
 	var found []string
 	for _, a := range alien {
@@ -201,7 +201,7 @@ func TestDocs_words_canFail(t *testing.T) {
 		"cd /work/tree":              1,
 		`in C:\Users\ann`:            1,
 		"fixes #12":                  1,
-		"repair the line (#12)":      1,
+		"repair the parser (#12)":    1,
 		"// TODO: later":             1,
 		"// TODO(ann): when Go 1.30": 0,
 		"<<<<<<< HEAD":               1,
@@ -223,8 +223,8 @@ var (
 	unslug  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// deadLinks returns the links of a page to files, or to headings, that do not exist. read
-// gives a file of the project, or an error.
+// deadLinks returns the links of a page to files or headings that do not exist. The function read
+// returns a file of the project, or an error.
 func deadLinks(name string, read func(string) ([]byte, error)) []string {
 	page, err := read(name)
 	if err != nil {
@@ -251,7 +251,7 @@ func deadLinks(name string, read func(string) ([]byte, error)) []string {
 	return dead
 }
 
-// anchors returns the names that the headings of a page can be linked by.
+// anchors returns the link targets of the headings of a page.
 func anchors(page []byte) []string {
 	var names []string
 	for _, m := range heading.FindAllSubmatch(page, -1) {

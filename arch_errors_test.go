@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Every error that callers may compare with is provoked by a test: some test names it.
+// Every error that callers may compare with has a test that causes it: some test names it.
 func TestArch_errors(t *testing.T) {
 	errs, named := map[string]string{}, map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

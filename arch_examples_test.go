@@ -12,20 +12,21 @@ import (
 	"testing"
 )
 
-// shown are the packages, or patterns of them, whose calls users write: each call has an example that runs.
+// shown are the packages, as patterns, that users call. Each of their functions and methods has an
+// example that runs.
 var shown = []string{".", "driver", "locktest", "open", "adapter/*", "fence", "fence/*", "store/*", "store/*/*"}
 
-// served are packages that can do nothing without a server that a test has to start. An example of theirs
-// need not run: it compiles, and the tests of the package show that the call works.
-var served = []string{"store/postgres", "store/postgres/*", "store/pgadvisory", "store/etcd", "store/remote", "fence/*"}
+// serverOnly are packages that need a server, which a test has to start. Their examples need not
+// run: they compile, and the tests of the package show that the calls work.
+var serverOnly = []string{"store/postgres", "store/postgres/*", "store/pgadvisory", "store/etcd", "store/remote", "fence/*"}
 
-// verbs are the methods of the contract. On a store they are called by a Locker, and by others through the functions
-// of package driver, whose examples show them.
+// verbs are the methods of the contract. A Locker calls them on a store. Other code calls them
+// through the functions of package driver, whose examples show them.
 var verbs = []string{"Features", "Acquire", "Renew", "Release", "Watch", "Show", "List", "RenewAll", "Break", "Inspect"}
 
 // hidden are calls that need no example, each with the reason. Both pkg and call are patterns.
 var hidden = []struct{ pkg, call, why string }{
-	{"*", "*.Error", "the examples of what returns an error print it"},
+	{"*", "*.Error", "the examples of calls that return an error print it"},
 	{"*", "*.Is", "errors.Is calls it"},
 	{"*", "*.Unwrap", "errors.Is and errors.As call it"},
 	{"*", "*.String", "package fmt calls it"},
@@ -37,7 +38,8 @@ var hidden = []struct{ pkg, call, why string }{
 	{"store/redis", "Calls.*", "it is for the authors of adapters"},
 }
 
-// unshown returns the calls of a package without an example, and the examples that do not run though they could.
+// unshown returns the calls of a package without an example, and the examples that could run but do
+// not.
 func unshown(pkg string, files []sourceFile) []string {
 	calls, examples := map[string]bool{}, map[string]bool{} // by name with an underscore; whether it runs
 	for _, f := range files {
@@ -55,7 +57,7 @@ func unshown(pkg string, files []sourceFile) []string {
 			}
 		}
 	}
-	needsNone := slices.ContainsFunc(served, func(p string) bool { return matches(p, pkg) })
+	needsNone := slices.ContainsFunc(serverOnly, func(p string) bool { return matches(p, pkg) })
 	var found []string
 	for _, call := range slices.Sorted(maps.Keys(calls)) {
 		there, runs := false, false
@@ -96,7 +98,7 @@ func TestDocs_examples(t *testing.T) {
 		for _, u := range unshown(pkg, byPackage[pkg]) {
 			t.Errorf("package %s: %s. Every public call has an example: write one in example_test.go of that folder, with "+
 				"its // Output:. If no example can be written, add the call to hidden in arch_examples_test.go, with the "+
-				"reason; if the package is no use without a server, add the package to served", pkg, u)
+				"reason; if the package needs a server, add the package to serverOnly", pkg, u)
 		}
 	}
 }

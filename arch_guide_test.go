@@ -15,8 +15,8 @@ var (
 	testName = regexp.MustCompile("`(Test\\w+)`")
 )
 
-// shownBy returns what is wrong with the tests that a page names: every row of a table that has a column "shown by" links to one
-// there, every link leads to the test, and no test is named without a link.
+// shownBy returns the errors in the test names of a page. In a table with a column "shown by",
+// every row links to a test, every link leads to that test, and no test is named without a link.
 func shownBy(name string, read func(string) ([]byte, error)) []string {
 	page, err := read(name)
 	if err != nil {
@@ -58,7 +58,7 @@ func shownBy(name string, read func(string) ([]byte, error)) []string {
 	return wrong
 }
 
-// TestDocs_guide holds that every mistake in the guide has a test that makes it.
+// TestDocs_guide checks that every mistake in the guide has a test that makes it.
 func TestDocs_guide(t *testing.T) {
 	for _, w := range shownBy("docs/guide.md", os.ReadFile) {
 		t.Errorf("docs/guide.md: %s", w)

@@ -14,38 +14,43 @@ import (
 	"testing"
 )
 
-// module is the path of the product's module. Names of packages below are relative to it;
-// the root package is ".".
+// module is the path of the product's module. Package names below are relative to it; the root
+// package is ".".
 const module = "github.com/distlock/distlock"
 
-// A layer says what the production code of a package may import beside the standard library.
+// A layer says which packages the production code of a package may import besides the standard
+// library.
 type layer struct {
 	pkg string   // a package, or a pattern of path.Match
 	may []string // packages of this module, or patterns
-	out bool     // whether modules of others may be imported
-	lab bool     // whether it is made for tests: it may import testing and the test-only packages
+	out bool     // whether external modules may be imported
+	lab bool     // whether the package is for tests: it may import testing and the test-only packages
 	why string
 }
 
-// layers is the only direction of imports. The first row that matches a package rules it. A
-// package without a row fails the test: add one, with its reason.
+// layers lists the allowed imports. The first row that matches a package applies. A package without
+// a row fails the test: add one, with its reason.
 var layers = []layer{
-	{pkg: ".", may: []string{"driver", "internal/keeper", "internal/backoff", "internal/deadlock", "internal/queue"},
-		why: "whoever locks with one store must not compile the clients of all the others"},
+	{pkg: ".", may: []string{"driver", "internal/keeper", "internal/backoff", "internal/deadlock", "internal/names", "internal/proof", "internal/queue"},
+		why: "a program with one store must not compile the clients of all the others"},
 	{pkg: "driver",
-		why: "the contract: everything may lean on it, it leans on nothing"},
+		why: "the contract: every package may import it, and it imports none"},
 	{pkg: "internal/backoff",
 		why: "arithmetic of pauses"},
 	{pkg: "internal/typo",
 		why: "letters and nothing else"},
 	{pkg: "internal/keeper", may: []string{"driver", "internal/backoff"},
 		why: "it renews by the contract and knows no kind of lock"},
+	{pkg: "internal/names",
+		why: "the rules of names, and their keys"},
+	{pkg: "internal/proof", may: []string{"internal/names"},
+		why: "one text for leases and guards"},
 	{pkg: "internal/queue", may: []string{"driver", "internal/backoff", "internal/keeper"},
-		why: "it acquires and hands on claims by the contract, and knows no kind of lock"},
+		why: "it acquires and hands off claims by the contract, and knows no kind of lock"},
 	{pkg: "internal/deadlock", may: []string{"driver"},
-		why: "it reads who waits for whom by the contract, and knows no kind of lock"},
-	{pkg: "fence", may: []string{"internal/guard", "internal/backoff"},
-		why: "a guard stands beside the protected resource, where there may be no lock at all"},
+		why: "it builds the wait-for graph by the contract, and knows no kind of lock"},
+	{pkg: "fence", may: []string{"internal/guard", "internal/backoff", "internal/names", "internal/proof"},
+		why: "a guard runs next to the protected resource, where there may be no lock at all"},
 	{pkg: "fence/redisfence", may: []string{"fence"},
 		why: "the guard for Redis is a script: which client sends it is the user's choice"},
 	{pkg: "fence/redisfence/*", may: []string{"fence/redisfence"}, out: true,
@@ -53,7 +58,7 @@ var layers = []layer{
 	{pkg: "fence/*", may: []string{"fence", "internal/guard"}, out: true,
 		why: "a guard for one database links that database's client"},
 	{pkg: "internal/guard",
-		why: "statements of SQL: whoever runs them brings the database"},
+		why: "statements of SQL: the caller that runs them has the database"},
 
 	{pkg: "store/mem", may: []string{"driver"},
 		why: "the reference; tests and users link it without anything else"},
@@ -64,7 +69,7 @@ var layers = []layer{
 	{pkg: "internal/protocol",
 		why: "a few bytes to a port, for an error message"},
 	{pkg: "internal/pgurl", may: []string{"internal/protocol"}, out: true,
-		why: "what the URLs of the stores on PostgreSQL share"},
+		why: "the common part of the URLs of the stores on PostgreSQL"},
 	{pkg: "store/postgres", may: []string{"driver", "internal/backoff", "internal/pgurl", "internal/protocol"}, out: true,
 		why: "a store, as below"},
 	{pkg: "store/pgadvisory", may: []string{"driver", "internal/keeper", "internal/pgurl", "internal/protocol"}, out: true,
@@ -94,32 +99,44 @@ var layers = []layer{
 
 	{pkg: "drivertest", may: []string{"driver", "store/mem", "internal/lab/history", "internal/lab/chaos", "internal/proxy"}, out: true, lab: true,
 		why: "the contract as tests: the authors of stores run it, and compare with the memory store"},
-	{pkg: "locktest", may: []string{".", "driver", "store/mem", "internal/lab/chaos"}, lab: true,
+	{pkg: "locktest", may: []string{".", "driver", "store/mem", "internal/lab/chaos", "internal/names"}, lab: true,
 		why: "for users' own tests: it must cost them no new module"},
 	{pkg: "internal/lab/chaos", may: []string{"driver"}, out: true, lab: true, why: "faults, for tests only"},
-	{pkg: "internal/lab/history", may: []string{"driver"}, out: true, lab: true, why: "a judge of what happened, for tests only"},
-	{pkg: "internal/lab/torture", may: []string{".", "driver", "internal/lab/chaos", "internal/lab/history", "internal/lab/workload"}, out: true,
-		why: "a test that users run on their own store: it brings the faults and the judge along, see docs/adr/0017-torture.md"},
-	{pkg: "internal/lab/workload", may: []string{".", "driver", "internal/lab/history"}, lab: true, why: "clients that contend, for tests only"},
+	{pkg: "internal/lab/history", may: []string{"driver"}, out: true, lab: true,
+		why: "a checker of histories, for tests only"},
+	{pkg: "internal/lab/torture", may: []string{
+		".", "driver", "internal/lab/chaos", "internal/lab/history", "internal/lab/workload",
+	}, out: true,
+		why: "a test that users run on their own store: it contains the faults and the checker, see docs/adr/0017-torture.md"},
+	{pkg: "internal/lab/workload", may: []string{".", "driver", "internal/lab/history"}, lab: true,
+		why: "clients that contend, for tests only"},
 	{pkg: "internal/proxy", lab: true, why: "a link that breaks, for tests only"},
-	{pkg: "internal/testenv", may: []string{"driver", "internal/lab/chaos", "internal/proxy"}, out: true, lab: true, why: "real servers, for tests only"},
-	{pkg: "tests/internal/faults", may: []string{".", "driver", "open", "fence", "fence/redisfence", "fence/redisfence/*", "store/quorum", "store/mem", "internal/lab/chaos", "internal/lab/history",
-		"internal/testenv", "internal/lab/torture", "internal/lab/workload"}, out: true, lab: true,
-		why: "real stores, broken: it plugs all of them in at one place, for tests only"},
+	{pkg: "internal/testenv", may: []string{"driver", "internal/lab/chaos", "internal/proxy"}, out: true, lab: true,
+		why: "real servers, for tests only"},
+	{pkg: "tests/internal/faults", may: []string{
+		".", "driver", "open", "fence", "fence/redisfence", "fence/redisfence/*", "store/quorum", "store/mem",
+		"internal/lab/chaos", "internal/lab/history", "internal/lab/torture", "internal/lab/workload",
+		"internal/testenv",
+	}, out: true, lab: true, why: "faults on real stores: it connects to all of them, for tests only"},
 	{pkg: "internal/apicheck", lab: true, why: "compares the public API with the one that is written down"},
-	{pkg: "internal/*", may: []string{"driver", "internal/*"}, why: "inner parts follow the root package: no modules of others"},
+	{pkg: "internal/*", may: []string{"driver", "internal/*"}, why: "inner parts follow the root package: no external modules"},
 }
 
-// labs are the packages that production code does not import, but for a layer that names one outright.
-var labs = []string{"internal/lab/chaos", "internal/lab/history", "internal/proxy", "internal/testenv", "internal/lab/workload", "tests/internal/faults", "internal/apicheck", "drivertest", "locktest"}
+// labs are the packages that production code does not import, unless its layer names one of them
+// exactly.
+var labs = []string{
+	"internal/lab/chaos", "internal/lab/history", "internal/lab/workload", "internal/proxy", "internal/testenv",
+	"tests/internal/faults", "internal/apicheck", "drivertest", "locktest",
+}
 
-// labModules are packages of others for tests: see docs/adr/0007-test-dependencies.md and 0011-command-line.md.
+// labModules are external packages for tests: see docs/adr/0007-test-dependencies.md and
+// 0011-command-line.md.
 var labModules = []string{
 	"github.com/anishathalye/porcupine", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/testscript",
 }
 
-// judge returns what is wrong with the import of imp by the production code of pkg.
-func judge(pkg, imp string) string {
+// checkImport returns why the production code of pkg must not import imp, or "" if it may.
+func checkImport(pkg, imp string) string {
 	at := slices.IndexFunc(layers, func(l layer) bool { return matches(l.pkg, pkg) })
 	if at < 0 {
 		return fmt.Sprintf("package %s has no row in layers: add one with its reason", pkg)
@@ -132,7 +149,8 @@ func judge(pkg, imp string) string {
 		return pkg + " imports C: the product is built without cgo"
 	case own:
 		rel := path.Clean("./" + strings.TrimPrefix(imp, module))
-		if slices.ContainsFunc(l.may, func(p string) bool { return matches(p, rel) }) && (l.lab || !slices.Contains(labs, rel) || slices.Contains(l.may, rel)) {
+		allowed := slices.ContainsFunc(l.may, func(p string) bool { return matches(p, rel) })
+		if allowed && (l.lab || !slices.Contains(labs, rel) || slices.Contains(l.may, rel)) {
 			return ""
 		}
 		return fmt.Sprintf("%s imports %s: %s", pkg, rel, l.why)
@@ -145,7 +163,7 @@ func judge(pkg, imp string) string {
 		if l.out {
 			return ""
 		}
-		return fmt.Sprintf("%s imports the module of others %s: %s", pkg, imp, l.why)
+		return fmt.Sprintf("%s imports the external module %s: %s", pkg, imp, l.why)
 	}
 	return ""
 }
@@ -168,7 +186,7 @@ func TestArch_imports(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if wrong := judge(f.pkg, imp); wrong != "" {
+			if wrong := checkImport(f.pkg, imp); wrong != "" {
 				t.Errorf("%s: %s", f.name, wrong)
 			}
 		}
@@ -178,26 +196,26 @@ func TestArch_imports(t *testing.T) {
 func TestArch_imports_canFail(t *testing.T) {
 	tests := []struct {
 		pkg, imp string
-		want     string // part of the complaint; empty: none
+		want     string // part of the message; empty: the import is allowed
 	}{
 		{".", "context", ""},
 		{".", module + "/driver", ""},
 		{".", module + "/store/mem", ". imports store/mem"},
-		{".", "github.com/jackc/pgx/v5", "module of others"},
+		{".", "github.com/jackc/pgx/v5", "external module"},
 		{".", "C", "without cgo"},
 		{".", "testing", "not tied to tests"},
 		{".", "testing/synctest", "not tied to tests"},
 		{"driver", module, "driver imports ."},
-		{"driver", "golang.org/x/sync/errgroup", "module of others"},
+		{"driver", "golang.org/x/sync/errgroup", "external module"},
 		{"internal/keeper", module, "internal/keeper imports ."},
 		{"internal/keeper", module + "/internal/backoff", ""},
 		{"internal/backoff", module + "/driver", "imports driver"},
 		{"fence", module, "fence imports ."},
 		{"fence", module + "/internal/backoff", ""},
-		{"fence", "github.com/jackc/pgx/v5", "module of others"},
+		{"fence", "github.com/jackc/pgx/v5", "external module"},
 		{"fence/pgxfence", "github.com/jackc/pgx/v5", ""},
 		{"fence/pgxfence", module, "fence/pgxfence imports ."},
-		{"fence/redisfence", "github.com/redis/go-redis/v9", "module of others"},
+		{"fence/redisfence", "github.com/redis/go-redis/v9", "external module"},
 		{"fence/redisfence/goredisfence", "github.com/redis/go-redis/v9", ""},
 		{"internal/guard", module + "/fence", "imports fence"},
 		{"store/redis", module, "store/redis imports ."},
@@ -205,7 +223,7 @@ func TestArch_imports_canFail(t *testing.T) {
 		{"store/redis/goredisstore", module + "/store/redis", ""},
 		{"store/redis/goredisstore", module + "/store/mem", "imports store/mem"},
 		{"store/quorum", module + "/store/redis", "imports store/redis"},
-		{"store/quorum", "github.com/redis/go-redis/v9", "module of others"},
+		{"store/quorum", "github.com/redis/go-redis/v9", "external module"},
 		{"store/remote", module + "/server", ""},
 		{"store/etcd", module + "/server", "imports server"},
 		{"store/etcd", module + "/internal/testenv", "imports internal/testenv"},
@@ -222,7 +240,7 @@ func TestArch_imports_canFail(t *testing.T) {
 		{"open", module, ""},
 		{"locktest", module + "/internal/lab/chaos", ""},
 		{"locktest", "go.uber.org/goleak", "not tied to tests"},
-		{"locktest", "github.com/google/go-cmp/cmp", "module of others"},
+		{"locktest", "github.com/google/go-cmp/cmp", "external module"},
 		{"store/etcd", "go.uber.org/goleak", "not tied to tests"},
 		{"drivertest", "pgregory.net/rapid", ""},
 		{"drivertest", "testing", ""},
@@ -232,23 +250,23 @@ func TestArch_imports_canFail(t *testing.T) {
 		{"util", "fmt", "no row in layers"},
 	}
 	for _, tt := range tests {
-		got := judge(tt.pkg, tt.imp)
+		got := checkImport(tt.pkg, tt.imp)
 		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s imports %s: %q, want %q", tt.pkg, tt.imp, got, tt.want)
 		}
 	}
 }
 
-// A sourceFile is one Go file of the module, for whatever system it is meant.
+// A sourceFile is one Go file of the module, for any operating system.
 type sourceFile struct {
 	name string // path from the root
-	pkg  string // its package's folder; "." is the root
+	pkg  string // the folder of its package; "." is the root
 	test bool
 	ast  *ast.File
 }
 
-// source parses all Go files of the module. It reads files rather than asking the go
-// command, so that it sees those of every system and works while a package does not build.
+// source parses all Go files of the module. It reads the files and does not run the go command, so
+// that it finds the files of every operating system and works while a package does not build.
 func source(t *testing.T) []sourceFile {
 	t.Helper()
 	var files []sourceFile
@@ -257,7 +275,7 @@ func source(t *testing.T) []sourceFile {
 			continue
 		}
 		dir := path.Dir(name)
-		if beside(dir) || strings.Contains(name, "testdata/") {
+		if otherModule(dir) || strings.Contains(name, "testdata/") {
 			continue
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
@@ -272,8 +290,8 @@ func source(t *testing.T) []sourceFile {
 	return files
 }
 
-// beside reports whether a folder belongs to a module beside the product's.
-func beside(dir string) bool {
+// otherModule reports whether a folder belongs to a module other than the product's.
+func otherModule(dir string) bool {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if _, err := os.Stat(path.Join(dir, "go.mod")); err == nil {
 			return true
@@ -282,7 +300,7 @@ func beside(dir string) bool {
 	return false
 }
 
-// tree returns the project's files, without what the Makefile builds.
+// tree returns the project's files, without those of git and those that the Makefile builds.
 func tree(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -296,7 +314,7 @@ func tree(t *testing.T) []string {
 			}
 			return nil
 		}
-		if d.Type().IsRegular() {
+		if d.Type().IsRegular() && name != ".git" { // a file in a worktree, which git wrote
 			names = append(names, name)
 		}
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// BenchmarkFree takes and gives back a lock that nobody else wants.
+// BenchmarkFree acquires and releases a lock without contention.
 func BenchmarkFree(b *testing.B) {
 	l, err := distlock.New(mem.New())
 	if err != nil {
@@ -34,7 +34,7 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
-// BenchmarkContended hands one lock on among 64 goroutines of one process.
+// BenchmarkContended hands one lock off among 64 goroutines of one process.
 func BenchmarkContended(b *testing.B) {
 	l, err := distlock.New(mem.New())
 	if err != nil {
@@ -70,9 +70,9 @@ func BenchmarkContended(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "grants/s")
 }
 
-// BenchmarkLeases10000 holds 10,000 leases of one Locker: what each of them costs in memory beside
-// the store's own, all of them in goroutines, and in round trips per renewal interval (a third of
-// the TTL).
+// BenchmarkLeases10000 holds 10,000 leases of one Locker. It reports the memory of each lease
+// besides that of the store, the goroutines of all of them, and the round trips per renewal
+// interval (a third of the TTL).
 func BenchmarkLeases10000(b *testing.B) {
 	const leases, interval, intervals = 10_000, time.Second, 3
 	var goroutines, bytes, trips float64
@@ -107,7 +107,7 @@ func BenchmarkLeases10000(b *testing.B) {
 	b.ReportMetric(trips/float64(b.N), "renewals/interval")
 }
 
-// claim puts as many claims into a store as it will keep later, to know what they cost.
+// claim puts n claims into a store, to measure the memory of the store alone.
 func claim(b *testing.B, store driver.Store, n int) {
 	for i := range n {
 		r := driver.Request{
@@ -120,10 +120,10 @@ func claim(b *testing.B, store driver.Store, n int) {
 	}
 }
 
-// heap is how many bytes are in use.
+// heap returns the number of bytes in use.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what the first one finalised
+	runtime.GC() // for objects that the first run finalised
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

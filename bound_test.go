@@ -11,12 +11,12 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// late is how long after the end of its ctx a call may return.
+// late is the longest time from the end of a call's ctx to its return.
 const late = 20 * time.Millisecond
 
-// A call that acquires or looks returns within 20 ms of the end of its ctx, though the store does
-// not answer any more. What it may have left in the store is undone behind it, and Close waits for
-// that.
+// A call that acquires or reads returns within 20 ms of the end of its ctx, although the store does
+// not answer any more. A goroutine releases the claim that the call may have left in the store, and
+// Close waits for it.
 func TestBound(t *testing.T) {
 	const bound = 90 * time.Millisecond
 	calls := map[string]func(ctx context.Context, l *distlock.Locker, name string) error{
@@ -44,7 +44,7 @@ func TestBound(t *testing.T) {
 			return err
 		},
 	}
-	for _, all := range []map[string]runner{runners, takers} {
+	for _, all := range []map[string]runFunc{runners, takers} {
 		for name, call := range all {
 			calls[name] = func(ctx context.Context, l *distlock.Locker, key string) error {
 				return call(ctx, l, key, func(context.Context) error { t.Error("it ran"); return nil })
@@ -54,9 +54,9 @@ func TestBound(t *testing.T) {
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWire()
+				w := newFlakyStore()
 				l := lockerOn(t, w)
-				w.on(nil, hang) // what arrives takes effect, and is never answered
+				w.on(nil, hang) // requests take effect, and are never answered
 				ctx, cancel := context.WithTimeout(t.Context(), bound)
 				defer cancel()
 				began := time.Now()
@@ -76,18 +76,18 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// hang does not answer before ctx ends.
+// hang blocks until ctx ends.
 func hang(ctx context.Context, _ string) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// The same for a call that waits: in line, with a lease in its context, and with one lock of two
-// taken.
+// The same holds for a call that waits: in the queue, with a lease in its context, and with one
+// lock of two acquired.
 func TestBound_waiting(t *testing.T) {
 	const bound = 3 * time.Second
 	for name, call := range map[string]func(ctx context.Context, l *distlock.Locker, own *distlock.Lease) error{
-		"in line": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) error {
+		"in the queue": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) error {
 			_, err := l.Lock(ctx, "held")
 			return err
 		},
@@ -111,7 +111,7 @@ func TestBound_waiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWire()
+				w := newFlakyStore()
 				taken(t, lockerOn(t, w, distlock.TTL(time.Hour)), "held")
 				l := lockerOn(t, w)
 				own := taken(t, l, "own")
@@ -130,15 +130,16 @@ func TestBound_waiting(t *testing.T) {
 	}
 }
 
-// Without a bound of its own a call on a store that does not answer gives up after 5 s, or after
-// its TTL if that is shorter, and takes up to a second to undo what it asked for.
+// A call without a deadline on a store that does not answer gives up after 5 s, or after its TTL if
+// that is shorter. It takes up to a second to undo its attempt.
 func TestBound_none(t *testing.T) {
 	for ttl, most := range map[time.Duration]time.Duration{time.Minute: 6 * time.Second, time.Second: 2 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w, distlock.TTL(ttl))
 			before := taken(t, lockerOn(t, w), "contended")
-			_, _ = l.Lock(t.Context(), "contended", distlock.MaxWait(time.Millisecond)) // the next call waits in line at once
+			// After this refusal the next call enters the queue at once.
+			_, _ = l.Lock(t.Context(), "contended", distlock.MaxWait(time.Millisecond))
 			free(t, before)
 			w.on(hang, nil)
 			for name, take := range map[string]takeFunc{"x": l.TryLock, "y": l.Lock, "contended": l.Lock} {
@@ -154,10 +155,10 @@ func TestBound_none(t *testing.T) {
 	}
 }
 
-// What a store near by undoes in time leaves no doubt.
+// If a fast store undoes the attempt in time, the outcome is known.
 func TestBound_undoneInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		l := lockerOn(t, w)
 		w.on(nil, func(ctx context.Context, verb string) error {
 			if verb == "acquire" {
@@ -180,10 +181,10 @@ func TestBound_undoneInTime(t *testing.T) {
 	})
 }
 
-// Close waits for what is undone behind a call, and not for ever.
+// Close waits for the releases that calls have left to the background, and not for ever.
 func TestBound_close(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		l := lockerOn(t, w)
 		w.on(hang, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

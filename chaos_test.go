@@ -27,15 +27,16 @@ var (
 	firstSeed = flag.Uint64("seed", 1, "the first seed of TestChaos")
 )
 
-// What every bubble must at least contain for its verdict to count.
+// The least that a bubble must contain, or its verdict does not count; bubbleMost bounds the
+// clients.
 const (
 	bubbleClients = 5
 	bubbleMost    = 8
 	bubbleGrants  = 50
 )
 
-// TestChaos lets processes with bad links contend for a few keys, each seed in a bubble of its own,
-// and has two judges look at the history.
+// TestChaos lets processes with bad links contend for a few keys, each seed in its own bubble. Two
+// checkers verify the history.
 func TestChaos(t *testing.T) {
 	workers := 2
 	if *seeds < workers {
@@ -65,17 +66,17 @@ func TestChaos(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d bubbles of at least %d clients: %d grants, %d handed on, %d told, %d contended waits, %d faults over a hold, "+
+	t.Logf("%d bubbles of at least %d clients: %d grants, %d handed off, %d pushed, %d contended waits, %d faults over a hold, "+
 		"%d losses, %d unknown outcomes, %d with nothing left at Close, %d violations",
-		sum.bubbles, bubbleClients, sum.grants, sum.handed, sum.told, sum.waits, sum.faults, sum.losses, sum.unknown, sum.clean, sum.violations)
-	if !t.Failed() && *seeds >= 400 && (sum.losses == 0 || sum.handed == 0 || sum.told == 0 || sum.unknown == 0 || sum.clean == 0) {
-		t.Error("nothing was lost, handed on, told, unknown or clean: the faults do not bite, or the check for leftovers does not")
+		sum.bubbles, bubbleClients, sum.grants, sum.handed, sum.pushed, sum.waits, sum.faults, sum.losses, sum.unknown, sum.clean, sum.violations)
+	if !t.Failed() && *seeds >= 400 && (sum.losses == 0 || sum.handed == 0 || sum.pushed == 0 || sum.unknown == 0 || sum.clean == 0) {
+		t.Error("nothing was lost, handed off, pushed, unknown or clean: the faults or the check for leftovers have no effect")
 	}
 }
 
 type totals struct {
-	mu                                                                               sync.Mutex
-	bubbles, grants, handed, told, waits, faults, losses, unknown, clean, violations int
+	mu                                                                                 sync.Mutex
+	bubbles, grants, handed, pushed, waits, faults, losses, unknown, clean, violations int
 }
 
 func (s *totals) add(v *bubbleVerdict) {
@@ -88,7 +89,7 @@ func (s *totals) add(v *bubbleVerdict) {
 	s.unknown += v.Unknown
 	s.losses += int(v.losses)
 	s.handed += int(v.handed)
-	s.told += int(v.told)
+	s.pushed += int(v.pushed)
 	if v.clean {
 		s.clean++
 	}
@@ -102,11 +103,12 @@ func (s *totals) fail() {
 
 type bubbleVerdict struct {
 	*history.Verdict
-	losses, handed, told int64
-	clean                bool
+	losses, handed, pushed int64
+	clean                  bool
 }
 
-// bubble runs one seed, with semaphores of so many slots or, if there are none, with locks, and judges it.
+// bubble runs one seed and verifies its history. It runs with semaphores of this many slots or, if
+// slots is 0, with locks.
 func bubble(t *testing.T, seed uint64, slots int64) (*bubbleVerdict, error) {
 	var r *run
 	synctest.Test(t, func(t *testing.T) {
@@ -118,22 +120,22 @@ func bubble(t *testing.T, seed uint64, slots int64) (*bubbleVerdict, error) {
 		return nil, errors.New("the run itself failed")
 	}
 	rules := history.Rules{
-		// Everybody else may hold for two TTLs before a waiter's turn comes, and a last fault
-		// may have cost a TTL, a place in line and a poll.
+		// All others may hold for two TTLs each before a waiter is granted, and a last fault may
+		// cost a TTL, the time of a queue entry and a poll.
 		Stuck: 2*bubbleMost*r.ttl + r.ttl + 5*time.Second,
-		// A claim that nobody knows of, of a late request, is in the way for a TTL; a place of one that left
-		// for 3 s; a wake-up that was lost costs a poll.
+		// A late request may create a claim without an owner, which blocks for a TTL. The queue
+		// entry of a waiter that left blocks for 3 s. A lost notification costs a poll.
 		HandOver: r.ttl + 5*time.Second,
 		Takeover: r.ttl + 6*time.Second,
 		Heal:     r.ttl + 6*time.Second,
 		Min:      history.Minimums{Grants: bubbleGrants, ContendedWaits: 1, FaultsOverHold: 1},
 	}
-	dir := filepath.Join(os.TempDir(), "distlock-chaos") // kept: what a failed run leaves is to be looked at
+	dir := filepath.Join(os.TempDir(), "distlock-chaos") // kept, so that people can look at a failed run
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	v, err := history.Verify(r.rec.History(), rules, history.Search{Timeout: time.Minute, Dir: dir, Name: fmt.Sprint("seed-", seed)})
-	return &bubbleVerdict{v, r.load.Losses.Load(), r.handed.Load(), r.told.Load(), r.clean}, err
+	return &bubbleVerdict{v, r.load.Losses.Load(), r.handed.Load(), r.pushed.Load(), r.clean}, err
 }
 
 // A run is one bubble: a store, links to it, a locker at each link, clients at each locker.
@@ -145,14 +147,14 @@ type run struct {
 	store   driver.Store
 	links   []*chaos.Store
 	lockers []*distlock.Locker
-	slots   int64 // the size of the semaphores that are contended for; 0: locks are
+	slots   int64 // the size of the semaphores; 0: the clients contend for locks
 
-	holding []atomic.Int64 // by link: how many leases its clients hold
+	holding []atomic.Int64 // by link: the number of leases that its clients hold
 	handed  atomic.Int64
-	told    atomic.Int64 // granted unasked, and known from the wake-up
+	pushed  atomic.Int64 // grants that a notification brought
 
 	tame       bool         // every request is answered, sooner or later
-	unanswered atomic.Int64 // what was to be given back, and may be left
+	unanswered atomic.Int64 // releases that failed: the claim may be left
 	clean      bool         // nothing was left at the moment of Close
 }
 
@@ -180,7 +182,7 @@ func newRun(t *testing.T, seed uint64) *run {
 		name := fmt.Sprint("link-", i)
 		latency := time.Duration(r.rng.IntN(10)) * time.Millisecond
 		if r.tame {
-			latency = 0 // a request that is given up on its way would arrive after what undoes it
+			latency = 0 // a cancelled request that is still under way would arrive after its release
 		}
 		link := chaos.New(r.store, &chaos.Options{
 			Name: name,
@@ -196,7 +198,7 @@ func newRun(t *testing.T, seed uint64) *run {
 			Timeout: r.ttl / 2,
 			Observe: func(f chaos.Fault) { r.rec.Fault(f.Client, f.Kind.String(), f.From, f.To) },
 		})
-		l, err := distlock.New(link, distlock.TTL(r.ttl), distlock.Holder(name), distlock.Observe(r.watch))
+		l, err := distlock.New(link, distlock.TTL(r.ttl), distlock.Holder(name), distlock.Observe(r.observe))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,8 +208,8 @@ func newRun(t *testing.T, seed uint64) *run {
 	return r
 }
 
-// play lets the clients contend until there were enough grants, freezes a link whose client
-// holds a lease meanwhile, and checks that nothing is left behind.
+// play lets the clients contend until there were enough grants. Meanwhile it freezes a link whose
+// client holds a lease. At the end it checks that nothing is left behind.
 func (r *run) play(t *testing.T) {
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
@@ -226,7 +228,7 @@ func (r *run) play(t *testing.T) {
 	for {
 		if r.load.Grants.Load() >= 10 && r.holding[victim].Load() > 0 {
 			r.links[victim].Freeze()
-			if r.holding[victim].Load() > 0 { // it holds in the frozen world too
+			if r.holding[victim].Load() > 0 { // it still holds now that the link is frozen
 				break
 			}
 			r.links[victim].Thaw()
@@ -248,23 +250,23 @@ func (r *run) play(t *testing.T) {
 		r.clean = true
 		r.leftovers(t, "at Close")
 	}
-	time.Sleep(2*r.ttl + 11*time.Minute) // what could not be given back ends by itself
+	time.Sleep(2*r.ttl + 11*time.Minute) // claims that could not be released expire
 	r.leftovers(t, "in the end")
 }
 
-// watch counts what was handed on and told, and what could not be given back.
-func (r *run) watch(_ context.Context, e distlock.Event) {
+// observe counts hand-offs, pushed grants and failed releases.
+func (r *run) observe(_ context.Context, e distlock.Event) {
 	switch {
 	case e.Type == distlock.EventGranted && e.Handed:
 		r.handed.Add(1)
 	case e.Type == distlock.EventGranted && e.Waited && e.Left < r.ttl*4/5:
-		r.told.Add(1) // for the rest of a place, and not for a TTL
+		r.pushed.Add(1) // trusted until the queue entry expires, not for a TTL
 	case e.Err != nil && (e.Type == distlock.EventReleased || e.Type == distlock.EventWithdrawn):
 		r.unanswered.Add(1)
 	}
 }
 
-// leftovers fails for every claim and place that is in the store.
+// leftovers fails for every claim and queue entry in the store.
 func (r *run) leftovers(t *testing.T, when string) {
 	for c, err := range driver.List(context.Background(), r.store, "") {
 		t.Errorf("left behind %s: %v %v", when, c, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -32,12 +33,12 @@ type Claim struct {
 }
 
 func newClaim(c driver.Claim) (Claim, bool) {
-	k, name, ok := splitKey(c.Key)
+	k, name, ok := names.Split(c.Key)
 	if !ok {
 		return Claim{}, false
 	}
 	out := Claim{
-		Name: name, Kind: k.word(), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
+		Name: name, Kind: k.Word(), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
 		Meta: c.Meta, Value: c.Value, Fence: c.Fence, Weight: c.Weight, Limit: c.Limit, Mode: ModeCounted,
 		Held: c.Held, Left: c.Left, Waiting: c.Waiting, Kept: c.Kept,
 	}
@@ -87,8 +88,8 @@ func (l *Locker) Claims(ctx context.Context, prefix string) iter.Seq2[Claim, err
 		prefixes := []string{""} // all keys of all kinds
 		if prefix != "" {
 			prefixes = nil
-			for _, k := range shownKinds {
-				prefixes = append(prefixes, k.key(prefix))
+			for _, k := range names.Shown {
+				prefixes = append(prefixes, k.Key(prefix))
 			}
 		}
 		for _, p := range prefixes {
@@ -115,15 +116,15 @@ type Reason struct {
 
 // String returns a text of one line.
 func (r Reason) String() string {
-	name := quote(r.Name)
-	switch kind("~" + r.Kind + "/") {
-	case kindSem:
+	name := names.Quote(r.Name)
+	switch names.Kind("~" + r.Kind + "/") {
+	case names.Semaphore:
 		name = "semaphore " + name
-	case kindRate:
+	case names.RateLimit:
 		name = "rate limit " + name
-	case kindOnce:
+	case names.Once:
 		name = "result " + name
-	case kindLead:
+	case names.Election:
 		name = "election " + name
 	}
 	if len(r.Holders)+len(r.Waiters) == 0 {
@@ -150,24 +151,24 @@ const maxReasons = 3
 // [errors.ErrUnsupported] if the store cannot show it. Semaphores, rate limits, results and elections
 // are apart, whatever their names: see [Locker.WhyAll].
 func (l *Locker) Why(ctx context.Context, name string) (Reason, error) {
-	return l.why(ctx, kindLock, name)
+	return l.why(ctx, names.Lock, name)
 }
 
 // Why returns who holds the slots of a name and who waits for some.
 func (s *Semaphore) Why(ctx context.Context, name string) (Reason, error) {
-	return s.l.why(ctx, kindSem, name)
+	return s.l.why(ctx, names.Semaphore, name)
 }
 
 // Why returns who took the passes of a name that count now, and who waits for one.
 func (m *Limiter) Why(ctx context.Context, name string) (Reason, error) {
-	return m.l.why(ctx, kindRate, name)
+	return m.l.why(ctx, names.RateLimit, name)
 }
 
 // WhyAll is [Locker.Why] for all kinds of a name: lock, semaphore, rate limit, remembered result and
 // election. Kinds that nobody holds or waits for are left out. It costs a round trip for each kind.
 func (l *Locker) WhyAll(ctx context.Context, name string) ([]Reason, error) {
 	var all []Reason
-	for _, k := range shownKinds {
+	for _, k := range names.Shown {
 		r, err := l.why(ctx, k, name)
 		if err != nil {
 			return nil, err
@@ -179,12 +180,12 @@ func (l *Locker) WhyAll(ctx context.Context, name string) ([]Reason, error) {
 	return all, nil
 }
 
-func (l *Locker) why(ctx context.Context, k kind, name string) (Reason, error) {
+func (l *Locker) why(ctx context.Context, k names.Kind, name string) (Reason, error) {
 	claims, err := l.show(ctx, k, name)
 	if err != nil {
 		return Reason{}, err
 	}
-	r := Reason{Name: name, Kind: k.word()}
+	r := Reason{Name: name, Kind: k.Word()}
 	for _, c := range claims {
 		claim, _ := newClaim(c)
 		if claim.Waiting {
@@ -197,7 +198,7 @@ func (l *Locker) why(ctx context.Context, k kind, name string) (Reason, error) {
 }
 
 // show returns the claims and queue entries of a name.
-func (l *Locker) show(ctx context.Context, k kind, name string) ([]driver.Claim, error) {
+func (l *Locker) show(ctx context.Context, k names.Kind, name string) ([]driver.Claim, error) {
 	if err := l.mayRead(ctx); err != nil {
 		return nil, err
 	}
@@ -206,7 +207,7 @@ func (l *Locker) show(ctx context.Context, k kind, name string) ([]driver.Claim,
 	}
 	call, cancel := l.queue.Call(ctx, queue.CallLimit)
 	defer cancel()
-	claims, err := driver.Show(call, l.store, k.key(name))
+	claims, err := driver.Show(call, l.store, k.Key(name))
 	if err != nil {
 		return nil, &OpError{Op: "show", Name: name, Err: err} // a look changes nothing
 	}

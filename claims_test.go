@@ -16,7 +16,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// put puts a claim of any kind into a store.
+// put writes a claim of any kind into a store.
 func put(t testing.TB, s driver.Store, key string, weight, limit int64) {
 	t.Helper()
 	res, err := s.Acquire(t.Context(), driver.Request{
@@ -27,7 +27,7 @@ func put(t testing.TB, s driver.Store, key string, weight, limit int64) {
 	}
 }
 
-// listed returns kind and name of what Claims yields.
+// listed returns the kind and name of each claim that Claims yields.
 func listed(t testing.TB, l *distlock.Locker, prefix string) []string {
 	t.Helper()
 	out := []string{}
@@ -71,7 +71,7 @@ func TestClaims(t *testing.T) {
 
 func TestClaims_facts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		l := lockerOn(t, w, distlock.Holder("me"))
 		lease := taken(t, l, "x", distlock.Note("nightly"), distlock.Meta("host", "db7"), distlock.Value([]byte{1, 2}), distlock.TTL(time.Minute))
 		other := lockerOn(t, w, distlock.Holder("you"))
@@ -160,7 +160,7 @@ func (s lister) List(_ context.Context, prefix string) iter.Seq2[driver.Claim, e
 }
 
 func TestClaims_errors(t *testing.T) {
-	t.Run("a store that cannot tell", func(t *testing.T) {
+	t.Run("a store without Show and List", func(t *testing.T) {
 		l := lockerOn(t, struct{ driver.Store }{mem.New()})
 		_, err := l.Why(t.Context(), "x")
 		wantErr(t, err, errors.ErrUnsupported)
@@ -169,15 +169,15 @@ func TestClaims_errors(t *testing.T) {
 			n++
 			wantErr(t, err, errors.ErrUnsupported)
 			if errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) {
-				t.Errorf("%v is a trouble of now", err)
+				t.Errorf("%v looks temporary", err)
 			}
 		}
 		if n != 1 {
 			t.Errorf("%d errors", n)
 		}
 	})
-	t.Run("a look changes nothing", func(t *testing.T) {
-		l := lockerOn(t, lister{mem.New(), errWire})
+	t.Run("reading changes nothing", func(t *testing.T) {
+		l := lockerOn(t, lister{mem.New(), errCut})
 		var claims, errs int
 		for _, err := range l.Claims(t.Context(), "") {
 			if err == nil {
@@ -185,29 +185,29 @@ func TestClaims_errors(t *testing.T) {
 				continue
 			}
 			errs++
-			wantErr(t, err, errWire, distlock.ErrUnavailable)
+			wantErr(t, err, errCut, distlock.ErrUnavailable)
 			if errors.Is(err, distlock.ErrUnknown) {
-				t.Error("a look has no unknown outcome")
+				t.Error("reading has no unknown outcome")
 			}
-			if err.Error() != "distlock: list: the line is cut" {
+			if err.Error() != "distlock: list: connection cut" {
 				t.Error(err)
 			}
 		}
 		if claims != 1 || errs != 1 {
 			t.Errorf("%d claims, %d errors", claims, errs)
 		}
-		w := newWire()
+		w := newFlakyStore()
 		l = lockerOn(t, w)
 		w.cut()
 		_, err := l.Why(t.Context(), "x")
-		wantErr(t, err, errWire, distlock.ErrUnavailable)
-		if errors.Is(err, distlock.ErrUnknown) || err.Error() != `distlock: show "x": the line is cut` {
+		wantErr(t, err, errCut, distlock.ErrUnavailable)
+		if errors.Is(err, distlock.ErrUnknown) || err.Error() != `distlock: show "x": connection cut` {
 			t.Error(err)
 		}
 		w.mend()
 	})
 	t.Run("closed", func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		l := lockerOn(t, w)
 		_ = l.Close(t.Context())
 		_, err := l.Why(t.Context(), "x")
@@ -216,7 +216,7 @@ func TestClaims_errors(t *testing.T) {
 			wantErr(t, err, distlock.ErrClosed)
 		}
 		if n := w.count(""); n != 0 {
-			t.Errorf("the store was asked %d times", n)
+			t.Errorf("the store was called %d times", n)
 		}
 	})
 }
@@ -251,7 +251,7 @@ func TestWhy_free(t *testing.T) {
 	}
 }
 
-// A name is looked up where the caller would take it, and everywhere by WhyAll.
+// Why looks up a name in the kind that the caller uses, and WhyAll in all kinds.
 func TestWhy_kinds(t *testing.T) {
 	s := mem.New()
 	l := lockerOn(t, s)
@@ -290,7 +290,7 @@ func TestWhy_kinds(t *testing.T) {
 	wants(t, err, distlock.ErrInvalidName)
 }
 
-func TestReason_String_crowd(t *testing.T) {
+func TestReason_String_many(t *testing.T) {
 	r := distlock.Reason{Name: "gpu", Kind: "sem"}
 	for range 5 {
 		r.Holders = append(r.Holders, distlock.Claim{Holder: "me", Held: time.Second})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/distlock/distlock/internal/names"
 )
 
 // maxJob is how many bytes the name of a job may have, so that the time of a fire fits behind it.
@@ -65,7 +67,7 @@ func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx 
 		return false, err
 	}
 	if len(name) > maxJob {
-		return false, fmt.Errorf("%w: %s has %d bytes, more than the %d of a job", ErrInvalidName, quote(name), len(name), maxJob)
+		return false, fmt.Errorf("%w: %s has %d bytes, more than the %d of a job", ErrInvalidName, names.Quote(name), len(name), maxJob)
 	}
 	key := name + "@" + fire.UTC().Format(time.RFC3339Nano)
 	own, once := false, *c.once

@@ -22,7 +22,7 @@ func cron(t *testing.T, l *distlock.Locker, o *distlock.CronOptions) *distlock.C
 	return c
 }
 
-// Three schedulers whose clocks differ by seconds fire a job every minute.
+// Three schedulers, whose clocks differ by seconds, fire a job every minute.
 func TestCron_Run_oncePerFire(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		var mu sync.Mutex
@@ -40,7 +40,7 @@ func TestCron_Run_oncePerFire(t *testing.T) {
 						defer mu.Unlock()
 						runs[fire]++
 						if i%2 == 0 {
-							return errCut // it failed, and it ran
+							return errCut // a failed run counts as a run
 						}
 						return nil
 					})
@@ -81,7 +81,7 @@ func TestCron_Run_skipsIfRunning(t *testing.T) {
 			if !ran || err != nil {
 				t.Errorf("%v, %v", ran, err)
 			}
-			// What was skipped is not made up for by a scheduler that is late.
+			// A late scheduler does not run a fire that was skipped.
 			ran, err = a.Run(ctx, "report", at.Add(time.Minute), func(context.Context) error {
 				t.Error("it ran late")
 				return nil
@@ -97,7 +97,8 @@ func TestCron_Run_skipsIfRunning(t *testing.T) {
 	}
 }
 
-// A job that panics takes its process down, as a rule. The fire is done: a scheduler that comes to it later would panic too.
+// A job that panics usually ends its process. Its fire counts as done: a later scheduler would
+// panic too.
 func TestCron_Run_panics(t *testing.T) {
 	for _, overlap := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, g *gate) {
@@ -151,7 +152,7 @@ func TestCron_Run_storeFails(t *testing.T) {
 	})
 }
 
-// A job has run, also if it returns the error of another that could not begin.
+// A job that returns the ErrNotAcquired of an inner job has run.
 func TestCron_Run_nested(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, at := context.Background(), time.Now()
@@ -190,7 +191,7 @@ func TestLocker_Cron_refuses(t *testing.T) {
 	wants(t, err, distlock.ErrInvalidName)
 }
 
-// Whether a name is short enough does not depend on how its fire is written.
+// The limit for the length of a name does not depend on the text form of its fire.
 func TestCron_Run_name(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/distlock/distlock/internal/names"
 )
 
 // ErrDeadlock says that a call would wait for ever: it waits for a lock whose holder waits, directly
@@ -43,9 +45,9 @@ func (p Task) String() string {
 // title returns the name and the kind of a claim.
 func (c Claim) title() string {
 	if c.Kind == "" {
-		return quote(c.Name)
+		return names.Quote(c.Name)
 	}
-	return fmt.Sprintf("%s (%s)", quote(c.Name), c.Kind)
+	return fmt.Sprintf("%s (%s)", names.Quote(c.Name), c.Kind)
 }
 
 func (e *DeadlockError) Error() string {

@@ -15,21 +15,22 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A world is a store, some Lockers, and parties that take some of its locks, one under the other.
+// A world is a store, some Lockers, and tasks that acquire some of its locks, each under the one
+// before.
 type world struct {
 	t       *testing.T
 	g       *gate
 	rng     *rand.Rand
 	lockers []*distlock.Locker
-	slots   []*distlock.Semaphore // of the Lockers
+	slots   []*distlock.Semaphore // one for each Locker
 
-	mu      sync.Mutex
-	steps   map[string]int // how often a party got on
-	told    int
-	notices int
+	mu        sync.Mutex
+	steps     map[string]int // the number of locks that each task got
+	deadlocks int
+	notices   int
 }
 
-const worldSize = 2 // the slots of its semaphores
+const worldSize = 2 // slots of each semaphore
 
 func newWorld(t *testing.T, g *gate, seed uint64) *world {
 	t.Helper()
@@ -55,15 +56,15 @@ func newWorld(t *testing.T, g *gate, seed uint64) *world {
 	return w
 }
 
-// A wish is one lock of a party.
+// A wish is one lock of a task.
 type wish struct {
 	key   int
 	take  takeFunc
 	opts  []distlock.Option
-	think time.Duration // before the next one
+	think time.Duration // before the next lock
 }
 
-// wishes are locks on keys, by a Locker, in some mode.
+// wishes returns locks on keys, by one Locker, in random modes.
 func (w *world) wishes(keys []int) (out []wish) {
 	at := w.rng.IntN(len(w.lockers))
 	l, s := w.lockers[at], w.slots[at]
@@ -80,7 +81,7 @@ func (w *world) wishes(keys []int) (out []wish) {
 	return out
 }
 
-// play takes all locks, one under the other, thinks under each, and gives them back.
+// play acquires all locks, each under the one before, pauses under each, and releases them.
 func (w *world) play(ctx context.Context, me string, wishes []wish) error {
 	if len(wishes) == 0 {
 		return nil
@@ -88,7 +89,7 @@ func (w *world) play(ctx context.Context, me string, wishes []wish) error {
 	first := wishes[0]
 	lease, err := first.take(ctx, fmt.Sprint("k", first.key), append(first.opts, distlock.Holder(me))...)
 	if err != nil {
-		w.judge(me, err)
+		w.check(me, err)
 		return err
 	}
 	w.mu.Lock()
@@ -98,39 +99,40 @@ func (w *world) play(ctx context.Context, me string, wishes []wish) error {
 	return errors.Join(w.play(lease.Context(ctx), me, wishes[1:]), lease.Unlock(ctx))
 }
 
-// judge looks whether what a party was told is true: then nobody of the circle gets on before it gives back what it has, however long
-// that takes, unless another one is told too, or stood behind it in the same line.
-func (w *world) judge(me string, err error) {
+// check checks a reported deadlock: no task of the cycle may get its lock before the victim has
+// released its own, however long that takes. Excepted are a cycle of which another task gets an
+// error too, and a task that waited behind the victim in the same queue.
+func (w *world) check(me string, err error) {
 	var deadlock *distlock.DeadlockError
 	if !errors.As(err, &deadlock) {
 		return
 	}
 	w.mu.Lock()
-	w.told++
-	told, before := w.told, map[string]int{}
+	w.deadlocks++
+	deadlocks, before := w.deadlocks, map[string]int{}
 	for i, p := range deadlock.Cycle {
 		before[p.Holder] = w.steps[p.Holder]
 		if i > 0 && p.Waits.Name == deadlock.Name {
-			told = -1
+			deadlocks = -1
 		}
 	}
 	w.mu.Unlock()
-	time.Sleep(10 * time.Second) // all others have thought by then
+	time.Sleep(10 * time.Second) // longer than any pause of the others
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for holder, steps := range before {
-		if w.steps[holder] != steps && w.told == told {
-			w.t.Errorf("%s was told of a deadlock, and %s got on: %v", me, holder, err)
+		if w.steps[holder] != steps && w.deadlocks == deadlocks {
+			w.t.Errorf("%s got a deadlock error, but %s got its lock: %v", me, holder, err)
 		}
 	}
 }
 
-// run plays all parties and waits for them.
-func (w *world) run(parties [][]wish) (deadlocks int) {
+// run plays all tasks and waits for them.
+func (w *world) run(tasks [][]wish) (deadlocks int) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Hour)
 	defer cancel()
 	var wg sync.WaitGroup
-	for i, wishes := range parties {
+	for i, wishes := range tasks {
 		begins := time.Duration(w.rng.Int64N(int64(3 * time.Second)))
 		wg.Go(func() {
 			time.Sleep(begins)
@@ -141,26 +143,27 @@ func (w *world) run(parties [][]wish) (deadlocks int) {
 	}
 	wg.Wait()
 	w.g.empty(w.t, w.lockers...)
-	return w.told
+	return w.deadlocks
 }
 
-// keys returns some keys of six, in any order.
+// keys returns two or three keys of six, in random order.
 func (w *world) keys() []int { return w.rng.Perm(6)[:2+w.rng.IntN(2)] }
 
-// Parties that take locks of all kinds in one order never wait in a circle, however long they wait.
+// Tasks that acquire locks of all kinds in the same order never wait in a cycle, however long they
+// wait.
 func TestDeadlock_noFalseAlarm(t *testing.T) {
 	notices, runs := 0, *seeds*5/2
 	for seed := range uint64(runs) {
 		inBubble(t, func(t *testing.T, g *gate) {
 			w := newWorld(t, g, seed)
-			var parties [][]wish
+			var tasks [][]wish
 			for range 6 {
 				keys := w.keys()
 				slices.Sort(keys)
-				parties = append(parties, w.wishes(keys))
+				tasks = append(tasks, w.wishes(keys))
 			}
-			if told := w.run(parties); told > 0 {
-				t.Errorf("%d false alarms", told)
+			if n := w.run(tasks); n > 0 {
+				t.Errorf("%d false alarms", n)
 			}
 			notices += w.notices
 		})
@@ -169,11 +172,11 @@ func TestDeadlock_noFalseAlarm(t *testing.T) {
 		}
 	}
 	if t.Logf("%d notices", notices); notices < runs {
-		t.Errorf("only %d notices: hardly anybody waited", notices)
+		t.Errorf("only %d notices: hardly any task waited", notices)
 	}
 }
 
-// A circle through a semaphore is no deadlock while somebody who can go on has a slot.
+// A cycle through a semaphore is no deadlock while a task that can continue holds a slot.
 func TestDeadlock_noFalseAlarm_semaphore(t *testing.T) {
 	notices, runs := 0, *seeds*5/2
 	for seed := range uint64(runs) {
@@ -189,7 +192,7 @@ func TestDeadlock_noFalseAlarm_semaphore(t *testing.T) {
 			}
 			outside := must(t)(sem().Acquire(t.Context(), "s"))
 			var steps []step
-			for range n - 1 { // they have the other slots, and want what the last one has
+			for range n - 1 { // they hold the other slots, and want the lock of the last task
 				l := w.lockers[w.rng.IntN(len(w.lockers))]
 				steps = append(steps, step{lock(sem().Acquire, "s"), lock(l.Lock, "x")})
 			}
@@ -208,28 +211,28 @@ func TestDeadlock_noFalseAlarm_semaphore(t *testing.T) {
 		}
 	}
 	if t.Logf("%d notices", notices); notices < runs {
-		t.Errorf("only %d notices: hardly anybody waited", notices)
+		t.Errorf("only %d notices: hardly any task waited", notices)
 	}
 }
 
-// Parties that take locks of all kinds in any order wait in circles of all kinds. Whoever is told is told the truth, and
-// everybody comes to an end.
+// Tasks that acquire locks of all kinds in random order wait in cycles of all kinds. Each reported
+// deadlock is a true one, and all tasks end.
 func TestDeadlock_chaos(t *testing.T) {
-	told, runs := 0, *seeds*3/4
+	deadlocks, runs := 0, *seeds*3/4
 	for seed := range uint64(runs) {
 		inBubble(t, func(t *testing.T, g *gate) {
 			w := newWorld(t, g, seed)
-			var parties [][]wish
+			var tasks [][]wish
 			for range 6 {
-				parties = append(parties, w.wishes(w.keys()))
+				tasks = append(tasks, w.wishes(w.keys()))
 			}
-			told += w.run(parties)
+			deadlocks += w.run(tasks)
 		})
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	if t.Logf("%d were told", told); told < runs/3 {
-		t.Errorf("only %d were told: hardly anybody waited in a circle", told)
+	if t.Logf("%d deadlocks", deadlocks); deadlocks < runs/3 {
+		t.Errorf("only %d deadlocks: hardly any task waited in a cycle", deadlocks)
 	}
 }

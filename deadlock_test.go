@@ -12,31 +12,34 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// A step is what one party of a planned deadlock has, and what it wants under that.
+// A step is the lock that one task of a planned deadlock holds, and the lock that it wants under
+// the first.
 type step struct {
 	has, wants func(ctx context.Context) (*distlock.Lease, error)
 }
 
-// lock is a call of a Locker for one name.
+// lock returns a call of a Locker for one name.
 func lock(take takeFunc, name string, opts ...distlock.Option) func(context.Context) (*distlock.Lease, error) {
 	return func(ctx context.Context) (*distlock.Lease, error) { return take(ctx, name, opts...) }
 }
 
-// A knot is a deadlock that was brought about: one call for each party, and the lease under which it was made.
+// A knot is a deadlock: one call for each task, and the lease under which the call waits.
 type knot struct {
 	leases []*distlock.Lease
 	calls  []*call
-	formed time.Time // when the last began to wait
+	formed time.Time // when the last call began to wait
 }
 
-// under is a context for a call under a lease. It ends when what is tested has failed.
+// under returns a context for a call under a lease. It ends after an hour, when the test has
+// failed.
 func under(t *testing.T, lease *distlock.Lease) context.Context {
 	ctx, cancel := context.WithTimeout(lease.Context(t.Context()), time.Hour)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// tie has every party take what it has, then wait for what it wants, some time after the one before, in an order: none is the same.
+// tie lets every task acquire its first lock, then wait for its second one. It pauses between the
+// waits. They begin in the given order; without one, in the order of the steps.
 func tie(t *testing.T, steps []step, pause func() time.Duration, order ...int) *knot {
 	t.Helper()
 	k := &knot{calls: make([]*call, len(steps))}
@@ -58,20 +61,22 @@ func tie(t *testing.T, steps []step, pause func() time.Duration, order ...int) *
 	return k
 }
 
-// untie waits for the victim, checks that it is the one and that it was told in time, and lets all others go on after it has given back
-// what it had. It returns what the victim was told.
+// untie waits for the victim's error, and checks that it came in time and that no other task got
+// one. Then it releases the victim's lock, so that all others continue. It returns the victim's
+// error.
 func (k *knot) untie(t *testing.T, victim int) *distlock.DeadlockError {
 	t.Helper()
 	<-k.calls[victim].done
 	if took := time.Since(k.formed); took > 2*time.Second {
-		t.Errorf("told %v after it had formed", took)
+		t.Errorf("reported %v after the deadlock had formed", took)
 	}
 	err := k.calls[victim].refused(t, distlock.ErrDeadlock, distlock.ErrHeld)
-	var told *distlock.DeadlockError
-	if !errors.As(err, &told) {
+	var deadlock *distlock.DeadlockError
+	if !errors.As(err, &deadlock) {
 		t.Fatalf("%T: %v", err, err)
 	}
-	time.Sleep(5 * time.Second) // nobody else is told, however long the victim takes to give back what it has
+	// No other task gets an error, however long the victim keeps its lock.
+	time.Sleep(5 * time.Second)
 	for i, c := range k.calls {
 		if i != victim {
 			c.waits(t)
@@ -80,16 +85,16 @@ func (k *knot) untie(t *testing.T, victim int) *distlock.DeadlockError {
 	free(t, k.leases[victim])
 	k.leases[victim] = nil
 	k.settle(t)
-	return told
+	return deadlock
 }
 
-// settle has whoever was granted what it wants give back all, until nobody waits.
+// settle releases all locks of each task that got its second lock, until no task waits.
 func (k *knot) settle(t *testing.T) {
 	t.Helper()
 	for again := true; again; {
 		again = false
 		for i, c := range k.calls {
-			if k.leases[i] != nil && c.over() {
+			if k.leases[i] != nil && c.returned() {
 				free(t, must(t)(c.lease, c.err))
 				free(t, k.leases[i])
 				k.leases[i], again = nil, true
@@ -99,7 +104,7 @@ func (k *knot) settle(t *testing.T) {
 	for i, c := range k.calls {
 		if k.leases[i] != nil {
 			c.waits(t)
-			t.Fatalf("party %d still waits", i)
+			t.Fatalf("task %d still waits", i)
 		}
 	}
 }
@@ -107,7 +112,7 @@ func (k *knot) settle(t *testing.T) {
 // none is a pause of no time.
 func none() time.Duration { return 0 }
 
-// ring is a deadlock of n parties, each with a Locker of its own or all with one.
+// ring returns the steps of a deadlock of n tasks. Each has its own Locker, or all share one.
 func ring(t *testing.T, g *gate, n int, one bool) []step {
 	t.Helper()
 	var steps []step
@@ -124,22 +129,22 @@ func ring(t *testing.T, g *gate, n int, one bool) []step {
 func TestDeadlock(t *testing.T) {
 	for _, n := range []int{2, 3, 5} {
 		for _, one := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d parties, one process %v", n, one), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d tasks, one process %v", n, one), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, g *gate) {
 					k := tie(t, ring(t, g, n, one), none)
-					told := k.untie(t, n-1)
-					if len(told.Cycle) != n || told.Name != "k0" {
-						t.Fatalf("%s: %+v", told.Name, told.Cycle)
+					deadlock := k.untie(t, n-1)
+					if len(deadlock.Cycle) != n || deadlock.Name != "k0" {
+						t.Fatalf("%s: %+v", deadlock.Name, deadlock.Cycle)
 					}
-					for i, p := range told.Cycle {
+					for i, p := range deadlock.Cycle {
 						at := (n - 1 + i) % n
 						has, wants := fmt.Sprint("k", at), fmt.Sprint("k", (at+1)%n)
 						if len(p.Holds) != 1 || p.Holds[0].Name != has || p.Waits.Name != wants || !p.Waits.Waiting ||
 							p.Holds[0].Held < time.Second || p.Waits.Held < time.Second || p.Holds[0].Fence == 0 {
-							t.Errorf("party %d: %+v", i, p)
+							t.Errorf("task %d: %+v", i, p)
 						}
 						if !one && (p.Holder != fmt.Sprint("p", at) || p.Holds[0].Holder != p.Holder) {
-							t.Errorf("party %d is %s, and holds as %s", i, p.Holder, p.Holds[0].Holder)
+							t.Errorf("task %d is %s, and holds as %s", i, p.Holder, p.Holds[0].Holder)
 						}
 					}
 					g.empty(t)
@@ -149,7 +154,8 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// Exactly one is told, the one with the highest fence, whoever begins to wait when and in whatever order the leases were taken.
+// Exactly one task gets the error: the one with the highest fence. The order in which the leases
+// were acquired and the waits began does not matter.
 func TestDeadlock_oneVictim(t *testing.T) {
 	for seed := range uint64(300) {
 		inBubble(t, func(t *testing.T, g *gate) {
@@ -167,7 +173,7 @@ func TestDeadlock_oneVictim(t *testing.T) {
 	}
 }
 
-// Fences that are the same tell nobody apart: the names decide.
+// If the fences are equal, the names decide.
 func TestDeadlock_sameFences(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -185,24 +191,25 @@ func TestDeadlock_sameFences(t *testing.T) {
 func TestDeadlock_readersAndWriters(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b, c := g.locker(t), g.locker(t), g.locker(t)
-		other := must(t)(c.RLock(t.Context(), "x")) // it is in the way too, and waits for nobody
+		other := must(t)(c.RLock(t.Context(), "x")) // it blocks the writer too, and waits for no lock
 		time.Sleep(time.Millisecond)
 		k := tie(t, []step{
 			{lock(a.RLock, "x"), lock(a.RLock, "y")},
 			{lock(b.Lock, "y"), lock(b.Lock, "x")},
 		}, none)
-		told := k.calls[1]
-		<-told.done
-		wants(t, told.err, distlock.ErrDeadlock)
+		victim := k.calls[1]
+		<-victim.done
+		wants(t, victim.err, distlock.ErrDeadlock)
 		free(t, other)
 		k.untie(t, 1)
 		g.empty(t, a, b, c)
 	})
 }
 
-// A reader waits behind a writer, which waits for a reader that waits for the first one: the line closes the circle.
-func TestDeadlock_line(t *testing.T) {
-	for _, near := range []bool{false, true} { // whether the writer that stands between them is of the same process
+// A reader waits behind a writer in the queue. The writer waits for another reader, and that one
+// waits for the first: the queue closes the cycle.
+func TestDeadlock_queue(t *testing.T) {
+	for _, near := range []bool{false, true} { // whether the writer between them is of the same process
 		inBubble(t, func(t *testing.T, g *gate) {
 			a, b, c := g.locker(t), g.locker(t), g.locker(t)
 			if near {
@@ -217,7 +224,7 @@ func TestDeadlock_line(t *testing.T) {
 			formed := time.Now()
 			second.refused(t, distlock.ErrDeadlock)
 			if took := time.Since(formed); took > 2*time.Second {
-				t.Errorf("told after %v", took)
+				t.Errorf("reported after %v", took)
 			}
 			free(t, has)
 			free(t, first.granted(t))
@@ -228,7 +235,7 @@ func TestDeadlock_line(t *testing.T) {
 	}
 }
 
-// A reader that asks for the same name again waits for itself once a writer stands in between.
+// A reader that calls RLock for the same name again waits for itself if a writer waits in between.
 func TestDeadlock_readerBehindWriter(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -261,15 +268,16 @@ func TestDeadlock_semaphore(t *testing.T) {
 			{lock(sem(b).Acquire, "s"), lock(b.Lock, "x")},
 			{lock(c.Lock, "x"), lock(sem(c).Acquire, "s")},
 		}, none)
-		told := k.untie(t, 2)
-		if len(told.Cycle) != 3 || told.Cycle[0].Waits.Kind != "sem" {
-			t.Errorf("%+v", told.Cycle)
+		deadlock := k.untie(t, 2)
+		if len(deadlock.Cycle) != 3 || deadlock.Cycle[0].Waits.Kind != "sem" {
+			t.Errorf("%+v", deadlock.Cycle)
 		}
 		g.empty(t, a, b, c)
 	})
 }
 
-// As long as one of the slots is held by somebody who can go on, there is no deadlock. When that one waits too, there is.
+// There is no deadlock while a task that can continue holds one of the slots. There is one when
+// that task waits too.
 func TestDeadlock_noKnot(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b, c := g.locker(t), g.locker(t), g.locker(t)
@@ -292,7 +300,7 @@ func TestDeadlock_noKnot(t *testing.T) {
 		<-k.calls[1].done
 		wants(t, k.calls[1].err, distlock.ErrDeadlock)
 		if took := time.Since(k.formed); took > 2*time.Second {
-			t.Errorf("told after %v", took)
+			t.Errorf("reported after %v", took)
 		}
 		free(t, k.leases[1])
 		free(t, k.calls[0].granted(t))
@@ -303,9 +311,10 @@ func TestDeadlock_noKnot(t *testing.T) {
 	})
 }
 
-// A circle that stands only because of another one is told nothing: it may open when the other one has.
+// A cycle that exists only because of another one is not reported: it may open when the other one
+// does.
 func TestDeadlock_behindAnother(t *testing.T) {
-	for phase := range 8 { // who looks first
+	for phase := range 8 { // which detector looks first
 		inBubble(t, func(t *testing.T, g *gate) {
 			a, b, c, d := g.locker(t), g.locker(t), g.locker(t), g.locker(t)
 			s, err := a.Semaphore(2)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/deadlock"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -13,7 +14,7 @@ import (
 // store cannot say who waits, or it is for a rate limit: its claims end by themselves.
 func (c *caller) Waits(ctx context.Context, w *queue.Waiter) (ended func() <-chan struct{}) {
 	l := c.l
-	if k, _, _ := splitKey(c.Key); k == kindRate || !deadlock.Supported(&l.features) {
+	if k, _, _ := names.Split(c.Key); k == names.RateLimit || !deadlock.Supported(&l.features) {
 		return nil
 	}
 	var held []deadlock.Held
@@ -24,7 +25,7 @@ func (c *caller) Waits(ctx context.Context, w *queue.Waiter) (ended func() <-cha
 	if len(held) == 0 {
 		return nil
 	}
-	config := deadlock.Config{Store: l.store, Now: l.clock.Awake, Key: kindWait.key}
+	config := deadlock.Config{Store: l.store, Now: l.clock.Awake, Key: names.Notice.Key}
 	d := deadlock.Start(l.queue.Running(), config, held, &suspect{c, w}) //nolint:contextcheck // the notices are removed also when ctx has ended
 	return d.Stop
 }

@@ -14,38 +14,28 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A peephole is a gate that counts looks at keys, and lets a test meddle with them.
-type peephole struct {
+// A showGate is a gate that counts the calls of Show, and lets a test change their result.
+type showGate struct {
 	*gate
-	looks atomic.Int64
-	look  func(key string) error // after it; nil: nothing
+	shows atomic.Int64
+	after func(key string) error // runs after each call; nil: nothing
 }
 
-func (p *peephole) Show(ctx context.Context, key string) ([]driver.Claim, error) {
-	p.looks.Add(1)
+func (p *showGate) Show(ctx context.Context, key string) ([]driver.Claim, error) {
+	p.shows.Add(1)
 	claims, err := p.Store.Show(ctx, key)
-	if p.look != nil {
-		err = errors.Join(err, p.look(key))
+	if p.after != nil {
+		err = errors.Join(err, p.after(key))
 	}
 	return claims, err
 }
 
-func (p *peephole) locker(t *testing.T, opts ...distlock.Option) *distlock.Locker {
+func (p *showGate) locker(t *testing.T, opts ...distlock.Option) *distlock.Locker {
 	t.Helper()
-	l, err := distlock.New(p, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close(context.Background()) })
-	return l
+	return lockerOn(t, p, opts...)
 }
 
-// another is a gate of another process on the same store.
-func (g *gate) another() *gate {
-	return &gate{Store: g.Store, calls: map[string]int{}, bubble: g.bubble}
-}
-
-// notices tells how many notices stand in the store.
+// notices returns the number of notices in the store.
 func (g *gate) notices(t *testing.T) (n int) {
 	t.Helper()
 	for c, err := range g.Store.List(context.Background(), "~wait/") {
@@ -53,14 +43,14 @@ func (g *gate) notices(t *testing.T) (n int) {
 			t.Fatal(err)
 		}
 		if c.Task == "" || c.Holder == "" {
-			t.Errorf("a notice of nobody: %+v", c)
+			t.Errorf("a notice without a task or holder: %+v", c)
 		}
 		n++
 	}
 	return n
 }
 
-// LockAll holds what it has taken while it waits for the rest.
+// LockAll holds its first locks while it waits for the others.
 func TestDeadlock_LockAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t, distlock.Holder("a")), g.locker(t, distlock.Holder("b"))
@@ -75,20 +65,21 @@ func TestDeadlock_LockAll(t *testing.T) {
 		one := begin(under(t, last), b.Lock, "1").waits(t)
 		err := many.refused(t, distlock.ErrDeadlock)
 		many.within(t, time.Second, 2*time.Second)
-		var told *distlock.DeadlockError
-		if !errors.As(err, &told) || len(told.Cycle) != 2 || told.Name != "3" || told.Cycle[0].Holds[0].Name != "1" || len(told.Cycle[0].Holds) != 1 {
+		var deadlock *distlock.DeadlockError
+		if !errors.As(err, &deadlock) || len(deadlock.Cycle) != 2 || deadlock.Name != "3" ||
+			deadlock.Cycle[0].Holds[0].Name != "1" || len(deadlock.Cycle[0].Holds) != 1 {
 			t.Errorf("%v", err)
 		}
-		free(t, one.now(t)) // all of LockAll were given back
+		free(t, one.now(t)) // LockAll has released all its locks
 		free(t, last)
 		if all != nil {
-			t.Error("an error, and leases")
+			t.Error("leases in spite of the error")
 		}
 		g.empty(t, a, b)
 	})
 }
 
-// A circle that is there in one look and not in the next is none.
+// A cycle that one look at the wait-for graph shows and the next does not is no deadlock.
 func TestDeadlock_leavesMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -99,7 +90,7 @@ func TestDeadlock_leavesMeanwhile(t *testing.T) {
 		leaves := begin(ctx, a.Lock, "y").waits(t)
 		time.Sleep(100 * time.Millisecond)
 		stays := begin(under(t, y), b.Lock, "x").waits(t)
-		time.Sleep(1100 * time.Millisecond) // b has seen the circle
+		time.Sleep(1100 * time.Millisecond) // b has seen the cycle once
 		stays.waits(t)
 		cancel(errors.New("enough"))
 		if err := leaves.refused(t, distlock.ErrHeld); errors.Is(err, distlock.ErrDeadlock) {
@@ -114,7 +105,7 @@ func TestDeadlock_leavesMeanwhile(t *testing.T) {
 	})
 }
 
-// A process that died waits for nobody. What it had is free when its TTL is over.
+// A process that died waits for no lock. Its locks are free when their TTL has ended.
 func TestDeadlock_dead(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		far := g.another()
@@ -134,7 +125,7 @@ func TestDeadlock_dead(t *testing.T) {
 	})
 }
 
-// Notices that nobody can read, or that tell of another key, are nobody's.
+// Notices that cannot be parsed, or that name another key, are ignored.
 func TestDeadlock_strangeNotices(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -165,13 +156,13 @@ func TestDeadlock_strangeNotices(t *testing.T) {
 	})
 }
 
-// A store that cannot be looked at for a while delays the answer, and changes nothing about it.
+// A deadlock is reported later, and otherwise in the same way, if Show fails for a while.
 func TestDeadlock_lookFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		p := &peephole{gate: g}
+		p := &showGate{gate: g}
 		var down atomic.Bool
 		down.Store(true)
-		p.look = func(string) error {
+		p.after = func(string) error {
 			if down.Load() {
 				return driver.ErrUnavailable
 			}
@@ -189,36 +180,37 @@ func TestDeadlock_lookFails(t *testing.T) {
 	})
 }
 
-// Notices that the store lost, or did not take, are posted again.
+// Notices that the store lost or did not accept are posted again.
 func TestDeadlock_noticesLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
-		var asked atomic.Int64
+		var posted atomic.Int64
 		g.set(func(g *gate) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 				if !strings.HasPrefix(r.Key, "~wait/") {
 					return next(ctx, r)
 				}
-				taken := asked.Add(1)
-				if taken <= 2 {
+				nth := posted.Add(1)
+				if nth <= 2 {
 					return driver.Result{}, errCut
 				}
 				res, err := next(ctx, r)
-				if taken <= 4 {
+				if nth <= 4 {
 					_ = g.Store.Release(ctx, r.ID)
 				}
 				return res, err
 			}
 		})
 		k := tie(t, []step{{lock(a.Lock, "x"), lock(a.Lock, "y")}, {lock(b.Lock, "y"), lock(b.Lock, "x")}}, none)
-		k.formed = k.formed.Add(2 * time.Second) // four looks had nothing to see
+		k.formed = k.formed.Add(2 * time.Second) // four looks found no notice
 		k.untie(t, 1)
 		g.thaw()
 		g.empty(t, a, b)
 	})
 }
 
-// A notice that was taken, and not answered, does not go on telling what was so then: that a larger call waits before its own.
+// The answer to a notice was lost. The notice says that a larger call waits before its own. It is
+// corrected when this no longer holds.
 func TestDeadlock_noticeUnanswered(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		far := g.another()
@@ -233,7 +225,7 @@ func TestDeadlock_noticeUnanswered(t *testing.T) {
 		x := must(t)(a.Lock(t.Context(), "x"))
 		works := must(t)(slots(c).Acquire(t.Context(), "s"))
 		time.Sleep(time.Second)
-		slot := must(t)(slots(b).Acquire(t.Context(), "s")) // the last to begin is the one to be told
+		slot := must(t)(slots(b).Acquire(t.Context(), "s")) // the latest lease would be the victim's
 
 		of := slots(a)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -259,7 +251,7 @@ func TestDeadlock_noticeUnanswered(t *testing.T) {
 		time.Sleep(time.Second)
 		waits := begin(under(t, slot), b.Lock, "x").waits(t)
 		time.Sleep(10 * time.Second)
-		waits.waits(t) // nothing but the slot at work is in the way of the small call
+		waits.waits(t) // only the slot at work blocks the small call
 		small.waits(t)
 		free(t, works)
 		free(t, small.now(t))
@@ -270,8 +262,8 @@ func TestDeadlock_noticeUnanswered(t *testing.T) {
 	})
 }
 
-// A call that goes on to wait when its lease is over holds nobody up.
-func TestDeadlock_leaseOver(t *testing.T) {
+// A call that waits on after its lease has ended blocks no other call.
+func TestDeadlock_leaseEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		x := must(t)(a.Lock(t.Context(), "x"))
@@ -286,7 +278,7 @@ func TestDeadlock_leaseOver(t *testing.T) {
 		free(t, x)
 		synctest.Wait()
 		if n := g.notices(t); n != 0 {
-			t.Errorf("%d notices of a lease that is over", n)
+			t.Errorf("%d notices of a lease that has ended", n)
 		}
 		waits.waits(t)
 		free(t, y)
@@ -295,11 +287,11 @@ func TestDeadlock_leaseOver(t *testing.T) {
 	})
 }
 
-// A wait under no lease, a short one, and one for a rate limit look at nothing. A long one under a lease costs one renewal and two
-// looks in 0.4 s.
+// A wait without a lease, a short wait, and a wait for a rate limit cost no call of the deadlock
+// detector. A long wait under a lease costs one renewal and two calls of Show in 0.4 s.
 func TestDeadlock_cost(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		p := &peephole{gate: g}
+		p := &showGate{gate: g}
 		a, b := p.locker(t), p.locker(t)
 		limit, err := a.Limiter(1, time.Minute)
 		if err != nil {
@@ -318,25 +310,25 @@ func TestDeadlock_cost(t *testing.T) {
 		if err := limit.Wait(y.Context(t.Context()), "r"); err != nil {
 			t.Error(err)
 		}
-		if n := p.looks.Load(); n != 0 || g.notices(t) != 0 {
-			t.Errorf("%d looks", n)
+		if n := p.shows.Load(); n != 0 || g.notices(t) != 0 {
+			t.Errorf("%d calls of Show", n)
 		}
 		begin(y.Context(t.Context()), a.Lock, "x").waits(t)
 		time.Sleep(time.Second)
 		g.reset()
 		time.Sleep(10 * time.Second)
-		if n := p.looks.Load(); n < 50 || n > 58 {
-			t.Errorf("%d looks in 10 s", n)
+		if n := p.shows.Load(); n < 50 || n > 58 {
+			t.Errorf("%d calls of Show in 10 s", n)
 		}
-		if n := g.count("renew"); n < 24 || n > 27+2*2 { // and those of the two leases
+		if n := g.count("renew"); n < 24 || n > 27+2*2 { // and the renewals of the two leases
 			t.Errorf("%d renewals in 10 s", n)
 		}
 		_ = x
 	})
 }
 
-// Who no longer waits has no notices, whatever it still holds.
-func TestDeadlock_waitOver(t *testing.T) {
+// A call that no longer waits has no notices, whatever leases its context still holds.
+func TestDeadlock_waitEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		x := must(t)(a.Lock(t.Context(), "x"))
@@ -352,7 +344,7 @@ func TestDeadlock_waitOver(t *testing.T) {
 			t.Error(err)
 		}
 		if n := g.notices(t); n != 1 {
-			t.Errorf("%d notices after one has left", n)
+			t.Errorf("%d notices after one call has left", n)
 		}
 		free(t, y)
 		free(t, granted.granted(t))
@@ -364,17 +356,25 @@ func TestDeadlock_waitOver(t *testing.T) {
 	})
 }
 
+// waitUnderLease begins a call of Locker a that holds x and waits for y, which Locker b holds. It
+// returns when the call has posted its notice.
+func waitUnderLease(t *testing.T, g *gate) (a, b *distlock.Locker, x, y *distlock.Lease, waits *call) {
+	t.Helper()
+	a, b = g.locker(t), g.locker(t)
+	x = must(t)(a.Lock(t.Context(), "x"))
+	y = must(t)(b.Lock(t.Context(), "y"))
+	waits = begin(under(t, x), a.Lock, "y").waits(t)
+	time.Sleep(2 * time.Second)
+	if n := g.notices(t); n != 1 {
+		t.Errorf("%d notices", n)
+	}
+	return a, b, x, y, waits
+}
+
 // A Locker that is closed ends its detectors, and removes their notices.
 func TestDeadlock_Close(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		a, b := g.locker(t), g.locker(t)
-		x := must(t)(a.Lock(t.Context(), "x"))
-		y := must(t)(b.Lock(t.Context(), "y"))
-		waits := begin(under(t, x), a.Lock, "y").waits(t)
-		time.Sleep(2 * time.Second)
-		if n := g.notices(t); n != 1 {
-			t.Errorf("%d notices", n)
-		}
+		a, b, _, y, waits := waitUnderLease(t, g)
 		if err := a.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -389,22 +389,18 @@ func TestDeadlock_Close(t *testing.T) {
 	})
 }
 
-// Notices are nothing that people named: nobody sees them who lists locks.
+// Claims does not list notices: users did not name them.
 func TestDeadlock_notListed(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		a, b := g.locker(t), g.locker(t)
-		x := must(t)(a.Lock(t.Context(), "x"))
-		y := must(t)(b.Lock(t.Context(), "y"))
-		waits := begin(under(t, x), a.Lock, "y").waits(t)
-		time.Sleep(2 * time.Second)
+		a, _, x, y, waits := waitUnderLease(t, g)
 		n := 0
 		for c, err := range a.Claims(t.Context(), "") {
 			if n++; err != nil || c.Name != "x" && c.Name != "y" {
 				t.Errorf("%+v, %v", c, err)
 			}
 		}
-		if n != 3 || g.notices(t) != 1 {
-			t.Errorf("%d claims and places, %d notices", n, g.notices(t))
+		if n != 3 {
+			t.Errorf("%d claims and queue entries", n)
 		}
 		free(t, y)
 		free(t, waits.now(t))
@@ -412,16 +408,17 @@ func TestDeadlock_notListed(t *testing.T) {
 	})
 }
 
-// A store without a line, or without values, is not asked for what it cannot do. The calls wait as they always did.
+// On a store without a queue or without values the detector makes no calls. The locks wait as they
+// would without it.
 func TestDeadlock_notSupported(t *testing.T) {
 	for name, take := range map[string]func(*driver.Features){
-		"line":   func(f *driver.Features) { f.Queue = false },
+		"queue":  func(f *driver.Features) { f.Queue = false },
 		"values": func(f *driver.Features) { f.Value = false },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				g.features = take
-				p := &peephole{gate: g}
+				p := &showGate{gate: g}
 				a, b := p.locker(t), p.locker(t)
 				x, y := must(t)(a.Lock(t.Context(), "x")), must(t)(b.Lock(t.Context(), "y"))
 				ctx, cancel := context.WithTimeout(x.Context(t.Context()), time.Minute)
@@ -433,15 +430,16 @@ func TestDeadlock_notSupported(t *testing.T) {
 				free(t, x)
 				free(t, second.granted(t))
 				free(t, y)
-				if p.looks.Load() != 0 {
-					t.Errorf("%d looks", p.looks.Load())
+				if p.shows.Load() != 0 {
+					t.Errorf("%d calls of Show", p.shows.Load())
 				}
 			})
 		})
 	}
 }
 
-// What another goroutine waits for under the outer lease holds up that lease, and not what this one took under it.
+// A goroutine waits under the outer lease. Its wait blocks that lease, not the inner lease that
+// another goroutine acquired under it.
 func TestDeadlock_branches(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -450,7 +448,7 @@ func TestDeadlock_branches(t *testing.T) {
 		outer := must(t)(a.Lock(t.Context(), "outer"))
 		inner := must(t)(a.Lock(outer.Context(t.Context()), "inner"))
 		branch := begin(under(t, outer), a.Lock, "y").waits(t)
-		other := begin(under(t, y), b.Lock, "inner").waits(t) // inner can be given back: there is no circle
+		other := begin(under(t, y), b.Lock, "inner").waits(t) // inner can be released: there is no cycle
 		time.Sleep(time.Minute)
 		branch.waits(t)
 		other.waits(t)
@@ -463,8 +461,8 @@ func TestDeadlock_branches(t *testing.T) {
 	})
 }
 
-// A lease that was handed on in memory is the next one's, and its wait is.
-func TestDeadlock_handedOn(t *testing.T) {
+// After a hand-off in memory, the next lease takes part in the wait-for graph, not the first one.
+func TestDeadlock_handedOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t, distlock.Holder("a")), g.locker(t, distlock.Holder("b"))
 		first := must(t)(a.Lock(t.Context(), "x"))
@@ -472,7 +470,7 @@ func TestDeadlock_handedOn(t *testing.T) {
 		free(t, first)
 		x := next.now(t)
 		if x.Fence() != first.Fence()+1 {
-			t.Fatal("it was not handed on")
+			t.Fatal("it was not handed off")
 		}
 		time.Sleep(time.Second)
 		y := must(t)(b.Lock(t.Context(), "y"))
@@ -480,8 +478,8 @@ func TestDeadlock_handedOn(t *testing.T) {
 			leases: []*distlock.Lease{x, y},
 			calls:  []*call{begin(under(t, x), a.Lock, "y").waits(t), begin(under(t, y), b.Lock, "x").waits(t)}, formed: time.Now(),
 		}
-		told := k.untie(t, 1)
-		if c := told.Cycle[1].Holds[0]; c.Fence != x.Fence() || c.Held < time.Second || c.Held > 4*time.Second {
+		deadlock := k.untie(t, 1)
+		if c := deadlock.Cycle[1].Holds[0]; c.Fence != x.Fence() || c.Held < time.Second || c.Held > 4*time.Second {
 			t.Errorf("%+v", c)
 		}
 		g.empty(t, a, b)

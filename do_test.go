@@ -18,8 +18,8 @@ func TestDo(t *testing.T) {
 	type want []error
 	for _, c := range []struct {
 		name  string
-		f     error  // what f returns
-		fate  string // what becomes of the lease meanwhile
+		f     error  // the result of f
+		fate  string // of the lease while f runs
 		want  want
 		never want
 	}{
@@ -42,7 +42,7 @@ func TestDo(t *testing.T) {
 		for _, how := range []string{"Do", "TryDo", "DoValue"} {
 			t.Run(how+" "+c.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWire()
+					w := newFlakyStore()
 					p := &tape{}
 					l := lockerOn(t, w, distlock.MaxHold(time.Hour), distlock.Observe(p.observe))
 					f := func(ctx context.Context) error {
@@ -95,7 +95,7 @@ func TestDo(t *testing.T) {
 						t.Fatalf("error %v, want %v", err, c.want)
 					}
 					wantErr(t, err, c.want...)
-					if c.fate == "cut" || c.fate == "down" { // the error is the observer's
+					if c.fate == "cut" || c.fate == "down" { // the error comes from the observer
 						if ends := p.all(distlock.EventReleased); len(ends) != 1 || ends[0].Err == nil {
 							t.Errorf("observed %+v", ends)
 						}
@@ -104,15 +104,15 @@ func TestDo(t *testing.T) {
 						t.Errorf("the loss is in the error twice: %v", err)
 					}
 					if errors.Is(err, distlock.ErrNotAcquired) {
-						t.Errorf("f ran, and the error %v says that it did not", err)
+						t.Errorf("f ran, but the error %v says that it did not", err)
 					}
 					for _, never := range c.never {
 						if errors.Is(err, never) {
 							t.Errorf("error %v is %v", err, never)
 						}
 					}
-					if c.fate == "" && c.f != nil && err != c.f { //nolint:errorlint // the very same
-						t.Errorf("f's error came back as %T", err)
+					if c.fate == "" && c.f != nil && err != c.f { //nolint:errorlint // the same value
+						t.Errorf("Do returned f's error as %T", err)
 					}
 					w.mend()
 				})
@@ -123,7 +123,7 @@ func TestDo(t *testing.T) {
 
 func TestDo_held(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		taken(t, lockerOn(t, w, distlock.Holder("another")), "x")
 		l := lockerOn(t, w)
 		f := func(context.Context) error { t.Error("f ran"); return nil }
@@ -153,7 +153,7 @@ func TestDo_unlocksHoweverFEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWire()
+				w := newFlakyStore()
 				l := lockerOn(t, w)
 				done := make(chan any, 1)
 				go func() {
@@ -178,16 +178,16 @@ func TestDo_unlocksHoweverFEnds(t *testing.T) {
 	}
 }
 
-func TestDo_unlocksAlthoughTheContextIsOver(t *testing.T) {
+func TestDo_unlocksAlthoughTheContextHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := lockerOn(t, newWire())
+		l := lockerOn(t, newFlakyStore())
 		ctx, cancel := context.WithCancel(t.Context())
 		err := l.Do(ctx, "x", func(ctx context.Context) error {
 			cancel()
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if err != context.Canceled { //nolint:errorlint // the very same
+		if err != context.Canceled { //nolint:errorlint // the same value
 			t.Error(err)
 		}
 		taken(t, l, "x")
@@ -195,7 +195,7 @@ func TestDo_unlocksAlthoughTheContextIsOver(t *testing.T) {
 }
 
 func TestDo_nested(t *testing.T) {
-	l := lockerOn(t, newWire())
+	l := lockerOn(t, newFlakyStore())
 	err := l.Do(t.Context(), "a", func(ctx context.Context) error {
 		return l.Do(ctx, "b", func(ctx context.Context) error {
 			if key := distlock.FromContext(ctx).Name(); key != "b" {
@@ -209,7 +209,7 @@ func TestDo_nested(t *testing.T) {
 	}
 }
 
-// A function that returns why its context ended returns the loss once.
+// The error contains the loss once if f returns the cause of its context.
 func TestDo_oneLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		err := g.locker(t).Do(t.Context(), "x", func(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/backoff"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -59,7 +60,7 @@ func Preferred() Option {
 
 // request returns the request of the candidate.
 func (e *Election) request(ctx context.Context) (*request, error) {
-	r, err := e.l.request(ctx, kindLead, e.name, ModeExclusive, e.opts)
+	r, err := e.l.request(ctx, names.Election, e.name, ModeExclusive, e.opts)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +179,7 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 	if lease.q.AnyWaiter(func(c *queue.Call) bool { return c.Caller.(*caller).opt.preferred }) {
 		return true
 	}
-	claims, err := e.l.show(ctx, kindLead, e.name)
+	claims, err := e.l.show(ctx, names.Election, e.name)
 	if err != nil {
 		return false // the next read may show it
 	}

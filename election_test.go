@@ -27,7 +27,7 @@ func election(t *testing.T, l *distlock.Locker, opts ...distlock.Option) *distlo
 	return e
 }
 
-// A candidate is a Run in a goroutine of its own.
+// A candidate is a Run in its own goroutine.
 type candidate struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -51,12 +51,12 @@ func (c *candidate) end() error {
 	return c.err
 }
 
-// says leads until its term is over, and says when it begins and ends.
-func says(o *order, name string) leadFunc {
+// records returns a function that leads until its term ends, and records the begin and the end.
+func records(o *order, name string) leadFunc {
 	return func(ctx context.Context, _ *distlock.Term) error {
-		o.say("+%s", name)
+		o.add("+%s", name)
 		<-ctx.Done()
-		o.say("-%s", name)
+		o.add("-%s", name)
 		return ctx.Err()
 	}
 }
@@ -65,16 +65,16 @@ func (o *order) wants(t *testing.T, want string) {
 	t.Helper()
 	synctest.Wait()
 	if got := o.String(); got != want {
-		t.Errorf("what happened is %q, want %q", got, want)
+		t.Errorf("recorded %q, want %q", got, want)
 	}
 }
 
-func TestElection_Run_handsOver(t *testing.T) {
+func TestElection_Run_handsOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		var o order
-		a := stand(t, election(t, g.locker(t)), says(&o, "a"))
+		a := stand(t, election(t, g.locker(t)), records(&o, "a"))
 		o.wants(t, "+a")
-		stand(t, election(t, g.locker(t)), says(&o, "b"))
+		stand(t, election(t, g.locker(t)), records(&o, "b"))
 		time.Sleep(time.Hour)
 		o.wants(t, "+a")
 		g.reset()
@@ -82,10 +82,10 @@ func TestElection_Run_handsOver(t *testing.T) {
 		wants(t, a.end(), context.Canceled)
 		o.wants(t, "+a -a +b")
 		if took := time.Since(start); took != 0 {
-			t.Errorf("the hand-over took %v", took)
+			t.Errorf("the hand-off took %v", took)
 		}
 		if calls := g.total(); calls != "acquire 1, renew 0, release 1" {
-			t.Errorf("the hand-over took %s, want at most 3 round trips", calls)
+			t.Errorf("the hand-off took %s, want at most 3 round trips", calls)
 		}
 	})
 }
@@ -94,17 +94,17 @@ func TestElection_Run_resigns(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		var o order
 		var terms []uint64
-		turns := func(name string) leadFunc {
+		leads := func(name string) leadFunc {
 			return func(_ context.Context, term *distlock.Term) error {
-				o.say("%s", name)
+				o.add("%s", name)
 				terms = append(terms, term.Number())
 				time.Sleep(time.Second)
 				return nil
 			}
 		}
-		a := stand(t, election(t, g.locker(t)), turns("a"))
+		a := stand(t, election(t, g.locker(t)), leads("a"))
 		synctest.Wait()
-		b := stand(t, election(t, g.locker(t)), turns("b"))
+		b := stand(t, election(t, g.locker(t)), leads("b"))
 		time.Sleep(3500 * time.Millisecond)
 		o.wants(t, "a b a b")
 		_, _ = a.end(), b.end()
@@ -120,14 +120,14 @@ func TestElection_Run_letsGoLast(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		var o order
 		a := stand(t, election(t, g.locker(t)), func(ctx context.Context, _ *distlock.Term) error {
-			o.say("+a")
+			o.add("+a")
 			<-ctx.Done()
-			time.Sleep(time.Hour) // what it has begun takes its time, and the lease is kept meanwhile
-			o.say("-a")
+			time.Sleep(time.Hour) // its work takes long, and the lease is kept meanwhile
+			o.add("-a")
 			return nil
 		})
 		synctest.Wait()
-		stand(t, election(t, g.locker(t)), says(&o, "b"))
+		stand(t, election(t, g.locker(t)), records(&o, "b"))
 		synctest.Wait()
 		a.stop()
 		time.Sleep(time.Hour - time.Second)
@@ -141,19 +141,19 @@ func TestElection_Run_lost(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		const ttl = 10 * time.Second
 		var o order
-		far := g.beside()
+		far := g.another()
 		a := stand(t, election(t, far.locker(t), distlock.TTL(ttl)), func(ctx context.Context, term *distlock.Term) error {
-			o.say("+a")
+			o.add("+a")
 			<-ctx.Done()
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 				wants(t, cause, distlock.ErrLost)
 				wants(t, term.Publish(ctx, nil), distlock.ErrLost)
 			}
-			o.say("-a")
-			return errCut // the term is over: it ends nothing else
+			o.add("-a")
+			return errCut // the term has ended: the error does not end Run
 		})
 		synctest.Wait()
-		b := stand(t, election(t, g.locker(t), distlock.TTL(ttl)), says(&o, "b"))
+		b := stand(t, election(t, g.locker(t), distlock.TTL(ttl)), records(&o, "b"))
 		synctest.Wait()
 		far.freeze()
 		time.Sleep(ttl + time.Second)
@@ -161,7 +161,7 @@ func TestElection_Run_lost(t *testing.T) {
 		far.thaw()
 		time.Sleep(time.Minute)
 		_ = b.end()
-		o.wants(t, "+a -a +b -b +a") // it stands again
+		o.wants(t, "+a -a +b -b +a") // a is a candidate again
 		wants(t, a.end(), errCut, context.Canceled)
 	})
 }
@@ -188,7 +188,7 @@ func TestElection_Run_fails(t *testing.T) {
 		}
 		none := func(context.Context, *distlock.Term) error { return errors.New("it leads") }
 		g.set(func(g *gate) { g.acquire = down })
-		wants(t, e.Run(ctx, none), distlock.ErrUnavailable) // a wrong password must show
+		wants(t, e.Run(ctx, none), distlock.ErrUnavailable) // a wrong password must be reported
 		g.thaw()
 
 		terms := 0
@@ -217,9 +217,9 @@ func TestElection_Run_oneProcess(t *testing.T) {
 		e := election(t, l)
 		var last uint64
 		leads := func(ctx context.Context, term *distlock.Term) error {
-			now, err := e.Leader(context.WithoutCancel(ctx)) // the last terms may begin when they are told to end
+			now, err := e.Leader(context.WithoutCancel(ctx)) // the last terms may begin when Run is already cancelled
 			if err != nil || now.Term != term.Number() || term.Number() <= last || term.Number() != distlock.FromContext(ctx).Fence() {
-				t.Errorf("term %d after %d, and the store tells of %d, %v", term.Number(), last, now.Term, err)
+				t.Errorf("term %d after %d, but the store has %d, %v", term.Number(), last, now.Term, err)
 			}
 			last = term.Number()
 			time.Sleep(time.Millisecond)
@@ -231,7 +231,7 @@ func TestElection_Run_oneProcess(t *testing.T) {
 			_ = c.end()
 		}
 		if last == 0 {
-			t.Error("nobody led")
+			t.Error("no candidate led")
 		}
 	})
 }
@@ -242,7 +242,7 @@ func TestElection_Leader(t *testing.T) {
 		l := g.locker(t)
 		e := election(t, l, distlock.Holder("ann"), distlock.Value([]byte("hello")))
 		if now, err := e.Leader(ctx); err != nil || now.Term != 0 {
-			t.Errorf("nobody leads: %+v, %v", now, err)
+			t.Errorf("no candidate leads: %+v, %v", now, err)
 		}
 		publish := make(chan []byte)
 		a := stand(t, e, func(ctx context.Context, term *distlock.Term) error {
@@ -254,18 +254,18 @@ func TestElection_Leader(t *testing.T) {
 			return nil
 		})
 		synctest.Wait()
-		stand(t, election(t, g.locker(t)), says(new(order), "b"))
+		stand(t, election(t, g.locker(t)), records(new(order), "b"))
 		sees := func(want string) {
 			t.Helper()
 			synctest.Wait()
 			if now, err := e.Leader(ctx); err != nil || now.Holder != "ann" || now.Term == 0 || now.Waiters != 1 || string(now.Value) != want {
-				t.Errorf("want the value %q, and one in line: %+v, %v", want, now, err)
+				t.Errorf("want the value %q, and one waiter: %+v, %v", want, now, err)
 			}
 		}
 		sees("hello")
 		publish <- []byte("10.0.0.1:80")
 		time.Sleep(time.Hour)
-		sees("10.0.0.1:80") // renewals leave it as it is
+		sees("10.0.0.1:80") // renewals do not change it
 		publish <- nil
 		sees("")
 		publish <- make([]byte, 64<<10+1)
@@ -278,7 +278,7 @@ func TestElection_Leader(t *testing.T) {
 func TestTerm_Publish_crossesExtend(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t, distlock.TTL(3*time.Second))
-		rival, err := distlock.New(g.Store) // it is not cut off
+		rival, err := distlock.New(g.Store) // its store stays reachable
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +306,7 @@ func TestTerm_Publish_crossesExtend(t *testing.T) {
 			defer stop()
 			_ = election(t, rival).Run(next, func(context.Context, *distlock.Term) error {
 				if lease.Valid(0) {
-					t.Errorf("two lead, the first for another %v", time.Until(lease.Until()))
+					t.Errorf("two lead, the first is trusted for another %v", time.Until(lease.Until()))
 				}
 				return enough
 			})
@@ -373,7 +373,7 @@ func TestTerm_Publish_fails(t *testing.T) {
 
 func TestElection_Observe(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		far := g.beside()
+		far := g.another()
 		var o order
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
@@ -381,11 +381,11 @@ func TestElection_Observe(t *testing.T) {
 			for now, err := range election(t, far.locker(t)).Observe(ctx) {
 				switch {
 				case err != nil:
-					o.say("error")
+					o.add("error")
 				case now.Term == 0:
-					o.say("nobody")
+					o.add("nobody")
 				default:
-					o.say("%s=%s", now.Holder, now.Value)
+					o.add("%s=%s", now.Holder, now.Value)
 				}
 			}
 		})
@@ -407,25 +407,25 @@ func TestElection_Observe(t *testing.T) {
 		time.Sleep(time.Second)
 		o.wants(t, "nobody a= a=x")
 		_ = a.end()
-		o.wants(t, "nobody a= a=x nobody") // a release is told at once
-		b := stand(t, election(t, g.locker(t), distlock.Holder("b")), says(new(order), ""))
+		o.wants(t, "nobody a= a=x nobody") // a release is reported at once
+		b := stand(t, election(t, g.locker(t), distlock.Holder("b")), records(new(order), ""))
 		time.Sleep(time.Minute)
 		o.wants(t, "nobody a= a=x nobody b=")
-		stand(t, election(t, g.locker(t), distlock.Holder("c")), says(new(order), ""))
+		stand(t, election(t, g.locker(t), distlock.Holder("c")), records(new(order), ""))
 		_ = b.end()
 		time.Sleep(10 * time.Millisecond)
 		if got := o.String(); !strings.HasSuffix(got, "c=") && !strings.HasSuffix(got, "nobody") {
-			t.Errorf("what happened is %q", got)
+			t.Errorf("recorded %q", got)
 		}
 		cancel()
 		wg.Wait()
 	})
 }
 
-// showless is a store that cannot tell for a while, or at all.
+// showless is a store whose Show fails for a while, or always.
 type showless struct {
 	*gate
-	err atomic.Pointer[error] // nil: it can
+	err atomic.Pointer[error] // nil: Show works
 }
 
 func (s *showless) Show(ctx context.Context, key string) ([]driver.Claim, error) {
@@ -444,15 +444,15 @@ func TestElection_Observe_trouble(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close(context.Background())
-		var words []string
+		var yielded []string
 		for now, err := range election(t, l).Observe(context.Background()) {
-			words = append(words, fmt.Sprint(now.Term, err != nil))
+			yielded = append(yielded, fmt.Sprint(now.Term, err != nil))
 			if err == nil {
 				break
 			}
 			time.AfterFunc(time.Minute, func() { s.err.Store(nil) })
 		}
-		if got := strings.Join(words, ", "); got != "0 true, 0 false" {
+		if got := strings.Join(yielded, ", "); got != "0 true, 0 false" {
 			t.Errorf("it yielded %s", got)
 		}
 		s.err.Store(&errors.ErrUnsupported)
@@ -462,7 +462,7 @@ func TestElection_Observe_trouble(t *testing.T) {
 			wants(t, err, errors.ErrUnsupported)
 		}
 		if ctx.Err() != nil {
-			t.Error("it goes on though the store cannot show")
+			t.Error("Observe continues although the store does not support Show")
 		}
 		for _, err := range election(t, l).Observe(noContext) {
 			wants(t, err, distlock.ErrInvalid)
@@ -475,51 +475,52 @@ func TestElection_preferred(t *testing.T) {
 		const ttl = 30 * time.Second
 		var o order
 		stand(t, election(t, g.locker(t)), func(ctx context.Context, term *distlock.Term) error {
-			o.say("+a")
+			o.add("+a")
 			<-ctx.Done()
-			o.say("-a:%t", errors.Is(context.Cause(ctx), distlock.ErrStepDown))
+			o.add("-a:%t", errors.Is(context.Cause(ctx), distlock.ErrStepDown))
 			return ctx.Err()
 		})
 		synctest.Wait()
-		stand(t, election(t, g.locker(t)), says(&o, "b"))
+		stand(t, election(t, g.locker(t)), records(&o, "b"))
 		time.Sleep(time.Hour)
-		o.wants(t, "+a") // nobody of higher rank waits
-		p := stand(t, election(t, g.locker(t), distlock.Preferred()), says(&o, "p"))
+		o.wants(t, "+a") // no candidate of higher rank waits
+		p := stand(t, election(t, g.locker(t), distlock.Preferred()), records(&o, "p"))
 		time.Sleep(ttl * 2 / 3)
-		o.wants(t, "+a -a:true +p") // b stood before it, and made way
-		q := stand(t, election(t, g.locker(t), distlock.Preferred()), says(&o, "q"))
+		o.wants(t, "+a -a:true +p") // b was before it in the queue, and let it pass
+		q := stand(t, election(t, g.locker(t), distlock.Preferred()), records(&o, "q"))
 		time.Sleep(time.Hour)
-		o.wants(t, "+a -a:true +p") // of the same rank
+		o.wants(t, "+a -a:true +p") // q has the same rank as p
 		_ = p.end()
 		time.Sleep(time.Minute)
 		o.wants(t, "+a -a:true +p -p +q")
 		_ = q.end()
 		time.Sleep(time.Minute)
 		if got := o.String(); !strings.HasSuffix(got, "-q +b") && !strings.HasSuffix(got, "-q +a") {
-			t.Errorf("what happened is %q", got)
+			t.Errorf("recorded %q", got)
 		}
 	})
 }
 
-// A preferred candidate on the leader's own Locker has no place in the store, and comes to lead all the same.
+// A preferred candidate on the leader's own Locker has no queue entry in the store. It becomes the
+// leader all the same.
 func TestElection_preferred_oneProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		const ttl = 30 * time.Second
 		l := g.locker(t)
 		var o order
 		stand(t, election(t, l), func(ctx context.Context, _ *distlock.Term) error {
-			o.say("+a")
+			o.add("+a")
 			<-ctx.Done()
-			o.say("-a:%t", errors.Is(context.Cause(ctx), distlock.ErrStepDown))
+			o.add("-a:%t", errors.Is(context.Cause(ctx), distlock.ErrStepDown))
 			return ctx.Err()
 		})
 		synctest.Wait()
-		stand(t, election(t, l), says(&o, "b"))
+		stand(t, election(t, l), records(&o, "b"))
 		time.Sleep(time.Hour)
-		o.wants(t, "+a") // nobody of higher rank waits
-		stand(t, election(t, l, distlock.Preferred()), says(&o, "p"))
+		o.wants(t, "+a") // no candidate of higher rank waits
+		stand(t, election(t, l, distlock.Preferred()), records(&o, "p"))
 		time.Sleep(ttl * 2 / 3)
-		o.wants(t, "+a -a:true +p") // b stood before it, and made way
+		o.wants(t, "+a -a:true +p") // b was before it in the queue, and let it pass
 		time.Sleep(time.Hour)
 		o.wants(t, "+a -a:true +p")
 	})
@@ -529,12 +530,12 @@ func TestLocker_Election_refuses(t *testing.T) {
 	for what, lacks := range map[string]func(*driver.Features){
 		"fences": func(f *driver.Features) { f.Fence = false },
 		"values": func(f *driver.Features) { f.Value = false },
-		"line":   func(f *driver.Features) { f.Queue = false },
+		"queue":  func(f *driver.Features) { f.Queue = false },
 	} {
 		g := newGate()
 		g.features = lacks
 		_, err := g.locker(t).Election("e")
-		if what == "line" {
+		if what == "queue" {
 			if err != nil {
 				t.Error(err)
 			}

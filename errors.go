@@ -3,12 +3,11 @@ package distlock
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -119,7 +118,7 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "distlock: %s is held", quote(e.Name))
+	fmt.Fprintf(&b, "distlock: %s is held", names.Quote(e.Name))
 	if e.Holder != "" {
 		fmt.Fprintf(&b, " by %s", label(e.Holder))
 	}
@@ -161,7 +160,7 @@ const (
 )
 
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("distlock: lease of %s lost: ", quote(e.Name))
+	s := fmt.Sprintf("distlock: lease of %s lost: ", names.Quote(e.Name))
 	var broken *driver.BrokenError
 	switch {
 	case e.Reason == LossExpired:
@@ -169,7 +168,7 @@ func (e *LostError) Error() string {
 	case e.Reason == LossMaxHold:
 		return s + "longest hold reached"
 	case errors.As(e.Err, &broken):
-		return s + "broken: " + quote(broken.Reason)
+		return s + "broken: " + names.Quote(broken.Reason)
 	default:
 		return s + "the store no longer holds it"
 	}
@@ -199,7 +198,7 @@ type OpError struct {
 func (e *OpError) Error() string {
 	s := "distlock: " + e.Op
 	if e.Name != "" {
-		s += " " + quote(e.Name)
+		s += " " + names.Quote(e.Name)
 	}
 	if e.Unknown {
 		s += ": outcome unknown"
@@ -223,28 +222,11 @@ func (e *OpError) Is(target error) bool {
 // Unwrap returns the error of the store.
 func (e *OpError) Unwrap() error { return e.Err }
 
-// quote returns a name or other input for an error: escaped, and at most 64 bytes of it.
-func quote(s string) string {
-	const most = 64
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		_, size := utf8.DecodeRuneInString(s[i:])
-		text := strconv.Quote(s[i : i+size])
-		text = text[1 : len(text)-1]
-		if b.Len()+len(text) > most {
-			return `"` + b.String() + `"...`
-		}
-		b.WriteString(text)
-		i += size
-	}
-	return `"` + b.String() + `"`
-}
-
 // label returns a holder for people: as it is, unless the option [Holder] would refuse it. Other
 // programs may write to the store too.
 func label(s string) string {
-	if flaw(s, maxHolder) != "" {
-		return quote(s)
+	if names.TextFlaw(s, maxHolder) != "" {
+		return names.Quote(s)
 	}
 	return s
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// kinds are all errors to tell apart.
+// kinds are all errors that callers distinguish.
 var kinds = map[string]error{
 	"held": distlock.ErrHeld, "lost": distlock.ErrLost, "maxhold": distlock.ErrMaxHold, "released": distlock.ErrReleased, "closed": distlock.ErrClosed,
 	"unavailable": distlock.ErrUnavailable, "unknown": distlock.ErrUnknown, "invalid": distlock.ErrInvalid, "name": distlock.ErrInvalidName,
@@ -24,7 +24,7 @@ var kinds = map[string]error{
 func TestErrors_is(t *testing.T) {
 	for _, c := range []struct {
 		err error
-		is  string // the kinds it is, and no other
+		is  string // the kinds that it matches; it matches no other
 	}{
 		{distlock.ErrHeld, "held"},
 		{distlock.ErrLost, "lost"},
@@ -101,7 +101,8 @@ func TestErrors_messages(t *testing.T) {
 	}
 }
 
-// Two errors about one loss are one: the context of a lease may report it before the lease does.
+// Two errors about the same loss are printed as one: the context of a lease may report the loss
+// before the lease does.
 func TestErrors_oneLoss(t *testing.T) {
 	loss := distlock.LostError{Name: "x", Fence: 7, Reason: distlock.LossExpired}
 	same, later, other := loss, loss, loss
@@ -111,7 +112,7 @@ func TestErrors_oneLoss(t *testing.T) {
 	}
 }
 
-// What is shown of a name is whole characters, and has a bound that holds for what is printed.
+// An error shows whole characters of a long name, up to a bound for the printed form.
 func TestErrors_showLongNames(t *testing.T) {
 	for _, c := range []struct{ key, want string }{
 		{"", `""`},

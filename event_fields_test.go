@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/internal/lab/chaos"
 )
 
 func TestEvent_wait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWire(), &tape{}
+		w, p := newFlakyStore(), &tape{}
 		l := lockerOn(t, w, distlock.Observe(p.observe))
 		slow := func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil }
 		lease := taken(t, lockerOn(t, w), "x")
@@ -32,7 +31,7 @@ func TestEvent_wait(t *testing.T) {
 		}
 		_ = taken(t, l, "y")
 		if g := p.all(distlock.EventGranted)[1]; g.Wait != 0 || g.Waited {
-			t.Errorf("nobody was in the way: %+v", g)
+			t.Errorf("no claim was in the way: %+v", g)
 		}
 	})
 }
@@ -40,7 +39,7 @@ func TestEvent_wait(t *testing.T) {
 func TestEvent_wait_ofALimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &tape{}
-		m, err := lockerOn(t, newWire(), distlock.Observe(p.observe)).Limiter(2000, time.Minute)
+		m, err := lockerOn(t, newFlakyStore(), distlock.Observe(p.observe)).Limiter(2000, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +59,7 @@ func TestEvent_wait_ofALimiter(t *testing.T) {
 func TestEvent_margin(t *testing.T) {
 	const ttl = 30 * time.Second
 	for name, c := range map[string]struct {
-		away   time.Duration // for how long the store does not answer from the grant on
+		away   time.Duration // how long the store does not answer after the grant
 		thin   bool
 		margin [2]time.Duration
 	}{
@@ -70,7 +69,7 @@ func TestEvent_margin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newWire(), &tape{}
+				w, p := newFlakyStore(), &tape{}
 				lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe), distlock.TTL(ttl)), "x", distlock.MaxHold(c.away+15*time.Second))
 				if c.away > 0 {
 					w.cut()
@@ -90,7 +89,7 @@ func TestEvent_margin(t *testing.T) {
 						t.Errorf("a renewal that failed: %+v", e)
 					}
 				}
-				// MaxHold takes from what is left, and not from the margin.
+				// MaxHold shortens Left, not Margin.
 				if e := good[0]; e.Margin < c.margin[0] || e.Margin > c.margin[1] || e.Thin != c.thin || e.Risk != (c.away > 0) || e.Left >= e.Margin && c.away == 0 {
 					t.Errorf("%+v", e)
 				}
@@ -99,44 +98,44 @@ func TestEvent_margin(t *testing.T) {
 	}
 }
 
-// A lease that begins with a part of its TTL has little trust by design.
-func TestEvent_margin_ofAYoungLease(t *testing.T) {
-	p := &tape{}
-	told(t, []distlock.Option{distlock.Observe(p.observe)}, func(t *testing.T, first *distlock.Lease, second *call, _ *chaos.Store, _ *tally) {
-		free(t, first)
-		_ = second.now(t)
+// A provisional lease begins with a part of its TTL: its small trust is no thin renewal.
+func TestEvent_margin_ofAProvisionalLease(t *testing.T) {
+	events := &tape{}
+	pushed(t, []distlock.Option{distlock.Observe(events.observe)}, func(t *testing.T, p *pushTest) {
+		free(t, p.first)
+		_ = p.second.now(t)
 		time.Sleep(time.Second)
-		if g := p.all(distlock.EventGranted)[0]; g.Left > 3*time.Second {
-			t.Fatalf("the store told of no grant: %+v", g)
+		if g := events.all(distlock.EventGranted)[0]; g.Left > 3*time.Second {
+			t.Fatalf("the store pushed no grant: %+v", g)
 		}
-		if r := p.all(distlock.EventRenewed); len(r) != 1 || r[0].Margin != 0 || r[0].Thin || r[0].Err != nil {
+		if r := events.all(distlock.EventRenewed); len(r) != 1 || r[0].Margin != 0 || r[0].Thin || r[0].Err != nil {
 			t.Errorf("%+v", r)
 		}
 	})
 }
 
-// A loss tells whether the store had failed before, also if Unlock finds it.
+// The event of a loss says whether the store had failed before, also if Unlock detects the loss.
 func TestEvent_risk(t *testing.T) {
 	for name, c := range map[string]struct {
-		live func(t *testing.T, w *wire, lease *distlock.Lease)
+		live func(t *testing.T, w *flakyStore, lease *distlock.Lease)
 		risk bool
 	}{
-		"the store is away": {func(_ *testing.T, w *wire, lease *distlock.Lease) {
+		"the store is away": {func(_ *testing.T, w *flakyStore, lease *distlock.Lease) {
 			w.cut()
 			<-lease.Done()
 		}, true},
-		"the store hangs": {func(_ *testing.T, w *wire, lease *distlock.Lease) {
+		"the store hangs": {func(_ *testing.T, w *flakyStore, lease *distlock.Lease) {
 			w.freeze()
 			<-lease.Done()
 		}, true},
-		"longest hold": {func(_ *testing.T, _ *wire, lease *distlock.Lease) { <-lease.Done() }, false},
-		"gone": {func(t *testing.T, w *wire, lease *distlock.Lease) {
+		"longest hold": {func(_ *testing.T, _ *flakyStore, lease *distlock.Lease) { <-lease.Done() }, false},
+		"gone": {func(t *testing.T, w *flakyStore, lease *distlock.Lease) {
 			if _, err := w.Break(t.Context(), "x", 0, "a test"); err != nil {
 				t.Error(err)
 			}
 			_ = lease.Unlock(t.Context())
 		}, false},
-		"gone while the store was away": {func(t *testing.T, w *wire, lease *distlock.Lease) {
+		"gone while the store was away": {func(t *testing.T, w *flakyStore, lease *distlock.Lease) {
 			if _, err := w.Break(t.Context(), "x", 0, "a test"); err != nil {
 				t.Error(err)
 			}
@@ -148,7 +147,7 @@ func TestEvent_risk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newWire(), &tape{}
+				w, p := newFlakyStore(), &tape{}
 				c.live(t, w, taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x", distlock.MaxHold(time.Minute)))
 				synctest.Wait()
 				lost := p.all(distlock.EventLost)
@@ -160,11 +159,12 @@ func TestEvent_risk(t *testing.T) {
 	}
 }
 
-// All events of a lease carry what the context of its call carried, and none of its end.
+// The Origin of every event has the values of the call's context and does not end with it. The
+// context of a renewal or a loss is the same.
 func TestEvent_origin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
-		w := newWire()
+		w := newFlakyStore()
 		var mu sync.Mutex
 		seen := map[distlock.EventType]bool{}
 		l := lockerOn(t, w, distlock.Observe(func(ctx context.Context, e distlock.Event) {
@@ -202,7 +202,10 @@ func TestEvent_origin(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		for _, kind := range []distlock.EventType{distlock.EventGranted, distlock.EventDetached, distlock.EventRenewed, distlock.EventAtRisk, distlock.EventRecovered, distlock.EventReleased, distlock.EventLost} {
+		for _, kind := range []distlock.EventType{
+			distlock.EventGranted, distlock.EventDetached, distlock.EventRenewed, distlock.EventAtRisk,
+			distlock.EventRecovered, distlock.EventReleased, distlock.EventLost,
+		} {
 			if !seen[kind] {
 				t.Errorf("%s did not happen", kind)
 			}
@@ -210,11 +213,11 @@ func TestEvent_origin(t *testing.T) {
 	})
 }
 
-// The reader that a writer becomes has waited for nothing.
+// A writer becomes a reader: the event of this grant has no wait.
 func TestEvent_downgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &tape{}
-		lease := taken(t, lockerOn(t, newWire(), distlock.Observe(p.observe)), "x")
+		lease := taken(t, lockerOn(t, newFlakyStore(), distlock.Observe(p.observe)), "x")
 		time.Sleep(time.Minute)
 		reader, err := lease.Downgrade(t.Context())
 		if err != nil {

@@ -19,36 +19,36 @@ import (
 func TestLease_events(t *testing.T) {
 	ends := []distlock.EventType{distlock.EventReleased, distlock.EventHandedOff, distlock.EventDetached, distlock.EventLost}
 	lives := map[string]struct {
-		live func(t *testing.T, w *wire, l *distlock.Locker)
+		live func(t *testing.T, w *flakyStore, l *distlock.Locker)
 		want []distlock.EventType
 	}{
-		"released": {func(t *testing.T, _ *wire, l *distlock.Locker) {
+		"released": {func(t *testing.T, _ *flakyStore, l *distlock.Locker) {
 			_ = taken(t, l, "x").Unlock(t.Context())
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventReleased}},
-		"lost": {func(t *testing.T, w *wire, l *distlock.Locker) {
+		"lost": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
 			lease := taken(t, l, "x")
 			w.cut()
 			<-lease.Done()
 			_ = lease.Unlock(t.Context())
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventAtRisk, distlock.EventLost}},
-		"given away": {func(t *testing.T, _ *wire, l *distlock.Locker) {
+		"given away": {func(t *testing.T, _ *flakyStore, l *distlock.Locker) {
 			lease := taken(t, l, "x")
 			_, _ = lease.Handle(t.Context())
 			_ = lease.Unlock(t.Context())
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventDetached}},
-		"refused": {func(t *testing.T, w *wire, l *distlock.Locker) {
+		"refused": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
 			_ = taken(t, lockerOn(t, w), "x")
 			_, _ = l.TryLock(t.Context(), "x")
 		}, []distlock.EventType{distlock.EventRefused}},
-		"unavailable": {func(t *testing.T, w *wire, l *distlock.Locker) {
+		"unavailable": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
 			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 			_, _ = l.Lock(t.Context(), "x")
 		}, []distlock.EventType{distlock.EventRefused}},
-		"waited in vain": {func(t *testing.T, w *wire, l *distlock.Locker) {
+		"not granted": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
 			_ = taken(t, lockerOn(t, w), "x")
 			_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
 		}, []distlock.EventType{distlock.EventWaiting, distlock.EventWithdrawn, distlock.EventRefused}},
-		"attached": {func(t *testing.T, w *wire, l *distlock.Locker) {
+		"attached": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
 			h, _ := taken(t, lockerOn(t, w), "x").Handle(t.Context())
 			lease, err := l.Attach(t.Context(), h)
 			if err != nil {
@@ -57,18 +57,18 @@ func TestLease_events(t *testing.T) {
 			_ = lease.Unlock(t.Context())
 			_, _ = l.Attach(t.Context(), h)
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventReleased, distlock.EventRefused}},
-		"closed": {func(t *testing.T, _ *wire, l *distlock.Locker) {
+		"closed": {func(t *testing.T, _ *flakyStore, l *distlock.Locker) {
 			_ = taken(t, l, "x")
 			_ = l.Close(t.Context())
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventReleased}},
-		"longest hold": {func(t *testing.T, _ *wire, l *distlock.Locker) {
+		"longest hold": {func(t *testing.T, _ *flakyStore, l *distlock.Locker) {
 			<-taken(t, l, "x", distlock.MaxHold(time.Minute)).Done()
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventLost}},
 	}
 	for name, c := range lives {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newWire(), &tape{}
+				w, p := newFlakyStore(), &tape{}
 				l := lockerOn(t, w, distlock.Observe(p.observe), distlock.Holder("me"))
 				c.live(t, w, l)
 				synctest.Wait()
@@ -87,7 +87,7 @@ func TestLease_events(t *testing.T) {
 	t.Run("handed off", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := &tape{}
-			l := lockerOn(t, newWire(), distlock.Observe(p.observe))
+			l := lockerOn(t, newFlakyStore(), distlock.Observe(p.observe))
 			lease := taken(t, l, "x")
 			var wg sync.WaitGroup
 			for range 10 {
@@ -122,10 +122,10 @@ func TestLease_events(t *testing.T) {
 	})
 }
 
-// No lock is held while an observer runs: it may look at leases, and take its time.
+// No mutex is held while an observer runs: an observer may use leases, and may be slow.
 func TestEvent_observerIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		var lease atomic.Pointer[distlock.Lease]
 		var l *distlock.Locker
 		seen := map[distlock.EventType]bool{}
@@ -138,7 +138,7 @@ func TestEvent_observerIsFree(t *testing.T) {
 				_, _, _, _ = x.Err(), x.Valid(0), x.Wanted(), x.Done()
 				_ = x.Context(t.Context()).Err()
 			}
-			if _, err := l.Why(t.Context(), "x"); err != nil && !errors.Is(err, distlock.ErrClosed) && !errors.Is(err, errWire) {
+			if _, err := l.Why(t.Context(), "x"); err != nil && !errors.Is(err, distlock.ErrClosed) && !errors.Is(err, errCut) {
 				t.Error(err)
 			}
 			mu.Lock()
@@ -195,24 +195,24 @@ func TestObserve_several(t *testing.T) {
 			}
 		}
 	}
-	l := lockerOn(t, newWire(), distlock.Observe(note("a")), distlock.Observe(nil), distlock.Observe(note("b")))
+	l := lockerOn(t, newFlakyStore(), distlock.Observe(note("a")), distlock.Observe(nil), distlock.Observe(note("b")))
 	taken(t, l, "x", distlock.Observe(note("c")), distlock.Observe(nil))
 	if got := strings.Join(order, ""); got != "abc" {
-		t.Errorf("told %s, want abc", got)
+		t.Errorf("observed by %s, want abc", got)
 	}
 	order = nil
 	taken(t, l, "y")
 	if got := strings.Join(order, ""); got != "ab" {
-		t.Errorf("told %s, want ab", got)
+		t.Errorf("observed by %s, want ab", got)
 	}
 }
 
-// The context of an event is that of the call, with what it carries.
+// The context of an event is the context of the call, with its values.
 func TestEvent_context(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		got := map[distlock.EventType]any{}
-		l := lockerOn(t, newWire(), distlock.Observe(func(ctx context.Context, e distlock.Event) { got[e.Type] = ctx.Value(key{}) }))
+		l := lockerOn(t, newFlakyStore(), distlock.Observe(func(ctx context.Context, e distlock.Event) { got[e.Type] = ctx.Value(key{}) }))
 		lease, err := l.Lock(context.WithValue(t.Context(), key{}, "lock"), "x")
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestEvent_context(t *testing.T) {
 
 func TestEvent_figures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWire(), &tape{}
+		w, p := newFlakyStore(), &tape{}
 		l := lockerOn(t, w, distlock.Observe(p.observe), distlock.Holder("me"))
 		w.on(func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil }, nil)
 		lease := taken(t, l, "x")

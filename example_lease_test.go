@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/distlock/distlock"
@@ -13,7 +14,7 @@ func ExampleLease_Context() {
 	ctx, locker := context.Background(), newLocker()
 
 	lease, _ := locker.Lock(ctx, "invoice/42", distlock.MaxHold(10*time.Millisecond))
-	work := lease.Context(ctx) // for everything that is done under the lock
+	work := lease.Context(ctx) // for all work under the lock
 	<-work.Done()
 	fmt.Println(errors.Is(context.Cause(work), distlock.ErrLost), context.Cause(work))
 	// Output: true distlock: lease of "invoice/42" lost: longest hold reached
@@ -21,10 +22,10 @@ func ExampleLease_Context() {
 
 func ExampleLease_Fence() {
 	ctx, locker := context.Background(), newLocker()
-	seen := uint64(0) // in the database, beside what is changed
+	seen := uint64(0) // in the database, next to the protected data
 	write := func(fence uint64) bool {
 		if fence < seen {
-			return false // from a holder that has been succeeded
+			return false // from a holder that lost the lock to the next one
 		}
 		seen = fence
 		return true
@@ -44,7 +45,7 @@ func ExampleLease_Unlock() {
 	if err := lease.Unlock(ctx); errors.Is(err, distlock.ErrLost) {
 		fmt.Println("another may have worked at the same time")
 	}
-	fmt.Println(lease.Err(), lease.Unlock(ctx)) // twice does no harm
+	fmt.Println(lease.Err(), lease.Unlock(ctx)) // a second Unlock does nothing
 	// Output: distlock: lease released <nil>
 }
 
@@ -103,7 +104,7 @@ func ExampleLease_Wanted() {
 	lease, _ := locker.Lock(ctx, "import")
 	for step := range 3 {
 		if lease.Wanted() {
-			break // let others in between two steps
+			break // let other processes in between two steps
 		}
 		fmt.Println("step", step)
 	}
@@ -130,7 +131,7 @@ func ExampleLease_Mode() {
 	// Output: exclusive shared
 }
 
-// Before a step of ten seconds that must not be done by two.
+// Ensure before a step of ten seconds that two processes must not do at the same time.
 func ExampleLease_Ensure() {
 	ctx, locker := context.Background(), newLocker()
 	lease, err := locker.Lock(ctx, "report")
@@ -145,4 +146,101 @@ func ExampleLease_Ensure() {
 	// Output:
 	// <nil>
 	// true
+}
+
+func ExampleLease_Handle() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, _ := locker.Lock(ctx, "deploy")
+	handle, err := lease.Handle(ctx)
+	text := handle.Text() // a secret: send it to the process that continues
+	fmt.Println(err, lease.Err(), strings.HasPrefix(text, "dlh1."))
+	// Output: <nil> distlock: lease released true
+}
+
+func ExampleHandle_Text() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+
+	handle, _ := lease.Handle(ctx)
+	again, err := distlock.ParseHandle(handle.Text())
+	fmt.Println(again.Text() == handle.Text(), err)
+	fmt.Println(strings.Contains(fmt.Sprint(handle), handle.Text())) // only Text returns the secret
+	// Output:
+	// true <nil>
+	// false
+}
+
+func ExampleHandle_Name() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+
+	handle, _ := lease.Handle(ctx)
+	fmt.Println(handle.Name())
+	// Output: deploy
+}
+
+func ExampleHandle_Fence() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+
+	handle, _ := lease.Handle(ctx)
+	fmt.Println(handle.Fence() == lease.Fence())
+	// Output: true
+}
+
+func ExampleHandle_TTL() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy", distlock.TTL(10*time.Minute))
+
+	handle, _ := lease.Handle(ctx)
+	fmt.Println(handle.TTL()) // the time in which the other process must attach
+	// Output: 10m0s
+}
+
+func ExampleLocker_Attach() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+	given, _ := lease.Handle(ctx)
+
+	handle, err := distlock.ParseHandle(given.Text())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lease, err = locker.Attach(ctx, handle)
+	fmt.Println(lease.Name(), err, lease.Unlock(ctx))
+	// Output: deploy <nil> <nil>
+}
+
+func ExampleParseHandle() {
+	_, err := distlock.ParseHandle("dlh1.c2VjcmV0")
+	fmt.Println(errors.Is(err, distlock.ErrInvalidHandle), err)
+	// Output: true distlock: invalid handle: it is cut or changed
+}
+
+func ExampleLease_Proof() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, _ := locker.Lock(ctx, "invoice/42")
+	header := lease.Proof() // Distlock-Fence: 1789000000000000;exclusive;invoice%2F42
+	proof, err := distlock.ParseProof(header)
+	fmt.Println(proof.Name, proof.Mode, proof.Fence == lease.Fence(), err)
+	// Output: invoice/42 exclusive true <nil>
+}
+
+func ExampleParseProof() {
+	proof, err := distlock.ParseProof("1789000000000000;exclusive;invoice%2F42")
+	fmt.Println(proof.Name, proof.Mode, proof.Fence, err)
+	// Output: invoice/42 exclusive 1789000000000000 <nil>
+}
+
+func ExampleParseFence() {
+	fence, err := distlock.ParseFence("1789000000000000")
+	fmt.Println(fence, err)
+	_, err = distlock.ParseFence("01")
+	fmt.Println(err)
+	// Output:
+	// 1789000000000000 <nil>
+	// distlock: invalid fence: fence "01" is not a number from 1 to 2^53-1
 }

@@ -2,12 +2,12 @@ package distlock
 
 import "runtime"
 
-// Keys returns how many keys the Locker has anything to do with.
+// Keys returns the number of keys that the Locker holds, attempts or waits for.
 func Keys(l *Locker) int { return l.queue.Keys() }
 
-// Locked reports whether the Locker's mutex is held, and stays so: by the caller, and not by
-// another goroutine for a moment. That one may be on a processor that the machine takes away for a
-// while, and the clock of a bubble stands still meanwhile: so many looks take seconds.
+// Locked reports whether the Locker's mutex stays held: by the caller, not by another goroutine for
+// a moment. The other goroutine may be stalled by the scheduler, and the clock of a bubble does not
+// advance meanwhile. Locked therefore tries so often that it takes seconds.
 func Locked(l *Locker) bool {
 	for range 10_000_000 {
 		if l.queue.TryMutex() {
@@ -18,7 +18,7 @@ func Locked(l *Locker) bool {
 	return true
 }
 
-// Pools returns how many names the Limiter remembers shares of.
+// Pools returns the number of names of which the Limiter has shares.
 func Pools(m *Limiter) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// FuzzName holds that a name is refused with its reason, or is a lock of its own: it comes back
-// as it was, and no other name is the same.
+// FuzzName checks that a name is refused with a reason, or is a lock of its own: listings return it
+// unchanged, and no other name is the same lock.
 func FuzzName(f *testing.F) {
 	for name := range badNames {
 		if len(name) < 300 {
@@ -43,7 +43,7 @@ func FuzzName(f *testing.F) {
 					t.Errorf("%q and %q are the same", a, b)
 				}
 			case errors.Is(err, distlock.ErrInvalidName):
-				wantPlain(t, strings.ReplaceAll(err.Error(), "x", "y")) // the names may be of x's
+				wantPlain(t, strings.ReplaceAll(err.Error(), "x", "y")) // the names may consist of x's
 			default:
 				t.Errorf("%q: %v", name, err)
 			}
@@ -65,7 +65,8 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// FuzzParseHandle holds that what is accepted is used as it says, and what is not is not shown.
+// FuzzParseHandle checks that an accepted handle attaches to the claim that it names, and that the
+// error of a refused one does not show its text.
 func FuzzParseHandle(f *testing.F) {
 	l, err := distlock.New(mem.New())
 	if err != nil {
@@ -92,13 +93,13 @@ func FuzzParseHandle(f *testing.F) {
 		if h.Name() == "" || h.TTL() < 100*time.Millisecond || h.TTL() > 24*time.Hour || h.Fence() >= 1<<53 {
 			t.Errorf("%v with TTL %v", h, h.TTL())
 		}
-		back, err := distlock.ParseHandle(h.Text())
-		if err != nil || back.Text() != h.Text() || back.String() != h.String() {
-			t.Errorf("%v came back as %v: %v", h, back, err)
+		again, err := distlock.ParseHandle(h.Text())
+		if err != nil || again.Text() != h.Text() || again.String() != h.String() {
+			t.Errorf("%v was parsed as %v: %v", h, again, err)
 		}
 		if lease, err := l.Attach(t.Context(), h); err == nil {
 			_ = lease.Extend(t.Context(), time.Hour)
-			if _, err := lease.Handle(t.Context()); err != nil { // for the next
+			if _, err := lease.Handle(t.Context()); err != nil { // for the next input
 				t.Error(err)
 			}
 		} else if !errors.Is(err, distlock.ErrLost) {
@@ -107,7 +108,7 @@ func FuzzParseHandle(f *testing.F) {
 	})
 }
 
-// FuzzParseProof holds that a proof and a fence have one meaning and the fence one form.
+// FuzzParseProof checks that a proof and a fence have one meaning, and a fence only one form.
 func FuzzParseProof(f *testing.F) {
 	for _, s := range []string{"1;exclusive;x", "9007199254740991;shared;a%2Fb", "0;counted;x", "01;exclusive;x", "1;exclusive;a+b", ";;", "1", "-1", "1e3"} {
 		f.Add(s)
@@ -136,17 +137,17 @@ func FuzzParseProof(f *testing.F) {
 	})
 }
 
-// FuzzDurations holds that any durations are refused with a reason, or are obeyed.
+// FuzzDurations checks that durations are refused with a reason, or are obeyed.
 func FuzzDurations(f *testing.F) {
 	for _, d := range []int64{-1 << 63, -1, 0, 1, 1e6, 99e6, 1e8, 3e10, 864e11, 864e11 + 1, 1<<63 - 1} {
 		f.Add(d, d, d, d)
 		f.Add(int64(3e10), int64(1e9), d, int64(1e9))
 	}
 	f.Fuzz(func(t *testing.T, ttl, atLeast, maxHold, delay int64) {
-		synctest.Test(t, func(t *testing.T) { // a TTL of 100 ms is over soon
+		synctest.Test(t, func(t *testing.T) { // virtual time: a TTL may be as short as 100 ms
 			const day = 24 * time.Hour
 			a, b, c, d := time.Duration(ttl), time.Duration(atLeast), time.Duration(maxHold), time.Duration(delay)
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			lease, err := l.TryLock(t.Context(), "x", distlock.TTL(a), distlock.AtLeast(b), distlock.MaxHold(c), distlock.LockDelay(d))
 			good := a >= 100*time.Millisecond && a <= day && b > 0 && b <= day && c > 0 && c <= day && d >= 0 && d <= day

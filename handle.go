@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
+	"github.com/distlock/distlock/internal/proof"
 )
 
 // A Handle is a lock on its way from one process to another. A program that has it can renew and
@@ -39,14 +39,14 @@ const (
 
 // valid reports whether [Lease.Handle] can have made h.
 func (h *handle) valid() bool {
-	_, name, ok := splitKey(h.Key)
-	return ok && checkName(name) == nil && h.Owner != nil && flaw(*h.Owner, maxOwner) == "" && h.Mode.valid() && h.Fence < driver.MaxFence &&
+	_, name, ok := names.Split(h.Key)
+	return ok && checkName(name) == nil && h.Owner != nil && names.TextFlaw(*h.Owner, maxOwner) == "" && h.Mode.valid() && h.Fence < driver.MaxFence &&
 		checkTTL(h.TTL) == nil && h.Delay >= 0 && h.Delay <= maxTTL
 }
 
 // Name returns the name of the lock.
 func (h Handle) Name() string {
-	_, name, _ := splitKey(h.h.Key)
+	_, name, _ := names.Split(h.h.Key)
 	return name
 }
 
@@ -70,7 +70,7 @@ func (h Handle) String() string {
 	if h.h.Owner == nil {
 		return "no handle"
 	}
-	return fmt.Sprintf("handle of %s (fence %d, owner %s)", quote(h.Name()), h.h.Fence, driver.Tag(*h.h.Owner))
+	return fmt.Sprintf("handle of %s (fence %d, owner %s)", names.Quote(h.Name()), h.h.Fence, driver.Tag(*h.h.Owner))
 }
 
 // Format prints what String returns, whatever the verb.
@@ -145,7 +145,7 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 	if !l.features.Detached {
 		return nil, unsupported(l.features, "keeps no claim without its process, as Attach needs")
 	}
-	k, name, _ := splitKey(given.Key)
+	k, name, _ := names.Split(given.Key)
 	set := func(o *options) error {
 		o.ttl, o.delay, o.atLeast = given.TTL, given.Delay, 0
 		return nil
@@ -170,7 +170,7 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 // is no secret, and no protection against a client that lies. Without a fence it proves nothing, and
 // ParseProof refuses it.
 func (l *Lease) Proof() string {
-	return fmt.Sprintf("%d;%s;%s", l.Fence(), l.Mode(), url.QueryEscape(l.Name()))
+	return proof.Format(l.Fence(), string(l.Mode()), l.Name())
 }
 
 // A Proof has the fields of [Lease.Proof].
@@ -182,21 +182,13 @@ type Proof struct {
 
 // ParseProof reads the result of [Lease.Proof]. The error is ErrInvalidFence.
 func ParseProof(s string) (Proof, error) {
-	parts := strings.SplitN(s, ";", 4) // a fourth is one too many
-	if len(parts) != 3 {
-		return Proof{}, fmt.Errorf("%w: %s is not fence;mode;name", ErrInvalidFence, quote(s))
-	}
-	fence, err := ParseFence(parts[0])
+	fence, mode, of, err := proof.Parse(s)
 	if err != nil {
-		return Proof{}, err
+		return Proof{}, fmt.Errorf("%w: %w", ErrInvalidFence, err)
 	}
-	p := Proof{Mode: Mode(parts[1]), Fence: fence}
+	p := Proof{Name: of, Mode: Mode(mode), Fence: fence}
 	if !p.Mode.valid() {
-		return Proof{}, fmt.Errorf("%w: mode %s", ErrInvalidFence, quote(parts[1]))
-	}
-	p.Name, err = url.QueryUnescape(parts[2])
-	if err != nil || checkName(p.Name) != nil {
-		return Proof{}, fmt.Errorf("%w: name %s", ErrInvalidFence, quote(parts[2]))
+		return Proof{}, fmt.Errorf("%w: mode %s", ErrInvalidFence, names.Quote(mode))
 	}
 	return p, nil
 }
@@ -204,9 +196,9 @@ func ParseProof(s string) (Proof, error) {
 // ParseFence reads a fence in its one form: digits, no sign, no leading zero, 1 to 2^53-1. The error is
 // ErrInvalidFence.
 func ParseFence(s string) (uint64, error) {
-	f, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || f == 0 || f >= driver.MaxFence || strconv.FormatUint(f, 10) != s {
-		return 0, fmt.Errorf("%w: %s", ErrInvalidFence, quote(s))
+	f, err := proof.ParseFence(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalidFence, err)
 	}
 	return f, nil
 }

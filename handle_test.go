@@ -17,7 +17,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// given takes a lock and gives it away.
+// given acquires a lock and returns its handle.
 func given(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) distlock.Handle {
 	t.Helper()
 	h, err := taken(t, l, name, opts...).Handle(t.Context())
@@ -30,7 +30,7 @@ func given(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Optio
 func TestHandle(t *testing.T) {
 	t.Run("takes a lock from one process to another", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			from, to := lockerOn(t, w), lockerOn(t, w)
 			old := taken(t, from, "x", distlock.TTL(10*time.Second))
 			ctx := old.Context(t.Context())
@@ -65,7 +65,7 @@ func TestHandle(t *testing.T) {
 			if lease.Name() != "x" || lease.Fence() != old.Fence() || lease.Mode() != distlock.ModeExclusive {
 				t.Errorf("%s %d %s", lease.Name(), lease.Fence(), lease.Mode())
 			}
-			if err := old.Unlock(t.Context()); err != nil { // a deferred one
+			if err := old.Unlock(t.Context()); err != nil { // a deferred Unlock
 				t.Error(err)
 			}
 			time.Sleep(time.Hour)
@@ -79,7 +79,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("of a reader", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			a, err := l.RLock(t.Context(), "x")
 			if err != nil {
@@ -98,9 +98,9 @@ func TestHandle(t *testing.T) {
 			}
 		})
 	})
-	t.Run("carries what Extend and LockDelay made of the claim", func(t *testing.T) {
+	t.Run("keeps the effect of Extend and LockDelay", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			lease := taken(t, l, "x", distlock.LockDelay(time.Minute))
 			if err := lease.Extend(t.Context(), time.Hour); err != nil {
@@ -120,7 +120,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("too late is a loss", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire(), distlock.TTL(10*time.Second))
+			l := lockerOn(t, newFlakyStore(), distlock.TTL(10*time.Second))
 			h := given(t, l, "x")
 			time.Sleep(10 * time.Second)
 			_, err := l.Attach(t.Context(), h)
@@ -130,7 +130,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("broken on the way", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			_, _ = driver.Break(t.Context(), w, "x", 0, "enough")
@@ -140,17 +140,17 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("of a lost lease", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			lease := taken(t, lockerOn(t, newWire(), distlock.NoRenewal()), "x")
+			lease := taken(t, lockerOn(t, newFlakyStore(), distlock.NoRenewal()), "x")
 			time.Sleep(time.Minute)
 			_, err := lease.Handle(t.Context())
 			wantLoss(t, err, distlock.LossExpired)
 		})
 	})
-	t.Run("of a lease whose loss was not told yet", func(t *testing.T) {
+	t.Run("of a lease whose loss was not reported yet", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p, slow := &tape{}, &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 			defer slow.release()
-			lease := taken(t, lockerOn(t, newWire(), distlock.Observe(p.observe), distlock.Observe(slow.observe)), "x", distlock.MaxHold(time.Hour))
+			lease := taken(t, lockerOn(t, newFlakyStore(), distlock.Observe(p.observe), distlock.Observe(slow.observe)), "x", distlock.MaxHold(time.Hour))
 			time.Sleep(time.Hour)
 			_, err := lease.Handle(t.Context())
 			wantLoss(t, err, distlock.LossMaxHold)
@@ -160,9 +160,9 @@ func TestHandle(t *testing.T) {
 			wantErr(t, lease.Unlock(t.Context()), distlock.ErrMaxHold)
 		})
 	})
-	t.Run("lets those who wait go on when it runs out", func(t *testing.T) {
+	t.Run("lets waiters continue when it expires", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire(), distlock.TTL(10*time.Second))
+			l := lockerOn(t, newFlakyStore(), distlock.TTL(10*time.Second))
 			lease := taken(t, l, "x")
 			begin := time.Now()
 			got := make(chan error, 1)
@@ -179,9 +179,9 @@ func TestHandle(t *testing.T) {
 			}
 		})
 	})
-	t.Run("is good for one lease at a time", func(t *testing.T) {
+	t.Run("is valid for one lease at a time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			lease, err := l.Attach(t.Context(), h)
@@ -192,7 +192,7 @@ func TestHandle(t *testing.T) {
 			n := w.count("renew")
 			_, err = l.Attach(t.Context(), h)
 			wantErr(t, err, distlock.ErrHeld)
-			if w.count("renew") != n { // it would shorten what the first one trusts in
+			if w.count("renew") != n { // it would shorten the trust of the first lease
 				t.Error("the copy reached the store")
 			}
 			_ = lease.Unlock(t.Context())
@@ -202,7 +202,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("is unlocked and waited for like any lock", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			lease, err := l.Attach(t.Context(), given(t, l, "x", distlock.AtLeast(time.Hour)), distlock.AtLeast(time.Hour))
 			if err != nil {
@@ -210,23 +210,23 @@ func TestHandle(t *testing.T) {
 			}
 			n := w.count("acquire")
 			got := make(chan error, 1)
-			go func() { got <- second(l.Lock(t.Context(), "x")) }()
+			go func() { got <- errOf(l.Lock(t.Context(), "x")) }()
 			synctest.Wait()
 			if w.count("acquire") != n {
-				t.Error("the store was asked for what this process holds")
+				t.Error("an attempt for a claim that this process holds")
 			}
 			if err := lease.Unlock(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			begin := time.Now()
 			if err := <-got; err != nil || time.Since(begin) > time.Second {
-				t.Errorf("%v after %v: the shortest hold is over", err, time.Since(begin))
+				t.Errorf("%v after %v: AtLeast has ended", err, time.Since(begin))
 			}
 		})
 	})
-	t.Run("is not handed on in memory", func(t *testing.T) {
+	t.Run("is not handed off in memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire())
+			l := lockerOn(t, newFlakyStore())
 			lease, err := l.Attach(t.Context(), given(t, l, "x"))
 			if err != nil {
 				t.Fatal(err)
@@ -245,7 +245,7 @@ func TestHandle(t *testing.T) {
 func TestHandle_errors(t *testing.T) {
 	t.Run("a store that keeps no claims", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			h := given(t, lockerOn(t, w), "y")
 			w.f.Detached = false
 			l := lockerOn(t, w)
@@ -255,13 +255,13 @@ func TestHandle_errors(t *testing.T) {
 			_, err = l.Attach(t.Context(), h)
 			wantErr(t, err, errors.ErrUnsupported)
 			if err := lease.Err(); err != nil {
-				t.Errorf("the lease is not as it was: %v", err)
+				t.Errorf("the lease has changed: %v", err)
 			}
 		})
 	})
-	t.Run("an answer that is lost can be asked for again", func(t *testing.T) {
+	t.Run("a call whose answer is lost can be repeated", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			w.deafen("renew")
@@ -275,7 +275,7 @@ func TestHandle_errors(t *testing.T) {
 	})
 	t.Run("an answer that is too late", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w, distlock.TTL(time.Second))
 			h := given(t, l, "x")
 			w.on(nil, func(context.Context, string) error { time.Sleep(950 * time.Millisecond); return nil })
@@ -285,7 +285,7 @@ func TestHandle_errors(t *testing.T) {
 	})
 	t.Run("a frozen store", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			w.freeze()
@@ -298,9 +298,9 @@ func TestHandle_errors(t *testing.T) {
 			w.mend()
 		})
 	})
-	t.Run("before the store is asked", func(t *testing.T) {
+	t.Run("without a call of the store", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			dead, cancel := context.WithCancel(t.Context())
@@ -318,13 +318,13 @@ func TestHandle_errors(t *testing.T) {
 			_, err = l.Attach(t.Context(), h)
 			wantErr(t, err, distlock.ErrClosed)
 			if w.count("") != n {
-				t.Error("the store was asked")
+				t.Error("the store was called")
 			}
 		})
 	})
 	t.Run("closed meanwhile", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			w.on(func(context.Context, string) error { time.Sleep(time.Second); return nil }, nil)
@@ -337,9 +337,9 @@ func TestHandle_errors(t *testing.T) {
 	})
 }
 
-// Every way to print a handle, also one that sits where fmt can call no method of it.
+// No way to print a handle shows its secret, also inside a value where fmt cannot call its methods.
 func TestHandle_isSecret(t *testing.T) {
-	w := newWire()
+	w := newFlakyStore()
 	l := lockerOn(t, w)
 	lease := taken(t, l, "x")
 	h, err := lease.Handle(t.Context())
@@ -396,7 +396,7 @@ func around(s, part string) string {
 }
 
 func TestHandle_text(t *testing.T) {
-	w := newWire()
+	w := newFlakyStore()
 	l := lockerOn(t, w)
 	names := []string{
 		"x", "~x", "~sem/x", "~~", "a/b", `"quoted"`, "über", strings.Repeat("<", 255), strings.Repeat("&", 255),
@@ -406,15 +406,15 @@ func TestHandle_text(t *testing.T) {
 		h := given(t, l, name)
 		text := h.Text()
 		if strings.ContainsAny(text, " \n\t\"'/+=") || !strings.HasPrefix(text, "dlh1.") || len(text) > 3000 {
-			t.Errorf("no good word of %d bytes: %s", len(text), text[:60])
+			t.Errorf("the text of %d bytes has characters that need quoting, or is too long: %s", len(text), text[:60])
 		}
 		for _, s := range []string{text, " " + text + "\n"} {
-			back, err := distlock.ParseHandle(s)
+			parsed, err := distlock.ParseHandle(s)
 			if err != nil {
 				t.Fatalf("%q: %v", name, err)
 			}
-			if back.Name() != name || back.Fence() != h.Fence() || back.TTL() != h.TTL() || back.Text() != text {
-				t.Errorf("%q came back as %q", name, back.Name())
+			if parsed.Name() != name || parsed.Fence() != h.Fence() || parsed.TTL() != h.TTL() || parsed.Text() != text {
+				t.Errorf("%q was parsed as %q", name, parsed.Name())
 			}
 		}
 		lease, err := l.Attach(t.Context(), h)
@@ -480,13 +480,13 @@ func TestHandle_zero(t *testing.T) {
 }
 
 func TestProof(t *testing.T) {
-	w := newWire()
+	w := newFlakyStore()
 	l := lockerOn(t, w)
 	for _, name := range []string{"x", "a b", "a;b", "a+b", "a%20b", "über/alles?", `"`, strings.Repeat("é", 127)} {
 		lease := taken(t, l, name)
 		proof := lease.Proof()
 		if strings.ContainsAny(proof, " \n\"") {
-			t.Errorf("no word: %s", proof)
+			t.Errorf("the proof has characters that need quoting: %s", proof)
 		}
 		got, err := distlock.ParseProof(proof)
 		if err != nil {
@@ -503,9 +503,9 @@ func TestProof(t *testing.T) {
 }
 
 func TestProof_withoutFence(t *testing.T) {
-	w := newWire()
+	w := newFlakyStore()
 	w.f.Fence, w.f.Floor = false, false
-	w.Store = newWire().Store
+	w.Store = newFlakyStore().Store
 	bare := struct{ driver.Store }{&noFence{w}}
 	lease := taken(t, lockerOn(t, bare), "x")
 	if lease.Fence() != 0 {
@@ -516,10 +516,10 @@ func TestProof_withoutFence(t *testing.T) {
 }
 
 // noFence is a store without fences.
-type noFence struct{ *wire }
+type noFence struct{ *flakyStore }
 
 func (s *noFence) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := s.wire.Acquire(ctx, r)
+	res, err := s.flakyStore.Acquire(ctx, r)
 	res.Fence = 0
 	return res, err
 }

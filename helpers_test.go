@@ -17,14 +17,14 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// errCut is a store's error that leaves the outcome open.
+// errCut is an error of a store that leaves the outcome unknown.
 var errCut = errors.New("connection cut")
 
-// A gate is a memory store that counts the calls and lets a test meddle with them. Many
-// Lockers on one gate stand for as many processes.
+// A gate is a memory store that counts its calls and lets a test change them. Each Locker on a gate
+// stands for a process.
 type gate struct {
 	*mem.Store
-	bubble bool // made in one
+	bubble bool // it was made in a synctest bubble
 
 	mu       sync.Mutex
 	calls    map[string]int
@@ -50,17 +50,17 @@ func (g *gate) set(change func(g *gate)) {
 	change(g)
 }
 
-// count returns how many calls of a verb there were.
+// count returns the number of calls of a verb.
 func (g *gate) count(verb string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.calls[verb]
 }
 
-// reset begins to count anew.
+// reset sets the counts to zero.
 func (g *gate) reset() { g.set(func(g *gate) { clear(g.calls) }) }
 
-// total is all calls that cost a round trip.
+// total returns the number of calls that cost a round trip, by verb.
 func (g *gate) total() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -138,7 +138,7 @@ func (g *gate) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return next()
 }
 
-// freeze makes every call hang until its ctx ends, and have no effect.
+// freeze makes every call hang until its ctx ends. The calls have no effect.
 func (g *gate) freeze() {
 	hang := func(ctx context.Context) error {
 		<-ctx.Done()
@@ -153,13 +153,18 @@ func (g *gate) freeze() {
 	})
 }
 
-// thaw takes all hooks away.
+// thaw removes all hooks.
 func (g *gate) thaw() {
 	g.set(func(g *gate) { g.acquire, g.renew, g.release, g.watch = nil, nil, nil, nil })
 }
 
-// locker returns a Locker on the gate. It is closed at the end of the test, and must have
-// forgotten all lines then.
+// another returns a gate of another process on the same store. It has its own hooks.
+func (g *gate) another() *gate {
+	return &gate{Store: g.Store, calls: map[string]int{}, bubble: g.bubble}
+}
+
+// locker returns a Locker on the gate. The end of the test closes it, and checks that it has no key
+// left.
 func (g *gate) locker(t *testing.T, opts ...distlock.Option) *distlock.Locker {
 	t.Helper()
 	l, err := distlock.New(g, opts...)
@@ -169,13 +174,13 @@ func (g *gate) locker(t *testing.T, opts ...distlock.Option) *distlock.Locker {
 	t.Cleanup(func() {
 		_ = l.Close(context.Background())
 		if n := distlock.Keys(l); n != 0 {
-			t.Errorf("%d lines are left after Close", n)
+			t.Errorf("%d keys are left after Close", n)
 		}
 	})
 	return l
 }
 
-// claims tells all claims and places on all keys.
+// claims returns the number of claims and of queue entries on all keys.
 func (g *gate) claims(t *testing.T) (held, waiting int) {
 	t.Helper()
 	for c, err := range g.Store.List(context.Background(), "") {
@@ -191,34 +196,34 @@ func (g *gate) claims(t *testing.T) (held, waiting int) {
 	return held, waiting
 }
 
-// expect checks how many claims and places there are.
+// expect checks the number of claims and of queue entries.
 func (g *gate) expect(t *testing.T, held, waiting int) {
 	t.Helper()
 	if h, w := g.claims(t); h != held || w != waiting {
-		t.Errorf("the store has %d claims and %d places, want %d and %d", h, w, held, waiting)
+		t.Errorf("the store has %d claims and %d queue entries, want %d and %d", h, w, held, waiting)
 	}
 }
 
-// empty checks that nothing is left, neither in the store nor in the Lockers, once everybody
-// has come to rest.
+// empty waits until all goroutines are idle, and checks that nothing is left, neither in the store
+// nor in the Lockers.
 func (g *gate) empty(t *testing.T, lockers ...*distlock.Locker) {
 	t.Helper()
 	if g.bubble {
 		synctest.Wait()
 	} else {
-		rest(lockers)
+		waitIdle(lockers)
 	}
 	g.expect(t, 0, 0)
 	for i, l := range lockers {
 		if n := distlock.Keys(l); n != 0 {
-			t.Errorf("Locker %d has %d lines left", i, n)
+			t.Errorf("Locker %d has %d keys left", i, n)
 		}
 	}
 }
 
-// rest lets the goroutines of Lockers come to an end outside a bubble. What is left
-// after ten seconds will not end.
-func rest(lockers []*distlock.Locker) {
+// waitIdle waits, outside a bubble, until the goroutines of Lockers have ended. It gives up after
+// ten seconds: a goroutine that is left by then does not end.
+func waitIdle(lockers []*distlock.Locker) {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
 		if !slices.ContainsFunc(lockers, func(l *distlock.Locker) bool { return distlock.Keys(l) > 0 }) {
 			return
@@ -236,7 +241,7 @@ func inBubble(t *testing.T, f func(t *testing.T, g *gate)) {
 	})
 }
 
-// must returns a lease that was granted.
+// must returns the lease, and fails if there is an error.
 func must(t *testing.T) func(*distlock.Lease, error) *distlock.Lease {
 	t.Helper()
 	return func(lease *distlock.Lease, err error) *distlock.Lease {
@@ -256,7 +261,7 @@ func free(t *testing.T, lease *distlock.Lease) {
 	}
 }
 
-// wants checks that err is all of some errors.
+// wants checks that err matches each target.
 func wants(t *testing.T, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
@@ -266,7 +271,7 @@ func wants(t *testing.T, err error, targets ...error) {
 	}
 }
 
-// A call is a call of Lock, or one of its kin, in a goroutine of its own.
+// A call is a call of Lock, or of a similar method, in its own goroutine.
 type call struct {
 	done  chan struct{}
 	lease *distlock.Lease
@@ -287,8 +292,8 @@ func begin(ctx context.Context, take takeFunc, name string, opts ...distlock.Opt
 	return c
 }
 
-// over reports whether the call has returned, once everybody has come to rest.
-func (c *call) over() bool {
+// returned waits until all goroutines are idle, and reports whether the call has returned.
+func (c *call) returned() bool {
 	synctest.Wait()
 	select {
 	case <-c.done:
@@ -301,16 +306,16 @@ func (c *call) over() bool {
 // waits checks that the call has not returned.
 func (c *call) waits(t *testing.T) *call {
 	t.Helper()
-	if c.over() {
+	if c.returned() {
 		t.Fatalf("the call does not wait: %v, %v", c.lease, c.err)
 	}
 	return c
 }
 
-// now checks that the call has returned with a lease, with no time to pass for it.
+// now checks that the call has returned with a lease, without letting time pass.
 func (c *call) now(t *testing.T) *distlock.Lease {
 	t.Helper()
-	if !c.over() {
+	if !c.returned() {
 		t.Fatal("the call still waits")
 	}
 	return must(t)(c.lease, c.err)
@@ -334,7 +339,7 @@ func (c *call) refused(t *testing.T, targets ...error) error {
 	return c.err
 }
 
-// within checks how long the call took.
+// within checks the duration of the call.
 func (c *call) within(t *testing.T, least, most time.Duration) {
 	t.Helper()
 	<-c.done
@@ -343,20 +348,20 @@ func (c *call) within(t *testing.T, least, most time.Duration) {
 	}
 }
 
-// order gathers words in the order in which they were said.
+// order records entries in the order in which they are added.
 type order struct {
-	mu    sync.Mutex
-	words []string
+	mu      sync.Mutex
+	entries []string
 }
 
-func (o *order) say(format string, args ...any) {
+func (o *order) add(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.words = append(o.words, fmt.Sprintf(format, args...))
+	o.entries = append(o.entries, fmt.Sprintf(format, args...))
 }
 
 func (o *order) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return strings.Join(o.words, " ")
+	return strings.Join(o.entries, " ")
 }

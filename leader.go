@@ -9,6 +9,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/backoff"
+	"github.com/distlock/distlock/internal/names"
 )
 
 // A Leader is the leader of an election, as the store knows it. The zero Leader says that nobody
@@ -23,7 +24,7 @@ type Leader struct {
 
 // Leader returns the leader. It may have changed by the time it is read.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	claims, err := e.l.show(ctx, kindLead, e.name)
+	claims, err := e.l.show(ctx, names.Election, e.name)
 	var out Leader
 	for _, c := range claims {
 		if c.Waiting {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/internal/keeper"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -61,7 +62,7 @@ func (l *Lease) String() string {
 	if l.none() {
 		return "no lease"
 	}
-	return fmt.Sprintf("lease of %s (fence %d)", quote(l.r.name), l.Fence())
+	return fmt.Sprintf("lease of %s (fence %d)", names.Quote(l.r.name), l.Fence())
 }
 
 // Format prints what String returns, whatever the verb: the owner inside is a secret.

@@ -16,7 +16,7 @@ import (
 func TestLease_Context(t *testing.T) {
 	t.Run("ends with its parent", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			lease := taken(t, lockerOn(t, newWire()), "x")
+			lease := taken(t, lockerOn(t, newFlakyStore()), "x")
 			parent, cancel := context.WithCancelCause(t.Context())
 			ctx := lease.Context(parent)
 			mine := errors.New("mine")
@@ -30,7 +30,7 @@ func TestLease_Context(t *testing.T) {
 	})
 	t.Run("ends with Unlock, and so do its children", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			lease := taken(t, lockerOn(t, newWire()), "x")
+			lease := taken(t, lockerOn(t, newFlakyStore()), "x")
 			ctx := lease.Context(t.Context())
 			child, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
@@ -39,21 +39,21 @@ func TestLease_Context(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, c := range []context.Context{ctx, child, grandchild, lease.Context(t.Context())} {
-				if !over(c.Done()) || !errors.Is(c.Err(), context.Canceled) || !errors.Is(context.Cause(c), distlock.ErrReleased) {
+				if !isClosed(c.Done()) || !errors.Is(c.Err(), context.Canceled) || !errors.Is(context.Cause(c), distlock.ErrReleased) {
 					t.Errorf("%v %v", c.Err(), context.Cause(c))
 				}
 			}
 		})
 	})
-	t.Run("is over before another can hold the lock", func(t *testing.T) {
+	t.Run("ends before another can hold the lock", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire())
+			l := lockerOn(t, newFlakyStore())
 			lease := taken(t, l, "x")
 			ctx := lease.Context(t.Context())
 			go func() {
 				next, err := l.Lock(t.Context(), "x")
-				if err != nil || !over(ctx.Done()) {
-					t.Errorf("%v: the work of the one before goes on", err)
+				if err != nil || !isClosed(ctx.Done()) {
+					t.Errorf("%v: the work of the holder before has not ended", err)
 					return
 				}
 				_ = next.Unlock(t.Context())
@@ -68,13 +68,13 @@ func TestLease_Context(t *testing.T) {
 	t.Run("carries values, the deadline and the innermost lease", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			type key struct{}
-			l := lockerOn(t, newWire())
+			l := lockerOn(t, newFlakyStore())
 			a, b := taken(t, l, "a"), taken(t, l, "b")
 			parent, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, 7), time.Minute)
 			defer cancel()
 			ctx := a.Context(parent)
 			if distlock.FromContext(parent) != nil || distlock.FromContext(noContext) != nil {
-				t.Error("a lease out of nothing")
+				t.Error("a lease in a context without one")
 			}
 			inner := b.Context(context.WithValue(ctx, key{}, 8))
 			deadline, _ := inner.Deadline()
@@ -87,9 +87,9 @@ func TestLease_Context(t *testing.T) {
 			}
 		})
 	})
-	t.Run("of a lease that is lost unseen", func(t *testing.T) {
+	t.Run("of a lease that has expired", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.NoRenewal()), "x")
 			ctx := lease.Context(t.Context())
 			time.Sleep(time.Minute)
@@ -107,11 +107,11 @@ func TestLease_Context(t *testing.T) {
 	})
 }
 
-// A lease forgets the contexts that have ended, and all that they carried.
+// A lease keeps no reference to contexts that have ended, nor to their values.
 func TestLease_Context_leavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
-		lease := taken(t, lockerOn(t, newWire()), "x")
+		lease := taken(t, lockerOn(t, newFlakyStore()), "x")
 		var carried []weak.Pointer[[1024]byte]
 		for range 1000 {
 			v := new([1024]byte)
@@ -128,7 +128,7 @@ func TestLease_Context_leavesNothingBehind(t *testing.T) {
 				left++
 			}
 		}
-		if left > 1 { // the last may still be on the stack
+		if left > 1 { // the last one may still be on the stack
 			t.Errorf("%d of %d contexts are left", left, len(carried))
 		}
 		if err := lease.Unlock(t.Context()); err != nil {
@@ -137,8 +137,8 @@ func TestLease_Context_leavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A context of several leases ends in the first look after one of them was lost, whichever it is,
-// also if no timer and no other goroutine has reported the loss yet.
+// A context of several leases has ended for the first caller that looks at it after any of the
+// leases was lost, also if no timer and no other goroutine has reported the loss yet.
 func TestLease_Context_nested(t *testing.T) {
 	for _, lost := range []string{"outer", "middle", "inner"} {
 		t.Run(lost, func(t *testing.T) {
@@ -148,14 +148,14 @@ func TestLease_Context_nested(t *testing.T) {
 				var ctx, detached context.Context = t.Context(), nil
 				for _, name := range []string{"outer", "middle", "inner"} {
 					var opts []distlock.Option
-					if name == lost { // the observer keeps the goroutine busy that would report the loss
+					if name == lost { // the observer blocks the goroutine that would report the loss
 						opts = []distlock.Option{distlock.TTL(time.Second), distlock.MaxHold(10 * time.Second), distlock.Observe(slow.observe)}
 					}
-					lease := taken(t, lockerOn(t, newWire(), opts...), name)
+					lease := taken(t, lockerOn(t, newFlakyStore(), opts...), name)
 					detached = lease.Context(context.WithoutCancel(ctx))
 					ctx = lease.Context(ctx)
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithCancel(ctx) // programs put contexts of their own in between
+					ctx, cancel = context.WithCancel(ctx) // programs add their own contexts in between
 					defer cancel()
 					if name == "inner" {
 						ctx = lease.Context(ctx)
@@ -163,11 +163,11 @@ func TestLease_Context_nested(t *testing.T) {
 				}
 				time.Sleep(10 * time.Second)
 				synctest.Wait()
-				if over(ctx.Done()) {
-					t.Fatal("the loss was reported: the observer does not hold it up")
+				if isClosed(ctx.Done()) {
+					t.Fatal("the loss was reported: the observer does not delay it")
 				}
-				if ctx.Err() == nil || !over(ctx.Done()) {
-					t.Error("the context goes on after the lease")
+				if ctx.Err() == nil || !isClosed(ctx.Done()) {
+					t.Error("the context has not ended with the lease")
 				}
 				wantLoss(t, context.Cause(ctx), distlock.LossMaxHold)
 				if lost != "inner" && detached.Err() != nil {

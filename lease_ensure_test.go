@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Ensure renews a lease that has too little trust left, and no other.
+// Ensure renews a lease only if it has too little trust left.
 func TestLease_Ensure(t *testing.T) {
 	const ttl = 30 * time.Second
 	inBubble(t, func(t *testing.T, g *gate) {
@@ -32,13 +32,13 @@ func TestLease_Ensure(t *testing.T) {
 		ensure(20*time.Second, 0, nil)
 		time.Sleep(15 * time.Second)
 		if lease.Valid(20 * time.Second) {
-			t.Error("Valid says more than is left, or has renewed")
+			t.Error("Valid reports more time than is left, or has renewed")
 		}
 		ensure(10*time.Second, 0, nil)
 		ensure(20*time.Second, 1, nil)
 		ensure(ttl, 0, distlock.ErrInvalid)
 
-		// If the store cannot be reached, the lease is held for what is left.
+		// If the store cannot be reached, the lease is held for the rest of its trust.
 		time.Sleep(15 * time.Second)
 		g.set(func(g *gate) {
 			g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, driver.ErrUnavailable }

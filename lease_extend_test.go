@@ -13,7 +13,7 @@ import (
 func TestLease_Extend(t *testing.T) {
 	t.Run("longer and shorter", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.TTL(10*time.Second), distlock.NoRenewal()), "x")
 			for _, d := range []time.Duration{time.Hour, time.Second, time.Minute} {
 				if err := lease.Extend(t.Context(), d); err != nil {
@@ -34,7 +34,7 @@ func TestLease_Extend(t *testing.T) {
 	})
 	t.Run("is the TTL from then on", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.TTL(time.Second)), "x")
 			if err := lease.Extend(t.Context(), time.Hour); err != nil {
 				t.Fatal(err)
@@ -49,9 +49,9 @@ func TestLease_Extend(t *testing.T) {
 			}
 		})
 	})
-	t.Run("refused before the store is asked", func(t *testing.T) {
+	t.Run("refused without a call of the store", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w, p := newWire(), &tape{}
+			w, p := newFlakyStore(), &tape{}
 			w.f.MinTTL, w.f.MaxTTL = time.Second, time.Minute
 			lease := taken(t, lockerOn(t, w, distlock.LockDelay(10*time.Second), distlock.Observe(p.observe)), "x")
 			left := lease.Until()
@@ -68,9 +68,9 @@ func TestLease_Extend(t *testing.T) {
 			wantStory(t, p, distlock.EventGranted)
 		})
 	})
-	t.Run("of unknown outcome shortens what can be trusted", func(t *testing.T) {
+	t.Run("of unknown outcome shortens the trust", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.NoRenewal()), "x")
 			w.deafen("renew")
 			err := lease.Extend(t.Context(), time.Second)
@@ -84,7 +84,7 @@ func TestLease_Extend(t *testing.T) {
 	})
 	t.Run("of unknown outcome does not lengthen it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.NoRenewal()), "x")
 			w.deafen("renew")
 			wantErr(t, lease.Extend(t.Context(), time.Hour), distlock.ErrUnknown)
@@ -95,7 +95,7 @@ func TestLease_Extend(t *testing.T) {
 	})
 	t.Run("ends with its context and within the trust", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.TTL(2*time.Second), distlock.NoRenewal()), "x")
 			w.freeze()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -114,7 +114,7 @@ func TestLease_Extend(t *testing.T) {
 	})
 	t.Run("takes at most 5 s", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.TTL(time.Minute), distlock.NoRenewal()), "x")
 			w.freeze()
 			begin := time.Now()
@@ -127,7 +127,7 @@ func TestLease_Extend(t *testing.T) {
 	})
 	t.Run("after the end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w), "x")
 			if err := lease.Unlock(t.Context()); err != nil {
 				t.Fatal(err)
@@ -138,9 +138,9 @@ func TestLease_Extend(t *testing.T) {
 			}
 		})
 	})
-	t.Run("does not reach a lease that has been handed on", func(t *testing.T) {
+	t.Run("does not reach a lease that has been handed off", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire())
+			l := lockerOn(t, newFlakyStore())
 			lease := taken(t, l, "x")
 			next := make(chan *distlock.Lease, 1)
 			go func() {
@@ -151,7 +151,8 @@ func TestLease_Extend(t *testing.T) {
 				next <- lease
 			}()
 			synctest.Wait()
-			// The context is looked at between the checks and the call: here comes Unlock.
+			// Extend looks at the context between its checks and the call: Unlock runs at this
+			// moment.
 			hop := &hopContext{Context: t.Context(), hop: func() { _ = lease.Unlock(t.Context()) }}
 			wantErr(t, lease.Extend(hop, 100*time.Millisecond), distlock.ErrReleased)
 			if left := time.Until((<-next).Until()); left < time.Second {
@@ -159,9 +160,9 @@ func TestLease_Extend(t *testing.T) {
 			}
 		})
 	})
-	t.Run("keeps the lease from being handed on", func(t *testing.T) {
+	t.Run("keeps the lease from being handed off", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w, p := newWire(), &tape{}
+			w, p := newFlakyStore(), &tape{}
 			l := lockerOn(t, w, distlock.Observe(p.observe))
 			lease := taken(t, l, "x")
 			next := make(chan *distlock.Lease, 1)
@@ -183,7 +184,7 @@ func TestLease_Extend(t *testing.T) {
 	})
 }
 
-// A hopContext does something once, when somebody looks whether it is over.
+// A hopContext runs a function once, when Err is called.
 type hopContext struct {
 	context.Context
 	once sync.Once
@@ -197,7 +198,7 @@ func (c *hopContext) Err() error {
 
 func TestLease_fixed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		lease := taken(t, lockerOn(t, w, distlock.NoRenewal(), distlock.TTL(10*time.Second)), "x")
 		for range 10 {
 			time.Sleep(5 * time.Second)

@@ -14,56 +14,54 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A wire is a store at the end of a line that can be cut, and that counts what goes over it.
-type wire struct {
+// A flakyStore is a memory store behind a connection that can be cut. It counts the calls.
+type flakyStore struct {
 	*mem.Store
 	f driver.Features
 
 	mu     sync.Mutex
 	calls  map[string]int
-	owners map[string]bool                              // every secret that went over it
-	before func(ctx context.Context, verb string) error // an error: the call is not made
-	after  func(ctx context.Context, verb string) error // an error: it was made, and its answer is lost
+	owners map[string]bool                              // every secret that a call carried
+	before func(ctx context.Context, verb string) error // an error: the store does not get the call
+	after  func(ctx context.Context, verb string) error // an error: the answer of the store is lost
 }
 
-func newWire() *wire {
+func newFlakyStore() *flakyStore {
 	s := mem.New()
-	return &wire{Store: s, f: s.Features(), calls: map[string]int{}, owners: map[string]bool{}}
+	return &flakyStore{Store: s, f: s.Features(), calls: map[string]int{}, owners: map[string]bool{}}
 }
-
-var errWire = errors.New("the line is cut")
 
 // cut makes every call fail without effect until mend.
-func (w *wire) cut() { w.on(func(context.Context, string) error { return errWire }, nil) }
+func (s *flakyStore) cut() { s.on(func(context.Context, string) error { return errCut }, nil) }
 
-// freeze makes every call hang until its context is over.
-func (w *wire) freeze() {
-	w.on(func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }, nil)
+// freeze makes every call hang until its context ends.
+func (s *flakyStore) freeze() {
+	s.on(func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }, nil)
 }
 
-// deafen loses the answers to a verb.
-func (w *wire) deafen(verb string) {
-	w.on(nil, func(_ context.Context, v string) error {
+// deafen drops the answers to a verb.
+func (s *flakyStore) deafen(verb string) {
+	s.on(nil, func(_ context.Context, v string) error {
 		if v == verb {
-			return errWire
+			return errCut
 		}
 		return nil
 	})
 }
 
-func (w *wire) mend() { w.on(nil, nil) }
+func (s *flakyStore) mend() { s.on(nil, nil) }
 
-func (w *wire) on(before, after func(context.Context, string) error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.before, w.after = before, after
+func (s *flakyStore) on(before, after func(context.Context, string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.after = before, after
 }
 
-// count returns how many calls of a verb were made; "": of all.
-func (w *wire) count(verb string) (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for v, c := range w.calls {
+// count returns the number of calls of a verb, or of all verbs if verb is empty.
+func (s *flakyStore) count(verb string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for v, c := range s.calls {
 		if verb == "" || v == verb {
 			n += c
 		}
@@ -72,24 +70,24 @@ func (w *wire) count(verb string) (n int) {
 }
 
 // secrets returns the owners that the store has seen.
-func (w *wire) secrets() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (s *flakyStore) secrets() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var out []string
-	for o := range w.owners {
+	for o := range s.owners {
 		out = append(out, o)
 	}
 	return out
 }
 
-func (w *wire) call(ctx context.Context, verb string, id driver.ID, do func() error) error {
-	w.mu.Lock()
-	w.calls[verb]++
+func (s *flakyStore) call(ctx context.Context, verb string, id driver.ID, do func() error) error {
+	s.mu.Lock()
+	s.calls[verb]++
 	if id.Owner != "" {
-		w.owners[id.Owner] = true
+		s.owners[id.Owner] = true
 	}
-	before, after := w.before, w.after
-	w.mu.Unlock()
+	before, after := s.before, s.after
+	s.mu.Unlock()
 	if before != nil {
 		if err := before(ctx, verb); err != nil {
 			return err
@@ -104,35 +102,35 @@ func (w *wire) call(ctx context.Context, verb string, id driver.ID, do func() er
 	return err
 }
 
-func (w *wire) Features() driver.Features { return w.f }
+func (s *flakyStore) Features() driver.Features { return s.f }
 
-func (w *wire) Acquire(ctx context.Context, r driver.Request) (res driver.Result, err error) {
-	err = w.call(ctx, "acquire", r.ID, func() (err error) { res, err = w.Store.Acquire(ctx, r); return err })
+func (s *flakyStore) Acquire(ctx context.Context, r driver.Request) (res driver.Result, err error) {
+	err = s.call(ctx, "acquire", r.ID, func() (err error) { res, err = s.Store.Acquire(ctx, r); return err })
 	if err != nil {
 		res = driver.Result{}
 	}
 	return res, err
 }
 
-func (w *wire) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
-	err = w.call(ctx, "renew", r.ID, func() (err error) { behind, err = w.Store.Renew(ctx, r); return err })
+func (s *flakyStore) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
+	err = s.call(ctx, "renew", r.ID, func() (err error) { behind, err = s.Store.Renew(ctx, r); return err })
 	return behind, err
 }
 
-func (w *wire) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+func (s *flakyStore) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
 	for i, r := range rs {
-		out[i].Behind, out[i].Err = w.Renew(ctx, r)
+		out[i].Behind, out[i].Err = s.Renew(ctx, r)
 	}
 	return out
 }
 
-func (w *wire) Release(ctx context.Context, id driver.ID) error {
-	return w.call(ctx, "release", id, func() error { return w.Store.Release(ctx, id) })
+func (s *flakyStore) Release(ctx context.Context, id driver.ID) error {
+	return s.call(ctx, "release", id, func() error { return s.Store.Release(ctx, id) })
 }
 
-func (w *wire) Show(ctx context.Context, key string) (out []driver.Claim, err error) {
-	err = w.call(ctx, "show", driver.ID{}, func() (err error) { out, err = w.Store.Show(ctx, key); return err })
+func (s *flakyStore) Show(ctx context.Context, key string) (out []driver.Claim, err error) {
+	err = s.call(ctx, "show", driver.ID{}, func() (err error) { out, err = s.Store.Show(ctx, key); return err })
 	return out, err
 }
 
@@ -161,7 +159,7 @@ func (p *tape) all(kinds ...distlock.EventType) []distlock.Event {
 	return out
 }
 
-// story is the order of the events, without the asks and renewals.
+// story returns the types of the events in order, without attempts and renewals.
 func (p *tape) story() []distlock.EventType {
 	var out []distlock.EventType
 	for _, e := range p.all() {
@@ -172,7 +170,7 @@ func (p *tape) story() []distlock.EventType {
 	return out
 }
 
-// lockerOn returns a Locker that is closed at the end of the test.
+// lockerOn returns a Locker that the end of the test closes.
 func lockerOn(t testing.TB, s driver.Store, opts ...distlock.Option) *distlock.Locker {
 	t.Helper()
 	l, err := distlock.New(s, opts...)
@@ -183,7 +181,7 @@ func lockerOn(t testing.TB, s driver.Store, opts ...distlock.Option) *distlock.L
 	return l
 }
 
-// taken takes a lock that is free.
+// taken acquires a lock that is free.
 func taken(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
 	t.Helper()
 	lease, err := l.TryLock(context.Background(), name, opts...)
@@ -193,7 +191,7 @@ func taken(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Optio
 	return lease
 }
 
-// wantErr fails unless err is all of targets.
+// wantErr ends the test unless err matches each target.
 func wantErr(t testing.TB, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
@@ -203,7 +201,7 @@ func wantErr(t testing.TB, err error, targets ...error) {
 	}
 }
 
-// wantLoss fails unless err is a loss for a reason.
+// wantLoss ends the test unless err is a LostError with this reason.
 func wantLoss(t testing.TB, err error, reason distlock.Loss) {
 	t.Helper()
 	var lost *distlock.LostError
@@ -215,7 +213,7 @@ func wantLoss(t testing.TB, err error, reason distlock.Loss) {
 	}
 }
 
-// wantStory fails unless the events came in this order.
+// wantStory ends the test unless the events came in this order.
 func wantStory(t testing.TB, p *tape, want ...distlock.EventType) {
 	t.Helper()
 	if got := p.story(); !slices.Equal(got, want) {
@@ -223,8 +221,8 @@ func wantStory(t testing.TB, p *tape, want ...distlock.EventType) {
 	}
 }
 
-// over reports whether a channel is closed.
-func over(done <-chan struct{}) bool {
+// isClosed reports whether a channel is closed.
+func isClosed(done <-chan struct{}) bool {
 	select {
 	case <-done:
 		return true
@@ -233,10 +231,10 @@ func over(done <-chan struct{}) bool {
 	}
 }
 
-// trustOf is how long a lease of a TTL is trusted: the TTL without its margin.
+// trustOf returns how long a lease is trusted: the TTL less its margin.
 func trustOf(ttl time.Duration) time.Duration { return ttl - max(ttl/100, min(ttl/10, time.Second)) }
 
-// A slowObserver takes its time with the first event of a kind, until release.
+// A slowObserver blocks in the first event of a kind until release is called.
 type slowObserver struct {
 	kind distlock.EventType
 	hold chan struct{}
@@ -252,5 +250,5 @@ func (o *slowObserver) observe(_ context.Context, e distlock.Event) {
 
 func (o *slowObserver) release() { o.free.Do(func() { close(o.hold) }) }
 
-// noContext is what a caller passes who has none.
+// noContext is a nil context.
 var noContext context.Context

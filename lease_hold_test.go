@@ -13,7 +13,7 @@ import (
 
 func TestLease_maxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		l := lockerOn(t, w, distlock.TTL(10*time.Second))
 		begin := time.Now()
 		lease := taken(t, l, "x", distlock.MaxHold(time.Minute))
@@ -27,7 +27,7 @@ func TestLease_maxHold(t *testing.T) {
 		n := w.count("renew")
 		wantErr(t, lease.Unlock(t.Context()), distlock.ErrMaxHold)
 		if _, err := l.TryLock(t.Context(), "x"); !errors.Is(err, distlock.ErrHeld) {
-			t.Errorf("free at once: %v", err) // the work may still go on: the claim runs out
+			t.Errorf("free at once: %v", err) // the work may still run: the claim must expire
 		}
 		time.Sleep(10 * time.Second)
 		taken(t, l, "x")
@@ -39,7 +39,7 @@ func TestLease_maxHold(t *testing.T) {
 
 func TestLease_maxHold_isNotExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lease := taken(t, lockerOn(t, newWire()), "x", distlock.MaxHold(time.Minute))
+		lease := taken(t, lockerOn(t, newFlakyStore()), "x", distlock.MaxHold(time.Minute))
 		if err := lease.Extend(t.Context(), time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestLease_atLeast(t *testing.T) {
 	t.Run("an early Unlock keeps the key for the rest", func(t *testing.T) {
 		for _, atLeast := range []time.Duration{10 * time.Second, time.Hour} { // below and above the TTL
 			synctest.Test(t, func(t *testing.T) {
-				w := newWire()
+				w := newFlakyStore()
 				l, other := lockerOn(t, w), lockerOn(t, w)
 				begin := time.Now()
 				lease := taken(t, l, "x", distlock.AtLeast(atLeast))
@@ -79,7 +79,7 @@ func TestLease_atLeast(t *testing.T) {
 	})
 	t.Run("a late Unlock frees at once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire(), distlock.AtLeast(time.Minute))
+			l := lockerOn(t, newFlakyStore(), distlock.AtLeast(time.Minute))
 			lease := taken(t, l, "x")
 			time.Sleep(time.Minute)
 			if err := lease.Unlock(t.Context()); err != nil {
@@ -90,7 +90,7 @@ func TestLease_atLeast(t *testing.T) {
 	})
 	t.Run("a loss is a loss", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.AtLeast(time.Minute)), "x")
 			_, _ = driver.Break(t.Context(), w, "x", 0, "no more")
 			wantLoss(t, lease.Unlock(t.Context()), distlock.LossBroken)
@@ -101,7 +101,7 @@ func TestLease_atLeast(t *testing.T) {
 func TestLease_lockDelay(t *testing.T) {
 	t.Run("a clean release frees at once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire(), distlock.LockDelay(time.Minute))
+			l := lockerOn(t, newFlakyStore(), distlock.LockDelay(time.Minute))
 			if err := taken(t, l, "x").Unlock(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +110,7 @@ func TestLease_lockDelay(t *testing.T) {
 	})
 	t.Run("after a loss the key stays closed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l, other := lockerOn(t, w, distlock.LockDelay(time.Minute), distlock.TTL(10*time.Second)), lockerOn(t, w.Store)
 			begin := time.Now()
 			lease := taken(t, l, "x")
@@ -130,7 +130,7 @@ func TestLease_lockDelay(t *testing.T) {
 	})
 	t.Run("is kept by renewals and by Extend", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.LockDelay(time.Minute)), "x")
 			time.Sleep(time.Hour)
 			if err := lease.Extend(t.Context(), 10*time.Second); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Everything that ends a lease, or changes it, at the same time as everything else. Whatever comes
-// first, each grant has one end, nobody holds with another, and nothing is left behind.
+// All calls that end or change a lease run at the same time. In any order, each grant has one end,
+// no two leases are held together, and nothing is left behind.
 func TestLease_endsOnce(t *testing.T) {
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestLease_endsOnce(t *testing.T) {
 }
 
 func endOnce(t *testing.T, r *rand.Rand) {
-	w, p := newWire(), &tape{}
+	w, p := newFlakyStore(), &tape{}
 	l := lockerOn(t, w, distlock.Observe(p.observe), distlock.TTL(time.Second), distlock.MaxHold(2*time.Second))
 	pause := func() time.Duration { return time.Duration(r.IntN(2500)) * time.Millisecond }
 	slow := time.Duration(r.IntN(4)) * 40 * time.Millisecond
@@ -41,7 +41,7 @@ func endOnce(t *testing.T, r *rand.Rand) {
 	}
 	var mu sync.Mutex
 	holders := []*distlock.Lease{lease}
-	broken := false // then the one before does not know yet
+	broken := false // then the holder before does not know yet
 	hold := func(next *distlock.Lease) {
 		mu.Lock()
 		for _, h := range holders {
@@ -54,7 +54,7 @@ func endOnce(t *testing.T, r *rand.Rand) {
 		time.Sleep(10 * time.Millisecond)
 		_ = next.Unlock(t.Context())
 	}
-	for range 3 { // they are handed the lock, or wait it out
+	for range 3 { // they get the lock by a hand-off, or wait until it is free
 		later(func() {
 			if next, err := l.Lock(t.Context(), "x"); err == nil {
 				hold(next)
@@ -93,11 +93,11 @@ func endOnce(t *testing.T, r *rand.Rand) {
 	wg.Wait()
 	w.mend()
 	first := lease.Unlock(t.Context())
-	if again := lease.Unlock(t.Context()); again != first { //nolint:errorlint // the very same
-		t.Errorf("Unlock says %v, then %v", first, again)
+	if again := lease.Unlock(t.Context()); again != first { //nolint:errorlint // the same value
+		t.Errorf("Unlock returned %v, then %v", first, again)
 	}
-	if lease.Err() == nil || lease.Valid(0) || !over(lease.Done()) || !over(ctx.Done()) || context.Cause(ctx) == nil {
-		t.Error("it is not over")
+	if lease.Err() == nil || lease.Valid(0) || !isClosed(lease.Done()) || !isClosed(ctx.Done()) || context.Cause(ctx) == nil {
+		t.Error("it has not ended")
 	}
 	if err := lease.Err(); !errors.Is(err, distlock.ErrLost) && !errors.Is(err, distlock.ErrReleased) {
 		t.Errorf("it ended with %v", err)
@@ -122,6 +122,6 @@ func endOnce(t *testing.T, r *rand.Rand) {
 		t.Errorf("left behind: %+v", claims)
 	}
 	if handle != (distlock.Handle{}) && !slices.Contains(p.story(), distlock.EventDetached) {
-		t.Error("a handle out of nothing")
+		t.Error("a handle, but no event of it")
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// fast is a store whose clock runs one per cent faster than that of its clients.
+// fast is a store whose clock runs one per cent faster than the clocks of its clients.
 type fast struct{ *mem.Store }
 
 func (f fast) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
@@ -34,7 +34,7 @@ func (f fast) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewe
 	return out
 }
 
-// at returns a process on a store.
+// at returns a Locker on a store.
 func at(t *testing.T, store driver.Store, ttl time.Duration) *distlock.Locker {
 	t.Helper()
 	l, err := distlock.New(store, distlock.TTL(ttl))
@@ -44,7 +44,7 @@ func at(t *testing.T, store driver.Store, ttl time.Duration) *distlock.Locker {
 	return l
 }
 
-// A holder that is cut off stops before a rival begins, though the store counts faster than it does.
+// A holder that is cut off stops before a rival begins, although the clock of the store is faster.
 func TestLease_lost_beforeAFastStoreEndsIt(t *testing.T) {
 	for _, ttl := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second, 30 * time.Second, 5 * time.Minute, time.Hour} {
 		for _, renewals := range []time.Duration{0, 5} {
@@ -71,7 +71,7 @@ func TestLease_lost_beforeAFastStoreEndsIt(t *testing.T) {
 				}
 				free(t, next)
 				link.Heal()
-				_ = holder.Close(t.Context()) // what it held is gone
+				_ = holder.Close(t.Context()) // its claim is gone
 				_ = rival.Close(t.Context())
 			})
 		}

@@ -17,7 +17,7 @@ func TestLease_lost(t *testing.T) {
 		for _, how := range []string{"cut", "frozen"} {
 			t.Run(fmt.Sprint("at the end of its trust, store ", how, ", ", ttl), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWire()
+					w := newFlakyStore()
 					l, rival := lockerOn(t, w, distlock.TTL(ttl)), lockerOn(t, w.Store)
 					begin := time.Now()
 					lease := taken(t, l, "x")
@@ -40,7 +40,7 @@ func TestLease_lost(t *testing.T) {
 					}()
 					time.Sleep(trustOf(ttl) - 1)
 					synctest.Wait()
-					if err := lease.Err(); err != nil || over(lease.Done()) || ctx.Err() != nil || !lease.Valid(0) {
+					if err := lease.Err(); err != nil || isClosed(lease.Done()) || ctx.Err() != nil || !lease.Valid(0) {
 						t.Fatalf("lost too early: %v", err)
 					}
 					if got := time.Until(lease.Until()); got != 1 {
@@ -48,13 +48,13 @@ func TestLease_lost(t *testing.T) {
 					}
 					<-ctx.Done()
 					if got := time.Since(begin); got != trustOf(ttl) {
-						t.Errorf("told after %v, want %v", got, trustOf(ttl))
+						t.Errorf("reported after %v, want %v", got, trustOf(ttl))
 					}
 					synctest.Wait()
 					wantLoss(t, lease.Err(), distlock.LossExpired)
 					wantLoss(t, context.Cause(ctx), distlock.LossExpired)
 					wantErr(t, ctx.Err(), context.Canceled)
-					if !over(lease.Done()) || lease.Valid(0) || lease.Valid(-time.Hour) || !lease.Until().IsZero() || lease.Wanted() {
+					if !isClosed(lease.Done()) || lease.Valid(0) || lease.Valid(-time.Hour) || !lease.Until().IsZero() || lease.Wanted() {
 						t.Error("one of Done, Valid, Until, Wanted does not know")
 					}
 					wantLoss(t, context.Cause(lease.Context(t.Context())), distlock.LossExpired)
@@ -67,30 +67,30 @@ func TestLease_lost(t *testing.T) {
 	}
 }
 
-// The clock decides, not the timer: an observer may hold up whoever tells of the loss.
+// The clock decides, not the timer: an observer may delay the goroutine that reports the loss.
 func TestLease_lost_lookingAtTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, p := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}, &tape{}
 		defer slow.release()
-		l := lockerOn(t, newWire(), distlock.TTL(time.Second), distlock.MaxHold(10*time.Second),
+		l := lockerOn(t, newFlakyStore(), distlock.TTL(time.Second), distlock.MaxHold(10*time.Second),
 			distlock.Observe(p.observe), distlock.Observe(slow.observe))
 		lease := taken(t, l, "x")
 		ctx := lease.Context(t.Context())
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if over(lease.Done()) {
-			t.Fatal("it was told: the observer does not hold it up")
+		if isClosed(lease.Done()) {
+			t.Fatal("it was reported: the observer does not delay it")
 		}
 		if lease.Valid(0) {
 			t.Error("valid after its time")
 		}
-		if ctx.Err() == nil || !over(ctx.Done()) {
-			t.Error("the context goes on after the lease")
+		if ctx.Err() == nil || !isClosed(ctx.Done()) {
+			t.Error("the context has not ended with the lease")
 		}
 		wantErr(t, lease.Err(), distlock.ErrMaxHold)
 		wantLoss(t, context.Cause(ctx), distlock.LossMaxHold)
 		wantErr(t, lease.Unlock(t.Context()), distlock.ErrMaxHold)
-		if !over(lease.Done()) {
+		if !isClosed(lease.Done()) {
 			t.Error("not done after Unlock")
 		}
 		slow.release()
@@ -100,10 +100,10 @@ func TestLease_lost_lookingAtTheClock(t *testing.T) {
 	})
 }
 
-func TestLease_lost_saysTheStore(t *testing.T) {
+func TestLease_lost_inTheStore(t *testing.T) {
 	t.Run("taken away", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w, p := newWire(), &tape{}
+			w, p := newFlakyStore(), &tape{}
 			l := lockerOn(t, w, distlock.Observe(p.observe))
 			lease := taken(t, l, "x")
 			for _, owner := range w.secrets() {
@@ -120,7 +120,7 @@ func TestLease_lost_saysTheStore(t *testing.T) {
 	})
 	t.Run("broken, with the reason", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w), "x")
 			ctx := lease.Context(t.Context())
 			if _, err := driver.Break(t.Context(), w, "x", 0, "the disk is on fire"); err != nil {
@@ -139,14 +139,14 @@ func TestLease_lost_saysTheStore(t *testing.T) {
 	})
 	t.Run("at Unlock", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w, p := newWire(), &tape{}
+			w, p := newFlakyStore(), &tape{}
 			lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x")
 			if _, err := driver.Break(t.Context(), w, "x", 0, ""); err != nil {
 				t.Fatal(err)
 			}
 			err := lease.Unlock(t.Context())
 			wantLoss(t, err, distlock.LossTaken)
-			if again := lease.Unlock(t.Context()); again != err { //nolint:errorlint // the very same
+			if again := lease.Unlock(t.Context()); again != err { //nolint:errorlint // the same value
 				t.Errorf("again %v", again)
 			}
 			synctest.Wait()
@@ -157,19 +157,19 @@ func TestLease_lost_saysTheStore(t *testing.T) {
 
 func TestLease_atRisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWire(), &tape{}
+		w, p := newFlakyStore(), &tape{}
 		lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x")
 		ctx := lease.Context(t.Context())
 		w.cut()
 		time.Sleep(20 * time.Second)
 		w.mend()
 		time.Sleep(time.Hour)
-		if err := ctx.Err(); err != nil || lease.Err() != nil || over(lease.Done()) {
+		if err := ctx.Err(); err != nil || lease.Err() != nil || isClosed(lease.Done()) {
 			t.Fatalf("lost: %v", lease.Err())
 		}
 		wantStory(t, p, distlock.EventGranted, distlock.EventAtRisk, distlock.EventRecovered)
 		risk := p.all(distlock.EventAtRisk)[0]
-		wantErr(t, risk.Err, errWire)
+		wantErr(t, risk.Err, errCut)
 		if risk.Left < 15*time.Second || risk.Left > 21*time.Second || risk.Fence != lease.Fence() {
 			t.Errorf("%+v", risk)
 		}
@@ -182,10 +182,10 @@ func TestLease_atRisk(t *testing.T) {
 func TestLease_Wanted(t *testing.T) {
 	t.Run("by a waiter of this process", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire())
+			l := lockerOn(t, newFlakyStore())
 			lease := taken(t, l, "x")
 			if lease.Wanted() {
-				t.Error("wanted by nobody")
+				t.Error("wanted, but no call waits")
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() { _, _ = l.Lock(ctx, "x") }()
@@ -202,7 +202,7 @@ func TestLease_Wanted(t *testing.T) {
 	})
 	t.Run("by a waiter elsewhere, after a renewal", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l, other := lockerOn(t, w), lockerOn(t, w)
 			lease := taken(t, l, "x")
 			go func() { _, _ = other.Lock(t.Context(), "x") }()
@@ -222,10 +222,10 @@ func TestLease_Wanted(t *testing.T) {
 	})
 }
 
-// The claim goes on in other hands: the lease does not.
-func TestLease_handedOn(t *testing.T) {
+// A hand-off ends the lease, not the claim.
+func TestLease_handedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := lockerOn(t, newWire())
+		l := lockerOn(t, newFlakyStore())
 		old := taken(t, l, "x")
 		next := make(chan *distlock.Lease, 1)
 		go func() { lease, _ := l.Lock(t.Context(), "x"); next <- lease }()
@@ -235,10 +235,10 @@ func TestLease_handedOn(t *testing.T) {
 		}
 		lease := <-next
 		if lease.Fence() != old.Fence()+1 {
-			t.Fatalf("fence %d after %d: it was not handed on", lease.Fence(), old.Fence())
+			t.Fatalf("fence %d after %d: it was not handed off", lease.Fence(), old.Fence())
 		}
-		if old.Valid(0) || old.Err() == nil || !old.Until().IsZero() || old.Wanted() || !over(old.Done()) {
-			t.Error("the old lease lives on")
+		if old.Valid(0) || old.Err() == nil || !old.Until().IsZero() || old.Wanted() || !isClosed(old.Done()) {
+			t.Error("the old lease has not ended")
 		}
 		wantErr(t, old.Extend(t.Context(), time.Hour), distlock.ErrReleased)
 		if _, err := old.Handle(t.Context()); !errors.Is(err, distlock.ErrReleased) {
@@ -252,7 +252,7 @@ func TestLease_handedOn(t *testing.T) {
 
 func TestLease_facts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := lockerOn(t, newWire())
+		l := lockerOn(t, newFlakyStore())
 		a := taken(t, l, "x")
 		if a.Name() != "x" || a.Mode() != distlock.ModeExclusive || a.Fence() == 0 || a.Fence() >= driver.MaxFence {
 			t.Errorf("%s %s %d", a.Name(), a.Mode(), a.Fence())
@@ -266,12 +266,12 @@ func TestLease_facts(t *testing.T) {
 			t.Errorf("fence %d after %d", b.Fence(), a.Fence())
 		}
 		if a.Name() != "x" || a.Fence() == 0 || !a.Until().IsZero() || a.Valid(0) {
-			t.Error("a lease that is over forgets")
+			t.Error("a lease that has ended lost its facts")
 		}
 	})
 }
 
-// fragile is a store whose claims end with its connection, and that tells so.
+// fragile is a store whose claims end with its connection, and that reports their loss.
 type fragile struct {
 	*gate
 	losses chan []driver.ID
@@ -279,8 +279,8 @@ type fragile struct {
 
 func (f fragile) Losses(context.Context) <-chan []driver.ID { return f.losses }
 
-// A loss that the store tells of is told at once, and to nobody else.
-func TestLease_lost_toldByTheStore(t *testing.T) {
+// A loss that the store reports ends the lease at once, and no other lease.
+func TestLease_lost_reportedByTheStore(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		store := fragile{g, make(chan []driver.ID)}
 		var ids []driver.ID
@@ -299,7 +299,7 @@ func TestLease_lost_toldByTheStore(t *testing.T) {
 		wants(t, b.Err(), distlock.ErrLost)
 		wants(t, b.Unlock(t.Context()), distlock.ErrLost)
 		if d := time.Since(began); d != 0 || a.Err() != nil {
-			t.Errorf("told after %v; the other lease: %v", d, a.Err())
+			t.Errorf("reported after %v; the other lease: %v", d, a.Err())
 		}
 		free(t, a)
 		if err := l.Close(t.Context()); err != nil {

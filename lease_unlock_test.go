@@ -13,14 +13,14 @@ import (
 )
 
 func TestLease_Unlock(t *testing.T) {
-	t.Run("of a lost lease says so, again and again", func(t *testing.T) {
+	t.Run("of a lost lease returns the loss each time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.NoRenewal()), "x")
 			<-lease.Done()
 			err := lease.Unlock(t.Context())
 			wantLoss(t, err, distlock.LossExpired)
-			if again := lease.Unlock(t.Context()); again != err { //nolint:errorlint // the very same
+			if again := lease.Unlock(t.Context()); again != err { //nolint:errorlint // the same value
 				t.Errorf("again %v", again)
 			}
 			wantErr(t, lease.Err(), distlock.ErrLost)
@@ -31,7 +31,7 @@ func TestLease_Unlock(t *testing.T) {
 	})
 	t.Run("twice does nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			lease := taken(t, l, "x")
 			for range 2 {
@@ -55,12 +55,12 @@ func TestLease_Unlock(t *testing.T) {
 	t.Run("by many at once is one release with one answer", func(t *testing.T) {
 		for _, how := range []string{"well", "cut", "broken"} {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWire()
+				w := newFlakyStore()
 				lease := taken(t, lockerOn(t, w), "x")
 				w.on(func(context.Context, string) error {
 					time.Sleep(time.Second)
 					if how == "cut" {
-						return errWire
+						return errCut
 					}
 					return nil
 				}, nil)
@@ -74,22 +74,22 @@ func TestLease_Unlock(t *testing.T) {
 				}
 				wg.Wait()
 				for _, a := range answers {
-					if a != answers[0] { //nolint:errorlint // the very same
+					if a != answers[0] { //nolint:errorlint // the same value
 						t.Errorf("%s: answers %v and %v", how, answers[0], a)
 					}
 				}
 				if (answers[0] == nil) != (how == "well") {
 					t.Errorf("%s: %v", how, answers[0])
 				}
-				if n := w.count("release"); n != 1 && how != "cut" || n > 5 { // one of them repeats it for 5 s
+				if n := w.count("release"); n != 1 && how != "cut" || n > 5 { // one call repeats it for 5 s
 					t.Errorf("%s: %d releases", how, n)
 				}
 			})
 		}
 	})
-	t.Run("goes out although the context is over", func(t *testing.T) {
+	t.Run("is sent although the context has ended", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire())
+			l := lockerOn(t, newFlakyStore())
 			lease := taken(t, l, "x")
 			dead, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -99,13 +99,13 @@ func TestLease_Unlock(t *testing.T) {
 			taken(t, l, "x")
 		})
 	})
-	t.Run("is not held up by a frozen store", func(t *testing.T) {
+	t.Run("is not delayed by a frozen store", func(t *testing.T) {
 		for ttl, most := range map[time.Duration]time.Duration{
 			time.Minute: 5 * time.Second, 30 * time.Second: 5 * time.Second, time.Second: 900 * time.Millisecond,
 			100 * time.Millisecond: 100 * time.Millisecond,
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWire()
+				w := newFlakyStore()
 				lease := taken(t, lockerOn(t, w, distlock.TTL(ttl)), "x")
 				w.freeze()
 				time.Sleep(ttl / 2) // a renewal hangs
@@ -122,14 +122,14 @@ func TestLease_Unlock(t *testing.T) {
 	t.Run("can be called again when it was not answered", func(t *testing.T) {
 		for _, verb := range []string{"release", "none"} { // lost on the way back, or on the way there
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newWire(), &tape{}
+				w, p := newFlakyStore(), &tape{}
 				l := lockerOn(t, w, distlock.Observe(p.observe))
 				lease := taken(t, l, "x")
 				if w.deafen(verb); verb == "none" {
 					w.cut()
 				}
 				err := lease.Unlock(t.Context())
-				wantErr(t, err, distlock.ErrUnknown, errWire)
+				wantErr(t, err, distlock.ErrUnknown, errCut)
 				wantErr(t, lease.Unlock(t.Context()), distlock.ErrUnknown)
 				wantErr(t, lease.Err(), distlock.ErrReleased)
 				if _, err := lease.Handle(t.Context()); !errors.Is(err, distlock.ErrReleased) {
@@ -150,9 +150,9 @@ func TestLease_Unlock(t *testing.T) {
 			})
 		}
 	})
-	t.Run("answers nil when the lock ran out after a release that was not answered", func(t *testing.T) {
+	t.Run("returns nil when the lock expired after a release without an answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w), "x")
 			w.cut()
 			wantErr(t, lease.Unlock(t.Context()), distlock.ErrUnknown)
@@ -163,9 +163,9 @@ func TestLease_Unlock(t *testing.T) {
 			}
 		})
 	})
-	t.Run("says when nothing was changed", func(t *testing.T) {
+	t.Run("reports when nothing was changed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w), "x")
 			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 			err := lease.Unlock(t.Context())
@@ -181,7 +181,7 @@ func TestLease_Unlock(t *testing.T) {
 	})
 	t.Run("ends all renewing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			lease := taken(t, lockerOn(t, w, distlock.TTL(time.Second)), "x")
 			w.on(func(_ context.Context, verb string) error {
 				if verb == "renew" {
@@ -208,11 +208,11 @@ func TestLease_Unlock(t *testing.T) {
 	})
 }
 
-// A renewal and a release that cross each other leave nothing behind, in any order.
+// A renewal and a release at the same time leave nothing behind, in any order.
 func TestLease_Unlock_duringRenewal(t *testing.T) {
 	for i := range 200 {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w, distlock.TTL(300*time.Millisecond))
 			lease := taken(t, l, "x")
 			w.on(func(_ context.Context, verb string) error {
@@ -230,21 +230,21 @@ func TestLease_Unlock_duringRenewal(t *testing.T) {
 	}
 }
 
-// A loss that nobody has told of yet comes before Unlock, for the contexts too.
-func TestLease_Unlock_lostUntold(t *testing.T) {
+// A loss that was not reported yet comes before Unlock, also for the contexts.
+func TestLease_Unlock_lostUnreported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWire(), &tape{}
+		w, p := newFlakyStore(), &tape{}
 		slow := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 		defer slow.release()
 		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.Observe(p.observe), distlock.Observe(slow.observe))
 		lease := taken(t, l, "x")
 		ctx := lease.Context(t.Context())
-		time.Sleep(500 * time.Millisecond) // the first renewal is told, and that takes its time
+		time.Sleep(500 * time.Millisecond) // the observer blocks in the event of the first renewal
 		w.cut()
 		time.Sleep(time.Minute)
 		wantLoss(t, lease.Unlock(t.Context()), distlock.LossExpired)
-		if !over(ctx.Done()) {
-			t.Error("the context goes on")
+		if !isClosed(ctx.Done()) {
+			t.Error("the context has not ended")
 		}
 		wantLoss(t, context.Cause(ctx), distlock.LossExpired)
 		wantLoss(t, lease.Err(), distlock.LossExpired)
@@ -259,16 +259,16 @@ func TestLease_Unlock_lostUntold(t *testing.T) {
 	})
 }
 
-// A loss that is told while Unlock waits for a renewal to come back is not told again.
+// A loss that is reported while Unlock waits for a renewal to return is not reported again.
 func TestLease_Unlock_lostMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWire(), &tape{}
+		w, p := newFlakyStore(), &tape{}
 		slow := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 		defer slow.release()
 		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.Observe(p.observe), distlock.Observe(slow.observe))
 		lease := taken(t, l, "x")
 		time.Sleep(500 * time.Millisecond)
-		w.on(func(context.Context, string) error { time.Sleep(time.Minute); return errWire }, nil) // deaf to its context
+		w.on(func(context.Context, string) error { time.Sleep(time.Minute); return errCut }, nil) // ignores its context
 		time.Sleep(10 * time.Second)
 		go func() {
 			time.Sleep(50 * time.Millisecond)
@@ -281,21 +281,21 @@ func TestLease_Unlock_lostMeanwhile(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := len(p.all(distlock.EventLost, distlock.EventReleased)); n != 1 {
-			t.Errorf("told %d times of the end", n)
+			t.Errorf("%d events of the end", n)
 		}
 		w.mend()
 	})
 }
 
-// A loss that was told needs no answer of the store, nor a renewal to come back.
+// Unlock of a lease whose loss was reported waits neither for the store nor for a renewal.
 func TestLease_Unlock_lostIsAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		lease := taken(t, lockerOn(t, w, distlock.TTL(time.Second)), "x")
-		w.on(func(context.Context, string) error { time.Sleep(time.Minute); return errWire }, nil)
+		w.on(func(context.Context, string) error { time.Sleep(time.Minute); return errCut }, nil)
 		<-lease.Done()
 		begin := time.Now()
-		if err := lease.Unlock(t.Context()); err != lease.Err() { //nolint:errorlint // the very same
+		if err := lease.Unlock(t.Context()); err != lease.Err() { //nolint:errorlint // the same value
 			t.Errorf("%v, want %v", err, lease.Err())
 		}
 		if took := time.Since(begin); took != 0 {
@@ -305,7 +305,7 @@ func TestLease_Unlock_lostIsAnsweredAtOnce(t *testing.T) {
 	})
 }
 
-// A lease that was given back is renewed no more.
+// A released lease is not renewed any more.
 func TestLease_Unlock_endsRenewing(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -324,48 +324,48 @@ func TestLease_Unlock_endsRenewing(t *testing.T) {
 	})
 }
 
-// A release that fails is repeated: the server may have closed the connection, and the next one is
-// good.
+// A release that fails is repeated: the server may have closed the connection, and the next
+// connection works.
 func TestLease_Unlock_repeats(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		first func(w *wire, next func()) // what becomes of the first release; next mends the store
+		first func(w *flakyStore, next func()) // the fate of the first release; next mends the store
 		want  error
 	}{
-		{"request lost", func(w *wire, next func()) {
-			w.on(func(context.Context, string) error { next(); return errWire }, nil)
+		{"request lost", func(w *flakyStore, next func()) {
+			w.on(func(context.Context, string) error { next(); return errCut }, nil)
 		}, nil},
-		{"answer lost", func(w *wire, next func()) {
-			w.on(nil, func(context.Context, string) error { next(); return errWire })
+		{"answer lost", func(w *flakyStore, next func()) {
+			w.on(nil, func(context.Context, string) error { next(); return errCut })
 		}, nil},
-		{"answer lost, and another holds it since", func(w *wire, next func()) {
+		{"answer lost, and another holds it since", func(w *flakyStore, next func()) {
 			w.on(nil, func(ctx context.Context, _ string) error {
 				next()
 				_, err := w.Store.Acquire(ctx, driver.Request{ID: driver.ID{Key: "x", Owner: "other"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute})
-				return errors.Join(errWire, err)
+				return errors.Join(errCut, err)
 			})
 		}, nil},
-		{"unavailable", func(w *wire, next func()) {
+		{"unavailable", func(w *flakyStore, next func()) {
 			w.on(func(context.Context, string) error { next(); return driver.ErrUnavailable }, nil)
 		}, nil},
-		{"unavailable for two seconds", func(w *wire, next func()) {
+		{"unavailable for two seconds", func(w *flakyStore, next func()) {
 			time.AfterFunc(2*time.Second, next)
 			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 		}, nil},
-		{"request lost, and another holds it since long", func(w *wire, next func()) {
+		{"request lost, and another holds it since long", func(w *flakyStore, next func()) {
 			_, _ = driver.Break(context.Background(), w, "x", 0, "")
 			_, _ = w.Store.Acquire(context.Background(), driver.Request{ID: driver.ID{Key: "x", Owner: "other"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute})
 			time.Sleep(time.Second)
-			w.on(func(context.Context, string) error { next(); return errWire }, nil)
-		}, nil}, // the store cannot tell it from the one before
-		{"unavailable, and broken before", func(w *wire, next func()) {
+			w.on(func(context.Context, string) error { next(); return errCut }, nil)
+		}, nil}, // the store cannot distinguish it from the claim before
+		{"unavailable, and broken before", func(w *flakyStore, next func()) {
 			_, _ = driver.Break(context.Background(), w, "x", 0, "")
 			w.on(func(context.Context, string) error { next(); return driver.ErrUnavailable }, nil)
 		}, distlock.ErrLost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newWire(), &tape{}
+				w, p := newFlakyStore(), &tape{}
 				lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x")
 				var at time.Time
 				c.first(w, func() { at = time.Now(); w.mend() })
@@ -391,11 +391,11 @@ func TestLease_Unlock_repeats(t *testing.T) {
 	}
 }
 
-// A reader does not take another reader, who holds the name since long, for one that came instead
-// of it.
+// A repeated release of a reader does not mistake another reader, which has held the name for a
+// long time, for its successor.
 func TestLease_Unlock_repeats_reader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		l := lockerOn(t, w)
 		for range 2 {
 			lease, err := l.RLock(t.Context(), "x")
@@ -403,7 +403,7 @@ func TestLease_Unlock_repeats_reader(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
-			w.on(nil, func(context.Context, string) error { w.mend(); return errWire })
+			w.on(nil, func(context.Context, string) error { w.mend(); return errCut })
 			if err := lease.Unlock(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -415,10 +415,10 @@ func TestLease_Unlock_repeats_reader(t *testing.T) {
 	})
 }
 
-// Unlock has as long as the store keeps the claim, also shortly before MaxHold.
+// Unlock may take as long as the store keeps the claim, also shortly before MaxHold.
 func TestLease_Unlock_beforeMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		lease := taken(t, lockerOn(t, w, distlock.MaxHold(time.Second)), "x")
 		w.on(func(ctx context.Context, _ string) error {
 			select {
@@ -438,16 +438,16 @@ func TestLease_Unlock_beforeMaxHold(t *testing.T) {
 	})
 }
 
-// A store that cannot renew for a short time in time is asked again until the shortest hold has
-// ended, and then to release.
+// Unlock before the end of AtLeast renews for the rest of that time. If the renewal fails, it is
+// repeated until that time has ended. Then Unlock releases.
 func TestLease_Unlock_shortestHoldEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		lease := taken(t, lockerOn(t, w, distlock.AtLeast(time.Second)), "x")
 		w.on(func(_ context.Context, verb string) error {
 			if verb == "renew" {
 				time.Sleep(time.Millisecond)
-				return errWire
+				return errCut
 			}
 			return nil
 		}, nil)

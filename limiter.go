@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 )
 
 // maxShares is how many claims a rate limit has in a store at most.
@@ -27,7 +28,7 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string {
-	s := fmt.Sprintf("distlock: %s is over its limit of %d in %v", quote(e.Name), e.Limit, e.Window)
+	s := fmt.Sprintf("distlock: %s is over its limit of %d in %v", names.Quote(e.Name), e.Limit, e.Window)
 	if e.Retry > 0 {
 		s += fmt.Sprintf(", retry in %v", round(e.Retry))
 	}
@@ -113,7 +114,7 @@ func (m *Limiter) Wait(ctx context.Context, name string, opts ...Option) error {
 }
 
 func (m *Limiter) wait(ctx context.Context, name string, opts []Option) error {
-	r, err := m.l.request(ctx, kindRate, name, ModeCounted, append(opts[:len(opts):len(opts)], m.set))
+	r, err := m.l.request(ctx, names.RateLimit, name, ModeCounted, append(opts[:len(opts):len(opts)], m.set))
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func limiter(t *testing.T, l *distlock.Locker, n int64, window time.Duration) *d
 	return m
 }
 
-// passes are what a limiter let pass.
+// passes records the calls that a limiter let pass.
 type passes struct {
 	mu  sync.Mutex
 	all []pass
@@ -41,8 +41,9 @@ func (p *passes) add(at time.Duration, weight int64) {
 	p.all = append(p.all, pass{at, weight})
 }
 
-// judge fails if in any window there were more than n, and returns the most there were. Passes are added in order of time.
-func (p *passes) judge(t *testing.T, n int64, window time.Duration) (most int64) {
+// check fails if more than n passed in any window. It returns the highest sum of a window. The
+// passes are in order of time.
+func (p *passes) check(t *testing.T, n int64, window time.Duration) (most int64) {
 	t.Helper()
 	first, sum := 0, int64(0)
 	for _, last := range p.all {
@@ -52,7 +53,7 @@ func (p *passes) judge(t *testing.T, n int64, window time.Duration) (most int64)
 			first++
 		}
 		if sum > n {
-			t.Fatalf("%d passed within %v before %v, and the limit is %d", sum, window, last.at, n)
+			t.Fatalf("%d passed within %v before %v, over the limit of %d", sum, window, last.at, n)
 		}
 		most = max(most, sum)
 	}
@@ -85,13 +86,13 @@ func TestLimiter_Allow(t *testing.T) {
 		if err := here.Allow(t.Context(), "other"); err != nil {
 			t.Errorf("another name: %v", err)
 		}
-		time.Sleep(limited.Retry) // the window slides: one is free, and two are not
+		time.Sleep(limited.Retry) // the window slides: one pass is free, two are not
 		allow(there)
 		wants(t, here.Allow(t.Context(), "api"), distlock.ErrLimited)
 		time.Sleep(20 * time.Second)
 		allow(here, distlock.Weight(2))
 		if n := distlock.Keys(a) + distlock.Keys(b); n != 0 {
-			t.Errorf("%d lines are left", n)
+			t.Errorf("%d keys are left", n)
 		}
 		time.Sleep(time.Minute)
 		g.empty(t, a, b)
@@ -102,20 +103,20 @@ func TestLimiter_Wait(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		here, there := limiter(t, a, 1, 10*time.Second), limiter(t, b, 1, 10*time.Second)
-		var words order
+		var passed order
 		var wg sync.WaitGroup
 		for i, m := range []*distlock.Limiter{here, there, here, there} {
 			wg.Go(func() {
 				if err := m.Wait(t.Context(), "api"); err != nil {
 					t.Error(err)
 				}
-				words.say("%d", i)
+				passed.add("%d", i)
 			})
 			synctest.Wait()
 		}
 		began := time.Now()
 		wg.Wait()
-		if got := words.String(); got != "0 1 2 3" {
+		if got := passed.String(); got != "0 1 2 3" {
 			t.Errorf("passed in the order %s", got)
 		}
 		if took := time.Since(began); took < 30*time.Second || took > 30*time.Second+100*time.Millisecond {
@@ -130,8 +131,9 @@ func TestLimiter_Wait(t *testing.T) {
 	})
 }
 
-// TestLimiter_neverOver has processes pass as fast as they can, for several windows. Small limits count when the store
-// grants, and there is no delay here; shares count when they are spent, however late the store's answers come.
+// TestLimiter_neverOver lets processes pass as fast as they can, for several windows. A small limit
+// counts a pass when the store grants it, and the test has no delay there. A share counts when it
+// is spent, however late the answers of the store come.
 func TestLimiter_neverOver(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -181,10 +183,11 @@ func TestLimiter_neverOver(t *testing.T) {
 					}
 				}
 				wg.Wait()
-				got := passed.judge(t, n, window)
-				// Shares that are not yet spent, and those whose end is not known by the moment, cost some of the limit.
+				got := passed.check(t, n, window)
+				// Shares that are not spent yet, and shares whose exact end is not known, cost a
+				// part of the limit.
 				if got < n/2 {
-					t.Errorf("never more than %d passed in a window: the limit of %d is not what bounds them", got, n)
+					t.Errorf("never more than %d passed in a window: something else than the limit of %d bounds them", got, n)
 				}
 			})
 		})
@@ -205,7 +208,7 @@ func TestLimiter_shares(t *testing.T) {
 		}
 		g.expect(t, 1000, 0)
 		wants(t, m.Allow(t.Context(), "api"), distlock.ErrLimited)
-		time.Sleep(time.Minute) // the claims of what is spent end after a window
+		time.Sleep(time.Minute) // the claims of spent shares end after a window
 		if err := m.Allow(t.Context(), "api", distlock.Weight(10_000)); err != nil {
 			t.Error(err)
 		}
@@ -225,21 +228,22 @@ func TestLimiter_shares_unspent(t *testing.T) {
 			}
 		}
 		if n := g.count("acquire"); n != 2 {
-			t.Errorf("asked %d times, want 2: the share is spent for a window", n)
+			t.Errorf("%d attempts, want 2: the share can be spent for a window", n)
 		}
-		time.Sleep(10 * time.Second) // what is left of the second would not count for a window any more
+		time.Sleep(10 * time.Second) // the rest of the second share would not count for a whole window any more
 		if err := m.Allow(t.Context(), "api"); err != nil {
 			t.Fatal(err)
 		}
 		if n := g.count("acquire"); n != 3 {
-			t.Errorf("asked %d times, want 3: a share was spent too late", n)
+			t.Errorf("%d attempts, want 3: a share was spent too late", n)
 		}
 		time.Sleep(time.Minute)
 		g.empty(t, l)
 	})
 }
 
-// TestLimiter_exact has a process for each call, beside one that spends shares: all of the limit passes, for a window and no longer.
+// TestLimiter_exact has one process for each call, and one that spends shares. Together they use
+// the whole limit, for a window and no longer.
 func TestLimiter_exact(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		all := []*distlock.Locker{g.locker(t)}
@@ -278,7 +282,8 @@ func TestLimiter_exact(t *testing.T) {
 	})
 }
 
-// TestLimiter_shares_together has many calls come at once: one of them asks for a share, and they ask again only when it is spent.
+// TestLimiter_shares_together makes many calls at once: one of them acquires a share. The next
+// attempt comes only when the share is spent.
 func TestLimiter_shares_together(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -299,9 +304,9 @@ func TestLimiter_shares_together(t *testing.T) {
 		}
 		wg.Wait()
 		if n := g.count("acquire"); n != 1 {
-			t.Errorf("asked %d times, want 1", n)
+			t.Errorf("%d attempts, want 1", n)
 		}
-		// One that is cancelled while it asks is no reason for the others.
+		// A call that is cancelled during its attempt does not fail the others.
 		ctx, cancel := context.WithCancel(t.Context())
 		first := make(chan error)
 		go func() { first <- m.Allow(ctx, "api") }()
@@ -318,7 +323,7 @@ func TestLimiter_shares_together(t *testing.T) {
 	})
 }
 
-// A call is refused together with another only if it wants no less.
+// A call is refused together with another one only if its weight is not smaller.
 func TestLimiter_shares_refusedTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -333,9 +338,9 @@ func TestLimiter_shares_refusedTogether(t *testing.T) {
 			}
 		})
 		for _, c := range []struct {
-			weight int64 // beside one of 5000
-			want   error
-			asks   int
+			weight   int64 // at the same time as a weight of 5000
+			want     error
+			attempts int
 		}{{4995, distlock.ErrLimited, 1}, {5001, distlock.ErrLimited, 1}, {1, nil, 2}} {
 			g.reset()
 			first, second := make(chan error), make(chan error)
@@ -346,8 +351,8 @@ func TestLimiter_shares_refusedTogether(t *testing.T) {
 			if err := <-second; !errors.Is(err, c.want) {
 				t.Errorf("with 3000 left and 5000 refused, %d: %v", c.weight, err)
 			}
-			if n := g.count("acquire"); n != c.asks {
-				t.Errorf("asked %d times, want %d", n, c.asks)
+			if n := g.count("acquire"); n != c.attempts {
+				t.Errorf("%d attempts, want %d", n, c.attempts)
 			}
 		}
 		time.Sleep(2 * time.Minute)
@@ -395,18 +400,18 @@ func TestLimiter_shares_wait(t *testing.T) {
 func TestLimiter_events(t *testing.T) {
 	for _, n := range []int64{2, 2000} {
 		inBubble(t, func(t *testing.T, g *gate) {
-			var words order
+			var events order
 			m := limiter(t, g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
 				if e.Type != distlock.EventAttempted {
-					words.say("%v", e.Type)
+					events.add("%v", e.Type)
 				}
 			})), n, time.Second)
 			for range 3 {
 				_ = m.Allow(t.Context(), "api", distlock.Weight(n/2))
 			}
 			_ = m.Wait(t.Context(), "api")
-			if got, want := words.String(), "granted detached granted detached refused waiting granted detached"; got != want {
-				t.Errorf("limit %d: told %q, want %q", n, got, want)
+			if got, want := events.String(), "granted detached granted detached refused waiting granted detached"; got != want {
+				t.Errorf("limit %d: events %q, want %q", n, got, want)
 			}
 			time.Sleep(time.Minute)
 		})
@@ -449,7 +454,7 @@ func TestLimiter_closedWhileWaiting(t *testing.T) {
 	}
 }
 
-// A wait that ends tells when there will be room from then on.
+// The error of a wait says when there will be capacity, counted from the end of the wait.
 func TestLimiter_Wait_retry(t *testing.T) {
 	for _, n := range []int64{2, 2000} {
 		inBubble(t, func(t *testing.T, g *gate) {
@@ -471,7 +476,7 @@ func TestLimiter_Wait_retry(t *testing.T) {
 	}
 }
 
-// TestLimiter_shares_unknown has a wait end in an ask that takes effect and cannot be undone.
+// TestLimiter_shares_unknown ends a wait in an attempt that takes effect and cannot be undone.
 func TestLimiter_shares_unknown(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -511,7 +516,7 @@ func TestLimiter_troubled(t *testing.T) {
 				err := pass(t.Context(), "api")
 				wants(t, err, distlock.ErrUnavailable)
 				if errors.Is(err, distlock.ErrLimited) {
-					t.Errorf("a store that cannot be asked is no limit: %v", err)
+					t.Errorf("a store that is unavailable is no limit: %v", err)
 				}
 			}
 		})
@@ -557,6 +562,6 @@ func TestLimiter_refused(t *testing.T) {
 	if _, err = short.locker(t).Limiter(1, time.Minute); err != nil {
 		t.Error(err)
 	}
-	_, err = short.locker(t).Limiter(1001, time.Minute) // its claims live longer
+	_, err = short.locker(t).Limiter(1001, time.Minute) // its claims last longer
 	wants(t, err, distlock.ErrInvalidTTL)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/keeper"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -56,7 +57,7 @@ func (l *Locker) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String
 // self returns host and pid of this process.
 func self() string {
 	host, err := os.Hostname()
-	if err != nil || flaw(host, maxHolder-12) != "" {
+	if err != nil || names.TextFlaw(host, maxHolder-12) != "" {
 		host = "unknown"
 	}
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
@@ -100,7 +101,7 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 	if mode == ModeShared {
 		weight = 1
 	}
-	r, err := l.request(ctx, kindLock, name, mode, opts)
+	r, err := l.request(ctx, names.Lock, name, mode, opts)
 	if err != nil {
 		return nil, outcome(false, err)
 	}
@@ -121,7 +122,7 @@ func (l *Locker) Check(ctx context.Context) error {
 		*o = options{ttl: o.ttl, first: o.first, most: o.most, holder: o.holder}
 		return nil
 	}
-	r, err := l.request(ctx, kindCheck, l.self, ModeExclusive, []Option{plain})
+	r, err := l.request(ctx, names.Check, l.self, ModeExclusive, []Option{plain})
 	if err != nil {
 		return err
 	}

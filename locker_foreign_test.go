@@ -12,82 +12,82 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// An onlooker fails the test when it is called while the Locker's lock is held. What belongs to others may use the Locker: the
-// context of a lease does, when it is asked whether it is over.
-type onlooker struct {
+// A lockProbe fails the test when it is called while the Locker's mutex is held. Code of users,
+// which the Locker calls, may use the Locker: the Err of a lease's context does.
+type lockProbe struct {
 	t      *testing.T
 	locker atomic.Pointer[distlock.Locker]
 	calls  atomic.Int64
-	failed atomic.Bool // one look at a lock that is held is enough: it takes seconds
+	failed atomic.Bool // one failed check is enough: it takes seconds
 }
 
-func (o *onlooker) look(what string) {
+func (o *lockProbe) check(what string) {
 	o.calls.Add(1)
 	if l := o.locker.Load(); l != nil && !o.failed.Load() && distlock.Locked(l) {
 		o.failed.Store(true)
-		o.t.Errorf("%s was called with the Locker's lock held: it would wait for ever", what)
+		o.t.Errorf("%s was called with the Locker's lock held: it would deadlock", what)
 	}
 }
 
-// foreignContext is a context of somebody's own.
+// foreignContext is a context that a user wrote.
 type foreignContext struct {
 	context.Context
-	*onlooker
+	*lockProbe
 }
 
 func (c foreignContext) Deadline() (time.Time, bool) {
-	c.look("Deadline of a context")
+	c.check("Deadline of a context")
 	return c.Context.Deadline()
 }
 
 func (c foreignContext) Done() <-chan struct{} {
-	c.look("Done of a context")
+	c.check("Done of a context")
 	return c.Context.Done()
 }
 
 func (c foreignContext) Err() error {
-	c.look("Err of a context")
+	c.check("Err of a context")
 	return c.Context.Err()
 }
 
 func (c foreignContext) Value(key any) any {
-	c.look("Value of a context")
+	c.check("Value of a context")
 	return c.Context.Value(key)
 }
 
-// foreignStore is a store of somebody's own.
+// foreignStore is a store that a user wrote.
 type foreignStore struct {
 	*mem.Store
-	*onlooker
+	*lockProbe
 }
 
 func (s foreignStore) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
-	s.look("Acquire of the store")
+	s.check("Acquire of the store")
 	return s.Store.Acquire(ctx, r)
 }
 
 func (s foreignStore) Renew(ctx context.Context, r driver.Renewal) (int, error) {
-	s.look("Renew of the store")
+	s.check("Renew of the store")
 	return s.Store.Renew(ctx, r)
 }
 
 func (s foreignStore) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
-	s.look("RenewAll of the store")
+	s.check("RenewAll of the store")
 	return s.Store.RenewAll(ctx, rs)
 }
 
 func (s foreignStore) Release(ctx context.Context, id driver.ID) error {
-	s.look("Release of the store")
+	s.check("Release of the store")
 	return s.Store.Release(ctx, id)
 }
 
 func (s foreignStore) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
-	s.look("Watch of the store")
+	s.check("Watch of the store")
 	return s.Store.Watch(ctx, id)
 }
 
 func (s foreignStore) Show(ctx context.Context, key string) ([]driver.Claim, error) {
-	s.look("Show of the store")
+	s.check("Show of the store")
 	return s.Store.Show(ctx, key)
 }
 
@@ -100,7 +100,7 @@ func TestLocker_callsNobodyUnderItsLock(t *testing.T) {
 			time.AfterFunc(time.Minute, func() { _ = lease.Unlock(ctx) })
 			_, _ = l.Lock(ctx, "held")
 		},
-		"Lock, waiting in vain": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) {
+		"Lock, not granted": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) {
 			_, _ = l.Lock(ctx, "held", distlock.MaxWait(time.Minute))
 		},
 		"TryLock":  func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _, _ = l.TryLock(ctx, "held") },
@@ -128,8 +128,8 @@ func TestLocker_callsNobodyUnderItsLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &onlooker{t: t}
-				observe := func(context.Context, distlock.Event) { o.look("an observer") }
+				o := &lockProbe{t: t}
+				observe := func(context.Context, distlock.Event) { o.check("an observer") }
 				l, err := distlock.New(foreignStore{mem.New(), o}, distlock.Observe(observe))
 				if err != nil {
 					t.Fatal(err)
@@ -141,7 +141,7 @@ func TestLocker_callsNobodyUnderItsLock(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				call(foreignContext{ctx, o}, l, lease)
 				cancel()
-				call(foreignContext{ctx, o}, l, lease) // it is over
+				call(foreignContext{ctx, o}, l, lease) // the lease has ended
 				if o.calls.Load() == before {
 					t.Error("nothing was called")
 				}

@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A lock that nobody else wants costs one Acquire and one Release.
+// A lock without contention costs one Acquire and one Release.
 func TestLocker_Lock_free(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -33,8 +33,8 @@ func TestLocker_Lock_free(t *testing.T) {
 	})
 }
 
-// A call does not ask while another one of its process is at it.
-func TestLocker_Lock_asksOnce(t *testing.T) {
+// A call makes no attempt while another call of its process makes one.
+func TestLocker_Lock_attemptsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
@@ -56,7 +56,8 @@ func TestLocker_Lock_asksOnce(t *testing.T) {
 	})
 }
 
-// TryLock takes no place in line, and does not wait, whoever has the lock.
+// TryLock creates no queue entry and does not wait, whether the lock is held by its own process or
+// by another.
 func TestLocker_TryLock(t *testing.T) {
 	for _, where := range []string{"same process", "other process"} {
 		t.Run(where, func(t *testing.T) {
@@ -82,11 +83,11 @@ func TestLocker_TryLock(t *testing.T) {
 					t.Error(s)
 				}
 				g.expect(t, 1, 0)
-				// Nor does it pass those who wait.
+				// Nor does it get in before the waiters.
 				c := begin(t.Context(), a.Lock, "k", distlock.Holder("other")).waits(t)
 				d := begin(t.Context(), b.Lock, "k").waits(t)
 				if b != a {
-					c, d = d, c // it stands in the store's line
+					c, d = d, c // it is in the queue of the store
 				}
 				free(t, first)
 				second := c.now(t)
@@ -113,7 +114,7 @@ func TestLocker_ReleaseAll(t *testing.T) {
 		remote := begin(t.Context(), l.Lock, "other").waits(t)
 
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // it goes out all the same
+		cancel() // the releases are sent all the same
 		if err := l.ReleaseAll(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +193,7 @@ func TestLocker_Close(t *testing.T) {
 			t.Error(err)
 		}
 		if g.total() != calls {
-			t.Errorf("a closed Locker asked the store: %s, then %s", calls, g.total())
+			t.Errorf("a closed Locker called the store: %s, then %s", calls, g.total())
 		}
 		free(t, theirs)
 	})
@@ -200,10 +201,10 @@ func TestLocker_Close(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// Close while calls ask the store: what they are granted is given back.
-func TestLocker_Close_duringAsks(t *testing.T) {
-	for _, ask := range []string{"first, granted", "first, refused", "of the runner", "to prolong"} {
-		t.Run(ask, func(t *testing.T) {
+// Close during the attempts of calls: their claims are released.
+func TestLocker_Close_duringAttempts(t *testing.T) {
+	for _, attempt := range []string{"first, granted", "first, refused", "of the runner", "to reacquire"} {
+		t.Run(attempt, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				l, other := g.locker(t), g.locker(t)
 				var theirs *distlock.Lease
@@ -216,7 +217,7 @@ func TestLocker_Close_duringAsks(t *testing.T) {
 						}
 					})
 				}
-				switch ask {
+				switch attempt {
 				case "first, granted":
 					slow()
 					c = begin(t.Context(), l.Lock, "k")
@@ -230,7 +231,7 @@ func TestLocker_Close_duringAsks(t *testing.T) {
 					slow()
 					free(t, theirs)
 					theirs = nil
-				case "to prolong":
+				case "to reacquire":
 					lease := must(t)(l.Lock(t.Context(), "k"))
 					c = begin(t.Context(), l.Lock, "k").waits(t)
 					time.Sleep(time.Second)
@@ -251,7 +252,7 @@ func TestLocker_Close_duringAsks(t *testing.T) {
 	}
 }
 
-// Close says what it could not release, and does not hang on a store that does.
+// Close reports the claims that it could not release. It does not hang on a store that hangs.
 func TestLocker_Close_frozen(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -271,7 +272,7 @@ func TestLocker_Close_frozen(t *testing.T) {
 	})
 }
 
-// Close at any time, from anywhere.
+// Close is called at any time, by several goroutines.
 func TestLocker_Close_concurrent(t *testing.T) {
 	t.Parallel()
 	for seed := range 50 {
@@ -294,7 +295,7 @@ func TestLocker_Close_concurrent(t *testing.T) {
 						return
 					}
 					if rng.IntN(4) == 0 {
-						time.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond) // a hold, not a wait for anything
+						time.Sleep(time.Duration(rng.IntN(300)) * time.Microsecond) // a hold, not a wait for an event
 					}
 					if err := lease.Unlock(context.Background()); err != nil {
 						t.Errorf("Unlock: %v", err)
@@ -367,7 +368,7 @@ func TestLocker_Check(t *testing.T) {
 			}
 		}
 		if events != 0 {
-			t.Errorf("%d events: nobody's lock was observed", events)
+			t.Errorf("%d events, but no lock of a user", events)
 		}
 	})
 }
@@ -390,11 +391,11 @@ func TestLocker_arguments(t *testing.T) {
 		}
 	}
 	if s := g.total(); s != "acquire 0, renew 0, release 0" {
-		t.Errorf("the store was asked: %s", s)
+		t.Errorf("the store was called: %s", s)
 	}
 }
 
-// Everything at once, in real time: the race detector judges who is alone with the counter.
+// All calls at once, in real time. The race detector checks that the lock protects the counter.
 func TestLocker_stress(t *testing.T) {
 	t.Parallel()
 	length := time.Second
@@ -403,7 +404,7 @@ func TestLocker_stress(t *testing.T) {
 	}
 	g := newGate()
 	s := &stress{t: t, until: time.Now().Add(length)}
-	end := s.until.Add(time.Minute) // a machine that stands still meanwhile gets its chance
+	end := s.until.Add(time.Minute) // for a scheduler stall
 	for i := range s.lockers {
 		s.lockers[i] = g.locker(t)
 	}
@@ -429,7 +430,7 @@ type stress struct {
 	until   time.Time
 	lockers [3]*distlock.Locker
 	keys    [5]struct {
-		writes uint64 // not synchronised but by the lock
+		writes uint64 // only the lock synchronises it
 		fence  uint64
 	}
 	granted, read, refused, given atomic.Int64
@@ -484,7 +485,7 @@ func (s *stress) step(rng *rand.Rand) {
 	}
 }
 
-// give gives a lease to another process.
+// give hands a lease to another process.
 func (s *stress) give(rng *rand.Rand, lease *distlock.Lease) *distlock.Lease {
 	h, err := lease.Handle(s.t.Context())
 	if err != nil {
@@ -500,8 +501,8 @@ func (s *stress) give(rng *rand.Rand, lease *distlock.Lease) *distlock.Lease {
 	return got
 }
 
-// Names that are idle leave nothing behind, however many there were.
-func TestLocker_forgetsLines(t *testing.T) {
+// A Locker keeps no memory of idle names, however many there were.
+func TestLocker_forgetsKeys(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l, other := g.locker(t), g.locker(t)
 		for i := range 300 {

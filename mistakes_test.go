@@ -10,9 +10,9 @@ import (
 	"github.com/distlock/distlock/locktest"
 )
 
-// Each test makes one of the common mistakes that docs/guide.md lists, and shows what comes of it.
+// Each test makes one of the common mistakes that docs/guide.md lists, and shows the result.
 
-// A lock without an end stays with a process that has died. There is none.
+// A lock without an expiry would stay with a process that has died. Every lock has an expiry.
 func TestMistake_noTTL(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -25,13 +25,13 @@ func TestMistake_noTTL(t *testing.T) {
 		lease := must(t)(l.Lock(t.Context(), "x"))
 		why, err := l.Why(t.Context(), "x")
 		if err != nil || why.Holders[0].Left <= 0 || why.Holders[0].Left > 30*time.Second {
-			t.Errorf("a lock that nobody gave a TTL: %v, %v", why, err)
+			t.Errorf("a lock without the option TTL: %v, %v", why, err)
 		}
 		free(t, lease)
 	})
 }
 
-// A process that lost its lock to another gives "its" lock back: the other's stays.
+// A process that lost its lock to another one unlocks "its" lock: the lock of the other stays.
 func TestMistake_unlockAfterLoss(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
@@ -41,13 +41,13 @@ func TestMistake_unlockAfterLoss(t *testing.T) {
 		lease := must(t)(other.Lock(ctx, "x"))
 		wants(t, late.Unlock(ctx), distlock.ErrLost)
 		if _, err := g.locker(t).TryLock(ctx, "x"); !errors.Is(err, distlock.ErrHeld) || lease.Err() != nil {
-			t.Errorf("after the late one has unlocked: %v, and the lease of the other: %v", err, lease.Err())
+			t.Errorf("after the late Unlock: %v, and the lease of the other: %v", err, lease.Err())
 		}
 		free(t, lease)
 	})
 }
 
-// Work takes longer than anybody thought.
+// The work takes longer than expected.
 func TestMistake_slowWork(t *testing.T) {
 	t.Run("renewed", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, g *gate) {
@@ -68,19 +68,19 @@ func TestMistake_slowWork(t *testing.T) {
 		inBubble(t, func(t *testing.T, g *gate) {
 			ctx, rival := context.Background(), g.locker(t)
 			err := g.locker(t).Do(ctx, "x", func(ctx context.Context) error {
-				<-ctx.Done() // before a rival can have it
+				<-ctx.Done() // before a rival can acquire the lock
 				if _, err := rival.TryLock(context.Background(), "x"); !errors.Is(err, distlock.ErrHeld) {
-					t.Errorf("when the work was told to stop a rival got %v", err)
+					t.Errorf("when the work was cancelled a rival got %v", err)
 				}
-				time.Sleep(time.Hour) // it does not listen
+				time.Sleep(time.Hour) // the work ignores its context
 				return nil
 			}, distlock.TTL(time.Second), distlock.NoRenewal())
-			wants(t, err, distlock.ErrLost) // and is not called done
+			wants(t, err, distlock.ErrLost) // Do does not report success
 		})
 	})
 }
 
-// All processes call themselves the same, as they do if the holder is a host in containers, or a constant.
+// All processes have the same Holder, for example a constant, or a host name in containers.
 func TestMistake_sameHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx := context.Background()
@@ -92,7 +92,7 @@ func TestMistake_sameHolder(t *testing.T) {
 		}
 		free(t, first)
 		second := must(t)(b.Lock(ctx, "x"))
-		if err := first.Unlock(ctx); err != nil || second.Err() != nil { // twice is harmless, and touches no other
+		if err := first.Unlock(ctx); err != nil || second.Err() != nil { // a second Unlock does nothing, also to other leases
 			t.Errorf("a second Unlock of the first: %v; the second: %v", err, second.Err())
 		}
 		_, err := a.TryLock(ctx, "x")
@@ -101,29 +101,30 @@ func TestMistake_sameHolder(t *testing.T) {
 	})
 }
 
-// The TTL is hardly longer than an answer of the store takes. The lease goes on, or its loss is told in time; and it is said before.
+// The TTL is hardly longer than a round trip to the store. The lease is kept, or its loss is
+// reported in time. The event EventAtRisk comes before a loss.
 func TestMistake_shortTTL(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *gate) {
 		store := locktest.New(t)
 		log := &tape{}
 		l := lockerOn(t, store, distlock.TTL(time.Second), distlock.Observe(log.observe))
 		lease := taken(t, l, "x")
-		store.Delay(240 * time.Millisecond) // nearly all that one try may take
+		store.Delay(240 * time.Millisecond) // nearly the longest time of one attempt
 		time.Sleep(10 * time.Second)
 		if lease.Err() != nil {
 			t.Errorf("answers within a quarter of the TTL: %v", lease.Err())
 		}
-		store.Delay(600 * time.Millisecond) // no try can be answered in time
+		store.Delay(600 * time.Millisecond) // no attempt can be answered in time
 		time.Sleep(10 * time.Second)
 		wantErr(t, lease.Err(), distlock.ErrLost)
 		if len(log.all(distlock.EventAtRisk)) == 0 {
-			t.Error("nothing was said before the loss")
+			t.Error("no event before the loss")
 		}
 		_ = lease.Unlock(context.Background())
 	})
 }
 
-// Nobody gives the lock back.
+// No code releases the lock.
 func TestMistake_forgottenUnlock(t *testing.T) {
 	t.Run("the process ends", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, g *gate) {
@@ -135,7 +136,7 @@ func TestMistake_forgottenUnlock(t *testing.T) {
 			g.expect(t, 0, 0)
 		})
 	})
-	t.Run("the process goes on", func(t *testing.T) {
+	t.Run("the process continues", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, g *gate) {
 			ctx := context.Background()
 			lease := must(t)(g.locker(t).Lock(ctx, "x", distlock.MaxHold(time.Minute)))
@@ -146,7 +147,8 @@ func TestMistake_forgottenUnlock(t *testing.T) {
 	})
 }
 
-// The refusal is not looked at: what is there instead of a lease cannot be used for one, and Do and TryDo have not run anything.
+// The program ignores the refusal. The nil lease acts as a lease that has ended, and Do and TryDo
+// have not run the function.
 func TestMistake_unhandledRefusal(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, l := context.Background(), g.locker(t)
@@ -160,14 +162,14 @@ func TestMistake_unhandledRefusal(t *testing.T) {
 		}
 		lease, _ := l.TryLock(ctx, "x")
 		if work := lease.Context(ctx); work.Err() == nil || lease.Err() == nil || lease.Valid(0) || lease.Fence() != 0 {
-			t.Errorf("a lease that is none says that it is held: %v, fence %d", lease.Err(), lease.Fence())
+			t.Errorf("a nil lease reports that it is held: %v, fence %d", lease.Err(), lease.Fence())
 		}
 		wants(t, lease.Unlock(ctx), distlock.ErrReleased)
 		free(t, holder)
 	})
 }
 
-// A function that is nil is no work, and nothing is taken for it.
+// A nil function is an invalid argument, and no lock is acquired for it.
 func TestMistake_nilFunction(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, l := t.Context(), g.locker(t)

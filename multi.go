@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -47,16 +48,16 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 	s := newLeases(len(names))
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	asking := false
+	locking := false
 	defer func() {
-		if asking { // an observer panicked
+		if locking { // an observer panicked
 			_ = s.discard(ctx)
 		}
 	}()
 	for _, name := range names {
-		asking = true
+		locking = true
 		lease, err := l.Lock(waiting, name, opts...)
-		asking = false
+		locking = false
 		if err != nil {
 			return nil, s.undo(ctx, l, err)
 		}
@@ -77,13 +78,13 @@ func (l *Locker) TryLockAll(ctx context.Context, names []string, opts ...Option)
 
 // several checks all names and options before the first lock is acquired, and returns the names in
 // order.
-func (l *Locker) several(ctx context.Context, names []string, opts []Option) (*request, []string, error) {
-	if len(names) == 0 {
+func (l *Locker) several(ctx context.Context, all []string, opts []Option) (*request, []string, error) {
+	if len(all) == 0 {
 		return nil, nil, fmt.Errorf("%w: no names", ErrInvalid)
 	}
 	var last *request
-	for _, name := range names {
-		r, err := l.request(ctx, kindLock, name, ModeExclusive, opts)
+	for _, name := range all {
+		r, err := l.request(ctx, names.Lock, name, ModeExclusive, opts)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -96,7 +97,7 @@ func (l *Locker) several(ctx context.Context, names []string, opts []Option) (*r
 		}
 		last = r
 	}
-	return last, slices.Compact(slices.Sorted(slices.Values(names))), nil
+	return last, slices.Compact(slices.Sorted(slices.Values(all))), nil
 }
 
 func newLeases(n int) *Leases {

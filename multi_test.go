@@ -14,7 +14,7 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// all returns leases that were granted.
+// all returns the leases, and fails if there is an error.
 func all(t *testing.T) func(*distlock.Leases, error) *distlock.Leases {
 	t.Helper()
 	return func(s *distlock.Leases, err error) *distlock.Leases {
@@ -26,15 +26,15 @@ func all(t *testing.T) func(*distlock.Leases, error) *distlock.Leases {
 	}
 }
 
-// keys notes the keys of what is acquired and released, in order.
-func (g *gate) keys(words *order) {
+// keys records the keys that are acquired and released, in order.
+func (g *gate) keys(calls *order) {
 	g.set(func(g *gate) {
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-			words.say("+%s", r.Key)
+			calls.add("+%s", r.Key)
 			return next(ctx, r)
 		}
 		g.release = func(_ context.Context, id driver.ID, next func() error) error {
-			words.say("-%s", id.Key)
+			calls.add("-%s", id.Key)
 			return next()
 		}
 	})
@@ -43,8 +43,8 @@ func (g *gate) keys(words *order) {
 func TestLocker_LockAll(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
-		var words order
-		g.keys(&words)
+		var calls order
+		g.keys(&calls)
 		names := []string{"c", "a", "b", "a"}
 		s := all(t)(l.LockAll(t.Context(), names))
 		if !slices.Equal(names, []string{"c", "a", "b", "a"}) {
@@ -69,8 +69,8 @@ func TestLocker_LockAll(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if got, want := words.String(), "+a +b +c -c -b -a"; got != want {
-			t.Errorf("asked %q, want %q", got, want)
+		if got, want := calls.String(), "+a +b +c -c -b -a"; got != want {
+			t.Errorf("calls %q, want %q", got, want)
 		}
 		wants(t, s.Err(), distlock.ErrReleased)
 		if s.Valid(0) {
@@ -118,7 +118,7 @@ func TestLocker_LockAll_allOrNothing(t *testing.T) {
 	}
 }
 
-// TestLocker_LockAll_wait bounds the waits for all names together.
+// MaxWait bounds the waits for all names together.
 func TestLocker_LockAll_wait(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -164,7 +164,7 @@ func TestLeases_lost(t *testing.T) {
 		_, _ = g.Break(t.Context(), "b", 0, "test")
 		<-done
 		wants(t, s.Err(), distlock.ErrLost)
-		<-ctx.Done() // each is told on its own
+		<-ctx.Done() // each lease is reported on its own
 		wants(t, context.Cause(ctx), distlock.ErrLost)
 		if s.Valid(0) || s.Lease("a").Err() != nil {
 			t.Error("one is lost, and the others are held")
@@ -184,7 +184,7 @@ func TestLocker_LockAll_refused(t *testing.T) {
 	_, err = l.LockAll(t.Context(), []string{"a"}, distlock.TTL(0))
 	wants(t, err, distlock.ErrInvalidTTL)
 	if n := g.count("acquire"); n != 0 {
-		t.Errorf("the store was asked %d times", n)
+		t.Errorf("the store was called %d times", n)
 	}
 	s := all(t)(l.LockAll(t.Context(), []string{"a"}))
 	var none context.Context
@@ -199,8 +199,8 @@ func TestLocker_LockAll_refused(t *testing.T) {
 	wants(t, err, distlock.ErrClosed)
 }
 
-// TestLocker_LockAll_noDeadlock lets processes take any names in any order. Were they taken in the order that was asked for, some
-// would wait for each other for ever.
+// TestLocker_LockAll_noDeadlock lets processes lock any names in any order. Some of them would wait
+// for each other for ever if LockAll acquired the names in the order of its argument.
 func TestLocker_LockAll_noDeadlock(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestLocker_LockAll_noDeadlock(t *testing.T) {
 						mu.Lock()
 						for lease := range s.All() {
 							if holder[lease.Name()] != 0 || lease.Fence() <= fences[lease.Name()] {
-								t.Errorf("seed %d: %v, and %d has it with fence %d", seed, lease, holder[lease.Name()], fences[lease.Name()])
+								t.Errorf("seed %d: %v, but %d holds it with fence %d", seed, lease, holder[lease.Name()], fences[lease.Name()])
 							}
 							holder[lease.Name()], fences[lease.Name()] = i+1, lease.Fence()
 						}
@@ -251,11 +251,10 @@ func TestLocker_LockAll_noDeadlock(t *testing.T) {
 	}
 }
 
-// A LockAll that fails leaves nothing behind, also of leases that would be held for some time at
-// least.
+// A LockAll that fails leaves nothing behind, also with AtLeast.
 func TestLocker_LockAll_atLeast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		l, other := lockerOn(t, w), lockerOn(t, w)
 		taken(t, other, "b")
 		_, err := l.TryLockAll(t.Context(), []string{"a", "b"}, distlock.AtLeast(time.Hour))

@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// badNames are refused, and say why.
+// badNames are refused names, with the reason.
 var badNames = map[string]string{
 	"":                               "empty",
 	" ":                              "only spaces",
@@ -36,7 +36,7 @@ var badNames = map[string]string{
 }
 
 func TestName_refused(t *testing.T) {
-	w := newWire()
+	w := newFlakyStore()
 	l := lockerOn(t, w)
 	f := func(context.Context) error { t.Error("f ran"); return nil }
 	calls := map[string]func(name string) error{
@@ -64,16 +64,17 @@ func TestName_refused(t *testing.T) {
 		}
 	}
 	if n := w.count(""); n != 0 {
-		t.Errorf("the store was asked %d times", n)
+		t.Errorf("the store was called %d times", n)
 	}
 }
 
-// wantPlain fails if a message holds what a terminal obeys, or more than 64 bytes of input.
+// wantPlain fails if a message contains terminal control characters, or more than 64 bytes of
+// input.
 func wantPlain(t testing.TB, msg string) {
 	t.Helper()
 	for _, r := range msg {
 		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 || r == 0x2028 || r == 0x202e || r == 0xfeff {
-			t.Errorf("the message holds %U: %q", r, msg)
+			t.Errorf("the message contains %U: %q", r, msg)
 		}
 	}
 	if strings.Contains(msg, strings.Repeat("x", 65)) || len(msg) > 400 {
@@ -87,10 +88,10 @@ func TestName_distinct(t *testing.T) {
 		"/etc/x", "$(x)", "a:b", "a\\b", "a|b", "~", "~~", "~a", "~~a", "~sem/a", "~~sem/a", "~rate/a", "~once/a", "~lead/a", "~check/a", "sem/a",
 		"1", "01", "1.0", "true", "null", "日本", "\U0001F600", strings.Repeat("x", 255), strings.Repeat("x", 254), strings.Repeat("\U0001F600", 63),
 	}
-	w := newWire()
+	w := newFlakyStore()
 	l := lockerOn(t, w)
 	for _, name := range names {
-		lease := taken(t, l, name) // free: no other name has taken it
+		lease := taken(t, l, name) // it is free: it is no other name's lock
 		if lease.Name() != name {
 			t.Errorf("%q became %q", name, lease.Name())
 		}

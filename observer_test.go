@@ -10,7 +10,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A call whose observer panics takes nothing, and nobody waits for it: neither here nor elsewhere.
+// A call whose observer panics holds no lock afterwards, and no call of this process or of another
+// one waits for it.
 func TestObserver_panics(t *testing.T) {
 	lock := func(ctx context.Context, l *distlock.Locker) { _, _ = l.Lock(ctx, "k") }
 	lockAll := func(ctx context.Context, l *distlock.Locker) { _, _ = l.LockAll(ctx, []string{"j", "k"}) }
@@ -24,17 +25,17 @@ func TestObserver_panics(t *testing.T) {
 		do   func(ctx context.Context, l *distlock.Locker)
 		kind distlock.EventType
 		nth  int
-		held time.Duration // by another, for so long
-		late time.Duration // how long the observer takes
+		held time.Duration // how long another process holds the lock
+		late time.Duration // how long the observer sleeps
 	}{
 		{"granted by the store", lock, distlock.EventAttempted, 1, 0, 0},
 		{"refused by the store", lock, distlock.EventAttempted, 1, time.Second, 0},
 		{"waiting", lock, distlock.EventWaiting, 1, time.Second, 0},
-		{"waiting and served", lock, distlock.EventWaiting, 1, time.Second, 2 * time.Second},
+		{"waiting and granted", lock, distlock.EventWaiting, 1, time.Second, 2 * time.Second},
 		{"granted", lock, distlock.EventGranted, 1, 0, 0},
 		{"granted after a wait", lock, distlock.EventGranted, 1, time.Second, 0},
 		{"one of two granted", lockAll, distlock.EventGranted, 2, 0, 0},
-		{"writer over", downgrade, distlock.EventHandedOff, 1, 0, 0},
+		{"writer handed off", downgrade, distlock.EventHandedOff, 1, 0, 0},
 		{"reader granted", downgrade, distlock.EventGranted, 2, 0, 0},
 		{"lowered by the store", downgrade, distlock.EventAttempted, 2, 0, 0},
 	} {
@@ -54,10 +55,10 @@ func TestObserver_panics(t *testing.T) {
 					first := must(t)(rival.Lock(t.Context(), "k"))
 					time.AfterFunc(c.held, func() { free(t, first) })
 				}
-				if said := recovered(func() { c.do(t.Context(), l) }); said != "observer" {
-					t.Errorf("the caller recovered %v", said)
+				if got := recovered(func() { c.do(t.Context(), l) }); got != "observer" {
+					t.Errorf("the caller recovered %v", got)
 				}
-				time.Sleep(time.Minute) // a claim that nobody knows of has ended
+				time.Sleep(time.Minute) // a claim without an owner has expired
 				g.empty(t, l, rival)
 				free(t, must(t)(l.Lock(t.Context(), "k", distlock.MaxWait(time.Second))))
 			})
@@ -65,14 +66,14 @@ func TestObserver_panics(t *testing.T) {
 	}
 }
 
-// Those who wait for a call whose observer panics go on when it is over.
+// Calls that wait for a call whose observer panics continue when that call has ended.
 func TestObserver_panics_othersGoOn(t *testing.T) {
 	panics := distlock.Observe(func(_ context.Context, e distlock.Event) {
 		if e.Type == distlock.EventAttempted {
 			panic("observer")
 		}
 	})
-	for name, ask := range map[string]func(ctx context.Context, l *distlock.Locker, m *distlock.Limiter, opts ...distlock.Option) error{
+	for name, acquire := range map[string]func(ctx context.Context, l *distlock.Locker, m *distlock.Limiter, opts ...distlock.Option) error{
 		"lock": func(ctx context.Context, l *distlock.Locker, _ *distlock.Limiter, opts ...distlock.Option) error {
 			_, err := l.Lock(ctx, "k", opts...)
 			return err
@@ -91,13 +92,13 @@ func TestObserver_panics_othersGoOn(t *testing.T) {
 						return next(ctx, r)
 					}
 				})
-				said, answer := make(chan any, 1), make(chan error, 1)
-				go func() { said <- recovered(func() { _ = ask(t.Context(), l, m, panics) }) }()
+				panicked, answer := make(chan any, 1), make(chan error, 1)
+				go func() { panicked <- recovered(func() { _ = acquire(t.Context(), l, m, panics) }) }()
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				go func() { answer <- ask(ctx, l, m) }()
-				if got := <-said; got != "observer" {
+				go func() { answer <- acquire(ctx, l, m) }()
+				if got := <-panicked; got != "observer" {
 					t.Errorf("the caller recovered %v", got)
 				}
 				if err := <-answer; err != nil {
@@ -108,9 +109,9 @@ func TestObserver_panics_othersGoOn(t *testing.T) {
 	}
 }
 
-// recovered returns what f panics with.
-func recovered(f func()) (said any) {
-	defer func() { said = recover() }()
+// recovered runs f and returns the value of its panic.
+func recovered(f func()) (value any) {
+	defer func() { value = recover() }()
 	f()
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 )
 
 var (
@@ -31,7 +32,7 @@ type PastError struct {
 }
 
 func (e *PastError) Error() string {
-	return fmt.Sprintf("distlock: %s failed before: %s", quote(e.Name), e.Text)
+	return fmt.Sprintf("distlock: %s failed before: %s", names.Quote(e.Name), e.Text)
 }
 
 // A Once runs a function and remembers its result. If the process dies between the run and the
@@ -119,7 +120,7 @@ func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Contex
 
 func (o *Once[T]) do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts []Option) (T, error) {
 	var none T
-	r, err := o.l.request(ctx, kindOnce, name, ModeExclusive, append(o.opts, opts...))
+	r, err := o.l.request(ctx, names.Once, name, ModeExclusive, append(o.opts, opts...))
 	if err != nil {
 		return none, err
 	}
@@ -138,7 +139,7 @@ func (o *Once[T]) do(ctx context.Context, name string, f func(ctx context.Contex
 // Result returns the remembered result of a name, and whether there is one. A remembered failure is
 // a [*PastError].
 func (o *Once[T]) Result(ctx context.Context, name string) (v T, found bool, err error) {
-	claims, err := o.l.show(ctx, kindOnce, name)
+	claims, err := o.l.show(ctx, names.Once, name)
 	if err != nil {
 		return v, false, err
 	}
@@ -217,5 +218,5 @@ func (o *Once[T]) read(name string, record []byte) (v T, err error) {
 	default:
 		err = errors.New("it has no mark")
 	}
-	return v, fmt.Errorf("distlock: the record of %s cannot be read: %w", quote(name), err)
+	return v, fmt.Errorf("distlock: the record of %s cannot be read: %w", names.Quote(name), err)
 }

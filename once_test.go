@@ -25,12 +25,12 @@ func once[T any](t *testing.T, l *distlock.Locker, o *distlock.OnceOptions[T], o
 	return o1
 }
 
-// gives is a function that returns v.
+// gives returns a function that returns v.
 func gives[T any](v T) func(context.Context) (T, error) {
 	return func(context.Context) (T, error) { return v, nil }
 }
 
-// never is a function that must not run.
+// never returns a function that must not run.
 func never[T any](t *testing.T) func(context.Context) (T, error) {
 	return func(context.Context) (v T, err error) {
 		t.Error("the function ran")
@@ -38,16 +38,11 @@ func never[T any](t *testing.T) func(context.Context) (T, error) {
 	}
 }
 
-// failRenewals makes every renewal fail at once, and so every recording.
+// failRenewals makes every renewal, and with it every recording, fail at once.
 func (g *gate) failRenewals() {
 	g.set(func(g *gate) {
 		g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, errCut }
 	})
-}
-
-// beside is a gate on the same store as g: what happens to one of them does not happen to the other.
-func (g *gate) beside() *gate {
-	return &gate{Store: g.Store, bubble: g.bubble, calls: map[string]int{}}
 }
 
 func TestOnce_Do_remembers(t *testing.T) {
@@ -63,7 +58,7 @@ func TestOnce_Do_remembers(t *testing.T) {
 			t.Fatalf("the first call: %v, %v", got, err)
 		}
 		if calls := g.total(); calls != "acquire 1, renew 1, release 0" {
-			t.Errorf("the first call asked the store: %s", calls)
+			t.Errorf("the first call made these calls of the store: %s", calls)
 		}
 		g.reset()
 		for _, o := range []*distlock.Once[receipt]{first, once[receipt](t, g.locker(t), nil)} {
@@ -73,7 +68,7 @@ func TestOnce_Do_remembers(t *testing.T) {
 			}
 		}
 		if calls := g.total(); calls != "acquire 2, renew 0, release 0" {
-			t.Errorf("two later calls asked the store: %s", calls)
+			t.Errorf("two later calls made these calls of the store: %s", calls)
 		}
 		g.expect(t, 1, 0)
 	})
@@ -85,7 +80,7 @@ func TestOnce_Do_forgets(t *testing.T) {
 		_, _ = o.Do(ctx, "a", gives(1))
 		time.Sleep(time.Hour - time.Millisecond)
 		if v, err := o.Do(ctx, "a", never[int](t)); v != 1 || err != nil {
-			t.Errorf("before keep is over: %v, %v", v, err)
+			t.Errorf("before keep has ended: %v, %v", v, err)
 		}
 		time.Sleep(2 * time.Millisecond)
 		if v, err := o.Do(ctx, "a", gives(2)); v != 2 || err != nil {
@@ -118,7 +113,7 @@ func TestOnce_Do_waits(t *testing.T) {
 			t.Errorf("the record was seen after %v", took)
 		}
 		synctest.Wait()
-		g.expect(t, 1, 0) // the record, and no place in line
+		g.expect(t, 1, 0) // the record, and no queue entry
 	})
 }
 
@@ -166,7 +161,7 @@ func TestOnce_Do_failures(t *testing.T) {
 	})
 }
 
-func TestOnce_Do_failureHandedOn(t *testing.T) {
+func TestOnce_Do_failureHandedOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, o := context.Background(), once[int](t, g.locker(t), nil)
 		var runs atomic.Int64
@@ -208,7 +203,8 @@ func TestOnce_Do_panic(t *testing.T) {
 	})
 }
 
-// Whoever asks which failures are remembered may not expect a panic among them.
+// The function Failures panics, for a failure and for a panic of f. Do panics with its value, and
+// leaves nothing behind.
 func TestOnce_Do_panicPanics(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -261,7 +257,7 @@ func TestOnce_Do_tooLarge(t *testing.T) {
 		}
 		g.empty(t, l)
 
-		if _, err := o.Do(ctx, "a", gives(big[1:])); err != nil { // 64 KiB, and not over it
+		if _, err := o.Do(ctx, "a", gives(big[1:])); err != nil { // exactly 64 KiB
 			t.Error(err)
 		}
 		if v, err := o.Do(ctx, "a", never[[]byte](t)); err != nil || len(v) != len(big)-1 {
@@ -289,10 +285,11 @@ func TestOnce_Do_cannotDecode(t *testing.T) {
 	})
 }
 
-// A holder that is lost between doing and recording means that the next caller does it again.
+// If the lease is lost between the function and its recording, the next caller runs the function
+// again.
 func TestOnce_Do_lostBetween(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		ctx, far := context.Background(), g.beside()
+		ctx, far := context.Background(), g.another()
 		o, other := once[int](t, far.locker(t), nil, distlock.TTL(10*time.Second)), once[int](t, g.locker(t), nil)
 		v, err := o.Do(ctx, "a", func(ctx context.Context) (int, error) {
 			far.freeze()
@@ -334,7 +331,7 @@ func TestOnce_Do_recordsAgain(t *testing.T) {
 
 func TestOnce_Do_notRecorded(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		far := g.beside()
+		far := g.another()
 		o := once[int](t, far.locker(t), nil, distlock.TTL(10*time.Second))
 		start := time.Now()
 		v, err := o.Do(context.Background(), "a", func(context.Context) (int, error) {
@@ -349,7 +346,7 @@ func TestOnce_Do_notRecorded(t *testing.T) {
 	})
 }
 
-// A caller that is gone waits for its record no longer than for an Unlock.
+// The recording for a caller whose context has ended takes no longer than an Unlock.
 func TestOnce_Do_notRecordedForOneWhoLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		o := once[int](t, g.locker(t), nil)
@@ -368,7 +365,7 @@ func TestOnce_Do_notRecordedForOneWhoLeft(t *testing.T) {
 	})
 }
 
-// So does one who leaves while it waits, however long the TTL is.
+// The same holds for a caller whose context ends during the recording, however long the TTL is.
 func TestOnce_Do_notRecordedForOneWhoLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		o := once[int](t, g.locker(t), nil, distlock.TTL(4*time.Hour))
@@ -381,13 +378,14 @@ func TestOnce_Do_notRecordedForOneWhoLeaves(t *testing.T) {
 		})
 		wants(t, err, distlock.ErrNotRecorded)
 		if took := time.Since(start); took < time.Minute || took > 66*time.Second {
-			t.Errorf("it took %v, and the caller left after a minute", took)
+			t.Errorf("it took %v, but the context ended after a minute", took)
 		}
 		g.thaw()
 	})
 }
 
-// A recording that the store does not answer holds nobody up: neither those who unlock the lease, nor Close, which ends it.
+// A recording without an answer of the store blocks neither Unlock of its lease, nor ReleaseAll,
+// nor Close. Close ends it.
 func TestOnce_Do_closedWhileRecording(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -481,7 +479,7 @@ func TestOnce_Result(t *testing.T) {
 		}
 		_, _, err = o.Result(ctx, "")
 		wants(t, err, distlock.ErrInvalidName)
-		free(t, must(t)(l.TryLock(ctx, "a"))) // a lock of the same name is another thing
+		free(t, must(t)(l.TryLock(ctx, "a"))) // a lock of the same name is independent
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/keeper"
+	"github.com/distlock/distlock/internal/names"
 )
 
 // The bounds of durations that callers give.
@@ -221,7 +222,7 @@ func RequireFence() Option {
 func Holder(s string) Option {
 	return func(o *options) error {
 		o.holder = s
-		if why := flaw(s, maxHolder); why != "" {
+		if why := names.TextFlaw(s, maxHolder); why != "" {
 			return fmt.Errorf("%w: holder: %s", ErrInvalid, why)
 		}
 		return nil
@@ -244,7 +245,7 @@ func Value(b []byte) Option {
 func Meta(key, value string) Option {
 	return func(o *options) error {
 		if len(key) > 0 && key[0] == '_' {
-			return fmt.Errorf("%w: key %s: a leading underscore is reserved", ErrInvalidMeta, quote(key))
+			return fmt.Errorf("%w: key %s: a leading underscore is reserved", ErrInvalidMeta, names.Quote(key))
 		}
 		return o.setMeta(key, value)
 	}
@@ -257,11 +258,11 @@ func Note(s string) Option {
 }
 
 func (o *options) setMeta(key, value string) error {
-	if why := flaw(key, maxMetaKey); why != "" {
+	if why := names.TextFlaw(key, maxMetaKey); why != "" {
 		return fmt.Errorf("%w: key: %s", ErrInvalidMeta, why)
 	}
 	if len(value) > maxMetaValue || !utf8.ValidString(value) {
-		return fmt.Errorf("%w: the value of %s must be UTF-8 of at most %d bytes", ErrInvalidMeta, quote(key), maxMetaValue)
+		return fmt.Errorf("%w: the value of %s must be UTF-8 of at most %d bytes", ErrInvalidMeta, names.Quote(key), maxMetaValue)
 	}
 	meta := maps.Clone(o.meta) // it may be a default that other calls share
 	if meta == nil {

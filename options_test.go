@@ -24,7 +24,7 @@ func TestOption_refused(t *testing.T) {
 		}
 		return opts
 	}
-	letter := func(i int) string { return string(rune('a' + i)) }
+	char := func(i int) string { return string(rune('a' + i)) }
 	one := func(o distlock.Option) []distlock.Option { return []distlock.Option{o} }
 	cases := []struct {
 		name string
@@ -65,12 +65,12 @@ func TestOption_refused(t *testing.T) {
 		{"meta value long", one(distlock.Meta("k", strings.Repeat("x", 257))), distlock.ErrInvalidMeta, `value of "k" must be UTF-8 of at most 256`},
 		{"meta value not UTF-8", one(distlock.Meta("k", "\xff")), distlock.ErrInvalidMeta, "must be UTF-8"},
 		{"note long", one(distlock.Note(strings.Repeat("x", 257))), distlock.ErrInvalidMeta, "at most 256 bytes"},
-		{"meta too many", many(17, letter, "v"), distlock.ErrInvalidMeta, "17 entries of 34 bytes are over 16 or 4096"},
-		{"meta too much", many(16, letter, strings.Repeat("x", 256)), distlock.ErrInvalidMeta, "16 entries of 4112 bytes are over 16 or 4096"},
+		{"meta too many", many(17, char, "v"), distlock.ErrInvalidMeta, "17 entries of 34 bytes are over 16 or 4096"},
+		{"meta too much", many(16, char, strings.Repeat("x", 256)), distlock.ErrInvalidMeta, "16 entries of 4112 bytes are over 16 or 4096"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWire()
+			w := newFlakyStore()
 			l := lockerOn(t, w)
 			_, err1 := distlock.New(w, c.opts...)
 			_, err2 := l.Lock(t.Context(), "x", c.opts...)
@@ -84,14 +84,14 @@ func TestOption_refused(t *testing.T) {
 				wantPlain(t, err.Error())
 			}
 			if n := w.count(""); n != 0 {
-				t.Errorf("the store was asked %d times", n)
+				t.Errorf("the store was called %d times", n)
 			}
 		})
 	}
 }
 
 func TestOption_storeBounds(t *testing.T) {
-	w := newWire()
+	w := newFlakyStore()
 	w.f.MinTTL, w.f.MaxTTL, w.f.MaxTTLOption = 2*time.Second, time.Minute, "LongestTTL"
 	for _, c := range []struct {
 		opts []distlock.Option
@@ -110,15 +110,15 @@ func TestOption_storeBounds(t *testing.T) {
 		}
 	}
 	for _, f := range []driver.Features{{MinTTL: time.Minute}, {MaxTTL: time.Second}} { // the default TTL fits in
-		w := newWire()
+		w := newFlakyStore()
 		w.f.MinTTL, w.f.MaxTTL = f.MinTTL, f.MaxTTL
 		taken(t, lockerOn(t, w), "x")
 	}
 }
 
 func TestOption_unsupported(t *testing.T) {
-	without := func(change func(f *driver.Features)) *wire {
-		w := newWire()
+	without := func(change func(f *driver.Features)) *flakyStore {
+		w := newFlakyStore()
 		change(&w.f)
 		return w
 	}
@@ -126,7 +126,7 @@ func TestOption_unsupported(t *testing.T) {
 	values := without(func(f *driver.Features) { f.Value = false })
 	fences := without(func(f *driver.Features) { f.Fence, f.Floor = false, false })
 	for _, c := range []struct {
-		w    *wire
+		w    *flakyStore
 		opt  distlock.Option
 		says string
 	}{
@@ -145,10 +145,10 @@ func TestOption_unsupported(t *testing.T) {
 		_, err = lockerOn(t, c.w).TryLock(t.Context(), "x", c.opt)
 		wantErr(t, err, errors.ErrUnsupported)
 		if n := c.w.count(""); n != 0 {
-			t.Errorf("the store was asked %d times", n)
+			t.Errorf("the store was called %d times", n)
 		}
 	}
-	lockerOn(t, newWire(), distlock.RequireFence(), distlock.AtLeast(1), distlock.LockDelay(1), distlock.Note("n"))
+	lockerOn(t, newFlakyStore(), distlock.RequireFence(), distlock.AtLeast(1), distlock.LockDelay(1), distlock.Note("n"))
 }
 
 func TestOption_nil(t *testing.T) {
@@ -157,7 +157,7 @@ func TestOption_nil(t *testing.T) {
 			t.Errorf("a nil %T: %v", store, err)
 		}
 	}
-	l := lockerOn(t, newWire(), nil, distlock.TTL(time.Minute), nil)
+	l := lockerOn(t, newFlakyStore(), nil, distlock.TTL(time.Minute), nil)
 	lease := taken(t, l, "x", nil, distlock.Value(nil), distlock.Observe(nil), nil)
 	if left := time.Until(lease.Until()); left < 50*time.Second || left > time.Minute {
 		t.Errorf("%v left", left)
@@ -168,7 +168,7 @@ func TestOption_nil(t *testing.T) {
 }
 
 func TestOption_nilContext(t *testing.T) {
-	w := newWire()
+	w := newFlakyStore()
 	l := lockerOn(t, w)
 	lease := taken(t, l, "held")
 	h := given(t, l, "given")
@@ -176,15 +176,15 @@ func TestOption_nilContext(t *testing.T) {
 	f := func(context.Context) error { t.Error("f ran"); return nil }
 	var none context.Context
 	for call, err := range map[string]error{
-		"Lock":       second(l.Lock(none, "x")),
-		"TryLock":    second(l.TryLock(none, "x")),
-		"RLock":      second(l.RLock(none, "x")),
-		"TryRLock":   second(l.TryRLock(none, "x")),
+		"Lock":       errOf(l.Lock(none, "x")),
+		"TryLock":    errOf(l.TryLock(none, "x")),
+		"RLock":      errOf(l.RLock(none, "x")),
+		"TryRLock":   errOf(l.TryRLock(none, "x")),
 		"Do":         l.Do(none, "x", f),
-		"TryDo":      second(l.TryDo(none, "x", f)),
-		"DoValue":    second(distlock.DoValue(none, l, "x", func(ctx context.Context) (int, error) { return 0, f(ctx) })),
-		"Why":        second(l.Why(none, "x")),
-		"Attach":     second(l.Attach(none, h)),
+		"TryDo":      errOf(l.TryDo(none, "x", f)),
+		"DoValue":    errOf(distlock.DoValue(none, l, "x", func(ctx context.Context) (int, error) { return 0, f(ctx) })),
+		"Why":        errOf(l.Why(none, "x")),
+		"Attach":     errOf(l.Attach(none, h)),
 		"Check":      l.Check(none),
 		"ReleaseAll": l.ReleaseAll(none),
 		"Close":      l.Close(none),
@@ -203,11 +203,9 @@ func TestOption_nilContext(t *testing.T) {
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
-
 func TestOption_deadContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		l := lockerOn(t, w)
 		lease := taken(t, l, "held")
 		mine := errors.New("mine")
@@ -219,12 +217,12 @@ func TestOption_deadContext(t *testing.T) {
 		f := func(context.Context) error { t.Error("f ran"); return nil }
 		for ctx, want := range map[context.Context]error{cancelled: mine, late: context.DeadlineExceeded} {
 			for call, err := range map[string]error{
-				"Lock":    second(l.Lock(ctx, "x")),
-				"TryLock": second(l.TryLock(ctx, "x")),
-				"RLock":   second(l.RLock(ctx, "x")),
+				"Lock":    errOf(l.Lock(ctx, "x")),
+				"TryLock": errOf(l.TryLock(ctx, "x")),
+				"RLock":   errOf(l.RLock(ctx, "x")),
 				"Do":      l.Do(ctx, "x", f),
-				"TryDo":   second(l.TryDo(ctx, "x", f)),
-				"Why":     second(l.Why(ctx, "x")),
+				"TryDo":   errOf(l.TryDo(ctx, "x", f)),
+				"Why":     errOf(l.Why(ctx, "x")),
 				"Check":   l.Check(ctx),
 				"Extend":  lease.Extend(ctx, time.Minute),
 			} {
@@ -237,18 +235,18 @@ func TestOption_deadContext(t *testing.T) {
 			}
 		}
 		if got := w.count(""); got != n {
-			t.Errorf("the store was asked %d times", got-n)
+			t.Errorf("the store was called %d times", got-n)
 		}
 	})
 }
 
 func TestOption_waitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		lease := taken(t, lockerOn(t, w), "x")
 		l := lockerOn(t, w)
 		got := make(chan error, 1)
-		go func() { got <- second(l.Lock(t.Context(), "x", distlock.MaxWait(math.MaxInt64))) }()
+		go func() { got <- errOf(l.Lock(t.Context(), "x", distlock.MaxWait(math.MaxInt64))) }()
 		time.Sleep(24 * time.Hour)
 		select {
 		case err := <-got:
@@ -264,7 +262,7 @@ func TestOption_waitForEver(t *testing.T) {
 
 func TestOption_defaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWire()
+		w := newFlakyStore()
 		l := lockerOn(t, w, distlock.TTL(time.Minute), distlock.Holder("us"), distlock.Meta("a", "1"), distlock.Meta("b", "1"), distlock.Note("all"))
 		taken(t, l, "x", distlock.Meta("b", "2"), distlock.Meta("b", "3"), distlock.TTL(time.Hour), distlock.Value([]byte("v")))
 		taken(t, l, "y")
@@ -293,7 +291,7 @@ func TestOption_defaults(t *testing.T) {
 }
 
 func TestOption_callersSlice(t *testing.T) {
-	l := lockerOn(t, newWire())
+	l := lockerOn(t, newFlakyStore())
 	opts := append(make([]distlock.Option, 0, 4), distlock.TTL(time.Minute))
 	rest := opts[:2]
 	mark := distlock.Holder("mine")
@@ -310,7 +308,8 @@ func TestOption_callersSlice(t *testing.T) {
 	}
 }
 
-// Options of one kind are refused by the others, unless they are defaults of the Locker.
+// An option of one kind of lock is refused by the other kinds, unless it is a default of the
+// Locker.
 func TestOptions_otherKind(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

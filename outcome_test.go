@@ -12,11 +12,11 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A runner runs f under a lock of a name.
-type runner func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error
+// A runFunc runs f under the lock of a name.
+type runFunc func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error
 
 // runners are all calls that take a function and run it under a lock.
-var runners = map[string]runner{
+var runners = map[string]runFunc{
 	"Do": func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error {
 		return l.Do(ctx, name, f, distlock.MaxWait(time.Second))
 	},
@@ -54,7 +54,7 @@ var runners = map[string]runner{
 	"Election.Run": func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error {
 		e, err := l.Election(name)
 		if err != nil {
-			return errors.Join(err, distlock.ErrNotAcquired) // it is no error of Run
+			return errors.Join(err, distlock.ErrNotAcquired) // the error is not from Run
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
@@ -65,8 +65,8 @@ var runners = map[string]runner{
 	},
 }
 
-// takers are the calls that acquire and run nothing.
-var takers = map[string]runner{
+// takers are all calls that acquire a lock and run no function.
+var takers = map[string]runFunc{
 	"Lock": func(ctx context.Context, l *distlock.Locker, name string, _ func(context.Context) error) error {
 		_, err := l.Lock(ctx, name, distlock.MaxWait(time.Second))
 		return err
@@ -95,7 +95,7 @@ var takers = map[string]runner{
 	},
 }
 
-// valued makes f return a value; nil stays nil.
+// valued returns f with a value as its result. It returns nil if f is nil.
 func valued(f func(context.Context) error) func(context.Context) (int, error) {
 	if f == nil {
 		return nil
@@ -103,15 +103,15 @@ func valued(f func(context.Context) error) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) { return 7, f(ctx) }
 }
 
-// Whatever keeps a function from running, the error is ErrNotAcquired and says why.
+// If a function did not run, for any reason, the error is ErrNotAcquired together with the reason.
 func TestErrNotAcquired(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		do   func(t *testing.T, w *wire, l *distlock.Locker, ctx context.Context, run func(ctx context.Context, name string) error) error
+		do   func(t *testing.T, w *flakyStore, l *distlock.Locker, ctx context.Context, run func(ctx context.Context, name string) error) error
 		want error
 		nils bool // TryDo and Cron return no error
 	}{
-		{"held", func(t *testing.T, w *wire, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
+		{"held", func(t *testing.T, w *flakyStore, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
 			other := lockerOn(t, w)
 			taken(t, other, "x")
 			for _, kind := range []string{"~sem/", "~once/", "~lead/", "~rate/"} {
@@ -119,32 +119,32 @@ func TestErrNotAcquired(t *testing.T) {
 			}
 			return run(ctx, "x")
 		}, nil, true},
-		{"unavailable", func(_ *testing.T, w *wire, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
+		{"unavailable", func(_ *testing.T, w *flakyStore, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
 			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 			return run(ctx, "x")
 		}, distlock.ErrUnavailable, false},
-		{"unknown", func(_ *testing.T, w *wire, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
+		{"unknown", func(_ *testing.T, w *flakyStore, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
 			w.cut()
 			return run(ctx, "x")
 		}, distlock.ErrUnknown, false},
-		{"cancelled", func(_ *testing.T, _ *wire, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
+		{"cancelled", func(_ *testing.T, _ *flakyStore, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel()
 			return run(ctx, "x")
 		}, context.Canceled, false},
-		{"invalid", func(_ *testing.T, _ *wire, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
+		{"invalid", func(_ *testing.T, _ *flakyStore, _ *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
 			return run(ctx, "")
 		}, nil, false},
-		{"closed", func(t *testing.T, _ *wire, l *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
+		{"closed", func(t *testing.T, _ *flakyStore, l *distlock.Locker, ctx context.Context, run func(context.Context, string) error) error {
 			_ = l.Close(t.Context())
 			return run(ctx, "x")
 		}, distlock.ErrClosed, false},
 	} {
-		for _, all := range []map[string]runner{runners, takers} {
+		for _, all := range []map[string]runFunc{runners, takers} {
 			for name, call := range all {
 				t.Run(c.name+" "+name, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						w := newWire()
+						w := newFlakyStore()
 						l := lockerOn(t, w)
 						err := c.do(t, w, l, t.Context(), func(ctx context.Context, key string) error {
 							return call(ctx, l, key, func(context.Context) error { t.Error("it ran"); return nil })
@@ -164,18 +164,18 @@ func TestErrNotAcquired(t *testing.T) {
 	}
 	for name, run := range runners {
 		t.Run("no function "+name, func(t *testing.T) {
-			err := run(t.Context(), lockerOn(t, newWire()), "x", nil)
+			err := run(t.Context(), lockerOn(t, newFlakyStore()), "x", nil)
 			wantErr(t, err, distlock.ErrNotAcquired, distlock.ErrInvalid)
 		})
 	}
 	t.Run("remembered failure", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			once, err := distlock.NewOnce(lockerOn(t, newWire()), time.Hour, &distlock.OnceOptions[int]{Failures: func(error) bool { return true }})
+			once, err := distlock.NewOnce(lockerOn(t, newFlakyStore()), time.Hour, &distlock.OnceOptions[int]{Failures: func(error) bool { return true }})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, ran := range []bool{true, false} {
-				_, err := once.Do(t.Context(), "x", func(context.Context) (int, error) { return 0, errWire })
+				_, err := once.Do(t.Context(), "x", func(context.Context) (int, error) { return 0, errCut })
 				if err == nil || errors.Is(err, distlock.ErrNotAcquired) == ran {
 					t.Errorf("ran %v, error %v", ran, err)
 				}
@@ -184,7 +184,7 @@ func TestErrNotAcquired(t *testing.T) {
 	})
 	t.Run("deadlock", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newWire())
+			l := lockerOn(t, newFlakyStore())
 			lease := taken(t, l, "x")
 			err := l.Do(lease.Context(t.Context()), "x", func(context.Context) error { t.Error("it ran"); return nil })
 			wantErr(t, err, distlock.ErrNotAcquired, distlock.ErrDeadlock)
@@ -195,8 +195,8 @@ func TestErrNotAcquired(t *testing.T) {
 // A function that ran and returns the error of a lock within has run: the outer call keeps all of
 // the error but ErrNotAcquired.
 func TestErrNotAcquired_nested(t *testing.T) {
-	inners := map[string]runner{}
-	for _, all := range []map[string]runner{runners, takers} {
+	inners := map[string]runFunc{}
+	for _, all := range []map[string]runFunc{runners, takers} {
 		for name, call := range all {
 			inners[name] = call
 		}
@@ -205,7 +205,7 @@ func TestErrNotAcquired_nested(t *testing.T) {
 		for inner, call := range inners {
 			t.Run(fmt.Sprintf("%s in %s", inner, outer), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newWire()
+					w := newFlakyStore()
 					l, ran := lockerOn(t, w), false
 					err := run(t.Context(), l, "outer", func(ctx context.Context) error {
 						ran = true
@@ -218,7 +218,7 @@ func TestErrNotAcquired_nested(t *testing.T) {
 						err := call(ctx, l, "inner", func(context.Context) error { t.Error("the inner one ran"); return nil })
 						w.mend()
 						wantErr(t, err, distlock.ErrNotAcquired, distlock.ErrUnavailable)
-						return fmt.Errorf("the function says: %w", err)
+						return fmt.Errorf("the function returns: %w", err)
 					})
 					wantErr(t, err, distlock.ErrUnavailable)
 					var op *distlock.OpError

@@ -18,12 +18,13 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-var updateREADME = flag.Bool("readme", false, "write the examples into README.md and the pages in docs that quote them anew")
+var updateREADME = flag.Bool("readme", false, "write the examples again into README.md and the pages in docs that quote them")
 
-// quoted matches what a page quotes: a mark with the name of an example, and its code.
+// quoted matches a quotation on a page: a mark with the name of an example, and its code.
 var quoted = regexp.MustCompile("(?s)<!-- example: (\\S+) -->\n(?:```go\n.*?```\n)?")
 
-// TestREADME holds that the code in the README, and on other pages that quote, is the code of examples that run.
+// TestREADME checks that the code in the README and on other pages is the code of examples that
+// run.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	bodies := exampleBodies(t)
@@ -67,12 +68,13 @@ func quote(t *testing.T, page string, bodies map[string]string) {
 	}
 }
 
-// exampleBodies returns the code of all functions in files of examples, without their expected output.
+// exampleBodies returns the code of all functions in the example files, without their expected
+// output.
 func exampleBodies(t *testing.T) map[string]string {
 	t.Helper()
 	bodies := map[string]string{}
-	for _, pattern := range []string{"example*_test.go", "locktest/example*_test.go", "open/example*_test.go", "fence/example*_test.go", "fence/*/example*_test.go", "adapter/*/example*_test.go"} {
-		files, err := filepath.Glob(pattern)
+	for _, dir := range []string{".", "locktest", "open", "fence", "fence/*", "adapter/*"} {
+		files, err := filepath.Glob(dir + "/example*_test.go")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +105,7 @@ func exampleBodies(t *testing.T) map[string]string {
 	return bodies
 }
 
-// outdent takes the indentation of a function's body away, and what follows "// Output:".
+// outdent removes the indentation of a function's body, and the text from "// Output:" on.
 func outdent(body string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.Trim(body, "\n") + "\n") {
@@ -116,10 +118,10 @@ func outdent(body string) string {
 	return strings.TrimRight(b.String(), "\n\t ") + "\n"
 }
 
-// durations finds what differs from one error to the next.
+// durations matches the part of the error that differs from run to run.
 var durations = regexp.MustCompile(`\b(\d+(\.\d+)?(h|m|s|ms))+\b`)
 
-// TestREADME_error holds that the error in the README is the error that people see.
+// TestREADME_error checks that the error in the README is the error that users get.
 func TestREADME_error(t *testing.T) {
 	var want strings.Builder
 	for line := range strings.Lines(exampleBodies(t)["quoteWait"]) {

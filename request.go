@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -25,7 +26,7 @@ type slab struct {
 }
 
 // request checks the arguments of a call. Nothing was sent to the store when it fails.
-func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, opts []Option) (*request, error) {
+func (l *Locker) request(ctx context.Context, k names.Kind, name string, mode Mode, opts []Option) (*request, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}
@@ -51,7 +52,7 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 	*r = request{
 		Call: queue.Call{
 			Request: driver.Request{
-				ID:     driver.ID{Key: k.key(name)},
+				ID:     driver.ID{Key: k.Key(name)},
 				TTL:    terms.StoreTTL(),
 				Holder: opt.holder,
 				Meta:   opt.meta,
@@ -70,13 +71,13 @@ func (l *Locker) request(ctx context.Context, k kind, name string, mode Mode, op
 
 // fits refuses options that belong to another kind. Defaults of the Locker are for those kinds that
 // have a use for them, but for a weight.
-func (l *Locker) fits(opt *options, k kind) error {
+func (l *Locker) fits(opt *options, k names.Kind) error {
 	switch {
-	case opt.weight > 0 && k != kindSem && k != kindRate:
+	case opt.weight > 0 && k != names.Semaphore && k != names.RateLimit:
 		return errWeight
-	case opt.exact && !l.defaults.exact && k != kindRate:
+	case opt.exact && !l.defaults.exact && k != names.RateLimit:
 		return errExact
-	case opt.preferred && !l.defaults.preferred && k != kindLead:
+	case opt.preferred && !l.defaults.preferred && k != names.Election:
 		return errPreferred
 	case len(opt.onClose) != len(l.defaults.onClose):
 		return errOnClose

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/distlock/distlock/internal/names"
 )
 
 // ErrUpgrade says that a call for a lock as the writer has a context that holds the same lock as a
@@ -31,7 +33,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if l.none() {
 		return nil, ErrReleased
 	}
-	if k, _, _ := splitKey(l.r.Key); k != kindLock || l.r.mode != ModeExclusive {
+	if k, _, _ := names.Split(l.r.Key); k != names.Lock || l.r.mode != ModeExclusive {
 		return nil, fmt.Errorf("%w: %v is not a writer's", ErrInvalid, l)
 	}
 	if ctx.Err() != nil {
@@ -55,7 +57,7 @@ func (l *Locker) upgrades(ctx context.Context, r *request) error {
 	if own == nil || own.r.mode != ModeShared {
 		return nil
 	}
-	err := fmt.Errorf("%w: %s is held by the caller", ErrUpgrade, quote(r.name))
+	err := fmt.Errorf("%w: %s is held by the caller", ErrUpgrade, names.Quote(r.name))
 	r.emit(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.Began, Err: err})
 	return err
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// TestLease_Downgrade_history lets readers and writers contend over slow links. Every other writer becomes a reader. The judge looks whether a writer
-// was ever beside another or a reader, from the grant to the end of each hold, with the weight that it had at the time.
+// TestLease_Downgrade_history lets readers and writers contend over slow links. Every other writer
+// becomes a reader. The checker verifies that no writer holds at the same time as another writer or
+// a reader, from the grant to the end of each hold, with the weight that the claim has at the time.
 func TestLease_Downgrade_history(t *testing.T) {
 	grants, lowered := 0, 0
 	for seed := range uint64(100) {
@@ -37,7 +38,8 @@ func TestLease_Downgrade_history(t *testing.T) {
 	t.Logf("%d grants, %d downgrades, no violation", grants, lowered)
 }
 
-// downgraders contend until each has held ten times, and return how many leases were lowered.
+// downgraders lets clients contend until each has held ten times. It returns the number of
+// downgrades.
 func downgraders(t *testing.T, seed uint64, rec *history.Recorder) (lowered int) {
 	rng, store := rand.New(rand.NewPCG(seed, 5)), mem.New()
 	var mu sync.Mutex

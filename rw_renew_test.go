@@ -10,7 +10,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A reader that could be renewed only at the last moment keeps a writer out for as long as it reads.
+// A reader whose renewal succeeds only at the last moment keeps a writer out for as long as it
+// reads.
 func TestLocker_RLock_renewedLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		const ttl = 3 * time.Second
@@ -37,7 +38,7 @@ func TestLocker_RLock_renewedLate(t *testing.T) {
 func TestLease_Downgrade_crossesExtend(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a := g.locker(t, distlock.TTL(3*time.Second))
-		b, err := distlock.New(g.Store) // it is not cut off
+		b, err := distlock.New(g.Store) // its store stays reachable
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func TestLease_Downgrade_crossesExtend(t *testing.T) {
 		g.freeze()
 		for reader.Valid(0) {
 			if next, err := b.TryLock(t.Context(), "k"); err == nil {
-				t.Errorf("a reader is trusted for another %v beside a writer", time.Until(reader.Until()))
+				t.Errorf("a reader is trusted for another %v at the same time as a writer", time.Until(reader.Until()))
 				free(t, next)
 				break
 			}
@@ -71,7 +72,7 @@ func TestLease_Downgrade_crossesExtend(t *testing.T) {
 	})
 }
 
-// A downgrade that hangs leaves time for another try.
+// A downgrade that hangs leaves time for another attempt.
 func TestLease_Downgrade_hangsOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t, distlock.TTL(3*time.Second))

@@ -35,7 +35,7 @@ func TestLease_Downgrade(t *testing.T) {
 			t.Error(err)
 		}
 		if err := writer.Unlock(ctx); err != nil {
-			t.Errorf("Unlock of what was handed on: %v", err)
+			t.Errorf("Unlock of a lease that was handed off: %v", err)
 		}
 		free(t, reader)
 		for _, r := range readers {
@@ -69,7 +69,7 @@ func TestLease_Downgrade_endsTheWorkFirst(t *testing.T) {
 		g.set(func(g *gate) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 				if work.Err() == nil || writer.Err() == nil {
-					t.Error("the store is asked while the writer may still write")
+					t.Error("a call of the store while the writer may still write")
 				}
 				return next(ctx, r)
 			}
@@ -81,7 +81,7 @@ func TestLease_Downgrade_endsTheWorkFirst(t *testing.T) {
 func TestLease_Downgrade_answerLost(t *testing.T) {
 	tests := []struct {
 		name string
-		lost int // how many answers
+		lost int // the number of answers
 		want error
 	}{
 		{"one", 1, nil},
@@ -129,7 +129,7 @@ func TestLease_Downgrade_lost(t *testing.T) {
 			time.Sleep(8500 * time.Millisecond)
 			g.set(func(g *gate) {
 				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-					time.Sleep(time.Second) // the claim lives on, trust does not
+					time.Sleep(time.Second) // the claim continues, its trust has ended
 					return next(ctx, r)
 				}
 			})
@@ -139,10 +139,10 @@ func TestLease_Downgrade_lost(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				l := g.locker(t)
-				var words order
+				var events order
 				writer := must(t)(l.Lock(t.Context(), "x", distlock.TTL(10*time.Second), distlock.NoRenewal(), distlock.Observe(func(_ context.Context, e distlock.Event) {
 					if e.Type != distlock.EventAttempted && e.Type != distlock.EventWithdrawn {
-						words.say("%v", e.Type)
+						events.add("%v", e.Type)
 					}
 				})))
 				tt.lose(g)
@@ -153,16 +153,17 @@ func TestLease_Downgrade_lost(t *testing.T) {
 					t.Error("a lease came with the error")
 				}
 				g.empty(t, l)
-				if got := words.String(); got != "granted lost" && got != "granted handed off granted lost" {
-					t.Errorf("told %q", got)
+				if got := events.String(); got != "granted lost" && got != "granted handed off granted lost" {
+					t.Errorf("events %q", got)
 				}
 			})
 		})
 	}
 }
 
-// The answer comes after the trust: the claim has a new TTL by then, and has to be given back.
-func TestLease_Downgrade_lostAndNotGivenBack(t *testing.T) {
+// The answer comes after the end of the trust. The claim has a new TTL by then, and has to be
+// released.
+func TestLease_Downgrade_lostAndNotReleased(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		writer := must(t)(l.Lock(t.Context(), "x", distlock.TTL(time.Second), distlock.NoRenewal()))
@@ -181,7 +182,7 @@ func TestLease_Downgrade_lostAndNotGivenBack(t *testing.T) {
 	})
 }
 
-// A lingering is a context that takes its time to let a child go. It never ends.
+// A lingering is a context that never ends, and that is slow to detach a child.
 type lingering struct {
 	context.Context
 	done  chan struct{}
@@ -194,13 +195,13 @@ func (l lingering) AfterFunc(func()) (stop func() bool) {
 	return func() bool { l.letGo(); return true }
 }
 
-// Close sees the writer's lease, and there must be no reader's in its place afterwards.
+// Close releases the writer's lease. Afterwards there must be no reader's lease instead of it.
 func TestLease_Downgrade_closedMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l, ctx := g.locker(t), t.Context()
 		writer := must(t)(l.Lock(ctx, "x"))
 		closed := make(chan error, 1)
-		writer.Context(lingering{ctx, make(chan struct{}), func() { // the writer's work is told to end
+		writer.Context(lingering{ctx, make(chan struct{}), func() { // the writer's work is cancelled
 			go func() { closed <- l.Close(context.Background()) }()
 			synctest.Wait()
 		}})
@@ -216,11 +217,11 @@ func TestLease_Downgrade_closedMeanwhile(t *testing.T) {
 	})
 }
 
-// What ReleaseAll gives back while the store is asked is released, and not lost.
+// A lease that ReleaseAll releases during the downgrade is released, not lost.
 func TestLease_Downgrade_releasedMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
-		for range 30 { // which of the two comes first at the store differs from run to run
+		for range 30 { // either of the two may reach the store first
 			g.set(func(g *gate) { g.acquire = nil })
 			writer := must(t)(l.Lock(t.Context(), "x"))
 			g.set(func(g *gate) {
@@ -252,15 +253,15 @@ func TestLease_Downgrade_refused(t *testing.T) {
 		_, err := reader.Downgrade(ctx)
 		wants(t, err, distlock.ErrInvalid)
 		if reader.Err() != nil {
-			t.Error("the lease is over")
+			t.Error("the lease has ended")
 		}
 		free(t, reader)
 
 		writer := must(t)(l.Lock(ctx, "x"))
-		over, cancel := context.WithCancelCause(ctx)
+		ended, cancel := context.WithCancelCause(ctx)
 		why := errors.New("why")
 		cancel(why)
-		_, err = writer.Downgrade(over)
+		_, err = writer.Downgrade(ended)
 		wants(t, err, why)
 		var none context.Context
 		_, err = writer.Downgrade(none)
@@ -296,7 +297,7 @@ func TestLease_Downgrade_unlockedMeanwhile(t *testing.T) {
 func TestLocker_Lock_upgrade(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // one that waits for itself fails
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // a call that waits for itself would fail then
 		defer cancel()
 		x := must(t)(a.RLock(ctx, "x"))
 		y := must(t)(a.RLock(x.Context(ctx), "y"))
@@ -309,7 +310,7 @@ func TestLocker_Lock_upgrade(t *testing.T) {
 			}
 		}
 		if n := g.count("acquire"); n != 0 {
-			t.Errorf("the store was asked %d times", n)
+			t.Errorf("the store was called %d times", n)
 		}
 		free(t, must(t)(a.RLock(inner, "x")))
 		free(t, must(t)(a.Lock(inner, "z")))

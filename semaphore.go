@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 )
 
 // A Semaphore lets up to n hold a name at a time, across all processes. Its leases are like those of
@@ -58,7 +59,7 @@ func (s *Semaphore) Resize(n int64) error {
 // call for many. The context bounds the wait and nothing else. An error leaves nothing behind, unless
 // it is [ErrUnknown].
 func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	r, err := s.l.request(ctx, kindSem, name, ModeCounted, opts)
+	r, err := s.l.request(ctx, names.Semaphore, name, ModeCounted, opts)
 	if err != nil {
 		return nil, outcome(false, err)
 	}
@@ -73,16 +74,4 @@ func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*
 // TryAcquire acquires a slot of a name, or as many as [Weight] says, or returns [ErrHeld] at once.
 func (s *Semaphore) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	return s.Acquire(ctx, name, append(opts[:len(opts):len(opts)], MaxWait(0))...)
-}
-
-// Do runs f with a slot of a name, as [Locker.Do] does with a lock.
-func (s *Semaphore) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
-	if f == nil {
-		return outcome(false, errNilFunc)
-	}
-	lease, err := s.Acquire(ctx, name, opts...)
-	if err != nil {
-		return err
-	}
-	return lease.do(ctx, f)
 }

@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// TestSemaphore_chaos lets processes with bad links contend for slots of any weight. Both judges know weights: at no
-// moment do those who trust their leases have more slots than there are.
+// TestSemaphore_chaos lets processes with bad links contend for slots of any weight. Both checkers
+// know weights: at no moment do the trusted leases have more slots than the semaphore.
 func TestSemaphore_chaos(t *testing.T) {
 	histories := uint64(*seeds) / 2
 	var sum totals
@@ -20,6 +20,6 @@ func TestSemaphore_chaos(t *testing.T) {
 	t.Logf("%d histories: %d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown outcomes, over the limit in none",
 		sum.bubbles, sum.grants, sum.waits, sum.faults, sum.losses, sum.unknown)
 	if histories >= 200 && (sum.losses == 0 || sum.unknown == 0 || sum.clean == 0) {
-		t.Error("nothing was lost, unknown or clean: the faults do not bite")
+		t.Error("nothing was lost, unknown or clean: the faults have no effect")
 	}
 }

@@ -40,7 +40,7 @@ func TestSemaphore_Acquire(t *testing.T) {
 		few := begin(ctx, there.Acquire, "gpu").waits(t)
 		free(t, one)
 		many.waits(t)
-		few.waits(t) // there is room for it, and nobody passes
+		few.waits(t) // there are free slots, and no call passes a waiter
 		free(t, two)
 		whole := many.now(t)
 		few.waits(t)
@@ -98,7 +98,7 @@ func TestSemaphore_Resize(t *testing.T) {
 		if err := s.Resize(3); err != nil {
 			t.Fatal(err)
 		}
-		leases = append(leases, one.now(t), two.now(t)) // those who wait are granted at once
+		leases = append(leases, one.now(t), two.now(t)) // waiters are granted at once
 		if s.Size() != 3 {
 			t.Errorf("size %d", s.Size())
 		}
@@ -116,7 +116,7 @@ func TestSemaphore_Resize(t *testing.T) {
 	})
 }
 
-func TestSemaphore_Resize_keepsThePlace(t *testing.T) {
+func TestSemaphore_Resize_keepsTheEntry(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		s, far := slots(t, a, 1), slots(t, b, 1)
@@ -130,7 +130,7 @@ func TestSemaphore_Resize_keepsThePlace(t *testing.T) {
 		lease := one.now(t)
 		two.waits(t)
 		if n := g.count("release"); n != releases {
-			t.Error("the place was given up")
+			t.Error("the queue entry was released")
 		}
 		free(t, lease)
 		two.waits(t)
@@ -140,9 +140,9 @@ func TestSemaphore_Resize_keepsThePlace(t *testing.T) {
 	})
 }
 
-// TestSemaphore_Resize_passesThePlaceOn has one wait since before a resize and one since after: the place of the first is the other's
-// when it leaves.
-func TestSemaphore_Resize_passesThePlaceOn(t *testing.T) {
+// One call waits since before a resize, another one since after it. When the first call leaves, the
+// other one gets its queue entry.
+func TestSemaphore_Resize_passesTheEntryOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		s, far := slots(t, a, 2), slots(t, b, 3)
@@ -177,7 +177,7 @@ func TestSemaphore_Resize_tooSmall(t *testing.T) {
 		}
 		var op *distlock.OpError
 		if err := many.refused(t, distlock.ErrInvalid); errors.As(err, &op) {
-			t.Errorf("%v: the store was asked for more than there is", err)
+			t.Errorf("%v: an attempt with a weight over the limit", err)
 		}
 		free(t, few.now(t))
 		_, err := s.Acquire(t.Context(), "gpu", distlock.Weight(3))
@@ -187,11 +187,11 @@ func TestSemaphore_Resize_tooSmall(t *testing.T) {
 	})
 }
 
-// A call hears of a resize wherever it stands in line.
+// A resize ends every waiting call whose weight is too large, wherever it is in the queue.
 func TestSemaphore_Resize_tooSmallBehind(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
-		s, other := slots(t, a, 5), slots(t, a, 5) // of one process, and another size
+		s, other := slots(t, a, 5), slots(t, a, 5) // two semaphores of one process
 		first := must(t)(slots(t, b, 5).Acquire(t.Context(), "gpu", distlock.Weight(5)))
 		few := begin(t.Context(), s.Acquire, "gpu").waits(t)
 		many := begin(t.Context(), s.Acquire, "gpu", distlock.Weight(5), distlock.MaxWait(time.Hour)).waits(t)
@@ -215,7 +215,7 @@ func TestSemaphore_Resize_tooSmallBehind(t *testing.T) {
 	})
 }
 
-// A resize may come when a call has been refused and is not yet in line.
+// A resize may come after a call has been refused and before it is in the queue.
 func TestSemaphore_Resize_onTheWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -230,14 +230,14 @@ func TestSemaphore_Resize_onTheWay(t *testing.T) {
 		_, err := s.Acquire(t.Context(), "gpu", distlock.Weight(3), distlock.MaxWait(time.Hour))
 		wants(t, err, distlock.ErrInvalid)
 		if n := g.count("acquire"); n != 2 {
-			t.Errorf("%d asks: the store was asked for more than there is", n)
+			t.Errorf("%d attempts: one of them with a weight over the limit", n)
 		}
 		free(t, first)
 		g.empty(t, l)
 	})
 }
 
-// A call that waits is granted or refused, and nothing else, however often the size changes meanwhile.
+// A waiting call is granted or refused, however often the size changes meanwhile.
 func TestSemaphore_Resize_toAndFro(t *testing.T) {
 	g := newGate()
 	l := g.locker(t)
@@ -263,7 +263,7 @@ func TestSemaphore_Resize_toAndFro(t *testing.T) {
 				lease, err := s.Acquire(t.Context(), "gpu", distlock.Weight(2))
 				if err == nil {
 					free(t, lease)
-					t.Error("two slots beside one of two were granted")
+					t.Error("two slots were granted while one of two was held")
 				}
 				wants(t, err, distlock.ErrInvalid)
 			}

@@ -64,13 +64,13 @@ func (m *Limiter) spend(ctx context.Context, r *request) error {
 		if waited {
 			e.Wait = m.l.clock.Awake() - began
 		}
-		m.conclude(ctx, r, e)
+		m.report(ctx, r, e)
 		return err
 	}
 }
 
-// conclude reports the result of a call.
-func (m *Limiter) conclude(ctx context.Context, r *request, e Event) {
+// report reports the result of a call.
+func (m *Limiter) report(ctx context.Context, r *request, e Event) {
 	e.Type, e.Took = EventGranted, m.l.clock.Awake()-r.Began
 	if e.Err != nil {
 		e.Type, e.Handed = EventRefused, false

@@ -7,6 +7,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/keeper"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -72,5 +73,5 @@ func newLostError(name string, fence uint64, cause error) *LostError {
 
 // TooHeavy returns an ErrInvalid.
 func (c *caller) TooHeavy(weight, limit int64) error {
-	return fmt.Errorf("%w: %s: a weight of %d is over the limit of %d", ErrInvalid, quote(c.name), weight, limit)
+	return fmt.Errorf("%w: %s: a weight of %d is over the limit of %d", ErrInvalid, names.Quote(c.name), weight, limit)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// An ask whose answers are lost is not told as held by another: it was undone, or nobody knows.
+// An attempt whose answers are lost does not return ErrHeld: it was undone, or its outcome is
+// unknown.
 func TestLocker_TryLock_unknown(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -32,13 +33,14 @@ func TestLocker_TryLock_unknown(t *testing.T) {
 	})
 }
 
-// An ask that is under way for so long that the next one is refused for its sake is not left behind.
+// The first attempt reaches the store late, so that the second one is refused because of it. Its
+// claim is released.
 func TestLocker_TryLock_underWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
-		asks := 0
+		attempts := 0
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-			if asks++; asks == 1 {
+			if attempts++; attempts == 1 {
 				return driver.Result{}, errCut
 			}
 			if _, err := next(ctx, r); err != nil { // the first takes effect
@@ -49,7 +51,7 @@ func TestLocker_TryLock_underWay(t *testing.T) {
 		_, err := l.TryLock(t.Context(), "k")
 		wants(t, err, distlock.ErrHeld)
 		g.empty(t)
-		asks = 0
+		attempts = 0
 		g.release = func(context.Context, driver.ID, func() error) error { return errCut }
 		if _, err = l.TryLock(t.Context(), "k"); errors.Is(err, distlock.ErrHeld) {
 			t.Error(err)

@@ -17,11 +17,12 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// longestPoll is how long a waiter can miss what it was not told: the longest pause of the
+// longestPoll is the longest delay of a waiter that gets no notification: the longest pause of the
 // default backoff.
 const longestPoll = time.Second
 
-// A remote waiter is granted at the moment of the release: it is told, and does not poll.
+// A waiter of another process is granted at the moment of the release: the store notifies it, and
+// it does not wait for its next poll.
 func TestLocker_Lock_waits(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -40,7 +41,7 @@ func TestLocker_Lock_waits(t *testing.T) {
 	})
 }
 
-// What a wake-up that never comes costs.
+// A notification that never comes delays the grant until the next poll.
 func TestLocker_Lock_wakeUpLost(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -67,7 +68,7 @@ func TestLocker_Lock_wakeUpLost(t *testing.T) {
 	}
 }
 
-// What ends by itself in as long as a Duration can be is no reason to ask at once.
+// An answer with the longest possible Retry does not make the waiter attempt at once.
 func TestLocker_Lock_longRetry(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -85,7 +86,7 @@ func TestLocker_Lock_longRetry(t *testing.T) {
 		g.reset()
 		time.Sleep(10 * time.Second)
 		if n := g.count("acquire"); n > 20 {
-			t.Errorf("%d asks in 10 s", n)
+			t.Errorf("%d attempts in 10 s", n)
 		}
 		free(t, first)
 		free(t, c.granted(t))
@@ -93,7 +94,7 @@ func TestLocker_Lock_longRetry(t *testing.T) {
 	})
 }
 
-// A wake-up for nothing costs one ask and is no grant.
+// A notification for nothing costs one attempt and is no grant.
 func TestLocker_Lock_wokenForNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		wake := make(chan driver.Wake, 1)
@@ -107,7 +108,7 @@ func TestLocker_Lock_wokenForNothing(t *testing.T) {
 			c.waits(t)
 		}
 		if n := g.count("acquire"); n != 10 {
-			t.Errorf("%d asks for 10 wake-ups", n)
+			t.Errorf("%d attempts for 10 notifications", n)
 		}
 		free(t, first)
 		wake <- driver.Wake{}
@@ -115,13 +116,13 @@ func TestLocker_Lock_wokenForNothing(t *testing.T) {
 	})
 }
 
-// The wait costs the store little, however long it lasts.
+// A wait costs the store few calls, however long it lasts.
 func TestLocker_Lock_pollIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		deaf bool
 		opts []distlock.Option
-		most int // asks of one waiting process in 100 s
+		most int // attempts of one waiting process in 100 s
 	}{
 		{"watch", false, nil, 200},
 		{"no watch", true, nil, 250},
@@ -139,10 +140,10 @@ func TestLocker_Lock_pollIsBounded(t *testing.T) {
 				for range 2000 {
 					calls = append(calls, begin(t.Context(), b.Lock, "k").waits(t))
 				}
-				g.expect(t, 1, 1) // one place for all of them
+				g.expect(t, 1, 1) // one queue entry for all of them
 				time.Sleep(100 * time.Second)
 				if n := g.count("acquire"); n > c.most || n < 5 {
-					t.Errorf("%d asks in 100 s, want 5 to %d", n, c.most)
+					t.Errorf("%d attempts in 100 s, want 5 to %d", n, c.most)
 				}
 				free(t, first)
 				for _, c := range calls {
@@ -154,8 +155,8 @@ func TestLocker_Lock_pollIsBounded(t *testing.T) {
 	}
 }
 
-// Whoever waits is told of a release that falls between the refusal and the watch.
-func TestLocker_Lock_watchesBeforeItAsks(t *testing.T) {
+// A release between the refusal and the watch is not missed.
+func TestLocker_Lock_watchesBeforeItAttempts(t *testing.T) {
 	for _, gap := range []string{"after the first refusal", "before the watch", "after the watch"} {
 		t.Run(gap, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -187,7 +188,7 @@ func TestLocker_Lock_watchesBeforeItAsks(t *testing.T) {
 	}
 }
 
-// A holder that crashed is succeeded when the rest of its TTL is over.
+// The next waiter is granted when the TTL of a crashed holder ends.
 func TestLocker_Lock_succeedsCrash(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		b := g.locker(t)
@@ -205,7 +206,7 @@ func TestLocker_Lock_succeedsCrash(t *testing.T) {
 	})
 }
 
-// A waiter that died is passed over when its place is over.
+// A waiter that died is skipped when its queue entry expires.
 func TestLocker_Lock_passesDeadWaiter(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -226,8 +227,9 @@ func TestLocker_Lock_passesDeadWaiter(t *testing.T) {
 	})
 }
 
-// A place outlives its waiter by half a minute at most, however seldom that wanted to ask.
-func TestLocker_Lock_placeIsShort(t *testing.T) {
+// A queue entry outlives its waiter by half a minute at most, however long the pauses of its
+// Backoff are.
+func TestLocker_Lock_entryIsShort(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t, distlock.Backoff(time.Hour, time.Hour))
 		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(24*time.Hour)))
@@ -245,8 +247,8 @@ func TestLocker_Lock_placeIsShort(t *testing.T) {
 	})
 }
 
-// A place is kept as long as its process waits, and no longer.
-func TestLocker_Lock_keepsItsPlace(t *testing.T) {
+// A queue entry is kept as long as its process waits, and no longer.
+func TestLocker_Lock_keepsItsEntry(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b, c := g.locker(t), g.locker(t), g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
@@ -266,7 +268,7 @@ func TestLocker_Lock_keepsItsPlace(t *testing.T) {
 	})
 }
 
-// Readers go in together, whoever they are.
+// Readers of all processes are granted together.
 func TestLocker_RLock_together(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		lockers := []*distlock.Locker{g.locker(t), g.locker(t), g.locker(t)}
@@ -277,7 +279,7 @@ func TestLocker_RLock_together(t *testing.T) {
 		}
 		free(t, writer)
 		for _, c := range readers {
-			c.now(t) // all of them are in before one of them leaves
+			c.now(t) // all of them are granted before one of them unlocks
 		}
 		g.expect(t, 30, 0)
 		for _, c := range readers {
@@ -287,7 +289,7 @@ func TestLocker_RLock_together(t *testing.T) {
 	})
 }
 
-// Readers that come after a writer wait for it: a stream of readers does not starve it.
+// Readers that come after a writer wait for the writer: a stream of readers does not starve it.
 func TestLocker_RLock_doesNotStarveWriters(t *testing.T) {
 	for _, where := range []string{"same process", "other process"} {
 		t.Run(where, func(t *testing.T) {
@@ -314,7 +316,7 @@ func TestLocker_RLock_doesNotStarveWriters(t *testing.T) {
 	}
 }
 
-// The readers behind a writer that gives up go in at once, if there is room for readers.
+// A writer gives up. The readers behind it are granted at once if only readers hold the lock.
 func TestLocker_RLock_afterWriterLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -334,8 +336,8 @@ func TestLocker_RLock_afterWriterLeft(t *testing.T) {
 	})
 }
 
-// A reader that was refused because of a writer of its own process, which came after it, goes
-// first and does not wait for the poll.
+// A reader was refused because of a writer of its own process that came after it. The reader is
+// granted first, and does not wait for its next poll.
 func TestLocker_RLock_cameBeforeWriter(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -343,7 +345,7 @@ func TestLocker_RLock_cameBeforeWriter(t *testing.T) {
 		slow := make(chan struct{})
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 			if r.Weight == 1 && r.QueueTTL == 0 {
-				<-slow // the writer's place is in the store before this
+				<-slow // the writer's queue entry is in the store before this
 			}
 			return next(ctx, r)
 		}
@@ -359,11 +361,11 @@ func TestLocker_RLock_cameBeforeWriter(t *testing.T) {
 	})
 }
 
-// A wait that is cancelled leaves nothing behind, and says both that the lock is held and why
-// the wait ended.
+// A cancelled wait leaves nothing behind. Its error says that the lock is held and why the wait
+// ended.
 func TestLocker_Lock_cancelled(t *testing.T) {
 	why := errors.New("no longer wanted")
-	for _, where := range []string{"in line of its own process", "while the runner sleeps", "while the runner asks", "Wait"} {
+	for _, where := range []string{"in the queue of its own process", "while the runner sleeps", "while the runner attempts", "Wait"} {
 		t.Run(where, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				a, b := g.locker(t, distlock.Holder("me")), g.locker(t)
@@ -372,16 +374,16 @@ func TestLocker_Lock_cancelled(t *testing.T) {
 				defer cancel(nil)
 				l, want, opts := b, why, []distlock.Option(nil)
 				switch where {
-				case "in line of its own process":
+				case "in the queue of its own process":
 					l = a
 				case "Wait":
 					opts, want = append(opts, distlock.MaxWait(time.Second)), context.DeadlineExceeded
 				}
 				c := begin(ctx, l.Lock, "k", opts...).waits(t)
-				if where == "while the runner asks" {
+				if where == "while the runner attempts" {
 					g.set(func(g *gate) {
 						g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-							<-ctx.Done() // and then it arrives after all
+							<-ctx.Done() // and the store still gets the request
 							res, _ := next(context.WithoutCancel(ctx), r)
 							return res, ctx.Err()
 						}
@@ -396,12 +398,12 @@ func TestLocker_Lock_cancelled(t *testing.T) {
 				err := c.refused(t, distlock.ErrHeld, want)
 				var held *distlock.HeldError
 				if !errors.As(err, &held) || held.Holder != "me" || held.Fence != first.Fence() || held.Name != "k" {
-					t.Errorf("%+v does not tell the holder", held)
+					t.Errorf("%+v does not have the holder", held)
 				}
 				if where != "Wait" && time.Since(start) != 0 {
 					t.Errorf("Lock returned %v after its ctx", time.Since(start))
 				}
-				g.expect(t, 1, 0) // at once, not after a while
+				g.expect(t, 1, 0) // at once, not later
 				g.thaw()
 				free(t, first)
 				g.empty(t, a, b)
@@ -410,8 +412,8 @@ func TestLocker_Lock_cancelled(t *testing.T) {
 	}
 }
 
-// A call whose ctx is over before it begins does nothing.
-func TestLocker_Lock_ctxIsOver(t *testing.T) {
+// A call whose ctx has ended before it begins does nothing.
+func TestLocker_Lock_ctxHasEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -430,8 +432,8 @@ func TestLocker_Lock_ctxIsOver(t *testing.T) {
 	})
 }
 
-// A ctx that ends while the first ask is under way ends the call, and what the ask did is undone.
-func TestLocker_Lock_cancelledInFirstAsk(t *testing.T) {
+// A ctx that ends during the first attempt ends the call, and the claim of the attempt is released.
+func TestLocker_Lock_cancelledInFirstAttempt(t *testing.T) {
 	for _, lost := range []string{"request", "reply"} {
 		t.Run(lost+" lost", func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -460,10 +462,10 @@ func TestLocker_Lock_cancelledInFirstAsk(t *testing.T) {
 	}
 }
 
-// With a store that does not answer, Lock returns at most a second after its ctx, and says
-// that it does not know what it left behind.
+// With a store that does not answer, Lock returns at most a second after its ctx. Its error says
+// that the outcome is unknown.
 func TestLocker_Lock_cancelledWhileFrozen(t *testing.T) {
-	for _, when := range []string{"first ask", "waiting", "waiting locally"} {
+	for _, when := range []string{"first attempt", "waiting", "waiting locally"} {
 		t.Run(when, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				a, b := g.locker(t), g.locker(t)
@@ -471,7 +473,7 @@ func TestLocker_Lock_cancelledWhileFrozen(t *testing.T) {
 				defer cancel()
 				var c, other *call
 				switch when {
-				case "first ask":
+				case "first attempt":
 					g.freeze()
 					c = begin(ctx, b.Lock, "k")
 				case "waiting":
@@ -487,18 +489,18 @@ func TestLocker_Lock_cancelledWhileFrozen(t *testing.T) {
 				err := c.refused(t, context.DeadlineExceeded)
 				most := 5 * time.Second
 				if when == "waiting locally" {
-					most = 4 * time.Second // the place stays the other waiter's
+					most = 4 * time.Second // the other waiter keeps the queue entry
 				} else {
 					wants(t, err, distlock.ErrUnknown)
 				}
-				if when != "first ask" {
+				if when != "first attempt" {
 					wants(t, err, distlock.ErrHeld)
 				}
 				c.within(t, 4*time.Second, most)
 				g.thaw()
-				time.Sleep(time.Minute) // claims and places run out
+				time.Sleep(time.Minute) // claims and queue entries expire
 				if other != nil {
-					_ = a.Close(t.Context()) // its lease was lost or kept, by then
+					_ = a.Close(t.Context()) // its lease is lost or kept by now
 					free(t, other.granted(t))
 				}
 			})
@@ -506,7 +508,7 @@ func TestLocker_Lock_cancelledWhileFrozen(t *testing.T) {
 	}
 }
 
-// One waiter that leaves does not disturb the others.
+// A waiter that leaves does not disturb the others.
 func TestLocker_Lock_othersGoOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -529,7 +531,8 @@ func TestLocker_Lock_othersGoOn(t *testing.T) {
 	})
 }
 
-// A waiter that is cancelled at the very moment of its grant has the lease, or nobody has.
+// A waiter that is cancelled at the very moment of its grant gets the lease, or the claim is
+// released.
 func TestLocker_Lock_cancelledAtTheGrant(t *testing.T) {
 	var granted, refused int
 	for seed := range uint64(400) {
@@ -546,7 +549,7 @@ func TestLocker_Lock_cancelledAtTheGrant(t *testing.T) {
 			holder := []*distlock.Locker{a, b}[rng.IntN(2)] // by hand-off, or by the store
 			first := must(t)(holder.Lock(t.Context(), "k"))
 			if rng.IntN(2) == 0 {
-				time.Sleep(time.Second) // the turn has to be prolonged
+				time.Sleep(time.Second) // the tenure has to be reacquired
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			c := begin(ctx, b.Lock, "k").waits(t)
@@ -585,11 +588,11 @@ func TestLocker_Lock_cancelledAtTheGrant(t *testing.T) {
 		}
 	}
 	if granted < 20 || refused < 20 {
-		t.Errorf("%d granted, %d refused: the moment was never met", granted, refused)
+		t.Errorf("%d granted, %d refused: the test hardly met that moment", granted, refused)
 	}
 }
 
-// A wait does not tell of a call that was cut short for another's sake.
+// The error of a wait does not report an attempt that was cancelled because another waiter left.
 func TestLocker_Lock_afterOneThatLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -612,7 +615,7 @@ func TestLocker_Lock_afterOneThatLeft(t *testing.T) {
 		})
 		time.Sleep(longestPoll)
 		c.waits(t)
-		cancel() // cuts the ask short
+		cancel() // cancels the attempt
 		synctest.Wait()
 		patient := begin(t.Context(), b.Lock, "k").waits(t)
 		next := begin(t.Context(), b.Lock, "k", distlock.MaxWait(10*time.Millisecond))
@@ -621,14 +624,14 @@ func TestLocker_Lock_afterOneThatLeft(t *testing.T) {
 		}
 		c.refused(t, distlock.ErrHeld, context.Canceled)
 		g.thaw()
-		time.Sleep(10 * time.Second) // the ask that hangs is given up, and made again
+		time.Sleep(10 * time.Second) // the attempt that hangs times out and is repeated
 		free(t, first)
-		free(t, patient.now(t)) // with a place of its own
+		free(t, patient.now(t)) // with its own queue entry
 		g.empty(t, a, b)
 	})
 }
 
-// A wait that ends and cannot take its place with it says so.
+// The error of a wait that cannot release its queue entry is ErrUnknown.
 func TestLocker_Lock_notWithdrawn(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -637,7 +640,7 @@ func TestLocker_Lock_notWithdrawn(t *testing.T) {
 		_, err := b.Lock(t.Context(), "k", distlock.MaxWait(time.Second))
 		wants(t, err, distlock.ErrHeld, distlock.ErrUnknown, errCut, context.DeadlineExceeded)
 		g.expect(t, 1, 1)
-		time.Sleep(3 * time.Second) // then it ends by itself
+		time.Sleep(3 * time.Second) // then the entry expires
 		g.expect(t, 1, 0)
 		g.thaw()
 		free(t, first)
@@ -645,7 +648,7 @@ func TestLocker_Lock_notWithdrawn(t *testing.T) {
 	})
 }
 
-// The same goes if a call of the process stands behind it that has no use for its place.
+// The same holds if the next waiter of the process cannot use the queue entry.
 func TestLocker_Lock_notWithdrawnBeforeAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -665,18 +668,19 @@ func TestLocker_Lock_notWithdrawnBeforeAnother(t *testing.T) {
 		g.expect(t, 1, 2)
 		g.thaw()
 		free(t, first)
-		free(t, two.granted(t)) // what is left ends by itself
+		free(t, two.granted(t)) // the entry that is left expires
 		g.empty(t, a, b)
 	})
 }
 
-// A call whose claim may have been granted unseen does not say that nothing was changed, whoever stands behind it.
+// A call whose claim may have been granted without its knowledge does not report that nothing was
+// changed, also if another waiter is behind it.
 func TestLocker_Lock_unknownBeforeAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k"))
 		_, err := b.Lock(t.Context(), "k", distlock.MaxWait(time.Millisecond))
-		wants(t, err, distlock.ErrHeld) // so the next call asks with a place at once
+		wants(t, err, distlock.ErrHeld) // so the next call attempts with a queue entry at once
 		free(t, first)
 		g.set(func(g *gate) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
@@ -689,17 +693,18 @@ func TestLocker_Lock_unknownBeforeAnother(t *testing.T) {
 		one := begin(t.Context(), b.Lock, "k").waits(t)
 		two := begin(t.Context(), b.Lock, "k", distlock.TTL(10*time.Second)).waits(t)
 		if err := one.refused(t, distlock.ErrUnknown, errCut); errors.Is(err, distlock.ErrUnavailable) {
-			t.Errorf("it is not known whether anything was changed: %v", err)
+			t.Errorf("the outcome is unknown, but the error is %v", err)
 		}
 		g.expect(t, 1, 0)
 		g.thaw()
-		time.Sleep(time.Minute) // the claim ends by itself
+		time.Sleep(time.Minute) // the claim expires
 		free(t, two.now(t))
 		g.empty(t, a, b)
 	})
 }
 
-// A call that leaves while the store is asked for it does not wait for the answer, whoever stands behind it.
+// A call whose ctx ends during its attempt does not wait for the answer, also if another waiter is
+// behind it.
 func TestLocker_Lock_cancelledBeforeAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -707,22 +712,22 @@ func TestLocker_Lock_cancelledBeforeAnother(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		one := begin(ctx, b.Lock, "k").waits(t)
 		two := begin(t.Context(), b.Lock, "k", distlock.TTL(10*time.Second)).waits(t)
-		asked := make(chan struct{}, 1)
+		attempted := make(chan struct{}, 1)
 		g.set(func(g *gate) {
 			g.acquire = func(ctx context.Context, _ driver.Request, _ acquireFunc) (driver.Result, error) {
 				select {
-				case asked <- struct{}{}:
+				case attempted <- struct{}{}:
 				default:
 				}
 				<-ctx.Done()
 				return driver.Result{}, ctx.Err()
 			}
 		})
-		<-asked
+		<-attempted
 		left := time.Now()
 		cancel()
 		if err := one.refused(t, distlock.ErrHeld, context.Canceled); errors.Is(err, distlock.ErrUnknown) {
-			t.Errorf("its place is given up: %v", err)
+			t.Errorf("its queue entry was released, but the error is %v", err)
 		}
 		if took := time.Since(left); took > 0 {
 			t.Errorf("it took %v to leave", took)
@@ -734,14 +739,14 @@ func TestLocker_Lock_cancelledBeforeAnother(t *testing.T) {
 	})
 }
 
-// A ctx that ends together with the lease it was made for must not bring the Locker to a
-// halt: to look at it is to look at the lease.
+// A ctx of a lease ends together with the lease. The Locker must not block when it looks at such a
+// ctx, because the ctx looks at the lease.
 func TestLocker_Lock_underLostLease(t *testing.T) {
 	for range 50 {
 		inBubble(t, func(t *testing.T, g *gate) {
 			must(t)(g.locker(t).Lock(t.Context(), "taken", distlock.TTL(time.Hour)))
 			var calls []*call
-			for i := range 20 { // each of them may be the first to see its loss, before any timer
+			for i := range 20 { // each of them may be the first to detect its loss, before any timer
 				l := g.locker(t)
 				lease := must(t)(l.Lock(t.Context(), fmt.Sprint(i), distlock.TTL(10*time.Second), distlock.NoRenewal()))
 				parent, cancel := context.WithTimeout(t.Context(), 9*time.Second) // TTL less margin
@@ -755,7 +760,7 @@ func TestLocker_Lock_underLostLease(t *testing.T) {
 	}
 }
 
-// A store's error at the first ask is shown at once: a wrong password would not get better.
+// Lock returns a store's error of the first attempt at once: a wrong password stays wrong.
 func TestLocker_Lock_firstError(t *testing.T) {
 	for _, definite := range []bool{true, false} {
 		t.Run(fmt.Sprintf("definite %v", definite), func(t *testing.T) {
@@ -790,7 +795,7 @@ func TestLocker_Lock_firstError(t *testing.T) {
 	}
 }
 
-// A store's error while waiting is not the end of the wait, and not forgotten when it ends.
+// A store's error does not end a wait that has begun. The error of the wait contains it.
 func TestLocker_Lock_laterErrors(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -821,11 +826,11 @@ func TestLocker_Lock_laterErrors(t *testing.T) {
 	})
 }
 
-// What cannot be found out is asked again, undone, or reported.
+// An attempt with an unknown outcome is repeated, undone, or reported.
 func TestLocker_Lock_unknown(t *testing.T) {
 	type loses struct {
 		replies, releases int
-		then              error // what comes instead of the next reply
+		then              error // the result instead of the next reply
 	}
 	for _, c := range []struct {
 		name  string
@@ -888,13 +893,13 @@ func TestLocker_Lock_unknown(t *testing.T) {
 	}
 }
 
-// An answer that comes when it can no longer be trusted is no grant.
+// An answer that comes too late to be trusted is no grant.
 func TestLocker_Lock_lateAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t, distlock.TTL(2*time.Second))
 		late := func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
-			time.Sleep(1900 * time.Millisecond) // the TTL, less than the margin before its end
+			time.Sleep(1900 * time.Millisecond) // the rest of the TTL is shorter than the margin
 			return res, err
 		}
 		g.acquire = late
@@ -902,7 +907,7 @@ func TestLocker_Lock_lateAnswer(t *testing.T) {
 		wants(t, err, distlock.ErrUnavailable)
 		g.empty(t, l)
 
-		// While waiting, the same owner asks again.
+		// While waiting, the same owner attempts again.
 		g.thaw()
 		a := g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k"))
@@ -944,7 +949,7 @@ func TestWait(t *testing.T) {
 			g.expect(t, 1, 0)
 		}
 		free(t, first)
-		free(t, must(t)(b.Lock(t.Context(), "k"))) // what bounds the wait does not bound the lease
+		free(t, must(t)(b.Lock(t.Context(), "k"))) // MaxWait does not bound the lease
 		g.empty(t, a, b)
 	})
 }
@@ -978,8 +983,8 @@ func TestMaxAttempts(t *testing.T) {
 						if n == 1 || round > 0 {
 							most = n
 						}
-						if asks := g.count("acquire"); asks != most {
-							t.Errorf("%d calls of the store, want %d", asks, most)
+						if calls := g.count("acquire"); calls != most {
+							t.Errorf("%d calls of the store, want %d", calls, most)
 						}
 						g.expect(t, 1, 0)
 						c.within(t, time.Duration(n-1)*pause, time.Duration(n-1)*pause)
@@ -1055,8 +1060,8 @@ func TestMaxAttempts_sameProcess(t *testing.T) {
 					c.refused(t, distlock.ErrHeld)
 					c.within(t, time.Duration(n-1)*pause, time.Duration(n-1)*pause)
 				}
-				if asked := g.count("acquire"); asked != 0 {
-					t.Errorf("the store was called %d times", asked)
+				if n := g.count("acquire"); n != 0 {
+					t.Errorf("the store was called %d times", n)
 				}
 				free(t, first)
 				g.empty(t, l)
@@ -1079,7 +1084,7 @@ func TestMaxAttempts_longPause(t *testing.T) {
 	})
 }
 
-// A waiter is served with its own pauses when the one before it, whose pauses were longer, gives
+// A waiter with short pauses polls with them when the waiter before it, with longer pauses, gives
 // up.
 func TestBackoff_afterAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
@@ -1104,17 +1109,17 @@ func TestMaxAttempts_failed(t *testing.T) {
 		a, b := g.locker(t), g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k", distlock.TTL(time.Hour)))
 		g.reset()
-		asks := 0
+		attempts := 0
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-			if asks++; asks > 1 {
+			if attempts++; attempts > 1 {
 				return driver.Result{}, errCut
 			}
 			return next(ctx, r)
 		}
 		c := begin(t.Context(), b.Lock, "k", distlock.MaxAttempts(4))
 		c.refused(t, distlock.ErrHeld, errCut)
-		if asks != 5 { // one of them right after the watch began
-			t.Errorf("%d attempts, want 5", asks)
+		if attempts != 5 { // one of them right after the watch began
+			t.Errorf("%d attempts, want 5", attempts)
 		}
 		g.thaw()
 		g.expect(t, 1, 0)
@@ -1123,7 +1128,7 @@ func TestMaxAttempts_failed(t *testing.T) {
 	})
 }
 
-// The next waiter goes on when one has used up its attempts, even if it wants something else.
+// The next waiter continues when one has used up its attempts, also if it wants another claim.
 func TestMaxAttempts_nextGoesOn(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
@@ -1137,12 +1142,12 @@ func TestMaxAttempts_nextGoesOn(t *testing.T) {
 	})
 }
 
-// Next to clients of another program, which try every 100 ms and whose releases wake nobody, a
-// waiter gets its share.
+// Clients of another program try every 100 ms, and their releases send no notification. A waiter
+// next to them gets its share.
 func TestLocker_Lock_foreignClients(t *testing.T) {
 	const others, life, hold = 5, 100 * time.Second, 100 * time.Millisecond
 	inBubble(t, func(t *testing.T, g *gate) {
-		var key sync.Mutex // what a plain SET NX takes
+		var key sync.Mutex // the key of a plain SET NX
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 			if !key.TryLock() {
 				return driver.Result{Used: driver.Whole, Blocker: driver.Claim{Holder: "another client", Left: time.Minute}, Retry: time.Minute}, nil

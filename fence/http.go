@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/distlock/distlock/internal/names"
 )
 
 // Header is the HTTP header that carries a proof.
@@ -104,7 +106,7 @@ func proofOf(r *http.Request, key func(*http.Request) string) (Proof, error) {
 		return Proof{}, err
 	}
 	if want := key(r); p.key != want || want == "" {
-		return Proof{}, fmt.Errorf("%w: a proof of the lock %s, which does not protect this", ErrInvalid, quote(p.key))
+		return Proof{}, fmt.Errorf("%w: a proof of the lock %s, which does not protect this", ErrInvalid, names.Quote(p.key))
 	}
 	return p, nil
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/distlock/distlock/internal/names"
 )
 
 // ErrRecorded says that there is already a result, and nothing was changed: roll back, and call
@@ -72,7 +74,7 @@ func Record[T any](ctx context.Context, tx *sql.Tx, t Table, l Lease, result T) 
 	}
 	text, err := json.Marshal(result)
 	if err != nil {
-		return fmt.Errorf("fence: the result for %s: %w", quote(p.key), err)
+		return fmt.Errorf("fence: the result for %s: %w", names.Quote(p.key), err)
 	}
 	v, err := g.Record(ctx, runner{tx}, p.key, p.fence, string(text))
 	return verdict(p, v, err)
@@ -87,13 +89,13 @@ func Recorded[T any](ctx context.Context, db DB, t Table, key string) (result T,
 	}
 	text, ok, err := g.Result(ctx, runner{db}, key)
 	if err != nil {
-		return result, false, fmt.Errorf("fence: %s: %w", quote(key), err)
+		return result, false, fmt.Errorf("fence: %s: %w", names.Quote(key), err)
 	}
 	if !ok {
 		return result, false, nil
 	}
 	if err := json.Unmarshal([]byte(text), &result); err != nil {
-		return result, false, fmt.Errorf("fence: the result for %s: %w", quote(key), err)
+		return result, false, fmt.Errorf("fence: the result for %s: %w", names.Quote(key), err)
 	}
 	return result, true, nil
 }

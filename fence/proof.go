@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"reflect"
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/distlock/distlock/internal/names"
+	"github.com/distlock/distlock/internal/proof"
 )
 
 // The errors of guards, for errors.Is.
@@ -32,7 +30,7 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	s := fmt.Sprintf("fence: %s: fence %d is stale", quote(e.Name), e.Fence)
+	s := fmt.Sprintf("fence: %s: fence %d is stale", names.Quote(e.Name), e.Fence)
 	if e.Current > 0 {
 		s += fmt.Sprintf(", the highest so far is %d", e.Current)
 	}
@@ -57,20 +55,16 @@ type Proof struct {
 	fence uint64
 }
 
-const (
-	maxFence  = 1 << 53 // above it, float64 cannot represent every integer
-	maxKey    = 255     // bytes of a name
-	exclusive = "exclusive"
-)
+const exclusive = "exclusive"
 
 // New returns the proof of a fence that does not come from a lease, but for example from the
 // environment of a command. The caller guarantees that the lock is exclusive.
 func New(key string, fence uint64) (Proof, error) {
-	if fence == 0 || fence >= maxFence {
+	if fence == 0 || fence >= proof.MaxFence {
 		return Proof{}, fmt.Errorf("%w: fence %d is not from 1 to 2^53-1", ErrInvalid, fence)
 	}
-	if err := checkKey(key); err != nil {
-		return Proof{}, err
+	if why := names.Flaw(key); why != "" {
+		return Proof{}, fmt.Errorf("%w: name: %s", ErrInvalid, why)
 	}
 	return Proof{key, fence}, nil
 }
@@ -92,20 +86,12 @@ func Of(l Lease) (Proof, error) {
 
 // Parse reads the result of the method Proof of a lease. The error is [ErrInvalid].
 func Parse(s string) (Proof, error) {
-	parts := strings.SplitN(s, ";", 4) // a fourth part is invalid
-	if len(parts) != 3 {
-		return Proof{}, fmt.Errorf("%w: %s is not fence;mode;name", ErrInvalid, quote(s))
-	}
-	fence, err := ParseFence(parts[0])
+	fence, mode, key, err := proof.Parse(s)
 	if err != nil {
-		return Proof{}, err
+		return Proof{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if parts[1] != exclusive {
-		return Proof{}, fmt.Errorf("%w: mode %s: only the fences of exclusive locks are in order", ErrInvalid, quote(parts[1]))
-	}
-	key, err := url.QueryUnescape(parts[2])
-	if err != nil {
-		return Proof{}, fmt.Errorf("%w: name %s", ErrInvalid, quote(parts[2]))
+	if mode != exclusive {
+		return Proof{}, fmt.Errorf("%w: mode %s: only the fences of exclusive locks are in order", ErrInvalid, names.Quote(mode))
 	}
 	return New(key, fence)
 }
@@ -113,9 +99,9 @@ func Parse(s string) (Proof, error) {
 // ParseFence reads a fence in its canonical form: digits, no sign, no leading zero, 1 to 2^53-1.
 // The error is [ErrInvalid].
 func ParseFence(s string) (uint64, error) {
-	f, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || f == 0 || f >= maxFence || strconv.FormatUint(f, 10) != s {
-		return 0, fmt.Errorf("%w: fence %s", ErrInvalid, quote(s))
+	f, err := proof.ParseFence(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return f, nil
 }
@@ -128,7 +114,7 @@ func (p Proof) Fence() uint64 { return p.fence }
 
 // Proof returns the proof as one word, for [Parse]. It makes a proof a [Lease].
 func (p Proof) Proof() string {
-	return fmt.Sprintf("%d;%s;%s", p.fence, exclusive, url.QueryEscape(p.key))
+	return proof.Format(p.fence, exclusive, p.key)
 }
 
 func (p Proof) String() string { return p.Proof() }
@@ -149,31 +135,4 @@ func NewContext(parent context.Context, l Lease) (context.Context, error) {
 func FromContext(ctx context.Context) (Proof, bool) {
 	p, ok := ctx.Value(contextKey{}).(Proof)
 	return p, ok
-}
-
-// checkKey checks the name of a lock. The rule is the same as in package distlock.
-func checkKey(key string) error {
-	switch {
-	case strings.TrimSpace(key) == "":
-		return fmt.Errorf("%w: no name", ErrInvalid)
-	case len(key) > maxKey:
-		return fmt.Errorf("%w: the name %s has %d bytes, more than %d", ErrInvalid, quote(key), len(key), maxKey)
-	case !utf8.ValidString(key):
-		return fmt.Errorf("%w: the name %s is not UTF-8", ErrInvalid, quote(key))
-	}
-	for _, r := range key {
-		if unicode.IsControl(r) || r == 0x2028 || r == 0x2029 || r == 0xFEFF || 0x202A <= r && r <= 0x202E || 0x2066 <= r && r <= 0x2069 {
-			return fmt.Errorf("%w: the name %s contains %U", ErrInvalid, quote(key), r)
-		}
-	}
-	return nil
-}
-
-// quote quotes a text that may come from outside, and shortens it.
-func quote(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return fmt.Sprintf("%q", s)
-	}
-	return fmt.Sprintf("%q...", s[:most])
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/distlock/distlock/internal/guard"
+	"github.com/distlock/distlock/internal/names"
 )
 
 // Placeholders is the form of a database's placeholders for arguments.
@@ -71,13 +72,13 @@ func (p Placeholders) style() guard.Style { return guard.Style(p == Question) }
 func verdict(p Proof, v guard.Verdict, err error) error {
 	switch {
 	case err != nil:
-		return fmt.Errorf("fence: %s: %w", quote(p.key), err)
+		return fmt.Errorf("fence: %s: %w", names.Quote(p.key), err)
 	case v.Outcome == guard.Stale:
 		return &StaleError{Name: p.key, Fence: p.fence, Current: v.Current}
 	case v.Outcome == guard.Absent:
-		return fmt.Errorf("fence: %s: no row to update: %w", quote(p.key), sql.ErrNoRows)
+		return fmt.Errorf("fence: %s: no row to update: %w", names.Quote(p.key), sql.ErrNoRows)
 	case v.Outcome == guard.Recorded:
-		return fmt.Errorf("%w for %s", ErrRecorded, quote(p.key))
+		return fmt.Errorf("%w for %s", ErrRecorded, names.Quote(p.key))
 	}
 	return nil
 }

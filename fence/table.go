@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/distlock/distlock/internal/guard"
+	"github.com/distlock/distlock/internal/proof"
 )
 
 // A Table guards resources that have no column for a fence: it remembers the highest fence of every
@@ -88,7 +89,7 @@ func (t Table) Sweep(ctx context.Context, db DB, below uint64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if below >= maxFence {
+	if below >= proof.MaxFence {
 		return 0, fmt.Errorf("%w: fence %d is not below 2^53", ErrInvalid, below)
 	}
 	n, err := g.Sweep(ctx, runner{db}, below)

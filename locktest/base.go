@@ -5,11 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/store/mem"
 )
 
@@ -154,16 +154,11 @@ func (b *base) drop(claims []driver.Claim) []driver.Request {
 	return rs
 }
 
-// keyOf returns the key of the plain lock of a name: the name itself, with a leading tilde doubled.
-func keyOf(name string) string {
-	if strings.HasPrefix(name, "~") {
-		return "~" + name
-	}
-	return name
-}
+// keyOf returns the key of the plain lock of a name.
+func keyOf(name string) string { return names.Lock.Key(name) }
 
 // nameOf is the reverse of keyOf. It returns false for keys of other kinds of locks.
 func nameOf(key string) (name string, plain bool) {
-	name, tilde := strings.CutPrefix(key, "~")
-	return name, !tilde || strings.HasPrefix(name, "~")
+	k, name, ok := names.Split(key)
+	return name, ok && k == names.Lock
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/open"
 )
@@ -76,4 +78,22 @@ func folder() (string, func()) {
 		panic(err)
 	}
 	return filepath.ToSlash(dir), func() { _ = os.RemoveAll(dir) }
+}
+
+func ExampleSource_Options() {
+	ctx := context.Background()
+	source, err := open.Open(ctx, "memory:?lock_ttl=10s")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer source.Close()
+	locker, err := distlock.New(source.Store, source.Options()...) // or open.Locker
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	lease, err := locker.Lock(ctx, "report")
+	fmt.Println(lease.Remaining() < 10*time.Second, err, locker.Close(ctx))
+	// Output: true <nil> <nil>
 }

@@ -46,7 +46,7 @@ func handler(t *testing.T, store driver.Store, o *httpratelimit.Options) (http.H
 	return httpratelimit.Middleware(limiter, o)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { *served++ })), served
 }
 
-func ask(h http.Handler, from string) *httptest.ResponseRecorder {
+func send(h http.Handler, from string) *httptest.ResponseRecorder {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	r.RemoteAddr = from
 	h.ServeHTTP(w, r)
@@ -72,7 +72,7 @@ func TestMiddleware(t *testing.T) {
 			{"192.0.2.1:1004", 0, 429, "29"},
 		} {
 			time.Sleep(tt.after)
-			w := ask(h, tt.from)
+			w := send(h, tt.from)
 			if w.Code != tt.code || w.Header().Get("Retry-After") != tt.retry {
 				t.Errorf("request %d: %d, retry after %q, want %d, %q", i, w.Code, w.Header().Get("Retry-After"), tt.code, tt.retry)
 			}
@@ -112,7 +112,7 @@ func TestMiddleware_options(t *testing.T) {
 			{"a\nb", 400, 0},
 		} {
 			began := time.Now()
-			w := ask(h, tt.from)
+			w := send(h, tt.from)
 			if took := time.Since(began); w.Code != tt.code || took.Round(time.Second) != tt.took {
 				t.Errorf("%s: %d after %v, want %d after %v", tt.from, w.Code, took, tt.code, tt.took)
 			}
@@ -136,7 +136,7 @@ func TestMiddleware_badWeight(t *testing.T) {
 			PassOnError: true,
 			Log:         slog.New(slog.NewTextHandler(&log, nil)),
 		})
-		w := ask(h, "192.0.2.1:1")
+		w := send(h, "192.0.2.1:1")
 		if w.Code != http.StatusInternalServerError || *served != 0 || w.Header().Get("Retry-After") != "" {
 			t.Errorf("a weight of %d: %d, %d served, retry after %q", weight, w.Code, *served, w.Header().Get("Retry-After"))
 		}
@@ -148,12 +148,12 @@ func TestMiddleware_badWeight(t *testing.T) {
 
 func TestMiddleware_storeFails(t *testing.T) {
 	h, served := handler(t, down{mem.New()}, nil)
-	w := ask(h, "192.0.2.1:1")
+	w := send(h, "192.0.2.1:1")
 	if w.Code != http.StatusServiceUnavailable || *served != 0 || strings.Contains(w.Body.String(), "hunter2") || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d, %d served, body %q, retry after %q", w.Code, *served, w.Body, w.Header().Get("Retry-After"))
 	}
 	h, served = handler(t, down{mem.New()}, &httpratelimit.Options{PassOnError: true})
-	if w := ask(h, "192.0.2.1:1"); w.Code != http.StatusOK || *served != 1 {
+	if w := send(h, "192.0.2.1:1"); w.Code != http.StatusOK || *served != 1 {
 		t.Errorf("%d, %d served: it is to pass", w.Code, *served)
 	}
 }

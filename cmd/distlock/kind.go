@@ -9,6 +9,7 @@ import (
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/names"
 )
 
 // kindLock is the kind of a lock on the command line. In [distlock.Claim] it is empty.
@@ -48,16 +49,16 @@ func title(kind, name string) string {
 	return noun(kind) + " " + clean(name)
 }
 
-// storeKey returns the key of a name in a store. The key of a lock is its name; a tilde at its
-// beginning is doubled.
+// storeKey returns the key of a name in a store.
 func storeKey(kind, name string) (string, error) {
-	key := name
-	switch {
-	case kindName(kind) != kindLock:
-		key = "~" + kind + "/" + name
-	case strings.HasPrefix(name, "~"):
-		key = "~" + name
+	if kind == kindLock {
+		kind = ""
 	}
+	k, ok := names.Parse(kind)
+	if !ok {
+		return "", usage("there is no kind %s", kind)
+	}
+	key := k.Key(name)
 	if name == "" || len(key) > driver.MaxKey {
 		return "", usage("NAME has %d bytes", len(name))
 	}

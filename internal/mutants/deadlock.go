@@ -31,12 +31,12 @@ func deadlock() []mutant {
 		{
 			Name: "deadlock-blind-to-the-queue", Why: "a cycle that a queued writer closes is not found",
 			File: "internal/deadlock/graph.go", Old: "		case c.Waiting && i < entry:\n", New: "		case c.Waiting && i < entry-len(claims):\n",
-			Test: "TestDeadlock_line",
+			Test: "TestDeadlock_queue",
 		},
 		{
 			Name: "deadlock-blind-to-the-own-queue", Why: "the same, if the writer belongs to the same process",
 			File: "detect.go", Old: "			wait.Ahead = append(wait.Ahead, d)\n", New: "			_ = d\n",
-			Test: "TestDeadlock_line",
+			Test: "TestDeadlock_queue",
 		},
 		{
 			Name: "deadlock-with-the-dead", Why: "a process that died is in a cycle with one that came later",
@@ -51,17 +51,17 @@ func deadlock() []mutant {
 		{
 			Name: "deadlock-notices-stay", Why: "a call that no longer waits is taken for one that does",
 			File: "internal/deadlock/detector.go", Old: "	defer d.removeAll()\n", New: "",
-			Test: "TestDeadlock_waitOver",
+			Test: "TestDeadlock_waitEnded",
 		},
 		{
 			Name: "deadlock-notice-of-an-ended-lease", Why: "a call that was handed the lease is taken for one that waits",
 			File: "internal/deadlock/detector.go", Old: "return n.held.Err() != nil }", New: "return n.held.Lease == nil }",
-			Test: "TestDeadlock_leaseOver",
+			Test: "TestDeadlock_leaseEnded",
 		},
 		{
 			Name: "deadlock-notice-dropped-under-a-dead-context", Why: "the notice stays although the wait has ended",
 			File: "internal/deadlock/detector.go", Old: "	return context.WithTimeout(context.WithoutCancel(d.ctx), removeLimit)\n", New: "	return context.WithTimeout(d.ctx, removeLimit)\n",
-			Test: "TestDeadlock_waitOver",
+			Test: "TestDeadlock_waitEnded",
 		},
 		{
 			Name: "deadlock-found-late", Why: "no call fails within two seconds",

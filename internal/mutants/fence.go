@@ -60,14 +60,14 @@ func fence() []mutant {
 		},
 		{
 			Name: "fence-read-as-float", M: "M35b", Why: "1e3 and 2^53+1 are taken for fences",
-			File: "fence/proof.go",
-			Old:  "	f, err := strconv.ParseUint(s, 10, 64)\n	if err != nil || f == 0 || f >= maxFence || strconv.FormatUint(f, 10) != s {\n",
-			New:  "	n, err := strconv.ParseFloat(s, 64)\n	f := uint64(n)\n	if err != nil || f == 0 || f > maxFence {\n",
+			File: "internal/proof/proof.go",
+			Old:  "	f, err := strconv.ParseUint(s, 10, 64)\n	if err != nil || f == 0 || f >= MaxFence || strconv.FormatUint(f, 10) != s {\n",
+			New:  "	n, err := strconv.ParseFloat(s, 64)\n	f := uint64(n)\n	if err != nil || f == 0 || f > MaxFence {\n",
 			Pkg:  pkg, Test: "TestParseFence",
 		},
 		{
 			Name: "proof-of-shared-lease", Why: "fences of shared leases are in no order",
-			File: "fence/proof.go", Old: "	if parts[1] != exclusive {\n", New: "	if parts[1] == \"\" {\n",
+			File: "fence/proof.go", Old: "	if mode != exclusive {\n", New: "	if mode == \"\" {\n",
 			Pkg: pkg, Test: "TestParse",
 		},
 		{

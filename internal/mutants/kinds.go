@@ -17,7 +17,7 @@ func kinds() []mutant {
 		{
 			Name: "downgrade-after-the-trust", Why: "a call returns a lease that has ended",
 			File: "internal/queue/downgrade.go", Old: "	case !t.hold.Trusted(0) || !same:\n", New: "	case !same:\n",
-			Test: "TestLease_Downgrade_lostAndNotGivenBack",
+			Test: "TestLease_Downgrade_lostAndNotReleased",
 		},
 		{
 			Name: "downgrade-crosses-extend", Why: "a reader is trusted for longer than its claim lives",
@@ -32,7 +32,7 @@ func kinds() []mutant {
 		{
 			Name: "downgrade-leaves-a-claim-unreported", Why: "a claim that was prolonged too late is left, and the error does not say so",
 			File: "internal/queue/downgrade.go", Old: "l.t.m.withdraw(ctx, l.call, l.t.id); err != nil {", New: "l.t.m.withdraw(ctx, l.call, l.t.id); err != nil && false {",
-			Test: "TestLease_Downgrade_lostAndNotGivenBack",
+			Test: "TestLease_Downgrade_lostAndNotReleased",
 		},
 		{
 			Name: "downgrade-released-twice", Why: "a lease that ReleaseAll releases is reported as lost",
@@ -93,7 +93,7 @@ func kinds() []mutant {
 		{
 			Name: "resize-loses-the-queue-entry", Why: "a waiter goes to the end of the queue",
 			File: "internal/queue/call.go", Old: "		return c.Size == other.Size\n", New: "		return c.Size == other.Size && c.Limit == other.Limit\n",
-			Test: "TestSemaphore_Resize_passesThePlaceOn",
+			Test: "TestSemaphore_Resize_passesTheEntryOn",
 		},
 		{
 			Name: "waits-for-more-than-there-is", Why: "a call waits for slots that a resize removed, and so do all calls behind it",
@@ -112,12 +112,12 @@ func kinds() []mutant {
 		},
 		{
 			Name: "lock-with-a-weight", Why: "a weight is accepted for a lock and has no effect",
-			File: "request.go", Old: "	case opt.weight > 0 && k != kindSem && k != kindRate:\n", New: "	case false:\n",
+			File: "request.go", Old: "	case opt.weight > 0 && k != names.Semaphore && k != names.RateLimit:\n", New: "	case false:\n",
 			Test: "TestSemaphore_refused",
 		},
 		{
 			Name: "several-in-any-order", Why: "two callers that take the same names wait for each other for ever",
-			File: "multi.go", Old: "slices.Compact(slices.Sorted(slices.Values(names)))", New: "slices.Compact(slices.Clone(names))",
+			File: "multi.go", Old: "slices.Compact(slices.Sorted(slices.Values(all)))", New: "slices.Compact(slices.Clone(all))",
 			Test: "TestLocker_LockAll_noDeadlock",
 		},
 		{
@@ -208,17 +208,17 @@ func kinds() []mutant {
 		{
 			Name: "handle-of-a-provisional-claim", Why: "a handle is valid for the rest of a queue entry, and not for its TTL",
 			File: "internal/queue/end.go", Old: "	if err := l.confirm(ctx); err != nil {\n", New: "	if err := error(nil); err != nil {\n",
-			Test: "TestLease_Handle_told",
+			Test: "TestLease_Handle_pushed",
 		},
 		{
 			Name: "provisional-claim-renewed-once", Why: "one unanswered renewal takes all the time of a claim that began with a part of its TTL",
 			File: "lease.go", Old: "context.WithTimeout(ctx, min(queue.CallLimit, hold.Left()/3))", New: "context.WithTimeout(ctx, min(queue.CallLimit, hold.Left()))",
-			Test: "TestLease_Ensure_toldAndNotRenewed",
+			Test: "TestLease_Ensure_pushedAndNotRenewed",
 		},
 		{
 			Name: "provisional-claim-renewed-though-extended", Why: "a check whether a lease is valid undoes an Extend that was in flight",
 			File: "lease.go", Old: "	err := hold.Ensure(call, d)\n", New: "	err := hold.Extend(call, l.r.opt.ttl)\n",
-			Test: "TestLease_Ensure_toldAndExtended",
+			Test: "TestLease_Ensure_pushedAndExtended",
 		},
 	}
 }

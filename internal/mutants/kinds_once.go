@@ -106,7 +106,7 @@ func kindsOnce() []mutant {
 		{
 			Name: "leadership-kept-after-lead", Why: "there is no leader until the TTL expires",
 			File: "election.go", Old: "		_ = lease.Unlock(ctx) //", New: "		_ = lease.abandon(ctx) //",
-			Test: "TestElection_Run_handsOver",
+			Test: "TestElection_Run_handsOff",
 		},
 		{
 			Name: "loss-ends-the-candidate", Why: "a candidate that lost a term never stands again",

@@ -41,7 +41,7 @@ func root() []mutant {
 		},
 		{
 			Name: "options-of-another-kind", Why: "Exact and Preferred on a lock are accepted and have no effect",
-			File: "request.go", Old: "	case opt.exact && !l.defaults.exact && k != kindRate:\n		return errExact\n	case opt.preferred", New: "	case opt.preferred",
+			File: "request.go", Old: "	case opt.exact && !l.defaults.exact && k != names.RateLimit:\n		return errExact\n	case opt.preferred", New: "	case opt.preferred",
 			Test: "TestOptions_otherKind",
 		},
 		{
@@ -102,32 +102,32 @@ func root() []mutant {
 		{
 			Name: "trust-from-the-message", M: "M12 M27", Why: "a message with a long delay makes a lease outlast its claim",
 			File: "internal/queue/entry.go", Old: "return m.deliverLocked(k, e, res, e.sent, min", New: "return m.deliverLocked(k, e, res, m.clock.Now(), min",
-			Test: "TestLocker_Lock_toldLate",
+			Test: "TestLocker_Lock_pushedLate",
 		},
 		{
 			Name: "pushed-for-an-earlier-entry", M: "M27", Why: "a late message makes a lease of a claim that has ended",
 			File: "internal/queue/entry.go", Old: "	if !e.stays || pushed.Fence", New: "	if pushed.Fence",
-			Test: "TestLocker_Lock_toldOfThePast",
+			Test: "TestLocker_Lock_pushedStale",
 		},
 		{
 			Name: "pushed-for-an-earlier-claim", M: "M27", Why: "the same, where the fence of the holder shows it",
 			File: "internal/queue/entry.go", Old: "pushed.Fence <= e.fence || ", New: "",
-			Test: "TestLocker_Lock_toldOfThePast",
+			Test: "TestLocker_Lock_pushedStale",
 		},
 		{
 			Name: "pushed-for-an-unseen-entry", M: "M27", Why: "the same, where the first queue entry belongs to an unanswered attempt",
 			File: "internal/queue/entry.go", Old: "	if !e.begun {\n", New: "	if !e.begun && err == nil {\n",
-			Test: "TestLocker_Lock_toldOfAnUnseenPlace",
+			Test: "TestLocker_Lock_pushedToUnseenEntry",
 		},
 		{
 			Name: "part-of-a-ttl-for-good", Why: "a lease without renewal keeps only the rest of a queue entry, and a claim that must outlive its trust does not",
 			File: "internal/queue/entry.go", Old: " || terms.Fixed || terms.Delay > 0 {", New: " {",
-			Test: "TestLocker_Lock_toldButAsked",
+			Test: "TestLocker_Lock_pushedButAttempted",
 		},
 		{
 			Name: "pushed-grant-inherited", Why: "a reader gets a fence lower than that of a claim that ended before the reader came",
 			File: "internal/queue/entry.go", Old: "	known := e.since\n", New: "	known := e.seen\n",
-			Test: "TestTurn_readerInheritsNoUnaskedGrant",
+			Test: "TestTenure_readerInheritsNoPushedGrant",
 		},
 		{
 			Name: "owner-reused", M: "M28", Why: "two goroutines of a process, or two tenures, have one claim",
@@ -164,7 +164,7 @@ func root() []mutant {
 			Name: "clean-up-on-a-dead-context", M: "M22", Why: "a cancelled wait leaves its claim or queue entry behind",
 			File: "internal/queue/acquire.go", Old: "m.lastCall(ctx, min(withdrawLimit, c.limit()), new(limited))",
 			New:  "context.WithTimeout(ctx, min(withdrawLimit, c.limit()))",
-			Test: "TestLocker_Lock_cancelledInFirstAsk",
+			Test: "TestLocker_Lock_cancelledInFirstAttempt",
 		},
 		{
 			Name: "left-before-another", Why: "a call leaves a queue entry behind and does not report it, if a call of another kind waits behind it",
@@ -235,7 +235,7 @@ func root() []mutant {
 		{
 			Name: "not-held-is-a-clean-release", Why: "work that overlapped with another holder is reported as done",
 			File: "internal/queue/end.go", Old: " && unsure:", New: ":",
-			Test: "TestLease_lost_saysTheStore",
+			Test: "TestLease_lost_inTheStore",
 		},
 		{
 			Name: "lost-run-returns-nil", Why: "a job that lost its lock is reported as done",
@@ -245,22 +245,22 @@ func root() []mutant {
 		{
 			Name: "fence-reused-on-hand-off", M: "M04a M04b", Why: "two successive holders have the same fence",
 			File: "internal/queue/tenure.go", Old: "		lease.fence = t.fence + t.used\n", New: "		lease.fence = t.fence\n",
-			Test: "TestTurn_handsOn",
+			Test: "TestTenure_handsOff",
 		},
 		{
 			Name: "reacquired-without-a-floor", Why: "the fences of a tenure are used up and start again",
 			File: "internal/queue/tenure.go", Old: "		r.Floor = t.fence + driver.Span\n", New: "		r.Floor = 0\n",
-			Test: "TestTurn_handsOn",
+			Test: "TestTenure_handsOff",
 		},
 		{
 			Name: "tenure-goes-on-for-ever", Why: "other processes starve while one has waiters",
 			File: "internal/queue/tenure.go", Old: "	return (t.behind > 0 || !t.m.features.Queue) &&", New: "	return false &&",
-			Test: "TestTurn_makesRoomWithoutALine",
+			Test: "TestTenure_yieldsWithoutAQueue",
 		},
 		{
 			Name: "store-never-checked-again", Why: "a tenure does not learn that others wait",
 			File: "internal/queue/tenure.go", Old: "t.heard < min(tenureTime, t.call.Terms.TTL/4)\n", New: "t.heard < t.call.Terms.TTL\n",
-			Test: "TestTurn_endsForOthers",
+			Test: "TestTenure_endsForOthers",
 		},
 		{
 			Name: "shared-handed-off", Why: "a reader gets a fence lower than one that has already ended, and passes a writer",
@@ -270,19 +270,19 @@ func root() []mutant {
 		{
 			Name: "handed-off-though-extended", Why: "the next holder has a TTL that it did not request",
 			File: "internal/queue/lease.go", Old: "	l.t.pinned = true\n", New: "",
-			Test: "TestTurn_handsOnOnlyWhatIsTheSame",
+			Test: "TestTenure_handsOffOnlyTheSame",
 		},
 		{
 			Name: "handed-off-to-another-kind", Why: "a caller gets a claim that shows the holder of another call",
 			File: "internal/queue/tenure.go", Old: " || !w.call.same(t.call) || !t.hold.Trusted(0) {\n		return false\n", New: " || !t.hold.Trusted(0) {\n		return false\n",
-			Test: "TestTurn_handsOnOnlyWhatIsTheSame",
+			Test: "TestTenure_handsOffOnlyTheSame",
 		},
 		{
 			Name: "attempt-then-subscribe", M: "M23", Why: "a release between the refusal and the watch wakes nobody",
 			File: "internal/queue/runner.go",
 			Old:  "	if e.wake == nil {\n		// Watch before the attempt, so that no notification falls in between.\n		e.wake = driver.Watch(e.ctx, m.store, e.request.ID)\n	}\n	granted, pause := m.runAttempt(k, e, w)\n",
 			New:  "	granted, pause := m.runAttempt(k, e, w)\n	if e.wake == nil {\n		e.wake = driver.Watch(e.ctx, m.store, e.request.ID)\n	}\n",
-			Test: "TestLocker_Lock_watchesBeforeItAsks",
+			Test: "TestLocker_Lock_watchesBeforeItAttempts",
 		},
 		{
 			Name: "no-poll", M: "M24", Why: "a waiter waits for ever after a lost wake-up",
@@ -297,7 +297,7 @@ func root() []mutant {
 		{
 			Name: "queue-entry-lives-long", M: "M25", Why: "a dead waiter blocks all waiters behind it",
 			File: "internal/queue/entry.go", Old: "min(3*max(c.MaxPause, time.Second), maxQueueTTL)", New: "300 * max(c.MaxPause, time.Second)",
-			Test: "TestLocker_Lock_placeIsShort",
+			Test: "TestLocker_Lock_entryIsShort",
 		},
 		{
 			Name: "ensure-renews-nothing", Why: "a step begins under a lease that ends during the step",

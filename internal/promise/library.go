@@ -44,7 +44,7 @@ var Library = []Pledge{
 		What: "Fences of exclusive leases rise strictly in the order of grants, hand-offs included",
 		Tests: []Test{
 			"chaos_test.go:TestChaos invariant I2",
-			"turn_test.go:TestTurn_handsOn",
+			"tenure_test.go:TestTenure_handsOff",
 			`store/mem/mem_test.go:TestStore rule "fence"`,
 		},
 	},
@@ -53,10 +53,10 @@ var Library = []Pledge{
 			"served one by one. While another process waits, a process keeps the lock for at " +
 			"most 128 leases and 50 ms",
 		Tests: []Test{
-			"turn_test.go:TestTurn_fifoInProcess",
-			"turn_test.go:TestTurn_fifoAmongProcesses",
-			"turn_test.go:TestTurn_handsOn",
-			"turn_test.go:TestTurn_endsForOthers",
+			"tenure_test.go:TestTenure_fifoInProcess",
+			"tenure_test.go:TestTenure_fifoAmongProcesses",
+			"tenure_test.go:TestTenure_handsOff",
+			"tenure_test.go:TestTenure_endsForOthers",
 		},
 	},
 	{
@@ -79,7 +79,7 @@ var Library = []Pledge{
 			"certain, the error is `ErrUnknown`",
 		Tests: []Test{
 			"wait_test.go:TestLocker_Lock_cancelled",
-			"wait_test.go:TestLocker_Lock_cancelledInFirstAsk",
+			"wait_test.go:TestLocker_Lock_cancelledInFirstAttempt",
 			"wait_test.go:TestLocker_Lock_notWithdrawn",
 			"chaos_test.go:TestChaos nothing is left at Close if every request was answered, " +
 				"and nothing after the TTL otherwise",
@@ -114,7 +114,7 @@ var Library = []Pledge{
 		What: "Pushed grant: the store grants the lock to the head of its queue. The lease is " +
 			"trusted until its queue entry expires (default 3 s, at most 30 s), counted from " +
 			"the send time of its last answered attempt. The message starts no trust",
-		Tests: []Test{"told_test.go:TestLocker_Lock_told", "told_test.go:TestLocker_Lock_toldLate"},
+		Tests: []Test{"pushed_test.go:TestLocker_Lock_pushed", "pushed_test.go:TestLocker_Lock_pushedLate"},
 	},
 	{
 		What: "If calls under lease contexts wait for each other in a cycle, exactly one of " +
@@ -132,7 +132,7 @@ var Library = []Pledge{
 	{
 		What: "A call for a name that its own context already holds returns an error at once, " +
 			"on every store",
-		Tests: []Test{"party_test.go:TestLocker_reentry"},
+		Tests: []Test{"reentry_test.go:TestLocker_reentry"},
 	},
 	{
 		What: "A kept result stays for the whole time that was requested, even if a renewal or " +

@@ -11,7 +11,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// A call that would wait for what its own context holds is refused at once, and the store is not asked.
+// A call that would wait for a lease of its own context fails at once, without a call of the store.
 func TestLocker_reentry(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l, other := g.locker(t, distlock.Holder("me")), g.locker(t)
@@ -25,9 +25,10 @@ func TestLocker_reentry(t *testing.T) {
 		}
 		writes := must(t)(l.Lock(t.Context(), "x"))
 		time.Sleep(time.Second)
-		ctx := must(t)(l.Lock(writes.Context(t.Context()), "inner")).Context(writes.Context(t.Context())) // not only the innermost counts
+		// The outer lease counts too, not only the innermost one.
+		ctx := must(t)(l.Lock(writes.Context(t.Context()), "inner")).Context(writes.Context(t.Context()))
 		slots := must(t)(sem.Acquire(ctx, "s", distlock.Weight(2)))
-		ctx = slots.Context(slots.Context(ctx)) // a lease counts once, however many contexts it made
+		ctx = slots.Context(slots.Context(ctx)) // a lease counts once, however many contexts it has
 
 		try := func(f func(ctx context.Context) error) func() error { return func() error { return f(ctx) } }
 		took := func(take takeFunc, name string, opts ...distlock.Option) func() error {
@@ -51,24 +52,25 @@ func TestLocker_reentry(t *testing.T) {
 			err := call()
 			wants(t, err, distlock.ErrDeadlock, distlock.ErrHeld)
 			if d := time.Since(began); d != 0 || g.count("acquire") != 0 {
-				t.Errorf("%s: told after %v and %s", name, d, g.total())
+				t.Errorf("%s: returned after %v and %s", name, d, g.total())
 			}
-			var told *distlock.DeadlockError
-			if !errors.As(err, &told) || len(told.Cycle) != 1 || len(told.Cycle[0].Holds) != 1 ||
-				told.Cycle[0].Holds[0].Name != told.Name || told.Cycle[0].Holds[0].Fence == 0 || !strings.HasSuffix(err.Error(), "it waits for itself") {
+			var deadlock *distlock.DeadlockError
+			if !errors.As(err, &deadlock) || len(deadlock.Cycle) != 1 ||
+				len(deadlock.Cycle[0].Holds) != 1 || deadlock.Cycle[0].Holds[0].Name != deadlock.Name ||
+				deadlock.Cycle[0].Holds[0].Fence == 0 || !strings.HasSuffix(err.Error(), "it waits for itself") {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		var told *distlock.DeadlockError
-		if errors.As(took(l.Lock, "x")(), &told) && told.Cycle[0].Holds[0].Held != time.Second {
-			t.Errorf("held for %v", told.Cycle[0].Holds[0].Held)
+		var deadlock *distlock.DeadlockError
+		if errors.As(took(l.Lock, "x")(), &deadlock) && deadlock.Cycle[0].Holds[0].Held != time.Second {
+			t.Errorf("held for %v", deadlock.Cycle[0].Holds[0].Held)
 		}
 		_, err = once.Do(ctx, "o", func(ctx context.Context) (int, error) {
 			return once.Do(ctx, "o", func(context.Context) (int, error) { return 1, nil })
 		})
 		wants(t, err, distlock.ErrDeadlock)
 
-		// What does not wait for itself is not refused.
+		// A call that would not wait for its own lease gets no ErrDeadlock.
 		wants(t, took(l.TryLock, "x")(), distlock.ErrHeld)
 		if err := took(l.TryLock, "x")(); errors.Is(err, distlock.ErrDeadlock) {
 			t.Error(err)
@@ -78,6 +80,7 @@ func TestLocker_reentry(t *testing.T) {
 	})
 }
 
+// Reentry is not reported for readers, ended leases and other stores.
 func TestLocker_reentry_isNone(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
@@ -86,7 +89,7 @@ func TestLocker_reentry_isNone(t *testing.T) {
 		wants(t, func() error { _, err := l.Lock(reads.Context(t.Context()), "x"); return err }(), distlock.ErrUpgrade)
 		free(t, reads)
 
-		// A lease that is over is in nobody's way.
+		// A lease that has ended blocks no call.
 		was := must(t)(l.Lock(t.Context(), "x"))
 		ctx := context.WithoutCancel(was.Context(t.Context()))
 		free(t, was)
@@ -107,20 +110,20 @@ func TestLocker_reentry_isNone(t *testing.T) {
 	})
 }
 
-// The refusal is told like any other.
+// The refusal is an event like any other.
 func TestLocker_reentry_event(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		var said order
+		var refused order
 		l := g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
 			if e.Type == distlock.EventRefused {
-				said.say("%s %v", e.Name, errors.Is(e.Err, distlock.ErrDeadlock))
+				refused.add("%s %v", e.Name, errors.Is(e.Err, distlock.ErrDeadlock))
 			}
 		}))
 		lease := must(t)(l.Lock(t.Context(), "x"))
 		_, err := l.Lock(lease.Context(t.Context()), "x")
 		wants(t, err, distlock.ErrDeadlock)
-		if said.String() != "x true" {
-			t.Errorf("told %q", said.String())
+		if refused.String() != "x true" {
+			t.Errorf("refused events %q", refused.String())
 		}
 		free(t, lease)
 	})

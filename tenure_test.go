@@ -15,14 +15,14 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// turnTime and turnLeases are the documented bounds of a turn while another process waits.
+// tenureTime and tenureLeases are the documented bounds of a tenure while another process waits.
 const (
-	turnTime   = 50 * time.Millisecond
-	turnLeases = driver.Span
+	tenureTime   = 50 * time.Millisecond
+	tenureLeases = driver.Span
 )
 
-// Calls of one process are served in order of arrival.
-func TestTurn_fifoInProcess(t *testing.T) {
+// Calls of one process acquire the lock in order of arrival.
+func TestTenure_fifoInProcess(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Second} {
 		t.Run(hold.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -48,8 +48,8 @@ func TestTurn_fifoInProcess(t *testing.T) {
 	}
 }
 
-// Processes are served in order of arrival, each with one turn.
-func TestTurn_fifoAmongProcesses(t *testing.T) {
+// Processes acquire the lock in order of arrival, each for one tenure.
+func TestTenure_fifoAmongProcesses(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		var got order
 		first := must(t)(g.locker(t).Lock(t.Context(), "k"))
@@ -60,7 +60,7 @@ func TestTurn_fifoAmongProcesses(t *testing.T) {
 				c := begin(t.Context(), l.Lock, "k").waits(t)
 				wg.Go(func() {
 					lease := c.granted(t)
-					got.say("%d.%d", i, j)
+					got.add("%d.%d", i, j)
 					time.Sleep(time.Millisecond)
 					free(t, lease)
 				})
@@ -76,8 +76,8 @@ func TestTurn_fifoAmongProcesses(t *testing.T) {
 	})
 }
 
-// Whoever has had its turn goes to the end of the line.
-func TestTurn_againGoesToTheEnd(t *testing.T) {
+// A process or goroutine that held the lock and calls Lock again goes to the end of the queue.
+func TestTenure_againGoesToTheEnd(t *testing.T) {
 	for _, processes := range []int{1, 3} {
 		t.Run(fmt.Sprint(processes), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -94,7 +94,7 @@ func TestTurn_againGoesToTheEnd(t *testing.T) {
 					wg.Go(func() {
 						for range 4 {
 							lease := c.granted(t)
-							got.say("%d", i)
+							got.add("%d", i)
 							time.Sleep(time.Second)
 							free(t, lease)
 							c = begin(t.Context(), lockers[i%len(lockers)].Lock, "k")
@@ -112,9 +112,9 @@ func TestTurn_againGoesToTheEnd(t *testing.T) {
 	}
 }
 
-// crowd has goroutines of some Lockers take one lock again and again, and returns the fences in
-// the order of the grants.
-func crowd(t *testing.T, lockers []*distlock.Locker, goroutines, rounds int, hold time.Duration) (fences []uint64) {
+// contend starts goroutines of some Lockers that acquire one lock again and again. It returns the
+// fences in the order of the grants.
+func contend(t *testing.T, lockers []*distlock.Locker, goroutines, rounds int, hold time.Duration) (fences []uint64) {
 	var wg sync.WaitGroup
 	for _, l := range lockers {
 		for range goroutines {
@@ -125,7 +125,7 @@ func crowd(t *testing.T, lockers []*distlock.Locker, goroutines, rounds int, hol
 						t.Error(err)
 						return
 					}
-					fences = append(fences, lease.Fence()) // the race detector watches
+					fences = append(fences, lease.Fence()) // not synchronised: the race detector checks the lock
 					time.Sleep(hold)
 					free(t, lease)
 				}
@@ -141,26 +141,27 @@ func crowd(t *testing.T, lockers []*distlock.Locker, goroutines, rounds int, hol
 	return fences
 }
 
-// A hand-off costs no word to the store, and every lease has a fence of its own. The store is
-// asked for more fences when the 128 of a grant are used up.
-func TestTurn_handsOn(t *testing.T) {
+// A hand-off needs no call of the store, and every lease has its own fencing token. The process
+// acquires again when the 128 fences of a grant are used up.
+func TestTenure_handsOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
-		n := len(crowd(t, []*distlock.Locker{l}, 40, 100, time.Microsecond)) // somebody always waits
-		if want := fmt.Sprintf("acquire %d, renew 0, release 1", (n+turnLeases-1)/turnLeases); n != 4000 || g.total() != want {
+		n := len(contend(t, []*distlock.Locker{l}, 40, 100, time.Microsecond)) // a call always waits
+		if want := fmt.Sprintf("acquire %d, renew 0, release 1", (n+tenureLeases-1)/tenureLeases); n != 4000 || g.total() != want {
 			t.Errorf("%s for %d leases, want %s", g.total(), n, want)
 		}
 		g.empty(t, l)
 	})
 }
 
-// Hand-offs of many processes between each other keep the order of fences.
-func TestTurn_handsOnAmongProcesses(t *testing.T) {
+// Fences grow also when several processes hand the lock off among their goroutines and to each
+// other.
+func TestTenure_handsOffAmongProcesses(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Microsecond, 100 * time.Microsecond, 20 * time.Millisecond} {
 		t.Run(hold.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				lockers := []*distlock.Locker{g.locker(t), g.locker(t), g.locker(t)}
-				fences := crowd(t, lockers, 8, 200, hold)
+				fences := contend(t, lockers, 8, 200, hold)
 				if len(fences) != 4800 {
 					t.Errorf("%d leases", len(fences))
 				}
@@ -170,15 +171,15 @@ func TestTurn_handsOnAmongProcesses(t *testing.T) {
 	}
 }
 
-// A turn ends soon when another process waits: within turnTime and the hold that is under way
-// then. If no time passes at all, within two times the fences of a grant.
-func TestTurn_endsForOthers(t *testing.T) {
+// A tenure ends soon when another process waits: after tenureTime and the hold that is under way
+// at that moment. If no time passes at all, it ends after twice the number of fences of a grant.
+func TestTenure_endsForOthers(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
 		t.Run(hold.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				a, b := g.locker(t), g.locker(t)
 				ctx, cancel := context.WithCancel(t.Context())
-				var leases, since atomic.Int64 // since b has stood in line
+				var leases, since atomic.Int64 // since b has a queue entry; -1: it has none yet
 				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 					res, err := next(ctx, r)
 					if r.Holder == "b" && r.QueueTTL > 0 && !res.Granted {
@@ -196,7 +197,7 @@ func TestTurn_endsForOthers(t *testing.T) {
 								return
 							}
 							leases.Add(1)
-							runtime.Gosched() // for those who hold for no time
+							runtime.Gosched() // for holds of no time
 							time.Sleep(hold)
 							free(t, lease)
 						}
@@ -204,14 +205,14 @@ func TestTurn_endsForOthers(t *testing.T) {
 				}
 				for i := range 20 {
 					if hold > 0 {
-						time.Sleep(time.Duration(i) * 7777 * time.Microsecond) // another moment of a turn each time
+						time.Sleep(time.Duration(i) * 7777 * time.Microsecond) // another moment of a tenure each time
 					}
 					since.Store(-1)
 					c := begin(t.Context(), b.Lock, "k", distlock.Holder("b"))
 					lease := c.granted(t)
 					if hold > 0 {
-						c.within(t, 0, turnTime+hold)
-					} else if n := leases.Load() - since.Load(); since.Load() >= 0 && n > 2*turnLeases {
+						c.within(t, 0, tenureTime+hold)
+					} else if n := leases.Load() - since.Load(); since.Load() >= 0 && n > 2*tenureLeases {
 						t.Errorf("%d leases while another process waited", n)
 					}
 					free(t, lease)
@@ -224,8 +225,8 @@ func TestTurn_endsForOthers(t *testing.T) {
 	}
 }
 
-// A turn that knows from its renewal that another process waits ends with the lease in hand.
-func TestTurn_knowsOfOthersByRenewal(t *testing.T) {
+// A tenure ends with its current lease when a renewal has reported that another process waits.
+func TestTenure_learnsOfOthersByRenewal(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		renewed := make(chan struct{}, 1)
 		a := g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -241,7 +242,8 @@ func TestTurn_knowsOfOthersByRenewal(t *testing.T) {
 		free(t, lease)
 		second := remote.now(t)
 		local.waits(t)
-		// The release, the ask of the one that was woken, and that of the one that goes to the end.
+		// One release, one attempt of the notified waiter, and one attempt of the waiter that goes
+		// to the end of the queue.
 		if s := g.total(); s != "acquire 2, renew 0, release 1" {
 			t.Error(s)
 		}
@@ -251,8 +253,8 @@ func TestTurn_knowsOfOthersByRenewal(t *testing.T) {
 	})
 }
 
-// With several busy processes each gets its share.
-func TestTurn_sharesAreEven(t *testing.T) {
+// Several busy processes have about the same number of leases.
+func TestTenure_sharesAreEven(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -260,7 +262,7 @@ func TestTurn_sharesAreEven(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range counts {
 			l := g.locker(t)
-			for range 1 + 5*i { // more goroutines do not make a greater share
+			for range 1 + 5*i { // more goroutines do not get a larger share
 				wg.Go(func() {
 					for {
 						lease, err := l.Lock(ctx, "k")
@@ -282,23 +284,23 @@ func TestTurn_sharesAreEven(t *testing.T) {
 			}
 		}
 		if counts[0] < 250 {
-			t.Errorf("the process that is alone had %d leases: %d", counts[0], counts)
+			t.Errorf("the process with one goroutine had %d leases: %d", counts[0], counts)
 		}
 	})
 }
 
-// What is handed on, and what is not: the next lease has the next fence, or the fence of a new
-// grant.
-func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
+// A claim is handed off only to a call that wants the same claim: then the lease of that call has
+// the next fence. Otherwise its lease has the fence of a new grant.
+func TestTenure_handsOffOnlyTheSame(t *testing.T) {
 	type opts = []distlock.Option
 	long := time.Minute
 	for _, c := range []struct {
 		name          string
 		holder, next  opts
-		shared        bool // the next one is a reader
+		shared        bool // the next call is a reader
 		before        func(t *testing.T, g *gate, lease *distlock.Lease)
 		handed        bool
-		unlock        error // what Unlock returns
+		unlock        error // the result of Unlock
 		least, atMost time.Duration
 	}{
 		{name: "the same", handed: true},
@@ -324,7 +326,7 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 				t.Error(err)
 			}
 		}},
-		{name: "extended in vain", before: func(t *testing.T, g *gate, lease *distlock.Lease) {
+		{name: "extend failed", before: func(t *testing.T, g *gate, lease *distlock.Lease) {
 			g.set(func(g *gate) {
 				g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, errCut }
 			})
@@ -375,21 +377,21 @@ func TestTurn_handsOnOnlyWhatIsTheSame(t *testing.T) {
 				next.within(t, c.least, c.atMost)
 				switch {
 				case c.handed && got.Fence() != lease.Fence()+1:
-					t.Errorf("fence %d after %d: not handed on", got.Fence(), lease.Fence())
-				case !c.handed && got.Fence() < lease.Fence()+turnLeases:
-					t.Errorf("fence %d after %d: handed on", got.Fence(), lease.Fence())
+					t.Errorf("fence %d after %d: not handed off", got.Fence(), lease.Fence())
+				case !c.handed && got.Fence() < lease.Fence()+tenureLeases:
+					t.Errorf("fence %d after %d: handed off", got.Fence(), lease.Fence())
 				}
 				g.expect(t, 1, 0)
 				free(t, got)
-				time.Sleep(c.least) // the next one may be kept as long
+				time.Sleep(c.least) // the store may keep the next claim as long
 				g.empty(t, l)
 			})
 		})
 	}
 }
 
-// The longest hold is that of the lease in hand, not of the turn.
-func TestTurn_maxHoldIsOfTheLease(t *testing.T) {
+// MaxHold bounds one lease, not the tenure.
+func TestTenure_maxHoldIsOfTheLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		a := must(t)(l.Lock(t.Context(), "k", distlock.MaxHold(time.Second)))
@@ -409,15 +411,16 @@ func TestTurn_maxHoldIsOfTheLease(t *testing.T) {
 	})
 }
 
-// A turn that was ended in the store behind its back: the next lease is a new grant, or waits.
-func TestTurn_brokenBeforeItWasProlonged(t *testing.T) {
+// The store ends a claim and the process does not know it yet: the next lease is a new grant, or
+// the next call waits.
+func TestTenure_brokenBeforeReacquire(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		t.Run(fmt.Sprintf("taken by another %v", taken), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
 				l, other := g.locker(t), g.locker(t)
 				first := must(t)(l.Lock(t.Context(), "k"))
 				next := begin(t.Context(), l.Lock, "k").waits(t)
-				time.Sleep(time.Second) // long enough that the store is asked at the hand-off
+				time.Sleep(time.Second) // long enough that the hand-off calls the store
 				if _, err := g.Store.Break(t.Context(), "k", 0, "test"); err != nil {
 					t.Fatal(err)
 				}
@@ -432,7 +435,7 @@ func TestTurn_brokenBeforeItWasProlonged(t *testing.T) {
 					free(t, first)
 				}
 				got := next.now(t)
-				if got.Fence() < last+turnLeases {
+				if got.Fence() < last+tenureLeases {
 					t.Errorf("fence %d after %d", got.Fence(), last)
 				}
 				free(t, got)
@@ -442,8 +445,8 @@ func TestTurn_brokenBeforeItWasProlonged(t *testing.T) {
 	}
 }
 
-// A turn that has lasted long is asked for again at the hand-off, once, and begins anew.
-func TestTurn_prolonged(t *testing.T) {
+// The hand-off of an old tenure reacquires the claim, once. The tenure begins again with it.
+func TestTenure_reacquired(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t, distlock.TTL(30*time.Second))
 		lease := must(t)(l.Lock(t.Context(), "k"))
@@ -461,7 +464,7 @@ func TestTurn_prolonged(t *testing.T) {
 			}
 			last = next.Fence()
 			if !next.Valid(28 * time.Second) {
-				t.Errorf("%v left of a lease that was just asked for", time.Until(next.Until()))
+				t.Errorf("%v left of a lease that was just reacquired", time.Until(next.Until()))
 			}
 			free(t, next)
 		}
@@ -472,8 +475,8 @@ func TestTurn_prolonged(t *testing.T) {
 	})
 }
 
-// A turn that cannot be prolonged is ended, and those who wait go on.
-func TestTurn_notProlonged(t *testing.T) {
+// A claim that cannot be reacquired is released, and the waiters continue.
+func TestTenure_notReacquired(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		first := must(t)(l.Lock(t.Context(), "k"))
@@ -487,20 +490,20 @@ func TestTurn_notProlonged(t *testing.T) {
 		})
 		free(t, first)
 		got := next.now(t)
-		if got.Fence() < first.Fence()+turnLeases {
+		if got.Fence() < first.Fence()+tenureLeases {
 			t.Errorf("fence %d after %d", got.Fence(), first.Fence())
 		}
 		free(t, got)
 		g.empty(t, l)
 		time.Sleep(time.Minute)
 		if n := g.count("renew"); n != 0 {
-			t.Errorf("%d renewals of turns that are over", n)
+			t.Errorf("%d renewals of tenures that have ended", n)
 		}
 	})
 }
 
-// A turn whose prolongation hangs does not keep a waiter that leaves.
-func TestTurn_prolongedTooSlowly(t *testing.T) {
+// A waiter whose context ends returns although the attempt to reacquire hangs.
+func TestTenure_reacquiredTooSlowly(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		first := must(t)(l.Lock(t.Context(), "k"))
@@ -516,7 +519,7 @@ func TestTurn_prolongedTooSlowly(t *testing.T) {
 		free(t, first)
 		next.waits(t)
 		cancel()
-		if !next.over() {
+		if !next.returned() {
 			t.Fatal("Lock does not return")
 		}
 		next.refused(t, distlock.ErrHeld, context.Canceled)
@@ -524,9 +527,9 @@ func TestTurn_prolongedTooSlowly(t *testing.T) {
 	})
 }
 
-// A place that was taken before a lock of the same process was had is given up when
-// nobody waits for it any more.
-func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
+// The runner took a queue entry before another call of the process was granted. The entry is
+// released when a hand-off leaves no waiter that needs it.
+func TestTenure_givesUpEntryAfterHandOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		l := g.locker(t)
 		tried := make(chan struct{})
@@ -547,7 +550,7 @@ func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
 		free(t, lease)
 		next := c.now(t)
 		if next.Fence() != lease.Fence()+1 {
-			t.Errorf("fence %d after %d: not handed on", next.Fence(), lease.Fence())
+			t.Errorf("fence %d after %d: not handed off", next.Fence(), lease.Fence())
 		}
 		g.expect(t, 1, 0)
 		free(t, next)
@@ -555,12 +558,12 @@ func TestTurn_givesUpPlaceAfterHandOff(t *testing.T) {
 	})
 }
 
-// A turn to prolong and a grant that nobody wants any more, both in the runner's hands: both
-// are ended.
-func TestTurn_twoToEnd(t *testing.T) {
+// The runner has a tenure to reacquire and a grant without a waiter at the same time: it releases
+// both.
+func TestTenure_twoToEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-			r.QueueTTL = 0 // so that TryLock passes the one that waits
+			r.QueueTTL = 0 // so that TryLock gets in before the waiter
 			return next(ctx, r)
 		}
 		a, b := g.locker(t), g.locker(t)
@@ -570,10 +573,10 @@ func TestTurn_twoToEnd(t *testing.T) {
 		free(t, first)
 		lease := must(t)(a.TryLock(t.Context(), "k"))
 		time.Sleep(10 * time.Millisecond)
-		asking, answer := make(chan struct{}), make(chan struct{})
+		attempting, answer := make(chan struct{}), make(chan struct{})
 		g.set(func(g *gate) {
 			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
-				close(asking)
+				close(attempting)
 				<-answer
 				if _, err := g.Store.Break(t.Context(), "k", 0, "test"); err != nil {
 					t.Error(err)
@@ -581,8 +584,8 @@ func TestTurn_twoToEnd(t *testing.T) {
 				return next(t.Context(), r)
 			}
 		})
-		<-asking
-		free(t, lease) // kept for the one that waits
+		<-attempting
+		free(t, lease) // kept for the waiter
 		cancel()
 		synctest.Wait()
 		close(answer)
@@ -592,8 +595,9 @@ func TestTurn_twoToEnd(t *testing.T) {
 	})
 }
 
-// Readers are not handed on: another's fence may have come and gone meanwhile.
-func TestTurn_readers(t *testing.T) {
+// Shared claims are not handed off: a claim with a higher fence may have come and gone since the
+// grant.
+func TestTenure_readers(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		first, second := must(t)(a.RLock(t.Context(), "k")), must(t)(a.RLock(t.Context(), "k"))
@@ -601,7 +605,7 @@ func TestTurn_readers(t *testing.T) {
 		readers := []*call{begin(t.Context(), a.RLock, "k").waits(t), begin(t.Context(), a.RLock, "k").waits(t)}
 		time.Sleep(time.Second)
 		free(t, first)
-		readers[0].waits(t) // the writer was before it
+		readers[0].waits(t) // the writer came first
 		free(t, second)
 		w := writer.now(t)
 		readers[0].waits(t)
@@ -618,8 +622,8 @@ func TestTurn_readers(t *testing.T) {
 	})
 }
 
-// A store with less to offer is not asked for more.
-func TestTurn_poorStores(t *testing.T) {
+// The library sends no request for a feature that the store does not have.
+func TestTenure_poorStores(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		lacks  func(*driver.Features)
@@ -628,7 +632,7 @@ func TestTurn_poorStores(t *testing.T) {
 	}{
 		{"no floor", func(f *driver.Features) { f.Floor = false }, true, "acquire 3, renew 0, release 3"},
 		{"no fence", func(f *driver.Features) { f.Fence, f.Floor = false, false }, false, "acquire 1, renew 0, release 1"},
-		{"no line", func(f *driver.Features) { f.Queue = false }, true, "acquire 3, renew 0, release 1"},
+		{"no queue", func(f *driver.Features) { f.Queue = false }, true, "acquire 3, renew 0, release 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -636,7 +640,7 @@ func TestTurn_poorStores(t *testing.T) {
 				f := g.Features()
 				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
 					if r.Floor > 0 && !f.Floor || r.QueueTTL > 0 && !f.Queue {
-						t.Errorf("the store was asked for what it cannot do: %+v", r)
+						t.Errorf("request for a feature that the store does not have: %+v", r)
 					}
 					res, err := next(ctx, r)
 					if !f.Fence {
@@ -669,8 +673,9 @@ func TestTurn_poorStores(t *testing.T) {
 	}
 }
 
-// Without a line nobody can tell whether others wait, so a busy process makes room for them.
-func TestTurn_makesRoomWithoutALine(t *testing.T) {
+// A store without a queue cannot report whether other processes wait. A busy process yields the
+// lock to them from time to time.
+func TestTenure_yieldsWithoutAQueue(t *testing.T) {
 	for _, watches := range []bool{true, false} {
 		t.Run(fmt.Sprint("watches ", watches), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, g *gate) {
@@ -679,7 +684,7 @@ func TestTurn_makesRoomWithoutALine(t *testing.T) {
 					if !watches {
 						return nil
 					}
-					return g.Store.Watch(ctx, driver.ID{Key: id.Key}) // whenever the key is given back
+					return g.Store.Watch(ctx, driver.ID{Key: id.Key}) // whenever the key is released
 				}
 				busy, other := g.locker(t), g.locker(t)
 				ctx, stop := context.WithCancel(t.Context())
@@ -699,7 +704,7 @@ func TestTurn_makesRoomWithoutALine(t *testing.T) {
 				for range 5 {
 					free(t, must(t)(other.Lock(ctx, "k", distlock.MaxWait(time.Minute))))
 				}
-				// Its attempts are at random times: one wait in 15,000 is longer than 5 s.
+				// The attempts are at random times: one wait in 15,000 is longer than 5 s.
 				if d := time.Since(start); d > 10*time.Second {
 					t.Errorf("the other process waited for %v in all", d)
 				}
@@ -711,9 +716,9 @@ func TestTurn_makesRoomWithoutALine(t *testing.T) {
 	}
 }
 
-// A reader does not inherit a claim that was granted before it came, to another whose answer was
-// lost: claims with higher fences may have come and gone since.
-func TestTurn_readerInheritsNoOldFence(t *testing.T) {
+// A grant whose answer was lost was meant for a reader that has left. A later reader does not get
+// this claim: claims with higher fences may have come and gone since.
+func TestTenure_readerInheritsNoOldFence(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, b := g.locker(t), g.locker(t)
 		writer := must(t)(b.Lock(t.Context(), "k"))
@@ -730,7 +735,7 @@ func TestTurn_readerInheritsNoOldFence(t *testing.T) {
 		})
 		free(t, writer)
 		first.waits(t)
-		g.expect(t, 1, 0) // granted, and nobody knows
+		g.expect(t, 1, 0) // granted, and the process does not know it
 
 		other := must(t)(b.RLock(t.Context(), "k"))
 		free(t, other)
@@ -740,7 +745,7 @@ func TestTurn_readerInheritsNoOldFence(t *testing.T) {
 		g.thaw()
 		lease := second.granted(t)
 		if lease.Fence() <= other.Fence() {
-			t.Errorf("fence %d, and %d had ended before it was asked for", lease.Fence(), other.Fence())
+			t.Errorf("fence %d, but the lease with fence %d had ended before the call", lease.Fence(), other.Fence())
 		}
 		free(t, lease)
 		g.empty(t, a, b)

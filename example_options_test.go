@@ -12,9 +12,9 @@ import (
 )
 
 func ExampleTTL() {
-	ctx, locker := context.Background(), newLocker(distlock.TTL(10*time.Second)) // for all its locks
+	ctx, locker := context.Background(), newLocker(distlock.TTL(10*time.Second)) // default of all its locks
 
-	_, _ = locker.Lock(ctx, "import", distlock.TTL(time.Minute)) // for this one
+	_, _ = locker.Lock(ctx, "import", distlock.TTL(time.Minute)) // only for this lock
 	why, _ := locker.Why(ctx, "import")
 	fmt.Println(why.Holders[0].Left.Round(time.Minute))
 	// Output: 1m0s
@@ -73,7 +73,7 @@ func ExampleLockDelay() {
 
 	_, _ = locker.Lock(ctx, "disk", distlock.TTL(time.Minute), distlock.LockDelay(2*time.Minute))
 	why, _ := locker.Why(ctx, "disk")
-	fmt.Println(why.Holders[0].Left.Round(time.Minute)) // what the store keeps if the holder dies now
+	fmt.Println(why.Holders[0].Left.Round(time.Minute)) // how long others wait if the holder dies now
 	// Output: 3m0s
 }
 
@@ -81,7 +81,7 @@ func ExampleNoRenewal() {
 	ctx, locker := context.Background(), newLocker()
 
 	lease, _ := locker.Lock(ctx, "report", distlock.NoRenewal(), distlock.TTL(time.Second))
-	<-lease.Done() // nobody renews it
+	<-lease.Done() // the lease is not renewed
 	fmt.Println(lease.Err())
 	// Output: distlock: lease of "report" lost: not renewed in time
 }
