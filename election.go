@@ -142,7 +142,7 @@ func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Co
 	}()
 	// Every term is a claim of its own, and never handed off in memory: its number is the fence that
 	// the store shows.
-	if lease.q.Pin() != nil || e.outranked(term, lease) { //nolint:contextcheck // Pin waits for nothing
+	if lease.q.Pin() != nil || e.outranked(term, lease) {
 		return nil
 	}
 	wg.Go(func() { e.listen(term, lease, leave) })
@@ -208,7 +208,7 @@ func (t *Term) Publish(ctx context.Context, value []byte) error {
 		return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(value), maxValue)
 	}
 	lease := t.lease
-	if err := lease.Err(); err != nil { //nolint:contextcheck // Err waits for nothing
+	if err := lease.Err(); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -229,8 +229,8 @@ func (t *Term) Publish(ctx context.Context, value []byte) error {
 	case errors.Is(err, driver.ErrNotHeld):
 		_ = hold.Extend(call, hold.Terms().TTL) // it ends the lease
 		return newLostError(lease.r.name, lease.Fence(), err)
-	case err != nil && lease.Err() != nil: //nolint:contextcheck // Err waits for nothing
-		return lease.Err() //nolint:contextcheck // Err waits for nothing
+	case err != nil && lease.Err() != nil:
+		return lease.Err()
 	case err != nil:
 		return newOpError("publish", lease.r.name, err)
 	}

@@ -110,7 +110,7 @@ func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if err := l.Err(); err != nil { //nolint:contextcheck // Err waits for nothing
+	if err := l.Err(); err != nil {
 		return err
 	}
 	hold := l.q.Hold()
@@ -127,7 +127,7 @@ func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 	call, cancel := context.WithTimeout(ctx, min(queue.CallLimit, hold.Left()/3))
 	defer cancel()
 	err := hold.Ensure(call, d)
-	if over := l.Err(); over != nil { //nolint:contextcheck // Err waits for nothing
+	if over := l.Err(); over != nil {
 		return over
 	}
 	switch {
@@ -172,7 +172,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := l.q.Pin(); err != nil { //nolint:contextcheck // Err waits for nothing
+	if err := l.q.Pin(); err != nil {
 		return err
 	}
 	call, cancel := context.WithTimeout(ctx, min(queue.CallLimit, l.q.Hold().Left()))
@@ -181,7 +181,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	if over := l.Err(); over != nil { //nolint:contextcheck // Err waits for nothing
+	if over := l.Err(); over != nil {
 		return over
 	}
 	return newOpError("extend", l.r.name, err)

@@ -64,7 +64,7 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 		s.all = append(s.all, lease)
 		waiting = lease.Context(waiting) // a loss ends the wait for the next
 	}
-	if err := s.Err(); err != nil { //nolint:contextcheck // Err waits for nothing
+	if err := s.Err(); err != nil {
 		return nil, s.undo(ctx, l, err)
 	}
 	return s, nil
@@ -188,8 +188,8 @@ func (s *Leases) Ensure(ctx context.Context, d time.Duration) error {
 		}
 	}
 	// Those that were ensured first have had to wait for the others.
-	if !s.Valid(d) { //nolint:contextcheck // Valid waits for nothing
-		return cmp.Or(s.Err(), error(&OpError{Op: "renew", Name: s.all[0].r.name, Err: queue.ErrTooLate})) //nolint:contextcheck // Err waits for nothing
+	if !s.Valid(d) {
+		return cmp.Or(s.Err(), error(&OpError{Op: "renew", Name: s.all[0].r.name, Err: queue.ErrTooLate}))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ func holdings(ctx context.Context) []*Lease {
 	var out []*Lease
 	for c, _ := ctx.Value(contextKey{}).(*leaseContext); c != nil; c, _ = c.Context.Value(contextKey{}).(*leaseContext) {
 		// A lease may have made several of the contexts.
-		if !slices.Contains(out, c.lease) && c.lease.Err() == nil { //nolint:contextcheck // Err waits for nothing
+		if !slices.Contains(out, c.lease) && c.lease.Err() == nil {
 			out = append(out, c.lease)
 		}
 	}

@@ -49,19 +49,17 @@ func (l *Locker) request(ctx context.Context, k names.Kind, name string, mode Mo
 	s := new(slab)
 	r := &s.request
 	terms := opt.terms()
-	*r = request{
-		Call: queue.Call{
-			Request: driver.Request{
-				ID:     driver.ID{Key: k.Key(name)},
-				TTL:    terms.StoreTTL(),
-				Holder: opt.holder,
-				Meta:   opt.meta,
-				Value:  opt.value,
-			},
-			Terms: terms, Wait: opt.wait, MaxAttempts: opt.maxAttempts, MinPause: opt.first, MaxPause: opt.most, Paced: opt.paced,
-			AtLeast: opt.atLeast, Began: l.clock.Awake(), Caller: (*caller)(r), Slab: &s.queue,
+	r.l, r.name, r.mode, r.opt, r.lease = l, name, mode, opt, &s.lease
+	r.Call = queue.Call{
+		Request: driver.Request{
+			ID:     driver.ID{Key: k.Key(name)},
+			TTL:    terms.StoreTTL(),
+			Holder: opt.holder,
+			Meta:   opt.meta,
+			Value:  opt.value,
 		},
-		l: l, name: name, mode: mode, opt: opt, lease: &s.lease,
+		Terms: terms, Wait: opt.wait, MaxAttempts: opt.maxAttempts, MinPause: opt.first, MaxPause: opt.most, Paced: opt.paced,
+		AtLeast: opt.atLeast, Began: l.clock.Awake(), Caller: (*caller)(r), Slab: &s.queue,
 	}
 	if opt.observe != nil {
 		r.Observed, r.Origin = true, context.WithoutCancel(ctx)

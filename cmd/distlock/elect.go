@@ -136,7 +136,7 @@ func (e *campaign) lead(ctx context.Context, _ *distlock.Term) error {
 		}
 	})
 	defer stop()
-	err := e.supervise(lease) //nolint:contextcheck // supervise stops the child by its own rules
+	err := e.supervise(lease)
 	e.ended = err
 	if e.ending {
 		<-ctx.Done() // the same signal ends ctx, perhaps a moment later

@@ -243,8 +243,8 @@ func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock
 			return err
 		}
 	}
-	err = j.supervise(lease)                         //nolint:contextcheck // supervise stops the child by its own rules
-	lost := errors.Is(lease.Err(), distlock.ErrLost) //nolint:contextcheck // Err does not wait
+	err = j.supervise(lease)
+	lost := errors.Is(lease.Err(), distlock.ErrLost)
 	reason := ""
 	switch unlock := lease.Unlock(context.WithoutCancel(ctx)); {
 	case errors.Is(unlock, distlock.ErrLost):

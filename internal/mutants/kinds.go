@@ -5,7 +5,7 @@ func kinds() []mutant {
 	return []mutant{
 		{
 			Name: "downgrade-while-writing", Why: "a writer's work continues while readers have the lock",
-			File: "internal/queue/downgrade.go", Old: "	if mine, _ := l.beginEnd(false, endLimit); !mine { //nolint:contextcheck // Err waits for nothing\n",
+			File: "internal/queue/downgrade.go", Old: "	if mine, _ := l.beginEnd(false, endLimit); !mine {\n",
 			New:  "	defer l.beginEnd(false, endLimit)\n	if l.Err() != nil {\n",
 			Test: "TestLease_Downgrade_endsTheWorkFirst",
 		},

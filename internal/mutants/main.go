@@ -110,7 +110,7 @@ func (m mutant) apply() ([]byte, error) {
 		return nil, err
 	}
 	if n := strings.Count(string(code), m.Old); n != 1 {
-		return nil, fmt.Errorf("Old occurs %d times in %s: correct the row", n, m.File)
+		return nil, fmt.Errorf("its Old occurs %d times in %s: correct the row", n, m.File)
 	}
 	return []byte(strings.Replace(string(code), m.Old, m.New, 1)), nil
 }

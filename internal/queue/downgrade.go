@@ -13,15 +13,15 @@ import (
 // fence. An error leaves nothing behind, unless it says that the outcome is unknown: the claim is
 // released.
 func (l *Lease) Downgrade(ctx context.Context, c *Call) (*Lease, error) {
-	if mine, _ := l.beginEnd(false, endLimit); !mine { //nolint:contextcheck // Err waits for nothing
-		return nil, l.Err() //nolint:contextcheck // as above
+	if mine, _ := l.beginEnd(false, endLimit); !mine {
+		return nil, l.Err()
 	}
 	next, closed := l.succeed(c)
 	if closed {
 		return nil, errors.Join(ErrClosed, l.release(ctx))
 	}
 	if next == nil { // lost at the same moment
-		err := l.call.Caller.Lost(l.fence, l.cause()) //nolint:contextcheck // it waits for nothing
+		err := l.call.Caller.Lost(l.fence, l.t.hold.Cause())
 		l.finishEnd(ctx, WasLost, err, true)
 		return nil, err
 	}
@@ -91,8 +91,8 @@ func (l *Lease) lower(ctx context.Context) error {
 // revoke releases the claim of a lease whose call gets nothing: the lease was lost meanwhile, or
 // released by ReleaseAll.
 func (l *Lease) revoke(ctx context.Context) error {
-	l.t.hold.Gone()         // it stays what it is if trust has ended
-	why := l.Err()          //nolint:contextcheck // Err waits for nothing
+	l.t.hold.Gone() // it stays what it is if trust has ended
+	why := l.Err()
 	if why == ErrReleased { //nolint:errorlint // this very one
 		return errors.Join(why, l.End(ctx)) // it is being released: a second release would make that a loss
 	}

@@ -19,7 +19,7 @@ const endLimit = CallLimit + withdrawLimit
 // it was not. Any other error says that the store did not answer: the lease has ended, its claim
 // may stay until its TTL has passed, and End may be called again.
 func (l *Lease) End(ctx context.Context) error {
-	if mine, answer := l.beginEnd(true, endLimit); !mine { //nolint:contextcheck // Err waits for nothing
+	if mine, answer := l.beginEnd(true, endLimit); !mine {
 		return answer
 	}
 	return l.endTenure(ctx)
@@ -28,7 +28,7 @@ func (l *Lease) End(ctx context.Context) error {
 // Discard is End for a lease that its caller never got: no work was done under it, so that it need
 // not be held for its shortest time.
 func (l *Lease) Discard(ctx context.Context) error {
-	mine, answer := l.beginEnd(true, endLimit) //nolint:contextcheck // Err waits for nothing
+	mine, answer := l.beginEnd(true, endLimit)
 	if !mine {
 		return answer
 	}
@@ -38,25 +38,32 @@ func (l *Lease) Discard(ctx context.Context) error {
 
 // Abandon ends the lease without a call of the store, as if a release had not been answered.
 func (l *Lease) Abandon(ctx context.Context) error {
-	if mine, answer := l.beginEnd(true, 0); !mine { //nolint:contextcheck // Err waits for nothing
+	if mine, answer := l.beginEnd(true, 0); !mine {
 		return answer
 	}
-	_ = l.cause() //nolint:contextcheck // it stops the hold, and waits for no renewal
+	l.stop(ctx)
 	err := l.Unanswered()
 	l.finishEnd(ctx, Released, err, false)
 	return err
 }
 
+// stop stops the renewals, and does not wait for one that is under way.
+func (l *Lease) stop(ctx context.Context) {
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = l.t.hold.Stop(now)
+}
+
 // Detach ends the lease and leaves its claim in the store, to expire by itself. It returns nil also
 // if the lease was lost: its claim lived for as long as it was to.
 func (l *Lease) Detach(ctx context.Context) error {
-	if mine, _ := l.beginEnd(false, endLimit); !mine { //nolint:contextcheck // Err waits for nothing
-		if err := l.Err(); err == ErrReleased { //nolint:errorlint,contextcheck // this very one; Err waits for nothing
+	if mine, _ := l.beginEnd(false, endLimit); !mine {
+		if err := l.Err(); err == ErrReleased { //nolint:errorlint // this very one
 			return err
 		}
 		return nil
 	}
-	_ = l.cause() //nolint:contextcheck // it is not renewed: there is nothing to wait for
+	l.stop(ctx)
 	l.finishEnd(ctx, Detached, nil, true)
 	return nil
 }
@@ -66,10 +73,10 @@ func (l *Lease) Detach(ctx context.Context) error {
 // returns the terms of the claim.
 func (l *Lease) GiveAway(ctx context.Context) (terms keeper.Terms, err error) {
 	if err := l.confirm(ctx); err != nil {
-		return terms, cmp.Or(l.Err(), l.call.failed("handle", err)) //nolint:contextcheck // Err waits for nothing
+		return terms, cmp.Or(l.Err(), l.call.failed("handle", err))
 	}
-	if mine, _ := l.beginEnd(false, endLimit); !mine { //nolint:contextcheck // as above
-		return terms, l.Err() //nolint:contextcheck // as above
+	if mine, _ := l.beginEnd(false, endLimit); !mine {
+		return terms, l.Err()
 	}
 	ctx, cancel := l.t.m.lastCall(ctx, l.call.limit(), new(limited)) // from here on it continues after the end of ctx
 	defer cancel()
@@ -98,8 +105,8 @@ func (l *Lease) confirm(ctx context.Context) error {
 func (l *Lease) Record(ctx context.Context, ttl time.Duration, value []byte) error {
 	clock, hold := l.t.m.clock, &l.t.hold
 	until := clock.Now() + hold.Left()
-	if mine, answer := l.beginEnd(false, endLimit); !mine { //nolint:contextcheck // Err waits for nothing
-		return cmp.Or(answer, l.Err()) //nolint:contextcheck // as above
+	if mine, answer := l.beginEnd(false, endLimit); !mine {
+		return cmp.Or(answer, l.Err())
 	}
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.call.limit())
 	defer cancel()

@@ -75,14 +75,7 @@ func (l *Lease) Err() error {
 	if why := l.why.Load(); why != nil {
 		return *why
 	}
-	return l.call.Caller.Lost(l.fence, l.cause()) // another goroutine is about to end the lease
-}
-
-// cause returns why the hold of the lease has ended.
-func (l *Lease) cause() error {
-	now, cancel := context.WithCancel(l.t.m.running)
-	cancel()
-	return l.t.hold.Stop(now)
+	return l.call.Caller.Lost(l.fence, l.t.hold.Cause()) // another goroutine is about to end the lease
 }
 
 // Done returns a channel that is closed when the lease has ended.

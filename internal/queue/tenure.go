@@ -216,7 +216,7 @@ func (t *tenure) Renewed(r keeper.Renewal) {
 
 // Lost is called by the keeper when the claim is lost. It ends the lease.
 func (t *tenure) Lost(cause error) {
-	lease, err, ends := t.lose(cause)
+	lease, ends, err := t.lose(cause)
 	if lease == nil {
 		return
 	}
@@ -228,7 +228,7 @@ func (t *tenure) Lost(cause error) {
 
 // lose removes the tenure and ends its lease, if it has one. It returns the functions that end the
 // contexts of the lease.
-func (t *tenure) lose(cause error) (lease *Lease, err error, ends []context.CancelCauseFunc) { //nolint:revive // the error is a value here
+func (t *tenure) lose(cause error) (lease *Lease, ends []context.CancelCauseFunc, err error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	lease = t.lease
@@ -237,5 +237,5 @@ func (t *tenure) lose(cause error) (lease *Lease, err error, ends []context.Canc
 		return nil, nil, nil
 	}
 	err = lease.call.Caller.Lost(lease.fence, cause)
-	return lease, err, lease.endLocked(err)
+	return lease, lease.endLocked(err), err
 }
