@@ -99,7 +99,8 @@ func run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		server := &http.Server{Handler: shop(locker, db), ReadHeaderTimeout: time.Second}
+		// The time limit includes the time that a busy client takes to send its first request.
+		server := &http.Server{Handler: shop(locker, db), ReadHeaderTimeout: time.Minute}
 		defer server.Close()
 		go func() { _ = server.Serve(listener) }()
 		urls = append(urls, "http://"+listener.Addr().String())

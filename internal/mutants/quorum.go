@@ -96,6 +96,21 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_calls_no_node_that_comes_to_owe_a_release",
 		},
 		{
+			Name: "late-release-undoes-a-renewal", Why: "a renewal counts on a node that then releases the claim, and two owners hold the key",
+			File: dir + "renew.go", Old: "ok && renewed[j].Err == nil {", New: "ok && renewed[j].Err != nil {",
+			Pkg: pkg, Test: "TestStore_Renew_counts_no_node_that_owes_a_release",
+		},
+		{
+			Name: "release-under-way-undoes-a-renewal", Why: "a renewal counts on a node to which a release of an earlier attempt is under way",
+			File: dir + "calls.go", Old: "q != nil && q.nodes[i].releases > 0 || c.doubtful(k)", New: "c.doubtful(k)",
+			Pkg: pkg, Test: "TestStore_Renew_counts_no_node_that_owes_a_release/the_release_has_no_answer_yet",
+		},
+		{
+			Name: "earlier-try-ends-the-claim", Why: "a held claim is reported as lost while an earlier attempt is released",
+			File: dir + "renew.go", Old: "s.calls.releasing(r.ID) && !s.claims.isHeld(r.ID):", New: "s.calls.releasing(r.ID):",
+			Pkg: pkg, Test: "TestStore_Renew_while_an_earlier_try_is_released",
+		},
+		{
 			Name: "earlier-try-lowers-the-fence", Why: "a node that granted an earlier attempt is regarded as one that had the claim all the time",
 			File: dir + "claims.go", Old: "	same := k.held && ", New: "	same := ",
 			Pkg: pkg, Test: "TestStore_late_grant_to_an_owner_that_tries_again",

@@ -17,7 +17,8 @@ type calls struct {
 	active map[driver.ID]*queues
 
 	// A release without an answer may arrive at any later time, and undo a grant of the node to the
-	// same owner. Until that can be ruled out, the node gets no Acquire of that owner.
+	// same owner. Until that can be ruled out, the node gets no Acquire of that owner, and its
+	// renewals do not count.
 	doubts map[call]time.Time
 	order  []call // the keys of doubts, in the order in which they end
 }
@@ -280,6 +281,22 @@ func (c *calls) releasing(id driver.ID) bool {
 		}
 	}
 	return false
+}
+
+// mayRelease calls f for each of n nodes that may get a release of a claim later: the release is
+// under way, or it was not answered.
+func (c *calls) mayRelease(id driver.ID, n int, f func(k call)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.active[id]
+	if q == nil && len(c.doubts) == 0 {
+		return
+	}
+	for i := range n {
+		if k := (call{id, i}); q != nil && q.nodes[i].releases > 0 || c.doubtful(k) {
+			f(k)
+		}
+	}
 }
 
 // suspect records that a release was not answered, and removes doubts that have ended.

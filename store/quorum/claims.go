@@ -98,6 +98,14 @@ func (c *claims) sameFence(id driver.ID, node int, fence uint64) bool {
 	return same
 }
 
+// isHeld reports whether a claim was granted or renewed, and not released since.
+func (c *claims) isHeld(id driver.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.known[id]
+	return k != nil && k.held
+}
+
 // live reports whether a claim is still held, as far as this process knows.
 func (c *claims) live(id driver.ID) bool {
 	c.mu.Lock()

@@ -93,7 +93,8 @@
 // majority has answered. A release that overtakes its acquire would release nothing, and the
 // release of a refused attempt must not undo the next attempt. A release without an answer may
 // arrive later. So for LongestTTL the store does not acquire a claim of the same owner on that
-// node. A waiter that still waits then uses another owner.
+// node, and a renewal on that node does not count. A waiter that still waits then uses another
+// owner.
 //
 // # What is not guaranteed
 //
@@ -106,6 +107,9 @@
 //     Calls about one claim have an order within one Store only: a late undo of one Store may
 //     release the grant of the other, and another owner gets the key. So [driver.Features].AnyServer
 //     is not declared.
+//   - A claim that another process renews, such as one that was attached there, has the same limit
+//     for LongestTTL after its grant. The Store of that process does not know the late releases of
+//     earlier attempts, and counts a node that may still get one.
 //   - Waiters have no order.
 //   - The fence of a shared claim may be lower than those of other shared claims that ended while
 //     its owner tried to acquire it: a node may have granted it to an earlier attempt whose answer

@@ -271,3 +271,83 @@ func TestStore_one_owner_through_two_stores(t *testing.T) {
 		}
 	})
 }
+
+// A node that granted an earlier attempt and got the release of that attempt late still has the
+// claim when the next attempt is granted by the other nodes. Its renewal does not count: the release
+// ends its part of the claim while the holder trusts the claim.
+func TestStore_Renew_counts_no_node_that_owes_a_release(t *testing.T) {
+	for name, wait := range map[string]time.Duration{
+		"the release has no answer yet":    0,
+		"the release got no answer at all": time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+				a := c.owes(t, 8*time.Second)
+				time.Sleep(wait)
+				c.grants(t, a)
+				c.links[2].Freeze()
+				_, err := c.store.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: 2 * ttl})
+				if errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrUnavailable) {
+					t.Errorf("Renew: %v, want an unknown outcome", err)
+				}
+				settle()
+				c.links[2].Thaw()
+				time.Sleep(ttl) // the release has arrived, and the grant of node 3 has expired
+				p := c.peer(t, "peer", options{nodes: 3, latency: near})
+				res, peerErr := p.store.Acquire(t.Context(), exclusive("key", ttl))
+				if peerErr != nil {
+					t.Fatal(peerErr)
+				}
+				if err == nil && res.Granted {
+					t.Error("two owners hold the key: a node released what it had renewed")
+				}
+			})
+		})
+	}
+}
+
+// The release of an earlier attempt may be under way on a slow node when the claim is granted. The
+// claim is held all the same.
+func TestStore_Renew_while_an_earlier_try_is_released(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		a := c.owes(t, 150*time.Millisecond)
+		c.grants(t, a)
+		if _, err := c.store.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: ttl}); err != nil {
+			t.Errorf("Renew: %v, want success: two nodes hold the claim", err)
+		}
+		settle()
+		if n := c.holds(a.ID); n < 2 {
+			t.Errorf("%d nodes hold what was renewed", n)
+		}
+		release := make(chan error, 1)
+		c.links[0].Freeze()
+		c.links[1].Freeze()
+		go func() { release <- c.store.Release(t.Context(), a.ID) }()
+		time.Sleep(10 * near)
+		if _, err := c.store.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: ttl}); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("Renew: %v, want not held: the owner is releasing it", err)
+		}
+		<-release
+	})
+}
+
+// owes returns a request that the first node granted, although the attempt was refused. The release
+// of that attempt arrives late. The key is free on the other nodes.
+func (c *cluster) owes(t *testing.T, late time.Duration) driver.Request {
+	t.Helper()
+	other := exclusive("key", ttl)
+	for _, n := range c.nodes[1:] {
+		if _, err := n.Acquire(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := exclusive("key", ttl)
+	c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: late})
+	c.refuses(t, a)
+	for _, n := range c.nodes[1:] {
+		if err := n.Release(t.Context(), other.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a
+}

@@ -29,15 +29,22 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 	defer leave()
 	var valid []driver.Renewal
 	var at []int
-	var live []bool // known to this process at the time of the call
+	var live []bool             // known to this process at the time of the call
+	var risky map[call]struct{} // what a node renews, and may then release
 	least := s.longest
 	for i, r := range rs {
 		known := s.claims.live(r.ID)
 		switch out[i].Err = r.Validate(s.features); {
 		case out[i].Err != nil:
-		case s.calls.releasing(r.ID):
+		case s.calls.releasing(r.ID) && !s.claims.isHeld(r.ID):
 			out[i].Err = driver.ErrNotHeld // only some nodes still have it
 		default:
+			s.calls.mayRelease(r.ID, len(s.nodes), func(k call) {
+				if risky == nil {
+					risky = map[call]struct{}{}
+				}
+				risky[k] = struct{}{}
+			})
 			r.Value = bytes.Clone(r.Value) // a node may still read it after RenewAll has returned
 			valid, at, live = append(valid, r), append(at, i), append(live, known)
 			least = min(least, r.TTL)
@@ -47,7 +54,13 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 		return out
 	}
 	all := begin(ctx, s, s.limit(least), func(ctx context.Context, i int) ([]driver.Renewed, error) {
-		return driver.RenewAll(ctx, s.nodes[i], valid), nil
+		renewed := driver.RenewAll(ctx, s.nodes[i], valid)
+		for j, r := range valid {
+			if _, ok := risky[call{r.ID, i}]; ok && renewed[j].Err == nil {
+				renewed[j].Err = errRisky
+			}
+		}
+		return renewed, nil
 	})
 	votes := all.until(ctx, func(votes []vote[[]driver.Renewed]) bool {
 		for j := range valid {

@@ -15,6 +15,7 @@ var (
 	errLate       = errors.New("no answer in time")
 	errBusy       = errors.New("not called: it has not answered earlier calls")
 	errDoubt      = errors.New("not called: it has not answered a release")
+	errRisky      = errors.New("renewed, but not counted: it has not answered a release")
 )
 
 // A VoteError reports how the nodes voted when there was no majority.

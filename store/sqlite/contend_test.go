@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/sqlite"
 )
@@ -35,8 +36,13 @@ func contend(path, counter, long string) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	started := mark(counter)
 	s, err := sqlite.Open(ctx, path, nil)
-	if err != nil {
+	for errors.Is(err, driver.ErrUnavailable) { // other processes open it: see patient
+		fmt.Fprintln(os.Stderr, err)
+		s, err = sqlite.Open(ctx, path, nil)
+	}
+	if err := errors.Join(started, err, mark(counter)); err != nil {
 		return 0, err
 	}
 	defer s.Close()
@@ -63,6 +69,36 @@ func contend(path, counter, long string) (n int, err error) {
 	return n, nil
 }
 
+// mark shows the test that a process has made a step: see line.
+func mark(counter string) error {
+	f, err := os.OpenFile(counter+".steps", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(".")
+	return errors.Join(err, f.Close())
+}
+
+// line returns the next line of a process. The processes share one machine and one lock, and on a
+// busy machine the line may take any time. So line fails only if no process has made a step and the
+// counter has not changed for 30 s.
+func line(t *testing.T, h *testenv.HelperProcess, counter string) string {
+	t.Helper()
+	for last := ""; ; {
+		text, err := h.LineWithin(30 * time.Second)
+		if err == nil {
+			return text
+		}
+		steps, _ := os.ReadFile(counter + ".steps") // the first process creates it
+		n, readErr := os.ReadFile(counter)
+		now := fmt.Sprintf("%d steps, counter %s", len(steps), n)
+		if !errors.Is(err, os.ErrDeadlineExceeded) || readErr != nil || now == last {
+			t.Fatalf("no line after %s: %v", now, errors.Join(err, readErr))
+		}
+		last = now
+	}
+}
+
 // compete lets processes contend for one key, and returns how often each had it.
 func compete(t *testing.T, processes int, d time.Duration) []int {
 	t.Helper()
@@ -76,7 +112,7 @@ func compete(t *testing.T, processes int, d time.Duration) []int {
 		all = append(all, testenv.Helper(t, "contend", filepath.Join(dir, "locks.db"), counter, d.String()))
 	}
 	for _, h := range all {
-		h.Line()
+		line(t, h, counter)
 	}
 	for _, h := range all {
 		h.Say("go")
@@ -84,7 +120,7 @@ func compete(t *testing.T, processes int, d time.Duration) []int {
 	var grants []int
 	sum := 0
 	for _, h := range all {
-		n, err := strconv.Atoi(h.Line())
+		n, err := strconv.Atoi(line(t, h, counter))
 		if err != nil {
 			t.Fatal(err)
 		}
