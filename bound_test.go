@@ -21,10 +21,10 @@ func TestBound(t *testing.T) {
 	const bound = 90 * time.Millisecond
 	calls := map[string]func(ctx context.Context, l *distlock.Locker, name string) error{
 		"Locker.Why": func(ctx context.Context, l *distlock.Locker, name string) error {
-			_, err := l.Why(ctx, name)
+			_, err := l.Status(ctx, distlock.KindLock, name)
 			return err
 		},
-		"Locker.Check": func(ctx context.Context, l *distlock.Locker, _ string) error { return l.Check(ctx) },
+		"Locker.Ping": func(ctx context.Context, l *distlock.Locker, _ string) error { return l.Ping(ctx) },
 		"TryLock": func(ctx context.Context, l *distlock.Locker, name string) error {
 			_, err := l.TryLock(ctx, name)
 			return err

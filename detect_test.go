@@ -394,7 +394,7 @@ func TestDeadlock_notListed(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		a, _, x, y, waits := waitUnderLease(t, g)
 		n := 0
-		for c, err := range a.Claims(t.Context(), "") {
+		for c, err := range a.List(t.Context(), distlock.KindAny, "") {
 			if n++; err != nil || c.Name != "x" && c.Name != "y" {
 				t.Errorf("%+v, %v", c, err)
 			}

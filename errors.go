@@ -189,7 +189,7 @@ func (e *LostError) Unwrap() error { return e.Err }
 // An OpError says that a call of the store failed. It is [ErrUnknown] if the call may have taken
 // effect, and [ErrUnavailable] if it did not or was undone.
 type OpError struct {
-	Op      string // "acquire", "extend", "release", "withdraw", "handle", "attach", "downgrade", "show", "list", "check", "record", "publish"
+	Op      string // "acquire", "extend", "release", "withdraw", "handle", "attach", "downgrade", "show", "list", "ping", "break", "record", "publish"
 	Name    string
 	Unknown bool // whether the call may have taken effect
 	Err     error

@@ -138,7 +138,7 @@ func TestEvent_observerIsFree(t *testing.T) {
 				_, _, _, _ = x.Err(), x.Valid(0), x.Wanted(), x.Done()
 				_ = x.Context(t.Context()).Err()
 			}
-			if _, err := l.Why(t.Context(), "x"); err != nil && !errors.Is(err, distlock.ErrClosed) && !errors.Is(err, errCut) {
+			if _, err := l.Status(t.Context(), distlock.KindLock, "x"); err != nil && !errors.Is(err, distlock.ErrClosed) && !errors.Is(err, errCut) {
 				t.Error(err)
 			}
 			mu.Lock()

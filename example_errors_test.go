@@ -94,27 +94,27 @@ func ExampleDeadlockError_Report() {
 	//     waits for "report" for 0s
 }
 
-func ExampleLocker_Why() {
+func ExampleLocker_Status() {
 	ctx, locker := context.Background(), newLocker()
 	_, _ = locker.Lock(ctx, "nightly report", distlock.Note("for the auditors"))
 
-	why, err := locker.Why(ctx, "nightly report")
+	why, err := locker.Status(ctx, distlock.KindLock, "nightly report")
 	fmt.Println(why.Holders[0].Holder, why.Holders[0].Note, len(why.Waiters), err)
 
-	why, _ = locker.Why(ctx, "invoice/42")
+	why, _ = locker.Status(ctx, distlock.KindLock, "invoice/42")
 	fmt.Println(why)
 	// Output:
 	// host:1 for the auditors 0 <nil>
 	// "invoice/42" is free
 }
 
-func ExampleLocker_Claims() {
+func ExampleLocker_List() {
 	ctx, locker := context.Background(), newLocker()
 	for _, name := range []string{"invoice/1", "invoice/2", "report"} {
 		_, _ = locker.Lock(ctx, name)
 	}
 
-	for claim, err := range locker.Claims(ctx, "invoice/") {
+	for claim, err := range locker.List(ctx, distlock.KindAny, "invoice/") {
 		fmt.Println(claim.Name, claim.Holder, claim.Mode, err)
 	}
 	// Output:
@@ -122,47 +122,74 @@ func ExampleLocker_Claims() {
 	// invoice/2 host:1 exclusive <nil>
 }
 
-func ExampleReason_String() {
+func ExampleStatus_String() {
 	ctx, locker := context.Background(), newLocker()
 	_, _ = locker.Lock(ctx, "report")
 
-	why, _ := locker.Why(ctx, "report")
+	why, _ := locker.Status(ctx, distlock.KindLock, "report")
 	why.Holders[0].Held, why.Holders[0].Fence = 90*time.Second, 1789000000000000 // for this example
 	fmt.Println(why)
 	// Output: "report" is held by host:1 for 1m30s (fence 1789000000000000); 0 in the queue
 }
 
-func ExampleSemaphore_Why() {
+func ExampleLocker_Status_semaphore() {
 	ctx, locker := context.Background(), newLocker()
 	gpus, _ := locker.Semaphore(4)
 	_, _ = gpus.Acquire(ctx, "gpu")
 
-	why, err := gpus.Why(ctx, "gpu")
+	why, err := locker.Status(ctx, distlock.KindSemaphore, "gpu")
 	fmt.Println(len(why.Holders), "of", gpus.Size(), "held, by", why.Holders[0].Holder, err)
 	// Output: 1 of 4 held, by host:1 <nil>
 }
 
-func ExampleLimiter_Why() {
+func ExampleLocker_Status_rateLimit() {
 	ctx, locker := context.Background(), newLocker()
 	mails, _ := locker.Limiter(10, time.Minute)
 	_ = mails.Allow(ctx, "mail/ann")
 
-	why, err := mails.Why(ctx, "mail/ann")
+	why, err := locker.Status(ctx, distlock.KindRateLimit, "mail/ann")
 	fmt.Println(len(why.Holders), "passed, and counts for", why.Holders[0].Left.Round(time.Minute), err)
 	// Output: 1 passed, and counts for 1m0s <nil>
 }
 
-func ExampleLocker_WhyAll() {
+func ExampleStatus_ByKind() {
 	ctx, locker := context.Background(), newLocker()
 	gpus, _ := locker.Semaphore(4)
 	_, _ = gpus.Acquire(ctx, "gpu")
 	_, _ = locker.Lock(ctx, "gpu") // a lock of the same name is independent
 
-	all, err := locker.WhyAll(ctx, "gpu")
-	for _, why := range all {
-		fmt.Printf("%q %s %v\n", why.Kind, why.Holders[0].Mode, err)
+	all, err := locker.Status(ctx, distlock.KindAny, "gpu")
+	for _, one := range all.ByKind() {
+		fmt.Println(one.Kind, one.Holders[0].Mode, err)
 	}
 	// Output:
-	// "" exclusive <nil>
-	// "sem" counted <nil>
+	// lock exclusive <nil>
+	// sem counted <nil>
+}
+
+func ExampleStatus_Free() {
+	ctx, locker := context.Background(), newLocker()
+	status, err := locker.Status(ctx, distlock.KindLock, "report")
+	fmt.Println(status.Free(), err)
+	// Output: true <nil>
+}
+
+func ExampleKind_Noun() {
+	fmt.Println(distlock.KindRateLimit.Noun())
+	// Output: rate limit
+}
+
+func ExampleLocker_Break() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+
+	// A claim that was granted after this look is not broken.
+	status, _ := locker.Status(ctx, distlock.KindLock, "deploy")
+	broken, err := locker.Break(ctx, distlock.KindLock, "deploy", status.Holders[0].Fence, "the runner is gone")
+	fmt.Println(len(broken), err)
+
+	fmt.Println(lease.Extend(ctx, time.Minute)) // the next renewal notices it too
+	// Output:
+	// 1 <nil>
+	// distlock: lease of "deploy" lost: broken: "the runner is gone"
 }

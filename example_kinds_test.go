@@ -157,7 +157,7 @@ func ExampleExact() {
 	calls, _ := locker.Limiter(100_000, time.Hour)
 
 	fmt.Println(calls.Allow(ctx, "partner-api", distlock.Exact()))
-	why, err := calls.Why(ctx, "partner-api")
+	why, err := locker.Status(ctx, distlock.KindRateLimit, "partner-api")
 	fmt.Println(why.Holders[0].Weight, err)
 	// Output:
 	// <nil>

@@ -27,7 +27,7 @@ func ExampleNew() {
 		return
 	}
 	defer locker.Close(context.Background())
-	fmt.Println(locker.Check(context.Background()))
+	fmt.Println(locker.Ping(context.Background()))
 	// Output: <nil>
 }
 
@@ -78,10 +78,10 @@ func ExampleLocker_TryRLock() {
 	// <nil>
 }
 
-func ExampleLocker_Check() {
+func ExampleLocker_Ping() {
 	ctx, locker := context.Background(), newLocker()
 
-	if err := locker.Check(ctx); err != nil {
+	if err := locker.Ping(ctx); err != nil {
 		fmt.Println("not ready:", err)
 		return
 	}

@@ -15,7 +15,7 @@ func ExampleTTL() {
 	ctx, locker := context.Background(), newLocker(distlock.TTL(10*time.Second)) // default of all its locks
 
 	_, _ = locker.Lock(ctx, "import", distlock.TTL(time.Minute)) // only for this lock
-	why, _ := locker.Why(ctx, "import")
+	why, _ := locker.Status(ctx, distlock.KindLock, "import")
 	fmt.Println(why.Holders[0].Left.Round(time.Minute))
 	// Output: 1m0s
 }
@@ -72,7 +72,7 @@ func ExampleLockDelay() {
 	ctx, locker := context.Background(), newLocker()
 
 	_, _ = locker.Lock(ctx, "disk", distlock.TTL(time.Minute), distlock.LockDelay(2*time.Minute))
-	why, _ := locker.Why(ctx, "disk")
+	why, _ := locker.Status(ctx, distlock.KindLock, "disk")
 	fmt.Println(why.Holders[0].Left.Round(time.Minute)) // how long others wait if the holder dies now
 	// Output: 3m0s
 }
@@ -108,7 +108,7 @@ func ExampleValue() {
 	ctx, locker := context.Background(), newLocker()
 
 	_, _ = locker.Lock(ctx, "primary", distlock.Value([]byte("10.0.0.7:5432")))
-	why, _ := locker.Why(ctx, "primary")
+	why, _ := locker.Status(ctx, distlock.KindLock, "primary")
 	fmt.Printf("%s\n", why.Holders[0].Value)
 	// Output: 10.0.0.7:5432
 }
@@ -117,7 +117,7 @@ func ExampleMeta() {
 	ctx, locker := context.Background(), newLocker()
 
 	_, _ = locker.Lock(ctx, "deploy", distlock.Meta("version", "1.4.2"), distlock.Meta("by", "ana"))
-	why, _ := locker.Why(ctx, "deploy")
+	why, _ := locker.Status(ctx, distlock.KindLock, "deploy")
 	fmt.Println(why.Holders[0].Meta)
 	// Output: map[by:ana version:1.4.2]
 }
@@ -126,7 +126,7 @@ func ExampleNote() {
 	ctx, locker := context.Background(), newLocker()
 
 	_, _ = locker.Lock(ctx, "deploy", distlock.Note("rolling back 1.4.2"))
-	why, _ := locker.Why(ctx, "deploy")
+	why, _ := locker.Status(ctx, distlock.KindLock, "deploy")
 	fmt.Println(why.Holders[0].Note)
 	// Output: rolling back 1.4.2
 }

@@ -50,7 +50,7 @@ func FuzzName(f *testing.F) {
 		}
 		for _, name := range good {
 			found := 0
-			for c, err := range l.Claims(t.Context(), name) {
+			for c, err := range l.List(t.Context(), distlock.KindAny, name) {
 				if err != nil || c.Kind != "" || !strings.HasPrefix(c.Name, name) {
 					t.Errorf("%q: %+v %v", name, c, err)
 				}
@@ -160,7 +160,7 @@ func FuzzDurations(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			why, _ := l.Why(t.Context(), "x")
+			why, _ := l.Status(t.Context(), distlock.KindLock, "x")
 			if left := why.Holders[0].Left; left > a+d || left < a+d-10*time.Second {
 				t.Errorf("%v left of %v and %v", left, a, d)
 			}

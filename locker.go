@@ -23,7 +23,7 @@ type Locker struct {
 	defaults options
 	queue    *queue.Manager
 	clock    *keeper.Clock // of the queue
-	self     string        // the name that Check locks
+	self     string        // the name that Ping locks
 }
 
 // New returns a Locker on a store. The options are the defaults of its calls. The caller closes the
@@ -115,9 +115,9 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 	return lease, outcome(false, err)
 }
 
-// Check acquires and releases a lock that nobody else uses. It returns nil if the store can be
+// Ping acquires and releases a lock that nobody else uses. It returns nil if the store can be
 // reached and written to: for readiness probes.
-func (l *Locker) Check(ctx context.Context) error {
+func (l *Locker) Ping(ctx context.Context) error {
 	plain := func(o *options) error { // without the value and the like of users' locks
 		*o = options{ttl: o.ttl, first: o.first, most: o.most, holder: o.holder}
 		return nil
@@ -146,11 +146,11 @@ func (l *Locker) Check(ctx context.Context) error {
 	return nameless(err)
 }
 
-// nameless removes the name from an error of Check, whose callers gave none.
+// nameless removes the name from an error of Ping, whose callers gave none.
 func nameless(err error) error {
 	var op *OpError
 	if errors.As(err, &op) {
-		op.Op, op.Name = "check", ""
+		op.Op, op.Name = "ping", ""
 	}
 	return err
 }

@@ -108,10 +108,12 @@ func TestLocker_callsNobodyUnderItsLock(t *testing.T) {
 		"TryRLock": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _, _ = l.TryRLock(ctx, "held") },
 		"Do":       func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _ = l.Do(ctx, "free", work) },
 		"TryDo":    func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _, _ = l.TryDo(ctx, "free", work) },
-		"Check":    func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _ = l.Check(ctx) },
-		"Why":      func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _, _ = l.Why(ctx, "held") },
+		"Ping":     func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) { _ = l.Ping(ctx) },
+		"Status": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) {
+			_, _ = l.Status(ctx, distlock.KindLock, "held")
+		},
 		"Claims": func(ctx context.Context, l *distlock.Locker, _ *distlock.Lease) {
-			for range l.Claims(ctx, "") {
+			for range l.List(ctx, distlock.KindAny, "") {
 			}
 		},
 		"Attach": func(ctx context.Context, l *distlock.Locker, lease *distlock.Lease) {

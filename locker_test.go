@@ -183,7 +183,7 @@ func TestLocker_Close(t *testing.T) {
 			"Attach":   errOf(l.Attach(t.Context(), handle)),
 			"Do":       l.Do(t.Context(), "k", nothing),
 			"TryDo":    errOf(l.TryDo(t.Context(), "k", nothing)),
-			"Check":    l.Check(t.Context()),
+			"Ping":     l.Ping(t.Context()),
 		} {
 			if !errors.Is(err, distlock.ErrClosed) {
 				t.Errorf("%s: %v", name, err)
@@ -318,11 +318,11 @@ func TestLocker_Close_concurrent(t *testing.T) {
 	}
 }
 
-func TestLocker_Check(t *testing.T) {
+func TestLocker_Ping(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		events := 0
 		l := g.locker(t, distlock.Observe(func(context.Context, distlock.Event) { events++ }))
-		if err := l.Check(t.Context()); err != nil {
+		if err := l.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if s := g.total(); s != "acquire 1, renew 0, release 1" {
@@ -360,10 +360,10 @@ func TestLocker_Check(t *testing.T) {
 		} {
 			g.thaw()
 			c.set()
-			err := l.Check(c.ctx)
+			err := l.Ping(c.ctx)
 			wants(t, err, c.want...)
 			var op *distlock.OpError
-			if !errors.As(err, &op) || op.Op != "check" || op.Name != "" {
+			if !errors.As(err, &op) || op.Op != "ping" || op.Name != "" {
 				t.Errorf("%s: %+v", c.name, op)
 			}
 		}
@@ -382,7 +382,7 @@ func TestLocker_arguments(t *testing.T) {
 		"Lock":       errOf(l.Lock(none, "k")),
 		"name":       errOf(l.Lock(t.Context(), "")),
 		"option":     errOf(l.Lock(t.Context(), "k", distlock.MaxWait(-1))),
-		"Check":      l.Check(none),
+		"Ping":       l.Ping(none),
 		"ReleaseAll": l.ReleaseAll(none),
 		"Close":      l.Close(none),
 	} {

@@ -160,7 +160,7 @@ func TestLog_showsNoOwner(t *testing.T) {
 			_, err = l.Attach(t.Context(), h)
 			logger.Error("attach", "err", err)
 		}
-		why, _ := l.Why(t.Context(), "x")
+		why, _ := l.Status(t.Context(), distlock.KindLock, "x")
 		logger.Info("why", "why", why, "text", why.String(), "all", fmt.Sprintf("%+v", why))
 		synctest.Wait()
 		if len(w.secrets()) < 4 {

@@ -23,7 +23,7 @@ func TestMistake_noTTL(t *testing.T) {
 			wants(t, err, distlock.ErrInvalidTTL)
 		}
 		lease := must(t)(l.Lock(t.Context(), "x"))
-		why, err := l.Why(t.Context(), "x")
+		why, err := l.Status(t.Context(), distlock.KindLock, "x")
 		if err != nil || why.Holders[0].Left <= 0 || why.Holders[0].Left > 30*time.Second {
 			t.Errorf("a lock without the option TTL: %v, %v", why, err)
 		}

@@ -46,7 +46,7 @@ func TestName_refused(t *testing.T) {
 		"TryRLock": func(n string) error { _, err := l.TryRLock(t.Context(), n); return err },
 		"Do":       func(n string) error { return l.Do(t.Context(), n, f) },
 		"TryDo":    func(n string) error { _, err := l.TryDo(t.Context(), n, f); return err },
-		"Why":      func(n string) error { _, err := l.Why(t.Context(), n); return err },
+		"Status":   func(n string) error { _, err := l.Status(t.Context(), distlock.KindLock, n); return err },
 		"DoValue": func(n string) error {
 			_, err := distlock.DoValue(t.Context(), l, n, func(ctx context.Context) (int, error) { return 0, f(ctx) })
 			return err
@@ -97,11 +97,11 @@ func TestName_distinct(t *testing.T) {
 		}
 	}
 	var seen []string
-	for c, err := range l.Claims(t.Context(), "") {
+	for c, err := range l.List(t.Context(), distlock.KindAny, "") {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Kind != "" {
+		if c.Kind != distlock.KindLock {
 			t.Errorf("%q is of kind %s", c.Name, c.Kind)
 		}
 		seen = append(seen, c.Name)
@@ -115,7 +115,7 @@ func TestName_distinct(t *testing.T) {
 		if _, err := l.TryLock(t.Context(), name); !errors.Is(err, distlock.ErrHeld) {
 			t.Errorf("%q: %v", name, err)
 		}
-		if why, err := l.Why(t.Context(), name); err != nil || len(why.Holders) != 1 || why.Holders[0].Name != name {
+		if why, err := l.Status(t.Context(), distlock.KindLock, name); err != nil || len(why.Holders) != 1 || why.Holders[0].Name != name {
 			t.Errorf("%q: %v %v", name, why, err)
 		}
 	}

@@ -183,9 +183,9 @@ func TestOption_nilContext(t *testing.T) {
 		"Do":         l.Do(none, "x", f),
 		"TryDo":      errOf(l.TryDo(none, "x", f)),
 		"DoValue":    errOf(distlock.DoValue(none, l, "x", func(ctx context.Context) (int, error) { return 0, f(ctx) })),
-		"Why":        errOf(l.Why(none, "x")),
+		"Status":     errOf(l.Status(none, distlock.KindLock, "x")),
 		"Attach":     errOf(l.Attach(none, h)),
-		"Check":      l.Check(none),
+		"Ping":       l.Ping(none),
 		"ReleaseAll": l.ReleaseAll(none),
 		"Close":      l.Close(none),
 		"Extend":     lease.Extend(none, time.Minute),
@@ -195,7 +195,7 @@ func TestOption_nilContext(t *testing.T) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	for _, err := range l.Claims(none, "") {
+	for _, err := range l.List(none, distlock.KindAny, "") {
 		wantErr(t, err, distlock.ErrInvalid)
 	}
 	if w.count("") != n || lease.Err() != nil {
@@ -222,15 +222,15 @@ func TestOption_deadContext(t *testing.T) {
 				"RLock":   errOf(l.RLock(ctx, "x")),
 				"Do":      l.Do(ctx, "x", f),
 				"TryDo":   errOf(l.TryDo(ctx, "x", f)),
-				"Why":     errOf(l.Why(ctx, "x")),
-				"Check":   l.Check(ctx),
+				"Status":  errOf(l.Status(ctx, distlock.KindLock, "x")),
+				"Ping":    l.Ping(ctx),
 				"Extend":  lease.Extend(ctx, time.Minute),
 			} {
 				if !errors.Is(err, want) {
 					t.Errorf("%s: %v, want %v", call, err, want)
 				}
 			}
-			for _, err := range l.Claims(ctx, "") {
+			for _, err := range l.List(ctx, distlock.KindAny, "") {
 				wantErr(t, err, want)
 			}
 		}
@@ -266,7 +266,7 @@ func TestOption_defaults(t *testing.T) {
 		l := lockerOn(t, w, distlock.TTL(time.Minute), distlock.Holder("us"), distlock.Meta("a", "1"), distlock.Meta("b", "1"), distlock.Note("all"))
 		taken(t, l, "x", distlock.Meta("b", "2"), distlock.Meta("b", "3"), distlock.TTL(time.Hour), distlock.Value([]byte("v")))
 		taken(t, l, "y")
-		why, err := l.Why(t.Context(), "x")
+		why, err := l.Status(t.Context(), distlock.KindLock, "x")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestOption_defaults(t *testing.T) {
 		if c.Holder != "us" || len(c.Meta) != 2 || c.Meta["a"] != "1" || c.Meta["b"] != "3" || c.Note != "all" || c.Left != time.Hour || string(c.Value) != "v" {
 			t.Errorf("%+v", c)
 		}
-		why, _ = l.Why(t.Context(), "y")
+		why, _ = l.Status(t.Context(), distlock.KindLock, "y")
 		c = why.Holders[0]
 		if c.Meta["b"] != "1" || c.Left != time.Minute || len(c.Value) != 0 {
 			t.Errorf("the options of one call stayed: %+v", c)
@@ -283,7 +283,7 @@ func TestOption_defaults(t *testing.T) {
 		opt := distlock.Value(value)
 		taken(t, l, "z", opt)
 		value[0] = 'X'
-		why, _ = l.Why(t.Context(), "z")
+		why, _ = l.Status(t.Context(), distlock.KindLock, "z")
 		if string(why.Holders[0].Value) != "mine" {
 			t.Errorf("value %q", why.Holders[0].Value)
 		}
@@ -302,7 +302,7 @@ func TestOption_callersSlice(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease := taken(t, l, "z", slices.Clone(rest)...)
-	why, _ := l.Why(t.Context(), lease.Name())
+	why, _ := l.Status(t.Context(), distlock.KindLock, lease.Name())
 	if why.Holders[0].Holder != "mine" {
 		t.Error("a call wrote into the slice of its caller")
 	}

@@ -236,7 +236,7 @@ func TestLocker_Lock_entryIsShort(t *testing.T) {
 		c := begin(t.Context(), b.Lock, "k").waits(t)
 		for range 100 {
 			time.Sleep(time.Minute)
-			why, err := b.Why(t.Context(), "k")
+			why, err := b.Status(t.Context(), distlock.KindLock, "k")
 			if err != nil || len(why.Waiters) != 1 || why.Waiters[0].Left > 30*time.Second || why.Waiters[0].Held < time.Minute {
 				t.Fatal(why, err)
 			}

@@ -41,11 +41,11 @@ func ExampleParseFence() {
 	}
 	// Output:
 	// 1763191200000000 <nil>
-	// 0 fence: invalid: fence "0"
-	// 0 fence: invalid: fence "+1"
-	// 0 fence: invalid: fence "01"
-	// 0 fence: invalid: fence "1e3"
-	// 0 fence: invalid: fence "9007199254740992"
+	// 0 fence: invalid: fence "0" is not a number from 1 to 2^53-1
+	// 0 fence: invalid: fence "+1" is not a number from 1 to 2^53-1
+	// 0 fence: invalid: fence "01" is not a number from 1 to 2^53-1
+	// 0 fence: invalid: fence "1e3" is not a number from 1 to 2^53-1
+	// 0 fence: invalid: fence "9007199254740992" is not a number from 1 to 2^53-1
 }
 
 func ExampleProof_Name() {

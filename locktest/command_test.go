@@ -389,10 +389,10 @@ func TestStore_Calls(t *testing.T) {
 		other := newProcess(t, p.store.Link(), "second")
 		lease := p.lock(t, "x")
 		time.Sleep(ttl)
-		if _, err := p.Why(t.Context(), "x"); err != nil {
+		if _, err := p.Status(t.Context(), distlock.KindLock, "x"); err != nil {
 			t.Error(err)
 		}
-		for _, err := range p.Claims(t.Context(), "") {
+		for _, err := range p.List(t.Context(), distlock.KindAny, "") {
 			wantErr(t, "list", err, nil)
 		}
 		if _, err := driver.Inspect(t.Context(), p.store); err != nil {

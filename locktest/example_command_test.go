@@ -44,7 +44,7 @@ func ExampleNew() {
 func ExampleStore_Close() {
 	store, locker := newStore()
 	store.Close()
-	err := locker.Check(context.Background())
+	err := locker.Ping(context.Background())
 	fmt.Println(err != nil)
 	// Output: true
 }
@@ -177,7 +177,7 @@ func ExampleStore_Heal() {
 
 	store.Cut()
 	store.Heal()
-	fmt.Println(locker.Check(context.Background()))
+	fmt.Println(locker.Ping(context.Background()))
 	// Output: <nil>
 }
 
@@ -187,7 +187,7 @@ func ExampleStore_Freeze() {
 
 	store.Freeze()
 	done := make(chan error, 1)
-	go func() { done <- locker.Check(context.Background()) }() // it hangs
+	go func() { done <- locker.Ping(context.Background()) }() // it hangs
 	select {
 	case <-done:
 	case <-time.After(20 * time.Millisecond):
@@ -218,7 +218,7 @@ func ExampleStore_Delay() {
 
 	store.Delay(20 * time.Millisecond)
 	began := time.Now()
-	err := locker.Check(context.Background()) // two calls
+	err := locker.Ping(context.Background()) // two calls
 	fmt.Println(time.Since(began) >= 40*time.Millisecond, err)
 	store.Delay(0)
 	// Output: true <nil>
@@ -241,7 +241,7 @@ func ExampleStore_Up() {
 
 	store.Down()
 	store.Up()
-	fmt.Println(locker.Check(context.Background()))
+	fmt.Println(locker.Ping(context.Background()))
 	// Output: <nil>
 }
 
@@ -271,9 +271,9 @@ func ExampleStore_Unavailable() {
 	defer end(store, locker)
 
 	store.Unavailable(1)
-	err := locker.Check(context.Background())
+	err := locker.Ping(context.Background())
 	fmt.Println(errors.Is(err, distlock.ErrUnavailable))
-	fmt.Println(locker.Check(context.Background()))
+	fmt.Println(locker.Ping(context.Background()))
 	// Output:
 	// true
 	// <nil>

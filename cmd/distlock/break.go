@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/driver"
 )
 
 func (a *app) breaks() *cobra.Command {
@@ -38,28 +37,28 @@ func (a *app) breaks() *cobra.Command {
 		if strings.TrimSpace(reason) == "" {
 			return usage("--reason is missing")
 		}
-		key, err := of.check(c, args[0])
-		if err != nil {
+		if _, err := of.check(c, args[0]); err != nil {
 			return err
 		}
-		why, err := of.why(c.Context(), l) // also validates the name
+		status, err := of.status(c.Context(), l) // also validates the name
 		if err != nil {
 			return err
 		}
 		if !yes {
-			if err := a.confirm(why); err != nil {
+			if err := a.confirm(status); err != nil {
 				return err
 			}
 		}
-		broken, err := driver.Break(c.Context(), a.source.Store, key, 0, reason)
+		var broken []distlock.Claim
+		if held(status) { // a lock that is granted from here on is not meant
+			broken, err = l.Break(c.Context(), of.kind, of.name, highest(status.Holders), reason)
+		}
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			return usage("this store cannot take a lock from its holder: stop the program that holds it; " +
 				"for advisory locks of PostgreSQL see docs/pgadvisory.md")
-		case errors.Is(err, driver.ErrInvalid):
-			return &exitError{exitUsage, err}
 		case err != nil:
-			return &exitError{exitUnavailable, err}
+			return err
 		case len(broken) > 0:
 			a.printBroken(title(of.kind, of.name), of.kind, broken)
 			return nil
@@ -67,29 +66,43 @@ func (a *app) breaks() *cobra.Command {
 		if other := of.others(c.Context(), l, held); other != "" {
 			return usage("nobody holds the lock %s, but the name is in use as %s: nothing was broken", clean(of.name), other)
 		}
+		if now, err := of.status(c.Context(), l); err == nil && held(status) && held(now) {
+			return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " has another holder by now: nothing was broken")}
+		}
 		_, err = fmt.Fprintf(a.out, "%s was held by nobody\n", title(of.kind, of.name))
 		return err
 	}
 	return c
 }
 
+// highest returns the highest fence of some claims; 0, which stands for all, if one has none.
+func highest(claims []distlock.Claim) (fence uint64) {
+	for _, c := range claims {
+		if c.Fence == 0 {
+			return 0
+		}
+		fence = max(fence, c.Fence)
+	}
+	return fence
+}
+
 // confirm makes the user type the name again.
-func (a *app) confirm(why distlock.Reason) error {
+func (a *app) confirm(s distlock.Status) error {
 	if !isTerminal(a.in) {
 		return usage("standard input is not a terminal, so break cannot be confirmed: give --yes")
 	}
-	a.printReason(why)
+	a.printStatus(s)
 	fmt.Fprintf(a.err, "type the name again to break it: ")
 	text, _ := bufio.NewReader(a.in).ReadString('\n')
-	if strings.TrimRight(text, "\r\n") != why.Name {
+	if strings.TrimRight(text, "\r\n") != s.Name {
 		return usage("that is another name: nothing was broken")
 	}
 	return nil
 }
 
 // printBroken prints the claims that were broken, and their holders.
-func (a *app) printBroken(name, kind string, broken []driver.Claim) {
-	if kind == "rate" { // a rate limit may have thousands of claims
+func (a *app) printBroken(name string, kind distlock.Kind, broken []distlock.Claim) {
+	if kind == distlock.KindRateLimit { // a rate limit may have thousands of claims
 		passes := int64(0)
 		for _, b := range broken {
 			passes += b.Weight
@@ -102,7 +115,6 @@ func (a *app) printBroken(name, kind string, broken []driver.Claim) {
 			fmt.Fprintf(a.out, "%s is broken: it was stored by %s\n", name, clean(b.Holder))
 			continue
 		}
-		c := distlock.Claim{Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence}
-		fmt.Fprintf(a.out, "%s is broken: it was %s\n", name, heldBy(c))
+		fmt.Fprintf(a.out, "%s is broken: it was %s\n", name, heldBy(b))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/distlock/distlock"
 )
 
 // completeLimit is how long completion waits for the names of locks. After that it offers none.
@@ -36,7 +38,7 @@ func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault // the shell completes files for the command
 	}
-	kind := kindLock
+	kind := string(distlock.KindLock)
 	if f := c.Flags().Lookup("kind"); f != nil {
 		kind = f.Value.String()
 	}
@@ -52,14 +54,14 @@ func (a *app) completeNames(c *cobra.Command, args []string, begun string) ([]st
 		ctx, cancel := context.WithTimeout(c.Context(), completeLimit)
 		defer cancel()
 		var all []string
-		for claim, err := range l.Claims(ctx, begun) {
+		for claim, err := range l.List(ctx, distlock.KindAny, begun) {
 			if err != nil {
 				names <- nil
 				return
 			}
 			// A name with control characters could change the terminal or end the line. It is not
 			// offered.
-			if kindName(claim.Kind) == kind && clean(claim.Name) == claim.Name && !slices.Contains(all, claim.Name) {
+			if string(claim.Kind) == kind && clean(claim.Name) == claim.Name && !slices.Contains(all, claim.Name) {
 				all = append(all, claim.Name)
 			}
 		}

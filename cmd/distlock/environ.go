@@ -54,7 +54,7 @@ func (j *job) nested(ctx context.Context, locker *distlock.Locker) error {
 	if name == j.name && (len(fences) == 0 || slices.Contains(fences, "0")) {
 		return own // the store has no fencing tokens
 	}
-	why, err := locker.Why(ctx, j.name)
+	why, err := locker.Status(ctx, distlock.KindLock, j.name)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported) && name == j.name:
 		return own

@@ -19,7 +19,7 @@ const lsLimit = 10 * time.Second
 // A claimJSON is the JSON of a claim in the output of ls, show and watch. Times are in seconds.
 type claimJSON struct {
 	Name    string            `json:"name"`
-	Kind    string            `json:"kind,omitempty"`
+	Kind    distlock.Kind     `json:"kind"`
 	Mode    distlock.Mode     `json:"mode"`
 	Holder  string            `json:"holder"`
 	Note    string            `json:"note,omitempty"`
@@ -72,7 +72,7 @@ func (a *app) ls() *cobra.Command {
 		}
 		out := json.NewEncoder(a.out)
 		seen := 0
-		for claim, err := range l.Claims(ctx, prefix) {
+		for claim, err := range l.List(ctx, distlock.KindAny, prefix) {
 			if err != nil {
 				if seen > 0 && signals.Err() == nil {
 					return fmt.Errorf("partial: the list ended after %d lines: %w", seen, err)
@@ -124,6 +124,6 @@ func writeRow(w *tabwriter.Writer, c distlock.Claim) error {
 		left = short(c.Left).String()
 	}
 	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%v\t%s\t%s\t%s\n",
-		clean(c.Name), kindName(c.Kind), c.Mode, state, clean(c.Holder), short(c.Held), left, fence, clean(c.Note))
+		clean(c.Name), c.Kind, c.Mode, state, clean(c.Holder), short(c.Held), left, fence, clean(c.Note))
 	return err
 }

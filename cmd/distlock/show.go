@@ -28,36 +28,37 @@ func (a *app) show() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		all, err := l.WhyAll(c.Context(), args[0])
+		status, err := l.Status(c.Context(), distlock.KindAny, args[0])
+		all := status.ByKind()
 		switch {
 		case err != nil:
 			return err
 		case asJSON:
-			return a.encodeReasons(args[0], all)
+			return a.encodeStatus(args[0], all)
 		case len(all) == 0:
 			_, err := fmt.Fprintf(a.out, "%s is free\n", args[0])
 			return err
 		}
-		for _, why := range all {
-			a.printReason(why)
+		for _, s := range all {
+			a.printStatus(s)
 		}
 		return nil
 	}
 	return c
 }
 
-func (a *app) encodeReasons(name string, all []distlock.Reason) error {
+func (a *app) encodeStatus(name string, all []distlock.Status) error {
 	out := struct {
 		Name    string      `json:"name"`
 		Holders []claimJSON `json:"holders"`
-		Line    []claimJSON `json:"line"`
+		Waiters []claimJSON `json:"waiters"`
 	}{name, []claimJSON{}, []claimJSON{}}
-	for _, why := range all {
-		for _, h := range why.Holders {
+	for _, s := range all {
+		for _, h := range s.Holders {
 			out.Holders = append(out.Holders, newClaimJSON(h))
 		}
-		for _, w := range why.Waiters {
-			out.Line = append(out.Line, newClaimJSON(w))
+		for _, w := range s.Waiters {
+			out.Waiters = append(out.Waiters, newClaimJSON(w))
 		}
 	}
 	return json.NewEncoder(a.out).Encode(out)
@@ -67,27 +68,27 @@ func (a *app) encodeReasons(name string, all []distlock.Reason) error {
 // thousands.
 const maxPasses = 10
 
-func (a *app) printReason(why distlock.Reason) {
-	if len(why.Holders)+len(why.Waiters) == 0 {
-		fmt.Fprintf(a.out, "%s is free\n", title(why.Kind, why.Name))
+func (a *app) printStatus(s distlock.Status) {
+	if s.Free() {
+		fmt.Fprintf(a.out, "%s is free\n", title(s.Kind, s.Name))
 		return
 	}
-	used, limit := taken(why)
-	name := title(why.Kind, why.Name)
-	switch why.Kind {
-	case "sem":
+	used, limit := taken(s)
+	name := title(s.Kind, s.Name)
+	switch s.Kind {
+	case distlock.KindSemaphore:
 		fmt.Fprintf(a.out, "%s: %d of %d slots are held\n", name, used, limit)
-	case "rate":
+	case distlock.KindRateLimit:
 		fmt.Fprintf(a.out, "%s: %d of %d passes are taken\n", name, used, limit)
 	}
-	for i, h := range why.Holders {
-		if why.Kind == "rate" && i == maxPasses {
-			fmt.Fprintf(a.out, "  and %d more\n", len(why.Holders)-i)
+	for i, h := range s.Holders {
+		if s.Kind == distlock.KindRateLimit && i == maxPasses {
+			fmt.Fprintf(a.out, "  and %d more\n", len(s.Holders)-i)
 			break
 		}
 		a.printHolder(name, h)
 	}
-	for i, w := range why.Waiters {
+	for i, w := range s.Waiters {
 		fmt.Fprintf(a.out, "%d in the queue: %s for %v\n", i+1, clean(w.Holder), short(w.Held))
 	}
 }

@@ -112,7 +112,7 @@ func (t *tortureRun) main(c *cobra.Command) error {
 func reach(ctx context.Context, l *distlock.Locker) error {
 	call, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := l.Check(call); err != nil {
+	if err := l.Ping(call); err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
 	return nil

@@ -55,14 +55,14 @@ func (a *app) untilFree(
 	ctx context.Context, l *distlock.Locker, of *target, wakes <-chan driver.Wake, deadline <-chan time.Time,
 ) error {
 	for first := true; ; first = false {
-		why, err := of.why(ctx, l)
+		status, err := of.status(ctx, l)
 		var sig signalError
 		switch {
 		case errors.As(context.Cause(ctx), &sig):
 			return &exitError{exitSignal + int(sig.sig), nil}
 		case err != nil && (first || errors.Is(err, errors.ErrUnsupported)):
 			return err
-		case err == nil && !full(why):
+		case err == nil && !full(status):
 			if !first {
 				return nil
 			}
@@ -77,8 +77,8 @@ func (a *app) untilFree(
 		case <-again.C:
 		case <-ctx.Done():
 		case <-deadline:
-			if err == nil && len(why.Holders) > 0 {
-				h := why.Holders[0]
+			if err == nil && len(status.Holders) > 0 {
+				h := status.Holders[0]
 				return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " is " + heldBy(h))}
 			}
 			return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " is not free")}

@@ -63,7 +63,7 @@ func (j *job) waitingLine(ctx context.Context, locker *distlock.Locker, waited t
 	}
 	call, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	why, err := locker.Why(call, j.name)
+	why, err := locker.Status(call, distlock.KindLock, j.name)
 	if err != nil || len(why.Holders) == 0 {
 		return line
 	}

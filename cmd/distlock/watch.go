@@ -70,7 +70,10 @@ type watcher struct {
 }
 
 // A claimID identifies a claim.
-type claimID struct{ kind, key, owner string }
+type claimID struct {
+	kind       distlock.Kind
+	key, owner string
+}
 
 // An observation is a claim and the time at which it was seen.
 type observation struct {
@@ -183,7 +186,7 @@ func (w *watcher) pause(took time.Duration) time.Duration { return max(w.interva
 func (w *watcher) list(ctx context.Context) (out []observation, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lsLimit)
 	defer cancel()
-	for c, err := range w.locker.Claims(ctx, w.prefix) {
+	for c, err := range w.locker.List(ctx, distlock.KindAny, w.prefix) {
 		if err != nil {
 			return out, err
 		}
@@ -208,7 +211,7 @@ func (w *watcher) refreshAll(ctx context.Context) error {
 
 // refreshName emits the changes of one name. After an error, the next list shows them.
 func (w *watcher) refreshName(ctx context.Context, name string) error {
-	why, err := w.locker.Why(ctx, name)
+	why, err := w.locker.Status(ctx, distlock.KindLock, name)
 	if err != nil {
 		return ctx.Err()
 	}
@@ -216,7 +219,7 @@ func (w *watcher) refreshName(ctx context.Context, name string) error {
 	for _, c := range slices.Concat(why.Holders, why.Waiters) {
 		seen = append(seen, observation{c, time.Now()})
 	}
-	return w.compare(seen, func(k claimID) bool { return k.kind == "" && k.key == name })
+	return w.compare(seen, func(k claimID) bool { return k.kind == distlock.KindLock && k.key == name })
 }
 
 // availability emits an event if the store has stopped answering, or answers again.
@@ -281,7 +284,7 @@ func (w *watcher) compare(seen []observation, complete func(claimID) bool) error
 func (w *watcher) updateWatches(ctx context.Context) {
 	held := map[string]bool{}
 	for k, s := range w.known {
-		if k.kind == "" && !s.Waiting {
+		if k.kind == distlock.KindLock && !s.Waiting {
 			held[k.key] = true
 		}
 	}
@@ -292,7 +295,7 @@ func (w *watcher) updateWatches(ctx context.Context) {
 		}
 	}
 	for name := range held {
-		key, err := storeKey("", name)
+		key, err := storeKey(distlock.KindLock, name)
 		if err != nil || w.watched[name] != nil || len(w.watched) >= mostHints {
 			continue
 		}
@@ -368,8 +371,8 @@ func (a *app) emitText(e event) error {
 func writeEvent(out io.Writer, e event) error {
 	text := fmt.Sprintf("%s  %-8s  %-16s  %s, %s",
 		e.Time.Format(time.TimeOnly), e.Event, clean(e.Name), clean(e.Holder), e.Mode)
-	if e.Kind != "" {
-		text += ", " + e.Kind
+	if e.Kind != distlock.KindLock {
+		text += ", " + string(e.Kind)
 	}
 	if e.Fence > 0 {
 		text += ", fence " + fenceText(e.Fence)

@@ -226,7 +226,7 @@ func TestWatch_firstList(t *testing.T) {
 func TestWriteEvent(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	l := newClaimJSON(distlock.Claim{
-		Name: "deploy", Kind: "", Holder: "ci-3\x1b[2J", Note: "why\n",
+		Name: "deploy", Kind: distlock.KindLock, Holder: "ci-3\x1b[2J", Note: "why\n",
 		Mode: distlock.ModeExclusive, Fence: 41, Held: 12 * time.Second,
 	})
 	for what, want := range map[string]string{
@@ -239,7 +239,7 @@ func TestWriteEvent(t *testing.T) {
 		}
 	}
 	text, err := json.Marshal(event{Time: at, Event: eventGranted, claimJSON: &l})
-	const want = `{"time":"2026-01-02T03:04:05Z","event":"granted","name":"deploy","mode":"exclusive","holder":`
+	const want = `{"time":"2026-01-02T03:04:05Z","event":"granted","name":"deploy","kind":"lock","mode":"exclusive","holder":`
 	if err != nil || !strings.HasPrefix(string(text), want) {
 		t.Errorf("%s, %v", text, err)
 	}

@@ -305,6 +305,11 @@ func root() []mutant {
 			Test: "TestLease_Ensure",
 		},
 		{
+			Name: "break-without-a-bound", Why: "a lock that was granted after the look at its holders is broken",
+			File: "status.go", Old: "kinds[0].Key(name), upTo, reason)", New: "kinds[0].Key(name), 0, reason)",
+			Test: "TestLocker_Break",
+		},
+		{
 			Name: "ensured-although-it-ends", Why: "a step begins that MaxHold cuts off",
 			File: "lease.go", Old: "	case hold.Life() > d: // the store would keep it: MaxHold ends it\n", New: "	case hold.Life() > d:\n		return nil\n	case false:\n",
 			Test: "TestLease_Ensure",

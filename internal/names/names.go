@@ -40,8 +40,13 @@ func (k Kind) Key(name string) string {
 	return string(k) + name
 }
 
-// Word returns the kind as one word; "" for a lock.
-func (k Kind) Word() string { return strings.Trim(string(k), "~/") }
+// Word returns the kind as one word.
+func (k Kind) Word() string {
+	if k == Lock {
+		return "lock"
+	}
+	return strings.Trim(string(k), "~/")
+}
 
 // Parse is the reverse of Word.
 func Parse(word string) (Kind, bool) {

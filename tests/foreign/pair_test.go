@@ -170,7 +170,7 @@ func (p *pair) wait(opts ...distlock.Option) <-chan grant {
 func inQueue(t *testing.T, o ours, name string, n int) {
 	t.Helper()
 	for end := time.Now().Add(soon); ; time.Sleep(time.Millisecond) {
-		why, err := o.Why(context.Background(), name)
+		why, err := o.Status(context.Background(), distlock.KindLock, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -178,7 +178,7 @@ func playWaiters(args []string) int {
 // queue returns the queue entries of a name in the store.
 func queue(t testing.TB, l *distlock.Locker, name string) []distlock.Claim {
 	t.Helper()
-	why, err := l.Why(t.Context(), name)
+	why, err := l.Status(t.Context(), distlock.KindLock, name)
 	if err != nil {
 		t.Fatal(err)
 	}

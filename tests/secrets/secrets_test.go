@@ -132,7 +132,7 @@ func use(t *testing.T, r *trace, text string) {
 		r.add("lock", err)
 		_, err = l.TryLock(ctx, "a")
 		r.add("try", err)
-		for _, err := range l.Claims(ctx, "") {
+		for _, err := range l.List(ctx, distlock.KindAny, "") {
 			r.add("claims", err)
 		}
 		return
@@ -145,7 +145,7 @@ func use(t *testing.T, r *trace, text string) {
 	_, err = other.Lock(ctx, "a", distlock.MaxWait(50*time.Millisecond))
 	r.add("wait", err)
 	r.add("other", other.Close(ctx))
-	why, err := l.Why(ctx, "a")
+	why, err := l.Status(ctx, distlock.KindLock, "a")
 	r.add("why", why, err)
 	r.add("extend", lease.Extend(ctx, time.Second))
 	_, err = driver.Break(ctx, source.Store, "a", 0, "test")

@@ -27,15 +27,15 @@ func put(t testing.TB, s driver.Store, key string, weight, limit int64) {
 	}
 }
 
-// listed returns the kind and name of each claim that Claims yields.
+// listed returns the kind and name of each claim that List yields.
 func listed(t testing.TB, l *distlock.Locker, prefix string) []string {
 	t.Helper()
 	out := []string{}
-	for c, err := range l.Claims(t.Context(), prefix) {
+	for c, err := range l.List(t.Context(), distlock.KindAny, prefix) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, c.Kind+":"+c.Name)
+		out = append(out, string(c.Kind)+":"+c.Name)
 	}
 	slices.Sort(out)
 	return out
@@ -52,15 +52,14 @@ func TestClaims(t *testing.T) {
 	}
 	for prefix, want := range map[string][]string{
 		"": {
-			":a", ":ab", ":b", ":sem/a", ":~a", ":~sem/a", "lead:a", "once:a", "rate:a", "sem:a", "sem:ab",
-		},
-		"a":      {":a", ":ab", "lead:a", "once:a", "rate:a", "sem:a", "sem:ab"},
-		"ab":     {":ab", "sem:ab"},
+			"lead:a", "lock:a", "lock:ab", "lock:b", "lock:sem/a", "lock:~a", "lock:~sem/a", "once:a", "rate:a", "sem:a", "sem:ab"},
+		"a":      {"lead:a", "lock:a", "lock:ab", "once:a", "rate:a", "sem:a", "sem:ab"},
+		"ab":     {"lock:ab", "sem:ab"},
 		"abc":    {},
-		"~":      {":~a", ":~sem/a"},
-		"~a":     {":~a"},
-		"~sem/":  {":~sem/a"},
-		"sem/":   {":sem/a"},
+		"~":      {"lock:~a", "lock:~sem/a"},
+		"~a":     {"lock:~a"},
+		"~sem/":  {"lock:~sem/a"},
+		"sem/":   {"lock:sem/a"},
 		"~check": {},
 	} {
 		if got := listed(t, l, prefix); !slices.Equal(got, want) {
@@ -79,7 +78,7 @@ func TestClaims_facts(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(5 * time.Second)
 		var got []distlock.Claim
-		for c, err := range l.Claims(t.Context(), "x") {
+		for c, err := range l.List(t.Context(), distlock.KindAny, "x") {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +98,7 @@ func TestClaims_facts(t *testing.T) {
 		if b.Holder != "you" || b.Note != "soon" || b.Fence != 0 || !b.Waiting || b.Held != 5*time.Second {
 			t.Errorf("%+v", b)
 		}
-		why, err := l.Why(t.Context(), "x")
+		why, err := l.Status(t.Context(), distlock.KindLock, "x")
 		if err != nil || len(why.Holders) != 1 || len(why.Waiters) != 1 || why.Holders[0].Note != "nightly" || why.Waiters[0].Note != "soon" || why.Name != "x" {
 			t.Errorf("%+v %v", why, err)
 		}
@@ -115,7 +114,7 @@ func TestClaims_modes(t *testing.T) {
 	put(t, s, "w", driver.Whole, driver.Whole)
 	put(t, s, "r", 1, driver.Whole)
 	put(t, s, "~sem/c", 2, 5)
-	for c, err := range l.Claims(t.Context(), "") {
+	for c, err := range l.List(t.Context(), distlock.KindAny, "") {
 		want := map[string]distlock.Mode{"w": distlock.ModeExclusive, "r": distlock.ModeShared, "c": distlock.ModeCounted}[c.Name]
 		if err != nil || c.Mode != want {
 			t.Errorf("%s is %s", c.Name, c.Mode)
@@ -132,7 +131,7 @@ func TestClaims_break(t *testing.T) {
 		taken(t, l, fmt.Sprint("x", i))
 	}
 	n := 0
-	for range l.Claims(t.Context(), "x") {
+	for range l.List(t.Context(), distlock.KindAny, "x") {
 		if n++; n == 3 {
 			break
 		}
@@ -140,7 +139,7 @@ func TestClaims_break(t *testing.T) {
 	if n != 3 {
 		t.Errorf("%d claims", n)
 	}
-	for range l.Claims(t.Context(), "") {
+	for range l.List(t.Context(), distlock.KindAny, "") {
 		break
 	}
 }
@@ -162,10 +161,10 @@ func (s lister) List(_ context.Context, prefix string) iter.Seq2[driver.Claim, e
 func TestClaims_errors(t *testing.T) {
 	t.Run("a store without Show and List", func(t *testing.T) {
 		l := lockerOn(t, struct{ driver.Store }{mem.New()})
-		_, err := l.Why(t.Context(), "x")
+		_, err := l.Status(t.Context(), distlock.KindLock, "x")
 		wantErr(t, err, errors.ErrUnsupported)
 		n := 0
-		for _, err := range l.Claims(t.Context(), "") {
+		for _, err := range l.List(t.Context(), distlock.KindAny, "") {
 			n++
 			wantErr(t, err, errors.ErrUnsupported)
 			if errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) {
@@ -179,7 +178,7 @@ func TestClaims_errors(t *testing.T) {
 	t.Run("reading changes nothing", func(t *testing.T) {
 		l := lockerOn(t, lister{mem.New(), errCut})
 		var claims, errs int
-		for _, err := range l.Claims(t.Context(), "") {
+		for _, err := range l.List(t.Context(), distlock.KindAny, "") {
 			if err == nil {
 				claims++
 				continue
@@ -199,7 +198,7 @@ func TestClaims_errors(t *testing.T) {
 		w := newFlakyStore()
 		l = lockerOn(t, w)
 		w.cut()
-		_, err := l.Why(t.Context(), "x")
+		_, err := l.Status(t.Context(), distlock.KindLock, "x")
 		wantErr(t, err, errCut, distlock.ErrUnavailable)
 		if errors.Is(err, distlock.ErrUnknown) || err.Error() != `distlock: show "x": connection cut` {
 			t.Error(err)
@@ -210,9 +209,9 @@ func TestClaims_errors(t *testing.T) {
 		w := newFlakyStore()
 		l := lockerOn(t, w)
 		_ = l.Close(t.Context())
-		_, err := l.Why(t.Context(), "x")
+		_, err := l.Status(t.Context(), distlock.KindLock, "x")
 		wantErr(t, err, distlock.ErrClosed)
-		for _, err := range l.Claims(t.Context(), "") {
+		for _, err := range l.List(t.Context(), distlock.KindAny, "") {
 			wantErr(t, err, distlock.ErrClosed)
 		}
 		if n := w.count(""); n != 0 {
@@ -221,18 +220,18 @@ func TestClaims_errors(t *testing.T) {
 	})
 }
 
-func TestReason_String(t *testing.T) {
+func TestStatus_String(t *testing.T) {
 	c := distlock.Claim{Holder: "me", Held: 90 * time.Second, Fence: 7}
-	for want, r := range map[string]distlock.Reason{
-		`"x" is free`: {Name: "x"},
-		`"x" is held by me for 1m30s (fence 7); 0 in the queue`:                                 {Name: "x", Holders: []distlock.Claim{c}},
-		`"x" is held by me for 1m30s (fence 7), held by me for 1m30s (fence 7); 2 in the queue`: {Name: "x", Holders: []distlock.Claim{c, c}, Waiters: make([]distlock.Claim, 2)},
-		`"x" is held by nobody; 1 in the queue`:                                                 {Name: "x", Waiters: []distlock.Claim{c}},
-		`"x" is kept by me for 1ms; 0 in the queue`:                                             {Name: "x", Holders: []distlock.Claim{{Holder: "me", Held: time.Millisecond, Kept: true}}},
-		`"a\nb" is held by "\x1b[2J" for 0s (fence 7); 0 in the queue`:                          {Name: "a\nb", Holders: []distlock.Claim{{Holder: "\x1b[2J", Fence: 7}}},
-		`"x" is held by another client, no expiry; 0 in the queue`:                              {Name: "x", Holders: []distlock.Claim{{Holder: "another client"}}},
-		`"x" is held by another client; 0 in the queue`:                                         {Name: "x", Holders: []distlock.Claim{{Holder: "another client", Left: time.Second}}},
-		`"` + strings.Repeat("x", 64) + `"... is free`:                                          {Name: strings.Repeat("x", 99)},
+	for want, r := range map[string]distlock.Status{
+		`"x" is free`: {Kind: distlock.KindLock, Name: "x"},
+		`"x" is held by me for 1m30s (fence 7); 0 in the queue`:                                 {Kind: distlock.KindLock, Name: "x", Holders: []distlock.Claim{c}},
+		`"x" is held by me for 1m30s (fence 7), held by me for 1m30s (fence 7); 2 in the queue`: {Kind: distlock.KindLock, Name: "x", Holders: []distlock.Claim{c, c}, Waiters: make([]distlock.Claim, 2)},
+		`"x" is held by nobody; 1 in the queue`:                                                 {Kind: distlock.KindLock, Name: "x", Waiters: []distlock.Claim{c}},
+		`"x" is kept by me for 1ms; 0 in the queue`:                                             {Kind: distlock.KindLock, Name: "x", Holders: []distlock.Claim{{Holder: "me", Held: time.Millisecond, Kept: true}}},
+		`"a\nb" is held by "\x1b[2J" for 0s (fence 7); 0 in the queue`:                          {Kind: distlock.KindLock, Name: "a\nb", Holders: []distlock.Claim{{Holder: "\x1b[2J", Fence: 7}}},
+		`"x" is held by another client, no expiry; 0 in the queue`:                              {Kind: distlock.KindLock, Name: "x", Holders: []distlock.Claim{{Holder: "another client"}}},
+		`"x" is held by another client; 0 in the queue`:                                         {Kind: distlock.KindLock, Name: "x", Holders: []distlock.Claim{{Holder: "another client", Left: time.Second}}},
+		`"` + strings.Repeat("x", 64) + `"... is free`:                                          {Kind: distlock.KindLock, Name: strings.Repeat("x", 99)},
 	} {
 		if got := r.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -245,60 +244,111 @@ func TestReason_String(t *testing.T) {
 
 func TestWhy_free(t *testing.T) {
 	l := lockerOn(t, mem.New())
-	why, err := l.Why(t.Context(), "~x")
+	why, err := l.Status(t.Context(), distlock.KindLock, "~x")
 	if err != nil || why.Name != "~x" || len(why.Holders)+len(why.Waiters) != 0 {
 		t.Errorf("%+v %v", why, err)
 	}
 }
 
 // Why looks up a name in the kind that the caller uses, and WhyAll in all kinds.
-func TestWhy_kinds(t *testing.T) {
+func TestLocker_Status_kinds(t *testing.T) {
 	s := mem.New()
 	l := lockerOn(t, s)
 	for _, key := range []string{"x", "~sem/x", "~rate/x", "~once/x", "~lead/x", "~sem/y", "~~sem/x"} {
 		put(t, s, key, 1, 5)
 	}
-	sem, err := l.Semaphore(5)
-	if err != nil {
-		t.Fatal(err)
+	kinds := []distlock.Kind{
+		distlock.KindLock, distlock.KindSemaphore, distlock.KindRateLimit, distlock.KindOnce, distlock.KindElection,
 	}
-	limiter, err := l.Limiter(5, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for kind, why := range map[string]func(context.Context, string) (distlock.Reason, error){"": l.Why, "sem": sem.Why, "rate": limiter.Why} {
-		r, err := why(t.Context(), "x")
+	for _, kind := range kinds {
+		r, err := l.Status(t.Context(), kind, "x")
 		if err != nil || r.Kind != kind || r.Name != "x" || len(r.Holders) != 1 || r.Holders[0].Kind != kind {
 			t.Errorf("%q: %+v %v", kind, r, err)
 		}
+		n := 0
+		for c, err := range l.List(t.Context(), kind, "x") {
+			if n++; err != nil || c.Kind != kind || c.Name != "x" {
+				t.Errorf("%q: %+v %v", kind, c, err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%q: %d are listed", kind, n)
+		}
 	}
-	all, err := l.WhyAll(t.Context(), "x")
-	var kinds []string
-	for _, r := range all {
-		kinds = append(kinds, r.Kind)
+	all, err := l.Status(t.Context(), distlock.KindAny, "x")
+	var got []distlock.Kind
+	for _, one := range all.ByKind() {
+		got = append(got, one.Kind)
 	}
-	if got := strings.Join(kinds, " "); err != nil || got != " sem rate once lead" {
-		t.Errorf("all of x: %q %v", got, err)
+	if err != nil || !slices.Equal(got, kinds) || len(all.Holders) != len(kinds) || strings.Count(all.String(), "\n") != len(kinds)-1 {
+		t.Errorf("all of x: %q %v\n%v", got, err, all)
 	}
-	if all, err := l.WhyAll(t.Context(), "y"); err != nil || len(all) != 1 || all[0].Kind != "sem" {
+	if all, err := l.Status(t.Context(), distlock.KindAny, "y"); err != nil || len(all.ByKind()) != 1 || all.ByKind()[0].Kind != distlock.KindSemaphore {
 		t.Errorf("all of y: %v %v", all, err)
 	}
-	if all, err := l.WhyAll(t.Context(), "z"); err != nil || len(all) != 0 {
+	if all, err := l.Status(t.Context(), distlock.KindAny, "z"); err != nil || !all.Free() || all.String() != `"z" is free` {
 		t.Errorf("all of z: %v %v", all, err)
 	}
-	_, err = l.WhyAll(t.Context(), "")
+	_, err = l.Status(t.Context(), distlock.KindAny, "")
 	wants(t, err, distlock.ErrInvalidName)
+	_, err = l.Status(t.Context(), "mutex", "x")
+	wants(t, err, distlock.ErrInvalid)
+	for _, err := range l.List(t.Context(), "mutex", "") {
+		wants(t, err, distlock.ErrInvalid)
+	}
 }
 
-func TestReason_String_many(t *testing.T) {
-	r := distlock.Reason{Name: "gpu", Kind: "sem"}
+func TestLocker_Break(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx, l := t.Context(), g.locker(t)
+		first := must(t)(l.Lock(ctx, "x"))
+		status, err := l.Status(ctx, distlock.KindLock, "x")
+		if err != nil || len(status.Holders) != 1 {
+			t.Fatal(status, err)
+		}
+		seen := status.Holders[0].Fence
+		free(t, first)
+		second := must(t)(l.Lock(ctx, "x"))
+		if ended, err := l.Break(ctx, distlock.KindLock, "x", seen, "late"); err != nil || len(ended) != 0 {
+			t.Errorf("Break up to the fence before: %v, %v", ended, err)
+		}
+		if ended, err := l.Break(ctx, distlock.KindSemaphore, "x", 0, "another kind"); err != nil || len(ended) != 0 {
+			t.Errorf("Break of another kind: %v, %v", ended, err)
+		}
+		if err := second.Extend(ctx, time.Minute); err != nil {
+			t.Errorf("the lease that was not meant: %v", err)
+		}
+		ended, err := l.Break(ctx, distlock.KindLock, "x", second.Fence(), "maintenance")
+		if err != nil || len(ended) != 1 || ended[0].Name != "x" || ended[0].Kind != distlock.KindLock {
+			t.Errorf("Break: %+v, %v", ended, err)
+		}
+		var broken *driver.BrokenError
+		if err := second.Extend(ctx, time.Minute); !errors.Is(err, distlock.ErrLost) || !errors.As(err, &broken) || broken.Reason != "maintenance" {
+			t.Errorf("the lease that was broken: %v", err)
+		}
+		_, err = l.Break(ctx, distlock.KindAny, "x", 0, "")
+		wants(t, err, distlock.ErrInvalid)
+		_, err = l.Break(ctx, "mutex", "x", 0, "")
+		wants(t, err, distlock.ErrInvalid)
+		_, err = l.Break(ctx, distlock.KindLock, "", 0, "")
+		wants(t, err, distlock.ErrInvalidName)
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		_, err = l.Break(ctx, distlock.KindLock, "x", 0, "")
+		wants(t, err, distlock.ErrClosed)
+	})
+}
+
+func TestStatus_String_many(t *testing.T) {
+	r := distlock.Status{Name: "gpu", Kind: "sem"}
 	for range 5 {
 		r.Holders = append(r.Holders, distlock.Claim{Holder: "me", Held: time.Second})
 	}
 	if got, want := r.String(), `semaphore "gpu" is held by me for 1s, held by me for 1s, held by me for 1s, and by 2 others; 0 in the queue`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := (distlock.Reason{Name: "api", Kind: "rate"}).String(), `rate limit "api" is free`; got != want {
+	if got, want := (distlock.Status{Name: "api", Kind: "rate"}).String(), `rate limit "api" is free`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
