@@ -44,7 +44,7 @@ func (p Task) String() string {
 
 // title returns the name and the kind of a claim.
 func (c Claim) title() string {
-	if c.Kind == KindLock {
+	if c.Kind == KindLock || c.Kind == KindAny {
 		return names.Quote(c.Name)
 	}
 	return fmt.Sprintf("%s (%s)", names.Quote(c.Name), c.Kind)

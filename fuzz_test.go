@@ -51,7 +51,7 @@ func FuzzName(f *testing.F) {
 		for _, name := range good {
 			found := 0
 			for c, err := range l.List(t.Context(), distlock.KindAny, name) {
-				if err != nil || c.Kind != "" || !strings.HasPrefix(c.Name, name) {
+				if err != nil || c.Kind != distlock.KindLock || !strings.HasPrefix(c.Name, name) {
 					t.Errorf("%q: %+v %v", name, c, err)
 				}
 				if c.Name == name {

@@ -66,7 +66,7 @@ func memory() Section {
 				Under: []string{"F35"},
 				Fault: "claims broken by hand",
 				Holds: "the holder is notified at its next renewal, with the reason. Fences rise",
-				Tests: []Test{"claims_test.go:TestClaims_break"},
+				Tests: []Test{"status_test.go:TestClaims_break"},
 			},
 		},
 		Absent: []Absence{
