@@ -1,15 +1,27 @@
-// Package distlock is a distributed lock: one holder at a time, across processes and machines.
+// Package distlock provides distributed locks: mutexes, read/write locks, semaphores, rate limits,
+// leader election and run-once, across processes and machines.
 //
-// A [Locker] acquires locks in a store that the processes share: PostgreSQL, Redis, SQLite and
-// others, see the packages under store. Its calls return a [Lease]. A lease lasts until
-// [Lease.Unlock] or until it is lost. It is renewed in the background, reports its loss in time,
-// and carries a fencing token ("fence" for short): [Lease.Fence].
+// A [Locker] acquires a [Lease] in a store that the processes share. The lease is renewed in the
+// background. Its context is cancelled before another process can acquire the lock, and
+// [Lease.Fence] returns a fencing token ("fence" for short) that grows with every lease of a name.
 //
-//	locker, err := distlock.New(store)
+//	locker, err := open.Locker(ctx, "postgres://user@host/database")
 //	...
 //	err = locker.Do(ctx, "invoice/42", func(ctx context.Context) error {
 //		return charge(ctx, distlock.FromContext(ctx).Fence())
 //	})
+//
+// The stores, under github.com/distlock/distlock/store:
+//
+//	postgres                                  tables in PostgreSQL
+//	pgadvisory                                advisory locks of PostgreSQL
+//	redis/rueidisstore, redis/goredisstore    Redis and Valkey: one node, Sentinel, Cluster
+//	quorum                                    a majority of nodes: Redlock
+//	sqlite                                    a file that the processes of one host share
+//	mem                                       the memory of one process, for tests
+//
+// Package open links all of them and opens one by its URL. A program with one store imports that
+// store and calls [New].
 //
 // If the lease is lost while the function runs, its context ends with the cause [ErrLost], and
 // [Locker.Do] returns an error.

@@ -46,7 +46,7 @@ func ttlRules() []rule {
 				// time, so the fastest calls decide.
 				life := p.fastest().Truncate(time.Millisecond) + 2*time.Millisecond - time.Microsecond
 				life = max(life, p.store.Features().MinTTL)
-				pause, rounds := life/2000, 40 // hardly any pause
+				pause, rounds := life/2000, p.rounds(200) // hardly any pause; a round meets the cut by chance
 				if p.has(virtual) {
 					pause, rounds = life/20, 2 // all calls take the same time
 				}
