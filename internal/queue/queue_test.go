@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,16 +27,26 @@ func (s slow) Acquire(ctx context.Context, r driver.Request) (driver.Result, err
 }
 
 // caller makes plain errors, and counts events by their type.
-type caller struct{ events map[string]int }
+type caller struct {
+	mu     sync.Mutex
+	events map[string]int
+}
 
-func (c caller) Event(_ context.Context, e queue.Event)                              { c.events[e.Type]++ }
-func (c caller) Waits(context.Context, *queue.Waiter) (ended func() <-chan struct{}) { return nil }
-func (c caller) Held(queue.Held) error                                               { return errors.New("held") }
-func (c caller) Failed(_ string, _ bool, err error) error                            { return err }
-func (c caller) Lost(_ uint64, cause error) error                                    { return cause }
-func (c caller) TooHeavy(int64, int64) error                                         { return errors.New("too heavy") }
+func newCaller() *caller { return &caller{events: map[string]int{}} }
 
-func call(m *queue.Manager, c caller, ttl, wait time.Duration) *queue.Call {
+func (c *caller) Event(_ context.Context, e queue.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events[e.Type]++
+}
+
+func (c *caller) Waits(context.Context, *queue.Waiter) (ended func() <-chan struct{}) { return nil }
+func (c *caller) Held(queue.Held) error                                               { return errors.New("held") }
+func (c *caller) Failed(_ string, _ bool, err error) error                            { return err }
+func (c *caller) Lost(_ uint64, cause error) error                                    { return cause }
+func (c *caller) TooHeavy(int64, int64) error                                         { return errors.New("too heavy") }
+
+func call(m *queue.Manager, c *caller, ttl, wait time.Duration) *queue.Call {
 	return &queue.Call{
 		Request: driver.Request{ID: driver.ID{Key: "k"}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl},
 		Terms:   keeper.Terms{TTL: ttl}, Wait: wait, MinPause: time.Millisecond, MaxPause: time.Second,
@@ -49,7 +60,7 @@ func TestManager_Acquire_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := mem.New()
 		m := queue.New(slow{store, time.Second})
-		c := caller{map[string]int{}}
+		c := newCaller()
 		if _, err := m.Acquire(t.Context(), call(m, c, time.Second, 0)); !errors.Is(err, queue.ErrTooLate) {
 			t.Errorf("got %v, want %v", err, queue.ErrTooLate)
 		}
@@ -70,7 +81,7 @@ func TestManager_Acquire_late(t *testing.T) {
 func TestManager_handOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := queue.New(mem.New())
-		c := caller{map[string]int{}}
+		c := newCaller()
 		first, err := m.Acquire(t.Context(), call(m, c, time.Minute, 0))
 		if err != nil {
 			t.Fatal(err)
