@@ -167,7 +167,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "refused-for-anothers-reason", Why: "a call fails because another one was cancelled",
-			File: "share.go", Old: "		if errors.As(f.err, &limited) && weight >= f.weight {\n", New: "		if !errors.As(f.err, &limited) && f.err != nil {\n			return asked, f.err\n		}\n		if limited != nil {\n",
+			File: "share.go", Old: "		if errors.As(f.err, &limited) && weight >= f.weight {\n", New: "		if !errors.As(f.err, &limited) && f.err != nil {\n			return filled, f.err\n		}\n		if limited != nil {\n",
 			Test: "TestLimiter_shares_together",
 		},
 		{

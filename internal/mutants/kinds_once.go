@@ -20,7 +20,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "record-for-the-ttl", Why: "a result is forgotten as soon as a lease would be",
-			File: "internal/queue/end.go", Old: "driver.Renewal{ID: l.t.id, TTL: ttl,", New: "driver.Renewal{ID: l.t.id, TTL: l.r.TTL,",
+			File: "internal/queue/end.go", Old: "driver.Renewal{ID: l.t.id, TTL: ttl,", New: "driver.Renewal{ID: l.t.id, TTL: l.call.TTL,",
 			Test: "TestOnce_Do_forgets",
 		},
 		{
@@ -60,7 +60,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "recording-waited-for", Why: "Close takes as long as the TTL of a result that cannot be recorded",
-			File: "internal/queue/end.go", Old: "time.NewTimer(patience)", New: "time.NewTimer(maxTTL)",
+			File: "internal/queue/end.go", Old: "time.NewTimer(patience)", New: "time.NewTimer(24 * time.Hour)",
 			Test: "TestOnce_Do_closedWhileRecording",
 		},
 		{
@@ -105,7 +105,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "leadership-kept-after-lead", Why: "there is no leader until the TTL expires",
-			File: "election.go", Old: "		_ = lease.Unlock(ctx) //", New: "		_ = lease.abandon(ctx) //",
+			File: "election.go", Old: "		_ = lease.Unlock(ctx) //", New: "		_ = lease.q.Abandon(ctx) //",
 			Test: "TestElection_Run_handsOff",
 		},
 		{

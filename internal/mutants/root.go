@@ -331,7 +331,7 @@ func root() []mutant {
 		},
 		{
 			Name: "first-error-is-retried", Why: "a wrong password looks like a long wait",
-			File: "internal/queue/acquire.go", Old: "	case err != nil:\n	case res.Granted:\n", New: "	case err != nil && c.Wait != 0:\n		return l.wait(ctx, n, &waiter{r: r, seq: seq})\n	case res.Granted:\n",
+			File: "internal/queue/acquire.go", Old: "	case err != nil:\n	case res.Granted:\n", New: "	case err != nil && c.Wait != 0:\n		w, err = &Waiter{call: c}, nil\n		m.enqueueLocked(k, w)\n	case res.Granted:\n",
 			Test: "TestLocker_Lock_firstError",
 		},
 		{
