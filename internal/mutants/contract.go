@@ -63,7 +63,7 @@ func contract() []mutant {
 		{
 			Name: "postgres-list-loses-a-key-between-pages", Why: "claims are missing from a listing",
 			File: "store/postgres/list.go", Old: "		after = string(rows[len(rows)-1][0])\n", New: "		after = string(rows[len(rows)-1][0]) + \"0\"\n",
-			Pkg: postgres, Test: "TestStore/many_keys",
+			Pkg: postgres, Test: "TestStore/many_keys", Args: []string{"-args", "-many=1000"},
 		},
 		{
 			Name: "renews-the-first-fifty", Why: "leases are lost though their renewal was reported as done",
