@@ -119,7 +119,7 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 // reached and written to: for readiness probes.
 func (l *Locker) Ping(ctx context.Context) error {
 	plain := func(o *options) error { // without the value and the like of users' locks
-		*o = options{ttl: o.ttl, first: o.first, most: o.most, holder: o.holder}
+		*o = options{ttl: o.ttl, first: o.first, most: o.most, holder: o.holder, onClose: o.onClose}
 		return nil
 	}
 	r, err := l.request(ctx, names.Check, l.self, ModeExclusive, []Option{plain})
@@ -171,7 +171,7 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 
 // Close ends all waits with [ErrClosed], unlocks all leases as [Locker.ReleaseAll] does, and stops
 // all renewals. It returns the errors of unlocking. Later calls for a lock fail with [ErrClosed]. A
-// second Close waits for the first, and returns nil.
+// second Close waits for the first and returns nil, or the cause of ctx if that ends before.
 func (l *Locker) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

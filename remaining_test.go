@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/distlock/distlock"
@@ -57,4 +58,30 @@ func ExampleOnClose() {
 	locker, _ := distlock.New(store, distlock.OnClose(func() { fmt.Println("the store is closed") }))
 	_ = locker.Close(ctx)
 	// Output: the store is closed
+}
+
+// TestLocker_Close_second shows that a second Close waits for the first, and no longer than its
+// context.
+func TestLocker_Close_second(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		closing := make(chan struct{})
+		l := g.locker(t, distlock.OnClose(func() { <-closing }))
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- l.Close(context.Background()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wants(t, l.Close(ctx), context.DeadlineExceeded)
+		go func() { second <- l.Close(context.Background()) }()
+		synctest.Wait()
+		select {
+		case err := <-second:
+			t.Errorf("the second Close did not wait: %v", err)
+		default:
+		}
+		close(closing)
+		if a, b := <-first, <-second; a != nil || b != nil {
+			t.Errorf("Close: %v, %v", a, b)
+		}
+	})
 }

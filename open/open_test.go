@@ -273,6 +273,9 @@ func TestLocker(t *testing.T) {
 	if left := time.Until(lease.Until()); left <= 5*time.Second || left > 7*time.Second {
 		t.Errorf("with lock_ttl=7s the lease is trusted for %v", left)
 	}
+	if err := l.Ping(ctx); err != nil {
+		t.Errorf("Ping: %v", err)
+	}
 	if err := l.Close(ctx); err != nil {
 		t.Error(err)
 	}

@@ -18,6 +18,7 @@ func (m *Manager) Acquire(ctx context.Context, c *Call) (*Lease, error) {
 	}
 	k, w, err := m.admit(c) // decides: attempt now (w is nil), or wait
 	if err == nil && w == nil {
+		defer m.wg.Done() // see admit
 		var lease *Lease
 		if lease, w, err = m.attempt(ctx, k, c); lease != nil {
 			return m.welcome(ctx, lease, Event{}), nil
@@ -49,14 +50,13 @@ func (m *Manager) admit(c *Call) (k *key, w *Waiter, err error) {
 		}
 	}
 	k.beginAttemptLocked(c)
-	m.wg.Add(1) // until the attempt has ended
+	m.wg.Add(1) // until Acquire returns
 	return k, nil, nil
 }
 
 // attempt attempts the store for c. One of the results is set: the lease, the waiter that c became
 // since the store refused it, or the error.
 func (m *Manager) attempt(ctx context.Context, k *key, c *Call) (*Lease, *Waiter, error) {
-	defer m.wg.Done()
 	answered := false
 	defer func() {
 		if !answered { // the caller panicked

@@ -61,10 +61,10 @@ type Slab struct {
 // slab returns memory for a tenure or a lease of c.
 func (c *Call) slab() *Slab {
 	s := c.Slab
-	c.Slab = nil
-	if s == nil {
-		s = new(Slab)
+	if s == nil { // it is not written: another goroutine may copy the call
+		return new(Slab)
 	}
+	c.Slab = nil
 	return s
 }
 

@@ -177,11 +177,15 @@ func (m *Manager) ReleaseAll(ctx context.Context) error {
 }
 
 // Close ends all waits with ErrClosed, releases all leases, stops all renewals, and calls the
-// functions. A second Close waits for the first, and returns nil.
+// functions. A second Close waits for the first and returns nil, or the cause of ctx.
 func (m *Manager) Close(ctx context.Context, last ...func()) error {
 	if !m.beginClose() {
-		<-m.finished
-		return nil
+		select {
+		case <-m.finished:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	defer close(m.finished)
 	close(m.closing)

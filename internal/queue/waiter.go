@@ -135,10 +135,10 @@ func (w *Waiter) undone(ctx context.Context) error {
 	if left == nil {
 		return why.error(c)
 	}
-	if why.failed != nil && why.held == nil && why.cause == nil && why.wrap == nil {
+	if why.failed != nil && why.held == nil && why.wrap == nil {
 		unsure := *why.failed // others have to do with this failure too
 		unsure.unknown = true
-		why = &refusal{failed: &unsure}
+		why = &refusal{failed: &unsure, cause: why.cause}
 	}
 	return errors.Join(why.error(c), c.unknown("withdraw", left))
 }
