@@ -88,7 +88,7 @@ func endRules() []rule {
 					}
 					for running.Load() > 0 {
 						cs, err := driver.Break(p.t.Context(), p.store, p.key, 0, reason)
-						if err != nil {
+						if err != nil && !errors.Is(err, driver.ErrUnavailable) { // then nothing was changed
 							return fmt.Sprintf("Break: %v", err)
 						}
 						for _, c := range cs {
