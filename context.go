@@ -31,9 +31,9 @@ type leaseContext struct {
 }
 
 // Err reads the clock: after a pause of the process, a timer comes too late. So may the goroutine
-// that reports the loss, if it has others to notify first: the context ends here and now. The leases
-// of outer contexts count as well. Their Err ends the contexts derived from them before it returns,
-// but not those that [context.WithoutCancel] has cut off.
+// that reports the loss, if it has others to notify first: the context ends here and now. The
+// leases of outer contexts count as well. Their Err ends the contexts derived from them before it
+// returns, but not those that [context.WithoutCancel] has cut off.
 func (c *leaseContext) Err() error {
 	if why := c.lease.Err(); why != nil {
 		c.end(why)
@@ -55,7 +55,8 @@ func (c *leaseContext) Value(key any) any {
 
 type leaseKey struct{}
 
-// A contextKey finds the context of the innermost lease, and so, in its parent, that of the next one.
+// A contextKey finds the context of the innermost lease, and so, in its parent, that of the next
+// one.
 type contextKey struct{}
 
 // A holdKey finds the lease of one key, however many others were acquired under it.

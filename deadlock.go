@@ -8,10 +8,10 @@ import (
 	"github.com/distlock/distlock/internal/names"
 )
 
-// ErrDeadlock says that a call would wait for ever: it waits for a lock whose holder waits, directly
-// or through others, for a lock that the context of the call holds. One call of such a cycle fails,
-// and the others continue when it has released its locks. The error is an [ErrHeld] too: the caller
-// got nothing. It is a [*DeadlockError].
+// ErrDeadlock says that a call would wait for ever: it waits for a lock whose holder waits,
+// directly or through others, for a lock that the context of the call holds. One call of such a
+// cycle fails, and the others continue when it has released its locks. The error is an [ErrHeld]
+// too: the caller got nothing. It is a [*DeadlockError].
 //
 // A call takes part with the leases that its context carries: a context that was made by
 // [Lease.Context], [Locker.Do] and the like. A call for a lock that its own context holds fails at

@@ -14,20 +14,20 @@ type Doer interface {
 	TryDo(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) (ran bool, err error)
 }
 
-// Do runs f under the lock of a name, and waits for the lock as [Locker.Lock] does. The context of f
-// ends when the lease is lost; [FromContext] finds the lease, and its fence, in it.
+// Do runs f under the lock of a name, and waits for the lock as [Locker.Lock] does. The context of
+// f ends when the lease is lost; [FromContext] finds the lease, and its fence, in it.
 //
 // Do returns an error if the lock was not acquired, if f returned one, or if the lease was lost
 // before f returned: a run that lost its lock never returns nil. The error is [ErrNotAcquired] if
-// and only if f did not run. If the lock could not be released, because the store did not answer for
-// 5 s, it stays held until its TTL has passed. The work is done then, and Do does not return that
-// error: observers get it with [EventReleased], and [Log] logs it.
+// and only if f did not run. If the lock could not be released, because the store did not answer
+// for 5 s, it stays held until its TTL has passed. The work is done then, and Do does not return
+// that error: observers get it with [EventReleased], and [Log] logs it.
 func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
 	return do(ctx, l.Lock, name, f, opts)
 }
 
-// TryDo runs f under the lock of a name if nobody holds it, and otherwise returns false and no error.
-// The error is that of [Locker.Do]: [ErrNotAcquired] if and only if ran is false.
+// TryDo runs f under the lock of a name if nobody holds it, and otherwise returns false and no
+// error. The error is that of [Locker.Do]: [ErrNotAcquired] if and only if ran is false.
 func (l *Locker) TryDo(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
 	return tryDo(ctx, l.TryLock, name, f, opts)
 }

@@ -198,8 +198,8 @@ type Term struct{ lease *Lease }
 // term.
 func (t *Term) Number() uint64 { return t.lease.Fence() }
 
-// Publish stores a value that others read in [Leader].Value, at most 64 KiB. It replaces the value of
-// the option [Value], and is gone with the term.
+// Publish stores a value that others read in [Leader].Value, at most 64 KiB. It replaces the value
+// of the option [Value], and is gone with the term.
 func (t *Term) Publish(ctx context.Context, value []byte) error {
 	if ctx == nil {
 		return errNilContext

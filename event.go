@@ -10,8 +10,8 @@ import (
 // panics during a call, the panic continues in the caller, and the call leaves nothing: its lock is
 // released, or expires.
 //
-// The context is that of the call that the event belongs to. For an event that a lease has by itself
-// it is the Origin of the event, and for attempts on behalf of all waiters an empty one.
+// The context is that of the call that the event belongs to. For an event that a lease has by
+// itself it is the Origin of the event, and for attempts on behalf of all waiters an empty one.
 type Observer func(ctx context.Context, e Event)
 
 // An Event is one thing that happened. Fields without a meaning for its type are zero.
@@ -42,8 +42,8 @@ type Event struct {
 // EventType is the type of an event.
 type EventType string
 
-// The types of events. Every call for a lock ends in one EventGranted or one EventRefused; every EventGranted is followed by one EventReleased, EventHandedOff, EventDetached
-// or EventLost.
+// The types of events. Every call for a lock ends in one EventGranted or one EventRefused; every
+// EventGranted is followed by one EventReleased, EventHandedOff, EventDetached or EventLost.
 const (
 	EventAttempted EventType = "attempted"  // the store answered one Acquire: Took, Err
 	EventWaiting   EventType = "waiting"    // a call begins to wait

@@ -167,8 +167,8 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 
 // Proof returns fence, mode and name as one word, for the header Distlock-Fence or a message. A
 // service that acts under the lock checks it with [ParseProof], and remembers the highest fence. It
-// is no secret, and no protection against a client that lies. Without a fence it proves nothing, and
-// ParseProof refuses it.
+// is no secret, and no protection against a client that lies. Without a fence it proves nothing,
+// and ParseProof refuses it.
 func (l *Lease) Proof() string {
 	return proof.Format(l.Fence(), string(l.Mode()), l.Name())
 }
@@ -193,8 +193,8 @@ func ParseProof(s string) (Proof, error) {
 	return p, nil
 }
 
-// ParseFence reads a fence in its one form: digits, no sign, no leading zero, 1 to 2^53-1. The error is
-// ErrInvalidFence.
+// ParseFence reads a fence in its one form: digits, no sign, no leading zero, 1 to 2^53-1. The
+// error is ErrInvalidFence.
 func ParseFence(s string) (uint64, error) {
 	f, err := proof.ParseFence(s)
 	if err != nil {

@@ -37,9 +37,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe yields the leader, and again whenever the leader or its value changes; the zero Leader if
-// nobody leads. It reads the store when the store notifies it that a term ended, and otherwise after
-// the pauses of [Backoff]: once a second by default. It does not see what changed and changed back
-// between two reads.
+// nobody leads. It reads the store when the store notifies it that a term ended, and otherwise
+// after the pauses of [Backoff]: once a second by default. It does not see what changed and changed
+// back between two reads.
 //
 // An error says that the store does not answer. It is yielded once, and Observe continues. Observe
 // ends with ctx, or after an error that is permanent.

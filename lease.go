@@ -68,8 +68,8 @@ func (l *Lease) String() string {
 // Format prints what String returns, whatever the verb: the owner inside is a secret.
 func (l *Lease) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, l.String()) }
 
-// Until returns when the lease is lost unless it is renewed before; the zero Time if it has ended. It
-// is for display; use [Lease.Valid] to decide.
+// Until returns when the lease is lost unless it is renewed before; the zero Time if it has ended.
+// It is for display; use [Lease.Valid] to decide.
 func (l *Lease) Until() time.Time {
 	if l.Err() != nil {
 		return time.Time{}
@@ -77,7 +77,8 @@ func (l *Lease) Until() time.Time {
 	return time.Now().Add(l.q.Hold().Left())
 }
 
-// Remaining returns how long the lease may be trusted unless it is renewed before; 0 if it has ended.
+// Remaining returns how long the lease may be trusted unless it is renewed before; 0 if it has
+// ended.
 func (l *Lease) Remaining() time.Duration {
 	if l.Err() != nil {
 		return 0

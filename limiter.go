@@ -41,15 +41,15 @@ func (e *LimitError) Is(target error) bool { return target == ErrLimited }
 // Unwrap returns the reason.
 func (e *LimitError) Unwrap() error { return e.Err }
 
-// A Limiter is a rate limit: a name passes up to n times in any window of time, across all processes.
-// A pass is a claim that nobody releases: it expires when its window has passed, so the window
-// slides. The moment counts at which the store grants the claim.
+// A Limiter is a rate limit: a name passes up to n times in any window of time, across all
+// processes. A pass is a claim that nobody releases: it expires when its window has passed, so the
+// window slides. The moment counts at which the store grants the claim.
 //
-// A limit above 1,000 is taken from the store in shares of n/1000, rounded up, and the process spends
-// them without a call of the store. So a name never has more than 1,000 claims, and the limit is
-// never exceeded. It may be reached early: by shares that other processes have taken and not yet
-// spent, and by up to a share if n is not a multiple of it. Passes that a process has not spent when
-// it ends are lost for up to two windows. [Exact] takes no shares.
+// A limit above 1,000 is taken from the store in shares of n/1000, rounded up, and the process
+// spends them without a call of the store. So a name never has more than 1,000 claims, and the
+// limit is never exceeded. It may be reached early: by shares that other processes have taken and
+// not yet spent, and by up to a share if n is not a multiple of it. Passes that a process has not
+// spent when it ends are lost for up to two windows. [Exact] takes no shares.
 //
 // The options [Weight], [Exact], [MaxWait], [MaxAttempts], [Backoff], [Holder], [Value], [Meta] and
 // [Observe] mean what they mean for locks. Options about how long a lease is kept have no effect.
@@ -107,8 +107,8 @@ func (m *Limiter) Allow(ctx context.Context, name string, opts ...Option) error 
 
 // Wait takes a pass of a name, or as many as [Weight] says, and waits until there are enough: first
 // come, first served where the store can queue and the limit is at most 1,000, or [Exact]. The
-// context and [MaxWait] bound the wait; if they end it, the error is [ErrLimited] too. Every error is
-// [ErrNotAcquired]: the name may not pass.
+// context and [MaxWait] bound the wait; if they end it, the error is [ErrLimited] too. Every error
+// is [ErrNotAcquired]: the name may not pass.
 func (m *Limiter) Wait(ctx context.Context, name string, opts ...Option) error {
 	return outcome(false, m.wait(ctx, name, opts))
 }

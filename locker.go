@@ -14,9 +14,9 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// A Locker acquires locks in one store. A process needs one Locker for each store: its calls for the
-// same name share one entry in the queue of the store, and hand the lock off among each other. All
-// methods may be called by many goroutines at once.
+// A Locker acquires locks in one store. A process needs one Locker for each store: its calls for
+// the same name share one entry in the queue of the store, and hand the lock off among each other.
+// All methods may be called by many goroutines at once.
 type Locker struct {
 	store    driver.Store
 	features driver.Features
@@ -29,7 +29,8 @@ type Locker struct {
 // New returns a Locker on a store. The options are the defaults of its calls. The caller closes the
 // store, after the Locker.
 func New(store driver.Store, opts ...Option) (*Locker, error) {
-	// A nil pointer in an interface is the usual trace of an error that was ignored when the store was made.
+	// A nil pointer in an interface is the usual trace of an error that was ignored when the store was
+	// made.
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fmt.Errorf("%w: the store is nil", ErrInvalid)
 	}
@@ -69,8 +70,8 @@ func self() string {
 // An error leaves nothing behind, no queue entry and no lock, unless it is [ErrUnknown]. It is
 // always [ErrNotAcquired], together with the reason.
 //
-// Lock returns within 20 ms of the end of ctx, also if the store does not answer. Then it undoes its
-// attempt in the background, and [Locker.Close] waits for that. If ctx does not end, the first
+// Lock returns within 20 ms of the end of ctx, also if the store does not answer. Then it undoes
+// its attempt in the background, and [Locker.Close] waits for that. If ctx does not end, the first
 // attempt fails after 5 s, or after the TTL if that is shorter, and after up to 1 s more to undo
 // it.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {

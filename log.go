@@ -7,9 +7,10 @@ import (
 )
 
 // Log returns an observer that writes to a logger; nil is the default logger of slog. It warns of a
-// loss, of a release that failed, of a lease at risk, of a deadlock, and of a late renewal: one with
-// less trust left than a quarter of the TTL, which is the time of one more attempt. So the next slow
-// answer may be a loss. Everything else has the level Debug. Names are written, owners never are.
+// loss, of a release that failed, of a lease at risk, of a deadlock, and of a late renewal: one
+// with less trust left than a quarter of the TTL, which is the time of one more attempt. So the
+// next slow answer may be a loss. Everything else has the level Debug. Names are written, owners
+// never are.
 //
 // The context of each event goes to the handler of the logger: a handler that reads the trace from
 // it does so for losses too, see [Event].Origin.

@@ -23,11 +23,11 @@ type Leases struct {
 	done func() <-chan struct{}
 }
 
-// LockAll acquires the locks of several names, all or none, and waits for them as [Locker.Lock] does.
-// It acquires them one after the other in the order of their bytes, whatever their order in names:
-// so two calls of LockAll never deadlock with each other. A name that is given twice is acquired
-// once. The context and [MaxWait] bound the whole call. LockAll holds the first locks while it waits
-// for the others. If one of them is lost meanwhile, the call fails with [ErrLost].
+// LockAll acquires the locks of several names, all or none, and waits for them as [Locker.Lock]
+// does. It acquires them one after the other in the order of their bytes, whatever their order in
+// names: so two calls of LockAll never deadlock with each other. A name that is given twice is
+// acquired once. The context and [MaxWait] bound the whole call. LockAll holds the first locks
+// while it waits for the others. If one of them is lost meanwhile, the call fails with [ErrLost].
 //
 // An error leaves nothing behind, unless it is [ErrUnknown]. It is always [ErrNotAcquired].
 func (l *Locker) LockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
@@ -70,8 +70,8 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 	return s, nil
 }
 
-// TryLockAll acquires the locks of several names, all or none, or returns [ErrHeld] at once if one of
-// them is held.
+// TryLockAll acquires the locks of several names, all or none, or returns [ErrHeld] at once if one
+// of them is held.
 func (l *Locker) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
 	return l.LockAll(ctx, names, append(opts[:len(opts):len(opts)], MaxWait(0))...)
 }
@@ -106,8 +106,8 @@ func newLeases(n int) *Leases {
 	return s
 }
 
-// setGrace is how long LockAll waits, after the end of its ctx, for the release of the locks that it
-// acquired before another lock of the set was refused.
+// setGrace is how long LockAll waits, after the end of its ctx, for the release of the locks that
+// it acquired before another lock of the set was refused.
 const setGrace = 5 * time.Millisecond
 
 // undo releases the locks that were acquired before one was refused, and returns why that was.
@@ -199,8 +199,8 @@ func (s *Leases) Done() <-chan struct{} { return s.done() }
 
 func (s *Leases) watch() <-chan struct{} { return s.Context(context.Background()).Done() }
 
-// Context returns a context for the work under all locks: it ends with parent, and as soon as one of the leases does. See
-// Lease.Context.
+// Context returns a context for the work under all locks: it ends with parent, and as soon as one
+// of the leases does. See Lease.Context.
 func (s *Leases) Context(parent context.Context) context.Context {
 	for _, lease := range s.all {
 		parent = lease.Context(parent)
@@ -208,8 +208,9 @@ func (s *Leases) Context(parent context.Context) context.Context {
 	return parent
 }
 
-// Unlock gives all locks back, in the reverse of the order in which they were taken. It returns nil if all were held until now, and otherwise what
-// Lease.Unlock returns of those that were not. It may be called again.
+// Unlock gives all locks back, in the reverse of the order in which they were taken. It returns nil
+// if all were held until now, and otherwise what Lease.Unlock returns of those that were not. It
+// may be called again.
 func (s *Leases) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

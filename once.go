@@ -61,8 +61,8 @@ type OnceOptions[T any] struct {
 }
 
 // NewOnce returns a [Once] that remembers results for keep, at most 400 days. Nil for o is the zero
-// OnceOptions; the options are the defaults of its calls. The error is [errors.ErrUnsupported] if the
-// store cannot keep a record.
+// OnceOptions; the options are the defaults of its calls. The error is [errors.ErrUnsupported] if
+// the store cannot keep a record.
 func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Option) (*Once[T], error) {
 	if l == nil || l.store == nil {
 		return nil, errNoNew
@@ -96,15 +96,15 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 }
 
 // Do returns the remembered result of a name, or runs f and remembers its result. The context of f
-// ends if the lease is lost. A failure that is not remembered, a result that cannot be stored, and a
-// panic leave nothing behind.
+// ends if the lease is lost. A failure that is not remembered, a result that cannot be stored, and
+// a panic leave nothing behind.
 //
 // If the store does not answer the recording, Do repeats it while the lease can be trusted; if ctx
-// has ended or the Locker is closed, for as long as [Lease.Unlock] would. Then it returns the result
-// with [ErrNotRecorded].
+// has ended or the Locker is closed, for as long as [Lease.Unlock] would. Then it returns the
+// result with [ErrNotRecorded].
 //
-// The error is [ErrNotAcquired] if and only if this call did not run f. A [*PastError] of an earlier
-// call is such an error.
+// The error is [ErrNotAcquired] if and only if this call did not run f. A [*PastError] of an
+// earlier call is such an error.
 func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	if f == nil {
 		var none T
@@ -152,8 +152,8 @@ func (o *Once[T]) Result(ctx context.Context, name string) (v T, found bool, err
 	return v, false, nil
 }
 
-// run runs f under a lease and records its result, or else releases the lease, also if f or Failures
-// panics.
+// run runs f under a lease and records its result, or else releases the lease, also if f or
+// Failures panics.
 func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Context) (T, error)) (v T, err error) {
 	var record []byte
 	returned := false

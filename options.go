@@ -81,12 +81,12 @@ func checkTTL(d time.Duration) error {
 	return nil
 }
 
-// MaxWait bounds how long a call waits for the lock, in addition to its context. With 0 the call does
-// not wait. By default the context alone bounds the wait.
+// MaxWait bounds how long a call waits for the lock, in addition to its context. With 0 the call
+// does not wait. By default the context alone bounds the wait.
 //
-// MaxWait is for a lock that is held, not for a store that is down: if the store fails at the first attempt, the
-// call returns ErrUnavailable or ErrUnknown at once, so that a wrong password shows. If it fails
-// later, while the call waits in the queue, it is tried again until the wait ends.
+// MaxWait is for a lock that is held, not for a store that is down: if the store fails at the first
+// attempt, the call returns ErrUnavailable or ErrUnknown at once, so that a wrong password shows.
+// If it fails later, while the call waits in the queue, it is tried again until the wait ends.
 func MaxWait(d time.Duration) Option {
 	return func(o *options) error {
 		o.wait = d
@@ -139,9 +139,9 @@ func MaxHold(d time.Duration) Option {
 	}
 }
 
-// AtLeast keeps the lock held until d after the grant, even if it is unlocked earlier: for jobs that
-// start on several machines whose clocks differ. The store must be able to keep a claim without the
-// process.
+// AtLeast keeps the lock held until d after the grant, even if it is unlocked earlier: for jobs
+// that start on several machines whose clocks differ. The store must be able to keep a claim
+// without the process.
 func AtLeast(d time.Duration) Option {
 	return func(o *options) error {
 		o.atLeast = d
@@ -169,8 +169,8 @@ func within(what string, d, least, most time.Duration) error {
 	return nil
 }
 
-// Weight sets how many slots of a [Semaphore], or passes of a [Limiter], a call takes: 1 by default,
-// and at most all of them. Locks have no weight and refuse the option.
+// Weight sets how many slots of a [Semaphore], or passes of a [Limiter], a call takes: 1 by
+// default, and at most all of them. Locks have no weight and refuse the option.
 func Weight(n int64) Option {
 	return func(o *options) error {
 		o.weight = n
@@ -251,8 +251,8 @@ func Meta(key, value string) Option {
 	}
 }
 
-// Note stores in a few words why the lock is held, for people to read: up to 256 bytes. It counts as
-// a [Meta].
+// Note stores in a few words why the lock is held, for people to read: up to 256 bytes. It counts
+// as a [Meta].
 func Note(s string) Option {
 	return func(o *options) error { return o.setMeta(noteKey, s) }
 }
@@ -294,9 +294,9 @@ func Observe(o Observer) Option {
 	}
 }
 
-// OnClose has [Locker.Close] call f at its end, when all leases were released: for a Locker that owns
-// its store. Calls of the Locker that only read the store may still be under way. f must not call
-// Close. It is an option of [New] only.
+// OnClose has [Locker.Close] call f at its end, when all leases were released: for a Locker that
+// owns its store. Calls of the Locker that only read the store may still be under way. f must not
+// call Close. It is an option of [New] only.
 func OnClose(f func()) Option {
 	return func(o *options) error {
 		if f == nil {

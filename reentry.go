@@ -21,8 +21,8 @@ func holdings(ctx context.Context) []*Lease {
 }
 
 // reenters returns a DeadlockError if a call would wait for a lock that its own context holds: then
-// nobody but itself could end the wait. A semaphore with enough slots next to the caller's own is no
-// such case, nor is a second reader. A call that does not wait is refused by the store.
+// nobody but itself could end the wait. A semaphore with enough slots next to the caller's own is
+// no such case, nor is a second reader. A call that does not wait is refused by the store.
 func (l *Locker) reenters(ctx context.Context, r *request) error {
 	if r.Wait == 0 {
 		return nil

@@ -19,9 +19,9 @@ var ErrUpgrade = errors.New("distlock: a reader cannot become the writer")
 // Downgrade makes a reader of a writer without a gap: no other writer can come in between. Readers
 // that wait get the lock, but those behind a writer in the queue do not.
 //
-// The writer's lease ends with [ErrReleased] before the store is called: work under its context must
-// not write while others read. The new lease has the same fence, a full TTL, and [ModeShared]; its
-// [MaxHold] continues.
+// The writer's lease ends with [ErrReleased] before the store is called: work under its context
+// must not write while others read. The new lease has the same fence, a full TTL, and [ModeShared];
+// its [MaxHold] continues.
 //
 // An error leaves nothing behind, unless it is [ErrUnknown]: the lock is released. The error is
 // [ErrLost] if the lease was lost before or meanwhile, [ErrClosed] if the Locker was closed

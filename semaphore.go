@@ -9,9 +9,9 @@ import (
 	"github.com/distlock/distlock/internal/names"
 )
 
-// A Semaphore lets up to n hold a name at a time, across all processes. Its leases are like those of
-// [Locker.Lock]: renewed in the background, with their loss reported in time. The slots of a holder
-// that dies are free after its TTL. The names of semaphores are apart from those of locks.
+// A Semaphore lets up to n hold a name at a time, across all processes. Its leases are like those
+// of [Locker.Lock]: renewed in the background, with their loss reported in time. The slots of a
+// holder that dies are free after its TTL. The names of semaphores are apart from those of locks.
 //
 // The size belongs to the caller and is not kept in the store: each grant obeys the size of its own
 // call. Give all processes the same size. While the sizes differ, there are never more holders than
@@ -21,8 +21,8 @@ type Semaphore struct {
 	size *atomic.Int64
 }
 
-// Semaphore returns a semaphore of n slots for each name. The error is [errors.ErrUnsupported] if the
-// store cannot count.
+// Semaphore returns a semaphore of n slots for each name. The error is [errors.ErrUnsupported] if
+// the store cannot count.
 func (l *Locker) Semaphore(n int64) (*Semaphore, error) {
 	if l.store == nil {
 		return nil, errNoNew
@@ -41,11 +41,11 @@ func (l *Locker) Semaphore(n int64) (*Semaphore, error) {
 func (s *Semaphore) Size() int64 { return s.size.Load() }
 
 // Resize changes how many slots there are, for later calls of this process and for those that wait.
-// Holders keep their slots: a semaphore that was made smaller grants nothing until enough slots were
-// released. A call that waits for more slots than there are now fails with [ErrInvalid].
+// Holders keep their slots: a semaphore that was made smaller grants nothing until enough slots
+// were released. A call that waits for more slots than there are now fails with [ErrInvalid].
 //
-// In the queue of the store nobody overtakes: a call of another process that waits with the old size
-// comes first.
+// In the queue of the store nobody overtakes: a call of another process that waits with the old
+// size comes first.
 func (s *Semaphore) Resize(n int64) error {
 	if n < 1 || n >= driver.Whole {
 		return fmt.Errorf("%w: a semaphore of %d slots is not 1 to %d", ErrInvalid, n, driver.Whole-1)
@@ -56,8 +56,8 @@ func (s *Semaphore) Resize(n int64) error {
 
 // Acquire acquires a slot of a name, or as many as [Weight] says, and waits until they are free:
 // first come, first served where the store can queue, so that calls for few slots do not overtake a
-// call for many. The context bounds the wait and nothing else. An error leaves nothing behind, unless
-// it is [ErrUnknown].
+// call for many. The context bounds the wait and nothing else. An error leaves nothing behind,
+// unless it is [ErrUnknown].
 func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	r, err := s.l.request(ctx, names.Semaphore, name, ModeCounted, opts)
 	if err != nil {

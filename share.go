@@ -176,8 +176,8 @@ func (m *Limiter) takeShare(ctx context.Context, r *request, weight int64) (shar
 	return s, lease.Detach(ctx)
 }
 
-// settle shortens the claims of spent shares to the window for which they still count. If that fails,
-// they count for longer.
+// settle shortens the claims of spent shares to the window for which they still count. If that
+// fails, they count for longer.
 func (m *Limiter) settle(ctx context.Context, r *request, spent []driver.ID) {
 	for _, id := range spent {
 		call, cancel := m.l.queue.Call(ctx, min(queue.CallLimit, r.opt.ttl))

@@ -116,9 +116,9 @@ func (c Claim) String() string {
 }
 
 // List yields the claims and queue entries of a kind, or of all kinds, under the names that begin
-// with prefix. Their order is not promised, but those of one name come together: holders first, then
-// the queue. It is no snapshot. An error is yielded last, and says that the list is not complete. It
-// is [errors.ErrUnsupported] if the store cannot list.
+// with prefix. Their order is not promised, but those of one name come together: holders first,
+// then the queue. It is no snapshot. An error is yielded last, and says that the list is not
+// complete. It is [errors.ErrUnsupported] if the store cannot list.
 func (l *Locker) List(ctx context.Context, kind Kind, prefix string) iter.Seq2[Claim, error] {
 	return func(yield func(Claim, error) bool) {
 		if err := l.mayRead(ctx); err != nil {
@@ -217,8 +217,8 @@ func (s Status) String() string {
 // maxHolders is how many holders of one name the text of a Status has.
 const maxHolders = 3
 
-// Status returns who holds the lock of a name and who waits for it. With [KindAny] it has the claims
-// of all kinds, see [Status.ByKind], and costs a round trip for each. The error is
+// Status returns who holds the lock of a name and who waits for it. With [KindAny] it has the
+// claims of all kinds, see [Status.ByKind], and costs a round trip for each. The error is
 // [errors.ErrUnsupported] if the store cannot show them.
 func (l *Locker) Status(ctx context.Context, kind Kind, name string) (Status, error) {
 	s := Status{Name: name, Kind: kind}
@@ -244,13 +244,13 @@ func (l *Locker) Status(ctx context.Context, kind Kind, name string) (Status, er
 }
 
 // Break takes a lock from its holders, and returns their claims. Waiters stay in the queue. Break
-// ends the claims whose fence is at most upTo, in one atomic step: a claim that was granted after the
-// caller's look at the holders is not ended. 0 ends all. The reason is stored, and reported to the
-// holder, which notices the loss at its next renewal, and may work until then: only the fence,
+// ends the claims whose fence is at most upTo, in one atomic step: a claim that was granted after
+// the caller's look at the holders is not ended. 0 ends all. The reason is stored, and reported to
+// the holder, which notices the loss at its next renewal, and may work until then: only the fence,
 // checked by the resource, stops that.
 //
-// The error is [ErrInvalid] for KindAny, and [errors.ErrUnsupported] if the store cannot break claims,
-// or has no fences to compare.
+// The error is [ErrInvalid] for KindAny, and [errors.ErrUnsupported] if the store cannot break
+// claims, or has no fences to compare.
 func (l *Locker) Break(ctx context.Context, kind Kind, name string, upTo uint64, reason string) ([]Claim, error) {
 	if err := l.mayRead(ctx); err != nil {
 		return nil, err

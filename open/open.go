@@ -13,11 +13,11 @@
 //	postgres://user:password@host:5432/database        tables in PostgreSQL; hosts with commas
 //	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
 //
-// [Locker] is what most programs need. Every URL may have lock_ttl and lock_poll: see [Source]. A URL for Redlock may also have
-// lock_longest_ttl, which must be the same for all programs, and lock_node_limit: see
-// [quorum.Options]. The other keys are those of the store, or of each node: see
-// [rueidisstore.Open]. A key that no store knows is an error, and so is a key that is given twice.
-// In passwords, write @ : / % as %40 %3A %2F %25.
+// [Locker] is what most programs need. Every URL may have lock_ttl and lock_poll: see [Source]. A
+// URL for Redlock may also have lock_longest_ttl, which must be the same for all programs, and
+// lock_node_limit: see [quorum.Options]. The other keys are those of the store, or of each node:
+// see [rueidisstore.Open]. A key that no store knows is an error, and so is a key that is given
+// twice. In passwords, write @ : / % as %40 %3A %2F %25.
 //
 // This is the only package that links all stores. A program that uses one store can import that
 // store alone.
@@ -113,8 +113,8 @@ func Open(ctx context.Context, text string) (*Source, error) {
 }
 
 // Locker opens the store that a URL names, see [Open], and returns a Locker that owns it: the
-// settings of the URL are the defaults of the Locker, before the options, and [distlock.Locker.Close]
-// closes the store too.
+// settings of the URL are the defaults of the Locker, before the options, and
+// [distlock.Locker.Close] closes the store too.
 func Locker(ctx context.Context, text string, opts ...distlock.Option) (*distlock.Locker, error) {
 	s, err := Open(ctx, text)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 // Max is how many bytes a name may have.
 const Max = 255
 
-// A Kind of lock has keys of its own in the store, so that kinds never meet. The plain lock, and the
-// read/write lock that shares its keys, use the name itself; a tilde at the beginning of a name is
-// doubled.
+// A Kind of lock has keys of its own in the store, so that kinds never meet. The plain lock, and
+// the read/write lock that shares its keys, use the name itself; a tilde at the beginning of a name
+// is doubled.
 type Kind string
 
 // The kinds.

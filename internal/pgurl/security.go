@@ -45,8 +45,8 @@ func (s *Security) Set(key, value string) (known bool, err error) {
 	return true, nil
 }
 
-// Keys adds the keys to the parameters of a query, with PostgreSQL's names. seen are the keys of the
-// query.
+// Keys adds the keys to the parameters of a query, with PostgreSQL's names. seen are the keys of
+// the query.
 func (s *Security) Keys(kept, seen []string) ([]string, error) {
 	if !s.given {
 		return kept, nil

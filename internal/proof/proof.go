@@ -10,8 +10,8 @@ import (
 	"github.com/distlock/distlock/internal/names"
 )
 
-// MaxFence is the first number that is no longer a fence: above it, a float64 cannot represent every
-// integer.
+// MaxFence is the first number that is no longer a fence: above it, a float64 cannot represent
+// every integer.
 const MaxFence = 1 << 53
 
 // Format returns the text of a proof: 1763191200000000;exclusive;invoice%2F42.

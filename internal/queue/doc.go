@@ -39,7 +39,8 @@
 //
 // # Locks
 //
-// Manager.mu guards every key, waiter, tenure and lease. It is taken before the keeper's own lock and
-// never held during a call of the store, or of the Event and Waits of a [Caller]. A function whose name ends in Locked
-// needs Manager.mu, and no function returns with another state of the lock than it was called with.
+// Manager.mu guards every key, waiter, tenure and lease. It is taken before the keeper's own lock
+// and never held during a call of the store, or of the Event and Waits of a [Caller]. A function
+// whose name ends in Locked needs Manager.mu, and no function returns with another state of the
+// lock than it was called with.
 package queue

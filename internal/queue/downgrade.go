@@ -9,9 +9,9 @@ import (
 )
 
 // Downgrade turns an exclusive lease into that of c, which takes less of the same key, without a
-// gap. The lease has ended, with ErrReleased, before the store is called. The new lease has the same
-// fence. An error leaves nothing behind, unless it says that the outcome is unknown: the claim is
-// released.
+// gap. The lease has ended, with ErrReleased, before the store is called. The new lease has the
+// same fence. An error leaves nothing behind, unless it says that the outcome is unknown: the claim
+// is released.
 func (l *Lease) Downgrade(ctx context.Context, c *Call) (*Lease, error) {
 	if mine, _ := l.beginEnd(false, endLimit); !mine {
 		return nil, l.Err()

@@ -11,8 +11,8 @@ import (
 	"github.com/distlock/distlock/internal/keeper"
 )
 
-// endLimit is how long a call that wants to end a lease waits for another that does so: as long as a
-// release can take. A recording may take as long as the lease can be trusted.
+// endLimit is how long a call that wants to end a lease waits for another that does so: as long as
+// a release can take. A recording may take as long as the lease can be trusted.
 const endLimit = CallLimit + withdrawLimit
 
 // End releases the lease. It returns nil if the lease was held until now, and the Caller's Lost if
@@ -215,8 +215,8 @@ func isLoss(err error) bool {
 	return errors.Is(err, driver.ErrNotHeld) || errors.Is(err, keeper.ErrExpired) || errors.Is(err, keeper.ErrMaxHold)
 }
 
-// The pauses between the attempts of a release. The first ones are short: most failures are those of
-// a connection that the server has closed, and the next connection is good.
+// The pauses between the attempts of a release. The first ones are short: most failures are those
+// of a connection that the server has closed, and the next connection is good.
 const (
 	minReleasePause = 5 * time.Millisecond
 	maxReleasePause = 250 * time.Millisecond
@@ -307,8 +307,8 @@ func (l *Lease) claimEnd(again bool, why error) (other chan struct{}, ends []con
 	return nil, l.endLocked(why), true, nil
 }
 
-// finishEnd ends the tenure together with the lease. It reports that, unless that was done before: by
-// the tenure, when it was lost, or by a release that was not answered.
+// finishEnd ends the tenure together with the lease. It reports that, unless that was done before:
+// by the tenure, when it was lost, or by a release that was not answered.
 func (l *Lease) finishEnd(ctx context.Context, typ string, err error, final bool) {
 	e := Event{Type: typ, Err: err}
 	if typ == WasLost {

@@ -122,8 +122,8 @@ func (m *Manager) runAttempt(k *key, e *entry, w *Waiter) (granted bool, pause t
 // last answered with the entry: the store gave the entry its life after that was sent, and granted
 // the claim later still. The notification itself starts no trust, because it may come late: if the
 // claim ended unseen, and a later attempt made a new entry, the notification is about a claim that
-// is gone. So it counts only if the entry cannot have ended before the last answer, and if its fence
-// is above the fence that was in the way then.
+// is gone. So it counts only if the entry cannot have ended before the last answer, and if its
+// fence is above the fence that was in the way then.
 //
 // A claim that is not renewed, or has to outlive its trust, needs all of its TTL in the store from
 // the start: it needs an attempt.

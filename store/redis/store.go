@@ -91,8 +91,9 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// Features returns the features of the store: all of them, except AnyServer with Options.Replicas. A
-// grant that too few replicas have is undone, and a late undo could end the grant of another Store.
+// Features returns the features of the store: all of them, except AnyServer with Options.Replicas.
+// A grant that too few replicas have is undone, and a late undo could end the grant of another
+// Store.
 func (s *Store) Features() driver.Features {
 	f := features()
 	f.AnyServer = s.opt.Replicas == 0
