@@ -111,6 +111,11 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_Renew_while_an_earlier_try_is_released",
 		},
 		{
+			Name: "broken-claim-is-topped-up", Why: "a claim that was broken comes back on a node, and blocks the next",
+			File: dir + "renew.go", Old: "errors.Is(one.Err, driver.ErrNotHeld) && !broken {", New: "errors.Is(one.Err, driver.ErrNotHeld) && (!broken || broken) {",
+			Pkg: pkg, Test: "TestStore_Renew_tops_up_nothing_that_was_broken",
+		},
+		{
 			Name: "earlier-try-lowers-the-fence", Why: "a node that granted an earlier attempt is regarded as one that had the claim all the time",
 			File: dir + "claims.go", Old: "	same := k.held && ", New: "	same := ",
 			Pkg: pkg, Test: "TestStore_late_grant_to_an_owner_that_tries_again",

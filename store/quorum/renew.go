@@ -157,7 +157,9 @@ func (s *Store) topUp(ctx context.Context, node int, answer vote[[]driver.Renewe
 	}
 	var missing []driver.Request
 	for j, one := range answer.value {
-		if tops[j].Weight > 0 && errors.Is(one.Err, driver.ErrNotHeld) {
+		// A late renewal may arrive after a Break: a broken claim must not come back.
+		broken := errors.As(one.Err, new(*driver.BrokenError))
+		if tops[j].Weight > 0 && errors.Is(one.Err, driver.ErrNotHeld) && !broken {
 			missing = append(missing, tops[j])
 		}
 	}

@@ -89,3 +89,24 @@ func TestStore_Renew_tops_up_nothing_that_was_released(t *testing.T) {
 		}
 	})
 }
+
+func TestStore_Renew_tops_up_nothing_that_was_broken(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		for range 50 {
+			a := exclusive("key", ttl)
+			c.grants(t, a)
+			settle()
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _ = c.store.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: ttl}) })
+			time.Sleep(near / 2) // a part of the renewals arrive after the Break
+			if _, err := c.store.Break(t.Context(), a.Key, 0, "test"); err != nil {
+				t.Fatal(err)
+			}
+			wg.Wait()
+			settle()
+			if n := c.holds(a.ID); n != 0 {
+				t.Fatalf("%d nodes hold it after the Break", n)
+			}
+		}
+	})
+}

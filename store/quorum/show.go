@@ -45,7 +45,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 }
 
 // Break ends the claims on a key on all nodes, parts of claims included. It returns the claims that
-// a majority may have held.
+// a majority may have held. A node that was topped up may have a higher fence than the granted one.
+// If upTo is not 0, its part may stay until it expires: a part is no claim.
 func (s *Store) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
 	return s.collect(ctx, "break", s.adminLimit(), func(ctx context.Context, node driver.Store) ([]driver.Claim, error) {
 		return driver.Break(ctx, node, key, upTo, reason)
