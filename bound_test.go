@@ -37,9 +37,9 @@ func TestBound(t *testing.T) {
 			return err
 		},
 		"Leader": func(ctx context.Context, l *distlock.Locker, name string) error {
-			e, err := l.Election(name)
+			e, err := l.Election()
 			if err == nil {
-				_, err = e.Leader(ctx)
+				_, err = e.Leader(ctx, name)
 			}
 			return err
 		},

@@ -20,21 +20,20 @@ var ErrStepDown = errors.New("distlock: leader steps down")
 // preferKey marks the queue entry of a preferred candidate.
 const preferKey = "_preferred"
 
-// An Election is a leader election: one of many candidates leads at a time. It cannot stop a leader
-// that was paused and acts when another leads already. Send [Term.Number], a fencing token, along
-// with every change that the leader makes, and let the changed resource refuse a lower one.
+// An Election is a leader election: of the candidates for a name, one leads at a time. It cannot
+// stop a leader that was paused and acts when another leads already. Send [Term.Number], a fencing
+// token, along with every change that the leader makes, and let the changed resource refuse a lower
+// one.
 type Election struct {
 	l    *Locker
-	name string
 	opts []Option
 }
 
-// Election returns the election of a name. The options are those of its candidate. [MaxWait] and
-// [MaxAttempts] have no effect: candidates wait until they are elected. The error is
+// Election returns an election for each name. The options are the defaults of its candidates.
+// [MaxWait] and [MaxAttempts] have no effect: candidates wait until they are elected. The error is
 // [errors.ErrUnsupported] if the store has no fences or stores no values.
-func (l *Locker) Election(name string, opts ...Option) (*Election, error) {
-	e := &Election{l, name, opts[:len(opts):len(opts)]}
-	r, err := e.request(context.Background())
+func (l *Locker) Election(opts ...Option) (*Election, error) {
+	opts, err := l.kindOptions(names.Election, opts)
 	switch f := l.features; {
 	case err != nil:
 		return nil, err
@@ -42,10 +41,8 @@ func (l *Locker) Election(name string, opts ...Option) (*Election, error) {
 		return nil, unsupported(f, "gives no fences, as the terms of an Election need")
 	case !f.Value:
 		return nil, unsupported(f, "stores no values, as an Election needs")
-	case r.opt.preferred && !f.Queue:
-		return nil, unsupported(f, "has no queue, as Preferred needs")
 	}
-	return e, nil
+	return &Election{l, opts}, nil
 }
 
 // Preferred makes the candidate of an [Election] a preferred one: while it waits, a leader that is
@@ -58,9 +55,9 @@ func Preferred() Option {
 	}
 }
 
-// request returns the request of the candidate.
-func (e *Election) request(ctx context.Context) (*request, error) {
-	r, err := e.l.request(ctx, names.Election, e.name, ModeExclusive, e.opts)
+// request returns the request of a candidate.
+func (e *Election) request(ctx context.Context, name string, opts []Option) (*request, error) {
+	r, err := e.l.request(ctx, names.Election, name, ModeExclusive, append(e.opts, opts...))
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +70,8 @@ func (e *Election) request(ctx context.Context) (*request, error) {
 	return r, nil
 }
 
-// Run stands for election again and again, and calls lead whenever it is elected, until ctx ends or
-// lead returns an error.
+// Run stands for election under a name again and again, and calls lead whenever it is elected,
+// until ctx ends or lead returns an error.
 //
 // The context of lead ends with ctx, with the loss of the lease, and with [ErrStepDown] when a
 // preferred candidate waits. Run releases the leadership when lead has returned, and not before. If
@@ -84,22 +81,22 @@ func (e *Election) request(ctx context.Context) (*request, error) {
 //
 // Run retries when the store fails, but not if the very first call fails. To shut down, end ctx and
 // wait for Run: [Locker.Close] does not wait for lead.
-func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
+func (e *Election) Run(ctx context.Context, name string, lead func(ctx context.Context, t *Term) error, opts ...Option) error {
 	if lead == nil {
 		return outcome(false, errNilFunc)
 	}
 	led := false
-	err := e.stand(ctx, func(ctx context.Context, t *Term) error {
+	err := e.stand(ctx, name, func(ctx context.Context, t *Term) error {
 		led = true
 		return lead(ctx, t)
-	})
+	}, opts)
 	return outcome(led, err)
 }
 
 // stand stands for election again and again.
-func (e *Election) stand(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
+func (e *Election) stand(ctx context.Context, name string, lead func(ctx context.Context, t *Term) error, opts []Option) error {
 	for failed, stood := 0, false; ; {
-		r, err := e.request(ctx)
+		r, err := e.request(ctx, name, opts)
 		if err != nil {
 			return err
 		}
@@ -179,7 +176,7 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 	if lease.q.AnyWaiter(func(c *queue.Call) bool { return c.Caller.(*caller).opt.preferred }) {
 		return true
 	}
-	claims, err := e.l.show(ctx, names.Election, e.name)
+	claims, err := e.l.show(ctx, names.Election, lease.r.name)
 	if err != nil {
 		return false // the next read may show it
 	}

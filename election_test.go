@@ -17,10 +17,10 @@ import (
 
 type leadFunc = func(ctx context.Context, t *distlock.Term) error
 
-// election returns the election "e".
+// election returns an Election; all candidates stand under the name "e".
 func election(t *testing.T, l *distlock.Locker, opts ...distlock.Option) *distlock.Election {
 	t.Helper()
-	e, err := l.Election("e", opts...)
+	e, err := l.Election(opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func stand(t *testing.T, e *distlock.Election, lead leadFunc) *candidate {
 	c := &candidate{stop: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
-		c.err = e.Run(ctx, lead)
+		c.err = e.Run(ctx, "e", lead)
 	}()
 	t.Cleanup(func() { c.end() })
 	return c
@@ -170,7 +170,7 @@ func TestElection_Run_fails(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, l := context.Background(), g.locker(t)
 		e := election(t, l)
-		wants(t, e.Run(ctx, func(context.Context, *distlock.Term) error { return errCut }), errCut)
+		wants(t, e.Run(ctx, "e", func(context.Context, *distlock.Term) error { return errCut }), errCut)
 		g.empty(t, l)
 
 		func() {
@@ -179,7 +179,7 @@ func TestElection_Run_fails(t *testing.T) {
 					t.Error("the panic is gone")
 				}
 			}()
-			_ = e.Run(ctx, func(context.Context, *distlock.Term) error { panic("oh") })
+			_ = e.Run(ctx, "e", func(context.Context, *distlock.Term) error { panic("oh") })
 		}()
 		g.empty(t, l)
 
@@ -188,12 +188,12 @@ func TestElection_Run_fails(t *testing.T) {
 		}
 		none := func(context.Context, *distlock.Term) error { return errors.New("it leads") }
 		g.set(func(g *gate) { g.acquire = down })
-		wants(t, e.Run(ctx, none), distlock.ErrUnavailable) // a wrong password must be reported
+		wants(t, e.Run(ctx, "e", none), distlock.ErrUnavailable) // a wrong password must be reported
 		g.thaw()
 
 		terms := 0
 		start := time.Now()
-		err := e.Run(ctx, func(context.Context, *distlock.Term) error {
+		err := e.Run(ctx, "e", func(context.Context, *distlock.Term) error {
 			if terms++; terms == 2 {
 				return errCut
 			}
@@ -206,8 +206,8 @@ func TestElection_Run_fails(t *testing.T) {
 			t.Errorf("the second term began after %v", took)
 		}
 		_ = l.Close(ctx)
-		wants(t, e.Run(ctx, none), distlock.ErrClosed)
-		wants(t, e.Run(noContext, none), distlock.ErrInvalid)
+		wants(t, e.Run(ctx, "e", none), distlock.ErrClosed)
+		wants(t, e.Run(noContext, "e", none), distlock.ErrInvalid)
 	})
 }
 
@@ -217,7 +217,7 @@ func TestElection_Run_oneProcess(t *testing.T) {
 		e := election(t, l)
 		var last uint64
 		leads := func(ctx context.Context, term *distlock.Term) error {
-			now, err := e.Leader(context.WithoutCancel(ctx)) // the last terms may begin when Run is already cancelled
+			now, err := e.Leader(context.WithoutCancel(ctx), "e") // the last terms may begin when Run is already cancelled
 			if err != nil || now.Term != term.Number() || term.Number() <= last || term.Number() != distlock.FromContext(ctx).Fence() {
 				t.Errorf("term %d after %d, but the store has %d, %v", term.Number(), last, now.Term, err)
 			}
@@ -241,7 +241,7 @@ func TestElection_Leader(t *testing.T) {
 		ctx := context.Background()
 		l := g.locker(t)
 		e := election(t, l, distlock.Holder("ann"), distlock.Value([]byte("hello")))
-		if now, err := e.Leader(ctx); err != nil || now.Term != 0 {
+		if now, err := e.Leader(ctx, "e"); err != nil || now.Term != 0 {
 			t.Errorf("no candidate leads: %+v, %v", now, err)
 		}
 		publish := make(chan []byte)
@@ -258,7 +258,7 @@ func TestElection_Leader(t *testing.T) {
 		sees := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if now, err := e.Leader(ctx); err != nil || now.Holder != "ann" || now.Term == 0 || now.Waiters != 1 || string(now.Value) != want {
+			if now, err := e.Leader(ctx, "e"); err != nil || now.Holder != "ann" || now.Term == 0 || now.Waiters != 1 || string(now.Value) != want {
 				t.Errorf("want the value %q, and one waiter: %+v, %v", want, now, err)
 			}
 		}
@@ -284,7 +284,7 @@ func TestTerm_Publish_crossesExtend(t *testing.T) {
 		}
 		defer rival.Close(context.Background())
 		enough := errors.New("enough")
-		err = election(t, l).Run(t.Context(), func(ctx context.Context, term *distlock.Term) error {
+		err = election(t, l).Run(t.Context(), "e", func(ctx context.Context, term *distlock.Term) error {
 			lease := distlock.FromContext(ctx)
 			g.set(func(g *gate) {
 				g.renew = func(ctx context.Context, r driver.Renewal, next renewFunc) (int, error) {
@@ -304,7 +304,7 @@ func TestTerm_Publish_crossesExtend(t *testing.T) {
 			time.Sleep(4 * time.Second)
 			next, stop := context.WithTimeout(context.Background(), time.Second)
 			defer stop()
-			_ = election(t, rival).Run(next, func(context.Context, *distlock.Term) error {
+			_ = election(t, rival).Run(next, "e", func(context.Context, *distlock.Term) error {
 				if lease.Valid(0) {
 					t.Errorf("two lead, the first is trusted for another %v", time.Until(lease.Until()))
 				}
@@ -321,7 +321,7 @@ func TestTerm_Publish_crossesExtend(t *testing.T) {
 func TestTerm_Publish_hangs(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		enough := errors.New("enough")
-		err := election(t, g.locker(t, distlock.TTL(3*time.Second))).Run(t.Context(), func(ctx context.Context, term *distlock.Term) error {
+		err := election(t, g.locker(t, distlock.TTL(3*time.Second))).Run(t.Context(), "e", func(ctx context.Context, term *distlock.Term) error {
 			g.set(func(g *gate) {
 				g.renew = func(ctx context.Context, r driver.Renewal, next renewFunc) (int, error) {
 					if r.Value == nil {
@@ -345,7 +345,7 @@ func TestTerm_Publish_hangs(t *testing.T) {
 
 func TestTerm_Publish_fails(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		err := election(t, g.locker(t)).Run(context.Background(), func(ctx context.Context, term *distlock.Term) error {
+		err := election(t, g.locker(t)).Run(context.Background(), "e", func(ctx context.Context, term *distlock.Term) error {
 			done, cancel := context.WithCancel(ctx)
 			cancel()
 			wants(t, term.Publish(done, nil), context.Canceled)
@@ -378,7 +378,7 @@ func TestElection_Observe(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			for now, err := range election(t, far.locker(t)).Observe(ctx) {
+			for now, err := range election(t, far.locker(t)).Observe(ctx, "e") {
 				switch {
 				case err != nil:
 					o.add("error")
@@ -445,7 +445,7 @@ func TestElection_Observe_trouble(t *testing.T) {
 		}
 		defer l.Close(context.Background())
 		var yielded []string
-		for now, err := range election(t, l).Observe(context.Background()) {
+		for now, err := range election(t, l).Observe(context.Background(), "e") {
 			yielded = append(yielded, fmt.Sprint(now.Term, err != nil))
 			if err == nil {
 				break
@@ -458,13 +458,13 @@ func TestElection_Observe_trouble(t *testing.T) {
 		s.err.Store(&errors.ErrUnsupported)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		for _, err := range election(t, l).Observe(ctx) {
+		for _, err := range election(t, l).Observe(ctx, "e") {
 			wants(t, err, errors.ErrUnsupported)
 		}
 		if ctx.Err() != nil {
 			t.Error("Observe continues although the store does not support Show")
 		}
-		for _, err := range election(t, l).Observe(noContext) {
+		for _, err := range election(t, l).Observe(noContext, "e") {
 			wants(t, err, distlock.ErrInvalid)
 		}
 	})
@@ -534,46 +534,86 @@ func TestLocker_Election_refuses(t *testing.T) {
 	} {
 		g := newGate()
 		g.features = lacks
-		_, err := g.locker(t).Election("e")
+		_, err := g.locker(t).Election()
 		if what == "queue" {
 			if err != nil {
 				t.Error(err)
 			}
-			_, err = g.locker(t).Election("e", distlock.Preferred())
+			_, err = g.locker(t).Election(distlock.Preferred())
 		}
 		wants(t, err, errors.ErrUnsupported)
 		if err == nil || !strings.Contains(err.Error(), "store mem") || !strings.Contains(err.Error(), what) {
 			t.Errorf("without %s: %v", what, err)
 		}
 	}
-	_, err := newGate().locker(t).Election("")
-	wants(t, err, distlock.ErrInvalidName)
-	_, err = newGate().locker(t).Election("e", distlock.TTL(0))
+	_, err := newGate().locker(t).Election(distlock.TTL(0))
 	wants(t, err, distlock.ErrInvalidTTL)
+}
+
+// Names are apart: one Election has a leader for each name.
+func TestElection_names(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx, e := t.Context(), election(t, g.locker(t))
+		err := e.Run(ctx, "a", func(ctx context.Context, a *distlock.Term) error {
+			if now, err := e.Leader(ctx, "b"); now.Term != 0 || err != nil {
+				t.Errorf("%+v leads b, %v", now, err)
+			}
+			return e.Run(ctx, "b", func(ctx context.Context, b *distlock.Term) error {
+				for name, want := range map[string]*distlock.Term{"a": a, "b": b} {
+					now, err := e.Leader(ctx, name)
+					wants(t, err, nil)
+					for seen, err := range e.Observe(ctx, name) {
+						if err != nil || now.Term != want.Number() || seen.Term != now.Term {
+							t.Errorf("%s: %+v and %+v lead, %v, want the term %d", name, now, seen, err, want.Number())
+						}
+						break
+					}
+				}
+				return errCut
+			})
+		})
+		wants(t, err, errCut)
+	})
+}
+
+// A name is checked by every call, and Preferred also if it is the option of a call.
+func TestElection_refuses(t *testing.T) {
+	g := newGate()
+	g.features = func(f *driver.Features) { f.Queue = false }
+	ctx, e := t.Context(), election(t, g.locker(t))
+	none := func(context.Context, *distlock.Term) error { return nil }
+	wants(t, e.Run(ctx, "", none), distlock.ErrInvalidName)
+	_, err := e.Leader(ctx, "")
+	wants(t, err, distlock.ErrInvalidName)
+	for _, err := range e.Observe(ctx, "") {
+		wants(t, err, distlock.ErrInvalidName)
+	}
+	wants(t, e.Run(ctx, "e", none, distlock.Preferred()), errors.ErrUnsupported)
+	wants(t, e.Run(ctx, "e", none, distlock.Exact()), distlock.ErrInvalid)
 }
 
 // TestElection_waits shows that a candidate waits, also if the calls of its Locker do not.
 func TestElection_waits(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
-		first, err := g.locker(t).Election("e")
+		first, err := g.locker(t).Election()
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := g.locker(t, distlock.MaxWait(0), distlock.MaxAttempts(1)).Election("e")
+		second, err := g.locker(t, distlock.MaxWait(0), distlock.MaxAttempts(1)).Election()
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, resign := context.WithCancel(t.Context())
 		led, ended := make(chan error, 1), make(chan error, 1)
 		go func() {
-			led <- first.Run(ctx, func(ctx context.Context, _ *distlock.Term) error {
+			led <- first.Run(ctx, "e", func(ctx context.Context, _ *distlock.Term) error {
 				<-ctx.Done()
 				return nil
 			})
 		}()
 		synctest.Wait()
 		go func() {
-			ended <- second.Run(t.Context(), func(context.Context, *distlock.Term) error { return errors.New("enough") })
+			ended <- second.Run(t.Context(), "e", func(context.Context, *distlock.Term) error { return errors.New("enough") })
 		}()
 		time.Sleep(time.Minute)
 		select {

@@ -167,21 +167,21 @@ func ExampleExact() {
 func ExampleLocker_Election() {
 	ctx, locker := context.Background(), newLocker()
 
-	election, err := locker.Election("scheduler", distlock.Holder("node-1"))
+	election, err := locker.Election(distlock.Holder("node-1"))
 	if err != nil {
 		fmt.Println(err) // the store has no fencing tokens or no values
 		return
 	}
-	leader, err := election.Leader(ctx)
+	leader, err := election.Leader(ctx, "scheduler")
 	fmt.Println(leader.Term, err)
 	// Output: 0 <nil>
 }
 
 func ExampleElection_Run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	election, _ := newLocker().Election("scheduler", distlock.Holder("node-1"))
+	election, _ := newLocker().Election(distlock.Holder("node-1"))
 
-	err := election.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
+	err := election.Run(ctx, "scheduler", func(ctx context.Context, t *distlock.Term) error {
 		fmt.Println("elected; the term is a fence:", t.Number() == distlock.FromContext(ctx).Fence())
 		cancel() // the program shuts down
 
@@ -198,11 +198,11 @@ func ExampleElection_Run() {
 
 func ExampleElection_Leader() {
 	ctx, locker := context.Background(), newLocker()
-	election, _ := locker.Election("scheduler", distlock.Holder("node-1"))
+	election, _ := locker.Election(distlock.Holder("node-1"))
 
 	errEnough := errors.New("that was enough")
-	_ = election.Run(ctx, func(ctx context.Context, _ *distlock.Term) error {
-		leader, err := election.Leader(ctx)
+	_ = election.Run(ctx, "scheduler", func(ctx context.Context, _ *distlock.Term) error {
+		leader, err := election.Leader(ctx, "scheduler")
 		fmt.Println(leader.Holder, "leads", err)
 		return errEnough
 	})
@@ -211,11 +211,11 @@ func ExampleElection_Leader() {
 
 func ExampleElection_Observe() {
 	ctx, locker := context.Background(), newLocker()
-	election, _ := locker.Election("scheduler", distlock.Holder("node-1"))
+	election, _ := locker.Election(distlock.Holder("node-1"))
 
 	errEnough := errors.New("that was enough")
-	_ = election.Run(ctx, func(ctx context.Context, _ *distlock.Term) error {
-		for leader, err := range election.Observe(ctx) {
+	_ = election.Run(ctx, "scheduler", func(ctx context.Context, _ *distlock.Term) error {
+		for leader, err := range election.Observe(ctx, "scheduler") {
 			fmt.Println(leader.Holder, err) // and again after each change
 			return errEnough
 		}
@@ -226,14 +226,14 @@ func ExampleElection_Observe() {
 
 func ExampleTerm_Publish() {
 	ctx, locker := context.Background(), newLocker()
-	election, _ := locker.Election("scheduler")
+	election, _ := locker.Election()
 
 	errEnough := errors.New("that was enough")
-	_ = election.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
+	_ = election.Run(ctx, "scheduler", func(ctx context.Context, t *distlock.Term) error {
 		if err := t.Publish(ctx, []byte("10.0.0.1:8080")); err != nil {
 			return err
 		}
-		leader, _ := election.Leader(ctx)
+		leader, _ := election.Leader(ctx, "scheduler")
 		fmt.Printf("%s\n", leader.Value)
 		return errEnough
 	})
@@ -242,11 +242,11 @@ func ExampleTerm_Publish() {
 
 func ExampleTerm_Number() {
 	ctx, locker := context.Background(), newLocker()
-	election, _ := locker.Election("scheduler")
+	election, _ := locker.Election()
 
 	errEnough := errors.New("that was enough")
 	var last uint64
-	_ = election.Run(ctx, func(_ context.Context, t *distlock.Term) error {
+	_ = election.Run(ctx, "scheduler", func(_ context.Context, t *distlock.Term) error {
 		if last > 0 {
 			fmt.Println("a later term is higher:", t.Number() > last)
 			return errEnough
@@ -260,14 +260,14 @@ func ExampleTerm_Number() {
 func ExamplePreferred() {
 	// A node with more memory should lead while it runs.
 	ctx, locker := context.Background(), newLocker()
-	election, err := locker.Election("scheduler", distlock.Preferred(), distlock.Holder("big node"))
+	election, err := locker.Election(distlock.Preferred(), distlock.Holder("big node"))
 	if err != nil {
 		fmt.Println(err) // the store has no queue
 		return
 	}
 	errEnough := errors.New("that was enough")
-	_ = election.Run(ctx, func(ctx context.Context, _ *distlock.Term) error {
-		leader, _ := election.Leader(ctx)
+	_ = election.Run(ctx, "scheduler", func(ctx context.Context, _ *distlock.Term) error {
+		leader, _ := election.Leader(ctx, "scheduler")
 		fmt.Println(leader.Holder, "leads")
 		return errEnough
 	})

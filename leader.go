@@ -22,9 +22,9 @@ type Leader struct {
 	Waiters int           // how many candidates wait
 }
 
-// Leader returns the leader. It may have changed by the time it is read.
-func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	claims, err := e.l.show(ctx, names.Election, e.name)
+// Leader returns the leader under a name. It may have changed by the time it is read.
+func (e *Election) Leader(ctx context.Context, name string) (Leader, error) {
+	claims, err := e.l.show(ctx, names.Election, name)
 	var out Leader
 	for _, c := range claims {
 		if c.Waiting {
@@ -36,16 +36,16 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return out, err
 }
 
-// Observe yields the leader, and again whenever the leader or its value changes; the zero Leader if
+// Observe yields the leader under a name, and again whenever the leader or its value changes; the zero Leader if
 // nobody leads. It reads the store when the store notifies it that a term ended, and otherwise
 // after the pauses of [Backoff]: once a second by default. It does not see what changed and changed
 // back between two reads.
 //
 // An error says that the store does not answer. It is yielded once, and Observe continues. Observe
 // ends with ctx, or after an error that is permanent.
-func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+func (e *Election) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
-		r, err := e.request(ctx)
+		r, err := e.request(ctx, name, nil)
 		if err != nil {
 			yield(Leader{}, err)
 			return
@@ -59,7 +59,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			if wake == nil {
 				wake = driver.Watch(ctx, e.l.store, driver.ID{Key: r.Key}) // before the read, so that nothing falls in between
 			}
-			now, err := e.Leader(ctx)
+			now, err := e.Leader(ctx, name)
 			news := last == nil || last.Term != now.Term || !bytes.Equal(last.Value, now.Value)
 			switch {
 			case ctx.Err() != nil:

@@ -58,14 +58,16 @@ type Limiter struct {
 	n      int64
 	window time.Duration
 	share  int64 // what is taken from the store at a time; 1: exactly what is asked for
+	opts   []Option
 
 	mu    sync.Mutex
 	pools map[string]*pool // by name, if share > 1
 }
 
-// Limiter returns a limiter of n passes in any window of time for each name. The error is
-// [errors.ErrUnsupported] if the store cannot count, or cannot expire claims by itself.
-func (l *Locker) Limiter(n int64, window time.Duration) (*Limiter, error) {
+// Limiter returns a limiter of n passes in any window of time for each name. The options are the
+// defaults of its calls. The error is [errors.ErrUnsupported] if the store cannot count, or cannot
+// expire claims by itself.
+func (l *Locker) Limiter(n int64, window time.Duration, opts ...Option) (*Limiter, error) {
 	switch {
 	case l.store == nil:
 		return nil, errNoNew
@@ -80,9 +82,9 @@ func (l *Locker) Limiter(n int64, window time.Duration) (*Limiter, error) {
 	if err := within("window", window, minTTL, maxTTL); err != nil {
 		return nil, err
 	}
-	opt := l.defaults
-	_ = m.set(&opt)
-	if err := opt.check(l.features); err != nil {
+	var err error
+	m.opts, err = l.kindOptions(names.RateLimit, append(opts[:len(opts):len(opts)], m.set))
+	if err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -114,7 +116,7 @@ func (m *Limiter) Wait(ctx context.Context, name string, opts ...Option) error {
 }
 
 func (m *Limiter) wait(ctx context.Context, name string, opts []Option) error {
-	r, err := m.l.request(ctx, names.RateLimit, name, ModeCounted, append(opts[:len(opts):len(opts)], m.set))
+	r, err := m.l.request(ctx, names.RateLimit, name, ModeCounted, append(append(m.opts, opts...), m.set))
 	if err != nil {
 		return err
 	}

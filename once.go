@@ -64,17 +64,13 @@ type OnceOptions[T any] struct {
 // OnceOptions; the options are the defaults of its calls. The error is [errors.ErrUnsupported] if
 // the store cannot keep a record.
 func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Option) (*Once[T], error) {
-	if l == nil || l.store == nil {
-		return nil, errNoNew
-	}
-	f := l.features
-	if !f.Keep || !f.Value {
-		return nil, unsupported(f, "keeps no records, as Once needs")
-	}
-	if _, err := l.defaults.with(opts, f); err != nil {
+	opts, err := l.kindOptions(names.Once, opts)
+	if err != nil {
 		return nil, err
 	}
-	switch {
+	switch f := l.features; {
+	case !f.Keep || !f.Value:
+		return nil, unsupported(f, "keeps no records, as Once needs")
 	case keep <= 0, keep < f.MinTTL:
 		return nil, fmt.Errorf("%w: a result kept for %v is below %v", ErrInvalidTTL, keep, max(f.MinTTL, 1))
 	case keep > maxKeep:
@@ -82,7 +78,7 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 	case f.MaxTTL > 0 && keep > f.MaxTTL:
 		return nil, fmt.Errorf("%w: a result kept for %v is above the %v of store %s", ErrInvalidTTL, keep, f.MaxTTL, f.Name)
 	}
-	once := &Once[T]{l: l, keep: keep, opts: opts[:len(opts):len(opts)]}
+	once := &Once[T]{l: l, keep: keep, opts: opts}
 	if o != nil {
 		once.o = *o
 	}

@@ -308,6 +308,49 @@ func TestOption_callersSlice(t *testing.T) {
 	}
 }
 
+// The options of a constructor are the defaults of its calls, and the options of a call win.
+func TestOptions_constructor(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		ctx, l, opt := t.Context(), g.locker(t, distlock.Holder("locker")), distlock.Holder("constructor")
+		holds := func(kind distlock.Kind, name, want string) {
+			t.Helper()
+			s, err := l.Status(ctx, kind, name)
+			if err != nil || len(s.Holders) != 1 || s.Holders[0].Holder != want {
+				t.Errorf("%v, %v, want the holder %s", s, err, want)
+			}
+		}
+		sem, err := l.Semaphore(2, opt, distlock.Weight(2))
+		wants(t, err, nil)
+		limit, err := l.Limiter(2, time.Minute, opt, distlock.Weight(2))
+		wants(t, err, nil)
+		once, err := distlock.NewOnce[int](l, time.Minute, nil, opt)
+		wants(t, err, nil)
+		election, err := l.Election(opt)
+		wants(t, err, nil)
+		for want, opts := range map[string][]distlock.Option{"constructor": nil, "call": {distlock.Holder("call")}} {
+			free(t, must(t)(sem.Acquire(ctx, want, opts...)))
+			wants(t, sem.Do(ctx, want, func(context.Context) error {
+				holds(distlock.KindSemaphore, want, want)
+				_, err := sem.TryAcquire(ctx, want, distlock.Weight(1))
+				wants(t, err, distlock.ErrHeld)
+				return nil
+			}, opts...), nil)
+			wants(t, limit.Allow(ctx, want, opts...), nil)
+			holds(distlock.KindRateLimit, want, want)
+			wants(t, limit.Allow(ctx, want, distlock.Weight(1)), distlock.ErrLimited)
+			_, err = once.Do(ctx, want, func(context.Context) (int, error) {
+				holds(distlock.KindOnce, want, want)
+				return 1, nil
+			}, opts...)
+			wants(t, err, nil)
+			wants(t, election.Run(ctx, want, func(context.Context, *distlock.Term) error {
+				holds(distlock.KindElection, want, want)
+				return errCut
+			}, opts...), errCut)
+		}
+	})
+}
+
 // An option of one kind of lock is refused by the other kinds, unless it is a default of the
 // Locker.
 func TestOptions_otherKind(t *testing.T) {
@@ -329,8 +372,15 @@ func TestOptions_otherKind(t *testing.T) {
 				t.Errorf("a semaphore with %s: %v", name, err)
 			}
 		}
-		if _, err := l.Election("e", distlock.Exact()); !errors.Is(err, distlock.ErrInvalid) {
-			t.Errorf("an election with Exact: %v", err)
+		_, semaphore := l.Semaphore(2, distlock.Exact())
+		_, limiter := l.Limiter(2, time.Minute, distlock.Preferred())
+		_, election := l.Election(distlock.Exact())
+		_, once := distlock.NewOnce[int](l, time.Minute, nil, distlock.Weight(2))
+		_, cron := l.Cron(nil, distlock.Preferred())
+		for kind, err := range map[string]error{"Semaphore": semaphore, "Limiter": limiter, "Election": election, "NewOnce": once, "Cron": cron} {
+			if !errors.Is(err, distlock.ErrInvalid) {
+				t.Errorf("%s with an option of another kind: %v", kind, err)
+			}
 		}
 		free(t, must(t)(g.locker(t, distlock.Exact(), distlock.Preferred()).Lock(ctx, "defaults")))
 	})

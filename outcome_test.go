@@ -52,16 +52,16 @@ var runners = map[string]runFunc{
 		return err
 	},
 	"Election.Run": func(ctx context.Context, l *distlock.Locker, name string, f func(context.Context) error) error {
-		e, err := l.Election(name)
+		e, err := l.Election()
 		if err != nil {
 			return errors.Join(err, distlock.ErrNotAcquired) // the error is not from Run
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		if f == nil {
-			return e.Run(ctx, nil)
+			return e.Run(ctx, name, nil)
 		}
-		return e.Run(ctx, func(ctx context.Context, _ *distlock.Term) error { return f(ctx) })
+		return e.Run(ctx, name, func(ctx context.Context, _ *distlock.Term) error { return f(ctx) })
 	},
 }
 

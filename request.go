@@ -67,6 +67,18 @@ func (l *Locker) request(ctx context.Context, k names.Kind, name string, mode Mo
 	return r, nil
 }
 
+// kindOptions checks the options of a constructor, which are the defaults of its calls.
+func (l *Locker) kindOptions(k names.Kind, opts []Option) ([]Option, error) {
+	if l == nil || l.store == nil {
+		return nil, errNoNew
+	}
+	opt, err := l.defaults.with(opts, l.features)
+	if err == nil {
+		err = l.fits(&opt, k)
+	}
+	return opts[:len(opts):len(opts)], err
+}
+
 // fits refuses options that belong to another kind. Defaults of the Locker are for those kinds that
 // have a use for them, but for a weight.
 func (l *Locker) fits(opt *options, k names.Kind) error {
@@ -77,6 +89,8 @@ func (l *Locker) fits(opt *options, k names.Kind) error {
 		return errExact
 	case opt.preferred && !l.defaults.preferred && k != names.Election:
 		return errPreferred
+	case opt.preferred && k == names.Election && !l.features.Queue:
+		return unsupported(l.features, "has no queue, as Preferred needs")
 	case len(opt.onClose) != len(l.defaults.onClose):
 		return errOnClose
 	}

@@ -19,18 +19,20 @@ import (
 type Semaphore struct {
 	l    *Locker
 	size *atomic.Int64
+	opts []Option
 }
 
-// Semaphore returns a semaphore of n slots for each name. The error is [errors.ErrUnsupported] if
-// the store cannot count.
-func (l *Locker) Semaphore(n int64) (*Semaphore, error) {
-	if l.store == nil {
-		return nil, errNoNew
+// Semaphore returns a semaphore of n slots for each name. The options are the defaults of its
+// calls. The error is [errors.ErrUnsupported] if the store cannot count.
+func (l *Locker) Semaphore(n int64, opts ...Option) (*Semaphore, error) {
+	opts, err := l.kindOptions(names.Semaphore, opts)
+	if err != nil {
+		return nil, err
 	}
 	if !l.features.Count {
 		return nil, unsupported(l.features, "does not count, as Semaphore needs")
 	}
-	s := &Semaphore{l: l, size: new(atomic.Int64)}
+	s := &Semaphore{l: l, size: new(atomic.Int64), opts: opts}
 	if err := s.Resize(n); err != nil {
 		return nil, err
 	}
@@ -59,7 +61,7 @@ func (s *Semaphore) Resize(n int64) error {
 // call for many. The context bounds the wait and nothing else. An error leaves nothing behind,
 // unless it is [ErrUnknown].
 func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	r, err := s.l.request(ctx, names.Semaphore, name, ModeCounted, opts)
+	r, err := s.l.request(ctx, names.Semaphore, name, ModeCounted, append(s.opts, opts...))
 	if err != nil {
 		return nil, outcome(false, err)
 	}

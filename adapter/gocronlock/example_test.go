@@ -57,12 +57,12 @@ func ExampleLocker_Close() {
 func ExampleNewElector() {
 	locker, _ := distlock.New(mem.New()) // a real program uses a store that its processes share
 	defer locker.Close(context.Background())
-	election, err := locker.Election("schedulers")
+	election, err := locker.Election()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	elector := gocronlock.NewElector(election)
+	elector := gocronlock.NewElector(election, "schedulers")
 	defer elector.Close()
 	scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(elector))
 	fmt.Println(err)
@@ -74,8 +74,8 @@ func ExampleElector_IsLeader() {
 	ctx := context.Background()
 	locker, _ := distlock.New(mem.New())
 	defer locker.Close(ctx)
-	election, _ := locker.Election("schedulers")
-	elector := gocronlock.NewElector(election)
+	election, _ := locker.Election()
+	elector := gocronlock.NewElector(election, "schedulers")
 
 	for elector.IsLeader(ctx) != nil { // wait for the election
 		time.Sleep(time.Millisecond)
@@ -88,11 +88,11 @@ func ExampleElector_IsLeader() {
 func ExampleElector_Close() {
 	locker, _ := distlock.New(mem.New())
 	defer locker.Close(context.Background())
-	election, _ := locker.Election("schedulers")
-	elector := gocronlock.NewElector(election)
+	election, _ := locker.Election()
+	elector := gocronlock.NewElector(election, "schedulers")
 
 	elector.Close() // resigns, so that another process is elected at once
-	leader, err := election.Leader(context.Background())
+	leader, err := election.Leader(context.Background(), "schedulers")
 	fmt.Println(leader.Term, err)
 	// Output: 0 <nil>
 }

@@ -82,15 +82,15 @@ type Elector struct {
 // retryPause is how long an Elector pauses after the store has failed.
 const retryPause = 5 * time.Second
 
-// NewElector returns an Elector that is a candidate until [Elector.Close]. It retries when the
-// store fails.
-func NewElector(e *distlock.Election) *Elector {
+// NewElector returns an Elector that is a candidate for a name until [Elector.Close]. It retries
+// when the store fails. The schedulers of one set of jobs have the same name.
+func NewElector(e *distlock.Election, name string) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	out := &Elector{stop: stop, done: make(chan struct{})}
 	go func() {
 		defer close(out.done)
 		for {
-			err := e.Run(ctx, out.lead)
+			err := e.Run(ctx, name, out.lead)
 			out.err.Store(&err)
 			if ctx.Err() != nil || !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown) {
 				return

@@ -253,11 +253,11 @@ func TestElector(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e, err := l.Election("schedulers", distlock.Holder(fmt.Sprint("scheduler ", i)))
+			e, err := l.Election(distlock.Holder(fmt.Sprint("scheduler ", i)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			electors, lockers = append(electors, gocronlock.NewElector(e)), append(lockers, l)
+			electors, lockers = append(electors, gocronlock.NewElector(e, "schedulers")), append(lockers, l)
 			synctest.Wait() // the first elector leads
 			return gocron.WithDistributedElector(electors[i])
 		}
@@ -289,11 +289,11 @@ func TestElector_lost(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close(context.Background())
-		e, err := l.Election("schedulers")
+		e, err := l.Election()
 		if err != nil {
 			t.Fatal(err)
 		}
-		el := gocronlock.NewElector(e)
+		el := gocronlock.NewElector(e, "schedulers")
 		defer el.Close()
 		synctest.Wait()
 		if err := el.IsLeader(t.Context()); err != nil {
@@ -326,12 +326,12 @@ func TestElector_storeDown(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close(context.Background())
-		e, err := l.Election("schedulers")
+		e, err := l.Election()
 		if err != nil {
 			t.Fatal(err)
 		}
 		link.Next(chaos.Acquire, chaos.Action{Kind: chaos.Unavailable})
-		el := gocronlock.NewElector(e)
+		el := gocronlock.NewElector(e, "schedulers")
 		defer el.Close()
 		synctest.Wait()
 		if err := el.IsLeader(t.Context()); !errors.Is(err, gocronlock.ErrNotLeader) || !errors.Is(err, distlock.ErrUnavailable) {

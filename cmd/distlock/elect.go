@@ -86,7 +86,7 @@ func (e *campaign) main(c *cobra.Command, args []string) error {
 	if e.preferred {
 		opts = append(opts, distlock.Preferred())
 	}
-	election, err := locker.Election(e.name, opts...)
+	election, err := locker.Election(opts...)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (e *campaign) run(parent context.Context, election *distlock.Election) erro
 	notify(make(chan os.Signal, 1), syscall.SIGPIPE) // for the same reason as in job.hold
 	ctx, stop := interruptible(parent)
 	defer stop()
-	err := election.Run(ctx, e.lead)
+	err := election.Run(ctx, e.name, e.lead)
 	var sig signalError
 	switch {
 	case !errors.As(context.Cause(ctx), &sig):

@@ -90,7 +90,7 @@ func TestElect_signalWithTheElection(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = locker.Close(t.Context()) }()
-		election, err := locker.Election("a")
+		election, err := locker.Election()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestElect_signalWithTheElection(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		// ctx ends a moment after the signal.
 		time.AfterFunc(time.Second, func() { cancel(signalError{syscall.SIGTERM}) })
-		if code := exitCode(election.Run(ctx, e.lead)); code != exitSignal+int(syscall.SIGTERM) {
+		if code := exitCode(election.Run(ctx, "a", e.lead)); code != exitSignal+int(syscall.SIGTERM) {
 			t.Error("it ends with", code)
 		}
 		if _, err := os.Stat(ran); err == nil {

@@ -15,7 +15,10 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-const ttl = time.Second
+const (
+	name = "scheduler" // of the election
+	ttl  = time.Second
+)
 
 func main() {
 	log.SetFlags(0)
@@ -38,7 +41,7 @@ func election(ctx context.Context, file, me string) (*distlock.Election, func(),
 	if err != nil {
 		return nil, nil, err
 	}
-	e, err := locker.Election("scheduler")
+	e, err := locker.Election()
 	return e, func() { _ = locker.Close(ctx); _ = store.Close() }, err
 }
 
@@ -49,7 +52,7 @@ func candidate(ctx context.Context, file, me string) error {
 		return err
 	}
 	defer stop()
-	return e.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
+	return e.Run(ctx, name, func(ctx context.Context, t *distlock.Term) error {
 		// The term is a fencing token. Send it with every action of the leader, and let the
 		// resource reject a lower one.
 		if err := t.Publish(ctx, fmt.Appendf(nil, "%s, term %d", me, t.Number())); err != nil {
@@ -71,8 +74,8 @@ func start() error {
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "locks.db")
 	candidates := map[string]*process.Process{}
-	for _, name := range []string{"ann", "bob", "cay"} {
-		if candidates[name], err = process.Start(ctx, file, name); err != nil {
+	for _, me := range []string{"ann", "bob", "cay"} {
+		if candidates[me], err = process.Start(ctx, file, me); err != nil {
 			return err
 		}
 	}
@@ -93,7 +96,7 @@ func start() error {
 func watch(ctx context.Context, e *distlock.Election, candidates map[string]*process.Process) error {
 	var last distlock.Leader
 	var killed time.Time
-	for leader, err := range e.Observe(ctx) {
+	for leader, err := range e.Observe(ctx, name) {
 		switch {
 		case err != nil:
 			return err

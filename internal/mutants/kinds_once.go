@@ -99,6 +99,16 @@ func kindsOnce() []mutant {
 			Test: "TestOnce_Do_tooLarge",
 		},
 		{
+			Name: "options-of-the-constructor-dropped", Why: "candidates have the TTL of the Locker, and not that of their Election",
+			File: "election.go", Old: "append(e.opts, opts...))", New: "opts)",
+			Test: "TestOptions_constructor",
+		},
+		{
+			Name: "preferred-without-a-queue", Why: "a preferred candidate waits for a leader that cannot see it",
+			File: "request.go", Old: "	case opt.preferred && k == names.Election && !l.features.Queue:\n", New: "	case false:\n",
+			Test: "TestElection_refuses",
+		},
+		{
 			Name: "leadership-released-early", Why: "another candidate leads while the work of the first is still in progress",
 			File: "election.go", Old: "	term := lease.Context(office)\n", New: "	term := lease.Context(office)\n	context.AfterFunc(ctx, func() { _ = lease.Unlock(ctx) })\n",
 			Test: "TestElection_Run_letsGoLast",

@@ -68,7 +68,7 @@ func TestStore_can(t *testing.T) {
 		"`distlock acquire`": func(context.Context) error { return can(s.Features().Detached) },
 		"values":             hold(distlock.Value([]byte("v"))),
 		"metadata":           hold(distlock.Meta("k", "v")),
-		"election":           func(context.Context) error { _, err := l.Election("can"); return err },
+		"election":           func(context.Context) error { _, err := l.Election(); return err },
 		"`ls`": func(ctx context.Context) error {
 			for _, err := range driver.List(ctx, s, "") {
 				return err

@@ -40,7 +40,7 @@ func candidate(ctx context.Context, s driver.Store, name string, ttl time.Durati
 	if err != nil {
 		return err
 	}
-	e, err := l.Election("e")
+	e, err := l.Election()
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ type leadFunc = func(ctx context.Context, t *distlock.Term) error
 // stand runs a candidate. It starts again if the first call found the store slow.
 func stand(ctx context.Context, e *distlock.Election, lead leadFunc) error {
 	run := func(ctx context.Context, lead leadFunc, _ ...distlock.Option) (struct{}, error) {
-		return struct{}{}, e.Run(ctx, lead)
+		return struct{}{}, e.Run(ctx, "e", lead)
 	}
 	_, err := steady(run)(ctx, lead)
 	return err
@@ -82,7 +82,7 @@ func TestElection_kill(t *testing.T) {
 				t.Log("the first term is", first)
 			}
 		}
-		e, err := locker(t, url).Election("e")
+		e, err := locker(t, url).Election()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestElection_kill(t *testing.T) {
 func await(t *testing.T, e *distlock.Election, want func(distlock.Leader) bool) distlock.Leader {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		now, err := e.Leader(t.Context())
+		now, err := e.Leader(t.Context(), "e")
 		if err == nil && want(now) {
 			return now
 		}
@@ -132,7 +132,7 @@ func TestElection(t *testing.T) {
 		var ends []chan error
 		run := func(name string, opts ...distlock.Option) context.CancelFunc {
 			opts = append(opts, distlock.Holder(name), distlock.TTL(ttl))
-			e, err := locker(t, url).Election("e", opts...)
+			e, err := locker(t, url).Election(opts...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,7 +165,7 @@ func TestElection(t *testing.T) {
 				}
 			}
 		}
-		e, err := locker(t, url).Election("e")
+		e, err := locker(t, url).Election()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestElection_resign(t *testing.T) {
 		leads, resign := make(chan int64, 2), make(chan struct{})
 		var ends sync.WaitGroup
 		run := func(l *distlock.Locker, lead func()) {
-			e, err := l.Election("e")
+			e, err := l.Election()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -292,7 +292,7 @@ func TestElection_resign(t *testing.T) {
 		run(two, func() {
 			leads <- a.releases.Load() + b.calls.Load()
 		})
-		seen, err := locker(t, url).Election("e")
+		seen, err := locker(t, url).Election()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +319,7 @@ func TestElection_resign(t *testing.T) {
 func TestElection_refused(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(f driver.Features) bool { return !elects(f) }, func(t *testing.T, url string) {
-		_, err := locker(t, url).Election("e")
+		_, err := locker(t, url).Election()
 		if name := store(t, url).Features().Name; !errors.Is(err, errors.ErrUnsupported) ||
 			!strings.Contains(err.Error(), "store "+name) {
 			t.Errorf("store %s: %v", name, err)

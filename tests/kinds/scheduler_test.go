@@ -169,11 +169,11 @@ func TestGocron_Elector(t *testing.T) {
 	onEach(t, elects, func(t *testing.T, url string) {
 		var electors []*gocronlock.Elector
 		all := schedulers(t, func(int) gocron.SchedulerOption {
-			e, err := locker(t, url).Election("schedulers")
+			e, err := locker(t, url).Election()
 			if err != nil {
 				t.Fatal(err)
 			}
-			elector := gocronlock.NewElector(e)
+			elector := gocronlock.NewElector(e, "schedulers")
 			t.Cleanup(elector.Close)
 			electors = append(electors, elector)
 			return gocron.WithDistributedElector(elector)

@@ -224,16 +224,16 @@ func (a *actor) work(name string) (done func()) {
 
 // election takes part in elections.
 func (a *actor) election(ctx context.Context, wg *sync.WaitGroup) error {
+	e, err := a.locker.Election()
+	if err != nil {
+		return err
+	}
 	for n := range a.Plan.Keys {
 		key := fmt.Sprint(a.Prefix, n)
-		e, err := a.locker.Election(key)
-		if err != nil {
-			return err
-		}
 		rng := a.draws(key)
 		wg.Go(func() {
 			for ctx.Err() == nil { // a failure of the first call ends it
-				err := e.Run(ctx, func(ctx context.Context, t *distlock.Term) error {
+				err := e.Run(ctx, key, func(ctx context.Context, t *distlock.Term) error {
 					a.lead(ctx, key, t.Number(), time.Duration(rng.Int64N(int64(a.Plan.TTL))))
 					return nil
 				})
