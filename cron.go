@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/distlock/distlock/internal/names"
@@ -67,7 +66,7 @@ func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx 
 		return false, err
 	}
 	if len(name) > maxJob {
-		return false, fmt.Errorf("%w: %s has %d bytes, more than the %d of a job", ErrInvalidName, names.Quote(name), len(name), maxJob)
+		return false, invalid("name", "%s has %d bytes, more than the %d of a job", names.Quote(name), len(name), maxJob)
 	}
 	key := name + "@" + fire.UTC().Format(time.RFC3339Nano)
 	own, once := false, *c.once

@@ -186,9 +186,9 @@ func TestLocker_Cron_refuses(t *testing.T) {
 	_, err := g.locker(t).Cron(nil)
 	wants(t, err, errors.ErrUnsupported)
 	_, err = newGate().locker(t).Cron(&distlock.CronOptions{Keep: -1})
-	wants(t, err, distlock.ErrInvalidTTL)
+	wantInvalid(t, err, "keep")
 	_, err = cron(t, newGate().locker(t), nil).Run(context.Background(), "", time.Now(), func(context.Context) error { return nil })
-	wants(t, err, distlock.ErrInvalidName)
+	wantInvalid(t, err, "name")
 }
 
 // The limit for the length of a name does not depend on the text form of its fire.
@@ -202,7 +202,7 @@ func TestCron_Run_name(t *testing.T) {
 				t.Errorf("224 bytes: %t, %v", ran, err)
 			}
 			_, err = c.Run(t.Context(), strings.Repeat("x", 225), fire, func(context.Context) error { return nil })
-			wants(t, err, distlock.ErrInvalidName)
+			wantInvalid(t, err, "name")
 		}
 	})
 }

@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -202,7 +201,7 @@ func (t *Term) Publish(ctx context.Context, value []byte) error {
 		return errNilContext
 	}
 	if len(value) > maxValue {
-		return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(value), maxValue)
+		return tooLong(value)
 	}
 	lease := t.lease
 	if err := lease.Err(); err != nil {

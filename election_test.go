@@ -547,7 +547,7 @@ func TestLocker_Election_refuses(t *testing.T) {
 		}
 	}
 	_, err := newGate().locker(t).Election(distlock.TTL(0))
-	wants(t, err, distlock.ErrInvalidTTL)
+	wantInvalid(t, err, "TTL")
 }
 
 // Names are apart: one Election has a leader for each name.
@@ -582,11 +582,11 @@ func TestElection_refuses(t *testing.T) {
 	g.features = func(f *driver.Features) { f.Queue = false }
 	ctx, e := t.Context(), election(t, g.locker(t))
 	none := func(context.Context, *distlock.Term) error { return nil }
-	wants(t, e.Run(ctx, "", none), distlock.ErrInvalidName)
+	wantInvalid(t, e.Run(ctx, "", none), "name")
 	_, err := e.Leader(ctx, "")
-	wants(t, err, distlock.ErrInvalidName)
+	wantInvalid(t, err, "name")
 	for _, err := range e.Observe(ctx, "") {
-		wants(t, err, distlock.ErrInvalidName)
+		wantInvalid(t, err, "name")
 	}
 	wants(t, e.Run(ctx, "e", none, distlock.Preferred()), errors.ErrUnsupported)
 	wants(t, e.Run(ctx, "e", none, distlock.Exact()), distlock.ErrInvalid)

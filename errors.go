@@ -49,15 +49,9 @@ var (
 	// caller until its TTL has passed. The error is an [*OpError].
 	ErrUnknown = errors.New("distlock: outcome unknown")
 
-	// ErrInvalid says that an argument is out of bounds, and nothing was changed. The errors
-	// below are ErrInvalid too.
+	// ErrInvalid says that an argument is wrong, and nothing was changed. The error is an
+	// [*ArgumentError], or an [*OpError] if the store refused the argument.
 	ErrInvalid = errors.New("distlock: invalid argument")
-
-	ErrInvalidName   error = &kindOf{"distlock: invalid name", ErrInvalid}
-	ErrInvalidTTL    error = &kindOf{"distlock: invalid TTL", ErrInvalid}
-	ErrInvalidMeta   error = &kindOf{"distlock: invalid metadata", ErrInvalid}
-	ErrInvalidFence  error = &kindOf{"distlock: invalid fence", ErrInvalid}
-	ErrInvalidHandle error = &kindOf{"distlock: invalid handle", ErrInvalid}
 )
 
 // kindOf is an error that is also another one.
@@ -101,6 +95,25 @@ func (e *ranError) Is(target error) bool {
 }
 
 func (e *ranError) As(target any) bool { return errors.As(e.err, target) }
+
+// An ArgumentError says which argument of a call is wrong, and why. It is [ErrInvalid].
+type ArgumentError struct {
+	// What is the argument: "name", "names", "TTL", "weight", "holder", "value", "metadata", "wait",
+	// "attempts", "backoff", "longest hold", "shortest hold", "lock delay", "size", "limit", "window",
+	// "keep", "duration", "option", "kind", "handle", "proof", "fence", "lease", "context", "function",
+	// "store" or "locker".
+	What string
+	Why  string
+}
+
+func (e *ArgumentError) Error() string { return "distlock: invalid " + e.What + ": " + e.Why }
+
+// Is makes an ArgumentError an ErrInvalid.
+func (e *ArgumentError) Is(target error) bool { return target == ErrInvalid }
+
+func invalid(what, format string, args ...any) error {
+	return &ArgumentError{What: what, Why: fmt.Sprintf(format, args...)}
+}
 
 // A HeldError says who holds the lock. It is [ErrHeld].
 type HeldError struct {

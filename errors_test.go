@@ -16,8 +16,7 @@ import (
 // kinds are all errors that callers distinguish.
 var kinds = map[string]error{
 	"held": distlock.ErrHeld, "lost": distlock.ErrLost, "maxhold": distlock.ErrMaxHold, "released": distlock.ErrReleased, "closed": distlock.ErrClosed,
-	"unavailable": distlock.ErrUnavailable, "unknown": distlock.ErrUnknown, "invalid": distlock.ErrInvalid, "name": distlock.ErrInvalidName,
-	"ttl": distlock.ErrInvalidTTL, "meta": distlock.ErrInvalidMeta, "fence": distlock.ErrInvalidFence, "handle": distlock.ErrInvalidHandle,
+	"unavailable": distlock.ErrUnavailable, "unknown": distlock.ErrUnknown, "invalid": distlock.ErrInvalid,
 	"notheld": driver.ErrNotHeld, "unsupported": errors.ErrUnsupported, "eof": io.EOF,
 }
 
@@ -34,11 +33,7 @@ func TestErrors_is(t *testing.T) {
 		{distlock.ErrUnavailable, "unavailable"},
 		{distlock.ErrUnknown, "unknown"},
 		{distlock.ErrInvalid, "invalid"},
-		{distlock.ErrInvalidName, "name invalid"},
-		{distlock.ErrInvalidTTL, "ttl invalid"},
-		{distlock.ErrInvalidMeta, "meta invalid"},
-		{distlock.ErrInvalidFence, "fence invalid"},
-		{distlock.ErrInvalidHandle, "handle invalid"},
+		{&distlock.ArgumentError{What: "name"}, "invalid"},
 		{&distlock.HeldError{}, "held"},
 		{&distlock.LostError{Reason: distlock.LossExpired}, "lost"},
 		{&distlock.LostError{Reason: distlock.LossMaxHold}, "lost maxhold"},
@@ -89,7 +84,7 @@ func TestErrors_messages(t *testing.T) {
 		`distlock: acquire "x": driver: store unavailable`:          &distlock.OpError{Op: "acquire", Name: "x", Err: driver.ErrUnavailable},
 		`distlock: list: EOF`:                                       &distlock.OpError{Op: "list", Err: io.EOF},
 		`distlock: longest hold reached`:                            distlock.ErrMaxHold,
-		`distlock: invalid name`:                                    distlock.ErrInvalidName,
+		`distlock: invalid name: empty`:                             &distlock.ArgumentError{What: "name", Why: "empty"},
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -43,10 +43,13 @@ func ExampleErrInvalid() {
 	ctx, locker := context.Background(), newLocker()
 
 	_, err := locker.Lock(ctx, "two\nlines")
-	fmt.Println(errors.Is(err, distlock.ErrInvalidName), errors.Is(err, distlock.ErrInvalid))
+	var wrong *distlock.ArgumentError
+	if errors.As(err, &wrong) {
+		fmt.Println(errors.Is(err, distlock.ErrInvalid), wrong.What)
+	}
 	fmt.Println(err)
 	// Output:
-	// true true
+	// true name
 	// distlock: invalid name: "two\nlines" contains U+000A
 }
 

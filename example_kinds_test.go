@@ -98,7 +98,7 @@ func ExampleWeight() {
 	fmt.Println(err)
 	// Output:
 	// worker-7 <nil>
-	// distlock: invalid argument: "worker-7": a weight of 65 is over the limit of 64
+	// distlock: invalid weight: 65 of "worker-7" is over the limit of 64
 }
 
 func ExampleLocker_Limiter() {

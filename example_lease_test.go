@@ -215,7 +215,7 @@ func ExampleLocker_Attach() {
 
 func ExampleParseHandle() {
 	_, err := distlock.ParseHandle("dlh1.c2VjcmV0")
-	fmt.Println(errors.Is(err, distlock.ErrInvalidHandle), err)
+	fmt.Println(errors.Is(err, distlock.ErrInvalid), err)
 	// Output: true distlock: invalid handle: it is cut or changed
 }
 

@@ -84,20 +84,20 @@ func (h Handle) MarshalJSON() ([]byte, error) {
 	return nil, fmt.Errorf("distlock: a handle is a secret: use Text: %w", errors.ErrUnsupported)
 }
 
-// ParseHandle reads the result of [Handle.Text]. The error is ErrInvalidHandle, and has nothing of
+// ParseHandle reads the result of [Handle.Text]. The error is [ErrInvalid], and has nothing of
 // the text.
 func ParseHandle(text string) (Handle, error) {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(text), handlePrefix)
 	if !ok {
-		return Handle{}, fmt.Errorf("%w: it does not begin with %q", ErrInvalidHandle, handlePrefix)
+		return Handle{}, invalid("handle", "it does not begin with %q", handlePrefix)
 	}
 	if len(rest) > maxHandle {
-		return Handle{}, fmt.Errorf("%w: it has %d bytes, more than %d", ErrInvalidHandle, len(rest), maxHandle)
+		return Handle{}, invalid("handle", "it has %d bytes, more than %d", len(rest), maxHandle)
 	}
 	var h handle
 	b, err := base64.RawURLEncoding.DecodeString(rest)
 	if err != nil || json.Unmarshal(b, &h) != nil {
-		return Handle{}, fmt.Errorf("%w: it is cut or changed", ErrInvalidHandle)
+		return Handle{}, invalid("handle", "it is cut or changed")
 	}
 	if !h.valid() {
 		return Handle{}, errNotOurs
@@ -105,7 +105,7 @@ func ParseHandle(text string) (Handle, error) {
 	return Handle{h}, nil
 }
 
-var errNotOurs = fmt.Errorf("%w: it was not made by Lease.Handle", ErrInvalidHandle)
+var errNotOurs = invalid("handle", "it was not made by Lease.Handle")
 
 // Handle gives the lock away: the lease ends, and the lock stays held for the rest of its TTL. A
 // process that calls [Locker.Attach] with the handle before that continues with the lock. A
@@ -180,25 +180,25 @@ type Proof struct {
 	Fence uint64
 }
 
-// ParseProof reads the result of [Lease.Proof]. The error is ErrInvalidFence.
+// ParseProof reads the result of [Lease.Proof]. The error is [ErrInvalid].
 func ParseProof(s string) (Proof, error) {
 	fence, mode, of, err := proof.Parse(s)
 	if err != nil {
-		return Proof{}, fmt.Errorf("%w: %w", ErrInvalidFence, err)
+		return Proof{}, &ArgumentError{"proof", err.Error()}
 	}
 	p := Proof{Name: of, Mode: Mode(mode), Fence: fence}
 	if !p.Mode.valid() {
-		return Proof{}, fmt.Errorf("%w: mode %s", ErrInvalidFence, names.Quote(mode))
+		return Proof{}, invalid("proof", "mode %s", names.Quote(mode))
 	}
 	return p, nil
 }
 
 // ParseFence reads a fence in its one form: digits, no sign, no leading zero, 1 to 2^53-1. The
-// error is ErrInvalidFence.
+// error is [ErrInvalid].
 func ParseFence(s string) (uint64, error) {
 	f, err := proof.ParseFence(s)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrInvalidFence, err)
+		return 0, &ArgumentError{"fence", err.Error()}
 	}
 	return f, nil
 }

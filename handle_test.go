@@ -311,7 +311,7 @@ func TestHandle_errors(t *testing.T) {
 			_, err = l.Attach(noContext, h)
 			wantErr(t, err, distlock.ErrInvalid)
 			_, err = l.Attach(t.Context(), distlock.Handle{})
-			wantErr(t, err, distlock.ErrInvalidHandle, distlock.ErrInvalid)
+			wantInvalid(t, err, "handle")
 			_, err = l.Attach(t.Context(), h, distlock.MaxHold(-1))
 			wantErr(t, err, distlock.ErrInvalid)
 			_ = l.Close(t.Context())
@@ -458,7 +458,7 @@ func TestParseHandle_errors(t *testing.T) {
 	}
 	for _, text := range texts {
 		h, err := distlock.ParseHandle(text)
-		wantErr(t, err, distlock.ErrInvalidHandle, distlock.ErrInvalid)
+		wantInvalid(t, err, "handle")
 		if h != (distlock.Handle{}) {
 			t.Error("a handle with an error")
 		}
@@ -474,7 +474,7 @@ func TestHandle_zero(t *testing.T) {
 	if h.Name() != "" || h.Fence() != 0 || h.TTL() != 0 || fmt.Sprint(h) != "no handle" {
 		t.Errorf("%v", h)
 	}
-	if _, err := distlock.ParseHandle(h.Text()); !errors.Is(err, distlock.ErrInvalidHandle) {
+	if _, err := distlock.ParseHandle(h.Text()); invalidWhat(err) != "handle" {
 		t.Error(err)
 	}
 }
@@ -512,7 +512,7 @@ func TestProof_withoutFence(t *testing.T) {
 		t.Fatalf("fence %d", lease.Fence())
 	}
 	_, err := distlock.ParseProof(lease.Proof())
-	wantErr(t, err, distlock.ErrInvalidFence)
+	wantInvalid(t, err, "proof")
 }
 
 // noFence is a store without fences.
@@ -531,7 +531,7 @@ func TestParseProof_errors(t *testing.T) {
 		"1;exclusive;" + strings.Repeat("x", 256),
 	} {
 		p, err := distlock.ParseProof(s)
-		wantErr(t, err, distlock.ErrInvalidFence, distlock.ErrInvalid)
+		wantInvalid(t, err, "proof")
 		if p != (distlock.Proof{}) {
 			t.Errorf("%q: %+v with an error", s, p)
 		}
@@ -552,7 +552,7 @@ func TestParseFence(t *testing.T) {
 		"18446744073709551615", "18446744073709551616", strings.Repeat("9", 1000), "NaN", "null",
 	} {
 		got, err := distlock.ParseFence(s)
-		wantErr(t, err, distlock.ErrInvalidFence, distlock.ErrInvalid)
+		wantInvalid(t, err, "fence")
 		if got != 0 || len(err.Error()) > 150 {
 			t.Errorf("%q: %d, %v", s, got, err)
 		}

@@ -119,7 +119,7 @@ func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 	if ttl := hold.Terms().TTL; d >= ttl-keeper.Margin(ttl) {
-		return fmt.Errorf("%w: %v is longer than a TTL of %v allows", ErrInvalid, d, ttl)
+		return invalid("duration", "%v is longer than a TTL of %v allows", d, ttl)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

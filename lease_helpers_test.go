@@ -201,6 +201,23 @@ func wantErr(t testing.TB, err error, targets ...error) {
 	}
 }
 
+// wantInvalid ends the test unless err is an ArgumentError about this argument.
+func wantInvalid(t testing.TB, err error, what string) {
+	t.Helper()
+	if !errors.Is(err, distlock.ErrInvalid) || invalidWhat(err) != what {
+		t.Fatalf("error %v, want an ArgumentError about the %s", err, what)
+	}
+}
+
+// invalidWhat returns which argument an ArgumentError is about; "" if err is none.
+func invalidWhat(err error) string {
+	var wrong *distlock.ArgumentError
+	if !errors.As(err, &wrong) {
+		return ""
+	}
+	return wrong.What
+}
+
 // wantLoss ends the test unless err is a LostError with this reason.
 func wantLoss(t testing.TB, err error, reason distlock.Loss) {
 	t.Helper()

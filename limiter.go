@@ -76,7 +76,7 @@ func (l *Locker) Limiter(n int64, window time.Duration, opts ...Option) (*Limite
 	case !l.features.Expiry:
 		return nil, unsupported(l.features, "ends no claim by itself, as Limiter needs")
 	case n < 1 || n >= driver.Whole:
-		return nil, fmt.Errorf("%w: a limit of %d is not 1 to %d", ErrInvalid, n, driver.Whole-1)
+		return nil, invalid("limit", "%d is not 1 to %d", n, driver.Whole-1)
 	}
 	m := &Limiter{l: l, n: n, window: window, share: (n + maxShares - 1) / maxShares, pools: map[string]*pool{}}
 	if err := within("window", window, minTTL, maxTTL); err != nil {

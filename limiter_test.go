@@ -538,7 +538,7 @@ func TestLimiter_refused(t *testing.T) {
 	}
 	m := limiter(t, l, 2, time.Minute)
 	wants(t, m.Allow(t.Context(), "api", distlock.Weight(3)), distlock.ErrInvalid)
-	wants(t, m.Allow(t.Context(), ""), distlock.ErrInvalidName)
+	wantInvalid(t, m.Allow(t.Context(), ""), "name")
 	if err := m.Allow(t.Context(), "api"); err != nil {
 		t.Error(err)
 	}
@@ -563,5 +563,5 @@ func TestLimiter_refused(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = short.locker(t).Limiter(1001, time.Minute) // its claims last longer
-	wants(t, err, distlock.ErrInvalidTTL)
+	wantInvalid(t, err, "TTL")
 }

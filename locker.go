@@ -32,7 +32,7 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 	// A nil pointer in an interface is the usual trace of an error that was ignored when the store was
 	// made.
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fmt.Errorf("%w: the store is nil", ErrInvalid)
+		return nil, &ArgumentError{"store", "it is nil"}
 	}
 	f := store.Features()
 	defaults := options{
@@ -184,7 +184,7 @@ func (l *Locker) Close(ctx context.Context) error {
 }
 
 var (
-	errNilContext = fmt.Errorf("%w: the context is nil", ErrInvalid)
-	errNilFunc    = fmt.Errorf("%w: the function is nil", ErrInvalid)
-	errNoNew      = fmt.Errorf("%w: a Locker is made by New", ErrInvalid)
+	errNilContext error = &ArgumentError{"context", "it is nil"}
+	errNilFunc    error = &ArgumentError{"function", "it is nil"}
+	errNoNew      error = &ArgumentError{"locker", "it was not made by New"}
 )

@@ -18,9 +18,9 @@ func TestMistake_noTTL(t *testing.T) {
 		l := g.locker(t)
 		for _, ttl := range []time.Duration{0, -time.Second, 50 * time.Millisecond, 25 * time.Hour} {
 			_, err := l.Lock(t.Context(), "x", distlock.TTL(ttl))
-			wants(t, err, distlock.ErrInvalidTTL)
+			wantInvalid(t, err, "TTL")
 			_, err = distlock.New(g, distlock.TTL(ttl))
-			wants(t, err, distlock.ErrInvalidTTL)
+			wantInvalid(t, err, "TTL")
 		}
 		lease := must(t)(l.Lock(t.Context(), "x"))
 		why, err := l.Status(t.Context(), distlock.KindLock, "x")

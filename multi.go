@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -80,7 +79,7 @@ func (l *Locker) TryLockAll(ctx context.Context, names []string, opts ...Option)
 // order.
 func (l *Locker) several(ctx context.Context, all []string, opts []Option) (*request, []string, error) {
 	if len(all) == 0 {
-		return nil, nil, fmt.Errorf("%w: no names", ErrInvalid)
+		return nil, nil, invalid("names", "there are none")
 	}
 	var last *request
 	for _, name := range all {

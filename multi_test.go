@@ -180,9 +180,9 @@ func TestLocker_LockAll_refused(t *testing.T) {
 	_, err := l.LockAll(t.Context(), nil)
 	wants(t, err, distlock.ErrInvalid)
 	_, err = l.LockAll(t.Context(), []string{"a", ""})
-	wants(t, err, distlock.ErrInvalidName)
+	wantInvalid(t, err, "name")
 	_, err = l.LockAll(t.Context(), []string{"a"}, distlock.TTL(0))
-	wants(t, err, distlock.ErrInvalidTTL)
+	wantInvalid(t, err, "TTL")
 	if n := g.count("acquire"); n != 0 {
 		t.Errorf("the store was called %d times", n)
 	}

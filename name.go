@@ -1,10 +1,6 @@
 package distlock
 
-import (
-	"fmt"
-
-	"github.com/distlock/distlock/internal/names"
-)
+import "github.com/distlock/distlock/internal/names"
 
 const (
 	maxName   = names.Max // bytes of a name
@@ -12,11 +8,11 @@ const (
 	maxValue  = 64 << 10  // bytes of a value or a result
 )
 
-// checkName returns an ErrInvalidName if s is not a name. Every other string is a name on every
+// checkName returns an ErrInvalid if s is not a name. Every other string is a name on every
 // store.
 func checkName(s string) error {
 	if why := names.Flaw(s); why != "" {
-		return fmt.Errorf("%w: %s", ErrInvalidName, why)
+		return &ArgumentError{"name", why}
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func TestName_refused(t *testing.T) {
 	for call, take := range calls {
 		for name, why := range badNames {
 			err := take(name)
-			wantErr(t, err, distlock.ErrInvalidName, distlock.ErrInvalid)
+			wantInvalid(t, err, "name")
 			msg := err.Error()
 			if !strings.Contains(msg, why) || !strings.HasPrefix(msg, "distlock: invalid name: ") {
 				t.Errorf("%s: message %q, want %q", call, msg, why)

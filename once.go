@@ -72,11 +72,11 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 	case !f.Keep || !f.Value:
 		return nil, unsupported(f, "keeps no records, as Once needs")
 	case keep <= 0, keep < f.MinTTL:
-		return nil, fmt.Errorf("%w: a result kept for %v is below %v", ErrInvalidTTL, keep, max(f.MinTTL, 1))
+		return nil, invalid("keep", "a result kept for %v is below %v", keep, max(f.MinTTL, 1))
 	case keep > maxKeep:
-		return nil, fmt.Errorf("%w: a result kept for %v is above %v", ErrInvalidTTL, keep, maxKeep)
+		return nil, invalid("keep", "a result kept for %v is above %v", keep, maxKeep)
 	case f.MaxTTL > 0 && keep > f.MaxTTL:
-		return nil, fmt.Errorf("%w: a result kept for %v is above the %v of store %s", ErrInvalidTTL, keep, f.MaxTTL, f.Name)
+		return nil, invalid("keep", "a result kept for %v is above the %v of store %s", keep, f.MaxTTL, f.Name)
 	}
 	once := &Once[T]{l: l, keep: keep, opts: opts}
 	if o != nil {

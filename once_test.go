@@ -478,7 +478,7 @@ func TestOnce_Result(t *testing.T) {
 			t.Errorf("of a failure: %v, %v", found, err)
 		}
 		_, _, err = o.Result(ctx, "")
-		wants(t, err, distlock.ErrInvalidName)
+		wantInvalid(t, err, "name")
 		free(t, must(t)(l.TryLock(ctx, "a"))) // a lock of the same name is independent
 	})
 }
@@ -487,16 +487,16 @@ func TestNewOnce_refuses(t *testing.T) {
 	l := newGate().locker(t)
 	for name, keep := range map[string]time.Duration{"nothing": 0, "the past": -time.Second, "for ever": 401 * 24 * time.Hour} {
 		_, err := distlock.NewOnce[int](l, keep, nil)
-		if !errors.Is(err, distlock.ErrInvalidTTL) {
+		if invalidWhat(err) != "keep" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	_, err := distlock.NewOnce[int](l, time.Hour, nil, distlock.TTL(1))
-	wants(t, err, distlock.ErrInvalidTTL)
+	wantInvalid(t, err, "TTL")
 	_, err = distlock.NewOnce[int](nil, time.Hour, nil)
 	wants(t, err, distlock.ErrInvalid)
 	_, err = once[int](t, l, nil).Do(context.Background(), "", never[int](t))
-	wants(t, err, distlock.ErrInvalidName)
+	wantInvalid(t, err, "name")
 
 	for _, lacks := range []func(*driver.Features){
 		func(f *driver.Features) { f.Keep = false },
@@ -513,5 +513,5 @@ func TestNewOnce_refuses(t *testing.T) {
 	g := newGate()
 	g.features = func(f *driver.Features) { f.MaxTTL = time.Minute }
 	_, err = distlock.NewOnce[int](g.locker(t), time.Hour, nil)
-	wants(t, err, distlock.ErrInvalidTTL)
+	wantInvalid(t, err, "keep")
 }

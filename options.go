@@ -76,7 +76,7 @@ func TTL(d time.Duration) Option {
 
 func checkTTL(d time.Duration) error {
 	if d < minTTL || d > maxTTL {
-		return fmt.Errorf("%w: %v is not %v to %v", ErrInvalidTTL, d, minTTL, maxTTL)
+		return invalid("TTL", "%v is not %v to %v", d, minTTL, maxTTL)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func MaxAttempts(n int) Option {
 	return func(o *options) error {
 		o.maxAttempts, o.paced = n, true
 		if n < 1 {
-			return fmt.Errorf("%w: %d attempts are less than 1", ErrInvalid, n)
+			return invalid("attempts", "%d is below 1", n)
 		}
 		return nil
 	}
@@ -124,7 +124,7 @@ func Backoff(shortest, longest time.Duration) Option {
 	return func(o *options) error {
 		o.first, o.most, o.paced = shortest, longest, true
 		if shortest < time.Millisecond || longest < shortest || longest > time.Hour {
-			return fmt.Errorf("%w: a backoff from %v to %v is not 1ms to 1h", ErrInvalid, shortest, longest)
+			return invalid("backoff", "from %v to %v is not 1ms to 1h", shortest, longest)
 		}
 		return nil
 	}
@@ -162,9 +162,9 @@ func LockDelay(d time.Duration) Option {
 func within(what string, d, least, most time.Duration) error {
 	switch {
 	case d < least:
-		return fmt.Errorf("%w: a %s of %v is below %v", ErrInvalid, what, d, least)
+		return invalid(what, "%v is below %v", d, least)
 	case d > most:
-		return fmt.Errorf("%w: a %s of %v is above %v", ErrInvalid, what, d, most)
+		return invalid(what, "%v is above %v", d, most)
 	}
 	return nil
 }
@@ -175,19 +175,11 @@ func Weight(n int64) Option {
 	return func(o *options) error {
 		o.weight = n
 		if n < 1 || n >= driver.Whole {
-			return fmt.Errorf("%w: a weight of %d is not 1 to %d", ErrInvalid, n, driver.Whole-1)
+			return invalid("weight", "%d is not 1 to %d", n, driver.Whole-1)
 		}
 		return nil
 	}
 }
-
-// The errors of options that belong to another kind: see Locker.fits.
-var (
-	errWeight    = fmt.Errorf("%w: a lock has no weight", ErrInvalid)
-	errExact     = fmt.Errorf("%w: Exact is for a Limiter", ErrInvalid)
-	errPreferred = fmt.Errorf("%w: Preferred is for an Election", ErrInvalid)
-	errOnClose   = fmt.Errorf("%w: OnClose is for New", ErrInvalid)
-)
 
 // NoRenewal makes a lease that is not renewed: it is lost after its TTL, unless [Lease.Extend] is
 // called.
@@ -223,7 +215,7 @@ func Holder(s string) Option {
 	return func(o *options) error {
 		o.holder = s
 		if why := names.TextFlaw(s, maxHolder); why != "" {
-			return fmt.Errorf("%w: holder: %s", ErrInvalid, why)
+			return &ArgumentError{"holder", why}
 		}
 		return nil
 	}
@@ -233,11 +225,15 @@ func Holder(s string) Option {
 func Value(b []byte) Option {
 	return func(o *options) error {
 		if len(b) > maxValue {
-			return fmt.Errorf("%w: a value of %d bytes is over %d", ErrInvalid, len(b), maxValue)
+			return tooLong(b)
 		}
 		o.value = slices.Clone(b)
 		return nil
 	}
+}
+
+func tooLong(value []byte) error {
+	return invalid("value", "%d bytes are over %d", len(value), maxValue)
 }
 
 // Meta stores a key and a value with the claim, for people to read: up to 64 and 256 bytes. The
@@ -245,7 +241,7 @@ func Value(b []byte) Option {
 func Meta(key, value string) Option {
 	return func(o *options) error {
 		if len(key) > 0 && key[0] == '_' {
-			return fmt.Errorf("%w: key %s: a leading underscore is reserved", ErrInvalidMeta, names.Quote(key))
+			return invalid("metadata", "key %s: a leading underscore is reserved", names.Quote(key))
 		}
 		return o.setMeta(key, value)
 	}
@@ -259,10 +255,10 @@ func Note(s string) Option {
 
 func (o *options) setMeta(key, value string) error {
 	if why := names.TextFlaw(key, maxMetaKey); why != "" {
-		return fmt.Errorf("%w: key: %s", ErrInvalidMeta, why)
+		return invalid("metadata", "key: %s", why)
 	}
 	if len(value) > maxMetaValue || !utf8.ValidString(value) {
-		return fmt.Errorf("%w: the value of %s must be UTF-8 of at most %d bytes", ErrInvalidMeta, names.Quote(key), maxMetaValue)
+		return invalid("metadata", "the value of %s must be UTF-8 of at most %d bytes", names.Quote(key), maxMetaValue)
 	}
 	meta := maps.Clone(o.meta) // it may be a default that other calls share
 	if meta == nil {
@@ -274,7 +270,7 @@ func (o *options) setMeta(key, value string) error {
 		all += len(k) + len(v)
 	}
 	if len(meta) > maxMeta || all > maxMetaAll {
-		return fmt.Errorf("%w: %d entries of %d bytes are over %d or %d", ErrInvalidMeta, len(meta), all, maxMeta, maxMetaAll)
+		return invalid("metadata", "%d entries of %d bytes are over %d or %d", len(meta), all, maxMeta, maxMetaAll)
 	}
 	o.meta = meta
 	return nil
@@ -325,11 +321,11 @@ func (o *options) check(f driver.Features) error {
 	all := o.terms().StoreTTL()
 	switch {
 	case o.ttl < f.MinTTL:
-		return fmt.Errorf("%w: %v is below the %v of store %s", ErrInvalidTTL, o.ttl, f.MinTTL, f.Name)
+		return invalid("TTL", "%v is below the %v of store %s", o.ttl, f.MinTTL, f.Name)
 	case f.MaxTTL > 0 && all > f.MaxTTL:
-		return fmt.Errorf("%w: %v is above the %v of store %s%s", ErrInvalidTTL, all, f.MaxTTL, f.Name, raise(f))
+		return invalid("TTL", "%v is above the %v of store %s%s", all, f.MaxTTL, f.Name, raise(f))
 	case f.MaxTTL > 0 && o.atLeast > f.MaxTTL:
-		return fmt.Errorf("%w: a shortest hold of %v is above the %v of store %s%s", ErrInvalid, o.atLeast, f.MaxTTL, f.Name, raise(f))
+		return invalid("shortest hold", "%v is above the %v of store %s%s", o.atLeast, f.MaxTTL, f.Name, raise(f))
 	case o.requireFence && !f.Fence:
 		return unsupported(f, "gives no fences")
 	case o.atLeast > 0 && !f.Detached:

@@ -84,17 +84,21 @@ func (l *Locker) kindOptions(k names.Kind, opts []Option) ([]Option, error) {
 func (l *Locker) fits(opt *options, k names.Kind) error {
 	switch {
 	case opt.weight > 0 && k != names.Semaphore && k != names.RateLimit:
-		return errWeight
+		return misfit("Weight", "a Semaphore or a Limiter", k)
 	case opt.exact && !l.defaults.exact && k != names.RateLimit:
-		return errExact
+		return misfit("Exact", "a Limiter", k)
 	case opt.preferred && !l.defaults.preferred && k != names.Election:
-		return errPreferred
+		return misfit("Preferred", "an Election", k)
 	case opt.preferred && k == names.Election && !l.features.Queue:
 		return unsupported(l.features, "has no queue, as Preferred needs")
 	case len(opt.onClose) != len(l.defaults.onClose):
-		return errOnClose
+		return misfit("OnClose", "New", k)
 	}
 	return nil
+}
+
+func misfit(option, of string, k names.Kind) error {
+	return invalid("option", "%s is for %s, not for a call of kind %s", option, of, k.Word())
 }
 
 // acquire acquires a lease for a request: it attempts, and waits if it has to.

@@ -34,7 +34,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		return nil, ErrReleased
 	}
 	if k, _, _ := names.Split(l.r.Key); k != names.Lock || l.r.mode != ModeExclusive {
-		return nil, fmt.Errorf("%w: %v is not a writer's", ErrInvalid, l)
+		return nil, invalid("lease", "%v is not a writer's", l)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

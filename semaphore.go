@@ -2,7 +2,6 @@ package distlock
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/distlock/distlock/driver"
@@ -50,7 +49,7 @@ func (s *Semaphore) Size() int64 { return s.size.Load() }
 // size comes first.
 func (s *Semaphore) Resize(n int64) error {
 	if n < 1 || n >= driver.Whole {
-		return fmt.Errorf("%w: a semaphore of %d slots is not 1 to %d", ErrInvalid, n, driver.Whole-1)
+		return invalid("size", "%d slots are not 1 to %d", n, driver.Whole-1)
 	}
 	s.l.queue.Resize(s.size, n)
 	return nil

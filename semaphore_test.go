@@ -308,7 +308,7 @@ func TestSemaphore_refused(t *testing.T) {
 		wants(t, err, distlock.ErrInvalid)
 	}
 	_, err := slots(t, l, 1).Acquire(t.Context(), "")
-	wants(t, err, distlock.ErrInvalidName)
+	wantInvalid(t, err, "name")
 	for i, lock := range []takeFunc{l.Lock, l.TryLock, l.RLock, l.TryRLock} {
 		_, err = lock(t.Context(), fmt.Sprint("x", i), distlock.Weight(1))
 		wants(t, err, distlock.ErrInvalid)

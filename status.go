@@ -47,7 +47,7 @@ func (k Kind) inner() ([]names.Kind, error) {
 	}
 	one, ok := names.Parse(string(k))
 	if !ok {
-		return nil, fmt.Errorf("%w: there is no kind %s", ErrInvalid, names.Quote(string(k)))
+		return nil, invalid("kind", "there is no kind %s", names.Quote(string(k)))
 	}
 	return []names.Kind{one}, nil
 }
@@ -260,7 +260,7 @@ func (l *Locker) Break(ctx context.Context, kind Kind, name string, upTo uint64,
 	case err != nil:
 		return nil, err
 	case kind == KindAny:
-		return nil, fmt.Errorf("%w: Break needs one kind", ErrInvalid)
+		return nil, invalid("kind", "Break needs one kind")
 	}
 	if err := checkName(name); err != nil {
 		return nil, err

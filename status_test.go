@@ -290,7 +290,7 @@ func TestLocker_Status_kinds(t *testing.T) {
 		t.Errorf("all of z: %v %v", all, err)
 	}
 	_, err = l.Status(t.Context(), distlock.KindAny, "")
-	wants(t, err, distlock.ErrInvalidName)
+	wantInvalid(t, err, "name")
 	_, err = l.Status(t.Context(), "mutex", "x")
 	wants(t, err, distlock.ErrInvalid)
 	for _, err := range l.List(t.Context(), "mutex", "") {
@@ -331,7 +331,7 @@ func TestLocker_Break(t *testing.T) {
 		_, err = l.Break(ctx, "mutex", "x", 0, "")
 		wants(t, err, distlock.ErrInvalid)
 		_, err = l.Break(ctx, distlock.KindLock, "", 0, "")
-		wants(t, err, distlock.ErrInvalidName)
+		wantInvalid(t, err, "name")
 		if err := l.Close(ctx); err != nil {
 			t.Error(err)
 		}

@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/keeper"
@@ -73,5 +72,5 @@ func newLostError(name string, fence uint64, cause error) *LostError {
 
 // TooHeavy returns an ErrInvalid.
 func (c *caller) TooHeavy(weight, limit int64) error {
-	return fmt.Errorf("%w: %s: a weight of %d is over the limit of %d", ErrInvalid, names.Quote(c.name), weight, limit)
+	return invalid("weight", "%d of %s is over the limit of %d", weight, names.Quote(c.name), limit)
 }

@@ -100,10 +100,10 @@ func Middleware(l *distlock.Locker, keep time.Duration, o *Options, opts ...dist
 		m.o.Name = "http"
 	}
 	if m.o.Scope == nil {
-		return nil, fmt.Errorf("%w: httpidempotency: Options.Scope is missing: it returns the client of a request", distlock.ErrInvalid)
+		return nil, &distlock.ArgumentError{What: "Options.Scope of httpidempotency", Why: "it is missing: it returns the client of a request"}
 	}
 	if m.o.MaxBody < 0 {
-		return nil, fmt.Errorf("httpidempotency: MaxBody is %d", m.o.MaxBody)
+		return nil, &distlock.ArgumentError{What: "Options.MaxBody of httpidempotency", Why: fmt.Sprint(m.o.MaxBody, " is negative")}
 	}
 	if m.o.MaxBody == 0 {
 		m.o.MaxBody = 1 << 20

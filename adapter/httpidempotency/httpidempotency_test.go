@@ -378,7 +378,8 @@ func TestMiddleware_unsupported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close(context.Background())
-	if _, err := httpidempotency.Middleware(l, 0, nil); !errors.Is(err, distlock.ErrInvalidTTL) {
+	var wrong *distlock.ArgumentError
+	if _, err := httpidempotency.Middleware(l, 0, nil); !errors.As(err, &wrong) || wrong.What != "keep" {
 		t.Error(err)
 	}
 }

@@ -90,13 +90,14 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	err := m.limiter.Wait(r.Context(), name, opts...)
 	var limited *distlock.LimitError
+	var wrong *distlock.ArgumentError
 	switch {
 	case err == nil:
 		next.ServeHTTP(w, r)
 	case errors.As(err, &limited):
 		w.Header().Set("Retry-After", seconds(limited.Retry))
 		m.Refuse(w, r, http.StatusTooManyRequests, err)
-	case errors.Is(err, distlock.ErrInvalidName):
+	case errors.As(err, &wrong) && wrong.What == "name":
 		m.Refuse(w, r, http.StatusBadRequest, err)
 	case errors.Is(err, distlock.ErrInvalid): // an error of this service: the weight
 		m.Log.ErrorContext(r.Context(), "a request could not be counted", "error", err)

@@ -140,7 +140,7 @@ func TestMiddleware_badWeight(t *testing.T) {
 		if w.Code != http.StatusInternalServerError || *served != 0 || w.Header().Get("Retry-After") != "" {
 			t.Errorf("a weight of %d: %d, %d served, retry after %q", weight, w.Code, *served, w.Header().Get("Retry-After"))
 		}
-		if text := fmt.Sprintf("a weight of %d", weight); !strings.Contains(log.String(), text) || strings.Contains(w.Body.String(), text) {
+		if text := fmt.Sprintf("invalid weight: %d", weight); !strings.Contains(log.String(), text) || strings.Contains(w.Body.String(), text) {
 			t.Errorf("the log has %q, and the response %q", &log, w.Body)
 		}
 	}

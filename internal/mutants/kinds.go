@@ -202,7 +202,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "client-blamed-for-a-weight", Why: "a service with a wrong weight reports to its clients that their requests are bad",
-			File: "adapter/httpratelimit/httpratelimit.go", Old: "	case errors.Is(err, distlock.ErrInvalidName):\n", New: "	case errors.Is(err, distlock.ErrInvalid):\n",
+			File: "adapter/httpratelimit/httpratelimit.go", Old: " && wrong.What == \"name\":\n", New: ":\n",
 			Pkg: "adapter/httpratelimit", Test: "TestMiddleware_badWeight",
 		},
 		{
