@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/distlock/distlock/internal/names"
 )
 
 // ErrDeadlock says that a call would wait for ever: it waits for a lock whose holder waits,
@@ -21,6 +19,7 @@ var ErrDeadlock = errors.New("distlock: deadlock")
 
 // A DeadlockError says who waits for whom. It is ErrDeadlock.
 type DeadlockError struct {
+	Kind  Kind
 	Name  string // of the lock
 	Cycle []Task // the caller first; each task holds what the one before it waits for, if there are no branches
 	Err   error  // who holds the lock: a *HeldError
@@ -37,17 +36,9 @@ type Task struct {
 func (p Task) String() string {
 	var holds []string
 	for _, c := range p.Holds {
-		holds = append(holds, c.title())
+		holds = append(holds, c.Kind.title(c.Name))
 	}
-	return fmt.Sprintf("%s holds %s and waits for %s", label(p.Holder), strings.Join(holds, ", "), p.Waits.title())
-}
-
-// title returns the name and the kind of a claim.
-func (c Claim) title() string {
-	if c.Kind == KindLock || c.Kind == KindAny {
-		return names.Quote(c.Name)
-	}
-	return fmt.Sprintf("%s (%s)", names.Quote(c.Name), c.Kind)
+	return fmt.Sprintf("%s holds %s and waits for %s", label(p.Holder), strings.Join(holds, ", "), p.Waits.Kind.title(p.Waits.Name))
 }
 
 func (e *DeadlockError) Error() string {
@@ -77,13 +68,13 @@ func (e *DeadlockError) Report() string {
 		}
 		fmt.Fprintf(&b, "  %s%s\n", label(p.Holder), failed)
 		for _, c := range p.Holds {
-			fmt.Fprintf(&b, "    holds     %s for %v", c.title(), round(c.Held))
+			fmt.Fprintf(&b, "    holds     %s for %v", c.Kind.title(c.Name), round(c.Held))
 			if c.Fence > 0 {
 				fmt.Fprintf(&b, ", fence %d", c.Fence)
 			}
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "    waits for %s for %v\n", p.Waits.title(), round(p.Waits.Held))
+		fmt.Fprintf(&b, "    waits for %s for %v\n", p.Waits.Kind.title(p.Waits.Name), round(p.Waits.Held))
 	}
 	return b.String()
 }

@@ -14,7 +14,7 @@ import (
 // store cannot say who waits, or it is for a rate limit: its claims end by themselves.
 func (c *caller) Waits(ctx context.Context, w *queue.Waiter) (ended func() <-chan struct{}) {
 	l := c.l
-	if k, _, _ := names.Split(c.Key); k == names.RateLimit || !deadlock.Supported(&l.features) {
+	if keyKind(c.Key) == KindRateLimit || !deadlock.Supported(&l.features) {
 		return nil
 	}
 	var held []deadlock.Held
@@ -62,7 +62,7 @@ func demand(c *queue.Call) deadlock.Demand {
 // given up.
 func (s *suspect) Fail(c *deadlock.Cycle) {
 	s.w.Fail(func(blocked error) error {
-		return &DeadlockError{Name: s.c.name, Cycle: tasks(c), Err: blocked}
+		return &DeadlockError{Kind: keyKind(s.c.Key), Name: s.c.name, Cycle: tasks(c), Err: blocked}
 	})
 }
 

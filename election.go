@@ -194,6 +194,10 @@ type Term struct{ lease *Lease }
 // term.
 func (t *Term) Number() uint64 { return t.lease.Fence() }
 
+// Proof returns the proof of the lease: see [Lease.Proof]. It makes a Term a lease for the guards of
+// package fence.
+func (t *Term) Proof() string { return t.lease.Proof() }
+
 // Publish stores a value that others read in [Leader].Value, at most 64 KiB. It replaces the value
 // of the option [Value], and is gone with the term.
 func (t *Term) Publish(ctx context.Context, value []byte) error {
@@ -224,11 +228,11 @@ func (t *Term) Publish(ctx context.Context, value []byte) error {
 	switch {
 	case errors.Is(err, driver.ErrNotHeld):
 		_ = hold.Extend(call, hold.Terms().TTL) // it ends the lease
-		return newLostError(lease.r.name, lease.Fence(), err)
+		return (*caller)(lease.r).Lost(lease.Fence(), err)
 	case err != nil && lease.Err() != nil:
 		return lease.Err()
 	case err != nil:
-		return newOpError("publish", lease.r.name, err)
+		return lease.r.failed("publish", err)
 	}
 	return nil
 }

@@ -117,6 +117,7 @@ func invalid(what, format string, args ...any) error {
 
 // A HeldError says who holds the lock. It is [ErrHeld].
 type HeldError struct {
+	Kind   Kind
 	Name   string        // of the lock
 	Holder string        // who holds it
 	Held   time.Duration // for how long
@@ -131,7 +132,7 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "distlock: %s is held", names.Quote(e.Name))
+	fmt.Fprintf(&b, "distlock: %s is held", e.Kind.title(e.Name))
 	if e.Holder != "" {
 		fmt.Fprintf(&b, " by %s", label(e.Holder))
 	}
@@ -155,6 +156,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // A LostError says why a lease was lost. It is [ErrLost], and [ErrMaxHold] if that was the reason.
 type LostError struct {
+	Kind   Kind
 	Name   string
 	Fence  uint64
 	Reason Loss
@@ -173,7 +175,7 @@ const (
 )
 
 func (e *LostError) Error() string {
-	s := fmt.Sprintf("distlock: lease of %s lost: ", names.Quote(e.Name))
+	s := fmt.Sprintf("distlock: lease of %s lost: ", e.Kind.title(e.Name))
 	var broken *driver.BrokenError
 	switch {
 	case e.Reason == LossExpired:
@@ -191,7 +193,7 @@ func (e *LostError) Error() string {
 // same loss are equal.
 func (e *LostError) Is(target error) bool {
 	if o, ok := target.(*LostError); ok {
-		return o != nil && o.Name == e.Name && o.Fence == e.Fence && o.Reason == e.Reason
+		return o != nil && o.Kind == e.Kind && o.Name == e.Name && o.Fence == e.Fence && o.Reason == e.Reason
 	}
 	return target == ErrLost || target == ErrMaxHold && e.Reason == LossMaxHold
 }
@@ -202,7 +204,8 @@ func (e *LostError) Unwrap() error { return e.Err }
 // An OpError says that a call of the store failed. It is [ErrUnknown] if the call may have taken
 // effect, and [ErrUnavailable] if it did not or was undone.
 type OpError struct {
-	Op      string // "acquire", "extend", "release", "withdraw", "handle", "attach", "downgrade", "show", "list", "ping", "break", "record", "publish"
+	Op      string // "acquire", "renew", "extend", "release", "withdraw", "handle", "attach", "downgrade", "show", "list", "ping", "break", "record", "publish"
+	Kind    Kind   // KindAny if the call is for none
 	Name    string
 	Unknown bool // whether the call may have taken effect
 	Err     error
@@ -211,7 +214,7 @@ type OpError struct {
 func (e *OpError) Error() string {
 	s := "distlock: " + e.Op
 	if e.Name != "" {
-		s += " " + names.Quote(e.Name)
+		s += " " + e.Kind.title(e.Name)
 	}
 	if e.Unknown {
 		s += ": outcome unknown"

@@ -18,6 +18,7 @@ type Observer func(ctx context.Context, e Event)
 type Event struct {
 	Type   EventType
 	Store  string // Features.Name of the store
+	Kind   Kind
 	Name   string // of the lock. It belongs on spans and in logs, never on a metric
 	Mode   Mode
 	Holder string

@@ -39,7 +39,7 @@ func ExampleOpError() {
 	// Output: true distlock: release "report": outcome unknown: context deadline exceeded
 }
 
-func ExampleErrInvalid() {
+func ExampleArgumentError() {
 	ctx, locker := context.Background(), newLocker()
 
 	_, err := locker.Lock(ctx, "two\nlines")

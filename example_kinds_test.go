@@ -257,6 +257,20 @@ func ExampleTerm_Number() {
 	// Output: a later term is higher: true
 }
 
+func ExampleTerm_Proof() {
+	ctx, locker := context.Background(), newLocker()
+	election, _ := locker.Election()
+
+	errEnough := errors.New("that was enough")
+	_ = election.Run(ctx, "scheduler", func(_ context.Context, t *distlock.Term) error {
+		header := t.Proof() // Distlock-Fence: 1789000000000000;exclusive;~lead%2Fscheduler
+		proof, err := distlock.ParseProof(header)
+		fmt.Println(proof.Kind.Noun(), proof.Name, proof.Fence == t.Number(), err)
+		return errEnough
+	})
+	// Output: election scheduler true <nil>
+}
+
 func ExamplePreferred() {
 	// A node with more memory should lead while it runs.
 	ctx, locker := context.Background(), newLocker()

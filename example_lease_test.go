@@ -122,6 +122,17 @@ func ExampleLease_Name() {
 	// Output: invoice/42
 }
 
+func ExampleLease_Kind() {
+	ctx, locker := context.Background(), newLocker()
+	connections, _ := locker.Semaphore(4)
+
+	_ = connections.Do(ctx, "database", func(ctx context.Context) error {
+		fmt.Println(distlock.FromContext(ctx).Kind() == distlock.KindSemaphore)
+		return nil
+	})
+	// Output: true
+}
+
 func ExampleLease_Mode() {
 	ctx, locker := context.Background(), newLocker()
 
@@ -187,6 +198,15 @@ func ExampleHandle_Fence() {
 	handle, _ := lease.Handle(ctx)
 	fmt.Println(handle.Fence() == lease.Fence())
 	// Output: true
+}
+
+func ExampleHandle_Kind() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+
+	handle, _ := lease.Handle(ctx)
+	fmt.Println(handle.Kind(), handle.Name())
+	// Output: lock deploy
 }
 
 func ExampleHandle_TTL() {

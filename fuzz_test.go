@@ -110,7 +110,7 @@ func FuzzParseHandle(f *testing.F) {
 
 // FuzzParseProof checks that a proof and a fence have one meaning, and a fence only one form.
 func FuzzParseProof(f *testing.F) {
-	for _, s := range []string{"1;exclusive;x", "9007199254740991;shared;a%2Fb", "0;counted;x", "01;exclusive;x", "1;exclusive;a+b", ";;", "1", "-1", "1e3"} {
+	for _, s := range []string{"1;exclusive;x", "9007199254740991;shared;a%2Fb", "0;counted;x", "01;exclusive;x", "1;exclusive;a+b", "1;exclusive;~lead%2Fx", "1;exclusive;~~x", ";;", "1", "-1", "1e3"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -44,6 +44,9 @@ func (h *handle) valid() bool {
 		checkTTL(h.TTL) == nil && h.Delay >= 0 && h.Delay <= maxTTL
 }
 
+// Kind returns the kind of the lock.
+func (h Handle) Kind() Kind { return keyKind(h.h.Key) }
+
 // Name returns the name of the lock.
 func (h Handle) Name() string {
 	_, name, _ := names.Split(h.h.Key)
@@ -70,7 +73,7 @@ func (h Handle) String() string {
 	if h.h.Owner == nil {
 		return "no handle"
 	}
-	return fmt.Sprintf("handle of %s (fence %d, owner %s)", names.Quote(h.Name()), h.h.Fence, driver.Tag(*h.h.Owner))
+	return fmt.Sprintf("handle of %s (fence %d, owner %s)", h.Kind().title(h.Name()), h.h.Fence, driver.Tag(*h.h.Owner))
 }
 
 // Format prints what String returns, whatever the verb.
@@ -165,16 +168,21 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 	return r.newLease(lease), nil
 }
 
-// Proof returns fence, mode and name as one word, for the header Distlock-Fence or a message. A
-// service that acts under the lock checks it with [ParseProof], and remembers the highest fence. It
-// is no secret, and no protection against a client that lies. Without a fence it proves nothing,
-// and ParseProof refuses it.
+// Proof returns fence, mode, kind and name as one word, for the header Distlock-Fence or a message.
+// A service that acts under the lock checks it with [ParseProof], and remembers the highest fence
+// of the kind and name: a lock and an election of one name have nothing to do with each other. A
+// proof is no secret, and no protection against a client that lies. Without a fence it proves
+// nothing, and ParseProof refuses it.
 func (l *Lease) Proof() string {
-	return proof.Format(l.Fence(), string(l.Mode()), l.Name())
+	if l.none() {
+		return proof.Format(0, "", "")
+	}
+	return proof.Format(l.Fence(), string(l.r.mode), l.r.Key)
 }
 
 // A Proof has the fields of [Lease.Proof].
 type Proof struct {
+	Kind  Kind
 	Name  string
 	Mode  Mode
 	Fence uint64
@@ -182,11 +190,12 @@ type Proof struct {
 
 // ParseProof reads the result of [Lease.Proof]. The error is [ErrInvalid].
 func ParseProof(s string) (Proof, error) {
-	fence, mode, of, err := proof.Parse(s)
+	fence, mode, key, err := proof.Parse(s)
 	if err != nil {
 		return Proof{}, &ArgumentError{"proof", err.Error()}
 	}
-	p := Proof{Name: of, Mode: Mode(mode), Fence: fence}
+	_, name, _ := names.Split(key)
+	p := Proof{Kind: keyKind(key), Name: name, Mode: Mode(mode), Fence: fence}
 	if !p.Mode.valid() {
 		return Proof{}, invalid("proof", "mode %s", names.Quote(mode))
 	}

@@ -482,7 +482,7 @@ func TestHandle_zero(t *testing.T) {
 func TestProof(t *testing.T) {
 	w := newFlakyStore()
 	l := lockerOn(t, w)
-	for _, name := range []string{"x", "a b", "a;b", "a+b", "a%20b", "über/alles?", `"`, strings.Repeat("é", 127)} {
+	for _, name := range []string{"x", "a b", "a;b", "a+b", "a%20b", "über/alles?", "~lead/x", "~x", `"`, strings.Repeat("é", 127)} {
 		lease := taken(t, l, name)
 		proof := lease.Proof()
 		if strings.ContainsAny(proof, " \n\"") {
@@ -492,13 +492,34 @@ func TestProof(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got != (distlock.Proof{Name: name, Mode: distlock.ModeExclusive, Fence: lease.Fence()}) {
+		if got != (distlock.Proof{Kind: distlock.KindLock, Name: name, Mode: distlock.ModeExclusive, Fence: lease.Fence()}) {
 			t.Errorf("%+v", got)
 		}
 	}
 	r, _ := l.TryRLock(t.Context(), "r")
 	if got, err := distlock.ParseProof(r.Proof()); err != nil || got.Mode != distlock.ModeShared {
 		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// A proof has the kind of its lock: a guard does not take the fence of an election for that of the
+// lock of the same name.
+func TestProof_kinds(t *testing.T) {
+	l := lockerOn(t, newFlakyStore())
+	seen := map[string]distlock.Kind{}
+	each(t, l, "x", func(kind distlock.Kind, lease *distlock.Lease) {
+		p, err := distlock.ParseProof(lease.Proof())
+		if err != nil || p.Kind != kind || p.Name != "x" || p.Fence != lease.Fence() {
+			t.Errorf("a proof of %s: %+v, %v", kind, p, err)
+		}
+		_, of, _ := strings.Cut(lease.Proof(), ";")
+		if other, ok := seen[of]; ok {
+			t.Errorf("the proofs of %s and %s name the same lock: %s", kind, other, of)
+		}
+		seen[of] = kind
+	})
+	if lock := "exclusive;x"; seen[lock] != distlock.KindLock {
+		t.Errorf("the proof of a plain lock is not %s", lock)
 	}
 }
 
@@ -527,7 +548,7 @@ func (s *noFence) Acquire(ctx context.Context, r driver.Request) (driver.Result,
 func TestParseProof_errors(t *testing.T) {
 	for _, s := range []string{
 		"", ";", ";;", "1", "1;exclusive", "0;exclusive;x", "01;exclusive;x", "1;;x", "1;Exclusive;x", "1;exclusive;", "1;exclusive;%", "1;exclusive;%zz",
-		"1;exclusive;%00", "1;exclusive;%0A", "1;exclusive;x;y", "1 ;exclusive;x", "1;exclusive; ", "1;exclusive;%ff", strings.Repeat(";", 1000),
+		"1;exclusive;%00", "1;exclusive;%0A", "1;exclusive;x;y", "1;exclusive;~x", "1;exclusive;~lead%2F", "1;exclusive;~check%2Fx", "1 ;exclusive;x", "1;exclusive; ", "1;exclusive;%ff", strings.Repeat(";", 1000),
 		"1;exclusive;" + strings.Repeat("x", 256),
 	} {
 		p, err := distlock.ParseProof(s)

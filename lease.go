@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/internal/keeper"
-	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
 
@@ -35,6 +34,14 @@ func (l *Lease) Name() string {
 	return l.r.name
 }
 
+// Kind returns the kind of the lock.
+func (l *Lease) Kind() Kind {
+	if l.none() {
+		return ""
+	}
+	return keyKind(l.r.Key)
+}
+
 // Mode returns how the lease excludes others.
 func (l *Lease) Mode() Mode {
 	if l.none() {
@@ -44,7 +51,7 @@ func (l *Lease) Mode() Mode {
 }
 
 // Fence returns the fencing token of this lease: a number that is greater than that of every
-// earlier exclusive lease of the name. Send it along with every change under the lock, so that the
+// earlier exclusive lease of the name and kind. Send it along with every change under the lock, so that the
 // changed resource can refuse a late one. It is below 2^53, and 0 if the store has no fences: see
 // [RequireFence].
 func (l *Lease) Fence() uint64 {
@@ -62,7 +69,7 @@ func (l *Lease) String() string {
 	if l.none() {
 		return "no lease"
 	}
-	return fmt.Sprintf("lease of %s (fence %d)", names.Quote(l.r.name), l.Fence())
+	return fmt.Sprintf("lease of %s (fence %d)", keyKind(l.r.Key).title(l.r.name), l.Fence())
 }
 
 // Format prints what String returns, whatever the verb: the owner inside is a secret.
@@ -133,13 +140,13 @@ func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 	}
 	switch {
 	case err != nil:
-		return newOpError("renew", l.r.name, err)
+		return l.r.failed("renew", err)
 	case hold.Trusted(d):
 		return nil
 	case hold.Life() > d: // the store would keep it: MaxHold ends it
 		return fmt.Errorf("%w: it ends within %v", ErrMaxHold, d)
 	}
-	return &OpError{Op: "renew", Name: l.r.name, Err: queue.ErrTooLate}
+	return &OpError{Op: "renew", Kind: keyKind(l.r.Key), Name: l.r.name, Err: queue.ErrTooLate}
 }
 
 // Wanted reports whether others wait for the lock, as far as is known: in this process now, in
@@ -185,7 +192,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if over := l.Err(); over != nil {
 		return over
 	}
-	return newOpError("extend", l.r.name, err)
+	return l.r.failed("extend", err)
 }
 
 // Unlock releases the lock. It returns nil if the lease was held until now, and [ErrLost] if it was

@@ -151,7 +151,7 @@ func (l *Locker) Ping(ctx context.Context) error {
 func nameless(err error) error {
 	var op *OpError
 	if errors.As(err, &op) {
-		op.Op, op.Name = "ping", ""
+		op.Op, op.Kind, op.Name = "ping", KindAny, ""
 	}
 	return err
 }

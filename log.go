@@ -31,7 +31,7 @@ func Log(logger *slog.Logger) Observer {
 		if !logger.Enabled(ctx, level) {
 			return
 		}
-		attrs := []slog.Attr{slog.String("name", e.Name), slog.String("mode", string(e.Mode)), slog.String("store", e.Store)}
+		attrs := []slog.Attr{slog.String("name", e.Name), slog.String("kind", string(e.Kind)), slog.String("mode", string(e.Mode)), slog.String("store", e.Store)}
 		if e.Fence > 0 {
 			attrs = append(attrs, slog.Uint64("fence", e.Fence))
 		}

@@ -121,7 +121,7 @@ func (s *Leases) undo(ctx context.Context, l *Locker, why error) error {
 	defer leave()
 	err := l.queue.Behind(ctx, func() time.Duration { return setGrace }, func() error { return s.discard(ctx) })
 	if err == queue.ErrNoAnswer { //nolint:errorlint // this very one: those of leases are wrapped
-		err = &OpError{Op: "release", Name: s.all[0].r.name, Unknown: true, Err: err}
+		err = &OpError{Op: "release", Kind: KindLock, Name: s.all[0].r.name, Unknown: true, Err: err}
 	}
 	if err != nil {
 		why = errors.Join(why, err)
@@ -188,7 +188,7 @@ func (s *Leases) Ensure(ctx context.Context, d time.Duration) error {
 	}
 	// Those that were ensured first have had to wait for the others.
 	if !s.Valid(d) {
-		return cmp.Or(s.Err(), error(&OpError{Op: "renew", Name: s.all[0].r.name, Err: queue.ErrTooLate}))
+		return cmp.Or(s.Err(), error(&OpError{Op: "renew", Kind: KindLock, Name: s.all[0].r.name, Err: queue.ErrTooLate}))
 	}
 	return nil
 }

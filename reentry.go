@@ -48,8 +48,8 @@ func (l *Locker) reenters(ctx context.Context, r *request) error {
 	}
 	first := task.Holds[0]
 	err := &DeadlockError{
-		Name: r.name, Cycle: []Task{task},
-		Err: &HeldError{Name: r.name, Holder: first.Holder, Held: first.Held, Left: first.Left, Fence: first.Fence},
+		Kind: keyKind(r.Key), Name: r.name, Cycle: []Task{task},
+		Err: &HeldError{Kind: keyKind(r.Key), Name: r.name, Holder: first.Holder, Held: first.Held, Left: first.Left, Fence: first.Fence},
 	}
 	r.emit(ctx, Event{Type: EventRefused, Took: now - r.Began, Err: err})
 	return err

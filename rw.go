@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/distlock/distlock/internal/names"
 )
 
 // ErrUpgrade says that a call for a lock as the writer has a context that holds the same lock as a
@@ -33,7 +31,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if l.none() {
 		return nil, ErrReleased
 	}
-	if k, _, _ := names.Split(l.r.Key); k != names.Lock || l.r.mode != ModeExclusive {
+	if keyKind(l.r.Key) != KindLock || l.r.mode != ModeExclusive {
 		return nil, invalid("lease", "%v is not a writer's", l)
 	}
 	if ctx.Err() != nil {
@@ -57,7 +55,7 @@ func (l *Locker) upgrades(ctx context.Context, r *request) error {
 	if own == nil || own.r.mode != ModeShared {
 		return nil
 	}
-	err := fmt.Errorf("%w: %s is held by the caller", ErrUpgrade, names.Quote(r.name))
+	err := fmt.Errorf("%w: %s is held by the caller", ErrUpgrade, keyKind(r.Key).title(r.name))
 	r.emit(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.Began, Err: err})
 	return err
 }

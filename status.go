@@ -40,6 +40,20 @@ func (k Kind) Noun() string {
 	return "lock"
 }
 
+// keyKind returns the kind of a key.
+func keyKind(key string) Kind {
+	k, _, _ := names.Split(key)
+	return Kind(k.Word())
+}
+
+// title returns a name with its kind, for people. The kind of a plain lock is left out.
+func (k Kind) title(name string) string {
+	if k == KindLock || k == KindAny {
+		return names.Quote(name)
+	}
+	return k.Noun() + " " + names.Quote(name)
+}
+
 // inner returns the kinds that k stands for.
 func (k Kind) inner() ([]names.Kind, error) {
 	if k == KindAny {
@@ -193,10 +207,7 @@ func (s Status) String() string {
 		}
 		return strings.Join(lines, "\n")
 	}
-	name := names.Quote(s.Name)
-	if s.Kind != KindLock && s.Kind != KindAny {
-		name = s.Kind.Noun() + " " + name
-	}
+	name := s.Kind.title(s.Name)
 	if s.Free() {
 		return name + " is free"
 	}
@@ -269,7 +280,7 @@ func (l *Locker) Break(ctx context.Context, kind Kind, name string, upTo uint64,
 	defer cancel()
 	ended, err := driver.Break(call, l.store, kinds[0].Key(name), upTo, reason)
 	if err != nil {
-		return nil, newOpError("break", name, err)
+		return nil, &OpError{Op: "break", Kind: kind, Name: name, Unknown: queue.Unknown(err), Err: err}
 	}
 	var claims []Claim
 	for _, c := range ended {
@@ -291,7 +302,7 @@ func (l *Locker) show(ctx context.Context, k names.Kind, name string) ([]driver.
 	defer cancel()
 	claims, err := driver.Show(call, l.store, k.Key(name))
 	if err != nil {
-		return nil, &OpError{Op: "show", Name: name, Err: err} // a read changes nothing
+		return nil, &OpError{Op: "show", Kind: Kind(k.Word()), Name: name, Err: err} // a read changes nothing
 	}
 	return claims, nil
 }

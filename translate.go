@@ -27,14 +27,14 @@ func (r *request) emit(ctx context.Context, e Event) {
 	if r.opt.observe == nil {
 		return
 	}
-	e.Store, e.Name, e.Mode, e.Holder, e.Origin = r.l.features.Name, r.name, r.mode, r.opt.holder, r.Origin
+	e.Store, e.Kind, e.Name, e.Mode, e.Holder, e.Origin = r.l.features.Name, keyKind(r.Key), r.name, r.mode, r.opt.holder, r.Origin
 	r.opt.observe(ctx, e)
 }
 
 // Held returns a *HeldError.
 func (c *caller) Held(h queue.Held) error {
 	b := h.Blocker
-	e := &HeldError{Name: c.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: h.Ahead, Retry: h.Retry}
+	e := &HeldError{Kind: keyKind(c.Key), Name: c.name, Holder: b.Holder, Held: b.Held, Left: b.Left, Fence: b.Fence, Ahead: h.Ahead, Retry: h.Retry}
 	if b.Kept {
 		e.record = &b
 	}
@@ -45,19 +45,17 @@ func (c *caller) Held(h queue.Held) error {
 
 // Failed returns an *OpError.
 func (c *caller) Failed(op string, unknown bool, err error) error {
-	return &OpError{Op: op, Name: c.name, Unknown: unknown, Err: err}
+	return &OpError{Op: op, Kind: keyKind(c.Key), Name: c.name, Unknown: unknown, Err: err}
 }
 
-// newOpError returns the error of a call of the store that failed.
-func newOpError(op, name string, err error) *OpError {
-	return &OpError{Op: op, Name: name, Unknown: queue.Unknown(err), Err: err}
+// failed returns the error of a call of the store that failed.
+func (r *request) failed(op string, err error) *OpError {
+	return &OpError{Op: op, Kind: keyKind(r.Key), Name: r.name, Unknown: queue.Unknown(err), Err: err}
 }
 
 // Lost returns a *LostError.
-func (c *caller) Lost(fence uint64, cause error) error { return newLostError(c.name, fence, cause) }
-
-func newLostError(name string, fence uint64, cause error) *LostError {
-	e := &LostError{Name: name, Fence: fence, Reason: LossTaken, Err: cause}
+func (c *caller) Lost(fence uint64, cause error) error {
+	e := &LostError{Kind: keyKind(c.Key), Name: c.name, Fence: fence, Reason: LossTaken, Err: cause}
 	var broken *driver.BrokenError
 	switch {
 	case errors.Is(cause, keeper.ErrMaxHold):

@@ -10,7 +10,8 @@
 // The rule is the same everywhere. A fence that is equal to the highest or above it is accepted and
 // becomes the highest, so a holder may write as often as it likes. A lower fence is refused with
 // [ErrStale], and nothing is changed. Fences are compared as integers. Do not mix fences of
-// different locks: one lock, and always the same, guards a resource.
+// different locks: one lock, and always the same, guards a resource. The lock and the election of
+// one name are different locks: see [NameOf].
 //
 // # Which guard
 //

@@ -3,7 +3,9 @@ package fence_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 
+	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/fence"
 )
 
@@ -15,6 +17,13 @@ func ExampleNew() {
 	// Output:
 	// 1763191200000000;exclusive;invoice%2F42 <nil>
 	// true
+}
+
+func ExampleNameOf() {
+	// A service that lets only the leader of an election change something.
+	leader := func(*http.Request) string { return fence.NameOf(distlock.KindElection, "scheduler") }
+	fmt.Println(leader(nil))
+	// Output: ~lead/scheduler
 }
 
 func ExampleOf() {

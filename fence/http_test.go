@@ -77,6 +77,7 @@ func TestMiddleware(t *testing.T) {
 
 		// A client that holds another lock cannot block this one, nor the other way round.
 		want(one, 400, "42", "99;exclusive;invoice%2F43")
+		want(one, 400, "42", "99;exclusive;~lead%2Finvoice%2F42")
 		want(one, 200, "42", "10;exclusive;invoice%2F42")
 		want(one, 200, "43", "9;exclusive;invoice%2F43")
 

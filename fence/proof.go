@@ -24,7 +24,7 @@ var (
 
 // A StaleError is an [ErrStale] with the numbers.
 type StaleError struct {
-	Name    string // the name of the lock
+	Name    string // the name of the lock, as [NameOf] returns it
 	Fence   uint64 // the refused fence
 	Current uint64 // the highest fence so far, or 0 if it could not be read
 }
@@ -43,7 +43,8 @@ func (e *StaleError) Is(target error) bool { return target == ErrStale }
 // A Lease proves under which lock its holder acts. A *distlock.Lease implements it, and so does a
 // [Proof].
 type Lease interface {
-	// Proof returns fence, mode and name of the lock as one word:
+	// Proof returns fence, mode and name of the lock as one word, with the kind before the name
+	// unless it is a plain lock:
 	// 1763191200000000;exclusive;invoice%2F42.
 	Proof() string
 }
@@ -51,22 +52,36 @@ type Lease interface {
 // A Proof is a lease as another process sees it: the name of an exclusive lock, and the fence. All
 // guards refuse the zero Proof.
 type Proof struct {
-	key   string
+	key   string // see NameOf
 	fence uint64
 }
 
 const exclusive = "exclusive"
 
+// NameOf returns the name of a lock of any kind as guards know it. A guard keeps the kinds apart:
+// the fences of the lock "x" and of the election "x" are in no order. A plain lock has its own name.
+// Another kind stands before the name: NameOf(distlock.KindElection, "x") is "~lead/x". A name of a
+// plain lock that begins with a tilde has another one before it. The result for a kind that does
+// not exist is empty, which guards refuse.
+func NameOf[K ~string](kind K, name string) string {
+	k, ok := names.Parse(string(kind))
+	if !ok {
+		return ""
+	}
+	return k.Key(name)
+}
+
 // New returns the proof of a fence that does not come from a lease, but for example from the
-// environment of a command. The caller guarantees that the lock is exclusive.
-func New(key string, fence uint64) (Proof, error) {
+// environment of a command. The name is that of a plain lock, or the result of [NameOf]. The caller
+// guarantees that the lock is exclusive.
+func New(name string, fence uint64) (Proof, error) {
 	if fence == 0 || fence >= proof.MaxFence {
 		return Proof{}, fmt.Errorf("%w: fence %d is not from 1 to 2^53-1", ErrInvalid, fence)
 	}
-	if why := names.Flaw(key); why != "" {
+	if why := proof.KeyFlaw(name); why != "" {
 		return Proof{}, fmt.Errorf("%w: name: %s", ErrInvalid, why)
 	}
-	return Proof{key, fence}, nil
+	return Proof{name, fence}, nil
 }
 
 // Of returns the proof of a lease. The error is [ErrInvalid] if the lease is nil, such as the
@@ -106,7 +121,7 @@ func ParseFence(s string) (uint64, error) {
 	return f, nil
 }
 
-// Name returns the name of the lock.
+// Name returns the name of the lock, as [NameOf] does.
 func (p Proof) Name() string { return p.key }
 
 // Fence returns the fence.

@@ -34,7 +34,7 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
 		"", "7", "7;exclusive", "7;exclusive;", "7;exclusive;a;b", "7;exclusive;%zz", "7;exclusive;%00", "7;exclusive;+",
-		"7;shared;a", "7;counted;a", "7;Exclusive;a", "7;;a", "0;exclusive;a", "-1;exclusive;a", "7;exclusive;" + strings.Repeat("a", 256),
+		"7;shared;a", "7;counted;a", "7;Exclusive;a", "7;exclusive;~a", "7;exclusive;~lead%2F", "7;exclusive;~check%2Fa", "7;;a", "0;exclusive;a", "-1;exclusive;a", "7;exclusive;" + strings.Repeat("a", 256),
 	} {
 		if p, err := fence.Parse(s); !errors.Is(err, fence.ErrInvalid) || p != (fence.Proof{}) {
 			t.Errorf("%.40q: %v, %v, want ErrInvalid", s, p, err)
@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"7;exclusive;a", "7;shared;a", "7;counted;a", "9007199254740991;exclusive;%C3%A9", "07;exclusive;a", "7;exclusive;%E2%80%A8",
-		"7;exclusive;a+b", "7;exclusive; ", "7;exclusive;%ff", "7;exclusive;~~a",
+		"7;exclusive;a+b", "7;exclusive; ", "7;exclusive;%ff", "7;exclusive;~~a", "7;exclusive;~a", "7;exclusive;~lead%2Fa", "7;exclusive;~lead%2F",
 	} {
 		f.Add(s)
 	}
@@ -63,7 +63,7 @@ func FuzzParse(f *testing.F) {
 		if good := want == nil && theirs.Mode == distlock.ModeExclusive; good != (err == nil) {
 			t.Fatalf("%q: %v here, %v in the library", s, err, want)
 		}
-		if err == nil && (ours.Name() != theirs.Name || ours.Fence() != theirs.Fence) {
+		if err == nil && (ours.Name() != fence.NameOf(theirs.Kind, theirs.Name) || ours.Fence() != theirs.Fence) {
 			t.Fatalf("%q: %v here, %v in the library", s, ours, theirs)
 		}
 	})
@@ -76,10 +76,63 @@ func TestNew_refuses(t *testing.T) {
 			t.Errorf("%d: %v, want ErrInvalid", n, err)
 		}
 	}
-	for _, key := range []string{"", "  ", "a\x00", "a\nb", "\xff", "a\u202eb", strings.Repeat("é", 128)} {
+	for _, key := range []string{"", "  ", "a\x00", "a\nb", "\xff", "a\u202eb", strings.Repeat("é", 128), "~a", fence.NameOf("lead", ""), fence.NameOf("leader", "a")} {
 		if _, err := fence.New(key, 1); !errors.Is(err, fence.ErrInvalid) {
 			t.Errorf("%q: %v, want ErrInvalid", key, err)
 		}
+	}
+}
+
+// A guard knows a lock by its kind and name.
+func TestNameOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind       distlock.Kind
+		name, want string
+	}{
+		{distlock.KindLock, "a", "a"}, {distlock.KindLock, "~lead/a", "~~lead/a"}, {distlock.KindElection, "a", "~lead/a"},
+		{distlock.KindOnce, "a", "~once/a"}, {distlock.KindAny, "a", ""}, {"leader", "a", ""},
+	} {
+		if got := fence.NameOf(c.kind, c.name); got != c.want {
+			t.Errorf("%s %q is %q, want %q", c.kind, c.name, got, c.want)
+		}
+	}
+	long := fence.NameOf(distlock.KindElection, strings.Repeat("a", 255))
+	if p, err := fence.New(long, 7); err != nil || p.Name() != long {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// The lock and the election of one name have a row each: neither makes the other stale.
+func TestTable_kinds(t *testing.T) {
+	ctx := t.Context()
+	locker, err := distlock.New(mem.New())
+	must(t, err)
+	defer locker.Close(context.WithoutCancel(ctx))
+	table, db := fence.Table{}, sqliteFile(t).open(t)
+	must(t, table.Ensure(ctx, db))
+	register := table.Register(db)
+	lease, err := locker.Lock(ctx, "a")
+	must(t, err)
+	election, err := locker.Election()
+	must(t, err)
+	errEnough := errors.New("enough")
+	err = election.Run(ctx, "a", func(ctx context.Context, term *distlock.Term) error {
+		if term.Number() <= lease.Fence() {
+			t.Errorf("term %d is not above the fence %d: this shows nothing", term.Number(), lease.Fence())
+		}
+		p, err := fence.Of(term)
+		must(t, err)
+		if want := fence.NameOf(distlock.KindElection, "a"); p.Name() != want || p.Fence() != term.Number() {
+			t.Errorf("%v, want the term %d of %s", p, term.Number(), want)
+		}
+		must(t, register.Advance(ctx, term))
+		must(t, register.Advance(ctx, lease))
+		must(t, register.Advance(ctx, term))
+		return errEnough
+	})
+	if !errors.Is(err, errEnough) {
+		t.Error(err)
 	}
 }
 

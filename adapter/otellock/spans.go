@@ -19,6 +19,7 @@ import (
 const (
 	attrStore   = attribute.Key("distlock.store")
 	attrName    = attribute.Key("distlock.name")
+	attrKind    = attribute.Key("distlock.kind")
 	attrMode    = attribute.Key("distlock.mode")
 	attrHolder  = attribute.Key("distlock.holder")
 	attrFence   = attribute.Key("distlock.fence")
@@ -102,8 +103,8 @@ func (s spans) hold(ctx context.Context, e *distlock.Event, end string) (context
 
 // common returns the attributes of both spans, and one more.
 func common(e *distlock.Event, more attribute.KeyValue) []attribute.KeyValue {
-	all := make([]attribute.KeyValue, 0, 6)
-	all = append(all, attrStore.String(e.Store), attrName.String(clean(e.Name)), attrMode.String(string(e.Mode)), attrHolder.String(clean(e.Holder)), more)
+	all := make([]attribute.KeyValue, 0, 7)
+	all = append(all, attrStore.String(e.Store), attrName.String(clean(e.Name)), attrKind.String(string(e.Kind)), attrMode.String(string(e.Mode)), attrHolder.String(clean(e.Holder)), more)
 	if e.Fence > 0 {
 		all = append(all, attrFence.Int64(int64(e.Fence)))
 	}

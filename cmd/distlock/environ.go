@@ -18,6 +18,7 @@ const (
 	fenceVariable  = "DISTLOCK_LOCK_FENCE"
 	holderVariable = "DISTLOCK_LOCK_HOLDER"
 	modeVariable   = "DISTLOCK_LOCK_MODE"
+	proofVariable  = "DISTLOCK_LOCK_PROOF"
 	handleVariable = "DISTLOCK_LOCK_HANDLE"
 
 	// fencesVariable contains the fencing tokens of all runs that enclose the command, the outermost
@@ -37,7 +38,7 @@ func environment(l *distlock.Lease, holder string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, handleVariable+"=") })
 	return append(env,
 		nameVariable+"="+l.Name(), fenceVariable+"="+fence, holderVariable+"="+holder,
-		modeVariable+"="+string(l.Mode()), fencesVariable+"="+fences)
+		modeVariable+"="+string(l.Mode()), proofVariable+"="+l.Proof(), fencesVariable+"="+fences)
 }
 
 // nested returns an error if an enclosing run holds the lock, because this run would wait for

@@ -48,8 +48,8 @@ the command cannot be run, or was not found
 HUP, INT, QUIT or TERM while waiting
 .SH ENVIRONMENT
 .PP
-run sets \fBDISTLOCK_LOCK_NAME\fP, \fBDISTLOCK_LOCK_FENCE\fP (the fencing token), \fBDISTLOCK_LOCK_HOLDER\fP and \fBDISTLOCK_LOCK_MODE\fP
-for COMMAND, and with \fB--pass-handle\fP also the secret \fBDISTLOCK_LOCK_HANDLE\fP.
+run sets \fBDISTLOCK_LOCK_NAME\fP, \fBDISTLOCK_LOCK_FENCE\fP (the fencing token), \fBDISTLOCK_LOCK_HOLDER\fP, \fBDISTLOCK_LOCK_MODE\fP
+and \fBDISTLOCK_LOCK_PROOF\fP (for the header Distlock-Fence) for COMMAND, and with \fB--pass-handle\fP also the secret \fBDISTLOCK_LOCK_HANDLE\fP.
 `,
 	"distlock": `.SH STORES
 .PP

@@ -76,6 +76,11 @@ func fence() []mutant {
 			Pkg: pkg, Test: "TestMiddleware/sqlite",
 		},
 		{
+			Name: "proof-without-its-kind", Why: "the fence of an election blocks the holder of the lock of the same name",
+			File: "handle.go", Old: "string(l.r.mode), l.r.Key)", New: "string(l.r.mode), l.r.name)",
+			Test: "TestProof_kinds",
+		},
+		{
 			Name: "conflict-taken-for-saved", Why: "an update is lost",
 			File: "fence/update.go", Old: "		case saved:\n", New: "		case saved || n < 3:\n",
 			Pkg: pkg, Test: "TestUpdate_seat/sqlite",
