@@ -69,7 +69,7 @@ func TestDo(t *testing.T) {
 						case "unlock":
 							_ = lease.Unlock(ctx)
 						case "handle":
-							_, _ = lease.Handle(t.Context())
+							_, _ = lease.Detach(t.Context())
 						case "maxhold":
 							time.Sleep(time.Hour)
 						}

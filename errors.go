@@ -35,7 +35,7 @@ var (
 	// ErrMaxHold is the [ErrLost] of a lease that reached its [MaxHold].
 	ErrMaxHold error = &kindOf{"distlock: longest hold reached", ErrLost}
 
-	// ErrReleased says that the lease was released by [Lease.Unlock] or given away by [Lease.Handle].
+	// ErrReleased says that the lease was released by [Lease.Unlock] or given away by [Lease.Detach].
 	ErrReleased = queue.ErrReleased
 
 	// ErrClosed says that the Locker was closed.
@@ -204,7 +204,7 @@ func (e *LostError) Unwrap() error { return e.Err }
 // An OpError says that a call of the store failed. It is [ErrUnknown] if the call may have taken
 // effect, and [ErrUnavailable] if it did not or was undone.
 type OpError struct {
-	Op      string // "acquire", "renew", "extend", "release", "withdraw", "handle", "attach", "downgrade", "show", "list", "ping", "break", "record", "publish"
+	Op      string // "acquire", "renew", "extend", "release", "withdraw", "detach", "attach", "downgrade", "show", "list", "ping", "break", "record", "publish"
 	Kind    Kind   // KindAny if the call is for none
 	Name    string
 	Unknown bool // whether the call may have taken effect

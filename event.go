@@ -56,7 +56,7 @@ const (
 	EventLost      EventType = "lost"       // the lease was lost: Took since the grant, Risk, Err
 	EventReleased  EventType = "released"   // the store answered the release: Took since the grant, Err
 	EventHandedOff EventType = "handed off" // the lease went to the next in this process: Took since the grant
-	EventDetached  EventType = "detached"   // Handle was called: Took since the grant
+	EventDetached  EventType = "detached"   // Detach was called: Took since the grant
 	EventWithdrawn EventType = "withdrawn"  // a queue entry, or an unseen grant, was removed: Err
 )
 

@@ -191,7 +191,7 @@ func TestEvent_origin(t *testing.T) {
 			return lease
 		}
 		a, b, c := lock("a"), lock("b"), lock("c")
-		_, _ = c.Handle(t.Context())
+		_, _ = c.Detach(t.Context())
 		w.cut()
 		time.Sleep(15 * time.Second)
 		w.mend()

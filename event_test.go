@@ -33,7 +33,7 @@ func TestLease_events(t *testing.T) {
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventAtRisk, distlock.EventLost}},
 		"given away": {func(t *testing.T, _ *flakyStore, l *distlock.Locker) {
 			lease := taken(t, l, "x")
-			_, _ = lease.Handle(t.Context())
+			_, _ = lease.Detach(t.Context())
 			_ = lease.Unlock(t.Context())
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventDetached}},
 		"refused": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
@@ -49,7 +49,7 @@ func TestLease_events(t *testing.T) {
 			_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
 		}, []distlock.EventType{distlock.EventWaiting, distlock.EventWithdrawn, distlock.EventRefused}},
 		"attached": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
-			h, _ := taken(t, lockerOn(t, w), "x").Handle(t.Context())
+			h, _ := taken(t, lockerOn(t, w), "x").Detach(t.Context())
 			lease, err := l.Attach(t.Context(), h)
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +158,7 @@ func TestEvent_observerIsFree(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		w.mend()
 		time.Sleep(time.Minute)
-		h, _ := second.Handle(t.Context())
+		h, _ := second.Detach(t.Context())
 		third, err := l.Attach(t.Context(), h)
 		if err != nil {
 			t.Fatal(err)

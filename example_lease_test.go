@@ -159,11 +159,11 @@ func ExampleLease_Ensure() {
 	// true
 }
 
-func ExampleLease_Handle() {
+func ExampleLease_Detach() {
 	ctx, locker := context.Background(), newLocker()
 
 	lease, _ := locker.Lock(ctx, "deploy")
-	handle, err := lease.Handle(ctx)
+	handle, err := lease.Detach(ctx)
 	text := handle.Text() // a secret: send it to the process that continues
 	fmt.Println(err, lease.Err(), strings.HasPrefix(text, "dlh1."))
 	// Output: <nil> distlock: lease released true
@@ -173,7 +173,7 @@ func ExampleHandle_Text() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
 
-	handle, _ := lease.Handle(ctx)
+	handle, _ := lease.Detach(ctx)
 	again, err := distlock.ParseHandle(handle.Text())
 	fmt.Println(again.Text() == handle.Text(), err)
 	fmt.Println(strings.Contains(fmt.Sprint(handle), handle.Text())) // only Text returns the secret
@@ -186,7 +186,7 @@ func ExampleHandle_Name() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
 
-	handle, _ := lease.Handle(ctx)
+	handle, _ := lease.Detach(ctx)
 	fmt.Println(handle.Name())
 	// Output: deploy
 }
@@ -195,7 +195,7 @@ func ExampleHandle_Fence() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
 
-	handle, _ := lease.Handle(ctx)
+	handle, _ := lease.Detach(ctx)
 	fmt.Println(handle.Fence() == lease.Fence())
 	// Output: true
 }
@@ -204,7 +204,7 @@ func ExampleHandle_Kind() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
 
-	handle, _ := lease.Handle(ctx)
+	handle, _ := lease.Detach(ctx)
 	fmt.Println(handle.Kind(), handle.Name())
 	// Output: lock deploy
 }
@@ -213,7 +213,7 @@ func ExampleHandle_TTL() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy", distlock.TTL(10*time.Minute))
 
-	handle, _ := lease.Handle(ctx)
+	handle, _ := lease.Detach(ctx)
 	fmt.Println(handle.TTL()) // the time in which the other process must attach
 	// Output: 10m0s
 }
@@ -221,7 +221,7 @@ func ExampleHandle_TTL() {
 func ExampleLocker_Attach() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
-	given, _ := lease.Handle(ctx)
+	given, _ := lease.Detach(ctx)
 
 	handle, err := distlock.ParseHandle(given.Text())
 	if err != nil {

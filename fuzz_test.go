@@ -99,7 +99,7 @@ func FuzzParseHandle(f *testing.F) {
 		}
 		if lease, err := l.Attach(t.Context(), h); err == nil {
 			_ = lease.Extend(t.Context(), time.Hour)
-			if _, err := lease.Handle(t.Context()); err != nil { // for the next input
+			if _, err := lease.Detach(t.Context()); err != nil { // for the next input
 				t.Error(err)
 			}
 		} else if !errors.Is(err, distlock.ErrLost) {

@@ -37,7 +37,7 @@ const (
 	maxOwner     = 64      // bytes of an owner; ours have 26
 )
 
-// valid reports whether [Lease.Handle] can have made h.
+// valid reports whether [Lease.Detach] can have made h.
 func (h *handle) valid() bool {
 	_, name, ok := names.Split(h.Key)
 	return ok && checkName(name) == nil && h.Owner != nil && names.TextFlaw(*h.Owner, maxOwner) == "" && h.Mode.valid() && h.Fence < driver.MaxFence &&
@@ -108,13 +108,13 @@ func ParseHandle(text string) (Handle, error) {
 	return Handle{h}, nil
 }
 
-var errNotOurs = invalid("handle", "it was not made by Lease.Handle")
+var errNotOurs = invalid("handle", "it was not made by Lease.Detach")
 
-// Handle gives the lock away: the lease ends, and the lock stays held for the rest of its TTL. A
+// Detach gives the lock away: the lease ends, and the lock stays held for the rest of its TTL. A
 // process that calls [Locker.Attach] with the handle before that continues with the lock. A
-// provisional lease is renewed first: see [Lease.Ensure]. If Handle fails, the lease is as it was.
+// provisional lease is renewed first: see [Lease.Ensure]. If Detach fails, the lease is as it was.
 // The store must be able to keep a claim without the process.
-func (l *Lease) Handle(ctx context.Context) (Handle, error) {
+func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 	if ctx == nil {
 		return Handle{}, errNilContext
 	}
@@ -122,7 +122,7 @@ func (l *Lease) Handle(ctx context.Context) (Handle, error) {
 		return Handle{}, ErrReleased
 	}
 	if f := l.r.l.features; !f.Detached {
-		return Handle{}, unsupported(f, "keeps no claim without its process, as Handle needs")
+		return Handle{}, unsupported(f, "keeps no claim without its process, as Detach needs")
 	}
 	terms, err := l.q.GiveAway(ctx)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // given acquires a lock and returns its handle.
 func given(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) distlock.Handle {
 	t.Helper()
-	h, err := taken(t, l, name, opts...).Handle(t.Context())
+	h, err := taken(t, l, name, opts...).Detach(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestHandle(t *testing.T) {
 			from, to := lockerOn(t, w), lockerOn(t, w)
 			old := taken(t, from, "x", distlock.TTL(10*time.Second))
 			ctx := old.Context(t.Context())
-			h, err := old.Handle(t.Context())
+			h, err := old.Detach(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,7 @@ func TestHandle(t *testing.T) {
 			}
 			wantErr(t, old.Err(), distlock.ErrReleased)
 			wantErr(t, context.Cause(ctx), distlock.ErrReleased)
-			if _, err := old.Handle(t.Context()); !errors.Is(err, distlock.ErrReleased) {
+			if _, err := old.Detach(t.Context()); !errors.Is(err, distlock.ErrReleased) {
 				t.Errorf("a second handle: %v", err)
 			}
 			time.Sleep(9 * time.Second)
@@ -85,7 +85,7 @@ func TestHandle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h, _ := a.Handle(t.Context())
+			h, _ := a.Detach(t.Context())
 			b, err := l.Attach(t.Context(), h)
 			if err != nil || b.Mode() != distlock.ModeShared {
 				t.Fatalf("%v %v", b, err)
@@ -106,7 +106,7 @@ func TestHandle(t *testing.T) {
 			if err := lease.Extend(t.Context(), time.Hour); err != nil {
 				t.Fatal(err)
 			}
-			h, _ := lease.Handle(t.Context())
+			h, _ := lease.Detach(t.Context())
 			if h.TTL() != time.Hour {
 				t.Errorf("TTL %v", h.TTL())
 			}
@@ -142,7 +142,7 @@ func TestHandle(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			lease := taken(t, lockerOn(t, newFlakyStore(), distlock.NoRenewal()), "x")
 			time.Sleep(time.Minute)
-			_, err := lease.Handle(t.Context())
+			_, err := lease.Detach(t.Context())
 			wantLoss(t, err, distlock.LossExpired)
 		})
 	})
@@ -152,7 +152,7 @@ func TestHandle(t *testing.T) {
 			defer slow.release()
 			lease := taken(t, lockerOn(t, newFlakyStore(), distlock.Observe(p.observe), distlock.Observe(slow.observe)), "x", distlock.MaxHold(time.Hour))
 			time.Sleep(time.Hour)
-			_, err := lease.Handle(t.Context())
+			_, err := lease.Detach(t.Context())
 			wantLoss(t, err, distlock.LossMaxHold)
 			slow.release()
 			synctest.Wait()
@@ -168,7 +168,7 @@ func TestHandle(t *testing.T) {
 			got := make(chan error, 1)
 			go func() { _, err := l.Lock(t.Context(), "x"); got <- err }()
 			synctest.Wait()
-			if _, err := lease.Handle(t.Context()); err != nil {
+			if _, err := lease.Detach(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := <-got; err != nil {
@@ -250,7 +250,7 @@ func TestHandle_errors(t *testing.T) {
 			w.f.Detached = false
 			l := lockerOn(t, w)
 			lease := taken(t, l, "x")
-			_, err := lease.Handle(t.Context())
+			_, err := lease.Detach(t.Context())
 			wantErr(t, err, errors.ErrUnsupported)
 			_, err = l.Attach(t.Context(), h)
 			wantErr(t, err, errors.ErrUnsupported)
@@ -342,7 +342,7 @@ func TestHandle_isSecret(t *testing.T) {
 	w := newFlakyStore()
 	l := lockerOn(t, w)
 	lease := taken(t, l, "x")
-	h, err := lease.Handle(t.Context())
+	h, err := lease.Detach(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func TestKind(t *testing.T) {
 		}
 		p.kinds(t, seen)
 		each(t, l, "x", func(kind distlock.Kind, lease *distlock.Lease) {
-			h, err := lease.Handle(ctx)
+			h, err := lease.Detach(ctx)
 			if err != nil || h.Kind() != kind || h.Name() != "x" {
 				t.Errorf("a handle of %s: %v, %v", kind, h, err)
 			}

@@ -20,7 +20,7 @@ func TestLease_none(t *testing.T) {
 			wantErr(t, lease.Err(), distlock.ErrReleased)
 			wantErr(t, lease.Unlock(ctx), distlock.ErrReleased)
 			wantErr(t, lease.Extend(ctx, time.Second), distlock.ErrReleased)
-			_, err := lease.Handle(t.Context())
+			_, err := lease.Detach(t.Context())
 			wantErr(t, err, distlock.ErrReleased)
 			_, err = lease.Downgrade(ctx)
 			wantErr(t, err, distlock.ErrReleased)

@@ -68,7 +68,7 @@ func endOnce(t *testing.T, r *rand.Rand) {
 		func() { _ = lease.Extend(t.Context(), 100*time.Millisecond) },
 		func() { _ = lease.Extend(t.Context(), time.Minute) },
 		func() {
-			if h, err := lease.Handle(t.Context()); err == nil {
+			if h, err := lease.Detach(t.Context()); err == nil {
 				mu.Lock()
 				handle = h
 				mu.Unlock()

@@ -241,7 +241,7 @@ func TestLease_handedOff(t *testing.T) {
 			t.Error("the old lease has not ended")
 		}
 		wantErr(t, old.Extend(t.Context(), time.Hour), distlock.ErrReleased)
-		if _, err := old.Handle(t.Context()); !errors.Is(err, distlock.ErrReleased) {
+		if _, err := old.Detach(t.Context()); !errors.Is(err, distlock.ErrReleased) {
 			t.Errorf("a handle of another's claim: %v", err)
 		}
 		if err := old.Unlock(t.Context()); err != nil || lease.Err() != nil {

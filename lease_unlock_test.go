@@ -132,7 +132,7 @@ func TestLease_Unlock(t *testing.T) {
 				wantErr(t, err, distlock.ErrUnknown, errCut)
 				wantErr(t, lease.Unlock(t.Context()), distlock.ErrUnknown)
 				wantErr(t, lease.Err(), distlock.ErrReleased)
-				if _, err := lease.Handle(t.Context()); !errors.Is(err, distlock.ErrReleased) {
+				if _, err := lease.Detach(t.Context()); !errors.Is(err, distlock.ErrReleased) {
 					t.Errorf("Handle after Unlock: %v", err)
 				}
 				w.mend()

@@ -117,7 +117,7 @@ func TestLocker_callsNobodyUnderItsLock(t *testing.T) {
 			}
 		},
 		"Attach": func(ctx context.Context, l *distlock.Locker, lease *distlock.Lease) {
-			h, _ := lease.Handle(t.Context())
+			h, _ := lease.Detach(t.Context())
 			_, _ = l.Attach(ctx, h)
 		},
 		"Extend": func(ctx context.Context, _ *distlock.Locker, lease *distlock.Lease) { _ = lease.Extend(ctx, time.Hour) },

@@ -152,7 +152,7 @@ func TestLocker_Close(t *testing.T) {
 		l, other := g.locker(t), g.locker(t)
 		mine := must(t)(l.Lock(t.Context(), "mine"))
 		given := must(t)(l.Lock(t.Context(), "given"))
-		handle, err := given.Handle(t.Context())
+		handle, err := given.Detach(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -487,7 +487,7 @@ func (s *stress) step(rng *rand.Rand) {
 
 // give hands a lease to another process.
 func (s *stress) give(rng *rand.Rand, lease *distlock.Lease) *distlock.Lease {
-	h, err := lease.Handle(s.t.Context())
+	h, err := lease.Detach(s.t.Context())
 	if err != nil {
 		s.t.Errorf("Handle: %v", err)
 		return lease

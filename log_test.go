@@ -148,7 +148,7 @@ func TestLog_showsNoOwner(t *testing.T) {
 		logger.Error("unlock", "err", lease.Unlock(t.Context()))
 		w.mend()
 		for range 2 {
-			h, err := taken(t, l, "y").Handle(t.Context())
+			h, err := taken(t, l, "y").Detach(t.Context())
 			logger.Info("handle", "handle", h, "err", err)
 			lease, err := l.Attach(t.Context(), h)
 			logger.Info("lease", "lease", lease, "err", err)

@@ -150,18 +150,18 @@ func TestLease_Ensure_pushedAndExtended(t *testing.T) {
 }
 
 // A handle is valid for a TTL, not only until the queue entry expires.
-func TestLease_Handle_pushed(t *testing.T) {
+func TestLease_Detach_pushed(t *testing.T) {
 	pushed(t, nil, func(t *testing.T, p *pushTest) {
 		free(t, p.first)
 		lease := p.second.now(t)
 		p.link.Freeze()
-		_, err := lease.Handle(t.Context())
+		_, err := lease.Detach(t.Context())
 		wants(t, err, distlock.ErrUnknown)
 		p.link.Thaw()
 		if err := lease.Err(); err != nil {
 			t.Fatalf("the lease has changed: %v", err)
 		}
-		h, err := lease.Handle(t.Context())
+		h, err := lease.Detach(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

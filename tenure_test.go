@@ -334,7 +334,7 @@ func TestTenure_handsOffOnlyTheSame(t *testing.T) {
 			g.thaw()
 		}},
 		{name: "handle", before: func(t *testing.T, _ *gate, lease *distlock.Lease) {
-			if _, err := lease.Handle(t.Context()); err != nil {
+			if _, err := lease.Detach(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},

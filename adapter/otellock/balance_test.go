@@ -142,7 +142,7 @@ func (c *client) hold(ctx context.Context, lease *distlock.Lease) error {
 	case 0:
 		return nil // the lease is not released, and ends with its MaxHold or with the Locker
 	case 1:
-		h, err := lease.Handle(ctx)
+		h, err := lease.Detach(ctx)
 		if err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ func TestMetrics_outcomes(t *testing.T) {
 			_ = lease.Unlock(t.Context())
 		}, []string{ok, renewed("ok"), margin, ended("released")}},
 		"passed on": {func(t *testing.T, _ *locktest.Store, l *distlock.Locker) {
-			_, _ = must(t)(l.Lock(t.Context(), "x")).Handle(t.Context())
+			_, _ = must(t)(l.Lock(t.Context(), "x")).Detach(t.Context())
 		}, []string{ok}},
 		"busy": {func(t *testing.T, s *locktest.Store, l *distlock.Locker) {
 			s.Hold("x", "you")

@@ -53,7 +53,7 @@ func (a *app) acquire() *cobra.Command {
 			return err
 		}
 		mode := lease.Mode()
-		h, err := lease.Handle(ctx)
+		h, err := lease.Detach(ctx)
 		if err != nil {
 			_ = lease.Unlock(c.Context())
 			return err

@@ -23,7 +23,7 @@ func (a *app) renew() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = lease.Handle(c.Context()) // the lock stays held, and the handle does not change
+			_, err = lease.Detach(c.Context()) // the lock stays held, and the handle does not change
 			return err
 		},
 	}

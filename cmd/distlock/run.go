@@ -317,7 +317,7 @@ func (j *job) await(parent context.Context, locker *distlock.Locker, opts []dist
 // discard attaches to the lock first: an attached lease has no shortest hold.
 func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) {
 	if j.atLeast > 0 {
-		if h, err := lease.Handle(ctx); err == nil {
+		if h, err := lease.Detach(ctx); err == nil {
 			if again, err := locker.Attach(ctx, h); err == nil {
 				lease = again
 			}
@@ -329,7 +329,7 @@ func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distl
 // giveHandle puts the handle into the child's environment. A lease ends when its handle is created,
 // so giveHandle attaches to the handle and returns the new lease.
 func (j *job) giveHandle(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) (*distlock.Lease, error) {
-	h, err := lease.Handle(ctx)
+	h, err := lease.Detach(ctx)
 	if err != nil {
 		_ = lease.Unlock(ctx)
 		return nil, err

@@ -208,7 +208,7 @@ func kinds() []mutant {
 		{
 			Name: "handle-of-a-provisional-claim", Why: "a handle is valid for the rest of a queue entry, and not for its TTL",
 			File: "internal/queue/end.go", Old: "	if err := l.confirm(ctx); err != nil {\n", New: "	if err := error(nil); err != nil {\n",
-			Test: "TestLease_Handle_pushed",
+			Test: "TestLease_Detach_pushed",
 		},
 		{
 			Name: "provisional-claim-renewed-once", Why: "one unanswered renewal takes all the time of a claim that began with a part of its TTL",

@@ -73,7 +73,7 @@ func (l *Lease) Detach(ctx context.Context) error {
 // returns the terms of the claim.
 func (l *Lease) GiveAway(ctx context.Context) (terms keeper.Terms, err error) {
 	if err := l.confirm(ctx); err != nil {
-		return terms, cmp.Or(l.Err(), l.call.failed("handle", err))
+		return terms, cmp.Or(l.Err(), l.call.failed("detach", err))
 	}
 	if mine, _ := l.beginEnd(false, endLimit); !mine {
 		return terms, l.Err()

@@ -51,11 +51,11 @@ func TestStore_can(t *testing.T) {
 		"rate limits":             func(context.Context) error { _, err := l.Limiter(2, time.Minute); return err },
 		"Once":                    func(context.Context) error { _, err := distlock.NewOnce[int](l, time.Hour, nil); return err },
 		"Cron":                    func(context.Context) error { _, err := l.Cron(nil); return err },
-		"`Handle`": func(ctx context.Context) error {
+		"`Detach`": func(ctx context.Context) error {
 			lease, err := l.Lock(ctx, "can")
 			if err == nil {
 				defer lease.Unlock(ctx)
-				_, err = lease.Handle(t.Context())
+				_, err = lease.Detach(t.Context())
 			}
 			return err
 		},
@@ -115,7 +115,7 @@ func handle(t *testing.T) distlock.Handle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := lease.Handle(t.Context())
+	h, err := lease.Detach(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
