@@ -58,12 +58,12 @@ func ExampleMaxHold() {
 	// Output: true true
 }
 
-func ExampleAtLeast() {
+func ExampleMinHold() {
 	ctx, locker := context.Background(), newLocker()
 	job := func(context.Context) error { fmt.Println("once an hour"); return nil }
 
 	for range 3 { // on three machines, whose clocks differ by seconds
-		_, _ = locker.TryDo(ctx, "hourly", job, distlock.AtLeast(time.Minute))
+		_, _ = locker.TryDo(ctx, "hourly", job, distlock.MinHold(time.Minute))
 	}
 	// Output: once an hour
 }

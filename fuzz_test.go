@@ -143,13 +143,13 @@ func FuzzDurations(f *testing.F) {
 		f.Add(d, d, d, d)
 		f.Add(int64(3e10), int64(1e9), d, int64(1e9))
 	}
-	f.Fuzz(func(t *testing.T, ttl, atLeast, maxHold, delay int64) {
+	f.Fuzz(func(t *testing.T, ttl, minHold, maxHold, delay int64) {
 		synctest.Test(t, func(t *testing.T) { // virtual time: a TTL may be as short as 100 ms
 			const day = 24 * time.Hour
-			a, b, c, d := time.Duration(ttl), time.Duration(atLeast), time.Duration(maxHold), time.Duration(delay)
+			a, b, c, d := time.Duration(ttl), time.Duration(minHold), time.Duration(maxHold), time.Duration(delay)
 			w := newFlakyStore()
 			l := lockerOn(t, w)
-			lease, err := l.TryLock(t.Context(), "x", distlock.TTL(a), distlock.AtLeast(b), distlock.MaxHold(c), distlock.LockDelay(d))
+			lease, err := l.TryLock(t.Context(), "x", distlock.TTL(a), distlock.MinHold(b), distlock.MaxHold(c), distlock.LockDelay(d))
 			good := a >= 100*time.Millisecond && a <= day && b > 0 && b <= day && c > 0 && c <= day && d >= 0 && d <= day
 			if !good {
 				if !errors.Is(err, distlock.ErrInvalid) || w.count("") > 0 {

@@ -139,7 +139,7 @@ func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 // attach the same handle would both believe that they hold the lock.
 //
 // TTL, lock delay, holder, value and metadata stay as they were. [MaxHold] counts from here, and
-// [AtLeast] has no effect any more.
+// [MinHold] has no effect any more.
 func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, error) {
 	given := h.h
 	if !given.valid() {
@@ -150,7 +150,7 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 	}
 	k, name, _ := names.Split(given.Key)
 	set := func(o *options) error {
-		o.ttl, o.delay, o.atLeast = given.TTL, given.Delay, 0
+		o.ttl, o.delay, o.minHold = given.TTL, given.Delay, 0
 		return nil
 	}
 	r, err := l.request(ctx, k, name, given.Mode, append(opts[:len(opts):len(opts)], set))

@@ -110,7 +110,7 @@ func TestHandle(t *testing.T) {
 			if h.TTL() != time.Hour {
 				t.Errorf("TTL %v", h.TTL())
 			}
-			if _, err := l.Attach(t.Context(), h, distlock.TTL(time.Second), distlock.AtLeast(time.Minute)); err != nil {
+			if _, err := l.Attach(t.Context(), h, distlock.TTL(time.Second), distlock.MinHold(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			if claims, _ := w.Store.Show(t.Context(), "x"); len(claims) != 1 || claims[0].Left != 61*time.Minute {
@@ -204,7 +204,7 @@ func TestHandle(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFlakyStore()
 			l := lockerOn(t, w)
-			lease, err := l.Attach(t.Context(), given(t, l, "x", distlock.AtLeast(time.Hour)), distlock.AtLeast(time.Hour))
+			lease, err := l.Attach(t.Context(), given(t, l, "x", distlock.MinHold(time.Hour)), distlock.MinHold(time.Hour))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -220,7 +220,7 @@ func TestHandle(t *testing.T) {
 			}
 			begin := time.Now()
 			if err := <-got; err != nil || time.Since(begin) > time.Second {
-				t.Errorf("%v after %v: AtLeast has ended", err, time.Since(begin))
+				t.Errorf("%v after %v: MinHold has ended", err, time.Since(begin))
 			}
 		})
 	})

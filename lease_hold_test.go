@@ -49,14 +49,14 @@ func TestLease_maxHold_isNotExtended(t *testing.T) {
 	})
 }
 
-func TestLease_atLeast(t *testing.T) {
+func TestLease_minHold(t *testing.T) {
 	t.Run("an early Unlock keeps the key for the rest", func(t *testing.T) {
-		for _, atLeast := range []time.Duration{10 * time.Second, time.Hour} { // below and above the TTL
+		for _, minHold := range []time.Duration{10 * time.Second, time.Hour} { // below and above the TTL
 			synctest.Test(t, func(t *testing.T) {
 				w := newFlakyStore()
 				l, other := lockerOn(t, w), lockerOn(t, w)
 				begin := time.Now()
-				lease := taken(t, l, "x", distlock.AtLeast(atLeast))
+				lease := taken(t, l, "x", distlock.MinHold(minHold))
 				time.Sleep(time.Second)
 				if err := lease.Unlock(t.Context()); err != nil {
 					t.Fatal(err)
@@ -68,8 +68,8 @@ func TestLease_atLeast(t *testing.T) {
 				if _, err := other.Lock(t.Context(), "x"); err != nil {
 					t.Fatal(err)
 				}
-				if got := time.Since(begin); got < atLeast || got > atLeast+10*time.Millisecond {
-					t.Errorf("free after %v, want %v", got, atLeast)
+				if got := time.Since(begin); got < minHold || got > minHold+10*time.Millisecond {
+					t.Errorf("free after %v, want %v", got, minHold)
 				}
 				if n := w.count("release"); n != 0 {
 					t.Errorf("%d releases", n)
@@ -79,7 +79,7 @@ func TestLease_atLeast(t *testing.T) {
 	})
 	t.Run("a late Unlock frees at once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newFlakyStore(), distlock.AtLeast(time.Minute))
+			l := lockerOn(t, newFlakyStore(), distlock.MinHold(time.Minute))
 			lease := taken(t, l, "x")
 			time.Sleep(time.Minute)
 			if err := lease.Unlock(t.Context()); err != nil {
@@ -91,7 +91,7 @@ func TestLease_atLeast(t *testing.T) {
 	t.Run("a loss is a loss", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newFlakyStore()
-			lease := taken(t, lockerOn(t, w, distlock.AtLeast(time.Minute)), "x")
+			lease := taken(t, lockerOn(t, w, distlock.MinHold(time.Minute)), "x")
 			_, _ = driver.Break(t.Context(), w, "x", 0, "no more")
 			wantLoss(t, lease.Unlock(t.Context()), distlock.LossBroken)
 		})

@@ -438,12 +438,12 @@ func TestLease_Unlock_beforeMaxHold(t *testing.T) {
 	})
 }
 
-// Unlock before the end of AtLeast renews for the rest of that time. If the renewal fails, it is
+// Unlock before the end of MinHold renews for the rest of that time. If the renewal fails, it is
 // repeated until that time has ended. Then Unlock releases.
 func TestLease_Unlock_shortestHoldEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFlakyStore()
-		lease := taken(t, lockerOn(t, w, distlock.AtLeast(time.Second)), "x")
+		lease := taken(t, lockerOn(t, w, distlock.MinHold(time.Second)), "x")
 		w.on(func(_ context.Context, verb string) error {
 			if verb == "renew" {
 				time.Sleep(time.Millisecond)

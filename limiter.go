@@ -92,7 +92,7 @@ func (l *Locker) Limiter(n int64, window time.Duration, opts ...Option) (*Limite
 
 // set sets the options of a claim that is not renewed.
 func (m *Limiter) set(o *options) error {
-	o.ttl, o.fixed, o.maxHold, o.atLeast, o.delay = m.window, true, 0, 0, 0
+	o.ttl, o.fixed, o.maxHold, o.minHold, o.delay = m.window, true, 0, 0, 0
 	if m.shared(o) {
 		o.ttl = 2 * m.window // a share may be spent for a window, and the last pass counts for one more
 	}

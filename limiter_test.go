@@ -525,7 +525,7 @@ func TestLimiter_troubled(t *testing.T) {
 
 func TestLimiter_refused(t *testing.T) {
 	g := newGate()
-	l := g.locker(t, distlock.AtLeast(time.Hour), distlock.LockDelay(time.Hour), distlock.MaxHold(time.Second))
+	l := g.locker(t, distlock.MinHold(time.Hour), distlock.LockDelay(time.Hour), distlock.MaxHold(time.Second))
 	for _, tt := range []struct {
 		n      int64
 		window time.Duration

@@ -50,7 +50,7 @@ type options struct {
 	first, most  time.Duration // pauses between attempts
 	paced        bool          // attempts are made after these pauses also where the store notifies
 	maxHold      time.Duration
-	atLeast      time.Duration
+	minHold      time.Duration
 	delay        time.Duration
 	fixed        bool
 	exact        bool // a Limiter takes no shares
@@ -139,12 +139,12 @@ func MaxHold(d time.Duration) Option {
 	}
 }
 
-// AtLeast keeps the lock held until d after the grant, even if it is unlocked earlier: for jobs
+// MinHold keeps the lock held until d after the grant, even if it is unlocked earlier: for jobs
 // that start on several machines whose clocks differ. The store must be able to keep a claim
 // without the process.
-func AtLeast(d time.Duration) Option {
+func MinHold(d time.Duration) Option {
 	return func(o *options) error {
-		o.atLeast = d
+		o.minHold = d
 		return within("shortest hold", d, 1, maxTTL)
 	}
 }
@@ -324,12 +324,12 @@ func (o *options) check(f driver.Features) error {
 		return invalid("TTL", "%v is below the %v of store %s", o.ttl, f.MinTTL, f.Name)
 	case f.MaxTTL > 0 && all > f.MaxTTL:
 		return invalid("TTL", "%v is above the %v of store %s%s", all, f.MaxTTL, f.Name, raise(f))
-	case f.MaxTTL > 0 && o.atLeast > f.MaxTTL:
-		return invalid("shortest hold", "%v is above the %v of store %s%s", o.atLeast, f.MaxTTL, f.Name, raise(f))
+	case f.MaxTTL > 0 && o.minHold > f.MaxTTL:
+		return invalid("shortest hold", "%v is above the %v of store %s%s", o.minHold, f.MaxTTL, f.Name, raise(f))
 	case o.requireFence && !f.Fence:
 		return unsupported(f, "gives no fences")
-	case o.atLeast > 0 && !f.Detached:
-		return unsupported(f, "keeps no claim without its process, as AtLeast needs")
+	case o.minHold > 0 && !f.Detached:
+		return unsupported(f, "keeps no claim without its process, as MinHold needs")
 	case o.delay > 0 && !f.Detached:
 		return unsupported(f, "keeps no claim without its process, as LockDelay needs")
 	case !f.Value && len(o.value)+len(o.meta) > 0:

@@ -48,8 +48,8 @@ func TestOption_refused(t *testing.T) {
 		{"max hold 0", one(distlock.MaxHold(0)), "longest hold", "longest hold: 0s is below 1ns"},
 		{"max hold negative", one(distlock.MaxHold(-1)), "longest hold", "longest hold"},
 		{"max hold long", one(distlock.MaxHold(25 * time.Hour)), "longest hold", "longest hold: 25h0m0s is above 24h0m0s"},
-		{"at least 0", one(distlock.AtLeast(0)), "shortest hold", "shortest hold: 0s is below 1ns"},
-		{"at least long", one(distlock.AtLeast(math.MaxInt64)), "shortest hold", "is above 24h0m0s"},
+		{"min hold 0", one(distlock.MinHold(0)), "shortest hold", "shortest hold: 0s is below 1ns"},
+		{"min hold long", one(distlock.MinHold(math.MaxInt64)), "shortest hold", "is above 24h0m0s"},
 		{"lock delay negative", one(distlock.LockDelay(-1)), "lock delay", "lock delay: -1ns is below 0s"},
 		{"lock delay long", one(distlock.LockDelay(math.MaxInt64)), "lock delay", "is above 24h0m0s"},
 		{"holder empty", one(distlock.Holder("")), "holder", "holder: empty"},
@@ -100,7 +100,7 @@ func TestOption_storeBounds(t *testing.T) {
 		{[]distlock.Option{distlock.TTL(time.Second)}, "1s is below the 2s of store mem"},
 		{[]distlock.Option{distlock.TTL(2 * time.Minute)}, "2m0s is above the 1m0s of store mem"},
 		{[]distlock.Option{distlock.TTL(time.Minute), distlock.LockDelay(time.Second)}, "1m1s is above the 1m0s of store mem"},
-		{[]distlock.Option{distlock.AtLeast(time.Hour)}, "shortest hold: 1h0m0s is above the 1m0s of store mem"},
+		{[]distlock.Option{distlock.MinHold(time.Hour)}, "shortest hold: 1h0m0s is above the 1m0s of store mem"},
 		{[]distlock.Option{distlock.TTL(time.Hour)}, "1h0m0s is above the 1m0s of store mem, which LongestTTL raises"},
 	} {
 		_, err := distlock.New(w, c.opts...)
@@ -130,7 +130,7 @@ func TestOption_unsupported(t *testing.T) {
 		opt  distlock.Option
 		says string
 	}{
-		{detached, distlock.AtLeast(time.Second), "distlock: store mem keeps no claim without its process, as AtLeast needs: unsupported operation"},
+		{detached, distlock.MinHold(time.Second), "distlock: store mem keeps no claim without its process, as MinHold needs: unsupported operation"},
 		{detached, distlock.LockDelay(time.Second), "distlock: store mem keeps no claim without its process, as LockDelay needs: unsupported operation"},
 		{values, distlock.Value([]byte("v")), "distlock: store mem stores no values: unsupported operation"},
 		{values, distlock.Meta("k", "v"), "distlock: store mem stores no values: unsupported operation"},
@@ -148,7 +148,7 @@ func TestOption_unsupported(t *testing.T) {
 			t.Errorf("the store was called %d times", n)
 		}
 	}
-	lockerOn(t, newFlakyStore(), distlock.RequireFence(), distlock.AtLeast(1), distlock.LockDelay(1), distlock.Note("n"))
+	lockerOn(t, newFlakyStore(), distlock.RequireFence(), distlock.MinHold(1), distlock.LockDelay(1), distlock.Note("n"))
 }
 
 func TestOption_nil(t *testing.T) {

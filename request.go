@@ -59,7 +59,7 @@ func (l *Locker) request(ctx context.Context, k names.Kind, name string, mode Mo
 			Value:  opt.value,
 		},
 		Terms: terms, Wait: opt.wait, MaxAttempts: opt.maxAttempts, MinPause: opt.first, MaxPause: opt.most, Paced: opt.paced,
-		AtLeast: opt.atLeast, Began: l.clock.Awake(), Caller: (*caller)(r), Slab: &s.queue,
+		MinHold: opt.minHold, Began: l.clock.Awake(), Caller: (*caller)(r), Slab: &s.queue,
 	}
 	if opt.observe != nil {
 		r.Observed, r.Origin = true, context.WithoutCancel(ctx)

@@ -319,7 +319,7 @@ func TestTenure_handsOffOnlyTheSame(t *testing.T) {
 		{name: "value", next: opts{distlock.Value([]byte("v"))}},
 		{name: "fixed", holder: opts{distlock.NoRenewal()}, next: opts{distlock.NoRenewal()}},
 		{name: "next is fixed", next: opts{distlock.NoRenewal()}},
-		{name: "at least", holder: opts{distlock.AtLeast(2 * time.Second)}, next: opts{distlock.AtLeast(2 * time.Second)},
+		{name: "min hold", holder: opts{distlock.MinHold(2 * time.Second)}, next: opts{distlock.MinHold(2 * time.Second)},
 			least: 2 * time.Second, atMost: 2*time.Second + 5*time.Millisecond},
 		{name: "extended", before: func(t *testing.T, _ *gate, lease *distlock.Lease) {
 			if err := lease.Extend(t.Context(), 20*time.Second); err != nil {

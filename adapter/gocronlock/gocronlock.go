@@ -41,7 +41,7 @@ func NewLocker(store driver.Store, splay time.Duration, opts ...distlock.Option)
 	}
 	// A scheduler that starts last, and retries for its whole patience, must still find the lock
 	// held.
-	l, err := distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay+patience))...)
+	l, err := distlock.New(store, append(opts[:len(opts):len(opts)], distlock.MinHold(splay+patience))...)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ var otherFlags = map[string]string{
 	"nonblock": "try", "non-blocking": "try", "no-wait": "try", "nowait": "try",
 	"expiry": "ttl", "expire": "ttl", "lease": "ttl", "lease-time": "ttl",
 	"url": "store", "redis": "store", "server": "store", "host": "store",
-	"read": "shared", "max-time": "max-run", "owner": "holder",
+	"read": "shared", "max-time": "max-run", "at-least": "min-hold", "owner": "holder",
 }
 
 // unknownCommand returns the error for an unknown command. It suggests a similar one.

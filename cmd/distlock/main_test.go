@@ -131,7 +131,7 @@ func TestExecute_memory(t *testing.T) {
 		{"run --log-format x a true", 64, "", "--log-format"},
 		{"run -q -v a true", 64, "", "exclude"},
 		{"run --max-run 0s a true", 64, "", "--max-run"},
-		{"run --at-least -1s a true", 64, "", "--at-least"},
+		{"run --min-hold -1s a true", 64, "", "--min-hold"},
 		{"run --grace 20s a true", 64, "", "third"},
 		{"run --label x a true", 64, "", "k=v"},
 		{"run --store reddis://:hunter22@h a true", 64, "", "did you mean redis"},

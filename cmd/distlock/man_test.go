@@ -68,7 +68,7 @@ postgres://host/database?lock_mode=advisory  its advisory locks
 .fi
 .SH ENVIRONMENT
 .PP
-Every flag has a variable: \fB--at-least\fP is \fBDISTLOCK_AT_LEAST\fP. A flag wins over its variable, and the variable over the configuration file.
+Every flag has a variable: \fB--min-hold\fP is \fBDISTLOCK_MIN_HOLD\fP. A flag wins over its variable, and the variable over the configuration file.
 .TP
 .B DISTLOCK_STORE, DISTLOCK_STORE_FILE
 the URL of the store, or a file with the URL in it

@@ -23,7 +23,7 @@ type job struct {
 	lockFlags
 	name                   string
 	command                string // -c
-	atLeast, maxRun, grace time.Duration
+	minHold, maxRun, grace time.Duration
 	onLost, logFormat      string
 	reportFile             string
 	once                   string // run the command once for this key
@@ -60,7 +60,7 @@ func (a *app) run() *cobra.Command {
 	f.SetInterspersed(false) // flags after COMMAND belong to the command
 	f.Int64Var(&j.slots, "slots", 0, "acquire one of `N` slots of the name, instead of its lock")
 	f.StringVarP(&j.command, "command", "c", "", "run a `LINE` of shell")
-	f.DurationVar(&j.atLeast, "at-least", 0, "hold the lock for at least `D`, even if the command ends sooner")
+	f.DurationVar(&j.minHold, "min-hold", 0, "hold the lock for at least `D`, even if the command ends sooner")
 	f.StringVar(&j.once, "once", "", "run once for `KEY`, such as the time of a cron job: a command that succeeded is not run again")
 	f.DurationVar(&j.keep, "keep", 24*time.Hour, "how long --once remembers that the command succeeded")
 	f.DurationVar(&j.maxRun, "max-run", 0, "stop the command after `D`, and exit with 124")
@@ -110,8 +110,8 @@ func (j *job) main(c *cobra.Command, args []string) error {
 		return err
 	}
 	opts = append(opts, distlock.Observe(j.observer()))
-	if j.atLeast > 0 {
-		opts = append(opts, distlock.AtLeast(j.atLeast))
+	if j.minHold > 0 {
+		opts = append(opts, distlock.MinHold(j.minHold))
 	}
 	if j.config.from["once"] > fromDefault {
 		err = j.holdOnce(c.Context(), locker, opts)
@@ -140,8 +140,8 @@ func (j *job) check() error {
 		return usage("--slots is %d, want 1 or more", j.slots)
 	case j.slots > 0 && j.lockFlags.shared:
 		return usage("--slots and --shared exclude each other")
-	case j.atLeast < 0:
-		return usage("--at-least is %v, want 0s or more", j.atLeast)
+	case j.minHold < 0:
+		return usage("--min-hold is %v, want 0s or more", j.minHold)
 	case j.once == "" && j.config.from["once"] > fromDefault:
 		return usage("--once is empty")
 	case j.once == "" && j.config.from["keep"] > fromDefault:
@@ -150,8 +150,8 @@ func (j *job) check() error {
 		return usage("--max-run is %v, want more than 0s", j.maxRun)
 	case j.grace < 0:
 		return usage("--grace is %v, want 0s or more", j.grace)
-	case j.passHandle && j.atLeast > 0:
-		return usage("--pass-handle and --at-least exclude each other")
+	case j.passHandle && j.minHold > 0:
+		return usage("--pass-handle and --min-hold exclude each other")
 	case j.grace > j.ttl/3 && j.config.from["grace"] > fromDefault:
 		return usage("--grace is %v, want at most a third of the TTL, %v", j.grace, j.ttl/3)
 	}
@@ -313,10 +313,10 @@ func (j *job) await(parent context.Context, locker *distlock.Locker, opts []dist
 	return lease, err
 }
 
-// discard releases a lock if the command was not started. --at-least does not apply then, so
+// discard releases a lock if the command was not started. --min-hold does not apply then, so
 // discard attaches to the lock first: an attached lease has no shortest hold.
 func (j *job) discard(ctx context.Context, locker *distlock.Locker, lease *distlock.Lease) {
-	if j.atLeast > 0 {
+	if j.minHold > 0 {
 		if h, err := lease.Detach(ctx); err == nil {
 			if again, err := locker.Attach(ctx, h); err == nil {
 				lease = again

@@ -20,7 +20,7 @@ func cli() []mutant {
 			Pkg: "cmd/distlock", Test: "TestConfig_ofOthers",
 		},
 		{
-			Name: "run-keeps-what-it-did-not-use", Why: "a command that was not started keeps the name taken for --at-least",
+			Name: "run-keeps-what-it-did-not-use", Why: "a command that was not started keeps the name taken for --min-hold",
 			File: "cmd/distlock/run.go", Old: "				lease = again\n", New: "				_ = again\n",
 			Pkg: "cmd/distlock", Test: "TestJob_discard",
 		},

@@ -220,7 +220,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "no-splay", Why: "a scheduler whose clock is late runs a quick job again",
-			File: "adapter/gocronlock/gocronlock.go", Old: "distlock.New(store, append(opts[:len(opts):len(opts)], distlock.AtLeast(splay+patience))...)", New: "distlock.New(store, opts...)",
+			File: "adapter/gocronlock/gocronlock.go", Old: "distlock.New(store, append(opts[:len(opts):len(opts)], distlock.MinHold(splay+patience))...)", New: "distlock.New(store, opts...)",
 			Pkg: "./adapter/gocronlock", Test: "TestLocker",
 		},
 		{

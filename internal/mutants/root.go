@@ -45,8 +45,8 @@ func root() []mutant {
 			Test: "TestOptions_otherKind",
 		},
 		{
-			Name: "shortest-hold-kept-after-its-end", Why: "Unlock near the end of AtLeast renews until it fails, on a store that cannot renew for so short a time",
-			File: "internal/queue/end.go", Old: "; left > 0 && !l.unused {\n", New: "; l.call.AtLeast > 0 && !l.unused {\n",
+			Name: "shortest-hold-kept-after-its-end", Why: "Unlock near the end of MinHold renews until it fails, on a store that cannot renew for so short a time",
+			File: "internal/queue/end.go", Old: "; left > 0 && !l.unused {\n", New: "; l.call.MinHold > 0 && !l.unused {\n",
 			Test: "TestLease_Unlock_shortestHoldEnds",
 		},
 		{
@@ -90,9 +90,9 @@ func root() []mutant {
 			Test: "TestBound_close",
 		},
 		{
-			Name: "unused-lease-held-for-its-shortest-time", Why: "a LockAll that fails leaves names taken for AtLeast",
+			Name: "unused-lease-held-for-its-shortest-time", Why: "a LockAll that fails leaves names taken for MinHold",
 			File: "internal/queue/end.go", Old: "left > 0 && !l.unused {", New: "left > 0 {",
-			Test: "TestLocker_LockAll_atLeast",
+			Test: "TestLocker_LockAll_minHold",
 		},
 		{
 			Name: "foreign-release-waited-for", Why: "next to SET NX clients, whose release wakes nobody, a waiter starves",

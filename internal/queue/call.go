@@ -20,7 +20,7 @@ type Call struct {
 	MaxAttempts int           // 0: any number
 	MinPause    time.Duration // between attempts
 	MaxPause    time.Duration
-	AtLeast     time.Duration // the shortest hold
+	MinHold     time.Duration // the shortest hold
 	Size        *atomic.Int64 // the limit, where it can change; nil: Limit stays
 	Began       time.Duration // when the call was made, on the Manager's clock
 
@@ -81,7 +81,7 @@ func (c *Call) newKey() *key {
 func (c *Call) same(other *Call) bool {
 	a, b := &c.Request, &other.Request
 	return c == other || a.Key == b.Key && a.Weight == b.Weight && c.sameLimit(other) && a.TTL == b.TTL &&
-		c.Terms.TTL == other.Terms.TTL && c.Terms.Fixed == other.Terms.Fixed && c.AtLeast == other.AtLeast &&
+		c.Terms.TTL == other.Terms.TTL && c.Terms.Fixed == other.Terms.Fixed && c.MinHold == other.MinHold &&
 		a.Holder == b.Holder && a.Task == b.Task && maps.Equal(a.Meta, b.Meta) && bytes.Equal(a.Value, b.Value)
 }
 

@@ -252,7 +252,7 @@ func (l *Lease) endClaim(ctx context.Context) error {
 // endClaimOnce releases the claim, or has it expire when its shortest hold has passed.
 func (l *Lease) endClaimOnce(ctx context.Context) error {
 	m, id := l.t.m, l.t.id
-	if left := l.call.AtLeast - (m.clock.Awake() - l.since); left > 0 && !l.unused {
+	if left := l.call.MinHold - (m.clock.Awake() - l.since); left > 0 && !l.unused {
 		_, err := m.store.Renew(ctx, driver.Renewal{ID: id, TTL: max(left, m.features.MinTTL)})
 		return err
 	}

@@ -80,7 +80,7 @@ func (t *tenure) handOffLocked() bool {
 	w := t.k.firstLocked()
 	// A claim that leaves capacity to others is not handed off: fences of others may have come and
 	// gone meanwhile, and a call that waits although capacity is left waits for another tenure.
-	if w == nil || !t.call.exclusive() || t.pinned || t.call.Terms.Fixed || t.call.AtLeast > 0 || !w.call.same(t.call) || !t.hold.Trusted(0) {
+	if w == nil || !t.call.exclusive() || t.pinned || t.call.Terms.Fixed || t.call.MinHold > 0 || !w.call.same(t.call) || !t.hold.Trusted(0) {
 		return false
 	}
 	fresh := t.m.clock.Awake()-t.heard < min(tenureTime, t.call.Terms.TTL/4)

@@ -63,7 +63,7 @@ func TestStore_can(t *testing.T) {
 			_, err := l.Attach(ctx, handle(t))
 			return err
 		},
-		"`AtLeast`":          hold(distlock.AtLeast(time.Second)),
+		"`MinHold`":          hold(distlock.MinHold(time.Second)),
 		"lock-delay":         hold(distlock.LockDelay(time.Second)),
 		"`distlock acquire`": func(context.Context) error { return can(s.Features().Detached) },
 		"values":             hold(distlock.Value([]byte("v"))),

@@ -119,18 +119,18 @@ func TestBound_serverHangs(t *testing.T) {
 	})
 }
 
-// Unlock near the end of AtLeast succeeds on a healthy majority, and the name is free when AtLeast
+// Unlock near the end of MinHold succeeds on a healthy majority, and the name is free when MinHold
 // has passed.
-func TestAtLeast_end(t *testing.T) {
+func TestMinHold_end(t *testing.T) {
 	t.Parallel()
 	onEach(t, []string{"redlock"}, func(t *testing.T, s *site) {
 		l := locker(t, s.store(t), distlock.TTL(2*longest/5))
 		other := locker(t, s.store(t), distlock.TTL(2*longest/5))
-		const atLeast = 100 * time.Millisecond
+		const minHold = 100 * time.Millisecond
 		for i := range 20 {
 			name := fmt.Sprint("key", i)
-			lease := persist(t, l, name, distlock.AtLeast(atLeast))
-			time.Sleep(atLeast - 3*time.Millisecond)
+			lease := persist(t, l, name, distlock.MinHold(minHold))
+			time.Sleep(minHold - 3*time.Millisecond)
 			if err := lease.Unlock(t.Context()); err != nil {
 				t.Errorf("Unlock: %v", err)
 			}
