@@ -168,10 +168,10 @@ type Loss string
 
 // The reasons for a loss.
 const (
-	LossExpired Loss = "expired" // it could not be renewed in time
-	LossTaken   Loss = "taken"   // the store no longer has the claim
-	LossBroken  Loss = "broken"  // somebody broke the claim on purpose
-	LossMaxHold Loss = "maxhold" // its MaxHold was reached
+	LossExpired Loss = "expired"  // it could not be renewed in time
+	LossTaken   Loss = "taken"    // the store no longer has the claim
+	LossBroken  Loss = "broken"   // somebody broke the claim on purpose
+	LossMaxHold Loss = "max_hold" // its MaxHold was reached
 )
 
 func (e *LostError) Error() string {

@@ -51,11 +51,11 @@ const (
 	EventGranted   EventType = "granted"    // a call got its lease: Took since the call, Wait, Waited, Handed, Left, Behind
 	EventRefused   EventType = "refused"    // a call ended without a lease: Took since the call, Wait, Waited, Err
 	EventRenewed   EventType = "renewed"    // the store answered one renewal: Took, Left before it, Margin, Thin, Risk, Behind, Err
-	EventAtRisk    EventType = "at risk"    // a renewal failed for the first time: Left, Err
+	EventAtRisk    EventType = "at_risk"    // a renewal failed for the first time: Left, Err
 	EventRecovered EventType = "recovered"  // a renewal succeeded after AtRisk: Left before it
 	EventLost      EventType = "lost"       // the lease was lost: Took since the grant, Risk, Err
 	EventReleased  EventType = "released"   // the store answered the release: Took since the grant, Err
-	EventHandedOff EventType = "handed off" // the lease went to the next in this process: Took since the grant
+	EventHandedOff EventType = "handed_off" // the lease went to the next in this process: Took since the grant
 	EventDetached  EventType = "detached"   // Detach was called: Took since the grant
 	EventWithdrawn EventType = "withdrawn"  // a queue entry, or an unseen grant, was removed: Err
 )

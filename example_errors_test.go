@@ -30,7 +30,7 @@ func ExampleLostError() {
 	if errors.As(lease.Unlock(ctx), &lost) {
 		fmt.Println(lost.Name, lost.Reason)
 	}
-	// Output: report maxhold
+	// Output: report max_hold
 }
 
 func ExampleOpError() {

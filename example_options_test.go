@@ -159,5 +159,5 @@ func ExampleLog() {
 	lease, _ := locker.Lock(ctx, "report", distlock.MaxHold(10*time.Millisecond))
 	<-lease.Done()
 	_ = locker.Close(ctx)
-	// Output: level=WARN msg="distlock: lost" name=report mode=exclusive store=mem error="distlock: lease of \"report\" lost: longest hold reached"
+	// Output: level=WARN msg="distlock: lost" name=report kind=lock mode=exclusive store=mem error="distlock: lease of \"report\" lost: longest hold reached"
 }

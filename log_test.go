@@ -32,10 +32,10 @@ func TestLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows := map[string]bool{} // the warnings of the page, and whether there is such a line
-	for _, row := range regexp.MustCompile("(?m)^\\| `(distlock: [a-z ]+)`").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(distlock: [a-z_ ]+)`").FindAllStringSubmatch(string(page), -1) {
 		rows[row[1]] = false
 	}
-	base := distlock.Event{Name: "x", Mode: distlock.ModeExclusive, Store: "mem", Holder: "me"}
+	base := distlock.Event{Kind: distlock.KindElection, Name: "x", Mode: distlock.ModeExclusive, Store: "mem", Holder: "me"}
 	for _, c := range []struct {
 		e    distlock.Event
 		want string
@@ -59,7 +59,7 @@ func TestLog(t *testing.T) {
 			distlock.Event{Type: distlock.EventRenewed, Fence: 7, Left: 7 * time.Second, Margin: 7 * time.Second, Thin: true},
 			`level=WARN msg="distlock: renewed late" %s fence=7 left=7s`,
 		},
-		{distlock.Event{Type: distlock.EventAtRisk, Fence: 7, Left: time.Second, Err: errCut}, `level=WARN msg="distlock: at risk" %s fence=7 left=1s error="connection cut"`},
+		{distlock.Event{Type: distlock.EventAtRisk, Fence: 7, Left: time.Second, Err: errCut}, `level=WARN msg="distlock: at_risk" %s fence=7 left=1s error="connection cut"`},
 		{distlock.Event{Type: distlock.EventRecovered, Fence: 7}, `level=DEBUG msg="distlock: recovered" %s fence=7`},
 		{
 			distlock.Event{Type: distlock.EventLost, Fence: 7, Err: &distlock.LostError{Name: "x", Reason: distlock.LossExpired}},
@@ -67,14 +67,14 @@ func TestLog(t *testing.T) {
 		},
 		{distlock.Event{Type: distlock.EventReleased, Fence: 7, Took: time.Minute}, `level=DEBUG msg="distlock: released" %s fence=7 took=1m0s`},
 		{distlock.Event{Type: distlock.EventReleased, Fence: 7, Err: errCut}, `level=WARN msg="distlock: released" %s fence=7 error="connection cut"`},
-		{distlock.Event{Type: distlock.EventHandedOff, Fence: 7}, `level=DEBUG msg="distlock: handed off" %s fence=7`},
+		{distlock.Event{Type: distlock.EventHandedOff, Fence: 7}, `level=DEBUG msg="distlock: handed_off" %s fence=7`},
 		{distlock.Event{Type: distlock.EventDetached, Fence: 7}, `level=DEBUG msg="distlock: detached" %s fence=7`},
 		{distlock.Event{Type: distlock.EventWithdrawn}, `level=DEBUG msg="distlock: withdrawn" %s`},
 	} {
-		c.e.Name, c.e.Mode, c.e.Store, c.e.Holder = base.Name, base.Mode, base.Store, base.Holder
+		c.e.Kind, c.e.Name, c.e.Mode, c.e.Store, c.e.Holder = base.Kind, base.Name, base.Mode, base.Store, base.Holder
 		out.Reset()
 		log(t.Context(), c.e)
-		want := fmt.Sprintf(c.want, "name=x mode=exclusive store=mem") + "\n"
+		want := fmt.Sprintf(c.want, "name=x kind=lead mode=exclusive store=mem") + "\n"
 		if got := out.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -127,7 +127,7 @@ func TestLog_late(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if s := out.String(); strings.Count(s, "\n") != 2 || !strings.Contains(s, `level=WARN msg="distlock: at risk"`) || !strings.Contains(s, `level=WARN msg="distlock: renewed late"`) {
+	if s := out.String(); strings.Count(s, "\n") != 2 || !strings.Contains(s, `level=WARN msg="distlock: at_risk"`) || !strings.Contains(s, `level=WARN msg="distlock: renewed late"`) {
 		t.Errorf("want a risk and a late renewal, got %s", s)
 	}
 }

@@ -182,7 +182,7 @@ func TestMistake_nilFunction(t *testing.T) {
 		wants(t, err, distlock.ErrInvalid)
 		_, err = cron(t, l, nil).Run(ctx, "x", time.Now(), nil)
 		wants(t, err, distlock.ErrInvalid)
-		wants(t, election(t, l).Run(ctx, nil), distlock.ErrInvalid)
+		wants(t, election(t, l).Run(ctx, "e", nil), distlock.ErrInvalid)
 		g.empty(t, l)
 	})
 }

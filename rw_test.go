@@ -153,7 +153,7 @@ func TestLease_Downgrade_lost(t *testing.T) {
 					t.Error("a lease came with the error")
 				}
 				g.empty(t, l)
-				if got := events.String(); got != "granted lost" && got != "granted handed off granted lost" {
+				if got := events.String(); got != "granted lost" && got != "granted handed_off granted lost" {
 					t.Errorf("events %q", got)
 				}
 			})

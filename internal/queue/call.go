@@ -145,11 +145,11 @@ const (
 	Granted   = "granted"
 	Refused   = "refused"
 	Renewed   = "renewed"
-	AtRisk    = "at risk"
+	AtRisk    = "at_risk"
 	Recovered = "recovered"
 	WasLost   = "lost"
 	Released  = "released"
-	HandedOff = "handed off"
+	HandedOff = "handed_off"
 	Detached  = "detached"
 	Withdrawn = "withdrawn"
 )
