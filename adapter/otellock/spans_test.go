@@ -53,7 +53,7 @@ func TestSpans(t *testing.T) {
 		if fence != int64(lease.Fence()) {
 			t.Errorf("fence %d, want %d", fence, lease.Fence())
 		}
-		want := map[string]string{"store": "locktest", "name": "x", "mode": "exclusive", "holder": "me", "fence": attrs(hold)["fence"], "outcome": "granted", "wait": "2"}
+		want := map[string]string{"store": "locktest", "name": "x", "kind": "lock", "mode": "exclusive", "holder": "me", "fence": attrs(hold)["fence"], "outcome": "granted", "wait": "2"}
 		if got := attrs(acquire); !maps.Equal(got, want) {
 			t.Errorf("acquire %v, want %v", got, want)
 		}
