@@ -581,7 +581,7 @@ func TestElection_refuses(t *testing.T) {
 	g := newGate()
 	g.features = func(f *driver.Features) { f.Queue = false }
 	ctx, e := t.Context(), election(t, g.locker(t))
-	none := func(context.Context, *distlock.Term) error { return nil }
+	none := func(context.Context, *distlock.Term) error { return errCut }
 	wantInvalid(t, e.Run(ctx, "", none), "name")
 	_, err := e.Leader(ctx, "")
 	wantInvalid(t, err, "name")

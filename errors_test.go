@@ -73,18 +73,21 @@ func TestErrors_messages(t *testing.T) {
 		`distlock: "x" is held by me for 2.3s, 30s left, 4 ahead`: &distlock.HeldError{
 			Name: "x", Holder: "me", Held: 2345 * time.Millisecond, Left: 30100 * time.Millisecond, Ahead: 4, Fence: 7,
 		},
-		`distlock: "x" is held by me for 15ms`:                      &distlock.HeldError{Name: "x", Holder: "me", Held: 15400 * time.Microsecond},
-		`distlock: "x" is held by "\u202eevil"`:                     &distlock.HeldError{Name: "x", Holder: "\u202eevil"},
-		`distlock: "x" is held by host-7.example:123 (a)`:           &distlock.HeldError{Name: "x", Holder: "host-7.example:123 (a)"},
-		`distlock: lease of "x" lost: not renewed in time`:          &distlock.LostError{Name: "x", Reason: distlock.LossExpired},
-		`distlock: lease of "x" lost: longest hold reached`:         &distlock.LostError{Name: "x", Reason: distlock.LossMaxHold},
-		`distlock: lease of "x" lost: broken: "by\nhand"`:           &distlock.LostError{Name: "x", Reason: distlock.LossBroken, Err: broken},
-		`distlock: lease of "x" lost: the store no longer holds it`: &distlock.LostError{Name: "x", Reason: distlock.LossTaken, Err: driver.ErrNotHeld},
-		`distlock: release "x": outcome unknown: EOF`:               &distlock.OpError{Op: "release", Name: "x", Unknown: true, Err: io.EOF},
-		`distlock: acquire "x": driver: store unavailable`:          &distlock.OpError{Op: "acquire", Name: "x", Err: driver.ErrUnavailable},
-		`distlock: list: EOF`:                                       &distlock.OpError{Op: "list", Err: io.EOF},
-		`distlock: longest hold reached`:                            distlock.ErrMaxHold,
-		`distlock: invalid name: empty`:                             &distlock.ArgumentError{What: "name", Why: "empty"},
+		`distlock: "x" is held by me for 15ms`:                        &distlock.HeldError{Name: "x", Holder: "me", Held: 15400 * time.Microsecond},
+		`distlock: "x" is held by "\u202eevil"`:                       &distlock.HeldError{Name: "x", Holder: "\u202eevil"},
+		`distlock: "x" is held by host-7.example:123 (a)`:             &distlock.HeldError{Name: "x", Holder: "host-7.example:123 (a)"},
+		`distlock: lease of "x" lost: not renewed in time`:            &distlock.LostError{Name: "x", Reason: distlock.LossExpired},
+		`distlock: lease of "x" lost: longest hold reached`:           &distlock.LostError{Name: "x", Reason: distlock.LossMaxHold},
+		`distlock: lease of "x" lost: broken: "by\nhand"`:             &distlock.LostError{Name: "x", Reason: distlock.LossBroken, Err: broken},
+		`distlock: lease of "x" lost: the store no longer holds it`:   &distlock.LostError{Name: "x", Reason: distlock.LossTaken, Err: driver.ErrNotHeld},
+		`distlock: release "x": outcome unknown: EOF`:                 &distlock.OpError{Op: "release", Name: "x", Unknown: true, Err: io.EOF},
+		`distlock: acquire "x": driver: store unavailable`:            &distlock.OpError{Op: "acquire", Name: "x", Err: driver.ErrUnavailable},
+		`distlock: election "x" is held by me`:                        &distlock.HeldError{Kind: distlock.KindElection, Name: "x", Holder: "me"},
+		`distlock: lease of rate limit "x" lost: not renewed in time`: &distlock.LostError{Kind: distlock.KindRateLimit, Name: "x", Reason: distlock.LossExpired},
+		`distlock: acquire semaphore "x": EOF`:                        &distlock.OpError{Op: "acquire", Kind: distlock.KindSemaphore, Name: "x", Err: io.EOF},
+		`distlock: list: EOF`:                                         &distlock.OpError{Op: "list", Err: io.EOF},
+		`distlock: longest hold reached`:                              distlock.ErrMaxHold,
+		`distlock: invalid name: empty`:                               &distlock.ArgumentError{What: "name", Why: "empty"},
 	} {
 		if got := err.Error(); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -100,10 +103,16 @@ func TestErrors_messages(t *testing.T) {
 // before the lease does.
 func TestErrors_oneLoss(t *testing.T) {
 	loss := distlock.LostError{Name: "x", Fence: 7, Reason: distlock.LossExpired}
-	same, later, other := loss, loss, loss
-	later.Fence, other.Name = 8, "y"
-	if err := fmt.Errorf("work: %w", &loss); !errors.Is(err, &same) || errors.Is(err, &later) || errors.Is(err, &other) {
-		t.Errorf("the same %v, another fence %v, another name %v", errors.Is(err, &same), errors.Is(err, &later), errors.Is(err, &other))
+	same, later, other, election := loss, loss, loss, loss
+	later.Fence, other.Name, election.Kind = 8, "y", distlock.KindElection
+	err := fmt.Errorf("work: %w", &loss)
+	if !errors.Is(err, &same) {
+		t.Error("the same loss is another one")
+	}
+	for what, target := range map[string]error{"fence": &later, "name": &other, "kind": &election} {
+		if errors.Is(err, target) {
+			t.Errorf("another %s is the same loss", what)
+		}
 	}
 }
 
