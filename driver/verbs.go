@@ -219,29 +219,29 @@ type Info struct {
 type Finding struct {
 	Level Level
 	What  string // the fact, in a few words
-	Means string // the consequence for locks; empty if Level is OK
-	Cure  string // the remedy; empty if Level is OK
+	Means string // the consequence for locks; empty if Level is LevelOK
+	Cure  string // the remedy; empty if Level is LevelOK
 }
 
 // A Level is the severity of a [Finding].
 type Level int
 
-// The levels. Unknown is the zero Level. It does not mean OK: the store was not allowed to make
-// the check.
+// The levels. LevelUnknown is the zero Level. It does not mean LevelOK: the store was not allowed to
+// make the check.
 const (
-	Unknown Level = iota
-	OK
-	Warning
-	Danger
+	LevelUnknown Level = iota
+	LevelOK
+	LevelWarning
+	LevelDanger
 )
 
 func (l Level) String() string {
 	switch l {
-	case OK:
+	case LevelOK:
 		return "ok"
-	case Warning:
+	case LevelWarning:
 		return "warning"
-	case Danger:
+	case LevelDanger:
 		return "danger"
 	default:
 		return "unknown"

@@ -35,7 +35,7 @@ func (e *unfencedError) Finding() driver.Finding {
 	if !ok {
 		rest = " as a role that may: see docs/pgadvisory.md"
 	}
-	return driver.Finding{Level: driver.Danger, What: what, Means: "nothing can be claimed", Cure: cure + rest}
+	return driver.Finding{Level: driver.LevelDanger, What: what, Means: "nothing can be claimed", Cure: cure + rest}
 }
 
 // migrateAdvisory creates the sequence of fences if it does not exist: opening the store does that.

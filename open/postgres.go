@@ -74,7 +74,7 @@ func postgresTransport(text string) []driver.Finding {
 		}
 	}
 	if onlySockets(hosts) {
-		return []driver.Finding{{Level: driver.OK, What: "traffic stays on this host (a socket)"}}
+		return []driver.Finding{{Level: driver.LevelOK, What: "traffic stays on this host (a socket)"}}
 	}
 	mode := cmp.Or(values.Get("sslmode"), os.Getenv("PGSSLMODE"))
 	for key := range values {
@@ -88,19 +88,19 @@ func postgresTransport(text string) []driver.Finding {
 	switch {
 	case mode == "verify-full" || mode == "verify-ca":
 		return []driver.Finding{{
-			Level: driver.OK, What: "traffic is encrypted, and the server shows a certificate (sslmode " + mode + ")",
+			Level: driver.LevelOK, What: "traffic is encrypted, and the server shows a certificate (sslmode " + mode + ")",
 		}}
 	case onThisHost(hosts):
-		return []driver.Finding{{Level: driver.OK, What: "traffic stays on this host"}}
+		return []driver.Finding{{Level: driver.LevelOK, What: "traffic stays on this host"}}
 	case mode == "require":
 		return []driver.Finding{{
-			Level: driver.Warning, What: "the certificate of the server is not checked (sslmode require)",
+			Level: driver.LevelWarning, What: "the certificate of the server is not checked (sslmode require)",
 			Means: "another server can pose as the store, learn the password and grant claims that are held",
 			Cure:  "use sslmode=verify-full, and name the authority with tls_ca",
 		}}
 	}
 	return []driver.Finding{{
-		Level: driver.Warning, What: "traffic may not be encrypted (sslmode below require)",
+		Level: driver.LevelWarning, What: "traffic may not be encrypted (sslmode below require)",
 		Means: "others on the network can read the password and the owners of claims, and end the claims",
 		Cure:  "use sslmode=verify-full",
 	}}

@@ -29,7 +29,7 @@ func finds(t *testing.T, s *open.Source, wants ...string) {
 		level, words, _ := strings.Cut(want, ": ")
 		if !slices.ContainsFunc(s.Findings, func(f driver.Finding) bool {
 			return f.Level.String() == level && strings.Contains(f.What, words) &&
-				(f.Means == "") == (f.Level == driver.OK) && (f.Cure == "") == (f.Means == "")
+				(f.Means == "") == (f.Level == driver.LevelOK) && (f.Cure == "") == (f.Means == "")
 		}) {
 			t.Errorf("no finding is %q: %+v", want, s.Findings)
 		}

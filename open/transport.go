@@ -20,13 +20,13 @@ func redisTransport(text string) []driver.Finding {
 
 	base, kind, _ := strings.Cut(scheme, "+")
 	if kind == "unix" {
-		return []driver.Finding{{Level: driver.OK, What: "traffic stays on this host (a socket)"}}
+		return []driver.Finding{{Level: driver.LevelOK, What: "traffic stays on this host (a socket)"}}
 	}
 	secure := base == "rediss" || base == "valkeys"
 	all := []driver.Finding{privacy(authority[at+1:], secure, values.Get("tls_skip_verify") == "true")}
 	if strings.TrimSuffix(password, "@") == "" && values.Get("tls_cert") == "" {
 		all = append(all, driver.Finding{
-			Level: driver.Warning, What: "the URL has no password: if the server accepts it, it accepts every client that reaches it",
+			Level: driver.LevelWarning, What: "the URL has no password: if the server accepts it, it accepts every client that reaches it",
 			Means: "a client that can connect can end every claim", Cure: "set a password or users on the server, and put one in the URL",
 		})
 	}
@@ -38,17 +38,17 @@ func privacy(hosts string, secure, unchecked bool) driver.Finding {
 	switch {
 	case secure && unchecked:
 		return driver.Finding{
-			Level: driver.Warning, What: "the certificate of the server is not checked (tls_skip_verify)",
+			Level: driver.LevelWarning, What: "the certificate of the server is not checked (tls_skip_verify)",
 			Means: "another server can pose as the store, learn the password and grant claims that are held",
 			Cure:  "name the authority with tls_ca instead",
 		}
 	case secure:
-		return driver.Finding{Level: driver.OK, What: "traffic is encrypted, and the server shows a certificate (TLS)"}
+		return driver.Finding{Level: driver.LevelOK, What: "traffic is encrypted, and the server shows a certificate (TLS)"}
 	case onThisHost(hosts):
-		return driver.Finding{Level: driver.OK, What: "traffic stays on this host"}
+		return driver.Finding{Level: driver.LevelOK, What: "traffic stays on this host"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: "traffic is not encrypted",
+		Level: driver.LevelWarning, What: "traffic is not encrypted",
 		Means: "others on the network can read the password and the owners of claims, and end the claims",
 		Cure:  "use TLS (rediss:// in place of redis://)",
 	}

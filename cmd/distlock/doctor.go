@@ -99,7 +99,7 @@ func (v *diagnosis) verdict(strict bool) error {
 		return &exitError{exitUnavailable, nil}
 	}
 	for _, f := range v.Findings {
-		if f.Level == driver.Danger.String() || strict && f.Level != driver.OK.String() {
+		if f.Level == driver.LevelDanger.String() || strict && f.Level != driver.LevelOK.String() {
 			return &exitError{exitFound, nil}
 		}
 	}
@@ -142,7 +142,7 @@ func (a *app) examine(c *cobra.Command, v *diagnosis) error {
 	}
 	p := newProbe(s)
 	p.polls = slices.ContainsFunc(info.Findings, func(f driver.Finding) bool {
-		return f.Level != driver.OK && strings.HasPrefix(f.Means, waitersPoll)
+		return f.Level != driver.LevelOK && strings.HasPrefix(f.Means, waitersPoll)
 	})
 	p.run(ctx)
 	if signals.Err() != nil {
@@ -162,7 +162,7 @@ func (c *config) findings() []driver.Finding {
 	var all []driver.Finding
 	for _, path := range c.shared {
 		all = append(all, driver.Finding{
-			Level: driver.Warning, What: "the group of " + path + " may write to it",
+			Level: driver.LevelWarning, What: "the group of " + path + " may write to it",
 			Means: "every member of the group can choose another store, which excludes nobody", Cure: "chmod g-w it",
 		})
 	}
@@ -208,7 +208,7 @@ func virtual() bool {
 
 // urgency returns the rank of a level: 0 for danger, and the highest for OK.
 func urgency(l driver.Level) int {
-	return slices.Index([]driver.Level{driver.Danger, driver.Warning, driver.Unknown, driver.OK}, l)
+	return slices.Index([]driver.Level{driver.LevelDanger, driver.LevelWarning, driver.LevelUnknown, driver.LevelOK}, l)
 }
 
 // printable returns a text as one line without secrets that is safe for a terminal.

@@ -107,8 +107,8 @@ func (a *app) printDiagnosis(v *diagnosis) error {
 	}
 	if v.Reachable {
 		fmt.Fprintf(p, "\nendangers locks: %d, warnings: %d, unknown: %d, fine: %d\n",
-			count[driver.Danger.String()], count[driver.Warning.String()],
-			count[driver.Unknown.String()], count[driver.OK.String()])
+			count[driver.LevelDanger.String()], count[driver.LevelWarning.String()],
+			count[driver.LevelUnknown.String()], count[driver.LevelOK.String()])
 	}
 	_, err := p.WriteTo(a.out)
 	return err

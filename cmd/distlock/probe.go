@@ -96,10 +96,10 @@ func (p *probe) run(ctx context.Context) {
 		last = fence
 	}
 	p.leftovers(ctx)
-	p.found(driver.Finding{Level: driver.OK, What: "a lock was acquired, denied to a rival, renewed and released"})
+	p.found(driver.Finding{Level: driver.LevelOK, What: "a lock was acquired, denied to a rival, renewed and released"})
 	if median(p.acquires) > slow {
 		p.found(driver.Finding{
-			Level: driver.Warning, What: fmt.Sprintf("acquiring a lock takes %v", short(median(p.acquires))),
+			Level: driver.LevelWarning, What: fmt.Sprintf("acquiring a lock takes %v", short(median(p.acquires))),
 			Means: "a lease with a short TTL is lost before it can be renewed twice",
 			Cure:  "use TTLs of 30 s or more, or a store that is nearer",
 		})
@@ -190,12 +190,12 @@ func (p *probe) wake(ctx context.Context) {
 			return
 		}
 		if notified {
-			p.found(driver.Finding{Level: driver.OK, What: "waiters are notified of a release"})
+			p.found(driver.Finding{Level: driver.LevelOK, What: "waiters are notified of a release"})
 			return
 		}
 	}
 	p.found(driver.Finding{
-		Level: driver.Warning,
+		Level: driver.LevelWarning,
 		What:  fmt.Sprintf("no notification of a release arrived within %v", wakeTries*wakeLimit),
 		Means: waitersPoll,
 		Cure: "give this user access to the channels of the store, and check that no proxy delays notifications: see " +
@@ -257,7 +257,7 @@ func (p *probe) timed(ctx context.Context, times *[]time.Duration, f func(contex
 func (p *probe) found(f driver.Finding) { p.findings = append(p.findings, f) }
 
 func (p *probe) danger(what, means, cure string) {
-	p.found(driver.Finding{Level: driver.Danger, What: what, Means: means, Cure: cure})
+	p.found(driver.Finding{Level: driver.LevelDanger, What: what, Means: means, Cure: cure})
 }
 
 // failed records that a step failed. It returns false, so that a caller can return its result.

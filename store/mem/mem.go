@@ -263,7 +263,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		Age:      age(s.now()),
 		Version:  "mem",
 		Findings: []driver.Finding{{
-			Level: driver.Warning,
+			Level: driver.LevelWarning,
 			What:  "claims are kept in this process's memory",
 			Means: "other processes are not excluded, and a restart forgets every claim",
 			Cure:  "use a store that the processes share",

@@ -35,7 +35,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		Age: max(time.Duration(age)*time.Millisecond, 1),
 	}
 	info.Findings = append(info.Findings,
-		driver.Finding{Level: driver.OK, What: "connections are kept apart, and the server ends those that are idle for longer than the TTL"},
+		driver.Finding{Level: driver.LevelOK, What: "connections are kept apart, and the server ends those that are idle for longer than the TTL"},
 		s.fences(), otherRoles(r[5]), standbys(r[4]))
 	return info, nil
 }
@@ -43,22 +43,22 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 func (s *Store) fences() driver.Finding {
 	if s.opt.Unfenced {
 		return driver.Finding{
-			Level: driver.Warning, What: "claims have no fences (Unfenced)",
+			Level: driver.LevelWarning, What: "claims have no fences (Unfenced)",
 			Means: "a stopped holder cannot be distinguished from the next one",
 			Cure:  "run pgadvisory.Migration, and leave Unfenced out",
 		}
 	}
 	return driver.Finding{
-		Level: driver.OK, What: "fences come from the sequence " + qualified(s.opt.Schema),
+		Level: driver.LevelOK, What: "fences come from the sequence " + qualified(s.opt.Schema),
 	}
 }
 
 func otherRoles(roles string) driver.Finding {
 	if roles == "0" {
-		return driver.Finding{Level: driver.OK, What: "no other role may connect to the database"}
+		return driver.Finding{Level: driver.LevelOK, What: "no other role may connect to the database"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: "other roles may connect to the database: " + roles,
+		Level: driver.LevelWarning, What: "other roles may connect to the database: " + roles,
 		Means: "advisory locks have no permissions: each of these roles can acquire any lock and block others",
 		Cure:  "revoke connect on the database from roles that you do not trust, or use the lease table",
 	}
@@ -66,11 +66,11 @@ func otherRoles(roles string) driver.Finding {
 
 func standbys(n string) driver.Finding {
 	if n == "0" {
-		return driver.Finding{Level: driver.OK,
+		return driver.Finding{Level: driver.LevelOK,
 			What: "there is no standby that this role can see: no failover can lose locks"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: n + " standbys, which have no locks",
+		Level: driver.LevelWarning, What: n + " standbys, which have no locks",
 		Means: "a failover frees every lock at once, and one to a standby that is behind may repeat a fence",
 		Cure:  "let protected resources check the fence, and have a synchronous standby",
 	}

@@ -35,7 +35,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		Version: "PostgreSQL " + server}
 	info.Findings = []driver.Finding{
 		role(standby), durability(fsync, commit), failover(standbys, syncs, commit),
-		{Level: driver.OK, What: fmt.Sprintf("the schema %q has version %v", s.opt.Schema,
+		{Level: driver.LevelOK, What: fmt.Sprintf("the schema %q has version %v", s.opt.Schema,
 			version{int(tables), int(verbs)})},
 		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after),
 		snapshots(oldest, hidden),
@@ -71,10 +71,10 @@ const inspectSQL = `select current_setting('server_version'),
 
 func role(standby bool) driver.Finding {
 	if !standby {
-		return driver.Finding{Level: driver.OK, What: "this is a primary"}
+		return driver.Finding{Level: driver.LevelOK, What: "this is a primary"}
 	}
 	return driver.Finding{
-		Level: driver.Danger, What: "this is a standby, which is read-only",
+		Level: driver.LevelDanger, What: "this is a standby, which is read-only",
 		Means: "nothing can be claimed here", Cure: "name the primary, or all hosts: with several hosts, the store uses the one that accepts writes",
 	}
 }
@@ -84,30 +84,30 @@ func durability(fsync, commit string) driver.Finding {
 	switch {
 	case fsync == "off":
 		return driver.Finding{
-			Level: driver.Danger, What: "the server does not wait for its disk (fsync off)",
+			Level: driver.LevelDanger, What: "the server does not wait for its disk (fsync off)",
 			Means: "a power failure may damage the database and loses claims", Cure: "set fsync = on",
 		}
 	case commit == "off":
 		return driver.Finding{
-			Level: driver.Warning, What: "commits are answered before they are on disk (synchronous_commit off)",
+			Level: driver.LevelWarning, What: "commits are answered before they are on disk (synchronous_commit off)",
 			Means: "a crash of the server loses the claims of the last moments, and others may be granted; the clock keeps fences rising",
 			Cure:  "set synchronous_commit = on for this role: alter role ... set synchronous_commit = on",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "every claim is on disk before it is answered"}
+	return driver.Finding{Level: driver.LevelOK, What: "every claim is on disk before it is answered"}
 }
 
 // failover reports the effect of losing the primary on claims.
 func failover(standbys int64, names, commit string) driver.Finding {
 	switch {
 	case names != "" && commit != "off" && commit != "local":
-		return driver.Finding{Level: driver.OK, What: "commits wait for a synchronous standby"}
+		return driver.Finding{Level: driver.LevelOK, What: "commits wait for a synchronous standby"}
 	case standbys == 0:
-		return driver.Finding{Level: driver.OK,
+		return driver.Finding{Level: driver.LevelOK,
 			What: "no standby is connected that a failover could go to"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: strconv.FormatInt(standbys, 10) +
+		Level: driver.LevelWarning, What: strconv.FormatInt(standbys, 10) +
 			" standbys, which receive claims after the grant",
 		Means: "a failover may lose the last claims, and others may be granted; fences rise unless the new primary's clock is behind",
 		Cure:  "set synchronous_standby_names, or let protected resources check the fence",
@@ -116,10 +116,10 @@ func failover(standbys int64, names, commit string) driver.Finding {
 
 func rights(writes bool) driver.Finding {
 	if writes {
-		return driver.Finding{Level: driver.OK, What: "this role may read and write the tables"}
+		return driver.Finding{Level: driver.LevelOK, What: "this role may read and write the tables"}
 	}
 	return driver.Finding{
-		Level: driver.Danger, What: "this role may not write the tables",
+		Level: driver.LevelDanger, What: "this role may not write the tables",
 		Means: "nothing can be claimed", Cure: "grant select, insert, update, delete on all tables of the schema: see docs/postgres.md",
 	}
 }
@@ -130,17 +130,17 @@ func (s *Store) pooling() driver.Finding {
 	switch {
 	case s.opt.Polling:
 		return driver.Finding{
-			Level: driver.Warning, What: "no connection listens for notifications (Options.Polling)",
+			Level: driver.LevelWarning, What: "no connection listens for notifications (Options.Polling)",
 			Means: "waiters poll, and notice a release up to a second late", Cure: "leave out Options.Polling",
 		}
 	case known != nil && known.pooled && s.opt.Listen == "":
 		return driver.Finding{
-			Level: driver.Warning, What: "a pooler is in front of the server, and notifications do not pass through it",
+			Level: driver.LevelWarning, What: "a pooler is in front of the server, and notifications do not pass through it",
 			Means: "waiters poll, and notice a release up to a second late; locks are as safe as without it",
 			Cure:  "set an address of the server itself for listening (lock_listen, in Go Options.Listen)",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "waiters are notified with LISTEN and NOTIFY"}
+	return driver.Finding{Level: driver.LevelOK, What: "waiters are notified with LISTEN and NOTIFY"}
 }
 
 // oldSnapshot is the age at which a snapshot is reported. Dead rows of one minute do not slow down
@@ -157,7 +157,7 @@ func snapshots(oldest string, hidden int64) driver.Finding {
 	switch d := span(micros); {
 	case d >= oldSnapshot:
 		return driver.Finding{
-			Level: driver.Warning, What: fmt.Sprintf("a snapshot has been open for %v (%.128s)",
+			Level: driver.LevelWarning, What: fmt.Sprintf("a snapshot has been open for %v (%.128s)",
 				d.Round(time.Second), who),
 			Means: means, Cure: "end that transaction; set idle_in_transaction_session_timeout; back up from a standby",
 		}
@@ -167,15 +167,15 @@ func snapshots(oldest string, hidden int64) driver.Finding {
 			Means: "if one of them is old, " + means, Cure: "grant pg_read_all_stats to this role",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "no snapshot is older than a minute"}
+	return driver.Finding{Level: driver.LevelOK, What: "no snapshot is older than a minute"}
 }
 
 func level(isolation string) driver.Finding {
 	if isolation == "read committed" {
-		return driver.Finding{Level: driver.OK, What: "transactions are READ COMMITTED"}
+		return driver.Finding{Level: driver.LevelOK, What: "transactions are READ COMMITTED"}
 	}
 	return driver.Finding{
-		Level: driver.Danger, What: "transactions are " + strings.ToUpper(isolation) +
+		Level: driver.LevelDanger, What: "transactions are " + strings.ToUpper(isolation) +
 			" for this role or database",
 		Means: "nothing can be claimed: such a transaction sees the past", Cure: "alter role ... set default_transaction_isolation = 'read committed'",
 	}
@@ -193,11 +193,11 @@ func clocks(theirs time.Duration, before, after time.Time) driver.Finding {
 		off = at.Sub(after)
 	}
 	if off.Abs() < time.Second {
-		return driver.Finding{Level: driver.OK,
+		return driver.Finding{Level: driver.LevelOK,
 			What: "its clock and ours differ by less than a second"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: fmt.Sprintf("its clock is off from ours by %v",
+		Level: driver.LevelWarning, What: fmt.Sprintf("its clock is off from ours by %v",
 			off.Round(time.Millisecond)),
 		Means: "claims last as long as they should; but if the clock is set while claims are held, they end early or late", Cure: "run NTP on the server",
 	}

@@ -59,7 +59,7 @@ func (e *SchemaError) Error() string {
 func (e *SchemaError) Finding() driver.Finding {
 	what, cure := e.describe()
 	return driver.Finding{
-		Level: driver.Danger, What: what, Means: "nothing can be claimed", Cure: cure,
+		Level: driver.LevelDanger, What: what, Means: "nothing can be claimed", Cure: cure,
 	}
 }
 

@@ -75,11 +75,11 @@ func TestSchema_rights(t *testing.T) {
 		}
 	}
 	info, err := s.Inspect(t.Context())
-	if err != nil || !found(info, driver.OK, "this role may read and write") || !found(info, driver.Danger, "fsync") {
+	if err != nil || !found(info, driver.LevelOK, "this role may read and write") || !found(info, driver.LevelDanger, "fsync") {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
 	query(t, srv, "revoke update on distlock.claim from app")
-	if info, err = s.Inspect(t.Context()); err != nil || !found(info, driver.Danger, "may not write") {
+	if info, err = s.Inspect(t.Context()); err != nil || !found(info, driver.LevelDanger, "may not write") {
 		t.Errorf("Inspect without rights: %+v, %v", info, err)
 	}
 }
@@ -171,7 +171,7 @@ func TestStore_pgbouncer(t *testing.T) {
 		release(t, []driver.Store{a, b}[i/2%2], r)
 	}
 	info, err := b.Inspect(t.Context())
-	if err != nil || !found(info, driver.Warning, "pooler") {
+	if err != nil || !found(info, driver.LevelWarning, "pooler") {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
 	// With an address of the server itself, notifications arrive.
@@ -183,7 +183,7 @@ func TestStore_pgbouncer(t *testing.T) {
 	release(t, a, w)
 	woken(t, wake, "through a connection around the pooler")
 	grant(t, c, v)
-	if info, err := c.Inspect(t.Context()); err != nil || !found(info, driver.OK, "LISTEN") {
+	if info, err := c.Inspect(t.Context()); err != nil || !found(info, driver.LevelOK, "LISTEN") {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
 }

@@ -54,7 +54,7 @@ func TestStore_standby(t *testing.T) {
 	})
 	unavailable(t, s, a.ID, "25006")
 	info, err := s.Inspect(t.Context())
-	if err != nil || !found(info, driver.Danger, "standby") {
+	if err != nil || !found(info, driver.LevelDanger, "standby") {
 		t.Errorf("Inspect of a standby: %+v, %v", info, err)
 	}
 	primary.Kill()
@@ -69,7 +69,7 @@ func TestStore_standby(t *testing.T) {
 
 func found(info driver.Info, level driver.Level, text string) bool {
 	for _, f := range info.Findings {
-		if f.Level == level && strings.Contains(f.What, text) && (f.Means == "") == (level == driver.OK) && (f.Cure == "") == (f.Means == "") {
+		if f.Level == level && strings.Contains(f.What, text) && (f.Means == "") == (level == driver.LevelOK) && (f.Cure == "") == (f.Means == "") {
 			return true
 		}
 	}
@@ -481,19 +481,19 @@ func TestStore_Inspect_oldSnapshot(t *testing.T) {
 	if _, err := eval("select count(*) > 0 from Schema.meta"); err != nil {
 		t.Fatal(err)
 	}
-	look(driver.OK, "no snapshot is older than a minute")
+	look(driver.LevelOK, "no snapshot is older than a minute")
 	clock.Set(5 * time.Minute)
-	look(driver.Warning, "a snapshot has been open for 5m")
-	look(driver.Warning, fmt.Sprintf("s (process %d, report, idle in transaction)", c.PgConn().PID()))
+	look(driver.LevelWarning, "a snapshot has been open for 5m")
+	look(driver.LevelWarning, fmt.Sprintf("s (process %d, report, idle in transaction)", c.PgConn().PID()))
 	query(t, srv, "create role app login")
 	query(t, srv, "grant usage on schema distlock to app")
 	query(t, srv, "grant select, insert, update, delete on all tables in schema distlock to app")
 	app := strings.Replace(srv.URL, "//postgres", "//app", 1)
-	if info, err := made(t, app, nil).Inspect(t.Context()); err != nil || !found(info, driver.Unknown, "sessions could not be seen") {
+	if info, err := made(t, app, nil).Inspect(t.Context()); err != nil || !found(info, driver.LevelUnknown, "sessions could not be seen") {
 		t.Errorf("as a role that may not look: %+v, %v", info.Findings, err)
 	}
 	if _, err := c.Exec(t.Context(), "rollback"); err != nil {
 		t.Fatal(err)
 	}
-	look(driver.OK, "no snapshot is older than a minute")
+	look(driver.LevelOK, "no snapshot is older than a minute")
 }

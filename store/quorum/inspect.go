@@ -82,7 +82,7 @@ func (s *Store) duplicates(votes []vote[driver.Info]) []driver.Finding {
 		for j := range i {
 			if votes[j].err == nil && votes[j].value.Identity == v.value.Identity {
 				out = append(out, driver.Finding{
-					Level: driver.Danger, What: fmt.Sprintf("nodes %s and %s are the same store", s.names[j], s.names[i]),
+					Level: driver.LevelDanger, What: fmt.Sprintf("nodes %s and %s are the same store", s.names[j], s.names[i]),
 					Means: "it counts twice in a majority: when it forgets a claim, another may be granted",
 					Cure:  "give every node its own store, which copies from no other",
 				})
@@ -99,7 +99,7 @@ func (s *Store) duplicates(votes []vote[driver.Info]) []driver.Finding {
 			Cure:  "make sure that every node is its own store",
 		}}
 	}
-	return []driver.Finding{{Level: driver.OK, What: fmt.Sprintf("the %d nodes are different stores", len(votes))}}
+	return []driver.Finding{{Level: driver.LevelOK, What: fmt.Sprintf("the %d nodes are different stores", len(votes))}}
 }
 
 // nodeFindings returns the findings of one node. gone is how many nodes did not answer.
@@ -111,7 +111,7 @@ func (s *Store) nodeFindings(i int, v vote[driver.Info], gone int) []driver.Find
 	var out []driver.Finding
 	if age := v.value.Age; age > 0 && age < s.longest {
 		out = append(out, driver.Finding{
-			Level: driver.Warning, What: node + fmt.Sprintf("has remembered claims only for %v", age.Round(time.Second)),
+			Level: driver.LevelWarning, What: node + fmt.Sprintf("has remembered claims only for %v", age.Round(time.Second)),
 			Means: fmt.Sprintf("it does not count until that is %v, unless all nodes are as new", s.longest),
 			Cure:  "wait; restart nodes one at a time, with that long in between",
 		})
@@ -134,12 +134,12 @@ func (s *Store) silentNode(node string, err error, gone int) driver.Finding {
 		}
 	case len(s.nodes)-gone >= s.majority():
 		return driver.Finding{
-			Level: driver.Warning, What: node + err.Error(),
+			Level: driver.LevelWarning, What: node + err.Error(),
 			Means: fmt.Sprintf("claims depend on the other nodes: %d more may fail", len(s.nodes)-gone-s.majority()), Cure: "bring it back",
 		}
 	}
 	return driver.Finding{
-		Level: driver.Danger, What: node + err.Error(),
+		Level: driver.LevelDanger, What: node + err.Error(),
 		Means: "too few nodes are left: no claim can be granted or renewed", Cure: "bring it back",
 	}
 }

@@ -250,7 +250,7 @@ func TestStore_Inspect_duplicates(t *testing.T) {
 		defer s.Close()
 		other.down.Store(false)
 		info, err := s.Inspect(t.Context())
-		if err != nil || len(info.Findings) == 0 || info.Findings[0].Level != driver.Danger ||
+		if err != nil || len(info.Findings) == 0 || info.Findings[0].Level != driver.LevelDanger ||
 			info.Findings[0].What != "nodes 1 (mem) and 3 (mem) are the same store" {
 			t.Errorf("%+v, %v", info, err)
 		}

@@ -160,16 +160,16 @@ func (f facts) age(cluster bool) driver.Finding {
 		return unknown("the version", "a server that is too old refuses claims, or notifies no waiter", "allow this user INFO")
 	case f.tooOld():
 		return driver.Finding{
-			Level: driver.Danger, What: f.version() + " is too old: " + firstServer + " or newer is required",
+			Level: driver.LevelDanger, What: f.version() + " is too old: " + firstServer + " or newer is required",
 			Means: "nothing can be claimed: it lacks commands of the scripts", Cure: "use Redis 7 or Valkey",
 		}
 	case major < 7 && cluster:
 		return driver.Finding{
-			Level: driver.Warning, What: f.version() + " has no channels for clusters (SSUBSCRIBE)",
+			Level: driver.LevelWarning, What: f.version() + " has no channels for clusters (SSUBSCRIBE)",
 			Means: "a release does not notify waiters: they poll", Cure: "use Redis 7 or Valkey",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "the server is " + f.version()}
+	return driver.Finding{Level: driver.LevelOK, What: "the server is " + f.version()}
 }
 
 // role checks whether the server accepts writes.
@@ -178,10 +178,10 @@ func (f facts) role() driver.Finding {
 	case "":
 		return unknown("the role", "a replica refuses every claim", "allow this user INFO")
 	case "master":
-		return driver.Finding{Level: driver.OK, What: "it is a primary"}
+		return driver.Finding{Level: driver.LevelOK, What: "it is a primary"}
 	}
 	return driver.Finding{
-		Level: driver.Danger, What: "it is a replica (of " + f["master_host"] + ":" + f["master_port"] + ")",
+		Level: driver.LevelDanger, What: "it is a replica (of " + f["master_host"] + ":" + f["master_port"] + ")",
 		Means: "nothing can be claimed here", Cure: "name the primary, or use redis+sentinel:// or redis+cluster://",
 	}
 }
@@ -197,10 +197,10 @@ func (f facts) eviction() driver.Finding {
 		if f["maxmemory"] == "0" {
 			what += ", no maxmemory"
 		}
-		return driver.Finding{Level: driver.OK, What: what + ")"}
+		return driver.Finding{Level: driver.LevelOK, What: what + ")"}
 	default:
 		return driver.Finding{
-			Level: driver.Danger,
+			Level: driver.LevelDanger,
 			What:  "keys are evicted when memory is full (maxmemory-policy " + policy + ")",
 			Means: "a claim or its last fence may vanish while it is held, and another is granted",
 			Cure:  "set maxmemory-policy noeviction, or use a server of its own for locks",
@@ -216,7 +216,7 @@ func (f facts) memory() driver.Finding {
 		return driver.Finding{}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: fmt.Sprintf("%.0f %% of maxmemory is in use", 100*used/most),
+		Level: driver.LevelWarning, What: fmt.Sprintf("%.0f %% of maxmemory is in use", 100*used/most),
 		Means: "a server that is full refuses claims, or evicts them",
 		Cure:  "raise maxmemory, or use a server of its own for locks",
 	}
@@ -229,7 +229,7 @@ func (f facts) disk() driver.Finding {
 	case f["aof_enabled"] == "":
 		return unknown("the persistence", "a restart may forget every claim", "allow this user INFO and CONFIG|GET")
 	case f["aof_enabled"] == "1" && sync == "always":
-		return driver.Finding{Level: driver.OK, What: "every write is on disk before it is answered (appendfsync always)"}
+		return driver.Finding{Level: driver.LevelOK, What: "every write is on disk before it is answered (appendfsync always)"}
 	case f["aof_enabled"] == "1" && sync == "":
 		return unknown("when writes reach the disk (appendfsync)",
 			"a power failure may forget the last claims; the clock keeps fences rising", "allow this user CONFIG|GET")
@@ -239,21 +239,21 @@ func (f facts) disk() driver.Finding {
 			late = "when the system likes, often half a minute later"
 		}
 		return driver.Finding{
-			Level: driver.Warning,
+			Level: driver.LevelWarning,
 			What:  "writes reach the disk " + late + " (appendfsync " + sync + ")",
 			Means: "a power failure forgets the claims since then; the clock keeps fences rising",
 			Cure:  "set appendfsync always, or let protected resources check the fence",
 		}
 	case !known || save != "":
 		return driver.Finding{
-			Level: driver.Warning,
+			Level: driver.LevelWarning,
 			What:  "there is no append-only file (appendonly no)",
 			Means: "a restart forgets at least the claims since the last snapshot; the clock keeps fences rising",
 			Cure:  "set appendonly yes, or let protected resources check the fence",
 		}
 	default:
 		return driver.Finding{
-			Level: driver.Warning,
+			Level: driver.LevelWarning,
 			What:  "nothing is kept on disk (appendonly no, no save)",
 			Means: "a restart forgets every claim; the clock keeps fences rising",
 			Cure:  "set appendonly yes, or let protected resources check the fence",
@@ -266,7 +266,7 @@ func (f facts) trouble() driver.Finding {
 	for _, field := range []string{"aof_last_write_status", "rdb_last_bgsave_status"} {
 		if v := f[field]; v != "" && v != "ok" {
 			return driver.Finding{
-				Level: driver.Danger, What: "the server cannot write to its disk (" + field + " " + v + ")",
+				Level: driver.LevelDanger, What: "the server cannot write to its disk (" + field + " " + v + ")",
 				Means: "it refuses claims and renewals (MISCONF), or forgets them when it restarts",
 				Cure:  "free or repair the disk: see the server's log",
 			}
@@ -282,17 +282,17 @@ func (f facts) replicas(wait int) driver.Finding {
 	case f["role"] != "master" || n == "":
 		return driver.Finding{}
 	case n == "0":
-		return driver.Finding{Level: driver.OK, What: "it has no replicas: no failover can forget claims"}
+		return driver.Finding{Level: driver.LevelOK, What: "it has no replicas: no failover can forget claims"}
 	case wait > 0:
 		return driver.Finding{
-			Level: driver.Warning,
+			Level: driver.LevelWarning,
 			What:  fmt.Sprintf("of %s replicas, grants wait for %d", n, wait),
 			Means: "a failover to a replica that was not waited for forgets the last claims",
 			Cure:  "let protected resources check the fence",
 		}
 	}
 	return driver.Finding{
-		Level: driver.Warning,
+		Level: driver.LevelWarning,
 		What:  "replicas receive claims after they are granted (" + n + " connected)",
 		Means: "a failover may forget the last claims, and another is granted; fences rise unless the clock is behind",
 		Cure: "set lock_replicas (Options.Replicas), let protected resources check the fence, " +
@@ -312,11 +312,11 @@ func (f facts) cutOff() driver.Finding {
 		return unknown("whether a primary that is cut off stops (min-replicas-to-write)", means, "allow this user CONFIG|GET")
 	case "0":
 		return driver.Finding{
-			Level: driver.Warning, What: "a primary that is cut off from its replicas does not stop (min-replicas-to-write 0)",
+			Level: driver.LevelWarning, What: "a primary that is cut off from its replicas does not stop (min-replicas-to-write 0)",
 			Means: means, Cure: "set min-replicas-to-write 1 and min-replicas-max-lag to less than your TTLs",
 		}
 	default:
-		return driver.Finding{Level: driver.OK, What: "a primary that is cut off from its replicas stops (min-replicas-to-write " + n + ")"}
+		return driver.Finding{Level: driver.LevelOK, What: "a primary that is cut off from its replicas stops (min-replicas-to-write " + n + ")"}
 	}
 }
 
@@ -328,14 +328,14 @@ func (f facts) clock() driver.Finding {
 	case err != nil:
 		return unknown("the server's clock", means, "allow this user TIME")
 	case ahead.Abs() < clockLimit:
-		return driver.Finding{Level: driver.OK, What: fmt.Sprintf("the server's clock and ours agree within %v", clockLimit)}
+		return driver.Finding{Level: driver.LevelOK, What: fmt.Sprintf("the server's clock and ours agree within %v", clockLimit)}
 	}
 	way := "ahead of"
 	if ahead < 0 {
 		way = "behind"
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: fmt.Sprintf("the server's clock is %v %s ours", ahead.Abs().Round(100*time.Millisecond), way),
+		Level: driver.LevelWarning, What: fmt.Sprintf("the server's clock is %v %s ours", ahead.Abs().Round(100*time.Millisecond), way),
 		Means: means, Cure: "let both follow NTP, by a daemon that slews the clock and does not set it while locks are held",
 	}
 }
@@ -347,10 +347,10 @@ func (f facts) slots() driver.Finding {
 		return unknown("the state of the cluster", "names in slots without a node cannot be claimed",
 			"allow this user CLUSTER|INFO")
 	case "ok":
-		return driver.Finding{Level: driver.OK, What: "the cluster serves all slots"}
+		return driver.Finding{Level: driver.LevelOK, What: "the cluster serves all slots"}
 	default:
 		return driver.Finding{
-			Level: driver.Danger,
+			Level: driver.LevelDanger,
 			What: "the cluster is down (cluster_state " + state + ", " + f["cluster_slots_ok"] +
 				" of 16384 slots are served)",
 			Means: "claims and renewals are refused, and holders lose theirs", Cure: "bring the missing nodes back",
@@ -366,10 +366,10 @@ func (f facts) coverage() driver.Finding {
 		return unknown("what the loss of one shard does (cluster-require-full-coverage)",
 			"if it stops the cluster, "+means, "allow this user CONFIG|GET")
 	case "no":
-		return driver.Finding{Level: driver.OK, What: "the loss of one shard leaves the others working (cluster-require-full-coverage no)"}
+		return driver.Finding{Level: driver.LevelOK, What: "the loss of one shard leaves the others working (cluster-require-full-coverage no)"}
 	default:
 		return driver.Finding{
-			Level: driver.Warning, What: "the loss of one shard stops the whole cluster (cluster-require-full-coverage " + v + ")",
+			Level: driver.LevelWarning, What: "the loss of one shard stops the whole cluster (cluster-require-full-coverage " + v + ")",
 			Means: means, Cure: "set cluster-require-full-coverage no",
 		}
 	}

@@ -34,7 +34,7 @@ func finds(t *testing.T, s driver.Store, wants ...string) {
 		}
 	}
 	for _, f := range info.Findings {
-		if (f.Level == driver.OK) != (f.Means == "") || (f.Means == "") != (f.Cure == "") || f.What == "" {
+		if (f.Level == driver.LevelOK) != (f.Means == "") || (f.Means == "") != (f.Cure == "") || f.What == "" {
 			t.Errorf("a finding lacks its consequence or cure, or has one without need: %+v", f)
 		}
 	}
@@ -254,7 +254,7 @@ func TestStore_Inspect_clock(t *testing.T) {
 			}
 			off := time.Duration(0)
 			for _, f := range info.Findings {
-				if text, ok := strings.CutPrefix(f.What, "the server's clock is "); ok && f.Level == driver.Warning {
+				if text, ok := strings.CutPrefix(f.What, "the server's clock is "); ok && f.Level == driver.LevelWarning {
 					text, _ = strings.CutSuffix(text, " "+want+" ours")
 					off, _ = time.ParseDuration(text)
 				}

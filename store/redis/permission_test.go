@@ -185,7 +185,7 @@ func TestStore_cluster(t *testing.T) {
 				t.Errorf("Inspect: %+v, %v", info, err)
 			}
 			for _, f := range info.Findings {
-				if f.Level == driver.Unknown {
+				if f.Level == driver.LevelUnknown {
 					t.Errorf("unknown: %s", f.What)
 				}
 			}

@@ -183,7 +183,7 @@ func TestOpen_rights(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	for _, f := range info.Findings {
-		if f.Level != driver.OK {
+		if f.Level != driver.LevelOK {
 			t.Errorf("%+v", f)
 		}
 	}

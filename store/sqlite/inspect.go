@@ -28,37 +28,37 @@ func (s *Store) durability(b *base) driver.Finding {
 	switch {
 	case b.journal != "wal":
 		return driver.Finding{
-			Level: driver.Warning, What: "the journal mode is " + b.journal,
+			Level: driver.LevelWarning, What: "the journal mode is " + b.journal,
 			Means: "every answer takes longer, and readers wait for writers", Cure: "use a file system with shared memory",
 		}
 	case b.synchrony == "2":
-		return driver.Finding{Level: driver.OK, What: "every result is on disk before it is returned (synchronous=FULL)"}
+		return driver.Finding{Level: driver.LevelOK, What: "every result is on disk before it is returned (synchronous=FULL)"}
 	case s.host.boot == "":
 		return driver.Finding{
-			Level: driver.Warning, What: "a power failure may forget the last claims (synchronous=NORMAL)",
+			Level: driver.LevelWarning, What: "a power failure may forget the last claims (synchronous=NORMAL)",
 			Means: "this system has no boot identifier: a holder of a forgotten claim may meet another holder that was granted after it",
 			Cure:  "open it with synchronous=full (Options.Full)",
 		}
 	}
 	return driver.Finding{
-		Level: driver.OK, What: "a power failure may forget the last claims, which the reboot frees in any case (synchronous=NORMAL)",
+		Level: driver.LevelOK, What: "a power failure may forget the last claims, which the reboot frees in any case (synchronous=NORMAL)",
 	}
 }
 
 // timing reports which clock ends claims.
 func (s *Store) timing() driver.Finding {
 	if s.host.boot != "" {
-		return driver.Finding{Level: driver.OK, What: "claims end by the time since the boot"}
+		return driver.Finding{Level: driver.LevelOK, What: "claims end by the time since the boot"}
 	}
 	return driver.Finding{
-		Level: driver.Warning, What: "this system has no boot identifier: claims end by the time of day",
+		Level: driver.LevelWarning, What: "this system has no boot identifier: claims end by the time of day",
 		Means: "a clock that is set forward ends claims early", Cure: "let the clock be slewed, not set, or check fences",
 	}
 }
 
 // findings reports where the file is, and which users may open it.
 func (s *Store) findings() []driver.Finding {
-	rights := driver.Finding{Level: driver.OK, What: "only its user may open the file"}
+	rights := driver.Finding{Level: driver.LevelOK, What: "only its user may open the file"}
 	file, err := os.Lstat(s.path)
 	switch {
 	case err != nil || runtime.GOOS == "windows":
@@ -68,12 +68,12 @@ func (s *Store) findings() []driver.Finding {
 		}
 	case file.Mode().Perm()&0o077 != 0:
 		rights = driver.Finding{
-			Level: driver.Danger, What: fmt.Sprintf("others may open the file (mode %04o)", file.Mode().Perm()),
+			Level: driver.LevelDanger, What: fmt.Sprintf("others may open the file (mode %04o)", file.Mode().Perm()),
 			Means: "a user who writes to it can end every claim", Cure: "chmod go-rwx",
 		}
 	}
 	// In two environments, such as a login and cron, "sqlite:" may be two files.
-	path := driver.Finding{Level: driver.OK, What: "the file is " + s.path}
+	path := driver.Finding{Level: driver.LevelOK, What: "the file is " + s.path}
 	return []driver.Finding{path, s.location(), rights, s.folder(), s.space()}
 }
 
@@ -88,18 +88,18 @@ func (s *Store) folder() driver.Finding {
 		}
 	case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
 		return driver.Finding{
-			Level: driver.Danger, What: fmt.Sprintf("others may write to the folder (mode %04o)", info.Mode().Perm()),
+			Level: driver.LevelDanger, What: fmt.Sprintf("others may write to the folder (mode %04o)", info.Mode().Perm()),
 			Means: "they can replace the file, and end every claim", Cure: "chmod go-w the folder",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "others cannot replace the file"}
+	return driver.Finding{Level: driver.LevelOK, What: "others cannot replace the file"}
 }
 
 // location reports on which file system the file is.
 func (s *Store) location() driver.Finding {
 	kind, err := s.host.kind(filepath.Dir(s.path))
 	if err == nil && kind.known {
-		return driver.Finding{Level: driver.OK, What: "the file is " + s.path + ", on a local file system (" + kind.name + ")"}
+		return driver.Finding{Level: driver.LevelOK, What: "the file is " + s.path + ", on a local file system (" + kind.name + ")"}
 	}
 	what := "the file system of " + s.path + " could not be read"
 	if kind.name != "" {
@@ -123,8 +123,8 @@ func (s *Store) space() driver.Finding {
 		return driver.Finding{What: "the free space of the disk could not be read", Means: means, Cure: "make sure that there is some"}
 	case left < minSpace:
 		return driver.Finding{
-			Level: driver.Warning, What: fmt.Sprintf("the disk has only %d kB left", left>>10), Means: means, Cure: "free some space",
+			Level: driver.LevelWarning, What: fmt.Sprintf("the disk has only %d kB left", left>>10), Means: means, Cure: "free some space",
 		}
 	}
-	return driver.Finding{Level: driver.OK, What: "the disk has free space"}
+	return driver.Finding{Level: driver.LevelOK, What: "the disk has free space"}
 }

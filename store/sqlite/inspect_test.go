@@ -22,7 +22,7 @@ func finds(t *testing.T, s *sqlite.Store, want string) {
 	level, words, _ := strings.Cut(want, ": ")
 	if !slices.ContainsFunc(info.Findings, func(f driver.Finding) bool {
 		return f.Level.String() == level && strings.Contains(f.What, words) &&
-			(f.Means == "") == (f.Level == driver.OK) && (f.Cure == "") == (f.Means == "")
+			(f.Means == "") == (f.Level == driver.LevelOK) && (f.Cure == "") == (f.Means == "")
 	}) {
 		t.Errorf("no finding is %q: %+v", want, info.Findings)
 	}

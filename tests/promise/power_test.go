@@ -139,7 +139,7 @@ func TestEviction(t *testing.T) {
 	}
 	named := false
 	for _, f := range info.Findings {
-		if strings.Contains(f.What, "allkeys-lru") && f.Level == driver.Danger && f.Cure != "" {
+		if strings.Contains(f.What, "allkeys-lru") && f.Level == driver.LevelDanger && f.Cure != "" {
 			named = true
 			t.Logf("the doctor: %s; %s; %s", f.What, f.Means, f.Cure)
 		}
