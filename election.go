@@ -194,8 +194,8 @@ type Term struct{ lease *Lease }
 // term.
 func (t *Term) Number() uint64 { return t.lease.Fence() }
 
-// Proof returns the proof of the lease: see [Lease.Proof]. It makes a Term a lease for the guards of
-// package fence.
+// Proof returns the proof of the lease: see [Lease.Proof]. It makes a Term a lease for the guards
+// of package fence.
 func (t *Term) Proof() string { return t.lease.Proof() }
 
 // Publish stores a value that others read in [Leader].Value, at most 64 KiB. It replaces the value

@@ -98,12 +98,12 @@ func (e *ranError) As(target any) bool { return errors.As(e.err, target) }
 
 // An ArgumentError says which argument of a call is wrong, and why. It is [ErrInvalid].
 type ArgumentError struct {
-	// What is the argument: "name", "names", "TTL", "weight", "holder", "value", "metadata", "wait",
-	// "attempts", "backoff", "longest hold", "shortest hold", "lock delay", "size", "limit", "window",
-	// "keep", "duration", "option", "kind", "handle", "proof", "fence", "lease", "context", "function",
-	// "store" or "locker".
+	// What is the argument: "name", "names", "TTL", "weight", "holder", "value", "metadata",
+	// "wait", "attempts", "backoff", "longest hold", "shortest hold", "lock delay", "size",
+	// "limit", "window", "keep", "duration", "option", "kind", "handle", "proof", "fence",
+	// "lease", "context", "function", "store" or "locker".
 	What string
-	Why  string
+	Why  string // for people
 }
 
 func (e *ArgumentError) Error() string { return "distlock: invalid " + e.What + ": " + e.Why }

@@ -59,10 +59,10 @@ type Proof struct {
 const exclusive = "exclusive"
 
 // NameOf returns the name of a lock of any kind as guards know it. A guard keeps the kinds apart:
-// the fences of the lock "x" and of the election "x" are in no order. A plain lock has its own name.
-// Another kind stands before the name: NameOf(distlock.KindElection, "x") is "~lead/x". A name of a
-// plain lock that begins with a tilde has another one before it. The result for a kind that does
-// not exist is empty, which guards refuse.
+// the fences of the lock "x" and of the election "x" are in no order. The name of a plain lock
+// stays as it is, but a tilde at its beginning is doubled. Another kind is put before the name:
+// NameOf(distlock.KindElection, "x") is "~lead/x". The result for a kind that does not exist is
+// empty, which guards refuse.
 func NameOf[K ~string](kind K, name string) string {
 	k, ok := names.Parse(string(kind))
 	if !ok {
