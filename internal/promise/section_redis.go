@@ -22,7 +22,7 @@ func redis() Section {
 				Under: []string{"F02"},
 				Fault: "pause of the holder",
 				Holds: "its first check of the lease fails. No fenced update is lost",
-				Tests: []Test{"tests/redis/pause_test.go:TestPause_holder/redis"},
+				Tests: []Test{"tests/guarantees/pause_test.go:TestPause_holder/redis"},
 				Measured: "10 of 10 checks failed; fenced updates lost: 0; plain updates lost: " +
 					"10 of 20",
 			},
@@ -37,7 +37,7 @@ func redis() Section {
 				Fault: "holder cut off: both directions, only replies, only requests, delayed, " +
 					"refused",
 				Holds:    "the holder is notified before another process gets the lock",
-				Tests:    []Test{"tests/redis/partition_test.go:TestPartition/redis 10 runs"},
+				Tests:    []Test{"tests/guarantees/link_test.go:TestCutOff/redis 10 runs"},
 				Measured: "TTL 1 s: trust ends 102 ms or more before the next grant",
 			},
 			{
@@ -45,7 +45,7 @@ func redis() Section {
 				Fault: "waiter cut off",
 				Holds: "the waiter retries when the link is back",
 				Tests: []Test{
-					"tests/promise/link_test.go:TestCutOff_waiter/redis",
+					"tests/guarantees/link_test.go:TestCutOff_waiter/redis",
 					"store/redis/trouble_test.go:TestStore_watchReconnects",
 				},
 			},
@@ -54,7 +54,7 @@ func redis() Section {
 				Fault: "the server is stopped for longer than the TTL",
 				Holds: "the holder is notified in time. Service continues by itself",
 				Tests: []Test{
-					"tests/redis/pause_test.go:TestPause_server",
+					"tests/guarantees/pause_test.go:TestPause_server",
 					"store/redis/trouble_test.go:TestStore_silentServer",
 				},
 				Measured: "trust ended at most 0.89 s after the stop (TTL 1 s); next grant at " +
@@ -64,28 +64,31 @@ func redis() Section {
 				Under: []string{"F18"},
 				Fault: "a request that takes longer than the TTL",
 				Holds: "no call returns a lease whose trust has ended",
-				Tests: []Test{"tests/promise/link_test.go:TestSlow/redis"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestSlow/redis"},
 			},
 			{
 				Under:    []string{"F08"},
 				Fault:    "`kill -9` with `appendfsync always`",
 				Holds:    "held locks and the queue survive. No client needs a restart",
-				Tests:    []Test{"tests/redis/restart_test.go:TestRestart_durable"},
+				Tests:    []Test{"tests/guarantees/restart_test.go:TestRestart_durable"},
 				Measured: "first lock 3 to 60 ms after the server is back",
 			},
 			{
-				Under:    []string{"F09"},
-				Fault:    "`kill -9` without persistence",
-				Holds:    "**two holders**, until the first one renews. Fences rise",
-				Tests:    []Test{"tests/redis/restart_test.go:TestRestart_forgetful"},
-				Measured: "two holders in 10 of 10 runs; 20 fences rose",
+				Under: []string{"F09"},
+				Fault: "`kill -9` without persistence",
+				Holds: "**two holders**, until the first one renews. Fences rise",
+				Tests: []Test{
+					"tests/guarantees/restart_test.go:TestRestart/redis,_without_persistence",
+					"tests/guarantees/removed_test.go:TestRemoved/redis,_restarted_without_data",
+					"tests/guarantees/order_test.go:TestOrder/redis,_data_lost",
+				},
 			},
 			{
 				Under: []string{"F08"},
 				Fault: "power loss with `appendfsync always`",
 				Holds: "held locks survive: every answered request is on the disk",
 				Tests: []Test{
-					"tests/promise/power_test.go:TestPower/redis,_always the file is cut to its " +
+					"tests/guarantees/restart_test.go:TestRestart/redis,_always the file is cut to its " +
 						"synced part",
 				},
 			},
@@ -93,13 +96,13 @@ func redis() Section {
 				Under: []string{"F08"},
 				Fault: "power loss with `appendfsync everysec`",
 				Holds: "grants of the last second are forgotten: **two holders**. Fences rise",
-				Tests: []Test{"tests/promise/power_test.go:TestPower/redis,_everysec"},
+				Tests: []Test{"tests/guarantees/restart_test.go:TestRestart/redis,_everysec"},
 			},
 			{
 				Under: []string{"F15"},
 				Fault: "the server's clock is set forward",
 				Holds: "claims expire early: **two holders**. Fences rise",
-				Tests: []Test{"tests/promise/clock_test.go:TestClock_forward/redis"},
+				Tests: []Test{"tests/guarantees/clock_test.go:TestClock_forward/redis"},
 			},
 			{
 				Under: []string{"F16"},
@@ -108,11 +111,11 @@ func redis() Section {
 					"stays taken for no longer than its queue entry. Fences rise, but **not** " +
 					"if the data is also lost, or if the user may only access its own names",
 				Tests: []Test{
-					"tests/promise/clock_test.go:TestClock_corrected/redis",
-					"tests/promise/clock_test.go:TestClock_deadWaiter/redis",
-					"tests/promise/clock_test.go:TestClock_corrected_noFloor/redis,_own_names",
-					"tests/promise/clock_test.go:TestClock_back/redis",
-					"tests/promise/failover_test.go:TestFailover_behind/redis_without_persistence",
+					"tests/guarantees/clock_test.go:TestClock_corrected/redis",
+					"tests/guarantees/clock_test.go:TestClock_deadWaiter/redis",
+					"tests/guarantees/clock_test.go:TestClock_corrected_noFloor/redis,_own_names",
+					"tests/guarantees/clock_test.go:TestClock_back/redis",
+					"tests/guarantees/failover_test.go:TestFailover_behind/redis_without_persistence",
 				},
 			},
 			{
@@ -127,7 +130,8 @@ func redis() Section {
 				Holds: "no call waits for its own claim, one fence for each grant, no " +
 					"unreported lock is left behind",
 				Tests: []Test{
-					"tests/redis/cut_test.go:TestCut 200 cuts for each client",
+					"tests/guarantees/cut_test.go:TestCut/redis,_rueidis 200 cuts; 1,000 in long runs",
+					"tests/guarantees/cut_test.go:TestCut/redis,_go-redis 200 cuts; 1,000 in long runs",
 					"store/redis/redis_test.go:TestStore_lostReply",
 				},
 				Measured: "0 locks left, 0 unknown locks; one release in ten had to be repeated",
@@ -155,14 +159,14 @@ func redis() Section {
 				Under:    []string{"F24"},
 				Fault:    "10,000 goroutines wait for one name",
 				Holds:    "all are served",
-				Tests:    []Test{"tests/redis/herd_test.go:TestHerd_goroutines"},
+				Tests:    []Test{"tests/guarantees/herd_test.go:TestHerd_goroutines"},
 				Measured: "39 to 57 ms, 83 requests in total, 5.6 KB for each waiter",
 			},
 			{
 				Under:    []string{"F24"},
 				Fault:    "20 processes with 50 waiters each, for one name",
 				Holds:    "all are served, with at most 6 requests for each hand-off",
-				Tests:    []Test{"tests/redis/herd_test.go:TestHerd_processes"},
+				Tests:    []Test{"tests/guarantees/herd_test.go:TestHerd_processes"},
 				Measured: "51 to 706 ms, 4.0 to 4.4 requests",
 			},
 			{
@@ -176,7 +180,7 @@ func redis() Section {
 				Fault: "`maxmemory-policy` other than `noeviction`",
 				Holds: "locks are evicted: **two holders**. `distlock doctor` warns about this " +
 					"setting",
-				Tests: []Test{"tests/promise/power_test.go:TestEviction"},
+				Tests: []Test{"tests/guarantees/eviction_test.go:TestEviction"},
 			},
 			{
 				Under: []string{"F35"},
@@ -184,8 +188,8 @@ func redis() Section {
 				Holds: "the holder is notified at its next renewal. Another process may get the " +
 					"lock before that. Fences rise",
 				Tests: []Test{
-					"tests/promise/removed_test.go:TestRemoved/redis,_the_key",
-					"tests/promise/removed_test.go:TestRemoved/redis,_everything",
+					"tests/guarantees/removed_test.go:TestRemoved/redis,_the_key",
+					"tests/guarantees/removed_test.go:TestRemoved/redis,_everything",
 				},
 			},
 			{
@@ -219,7 +223,7 @@ func redis() Section {
 				Under:    []string{"F30"},
 				Fault:    "all notifications lost",
 				Holds:    "waiters retry within the poll interval",
-				Tests:    []Test{"tests/promise/link_test.go:TestDeaf/redis"},
+				Tests:    []Test{"tests/guarantees/link_test.go:TestDeaf/redis"},
 				Measured: "0.6 to 0.9 s after the release, poll 1 s",
 			},
 			{
@@ -240,7 +244,7 @@ func redis() Section {
 				Fault: "the program's own pool is exhausted",
 				Holds: "no lease is lost",
 				Tests: []Test{
-					"tests/redis/pool_test.go:TestPool_exhausted",
+					"tests/guarantees/pool_test.go:TestPool_exhausted",
 					"store/redis/trouble_test.go:TestStore_poolExhausted",
 				},
 				Measured: "20 leases with TTL 1 s, for 4 s; 2,800 other acquires refused in " +
@@ -258,8 +262,8 @@ func redis() Section {
 				Holds: "open connections continue, and no lease is lost. New connections with " +
 					"the old password: unavailable",
 				Tests: []Test{
-					"tests/promise/rotate_test.go:TestRotate_password/redis",
-					"tests/promise/rotate_test.go:TestRotate_certificate",
+					"tests/guarantees/rotate_test.go:TestRotate_password/redis",
+					"tests/guarantees/rotate_test.go:TestRotate_certificate",
 				},
 			},
 			{
@@ -267,13 +271,13 @@ func redis() Section {
 				Holds: "the scripts are sent again",
 				Tests: []Test{
 					"store/redis/redis_test.go:TestStore_forgottenScripts",
-					"tests/redis/restart_test.go:TestRestart_durable",
+					"tests/guarantees/restart_test.go:TestRestart_durable",
 				},
 			},
 			{
 				Fault:    "five clients, two bad links and a server that stops, for 20 s",
 				Holds:    "0 violations",
-				Tests:    []Test{"tests/redis/history_test.go:TestHistory/redis"},
+				Tests:    []Test{"tests/guarantees/history_test.go:TestHistory/redis"},
 				Measured: "508 to 940 grants, 27 and more faults during a hold",
 			},
 		},
@@ -294,17 +298,19 @@ func replicated() Section {
 			"addition:",
 		Rows: []Row{
 			{
-				Under:    []string{"F10"},
-				Fault:    "failover that loses a claim",
-				Holds:    "**two holders**; fences rise. With `Options.Replicas` the grant is refused",
-				Tests:    []Test{"tests/redis/failover_test.go:TestFailover_forgets"},
-				Measured: "two holders in 3 of 3 runs; the fence rose in 3 of 3",
+				Under: []string{"F10"},
+				Fault: "failover that loses a claim",
+				Holds: "**two holders**; fences rise. With `Options.Replicas` the grant is refused",
+				Tests: []Test{
+					"tests/guarantees/failover_test.go:TestFailover_forgets/replicated",
+					"tests/guarantees/failover_test.go:TestFailover_acknowledged/replicated",
+				},
 			},
 			{
 				Under: []string{"F10"},
 				Fault: "Sentinel failover under load",
 				Holds: "service continues by itself, fences rise, no update is lost",
-				Tests: []Test{"tests/redis/failover_test.go:TestFailover_sentinel"},
+				Tests: []Test{"tests/guarantees/sentinel_test.go:TestFailover_sentinel"},
 				Measured: "first grant 2.0 to 3.0 s after the primary died (Sentinel waits 0.5 " +
 					"s before it acts)",
 			},
@@ -312,7 +318,7 @@ func replicated() Section {
 				Under: []string{"F10"},
 				Fault: "failover to a replica whose clock is behind",
 				Holds: "**a fence may be issued twice**, if the last claim was lost",
-				Tests: []Test{"tests/promise/failover_test.go:TestFailover_behind/replicated"},
+				Tests: []Test{"tests/guarantees/failover_test.go:TestFailover_behind/replicated"},
 			},
 			{
 				Under: []string{"F11"},
@@ -320,8 +326,8 @@ func replicated() Section {
 				Holds: "**two holders**; fences rise. With `min-replicas-to-write` the old " +
 					"primary soon refuses writes, and its holder is notified",
 				Tests: []Test{
-					"tests/promise/failover_test.go:TestFailover_split/replicated",
-					"tests/promise/failover_test.go:TestFailover_split/replicated,_guarded",
+					"tests/guarantees/failover_test.go:TestFailover_split/replicated",
+					"tests/guarantees/failover_test.go:TestFailover_guarded",
 				},
 				Measured: "0.8 to 2.4 s with two primaries (`min-replicas-max-lag 1`)",
 			},
@@ -330,15 +336,14 @@ func replicated() Section {
 				Fault: "the primary restarts with its data, before a failover",
 				Holds: "held locks survive; with `appendfsync always` also a power loss",
 				Tests: []Test{
-					"tests/promise/failover_test.go:TestFailover_restart/with_data",
-					"tests/promise/power_test.go:TestPower/replicated,_always",
+					"tests/guarantees/restart_test.go:TestRestart/replicated,_always",
 				},
 			},
 			{
 				Under: []string{"F09"},
 				Fault: "the primary restarts without data, before a failover",
 				Holds: "its replicas also lose the data: **two holders**; fences rise",
-				Tests: []Test{"tests/promise/failover_test.go:TestFailover_restart/without"},
+				Tests: []Test{"tests/guarantees/restart_test.go:TestRestart/replicated,_without_persistence"},
 			},
 			{
 				Under: []string{"F15", "F16"},
@@ -346,11 +351,11 @@ func replicated() Section {
 				Holds: "the same as with one server. On a cluster, the fences of a forgotten " +
 					"name may **go back** with the clock",
 				Tests: []Test{
-					"tests/promise/clock_test.go:TestClock_forward/replicated",
-					"tests/promise/clock_test.go:TestClock_back/replicated",
-					"tests/promise/clock_test.go:TestClock_corrected/replicated",
-					"tests/promise/clock_test.go:TestClock_deadWaiter/replicated",
-					"tests/promise/clock_test.go:TestClock_corrected_noFloor/replicated,_cluster",
+					"tests/guarantees/clock_test.go:TestClock_forward/replicated",
+					"tests/guarantees/clock_test.go:TestClock_back/replicated",
+					"tests/guarantees/clock_test.go:TestClock_corrected/replicated",
+					"tests/guarantees/clock_test.go:TestClock_deadWaiter/replicated",
+					"tests/guarantees/clock_test.go:TestClock_corrected_noFloor/replicated,_cluster",
 				},
 			},
 			{
@@ -358,8 +363,8 @@ func replicated() Section {
 				Fault: "holder or waiter cut off",
 				Holds: "the same as with one server",
 				Tests: []Test{
-					"tests/promise/link_test.go:TestCutOff/replicated",
-					"tests/promise/link_test.go:TestCutOff_waiter/replicated",
+					"tests/guarantees/link_test.go:TestCutOff/replicated",
+					"tests/guarantees/link_test.go:TestCutOff_waiter/replicated",
 				},
 			},
 			{
@@ -367,11 +372,11 @@ func replicated() Section {
 				Fault: "slow links, many waiters, lost notifications, FLUSHALL, a new password",
 				Holds: "the same as with one server",
 				Tests: []Test{
-					"tests/promise/link_test.go:TestSlow/replicated",
-					"tests/promise/link_test.go:TestHerd/replicated",
-					"tests/promise/link_test.go:TestDeaf/replicated",
-					"tests/promise/removed_test.go:TestRemoved/replicated,_everything",
-					"tests/promise/rotate_test.go:TestRotate_password/replicated",
+					"tests/guarantees/link_test.go:TestSlow/replicated",
+					"tests/guarantees/herd_test.go:TestHerd/replicated",
+					"tests/guarantees/link_test.go:TestDeaf/replicated",
+					"tests/guarantees/removed_test.go:TestRemoved/replicated,_everything",
+					"tests/guarantees/rotate_test.go:TestRotate_password/replicated",
 				},
 			},
 			{
@@ -439,7 +444,7 @@ func redlock() Section {
 	return Section{
 		Store: Redlock, Title: "Redlock, a majority of nodes",
 		Intro: "`store/quorum` combines several stores into one (Redlock, over Redis nodes). " +
-			"Tested on three and five real servers (`tests/redis`, `tests/promise`), and in " +
+			"Tested on three and five real servers (`tests/guarantees`), and in " +
 			"virtual time on nodes in memory behind bad links (`store/quorum`):",
 		Rows: []Row{
 			{
@@ -452,7 +457,7 @@ func redlock() Section {
 				Under: []string{"F02"},
 				Fault: "pause of the holder",
 				Holds: "its first check of the lease fails: the lease decides, not the store",
-				Tests: []Test{"tests/redis/pause_test.go:TestPause_holder/redlock"},
+				Tests: []Test{"tests/guarantees/pause_test.go:TestPause_holder/redlock"},
 			},
 			{
 				Under: []string{"F03"},
@@ -465,14 +470,14 @@ func redlock() Section {
 				Fault: "holder cut off: both directions, only replies, only requests, delayed, " +
 					"refused",
 				Holds:    "the holder is notified before another process gets the lock",
-				Tests:    []Test{"tests/redis/partition_test.go:TestPartition/redlock 10 runs"},
+				Tests:    []Test{"tests/guarantees/link_test.go:TestCutOff/redlock 10 runs"},
 				Measured: "TTL 1 s: trust ends 102 ms or more before the next grant",
 			},
 			{
 				Under: []string{"F07"},
 				Fault: "waiter cut off",
 				Holds: "the waiter retries when the link is back",
-				Tests: []Test{"tests/promise/link_test.go:TestCutOff_waiter/redlock"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestCutOff_waiter/redlock"},
 			},
 			{
 				Under: []string{"F12"},
@@ -480,7 +485,7 @@ func redlock() Section {
 				Holds: "acquire, renew and release take no longer than usual",
 				Tests: []Test{
 					"store/quorum/faults_test.go:TestStore_minority_in_trouble",
-					"tests/redis/redlock_test.go:TestRedlock",
+					"tests/guarantees/redlock_test.go:TestRedlock",
 				},
 			},
 			{
@@ -497,7 +502,7 @@ func redlock() Section {
 				Tests: []Test{
 					"store/quorum/faults_test.go:TestStore_majority_unavailable",
 					"store/quorum/faults_test.go:TestStore_majority_silent",
-					"tests/redis/redlock_test.go:TestRedlock",
+					"tests/guarantees/redlock_test.go:TestRedlock",
 				},
 				Measured: "refused within 22 ms; granted 4.8 to 4.9 s after the nodes are back " +
 					"(`LongestTTL` 5 s)",
@@ -507,7 +512,7 @@ func redlock() Section {
 				Fault: "nodes are killed and come back with their data",
 				Holds: "minority: no effect. Majority: as above, and no grants for `LongestTTL` " +
 					"if other nodes stayed up",
-				Tests: []Test{"tests/redis/redlock_test.go:TestRedlock"},
+				Tests: []Test{"tests/guarantees/redlock_test.go:TestRedlock"},
 			},
 			{
 				Under: []string{"F09", "F14"},
@@ -516,7 +521,7 @@ func redlock() Section {
 				Holds: "one holder: the node is not counted for `LongestTTL`. A claim on a bare " +
 					"majority ends, and its holder is notified",
 				Tests: []Test{
-					"tests/redis/redlock_test.go:TestRedlock_forgetful",
+					"tests/guarantees/redlock_test.go:TestRedlock_forgetful",
 					"store/quorum/memory_test.go:TestStore_node_that_forgot",
 				},
 				Measured: "0 overlaps; if nodes do not report their age, **two holders** each time",
@@ -527,8 +532,8 @@ func redlock() Section {
 				Holds: "claim on all nodes: no effect. Claim on a bare majority: **two " +
 					"holders**; their fences differ and rise",
 				Tests: []Test{
-					"tests/promise/clock_test.go:TestClock_node/all_nodes",
-					"tests/promise/clock_test.go:TestClock_node/bare_majority",
+					"tests/guarantees/clock_test.go:TestClock_node/all_nodes",
+					"tests/guarantees/clock_test.go:TestClock_node/bare_majority",
 					"store/quorum/memory_test.go:TestStore_node_whose_clock_jumps",
 				},
 			},
@@ -538,9 +543,9 @@ func redlock() Section {
 				Holds: "claims of dead holders expire later. Fences rise. A node whose clock " +
 					"now shows a time before its first use is not counted for `LongestTTL`",
 				Tests: []Test{
-					"tests/promise/clock_test.go:TestClock_back/redlock",
-					"tests/promise/clock_test.go:TestClock_corrected/redlock",
-					"tests/promise/clock_test.go:TestClock_born",
+					"tests/guarantees/clock_test.go:TestClock_back/redlock",
+					"tests/guarantees/clock_test.go:TestClock_corrected/redlock",
+					"tests/guarantees/clock_test.go:TestClock_born",
 				},
 			},
 			{
@@ -565,14 +570,14 @@ func redlock() Section {
 				Fault: "a reply of a node is cut at any byte",
 				Holds: "no call waits for its own claim, no unreported lock is left behind, " +
 					"fences rise",
-				Tests:    []Test{"tests/promise/link_test.go:TestCuts/redlock 60 cuts; 1,000 in long runs"},
+				Tests:    []Test{"tests/guarantees/cut_test.go:TestCut/redlock 60 cuts; 1,000 in long runs"},
 				Measured: "0 locks left",
 			},
 			{
 				Under: []string{"F18"},
 				Fault: "a request that takes longer than the TTL",
 				Holds: "no call returns a lease whose trust has ended",
-				Tests: []Test{"tests/promise/link_test.go:TestSlow/redlock"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestSlow/redlock"},
 			},
 			{
 				Under: []string{"F18"},
@@ -596,7 +601,7 @@ func redlock() Section {
 				Tests: []Test{
 					"store/quorum/contend_test.go:TestStore_split_votes",
 					"store/quorum/show_test.go:TestLocker_hand_over",
-					"tests/promise/link_test.go:TestHerd/redlock",
+					"tests/guarantees/herd_test.go:TestHerd/redlock",
 				},
 			},
 			{
@@ -605,13 +610,13 @@ func redlock() Section {
 					"data of another program, or have no connection left",
 				Holds: `one node of three: no effect. Two nodes: calls return an error, never ` +
 					`"held". The store recovers by itself`,
-				Tests: []Test{"tests/promise/refusal_test.go:TestRefusal_nodes"},
+				Tests: []Test{"tests/guarantees/refusal_test.go:TestRefusal_nodes"},
 			},
 			{
 				Under: []string{"F30"},
 				Fault: "all notifications lost",
 				Holds: "waiters retry within the poll interval",
-				Tests: []Test{"tests/promise/link_test.go:TestDeaf/redlock"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestDeaf/redlock"},
 			},
 			{
 				Under: []string{"F35"},
@@ -619,14 +624,14 @@ func redlock() Section {
 				Holds: "one node: no effect. A majority: the holder is notified before another " +
 					"process gets the lock; fences rise",
 				Tests: []Test{
-					"tests/promise/removed_test.go:TestRemoved/redlock,_one_node_and_then_a_majority",
+					"tests/guarantees/removed_test.go:TestRemoved/redlock,_one_node_and_then_a_majority",
 				},
 			},
 			{
 				Under: []string{"F38"},
 				Fault: "passwords replaced while a lock is held",
 				Holds: "open connections continue, and no lease is lost",
-				Tests: []Test{"tests/promise/rotate_test.go:TestRotate_password/redlock"},
+				Tests: []Test{"tests/guarantees/rotate_test.go:TestRotate_password/redlock"},
 			},
 			{
 				Fault: "one owner acquires through two servers at the same time",
@@ -647,13 +652,13 @@ func redlock() Section {
 			{
 				Fault:    "the nodes lose their scripts under load",
 				Holds:    "the scripts are sent again",
-				Tests:    []Test{"tests/redis/redlock_test.go:TestRedlock"},
+				Tests:    []Test{"tests/guarantees/redlock_test.go:TestRedlock"},
 				Measured: "413 grants in 1 s with 70 SCRIPT FLUSH",
 			},
 			{
 				Fault:    "five clients, two bad links and nodes that stop, for 20 s",
 				Holds:    "0 violations",
-				Tests:    []Test{"tests/redis/history_test.go:TestHistory/redlock"},
+				Tests:    []Test{"tests/guarantees/history_test.go:TestHistory/redlock"},
 				Measured: "508 to 940 grants, 27 and more faults during a hold",
 			},
 		},

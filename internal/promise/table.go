@@ -42,12 +42,12 @@ var fencesRise = Promise{
 				Answer: Yes,
 				What:   "over restarts, with and without data, and over clock jumps",
 				Tests: []Test{
-					"tests/promise/order_test.go:TestOrder/redis,_data_kept 8 restarts; 100 in long runs",
-					"tests/promise/order_test.go:TestOrder/redis,_data_lost 8 restarts; 100 in long runs",
-					"tests/promise/clock_test.go:TestClock_back/redis",
-					"tests/promise/clock_test.go:TestClock_corrected/redis",
-					"tests/redis/restart_test.go:TestRestart_forgetful",
-					"tests/redis/history_test.go:TestHistory/redis",
+					"tests/guarantees/order_test.go:TestOrder/redis,_data_kept 8 restarts; 100 in long runs",
+					"tests/guarantees/order_test.go:TestOrder/redis,_data_lost 8 restarts; 100 in long runs",
+					"tests/guarantees/clock_test.go:TestClock_back/redis",
+					"tests/guarantees/clock_test.go:TestClock_corrected/redis",
+					"tests/guarantees/removed_test.go:TestRemoved/redis,_restarted_without_data",
+					"tests/guarantees/history_test.go:TestHistory/redis",
 				},
 			},
 			{
@@ -55,7 +55,7 @@ var fencesRise = Promise{
 				When:   "if the user may only access its own names and the clock is set back",
 				What:   noFloor,
 				Tests: []Test{
-					"tests/promise/clock_test.go:TestClock_corrected_noFloor/redis,_own_names",
+					"tests/guarantees/clock_test.go:TestClock_corrected_noFloor/redis,_own_names",
 				},
 			},
 			{
@@ -63,7 +63,7 @@ var fencesRise = Promise{
 				When:   "if the data is lost and the clock is set back",
 				What:   "the last fence is stored nowhere else",
 				Tests: []Test{
-					"tests/promise/failover_test.go:TestFailover_behind/redis_without_persistence",
+					"tests/guarantees/failover_test.go:TestFailover_behind/redis_without_persistence",
 				},
 			},
 		},
@@ -72,10 +72,10 @@ var fencesRise = Promise{
 				Answer: Yes,
 				What:   "over failovers that lose the last claims",
 				Tests: []Test{
-					"tests/promise/order_test.go:TestOrder/replicated,_failovers 8 failovers; 100 in long runs",
-					"tests/redis/failover_test.go:TestFailover_forgets",
-					"tests/redis/failover_test.go:TestFailover_sentinel",
-					"tests/promise/clock_test.go:TestClock_corrected/replicated",
+					"tests/guarantees/order_test.go:TestOrder/replicated,_failovers 8 failovers; 100 in long runs",
+					"tests/guarantees/failover_test.go:TestFailover_forgets/replicated",
+					"tests/guarantees/sentinel_test.go:TestFailover_sentinel",
+					"tests/guarantees/clock_test.go:TestClock_corrected/replicated",
 				},
 			},
 			{
@@ -83,14 +83,14 @@ var fencesRise = Promise{
 				When:   "on a cluster, if the clock is set back",
 				What:   noFloor,
 				Tests: []Test{
-					"tests/promise/clock_test.go:TestClock_corrected_noFloor/replicated,_cluster",
+					"tests/guarantees/clock_test.go:TestClock_corrected_noFloor/replicated,_cluster",
 				},
 			},
 			{
 				Answer: No,
 				When:   "if the new primary's clock is behind",
 				What:   "the new primary does not know the last grant, and issues old fences again",
-				Tests:  []Test{"tests/promise/failover_test.go:TestFailover_behind/replicated"},
+				Tests:  []Test{"tests/guarantees/failover_test.go:TestFailover_behind/replicated"},
 			},
 		},
 		Redlock: {
@@ -100,9 +100,9 @@ var fencesRise = Promise{
 				Tests: []Test{
 					"store/quorum/fences_test.go:TestFences more than 100,000 grants; without " +
 						"the write-back the test fails",
-					"tests/promise/order_test.go:TestOrder/redlock 8 restarts; 100 in long runs",
-					"tests/redis/redlock_test.go:TestRedlock",
-					"tests/promise/clock_test.go:TestClock_corrected/redlock",
+					"tests/guarantees/order_test.go:TestOrder/redlock 8 restarts; 100 in long runs",
+					"tests/guarantees/redlock_test.go:TestRedlock",
+					"tests/guarantees/clock_test.go:TestClock_corrected/redlock",
 				},
 			},
 			{
@@ -117,10 +117,10 @@ var fencesRise = Promise{
 				Answer: Yes,
 				What:   "over restarts, crashes and failovers",
 				Tests: []Test{
-					"tests/promise/order_test.go:TestOrder/postgres 8 restarts; 100 in long runs",
-					"tests/promise/order_test.go:TestOrder/postgres,_failovers 2 failovers; 10 in long runs",
-					"tests/promise/clock_test.go:TestClock_back/postgres",
-					"tests/promise/clock_test.go:TestClock_corrected/postgres",
+					"tests/guarantees/order_test.go:TestOrder/postgres 8 restarts; 100 in long runs",
+					"tests/guarantees/order_test.go:TestOrder/postgres,_failovers 2 failovers; 10 in long runs",
+					"tests/guarantees/clock_test.go:TestClock_back/postgres",
+					"tests/guarantees/clock_test.go:TestClock_corrected/postgres",
 					"store/postgres/trouble_test.go:TestStore_restartUnderLoad",
 				},
 			},
@@ -128,7 +128,7 @@ var fencesRise = Promise{
 				Answer: No,
 				When:   "if the new primary's clock is behind",
 				What:   "the new primary does not know the last grant, and issues old fences again",
-				Tests:  []Test{"tests/promise/failover_test.go:TestFailover_behind/postgres"},
+				Tests:  []Test{"tests/guarantees/failover_test.go:TestFailover_behind/postgres"},
 			},
 		},
 		Advisory: {
@@ -136,7 +136,7 @@ var fencesRise = Promise{
 				Answer: Yes,
 				What:   "over restarts: the sequence is on the disk",
 				Tests: []Test{
-					"tests/promise/order_test.go:TestOrder/advisory 8 restarts; 100 in long runs",
+					"tests/guarantees/order_test.go:TestOrder/advisory 8 restarts; 100 in long runs",
 					"store/pgadvisory/fault_test.go:TestStore_restart",
 					"store/pgadvisory/fault_test.go:TestStore_failover the standby has all data",
 				},
@@ -145,7 +145,7 @@ var fencesRise = Promise{
 				Answer: No,
 				When:   "over a failover to a standby that is behind",
 				What:   "the standby issues old fences again",
-				Tests:  []Test{"tests/promise/failover_test.go:TestFailover_advisory"},
+				Tests:  []Test{"tests/guarantees/failover_test.go:TestFailover_advisory"},
 			},
 		},
 	},
@@ -171,9 +171,9 @@ var clients = Promise{
 			{
 				Answer: Yes,
 				Tests: []Test{
-					"tests/redis/partition_test.go:TestPartition/redis",
-					"tests/redis/pause_test.go:TestPause_holder/redis",
-					"tests/redis/history_test.go:TestHistory/redis",
+					"tests/guarantees/link_test.go:TestCutOff/redis",
+					"tests/guarantees/pause_test.go:TestPause_holder/redis",
+					"tests/guarantees/history_test.go:TestHistory/redis",
 				},
 			},
 		},
@@ -182,8 +182,8 @@ var clients = Promise{
 				Answer: Yes,
 				What:   "only the primary answers",
 				Tests: []Test{
-					"tests/promise/link_test.go:TestCutOff/replicated",
-					"tests/promise/link_test.go:TestHerd/replicated",
+					"tests/guarantees/link_test.go:TestCutOff/replicated",
+					"tests/guarantees/herd_test.go:TestHerd/replicated",
 				},
 			},
 		},
@@ -191,8 +191,8 @@ var clients = Promise{
 			{
 				Answer: Yes,
 				Tests: []Test{
-					"tests/redis/partition_test.go:TestPartition/redlock",
-					"tests/redis/history_test.go:TestHistory/redlock",
+					"tests/guarantees/link_test.go:TestCutOff/redlock",
+					"tests/guarantees/history_test.go:TestHistory/redlock",
 					"store/quorum/chaos_test.go:TestChaos",
 				},
 			},
@@ -201,7 +201,7 @@ var clients = Promise{
 			{
 				Answer: Yes,
 				Tests: []Test{
-					"tests/promise/link_test.go:TestCutOff/postgres",
+					"tests/guarantees/link_test.go:TestCutOff/postgres",
 					"store/postgres/process_test.go:TestProcesses_paused",
 					"store/postgres/process_test.go:TestProcesses_killed",
 				},
@@ -213,7 +213,7 @@ var clients = Promise{
 				When:   "while no device in between closes the connection",
 				What:   "the server closes a connection that is silent for a TTL, and no earlier",
 				Tests: []Test{
-					"tests/promise/link_test.go:TestCutOff/advisory",
+					"tests/guarantees/link_test.go:TestCutOff/advisory",
 					"store/pgadvisory/fault_test.go:TestStore_holder_stopped",
 					"store/pgadvisory/fault_test.go:TestStore_cut_off",
 				},
@@ -223,7 +223,7 @@ var clients = Promise{
 				When:   "if a device in between closes the connection",
 				What: "the lock is free at once. A holder that does not see the close trusts " +
 					"its lease until a renewal fails or the trust ends",
-				Tests: []Test{"tests/promise/link_test.go:TestCutOff_ended/advisory"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestCutOff_ended/advisory"},
 			},
 		},
 	},
@@ -250,9 +250,9 @@ var crash = Promise{
 				When:   "with `appendfsync always`",
 				What:   "held locks survive, and their TTL continues to run",
 				Tests: []Test{
-					"tests/promise/power_test.go:TestPower/redis,_always the file is cut to its " +
+					"tests/guarantees/restart_test.go:TestRestart/redis,_always the file is cut to its " +
 						"synced part",
-					"tests/redis/restart_test.go:TestRestart_durable",
+					"tests/guarantees/restart_test.go:TestRestart_durable",
 				},
 			},
 			{
@@ -260,7 +260,7 @@ var crash = Promise{
 				When:   "with `everysec` after a power loss",
 				What:   "the last second is lost",
 				Tests: []Test{
-					"tests/promise/power_test.go:TestPower/redis,_everysec the end of the file " +
+					"tests/guarantees/restart_test.go:TestRestart/redis,_everysec the end of the file " +
 						"is cut off; the power stays on",
 				},
 			},
@@ -268,7 +268,10 @@ var crash = Promise{
 				Answer: No,
 				When:   "without persistence",
 				What:   "two holders, until the first one renews",
-				Tests:  []Test{"tests/redis/restart_test.go:TestRestart_forgetful"},
+				Tests: []Test{
+					"tests/guarantees/restart_test.go:TestRestart/redis,_without_persistence",
+					"tests/guarantees/removed_test.go:TestRemoved/redis,_restarted_without_data",
+				},
 			},
 		},
 		Replicated: {
@@ -276,16 +279,15 @@ var crash = Promise{
 				Answer: Yes,
 				When:   "with `appendfsync always`",
 				Tests: []Test{
-					"tests/promise/power_test.go:TestPower/replicated,_always the file is cut " +
+					"tests/guarantees/restart_test.go:TestRestart/replicated,_always the file is cut " +
 						"to its synced part",
-					"tests/promise/failover_test.go:TestFailover_restart/with_data",
 				},
 			},
 			{
 				Answer: No,
 				When:   "without persistence",
 				What:   "a primary that restarts empty also empties its replicas",
-				Tests:  []Test{"tests/promise/failover_test.go:TestFailover_restart/without"},
+				Tests:  []Test{"tests/guarantees/restart_test.go:TestRestart/replicated,_without_persistence"},
 			},
 		},
 		Redlock: {
@@ -293,8 +295,8 @@ var crash = Promise{
 				Answer: Yes,
 				What:   "a restarted node, with or without its data, is not counted for `LongestTTL`",
 				Tests: []Test{
-					"tests/redis/redlock_test.go:TestRedlock",
-					"tests/redis/redlock_test.go:TestRedlock_forgetful",
+					"tests/guarantees/redlock_test.go:TestRedlock",
+					"tests/guarantees/redlock_test.go:TestRedlock_forgetful",
 					"store/quorum/memory_test.go:TestStore_node_that_forgot",
 				},
 			},
@@ -302,7 +304,7 @@ var crash = Promise{
 				Answer: No,
 				When:   "if nodes do not report their age",
 				What:   "a lock held on a bare majority is granted again",
-				Tests:  []Test{"tests/redis/redlock_test.go:TestRedlock_forgetful"},
+				Tests:  []Test{"tests/guarantees/redlock_test.go:TestRedlock_forgetful"},
 			},
 		},
 		Postgres: {
@@ -319,7 +321,7 @@ var crash = Promise{
 				When:   "with `synchronous_commit` off",
 				What:   "the server answers before the data is on its disk",
 				Tests: []Test{
-					"tests/promise/power_test.go:TestPower/postgres,_synchronous_commit_off",
+					"tests/guarantees/restart_test.go:TestRestart/postgres,_synchronous_commit_off",
 				},
 			},
 		},
@@ -329,7 +331,7 @@ var crash = Promise{
 				What: "the lock is free before the holder is notified. The holder is notified " +
 					"as soon as its client sees the closed connection",
 				Tests: []Test{
-					"tests/promise/power_test.go:TestPower_advisory",
+					"tests/guarantees/restart_test.go:TestRestart_advisory",
 					"store/pgadvisory/fault_test.go:TestStore_restart",
 					"store/pgadvisory/fault_test.go:TestStore_backend_ended",
 				},
@@ -352,9 +354,10 @@ var failover = Promise{
 					"`Options.Replicas` makes this rare: a grant that too few replicas have is " +
 					"refused",
 				Tests: []Test{
-					"tests/redis/failover_test.go:TestFailover_forgets",
-					"tests/promise/failover_test.go:TestFailover_split/replicated",
-					"tests/promise/failover_test.go:TestFailover_split/replicated,_guarded",
+					"tests/guarantees/failover_test.go:TestFailover_forgets/replicated",
+					"tests/guarantees/failover_test.go:TestFailover_acknowledged/replicated",
+					"tests/guarantees/failover_test.go:TestFailover_split/replicated",
+					"tests/guarantees/failover_test.go:TestFailover_guarded",
 				},
 			},
 		},
@@ -362,7 +365,7 @@ var failover = Promise{
 			{
 				Answer: Yes,
 				What:   "nodes do not replicate each other, and a minority may be lost",
-				Tests:  []Test{"tests/redis/redlock_test.go:TestRedlock"},
+				Tests:  []Test{"tests/guarantees/redlock_test.go:TestRedlock"},
 			},
 		},
 		Postgres: {
@@ -372,7 +375,7 @@ var failover = Promise{
 				What: "a grant is answered only when the standby has it. Leases are renewed at " +
 					"the new primary",
 				Tests: []Test{
-					"tests/promise/failover_test.go:TestFailover_postgres/sync",
+					"tests/guarantees/failover_test.go:TestFailover_acknowledged/postgres",
 					"store/postgres/trouble_test.go:TestStore_standby",
 				},
 			},
@@ -380,13 +383,13 @@ var failover = Promise{
 				Answer: No,
 				When:   "to an asynchronous standby",
 				What:   "a standby that has not received the claim grants the lock again",
-				Tests:  []Test{"tests/promise/failover_test.go:TestFailover_postgres/async"},
+				Tests:  []Test{"tests/guarantees/failover_test.go:TestFailover_forgets/postgres"},
 			},
 			{
 				Answer: No,
 				When:   "if an operator cancels a commit",
 				What:   "PostgreSQL reports the commit as done although the standby does not have it",
-				Tests:  []Test{"tests/promise/failover_test.go:TestFailover_cancelled"},
+				Tests:  []Test{"tests/guarantees/failover_test.go:TestFailover_cancelled"},
 			},
 		},
 		Advisory: {
@@ -394,7 +397,7 @@ var failover = Promise{
 				Answer: No,
 				What: "a new primary knows no locks, and a holder that is cut off still trusts " +
 					"its lease",
-				Tests: []Test{"tests/promise/failover_test.go:TestFailover_advisory"},
+				Tests: []Test{"tests/guarantees/failover_test.go:TestFailover_advisory"},
 			},
 		},
 	},
@@ -423,14 +426,14 @@ var clockForward = Promise{
 			{
 				Answer: No,
 				What:   "the claim expires early, and another process gets the lock; fences rise",
-				Tests:  []Test{"tests/promise/clock_test.go:TestClock_forward/redis"},
+				Tests:  []Test{"tests/guarantees/clock_test.go:TestClock_forward/redis"},
 			},
 		},
 		Replicated: {
 			{
 				Answer: No,
 				What:   "the same as with one server: the clock of the primary counts",
-				Tests:  []Test{"tests/promise/clock_test.go:TestClock_forward/replicated"},
+				Tests:  []Test{"tests/guarantees/clock_test.go:TestClock_forward/replicated"},
 			},
 		},
 		Redlock: {
@@ -439,7 +442,7 @@ var clockForward = Promise{
 				When:   "with a claim on all nodes",
 				What:   "the next renewal acquires that node again",
 				Tests: []Test{
-					"tests/promise/clock_test.go:TestClock_node/all_nodes",
+					"tests/guarantees/clock_test.go:TestClock_node/all_nodes",
 					"store/quorum/memory_test.go:TestStore_node_whose_clock_jumps",
 				},
 			},
@@ -448,7 +451,7 @@ var clockForward = Promise{
 				When:   "with a claim on a bare majority",
 				What:   "two holders; their fences differ and rise",
 				Tests: []Test{
-					"tests/promise/clock_test.go:TestClock_node/bare_majority",
+					"tests/guarantees/clock_test.go:TestClock_node/bare_majority",
 					"store/quorum/memory_test.go:TestStore_node_whose_clock_jumps",
 				},
 			},
@@ -457,7 +460,7 @@ var clockForward = Promise{
 			{
 				Answer: No,
 				What:   "the claim expires early, and another process gets the lock; fences rise",
-				Tests:  []Test{"tests/promise/clock_test.go:TestClock_forward/postgres"},
+				Tests:  []Test{"tests/guarantees/clock_test.go:TestClock_forward/postgres"},
 			},
 		},
 		Advisory: {
@@ -465,7 +468,7 @@ var clockForward = Promise{
 				Answer: No,
 				What: "the server may regard the connection as idle for too long, and close it. " +
 					"The holder is notified as soon as its client sees the closed connection",
-				Tests: []Test{"tests/promise/clock_test.go:TestClock_forward/advisory"},
+				Tests: []Test{"tests/guarantees/clock_test.go:TestClock_forward/advisory"},
 			},
 		},
 	},
@@ -476,7 +479,7 @@ func later(name string) []Claim {
 	return []Claim{{
 		Answer: Yes,
 		What:   "the claim of a dead holder expires later, by the length of the jump",
-		Tests:  []Test{Test("tests/promise/clock_test.go:TestClock_back/" + name)},
+		Tests:  []Test{Test("tests/guarantees/clock_test.go:TestClock_back/" + name)},
 	}}
 }
 
@@ -540,11 +543,11 @@ var hostAsleep = Promise{
 		Memory: suspended("the store's own clock stops with the host, so the claim of a dead " +
 			"holder expires later"),
 		SQLite:     suspended("the time counts for the file as well"),
-		Redis:      paused("tests/promise/clock_test.go:TestClock_forward/redis"),
-		Replicated: paused("tests/promise/clock_test.go:TestClock_forward/replicated"),
-		Redlock:    paused("tests/promise/clock_test.go:TestClock_node/bare_majority"),
-		Postgres:   paused("tests/promise/clock_test.go:TestClock_forward/postgres"),
-		Advisory:   paused("tests/promise/clock_test.go:TestClock_forward/advisory"),
+		Redis:      paused("tests/guarantees/clock_test.go:TestClock_forward/redis"),
+		Replicated: paused("tests/guarantees/clock_test.go:TestClock_forward/replicated"),
+		Redlock:    paused("tests/guarantees/clock_test.go:TestClock_node/bare_majority"),
+		Postgres:   paused("tests/guarantees/clock_test.go:TestClock_forward/postgres"),
+		Advisory:   paused("tests/guarantees/clock_test.go:TestClock_forward/advisory"),
 	},
 }
 
@@ -558,14 +561,14 @@ var serverLost = Promise{
 			{
 				Answer: No,
 				What:   "unavailable until the server is back; then service continues by itself",
-				Tests:  []Test{"tests/redis/pause_test.go:TestPause_server"},
+				Tests:  []Test{"tests/guarantees/pause_test.go:TestPause_server"},
 			},
 		},
 		Replicated: {
 			{
 				Answer: Yes,
 				When:   "after the failover",
-				Tests:  []Test{"tests/redis/failover_test.go:TestFailover_sentinel"},
+				Tests:  []Test{"tests/guarantees/sentinel_test.go:TestFailover_sentinel"},
 			},
 		},
 		Redlock: {
@@ -573,7 +576,7 @@ var serverLost = Promise{
 				Answer: Yes,
 				When:   "if a minority of nodes is lost",
 				Tests: []Test{
-					"tests/redis/redlock_test.go:TestRedlock",
+					"tests/guarantees/redlock_test.go:TestRedlock",
 					"store/quorum/faults_test.go:TestStore_minority_in_trouble",
 				},
 			},
@@ -582,7 +585,7 @@ var serverLost = Promise{
 				When:   "if a majority of nodes is lost",
 				What:   `calls return "unavailable" at once, never "held"`,
 				Tests: []Test{
-					"tests/redis/redlock_test.go:TestRedlock",
+					"tests/guarantees/redlock_test.go:TestRedlock",
 					"store/quorum/faults_test.go:TestStore_majority_unavailable",
 				},
 			},
