@@ -83,7 +83,8 @@ func TestHerd_goroutines(t *testing.T) {
 		t.Errorf("%d waiters take %d MB", waiters, grown>>10)
 	}
 	t.Logf("%d goroutines: all granted in %v, the last after %v; %d requests (%.3f for each hand-off), %d commands inside scripts; %d MB more (%.1f KB each)",
-		waiters, took.Round(time.Millisecond), time.Duration(slowest.Load()).Round(time.Millisecond), sent, float64(sent)/waiters, run, grown>>10, float64(grown)/waiters)
+		waiters, took.Round(time.Millisecond), time.Duration(slowest.Load()).Round(time.Millisecond),
+		sent, float64(sent)/waiters, run, grown>>10, float64(grown)/waiters)
 }
 
 // Twenty processes with 50 waiters each wait for one key. All are served.
@@ -129,7 +130,8 @@ func TestHerd_processes(t *testing.T) {
 		t.Errorf("%.2f requests for each hand-off between processes, want at most %d", per, mostRequests)
 	}
 	t.Logf("%d processes x %d: all granted in %v; %d hand-offs between processes, %.2f requests for each (%.3f for each grant), %d commands inside scripts; largest process %d MB",
-		processes, each, took.Round(time.Millisecond), handOffs, float64(sent)/float64(handOffs), float64(sent)/float64(granted), run, most>>10)
+		processes, each, took.Round(time.Millisecond), handOffs, float64(sent)/float64(handOffs),
+		float64(sent)/float64(granted), run, most>>10)
 }
 
 // Two processes with many goroutines each lock one name at the same time. All are served, one by

@@ -72,7 +72,8 @@ func contend(t *testing.T, ttl, lasts time.Duration, s *site) {
 	stop()
 	wg.Wait()
 	stopStalls()
-	dir := filepath.Join(os.TempDir(), "distlock-guarantees") // kept, to look at the files of a failed run
+	// kept, to look at the files of a failed run
+	dir := filepath.Join(os.TempDir(), "distlock-guarantees")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}

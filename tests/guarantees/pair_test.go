@@ -15,7 +15,7 @@ type pair struct {
 	primary, standby *testenv.Server
 	link             *testenv.ProxyServer
 	mode             string // of the store, for its URL
-	join             func() // makes the standby follow after its restart, and waits until it has all data
+	join             func() // makes a restarted standby follow, and waits until it has all data
 	promote          func() // makes the standby a primary
 }
 

@@ -54,7 +54,8 @@ func TestPause_server(t *testing.T) {
 				sc.lost(first, soon)
 				sc.release(second)
 				t.Logf("held for %v after the server stopped; overlap %v; granted %v after it continued",
-					heldFor.Round(time.Millisecond), overlap.Round(time.Millisecond), again.Round(time.Millisecond))
+					heldFor.Round(time.Millisecond), overlap.Round(time.Millisecond),
+					again.Round(time.Millisecond))
 			}
 			sc.oneHolder()
 		})

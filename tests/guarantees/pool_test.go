@@ -38,7 +38,8 @@ var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.St
 		do(t, srv, "SET", "first", "")
 		eventually(t, "the replica has all data", func() error {
 			offset := srv.Info(t.Context(), "master_repl_offset")
-			if has := srv.Info(t.Context(), "slave0"); !strings.Contains(has, ",state=online,offset="+offset+",") {
+			if has := srv.Info(t.Context(), "slave0"); !strings.Contains(has,
+				",state=online,offset="+offset+",") {
 				return errors.New(has)
 			}
 			return nil

@@ -194,7 +194,8 @@ func (r *ring) majorityDown() {
 	}
 	release(t, next)
 	t.Logf("%d nodes, a dead majority: %d of %d unavailable, the slowest in %v; trust ended after %v; granted %v after the nodes were back",
-		len(r.redis), definite, tries, slowest.Round(time.Millisecond), heldFor.Round(time.Millisecond), resumed.Round(time.Millisecond))
+		len(r.redis), definite, tries, slowest.Round(time.Millisecond), heldFor.Round(time.Millisecond),
+		resumed.Round(time.Millisecond))
 }
 
 // A lease is held on a bare majority, and one of its nodes restarts empty, or with a snapshot from
