@@ -92,7 +92,8 @@ func TestStore_calls_no_node_that_comes_to_owe_a_release(t *testing.T) {
 		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(150 * time.Millisecond) // the release has no answer yet, and gets none while the next Acquire waits for it
+		// the release has no answer yet, and gets none while the next Acquire waits for it
+		time.Sleep(150 * time.Millisecond)
 		res, err := c.store.Acquire(t.Context(), a)
 		time.Sleep(6 * time.Second)
 		if n := c.holds(a.ID); err == nil && res.Granted && n < 2 {
