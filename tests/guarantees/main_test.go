@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	run := testenv.Main(m, testenv.Roles{"holder": playHolder, "waiters": playWaiters})
 	flag.Parse()
 	// The tests mostly wait, which needs no processor.
-	if err := flag.Set("test.parallel", "20"); err != nil {
+	if err := flag.Set("test.parallel", "18"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(run)
