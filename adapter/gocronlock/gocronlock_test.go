@@ -121,11 +121,7 @@ func TestLocker(t *testing.T) {
 // TestLocker_canFail checks that the test detects double runs: without a splay there are some.
 func TestLocker_canFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := distlock.New(mem.New())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(context.Background())
+		l := locker(t, mem.New())
 		d := schedule(t, func(int) gocron.SchedulerOption { return gocron.WithDistributedLocker(plain{l}) }, func() { time.Sleep(time.Minute) })
 		for _, n := range d.runs {
 			if n > 1 {
@@ -243,22 +239,34 @@ func TestNewLocker_refuses(t *testing.T) {
 	}
 }
 
+func locker(t *testing.T, s driver.Store) *distlock.Locker {
+	t.Helper()
+	l, err := distlock.New(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close(context.Background()) })
+	return l
+}
+
+func elector(t *testing.T, s driver.Store, opts ...distlock.Option) *gocronlock.Elector {
+	t.Helper()
+	e, err := locker(t, s).Election(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	el := gocronlock.NewElector(e, "schedulers")
+	t.Cleanup(el.Close)
+	synctest.Wait()
+	return el
+}
+
 func TestElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := mem.New()
 		var electors []*gocronlock.Elector
-		var lockers []*distlock.Locker
 		elect := func(i int) gocron.SchedulerOption {
-			l, err := distlock.New(store)
-			if err != nil {
-				t.Fatal(err)
-			}
-			e, err := l.Election(distlock.Holder(fmt.Sprint("scheduler ", i)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			electors, lockers = append(electors, gocronlock.NewElector(e, "schedulers")), append(lockers, l)
-			synctest.Wait() // the first elector leads
+			electors = append(electors, elector(t, store, distlock.Holder(fmt.Sprint("scheduler ", i))))
 			return gocron.WithDistributedElector(electors[i])
 		}
 		d := schedule(t, elect, func() {
@@ -274,28 +282,13 @@ func TestElector(t *testing.T) {
 		if d.by[0] == 0 || d.by[1] == 0 || d.by[2] != 0 {
 			t.Errorf("runs by scheduler: %v, want those of the first and then those of the second", d.by)
 		}
-		for i := range electors {
-			electors[i].Close()
-			_ = lockers[i].Close(context.Background())
-		}
 	})
 }
 
 func TestElector_lost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := mem.New()
-		l, err := distlock.New(store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(context.Background())
-		e, err := l.Election()
-		if err != nil {
-			t.Fatal(err)
-		}
-		el := gocronlock.NewElector(e, "schedulers")
-		defer el.Close()
-		synctest.Wait()
+		el := elector(t, store)
 		if err := el.IsLeader(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -320,20 +313,9 @@ func TestElector_lost(t *testing.T) {
 func TestElector_storeDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		link := chaos.New(mem.New(), nil)
-		defer link.Close()
-		l, err := distlock.New(link)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close(context.Background())
-		e, err := l.Election()
-		if err != nil {
-			t.Fatal(err)
-		}
+		t.Cleanup(link.Close)
 		link.Next(chaos.Acquire, chaos.Action{Kind: chaos.Unavailable})
-		el := gocronlock.NewElector(e, "schedulers")
-		defer el.Close()
-		synctest.Wait()
+		el := elector(t, link)
 		if err := el.IsLeader(t.Context()); !errors.Is(err, gocronlock.ErrNotLeader) || !errors.Is(err, distlock.ErrUnavailable) {
 			t.Errorf("while the store is down: %v", err)
 		}

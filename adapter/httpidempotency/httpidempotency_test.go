@@ -56,14 +56,19 @@ func (f *flaky) Renew(ctx context.Context, r driver.Renewal) (int, error) {
 	return f.Store.Renew(ctx, r)
 }
 
-func open(t *testing.T, o *httpidempotency.Options) *shop {
+func locker(t *testing.T, s driver.Store) *distlock.Locker {
 	t.Helper()
-	s := &shop{store: &flaky{Store: mem.New()}}
-	l, err := distlock.New(s.store)
+	l, err := distlock.New(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close(context.Background()) })
+	return l
+}
+
+func open(t *testing.T, o *httpidempotency.Options) *shop {
+	t.Helper()
+	s := &shop{store: &flaky{Store: mem.New()}}
 	if o == nil {
 		o = &httpidempotency.Options{}
 	}
@@ -74,7 +79,7 @@ func open(t *testing.T, o *httpidempotency.Options) *shop {
 		}
 	}
 	o.Log = slog.New(slog.NewTextHandler(&s.log, nil))
-	once, err := httpidempotency.Middleware(l, time.Hour, o)
+	once, err := httpidempotency.Middleware(locker(t, s.store), time.Hour, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,12 +265,8 @@ func TestMiddleware_anyBody(t *testing.T) {
 	s := open(t, &httpidempotency.Options{MaxBody: math.MaxInt64})
 	s.wants(t, keyed("tea", "k"), 201, "tea", 1)
 	s.wants(t, keyed("milk", "k"), 422, "", 1)
-	l, err := distlock.New(s.store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close(t.Context())
-	if _, err := httpidempotency.Middleware(l, time.Hour, &httpidempotency.Options{MaxBody: -1, Scope: httpidempotency.SharedScope}); err == nil {
+	negative := &httpidempotency.Options{MaxBody: -1, Scope: httpidempotency.SharedScope}
+	if _, err := httpidempotency.Middleware(locker(t, s.store), time.Hour, negative); err == nil {
 		t.Error("a limit below zero is accepted")
 	}
 }
@@ -373,11 +374,7 @@ func TestMiddleware_lease(t *testing.T) {
 
 func TestMiddleware_unsupported(t *testing.T) {
 	t.Parallel()
-	l, err := distlock.New(mem.New())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close(context.Background())
+	l := locker(t, mem.New())
 	var wrong *distlock.ArgumentError
 	if _, err := httpidempotency.Middleware(l, 0, nil); !errors.As(err, &wrong) || wrong.What != "keep" {
 		t.Error(err)
@@ -387,11 +384,7 @@ func TestMiddleware_unsupported(t *testing.T) {
 // TestMiddleware_scope checks that Scope must be set: without it the owner of a key is unknown.
 func TestMiddleware_scope(t *testing.T) {
 	t.Parallel()
-	l, err := distlock.New(mem.New())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close(t.Context())
+	l := locker(t, mem.New())
 	for _, o := range []*httpidempotency.Options{nil, {}} {
 		if _, err := httpidempotency.Middleware(l, time.Hour, o); !errors.Is(err, distlock.ErrInvalid) || !strings.Contains(err.Error(), "Scope") {
 			t.Errorf("%+v: %v", o, err)

@@ -169,12 +169,12 @@ func postgres() []mutant {
 		{
 			Name: "postgres-forgets-the-highest-fence", M: "M04e", Why: "a swept key starts again with a clock that was set back, and guards refuse its holders",
 			File: file, Old: "    insert into @schema@.key as k (key, fence) values ('', high)\n", New: "    insert into @schema@.key as k (key, fence) values ('', 0)\n",
-			Pkg: "tests/promise", Test: "TestClock_corrected/postgres",
+			Pkg: "tests/guarantees", Test: "TestClock_corrected/postgres",
 		},
 		{
 			Name: "postgres-hands-off-for-a-jump", Why: "the clock is set back, and a dead waiter is handed the key for the length of the jump",
 			File: file, Old: "        least(head.ends, now + head.ttl));", New: "        head.ends);",
-			Pkg: "tests/promise", Test: "TestClock_deadWaiter/postgres",
+			Pkg: "tests/guarantees", Test: "TestClock_deadWaiter/postgres",
 		},
 		{
 			Name: "postgres-keeps-outdated-statements", Why: "functions are replaced, and every renewal of a running process fails from then on",
@@ -194,7 +194,7 @@ func postgres() []mutant {
 		{
 			Name: "postgres-dead-waiter-stays-for-a-jump", Why: "the clock is set back, and a dead waiter blocks the queue for the length of the jump",
 			File: file, Old: "set ends = now + q.ttl from (", New: "set ends = q.ends from (",
-			Pkg: "tests/promise", Test: "TestClock_deadWaiter/postgres",
+			Pkg: "tests/guarantees", Test: "TestClock_deadWaiter/postgres",
 		},
 	}
 }

@@ -48,12 +48,12 @@ func redis() []mutant {
 		{
 			Name: "redis-begins-below-the-floor", M: "M04e", Why: "a forgotten name starts again with a clock that was set back, and guards refuse its holders",
 			File: dir + "floor.lua", Old: "  if behind and last == 0 then\n", New: "  if false then\n",
-			Pkg: "tests/promise", Test: "TestClock_corrected/redis",
+			Pkg: "tests/guarantees", Test: "TestClock_corrected/redis",
 		},
 		{
 			Name: "redis-hands-off-for-a-jump", Why: "the clock is set back, and a dead waiter is handed the key for the length of the jump",
 			File: dir + "release.lua", Old: "    if requested ~= '0' then left = math.min(left, requested) end", New: "   ",
-			Pkg: "tests/promise", Test: "TestClock_deadWaiter/redis",
+			Pkg: "tests/guarantees", Test: "TestClock_deadWaiter/redis",
 		},
 		{
 			Name: "redis-polls-for-the-dead", Why: "a writer waits a second for every hundred readers that died",
@@ -93,7 +93,7 @@ func redis() []mutant {
 		{
 			Name: "redis-dead-waiter-stays-for-a-jump", Why: "the clock is set back, and a dead waiter blocks the queue for the length of the jump",
 			File: dir + "common.lua", Old: "not exclusive() then shorten() end", New: "not exclusive() then shorten = shorten end",
-			Pkg: "tests/promise", Test: "TestClock_deadWaiter/redis",
+			Pkg: "tests/guarantees", Test: "TestClock_deadWaiter/redis",
 		},
 		{
 			Name: "batcher-closes-for-one", Why: "a store that is closed while calls are held back never ends",

@@ -147,7 +147,7 @@ var Library = []Pledge{
 			"outcome_test.go:TestErrNotAcquired",
 			"outcome_test.go:TestErrNotAcquired_nested",
 			"do_test.go:TestDo",
-			"tests/promise/closed_test.go:TestDo_serverDies real servers",
+			"tests/guarantees/closed_test.go:TestDo_serverDies real servers",
 		},
 	},
 	{
@@ -159,7 +159,7 @@ var Library = []Pledge{
 			"bound_test.go:TestBound_waiting",
 			"bound_test.go:TestBound_none",
 			"bound_test.go:TestBound_close",
-			"tests/promise/closed_test.go:TestBound_serverHangs servers that are stopped",
+			"tests/guarantees/closed_test.go:TestBound_serverHangs servers that are stopped",
 		},
 	},
 	{
@@ -168,7 +168,7 @@ var Library = []Pledge{
 			"not have to wait for the TTL",
 		Tests: []Test{
 			"lease_unlock_test.go:TestLease_Unlock_repeats",
-			"tests/promise/closed_test.go:TestConnectionClosed real servers",
+			"tests/guarantees/closed_test.go:TestConnectionClosed real servers",
 		},
 	},
 }

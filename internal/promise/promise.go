@@ -47,7 +47,7 @@ func (a Answer) String() string { return [...]string{"-", "yes", "**no**"}[a] }
 
 // A Test names a test and its file: "store/mem/mem_test.go:TestStore". If a test has a subtest for
 // each store, the name includes the subtest, written as go test prints it:
-// "tests/promise/order_test.go:TestOrder/redis,_data_kept". Text after a blank is a note for the
+// "tests/guarantees/order_test.go:TestOrder/redis,_data_kept". Text after a blank is a note for the
 // reader.
 type Test string
 

@@ -218,7 +218,7 @@ func sqlite() Section {
 				Under: []string{"F30"},
 				Fault: "all wake-ups lost",
 				Holds: "waiters retry within the poll interval",
-				Tests: []Test{"tests/promise/link_test.go:TestDeaf/sqlite"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestDeaf/sqlite"},
 			},
 			{
 				Under: []string{"F36", "F27"},

@@ -34,14 +34,14 @@ func postgres() Section {
 				Fault: "holder cut off: both directions, only replies, only requests",
 				Holds: "the holder is notified before another process gets the lock. A NOTIFY " +
 					"that arrives does not prolong trust",
-				Tests: []Test{"tests/promise/link_test.go:TestCutOff/postgres"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestCutOff/postgres"},
 			},
 			{
 				Under: []string{"F04"},
 				Fault: "a device on the network path closes the connection, and the holder does " +
 					"not see it",
 				Holds: "no effect on holders: a claim does not depend on the connection",
-				Tests: []Test{"tests/promise/link_test.go:TestCutOff_ended/postgres"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestCutOff_ended/postgres"},
 			},
 			{
 				Under: []string{"F04"},
@@ -67,14 +67,14 @@ func postgres() Section {
 				Holds: "the last grants are forgotten: **two holders**. Fences rise. `distlock " +
 					"doctor` warns about this setting",
 				Tests: []Test{
-					"tests/promise/power_test.go:TestPower/postgres,_synchronous_commit_off",
+					"tests/guarantees/restart_test.go:TestRestart/postgres,_synchronous_commit_off",
 				},
 			},
 			{
 				Under: []string{"F15"},
 				Fault: "the server's clock is set forward",
 				Holds: "claims expire early: **two holders**. Fences rise",
-				Tests: []Test{"tests/promise/clock_test.go:TestClock_forward/postgres"},
+				Tests: []Test{"tests/guarantees/clock_test.go:TestClock_forward/postgres"},
 			},
 			{
 				Under: []string{"F16"},
@@ -83,16 +83,16 @@ func postgres() Section {
 					"stays taken for no longer than its queue entry. Fences rise, also of " +
 					"forgotten names",
 				Tests: []Test{
-					"tests/promise/clock_test.go:TestClock_back/postgres",
-					"tests/promise/clock_test.go:TestClock_corrected/postgres",
-					"tests/promise/clock_test.go:TestClock_deadWaiter/postgres",
+					"tests/guarantees/clock_test.go:TestClock_back/postgres",
+					"tests/guarantees/clock_test.go:TestClock_corrected/postgres",
+					"tests/guarantees/clock_test.go:TestClock_deadWaiter/postgres",
 				},
 			},
 			{
 				Under: []string{"F28"},
 				Fault: "failover to a synchronous standby",
 				Holds: "one holder: a grant is answered only when the standby has it",
-				Tests: []Test{"tests/promise/failover_test.go:TestFailover_postgres/sync"},
+				Tests: []Test{"tests/guarantees/failover_test.go:TestFailover_acknowledged/postgres"},
 			},
 			{
 				Under: []string{"F10"},
@@ -100,22 +100,22 @@ func postgres() Section {
 				Holds: "the standby grants the lock again: **two holders**. Fences rise, unless " +
 					"its clock is behind",
 				Tests: []Test{
-					"tests/promise/failover_test.go:TestFailover_postgres/async",
-					"tests/promise/failover_test.go:TestFailover_behind/postgres",
+					"tests/guarantees/failover_test.go:TestFailover_forgets/postgres",
+					"tests/guarantees/failover_test.go:TestFailover_behind/postgres",
 				},
 			},
 			{
 				Under: []string{"F10"},
 				Fault: "an operator cancels a commit that waits for the synchronous standby",
 				Holds: "PostgreSQL reports the commit as done: **two holders** after a failover",
-				Tests: []Test{"tests/promise/failover_test.go:TestFailover_cancelled"},
+				Tests: []Test{"tests/guarantees/failover_test.go:TestFailover_cancelled"},
 			},
 			{
 				Under: []string{"F11"},
 				Fault: "the old primary keeps running next to the new one",
 				Holds: "**two holders**; fences rise. Stop the old primary before you promote a " +
 					"standby",
-				Tests: []Test{"tests/promise/failover_test.go:TestFailover_split/postgres"},
+				Tests: []Test{"tests/guarantees/failover_test.go:TestFailover_split/postgres"},
 			},
 			{
 				Under: []string{"F28"},
@@ -139,7 +139,7 @@ func postgres() Section {
 				Under: []string{"F18"},
 				Fault: "a request that takes longer than the TTL",
 				Holds: "no call returns a lease whose trust has ended",
-				Tests: []Test{"tests/promise/link_test.go:TestSlow/postgres"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestSlow/postgres"},
 			},
 			{
 				Under: []string{"F19"},
@@ -147,7 +147,7 @@ func postgres() Section {
 				Holds: `the call returns "unknown". A repeated request repairs it: one grant, ` +
 					`one fence`,
 				Tests: []Test{
-					"tests/promise/link_test.go:TestCuts/postgres 60 cuts; 1,000 in long runs",
+					"tests/guarantees/cut_test.go:TestCut/postgres 60 cuts; 1,000 in long runs",
 					"store/postgres/trouble_test.go:TestStore_lostReply",
 				},
 			},
@@ -167,7 +167,7 @@ func postgres() Section {
 				Under: []string{"F24"},
 				Fault: "two processes with 250 waiters each",
 				Holds: "all are served",
-				Tests: []Test{"tests/promise/link_test.go:TestHerd/postgres"},
+				Tests: []Test{"tests/guarantees/herd_test.go:TestHerd/postgres"},
 			},
 			{
 				Under: []string{"F26", "F34"},
@@ -214,14 +214,14 @@ func postgres() Section {
 				Under: []string{"F30"},
 				Fault: "all notifications lost",
 				Holds: "waiters retry within the poll interval",
-				Tests: []Test{"tests/promise/link_test.go:TestDeaf/postgres"},
+				Tests: []Test{"tests/guarantees/link_test.go:TestDeaf/postgres"},
 			},
 			{
 				Under: []string{"F35"},
 				Fault: "rows are deleted by hand",
 				Holds: "the holder is notified at its next renewal. Another process may get the " +
 					"lock before that. Fences rise",
-				Tests: []Test{"tests/promise/removed_test.go:TestRemoved/postgres,_the_rows"},
+				Tests: []Test{"tests/guarantees/removed_test.go:TestRemoved/postgres,_the_rows"},
 			},
 			{
 				Under: []string{"F38"},
@@ -229,14 +229,14 @@ func postgres() Section {
 				Holds: "open connections continue; the connection for renewals opens soon after " +
 					"the first grant. So no lease is lost. New connections with the old " +
 					"password: unavailable",
-				Tests: []Test{"tests/promise/rotate_test.go:TestRotate_password/postgres"},
+				Tests: []Test{"tests/guarantees/rotate_test.go:TestRotate_password/postgres"},
 			},
 			{
 				Under: []string{"F07"},
 				Fault: "waiter or listener cut off",
 				Holds: "all waiters retry when the connection is back",
 				Tests: []Test{
-					"tests/promise/link_test.go:TestCutOff_waiter/postgres",
+					"tests/guarantees/link_test.go:TestCutOff_waiter/postgres",
 					"store/postgres/trouble_test.go:TestStore_watchReconnects",
 				},
 			},
@@ -253,201 +253,5 @@ func postgres() Section {
 			{[]string{"F31", "F37"}, "PostgreSQL has no watches and no election of its own"},
 		},
 		Tail: "[Why](adr/0013-postgres-tables.md).",
-	}
-}
-
-func advisory() Section {
-	rules := func(words string) []Test {
-		return []Test{Test("store/pgadvisory/pgadvisory_test.go:TestStore " + words)}
-	}
-	return Section{
-		Store: Advisory, Title: "PostgreSQL, advisory locks",
-		Intro: "`store/pgadvisory`: a connection to the server holds the lock, and the lock " +
-			"ends with the connection. Tested on a real server:",
-		Rows: []Row{
-			{
-				Under: []string{"F01"},
-				Fault: "crash of the holder",
-				Holds: "free at once",
-				Tests: []Test{"store/pgadvisory/fault_test.go:TestStore_holder_killed"},
-			},
-			{
-				Under: []string{"F02"},
-				Fault: "pause of the holder",
-				Holds: "the server ends the claim after its TTL. The holder's first check of " +
-					"the lease fails. Fences rise",
-				Tests: []Test{"store/pgadvisory/fault_test.go:TestStore_holder_stopped"},
-			},
-			{
-				Under: []string{"F03"},
-				Fault: "suspended host",
-				Holds: "the holder sees the loss at its first check",
-				Tests: asleep,
-			},
-			{
-				Under: []string{"F04", "F05", "F06"},
-				Fault: "holder cut off: both directions, only replies, only requests",
-				Holds: "one holder, while the connection stays: trust ends before the server " +
-					"ends the claim",
-				Tests: []Test{
-					"tests/promise/link_test.go:TestCutOff/advisory",
-					"store/pgadvisory/fault_test.go:TestStore_cut_off",
-				},
-			},
-			{
-				Under: []string{"F04"},
-				Fault: "a load balancer, a NAT or a firewall closes the connection towards the " +
-					"server, and the holder does not see it",
-				Holds: "**two holders**, until the next renewal of the first one fails or its " +
-					"trust ends; fences rise",
-				Tests: []Test{"tests/promise/link_test.go:TestCutOff_ended/advisory"},
-			},
-			{
-				Under: []string{"F08", "F25", "F26", "F35"},
-				Fault: "the server closes the connection, restarts or crashes (for example out " +
-					"of memory or disk space)",
-				Holds: "**the lock is free before the holder is notified**. The lease is lost " +
-					"as soon as the client sees the closed connection; no renewal is needed for " +
-					"that. The lock is not acquired again automatically. Fences rise",
-				Tests: []Test{
-					"tests/promise/power_test.go:TestPower_advisory",
-					"store/pgadvisory/fault_test.go:TestStore_backend_ended",
-					"store/pgadvisory/fault_test.go:TestStore_lease_ended",
-					"store/pgadvisory/fault_test.go:TestStore_restart",
-				},
-			},
-			{
-				Under: []string{"F10", "F11"},
-				Fault: "failover while the holder is cut off and still trusts its lease",
-				Holds: "**two holders**; a standby that is behind **issues old fences again**",
-				Tests: []Test{"tests/promise/failover_test.go:TestFailover_advisory"},
-			},
-			{
-				Under: []string{"F15"},
-				Fault: "the server's clock is set forward",
-				Holds: "the server may close the connection early: **the lock is free before " +
-					"the holder is notified**, as above",
-				Tests: []Test{"tests/promise/clock_test.go:TestClock_forward/advisory"},
-			},
-			{
-				Under: []string{"F16"},
-				Fault: "the server's clock is set back",
-				Holds: "the lock of a holder that is cut off stays taken for longer",
-				Tests: []Test{"tests/promise/clock_test.go:TestClock_back/advisory"},
-			},
-			{
-				Under: []string{"F07"},
-				Fault: "waiter cut off",
-				Holds: "the waiter retries when the link is back",
-				Tests: []Test{"tests/promise/link_test.go:TestCutOff_waiter/advisory"},
-			},
-			{
-				Under: []string{"F23"},
-				Fault: "a waiter dies in the queue",
-				Holds: "the next waiter is served at once",
-				Tests: []Test{"tests/promise/refusal_test.go:TestWaiterKilled"},
-			},
-			{
-				Under: []string{"F24"},
-				Fault: "two processes with 250 waiters each",
-				Holds: "all are served",
-				Tests: []Test{"tests/promise/link_test.go:TestHerd/advisory"},
-			},
-			{
-				Under: []string{"F30"},
-				Fault: "all notifications lost",
-				Holds: "waiters retry within the poll interval",
-				Tests: []Test{"tests/promise/link_test.go:TestDeaf/advisory"},
-			},
-			{
-				Under: []string{"F38"},
-				Fault: "the password is replaced while a lock is held",
-				Holds: "open connections continue, and no lease is lost. New connections with " +
-					"the old password: unavailable",
-				Tests: []Test{"tests/promise/rotate_test.go:TestRotate_password/advisory"},
-			},
-			{
-				Under: []string{"F28"},
-				Fault: "failover",
-				Holds: "all locks are free at once. The store notices at once, and the new " +
-					"primary makes the next grant",
-				Tests: []Test{"store/pgadvisory/fault_test.go:TestStore_failover"},
-			},
-			{
-				Under: []string{"F17"},
-				Fault: "a client's clock is wrong",
-				Holds: wrongClockHolds,
-				Tests: wrongClock,
-			},
-			{
-				Under: []string{"F19"},
-				Fault: "a reply is lost, or cut at any byte",
-				Holds: `the call returns "unknown". A repeated request repairs it, and no lock ` +
-					`is left behind`,
-				Tests: []Test{
-					"tests/promise/link_test.go:TestCuts/advisory 60 cuts; 1,000 in long runs",
-					"store/pgadvisory/fault_test.go:TestStore_lost_reply",
-				},
-			},
-			{
-				Under: []string{"F18"},
-				Fault: "a request that takes longer than the TTL",
-				Holds: "no call returns a lease whose trust has ended",
-				Tests: []Test{"tests/promise/link_test.go:TestSlow/advisory"},
-			},
-			{
-				Under: []string{"F18"},
-				Fault: "a notification of a grant that arrives late",
-				Holds: "it is not trusted: the client first checks with the server",
-				Tests: []Test{"store/pgadvisory/fault_test.go:TestStore_late_grant"},
-			},
-			{
-				Under: []string{"F20", "F21", "F22"},
-				Fault: "released twice, by another, or late",
-				Holds: `the call returns "not held" and changes nothing`,
-				Tests: rules(`rules "stale", "ended"`),
-			},
-			{
-				Under: []string{"F34"},
-				Fault: "the server accepts no more connections",
-				Holds: "held locks stay held, and open connections continue. Calls that need a " +
-					"new connection: unavailable",
-				Tests: []Test{"store/pgadvisory/fault_test.go:TestStore_no_connections_left"},
-			},
-			{
-				Fault: "a statement is cancelled; the sequence of fences is exhausted",
-				Holds: "unavailable; no lock is left behind",
-				Tests: []Test{
-					"store/pgadvisory/fault_test.go:TestStore_statement_cancelled",
-					"store/pgadvisory/behave_test.go:TestStore_grants",
-				},
-			},
-			{
-				Under: []string{"F27", "F29", "F36"},
-				Fault: "a pooler that mixes connections, a standby, a sequence with a cache",
-				Holds: "opening fails, with the reason",
-				Tests: []Test{
-					"store/pgadvisory/behave_test.go:TestStore_pooler",
-					"store/pgadvisory/behave_test.go:TestNew_standby",
-					"store/pgadvisory/behave_test.go:TestStore_grants",
-				},
-			},
-			{
-				Fault: "two names with the same hash",
-				Holds: "each excludes the other; no lock is granted twice",
-				Tests: []Test{"store/pgadvisory/behave_test.go:TestStore_collision"},
-			},
-			{
-				Fault: "a role without any rights",
-				Holds: "**it can take any lock**",
-				Tests: []Test{"store/pgadvisory/behave_test.go:TestStore_grants"},
-			},
-		},
-		Absent: []Absence{
-			{[]string{"F09"}, "locks are never stored, so every restart loses them"},
-			{[]string{"F12", "F13", "F14"}, "there is one primary"},
-			{[]string{"F31", "F37"}, "PostgreSQL has no watches and no election of its own"},
-		},
-		Tail: "[Why](adr/0014-advisory-locks.md).",
 	}
 }

@@ -340,7 +340,8 @@ func TestStore_connections(t *testing.T) {
 	_, url := server(t)
 	s, rival := opened(t, url+"&lock_conns=2&lock_waits=1"), opened(t, url)
 	for i := range 6 {
-		held, w := exclusive(fmt.Sprint("key", i), time.Minute), exclusive(fmt.Sprint("key", i), time.Minute)
+		held, w := exclusive(fmt.Sprint("key", i), time.Minute),
+			exclusive(fmt.Sprint("key", i), time.Minute)
 		take(t, rival, held)
 		ctx, cancel := context.WithCancel(t.Context())
 		driver.Watch(ctx, s, w.ID)
@@ -385,7 +386,8 @@ func TestStore_grants(t *testing.T) {
 	})
 	wants := func(text string) {
 		t.Helper()
-		if s, err := pgadvisory.Open(t.Context(), as); err == nil || !strings.Contains(err.Error(), text) {
+		if s, err := pgadvisory.Open(t.Context(), as); err == nil ||
+			!strings.Contains(err.Error(), text) {
 			if err == nil {
 				s.Close()
 			}
@@ -400,7 +402,8 @@ func TestStore_grants(t *testing.T) {
 	run(pgadvisory.Migration(""))
 	run(pgadvisory.Migration(""))
 	wants("may not use it")
-	run("grant usage on schema distlock to " + app + "; grant usage on sequence distlock.advisory_fence to " + app)
+	run("grant usage on schema distlock to " + app +
+		"; grant usage on sequence distlock.advisory_fence to " + app)
 	s := opened(t, as)
 	// The role acquired a lock that another role needs.
 	take(t, s, exclusive("theirs", time.Minute))
@@ -408,7 +411,8 @@ func TestStore_grants(t *testing.T) {
 	run("alter sequence distlock.advisory_fence cache 10")
 	wants("CACHE")
 	run("alter sequence distlock.advisory_fence cache 1")
-	run("alter sequence distlock.advisory_fence restart with " + fmt.Sprint(int64(driver.MaxFence>>7-1)))
+	run("alter sequence distlock.advisory_fence restart with " +
+		fmt.Sprint(int64(driver.MaxFence>>7-1)))
 	last := exclusive("last", time.Minute)
 	if res := take(t, s, last); res.Fence+driver.Span > driver.MaxFence {
 		t.Error("the last fence is", res.Fence)
@@ -443,7 +447,8 @@ func TestStore_oldServer(t *testing.T) {
 		t.Skip("the server is not too old: scripts/matrix postgres-13 has one")
 	}
 	_, err = opened(t, url).Acquire(t.Context(), exclusive("key", time.Minute))
-	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "version is "+version[:2]) {
+	if !errors.Is(err, errors.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "version is "+version[:2]) {
 		t.Errorf("on version %s: %v", version, err)
 	}
 }
@@ -498,7 +503,8 @@ func TestOpen_refuses(t *testing.T) {
 		if err == nil {
 			s.Close()
 		}
-		if !errors.Is(err, pgadvisory.ErrURL) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter") {
+		if !errors.Is(err, pgadvisory.ErrURL) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "hunter") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -517,7 +523,8 @@ func TestStore_Inspect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(info.Version, "PostgreSQL 1") || info.Age <= 0 || !strings.HasPrefix(info.Identity, "pgadvisory:") || len(info.Findings) != 4 {
+	if !strings.HasPrefix(info.Version, "PostgreSQL 1") || info.Age <= 0 ||
+		!strings.HasPrefix(info.Identity, "pgadvisory:") || len(info.Findings) != 4 {
 		t.Errorf("%+v", info)
 	}
 }

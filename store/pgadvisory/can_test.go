@@ -93,7 +93,8 @@ func TestStore_can(t *testing.T) {
 				continue
 			}
 			delete(calls, feature)
-			if err := call(t.Context()); yes && err != nil || !yes && !errors.Is(err, errors.ErrUnsupported) {
+			if err := call(t.Context()); yes && err != nil ||
+				!yes && !errors.Is(err, errors.ErrUnsupported) {
 				t.Errorf("%s: %v, and the table says%s", feature, err, cells[2])
 			}
 		}

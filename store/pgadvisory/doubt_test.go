@@ -149,7 +149,8 @@ func TestStore_doubt_is_settled_alone(t *testing.T) {
 		failed <- err
 	}()
 	soon(t, 5*time.Second, func() error {
-		rows, err := pg.Query(t.Context(), "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = '"+database(url)+"'")
+		rows, err := pg.Query(t.Context(),
+			"select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = '"+database(url)+"'")
 		if err == nil && len(rows) != 1 {
 			err = fmt.Errorf("%d wait at the gate", len(rows))
 		}

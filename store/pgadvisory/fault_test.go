@@ -391,7 +391,8 @@ func TestStore_statement_cancelled(t *testing.T) {
 	for range 3 {
 		refused(t, b, w)
 		soon(t, 5*time.Second, func() error {
-			rows, err := pg.Query(t.Context(), "select pg_cancel_backend(pid) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = '"+database(url)+"')")
+			rows, err := pg.Query(t.Context(),
+				"select pg_cancel_backend(pid) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = '"+database(url)+"')")
 			if err == nil && len(rows) != 1 {
 				err = fmt.Errorf("%d wait", len(rows))
 			}
@@ -418,7 +419,8 @@ func TestStore_statement_cancelled(t *testing.T) {
 // locks counts the advisory locks in a database.
 func locks(t testing.TB, pg *testenv.PostgresServer, url string) int {
 	t.Helper()
-	rows, err := pg.Query(context.Background(), "select count(*) from pg_locks l join pg_database d on d.oid = l.database where locktype = 'advisory' and datname = '"+database(url)+"'")
+	rows, err := pg.Query(context.Background(),
+		"select count(*) from pg_locks l join pg_database d on d.oid = l.database where locktype = 'advisory' and datname = '"+database(url)+"'")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +432,8 @@ func locks(t testing.TB, pg *testenv.PostgresServer, url string) int {
 // idle returns how long the server has not heard from the holder of a lock in a database.
 func idle(t testing.TB, pg *testenv.PostgresServer, url string) time.Duration {
 	t.Helper()
-	rows, err := pg.Query(t.Context(), "select extract(epoch from clock_timestamp() - state_change) from pg_locks join pg_stat_activity using (pid) where locktype = 'advisory' and granted and datname = '"+database(url)+"'")
+	rows, err := pg.Query(t.Context(),
+		"select extract(epoch from clock_timestamp() - state_change) from pg_locks join pg_stat_activity using (pid) where locktype = 'advisory' and granted and datname = '"+database(url)+"'")
 	if err != nil || len(rows) != 1 {
 		t.Fatal(rows, err)
 	}

@@ -80,7 +80,8 @@ func TestStore_unfenced(t *testing.T) {
 }
 
 func exclusive(key string, ttl time.Duration) driver.Request {
-	return driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl}
+	return driver.Request{ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole,
+		Limit: driver.Whole, TTL: ttl}
 }
 
 func shared(key string, ttl time.Duration) driver.Request {

@@ -88,7 +88,8 @@ func TestLockTx(t *testing.T) {
 	if _, err := tx[0].Exec(t.Context(), "set local lock_timeout = '50ms'"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pgadvisory.LockTx(t.Context(), tx[0], "key", nil); err == nil || !strings.Contains(err.Error(), "lock timeout") {
+	if _, err := pgadvisory.LockTx(t.Context(), tx[0], "key", nil); err == nil ||
+		!strings.Contains(err.Error(), "lock timeout") {
 		t.Error("with lock_timeout:", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -139,7 +140,8 @@ func TestStore_monitoring(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if len(lines) != 2 || lines[0]["granted"] != true || lines[1]["granted"] != false || lines[0]["key"] != pgadvisory.Key("key") ||
+		if len(lines) != 2 || lines[0]["granted"] != true || lines[1]["granted"] != false ||
+			lines[0]["key"] != pgadvisory.Key("key") ||
 			!strings.HasPrefix(lines[0]["application_name"].(string), "distlock pgadvisory.test[") {
 			return fmt.Errorf("the rows are %v", lines)
 		}

@@ -84,7 +84,8 @@ func TestBatcher_together(t *testing.T) {
 			switch i {
 			case 20:
 				r.Holder = "refuse me"
-				if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "23514") {
+				if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) ||
+					!strings.Contains(err.Error(), "23514") {
 					t.Errorf("what the server refuses: %v, want ErrUnavailable with 23514", err)
 				}
 				return
@@ -192,7 +193,8 @@ func TestBatcher_keepalive(t *testing.T) {
 	r := exclusive("another")
 	grant(t, s, r)
 	release(t, s, r)
-	rows, err := c.Query(t.Context(), "select name || ' ' || value from "+quoted(opt)+".seen order by name")
+	rows, err := c.Query(t.Context(),
+		"select name || ' ' || value from "+quoted(opt)+".seen order by name")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +211,8 @@ func TestBatcher_sameKey(t *testing.T) {
 	opt := fresh(t)
 	proxy := testenv.Proxy(t, srv.Addr)
 	s, other := made(t, on(t, srv.URL, proxy.Addr, ""), opt), made(t, srv.URL, opt)
-	waited, waiter, slots, value := exclusive("waited"), queueing(exclusive("waited")), shared("slots"), exclusive("value")
+	waited, waiter, slots, value := exclusive("waited"), queueing(exclusive("waited")),
+		shared("slots"), exclusive("value")
 	value.Value, value.Meta = []byte{0, '"', '\\', 255}, map[string]string{`a"{`: `\x,null`}
 	held := []driver.Request{waited, exclusive("other"), slots}
 	for _, r := range held {
@@ -242,7 +245,8 @@ func TestBatcher_sameKey(t *testing.T) {
 		})
 	}
 	wg.Go(func() {
-		if res, err := s.Acquire(t.Context(), exclusive("queue")); err != nil || res.Granted || res.Ahead != 1 {
+		if res, err := s.Acquire(t.Context(), exclusive("queue")); err != nil || res.Granted ||
+			res.Ahead != 1 {
 			t.Errorf("with one in the queue: %+v, %v", res, err)
 		}
 	})
@@ -274,7 +278,8 @@ func TestBatcher_sameKey(t *testing.T) {
 	}
 	res := refuse(t, other, exclusive("value"))
 	if !bytes.Equal(res.Blocker.Value, value.Value) || !maps.Equal(res.Blocker.Meta, value.Meta) {
-		t.Errorf("value %q and meta %q, want %q and %q", res.Blocker.Value, res.Blocker.Meta, value.Value, value.Meta)
+		t.Errorf("value %q and meta %q, want %q and %q", res.Blocker.Value, res.Blocker.Meta,
+			value.Value, value.Meta)
 	}
 }
 
@@ -405,7 +410,8 @@ func commits(t testing.TB, srv *testenv.PostgresServer, url string) int {
 	t.Helper()
 	time.Sleep(1100 * time.Millisecond) // a connection reports its counts once a second
 	name, _, _ := strings.Cut(url[strings.LastIndex(url, "/")+1:], "?")
-	n, err := strconv.Atoi(query(t, srv, "select xact_commit from pg_stat_database where datname = '"+name+"'")[0][0])
+	n, err := strconv.Atoi(query(t, srv,
+		"select xact_commit from pg_stat_database where datname = '"+name+"'")[0][0])
 	if err != nil {
 		t.Fatal(err)
 	}

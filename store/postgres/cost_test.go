@@ -106,7 +106,8 @@ func TestSQL_loserWritesNothing(t *testing.T) {
 		if ok, err := eval(fmt.Sprintf(call, queueTTL)); err != nil || !ok {
 			t.Errorf("not refused: %v, %v", ok, err)
 		}
-		if got, err := eval("select pg_current_xact_id_if_assigned() is not null"); err != nil || got != wrote {
+		if got, err := eval("select pg_current_xact_id_if_assigned() is not null"); err != nil ||
+			got != wrote {
 			t.Errorf("with a queue TTL of %s it wrote: %v, %v; want %v", queueTTL, got, err, wrote)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {
@@ -178,7 +179,8 @@ func TestStore_withoutNotifications(t *testing.T) {
 	opt := fresh(t)
 	proxy := testenv.Proxy(t, srv.Addr)
 	direct := made(t, srv.URL, opt)
-	cut := made(t, srv.URL, &postgres.Options{Schema: opt.Schema, Listen: on(t, srv.URL, proxy.Addr, "")})
+	cut := made(t, srv.URL, &postgres.Options{Schema: opt.Schema,
+		Listen: on(t, srv.URL, proxy.Addr, "")})
 	polling := made(t, srv.URL, &postgres.Options{Schema: opt.Schema, Polling: true})
 	works(t, direct)
 	for name, s := range map[string]*postgres.Store{"cut": cut, "polling": polling} {

@@ -128,7 +128,8 @@ func TestSQL_releaseCrossesHandOff(t *testing.T) {
 	}
 	commit := holdKey(t, srv.URL, opt, h)
 	for _, call := range []string{"release('key', 'sql/h')", "release_lock('key', 'h')", "release_all('{other,key}', '{o,sql/h}')"} {
-		if ok, err := eval("select Schema." + call); err == nil || !strings.Contains(err.Error(), "55P03") {
+		if ok, err := eval("select Schema." + call); err == nil ||
+			!strings.Contains(err.Error(), "55P03") {
 			t.Errorf("%s during another transaction: %v, %v; want 55P03", call, ok, err)
 		}
 	}
@@ -329,7 +330,8 @@ func TestPromote_entryRenewedMeanwhile(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if cs, err := s.Show(t.Context(), "key"); err != nil || len(cs) != 1 || cs[0].Waiting || cs[0].Left < time.Hour {
+	if cs, err := s.Show(t.Context(), "key"); err != nil || len(cs) != 1 || cs[0].Waiting ||
+		cs[0].Left < time.Hour {
 		t.Errorf("there is %+v, %v; want a claim for an hour", cs, err)
 	}
 }

@@ -56,7 +56,8 @@ except ValueError as e:
 			p := startPython(t, srv.URL, script)
 			p.send(tt.name)
 			p.expect("held")
-			backend, err := strconv.Atoi(query(t, srv, "select pid from pg_stat_activity where application_name = 'python'")[0][0])
+			backend, err := strconv.Atoi(query(t, srv,
+				"select pid from pg_stat_activity where application_name = 'python'")[0][0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +71,8 @@ except ValueError as e:
 				}
 				defer syscall.Kill(backend, syscall.SIGCONT)
 				refuse(t, s, exclusive(tt.name))
-				ends, err := strconv.ParseFloat(query(t, srv, "select extract(epoch from ends) from distlock.claim where key = '"+tt.name+"'")[0][0], 64)
+				ends, err := strconv.ParseFloat(query(t, srv,
+					"select extract(epoch from ends) from distlock.claim where key = '"+tt.name+"'")[0][0], 64)
 				if err != nil {
 					t.Fatal(err)
 				}

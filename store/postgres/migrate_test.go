@@ -22,7 +22,8 @@ func TestMigration_again(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := srv.URL + "&default_transaction_isolation=serializable" // the settings of the role have no effect
+	// the settings of the role have no effect
+	url := srv.URL + "&default_transaction_isolation=serializable"
 	run := func() error {
 		c, err := pgx.Connect(t.Context(), url)
 		if err != nil {
@@ -39,7 +40,8 @@ func TestMigration_again(t *testing.T) {
 		}
 		return rows[0][0]
 	}
-	const meta, body = "select string_agg(name || '=' || value, ' ' order by name) from Schema.meta", "select Schema.tag('x')"
+	const meta, body = "select string_agg(name || '=' || value, ' ' order by name) from Schema.meta",
+		"select Schema.tag('x')"
 	if err := run(); err != nil {
 		t.Fatal("on an empty database:", err)
 	}
@@ -59,18 +61,24 @@ func TestMigration_again(t *testing.T) {
 		{"functions with no number", "delete from Schema.meta where name = 'functions'", true, ""},
 		{"older functions", "update Schema.meta set value = '2' where name = 'functions'", true, ""},
 		{"newer functions", "update Schema.meta set value = '99' where name = 'functions'", false, ""},
-		{"newer tables", "update Schema.meta set value = '99' where name = 'version'", false, "newer program"},
-		{"tables from before the first release", "update Schema.meta set value = '1' where name = 'version'", false, "before the first release"},
-		{"foreign tables", "delete from Schema.meta where name = 'version'", false, "not made by distlock"},
+		{"newer tables", "update Schema.meta set value = '99' where name = 'version'",
+			false, "newer program"},
+		{"tables from before the first release",
+			"update Schema.meta set value = '1' where name = 'version'", false, "before the first release"},
+		{"foreign tables", "delete from Schema.meta where name = 'version'", false,
+			"not made by distlock"},
 	} {
 		eval("create or replace function Schema.tag(owner text) returns text language sql return 'old'")
 		eval(tt.before)
 		before := eval(meta)
-		if err := run(); tt.fails == "" && err != nil || tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)) {
+		if err := run(); tt.fails == "" && err != nil ||
+			tt.fails != "" && (err == nil || !strings.Contains(err.Error(), tt.fails)) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
-		if after := eval(meta); tt.replaced != (eval(body) != "old") || tt.replaced && after != was || !tt.replaced && after != before {
-			t.Errorf("%s: meta was %s and is %s, replaced is %v", tt.name, before, after, eval(body) != "old")
+		if after := eval(meta); tt.replaced != (eval(body) != "old") || tt.replaced && after != was ||
+			!tt.replaced && after != before {
+			t.Errorf("%s: meta was %s and is %s, replaced is %v", tt.name, before,
+				after, eval(body) != "old")
 		}
 	}
 	eval("insert into Schema.meta values ('version', '2')")
@@ -93,7 +101,8 @@ func TestMigrate_notOwner(t *testing.T) {
 	}
 	from, to, err := made(t, on(t, srv.URL, "", "app"), nil).Migrate(t.Context())
 	var schema *postgres.SchemaError
-	if !errors.As(err, &schema) || schema.Err == nil || schema.Functions != 1 || !errors.Is(err, driver.ErrUnavailable) || from != to {
+	if !errors.As(err, &schema) || schema.Err == nil || schema.Functions != 1 ||
+		!errors.Is(err, driver.ErrUnavailable) || from != to {
 		t.Fatalf("Migrate: %s, %s, %v, want a SchemaError with its cause", from, to, err)
 	}
 	for _, want := range []string{"has version 2.1", "42501", "as the owner"} {

@@ -107,7 +107,8 @@ func holdRole(args []string) int {
 	}
 	fmt.Println(res.Fence)
 	bufio.NewReader(os.Stdin).ReadString('\n')
-	fenced, err := conn.Exec(ctx, "update "+args[2]+" set fence = $1, text = 'old' where fence <= $1", res.Fence)
+	fenced, err := conn.Exec(ctx,
+		"update "+args[2]+" set fence = $1, text = 'old' where fence <= $1", res.Fence)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -118,7 +119,8 @@ func holdRole(args []string) int {
 		return 1
 	}
 	_, err = s.Renew(ctx, driver.Renewal{ID: r.ID, TTL: time.Minute})
-	fmt.Println(fenced.RowsAffected(), plain.RowsAffected(), errors.Is(err, driver.ErrNotHeld), errors.Is(s.Release(ctx, r.ID), driver.ErrNotHeld))
+	fmt.Println(fenced.RowsAffected(), plain.RowsAffected(), errors.Is(err, driver.ErrNotHeld),
+		errors.Is(s.Release(ctx, r.ID), driver.ErrNotHeld))
 	return 0
 }
 
@@ -147,7 +149,8 @@ func TestProcesses_paused(t *testing.T) {
 	if got := h.Line(); got != "0 1 true true" {
 		t.Errorf("the paused holder: %s; want its fenced update refused, the other done, and its claim not held", got)
 	}
-	if rows := query(t, srv, "select text, careless from "+table); rows[0][0] != "new" || rows[0][1] != "old" {
+	if rows := query(t, srv, "select text, careless from "+table); rows[0][0] != "new" ||
+		rows[0][1] != "old" {
 		t.Errorf("the row is %v, want the fenced text kept and the other lost", rows[0])
 	}
 	renew(t, s, r)

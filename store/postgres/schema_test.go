@@ -22,20 +22,25 @@ func TestSchema_rights(t *testing.T) {
 	s := made(t, app, nil)
 	_, err := s.Acquire(t.Context(), exclusive("key"))
 	var schema *postgres.SchemaError
-	if !errors.As(err, &schema) || schema.Have != 0 || schema.Err == nil || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "distlock migrate") {
+	if !errors.As(err, &schema) || schema.Have != 0 || schema.Err == nil ||
+		!errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "distlock migrate") {
 		t.Errorf("a role that may not create: %v, want a SchemaError with the cure", err)
 	}
 	admin := made(t, srv.URL, &postgres.Options{Manual: true})
-	if _, err := admin.Acquire(t.Context(), exclusive("key")); !errors.As(err, &schema) || schema.Err != nil {
+	if _, err := admin.Acquire(t.Context(), exclusive("key")); !errors.As(err, &schema) ||
+		schema.Err != nil {
 		t.Errorf("a store that leaves the schema to others: %v, want a SchemaError", err)
 	}
-	if from, to, err := admin.Migrate(t.Context()); from != "" || !strings.HasPrefix(to, "2.") || err != nil {
+	if from, to, err := admin.Migrate(t.Context()); from != "" ||
+		!strings.HasPrefix(to, "2.") || err != nil {
 		t.Errorf("Migrate: %s, %s, %v", from, to, err)
 	}
-	if from, to, err := admin.Migrate(t.Context()); from != to || !strings.HasPrefix(to, "2.") || err != nil {
+	if from, to, err := admin.Migrate(t.Context()); from != to ||
+		!strings.HasPrefix(to, "2.") || err != nil {
 		t.Errorf("Migrate again: %s, %s, %v", from, to, err)
 	}
-	if _, err := s.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "42501") {
+	if _, err := s.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "42501") {
 		t.Errorf("a role without rights: %v, want ErrUnavailable with 42501", err)
 	}
 
@@ -75,7 +80,8 @@ func TestSchema_rights(t *testing.T) {
 		}
 	}
 	info, err := s.Inspect(t.Context())
-	if err != nil || !found(info, driver.LevelOK, "this role may read and write") || !found(info, driver.LevelDanger, "fsync") {
+	if err != nil || !found(info, driver.LevelOK, "this role may read and write") ||
+		!found(info, driver.LevelDanger, "fsync") {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
 	query(t, srv, "revoke update on distlock.claim from app")
@@ -103,7 +109,8 @@ func TestSchema_foreign(t *testing.T) {
 		}(),
 	} {
 		var schema *postgres.SchemaError
-		if !errors.As(err, &schema) || schema.Have != 7 || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "newer") {
+		if !errors.As(err, &schema) || schema.Have != 7 || !errors.Is(err, driver.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "newer") {
 			t.Errorf("%s on a newer schema: %v, want a SchemaError", name, err)
 		}
 	}
@@ -113,7 +120,8 @@ func TestSchema_foreign(t *testing.T) {
 		"Migrate": func() error { _, _, err := made(t, srv.URL, opt).Migrate(t.Context()); return err }(),
 	} {
 		var schema *postgres.SchemaError
-		if !errors.As(err, &schema) || schema.Have != 1 || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "drop the schema") {
+		if !errors.As(err, &schema) || schema.Have != 1 || !errors.Is(err, driver.ErrUnavailable) ||
+			!strings.Contains(err.Error(), "drop the schema") {
 			t.Errorf("%s on a schema from before the first release: %v, want a SchemaError", name, err)
 		}
 	}
@@ -135,7 +143,8 @@ func TestStore_pgbouncer(t *testing.T) {
 	if srv.PID() == 0 {
 		srv = testenv.Postgres(t) // PgBouncer needs a server of our own
 	}
-	pooler := testenv.PgBouncer(t, srv, testenv.PoolTransaction, testenv.Config("default_pool_size = 3"))
+	pooler := testenv.PgBouncer(t, srv, testenv.PoolTransaction,
+		testenv.Config("default_pool_size = 3"))
 	url := on(t, srv.URL, pooler.Addr, "")
 	opt := &postgres.Options{Schema: "pooled"}
 	a, b := made(t, url, opt), made(t, url, opt)
@@ -151,7 +160,8 @@ func TestStore_pgbouncer(t *testing.T) {
 		}
 	}
 	works(t, brief)
-	if res := refuse(t, b, w); string(res.Blocker.Value) != string(x.Value) || res.Blocker.Meta["k"] != "v" {
+	if res := refuse(t, b, w); string(res.Blocker.Value) != string(x.Value) ||
+		res.Blocker.Meta["k"] != "v" {
 		t.Errorf("the blocker is %+v", res.Blocker)
 	}
 	for range 10 {
@@ -203,7 +213,8 @@ func TestSQL_searchPath(t *testing.T) {
 		"convert_to(text, text) returns bytea", "sha256(bytea) returns bytea", "left(text, int) returns text", "random() returns float8",
 		"current_setting(text) returns text", "times(numeric, int) returns numeric",
 	} {
-		hostile += "create function hostile." + f + " language plpgsql as $$ begin raise exception 'hostile'; end $$;"
+		hostile += "create function hostile." + f +
+			" language plpgsql as $$ begin raise exception 'hostile'; end $$;"
 	}
 	// The server has no operator with these types, so this one is a better match than the intended
 	// one.
@@ -221,10 +232,13 @@ func TestSQL_searchPath(t *testing.T) {
 		"select answer = '-' from Schema.acquire('n', 'o', '1 min', queue_ttl => '1 min')",
 		"select Schema.attempt('k', 'o', '1 min', 1, 1, null, 0, '', '', '{}', null, '', true) ~ '^[0-9]+$'",
 		"select Schema.attempt_all('{a,b}', '{o,o}', '{1 min,1 min}', '{1,1}', '{1,1}', '{null,null}', '{0,0}', '{\"\",\"\"}', '{\"\",\"\"}', '{\"{}\",\"{}\"}', '{null,null}', '{\"\",\"\"}', '{t,t}') ~ '^[0-9]+$' limit 1",
-		"select answer = '+' from Schema.renew('k', 'o', '1 min')", "select answer = '+' from Schema.renew_all('{k}', '{o}', '{1 min}')",
+		"select answer = '+' from Schema.renew('k', 'o', '1 min')",
+		"select answer = '+' from Schema.renew_all('{k}', '{o}', '{1 min}')",
 		"select count(*) = 1 from Schema.show('k')", "select count(*) = 4 from Schema.list('', 'a')",
-		"select count(*) = 4 from Schema.locks where owner <> ''", "select count(*) = 1 from Schema.waiters where owner <> ''",
-		"select count(*) = 1 from Schema.watch('k', '1 min')", "select Schema.sweep() >= 0", "select count(*) = 1 from Schema.break('a', 'why')",
+		"select count(*) = 4 from Schema.locks where owner <> ''",
+		"select count(*) = 1 from Schema.waiters where owner <> ''",
+		"select count(*) = 1 from Schema.watch('k', '1 min')", "select Schema.sweep() >= 0",
+		"select count(*) = 1 from Schema.break('a', 'why')",
 		"select Schema.release('k', 'o')", "select Schema.release_all('{b}', '{o}')", "select Schema.release_lock('n', 'h')",
 	} {
 		if ok, err := eval(call); err != nil || !ok {

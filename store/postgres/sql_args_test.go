@@ -27,7 +27,8 @@ func TestSQL_arguments(t *testing.T) {
 	want := func(call, name string) {
 		t.Helper()
 		var pg *pgconn.PgError
-		if _, err := eval("select count(*) = 0 from Schema." + call); !errors.As(err, &pg) || pg.Code != "22023" || !strings.HasPrefix(pg.Message, "distlock: "+name+" must ") {
+		if _, err := eval("select count(*) = 0 from Schema." + call); !errors.As(err, &pg) ||
+			pg.Code != "22023" || !strings.HasPrefix(pg.Message, "distlock: "+name+" must ") {
 			t.Errorf("%s: %v, want 22023 that names %s", call, err, name)
 		}
 	}
@@ -51,7 +52,8 @@ func TestSQL_arguments(t *testing.T) {
 		for _, arg := range bad {
 			name := strings.Trim(claim[i], `"`)
 			for _, key := range []string{"'held'", "'free'"} {
-				args := []string{key, "'o2'", "'1 min'", "1", "10", "null", "0", "''", "''", "'{}'", "null", "''", "true"}
+				args := []string{key, "'o2'", "'1 min'", "1", "10", "null", "0", "''", "''",
+					"'{}'", "null", "''", "true"}
 				args[i] = arg
 				want("acquire("+strings.Join(args, ", ")+")", name)
 				switch name {
@@ -61,7 +63,8 @@ func TestSQL_arguments(t *testing.T) {
 				want("attempt("+strings.Join(args, ", ")+")", name)
 				all := make([]string, len(args))
 				for i := range args {
-					all[i] = "array[" + args[i] + "]::" + []string{"text", "text", "interval", "bigint", "bigint", "interval", "bigint", "text", "text", "jsonb", "bytea", "text", "boolean"}[i] + "[]"
+					all[i] = "array[" + args[i] + "]::" + []string{"text", "text", "interval", "bigint", "bigint",
+						"interval", "bigint", "text", "text", "jsonb", "bytea", "text", "boolean"}[i] + "[]"
 				}
 				want("attempt_all("+strings.Join(all, ", ")+")", name)
 			}
@@ -70,8 +73,9 @@ func TestSQL_arguments(t *testing.T) {
 
 	for call, name := range map[string]string{
 		"renew('held', 'o', '0')": "ttl", "renew('held', 'o', '-1 s')": "ttl", "renew('held', 'o', null)": "ttl", "renew('held', 'o', '106752 days')": "ttl",
-		"renew('held', 'o', '1 min', null, null)": "keep", "renew('held', 'o', '1 min', " + value(driver.MaxValue+1) + ")": "value",
-		"break('held', null)": "reason", "break('held', 'why', null)": "up_to", "break('held', 'why', -1)": "up_to", "watch(null, '1 min')": "key", "watch('', '1 min')": "key", "watch('held', '0')": "ttl", "watch('held', null)": "ttl",
+		"renew('held', 'o', '1 min', null, null)":                       "keep",
+		"renew('held', 'o', '1 min', " + value(driver.MaxValue+1) + ")": "value",
+		"break('held', null)":                                           "reason", "break('held', 'why', null)": "up_to", "break('held', 'why', -1)": "up_to", "watch(null, '1 min')": "key", "watch('', '1 min')": "key", "watch('held', '0')": "ttl", "watch('held', null)": "ttl",
 		"sweep(0)": "step", "sweep(null)": "step", "sweep(1001)": "step",
 		"acquire_lock('', 'h', 1)": "name", "acquire_lock(null, 'h', 1)": "name", "acquire_lock(repeat('n', 256), 'h', 1)": "name",
 		"acquire_lock('n', '', 1)": "holder", "acquire_lock('n', null, 1)": "holder", "acquire_lock('n', repeat('h', 100000), 1)": "holder",
@@ -87,7 +91,8 @@ func TestSQL_arguments(t *testing.T) {
 	if ok, err := eval("select string_agg(answer, '') = '+ww' from Schema.renew_all('{held,held,held}', '{o,o,o}', '{1 min,-1 s,null}')"); err != nil || !ok {
 		t.Error("renew_all:", ok, err)
 	}
-	if cs, err := s.Show(t.Context(), "held"); err != nil || len(cs) != 1 || cs[0].Left < 30*time.Second {
+	if cs, err := s.Show(t.Context(), "held"); err != nil || len(cs) != 1 ||
+		cs[0].Left < 30*time.Second {
 		t.Errorf("what was refused has changed the claim: %+v, %v", cs, err)
 	}
 	for c, err := range s.List(t.Context(), "") {
@@ -124,7 +129,8 @@ func TestStore_strangeRows(t *testing.T) {
 	good := exclusive("zz good")
 	grant(t, s, good)
 	for key, set := range map[string]string{
-		"meta": "meta = '[1]'", "null": "meta = 'null'", "ever": "ends = 'infinity', since = '-infinity'", "far": "ends = '99999-01-01', since = '99999-01-01'",
+		"meta": "meta = '[1]'", "null": "meta = 'null'", "ever": "ends = 'infinity', since = '-infinity'",
+		"far":   "ends = '99999-01-01', since = '99999-01-01'",
 		"fence": "fence = -1", "weight": "weight = 9223372036854775807", "hex": `owner = '\xzz', holder = '\xz', task = '\x6'`,
 	} {
 		grant(t, s, exclusive(key))
@@ -151,8 +157,10 @@ func TestStore_strangeRows(t *testing.T) {
 			t.Errorf("a claim for ever was listed with %v left, held for %v", c.Left, c.Held)
 		}
 	}
-	if res := refuse(t, s, exclusive("far")); listed["far"].Left < century || listed["far"].Held != 0 || res.Retry < century {
-		t.Errorf("a claim until the year 99999 was listed as %+v, with a retry in %v", listed["far"], res.Retry)
+	if res := refuse(t, s, exclusive("far")); listed["far"].Left < century ||
+		listed["far"].Held != 0 || res.Retry < century {
+		t.Errorf("a claim until the year 99999 was listed as %+v, with a retry in %v",
+			listed["far"], res.Retry)
 	}
 	if listed["fence"].Fence != 0 {
 		t.Errorf("a fence of -1 was listed as %d", listed["fence"].Fence)

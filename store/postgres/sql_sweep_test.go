@@ -113,7 +113,8 @@ func TestSQL_boundsItsWait(t *testing.T) {
 	works(t, made(t, srv.URL, opt))
 	locking, _ := begin(t, srv.URL, opt)
 	for _, table := range []string{"key", "claim", "queue", "observer", "sweeper"} {
-		if _, err := locking("lock table Schema." + table); err != nil && !strings.Contains(err.Error(), "no rows") {
+		if _, err := locking("lock table Schema." + table); err != nil &&
+			!strings.Contains(err.Error(), "no rows") {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +127,8 @@ func TestSQL_boundsItsWait(t *testing.T) {
 		"show('n')", "list('')", "break('n', 'why')", "watch('n', '1 min')", "sweep()",
 	} {
 		var pg *pgconn.PgError
-		if _, err := eval("select count(*) = 0 from Schema." + call); !errors.As(err, &pg) || pg.Code != "55P03" {
+		if _, err := eval("select count(*) = 0 from Schema." + call); !errors.As(err, &pg) ||
+			pg.Code != "55P03" {
 			t.Errorf("%s: %v, want 55P03", call, err)
 		}
 	}

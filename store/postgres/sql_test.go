@@ -31,7 +31,8 @@ func TestSQL_excludes(t *testing.T) {
 			t.Errorf("%s %q: %v, %v; want %v", sql, args, got, err, wanted)
 		}
 	}
-	const acquire, give = "select Schema.acquire_lock($1, $2, 60, '{\"n\": 1}')", "select Schema.release_lock($1, $2)"
+	const acquire, give = "select Schema.acquire_lock($1, $2, 60, '{\"n\": 1}')",
+		"select Schema.release_lock($1, $2)"
 	// A tilde at the start of a user's name is doubled, as in the library. A name that looks like
 	// an escape is escaped.
 	for name, key := range map[string]string{"job": "job", "~job": "~~job", `\x61`: `\x61`, "jöb ' \"": "jöb ' \""} {
@@ -109,7 +110,8 @@ func TestSQL_race(t *testing.T) {
 				}
 				hold()
 				for ok = false; !ok; {
-					if ok, err = eval("select Schema.release_lock('race', $1)", holder); err == nil && !ok || err != nil && !lockTimedOut(err) {
+					if ok, err = eval("select Schema.release_lock('race', $1)", holder); err == nil && !ok ||
+						err != nil && !lockTimedOut(err) {
 						t.Error("release_lock:", ok, err)
 						return
 					}
@@ -162,12 +164,14 @@ func TestSQL_views(t *testing.T) {
 	refuse(t, s, w)
 	rows := query(t, srv, strings.ReplaceAll(`select name, holder, fence, owner, task, metadata->>'k', waiting, acquired_at <= clock_timestamp(),
 		expires_at - acquired_at = '1 min' from Schema.locks`, "Schema", quoted(opt)))
-	want := []string{"a\\000b", "host/1", fmt.Sprint(fence), driver.Tag(a.Owner), "task", "v", "1", "t", "t"}
+	want := []string{"a\\000b", "host/1", fmt.Sprint(fence), driver.Tag(a.Owner),
+		"task", "v", "1", "t", "t"}
 	if len(rows) != 1 || fmt.Sprint(rows[0]) != fmt.Sprint(want) {
 		t.Errorf("locks: %q, want %q", rows, want)
 	}
 	rows = query(t, srv, "select position, holder, owner from "+quoted(opt)+".waiters")
-	if want := []string{"1", "host/2", driver.Tag(w.Owner)}; len(rows) != 1 || fmt.Sprint(rows[0]) != fmt.Sprint(want) {
+	if want := []string{"1", "host/2", driver.Tag(w.Owner)}; len(rows) != 1 ||
+		fmt.Sprint(rows[0]) != fmt.Sprint(want) {
 		t.Errorf("waiters: %q, want %q", rows, want)
 	}
 }
@@ -251,7 +255,8 @@ func TestSQL_isolation(t *testing.T) {
 			t.Fatal(err)
 		}
 		var pg *pgconn.PgError
-		if _, err := eval("select Schema.acquire_lock('key', 'h', 60)"); !errors.As(err, &pg) || pg.Code != "25000" || !strings.Contains(pg.Hint, "READ COMMITTED") {
+		if _, err := eval("select Schema.acquire_lock('key', 'h', 60)"); !errors.As(err, &pg) ||
+			pg.Code != "25000" || !strings.Contains(pg.Hint, "READ COMMITTED") {
 			t.Errorf("%s: %v, want 25000 with a hint", level, err)
 		}
 		tx.Rollback(t.Context())

@@ -27,7 +27,8 @@ func TestStore_anyBytes(t *testing.T) {
 			rt.Fatalf("Show: %v, %v", cs, err)
 		}
 		c := cs[0]
-		if c.Key != r.Key || c.Holder != r.Holder || c.Task != r.Task || string(c.Value) != string(r.Value) || !maps.Equal(c.Meta, r.Meta) {
+		if c.Key != r.Key || c.Holder != r.Holder || c.Task != r.Task ||
+			string(c.Value) != string(r.Value) || !maps.Equal(c.Meta, r.Meta) {
 			rt.Fatalf("%+v was returned as %+v", r, c)
 		}
 		n := 0

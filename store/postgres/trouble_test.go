@@ -69,7 +69,8 @@ func TestStore_standby(t *testing.T) {
 
 func found(info driver.Info, level driver.Level, text string) bool {
 	for _, f := range info.Findings {
-		if f.Level == level && strings.Contains(f.What, text) && (f.Means == "") == (level == driver.LevelOK) && (f.Cure == "") == (f.Means == "") {
+		if f.Level == level && strings.Contains(f.What, text) &&
+			(f.Means == "") == (level == driver.LevelOK) && (f.Cure == "") == (f.Means == "") {
 			return true
 		}
 	}
@@ -79,7 +80,8 @@ func found(info driver.Info, level driver.Level, text string) bool {
 // Without a free connection, and without a server, nothing is changed. Claims survive both.
 func TestStore_down(t *testing.T) {
 	t.Parallel()
-	srv := testenv.Postgres(t, testenv.Config("max_connections = 5", "superuser_reserved_connections = 0", "max_wal_senders = 0"))
+	srv := testenv.Postgres(t, testenv.Config("max_connections = 5",
+		"superuser_reserved_connections = 0", "max_wal_senders = 0"))
 	// One connection runs all queries of the test: each further one would use a slot until its
 	// process has ended.
 	c, err := pgx.Connect(t.Context(), srv.URL)
@@ -159,7 +161,8 @@ func TestStore_lostReply(t *testing.T) {
 	renew(t, s, func() driver.Request { r := exclusive("warm"); grant(t, s, r); return r }())
 	unknown := func(verb string, err error) {
 		t.Helper()
-		if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) {
+		if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotHeld) ||
+			errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("%s whose answer was lost: %v, want an error that leaves the outcome open", verb, err)
 		}
 	}
@@ -357,7 +360,8 @@ func TestStore_cancelled(t *testing.T) {
 	err = s.Release(t.Context(), a.ID) // it waits for the other transaction
 	close(done)
 	wg.Wait()
-	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "57014") && !strings.Contains(err.Error(), "55P03") {
+	if !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "57014") && !strings.Contains(err.Error(), "55P03") {
 		t.Errorf("Release that was cancelled: %v, want ErrUnavailable with 57014", err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
@@ -455,7 +459,8 @@ func TestStore_noPassword(t *testing.T) {
 	s := made(t, bad, nil)
 	_, err := s.Acquire(t.Context(), exclusive("key"))
 	var pg *pgconn.PgError
-	if !errors.Is(err, driver.ErrUnavailable) || !errors.As(err, &pg) || pg.Code != "28P01" || strings.Contains(err.Error(), "wrong-pw") {
+	if !errors.Is(err, driver.ErrUnavailable) || !errors.As(err, &pg) || pg.Code != "28P01" ||
+		strings.Contains(err.Error(), "wrong-pw") {
 		t.Errorf("with a wrong password: %v, want ErrUnavailable with 28P01 and no password", err)
 	}
 	works(t, made(t, srv.URL, nil))
@@ -489,7 +494,8 @@ func TestStore_Inspect_oldSnapshot(t *testing.T) {
 	query(t, srv, "grant usage on schema distlock to app")
 	query(t, srv, "grant select, insert, update, delete on all tables in schema distlock to app")
 	app := strings.Replace(srv.URL, "//postgres", "//app", 1)
-	if info, err := made(t, app, nil).Inspect(t.Context()); err != nil || !found(info, driver.LevelUnknown, "sessions could not be seen") {
+	if info, err := made(t, app, nil).Inspect(t.Context()); err != nil ||
+		!found(info, driver.LevelUnknown, "sessions could not be seen") {
 		t.Errorf("as a role that may not look: %+v, %v", info.Findings, err)
 	}
 	if _, err := c.Exec(t.Context(), "rollback"); err != nil {

@@ -91,7 +91,8 @@ func TestOpen_refuses(t *testing.T) {
 		case err == nil:
 			s.Close()
 			t.Errorf("%s was opened", url)
-		case !errors.Is(err, postgres.ErrURL), !strings.Contains(err.Error(), want), strings.Contains(err.Error(), "hunter22"):
+		case !errors.Is(err, postgres.ErrURL), !strings.Contains(err.Error(), want),
+			strings.Contains(err.Error(), "hunter22"):
 			t.Errorf("%s: %v, want an ErrURL with %q and without the password", url, err, want)
 		}
 	}

@@ -29,7 +29,8 @@ func TestSchema_oldFunctions(t *testing.T) {
 	a := exclusive("held")
 	fence := grant(t, s, a).Fence
 	for _, sql := range []string{
-		"delete from Schema.meta where name = 'functions'", "drop function Schema.attempt_all", "drop function Schema.attempt_anywhere", "drop function Schema.release_all(text[], text[], boolean[])",
+		"delete from Schema.meta where name = 'functions'", "drop function Schema.attempt_all",
+		"drop function Schema.attempt_anywhere", "drop function Schema.release_all(text[], text[], boolean[])",
 		"create or replace function Schema.tag(owner text) returns text language sql as 'select null::text'",
 	} {
 		query(t, srv, strings.ReplaceAll(sql, "Schema", quoted(opt)))
@@ -37,7 +38,8 @@ func TestSchema_oldFunctions(t *testing.T) {
 	old := made(t, srv.URL, opt)
 	_, err := old.Acquire(t.Context(), exclusive("key"))
 	var schema *postgres.SchemaError
-	if !errors.As(err, &schema) || schema.Functions != 1 || schema.Have != schema.Want || !errors.Is(err, driver.ErrUnavailable) ||
+	if !errors.As(err, &schema) || schema.Functions != 1 || schema.Have != schema.Want ||
+		!errors.Is(err, driver.ErrUnavailable) ||
 		!strings.Contains(err.Error(), "distlock migrate") {
 		t.Fatalf("with old functions: %v, want a SchemaError with the cure", err)
 	}
@@ -61,7 +63,8 @@ func TestSchema_oldFunctions(t *testing.T) {
 		t.Errorf("fence %d after Migrate, want %d", again.Fence, fence)
 	}
 	works(t, old)
-	if rows := query(t, srv, "select owner from "+quoted(opt)+".locks"); len(rows) != 1 || rows[0][0] != driver.Tag(a.Owner) {
+	if rows := query(t, srv, "select owner from "+quoted(opt)+".locks"); len(rows) != 1 ||
+		rows[0][0] != driver.Tag(a.Owner) {
 		t.Errorf("the locks are %v: not all functions were replaced", rows)
 	}
 
@@ -104,7 +107,8 @@ func TestOpen_oldServer(t *testing.T) {
 		if err == nil {
 			s.Close()
 		}
-		refused := errors.Is(err, errors.ErrUnsupported) && errors.Is(err, driver.ErrUnavailable) && strings.Contains(err.Error(), "14 is the first")
+		refused := errors.Is(err, errors.ErrUnsupported) && errors.Is(err, driver.ErrUnavailable) &&
+			strings.Contains(err.Error(), "14 is the first")
 		if refused == ok {
 			t.Errorf("Open on version %d: %v", version, err)
 		}
@@ -122,7 +126,8 @@ func TestStore_oldServer(t *testing.T) {
 		t.Skip("the server is not too old: scripts/matrix postgres-13 has one")
 	}
 	_, err := made(t, srv.URL, nil).Acquire(t.Context(), exclusive("key"))
-	if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "the server is PostgreSQL "+version[:2]) {
+	if !errors.Is(err, errors.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "the server is PostgreSQL "+version[:2]) {
 		t.Errorf("on version %s: %v", version, err)
 	}
 }
@@ -176,7 +181,8 @@ func serveOld(b *pgproto3.Backend, version int) {
 		case *pgproto3.Execute:
 			if !refused {
 				b.Send(&pgproto3.BindComplete{})
-				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("pid")}, {Name: []byte("version")}}})
+				b.Send(&pgproto3.RowDescription{Fields: []pgproto3.FieldDescription{{Name: []byte("pid")},
+					{Name: []byte("version")}}})
 				b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte("1"), []byte(strconv.Itoa(version))}})
 				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 1")})
 			}

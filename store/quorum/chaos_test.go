@@ -66,7 +66,8 @@ func TestChaos(t *testing.T) {
 	})
 	t.Logf("%d bubbles: %d grants, %d contended waits, %d faults over a hold, %d losses, %d unknown outcomes, "+
 		"%d times a node forgot, 0 violations", *seeds, grants.Load(), waits.Load(), faults.Load(), losses.Load(), unknown.Load(), forgot.Load())
-	if !t.Failed() && *seeds >= 200 && (losses.Load() == 0 || unknown.Load() == 0 || forgot.Load() == 0) {
+	if !t.Failed() && *seeds >= 200 &&
+		(losses.Load() == 0 || unknown.Load() == 0 || forgot.Load() == 0) {
 		t.Error("nothing was lost, unknown or forgotten: the faults have no effect")
 	}
 }
@@ -86,19 +87,22 @@ func chaosBubble(t *testing.T, seed uint64) (*chaosRun, *history.Verdict, error)
 		Stuck: 2*chaosClients*r.ttl + 2*time.Minute,
 		Min:   history.Minimums{Grants: chaosGrants, ContendedWaits: 1, FaultsOverHold: 1},
 	}
-	dir := filepath.Join(os.TempDir(), "distlock-chaos") // kept: the files of a failed run help to find the fault
+	// kept: the files of a failed run help to find the fault
+	dir := filepath.Join(os.TempDir(), "distlock-chaos")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
 	if !r.amnesia {
-		v, err := history.Verify(r.rec.History(), rules, history.Search{Dir: dir, Name: fmt.Sprint("quorum-", seed), Timeout: time.Minute})
+		v, err := history.Verify(r.rec.History(), rules,
+			history.Search{Dir: dir, Name: fmt.Sprint("quorum-", seed), Timeout: time.Minute})
 		return r, v, err
 	}
 	// A node that forgets ends a claim that depends on a bare majority. Its holder gets the loss with
 	// the next renewal, and no other owner gets the key before that. So the end of the claim is no
 	// violation, and all else is.
 	v := history.Check(r.rec.History(), rules)
-	v.Violations = slices.DeleteFunc(v.Violations, func(v history.Violation) bool { return v.Invariant == "I9" })
+	v.Violations = slices.DeleteFunc(v.Violations,
+		func(v history.Violation) bool { return v.Invariant == "I9" })
 	delete(v.Count, "I9")
 	return r, v, v.Err()
 }
@@ -182,8 +186,9 @@ func (r *chaosRun) play(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	for i := range chaosClients {
 		c := &workload.Client{
-			Load: r.load, Name: fmt.Sprint("process-", i%len(r.lockers)), Locker: r.lockers[i%len(r.lockers)],
-			Rand: rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i))),
+			Load: r.load, Name: fmt.Sprint("process-", i%len(r.lockers)),
+			Locker: r.lockers[i%len(r.lockers)],
+			Rand:   rand.New(rand.NewPCG(r.rng.Uint64(), uint64(i))),
 		}
 		wg.Go(func() { c.Run(ctx) })
 	}

@@ -116,7 +116,8 @@ func TestStore_majority_unavailable(t *testing.T) {
 			t.Fatalf("error %v, want unavailable with the votes of 3 nodes", err)
 		}
 		if !errors.Is(v.Votes[0].Err, driver.ErrUnavailable) ||
-			!strings.Contains(err.Error(), "acquire: 1 (mem): ") || !strings.Contains(err.Error(), "3 (mem): ") {
+			!strings.Contains(err.Error(), "acquire: 1 (mem): ") ||
+			!strings.Contains(err.Error(), "3 (mem): ") {
 			t.Errorf("the votes cannot be read: %v", err)
 		}
 		settle()
@@ -154,7 +155,8 @@ func TestStore_Release_in_parts(t *testing.T) {
 		}
 		c.links[1].Thaw()
 		c.links[2].Thaw()
-		if err := <-done; err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrUnavailable) {
+		if err := <-done; err == nil || errors.Is(err, driver.ErrNotHeld) ||
+			errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("Release: %v, want unknown", err)
 		}
 	})
@@ -198,7 +200,8 @@ func TestStore_majority_silent(t *testing.T) {
 		if took := time.Since(began); err == nil || res.Granted || took > 110*time.Millisecond {
 			t.Fatalf("granted %v, error %v after %v; want an error after 100 ms", res.Granted, err, took)
 		}
-		if errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) {
+		if errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrNotHeld) ||
+			errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("error %v, want unknown: a majority may hold it", err)
 		}
 		settle()

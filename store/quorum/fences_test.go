@@ -21,7 +21,8 @@ import (
 
 // modelGrants is small in the plain test run. CI uses 255, which with -rapid.checks=200 is more
 // than 100,000 grants in total.
-var modelGrants = flag.Int("grants", 50, "how many grants a run of TestFences has, and a tenth of that of TestExclusion")
+var modelGrants = flag.Int("grants", 50,
+	"how many grants a run of TestFences has, and a tenth of that of TestExclusion")
 
 const week = 7 * 24 * time.Hour
 
@@ -52,7 +53,8 @@ func drawModel(t *rapid.T, nodes int) model {
 		Loss:    rapid.SampledFrom([]float64{0, 0, .002, .02}).Draw(t, "loss"),
 		TTL:     500 * time.Millisecond, Hold: 5 * time.Millisecond, Tries: 3, Grants: *modelGrants,
 	}
-	near := []time.Duration{0, time.Millisecond, -3 * time.Millisecond, 10 * time.Second, -10 * time.Second, week}
+	near := []time.Duration{0, time.Millisecond, -3 * time.Millisecond, 10 * time.Second,
+		-10 * time.Second, week}
 	if !m.Amnesia {
 		near = append(near, 30*time.Minute, -30*time.Minute, -week)
 	}
@@ -60,7 +62,8 @@ func drawModel(t *rapid.T, nodes int) model {
 	m.Clients = rapid.SliceOfN(clock, 2, 5).Draw(t, "clients")
 	for range m.Nodes {
 		d := rapid.SampledFrom(near[:5]).Draw(t, "clock")
-		m.Clocks = append(m.Clocks, d+time.Duration(rapid.IntRange(-3000, 3000).Draw(t, "skew"))*time.Microsecond)
+		m.Clocks = append(m.Clocks,
+			d+time.Duration(rapid.IntRange(-3000, 3000).Draw(t, "skew"))*time.Microsecond)
 	}
 	return m
 }
@@ -164,7 +167,8 @@ func (m model) play(t *testing.T) *game {
 		var wg sync.WaitGroup
 		for i, ahead := range m.Clients {
 			p := &player{
-				game: g, name: fmt.Sprint("client", i), ahead: ahead, rng: rand.New(rand.NewPCG(m.Seed, uint64(2+i))),
+				game: g, name: fmt.Sprint("client", i), ahead: ahead,
+				rng: rand.New(rand.NewPCG(m.Seed, uint64(2+i))),
 			}
 			wg.Go(func() { p.loop(t) })
 		}
@@ -209,7 +213,8 @@ func (g *game) granted(n *grant, ended uint64) {
 		if !now.Before(o.until) {
 			g.remove(o)
 		} else if !o.shared || !n.shared {
-			g.fail("fence %d (shared %v) was granted while %d (shared %v) is trusted", n.fence, n.shared, o.fence, o.shared)
+			g.fail("fence %d (shared %v) was granted while %d (shared %v) is trusted", n.fence,
+				n.shared, o.fence, o.shared)
 		}
 	}
 	least := g.highest
@@ -271,10 +276,11 @@ func (p *player) start(t *testing.T) {
 	for i, n := range p.nodes {
 		link := chaos.New(n, &chaos.Options{
 			Name: fmt.Sprint(p.name, "-", p.lives, "-", i),
-			Plan: chaos.Plan{Seed: p.Seed, Latency: p.Latency, Delay: time.Second, Chance: map[chaos.Kind]float64{
-				chaos.RequestLost: p.Loss, chaos.ReplyLost: p.Loss, chaos.RequestLate: p.Loss, chaos.ReplyLate: p.Loss,
-				chaos.Unavailable: p.Loss,
-			}},
+			Plan: chaos.Plan{Seed: p.Seed, Latency: p.Latency, Delay: time.Second,
+				Chance: map[chaos.Kind]float64{
+					chaos.RequestLost: p.Loss, chaos.ReplyLost: p.Loss, chaos.RequestLate: p.Loss, chaos.ReplyLate: p.Loss,
+					chaos.Unavailable: p.Loss,
+				}},
 		})
 		p.links = append(p.links, link)
 		// For this client, the clocks of all nodes are behind by as much as its own clock is ahead.
@@ -317,7 +323,8 @@ func (p *player) step(t *testing.T) {
 			p.hold(t, r, p.take(r, res, began, ended))
 			return
 		}
-		time.Sleep(time.Duration(p.rng.Int64N(int64(8*p.Latency + 20*time.Millisecond)))) // for other clients to finish
+		// for other clients to finish
+		time.Sleep(time.Duration(p.rng.Int64N(int64(8*p.Latency + 20*time.Millisecond))))
 	}
 	_ = p.store.Release(t.Context(), r.ID)
 }

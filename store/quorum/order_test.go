@@ -25,17 +25,25 @@ func TestStore_Release_waits_for_its_acquire(t *testing.T) {
 	})
 }
 
+// owesRelease returns a request that was refused because another one holds two of three nodes. The
+// first node has granted it, and gets its release late.
+func (c *cluster) owesRelease(t *testing.T, late time.Duration) (refused, other driver.Request) {
+	t.Helper()
+	other = exclusive("key", ttl)
+	for _, n := range c.nodes[1:] {
+		if _, err := n.Acquire(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused = exclusive("key", ttl)
+	c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: late})
+	c.refuses(t, refused)
+	return refused, other
+}
+
 func TestStore_Acquire_waits_for_the_release_of_an_earlier_try(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
-		other := exclusive("key", ttl)
-		for _, n := range c.nodes[1:] {
-			if _, err := n.Acquire(t.Context(), other); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a := exclusive("key", ttl)
-		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: 30 * time.Millisecond})
-		c.refuses(t, a) // node 1 granted it, and gets the release late
+		a, other := c.owesRelease(t, 30*time.Millisecond)
 		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -49,15 +57,7 @@ func TestStore_Acquire_waits_for_the_release_of_an_earlier_try(t *testing.T) {
 
 func TestStore_calls_no_node_that_owes_a_release(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
-		other := exclusive("key", ttl)
-		for _, n := range c.nodes[1:] {
-			if _, err := n.Acquire(t.Context(), other); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a := exclusive("key", ttl)
-		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: 5 * time.Second})
-		c.refuses(t, a)
+		a, other := c.owesRelease(t, 5*time.Second)
 		settle() // no call waits for the release any more, but it is on its way
 		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
 			t.Fatal(err)
@@ -88,19 +88,12 @@ func TestStore_calls_no_node_that_owes_a_release(t *testing.T) {
 
 func TestStore_calls_no_node_that_comes_to_owe_a_release(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
-		other := exclusive("key", ttl)
-		for _, n := range c.nodes[1:] {
-			if _, err := n.Acquire(t.Context(), other); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a := exclusive("key", ttl)
-		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.RequestLate, For: 5 * time.Second})
-		c.refuses(t, a)
+		a, other := c.owesRelease(t, 5*time.Second)
 		if err := c.nodes[1].Release(t.Context(), other.ID); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(150 * time.Millisecond) // the release has no answer yet, and gets none while the next Acquire waits for it
+		// the release has no answer yet, and gets none while the next Acquire waits for it
+		time.Sleep(150 * time.Millisecond)
 		res, err := c.store.Acquire(t.Context(), a)
 		time.Sleep(6 * time.Second)
 		if n := c.holds(a.ID); err == nil && res.Granted && n < 2 {

@@ -26,17 +26,19 @@ func TestStore(t *testing.T) {
 	down := func(c *cluster) { c.links[0].Cut(chaos.All) }
 	frozen := func(c *cluster) { c.links[0].Freeze() }
 	for name, o := range map[string]options{
-		"3 nodes":               {nodes: 3},
-		"5 nodes":               {nodes: 5},
-		"3 nodes, new":          {nodes: 3, fresh: true},
-		"3 nodes, far":          {nodes: 3, latency: 10 * time.Millisecond},
-		"3 nodes, one down":     {nodes: 3, trouble: down},
-		"3 nodes, one frozen":   {nodes: 3, trouble: frozen},
-		"5 nodes, one down":     {nodes: 5, trouble: down},
-		"3 nodes, clocks apart": {nodes: 3, clocks: []time.Duration{time.Millisecond, -time.Millisecond, 3 * time.Millisecond}},
+		"3 nodes":             {nodes: 3},
+		"5 nodes":             {nodes: 5},
+		"3 nodes, new":        {nodes: 3, fresh: true},
+		"3 nodes, far":        {nodes: 3, latency: 10 * time.Millisecond},
+		"3 nodes, one down":   {nodes: 3, trouble: down},
+		"3 nodes, one frozen": {nodes: 3, trouble: frozen},
+		"5 nodes, one down":   {nodes: 5, trouble: down},
+		"3 nodes, clocks apart": {nodes: 3,
+			clocks: []time.Duration{time.Millisecond, -time.Millisecond, 3 * time.Millisecond}},
 		"5 nodes, clocks ahead": {
 			nodes: 5, apart: true,
-			clocks: []time.Duration{5 * time.Second, 5001 * time.Millisecond, 5002 * time.Millisecond, 4 * time.Second, 0},
+			clocks: []time.Duration{5 * time.Second, 5001 * time.Millisecond,
+				5002 * time.Millisecond, 4 * time.Second, 0},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,8 @@ func TestStore_Renew_tops_up(t *testing.T) {
 			t.Fatal("the node that came back was not topped up")
 		}
 		if string(got.Value) != "two" || got.Holder != "me" || got.Fence < fence {
-			t.Errorf("topped up with value %q, holder %q, fence %d; want two, me, at least %d", got.Value, got.Holder, got.Fence, fence)
+			t.Errorf("topped up with value %q, holder %q, fence %d; want two, me, at least %d", got.Value,
+				got.Holder, got.Fence, fence)
 		}
 		c.nodes[0].restart() // the node that was topped up counts now
 		renew(nil)

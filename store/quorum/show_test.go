@@ -51,22 +51,36 @@ func TestNew_refuses(t *testing.T) {
 		want  error
 		says  string
 	}{
-		"no node":              {nil, nil, nil, driver.ErrInvalid, "needs three"},
-		"one":                  {nil, m[:1], nil, driver.ErrInvalid, "needs three"},
-		"two":                  {nil, m[:2], nil, driver.ErrInvalid, "needs three"},
-		"four":                 {nil, m[:4], nil, driver.ErrInvalid, "take 3"},
-		"six":                  {nil, m[:6], nil, driver.ErrInvalid, "take 5"},
-		"nil":                  {nil, []driver.Store{m[0], nil, m[1]}, nil, driver.ErrInvalid, "node 2 is nil"},
-		"the same":             {nil, []driver.Store{m[0], m[1], m[0]}, nil, driver.ErrInvalid, "1 (mem) and 3 (mem) are the same store"},
-		"the same by links":    {nil, []driver.Store{m[0], m[1], link}, patient, driver.ErrInvalid, "1 (mem) and 3 (mem) are the same store"},
-		"the same, unknown":    {nil, []driver.Store{one, m[1], one}, nil, driver.ErrInvalid, "are the same store"},
-		"no expiry":            {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.Expiry = false })}, nil, errors.ErrUnsupported, "does not expire claims"},
-		"a negative longest":   {nil, m[:3], &quorum.Options{LongestTTL: -1}, driver.ErrInvalid, "negative"},
-		"two names":            {nil, m[:3], &quorum.Options{Nodes: []string{"a", "b"}}, driver.ErrInvalid, "2 names for 3 nodes"},
-		"the same by name":     {nil, []driver.Store{m[0], m[1], m[0]}, &quorum.Options{Nodes: []string{"a:1", "b:2", "c:3"}}, driver.ErrInvalid, "nodes a:1 and c:3 are the same store"},
-		"a negative limit":     {nil, m[:3], &quorum.Options{NodeLimit: -1}, driver.ErrInvalid, "NodeLimit"},
-		"a limit too long":     {nil, m[:3], &quorum.Options{NodeLimit: 7 * time.Second}, driver.ErrInvalid, "a tenth of LongestTTL, 6s"},
-		"no TTL fits":          {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.MinTTL = time.Hour })}, nil, driver.ErrInvalid, "shortest TTL of 1h0m0s"},
+		"no node": {nil, nil, nil, driver.ErrInvalid, "needs three"},
+		"one":     {nil, m[:1], nil, driver.ErrInvalid, "needs three"},
+		"two":     {nil, m[:2], nil, driver.ErrInvalid, "needs three"},
+		"four":    {nil, m[:4], nil, driver.ErrInvalid, "take 3"},
+		"six":     {nil, m[:6], nil, driver.ErrInvalid, "take 5"},
+		"nil": {nil, []driver.Store{m[0], nil, m[1]}, nil,
+			driver.ErrInvalid, "node 2 is nil"},
+		"the same": {nil, []driver.Store{m[0], m[1], m[0]}, nil, driver.ErrInvalid,
+			"1 (mem) and 3 (mem) are the same store"},
+		"the same by links": {nil, []driver.Store{m[0], m[1], link}, patient, driver.ErrInvalid,
+			"1 (mem) and 3 (mem) are the same store"},
+		"the same, unknown": {nil, []driver.Store{one, m[1], one}, nil,
+			driver.ErrInvalid, "are the same store"},
+		"no expiry": {nil,
+			[]driver.Store{m[0], m[1], with(func(f *driver.Features) { f.Expiry = false })}, nil,
+			errors.ErrUnsupported, "does not expire claims"},
+		"a negative longest": {nil, m[:3], &quorum.Options{LongestTTL: -1},
+			driver.ErrInvalid, "negative"},
+		"two names": {nil, m[:3], &quorum.Options{Nodes: []string{"a", "b"}},
+			driver.ErrInvalid, "2 names for 3 nodes"},
+		"the same by name": {nil, []driver.Store{m[0], m[1], m[0]},
+			&quorum.Options{Nodes: []string{"a:1", "b:2", "c:3"}}, driver.ErrInvalid,
+			"nodes a:1 and c:3 are the same store"},
+		"a negative limit": {nil, m[:3], &quorum.Options{NodeLimit: -1},
+			driver.ErrInvalid, "NodeLimit"},
+		"a limit too long": {nil, m[:3], &quorum.Options{NodeLimit: 7 * time.Second},
+			driver.ErrInvalid, "a tenth of LongestTTL, 6s"},
+		"no TTL fits": {nil,
+			[]driver.Store{m[0], m[1], with(func(f *driver.Features) { f.MinTTL = time.Hour })}, nil,
+			driver.ErrInvalid, "shortest TTL of 1h0m0s"},
 		"a ctx that has ended": {ended, m[:3], nil, context.Canceled, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,20 +99,24 @@ func TestStore_Features(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := mem.New().Features()
-		f.Floor, f.Value, f.Detached, f.MaxTTL, f.MinTTL = false, false, false, 30*time.Second, time.Second
+		f.Floor, f.Value, f.Detached, f.MaxTTL, f.MinTTL = false, false, false,
+			30*time.Second, time.Second
 		nodes := []driver.Store{mem.New(), plain{mem.New(), f}, mem.New()}
-		s, err := quorum.New(t.Context(), nodes, &quorum.Options{Name: "three", LongestTTL: 2 * time.Minute})
+		s, err := quorum.New(t.Context(), nodes,
+			&quorum.Options{Name: "three", LongestTTL: 2 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		want := driver.Features{Name: "three", Expiry: true, MinTTL: time.Second, MaxTTL: 30 * time.Second}
+		want := driver.Features{Name: "three", Expiry: true, MinTTL: time.Second,
+			MaxTTL: 30 * time.Second}
 		if got := s.Features(); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		r := exclusive("key", 10*time.Second)
 		if res, err := s.Acquire(t.Context(), r); err != nil || !res.Granted || res.Fence != 0 {
-			t.Errorf("granted %v with the fence %d, error %v; want no fence that does not rise", res.Granted, res.Fence, err)
+			t.Errorf("granted %v with the fence %d, error %v; want no fence that does not rise",
+				res.Granted, res.Fence, err)
 		}
 		counted := exclusive("slots", 10*time.Second)
 		counted.Weight, counted.Limit = 1, 3
@@ -164,8 +182,10 @@ func TestStore_Show_with_a_node_down(t *testing.T) {
 		if cs, err = driver.Show(t.Context(), c.store, "part"); err != nil || len(cs) != 0 {
 			t.Errorf("Show of a claim that no majority holds: %v, %v", cs, err)
 		}
-		if cs, err = driver.Break(t.Context(), c.store, "part", 0, "test"); err != nil || len(cs) != 0 || c.holds(part.ID) != 0 {
-			t.Errorf("Break of a claim that no majority holds: %v, %v; %d nodes hold it", cs, err, c.holds(part.ID))
+		if cs, err = driver.Break(t.Context(), c.store, "part", 0, "test"); err != nil || len(cs) != 0 ||
+			c.holds(part.ID) != 0 {
+			t.Errorf("Break of a claim that no majority holds: %v, %v; %d nodes hold it",
+				cs, err, c.holds(part.ID))
 		}
 		if cs, err = driver.Break(t.Context(), c.store, "key", 0, "test"); err != nil || len(cs) != 1 {
 			t.Errorf("Break: %v, %v", cs, err)
@@ -208,13 +228,15 @@ func TestStore_Inspect(t *testing.T) {
 		info, err = driver.Inspect(t.Context(), c.store)
 		text := fmt.Sprint(info.Findings)
 		if err != nil || info.Identity != "" ||
-			!strings.Contains(text, "{warning node 3 (mem): ") || !strings.Contains(text, "0 more may fail") ||
+			!strings.Contains(text, "{warning node 3 (mem): ") ||
+			!strings.Contains(text, "0 more may fail") ||
 			!strings.Contains(text, "{unknown the identity of 1 nodes could not be read") {
 			t.Errorf("with a node down: %+v, %v", info, err)
 		}
 		c.links[1].Cut(chaos.All)
 		info, err = driver.Inspect(t.Context(), c.store)
-		if err != nil || info.Age != 0 || strings.Count(fmt.Sprint(info.Findings), "too few nodes are left") != 2 {
+		if err != nil || info.Age != 0 ||
+			strings.Count(fmt.Sprint(info.Findings), "too few nodes are left") != 2 {
 			t.Errorf("with two nodes down: %+v, %v", info, err)
 		}
 		c.links[0].Cut(chaos.All)
@@ -256,7 +278,8 @@ func TestStore_Inspect_duplicates(t *testing.T) {
 		}
 		one.down.Store(true)
 		other.down.Store(true)
-		if info, err := s.Inspect(t.Context()); err != nil || !strings.Contains(fmt.Sprint(info.Findings), "too few nodes") {
+		if info, err := s.Inspect(t.Context()); err != nil ||
+			!strings.Contains(fmt.Sprint(info.Findings), "too few nodes") {
 			t.Errorf("%+v, %v", info, err)
 		}
 	})

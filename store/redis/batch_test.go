@@ -52,7 +52,8 @@ func TestStore_renewAll_wrongType(t *testing.T) {
 			grant(t, s, r)
 		}
 		for key, write := range map[string][]string{
-			"lock:name": {"LPUSH", "lock:name", "x"}, "{lock:hash}:c": {"SET", "{lock:hash}:c", "x"}, "{lock:set}:z": {"SET", "{lock:set}:z", "x"},
+			"lock:name": {"LPUSH", "lock:name", "x"}, "{lock:hash}:c": {"SET", "{lock:hash}:c",
+				"x"}, "{lock:set}:z": {"SET", "{lock:set}:z", "x"},
 		} {
 			if n := do(t, srv, "DEL", key); n != int64(1) {
 				t.Fatalf("%s does not exist", key)
@@ -96,7 +97,8 @@ func TestStore_break_foreign(t *testing.T) {
 func TestStore_failover_underWay(t *testing.T) {
 	t.Parallel()
 	g := testenv.Sentinel(t)
-	s := made(t)(rueidisstore.Open(t.Context(), "redis+sentinel://"+strings.Join(g.Addrs(), ",")+"/0?master_name="+g.Name))
+	s := made(t)(rueidisstore.Open(t.Context(), "redis+sentinel://"+strings.Join(g.Addrs(),
+		",")+"/0?master_name="+g.Name))
 	grant(t, s, exclusive("warm"))
 	old := g.Nodes[0]
 	old.Pause()

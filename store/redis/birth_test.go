@@ -115,7 +115,8 @@ func TestStore_age_future(t *testing.T) {
 // For a user who may not see the replication ID, the server always counts as just born. Such a user
 // does not change the mark for others.
 func TestStore_age_blind(t *testing.T) {
-	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user blind on >secret ~* &* +@all -info"))
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all",
+		"user blind on >secret ~* &* +@all -info"))
 	s := inspected(t, srv)
 	blind := at(t, "redis://blind:secret@"+srv.Addr)
 	if _, err := blind.Inspect(t.Context()); err != nil {

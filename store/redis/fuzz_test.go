@@ -50,7 +50,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		res, err := result("key", 7, text)
 		switch {
-		case err == nil && (res.Retry < 0 || res.Age < 0 || res.Ahead < 0 || res.Behind < 0 || res.Used < 0):
+		case err == nil && (res.Retry < 0 || res.Age < 0 || res.Ahead < 0 ||
+			res.Behind < 0 || res.Used < 0):
 			t.Errorf("%q is %+v", text, res)
 		case err == nil && res.Granted && res.Fence == 0:
 			t.Errorf("%q grants without a fence", text)
@@ -69,7 +70,8 @@ func FuzzAnswer(f *testing.F) {
 			if behind < 0 || len(r.rest) >= before || err != nil && behind != 0 {
 				t.Fatalf("%q: %d, %v, and %q is left", text, behind, err, r.rest)
 			}
-			if broken := (*driver.BrokenError)(nil); errors.As(err, &broken) && !strings.Contains(text, broken.Reason) {
+			if broken := (*driver.BrokenError)(nil); errors.As(err, &broken) &&
+				!strings.Contains(text, broken.Reason) {
 				t.Errorf("%q: the reason is %q", text, broken.Reason)
 			}
 		}

@@ -22,7 +22,8 @@ import (
 // that it remembers have ended, and shared claims when they have ended.
 func TestStore_virtual_heals(t *testing.T) {
 	t.Parallel()
-	const ttl, queueTTL = 5 * time.Second, 3 * time.Second // queueTTL is that of a waiter with the usual pauses
+	// queueTTL is that of a waiter with the usual pauses
+	const ttl, queueTTL = 5 * time.Second, 3 * time.Second
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -71,7 +72,8 @@ func TestStore_virtual_heals(t *testing.T) {
 					})
 				}
 				for range 5 {
-					time.Sleep(2*(ttl+queueTTL) + time.Duration(draw.Int64N(int64(time.Second)))) // it has healed by then
+					// it has healed by then
+					time.Sleep(2*(ttl+queueTTL) + time.Duration(draw.Int64N(int64(time.Second))))
 					for part, lost := range map[string]bool{"{lock:key}:c": draw.IntN(2) == 0, "{lock:key}:z": draw.IntN(2) == 0} {
 						if lost {
 							server.server.Del(part)
@@ -97,7 +99,8 @@ func TestStore_virtual_lostHash(t *testing.T) {
 		grant(t, s, r)
 		s.server.Del("{lock:key}:c")
 		res := refuse(t, s, w)
-		if res.Used != driver.Whole || res.Blocker.Holder != "another client" || res.Retry <= 0 || res.Retry > r.TTL+time.Millisecond {
+		if res.Used != driver.Whole || res.Blocker.Holder != "another client" || res.Retry <= 0 ||
+			res.Retry > r.TTL+time.Millisecond {
 			t.Errorf("refused with %+v, want all used by another client for the rest of its TTL", res)
 		}
 		refuse(t, s, shared("key"))
@@ -114,7 +117,8 @@ func TestStore_virtual_lostHash(t *testing.T) {
 func TestStore_replicas_woken(t *testing.T) {
 	srv := testenv.Redis(t, testenv.Shared())
 	open := adapters["goredis"]
-	first, second := open(t, login{addr: srv.Addr}), open(t, login{addr: srv.Addr, opt: &redis.Options{Replicas: 1}})
+	first, second := open(t, login{addr: srv.Addr}),
+		open(t, login{addr: srv.Addr, opt: &redis.Options{Replicas: 1}})
 	a := exclusive("replicas_woken")
 	w := exclusive(a.Key)
 	w.QueueTTL = time.Minute
@@ -138,7 +142,8 @@ func TestStore_replicas_woken(t *testing.T) {
 // A user who may not subscribe polls, and no attempt waits for the subscription.
 func TestStore_noSubscription(t *testing.T) {
 	t.Parallel()
-	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user deaf on nopass ~* &* +@all -subscribe -ssubscribe"))
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all",
+		"user deaf on nopass ~* &* +@all -subscribe -ssubscribe"))
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		t.Parallel()
 		s := open(t, login{addr: srv.Addr, user: "deaf", password: "any"})

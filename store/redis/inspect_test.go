@@ -34,7 +34,8 @@ func finds(t *testing.T, s driver.Store, wants ...string) {
 		}
 	}
 	for _, f := range info.Findings {
-		if (f.Level == driver.LevelOK) != (f.Means == "") || (f.Means == "") != (f.Cure == "") || f.What == "" {
+		if (f.Level == driver.LevelOK) != (f.Means == "") ||
+			(f.Means == "") != (f.Cure == "") || f.What == "" {
 			t.Errorf("a finding lacks its consequence or cure, or has one without need: %+v", f)
 		}
 	}
@@ -57,14 +58,18 @@ func TestStore_Inspect(t *testing.T) {
 		}},
 		"always": {[]testenv.Option{testenv.AOF()}, []string{"ok: every write is on disk"}},
 		"evicts": {
-			[]testenv.Option{testenv.Config("maxmemory 100mb", "maxmemory-policy allkeys-lru", "appendonly yes", "appendfsync everysec")},
-			[]string{"danger: keys are evicted when memory is full (maxmemory-policy allkeys-lru)", "warning: writes reach the disk up to a second later (appendfsync everysec)"},
+			[]testenv.Option{testenv.Config("maxmemory 100mb", "maxmemory-policy allkeys-lru",
+				"appendonly yes", "appendfsync everysec")},
+			[]string{"danger: keys are evicted when memory is full (maxmemory-policy allkeys-lru)",
+				"warning: writes reach the disk up to a second later (appendfsync everysec)"},
 		},
 		"full": {
 			[]testenv.Option{testenv.Config("maxmemory 100kb", "appendonly yes", "appendfsync no")},
-			[]string{"ok: nothing is evicted (maxmemory-policy noeviction)", "warning: % of maxmemory is in use", "warning: writes reach the disk when the system likes"},
+			[]string{"ok: nothing is evicted (maxmemory-policy noeviction)",
+				"warning: % of maxmemory is in use", "warning: writes reach the disk when the system likes"},
 		},
-		"snapshots": {[]testenv.Option{testenv.Config("save 3600 1")}, []string{"warning: there is no append-only file"}},
+		"snapshots": {[]testenv.Option{testenv.Config("save 3600 1")},
+			[]string{"warning: there is no append-only file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,19 +93,22 @@ func TestStore_Inspect_replication(t *testing.T) {
 	t.Parallel()
 	primary := testenv.Redis(t, testenv.Password("secret"))
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
-	finds(t, at(t, primary.URL), "warning: replicas receive claims after they are granted (1 connected)",
+	finds(t, at(t, primary.URL),
+		"warning: replicas receive claims after they are granted (1 connected)",
 		"warning: a primary that is cut off from its replicas does not stop (min-replicas-to-write 0)")
 	finds(t, at(t, primary.URL+"?lock_replicas=1"), "warning: of 1 replicas, grants wait for 1")
 	finds(t, at(t, replica.URL), "danger: it is a replica (of 127.0.0.1:")
 	do(t, primary, "CONFIG", "SET", "min-replicas-to-write", "1")
-	finds(t, at(t, primary.URL), "ok: a primary that is cut off from its replicas stops (min-replicas-to-write 1)")
+	finds(t, at(t, primary.URL),
+		"ok: a primary that is cut off from its replicas stops (min-replicas-to-write 1)")
 }
 
 func TestStore_Inspect_cluster(t *testing.T) {
 	t.Parallel()
 	c := testenv.RedisCluster(t, testenv.Replicas(0))
 	s := at(t, "redis+cluster://"+strings.Join(c.Addrs(), ","))
-	finds(t, s, "ok: the cluster serves all slots", "warning: the loss of one shard stops the whole cluster")
+	finds(t, s, "ok: the cluster serves all slots",
+		"warning: the loss of one shard stops the whole cluster")
 	port := c.Nodes[1].Addr[strings.LastIndex(c.Nodes[1].Addr, ":")+1:]
 	do(t, c.Nodes[1], "CONFIG", "SET", "cluster-require-full-coverage", "no")
 	finds(t, s, "ok: on port "+port+": the loss of one shard leaves the others working")
@@ -111,20 +119,24 @@ func TestStore_Inspect_cluster(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	finds(t, s, "danger: on port "+c.Nodes[0].Addr[strings.LastIndex(c.Nodes[0].Addr, ":")+1:]+": the cluster is down (cluster_state fail, 16383 of 16384")
+	finds(t, s, "danger: on port "+c.Nodes[0].Addr[strings.LastIndex(c.Nodes[0].Addr,
+		":")+1:]+": the cluster is down (cluster_state fail, 16383 of 16384")
 }
 
 // A fact that the user may not see is unknown, not fine.
 func TestStore_Inspect_permissions(t *testing.T) {
 	t.Parallel()
 	const locks = "on >secret ~* &* +@all -acl "
-	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user blind "+locks+"-info -config -time",
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all",
+		"user blind "+locks+"-info -config -time",
 		"user half "+locks+"-config"), testenv.AOF())
 	replica := testenv.Redis(t, testenv.ReplicaOf(srv))
 	defer replica.Stop()
-	finds(t, at(t, "redis://blind:secret@"+srv.Addr), "unknown: the version", "unknown: the role", "unknown: the eviction policy",
+	finds(t, at(t, "redis://blind:secret@"+srv.Addr), "unknown: the version", "unknown: the role",
+		"unknown: the eviction policy",
 		"unknown: the persistence", "unknown: the server's clock")
-	finds(t, at(t, "redis://half:secret@"+srv.Addr), "unknown: when writes reach the disk (appendfsync)", "ok: nothing is evicted",
+	finds(t, at(t, "redis://half:secret@"+srv.Addr),
+		"unknown: when writes reach the disk (appendfsync)", "ok: nothing is evicted",
 		"unknown: whether a primary that is cut off stops (min-replicas-to-write)")
 }
 
@@ -166,19 +178,30 @@ func TestStore_Inspect_answers(t *testing.T) {
 		c    stub
 		want string
 	}{
-		"too old":           {stub{answers: map[string]any{"INFO": "redis_version:4.0.14\r\n"}}, "danger: Redis 4.0.14 is too old"},
-		"a little too old":  {stub{answers: map[string]any{"INFO": "redis_version:6.0.16\r\n"}}, "danger: Redis 6.0.16 is too old: 6.2 or newer is required"},
-		"old":               {stub{answers: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "ok: the server is Redis 6.2.1"},
-		"old cluster":       {stub{cluster: true, answers: map[string]any{"INFO": "redis_version:6.2.1\r\n"}}, "warning: Redis 6.2.1 has no channels"},
-		"Valkey":            {stub{answers: map[string]any{"INFO": "redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n"}}, "ok: the server is Valkey 9.0.0"},
-		"no version":        {stub{answers: map[string]any{"INFO": "role:master\r\n"}}, "unknown: the version"},
-		"disk":              {stub{answers: map[string]any{"INFO": "aof_last_write_status:err\r\n"}}, "danger: the server cannot write to its disk"},
-		"snapshot":          {stub{answers: map[string]any{"INFO": "rdb_last_bgsave_status:err\r\n"}}, "danger: the server cannot write to its disk"},
-		"clock ahead":       {stub{answers: map[string]any{"TIME": clock(time.Minute)}}, "warning: the server's clock is "},
-		"clock behind":      {stub{answers: map[string]any{"TIME": clock(-time.Minute)}}, " behind ours"},
-		"clock right":       {stub{answers: map[string]any{"TIME": clock(0)}}, "ok: the server's clock"},
-		"cluster not shown": {stub{cluster: true, answers: map[string]any{"INFO": "cluster_enabled:1\r\n"}}, "unknown: the state of the cluster"},
-		"coverage":          {stub{cluster: true, answers: map[string]any{}}, "unknown: what the loss of one shard does"},
+		"too old": {stub{answers: map[string]any{"INFO": "redis_version:4.0.14\r\n"}},
+			"danger: Redis 4.0.14 is too old"},
+		"a little too old": {stub{answers: map[string]any{"INFO": "redis_version:6.0.16\r\n"}},
+			"danger: Redis 6.0.16 is too old: 6.2 or newer is required"},
+		"old": {stub{answers: map[string]any{"INFO": "redis_version:6.2.1\r\n"}},
+			"ok: the server is Redis 6.2.1"},
+		"old cluster": {stub{cluster: true,
+			answers: map[string]any{"INFO": "redis_version:6.2.1\r\n"}},
+			"warning: Redis 6.2.1 has no channels"},
+		"Valkey": {stub{answers: map[string]any{"INFO": "redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n"}}, "ok: the server is Valkey 9.0.0"},
+		"no version": {stub{answers: map[string]any{"INFO": "role:master\r\n"}},
+			"unknown: the version"},
+		"disk": {stub{answers: map[string]any{"INFO": "aof_last_write_status:err\r\n"}},
+			"danger: the server cannot write to its disk"},
+		"snapshot": {stub{answers: map[string]any{"INFO": "rdb_last_bgsave_status:err\r\n"}},
+			"danger: the server cannot write to its disk"},
+		"clock ahead": {stub{answers: map[string]any{"TIME": clock(time.Minute)}},
+			"warning: the server's clock is "},
+		"clock behind": {stub{answers: map[string]any{"TIME": clock(-time.Minute)}}, " behind ours"},
+		"clock right":  {stub{answers: map[string]any{"TIME": clock(0)}}, "ok: the server's clock"},
+		"cluster not shown": {stub{cluster: true,
+			answers: map[string]any{"INFO": "cluster_enabled:1\r\n"}}, "unknown: the state of the cluster"},
+		"coverage": {stub{cluster: true, answers: map[string]any{}},
+			"unknown: what the loss of one shard does"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(tt.want, ": ") {
@@ -254,7 +277,8 @@ func TestStore_Inspect_clock(t *testing.T) {
 			}
 			off := time.Duration(0)
 			for _, f := range info.Findings {
-				if text, ok := strings.CutPrefix(f.What, "the server's clock is "); ok && f.Level == driver.LevelWarning {
+				if text, ok := strings.CutPrefix(f.What, "the server's clock is "); ok &&
+					f.Level == driver.LevelWarning {
 					text, _ = strings.CutSuffix(text, " "+want+" ours")
 					off, _ = time.ParseDuration(text)
 				}

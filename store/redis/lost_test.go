@@ -97,7 +97,8 @@ func TestStore_lostWait(t *testing.T) {
 		_, err := s.Acquire(t.Context(), exclusive("key"))
 		<-eaten
 		if err == nil || count(t, srv, "set") != 1 || count(t, srv, "wait") != 1 {
-			t.Fatalf("error %v; %d grants and %d WAITs, want one each", err, count(t, srv, "set"), count(t, srv, "wait"))
+			t.Fatalf("error %v; %d grants and %d WAITs, want one each", err,
+				count(t, srv, "set"), count(t, srv, "wait"))
 		}
 		left := len(claims(t, open(t, login{addr: srv.Addr}), "key"))
 		if given := errors.Is(err, driver.ErrUnavailable); given != (left == 0) {

@@ -143,11 +143,13 @@ func refusedNothing(t testing.TB, nodes ...*testenv.RedisServer) {
 // A database other than 0, by the user in docs/layout.md.
 func TestStore_database(t *testing.T) {
 	t.Parallel()
-	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", documentedFor(t, "For a database other than 0")))
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all",
+		documentedFor(t, "For a database other than 0")))
 	allowNames(t, srv)
 	for name, open := range map[string]func() *redis.Store{
 		"goredis": func() *redis.Store {
-			c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, Username: "distlock", Password: "secret", DB: 1})
+			c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, Username: "distlock",
+				Password: "secret", DB: 1})
 			t.Cleanup(func() { c.Close() })
 			return made(t)(goredisstore.New(c, nil))
 		},
@@ -171,15 +173,18 @@ func TestStore_database(t *testing.T) {
 // refuses no command of a client.
 func TestStore_cluster(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.RedisCluster(t, testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "On a cluster")))
+	cluster := testenv.RedisCluster(t,
+		testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "On a cluster")))
 	allowNames(t, cluster.Nodes...)
 	for name, open := range clusterAdapters {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			enter := func(t testing.TB) *redis.Store {
-				return open(t, login{addr: strings.Join(cluster.Addrs(), ","), user: "distlock", password: "secret", opt: fresh()})
+				return open(t, login{addr: strings.Join(cluster.Addrs(), ","), user: "distlock",
+					password: "secret", opt: fresh()})
 			}
-			drivertest.Run(t, drivertest.Env{Many: 50, Open: func(t testing.TB) driver.Store { return enter(t) }})
+			drivertest.Run(t, drivertest.Env{Many: 50,
+				Open: func(t testing.TB) driver.Store { return enter(t) }})
 			info, err := enter(t).Inspect(t.Context())
 			if err != nil || info.Identity == "" || !strings.Contains(info.Version, "a cluster of 3") {
 				t.Errorf("Inspect: %+v, %v", info, err)

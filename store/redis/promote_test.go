@@ -53,7 +53,8 @@ func TestStore_clusterFailover(t *testing.T) {
 	for adapter, open := range clusterAdapters {
 		plain := open(t, login{addr: strings.Join(cluster.Addrs(), ","), opt: opt})
 		for verb, call := range verbs {
-			own := *opt // and a store of its own: one call that finds the primary helps all calls of its client
+			// and a store of its own: one call that finds the primary helps all calls of its client
+			own := *opt
 			if strings.HasSuffix(verb, "Replicas") {
 				own.Replicas = 1
 			}

@@ -48,7 +48,8 @@ const buffer = 32 << 10
 // adapters open a store through each of the two clients.
 var adapters = map[string]func(t testing.TB, l login) *redis.Store{
 	"goredis": func(t testing.TB, l login) *redis.Store {
-		c := goclient.NewClient(&goclient.Options{Addr: l.addr, Username: l.user, Password: l.password, DialerRetries: 1})
+		c := goclient.NewClient(&goclient.Options{Addr: l.addr, Username: l.user,
+			Password: l.password, DialerRetries: 1})
 		t.Cleanup(func() { c.Close() })
 		return made(t)(goredisstore.New(c, l.opt))
 	},
@@ -258,7 +259,8 @@ func TestStore_wrongType(t *testing.T) {
 		r := exclusive("list")
 		for _, weight := range []int64{driver.Whole, 1} {
 			r.Weight = weight
-			if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "list") {
+			if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrInvalid) ||
+				!strings.Contains(err.Error(), "list") {
 				t.Errorf("Acquire: %v, want ErrInvalid that names the key", err)
 			}
 		}
@@ -267,7 +269,8 @@ func TestStore_wrongType(t *testing.T) {
 		}
 		good := exclusive("good")
 		grant(t, s, good)
-		got := s.RenewAll(t.Context(), []driver.Renewal{{ID: r.ID, TTL: time.Minute}, {ID: good.ID, TTL: time.Minute}})
+		got := s.RenewAll(t.Context(),
+			[]driver.Renewal{{ID: r.ID, TTL: time.Minute}, {ID: good.ID, TTL: time.Minute}})
 		if !errors.Is(got[0].Err, driver.ErrInvalid) || got[1].Err != nil {
 			t.Errorf("RenewAll: %v, %v; want ErrInvalid, nil", got[0].Err, got[1].Err)
 		}
@@ -285,7 +288,8 @@ func TestStore_lostReply(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				srv := testenv.Redis(t)
 				proxy := testenv.Proxy(t, srv.Addr)
-				lostReply(t, srv, proxy, open(t, login{addr: proxy.Addr, opt: opt}), open(t, login{addr: srv.Addr}))
+				lostReply(t, srv, proxy, open(t, login{addr: proxy.Addr, opt: opt}),
+					open(t, login{addr: srv.Addr}))
 			})
 		}
 	})
@@ -319,12 +323,14 @@ func TestStore_otherClients(t *testing.T) {
 		t.Fatal("the other client could not take a free key")
 	}
 	res := refuse(t, s, a)
-	if res.Blocker.Holder != "another client" || res.Retry <= 0 || res.Retry > 31*time.Second || res.Used != driver.Whole {
+	if res.Blocker.Holder != "another client" || res.Retry <= 0 || res.Retry > 31*time.Second ||
+		res.Used != driver.Whole {
 		t.Errorf("refused with %+v, want the other client named and when it ends", res)
 	}
 	refuse(t, s, shared("key"))
 	do(t, srv, "PERSIST", "lock:key")
-	if res := refuse(t, s, w); res.Retry != 0 || res.Blocker.Left != 0 || res.Blocker.Holder != "another client" {
+	if res := refuse(t, s, w); res.Retry != 0 || res.Blocker.Left != 0 ||
+		res.Blocker.Holder != "another client" {
 		t.Errorf("refused with %+v by a Redis key without a TTL, want Retry 0", res)
 	}
 	if err := s.Release(t.Context(), a.ID); !errors.Is(err, driver.ErrNotHeld) {
@@ -354,7 +360,8 @@ func TestStore_otherClients(t *testing.T) {
 	if take("30000") != "OK" {
 		t.Error("the other client could not take a key that is free again")
 	}
-	if cs, err := s.Break(t.Context(), "key", 0, "test"); err != nil || len(cs) != 1 || cs[0].Holder != "another client" {
+	if cs, err := s.Break(t.Context(), "key", 0, "test"); err != nil || len(cs) != 1 ||
+		cs[0].Holder != "another client" {
 		t.Errorf("Break: %+v, %v; want the other client's claim", cs, err)
 	}
 	grant(t, s, a)

@@ -136,7 +136,8 @@ func disk() trouble {
 	}
 	saved := func(t *testing.T, v victim, how string) {
 		v.send(t, "BGSAVE")
-		for v.Info(t.Context(), "rdb_bgsave_in_progress") != "0" || v.Info(t.Context(), "rdb_last_bgsave_status") != how {
+		for v.Info(t.Context(), "rdb_bgsave_in_progress") != "0" ||
+			v.Info(t.Context(), "rdb_last_bgsave_status") != how {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
@@ -269,10 +270,12 @@ func TestStore_noConnections(t *testing.T) {
 		grant(t, s, a) // an existing connection keeps working
 		v.send(t, "CLIENT", "KILL", "TYPE", "normal")
 		for range 10 {
-			if res, err := s.Acquire(t.Context(), exclusive("free")); err == nil || errors.Is(err, driver.ErrInvalid) {
+			if res, err := s.Acquire(t.Context(), exclusive("free")); err == nil ||
+				errors.Is(err, driver.ErrInvalid) {
 				t.Fatalf("granted %v, error %v; want an error", res.Granted, err)
 			}
-			if _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); err == nil || errors.Is(err, driver.ErrNotHeld) {
+			if _, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute}); err == nil ||
+				errors.Is(err, driver.ErrNotHeld) {
 				t.Fatalf("Renew: error %v", err)
 			}
 		}
@@ -289,7 +292,8 @@ func TestStore_stale(t *testing.T) {
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		t.Parallel()
 		primary := testenv.Redis(t)
-		replica := testenv.Redis(t, testenv.ReplicaOf(primary), testenv.Config("replica-serve-stale-data no"))
+		replica := testenv.Redis(t, testenv.ReplicaOf(primary),
+			testenv.Config("replica-serve-stale-data no"))
 		a := exclusive("held")
 		fence := grant(t, open(t, login{addr: primary.Addr}), a).Fence
 		s := open(t, login{addr: replica.Addr})

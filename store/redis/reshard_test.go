@@ -26,13 +26,15 @@ import (
 // its nodes.
 var clusterAdapters = map[string]func(t testing.TB, l login) *redis.Store{
 	"goredis": func(t testing.TB, l login) *redis.Store {
-		c := goclient.NewClusterClient(&goclient.ClusterOptions{Addrs: strings.Split(l.addr, ","), Username: l.user, Password: l.password})
+		c := goclient.NewClusterClient(&goclient.ClusterOptions{Addrs: strings.Split(l.addr, ","),
+			Username: l.user, Password: l.password})
 		t.Cleanup(func() { c.Close() })
 		return made(t)(goredisstore.New(c, l.opt))
 	},
 	"rueidis": func(t testing.TB, l login) *redis.Store {
 		c, err := ruclient.NewClient(ruclient.ClientOption{
-			InitAddress: strings.Split(l.addr, ","), Username: l.user, Password: l.password, DisableCache: true,
+			InitAddress: strings.Split(l.addr,
+				","), Username: l.user, Password: l.password, DisableCache: true,
 			ReadBufferEachConn: buffer, WriteBufferEachConn: buffer,
 		})
 		if err != nil {
@@ -53,7 +55,8 @@ func TestStore_clusterNode(t *testing.T) {
 		for _, n := range []int{0, 1} {
 			s := open(t, login{addr: replica.Addr, opt: &redis.Options{Replicas: n}})
 			_, err := s.Acquire(t.Context(), exclusive("key"))
-			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "MOVED") || !strings.Contains(err.Error(), "use redis+cluster://") {
+			if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "MOVED") ||
+				!strings.Contains(err.Error(), "use redis+cluster://") {
 				t.Errorf("Acquire with %d replicas: %v, want ErrUnavailable, MOVED and what to use", n, err)
 			}
 		}
@@ -131,7 +134,8 @@ func newMove(t testing.TB, cluster *testenv.Cluster, key string) move {
 	}
 	m := move{from: from, slot: fmt.Sprint(do(t, from, "CLUSTER", "KEYSLOT", key))}
 	m.to = cluster.Nodes[(slices.Index(cluster.Nodes, from)+1)%len(cluster.Nodes)]
-	m.ids = [2]string{do(t, m.from, "CLUSTER", "MYID").(string), do(t, m.to, "CLUSTER", "MYID").(string)}
+	m.ids = [2]string{do(t, m.from, "CLUSTER", "MYID").(string),
+		do(t, m.to, "CLUSTER", "MYID").(string)}
 	return m
 }
 
@@ -167,11 +171,13 @@ func (m move) end(t testing.TB) {
 // nothing is lost.
 func TestStore_reshard(t *testing.T) {
 	t.Parallel()
-	cluster := testenv.RedisCluster(t, testenv.Replicas(0), testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "On a cluster")))
+	cluster := testenv.RedisCluster(t, testenv.Replicas(0),
+		testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "On a cluster")))
 	for name, open := range clusterAdapters {
 		t.Run(name, func(t *testing.T) {
 			opt := fresh()
-			s := open(t, login{addr: strings.Join(cluster.Addrs(), ","), user: "distlock", password: "secret", opt: opt})
+			s := open(t, login{addr: strings.Join(cluster.Addrs(), ","), user: "distlock",
+				password: "secret", opt: opt})
 			a, w := exclusive("key"), exclusive("key")
 			w.QueueTTL = time.Minute
 			fence := grant(t, s, a).Fence
@@ -191,7 +197,8 @@ func TestStore_reshard(t *testing.T) {
 				}
 				_, err := s.Renew(t.Context(), driver.Renewal{ID: a.ID, TTL: time.Minute})
 				check("renew", err)
-				check("renew all", s.RenewAll(t.Context(), []driver.Renewal{{ID: a.ID, TTL: time.Minute}})[0].Err)
+				check("renew all", s.RenewAll(t.Context(),
+					[]driver.Renewal{{ID: a.ID, TTL: time.Minute}})[0].Err)
 				res, err := s.Acquire(t.Context(), w)
 				if check("Acquire", err); err == nil && res.Granted {
 					t.Errorf("%s: granted next to a holder", when)
@@ -275,7 +282,8 @@ func TestStore_reshard_lease(t *testing.T) {
 			}
 			m.begin(t)
 			m.carry(t, 1)
-			for began := time.Now(); failed.Load() == 0; time.Sleep(time.Millisecond) { // a renewal meets TRYAGAIN
+			// a renewal meets TRYAGAIN
+			for began := time.Now(); failed.Load() == 0; time.Sleep(time.Millisecond) {
 				if time.Since(began) > ttl {
 					t.Fatal("no renewal failed: this tests nothing")
 				}

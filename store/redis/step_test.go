@@ -204,7 +204,8 @@ func TestStore_lostRelease(t *testing.T) {
 		eaten := proxy.EatReply([]byte(r.Owner))
 		err := s.Release(t.Context(), r.ID)
 		<-eaten
-		if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) {
+		if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrUnavailable) ||
+			errors.Is(err, driver.ErrInvalid) {
 			t.Fatalf("Release: %v; want an unknown outcome", err)
 		}
 		if err := s.Release(t.Context(), r.ID); !errors.Is(err, driver.ErrNotHeld) {

@@ -26,7 +26,8 @@ func fresh() *redis.Options { return &redis.Options{Prefix: "lock:" + rand.Text(
 // refuses no command of a client.
 func TestStore_sentinel(t *testing.T) {
 	t.Parallel()
-	group := testenv.Sentinel(t, testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "With Sentinel")))
+	group := testenv.Sentinel(t,
+		testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "With Sentinel")))
 	allowNames(t, group.Nodes...)
 	const user, password = "distlock", "secret"
 	for name, open := range map[string]func(t testing.TB) *redis.Store{
@@ -60,7 +61,8 @@ func TestStore_sentinel(t *testing.T) {
 			if name == "rueidis" { // the URL is the same client
 				grant(t, open(t), exclusive("key"))
 			} else {
-				drivertest.Run(t, drivertest.Env{Many: 50, Open: func(t testing.TB) driver.Store { return open(t) }})
+				drivertest.Run(t, drivertest.Env{Many: 50,
+					Open: func(t testing.TB) driver.Store { return open(t) }})
 			}
 			refusedNothing(t, group.Nodes...)
 		})
@@ -77,7 +79,8 @@ func TestStore_replicas(t *testing.T) {
 		opt.Replicas = 1
 		patient := *opt
 		patient.ReplicaTimeout = 10 * time.Second // the machine may be busy
-		s, first := open(t, login{addr: primary.Addr, opt: opt}), open(t, login{addr: primary.Addr, opt: &patient})
+		s, first := open(t, login{addr: primary.Addr, opt: opt}),
+			open(t, login{addr: primary.Addr, opt: &patient})
 		if s.Features().AnyServer {
 			t.Error("AnyServer is declared, though a grant that too few replicas have is undone")
 		}
@@ -109,7 +112,8 @@ func TestStore_replicas(t *testing.T) {
 // outcome is unknown.
 func TestStore_waitRefused(t *testing.T) {
 	t.Parallel()
-	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all", "user app on >secret ~* &* +@all -wait"))
+	srv := testenv.Redis(t, testenv.ACL("user default on nopass ~* &* +@all",
+		"user app on >secret ~* &* +@all -wait"))
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		opt := fresh()
 		s := open(t, login{addr: srv.Addr, opt: opt})
@@ -124,7 +128,8 @@ func TestStore_waitRefused(t *testing.T) {
 		if n := len(claims(t, s, "key")); n != 0 {
 			t.Errorf("%d claims are left, and nothing was to be changed", n)
 		}
-		if _, err := strict.Acquire(t.Context(), held); err == nil || errors.Is(err, driver.ErrUnavailable) {
+		if _, err := strict.Acquire(t.Context(), held); err == nil ||
+			errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("a claim that the owner has: %v, want an unknown outcome", err)
 		}
 		if res, err := strict.Acquire(t.Context(), exclusive("held")); err != nil || res.Granted {
@@ -156,10 +161,12 @@ func TestStore_leastPermissions(t *testing.T) {
 		careful := fresh()
 		careful.Replicas = 1
 		c := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: careful})
-		if _, err := c.Acquire(t.Context(), exclusive("key")); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+		if _, err := c.Acquire(t.Context(), exclusive("key")); err == nil ||
+			!strings.Contains(err.Error(), "0 of 1 replicas") {
 			t.Errorf("with Replicas: %v, want that there is none", err)
 		}
-		elsewhere := open(t, login{addr: srv.Addr, user: "distlock", password: "secret", opt: &redis.Options{Prefix: "data:"}})
+		elsewhere := open(t, login{addr: srv.Addr, user: "distlock", password: "secret",
+			opt: &redis.Options{Prefix: "data:"}})
 		if _, err := elsewhere.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("on keys of others: %v, want ErrUnavailable", err)
 		}

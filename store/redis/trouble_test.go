@@ -24,7 +24,8 @@ import (
 // a store on the client, and functions that take one connection each for a while.
 var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options) (*redis.Store, error), takes []func(ctx context.Context)){
 	"goredis": func(t *testing.T, addr string) (func(*redis.Options) (*redis.Store, error), []func(context.Context)) {
-		c := goclient.NewClient(&goclient.Options{Addr: addr, PoolSize: 2, MaxActiveConns: 2, PoolTimeout: 100 * time.Millisecond})
+		c := goclient.NewClient(&goclient.Options{Addr: addr, PoolSize: 2, MaxActiveConns: 2,
+			PoolTimeout: 100 * time.Millisecond})
 		t.Cleanup(func() { c.Close() })
 		take := func(ctx context.Context) { c.BLPop(ctx, time.Minute, "nothing") }
 		return func(opt *redis.Options) (*redis.Store, error) { return goredisstore.New(c, opt) }, []func(context.Context){take, take}
@@ -38,8 +39,9 @@ var small = map[string]func(t *testing.T, addr string) (open func(*redis.Options
 		}
 		t.Cleanup(c.Close)
 		pop := func() ruclient.Completed { return c.B().Blpop().Key("nothing").Timeout(60).Build() }
-		take := func(ctx context.Context) { c.Do(ctx, pop()) }          // from the pool for all commands
-		hold := func(ctx context.Context) { c.Do(ctx, pop().ToPipe()) } // from the pool for WAIT and blocking commands
+		take := func(ctx context.Context) { c.Do(ctx, pop()) } // from the pool for all commands
+		// from the pool for WAIT and blocking commands
+		hold := func(ctx context.Context) { c.Do(ctx, pop().ToPipe()) }
 		return func(opt *redis.Options) (*redis.Store, error) { return rueidisstore.New(c, opt) }, []func(context.Context){take, take, hold, hold}
 	},
 }
@@ -148,7 +150,8 @@ func silent(t *testing.T, open func(testing.TB, login) *redis.Store, opt *redis.
 		// A call that a busy machine did not send in time has changed nothing, and reports that:
 		// then it gets more time.
 		err := driver.ErrUnavailable
-		for d := 50 * time.Millisecond; errors.Is(err, driver.ErrUnavailable) && d < 10*time.Second; d *= 8 {
+		for d := 50 * time.Millisecond; errors.Is(err, driver.ErrUnavailable) &&
+			d < 10*time.Second; d *= 8 {
 			ctx, cancel := limit(d)
 			clock := testenv.NewStopwatch(t)
 			_, err = s.Acquire(ctx, exclusive("key"))
@@ -267,7 +270,8 @@ func TestStore_renewMany(t *testing.T) {
 		}
 		do(t, srv, "CONFIG", "RESETSTAT")
 		for i, got := range s.RenewAll(t.Context(), rs) {
-			if held := i%7 != 0; held != (got.Err == nil) || !held && !errors.Is(got.Err, driver.ErrNotHeld) {
+			if held := i%7 != 0; held != (got.Err == nil) ||
+				!held && !errors.Is(got.Err, driver.ErrNotHeld) {
 				t.Fatalf("claim %d: %v", i, got.Err)
 			}
 		}
@@ -318,13 +322,15 @@ func TestStore_manyDead(t *testing.T) {
 		}
 	}
 	for range 350 {
-		r := driver.Request{ID: driver.ID{Key: "rate", Owner: rand.Text()}, Weight: 1, Limit: 1000, TTL: 20 * time.Millisecond}
+		r := driver.Request{ID: driver.ID{Key: "rate", Owner: rand.Text()}, Weight: 1, Limit: 1000,
+			TTL: 20 * time.Millisecond}
 		grant(t, s, r)
 	}
 	time.Sleep(50 * time.Millisecond)
 	used := int64(0)
 	for range 5 {
-		used = grant(t, s, driver.Request{ID: driver.ID{Key: "rate", Owner: rand.Text()}, Weight: 1, Limit: 1000, TTL: time.Minute}).Used
+		used = grant(t, s, driver.Request{ID: driver.ID{Key: "rate", Owner: rand.Text()}, Weight: 1,
+			Limit: 1000, TTL: time.Minute}).Used
 	}
 	if used != 5 {
 		t.Errorf("used %d after five calls, want what lives: 5", used)
@@ -347,7 +353,8 @@ func TestStore_age(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 		before := grant(t, s, a).Age
-		if refused := refuse(t, s, exclusive("key")).Age; before < 20*time.Millisecond || refused < before {
+		if refused := refuse(t, s, exclusive("key")).Age; before < 20*time.Millisecond ||
+			refused < before {
 			t.Errorf("age %v, then %v; want 20ms and more", before, refused)
 		}
 		began := time.Now()

@@ -59,7 +59,8 @@ func virtual() drivertest.Env {
 			return capped{made(t)(goredisstore.New(c, nil)), m}
 		},
 		Leftovers: func(_ testing.TB, s driver.Store) int {
-			return len(slices.DeleteFunc(s.(capped).server.Keys(), func(key string) bool { return key == floorKey }))
+			return len(slices.DeleteFunc(s.(capped).server.Keys(),
+				func(key string) bool { return key == floorKey }))
 		},
 	}
 }
@@ -81,7 +82,8 @@ func TestStore_virtual_forgot(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.server.FlushAll()
-			r := driver.Request{ID: driver.ID{Key: "key", Owner: "owner"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute}
+			r := driver.Request{ID: driver.ID{Key: "key", Owner: "owner"}, Weight: driver.Whole,
+				Limit: driver.Whole, TTL: time.Minute}
 			if res := grant(t, s, r); res.Age <= 0 || res.Age > time.Second {
 				t.Errorf("the age is %v after all was forgotten", res.Age)
 			}
@@ -177,12 +179,14 @@ func TestStore_virtual_pages(t *testing.T) {
 		if cs, err := driver.Show(t.Context(), s, "other"); err != nil || len(cs) != many {
 			t.Errorf("%d claims that end at once, %v; want %d", len(cs), err, many)
 		}
-		for key, left := range map[string]int{"key": 1, "other": 0} { // the head of the queue has the key then
+		// the head of the queue has the key then
+		for key, left := range map[string]int{"key": 1, "other": 0} {
 			if cs, err := driver.Break(t.Context(), s, key, 0, "test"); err != nil || len(cs) != many {
 				t.Errorf("%s: %d claims were broken, %v; want %d", key, len(cs), err, many)
 			}
 			cs, err := driver.Show(t.Context(), s, key)
-			if cs = slices.DeleteFunc(cs, func(c driver.Claim) bool { return c.Waiting }); err != nil || len(cs) != left {
+			if cs = slices.DeleteFunc(cs, func(c driver.Claim) bool { return c.Waiting }); err != nil ||
+				len(cs) != left {
 				t.Errorf("%s: %d claims are left, %v; want %d", key, len(cs), err, left)
 			}
 		}
@@ -213,7 +217,8 @@ func TestStore_virtual_breakPages(t *testing.T) {
 		if err != nil || len(cs) != many || calls < 2 {
 			t.Errorf("%d claims were broken by %d calls, %v; want %d by some", len(cs), calls, err, many)
 		}
-		if cs, err = s.Show(t.Context(), "key"); err != nil || len(cs) != 1 || cs[0].Owner != driver.Tag(late.Owner) {
+		if cs, err = s.Show(t.Context(), "key"); err != nil || len(cs) != 1 ||
+			cs[0].Owner != driver.Tag(late.Owner) {
 			t.Errorf("%d claims are left, %v; want the one that came later", len(cs), err)
 		}
 	})

@@ -70,7 +70,8 @@ func BenchmarkPair(b *testing.B) {
 	for _, full := range []bool{false, true} {
 		b.Run("full="+strconv.FormatBool(full), func(b *testing.B) {
 			raw := rawPair(b, full)
-			s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "locks.db"), &sqlite.Options{Full: full})
+			s, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "locks.db"),
+				&sqlite.Options{Full: full})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -18,7 +18,8 @@ func TestOpen_boot_hidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{filepath.Join(dir, "missing"), empty} {
-		if boot, err := sqlite.BootIn(name); err == nil || !strings.Contains(err.Error(), "ProcSubset=all") {
+		if boot, err := sqlite.BootIn(name); err == nil ||
+			!strings.Contains(err.Error(), "ProcSubset=all") {
 			t.Errorf("%s: the boot is %q, %v", name, boot, err)
 		}
 	}

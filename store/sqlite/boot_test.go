@@ -52,7 +52,8 @@ func TestOpen_boot_of_a_container(t *testing.T) {
 	if err == nil {
 		s.Close()
 	}
-	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "needs a file of its own") {
+	if !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.Contains(err.Error(), "needs a file of its own") {
 		t.Errorf("opened, with a holder that lives: %v", err)
 	}
 	s = on(t, path, sqlite.Machine{Boot: "outside"})
@@ -66,7 +67,8 @@ func TestOpen_boot_of_a_container(t *testing.T) {
 	if claims := claimsIn(t, s)["k"]; len(claims) > 0 {
 		t.Errorf("a claim survived the reboot: %+v", claims)
 	}
-	if info, err := s.Inspect(t.Context()); err != nil || strings.Contains(fmt.Sprint(info.Findings), "journal mode") {
+	if info, err := s.Inspect(t.Context()); err != nil ||
+		strings.Contains(fmt.Sprint(info.Findings), "journal mode") {
 		t.Errorf("after a reboot: %+v, %v", info, err)
 	}
 }

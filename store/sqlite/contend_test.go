@@ -109,7 +109,8 @@ func compete(t *testing.T, processes int, d time.Duration) []int {
 	}
 	var all []*testenv.HelperProcess
 	for range processes {
-		all = append(all, testenv.Helper(t, "contend", filepath.Join(dir, "locks.db"), counter, d.String()))
+		all = append(all, testenv.Helper(t, "contend",
+			filepath.Join(dir, "locks.db"), counter, d.String()))
 	}
 	for _, h := range all {
 		line(t, h, counter)

@@ -63,7 +63,8 @@ func TestStore_time_of_day(t *testing.T) {
 		time.Sleep(time.Hour) // the time of day moves, and the clock of the host does not
 		other := on(t, path, sqlite.Machine{Boot: "b", Elapsed: elapsed})
 		defer other.Close()
-		if res, err := other.Acquire(t.Context(), exclusive("k", time.Second)); err != nil || res.Granted {
+		if res, err := other.Acquire(t.Context(), exclusive("k", time.Second)); err != nil ||
+			res.Granted {
 			t.Errorf("a jump of the time of day freed the key: %+v, %v", res, err)
 		}
 	})
@@ -99,26 +100,30 @@ func TestOpen_refuses(t *testing.T) {
 	}{
 		{"a network file system", "network file system (NFS)", nil, sqlite.Machine{Magic: 0x6969}},
 		{"FUSE", "network file system (FUSE)", nil, sqlite.Machine{Magic: 0x65735546}},
-		{"a symbolic link", "symbolic link", func(p string) error { return os.Symlink(p+"-elsewhere", p) }, sqlite.Machine{}},
+		{"a symbolic link", "symbolic link",
+			func(p string) error { return os.Symlink(p+"-elsewhere", p) }, sqlite.Machine{}},
 		{
 			"a second name", "hard links",
 			func(p string) error { return errors.Join(later("select 1")(p), os.Link(p, p+"-second")) },
 			sqlite.Machine{},
 		},
-		{"a folder", "not a regular file", func(p string) error { return os.Mkdir(p, 0o700) }, sqlite.Machine{}},
+		{"a folder", "not a regular file",
+			func(p string) error { return os.Mkdir(p, 0o700) }, sqlite.Machine{}},
 		{
 			"a file for all", "chmod go-rwx",
 			func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Chmod(p, 0o644)) },
 			sqlite.Machine{},
 		},
-		{"a read-only file", "read-only", func(p string) error { return os.WriteFile(p, nil, 0o400) }, sqlite.Machine{}},
+		{"a read-only file", "read-only",
+			func(p string) error { return os.WriteFile(p, nil, 0o400) }, sqlite.Machine{}},
 		{
 			"something else", "not a database",
 			func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("x", 8192)), 0o600) },
 			sqlite.Machine{},
 		},
 		{"a newer layout", "layout 99", later("pragma user_version = 99"), sqlite.Machine{}},
-		{"another's database", "another application", later("pragma application_id = 7"), sqlite.Machine{}},
+		{"another's database", "another application",
+			later("pragma application_id = 7"), sqlite.Machine{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -172,7 +177,8 @@ func TestOpen_rights(t *testing.T) {
 	s.Watch(t.Context(), driver.ID{Key: "k", Owner: "o"})
 	grant(t, s, exclusive("k", time.Minute))
 	for path, want := range map[string]os.FileMode{
-		folder: 0o700, s.Path(): 0o600, s.Path() + "-wal": 0o600, s.Path() + "-shm": 0o600, s.Path() + "-wake": 0o700,
+		folder: 0o700, s.Path(): 0o600, s.Path() + "-wal": 0o600, s.Path() +
+			"-shm": 0o600, s.Path() + "-wake": 0o700,
 	} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v; want %v", path, info, err, want)
@@ -201,7 +207,8 @@ func TestStore_file_replaced(t *testing.T) {
 			_, err := s.Renew(t.Context(), driver.Renewal{ID: id, TTL: time.Minute})
 			return err
 		}, driver.ErrNotHeld},
-		{"release by one statement", func(s *sqlite.Store, id driver.ID) error { return s.Release(t.Context(), id) }, driver.ErrNotHeld},
+		{"release by one statement",
+			func(s *sqlite.Store, id driver.ID) error { return s.Release(t.Context(), id) }, driver.ErrNotHeld},
 		{"release", func(s *sqlite.Store, id driver.ID) error {
 			s.Forget(id)
 			return s.Release(t.Context(), id)
@@ -304,7 +311,8 @@ func TestOpenURL_folder(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", "")
 	t.Setenv("HOME", "relative")
 	t.Setenv("USERPROFILE", "relative")
-	if _, err := sqlite.OpenURL(t.Context(), "sqlite:"); err == nil || !strings.Contains(err.Error(), "not an absolute path") {
+	if _, err := sqlite.OpenURL(t.Context(), "sqlite:"); err == nil ||
+		!strings.Contains(err.Error(), "not an absolute path") {
 		t.Errorf("a relative home: %v", err)
 	}
 }

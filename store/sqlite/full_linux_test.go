@@ -56,7 +56,8 @@ func TestStore_full_disk(t *testing.T) {
 // the store moves it.
 func TestStore_full_log(t *testing.T) {
 	path := filepath.Join(testenv.NewDisk(t, 1<<20).Path, "locks.db")
-	s, other := opened(t, path, nil), opened(t, path, nil) // the last store to close the file would move the log
+	// the last store to close the file would move the log
+	s, other := opened(t, path, nil), opened(t, path, nil)
 	grant(t, other, exclusive("held", time.Hour))
 	failed := 0
 	for range 1000 { // 4 KiB each at least

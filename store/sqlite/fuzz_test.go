@@ -35,7 +35,8 @@ func FuzzState(f *testing.F) {
 			t.Fatalf("%q was decoded, and its new encoding was not: %v", state, err)
 		}
 		twice, same := again.encode()
-		if len(once) != len(twice) || ends != same || len(k.claims) != len(again.claims) || len(k.queue) != len(again.queue) {
+		if len(once) != len(twice) || ends != same || len(k.claims) != len(again.claims) ||
+			len(k.queue) != len(again.queue) {
 			t.Errorf("%q became %q", once, twice)
 		}
 		for i, c := range k.claims {

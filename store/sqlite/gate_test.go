@@ -57,7 +57,8 @@ func TestGate_gives_up(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		g.leave()
-		if err := g.enter(context.Background(), time.Time{}, false); err != nil || len(g.first)+len(g.later) > 0 {
+		if err := g.enter(context.Background(), time.Time{}, false); err != nil ||
+			len(g.first)+len(g.later) > 0 {
 			t.Errorf("%v, %d and %d in the queues", err, len(g.first), len(g.later))
 		}
 	})

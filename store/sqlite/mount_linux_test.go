@@ -23,14 +23,16 @@ func TestOpen_mounted_file(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := syscall.Mount(file, at, "", syscall.MS_BIND, ""); err != nil {
-		testenv.Missing(t, "bind mounts ("+err.Error()+")", "run the tests as root, outside of a container")
+		testenv.Missing(t, "bind mounts ("+err.Error()+")",
+			"run the tests as root, outside of a container")
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
-	if _, err := sqlite.Open(t.Context(), at, nil); err == nil || !strings.Contains(err.Error(), "Mount the folder") {
+	if _, err := sqlite.Open(t.Context(), at, nil); err == nil ||
+		!strings.Contains(err.Error(), "Mount the folder") {
 		t.Errorf("opened a file that is mounted alone: %v", err)
 	}
 	opened(t, file, nil) // by its own name

@@ -111,7 +111,8 @@ func TestProcesses_count(t *testing.T) {
 	}
 	var all []*testenv.HelperProcess
 	for range processes { // they also race to create the file
-		all = append(all, testenv.Helper(t, "count", filepath.Join(dir, "locks.db"), counter, strconv.Itoa(rounds)))
+		all = append(all, testenv.Helper(t, "count", filepath.Join(dir, "locks.db"),
+			counter, strconv.Itoa(rounds)))
 	}
 	for _, h := range all {
 		if code := h.Wait(); code != 0 {
@@ -253,7 +254,8 @@ func TestProcesses_killed(t *testing.T) {
 		claims := claimsIn(t, s)
 		holders := 0
 		for key, r := range reports {
-			if strings.HasPrefix(key, shared) && r.state == "held" { // if it was released, another may hold it now
+			// if it was released, another may hold it now
+			if strings.HasPrefix(key, shared) && r.state == "held" {
 				key, holders = shared, holders+1
 			}
 			verify(t, claims[key], key, r)
@@ -277,7 +279,8 @@ func TestProcesses_killed(t *testing.T) {
 	if held == 0 {
 		t.Error("no process was killed while it held the shared key: the test has shown nothing")
 	}
-	t.Logf("%d processes killed, %d keys checked, the shared key was held %d times", rounds*writers, keys, held)
+	t.Logf("%d processes killed, %d keys checked, the shared key was held %d times",
+		rounds*writers, keys, held)
 }
 
 // killAll starts processes and kills each at a random instant. It returns their last reports, those
@@ -322,7 +325,8 @@ func claimsIn(t *testing.T, s *sqlite.Store) map[string][]driver.Claim {
 // verify compares the claims in the file with the last report of a process.
 func verify(t *testing.T, claims []driver.Claim, key string, r report) {
 	t.Helper()
-	if holds := len(claims) == 1 && claims[0].Owner == driver.Tag(r.owner); r.state == "held" && !holds {
+	if holds := len(claims) == 1 &&
+		claims[0].Owner == driver.Tag(r.owner); r.state == "held" && !holds {
 		t.Errorf("the claim on %s was lost: %+v", key, claims)
 	}
 	if r.state == "released" && len(claims) > 0 {

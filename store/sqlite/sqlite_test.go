@@ -55,7 +55,8 @@ func on(t testing.TB, path string, m sqlite.Machine) *sqlite.Store {
 
 func virtual() drivertest.Env {
 	// In a bubble time.Now is virtual, and the clock of the host is not.
-	m := sqlite.Machine{Boot: "bubble", Elapsed: func() time.Duration { return time.Duration(time.Now().UnixNano()) }}
+	m := sqlite.Machine{Boot: "bubble",
+		Elapsed: func() time.Duration { return time.Duration(time.Now().UnixNano()) }}
 	return drivertest.Env{
 		Virtual: true,
 		Open: func(t testing.TB) driver.Store {

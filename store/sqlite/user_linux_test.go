@@ -38,7 +38,8 @@ func TestStore_busy_by(t *testing.T) {
 	busy("in use by others: " + who)
 	soon, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
-	if s, err := sqlite.Open(soon, path, nil); !errors.Is(err, driver.ErrUnavailable) || !strings.HasSuffix(err.Error(), who) {
+	if s, err := sqlite.Open(soon, path, nil); !errors.Is(err, driver.ErrUnavailable) ||
+		!strings.HasSuffix(err.Error(), who) {
 		t.Errorf("Open: %v, %v, want it with %q", s, err, who)
 	}
 	h.Pause()

@@ -83,7 +83,8 @@ func show(v float64) string {
 
 // find returns the table on the page: with its marks, and without them.
 func (t table) find(page string) (whole, inner string, ok bool) {
-	found := regexp.MustCompile("(?s)<!-- measured: " + t.mark + " -->\n(.*?)<!-- end -->\n").FindStringSubmatch(page)
+	found := regexp.MustCompile("(?s)<!-- measured: " + t.mark +
+		" -->\n(.*?)<!-- end -->\n").FindStringSubmatch(page)
 	if found == nil {
 		return "", "", false
 	}

@@ -98,7 +98,8 @@ func findPython() (string, error) {
 		}
 		errs = append(errs, err)
 	}
-	return "", fmt.Errorf("no Python with redis-py; to get it: scripts/servers\n%w", errors.Join(errs...))
+	return "", fmt.Errorf("no Python with redis-py; to get it: scripts/servers\n%w",
+		errors.Join(errs...))
 }
 
 func findNode() (string, error) {

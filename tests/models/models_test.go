@@ -43,34 +43,47 @@ var runs = []run{
 	{model: "lease", mutant: "NO_OWNER_CHECK", because: "a release ends another's claim"},
 	{model: "lease", mutant: "RENEW_BY_EXISTENCE", because: "a renewal extends another's claim"},
 	{model: "lease", mutant: "EXTEND_OR_CREATE", because: "a hold continues during another's grant"},
-	{model: "lease", mutant: "REPEAT_RAISES", because: "a repeated attempt changes the fence of a claim"},
+	{model: "lease", mutant: "REPEAT_RAISES",
+		because: "a repeated attempt changes the fence of a claim"},
 	{model: "lease", mutant: "NO_CLOCK_PART", because: "after a restart fences begin again"},
 	{model: "lease", mutant: "COUNTER_WITH_THE_KEY", because: "fences begin again with every claim"},
 	{model: "lease", mutant: "TRUST_FROM_REPLY", because: "the claim expires before its holder knows"},
-	{model: "lease", mutant: "TRUST_UNTIL_RELEASED", because: "a holder trusts a lease that it has released"},
+	{model: "lease", mutant: "TRUST_UNTIL_RELEASED",
+		because: "a holder trusts a lease that it has released"},
 	{model: "lease", mutant: "NO_FENCE_COMPARE", because: "a late write overwrites a newer one"},
 	{model: "lease", mutant: "STRICT_COMPARE", because: "a holder's second write is refused"},
-	{model: "lease", mutant: "FENCE_AS_TEXT", bounds: "GRANTS=12 CALLS=4", bits: 21, because: "the tenth fence is refused after the ninth"},
+	{model: "lease", mutant: "FENCE_AS_TEXT", bounds: "GRANTS=12 CALLS=4", bits: 21,
+		because: "the tenth fence is refused after the ninth"},
 
 	{model: "redlock", bounds: "TRIES=2 LOSSES=1 RENEWALS=1 RESTARTS=0", least: 2_000_000},
 	{model: "redlock", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=1", least: 100_000},
 	{model: "redlock", bounds: "TRIES=3 LOSSES=2 RENEWALS=0 RESTARTS=1 ALONE", least: 100_000},
 	{model: "redlock", bounds: "TRIES=2 LOSSES=1 RENEWALS=0 RESTARTS=1", least: 5_000_000, wide: true},
 	{model: "redlock", bounds: "TRIES=2 LOSSES=0 RENEWALS=1 RESTARTS=1", least: 1_000_000, wide: true},
-	{model: "redlock", bounds: "TRIES=3 LOSSES=3 RENEWALS=0 RESTARTS=1 ALONE", least: 2_500_000, wide: true},
-	{model: "redlock", mutant: "QUORUM_HALF", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=0", because: "half of the nodes are no majority"},
-	{model: "redlock", mutant: "NO_WRITE_BACK", bounds: "TRIES=3 LOSSES=3 RENEWALS=0 RESTARTS=0 ALONE", because: "a fence that a majority has not stored repeats"},
-	{model: "redlock", mutant: "RESTARTED_COUNTED", bounds: "TRIES=2 LOSSES=1 RENEWALS=0 RESTARTS=1", because: "a node that forgot grants the key again"},
-	{model: "redlock", mutant: "LATE_COUNTED", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=0", because: "a grant whose deadline passed before the last answer counts"},
-	{model: "redlock", mutant: "TOP_UP_COUNTED", bounds: "TRIES=2 LOSSES=0 RENEWALS=1 RESTARTS=0", because: "a renewal that creates claims again continues during another's grant"},
-	{model: "redlock", mutant: "NO_CLOCK_PART", bounds: "TRIES=2 LOSSES=2 RENEWALS=0 RESTARTS=1 ALONE", because: "a node that forgot begins its fences again"},
+	{model: "redlock", bounds: "TRIES=3 LOSSES=3 RENEWALS=0 RESTARTS=1 ALONE",
+		least: 2_500_000, wide: true},
+	{model: "redlock", mutant: "QUORUM_HALF", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=0",
+		because: "half of the nodes are no majority"},
+	{model: "redlock", mutant: "NO_WRITE_BACK", bounds: "TRIES=3 LOSSES=3 RENEWALS=0 RESTARTS=0 ALONE",
+		because: "a fence that a majority has not stored repeats"},
+	{model: "redlock", mutant: "RESTARTED_COUNTED", bounds: "TRIES=2 LOSSES=1 RENEWALS=0 RESTARTS=1",
+		because: "a node that forgot grants the key again"},
+	{model: "redlock", mutant: "LATE_COUNTED", bounds: "TRIES=2 LOSSES=0 RENEWALS=0 RESTARTS=0",
+		because: "a grant whose deadline passed before the last answer counts"},
+	{model: "redlock", mutant: "TOP_UP_COUNTED", bounds: "TRIES=2 LOSSES=0 RENEWALS=1 RESTARTS=0",
+		because: "a renewal that creates claims again continues during another's grant"},
+	{model: "redlock", mutant: "NO_CLOCK_PART", bounds: "TRIES=2 LOSSES=2 RENEWALS=0 RESTARTS=1 ALONE",
+		because: "a node that forgot begins its fences again"},
 
 	{model: "queue", fair: true, least: 3_000},
 	{model: "queue", fair: true, bounds: "LOSSLESS NO_POLL", least: 1_000}, // the reason to watch first
 	{model: "queue", fair: true, mutant: "NO_POLL", because: "a lost wake-up is never repeated"},
-	{model: "queue", fair: true, mutant: "DEAD_HEAD_STAYS", because: "a dead client at the head blocks the queue"},
-	{model: "queue", fair: true, mutant: "NO_QUEUE", because: "others are granted the key first, again and again"},
-	{model: "queue", fair: true, mutant: "ACQUIRE_THEN_WATCH", bounds: "LOSSLESS NO_POLL", because: "a release between the refusal and the watch goes unnoticed"},
+	{model: "queue", fair: true, mutant: "DEAD_HEAD_STAYS",
+		because: "a dead client at the head blocks the queue"},
+	{model: "queue", fair: true, mutant: "NO_QUEUE",
+		because: "others are granted the key first, again and again"},
+	{model: "queue", fair: true, mutant: "ACQUIRE_THEN_WATCH", bounds: "LOSSLESS NO_POLL",
+		because: "a release between the refusal and the watch goes unnoticed"},
 }
 
 // Every correct model holds, and every mutant does not.
@@ -96,7 +109,8 @@ func TestModels(t *testing.T) {
 			states, errs := number(t, out, `(\d+) states, stored`), number(t, out, `errors: (\d+)`)
 			t.Logf("%d states, %d errors, in %v", states, errs, time.Since(began).Round(time.Millisecond))
 			switch {
-			case strings.Contains(out, "max search depth too small"), strings.Contains(out, "reached -DMEMLIM"):
+			case strings.Contains(out, "max search depth too small"),
+				strings.Contains(out, "reached -DMEMLIM"):
 				t.Errorf("not all states were searched:\n%s", out)
 			case r.mutant != "" && errs == 0:
 				t.Errorf("the mutant is not detected, though %s:\n%s", r.because, out)

@@ -98,9 +98,11 @@ func TestChaos(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer light()()
 		enough(t, func(seed uint64) error {
-			r := play(t, sys, faults.Options{Seed: seed, Time: 20 * time.Second, Processes: 4, Keys: 3, Play: "chaos"})
+			r := play(t, sys, faults.Options{Seed: seed, Time: 20 * time.Second, Processes: 4,
+				Keys: 3, Play: "chaos"})
 			n, worst, errs := r.Heals()
-			_, short := check(t, r, history.Minimums{Grants: 200, ContendedWaits: 50, FaultsOverHold: 5}, errs...)
+			_, short := check(t, r, history.Minimums{Grants: 200, ContendedWaits: 50,
+				FaultsOverHold: 5}, errs...)
 			t.Logf("the first grant came %v at most after a server's trouble, %d times", worst, n)
 			return short
 		})
@@ -135,7 +137,8 @@ func histories(t *testing.T, sys *faults.System, seed uint64, lasts time.Duratio
 		}
 	}
 	shortest := slices.Min(append(slices.Collect(maps.Values(ops)), math.MaxInt))
-	v, short = check(t, r, history.Minimums{Grants: least * keys / 10, ContendedWaits: keys, FaultsOverHold: 3},
+	v, short = check(t, r, history.Minimums{Grants: least * keys / 10, ContendedWaits: keys,
+		FaultsOverHold: 3},
 		atLeast(len(ops), keys, "histories"), atLeast(shortest, least, "operations of a history"))
 	t.Logf("%d histories of at least %d operations", len(ops), shortest)
 	return v, len(ops), short
@@ -180,7 +183,8 @@ func cycles(t *testing.T, sys *faults.System, seed uint64, least int, lasts time
 			givenUp++
 		}
 	}
-	v, short := check(t, r, history.Minimums{Grants: least, ContendedWaits: 20}, atLeast(givenUp, least/20, "waits that were given up"))
+	v, short := check(t, r, history.Minimums{Grants: least, ContendedWaits: 20},
+		atLeast(givenUp, least/20, "waits that were given up"))
 	t.Logf("%d locks acquired and released, %d given up", v.Grants, givenUp)
 	return v.Grants, givenUp, short
 }
@@ -201,5 +205,6 @@ func counter(t *testing.T, sys *faults.System, seed uint64, updates, lost int, l
 	}
 	plain := history.Check(r.History, history.Rules{}).LostPlain
 	return check(t, r, history.Minimums{Grants: updates, ContendedWaits: 20, FaultsOverHold: 1},
-		atLeast(fenced, updates, "fenced updates"), atLeast(plain, lost, "updates that were lost without a fence: otherwise the run shows nothing"))
+		atLeast(fenced, updates, "fenced updates"), atLeast(plain, lost,
+			"updates that were lost without a fence: otherwise the run shows nothing"))
 }

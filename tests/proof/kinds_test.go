@@ -28,11 +28,14 @@ func losses(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration, 
 	t.Helper()
 	r := play(t, sys, faults.Options{
 		Seed: seed, Time: lasts, Processes: 6, Keys: 3, Play: "losses", NoKills: true, Promised: true,
-		Only: []faults.Kind{faults.Partition, faults.Dropped, faults.DroppedBack, faults.DroppedToward, faults.RepliesLost, faults.RequestsLost},
+		Only: []faults.Kind{faults.Partition, faults.Dropped, faults.DroppedBack, faults.DroppedToward,
+			faults.RepliesLost, faults.RequestsLost},
 	})
 	events, inTime, errs := r.Reported()
-	if t.Logf("%d faults in which a lease was lost, %d reported in time", events, inTime); inTime != events {
-		errs = append(errs, fmt.Errorf("%d faults in which a lease was lost, and %d reported in time", events, inTime))
+	t.Logf("%d faults in which a lease was lost, %d reported in time", events, inTime)
+	if inTime != events {
+		errs = append(errs, fmt.Errorf("%d faults in which a lease was lost, and %d reported in time",
+			events, inTime))
 	}
 	_, short = check(t, r, history.Minimums{Grants: 10, ContendedWaits: 5, FaultsOverHold: 2},
 		append(errs, atLeast(events, least, "faults in which a lease was lost"))...)
@@ -56,10 +59,12 @@ func TestTakeover(t *testing.T) {
 
 func takeover(t *testing.T, sys *faults.System, seed uint64, lasts time.Duration) (n, handed int, worst time.Duration, short error) {
 	t.Helper()
-	r := play(t, sys, faults.Options{Seed: seed, Time: lasts, Processes: 3, Keys: 4, Play: "losses", Calm: true, NoPauses: true, Recovery: 8 * ttl})
+	r := play(t, sys, faults.Options{Seed: seed, Time: lasts, Processes: 3, Keys: 4, Play: "losses",
+		Calm: true, NoPauses: true, Recovery: 8 * ttl})
 	n, handed, worst, errs := r.Takeovers()
 	_, short = check(t, r, history.Minimums{Grants: 5, ContendedWaits: 3, FaultsOverHold: 1}, errs...)
-	t.Logf("%d takeovers, the longest took %v; %d of pushed claims that were not renewed yet", n, worst, handed)
+	t.Logf("%d takeovers, the longest took %v; %d of pushed claims that were not renewed yet",
+		n, worst, handed)
 	return n, handed, worst, short
 }
 
@@ -92,10 +97,12 @@ func TestOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer light()()
 		enough(t, func(seed uint64) error {
-			r := play(t, sys, faults.Options{Seed: seed, Time: 12 * time.Second, Processes: 4, Play: "once", Keys: 2, Promised: true},
+			r := play(t, sys, faults.Options{Seed: seed, Time: 12 * time.Second, Processes: 4, Play: "once",
+				Keys: 2, Promised: true},
 				func(f driver.Features) bool { return f.Keep && f.Value })
 			keys, done, errs := r.Results()
-			_, short := check(t, r, history.Minimums{Grants: 20, FaultsOverHold: 3}, append(errs, atLeast(keys, 20, "things that were done"))...)
+			_, short := check(t, r, history.Minimums{Grants: 20, FaultsOverHold: 3},
+				append(errs, atLeast(keys, 20, "things that were done"))...)
 			t.Logf("%d things, done %d times", keys, done)
 			return short
 		})
@@ -108,10 +115,12 @@ func TestElection(t *testing.T) {
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer light()()
 		enough(t, func(seed uint64) error {
-			r := play(t, sys, faults.Options{Seed: seed, Time: 12 * time.Second, Processes: 4, Play: "election", Keys: 3, Promised: true},
+			r := play(t, sys, faults.Options{Seed: seed, Time: 12 * time.Second, Processes: 4,
+				Play: "election", Keys: 3, Promised: true},
 				func(f driver.Features) bool { return f.Fence && f.Value })
 			terms, errs := r.Terms()
-			_, short := check(t, r, history.Minimums{Grants: 12, FaultsOverHold: 3}, append(errs, atLeast(terms, 12, "terms"))...)
+			_, short := check(t, r, history.Minimums{Grants: 12, FaultsOverHold: 3},
+				append(errs, atLeast(terms, 12, "terms"))...)
 			t.Logf("%d terms", terms)
 			return short
 		})

@@ -106,7 +106,8 @@ type night struct{ sys *faults.System }
 // put records a figure.
 func (n *night) put(t *testing.T, name, format string, args ...any) {
 	t.Helper()
-	write(t, figure{Store: n.sys.Name, Figure: name, Value: fmt.Sprintf(format, args...), Seed: *seed, Command: fmt.Sprint("make figures SEED=", *seed)})
+	write(t, figure{Store: n.sys.Name, Figure: name, Value: fmt.Sprintf(format, args...), Seed: *seed,
+		Command: fmt.Sprint("make figures SEED=", *seed)})
 }
 
 func (n *night) chaos(t *testing.T) {
@@ -115,11 +116,14 @@ func (n *night) chaos(t *testing.T) {
 			Time: 90 * time.Second, Processes: 5, Keys: 6, Play: "chaos", Progress: progress(n.sys.Name, "chaos"),
 		})
 		heals, worst, errs := r.Heals()
-		v, short := check(t, r, history.Minimums{Grants: 2000, ContendedWaits: 300, FaultsOverHold: 15}, errs...)
+		v, short := check(t, r, history.Minimums{Grants: 2000, ContendedWaits: 300,
+			FaultsOverHold: 15}, errs...)
 		must(t, short)
-		n.put(t, "90 s of chaos", "%d grants, %d faults during a hold, 0 violations, overlap %v", v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
+		n.put(t, "90 s of chaos", "%d grants, %d faults during a hold, 0 violations, overlap %v",
+			v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
 		if heals > 0 {
-			n.put(t, "first grant after a server fault", "at most %v, %d times", worst.Round(time.Millisecond), heals)
+			n.put(t, "first grant after a server fault", "at most %v, %d times",
+				worst.Round(time.Millisecond), heals)
 		}
 	})
 }
@@ -151,7 +155,8 @@ func (n *night) takeover(t *testing.T) {
 			times, worst = times+more, max(worst, longest)
 		}
 		must(t, atLeast(times, kills, "takeovers"))
-		n.put(t, "from the kill of a holder to the next grant", "at most %v, %d times, TTL %v", worst.Round(time.Millisecond), times, ttl)
+		n.put(t, "from the kill of a holder to the next grant", "at most %v, %d times, TTL %v",
+			worst.Round(time.Millisecond), times, ttl)
 	})
 }
 
@@ -163,9 +168,11 @@ func (n *night) histories(t *testing.T) {
 			v, more, short := histories(t, n.sys, *seed+round, 60*time.Second, 300)
 			must(t, short)
 			total, grants, over = total+more, grants+v.Grants, over+v.OverHold
-			operations, unknown, unexplained = operations+v.Operations, unknown+v.Unknown, unexplained+v.Unexplained
+			operations, unknown, unexplained = operations+v.Operations, unknown+v.Unknown,
+				unexplained+v.Unexplained
 		}
-		n.put(t, "histories of 300 operations and more", "%d, %d grants, %d faults during a hold, 0 violations, 0 undecided; %d of %d outcomes unknown, %d of them without a fault",
+		n.put(t, "histories of 300 operations and more",
+			"%d, %d grants, %d faults during a hold, 0 violations, 0 undecided; %d of %d outcomes unknown, %d of them without a fault",
 			total, grants, over, unknown, operations, unexplained)
 	})
 }
@@ -184,7 +191,8 @@ func (n *night) cycles(t *testing.T) {
 		defer heavy()()
 		released, givenUp, short := cycles(t, n.sys, *seed, 10_000, 5*time.Minute)
 		must(t, short)
-		n.put(t, "left behind after many releases and cancelled waits", "nothing after %d releases and %d cancelled waits", released, givenUp)
+		n.put(t, "left behind after many releases and cancelled waits",
+			"nothing after %d releases and %d cancelled waits", released, givenUp)
 	})
 }
 
@@ -195,21 +203,26 @@ func TestSoak(t *testing.T) {
 	}
 	t.Parallel()
 	eachStore(t, chosen(t, *only), func(t *testing.T, sys *faults.System) {
-		r := play(t, sys, faults.Options{Time: *soak, Processes: 5, Keys: 3, Play: "chaos", Progress: progress(sys.Name, "soak")})
+		r := play(t, sys, faults.Options{Time: *soak, Processes: 5, Keys: 3, Play: "chaos",
+			Progress: progress(sys.Name, "soak")})
 		least := int(*soak / time.Second)
 		n, worst, errs := r.Heals()
-		v, short := check(t, r, history.Minimums{Grants: 10 * least, ContendedWaits: 2 * least, FaultsOverHold: least / 6}, errs...)
+		v, short := check(t, r, history.Minimums{Grants: 10 * least, ContendedWaits: 2 * least,
+			FaultsOverHold: least / 6}, errs...)
 		must(t, short)
 		put := func(name, format string, args ...any) {
 			write(t, figure{
-				Store: sys.Name, Figure: fmt.Sprintf("soak of %v%s", *soak, name), Value: fmt.Sprintf(format, args...), Seed: *seed,
+				Store: sys.Name, Figure: fmt.Sprintf("soak of %v%s", *soak, name),
+				Value: fmt.Sprintf(format, args...), Seed: *seed,
 				Command: fmt.Sprintf("make soak STORE=%s TIME=%v SEED=%d", sys.Name, *soak, *seed),
 			})
 		}
-		put("", "%d grants, %d faults over a hold, 0 violations, overlap %v", v.Grants, v.OverHold, v.Overlap.Round(time.Microsecond))
+		put("", "%d grants, %d faults over a hold, 0 violations, overlap %v", v.Grants, v.OverHold,
+			v.Overlap.Round(time.Microsecond))
 		put(": fenced updates lost", "0 of %d; without a fence %d", v.Fenced, v.LostPlain)
 		if n > 0 {
-			put(": first grant after a server's trouble", "%v at most, %d times", worst.Round(time.Millisecond), n)
+			put(": first grant after a server's trouble", "%v at most, %d times",
+				worst.Round(time.Millisecond), n)
 		}
 	})
 }

@@ -50,10 +50,12 @@ func write(t testing.TB, figures ...figure) {
 		t.Fatal(err)
 	}
 	for _, f := range figures {
-		all = slices.DeleteFunc(all, func(o figure) bool { return o.Store == f.Store && o.Figure == f.Figure })
+		all = slices.DeleteFunc(all,
+			func(o figure) bool { return o.Store == f.Store && o.Figure == f.Figure })
 		all = append(all, f)
 	}
-	slices.SortStableFunc(all, func(a, b figure) int { return cmp.Or(cmp.Compare(a.Store, b.Store), cmp.Compare(a.Figure, b.Figure)) })
+	slices.SortStableFunc(all,
+		func(a, b figure) int { return cmp.Or(cmp.Compare(a.Store, b.Store), cmp.Compare(a.Figure, b.Figure)) })
 	text, err = json.MarshalIndent(all, "", "\t")
 	if err == nil {
 		err = os.WriteFile(*record, append(text, '\n'), 0o644)
@@ -74,7 +76,8 @@ func TestMake(t *testing.T) {
 		"figures": `/internal/promise/nightly.json"`,
 	} {
 		cmd := exec.Command("make", append([]string{"-n", "-C", "../.."}, strings.Fields(args)...)...)
-		cmd.Env = append(os.Environ(), "MAKEFLAGS=", "FIGURES=") // variables of a make that runs this test
+		// variables of a make that runs this test
+		cmd.Env = append(os.Environ(), "MAKEFLAGS=", "FIGURES=")
 		out, err := cmd.Output()
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("make %s: %v: %s", args, err, out)

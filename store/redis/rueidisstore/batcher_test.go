@@ -19,7 +19,8 @@ import (
 // dial returns a batcher for a server.
 func dial(t *testing.T, srv *testenv.RedisServer) *batcher {
 	t.Helper()
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{srv.Addr}, DisableCache: true, DisableRetry: true, ForceSingleClient: true})
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{srv.Addr},
+		DisableCache: true, DisableRetry: true, ForceSingleClient: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,8 @@ func TestBatcher_keeps_order(t *testing.T) {
 		}
 		end()
 		srv.Resume()
-		if n, err := b.send(t.Context(), b.c.B().Arbitrary("EXISTS", "key").Build()).AsInt64(); n != 0 || err != nil {
+		if n, err := b.send(t.Context(), b.c.B().Arbitrary("EXISTS", "key").Build()).AsInt64(); n != 0 ||
+			err != nil {
 			t.Errorf("EXISTS: %d, %v; want the key deleted", n, err)
 		}
 	}

@@ -24,7 +24,8 @@ func works(t *testing.T, url string) {
 	}
 	defer s.Close()
 	id := driver.ID{Key: "key", Owner: rand.Text()}
-	res, err := s.Acquire(t.Context(), driver.Request{ID: id, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute})
+	res, err := s.Acquire(t.Context(),
+		driver.Request{ID: id, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute})
 	if err != nil || !res.Granted {
 		t.Fatalf("Acquire: granted %v, error %v", res.Granted, err)
 	}
@@ -50,7 +51,8 @@ func TestOpen(t *testing.T) {
 		t.Errorf("lock_prefix was not obeyed: %v, %v", n, err)
 	}
 	wrong := "wrong-" + rand.Text()
-	if _, err := rueidisstore.Open(t.Context(), "redis://:"+wrong+"@"+srv.Addr); err == nil || strings.Contains(err.Error(), wrong) || errors.Is(err, rueidisstore.ErrURL) {
+	if _, err := rueidisstore.Open(t.Context(), "redis://:"+wrong+"@"+srv.Addr); err == nil ||
+		strings.Contains(err.Error(), wrong) || errors.Is(err, rueidisstore.ErrURL) {
 		t.Errorf("a wrong password: %v, want an error without it", err)
 	}
 }
@@ -72,7 +74,8 @@ func TestOpen_TLS(t *testing.T) {
 
 // certificate returns the part of a query that names the client's certificate and the authority.
 func certificate(srv *testenv.RedisServer) string {
-	return strings.Join([]string{"tls_ca=" + srv.Certs.CA, "tls_cert=" + srv.Certs.Cert, "tls_key=" + srv.Certs.Key}, "&")
+	return strings.Join([]string{"tls_ca=" + srv.Certs.CA, "tls_cert=" + srv.Certs.Cert,
+		"tls_key=" + srv.Certs.Key}, "&")
 }
 
 func TestOpen_notYetThere(t *testing.T) {
@@ -92,13 +95,15 @@ func TestOpen_notYetThere(t *testing.T) {
 // Acquire waits for replicas for as long as the URL says. The server has no replica.
 func TestOpen_replicas(t *testing.T) {
 	const limit = 300 * time.Millisecond
-	s, err := rueidisstore.Open(t.Context(), testenv.Redis(t).URL+"?lock_replicas=1&lock_replica_timeout=300ms")
+	s, err := rueidisstore.Open(t.Context(),
+		testenv.Redis(t).URL+"?lock_replicas=1&lock_replica_timeout=300ms")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	began := time.Now()
-	r := driver.Request{ID: driver.ID{Key: "key", Owner: "me"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute}
+	r := driver.Request{ID: driver.ID{Key: "key", Owner: "me"}, Weight: driver.Whole,
+		Limit: driver.Whole, TTL: time.Minute}
 	if _, err := s.Acquire(t.Context(), r); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("error %v, want ErrUnavailable", err)
 	}
@@ -153,7 +158,8 @@ func TestOpen_refused(t *testing.T) {
 			t.Errorf("%s was opened", u)
 			continue
 		}
-		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) || !errors.Is(err, rueidisstore.ErrURL) {
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) ||
+			!errors.Is(err, rueidisstore.ErrURL) {
 			t.Errorf("%s: error %q, want an ErrURL with %q and without the password", u, err, want)
 		}
 	}

@@ -77,7 +77,8 @@ func TestEnv_Plan(t *testing.T) {
 func TestSystems(t *testing.T) {
 	names := map[string]bool{}
 	for _, s := range Systems() {
-		if names[s.Name] || Find(s.Name) == nil || s.Memory != (s.local != nil) || s.Memory == (s.start != nil) {
+		if names[s.Name] || Find(s.Name) == nil || s.Memory != (s.local != nil) ||
+			s.Memory == (s.start != nil) {
 			t.Errorf("%s is incomplete, or there twice", s.Name)
 		}
 		names[s.Name] = true
@@ -110,7 +111,8 @@ func TestRun_Check_broken(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s := *Find("memory")
 	s.local = func() driver.Store { return &forgetful{Store: mem.New()} }
-	o := Options{Seed: 1, Time: 2 * time.Second, TTL: 300 * time.Millisecond, Processes: 4, Keys: 2, Play: "chaos", Calm: true}
+	o := Options{Seed: 1, Time: 2 * time.Second, TTL: 300 * time.Millisecond, Processes: 4, Keys: 2,
+		Play: "chaos", Calm: true}
 	r := s.Start(t, o).Run(t, o)
 	_, err := r.Check(history.Minimums{})
 	if err == nil || !strings.Contains(err.Error(), "I3") || !strings.Contains(err.Error(), "seed 1") {
@@ -123,8 +125,10 @@ func TestRun_Check_broken(t *testing.T) {
 func kept(t *testing.T, err error, patterns ...string) (last string) {
 	t.Helper()
 	for _, pattern := range patterns {
-		found, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "distlock-proof-memory-seed-*", pattern))
-		found = slices.DeleteFunc(found, func(path string) bool { return err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) })
+		found, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"),
+			"distlock-proof-memory-seed-*", pattern))
+		found = slices.DeleteFunc(found,
+			func(path string) bool { return err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) })
 		if len(found) == 0 {
 			t.Errorf("no %s in the folder that the error names: %v", pattern, err)
 			continue
@@ -145,14 +149,20 @@ func TestRun_Check_keeps(t *testing.T) {
 		min   history.Minimums
 		found []error
 	}{
-		"found by another check":   {Run{History: good}, history.Minimums{}, []error{errors.New("proof/1/2 was reported late")}},
-		"found, and no key named":  {Run{History: good}, history.Minimums{}, []error{nil, errors.New("something was reported late")}},
-		"a process that fails":     {Run{History: good, wrong: []error{errors.New("exit status 1")}}, history.Minimums{}, nil},
-		"left behind":              {Run{History: good, Left: "a connection"}, history.Minimums{}, nil},
-		"too little":               {Run{History: good}, history.Minimums{Grants: 100}, nil},
-		"too little of another":    {Run{History: good}, history.Minimums{}, []error{fmt.Errorf("%w: 0 pairs", ErrTooLittle)}},
-		"no search":                {Run{History: twice, Options: Options{NoModel: true}}, history.Minimums{}, nil},
-		"no operations, but notes": {*bare(torture.Note{Who: "p1", What: "did", Key: "proof/1/2", Value: "x"}), history.Minimums{}, []error{errors.New("proof/1/2 was done twice")}},
+		"found by another check": {Run{History: good}, history.Minimums{},
+			[]error{errors.New("proof/1/2 was reported late")}},
+		"found, and no key named": {Run{History: good}, history.Minimums{},
+			[]error{nil, errors.New("something was reported late")}},
+		"a process that fails": {Run{History: good, wrong: []error{errors.New("exit status 1")}},
+			history.Minimums{}, nil},
+		"left behind": {Run{History: good, Left: "a connection"}, history.Minimums{}, nil},
+		"too little":  {Run{History: good}, history.Minimums{Grants: 100}, nil},
+		"too little of another": {Run{History: good}, history.Minimums{},
+			[]error{fmt.Errorf("%w: 0 pairs", ErrTooLittle)}},
+		"no search": {Run{History: twice, Options: Options{NoModel: true}},
+			history.Minimums{}, nil},
+		"no operations, but notes": {*bare(torture.Note{Who: "p1", What: "did", Key: "proof/1/2",
+			Value: "x"}), history.Minimums{}, []error{errors.New("proof/1/2 was done twice")}},
 	} {
 		r := tt.run
 		r.Env, r.Seed, r.TTL, r.Processes = &Env{System: Find("memory")}, 7, time.Second, 2
@@ -161,7 +171,8 @@ func TestRun_Check_keeps(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		page, _ := os.ReadFile(kept(t, err, "whole.jsonl", "notes.jsonl", "memory-seed-7-key-proof_1_2.html"))
+		page, _ := os.ReadFile(kept(t, err, "whole.jsonl", "notes.jsonl",
+			"memory-seed-7-key-proof_1_2.html"))
 		if !strings.Contains(string(page), "<title>memory-seed-7 proof/1/2</title>") || !strings.Contains(string(page), `"p1"`) {
 			t.Errorf("%s: the picture does not name its key, or is empty", name)
 		}
@@ -175,7 +186,8 @@ func TestRun_Check_keeps(t *testing.T) {
 // A run in which too little happened fails.
 func TestRun_Check_notEnough(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	o := Options{Seed: 1, Time: time.Second, TTL: 300 * time.Millisecond, Processes: 3, Keys: 2, Play: "chaos"}
+	o := Options{Seed: 1, Time: time.Second, TTL: 300 * time.Millisecond, Processes: 3,
+		Keys: 2, Play: "chaos"}
 	r := Find("memory").Start(t, o).Run(t, o)
 	if _, err := r.Check(history.Minimums{}); err != nil {
 		t.Error(err)
@@ -186,7 +198,8 @@ func TestRun_Check_notEnough(t *testing.T) {
 		}
 	}
 	r.Left = "a connection"
-	if _, err := r.Check(history.Minimums{Grants: 1e6}); err == nil || errors.Is(err, ErrTooLittle) || !strings.Contains(err.Error(), "left behind: a connection") {
+	if _, err := r.Check(history.Minimums{Grants: 1e6}); err == nil || errors.Is(err, ErrTooLittle) ||
+		!strings.Contains(err.Error(), "left behind: a connection") {
 		t.Error(err)
 	}
 }
@@ -207,7 +220,8 @@ func made(key string, grants ...[3]int) *history.History {
 				Fence: uint64(128 * (i + 1)), Until: time.Duration(g[2]) * time.Millisecond,
 				Call: at(g[1]), Wait: at(g[1]), Return: at(g[1]),
 			},
-			history.Op{Kind: history.Lost, Outcome: history.Done, Key: key, Client: who, Hold: id, Call: at(g[2]), Return: at(g[2])})
+			history.Op{Kind: history.Lost, Outcome: history.Done, Key: key, Client: who, Hold: id,
+				Call: at(g[2]), Return: at(g[2])})
 	}
 	return history.Merge(h)
 }
@@ -222,16 +236,18 @@ func TestRun_Check_unpromised(t *testing.T) {
 		weak []window
 		ok   bool
 	}{
-		"no fault":            {nil, false},
-		"fault":               {[]window{{"", 1500 * ms, 2500 * ms, forgotten}}, true},
-		"to one of them":      {[]window{{"p1", 1500 * ms, 2500 * ms, forgotten}}, true},
-		"to another client":   {[]window{{"p3", 1500 * ms, 2500 * ms, forgotten}}, false},
-		"long before":         {[]window{{"", 0, 10 * ms, forgotten}}, false},
-		"long after":          {[]window{{"", 90000 * ms, 91000 * ms, forgotten}}, false},
-		"it excuses less":     {[]window{{"", 1500 * ms, 2500 * ms, []history.Invariant{history.I4}}}, false},
-		"another came before": {[]window{{"", 0, 10 * ms, forgotten}, {"", 1500 * ms, 2500 * ms, forgotten}}, true},
+		"no fault":          {nil, false},
+		"fault":             {[]window{{"", 1500 * ms, 2500 * ms, forgotten}}, true},
+		"to one of them":    {[]window{{"p1", 1500 * ms, 2500 * ms, forgotten}}, true},
+		"to another client": {[]window{{"p3", 1500 * ms, 2500 * ms, forgotten}}, false},
+		"long before":       {[]window{{"", 0, 10 * ms, forgotten}}, false},
+		"long after":        {[]window{{"", 90000 * ms, 91000 * ms, forgotten}}, false},
+		"it excuses less":   {[]window{{"", 1500 * ms, 2500 * ms, []history.Invariant{history.I4}}}, false},
+		"another came before": {[]window{{"", 0, 10 * ms, forgotten},
+			{"", 1500 * ms, 2500 * ms, forgotten}}, true},
 	} {
-		r := &Run{Env: &Env{System: Find("memory")}, Options: Options{TTL: 500 * ms, Processes: 2}, History: twice, weak: tt.weak}
+		r := &Run{Env: &Env{System: Find("memory")}, Options: Options{TTL: 500 * ms, Processes: 2},
+			History: twice, weak: tt.weak}
 		v, err := r.Check(history.Minimums{})
 		if (err == nil) != tt.ok || tt.ok && v.Unpromised == 0 {
 			t.Errorf("%s: %v %v", name, v, err)
@@ -247,9 +263,11 @@ func TestRun_Check_unknown(t *testing.T) {
 		return history.Stamp{At: time.Duration(ms) * time.Millisecond, Seq: int64(len(h.Ops) + 1)}
 	}
 	for range 4 {
-		h.Ops = append(h.Ops, history.Op{Kind: history.Renew, Outcome: history.Unknown, Key: "k", Client: "p1", Hold: 1, Call: at(1900), Return: at(2000)})
+		h.Ops = append(h.Ops, history.Op{Kind: history.Renew, Outcome: history.Unknown, Key: "k",
+			Client: "p1", Hold: 1, Call: at(1900), Return: at(2000)})
 	}
-	h.Ops = append(h.Ops, history.Op{Kind: history.Acquire, Outcome: history.Unknown, What: history.GivenUp, Key: "k", Client: "p1", Hold: 9, Call: at(1900), Return: at(2000)})
+	h.Ops = append(h.Ops, history.Op{Kind: history.Acquire, Outcome: history.Unknown,
+		What: history.GivenUp, Key: "k", Client: "p1", Hold: 9, Call: at(1900), Return: at(2000)})
 	for name, tt := range map[string]struct {
 		fault history.Op
 		ok    bool
@@ -261,9 +279,11 @@ func TestRun_Check_unknown(t *testing.T) {
 		"in the fault of another": {fault("pause", "p2", 1500, 2500), false},
 	} {
 		whole := history.Merge(&history.History{Ops: append(slices.Clone(h.Ops), tt.fault), End: h.End})
-		r := &Run{Env: &Env{System: Find("memory")}, Options: Options{TTL: time.Second, Processes: 2, NoModel: true}, History: whole}
+		r := &Run{Env: &Env{System: Find("memory")},
+			Options: Options{TTL: time.Second, Processes: 2, NoModel: true}, History: whole}
 		v, err := r.Check(history.Minimums{})
-		if v.Operations != 7 || v.Unknown != 5 || v.Unexplained > 4 || (v.Unexplained == 0) != tt.ok || (err == nil) != tt.ok {
+		if v.Operations != 7 || v.Unknown != 5 || v.Unexplained > 4 || (v.Unexplained == 0) != tt.ok ||
+			(err == nil) != tt.ok {
 			t.Errorf("%s: %v: %v", name, v, err)
 		}
 	}
@@ -274,7 +294,8 @@ func bare(notes ...torture.Note) *Run {
 	for i := range notes {
 		notes[i].At = time.Duration(i+1) * time.Second
 	}
-	return &Run{Options: Options{TTL: time.Second}, History: &history.History{End: time.Minute}, Notes: notes}
+	return &Run{Options: Options{TTL: time.Second},
+		History: &history.History{End: time.Minute}, Notes: notes}
 }
 
 func TestRun_Results(t *testing.T) {
@@ -311,13 +332,16 @@ func TestRun_Terms(t *testing.T) {
 		run *Run
 		bad int
 	}{
-		"in order":            {bare(leads("a", 1), led("a", 1, 2*time.Second), leads("b", 2)), 0},
-		"at once":             {bare(leads("a", 1), leads("b", 2), led("a", 1, 3*time.Second)), 1},
-		"back":                {bare(leads("a", 2), led("a", 2, time.Second), leads("b", 1)), 1},
-		"the same":            {bare(leads("a", 2), led("a", 2, time.Second), leads("b", 2)), 1},
-		"ended after a pause": {bare(leads("a", 1), leads("b", 2), led("a", 1, 1500*time.Millisecond)), 0},
-		"killed before":       {bare(leads("a", 1), looks("a", 1, 1500*time.Millisecond), leads("b", 2)), 0},
-		"killed, but later":   {bare(leads("a", 1), leads("b", 2), looks("a", 1, 2500*time.Millisecond)), 1},
+		"in order": {bare(leads("a", 1), led("a", 1, 2*time.Second), leads("b", 2)), 0},
+		"at once":  {bare(leads("a", 1), leads("b", 2), led("a", 1, 3*time.Second)), 1},
+		"back":     {bare(leads("a", 2), led("a", 2, time.Second), leads("b", 1)), 1},
+		"the same": {bare(leads("a", 2), led("a", 2, time.Second), leads("b", 2)), 1},
+		"ended after a pause": {bare(leads("a", 1), leads("b", 2),
+			led("a", 1, 1500*time.Millisecond)), 0},
+		"killed before": {bare(leads("a", 1), looks("a", 1, 1500*time.Millisecond),
+			leads("b", 2)), 0},
+		"killed, but later": {bare(leads("a", 1), leads("b", 2),
+			looks("a", 1, 2500*time.Millisecond)), 1},
 		"an error of its own": {bare(torture.Note{What: "failed", Key: "k"}), 1},
 	} {
 		if _, errs := tt.run.Terms(); len(errs) != tt.bad {
@@ -330,7 +354,8 @@ func TestRun_Terms(t *testing.T) {
 func TestRun_Order(t *testing.T) {
 	h := made("k", [3]int{1, 1000, 1001}, [3]int{2, 2000, 2001}, [3]int{3, 3000, 3001})
 	op := func(n int) *history.Op { // the n-th acquire
-		return &h.Ops[slices.IndexFunc(h.Ops, func(o history.Op) bool { return o.Kind == history.Acquire && o.Hold == int64(n) })]
+		return &h.Ops[slices.IndexFunc(h.Ops,
+			func(o history.Op) bool { return o.Kind == history.Acquire && o.Hold == int64(n) })]
 	}
 	r := &Run{Options: Options{TTL: time.Millisecond}, History: h}
 	op(1).Return = history.Stamp{At: 2500 * time.Millisecond, Seq: op(2).Return.Seq + 1}
@@ -349,7 +374,8 @@ func TestRun_Order(t *testing.T) {
 func fault(what Kind, client string, from, to int) history.Op {
 	return history.Op{
 		Kind: history.Fault, What: string(what), Client: client,
-		Call: history.Stamp{At: time.Duration(from) * time.Millisecond}, Return: history.Stamp{At: time.Duration(to) * time.Millisecond},
+		Call:   history.Stamp{At: time.Duration(from) * time.Millisecond},
+		Return: history.Stamp{At: time.Duration(to) * time.Millisecond},
 	}
 }
 
@@ -367,9 +393,11 @@ func TestRun_Reported(t *testing.T) {
 	} {
 		h := made("k", [3]int{1, 1000, 2000})
 		h.Ops = append(h.Ops, tt.fault)
-		r := bare(torture.Note{What: "last look", Who: "p1", Key: "k", Value: fmt.Sprint(128, " ", tt.last*1e6, " ", int(2000*1e6))})
+		r := bare(torture.Note{What: "last look", Who: "p1", Key: "k",
+			Value: fmt.Sprint(128, " ", tt.last*1e6, " ", int(2000*1e6))})
 		r.History = h
-		if events, inTime, errs := r.Reported(); events != tt.events || inTime != tt.inTime || len(errs) != events-inTime {
+		if events, inTime, errs := r.Reported(); events != tt.events || inTime != tt.inTime ||
+			len(errs) != events-inTime {
 			t.Errorf("%s: %d %d %v", name, events, inTime, errs)
 		}
 	}
@@ -382,12 +410,13 @@ func TestRun_Takeovers(t *testing.T) {
 		others  []history.Op
 		n, bad  int
 	}{
-		"soon":               {2900, false, nil, 1, 0},
-		"late":               {3600, false, nil, 1, 1},
-		"handed off":         {5400, true, nil, 1, 0},
-		"handed off, late":   {5600, true, nil, 1, 1},
-		"after another kill": {3600, false, []history.Op{fault(Kind(torture.Kill), "p3", 100, 100)}, 0, 0},
-		"next to a pause":    {3600, false, []history.Op{fault("pause", "p3", 1000, 2000)}, 0, 0},
+		"soon":             {2900, false, nil, 1, 0},
+		"late":             {3600, false, nil, 1, 1},
+		"handed off":       {5400, true, nil, 1, 0},
+		"handed off, late": {5600, true, nil, 1, 1},
+		"after another kill": {3600, false,
+			[]history.Op{fault(Kind(torture.Kill), "p3", 100, 100)}, 0, 0},
+		"next to a pause": {3600, false, []history.Op{fault("pause", "p3", 1000, 2000)}, 0, 0},
 	} {
 		h := made("k", [3]int{1, 1000, 50000}, [3]int{2, tt.granted, 60000})
 		if !tt.handed {
@@ -395,13 +424,15 @@ func TestRun_Takeovers(t *testing.T) {
 				Kind: history.Renew, Outcome: history.Done, Key: "k", Client: "p1", Hold: 1, Return: history.Stamp{At: 1300 * time.Millisecond},
 			})
 		}
-		wait := slices.IndexFunc(h.Ops, func(o history.Op) bool { return o.Kind == history.Acquire && o.Hold == 2 })
+		wait := slices.IndexFunc(h.Ops,
+			func(o history.Op) bool { return o.Kind == history.Acquire && o.Hold == 2 })
 		h.Ops[wait].Wait.At = 1200 * time.Millisecond
 		h.Ops = append(h.Ops, fault(Kind(torture.Kill), "p1", 1500, 1500))
 		h.Ops = append(h.Ops, tt.others...)
 		r := &Run{Options: Options{TTL: time.Second}, History: h}
 		n, handed, worst, errs := r.Takeovers()
-		if n+handed != tt.n || (handed > 0) != tt.handed || len(errs) != tt.bad || n > 0 && worst != time.Duration(tt.granted-1500)*time.Millisecond {
+		if n+handed != tt.n || (handed > 0) != tt.handed || len(errs) != tt.bad ||
+			n > 0 && worst != time.Duration(tt.granted-1500)*time.Millisecond {
 			t.Errorf("%s: %d %d %v %v", name, n, handed, worst, errs)
 		}
 	}
@@ -412,7 +443,8 @@ func TestRun_Heals(t *testing.T) {
 	r := &Run{Options: Options{TTL: time.Second}, History: h}
 	for end, bad := range map[int]int{1900: 1, 2100: 0} {
 		h.Ops[len(h.Ops)-1] = fault(ServerKilled, "", 1500, end)
-		if n, worst, errs := r.Heals(); n != 1 || len(errs) != bad || worst != time.Duration(5000-end)*time.Millisecond {
+		if n, worst, errs := r.Heals(); n != 1 || len(errs) != bad ||
+			worst != time.Duration(5000-end)*time.Millisecond {
 			t.Errorf("%d %v %v", n, worst, errs)
 		}
 	}

@@ -1,4 +1,4 @@
-package promise_test
+package guarantees_test
 
 import (
 	"context"
@@ -16,12 +16,15 @@ import (
 // they hold the lock, the processes update a register that compares fences.
 type scene struct {
 	t   testing.TB
+	key string
 	rec *history.Recorder
 	reg history.Register
 }
 
-func newScene(t testing.TB) *scene {
-	s := &scene{t: t, rec: history.New(), reg: history.Register{Name: "key"}}
+func newScene(t testing.TB) *scene { return newSceneOf(t, "key") }
+
+func newSceneOf(t testing.TB, key string) *scene {
+	s := &scene{t: t, key: key, rec: history.New(), reg: history.Register{Name: key}}
 	const least = 25 * time.Millisecond
 	t.Cleanup(testenv.Stalls(least, func(from, to time.Time) {
 		// Other goroutines may stop a little earlier and continue a little later.
@@ -35,9 +38,11 @@ func newScene(t testing.TB) *scene {
 // A grant is one lease in a scene.
 type grant struct {
 	*distlock.Lease
-	hold  *history.Hold
-	err   error
-	ended chan struct{} // closed when the end of the lease is recorded
+	hold     *history.Hold
+	err      error
+	at       time.Time     // when Lock returned
+	repeated bool          // a call that had begun to wait returned an error, and was repeated
+	ended    chan struct{} // closed when the end of the lease is recorded
 }
 
 // lock acquires the key. It repeats the call while the store is unavailable.
@@ -67,7 +72,7 @@ func (s *scene) acquire(
 	ctx context.Context, name string, l *distlock.Locker, waits func(), opts ...distlock.Option,
 ) *grant {
 	p := &grant{ended: make(chan struct{}),
-		hold: s.rec.Acquire(history.Want{Client: name, Key: "key", TTL: time.Hour})}
+		hold: s.rec.Acquire(history.Want{Client: name, Key: s.key, TTL: time.Hour})}
 	var lease *distlock.Lease
 	var mu sync.Mutex
 	opts = append(opts, distlock.Observe(func(_ context.Context, e distlock.Event) {
@@ -81,7 +86,8 @@ func (s *scene) acquire(
 			p.hold.Renew().Extended(lease.Until())
 		}
 	}))
-	got, err := l.Lock(ctx, "key", opts...)
+	got, err := l.Lock(ctx, s.key, opts...)
+	p.at = time.Now()
 	if p.err = err; err != nil {
 		p.hold.Ended(workload.Outcome(err))
 		return p
@@ -109,10 +115,16 @@ func (s *scene) wait(name string, l *distlock.Locker, opts ...distlock.Option) <
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*soon)
 		defer cancel()
-		p := s.acquire(ctx, name, l, once, opts...)
+		p, waited := s.acquire(ctx, name, l, once, opts...), false
 		for troubled(p.err) && ctx.Err() == nil { // a busy server may not answer in time
+			select {
+			case <-waiting:
+				waited = true
+			default:
+			}
 			p = s.acquire(ctx, name, l, once, opts...)
 		}
+		p.repeated = waited
 		out <- p
 		once()
 	}()
@@ -133,6 +145,16 @@ func (s *scene) granted(c <-chan *grant, within time.Duration) *grant {
 		s.t.Fatalf("not granted within %v", within)
 	}
 	return nil
+}
+
+// patient returns the grant of a call that wait started, and that no fault interrupted.
+func (s *scene) patient(c <-chan *grant, within time.Duration) *grant {
+	s.t.Helper()
+	p := s.granted(c, within)
+	if p.repeated {
+		s.t.Error("the waiting call returned an error, and was repeated")
+	}
+	return p
 }
 
 // refused checks that a waiting call is not granted for some time.
@@ -167,11 +189,7 @@ func (s *scene) lost(p *grant, within time.Duration) {
 // release releases a lease. It repeats an unanswered call.
 func (s *scene) release(p *grant) {
 	call := p.hold.Release()
-	err := p.Unlock(context.WithoutCancel(s.t.Context()))
-	for try := 1; try < 10 && troubled(err); try++ {
-		err = p.Unlock(context.WithoutCancel(s.t.Context()))
-	}
-	call.End(workload.Outcome(err))
+	call.End(workload.Outcome(end(context.WithoutCancel(s.t.Context()), p.Lease)))
 }
 
 // verdict checks the history so far.

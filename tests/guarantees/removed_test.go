@@ -1,7 +1,6 @@
-package promise_test
+package guarantees_test
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -9,11 +8,12 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// An operator deletes a held claim by hand. The holder is notified at its next renewal, another
-// process gets the lock, and the fence rises.
+// An operator deletes a held claim by hand, or a server without persistence loses it in a restart.
+// The holder is notified at its next renewal, another process gets the lock, and the fence rises.
 func TestRemoved(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
+	const long = 2 * ttl // a restart may take seconds
 	flush := func(t *testing.T, nodes ...*testenv.RedisServer) {
 		for _, r := range nodes {
 			do(t, r, "FLUSHALL")
@@ -21,20 +21,26 @@ func TestRemoved(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		site   string
+		ttl    time.Duration
 		remove func(t *testing.T, s *site)
 	}{
-		"redis, the key": {"redis",
+		"redis, the key": {"redis", ttl,
 			func(t *testing.T, s *site) { do(t, s.redis[0], "DEL", "lock:key") }},
-		"redis, everything":      {"redis", func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
-		"replicated, everything": {"replicated", func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
-		"postgres, the rows": {"postgres",
+		"redis, everything": {"redis", ttl,
+			func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
+		"redis, restarted without data": {"redis", long,
+			func(_ *testing.T, s *site) { s.redis[0].Kill(); s.redis[0].Restart() }},
+		"replicated, everything": {"replicated", ttl,
+			func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
+		"postgres, the rows": {"postgres", ttl,
 			func(t *testing.T, s *site) { query(t, s.pg[0], "delete from distlock.claim") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := sites[tt.site](t)
 			sc := newScene(t)
-			a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
+			a := locker(t, s.store(t), distlock.TTL(tt.ttl))
+			b := locker(t, s.store(t), distlock.TTL(tt.ttl))
 			first := sc.lock("a", a)
 			next := sc.wait("b", b)
 			tt.remove(t, s)
@@ -45,11 +51,10 @@ func TestRemoved(t *testing.T) {
 				t.Fatal("the holder was not notified")
 			}
 			notified := removed.Elapsed()
-			var lost *distlock.LostError
-			if err := first.Err(); !errors.As(err, &lost) || lost.Reason != distlock.LossTaken {
+			if err := first.Err(); !lostTo(distlock.LossTaken, err) {
 				t.Errorf("the error of the lease is %v, want LossTaken", err)
 			}
-			if notified > ttl {
+			if notified > tt.ttl {
 				t.Errorf("notified after %v", notified)
 			}
 			second := sc.granted(next, soon)
@@ -61,7 +66,7 @@ func TestRemoved(t *testing.T) {
 	}
 	t.Run("redlock, one node and then a majority", func(t *testing.T) {
 		t.Parallel()
-		s := onNodes(t)
+		s := sites["redlock"](t)
 		sc := newScene(t)
 		const ttl = longest
 		linked, link := s.through(t)

@@ -1,4 +1,4 @@
-package redis_test
+package guarantees_test
 
 import (
 	"flag"
@@ -19,6 +19,7 @@ var five = flag.Bool("five", false, "also run the rules over five nodes")
 // The rules of drivertest, on a majority of independent servers. A node has as much time as the TTL
 // allows, because a busy machine may need it.
 func TestRules_redlock(t *testing.T) {
+	t.Parallel()
 	const ttl = 8 * time.Second
 	nodes := []int{3}
 	if *five {

@@ -1,7 +1,8 @@
-package redis_test
+package guarantees_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,7 +18,6 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
-	"github.com/distlock/distlock/store/redis/goredisstore"
 	"github.com/distlock/distlock/store/redis/rueidisstore"
 )
 
@@ -27,14 +27,8 @@ var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.St
 	"goredis": func(t *testing.T, srv *testenv.RedisServer) (driver.Store, []func(context.Context)) {
 		c := goclient.NewClient(&goclient.Options{Addr: srv.Addr, PoolSize: 2, MaxActiveConns: 2,
 			PoolTimeout: 300 * time.Millisecond})
-		t.Cleanup(func() { c.Close() })
-		s, err := goredisstore.New(c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
 		take := func(ctx context.Context) { c.BLPop(ctx, time.Minute, "nothing") }
-		return s, []func(context.Context){take, take}
+		return goredis(t, c), []func(context.Context){take, take}
 	},
 	// An acquire needs its own connection only if it waits for replicas.
 	"rueidis": func(t *testing.T, srv *testenv.RedisServer) (driver.Store, []func(context.Context)) {
@@ -42,10 +36,14 @@ var pools = map[string]func(t *testing.T, srv *testenv.RedisServer) (s driver.St
 		// The primary sends nothing to a new replica before the replica has reported its offset,
 		// which it does once a second.
 		do(t, srv, "SET", "first", "")
-		for !strings.Contains(srv.Info(t.Context(), "slave0"),
-			",state=online,offset="+srv.Info(t.Context(), "master_repl_offset")+",") {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, "the replica has all data", func() error {
+			offset := srv.Info(t.Context(), "master_repl_offset")
+			if has := srv.Info(t.Context(), "slave0"); !strings.Contains(has,
+				",state=online,offset="+offset+",") {
+				return errors.New(has)
+			}
+			return nil
+		})
 		c, err := ruclient.NewClient(ruclient.ClientOption{
 			InitAddress: []string{srv.Addr}, DisableCache: true, ForceSingleClient: true,
 			DisableAutoPipelining: true, BlockingPoolSize: 2,
@@ -91,16 +89,19 @@ func exhausted(t *testing.T, open func(t *testing.T, srv *testenv.RedisServer) (
 	}))
 	var held []*distlock.Lease
 	for i := range leases {
-		held = append(held, lock(t, l, fmt.Sprint("held ", i)))
+		held = append(held, persist(t, l, fmt.Sprint("held ", i)))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for _, take := range takes {
 		wg.Go(func() { take(ctx) })
 	}
-	for srv.Info(t.Context(), "blocked_clients") != strconv.Itoa(len(takes)) {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "all connections are in use", func() error {
+		if n := srv.Info(t.Context(), "blocked_clients"); n != strconv.Itoa(len(takes)) {
+			return errors.New(n + " clients are blocked")
+		}
+		return nil
+	})
 	var refused atomic.Int64
 	for i := range stuck {
 		wg.Go(func() {

@@ -1,6 +1,6 @@
 //go:build race
 
-package redis_test
+package guarantees_test
 
 // raceDetector is true if the race detector is on, which needs much more memory.
 const raceDetector = true

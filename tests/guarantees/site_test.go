@@ -1,56 +1,28 @@
-// Package promise_test shows the answers in docs/guarantees.md about faults that need real servers.
-// For each yes, a test records a history without a violation. For each no, a test records a history
-// with the violation. The tables are in internal/promise. A fence is a fencing token.
-package promise_test
+package guarantees_test
 
 import (
-	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	goclient "github.com/redis/go-redis/v9"
 
-	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/open"
 	"github.com/distlock/distlock/store/quorum"
+	"github.com/distlock/distlock/store/redis/goredisstore"
 )
-
-// soon is the limit for an immediate action on a busy machine.
-const soon = 10 * time.Second
-
-var seed = flag.Uint64("seed", 1, "decides where replies are cut")
-
-func TestMain(m *testing.M) {
-	run := testenv.Main(m, testenv.Roles{"waiter": playWaiter})
-	flag.Parse()
-	// The tests mostly wait, which needs no processor.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(run)
-}
-
-// chance returns a source of random numbers for one test, and prints the seed to repeat the run.
-func chance(t testing.TB) *rand.Rand {
-	t.Helper()
-	t.Logf("seed %d", *seed)
-	return rand.New(rand.NewPCG(*seed, 7))
-}
 
 // A site is a store and its servers, which belong to one test.
 type site struct {
 	redis []*testenv.RedisServer    // the nodes, or the primary and its replica
 	pg    []*testenv.PostgresServer // the primary
 
-	url   string                                           // of the database, on a shared server
+	url   string                                           // for another process
 	addrs []string                                         // of the servers that a client connects to
 	open  func(t testing.TB, addrs ...string) driver.Store // with the addresses of servers or proxies
 }
@@ -73,6 +45,17 @@ func (s *site) through(t testing.TB) (driver.Store, links) {
 	return s.open(t, addrs...), all
 }
 
+func (s *site) servers() []*testenv.Server {
+	var all []*testenv.Server
+	for _, r := range s.redis {
+		all = append(all, r.Server)
+	}
+	for _, p := range s.pg {
+		all = append(all, p.Server)
+	}
+	return all
+}
+
 // links are the proxies between one process and the servers.
 type links []*testenv.ProxyServer
 
@@ -88,9 +71,9 @@ const longest = 5 * time.Second
 
 // sites create the stores that have servers, each on its own servers.
 var sites = map[string]func(t *testing.T) *site{
-	"redis":      func(t *testing.T) *site { return onRedis(testenv.Redis(t)) },
+	"redis":      func(t *testing.T) *site { return onRedis(testenv.Redis(t), clients["rueidis"]) },
 	"replicated": onReplicas,
-	"redlock":    onNodes,
+	"redlock":    func(t *testing.T) *site { return onNodes(t, 3, longest) },
 	"postgres":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "") },
 	"advisory":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "&lock_mode=advisory") },
 }
@@ -99,13 +82,14 @@ var sites = map[string]func(t *testing.T) *site{
 // that all such tests share.
 func shared(t *testing.T, name string) *site {
 	t.Helper()
-	mode := map[string]string{"postgres": "", "advisory": "&lock_mode=advisory"}
-	p := testenv.Postgres(t, testenv.Shared())
-	url := p.Database(t) + mode[name]
-	return &site{
-		pg: []*testenv.PostgresServer{p}, url: url, addrs: []string{p.Addr},
-		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, at(t, url, addrs...)) },
+	mode, ok := map[string]string{"postgres": "", "advisory": "&lock_mode=advisory"}[name]
+	if !ok {
+		return sites[name](t)
 	}
+	p := testenv.Postgres(t, testenv.Shared())
+	s := onPostgres(p, "")
+	s.url = p.Database(t) + mode
+	return s
 }
 
 // onEach runs a test on the named sites.
@@ -125,19 +109,35 @@ func onLinks(t *testing.T, names []string, test func(t *testing.T, s *site)) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if name == "postgres" || name == "advisory" {
-				test(t, shared(t, name))
-				return
-			}
-			test(t, sites[name](t))
+			test(t, shared(t, name))
 		})
 	}
 }
 
-func onRedis(r *testenv.RedisServer) *site {
+// clients open a store on one Redis server, with each client library.
+var clients = map[string]func(t testing.TB, addr string) driver.Store{
+	"rueidis": func(t testing.TB, addr string) driver.Store { return openURL(t, testenv.URL("redis", addr)) },
+	"goredis": func(t testing.TB, addr string) driver.Store {
+		return goredis(t, goclient.NewClient(&goclient.Options{Addr: addr}))
+	},
+}
+
+// goredis opens a store with a client of go-redis, and closes both at the end of the test.
+func goredis(t testing.TB, c *goclient.Client) driver.Store {
+	t.Helper()
+	t.Cleanup(func() { c.Close() })
+	s, err := goredisstore.New(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func onRedis(r *testenv.RedisServer, open func(t testing.TB, addr string) driver.Store) *site {
 	return &site{
-		redis: []*testenv.RedisServer{r}, addrs: []string{r.Addr},
-		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, testenv.URL("redis", addrs[0])) },
+		redis: []*testenv.RedisServer{r}, addrs: []string{r.Addr}, url: r.URL,
+		open: func(t testing.TB, addrs ...string) driver.Store { return open(t, addrs[0]) },
 	}
 }
 
@@ -145,38 +145,40 @@ func onRedis(r *testenv.RedisServer) *site {
 func onReplicas(t *testing.T) *site {
 	primary := testenv.Redis(t)
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
-	s := onRedis(primary)
+	s := onRedis(primary, func(t testing.TB, addr string) driver.Store {
+		return openURL(t, testenv.URL("redis", addr)+"?lock_replicas=1")
+	})
 	s.redis = append(s.redis, replica)
-	s.open = func(t testing.TB, addrs ...string) driver.Store {
-		return openURL(t, testenv.URL("redis", addrs[0])+"?lock_replicas=1")
-	}
 	warm(t, s.store(t))
 	return s
 }
 
-// onNodes returns three nodes that are old enough to count.
-func onNodes(t *testing.T) *site {
-	s := onNewNodes(t)
-	s.open = func(t testing.TB, addrs ...string) driver.Store { return majority(t, longest, addrs...) }
-	aged(t, s.store(t), s.redis)
+// onNodes returns nodes that are old enough to count.
+func onNodes(t *testing.T, n int, longest time.Duration, opts ...testenv.Option) *site {
+	s := onNewNodes(t, n, longest, opts...)
+	aged(t, s.store(t), longest, s.redis)
 	return s
 }
 
-// onNewNodes returns three new nodes. All of them have to grant.
-func onNewNodes(t *testing.T) *site {
-	s := &site{open: func(t testing.TB, addrs ...string) driver.Store { return majority(t, time.Minute, addrs...) }}
-	for range 3 {
-		r := testenv.Redis(t)
+// onNewNodes returns new nodes. All of them have to grant.
+func onNewNodes(t *testing.T, n int, longest time.Duration, opts ...testenv.Option) *site {
+	s := &site{open: func(t testing.TB, addrs ...string) driver.Store {
+		return majority(t, longest, addrs...)
+	}}
+	for range n {
+		r := testenv.Redis(t, opts...)
 		s.redis, s.addrs = append(s.redis, r), append(s.addrs, r.Addr)
 	}
+	s.url = testenv.URL("redlock", s.addrs...)
 	return s
 }
 
 func onPostgres(p *testenv.PostgresServer, mode string) *site {
-	return &site{
-		pg: []*testenv.PostgresServer{p}, addrs: []string{p.Addr},
-		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, at(t, p.URL+mode, addrs...)) },
+	s := &site{pg: []*testenv.PostgresServer{p}, addrs: []string{p.Addr}, url: p.URL + mode}
+	s.open = func(t testing.TB, addrs ...string) driver.Store {
+		return openURL(t, at(t, s.url, addrs...))
 	}
+	return s
 }
 
 // at replaces the hosts of a URL.
@@ -232,8 +234,16 @@ func majorityErr(t testing.TB, longest time.Duration, urls ...string) (driver.St
 		}
 		nodes = append(nodes, n)
 	}
+	return combine(t, longest, nodes)
+}
+
+// nodeLimit returns the time that a node may take. It is as long as possible, up to the length of a
+// scheduler stall.
+func nodeLimit(longest time.Duration) time.Duration { return min(longest/10, 2*time.Second) }
+
+func combine(t testing.TB, longest time.Duration, nodes []driver.Store) (driver.Store, error) {
 	q, err := quorum.New(t.Context(), nodes,
-		&quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: min(2*time.Second, longest/10)})
+		&quorum.Options{Name: "redlock", LongestTTL: longest, NodeLimit: nodeLimit(longest)})
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +252,7 @@ func majorityErr(t testing.TB, longest time.Duration, urls ...string) (driver.St
 }
 
 // aged makes nodes old enough to count, by changing the time of their first use.
-func aged(t testing.TB, s driver.Store, nodes []*testenv.RedisServer) {
+func aged(t testing.TB, s driver.Store, longest time.Duration, nodes []*testenv.RedisServer) {
 	t.Helper()
 	const mark = "{lock:}:birth"
 	for _, r := range nodes {
@@ -273,85 +283,6 @@ func waitCounted(t testing.TB, s driver.Store, longest time.Duration) {
 func warm(t testing.TB, s driver.Store) {
 	t.Helper()
 	unlock(t, persist(t, locker(t, s), "warm"))
-}
-
-func locker(t testing.TB, s driver.Store, opts ...distlock.Option) *distlock.Locker {
-	t.Helper()
-	l, err := distlock.New(s, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), soon)
-		defer cancel()
-		_ = l.Close(ctx) // its server may be down
-	})
-	return l
-}
-
-// persist acquires a lock of a store that may be unavailable for a while. It fails the test after
-// some time.
-func persist(
-	t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option,
-) *distlock.Lease {
-	t.Helper()
-	began := time.Now()
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), soon)
-		lease, err := l.Lock(ctx, name, opts...)
-		cancel()
-		switch {
-		case err == nil:
-			return lease
-		case !troubled(err), time.Since(began) > soon:
-			t.Fatalf("Lock: %v after %v", err, time.Since(began))
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// unlock releases a lease. If a broken connection loses the answer, it repeats the call.
-func unlock(t testing.TB, lease *distlock.Lease) {
-	t.Helper()
-	err := lease.Unlock(t.Context())
-	for try := 1; try < 10 && troubled(err); try++ {
-		err = lease.Unlock(t.Context())
-	}
-	if err != nil {
-		t.Fatalf("Unlock: %v", err)
-	}
-}
-
-// extend extends a lease. If a busy server does not answer, it repeats the call until the lease is
-// lost.
-func extend(t testing.TB, lease *distlock.Lease, ttl time.Duration) {
-	t.Helper()
-	err := lease.Extend(t.Context(), ttl)
-	for troubled(err) && lease.Err() == nil {
-		err = lease.Extend(t.Context(), ttl)
-	}
-	if err != nil {
-		t.Fatalf("Extend: %v", err)
-	}
-}
-
-// troubled reports whether an error is about the store, and not about the lock.
-func troubled(err error) bool {
-	return errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown)
-}
-
-// eventually calls f until it returns nil. After a while it fails the test with the last error.
-func eventually(t testing.TB, what string, f func() error) {
-	t.Helper()
-	for by := time.Now().Add(2 * soon); ; time.Sleep(5 * time.Millisecond) {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(by) {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
 }
 
 // do sends a command to a server.

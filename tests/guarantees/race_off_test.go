@@ -1,5 +1,5 @@
 //go:build !race
 
-package redis_test
+package guarantees_test
 
 const raceDetector = false

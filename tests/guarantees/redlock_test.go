@@ -1,4 +1,4 @@
-package redis_test
+package guarantees_test
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/store/quorum"
 )
 
 // Nodes of a majority die, stop, lose their scripts and come back, while leases are held and
@@ -30,31 +29,23 @@ func TestRedlock(t *testing.T) {
 
 // A ring is a set of nodes, and two processes that lock on them.
 type ring struct {
+	*site
 	t        *testing.T
 	ttl      time.Duration // also LongestTTL
 	snapshot bool          // nodes restart with a snapshot from before the grant, and not empty
-	nodes    []*testenv.RedisServer
-	addrs    []string
-	q        *quorum.Store
 	a, b     *distlock.Locker
 	fences   fences
 }
 
 func newRing(t *testing.T, n int, ttl time.Duration, opts ...testenv.Option) *ring {
-	r := &ring{t: t, ttl: ttl}
-	for range n {
-		srv := testenv.Redis(t, opts...)
-		r.nodes, r.addrs = append(r.nodes, srv), append(r.addrs, srv.Addr)
-	}
-	r.q = redlock(t, ttl, r.addrs...)
-	waitCounted(t, r.q, ttl)
-	r.a = locker(t, r.q, distlock.TTL(r.ttl))
-	r.b = locker(t, redlock(t, ttl, r.addrs...), distlock.TTL(r.ttl))
+	r := &ring{site: onNodes(t, n, ttl, opts...), t: t, ttl: ttl}
+	r.a = locker(t, r.store(t), distlock.TTL(ttl))
+	r.b = locker(t, r.store(t), distlock.TTL(ttl))
 	return r
 }
 
-func (r *ring) minority() []*testenv.RedisServer { return r.nodes[:len(r.nodes)/2] }
-func (r *ring) most() []*testenv.RedisServer     { return r.nodes[:len(r.nodes)/2+1] }
+func (r *ring) minority() []*testenv.RedisServer { return r.redis[:len(r.redis)/2] }
+func (r *ring) most() []*testenv.RedisServer     { return r.redis[:len(r.redis)/2+1] }
 
 func (r *ring) play() {
 	t := r.t
@@ -109,7 +100,7 @@ func (r *ring) latency(name string, rounds int) time.Duration {
 		release(r.t, lease)
 	}
 	slices.Sort(all)
-	r.t.Logf("%d nodes, %s: a lock takes %v, 99 of 100 take %v", len(r.nodes), name,
+	r.t.Logf("%d nodes, %s: a lock takes %v, 99 of 100 take %v", len(r.redis), name,
 		all[rounds/2].Round(10*time.Microsecond), all[rounds*99/100].Round(10*time.Microsecond))
 	return all[rounds/2]
 }
@@ -125,17 +116,14 @@ func (r *ring) flush() {
 			for ctx.Err() == nil {
 				lease, err := l.Lock(ctx, "key")
 				if err != nil {
-					if ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) &&
-						!errors.Is(err, distlock.ErrUnknown) {
+					if ctx.Err() == nil && !troubled(err) {
 						r.t.Errorf("Lock: %v", err)
 					}
 					continue
 				}
 				r.fences.rise(r.t, lease)
 				err = lease.Unlock(context.Background())
-				// The machine may be busy.
-				if err != nil && !errors.Is(err, distlock.ErrUnknown) &&
-					!errors.Is(err, distlock.ErrUnavailable) && !expired(err) {
+				if err != nil && !troubled(err) && !expired(err) { // the machine may be busy
 					r.t.Errorf("Unlock: %v", err)
 				}
 			}
@@ -146,7 +134,7 @@ func (r *ring) flush() {
 	// a TTL.
 	for began := time.Now(); time.Since(began) < time.Second || r.fences.count()-before < enough &&
 		time.Since(began) < 3*soon; {
-		for _, n := range r.nodes {
+		for _, n := range r.redis {
 			do(r.t, n, "SCRIPT", "FLUSH")
 		}
 		flushed++
@@ -154,7 +142,7 @@ func (r *ring) flush() {
 	}
 	cancel()
 	wg.Wait()
-	r.t.Logf("%d nodes: %d grants while scripts were flushed %d times", len(r.nodes),
+	r.t.Logf("%d nodes: %d grants while scripts were flushed %d times", len(r.redis),
 		r.fences.n-before, flushed)
 	if r.fences.n-before < enough {
 		r.t.Errorf("%d grants: too few", r.fences.n-before)
@@ -206,7 +194,8 @@ func (r *ring) majorityDown() {
 	}
 	release(t, next)
 	t.Logf("%d nodes, a dead majority: %d of %d unavailable, the slowest in %v; trust ended after %v; granted %v after the nodes were back",
-		len(r.nodes), definite, tries, slowest.Round(time.Millisecond), heldFor.Round(time.Millisecond), resumed.Round(time.Millisecond))
+		len(r.redis), definite, tries, slowest.Round(time.Millisecond), heldFor.Round(time.Millisecond),
+		resumed.Round(time.Millisecond))
 }
 
 // A lease is held on a bare majority, and one of its nodes restarts empty, or with a snapshot from
@@ -233,16 +222,16 @@ func TestRedlock_forgetful(t *testing.T) {
 			for round := range rounds {
 				first := r.forgotten(round)
 				trusted := watch(first)
-				g := insist(t, r.b, "key", 2*soon, &early)
+				second, at := insist(t, r.b, 2*soon, &early)
 				trusted.lost(t, soon)
-				overlap := trusted.last.Sub(g.at)
+				overlap := trusted.last.Sub(at)
 				closest = min(closest, -overlap)
 				if overlap > 0 {
 					t.Errorf("two holders for %v", overlap)
 				}
 				r.fences.rise(t, first)
-				r.fences.rise(t, g.lease)
-				release(t, g.lease)
+				r.fences.rise(t, second)
+				release(t, second)
 				time.Sleep(r.ttl) // the node counts again
 			}
 			if early == 0 {
@@ -251,26 +240,36 @@ func TestRedlock_forgetful(t *testing.T) {
 			t.Logf("%d nodes, %d restarts without the last claims under a lease on a bare majority: %d attempts refused, no holder for at least %v, overlaps 0",
 				n, rounds, early, closest.Round(time.Millisecond))
 
-			var nodes []driver.Store
-			for _, addr := range r.addrs {
-				nodes = append(nodes, ageless{open(t, addr)})
-			}
-			naive := locker(t, majority(t, r.ttl, nodes), distlock.TTL(r.ttl))
-			first := r.forgotten(0)
-			g := insist(t, naive, "key", soon, new(int))
-			for tries := 1; first.Err() != nil; tries++ { // the lease may expire in a scheduler stall
-				if tries == 5 {
-					t.Fatalf("without the rule: %v: there should have been two holders", first.Err())
-				}
-				release(t, g.lease)
-				time.Sleep(2 * r.ttl) // the node counts again
-				first = r.forgotten(0)
-				g = insist(t, naive, "key", soon, new(int))
-			}
-			if g.lease.Fence() <= first.Fence() {
-				t.Errorf("without the rule: fence %d after %d", g.lease.Fence(), first.Fence())
-			}
+			r.withoutAge()
 		})
+	}
+}
+
+// withoutAge shows two holders if nodes do not report their age.
+func (r *ring) withoutAge() {
+	t := r.t
+	var nodes []driver.Store
+	for _, addr := range r.addrs {
+		nodes = append(nodes, ageless{clients["rueidis"](t, addr)})
+	}
+	s, err := combine(t, r.ttl, nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	naive := locker(t, s, distlock.TTL(r.ttl))
+	first := r.forgotten(0)
+	second, _ := insist(t, naive, soon, new(int))
+	for tries := 1; first.Err() != nil; tries++ { // the lease may expire in a scheduler stall
+		if tries == 5 {
+			t.Fatalf("without the rule: %v: there should have been two holders", first.Err())
+		}
+		release(t, second)
+		time.Sleep(2 * r.ttl) // the node counts again
+		first = r.forgotten(0)
+		second, _ = insist(t, naive, soon, new(int))
+	}
+	if second.Fence() <= first.Fence() {
+		t.Errorf("without the rule: fence %d after %d", second.Fence(), first.Fence())
 	}
 }
 
@@ -279,14 +278,14 @@ func (r *ring) forgotten(node int) *distlock.Lease {
 	r.t.Helper()
 	for range 5 {
 		if r.snapshot {
-			do(r.t, r.nodes[node], "SAVE")
+			do(r.t, r.redis[node], "SAVE")
 		}
 		lease := r.bare()
-		r.nodes[node].Kill()
+		r.redis[node].Kill()
 		if r.snapshot {
-			r.nodes[node].Restart()
+			r.redis[node].Restart()
 		} else {
-			r.nodes[node].RestartEmpty()
+			r.redis[node].RestartEmpty()
 		}
 		if lease.Valid(r.ttl / 3) {
 			return lease
@@ -300,32 +299,26 @@ func (r *ring) forgotten(node int) *distlock.Lease {
 // bare takes a lock without renewal on a bare majority: the first nodes.
 func (r *ring) bare() *distlock.Lease {
 	r.t.Helper()
-	var through []string
-	for i, addr := range r.addrs {
-		p := testenv.Proxy(r.t, addr)
-		if i >= len(r.addrs)/2+1 {
-			p.Refuse()
-		}
-		through = append(through, p.Addr)
-	}
-	return persist(r.t, locker(r.t, redlock(r.t, r.ttl, through...), distlock.TTL(r.ttl)), "key",
-		distlock.NoRenewal())
+	linked, link := r.through(r.t)
+	link[len(r.most()):].each(func(p *testenv.ProxyServer) { p.Refuse() })
+	return persist(r.t, locker(r.t, linked, distlock.TTL(r.ttl)), "key", distlock.NoRenewal())
 }
 
-// insist retries until it is granted, and counts the refused attempts.
+// insist retries until it acquires the key, and counts the refused attempts. It returns when it
+// was granted.
 func insist(
-	t testing.TB, l *distlock.Locker, name string, within time.Duration, attempts *int,
-) grant {
+	t testing.TB, l *distlock.Locker, within time.Duration, attempts *int,
+) (lease *distlock.Lease, at time.Time) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < within; *attempts++ {
-		lease, err := l.TryLock(t.Context(), name)
+		lease, err := l.TryLock(t.Context(), "key")
 		if err == nil {
-			return grant{lease: lease, at: time.Now()}
+			return lease, time.Now()
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	t.Fatalf("not granted within %v", within)
-	return grant{}
+	return nil, time.Time{}
 }
 
 // An ageless node does not report its age.

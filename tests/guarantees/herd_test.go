@@ -1,4 +1,4 @@
-package redis_test
+package guarantees_test
 
 import (
 	"bufio"
@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
+	"github.com/distlock/distlock/internal/lab/history"
+	"github.com/distlock/distlock/internal/lab/workload"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/store/redis/rueidisstore"
+	"github.com/distlock/distlock/open"
 )
 
 // mostRequests is the largest number of requests for one hand-off.
@@ -25,8 +27,8 @@ const mostRequests = 6
 func TestHerd_goroutines(t *testing.T) {
 	const waiters = 10_000
 	srv := testenv.Redis(t)
-	holder, l := locker(t, open(t, srv.Addr)), locker(t, open(t, srv.Addr))
-	held := lock(t, holder, "key")
+	holder, l := locker(t, openURL(t, srv.URL)), locker(t, openURL(t, srv.URL))
+	held := persist(t, holder, "key")
 	base := rss(os.Getpid())
 	var waiting, granted atomic.Int64
 	var slowest atomic.Int64
@@ -54,11 +56,12 @@ func TestHerd_goroutines(t *testing.T) {
 			}
 		})
 	}
-	for began := time.Now(); waiting.Load() < waiters; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 3*soon {
-			t.Fatalf("%d goroutines wait", waiting.Load())
+	eventually(t, "all goroutines wait", func() error {
+		if n := waiting.Load(); n < waiters {
+			return fmt.Errorf("%d wait", n)
 		}
-	}
+		return nil
+	})
 	grown := rss(os.Getpid()) - base
 	if n := len(queue(t, l, "key")); n != 1 {
 		t.Errorf("%d queue entries in the store, want one for the process", n)
@@ -80,33 +83,31 @@ func TestHerd_goroutines(t *testing.T) {
 		t.Errorf("%d waiters take %d MB", waiters, grown>>10)
 	}
 	t.Logf("%d goroutines: all granted in %v, the last after %v; %d requests (%.3f for each hand-off), %d commands inside scripts; %d MB more (%.1f KB each)",
-		waiters, took.Round(time.Millisecond), time.Duration(slowest.Load()).Round(time.Millisecond), sent, float64(sent)/waiters, run, grown>>10, float64(grown)/waiters)
+		waiters, took.Round(time.Millisecond), time.Duration(slowest.Load()).Round(time.Millisecond),
+		sent, float64(sent)/waiters, run, grown>>10, float64(grown)/waiters)
 }
 
 // Twenty processes with 50 waiters each wait for one key. All are served.
 func TestHerd_processes(t *testing.T) {
 	const processes, each = 20, 50
 	srv := testenv.Redis(t)
-	holder := locker(t, open(t, srv.Addr))
-	held := lock(t, holder, "key")
+	holder := locker(t, openURL(t, srv.URL))
+	held := persist(t, holder, "key")
 	var helpers []*testenv.HelperProcess
 	for range processes {
-		helpers = append(helpers, testenv.Helper(t, "waiters", srv.Addr, strconv.Itoa(each)))
+		helpers = append(helpers, testenv.Helper(t, "waiters", srv.URL, strconv.Itoa(each)))
 	}
 	for _, h := range helpers {
 		if line := h.Line(); line != "waiting" {
 			t.Fatalf("a process printed %q", line)
 		}
 	}
-	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		n := len(queue(t, holder, "key"))
-		if n >= processes {
-			break
+	eventually(t, "all processes wait", func() error {
+		if n := len(queue(t, holder, "key")); n < processes {
+			return fmt.Errorf("%d queue entries", n)
 		}
-		if time.Since(began) > soon {
-			t.Fatalf("%d queue entries", n)
-		}
-	}
+		return nil
+	})
 	do(t, srv, "CONFIG", "RESETSTAT")
 	began := time.Now()
 	unlock(t, held)
@@ -129,13 +130,70 @@ func TestHerd_processes(t *testing.T) {
 		t.Errorf("%.2f requests for each hand-off between processes, want at most %d", per, mostRequests)
 	}
 	t.Logf("%d processes x %d: all granted in %v; %d hand-offs between processes, %.2f requests for each (%.3f for each grant), %d commands inside scripts; largest process %d MB",
-		processes, each, took.Round(time.Millisecond), handOffs, float64(sent)/float64(handOffs), float64(sent)/float64(granted), run, most>>10)
+		processes, each, took.Round(time.Millisecond), handOffs, float64(sent)/float64(handOffs),
+		float64(sent)/float64(granted), run, most>>10)
+}
+
+// Two processes with many goroutines each lock one name at the same time. All are served, one by
+// one.
+func TestHerd(t *testing.T) {
+	t.Parallel()
+	const each = 250
+	onLinks(t, []string{"replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+		rec := history.New()
+		ctx, cancel := context.WithTimeout(t.Context(), 6*soon)
+		defer cancel()
+		var served, inside atomic.Int64
+		var wg sync.WaitGroup
+		began := time.Now()
+		for i := range 2 {
+			name := fmt.Sprint("process ", i)
+			l := locker(t, s.store(t), distlock.TTL(longest))
+			for range each {
+				wg.Go(func() {
+					var lease *distlock.Lease
+					var h *history.Hold
+					for lease == nil {
+						h = rec.Acquire(history.Want{Client: name, Key: "key", TTL: longest})
+						var err error
+						lease, err = l.Lock(ctx, "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
+							if e.Type == distlock.EventWaiting {
+								h.Waiting()
+							}
+						}))
+						if err == nil {
+							break
+						}
+						h.Ended(workload.Outcome(err))
+						if !troubled(err) || ctx.Err() != nil { // a busy node may not answer in time
+							t.Errorf("Lock: %v", err)
+							return
+						}
+					}
+					h.Granted(lease.Fence(), lease.Until())
+					if inside.Add(1) != 1 && lease.Err() == nil {
+						t.Error("two at once")
+					}
+					served.Add(1)
+					inside.Add(-1)
+					call := h.Release()
+					call.End(workload.Outcome(lease.Unlock(context.Background())))
+				})
+			}
+		}
+		wg.Wait()
+		t.Logf("%d served in %v", served.Load(), time.Since(began).Round(time.Millisecond))
+		if v := history.Check(rec.History(), history.Rules{Tolerance: 500 * time.Millisecond,
+			Min: history.Minimums{Grants: 2 * each, ContendedWaits: each}}); v.Err() != nil {
+			t.Error(v.Err())
+		}
+	})
 }
 
 // playWaiters is a process with many goroutines that wait for the key and release it at once.
 func playWaiters(args []string) int {
 	ctx := context.Background()
-	s, err := rueidisstore.Open(ctx, testenv.URL("redis", args[0]))
+	s, err := open.Open(ctx, args[0])
 	if err != nil {
 		return fail(err)
 	}
@@ -145,7 +203,7 @@ func playWaiters(args []string) int {
 		return fail(err)
 	}
 	var waiting, granted, handed atomic.Int64
-	l, err := distlock.New(s, distlock.Observe(func(_ context.Context, e distlock.Event) {
+	l, err := distlock.New(s.Store, distlock.Observe(func(_ context.Context, e distlock.Event) {
 		switch {
 		case e.Type == distlock.EventWaiting:
 			if waiting.Add(1) == int64(n) {

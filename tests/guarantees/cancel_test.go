@@ -1,4 +1,4 @@
-package redis_test
+package guarantees_test
 
 import (
 	"context"
@@ -60,12 +60,12 @@ type silence struct {
 func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.Store) (sent bool) {
 	srv := testenv.Redis(t)
 	l := locker(t, open(t, srv.Addr), distlock.TTL(s.ttl))
-	unlock(t, lock(t, l, "key")) // opens connections and loads scripts
+	unlock(t, persist(t, l, "key")) // opens connections and loads scripts
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var held *distlock.Lease
 	if s.how == "waits" {
-		held = lock(t, locker(t, open(t, srv.Addr), distlock.TTL(s.ttl)), "key")
+		held = persist(t, locker(t, open(t, srv.Addr), distlock.TTL(s.ttl)), "key")
 	}
 	before := calls(t, srv)
 	if s.how == "attempts" {

@@ -1,4 +1,4 @@
-package redis_test
+package guarantees_test
 
 import (
 	"math/rand/v2"

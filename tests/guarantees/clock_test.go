@@ -1,4 +1,4 @@
-package promise_test
+package guarantees_test
 
 import (
 	"errors"
@@ -11,19 +11,6 @@ import (
 	"github.com/distlock/distlock/internal/testenv"
 )
 
-// clocked takes control of the clocks of all servers of a site.
-func clocked(t *testing.T, s *site) *testenv.Clock {
-	t.Helper()
-	var all []*testenv.Server
-	for _, r := range s.redis {
-		all = append(all, r.Server)
-	}
-	for _, p := range s.pg {
-		all = append(all, p.Server)
-	}
-	return testenv.NewClock(t, all...)
-}
-
 // The clock of the server is set forward past the end of a claim. A server that expires claims by
 // the time of day grants the lock to another process, and there are two holders with different
 // fences.
@@ -31,7 +18,7 @@ func TestClock_forward(t *testing.T) {
 	t.Parallel()
 	const ttl, jump = time.Minute, 2 * time.Minute
 	onEach(t, []string{"redis", "replicated", "postgres"}, func(t *testing.T, s *site) {
-		clock := clocked(t, s)
+		clock := testenv.NewClock(t, s.servers()...)
 		sc := newScene(t)
 		a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
 		first := sc.lock("a", a)
@@ -50,7 +37,7 @@ func TestClock_forward(t *testing.T) {
 		// connection has been idle.
 		const ttl, renewal = 8 * time.Second, 5 * time.Second
 		s := sites["advisory"](t)
-		clock := clocked(t, s)
+		clock := testenv.NewClock(t, s.servers()...)
 		sc := newScene(t)
 		linked, link := s.through(t)
 		a, b := locker(t, linked, distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
@@ -76,10 +63,10 @@ func TestClock_back(t *testing.T) {
 	t.Parallel()
 	const ttl, jump = 3 * time.Second, 3 * time.Second
 	onEach(t, []string{"redis", "replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
-		clock := clocked(t, s)
+		clock := testenv.NewClock(t, s.servers()...)
 		sc := newScene(t)
 		if len(s.redis) == 3 {
-			aged(t, s.store(t), s.redis) // they lost their data in the restart
+			aged(t, s.store(t), longest, s.redis) // they lost their data in the restart
 		}
 		linked, link := s.through(t)
 		a, b := locker(t, linked, distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
@@ -111,7 +98,7 @@ func TestClock_deadWaiter(t *testing.T) {
 	t.Parallel()
 	const jump, wait = time.Hour, 2 * time.Second
 	onEach(t, []string{"redis", "replicated", "postgres"}, func(t *testing.T, s *site) {
-		clock := clocked(t, s)
+		clock := testenv.NewClock(t, s.servers()...)
 		store := s.store(t)
 		r := func(owner string) driver.Request {
 			return driver.Request{ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole,
@@ -156,9 +143,9 @@ func TestClock_corrected(t *testing.T) {
 	t.Parallel()
 	const ttl, ahead, unused = 2 * time.Second, time.Hour, 11 * time.Minute
 	onEach(t, []string{"redis", "replicated", "redlock", "postgres"}, func(t *testing.T, s *site) {
-		clock := clocked(t, s)
+		clock := testenv.NewClock(t, s.servers()...)
 		if len(s.redis) == 3 {
-			aged(t, s.store(t), s.redis) // they lost their data in the restart
+			aged(t, s.store(t), longest, s.redis) // they lost their data in the restart
 		}
 		l := locker(t, s.store(t), distlock.TTL(ttl))
 		fence := func(name string) uint64 {
@@ -208,7 +195,7 @@ func TestClock_corrected_noFloor(t *testing.T) {
 			t.Parallel()
 			servers, url := start(t)
 			s := &site{redis: servers}
-			clock := clocked(t, s)
+			clock := testenv.NewClock(t, s.servers()...)
 			l := locker(t, openURL(t, url))
 			clock.Set(ahead)
 			first := persist(t, l, "app/a")

@@ -1,4 +1,4 @@
-package promise_test
+package guarantees_test
 
 import (
 	"errors"
@@ -18,25 +18,18 @@ func TestOrder(t *testing.T) {
 	t.Parallel()
 	// order acquires the key before and after each fault, with no release in between.
 	order := func(t *testing.T, l func() *distlock.Locker, n int, fault func(i int)) {
-		var last uint64
-		rise := func(lease *distlock.Lease) {
-			t.Helper()
-			if lease.Fence() <= last {
-				t.Errorf("fence %d after %d", lease.Fence(), last)
-			}
-			last = lease.Fence()
-		}
+		var f fences
 		for i := range n {
 			// The claim may survive the fault, so its TTL is short.
 			lease := persist(t, l(), "key", distlock.NoRenewal())
-			rise(lease)
+			f.rise(t, lease)
 			fault(i)
 			if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, distlock.ErrLost) &&
 				!troubled(err) {
 				t.Errorf("Unlock: %v", err)
 			}
 		}
-		rise(persist(t, l(), "key"))
+		f.rise(t, persist(t, l(), "key"))
 		t.Logf("%d faults, 0 fences repeated", n)
 	}
 	const ttl = time.Second
@@ -84,7 +77,7 @@ func TestOrder(t *testing.T) {
 	})
 	t.Run("redlock", func(t *testing.T) {
 		t.Parallel()
-		s := onNewNodes(t)
+		s := onNewNodes(t, 3, time.Minute)
 		l := locker(t, s.store(t), distlock.TTL(ttl))
 		order(t, func() *distlock.Locker { return l }, *restarts,
 			func(i int) { s.redis[i%3].Kill(); s.redis[i%3].Restart() })

@@ -1,17 +1,13 @@
-package promise_test
+package guarantees_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
-	"github.com/distlock/distlock/open"
 )
 
 // A node that refuses requests, for any reason, does not count. With one of three such nodes there
@@ -46,21 +42,18 @@ func TestRefusal_nodes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := onNodes(t)
+			s := sites["redlock"](t)
 			a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
-			var last uint64
-			take := func(key string) {
+			var f fences
+			take := func() {
 				t.Helper()
-				lease := persist(t, b, key)
-				if lease.Fence() <= last {
-					t.Errorf("fence %d after %d", lease.Fence(), last)
-				}
-				last = lease.Fence()
+				lease := persist(t, b, "free")
+				f.rise(t, lease)
 				unlock(t, lease)
 			}
-			take("free")
+			take()
 			trouble[0](t, s.redis[0])
-			take("free")
+			take()
 			trouble[0](t, s.redis[1])
 			for range 5 {
 				lease, err := a.TryLock(t.Context(), "free")
@@ -70,12 +63,12 @@ func TestRefusal_nodes(t *testing.T) {
 			}
 			trouble[1](t, s.redis[0])
 			trouble[1](t, s.redis[1])
-			take("free")
+			take()
 		})
 	}
 	t.Run("no connection left", func(t *testing.T) {
 		t.Parallel()
-		s := onNodes(t)
+		s := sites["redlock"](t)
 		held := persist(t, locker(t, s.store(t), distlock.TTL(ttl)), "key")
 		for _, r := range s.redis[:2] {
 			do(t, r, "CONFIG", "SET", "maxclients", "1") // fewer than connected: connected clients stay
@@ -103,8 +96,8 @@ func TestWaiterKilled(t *testing.T) {
 	s := shared(t, "advisory")
 	sc := newScene(t)
 	first := sc.lock("a", locker(t, s.store(t)))
-	w := testenv.Helper(t, "waiter", s.url)
-	if line := w.Line(); line != "waits" {
+	w := testenv.Helper(t, "waiters", s.url, "1")
+	if line := w.Line(); line != "waiting" {
 		t.Fatal(line)
 	}
 	next := sc.wait("b", locker(t, s.store(t)))
@@ -113,22 +106,4 @@ func TestWaiterKilled(t *testing.T) {
 	second := sc.granted(next, soon)
 	sc.release(second)
 	sc.oneHolder()
-}
-
-// playWaiter is a process that waits for the key until it is killed.
-func playWaiter(args []string) int {
-	ctx := context.Background()
-	s, err := open.Open(ctx, args[0])
-	if err == nil {
-		var l *distlock.Locker
-		if l, err = distlock.New(s.Store); err == nil {
-			_, err = l.Lock(ctx, "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
-				if e.Type == distlock.EventWaiting {
-					fmt.Println("waits")
-				}
-			}))
-		}
-	}
-	fmt.Fprintln(os.Stderr, "the wait has ended:", err)
-	return 1
 }

@@ -1,4 +1,4 @@
-package promise_test
+package guarantees_test
 
 import (
 	"errors"
@@ -51,7 +51,7 @@ func TestRotate_password(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			aged(t, s, nodes)
+			aged(t, s, longest, nodes)
 			return open, func() {
 				for _, r := range nodes {
 					do(t, r, "CONFIG", "SET", "requirepass", "new-pw")

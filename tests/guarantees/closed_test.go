@@ -1,4 +1,4 @@
-package promise_test
+package guarantees_test
 
 import (
 	"context"
@@ -44,11 +44,8 @@ func TestDo_serverDies(t *testing.T) {
 		l, ran := locker(t, s.store(t)), false
 		err := l.Do(t.Context(), "key", func(context.Context) error {
 			ran = true
-			for _, r := range s.redis {
-				r.Kill()
-			}
-			for _, p := range s.pg {
-				p.Kill()
+			for _, srv := range s.servers() {
+				srv.Kill()
 			}
 			return nil
 		})
@@ -77,11 +74,8 @@ func TestBound_serverHangs(t *testing.T) {
 	onEach(t, []string{"redis", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
 		l := locker(t, s.store(t))
 		persist(t, l, "warm")
-		for _, r := range s.redis {
-			r.Pause()
-		}
-		for _, p := range s.pg {
-			p.Pause()
+		for _, srv := range s.servers() {
+			srv.Pause()
 		}
 		const bound = 90 * time.Millisecond
 		var late []time.Duration
@@ -110,11 +104,8 @@ func TestBound_serverHangs(t *testing.T) {
 		}
 		t.Logf("after the end of ctx: p50 %v, p98 %v, max %v", late[len(late)/2], late[len(late)-2],
 			late[len(late)-1])
-		for _, r := range s.redis {
-			r.Resume()
-		}
-		for _, p := range s.pg {
-			p.Resume()
+		for _, srv := range s.servers() {
+			srv.Resume()
 		}
 	})
 }

@@ -1,9 +1,8 @@
-package redis_test
+package guarantees_test
 
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -14,9 +13,8 @@ import (
 	goclient "github.com/redis/go-redis/v9"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
-	stores "github.com/distlock/distlock/open"
+	"github.com/distlock/distlock/open"
 )
 
 // The server stops for longer than the TTL. The holder is notified before another process gets the
@@ -30,12 +28,10 @@ func TestPause_server(t *testing.T) {
 			srv := testenv.Redis(t)
 			a := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
 			b := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
-			var f fences
+			sc := newScene(t)
 			for range rounds {
-				first := persist(t, a, "key")
-				f.rise(t, first)
-				next := wait(t, b, "key")
-				trusted := watch(first)
+				first, next := sc.lock("a", a), sc.wait("b", b)
+				trusted := watch(first.Lease)
 				srv.Pause()
 				paused := time.Now()
 				trusted.lost(t, soon)
@@ -43,10 +39,9 @@ func TestPause_server(t *testing.T) {
 				time.Sleep(time.Until(paused.Add(ttl + 300*time.Millisecond)))
 				clock := testenv.NewStopwatch(t)
 				srv.Resume()
-				g := granted(t, next, 3*soon)
+				second := sc.patient(next, 3*soon)
 				again := clock.Elapsed()
-				f.rise(t, g.lease)
-				overlap := trusted.last.Sub(g.at)
+				overlap := trusted.last.Sub(second.at)
 				if overlap > 0 {
 					t.Errorf("two holders for %v", overlap)
 				}
@@ -56,10 +51,13 @@ func TestPause_server(t *testing.T) {
 				if again > ttl+2*time.Second {
 					t.Errorf("the next grant came %v after the server continued", again)
 				}
-				release(t, g.lease)
+				sc.lost(first, soon)
+				sc.release(second)
 				t.Logf("held for %v after the server stopped; overlap %v; granted %v after it continued",
-					heldFor.Round(time.Millisecond), overlap.Round(time.Millisecond), again.Round(time.Millisecond))
+					heldFor.Round(time.Millisecond), overlap.Round(time.Millisecond),
+					again.Round(time.Millisecond))
 			}
+			sc.oneHolder()
 		})
 	}
 }
@@ -69,28 +67,23 @@ func TestPause_server(t *testing.T) {
 // compares fences refuses the write, and a plain register loses the update of the next holder.
 func TestPause_holder(t *testing.T) {
 	t.Parallel()
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		srv := testenv.Redis(t)
-		pauses(t, srv.Addr, open(t, srv.Addr), testenv.URL("redis", srv.Addr))
-	})
-	t.Run("redlock", func(t *testing.T) {
-		t.Parallel()
-		var addrs []string
-		for range 3 {
-			addrs = append(addrs, testenv.Redis(t).Addr)
-		}
-		pauses(t, testenv.Redis(t).Addr, redlock(t, time.Minute, addrs...),
-			testenv.URL("redlock", addrs...))
-	})
+	for name, start := range map[string]func(t *testing.T) *site{
+		"redis":   sites["redis"],
+		"redlock": func(t *testing.T) *site { return onNewNodes(t, 3, time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pauses(t, start(t))
+		})
+	}
 }
 
-// pauses stops a holder again and again. The holder opens the store by its URL. The registers are
-// on a server, which may be the server of the store.
-func pauses(t *testing.T, registers string, s driver.Store, url string) {
+// pauses stops a holder again and again. The registers are on a server of their own.
+func pauses(t *testing.T, s *site) {
 	const ttl, rounds = 400 * time.Millisecond, 10
-	h := testenv.Helper(t, "holder", registers, url)
-	rival := locker(t, s, distlock.TTL(10*time.Second))
+	registers := testenv.Redis(t).Addr
+	h := testenv.Helper(t, "holder", registers, s.url)
+	rival := locker(t, s.store(t), distlock.TTL(10*time.Second))
 	c := goclient.NewClient(&goclient.Options{Addr: registers})
 	t.Cleanup(func() { c.Close() })
 	taken, lost := 0, 0 // fenced writes, plain updates
@@ -177,7 +170,7 @@ func (r *registers) write(ctx context.Context, c *goclient.Client, fence uint64)
 // lease and then writes in any case.
 func playHolder(args []string) int {
 	ctx := context.Background()
-	s, err := stores.Open(ctx, args[1])
+	s, err := open.Open(ctx, args[1])
 	if err != nil {
 		return fail(err)
 	}
@@ -196,7 +189,7 @@ func playHolder(args []string) int {
 		ttl := distlock.TTL(time.Duration(ms) * time.Millisecond)
 		lease, err := l.Lock(ctx, "key", ttl)
 		// Busy nodes may not answer in time.
-		for errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) {
+		for troubled(err) {
 			lease, err = l.Lock(ctx, "key", ttl)
 		}
 		if err != nil {

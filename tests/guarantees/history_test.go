@@ -1,4 +1,4 @@
-package redis_test
+package guarantees_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/lab/history"
 	"github.com/distlock/distlock/internal/testenv"
 )
@@ -21,34 +20,25 @@ import (
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	const ttl, lasts = time.Second, 20 * time.Second
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		srv := testenv.Redis(t)
-		contend(t, ttl, lasts, []*testenv.RedisServer{srv},
-			func(addrs []string) driver.Store { return open(t, addrs[0]) })
-	})
-	t.Run("redlock", func(t *testing.T) {
-		t.Parallel()
-		var nodes []*testenv.RedisServer
-		var addrs []string
-		for range 3 {
-			srv := testenv.Redis(t)
-			nodes, addrs = append(nodes, srv), append(addrs, srv.Addr)
-		}
-		waitCounted(t, redlock(t, ttl, addrs...), ttl)
-		contend(t, ttl, lasts, nodes,
-			func(addrs []string) driver.Store { return redlock(t, ttl, addrs...) })
-	})
+	for name, start := range map[string]func(t *testing.T) *site{
+		"redis":   sites["redis"],
+		"redlock": func(t *testing.T) *site { return onNodes(t, 3, ttl) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			contend(t, ttl, lasts, start(t))
+		})
+	}
 }
 
-// A badLink is the set of proxies between one process and the servers.
+// A badLink is the link of one process.
 type badLink struct {
-	name    string
-	proxies []*testenv.ProxyServer // one for each server
+	name string
+	links
 }
 
 // contend runs the clients and checks their history.
-func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServer, open func([]string) driver.Store) {
+func contend(t *testing.T, ttl, lasts time.Duration, s *site) {
 	rng := chance(t)
 	began := time.Now()
 	// The search for an order is slow for long histories of one key, so the clients change to other
@@ -58,18 +48,13 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	var links []*badLink
-	for i := range 2 {
-		k := &badLink{name: fmt.Sprint("link ", i)}
-		var addrs []string
-		for _, n := range nodes {
-			p := testenv.Proxy(t, n.Addr)
-			k.proxies, addrs = append(k.proxies, p), append(addrs, p.Addr)
-		}
-		links = append(links, k)
-		l := locker(t, open(addrs), distlock.TTL(ttl), distlock.Holder(k.name))
+	var bad [2]badLink
+	for i := range bad {
+		linked, link := s.through(t)
+		bad[i] = badLink{fmt.Sprint("link ", i), link}
+		l := locker(t, linked, distlock.TTL(ttl), distlock.Holder(bad[i].name))
 		for range 3 - i { // five of them
-			c := d.client(k.name, l, rng.Uint64())
+			c := d.client(bad[i].name, l, rng.Uint64())
 			wg.Go(func() { c.Run(ctx) })
 		}
 	}
@@ -82,12 +67,13 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 	// On a busy machine the run continues until it has enough grants for a verdict.
 	for time.Since(began) < lasts || d.Grants.Load() < 450 && time.Since(began) < 4*lasts {
 		time.Sleep(upTo(rng, 250*time.Millisecond))
-		faults[d.disturb(rng, links[rng.IntN(2)], nodes)]++
+		faults[d.disturb(rng, bad[rng.IntN(2)], s.redis)]++
 	}
 	stop()
 	wg.Wait()
 	stopStalls()
-	dir := filepath.Join(os.TempDir(), "distlock-redis") // kept, to look at the files of a failed run
+	// kept, to look at the files of a failed run
+	dir := filepath.Join(os.TempDir(), "distlock-guarantees")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +93,9 @@ func contend(t *testing.T, ttl, lasts time.Duration, nodes []*testenv.RedisServe
 }
 
 // disturb causes one fault, and returns its name when it has ended.
-func (d *load) disturb(rng *rand.Rand, k *badLink, nodes []*testenv.RedisServer) string {
+func (d *load) disturb(rng *rand.Rand, k badLink, nodes []*testenv.RedisServer) string {
 	at := rng.IntN(len(nodes))
-	proxy, lasts, whom := k.proxies[at], 20*time.Millisecond+upTo(rng, 150*time.Millisecond), k.name
+	proxy, lasts, whom := k.links[at], 20*time.Millisecond+upTo(rng, 150*time.Millisecond), k.name
 	var name string
 	from := time.Now()
 	switch rng.IntN(14) { // long faults are less frequent
@@ -133,9 +119,7 @@ func (d *load) disturb(rng *rand.Rand, k *badLink, nodes []*testenv.RedisServer)
 		proxy.CutAfter(rng.IntN(60))
 	case 12:
 		name, lasts = "partition", upTo(rng, 3*d.TTL/2)
-		for _, p := range k.proxies {
-			p.Cut(testenv.Both)
-		}
+		k.each(func(p *testenv.ProxyServer) { p.Cut(testenv.Both) })
 	default:
 		name, whom, lasts = "server stopped", "", upTo(rng, 3*d.TTL/2)
 		nodes[at].Pause()
@@ -144,9 +128,7 @@ func (d *load) disturb(rng *rand.Rand, k *badLink, nodes []*testenv.RedisServer)
 	if name == "server stopped" {
 		nodes[at].Resume()
 	}
-	for _, p := range k.proxies {
-		p.Heal()
-	}
+	k.each(func(p *testenv.ProxyServer) { p.Heal() })
 	d.Recorder.Fault(whom, name, from, time.Now())
 	return name
 }
