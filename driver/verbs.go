@@ -12,7 +12,7 @@ import (
 
 // This file declares the optional verbs of a store. The library calls them only through the
 // functions of the same name, so that a store that wraps another need not know which verbs the
-// other has.
+// other has: see Forward.
 
 // A Watcher is a store that reports when the next attempt is worthwhile.
 type Watcher interface {
