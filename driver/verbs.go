@@ -148,8 +148,11 @@ const renewers = 8
 
 // RenewAll renews many claims and returns one answer for each, in order. A store with the verb
 // needs one round trip for each of its nodes. For a store without it, RenewAll calls Renew for
-// each. A claim that is not held does not prevent the renewal of the others. The caller lists no
-// claim twice: the answers to such a call are not specified.
+// each. A claim that is not held does not prevent the renewal of the others.
+//
+// A claim may be listed twice, as a lock server does that renews for two callers with one handle.
+// Both answers are alike then: both renewed, or both not held, unless the claim ends during the
+// call. If the two renewals differ, either may be the one that counts.
 func RenewAll(ctx context.Context, s Store, rs []Renewal) []Renewed {
 	if a, ok := s.(AllRenewer); ok && len(rs) > 1 {
 		return a.RenewAll(ctx, rs)
