@@ -37,6 +37,8 @@ func TestStore_Inspect(t *testing.T) {
 		want    string
 	}{
 		"synchronous=FULL":    {&sqlite.Options{Full: true}, sqlite.Machine{Boot: "b"}, nil, "ok: every result is on disk"},
+		"remote":              {&sqlite.Options{Remote: true}, sqlite.Machine{Boot: "b"}, nil, "ok: holders may be on other hosts"},
+		"remote is FULL":      {&sqlite.Options{Remote: true}, sqlite.Machine{Boot: "b"}, nil, "ok: every result is on disk"},
 		"synchronous=NORMAL":  {nil, sqlite.Machine{Boot: "b"}, nil, "ok: a power failure may forget the last claims, which the reboot frees"},
 		"no boots, NORMAL":    {nil, sqlite.Machine{}, nil, "warning: a power failure may forget the last claims (synchronous=NORMAL)"},
 		"no boots":            {nil, sqlite.Machine{}, nil, "warning: this system has no boot identifier"},
