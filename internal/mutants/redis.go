@@ -102,7 +102,7 @@ func redis() []mutant {
 		},
 		{
 			Name: "calls-start-after-close", Why: "a store that is closed goes on working, and its end is not awaited",
-			File: "store/redis/calls.go", Old: "	if c.idle != nil {\n		return false\n	}\n", New: "",
+			File: "store/redis/calls.go", Old: "	if c.idle != nil {\n		return false\n	}\n", New: "	if c.idle != nil {\n		c.running += 2\n		return true\n	}\n",
 			Pkg: pkg, Test: "TestCalls_Close",
 		},
 		{

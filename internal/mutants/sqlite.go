@@ -12,8 +12,8 @@ func sqlite() []mutant {
 			Pkg: pkg, Test: "TestOpen_boot_of_a_container",
 		},
 		{
-			Name: "sqlite-remote-keeps-the-end", Why: "a claim of a remote holder ends by the clock of an earlier boot, and another is granted while its holder trusts it",
-			File: dir + "remote.go", Old: "		c.live(now, life)\n", New: "		c.live(now, min(life, max(c.ends-now, 0)))\n",
+			Name: "sqlite-remote-cuts-the-TTL", Why: "after a reboot a claim of a remote holder ends while its holder trusts it",
+			File: dir + "remote.go", Old: "		c.live(now, life)\n", New: "		c.live(now, life/2)\n",
 			Pkg: pkg, Test: "TestStore_remote_reboot",
 		},
 		{

@@ -49,7 +49,7 @@ func TestCalls_Close(t *testing.T) {
 		var mu sync.Mutex
 		for range 4 {
 			wg.Go(func() {
-				for {
+				for range 1000 {
 					err := calls.Do(t.Context(), func() {
 						mu.Lock()
 						defer mu.Unlock()
