@@ -207,8 +207,13 @@ func Inspect(ctx context.Context, s Store) (Info, error) {
 // Info describes the condition of a store.
 type Info struct {
 	// Identity is equal for two stores only if they keep the same claims, by whatever address
-	// they are reached. Empty means unknown.
+	// they are reached. It stays the same when the server restarts, unless the server forgets its
+	// data: then it keeps other claims. Empty means unknown.
 	Identity string
+
+	// Server is equal for two stores if one server process keeps their claims, in one database or
+	// in two. A restart of the server changes it. Empty means unknown.
+	Server string
 
 	// Age is how long the store has remembered its claims. It starts again when the store loses
 	// its memory. 0 means unknown.

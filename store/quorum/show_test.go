@@ -25,6 +25,18 @@ type plain struct {
 
 func (p plain) Features() driver.Features { return p.f }
 
+// hosted is a node on a server that may have other nodes.
+type hosted struct {
+	driver.Forward
+	server string
+}
+
+func (h hosted) Inspect(ctx context.Context) (driver.Info, error) {
+	info, err := h.Forward.Inspect(ctx)
+	info.Server = h.server
+	return info, err
+}
+
 func TestNew_refuses(t *testing.T) {
 	t.Parallel()
 	m := make([]driver.Store, 6)
@@ -37,6 +49,7 @@ func TestNew_refuses(t *testing.T) {
 		change(&f)
 		return plain{mem.New(), f}
 	}
+	database := func(server string) driver.Store { return hosted{driver.Forward{Store: mem.New()}, server} }
 	link := chaos.New(m[0], nil)
 	defer link.Close()
 	ended, cancel := context.WithCancel(t.Context())
@@ -51,18 +64,22 @@ func TestNew_refuses(t *testing.T) {
 		want  error
 		says  string
 	}{
-		"no node":              {nil, nil, nil, driver.ErrInvalid, "needs three"},
-		"one":                  {nil, m[:1], nil, driver.ErrInvalid, "needs three"},
-		"two":                  {nil, m[:2], nil, driver.ErrInvalid, "needs three"},
-		"four":                 {nil, m[:4], nil, driver.ErrInvalid, "take 3"},
-		"six":                  {nil, m[:6], nil, driver.ErrInvalid, "take 5"},
-		"nil":                  {nil, []driver.Store{m[0], nil, m[1]}, nil, driver.ErrInvalid, "node 2 is nil"},
-		"the same":             {nil, []driver.Store{m[0], m[1], m[0]}, nil, driver.ErrInvalid, "1 (mem) and 3 (mem) are the same store"},
-		"the same by links":    {nil, []driver.Store{m[0], m[1], link}, patient, driver.ErrInvalid, "1 (mem) and 3 (mem) are the same store"},
-		"the same, unknown":    {nil, []driver.Store{one, m[1], one}, nil, driver.ErrInvalid, "are the same store"},
-		"no expiry":            {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.Expiry = false })}, nil, errors.ErrUnsupported, "does not expire claims"},
-		"a negative longest":   {nil, m[:3], &quorum.Options{LongestTTL: -1}, driver.ErrInvalid, "negative"},
-		"two names":            {nil, m[:3], &quorum.Options{Nodes: []string{"a", "b"}}, driver.ErrInvalid, "2 names for 3 nodes"},
+		"no node":            {nil, nil, nil, driver.ErrInvalid, "needs three"},
+		"one":                {nil, m[:1], nil, driver.ErrInvalid, "needs three"},
+		"two":                {nil, m[:2], nil, driver.ErrInvalid, "needs three"},
+		"four":               {nil, m[:4], nil, driver.ErrInvalid, "take 3"},
+		"six":                {nil, m[:6], nil, driver.ErrInvalid, "take 5"},
+		"nil":                {nil, []driver.Store{m[0], nil, m[1]}, nil, driver.ErrInvalid, "node 2 is nil"},
+		"the same":           {nil, []driver.Store{m[0], m[1], m[0]}, nil, driver.ErrInvalid, "1 (mem) and 3 (mem) are the same store"},
+		"the same by links":  {nil, []driver.Store{m[0], m[1], link}, patient, driver.ErrInvalid, "1 (mem) and 3 (mem) are the same store"},
+		"the same, unknown":  {nil, []driver.Store{one, m[1], one}, nil, driver.ErrInvalid, "are the same store"},
+		"no expiry":          {nil, []driver.Store{m[0], m[1], with(func(f *driver.Features) { f.Expiry = false })}, nil, errors.ErrUnsupported, "does not expire claims"},
+		"a negative longest": {nil, m[:3], &quorum.Options{LongestTTL: -1}, driver.ErrInvalid, "negative"},
+		"two names":          {nil, m[:3], &quorum.Options{Nodes: []string{"a", "b"}}, driver.ErrInvalid, "2 names for 3 nodes"},
+		"databases of one server": {
+			nil, []driver.Store{database("a"), database("b"), database("a")}, patient, driver.ErrInvalid,
+			"1 (mem) and 3 (mem) are databases of the same server",
+		},
 		"the same by name":     {nil, []driver.Store{m[0], m[1], m[0]}, &quorum.Options{Nodes: []string{"a:1", "b:2", "c:3"}}, driver.ErrInvalid, "nodes a:1 and c:3 are the same store"},
 		"a negative limit":     {nil, m[:3], &quorum.Options{NodeLimit: -1}, driver.ErrInvalid, "NodeLimit"},
 		"a limit too long":     {nil, m[:3], &quorum.Options{NodeLimit: 7 * time.Second}, driver.ErrInvalid, "a tenth of LongestTTL, 6s"},
