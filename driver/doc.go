@@ -159,6 +159,11 @@
 // release may arrive after the owner was granted the claim through another store. Then an owner
 // uses one store for all its calls.
 //
+// # Wrapping a store
+//
+// A store that changes some calls of another embeds a [Forward] and overrides those methods. It
+// keeps the optional verbs of the other, and only those.
+//
 // # What a store must not do
 //
 //   - Wait, retry, or renew by itself.

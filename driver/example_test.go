@@ -90,6 +90,34 @@ func ExampleLosses() {
 	// gone: invoice/42
 }
 
+// A slowStore is a store whose grants arrive late. Everything else is that of the wrapped store.
+type slowStore struct {
+	driver.Forward
+	by time.Duration
+}
+
+func (s slowStore) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	res, err := s.Store.Acquire(ctx, r)
+	time.Sleep(s.by)
+	return res, err
+}
+
+func ExampleForward() {
+	ctx := context.Background()
+	store := slowStore{driver.Forward{Store: mem.New()}, time.Millisecond}
+	_, _ = store.Acquire(ctx, want("invoice/42", "secret", "worker 1"))
+	claims, err := driver.Show(ctx, store, "invoice/42")
+	fmt.Println(claims[0].Holder, err)
+
+	plain := struct{ driver.Store }{mem.New()} // has none of the optional verbs
+	store = slowStore{driver.Forward{Store: plain}, time.Millisecond}
+	_, err = driver.Show(ctx, store, "invoice/42")
+	fmt.Println(errors.Is(err, errors.ErrUnsupported), err)
+	// Output:
+	// worker 1 <nil>
+	// true driver: mem cannot list: unsupported operation
+}
+
 func ExampleWatch() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // the watch ends with it

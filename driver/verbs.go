@@ -12,7 +12,7 @@ import (
 
 // This file declares the optional verbs of a store. The library calls them only through the
 // functions of the same name, so that a store that wraps another need not know which verbs the
-// other has.
+// other has: see Forward.
 
 // A Watcher is a store that reports when the next attempt is worthwhile.
 type Watcher interface {
@@ -148,8 +148,11 @@ const renewers = 8
 
 // RenewAll renews many claims and returns one answer for each, in order. A store with the verb
 // needs one round trip for each of its nodes. For a store without it, RenewAll calls Renew for
-// each. A claim that is not held does not prevent the renewal of the others. The caller lists no
-// claim twice: the answers to such a call are not specified.
+// each. A claim that is not held does not prevent the renewal of the others.
+//
+// A claim may be listed twice, as a lock server does that renews for two callers with one handle.
+// Both answers are alike then: both renewed, or both not held, unless the claim ends during the
+// call. If the two renewals differ, either may be the one that counts.
 func RenewAll(ctx context.Context, s Store, rs []Renewal) []Renewed {
 	if a, ok := s.(AllRenewer); ok && len(rs) > 1 {
 		return a.RenewAll(ctx, rs)
@@ -204,8 +207,13 @@ func Inspect(ctx context.Context, s Store) (Info, error) {
 // Info describes the condition of a store.
 type Info struct {
 	// Identity is equal for two stores only if they keep the same claims, by whatever address
-	// they are reached. Empty means unknown.
+	// they are reached. It stays the same when the server restarts, unless the server forgets its
+	// data: then it keeps other claims. Empty means unknown.
 	Identity string
+
+	// Server is equal for two stores if one server process keeps their claims, in one database or
+	// in two. A restart of the server changes it. Empty means unknown.
+	Server string
 
 	// Age is how long the store has remembered its claims. It starts again when the store loses
 	// its memory. 0 means unknown.

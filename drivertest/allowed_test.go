@@ -143,6 +143,7 @@ func TestCompare_catches_faults(t *testing.T) {
 		"Break ignores the bound",
 		"Break spares the fence of the bound",
 		"Break gives another reason",
+		"RenewAll answers the first of two equal renewals only",
 		"RenewAll keeps nothing",
 		"RenewAll omits some", // of many more
 	}

@@ -212,6 +212,18 @@ func showFaults() []fault {
 				return out
 			}
 		}},
+		{"RenewAll answers the first of two equal renewals only", []string{"renew all, one twice"}, func(b *bent) {
+			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+				out, seen := b.mem.RenewAll(ctx, rs), map[driver.ID]bool{}
+				for i, r := range rs {
+					if seen[r.ID] {
+						out[i] = driver.Renewed{Err: driver.ErrNotHeld}
+					}
+					seen[r.ID] = true
+				}
+				return out
+			}
+		}},
 		{"RenewAll keeps nothing", []string{"keep all"}, func(b *bent) {
 			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 				rs = slices.Clone(rs)

@@ -142,11 +142,16 @@ func endRules() []rule {
 func (p *probe) breakAndGrant(a, b driver.Request, upTo uint64, after time.Duration) {
 	ctx := p.t.Context()
 	var granted atomic.Bool
+	by := time.Now().Add(5 * p.patience)
 	p.together(2, func(w int) (wrong string) {
 		if w == 0 {
 			for done := false; !done; time.Sleep(p.brief() / 1000) {
 				done = granted.Load() // Break once more after the grant
 				cs, err := driver.Break(ctx, p.store, p.key, upTo, reason)
+				if errors.Is(err, driver.ErrUnavailable) && time.Now().Before(by) {
+					done = false // nothing was changed
+					continue
+				}
 				if err != nil {
 					return fmt.Sprintf("Break: %v", err)
 				}
@@ -160,7 +165,7 @@ func (p *probe) breakAndGrant(a, b driver.Request, upTo uint64, after time.Durat
 		}
 		defer granted.Store(true)
 		time.Sleep(after)
-		for by := time.Now().Add(5 * p.patience); time.Now().Before(by); time.Sleep(p.brief() / 1000) {
+		for ; time.Now().Before(by); time.Sleep(p.brief() / 1000) {
 			_ = p.store.Release(ctx, a.ID) // Break may have ended the claim
 			if res, err := p.store.Acquire(ctx, b); err == nil && res.Granted {
 				return ""

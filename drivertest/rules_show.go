@@ -266,6 +266,26 @@ func showRules() []rule {
 			},
 		},
 		{
+			name: "renew all, one twice",
+			sentence: "a claim that RenewAll gets twice in one call has two answers that are alike: " +
+				"both renewed, or both not held",
+			check: func(p *probe) {
+				held, free := p.exclusive(), on(p.exclusive(), p.key+"/free")
+				p.grant(held)
+				one, none := driver.Renewal{ID: held.ID, TTL: p.long}, driver.Renewal{ID: free.ID, TTL: p.long}
+				for i, g := range p.renewAll([]driver.Renewal{one, none, one, none}) {
+					var want error
+					if i%2 == 1 {
+						want = driver.ErrNotHeld
+					}
+					if !errors.Is(g.Err, want) {
+						p.fail("answer %d: error %v, want %v", i, g.Err, want)
+					}
+				}
+				p.renew(held.ID, p.long, nil, nil)
+			},
+		},
+		{
 			name:     "keep all",
 			sentence: "RenewAll keeps the claims that have Keep, and no others",
 			needs:    keep,

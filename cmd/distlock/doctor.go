@@ -35,15 +35,16 @@ type diagnosis struct {
 
 // features are those of a store. TTLs are in seconds; 0 is no bound.
 type features struct {
-	Fence    bool    `json:"fence"`
-	Count    bool    `json:"count"`
-	Queue    bool    `json:"queue"`
-	Value    bool    `json:"value"`
-	Keep     bool    `json:"keep"`
-	Expiry   bool    `json:"expiry"`
-	Detached bool    `json:"detached"`
-	MinTTL   float64 `json:"min_ttl"`
-	MaxTTL   float64 `json:"max_ttl"`
+	Fence     bool    `json:"fence"`
+	Count     bool    `json:"count"`
+	Queue     bool    `json:"queue"`
+	Value     bool    `json:"value"`
+	Keep      bool    `json:"keep"`
+	Expiry    bool    `json:"expiry"`
+	Detached  bool    `json:"detached"`
+	AnyServer bool    `json:"any_server"`
+	MinTTL    float64 `json:"min_ttl"`
+	MaxTTL    float64 `json:"max_ttl"`
 }
 
 // A finding is a [driver.Finding] as doctor prints it.
@@ -218,14 +219,15 @@ func (a *app) printable(s string) string {
 
 func featuresOf(f driver.Features) *features {
 	return &features{
-		f.Fence, f.Count, f.Queue, f.Value, f.Keep, f.Expiry, f.Detached, f.MinTTL.Seconds(), f.MaxTTL.Seconds(),
+		f.Fence, f.Count, f.Queue, f.Value, f.Keep, f.Expiry, f.Detached, f.AnyServer,
+		f.MinTTL.Seconds(), f.MaxTTL.Seconds(),
 	}
 }
 
 // An ability describes a feature.
 type ability struct {
 	has     bool
-	can     string // the feature
+	can     string // the feature; "" if it is mentioned only where it is missing
 	without string // the consequence if the store does not have it
 }
 
@@ -238,6 +240,8 @@ func (f *features) abilities() []ability {
 		{f.Keep, "records", "keep records: no run-once"},
 		{f.Expiry, "expiring claims", "expire a claim while its process lives"},
 		{f.Detached, "claims that outlive their process", "keep a claim when its process ends: no acquire, renew and release"},
+		{f.AnyServer, "", "serve one owner through two lock servers at the same time: " +
+			"an attempt that one of them undoes late could end the lock that the other granted"},
 	}
 }
 

@@ -148,7 +148,7 @@ func mergeNodes(all []finding) []finding {
 func (p *columns) abilities(f *features) {
 	var can []string
 	for _, a := range f.abilities() {
-		if a.has {
+		if a.has && a.can != "" {
 			can = append(can, a.can)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // A planted store is a correct store with one planted bug.
 type planted struct {
-	driver.Store
+	driver.Forward
 	calls   atomic.Int64
 	refused atomic.Int64
 	fault   string
@@ -25,7 +25,7 @@ func plant(fault string) func(context.Context, string) (*open.Source, error) {
 	return func(ctx context.Context, url string) (*open.Source, error) {
 		s, err := open.Open(ctx, url)
 		if err == nil {
-			s.Store = &planted{Store: s.Store, fault: fault, granted: map[string]uint64{}}
+			s.Store = &planted{Forward: driver.Forward{Store: s.Store}, fault: fault, granted: map[string]uint64{}}
 		}
 		return s, err
 	}
@@ -86,16 +86,11 @@ func (s *planted) Renew(ctx context.Context, r driver.Renewal) (int, error) {
 	return behind, err
 }
 
-// Show, Watch and Break have no bug.
-
-func (s *planted) Show(ctx context.Context, key string) ([]driver.Claim, error) {
-	return driver.Show(ctx, s.Store, key)
-}
-
-func (s *planted) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
-	return driver.Watch(ctx, s.Store, id)
-}
-
-func (s *planted) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
-	return driver.Break(ctx, s.Store, key, upTo, reason)
+// RenewAll has the bug of Renew.
+func (s *planted) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+	out := make([]driver.Renewed, len(rs))
+	for i, r := range rs {
+		out[i].Behind, out[i].Err = s.Renew(ctx, r)
+	}
+	return out
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +18,7 @@ const reasonLimit = time.Second
 // it to others, and the last grant. A call of run acquires one lock, so the tag identifies its own
 // entry in the queue. The holder does not: several processes may have the same one.
 type recorder struct {
-	driver.Store
+	driver.Forward
 	tag     atomic.Value // a string
 	granted atomic.Value // a driver.ID
 }
@@ -57,41 +56,3 @@ func (s *recorder) isOwner(owner string) bool {
 	tag, ok := s.tag.Load().(string)
 	return ok && tag == owner
 }
-
-// The optional methods call those of the store, or the fallback of package driver.
-
-func (s *recorder) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
-	return driver.Watch(ctx, s.Store, id)
-}
-
-func (s *recorder) Losses(ctx context.Context) <-chan []driver.ID { return driver.Losses(ctx, s.Store) }
-
-func (s *recorder) Show(ctx context.Context, key string) ([]driver.Claim, error) {
-	return driver.Show(ctx, s.Store, key)
-}
-
-func (s *recorder) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
-	return driver.List(ctx, s.Store, prefix)
-}
-
-func (s *recorder) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
-	return driver.RenewAll(ctx, s.Store, rs)
-}
-
-func (s *recorder) Break(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
-	return driver.Break(ctx, s.Store, key, upTo, reason)
-}
-
-func (s *recorder) Inspect(ctx context.Context) (driver.Info, error) {
-	return driver.Inspect(ctx, s.Store)
-}
-
-var _ interface {
-	driver.Watcher
-	driver.Shower
-	driver.Lister
-	driver.AllRenewer
-	driver.Breaker
-	driver.LossTeller
-	driver.Inspector
-} = (*recorder)(nil)

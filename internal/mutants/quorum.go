@@ -32,13 +32,18 @@ func quorum() []mutant {
 		},
 		{
 			Name: "one-node-twice", M: "M07b", Why: "one store that is given twice has two votes",
-			File: dir + "quorum.go", Old: "Comparable() && same == s.nodes[j]\n", New: "Comparable() && same == nil\n",
+			File: dir + "quorum.go", Old: "Comparable() && s.nodes[i] == s.nodes[j] {\n", New: "Comparable() && s.nodes[i] == nil {\n",
 			Pkg: pkg, Test: "TestNew_refuses/the_same,_unknown",
 		},
 		{
 			Name: "one-node-by-two-ways", M: "M07b", Why: "one server that is reached in two ways has two votes",
-			File: dir + "quorum.go", Old: "infos[i].value.Identity == infos[j].value.Identity\n", New: "infos[i].value.Identity == \"\"\n",
+			File: dir + "inspect.go", Old: "	case a.value.Identity != \"\" && a.value.Identity == b.value.Identity:\n", New: "	case a.value.Identity != \"\" && a.value.Identity == \"\":\n",
 			Pkg: pkg, Test: "TestNew_refuses/the_same_by_links",
+		},
+		{
+			Name: "one-server-by-two-databases", M: "M07b", Why: "two databases of one server have two votes, and are lost together",
+			File: dir + "inspect.go", Old: "	case a.value.Server != \"\" && a.value.Server == b.value.Server:\n", New: "	case a.value.Server != \"\" && a.value.Server == \"\":\n",
+			Pkg: pkg, Test: "TestNew_refuses/databases_of_one_server",
 		},
 		{
 			Name: "new-node-counts", M: "M10", Why: "a node that forgot the holder grants the key again",

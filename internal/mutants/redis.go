@@ -101,6 +101,16 @@ func redis() []mutant {
 			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_closed_busy",
 		},
 		{
+			Name: "calls-start-after-close", Why: "a store that is closed goes on working, and its end is not awaited",
+			File: "store/redis/calls.go", Old: "	if c.idle != nil {\n		return false\n	}\n", New: "	if c.idle != nil {\n		c.running += 2\n		return true\n	}\n",
+			Pkg: pkg, Test: "TestCalls_Close",
+		},
+		{
+			Name: "inspect-outlives-its-context", Why: "a call that inspects a hung server blocks its caller",
+			File: "store/redis/goredisstore/goredisstore.go", Old: "	if late := s.calls.Do(ctx, func() { cmd = s.c.Do(ctx, list...) }); late != nil {\n		return nil, late\n	}\n", New: "	cmd = s.c.Do(ctx, list...)\n",
+			Pkg: pkg, Test: "TestStore_silentServer/goredis",
+		},
+		{
 			Name: "client-sends-again", M: "M20", Why: "go-redis sends a script again after a lost answer, and one attempt runs several times",
 			File: "store/redis/goredisstore/goredisstore.go", Old: "func (once) NoRetry() bool { return true }", New: "func (once) NoRetry() bool { return false }",
 			Pkg: pkg, Test: "TestStore_lostReply/goredis",

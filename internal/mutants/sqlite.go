@@ -12,6 +12,26 @@ func sqlite() []mutant {
 			Pkg: pkg, Test: "TestOpen_boot_of_a_container",
 		},
 		{
+			Name: "sqlite-remote-cuts-the-TTL", Why: "after a reboot a claim of a remote holder ends while its holder trusts it",
+			File: dir + "remote.go", Old: "		c.live(now, life)\n", New: "		c.live(now, life/2)\n",
+			Pkg: pkg, Test: "TestStore_remote_reboot",
+		},
+		{
+			Name: "sqlite-remote-is-forgotten", Why: "a program without the option frees the claims of remote holders after a reboot",
+			File: dir + "remote.go", Old: "	b.remote = holders == \"remote\"\n", New: "	b.remote = s.opt.Remote\n",
+			Pkg: pkg, Test: "TestStore_remote_reboot",
+		},
+		{
+			Name: "sqlite-remote-revives", Why: "a claim that had ended is renewed after a reboot",
+			File: dir + "remote.go", Old: "		k.expire(last)\n", New: "",
+			Pkg: pkg, Test: "TestStore_remote_reboot",
+		},
+		{
+			Name: "sqlite-remote-normal", Why: "a power failure forgets the claim of a holder that lives",
+			File: dir + "base.go", Old: "	if b.remote {\n		if err := b.exec(\"pragma synchronous = full\")", New: "	if false {\n		if err := b.exec(\"pragma synchronous = full\")",
+			Pkg: pkg, Test: "TestStore_remote_reboot",
+		},
+		{
 			Name: "sqlite-busy-by-nobody", Why: "the error does not say which process keeps the file locked",
 			File: dir + "tx.go", Old: "if who := user(s.path); who != \"\" {", New: "if who := user(s.path); who == \"-\" {",
 			Pkg: pkg, Test: "TestStore_busy_by",

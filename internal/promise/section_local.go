@@ -158,6 +158,16 @@ func sqlite() Section {
 				},
 			},
 			{
+				Under: []string{"F08", "F09"},
+				Fault: "reboot with `holders=remote`, or a move of the file to another host",
+				Holds: "locks are held for their whole TTL again. Records keep the rest of " +
+					"their life by the time of day. Fences rise",
+				Tests: []Test{
+					"store/sqlite/remote_test.go:TestStore_remote_reboot",
+					"store/sqlite/remote_test.go:TestStore_remote_later",
+				},
+			},
+			{
 				Fault: "a container that hides the boot_id, or has its own",
 				Holds: "hidden boot_id: opening the file fails. Own boot_id: opening fails " +
 					"while another process has the file open",

@@ -9,6 +9,7 @@ package mem
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"iter"
 	"maps"
@@ -32,6 +33,7 @@ type Store struct {
 	born  time.Time  // its monotonic reading is the zero of the store's clock
 	keys  map[string]*key
 	round []string // the names of all keys, in the order in which sweep examines them
+	id    string   // the identity; "" before the first Inspect
 }
 
 // New returns an empty store.
@@ -254,12 +256,16 @@ func (s *Store) Break(
 	return out, nil
 }
 
-// Inspect describes the store, and warns that its claims are in memory.
+// Inspect describes the store, and warns that its claims are in memory. The identity is random: no
+// other store has it, in this process or in another.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.id == "" {
+		s.id = "mem:" + rand.Text()
+	}
 	return driver.Info{
-		Identity: fmt.Sprintf("mem:%p", s),
+		Identity: s.id,
 		Age:      age(s.now()),
 		Version:  "mem",
 		Findings: []driver.Finding{{

@@ -69,6 +69,23 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	return info, nil
 }
 
+const (
+	sameStore  = "the same store"
+	sameServer = "databases of the same server"
+)
+
+// together returns why two nodes do not fail independently, or "" if no reason is known.
+func together(a, b vote[driver.Info]) string {
+	switch {
+	case a.err != nil || b.err != nil:
+	case a.value.Identity != "" && a.value.Identity == b.value.Identity:
+		return sameStore
+	case a.value.Server != "" && a.value.Server == b.value.Server:
+		return sameServer
+	}
+	return ""
+}
+
 // duplicates finds nodes that are the same store. [New] refuses those that it finds. A node that
 // was down during New is found here.
 func (s *Store) duplicates(votes []vote[driver.Info]) []driver.Finding {
@@ -80,9 +97,9 @@ func (s *Store) duplicates(votes []vote[driver.Info]) []driver.Finding {
 			continue
 		}
 		for j := range i {
-			if votes[j].err == nil && votes[j].value.Identity == v.value.Identity {
+			if same := together(v, votes[j]); same != "" {
 				out = append(out, driver.Finding{
-					Level: driver.LevelDanger, What: fmt.Sprintf("nodes %s and %s are the same store", s.names[j], s.names[i]),
+					Level: driver.LevelDanger, What: fmt.Sprintf("nodes %s and %s are %s", s.names[j], s.names[i], same),
 					Means: "it counts twice in a majority: when it forgets a claim, another may be granted",
 					Cure:  "give every node its own store, which copies from no other",
 				})

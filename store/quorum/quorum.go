@@ -144,13 +144,13 @@ func (s *Store) distinct(ctx context.Context) error {
 	}).all(ctx)
 	for i := range s.nodes {
 		for j := range i {
-			same := s.nodes[i]
-			one := reflect.TypeOf(same).Comparable() && same == s.nodes[j]
-			one = one || infos[i].err == nil && infos[j].err == nil && infos[i].value.Identity != "" &&
-				infos[i].value.Identity == infos[j].value.Identity
-			if one {
-				return fmt.Errorf("quorum: nodes %s and %s are the same store: a majority needs nodes that fail independently: %w",
-					s.names[j], s.names[i], driver.ErrInvalid)
+			same := together(infos[i], infos[j])
+			if reflect.TypeOf(s.nodes[i]).Comparable() && s.nodes[i] == s.nodes[j] {
+				same = sameStore
+			}
+			if same != "" {
+				return fmt.Errorf("quorum: nodes %s and %s are %s: a majority needs nodes that fail independently: %w",
+					s.names[j], s.names[i], same, driver.ErrInvalid)
 			}
 		}
 	}

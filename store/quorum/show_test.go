@@ -25,6 +25,18 @@ type plain struct {
 
 func (p plain) Features() driver.Features { return p.f }
 
+// hosted is a node on a server that may have other nodes.
+type hosted struct {
+	driver.Forward
+	server string
+}
+
+func (h hosted) Inspect(ctx context.Context) (driver.Info, error) {
+	info, err := h.Forward.Inspect(ctx)
+	info.Server = h.server
+	return info, err
+}
+
 func TestNew_refuses(t *testing.T) {
 	t.Parallel()
 	m := make([]driver.Store, 6)
@@ -37,6 +49,7 @@ func TestNew_refuses(t *testing.T) {
 		change(&f)
 		return plain{mem.New(), f}
 	}
+	database := func(server string) driver.Store { return hosted{driver.Forward{Store: mem.New()}, server} }
 	link := chaos.New(m[0], nil)
 	defer link.Close()
 	ended, cancel := context.WithCancel(t.Context())
@@ -81,6 +94,10 @@ func TestNew_refuses(t *testing.T) {
 		"no TTL fits": {nil,
 			[]driver.Store{m[0], m[1], with(func(f *driver.Features) { f.MinTTL = time.Hour })}, nil,
 			driver.ErrInvalid, "shortest TTL of 1h0m0s"},
+		"databases of one server": {
+			nil, []driver.Store{database("a"), database("b"), database("a")}, patient, driver.ErrInvalid,
+			"1 (mem) and 3 (mem) are databases of the same server",
+		},
 		"a ctx that has ended": {ended, m[:3], nil, context.Canceled, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/redis"
 )
@@ -80,19 +81,55 @@ func TestStore_age_restart(t *testing.T) {
 	}
 }
 
+// A server that keeps nothing on disk has forgotten every claim after a restart, and has a new
+// identity.
+func TestStore_identity_forgotten(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t)
+	s := inspected(t, srv)
+	before := identity(t, s)
+	if again := identity(t, at(t, srv.URL)); again != before {
+		t.Errorf("two stores on one server: %s and %s", before, again)
+	}
+	began := time.Now()
+	srv.Kill()
+	srv.Restart()
+	bornAfter(t, s, began)
+	if after := identity(t, s); after == before {
+		t.Errorf("identity %s, as before a restart without the data", after)
+	}
+}
+
+// Two databases of a server are two stores, and one server.
+func TestStore_identity_databases(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Redis(t)
+	var infos []driver.Info
+	for _, url := range []string{srv.URL, "redis://" + srv.Addr + "/1", testenv.Redis(t).URL} {
+		info, err := at(t, url).Inspect(t.Context())
+		if err != nil || info.Server == "" {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		infos = append(infos, info)
+	}
+	if infos[0].Identity == infos[1].Identity || infos[0].Server != infos[1].Server || infos[0].Server == infos[2].Server {
+		t.Errorf("two databases of a server, and another server: %+v", infos)
+	}
+}
+
 // A replica that replaces its primary has the primary's mark, and may lack its last claims.
 func TestStore_age_promoted(t *testing.T) {
 	primary := testenv.Redis(t)
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
-	inspected(t, primary)
+	before := identity(t, inspected(t, primary))
 	if do(t, primary, "WAIT", "1", "10000") != int64(1) {
 		t.Fatal("the replica does not follow")
 	}
 	s := at(t, replica.URL)
 	began := time.Now()
 	do(t, replica, "REPLICAOF", "NO", "ONE")
-	if _, err := s.Inspect(t.Context()); err != nil {
-		t.Fatal(err)
+	if after := identity(t, s); after != before {
+		t.Errorf("identity %s, before the failover %s", after, before)
 	}
 	bornAfter(t, s, began)
 }

@@ -16,7 +16,12 @@ import (
 // this user is Unknown.
 //
 // Identity and age come from a mark, a Redis key that the first Inspect writes without a time to
-// live. The mark names the replication ID of the primary, which a restart and a failover change. So
+// live. The identity is a random name in the mark. It survives restarts and failovers, as far as the
+// data does: a server that keeps nothing on disk has a new identity after a restart, because it has
+// forgotten every claim. A server that was made from a copy of another's data has the identity of
+// the other.
+//
+// The mark also names the replication ID of the primary, which a restart and a failover change. So
 // a server that comes back with an old snapshot, or without the end of its log, has the mark of its
 // predecessor. From the first Inspect on, [Store.Acquire] returns the age with every answer, and
 // writes the mark again if it is missing or stale: a quorum, which inspects its nodes, must not
@@ -39,6 +44,8 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	}
 	if s.client.Cluster() {
 		info.Version += fmt.Sprintf(", a cluster of %d", len(nodes))
+	} else if len(nodes) > 0 {
+		info.Server = nodes[0]["run_id"]
 	}
 	info.Findings = s.findings(nodes)
 	if slices.ContainsFunc(nodes, facts.tooOld) {

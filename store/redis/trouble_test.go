@@ -163,6 +163,13 @@ func silent(t *testing.T, open func(testing.TB, login) *redis.Store, opt *redis.
 		if err == nil || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("%s: error %v, want an unknown outcome", name, err)
 		}
+		ctx, cancel := limit(50 * time.Millisecond)
+		clock := testenv.NewStopwatch(t)
+		_, err = s.Inspect(ctx)
+		cancel()
+		if took := clock.Elapsed(); err == nil || took > 2*time.Second {
+			t.Errorf("%s: Inspect returned %v after %v, and its ctx ended after 50ms", name, err, took)
+		}
 	}
 }
 

@@ -47,6 +47,7 @@ type base struct {
 	list, bound, sweep, swept   *stmt
 	identity                    string
 	since                       time.Duration // when this boot first used the file
+	remote                      bool          // see Options.Remote
 	version, journal, synchrony string
 }
 
@@ -124,6 +125,12 @@ func (b *base) setup(s *Store) error {
 		_ = b.exec("rollback") // the transaction may have ended already
 		return err
 	}
+	if b.remote {
+		if err := b.exec("pragma synchronous = full"); err != nil {
+			return err
+		}
+	}
+	b.synchrony = b.text("pragma synchronous")
 	if made {
 		_ = b.checkpoint() // so that the file has its pages when the disk is full
 	}
@@ -148,10 +155,17 @@ func (b *base) enter(s *Store) (made bool, err error) {
 		return false, errors.New("the file is a database of another application")
 	case layout > stateVersion:
 		return false, fmt.Errorf("the file has layout %d, and this program supports %d: use a newer version", layout, stateVersion)
+	case layout < stateVersion:
+		return false, fmt.Errorf("the file has layout %d, from before the first release: remove it while no program uses it", layout)
 	}
 	b.version = b.text("select sqlite_version()")
-	b.journal, b.synchrony = b.text("pragma journal_mode"), b.text("pragma synchronous")
-	b.identity = b.text("select value from meta where name = 'identity'")
+	b.journal = b.text("pragma journal_mode")
+	if b.identity, err = b.meta("identity"); err != nil {
+		return false, err
+	}
+	if err := b.mode(s); err != nil {
+		return false, err
+	}
 	if made {
 		b.since = s.now()
 		return true, b.stamp(s)
@@ -218,6 +232,21 @@ func (b *base) text(q string) string {
 		return ""
 	}
 	return fmt.Sprint(v)
+}
+
+// meta returns a value of the table meta, or "" if there is none.
+func (b *base) meta(name string) (string, error) {
+	made, err := b.conn.Prepare("select value from meta where name = ?")
+	if err != nil {
+		return "", err
+	}
+	defer made.Close()
+	dest := make([]sqldriver.Value, 1)
+	found, err := (&stmt{made}).row(dest, name)
+	if err != nil || !found {
+		return "", err
+	}
+	return fmt.Sprint(dest[0]), nil
 }
 
 // value returns the first column of the first row of a query, or nil.

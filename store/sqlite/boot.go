@@ -1,9 +1,7 @@
 package sqlite
 
 import (
-	sqldriver "database/sql/driver"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -14,20 +12,18 @@ var errBoot = errors.New("other processes use it with another boot identifier, a
 
 // check returns errBoot unless the claims in the file are of this boot.
 func (b *base) check(s *Store) error {
-	var dest [2]sqldriver.Value
-	made, err := b.conn.Prepare("select a.value, b.value from meta a, meta b where a.name = 'boot' and b.name = 'since'")
-	if err != nil {
-		return err
-	}
-	defer made.Close()
-	found, err := (&stmt{made}).row(dest[:])
+	boot, err := b.meta("boot")
 	if err != nil {
 		return err // a failed read must not count as another boot
 	}
-	if !found || dest[0] != s.host.boot {
+	text, err := b.meta("since")
+	if err != nil {
+		return err
+	}
+	if text == "" || boot != s.host.boot {
 		return errBoot
 	}
-	since, err := strconv.ParseInt(fmt.Sprint(dest[1]), 10, 64)
+	since, err := strconv.ParseInt(text, 10, 64)
 	b.since = time.Duration(since)
 	return err
 }
@@ -38,9 +34,9 @@ func (b *base) stamp(s *Store) error {
 		s.host.boot, strconv.FormatInt(int64(s.now()), 10))
 }
 
-// reboot frees all claims, because no holder survives a reboot. If another process has the file
-// open, that process is alive: the boot identifiers differ for another reason, and reboot returns
-// errBoot.
+// reboot frees all claims, because no holder survives a reboot. In a file for remote holders, it
+// carries them over. If another process has the file open, that process is alive: the boot
+// identifiers differ for another reason, and reboot returns errBoot.
 //
 // A connection to a file with a write-ahead log has a shared lock from its first read until it is
 // closed. So only a connection that is alone can turn the log off. If the log is still off in the
@@ -64,7 +60,14 @@ func (b *base) reboot(s *Store) (err error) {
 		if err := b.check(s); !errors.Is(err, errBoot) {
 			return err
 		}
-		if err := b.exec("update key set ends = 0, state = null where key <> x''"); err != nil {
+		if err := b.mode(s); err != nil {
+			return err
+		}
+		end := func(time.Duration) error { return b.exec("update key set ends = 0, state = null where key <> x''") }
+		if b.remote {
+			end = b.carryOver
+		}
+		if err := end(s.now()); err != nil {
 			return err
 		}
 		return b.stamp(s)

@@ -122,6 +122,8 @@ func TestOpen_refuses(t *testing.T) {
 			sqlite.Machine{},
 		},
 		{"a newer layout", "layout 99", later("pragma user_version = 99"), sqlite.Machine{}},
+		{"an older layout", "from before the first release",
+			later("pragma user_version = 1"), sqlite.Machine{}},
 		{"another's database", "another application",
 			later("pragma application_id = 7"), sqlite.Machine{}},
 	}
@@ -327,11 +329,17 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %q, %v", text, path, err)
 		}
 	}
-	if _, opt, err := sqlite.Parse("sqlite:l.db?synchronous=full"); err != nil || !opt.Full {
+	if _, opt, err := sqlite.Parse("sqlite:l.db?synchronous=full"); err != nil || !opt.Full || opt.Remote {
 		t.Errorf("%+v, %v", opt, err)
+	}
+	for _, query := range []string{"holders=remote", "holders=remote&synchronous=full"} {
+		if _, opt, err := sqlite.Parse("sqlite:l.db?" + query); err != nil || !opt.Remote {
+			t.Errorf("%s: %+v, %v", query, opt, err)
+		}
 	}
 	for _, text := range []string{
 		"sqlite://var/lib/l.db", "sqlite:l.db?sync=full", "sqlite:l.db?synchronous=off", "redis:x", "sqlite:%zz",
+		"sqlite:l.db?holders=local", "sqlite:l.db?holders=remote&holders=remote", "sqlite:l.db?holders=remote&synchronous=normal",
 	} {
 		if path, _, err := sqlite.Parse(text); err == nil {
 			t.Errorf("%s: %q", text, path)

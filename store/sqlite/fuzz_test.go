@@ -10,7 +10,7 @@ import (
 func FuzzState(f *testing.F) {
 	whole := &key{
 		claims: []*claim{{
-			owner: "o", holder: "h", task: "t", weight: 1, limit: 2, fence: 3, since: 4, ends: 5, kept: true,
+			owner: "o", holder: "h", task: "t", weight: 1, limit: 2, fence: 3, since: 4, ends: 5, ttl: 1, until: 6,
 			meta: map[string]string{"a": "b"}, value: []byte("v"),
 		}},
 		queue:     []*claim{{owner: "q", weight: 1, limit: 1, ends: time.Hour, socket: "s"}},
@@ -41,7 +41,7 @@ func FuzzState(f *testing.F) {
 		}
 		for i, c := range k.claims {
 			d := again.claims[i]
-			if c.owner != d.owner || c.fence != d.fence || c.ends != d.ends ||
+			if c.owner != d.owner || c.fence != d.fence || c.ends != d.ends || c.ttl != d.ttl || c.until != d.until ||
 				!bytes.Equal(c.value, d.value) || len(c.meta) != len(d.meta) {
 				t.Errorf("%+v became %+v", c, d)
 			}

@@ -18,6 +18,12 @@ func (s *Store) Inspect(ctx context.Context) (info driver.Info, err error) {
 			Identity: "sqlite:" + t.base.identity, Age: s.age(t), Version: "SQLite " + t.base.version,
 			Findings: append(s.findings(), s.durability(t.base), s.timing()),
 		}
+		if t.base.remote {
+			info.Findings = append(info.Findings, driver.Finding{
+				Level: driver.LevelOK,
+				What:  "holders may be on other hosts: after a reboot claims get their whole TTL again (holders=remote)",
+			})
+		}
 		return nil
 	})
 	return info, err

@@ -48,6 +48,10 @@ func TestStore_Inspect(t *testing.T) {
 			"ok: locks.db, on a local file system (xfs)"},
 		"unknown file system": {nil, sqlite.Machine{Boot: "b", Magic: 0x1234}, nil,
 			"unknown: locks.db, of type 0x1234, is not known"},
+		"remote": {&sqlite.Options{Remote: true}, sqlite.Machine{Boot: "b"}, nil,
+			"ok: holders may be on other hosts"},
+		"remote is FULL": {&sqlite.Options{Remote: true}, sqlite.Machine{Boot: "b"}, nil,
+			"ok: every result is on disk"},
 		"file mode": {
 			nil, sqlite.Machine{Boot: "b"},
 			func(path string) error { return os.Chmod(path, 0o664) },

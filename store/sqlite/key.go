@@ -29,11 +29,24 @@ type claim struct {
 	weight, limit       int64
 	fence               uint64        // 0 for a queue entry
 	since, ends         time.Duration // when it was granted or queued, and when it ends
-	kept                bool
-	socket              string // of the owner's process, for a queue entry
+	ttl                 time.Duration // its life from the last call on
+	until               int64         // the end of a record by the time of day, in ns; 0: not a record
+	socket              string        // of the owner's process, for a queue entry
 	meta                map[string]string
 	value               []byte
 }
+
+// kept reports whether c is a record.
+func (c *claim) kept() bool { return c.until != 0 }
+
+// keep makes c a record.
+func (c *claim) keep() {
+	now := time.Now().UnixNano()
+	c.until = max(now+min(int64(c.ttl), math.MaxInt64-now), 1)
+}
+
+// live gives c a new life.
+func (c *claim) live(now, ttl time.Duration) { c.ends, c.ttl = after(now, ttl), ttl }
 
 type broken struct {
 	owner, reason string
@@ -78,8 +91,8 @@ func (k *key) used() int64 {
 
 // again answers an owner that already has the claim c.
 func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result {
-	if !c.kept { // a record keeps its own TTL
-		c.ends = after(now, r.TTL)
+	if !c.kept() { // a record keeps its own TTL
+		c.live(now, r.TTL)
 	}
 	c.fence = max(c.fence, r.Floor)
 	k.last = max(k.last, c.fence)
@@ -119,10 +132,12 @@ func (k *key) refuse(at int, r driver.Request, socket string, now time.Duration)
 
 // newClaim returns a claim or a queue entry for a request.
 func newClaim(r driver.Request, now, life time.Duration) *claim {
-	return &claim{
+	c := &claim{
 		owner: r.Owner, holder: r.Holder, task: r.Task, weight: r.Weight, limit: r.Limit,
-		since: now, ends: after(now, life), meta: r.Meta, value: r.Value,
+		since: now, meta: r.Meta, value: r.Value,
 	}
+	c.live(now, life)
+	return c
 }
 
 // after returns the end of a life that begins now. If the clock cannot represent it, after returns
@@ -155,7 +170,7 @@ func (k *key) describe(c *claim, now time.Duration) driver.Claim {
 	return driver.Claim{
 		Key: k.name, Owner: driver.Tag(c.owner), Weight: c.weight, Limit: c.limit, Fence: c.fence,
 		Holder: c.holder, Task: c.task, Meta: maps.Clone(c.meta), Value: slices.Clone(c.value),
-		Held: now - c.since, Left: c.ends - now, Waiting: c.fence == 0, Kept: c.kept,
+		Held: now - c.since, Left: c.ends - now, Waiting: c.fence == 0, Kept: c.kept(),
 	}
 }
 

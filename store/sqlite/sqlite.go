@@ -5,6 +5,7 @@
 // A claim ends by the clock that counts the time since the host was booted, suspends included
 // (CLOCK_BOOTTIME on Linux). All processes of the host share this clock, and nothing sets it. A
 // jump of the time of day frees nothing. A reboot frees all claims, because no holder survives it.
+// If holders are on other hosts, as those of a lock server are, use [Options].Remote.
 //
 // The kernel has an identifier for each boot. [Open] fails if the identifier is hidden. It also
 // fails if the identifier differs from that in the file while another process has the file open.
@@ -32,7 +33,8 @@
 //
 // A container with its own boot identifier (systemd-nspawn, LXC) needs its own file. Open refuses a
 // file that processes outside the container have open. If no process has the file open, Open frees
-// all claims in it, also claims that processes have left for others.
+// all claims in it, also claims that processes have left for others, unless the file is for remote
+// holders.
 //
 // Without [Options].Full, a power failure may forget the last claims, which the reboot frees
 // anyway. Their fences are then lower than the clock, unless the clock is set back.
@@ -59,6 +61,13 @@ type Options struct {
 	// holders that outlive the host. The default is NORMAL: a power failure may forget the last
 	// claims.
 	Full bool
+
+	// Remote says that holders may be on other hosts, and survive a reboot of this one. When the
+	// file is opened for the first time after a reboot, or on another host, claims and queue entries
+	// get their whole TTL again. Records keep what is left of their life by the time of day. The
+	// reasons of broken claims are forgotten. Remote includes Full. The file remembers it, and it
+	// then holds for every program that opens the file, whatever its options are.
+	Remote bool
 
 	// Polling turns off the sockets by which processes wake each other. A waiter then polls for
 	// releases of other processes. A testing/synctest bubble needs Polling, because virtual time

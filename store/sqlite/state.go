@@ -14,7 +14,7 @@ const (
 	queueEntry    = 'p' // the queue
 	brokenEntry   = 'b' // owners whose claim was broken
 	observerEntry = 'o' // sockets of processes that watch the key without a claim
-	stateVersion  = 1   // of the file: its user_version
+	stateVersion  = 2   // of the file: its user_version
 )
 
 var errState = errors.New("the row of the key cannot be read")
@@ -41,11 +41,7 @@ func (k *key) encode() (state []byte, ends time.Duration) {
 
 func (c *claim) encode(b []byte) []byte {
 	b = text(b, c.owner)
-	kept := int64(0)
-	if c.kept {
-		kept = 1
-	}
-	for _, n := range []int64{c.weight, c.limit, int64(c.fence), int64(c.since), int64(c.ends), kept} {
+	for _, n := range []int64{c.weight, c.limit, int64(c.fence), int64(c.since), int64(c.ends), int64(c.ttl), c.until} {
 		b = binary.AppendVarint(b, n)
 	}
 	b = text(text(text(b, c.socket), c.holder), c.task)
@@ -94,7 +90,7 @@ type reader struct {
 func (r *reader) claim() *claim {
 	c := &claim{
 		owner: r.text(), weight: r.number(), limit: r.number(), fence: uint64(r.number()), since: r.time(), ends: r.time(),
-		kept: r.number() != 0, socket: r.text(), holder: r.text(), task: r.text(),
+		ttl: r.time(), until: r.number(), socket: r.text(), holder: r.text(), task: r.text(),
 	}
 	for n := r.number(); n > 0 && !r.bad; n-- {
 		if c.meta == nil {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -16,8 +17,9 @@ var ErrURL = errors.New("sqlite: bad URL")
 
 // OpenURL returns a store for a URL: "sqlite:" is distlock/locks.db in the user's folder for state
 // ($XDG_STATE_HOME, or ~/.local/state), "sqlite:locks.db" is a file in the current folder, and
-// "sqlite:///var/lib/locks.db" is a file anywhere. The query is "synchronous=full" or
-// "synchronous=normal": see [Options].Full. If the URL contains a path, its folder must exist,
+// "sqlite:///var/lib/locks.db" is a file anywhere. The query may have "synchronous=full" or
+// "synchronous=normal", see [Options].Full, and "holders=remote", see [Options].Remote. If the URL
+// contains a path, its folder must exist,
 // because a typo in it would create a second store that excludes no other process. The folder of
 // "sqlite:" is created.
 func OpenURL(ctx context.Context, text string) (*Store, error) {
@@ -61,15 +63,8 @@ func parse(text string) (path string, opt *Options, err error) {
 	if u.Host != "" {
 		return "", nil, fmt.Errorf("%w: it names a host, %q: a path from the root has three slashes", ErrURL, u.Host)
 	}
-	opt = &Options{}
-	for name, values := range u.Query() {
-		switch {
-		case name != "synchronous":
-			return "", nil, unknownKey(name)
-		case len(values) != 1 || values[0] != "full" && values[0] != "normal":
-			return "", nil, fmt.Errorf("%w: synchronous is full or normal", ErrURL)
-		}
-		opt.Full = values[0] == "full"
+	if opt, err = parseOptions(u.Query()); err != nil {
+		return "", nil, err
 	}
 	path = u.Path
 	if u.Opaque != "" {
@@ -80,12 +75,34 @@ func parse(text string) (path string, opt *Options, err error) {
 	return path, opt, nil
 }
 
+// keys are the keys of a query, with their values.
+var keys = map[string][]string{"synchronous": {"full", "normal"}, "holders": {"remote"}}
+
+func parseOptions(q url.Values) (*Options, error) {
+	for name, values := range q {
+		switch allowed, known := keys[name]; {
+		case !known:
+			return nil, unknownKey(name)
+		case len(values) != 1 || !slices.Contains(allowed, values[0]):
+			return nil, fmt.Errorf("%w: %s is %s", ErrURL, name, strings.Join(allowed, " or "))
+		}
+	}
+	opt := &Options{Full: q.Get("synchronous") == "full", Remote: q.Get("holders") == "remote"}
+	if opt.Remote && q.Get("synchronous") == "normal" {
+		return nil, fmt.Errorf("%w: holders=remote needs synchronous=full, which is its default: "+
+			"a power failure must not forget the claim of a holder that lives", ErrURL)
+	}
+	return opt, nil
+}
+
 // unknownKey returns an error that suggests a known key.
 func unknownKey(name string) error {
-	if strings.HasPrefix(name, "sync") {
-		return fmt.Errorf("%w: unknown key %.64q: did you mean synchronous?", ErrURL, name)
+	for key := range keys {
+		if strings.HasPrefix(name, key[:4]) {
+			return fmt.Errorf("%w: unknown key %.64q: did you mean %s?", ErrURL, name, key)
+		}
 	}
-	return fmt.Errorf("%w: unknown key %.64q: there is synchronous; the command and package open also take lock_ttl and lock_poll",
+	return fmt.Errorf("%w: unknown key %.64q: there are synchronous and holders; the command and package open also take lock_ttl and lock_poll",
 		ErrURL, name)
 }
 

@@ -123,15 +123,15 @@ func renew(t *tx, r driver.Renewal) (behind int, err error) {
 		return 0, driver.ErrNotHeld
 	}
 	c := k.claims[i]
-	if c.kept && !r.Keep {
+	if c.kept() && !r.Keep {
 		return len(k.queue), nil // a late renewal: a record keeps its own TTL
 	}
-	c.ends = after(t.now, r.TTL)
+	c.live(t.now, r.TTL)
 	if r.Value != nil {
 		c.value = r.Value
 	}
 	if r.Keep {
-		c.kept = true
+		c.keep()
 		k.wakeObservers()
 		for _, entry := range k.queue { // all waiters may read the record
 			k.wake(entry)

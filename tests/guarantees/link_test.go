@@ -210,7 +210,7 @@ func TestSlow(t *testing.T) {
 }
 
 // A deaf store loses every wake-up.
-type deaf struct{ driver.Store }
+type deaf struct{ driver.Forward }
 
 func (d deaf) Watch(context.Context, driver.ID) <-chan driver.Wake { return make(chan driver.Wake) }
 
@@ -220,7 +220,7 @@ func TestDeaf(t *testing.T) {
 	const bound = 2 * time.Second // the poll interval of 1 s, and 1 s for a busy machine
 	test := func(t *testing.T, open func() driver.Store) {
 		a := locker(t, open())
-		b := locker(t, deaf{open()})
+		b := locker(t, deaf{driver.Forward{Store: open()}})
 		sc := newScene(t)
 		watch := testenv.NewStopwatch(t)
 		var worst time.Duration

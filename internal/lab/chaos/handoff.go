@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"iter"
 	"sync"
 	"time"
 
@@ -13,11 +12,14 @@ import (
 // grants the first waiter its claim for the rest of its queue TTL, and notifies it. Stores over a
 // network do so to save a round trip.
 func HandOff(s driver.Store) driver.Store {
-	return &pushing{Store: s, entries: map[driver.ID]entry{}, watches: map[driver.ID][]chan driver.Wake{}}
+	return &pushing{
+		Forward: driver.Forward{Store: s},
+		entries: map[driver.ID]entry{}, watches: map[driver.ID][]chan driver.Wake{},
+	}
 }
 
 type pushing struct {
-	driver.Store
+	driver.Forward
 
 	mu      sync.Mutex
 	entries map[driver.ID]entry
@@ -63,21 +65,6 @@ func (h *pushing) Break(ctx context.Context, key string, upTo uint64, reason str
 	cs, err := driver.Break(ctx, h.Store, key, upTo, reason)
 	h.handOff(ctx, key)
 	return cs, err
-}
-
-// Show returns the answer of the store.
-func (h *pushing) Show(ctx context.Context, key string) ([]driver.Claim, error) {
-	return driver.Show(ctx, h.Store, key)
-}
-
-// List returns the answer of the store.
-func (h *pushing) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
-	return driver.List(ctx, h.Store, prefix)
-}
-
-// RenewAll returns the answer of the store.
-func (h *pushing) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
-	return driver.RenewAll(ctx, h.Store, rs)
 }
 
 // handOff grants the first waiter its claim, if there is capacity, and then the next one.

@@ -215,21 +215,27 @@ func wrap(err error) error {
 // Each calls f for every primary.
 func (c *client) Each(ctx context.Context, f func(redis.Node) error) error {
 	if c.cluster == nil {
-		return f(server{c.c})
+		return f(server{c.c, &c.calls})
 	}
 	var mu sync.Mutex
 	var nodes []*goredis.Client
-	err := c.cluster.ForEachMaster(ctx, func(_ context.Context, n *goredis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		nodes = append(nodes, n)
-		return nil
+	var err error
+	late := c.calls.Do(ctx, func() {
+		err = c.cluster.ForEachMaster(ctx, func(_ context.Context, n *goredis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			nodes = append(nodes, n)
+			return nil
+		})
 	})
-	if err != nil {
+	switch {
+	case late != nil:
+		return late
+	case err != nil:
 		return wrap(err)
 	}
 	for _, n := range nodes {
-		if err := f(server{n}); err != nil {
+		if err := f(server{n, &c.calls}); err != nil {
 			return err
 		}
 	}
@@ -241,6 +247,7 @@ type server struct {
 	c interface {
 		Do(ctx context.Context, args ...any) *goredis.Cmd
 	}
+	calls *redis.Calls
 }
 
 // Do sends a command.
@@ -249,7 +256,11 @@ func (s server) Do(ctx context.Context, args ...string) (any, error) {
 	for i, a := range args {
 		list[i] = a
 	}
-	v, err := s.c.Do(ctx, list...).Result()
+	var cmd *goredis.Cmd
+	if late := s.calls.Do(ctx, func() { cmd = s.c.Do(ctx, list...) }); late != nil {
+		return nil, late
+	}
+	v, err := cmd.Result()
 	return plain(v), wrap(err)
 }
 
@@ -316,8 +327,9 @@ func (c *client) Receive(
 // Cluster reports whether the client is a cluster client.
 func (c *client) Cluster() bool { return c.cluster != nil }
 
-// Close closes the connections for renewals.
+// Close closes the connections for renewals, and waits for the calls that were abandoned.
 func (c *client) Close() error {
+	c.calls.Close()
 	err := c.renewals.Close()
 	c.calls.Wait()
 	return err

@@ -97,9 +97,6 @@ func (c *client) run(ctx context.Context, cmd rueidis.Completed) (string, error)
 // RunWait runs a script and WAIT on a connection of its own, since WAIT blocks the commands behind
 // it.
 func (c *client) RunWait(ctx context.Context, call redis.Call, replicas int, within time.Duration) (string, int, error) {
-	if c.closed.Load() {
-		return "", 0, errClosed
-	}
 	cmd := c.command(c.c.B(), call)
 	wait := c.c.B().Wait().Numreplicas(int64(replicas)).Timeout(within.Milliseconds()).Build()
 	var text string
@@ -128,10 +125,7 @@ func (c *client) RunAll(ctx context.Context, calls []redis.Call) []redis.Answer 
 	}
 	out := make([]redis.Answer, len(calls))
 	var all []rueidis.RedisResult
-	late := errClosed
-	if !c.closed.Load() {
-		late = c.calls.Do(ctx, func() { all = c.c.DoMulti(ctx, cmds...) })
-	}
+	late := c.calls.Do(ctx, func() { all = c.c.DoMulti(ctx, cmds...) })
 	for i := range out {
 		if out[i].Err = late; late == nil {
 			out[i].Text, out[i].Err = answer(all[i])
@@ -182,17 +176,17 @@ func wrap(err error) error {
 func (c *client) Each(ctx context.Context, f func(redis.Node) error) error {
 	nodes := c.c.Nodes()
 	if c.c.Mode() != rueidis.ClientModeCluster {
-		return f(server{c.c})
+		return f(server{c.c, &c.calls})
 	}
 	for _, n := range nodes {
-		role, err := server{n}.Do(ctx, "ROLE")
+		role, err := server{n, &c.calls}.Do(ctx, "ROLE")
 		if err != nil {
 			return err
 		}
 		if parts, _ := role.([]any); len(parts) > 0 && parts[0] != "master" {
 			continue
 		}
-		if err := f(server{n}); err != nil {
+		if err := f(server{n, &c.calls}); err != nil {
 			return err
 		}
 	}
@@ -200,11 +194,19 @@ func (c *client) Each(ctx context.Context, f func(redis.Node) error) error {
 }
 
 // A server is one node.
-type server struct{ c rueidis.Client }
+type server struct {
+	c     rueidis.Client
+	calls *redis.Calls
+}
 
 // Do sends a command.
 func (s server) Do(ctx context.Context, args ...string) (any, error) {
-	msg, err := s.c.Do(ctx, s.c.B().Arbitrary(args...).Build()).ToMessage()
+	var res rueidis.RedisResult
+	late := s.calls.Do(ctx, func() { res = s.c.Do(ctx, s.c.B().Arbitrary(args...).Build()) })
+	if late != nil {
+		return nil, late
+	}
+	msg, err := res.ToMessage()
 	if err != nil {
 		return nil, wrap(err)
 	}
@@ -294,14 +296,14 @@ func (c *client) receive(ctx context.Context, channel string, sharded bool, up f
 // Cluster reports whether the client is a cluster client.
 func (c *client) Cluster() bool { return c.c.Mode() == rueidis.ClientModeCluster }
 
-// Close closes the client if Open made it, and then waits for the calls that were abandoned. A
-// client of the caller may block such a call until the caller closes the client.
+// Close closes the client if Open made it, and then waits for the calls that were abandoned.
 func (c *client) Close() error {
 	c.closed.Store(true)
+	c.calls.Close()
 	if c.closes {
 		c.c.Close()
-		c.calls.Wait()
 	}
+	c.calls.Wait()
 	c.batcher.close()
 	return nil
 }
