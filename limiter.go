@@ -82,9 +82,8 @@ func (l *Locker) Limiter(n int64, window time.Duration, opts ...Option) (*Limite
 	if err := within("window", window, minTTL, maxTTL); err != nil {
 		return nil, err
 	}
-	var err error
-	m.opts, err = l.kindOptions(names.RateLimit, append(opts[:len(opts):len(opts)], m.set))
-	if err != nil {
+	m.opts = opts[:len(opts):len(opts)]
+	if _, err := l.kindOptions(names.RateLimit, append(m.opts, m.set)); err != nil {
 		return nil, err
 	}
 	return m, nil
