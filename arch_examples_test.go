@@ -36,6 +36,7 @@ var hidden = []struct{ pkg, call, why string }{
 	{"*", "*.MarshalJSON", "package json calls it"},
 	{"store/redis", "New", "it is for the authors of adapters; users call New of goredisstore or rueidisstore"},
 	{"store/redis", "Calls.*", "it is for the authors of adapters"},
+	{"driver", "Forward.*", "ExampleForward shows them together, and each forwards to a function with an example"},
 }
 
 // unshown returns the calls of a package without an example, and the examples that could run but do
