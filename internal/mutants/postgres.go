@@ -6,12 +6,12 @@ func postgres() []mutant {
 	return []mutant{
 		{
 			Name: "postgres-two-connections-to-wait", Why: "waiting commands use up the connections of the server",
-			File: "store/postgres/watch.go", Old: "		case l.s.brief:\n", New: "		case false:\n",
+			File: "store/postgres/watch.go", Old: "	if l.s.brief {\n		open =", New: "	if false {\n		open =",
 			Pkg: pkg, Test: "TestStore_Brief",
 		},
 		{
 			Name: "postgres-notification-in-calls-lost", Why: "a waiter whose connection is in the middle of a call misses its grant",
-			File: "store/postgres/exchange.go", Old: "			b.s.listener.deliver(m.Channel, m.Payload)\n", New: "",
+			File: "internal/pgwire/conn.go", Old: "			c.notify(m.Channel, m.Payload)\n", New: "",
 			Pkg: pkg, Test: "TestStore_Brief_calls",
 		},
 		{
@@ -163,7 +163,7 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-lost-reply-is-unavailable", Why: "a claim that may have been granted is reported as not granted",
-			File: "store/postgres/exchange.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, err)\n", New: "		return unavailable(fmt.Errorf(\"%w: %w\", errLost, err))\n",
+			File: "store/postgres/exchange.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, x.Lost)\n", New: "		return unavailable(fmt.Errorf(\"%w: %w\", errLost, x.Lost))\n",
 			Pkg: pkg, Test: "TestStore_lostReply",
 		},
 		{
@@ -178,7 +178,7 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-keeps-outdated-statements", Why: "functions are replaced, and every renewal of a running process fails from then on",
-			File: "store/postgres/exchange.go", Old: "	changed := outdated[code(x.err)]\n", New: "	changed := outdated[code(x.err)+\"-\"]\n",
+			File: "store/postgres/exchange.go", Old: "	changed := outdated[code(x.Err)]\n", New: "	changed := outdated[code(x.Err)+\"-\"]\n",
 			Pkg: pkg, Test: "TestRenew_replacedFunctions",
 		},
 		{

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 // dialLimit bounds the time to connect.
@@ -81,16 +82,15 @@ func (s *Store) prepare(ctx context.Context, pg *pgconn.PgConn) (*link, error) {
 			return nil, unavailable(err)
 		}
 	}
-	c, err := newConn(pg)
+	pid, err := strconv.ParseInt(rows[0][2], 10, 64)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	if c.pid, err = strconv.ParseInt(rows[0][2], 10, 64); err != nil {
+	c, err := pgwire.New(pg, nil)
+	if err != nil {
 		return nil, unavailable(err)
 	}
-	l := newLink(c)
-	l.lease = firstLease
-	return l, nil
+	return newLink(c, pid), nil
 }
 
 const (

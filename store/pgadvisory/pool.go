@@ -2,8 +2,6 @@ package pgadvisory
 
 import (
 	"context"
-	"crypto/tls"
-	"net"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -39,7 +37,7 @@ func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan s
 	var top merit
 	taking := s.dialing
 	for l := range s.links {
-		calls, first, idle := l.load()
+		calls, first, idle := l.Load()
 		if l.waits {
 			continue
 		}
@@ -109,28 +107,16 @@ func (s *Store) linked() bool {
 // adopt adds a connection to the store. s.mu is held.
 func (s *Store) adopt(l *link) error {
 	if s.closed {
-		_ = l.socket.Close()
+		l.Close()
 		return errClosed
 	}
-	keepAlive(l.socket)
 	s.links[l] = true
 	s.wg.Add(1)
-	l.begin(func() {
+	l.Watch(func() {
 		s.linkEnded(l)
 		s.wg.Done()
 	})
 	return nil
-}
-
-// keepAlive enables TCP keepalives, so that a lost peer is noticed even if nothing is sent.
-func keepAlive(c net.Conn) {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second,
-			Interval: 3 * time.Second, Count: 3})
-	}
 }
 
 // linkEnded records that a connection has ended: all its claims are lost.
@@ -145,7 +131,7 @@ func (s *Store) linkEnded(l *link) {
 		}
 		s.watches.notifyOwner(c.ID)
 		s.remove(c)
-		c.finish(false, l.conn.err)
+		c.finish(false, &lostError{l.Err()})
 	}
 	if len(lost) > 0 {
 		s.notifyLosses(lost)
@@ -156,14 +142,7 @@ func (s *Store) linkEnded(l *link) {
 // breakLink ends a connection and its claims. s.mu is held.
 func (s *Store) breakLink(l *link) {
 	delete(s.links, l) // pick must not return it again
-	s.wg.Go(l.end)
-}
-
-// cancel makes the server end the wait of a connection.
-func (l *link) cancel(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	_ = l.pg.CancelRequest(ctx)
+	s.wg.Go(l.End)
 }
 
 // sweep closes connections that do not answer, and those that are no longer needed.
@@ -178,11 +157,11 @@ func (s *Store) sweep() {
 		}
 		s.mu.Lock()
 		for l := range s.links {
-			calls, first, idle := l.load()
+			calls, first, idle := l.Load()
 			switch {
 			case l.waits:
 			case calls > 0 && first > callLimit:
-				_ = l.socket.Close()
+				l.Close()
 			case calls == 0 && len(l.claims) == 0 && l.stale(idle):
 				s.breakLink(l)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 // Release releases the lock. The next waiter in the server's queue has it at once.
@@ -44,7 +45,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 			}
 		}
 		s.free(c, 0, nil)
-		if err := c.link.await(ctx, wait.done); err != nil {
+		if err := c.link.Await(ctx, wait.done); err != nil {
 			return err
 		}
 		switch {
@@ -106,7 +107,7 @@ func (s *Store) free(c *claim, tries int, reason error) {
 	if c.exclusive() {
 		v = freeExclusive
 	}
-	err := l.do(v, c, 0, func(k *call) {
+	err := l.do(v, c, 0, func(k *pgwire.Call) {
 		value, _, err := l.answer(k)
 		switch {
 		case err != nil && !lost(err) && tries+1 < freeTries:
@@ -131,7 +132,7 @@ func (s *Store) free(c *claim, tries int, reason error) {
 // freeAsync is free for callers that do not wait for the answer.
 func (s *Store) freeAsync(c *claim, tries int, reason error) {
 	s.free(c, tries, reason)
-	c.link.watchNow()
+	c.link.WatchNow()
 }
 
 // freed records that a lock is no longer held, or that this is unknown.

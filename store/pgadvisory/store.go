@@ -155,9 +155,9 @@ func (s *Store) Close() error {
 		waits := l.waits
 		s.wg.Go(func() {
 			if waits {
-				l.cancel(s.running)
+				l.Cancel(s.running)
 			}
-			l.end()
+			l.End()
 		})
 	}
 	s.mu.Unlock()

@@ -3,14 +3,13 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"net"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 const (
@@ -20,11 +19,6 @@ const (
 
 	// batchLimit bounds a transaction. A longer one is cut off, and its outcome is unknown.
 	batchLimit = 10 * time.Second
-
-	// directFor is how long a caller reads the answer itself, even if its ctx ends, before a
-	// goroutine takes over. Waking a goroutine costs a noticeable part of the time that the server
-	// takes.
-	directFor = 10 * time.Millisecond
 
 	// directSize bounds a call that its caller sends itself. It fits into any buffer, so the caller
 	// does not wait until the server reads.
@@ -71,7 +65,8 @@ type call struct {
 	err      error
 	answered bool // the server sent the rows, and an error may have followed
 
-	batch *batch // the batch it was sent with; guarded by batcher.mu
+	batch *batch       // the batch it was sent with; guarded by batcher.mu
+	conn  *pgwire.Conn // the connection on which the server executed it
 }
 
 func (c *call) finish(err error) {
@@ -91,7 +86,7 @@ func (b *batch) cancel() {
 	b.batcher.mu.Lock()
 	defer b.batcher.mu.Unlock()
 	if b.batcher.current == b {
-		b.batcher.cut()
+		b.batcher.cutLocked()
 	}
 }
 
@@ -111,22 +106,15 @@ type batcher struct {
 	queue   []*call
 	running bool
 	closed  bool
-	current *batch   // the last batch that was sent
-	active  net.Conn // the connection of a batch in progress; nil: there is none
-	cutOff  bool     // the batch in progress was cut off
-	listens bool     // the connection also listens for notifications, whenever no call waits
-	wake    func()   // interrupts listening; nil: it is not listening now
+	current *batch       // the last batch that was sent
+	active  *pgwire.Conn // the connection of a batch in progress; nil: there is none
 
 	opens atomic.Bool // the connection was requested ahead of the first call
 
 	// Only the goroutine that set running uses the fields below.
-	conn         *pgx.Conn
-	server       *server
-	prepared     map[*statement]string
-	used         time.Time // last time the server sent something
-	deadline     time.Time // for reading
-	writeLimited bool      // the deadline also holds for writing
-	listening    bool      // the server sends notifications to this connection
+	conn     *pgwire.Conn
+	server   *server
+	prepared map[*statement]string // their names
 }
 
 func newBatcher(s *Store) *batcher {
@@ -145,9 +133,6 @@ func (b *batcher) do(ctx context.Context, c *call) error {
 		return errClosed
 	}
 	b.queue = append(b.queue, c)
-	if b.wake != nil {
-		b.wake()
-	}
 	var own *batch
 	switch {
 	case b.running:
@@ -201,15 +186,10 @@ func (b *batcher) open(sts ...*statement) {
 		}
 		b.running = true
 		b.mu.Unlock()
-		var groups []group
-		for _, st := range sts {
-			groups = append(groups, group{st: st})
-		}
-		if err := b.connect(groups); err != nil {
+		if err := b.prepare(sts); err != nil {
 			b.drop()
 			b.opens.Store(false)
 		}
-		b.used = time.Now()
 		b.run(nil)
 	})
 }
@@ -217,14 +197,14 @@ func (b *batcher) open(sts ...*statement) {
 // canSendDirect reports whether the caller can send its call itself and get a quick answer. No
 // goroutine is running, and b.mu is held.
 func (b *batcher) canSendDirect(c *call) bool {
-	if b.conn == nil || time.Since(b.used) > stale {
+	if b.conn == nil || b.conn.Err() != nil || b.isStale() {
 		return false
 	}
 	size := 0
 	for _, a := range c.args {
 		size += len(a)
 	}
-	return size <= directSize && (b.server.pooled || b.prepared[c.st] != "")
+	return size <= directSize
 }
 
 // sendDirect sends the caller's call, and reads the answer unless that takes too long. A goroutine
@@ -232,15 +212,11 @@ func (b *batcher) canSendDirect(c *call) bool {
 func (b *batcher) sendDirect(next *batch) {
 	defer b.wg.Done()
 	x := &exchange{batch: next, groups: grouped(next.calls)}
-	err := b.write(x, directFor)
-	if err == nil {
-		err = b.read(x)
-		if b.late(err) {
-			b.wg.Go(func() { b.run(x) })
-			return
-		}
+	if b.send(x) && !b.conn.Read(x.Done) {
+		b.wg.Go(func() { b.run(x) })
+		return
 	}
-	b.finishDirect(x, err)
+	b.finishDirect(x)
 	if !b.stopIfIdle() {
 		b.wg.Go(func() { b.run(nil) })
 	}
@@ -248,8 +224,8 @@ func (b *batcher) sendDirect(next *batch) {
 
 // finishDirect ends the exchange of a caller that sent its call itself. If the server had closed
 // the connection and the caller still waits, the call is the first one on the next connection.
-func (b *batcher) finishDirect(x *exchange, err error) {
-	err = b.end(x, err)
+func (b *batcher) finishDirect(x *exchange) {
+	err := b.end(x)
 	if unserved(x.batch.calls, err) {
 		b.mu.Lock()
 		again := x.batch.live.Load() > 0
@@ -290,16 +266,12 @@ func (b *batcher) detach(c *call) {
 // waits.
 func (b *batcher) run(pending *exchange) {
 	if pending != nil {
-		b.extend(batchLimit)
-		b.finishDirect(pending, b.read(pending))
+		b.await(pending)
+		b.finishDirect(pending)
 	}
 	var last int // the size of the last batch
 	for {
 		b.gather(last)
-		if b.listen() {
-			last = 0
-			continue
-		}
 		if b.stopIfIdle() {
 			return
 		}
@@ -395,7 +367,7 @@ func (b *batcher) transact(calls []*call) {
 func (b *batcher) close() {
 	b.mu.Lock()
 	b.closed = true
-	b.cut()
+	b.cutLocked()
 	b.mu.Unlock()
 	b.cancel()
 	b.wg.Wait()
