@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -385,8 +386,7 @@ func (c *Conn) pop() *Call {
 		return nil
 	}
 	k := c.calls[0]
-	c.calls[0] = nil
-	c.calls = c.calls[1:]
+	c.calls = slices.Delete(c.calls, 0, 1) // keeps its memory for the next call
 	c.used = time.Now()
 	return k
 }

@@ -46,13 +46,17 @@ func (s *Store) connect(ctx context.Context) (*link, error) {
 	}
 	l, err := s.prepare(ctx, pg)
 	if err != nil {
-		// The connection holds nothing, so a failed close is harmless.
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = pg.Close(closing)
+		hangUp(ctx, pg)
 		return nil, err
 	}
 	return l, nil
+}
+
+// hangUp closes a connection. It holds nothing, so a failed close is harmless.
+func hangUp(ctx context.Context, pg *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = pg.Close(ctx)
 }
 
 func (s *Store) prepare(ctx context.Context, pg *pgconn.PgConn) (*link, error) {

@@ -22,10 +22,9 @@ type link struct {
 	*pgwire.Conn
 	pid int64 // the server process
 
-	order sync.Mutex               // held while a statement with a lease is sent: the last one sent decides
-	of    map[*claim]time.Duration // the TTLs of the claims
-	lives map[time.Duration]int    // how many claims have this TTL
-	lease time.Duration            // idle time after which the server ends the connection; 0: never
+	order sync.Mutex            // held while a statement with a lease is sent: the last one sent decides
+	lives map[time.Duration]int // how many claims have this TTL
+	lease time.Duration         // idle time after which the server ends the connection; 0: never
 
 	// Store.mu guards the fields below.
 	holds  map[int64]int // number of claims on a lock number, including requested and releasing ones
@@ -37,8 +36,8 @@ type link struct {
 }
 
 func newLink(c *pgwire.Conn, pid int64) *link {
-	return &link{Conn: c, pid: pid, of: map[*claim]time.Duration{}, lives: map[time.Duration]int{},
-		lease: firstLease, holds: map[int64]int{}, doubts: map[int64]int{}, claims: map[*claim]bool{}}
+	return &link{Conn: c, pid: pid, lives: map[time.Duration]int{}, lease: firstLease,
+		holds: map[int64]int{}, doubts: map[int64]int{}, claims: map[*claim]bool{}}
 }
 
 // send sends a statement. then is called with the answer, unless send returns an error.
@@ -87,7 +86,7 @@ func (l *link) beatAll(claims []renewal, then func(*pgwire.Call)) error {
 	l.order.Lock()
 	defer l.order.Unlock()
 	for _, r := range claims {
-		if _, ok := l.of[r.claim]; ok {
+		if r.claim.counted > 0 {
 			l.count(r.claim, r.ttl)
 		}
 	}
@@ -105,21 +104,17 @@ func (l *link) forget(c *claim) {
 func (l *link) failed(c *claim, ttl time.Duration) {
 	l.order.Lock()
 	defer l.order.Unlock()
-	if _, ok := l.of[c]; ok {
+	if c.counted > 0 {
 		l.count(c, ttl)
 	}
 	l.lease = -1 // unknown: the next statement sets it again
 }
 
 func (l *link) count(c *claim, ttl time.Duration) {
-	if was, ok := l.of[c]; ok {
-		if l.lives[was]--; l.lives[was] == 0 {
-			delete(l.lives, was)
-		}
-		delete(l.of, c)
+	if c.counted > 0 {
+		countDown(l.lives, c.counted)
 	}
-	if ttl > 0 {
-		l.of[c] = ttl
+	if c.counted = ttl; ttl > 0 {
 		l.lives[ttl]++
 	}
 }

@@ -1,6 +1,7 @@
 package pgadvisory
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -17,24 +18,9 @@ const scarceFor = time.Second
 // pick returns the connection for a new claim, or a channel to wait for. If it returns neither,
 // another connection must be made, or all of them hold the key. s.mu is held.
 func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan struct{}) {
-	type merit struct {
-		stuck  bool
-		misfit time.Duration
-		calls  int
-		idle   time.Duration
-	}
-	less := func(a, b merit) bool {
-		switch {
-		case a.stuck != b.stuck:
-			return b.stuck
-		case a.misfit != b.misfit:
-			return a.misfit < b.misfit
-		case a.calls != b.calls:
-			return a.calls < b.calls
-		}
-		return a.idle < b.idle // recently used ones are fast, and the others may end
-	}
-	var top merit
+	// Less is better. Recently used ones are fast, and the others may end.
+	type cost struct{ stuck, misfit, calls, idle time.Duration }
+	var least cost
 	taking := s.dialing
 	for l := range s.links {
 		calls, first, idle := l.Load()
@@ -49,12 +35,14 @@ func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan s
 		if l.holds[number] > 0 {
 			continue
 		}
-		if m := (merit{first > stuck, l.fits(ttl), calls, idle}); best == nil || less(m, top) {
-			best, top = l, m
+		c := cost{first / stuck, l.fits(ttl), time.Duration(calls), idle}
+		if best == nil || cmp.Or(cmp.Compare(c.stuck, least.stuck), cmp.Compare(c.misfit, least.misfit),
+			cmp.Compare(c.calls, least.calls), cmp.Compare(c.idle, least.idle)) < 0 {
+			best, least = l, c
 		}
 	}
 	switch {
-	case best != nil && !top.stuck && top.misfit == 0 && top.calls == 0:
+	case best != nil && least.stuck+least.misfit+least.calls == 0:
 		return best, nil
 	case taking < s.opt.Conns && (best == nil || time.Since(s.scarce) > scarceFor):
 		return nil, nil

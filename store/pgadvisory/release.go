@@ -13,50 +13,42 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for {
-		s.mu.Lock()
-		c := s.claims[id]
-		var wait *operation
-		free, expired := false, false
-		switch {
-		case s.closed:
-			s.mu.Unlock()
-			return errClosed
-		case c == nil:
-			s.mu.Unlock()
-			return driver.ErrNotHeld
-		case c.busy != nil:
-			wait = c.busy
-		case c.state == waiting:
-			s.withdraw(c)
-			s.mu.Unlock()
-			return driver.ErrNotHeld
-		default:
-			expired = c.state == held && s.clock.Now() >= c.ends
-			wait, free = s.beginRelease(c), true
-		}
+	s.mu.Lock()
+	c := s.claims[id]
+	for !s.closed && c != nil && c.busy != nil {
+		busy := c.busy.done
 		s.mu.Unlock()
-		if !free {
-			select {
-			case <-wait.done:
-				continue // check again
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		s.free(c, 0, nil)
-		if err := c.link.Await(ctx, wait.done); err != nil {
-			return err
-		}
-		switch {
-		case wait.err != nil:
-			return wait.err
-		case expired || !wait.ok:
-			return driver.ErrNotHeld
-		default:
-			return nil
-		}
+		s.mu.Lock()
+		c = s.claims[id]
 	}
+	if s.closed || c == nil || c.state == waiting {
+		defer s.mu.Unlock()
+		if s.closed {
+			return errClosed
+		}
+		if c != nil {
+			s.withdraw(c)
+		}
+		return driver.ErrNotHeld
+	}
+	expired := c.state == held && s.clock.Now() >= c.ends
+	op := s.beginRelease(c)
+	s.mu.Unlock()
+	s.free(c, 0, nil)
+	switch err := c.link.Await(ctx, op.done); {
+	case err != nil:
+		return err
+	case op.err != nil:
+		return op.err
+	case expired || !op.ok:
+		return driver.ErrNotHeld
+	}
+	return nil
 }
 
 // expire ends a claim whose TTL has passed.

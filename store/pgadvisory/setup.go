@@ -47,7 +47,7 @@ func (s *Store) setUp(ctx context.Context) error {
 		case err != nil:
 			return unavailable(fmt.Errorf("pgadvisory: cannot connect: %w", err))
 		}
-		defer func() { _ = pg.Close(context.WithoutCancel(ctx)) }()
+		defer hangUp(ctx, pg)
 		pair[i] = pg
 	}
 	if err := keptApart(ctx, pair[0], pair[1]); err != nil {

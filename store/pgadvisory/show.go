@@ -96,7 +96,7 @@ func (s *Store) others(ctx context.Context, a *attempt) ([]row, error) {
 		i := slices.IndexFunc(rows, func(r row) bool { return r.pid == c.link.pid })
 		switch {
 		case i >= 0 && !rows[i].granted:
-			c.sawWaiting(sent)
+			c.since = max(c.since, sent) // it was not granted before
 		case i < 0 && c.state == waiting && sent-c.since > time.Second:
 			// It should be in the queue and is not: the connection was lost unnoticed.
 			c.link.Close()
@@ -106,14 +106,14 @@ func (s *Store) others(ctx context.Context, a *attempt) ([]row, error) {
 }
 
 // look queries the server for the holders and waiters of a lock.
-func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
+func (s *Store) look(ctx context.Context, lock int64) (rows []row, err error) {
 	l, err := s.anyLink(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var answer *pgwire.Call
 	done := make(chan struct{})
-	key := binary.BigEndian.AppendUint64(nil, uint64(number))
+	key := binary.BigEndian.AppendUint64(nil, uint64(lock))
 	err = l.send(look, [][]byte{key}, func(k *pgwire.Call) { answer = k; close(done) })
 	s.mu.Lock()
 	l.questions--
@@ -124,14 +124,10 @@ func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
 	if err := l.Await(ctx, done); err != nil {
 		return nil, err
 	}
-	return readRows(answer)
-}
-
-func readRows(k *pgwire.Call) (rows []row, err error) {
-	if err := cmp.Or(k.Lost, k.Err); err != nil {
-		return nil, err
+	if answer.Lost != nil {
+		return nil, &lostError{answer.Lost}
 	}
-	for _, columns := range k.Statements[0].Rows {
+	for _, columns := range answer.Statements[0].Rows {
 		var n [4]int64
 		for i := range n {
 			n[i], _ = number(columns[i])
@@ -139,7 +135,7 @@ func readRows(k *pgwire.Call) (rows []row, err error) {
 		rows = append(rows, row{n[0], n[1] == 1, n[2] == 1, time.Duration(n[3]) * time.Millisecond,
 			string(columns[4])})
 	}
-	return rows, nil
+	return rows, answer.Err
 }
 
 // anyLink returns a connection for a question. No waiter uses it until the question is sent; the

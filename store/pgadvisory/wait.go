@@ -216,14 +216,6 @@ func (s *Store) waitDone(c *claim, k *pgwire.Call) {
 	s.mu.Unlock()
 }
 
-// sawWaiting records that a claim was in the queue when the server was queried at the time sent.
-// Store.mu is held.
-func (c *claim) sawWaiting(sent time.Duration) {
-	if c.state == waiting || c.state == ready {
-		c.since = max(c.since, sent)
-	}
-}
-
 // beatDone records that the server counts the TTL of a ready claim from a time after c.since.
 func (s *Store) beatDone(c *claim, k *pgwire.Call) {
 	_, _, err := c.link.answer(k)

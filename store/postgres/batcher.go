@@ -79,6 +79,7 @@ type batch struct {
 	calls   []*call
 	batcher *batcher
 	live    atomic.Int32 // callers that still wait
+	one     [1]*call     // the memory of calls, if there is one
 }
 
 // cancel cuts the batch off if it is still in progress.
@@ -115,11 +116,14 @@ type batcher struct {
 	conn     *pgwire.Conn
 	server   *server
 	prepared map[*statement]string // their names
+	limit    *time.Timer           // cuts off an exchange that takes too long
 }
 
 func newBatcher(s *Store) *batcher {
 	b := &batcher{s: s}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.limit = time.AfterFunc(batchLimit, b.cut)
+	b.limit.Stop()
 	return b
 }
 
@@ -266,6 +270,7 @@ func (b *batcher) detach(c *call) {
 // waits.
 func (b *batcher) run(pending *exchange) {
 	if pending != nil {
+		b.limit.Reset(batchLimit)
 		b.await(pending)
 		b.finishDirect(pending)
 	}
@@ -294,7 +299,8 @@ func (b *batcher) take() *batch {
 	if n == 0 {
 		return nil
 	}
-	next := &batch{calls: slices.Clone(b.queue[:n]), batcher: b}
+	next := &batch{batcher: b}
+	next.calls = append(next.one[:0], b.queue[:n]...)
 	b.queue = append(b.queue[:0], b.queue[n:]...)
 	for _, c := range next.calls {
 		c.batch = next

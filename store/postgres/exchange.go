@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,7 +43,11 @@ func (b *batcher) exchange(calls []*call) error {
 		b.drop()
 		return unavailable(err) // nothing was sent
 	}
-	x := &exchange{groups: grouped(calls)}
+	return b.roundTrip(&exchange{groups: grouped(calls)})
+}
+
+func (b *batcher) roundTrip(x *exchange) error {
+	b.limit.Reset(batchLimit) // also for writing
 	if b.send(x) {
 		b.await(x)
 	}
@@ -77,16 +80,13 @@ func (b *batcher) send(x *exchange) bool {
 	return !x.unsent
 }
 
-// await waits until all calls are answered. It cuts off an exchange that takes too long.
-func (b *batcher) await(x *exchange) {
-	limit := time.AfterFunc(batchLimit, b.cut)
-	_ = b.conn.Await(context.Background(), x.Done) // at the latest when the connection ends
-	limit.Stop()
-}
+// await waits until all calls are answered or the connection has ended.
+func (b *batcher) await(x *exchange) { _ = b.conn.Await(context.Background(), x.Done) }
 
 // end gives the calls their answers after an exchange. It closes a failed connection, and returns
 // the error for the calls.
 func (b *batcher) end(x *exchange) error {
+	b.limit.Stop()
 	b.mu.Lock()
 	b.active = nil
 	b.mu.Unlock()
@@ -202,10 +202,7 @@ func (b *batcher) prepare(sts []*statement) error {
 	for _, st := range sts {
 		x.groups = append(x.groups, group{st: st})
 	}
-	if b.send(x) {
-		b.await(x)
-	}
-	return b.end(x)
+	return b.roundTrip(x)
 }
 
 func (b *batcher) drop() {
