@@ -30,6 +30,26 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestBatcher_closedAtCommit",
 		},
 		{
+			Name: "postgres-unsent-call-is-unknown", Why: "a call that was never sent is reported as one whose outcome is unknown",
+			File: "store/postgres/errors.go", Old: "	case errors.Is(err, errUnsent), errors.As", New: "	case errors.As",
+			Pkg: pkg, Test: "TestDefinite_unsent",
+		},
+		{
+			Name: "pgwire-sends-on-a-cut-connection", Why: "a call is sent on a connection that was cut, and its outcome is unknown",
+			File: "internal/pgwire/conn.go", Old: "	if c.err == nil && c.closed {\n", New: "	if false {\n",
+			Pkg: "internal/pgwire", Test: "TestConn_Close",
+		},
+		{
+			Name: "pgwire-late-answer-unread", Why: "an answer that takes longer than its caller reads is never read",
+			File: "internal/pgwire/conn.go", Old: "		c.WatchNow()\n		return false\n", New: "		return false\n",
+			Pkg: "internal/pgwire", Test: "TestConn_ctx",
+		},
+		{
+			Name: "pgwire-idle-end-unnoticed", Why: "a holder does not notice that its connection ended, and with it its locks",
+			File: "internal/pgwire/conn.go", Old: "	c.always, c.onEnd = true, onEnd\n", New: "	c.always, c.onEnd = false, onEnd\n",
+			Pkg: "internal/pgwire", Test: "TestConn_Watch",
+		},
+		{
 			Name: "postgres-now-for-the-clock", M: "M30", Why: "a lease is compared with the time at which the transaction began",
 			File: file, Old: "  now := clock_timestamp();\n  micros :=", New: "  now := now();\n  micros :=",
 			Pkg: pkg, Test: "TestSQL_oldTransaction",
