@@ -163,7 +163,9 @@ func (s *Store) await(
 	}
 	if err := st.link.do(st.verb, c, a.TTL, then); err != nil {
 		s.mu.Lock()
-		s.remove(c)
+		if st.was == 0 {
+			s.remove(c)
+		} // otherwise linkEnded reports the loss
 		c.finish(false, unavailable(err)) // it was not sent
 		s.mu.Unlock()
 	}
@@ -243,9 +245,6 @@ func (s *Store) takenAgain(c *claim, st step, weight int64, k *pgwire.Call) {
 
 // lost reports whether a statement has no answer because its connection ended.
 func lost(err error) bool {
-	if err == nil {
-		return false
-	}
 	var l *lostError
 	return errors.As(err, &l)
 }

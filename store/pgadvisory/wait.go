@@ -42,18 +42,12 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	}
 	if id.Owner == "" {
 		number := s.number(id.Key)
-		if w.keys == nil {
-			w.keys = map[int64][]chan driver.Wake{}
-		}
 		w.keys[number] = append(w.keys[number], wake)
 		context.AfterFunc(ctx, func() { s.unwatchKey(number, wake) })
 		return wake
 	}
 	if len(w.owners) >= s.opt.Waits || w.owners[id] != nil {
 		return nil
-	}
-	if w.owners == nil {
-		w.owners = map[driver.ID]chan driver.Wake{}
 	}
 	w.owners[id] = wake
 	context.AfterFunc(ctx, func() { s.unwatch(id) })
