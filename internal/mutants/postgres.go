@@ -41,12 +41,12 @@ func postgres() []mutant {
 		},
 		{
 			Name: "pgwire-late-answer-unread", Why: "an answer that takes longer than its caller reads is never read",
-			File: "internal/pgwire/conn.go", Old: "		c.WatchNow()\n		return false\n", New: "		return false\n",
-			Pkg: "internal/pgwire", Test: "TestConn_ctx",
+			File: "internal/pgwire/conn.go", Old: "			if !c.readUntil(done) && c.WatchNow() {\n", New: "			if !c.readUntil(done) {\n",
+			Pkg: "internal/pgwire", Test: "TestConn_late",
 		},
 		{
 			Name: "pgwire-idle-end-unnoticed", Why: "a holder does not notice that its connection ended, and with it its locks",
-			File: "internal/pgwire/conn.go", Old: "	c.always, c.onEnd = true, onEnd\n", New: "	c.always, c.onEnd = false, onEnd\n",
+			File: "internal/pgwire/conn.go", Old: "	go c.runWatch()\n", New: "",
 			Pkg: "internal/pgwire", Test: "TestConn_Watch",
 		},
 		{

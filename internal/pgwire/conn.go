@@ -17,15 +17,10 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
+// readFor is how long a caller reads before it looks at its ctx, and quietFor how long a connection
+// is quiet before the watch reads. Being woken by the watch costs a caller as much time as the server
+// takes for the answer.
 const (
-	// A call is mostly smaller than any buffer on the way. If a write blocks, many calls without a
-	// reader are before it. With more than manyCalls calls in progress, a write may take writeLimit.
-	manyCalls  = 32
-	writeLimit = 5 * time.Second
-
-	// readFor is how long a caller reads answers itself before the watch takes over, and quietFor
-	// how long a connection is quiet before the watch starts. Being woken by the watch costs a
-	// caller as much time as the server takes for the answer.
 	readFor  = 10 * time.Millisecond
 	quietFor = 5 * time.Millisecond
 )
@@ -36,8 +31,7 @@ var (
 )
 
 // A Conn is a connection on which many goroutines send calls. Callers read the answers, each one
-// also those of others. While no caller reads, a goroutine, the watch, reads: always after
-// [Conn.Watch], and otherwise until the calls in progress are answered.
+// also those of others. After [Conn.Watch] a goroutine, the watch, reads while no caller does.
 type Conn struct {
 	notify func(channel, payload string)
 	pg     *pgconn.PgConn // its origin; now only used to cancel
@@ -45,22 +39,18 @@ type Conn struct {
 	front  *pgproto3.Frontend
 	ended  chan struct{}
 
-	sending sync.Mutex // held while a call is sent, so that answers have the order of calls
-	limited bool       // there is a write deadline; guarded by sending
+	sending sync.Mutex    // held while a call is sent, so that answers have the order of calls
+	baton   chan struct{} // full: a goroutine reads
+	until   time.Time     // the read deadline; guarded by baton
+	watch   chan struct{} // full: the watch shall read now
 
-	baton chan struct{} // full: a goroutine reads
-	until time.Time     // the read deadline; guarded by baton
-
-	mu         sync.Mutex // guards the fields below
-	calls      []*Call    // sent and not answered
-	used       time.Time  // when a call was last sent or answered
-	always     bool       // the watch reads whenever no caller does
-	onEnd      func()
-	watchTimer *time.Timer // starts the watch
-	watchSet   bool        // the timer for the watch is set, or the watch reads
-	watchOn    bool        // the watch reads
-	closed     bool
-	err        error // why it ended
+	mu      sync.Mutex // guards the fields below
+	calls   []*Call    // sent and not answered
+	used    time.Time  // when a call was last sent or answered
+	watched bool
+	onEnd   func()
+	closed  bool
+	err     error // why it ended
 }
 
 // New takes over an idle connection. notify, if it is not nil, is called with each notification by
@@ -72,7 +62,8 @@ func New(pg *pgconn.PgConn, notify func(channel, payload string)) (*Conn, error)
 	}
 	keepAlive(h.Conn)
 	return &Conn{notify: notify, pg: pg, socket: h.Conn, front: h.Frontend, used: time.Now(),
-		ended: make(chan struct{}), baton: make(chan struct{}, 1)}, nil
+		ended: make(chan struct{}), baton: make(chan struct{}, 1),
+		watch: make(chan struct{}, 1)}, nil
 }
 
 // keepAlive enables TCP keepalives, so that a lost peer is noticed even if nothing is sent.
@@ -90,9 +81,9 @@ func keepAlive(c net.Conn) {
 // is called once, when the connection has ended and all calls are answered.
 func (c *Conn) Watch(onEnd func()) {
 	c.mu.Lock()
-	c.always, c.onEnd = true, onEnd
-	c.mu.Unlock()
-	c.WatchNow()
+	defer c.mu.Unlock()
+	c.watched, c.onEnd = true, onEnd
+	go c.runWatch()
 }
 
 // Send sends a call. After an error it was not sent, and it has no answer. A caller that calls
@@ -108,21 +99,9 @@ func (c *Conn) Send(k *Call) error {
 	k.sent = time.Now()
 	c.used = k.sent
 	c.calls = append(c.calls, k)
-	busy := len(c.calls) > manyCalls
 	c.mu.Unlock()
 	k.write(c.front)
-	var err error
-	switch {
-	case busy:
-		err = c.socket.SetWriteDeadline(k.sent.Add(writeLimit))
-	case c.limited:
-		err = c.socket.SetWriteDeadline(time.Time{})
-	}
-	c.limited = busy
-	if err == nil {
-		err = c.front.Flush()
-	}
-	if err != nil {
+	if err := c.front.Flush(); err != nil {
 		c.Close() // the reader reports the end to all calls, also to this one
 	}
 	return nil
@@ -139,8 +118,9 @@ func (c *Conn) Read(done <-chan struct{}) bool {
 	}
 }
 
-// Await returns when done is closed, or with the error of ctx. It reads answers for a short time if
-// no other goroutine does. When the reader has its answer, another waiting caller reads.
+// Await returns when done is closed, or with the error of ctx. It reads answers if no other
+// goroutine does, and leaves late ones to the watch. When the reader has its answer, another
+// waiting caller reads.
 func (c *Conn) Await(ctx context.Context, done <-chan struct{}) error {
 	baton := c.baton
 	for {
@@ -150,8 +130,8 @@ func (c *Conn) Await(ctx context.Context, done <-chan struct{}) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case baton <- struct{}{}:
-			if !c.readUntil(done) {
-				baton = nil // the answer takes longer: the watch reads
+			if !c.readUntil(done) && c.WatchNow() {
+				baton = nil
 			}
 		}
 	}
@@ -186,87 +166,54 @@ func (c *Conn) readUntil(done <-chan struct{}) bool {
 	}
 	err := c.receive(done)
 	<-c.baton
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.WatchNow()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
-	case err != nil:
+	}
+	if err != nil {
 		c.fail(err)
 	}
-	c.watchLater()
 	return true
 }
 
-// watchLater starts the watch after quietFor.
-func (c *Conn) watchLater() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.always && !c.watchSet {
-		c.startWatch(quietFor)
-	}
-}
-
-// WatchNow starts the watch now.
-func (c *Conn) WatchNow() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.startWatch(0)
-}
-
-// startWatch sets the timer for the watch. c.mu is held.
-func (c *Conn) startWatch(after time.Duration) {
-	switch {
-	case c.err != nil:
-		return
-	case c.watchTimer == nil:
-		c.watchTimer = time.AfterFunc(after, c.runWatch)
-	default:
-		c.watchTimer.Reset(after)
-	}
-	c.watchSet = true
-}
-
-// runWatch is the watch: it reads one answer, and then leaves reading to callers again.
-func (c *Conn) runWatch() {
-	c.mu.Lock()
-	quiet := len(c.calls) > 0 || time.Since(c.used) >= quietFor
-	if !quiet {
-		c.startWatch(quietFor)
-	}
-	quiet = quiet && c.err == nil
-	c.mu.Unlock()
-	if !quiet {
-		return
-	}
+// WatchNow makes the watch read now, and reports whether there is one.
+func (c *Conn) WatchNow() bool {
 	select {
-	case c.baton <- struct{}{}:
+	case c.watch <- struct{}{}:
 	default:
-		c.mu.Lock()
-		if !c.watchOn { // a caller reads, for a while
-			c.startWatch(quietFor)
-		}
-		c.mu.Unlock()
-		return
 	}
 	c.mu.Lock()
-	more := c.always || len(c.calls) > 0
-	c.watchSet, c.watchOn = more, more
-	c.mu.Unlock()
-	c.until = time.Time{}
-	err := c.socket.SetReadDeadline(c.until)
-	for more && err == nil {
-		err = c.receive(nil)
-		c.mu.Lock()
-		more = len(c.calls) > 0
-		c.watchSet, c.watchOn = more, more
-		c.mu.Unlock()
+	defer c.mu.Unlock()
+	return c.watched
+}
+
+// runWatch is the watch. It reads until no call is in progress, and then leaves reading to callers
+// until the connection is quiet.
+func (c *Conn) runWatch() {
+	for {
+		select {
+		case <-c.ended:
+			return
+		case <-c.watch:
+		case <-time.After(quietFor):
+		}
+		if calls, _, idle := c.Load(); calls == 0 && idle < quietFor {
+			continue
+		}
+		select {
+		case c.baton <- struct{}{}:
+		default:
+			continue // a caller reads, for a while
+		}
+		c.until = time.Time{}
+		err := c.socket.SetReadDeadline(c.until)
+		for more := true; more && err == nil; more = c.first() != nil {
+			err = c.receive(nil)
+		}
+		<-c.baton
+		if err != nil {
+			c.fail(err)
+		}
 	}
-	<-c.baton
-	if err != nil {
-		c.fail(err)
-		return
-	}
-	c.watchLater()
 }
 
 // fail ends the connection, and reports the error to all calls.
@@ -280,9 +227,6 @@ func (c *Conn) fail(err error) {
 	c.err = err
 	left, onEnd := c.calls, c.onEnd
 	c.calls = nil
-	if c.watchTimer != nil {
-		c.watchTimer.Stop()
-	}
 	c.mu.Unlock()
 	for _, k := range left {
 		k.Lost = err

@@ -118,11 +118,18 @@ func TestConn_transaction(t *testing.T) {
 	}
 }
 
-// A caller returns at the end of its ctx, and the answer arrives without it.
-func TestConn_ctx(t *testing.T) {
+// A caller reads an answer that is late, if there is no watch. It returns at the end of its ctx, and
+// the watch reads the answer then.
+func TestConn_late(t *testing.T) {
 	t.Parallel()
 	c, _ := connect(t, nil)
-	k := send(t, c, "select pg_sleep(0.3)")
+	k := send(t, c, "select pg_sleep(0.1)")
+	await(t, c, k)
+	if k.Err != nil || k.Lost != nil {
+		t.Error(k.Err, k.Lost)
+	}
+	c.Watch(nil)
+	k = send(t, c, "select pg_sleep(0.3)")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	watch := testenv.NewStopwatch(t)

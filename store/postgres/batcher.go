@@ -74,9 +74,12 @@ func (c *call) finish(err error) {
 	close(c.done)
 }
 
-// A batch is a set of calls that were sent together.
+// A batch is a transaction with a set of calls that are sent together, and with its answer.
 type batch struct {
+	pgwire.Call
 	calls   []*call
+	groups  []group // one for each statement
+	unsent  bool    // the connection had ended
 	batcher *batcher
 	live    atomic.Int32 // callers that still wait
 	one     [1]*call     // the memory of calls, if there is one
@@ -116,7 +119,7 @@ type batcher struct {
 	conn     *pgwire.Conn
 	server   *server
 	prepared map[*statement]string // their names
-	limit    *time.Timer           // cuts off an exchange that takes too long
+	limit    *time.Timer           // cuts off a batch that takes too long
 }
 
 func newBatcher(s *Store) *batcher {
@@ -213,9 +216,9 @@ func (b *batcher) canSendDirect(c *call) bool {
 
 // sendDirect sends the caller's call, and reads the answer unless that takes too long. A goroutine
 // handles calls that arrive in the meantime.
-func (b *batcher) sendDirect(next *batch) {
+func (b *batcher) sendDirect(x *batch) {
 	defer b.wg.Done()
-	x := &exchange{batch: next, groups: grouped(next.calls)}
+	x.groups = grouped(x.calls)
 	if b.send(x) && !b.conn.Read(x.Done) {
 		b.wg.Go(func() { b.run(x) })
 		return
@@ -226,23 +229,23 @@ func (b *batcher) sendDirect(next *batch) {
 	}
 }
 
-// finishDirect ends the exchange of a caller that sent its call itself. If the server had closed
+// finishDirect ends the batch of a caller that sent its call itself. If the server had closed
 // the connection and the caller still waits, the call is the first one on the next connection.
-func (b *batcher) finishDirect(x *exchange) {
+func (b *batcher) finishDirect(x *batch) {
 	err := b.end(x)
-	if unserved(x.batch.calls, err) {
+	if unserved(x.calls, err) {
 		b.mu.Lock()
-		again := x.batch.live.Load() > 0
+		again := x.live.Load() > 0
 		if again {
-			x.batch.calls[0].batch = nil
-			b.queue = slices.Insert(b.queue, 0, x.batch.calls...)
+			x.calls[0].batch = nil
+			b.queue = slices.Insert(b.queue, 0, x.calls...)
 		}
 		b.mu.Unlock()
 		if again {
 			return
 		}
 	}
-	x.batch.calls[0].finish(err)
+	x.calls[0].finish(err)
 }
 
 // stopIfIdle ends the run if no call waits.
@@ -266,9 +269,9 @@ func (b *batcher) detach(c *call) {
 	}
 }
 
-// run reads the answers of the pending exchange, if there is one, and then sends calls until none
+// run reads the answers of the pending batch, if there is one, and then sends calls until none
 // waits.
-func (b *batcher) run(pending *exchange) {
+func (b *batcher) run(pending *batch) {
 	if pending != nil {
 		b.limit.Reset(batchLimit)
 		b.await(pending)

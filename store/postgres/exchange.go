@@ -11,14 +11,6 @@ import (
 	"github.com/distlock/distlock/internal/pgwire"
 )
 
-// An exchange is a transaction that was sent, with its answer.
-type exchange struct {
-	pgwire.Call
-	batch  *batch
-	groups []group // one for each statement
-	unsent bool    // the connection had ended
-}
-
 // attempt runs calls. If the server closed the connection before it executed any of them, they go
 // out on a new one. After an error, either the server has executed none of them, or the outcome is
 // unknown.
@@ -43,10 +35,10 @@ func (b *batcher) exchange(calls []*call) error {
 		b.drop()
 		return unavailable(err) // nothing was sent
 	}
-	return b.roundTrip(&exchange{groups: grouped(calls)})
+	return b.roundTrip(&batch{groups: grouped(calls)})
 }
 
-func (b *batcher) roundTrip(x *exchange) error {
+func (b *batcher) roundTrip(x *batch) error {
 	b.limit.Reset(batchLimit) // also for writing
 	if b.send(x) {
 		b.await(x)
@@ -54,9 +46,9 @@ func (b *batcher) roundTrip(x *exchange) error {
 	return b.end(x)
 }
 
-// send sends an exchange, with the statements that are not prepared yet. It returns false if the
-// connection has ended. From now on cutLocked can interrupt the exchange.
-func (b *batcher) send(x *exchange) bool {
+// send sends a batch, with the statements that are not prepared yet. It returns false if the
+// connection has ended. From now on cutLocked can interrupt it.
+func (b *batcher) send(x *batch) bool {
 	x.Done = make(chan struct{})
 	for _, g := range x.groups {
 		st := pgwire.Statement{Name: b.prepared[g.st], Only: g.calls == nil,
@@ -81,11 +73,11 @@ func (b *batcher) send(x *exchange) bool {
 }
 
 // await waits until all calls are answered or the connection has ended.
-func (b *batcher) await(x *exchange) { _ = b.conn.Await(context.Background(), x.Done) }
+func (b *batcher) await(x *batch) { _ = b.conn.Await(context.Background(), x.Done) }
 
-// end gives the calls their answers after an exchange. It closes a failed connection, and returns
+// end gives the calls their answers after a batch. It closes a failed connection, and returns
 // the error for the calls.
-func (b *batcher) end(x *exchange) error {
+func (b *batcher) end(x *batch) error {
 	b.limit.Stop()
 	b.mu.Lock()
 	b.active = nil
@@ -117,7 +109,7 @@ func (b *batcher) end(x *exchange) error {
 	return nil
 }
 
-// cut interrupts the exchange in progress.
+// cut interrupts the batch in progress.
 func (b *batcher) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,7 +190,7 @@ func (b *batcher) prepare(sts []*statement) error {
 	if err := b.connect(); err != nil || b.server.pooled {
 		return err
 	}
-	x := &exchange{}
+	x := &batch{}
 	for _, st := range sts {
 		x.groups = append(x.groups, group{st: st})
 	}
