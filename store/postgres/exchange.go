@@ -158,7 +158,7 @@ func (b *batcher) connect() error {
 		return err
 	}
 	if err := b.adopt(ctx, conn); err != nil {
-		closeConn(conn) //nolint:contextcheck // the connection is closed even if ctx has ended
+		closeConn(conn)
 		return err
 	}
 	return nil

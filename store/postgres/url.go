@@ -64,7 +64,7 @@ func Open(ctx context.Context, text string) (*Store, error) {
 	}
 	s.closers = append(s.closers, pool.Close)
 	if err := s.firstConnect(ctx); err != nil {
-		_ = s.Close() //nolint:contextcheck // the connection is closed even if ctx has ended
+		_ = s.Close()
 		return nil, err
 	}
 	return s, nil

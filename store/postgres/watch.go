@@ -35,7 +35,7 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 		return nil
 	}
 	l := &s.listener
-	w := l.add(id) //nolint:contextcheck // all watches share the listening connection
+	w := l.add(id)
 	if w == nil {
 		return nil
 	}
