@@ -6,12 +6,12 @@ func postgres() []mutant {
 	return []mutant{
 		{
 			Name: "postgres-two-connections-to-wait", Why: "waiting commands use up the connections of the server",
-			File: "store/postgres/watch.go", Old: "		case l.s.brief:\n", New: "		case false:\n",
+			File: "store/postgres/watch.go", Old: "	if l.s.brief {\n		open =", New: "	if false {\n		open =",
 			Pkg: pkg, Test: "TestStore_Brief",
 		},
 		{
 			Name: "postgres-notification-in-calls-lost", Why: "a waiter whose connection is in the middle of a call misses its grant",
-			File: "store/postgres/exchange.go", Old: "			b.s.listener.deliver(m.Channel, m.Payload)\n", New: "",
+			File: "internal/pgwire/conn.go", Old: "			c.notify(m.Channel, m.Payload)\n", New: "",
 			Pkg: pkg, Test: "TestStore_Brief_calls",
 		},
 		{
@@ -28,6 +28,26 @@ func postgres() []mutant {
 			Name: "postgres-answered-call-sent-again", Why: "a call whose commit was not confirmed runs twice, and a release then reports that there was no claim",
 			File: "store/postgres/exchange.go", Old: "bool { return c.answered })\n", New: "bool { return c == nil })\n",
 			Pkg: pkg, Test: "TestBatcher_closedAtCommit",
+		},
+		{
+			Name: "postgres-unsent-call-is-unknown", Why: "a call that was never sent is reported as one whose outcome is unknown",
+			File: "store/postgres/errors.go", Old: "	case errors.Is(err, errUnsent), errors.As", New: "	case errors.As",
+			Pkg: pkg, Test: "TestDefinite_unsent",
+		},
+		{
+			Name: "pgwire-sends-on-a-cut-connection", Why: "a call is sent on a connection that was cut, and its outcome is unknown",
+			File: "internal/pgwire/conn.go", Old: "	if c.err == nil && c.closed {\n", New: "	if false {\n",
+			Pkg: "internal/pgwire", Test: "TestConn_Close",
+		},
+		{
+			Name: "pgwire-late-answer-unread", Why: "an answer that takes longer than its caller reads is never read",
+			File: "internal/pgwire/conn.go", Old: "			if !c.readUntil(done) && c.WatchNow() {\n", New: "			if !c.readUntil(done) {\n",
+			Pkg: "internal/pgwire", Test: "TestConn_late",
+		},
+		{
+			Name: "pgwire-idle-end-unnoticed", Why: "a holder does not notice that its connection ended, and with it its locks",
+			File: "internal/pgwire/conn.go", Old: "	go c.runWatch()\n", New: "",
+			Pkg: "internal/pgwire", Test: "TestConn_Watch",
 		},
 		{
 			Name: "postgres-now-for-the-clock", M: "M30", Why: "a lease is compared with the time at which the transaction began",
@@ -163,7 +183,7 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-lost-reply-is-unavailable", Why: "a claim that may have been granted is reported as not granted",
-			File: "store/postgres/exchange.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, err)\n", New: "		return unavailable(fmt.Errorf(\"%w: %w\", errLost, err))\n",
+			File: "store/postgres/exchange.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, x.Lost)\n", New: "		return unavailable(fmt.Errorf(\"%w: %w\", errLost, x.Lost))\n",
 			Pkg: pkg, Test: "TestStore_lostReply",
 		},
 		{
@@ -178,7 +198,7 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-keeps-outdated-statements", Why: "functions are replaced, and every renewal of a running process fails from then on",
-			File: "store/postgres/exchange.go", Old: "	changed := outdated[code(x.err)]\n", New: "	changed := outdated[code(x.err)+\"-\"]\n",
+			File: "store/postgres/exchange.go", Old: "	changed := outdated[code(x.Err)]\n", New: "	changed := outdated[code(x.Err)+\"-\"]\n",
 			Pkg: pkg, Test: "TestRenew_replacedFunctions",
 		},
 		{

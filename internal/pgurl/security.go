@@ -12,15 +12,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Security holds the keys tls_... of a URL. They are the same for all stores, and PostgreSQL has
+// security holds the keys tls_... of a URL. They are the same for all stores, and PostgreSQL has
 // other names for them.
-type Security struct {
+type security struct {
 	ca, cert, key, server string
 	skip, given           bool
 }
 
-// Set reads a key, and reports whether it is one of them.
-func (s *Security) Set(key, value string) (known bool, err error) {
+// set reads a key, and reports whether it is one of them.
+func (s *security) set(key, value string) (known bool, err error) {
 	switch key {
 	case "tls_ca":
 		s.ca = value
@@ -45,9 +45,9 @@ func (s *Security) Set(key, value string) (known bool, err error) {
 	return true, nil
 }
 
-// Keys adds the keys to the parameters of a query, with PostgreSQL's names. seen are the keys of
+// params adds the keys to the parameters of a query, with PostgreSQL's names. seen are the keys of
 // the query.
-func (s *Security) Keys(kept, seen []string) ([]string, error) {
+func (s *security) params(kept, seen []string) ([]string, error) {
 	if !s.given {
 		return kept, nil
 	}
@@ -74,7 +74,7 @@ func (s *Security) Keys(kept, seen []string) ([]string, error) {
 }
 
 // Apply sets the values for which PostgreSQL has no name.
-func (s *Security) Apply(conf *pgconn.Config) {
+func (s *security) Apply(conf *pgconn.Config) {
 	set := func(c *tls.Config) {
 		if c != nil && s.server != "" {
 			c.ServerName = s.server

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 // Acquire acquires the lock if it is free. The weight is 1 or [driver.Whole]: a lock is shared or
@@ -156,17 +157,19 @@ func (s *Store) await(
 	ctx context.Context, a *attempt, st step,
 ) (res driver.Result, answered bool, err error) {
 	c := st.claim
-	then := func(k *call) { s.taken(c, k) }
+	then := func(k *pgwire.Call) { s.taken(c, k) }
 	if st.was > 0 {
-		then = func(k *call) { s.takenAgain(c, st, a.Weight, k) }
+		then = func(k *pgwire.Call) { s.takenAgain(c, st, a.Weight, k) }
 	}
 	if err := st.link.do(st.verb, c, a.TTL, then); err != nil {
 		s.mu.Lock()
-		s.remove(c)
+		if st.was == 0 {
+			s.remove(c)
+		} // otherwise linkEnded reports the loss
 		c.finish(false, unavailable(err)) // it was not sent
 		s.mu.Unlock()
 	}
-	if err := st.link.conn.await(ctx, st.op.done); err != nil {
+	if err := st.link.Await(ctx, st.op.done); err != nil {
 		return driver.Result{}, false, err
 	}
 	switch {
@@ -187,7 +190,7 @@ func (s *Store) granted(c *claim) driver.Result {
 }
 
 // taken records the answer to a new claim.
-func (s *Store) taken(c *claim, k *call) {
+func (s *Store) taken(c *claim, k *pgwire.Call) {
 	l := c.link
 	value, ok, err := l.answer(k)
 	s.mu.Lock()
@@ -214,7 +217,7 @@ func (s *Store) taken(c *claim, k *call) {
 }
 
 // takenAgain records the answer to an owner that had the claim.
-func (s *Store) takenAgain(c *claim, st step, weight int64, k *call) {
+func (s *Store) takenAgain(c *claim, st step, weight int64, k *pgwire.Call) {
 	l := c.link
 	value, ok, err := l.answer(k)
 	s.mu.Lock()
@@ -242,9 +245,6 @@ func (s *Store) takenAgain(c *claim, st step, weight int64, k *call) {
 
 // lost reports whether a statement has no answer because its connection ended.
 func lost(err error) bool {
-	if err == nil {
-		return false
-	}
 	var l *lostError
 	return errors.As(err, &l)
 }

@@ -27,6 +27,7 @@ type claim struct {
 	fence        uint64
 	holder, task string
 	ttl          time.Duration // as counted by the link
+	counted      time.Duration // its TTL in link.lives; 0: none; guarded by link.order
 
 	state   state
 	doubted bool          // unknown whether the server holds the lock
@@ -122,9 +123,9 @@ func (s *Store) remove(c *claim) {
 }
 
 // countDown decrements a counter, and deletes it at zero.
-func countDown(counts map[int64]int, number int64) {
-	if counts[number]--; counts[number] <= 0 {
-		delete(counts, number)
+func countDown[K comparable](counts map[K]int, key K) {
+	if counts[key]--; counts[key] <= 0 {
+		delete(counts, key)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 // dialLimit bounds the time to connect.
@@ -45,13 +46,17 @@ func (s *Store) connect(ctx context.Context) (*link, error) {
 	}
 	l, err := s.prepare(ctx, pg)
 	if err != nil {
-		// The connection holds nothing, so a failed close is harmless.
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = pg.Close(closing)
+		hangUp(ctx, pg)
 		return nil, err
 	}
 	return l, nil
+}
+
+// hangUp closes a connection. It holds nothing, so a failed close is harmless.
+func hangUp(ctx context.Context, pg *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = pg.Close(ctx)
 }
 
 func (s *Store) prepare(ctx context.Context, pg *pgconn.PgConn) (*link, error) {
@@ -81,16 +86,15 @@ func (s *Store) prepare(ctx context.Context, pg *pgconn.PgConn) (*link, error) {
 			return nil, unavailable(err)
 		}
 	}
-	c, err := newConn(pg)
+	pid, err := strconv.ParseInt(rows[0][2], 10, 64)
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	if c.pid, err = strconv.ParseInt(rows[0][2], 10, 64); err != nil {
+	c, err := pgwire.New(pg, nil)
+	if err != nil {
 		return nil, unavailable(err)
 	}
-	l := newLink(c)
-	l.lease = firstLease
-	return l, nil
+	return newLink(c, pid), nil
 }
 
 const (

@@ -19,7 +19,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	if err != nil {
 		return driver.Info{}, unavailable(err)
 	}
-	defer func() { _ = pg.Close(context.WithoutCancel(ctx)) }()
+	defer hangUp(ctx, pg)
 	rows, err := query(ctx, pg, `select system_identifier, (select oid from pg_database where datname = current_database()),
 		current_setting('server_version'), (1000 * extract(epoch from clock_timestamp() - pg_postmaster_start_time()))::bigint,
 		(select count(*) from pg_stat_replication),

@@ -1,8 +1,12 @@
 package pgadvisory
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 // grace is the extra time after the TTL before the server ends an idle connection: a running
@@ -15,12 +19,12 @@ const stuck = 250 * time.Millisecond
 
 // A link is a connection and the claims that it holds.
 type link struct {
-	*conn
+	*pgwire.Conn
+	pid int64 // the server process
 
-	order sync.Mutex               // held while a statement with a lease is sent: the last one sent decides
-	of    map[*claim]time.Duration // the TTLs of the claims
-	lives map[time.Duration]int    // how many claims have this TTL
-	lease time.Duration            // idle time after which the server ends the connection; 0: never
+	order sync.Mutex            // held while a statement with a lease is sent: the last one sent decides
+	lives map[time.Duration]int // how many claims have this TTL
+	lease time.Duration         // idle time after which the server ends the connection; 0: never
 
 	// Store.mu guards the fields below.
 	holds  map[int64]int // number of claims on a lock number, including requested and releasing ones
@@ -31,14 +35,46 @@ type link struct {
 	waits     bool // it waits in the server's queue for a lock, and can do nothing else
 }
 
-func newLink(c *conn) *link {
-	return &link{conn: c, of: map[*claim]time.Duration{}, lives: map[time.Duration]int{},
+func newLink(c *pgwire.Conn, pid int64) *link {
+	return &link{Conn: c, pid: pid, lives: map[time.Duration]int{}, lease: firstLease,
 		holds: map[int64]int{}, doubts: map[int64]int{}, claims: map[*claim]bool{}}
+}
+
+// send sends a statement. then is called with the answer, unless send returns an error.
+func (l *link) send(v verb, args [][]byte, then func(*pgwire.Call)) error {
+	k := &pgwire.Call{Then: then}
+	k.Add(pgwire.Statement{Name: string(v), Args: args, Formats: formats[:len(args)],
+		Results: formats[:1]})
+	if err := l.Send(k); err != nil {
+		return &lostError{err}
+	}
+	return nil
+}
+
+// answer returns the first column of a call's only row. An error of the server, or an answer of
+// another server process, is an error.
+func (l *link) answer(k *pgwire.Call) (value int64, ok bool, err error) {
+	rows := k.Statements[0].Rows
+	switch {
+	case k.Lost != nil:
+		return 0, false, &lostError{k.Lost}
+	case k.Err != nil:
+		return 0, false, k.Err
+	case len(rows) != 1 || len(rows[0]) < 2:
+		return 0, false, errors.New("pgadvisory: the server sent an unexpected answer")
+	}
+	if pid, _ := number(rows[0][1]); pid != l.pid {
+		l.Close() // locks on the other process are lost
+		return 0, false, fmt.Errorf("%w: it was served by process %d and is now by %d", ErrPooler,
+			l.pid, pid)
+	}
+	value, ok = number(rows[0][0])
+	return value, ok, nil
 }
 
 // do sends a statement about a claim, which has this TTL from now on; 0: the claim ends. If the
 // idle time after which the server ends the connection changes, the statement sets it too.
-func (l *link) do(v verb, c *claim, ttl time.Duration, then func(*call)) error {
+func (l *link) do(v verb, c *claim, ttl time.Duration, then func(*pgwire.Call)) error {
 	l.order.Lock()
 	defer l.order.Unlock()
 	l.count(c, ttl)
@@ -46,11 +82,11 @@ func (l *link) do(v verb, c *claim, ttl time.Duration, then func(*call)) error {
 }
 
 // beatAll sends the statement that renews many claims. Claims that have ended stay ended.
-func (l *link) beatAll(claims []renewal, then func(*call)) error {
+func (l *link) beatAll(claims []renewal, then func(*pgwire.Call)) error {
 	l.order.Lock()
 	defer l.order.Unlock()
 	for _, r := range claims {
-		if _, ok := l.of[r.claim]; ok {
+		if r.claim.counted > 0 {
 			l.count(r.claim, r.ttl)
 		}
 	}
@@ -68,26 +104,22 @@ func (l *link) forget(c *claim) {
 func (l *link) failed(c *claim, ttl time.Duration) {
 	l.order.Lock()
 	defer l.order.Unlock()
-	if _, ok := l.of[c]; ok {
+	if c.counted > 0 {
 		l.count(c, ttl)
 	}
 	l.lease = -1 // unknown: the next statement sets it again
 }
 
 func (l *link) count(c *claim, ttl time.Duration) {
-	if was, ok := l.of[c]; ok {
-		if l.lives[was]--; l.lives[was] == 0 {
-			delete(l.lives, was)
-		}
-		delete(l.of, c)
+	if c.counted > 0 {
+		countDown(l.lives, c.counted)
 	}
-	if ttl > 0 {
-		l.of[c] = ttl
+	if c.counted = ttl; ttl > 0 {
 		l.lives[ttl]++
 	}
 }
 
-func (l *link) sendLeased(v verb, key int64, then func(*call)) error {
+func (l *link) sendLeased(v verb, key int64, then func(*pgwire.Call)) error {
 	var longest, timeout time.Duration
 	for d := range l.lives {
 		longest = max(longest, d)

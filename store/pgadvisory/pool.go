@@ -1,9 +1,8 @@
 package pgadvisory
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
-	"net"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -19,27 +18,12 @@ const scarceFor = time.Second
 // pick returns the connection for a new claim, or a channel to wait for. If it returns neither,
 // another connection must be made, or all of them hold the key. s.mu is held.
 func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan struct{}) {
-	type merit struct {
-		stuck  bool
-		misfit time.Duration
-		calls  int
-		idle   time.Duration
-	}
-	less := func(a, b merit) bool {
-		switch {
-		case a.stuck != b.stuck:
-			return b.stuck
-		case a.misfit != b.misfit:
-			return a.misfit < b.misfit
-		case a.calls != b.calls:
-			return a.calls < b.calls
-		}
-		return a.idle < b.idle // recently used ones are fast, and the others may end
-	}
-	var top merit
+	// Less is better. Recently used ones are fast, and the others may end.
+	type cost struct{ stuck, misfit, calls, idle time.Duration }
+	var least cost
 	taking := s.dialing
 	for l := range s.links {
-		calls, first, idle := l.load()
+		calls, first, idle := l.Load()
 		if l.waits {
 			continue
 		}
@@ -51,12 +35,14 @@ func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan s
 		if l.holds[number] > 0 {
 			continue
 		}
-		if m := (merit{first > stuck, l.fits(ttl), calls, idle}); best == nil || less(m, top) {
-			best, top = l, m
+		c := cost{first / stuck, l.fits(ttl), time.Duration(calls), idle}
+		if best == nil || cmp.Or(cmp.Compare(c.stuck, least.stuck), cmp.Compare(c.misfit, least.misfit),
+			cmp.Compare(c.calls, least.calls), cmp.Compare(c.idle, least.idle)) < 0 {
+			best, least = l, c
 		}
 	}
 	switch {
-	case best != nil && !top.stuck && top.misfit == 0 && top.calls == 0:
+	case best != nil && least.stuck+least.misfit+least.calls == 0:
 		return best, nil
 	case taking < s.opt.Conns && (best == nil || time.Since(s.scarce) > scarceFor):
 		return nil, nil
@@ -109,28 +95,16 @@ func (s *Store) linked() bool {
 // adopt adds a connection to the store. s.mu is held.
 func (s *Store) adopt(l *link) error {
 	if s.closed {
-		_ = l.socket.Close()
+		l.Close()
 		return errClosed
 	}
-	keepAlive(l.socket)
 	s.links[l] = true
 	s.wg.Add(1)
-	l.begin(func() {
+	l.Watch(func() {
 		s.linkEnded(l)
 		s.wg.Done()
 	})
 	return nil
-}
-
-// keepAlive enables TCP keepalives, so that a lost peer is noticed even if nothing is sent.
-func keepAlive(c net.Conn) {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second,
-			Interval: 3 * time.Second, Count: 3})
-	}
 }
 
 // linkEnded records that a connection has ended: all its claims are lost.
@@ -145,7 +119,7 @@ func (s *Store) linkEnded(l *link) {
 		}
 		s.watches.notifyOwner(c.ID)
 		s.remove(c)
-		c.finish(false, l.conn.err)
+		c.finish(false, &lostError{l.Err()})
 	}
 	if len(lost) > 0 {
 		s.notifyLosses(lost)
@@ -156,14 +130,7 @@ func (s *Store) linkEnded(l *link) {
 // breakLink ends a connection and its claims. s.mu is held.
 func (s *Store) breakLink(l *link) {
 	delete(s.links, l) // pick must not return it again
-	s.wg.Go(l.end)
-}
-
-// cancel makes the server end the wait of a connection.
-func (l *link) cancel(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	_ = l.pg.CancelRequest(ctx)
+	s.wg.Go(l.End)
 }
 
 // sweep closes connections that do not answer, and those that are no longer needed.
@@ -178,11 +145,11 @@ func (s *Store) sweep() {
 		}
 		s.mu.Lock()
 		for l := range s.links {
-			calls, first, idle := l.load()
+			calls, first, idle := l.Load()
 			switch {
 			case l.waits:
 			case calls > 0 && first > callLimit:
-				_ = l.socket.Close()
+				l.Close()
 			case calls == 0 && len(l.claims) == 0 && l.stale(idle):
 				s.breakLink(l)
 			}

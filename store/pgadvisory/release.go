@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 // Release releases the lock. The next waiter in the server's queue has it at once.
@@ -12,50 +13,42 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for {
-		s.mu.Lock()
-		c := s.claims[id]
-		var wait *operation
-		free, expired := false, false
-		switch {
-		case s.closed:
-			s.mu.Unlock()
-			return errClosed
-		case c == nil:
-			s.mu.Unlock()
-			return driver.ErrNotHeld
-		case c.busy != nil:
-			wait = c.busy
-		case c.state == waiting:
-			s.withdraw(c)
-			s.mu.Unlock()
-			return driver.ErrNotHeld
-		default:
-			expired = c.state == held && s.clock.Now() >= c.ends
-			wait, free = s.beginRelease(c), true
-		}
+	s.mu.Lock()
+	c := s.claims[id]
+	for !s.closed && c != nil && c.busy != nil {
+		busy := c.busy.done
 		s.mu.Unlock()
-		if !free {
-			select {
-			case <-wait.done:
-				continue // check again
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		s.free(c, 0, nil)
-		if err := c.link.await(ctx, wait.done); err != nil {
-			return err
-		}
-		switch {
-		case wait.err != nil:
-			return wait.err
-		case expired || !wait.ok:
-			return driver.ErrNotHeld
-		default:
-			return nil
-		}
+		s.mu.Lock()
+		c = s.claims[id]
 	}
+	if s.closed || c == nil || c.state == waiting {
+		defer s.mu.Unlock()
+		if s.closed {
+			return errClosed
+		}
+		if c != nil {
+			s.withdraw(c)
+		}
+		return driver.ErrNotHeld
+	}
+	expired := c.state == held && s.clock.Now() >= c.ends
+	op := s.beginRelease(c)
+	s.mu.Unlock()
+	s.free(c, 0, nil)
+	switch err := c.link.Await(ctx, op.done); {
+	case err != nil:
+		return err
+	case op.err != nil:
+		return op.err
+	case expired || !op.ok:
+		return driver.ErrNotHeld
+	}
+	return nil
 }
 
 // expire ends a claim whose TTL has passed.
@@ -106,7 +99,7 @@ func (s *Store) free(c *claim, tries int, reason error) {
 	if c.exclusive() {
 		v = freeExclusive
 	}
-	err := l.do(v, c, 0, func(k *call) {
+	err := l.do(v, c, 0, func(k *pgwire.Call) {
 		value, _, err := l.answer(k)
 		switch {
 		case err != nil && !lost(err) && tries+1 < freeTries:
@@ -131,7 +124,7 @@ func (s *Store) free(c *claim, tries int, reason error) {
 // freeAsync is free for callers that do not wait for the answer.
 func (s *Store) freeAsync(c *claim, tries int, reason error) {
 	s.free(c, tries, reason)
-	c.link.watchNow()
+	c.link.WatchNow()
 }
 
 // freed records that a lock is no longer held, or that this is unknown.

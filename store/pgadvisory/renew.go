@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 // Renew gives a held claim a new TTL.
@@ -34,12 +35,16 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 	}
 	s.mu.Unlock()
 	for l, g := range rounds {
-		if err := l.beatAll(g.claims, func(k *call) { s.renewed(l, g, k) }); err != nil {
-			s.renewed(l, g, &call{err: err})
+		err := l.beatAll(g.claims, func(k *pgwire.Call) {
+			_, _, err := l.answer(k)
+			s.renewed(l, g, err)
+		})
+		if err != nil {
+			s.renewed(l, g, err)
 		}
 	}
 	for l, g := range rounds {
-		err := l.await(ctx, g.done)
+		err := l.Await(ctx, g.done)
 		for i := range g.claims {
 			r := &g.claims[i] // its err is written until the round is done, which may be after ctx
 			if out[r.at].Err = err; err == nil {
@@ -84,11 +89,7 @@ func (s *Store) renewable(ctx context.Context, r driver.Renewal, now time.Durati
 }
 
 // renewed records the answer to a round. The claims of an ended connection are definitely lost.
-func (s *Store) renewed(l *link, g *round, k *call) {
-	err := k.err
-	if err == nil {
-		_, _, err = l.answer(k)
-	}
+func (s *Store) renewed(l *link, g *round, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range g.claims {

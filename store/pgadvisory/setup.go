@@ -1,6 +1,7 @@
 package pgadvisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +19,7 @@ import (
 // run it by hand. It may run again. A role that uses the store needs USAGE on the schema and on the
 // sequence. The empty schema is "distlock".
 func Migration(schema string) string {
-	if schema == "" {
-		schema = defaultSchema
-	}
+	schema = cmp.Or(schema, defaultSchema)
 	return "create schema if not exists " + pgx.Identifier{schema}.Sanitize() + ";\n" +
 		"create sequence if not exists " + qualified(schema) + " as bigint minvalue 1 maxvalue " +
 		fmt.Sprint(int64(driver.MaxFence>>7-1)) + " cache 1 no cycle;\n"
@@ -47,7 +46,7 @@ func (s *Store) setUp(ctx context.Context) error {
 		case err != nil:
 			return unavailable(fmt.Errorf("pgadvisory: cannot connect: %w", err))
 		}
-		defer func() { _ = pg.Close(context.WithoutCancel(ctx)) }()
+		defer hangUp(ctx, pg)
 		pair[i] = pg
 	}
 	if err := keptApart(ctx, pair[0], pair[1]); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 // A row is what the server reports about a holder or waiter of a lock.
@@ -95,42 +96,38 @@ func (s *Store) others(ctx context.Context, a *attempt) ([]row, error) {
 		i := slices.IndexFunc(rows, func(r row) bool { return r.pid == c.link.pid })
 		switch {
 		case i >= 0 && !rows[i].granted:
-			c.sawWaiting(sent)
+			c.since = max(c.since, sent) // it was not granted before
 		case i < 0 && c.state == waiting && sent-c.since > time.Second:
 			// It should be in the queue and is not: the connection was lost unnoticed.
-			_ = c.link.socket.Close()
+			c.link.Close()
 		}
 	}
 	return slices.DeleteFunc(rows, func(r row) bool { return own[r.pid] }), nil
 }
 
 // look queries the server for the holders and waiters of a lock.
-func (s *Store) look(ctx context.Context, number int64) ([]row, error) {
+func (s *Store) look(ctx context.Context, lock int64) (rows []row, err error) {
 	l, err := s.anyLink(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var answer *call
+	var answer *pgwire.Call
 	done := make(chan struct{})
-	key := binary.BigEndian.AppendUint64(nil, uint64(number))
-	err = l.send(look, [][]byte{key}, func(k *call) { answer = k; close(done) })
+	key := binary.BigEndian.AppendUint64(nil, uint64(lock))
+	err = l.send(look, [][]byte{key}, func(k *pgwire.Call) { answer = k; close(done) })
 	s.mu.Lock()
 	l.questions--
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	if err := l.await(ctx, done); err != nil {
+	if err := l.Await(ctx, done); err != nil {
 		return nil, err
 	}
-	return readRows(answer)
-}
-
-func readRows(k *call) (rows []row, err error) {
-	if k.err != nil {
-		return nil, k.err
+	if answer.Lost != nil {
+		return nil, &lostError{answer.Lost}
 	}
-	for _, columns := range k.rows {
+	for _, columns := range answer.Statements[0].Rows {
 		var n [4]int64
 		for i := range n {
 			n[i], _ = number(columns[i])
@@ -138,7 +135,7 @@ func readRows(k *call) (rows []row, err error) {
 		rows = append(rows, row{n[0], n[1] == 1, n[2] == 1, time.Duration(n[3]) * time.Millisecond,
 			string(columns[4])})
 	}
-	return rows, nil
+	return rows, answer.Err
 }
 
 // anyLink returns a connection for a question. No waiter uses it until the question is sent; the
@@ -153,7 +150,7 @@ func (s *Store) anyLink(ctx context.Context) (*link, error) {
 		l, wait := s.pick(0, time.Minute)
 		if l == nil && wait == nil {
 			for o := range s.links {
-				if calls, first, _ := o.load(); !o.waits && (calls == 0 || first < stuck) {
+				if calls, first, _ := o.Load(); !o.waits && (calls == 0 || first < stuck) {
 					l = o
 				}
 			}

@@ -74,6 +74,9 @@ func nextFence(schema string) string {
 	return "nextval('" + strings.ReplaceAll(qualified(schema), "'", "''") + "') << 7"
 }
 
+// formats are the formats of the arguments, and the first one is that of all columns: 1 is binary.
+var formats = []int16{1, 0}
+
 // arguments returns the arguments of most verbs.
 func arguments(number int64, timeout time.Duration) [][]byte {
 	key := binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(number))

@@ -1,6 +1,7 @@
 package pgadvisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,7 @@ func New(ctx context.Context, config *pgx.ConnConfig, opt *Options) (*Store, err
 	s := &Store{
 		config: config.Config.Copy(), clock: keeper.NewClock(), number: Key, changed: make(chan struct{}),
 		links: map[*link]bool{}, claims: map[driver.ID]*claim{}, byKey: map[int64]map[*claim]bool{},
+		watches: watches{map[driver.ID]chan driver.Wake{}, map[int64][]chan driver.Wake{}},
 	}
 	if opt != nil {
 		s.opt = *opt
@@ -106,15 +108,8 @@ func (o *Options) complete() error {
 	case len(o.Schema) > 63 || strings.ContainsRune(o.Schema, 0):
 		return errors.New("pgadvisory: Schema is not a valid name in PostgreSQL")
 	}
-	if o.Conns == 0 {
-		o.Conns = 4
-	}
-	if o.Waits == 0 {
-		o.Waits = 4
-	}
-	if o.Schema == "" {
-		o.Schema = defaultSchema
-	}
+	o.Conns, o.Waits = cmp.Or(o.Conns, 4), cmp.Or(o.Waits, 4)
+	o.Schema = cmp.Or(o.Schema, defaultSchema)
 	return nil
 }
 
@@ -155,9 +150,9 @@ func (s *Store) Close() error {
 		waits := l.waits
 		s.wg.Go(func() {
 			if waits {
-				l.cancel(s.running)
+				l.Cancel(s.running)
 			}
-			l.end()
+			l.End()
 		})
 	}
 	s.mu.Unlock()

@@ -1,6 +1,7 @@
 package pgadvisory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -26,11 +27,7 @@ type TxOptions struct {
 func TryLockTx(
 	ctx context.Context, tx pgx.Tx, key string, opt *TxOptions,
 ) (fence uint64, granted bool, err error) {
-	take := "pg_try_advisory_xact_lock($1)"
-	if opt != nil && opt.Shared {
-		take = "pg_try_advisory_xact_lock_shared($1)"
-	}
-	value, err := txGrant(ctx, tx, key, take, opt)
+	value, err := txGrant(ctx, tx, key, "pg_try_advisory_xact_lock%s($1)", opt)
 	if err != nil || value == nil {
 		return 0, false, err
 	}
@@ -40,17 +37,14 @@ func TryLockTx(
 // LockTx is a [TryLockTx] that waits. It waits in the server's queue until the lock is granted,
 // lock_timeout has passed or ctx ends. At the end of ctx, pgx closes the connection.
 func LockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fence uint64, err error) {
-	take := "pg_advisory_xact_lock($1) is not null"
-	if opt != nil && opt.Shared {
-		take = "pg_advisory_xact_lock_shared($1) is not null"
-	}
-	value, err := txGrant(ctx, tx, key, take, opt)
+	value, err := txGrant(ctx, tx, key, "pg_advisory_xact_lock%s($1) is not null", opt)
 	if err != nil || value == nil {
 		return 0, err
 	}
 	return uint64(*value), nil
 }
 
+// txGrant runs a condition that takes the lock, and returns the fence, or nil if it is refused.
 func txGrant(
 	ctx context.Context, tx pgx.Tx, key, take string, opt *TxOptions,
 ) (value *int64, err error) {
@@ -58,15 +52,18 @@ func txGrant(
 		return nil, fmt.Errorf("%w: a key of %d bytes is not 1 to %d bytes", driver.ErrInvalid,
 			len(key), driver.MaxKey)
 	}
-	next, schema := "0::bigint", defaultSchema
-	if opt != nil && opt.Schema != "" {
-		schema = opt.Schema
+	if opt == nil {
+		opt = &TxOptions{}
 	}
-	if opt == nil || !opt.Unfenced {
-		next = nextFence(schema)
+	shared, next := "", nextFence(cmp.Or(opt.Schema, defaultSchema))
+	if opt.Shared {
+		shared = "_shared"
 	}
-	err = tx.QueryRow(ctx, "select case when "+take+" then "+next+" end", Key(key)).Scan(&value)
-	if err != nil {
+	if opt.Unfenced {
+		next = "0::bigint"
+	}
+	sql := "select case when " + fmt.Sprintf(take, shared) + " then " + next + " end"
+	if err := tx.QueryRow(ctx, sql, Key(key)).Scan(&value); err != nil {
 		return nil, fmt.Errorf("pgadvisory: %w", err)
 	}
 	return value, nil

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,62 +22,20 @@ var ErrURL = errors.New("pgadvisory: bad URL")
 // and the parameters of pgx and the server. With several hosts the default of target_session_attrs
 // is read-write. Errors show no password.
 func Open(ctx context.Context, text string) (*Store, error) {
-	remaining, opt, secure, err := parse(text)
-	if err != nil {
-		return nil, err
+	opt := &Options{}
+	u, err := pgurl.Parse(text, opt.set)
+	if err == nil {
+		err = opt.complete()
 	}
-	config, err := pgx.ParseConfig(remaining)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	}
+	config, err := pgx.ParseConfig(u.Text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err) // pgx redacts passwords
 	}
-	secure.Apply(&config.Config)
+	u.Apply(&config.Config)
 	return New(ctx, config, opt)
-}
-
-// parse removes the keys that are not pgx's from a URL.
-func parse(text string) (remaining string, opt *Options, secure *pgurl.Security, err error) {
-	base, query, _ := strings.Cut(text, "?")
-	if !strings.HasPrefix(base, "postgres://") && !strings.HasPrefix(base, "postgresql://") {
-		return "", nil, nil, fmt.Errorf("%w: it begins with postgres:// or postgresql://", ErrURL)
-	}
-	opt, secure = &Options{}, &pgurl.Security{}
-	var seen, kept []string
-	for param := range strings.SplitSeq(query, "&") {
-		key, raw, _ := strings.Cut(param, "=")
-		if slices.Contains(seen, key) {
-			return "", nil, nil, fmt.Errorf("%w: %.64q is in it twice", ErrURL, key)
-		}
-		if param != "" {
-			seen = append(seen, key)
-		}
-		value, err := url.QueryUnescape(raw)
-		known := strings.HasPrefix(key, "lock_")
-		switch {
-		case err != nil:
-			err = fmt.Errorf("%.64q is not well written", key)
-		case known:
-			err = opt.set(key, value)
-		default:
-			known, err = secure.Set(key, value)
-		}
-		if !known && param != "" {
-			kept = append(kept, param)
-		}
-		if err != nil {
-			return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
-		}
-	}
-	kept, err = secure.Keys(pgurl.Writable(base, kept), seen)
-	if err != nil {
-		return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
-	}
-	if remaining = base; len(kept) > 0 {
-		remaining += "?" + strings.Join(kept, "&")
-	}
-	if err := opt.complete(); err != nil {
-		return "", nil, nil, fmt.Errorf("%w: %w", ErrURL, err)
-	}
-	return remaining, opt, secure, nil
 }
 
 // set reads one key of a URL.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 const (
@@ -41,18 +42,12 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	}
 	if id.Owner == "" {
 		number := s.number(id.Key)
-		if w.keys == nil {
-			w.keys = map[int64][]chan driver.Wake{}
-		}
 		w.keys[number] = append(w.keys[number], wake)
 		context.AfterFunc(ctx, func() { s.unwatchKey(number, wake) })
 		return wake
 	}
 	if len(w.owners) >= s.opt.Waits || w.owners[id] != nil {
 		return nil
-	}
-	if w.owners == nil {
-		w.owners = map[driver.ID]chan driver.Wake{}
 	}
 	w.owners[id] = wake
 	context.AfterFunc(ctx, func() { s.unwatch(id) })
@@ -145,17 +140,17 @@ func (s *Store) waitInQueue(c *claim) {
 		v = waitExclusive
 	}
 	s.mu.Unlock()
-	if err := l.do(v, c, c.ttl+queueGrace-grace, func(k *call) { s.waitDone(c, k) }); err != nil {
+	if err := l.do(v, c, c.ttl+queueGrace-grace, func(k *pgwire.Call) { s.waitDone(c, k) }); err != nil {
 		return // the connection has ended, and the claim with it
 	}
-	l.watchNow()
+	l.WatchNow()
 }
 
 // surplus returns a connection without claims, if there are more than needed. s.mu is held.
 func (s *Store) surplus() (best *link) {
 	taking := 0
 	for l := range s.links {
-		calls, _, idle := l.load()
+		calls, _, idle := l.Load()
 		if l.waits {
 			continue
 		}
@@ -171,7 +166,7 @@ func (s *Store) surplus() (best *link) {
 }
 
 // waitDone records the end of the wait in the queue.
-func (s *Store) waitDone(c *claim, k *call) {
+func (s *Store) waitDone(c *claim, k *pgwire.Call) {
 	l := c.link
 	value, ok, err := l.answer(k)
 	s.mu.Lock()
@@ -205,26 +200,18 @@ func (s *Store) waitDone(c *claim, k *call) {
 	c.since = s.clock.Now()
 	c.begin()
 	s.mu.Unlock()
-	done := func(k *call) { s.beatDone(c, k) }
+	done := func(k *pgwire.Call) { s.beatDone(c, k) }
 	if err := l.do(beat, c, c.ttl+queueGrace-grace, done); err != nil {
 		return
 	}
-	l.watchNow()
+	l.WatchNow()
 	s.mu.Lock()
 	s.watches.notifyOwner(c.ID)
 	s.mu.Unlock()
 }
 
-// sawWaiting records that a claim was in the queue when the server was queried at the time sent.
-// Store.mu is held.
-func (c *claim) sawWaiting(sent time.Duration) {
-	if c.state == waiting || c.state == ready {
-		c.since = max(c.since, sent)
-	}
-}
-
 // beatDone records that the server counts the TTL of a ready claim from a time after c.since.
-func (s *Store) beatDone(c *claim, k *call) {
+func (s *Store) beatDone(c *claim, k *pgwire.Call) {
 	_, _, err := c.link.answer(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,10 +253,10 @@ func (s *Store) withdraw(c *claim) <-chan struct{} {
 func (s *Store) cancelWait(l *link, op *operation) {
 	timer := time.NewTimer(callLimit / 4)
 	defer timer.Stop()
-	l.cancel(s.running)
+	l.Cancel(s.running)
 	select {
 	case <-op.done:
 	case <-timer.C:
-		_ = l.socket.Close()
+		l.Close()
 	}
 }

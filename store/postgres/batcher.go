@@ -3,14 +3,13 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"net"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 const (
@@ -20,11 +19,6 @@ const (
 
 	// batchLimit bounds a transaction. A longer one is cut off, and its outcome is unknown.
 	batchLimit = 10 * time.Second
-
-	// directFor is how long a caller reads the answer itself, even if its ctx ends, before a
-	// goroutine takes over. Waking a goroutine costs a noticeable part of the time that the server
-	// takes.
-	directFor = 10 * time.Millisecond
 
 	// directSize bounds a call that its caller sends itself. It fits into any buffer, so the caller
 	// does not wait until the server reads.
@@ -71,7 +65,8 @@ type call struct {
 	err      error
 	answered bool // the server sent the rows, and an error may have followed
 
-	batch *batch // the batch it was sent with; guarded by batcher.mu
+	batch *batch       // the batch it was sent with; guarded by batcher.mu
+	conn  *pgwire.Conn // the connection on which the server executed it
 }
 
 func (c *call) finish(err error) {
@@ -79,11 +74,15 @@ func (c *call) finish(err error) {
 	close(c.done)
 }
 
-// A batch is a set of calls that were sent together.
+// A batch is a transaction with a set of calls that are sent together, and with its answer.
 type batch struct {
+	pgwire.Call
 	calls   []*call
+	groups  []group // one for each statement
+	unsent  bool    // the connection had ended
 	batcher *batcher
 	live    atomic.Int32 // callers that still wait
+	one     [1]*call     // the memory of calls, if there is one
 }
 
 // cancel cuts the batch off if it is still in progress.
@@ -91,7 +90,7 @@ func (b *batch) cancel() {
 	b.batcher.mu.Lock()
 	defer b.batcher.mu.Unlock()
 	if b.batcher.current == b {
-		b.batcher.cut()
+		b.batcher.cutLocked()
 	}
 }
 
@@ -111,27 +110,23 @@ type batcher struct {
 	queue   []*call
 	running bool
 	closed  bool
-	current *batch   // the last batch that was sent
-	active  net.Conn // the connection of a batch in progress; nil: there is none
-	cutOff  bool     // the batch in progress was cut off
-	listens bool     // the connection also listens for notifications, whenever no call waits
-	wake    func()   // interrupts listening; nil: it is not listening now
+	current *batch       // the last batch that was sent
+	active  *pgwire.Conn // the connection of a batch in progress; nil: there is none
 
 	opens atomic.Bool // the connection was requested ahead of the first call
 
 	// Only the goroutine that set running uses the fields below.
-	conn         *pgx.Conn
-	server       *server
-	prepared     map[*statement]string
-	used         time.Time // last time the server sent something
-	deadline     time.Time // for reading
-	writeLimited bool      // the deadline also holds for writing
-	listening    bool      // the server sends notifications to this connection
+	conn     *pgwire.Conn
+	server   *server
+	prepared map[*statement]string // their names
+	limit    *time.Timer           // cuts off a batch that takes too long
 }
 
 func newBatcher(s *Store) *batcher {
 	b := &batcher{s: s}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.limit = time.AfterFunc(batchLimit, b.cut)
+	b.limit.Stop()
 	return b
 }
 
@@ -145,9 +140,6 @@ func (b *batcher) do(ctx context.Context, c *call) error {
 		return errClosed
 	}
 	b.queue = append(b.queue, c)
-	if b.wake != nil {
-		b.wake()
-	}
 	var own *batch
 	switch {
 	case b.running:
@@ -201,15 +193,10 @@ func (b *batcher) open(sts ...*statement) {
 		}
 		b.running = true
 		b.mu.Unlock()
-		var groups []group
-		for _, st := range sts {
-			groups = append(groups, group{st: st})
-		}
-		if err := b.connect(groups); err != nil {
+		if err := b.prepare(sts); err != nil {
 			b.drop()
 			b.opens.Store(false)
 		}
-		b.used = time.Now()
 		b.run(nil)
 	})
 }
@@ -217,52 +204,48 @@ func (b *batcher) open(sts ...*statement) {
 // canSendDirect reports whether the caller can send its call itself and get a quick answer. No
 // goroutine is running, and b.mu is held.
 func (b *batcher) canSendDirect(c *call) bool {
-	if b.conn == nil || time.Since(b.used) > stale {
+	if b.conn == nil || b.conn.Err() != nil || b.isStale() {
 		return false
 	}
 	size := 0
 	for _, a := range c.args {
 		size += len(a)
 	}
-	return size <= directSize && (b.server.pooled || b.prepared[c.st] != "")
+	return size <= directSize
 }
 
 // sendDirect sends the caller's call, and reads the answer unless that takes too long. A goroutine
 // handles calls that arrive in the meantime.
-func (b *batcher) sendDirect(next *batch) {
+func (b *batcher) sendDirect(x *batch) {
 	defer b.wg.Done()
-	x := &exchange{batch: next, groups: grouped(next.calls)}
-	err := b.write(x, directFor)
-	if err == nil {
-		err = b.read(x)
-		if b.late(err) {
-			b.wg.Go(func() { b.run(x) })
-			return
-		}
+	x.groups = grouped(x.calls)
+	if b.send(x) && !b.conn.Read(x.Done) {
+		b.wg.Go(func() { b.run(x) })
+		return
 	}
-	b.finishDirect(x, err)
+	b.finishDirect(x)
 	if !b.stopIfIdle() {
 		b.wg.Go(func() { b.run(nil) })
 	}
 }
 
-// finishDirect ends the exchange of a caller that sent its call itself. If the server had closed
+// finishDirect ends the batch of a caller that sent its call itself. If the server had closed
 // the connection and the caller still waits, the call is the first one on the next connection.
-func (b *batcher) finishDirect(x *exchange, err error) {
-	err = b.end(x, err)
-	if unserved(x.batch.calls, err) {
+func (b *batcher) finishDirect(x *batch) {
+	err := b.end(x)
+	if unserved(x.calls, err) {
 		b.mu.Lock()
-		again := x.batch.live.Load() > 0
+		again := x.live.Load() > 0
 		if again {
-			x.batch.calls[0].batch = nil
-			b.queue = slices.Insert(b.queue, 0, x.batch.calls...)
+			x.calls[0].batch = nil
+			b.queue = slices.Insert(b.queue, 0, x.calls...)
 		}
 		b.mu.Unlock()
 		if again {
 			return
 		}
 	}
-	x.batch.calls[0].finish(err)
+	x.calls[0].finish(err)
 }
 
 // stopIfIdle ends the run if no call waits.
@@ -286,20 +269,17 @@ func (b *batcher) detach(c *call) {
 	}
 }
 
-// run reads the answers of the pending exchange, if there is one, and then sends calls until none
+// run reads the answers of the pending batch, if there is one, and then sends calls until none
 // waits.
-func (b *batcher) run(pending *exchange) {
+func (b *batcher) run(pending *batch) {
 	if pending != nil {
-		b.extend(batchLimit)
-		b.finishDirect(pending, b.read(pending))
+		b.limit.Reset(batchLimit)
+		b.await(pending)
+		b.finishDirect(pending)
 	}
 	var last int // the size of the last batch
 	for {
 		b.gather(last)
-		if b.listen() {
-			last = 0
-			continue
-		}
 		if b.stopIfIdle() {
 			return
 		}
@@ -322,7 +302,8 @@ func (b *batcher) take() *batch {
 	if n == 0 {
 		return nil
 	}
-	next := &batch{calls: slices.Clone(b.queue[:n]), batcher: b}
+	next := &batch{batcher: b}
+	next.calls = append(next.one[:0], b.queue[:n]...)
 	b.queue = append(b.queue[:0], b.queue[n:]...)
 	for _, c := range next.calls {
 		c.batch = next
@@ -395,7 +376,7 @@ func (b *batcher) transact(calls []*call) {
 func (b *batcher) close() {
 	b.mu.Lock()
 	b.closed = true
-	b.cut()
+	b.cutLocked()
 	b.mu.Unlock()
 	b.cancel()
 	b.wg.Wait()

@@ -80,8 +80,8 @@ func clients(t testing.TB, srv *testenv.PostgresServer) (n int) {
 	return n
 }
 
-// Calls interrupt listening on a connection that does both, and notifications that arrive during
-// calls are not lost.
+// Calls run on a connection that listens too, and notifications that arrive during calls are not
+// lost.
 func TestStore_Brief_calls(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 var (
@@ -16,6 +17,9 @@ var (
 
 	// errLost reports that a statement was sent and no answer arrived. Its outcome is unknown.
 	errLost = errors.New("postgres: the connection was lost before the answer")
+
+	// errUnsent reports that the connection had ended before a statement was sent.
+	errUnsent = errors.New("postgres: the connection has ended")
 
 	// errBusy reports that another transaction has the key, and that nothing was changed.
 	errBusy = errors.New("postgres: busy")
@@ -48,22 +52,16 @@ func definite(err error, answered bool) error {
 	switch {
 	case errors.Is(err, errLost):
 		return err
-	case errors.As(err, &connecting), pgconn.SafeToRetry(err):
+	case errors.Is(err, errUnsent), errors.As(err, &connecting), pgconn.SafeToRetry(err):
 		return unavailable(err)
 	case errors.As(err, &pg):
-		if answered && fatal(pg) {
+		if answered && pgwire.Fatal(pg) {
 			return fmt.Errorf("postgres: the connection ended before the commit was confirmed: %w",
 				err)
 		}
 		return unavailable(withHint(pg))
 	}
 	return fmt.Errorf("postgres: %w", err)
-}
-
-// fatal reports whether the error ended the connection.
-func fatal(pg *pgconn.PgError) bool {
-	return pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" ||
-		pg.Severity == "FATAL" || pg.Severity == "PANIC"
 }
 
 // withHint adds the hint of a server error, which is written for people.

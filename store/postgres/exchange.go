@@ -4,22 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/distlock/distlock/internal/pgwire"
 )
-
-// An exchange is a transaction that was sent, and the part of the answer received so far.
-type exchange struct {
-	batch  *batch
-	groups []group
-	at     int // the group whose answers are being read
-	rows   [][][]byte
-	err    error // the first error that the server reported
-}
 
 // attempt runs calls. If the server closed the connection before it executed any of them, they go
 // out on a new one. After an error, either the server has executed none of them, or the outcome is
@@ -35,173 +25,100 @@ func (b *batcher) attempt(calls []*call) error {
 
 // unserved reports whether the server closed the connection without executing any of the calls.
 func unserved(calls []*call, err error) bool {
-	return closing[code(err)] && !slices.ContainsFunc(calls,
-		func(c *call) bool { return c.answered })
+	return (closing[code(err)] || errors.Is(err, errUnsent)) &&
+		!slices.ContainsFunc(calls, func(c *call) bool { return c.answered })
 }
 
 // exchange sends calls and reads the answers.
 func (b *batcher) exchange(calls []*call) error {
-	x := &exchange{groups: grouped(calls)}
-	if err := b.connect(x.groups); err != nil {
+	if err := b.connect(); err != nil {
 		b.drop()
 		return unavailable(err) // nothing was sent
 	}
-	err := b.write(x, batchLimit)
-	if err == nil {
-		err = b.read(x)
-	}
-	return b.end(x, err)
+	return b.roundTrip(&batch{groups: grouped(calls)})
 }
 
-// write sends calls. From now on the connection has a deadline, and cut can interrupt the exchange.
-//
-// The messages bypass pgx. pgx would close a connection whose answer is late, and request a
-// description of known columns.
-func (b *batcher) write(x *exchange, limit time.Duration) error {
+func (b *batcher) roundTrip(x *batch) error {
+	b.limit.Reset(batchLimit) // also for writing
+	if b.send(x) {
+		b.await(x)
+	}
+	return b.end(x)
+}
+
+// send sends a batch, with the statements that are not prepared yet. It returns false if the
+// connection has ended. From now on cutLocked can interrupt it.
+func (b *batcher) send(x *batch) bool {
+	x.Done = make(chan struct{})
+	for _, g := range x.groups {
+		st := pgwire.Statement{Name: b.prepared[g.st], Only: g.calls == nil,
+			Args: g.args, Formats: g.st.formats, Results: g.st.results}
+		if st.Name == "" {
+			st.SQL = g.st.sql
+			if !b.server.pooled { // the next one may run on another backend
+				st.Name = newName()
+			}
+		}
+		x.Add(st)
+	}
 	b.mu.Lock()
-	b.active = b.conn.PgConn().Conn()
-	b.setDeadline(limit)
+	b.active = b.conn
 	if b.closed {
-		b.cut()
+		b.cutLocked()
 	}
 	b.mu.Unlock()
-	front := b.conn.PgConn().Frontend()
-	for _, g := range x.groups {
-		name := b.prepared[g.st]
-		if b.server.pooled {
-			name = ""
-			front.SendParse(&pgproto3.Parse{Query: g.st.sql})
-		}
-		front.SendBind(&pgproto3.Bind{PreparedStatement: name, Parameters: g.args,
-			ParameterFormatCodes: g.st.formats, ResultFormatCodes: g.st.results})
-		front.SendExecute(&pgproto3.Execute{})
-	}
-	front.SendSync(&pgproto3.Sync{})
-	return front.Flush()
+	x.Lost = b.conn.Send(&x.Call)
+	x.unsent = x.Lost != nil
+	return !x.unsent
 }
 
-// read reads until all calls are answered. It can be called again after a deadline.
-func (b *batcher) read(x *exchange) error {
-	front := b.conn.PgConn().Frontend()
-	for {
-		m, err := front.Receive()
-		if err != nil {
-			return err
-		}
-		switch m := m.(type) {
-		case *pgproto3.DataRow:
-			x.rows = append(x.rows, copied(m.Values))
-		case *pgproto3.CommandComplete:
-			if x.at == len(x.groups) {
-				return errAnswer
-			}
-			x.groups[x.at].assign(x.rows)
-			x.rows = nil
-			x.at++
-		case *pgproto3.ErrorResponse:
-			pgErr := pgconn.ErrorResponseToPgError(m)
-			if x.err == nil {
-				x.err = pgErr
-			}
-			if fatal(pgErr) {
-				return pgErr
-			}
-		case *pgproto3.NotificationResponse:
-			b.s.listener.deliver(m.Channel, m.Payload)
-		case *pgproto3.ReadyForQuery:
-			return nil
-		}
-	}
-}
+// await waits until all calls are answered or the connection has ended.
+func (b *batcher) await(x *batch) { _ = b.conn.Await(context.Background(), x.Done) }
 
-// copied copies values, because the next message overwrites them.
-func copied(values [][]byte) [][]byte {
-	size := 0
-	for _, v := range values {
-		size += len(v)
-	}
-	out, buf := make([][]byte, len(values)), make([]byte, 0, size)
-	for i, v := range values {
-		if v != nil {
-			at := len(buf)
-			buf = append(buf, v...)
-			out[i] = buf[at:len(buf):len(buf)]
-		}
-	}
-	return out
-}
-
-// end finishes an exchange after the answers or after an error of the connection. It closes a
-// failed connection, and returns the error for the calls.
-func (b *batcher) end(x *exchange, err error) error {
+// end gives the calls their answers after a batch. It closes a failed connection, and returns
+// the error for the calls.
+func (b *batcher) end(x *batch) error {
+	b.limit.Stop()
 	b.mu.Lock()
 	b.active = nil
-	if b.cutOff { // too late: the exchange has ended
-		b.cutOff, b.deadline, b.writeLimited = false, time.Time{}, true
-	}
 	b.mu.Unlock()
-	b.used = time.Now()
-	changed := outdated[code(x.err)]
-	if err != nil || changed || b.ctx.Err() != nil {
-		b.drop()
+	for i, g := range x.groups {
+		st := &x.Statements[i]
+		if st.Parsed && !b.server.pooled {
+			b.prepared[g.st] = st.Name
+		}
+		if st.Done {
+			g.assign(st.Rows, b.conn)
+		}
 	}
+	changed := outdated[code(x.Err)]
 	if changed {
 		b.s.ready.Store(nil) // the next connection checks the server and the schema again
 	}
+	if x.Lost != nil || changed || b.ctx.Err() != nil {
+		b.drop()
+	}
 	switch {
-	case x.err != nil:
-		return x.err
-	case err != nil:
-		return fmt.Errorf("%w: %w", errLost, err)
+	case x.unsent:
+		return fmt.Errorf("%w: %w", errUnsent, x.Lost)
+	case x.Err != nil:
+		return x.Err
+	case x.Lost != nil:
+		return fmt.Errorf("%w: %w", errLost, x.Lost)
 	}
 	return nil
 }
 
-// late reports whether the answer may still arrive.
-func (b *batcher) late(err error) bool {
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		return false
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.cutOff
-}
-
-// extend gives the exchange in progress more time, unless it was cut off.
-func (b *batcher) extend(d time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.cutOff {
-		b.setDeadline(d)
-	}
-}
-
-// setDeadline limits reading, and with batchLimit also writing. A deadline that has most of its
-// time left is not set again: setting it costs more than everything else in a call. b.mu is held.
-func (b *batcher) setDeadline(d time.Duration) {
-	if d < batchLimit && b.writeLimited {
-		// A caller that is delayed for longer than directFor must still be able to send its call.
-		b.writeLimited = false
-		_ = b.active.SetWriteDeadline(time.Time{})
-	}
-	now := time.Now()
-	if left := b.deadline.Sub(now); d/2 <= left && left <= d {
-		return
-	}
-	b.deadline = now.Add(d)
-	if d < batchLimit {
-		_ = b.active.SetReadDeadline(b.deadline)
-		return
-	}
-	b.writeLimited = true
-	_ = b.active.SetDeadline(b.deadline) // after an error here the next write fails
-}
-
-// cut interrupts the exchange in progress. b.mu is held.
+// cut interrupts the batch in progress.
 func (b *batcher) cut() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cutLocked()
+}
+
+func (b *batcher) cutLocked() {
 	if b.active != nil {
-		b.cutOff = true
-		_ = b.active.SetDeadline(time.Unix(1, 0))
+		b.active.Close()
 	}
 }
 
@@ -220,70 +137,69 @@ const connSettings = `set search_path = pg_catalog;
 	set tcp_keepalives_interval = 3;
 	set tcp_keepalives_count = 3`
 
-// connect ensures that there is a connection, that it is alive, and that the statements are
-// prepared.
-func (b *batcher) connect(groups []group) error {
-	ctx, cancel := b.ctx, func() {}
-	if b.conn == nil || time.Since(b.used) > stale {
-		ctx, cancel = context.WithTimeout(b.ctx, batchLimit)
+// connect ensures that there is a connection, and that it is alive.
+func (b *batcher) connect() error {
+	if b.conn != nil && b.conn.Err() == nil && !b.isStale() {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(b.ctx, batchLimit)
 	defer cancel()
-	if b.conn != nil && b.conn.IsClosed() {
+	if b.conn != nil {
+		probe, cancel := context.WithTimeout(ctx, stale)
+		err := b.conn.Ping(probe)
+		cancel()
+		if err == nil {
+			return nil
+		}
 		b.drop()
 	}
-	if b.conn != nil && time.Since(b.used) > stale {
-		b.clearDeadlines()
-		probe, cancel := context.WithTimeout(ctx, stale)
-		err := b.conn.PgConn().Ping(probe)
-		cancel()
-		if err != nil {
-			b.drop()
-		}
+	conn, err := b.s.connect(ctx)
+	if err != nil {
+		return err
 	}
-	if b.conn == nil {
-		conn, err := b.s.connect(ctx)
-		if err != nil {
-			return err
-		}
-		b.conn, b.prepared = conn, map[*statement]string{}
-		if b.server, err = b.s.prepare(ctx, conn); err != nil {
-			return err
-		}
-		if !b.server.pooled {
-			if _, err := conn.PgConn().Exec(ctx, connSettings).ReadAll(); err != nil {
-				return definite(err, false)
-			}
-		}
-	}
-	if b.server.pooled {
-		return nil // the next statement may run on another backend, without our statements
-	}
-	for _, g := range groups {
-		if _, ok := b.prepared[g.st]; ok {
-			continue
-		}
-		b.clearDeadlines()
-		name := newName()
-		if _, err := b.conn.PgConn().Prepare(ctx, name, g.st.sql, nil); err != nil {
-			return definite(err, false)
-		}
-		b.prepared[g.st] = name
+	if err := b.adopt(ctx, conn); err != nil {
+		closeConn(conn)
+		return err
 	}
 	return nil
 }
 
-// clearDeadlines removes the deadlines. pgx sets none of its own.
-func (b *batcher) clearDeadlines() {
-	if !b.deadline.IsZero() || b.writeLimited {
-		b.deadline, b.writeLimited = time.Time{}, false
-		_ = b.conn.PgConn().Conn().SetDeadline(b.deadline)
+// adopt checks a new connection and takes it over.
+func (b *batcher) adopt(ctx context.Context, conn *pgx.Conn) (err error) {
+	if b.server, err = b.s.prepare(ctx, conn); err != nil {
+		return err
 	}
+	if !b.server.pooled {
+		if _, err := conn.PgConn().Exec(ctx, connSettings).ReadAll(); err != nil {
+			return definite(err, false)
+		}
+	}
+	b.prepared = map[*statement]string{}
+	b.conn, err = pgwire.New(conn.PgConn(), b.s.listener.deliver)
+	return err
+}
+
+// isStale reports whether the connection has been idle for so long that it may have been lost.
+func (b *batcher) isStale() bool {
+	_, _, idle := b.conn.Load()
+	return idle > stale
+}
+
+// prepare connects and prepares statements.
+func (b *batcher) prepare(sts []*statement) error {
+	if err := b.connect(); err != nil || b.server.pooled {
+		return err
+	}
+	x := &batch{}
+	for _, st := range sts {
+		x.groups = append(x.groups, group{st: st})
+	}
+	return b.roundTrip(x)
 }
 
 func (b *batcher) drop() {
 	if b.conn != nil {
-		b.clearDeadlines()
-		closeConn(b.conn)
-		b.conn, b.server, b.prepared, b.listening = nil, nil, nil, false
+		b.conn.End()
+		b.conn = nil
 	}
 }

@@ -1,5 +1,7 @@
 package postgres
 
+import "github.com/distlock/distlock/internal/pgwire"
+
 // A group is a set of calls that run as one statement.
 type group struct {
 	st    *statement
@@ -44,11 +46,11 @@ func columns(calls []*call) [][]byte {
 	return args
 }
 
-// assign gives each call its rows. If the number of rows differs from the number of calls, no call
-// gets any.
-func (g group) assign(rows [][][]byte) {
+// assign gives each call its rows from a connection. If the number of rows differs from the number
+// of calls, no call gets any.
+func (g group) assign(rows [][][]byte, conn *pgwire.Conn) {
 	for i, c := range g.calls {
-		c.answered = true
+		c.answered, c.conn = true, conn
 		switch len(g.calls) {
 		case 1:
 			c.rows = rows

@@ -106,6 +106,9 @@ func New(pool *pgxpool.Pool, opt *Options) (*Store, error) {
 	s.names = namesOf(s.opt.Schema)
 	s.st = s.names.statements()
 	s.channel = s.opt.Schema + "_" + strings.ToLower(rand.Text()[:16])
+	for i, channel := range []string{s.names.channel, s.channel} {
+		s.st.listen[i].sql = "listen " + pgx.Identifier{channel}.Sanitize()
+	}
 	s.claims, s.renews = newBatcher(s), newBatcher(s)
 	s.listener.open(s, listen)
 	return s, nil

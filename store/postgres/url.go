@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -65,7 +64,7 @@ func Open(ctx context.Context, text string) (*Store, error) {
 	}
 	s.closers = append(s.closers, pool.Close)
 	if err := s.firstConnect(ctx); err != nil {
-		_ = s.Close() //nolint:contextcheck // the connection is closed even if ctx has ended
+		_ = s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -106,50 +105,17 @@ func (s *Store) firstConnect(ctx context.Context) error {
 
 // parse reads a URL. Its errors never contain the password.
 func parse(text string) (*pgxpool.Config, *Options, error) {
-	base, query, _ := strings.Cut(text, "?")
-	if !strings.HasPrefix(base, "postgres://") && !strings.HasPrefix(base, "postgresql://") {
-		return nil, nil, errors.New("it begins with postgres:// or postgresql://")
-	}
 	opt := &Options{}
-	var secure pgurl.Security
-	var seen, kept []string
-	for param := range strings.SplitSeq(query, "&") {
-		key, raw, _ := strings.Cut(param, "=")
-		if param == "" {
-			continue
-		}
-		if slices.Contains(seen, key) {
-			return nil, nil, fmt.Errorf("%.64q is in it twice", key)
-		}
-		seen = append(seen, key)
-		value, err := url.QueryUnescape(raw)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%.64q is not well written", key)
-		}
-		known, err := opt.set(key, value)
-		if !known && err == nil {
-			known, err = secure.Set(key, value)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		if !known {
-			kept = append(kept, param)
-		}
-	}
-	kept, err := secure.Keys(pgurl.Writable(base, kept), seen)
+	u, err := pgurl.Parse(text, opt.set)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(kept) > 0 {
-		base += "?" + strings.Join(kept, "&")
-	}
-	conf, err := pgxpool.ParseConfig(base)
+	conf, err := pgxpool.ParseConfig(u.Text)
 	if err != nil {
 		return nil, nil, err // pgx removes the password
 	}
-	secure.Apply(&conf.ConnConfig.Config)
-	shrinkPool(conf, seen)
+	u.Apply(&conf.ConnConfig.Config)
+	shrinkPool(conf, u.Keys)
 	return conf, opt, nil
 }
 
@@ -168,12 +134,12 @@ func shrinkPool(conf *pgxpool.Config, seen []string) {
 	}
 }
 
-// set reads one of the store's own keys, and reports whether the key is one of them.
-func (o *Options) set(key, value string) (known bool, err error) {
+// set reads one of the store's own keys.
+func (o *Options) set(key, value string) error {
 	switch key {
 	case "lock_mode":
 		if value != "table" {
-			return true, fmt.Errorf("lock_mode is %.64q, want table or advisory", value)
+			return fmt.Errorf("lock_mode is %.64q, want table or advisory", value)
 		}
 	case "lock_schema":
 		o.Schema = value
@@ -181,14 +147,11 @@ func (o *Options) set(key, value string) (known bool, err error) {
 		o.Listen = value
 	case "lock_migrate":
 		if value != "true" && value != "false" {
-			return true, fmt.Errorf("lock_migrate is %.64q, want true or false", value)
+			return fmt.Errorf("lock_migrate is %.64q, want true or false", value)
 		}
 		o.Manual = value == "false"
 	default:
-		if strings.HasPrefix(key, "lock_") {
-			return true, fmt.Errorf("%.64q is not known: there are lock_mode, lock_schema, lock_migrate and lock_listen", key)
-		}
-		return false, nil
+		return fmt.Errorf("%.64q is not known: there are lock_mode, lock_schema, lock_migrate and lock_listen", key)
 	}
-	return true, nil
+	return nil
 }

@@ -23,7 +23,9 @@ const (
 
 // statements holds the SQL of all operations for one schema.
 type statements struct {
-	acquire, release, renew, renewAll, show, list, breaks, watch, sweep, inspect statement
+	acquire, release, renew, renewAll, show, list, breaks, watch, sweep, inspect, nothing statement
+
+	listen [2]statement // to the channel of the schema, and to that of this process
 }
 
 func (n *names) statements() statements {
@@ -67,6 +69,7 @@ func (n *names) statements() statements {
 			results: text,
 		},
 		inspect: statement{sql: n.sql(inspectSQL), results: text},
+		nothing: statement{sql: "select"},
 	}
 }
 

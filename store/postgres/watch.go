@@ -13,6 +13,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/backoff"
+	"github.com/distlock/distlock/internal/pgwire"
 )
 
 const (
@@ -34,7 +35,7 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 		return nil
 	}
 	l := &s.listener
-	w := l.add(id) //nolint:contextcheck // all watches share the listening connection
+	w := l.add(id)
 	if w == nil {
 		return nil
 	}
@@ -160,11 +161,7 @@ func (l *listener) add(id driver.ID) *watch {
 		return nil
 	}
 	l.begin.Do(func() {
-		switch {
-		case l.s.opt.Polling:
-		case l.s.brief:
-			l.s.claims.share()
-		default:
+		if !l.s.opt.Polling {
 			l.wg.Go(l.receive)
 		}
 	})
@@ -219,62 +216,68 @@ func (l *listener) receive() {
 // listen listens until the connection fails. It reports whether trying again is useless, because no
 // message arrives behind a pooler.
 func (l *listener) listen() (polling bool) {
-	conn, err := l.connect()
-	if err != nil {
-		return false
+	open := l.connect
+	if l.s.brief {
+		open = l.share
 	}
-	defer closeConn(conn)
-	if v, err := look(l.ctx, conn); err != nil || v.pooled {
+	conn, err := open()
+	if err != nil || conn == nil {
 		return err == nil
 	}
-	if err := l.subscribe(l.ctx, conn); err != nil {
-		return false
-	}
-	for {
-		ctx, cancel := context.WithTimeout(l.ctx, pingAfter)
-		n, err := conn.WaitForNotification(ctx)
-		cancel()
-		switch {
-		case err == nil:
-			l.deliver(n.Channel, n.Payload)
-		case l.ctx.Err() != nil:
-			return false
-		default:
-			ctx, cancel := context.WithTimeout(l.ctx, watchLimit)
-			err := conn.Ping(ctx)
-			cancel()
-			if err != nil {
-				return false
-			}
-		}
-	}
-}
-
-// subscribe makes the server send notifications to a connection.
-func (l *listener) subscribe(ctx context.Context, conn *pgx.Conn) error {
-	for _, channel := range []string{l.s.names.channel, l.s.channel} {
-		if _, err := conn.PgConn().Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize()).ReadAll(); err != nil {
-			return err
-		}
-	}
+	conn.Watch(nil)
 	l.upOnce.Do(func() { close(l.up) })
 	l.wakeAll() // messages may have been lost before
-	return nil
+	tick := time.NewTicker(pingAfter)
+	defer tick.Stop()
+	for err == nil {
+		select {
+		case <-l.ctx.Done():
+			err = l.ctx.Err()
+		case <-conn.Ended():
+			err = conn.Err()
+		case <-tick.C:
+			ctx, cancel := context.WithTimeout(l.ctx, watchLimit)
+			err = conn.Ping(ctx)
+			cancel()
+		}
+	}
+	if !l.s.brief || l.ctx.Err() == nil {
+		conn.End()
+	}
+	return false
 }
 
-// giveUp makes all waiters poll from now on.
-func (l *listener) giveUp() {
-	close(l.polling)
-	l.wakeAll()
+// connect makes a connection that listens. It returns nil if there is a pooler.
+func (l *listener) connect() (*pgwire.Conn, error) {
+	c, err := l.dial()
+	if err != nil {
+		return nil, err
+	}
+	v, err := look(l.ctx, c)
+	if err == nil && !v.pooled {
+		sql := l.s.st.listen[0].sql + "; " + l.s.st.listen[1].sql
+		_, err = c.PgConn().Exec(l.ctx, sql).ReadAll()
+	}
+	if err != nil || v.pooled {
+		closeConn(c)
+		return nil, err
+	}
+	return pgwire.New(c.PgConn(), l.deliver)
 }
 
-func (l *listener) connect() (*pgx.Conn, error) {
+func (l *listener) dial() (*pgx.Conn, error) {
 	if l.conf == nil {
 		return l.s.connect(l.ctx)
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, connectLimit)
 	defer cancel()
 	return pgx.ConnectConfig(ctx, l.conf.Copy())
+}
+
+// giveUp makes all waiters poll from now on.
+func (l *listener) giveUp() {
+	close(l.polling)
+	l.wakeAll()
 }
 
 // deliver wakes the watches that a message names. On the channel of this process, a message names
