@@ -57,9 +57,8 @@ import (
 
 // Options configure a store. The zero value of each field is its default.
 type Options struct {
-	// Full makes every call wait until its result is on disk (synchronous=FULL). Use it for
-	// holders that outlive the host. The default is NORMAL: a power failure may forget the last
-	// claims.
+	// Full makes every call wait until its result is on disk (synchronous=FULL). The default is
+	// NORMAL: a power failure may forget the last claims, which the reboot frees anyway.
 	Full bool
 
 	// Remote says that holders may be on other hosts, and survive a reboot of this one. When the

@@ -2,8 +2,10 @@ package goredisstore_test
 
 import (
 	"crypto/rand"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	client "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -79,3 +81,22 @@ func TestNew_refused(t *testing.T) {
 
 // wrapped is a client of another type.
 type wrapped struct{ client.UniversalClient }
+
+// A store that is closed sends nothing, although the client of the caller is open.
+func TestStore_closed(t *testing.T) {
+	t.Parallel()
+	s := spaced(t, testenv.Redis(t, testenv.Shared()).Addr, "closed:")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := driver.Request{
+		ID: driver.ID{Key: "key", Owner: "owner"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute,
+	}
+	_, acquired := s.Acquire(t.Context(), r)
+	_, inspected := s.Inspect(t.Context())
+	for verb, err := range map[string]error{"Acquire": acquired, "Inspect": inspected} {
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%s after Close: %v, want ErrUnavailable", verb, err)
+		}
+	}
+}
