@@ -35,7 +35,7 @@ func TestClock_forward(t *testing.T) {
 		// The server does not reset its timer for idle connections with every statement. The timer
 		// fires where the first statement set it, and then reads from the time of day how long the
 		// connection has been idle.
-		const ttl, renewal = 8 * time.Second, 5 * time.Second
+		const ttl, renewal = 12 * time.Second, 7 * time.Second
 		s := sites["advisory"](t)
 		clock := testenv.NewClock(t, s.servers()...)
 		sc := newScene(t)
