@@ -111,6 +111,7 @@ func TestCompare_catches_faults(t *testing.T) {
 		"records are rounded down",
 		"QueueTTLs are rounded down",
 		"long lives wrap around",
+		"long lives are cut to ten years",
 		"long QueueTTLs wrap around",
 		"a day is the longest life",
 		"the longest TTL is too long",

@@ -41,6 +41,7 @@ func fenceFaults() []fault {
 			numbered(func(*bent, driver.Request) uint64 { n++; return n })(b)
 		}},
 		{"fences are forgotten with an idle key", []string{"idle fence", "remembered"}, forgetful(10 * time.Minute)},
+		{"fences are forgotten in a second", []string{"idle fence", "remembered"}, forgetful(time.Second)},
 		{"fences of shared claims lag behind", []string{"shared fence"}, func(b *bent) {
 			var last uint64
 			numbered(func(_ *bent, r driver.Request) uint64 {

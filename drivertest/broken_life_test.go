@@ -86,6 +86,20 @@ func lifeFaults() []fault {
 				return n, err
 			}
 		}},
+		{"a claim that has expired is released", []string{"ended"}, func(b *bent) {
+			released := map[driver.ID]bool{}
+			b.release = func(ctx context.Context, id driver.ID) error {
+				err := b.mem.Release(ctx, id)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				_, known := b.requests[id]
+				if expired := known && !released[id]; expired && errors.Is(err, driver.ErrNotHeld) {
+					err = nil
+				}
+				released[id] = true
+				return err
+			}
+		}},
 		{"renew brings back", []string{"ended", "renew and release"}, func(b *bent) {
 			b.renew = func(ctx context.Context, r driver.Renewal) (int, error) {
 				time.Sleep(time.Millisecond) // until a concurrent release is done
@@ -166,6 +180,9 @@ func lifeFaults() []fault {
 				return 1
 			}
 			return d
+		})},
+		{"long lives are cut to ten years", []string{"huge TTL"}, lives(func(d time.Duration) time.Duration {
+			return min(d, 10*366*24*time.Hour)
 		})},
 		{"long QueueTTLs wrap around", []string{"huge QueueTTL"}, requests(func(_ *bent, r *driver.Request) {
 			if r.QueueTTL > 1<<62 {

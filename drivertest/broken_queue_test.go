@@ -13,6 +13,20 @@ import (
 
 func queueFaults() []fault {
 	return []fault{
+		{"an entry that has expired is released", []string{"expired entry"}, func(b *bent) {
+			last := map[string]driver.ID{} // the last Acquire
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				last[r.Key] = r.ID
+				return b.mem.Acquire(ctx, r)
+			}
+			b.release = func(ctx context.Context, id driver.ID) error {
+				err := b.mem.Release(ctx, id)
+				if b.requests[id].QueueTTL > 0 && last[id.Key] == id {
+					return nil
+				}
+				return err
+			}
+		}},
 		{"entries never expire", []string{"expired entry", "shortened entry", "leak"}, requests(func(_ *bent, r *driver.Request) {
 			if r.QueueTTL > 0 {
 				r.QueueTTL = max(r.QueueTTL, time.Hour)

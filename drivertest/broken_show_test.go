@@ -98,6 +98,35 @@ func showFaults() []fault {
 		return cs
 	}
 	return []fault{
+		{"broken claims are shown", []string{"ended is not shown"}, func(b *bent) {
+			broken := map[string][]driver.Claim{}
+			b.breaks = func(ctx context.Context, key string, upTo uint64, reason string) ([]driver.Claim, error) {
+				cs, err := b.mem.Break(ctx, key, upTo, reason)
+				broken[key] = append(broken[key], cs...)
+				return cs, err
+			}
+			b.show = func(ctx context.Context, key string) ([]driver.Claim, error) {
+				cs, err := b.mem.Show(ctx, key)
+				return slices.Concat(broken[key], cs), err
+			}
+		}},
+		{"expired claims are shown", []string{"ended is not shown"}, func(b *bent) {
+			last := map[string]driver.Claim{}
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				res, err := b.mem.Acquire(ctx, r)
+				if res.Granted {
+					last[r.Key], _ = b.on(r.ID)
+				}
+				return res, err
+			}
+			b.show = func(ctx context.Context, key string) ([]driver.Claim, error) {
+				cs, err := b.mem.Show(ctx, key)
+				if c := last[key]; len(cs) == 0 && c.Key != "" {
+					cs = append(cs, c)
+				}
+				return cs, err
+			}
+		}},
 		{"owners are shown", []string{"owner"}, shown(owners)},
 		{"owners are in errors", []string{"owner"}, func(b *bent) {
 			b.release = func(ctx context.Context, id driver.ID) error {

@@ -138,8 +138,12 @@ func floorRules() []rule {
 		{
 			name:     "remembered",
 			sentence: "a fence ahead of the clock is remembered until the clock has passed it",
-			needs:    floor | virtual,
+			needs:    floor,
 			check: func(p *probe) {
+				rounds, pause := 6, 11*time.Minute
+				if !p.has(virtual) { // a store that forgets a key at once is found all the same
+					rounds, pause = 1, 2*time.Second
+				}
 				a := p.exclusive()
 				was := p.grant(a).Fence
 				p.release(a.ID, nil)
@@ -147,8 +151,8 @@ func floorRules() []rule {
 				b.Floor = was + driver.MaxAhead/2 // half an hour where fences follow the clock
 				raised := p.grant(b).Fence
 				p.release(b.ID, nil)
-				for range 6 {
-					time.Sleep(11 * time.Minute)
+				for range rounds {
+					time.Sleep(pause)
 					p.idle()
 					c := p.exclusive()
 					got := p.grant(c).Fence

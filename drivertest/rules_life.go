@@ -81,8 +81,9 @@ func lifeRules() []rule {
 			},
 		},
 		{
-			name:     "ended",
-			sentence: "a renewal never brings back a claim that has ended",
+			name: "ended",
+			sentence: "a renewal never brings back a claim that has ended, and a release of it is " +
+				"ErrNotHeld",
 			check: func(p *probe) {
 				a, b := p.exclusive(), p.exclusive()
 				p.renew(a.ID, p.long, nil, driver.ErrNotHeld)
@@ -95,8 +96,11 @@ func lifeRules() []rule {
 					return
 				}
 				c := p.short(p.exclusive())
+				d := on(c, p.key+"2")
+				p.grant(d)
 				p.grant(c)
 				p.outlive(p.last, p.ttl)
+				p.release(d.ID, driver.ErrNotHeld)
 				p.renew(c.ID, p.long, nil, driver.ErrNotHeld)
 				p.grant(p.exclusive())
 			},

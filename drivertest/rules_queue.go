@@ -184,6 +184,11 @@ func queueRules() []rule {
 				p.while(born, p.ttl, func() { p.equal("behind", p.grant(live).Behind, 2) })
 				p.release(live.ID, nil)
 				p.grantAfter(p.exclusive(), last, p.ttl)
+
+				w := queued(p.exclusive(), p.ttl)
+				p.refuse(w)
+				p.outlive(p.last, p.ttl)
+				p.release(w.ID, driver.ErrNotHeld) // though nobody has used the key meanwhile
 			},
 		},
 		{

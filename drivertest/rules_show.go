@@ -56,6 +56,35 @@ func showRules() []rule {
 			},
 		},
 		{
+			name:     "ended is not shown",
+			sentence: "a claim that has expired or was broken, and an entry that has expired, is not shown",
+			needs:    show,
+			check: func(p *probe) {
+				none := func() {
+					p.equal("how many are shown", len(p.show(p.key)), 0)
+					if p.has(list) {
+						p.equal("how many are listed", len(p.list(p.key)), 0)
+					}
+				}
+				if p.has(expiry) {
+					p.grant(p.short(p.exclusive()))
+					p.while(p.last, p.ttl, func() {
+						if p.has(queue) {
+							p.refuse(queued(p.exclusive(), p.ttl))
+						}
+					})
+					p.outlive(p.last, p.ttl)
+					none()
+				}
+				if p.has(breaks) {
+					a := p.exclusive()
+					p.grant(a)
+					p.broken(p.key, a)
+					none()
+				}
+			},
+		},
+		{
 			name: "held",
 			sentence: "Held counts from the grant of a claim and from the arrival of an entry, " +
 				"through renewals and repeated attempts",

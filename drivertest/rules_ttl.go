@@ -91,7 +91,9 @@ func ttlRules() []rule {
 					for range 2 {
 						p.while(p.last, ttl, func() {
 							p.wait(0.4)
-							p.refuse(b)
+							if left := p.refuse(b).Retry; p.has(expiry) && left > 0 && left < ttl/2 {
+								p.wrong("a claim with the TTL %v ends in %v", ttl, left)
+							}
 							p.renew(a.ID, ttl, nil, nil)
 						})
 					}

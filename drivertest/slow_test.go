@@ -140,6 +140,7 @@ func TestRules_slow_catch_faults(t *testing.T) {
 		"renew adds",
 		"retry is rounded down", // to nothing
 		"Floor is bounded by the last fence alone", // no hours pass
+		"fences are forgotten with an idle key",    // no minutes pass
 	}
 	byName := map[string]rule{}
 	for _, r := range rules() {

@@ -56,6 +56,27 @@ func contract() []mutant {
 			Pkg: postgres, Test: "TestStore/break_up_to",
 		},
 		{
+			Name: "expired-claim-released", Why: "a release in good order is reported for a claim that others may have held since",
+			File: mem, Old: "	k := s.peek(id.Key, s.now())\n	if k == nil {\n		return driver.ErrNotHeld\n",
+			New: "	k := s.keys[id.Key]\n	if k == nil {\n		return driver.ErrNotHeld\n",
+			Pkg: pkg, Test: "TestStore/ended",
+		},
+		{
+			Name: "postgres-expired-claim-shown", Why: "a lock that is free is shown as held, until somebody acquires it",
+			File: functions, Old: "    and c.ends > claims_of.now\n", New: "",
+			Pkg: postgres, Test: "TestStore/ended_is_not_shown",
+		},
+		{
+			Name: "life-cut-to-ten-years", Why: "a claim does not live for its TTL",
+			File: mem, Old: "	return now + min(life, math.MaxInt64-now)\n", New: "	return now + min(life, 10*366*24*time.Hour, math.MaxInt64-now)\n",
+			Pkg: pkg, Test: "TestStore/huge_TTL",
+		},
+		{
+			Name: "rule-of-fences-in-virtual-time-only", Why: "a store on a server may forget the fence of an idle key, and the rules pass",
+			File: "drivertest/rules_floor.go", Old: "rounds, pause = 1, 2*time.Second", New: "rounds, pause = 0, 0",
+			Pkg: "drivertest", Test: "TestRules_slow_catch_faults",
+		},
+		{
 			Name: "swept-too-early", Why: "the sweep ends claims that have some time left: two holders",
 			File: mem, Old: "		k := s.peek(name, now)\n		idle", New: "		k := s.peek(name, now+100*time.Millisecond)\n		idle",
 			Pkg: pkg, Test: "TestStore/swept",

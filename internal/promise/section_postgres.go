@@ -205,6 +205,17 @@ func postgres() Section {
 				},
 			},
 			{
+				Fault: "a transaction elsewhere in the database keeps an old snapshot: a backup, " +
+					"a report, a client that is idle in its transaction",
+				Holds: "one holder at a time, but **every hold of a name takes longer than the " +
+					"one before**, until that transaction has ended. `distlock doctor` warns " +
+					"after a minute ([numbers](postgres.md#old-snapshots))",
+				Tests: []Test{
+					"store/postgres/cost_test.go:TestStore_oldSnapshot",
+					"store/postgres/trouble_test.go:TestStore_Inspect_oldSnapshot",
+				},
+			},
+			{
 				Under: []string{"F29"},
 				Fault: "PgBouncer in transaction mode",
 				Holds: "everything works except notifications: waiters poll",

@@ -221,3 +221,43 @@ func TestStore_withoutNotifications(t *testing.T) {
 		}
 	}
 }
+
+// A snapshot that stays open keeps the dead rows of all holds after it, and every hold of the name
+// reads them. Vacuum removes them when the transaction has ended.
+func TestStore_oldSnapshot(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t) // a snapshot counts for all schemas of a database
+	s := made(t, srv.URL, nil)
+	const holds = 50
+	dead := func() (rows int) {
+		t.Helper()
+		for range holds {
+			works(t, s)
+		}
+		query(t, srv, "vacuum distlock.claim")
+		got := query(t, srv, "select n_dead_tup from pg_stat_user_tables where schemaname = 'distlock' and relname = 'claim'")
+		if _, err := fmt.Sscan(got[0][0], &rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	if n := dead(); n >= holds {
+		t.Errorf("no snapshot is open, and vacuum leaves %d dead rows of %d holds", n, holds)
+	}
+	c, eval := plainSQL(t, srv.URL, &postgres.Options{Schema: "distlock"})
+	if _, err := c.Exec(t.Context(), "begin isolation level repeatable read"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := eval("select count(*) > 0 from Schema.meta"); err != nil {
+		t.Fatal(err)
+	}
+	if n := dead(); n < holds {
+		t.Errorf("a snapshot is open, and vacuum leaves %d dead rows of %d holds: the row of docs/guarantees.md can go", n, holds)
+	}
+	if _, err := c.Exec(t.Context(), "rollback"); err != nil {
+		t.Fatal(err)
+	}
+	if n := dead(); n >= holds {
+		t.Errorf("the snapshot has ended, and vacuum leaves %d dead rows of %d holds", n, holds)
+	}
+}

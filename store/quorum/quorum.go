@@ -28,7 +28,8 @@ type Options struct {
 	Nodes []string
 
 	// LongestTTL is the longest TTL of a claim, 60 s by default. A node that has forgotten its
-	// claims does not count for this long.
+	// claims does not count for this long. It must be the same in all programs: a shorter one counts
+	// a node that has forgotten claims of the others.
 	LongestTTL time.Duration
 
 	// NodeLimit is how long a node may take to answer, 100 ms by default, and never more than a
