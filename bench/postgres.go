@@ -23,14 +23,15 @@ func (b *bench) postgres() error {
 	if err != nil {
 		return err
 	}
-	var url string
-	if err := env.do(func() { url = testenv.Postgres(env, testenv.Fsync()).URL }); err != nil {
+	var server *testenv.PostgresServer
+	if err := env.do(func() { server = testenv.Postgres(env, testenv.Fsync()) }); err != nil {
 		return err
 	}
+	b.notePostgres(server)
 	for _, f := range []func(url string) error{
 		b.leasePair, b.leasePairs, b.leaseHandOff, b.leasesRenewed, b.advisoryPair, b.advisoryPairs, b.advisoryHandOff,
 	} {
-		if err := f(url); err != nil {
+		if err := f(server.URL); err != nil {
 			return err
 		}
 	}
@@ -45,6 +46,7 @@ func leaseWays(workers int) []way {
 			l, err := openLease(url, later)
 			return pairOf(l), err
 		}},
+		{"pglock", pairOfPglock},
 	}
 }
 
@@ -53,7 +55,7 @@ func (b *bench) leasePair(url string) error {
 }
 
 func (b *bench) leasePairs(url string) error {
-	return b.pairsTable("PostgreSQL lease, free keys, 16 goroutines: pairs (raw on a connection each, distlock on one)", url, leaseWays(16), 16, 1.2)
+	return b.pairsTable("PostgreSQL lease, free keys, 16 goroutines: pairs (raw and pglock on a connection each, distlock on one)", url, leaseWays(16), 16, 1.2)
 }
 
 // pairTable measures pairs of one goroutine. The second way is distlock; its limit is 1.3 times the
@@ -113,6 +115,7 @@ func (b *bench) leaseHandOff(url string) error {
 	all := []waking{
 		{"raw: one statement that commits (pgx)", rawStatement},
 		wakeLocker(peer{"distlock", func(url string, later func(func())) (locker, error) { return openLease(url, later) }}),
+		wakeLocker(peer{"pglock, a lease of 1 s: it polls once a lease", openPglock(time.Second)}),
 	}
 	return b.wakeTable(title, url, all, "p50 in statements", 3)
 }

@@ -45,7 +45,7 @@ func kinds() []kind {
 		{"queue", "raw: a queue by scripts, and a message", openQueue},
 	}
 	for i, p := range peers() {
-		out = append(out, kind{[]string{"distlock", "redislock", "redsync", "rueidislock"}[i], p.name, opener(p.open).shared})
+		out = append(out, kind{fmt.Sprint("peer", i), p.name, opener(p.open).shared})
 	}
 	return append(out, kind{"alone", "distlock, 16 lockers: no local hand-offs", openLockers})
 }

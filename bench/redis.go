@@ -111,7 +111,7 @@ func (b *bench) allocations(addr string) error {
 	if !b.pick(title) {
 		return nil
 	}
-	const n = 2000
+	n := b.short(2000, 50)
 	t := table{Title: title, Columns: []column{{"allocations", ""}, {"bytes", ""}}}
 	for i, w := range ways() {
 		var s stack

@@ -41,9 +41,10 @@ func (b *bench) wakeTable(title, addr string, all []waking, what string, limit f
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
+	least := uint64(b.short(3, 1))
 	figures, err := b.rotate(title, len(all), func(i int) (f figure, err error) {
 		var spans histogram
-		for until := time.Now().Add(2 * b.each); time.Now().Before(until) || spans.total < 3; {
+		for until := time.Now().Add(2 * b.each); time.Now().Before(until) || spans.total < least; {
 			d, err := wakes[i](b.ctx)
 			if err != nil {
 				return f, fmt.Errorf("%s: %w", all[i].name, err)
