@@ -131,7 +131,7 @@ func growthRow(name string, times [][]time.Duration, done int) row {
 		r.Values = append(r.Values, v)
 	}
 	grown := math.NaN()
-	if done > 0 {
+	if done > 1 {
 		grown = r.Values[done-1] / r.Values[0]
 	}
 	r.Values = append(r.Values, grown)

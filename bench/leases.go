@@ -127,7 +127,7 @@ func (b *bench) holdRueidislock(addr string, life time.Duration, keys []string, 
 	}
 	ctxs := make([]context.Context, len(keys))
 	for i, key := range keys {
-		if ctxs[i], _, err = l.WithContext(b.ctx, key); err != nil { //nolint:govet // Close ends the contexts
+		if ctxs[i], _, err = l.WithContext(b.ctx, key); err != nil { // Close ends the contexts
 			return held{}, err
 		}
 	}

@@ -171,11 +171,12 @@ type tally struct {
 	spans  histogram
 }
 
-// slowest is the longest time that a round waits for its first deed.
+// slowest is the longest time that a short round waits for its first deed. A round of a second or
+// more does not wait: one of several processes may get nothing while the others work.
 const slowest = 10 * time.Second
 
-// run repeats a deed in several goroutines for d, or longer until the first deed is done. The
-// context of the deeds is cancelled and has no deadline, since some libraries would use the
+// run repeats a deed in several goroutines for d. A short round lasts until the first deed is done.
+// The context of the deeds is cancelled and has no deadline, since some libraries would use the
 // deadline.
 func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally, time.Duration, error) {
 	ctx, cancel := context.WithCancel(parent)
@@ -188,6 +189,9 @@ func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally
 	var once sync.Once
 	timer := time.AfterFunc(d, func() {
 		defer cancel()
+		if d >= time.Second {
+			return
+		}
 		select {
 		case <-first:
 		case <-ctx.Done():
@@ -197,30 +201,9 @@ func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally
 	defer timer.Stop()
 	for w := range workers {
 		wg.Go(func() {
-			t := &tallies[w]
-			began := time.Now()
-			for ctx.Err() == nil {
-				err := do(ctx, w)
-				now := time.Now()
-				t.Worst = max(t.Worst, now.Sub(began))
-				switch {
-				case err == nil:
-				case ctx.Err() != nil:
-					return
-				case errors.Is(err, errFailed):
-					t.failed++
-					began = now
-					continue
-				default:
-					errs[w] = err
-					cancel()
-					return
-				}
-				t.spans.add(now.Sub(began))
-				if t.Count++; t.Count == 1 {
-					once.Do(func() { close(first) })
-				}
-				began = now
+			errs[w] = tallies[w].work(ctx, func() error { return do(ctx, w) }, func() { once.Do(func() { close(first) }) })
+			if errs[w] != nil {
+				cancel()
 			}
 		})
 	}
@@ -228,6 +211,31 @@ func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally
 	took := time.Since(start)
 	wg.Wait()
 	return tallies, took, errors.Join(errs...)
+}
+
+// work repeats a deed until ctx ends. It calls first after its first deed.
+func (t *tally) work(ctx context.Context, do func() error, first func()) error {
+	began := time.Now()
+	for ctx.Err() == nil {
+		err := do()
+		now := time.Now()
+		t.Worst = max(t.Worst, now.Sub(began))
+		switch {
+		case err == nil:
+			t.spans.add(now.Sub(began))
+			if t.Count++; t.Count == 1 {
+				first()
+			}
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errFailed):
+			t.failed++
+		default:
+			return err
+		}
+		began = now
+	}
+	return nil
 }
 
 // sum returns the figure of a round.

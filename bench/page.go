@@ -209,14 +209,17 @@ func (p *page) addGrowth(t table) {
 		}
 		cell := ""
 		if done > 0 {
-			cell = fmt.Sprintf("%s; %s", t.Columns[0].show(r.Values[0]), digits(r.Values[len(r.Values)-1]))
+			cell = t.Columns[0].show(r.Values[0])
+		}
+		if done > 1 {
+			cell += "; " + digits(r.Values[len(r.Values)-1])
 		}
 		if done < len(t.Growth.Sizes) {
 			not := fmt.Sprintf("%s not done in %s", thousands(t.Growth.Sizes[done]), inSeconds(t.Growth.Limit))
-			if done > 0 {
-				cell += " at " + thousands(t.Growth.Sizes[done-1]) + "; "
+			if done > 1 {
+				cell += " at " + thousands(t.Growth.Sizes[done-1])
 			}
-			cell += not
+			cell = strings.TrimPrefix(cell+"; "+not, "; ")
 			p.Grown = append(p.Grown, fmt.Sprintf("%s, %s: %s.", g.Title, r.Name, not))
 		} else if v := r.Values[len(r.Values)-1]; v >= steep {
 			p.Grown = append(p.Grown, fmt.Sprintf("%s, %s: %s times as long at %s as at %s.", g.Title, r.Name, digits(v),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -143,7 +144,13 @@ func (b *bench) report(t table) {
 		}
 		fmt.Fprintln(b.out)
 	}
+	if t.Growth != nil && slices.ContainsFunc(t.Rows, func(r row) bool { return slices.Contains(r.Values, math.Inf(1)) }) {
+		fmt.Fprintf(b.out, "  not done: in %v, preparation included; larger sizes are not tried\n", t.Growth.Limit)
+	}
 	for _, g := range t.Goals {
+		if b.quick {
+			break // its figures mean nothing
+		}
 		word := "reached"
 		if !g.Reached {
 			word = "NOT REACHED"
