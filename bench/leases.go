@@ -46,10 +46,10 @@ func (b *bench) heldLeases(addr string) error {
 	}
 	ours := t.Rows[0].Values
 	t.Goals = []goal{
-		atMost("goroutines added, those of the client included", ours[0], 32),
+		atMost("goroutines added, with those of the client", ours[0], 32),
 		atMost("bytes a lease", ours[1], 2048),
 		atLeast("renewals a round trip", ours[3], 500),
-		atMost("lost", ours[6], 0),
+		atMost("leases lost", ours[6], 0),
 	}
 	b.report(t)
 	return nil

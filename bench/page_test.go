@@ -11,13 +11,16 @@ import (
 
 func sample() map[string]record {
 	return map[string]record{
-		"redis": {Date: "2026-01-02", Machine: "2 cores", Load: "0.10", Rounds: 7, Each: "500ms", Versions: map[string]string{"Redis": "7.0"}, Tables: []table{
+		"redis": {Date: "2026-01-02", Machine: "2 cores, x", Load: "1.50", Rounds: 7, Each: "500ms", Versions: map[string]string{"Redis": "7.0"}, Tables: []table{
 			{Title: "Redis, free key", Columns: []column{p50, ratio}, Rows: []row{
 				{"raw: SET", []float64{50e-6, 1}}, {"distlock", []float64{100e-6, 2}}, {"redislock, polls every 1 ms", []float64{80e-6, 1.6}},
 			}, Goals: []goal{atMost("p50", 2, 1.4)}},
 			{Title: "one key", Columns: []column{perSecond, ratio}, Rows: []row{
 				{"a channel", []float64{2e6, 0}}, {"distlock", []float64{300_000, 0}}, {"redsync, polls", []float64{3000, 0}},
-			}, Goals: []goal{atLeast("rate", 100, 30)}},
+			}, Goals: []goal{atLeast("rate", 100, 30), below("worst", 5*time.Millisecond, time.Second)}},
+			{Title: "the link is cut", Columns: []column{{"runs", ""}, worst}, Rows: []row{
+				{"distlock", []float64{20, -0.103}}, {"rueidislock, 1 key", []float64{5, 0.501}},
+			}},
 			{Title: "not a comparison", Columns: []column{{"value", ""}}, Rows: []row{{"lost", []float64{0}}, {"distlock", []float64{0}}}},
 		}},
 		"growth": {Rounds: 3, Tables: []table{{
@@ -36,31 +39,41 @@ func TestRender(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| Redis, free key | 100\u00b5s | 2 | **1.2** |  |  |  |  |  |",
-		"| one key | 300,000/s | 6.7 |  |  | 0.01 |  |  |  |",
-		"| Redis, free key | p50 at most 1.4 | 2 | **no** |",
-		"| one key | rate at least 30 | 100 | yes |",
-		"- Redis, free key: the goal is p50 at most 1.4, and the result is 2. The others have no fencing token.",
-		"- Redis, free key: redislock is 1.2 times as fast.",
-		"| waiters | 1ms; 1.1 | 1ms; 100 not done in 20 s | 1\u00b5s; 4 |",
-		"- waiters, SQLite: 100 not done in 20 s.",
-		"- waiters, memory: 4 times as long at 100 as at 10.",
+		"| Redis, free key | 100 \u00b5s | 2.00 | **1.25** |  |  |  |  |  |",
+		"| one key | 300,000/s | 6.67 |  |  | 0.01 |  |  |  |",
+		"| Redis, free key | p50: at most 1.4 | 2 | **no** |",
+		"| one key | rate: at least 30<br>worst: under 1s | 100<br>5ms | yes<br>yes |",
+		"- Redis, free key: p50: 2 (goal: at most 1.4); redislock is 1.25 times as fast. The others have no fencing token.",
+		"| two holders after a cut link, at worst; below zero: never | -103 ms |  |  |  | 501 ms |  |  |",
+		"| waiters | 1.00 ms; 1.10 | 1.00 ms; 100 not done in 20 s | 1.00 \u00b5s; 4.00 |",
+		"- waiters: SQLite 100 not done in 20 s; memory 4.00 times as long at 100 as at 10.",
+		"**The machine was busy (load 1.5 on 2 cores before the run)",
 		"![waiters](img/growth-waiters.svg)",
 		"Not measured yet: core, redlock, postgres, sqlite, cli.",
-		"| redis | 2026-01-02 | 0.10 | 7 of 500ms |",
+		"| redis | 2026-01-02 | 1.50 | 7 of 500ms |",
 		"Redis 7.0.",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in the page", want)
 		}
 	}
-	for _, not := range []string{"| not a comparison |", "waiters, Redis", "one key: "} {
+	for _, not := range []string{"| not a comparison |", "Redis 100", "one key: "} {
 		if strings.Contains(got, not) {
 			t.Errorf("%q is in the page", not)
 		}
 	}
 	if t.Failed() {
 		t.Log(got)
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for v, want := range map[float64]string{
+		1.5e-9: "1.50 ns", 0.3e-9: "0.30 ns", 64.51e-6: "64.5 \u00b5s", 999.9e-6: "1.00 ms", 0.1234: "123 ms", 12.34: "12.3 s", 1234: "1234 s", -0.103: "-103 ms",
+	} {
+		if got := duration(v); got != want {
+			t.Errorf("%v: %s, want %s", v, got, want)
+		}
 	}
 }
 
@@ -113,7 +126,7 @@ func TestPage_current(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("docs/benchmarks.md is not made of results.json (%v): cd bench && go run . page", err)
 	}
-	if n := strings.Count(want, "\n"); n > 170 {
+	if n := strings.Count(want, "\n"); n > 150 {
 		t.Errorf("the page has %d lines", n)
 	}
 	for file, svg := range plots(all) {

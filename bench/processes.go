@@ -139,9 +139,9 @@ func (b *bench) processes(addr string) error {
 	}
 	alone := figures[len(figures)-1]
 	t.Goals = append(contendedGoals(figures[kindOurs], best),
-		atLeast("without local hand-offs: rate of the baton's", alone.Rate/base, 0.8),
+		atLeast("without local hand-offs: rate, times the bare one", alone.Rate/base, 0.8),
 		below("without local hand-offs: worst wait", alone.Worst, 100*time.Millisecond),
-		atLeast("without local hand-offs: Jain", alone.Jain, 0.95))
+		atLeast("without local hand-offs: Jain's index", alone.Jain, 0.95))
 	b.report(t)
 	return nil
 }

@@ -84,7 +84,7 @@ func (c chart) axes() (x, y axis) {
 		low, high = -6, -3
 	}
 	first, last := math.Log10(c.sizes[0]), math.Log10(c.sizes[len(c.sizes)-1])
-	return axis{first, max(last, first+1), left, right - 24}, axis{low, max(high, low+1), bottom, top + 18}
+	return axis{first, max(last, first+1), left + 16, right - 24}, axis{low, max(high, low+1), bottom, top + 18}
 }
 
 // grid draws the axes, their labels and the lines of the grid.
@@ -123,7 +123,7 @@ func (c chart) draw(s *strings.Builder, x, y axis, i int, l line) (missing bool)
 	row := legendY + float64(i)*legendD
 	fmt.Fprintf(&path, "M%d %sh24", legendX-12, px(row))
 	fmt.Fprintf(&marks, marker, px(legendX), px(row))
-	fmt.Fprintf(s, `<g fill="%s"><path d="%s" fill="none" stroke="%[1]s" stroke-width="2"/>%s</g>`+"\n", colour, path.String(), marks.String())
+	fmt.Fprintf(s, `<g fill="%s"><path d="%s" fill="none" stroke="%[1]s" stroke-width="2"/>%[3]s</g>`+"\n", colour, path.String(), marks.String())
 	text(s, legendX+20, row+4, "", l.name)
 	return missing
 }

@@ -33,9 +33,11 @@ func TestChart(t *testing.T) {
 		`fill="#fff"`, "A &amp; B", "&lt;grows&gt;", ">waiters (log scale)<", ">time (log scale)<",
 		">10<", ">100<", ">1,000<", ">10,000<", // sizes
 		">1 \u00b5s<", ">10 \u00b5s<", ">100 \u00b5s<", ">1 ms<", // decades, from the least to the largest value
-		`d="M76 70L229.3 70L382.7 70L536 70M572 70h24"`, // the flat line, at the top, and its entry in the legend
-		`d="M76 318L229.3 235.3L382.7 152.7M572 94h24"`, // a decade for each size; the last point was not done
-		`d="M76 318L382.7 318L536 318M572 118h24"`,      // a value is missing
+		`d="M92 70L240 70L388 70L536 70M572 70h24"`, // the flat line, at the top, and its entry in the legend
+		`d="M92 318L240 235.3L388 152.7M572 94h24"`, // a decade for each size; the last point was not done
+		`d="M92 318L388 318L536 318M572 118h24"`,    // a value is missing
+		`<circle cx="92" cy="70" r="4.5"/><circle cx="240" cy="70" r="4.5"/>`, `<circle cx="584" cy="70" r="4.5"/></g>`,
+		`<rect x="240" y="235.3" width="9"`, `translate(536 318)"/><path`,
 		"not done in 20 s",
 	} {
 		if !strings.Contains(got, want) {

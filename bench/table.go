@@ -84,15 +84,23 @@ type goal struct {
 
 // atMost and atLeast make goals for a number.
 func atMost(what string, got, limit float64) goal {
-	return goal{fmt.Sprintf("%s at most %.4g", what, limit), fmt.Sprintf("%.4g", got), got <= limit}
+	return goal{fmt.Sprintf("%s: at most %v", what, limit), number(got), got <= limit}
 }
 
 func atLeast(what string, got, limit float64) goal {
-	return goal{fmt.Sprintf("%s at least %.4g", what, limit), fmt.Sprintf("%.4g", got), got >= limit}
+	return goal{fmt.Sprintf("%s: at least %v", what, limit), number(got), got >= limit}
+}
+
+// number returns a number with three digits, or all digits of a large one.
+func number(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 func below(what string, got, limit time.Duration) goal {
-	return goal{fmt.Sprintf("%s under %v", what, limit), got.Round(10 * time.Microsecond).String(), got < limit}
+	return goal{fmt.Sprintf("%s: under %v", what, limit), got.Round(100 * time.Microsecond).String(), got < limit}
 }
 
 func (c column) show(v float64) string {
@@ -155,7 +163,7 @@ func (b *bench) report(t table) {
 		if !g.Reached {
 			word = "NOT REACHED"
 		}
-		fmt.Fprintf(b.out, "  goal: %s: %s, %s\n", g.Want, g.Got, word)
+		fmt.Fprintf(b.out, "  goal: %s; %s, %s\n", g.Want, g.Got, word)
 	}
 	fmt.Fprintln(b.out)
 }
@@ -170,7 +178,7 @@ func (b *bench) summary() {
 			if g.Reached {
 				reached++
 			} else {
-				missed = append(missed, fmt.Sprintf("  %s: %s: %s", t.Title, g.Want, g.Got))
+				missed = append(missed, fmt.Sprintf("  %s: %s; %s", t.Title, g.Want, g.Got))
 			}
 		}
 	}
