@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-//go:embed page.md
+//go:embed page.tmpl
 var pageText string
 
 // A page has what the text of the page shows.
@@ -103,7 +103,7 @@ func (c config) writePage() error {
 
 // render returns the text of the page.
 func render(all map[string]record) (string, error) {
-	t, err := template.New("page.md").Funcs(template.FuncMap{"join": strings.Join}).Parse(pageText)
+	t, err := template.New("page").Funcs(template.FuncMap{"join": strings.Join}).Parse(pageText)
 	if err != nil {
 		return "", err
 	}
