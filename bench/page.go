@@ -45,6 +45,7 @@ type measured struct {
 type speeds struct {
 	Title, Ours, Bare string
 	Peers             []string
+	dots              []float64 // of the libraries and of bare, for the plot; NaN: none
 }
 
 // A goalRow is a row of the table of goals, with the goals of one table.
@@ -207,19 +208,23 @@ func (p *page) addSpeeds(t table) (faster []string) {
 	if lead == perSecond {
 		s.Ours = thousands(base) + "/s"
 	}
+	bare := math.NaN()
 	if !strings.HasPrefix(t.Rows[0].Name, "distlock") {
-		s.Bare = digits(speed(t.Rows[0]))
+		bare = speed(t.Rows[0])
+		s.Bare = digits(bare)
 	}
 	for _, l := range libraries {
-		cell := ""
+		cell, dot := "", math.NaN()
 		if r, ok := rowOf(t, l[1]); ok {
-			if cell = digits(speed(r)); speed(r) > 1.05 {
+			dot = speed(r)
+			if cell = digits(dot); dot > 1.05 {
 				faster = append(faster, fmt.Sprintf("%s is %s times as fast", l[0], cell))
 				cell = "**" + cell + "**"
 			}
 		}
-		s.Peers = append(s.Peers, cell)
+		s.Peers, s.dots = append(s.Peers, cell), append(s.dots, dot)
 	}
+	s.dots = append(s.dots, bare)
 	if s.Bare != "" || strings.Join(s.Peers, "") != "" {
 		p.Speeds = append(p.Speeds, s)
 	}
@@ -330,9 +335,25 @@ func (p *page) addGrowth(t table) {
 
 func inSeconds(d time.Duration) string { return fmt.Sprintf("%v s", d.Seconds()) }
 
-// plots returns the plots of all tables that have one, by their file names.
+// speedPlot returns the plot of the comparisons with other libraries.
+func speedPlot(all []speeds) string {
+	d := dots{title: "Speed next to distlock", x: "times as fast as distlock, in one run (log scale); right of 1 is faster"}
+	for _, l := range libraries {
+		d.names = append(d.names, l[0])
+	}
+	d.names = append(d.names, "bare commands")
+	for _, s := range all {
+		if strings.Join(s.Peers, "") != "" {
+			label, _, _ := strings.Cut(s.Title, ": ")
+			d.rows = append(d.rows, dotRow{label, s.dots})
+		}
+	}
+	return d.svg()
+}
+
+// plots returns the plots of the page, by their file names.
 func plots(all map[string]record) map[string]string {
-	out := map[string]string{}
+	out := map[string]string{"speed.svg": speedPlot(newPage(all).Speeds)}
 	for _, r := range all {
 		for _, t := range r.Tables {
 			if t.Growth == nil {

@@ -23,20 +23,22 @@ type line struct {
 
 // The size of a chart, and of the area inside its axes, in pixels.
 const (
-	chartWidth, chartHeight   = 720, 380
+	chartWidth, chartHeight   = 760, 380
 	left, right, top, bottom  = 76, 560, 52, 318
 	legendX, legendY, legendD = 584, 70, 24
 )
 
 // The colours differ for colour-blind readers too, and each line has its own marker.
 var (
-	colours = []string{"#c1440e", "#0060a8", "#00795a", "#555555", "#9a4c95"}
+	colours = []string{"#c1440e", "#0060a8", "#00795a", "#555555", "#9a4c95", "#a87900", "#111111"}
 	markers = []string{
 		`<circle cx="%[1]s" cy="%[2]s" r="4.5"/>`,
 		`<rect x="%[1]s" y="%[2]s" width="9" height="9" transform="translate(-4.5 -4.5)"/>`,
 		`<path d="M0 -5.5L5.5 4.5L-5.5 4.5Z" transform="translate(%[1]s %[2]s)"/>`,
 		`<path d="M0 -6L6 0L0 6L-6 0Z" transform="translate(%[1]s %[2]s)"/>`,
 		`<path d="M0 5.5L5.5 -4.5L-5.5 -4.5Z" transform="translate(%[1]s %[2]s)"/>`,
+		`<path d="M-5.5 -2L5.5 -2L5.5 2L-5.5 2Z" transform="translate(%[1]s %[2]s)"/>`,
+		`<path d="M-2 -6L2 -6L2 6L-2 6Z" transform="translate(%[1]s %[2]s)"/>`,
 	}
 )
 
@@ -51,11 +53,7 @@ func (a axis) at(v float64) float64 {
 func (c chart) svg() string {
 	var s strings.Builder
 	x, y := c.axes()
-	fmt.Fprintf(&s, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img" font-family="Helvetica, Arial, sans-serif" font-size="13" fill="#222">`+"\n",
-		chartWidth, chartHeight)
-	fmt.Fprintf(&s, "<title>%s</title>\n", html.EscapeString(c.title))
-	s.WriteString(`<rect width="100%" height="100%" fill="#fff"/>` + "\n")
-	text(&s, left, 28, `font-size="15" font-weight="bold"`, c.title)
+	begin(&s, c.title, left, chartHeight)
 	c.grid(&s, x, y)
 	missing := false
 	for i, l := range c.lines {

@@ -61,6 +61,29 @@ func TestChart_nothing(t *testing.T) {
 	}
 }
 
+func TestDots(t *testing.T) {
+	d := dots{"Speed", "times", []string{"a", "b & c"}, []dotRow{
+		{"first", []float64{1, math.NaN()}},
+		{"second", []float64{0.01, 10}},
+	}}
+	got := d.svg()
+	wellFormed(t, got)
+	for _, want := range []string{
+		">0.01<", ">0.1<", ">1<", ">10<", ">first<", ">second<", "b &amp; c", ">times<",
+		`<circle cx="377.3" cy="78" r="4.5"/>`,  // 1, two thirds of the way from 36 to 548
+		`<circle cx="36" cy="114" r="4.5"/>`,    // 0.01, at the left end
+		`<rect x="548" y="114" width="9"`,       // 10, at the right end
+		`<path d="M377.3 52V124" stroke="#222"`, // the line of distlock
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+	if strings.Contains(got, "NaN") || strings.Contains(got, ">0.001<") {
+		t.Error(got)
+	}
+}
+
 func TestDecade(t *testing.T) {
 	for d, want := range map[int]string{-9: "1 ns", -7: "100 ns", -6: "1 \u00b5s", -4: "100 \u00b5s", -3: "1 ms", 0: "1 s", 3: "1,000 s"} {
 		if got := decade(d); got != want {
