@@ -187,6 +187,8 @@ func chosen(args []string) ([]string, error) {
 // run runs the suites. The results of those that succeeded are written even if a later one fails.
 func (c config) run(ctx context.Context, stdout, stderr io.Writer) (errs []error) {
 	p := newProgress(stderr)
+	var titles []string
+	tables := 0
 	for i, name := range c.names {
 		if name == wordPage {
 			if err := c.writePage(); err != nil {
@@ -196,18 +198,23 @@ func (c config) run(ctx context.Context, stdout, stderr io.Writer) (errs []error
 		}
 		at := slices.IndexFunc(suites(), func(s suite) bool { return s.name == name })
 		fmt.Fprintf(stdout, "== %s (%d of %d)\n", name, i+1, len(c.names))
-		if err := c.suite(ctx, suites()[at], stdout, p); err != nil {
+		b, err := c.suite(ctx, suites()[at], stdout, p)
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
+		titles, tables = append(titles, b.titles...), tables+len(b.tables)
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	if len(errs) == 0 && len(titles) > 0 && tables == 0 {
+		errs = append(errs, fmt.Errorf("-only %s matches no table. The titles are:\n  %s", c.only, strings.Join(titles, "\n  ")))
 	}
 	return errs
 }
 
 // suite runs one suite, and adds its results to those of the page.
-func (c config) suite(ctx context.Context, s suite, stdout io.Writer, p *progress) error {
+func (c config) suite(ctx context.Context, s suite, stdout io.Writer, p *progress) (*bench, error) {
 	b := &bench{
 		ctx: ctx, rounds: c.rounds, each: c.each, limit: c.limit, quick: c.quick, only: c.pattern, out: stdout, progress: p,
 		versions: map[string]string{},
@@ -220,22 +227,19 @@ func (c config) suite(ctx context.Context, s suite, stdout io.Writer, p *progres
 	err := s.run(b)
 	p.clear()
 	if err != nil {
-		return err
-	}
-	if len(b.tables) == 0 {
-		return fmt.Errorf("-only %s matches no table. The titles are:\n  %s", c.only, strings.Join(b.titles, "\n  "))
+		return b, err
 	}
 	fmt.Fprintf(stdout, "%s: %v\n", s.name, time.Since(began).Round(time.Second))
 	if !c.quick {
 		b.summary()
 	}
 	if !c.page {
-		return nil
+		return b, nil
 	}
 	if err := c.keep(s.name, b.record(load)); err != nil {
-		return err
+		return b, err
 	}
-	return c.writePage()
+	return b, c.writePage()
 }
 
 // profiled runs f, and writes a CPU profile if a file is named.

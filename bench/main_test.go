@@ -49,6 +49,37 @@ func TestExec_noTable(t *testing.T) {
 	}
 }
 
+// A table of one of several suites is enough.
+func TestExec_onlyOne(t *testing.T) {
+	var out, errs strings.Builder
+	if code := exec(context.Background(), []string{"-quick", "-only", "SQLite.*NORMAL", "core", "sqlite"}, nil, &out, &errs); code != 0 {
+		t.Errorf("exit code %d, want 0: %s", code, errs.String())
+	}
+	if !strings.Contains(out.String(), "raw: insert and delete") || strings.Contains(out.String(), "no server") {
+		t.Error(out.String())
+	}
+}
+
+// A missing server has an exit code of its own, and the other suites run.
+func TestExec_missingServer(t *testing.T) {
+	t.Setenv("DISTLOCK_TEST_PATH", t.TempDir())
+	t.Setenv("DISTLOCK_REQUIRE_SERVERS", "0")
+	var out, errs strings.Builder
+	if code := exec(context.Background(), strings.Fields("-quick redis core"), nil, &out, &errs); code != 69 {
+		t.Errorf("exit code %d, want 69", code)
+	}
+	if !strings.Contains(errs.String(), "redis: there is nothing to measure") || !strings.Contains(errs.String(), "no redis-server on this machine") {
+		t.Errorf("the message: %s", errs.String())
+	}
+	if !strings.Contains(out.String(), "leases held") {
+		t.Errorf("core did not run: %s", out.String())
+	}
+	errs.Reset()
+	if code := exec(context.Background(), strings.Fields("-quick -redis 127.0.0.1:1 redis growth"), nil, &out, &errs); code != 1 {
+		t.Errorf("exit code %d with another error, want 1: %s", code, errs.String())
+	}
+}
+
 func TestExec_help(t *testing.T) {
 	var out, errs strings.Builder
 	if code := exec(context.Background(), []string{"-h"}, nil, &out, &errs); code != 0 {
