@@ -8,7 +8,8 @@ SHELL := /usr/bin/env bash
 # Bounds that a developer may change: make chaos SEEDS=500, make fuzz FUZZTIME=10m.
 SEEDS    ?= 20000
 FUZZTIME ?= 30s
-BENCH    ?= core
+BENCH    ?= $(if $(QUICK),all,core)
+QUICK    ?=
 SEED     ?= 1
 STORE    ?=
 TIME     ?= 30m
@@ -27,7 +28,7 @@ short: ## the tests alone, with nothing installed (suites without their server a
 	go test ./...
 
 check: ## what CI runs after make test: format, vet, lint, race, and a share of chaos, proof and mutants
-	@scripts/check tools servers modules format vet lint side race chaos proof mutants
+	@scripts/check tools servers modules format vet lint side bench race chaos proof mutants
 
 nightly: ## everything, whole: all mutants, long chaos, soak, fuzz, other versions of servers, figures; hours
 	@WHOLE=1 SEED=$(SEED) TIME=$(TIME) FUZZTIME=$(FUZZTIME) scripts/check tools servers test grown build race chaos compare promises mutants fuzz matrix costs figures soak
@@ -57,8 +58,8 @@ figures: ## the figures of docs/guarantees.md, for every store, in half an hour:
 soak: ## the faults of make proof for long: STORE=redis TIME=30m SEED=1; without a STORE all of them; FIGURES=FILE keeps the figures
 	go test -count=1 -v -timeout=0 -run '^TestSoak$$' ./tests/proof -args -soak=$(TIME) -store=$(STORE) -seed=$(SEED) "-record=$(abspath $(FIGURES))"
 
-bench: ## benchmarks, peers side by side: BENCH=core, redis, redlock, sqlite or cli
-	@go -C bench run . $(BENCH)
+bench: ## benchmarks with other libraries: BENCH=redis, or another name; BENCH=all writes docs/benchmarks.md; QUICK=1 sees that all run
+	@go -C bench run . $(if $(QUICK),-quick) $(BENCH)
 
 lint: ## gofmt, vet for three systems, staticcheck, golangci-lint
 	@scripts/check tools format vet lint

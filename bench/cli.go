@@ -66,9 +66,9 @@ func (b *bench) added(program, dir string) error {
 	}
 	defer end()
 	costs := make([][]expense, len(all))
-	const each = 20 // runs in a round
+	each := b.short(20, 1) // runs in a round
 	for i := range (b.rounds + 1) * each {
-		fmt.Fprintf(b.progress, "\r\033[K%s: run %d ", title, i)
+		b.progress.show("%s: run %d of %d", title, i+1, (b.rounds+1)*each)
 		for at := range all {
 			k := (at + i) % len(all)
 			c, err := b.once(all[k])
@@ -80,7 +80,7 @@ func (b *bench) added(program, dir string) error {
 			}
 		}
 	}
-	fmt.Fprint(b.progress, "\r\033[K")
+	b.progress.clear()
 	t := table{Title: title, Columns: []column{p50, {"added", "s"}, {"least", "s"}, {"computing", "s"}}}
 	wall := func(c expense) time.Duration { return c.wall }
 	base := median(costs[0], wall)
@@ -92,7 +92,7 @@ func (b *bench) added(program, dir string) error {
 		}})
 	}
 	got := median(costs[3], wall) - base
-	t.Goals = []goal{{"added by distlock run at most 15ms", got.Round(10 * time.Microsecond).String(), got <= 15*time.Millisecond}}
+	t.Goals = []goal{{"added: at most 15ms", got.Round(10 * time.Microsecond).String(), got <= 15*time.Millisecond}}
 	b.report(t)
 	return nil
 }
@@ -126,7 +126,7 @@ func (b *bench) keepOpen(program, store string) (end func(), err error) {
 
 // waiters measures processes that wait for a lock that is never released.
 func (b *bench) waiters(program, dir string) error {
-	const n = 50
+	n := b.short(50, 3)
 	title := fmt.Sprintf("distlock run: %d processes that wait, SQLite", n)
 	if !b.pick(title) {
 		return nil
@@ -159,7 +159,8 @@ func (b *bench) waiters(program, dir string) error {
 			return errors.New("the processes are not in the queue")
 		}
 	}
-	span := 20 * b.each
+	span := b.pause(20 * b.each)
+	b.progress.show("%s, for %v", title, span)
 	before := computing(pids)
 	select {
 	case <-time.After(span):

@@ -131,7 +131,8 @@ func (r *renewals) Renew(ctx context.Context, one driver.Renewal) (int, error) {
 
 // leases holds 10,000 leases for two renewal intervals.
 func (b *bench) leases() error {
-	const n, ttl = 10_000, 6 * time.Second
+	const ttl = 6 * time.Second
+	n, hold := b.short(10_000, 100), b.pause(2*ttl/3)
 	if !b.pick("leases held") {
 		return nil
 	}
@@ -150,18 +151,18 @@ func (b *bench) leases() error {
 			return err
 		}
 	}
-	bytes := float64(heap()-before) / n
+	bytes := (float64(heap()) - float64(before)) / float64(n)
 	most := 0
 	cpu := processTime()
 	start := time.Now()
-	for time.Since(start) < 2*ttl/3 && b.ctx.Err() == nil {
-		fmt.Fprintf(b.progress, "\rholding %d leases: %v of %v ", n, time.Since(start).Round(time.Second), 2*ttl/3)
+	for time.Since(start) < hold && b.ctx.Err() == nil {
+		b.progress.show("holding %d leases: %v of %v", n, time.Since(start).Round(time.Second), hold)
 		most = max(most, runtime.NumGoroutine()-goroutines)
 		time.Sleep(20 * time.Millisecond)
 	}
 	took := time.Since(start)
 	cpu = processTime() - cpu
-	fmt.Fprintf(b.progress, "\r\033[K")
+	b.progress.clear()
 	lost := 0
 	for _, lease := range leases {
 		if lease.Err() != nil {

@@ -27,11 +27,11 @@ func (b *bench) cutLink(addr string) error {
 		return nil
 	}
 	t := table{Title: title, Columns: []column{{"runs", ""}, {"overlaps", ""}, worst, {"p50", "s"}}}
-	for _, c := range []cutter{{"distlock", 20, cutOurs}, {"rueidislock, 1 key", 5, cutRueidislock}} {
+	for _, c := range []cutter{{"distlock", b.short(20, 1), cutOurs}, {"rueidislock, 1 key", b.short(5, 1), cutRueidislock}} {
 		var overlaps []time.Duration
 		bad := 0
 		for i := range c.runs {
-			fmt.Fprintf(b.progress, "\r\033[Kthe link of %s is cut: %d of %d ", c.name, i+1, c.runs)
+			b.progress.show("the link of %s is cut: %d of %d", c.name, i+1, c.runs)
 			d, err := b.cut(c, addr, fmt.Sprintf("cut-%.8s-%d", c.name, i), life)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
@@ -40,7 +40,7 @@ func (b *bench) cutLink(addr string) error {
 				bad++
 			}
 		}
-		fmt.Fprint(b.progress, "\r\033[K")
+		b.progress.clear()
 		most := overlaps[0]
 		for _, d := range overlaps {
 			most = max(most, d)

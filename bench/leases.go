@@ -21,7 +21,8 @@ type held struct {
 
 // heldLeases holds 10,000 leases for two renewal intervals.
 func (b *bench) heldLeases(addr string) error {
-	const n, life, pause = 10_000, 15 * time.Second, 10 * time.Second
+	const life = 15 * time.Second
+	n, pause := b.short(10_000, 100), b.pause(2*life/3)
 	title := fmt.Sprintf("Redis, %d leases held with a TTL of %v, for %v", n, life, pause)
 	if !b.pick(title) {
 		return nil
@@ -45,10 +46,10 @@ func (b *bench) heldLeases(addr string) error {
 	}
 	ours := t.Rows[0].Values
 	t.Goals = []goal{
-		atMost("goroutines added, those of the client included", ours[0], 32),
+		atMost("goroutines added, with those of the client", ours[0], 32),
 		atMost("bytes a lease", ours[1], 2048),
 		atLeast("renewals a round trip", ours[3], 500),
-		atMost("lost", ours[6], 0),
+		atMost("leases lost", ours[6], 0),
 	}
 	b.report(t)
 	return nil
@@ -75,14 +76,14 @@ func (b *bench) observe(addr, name string, d time.Duration, take func(later func
 	calls, cpu, process, count := info(b.ctx, c, "commandstats", "cmdstat_evalsha:calls="), serverTime(b.ctx, c), processTime(), renewed()
 	start, most := time.Now(), 0
 	for time.Since(start) < d && b.ctx.Err() == nil {
-		fmt.Fprintf(b.progress, "\r\033[K%s holds %d leases: %v of %v ", name, n, time.Since(start).Round(time.Second), d)
+		b.progress.show("%s holds %d leases: %v of %v", name, n, time.Since(start).Round(time.Second), d)
 		most = max(most, runtime.NumGoroutine()-goroutines)
 		time.Sleep(20 * time.Millisecond)
 	}
 	took := time.Since(start).Seconds()
 	process, cpu = processTime()-process, serverTime(b.ctx, c)-cpu
 	calls, count = info(b.ctx, c, "commandstats", "cmdstat_evalsha:calls=")-calls, renewed()-count
-	fmt.Fprint(b.progress, "\r\033[K")
+	b.progress.clear()
 	if h.renewed == nil {
 		count = calls
 	}
@@ -126,7 +127,7 @@ func (b *bench) holdRueidislock(addr string, life time.Duration, keys []string, 
 	}
 	ctxs := make([]context.Context, len(keys))
 	for i, key := range keys {
-		if ctxs[i], _, err = l.WithContext(b.ctx, key); err != nil { //nolint:govet // Close ends the contexts
+		if ctxs[i], _, err = l.WithContext(b.ctx, key); err != nil { // Close ends the contexts
 			return held{}, err
 		}
 	}

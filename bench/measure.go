@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -15,15 +16,42 @@ const contenders = 64
 
 // A bench runs one suite.
 type bench struct {
-	ctx           context.Context
-	rounds        int
-	each          time.Duration
-	addrs         []string // servers to use; nil: start servers
-	pick          func(title string) bool
-	out, progress io.Writer
+	ctx      context.Context
+	rounds   int
+	each     time.Duration
+	addrs    []string      // servers to use; nil: start servers
+	quick    bool          // every benchmark once and short, to see that it runs
+	limit    time.Duration // the longest time for one point of growth
+	only     *regexp.Regexp
+	out      io.Writer
+	progress *progress
 
-	round  int // the current round; round 0 is a warm-up and does not count
-	tables []table
+	round    int // the current round; round 0 is a warm-up and does not count
+	tables   []table
+	titles   []string          // of all tables, also of those that only does not match
+	versions map[string]string // the versions of the servers that were started, by their name
+}
+
+// pick reports whether a table is to be measured.
+func (b *bench) pick(title string) bool {
+	b.titles = append(b.titles, title)
+	return b.only == nil || b.only.MatchString(title)
+}
+
+// short returns n, or few in a quick run.
+func (b *bench) short(n, few int) int {
+	if b.quick {
+		return few
+	}
+	return n
+}
+
+// pause returns d, or a moment in a quick run.
+func (b *bench) pause(d time.Duration) time.Duration {
+	if b.quick {
+		return 100 * time.Millisecond
+	}
+	return d
 }
 
 // A deed is the operation that each of several goroutines repeats.
@@ -81,9 +109,6 @@ func (b *bench) compare(title string, workers int, each time.Duration, scenarios
 			d = each / 5 // connections are made, scripts are loaded
 		}
 		f, err := b.measure(deeds[i], workers, d)
-		if errors.Is(err, errNothing) && b.round == 0 {
-			return f, nil // on a busy machine the start takes longer
-		}
 		if err != nil {
 			return f, fmt.Errorf("%s: %w", name, err)
 		}
@@ -98,7 +123,7 @@ func (b *bench) rotate(title string, n int, f func(i int) (figure, error)) ([]fi
 	for b.round = 0; b.round <= b.rounds; b.round++ {
 		for at := range n {
 			i := (at + b.round) % n
-			fmt.Fprintf(b.progress, "\r\033[K%s: round %d of %d, %d of %d ", title, b.round, b.rounds, at+1, n)
+			b.progress.show("%s: round %d of %d, %d of %d", title, b.round, b.rounds, at+1, n)
 			got, err := f(i)
 			if err == nil {
 				err = b.ctx.Err()
@@ -111,7 +136,7 @@ func (b *bench) rotate(title string, n int, f func(i int) (figure, error)) ([]fi
 			}
 		}
 	}
-	fmt.Fprint(b.progress, "\r\033[K")
+	b.progress.clear()
 	out := make([]figure, n)
 	for i, all := range figures {
 		out[i] = figure{
@@ -146,8 +171,13 @@ type tally struct {
 	spans  histogram
 }
 
-// run repeats a deed in several goroutines for d. The context of the deeds is cancelled and has no
-// deadline, since some libraries would use the deadline.
+// slowest is the longest time that a short round waits for its first deed. A round of a second or
+// more does not wait: one of several processes may get nothing while the others work.
+const slowest = 10 * time.Second
+
+// run repeats a deed in several goroutines for d. A short round lasts until the first deed is done.
+// The context of the deeds is cancelled and has no deadline, since some libraries would use the
+// deadline.
 func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally, time.Duration, error) {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -155,32 +185,25 @@ func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally
 	errs := make([]error, workers)
 	var wg sync.WaitGroup
 	start := time.Now()
-	timer := time.AfterFunc(d, cancel)
+	first := make(chan struct{})
+	var once sync.Once
+	timer := time.AfterFunc(d, func() {
+		defer cancel()
+		if d >= time.Second {
+			return
+		}
+		select {
+		case <-first:
+		case <-ctx.Done():
+		case <-time.After(slowest):
+		}
+	})
 	defer timer.Stop()
 	for w := range workers {
 		wg.Go(func() {
-			t := &tallies[w]
-			began := time.Now()
-			for ctx.Err() == nil {
-				err := do(ctx, w)
-				now := time.Now()
-				t.Worst = max(t.Worst, now.Sub(began))
-				switch {
-				case err == nil:
-				case ctx.Err() != nil:
-					return
-				case errors.Is(err, errFailed):
-					t.failed++
-					began = now
-					continue
-				default:
-					errs[w] = err
-					cancel()
-					return
-				}
-				t.spans.add(now.Sub(began))
-				t.Count++
-				began = now
+			errs[w] = tallies[w].work(ctx, func() error { return do(ctx, w) }, func() { once.Do(func() { close(first) }) })
+			if errs[w] != nil {
+				cancel()
 			}
 		})
 	}
@@ -188,6 +211,31 @@ func run(parent context.Context, do deed, workers int, d time.Duration) ([]tally
 	took := time.Since(start)
 	wg.Wait()
 	return tallies, took, errors.Join(errs...)
+}
+
+// work repeats a deed until ctx ends. It calls first after its first deed.
+func (t *tally) work(ctx context.Context, do func() error, first func()) error {
+	began := time.Now()
+	for ctx.Err() == nil {
+		err := do()
+		now := time.Now()
+		t.Worst = max(t.Worst, now.Sub(began))
+		switch {
+		case err == nil:
+			t.spans.add(now.Sub(began))
+			if t.Count++; t.Count == 1 {
+				first()
+			}
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errFailed):
+			t.failed++
+		default:
+			return err
+		}
+		began = now
+	}
+	return nil
 }
 
 // sum returns the figure of a round.

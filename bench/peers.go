@@ -43,6 +43,7 @@ func peers() []peer {
 	return []peer{
 		{"distlock", openDistlock},
 		{"redislock, polls every 1 ms", openRedislock(time.Millisecond)},
+		{"redislock on AutoPipeline, polls every 1 ms", openPipelined(time.Millisecond)},
 		{"redsync, polls every 1 ms", openRedsync(time.Millisecond)},
 		{"rueidislock, 1 key", openRueidislock(1)},
 	}
@@ -118,6 +119,18 @@ func connectGo(addr string, later func(func())) *goredis.Client {
 func openRedislock(pause time.Duration) func(string, func(func())) (locker, error) {
 	return func(addr string, later func(func())) (locker, error) {
 		return byRedislock{redislock.New(connectGo(addr, later)), &redislock.Options{RetryStrategy: redislock.LinearBackoff(pause)}}, nil
+	}
+}
+
+// openPipelined opens redislock on the client of go-redis that sends the calls of all goroutines
+// together.
+func openPipelined(pause time.Duration) func(string, func(func())) (locker, error) {
+	return func(addr string, later func(func())) (locker, error) {
+		c, err := connectGo(addr, later).AutoPipeline()
+		if err != nil {
+			return nil, err
+		}
+		return byRedislock{redislock.New(c), &redislock.Options{RetryStrategy: redislock.LinearBackoff(pause)}}, nil
 	}
 }
 

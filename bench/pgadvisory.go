@@ -40,7 +40,7 @@ func (b *bench) advisoryHandOff(url string) error {
 		{"raw: unlock, to a waiter in pg_advisory_lock (pgx)", rawAdvisoryHandOff},
 		wakeLocker(peer{"distlock", func(url string, later func(func())) (locker, error) { return openAdvisory(url, later) }}),
 	}
-	return b.wakeTable(title, url, all, "p50 of the server's own wait", 1.5)
+	return b.wakeTable(title, url, all, "p50, times the bare one", 1.5)
 }
 
 func openAdvisory(url string, later func(func())) (ours, error) {

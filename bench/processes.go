@@ -45,7 +45,7 @@ func kinds() []kind {
 		{"queue", "raw: a queue by scripts, and a message", openQueue},
 	}
 	for i, p := range peers() {
-		out = append(out, kind{[]string{"distlock", "redislock", "redsync", "rueidislock"}[i], p.name, opener(p.open).shared})
+		out = append(out, kind{fmt.Sprint("peer", i), p.name, opener(p.open).shared})
 	}
 	return append(out, kind{"alone", "distlock, 16 lockers: no local hand-offs", openLockers})
 }
@@ -139,9 +139,9 @@ func (b *bench) processes(addr string) error {
 	}
 	alone := figures[len(figures)-1]
 	t.Goals = append(contendedGoals(figures[kindOurs], best),
-		atLeast("without local hand-offs: rate of the baton's", alone.Rate/base, 0.8),
+		atLeast("without local hand-offs: rate, times the bare one", alone.Rate/base, 0.8),
 		below("without local hand-offs: worst wait", alone.Worst, 100*time.Millisecond),
-		atLeast("without local hand-offs: Jain", alone.Jain, 0.95))
+		atLeast("without local hand-offs: Jain's index", alone.Jain, 0.95))
 	b.report(t)
 	return nil
 }

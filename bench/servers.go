@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -22,6 +23,11 @@ func (b *bench) servers(n int, later func(func())) (addrs []string, err error) {
 		}
 		return addrs, nil
 	}
+	return b.startRedis(n, later)
+}
+
+// startRedis starts n Redis servers.
+func (b *bench) startRedis(n int, later func(func())) (addrs []string, err error) {
 	env, err := newEnv(later)
 	if err != nil {
 		return nil, err
@@ -31,7 +37,37 @@ func (b *bench) servers(n int, later func(func())) (addrs []string, err error) {
 			addrs = append(addrs, testenv.Redis(env).Addr)
 		}
 	})
+	if err == nil && b.versions["Redis"] == "" {
+		b.noteRedis(addrs[0])
+	}
 	return addrs, err
+}
+
+// noteRedis records the version of a server for the page.
+func (b *bench) noteRedis(addr string) {
+	var s stack
+	defer s.undo()
+	if c, err := connect(addr, s.push); err == nil {
+		if text, err := c.Do(b.ctx, c.B().Info().Section("server").Build()).ToString(); err == nil {
+			b.versions["Redis"] = word(text, "redis_version:")
+		}
+	}
+}
+
+// notePostgres records the version of a server for the page.
+func (b *bench) notePostgres(p *testenv.PostgresServer) {
+	if rows, err := p.Query(b.ctx, "show server_version"); err == nil {
+		b.versions["PostgreSQL"], _, _ = strings.Cut(rows[0][0], " ")
+	}
+}
+
+// word returns the word that follows a label in a text.
+func word(text, label string) string {
+	_, rest, _ := strings.Cut(text, label)
+	if fields := strings.Fields(rest); len(fields) > 0 {
+		return fields[0]
+	}
+	return ""
 }
 
 // An env replaces a test for the functions that start servers for tests. A failure is returned as
@@ -65,6 +101,9 @@ func (e *env) do(f func()) error {
 
 func (e *env) fail(text string) { e.failed = append(e.failed, errors.New(text)) }
 
+// Context returns a context that does not end.
+func (e *env) Context() context.Context { return context.Background() }
+
 func (e *env) Helper()                           {}
 func (e *env) Name() string                      { return "bench" }
 func (e *env) Failed() bool                      { return len(e.failed) > 0 }
@@ -90,8 +129,14 @@ func (e *env) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// Skip fails: without servers there is nothing to measure.
-func (e *env) Skip(args ...any) { e.Fatal(fmt.Sprint(args...)) }
+// errMissing means that a server program is not on this machine.
+var errMissing = errors.New("there is nothing to measure")
+
+// Skip fails with errMissing.
+func (e *env) Skip(args ...any) {
+	e.failed = append(e.failed, fmt.Errorf("%w: %s", errMissing, fmt.Sprint(args...)))
+	runtime.Goexit()
+}
 
 // Skipf fails as Skip does.
-func (e *env) Skipf(format string, args ...any) { e.Fatalf(format, args...) }
+func (e *env) Skipf(format string, args ...any) { e.Skip(fmt.Sprintf(format, args...)) }

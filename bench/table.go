@@ -4,9 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"runtime"
-	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -17,6 +16,8 @@ type table struct {
 	Columns []column `json:"columns"`
 	Rows    []row    `json:"rows"`
 	Goals   []goal   `json:"goals,omitempty"`
+
+	Growth *growth `json:"growth,omitempty"` // for a table whose columns are sizes
 }
 
 // A column has a name and a unit for its numbers.
@@ -25,24 +26,53 @@ type column struct {
 	Unit string `json:"unit,omitempty"` // "s" for seconds, "%", "x" for a ratio
 }
 
-// A row has a number for each column; NaN: none.
+// A row has a number for each column. NaN means that there is none, and +Inf that the measurement
+// was not done in its time.
 type row struct {
 	Name   string
 	Values []float64
 }
 
-// MarshalJSON writes null for a value that is not a number.
+// A rowJSON is a row in JSON: null for NaN, and a text for +Inf.
+type rowJSON struct {
+	Name   string `json:"name"`
+	Values []any  `json:"values"`
+}
+
+const notDone = "not done"
+
+// MarshalJSON writes the row as a rowJSON, with five digits: the rest is noise.
 func (r row) MarshalJSON() ([]byte, error) {
-	values := make([]*float64, len(r.Values))
+	out := rowJSON{r.Name, make([]any, len(r.Values))}
 	for i, v := range r.Values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			values[i] = &v
+		switch {
+		case math.IsInf(v, 0):
+			out.Values[i] = notDone
+		case !math.IsNaN(v):
+			out.Values[i] = json.Number(strconv.FormatFloat(v, 'g', 5, 64))
 		}
 	}
-	return json.Marshal(struct {
-		Name   string     `json:"name"`
-		Values []*float64 `json:"values"`
-	}{r.Name, values})
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON reads a rowJSON.
+func (r *row) UnmarshalJSON(text []byte) error {
+	var in rowJSON
+	if err := json.Unmarshal(text, &in); err != nil {
+		return err
+	}
+	*r = row{in.Name, make([]float64, len(in.Values))}
+	for i, v := range in.Values {
+		switch v := v.(type) {
+		case float64:
+			r.Values[i] = v
+		case string:
+			r.Values[i] = math.Inf(1)
+		default:
+			r.Values[i] = math.NaN()
+		}
+	}
+	return nil
 }
 
 // A goal is the limit for a number, and its measured value.
@@ -54,24 +84,36 @@ type goal struct {
 
 // atMost and atLeast make goals for a number.
 func atMost(what string, got, limit float64) goal {
-	return goal{fmt.Sprintf("%s at most %.4g", what, limit), fmt.Sprintf("%.4g", got), got <= limit}
+	return goal{fmt.Sprintf("%s: at most %v", what, limit), number(got), got <= limit}
 }
 
 func atLeast(what string, got, limit float64) goal {
-	return goal{fmt.Sprintf("%s at least %.4g", what, limit), fmt.Sprintf("%.4g", got), got >= limit}
+	return goal{fmt.Sprintf("%s: at least %v", what, limit), number(got), got >= limit}
+}
+
+// number returns a number with three digits, or all digits of a large one.
+func number(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 func below(what string, got, limit time.Duration) goal {
-	return goal{fmt.Sprintf("%s under %v", what, limit), got.Round(10 * time.Microsecond).String(), got < limit}
+	return goal{fmt.Sprintf("%s: under %v", what, limit), got.Round(100 * time.Microsecond).String(), got < limit}
 }
 
 func (c column) show(v float64) string {
 	switch {
 	case math.IsNaN(v):
 		return "-"
+	case math.IsInf(v, 0):
+		return notDone
 	case c.Unit == "s":
 		d := time.Duration(v * float64(time.Second))
 		switch {
+		case d.Abs() < 100*time.Microsecond:
+			return d.Round(10 * time.Nanosecond).String()
 		case d.Abs() < 10*time.Millisecond:
 			return d.Round(time.Microsecond).String()
 		default:
@@ -96,6 +138,7 @@ func (c column) show(v float64) string {
 // report prints a table and keeps it.
 func (b *bench) report(t table) {
 	b.tables = append(b.tables, t)
+	b.progress.clear()
 	fmt.Fprintln(b.out, t.Title)
 	fmt.Fprintf(b.out, "  %-44s", "")
 	for _, c := range t.Columns {
@@ -109,33 +152,20 @@ func (b *bench) report(t table) {
 		}
 		fmt.Fprintln(b.out)
 	}
+	if t.Growth != nil && slices.ContainsFunc(t.Rows, func(r row) bool { return slices.Contains(r.Values, math.Inf(1)) }) {
+		fmt.Fprintf(b.out, "  not done: in %v, preparation included; larger sizes are not tried\n", t.Growth.Limit)
+	}
 	for _, g := range t.Goals {
+		if b.quick {
+			break // its figures mean nothing
+		}
 		word := "reached"
 		if !g.Reached {
 			word = "NOT REACHED"
 		}
-		fmt.Fprintf(b.out, "  goal: %s: %s, %s\n", g.Want, g.Got, word)
+		fmt.Fprintf(b.out, "  goal: %s; %s, %s\n", g.Want, g.Got, word)
 	}
 	fmt.Fprintln(b.out)
-}
-
-// write writes all tables to a file, with the versions and the machine.
-func (b *bench) write(file, suite string) error {
-	versions := map[string]string{}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
-			versions[m.Path] = m.Version
-		}
-	}
-	out, err := json.MarshalIndent(map[string]any{
-		"suite": suite, "date": time.Now().UTC().Format(time.RFC3339), "go": runtime.Version(),
-		"system": runtime.GOOS + "/" + runtime.GOARCH, "cpus": runtime.NumCPU(), "rounds": b.rounds, "each": b.each.String(),
-		"modules": versions, "tables": b.tables,
-	}, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(out, '\n'), 0o644)
 }
 
 // summary prints how many goals were reached, and which were not.
@@ -148,7 +178,7 @@ func (b *bench) summary() {
 			if g.Reached {
 				reached++
 			} else {
-				missed = append(missed, fmt.Sprintf("  %s: %s: %s", t.Title, g.Want, g.Got))
+				missed = append(missed, fmt.Sprintf("  %s: %s; %s", t.Title, g.Want, g.Got))
 			}
 		}
 	}
