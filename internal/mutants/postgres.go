@@ -21,7 +21,7 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-closed-connection-fails-its-caller", Why: "a caller that sends its call itself fails on a connection that the server has closed",
-			File: "store/postgres/batcher.go", Old: "		again := x.batch.live.Load() > 0\n", New: "		again := false\n",
+			File: "store/postgres/batcher.go", Old: "		again := x.live.Load() > 0\n", New: "		again := false\n",
 			Pkg: pkg, Test: "TestBatcher_closedByServer/a_small_call",
 		},
 		{

@@ -189,12 +189,15 @@ func (c *Conn) WatchNow() bool {
 // runWatch is the watch. It reads until no call is in progress, and then leaves reading to callers
 // until the connection is quiet.
 func (c *Conn) runWatch() {
+	quiet := time.NewTimer(0)
+	defer quiet.Stop()
 	for {
+		quiet.Reset(quietFor)
 		select {
 		case <-c.ended:
 			return
 		case <-c.watch:
-		case <-time.After(quietFor):
+		case <-quiet.C:
 		}
 		if calls, _, idle := c.Load(); calls == 0 && idle < quietFor {
 			continue
