@@ -196,8 +196,10 @@ func (s *Store) Close() {
 }
 
 // Release releases a claim on all nodes. It returns when a majority has released it. In a new
-// deployment, where all nodes must grant the next claim, it waits for all nodes. If a majority did
-// not hold the claim, the claim was not held; the other nodes release their parts of it anyway.
+// deployment, where all nodes must grant the next claim, it waits for all nodes. A node that does
+// not answer keeps its part until the part expires. A new deployment grants nobody the key before.
+// If a majority did not hold the claim, the claim was not held; the other nodes release their parts
+// of it anyway.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	leave, err := s.enter(ctx)
 	if err != nil {
