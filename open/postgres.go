@@ -51,7 +51,6 @@ func openPostgresTable(ctx context.Context, text string) (*Source, error) {
 		}
 		return nil, err
 	}
-	//nolint:contextcheck // Close must work although the ctx of Open has ended
 	return &Source{Store: s, Findings: postgresTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 
