@@ -122,8 +122,12 @@ func TestStore_age_promoted(t *testing.T) {
 	primary := testenv.Redis(t)
 	replica := testenv.Redis(t, testenv.ReplicaOf(primary))
 	before := identity(t, inspected(t, primary))
-	if do(t, primary, "WAIT", "1", "10000") != int64(1) {
-		t.Fatal("the replica does not follow")
+	mark := do(t, primary, "GET", birthMark)
+	for tries := 0; do(t, replica, "GET", birthMark) != mark; tries++ {
+		if tries == 1000 {
+			t.Fatal("the replica does not follow")
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 	s := at(t, replica.URL)
 	began := time.Now()
