@@ -1,4 +1,4 @@
-package distlock_test
+package docscheck_test
 
 import (
 	"fmt"
