@@ -113,7 +113,10 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 		}
 	}
 	lease, err := l.acquire(ctx, r)
-	return lease, outcome(false, err)
+	if err != nil {
+		return nil, outcome(false, err)
+	}
+	return lease, nil
 }
 
 // Ping acquires and releases a lock that nobody else uses. It returns nil if the store can be

@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"errors"
-	"fmt"
 )
 
 // ErrUpgrade says that a call for a lock as the writer has a context that holds the same lock as a
@@ -44,18 +43,4 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	return r.newLease(reader), nil
-}
-
-// upgrades returns an ErrUpgrade if the context of a writer's request holds the lock as a reader.
-func (l *Locker) upgrades(ctx context.Context, r *request) error {
-	if FromContext(ctx) == nil { // most calls come under no lease
-		return nil
-	}
-	own, _ := ctx.Value(holdKey{l, r.Key}).(*Lease)
-	if own == nil || own.r.mode != ModeShared {
-		return nil
-	}
-	err := fmt.Errorf("%w: %s is held by the caller", ErrUpgrade, keyKind(r.Key).title(r.name))
-	r.emit(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.Began, Err: err})
-	return err
 }
