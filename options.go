@@ -54,10 +54,10 @@ type options struct {
 	maxAttempts  int           // 0: any number
 	weight       int64         // 0: not given
 	first, most  time.Duration // pauses between attempts
-	paced        bool          // attempts are made after these pauses also where the store notifies
 	maxHold      time.Duration
 	minHold      time.Duration
 	delay        time.Duration
+	paced        bool // attempts are made after the pauses also where the store notifies
 	fixed        bool
 	exact        bool // a Limiter takes no shares
 	requireFence bool

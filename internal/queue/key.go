@@ -14,7 +14,7 @@ type key struct {
 	tenures   []*tenure  // the claims of this process
 	only      [1]*tenure // memory for the first of them
 	waiters   []*Waiter  // in order of arrival
-	attempts  int        // calls that attempt the store themselves
+	attempts  int32      // calls that attempt the store themselves
 	exclusive bool       // one of these calls wants an exclusive claim
 	yield     bool       // the claim was released for other processes: they shall attempt first
 	running   bool       // there is a runner
@@ -55,7 +55,7 @@ func (m *Manager) reconcileLocked(k *key) {
 		k.changed = make(chan struct{}, 1)
 		m.wg.Add(1)
 		go m.run(k)
-	case w == nil && len(k.tenures)+k.attempts == 0:
+	case w == nil && len(k.tenures) == 0 && k.attempts == 0:
 		if m.keys[k.name] == k {
 			delete(m.keys, k.name)
 		}
