@@ -13,6 +13,18 @@ import (
 // called.
 var ErrUpgrade = errors.New("distlock: a reader cannot become the writer")
 
+// RLock acquires the lock of a name together with other readers. It waits while a writer holds the
+// lock, or waits for it: where the store can queue, readers do not overtake a writer. [Locker.Lock]
+// is the writer's side.
+func (l *Locker) RLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.take(ctx, ModeShared, name, opts)
+}
+
+// TryRLock acquires the lock of a name together with other readers, or returns [ErrHeld] at once.
+func (l *Locker) TryRLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.take(ctx, ModeShared, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
+}
+
 // Downgrade makes a reader of a writer without a gap: no other writer can come in between. Readers
 // that wait get the lock, but those behind a writer in the queue do not.
 //

@@ -97,6 +97,7 @@ func silentMethods(s *ast.TypeSpec) []string {
 
 func TestDocs_comments(t *testing.T) {
 	t.Parallel()
+	atRoot(t)
 	commented := map[string]bool{} // by package folder: whether the package has a comment
 	for _, f := range source(t) {
 		if f.test {
@@ -182,6 +183,7 @@ func aliens(text []byte) []string {
 
 func TestDocs_words(t *testing.T) {
 	t.Parallel()
+	atRoot(t)
 	for _, name := range tree(t) {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -265,6 +267,7 @@ func anchors(page []byte) []string {
 
 func TestDocs_links(t *testing.T) {
 	t.Parallel()
+	atRoot(t)
 	read := func(name string) ([]byte, error) {
 		if i, err := os.Stat(name); err == nil && i.IsDir() {
 			return nil, nil // a link to a folder

@@ -90,6 +90,7 @@ func silent(pkg, call string) bool {
 
 func TestDocs_examples(t *testing.T) {
 	t.Parallel()
+	atRoot(t)
 	byPackage := map[string][]sourceFile{}
 	for _, f := range source(t) {
 		if slices.ContainsFunc(shown, func(p string) bool { return matches(p, f.pkg) }) && !strings.Contains(f.pkg, "internal") {

@@ -173,6 +173,7 @@ func matches(pattern, name string) bool {
 
 func TestArch_imports(t *testing.T) {
 	t.Parallel()
+	atRoot(t)
 	for _, f := range source(t) {
 		if f.test {
 			continue

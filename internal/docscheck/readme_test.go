@@ -22,6 +22,7 @@ var quoted = regexp.MustCompile("(?s)<!-- example: (\\S+) -->\n(?:```go\n.*?```\
 // run.
 func TestREADME(t *testing.T) {
 	t.Parallel()
+	atRoot(t)
 	bodies := exampleBodies(t)
 	for _, page := range []string{"README.md", "docs/fencing.md", "docs/guide.md", "docs/kinds.md", "docs/observability.md"} {
 		quote(t, page, bodies)

@@ -24,6 +24,7 @@ var retiredNames = strings.Fields(`
 // TestArch_words keeps retired words from coming back, in code, texts and documents.
 func TestArch_words(t *testing.T) {
 	t.Parallel()
+	atRoot(t)
 	names := map[string]bool{}
 	for _, n := range retiredNames {
 		names[n] = true

@@ -3,7 +3,6 @@
 package docscheck_test
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -12,15 +11,19 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
-func TestMain(m *testing.M) {
-	if err := os.Chdir("../.."); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+var chdir = sync.OnceValue(func() error { return os.Chdir("../..") })
+
+// atRoot makes a test that reads files run in the root of the module. It is called in tests and not
+// before them: so go test knows which files they read, and runs them again if one has changed.
+func atRoot(t *testing.T) {
+	t.Helper()
+	if err := chdir(); err != nil {
+		t.Fatal(err)
 	}
-	m.Run()
 }
 
 // A sourceFile is one Go file of the module, for any operating system.
