@@ -66,7 +66,7 @@ lint: ## gofmt, vet for three systems, staticcheck, golangci-lint
 
 docs: ## write the pages of promises, and check all: links, package and doc comments, words that do not belong
 	go test -count=1 ./internal/promise -args -update
-	go test -count=1 -run '^TestDocs' .
+	go test -count=1 ./internal/docscheck
 
 man: ## write the man pages of the command in docs/man
 	go test -count=1 -run '^TestMan$$' ./cmd/distlock -args -update

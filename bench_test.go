@@ -34,6 +34,15 @@ func BenchmarkFree(b *testing.B) {
 	}
 }
 
+// Most of the memory of a lock is one piece. With its header it just fits into a size class of the
+// allocator: one more field costs every lock 128 bytes.
+func TestSlab(t *testing.T) {
+	const class, header = 1152, 8
+	if n := distlock.SlabSize; n > class-header {
+		t.Errorf("the slab has %d bytes, more than %d", n, class-header)
+	}
+}
+
 // BenchmarkContended hands one lock off among 64 goroutines of one process.
 func BenchmarkContended(b *testing.B) {
 	l, err := distlock.New(mem.New())

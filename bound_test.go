@@ -54,7 +54,7 @@ func TestBound(t *testing.T) {
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newFlakyStore()
+				w := newGate()
 				l := lockerOn(t, w)
 				w.on(nil, hang) // requests take effect, and are never answered
 				ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -111,7 +111,7 @@ func TestBound_waiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newFlakyStore()
+				w := newGate()
 				taken(t, lockerOn(t, w, distlock.TTL(time.Hour)), "held")
 				l := lockerOn(t, w)
 				own := taken(t, l, "own")
@@ -123,7 +123,7 @@ func TestBound_waiting(t *testing.T) {
 				if took := time.Since(began); took < bound || took > bound+late {
 					t.Errorf("%v after %v", err, took)
 				}
-				wantErr(t, err, distlock.ErrNotAcquired, context.DeadlineExceeded)
+				wants(t, err, distlock.ErrNotAcquired, context.DeadlineExceeded)
 				w.mend()
 			})
 		})
@@ -135,7 +135,7 @@ func TestBound_waiting(t *testing.T) {
 func TestBound_none(t *testing.T) {
 	for ttl, most := range map[time.Duration]time.Duration{time.Minute: 6 * time.Second, time.Second: 2 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w, distlock.TTL(ttl))
 			before := taken(t, lockerOn(t, w), "contended")
 			// After this refusal the next call enters the queue at once.
@@ -148,7 +148,7 @@ func TestBound_none(t *testing.T) {
 				if took := time.Since(began); took > most {
 					t.Errorf("TTL %v, %s: it took %v", ttl, name, took)
 				}
-				wantErr(t, err, distlock.ErrNotAcquired, distlock.ErrUnknown)
+				wants(t, err, distlock.ErrNotAcquired, distlock.ErrUnknown)
 			}
 			w.mend()
 		})
@@ -158,7 +158,7 @@ func TestBound_none(t *testing.T) {
 // If a fast store undoes the attempt in time, the outcome is known.
 func TestBound_undoneInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		l := lockerOn(t, w)
 		w.on(nil, func(ctx context.Context, verb string) error {
 			if verb == "acquire" {
@@ -170,7 +170,7 @@ func TestBound_undoneInTime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := l.TryLock(ctx, "x")
-		wantErr(t, err, distlock.ErrUnavailable, context.DeadlineExceeded)
+		wants(t, err, distlock.ErrUnavailable, context.DeadlineExceeded)
 		if errors.Is(err, distlock.ErrUnknown) {
 			t.Error(err)
 		}
@@ -184,17 +184,68 @@ func TestBound_undoneInTime(t *testing.T) {
 // Close waits for the releases that calls have left to the background, and not for ever.
 func TestBound_close(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		l := lockerOn(t, w)
 		w.on(hang, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		_, err := l.TryLock(ctx, "x")
-		wantErr(t, err, distlock.ErrUnknown)
+		wants(t, err, distlock.ErrUnknown)
 		began := time.Now()
 		_ = l.Close(t.Context())
 		if took := time.Since(began); took == 0 || took > time.Second {
 			t.Errorf("Close took %v", took)
 		}
+	})
+}
+
+// An attempt whose answers are lost does not return ErrHeld: it was undone, or its outcome is
+// unknown.
+func TestLocker_TryLock_unknown(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			_, _ = next(ctx, r)
+			return driver.Result{}, errCut
+		}
+		try := func(want error) {
+			t.Helper()
+			_, err := l.TryLock(t.Context(), "k")
+			wants(t, err, want)
+			if errors.Is(err, distlock.ErrHeld) {
+				t.Error(err)
+			}
+		}
+		try(distlock.ErrUnavailable)
+		g.empty(t)
+		g.release = func(context.Context, driver.ID, func() error) error { return errCut }
+		try(distlock.ErrUnknown)
+	})
+}
+
+// The first attempt reaches the store late, so that the second one is refused because of it. Its
+// claim is released.
+func TestLocker_TryLock_underWay(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		l := g.locker(t)
+		attempts := 0
+		g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+			if attempts++; attempts == 1 {
+				return driver.Result{}, errCut
+			}
+			if _, err := next(ctx, r); err != nil { // the first takes effect
+				t.Error(err)
+			}
+			return driver.Result{Used: driver.Whole}, nil
+		}
+		_, err := l.TryLock(t.Context(), "k")
+		wants(t, err, distlock.ErrHeld)
+		g.empty(t)
+		attempts = 0
+		g.release = func(context.Context, driver.ID, func() error) error { return errCut }
+		if _, err = l.TryLock(t.Context(), "k"); errors.Is(err, distlock.ErrHeld) {
+			t.Error(err)
+		}
+		wants(t, err, distlock.ErrUnknown)
 	})
 }

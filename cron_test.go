@@ -140,7 +140,7 @@ func TestCron_Run_storeFails(t *testing.T) {
 		if ran {
 			t.Error("it ran")
 		}
-		g.thaw()
+		g.mend()
 		if ran, err := c.Run(ctx, "report", at, func(context.Context) error { return nil }); !ran || err != nil {
 			t.Errorf("it was remembered though it did not run: %v, %v", ran, err)
 		}
@@ -148,7 +148,7 @@ func TestCron_Run_storeFails(t *testing.T) {
 		if ran, err := c.Run(ctx, "report", at, func(context.Context) error { return nil }); ran || err == nil {
 			t.Errorf("a store that does not answer: %v, %v", ran, err)
 		}
-		g.thaw()
+		g.mend()
 	})
 }
 

@@ -204,7 +204,7 @@ func TestDeadlock_noticesLost(t *testing.T) {
 		k := tie(t, []step{{lock(a.Lock, "x"), lock(a.Lock, "y")}, {lock(b.Lock, "y"), lock(b.Lock, "x")}}, none)
 		k.formed = k.formed.Add(2 * time.Second) // four looks found no notice
 		k.untie(t, 1)
-		g.thaw()
+		g.mend()
 		g.empty(t, a, b)
 	})
 }
@@ -244,7 +244,7 @@ func TestDeadlock_noticeUnanswered(t *testing.T) {
 		if n := g.notices(t); n != 1 {
 			t.Fatalf("%d notices", n)
 		}
-		far.thaw()
+		far.mend()
 		cancel()
 		large.refused(t, context.Canceled)
 

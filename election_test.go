@@ -158,7 +158,7 @@ func TestElection_Run_lost(t *testing.T) {
 		far.freeze()
 		time.Sleep(ttl + time.Second)
 		o.wants(t, "+a -a +b")
-		far.thaw()
+		far.mend()
 		time.Sleep(time.Minute)
 		_ = b.end()
 		o.wants(t, "+a -a +b -b +a") // a is a candidate again
@@ -189,7 +189,7 @@ func TestElection_Run_fails(t *testing.T) {
 		none := func(context.Context, *distlock.Term) error { return errors.New("it leads") }
 		g.set(func(g *gate) { g.acquire = down })
 		wants(t, e.Run(ctx, "e", none), distlock.ErrUnavailable) // a wrong password must be reported
-		g.thaw()
+		g.mend()
 
 		terms := 0
 		start := time.Now()
@@ -198,7 +198,7 @@ func TestElection_Run_fails(t *testing.T) {
 				return errCut
 			}
 			g.set(func(g *gate) { g.acquire = down })
-			time.AfterFunc(time.Minute, g.thaw)
+			time.AfterFunc(time.Minute, g.mend)
 			return nil
 		})
 		wants(t, err, errCut)
@@ -310,7 +310,7 @@ func TestTerm_Publish_crossesExtend(t *testing.T) {
 				}
 				return enough
 			})
-			g.thaw()
+			g.mend()
 			return enough
 		})
 		wants(t, err, enough)
@@ -354,7 +354,7 @@ func TestTerm_Publish_fails(t *testing.T) {
 				g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, errCut }
 			})
 			wants(t, term.Publish(ctx, nil), distlock.ErrUnknown, errCut)
-			g.thaw()
+			g.mend()
 			if _, err := g.Break(ctx, "~lead/e", 0, "test"); err != nil {
 				t.Error(err)
 			}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -134,4 +136,36 @@ func TestErrors_showLongNames(t *testing.T) {
 			t.Errorf("%s, want %s", err, want)
 		}
 	}
+}
+
+// durations matches the part of the error that differs from run to run.
+var durations = regexp.MustCompile(`\b(\d+(\.\d+)?(h|m|s|ms))+\b`)
+
+// TestREADME_error checks that the error in the README is the error that users get.
+func TestREADME_error(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "<!-- example: quoteWait -->\n```go\n")
+	code, _, _ := strings.Cut(after, "```\n")
+	var want strings.Builder
+	for line := range strings.Lines(code) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "// "); ok {
+			want.WriteString(text + "\n")
+		}
+	}
+	inBubble(t, func(t *testing.T, g *gate) {
+		lease := must(t)(g.locker(t, distlock.Holder("ci-3")).Lock(t.Context(), "deploy"))
+		time.Sleep(2 * time.Minute)
+		err := quoteWait(t.Context(), g.locker(t))
+		if err == nil {
+			t.Fatal("the lock was not held")
+		}
+		plain := func(s string) string { return durations.ReplaceAllString(strings.TrimSpace(s), "<time>") }
+		if plain(err.Error()) != plain(want.String()) {
+			t.Errorf("the README says\n%s\nand the error is\n%v", want.String(), err)
+		}
+		free(t, lease)
+	})
 }

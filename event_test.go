@@ -19,36 +19,36 @@ import (
 func TestLease_events(t *testing.T) {
 	ends := []distlock.EventType{distlock.EventReleased, distlock.EventHandedOff, distlock.EventDetached, distlock.EventLost}
 	lives := map[string]struct {
-		live func(t *testing.T, w *flakyStore, l *distlock.Locker)
+		live func(t *testing.T, w *gate, l *distlock.Locker)
 		want []distlock.EventType
 	}{
-		"released": {func(t *testing.T, _ *flakyStore, l *distlock.Locker) {
+		"released": {func(t *testing.T, _ *gate, l *distlock.Locker) {
 			_ = taken(t, l, "x").Unlock(t.Context())
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventReleased}},
-		"lost": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
+		"lost": {func(t *testing.T, w *gate, l *distlock.Locker) {
 			lease := taken(t, l, "x")
 			w.cut()
 			<-lease.Done()
 			_ = lease.Unlock(t.Context())
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventAtRisk, distlock.EventLost}},
-		"given away": {func(t *testing.T, _ *flakyStore, l *distlock.Locker) {
+		"given away": {func(t *testing.T, _ *gate, l *distlock.Locker) {
 			lease := taken(t, l, "x")
 			_, _ = lease.Detach(t.Context())
 			_ = lease.Unlock(t.Context())
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventDetached}},
-		"refused": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
+		"refused": {func(t *testing.T, w *gate, l *distlock.Locker) {
 			_ = taken(t, lockerOn(t, w), "x")
 			_, _ = l.TryLock(t.Context(), "x")
 		}, []distlock.EventType{distlock.EventRefused}},
-		"unavailable": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
+		"unavailable": {func(t *testing.T, w *gate, l *distlock.Locker) {
 			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 			_, _ = l.Lock(t.Context(), "x")
 		}, []distlock.EventType{distlock.EventRefused}},
-		"not granted": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
+		"not granted": {func(t *testing.T, w *gate, l *distlock.Locker) {
 			_ = taken(t, lockerOn(t, w), "x")
 			_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Minute))
 		}, []distlock.EventType{distlock.EventWaiting, distlock.EventWithdrawn, distlock.EventRefused}},
-		"attached": {func(t *testing.T, w *flakyStore, l *distlock.Locker) {
+		"attached": {func(t *testing.T, w *gate, l *distlock.Locker) {
 			h, _ := taken(t, lockerOn(t, w), "x").Detach(t.Context())
 			lease, err := l.Attach(t.Context(), h)
 			if err != nil {
@@ -57,18 +57,18 @@ func TestLease_events(t *testing.T) {
 			_ = lease.Unlock(t.Context())
 			_, _ = l.Attach(t.Context(), h)
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventReleased, distlock.EventRefused}},
-		"closed": {func(t *testing.T, _ *flakyStore, l *distlock.Locker) {
+		"closed": {func(t *testing.T, _ *gate, l *distlock.Locker) {
 			_ = taken(t, l, "x")
 			_ = l.Close(t.Context())
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventReleased}},
-		"longest hold": {func(t *testing.T, _ *flakyStore, l *distlock.Locker) {
+		"longest hold": {func(t *testing.T, _ *gate, l *distlock.Locker) {
 			<-taken(t, l, "x", distlock.MaxHold(time.Minute)).Done()
 		}, []distlock.EventType{distlock.EventGranted, distlock.EventLost}},
 	}
 	for name, c := range lives {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newFlakyStore(), &tape{}
+				w, p := newGate(), &tape{}
 				l := lockerOn(t, w, distlock.Observe(p.observe), distlock.Holder("me"))
 				c.live(t, w, l)
 				synctest.Wait()
@@ -87,7 +87,7 @@ func TestLease_events(t *testing.T) {
 	t.Run("handed off", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := &tape{}
-			l := lockerOn(t, newFlakyStore(), distlock.Observe(p.observe))
+			l := lockerOn(t, newGate(), distlock.Observe(p.observe))
 			lease := taken(t, l, "x")
 			var wg sync.WaitGroup
 			for range 10 {
@@ -125,7 +125,7 @@ func TestLease_events(t *testing.T) {
 // No mutex is held while an observer runs: an observer may use leases, and may be slow.
 func TestEvent_observerIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		var lease atomic.Pointer[distlock.Lease]
 		var l *distlock.Locker
 		seen := map[distlock.EventType]bool{}
@@ -195,7 +195,7 @@ func TestObserve_several(t *testing.T) {
 			}
 		}
 	}
-	l := lockerOn(t, newFlakyStore(), distlock.Observe(note("a")), distlock.Observe(nil), distlock.Observe(note("b")))
+	l := lockerOn(t, newGate(), distlock.Observe(note("a")), distlock.Observe(nil), distlock.Observe(note("b")))
 	taken(t, l, "x", distlock.Observe(note("c")), distlock.Observe(nil))
 	if got := strings.Join(order, ""); got != "abc" {
 		t.Errorf("observed by %s, want abc", got)
@@ -212,7 +212,7 @@ func TestEvent_context(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		got := map[distlock.EventType]any{}
-		l := lockerOn(t, newFlakyStore(), distlock.Observe(func(ctx context.Context, e distlock.Event) { got[e.Type] = ctx.Value(key{}) }))
+		l := lockerOn(t, newGate(), distlock.Observe(func(ctx context.Context, e distlock.Event) { got[e.Type] = ctx.Value(key{}) }))
 		lease, err := l.Lock(context.WithValue(t.Context(), key{}, "lock"), "x")
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestEvent_context(t *testing.T) {
 
 func TestEvent_figures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newFlakyStore(), &tape{}
+		w, p := newGate(), &tape{}
 		l := lockerOn(t, w, distlock.Observe(p.observe), distlock.Holder("me"))
 		w.on(func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil }, nil)
 		lease := taken(t, l, "x")
@@ -250,4 +250,331 @@ func TestEvent_figures(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	})
+}
+
+func TestEvent_wait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newGate(), &tape{}
+		l := lockerOn(t, w, distlock.Observe(p.observe))
+		slow := func(context.Context, string) error { time.Sleep(100 * time.Millisecond); return nil }
+		lease := taken(t, lockerOn(t, w), "x")
+		w.on(slow, nil)
+		_, _ = l.Lock(t.Context(), "x", distlock.MaxWait(time.Second))
+		r := p.all(distlock.EventRefused)[0]
+		if r.Took < time.Second || r.Wait != r.Took-100*time.Millisecond || !r.Waited {
+			t.Errorf("%+v", r)
+		}
+		w.mend()
+		time.AfterFunc(time.Minute, func() { _ = lease.Unlock(t.Context()) })
+		_ = must(t)(l.Lock(t.Context(), "x")).Unlock(t.Context())
+		g := p.all(distlock.EventGranted)[0]
+		if g.Took != time.Minute || g.Wait != time.Minute || !g.Waited {
+			t.Errorf("%+v", g)
+		}
+		_ = taken(t, l, "y")
+		if g := p.all(distlock.EventGranted)[1]; g.Wait != 0 || g.Waited {
+			t.Errorf("no claim was in the way: %+v", g)
+		}
+	})
+}
+
+func TestEvent_wait_ofALimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &tape{}
+		m, err := lockerOn(t, newGate(), distlock.Observe(p.observe)).Limiter(2000, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := m.Wait(t.Context(), "x", distlock.Weight(2000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		g := p.all(distlock.EventGranted)
+		if g[0].Wait != 0 || g[0].Waited || g[1].Wait < 50*time.Second || g[1].Wait > g[1].Took || !g[1].Waited {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// A renewal is thin if it leaves less than a quarter of the TTL.
+func TestEvent_margin(t *testing.T) {
+	const ttl = 30 * time.Second
+	for name, c := range map[string]struct {
+		away   time.Duration // how long the store does not answer after the grant
+		thin   bool
+		margin [2]time.Duration
+	}{
+		"in time":    {0, false, [2]time.Duration{18 * time.Second, 20 * time.Second}},
+		"late":       {18 * time.Second, false, [2]time.Duration{ttl / 4, 11 * time.Second}},
+		"at the end": {25 * time.Second, true, [2]time.Duration{1, 4 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, p := newGate(), &tape{}
+				lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe), distlock.TTL(ttl)), "x", distlock.MaxHold(c.away+15*time.Second))
+				if c.away > 0 {
+					w.cut()
+					time.Sleep(c.away)
+					w.mend()
+				}
+				time.Sleep(11*time.Second + 100*time.Millisecond)
+				if err := lease.Err(); err != nil {
+					t.Fatal(err)
+				}
+				var good []distlock.Event
+				for _, e := range p.all(distlock.EventRenewed) {
+					switch {
+					case e.Err == nil:
+						good = append(good, e)
+					case e.Margin != 0 || e.Thin:
+						t.Errorf("a renewal that failed: %+v", e)
+					}
+				}
+				// MaxHold shortens Left, not Margin.
+				if e := good[0]; e.Margin < c.margin[0] || e.Margin > c.margin[1] || e.Thin != c.thin || e.Risk != (c.away > 0) || e.Left >= e.Margin && c.away == 0 {
+					t.Errorf("%+v", e)
+				}
+			})
+		})
+	}
+}
+
+// A provisional lease begins with a part of its TTL: its small trust is no thin renewal.
+func TestEvent_margin_ofAProvisionalLease(t *testing.T) {
+	events := &tape{}
+	pushed(t, []distlock.Option{distlock.Observe(events.observe)}, func(t *testing.T, p *pushTest) {
+		free(t, p.first)
+		_ = p.second.now(t)
+		time.Sleep(time.Second)
+		if g := events.all(distlock.EventGranted)[0]; g.Left > 3*time.Second {
+			t.Fatalf("the store pushed no grant: %+v", g)
+		}
+		if r := events.all(distlock.EventRenewed); len(r) != 1 || r[0].Margin != 0 || r[0].Thin || r[0].Err != nil {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// The event of a loss says whether the store had failed before, also if Unlock detects the loss.
+func TestEvent_risk(t *testing.T) {
+	for name, c := range map[string]struct {
+		live func(t *testing.T, w *gate, lease *distlock.Lease)
+		risk bool
+	}{
+		"the store is away": {func(_ *testing.T, w *gate, lease *distlock.Lease) {
+			w.cut()
+			<-lease.Done()
+		}, true},
+		"the store hangs": {func(_ *testing.T, w *gate, lease *distlock.Lease) {
+			w.freeze()
+			<-lease.Done()
+		}, true},
+		"longest hold": {func(_ *testing.T, _ *gate, lease *distlock.Lease) { <-lease.Done() }, false},
+		"gone": {func(t *testing.T, w *gate, lease *distlock.Lease) {
+			if _, err := w.Break(t.Context(), "x", 0, "a test"); err != nil {
+				t.Error(err)
+			}
+			_ = lease.Unlock(t.Context())
+		}, false},
+		"gone while the store was away": {func(t *testing.T, w *gate, lease *distlock.Lease) {
+			if _, err := w.Break(t.Context(), "x", 0, "a test"); err != nil {
+				t.Error(err)
+			}
+			w.cut()
+			time.Sleep(12 * time.Second)
+			w.mend()
+			_ = lease.Unlock(t.Context())
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, p := newGate(), &tape{}
+				c.live(t, w, taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x", distlock.MaxHold(time.Minute)))
+				synctest.Wait()
+				lost := p.all(distlock.EventLost)
+				if len(lost) != 1 || lost[0].Risk != c.risk {
+					t.Errorf("%+v", lost)
+				}
+			})
+		})
+	}
+}
+
+// The Origin of every event has the values of the call's context and does not end with it. The
+// context of a renewal or a loss is the same.
+func TestEvent_origin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		w := newGate()
+		var mu sync.Mutex
+		seen := map[distlock.EventType]bool{}
+		l := lockerOn(t, w, distlock.Observe(func(ctx context.Context, e distlock.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[e.Type] = true
+			if e.Origin.Value(key{}) != e.Name || e.Origin.Err() != nil {
+				t.Errorf("%s of %s: the origin is %v, %v", e.Type, e.Name, e.Origin.Value(key{}), e.Origin.Err())
+			}
+			switch e.Type {
+			case distlock.EventRenewed, distlock.EventAtRisk, distlock.EventRecovered, distlock.EventLost:
+				if ctx.Value(key{}) != e.Name || ctx.Err() != nil {
+					t.Errorf("%s of %s: the context is %v", e.Type, e.Name, ctx)
+				}
+			}
+		}))
+		lock := func(name string) *distlock.Lease {
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, name))
+			defer cancel()
+			lease, err := l.Lock(ctx, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		a, b, c := lock("a"), lock("b"), lock("c")
+		_, _ = c.Detach(t.Context())
+		w.cut()
+		time.Sleep(15 * time.Second)
+		w.mend()
+		time.Sleep(time.Minute)
+		_ = b.Unlock(t.Context())
+		w.cut()
+		<-a.Done()
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, kind := range []distlock.EventType{
+			distlock.EventGranted, distlock.EventDetached, distlock.EventRenewed, distlock.EventAtRisk,
+			distlock.EventRecovered, distlock.EventReleased, distlock.EventLost,
+		} {
+			if !seen[kind] {
+				t.Errorf("%s did not happen", kind)
+			}
+		}
+	})
+}
+
+// A writer becomes a reader: the event of this grant has no wait.
+func TestEvent_downgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &tape{}
+		lease := taken(t, lockerOn(t, newGate(), distlock.Observe(p.observe)), "x")
+		time.Sleep(time.Minute)
+		reader, err := lease.Downgrade(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = reader.Unlock(t.Context())
+		wantStory(t, p, distlock.EventGranted, distlock.EventHandedOff, distlock.EventGranted, distlock.EventReleased)
+		if g := p.all(distlock.EventGranted)[1]; g.Took != 0 || g.Mode != distlock.ModeShared {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+// A call whose observer panics holds no lock afterwards, and no call of this process or of another
+// one waits for it.
+func TestObserver_panics(t *testing.T) {
+	lock := func(ctx context.Context, l *distlock.Locker) { _, _ = l.Lock(ctx, "k") }
+	lockAll := func(ctx context.Context, l *distlock.Locker) { _, _ = l.LockAll(ctx, []string{"j", "k"}) }
+	downgrade := func(ctx context.Context, l *distlock.Locker) {
+		if lease, err := l.Lock(ctx, "k"); err == nil {
+			_, _ = lease.Downgrade(ctx)
+		}
+	}
+	for _, c := range []struct {
+		name string
+		do   func(ctx context.Context, l *distlock.Locker)
+		kind distlock.EventType
+		nth  int
+		held time.Duration // how long another process holds the lock
+		late time.Duration // how long the observer sleeps
+	}{
+		{"granted by the store", lock, distlock.EventAttempted, 1, 0, 0},
+		{"refused by the store", lock, distlock.EventAttempted, 1, time.Second, 0},
+		{"waiting", lock, distlock.EventWaiting, 1, time.Second, 0},
+		{"waiting and granted", lock, distlock.EventWaiting, 1, time.Second, 2 * time.Second},
+		{"granted", lock, distlock.EventGranted, 1, 0, 0},
+		{"granted after a wait", lock, distlock.EventGranted, 1, time.Second, 0},
+		{"one of two granted", lockAll, distlock.EventGranted, 2, 0, 0},
+		{"writer handed off", downgrade, distlock.EventHandedOff, 1, 0, 0},
+		{"reader granted", downgrade, distlock.EventGranted, 2, 0, 0},
+		{"lowered by the store", downgrade, distlock.EventAttempted, 2, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				rival, seen := g.locker(t), 0
+				l := g.locker(t, distlock.Observe(func(_ context.Context, e distlock.Event) {
+					if e.Type != c.kind {
+						return
+					}
+					if seen++; seen == c.nth {
+						time.Sleep(c.late)
+						panic("observer")
+					}
+				}))
+				if c.held > 0 {
+					first := must(t)(rival.Lock(t.Context(), "k"))
+					time.AfterFunc(c.held, func() { free(t, first) })
+				}
+				if got := recovered(func() { c.do(t.Context(), l) }); got != "observer" {
+					t.Errorf("the caller recovered %v", got)
+				}
+				time.Sleep(time.Minute) // a claim without an owner has expired
+				g.empty(t, l, rival)
+				free(t, must(t)(l.Lock(t.Context(), "k", distlock.MaxWait(time.Second))))
+			})
+		})
+	}
+}
+
+// Calls that wait for a call whose observer panics continue when that call has ended.
+func TestObserver_panics_othersGoOn(t *testing.T) {
+	panics := distlock.Observe(func(_ context.Context, e distlock.Event) {
+		if e.Type == distlock.EventAttempted {
+			panic("observer")
+		}
+	})
+	for name, acquire := range map[string]func(ctx context.Context, l *distlock.Locker, m *distlock.Limiter, opts ...distlock.Option) error{
+		"lock": func(ctx context.Context, l *distlock.Locker, _ *distlock.Limiter, opts ...distlock.Option) error {
+			_, err := l.Lock(ctx, "k", opts...)
+			return err
+		},
+		"shares": func(ctx context.Context, _ *distlock.Locker, m *distlock.Limiter, opts ...distlock.Option) error {
+			return m.Allow(ctx, "k", opts...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, g *gate) {
+				l := g.locker(t)
+				m := limiter(t, l, 2000, time.Minute)
+				g.set(func(g *gate) {
+					g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+						time.Sleep(time.Millisecond)
+						return next(ctx, r)
+					}
+				})
+				panicked, answer := make(chan any, 1), make(chan error, 1)
+				go func() { panicked <- recovered(func() { _ = acquire(t.Context(), l, m, panics) }) }()
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				go func() { answer <- acquire(ctx, l, m) }()
+				if got := <-panicked; got != "observer" {
+					t.Errorf("the caller recovered %v", got)
+				}
+				if err := <-answer; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// recovered runs f and returns the value of its panic.
+func recovered(f func()) (value any) {
+	defer func() { value = recover() }()
+	f()
+	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/distlock/distlock"
@@ -321,4 +323,343 @@ func ExampleLeases_Ensure() {
 
 	fmt.Println(leases.Ensure(ctx, 10*time.Second))
 	// Output: <nil>
+}
+
+func ExampleTTL() {
+	ctx, locker := context.Background(), newLocker(distlock.TTL(10*time.Second)) // default of all its locks
+
+	_, _ = locker.Lock(ctx, "import", distlock.TTL(time.Minute)) // only for this lock
+	why, _ := locker.Status(ctx, distlock.KindLock, "import")
+	fmt.Println(why.Holders[0].Left.Round(time.Minute))
+	// Output: 1m0s
+}
+
+func ExampleMaxWait() {
+	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "report")
+
+	_, err := locker.Lock(ctx, "report", distlock.MaxWait(10*time.Millisecond))
+	fmt.Println(errors.Is(err, distlock.ErrHeld), errors.Is(err, context.DeadlineExceeded))
+	// Output: true true
+}
+
+// A retry count of 3 with a retry delay of 20 ms.
+func ExampleMaxAttempts() {
+	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "report")
+
+	_, err := locker.Lock(ctx, "report", distlock.MaxAttempts(3), distlock.Backoff(20*time.Millisecond, 20*time.Millisecond))
+	fmt.Println(errors.Is(err, distlock.ErrHeld))
+	// Output: true
+}
+
+func ExampleBackoff() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, err := locker.Lock(ctx, "report", distlock.Backoff(5*time.Millisecond, 200*time.Millisecond))
+	fmt.Println(lease.Name(), err)
+	// Output: report <nil>
+}
+
+func ExampleMaxHold() {
+	ctx, locker := context.Background(), newLocker()
+
+	err := locker.Do(ctx, "report", func(ctx context.Context) error {
+		<-ctx.Done() // work that hangs
+		return nil
+	}, distlock.MaxHold(10*time.Millisecond))
+	fmt.Println(errors.Is(err, distlock.ErrMaxHold), errors.Is(err, distlock.ErrLost))
+	// Output: true true
+}
+
+func ExampleMinHold() {
+	ctx, locker := context.Background(), newLocker()
+	job := func(context.Context) error { fmt.Println("once an hour"); return nil }
+
+	for range 3 { // on three machines, whose clocks differ by seconds
+		_, _ = locker.TryDo(ctx, "hourly", job, distlock.MinHold(time.Minute))
+	}
+	// Output: once an hour
+}
+
+func ExampleLockDelay() {
+	ctx, locker := context.Background(), newLocker()
+
+	_, _ = locker.Lock(ctx, "disk", distlock.TTL(time.Minute), distlock.LockDelay(2*time.Minute))
+	why, _ := locker.Status(ctx, distlock.KindLock, "disk")
+	fmt.Println(why.Holders[0].Left.Round(time.Minute)) // how long others wait if the holder dies now
+	// Output: 3m0s
+}
+
+func ExampleNoRenewal() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, _ := locker.Lock(ctx, "report", distlock.NoRenewal(), distlock.TTL(time.Second))
+	<-lease.Done() // the lease is not renewed
+	fmt.Println(lease.Err())
+	// Output: distlock: lease of "report" lost: not renewed in time
+}
+
+func ExampleRequireFence() {
+	ctx, locker := context.Background(), newLocker(distlock.RequireFence())
+
+	lease, _ := locker.Lock(ctx, "invoice/42")
+	fmt.Println(lease.Fence() > 0)
+	// Output: true
+}
+
+func ExampleHolder() {
+	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "report", distlock.Holder("cron@db7"))
+
+	_, err := locker.TryLock(ctx, "report")
+	var held *distlock.HeldError
+	fmt.Println(errors.As(err, &held), held.Holder)
+	// Output: true cron@db7
+}
+
+func ExampleValue() {
+	ctx, locker := context.Background(), newLocker()
+
+	_, _ = locker.Lock(ctx, "primary", distlock.Value([]byte("10.0.0.7:5432")))
+	why, _ := locker.Status(ctx, distlock.KindLock, "primary")
+	fmt.Printf("%s\n", why.Holders[0].Value)
+	// Output: 10.0.0.7:5432
+}
+
+func ExampleMeta() {
+	ctx, locker := context.Background(), newLocker()
+
+	_, _ = locker.Lock(ctx, "deploy", distlock.Meta("version", "1.4.2"), distlock.Meta("by", "ana"))
+	why, _ := locker.Status(ctx, distlock.KindLock, "deploy")
+	fmt.Println(why.Holders[0].Meta)
+	// Output: map[by:ana version:1.4.2]
+}
+
+func ExampleNote() {
+	ctx, locker := context.Background(), newLocker()
+
+	_, _ = locker.Lock(ctx, "deploy", distlock.Note("rolling back 1.4.2"))
+	why, _ := locker.Status(ctx, distlock.KindLock, "deploy")
+	fmt.Println(why.Holders[0].Note)
+	// Output: rolling back 1.4.2
+}
+
+func ExampleObserve() {
+	ctx := context.Background()
+	locker := newLocker(distlock.Observe(func(_ context.Context, e distlock.Event) {
+		fmt.Println(e.Type, e.Name)
+	}))
+
+	_ = locker.Do(ctx, "report", func(context.Context) error { return nil })
+	// Output:
+	// attempted report
+	// granted report
+	// released report
+}
+
+func ExampleLog() {
+	ctx := context.Background()
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == "time" || a.Key == "fence" || a.Key == "took" { // they differ from run to run
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	locker := newLocker(distlock.Observe(distlock.Log(logger)))
+
+	lease, _ := locker.Lock(ctx, "report", distlock.MaxHold(10*time.Millisecond))
+	<-lease.Done()
+	_ = locker.Close(ctx)
+	// Output: level=WARN msg="distlock: lost" name=report kind=lock mode=exclusive store=mem error="distlock: lease of \"report\" lost: longest hold reached"
+}
+
+func ExampleHeldError() {
+	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "report")
+
+	_, err := locker.TryLock(ctx, "report")
+	var held *distlock.HeldError
+	if errors.As(err, &held) {
+		fmt.Println(held.Holder, "has", held.Name)
+	}
+	// Output: host:1 has report
+}
+
+func ExampleLostError() {
+	ctx, locker := context.Background(), newLocker()
+
+	lease, _ := locker.Lock(ctx, "report", distlock.MaxHold(10*time.Millisecond))
+	<-lease.Done()
+	var lost *distlock.LostError
+	if errors.As(lease.Unlock(ctx), &lost) {
+		fmt.Println(lost.Name, lost.Reason)
+	}
+	// Output: report max_hold
+}
+
+func ExampleOpError() {
+	err := error(&distlock.OpError{Op: "release", Name: "report", Unknown: true, Err: context.DeadlineExceeded})
+	fmt.Println(errors.Is(err, distlock.ErrUnknown), err) // the name is free, or held until the TTL ends
+	// Output: true distlock: release "report": outcome unknown: context deadline exceeded
+}
+
+func ExampleArgumentError() {
+	ctx, locker := context.Background(), newLocker()
+
+	_, err := locker.Lock(ctx, "two\nlines")
+	var wrong *distlock.ArgumentError
+	if errors.As(err, &wrong) {
+		fmt.Println(errors.Is(err, distlock.ErrInvalid), wrong.What)
+	}
+	fmt.Println(err)
+	// Output:
+	// true name
+	// distlock: invalid name: "two\nlines" contains U+000A
+}
+
+func ExampleDeadlockError() {
+	ctx, locker := context.Background(), newLocker()
+
+	ann, _ := locker.Lock(ctx, "ann")
+	bob, _ := locker.Lock(ctx, "bob")
+	other := make(chan error)
+	go func() {
+		_, err := locker.Lock(ann.Context(ctx), "bob") // the context carries the lock of ann
+		other <- err
+	}()
+
+	_, err := locker.Lock(bob.Context(ctx), "ann")
+	var deadlock *distlock.DeadlockError
+	if errors.As(err, &deadlock) {
+		for _, task := range deadlock.Cycle {
+			fmt.Println("one holds", task.Holds[0].Name, "and waits for", task.Waits.Name)
+		}
+	}
+	_ = bob.Unlock(ctx) // the other call continues
+	fmt.Println(<-other)
+	// Output:
+	// one holds bob and waits for ann
+	// one holds ann and waits for bob
+	// <nil>
+}
+
+func ExampleDeadlockError_Report() {
+	ctx, locker := context.Background(), newLocker()
+
+	err := locker.Do(ctx, "report", func(ctx context.Context) error {
+		return locker.Do(ctx, "report", func(context.Context) error { return nil }) // locks are not reentrant
+	})
+	var deadlock *distlock.DeadlockError
+	if errors.As(err, &deadlock) {
+		deadlock.Cycle[0].Holds[0].Held, deadlock.Cycle[0].Holds[0].Fence = 0, 0 // for this example
+		fmt.Print(deadlock.Report())
+	}
+	// Output:
+	// deadlock: one waits for itself
+	//   host:1 (its call failed)
+	//     holds     "report" for 0s
+	//     waits for "report" for 0s
+}
+
+func ExampleLocker_Status() {
+	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "nightly report", distlock.Note("for the auditors"))
+
+	why, err := locker.Status(ctx, distlock.KindLock, "nightly report")
+	fmt.Println(why.Holders[0].Holder, why.Holders[0].Note, len(why.Waiters), err)
+
+	why, _ = locker.Status(ctx, distlock.KindLock, "invoice/42")
+	fmt.Println(why)
+	// Output:
+	// host:1 for the auditors 0 <nil>
+	// "invoice/42" is free
+}
+
+func ExampleLocker_List() {
+	ctx, locker := context.Background(), newLocker()
+	for _, name := range []string{"invoice/1", "invoice/2", "report"} {
+		_, _ = locker.Lock(ctx, name)
+	}
+
+	for claim, err := range locker.List(ctx, distlock.KindAny, "invoice/") {
+		fmt.Println(claim.Name, claim.Holder, claim.Mode, err)
+	}
+	// Output:
+	// invoice/1 host:1 exclusive <nil>
+	// invoice/2 host:1 exclusive <nil>
+}
+
+func ExampleStatus_String() {
+	ctx, locker := context.Background(), newLocker()
+	_, _ = locker.Lock(ctx, "report")
+
+	why, _ := locker.Status(ctx, distlock.KindLock, "report")
+	why.Holders[0].Held, why.Holders[0].Fence = 90*time.Second, 1789000000000000 // for this example
+	fmt.Println(why)
+	// Output: "report" is held by host:1 for 1m30s (fence 1789000000000000); 0 in the queue
+}
+
+func ExampleLocker_Status_semaphore() {
+	ctx, locker := context.Background(), newLocker()
+	gpus, _ := locker.Semaphore(4)
+	_, _ = gpus.Acquire(ctx, "gpu")
+
+	why, err := locker.Status(ctx, distlock.KindSemaphore, "gpu")
+	fmt.Println(len(why.Holders), "of", gpus.Size(), "held, by", why.Holders[0].Holder, err)
+	// Output: 1 of 4 held, by host:1 <nil>
+}
+
+func ExampleLocker_Status_rateLimit() {
+	ctx, locker := context.Background(), newLocker()
+	mails, _ := locker.Limiter(10, time.Minute)
+	_ = mails.Allow(ctx, "mail/ann")
+
+	why, err := locker.Status(ctx, distlock.KindRateLimit, "mail/ann")
+	fmt.Println(len(why.Holders), "passed, and counts for", why.Holders[0].Left.Round(time.Minute), err)
+	// Output: 1 passed, and counts for 1m0s <nil>
+}
+
+func ExampleStatus_ByKind() {
+	ctx, locker := context.Background(), newLocker()
+	gpus, _ := locker.Semaphore(4)
+	_, _ = gpus.Acquire(ctx, "gpu")
+	_, _ = locker.Lock(ctx, "gpu") // a lock of the same name is independent
+
+	all, err := locker.Status(ctx, distlock.KindAny, "gpu")
+	for _, one := range all.ByKind() {
+		fmt.Println(one.Kind, one.Holders[0].Mode, err)
+	}
+	// Output:
+	// lock exclusive <nil>
+	// sem counted <nil>
+}
+
+func ExampleStatus_Free() {
+	ctx, locker := context.Background(), newLocker()
+	status, err := locker.Status(ctx, distlock.KindLock, "report")
+	fmt.Println(status.Free(), err)
+	// Output: true <nil>
+}
+
+func ExampleKind_Noun() {
+	fmt.Println(distlock.KindRateLimit.Noun())
+	// Output: rate limit
+}
+
+func ExampleLocker_Break() {
+	ctx, locker := context.Background(), newLocker()
+	lease, _ := locker.Lock(ctx, "deploy")
+
+	// A claim that was granted after this look is not broken.
+	status, _ := locker.Status(ctx, distlock.KindLock, "deploy")
+	broken, err := locker.Break(ctx, distlock.KindLock, "deploy", status.Holders[0].Fence, "the runner is gone")
+	fmt.Println(len(broken), err)
+
+	fmt.Println(lease.Extend(ctx, time.Minute)) // the next renewal notices it too
+	// Output:
+	// 1 <nil>
+	// distlock: lease of "deploy" lost: broken: "the runner is gone"
 }

@@ -1,6 +1,9 @@
 package distlock
 
-import "runtime"
+import (
+	"runtime"
+	"unsafe"
+)
 
 // Keys returns the number of keys that the Locker holds, attempts or waits for.
 func Keys(l *Locker) int { return l.queue.Keys() }
@@ -24,3 +27,6 @@ func Pools(m *Limiter) int {
 	defer m.mu.Unlock()
 	return len(m.pools)
 }
+
+// SlabSize is how many bytes the memory of one request has.
+const SlabSize = unsafe.Sizeof(slab{})

@@ -147,7 +147,7 @@ func FuzzDurations(f *testing.F) {
 		synctest.Test(t, func(t *testing.T) { // virtual time: a TTL may be as short as 100 ms
 			const day = 24 * time.Hour
 			a, b, c, d := time.Duration(ttl), time.Duration(minHold), time.Duration(maxHold), time.Duration(delay)
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			lease, err := l.TryLock(t.Context(), "x", distlock.TTL(a), distlock.MinHold(b), distlock.MaxHold(c), distlock.LockDelay(d))
 			good := a >= 100*time.Millisecond && a <= day && b > 0 && b <= day && c > 0 && c <= day && d >= 0 && d <= day

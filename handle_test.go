@@ -30,7 +30,7 @@ func given(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Optio
 func TestHandle(t *testing.T) {
 	t.Run("takes a lock from one process to another", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			from, to := lockerOn(t, w), lockerOn(t, w)
 			old := taken(t, from, "x", distlock.TTL(10*time.Second))
 			ctx := old.Context(t.Context())
@@ -41,8 +41,8 @@ func TestHandle(t *testing.T) {
 			if h.Name() != "x" || h.Fence() != old.Fence() || h.TTL() != 10*time.Second {
 				t.Errorf("%s %d %v", h.Name(), h.Fence(), h.TTL())
 			}
-			wantErr(t, old.Err(), distlock.ErrReleased)
-			wantErr(t, context.Cause(ctx), distlock.ErrReleased)
+			wants(t, old.Err(), distlock.ErrReleased)
+			wants(t, context.Cause(ctx), distlock.ErrReleased)
 			if _, err := old.Detach(t.Context()); !errors.Is(err, distlock.ErrReleased) {
 				t.Errorf("a second handle: %v", err)
 			}
@@ -79,7 +79,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("of a reader", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			a, err := l.RLock(t.Context(), "x")
 			if err != nil {
@@ -100,7 +100,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("keeps the effect of Extend and LockDelay", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			lease := taken(t, l, "x", distlock.LockDelay(time.Minute))
 			if err := lease.Extend(t.Context(), time.Hour); err != nil {
@@ -120,7 +120,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("too late is a loss", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newFlakyStore(), distlock.TTL(10*time.Second))
+			l := lockerOn(t, newGate(), distlock.TTL(10*time.Second))
 			h := given(t, l, "x")
 			time.Sleep(10 * time.Second)
 			_, err := l.Attach(t.Context(), h)
@@ -130,7 +130,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("broken on the way", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			_, _ = driver.Break(t.Context(), w, "x", 0, "enough")
@@ -140,7 +140,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("of a lost lease", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			lease := taken(t, lockerOn(t, newFlakyStore(), distlock.NoRenewal()), "x")
+			lease := taken(t, lockerOn(t, newGate(), distlock.NoRenewal()), "x")
 			time.Sleep(time.Minute)
 			_, err := lease.Detach(t.Context())
 			wantLoss(t, err, distlock.LossExpired)
@@ -150,19 +150,19 @@ func TestHandle(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p, slow := &tape{}, &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 			defer slow.release()
-			lease := taken(t, lockerOn(t, newFlakyStore(), distlock.Observe(p.observe), distlock.Observe(slow.observe)), "x", distlock.MaxHold(time.Hour))
+			lease := taken(t, lockerOn(t, newGate(), distlock.Observe(p.observe), distlock.Observe(slow.observe)), "x", distlock.MaxHold(time.Hour))
 			time.Sleep(time.Hour)
 			_, err := lease.Detach(t.Context())
 			wantLoss(t, err, distlock.LossMaxHold)
 			slow.release()
 			synctest.Wait()
 			wantStory(t, p, distlock.EventGranted, distlock.EventLost)
-			wantErr(t, lease.Unlock(t.Context()), distlock.ErrMaxHold)
+			wants(t, lease.Unlock(t.Context()), distlock.ErrMaxHold)
 		})
 	})
 	t.Run("lets waiters continue when it expires", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newFlakyStore(), distlock.TTL(10*time.Second))
+			l := lockerOn(t, newGate(), distlock.TTL(10*time.Second))
 			lease := taken(t, l, "x")
 			begin := time.Now()
 			got := make(chan error, 1)
@@ -181,7 +181,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("is valid for one lease at a time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			lease, err := l.Attach(t.Context(), h)
@@ -191,18 +191,18 @@ func TestHandle(t *testing.T) {
 			_ = lease.Extend(t.Context(), time.Hour)
 			n := w.count("renew")
 			_, err = l.Attach(t.Context(), h)
-			wantErr(t, err, distlock.ErrHeld)
+			wants(t, err, distlock.ErrHeld)
 			if w.count("renew") != n { // it would shorten the trust of the first lease
 				t.Error("the copy reached the store")
 			}
 			_ = lease.Unlock(t.Context())
 			_, err = l.Attach(t.Context(), h)
-			wantErr(t, err, distlock.ErrLost)
+			wants(t, err, distlock.ErrLost)
 		})
 	})
 	t.Run("is unlocked and waited for like any lock", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			lease, err := l.Attach(t.Context(), given(t, l, "x", distlock.MinHold(time.Hour)), distlock.MinHold(time.Hour))
 			if err != nil {
@@ -226,7 +226,7 @@ func TestHandle(t *testing.T) {
 	})
 	t.Run("is not handed off in memory", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newFlakyStore())
+			l := lockerOn(t, newGate())
 			lease, err := l.Attach(t.Context(), given(t, l, "x"))
 			if err != nil {
 				t.Fatal(err)
@@ -245,15 +245,15 @@ func TestHandle(t *testing.T) {
 func TestHandle_errors(t *testing.T) {
 	t.Run("a store that keeps no claims", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			h := given(t, lockerOn(t, w), "y")
-			w.f.Detached = false
+			w.features = func(f *driver.Features) { f.Detached = false }
 			l := lockerOn(t, w)
 			lease := taken(t, l, "x")
 			_, err := lease.Detach(t.Context())
-			wantErr(t, err, errors.ErrUnsupported)
+			wants(t, err, errors.ErrUnsupported)
 			_, err = l.Attach(t.Context(), h)
-			wantErr(t, err, errors.ErrUnsupported)
+			wants(t, err, errors.ErrUnsupported)
 			if err := lease.Err(); err != nil {
 				t.Errorf("the lease has changed: %v", err)
 			}
@@ -261,12 +261,12 @@ func TestHandle_errors(t *testing.T) {
 	})
 	t.Run("a call whose answer is lost can be repeated", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			w.deafen("renew")
 			_, err := l.Attach(t.Context(), h)
-			wantErr(t, err, distlock.ErrUnknown)
+			wants(t, err, distlock.ErrUnknown)
 			w.mend()
 			if _, err := l.Attach(t.Context(), h); err != nil {
 				t.Fatal(err)
@@ -275,23 +275,23 @@ func TestHandle_errors(t *testing.T) {
 	})
 	t.Run("an answer that is too late", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w, distlock.TTL(time.Second))
 			h := given(t, l, "x")
 			w.on(nil, func(context.Context, string) error { time.Sleep(950 * time.Millisecond); return nil })
 			_, err := l.Attach(t.Context(), h)
-			wantErr(t, err, distlock.ErrUnknown)
+			wants(t, err, distlock.ErrUnknown)
 		})
 	})
 	t.Run("a frozen store", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			w.freeze()
 			begin := time.Now()
 			_, err := l.Attach(t.Context(), h)
-			wantErr(t, err, distlock.ErrUnknown)
+			wants(t, err, distlock.ErrUnknown)
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("it took %v", took)
 			}
@@ -300,23 +300,23 @@ func TestHandle_errors(t *testing.T) {
 	})
 	t.Run("without a call of the store", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			dead, cancel := context.WithCancel(t.Context())
 			cancel()
 			n := w.count("")
 			_, err := l.Attach(dead, h)
-			wantErr(t, err, context.Canceled)
+			wants(t, err, context.Canceled)
 			_, err = l.Attach(noContext, h)
-			wantErr(t, err, distlock.ErrInvalid)
+			wants(t, err, distlock.ErrInvalid)
 			_, err = l.Attach(t.Context(), distlock.Handle{})
 			wantInvalid(t, err, "handle")
 			_, err = l.Attach(t.Context(), h, distlock.MaxHold(-1))
-			wantErr(t, err, distlock.ErrInvalid)
+			wants(t, err, distlock.ErrInvalid)
 			_ = l.Close(t.Context())
 			_, err = l.Attach(t.Context(), h)
-			wantErr(t, err, distlock.ErrClosed)
+			wants(t, err, distlock.ErrClosed)
 			if w.count("") != n {
 				t.Error("the store was called")
 			}
@@ -324,7 +324,7 @@ func TestHandle_errors(t *testing.T) {
 	})
 	t.Run("closed meanwhile", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			h := given(t, l, "x")
 			w.on(func(context.Context, string) error { time.Sleep(time.Second); return nil }, nil)
@@ -332,14 +332,14 @@ func TestHandle_errors(t *testing.T) {
 			go func() { _, err := l.Attach(t.Context(), h); got <- err }()
 			synctest.Wait()
 			_ = l.Close(t.Context())
-			wantErr(t, <-got, distlock.ErrClosed)
+			wants(t, <-got, distlock.ErrClosed)
 		})
 	})
 }
 
 // No way to print a handle shows its secret, also inside a value where fmt cannot call its methods.
 func TestHandle_isSecret(t *testing.T) {
-	w := newFlakyStore()
+	w := newGate()
 	l := lockerOn(t, w)
 	lease := taken(t, l, "x")
 	h, err := lease.Detach(t.Context())
@@ -396,7 +396,7 @@ func around(s, part string) string {
 }
 
 func TestHandle_text(t *testing.T) {
-	w := newFlakyStore()
+	w := newGate()
 	l := lockerOn(t, w)
 	names := []string{
 		"x", "~x", "~sem/x", "~~", "a/b", `"quoted"`, "über", strings.Repeat("<", 255), strings.Repeat("&", 255),
@@ -480,7 +480,7 @@ func TestHandle_zero(t *testing.T) {
 }
 
 func TestProof(t *testing.T) {
-	w := newFlakyStore()
+	w := newGate()
 	l := lockerOn(t, w)
 	for _, name := range []string{"x", "a b", "a;b", "a+b", "a%20b", "über/alles?", "~lead/x", "~x", `"`, strings.Repeat("é", 127)} {
 		lease := taken(t, l, name)
@@ -505,7 +505,7 @@ func TestProof(t *testing.T) {
 // A proof has the kind of its lock: a guard does not take the fence of an election for that of the
 // lock of the same name.
 func TestProof_kinds(t *testing.T) {
-	l := lockerOn(t, newFlakyStore())
+	l := lockerOn(t, newGate())
 	seen := map[string]distlock.Kind{}
 	each(t, l, "x", func(kind distlock.Kind, lease *distlock.Lease) {
 		p, err := distlock.ParseProof(lease.Proof())
@@ -524,9 +524,9 @@ func TestProof_kinds(t *testing.T) {
 }
 
 func TestProof_withoutFence(t *testing.T) {
-	w := newFlakyStore()
-	w.f.Fence, w.f.Floor = false, false
-	w.Store = newFlakyStore().Store
+	w := newGate()
+	w.features = func(f *driver.Features) { f.Fence, f.Floor = false, false }
+	w.Store = newGate().Store
 	bare := struct{ driver.Store }{&noFence{w}}
 	lease := taken(t, lockerOn(t, bare), "x")
 	if lease.Fence() != 0 {
@@ -537,10 +537,10 @@ func TestProof_withoutFence(t *testing.T) {
 }
 
 // noFence is a store without fences.
-type noFence struct{ *flakyStore }
+type noFence struct{ *gate }
 
 func (s *noFence) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
-	res, err := s.flakyStore.Acquire(ctx, r)
+	res, err := s.gate.Acquire(ctx, r)
 	res.Fence = 0
 	return res, err
 }

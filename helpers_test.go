@@ -4,18 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/store/mem"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // errCut is an error of a store that leaves the outcome unknown.
 var errCut = errors.New("connection cut")
@@ -27,12 +33,20 @@ type gate struct {
 	bubble bool // it was made in a synctest bubble
 
 	mu       sync.Mutex
-	calls    map[string]int
+	calls    map[string]int  // by verb
+	owners   map[string]bool // every secret that a call carried
 	features func(*driver.Features)
-	acquire  acquireHook
-	renew    func(ctx context.Context, r driver.Renewal, next renewFunc) (int, error)
-	release  func(ctx context.Context, id driver.ID, next func() error) error
-	watch    func(ctx context.Context, id driver.ID, next func() <-chan driver.Wake) <-chan driver.Wake
+	hooks
+}
+
+// hooks change the calls of a gate. A call uses the hooks that are set when it begins.
+type hooks struct {
+	before  func(ctx context.Context, verb string) error // an error: the store does not get the call
+	after   func(ctx context.Context, verb string) error // an error: the answer of the store is lost
+	acquire acquireHook
+	renew   func(ctx context.Context, r driver.Renewal, next renewFunc) (int, error)
+	release func(ctx context.Context, id driver.ID, next func() error) error
+	watch   func(ctx context.Context, id driver.ID, next func() <-chan driver.Wake) <-chan driver.Wake
 }
 
 type (
@@ -41,7 +55,9 @@ type (
 	renewFunc   func(ctx context.Context, r driver.Renewal) (int, error)
 )
 
-func newGate() *gate { return &gate{Store: mem.New(), calls: map[string]int{}} }
+func newGate() *gate {
+	return &gate{Store: mem.New(), calls: map[string]int{}, owners: map[string]bool{}}
+}
 
 // set changes the gate's hooks.
 func (g *gate) set(change func(g *gate)) {
@@ -50,11 +66,42 @@ func (g *gate) set(change func(g *gate)) {
 	change(g)
 }
 
-// count returns the number of calls of a verb.
-func (g *gate) count(verb string) int {
+// on sets the hooks of all verbs but Watch.
+func (g *gate) on(before, after func(ctx context.Context, verb string) error) {
+	g.set(func(g *gate) { g.before, g.after = before, after })
+}
+
+// cut makes every call fail without effect.
+func (g *gate) cut() { g.on(func(context.Context, string) error { return errCut }, nil) }
+
+// freeze makes every call hang until its ctx ends. The calls have no effect.
+func (g *gate) freeze() {
+	g.on(func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }, nil)
+}
+
+// deafen drops the answers to a verb.
+func (g *gate) deafen(verb string) {
+	g.on(nil, func(_ context.Context, v string) error {
+		if v == verb {
+			return errCut
+		}
+		return nil
+	})
+}
+
+// mend removes all hooks.
+func (g *gate) mend() { g.set(func(g *gate) { g.hooks = hooks{} }) }
+
+// count returns the number of calls of a verb, or of all verbs if verb is empty.
+func (g *gate) count(verb string) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.calls[verb]
+	for v, c := range g.calls {
+		if verb == "" || v == verb {
+			n += c
+		}
+	}
+	return n
 }
 
 // reset sets the counts to zero.
@@ -62,9 +109,41 @@ func (g *gate) reset() { g.set(func(g *gate) { clear(g.calls) }) }
 
 // total returns the number of calls that cost a round trip, by verb.
 func (g *gate) total() string {
+	return fmt.Sprintf("acquire %d, renew %d, release %d", g.count("acquire"), g.count("renew"), g.count("release"))
+}
+
+// secrets returns the owners that the store has seen.
+func (g *gate) secrets() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return fmt.Sprintf("acquire %d, renew %d, release %d", g.calls["acquire"], g.calls["renew"], g.calls["release"])
+	return slices.Collect(maps.Keys(g.owners))
+}
+
+// called counts a call, and returns its hooks.
+func (g *gate) called(verb string, owner string) hooks {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls[verb]++
+	if owner != "" {
+		g.owners[owner] = true
+	}
+	return g.hooks
+}
+
+// around makes a call of the store between the hooks before and after.
+func (h *hooks) around(ctx context.Context, verb string, call func() error) error {
+	if h.before != nil {
+		if err := h.before(ctx, verb); err != nil {
+			return err
+		}
+	}
+	err := call()
+	if h.after != nil {
+		if lost := h.after(ctx, verb); lost != nil {
+			return lost
+		}
+	}
+	return err
 }
 
 func (g *gate) Features() driver.Features {
@@ -75,36 +154,44 @@ func (g *gate) Features() driver.Features {
 	return f
 }
 
-func (g *gate) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
-	g.mu.Lock()
-	g.calls["acquire"]++
-	hook := g.acquire
-	g.mu.Unlock()
-	if hook != nil {
-		return hook(ctx, r, g.Store.Acquire)
+func (g *gate) Acquire(ctx context.Context, r driver.Request) (res driver.Result, err error) {
+	h := g.called("acquire", r.Owner)
+	err = h.around(ctx, "acquire", func() (err error) {
+		if h.acquire != nil {
+			res, err = h.acquire(ctx, r, g.Store.Acquire)
+		} else {
+			res, err = g.Store.Acquire(ctx, r)
+		}
+		return err
+	})
+	if err != nil && h.acquire == nil {
+		res = driver.Result{} // the answer was lost
 	}
-	return g.Store.Acquire(ctx, r)
+	return res, err
 }
 
-func (g *gate) Renew(ctx context.Context, r driver.Renewal) (int, error) {
-	g.mu.Lock()
-	g.calls["renew"]++
-	hook := g.renew
-	g.mu.Unlock()
-	if hook != nil {
-		return hook(ctx, r, g.Store.Renew)
-	}
-	return g.Store.Renew(ctx, r)
+func (g *gate) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
+	h := g.called("renew", r.Owner)
+	err = h.around(ctx, "renew", func() (err error) {
+		if h.renew != nil {
+			behind, err = h.renew(ctx, r, g.Store.Renew)
+		} else {
+			behind, err = g.Store.Renew(ctx, r)
+		}
+		return err
+	})
+	return behind, err
 }
 
+// RenewAll is one round trip, unless a hook has to see each renewal.
 func (g *gate) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	g.mu.Lock()
-	hook := g.renew
-	if hook == nil {
-		g.calls["renew"]++ // one round trip
+	whole := g.renew == nil && g.before == nil && g.after == nil
+	if whole {
+		g.calls["renew"]++
 	}
 	g.mu.Unlock()
-	if hook == nil {
+	if whole {
 		return g.Store.RenewAll(ctx, rs)
 	}
 	out := make([]driver.Renewed, len(rs))
@@ -115,52 +202,34 @@ func (g *gate) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renew
 }
 
 func (g *gate) Release(ctx context.Context, id driver.ID) error {
-	g.mu.Lock()
-	g.calls["release"]++
-	hook := g.release
-	g.mu.Unlock()
+	h := g.called("release", id.Owner)
 	next := func() error { return g.Store.Release(ctx, id) }
-	if hook != nil {
-		return hook(ctx, id, next)
-	}
-	return next()
-}
-
-func (g *gate) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
-	g.mu.Lock()
-	g.calls["watch"]++
-	hook := g.watch
-	g.mu.Unlock()
-	next := func() <-chan driver.Wake { return g.Store.Watch(ctx, id) }
-	if hook != nil {
-		return hook(ctx, id, next)
-	}
-	return next()
-}
-
-// freeze makes every call hang until its ctx ends. The calls have no effect.
-func (g *gate) freeze() {
-	hang := func(ctx context.Context) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	g.set(func(g *gate) {
-		g.acquire = func(ctx context.Context, _ driver.Request, _ acquireFunc) (driver.Result, error) {
-			return driver.Result{}, hang(ctx)
+	return h.around(ctx, "release", func() error {
+		if h.release != nil {
+			return h.release(ctx, id, next)
 		}
-		g.renew = func(ctx context.Context, _ driver.Renewal, _ renewFunc) (int, error) { return 0, hang(ctx) }
-		g.release = func(ctx context.Context, _ driver.ID, _ func() error) error { return hang(ctx) }
+		return next()
 	})
 }
 
-// thaw removes all hooks.
-func (g *gate) thaw() {
-	g.set(func(g *gate) { g.acquire, g.renew, g.release, g.watch = nil, nil, nil, nil })
+func (g *gate) Show(ctx context.Context, key string) (claims []driver.Claim, err error) {
+	h := g.called("show", "")
+	err = h.around(ctx, "show", func() (err error) { claims, err = g.Store.Show(ctx, key); return err })
+	return claims, err
+}
+
+func (g *gate) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
+	h := g.called("watch", "")
+	next := func() <-chan driver.Wake { return g.Store.Watch(ctx, id) }
+	if h.watch != nil {
+		return h.watch(ctx, id, next)
+	}
+	return next()
 }
 
 // another returns a gate of another process on the same store. It has its own hooks.
 func (g *gate) another() *gate {
-	return &gate{Store: g.Store, calls: map[string]int{}, bubble: g.bubble}
+	return &gate{Store: g.Store, calls: map[string]int{}, owners: map[string]bool{}, bubble: g.bubble}
 }
 
 // locker returns a Locker on the gate. The end of the test closes it, and checks that it has no key
@@ -261,12 +330,12 @@ func free(t *testing.T, lease *distlock.Lease) {
 	}
 }
 
-// wants checks that err matches each target.
-func wants(t *testing.T, err error, targets ...error) {
+// wants ends the test unless err matches each target.
+func wants(t testing.TB, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
 		if !errors.Is(err, target) {
-			t.Errorf("error %q is not %q", fmt.Sprint(err), target)
+			t.Fatalf("error %q is not %q", fmt.Sprint(err), target)
 		}
 	}
 }
@@ -365,3 +434,129 @@ func (o *order) String() string {
 	defer o.mu.Unlock()
 	return strings.Join(o.entries, " ")
 }
+
+// A tape records events.
+type tape struct {
+	mu     sync.Mutex
+	events []distlock.Event
+}
+
+func (p *tape) observe(_ context.Context, e distlock.Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events = append(p.events, e)
+}
+
+// all returns the events of some kinds, or of all kinds.
+func (p *tape) all(kinds ...distlock.EventType) []distlock.Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []distlock.Event
+	for _, e := range p.events {
+		if len(kinds) == 0 || slices.Contains(kinds, e.Type) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// story returns the types of the events in order, without attempts and renewals.
+func (p *tape) story() []distlock.EventType {
+	var out []distlock.EventType
+	for _, e := range p.all() {
+		if e.Type != distlock.EventAttempted && e.Type != distlock.EventRenewed {
+			out = append(out, e.Type)
+		}
+	}
+	return out
+}
+
+// lockerOn returns a Locker that the end of the test closes.
+func lockerOn(t testing.TB, s driver.Store, opts ...distlock.Option) *distlock.Locker {
+	t.Helper()
+	l, err := distlock.New(s, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close(context.Background()) })
+	return l
+}
+
+// taken acquires a lock that is free.
+func taken(t testing.TB, l *distlock.Locker, name string, opts ...distlock.Option) *distlock.Lease {
+	t.Helper()
+	lease, err := l.TryLock(context.Background(), name, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// wantInvalid ends the test unless err is an ArgumentError about this argument.
+func wantInvalid(t testing.TB, err error, what string) {
+	t.Helper()
+	if !errors.Is(err, distlock.ErrInvalid) || invalidWhat(err) != what {
+		t.Fatalf("error %v, want an ArgumentError about the %s", err, what)
+	}
+}
+
+// invalidWhat returns which argument an ArgumentError is about; "" if err is none.
+func invalidWhat(err error) string {
+	var wrong *distlock.ArgumentError
+	if !errors.As(err, &wrong) {
+		return ""
+	}
+	return wrong.What
+}
+
+// wantLoss ends the test unless err is a LostError with this reason.
+func wantLoss(t testing.TB, err error, reason distlock.Loss) {
+	t.Helper()
+	var lost *distlock.LostError
+	if !errors.As(err, &lost) || !errors.Is(err, distlock.ErrLost) {
+		t.Fatalf("error %v, want a LostError", err)
+	}
+	if lost.Reason != reason {
+		t.Fatalf("lost because %s (%v), want %s", lost.Reason, err, reason)
+	}
+}
+
+// wantStory ends the test unless the events came in this order.
+func wantStory(t testing.TB, p *tape, want ...distlock.EventType) {
+	t.Helper()
+	if got := p.story(); !slices.Equal(got, want) {
+		t.Fatalf("events %q, want %q", got, want)
+	}
+}
+
+// isClosed reports whether a channel is closed.
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// trustOf returns how long a lease is trusted: the TTL less its margin.
+func trustOf(ttl time.Duration) time.Duration { return ttl - max(ttl/100, min(ttl/10, time.Second)) }
+
+// A slowObserver blocks in the first event of a kind until release is called.
+type slowObserver struct {
+	kind distlock.EventType
+	hold chan struct{}
+	busy atomic.Bool
+	free sync.Once
+}
+
+func (o *slowObserver) observe(_ context.Context, e distlock.Event) {
+	if e.Type == o.kind && o.busy.CompareAndSwap(false, true) {
+		<-o.hold
+	}
+}
+
+func (o *slowObserver) release() { o.free.Do(func() { close(o.hold) }) }
+
+// noContext is a nil context.
+var noContext context.Context

@@ -15,7 +15,7 @@ import (
 func TestLease_Unlock(t *testing.T) {
 	t.Run("of a lost lease returns the loss each time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			lease := taken(t, lockerOn(t, w, distlock.NoRenewal()), "x")
 			<-lease.Done()
 			err := lease.Unlock(t.Context())
@@ -23,7 +23,7 @@ func TestLease_Unlock(t *testing.T) {
 			if again := lease.Unlock(t.Context()); again != err { //nolint:errorlint // the same value
 				t.Errorf("again %v", again)
 			}
-			wantErr(t, lease.Err(), distlock.ErrLost)
+			wants(t, lease.Err(), distlock.ErrLost)
 			if n := w.count("release"); n != 0 {
 				t.Errorf("%d releases after a loss", n)
 			}
@@ -31,7 +31,7 @@ func TestLease_Unlock(t *testing.T) {
 	})
 	t.Run("twice does nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			lease := taken(t, l, "x")
 			for range 2 {
@@ -39,7 +39,7 @@ func TestLease_Unlock(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			wantErr(t, lease.Err(), distlock.ErrReleased)
+			wants(t, lease.Err(), distlock.ErrReleased)
 			taken(t, l, "x")
 			if err := lease.Unlock(t.Context()); err != nil {
 				t.Fatal(err)
@@ -55,7 +55,7 @@ func TestLease_Unlock(t *testing.T) {
 	t.Run("by many at once is one release with one answer", func(t *testing.T) {
 		for _, how := range []string{"well", "cut", "broken"} {
 			synctest.Test(t, func(t *testing.T) {
-				w := newFlakyStore()
+				w := newGate()
 				lease := taken(t, lockerOn(t, w), "x")
 				w.on(func(context.Context, string) error {
 					time.Sleep(time.Second)
@@ -89,7 +89,7 @@ func TestLease_Unlock(t *testing.T) {
 	})
 	t.Run("is sent although the context has ended", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := lockerOn(t, newFlakyStore())
+			l := lockerOn(t, newGate())
 			lease := taken(t, l, "x")
 			dead, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -105,13 +105,13 @@ func TestLease_Unlock(t *testing.T) {
 			100 * time.Millisecond: 100 * time.Millisecond,
 		} {
 			synctest.Test(t, func(t *testing.T) {
-				w := newFlakyStore()
+				w := newGate()
 				lease := taken(t, lockerOn(t, w, distlock.TTL(ttl)), "x")
 				w.freeze()
 				time.Sleep(ttl / 2) // a renewal hangs
 				begin := time.Now()
 				err := lease.Unlock(t.Context())
-				wantErr(t, err, distlock.ErrUnknown)
+				wants(t, err, distlock.ErrUnknown)
 				if took := time.Since(begin); took > most {
 					t.Errorf("TTL %v: it took %v", ttl, took)
 				}
@@ -122,16 +122,16 @@ func TestLease_Unlock(t *testing.T) {
 	t.Run("can be called again when it was not answered", func(t *testing.T) {
 		for _, verb := range []string{"release", "none"} { // lost on the way back, or on the way there
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newFlakyStore(), &tape{}
+				w, p := newGate(), &tape{}
 				l := lockerOn(t, w, distlock.Observe(p.observe))
 				lease := taken(t, l, "x")
 				if w.deafen(verb); verb == "none" {
 					w.cut()
 				}
 				err := lease.Unlock(t.Context())
-				wantErr(t, err, distlock.ErrUnknown, errCut)
-				wantErr(t, lease.Unlock(t.Context()), distlock.ErrUnknown)
-				wantErr(t, lease.Err(), distlock.ErrReleased)
+				wants(t, err, distlock.ErrUnknown, errCut)
+				wants(t, lease.Unlock(t.Context()), distlock.ErrUnknown)
+				wants(t, lease.Err(), distlock.ErrReleased)
 				if _, err := lease.Detach(t.Context()); !errors.Is(err, distlock.ErrReleased) {
 					t.Errorf("Handle after Unlock: %v", err)
 				}
@@ -152,10 +152,10 @@ func TestLease_Unlock(t *testing.T) {
 	})
 	t.Run("returns nil when the lock expired after a release without an answer", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			lease := taken(t, lockerOn(t, w), "x")
 			w.cut()
-			wantErr(t, lease.Unlock(t.Context()), distlock.ErrUnknown)
+			wants(t, lease.Unlock(t.Context()), distlock.ErrUnknown)
 			w.mend()
 			time.Sleep(time.Minute)
 			if err := lease.Unlock(t.Context()); err != nil { // it was held when the work ended
@@ -165,11 +165,11 @@ func TestLease_Unlock(t *testing.T) {
 	})
 	t.Run("reports when nothing was changed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			lease := taken(t, lockerOn(t, w), "x")
 			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 			err := lease.Unlock(t.Context())
-			wantErr(t, err, distlock.ErrUnavailable)
+			wants(t, err, distlock.ErrUnavailable)
 			if errors.Is(err, distlock.ErrUnknown) {
 				t.Error("unknown although it is definite")
 			}
@@ -181,7 +181,7 @@ func TestLease_Unlock(t *testing.T) {
 	})
 	t.Run("ends all renewing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			lease := taken(t, lockerOn(t, w, distlock.TTL(time.Second)), "x")
 			w.on(func(_ context.Context, verb string) error {
 				if verb == "renew" {
@@ -212,7 +212,7 @@ func TestLease_Unlock(t *testing.T) {
 func TestLease_Unlock_duringRenewal(t *testing.T) {
 	for i := range 200 {
 		synctest.Test(t, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w, distlock.TTL(300*time.Millisecond))
 			lease := taken(t, l, "x")
 			w.on(func(_ context.Context, verb string) error {
@@ -233,7 +233,7 @@ func TestLease_Unlock_duringRenewal(t *testing.T) {
 // A loss that was not reported yet comes before Unlock, also for the contexts.
 func TestLease_Unlock_lostUnreported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newFlakyStore(), &tape{}
+		w, p := newGate(), &tape{}
 		slow := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 		defer slow.release()
 		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.Observe(p.observe), distlock.Observe(slow.observe))
@@ -262,7 +262,7 @@ func TestLease_Unlock_lostUnreported(t *testing.T) {
 // A loss that is reported while Unlock waits for a renewal to return is not reported again.
 func TestLease_Unlock_lostMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newFlakyStore(), &tape{}
+		w, p := newGate(), &tape{}
 		slow := &slowObserver{kind: distlock.EventRenewed, hold: make(chan struct{})}
 		defer slow.release()
 		l := lockerOn(t, w, distlock.TTL(time.Second), distlock.Observe(p.observe), distlock.Observe(slow.observe))
@@ -290,7 +290,7 @@ func TestLease_Unlock_lostMeanwhile(t *testing.T) {
 // Unlock of a lease whose loss was reported waits neither for the store nor for a renewal.
 func TestLease_Unlock_lostIsAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		lease := taken(t, lockerOn(t, w, distlock.TTL(time.Second)), "x")
 		w.on(func(context.Context, string) error { time.Sleep(time.Minute); return errCut }, nil)
 		<-lease.Done()
@@ -329,43 +329,43 @@ func TestLease_Unlock_endsRenewing(t *testing.T) {
 func TestLease_Unlock_repeats(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		first func(w *flakyStore, next func()) // the fate of the first release; next mends the store
+		first func(w *gate, next func()) // the fate of the first release; next mends the store
 		want  error
 	}{
-		{"request lost", func(w *flakyStore, next func()) {
+		{"request lost", func(w *gate, next func()) {
 			w.on(func(context.Context, string) error { next(); return errCut }, nil)
 		}, nil},
-		{"answer lost", func(w *flakyStore, next func()) {
+		{"answer lost", func(w *gate, next func()) {
 			w.on(nil, func(context.Context, string) error { next(); return errCut })
 		}, nil},
-		{"answer lost, and another holds it since", func(w *flakyStore, next func()) {
+		{"answer lost, and another holds it since", func(w *gate, next func()) {
 			w.on(nil, func(ctx context.Context, _ string) error {
 				next()
 				_, err := w.Store.Acquire(ctx, driver.Request{ID: driver.ID{Key: "x", Owner: "other"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute})
 				return errors.Join(errCut, err)
 			})
 		}, nil},
-		{"unavailable", func(w *flakyStore, next func()) {
+		{"unavailable", func(w *gate, next func()) {
 			w.on(func(context.Context, string) error { next(); return driver.ErrUnavailable }, nil)
 		}, nil},
-		{"unavailable for two seconds", func(w *flakyStore, next func()) {
+		{"unavailable for two seconds", func(w *gate, next func()) {
 			time.AfterFunc(2*time.Second, next)
 			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 		}, nil},
-		{"request lost, and another holds it since long", func(w *flakyStore, next func()) {
+		{"request lost, and another holds it since long", func(w *gate, next func()) {
 			_, _ = driver.Break(context.Background(), w, "x", 0, "")
 			_, _ = w.Store.Acquire(context.Background(), driver.Request{ID: driver.ID{Key: "x", Owner: "other"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute})
 			time.Sleep(time.Second)
 			w.on(func(context.Context, string) error { next(); return errCut }, nil)
 		}, nil}, // the store cannot distinguish it from the claim before
-		{"unavailable, and broken before", func(w *flakyStore, next func()) {
+		{"unavailable, and broken before", func(w *gate, next func()) {
 			_, _ = driver.Break(context.Background(), w, "x", 0, "")
 			w.on(func(context.Context, string) error { next(); return driver.ErrUnavailable }, nil)
 		}, distlock.ErrLost},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newFlakyStore(), &tape{}
+				w, p := newGate(), &tape{}
 				lease := taken(t, lockerOn(t, w, distlock.Observe(p.observe)), "x")
 				var at time.Time
 				c.first(w, func() { at = time.Now(); w.mend() })
@@ -395,7 +395,7 @@ func TestLease_Unlock_repeats(t *testing.T) {
 // long time, for its successor.
 func TestLease_Unlock_repeats_reader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		l := lockerOn(t, w)
 		for range 2 {
 			lease, err := l.RLock(t.Context(), "x")
@@ -418,7 +418,7 @@ func TestLease_Unlock_repeats_reader(t *testing.T) {
 // Unlock may take as long as the store keeps the claim, also shortly before MaxHold.
 func TestLease_Unlock_beforeMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		lease := taken(t, lockerOn(t, w, distlock.MaxHold(time.Second)), "x")
 		w.on(func(ctx context.Context, _ string) error {
 			select {
@@ -442,7 +442,7 @@ func TestLease_Unlock_beforeMaxHold(t *testing.T) {
 // repeated until that time has ended. Then Unlock releases.
 func TestLease_Unlock_shortestHoldEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		lease := taken(t, lockerOn(t, w, distlock.MinHold(time.Second)), "x")
 		w.on(func(_ context.Context, verb string) error {
 			if verb == "renew" {

@@ -84,18 +84,6 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 	return l.take(ctx, ModeExclusive, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
 }
 
-// RLock acquires the lock of a name together with other readers. It waits while a writer holds the
-// lock, or waits for it: where the store can queue, readers do not overtake a writer. [Locker.Lock]
-// is the writer's side.
-func (l *Locker) RLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return l.take(ctx, ModeShared, name, opts)
-}
-
-// TryRLock acquires the lock of a name together with other readers, or returns [ErrHeld] at once.
-func (l *Locker) TryRLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return l.take(ctx, ModeShared, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
-}
-
 // take acquires the plain lock of a name.
 func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option) (*Lease, error) {
 	weight := driver.Whole
@@ -113,7 +101,10 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 		}
 	}
 	lease, err := l.acquire(ctx, r)
-	return lease, outcome(false, err)
+	if err != nil {
+		return nil, outcome(false, err)
+	}
+	return lease, nil
 }
 
 // Ping acquires and releases a lock that nobody else uses. It returns nil if the store can be

@@ -96,7 +96,7 @@ func TestLog(t *testing.T) {
 func TestLog_level(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		l := lockerOn(t, w, distlock.Observe(distlock.Log(slog.New(slog.NewTextHandler(&out, nil)))))
 		_ = taken(t, l, "x").Unlock(t.Context())
 		if out.Len() > 0 {
@@ -116,7 +116,7 @@ func TestLog_level(t *testing.T) {
 func TestLog_late(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		l := lockerOn(t, w, distlock.Observe(distlock.Log(slog.New(slog.NewTextHandler(&out, nil)))))
 		lease := taken(t, l, "x")
 		w.cut()
@@ -136,7 +136,7 @@ func TestLog_late(t *testing.T) {
 func TestLog_showsNoOwner(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		logger := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		l := lockerOn(t, w, distlock.Observe(distlock.Log(logger)))
 		lease := taken(t, l, "x")

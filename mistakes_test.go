@@ -116,7 +116,7 @@ func TestMistake_shortTTL(t *testing.T) {
 		}
 		store.Delay(600 * time.Millisecond) // no attempt can be answered in time
 		time.Sleep(10 * time.Second)
-		wantErr(t, lease.Err(), distlock.ErrLost)
+		wants(t, lease.Err(), distlock.ErrLost)
 		if len(log.all(distlock.EventAtRisk)) == 0 {
 			t.Error("no event before the loss")
 		}

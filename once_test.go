@@ -342,7 +342,7 @@ func TestOnce_Do_notRecorded(t *testing.T) {
 		if took := time.Since(start); v != 1 || took < 8*time.Second || took > 9*time.Second {
 			t.Errorf("%v after %v, want all of the trust to be used: 9s", v, took)
 		}
-		far.thaw()
+		far.mend()
 	})
 }
 
@@ -361,7 +361,7 @@ func TestOnce_Do_notRecordedForOneWhoLeft(t *testing.T) {
 		if took := time.Since(start); took > 13*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		g.thaw()
+		g.mend()
 	})
 }
 
@@ -380,7 +380,7 @@ func TestOnce_Do_notRecordedForOneWhoLeaves(t *testing.T) {
 		if took := time.Since(start); took < time.Minute || took > 66*time.Second {
 			t.Errorf("it took %v, but the context ended after a minute", took)
 		}
-		g.thaw()
+		g.mend()
 	})
 }
 

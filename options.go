@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/keeper"
 	"github.com/distlock/distlock/internal/names"
 )
 
@@ -19,6 +18,13 @@ const (
 	minTTL  = 100 * time.Millisecond
 	maxTTL  = 24 * time.Hour
 	maxKeep = 400 * 24 * time.Hour // of a result: more than a year
+)
+
+// The bounds of texts and values, in bytes.
+const (
+	maxName   = names.Max
+	maxHolder = 128
+	maxValue  = 64 << 10 // also of a result
 )
 
 // Metadata is for people; these bounds keep it so.
@@ -48,10 +54,10 @@ type options struct {
 	maxAttempts  int           // 0: any number
 	weight       int64         // 0: not given
 	first, most  time.Duration // pauses between attempts
-	paced        bool          // attempts are made after these pauses also where the store notifies
 	maxHold      time.Duration
 	minHold      time.Duration
 	delay        time.Duration
+	paced        bool // attempts are made after the pauses also where the store notifies
 	fixed        bool
 	exact        bool // a Limiter takes no shares
 	requireFence bool
@@ -344,10 +350,6 @@ func raise(f driver.Features) string {
 		return ""
 	}
 	return ", which " + f.MaxTTLOption + " raises"
-}
-
-func (o *options) terms() keeper.Terms {
-	return keeper.Terms{TTL: o.ttl, Delay: o.delay, Fixed: o.fixed, MaxHold: o.maxHold}
 }
 
 func unsupported(f driver.Features, what string) error {

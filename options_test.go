@@ -70,7 +70,7 @@ func TestOption_refused(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			w := newFlakyStore()
+			w := newGate()
 			l := lockerOn(t, w)
 			_, err1 := distlock.New(w, c.opts...)
 			_, err2 := l.Lock(t.Context(), "x", c.opts...)
@@ -91,8 +91,10 @@ func TestOption_refused(t *testing.T) {
 }
 
 func TestOption_storeBounds(t *testing.T) {
-	w := newFlakyStore()
-	w.f.MinTTL, w.f.MaxTTL, w.f.MaxTTLOption = 2*time.Second, time.Minute, "LongestTTL"
+	w := newGate()
+	w.features = func(f *driver.Features) {
+		f.MinTTL, f.MaxTTL, f.MaxTTLOption = 2*time.Second, time.Minute, "LongestTTL"
+	}
 	for _, c := range []struct {
 		opts []distlock.Option
 		says string
@@ -104,29 +106,29 @@ func TestOption_storeBounds(t *testing.T) {
 		{[]distlock.Option{distlock.TTL(time.Hour)}, "1h0m0s is above the 1m0s of store mem, which LongestTTL raises"},
 	} {
 		_, err := distlock.New(w, c.opts...)
-		wantErr(t, err, distlock.ErrInvalid)
+		wants(t, err, distlock.ErrInvalid)
 		if !strings.Contains(err.Error(), c.says) {
 			t.Errorf("message %q, want %q", err, c.says)
 		}
 	}
-	for _, f := range []driver.Features{{MinTTL: time.Minute}, {MaxTTL: time.Second}} { // the default TTL fits in
-		w := newFlakyStore()
-		w.f.MinTTL, w.f.MaxTTL = f.MinTTL, f.MaxTTL
+	for _, bounds := range []driver.Features{{MinTTL: time.Minute}, {MaxTTL: time.Second}} { // the default TTL fits in
+		w := newGate()
+		w.features = func(f *driver.Features) { f.MinTTL, f.MaxTTL = bounds.MinTTL, bounds.MaxTTL }
 		taken(t, lockerOn(t, w), "x")
 	}
 }
 
 func TestOption_unsupported(t *testing.T) {
-	without := func(change func(f *driver.Features)) *flakyStore {
-		w := newFlakyStore()
-		change(&w.f)
+	without := func(change func(f *driver.Features)) *gate {
+		w := newGate()
+		w.features = change
 		return w
 	}
 	detached := without(func(f *driver.Features) { f.Detached = false })
 	values := without(func(f *driver.Features) { f.Value = false })
 	fences := without(func(f *driver.Features) { f.Fence, f.Floor = false, false })
 	for _, c := range []struct {
-		w    *flakyStore
+		w    *gate
 		opt  distlock.Option
 		says string
 	}{
@@ -138,17 +140,17 @@ func TestOption_unsupported(t *testing.T) {
 		{fences, distlock.RequireFence(), "distlock: store mem gives no fences: unsupported operation"},
 	} {
 		_, err := distlock.New(c.w, c.opt)
-		wantErr(t, err, errors.ErrUnsupported)
+		wants(t, err, errors.ErrUnsupported)
 		if err.Error() != c.says {
 			t.Errorf("message %q, want %q", err, c.says)
 		}
 		_, err = lockerOn(t, c.w).TryLock(t.Context(), "x", c.opt)
-		wantErr(t, err, errors.ErrUnsupported)
+		wants(t, err, errors.ErrUnsupported)
 		if n := c.w.count(""); n != 0 {
 			t.Errorf("the store was called %d times", n)
 		}
 	}
-	lockerOn(t, newFlakyStore(), distlock.RequireFence(), distlock.MinHold(1), distlock.LockDelay(1), distlock.Note("n"))
+	lockerOn(t, newGate(), distlock.RequireFence(), distlock.MinHold(1), distlock.LockDelay(1), distlock.Note("n"))
 }
 
 func TestOption_nil(t *testing.T) {
@@ -157,7 +159,7 @@ func TestOption_nil(t *testing.T) {
 			t.Errorf("a nil %T: %v", store, err)
 		}
 	}
-	l := lockerOn(t, newFlakyStore(), nil, distlock.TTL(time.Minute), nil)
+	l := lockerOn(t, newGate(), nil, distlock.TTL(time.Minute), nil)
 	lease := taken(t, l, "x", nil, distlock.Value(nil), distlock.Observe(nil), nil)
 	if left := time.Until(lease.Until()); left < 50*time.Second || left > time.Minute {
 		t.Errorf("%v left", left)
@@ -168,7 +170,7 @@ func TestOption_nil(t *testing.T) {
 }
 
 func TestOption_nilContext(t *testing.T) {
-	w := newFlakyStore()
+	w := newGate()
 	l := lockerOn(t, w)
 	lease := taken(t, l, "held")
 	h := given(t, l, "given")
@@ -196,7 +198,7 @@ func TestOption_nilContext(t *testing.T) {
 		}
 	}
 	for _, err := range l.List(none, distlock.KindAny, "") {
-		wantErr(t, err, distlock.ErrInvalid)
+		wants(t, err, distlock.ErrInvalid)
 	}
 	if w.count("") != n || lease.Err() != nil {
 		t.Error("it had an effect")
@@ -205,7 +207,7 @@ func TestOption_nilContext(t *testing.T) {
 
 func TestOption_deadContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		l := lockerOn(t, w)
 		lease := taken(t, l, "held")
 		mine := errors.New("mine")
@@ -231,7 +233,7 @@ func TestOption_deadContext(t *testing.T) {
 				}
 			}
 			for _, err := range l.List(ctx, distlock.KindAny, "") {
-				wantErr(t, err, want)
+				wants(t, err, want)
 			}
 		}
 		if got := w.count(""); got != n {
@@ -242,7 +244,7 @@ func TestOption_deadContext(t *testing.T) {
 
 func TestOption_waitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		lease := taken(t, lockerOn(t, w), "x")
 		l := lockerOn(t, w)
 		got := make(chan error, 1)
@@ -262,7 +264,7 @@ func TestOption_waitForEver(t *testing.T) {
 
 func TestOption_defaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		l := lockerOn(t, w, distlock.TTL(time.Minute), distlock.Holder("us"), distlock.Meta("a", "1"), distlock.Meta("b", "1"), distlock.Note("all"))
 		taken(t, l, "x", distlock.Meta("b", "2"), distlock.Meta("b", "3"), distlock.TTL(time.Hour), distlock.Value([]byte("v")))
 		taken(t, l, "y")
@@ -291,7 +293,7 @@ func TestOption_defaults(t *testing.T) {
 }
 
 func TestOption_callersSlice(t *testing.T) {
-	l := lockerOn(t, newFlakyStore())
+	l := lockerOn(t, newGate())
 	opts := append(make([]distlock.Option, 0, 4), distlock.TTL(time.Minute))
 	rest := opts[:2]
 	mark := distlock.Holder("mine")
@@ -384,4 +386,256 @@ func TestOptions_otherKind(t *testing.T) {
 		}
 		free(t, must(t)(g.locker(t, distlock.Exact(), distlock.Preferred()).Lock(ctx, "defaults")))
 	})
+}
+
+// each acquires a lease of a name for each kind that has leases, without a wait where the kind can
+// do so, and calls f with it. It returns the error of each kind.
+func each(t *testing.T, l *distlock.Locker, name string, f func(kind distlock.Kind, lease *distlock.Lease)) map[distlock.Kind]error {
+	t.Helper()
+	ctx := t.Context()
+	work := func(ctx context.Context) error {
+		lease := distlock.FromContext(ctx)
+		f(lease.Kind(), lease)
+		return errCut
+	}
+	sem, err := l.Semaphore(1)
+	wants(t, err, nil)
+	once, err := distlock.NewOnce[int](l, time.Second, nil)
+	wants(t, err, nil)
+	election, err := l.Election()
+	wants(t, err, nil)
+	errs := map[distlock.Kind]error{
+		distlock.KindLock:      l.Do(ctx, name, work, distlock.MaxWait(0)),
+		distlock.KindSemaphore: sem.Do(ctx, name, work, distlock.MaxWait(0)),
+	}
+	standing, resign := context.WithCancel(ctx)
+	errs[distlock.KindElection] = election.Run(standing, name, func(ctx context.Context, _ *distlock.Term) error {
+		defer resign() // also if the lease was lost: it does not stand again
+		return work(ctx)
+	})
+	_, errs[distlock.KindOnce] = once.Do(ctx, name, func(ctx context.Context) (int, error) { return 0, work(ctx) }, distlock.MaxWait(0))
+	return errs
+}
+
+// Leases, handles, events and errors have the kind of their lock, and show it to people: a lock and
+// an election of one name are not mixed up.
+func TestKind(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		var p tape
+		ctx, l := t.Context(), g.locker(t, distlock.Observe(p.observe))
+		shows := func(what string, text string, kind distlock.Kind) {
+			t.Helper()
+			want := kind.Noun() + ` "x"`
+			if kind == distlock.KindLock {
+				want = `"x"`
+			}
+			if !strings.Contains(text, " "+want) || kind == distlock.KindLock && strings.Contains(text, "lock \"") {
+				t.Errorf("%s of %s: %s", what, kind, text)
+			}
+		}
+		seen := map[distlock.Kind]bool{}
+		each(t, l, "x", func(kind distlock.Kind, lease *distlock.Lease) {
+			seen[kind] = true
+			shows("a lease", lease.String(), kind)
+			if _, err := l.Break(ctx, kind, "x", 0, "for a test"); err != nil {
+				t.Error(err)
+			}
+			err := lease.Extend(ctx, time.Minute)
+			var lost *distlock.LostError
+			if !errors.As(err, &lost) || lost.Kind != kind || lost.Name != "x" {
+				t.Errorf("a loss of %s: %+v", kind, err)
+				return
+			}
+			shows("a loss", lost.Error(), kind)
+		})
+		if len(seen) != 4 {
+			t.Errorf("there were leases of %v", seen)
+		}
+		p.kinds(t, seen)
+		each(t, l, "x", func(kind distlock.Kind, lease *distlock.Lease) {
+			h, err := lease.Detach(ctx)
+			if err != nil || h.Kind() != kind || h.Name() != "x" {
+				t.Errorf("a handle of %s: %v, %v", kind, h, err)
+			}
+			shows("a handle", h.String(), kind)
+		})
+	})
+}
+
+// Errors have the kind of the lock that the call was for.
+func TestKind_errors(t *testing.T) {
+	w := newGate()
+	l, other := lockerOn(t, w), lockerOn(t, w)
+	ctx := t.Context()
+	each(t, l, "x", func(kind distlock.Kind, _ *distlock.Lease) {
+		if kind == distlock.KindElection {
+			return // candidates wait
+		}
+		err := heldBy(ctx, t, other, kind)
+		var held *distlock.HeldError
+		if !errors.As(err, &held) || held.Kind != kind || held.Name != "x" {
+			t.Errorf("%s is held: %+v", kind, err)
+		}
+	})
+	w.cut()
+	for kind, err := range each(t, other, "x", func(kind distlock.Kind, _ *distlock.Lease) { t.Errorf("%s was granted", kind) }) {
+		var op *distlock.OpError
+		if !errors.As(err, &op) || op.Kind != kind || op.Name != "x" {
+			t.Errorf("a failure of %s: %+v", kind, err)
+		}
+	}
+	_, err := other.Status(ctx, distlock.KindElection, "x")
+	var op *distlock.OpError
+	if !errors.As(err, &op) || op.Kind != distlock.KindElection || err.Error() != `distlock: show election "x": connection cut` {
+		t.Errorf("%v", err)
+	}
+	if err := other.Ping(ctx); !errors.As(err, &op) || op.Kind != distlock.KindAny {
+		t.Errorf("%v", err)
+	}
+}
+
+// heldBy returns the error of a call for a lock of a kind that is held.
+func heldBy(ctx context.Context, t *testing.T, l *distlock.Locker, kind distlock.Kind) error {
+	t.Helper()
+	never := func(context.Context) error { t.Errorf("%s was granted", kind); return nil }
+	switch kind {
+	case distlock.KindSemaphore:
+		sem, err := l.Semaphore(1)
+		wants(t, err, nil)
+		return sem.Do(ctx, "x", never, distlock.MaxWait(0))
+	case distlock.KindOnce:
+		once, err := distlock.NewOnce[int](l, time.Second, nil)
+		wants(t, err, nil)
+		_, err = once.Do(ctx, "x", valued(never), distlock.MaxWait(0))
+		return err
+	}
+	return l.Do(ctx, "x", never, distlock.MaxWait(0))
+}
+
+// kinds checks that the events are of these kinds and of no other.
+func (p *tape) kinds(t *testing.T, want map[distlock.Kind]bool) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got := map[distlock.Kind]bool{}
+	for _, e := range p.events {
+		got[e.Kind] = true
+		if !want[e.Kind] {
+			t.Errorf("an event of kind %q: %+v", e.Kind, e)
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("events of the kinds %v, want %v", got, want)
+	}
+}
+
+// badNames are refused names, with the reason.
+var badNames = map[string]string{
+	"":                               "empty",
+	" ":                              "only spaces",
+	"\u00a0\u2003 ":                  "only spaces",
+	strings.Repeat("x", 256):         "256 bytes, more than 255",
+	strings.Repeat("\U0001F600", 64): "256 bytes, more than 255",
+	strings.Repeat("x", 1<<20):       "more than 255",
+	"a\xff":                          "not UTF-8",
+	"\xed\xa0\x80":                   "not UTF-8",
+	"a\x00b":                         "contains U+0000",
+	"a\nb":                           "contains U+000A",
+	"a\tb":                           "contains U+0009",
+	"\x1b[31mred":                    "contains U+001B",
+	"a\u007f":                        "contains U+007F",
+	"a\u0085b":                       "contains U+0085",
+	"a\u2028b":                       "contains U+2028",
+	"a\u2029b":                       "contains U+2029",
+	"a\u202ab":                       "contains U+202A",
+	"a\u202eb":                       "contains U+202E",
+	"a\u2066b":                       "contains U+2066",
+	"a\u2069b":                       "contains U+2069",
+	"\ufeffa":                        "contains U+FEFF",
+}
+
+func TestName_refused(t *testing.T) {
+	w := newGate()
+	l := lockerOn(t, w)
+	f := func(context.Context) error { t.Error("f ran"); return nil }
+	calls := map[string]func(name string) error{
+		"Lock":     func(n string) error { _, err := l.Lock(t.Context(), n); return err },
+		"TryLock":  func(n string) error { _, err := l.TryLock(t.Context(), n); return err },
+		"RLock":    func(n string) error { _, err := l.RLock(t.Context(), n); return err },
+		"TryRLock": func(n string) error { _, err := l.TryRLock(t.Context(), n); return err },
+		"Do":       func(n string) error { return l.Do(t.Context(), n, f) },
+		"TryDo":    func(n string) error { _, err := l.TryDo(t.Context(), n, f); return err },
+		"Status":   func(n string) error { _, err := l.Status(t.Context(), distlock.KindLock, n); return err },
+		"DoValue": func(n string) error {
+			_, err := distlock.DoValue(t.Context(), l, n, func(ctx context.Context) (int, error) { return 0, f(ctx) })
+			return err
+		},
+	}
+	for call, take := range calls {
+		for name, why := range badNames {
+			err := take(name)
+			wantInvalid(t, err, "name")
+			msg := err.Error()
+			if !strings.Contains(msg, why) || !strings.HasPrefix(msg, "distlock: invalid name: ") {
+				t.Errorf("%s: message %q, want %q", call, msg, why)
+			}
+			wantPlain(t, msg)
+		}
+	}
+	if n := w.count(""); n != 0 {
+		t.Errorf("the store was called %d times", n)
+	}
+}
+
+// wantPlain fails if a message contains terminal control characters, or more than 64 bytes of
+// input.
+func wantPlain(t testing.TB, msg string) {
+	t.Helper()
+	for _, r := range msg {
+		if r < ' ' || r == 0x7f || 0x80 <= r && r < 0xa0 || r == 0x2028 || r == 0x202e || r == 0xfeff {
+			t.Errorf("the message contains %U: %q", r, msg)
+		}
+	}
+	if strings.Contains(msg, strings.Repeat("x", 65)) || len(msg) > 400 {
+		t.Errorf("the message echoes too much: %q", msg)
+	}
+}
+
+func TestName_distinct(t *testing.T) {
+	names := []string{
+		"a", "a/", "/a", "a ", " a", "A", "é", "e\u0301", "{", "}", "{}", "{a}", "*", "?", "[", "[a]", "%", "%41", "_", "'", `"`, ";--", "..", "../a", "./a",
+		"/etc/x", "$(x)", "a:b", "a\\b", "a|b", "~", "~~", "~a", "~~a", "~sem/a", "~~sem/a", "~rate/a", "~once/a", "~lead/a", "~check/a", "sem/a",
+		"1", "01", "1.0", "true", "null", "日本", "\U0001F600", strings.Repeat("x", 255), strings.Repeat("x", 254), strings.Repeat("\U0001F600", 63),
+	}
+	w := newGate()
+	l := lockerOn(t, w)
+	for _, name := range names {
+		lease := taken(t, l, name) // it is free: it is no other name's lock
+		if lease.Name() != name {
+			t.Errorf("%q became %q", name, lease.Name())
+		}
+	}
+	var seen []string
+	for c, err := range l.List(t.Context(), distlock.KindAny, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Kind != distlock.KindLock {
+			t.Errorf("%q is of kind %s", c.Name, c.Kind)
+		}
+		seen = append(seen, c.Name)
+	}
+	slices.Sort(seen)
+	slices.Sort(names)
+	if !slices.Equal(seen, names) {
+		t.Errorf("claims %q, want %q", seen, names)
+	}
+	for _, name := range names {
+		if _, err := l.TryLock(t.Context(), name); !errors.Is(err, distlock.ErrHeld) {
+			t.Errorf("%q: %v", name, err)
+		}
+		if why, err := l.Status(t.Context(), distlock.KindLock, name); err != nil || len(why.Holders) != 1 || why.Holders[0].Name != name {
+			t.Errorf("%q: %v %v", name, why, err)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/keeper"
 	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/queue"
 )
@@ -65,6 +66,20 @@ func (l *Locker) request(ctx context.Context, k names.Kind, name string, mode Mo
 		r.Observed, r.Origin = true, context.WithoutCancel(ctx)
 	}
 	return r, nil
+}
+
+// terms returns how the keeper keeps a claim with these options.
+func (o *options) terms() keeper.Terms {
+	return keeper.Terms{TTL: o.ttl, Delay: o.delay, Fixed: o.fixed, MaxHold: o.maxHold}
+}
+
+// checkName returns an ErrInvalid if s is not a name. Every other string is a name on every
+// store.
+func checkName(s string) error {
+	if why := names.Flaw(s); why != "" {
+		return &ArgumentError{"name", why}
+	}
+	return nil
 }
 
 // kindOptions checks the options of a constructor, which are the defaults of its calls.

@@ -3,7 +3,6 @@ package distlock
 import (
 	"context"
 	"errors"
-	"fmt"
 )
 
 // ErrUpgrade says that a call for a lock as the writer has a context that holds the same lock as a
@@ -13,6 +12,18 @@ import (
 // The context shows this: it was made by [Lease.Context] of the reader's lease. The store is not
 // called.
 var ErrUpgrade = errors.New("distlock: a reader cannot become the writer")
+
+// RLock acquires the lock of a name together with other readers. It waits while a writer holds the
+// lock, or waits for it: where the store can queue, readers do not overtake a writer. [Locker.Lock]
+// is the writer's side.
+func (l *Locker) RLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.take(ctx, ModeShared, name, opts)
+}
+
+// TryRLock acquires the lock of a name together with other readers, or returns [ErrHeld] at once.
+func (l *Locker) TryRLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	return l.take(ctx, ModeShared, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
+}
 
 // Downgrade makes a reader of a writer without a gap: no other writer can come in between. Readers
 // that wait get the lock, but those behind a writer in the queue do not.
@@ -44,18 +55,4 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	return r.newLease(reader), nil
-}
-
-// upgrades returns an ErrUpgrade if the context of a writer's request holds the lock as a reader.
-func (l *Locker) upgrades(ctx context.Context, r *request) error {
-	if FromContext(ctx) == nil { // most calls come under no lease
-		return nil
-	}
-	own, _ := ctx.Value(holdKey{l, r.Key}).(*Lease)
-	if own == nil || own.r.mode != ModeShared {
-		return nil
-	}
-	err := fmt.Errorf("%w: %s is held by the caller", ErrUpgrade, keyKind(r.Key).title(r.name))
-	r.emit(ctx, Event{Type: EventRefused, Took: l.clock.Awake() - r.Began, Err: err})
-	return err
 }

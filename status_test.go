@@ -70,7 +70,7 @@ func TestClaims(t *testing.T) {
 
 func TestClaims_facts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		l := lockerOn(t, w, distlock.Holder("me"))
 		lease := taken(t, l, "x", distlock.Note("nightly"), distlock.Meta("host", "db7"), distlock.Value([]byte{1, 2}), distlock.TTL(time.Minute))
 		other := lockerOn(t, w, distlock.Holder("you"))
@@ -162,11 +162,11 @@ func TestClaims_errors(t *testing.T) {
 	t.Run("a store without Show and List", func(t *testing.T) {
 		l := lockerOn(t, struct{ driver.Store }{mem.New()})
 		_, err := l.Status(t.Context(), distlock.KindLock, "x")
-		wantErr(t, err, errors.ErrUnsupported)
+		wants(t, err, errors.ErrUnsupported)
 		n := 0
 		for _, err := range l.List(t.Context(), distlock.KindAny, "") {
 			n++
-			wantErr(t, err, errors.ErrUnsupported)
+			wants(t, err, errors.ErrUnsupported)
 			if errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown) {
 				t.Errorf("%v looks temporary", err)
 			}
@@ -184,7 +184,7 @@ func TestClaims_errors(t *testing.T) {
 				continue
 			}
 			errs++
-			wantErr(t, err, errCut, distlock.ErrUnavailable)
+			wants(t, err, errCut, distlock.ErrUnavailable)
 			if errors.Is(err, distlock.ErrUnknown) {
 				t.Error("reading has no unknown outcome")
 			}
@@ -195,24 +195,24 @@ func TestClaims_errors(t *testing.T) {
 		if claims != 1 || errs != 1 {
 			t.Errorf("%d claims, %d errors", claims, errs)
 		}
-		w := newFlakyStore()
+		w := newGate()
 		l = lockerOn(t, w)
 		w.cut()
 		_, err := l.Status(t.Context(), distlock.KindLock, "x")
-		wantErr(t, err, errCut, distlock.ErrUnavailable)
+		wants(t, err, errCut, distlock.ErrUnavailable)
 		if errors.Is(err, distlock.ErrUnknown) || err.Error() != `distlock: show "x": connection cut` {
 			t.Error(err)
 		}
 		w.mend()
 	})
 	t.Run("closed", func(t *testing.T) {
-		w := newFlakyStore()
+		w := newGate()
 		l := lockerOn(t, w)
 		_ = l.Close(t.Context())
 		_, err := l.Status(t.Context(), distlock.KindLock, "x")
-		wantErr(t, err, distlock.ErrClosed)
+		wants(t, err, distlock.ErrClosed)
 		for _, err := range l.List(t.Context(), distlock.KindAny, "") {
-			wantErr(t, err, distlock.ErrClosed)
+			wants(t, err, distlock.ErrClosed)
 		}
 		if n := w.count(""); n != 0 {
 			t.Errorf("the store was called %d times", n)

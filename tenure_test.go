@@ -267,7 +267,9 @@ func TestTenure_sharesAreEven(t *testing.T) {
 					for {
 						lease, err := l.Lock(ctx, "k")
 						if err != nil {
-							wants(t, err, context.DeadlineExceeded)
+							if !errors.Is(err, context.DeadlineExceeded) {
+								t.Error(err)
+							}
 							return
 						}
 						counts[i]++
@@ -331,7 +333,7 @@ func TestTenure_handsOffOnlyTheSame(t *testing.T) {
 				g.renew = func(context.Context, driver.Renewal, renewFunc) (int, error) { return 0, errCut }
 			})
 			wants(t, lease.Extend(t.Context(), 20*time.Second), errCut)
-			g.thaw()
+			g.mend()
 		}},
 		{name: "handle", before: func(t *testing.T, _ *gate, lease *distlock.Lease) {
 			if _, err := lease.Detach(t.Context()); err != nil {
@@ -342,7 +344,7 @@ func TestTenure_handsOffOnlyTheSame(t *testing.T) {
 			g.set(func(g *gate) {
 				g.release = func(context.Context, driver.ID, func() error) error { return errCut }
 			})
-			time.AfterFunc(10*time.Second, g.thaw)
+			time.AfterFunc(10*time.Second, g.mend)
 		}, unlock: distlock.ErrUnknown, least: 30 * time.Second, atMost: 30*time.Second + 5*time.Millisecond},
 		{name: "lost", before: func(t *testing.T, g *gate, lease *distlock.Lease) {
 			if _, err := g.Store.Break(t.Context(), "k", 0, "test"); err != nil {
@@ -590,7 +592,7 @@ func TestTenure_twoToEnd(t *testing.T) {
 		synctest.Wait()
 		close(answer)
 		c.refused(t, distlock.ErrHeld, context.Canceled)
-		g.thaw()
+		g.mend()
 		g.empty(t, a, b)
 	})
 }
@@ -742,7 +744,7 @@ func TestTenure_readerInheritsNoOldFence(t *testing.T) {
 		second := begin(t.Context(), a.RLock, "k").waits(t)
 		cancel()
 		first.refused(t, context.Canceled)
-		g.thaw()
+		g.mend()
 		lease := second.granted(t)
 		if lease.Fence() <= other.Fence() {
 			t.Errorf("fence %d, but the lease with fence %d had ended before the call", lease.Fence(), other.Fence())

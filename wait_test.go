@@ -404,7 +404,7 @@ func TestLocker_Lock_cancelled(t *testing.T) {
 					t.Errorf("Lock returned %v after its ctx", time.Since(start))
 				}
 				g.expect(t, 1, 0) // at once, not later
-				g.thaw()
+				g.mend()
 				free(t, first)
 				g.empty(t, a, b)
 			})
@@ -454,7 +454,7 @@ func TestLocker_Lock_cancelledInFirstAttempt(t *testing.T) {
 					t.Error(err)
 				}
 				c.within(t, 3*time.Second, 3*time.Second)
-				g.thaw()
+				g.mend()
 				free(t, next.granted(t))
 				g.empty(t, l)
 			})
@@ -497,7 +497,7 @@ func TestLocker_Lock_cancelledWhileFrozen(t *testing.T) {
 					wants(t, err, distlock.ErrHeld)
 				}
 				c.within(t, 4*time.Second, most)
-				g.thaw()
+				g.mend()
 				time.Sleep(time.Minute) // claims and queue entries expire
 				if other != nil {
 					_ = a.Close(t.Context()) // its lease is lost or kept by now
@@ -572,7 +572,7 @@ func TestLocker_Lock_cancelledAtTheGrant(t *testing.T) {
 			cancel()
 			<-c.done
 			<-unlocked
-			g.thaw()
+			g.mend()
 			if c.err == nil {
 				granted++
 				g.expect(t, 1, 0)
@@ -623,7 +623,7 @@ func TestLocker_Lock_afterOneThatLeft(t *testing.T) {
 			t.Errorf("%v: its ctx was not cancelled", err)
 		}
 		c.refused(t, distlock.ErrHeld, context.Canceled)
-		g.thaw()
+		g.mend()
 		time.Sleep(10 * time.Second) // the attempt that hangs times out and is repeated
 		free(t, first)
 		free(t, patient.now(t)) // with its own queue entry
@@ -642,7 +642,7 @@ func TestLocker_Lock_notWithdrawn(t *testing.T) {
 		g.expect(t, 1, 1)
 		time.Sleep(3 * time.Second) // then the entry expires
 		g.expect(t, 1, 0)
-		g.thaw()
+		g.mend()
 		free(t, first)
 		g.empty(t, a, b)
 	})
@@ -666,7 +666,7 @@ func TestLocker_Lock_notWithdrawnBeforeAnother(t *testing.T) {
 		one.refused(t, distlock.ErrHeld, distlock.ErrUnknown, errCut, context.Canceled)
 		synctest.Wait()
 		g.expect(t, 1, 2)
-		g.thaw()
+		g.mend()
 		free(t, first)
 		free(t, two.granted(t)) // the entry that is left expires
 		g.empty(t, a, b)
@@ -696,7 +696,7 @@ func TestLocker_Lock_unknownBeforeAnother(t *testing.T) {
 			t.Errorf("the outcome is unknown, but the error is %v", err)
 		}
 		g.expect(t, 1, 0)
-		g.thaw()
+		g.mend()
 		time.Sleep(time.Minute) // the claim expires
 		free(t, two.now(t))
 		g.empty(t, a, b)
@@ -732,7 +732,7 @@ func TestLocker_Lock_cancelledBeforeAnother(t *testing.T) {
 		if took := time.Since(left); took > 0 {
 			t.Errorf("it took %v to leave", took)
 		}
-		g.thaw()
+		g.mend()
 		free(t, first)
 		free(t, two.granted(t))
 		g.empty(t, a, b)
@@ -807,7 +807,7 @@ func TestLocker_Lock_laterErrors(t *testing.T) {
 		g.set(func(g *gate) { g.acquire = fail })
 		time.Sleep(time.Minute)
 		patient.waits(t)
-		g.thaw()
+		g.mend()
 		time.Sleep(longestPoll)
 		free(t, first)
 		free(t, patient.now(t))
@@ -820,7 +820,7 @@ func TestLocker_Lock_laterErrors(t *testing.T) {
 			return c.lease, c.err
 		}()
 		wants(t, err, distlock.ErrHeld, errCut, context.DeadlineExceeded)
-		g.thaw()
+		g.mend()
 		free(t, first)
 		g.empty(t, a, b)
 	})
@@ -908,7 +908,7 @@ func TestLocker_Lock_lateAnswer(t *testing.T) {
 		g.empty(t, l)
 
 		// While waiting, the same owner attempts again.
-		g.thaw()
+		g.mend()
 		a := g.locker(t)
 		first := must(t)(a.Lock(t.Context(), "k"))
 		c := begin(t.Context(), l.Lock, "k").waits(t)
@@ -917,7 +917,7 @@ func TestLocker_Lock_lateAnswer(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		c.waits(t)
 		g.expect(t, 1, 0)
-		g.thaw()
+		g.mend()
 		lease := c.granted(t)
 		if !lease.Valid(1500 * time.Millisecond) {
 			t.Errorf("%v left of a lease that was just granted", time.Until(lease.Until()))
@@ -1121,7 +1121,7 @@ func TestMaxAttempts_failed(t *testing.T) {
 		if attempts != 5 { // one of them right after the watch began
 			t.Errorf("%d attempts, want 5", attempts)
 		}
-		g.thaw()
+		g.mend()
 		g.expect(t, 1, 0)
 		free(t, first)
 		g.empty(t, a, b)

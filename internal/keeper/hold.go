@@ -65,11 +65,10 @@ type Hold struct {
 	index       int           // in the keeper's heap; -1: not there
 	risk        bool          // the last renewal failed
 	provisional bool          // the claim has never had its whole TTL
+	notifying   bool          // a goroutine is calling the listener
 	inFlight    *batch        // the renewal under way, or nil
 	ended       error         // why the hold ended; nil: it has not ended
-
-	notices   []notice // calls that the listener has not had yet
-	notifying bool     // a goroutine is calling the listener
+	notices     []notice      // calls that the listener has not had yet
 }
 
 // Trusted reports whether the hold can be trusted for more than d from now.

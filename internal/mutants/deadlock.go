@@ -35,7 +35,7 @@ func deadlock() []mutant {
 		},
 		{
 			Name: "deadlock-blind-to-the-own-queue", Why: "the same, if the writer belongs to the same process",
-			File: "detect.go", Old: "			wait.Ahead = append(wait.Ahead, d)\n", New: "			_ = d\n",
+			File: "deadlock.go", Old: "			wait.Ahead = append(wait.Ahead, d)\n", New: "			_ = d\n",
 			Test: "TestDeadlock_queue",
 		},
 		{
@@ -75,12 +75,12 @@ func deadlock() []mutant {
 		},
 		{
 			Name: "reentry-with-free-slots", Why: "a semaphore with free slots is refused to a caller that already has a slot",
-			File: "reentry.go", Old: "	if own == nil || weight <= r.Bound() {\n", New: "	if own == nil {\n",
+			File: "context.go", Old: "	if own == nil || weight <= r.Bound() {\n", New: "	if own == nil {\n",
 			Test: "TestLocker_reentry",
 		},
 		{
 			Name: "reentry-counts-twice", Why: "the slots of a lease that made two contexts count twice",
-			File: "reentry.go", Old: "		if !slices.Contains(out, c.lease) &&", New: "		if !slices.Contains(out[:0], c.lease) &&",
+			File: "context.go", Old: "		if !slices.Contains(out, c.lease) &&", New: "		if !slices.Contains(out[:0], c.lease) &&",
 			Test: "TestLocker_reentry",
 		},
 		{

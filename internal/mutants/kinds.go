@@ -67,7 +67,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "upgrade-under-another-lease", Why: "only the innermost lease of a context is checked",
-			File: "rw.go", Old: "	own, _ := ctx.Value(holdKey{l, r.Key}).(*Lease)\n", New: "	own := FromContext(ctx)\n	if own.r.Key != r.Key {\n		own = nil\n	}\n",
+			File: "context.go", Old: "	own, _ := ctx.Value(holdKey{l, r.Key}).(*Lease)\n", New: "	own := FromContext(ctx)\n	if own.r.Key != r.Key {\n		own = nil\n	}\n",
 			Test: "TestLocker_Lock_upgrade",
 		},
 		{
@@ -147,47 +147,47 @@ func kinds() []mutant {
 		},
 		{
 			Name: "share-spent-too-late", Why: "passes spent at the end of a share are forgotten before its window has ended",
-			File: "share.go", Old: " + lease.Hold().Left() - m.window}\n", New: " + lease.Hold().Left()}\n",
+			File: "limiter.go", Old: " + lease.Hold().Left() - m.window}\n", New: " + lease.Hold().Left()}\n",
 			Test: "TestLimiter_shares_unspent",
 		},
 		{
 			Name: "share-without-a-second-window", Why: "the same, because the claim expires too early",
-			File: "share.go", Old: "driver.Renewal{ID: id, TTL: m.window})", New: "driver.Renewal{ID: id, TTL: m.window / 2})",
+			File: "limiter.go", Old: "driver.Renewal{ID: id, TTL: m.window})", New: "driver.Renewal{ID: id, TTL: m.window / 2})",
 			Test: "TestLimiter_neverOver",
 		},
 		{
 			Name: "share-kept-for-two-windows", Why: "a limit above 1,000 lets half of it pass",
-			File: "share.go", Old: "			spent = append(spent, s.id)\n", New: "",
+			File: "limiter.go", Old: "			spent = append(spent, s.id)\n", New: "",
 			Test: "TestLimiter_shares",
 		},
 		{
 			Name: "share-for-everyone", Why: "a hundred calls at once take a hundred shares",
-			File: "share.go", Old: "			p.fill = f\n", New: "			p.fill = nil\n",
+			File: "limiter.go", Old: "			p.fill = f\n", New: "			p.fill = nil\n",
 			Test: "TestLimiter_shares_together",
 		},
 		{
 			Name: "refused-for-anothers-reason", Why: "a call fails because another one was cancelled",
-			File: "share.go", Old: "		if errors.As(f.err, &limited) && weight >= f.weight {\n", New: "		if !errors.As(f.err, &limited) && f.err != nil {\n			return filled, f.err\n		}\n		if limited != nil {\n",
+			File: "limiter.go", Old: "		if errors.As(f.err, &limited) && weight >= f.weight {\n", New: "		if !errors.As(f.err, &limited) && f.err != nil {\n			return filled, f.err\n		}\n		if limited != nil {\n",
 			Test: "TestLimiter_shares_together",
 		},
 		{
 			Name: "refused-with-a-larger-one", Why: "a call that fits into the limit is refused because another was",
-			File: "share.go", Old: " && weight >= f.weight {\n", New: " {\n",
+			File: "limiter.go", Old: " && weight >= f.weight {\n", New: " {\n",
 			Test: "TestLimiter_shares_refusedTogether",
 		},
 		{
 			Name: "share-waits-after-close", Why: "a call waits for a window of a limit although its Locker is closed",
-			File: "share.go", Old: "	case <-m.l.queue.Closing():\n", New: "	case <-(chan struct{})(nil):\n",
+			File: "limiter.go", Old: "	case <-m.l.queue.Closing():\n", New: "	case <-(chan struct{})(nil):\n",
 			Test: "TestLimiter_closedWhileWaiting",
 		},
 		{
 			Name: "share-left-unreported", Why: "an interrupted attempt leaves a claim, and the error does not say so",
-			File: "share.go", Old: "errors.Join(refused.Err, err)", New: "errors.Join(refused.Err, context.Cause(ctx))",
+			File: "limiter.go", Old: "errors.Join(refused.Err, err)", New: "errors.Join(refused.Err, context.Cause(ctx))",
 			Test: "TestLimiter_shares_unknown",
 		},
 		{
 			Name: "pools-for-ever", Why: "every name that was ever limited stays in memory",
-			File: "share.go", Old: "			delete(m.pools, other)\n", New: "			_ = other\n",
+			File: "limiter.go", Old: "			delete(m.pools, other)\n", New: "			_ = other\n",
 			Test: "TestLimiter_shares_forgotten",
 		},
 		{

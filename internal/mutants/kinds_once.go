@@ -150,12 +150,12 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "observer-misses-the-end", Why: "an observer is notified of the end of a term a second late",
-			File: "leader.go", Old: "			case <-wake:\n				n = 0\n", New: "",
+			File: "election.go", Old: "			case <-wake:\n				n = 0\n", New: "",
 			Test: "TestElection_Observe",
 		},
 		{
 			Name: "observer-ends-with-trouble", Why: "an observer gets no more events after the store was unavailable",
-			File: "leader.go", Old: " || !errors.Is(err, ErrUnavailable) {", New: " || errors.Is(err, ErrUnavailable) {",
+			File: "election.go", Old: " || !errors.Is(err, ErrUnavailable) {", New: " || errors.Is(err, ErrUnavailable) {",
 			Test: "TestElection_Observe_trouble",
 		},
 		{

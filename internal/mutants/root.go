@@ -5,7 +5,7 @@ func root() []mutant {
 	return []mutant{
 		{
 			Name: "validity-from-the-reply", M: "M12", Why: "trust outlasts the claim by the travel time of the reply",
-			File: "internal/queue/acquire.go", Old: "	res, err = m.store.Acquire(call, r)\n",
+			File: "internal/queue/store.go", Old: "	res, err = m.store.Acquire(call, r)\n",
 			New:  "	res, err = m.store.Acquire(call, r)\n	sent = m.clock.Now()\n",
 			Test: "TestLocker_Lock_lateAnswer",
 		},
@@ -76,7 +76,7 @@ func root() []mutant {
 		},
 		{
 			Name: "undo-before-return", Why: "a call on a store that hangs returns a second after its context has ended",
-			File: "internal/queue/behind.go", Old: "	timer.Reset(min(limit, grace()))\n", New: "	timer.Reset(limit)\n",
+			File: "internal/queue/store.go", Old: "	timer.Reset(min(limit, grace()))\n", New: "	timer.Reset(limit)\n",
 			Test: "TestBound",
 		},
 		{
@@ -86,7 +86,7 @@ func root() []mutant {
 		},
 		{
 			Name: "undone-behind-nobody", Why: "Close returns while an earlier call still undoes its request",
-			File: "internal/queue/behind.go", Old: "	m.wg.Go(func() {\n		var r result\n", New: "	go func(f func()) { f() }(func() {\n		var r result\n",
+			File: "internal/queue/store.go", Old: "	m.wg.Go(func() {\n		var r result\n", New: "	go func(f func()) { f() }(func() {\n		var r result\n",
 			Test: "TestBound_close",
 		},
 		{
@@ -131,7 +131,7 @@ func root() []mutant {
 		},
 		{
 			Name: "owner-reused", M: "M28", Why: "two goroutines of a process, or two tenures, have one claim",
-			File: "internal/queue/manager.go", Old: "{ return rand.Text() }", New: "{ return rand.Text()[:0] + \"me\" }",
+			File: "internal/queue/store.go", Old: "{ return rand.Text() }", New: "{ return rand.Text()[:0] + \"me\" }",
 			Test: "TestChaos", Args: chaos("300"),
 		},
 		{
@@ -162,7 +162,7 @@ func root() []mutant {
 		},
 		{
 			Name: "clean-up-on-a-dead-context", M: "M22", Why: "a cancelled wait leaves its claim or queue entry behind",
-			File: "internal/queue/acquire.go", Old: "m.lastCall(ctx, min(withdrawLimit, c.limit()), new(limited))",
+			File: "internal/queue/store.go", Old: "m.lastCall(ctx, min(withdrawLimit, c.limit()), new(limited))",
 			New:  "context.WithTimeout(ctx, min(withdrawLimit, c.limit()))",
 			Test: "TestLocker_Lock_cancelledInFirstAttempt",
 		},
@@ -213,7 +213,7 @@ func root() []mutant {
 		},
 		{
 			Name: "observer-panics-filling", Why: "all calls for the name wait for a share that no call requests",
-			File: "share.go", Old: "	defer func() { // also if an observer panics: then there is neither a share nor an error\n",
+			File: "limiter.go", Old: "	defer func() { // also if an observer panics: then there is neither a share nor an error\n",
 			New:  "	defer func() {\n		if err == nil && s.left == 0 {\n			return\n		}\n",
 			Test: "TestObserver_panics_othersGoOn",
 		},
@@ -346,7 +346,7 @@ func root() []mutant {
 		},
 		{
 			Name: "withdrawal-never-sent", Why: "queue entries and unseen grants block other callers",
-			File: "internal/queue/acquire.go", Old: "	err := m.store.Release(call, id)\n", New: "	err := call.Err()\n",
+			File: "internal/queue/store.go", Old: "	err := m.store.Release(call, id)\n", New: "	err := call.Err()\n",
 			Test: "TestChaos", Args: chaos("400"),
 		},
 		{

@@ -17,7 +17,7 @@ var Library = []Pledge{
 			"internal/keeper/hold_test.go:TestHold_trust_counts_from_sent",
 			"internal/keeper/hold_test.go:TestHold_trust_ends_though_a_renewal_hangs",
 			"internal/keeper/hold_test.go:TestMargin",
-			"lease_skew_test.go:TestLease_lost_beforeAFastStoreEndsIt",
+			"lease_time_test.go:TestLease_lost_beforeAFastStoreEndsIt",
 		},
 	},
 	{
@@ -26,7 +26,7 @@ var Library = []Pledge{
 			"therefore sees the loss at its first check",
 		Tests: []Test{
 			"lease_test.go:TestLease_lost_lookingAtTheClock",
-			"lease_context_test.go:TestLease_Context_nested",
+			"lease_test.go:TestLease_Context_nested",
 			"internal/keeper/hold_test.go:TestHold_Lose",
 			"tests/kinds/pause_test.go:TestPause_nested a real process is stopped",
 		},
@@ -107,7 +107,7 @@ var Library = []Pledge{
 			"the `LockDelay`",
 		Tests: []Test{
 			"lease_unlock_test.go:TestLease_Unlock",
-			"lease_hold_test.go:TestLease_lockDelay",
+			"lease_time_test.go:TestLease_lockDelay",
 		},
 	},
 	{
@@ -123,16 +123,16 @@ var Library = []Pledge{
 		Tests: []Test{
 			"deadlock_test.go:TestDeadlock",
 			"deadlock_test.go:TestDeadlock_oneVictim",
-			"deadlock_chaos_test.go:TestDeadlock_noFalseAlarm",
-			"deadlock_chaos_test.go:TestDeadlock_noFalseAlarm_semaphore",
-			"deadlock_chaos_test.go:TestDeadlock_chaos",
+			"chaos_test.go:TestDeadlock_noFalseAlarm",
+			"chaos_test.go:TestDeadlock_noFalseAlarm_semaphore",
+			"chaos_test.go:TestDeadlock_chaos",
 			"tests/kinds/deadlock_test.go:TestDeadlock real stores",
 		},
 	},
 	{
 		What: "A call for a name that its own context already holds returns an error at once, " +
 			"on every store",
-		Tests: []Test{"reentry_test.go:TestLocker_reentry"},
+		Tests: []Test{"deadlock_test.go:TestLocker_reentry"},
 	},
 	{
 		What: "A kept result stays for the whole time that was requested, even if a renewal or " +
@@ -144,8 +144,8 @@ var Library = []Pledge{
 			"`ErrNotAcquired` if and only if the function did not run. A failed release is not " +
 			"an error of the run",
 		Tests: []Test{
-			"outcome_test.go:TestErrNotAcquired",
-			"outcome_test.go:TestErrNotAcquired_nested",
+			"do_test.go:TestErrNotAcquired",
+			"do_test.go:TestErrNotAcquired_nested",
 			"do_test.go:TestDo",
 			"tests/guarantees/closed_test.go:TestDo_serverDies real servers",
 		},

@@ -9,7 +9,7 @@ func Sections() []Section {
 // never times of day.
 var wrongClock = []Test{
 	"internal/keeper/clock_test.go:TestClock_ignores_a_time_of_day_that_is_set",
-	"lease_skew_test.go:TestLease_lost_beforeAFastStoreEndsIt",
+	"lease_time_test.go:TestLease_lost_beforeAFastStoreEndsIt",
 }
 
 const wrongClockHolds = "no effect: requests carry durations, never times of day"

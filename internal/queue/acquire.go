@@ -130,17 +130,6 @@ func (l *Lease) unless(ctx context.Context, got *bool) {
 	}
 }
 
-// acquire makes one attempt. It returns when the request was sent: trust counts from then on.
-func (m *Manager) acquire(ctx context.Context, c *Call, r driver.Request) (res driver.Result, sent time.Duration, err error) {
-	call, cancel := m.Call(ctx, c.limit())
-	defer cancel()
-	began := m.clock.Awake()
-	sent = m.clock.Now()
-	res, err = m.store.Acquire(call, r)
-	c.event(ctx, Event{Type: Attempted, Fence: res.Fence, Took: m.clock.Awake() - began, Behind: res.Behind, Err: err})
-	return res, sent, err
-}
-
 // try attempts the store for c, with a new owner and no queue entry. If the answer is lost, it
 // makes one more attempt within the same limit: the same owner gets the same grant. After an error
 // nothing is left in the store, or the error says that the outcome is unknown.
@@ -183,29 +172,6 @@ func withCause(err, cause error) error {
 		return err
 	}
 	return errors.Join(err, cause)
-}
-
-// withdrawLimit bounds a withdrawal: the caller wants to leave, and what it leaves behind ends by
-// itself.
-const withdrawLimit = time.Second
-
-// withdraw removes a queue entry, and releases a claim that may have been granted unseen. It is
-// made although ctx has ended: then it is needed most.
-func (m *Manager) withdraw(ctx context.Context, c *Call, id driver.ID) error {
-	call, cancel := m.lastCall(ctx, min(withdrawLimit, c.limit()), new(limited))
-	defer cancel()
-	err := m.store.Release(call, id)
-	if errors.Is(err, driver.ErrNotHeld) {
-		err = nil // there was nothing
-	}
-	c.event(ctx, Event{Type: Withdrawn, Err: err})
-	return err
-}
-
-// undo is withdraw for a call that has to return soon after the end of ctx. What is not undone by
-// then is undone behind the call, and the error says that the outcome is unknown.
-func (m *Manager) undo(ctx context.Context, c *Call, id driver.ID) error {
-	return m.Behind(ctx, m.Grace(c), func() error { return m.withdraw(ctx, c, id) })
 }
 
 // Attach continues with a claim that another process gave away: it renews the claim of the owner of

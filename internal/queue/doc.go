@@ -6,11 +6,13 @@
 // A key has the tenures of this process, its waiters, and a runner while one is needed.
 //
 //	Call      one call: what it wants, how long it waits                  call.go, acquire.go
+//	key       the calls and claims of this process for one key            key.go
 //	Waiter    a call that waits, in order of arrival                      waiter.go
 //	runner    a goroutine that attempts the store for the first waiter    runner.go
 //	entry     the runner's entry in the queue of the store                entry.go
 //	tenure    one claim of this process                                   tenure.go
 //	Lease     a tenure in the hands of one call                           lease.go, end.go
+//	          the calls of the store, and how long each may take          store.go
 //
 // # How a call gets its claim
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 )
 
 // A key is what this process has to do with one key of the store: its tenures, and the calls that
@@ -13,7 +14,7 @@ type key struct {
 	tenures   []*tenure  // the claims of this process
 	only      [1]*tenure // memory for the first of them
 	waiters   []*Waiter  // in order of arrival
-	attempts  int        // calls that attempt the store themselves
+	attempts  int32      // calls that attempt the store themselves
 	exclusive bool       // one of these calls wants an exclusive claim
 	yield     bool       // the claim was released for other processes: they shall attempt first
 	running   bool       // there is a runner
@@ -54,7 +55,7 @@ func (m *Manager) reconcileLocked(k *key) {
 		k.changed = make(chan struct{}, 1)
 		m.wg.Add(1)
 		go m.run(k)
-	case w == nil && len(k.tenures)+k.attempts == 0:
+	case w == nil && len(k.tenures) == 0 && k.attempts == 0:
 		if m.keys[k.name] == k {
 			delete(m.keys, k.name)
 		}
@@ -177,4 +178,35 @@ func (m *Manager) resizedLocked(k *key, size *atomic.Int64) {
 		k.wakeRunnerLocked()
 	}
 	m.reconcileLocked(k)
+}
+
+const (
+	// contendedTime is for how long after a refusal a key counts as contended.
+	contendedTime = time.Second
+
+	// maxContended bounds how many keys are remembered. All are forgotten when there are more.
+	maxContended = 1024
+)
+
+// contended has the keys on which the store has lately refused a claim, and until when each is
+// remembered. A call for such a key takes a queue entry with its first attempt, and saves the
+// attempt that finds out that it needs one. A wrong guess costs a little time and nothing else.
+type contended map[string]time.Duration
+
+// note remembers a key.
+func (c contended) note(key string, now time.Duration) {
+	if len(c) >= maxContended {
+		clear(c)
+	}
+	c[key] = now + contendedTime
+}
+
+// has reports whether a key is remembered.
+func (c contended) has(key string, now time.Duration) bool {
+	until, ok := c[key]
+	if ok && now >= until {
+		delete(c, key)
+		return false
+	}
+	return ok
 }

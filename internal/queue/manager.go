@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -11,10 +10,6 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/keeper"
 )
-
-// CallLimit bounds every single call of the store, so that a store that never answers holds up
-// nothing for longer. The trust that an answer would bring bounds it too.
-const CallLimit = 5 * time.Second
 
 // A Manager acquires, keeps and releases the claims of one process in one store. Its methods may be
 // called by many goroutines at once.
@@ -54,9 +49,6 @@ func New(store driver.Store) *Manager {
 	}
 	return m
 }
-
-// NewOwner returns the secret of one claim.
-func NewOwner() string { return rand.Text() }
 
 // Clock returns the clock of all times of the Manager.
 func (m *Manager) Clock() *keeper.Clock { return m.clock }

@@ -1,4 +1,4 @@
-package distlock_test
+package docscheck_test
 
 import (
 	"fmt"
@@ -60,6 +60,7 @@ func shownBy(name string, read func(string) ([]byte, error)) []string {
 
 // TestDocs_guide checks that every mistake in the guide has a test that makes it.
 func TestDocs_guide(t *testing.T) {
+	atRoot(t)
 	for _, w := range shownBy("docs/guide.md", os.ReadFile) {
 		t.Errorf("docs/guide.md: %s", w)
 	}

@@ -1,4 +1,4 @@
-package distlock_test
+package docscheck_test
 
 import (
 	"go/ast"
@@ -12,6 +12,8 @@ import (
 
 // Every error that callers may compare with has a test that causes it: some test names it.
 func TestArch_errors(t *testing.T) {
+	t.Parallel()
+	atRoot(t)
 	errs, named := map[string]string{}, map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

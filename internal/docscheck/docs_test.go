@@ -1,4 +1,4 @@
-package distlock_test
+package docscheck_test
 
 import (
 	"bytes"
@@ -96,6 +96,8 @@ func silentMethods(s *ast.TypeSpec) []string {
 }
 
 func TestDocs_comments(t *testing.T) {
+	t.Parallel()
+	atRoot(t)
 	commented := map[string]bool{} // by package folder: whether the package has a comment
 	for _, f := range source(t) {
 		if f.test {
@@ -180,12 +182,14 @@ func aliens(text []byte) []string {
 }
 
 func TestDocs_words(t *testing.T) {
+	t.Parallel()
+	atRoot(t)
 	for _, name := range tree(t) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "arch_docs_test.go" || bytes.IndexByte(text, 0) >= 0 {
+		if name == "internal/docscheck/docs_test.go" || bytes.IndexByte(text, 0) >= 0 {
 			continue
 		}
 		for _, a := range aliens(text) {
@@ -262,6 +266,8 @@ func anchors(page []byte) []string {
 }
 
 func TestDocs_links(t *testing.T) {
+	t.Parallel()
+	atRoot(t)
 	read := func(name string) ([]byte, error) {
 		if i, err := os.Stat(name); err == nil && i.IsDir() {
 			return nil, nil // a link to a folder

@@ -1,4 +1,4 @@
-package distlock_test
+package docscheck_test
 
 import (
 	"fmt"
@@ -34,6 +34,7 @@ var hidden = []struct{ pkg, call, why string }{
 	{"*", "*.GoString", "package fmt calls it"},
 	{"*", "*.LogValue", "package slog calls it"},
 	{"*", "*.MarshalJSON", "package json calls it"},
+	{"driver", "Forward.*", "they are the verbs of the contract; the example of Forward shows them"},
 	{"store/redis", "New", "it is for the authors of adapters; users call New of goredisstore or rueidisstore"},
 	{"store/redis", "Calls.*", "it is for the authors of adapters"},
 	{"driver", "Forward.*", "ExampleForward shows them together, and each forwards to a function with an example"},
@@ -89,6 +90,8 @@ func silent(pkg, call string) bool {
 }
 
 func TestDocs_examples(t *testing.T) {
+	t.Parallel()
+	atRoot(t)
 	byPackage := map[string][]sourceFile{}
 	for _, f := range source(t) {
 		if slices.ContainsFunc(shown, func(p string) bool { return matches(p, f.pkg) }) && !strings.Contains(f.pkg, "internal") {
@@ -98,7 +101,7 @@ func TestDocs_examples(t *testing.T) {
 	for _, pkg := range slices.Sorted(maps.Keys(byPackage)) {
 		for _, u := range unshown(pkg, byPackage[pkg]) {
 			t.Errorf("package %s: %s. Every public call has an example: write one in example_test.go of that folder, with "+
-				"its // Output:. If no example can be written, add the call to hidden in arch_examples_test.go, with the "+
+				"its // Output:. If no example can be written, add the call to hidden in internal/docscheck, with the "+
 				"reason; if the package needs a server, add the package to serverOnly", pkg, u)
 		}
 	}

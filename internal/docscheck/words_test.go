@@ -1,4 +1,4 @@
-package distlock_test
+package docscheck_test
 
 import (
 	"bytes"
@@ -23,6 +23,8 @@ var retiredNames = strings.Fields(`
 
 // TestArch_words keeps retired words from coming back, in code, texts and documents.
 func TestArch_words(t *testing.T) {
+	t.Parallel()
+	atRoot(t)
 	names := map[string]bool{}
 	for _, n := range retiredNames {
 		names[n] = true
@@ -32,7 +34,7 @@ func TestArch_words(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if file == "arch_words_test.go" || bytes.IndexByte(text, 0) >= 0 {
+		if file == "internal/docscheck/words_test.go" || bytes.IndexByte(text, 0) >= 0 {
 			continue
 		}
 		for i, line := range strings.Split(string(text), "\n") {

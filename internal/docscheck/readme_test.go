@@ -1,4 +1,4 @@
-package distlock_test
+package docscheck_test
 
 import (
 	"bytes"
@@ -11,11 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/distlock/distlock"
-	"github.com/distlock/distlock/store/mem"
 )
 
 var updateREADME = flag.Bool("readme", false, "write the examples again into README.md and the pages in docs that quote them")
@@ -27,6 +22,7 @@ var quoted = regexp.MustCompile("(?s)<!-- example: (\\S+) -->\n(?:```go\n.*?```\
 // run.
 func TestREADME(t *testing.T) {
 	t.Parallel()
+	atRoot(t)
 	bodies := exampleBodies(t)
 	for _, page := range []string{"README.md", "docs/fencing.md", "docs/guide.md", "docs/kinds.md", "docs/observability.md"} {
 		quote(t, page, bodies)
@@ -61,7 +57,7 @@ func quote(t *testing.T, page string, bodies map[string]string) {
 		return
 	}
 	if !*updateREADME {
-		t.Fatalf("%s does not quote the examples as they are: go test -run TestREADME . -args -readme", page)
+		t.Fatalf("%s does not quote the examples as they are: go test -run TestREADME ./internal/docscheck -args -readme", page)
 	}
 	if err := os.WriteFile(page, want, 0o644); err != nil {
 		t.Fatal(err)
@@ -116,40 +112,4 @@ func outdent(body string) string {
 		b.WriteString(line)
 	}
 	return strings.TrimRight(b.String(), "\n\t ") + "\n"
-}
-
-// durations matches the part of the error that differs from run to run.
-var durations = regexp.MustCompile(`\b(\d+(\.\d+)?(h|m|s|ms))+\b`)
-
-// TestREADME_error checks that the error in the README is the error that users get.
-func TestREADME_error(t *testing.T) {
-	var want strings.Builder
-	for line := range strings.Lines(exampleBodies(t)["quoteWait"]) {
-		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "// "); ok {
-			want.WriteString(text + "\n")
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		store := mem.New()
-		holder, err := distlock.New(store, distlock.Holder("ci-3"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		locker, err := distlock.New(store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lease := must(t)(holder.Lock(t.Context(), "deploy"))
-		time.Sleep(2 * time.Minute)
-		err = quoteWait(t.Context(), locker)
-		if err == nil {
-			t.Fatal("the lock was not held")
-		}
-		plain := func(s string) string { return durations.ReplaceAllString(strings.TrimSpace(s), "<time>") }
-		if plain(err.Error()) != plain(want.String()) {
-			t.Errorf("the README says\n%s\nand the error is\n%v", want.String(), err)
-		}
-		free(t, lease)
-		_, _ = holder.Close(t.Context()), locker.Close(t.Context())
-	})
 }
