@@ -34,7 +34,6 @@ var hidden = []struct{ pkg, call, why string }{
 	{"*", "*.GoString", "package fmt calls it"},
 	{"*", "*.LogValue", "package slog calls it"},
 	{"*", "*.MarshalJSON", "package json calls it"},
-	{"driver", "Forward.*", "they are the verbs of the contract; the example of Forward shows them"},
 	{"store/redis", "New", "it is for the authors of adapters; users call New of goredisstore or rueidisstore"},
 	{"store/redis", "Calls.*", "it is for the authors of adapters"},
 	{"driver", "Forward.*", "ExampleForward shows them together, and each forwards to a function with an example"},
