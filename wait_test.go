@@ -94,6 +94,35 @@ func TestLocker_Lock_longRetry(t *testing.T) {
 	})
 }
 
+// A waiter with many others before it attempts just often enough to keep its queue entry, also if
+// blockers end all the time. Near the head it attempts when a blocker ends.
+func TestLocker_Lock_farFromTheHead(t *testing.T) {
+	for _, c := range []struct{ ahead, least, most int }{{17, 19, 28}, {16, 280, 320}} {
+		inBubble(t, func(t *testing.T, g *gate) {
+			a, b := g.locker(t), g.locker(t)
+			first := must(t)(a.Lock(t.Context(), "k"))
+			g.set(func(g *gate) {
+				g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+					res, err := next(ctx, r)
+					if !res.Granted {
+						res.Ahead, res.Retry = c.ahead, 100*time.Millisecond
+					}
+					return res, err
+				}
+			})
+			waiter := begin(t.Context(), b.Lock, "k").waits(t)
+			g.reset()
+			time.Sleep(30 * time.Second)
+			if n := g.count("acquire"); n < c.least || n > c.most {
+				t.Errorf("%d ahead: %d attempts in 30 s, want %d to %d", c.ahead, n, c.least, c.most)
+			}
+			free(t, first)
+			free(t, waiter.now(t))
+			g.empty(t, a, b)
+		})
+	}
+}
+
 // A notification for nothing costs one attempt and is no grant.
 func TestLocker_Lock_wokenForNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {

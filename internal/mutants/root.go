@@ -95,6 +95,11 @@ func root() []mutant {
 			Test: "TestLocker_LockAll_minHold",
 		},
 		{
+			Name: "far-waiters-attempt-often", Why: "with n waiting processes, each grant costs the store n attempts",
+			File: "internal/queue/entry.go", Old: "	if e.far(w, res) {\n", New: "	if e.far(w, res) && res.Ahead < 0 {\n",
+			Test: "TestLocker_Lock_farFromTheHead",
+		},
+		{
 			Name: "foreign-release-waited-for", Why: "next to SET NX clients, whose release wakes nobody, a waiter starves",
 			File: "internal/queue/entry.go", Old: "	case e.foreign(blocker):\n", New: "	case e.foreign(blocker) && e.wake == nil:\n",
 			Test: "TestLocker_Lock_foreignClients",

@@ -187,6 +187,9 @@ func (e *entry) pause(w *Waiter, res driver.Result, now time.Duration) time.Dura
 		w.attempts++
 		w.next = now + e.interval(w, res.Blocker)
 	}
+	if e.far(w, res) {
+		return e.request.QueueTTL/4 + backoff.Jitter(e.request.QueueTTL/4)
+	}
 	pause := w.next - now
 	if e.request.QueueTTL > 0 {
 		pause = min(pause, e.request.QueueTTL/3)
@@ -195,6 +198,17 @@ func (e *entry) pause(w *Waiter, res driver.Result, now time.Duration) time.Dura
 		pause = min(pause, res.Retry+backoff.Jitter(2*time.Millisecond)) // it ends by itself, and notifies nobody
 	}
 	return pause
+}
+
+// near is how many queue entries may be before an entry that is near the head of the queue.
+const near = 16
+
+// far reports whether the attempt after a refusal only has to keep the queue entry: many others are
+// before it, and the store notifies the runner when its time comes. With n waiting processes the
+// attempts cost the store n times n, so these are rare, and Retry does not shorten the pause. One
+// attempt may fail before the entry is lost.
+func (e *entry) far(w *Waiter, res driver.Result) bool {
+	return e.request.QueueTTL > 0 && e.wake != nil && res.Ahead > near && !w.call.Paced
 }
 
 // interval returns the time between the attempts of w.
