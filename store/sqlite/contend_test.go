@@ -62,7 +62,9 @@ func contend(path, counter, long string) (n int, err error) {
 			}
 			return err
 		})
-		if err != nil && !errors.Is(err, distlock.ErrUnavailable) { // see patient
+		// A busy machine: see patient. Nothing was added if the lock was not acquired.
+		busy := errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown)
+		if err != nil && !(busy && errors.Is(err, distlock.ErrNotAcquired)) {
 			return n, err
 		}
 	}
