@@ -39,12 +39,23 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return usage("unknown command %.64q: see distlock --help", name)
 }
 
-// flagError returns the error for a wrong flag. It suggests a similar one if the flag is unknown.
+// flagError returns the error for a wrong flag. It suggests a similar one if the flag is unknown,
+// and an example if its value is wrong.
 func flagError(c *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
 	if errors.As(err, &missing) {
 		if ours := otherFlags[missing.GetSpecifiedName()]; c.Flags().Lookup(ours) != nil {
 			return usage("%w: did you mean --%s?", err, ours)
+		}
+	}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		flag := invalid.GetFlag()
+		switch flag.Value.Type() {
+		case "duration":
+			return usage("--%s is %.64q, want a duration such as 10s or 1m30s", flag.Name, invalid.GetValue())
+		case "int", "int64":
+			return usage("--%s is %.64q, want a whole number", flag.Name, invalid.GetValue())
 		}
 	}
 	return &exitError{exitUsage, err}

@@ -105,7 +105,7 @@ func (s *Store) folder() driver.Finding {
 func (s *Store) location() driver.Finding {
 	kind, err := s.host.kind(filepath.Dir(s.path))
 	if err == nil && kind.known {
-		return driver.Finding{Level: driver.LevelOK, What: "the file is " + s.path + ", on a local file system (" + kind.name + ")"}
+		return driver.Finding{Level: driver.LevelOK, What: "the file system is local (" + kind.name + ")"}
 	}
 	what := "the file system of " + s.path + " could not be read"
 	if kind.name != "" {

@@ -45,7 +45,7 @@ func TestStore_Inspect(t *testing.T) {
 		"no boots": {nil, sqlite.Machine{}, nil,
 			"warning: this system has no boot identifier"},
 		"local": {nil, sqlite.Machine{Boot: "b", Magic: 0x58465342}, nil,
-			"ok: locks.db, on a local file system (xfs)"},
+			"ok: the file system is local (xfs)"},
 		"unknown file system": {nil, sqlite.Machine{Boot: "b", Magic: 0x1234}, nil,
 			"unknown: locks.db, of type 0x1234, is not known"},
 		"remote": {&sqlite.Options{Remote: true}, sqlite.Machine{Boot: "b"}, nil,

@@ -143,6 +143,7 @@ func TestOpen_refused(t *testing.T) {
 		"redis://h?lock_replicas=1&lock_replica_timeout=1us": "from 1ms",
 		"redis://h?lock_replica_timeout=1s":                  "without lock_replicas",
 		"redis://u:canary-7f3@h?lock_prefix={x}":             "braces",
+		"redis://u:canary-7f3@h?lock_prefix=":                "lock_prefix is empty",
 		"rediss://u:canary-7f3@h?tls_skip_verify=maybe":      "true or false",
 		"rediss://u:canary-7f3@h?tls_cert=x":                 "together",
 		"rediss://u:canary-7f3@h?tls_ca=/nowhere/x":          "tls_ca",
