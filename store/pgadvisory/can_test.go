@@ -38,7 +38,7 @@ func TestStore_can(t *testing.T) {
 			}
 			return lease.Unlock(ctx)
 		},
-		"several keys": func(ctx context.Context) error {
+		"several names": func(ctx context.Context) error {
 			leases, err := l.LockAll(ctx, []string{"a", "b"})
 			if err != nil {
 				return err
@@ -49,8 +49,8 @@ func TestStore_can(t *testing.T) {
 		"TTL ended by the server": func(context.Context) error { return can(s.Features().Expiry) },
 		"semaphores":              func(context.Context) error { _, err := l.Semaphore(2); return err },
 		"rate limits":             func(context.Context) error { _, err := l.Limiter(2, time.Minute); return err },
-		"Once":                    func(context.Context) error { _, err := distlock.NewOnce[int](l, time.Hour, nil); return err },
-		"Cron":                    func(context.Context) error { _, err := l.Cron(nil); return err },
+		"`Once`":                  func(context.Context) error { _, err := distlock.NewOnce[int](l, time.Hour, nil); return err },
+		"`Cron`":                  func(context.Context) error { _, err := l.Cron(nil); return err },
 		"`Detach`": func(ctx context.Context) error {
 			lease, err := l.Lock(ctx, "can")
 			if err == nil {
@@ -64,7 +64,7 @@ func TestStore_can(t *testing.T) {
 			return err
 		},
 		"`MinHold`":          hold(distlock.MinHold(time.Second)),
-		"lock-delay":         hold(distlock.LockDelay(time.Second)),
+		"`LockDelay`":        hold(distlock.LockDelay(time.Second)),
 		"`distlock acquire`": func(context.Context) error { return can(s.Features().Detached) },
 		"values":             hold(distlock.Value([]byte("v"))),
 		"metadata":           hold(distlock.Meta("k", "v")),
