@@ -1,0 +1,6 @@
+package etcd
+
+import "strings"
+
+// Prefix returns Options.Prefix.
+func (s *Store) Prefix() string { return strings.TrimSuffix(s.prefix, "/") }

@@ -1,0 +1,180 @@
+package etcd
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/distlock/distlock/driver"
+)
+
+// A space is the keys of one name. Its claims are below c/, its queue entries below q/.
+type space struct{ name, base, notes string }
+
+func (s *Store) space(name string) space {
+	n := escape(name)
+	return space{name: name, base: s.prefix + "k/" + n + "/", notes: s.prefix + "b/" + n + "/"}
+}
+
+func (k space) claim(hash string) string { return k.base + "c/" + hash }
+func (k space) entry(hash string) string { return k.base + "q/" + hash }
+func (k space) note(hash string) string  { return k.notes + hash }
+
+// hashOf returns the owner as it stands in keys: a reader of a key cannot use its claim. It begins
+// with driver.Tag.
+func hashOf(owner string) string {
+	h := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(h[:])
+}
+
+// after returns the end of the range of all keys that begin with prefix.
+func after(prefix string) string {
+	last := len(prefix) - 1
+	return prefix[:last] + string(prefix[last]+1) // prefixes end in a slash or a letter, never in 0xff
+}
+
+// escape returns a text without slashes and control characters. No two texts have the same form, and
+// the form of the beginning of a text is the beginning of its form.
+func escape(s string) string {
+	const digits = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c > '~' || c == '/' || c == '%' {
+			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// unescape is the reverse of escape.
+func unescape(s string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			b.WriteByte(s[i])
+			continue
+		}
+		if i+3 > len(s) {
+			return "", fmt.Errorf("etcd: %q is no escaped text", s)
+		}
+		c, err := hex.DecodeString(s[i+1 : i+3])
+		if err != nil {
+			return "", fmt.Errorf("etcd: %q is no escaped text", s)
+		}
+		b.Write(c)
+		i += 2
+	}
+	return b.String(), nil
+}
+
+// A text is any bytes. In JSON it is escaped where it is not UTF-8.
+type text string
+
+// MarshalText implements [encoding.TextMarshaler].
+func (t text) MarshalText() ([]byte, error) {
+	var b strings.Builder
+	for _, r := range string(t) {
+		if r == '%' || r == '\ufffd' {
+			return []byte("%" + escape(string(t))), nil
+		}
+		b.WriteRune(r)
+	}
+	return []byte(b.String()), nil
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (t *text) UnmarshalText(b []byte) error {
+	if len(b) == 0 || b[0] != '%' {
+		*t = text(b)
+		return nil
+	}
+	s, err := unescape(string(b[1:]))
+	*t = text(s)
+	return err
+}
+
+// A record is the value of the key of a claim or of a queue entry.
+type record struct {
+	Weight  int64         `json:"weight"`
+	Limit   int64         `json:"limit"`
+	Seconds int64         `json:"ttl"` // of the lease
+	At      int64         `json:"at"`  // Unix time in µs by the clock of the client that created it
+	Holder  text          `json:"holder,omitempty"`
+	Task    text          `json:"task,omitempty"`
+	Meta    map[text]text `json:"meta,omitempty"`
+	Value   []byte        `json:"value,omitempty"`
+	Kept    bool          `json:"kept,omitempty"`
+}
+
+func recordOf(r *driver.Request, seconds, at int64) record {
+	rec := record{
+		Weight: r.Weight, Limit: r.Limit, Seconds: seconds, At: at,
+		Holder: text(r.Holder), Task: text(r.Task), Value: r.Value,
+	}
+	if len(r.Meta) > 0 {
+		rec.Meta = make(map[text]text, len(r.Meta))
+		for k, v := range r.Meta {
+			rec.Meta[text(k)] = text(v)
+		}
+	}
+	return rec
+}
+
+func (r record) encode() []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // no field can fail
+	}
+	return b
+}
+
+// An item is a claim or a queue entry with its key.
+type item struct {
+	record
+	kv    *mvccpb.KeyValue
+	owner string // the hash
+	waits bool   // a queue entry
+}
+
+// itemOf reads a key below base. It returns nil for a key that no store has written.
+func itemOf(base string, kv *mvccpb.KeyValue) *item {
+	kind, owner, ok := strings.Cut(strings.TrimPrefix(string(kv.Key), base), "/")
+	it := &item{kv: kv, owner: owner, waits: kind == "q"}
+	if !ok || kind != "c" && kind != "q" || json.Unmarshal(kv.Value, &it.record) != nil {
+		return nil
+	}
+	return it
+}
+
+func (it *item) fence() uint64 {
+	if it.waits {
+		return 0
+	}
+	return fenceOf(it.kv.CreateRevision)
+}
+
+// fenceOf returns the first of the driver.Span fences of a claim that a revision created.
+func fenceOf(revision int64) uint64 { return uint64(revision) * driver.Span }
+
+// describe returns the public part, with the remaining life of the lease.
+func (it *item) describe(name string, left time.Duration) driver.Claim {
+	c := driver.Claim{
+		Key: name, Owner: it.owner[:min(8, len(it.owner))], Weight: it.Weight, Limit: it.Limit, Fence: it.fence(),
+		Holder: string(it.Holder), Task: string(it.Task), Value: it.Value,
+		Held: max(0, time.Since(time.UnixMicro(it.At))), Left: left, Waiting: it.waits, Kept: it.Kept,
+	}
+	if len(it.Meta) > 0 {
+		c.Meta = make(map[string]string, len(it.Meta))
+		for k, v := range it.Meta {
+			c.Meta[string(k)] = string(v)
+		}
+	}
+	return c
+}
