@@ -74,6 +74,8 @@ var layers = []layer{
 		why: "a store, as below"},
 	{pkg: "store/pgadvisory", may: []string{"driver", "internal/keeper", "internal/pgurl", "internal/protocol"}, out: true,
 		why: "the server counts how long a connection is idle, also while the holder's host is asleep: so must the store"},
+	{pkg: "store/etcd", may: []string{"driver", "internal/typo"}, out: true,
+		why: "a store, as below, with its own URL"},
 	{pkg: "store/remote", may: []string{"driver", "server", "server/*"}, out: true,
 		why: "the client of the lock server speaks the server's protocol"},
 	{pkg: "store/*/*", may: []string{"driver", "store/redis", "internal/protocol", "internal/typo"}, out: true,

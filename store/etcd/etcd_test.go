@@ -51,6 +51,7 @@ func store(t testing.TB, c *clientv3.Client, prefix string) *etcd.Store {
 func env(e *testenv.EtcdCluster) drivertest.Env {
 	return drivertest.Env{
 		TTL:  4 * time.Second,
+		Runs: 4, // together
 		Open: func(t testing.TB) driver.Store { return store(t, connect(t, e.Endpoints()...), rand.Text()) },
 		Through: func(t testing.TB, s driver.Store, addr string) driver.Store {
 			return store(t, connect(t, addr), s.(*etcd.Store).Prefix())

@@ -126,8 +126,12 @@ func (s *Store) left(ctx context.Context, items []*item) []time.Duration {
 	out := make([]time.Duration, len(items))
 	each(len(items), func(i int) {
 		resp, err := s.leases.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: items[i].kv.Lease})
-		if err == nil {
-			out[i] = time.Duration(max(resp.TTL, 0))*time.Second + roundsUp
+		switch {
+		case err != nil:
+		case resp.TTL < 0:
+			out[i] = 1 // it has ended, and its key is about to
+		default:
+			out[i] = time.Duration(resp.TTL)*time.Second + roundsUp
 		}
 	})
 	return out
