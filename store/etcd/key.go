@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -77,40 +78,44 @@ func unescape(s string) (string, error) {
 // A text is any bytes. In JSON it is escaped where it is not UTF-8.
 type text string
 
-// MarshalText implements [encoding.TextMarshaler].
-func (t text) MarshalText() ([]byte, error) {
-	var b strings.Builder
-	for _, r := range string(t) {
-		if r == '%' || r == '\ufffd' {
-			return []byte("%" + escape(string(t))), nil
-		}
-		b.WriteRune(r)
+// form returns the text as it stands in JSON, and textOf is the reverse.
+
+func (t text) form() string {
+	if strings.ContainsAny(string(t), "%\ufffd") || !utf8.ValidString(string(t)) {
+		return "%" + escape(string(t))
 	}
-	return []byte(b.String()), nil
+	return string(t)
 }
 
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (t *text) UnmarshalText(b []byte) error {
-	if len(b) == 0 || b[0] != '%' {
-		*t = text(b)
-		return nil
+func textOf(form string) (text, error) {
+	escaped, ok := strings.CutPrefix(form, "%")
+	if !ok {
+		return text(form), nil
 	}
-	s, err := unescape(string(b[1:]))
-	*t = text(s)
+	s, err := unescape(escaped)
+	return text(s), err
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (t text) MarshalText() ([]byte, error) { return []byte(t.form()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (t *text) UnmarshalText(b []byte) (err error) {
+	*t, err = textOf(string(b))
 	return err
 }
 
 // A record is the value of the key of a claim or of a queue entry.
 type record struct {
-	Weight  int64         `json:"weight"`
-	Limit   int64         `json:"limit"`
-	Seconds int64         `json:"ttl"` // of the lease
-	At      int64         `json:"at"`  // Unix time in µs by the clock of the client that created it
-	Holder  text          `json:"holder,omitempty"`
-	Task    text          `json:"task,omitempty"`
-	Meta    map[text]text `json:"meta,omitempty"`
-	Value   []byte        `json:"value,omitempty"`
-	Kept    bool          `json:"kept,omitempty"`
+	Weight  int64           `json:"weight"`
+	Limit   int64           `json:"limit"`
+	Seconds int64           `json:"ttl"` // of the lease
+	At      int64           `json:"at"`  // Unix time in µs by the clock of the client that created it
+	Holder  text            `json:"holder,omitempty"`
+	Task    text            `json:"task,omitempty"`
+	Meta    map[string]text `json:"meta,omitempty"` // by the form of the key: JSON does not marshal keys
+	Value   []byte          `json:"value,omitempty"`
+	Kept    bool            `json:"kept,omitempty"`
 }
 
 func recordOf(r *driver.Request, seconds, at int64) record {
@@ -119,9 +124,9 @@ func recordOf(r *driver.Request, seconds, at int64) record {
 		Holder: text(r.Holder), Task: text(r.Task), Value: r.Value,
 	}
 	if len(r.Meta) > 0 {
-		rec.Meta = make(map[text]text, len(r.Meta))
+		rec.Meta = make(map[string]text, len(r.Meta))
 		for k, v := range r.Meta {
-			rec.Meta[text(k)] = text(v)
+			rec.Meta[text(k).form()] = text(v)
 		}
 	}
 	return rec
@@ -173,7 +178,9 @@ func (it *item) describe(name string, left time.Duration) driver.Claim {
 	if len(it.Meta) > 0 {
 		c.Meta = make(map[string]string, len(it.Meta))
 		for k, v := range it.Meta {
-			c.Meta[string(k)] = string(v)
+			if key, err := textOf(k); err == nil {
+				c.Meta[string(key)] = string(v)
+			}
 		}
 	}
 	return c

@@ -129,7 +129,7 @@ func parse(text string) (conf clientv3.Config, opt *Options, err error) {
 	}
 	opt = &Options{Prefix: strings.Trim(u.Path, "/")}
 	if v := values.Get("lock_min_ttl"); v != "" {
-		if opt.MinTTL, err = time.ParseDuration(v); err != nil || opt.MinTTL < time.Second {
+		if opt.MinTTL, err = time.ParseDuration(v); err != nil || opt.MinTTL < time.Second || opt.MinTTL%time.Second != 0 {
 			return conf, nil, fmt.Errorf("%w: lock_min_ttl is %.64q, want whole seconds such as 3s", ErrURL, v)
 		}
 	}
