@@ -71,6 +71,10 @@ func (s *Store) Break(ctx context.Context, key string, upTo uint64, reason strin
 			return out, nil
 		}
 		targets = targets[:min(breakMost, len(targets))]
+		if f := s.smashing; f != nil {
+			s.smashing = nil
+			f()
+		}
 		left := s.left(ctx, targets)
 		ended, err := s.smash(ctx, k, targets, reason[:min(noteMost, len(reason))])
 		if err != nil {

@@ -90,6 +90,8 @@ type Store struct {
 	beats beats
 	pool  pool
 	watch watches
+
+	smashing func() // of tests: called in Break
 }
 
 // New returns a store on the cluster of a client. The store calls the server at the first call. It

@@ -213,3 +213,62 @@ func TestStore_certificates(t *testing.T) {
 		t.Error("a client without a certificate was granted a claim")
 	}
 }
+
+// A claim on a lease that an earlier claim had lives for its whole TTL.
+func TestStore_used_lease(t *testing.T) {
+	t.Parallel()
+	s := store(t, connect(t, testenv.Etcd(t).Endpoints()...), "p")
+	ctx := t.Context()
+	for range 3 { // all leases of the store were used before
+		first := whole("first")
+		if res, err := s.Acquire(ctx, first); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		if err := s.Release(ctx, first.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(life * 2 / 5)
+	r, began := whole("key"), time.Now()
+	if res, err := s.Acquire(ctx, r); err != nil || !res.Granted {
+		t.Fatal(res, err)
+	}
+	for {
+		res, err := s.Acquire(ctx, whole("key"))
+		if time.Since(began) >= life {
+			break
+		}
+		if err != nil || res.Granted {
+			t.Fatal("granted to another owner after", time.Since(began), err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// An owner's claim that was granted after Break had read the key is not ended by it.
+func TestStore_break_of_an_owner(t *testing.T) {
+	t.Parallel()
+	s := store(t, connect(t, testenv.Etcd(t).Endpoints()...), "p")
+	ctx := t.Context()
+	r := whole("key")
+	old, err := s.Acquire(ctx, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var next driver.Result
+	s.BeforeSmash(func() { // the same owner, which callers avoid: its key is the same
+		if err := s.Release(ctx, r.ID); err != nil {
+			t.Error(err)
+		}
+		if next, err = s.Acquire(ctx, r); err != nil || next.Fence <= old.Fence {
+			t.Error(next, err)
+		}
+	})
+	cs, err := s.Break(ctx, "key", old.Fence, "test")
+	if err != nil || len(cs) != 0 {
+		t.Error(cs, err)
+	}
+	if _, err := s.Renew(ctx, driver.Renewal{ID: r.ID, TTL: life}); err != nil {
+		t.Error(err)
+	}
+}
