@@ -5,7 +5,7 @@ func deadlock() []mutant {
 	return []mutant{
 		{
 			Name: "deadlock-seen-once", Why: "a cycle is reported whose waits never existed at the same time",
-			File: "internal/deadlock/detector.go", Old: "now != \"\" && now == last && d.Now()-first >= d.confirm && c.victim() == self {", New: "now != last && c.victim() == self {",
+			File: "internal/deadlock/detector.go", Old: "now != \"\" && now == last && d.Now()-first >= d.confirm && c.victim() == self {", New: "now != last && first >= 0 && c.victim() == self {",
 			Test: "TestDeadlock_leavesMeanwhile",
 		},
 		{

@@ -62,7 +62,7 @@ func etcd() []mutant {
 		{
 			Name: "etcd-broken-claim-renewed", Why: "the lease of a claim whose key was deleted is alive, and the renewal succeeds",
 			File: dir + "renew.go", Old: "		if l.claim == nil {\n", New: "		if l.claim == nil && n.beat != nil {\n			return 0, nil\n		}\n		if l.claim == nil {\n",
-			Pkg: pkg, Test: "TestStore/break$",
+			Pkg: pkg, Test: "TestStore/break",
 		},
 	}
 }
