@@ -7,7 +7,7 @@ func etcd() []mutant {
 		{
 			Name: "etcd-grant-without-a-condition", Why: "two callers that read the same state are both granted the key",
 			File: dir + "acquire.go", Old: "noneChanged(a.base+\"c/\", st.revision), first}", New: "first}",
-			Pkg: pkg, Test: "TestStore/race",
+			Pkg: pkg, Test: "TestStore_same_state",
 		},
 		{
 			Name: "etcd-fences-too-close", Why: "the fences that one grant hands out in memory reach those of the next",

@@ -3,6 +3,8 @@ package etcd_test
 import (
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -270,5 +272,37 @@ func TestStore_break_of_an_owner(t *testing.T) {
 	}
 	if _, err := s.Renew(ctx, driver.Renewal{ID: r.ID, TTL: life}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Callers that have read the same state of a key, with capacity, are not all granted it.
+func TestStore_same_state(t *testing.T) {
+	t.Parallel()
+	c := connect(t, testenv.Etcd(t).Endpoints()...)
+	s := store(t, c, "p")
+	// A key that is no claim: no caller finds the name unused, so all read the state first.
+	if _, err := c.Put(t.Context(), "p/k/key/other", ""); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		var granted atomic.Int32
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				r := whole("key")
+				if res, err := s.Acquire(t.Context(), r); err != nil {
+					t.Error(err)
+				} else if res.Granted {
+					granted.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if n := granted.Load(); n != 1 {
+			t.Fatalf("%d of 8 callers were granted the key", n)
+		}
+		if cs, err := s.Break(t.Context(), "key", 0, "next round"); err != nil || len(cs) != 1 {
+			t.Fatal(cs, err)
+		}
 	}
 }
