@@ -100,8 +100,10 @@ func TestStream_order(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- st.receive(a) }()
 	a.ch <- &pb.LeaseKeepAliveResponse{ID: 7, TTL: 5}
-	if ttl, err := one.wait(t.Context()); ttl != 5 || err != nil {
-		t.Error(ttl, err)
+	soon, cancelSoon := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancelSoon()
+	if ttl, err := one.wait(soon); ttl != 5 || err != nil {
+		t.Fatal(ttl, err)
 	}
 	now, cancelNow := context.WithCancel(t.Context())
 	cancelNow()
