@@ -19,7 +19,6 @@ func openEtcd(ctx context.Context, text string) (*Source, error) {
 		}
 		return nil, err
 	}
-	//nolint:contextcheck // Close takes no ctx
 	return &Source{Store: s, Findings: etcdTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 

@@ -16,8 +16,8 @@ func etcd() []mutant {
 		},
 		{
 			Name: "etcd-names-meet", Why: "the claims of jobs/eu count as claims of jobs",
-			File: dir + "key.go", Old: " || c == '/' || c == '%' {", New: " || c == '%' {",
-			Pkg: pkg, Test: "TestEscape",
+			File: "internal/etcdkey/etcdkey.go", Old: " || c == '/' || c == '%' {", New: " || c == '%' {",
+			Pkg: "internal/etcdkey", Test: "TestEscape",
 		},
 		{
 			Name: "etcd-lease-half-over", Why: "a claim gets a lease that was granted a while ago, and ends before its TTL",
@@ -63,6 +63,11 @@ func etcd() []mutant {
 			Name: "etcd-broken-claim-renewed", Why: "the lease of a claim whose key was deleted is alive, and the renewal succeeds",
 			File: dir + "renew.go", Old: "		if l.claim == nil {\n", New: "		if l.claim == nil && n.beat != nil {\n			return 0, nil\n		}\n		if l.claim == nil {\n",
 			Pkg: pkg, Test: "TestStore/break",
+		},
+		{
+			Name: "etcd-guard-of-the-next-holder", Why: "a late write is accepted while another process holds the lock",
+			File: "fence/etcdfence/etcdfence.go", Old: "\"=\", int64(p.Fence()/span))", New: "\">\", 0)",
+			Pkg: "fence/etcdfence", Test: "TestGuard",
 		},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,14 +11,15 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/etcdkey"
 )
 
 // A space is the keys of one name. Its claims are below c/, its queue entries below q/.
 type space struct{ name, base, notes string }
 
 func (s *Store) space(name string) space {
-	n := escape(name)
-	return space{name: name, base: s.prefix + "k/" + n + "/", notes: s.prefix + "b/" + n + "/"}
+	n := etcdkey.Escape(name)
+	return space{name: name, base: etcdkey.Base(s.prefix, name), notes: s.prefix + "b/" + n + "/"}
 }
 
 func (k space) claim(hash string) string { return k.base + "c/" + hash }
@@ -39,42 +39,6 @@ func after(prefix string) string {
 	return prefix[:last] + string(prefix[last]+1) // prefixes end in a slash or a letter, never in 0xff
 }
 
-// escape returns a text without slashes and control characters. No two texts have the same form, and
-// the form of the beginning of a text is the beginning of its form.
-func escape(s string) string {
-	const digits = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c > '~' || c == '/' || c == '%' {
-			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String()
-}
-
-// unescape is the reverse of escape.
-func unescape(s string) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b.WriteByte(s[i])
-			continue
-		}
-		if i+3 > len(s) {
-			return "", fmt.Errorf("etcd: %q is no escaped text", s)
-		}
-		c, err := hex.DecodeString(s[i+1 : i+3])
-		if err != nil {
-			return "", fmt.Errorf("etcd: %q is no escaped text", s)
-		}
-		b.Write(c)
-		i += 2
-	}
-	return b.String(), nil
-}
-
 // A text is any bytes. In JSON it is escaped where it is not UTF-8.
 type text string
 
@@ -82,7 +46,7 @@ type text string
 
 func (t text) form() string {
 	if strings.ContainsAny(string(t), "%\ufffd") || !utf8.ValidString(string(t)) {
-		return "%" + escape(string(t))
+		return "%" + etcdkey.Escape(string(t))
 	}
 	return string(t)
 }
@@ -92,7 +56,7 @@ func textOf(form string) (text, error) {
 	if !ok {
 		return text(form), nil
 	}
-	s, err := unescape(escaped)
+	s, err := etcdkey.Unescape(escaped)
 	return text(s), err
 }
 

@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/etcdkey"
 )
 
 // Show returns the claims on a key and its queue.
@@ -47,7 +48,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 
 // list calls yield for each claim until it returns false.
 func (s *Store) list(ctx context.Context, prefix string, yield func(driver.Claim) bool) error {
-	from, end := s.prefix+"k/"+escape(prefix), after(s.prefix+"k/"+escape(prefix))
+	from, end := s.prefix+"k/"+etcdkey.Escape(prefix), after(s.prefix+"k/"+etcdkey.Escape(prefix))
 	name, st := "", &state{} // of the name whose keys are being read
 	flush := func() bool {
 		st.sort()
@@ -71,7 +72,7 @@ func (s *Store) list(ctx context.Context, prefix string, yield func(driver.Claim
 		page := resp.Responses[0].GetResponseRange()
 		for _, kv := range page.Kvs {
 			escaped, _, _ := strings.Cut(string(kv.Key[len(s.prefix)+2:]), "/")
-			next, err := unescape(escaped)
+			next, err := etcdkey.Unescape(escaped)
 			it := itemOf(s.prefix+"k/"+escaped+"/", kv)
 			if err != nil || it == nil {
 				continue // another program wrote it
