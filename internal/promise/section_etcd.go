@@ -8,6 +8,9 @@ func etcdRules(words string) []Test {
 // etcdCluster are the tests of three members that are killed, stopped and led by others.
 var etcdCluster = []Test{"store/etcd/cluster_test.go:TestCluster"}
 
+// etcdHistory is the test whose history a checker verifies.
+var etcdHistory = []Test{"tests/guarantees/history_test.go:TestHistory_members/etcd"}
+
 const etcdClock = "leases are counted by the leader's monotonic clock"
 
 func etcd() Section {

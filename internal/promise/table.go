@@ -152,7 +152,7 @@ var fencesRise = Promise{
 			{
 				Answer: Yes,
 				What:   "a fence is 128 times the revision of the grant",
-				Tests:  append(etcdRules(`rule "fence"`), etcdCluster...),
+				Tests:  append(etcdRules(`rule "fence"`), append(etcdHistory, etcdCluster...)...),
 			},
 			{
 				Answer: No,
@@ -242,7 +242,7 @@ var clients = Promise{
 		Etcd: {
 			{
 				Answer: Yes,
-				Tests:  append(etcdRules(`rule "expiry"`), "store/etcd/trouble_test.go:TestStore_cut_off"),
+				Tests:  append(etcdHistory, "store/etcd/trouble_test.go:TestStore_cut_off"),
 			},
 		},
 	},
