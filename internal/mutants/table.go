@@ -6,7 +6,7 @@ import "slices"
 func table() []mutant {
 	return slices.Concat(
 		root(), kinds(), kindsOnce(), deadlock(), keeper(), store(), sqlite(),
-		redis(), redisOwner(), redisReplies(), quorum(), pgadvisory(), postgres(),
+		redis(), redisOwner(), redisReplies(), quorum(), pgadvisory(), postgres(), etcd(),
 		fence(), proof(), cli(), contract(),
 	)
 }
