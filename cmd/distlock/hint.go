@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -50,12 +52,14 @@ func flagError(c *cobra.Command, err error) error {
 	}
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
-		flag := invalid.GetFlag()
-		switch flag.Value.Type() {
-		case "duration":
-			return usage("--%s is %.64q, want a duration such as 10s or 1m30s", flag.Name, invalid.GetValue())
-		case "int", "int64":
-			return usage("--%s is %.64q, want a whole number", flag.Name, invalid.GetValue())
+		flag, value := invalid.GetFlag(), invalid.GetValue()
+		_, notDuration := time.ParseDuration(value)
+		_, notNumber := strconv.Atoi(value)
+		switch kind := flag.Value.Type(); {
+		case kind == "duration" && notDuration != nil:
+			return usage("--%s is %.64q, want a duration such as 10s or 1m30s", flag.Name, value)
+		case kind == "int" && notNumber != nil:
+			return usage("--%s is %.64q, want a whole number", flag.Name, value)
 		}
 	}
 	return &exitError{exitUsage, err}
