@@ -437,7 +437,7 @@ func TestKind(t *testing.T) {
 		each(t, l, "x", func(kind distlock.Kind, lease *distlock.Lease) {
 			seen[kind] = true
 			shows("a lease", lease.String(), kind)
-			if _, err := l.Break(ctx, kind, "x", 0, "for a test"); err != nil {
+			if _, err := l.Break(ctx, kind, "x", distlock.AllFences, "for a test"); err != nil {
 				t.Error(err)
 			}
 			err := lease.Extend(ctx, time.Minute)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"time"
 
@@ -254,14 +255,20 @@ func (l *Locker) Status(ctx context.Context, kind Kind, name string) (Status, er
 	return s, nil
 }
 
+// AllFences ends all claims in [Locker.Break], also those without a fence: the claim of another
+// program, or of a store without fences.
+const AllFences uint64 = math.MaxUint64
+
 // Break takes a lock from its holders, and returns their claims. Waiters stay in the queue. Break
 // ends the claims whose fence is at most upTo, in one atomic step: a claim that was granted after
-// the caller's look at the holders is not ended. 0 ends all. The reason is stored, and reported to
-// the holder, which notices the loss at its next renewal, and may work until then: only the fence,
-// checked by the resource, stops that.
+// the caller's look at the holders is not ended. Older claims of the name end too: with the fence
+// of one reader, or of one holder of a semaphore, all that came before it. [AllFences] ends all.
 //
-// The error is [ErrInvalid] for KindAny, and [errors.ErrUnsupported] if the store cannot break
-// claims, or has no fences to compare.
+// The reason is stored, and reported to the holder, which notices the loss at its next renewal, and
+// may work until then: only the fence, checked by the resource, stops that.
+//
+// The error is [ErrInvalid] for [KindAny] and for 0, the fence of a waiter and of no lease, and
+// [errors.ErrUnsupported] if the store cannot break claims, or has no fences to compare.
 func (l *Locker) Break(ctx context.Context, kind Kind, name string, upTo uint64, reason string) ([]Claim, error) {
 	if err := l.mayRead(ctx); err != nil {
 		return nil, err
@@ -272,6 +279,10 @@ func (l *Locker) Break(ctx context.Context, kind Kind, name string, upTo uint64,
 		return nil, err
 	case kind == KindAny:
 		return nil, invalid("kind", "Break needs one kind")
+	case upTo == 0:
+		return nil, invalid("fence", "0 is the fence of no claim: AllFences ends all")
+	case upTo == AllFences:
+		upTo = 0 // of the driver
 	}
 	if err := checkName(name); err != nil {
 		return nil, err

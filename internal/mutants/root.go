@@ -315,6 +315,11 @@ func root() []mutant {
 			Test: "TestLocker_Break",
 		},
 		{
+			Name: "break-of-no-claim", Why: "the fence of a waiter, or of no lease, breaks all claims",
+			File: "status.go", Old: "	case upTo == 0:\n", New: "	case false:\n",
+			Test: "TestLocker_Break",
+		},
+		{
 			Name: "ensured-although-it-ends", Why: "a step begins that MaxHold cuts off",
 			File: "lease.go", Old: "	case hold.Life() > d: // the store would keep it: MaxHold ends it\n", New: "	case hold.Life() > d:\n		return nil\n	case false:\n",
 			Test: "TestLease_Ensure",
