@@ -95,7 +95,8 @@ func do(ctx context.Context, acquire acquirer, name string, f func(ctx context.C
 	if err != nil {
 		return err
 	}
-	return lease.do(ctx, f)
+	_, err = lease.do(ctx, f)
+	return err
 }
 
 // tryDo runs f under a lease, unless another holds the lock.
@@ -110,13 +111,16 @@ func tryDo(ctx context.Context, try acquirer, name string, f func(ctx context.Co
 	case err != nil:
 		return false, err
 	}
-	return true, lease.do(ctx, f)
+	return lease.do(ctx, f)
 }
 
-// do runs f and unlocks, also if f panics.
-func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+// do runs f and unlocks, also if f panics. It does not run f if the Locker was closed meanwhile.
+func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (ran bool, err error) {
+	if !l.q.BeginWork() {
+		return false, outcome(false, l.finish(ctx, ErrClosed))
+	}
 	defer func() { err = outcome(true, l.finish(ctx, err)) }()
-	return f(l.Context(ctx))
+	return true, f(l.Context(ctx))
 }
 
 // finish unlocks after the work, and returns the error of the work, and that of the lease if it was

@@ -80,8 +80,7 @@ func (e *Election) request(ctx context.Context, name string, opts []Option) (*re
 //
 // The error is [ErrNotAcquired] if and only if lead was never called.
 //
-// Run retries when the store fails, but not if the very first call fails. To shut down, end ctx and
-// wait for Run: [Locker.Close] does not wait for lead.
+// Run retries when the store fails, but not if the very first call fails.
 func (e *Election) Run(ctx context.Context, name string, lead func(ctx context.Context, t *Term) error, opts ...Option) error {
 	if lead == nil {
 		return outcome(false, errNilFunc)
@@ -125,6 +124,10 @@ func (e *Election) stand(ctx context.Context, name string, lead func(ctx context
 
 // serve serves one term. It returns nil if the candidate is to stand again.
 func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Context, *Term) error) (err error) {
+	if !lease.q.BeginWork() {
+		_ = lease.Unlock(ctx)
+		return nil // the Locker was closed meanwhile
+	}
 	office, leave := context.WithCancelCause(ctx)
 	term := lease.Context(office)
 	var wg sync.WaitGroup

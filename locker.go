@@ -147,8 +147,9 @@ func nameless(err error) error {
 	return err
 }
 
-// ReleaseAll unlocks all leases of this Locker, and returns the errors of all. Calls that wait
-// continue, and may get the lock meanwhile. Like [Lease.Unlock], ReleaseAll calls the store even if
+// ReleaseAll unlocks all leases of this Locker, and returns the errors of all. It ends the contexts
+// of functions under [Locker.Do] and the like, and does not wait for the functions: another holder
+// may come in while they still run. Calls that wait continue, and may get the lock meanwhile. Like [Lease.Unlock], ReleaseAll calls the store even if
 // ctx has ended. After 10 s it gives up on a store that does not answer: the remaining leases have
 // ended too, their locks stay held until their TTL has passed, and the error is [ErrUnknown].
 func (l *Locker) ReleaseAll(ctx context.Context) error {
@@ -161,9 +162,13 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 	return l.queue.ReleaseAll(ctx)
 }
 
-// Close ends all waits with [ErrClosed], unlocks all leases as [Locker.ReleaseAll] does, and stops
-// all renewals. It returns the errors of unlocking. Later calls for a lock fail with [ErrClosed]. A
-// second Close waits for the first and returns nil, or the cause of ctx if that ends before.
+// Close ends all waits, and the contexts of functions under [Locker.Do], [Once.Do], [Cron.Run] and
+// [Election.Run], with [ErrClosed]. It waits until these functions have returned, or until ctx ends:
+// a function that does not look at its context can block Close for ever if ctx does not end.
+//
+// Then Close unlocks all leases as [Locker.ReleaseAll] does, and stops all renewals. It returns the
+// errors of unlocking. Later calls for a lock fail with [ErrClosed]. A second Close waits for the
+// first and returns nil, or the cause of ctx if that ends before.
 func (l *Locker) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

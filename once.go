@@ -151,6 +151,9 @@ func (o *Once[T]) Result(ctx context.Context, name string) (v T, found bool, err
 // run runs f under a lease and records its result, or else releases the lease, also if f or
 // Failures panics.
 func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Context) (T, error)) (v T, err error) {
+	if !lease.q.BeginWork() {
+		return v, lease.finish(ctx, ErrClosed)
+	}
 	var record []byte
 	returned := false
 	defer func() {

@@ -320,6 +320,16 @@ func root() []mutant {
 			Test: "TestLocker_Break",
 		},
 		{
+			Name: "close-does-not-wait", Why: "the next holder comes in while the function under a lock still runs",
+			File: "internal/queue/manager.go", Old: "	case <-idle:\n	case <-ctx.Done():\n", New: "	case <-idle:\n	default:\n",
+			Test: "TestLocker_Close_waitsForFunctions",
+		},
+		{
+			Name: "work-begins-after-close", Why: "a function runs without a lock: Close has released the lock",
+			File: "internal/queue/lease.go", Old: "	if m.closed {\n		return false\n	}\n	l.working = true\n", New: "	l.working = true\n",
+			Test: "TestLocker_Close_beforeTheFunction",
+		},
+		{
 			Name: "ensured-although-it-ends", Why: "a step begins that MaxHold cuts off",
 			File: "lease.go", Old: "	case hold.Life() > d: // the store would keep it: MaxHold ends it\n", New: "	case hold.Life() > d:\n		return nil\n	case false:\n",
 			Test: "TestLease_Ensure",
