@@ -3,6 +3,7 @@ package distlock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/distlock/distlock/internal/names"
@@ -42,6 +43,9 @@ func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 	}
 	once, err := NewOnce[struct{}](l, keep, nil, opts...)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := l.defaults.with(slices.Concat(opts, []Option{noWait}), l.features); err != nil {
 		return nil, err
 	}
 	return &Cron{once, o.Overlap}, nil

@@ -31,7 +31,7 @@ type Election struct {
 }
 
 // Election returns an election for each name. The options are the defaults of its candidates.
-// [MaxWait] and [MaxAttempts] have no effect: candidates wait until they are elected. The error is
+// [MaxWait] and [MaxAttempts] are refused: candidates wait until they are elected. The error is
 // [errors.ErrUnsupported] if the store has no fences or stores no values.
 func (l *Locker) Election(opts ...Option) (*Election, error) {
 	opts, err := l.kindOptions(names.Election, opts)
@@ -47,11 +47,10 @@ func (l *Locker) Election(opts ...Option) (*Election, error) {
 }
 
 // Preferred makes the candidate of an [Election] a preferred one: while it waits, a leader that is
-// not preferred has to step down, and learns that within a third of its TTL. Calls of other kinds
-// refuse the option.
+// not preferred has to step down, and learns that within a third of its TTL.
 func Preferred() Option {
 	return func(o *options) error {
-		o.preferred = true
+		o.preferred, o.given = true, o.given|givenPreferred
 		return nil
 	}
 }

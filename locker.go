@@ -45,6 +45,7 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
+	defaults.given = 0
 	q := queue.New(store)
 	return &Locker{store: store, features: f, defaults: defaults, queue: q, clock: q.Clock(), self: queue.NewOwner()}, nil
 }
@@ -81,7 +82,7 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 // TryLock acquires the lock of a name, or returns [ErrHeld] at once if it is held. On a store that
 // does not answer it takes as long as the first attempt of [Locker.Lock].
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return l.take(ctx, ModeExclusive, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
+	return l.take(ctx, ModeExclusive, name, append(opts[:len(opts):len(opts)], noWait))
 }
 
 // take acquires the plain lock of a name.
