@@ -79,6 +79,10 @@ func (e *Election) request(ctx context.Context, name string, opts []Option) (*re
 //
 // The error is [ErrNotAcquired] if and only if lead was never called.
 //
+// Run stands again after the shortest pause of [Backoff], so a lead that returns nil at once is
+// called up to fifty times a second. To stop, end ctx or return an error of your own from lead: Run returns
+// the cause of ctx, or that error. If ctx ended during a term, the error has both.
+//
 // Run retries when the store fails, but not if the very first call fails.
 func (e *Election) Run(ctx context.Context, name string, lead func(ctx context.Context, t *Term) error, opts ...Option) error {
 	if lead == nil {

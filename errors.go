@@ -169,7 +169,7 @@ type LostError struct {
 	Err    error // of the store, or nil
 }
 
-// Loss is the reason for a loss.
+// Loss is the reason for a loss. More may be added.
 type Loss string
 
 // The reasons for a loss.

@@ -111,7 +111,8 @@ func (l *Lease) Valid(d time.Duration) bool { return l.Err() == nil && l.q.Hold(
 // left, Ensure renews the lease. A lease after a wait often needs that: it is provisional, with a
 // part of its TTL, until it is renewed some milliseconds later.
 //
-// The error is nil if the lease is held for d. [ErrInvalid] says that d is longer than the TTL
+// The error is nil if the lease is held for d, and that of [Lease.Err] if it has ended. [ErrInvalid]
+// says that d is longer than the TTL
 // allows, and [ErrMaxHold] that [MaxHold] comes before. With [ErrUnavailable] and [ErrUnknown] the
 // lease is still held, for the time that is left.
 func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {

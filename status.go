@@ -13,7 +13,9 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// A Kind is a kind of lock. The names of one kind have nothing to do with those of another.
+// A Kind is a kind of lock. More may be added. The names of one kind have nothing to do with those
+// of another. Within a kind they are shared: two Limiters of one name share their passes, and two Onces
+// their results, whatever their types. A Cron also takes the plain lock of the name of its job.
 type Kind string
 
 // The kinds of locks.
