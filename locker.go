@@ -69,7 +69,8 @@ func self() string {
 // store can queue. The context bounds the wait and nothing else; see [Lease.Context] for the work.
 //
 // An error leaves nothing behind, no queue entry and no lock, unless it is [ErrUnknown]. It is
-// always [ErrNotAcquired], together with the reason.
+// always [ErrNotAcquired], together with the reason. If ctx ended the wait for a held lock, the
+// error is [ErrHeld] and the cause of ctx.
 //
 // Lock returns within 20 ms of the end of ctx, also if the store does not answer. Then it undoes
 // its attempt in the background, and [Locker.Close] waits for that. If ctx does not end, the first
@@ -150,9 +151,10 @@ func nameless(err error) error {
 
 // ReleaseAll unlocks all leases of this Locker, and returns the errors of all. It ends the contexts
 // of functions under [Locker.Do] and the like, and does not wait for the functions: another holder
-// may come in while they still run. Calls that wait continue, and may get the lock meanwhile. Like [Lease.Unlock], ReleaseAll calls the store even if
-// ctx has ended. After 10 s it gives up on a store that does not answer: the remaining leases have
-// ended too, their locks stay held until their TTL has passed, and the error is [ErrUnknown].
+// may come in while they still run. Calls that wait continue, and may get the lock meanwhile. Like
+// [Lease.Unlock], ReleaseAll calls the store even if ctx has ended. After 10 s it gives up on a
+// store that does not answer: the remaining leases have ended too, their locks stay held until
+// their TTL has passed, and the error is [ErrUnknown].
 func (l *Locker) ReleaseAll(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -164,8 +166,8 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 }
 
 // Close ends all waits, and the contexts of functions under [Locker.Do], [Once.Do], [Cron.Run] and
-// [Election.Run], with [ErrClosed]. It waits until these functions have returned, or until ctx ends:
-// a function that does not look at its context can block Close for ever if ctx does not end.
+// [Election.Run], with [ErrClosed]. It waits until these functions have returned, or until ctx
+// ends: a function that does not look at its context can block Close for ever if ctx does not end.
 //
 // Then Close unlocks all leases as [Locker.ReleaseAll] does, and stops all renewals. It returns the
 // errors of unlocking. Later calls for a lock fail with [ErrClosed]. A second Close waits for the

@@ -301,8 +301,9 @@ func Observe(o Observer) Option {
 }
 
 // OnClose has [Locker.Close] call f at its end, when all leases were released: for a Locker that
-// owns its store. Calls of the Locker that only read the store may still be under way. f must not
-// call Close. It is an option of [New] only.
+// owns its store. Several functions are called in the order of their options. Calls of the Locker
+// that only read the store may still be under way. f must not call Close. It is an option of [New]
+// only.
 func OnClose(f func()) Option {
 	return func(o *options) error {
 		if f == nil {

@@ -14,8 +14,9 @@ import (
 )
 
 // A Kind is a kind of lock. More may be added. The names of one kind have nothing to do with those
-// of another. Within a kind they are shared: two Limiters of one name share their passes, and two Onces
-// their results, whatever their types. A Cron also takes the plain lock of the name of its job.
+// of another. Within a kind they are shared: two Limiters of one name share their passes, and two
+// Onces their results, whatever their types. A Cron also takes the plain lock of the name of its
+// job.
 type Kind string
 
 // The kinds of locks.
@@ -173,11 +174,11 @@ func (l *Locker) List(ctx context.Context, kind Kind, prefix string) iter.Seq2[C
 type Status struct {
 	Name    string
 	Kind    Kind
-	Holders []Claim // none: it is free
+	Holders []Claim
 	Waiters []Claim // in order
 }
 
-// Free reports whether nobody holds the lock or waits for it.
+// Free reports whether nobody holds the lock and nobody waits for it.
 func (s Status) Free() bool { return len(s.Holders)+len(s.Waiters) == 0 }
 
 // ByKind returns the status of each kind that is not free, of a status of [KindAny].
