@@ -15,8 +15,8 @@ import (
 
 // ErrDeadlock says that a call would wait for ever: it waits for a lock whose holder waits,
 // directly or through others, for a lock that the context of the call holds. One call of such a
-// cycle fails, and the others continue when it has released its locks. The error is an [ErrHeld]
-// too: the caller got nothing. It is a [*DeadlockError].
+// cycle fails, and the others continue when it has released its locks. The error is no [ErrHeld]:
+// to try again before the locks are released is of no use. It is a [*DeadlockError].
 //
 // A call takes part with the leases that its context carries: a context that was made by
 // [Lease.Context], [Locker.Do] and the like. A call for a lock that its own context holds fails at
@@ -29,7 +29,7 @@ type DeadlockError struct {
 	Kind  Kind
 	Name  string // of the lock
 	Cycle []Task // the caller first; each task holds what the one before it waits for, if there are no branches
-	Err   error  // who holds the lock: a *HeldError
+	Err   error  // who holds the lock: a *HeldError, which errors.Is and errors.As do not find
 }
 
 // A Task is a call that takes part in a deadlock, with the leases of its context.
@@ -88,9 +88,6 @@ func (e *DeadlockError) Report() string {
 
 // Is makes a DeadlockError an ErrDeadlock.
 func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
-
-// Unwrap returns who holds the lock.
-func (e *DeadlockError) Unwrap() error { return e.Err }
 
 // Waits starts to look for a deadlock while a call waits, unless its context holds no leases, the
 // store cannot say who waits, or it is for a rate limit: its claims end by themselves.

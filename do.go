@@ -18,16 +18,21 @@ type Doer interface {
 // f ends when the lease is lost; [FromContext] finds the lease, and its fence, in it.
 //
 // Do returns an error if the lock was not acquired, if f returned one, or if the lease was lost
-// before f returned: a run that lost its lock never returns nil. The error is [ErrNotAcquired] if
-// and only if f did not run. If the lock could not be released, because the store did not answer
-// for 5 s, it stays held until its TTL has passed. The work is done then, and Do does not return
-// that error: observers get it with [EventReleased], and [Log] logs it.
+// before f returned: a run that lost its lock never returns nil. If f failed and the lease was lost,
+// the error matches both. The error is [ErrNotAcquired] if and only if f did not run. If f panics or
+// ends its goroutine, Do unlocks, and the panic continues.
+//
+// f may unlock the lease itself. Then, and after [Locker.ReleaseAll], Do returns the error of f
+// alone. If the lock could not be released, because the store did not answer for 5 s, it stays held
+// until its TTL has passed. The work is done then, and Do does not return that error: observers get
+// it with [EventReleased], and [Log] logs it.
 func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
 	return do(ctx, l.Lock, name, f, opts)
 }
 
 // TryDo runs f under the lock of a name if nobody holds it, and otherwise returns false and no
-// error. The error is that of [Locker.Do]: [ErrNotAcquired] if and only if ran is false.
+// error, also if the context of the call holds it. An error is that of [Locker.Do]:
+// [ErrNotAcquired] if ran is false.
 func (l *Locker) TryDo(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) (ran bool, err error) {
 	return tryDo(ctx, l.TryLock, name, f, opts)
 }
@@ -95,7 +100,8 @@ func do(ctx context.Context, acquire acquirer, name string, f func(ctx context.C
 	if err != nil {
 		return err
 	}
-	return lease.do(ctx, f)
+	_, err = lease.do(ctx, f)
+	return err
 }
 
 // tryDo runs f under a lease, unless another holds the lock.
@@ -110,13 +116,16 @@ func tryDo(ctx context.Context, try acquirer, name string, f func(ctx context.Co
 	case err != nil:
 		return false, err
 	}
-	return true, lease.do(ctx, f)
+	return lease.do(ctx, f)
 }
 
-// do runs f and unlocks, also if f panics.
-func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+// do runs f and unlocks, also if f panics. It does not run f if the Locker was closed meanwhile.
+func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (ran bool, err error) {
+	if !l.q.BeginWork() {
+		return false, outcome(false, l.finish(ctx, ErrClosed))
+	}
 	defer func() { err = outcome(true, l.finish(ctx, err)) }()
-	return f(l.Context(ctx))
+	return true, f(l.Context(ctx))
 }
 
 // finish unlocks after the work, and returns the error of the work, and that of the lease if it was

@@ -31,7 +31,7 @@ type Election struct {
 }
 
 // Election returns an election for each name. The options are the defaults of its candidates.
-// [MaxWait] and [MaxAttempts] have no effect: candidates wait until they are elected. The error is
+// [MaxWait] and [MaxAttempts] are refused: candidates wait until they are elected. The error is
 // [errors.ErrUnsupported] if the store has no fences or stores no values.
 func (l *Locker) Election(opts ...Option) (*Election, error) {
 	opts, err := l.kindOptions(names.Election, opts)
@@ -47,11 +47,10 @@ func (l *Locker) Election(opts ...Option) (*Election, error) {
 }
 
 // Preferred makes the candidate of an [Election] a preferred one: while it waits, a leader that is
-// not preferred has to step down, and learns that within a third of its TTL. Calls of other kinds
-// refuse the option.
+// not preferred has to step down, and learns that within a third of its TTL.
 func Preferred() Option {
 	return func(o *options) error {
-		o.preferred = true
+		o.preferred, o.given = true, o.given|givenPreferred
 		return nil
 	}
 }
@@ -80,8 +79,11 @@ func (e *Election) request(ctx context.Context, name string, opts []Option) (*re
 //
 // The error is [ErrNotAcquired] if and only if lead was never called.
 //
-// Run retries when the store fails, but not if the very first call fails. To shut down, end ctx and
-// wait for Run: [Locker.Close] does not wait for lead.
+// Run stands again after the shortest pause of [Backoff], so a lead that returns nil at once is
+// called up to fifty times a second. To stop, end ctx or return an error of your own from lead: Run returns
+// the cause of ctx, or that error. If ctx ended during a term, the error has both.
+//
+// Run retries when the store fails, but not if the very first call fails.
 func (e *Election) Run(ctx context.Context, name string, lead func(ctx context.Context, t *Term) error, opts ...Option) error {
 	if lead == nil {
 		return outcome(false, errNilFunc)
@@ -125,6 +127,10 @@ func (e *Election) stand(ctx context.Context, name string, lead func(ctx context
 
 // serve serves one term. It returns nil if the candidate is to stand again.
 func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Context, *Term) error) (err error) {
+	if !lease.q.BeginWork() {
+		_ = lease.Unlock(ctx)
+		return nil // the Locker was closed meanwhile
+	}
 	office, leave := context.WithCancelCause(ctx)
 	term := lease.Context(office)
 	var wg sync.WaitGroup

@@ -18,10 +18,16 @@ var (
 	// store failed, the wait ended, an argument was wrong, the Locker was closed, it would have
 	// been a deadlock. The error of the reason comes with it.
 	//
-	// It answers whether a function ran. The error of [Locker.Do], [Locker.TryDo], [DoValue],
-	// [Semaphore.Do], [Once.Do], [Cron.Run] and [Election.Run] is ErrNotAcquired if and only if the
-	// call did not run its function. If the function itself returns such an error, of a lock within
-	// it, the call returns that error without the match.
+	// It answers whether a function ran. If [Locker.Do], [Locker.TryDo], [DoValue], [Semaphore.Do],
+	// [Once.Do], [Cron.Run] or [Election.Run] returns an error, it is ErrNotAcquired if and only if
+	// the call did not run its function. If the function itself returns such an error, of a lock
+	// within it, the call returns that error without the match. Test ErrNotAcquired before the
+	// reason, such as [ErrHeld]: that may come from a lock within the function. Without an error,
+	// TryDo and Cron.Run may have skipped the function, as their first result says, and Once.Do may
+	// have returned a result that it remembered.
+	//
+	// It is no reason to try again: [ErrInvalid], [ErrClosed], [ErrDeadlock] and a [*PastError]
+	// come with it too, and are final.
 	ErrNotAcquired = errors.New("distlock: not acquired")
 
 	// ErrHeld says that another holds the lock. It is definite: the caller holds nothing. If a wait
@@ -163,7 +169,7 @@ type LostError struct {
 	Err    error // of the store, or nil
 }
 
-// Loss is the reason for a loss.
+// Loss is the reason for a loss. More may be added.
 type Loss string
 
 // The reasons for a loss.

@@ -40,7 +40,7 @@ type Event struct {
 	Origin context.Context
 }
 
-// EventType is the type of an event.
+// EventType is the type of an event. More may be added.
 type EventType string
 
 // The types of events. Every call for a lock ends in one EventGranted or one EventRefused; every
@@ -60,7 +60,7 @@ const (
 	EventWithdrawn EventType = "withdrawn"  // a queue entry, or an unseen grant, was removed: Err
 )
 
-// Mode is how a lease excludes others.
+// Mode is how a lease excludes others. More may be added.
 type Mode string
 
 // The modes.

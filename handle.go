@@ -138,8 +138,9 @@ func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 // longer held, the error is [ErrLost]. A handle is good for one lease at a time: two processes that
 // attach the same handle would both believe that they hold the lock.
 //
-// TTL, lock delay, holder, value and metadata stay as they were. [MaxHold] counts from here, and
-// [MinHold] has no effect any more.
+// TTL, lock delay, holder, value and metadata stay as they were. [MaxHold] counts from here, and the
+// [MinHold] of the lease does not count any more. Of the options, MaxHold, [NoRenewal],
+// [RequireFence] and [Observe] apply.
 func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, error) {
 	given := h.h
 	if !given.valid() {
@@ -151,7 +152,7 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 	k, name, _ := names.Split(given.Key)
 	set := func(o *options) error {
 		o.ttl, o.delay, o.minHold = given.TTL, given.Delay, 0
-		return nil
+		return o.given.refuse(withoutAttach, "Attach")
 	}
 	r, err := l.request(ctx, k, name, given.Mode, append(opts[:len(opts):len(opts)], set))
 	if err != nil {

@@ -110,7 +110,7 @@ func TestHandle(t *testing.T) {
 			if h.TTL() != time.Hour {
 				t.Errorf("TTL %v", h.TTL())
 			}
-			if _, err := l.Attach(t.Context(), h, distlock.TTL(time.Second), distlock.MinHold(time.Minute)); err != nil {
+			if _, err := l.Attach(t.Context(), h); err != nil {
 				t.Fatal(err)
 			}
 			if claims, _ := w.Store.Show(t.Context(), "x"); len(claims) != 1 || claims[0].Left != 61*time.Minute {
@@ -204,7 +204,7 @@ func TestHandle(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newGate()
 			l := lockerOn(t, w)
-			lease, err := l.Attach(t.Context(), given(t, l, "x", distlock.MinHold(time.Hour)), distlock.MinHold(time.Hour))
+			lease, err := l.Attach(t.Context(), given(t, l, "x", distlock.MinHold(time.Hour)))
 			if err != nil {
 				t.Fatal(err)
 			}

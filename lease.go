@@ -51,9 +51,9 @@ func (l *Lease) Mode() Mode {
 }
 
 // Fence returns the fencing token of this lease: a number that is greater than that of every
-// earlier exclusive lease of the name and kind. Send it along with every change under the lock, so that the
-// changed resource can refuse a late one. It is below 2^53, and 0 if the store has no fences: see
-// [RequireFence].
+// earlier exclusive lease of the name and kind. Send it along with every change under the lock, so
+// that the changed resource can refuse a late one. It is below 2^53, and 0 if the store has no
+// fences: see [RequireFence].
 func (l *Lease) Fence() uint64 {
 	if l.none() {
 		return 0
@@ -111,9 +111,10 @@ func (l *Lease) Valid(d time.Duration) bool { return l.Err() == nil && l.q.Hold(
 // left, Ensure renews the lease. A lease after a wait often needs that: it is provisional, with a
 // part of its TTL, until it is renewed some milliseconds later.
 //
-// The error is nil if the lease is held for d. [ErrInvalid] says that d is longer than the TTL
-// allows, and [ErrMaxHold] that [MaxHold] comes before. With [ErrUnavailable] and [ErrUnknown] the
-// lease is still held, for the time that is left.
+// The error is nil if the lease is held for d, and that of [Lease.Err] if it has ended.
+// [ErrInvalid] says that d is longer than the TTL allows, and [ErrMaxHold] that [MaxHold] comes
+// before. With [ErrUnavailable] and [ErrUnknown] the lease is still held, for the time that is
+// left.
 func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		return errNilContext
@@ -202,7 +203,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 //
 // Unlock calls the store even if ctx has ended. It repeats the call if the store fails or does not
 // answer, for at most 5 s, and hardly longer than the lease could be trusted. Once the store has
-// answered, another Unlock does nothing and returns the same.
+// answered, another Unlock does nothing and returns the same. After [Lease.Detach] and
+// [Lease.Downgrade] it does nothing.
 func (l *Lease) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

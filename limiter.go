@@ -54,7 +54,7 @@ func (e *LimitError) Unwrap() error { return e.Err }
 // spent when it ends are lost for up to two windows. [Exact] takes no shares.
 //
 // The options [Weight], [Exact], [MaxWait], [MaxAttempts], [Backoff], [Holder], [Value], [Meta] and
-// [Observe] mean what they mean for locks. Options about how long a lease is kept have no effect.
+// [Observe] mean what they mean for locks. Options about how long a lease is kept are refused.
 type Limiter struct {
 	l      *Locker
 	n      int64
@@ -84,11 +84,12 @@ func (l *Locker) Limiter(n int64, window time.Duration, opts ...Option) (*Limite
 	if err := within("window", window, minTTL, maxTTL); err != nil {
 		return nil, err
 	}
-	m.opts = opts[:len(opts):len(opts)]
-	if _, err := l.kindOptions(names.RateLimit, append(m.opts, m.set)); err != nil {
+	var err error
+	if m.opts, err = l.kindOptions(names.RateLimit, opts); err != nil {
 		return nil, err
 	}
-	return m, nil
+	_, err = l.defaults.with(append(m.opts, m.set), l.features)
+	return m, err
 }
 
 // set sets the options of a claim that is not renewed.
@@ -105,7 +106,7 @@ func (m *Limiter) shared(o *options) bool { return m.share > 1 && !o.exact }
 
 // Allow takes a pass of a name, or as many as [Weight] says, or returns [ErrLimited] at once.
 func (m *Limiter) Allow(ctx context.Context, name string, opts ...Option) error {
-	return m.Wait(ctx, name, append(opts[:len(opts):len(opts)], MaxWait(0))...)
+	return m.Wait(ctx, name, append(opts[:len(opts):len(opts)], noWait)...)
 }
 
 // Wait takes a pass of a name, or as many as [Weight] says, and waits until there are enough: first

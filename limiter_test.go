@@ -167,11 +167,11 @@ func TestLimiter_neverOver(t *testing.T) {
 						wg.Go(func() {
 							for time.Since(began) < most {
 								weight := 1 + mine.Int64N(max(1, n/20))
-								try := m.Allow
+								try, opts := m.Allow, []distlock.Option{distlock.Weight(weight)}
 								if mine.IntN(3) == 0 {
-									try = m.Wait
+									try, opts = m.Wait, append(opts, distlock.MaxWait(window))
 								}
-								switch err := try(t.Context(), "api", distlock.Weight(weight), distlock.MaxWait(window)); {
+								switch err := try(t.Context(), "api", opts...); {
 								case err == nil:
 									passed.add(time.Since(began), weight)
 								case !errors.Is(err, distlock.ErrLimited):

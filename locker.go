@@ -45,6 +45,7 @@ func New(store driver.Store, opts ...Option) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
+	defaults.given = 0
 	q := queue.New(store)
 	return &Locker{store: store, features: f, defaults: defaults, queue: q, clock: q.Clock(), self: queue.NewOwner()}, nil
 }
@@ -68,7 +69,8 @@ func self() string {
 // store can queue. The context bounds the wait and nothing else; see [Lease.Context] for the work.
 //
 // An error leaves nothing behind, no queue entry and no lock, unless it is [ErrUnknown]. It is
-// always [ErrNotAcquired], together with the reason.
+// always [ErrNotAcquired], together with the reason. If ctx ended the wait for a held lock, the
+// error is [ErrHeld] and the cause of ctx.
 //
 // Lock returns within 20 ms of the end of ctx, also if the store does not answer. Then it undoes
 // its attempt in the background, and [Locker.Close] waits for that. If ctx does not end, the first
@@ -81,7 +83,7 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 // TryLock acquires the lock of a name, or returns [ErrHeld] at once if it is held. On a store that
 // does not answer it takes as long as the first attempt of [Locker.Lock].
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return l.take(ctx, ModeExclusive, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
+	return l.take(ctx, ModeExclusive, name, append(opts[:len(opts):len(opts)], noWait))
 }
 
 // take acquires the plain lock of a name.
@@ -147,10 +149,12 @@ func nameless(err error) error {
 	return err
 }
 
-// ReleaseAll unlocks all leases of this Locker, and returns the errors of all. Calls that wait
-// continue, and may get the lock meanwhile. Like [Lease.Unlock], ReleaseAll calls the store even if
-// ctx has ended. After 10 s it gives up on a store that does not answer: the remaining leases have
-// ended too, their locks stay held until their TTL has passed, and the error is [ErrUnknown].
+// ReleaseAll unlocks all leases of this Locker, and returns the errors of all. It ends the contexts
+// of functions under [Locker.Do] and the like, and does not wait for the functions: another holder
+// may come in while they still run. Calls that wait continue, and may get the lock meanwhile. Like
+// [Lease.Unlock], ReleaseAll calls the store even if ctx has ended. After 10 s it gives up on a
+// store that does not answer: the remaining leases have ended too, their locks stay held until
+// their TTL has passed, and the error is [ErrUnknown].
 func (l *Locker) ReleaseAll(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
@@ -161,9 +165,13 @@ func (l *Locker) ReleaseAll(ctx context.Context) error {
 	return l.queue.ReleaseAll(ctx)
 }
 
-// Close ends all waits with [ErrClosed], unlocks all leases as [Locker.ReleaseAll] does, and stops
-// all renewals. It returns the errors of unlocking. Later calls for a lock fail with [ErrClosed]. A
-// second Close waits for the first and returns nil, or the cause of ctx if that ends before.
+// Close ends all waits, and the contexts of functions under [Locker.Do], [Once.Do], [Cron.Run] and
+// [Election.Run], with [ErrClosed]. It waits until these functions have returned, or until ctx
+// ends: a function that does not look at its context can block Close for ever if ctx does not end.
+//
+// Then Close unlocks all leases as [Locker.ReleaseAll] does, and stops all renewals. It returns the
+// errors of unlocking. Later calls for a lock fail with [ErrClosed]. A second Close waits for the
+// first and returns nil, or the cause of ctx if that ends before.
 func (l *Locker) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

@@ -72,7 +72,7 @@ func (l *Locker) lockAll(ctx context.Context, names []string, opts []Option) (*L
 // TryLockAll acquires the locks of several names, all or none, or returns [ErrHeld] at once if one
 // of them is held.
 func (l *Locker) TryLockAll(ctx context.Context, names []string, opts ...Option) (*Leases, error) {
-	return l.LockAll(ctx, names, append(opts[:len(opts):len(opts)], MaxWait(0))...)
+	return l.LockAll(ctx, names, append(opts[:len(opts):len(opts)], noWait)...)
 }
 
 // several checks all names and options before the first lock is acquired, and returns the names in

@@ -25,7 +25,7 @@ var (
 	ErrPanicked = errors.New("distlock: the function panicked")
 )
 
-// A PastError is the failure of an earlier call of Once, which was remembered.
+// A PastError is the failure of an earlier call of [Once], which was remembered. It is final.
 type PastError struct {
 	Name string
 	Text string // the text of that error
@@ -99,8 +99,9 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 // has ended or the Locker is closed, for as long as [Lease.Unlock] would. Then it returns the
 // result with [ErrNotRecorded].
 //
-// The error is [ErrNotAcquired] if and only if this call did not run f. A [*PastError] of an
-// earlier call is such an error.
+// An error is [ErrNotAcquired] if and only if this call did not run f. A remembered result comes
+// without an error, and a remembered failure is a [*PastError], which is ErrNotAcquired: it stays the
+// same until the result is forgotten, so do not try again.
 func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	if f == nil {
 		var none T
@@ -151,6 +152,9 @@ func (o *Once[T]) Result(ctx context.Context, name string) (v T, found bool, err
 // run runs f under a lease and records its result, or else releases the lease, also if f or
 // Failures panics.
 func (o *Once[T]) run(ctx context.Context, lease *Lease, f func(ctx context.Context) (T, error)) (v T, err error) {
+	if !lease.q.BeginWork() {
+		return v, lease.finish(ctx, ErrClosed)
+	}
 	var record []byte
 	returned := false
 	defer func() {

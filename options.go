@@ -44,8 +44,11 @@ const (
 )
 
 // An Option changes how a lock is acquired and kept. Options of [New] are the defaults of that
-// Locker; options of a call hold for that call. Of two that set the same, the later one counts. A
-// nil Option changes nothing.
+// Locker, those of the constructor of a kind are the defaults of its calls, and options of a call
+// hold for that call. Of two that set the same, the later one counts. A nil Option changes nothing.
+//
+// An option without an effect on a call or a constructor is refused there with [ErrInvalid]. As a
+// default of New or of a constructor it is ignored by the calls that have no use for it.
 type Option func(*options) error
 
 type options struct {
@@ -62,6 +65,7 @@ type options struct {
 	exact        bool // a Limiter takes no shares
 	requireFence bool
 	preferred    bool // a candidate for whom other leaders step down
+	given        optionSet
 	holder       string
 	value        []byte
 	meta         map[string]string // never changed, only replaced
@@ -75,7 +79,7 @@ type options struct {
 // store is slow.
 func TTL(d time.Duration) Option {
 	return func(o *options) error {
-		o.ttl = d
+		o.ttl, o.given = d, o.given|givenTTL
 		return checkTTL(d)
 	}
 }
@@ -95,7 +99,7 @@ func checkTTL(d time.Duration) error {
 // If it fails later, while the call waits in the queue, it is tried again until the wait ends.
 func MaxWait(d time.Duration) Option {
 	return func(o *options) error {
-		o.wait = d
+		o.wait, o.given = d, o.given|givenMaxWait
 		return within("wait", d, 0, math.MaxInt64)
 	}
 }
@@ -111,7 +115,7 @@ func MaxWait(d time.Duration) Option {
 // store.
 func MaxAttempts(n int) Option {
 	return func(o *options) error {
-		o.maxAttempts, o.paced = n, true
+		o.maxAttempts, o.paced, o.given = n, true, o.given|givenMaxAttempts
 		if n < 1 {
 			return invalid("attempts", "%d is below 1", n)
 		}
@@ -128,7 +132,7 @@ func MaxAttempts(n int) Option {
 // 100 ms while another program holds the lock, whose release notifies nobody.
 func Backoff(shortest, longest time.Duration) Option {
 	return func(o *options) error {
-		o.first, o.most, o.paced = shortest, longest, true
+		o.first, o.most, o.paced, o.given = shortest, longest, true, o.given|givenBackoff
 		if shortest < time.Millisecond || longest < shortest || longest > time.Hour {
 			return invalid("backoff", "from %v to %v is not 1ms to 1h", shortest, longest)
 		}
@@ -140,7 +144,7 @@ func Backoff(shortest, longest time.Duration) Option {
 // with [ErrMaxHold], and its claim in the store expires.
 func MaxHold(d time.Duration) Option {
 	return func(o *options) error {
-		o.maxHold = d
+		o.maxHold, o.given = d, o.given|givenMaxHold
 		return within("longest hold", d, 1, maxTTL)
 	}
 }
@@ -150,7 +154,7 @@ func MaxHold(d time.Duration) Option {
 // without the process.
 func MinHold(d time.Duration) Option {
 	return func(o *options) error {
-		o.minHold = d
+		o.minHold, o.given = d, o.given|givenMinHold
 		return within("shortest hold", d, 1, maxTTL)
 	}
 }
@@ -160,7 +164,7 @@ func MinHold(d time.Duration) Option {
 // the process.
 func LockDelay(d time.Duration) Option {
 	return func(o *options) error {
-		o.delay = d
+		o.delay, o.given = d, o.given|givenLockDelay
 		return within("lock delay", d, 0, maxTTL)
 	}
 }
@@ -176,10 +180,10 @@ func within(what string, d, least, most time.Duration) error {
 }
 
 // Weight sets how many slots of a [Semaphore], or passes of a [Limiter], a call takes: 1 by
-// default, and at most all of them. Locks have no weight and refuse the option.
+// default, and at most all of them. Locks have no weight.
 func Weight(n int64) Option {
 	return func(o *options) error {
-		o.weight = n
+		o.weight, o.given = n, o.given|givenWeight
 		if n < 1 || n >= driver.Whole {
 			return invalid("weight", "%d is not 1 to %d", n, driver.Whole-1)
 		}
@@ -191,7 +195,7 @@ func Weight(n int64) Option {
 // called.
 func NoRenewal() Option {
 	return func(o *options) error {
-		o.fixed = true
+		o.fixed, o.given = true, o.given|givenNoRenewal
 		return nil
 	}
 }
@@ -199,10 +203,10 @@ func NoRenewal() Option {
 // Exact makes a [Limiter] of more than 1,000 take from the store exactly what a call needs, and no
 // share to spend later: for processes that end after a few calls, whose shares would be lost. Then
 // every pass is a round trip and a claim that lives for the window, so a name has as many claims as
-// there were passes. Smaller limits are always exact. Calls of other kinds refuse the option.
+// there were passes. Smaller limits are always exact.
 func Exact() Option {
 	return func(o *options) error {
-		o.exact = true
+		o.exact, o.given = true, o.given|givenExact
 		return nil
 	}
 }
@@ -219,7 +223,7 @@ func RequireFence() Option {
 // by default.
 func Holder(s string) Option {
 	return func(o *options) error {
-		o.holder = s
+		o.holder, o.given = s, o.given|givenHolder
 		if why := names.TextFlaw(s, maxHolder); why != "" {
 			return &ArgumentError{"holder", why}
 		}
@@ -233,7 +237,7 @@ func Value(b []byte) Option {
 		if len(b) > maxValue {
 			return tooLong(b)
 		}
-		o.value = slices.Clone(b)
+		o.value, o.given = slices.Clone(b), o.given|givenValue
 		return nil
 	}
 }
@@ -278,7 +282,7 @@ func (o *options) setMeta(key, value string) error {
 	if len(meta) > maxMeta || all > maxMetaAll {
 		return invalid("metadata", "%d entries of %d bytes are over %d or %d", len(meta), all, maxMeta, maxMetaAll)
 	}
-	o.meta = meta
+	o.meta, o.given = meta, o.given|givenMeta
 	return nil
 }
 
@@ -297,13 +301,15 @@ func Observe(o Observer) Option {
 }
 
 // OnClose has [Locker.Close] call f at its end, when all leases were released: for a Locker that
-// owns its store. Calls of the Locker that only read the store may still be under way. f must not
-// call Close. It is an option of [New] only.
+// owns its store. Several functions are called in the order of their options. Calls of the Locker
+// that only read the store may still be under way. f must not call Close. It is an option of [New]
+// only.
 func OnClose(f func()) Option {
 	return func(o *options) error {
 		if f == nil {
 			return errNilFunc
 		}
+		o.given |= givenOnClose
 		o.onClose = append(o.onClose[:len(o.onClose):len(o.onClose)], f)
 		return nil
 	}

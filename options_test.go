@@ -300,7 +300,7 @@ func TestOption_callersSlice(t *testing.T) {
 	rest[1] = mark
 	taken(t, l, "x", opts...)
 	h := given(t, l, "y", opts...)
-	if _, err := l.Attach(t.Context(), h, opts...); err != nil {
+	if _, err := l.Attach(t.Context(), h, opts...); !errors.Is(err, distlock.ErrInvalid) {
 		t.Fatal(err)
 	}
 	lease := taken(t, l, "z", slices.Clone(rest)...)
@@ -437,7 +437,7 @@ func TestKind(t *testing.T) {
 		each(t, l, "x", func(kind distlock.Kind, lease *distlock.Lease) {
 			seen[kind] = true
 			shows("a lease", lease.String(), kind)
-			if _, err := l.Break(ctx, kind, "x", 0, "for a test"); err != nil {
+			if _, err := l.Break(ctx, kind, "x", distlock.AllFences, "for a test"); err != nil {
 				t.Error(err)
 			}
 			err := lease.Extend(ctx, time.Minute)

@@ -82,40 +82,6 @@ func checkName(s string) error {
 	return nil
 }
 
-// kindOptions checks the options of a constructor, which are the defaults of its calls.
-func (l *Locker) kindOptions(k names.Kind, opts []Option) ([]Option, error) {
-	if l == nil || l.store == nil {
-		return nil, errNoNew
-	}
-	opt, err := l.defaults.with(opts, l.features)
-	if err == nil {
-		err = l.fits(&opt, k)
-	}
-	return opts[:len(opts):len(opts)], err
-}
-
-// fits refuses options that belong to another kind. Defaults of the Locker are for those kinds that
-// have a use for them, but for a weight.
-func (l *Locker) fits(opt *options, k names.Kind) error {
-	switch {
-	case opt.weight > 0 && k != names.Semaphore && k != names.RateLimit:
-		return misfit("Weight", "a Semaphore or a Limiter", k)
-	case opt.exact && !l.defaults.exact && k != names.RateLimit:
-		return misfit("Exact", "a Limiter", k)
-	case opt.preferred && !l.defaults.preferred && k != names.Election:
-		return misfit("Preferred", "an Election", k)
-	case opt.preferred && k == names.Election && !l.features.Queue:
-		return unsupported(l.features, "has no queue, as Preferred needs")
-	case len(opt.onClose) != len(l.defaults.onClose):
-		return misfit("OnClose", "New", k)
-	}
-	return nil
-}
-
-func misfit(option, of string, k names.Kind) error {
-	return invalid("option", "%s is for %s, not for a call of kind %s", option, of, k.Word())
-}
-
 // acquire acquires a lease for a request: it attempts, and waits if it has to.
 func (l *Locker) acquire(ctx context.Context, r *request) (*Lease, error) {
 	if err := l.reenters(ctx, r); err != nil {

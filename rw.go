@@ -22,7 +22,7 @@ func (l *Locker) RLock(ctx context.Context, name string, opts ...Option) (*Lease
 
 // TryRLock acquires the lock of a name together with other readers, or returns [ErrHeld] at once.
 func (l *Locker) TryRLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return l.take(ctx, ModeShared, name, append(opts[:len(opts):len(opts)], MaxWait(0)))
+	return l.take(ctx, ModeShared, name, append(opts[:len(opts):len(opts)], noWait))
 }
 
 // Downgrade makes a reader of a writer without a gap: no other writer can come in between. Readers

@@ -74,5 +74,5 @@ func (s *Semaphore) Acquire(ctx context.Context, name string, opts ...Option) (*
 
 // TryAcquire acquires a slot of a name, or as many as [Weight] says, or returns [ErrHeld] at once.
 func (s *Semaphore) TryAcquire(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	return s.Acquire(ctx, name, append(opts[:len(opts):len(opts)], MaxWait(0))...)
+	return s.Acquire(ctx, name, append(opts[:len(opts):len(opts)], noWait)...)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"time"
 
@@ -12,7 +13,10 @@ import (
 	"github.com/distlock/distlock/internal/queue"
 )
 
-// A Kind is a kind of lock. The names of one kind have nothing to do with those of another.
+// A Kind is a kind of lock. More may be added. The names of one kind have nothing to do with those
+// of another. Within a kind they are shared: two Limiters of one name share their passes, and two
+// Onces their results, whatever their types. A Cron also takes the plain lock of the name of its
+// job.
 type Kind string
 
 // The kinds of locks.
@@ -170,11 +174,11 @@ func (l *Locker) List(ctx context.Context, kind Kind, prefix string) iter.Seq2[C
 type Status struct {
 	Name    string
 	Kind    Kind
-	Holders []Claim // none: it is free
+	Holders []Claim
 	Waiters []Claim // in order
 }
 
-// Free reports whether nobody holds the lock or waits for it.
+// Free reports whether nobody holds the lock and nobody waits for it.
 func (s Status) Free() bool { return len(s.Holders)+len(s.Waiters) == 0 }
 
 // ByKind returns the status of each kind that is not free, of a status of [KindAny].
@@ -254,14 +258,20 @@ func (l *Locker) Status(ctx context.Context, kind Kind, name string) (Status, er
 	return s, nil
 }
 
+// AllFences ends all claims in [Locker.Break], also those without a fence: the claim of another
+// program, or of a store without fences.
+const AllFences uint64 = math.MaxUint64
+
 // Break takes a lock from its holders, and returns their claims. Waiters stay in the queue. Break
 // ends the claims whose fence is at most upTo, in one atomic step: a claim that was granted after
-// the caller's look at the holders is not ended. 0 ends all. The reason is stored, and reported to
-// the holder, which notices the loss at its next renewal, and may work until then: only the fence,
-// checked by the resource, stops that.
+// the caller's look at the holders is not ended. Older claims of the name end too: with the fence
+// of one reader, or of one holder of a semaphore, all that came before it. [AllFences] ends all.
 //
-// The error is [ErrInvalid] for KindAny, and [errors.ErrUnsupported] if the store cannot break
-// claims, or has no fences to compare.
+// The reason is stored, and reported to the holder, which notices the loss at its next renewal, and
+// may work until then: only the fence, checked by the resource, stops that.
+//
+// The error is [ErrInvalid] for [KindAny] and for 0, the fence of a waiter and of no lease, and
+// [errors.ErrUnsupported] if the store cannot break claims, or has no fences to compare.
 func (l *Locker) Break(ctx context.Context, kind Kind, name string, upTo uint64, reason string) ([]Claim, error) {
 	if err := l.mayRead(ctx); err != nil {
 		return nil, err
@@ -272,6 +282,10 @@ func (l *Locker) Break(ctx context.Context, kind Kind, name string, upTo uint64,
 		return nil, err
 	case kind == KindAny:
 		return nil, invalid("kind", "Break needs one kind")
+	case upTo == 0:
+		return nil, invalid("fence", "0 is the fence of no claim: AllFences ends all")
+	case upTo == AllFences:
+		upTo = 0 // of the driver
 	}
 	if err := checkName(name); err != nil {
 		return nil, err

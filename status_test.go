@@ -312,7 +312,7 @@ func TestLocker_Break(t *testing.T) {
 		if ended, err := l.Break(ctx, distlock.KindLock, "x", seen, "late"); err != nil || len(ended) != 0 {
 			t.Errorf("Break up to the fence before: %v, %v", ended, err)
 		}
-		if ended, err := l.Break(ctx, distlock.KindSemaphore, "x", 0, "another kind"); err != nil || len(ended) != 0 {
+		if ended, err := l.Break(ctx, distlock.KindSemaphore, "x", distlock.AllFences, "another kind"); err != nil || len(ended) != 0 {
 			t.Errorf("Break of another kind: %v, %v", ended, err)
 		}
 		if err := second.Extend(ctx, time.Minute); err != nil {
@@ -326,16 +326,26 @@ func TestLocker_Break(t *testing.T) {
 		if err := second.Extend(ctx, time.Minute); !errors.Is(err, distlock.ErrLost) || !errors.As(err, &broken) || broken.Reason != "maintenance" {
 			t.Errorf("the lease that was broken: %v", err)
 		}
-		_, err = l.Break(ctx, distlock.KindAny, "x", 0, "")
-		wants(t, err, distlock.ErrInvalid)
-		_, err = l.Break(ctx, "mutex", "x", 0, "")
-		wants(t, err, distlock.ErrInvalid)
-		_, err = l.Break(ctx, distlock.KindLock, "", 0, "")
+		third := must(t)(l.Lock(ctx, "x"))
+		_, err = l.Break(ctx, distlock.KindLock, "x", (*distlock.Lease)(nil).Fence(), "no lease")
+		wantInvalid(t, err, "fence")
+		if err := third.Extend(ctx, time.Minute); err != nil {
+			t.Errorf("the lease after a Break without a fence: %v", err)
+		}
+		if ended, err := l.Break(ctx, distlock.KindLock, "x", distlock.AllFences, "all"); err != nil || len(ended) != 1 {
+			t.Errorf("Break of all: %v, %v", ended, err)
+		}
+		wants(t, third.Extend(ctx, time.Minute), distlock.ErrLost)
+		_, err = l.Break(ctx, distlock.KindAny, "x", 1, "")
+		wantInvalid(t, err, "kind")
+		_, err = l.Break(ctx, "mutex", "x", 1, "")
+		wantInvalid(t, err, "kind")
+		_, err = l.Break(ctx, distlock.KindLock, "", 1, "")
 		wantInvalid(t, err, "name")
 		if err := l.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		_, err = l.Break(ctx, distlock.KindLock, "x", 0, "")
+		_, err = l.Break(ctx, distlock.KindLock, "x", 1, "")
 		wants(t, err, distlock.ErrClosed)
 	})
 }

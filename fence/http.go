@@ -133,6 +133,10 @@ func SetHeader(h http.Header, l Lease) error {
 // A handler that calls another service with the context of its own request passes its proof on. Use
 // the transport only for services that check proofs of that lock. If base is nil it is
 // http.DefaultTransport.
+//
+// The transport does not see the lease in the context of distlock.Locker.Do: put its proof there
+// with NewContext. A request without a proof in its context is sent without the header, and
+// [Middleware] refuses it with [ErrMissing] unless proofs are optional.
 func Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

@@ -18,7 +18,7 @@ var (
 
 	// ErrInvalid says that a proof or an argument is invalid, and nothing was changed: a fence that
 	// is not a number from 1 to 2^53-1 in its canonical form, a lease that is not exclusive, a bad
-	// name of a table.
+	// name of a table. It never matches distlock.ErrInvalid.
 	ErrInvalid = errors.New("fence: invalid")
 )
 

@@ -75,11 +75,11 @@ func (a *app) breaks() *cobra.Command {
 	return c
 }
 
-// highest returns the highest fence of some claims; 0, which stands for all, if one has none.
+// highest returns the highest fence of some claims; AllFences if one has none.
 func highest(claims []distlock.Claim) (fence uint64) {
 	for _, c := range claims {
 		if c.Fence == 0 {
-			return 0
+			return distlock.AllFences
 		}
 		fence = max(fence, c.Fence)
 	}

@@ -74,6 +74,7 @@ func (e *campaign) main(c *cobra.Command, args []string) error {
 	if err := errors.Join(e.lockFlags.check(e.app), e.job.check()); err != nil {
 		return err
 	}
+	e.try = true // no MaxWait: a candidate waits until it is elected
 	opts, err := e.options(e.app)
 	if err != nil {
 		return err

@@ -62,10 +62,10 @@ redis+unix:///run/redis.sock?db=0            a server by its socket
 redis+sentinel://h1,h2/0?master_name=main    also rediss+sentinel://
 redis+cluster://h1:7000,h2:7001              also rediss+cluster://
 redlock://h1,h2,h3/0                         a majority of servers; also redlocks://
-etcd://h1:2379,h2,h3/prefix                  an etcd cluster; also etcds://
 redlock:?node=URL&node=URL&node=URL          the same, each with a URL of its own
 postgres://user:password@host/database       tables of PostgreSQL; see distlock-migrate(1)
 postgres://host/database?lock_mode=advisory  its advisory locks
+etcd://h1:2379,h2,h3/prefix                  an etcd cluster; also etcds://
 .fi
 .SH ENVIRONMENT
 .PP

@@ -112,7 +112,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "lock-with-a-weight", Why: "a weight is accepted for a lock and has no effect",
-			File: "request.go", Old: "	case opt.weight > 0 && k != names.Semaphore && k != names.RateLimit:\n", New: "	case false:\n",
+			File: "given.go", Old: "names.Lock:      givenWeight | ", New: "names.Lock:      ",
 			Test: "TestSemaphore_refused",
 		},
 		{

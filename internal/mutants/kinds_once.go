@@ -105,7 +105,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "preferred-without-a-queue", Why: "a preferred candidate waits for a leader that cannot see it",
-			File: "request.go", Old: "	case opt.preferred && k == names.Election && !l.features.Queue:\n", New: "	case false:\n",
+			File: "given.go", Old: "	if opt.preferred && k == names.Election && !l.features.Queue {\n", New: "	if false {\n",
 			Test: "TestElection_refuses",
 		},
 		{

@@ -41,7 +41,7 @@ func root() []mutant {
 		},
 		{
 			Name: "options-of-another-kind", Why: "Exact and Preferred on a lock are accepted and have no effect",
-			File: "request.go", Old: "	case opt.exact && !l.defaults.exact && k != names.RateLimit:\n		return misfit(\"Exact\", \"a Limiter\", k)\n	case opt.preferred", New: "	case opt.preferred",
+			File: "given.go", Old: "	if opt.given&without[k] == 0 {\n", New: "	if true {\n",
 			Test: "TestOptions_otherKind",
 		},
 		{
@@ -318,6 +318,21 @@ func root() []mutant {
 			Name: "break-without-a-bound", Why: "a lock that was granted after the look at its holders is broken",
 			File: "status.go", Old: "kinds[0].Key(name), upTo, reason)", New: "kinds[0].Key(name), 0, reason)",
 			Test: "TestLocker_Break",
+		},
+		{
+			Name: "break-of-no-claim", Why: "the fence of a waiter, or of no lease, breaks all claims",
+			File: "status.go", Old: "	case upTo == 0:\n", New: "	case false:\n",
+			Test: "TestLocker_Break",
+		},
+		{
+			Name: "close-does-not-wait", Why: "the next holder comes in while the function under a lock still runs",
+			File: "internal/queue/manager.go", Old: "	case <-idle:\n	case <-ctx.Done():\n", New: "	case <-idle:\n	default:\n",
+			Test: "TestLocker_Close_waitsForFunctions",
+		},
+		{
+			Name: "work-begins-after-close", Why: "a function runs without a lock: Close has released the lock",
+			File: "internal/queue/lease.go", Old: "	if m.closed {\n		return false\n	}\n	l.working = true\n", New: "	l.working = true\n",
+			Test: "TestLocker_Close_beforeTheFunction",
 		},
 		{
 			Name: "ensured-although-it-ends", Why: "a step begins that MaxHold cuts off",

@@ -291,6 +291,7 @@ func (l *Lease) beginEnd(again bool, patience time.Duration) (mine bool, answer 
 func (l *Lease) claimEnd(again bool, why error) (other chan struct{}, ends []context.CancelCauseFunc, mine bool, answer error) {
 	l.t.m.mu.Lock()
 	defer l.t.m.mu.Unlock()
+	l.endWorkLocked()
 	if lost := l.why.Load(); l.state != ended && lost != nil && *lost != ErrReleased { //nolint:errorlint // this very one
 		l.answerLocked(*lost, true)
 	}

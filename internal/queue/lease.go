@@ -33,6 +33,7 @@ type Lease struct {
 	handed   bool // by another goroutine of the process
 	tried    bool // a release was sent and not answered
 	unused   bool // no work was done under the lease: its shortest hold does not count
+	working  bool // a function works under the lease, and has not ended it: Close waits for it
 }
 
 // A state is how far the end of a lease is.
@@ -141,6 +142,33 @@ func (l *Lease) Pin() error {
 	}
 	l.t.pinned = true
 	return nil
+}
+
+// BeginWork has Close wait, before it releases the lease, until the function that works under it
+// ends the lease. It returns false, and the work must not begin, if the Manager was closed
+// meanwhile.
+func (l *Lease) BeginWork() bool {
+	m := l.t.m
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	l.working = true
+	m.working++
+	return true
+}
+
+// endWorkLocked ends what BeginWork began.
+func (l *Lease) endWorkLocked() {
+	if !l.working {
+		return
+	}
+	m := l.t.m
+	l.working = false
+	if m.working--; m.working == 0 && m.idle != nil {
+		close(m.idle)
+	}
 }
 
 // endLocked notes why the lease has ended. It returns the functions that end its contexts, to be

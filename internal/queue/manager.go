@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +33,8 @@ type Manager struct {
 	keys      map[string]*key
 	seq       uint64 // numbers the calls in order of arrival
 	contended contended
+	working   int           // functions that work under leases
+	idle      chan struct{} // closed when none works any more; nil: Close does not wait for that
 	closed    bool
 }
 
@@ -168,8 +172,9 @@ func (m *Manager) ReleaseAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Close ends all waits with ErrClosed, releases all leases, stops all renewals, and calls the
-// functions. A second Close waits for the first and returns nil, or the cause of ctx.
+// Close ends all waits with ErrClosed, and so the contexts of the functions that work under leases.
+// When these functions have returned, or ctx has ended, it releases all leases, stops all renewals,
+// and calls last. A second Close waits for the first and returns nil, or the cause of ctx.
 func (m *Manager) Close(ctx context.Context, last ...func()) error {
 	if !m.beginClose() {
 		select {
@@ -181,6 +186,7 @@ func (m *Manager) Close(ctx context.Context, last ...func()) error {
 	}
 	defer close(m.finished)
 	close(m.closing)
+	m.endWork(ctx)
 	err := m.ReleaseAll(ctx)
 	m.wg.Wait() // the runners remove their entries
 	m.stop()
@@ -203,4 +209,39 @@ func (m *Manager) beginClose() (first bool) {
 		k.wakeRunnerLocked()
 	}
 	return first
+}
+
+// endWork ends the contexts of the functions that work under leases, and waits for the functions
+// until ctx ends.
+func (m *Manager) endWork(ctx context.Context) {
+	idle, ends := m.workers()
+	for _, end := range ends {
+		end(ErrClosed)
+	}
+	if idle == nil {
+		return
+	}
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	}
+}
+
+// workers returns the functions that end the contexts of all work, and a channel that is closed
+// when the last work has ended; nil: there is none.
+func (m *Manager) workers() (idle chan struct{}, ends []context.CancelCauseFunc) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.working == 0 {
+		return nil, nil
+	}
+	m.idle = make(chan struct{})
+	for _, k := range m.keys {
+		for _, t := range k.tenures {
+			if t.lease != nil && t.lease.working {
+				ends = slices.AppendSeq(ends, maps.Values(t.lease.contexts))
+			}
+		}
+	}
+	return m.idle, ends
 }
