@@ -6,13 +6,13 @@ import (
 	"github.com/distlock/distlock"
 )
 
-// TestHighest shows up to which fence break ends claims: 0 stands for all, and is needed if one of
+// TestHighest shows up to which fence break ends claims: AllFences if one of
 // them has no fence.
 func TestHighest(t *testing.T) {
 	for _, tt := range []struct {
 		fences []uint64
 		want   uint64
-	}{{nil, 0}, {[]uint64{7}, 7}, {[]uint64{7, 300, 9}, 300}, {[]uint64{7, 0, 9}, 0}} {
+	}{{nil, 0}, {[]uint64{7}, 7}, {[]uint64{7, 300, 9}, 300}, {[]uint64{7, 0, 9}, distlock.AllFences}} {
 		var claims []distlock.Claim
 		for _, f := range tt.fences {
 			claims = append(claims, distlock.Claim{Fence: f})
