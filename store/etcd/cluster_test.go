@@ -19,18 +19,10 @@ import (
 
 const life = 3 * time.Second
 
-// whole is the request of an exclusive claim that outlives a scheduler stall, and brief of one that
-// ends during a test.
-
-func brief(key string) driver.Request {
-	r := whole(key)
-	r.TTL = life
-	return r
-}
-
+// whole is the request of an exclusive claim.
 func whole(key string) driver.Request {
 	return driver.Request{
-		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute,
+		ID: driver.ID{Key: key, Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: life,
 	}
 }
 
@@ -87,7 +79,7 @@ func contend(ctx context.Context, s driver.Store, k *trusted, key string) {
 		f(ctx)
 	}
 	for ctx.Err() == nil {
-		r, began := brief(key), time.Now()
+		r, began := whole(key), time.Now()
 		var res driver.Result
 		var err error
 		call(func(ctx context.Context) { res, err = s.Acquire(ctx, r) })
@@ -233,6 +225,7 @@ func TestCluster_minority(t *testing.T) {
 	e := testenv.Etcd(t, testenv.Members(3))
 	s := store(t, connect(t, e.Endpoints()...), "p")
 	held := whole("held")
+	held.TTL = time.Minute
 	if res, err := s.Acquire(t.Context(), held); err != nil || !res.Granted {
 		t.Fatal(res, err)
 	}

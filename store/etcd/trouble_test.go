@@ -61,6 +61,7 @@ func TestStore_restart(t *testing.T) {
 	e := testenv.Etcd(t)
 	s := store(t, connect(t, e.Endpoints()...), "p")
 	held := whole("key")
+	held.TTL = time.Minute
 	first, err := s.Acquire(t.Context(), held)
 	if err != nil || !first.Granted {
 		t.Fatal(first, err)
@@ -195,6 +196,7 @@ func TestStore_password(t *testing.T) {
 	}
 	s := open("first")
 	r := whole("key")
+	r.TTL = time.Minute
 	if res, err := s.Acquire(ctx, r); err != nil || !res.Granted {
 		t.Fatal(res, err)
 	}
